@@ -1,0 +1,1 @@
+"""nkisim: a NeuronCore in NumPy."""

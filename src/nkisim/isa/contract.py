@@ -1,0 +1,283 @@
+"""Contracts: what an instruction demands of its engine and operands, as data, checked once a shape.
+
+An instruction asks `CONTRACT.check(...)` before anything else. The verdict depends only on the
+layouts, the places and the stated facts, so it is remembered: the second instruction of the same
+shape costs one dictionary look-up, with every rule still in force.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from nkisim.enums import engine
+from nkisim.errors import NkiValidationError, refuse
+from nkisim.indirection import scalar_is_inside
+from nkisim.layout import HBM, MemoryRegion
+from nkisim.tensor import NkiTensor
+
+if TYPE_CHECKING:
+    from nkisim.machine import Machine
+    from nkisim.session import Session
+
+SBUF = frozenset({MemoryRegion.sbuf})
+PSUM = frozenset({MemoryRegion.psum})
+CHIP = SBUF | PSUM
+DRAM = frozenset(HBM)
+DMA_REACH = SBUF | DRAM
+
+Facts = tuple[tuple[str, Hashable], ...]
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One tensor argument: where it may live and of which types it may be (None: any)."""
+
+    name: str
+    regions: frozenset[MemoryRegion]
+    dtypes: frozenset[str] | None = None
+    writes: bool = False
+
+
+@dataclass(frozen=True)
+class Call:
+    """One use of an instruction, as its rules see it. Tensors that were not passed are absent."""
+
+    contract: Contract
+    engine: engine
+    machine: Machine
+    tensors: dict[str, NkiTensor]
+    facts: dict[str, Any]
+
+    def __getitem__(self, name: str) -> NkiTensor:
+        return self.tensors[name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.tensors
+
+    def refuse(self, what: str, limit: str, remedy: str) -> NoReturn:
+        """Refuse the call in the name of its instruction."""
+        refuse(self.contract.name, what, limit, remedy)
+
+
+Rule = Callable[[Call], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Contract:
+    """The demands of one instruction. The first engine is the one it runs on unless told."""
+
+    name: str
+    engines: tuple[engine, ...]
+    operands: tuple[Operand, ...]
+    rules: tuple[Rule, ...] = ()
+    min_generation: int = 2
+    choose: Callable[[Call], engine] | None = None  # where `engine.unknown` goes
+
+    def check(
+        self,
+        core: Session,
+        asked: engine,
+        tensors: tuple[NkiTensor | None, ...],
+        facts: Facts = (),
+        *,
+        may_leave: bool = False,
+    ) -> engine:
+        """The engine the call runs on, or a refusal; `tensors` in the order of `operands`."""
+        key: list[Any] = [self, asked, facts]
+        for tensor in tensors:
+            if type(tensor) is NkiTensor:
+                layout = tensor.layout
+                storage = tensor.storage
+                key.append(layout)
+                if layout.on_chip:
+                    key.append(storage.allocation.start_partition)
+                    key.append(
+                        tensor.offset
+                        if layout.region is MemoryRegion.psum or layout.dtype != storage.dtype
+                        else tensor.offset // storage.free_elems
+                    )
+                    key.append(storage.free_elems)
+                if tensor.indirection is not None:
+                    key.append(type(tensor.indirection))
+                    if not may_leave:
+                        self._require_inside(tensor)
+            else:
+                key.append(tensor is None)
+        look_up = tuple(key)
+        verdict: engine | None = core.verdicts.get(look_up)
+        if verdict is None:
+            verdict = self._judge(core.machine, asked, tensors, dict(facts))
+            core.verdicts[look_up] = verdict
+        return verdict
+
+    def _judge(
+        self,
+        machine: Machine,
+        asked: engine,
+        tensors: tuple[NkiTensor | None, ...],
+        facts: dict[str, Any],
+    ) -> engine:
+        self._require_generation(machine)
+        named = self._named(tensors)
+        call = Call(self, asked, machine, named, facts)
+        where = self._engine(call)
+        call = Call(self, where, machine, named, facts)
+        for operand in self.operands:
+            if operand.name in named:
+                check_operand(call, operand, named[operand.name])
+        for rule in self.rules:
+            rule(call)
+        return where
+
+    def _require_generation(self, machine: Machine) -> None:
+        if machine.generation < self.min_generation:
+            refuse(
+                self.name,
+                f"used on {machine.name}",
+                f"exists from NeuronCore-v{self.min_generation} on",
+                "choose a newer target, or another instruction",
+            )
+
+    def _named(self, tensors: tuple[NkiTensor | None, ...]) -> dict[str, NkiTensor]:
+        named = {}
+        for operand, tensor in zip(self.operands, tensors, strict=True):
+            if tensor is None:
+                continue
+            if not isinstance(tensor, NkiTensor):
+                refuse(
+                    self.name,
+                    f"{operand.name} is a {type(tensor).__name__}",
+                    "operands are NkiTensor views",
+                    "allocate tiles with nl.ndarray and load them with nisa.dma_copy",
+                )
+            named[operand.name] = tensor
+        return named
+
+    def _engine(self, call: Call) -> engine:
+        asked = call.engine
+        if not isinstance(asked, engine):
+            call.refuse(f"engine={asked!r}", "a member of nisa.engine", "use nisa.engine.vector ...")
+        if asked is engine.unknown:
+            return self.choose(call) if self.choose else self.engines[0]
+        if asked not in self.engines:
+            names = ", ".join(f"engine.{one.name}" for one in self.engines)
+            call.refuse(f"engine.{asked.name}", f"runs on {names}", "choose one of them")
+        return asked
+
+    def _require_inside(self, tensor: NkiTensor) -> None:
+        if not scalar_is_inside(tensor):
+            raise NkiValidationError(
+                f"run-time offset leaves tensor {tensor.name!r} {tensor.storage.shape}",
+                instruction=self.name,
+                limit=f"the view {tensor.shape} must stay inside at every value of the register",
+                remedy="bound the loop or the register",
+            )
+
+
+def check_operand(call: Call, operand: Operand, tensor: NkiTensor) -> None:
+    """Region, reach, type and access pattern of one operand."""
+    _check_region(call, operand, tensor)
+    _check_dtype(call, operand, tensor)
+    layout = tensor.layout
+    if operand.writes and any(stride == 0 for stride, _ in layout.free):
+        call.refuse(
+            f"{operand.name} {tensor.shape} with strides {tensor.strides}",
+            "a written view has no stride of 0",
+            "write one copy and broadcast where it is read",
+        )
+    if layout.on_chip:
+        _check_partitions(call, operand, tensor)
+        if call.engine is not engine.dma:
+            _check_quadrant(call, operand, tensor)
+            _check_pattern(call, operand, tensor)
+
+
+def _check_region(call: Call, operand: Operand, tensor: NkiTensor) -> None:
+    if tensor.buffer not in operand.regions:
+        allowed = ", ".join(sorted(region.value for region in operand.regions))
+        call.refuse(
+            f"{operand.name} lives in {tensor.buffer.value}",
+            f"{operand.name} may live in {allowed}",
+            "copy it there first (dma_copy for HBM, tensor_copy between PSUM and SBUF)",
+        )
+    if call.engine is engine.gpsimd and tensor.buffer is MemoryRegion.psum:
+        call.refuse(
+            f"{operand.name} lives in psum and the instruction runs on gpsimd",
+            "the GpSimd engine does not reach PSUM",
+            "use the Vector or Scalar engine, or copy the tile to SBUF",
+        )
+
+
+def _check_dtype(call: Call, operand: Operand, tensor: NkiTensor) -> None:
+    if operand.dtypes is not None and tensor.dtype not in operand.dtypes:
+        call.refuse(
+            f"{operand.name} is {tensor.dtype}",
+            f"one of {', '.join(sorted(operand.dtypes))}",
+            "cast it with tensor_copy into a tile of that type",
+        )
+
+
+def _check_partitions(call: Call, operand: Operand, tensor: NkiTensor) -> None:
+    machine = call.machine
+    partitions = tensor.shape[0]
+    if partitions > machine.partitions:
+        call.refuse(
+            f"{operand.name} has {partitions} partitions",
+            f"{machine.partitions} partitions",
+            "tile the first dimension",
+        )
+    if partitions > 1 and tensor.strides[0] != tensor.pitch_elems:
+        call.refuse(
+            f"{operand.name} steps over partitions (stride {tensor.strides[0]} elements)",
+            f"partitions are contiguous: stride {tensor.pitch_elems} elements",
+            "use consecutive partitions",
+        )
+
+
+def _check_quadrant(call: Call, operand: Operand, tensor: NkiTensor) -> None:
+    quadrant = call.machine.quadrant_partitions
+    count, start = tensor.shape[0], tensor.start_partition
+    if count > 2 * quadrant:
+        unit = call.machine.partitions
+    else:
+        unit = 2 * quadrant if count > quadrant else quadrant
+    if start % unit:
+        legal = ", ".join(str(p) for p in range(0, call.machine.partitions, unit))
+        call.refuse(
+            f"{operand.name} has {count} partitions starting at partition {start}",
+            f"{count} partitions start at partition {legal}",
+            "move the tile to such a partition (DMA reaches any partition)",
+        )
+
+
+def _check_pattern(call: Call, operand: Operand, tensor: NkiTensor) -> None:
+    machine, layout = call.machine, tensor.layout
+    psum = layout.region is MemoryRegion.psum
+    most = machine.psum_operand_max_elems if psum else machine.sbuf_operand_max_elems
+    if call.engine is not engine.tensor and layout.elems > most:
+        call.refuse(
+            f"{operand.name} has {layout.elems} elements per partition",
+            f"{most} elements per partition in {layout.region.value}",
+            "split the free dimension",
+        )
+    if len(layout.free) > machine.access_free_dims_max:
+        call.refuse(
+            f"{operand.name} {tensor.shape} needs {len(layout.free)} free dimensions",
+            f"an access pattern has {machine.access_free_dims_max} free dimensions",
+            "merge contiguous dimensions or loop over the outermost",
+        )
+    for stride, count in layout.free:
+        if count > machine.access_size_max and len(layout.free) > 1:
+            call.refuse(
+                f"{operand.name} has a dimension of {count} elements",
+                f"{machine.access_size_max} elements (uint16 size field)",
+                "split the dimension",
+            )
+        if abs(stride) > machine.access_stride_max:
+            call.refuse(
+                f"{operand.name} has a stride of {stride} elements",
+                f"{machine.access_stride_max} elements (int16 stride field)",
+                "issue one instruction per slice of that dimension",
+            )

@@ -1,0 +1,201 @@
+"""DMA: dma_copy between HBM and SBUF, with run-time offsets and gathers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nkisim import dtypes, enums
+from nkisim.indirection import read_row, row_numbers, scalar_is_inside, write_row
+from nkisim.isa.contract import DMA_REACH, Call, Contract, Operand
+from nkisim.isa.move import copy_elements
+from nkisim.isa.operands import NkiInstruction, floats, held, store_floats, store_held
+from nkisim.machine import V3, V4
+from nkisim.offsets import FreeIndex, VectorOffset
+from nkisim.session import current
+
+if TYPE_CHECKING:
+    from nkisim.isa.operands import Array
+    from nkisim.tensor import NkiTensor
+
+
+def _same_count(call: Call) -> None:
+    dst, src = call["dst"], call["src"]
+    if dst.size != src.size:
+        call.refuse(
+            f"dst {dst.shape} has {dst.size} elements, src {src.shape} has {src.size}",
+            "both sides have the same number of elements",
+            "slice or broadcast one side",
+        )
+
+
+def _castable(call: Call) -> None:
+    dst, src = call["dst"].dtype, call["src"].dtype
+    if dst != src and (dtypes.is_packed(dst) or dtypes.is_packed(src)):
+        call.refuse(f"{src} to {dst}", "packed types are copied, not cast", "use equal dtypes")
+
+
+def _descriptor_mode(call: Call) -> None:
+    mode, machine = call.facts["dge_mode"], call.machine
+    gathered = any(isinstance(t.indirection, VectorOffset) for t in call.tensors.values())
+    if mode is enums.dge_mode.hwdge:
+        if machine.generation < V3:
+            call.refuse(
+                f"dge_mode.hwdge on {machine.name}",
+                "hardware descriptor generation exists from NeuronCore-v3 on",
+                "use dge_mode.swdge or none",
+            )
+        if call["dst"].dtype != call["src"].dtype:
+            call.refuse(
+                f"dge_mode.hwdge from {call['src'].dtype} to {call['dst'].dtype}",
+                "hardware descriptor generation does not cast",
+                "use equal dtypes, or dge_mode.unknown",
+            )
+    if gathered and mode not in (enums.dge_mode.unknown, enums.dge_mode.swdge):
+        call.refuse(
+            f"vector_offset with dge_mode.{mode.name}",
+            "gathers need software descriptor generation",
+            "use dge_mode.unknown or swdge",
+        )
+
+
+def _trigger_engine(call: Call) -> None:
+    trigger, mode = call.facts["trigger"], call.facts["dge_mode"]
+    if trigger is enums.engine.unknown:
+        return
+    if mode is not enums.dge_mode.hwdge or trigger not in (enums.engine.sync, enums.engine.scalar):
+        call.refuse(
+            f"engine.{trigger.name} with dge_mode.{mode.name}",
+            "engine.sync or engine.scalar, with dge_mode.hwdge",
+            "leave the engine out, or use hwdge",
+        )
+
+
+def check_priority(call: Call) -> None:
+    """priority is 0..3 and exists from NeuronCore-v4 on."""
+    priority = call.facts["priority"]
+    if priority is None:
+        return
+    if call.machine.generation < V4 or priority not in range(4):
+        call.refuse(
+            f"priority={priority} on {call.machine.name}",
+            "0..3, from NeuronCore-v4 on",
+            "leave the priority out",
+        )
+
+
+def no_free_index(call: Call) -> None:
+    """`.indirect()` views belong to compute engines."""
+    for name, tensor in call.tensors.items():
+        if isinstance(tensor.indirection, FreeIndex):
+            call.refuse(
+                f"{name} is a view made by .indirect()",
+                "DMA gathers by vector_offset",
+                "use tensor_copy with .indirect(), or .ap(vector_offset=...)",
+            )
+
+
+def check_modes(call: Call) -> None:
+    """Enum arguments are enum members."""
+    for name, kind in (("dge_mode", enums.dge_mode), ("oob_mode", enums.oob_mode)):
+        if name in call.facts and not isinstance(call.facts[name], kind):
+            call.refuse(
+                f"{name}={call.facts[name]!r}", f"a member of nisa.{name}", f"use nisa.{name}.…"
+            )
+
+
+DMA_COPY = Contract(
+    "dma_copy",
+    (enums.engine.dma,),
+    (Operand("dst", DMA_REACH, writes=True), Operand("src", DMA_REACH)),
+    (
+        check_modes,
+        _same_count,
+        _castable,
+        _descriptor_mode,
+        _trigger_engine,
+        check_priority,
+        no_free_index,
+    ),
+)
+
+
+def dma_copy(
+    dst: NkiTensor,
+    src: NkiTensor,
+    priority: int | None = None,
+    oob_mode: enums.oob_mode = enums.oob_mode.error,
+    dge_mode: enums.dge_mode = enums.dge_mode.unknown,
+    engine: enums.engine = enums.engine.unknown,
+    name: str | None = None,
+) -> NkiInstruction:
+    """dst = src in row-major order of both views; differing dtypes are cast through float32."""
+    core = current()
+    skip = oob_mode is enums.oob_mode.skip
+    facts = (
+        ("dge_mode", dge_mode),
+        ("trigger", engine),
+        ("priority", priority),
+        ("oob_mode", oob_mode),
+    )
+    where = DMA_COPY.check(core, enums.engine.unknown, (dst, src), facts, may_leave=skip)
+    handle = core.issue("dma_copy", where, (dst,), (src, *index_tensors(dst, src)), facts[:3], name)
+    if core.values:
+        _copy(dst, src, skip=skip)
+    return NkiInstruction(handle)
+
+
+def index_tensors(*operands: NkiTensor) -> tuple[NkiTensor, ...]:
+    """SBUF tensors whose values are part of an operand's address: they are read as well."""
+    found = []
+    for operand in operands:
+        indirection = operand.indirection
+        if isinstance(indirection, VectorOffset):
+            found.append(indirection.rows)
+        elif isinstance(indirection, FreeIndex):
+            found.append(indirection.index)
+        elif indirection is not None and not hasattr(indirection.source, "state"):
+            found.append(indirection.source)
+    return tuple(found)
+
+
+def _copy(dst: NkiTensor, src: NkiTensor, *, skip: bool) -> None:
+    if skip and not (scalar_is_inside(dst) and scalar_is_inside(src)):
+        return
+    gather, scatter = src.indirection, dst.indirection
+    if skip and isinstance(gather, VectorOffset):
+        _gather_inside(dst, src, gather)
+    elif skip and isinstance(scatter, VectorOffset):
+        _scatter_inside(dst, src, scatter)
+    else:
+        copy_elements(dst, src)
+
+
+def _gather_inside(dst: NkiTensor, src: NkiTensor, gather: VectorOffset) -> None:
+    """Rows with an index outside the tensor leave their row of dst as it is."""
+    numbers, inside = row_numbers(src, gather)
+    for position in np.flatnonzero(inside):
+        row = read_row(src, gather, int(numbers[position]))
+        target = dst[int(position) : int(position) + 1]
+        values = dtypes.to_float32(row, src.dtype) if dst.dtype != src.dtype else row
+        _store(target, values, src.dtype)
+
+
+def _scatter_inside(dst: NkiTensor, src: NkiTensor, scatter: VectorOffset) -> None:
+    numbers, inside = row_numbers(dst, scatter)
+    values = held(src) if dst.dtype == src.dtype else _cast(floats(src), dst)
+    values = values.reshape(dst.shape)
+    for position in np.flatnonzero(inside):
+        write_row(dst, scatter, int(numbers[position]), values[position])
+
+
+def _store(target: NkiTensor, values: Array, src_dtype: str) -> None:
+    if target.dtype == src_dtype:
+        store_held(target, values)
+    else:
+        store_floats(target, values)
+
+
+def _cast(values: Array, like: NkiTensor) -> Array:
+    return dtypes.from_float32(values, like.dtype, precise=like.storage.precise)

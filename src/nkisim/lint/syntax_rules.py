@@ -1,0 +1,157 @@
+"""Rules about single statements (S) and expressions (X).
+
+Numbers that are missing belong to constructs NKI accepts.
+"""
+
+from nkisim.lint.rule import Rule
+
+SYNTAX_RULES = (
+    Rule(
+        "S02",
+        "error",
+        "an assignment form NKI does not read: starred, or two mutated targets",
+        "assign each target in its own statement",
+        "PARSER refuses it",
+    ),
+    Rule(
+        "S05",
+        "error",
+        "`else` on a loop",
+        "set a flag in the loop and test it afterwards",
+        "PARSER refuses it",
+    ),
+    Rule(
+        "S06",
+        "error",
+        "the target of `for` is not one simple name",
+        "loop over one name and unpack it in the body",
+        "PARSER refuses it",
+    ),
+    Rule(
+        "S07",
+        "error",
+        "break, continue or return inside a loop that runs on the device",
+        "make the bounds say when to stop",
+        "PARSER refuses it",
+    ),
+    Rule(
+        "S08",
+        "error",
+        "`with` anything but a single plain `nl.no_reorder()`",
+        "write `with nl.no_reorder():` or no `with`",
+        "PARSER refuses it",
+    ),
+    Rule(
+        "S09",
+        "error",
+        "a function inside a function that is not the body of a device loop",
+        "move it to module level and pass what it needs",
+        "PARSER refuses it; DOCS need it for fori_loop and while_loop",
+    ),
+    Rule(
+        "S10",
+        "error",
+        "a statement NKI does not read",
+        "decide it at module level or before the kernel; use assert for checks",
+        "PARSER refuses it",
+    ),
+    Rule(
+        "S11",
+        "warning",
+        "assignment to a part of a tensor",
+        "name the view as dst: `nisa.tensor_copy(dst=t[...], src=v)`",
+        "PARSER refuses it; DOCS have NkiTensor.__setitem__ and SHIPPED kernels use it",
+    ),
+    Rule(
+        "X01",
+        "error",
+        "an integer outside int32, or a bytes or complex literal",
+        "keep integers within -2147483647 .. 2147483647",
+        "PARSER refuses it",
+    ),
+    Rule("X03", "error", "the `@` operator", "call nisa.nc_matmul", "PARSER refuses it"),
+    Rule(
+        "X04",
+        "error",
+        "a Python operator on a tensor",
+        "call an instruction of nki.isa",
+        "PARSER refuses it",
+    ),
+    Rule(
+        "X05",
+        "warning",
+        "`is None`",
+        "compare by `== None` or `!= None`",
+        "DOCS 0.3 call `is` unsupported; late PARSER and SHIPPED kernels take it as `==`",
+    ),
+    Rule(
+        "X06",
+        "warning",
+        "`is` between values means `==`",
+        "write `==` or `!=`",
+        "late PARSER warns and compares by value",
+    ),
+    Rule(
+        "X07",
+        "error",
+        "`in` on a dict",
+        "use `d.get(key) != None`",
+        "PARSER refuses it; SHIPPED code works around it",
+    ),
+    Rule(
+        "X09",
+        "error",
+        "a format specification in an f-string",
+        "write `{x}` only",
+        "PARSER refuses it",
+    ),
+    Rule(
+        "X10",
+        "error",
+        "a set, or a dict whose keys are not string literals",
+        "use a list, or a dict with string literals as keys",
+        "PARSER refuses it",
+    ),
+    Rule(
+        "X11",
+        "error",
+        "indexing or slicing a string",
+        "pass the parts separately",
+        "PARSER refuses it",
+    ),
+    Rule(
+        "X12",
+        "warning",
+        "a slice with a step that is not positive",
+        "loop with `range(n - 1, -1, -1)`",
+        "PARSER raises; Python reverses",
+    ),
+    Rule(
+        "X13",
+        "error",
+        "a comprehension, generator, lambda, walrus, yield or await",
+        "write the loop or the function out",
+        "PARSER refuses it; SHIPPED comments agree",
+    ),
+    Rule(
+        "X14",
+        "error",
+        "unpacking in a call: `f(*xs)` or `f(**d)`",
+        "write the arguments out",
+        "PARSER refuses it",
+    ),
+    Rule(
+        "X17",
+        "warning",
+        "a dict or a tensor as a condition is always true",
+        "compare with None, or test `len(...)`",
+        "PARSER: only None, numbers, text and sequences",
+    ),
+    Rule(
+        "X19",
+        "error",
+        "a tuple or list inside a tensor index",
+        "index step by step, or use `.ap`",
+        "PARSER refuses it",
+    ),
+)

@@ -1,0 +1,67 @@
+"""NKIObject, the base class of everything a kernel passes around, and VirtualRegister."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nkisim.errors import NkiValidationError, UnsupportedError
+
+
+class NKIObject:
+    """Base of user classes inside kernels; keyword arguments become attributes."""
+
+    __slots__ = ()
+
+    def __init__(self, **kwargs: Any) -> None:
+        for name, value in kwargs.items():
+            setattr(self, name, value)
+
+
+class VirtualRegister(NKIObject):
+    """A 32-bit scalar of an engine. `state` is its value; None when no value is known.
+
+    `bounds` are the least and greatest value it takes; they differ for the counter of a loop that
+    a shape-only run enters once. `loop` names that loop.
+    """
+
+    __slots__ = ("bounds", "frozen", "loop", "state")
+
+    def __init__(self, state: int | None = None, frozen: bool = False) -> None:  # noqa: FBT001, FBT002 (NKI's signature)
+        self.state = state
+        self.frozen = frozen
+        self.bounds: tuple[int, int] | None = None if state is None else (state, state)
+        self.loop: int | None = None
+
+    def move(self, state: int | None) -> None:
+        """Set the value; loop counters are read-only."""
+        if self.frozen:
+            raise NkiValidationError(
+                "write to a loop counter",
+                limit="the induction register of a dynamic loop is read-only",
+                remedy="allocate a register with nisa.register_alloc and move the value there",
+            )
+        self.state = state
+        self.bounds = None if state is None else (state, state)
+
+    def known(self, purpose: str) -> int:
+        """The value, or a refusal that says what it was needed for."""
+        if self.state is None:
+            raise UnsupportedError(
+                f"{purpose} needs the value of a register that is not known",
+                limit="a shape-only run has no data, and an unset register has no value",
+                remedy="run with values=True, or set the register before use",
+            )
+        return self.state
+
+    def __bool__(self) -> bool:
+        return self.known("a Python condition") != 0
+
+    def __index__(self) -> int:
+        raise NkiValidationError(
+            "a register used as a Python integer",
+            limit="register values exist on the device only",
+            remedy="use it as scalar_offset, or as a bound of nl.fori_loop",
+        )
+
+    def __repr__(self) -> str:
+        return f"VirtualRegister({self.state})"

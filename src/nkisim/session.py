@@ -1,0 +1,226 @@
+"""Session: the one kernel now running on one core. Everything an instruction needs hangs off it."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from nkisim.errors import NkiValidationError
+from nkisim.indirection import scalar_value
+from nkisim.layout import MemoryRegion
+from nkisim.memory import Memory
+from nkisim.offsets import ScalarOffset
+from nkisim.races import Touch
+from nkisim.registers import VirtualRegister
+from nkisim.trace import Access, Instruction, Item, Loop, Options, Trace, walk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from nkisim.cores import CorePair, SharedTensors
+    from nkisim.enums import engine
+    from nkisim.machine import Machine
+    from nkisim.storage import Storage
+    from nkisim.tensor import NkiTensor
+
+
+_ACCUMULATING = frozenset({"nc_matmul", "nc_matmul_mx"})  # they keep PSUM history themselves
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How kernels are run."""
+
+    machine: Machine
+    values: bool = True  # False: shapes only, no data
+    precise: bool = True  # False: low-precision tensors are stored unrounded (NKI_PRECISE_FP=0)
+
+
+class Session:
+    """State of one core while one kernel runs."""
+
+    def __init__(
+        self, settings: Settings, program: tuple[int, int] | None = None, pair: CorePair | None = None
+    ) -> None:
+        self.settings = settings
+        self.machine = settings.machine
+        self.values = settings.values
+        self.program = program  # (program id, number of programs); None without a launch grid
+        self.core = program[0] if program else 0
+        self.pair = pair
+        self.shared: SharedTensors | None = None if pair is None else pair.shared
+        self._shared_seen = 0
+        self.memory = Memory(
+            settings.machine, self.core, with_values=settings.values, precise=settings.precise
+        )
+        self.trace = Trace(core=self.core)
+        self.verdicts: dict[Any, Any] = {}  # outcomes of pure checks, by what they depend on
+        self.accumulators: dict[engine, Any] = {}  # reduce registers of Vector and Scalar engines
+        self.ordered_depth = 0  # nesting of nl.no_reorder
+        self._items: list[Item] = self.trace.items
+        self._options: dict[Options, Options] = {}
+        self._count = 0
+        self._loops: list[tuple[Loop, list[Item]]] = []  # with the list the loop itself is in
+        self._loops_seen = 0
+        self._replaying = 0  # > 0 while a loop iteration after the first one runs
+
+    @property
+    def recording(self) -> bool:
+        """Whether instructions enter the trace (not in later iterations of a loop)."""
+        return not self._replaying
+
+    def allocate(
+        self,
+        shape: Sequence[int],
+        dtype: str,
+        region: MemoryRegion,
+        name: str | None,
+        address: tuple[int, int] | None,
+    ) -> Storage:
+        """A fresh tensor's storage; shared HBM is one storage for both cores."""
+        if region is MemoryRegion.shared_hbm and self.shared is not None:
+            key = name or f"shared_{self._shared_seen}"
+            self._shared_seen += 1
+            return self.shared.attach(key, self.memory, shape, dtype)
+        return self.memory.allocate(shape, dtype, region, name, address)
+
+    def issue(
+        self,
+        op: str,
+        where: engine,
+        writes: tuple[NkiTensor, ...],
+        reads: tuple[NkiTensor, ...],
+        options: Options = (),
+        name: str | None = None,
+    ) -> Instruction:
+        """Put an instruction into the trace after checking that its operands are still theirs."""
+        index = self._count
+        read = tuple([self._access(tensor, index, op, writes=False) for tensor in reads])
+        written = tuple([self._access(tensor, index, op, writes=True) for tensor in writes])
+        if options:
+            options = self._options.setdefault(options, options)
+        instruction = Instruction(index, op, where, written, read, options, name)
+        if self._loops:
+            instruction.loop = self._loops[-1][0].number
+        if not self._replaying:
+            self._count = index + 1
+            self._items.append(instruction)
+        return instruction
+
+    def _access(self, tensor: NkiTensor, index: int, op: str, *, writes: bool) -> Access:
+        storage = tensor.storage
+        allocation = storage.allocation
+        layout = tensor.layout
+        if tensor.indirection is None:
+            access = Access(allocation, layout, tensor.offset)
+        else:
+            access = self._dynamic_access(tensor)
+        if not self._replaying:
+            if allocation.first_use < 0:
+                allocation.first_use = index
+            allocation.last_use = index
+        if writes:
+            storage.written = True
+            if storage.accumulation is not None and op not in _ACCUMULATING:
+                storage.accumulation.clear(layout, access.offset)
+        if storage.neighbours is not None:
+            if writes:
+                storage.neighbours.note_write(storage, layout, access.offset)
+            else:
+                storage.neighbours.check_read(storage, layout, access.offset)
+        if self.pair is not None and not layout.on_chip:
+            self._touch(storage, access, f"{op} (instruction {index})", writes=writes)
+        return access
+
+    def _dynamic_access(self, tensor: NkiTensor) -> Access:
+        allocation, layout = tensor.storage.allocation, tensor.layout
+        indirection = tensor.indirection
+        if not isinstance(indirection, ScalarOffset):
+            return Access(allocation, layout, tensor.offset)
+        value = scalar_value(indirection.source)
+        offset = tensor.offset + (value or 0) * indirection.unit_elems
+        loop = self._loop_of(indirection.source)
+        if loop is None:
+            return Access(allocation, layout, offset)
+        return Access(allocation, layout, offset, indirection.unit_elems * loop.step, loop.number)
+
+    def _loop_of(self, source: NkiTensor | VirtualRegister) -> Loop | None:
+        number = source.loop if isinstance(source, VirtualRegister) else None
+        return next((loop for loop, _ in self._loops if loop.number == number), None)
+
+    def _touch(self, storage: Storage, access: Access, label: str, *, writes: bool) -> None:
+        """Remember an HBM access for the race check."""
+        if storage.allocation.region is MemoryRegion.private_hbm or self.pair is None:
+            return
+        trips = 1
+        if access.step and not self.values:
+            trips = next((e.trips or 1 for e, _ in self._loops if e.number == access.loop), 1)
+        self.pair.touched[self.core].append(Touch(id(storage), access, trips, writes, label))
+
+    def begin_loop(self, trips: int | None, step: int) -> Loop:
+        """Start a dynamic loop: what is issued until `repeat_loop` is its body."""
+        loop = Loop(self._loops_seen, trips, step, len(self.memory.allocations))
+        self._loops_seen += 1
+        self._loops.append((loop, self._items))
+        if not self._replaying:
+            self._items.append(loop)
+            self._items = loop.body
+        return loop
+
+    def repeat_loop(self) -> None:
+        """The first iteration is recorded; the ones that follow are run and not recorded."""
+        self._replaying += 1
+        self.memory.replaying = True
+
+    def end_loop(self, loop: Loop, *, repeated: bool) -> None:
+        """Leave the loop; what it shares with the code around it lives through all of it."""
+        if repeated:
+            self._replaying -= 1
+            self.memory.replaying = self._replaying > 0
+        ended, self._items = self._loops.pop()
+        assert ended is loop, "loops end in the order they began, reversed"
+        if not self._replaying:
+            self._keep_alive(loop)
+
+    def _keep_alive(self, loop: Loop) -> None:
+        body = list(walk(loop.body))
+        if not body:
+            return
+        first, last = body[0].index, body[-1].index
+        for instruction in body:
+            for access in (*instruction.reads, *instruction.writes):
+                if access.allocation.index < loop.allocations_before:
+                    access.allocation.first_use = min(access.allocation.first_use, first)
+                    access.allocation.last_use = max(access.allocation.last_use, last)
+
+
+_current: ContextVar[Session | None] = ContextVar("nkisim_session", default=None)
+
+
+def current() -> Session:
+    """The running session; instructions outside of a kernel are refused."""
+    session = _current.get()
+    if session is None:
+        raise NkiValidationError(
+            "an NKI instruction outside of a kernel",
+            limit="instructions run inside nki.simulate(kernel)(...) or nkisim.run(kernel, ...)",
+            remedy="call the kernel through one of them",
+        )
+    return session
+
+
+def current_or_none() -> Session | None:
+    """The running session, or None outside of kernels."""
+    return _current.get()
+
+
+@contextmanager
+def activated(session: Session) -> Iterator[None]:
+    """Make `session` the running one for the length of a with-block."""
+    token = _current.set(session)
+    try:
+        yield
+    finally:
+        _current.reset(token)

@@ -1,0 +1,181 @@
+"""Trace: the instruction stream of one core, as data. The interpreter writes it, timing reads it.
+
+Nothing here holds tensor data, and nothing here counts a cycle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Union
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from nkisim.enums import engine
+    from nkisim.layout import Layout
+    from nkisim.storage import Allocation
+
+Options = tuple[tuple[str, Any], ...]
+
+
+class Access:
+    """One operand: which allocation, which elements of it.
+
+    `offset` counts elements of the layout's dtype from the start of the allocation. Inside a
+    dynamic loop it is the first iteration's, and every iteration adds `step` elements.
+    """
+
+    __slots__ = ("allocation", "layout", "loop", "offset", "step")
+
+    def __init__(
+        self, allocation: Allocation, layout: Layout, offset: int, step: int = 0, loop: int = -1
+    ) -> None:
+        self.allocation = allocation
+        self.layout = layout
+        self.offset = offset
+        self.step = step
+        self.loop = loop
+
+    @property
+    def start_partition(self) -> int:
+        """First physical partition of an on-chip access."""
+        allocation, layout = self.allocation, self.layout
+        pitch = allocation.bytes_per_partition // layout.itemsize_bytes
+        return allocation.start_partition + (self.offset // pitch if layout.on_chip else 0)
+
+    @property
+    def byte_interval(self) -> tuple[int, int]:
+        """[first, end) bytes touched inside the allocation (inside one partition on chip)."""
+        layout = self.layout
+        start = self.offset
+        if layout.on_chip:
+            start %= self.allocation.bytes_per_partition // layout.itemsize_bytes
+        size = layout.itemsize_bytes
+        return (start + layout.low) * size, (start + layout.high + 1) * size
+
+    @property
+    def bytes_total(self) -> int:
+        """Bytes the access moves, all partitions together."""
+        return self.layout.partitions * self.layout.elems * self.layout.itemsize_bytes
+
+    def __repr__(self) -> str:
+        return f"Access({self.allocation.name!r}+{self.offset} {self.layout})"
+
+    def key(self) -> tuple[Any, ...]:
+        """Everything that tells two accesses apart; equal for equal runs of one kernel."""
+        return (self.allocation.name, self.offset, self.step, self.loop, self.layout)
+
+
+class Instruction:
+    """One executed NKI instruction.
+
+    `index` is its place in program order; `after` are the indices of the instructions it was told
+    to wait for; `options` are the arguments that matter for its cost.
+    """
+
+    __slots__ = ("after", "engine", "index", "loop", "name", "op", "options", "reads", "writes")
+
+    def __init__(
+        self,
+        index: int,
+        op: str,
+        engine: engine,
+        writes: tuple[Access, ...],
+        reads: tuple[Access, ...],
+        options: Options,
+        name: str | None,
+    ) -> None:
+        self.index = index
+        self.op = op
+        self.engine = engine
+        self.writes = writes
+        self.reads = reads
+        self.options = options
+        self.name = name
+        self.after: tuple[int, ...] = ()
+        self.loop = -1  # number of the innermost loop around it
+
+    def option(self, name: str, default: Any = None) -> Any:
+        """The value of a recorded option."""
+        for key, value in self.options:
+            if key == name:
+                return value
+        return default
+
+    def key(self) -> tuple[Any, ...]:
+        """Everything but object identity, for comparing traces."""
+        writes = tuple(access.key() for access in self.writes)
+        reads = tuple(access.key() for access in self.reads)
+        return (self.index, self.op, self.engine, writes, reads, self.options, self.name)
+
+    def __repr__(self) -> str:
+        return f"<{self.index} {self.engine.name}.{self.op} {self.writes} <- {self.reads}>"
+
+
+@dataclass
+class Loop:
+    """A hardware loop: the body once, and how often it runs (None: known on the device only).
+
+    `number` is what accesses call it by; `step` is what the counter gains in an iteration.
+    """
+
+    number: int
+    trips: int | None
+    step: int
+    allocations_before: int = 0  # tensors that existed before the loop
+    body: list[Item] = field(default_factory=list)
+
+
+Item = Union[Instruction, Loop]
+
+
+@dataclass
+class Trace:
+    """The instruction stream of one core."""
+
+    core: int = 0
+    items: list[Item] = field(default_factory=list)
+
+    def instructions(self) -> Iterator[Instruction]:
+        """Every instruction once, loop bodies included, in program order."""
+        return walk(self.items)
+
+    @property
+    def static_count(self) -> int:
+        """Instructions in the program: what a compiler has to emit."""
+        return sum(1 for _ in self.instructions())
+
+    @property
+    def executed_count(self) -> int:
+        """Instructions run, loop bodies times trips; unknown trip counts count once."""
+        return _executed(self.items)
+
+    def key(self) -> tuple[Any, ...]:
+        """A value that is equal for equal traces."""
+        return tuple(_item_key(item) for item in self.items)
+
+
+def walk(items: list[Item]) -> Iterator[Instruction]:
+    """Every instruction of a list of items, loop bodies included."""
+    for item in items:
+        if isinstance(item, Loop):
+            yield from walk(item.body)
+        else:
+            yield item
+
+
+def _executed(items: list[Item]) -> int:
+    total = 0
+    for item in items:
+        if isinstance(item, Loop):
+            trips = 1 if item.trips is None else item.trips
+            total += trips * _executed(item.body)
+        else:
+            total += 1
+    return total
+
+
+def _item_key(item: Item) -> tuple[Any, ...]:
+    if isinstance(item, Loop):
+        return ("loop", item.number, item.trips, item.step, *(_item_key(inner) for inner in item.body))
+    return item.key()

@@ -1,0 +1,69 @@
+"""Sizes and numbers that no linter checks (CONTRIBUTING.md, "Taste")."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).parents[1] / "src"
+MACHINE = SRC / "nkisim" / "machine.py"
+FILES = sorted(SRC.rglob("*.py"))
+
+MAX_FILE_LINES = 400
+MAX_FUNCTION_LINES = 60
+# Partitions, fp32 values and bytes of a PSUM bank, bytes of PSUM, of SBUF, and clock rates.
+HARDWARE_NUMBERS = {128, 512, 2048, 16384, 180224, 196608, 212984, 229376, 245752, 262144}
+CLOCKS_HZ = {0.96e9, 1.12e9, 1.2e9, 1.4e9, 2.4e9, 2.8e9}
+
+
+def function_lines(function):
+    """Lines of a function's body; signature and docstring are the API's, not the author's."""
+    body = function.body[1:] if ast.get_docstring(function) else function.body
+    return body[-1].end_lineno - body[0].lineno + 1 if body else 0
+
+
+def long_functions(source):
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return [
+        node.name
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, functions) and function_lines(node) > MAX_FUNCTION_LINES
+    ]
+
+
+def hardware_numbers(source):
+    """(line, number) of each literal that restates a property of the machine."""
+    return [
+        (node.lineno, node.value)
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Constant)
+        and type(node.value) in {int, float}
+        and node.value in HARDWARE_NUMBERS | CLOCKS_HZ
+    ]
+
+
+def relative(path):
+    return str(path.relative_to(SRC))
+
+
+@pytest.mark.parametrize("path", FILES, ids=relative)
+def test_a_file_is_short_enough_to_read(path):
+    line_count = len(path.read_text().splitlines())
+    assert line_count <= MAX_FILE_LINES
+
+
+@pytest.mark.parametrize("path", FILES, ids=relative)
+def test_a_function_fits_on_a_screen(path):
+    assert long_functions(path.read_text()) == []
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if path != MACHINE], ids=relative)
+def test_only_the_machine_file_states_hardware_numbers(path):
+    assert hardware_numbers(path.read_text()) == []
+
+
+def test_the_checks_can_fail():
+    assert hardware_numbers("x = 2\nif rows > 128: pass") == [(2, 128)]
+    long = "def f():\n" + "    x = 1\n" * (MAX_FUNCTION_LINES + 1)
+    assert long_functions(long) == ["f"]
+    assert long_functions(long.replace("    x = 1\n", "", 1)) == []

@@ -1,0 +1,242 @@
+"""Imports obey the drawing in ARCHITECTURE.md, and every module imports without torch.
+
+The drawing is the ```layers block; how to read it is said right above it, on that page.
+"""
+
+import ast
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("nkisim", "trnconv")
+BASE_DEPENDENCIES = {"numpy", "ml_dtypes"}
+TYPE_CHECKING = {"TYPE_CHECKING", "typing.TYPE_CHECKING"}
+
+
+class Line(NamedTuple):
+    """One line of the drawing."""
+
+    node: str
+    allowed: frozenset[str]  # nodes, and "+package" for a package from outside
+    planned: bool
+
+
+def read_layers(page):
+    block = re.search(r"^```layers\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert block, "ARCHITECTURE.md has no ```layers block"
+    return [read_line(text) for text in block[1].splitlines() if text.strip()]
+
+
+def read_line(text):
+    drawn, _, note = text.partition("#")
+    node, arrow, targets = (part.strip() for part in drawn.partition("->"))
+    assert arrow, f"no arrow in the line {text!r}"
+    package = node.partition(".")[0]
+    names = [name.strip() for name in targets.split(",") if name.strip()]
+    return Line(node, frozenset(absolute(name, package) for name in names), "planned" in note)
+
+
+def absolute(name, package):
+    """A bare name is a module of the package the line is about."""
+    inside = not name.startswith("+") and name.partition(".")[0] not in PACKAGES
+    return f"{package}.{name}" if inside else name
+
+
+def node_of(module, nodes):
+    """The drawn node a module belongs to: itself or its nearest drawn parent, or None.
+
+    The line of a whole package (`nkisim`) speaks of its `__init__.py` only.
+    """
+    while module not in nodes:
+        module = module.rpartition(".")[0]
+        if "." not in module:
+            return None
+    return module
+
+
+def source_files():
+    """Every module of both packages and its file."""
+    found = {}
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        parts = path.relative_to(ROOT / "src").with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def executed(node):
+    """The nodes below this one, without what stands under `if TYPE_CHECKING:`."""
+    children = ast.iter_child_nodes(node)
+    if isinstance(node, ast.If) and ast.unparse(node.test) in TYPE_CHECKING:
+        children = node.orelse
+    for child in children:
+        yield child
+        yield from executed(child)
+
+
+def imported_names(statements, module, *, is_package):
+    """Dotted names that statements import; `from a import b` gives `a.b`."""
+    package = module if is_package else module.rpartition(".")[0]
+    for statement in statements:
+        if isinstance(statement, ast.Import):
+            yield from (alias.name for alias in statement.names)
+        elif isinstance(statement, ast.ImportFrom):
+            relative = "." * statement.level + (statement.module or "")
+            origin = importlib.util.resolve_name(relative, package)
+            yield from (f"{origin}.{alias.name}" for alias in statement.names)
+        elif isinstance(statement, ast.Call):
+            yield from named_by_string(statement)
+
+
+def named_by_string(call):
+    """The module in `import_module("a.b")` and `__import__("a.b")`."""
+    function = getattr(call.func, "attr", getattr(call.func, "id", None))
+    if function in {"import_module", "__import__"} and call.args:
+        name = getattr(call.args[0], "value", None)
+        if isinstance(name, str):
+            yield name
+
+
+def target_of(name, modules):
+    """What an import needs: a module of ours, "+package" from outside, None if always there."""
+    top = name.partition(".")[0]
+    if top in PACKAGES:
+        while name not in modules:
+            name = name.rpartition(".")[0]
+            assert name, f"{top} has no source file"
+        return name
+    always_there = top in sys.stdlib_module_names or top in BASE_DEPENDENCIES
+    return None if always_there else f"+{top}"
+
+
+def undrawn_arrows(module, source, *, is_package, layers, modules):
+    """The imports of a module that its line does not allow, as `from -> to`."""
+    lines = {line.node: line for line in layers}
+    node = node_of(module, lines)
+    assert node, f"{module} is not drawn"
+    statements = executed(ast.parse(source))
+    for name in imported_names(statements, module, is_package=is_package):
+        target = target_of(name, modules)
+        if target is None:
+            continue
+        reached = target if target.startswith("+") else node_of(target, lines)
+        if reached != node and reached not in lines[node].allowed:
+            yield f"{module} -> {target}"
+
+
+LAYERS = read_layers((ROOT / "ARCHITECTURE.md").read_text())
+MODULES = source_files()
+
+
+def test_every_module_is_drawn():
+    nodes = {line.node for line in LAYERS}
+    assert [module for module in MODULES if node_of(module, nodes) is None] == []
+
+
+def test_everything_drawn_exists_unless_planned():
+    missing = [line.node for line in LAYERS if line.node not in MODULES and not line.planned]
+    assert missing == []
+
+
+def test_nothing_that_exists_is_called_planned():
+    assert [line.node for line in LAYERS if line.node in MODULES and line.planned] == []
+
+
+def test_arrows_point_only_at_lines_above_so_there_are_no_cycles():
+    above = set()
+    for line in LAYERS:
+        assert line.node not in above, f"{line.node} is drawn twice"
+        below = {name for name in line.allowed - above if not name.startswith("+")}
+        assert not below, f"{line.node} points at {sorted(below)}, not drawn above it"
+        above.add(line.node)
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if name.startswith("nkisim")])
+def test_nkisim_does_not_even_name_a_type_of_trnconv(module):
+    path = MODULES[module]
+    statements = ast.walk(ast.parse(path.read_text()))
+    names = imported_names(statements, module, is_package=path.name == "__init__.py")
+    assert [name for name in names if name.startswith("trnconv")] == []
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_module_imports_only_what_its_line_allows(module):
+    path = MODULES[module]
+    is_package = path.name == "__init__.py"
+    arrows = undrawn_arrows(
+        module, path.read_text(), is_package=is_package, layers=LAYERS, modules=MODULES
+    )
+    assert list(arrows) == []
+
+
+def test_every_module_imports_without_torch_and_has_what_it_exports():
+    program = f"""
+import importlib, sys, traceback
+sys.modules["torch"] = None
+failed = False
+for name in {list(MODULES)}:
+    try:
+        module = importlib.import_module(name)
+        absent = [each for each in getattr(module, "__all__", ()) if not hasattr(module, each)]
+        assert not absent, f"{{name}}.__all__ names {{absent}}, which do not exist"
+    except Exception:
+        failed = True
+        traceback.print_exc()
+sys.exit(failed)
+"""
+    result = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+    )
+    assert result.returncode == 0, result.stderr
+
+
+TOY_PAGE = """
+```layers
+nkisim.errors -> # no arrows
+nkisim.dtypes -> errors
+nkisim.isa    -> dtypes, +torch
+nkisim.timing -> isa # planned
+nkisim        -> isa
+```
+"""
+TOY_MODULES = ("nkisim", "nkisim.errors", "nkisim.dtypes", "nkisim.isa", "nkisim.isa.enums")
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "arrows"),
+    [
+        ("nkisim.dtypes", "import numpy, json\nfrom nkisim.errors import E", []),
+        ("nkisim.dtypes", "def f():\n    from nkisim.isa.enums import x", ["nkisim.isa.enums"]),
+        ("nkisim.dtypes", "from . import isa", ["nkisim.isa"]),
+        ("nkisim.dtypes", "from nkisim import VERSION", ["nkisim"]),
+        ("nkisim.dtypes", "import torch.nn", ["+torch"]),
+        ("nkisim.dtypes", "importlib.import_module('nkisim.isa')", ["nkisim.isa"]),
+        ("nkisim.isa.enums", "import torch\nfrom nkisim.isa import a", []),
+        ("nkisim.isa.enums", "from ..errors import E", ["nkisim.errors"]),
+        ("nkisim.dtypes", "if TYPE_CHECKING:\n    import nkisim.isa", []),
+        ("nkisim.dtypes", "if TYPE_CHECKING:\n    pass\nelse:\n    import torch", ["+torch"]),
+        ("nkisim.dtypes", "if not TYPE_CHECKING:\n    import nkisim.isa", ["nkisim.isa"]),
+    ],
+)
+def test_the_checker_finds_undrawn_arrows(module, source, arrows):
+    found = undrawn_arrows(
+        module, source, is_package=False, layers=read_layers(TOY_PAGE), modules=TOY_MODULES
+    )
+    assert list(found) == [f"{module} -> {target}" for target in arrows]
+
+
+def test_the_checker_reads_the_notes_and_finds_undrawn_modules():
+    layers = read_layers(TOY_PAGE)
+    assert [line.node for line in layers if line.planned] == ["nkisim.timing"]
+    assert node_of("nkisim.bench", {line.node for line in layers}) is None
