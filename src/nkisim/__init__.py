@@ -1,1 +1,49 @@
-"""nkisim: a NeuronCore in NumPy."""
+"""nkisim: a NeuronCore in NumPy that runs NKI kernels.
+
+`run` and `simulate` execute a kernel; `install` makes `import nki` find nkisim where the real
+toolchain is absent; `nkisim.lint` checks that a kernel stays inside what NKI compiles.
+"""
+
+from nkisim import errors, lint
+from nkisim.errors import (
+    AliasError,
+    MemoryLimitError,
+    NkiValidationError,
+    RaceError,
+    UnsupportedError,
+)
+from nkisim.host_arrays import Spec
+from nkisim.install import install, uninstall, which
+from nkisim.kernel import Kernel, Run, jit, run, simulate
+from nkisim.machine import TRN1, TRN2, TRN3, Machine, find_machine
+from nkisim.trace import Access, Instruction, Loop, Trace
+from nkisim.version import __version__
+
+__all__ = [
+    "TRN1",
+    "TRN2",
+    "TRN3",
+    "Access",
+    "AliasError",
+    "Instruction",
+    "Kernel",
+    "Loop",
+    "Machine",
+    "MemoryLimitError",
+    "NkiValidationError",
+    "RaceError",
+    "Run",
+    "Spec",
+    "Trace",
+    "UnsupportedError",
+    "__version__",
+    "errors",
+    "find_machine",
+    "install",
+    "jit",
+    "lint",
+    "run",
+    "simulate",
+    "uninstall",
+    "which",
+]

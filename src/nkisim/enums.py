@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import Enum, IntEnum
 
 
 class engine(Enum):  # noqa: N801 (NKI's name)
@@ -52,8 +52,8 @@ class matmul_perf_mode(Enum):  # noqa: N801 (NKI's name)
     double_row = "double_row"
 
 
-class nc_version(Enum):  # noqa: N801 (NKI's name)
-    """NeuronCore generations."""
+class nc_version(IntEnum):  # noqa: N801 (NKI's name)
+    """NeuronCore generations, in order: kernels write `get_nc_version() >= nc_version.gen3`."""
 
     gen2 = 2
     gen3 = 3

@@ -136,3 +136,20 @@ def _refuse_second_dynamic() -> None:
         "one run-time offset per view",
         "combine the offsets into one register",
     )
+
+
+def dynamic_room(shape: tuple[int, ...], key: Any) -> int:
+    """How many values the start of the dynamic slice in `key` may take: 0, 1, ... below this."""
+    keys = key if type(key) is tuple else (key,)
+    at = next(i for i, item in enumerate(keys) if isinstance(item, DynamicSlice))
+    after_ellipsis = Ellipsis in keys[:at]
+    dim = len(shape) - len(keys) + at if after_ellipsis else at
+    window = keys[at].size
+    if not 1 <= window <= shape[dim]:
+        refuse(
+            "tensor index",
+            f"nl.ds(register, {window}) on dimension {dim}",
+            f"1..{shape[dim]} elements",
+            "cut the window to the dimension",
+        )
+    return shape[dim] - int(window) + 1

@@ -6,13 +6,131 @@ Sources, by key:
   TS          nki.language.tile_size reference page
   KLR         constants of the open NKI front end, leanprover/KLR
   MIG         NKI migration guide
+  I26         cost tables in the docstrings of nki.isa as of SDK 2.26 (removed since)
+  PG          NKI performance guide; KO: kernel-optimisation tutorial and its profiles
+  BW, DGE     DMA bandwidth guide, descriptor-generation guide; DIN: "Introduction to DMA" profiles
+  THR         Neuron Explorer summary page on throttling
+  DFA         design notes of nki-library's dynamic flash attention
+  XG          a published conv2d write-up on trn2 (stanford-cs149 assignment 4)
+  AT          awslabs/nki-autotune notes; SEED: the Autocomp conv1d post
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from enum import Enum
 
 from nkisim.errors import NkiValidationError
+
+
+class Reading(Enum):
+    """How to read what the documents leave open."""
+
+    optimistic = "optimistic"
+    default = "default"
+    pessimistic = "pessimistic"
+
+
+class Assumption(float):
+    """A number nobody has published, or that sources disagree on: one value per reading.
+
+    It is the float of the default reading, so that a machine as it stands is the default one.
+    """
+
+    __slots__ = ("optimistic", "pessimistic")
+    optimistic: float
+    pessimistic: float
+
+    def __new__(  # noqa: PYI034 (typing.Self arrives with Python 3.11)
+        cls, optimistic: float, default: float, pessimistic: float
+    ) -> Assumption:
+        """The default value, with the two others beside it."""
+        self = super().__new__(cls, default)
+        self.optimistic = optimistic
+        self.pessimistic = pessimistic
+        return self
+
+    def read(self, reading: Reading) -> float:
+        """The value of one reading."""
+        if reading is Reading.default:
+            return float(self)
+        return self.optimistic if reading is Reading.optimistic else self.pessimistic
+
+
+CONSTANTS_VERSION = "1"  # raised whenever a number below changes; printed with every modelled time
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing:
+    """Rates and costs of one generation. Cycles are of the engine in the name."""
+
+    pe_ghz: float  # A1, A2, A3
+    vector_ghz: float  # A1, A2, A3
+    scalar_ghz: float  # A1, A2, A3
+    gpsimd_ghz: float  # A1, A2, A3
+    dma_bytes_per_ns: float  # BW: sustained by one of the 16 engines
+    dma_descriptor_floor_ns: float  # KO profiles 35; 53 all-in; BW curve 107 (at 23 B/ns)
+    dma_default_mode: str  # what dge_mode.unknown stands for: prebuilt rings on trn1, DGE later
+    table_load_ns: float  # profiles: 368 (trn1), 1,300 (trn2)
+    pe_cold_rate: float  # THR: half rate until warm on trn2 and trn3; 1 means no ramp
+    vector_wide_16bit: bool  # A2: 2x and 4x modes for 16-bit copies and tensor_scalar
+    vector_pair_16bit_free: bool  # A2: 2-input 16-bit SBUF ops at one element a cycle, any op
+    scalar_wide_16bit: bool  # A3: Scalar engine copies 16-bit types at 2x
+    fp32_transpose_passes: int  # I26, A2: fp32 nc_transpose on the Tensor engine
+
+    pe_min_cycles: int = 64  # A1, I26: initiation interval of a matmul
+    pe_fp32_passes: int = 2  # KO: two LDWEIGHTS + MATMUL pairs (fp32_mode LOW_HIGH)
+    pe_fp32_cycles_per_column: int = 2  # KO: 1,031 cycles a pass for 512 columns
+    pe_gap_cycles: float = Assumption(8, 16, 27)  # KO 7, XG 12..25, AT 27
+    weight_load_cycles: float = Assumption(32, 32, 240)  # A1: M/4; XG would allow 240
+    weight_load_fp32_cycles: float = Assumption(64, 456, 570)  # KO: 190 ns for 128 columns
+    pe_latency_cycles: int = 395  # KO, PG: stream time + 165 ns until PSUM is readable
+    pe_warm_ns: float = 3000.0  # THR: work needed to reach the full rate
+    pe_cold_idle_ns: float = 1500.0  # THR: a 3 us window under half use makes PE cold again
+    row_tiles_parallel: float = Assumption(1, 1, 0)  # ISA: disjoint row tiles run together
+    column_tiles_parallel: float = Assumption(1, 0, 0)  # ISA body says yes, parameters no
+    engine_min_cycles: int = 64  # I26: MIN_II of Vector and Scalar instructions
+    vector_startup_cycles: float = Assumption(16, 48, 64)  # A1 ~60 partly hidden; KO 20..50
+    vector_latency_cycles: float = Assumption(100, 150, 160)  # KO 148, nki-library 144
+    scalar_startup_cycles: float = Assumption(16, 48, 64)  # as Vector: same port
+    scalar_latency_cycles: float = Assumption(200, 250, 358)  # PG 200..264, DIN 358
+    gpsimd_startup_cycles: int = 150  # I26
+    gpsimd_cycles_per_elem: float = Assumption(1, 2, 2)  # I26 gives 1 for iota; others not published
+    reciprocal_cycles_per_elem: float = Assumption(2.6, 8, 8)  # I26 8; an NKIBench profile 2.6
+    accumulator_read_cycles: int = 64  # A1: ActReadAccumulator, I26: tensor_scalar_reduce + MIN_II
+    dynamic_copy_min_cycles: int = 600  # I26: tensor copies with a run-time offset
+    wide_stride_bytes: int = 16  # A1: a larger innermost stride halves the rate
+    semaphore_ns: float = Assumption(35, 60, 60)  # PG, DIN: engine to engine
+    dma_engines: int = 16  # A1
+    dma_descriptor_overhead_ns: float = 10.0  # KO: 99.5 ns for 2 KiB at 23 B/ns
+    dma_issue_static_ns: float = Assumption(50, 100, 320)  # a doorbell; AT trn1 GEMM 320
+    dma_issue_hwdge_ns: float = Assumption(490, 550, 630)  # XG 490..630; DGE says ~600
+    dma_issue_swdge_ns: float = Assumption(490, 900, 1000)  # DIN: 0.9 us of GpSimd work
+    dma_issue_queues: float = Assumption(2, 1, 1)  # A2: two DGE blocks; XG saw one at work
+    dma_start_ns: float = Assumption(800, 1300, 1500)  # DIN 740..1000, BW 1,300
+    dma_done_ns: float = Assumption(200, 300, 300)  # DIN: last byte to the consumer
+    dma_transpose_rate: float = 0.9  # A2, from HBM; from SBUF 0.5
+    dma_transpose_sbuf_rate: float = 0.5  # A2
+    dma_compute_rate: float = 0.5  # A2, before NeuronCore-v4
+    dma_partition_bound: float = Assumption(0, 0, 1)  # DIN: engine e serves 8 partitions
+    dma_partitions_per_engine: int = 8  # DIN
+    reorder_window: float = Assumption(64, 1, 1)  # compilers may reorder; we take the stream
+    loop_iteration_ns: float = Assumption(4000, 4000, 9000)  # DFA
+    core_barrier_ns: float = Assumption(1000, 1500, 2000)  # not published
+    sendrecv_ns: float = Assumption(2000, 2500, 3000)  # not published
+    register_load_ns: float = Assumption(300, 2000, 2000)  # not published; SBUF 300, HBM 2,000
+    launch_ns: float = Assumption(8000, 10000, 12000)  # XG: 15 us for a kernel of 5 us
+
+    def read(self, reading: Reading) -> Timing:
+        """The same facts with every assumption replaced by its value in one reading."""
+        values = {name: value.read(reading) for name, value in self.assumptions().items()}
+        return replace(self, **values)  # type: ignore[arg-type] # all of them are float fields
+
+    def assumptions(self) -> dict[str, Assumption]:
+        """The open points by name."""
+        named = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return {name: value for name, value in named if isinstance(value, Assumption)}
+
 
 V2, V3, V4 = 2, 3, 4  # NeuronCore versions of trn1, trn2, trn3
 
@@ -28,6 +146,7 @@ class Machine:
     matmul_moving_max_elems_fp32: int  # ISA nc_matmul, fp32 destination
     matmul_moving_max_elems_bf16: int  # ISA nc_matmul, bf16 destination
     matmul_tile_min_rows: int  # ISA nc_matmul tile_size: 64 on v2, 32 from v3
+    timing: Timing
 
     partitions: int = 128  # A1: SBUF and PSUM partitions, PE rows and columns
     quadrant_partitions: int = 32  # A1: engines start on partition 0, 32, 64 or 96
@@ -50,6 +169,10 @@ class Machine:
     dma_compute_max_sources: int = 16  # ISA dma_compute
     hbm_bytes: int = 1 << 40  # no per-kernel limit is documented; a guard against typing errors
 
+    def read(self, reading: Reading) -> Machine:
+        """The machine with its open points settled one way."""
+        return replace(self, timing=self.timing.read(reading))
+
     @property
     def psum_bytes_per_partition(self) -> int:
         """All banks of one partition."""
@@ -69,6 +192,21 @@ TRN1 = Machine(
     matmul_moving_max_elems_fp32=512,
     matmul_moving_max_elems_bf16=512,
     matmul_tile_min_rows=64,
+    timing=Timing(
+        pe_ghz=2.8,
+        vector_ghz=1.12,
+        scalar_ghz=1.4,
+        gpsimd_ghz=1.4,
+        dma_bytes_per_ns=17.0,
+        dma_descriptor_floor_ns=Assumption(47, 58, 145),  # trn2's in bytes, at 17 B/ns
+        dma_default_mode="none",
+        table_load_ns=368.0,
+        pe_cold_rate=Assumption(1, 1, 1),
+        vector_wide_16bit=False,
+        vector_pair_16bit_free=False,
+        scalar_wide_16bit=False,
+        fp32_transpose_passes=4,
+    ),
 )
 TRN2 = Machine(
     name="trn2",
@@ -78,6 +216,21 @@ TRN2 = Machine(
     matmul_moving_max_elems_fp32=512,
     matmul_moving_max_elems_bf16=512,
     matmul_tile_min_rows=32,
+    timing=Timing(
+        pe_ghz=2.4,
+        vector_ghz=0.96,
+        scalar_ghz=1.2,
+        gpsimd_ghz=1.2,
+        dma_bytes_per_ns=23.0,
+        dma_descriptor_floor_ns=Assumption(35, 43, 107),
+        dma_default_mode="hwdge",
+        table_load_ns=1300.0,
+        pe_cold_rate=Assumption(1, 0.5, 0.5),
+        vector_wide_16bit=True,
+        vector_pair_16bit_free=True,
+        scalar_wide_16bit=False,
+        fp32_transpose_passes=2,
+    ),
 )
 TRN3 = Machine(
     name="trn3",
@@ -87,6 +240,21 @@ TRN3 = Machine(
     matmul_moving_max_elems_fp32=4096,
     matmul_moving_max_elems_bf16=8192,
     matmul_tile_min_rows=32,
+    timing=Timing(
+        pe_ghz=2.4,
+        vector_ghz=1.2,
+        scalar_ghz=1.2,
+        gpsimd_ghz=1.2,
+        dma_bytes_per_ns=33.0,
+        dma_descriptor_floor_ns=Assumption(24, 30, 75),  # trn2's in bytes, at 33 B/ns
+        dma_default_mode="hwdge",
+        table_load_ns=1300.0,
+        pe_cold_rate=Assumption(1, 0.5, 0.5),
+        vector_wide_16bit=True,
+        vector_pair_16bit_free=True,
+        scalar_wide_16bit=True,
+        fp32_transpose_passes=2,
+    ),
 )
 
 MACHINES = {machine.name: machine for machine in (TRN1, TRN2, TRN3)}

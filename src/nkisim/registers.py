@@ -42,6 +42,13 @@ class VirtualRegister(NKIObject):
             )
         self.state = state
         self.bounds = None if state is None else (state, state)
+        self.loop = None
+
+    def follow(self, other: VirtualRegister) -> None:
+        """Take the value of `other`, and what is known of it as the counter of a loop."""
+        self.move(other.state)
+        self.bounds = other.bounds
+        self.loop = other.loop
 
     def known(self, purpose: str) -> int:
         """The value, or a refusal that says what it was needed for."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 
 _ACCUMULATING = frozenset({"nc_matmul", "nc_matmul_mx"})  # they keep PSUM history themselves
+_SYNCHRONISING = frozenset({"core_barrier"})  # orders accesses to its tensor, touches no byte of it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +131,7 @@ class Session:
                 storage.neighbours.note_write(storage, layout, access.offset)
             else:
                 storage.neighbours.check_read(storage, layout, access.offset)
-        if self.pair is not None and not layout.on_chip:
+        if self.pair is not None and not layout.on_chip and op not in _SYNCHRONISING:
             self._touch(storage, access, f"{op} (instruction {index})", writes=writes)
         return access
 
@@ -139,9 +140,12 @@ class Session:
         indirection = tensor.indirection
         if not isinstance(indirection, ScalarOffset):
             return Access(allocation, layout, tensor.offset)
-        value = scalar_value(indirection.source)
+        source = indirection.source
+        value = scalar_value(source)
+        loop = self._loop_of(source)
+        if loop is None and isinstance(source, VirtualRegister) and source.bounds is not None:
+            value = source.bounds[1]  # a counter that outlived its loop has the last value
         offset = tensor.offset + (value or 0) * indirection.unit_elems
-        loop = self._loop_of(indirection.source)
         if loop is None:
             return Access(allocation, layout, offset)
         return Access(allocation, layout, offset, indirection.unit_elems * loop.step, loop.number)
@@ -161,13 +165,21 @@ class Session:
 
     def begin_loop(self, trips: int | None, step: int) -> Loop:
         """Start a dynamic loop: what is issued until `repeat_loop` is its body."""
-        loop = Loop(self._loops_seen, trips, step, len(self.memory.allocations))
-        self._loops_seen += 1
+        unrecorded = -2 - len(self._loops)  # tells it from the loops around it, and from no loop
+        number = self._loops_seen if self.recording else unrecorded
+        loop = Loop(number, trips, step, len(self.memory.allocations))
         self._loops.append((loop, self._items))
-        if not self._replaying:
+        if self.recording:
+            self._loops_seen += 1
             self._items.append(loop)
             self._items = loop.body
         return loop
+
+    def outlives_iteration(self, storage: Storage) -> bool:
+        """Whether a tensor was there before the innermost dynamic loop now running."""
+        if not self._loops:
+            return False
+        return storage.allocation.index < self._loops[-1][0].allocations_before
 
     def repeat_loop(self) -> None:
         """The first iteration is recorded; the ones that follow are run and not recorded."""

@@ -111,6 +111,12 @@ class Storage:
         if with_values:
             self.data = np.full(self.size, dtypes.poison(dtype), dtypes.held_dtype(dtype))
 
+    def size_in(self, dtype: str) -> int:
+        """Elements of `dtype` that the whole tensor holds."""
+        if dtype == self.dtype:
+            return self.size
+        return self.size * dtypes.itemsize_bytes(self.dtype) // dtypes.itemsize_bytes(dtype)
+
     def adopt(self, held: Array) -> None:
         """Take over a flat held array instead of poison (kernel arguments)."""
         self.data = held

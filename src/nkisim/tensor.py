@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+from operator import index as as_int
 from typing import TYPE_CHECKING, Any, Union
 
-from nkisim import dtypes
+from nkisim import dtypes, reshaping
 from nkisim.errors import refuse
-from nkisim.indexing import DynamicSlice, select_key
+from nkisim.indexing import DynamicSlice, dynamic_room, select_key
 from nkisim.layout import ON_CHIP, Layout, MemoryRegion, layout_of
-from nkisim.offsets import FreeIndex, Indirection, ScalarOffset, VectorOffset
-from nkisim.registers import NKIObject, VirtualRegister
-from nkisim.reshaping import (
-    fill_minus_one,
-    product,
-    regroup,
-    reshape_strides,
-    row_major_strides,
+from nkisim.offsets import (
+    FreeIndex,
+    Indirection,
+    ScalarOffset,
+    VectorOffset,
+    require_free_index,
+    require_row_numbers,
+    require_scalar,
 )
+from nkisim.registers import NKIObject, VirtualRegister
+from nkisim.reshaping import Dims, Shape, product, row_major_strides
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nkisim.storage import Storage
 
-Shape = tuple[int, ...]
 Register = Union["NkiTensor", VirtualRegister]
 
 
@@ -34,6 +36,8 @@ class NkiTensor(NKIObject):
     """
 
     __slots__ = ("_layout", "dtype", "indirection", "offset", "shape", "storage", "strides")
+
+    __iter__ = None  # `for row in tensor` would go on by __getitem__ until an index is refused
 
     def __init__(
         self,
@@ -57,6 +61,8 @@ class NkiTensor(NKIObject):
         self.dtype = dtype
         self.indirection: Indirection | None = None
         self._layout: Layout | None = None
+        if self.shape != storage.shape or dtype != storage.dtype:
+            self._require_same_bytes()
 
     @property
     def buffer(self) -> MemoryRegion:
@@ -76,10 +82,7 @@ class NkiTensor(NKIObject):
     @property
     def size(self) -> int:
         """Number of elements."""
-        total = 1
-        for count in self.shape:
-            total *= count
-        return total
+        return product(self.shape)
 
     @property
     def layout(self) -> Layout:
@@ -96,8 +99,8 @@ class NkiTensor(NKIObject):
         storage = self.storage
         if storage.dtype == self.dtype:
             return storage.free_elems
-        scale = dtypes.itemsize_bytes(storage.dtype) / dtypes.itemsize_bytes(self.dtype)
-        return int(storage.free_elems * scale)
+        row_bytes = storage.free_elems * dtypes.itemsize_bytes(storage.dtype)
+        return row_bytes // dtypes.itemsize_bytes(self.dtype)
 
     @property
     def start_partition(self) -> int:
@@ -111,12 +114,11 @@ class NkiTensor(NKIObject):
         """Row-major without gaps; on chip the partition dimension does not count."""
         first = 1 if self._on_chip() else 0
         expected = 1
-        for count, stride in zip(self.shape[:first:-1], self.strides[:first:-1], strict=True):
-            if count != 1 and stride != expected:
+        for dim in range(self.ndim - 1, first - 1, -1):
+            if self.shape[dim] != 1 and self.strides[dim] != expected:
                 return False
-            expected *= count
-        at = self.shape[first], self.strides[first]
-        return at[0] == 1 or at[1] == expected
+            expected *= self.shape[dim]
+        return True
 
     def get_pattern(self) -> list[list[int]]:
         """[[stride, count], ...], outermost first."""
@@ -131,7 +133,10 @@ class NkiTensor(NKIObject):
         shape, strides, offset, dynamic = select_key(self.shape, self.strides, key, on_chip=on_chip)
         view = self._view(shape, strides, self.offset + offset)
         if dynamic is not None:
-            view.indirection = self._only_indirection(ScalarOffset(*dynamic))
+            limit = dynamic_room(self.shape, key)
+            view.indirection = self._only_indirection(ScalarOffset(*dynamic, limit))
+        elif self.indirection is not None:
+            self._require_rows_whole(shape, strides)
         return view
 
     def __setitem__(self, key: Any, value: NkiTensor) -> None:
@@ -139,101 +144,64 @@ class NkiTensor(NKIObject):
 
     def slice(self, dim: int, start: int, end: int, step: int = 1) -> NkiTensor:
         """A strided window of one dimension; the end is not clamped."""
-        self._refuse_indirected(dim, "slice")
-        key = [slice(None)] * self.ndim
-        key[dim] = slice(start, end, step)
-        return self[tuple(key)]
+        self._refuse_indirected("slice", dim)
+        start, end, step = as_int(start), as_int(end), as_int(step)
+        if step < 1 or not 0 <= start < end <= self.shape[dim]:
+            refuse(
+                "slice",
+                f"{start}:{end}:{step} on dimension {dim}",
+                f"0 <= start < end <= {self.shape[dim]} elements and step >= 1; no clamping",
+                "cut the slice to the dimension",
+            )
+        stride = self.strides[dim]
+        count = -((start - end) // step)
+        view = self._with(self._dims.replace(dim, (count,), (stride * step,)))
+        view.offset += start * stride
+        return view
 
     def select(self, dim: int, index: int | Register) -> NkiTensor:
         """Fix one index and drop the dimension (an on-chip partition stays as size 1)."""
-        self._refuse_indirected(dim, "select")
+        self._refuse_indirected("select", dim)
         if isinstance(index, (NkiTensor, VirtualRegister)):
             return self._select_dynamic(dim, index)
+        if not 0 <= as_int(index) < self.shape[dim]:
+            refuse(
+                "select",
+                f"index {index} on dimension {dim}",
+                f"0 <= index < {self.shape[dim]} elements",
+                "fix the index",
+            )
         key: list[Any] = [slice(None)] * self.ndim
         key[dim] = index
         return self[tuple(key)]
 
     def permute(self, dims: Shape) -> NkiTensor:
         """Reorder dimensions; on chip the partition dimension stays first."""
-        if sorted(dims) != list(range(self.ndim)):
-            refuse("permute", f"dims {dims}", f"a permutation of 0..{self.ndim - 1}", "fix the dims")
-        if self._partition_fixed() and dims[0] != 0:
-            self._refuse_partition("permute", f"dims {dims}")
-        shape = tuple(self.shape[dim] for dim in dims)
-        return self._view(shape, tuple(self.strides[dim] for dim in dims), self.offset)
+        return self._with(reshaping.permuted(self._dims, dims, self._pinned))
 
     def broadcast(self, dim: int, size: int) -> NkiTensor:
         """Repeat a dimension of size 1 with stride 0."""
-        if self.shape[dim] != 1:
-            refuse(
-                "broadcast",
-                f"dimension {dim} of size {self.shape[dim]}",
-                "only a dimension of size 1 can be repeated",
-                "insert one with expand_dim",
-            )
-        if self._on_chip() and dim == 0:
-            self._refuse_partition("broadcast", "dimension 0")
-        return self._replace_dim(dim, (size,), (0,))
+        return self._with(reshaping.repeated(self._dims, dim, size, self._pinned))
 
     def expand_dim(self, dim: int) -> NkiTensor:
         """Insert a dimension of size 1."""
-        if self._partition_fixed() and dim == 0:
-            self._refuse_partition("expand_dim", "dimension 0")
-        shape = (*self.shape[:dim], 1, *self.shape[dim:])
-        return self._view(shape, (*self.strides[:dim], 0, *self.strides[dim:]), self.offset)
+        return self._with(reshaping.expanded(self._dims, dim, self._pinned))
 
     def squeeze_dim(self, dim: int) -> NkiTensor:
         """Remove a dimension of size 1."""
-        if self._partition_fixed() and dim == 0:
-            self._refuse_partition("squeeze_dim", "dimension 0")
-        if self.shape[dim] != 1:
-            refuse(
-                "squeeze_dim",
-                f"dimension {dim} of size {self.shape[dim]}",
-                "only a dimension of size 1 can be removed",
-                "use select to fix an index",
-            )
-        return self._replace_dim(dim, (), ())
+        return self._with(reshaping.squeezed(self._dims, dim, self._pinned))
 
     def reshape_dim(self, dim: int, shape: Shape) -> NkiTensor:
         """Split one dimension; one size may be -1."""
-        sizes = fill_minus_one(tuple(shape), self.shape[dim], "reshape_dim")
-        if self._partition_fixed() and dim == 0 and sizes != (self.shape[0],):
-            self._refuse_partition("reshape_dim", f"split of dimension 0 into {sizes}")
-        inner = row_major_strides(sizes)
-        return self._replace_dim(dim, sizes, tuple(s * self.strides[dim] for s in inner))
+        return self._with(reshaping.split(self._dims, dim, shape, self._pinned))
 
     def flatten_dims(self, start_dim: int, end_dim: int) -> NkiTensor:
         """Merge the dimensions start_dim..end_dim (inclusive) into one."""
-        if self._partition_fixed() and start_dim == 0 and end_dim > 0:
-            self._refuse_partition("flatten_dims", f"dimensions 0..{end_dim}")
-        shape = self.shape[start_dim : end_dim + 1]
-        merged = reshape_strides(shape, self.strides[start_dim : end_dim + 1], (product(shape),))
-        if merged is None:
-            refuse(
-                "flatten_dims",
-                f"dimensions {start_dim}..{end_dim} of shape {self.shape}, strides {self.strides}",
-                "merged dimensions must follow each other without gaps",
-                "copy into a fresh tile, or keep the dimensions apart",
-            )
-        new_shape = (*self.shape[:start_dim], product(shape), *self.shape[end_dim + 1 :])
-        strides = (*self.strides[:start_dim], *merged, *self.strides[end_dim + 1 :])
-        return self._view(new_shape, strides, self.offset)
+        return self._with(reshaping.merged(self._dims, start_dim, end_dim, self._pinned))
 
     def reshape(self, shape: Shape) -> NkiTensor:
         """Another shape over the same elements, where strides allow it without a copy."""
-        sizes = fill_minus_one(tuple(shape), self.size, "reshape")
-        if self._partition_fixed() and sizes[0] != self.shape[0]:
-            self._refuse_partition("reshape", f"shape {sizes} from {self.shape}")
-        strides = reshape_strides(self.shape, self.strides, sizes)
-        if strides is None:
-            refuse(
-                "reshape",
-                f"shape {sizes} from {self.shape} with strides {self.strides}",
-                "a view cannot gather scattered elements into one dimension",
-                "copy into a fresh tile first",
-            )
-        return self._view(sizes, strides, self.offset)
+        return self._with(reshaping.reshaped(self._dims, shape, self._pinned))
 
     def rearrange(
         self,
@@ -242,11 +210,15 @@ class NkiTensor(NKIObject):
         fixed_sizes: dict[str, int] | None = None,
     ) -> NkiTensor:
         """einops by tuples of names: split groups of `src_pattern`, permute, merge groups."""
-        split, order, groups = regroup(self.shape, src_pattern, dst_pattern, fixed_sizes or {})
+        parts, order, groups = reshaping.regroup(
+            self.shape, src_pattern, dst_pattern, fixed_sizes or {}
+        )
         view = self
         for dim in range(self.ndim - 1, -1, -1):
-            if split[dim] != (self.shape[dim],):
-                view = view.reshape_dim(dim, split[dim])
+            if not parts[dim]:
+                view = view.squeeze_dim(dim)
+            elif parts[dim] != (self.shape[dim],):
+                view = view.reshape_dim(dim, parts[dim])
         view = view.permute(order)
         for first, last in reversed(groups):
             if first > last:
@@ -264,10 +236,10 @@ class NkiTensor(NKIObject):
                 "dimension 0 of an HBM tensor",
                 "use nisa.nc_n_gather or nisa.local_gather on chip",
             )
-        _require_row_index("vector_select", vector_offset)
-        shape = (vector_offset.shape[0], *self.shape[1:])
-        view = self._view(shape, self.strides, self.offset)
-        view.indirection = self._only_indirection(VectorOffset(vector_offset, self.strides[0]))
+        require_row_numbers("vector_select", vector_offset, vector_offset.shape[0])
+        gather = VectorOffset(vector_offset, self.strides[0], self.shape[0])
+        view = self._view((vector_offset.shape[0], *self.shape[1:]), self.strides, self.offset)
+        view.indirection = self._only_indirection(gather)
         return view
 
     def ap(
@@ -282,37 +254,17 @@ class NkiTensor(NKIObject):
         """A raw access pattern on the underlying storage: [[step, count], ...], outermost first.
 
         `offset` is absolute in the storage (None: the receiver's). The receiver's own shape and
-        strides do not matter, except that run-time offsets step by the base tensor's rows.
+        strides do not matter, except that run-time offsets step by its stride of `indirect_dim`.
         """
-        from nkisim.access_pattern import make_pattern_view  # noqa: PLC0415 (needs NkiTensor)
+        from nkisim.access_pattern import make_pattern_view, run_time_offset  # noqa: PLC0415 (cycle)
 
         view_dtype = self.dtype if dtype is None else dtypes.canonical(dtype)
-        view = make_pattern_view(self, pattern, offset, view_dtype)
-        if scalar_offset is not None and vector_offset is not None:
-            refuse(
-                "ap",
-                "scalar_offset together with vector_offset",
-                "one kind of run-time offset per view",
-                "choose one",
-            )
-        unit = product(self.storage.shape[indirect_dim + 1 :])
-        if scalar_offset is not None:
-            view.indirection = ScalarOffset(scalar_offset, unit)
-        if vector_offset is not None:
-            _require_row_index("ap", vector_offset)
-            if indirect_dim != 0 or self._on_chip():
-                refuse(
-                    "ap",
-                    f"vector_offset with indirect_dim={indirect_dim} in {self.buffer.value}",
-                    "dimension 0 of an HBM tensor",
-                    "gather rows of an HBM tensor",
-                )
-            view.indirection = VectorOffset(vector_offset, unit)
-        return view
+        moving = run_time_offset(self, scalar_offset, vector_offset, indirect_dim, view_dtype)
+        return make_pattern_view(self, pattern, offset, view_dtype, moving)
 
     def view(self, dtype: str) -> NkiTensor:
         """The same bits as another type; the last dimension scales with the element size."""
-        from nkisim.access_pattern import reinterpret  # noqa: PLC0415 (needs NkiTensor)
+        from nkisim.access_pattern import reinterpret  # noqa: PLC0415 (cycle)
 
         return reinterpret(self, dtypes.canonical(dtype))
 
@@ -320,16 +272,11 @@ class NkiTensor(NKIObject):
 
     def indirect(self, index: NkiTensor, num_elem: int | None = None) -> NkiTensor:
         """Tensor indirection along the free dimension (trn3): offset i is index[i % G, i // G]."""
-        if not self._on_chip() or index.shape[0] != self.shape[0]:
-            refuse(
-                "indirect",
-                f"index {index.shape} on a tensor {self.shape} in {self.buffer.value}",
-                "an on-chip tensor and an index with as many partitions",
-                "load the tensor, and give the index one row per partition",
-            )
         elems = index.size if num_elem is None else num_elem
+        require_free_index(self, index, elems)
+        gather = self._only_indirection(FreeIndex(index, elems))
         view = self._view((self.shape[0], elems), (self.strides[0], 1), self.offset)
-        view.indirection = self._only_indirection(FreeIndex(index, elems))
+        view.indirection = gather
         return view
 
     def _view(self, shape: Shape, strides: Shape, offset: int) -> NkiTensor:
@@ -339,20 +286,46 @@ class NkiTensor(NKIObject):
         view.strides = strides
         view.offset = offset
         view.dtype = self.dtype
-        view.indirection = self.indirection
+        indirection = self.indirection
+        view.indirection = indirection
         view._layout = None  # noqa: SLF001 (own class)
+        if indirection is not None and type(indirection) is FreeIndex:
+            refuse(
+                "tensor view",
+                "a view of a view made by .indirect()",
+                "an indirect view goes into an instruction as it is",
+                "slice the index tensor, or the tensor before .indirect()",
+            )
         return view
 
-    def _replace_dim(self, dim: int, sizes: Shape, strides: Shape) -> NkiTensor:
-        new_shape = (*self.shape[:dim], *sizes, *self.shape[dim + 1 :])
-        new_strides = (*self.strides[:dim], *strides, *self.strides[dim + 1 :])
-        return self._view(new_shape, new_strides, self.offset)
+    def _with(self, dims: Dims) -> NkiTensor:
+        return self._view(dims.shape, dims.strides, self.offset)
+
+    @property
+    def _dims(self) -> Dims:
+        return Dims(self.shape, self.strides)
+
+    @property
+    def _pinned(self) -> str | None:
+        """Why dimension 0 stays as it is, if it has to."""
+        if self._on_chip():
+            return f"in {self.buffer.value}"
+        return "gathered by rows" if isinstance(self.indirection, VectorOffset) else None
 
     def _select_dynamic(self, dim: int, index: Register) -> NkiTensor:
+        require_scalar("select", index)
         if self._on_chip() and dim == 0:
-            self._refuse_partition("select", "a run-time index on dimension 0")
-        view = self._replace_dim(dim, (), ())
-        view.indirection = self._only_indirection(ScalarOffset(index, self.strides[dim]))
+            refuse(
+                "select",
+                f"a run-time index on dimension 0 of a tensor in {self.buffer.value}",
+                "partitions are selected at compile time",
+                "use an integer index",
+            )
+        least = 2 if self._on_chip() else 1
+        kept = () if self.ndim > least else (1,)
+        offset = ScalarOffset(index, self.strides[dim], self.shape[dim])
+        view = self._with(self._dims.replace(dim, kept, kept and self.strides[dim : dim + 1]))
+        view.indirection = self._only_indirection(offset)
         return view
 
     def _only_indirection(self, indirection: Indirection) -> Indirection:
@@ -368,25 +341,38 @@ class NkiTensor(NKIObject):
     def _on_chip(self) -> bool:
         return self.storage.allocation.region in ON_CHIP
 
-    def _partition_fixed(self) -> bool:
-        return self._on_chip() or isinstance(self.indirection, VectorOffset)
-
-    def _refuse_partition(self, method: str, what: str) -> None:
-        refuse(
-            method,
-            f"{what} on a tensor in {self.buffer.value}",
-            "the partition dimension (0) of an on-chip or gathered tensor stays as it is",
-            "move data between partitions with nc_transpose, dma_copy or nc_stream_shuffle",
-        )
-
-    def _refuse_indirected(self, dim: int, method: str) -> None:
+    def _refuse_indirected(self, method: str, dim: int) -> None:
+        reshaping.require_dim(method, dim, self.ndim)
         if dim == 0 and isinstance(self.indirection, VectorOffset):
+            _refuse_part_of_rows(method)
+
+    def _require_rows_whole(self, shape: Shape, strides: Shape) -> None:
+        """An index leaves the rows of a gathered view alone."""
+        if not isinstance(self.indirection, VectorOffset):
+            return
+        if (shape[0], strides[0]) != (self.shape[0], self.strides[0]):
+            _refuse_part_of_rows("tensor index")
+
+    def _require_same_bytes(self) -> None:
+        storage = self.storage
+        asked = self.size * dtypes.itemsize_bytes(self.dtype)
+        held = storage.size * dtypes.itemsize_bytes(storage.dtype)
+        if asked != held or (self._on_chip() and self.shape[0] != storage.shape[0]):
             refuse(
-                method,
-                "dimension 0 of a gathered view",
-                "the gathered dimension is taken whole",
-                "slice the index tensor instead",
+                "NkiTensor",
+                f"{self.dtype} {self.shape} for storage of {storage.dtype} {storage.shape}",
+                f"{held} bytes, and on chip the partitions of the storage",
+                "make views with .reshape() and .view()",
             )
+
+
+def _refuse_part_of_rows(method: str) -> None:
+    refuse(
+        method,
+        "dimension 0 of a gathered view",
+        "the gathered dimension is taken whole",
+        "slice the index tensor instead",
+    )
 
 
 _new = object.__new__
@@ -409,14 +395,3 @@ def dynamic_slice(start: int | VirtualRegister, size: int) -> slice | DynamicSli
     if isinstance(start, VirtualRegister):
         return DynamicSlice(start, size)
     return slice(start, start + size)
-
-
-def _require_row_index(method: str, rows: NkiTensor) -> None:
-    ok = rows.buffer is MemoryRegion.sbuf and rows.ndim == 2 and dtypes.is_integer(rows.dtype)  # noqa: PLR2004
-    if not ok:
-        refuse(
-            method,
-            f"offsets {rows.dtype} {rows.shape} in {rows.buffer.value}",
-            "an integer tile (P, 1) in SBUF, one row number per partition",
-            "load the row numbers into SBUF",
-        )

@@ -15,6 +15,7 @@ from nkisim.enums import engine
 from nkisim.errors import NkiValidationError, refuse
 from nkisim.indirection import scalar_is_inside
 from nkisim.layout import HBM, MemoryRegion
+from nkisim.offsets import Indirection, ScalarOffset, VectorOffset
 from nkisim.tensor import NkiTensor
 
 if TYPE_CHECKING:
@@ -32,12 +33,16 @@ Facts = tuple[tuple[str, Hashable], ...]
 
 @dataclass(frozen=True)
 class Operand:
-    """One tensor argument: where it may live and of which types it may be (None: any)."""
+    """One tensor argument: where it may live and of which types it may be (None: any).
+
+    `own_start` says that a rule of the instruction, not the quadrant rule, bounds where it starts.
+    """
 
     name: str
     regions: frozenset[MemoryRegion]
     dtypes: frozenset[str] | None = None
     writes: bool = False
+    own_start: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,24 +92,20 @@ class Contract:
         """The engine the call runs on, or a refusal; `tensors` in the order of `operands`."""
         key: list[Any] = [self, asked, facts]
         for tensor in tensors:
-            if type(tensor) is NkiTensor:
-                layout = tensor.layout
-                storage = tensor.storage
-                key.append(layout)
-                if layout.on_chip:
-                    key.append(storage.allocation.start_partition)
-                    key.append(
-                        tensor.offset
-                        if layout.region is MemoryRegion.psum or layout.dtype != storage.dtype
-                        else tensor.offset // storage.free_elems
-                    )
-                    key.append(storage.free_elems)
-                if tensor.indirection is not None:
-                    key.append(type(tensor.indirection))
-                    if not may_leave:
-                        self._require_inside(tensor)
-            else:
+            if type(tensor) is not NkiTensor:
                 key.append(tensor is None)
+                continue
+            layout = tensor.layout
+            key.append(layout)
+            if layout.on_chip:
+                row, column = divmod(tensor.offset, tensor.pitch_elems)
+                key.append(row + tensor.storage.allocation.start_partition)
+                if layout.region is MemoryRegion.psum:
+                    key.append(column)
+            if tensor.indirection is not None:
+                key.append(_offset_key(tensor.indirection))
+                if not may_leave:
+                    self._require_inside(tensor)
         look_up = tuple(key)
         verdict: engine | None = core.verdicts.get(look_up)
         if verdict is None:
@@ -176,6 +177,14 @@ class Contract:
             )
 
 
+def _offset_key(indirection: Indirection) -> Hashable:
+    """What rules may look at of a run-time offset: its kind, and the form and place of an index."""
+    if isinstance(indirection, ScalarOffset):
+        return ScalarOffset
+    index = indirection.rows if isinstance(indirection, VectorOffset) else indirection.index
+    return (type(indirection), index.layout, index.start_partition)
+
+
 def check_operand(call: Call, operand: Operand, tensor: NkiTensor) -> None:
     """Region, reach, type and access pattern of one operand."""
     _check_region(call, operand, tensor)
@@ -190,7 +199,8 @@ def check_operand(call: Call, operand: Operand, tensor: NkiTensor) -> None:
     if layout.on_chip:
         _check_partitions(call, operand, tensor)
         if call.engine is not engine.dma:
-            _check_quadrant(call, operand, tensor)
+            if not operand.own_start:
+                _check_quadrant(call, operand, tensor)
             _check_pattern(call, operand, tensor)
 
 

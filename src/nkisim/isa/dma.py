@@ -10,7 +10,7 @@ from nkisim import dtypes, enums
 from nkisim.indirection import read_row, row_numbers, scalar_is_inside, write_row
 from nkisim.isa.contract import DMA_REACH, Call, Contract, Operand
 from nkisim.isa.move import copy_elements
-from nkisim.isa.operands import NkiInstruction, floats, held, store_floats, store_held
+from nkisim.isa.operands import NkiInstruction, held, index_tensors, store_held
 from nkisim.machine import V3, V4
 from nkisim.offsets import FreeIndex, VectorOffset
 from nkisim.session import current
@@ -18,6 +18,15 @@ from nkisim.session import current
 if TYPE_CHECKING:
     from nkisim.isa.operands import Array
     from nkisim.tensor import NkiTensor
+
+__all__ = [
+    "DMA_COPY",
+    "check_modes",
+    "check_priority",
+    "dma_copy",
+    "index_tensors",
+    "no_free_index",
+]
 
 
 def _same_count(call: Call) -> None:
@@ -60,8 +69,29 @@ def _descriptor_mode(call: Call) -> None:
         )
 
 
+def _row_numbers(call: Call) -> None:
+    """A gather or a scatter has one row number a row, in one column of an SBUF tile."""
+    gathered = [n for n, t in call.tensors.items() if isinstance(t.indirection, VectorOffset)]
+    if len(gathered) > 1:
+        call.refuse(
+            "vector_offset on dst and on src", "one side is gathered or scattered", "use two copies"
+        )
+    for name in gathered:
+        indirection = call[name].indirection
+        assert isinstance(indirection, VectorOffset), "picked above"
+        wanted = (call[name].shape[0], 1)
+        if indirection.rows.shape != wanted:
+            call.refuse(
+                f"{name} {call[name].shape} with row numbers {indirection.rows.shape}",
+                f"{wanted}: one row number per row",
+                "slice the tile of row numbers",
+            )
+
+
 def _trigger_engine(call: Call) -> None:
     trigger, mode = call.facts["trigger"], call.facts["dge_mode"]
+    if not isinstance(trigger, enums.engine):
+        call.refuse(f"engine={trigger!r}", "a member of nisa.engine", "use nisa.engine.sync ...")
     if trigger is enums.engine.unknown:
         return
     if mode is not enums.dge_mode.hwdge or trigger not in (enums.engine.sync, enums.engine.scalar):
@@ -114,6 +144,7 @@ DMA_COPY = Contract(
         _same_count,
         _castable,
         _descriptor_mode,
+        _row_numbers,
         _trigger_engine,
         check_priority,
         no_free_index,
@@ -146,56 +177,36 @@ def dma_copy(
     return NkiInstruction(handle)
 
 
-def index_tensors(*operands: NkiTensor) -> tuple[NkiTensor, ...]:
-    """SBUF tensors whose values are part of an operand's address: they are read as well."""
-    found = []
-    for operand in operands:
-        indirection = operand.indirection
-        if isinstance(indirection, VectorOffset):
-            found.append(indirection.rows)
-        elif isinstance(indirection, FreeIndex):
-            found.append(indirection.index)
-        elif indirection is not None and not hasattr(indirection.source, "state"):
-            found.append(indirection.source)
-    return tuple(found)
-
-
 def _copy(dst: NkiTensor, src: NkiTensor, *, skip: bool) -> None:
-    if skip and not (scalar_is_inside(dst) and scalar_is_inside(src)):
-        return
+    if not skip:
+        copy_elements(dst, src)
+    elif scalar_is_inside(dst) and scalar_is_inside(src):
+        _copy_inside(dst, src)
+
+
+def _copy_inside(dst: NkiTensor, src: NkiTensor) -> None:
+    """Rows whose number lies outside of the tensor are not read, and leave dst as it is."""
     gather, scatter = src.indirection, dst.indirection
-    if skip and isinstance(gather, VectorOffset):
-        _gather_inside(dst, src, gather)
-    elif skip and isinstance(scatter, VectorOffset):
-        _scatter_inside(dst, src, scatter)
+    if isinstance(gather, VectorOffset):
+        numbers, inside = row_numbers(src, gather)
+        values = np.array(held(dst)).reshape(src.shape)
+        for position in np.flatnonzero(inside):
+            row = read_row(src, gather, int(numbers[position]))
+            values[position] = _cast(row, src.dtype, dst)
+        store_held(dst, values)
+    elif isinstance(scatter, VectorOffset):
+        numbers, inside = row_numbers(dst, scatter)
+        values = _cast(held(src), src.dtype, dst).reshape(dst.shape)
+        for position in np.flatnonzero(inside):
+            write_row(dst, scatter, int(numbers[position]), values[position])
     else:
         copy_elements(dst, src)
 
 
-def _gather_inside(dst: NkiTensor, src: NkiTensor, gather: VectorOffset) -> None:
-    """Rows with an index outside the tensor leave their row of dst as it is."""
-    numbers, inside = row_numbers(src, gather)
-    for position in np.flatnonzero(inside):
-        row = read_row(src, gather, int(numbers[position]))
-        target = dst[int(position) : int(position) + 1]
-        values = dtypes.to_float32(row, src.dtype) if dst.dtype != src.dtype else row
-        _store(target, values, src.dtype)
-
-
-def _scatter_inside(dst: NkiTensor, src: NkiTensor, scatter: VectorOffset) -> None:
-    numbers, inside = row_numbers(dst, scatter)
-    values = held(src) if dst.dtype == src.dtype else _cast(floats(src), dst)
-    values = values.reshape(dst.shape)
-    for position in np.flatnonzero(inside):
-        write_row(dst, scatter, int(numbers[position]), values[position])
-
-
-def _store(target: NkiTensor, values: Array, src_dtype: str) -> None:
-    if target.dtype == src_dtype:
-        store_held(target, values)
-    else:
-        store_floats(target, values)
-
-
-def _cast(values: Array, like: NkiTensor) -> Array:
-    return dtypes.from_float32(values, like.dtype, precise=like.storage.precise)
+def _cast(values: Array, dtype: str, like: NkiTensor) -> Array:
+    """Held values of `dtype` as held values of the type of `like`."""
+    if dtype == like.dtype:
+        return values
+    return dtypes.from_float32(
+        dtypes.to_float32(values, dtype), like.dtype, precise=like.storage.precise
+    )

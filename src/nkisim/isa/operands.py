@@ -9,7 +9,8 @@ import numpy as np
 from nkisim import dtypes
 from nkisim.errors import refuse
 from nkisim.indirection import read_held, write_held
-from nkisim.registers import NKIObject
+from nkisim.offsets import FreeIndex, VectorOffset
+from nkisim.registers import NKIObject, VirtualRegister
 
 if TYPE_CHECKING:
     from nkisim.tensor import NkiTensor
@@ -17,7 +18,15 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 
-__all__ = ["NkiInstruction", "floats", "rows", "store_floats", "store_held", "held"]
+__all__ = [
+    "NkiInstruction",
+    "floats",
+    "held",
+    "index_tensors",
+    "rows",
+    "store_floats",
+    "store_held",
+]
 
 
 class NkiInstruction(NKIObject):
@@ -66,3 +75,17 @@ def store_floats(tensor: NkiTensor, values: Array) -> None:
 def store_held(tensor: NkiTensor, values: Array) -> None:
     """Write held values of the tensor's own dtype: a bit-exact copy."""
     write_held(tensor, values)
+
+
+def index_tensors(*operands: NkiTensor) -> tuple[NkiTensor, ...]:
+    """Tensors whose values are part of an operand's address: the instruction reads them as well."""
+    found: list[NkiTensor] = []
+    for operand in operands:
+        indirection = operand.indirection
+        if isinstance(indirection, VectorOffset):
+            found.append(indirection.rows)
+        elif isinstance(indirection, FreeIndex):
+            found.append(indirection.index)
+        elif indirection is not None and not isinstance(indirection.source, VirtualRegister):
+            found.append(indirection.source)
+    return tuple(found)

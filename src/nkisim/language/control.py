@@ -35,7 +35,9 @@ def fori_loop(lower: Bound, upper: Bound, body_fun: Callable[..., None], step: i
         body_fun(counter)
 
 
-def dynamic_range(start: Bound, stop: Bound | None = None, step: int = 1) -> Iterator[VirtualRegister]:
+def dynamic_range(
+    start: Bound, stop: Bound | None = None, step: int = 1
+) -> Iterator[VirtualRegister]:
     """The deprecated spelling of fori_loop, for `for i in nl.dynamic_range(...)`."""
     warnings.warn(
         "nl.dynamic_range is deprecated since NKI 0.6; use nl.fori_loop",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nkisim import dtypes
-from nkisim.errors import UnsupportedError, refuse
+from nkisim.errors import refuse
 from nkisim.isa.dma import dma_copy
 from nkisim.isa.move import memset
 from nkisim.layout import MemoryRegion
@@ -30,7 +30,9 @@ def ndarray(
     `address` is (partition, byte in the partition) and turns automatic placement off.
     """
     if not isinstance(buffer, MemoryRegion):
-        refuse("nl.ndarray", f"buffer={buffer!r}", "an nl memory region", "use nl.sbuf, nl.psum ...")
+        refuse(
+            "nl.ndarray", f"buffer={buffer!r}", "an nl memory region", "use nl.sbuf, nl.psum ..."
+        )
     session = current()
     storage = session.allocate(shape, dtype, buffer, name or None, address)
     return NkiTensor(storage.shape, storage.dtype, storage, buffer)
@@ -99,15 +101,3 @@ def shared_identity_matrix(n: int, dtype: str = "uint8", dst: NkiTensor | None =
     tile = ndarray((n, n), kind) if dst is None else dst
     dma_copy(tile, shared_constant(identity))
     return tile
-
-
-def rand(
-    shape: Sequence[int], dtype: str, buffer: MemoryRegion = _SBUF, name: str = ""
-) -> NkiTensor:
-    """Refused: the hardware's random stream is not documented."""
-    raise UnsupportedError(
-        f"random {dtype} tensor {tuple(shape)} in {buffer} named {name!r}",
-        instruction="nl.rand",
-        limit="the device's random stream is not documented, so it cannot be reproduced",
-        remedy="pass random numbers as a kernel argument",
-    )

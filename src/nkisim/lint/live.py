@@ -114,7 +114,8 @@ def _defined_target(value: Any, path: str) -> Target:
     return Target(path, (definition,)) if definition else Target(path, sight=Sight.NO_SOURCE)
 
 
-def _definition(value: object) -> Definition | None:
+def _definition(value: Any) -> Definition | None:
+    value = inspect.unwrap(value)
     if isinstance(value, FunctionType):
         return function_definition(value)
     return class_definition(value) if isinstance(value, type) else None

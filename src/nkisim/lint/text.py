@@ -101,7 +101,8 @@ class TextNamespace:
         if isinstance(binding, ast.expr):
             return self._value(binding, names, seen)
         definition = Definition(binding, self._file, names[0], self)
-        return Target(self._path(names[0]), (definition,), is_jitted=self._is_jitted(binding))
+        is_jitted = self._is_jitted(binding, seen)
+        return Target(self._path(names[0]), (definition,), is_jitted=is_jitted)
 
     def _unbound(self, names: _Names, seen: _Seen) -> Target:
         if hasattr(builtins, names[0]):
@@ -171,10 +172,10 @@ class TextNamespace:
         made = tuple(each for each in maker.definitions if isinstance(each.node, ast.ClassDef))
         return Target(self._path(names[0]), made)
 
-    def _is_jitted(self, node: DefinitionNode) -> bool:
+    def _is_jitted(self, node: DefinitionNode, seen: _Seen) -> bool:
         calls = (each.func if isinstance(each, ast.Call) else each for each in node.decorator_list)
         names = (dotted_names(each) for each in calls)
-        return any(is_jit(self.resolve(each).path) for each in names if each)
+        return any(is_jit(self.resolve(each, seen).path) for each in names if each)
 
 
 def _bindings_of(statement: ast.stmt) -> Iterator[tuple[str, _Binding]]:

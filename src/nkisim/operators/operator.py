@@ -95,7 +95,7 @@ class Operator:
     @property
     def arithmetic(self) -> bool:
         """Whether it is an element-wise ALU operator on float32 values."""
-        return self.on_floats is not None and self.__signature__ is not REDUCTION
+        return self.on_floats is not None and self.signature is not REDUCTION
 
     @property
     def activation(self) -> bool:

@@ -1,0 +1,38 @@
+"""`python -m nkisim surface | lint FILE... | bench`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from nkisim import bench, surface
+from nkisim.lint.__main__ import main as lint_main
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command; its exit code."""
+    if arguments[:1] == ["lint"]:
+        return lint_main(arguments[1:])  # it has a parser of its own
+    parser = argparse.ArgumentParser(prog="python -m nkisim", description="A NeuronCore in NumPy.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("surface", help="every public name of NKI 0.6: implemented or refused")
+    commands.add_parser("lint", help="what NKI's compiler would not accept in a file's kernels")
+    timing = commands.add_parser("bench", help="how fast nkisim itself runs on this computer")
+    timing.add_argument(
+        "--million", action="store_true", help="also run 1,000,000 instructions, and show memory"
+    )
+    options = parser.parse_args(arguments)
+    if options.command == "bench":
+        return bench.main(million=options.million)
+    return _surface()
+
+
+def _surface() -> int:
+    rows = surface.compare()
+    print(surface.table(rows))
+    return 1 if any(row.status == "missing" for row in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,17 @@
+"""The `nki` namespace: what `import nki` finds after nkisim.install()."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import nkisim.kernel
+from nkisim import collectives, isa, language, typing
+from nkisim.kernel import Simulated, jit
+from nkisim.nki import simulator
+
+__all__ = ["collectives", "isa", "jit", "language", "simulate", "simulator", "typing"]
+
+
+def simulate(kernel: Any) -> Simulated:
+    """The kernel as a function on arrays; the target is the environment's (nkisim.target)."""
+    return nkisim.kernel.simulate(kernel)

@@ -1,0 +1,6 @@
+"""The public names of NKI 0.6 against what nkisim offers: implemented, refused or missing."""
+
+from nkisim.surface.comparison import Row, compare, summary, table
+from nkisim.surface.golden import Name, golden_names
+
+__all__ = ["Name", "Row", "compare", "golden_names", "summary", "table"]

@@ -1,0 +1,24 @@
+"""Cost rules, one per instruction; importing this package registers them all."""
+
+from nkisim.timing.costs import (
+    dma,
+    gpsimd_engine,
+    scalar_engine,
+    sequencer,
+    tensor_engine,
+    vector_engine,
+)
+from nkisim.timing.costs.cost import RULES, Cost, Transfer, cost_of
+
+__all__ = [
+    "RULES",
+    "Cost",
+    "Transfer",
+    "cost_of",
+    "dma",
+    "gpsimd_engine",
+    "scalar_engine",
+    "sequencer",
+    "tensor_engine",
+    "vector_engine",
+]

@@ -1,0 +1,83 @@
+"""Timeline: when every instruction ran, and what that adds up to. Every time here is modelled."""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass, field
+
+from nkisim.machine import CONSTANTS_VERSION, Machine, Reading
+from nkisim.memory import MemoryUse
+from nkisim.trace import Instruction
+
+
+@dataclass
+class Events:
+    """Columns, one row per instruction that was scheduled; times in ns, `cause` is a row or -1.
+
+    `cause` is the row an instruction waited for last before it started, -1 if only its own engine
+    kept it.
+    """
+
+    instructions: list[Instruction] = field(default_factory=list)
+    start_ns: array[float] = field(default_factory=lambda: array("d"))
+    busy_end_ns: array[float] = field(default_factory=lambda: array("d"))
+    released_ns: array[float] = field(default_factory=lambda: array("d"))
+    visible_ns: array[float] = field(default_factory=lambda: array("d"))
+    cause: array[int] = field(default_factory=lambda: array("q"))
+
+    def __len__(self) -> int:
+        return len(self.instructions)
+
+
+@dataclass(frozen=True)
+class Elision:
+    """Iterations of a loop that were extrapolated, not scheduled one by one."""
+
+    at_ns: float
+    duration_ns: float
+    iterations: int
+    ns_per_iteration: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timeline:
+    """A modelled run of one core."""
+
+    machine: Machine
+    reading: Reading
+    makespan_ns: float  # without launch
+    launch_ns: float
+    busy_ns: dict[str, float]  # by engine; "dma" is data movement of all 16 engines together
+    flops: int
+    hbm_bytes: int
+    static_instructions: int
+    executed_instructions: int
+    memory: MemoryUse | None
+    events: Events
+    elisions: tuple[Elision, ...] = ()
+    constants_version: str = CONSTANTS_VERSION
+
+    @property
+    def latency_ns(self) -> float:
+        """What a caller waits: launch and run."""
+        return self.makespan_ns + self.launch_ns
+
+    @property
+    def bound(self) -> str:
+        """The busiest engine; "latency" when none is busy for half of the time."""
+        name = max(self.busy_ns, key=lambda one: self.busy_ns[one])
+        return name if self.busy_ns[name] >= 0.5 * self.makespan_ns else "latency"
+
+    @property
+    def mfu(self) -> float:
+        """Multiply-adds done, over what 128 x 128 x clock could have done."""
+        peak = 2 * self.machine.partitions**2 * self.machine.timing.pe_ghz  # flops per ns
+        return self.flops / (peak * self.makespan_ns) if self.makespan_ns else 0.0
+
+    @property
+    def label(self) -> str:
+        """How to quote a number from here."""
+        return (
+            f"modelled, {self.machine.name}, constants {self.constants_version},"
+            f" {self.reading.value} reading"
+        )

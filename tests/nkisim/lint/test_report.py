@@ -1,0 +1,81 @@
+"""The report's order, counts and printed form, the rules as data, and the command line."""
+
+import dataclasses
+
+import pytest
+
+from nkisim.lint import Finding, Report, lint_source, rules
+from nkisim.lint.__main__ import main
+
+SOURCE = """
+def kernel(n):
+    if n is None:
+        return {1, 2}
+    return any(n)
+"""
+
+
+def test_a_report_prints_one_line_a_finding_and_the_counts():
+    assert str(lint_source(SOURCE, filename="k.py")).splitlines() == [
+        "k.py:3:8: warning X05 `is None` (do: write `== None`)",
+        "k.py:4:16: error X10 a set (do: use a list or a tuple)",
+        "k.py:5:12: error B01 the builtin `any` (do: loop and set a flag)",
+        "2 errors, 1 warning",
+    ]
+
+
+def test_a_report_of_nothing_is_ok():
+    report = lint_source("def kernel(n):\n    return n\n")
+    assert report.ok
+    assert str(report) == "0 errors, 0 warnings"
+
+
+def test_warnings_alone_are_ok():
+    report = lint_source("def kernel(n):\n    return n is None\n")
+    assert report.ok
+    assert len(report.warnings) == 1
+    assert report.errors == ()
+
+
+def test_findings_are_sorted_and_kept_once():
+    first = Finding("a.py", 2, 1, "X05", "warning", "f", "message", "remedy")
+    second = dataclasses.replace(first, line=10)
+    assert Report.of([second, first, second]).findings == (first, second)
+
+
+def test_records_are_frozen():
+    report = lint_source(SOURCE)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        report.findings = ()
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        report.findings[0].line = 1
+
+
+def test_rules_are_complete_data():
+    for identifier, rule in rules().items():
+        assert rule.identifier == identifier
+        assert rule.level in {"error", "warning"}
+        assert rule.description
+        assert rule.remedy
+        assert rule.evidence
+
+
+def test_the_command_line_tells_errors_by_its_exit_code(tmp_path, capsys):
+    bad, good = tmp_path / "bad.py", tmp_path / "good.py"
+    bad.write_text(SOURCE)
+    good.write_text("def kernel(n):\n    return n is None\ndef other(n):\n    return n\n")
+    assert main([str(good)]) == 0
+    assert capsys.readouterr().out.endswith("0 errors, 1 warning\n")
+    assert main([str(good), str(bad)]) == 1
+    assert capsys.readouterr().out.endswith("2 errors, 2 warnings\n")
+    assert main([str(good), "--entry", "other"]) == 0
+    assert capsys.readouterr().out == "0 errors, 0 warnings\n"
+
+
+def test_the_command_line_says_what_it_cannot_read(tmp_path, capsys):
+    broken = tmp_path / "broken.py"
+    broken.write_text("def kernel(:\n")
+    assert main([str(broken)]) == 2
+    assert "broken.py" in capsys.readouterr().err
+    assert main([str(tmp_path / "absent.py")]) == 2
+    assert "absent.py" in capsys.readouterr().err
