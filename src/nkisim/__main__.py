@@ -1,4 +1,4 @@
-"""`python -m nkisim surface | lint FILE... | bench`."""
+"""`python -m nkisim surface | lint FILE... | bench | time --example NAME`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from nkisim import bench, surface
 from nkisim.lint.__main__ import main as lint_main
+from nkisim.timing import command as time_command
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -22,9 +23,12 @@ def main(arguments: Sequence[str]) -> int:
     timing.add_argument(
         "--million", action="store_true", help="also run 1,000,000 instructions, and show memory"
     )
+    time_command.add_parser(commands)
     options = parser.parse_args(arguments)
     if options.command == "bench":
         return bench.main(million=options.million)
+    if options.command == "time":
+        return time_command.main(options)
     return _surface()
 
 

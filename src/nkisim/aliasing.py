@@ -6,6 +6,8 @@ what another one has overwritten since is not, and is caught here.
 
 from __future__ import annotations
 
+import functools
+import math
 import weakref
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,6 +16,8 @@ from nkisim.errors import AliasError
 if TYPE_CHECKING:
     from nkisim.layout import Layout
     from nkisim.storage import Storage
+
+_MOST_RUNS = 16
 
 
 class Box(NamedTuple):
@@ -29,10 +33,18 @@ class Box(NamedTuple):
         across = self.first < other.end and other.first < self.end
         return across and self.low < other.high and other.low < self.high
 
-    def covers(self, other: Box) -> bool:
-        """Whether every byte of `other` is in this box."""
-        across = self.first <= other.first and other.end <= self.end
-        return across and self.low <= other.low and other.high <= self.high
+    def minus(self, other: Box) -> list[Box]:
+        """The bytes of this box that are not in `other`, as boxes that share none."""
+        if not self.meets(other):
+            return [self]
+        first, end = max(self.first, other.first), min(self.end, other.end)
+        parts = [
+            Box(self.first, first, self.low, self.high),
+            Box(end, self.end, self.low, self.high),
+            Box(first, end, self.low, other.low),
+            Box(first, end, other.high, self.high),
+        ]
+        return [part for part in parts if part.first < part.end and part.low < part.high]
 
 
 def box_of(storage: Storage) -> Box:
@@ -43,23 +55,40 @@ def box_of(storage: Storage) -> Box:
     return Box(place.start_partition, end, low, low + place.bytes_per_partition)
 
 
-def box_of_view(storage: Storage, layout: Layout, offset: int) -> Box:
-    """The bounding box of a view of a manually placed tensor."""
-    whole = box_of(storage)
-    pitch = (whole.high - whole.low) // layout.itemsize_bytes
-    row, start = divmod(offset, pitch)
-    first = whole.first + row
-    low = whole.low + (start + layout.low) * layout.itemsize_bytes
-    high = whole.low + (start + layout.high + 1) * layout.itemsize_bytes
-    return Box(first, first + layout.partitions, low, high)
+def boxes_of_view(whole: Box, layout: Layout, offset: int) -> list[Box]:
+    """The bytes of a view of a tensor placed at `whole`.
+
+    A view of more runs than `_MOST_RUNS` counts as one box around it: exact lists would grow with
+    every strided write, for the sake of tensors that are interleaved element by element.
+    """
+    row, start = divmod(offset * layout.itemsize_bytes, whole.high - whole.low)
+    first, low = whole.first + row, whole.low + start
+    end = first + layout.partitions
+    return [Box(first, end, low + begin, low + stop) for begin, stop in _runs(layout)]
+
+
+@functools.cache
+def _runs(layout: Layout) -> list[tuple[int, int]]:
+    """[first, end) bytes of the runs of a view inside a partition, from its own first byte."""
+    free, size = [pair for pair in layout.free if pair[0]], layout.itemsize_bytes
+    length = size
+    if free and free[-1][0] == 1:
+        length *= free.pop()[1]
+    if math.prod([count for _, count in free]) > _MOST_RUNS:
+        return [(layout.low * size, (layout.high + 1) * size)]
+    starts = [0]
+    for stride, count in free:
+        starts = [at + stride * size * i for at in starts for i in range(count)]
+    return [(at, at + length) for at in starts]
 
 
 class Neighbours:
     """The tensors placed over one storage, and the parts of it they have overwritten."""
 
-    __slots__ = ("_others", "_stale")
+    __slots__ = ("_others", "_stale", "_whole")
 
-    def __init__(self) -> None:
+    def __init__(self, whole: Box) -> None:
+        self._whole = whole
         self._others: list[weakref.ref[Storage]] = []
         self._stale: list[tuple[Box, str]] = []
 
@@ -70,33 +99,43 @@ class Neighbours:
 
     def note_write(self, storage: Storage, layout: Layout, offset: int) -> None:
         """The view is written: it is fresh here and stale in every tensor below it."""
-        box = box_of_view(storage, layout, offset)
+        boxes = boxes_of_view(self._whole, layout, offset)
         if self._stale:
-            self._stale = [entry for entry in self._stale if not box.covers(entry[0])]
+            self._forget(boxes)
         for reference in self._others:
             other = reference()
-            if other is not None and other.neighbours is not None and box.meets(box_of(other)):
-                other.neighbours.overwritten(box, storage.allocation.name)
+            if other is not None and other.neighbours is not None:
+                other.neighbours.overwritten(boxes, storage.allocation.name)
 
-    def overwritten(self, box: Box, by: str) -> None:
-        """Another tensor wrote these bytes."""
-        self._stale = [entry for entry in self._stale if not box.covers(entry[0])]
-        self._stale.append((box, by))
+    def overwritten(self, boxes: list[Box], by: str) -> None:
+        """Another tensor wrote these bytes, some of which may be outside of this one."""
+        for box in boxes:
+            if box.meets(self._whole) and (box, by) not in self._stale:
+                self._forget([box])
+                self._stale.append((box, by))
+
+    def _forget(self, boxes: list[Box]) -> None:
+        for box in boxes:
+            self._stale = [(part, by) for stale, by in self._stale for part in stale.minus(box)]
 
     def check_read(self, storage: Storage, layout: Layout, offset: int) -> None:
         """Refuse to read bytes that another tensor wrote last."""
         if not self._stale:
             return
-        box = box_of_view(storage, layout, offset)
-        for stale, by in self._stale:
-            if box.meets(stale):
-                raise AliasError(
-                    f"read of tensor {storage.allocation.name!r} after tensor {by!r}, placed over"
-                    f" it, was written",
-                    limit=f"partitions {stale.first}..{stale.end - 1}, bytes {stale.low}.."
-                    f"{stale.high - 1} belong to {by!r} now",
-                    remedy="read before the buffer is reused, or place the tensors apart",
-                )
+        for box in boxes_of_view(self._whole, layout, offset):
+            for stale, by in self._stale:
+                if box.meets(stale):
+                    _refuse_stale(storage, stale, by)
+
+
+def _refuse_stale(storage: Storage, stale: Box, by: str) -> None:
+    raise AliasError(
+        f"read of tensor {storage.allocation.name!r} after tensor {by!r}, placed over it, was"
+        " written",
+        limit=f"partitions {stale.first}..{stale.end - 1}, bytes {stale.low}..{stale.high - 1}"
+        f" belong to {by!r} now",
+        remedy="read before the buffer is reused, or place the tensors apart",
+    )
 
 
 def link(storage: Storage, placed: list[weakref.ref[Storage]]) -> None:
@@ -109,5 +148,5 @@ def link(storage: Storage, placed: list[weakref.ref[Storage]]) -> None:
             continue
         for one, two in ((storage, other), (other, storage)):
             if one.neighbours is None:
-                one.neighbours = Neighbours()
+                one.neighbours = Neighbours(box_of(one))
             one.neighbours.add(two)

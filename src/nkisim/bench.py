@@ -31,7 +31,7 @@ _SIDE_BANKS: Final = 4  # its columns in PSUM banks: all of b stays in SBUF
 _DEEP_TILES: Final = 64  # contraction of the shape-only product, in tiles
 _DEEP_BANKS: Final = 2  # columns of b that fit SBUF at that depth, in PSUM banks
 _PANELS: Final = 8  # of that many columns
-_ROW_TILES: Final = 128  # with the three above: 201,216 instructions
+_ROW_TILES: Final = 130  # with the three above: 204,352 instructions
 _MILLION_ROW_TILES: Final = 640  # ... and 1,004,032
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from nkisim.dtypes import canonical
 from nkisim.errors import NkiValidationError
 from nkisim.layout import MemoryRegion
-from nkisim.races import Race, Touch, find_races
+from nkisim.races import Interval, Race, find_races
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,9 +32,11 @@ class SharedTensors:
 
     def __init__(self) -> None:
         self._storages: dict[str, Storage] = {}
+        self._asked: set[tuple[str, Memory]] = set()
 
     def attach(self, key: str, memory: Memory, shape: Sequence[int], dtype: str) -> Storage:
         """The storage both cores mean by `key`."""
+        self._require_new(key, memory)
         known = self._storages.get(key)
         if known is None:
             known = memory.allocate(shape, dtype, MemoryRegion.shared_hbm, key)
@@ -49,6 +51,17 @@ class SharedTensors:
             )
         return known
 
+    def _require_new(self, key: str, memory: Memory) -> None:
+        """A core names a tensor once; iterations of a loop mean the same tensor."""
+        if (key, memory) in self._asked and not memory.replaying:
+            raise NkiValidationError(
+                f"second tensor named {key!r}",
+                instruction="nl.ndarray",
+                limit="tensor names are unique within a kernel",
+                remedy="leave the name out, or number it",
+            )
+        self._asked.add((key, memory))
+
 
 class CorePair:
     """The meeting place of two cores, and the list of races found between meetings."""
@@ -60,7 +73,7 @@ class CorePair:
         self._answers: list[Any] = [None] * _CORES
         self._finished = [False] * _CORES
         self._errors: list[BaseException | None] = [None] * _CORES
-        self.touched: list[list[Touch]] = [[] for _ in range(_CORES)]
+        self.intervals = [Interval() for _ in range(_CORES)]
         self.races: list[Race] = []
         self.shared = SharedTensors()
 
@@ -94,6 +107,7 @@ class CorePair:
                     limit="both cores meet in the same instruction",
                     remedy="give both cores the same control flow",
                 )
+            self.intervals[core].keep()
             self._close_interval()
             self._waiting[other] = None
             self._answers[other] = message
@@ -120,6 +134,7 @@ class CorePair:
             self._errors[core] = error
         finally:
             self._finished[core] = True
+            self.intervals[core].keep()
             with self._changed:
                 self._turn = 1 - core
                 self._changed.notify_all()
@@ -134,6 +149,7 @@ class CorePair:
             )
 
     def _pass_turn(self, core: int) -> None:
+        self.intervals[core].keep()
         with self._changed:
             self._turn = 1 - core
             self._changed.notify_all()
@@ -146,6 +162,6 @@ class CorePair:
             self._changed.wait_for(lambda: self._turn == core or self._finished[1 - core])
 
     def _close_interval(self) -> None:
-        self.races.extend(find_races(*self.touched))
-        for touched in self.touched:
-            touched.clear()
+        self.races.extend(find_races(*self.intervals))
+        for interval in self.intervals:
+            interval.clear()

@@ -29,7 +29,7 @@ def select_key(
 ) -> Selection:
     """Apply an indexing key to a view; `offset` is relative to the view."""
     keys = key if type(key) is tuple else (key,)
-    if Ellipsis in keys or len(keys) > len(shape):
+    if len(keys) > len(shape):
         keys = _expand_ellipsis(keys, len(shape))
     new_shape: list[int] = []
     new_strides: list[int] = []
@@ -50,6 +50,9 @@ def select_key(
             dynamic = (item.start, stride)
             new_shape.append(item.size)
             new_strides.append(stride)
+        elif item is Ellipsis:
+            whole = _expand_ellipsis(keys, len(shape))
+            return select_key(shape, strides, whole, on_chip=on_chip)
         else:
             index = item if type(item) is int and 0 <= item < size else _index(item, size, dim)
             offset += index * stride
@@ -76,9 +79,10 @@ def _slice_bounds(item: slice, size: int, dim: int) -> tuple[int, int, int]:
     if stop is None:
         stop = size
     if step is None:
-        if 0 <= start < stop <= size:
+        if type(start) is int is type(stop) and 0 <= start < stop <= size:
             return start, stop - start, 1
         step = 1
+    start, stop, step = (_integer(bound, dim) for bound in (start, stop, step))
     if start < 0:
         start += size
     if stop < 0:
@@ -95,14 +99,7 @@ def _slice_bounds(item: slice, size: int, dim: int) -> tuple[int, int, int]:
 
 def _index(item: Any, size: int, dim: int) -> int:
     """An integer key, negative counted from the end."""
-    if not hasattr(type(item), "__index__") or isinstance(item, (bool, VirtualRegister)):
-        refuse(
-            "tensor index",
-            f"{type(item).__name__} key on dimension {dim}",
-            "keys are integers, slices, nl.ds(...) and ...",
-            "use nl.ds(register, size), .select(), .ap(scalar_offset=...) or .vector_select()",
-        )
-    index = int(item.__index__())
+    index = _integer(item, dim)
     if not -size <= index < size:
         refuse(
             "tensor index",
@@ -111,6 +108,19 @@ def _index(item: Any, size: int, dim: int) -> int:
             f"use an index in 0..{size - 1}",
         )
     return index % size
+
+
+def _integer(item: Any, dim: int) -> int:
+    """A Python integer, or a refusal; NumPy's integers count as such."""
+    array = getattr(item, "ndim", 0) > 0
+    if array or not hasattr(type(item), "__index__") or isinstance(item, (bool, VirtualRegister)):
+        refuse(
+            "tensor index",
+            f"{type(item).__name__} key on dimension {dim}",
+            "keys are integers, slices, nl.ds(...) and ...",
+            "use nl.ds(register, size), .select(), .ap(scalar_offset=...) or .vector_select()",
+        )
+    return int(item.__index__())
 
 
 def _expand_ellipsis(keys: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:

@@ -83,6 +83,12 @@ def row_numbers(tensor: NkiTensor, indirection: VectorOffset) -> tuple[Rows, Mas
     return rows, (rows >= 0) & (first + layout.low >= 0) & (first + layout.high < end)
 
 
+def row_places(tensor: NkiTensor, indirection: VectorOffset) -> list[tuple[Layout, int]]:
+    """Layout and storage element of every row of a gathered view that lies inside the tensor."""
+    rows, inside = row_numbers(tensor, indirection)
+    return [_row_place(tensor, indirection, int(row)) for row in rows[inside]]
+
+
 def read_row(tensor: NkiTensor, indirection: VectorOffset, row: int) -> Array:
     """One row of a gathered view."""
     return _row(tensor, indirection, row)
@@ -139,7 +145,7 @@ def _shifted(tensor: NkiTensor, indirection: ScalarOffset) -> int:
     return tensor.offset + value * indirection.unit_elems
 
 
-def _row_place(tensor: NkiTensor, indirection: VectorOffset, row: int) -> tuple[Any, int]:
+def _row_place(tensor: NkiTensor, indirection: VectorOffset, row: int) -> tuple[Layout, int]:
     shape = tensor.shape[1:] or (1,)
     strides = tensor.strides[1:] or (1,)
     layout = layout_of(tensor.buffer, tensor.dtype, shape, strides)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from nkisim.layout import MemoryRegion
 from nkisim.machine import Machine, find_machine
 from nkisim.memory import MemoryUse
 from nkisim.races import Race
+from nkisim.registers import NKIObject
 from nkisim.schedule_edges import Edges, add_edges
 from nkisim.session import Session, Settings, activated, current_or_none
 from nkisim.storage import Storage
@@ -52,15 +54,20 @@ class Kernel:
     """A function that runs as an NKI kernel; `kernel[2]` launches it on two cores."""
 
     def __init__(self, func: Callable[..., Any], lnc: int | None = None, edges: Edges = ()) -> None:
+        functools.update_wrapper(self, func)
         self.func = func
         self.lnc = lnc
         self.edges = edges
-        functools.update_wrapper(self, func)
+
+    @property
+    def title(self) -> str:
+        """What messages call the kernel."""
+        return f"kernel {getattr(self.func, '__name__', repr(self.func))}"
 
     def __getitem__(self, lnc: int) -> Kernel:
         if lnc not in (1, 2) or isinstance(lnc, bool):
             refuse(
-                f"kernel {self.func.__name__}",
+                self.title,
                 f"launch grid [{lnc!r}]",
                 "1 or 2 (cores of a logical NeuronCore)",
                 "launch with kernel[1] or kernel[2]",
@@ -72,6 +79,7 @@ class Kernel:
         return Kernel(self.func, self.lnc, tuple((c, p) for c, p in edges))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run on arrays; inside of another kernel, a plain call."""
         if current_or_none() is not None:
             return self.func(*args, **kwargs)
         return run(self, *args, **kwargs).outputs
@@ -96,7 +104,7 @@ def jit(fn: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
         )
     if fn is None:
         return Kernel
-    return Kernel(fn)
+    return fn if isinstance(fn, Kernel) else Kernel(fn)
 
 
 class Simulated:
@@ -110,6 +118,7 @@ class Simulated:
         return Simulated(self.kernel[lnc], self.target)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run on arrays."""
         return run_kernel(self.kernel, args, kwargs, _settings(self.target, values=True)).outputs
 
 
@@ -154,11 +163,12 @@ def run_kernel(
     memories = tuple(session.memory.use() for session in sessions)
     for session in sessions:
         add_edges(session.trace, kernel.edges)
+    returned = [launch.returned(result) for result in results]
+    launch.require_one_result(returned)
     launch.copy_back()
-    example = next((a for a in (*args, *kwargs.values()) if is_array(a)), None)
-    shapes = tuple((t.shape, t.dtype) for t in launch.returned(results[0]))
-    outputs = _outputs(results[0], example) if settings.values else None
-    traces = tuple(session.trace for session in sessions)
+    outputs = _outputs(results[0], launch.example) if settings.values else None
+    shapes = tuple([(tensor.shape, tensor.dtype) for tensor in returned[0]])
+    traces = tuple([session.trace for session in sessions])
     return Run(outputs, shapes, settings.machine, traces, memories)
 
 
@@ -180,19 +190,15 @@ class _Launch:
         self.region = MemoryRegion.shared_hbm if shared else MemoryRegion.private_hbm
         self.arguments: list[_Argument] = []
 
-    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    def bind(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[list[Any], dict[str, Any]]:
         """Arguments as the kernel sees them: arrays become HBM tensors."""
         positional = [self._bind_one(f"arg{i}", value) for i, value in enumerate(args)]
         return positional, {name: self._bind_one(name, value) for name, value in kwargs.items()}
 
     def _bind_one(self, name: str, value: Any) -> Any:
-        if isinstance(value, list):
-            refuse(
-                f"kernel {self.kernel.func.__name__}",
-                f"argument {name} is a list",
-                "kernels take tuples, not lists",
-                "pass a tuple",
-            )
+        self._require_kind(name, value)
         if isinstance(value, tuple):
             return tuple(self._bind_one(f"{name}_{i}", item) for i, item in enumerate(value))
         if not is_array(value):
@@ -206,10 +212,31 @@ class _Launch:
         self.arguments.append(_Argument(value, storage))
         return storage
 
+    def _require_kind(self, name: str, value: Any) -> None:
+        """Refuse what NKI does not pass into kernels."""
+        title = self.kernel.title
+        if isinstance(value, list):
+            refuse(
+                title,
+                f"argument {name} is a list",
+                "kernels take tuples, not lists",
+                "pass a tuple",
+            )
+        numpy_type = isinstance(value, type) and issubclass(value, np.generic)
+        if numpy_type or isinstance(value, np.dtype):
+            refuse(
+                title,
+                f"argument {name} is the NumPy type {value}",
+                "dtypes are those of nki.language",
+                "pass nl.float32, nl.bfloat16 ...",
+            )
+        if isinstance(value, int) and not -(2**31) <= value < 2**31:
+            refuse(title, f"argument {name} is {value}", "integers have 32 bits", "split it")
+
     def _adopt(self, storage: Storage, name: str, value: Any) -> None:
         if not isinstance(value, np.ndarray) and not hasattr(value, "data_ptr"):
             refuse(
-                f"kernel {self.kernel.func.__name__}",
+                self.kernel.title,
                 f"argument {name} is a Spec",
                 "a run with values needs data",
                 "pass an array, or run with values=False",
@@ -221,10 +248,13 @@ class _Launch:
 
     def execute(self, session: Session, bound: tuple[list[Any], dict[str, Any]]) -> Any:
         """Run the function on one core."""
-        args = [_as_tensor(value) for value in bound[0]]
-        kwargs = {name: _as_tensor(value) for name, value in bound[1].items()}
+        copied: dict[int, Any] = {}
+        args = [_as_argument(value, copied) for value in bound[0]]
+        kwargs = {name: _as_argument(value, copied) for name, value in bound[1].items()}
         with activated(session):
-            return self.kernel.func(*args, **kwargs)
+            result = self.kernel.func(*args, **kwargs)
+        session.require_ended()
+        return result
 
     def copy_back(self) -> None:
         """Give the caller's arrays the values the kernel wrote into its arguments."""
@@ -238,23 +268,42 @@ class _Launch:
         own = [argument.storage for argument in self.arguments]
         for item in items:
             tensor = isinstance(item, NkiTensor)
-            if not tensor or (item.buffer is not MemoryRegion.shared_hbm and item.storage not in own):
+            if not tensor or (
+                item.buffer is not MemoryRegion.shared_hbm and item.storage not in own
+            ):
                 where = item.buffer.value if tensor else type(item).__name__
                 raise NkiValidationError(
                     f"a returned value is in {where}",
-                    instruction=f"kernel {self.kernel.func.__name__}",
+                    instruction=self.kernel.title,
                     limit="kernels return nl.shared_hbm tensors",
                     remedy="copy the result to a tensor with buffer=nl.shared_hbm",
                 )
         return list(items)
 
+    def require_one_result(self, returned: list[list[NkiTensor]]) -> None:
+        """Both cores return views of the same tensors: they are one kernel."""
+        parts = [[(t.storage, t.layout, t.offset) for t in result] for result in returned]
+        if parts[0] != parts[-1]:
+            refuse(
+                self.kernel.title,
+                f"core 0 returns {returned[0]}, core 1 returns {returned[1]}",
+                "both cores return the same shared tensors",
+                "give both cores the same control flow",
+            )
 
-def _as_tensor(value: Any) -> Any:
+    @property
+    def example(self) -> Any:
+        """An array of the caller's, which says what kind results have; None if there is none."""
+        return self.arguments[0].value if self.arguments else None
+
+
+def _as_argument(value: Any, copied: dict[int, Any]) -> Any:
+    """What a core sees of an argument: tensors, and objects of its own, copied as NKI does."""
     if isinstance(value, tuple):
-        return tuple(_as_tensor(item) for item in value)
+        return tuple([_as_argument(item, copied) for item in value])
     if isinstance(value, Storage):
         return NkiTensor(value.shape, value.dtype, value, value.allocation.region)
-    return value
+    return copy.deepcopy(value, copied) if isinstance(value, NKIObject) else value
 
 
 def _refuse_races(races: list[Race]) -> None:

@@ -9,7 +9,7 @@ Sources, by key:
   I26         cost tables in the docstrings of nki.isa as of SDK 2.26 (removed since)
   PG          NKI performance guide; KO: kernel-optimisation tutorial and its profiles
   BW, DGE     DMA bandwidth guide, descriptor-generation guide; DIN: "Introduction to DMA" profiles
-  THR         Neuron Explorer summary page on throttling
+  THR         Neuron Explorer summary page on throttling; CCO: on compute-communication overlap
   DFA         design notes of nki-library's dynamic flash attention
   XG          a published conv2d write-up on trn2 (stanford-cs149 assignment 4)
   AT          awslabs/nki-autotune notes; SEED: the Autocomp conv1d post
@@ -74,6 +74,7 @@ class Timing:
     table_load_ns: float  # profiles: 368 (trn1), 1,300 (trn2)
     pe_cold_rate: float  # THR: half rate until warm on trn2 and trn3; 1 means no ramp
     vector_wide_16bit: bool  # A2: 2x and 4x modes for 16-bit copies and tensor_scalar
+    vector_wide_8bit: bool  # A3: the same modes for fp8
     vector_pair_16bit_free: bool  # A2: 2-input 16-bit SBUF ops at one element a cycle, any op
     scalar_wide_16bit: bool  # A3: Scalar engine copies 16-bit types at 2x
     fp32_transpose_passes: int  # I26, A2: fp32 nc_transpose on the Tensor engine
@@ -84,6 +85,7 @@ class Timing:
     pe_gap_cycles: float = Assumption(8, 16, 27)  # KO 7, XG 12..25, AT 27
     weight_load_cycles: float = Assumption(32, 32, 240)  # A1: M/4; XG would allow 240
     weight_load_fp32_cycles: float = Assumption(64, 456, 570)  # KO: 190 ns for 128 columns
+    pe_wide_stride_cycles: float = Assumption(1, 2, 2)  # a column; A1 has 2x for other engines
     pe_latency_cycles: int = 395  # KO, PG: stream time + 165 ns until PSUM is readable
     pe_warm_ns: float = 3000.0  # THR: work needed to reach the full rate
     pe_cold_idle_ns: float = 1500.0  # THR: a 3 us window under half use makes PE cold again
@@ -95,13 +97,14 @@ class Timing:
     scalar_startup_cycles: float = Assumption(16, 48, 64)  # as Vector: same port
     scalar_latency_cycles: float = Assumption(200, 250, 358)  # PG 200..264, DIN 358
     gpsimd_startup_cycles: int = 150  # I26
-    gpsimd_cycles_per_elem: float = Assumption(1, 2, 2)  # I26 gives 1 for iota; others not published
+    gpsimd_cycles_per_elem: float = Assumption(1, 2, 2)  # I26: 1 for iota; others not published
     reciprocal_cycles_per_elem: float = Assumption(2.6, 8, 8)  # I26 8; an NKIBench profile 2.6
     accumulator_read_cycles: int = 64  # A1: ActReadAccumulator, I26: tensor_scalar_reduce + MIN_II
     dynamic_copy_min_cycles: int = 600  # I26: tensor copies with a run-time offset
     wide_stride_bytes: int = 16  # A1: a larger innermost stride halves the rate
     semaphore_ns: float = Assumption(35, 60, 60)  # PG, DIN: engine to engine
     dma_engines: int = 16  # A1
+    dma_packet_bytes: int = 4096  # CCO: the default; a run inside HBM is cut into such packets
     dma_descriptor_overhead_ns: float = 10.0  # KO: 99.5 ns for 2 KiB at 23 B/ns
     dma_issue_static_ns: float = Assumption(50, 100, 320)  # a doorbell; AT trn1 GEMM 320
     dma_issue_hwdge_ns: float = Assumption(490, 550, 630)  # XG 490..630; DGE says ~600
@@ -118,7 +121,8 @@ class Timing:
     loop_iteration_ns: float = Assumption(4000, 4000, 9000)  # DFA
     core_barrier_ns: float = Assumption(1000, 1500, 2000)  # not published
     sendrecv_ns: float = Assumption(2000, 2500, 3000)  # not published
-    register_load_ns: float = Assumption(300, 2000, 2000)  # not published; SBUF 300, HBM 2,000
+    register_load_ns: float = Assumption(300, 2000, 2000)  # not published; from and to HBM
+    register_load_sbuf_ns: float = Assumption(300, 300, 2000)  # not published; from and to SBUF
     launch_ns: float = Assumption(8000, 10000, 12000)  # XG: 15 us for a kernel of 5 us
 
     def read(self, reading: Reading) -> Timing:
@@ -167,6 +171,13 @@ class Machine:
     gather_group_partitions: int = 16  # A1: one GpSimd core serves 16 partitions
     vector_transpose_max: int = 32  # ISA nc_transpose on the Vector engine
     dma_compute_max_sources: int = 16  # ISA dma_compute
+    dma_transpose_rows: int = 16  # ISA dma_transpose: rows of a descriptor-engine transpose
+    gpsimd_dma_max_elems: int = 256  # ISA sendrecv: 1,024, 512, 256 B of 4-, 2-, 1-byte types
+    mx_group_partitions: int = 8  # A3: one scale for 8 partitions x 4 packed values
+    mx_scale_sets: int = 4  # MX guide: the scales of four tiles fit the start of a quadrant
+    topk_min_elems: int = 8  # ISA topk
+    topk_max_elems: int = 65535  # ISA topk
+    topk_max_kept: int = 32767  # ISA topk
     hbm_bytes: int = 1 << 40  # no per-kernel limit is documented; a guard against typing errors
 
     def read(self, reading: Reading) -> Machine:
@@ -203,6 +214,7 @@ TRN1 = Machine(
         table_load_ns=368.0,
         pe_cold_rate=Assumption(1, 1, 1),
         vector_wide_16bit=False,
+        vector_wide_8bit=False,
         vector_pair_16bit_free=False,
         scalar_wide_16bit=False,
         fp32_transpose_passes=4,
@@ -227,6 +239,7 @@ TRN2 = Machine(
         table_load_ns=1300.0,
         pe_cold_rate=Assumption(1, 0.5, 0.5),
         vector_wide_16bit=True,
+        vector_wide_8bit=False,
         vector_pair_16bit_free=True,
         scalar_wide_16bit=False,
         fp32_transpose_passes=2,
@@ -251,6 +264,7 @@ TRN3 = Machine(
         table_load_ns=1300.0,
         pe_cold_rate=Assumption(1, 0.5, 0.5),
         vector_wide_16bit=True,
+        vector_wide_8bit=True,
         vector_pair_16bit_free=True,
         scalar_wide_16bit=True,
         fp32_transpose_passes=2,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import weakref
 from dataclasses import dataclass
+from operator import index as as_int
 from typing import TYPE_CHECKING
 
 from nkisim import dtypes
@@ -68,7 +69,8 @@ class Memory:
         else:
             partitions, row_bytes = 1, product(sizes) * dtypes.itemsize_bytes(kind)
         if address is not None:
-            self._check_address(label, region, (partitions, row_bytes), address)
+            unit = self._address_unit_bytes(region, kind)
+            self._check_address(label, region, (partitions, row_bytes), address, unit)
         allocation = Allocation(
             len(self.allocations), label, region, partitions, row_bytes, address, self._core
         )
@@ -78,7 +80,9 @@ class Memory:
             allocation, sizes, kind, with_values=self._with_values, precise=self._precise
         )
         if region is MemoryRegion.psum:
-            storage.accumulation = Accumulation(partitions, storage.free_elems)
+            storage.accumulation = Accumulation(
+                partitions, storage.free_elems, dtypes.itemsize_bytes(kind)
+            )
         if address is not None:
             link(storage, self._placed)
             self._placed = [known for known in self._placed if known() is not None]
@@ -103,7 +107,7 @@ class Memory:
         )
 
     def _name(self, name: str | None, region: MemoryRegion) -> str:
-        label = name or f"{region.value}_{len(self.allocations)}"
+        label = name or self._free_name(region)
         if self.replaying:
             return label
         if label in self._names:
@@ -114,6 +118,12 @@ class Memory:
                 remedy="leave the name out, or number it",
             )
         self._names.add(label)
+        return label
+
+    def _free_name(self, region: MemoryRegion) -> str:
+        number = len(self.allocations)
+        while (label := f"{region.value}_{number}") in self._names:
+            number += 1
         return label
 
     def _check_fits(self, name: str, region: MemoryRegion, partitions: int, row: int) -> None:
@@ -134,8 +144,23 @@ class Memory:
                 remedy="split the tensor along a free dimension",
             )
 
+    def _address_unit_bytes(self, region: MemoryRegion, dtype: str) -> int:
+        """A bank in PSUM; in SBUF `sbuf_min_align`, or less for the types that are narrower.
+
+        nki-library places 2-byte tiles at odd multiples of 2 (conv1d, qkv_cte, mlp_cte), and slices
+        that begin there are legal in any case.
+        """
+        if region is MemoryRegion.psum:
+            return self._machine.psum_bank_bytes_per_partition
+        return min(self._machine.sbuf_align_bytes, dtypes.itemsize_bytes(dtype))
+
     def _check_address(
-        self, name: str, region: MemoryRegion, size: tuple[int, int], address: tuple[int, int]
+        self,
+        name: str,
+        region: MemoryRegion,
+        size: tuple[int, int],
+        address: tuple[int, int],
+        unit_bytes: int,
     ) -> None:
         machine = self._machine
         if region not in ON_CHIP:
@@ -145,15 +170,21 @@ class Memory:
                 limit="manual placement exists for SBUF and PSUM",
                 remedy="leave the address out",
             )
-        psum = region is MemoryRegion.psum
-        align = machine.psum_bank_bytes_per_partition if psum else machine.sbuf_align_bytes
+        if len(address) != 2:
+            raise NkiValidationError(
+                f"address={address} for tensor {name!r}",
+                instruction="nl.ndarray",
+                limit="a pair: first partition, first byte in the partition",
+                remedy="pass both",
+            )
         partition, byte = address
-        if partition % machine.quadrant_partitions or byte % align or min(address) < 0:
+        if partition % machine.quadrant_partitions or byte % unit_bytes or min(address) < 0:
+            psum = region is MemoryRegion.psum
             raise MemoryLimitError(
                 f"address={address} for tensor {name!r}",
                 instruction="nl.ndarray",
                 limit=f"partition a multiple of {machine.quadrant_partitions}, byte a multiple of"
-                f" {align} B{' (a PSUM bank)' if psum else ''}",
+                f" {unit_bytes} B{' (a PSUM bank)' if psum else ''}",
                 remedy="round the address",
             )
         capacity = self._capacity_bytes(region)
@@ -230,7 +261,7 @@ def _rounded(size: int, unit: int) -> int:
 
 
 def _checked_shape(shape: Sequence[int]) -> Shape:
-    sizes = tuple(int(size) for size in shape)
+    sizes = tuple([as_int(size) for size in shape])
     if not sizes or min(sizes) < 1:
         raise NkiValidationError(
             f"shape {tuple(shape)}",
@@ -239,4 +270,3 @@ def _checked_shape(shape: Sequence[int]) -> Shape:
             remedy="skip the tensor when there is nothing to hold",
         )
     return sizes
-

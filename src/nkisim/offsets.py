@@ -62,7 +62,7 @@ def require_scalar(method: str, source: NkiTensor | VirtualRegister) -> None:
 
 def require_row_numbers(method: str, rows: NkiTensor, count: int) -> None:
     """Refuse anything but an integer tile in SBUF that holds `count` row numbers."""
-    if not _is_integer_tile(rows) or rows.ndim != 2 or rows.size < count:
+    if not _is_integer_tile(rows) or not _has_two_dims(rows) or rows.size < count:
         refuse(
             method,
             f"row numbers {rows!r} for {count} rows",
@@ -82,6 +82,11 @@ def require_free_index(tensor: NkiTensor, index: NkiTensor, elems: int) -> None:
             " partitions",
             "load the tensor, and give the index one row per partition",
         )
+
+
+def _has_two_dims(tile: NkiTensor) -> bool:
+    """Two dimensions, or more of which only the first two are longer than 1."""
+    return tile.ndim >= 2 and max(tile.shape[2:], default=1) == 1
 
 
 def _is_integer_tile(value: NkiTensor) -> bool:

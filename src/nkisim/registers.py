@@ -2,26 +2,44 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from nkisim.errors import NkiValidationError, UnsupportedError
 
 
 class NKIObject:
-    """Base of user classes inside kernels; keyword arguments become attributes."""
+    """Base of user classes inside kernels; keyword arguments become attributes.
+
+    NKI takes every assignment in a class body for a field, dataclasses only annotated ones. So that
+    `@dataclass` finds them all, the others get an annotation.
+    """
 
     __slots__ = ()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        fields = {name: Any for name, value in vars(cls).items() if _is_field(name, value)}
+        annotated = inspect.get_annotations(cls)
+        if fields.keys() - annotated.keys():
+            cls.__annotations__ = annotated | {n: Any for n in fields if n not in annotated}
 
     def __init__(self, **kwargs: Any) -> None:
         for name, value in kwargs.items():
             setattr(self, name, value)
 
 
+def _is_field(name: str, value: object) -> bool:
+    """Whether a class attribute is a field: not special, not a method, not a mutable default."""
+    own = not name.startswith("__") and not hasattr(value, "__get__")
+    return own and type(value).__hash__ is not None
+
+
 class VirtualRegister(NKIObject):
     """A 32-bit scalar of an engine. `state` is its value; None when no value is known.
 
-    `bounds` are the least and greatest value it takes; they differ for the counter of a loop that
-    a shape-only run enters once. `loop` names that loop.
+    `bounds` are the least and greatest value it takes, None if that is data; they differ for the
+    counter of a loop that a shape-only run enters once. `loop` names that loop.
     """
 
     __slots__ = ("bounds", "frozen", "loop", "state")
@@ -43,6 +61,11 @@ class VirtualRegister(NKIObject):
         self.state = state
         self.bounds = None if state is None else (state, state)
         self.loop = None
+
+    def load(self, state: int | None) -> None:
+        """Set the value to data: a run without values would not know it, so it has no bounds."""
+        self.move(state)
+        self.bounds = None
 
     def follow(self, other: VirtualRegister) -> None:
         """Take the value of `other`, and what is known of it as the counter of a loop."""

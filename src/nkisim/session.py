@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nkisim.errors import NkiValidationError
-from nkisim.indirection import scalar_value
+from nkisim.indirection import row_places, scalar_value, whole_rows
 from nkisim.layout import MemoryRegion
 from nkisim.memory import Memory
-from nkisim.offsets import ScalarOffset
-from nkisim.races import Touch
+from nkisim.offsets import FreeIndex, ScalarOffset, VectorOffset
 from nkisim.registers import VirtualRegister
 from nkisim.trace import Access, Instruction, Item, Loop, Options, Trace, walk
 
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
     from nkisim.cores import CorePair, SharedTensors
     from nkisim.enums import engine
+    from nkisim.layout import Layout
     from nkisim.machine import Machine
     from nkisim.storage import Storage
     from nkisim.tensor import NkiTensor
@@ -43,7 +43,10 @@ class Session:
     """State of one core while one kernel runs."""
 
     def __init__(
-        self, settings: Settings, program: tuple[int, int] | None = None, pair: CorePair | None = None
+        self,
+        settings: Settings,
+        program: tuple[int, int] | None = None,
+        pair: CorePair | None = None,
     ) -> None:
         self.settings = settings
         self.machine = settings.machine
@@ -122,46 +125,72 @@ class Session:
             if allocation.first_use < 0:
                 allocation.first_use = index
             allocation.last_use = index
-        if writes:
-            storage.written = True
-            if storage.accumulation is not None and op not in _ACCUMULATING:
-                storage.accumulation.clear(layout, access.offset)
-        if storage.neighbours is not None:
+        if op not in _SYNCHRONISING:
             if writes:
-                storage.neighbours.note_write(storage, layout, access.offset)
-            else:
-                storage.neighbours.check_read(storage, layout, access.offset)
-        if self.pair is not None and not layout.on_chip and op not in _SYNCHRONISING:
-            self._touch(storage, access, f"{op} (instruction {index})", writes=writes)
+                self._note_write(tensor, access, op)
+            elif storage.neighbours is not None:
+                storage.neighbours.check_read(storage, *self._place(tensor, access))
+            if self.pair is not None and not layout.on_chip:
+                self._touch(tensor, access, f"{op} (instruction {index})", writes=writes)
         return access
+
+    @staticmethod
+    def _place(tensor: NkiTensor, access: Access) -> tuple[Layout, int]:
+        """Where a view lies; of a free-indexed one only its partitions are known."""
+        if isinstance(tensor.indirection, FreeIndex):
+            return whole_rows(tensor)
+        return access.layout, access.offset
+
+    def _note_write(self, tensor: NkiTensor, access: Access, op: str) -> None:
+        """PSUM history starts again, and what lies below a manually placed tensor is gone."""
+        storage = tensor.storage
+        storage.written = True
+        if storage.accumulation is not None and op not in _ACCUMULATING:
+            storage.accumulation.clear(*self._place(tensor, access))
+        if storage.neighbours is not None:
+            storage.neighbours.note_write(storage, *self._place(tensor, access))
 
     def _dynamic_access(self, tensor: NkiTensor) -> Access:
         allocation, layout = tensor.storage.allocation, tensor.layout
         indirection = tensor.indirection
         if not isinstance(indirection, ScalarOffset):
-            return Access(allocation, layout, tensor.offset)
+            access = Access(allocation, layout, tensor.offset)
+            access.anywhere = True
+            return access
         source = indirection.source
         value = scalar_value(source)
         loop = self._loop_of(source)
-        if loop is None and isinstance(source, VirtualRegister) and source.bounds is not None:
-            value = source.bounds[1]  # a counter that outlived its loop has the last value
+        bounds = source.bounds if isinstance(source, VirtualRegister) else None
+        if loop is None and bounds is not None:
+            value = bounds[1]  # a counter that outlived its loop has the last value
         offset = tensor.offset + (value or 0) * indirection.unit_elems
         if loop is None:
-            return Access(allocation, layout, offset)
+            access = Access(allocation, layout, offset)
+            access.anywhere = bounds is None
+            return access
         return Access(allocation, layout, offset, indirection.unit_elems * loop.step, loop.number)
 
     def _loop_of(self, source: NkiTensor | VirtualRegister) -> Loop | None:
         number = source.loop if isinstance(source, VirtualRegister) else None
         return next((loop for loop, _ in self._loops if loop.number == number), None)
 
-    def _touch(self, storage: Storage, access: Access, label: str, *, writes: bool) -> None:
-        """Remember an HBM access for the race check."""
+    def _touch(self, tensor: NkiTensor, access: Access, label: str, *, writes: bool) -> None:
+        """Remember an HBM access for the race check; without values some have no known place."""
+        storage = tensor.storage
         if storage.allocation.region is MemoryRegion.private_hbm or self.pair is None:
+            return
+        interval = self.pair.intervals[self.core]
+        if isinstance(tensor.indirection, VectorOffset) and self.values:
+            for layout, offset in row_places(tensor, tensor.indirection):
+                row = Access(storage.allocation, layout, offset)
+                interval.add(storage, row, 1, label, writes=writes)
+            return
+        if access.anywhere and not self.values:
             return
         trips = 1
         if access.step and not self.values:
             trips = next((e.trips or 1 for e, _ in self._loops if e.number == access.loop), 1)
-        self.pair.touched[self.core].append(Touch(id(storage), access, trips, writes, label))
+        interval.add(storage, access, trips, label, writes=writes)
 
     def begin_loop(self, trips: int | None, step: int) -> Loop:
         """Start a dynamic loop: what is issued until `repeat_loop` is its body."""
@@ -175,11 +204,19 @@ class Session:
             self._items = loop.body
         return loop
 
+    def loops_around(self) -> tuple[int, ...]:
+        """Numbers of the dynamic loops now running, outermost first."""
+        return tuple(loop.number for loop, _ in self._loops)
+
     def outlives_iteration(self, storage: Storage) -> bool:
         """Whether a tensor was there before the innermost dynamic loop now running."""
         if not self._loops:
             return False
         return storage.allocation.index < self._loops[-1][0].allocations_before
+
+    def follows_counter(self, *values: object) -> bool:
+        """Whether one of the values is a register that changes with a dynamic loop now running."""
+        return any(isinstance(v, VirtualRegister) and self._loop_of(v) is not None for v in values)
 
     def repeat_loop(self) -> None:
         """The first iteration is recorded; the ones that follow are run and not recorded."""
@@ -195,6 +232,16 @@ class Session:
         assert ended is loop, "loops end in the order they began, reversed"
         if not self._replaying:
             self._keep_alive(loop)
+
+    def require_ended(self) -> None:
+        """Refuse a kernel that left a dynamic loop before its end."""
+        if self._loops:
+            raise NkiValidationError(
+                "a dynamic loop that the kernel left by break or return",
+                instruction="nl.dynamic_range",
+                limit="a hardware loop runs to its end",
+                remedy="bound the loop by a register, or use nl.while_loop",
+            )
 
     def _keep_alive(self, loop: Loop) -> None:
         body = list(walk(loop.body))

@@ -17,8 +17,8 @@ from nkisim.layout import ON_CHIP, MemoryRegion
 
 if TYPE_CHECKING:
     from nkisim.accumulation import Accumulation
-    from nkisim.layout import Layout
     from nkisim.aliasing import Neighbours
+    from nkisim.layout import Layout
 
 Array = np.ndarray[Any, Any]
 
@@ -43,7 +43,7 @@ class Allocation:
         "start_partition",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 (a record)
         self,
         index: int,
         name: str,
@@ -136,11 +136,21 @@ class Storage:
             self._bits_view(layout, offset)[...] = dtypes.bits_of(values, layout.dtype)
 
     def host_array(self) -> Array:
-        """A copy for the caller, in the native dtype and the allocated shape."""
-        if self.raw is not None:
-            bits = self.raw.view(_bits_dtype(self.dtype))
-            return dtypes.to_host(dtypes.from_bits(bits, self.dtype), self.dtype).reshape(self.shape)
-        return dtypes.to_host(self._values(), self.dtype).reshape(self.shape)
+        """The contents in the native dtype and the allocated shape; may share memory."""
+        if self.raw is None:
+            held = self._values()
+        else:
+            held = dtypes.from_bits(self.raw.view(_bits_dtype(self.dtype)), self.dtype)
+        return dtypes.to_host(held, self.dtype).reshape(self.shape)
+
+    @property
+    def has_values(self) -> bool:
+        """Whether there is data: not in shape-only runs."""
+        return self.data is not None or self.raw is not None
+
+    def host_bytes(self) -> Array:
+        """A copy of the contents, byte by byte."""
+        return self.host_array().reshape(-1).copy().view(np.uint8)
 
     def _values(self) -> Array:
         if self.data is None:

@@ -6,7 +6,7 @@ Nothing here holds tensor data, and nothing here counts a cycle.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,10 +22,11 @@ class Access:
     """One operand: which allocation, which elements of it.
 
     `offset` counts elements of the layout's dtype from the start of the allocation. Inside a
-    dynamic loop it is the first iteration's, and every iteration adds `step` elements.
+    dynamic loop it is the first iteration's, and every iteration adds `step` elements. `anywhere`
+    says that only the device knows which elements: a gather, or an offset that is data.
     """
 
-    __slots__ = ("allocation", "layout", "loop", "offset", "step")
+    __slots__ = ("allocation", "anywhere", "layout", "loop", "offset", "step")
 
     def __init__(
         self, allocation: Allocation, layout: Layout, offset: int, step: int = 0, loop: int = -1
@@ -35,6 +36,7 @@ class Access:
         self.offset = offset
         self.step = step
         self.loop = loop
+        self.anywhere = False
 
     @property
     def start_partition(self) -> int:
@@ -63,7 +65,8 @@ class Access:
 
     def key(self) -> tuple[Any, ...]:
         """Everything that tells two accesses apart; equal for equal runs of one kernel."""
-        return (self.allocation.name, self.offset, self.step, self.loop, self.layout)
+        offset = None if self.anywhere else self.offset
+        return (self.allocation.name, offset, self.step, self.loop, self.layout)
 
 
 class Instruction:
@@ -75,7 +78,7 @@ class Instruction:
 
     __slots__ = ("after", "engine", "index", "loop", "name", "op", "options", "reads", "writes")
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 (a record, made once an instruction on the hot path)
         self,
         index: int,
         op: str,
@@ -106,7 +109,8 @@ class Instruction:
         """Everything but object identity, for comparing traces."""
         writes = tuple(access.key() for access in self.writes)
         reads = tuple(access.key() for access in self.reads)
-        return (self.index, self.op, self.engine, writes, reads, self.options, self.name)
+        place = (self.index, self.loop, self.after)
+        return (*place, self.op, self.engine, writes, reads, self.options, self.name)
 
     def __repr__(self) -> str:
         return f"<{self.index} {self.engine.name}.{self.op} {self.writes} <- {self.reads}>"
@@ -126,7 +130,7 @@ class Loop:
     body: list[Item] = field(default_factory=list)
 
 
-Item = Union[Instruction, Loop]
+Item = Instruction | Loop
 
 
 @dataclass
@@ -177,5 +181,11 @@ def _executed(items: list[Item]) -> int:
 
 def _item_key(item: Item) -> tuple[Any, ...]:
     if isinstance(item, Loop):
-        return ("loop", item.number, item.trips, item.step, *(_item_key(inner) for inner in item.body))
+        return (
+            "loop",
+            item.number,
+            item.trips,
+            item.step,
+            *(_item_key(inner) for inner in item.body),
+        )
     return item.key()

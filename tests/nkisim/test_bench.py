@@ -20,17 +20,17 @@ def test_the_kernel_multiplies():
 
 
 def test_the_shape_only_product_is_long_and_fits_sbuf():
-    deep, rows, panels, banks = 64, 128, 8, 2
+    deep, panels, banks = bench._DEEP_TILES, bench._PANELS, bench._DEEP_BANKS
     per_row_tile = deep + banks * (deep + 2)  # loads, and per bank matmuls, eviction and store
-    assert panels * (deep + rows * per_row_tile) >= 200_000
-    assert panels * (deep + 640 * per_row_tile) >= 1_000_000
+    assert panels * (deep + bench._ROW_TILES * per_row_tile) >= 200_000
+    assert panels * (deep + bench._MILLION_ROW_TILES * per_row_tile) >= 1_000_000
     count, rate = bench.shape_only_rate(row_tiles=2, panels=1)
     assert count == deep + 2 * per_row_tile
     assert rate > 0
     shapes = Spec((deep * 128, 256), "bfloat16"), Spec((deep * 128, 1024), "bfloat16")
     memory = run(bench.matmul_kernel, *shapes, banks, target="trn2", values=False).memory
     # The panel, the strip and a block of one bank, 2 bytes an element.
-    assert memory.sbuf_peak_bytes_per_partition == 2 * (deep * 1024 + deep * 128 + 512)
+    assert memory.sbuf_peak_bytes_per_partition == 2 * (64 * 1024 + 64 * 128 + 512)
 
 
 def test_the_ratio_is_a_positive_number():

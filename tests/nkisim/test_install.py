@@ -193,9 +193,9 @@ def test_importing_nkisim_is_fast_and_needs_no_torch():
     program = """
         import sys, time
         import numpy, ml_dtypes
-        start = time.perf_counter()
+        start = time.process_time()  # not wall-clock: the computer may be busy
         import nkisim
-        print(time.perf_counter() - start < 0.5, "torch" in sys.modules)
+        print(time.process_time() - start < 0.5, "torch" in sys.modules)
         print(nkisim.lint.lint.__name__, nkisim.lint.__name__)
     """
     assert run_python(program) == ["True False", "lint nkisim.lint"]

@@ -151,7 +151,7 @@ def test_the_trivial_split_of_the_partition_dimension_is_allowed():
 def test_dimensions_with_a_gap_do_not_merge():
     with pytest.raises(NkiValidationError, match="without gaps"):
         merged(Dims((4, 3, 2), (100, 8, 1)), 1, 2, "in sbuf")
-    with pytest.raises(NkiValidationError, match="dimensions 2..1"):
+    with pytest.raises(NkiValidationError, match=r"dimensions 2..1"):
         merged(Dims((4, 3, 2), (6, 2, 1)), 2, 1, None)
     with pytest.raises(NkiValidationError, match="scattered"):
         reshaped(Dims((3, 2), (1, 3)), (6,), None)

@@ -11,16 +11,31 @@ from nkisim.enums import (
     reduce_cmd,
 )
 from nkisim.errors import NkiValidationError
+from nkisim.isa.activate2 import activate2
+from nkisim.isa.activation import activation, activation_reduce
+from nkisim.isa.affine import affine_select, iota
+from nkisim.isa.cores import core_barrier, sendrecv
 from nkisim.isa.dma import dma_copy
+from nkisim.isa.dma_compute import dma_compute
 from nkisim.isa.elementwise import reciprocal, scalar_tensor_tensor, tensor_tensor
+from nkisim.isa.exponential import exponential
+from nkisim.isa.gather import local_gather, nc_n_gather
 from nkisim.isa.generation import get_nc_sub_version, get_nc_version
+from nkisim.isa.gpsimd_search import nonzero_with_count, sequence_bounds, topk
 from nkisim.isa.matmul import nc_matmul
 from nkisim.isa.move import memset, tensor_copy
+from nkisim.isa.mx import nc_matmul_mx, quantize_mx
 from nkisim.isa.operands import NkiInstruction
+from nkisim.isa.random import dropout, rand2, rand_get_state, rand_set_state, rng, set_rng_seed
 from nkisim.isa.reduce import tensor_partition_reduce, tensor_reduce, tensor_scalar_reduce
+from nkisim.isa.registers import register_alloc, register_load, register_move, register_store
 from nkisim.isa.scan import tensor_scalar_cumulative, tensor_tensor_scan
+from nkisim.isa.search import max8, nc_find_index8, nc_match_replace8
+from nkisim.isa.select import range_select, select_reduce, tensor_copy_predicated
+from nkisim.isa.shuffle import nc_stream_shuffle
 from nkisim.isa.statistics import bn_aggr, bn_stats
 from nkisim.isa.tensor_scalar import tensor_scalar
+from nkisim.isa.transpose import dma_transpose, nc_transpose
 from nkisim.registers import VirtualRegister
 
 tensor_engine = engine.tensor
@@ -33,26 +48,60 @@ __all__ = [
     "NkiInstruction",
     "NkiValidationError",
     "VirtualRegister",
+    "activate2",
+    "activation",
+    "activation_reduce",
+    "affine_select",
     "bn_aggr",
     "bn_stats",
     "constants",
+    "core_barrier",
     "dge_mode",
+    "dma_compute",
     "dma_copy",
     "dma_engine",
+    "dma_transpose",
+    "dropout",
     "engine",
+    "exponential",
     "get_nc_sub_version",
     "get_nc_version",
     "gpsimd_engine",
+    "iota",
+    "local_gather",
     "matmul_perf_mode",
+    "max8",
     "memset",
+    "nc_find_index8",
+    "nc_match_replace8",
     "nc_matmul",
+    "nc_matmul_mx",
+    "nc_n_gather",
+    "nc_stream_shuffle",
+    "nc_transpose",
     "nc_version",
+    "nonzero_with_count",
     "oob_mode",
+    "quantize_mx",
+    "rand2",
+    "rand_get_state",
+    "rand_set_state",
+    "range_select",
     "reciprocal",
     "reduce_cmd",
+    "register_alloc",
+    "register_load",
+    "register_move",
+    "register_store",
+    "rng",
     "scalar_engine",
     "scalar_tensor_tensor",
+    "select_reduce",
+    "sendrecv",
+    "sequence_bounds",
+    "set_rng_seed",
     "tensor_copy",
+    "tensor_copy_predicated",
     "tensor_engine",
     "tensor_partition_reduce",
     "tensor_reduce",
@@ -61,6 +110,7 @@ __all__ = [
     "tensor_scalar_reduce",
     "tensor_tensor",
     "tensor_tensor_scan",
+    "topk",
     "unknown_engine",
     "vector_engine",
 ]

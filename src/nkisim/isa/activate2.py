@@ -8,9 +8,8 @@ from nkisim import enums, operators
 from nkisim.isa.accumulators import Reduction, reduce_commands, reducing_operator, store_reducing
 from nkisim.isa.activation import SCALAR_ENGINE_COMMANDS, activated, activation_function
 from nkisim.isa.contract import CHIP, Call, Contract, Operand
-from nkisim.isa.dma import index_tensors
 from nkisim.isa.element_types import NUMBERS
-from nkisim.isa.indirect_views import index_facts, may_be_indirect
+from nkisim.isa.indirect_views import may_be_indirect, with_indices
 from nkisim.isa.operands import NkiInstruction, floats
 from nkisim.isa.operator_rules import operator_of
 from nkisim.isa.rules import one_column, same_dtype, same_elements, same_partitions
@@ -60,10 +59,10 @@ ACTIVATE2 = Contract(
     (
         Operand("dst", CHIP, NUMBERS, writes=True),
         Operand("data", CHIP, NUMBERS),
-        Operand("imm0", CHIP, NUMBERS),
-        Operand("imm1", CHIP, NUMBERS),
-        Operand("relu_param", CHIP, NUMBERS),
-        Operand("reduce_res", CHIP, NUMBERS, writes=True),
+        Operand("imm0", CHIP, NUMBERS, optional=True),
+        Operand("imm1", CHIP, NUMBERS, optional=True),
+        Operand("relu_param", CHIP, NUMBERS, optional=True),
+        Operand("reduce_res", CHIP, NUMBERS, writes=True, optional=True),
     ),
     (
         activation_function,
@@ -121,14 +120,14 @@ def activate2(
         ("reverse1", reverse1),
         ("reduce_op", reduce_op),
         ("reduce_cmd", reduce_cmd),
-        *index_facts(dst, data),
     )
     tensors = (dst, data, tile(imm0), tile(imm1), tile(relu_param), reduce_res)
     where = ACTIVATE2.check(core, enums.engine.unknown, tensors, facts)
     reduction = Reduction(reduce_cmd, reduce_op or operators.add, reduce_res)
-    reads = (data, *tiles(imm0, imm1, relu_param), *index_tensors(dst, data))
+    writes = (dst, *reduction.results)
+    reads = with_indices(writes, data, *tiles(imm0, imm1, relu_param))
     options = (("op", op.name), ("reduce_cmd", reduce_cmd.name))
-    handle = core.issue("activate2", where, (dst, *reduction.results), reads, options, name)
+    handle = core.issue("activate2", where, writes, reads, options, name)
     if core.values:
         steps = ((op0, imm0, reverse0), (op1, imm1, reverse1))
         values = _values(op, data, steps, relu_param)

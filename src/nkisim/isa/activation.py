@@ -15,9 +15,8 @@ from nkisim.isa.accumulators import (
     store_reducing,
 )
 from nkisim.isa.contract import CHIP, Call, Contract, Operand
-from nkisim.isa.dma import index_tensors
 from nkisim.isa.element_types import FP32, NUMBERS
-from nkisim.isa.indirect_views import index_facts, may_be_indirect
+from nkisim.isa.indirect_views import may_be_indirect, with_indices
 from nkisim.isa.operands import NkiInstruction, floats
 from nkisim.isa.operator_rules import operator_of
 from nkisim.isa.rules import one_column, same_elements, same_partitions
@@ -83,9 +82,9 @@ def _activation_contract(name: str) -> Contract:
         (
             Operand("dst", CHIP, NUMBERS, writes=True),
             Operand("data", CHIP, NUMBERS),
-            Operand("scale", CHIP, FP32),
-            Operand("bias", CHIP, NUMBERS - {"tfloat32"}),
-            Operand("reduce_res", CHIP, NUMBERS, writes=True),
+            Operand("scale", CHIP, FP32, optional=True),
+            Operand("bias", CHIP, NUMBERS - {"tfloat32"}, optional=True),
+            Operand("reduce_res", CHIP, NUMBERS, writes=True, optional=True),
         ),
         (
             activation_function,
@@ -159,14 +158,14 @@ def _run(
         ("bias", kind(bias)),
         ("reduce_op", reduce_op),
         ("reduce_cmd", reduce_cmd),
-        *index_facts(dst, data),
     )
     operands = (dst, data, tile(scale), tile(bias), reduce_res)
     where = contract.check(core, enums.engine.unknown, operands, facts)
     reduction = Reduction(reduce_cmd, reduce_op or operators.add, reduce_res)
-    reads = (data, *tiles(scale, bias), *index_tensors(dst, data))
+    writes = (dst, *reduction.results)
+    reads = with_indices(writes, data, *tiles(scale, bias))
     options = (("op", op.name), ("reduce_cmd", reduce_cmd.name))
-    handle = core.issue(contract.name, where, (dst, *reduction.results), reads, options, name)
+    handle = core.issue(contract.name, where, writes, reads, options, name)
     if core.values:
         values = activated(op, _affine(data, scale, bias), contract.name)
         store_reducing(core, where, dst, data, values, reduction)

@@ -43,6 +43,7 @@ class Operand:
     dtypes: frozenset[str] | None = None
     writes: bool = False
     own_start: bool = False
+    optional: bool = False  # may be left out, or be a number
 
 
 @dataclass(frozen=True)
@@ -98,8 +99,10 @@ class Contract:
             layout = tensor.layout
             key.append(layout)
             if layout.on_chip:
-                row, column = divmod(tensor.offset, tensor.pitch_elems)
+                pitch = tensor.pitch_elems
+                row, column = divmod(tensor.offset, pitch)
                 key.append(row + tensor.storage.allocation.start_partition)
+                key.append(layout.partition_stride == pitch)
                 if layout.region is MemoryRegion.psum:
                     key.append(column)
             if tensor.indirection is not None:
@@ -144,7 +147,7 @@ class Contract:
     def _named(self, tensors: tuple[NkiTensor | None, ...]) -> dict[str, NkiTensor]:
         named = {}
         for operand, tensor in zip(self.operands, tensors, strict=True):
-            if tensor is None:
+            if tensor is None and operand.optional:
                 continue
             if not isinstance(tensor, NkiTensor):
                 refuse(
@@ -159,7 +162,9 @@ class Contract:
     def _engine(self, call: Call) -> engine:
         asked = call.engine
         if not isinstance(asked, engine):
-            call.refuse(f"engine={asked!r}", "a member of nisa.engine", "use nisa.engine.vector ...")
+            call.refuse(
+                f"engine={asked!r}", "a member of nisa.engine", "use nisa.engine.vector ..."
+            )
         if asked is engine.unknown:
             return self.choose(call) if self.choose else self.engines[0]
         if asked not in self.engines:
@@ -180,7 +185,7 @@ class Contract:
 def _offset_key(indirection: Indirection) -> Hashable:
     """What rules may look at of a run-time offset: its kind, and the form and place of an index."""
     if isinstance(indirection, ScalarOffset):
-        return ScalarOffset
+        return (ScalarOffset, indirection.unit_elems)
     index = indirection.rows if isinstance(indirection, VectorOffset) else indirection.index
     return (type(indirection), index.layout, index.start_partition)
 
@@ -190,10 +195,13 @@ def check_operand(call: Call, operand: Operand, tensor: NkiTensor) -> None:
     _check_region(call, operand, tensor)
     _check_dtype(call, operand, tensor)
     layout = tensor.layout
-    if operand.writes and any(stride == 0 for stride, _ in layout.free):
+    # The compute engines write one element after the other, so the last one stays; DMA engines
+    # and the PE array write several at once.
+    at_once = call.engine in (engine.dma, engine.tensor)
+    if operand.writes and at_once and any(stride == 0 for stride, _ in layout.free):
         call.refuse(
             f"{operand.name} {tensor.shape} with strides {tensor.strides}",
-            "a written view has no stride of 0",
+            f"engine.{call.engine.name} writes no view with a stride of 0",
             "write one copy and broadcast where it is read",
         )
     if layout.on_chip:
@@ -253,6 +261,15 @@ def _check_quadrant(call: Call, operand: Operand, tensor: NkiTensor) -> None:
         unit = call.machine.partitions
     else:
         unit = 2 * quadrant if count > quadrant else quadrant
+    moves = tensor.indirection
+    if isinstance(moves, ScalarOffset) and moves.unit_elems % (unit * tensor.pitch_elems) == 0:
+        return
+    if isinstance(moves, ScalarOffset) and moves.unit_elems % tensor.pitch_elems == 0:
+        call.refuse(
+            f"{operand.name} has {count} partitions and a run-time start partition",
+            f"{count} partitions start at a multiple of {unit} partitions",
+            "step by such a multiple, or move the tile with DMA",
+        )
     if start % unit:
         legal = ", ".join(str(p) for p in range(0, call.machine.partitions, unit))
         call.refuse(

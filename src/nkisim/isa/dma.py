@@ -9,7 +9,7 @@ import numpy as np
 from nkisim import dtypes, enums
 from nkisim.indirection import read_row, row_numbers, scalar_is_inside, write_row
 from nkisim.isa.contract import DMA_REACH, Call, Contract, Operand
-from nkisim.isa.move import copy_elements
+from nkisim.isa.move import castable, copy_elements
 from nkisim.isa.operands import NkiInstruction, held, index_tensors, store_held
 from nkisim.machine import V3, V4
 from nkisim.offsets import FreeIndex, VectorOffset
@@ -37,12 +37,6 @@ def _same_count(call: Call) -> None:
             "both sides have the same number of elements",
             "slice or broadcast one side",
         )
-
-
-def _castable(call: Call) -> None:
-    dst, src = call["dst"].dtype, call["src"].dtype
-    if dst != src and (dtypes.is_packed(dst) or dtypes.is_packed(src)):
-        call.refuse(f"{src} to {dst}", "packed types are copied, not cast", "use equal dtypes")
 
 
 def _descriptor_mode(call: Call) -> None:
@@ -80,7 +74,7 @@ def _row_numbers(call: Call) -> None:
         indirection = call[name].indirection
         assert isinstance(indirection, VectorOffset), "picked above"
         wanted = (call[name].shape[0], 1)
-        if indirection.rows.shape != wanted:
+        if indirection.rows.shape[:2] != wanted:
             call.refuse(
                 f"{name} {call[name].shape} with row numbers {indirection.rows.shape}",
                 f"{wanted}: one row number per row",
@@ -142,7 +136,7 @@ DMA_COPY = Contract(
     (
         check_modes,
         _same_count,
-        _castable,
+        castable,
         _descriptor_mode,
         _row_numbers,
         _trigger_engine,

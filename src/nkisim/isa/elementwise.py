@@ -8,9 +8,8 @@ import numpy as np
 
 from nkisim import dtypes, enums, operators
 from nkisim.isa.contract import CHIP, Call, Contract, Operand
-from nkisim.isa.dma import index_tensors
 from nkisim.isa.element_types import NUMBERS, WORDS
-from nkisim.isa.indirect_views import index_facts, may_be_indirect, not_indirect
+from nkisim.isa.indirect_views import may_be_indirect, not_indirect, with_indices
 from nkisim.isa.operands import NkiInstruction, floats, held, store_floats, store_held
 from nkisim.isa.operator_rules import binary_operator, bitvec_types, operator_with_scalar
 from nkisim.isa.rules import not_both_in_psum, one_column, same_elements, same_partitions
@@ -84,9 +83,9 @@ def tensor_tensor(
     go unless told otherwise, computes these as integers modulo 2**32.
     """
     core = current()
-    facts = (("op", op), *index_facts(dst, data1))
+    facts = (("op", op),)
     where = TENSOR_TENSOR.check(core, engine, (dst, data1, data2), facts)
-    reads = (data1, data2, *index_tensors(dst, data1, data2))
+    reads = with_indices((dst,), data1, data2)
     handle = core.issue("tensor_tensor", where, (dst,), reads, (("op", op.name),), name)
     if core.values:
         if op.bitvec:
@@ -116,7 +115,7 @@ SCALAR_TENSOR_TENSOR = Contract(
     (
         Operand("dst", CHIP, NUMBERS, writes=True),
         Operand("data", CHIP, NUMBERS),
-        Operand("operand0", CHIP, NUMBERS),
+        Operand("operand0", CHIP, NUMBERS, optional=True),
         Operand("operand1", CHIP, NUMBERS),
     ),
     (
@@ -147,7 +146,7 @@ def scalar_tensor_tensor(
     facts = (("op0", op0), ("operand0", kind(operand0)), ("reverse0", reverse0), ("op1", op1))
     tensors = (dst, data, tile(operand0), operand1)
     where = SCALAR_TENSOR_TENSOR.check(core, enums.engine.unknown, tensors, facts)
-    reads = (data, *tiles(operand0), operand1, *index_tensors(dst, data, operand1))
+    reads = with_indices((dst,), data, *tiles(operand0), operand1)
     options = (("op0", op0.name), ("op1", op1.name))
     handle = core.issue("scalar_tensor_tensor", where, (dst,), reads, options, name)
     if core.values:
@@ -169,7 +168,7 @@ def reciprocal(dst: NkiTensor, data: NkiTensor, name: str | None = None) -> NkiI
     """dst = 1 / data in float32."""
     core = current()
     where = RECIPROCAL.check(core, enums.engine.unknown, (dst, data))
-    handle = core.issue("reciprocal", where, (dst,), (data, *index_tensors(dst, data)), (), name)
+    handle = core.issue("reciprocal", where, (dst,), with_indices((dst,), data), (), name)
     if core.values:
         store_floats(dst, operators.reciprocal.apply(floats(data)))
     return NkiInstruction(handle)

@@ -6,9 +6,8 @@ from nkisim import enums, operators
 from nkisim.enums import reduce_cmd as commands
 from nkisim.isa.accumulators import Reduction, loaded_value, reduce_commands, store_reducing
 from nkisim.isa.contract import CHIP, Call, Contract, Operand
-from nkisim.isa.dma import index_tensors
 from nkisim.isa.element_types import FP32
-from nkisim.isa.indirect_views import index_facts, may_be_indirect
+from nkisim.isa.indirect_views import may_be_indirect, with_indices
 from nkisim.isa.operands import NkiInstruction, floats
 from nkisim.isa.rules import one_column, same_elements, same_partitions
 from nkisim.isa.scalars import NOTHING, ZERO, Scalar, kind, number_or_tile, spread, tile, tiles
@@ -37,9 +36,9 @@ EXPONENTIAL = Contract(
     (
         Operand("dst", CHIP, _COMMON_FLOATS | _COMMON_INTEGERS | {"tfloat32"}, writes=True),
         Operand("src", CHIP, _COMMON_FLOATS | _COMMON_INTEGERS | {"uint32"}),
-        Operand("max_value", CHIP, FP32),
-        Operand("reduce_init", CHIP, FP32),
-        Operand("reduce_res", CHIP, _COMMON_FLOATS | {"tfloat32"}, writes=True),
+        Operand("max_value", CHIP, FP32, optional=True),
+        Operand("reduce_init", CHIP, FP32, optional=True),
+        Operand("reduce_res", CHIP, _COMMON_FLOATS | {"tfloat32"}, writes=True, optional=True),
     ),
     (
         _rank,
@@ -73,14 +72,14 @@ def exponential(
         ("max_value", kind(max_value)),
         ("reduce_init", kind(reduce_init)),
         ("reduce_cmd", reduce_cmd),
-        *index_facts(dst, src),
     )
     tensors = (dst, src, tile(max_value), tile(reduce_init), reduce_res)
     where = EXPONENTIAL.check(core, enums.engine.unknown, tensors, facts)
     reduction = Reduction(reduce_cmd, operators.add, reduce_res, reduce_init)
-    reads = (src, *tiles(max_value, reduce_init), *index_tensors(dst, src))
+    writes = (dst, *reduction.results)
+    reads = with_indices(writes, src, *tiles(max_value, reduce_init))
     options = (("reduce_cmd", reduce_cmd.name),)
-    handle = core.issue("exponential", where, (dst, *reduction.results), reads, options, name)
+    handle = core.issue("exponential", where, writes, reads, options, name)
     if core.values:
         distance = operators.subtract.apply(floats(src), spread(max_value, src.ndim))
         store_reducing(core, where, dst, src, operators.exp.activate(distance), reduction)

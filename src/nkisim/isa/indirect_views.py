@@ -6,32 +6,23 @@ from typing import TYPE_CHECKING
 
 from nkisim.enums import engine
 from nkisim.isa.element_types import INTEGERS
+from nkisim.isa.operands import index_tensors
 from nkisim.layout import MemoryRegion
 from nkisim.machine import V4
 from nkisim.offsets import FreeIndex
 
 if TYPE_CHECKING:
-    from nkisim.isa.contract import Call, Facts, Rule
+    from nkisim.isa.contract import Call, Rule
     from nkisim.tensor import NkiTensor
 
 
-def index_facts(*operands: NkiTensor | None) -> Facts:
-    """What verdicts depend on beyond the operands: layout and place of their index tiles."""
-    indices = []
-    for operand in operands:
-        indirection = getattr(operand, "indirection", None)
-        if isinstance(indirection, FreeIndex):
-            indices.append(indirection.index)
-    if not indices:
-        return ()
-    return (("indices", tuple((index.layout, index.start_partition) for index in indices)),)
+def with_indices(writes: tuple[NkiTensor, ...], *reads: NkiTensor) -> tuple[NkiTensor, ...]:
+    """All that an instruction reads: `reads`, and the index tiles of everything it touches."""
+    return (*reads, *index_tensors(*writes, *reads))
 
 
 def may_be_indirect(dst: str, source: str) -> Rule:
-    """Of the operands only `dst` (scatter) and `source` (gather) may be views by `.indirect()`.
-
-    A contract with this rule has to be given `index_facts` of both.
-    """
+    """Of the operands only `dst` (scatter) and `source` (gather) may be views by `.indirect()`."""
 
     def rule(call: Call) -> None:
         indices = {}

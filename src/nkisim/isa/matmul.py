@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -66,6 +67,8 @@ def nc_matmul(
     core = current()
     double_row = perf_mode is enums.matmul_perf_mode.double_row
     passes_through = bool(is_transpose) and core.machine.generation >= V3
+    if passes_through and accumulate:
+        refuse("nc_matmul", "accumulate=True with is_transpose", "one of the two", "drop one")
     facts = (
         ("transpose", passes_through),
         ("double_row", double_row),
@@ -96,10 +99,20 @@ def _floats(core: Session, tensor: NkiTensor, depth: int) -> Array:
 def _product(
     core: Session, stationary: NkiTensor, moving: NkiTensor, rows_per_partition: int
 ) -> Array:
-    """stationary.T @ moving; double_row has two rows of K on every partition."""
+    """stationary.T @ moving; double_row has two rows of K on every partition.
+
+    The result lives in a buffer that the next matmul of this size overwrites.
+    """
     depth = stationary.shape[0] * rows_per_partition
+    left, right = _floats(core, stationary, depth).T, _floats(core, moving, depth)
     with np.errstate(all="ignore"):
-        return _floats(core, stationary, depth).T @ _floats(core, moving, depth)
+        return np.matmul(left, right, out=_buffer(left.shape[0], right.shape[1]))
+
+
+@functools.lru_cache(maxsize=64)
+def _buffer(rows: int, columns: int) -> Array:
+    """Memory for a product: large arrays are slow to allocate, and a product is used at once."""
+    return np.empty((rows, columns), np.float32)
 
 
 def _transposed(core: Session, stationary: NkiTensor, moving: NkiTensor) -> Array:

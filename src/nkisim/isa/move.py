@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from enum import Enum
 
 import numpy as np
 
 from nkisim import dtypes, enums
 from nkisim.isa.contract import CHIP, Call, Contract, Operand
-from nkisim.isa.operands import NkiInstruction, floats, held, store_floats, store_held
+from nkisim.isa.indirect_views import may_be_indirect, not_indirect
+from nkisim.isa.operands import (
+    NkiInstruction,
+    floats,
+    held,
+    index_tensors,
+    store_floats,
+    store_held,
+)
 from nkisim.isa.rules import same_elements, same_partitions
 from nkisim.layout import HBM
 from nkisim.machine import V3
+from nkisim.offsets import FreeIndex, ScalarOffset
 from nkisim.session import current
-from nkisim.tensor import define_assignment
-
-if TYPE_CHECKING:
-    from nkisim.tensor import NkiTensor
+from nkisim.tensor import NkiTensor, define_assignment
 
 
 def copy_elements(dst: NkiTensor, src: NkiTensor) -> None:
@@ -36,11 +42,35 @@ def _scalar_engine_copies(call: Call) -> None:
         )
 
 
+def _indirect_engine(call: Call) -> None:
+    gathered = any(isinstance(t.indirection, FreeIndex) for t in call.tensors.values())
+    if gathered and call.engine is enums.engine.gpsimd:
+        call.refuse(
+            "a view made by .indirect() on engine.gpsimd",
+            "the Vector and the Scalar engine copy through an index",
+            "use engine.vector, or nisa.local_gather",
+        )
+
+
+def castable(call: Call) -> None:
+    """Packed types are moved, not converted."""
+    dst, src = call["dst"].dtype, call["src"].dtype
+    if dst != src and (dtypes.is_packed(dst) or dtypes.is_packed(src)):
+        call.refuse(f"{src} to {dst}", "packed types are copied, not cast", "use equal dtypes")
+
+
 TENSOR_COPY = Contract(
     "tensor_copy",
     (enums.engine.vector, enums.engine.scalar, enums.engine.gpsimd),
     (Operand("dst", CHIP, writes=True), Operand("src", CHIP)),
-    (_scalar_engine_copies, same_partitions("dst", "src"), same_elements("dst", "src")),
+    (
+        _scalar_engine_copies,
+        same_partitions("dst", "src"),
+        same_elements("dst", "src"),
+        castable,
+        may_be_indirect("dst", "src"),
+        _indirect_engine,
+    ),
 )
 
 
@@ -53,33 +83,59 @@ def tensor_copy(
     """dst = src within SBUF and PSUM; elements pair up in row-major order of the free axes."""
     core = current()
     where = TENSOR_COPY.check(core, engine, (dst, src))
-    handle = core.issue("tensor_copy", where, (dst,), (src,), (), name)
+    dynamic = isinstance(dst.indirection, ScalarOffset) or isinstance(src.indirection, ScalarOffset)
+    options = (("dynamic", True),) if dynamic else ()
+    reads = (src, *index_tensors(dst, src))
+    handle = core.issue("tensor_copy", where, (dst,), reads, options, name)
     if core.values:
         copy_elements(dst, src)
     return NkiInstruction(handle)
 
 
 def _value_suits_dtype(call: Call) -> None:
-    dst, kind = call["dst"], call.facts["kind"]
-    if dtypes.is_integer(dst.dtype) and kind == "float":
+    dtype, value = call["dst"].dtype, call.facts["value"]
+    if value is _Value.not_a_number:
+        call.refuse("a value that is no number", "a number known at compile time", "pass a number")
+    if dtypes.is_integer(dtype) and value is not _Value.integer_that_fits:
         call.refuse(
-            f"a float value into a {dst.dtype} tile",
-            "integer tiles take integer values",
-            "pass an integer",
+            f"{value.value} into a {dtype} tile",
+            "integer tiles take integers of their range",
+            "pass such an integer, or set a float tile and cast it",
         )
-    if dtypes.is_packed(dst.dtype) and not call.facts["zero"]:
+    if dtypes.is_packed(dtype) and not call.facts["zero"]:
         call.refuse(
-            f"a non-zero value into a {dst.dtype} tile",
+            f"a non-zero value into a {dtype} tile",
             "packed tiles are set to 0 only",
             "view the tile as an integer type",
         )
+
+
+class _Value(Enum):
+    """What a memset value is to the dtype of its tile."""
+
+    integer_that_fits = "an integer"
+    integer_too_large = "an integer out of range"
+    float = "a float"
+    not_a_number = "no number"
+
+
+def _kind(value: object, dtype: str) -> _Value:
+    if isinstance(value, (float, np.floating)):
+        return _Value.float
+    if not isinstance(value, (int, np.integer)):
+        return _Value.not_a_number
+    if not dtypes.is_integer(dtype):
+        return _Value.integer_that_fits
+    limits = np.iinfo(dtypes.held_dtype(dtype))
+    fits = limits.min <= value <= (1 if dtype == "bool" else limits.max)
+    return _Value.integer_that_fits if fits else _Value.integer_too_large
 
 
 MEMSET = Contract(
     "memset",
     (enums.engine.vector, enums.engine.gpsimd),
     (Operand("dst", CHIP, writes=True),),
-    (_value_suits_dtype,),
+    (_value_suits_dtype, not_indirect),
 )
 
 
@@ -91,9 +147,10 @@ def memset(
 ) -> NkiInstruction:
     """dst = value."""
     core = current()
-    facts = (("kind", type(value).__name__), ("zero", value == 0))
+    dtype = dst.dtype if isinstance(dst, NkiTensor) else "float32"  # the contract refuses the rest
+    facts = (("value", _kind(value, dtype)), ("zero", value == 0))
     where = MEMSET.check(core, engine, (dst,), facts)
-    handle = core.issue("memset", where, (dst,), (), facts[1:], name)
+    handle = core.issue("memset", where, (dst,), index_tensors(dst), facts[1:], name)
     if core.values:
         _fill(dst, value)
     return NkiInstruction(handle)
@@ -101,7 +158,8 @@ def memset(
 
 def _fill(dst: NkiTensor, value: float) -> None:
     if dtypes.is_float(dst.dtype):
-        store_floats(dst, np.full(dst.shape, value, np.float32))
+        with np.errstate(over="ignore"):
+            store_floats(dst, np.full(dst.shape, value, np.float32))
     else:
         store_held(dst, np.full(dst.shape, value, dtypes.held_dtype(dst.dtype)))
 

@@ -11,6 +11,7 @@ from nkisim.errors import refuse
 from nkisim.indirection import read_held, write_held
 from nkisim.offsets import FreeIndex, VectorOffset
 from nkisim.registers import NKIObject, VirtualRegister
+from nkisim.session import current
 
 if TYPE_CHECKING:
     from nkisim.tensor import NkiTensor
@@ -38,9 +39,10 @@ class NkiInstruction(NKIObject):
         self.handle = handle
 
     def depends_on(self, *producers: NkiInstruction) -> NkiInstruction:
-        """Run after every one of `producers`; edges do not cross a dynamic loop."""
+        """Run after every one of `producers`; no edge leads out of a dynamic loop."""
+        around = (-1, self.handle.loop, *current().loops_around())
         for producer in producers:
-            if producer.handle.loop not in (-1, self.handle.loop):
+            if producer.handle.loop not in around:
                 refuse(
                     "depends_on",
                     f"{self.handle.op} waits for {producer.handle.op} inside a dynamic loop",

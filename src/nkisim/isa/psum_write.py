@@ -41,10 +41,18 @@ class PsumWrite:
         _history(dst).mark(*place)
 
     def add(self, core: Session, product: Array) -> None:
-        """Put `product` (fp32) into dst, added to what is kept and rounded once."""
+        """Put `product` (fp32) into dst, added to what is kept and rounded once.
+
+        An fp32 tile that keeps everything is added to in place: nothing has to be rounded.
+        """
         dst = self.dst
         if self.inferred:
             self._refuse_leftovers()
+        if self.kept is True and _adds_in_place(dst):
+            total = read_held(dst)
+            with np.errstate(all="ignore"):
+                total += product.reshape(dst.shape)
+            return
         values = self._summed(product.reshape(dst.shape))
         self.place(core, dtypes.round_floats(values, dst.dtype, precise=dst.storage.precise))
 
@@ -72,6 +80,12 @@ class PsumWrite:
                 "whether they are overwritten or added to is not defined",
                 "pass accumulate=False, allocate a fresh PSUM tile, or add in SBUF",
             )
+
+
+def _adds_in_place(dst: NkiTensor) -> bool:
+    storage = dst.storage
+    same = dst.dtype == storage.dtype == "float32" and storage.raw is None
+    return same and dst.indirection is None
 
 
 def begin_write(

@@ -14,9 +14,8 @@ from nkisim.isa.accumulators import (
     store_reducing,
 )
 from nkisim.isa.contract import CHIP, SBUF, Call, Contract, Operand
-from nkisim.isa.dma import index_tensors
 from nkisim.isa.element_types import FP32, NUMBERS
-from nkisim.isa.indirect_views import index_facts, may_be_indirect, not_indirect
+from nkisim.isa.indirect_views import may_be_indirect, not_indirect, with_indices
 from nkisim.isa.operands import NkiInstruction, floats, held, rows, store_floats, store_held
 from nkisim.isa.operator_rules import bitvec_types, one_of, operator_of, operator_with_scalar
 from nkisim.isa.rules import one_column, same_elements, same_partitions
@@ -80,10 +79,10 @@ def tensor_reduce(
     """dst = data folded over its last free axes, negated if asked; `keepdims` is how dst looks."""
     core = current()
     axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
-    facts = (("op", op), ("axis", axes), ("negate", negate), *index_facts(dst, data))
+    facts = (("op", op), ("axis", axes), ("negate", negate))
     where = TENSOR_REDUCE.check(core, enums.engine.unknown, (dst, data), facts)
     options = (("op", op.name), ("axis", axes))
-    reads = (data, *index_tensors(dst, data))
+    reads = with_indices((dst,), data)
     handle = core.issue("tensor_reduce", where, (dst,), reads, options, name)
     if core.values:
         if op.bitvec:
@@ -129,7 +128,7 @@ def tensor_partition_reduce(
     """dst, of one partition, = data folded over its partitions."""
     core = current()
     where = TENSOR_PARTITION_REDUCE.check(core, enums.engine.unknown, (dst, data), (("op", op),))
-    reads = (data, *index_tensors(dst, data))
+    reads = with_indices((dst,), data)
     options = (("op", op.name),)
     handle = core.issue("tensor_partition_reduce", where, (dst,), reads, options, name)
     if core.values:
@@ -163,9 +162,9 @@ TENSOR_SCALAR_REDUCE = Contract(
     (
         Operand("dst", CHIP, NUMBERS, writes=True),
         Operand("data", CHIP, NUMBERS),
-        Operand("operand0", CHIP, FP32),
-        Operand("reduce_init", CHIP, FP32),
-        Operand("reduce_res", CHIP, NUMBERS, writes=True),
+        Operand("operand0", CHIP, FP32, optional=True),
+        Operand("reduce_init", CHIP, FP32, optional=True),
+        Operand("reduce_res", CHIP, NUMBERS, writes=True, optional=True),
     ),
     (
         operator_with_scalar("op0", "operand0", "reverse0"),
@@ -208,18 +207,17 @@ def tensor_scalar_reduce(
         ("reduce_cmd", reduce_cmd),
         ("reduce_init", kind(reduce_init)),
         ("negate", reduce_res_negate),
-        *index_facts(dst, data),
     )
     tensors = (dst, data, tile(operand0), tile(reduce_init), reduce_res)
     where = TENSOR_SCALAR_REDUCE.check(core, enums.engine.unknown, tensors, facts)
     reduction = Reduction(reduce_cmd, reduce_op, reduce_res, reduce_init, reduce_res_negate)
-    reads = (data, *tiles(operand0, reduce_init), *index_tensors(dst, data))
+    writes = (dst, *reduction.results)
+    reads = with_indices(writes, data, *tiles(operand0, reduce_init))
     options = (
         ("op0", op0.name),
         ("reduce_op", reduce_op.name),
         ("reduce_cmd", reduce_cmd.name),
     )
-    writes = (dst, *reduction.results)
     handle = core.issue("tensor_scalar_reduce", where, writes, reads, options, name)
     if core.values:
         values = combine(op0, floats(data), spread(operand0, data.ndim), reverse=False)

@@ -51,14 +51,20 @@ def tiles(*values: object) -> tuple[NkiTensor, ...]:
     return tuple([value for value in values if isinstance(value, NkiTensor)])
 
 
-def spread(value: Scalar, rank: int) -> Array | float:
-    """The operand as something that broadcasts along the free axes of a tile of `rank`."""
+def as_float32(number: float) -> Array:
+    """A Python number as the engines see it; infinite beyond the range of float32."""
+    with np.errstate(over="ignore"):
+        return np.asarray(number, np.float32)
+
+
+def spread(value: Scalar, rank: int) -> Array:
+    """The operand, 0 for None, such that it broadcasts along the free axes of a tile of `rank`."""
     if isinstance(value, NkiTensor):
         return floats(value).reshape(-1, *(1,) * (rank - 1))
-    return 0.0 if value is None else value
+    return as_float32(value or 0.0)
 
 
-def combine(op: Operator, data: Array, operand: Array | float, *, reverse: bool) -> Array:
+def combine(op: Operator, data: Array, operand: Array, *, reverse: bool) -> Array:
     """data <op> operand in float32, or operand <op> data; unary operators look at data only."""
     if op.arity == 1:
         return op.apply(data)

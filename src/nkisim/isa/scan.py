@@ -10,9 +10,8 @@ from nkisim import enums, operators
 from nkisim.enums import reduce_cmd as commands
 from nkisim.isa.accumulators import Reduction, loaded_value, reduce_commands, start
 from nkisim.isa.contract import CHIP, Contract, Operand
-from nkisim.isa.dma import index_tensors
 from nkisim.isa.element_types import FP32, NUMBERS
-from nkisim.isa.indirect_views import index_facts, may_be_indirect, not_indirect
+from nkisim.isa.indirect_views import may_be_indirect, not_indirect, with_indices
 from nkisim.isa.operands import NkiInstruction, rows, store_floats
 from nkisim.isa.operator_rules import binary_operator, one_of, operator_with_scalar
 from nkisim.isa.rules import not_both_in_psum, one_column, same_elements, same_partitions
@@ -36,8 +35,8 @@ TENSOR_SCALAR_CUMULATIVE = Contract(
     (
         Operand("dst", CHIP, CUMULATIVE_TYPES, writes=True),
         Operand("src", CHIP, CUMULATIVE_TYPES),
-        Operand("imm0", CHIP, FP32),
-        Operand("imm1", CHIP, FP32),
+        Operand("imm0", CHIP, FP32, optional=True),
+        Operand("imm1", CHIP, FP32, optional=True),
     ),
     (
         operator_with_scalar("op0", "imm0", "reverse0"),
@@ -72,11 +71,10 @@ def tensor_scalar_cumulative(
         ("op1", op1),
         ("imm1", kind(imm1)),
         ("reduce_cmd", reduce_cmd),
-        *index_facts(dst, src),
     )
     tensors = (dst, src, tile(imm0), tile(imm1))
     where = TENSOR_SCALAR_CUMULATIVE.check(core, enums.engine.unknown, tensors, facts)
-    reads = (src, *tiles(imm0, imm1), *index_tensors(dst, src))
+    reads = with_indices((dst,), src, *tiles(imm0, imm1))
     options = (("op0", op0.name), ("op1", op1.name), ("reduce_cmd", reduce_cmd.name))
     handle = core.issue("tensor_scalar_cumulative", where, (dst,), reads, options, name)
     if core.values:
@@ -108,7 +106,7 @@ TENSOR_TENSOR_SCAN = Contract(
         Operand("dst", CHIP, NUMBERS, writes=True),
         Operand("data0", CHIP, NUMBERS),
         Operand("data1", CHIP, NUMBERS),
-        Operand("initial", CHIP, NUMBERS),
+        Operand("initial", CHIP, NUMBERS, optional=True),
     ),
     (
         binary_operator("op0", "op1"),
@@ -141,13 +139,13 @@ def tensor_tensor_scan(
     facts = (("op0", op0), ("op1", op1), ("initial", kind(initial)))
     tensors = (dst, data0, data1, tile(initial))
     where = TENSOR_TENSOR_SCAN.check(core, enums.engine.unknown, tensors, facts)
-    reads = (data0, data1, *tiles(initial), *index_tensors(dst, data0, data1))
+    reads = with_indices((dst,), data0, data1, *tiles(initial))
     options = (("op0", op0.name), ("op1", op1.name))
     handle = core.issue("tensor_tensor_scan", where, (dst,), reads, options, name)
     if core.values:
         left, right = rows(data0).T.copy(), rows(data1).T.copy()
         states = np.empty_like(left)
-        state = np.broadcast_to(np.asarray(spread(initial, 1), np.float32), left.shape[1:])
+        state = np.broadcast_to(spread(initial, 1), left.shape[1:])
         for i in range(len(states)):
             before = combine(op0, left[i], state, reverse=reverse0)
             state = states[i] = combine(op1, before, right[i], reverse=reverse1)

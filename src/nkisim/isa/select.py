@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from nkisim import dtypes, enums, operators
@@ -13,9 +15,8 @@ from nkisim.isa.accumulators import (
     store_reducing,
 )
 from nkisim.isa.contract import CHIP, Call, Contract, Operand
-from nkisim.isa.dma import index_tensors
-from nkisim.isa.element_types import FLOATS, FP32, NUMBERS, WORDS
-from nkisim.isa.indirect_views import index_facts, may_be_indirect, not_indirect
+from nkisim.isa.element_types import FLOATS, FP32, INTEGERS, NUMBERS, WORDS
+from nkisim.isa.indirect_views import may_be_indirect, not_indirect, with_indices
 from nkisim.isa.operands import NkiInstruction, floats, held, rows, store_held
 from nkisim.isa.operator_rules import one_of
 from nkisim.isa.rules import (
@@ -25,11 +26,26 @@ from nkisim.isa.rules import (
     same_elements,
     same_partitions,
 )
-from nkisim.isa.scalars import INTEGER, TILE, ZERO, kind, number_or_tile, spread, tile, tiles
+from nkisim.isa.scalars import (
+    FLOAT,
+    INTEGER,
+    TILE,
+    ZERO,
+    as_float32,
+    kind,
+    number_or_tile,
+    spread,
+    tile,
+    tiles,
+)
 from nkisim.machine import V3
 from nkisim.operators.operator import Operator
 from nkisim.session import current
 from nkisim.tensor import NkiTensor
+
+if TYPE_CHECKING:
+    from nkisim.isa.contract import Facts
+    from nkisim.isa.operands import Array
 
 FP32_MIN = float(np.finfo(np.float32).min)
 _MAXIMUM = (operators.maximum, operators.max)
@@ -54,7 +70,7 @@ TENSOR_COPY_PREDICATED = Contract(
     (enums.engine.vector,),
     (
         Operand("dst", CHIP, writes=True),
-        Operand("src", CHIP),
+        Operand("src", CHIP, optional=True),
         Operand("predicate", CHIP, frozenset({"uint8", "uint16", "uint32"})),
     ),
     (
@@ -78,10 +94,10 @@ def tensor_copy_predicated(
 ) -> NkiInstruction:
     """dst = src, bit for bit, where predicate is not 0 (is 0 if reversed); else dst stays."""
     core = current()
-    facts = (("src", kind(src)), *index_facts(dst, predicate))
+    facts = (("src", kind(src)),)
     tensors = (dst, tile(src), predicate)
     where = TENSOR_COPY_PREDICATED.check(core, enums.engine.unknown, tensors, facts)
-    reads = (*tiles(src), predicate, *index_tensors(dst, *tiles(src), predicate))
+    reads = with_indices((dst,), *tiles(src), predicate)
     handle = core.issue("tensor_copy_predicated", where, (dst,), reads, (), name)
     if core.values:
         chosen = _chosen(predicate, dst.shape, reverse=reverse_pred)
@@ -104,9 +120,7 @@ def _held_number(value: float, dst: NkiTensor) -> Array:
         native = dtypes.held_dtype(dst.dtype)
         limits = np.iinfo(native)
         return np.array(min(max(int(value), int(limits.min)), int(limits.max)), native)
-    with np.errstate(over="ignore"):
-        number = np.array(value, np.float32)
-    return dtypes.from_float32(number, dst.dtype, precise=dst.storage.precise)
+    return dtypes.from_float32(as_float32(value), dst.dtype, precise=dst.storage.precise)
 
 
 SELECT_REDUCE = Contract(
@@ -116,8 +130,8 @@ SELECT_REDUCE = Contract(
         Operand("dst", CHIP, NUMBERS, writes=True),
         Operand("predicate", CHIP, frozenset({"int8", "uint8", "int16", "uint16"})),
         Operand("on_true", CHIP, NUMBERS - WORDS - {"tfloat32"}),
-        Operand("on_false", CHIP, NUMBERS),
-        Operand("reduce_res", CHIP, FLOATS, writes=True),
+        Operand("on_false", CHIP, NUMBERS, optional=True),
+        Operand("reduce_res", CHIP, FLOATS, writes=True, optional=True),
     ),
     (
         number_or_tile("on_false"),
@@ -156,13 +170,13 @@ def select_reduce(
     tensors = (dst, predicate, on_true, tile(on_false), reduce_res)
     where = SELECT_REDUCE.check(core, enums.engine.unknown, tensors, facts)
     reduction = Reduction(reduce_cmd, reduce_op, reduce_res)
-    reads = (predicate, on_true, *tiles(on_false), *index_tensors(dst, predicate, on_true))
+    writes = (dst, *reduction.results)
+    reads = with_indices(writes, predicate, on_true, *tiles(on_false))
     options = (("reduce_cmd", reduce_cmd.name),)
-    handle = core.issue("select_reduce", where, (dst, *reduction.results), reads, options, name)
+    handle = core.issue("select_reduce", where, writes, reads, options, name)
     if core.values:
         chosen = _chosen(predicate, on_true.shape, reverse=reverse_pred)
-        other = np.asarray(spread(on_false, on_true.ndim), np.float32)
-        values = np.where(chosen, floats(on_true), other)
+        values = np.where(chosen, floats(on_true), spread(on_false, on_true.ndim))
         store_reducing(core, where, dst, on_true, values, reduction)
     return NkiInstruction(handle)
 
@@ -199,7 +213,7 @@ RANGE_SELECT = Contract(
         Operand("on_true_tile", CHIP, FLOATS),
         Operand("bound0", CHIP, FP32),
         Operand("bound1", CHIP, FP32),
-        Operand("reduce_res", CHIP, NUMBERS, writes=True),
+        Operand("reduce_res", CHIP, NUMBERS, writes=True, optional=True),
     ),
     (
         one_of("comp_op0", _RANGE_COMPARISONS),
@@ -245,9 +259,10 @@ def range_select(
     tensors = (dst, on_true_tile, bound0, bound1, reduce_res)
     where = RANGE_SELECT.check(core, enums.engine.unknown, tensors, facts)
     reduction = Reduction(reduce_cmd, reduce_op, reduce_res)
-    reads = (on_true_tile, bound0, bound1, *index_tensors(dst, on_true_tile))
+    writes = (dst, *reduction.results)
+    reads = with_indices(writes, on_true_tile, bound0, bound1)
     options = (("reduce_cmd", reduce_cmd.name),)
-    handle = core.issue("range_select", where, (dst, *reduction.results), reads, options, name)
+    handle = core.issue("range_select", where, writes, reads, options, name)
     if core.values:
         values = rows(on_true_tile)
         index = np.arange(range_start, range_start + values.shape[1], dtype=np.float32)
@@ -257,11 +272,12 @@ def range_select(
     return NkiInstruction(handle)
 
 
-def _range_facts(data: NkiTensor, start: object, fill: object) -> Facts:
-    integer = isinstance(start, (int, np.integer))
+def _range_facts(data: NkiTensor, start: int, fill: float) -> Facts:
+    is_integer = isinstance(start, (int, np.integer))
     count = data.layout.elems if isinstance(data, NkiTensor) else 0
+    last = start + count - 1 if is_integer else 0
     return (
-        ("start_is_integer", integer),
-        ("indices_are_exact", integer and -_EXACT_INDICES <= start <= _EXACT_INDICES - count),
-        ("fills_with_minimum", kind(fill) in NUMBER_KINDS and _is_minimum(fill)),
+        ("start_is_integer", is_integer),
+        ("indices_are_exact", is_integer and max(abs(start), abs(last)) <= _EXACT_INDICES),
+        ("fills_with_minimum", kind(fill) == FLOAT and bool(as_float32(fill) == FP32_MIN)),
     )

@@ -8,9 +8,8 @@ import numpy as np
 
 from nkisim import enums
 from nkisim.isa.contract import CHIP, Call, Contract, Operand
-from nkisim.isa.dma import index_tensors
 from nkisim.isa.element_types import NUMBERS
-from nkisim.isa.indirect_views import not_indirect
+from nkisim.isa.indirect_views import not_indirect, with_indices
 from nkisim.isa.operands import NkiInstruction, rows, store_floats
 from nkisim.isa.rules import same_partitions
 from nkisim.session import current
@@ -64,7 +63,7 @@ def bn_stats(dst: NkiTensor, data: NkiTensor, name: str | None = None) -> NkiIns
     """dst = (count, mean, variance * count) of the even elements, then of the odd ones."""
     core = current()
     where = BN_STATS.check(core, enums.engine.unknown, (dst, data))
-    handle = core.issue("bn_stats", where, (dst,), (data, *index_tensors(dst, data)), (), name)
+    handle = core.issue("bn_stats", where, (dst,), with_indices((dst,), data), (), name)
     if core.values:
         values = rows(data)
         store_floats(dst, np.hstack([_triple(values[:, 0::2]), _triple(values[:, 1::2])]))
@@ -114,7 +113,7 @@ def bn_aggr(dst: NkiTensor, data: NkiTensor, name: str | None = None) -> NkiInst
     """
     core = current()
     where = BN_AGGR.check(core, enums.engine.unknown, (dst, data))
-    handle = core.issue("bn_aggr", where, (dst,), (data, *index_tensors(dst, data)), (), name)
+    handle = core.issue("bn_aggr", where, (dst,), with_indices((dst,), data), (), name)
     if core.values:
         store_floats(dst, _pooled(rows(data).reshape(data.shape[0], -1, _TRIPLE)))
     return NkiInstruction(handle)

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from nkisim import dtypes, enums, operators
 from nkisim.errors import UnsupportedError
 from nkisim.isa.contract import CHIP, Call, Contract, Operand
-from nkisim.isa.dma import index_tensors
 from nkisim.isa.element_types import FP32, NUMBERS, WORDS
-from nkisim.isa.indirect_views import index_facts, may_be_indirect
+from nkisim.isa.indirect_views import may_be_indirect, with_indices
 from nkisim.isa.operands import NkiInstruction, floats, held, store_floats, store_held
 from nkisim.isa.operator_rules import bitvec_types, operator_with_scalar
 from nkisim.isa.rules import one_column, same_elements, same_partitions
@@ -102,8 +101,8 @@ TENSOR_SCALAR = Contract(
     (
         Operand("dst", CHIP, NUMBERS, writes=True),
         Operand("data", CHIP, NUMBERS),
-        Operand("operand0", CHIP, NUMBERS),
-        Operand("operand1", CHIP, NUMBERS),
+        Operand("operand0", CHIP, NUMBERS, optional=True),
+        Operand("operand1", CHIP, NUMBERS, optional=True),
     ),
     (
         operator_with_scalar("op0", "operand0", "reverse0", bitvec=True),
@@ -144,11 +143,10 @@ def tensor_scalar(
         ("op1", op1),
         ("operand1", kind(operand1)),
         ("reverse1", reverse1),
-        *index_facts(dst, data),
     )
     tensors = (dst, data, tile(operand0), tile(operand1))
     where = TENSOR_SCALAR.check(core, engine, tensors, facts)
-    reads = (data, *tiles(operand0, operand1), *index_tensors(dst, data))
+    reads = with_indices((dst,), data, *tiles(operand0, operand1))
     options = (("op0", op0.name), ("op1", None if op1 is None else op1.name))
     handle = core.issue("tensor_scalar", where, (dst,), reads, options, name)
     if core.values:

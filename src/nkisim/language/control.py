@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from typing import NamedTuple
 
 from nkisim.errors import refuse
 from nkisim.registers import VirtualRegister
@@ -29,7 +30,8 @@ def fori_loop(lower: Bound, upper: Bound, body_fun: Callable[..., None], step: i
     """A hardware loop: body_fun(i) for i in lower, lower + step, ... below upper.
 
     With values every iteration runs; a shape-only run enters the body once, with a counter that
-    stands for all its values. The trace holds the body once in both.
+    stands for all its values. The trace holds the body once in both, as its first iteration; of a
+    loop whose bounds are data, a shape-only run does not know the trips.
     """
     for counter in _counted("nl.fori_loop", lower, upper, step):
         body_fun(counter)
@@ -53,62 +55,114 @@ def while_loop(
     init: VirtualRegister, body_fun: Callable[[VirtualRegister], VirtualRegister]
 ) -> None:
     """r = init; while r != 0: r = body_fun(r). A shape-only run enters the body once."""
-    core = _require_outside_no_reorder("nl.while_loop")
-    if core.values and init.known("nl.while_loop") == 0:
+    who = "nl.while_loop"
+    core = _require_outside_no_reorder(who)
+    _require_register(who, "init", init)
+    if core.values:
+        init.known(who)
+    if init.state == 0:
         return
     loop = core.begin_loop(None, 0)
-    trips = 0
-    register = init
+    register, trips = init, 0
     while True:
         register = body_fun(_copy(register))
+        _require_register(who, "the result of the body", register)
         trips += 1
-        if not core.values or register.known("nl.while_loop") == 0:
+        if not core.values or register.known(who) == 0:
             break
         if trips == 1:
             core.repeat_loop()
+    if core.values:
+        loop.trips = trips
     core.end_loop(loop, repeated=trips > 1)
+
+
+class _Range(NamedTuple):
+    """The values a counter takes; `last` is None when a shape-only run cannot know it."""
+
+    first: int | None
+    last: int | None
+    trips: int | None
 
 
 def _counted(who: str, lower: Bound, upper: Bound, step: int) -> Iterator[VirtualRegister]:
     core = _require_outside_no_reorder(who)
-    if not isinstance(step, int) or step < 1:
+    if not isinstance(step, int) or isinstance(step, bool) or step < 1:
         refuse(who, f"step={step!r}", "a positive integer known at compile time", "fix the step")
-    first, end = _value(core, lower, who), _value(core, upper, who)
-    if first is None or end is None:
-        yield from _unknown_trips(core, step)
-        return
-    values = range(first, end, step)
+    for name, bound in (("lower bound", lower), ("upper bound", upper)):
+        if not isinstance(bound, int) or isinstance(bound, bool):
+            _require_register(who, f"the {name}", bound)
+    if core.values:
+        values = _values(who, lower, upper, step)
+        trips = None if core.follows_counter(lower, upper) else len(values)
+        yield from _every_iteration(core, values, trips)
+    else:
+        found = _shape_only_range(core, lower, upper, step)
+        if found.trips != 0:
+            yield from _one_iteration(core, found, step)
+
+
+def _values(who: str, lower: Bound, upper: Bound, step: int) -> range:
+    known = [b if isinstance(b, int) else b.known(who) for b in (lower, upper)]
+    return range(known[0], known[1], step)
+
+
+def _every_iteration(core: Session, values: range, trips: int | None) -> Iterator[VirtualRegister]:
     if not values:
         return
-    loop = core.begin_loop(len(values), step)
-    for value in values if core.values else values[:1]:
+    loop = core.begin_loop(trips, values.step)
+    for position, value in enumerate(values):
+        if position == 1:
+            core.repeat_loop()
         counter = VirtualRegister(value, frozen=True)
         counter.loop = loop.number
-        counter.bounds = (value, value) if core.values else (first, values[-1])
-        if core.values and value == first + step:
-            core.repeat_loop()
         yield counter
-    core.end_loop(loop, repeated=core.values and len(values) > 1)
+    core.end_loop(loop, repeated=len(values) > 1)
 
 
-def _unknown_trips(core: Session, step: int) -> Iterator[VirtualRegister]:
-    """A shape-only run of a loop whose bounds are data: the body once, trips unknown."""
-    loop = core.begin_loop(None, step)
-    counter = VirtualRegister(None, frozen=True)
+def _shape_only_range(core: Session, lower: Bound, upper: Bound, step: int) -> _Range:
+    least, greatest = _bounds(core, lower)[0], _bounds(core, upper)[1]
+    if least is None or greatest is None:
+        return _Range(least, None, None)
+    values = range(least, greatest, step)
+    trips = None if values and core.follows_counter(lower, upper) else len(values)
+    return _Range(least, values[-1] if values else None, trips)
+
+
+def _bounds(core: Session, bound: Bound) -> tuple[int | None, int | None]:
+    """Least and greatest value of a loop bound."""
+    if isinstance(bound, int):
+        return bound, bound
+    if bound.bounds is None:
+        return None, None
+    least, greatest = bound.bounds
+    return (least if core.follows_counter(bound) else greatest), greatest
+
+
+def _one_iteration(core: Session, values: _Range, step: int) -> Iterator[VirtualRegister]:
+    loop = core.begin_loop(values.trips, step)
+    counter = VirtualRegister(values.first, frozen=True)
     counter.loop = loop.number
+    counter.bounds = None
+    if values.first is not None and values.last is not None:
+        counter.bounds = (values.first, values.last)
     yield counter
     core.end_loop(loop, repeated=False)
 
 
-def _value(core: Session, bound: Bound, who: str) -> int | None:
-    if not isinstance(bound, VirtualRegister):
-        return bound
-    return bound.known(who) if core.values else bound.state
+def _require_register(who: str, what: str, value: object) -> None:
+    if not isinstance(value, VirtualRegister):
+        refuse(
+            who,
+            f"{what} is a {type(value).__name__}",
+            "a register" if who == "nl.while_loop" else "an integer or a register",
+            "allocate one with nisa.register_alloc and load it with nisa.register_load",
+        )
 
 
 def _copy(register: VirtualRegister) -> VirtualRegister:
-    copied = VirtualRegister(register.state)
-    copied.bounds = register.bounds
+    copied = VirtualRegister()
+    copied.follow(register)
     return copied
 
 

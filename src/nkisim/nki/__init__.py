@@ -6,10 +6,13 @@ from typing import Any
 
 import nkisim.kernel
 from nkisim import collectives, isa, language, typing
+from nkisim.dtypes import DType
 from nkisim.kernel import Simulated, jit
 from nkisim.nki import simulator
 
-__all__ = ["collectives", "isa", "jit", "language", "simulate", "simulator", "typing"]
+dtype = DType  # not in NKI's stubs; kernels of nki-library annotate parameters with it
+
+__all__ = ["collectives", "dtype", "isa", "jit", "language", "simulate", "simulator", "typing"]
 
 
 def simulate(kernel: Any) -> Simulated:

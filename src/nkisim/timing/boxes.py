@@ -1,5 +1,6 @@
 """Boxes: which rows and bytes an access touches, so that two accesses can be told to overlap.
 
+A box is (row, row_end, byte, byte_end): rows [row, row_end) times bytes [byte, byte_end) of each.
 On chip a row is a partition. In HBM a row is one step of the tensor's outermost stride, so that
 column blocks of a matrix do not seem to overlap. Strided patterns are taken by their bounding box:
 a box may claim more than is touched, never less.
@@ -7,18 +8,9 @@ a box may claim more than is touched, never less.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from nkisim.trace import Access
 
-
-class Box(NamedTuple):
-    """Rows [row, row_end) times bytes [byte, byte_end) of each."""
-
-    row: int
-    row_end: int
-    byte: int
-    byte_end: int
+Box = tuple[int, int, int, int]
 
 
 def overlap(one: Box, two: Box) -> bool:
@@ -36,19 +28,29 @@ def covers(outer: Box, inner: Box) -> bool:
     )
 
 
+def hull(one: Box, two: Box) -> Box:
+    """The smallest box that holds both."""
+    return (
+        min(one[0], two[0]),
+        max(one[1], two[1]),
+        min(one[2], two[2]),
+        max(one[3], two[3]),
+    )
+
+
 def on_chip_box(access: Access, shift: int) -> Box:
     """Partitions and bytes of an SBUF or PSUM access, absolute for manual placement."""
     allocation, layout = access.allocation, access.layout
     size = layout.itemsize_bytes
-    pitch = allocation.bytes_per_partition // size
-    row, start = divmod(access.offset + shift, pitch)
-    first = allocation.start_partition + row
-    base = allocation.address_bytes or 0
-    return Box(
-        first,
-        first + layout.partitions,
-        base + (start + layout.low) * size,
-        base + (start + layout.high + 1) * size,
+    row, start = divmod((access.offset + shift) * size, allocation.bytes_per_partition)
+    row += allocation.start_partition
+    if allocation.address_bytes is not None:
+        start += allocation.address_bytes
+    return (
+        row,
+        row + layout.partitions,
+        start + layout.low * size,
+        start + (layout.high + 1) * size,
     )
 
 
@@ -57,7 +59,7 @@ def outer_pitch_bytes(access: Access) -> int:
     layout = access.layout
     if len(layout.free) > 1 and layout.free[0][0] > 0:
         return layout.free[0][0] * layout.itemsize_bytes
-    return max(1, (layout.high - layout.low + 1) * layout.itemsize_bytes)
+    return (layout.high - layout.low + 1) * layout.itemsize_bytes
 
 
 def hbm_box(access: Access, shift: int, pitch: int) -> Box:
@@ -69,10 +71,20 @@ def hbm_box(access: Access, shift: int, pitch: int) -> Box:
     row, column = divmod(low, pitch)
     last = (high - 1) // pitch
     if last == row:
-        return Box(row, row + 1, column, high - row * pitch)
+        return (row, row + 1, column, high - row * pitch)
     if layout.free and layout.free[0][0] * size % pitch == 0:
         stride, count = layout.free[0]
         inner = high - low - abs(stride) * (count - 1) * size
         if column + inner <= pitch:
-            return Box(row, last + 1, column, column + inner)
-    return Box(row, last + 1, 0, pitch)
+            return (row, last + 1, column, column + inner)
+    return (row, last + 1, 0, pitch)
+
+
+def whole_box(access: Access, pitch: int) -> Box:
+    """All of the tensor an access belongs to; `pitch` as for `hbm_box`."""
+    allocation = access.allocation
+    size = allocation.bytes_per_partition
+    if not access.layout.on_chip:
+        return (0, -(-size // pitch), 0, pitch)
+    first, base = allocation.start_partition, allocation.address_bytes or 0
+    return (first, first + allocation.partitions, base, base + size)

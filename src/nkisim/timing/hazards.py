@@ -6,157 +6,114 @@ tensors that a kernel only reads take no part.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from nkisim.enums import engine
 from nkisim.layout import ON_CHIP
-from nkisim.timing.boxes import Box, covers, hbm_box, on_chip_box, outer_pitch_bytes, overlap
+from nkisim.timing.boxes import Box, hbm_box, hull, on_chip_box, outer_pitch_bytes, whole_box
+from nkisim.timing.ledger import Ledger, Settled, Who
 from nkisim.trace import Access, Instruction
 
 
-class Entry(NamedTuple):
-    """One remembered access: its box, the instruction's number and its engine."""
-
-    box: Box
-    number: int
-    engine: engine
-
-
 class Waits(NamedTuple):
-    """What an instruction waits for: results to be visible, and readers to be done."""
+    """What an instruction waits for. The same instruction may be listed more than once."""
 
-    results: list[Entry]
-    readers: list[Entry]
-
-
-_MOST_CELLS = 16
+    results: list[Who]  # it reads what they wrote
+    writers: list[Who]  # it overwrites what they wrote, or was told to come after them
+    readers: list[Who]  # it overwrites what they read
 
 
-class Ledger:
-    """Accesses to one memory since they were overwritten, found again through a grid of cells."""
+class _Place(NamedTuple):
+    """Where the accesses to one tensor are kept; no ledger for a tensor that is only read."""
 
-    __slots__ = ("_cell", "_large_reads", "_large_writes", "_reads", "_writes")
-
-    def __init__(self) -> None:
-        self._cell: tuple[int, int] | None = None  # rows and bytes of a cell, from the first box
-        self._writes: dict[tuple[int, int], list[Entry]] = {}
-        self._reads: dict[tuple[int, int], list[Entry]] = {}
-        self._large_writes: list[Entry] = []
-        self._large_reads: list[Entry] = []
-
-    def read(self, entry: Entry, waits: Waits) -> None:
-        """Add the writers this reader waits for, and remember the reader."""
-        cells = self._cells(entry.box)
-        waits.results.extend(self._meeting(entry.box, cells, self._writes, self._large_writes))
-        self._remember(entry, cells, self._reads, self._large_reads)
-
-    def write(self, entry: Entry, waits: Waits) -> None:
-        """Add the writers and readers this writer waits for; what it covers is forgotten."""
-        cells = self._cells(entry.box)
-        waits.results.extend(self._meeting(entry.box, cells, self._writes, self._large_writes))
-        waits.readers.extend(self._meeting(entry.box, cells, self._reads, self._large_reads))
-        self._forget(entry.box, cells)
-        self._remember(entry, cells, self._writes, self._large_writes)
-
-    def _cells(self, box: Box) -> list[tuple[int, int]] | None:
-        """The cells a box lies in, or None if they are too many to list."""
-        if self._cell is None:
-            self._cell = (max(1, box.row_end - box.row), max(1, box.byte_end - box.byte))
-        rows, size = self._cell
-        first, last = box.row // rows, (box.row_end - 1) // rows
-        low, high = box.byte // size, (box.byte_end - 1) // size
-        if first == last and low == high:
-            return [(first, low)]
-        if (last - first + 1) * (high - low + 1) > _MOST_CELLS:
-            return None
-        return [(r, c) for r in range(first, last + 1) for c in range(low, high + 1)]
-
-    def _meeting(
-        self,
-        box: Box,
-        cells: list[tuple[int, int]] | None,
-        grid: dict[tuple[int, int], list[Entry]],
-        large: list[Entry],
-    ) -> Iterator[Entry]:
-        candidates: Iterable[list[Entry]]
-        if cells is None:
-            candidates = list(grid.values())
-        else:
-            candidates = [grid[cell] for cell in cells if cell in grid]
-        for entries in candidates:
-            for entry in entries:
-                if overlap(entry[0], box):
-                    yield entry
-        for entry in large:
-            if overlap(entry[0], box):
-                yield entry
-
-    @staticmethod
-    def _remember(
-        entry: Entry,
-        cells: list[tuple[int, int]] | None,
-        grid: dict[tuple[int, int], list[Entry]],
-        large: list[Entry],
-    ) -> None:
-        if cells is None:
-            large.append(entry)
-            return
-        for cell in cells:
-            entries = grid.setdefault(cell, [])
-            # The Tensor engine keeps program order, so its latest read of a box stands for all.
-            if entries and entry.engine is engine.tensor and _same_reader(entries[-1], entry):
-                entries[-1] = entry
-            else:
-                entries.append(entry)
-
-    def _forget(self, box: Box, cells: list[tuple[int, int]] | None) -> None:
-        for grid in (self._writes, self._reads):
-            for cell in list(grid) if cells is None else cells:
-                if cell in grid:
-                    grid[cell] = [e for e in grid[cell] if not covers(box, e[0])]
-        self._large_writes = [e for e in self._large_writes if not covers(box, e[0])]
-        self._large_reads = [e for e in self._large_reads if not covers(box, e[0])]
-
-
-def _same_reader(one: Entry, two: Entry) -> bool:
-    return one[0] == two[0] and one[2] is two[2]
+    ledger: Ledger | None
+    pitch_bytes: int  # of a row in HBM; 0 on chip
 
 
 class Hazards:
-    """All memories of one core; asks each instruction, in program order, what it waits for."""
+    """All memories of one core; told each instruction in program order.
 
-    def __init__(self, read_only: set[int]) -> None:
-        self._ledgers: dict[object, Ledger] = {}
-        self._pitches: dict[int, int] = {}
+    `iterations` holds, by loop number, the iteration that is now running.
+    """
+
+    def __init__(self, read_only: set[int], settled: Settled) -> None:
+        self.iterations: dict[int, int] = {}
+        self._settled = settled
         self._read_only = read_only
+        self._places: dict[int, _Place] = {}
+        self._placed_by_hand: dict[object, Ledger] = {}
 
-    def waits(self, instruction: Instruction, number: int, shift: Callable[[Access], int]) -> Waits:
-        """The instructions that `instruction`, the number-th to run, has to wait for."""
-        waits = Waits([], [])
+    def waits(self, instruction: Instruction, row: int) -> Waits:
+        """The rows that `instruction`, which runs as `row`, has to wait for."""
+        waits = Waits([], [], [])
+        who = (row, instruction.engine)
+        index, some_dead = instruction.index, False
         for access in instruction.reads:
-            if id(access.allocation) not in self._read_only:
-                ledger, box = self._place(access, shift(access))
-                ledger.read(Entry(box, number, instruction.engine), waits)
+            allocation = access.allocation
+            ledger, pitch = self._places.get(id(allocation)) or self._new_place(access)
+            if ledger is not None:
+                ledger.read(self._box(access, pitch), who, waits.results)
+                some_dead = some_dead or allocation.last_use == index
         for access in instruction.writes:
-            ledger, box = self._place(access, shift(access))
-            ledger.write(Entry(box, number, instruction.engine), waits)
+            allocation = access.allocation
+            ledger, pitch = self._places.get(id(allocation)) or self._new_place(access)
+            assert ledger is not None, "it is written, so it is not only read"
+            ledger.write(self._box(access, pitch), who, waits.writers, waits.readers)
+            some_dead = some_dead or allocation.last_use == index
+        if some_dead and instruction.loop < 0:
+            self._drop_dead(instruction)
         return waits
 
-    def _place(self, access: Access, shift: int) -> tuple[Ledger, Box]:
+    def note_skipped(self, instruction: Instruction, row: int, loop: int, last: int) -> None:
+        """Let `row` stand for iterations of a loop, from the next one to `last`, that are skipped.
+
+        What it does in them is remembered where it moves with the loop; nobody waits for anything.
+        """
+        first = self.iterations[loop] + 1
+        for access, writes in _accesses(instruction):
+            ledger, pitch = self._places[id(access.allocation)]
+            if ledger is not None and access.step and access.loop == loop:
+                ends = [_box_at(access, access.step * turn, pitch) for turn in (first, last)]
+                ledger.note(hull(*ends), (row, instruction.engine), writes=writes)
+
+    def _new_place(self, access: Access) -> _Place:
         allocation = access.allocation
-        if allocation.region in ON_CHIP:
-            manual = allocation.address_bytes is not None
-            key: object = allocation.region if manual else id(allocation)
-            box = on_chip_box(access, shift)
+        ledger: Ledger | None
+        pitch = 0
+        if id(allocation) in self._read_only:
+            ledger = None
+        elif allocation.region not in ON_CHIP:
+            ledger, pitch = Ledger(self._settled), outer_pitch_bytes(access)
+        elif allocation.address_bytes is None:
+            ledger = Ledger(self._settled)
         else:
-            key = id(allocation)
-            pitch = self._pitches.setdefault(id(allocation), outer_pitch_bytes(access))
-            box = hbm_box(access, shift, pitch)
-        ledger = self._ledgers.get(key)
-        if ledger is None:
-            ledger = self._ledgers[key] = Ledger()
-        return ledger, box
+            ledger = self._placed_by_hand.setdefault(allocation.region, Ledger(self._settled))
+        place = self._places[id(allocation)] = _Place(ledger, pitch)
+        return place
+
+    def _box(self, access: Access, pitch: int) -> Box:
+        if access.step:
+            return _box_at(access, access.step * self.iterations.get(access.loop, 0), pitch)
+        return _box_at(access, 0, pitch)
+
+    def _drop_dead(self, instruction: Instruction) -> None:
+        """Forget automatic tensors that no later instruction uses."""
+        for access, _ in _accesses(instruction):
+            if access.allocation.last_use == instruction.index and access.layout.on_chip:
+                self._places.pop(id(access.allocation), None)
+
+
+def _box_at(access: Access, shift: int, pitch: int) -> Box:
+    if access.anywhere:
+        return whole_box(access, pitch)
+    return hbm_box(access, shift, pitch) if pitch else on_chip_box(access, shift)
+
+
+def _accesses(instruction: Instruction) -> Iterator[tuple[Access, bool]]:
+    for access in instruction.reads:
+        yield access, False
+    for access in instruction.writes:
+        yield access, True
 
 
 def read_only_allocations(instructions: Iterable[Instruction]) -> set[int]:
@@ -164,8 +121,9 @@ def read_only_allocations(instructions: Iterable[Instruction]) -> set[int]:
     read: set[int] = set()
     written: set[int] = set()
     for instruction in instructions:
-        written.update(id(access.allocation) for access in instruction.writes)
+        for access in instruction.writes:
+            written.add(id(access.allocation))
         for access in instruction.reads:
-            if access.allocation.region not in ON_CHIP:
+            if not access.layout.on_chip:
                 read.add(id(access.allocation))
     return read - written

@@ -6,93 +6,120 @@ found is greedy: whatever can start first does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
+from operator import attrgetter
+
+_NEVER = (float("inf"), -1)
+_BEST = attrgetter("best")
 
 
 class Lane:
-    """The instructions of one engine or DMA queue that have not run yet, in program order."""
+    """The instructions of one engine or DMA queue that have not run yet, in program order.
 
-    __slots__ = ("_next", "_rows", "best", "candidates", "stale", "window")
+    Only the first `window` of them may be chosen. `best` is (start, row) of the one that can start
+    first, the earlier one on a tie; row -1 at infinity while none of them is ready.
+    """
 
-    def __init__(self, window: int) -> None:
-        self.window = window
+    __slots__ = ("_by_order", "_by_time", "_entered", "_free", "_next", "_rows", "_window", "best")
+
+    def __init__(self, window: int, free: float) -> None:
+        self.best = _NEVER
+        self._window = window
+        self._free = free  # when the engine is
         self._rows: list[int] = []
-        self._next = 0
-        self.candidates: list[int] = []
-        self.best: tuple[float, int] | None = None
-        self.stale = True
+        self._next = 0  # rows before it are inside the window, or have run
+        self._entered = -1  # the last row inside the window
+        self._by_time: list[tuple[float, int]] = []  # ready later than the engine is free
+        self._by_order: list[int] = []  # ready before that: program order decides
 
     def add(self, row: int) -> None:
         """One more instruction at the end of the lane."""
         self._rows.append(row)
+        if len(self._rows) <= self._window:
+            self._next, self._entered = len(self._rows), row
 
-    def fill(self) -> None:
-        """Bring the window up to its size."""
-        while len(self.candidates) < self.window and self._next < len(self._rows):
-            self.candidates.append(self._rows[self._next])
-            self._next += 1
-        self.stale = True
+    def holds(self, row: int) -> bool:
+        """Whether a row of this lane is inside the window."""
+        return row <= self._entered
 
-    def choose(self, ready: dict[int, float], free: float) -> None:
-        """Remember the candidate that can start first; the earlier one on a tie."""
-        known = [(max(ready[row], free), row) for row in self.candidates if row in ready]
-        self.best = min(known, default=None)
-        self.stale = False
+    def offer(self, row: int, ready: float) -> None:
+        """A row inside the window is ready at a time."""
+        if ready <= self._free:
+            heappush(self._by_order, row)
+        else:
+            heappush(self._by_time, (ready, row))
+        self._choose()
+
+    def take(self, free: float) -> int | None:
+        """The best row has run until its engine is free; returns the row that enters the window."""
+        if self._by_order:
+            heappop(self._by_order)
+        else:
+            heappop(self._by_time)
+        self._free = free
+        while self._by_time and self._by_time[0][0] <= free:
+            heappush(self._by_order, heappop(self._by_time)[1])
+        self._choose()
+        if self._next == len(self._rows):
+            return None
+        self._entered = self._rows[self._next]
+        self._next += 1
+        return self._entered
+
+    def _choose(self) -> None:
+        if self._by_order:
+            self.best = (self._free, self._by_order[0])
+        else:
+            self.best = self._by_time[0] if self._by_time else _NEVER
 
 
-def reordered(
-    rows: Sequence[int],
-    lane_of: Callable[[int], tuple[Hashable, int]],
-    waits_for: Callable[[int], set[int]],
-    ready_at: Callable[[int], float],
-    free_at: Callable[[int], float],
-) -> Iterator[int]:
-    """Rows in the order they start. The caller commits each row before asking for the next.
+class Reordering:
+    """Runs rows 0, 1, ... in the order they can start.
 
-    `lane_of` gives a row's lane and its window; `waits_for` the rows it depends on; `ready_at` is
-    asked when all of those are committed; `free_at` when the engine of a row is free.
+    Row r is in `lanes[r]` and waits for the rows `waits_for[r]`. `ready_at` is asked when all of
+    those have run; `run` runs a row and returns when its lane is free again.
     """
-    members = set(rows)
-    missing = {row: waits_for(row) & members for row in rows}
-    followers: dict[int, list[int]] = {}
-    lanes: dict[Hashable, Lane] = {}
-    home: dict[int, Lane] = {}
-    for row in rows:
-        key, window = lane_of(row)
-        lane = lanes.setdefault(key, Lane(window))
-        lane.add(row)
-        home[row] = lane
-        for producer in missing[row]:
-            followers.setdefault(producer, []).append(row)
-    ready = {row: ready_at(row) for row in rows if not missing[row]}
-    for lane in lanes.values():
-        lane.fill()
-    for _ in rows:
-        lane = _first_to_start(lanes.values(), ready, free_at)
-        assert lane.best is not None, "some instruction is always ready: waits point backwards"
-        row = lane.best[1]
-        yield row
-        lane.candidates.remove(row)
-        lane.fill()
-        for follower in followers.pop(row, ()):
-            missing[follower].discard(row)
-            if not missing[follower]:
-                ready[follower] = ready_at(follower)
-                home[follower].stale = True
 
+    def __init__(
+        self,
+        lanes: Sequence[Lane],
+        waits_for: Sequence[set[int]],
+        ready_at: Callable[[int], float],
+        run: Callable[[int], float],
+    ) -> None:
+        self._lanes = lanes
+        self._ready_at = ready_at
+        self._run = run
+        self._ready: list[float | None] = [None] * len(lanes)
+        self._missing = [len(producers) for producers in waits_for]
+        self._followers: dict[int, list[int]] = {}
+        for row, producers in enumerate(waits_for):
+            lanes[row].add(row)
+            for producer in producers:
+                self._followers.setdefault(producer, []).append(row)
 
-def _first_to_start(
-    lanes: Iterable[Lane], ready: dict[int, float], free_at: Callable[[int], float]
-) -> Lane:
-    first: Lane | None = None
-    for lane in lanes:
-        if lane.stale and lane.candidates:
-            lane.choose(ready, free_at(lane.candidates[0]))
-        if not lane.candidates:
-            lane.best = None
-        if lane.best is not None and (
-            first is None or first.best is None or lane.best < first.best
-        ):
-            first = lane
-    assert first is not None, "some instruction is always ready: waits point backwards"
-    return first
+    def go(self) -> None:
+        """Run every row."""
+        lanes = list(dict.fromkeys(self._lanes))
+        for row, missing in enumerate(self._missing):
+            if not missing:
+                self._prepare(row)
+        for _ in self._lanes:
+            first = min(lanes, key=_BEST)
+            row = first.best[1]
+            assert row >= 0, "some row is always ready: waits point backwards"
+            entered = first.take(self._run(row))
+            if entered is not None and (when := self._ready[entered]) is not None:
+                first.offer(entered, when)
+            for follower in self._followers.pop(row, ()):
+                self._missing[follower] -= 1
+                if not self._missing[follower]:
+                    self._prepare(follower)
+
+    def _prepare(self, row: int) -> None:
+        """Everything a row waits for has run."""
+        self._ready[row] = when = self._ready_at(row)
+        lane = self._lanes[row]
+        if lane.holds(row):
+            lane.offer(row, when)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from nkisim.machine import CONSTANTS_VERSION, Machine, Reading
@@ -28,15 +29,31 @@ class Events:
     def __len__(self) -> int:
         return len(self.instructions)
 
+    def reserve(self, instructions: Sequence[Instruction]) -> int:
+        """Rows for instructions, in program order, without times yet; returns the first."""
+        first = len(self)
+        self.instructions.extend(instructions)
+        zeros = bytes(len(instructions) * self.start_ns.itemsize)
+        for column in (self.start_ns, self.busy_end_ns, self.released_ns, self.visible_ns):
+            column.frombytes(zeros)
+        self.cause.extend(array("q", [-1]) * len(instructions))
+        return first
+
 
 @dataclass(frozen=True)
 class Elision:
-    """Iterations of a loop that were extrapolated, not scheduled one by one."""
+    """Iterations of a loop that were extrapolated, not scheduled one by one.
+
+    They repeat the iteration before them, rows [first_row, end_row). At least one iteration that
+    was scheduled follows them.
+    """
 
     at_ns: float
     duration_ns: float
     iterations: int
     ns_per_iteration: float
+    first_row: int
+    end_row: int
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,14 +14,17 @@ from nkisim.machine import Machine
 from nkisim.trace import Access, Instruction
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Transfer:
     """The data part of a DMA: equal descriptors, and the engines they go to."""
 
+    direction: str  # transfers of one direction keep their order
     descriptors: int
     ns_each: float
     engines: int  # how many of the DMA engines share the work
-    bytes_total: int
+    hbm_bytes: int  # read from and written to HBM
+    start_ns: float  # from the end of the issue to the first byte
+    done_ns: float  # from the last byte to whoever waits for it
 
 
 @dataclass(frozen=True)
@@ -35,8 +38,9 @@ class Cost:
     busy_ns: float
     latency_ns: float
     weight_load_ns: float = 0.0  # Tensor engine: hidden behind the matmul before
+    weight_slot_ns: float = 0.0  # Tensor engine: from its start until the next weights may load
     gap_ns: float = 0.0  # Tensor engine: between two matmuls
-    tiles: tuple[int, int] = (0, 0)  # Tensor engine: (first, end) of the array parts it occupies
+    cells: tuple[int, ...] = ()  # Tensor engine: the parts of the array it occupies; none: all
     table: str | None = None  # Scalar engine: the function table it needs
     transfer: Transfer | None = None  # DMA: busy_ns is then the issuing queue's
     flops: int = 0
@@ -72,24 +76,30 @@ def cost_of(instruction: Instruction, machine: Machine) -> Cost:
     return rule(instruction, machine)
 
 
+def most_elems(instruction: Instruction) -> int:
+    """Elements per partition of the largest operand."""
+    return max(access.layout.elems for access in (*instruction.writes, *instruction.reads))
+
+
 def full_size(instruction: Instruction) -> list[Access]:
     """Operands with as many elements per partition as the largest one."""
-    operands = [*instruction.writes, *instruction.reads]
-    most = max(access.layout.elems for access in operands)
+    most = most_elems(instruction)
+    operands = (*instruction.writes, *instruction.reads)
     return [access for access in operands if access.layout.elems == most]
 
 
-def most_elems(instruction: Instruction) -> int:
-    """Elements per partition of the largest operand."""
-    return max(a.layout.elems for a in (*instruction.writes, *instruction.reads))
+def innermost_stride_bytes(access: Access) -> int:
+    """Distance between neighbours in the access pattern of one partition."""
+    layout = access.layout
+    return abs(layout.free[-1][0]) * layout.itemsize_bytes if layout.free else 0
 
 
 def stride_factor(instruction: Instruction, machine: Machine) -> int:
     """2 where an operand's innermost stride is too wide to be read at full rate, else 1 (A1)."""
-    for access in full_size(instruction):
-        layout = access.layout
-        if layout.free:
-            stride_bytes = abs(layout.free[-1][0]) * layout.itemsize_bytes
-            if stride_bytes > machine.timing.wide_stride_bytes:
-                return 2
-    return 1
+    widest = max(innermost_stride_bytes(access) for access in full_size(instruction))
+    return 2 if widest > machine.timing.wide_stride_bytes else 1
+
+
+def streamed_elems(instruction: Instruction, machine: Machine) -> int:
+    """Elements per partition, counted twice where the stride is too wide."""
+    return most_elems(instruction) * stride_factor(instruction, machine)

@@ -2,90 +2,140 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from math import lcm
+
 from nkisim.enums import dge_mode
-from nkisim.layout import Layout, MemoryRegion
+from nkisim.layout import Layout
 from nkisim.machine import V4, Machine
 from nkisim.timing.costs.cost import Cost, Transfer, cost_rule
 from nkisim.trace import Access, Instruction
 
-_HBM = (MemoryRegion.private_hbm, MemoryRegion.shared_hbm)
 
-
-def contiguous_run_bytes(layout: Layout) -> int:
-    """Bytes that follow each other in memory at the innermost level of one side of a transfer."""
+def run_elems(layout: Layout) -> int:
+    """Elements that follow each other in memory at the innermost level of one side."""
     if not layout.free:
-        return layout.itemsize_bytes
+        return 1
     stride, count = layout.free[-1]
-    return layout.itemsize_bytes * (count if stride == 1 else 1)
+    return count if stride == 1 else 1
+
+
+def descriptor_count(dst: Layout, src: Layout) -> int:
+    """Runs that are contiguous on both sides: a new one begins where one begins on either."""
+    elems = dst.partitions * dst.elems
+    ours, theirs = run_elems(dst), run_elems(src)
+    both = lcm(ours, theirs)
+    return -(-elems // ours) + -(-elems // theirs) - -(-elems // both)
+
+
+def direction_of(dst: Layout, src: Layout) -> str:
+    """Transfers of one direction share a queue."""
+    if dst.on_chip:
+        return "within SBUF" if src.on_chip else "load"
+    return "store" if src.on_chip else "within HBM"
 
 
 def transfer_of(dst: Access, src: Access, machine: Machine, rate: float = 1.0) -> Transfer:
-    """One descriptor per run that is contiguous on both sides."""
+    """A plain copy: every descriptor moves its share of the wider side's bytes."""
+    descriptors = descriptor_count(dst.layout, src.layout)
+    total = max(dst.bytes_total, src.bytes_total)
+    if not dst.layout.on_chip and not src.layout.on_chip:
+        packets = -(-total // machine.timing.dma_packet_bytes)
+        descriptors = max(descriptors, min(machine.timing.dma_engines, packets))
+    return _transfer(dst, src, machine, descriptors, total / descriptors / rate)
+
+
+def _transfer(
+    dst: Access, src: Access, machine: Machine, descriptors: int, bytes_each: float
+) -> Transfer:
     timing = machine.timing
-    elems = dst.layout.partitions * dst.layout.elems
-    run = min(contiguous_run_bytes(dst.layout), contiguous_run_bytes(src.layout))
-    element = max(dst.layout.itemsize_bytes, src.layout.itemsize_bytes)
-    run = max(run, min(dst.layout.itemsize_bytes, src.layout.itemsize_bytes))
-    total = elems * element
-    descriptors = max(
-        1, -(-elems * min(dst.layout.itemsize_bytes, src.layout.itemsize_bytes) // run)
-    )
-    each_bytes = total / descriptors
-    moving = each_bytes / (timing.dma_bytes_per_ns * rate)
+    moving = bytes_each / timing.dma_bytes_per_ns
     each = max(timing.dma_descriptor_floor_ns, moving) + timing.dma_descriptor_overhead_ns
-    return Transfer(descriptors, each, _engines(dst, src, descriptors, machine), total)
+    return Transfer(
+        direction=direction_of(dst.layout, src.layout),
+        descriptors=descriptors,
+        ns_each=each,
+        engines=_engines(dst.layout, src.layout, descriptors, machine),
+        hbm_bytes=sum(side.bytes_total for side in (dst, src) if not side.layout.on_chip),
+        start_ns=timing.dma_start_ns,
+        done_ns=timing.dma_done_ns,
+    )
 
 
-def _engines(dst: Access, src: Access, descriptors: int, machine: Machine) -> int:
+def _engines(dst: Layout, src: Layout, descriptors: int, machine: Machine) -> int:
+    """How many DMA engines take part; read one way, each serves a few partitions only."""
     timing = machine.timing
-    if not timing.dma_partition_bound:
-        return min(timing.dma_engines, descriptors)
-    partitions = max(dst.layout.partitions, src.layout.partitions)
-    served = -(-partitions // timing.dma_partitions_per_engine)
-    return max(1, min(timing.dma_engines, served))
+    most = min(timing.dma_engines, descriptors)
+    on_chip = [side.partitions for side in (dst, src) if side.on_chip]
+    if not timing.dma_partition_bound or not on_chip:
+        return most
+    return min(most, -(-max(on_chip) // timing.dma_partitions_per_engine))
 
 
-def issue_ns(instruction: Instruction, machine: Machine) -> float:
-    """What the triggering queue spends on one DMA, by who writes the descriptors (DGE)."""
+def issue_ns(instruction: Instruction, machine: Machine, name: str, *, gathers: bool) -> float:
+    """What the triggering queue spends on one DMA, by who writes the descriptors (DGE).
+
+    Descriptors written before the kernel starts have fixed addresses: a hardware loop cannot use
+    them (DFA), nor an offset that is data. Only software gathers.
+    """
     timing = machine.timing
-    mode = instruction.option("dge_mode", dge_mode.unknown)
-    name = timing.dma_default_mode if mode is dge_mode.unknown else mode.name
-    gathered = len(instruction.reads) > 1
-    if gathered or name == "swdge":
+    operands = (*instruction.writes, *instruction.reads)
+    moves = instruction.loop >= 0 or any(access.anywhere for access in operands)
+    if gathers or name == "swdge" or (name == "none" and moves):
         return timing.dma_issue_swdge_ns
     return timing.dma_issue_static_ns if name == "none" else timing.dma_issue_hwdge_ns
 
 
-def _dma_cost(instruction: Instruction, machine: Machine, rate: float = 1.0) -> Cost:
-    transfer = transfer_of(instruction.writes[0], instruction.reads[0], machine, rate)
-    busy = issue_ns(instruction, machine)
-    return Cost(busy_ns=busy, latency_ns=busy, transfer=transfer)
+def _cost(transfer: Transfer, issue: float) -> Cost:
+    return Cost(busy_ns=issue, latency_ns=issue, transfer=transfer)
+
+
+def _issue_as_asked(instruction: Instruction, machine: Machine) -> float:
+    """The mode in the instruction, or what the compiler is taken to choose.
+
+    What is read beside the source is an index; one of several numbers makes a gather.
+    """
+    mode = instruction.option("dge_mode", dge_mode.unknown)
+    name = machine.timing.dma_default_mode if mode is dge_mode.unknown else mode.name
+    indices = (access.layout for access in instruction.reads[1:])
+    gathers = any(index.partitions * index.elems > 1 for index in indices)
+    return issue_ns(instruction, machine, name, gathers=gathers)
 
 
 @cost_rule("dma_copy")
 def copy(instruction: Instruction, machine: Machine) -> Cost:
     """Plain copies, casts and gathers."""
-    return _dma_cost(instruction, machine)
+    transfer = transfer_of(instruction.writes[0], instruction.reads[0], machine)
+    return _cost(transfer, _issue_as_asked(instruction, machine))
 
 
 @cost_rule("dma_transpose")
 def transpose(instruction: Instruction, machine: Machine) -> Cost:
-    """A copy at 90 % of the rate from HBM, 50 % from SBUF (A2); descriptors as of a tiled copy."""
+    """A copy at 90 % of the rate from HBM, 50 % from SBUF (A2); a descriptor a partition."""
     timing = machine.timing
-    src, dst = instruction.reads[0], instruction.writes[0]
-    from_hbm = src.layout.region in _HBM
-    rate = timing.dma_transpose_rate if from_hbm else timing.dma_transpose_sbuf_rate
-    rows = max(src.layout.partitions, dst.layout.partitions)
-    total = dst.bytes_total
-    each = total / rows / (timing.dma_bytes_per_ns * rate) + timing.dma_descriptor_overhead_ns
-    each = max(each, timing.dma_descriptor_floor_ns)
-    transfer = Transfer(rows, each, _engines(dst, src, rows, machine), total)
-    busy = issue_ns(instruction, machine)
-    return Cost(busy_ns=busy, latency_ns=busy, transfer=transfer)
+    dst, src = instruction.writes[0], instruction.reads[0]
+    rate = timing.dma_transpose_sbuf_rate if src.layout.on_chip else timing.dma_transpose_rate
+    rows = max(dst.layout.partitions, src.layout.partitions)
+    transfer = _transfer(dst, src, machine, rows, dst.bytes_total / rows / rate)
+    return _cost(transfer, _issue_as_asked(instruction, machine))
 
 
 @cost_rule("dma_compute")
 def compute(instruction: Instruction, machine: Machine) -> Cost:
-    """A copy at half rate before NeuronCore-v4 (A2)."""
+    """A copy of every source, at half rate before NeuronCore-v4 (A2).
+
+    Descriptors are written in advance, or by software if one source is gathered (ISA).
+    """
     rate = 1.0 if machine.generation >= V4 else machine.timing.dma_compute_rate
-    return _dma_cost(instruction, machine, rate)
+    dst, gathers = instruction.writes[0], bool(instruction.option("indirect"))
+    sources = instruction.reads[: 2 if gathers else None]  # what follows two is their index
+    copies = [transfer_of(dst, source, machine, rate) for source in sources]
+    descriptors = sum(one.descriptors for one in copies)
+    transfer = replace(
+        copies[0],
+        descriptors=descriptors,
+        ns_each=sum(one.descriptors * one.ns_each for one in copies) / descriptors,
+        engines=max(one.engines for one in copies),
+        hbm_bytes=sum(s.bytes_total for s in (dst, *sources) if not s.layout.on_chip),
+    )
+    return _cost(transfer, issue_ns(instruction, machine, "none", gathers=gathers))

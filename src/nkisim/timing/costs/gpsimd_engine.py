@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nkisim.machine import Machine
-from nkisim.timing.costs.cost import Cost, cost_rule, most_elems
+from nkisim.timing.costs.cost import Cost, cost_rule, streamed_elems
 from nkisim.trace import Instruction
 
 
@@ -16,12 +16,7 @@ def gpsimd_cost(machine: Machine, cycles: float) -> Cost:
 @cost_rule("iota", "affine_select")
 def one_pass(instruction: Instruction, machine: Machine) -> Cost:
     """150 + N cycles (I26)."""
-    return gpsimd_cost(machine, most_elems(instruction))
-
-
-def elementwise(instruction: Instruction, machine: Machine) -> Cost:
-    """tensor_copy, memset, tensor_tensor and tensor_scalar on this engine; the rate is assumed."""
-    return gpsimd_cost(machine, most_elems(instruction) * machine.timing.gpsimd_cycles_per_elem)
+    return gpsimd_cost(machine, streamed_elems(instruction, machine))
 
 
 @cost_rule(
@@ -31,13 +26,23 @@ def elementwise(instruction: Instruction, machine: Machine) -> Cost:
     "sequence_bounds",
     "nonzero_with_count",
 )
-def unpublished(instruction: Instruction, machine: Machine) -> Cost:
-    """No cost is published: start-up and an assumed rate."""
-    return elementwise(instruction, machine)
+def elementwise(instruction: Instruction, machine: Machine) -> Cost:
+    """No cost is published: start-up and an assumed rate.
+
+    Taken too for tensor_copy, memset, tensor_tensor and tensor_scalar on this engine.
+    """
+    elems = streamed_elems(instruction, machine)
+    return gpsimd_cost(machine, elems * machine.timing.gpsimd_cycles_per_elem)
+
+
+def dynamic_copy(instruction: Instruction, machine: Machine) -> Cost:
+    """A tensor_copy with a run-time offset: 600 cycles at least (I26)."""
+    cycles = streamed_elems(instruction, machine) * machine.timing.gpsimd_cycles_per_elem
+    return gpsimd_cost(machine, max(cycles, machine.timing.dynamic_copy_min_cycles))
 
 
 @cost_rule("topk")
 def topk(instruction: Instruction, machine: Machine) -> Cost:
-    """4 n + K cycles (I26)."""
-    elems, kept = instruction.reads[0].layout.elems, instruction.writes[0].layout.elems
-    return gpsimd_cost(machine, 4 * elems + kept)
+    """4 n + K cycles (ISA): n values over the partitions of a GpSimd core, K of them kept."""
+    kept = instruction.writes[0].layout.elems
+    return gpsimd_cost(machine, 4 * instruction.option("n") + kept)

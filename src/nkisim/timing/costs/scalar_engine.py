@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from nkisim.machine import Machine
-from nkisim.timing.costs.cost import Cost, cost_rule, full_size, most_elems, stride_factor
+from nkisim.timing.costs.cost import Cost, cost_rule, full_size, streamed_elems
 from nkisim.trace import Instruction
 
-_TWO_BYTE = 2
-_EVERY_TABLE = ("copy", "abs", "square", "relu", "sign")  # cheap functions, in every table
+_NARROW = ("bfloat16", "float16")
+# Assumed: which functions share a table is not published. Arithmetic without a table is in all.
+_EVERY_TABLE = ("copy", "abs", "square", "relu", "sign")
 
 
 def scalar_cost(
@@ -24,25 +25,24 @@ def scalar_cost(
 
 def copy_like(instruction: Instruction, machine: Machine) -> Cost:
     """tensor_copy and tensor_scalar on the Scalar engine; 16-bit at 2x from NeuronCore-v4 on."""
-    operands = full_size(instruction)
-    narrow = all(access.layout.itemsize_bytes == _TWO_BYTE for access in operands)
-    speed = 2 if narrow and machine.timing.scalar_wide_16bit else 1
-    elems = most_elems(instruction) * stride_factor(instruction, machine)
-    return scalar_cost(machine, elems / speed)
+    cycles = float(streamed_elems(instruction, machine))
+    if instruction.option("dynamic"):
+        return scalar_cost(machine, max(cycles, machine.timing.dynamic_copy_min_cycles))
+    narrow = all(access.layout.dtype in _NARROW for access in full_size(instruction))
+    return scalar_cost(machine, cycles / (2 if narrow and machine.timing.scalar_wide_16bit else 1))
 
 
-@cost_rule("activation", "activate2")
+@cost_rule("activation", "activation_reduce", "activate2")
 def activation(instruction: Instruction, machine: Machine) -> Cost:
-    """One element a cycle; scale, bias and the running sum are free, reading the sum is not."""
-    elems = most_elems(instruction) * stride_factor(instruction, machine)
+    """One element a cycle; scale, bias and the running sum are free, reading the sum is not (A1).
+
+    activate2 is taken to be alike: its cost is not published.
+    """
     reads_sum = len(instruction.writes) > 1
-    extra = machine.timing.accumulator_read_cycles if reads_sum else 0.0
     function = str(instruction.option("op"))
-    table = None if function in _EVERY_TABLE else function
-    return scalar_cost(machine, elems, table=table, extra_cycles=extra)
-
-
-@cost_rule("activation_reduce")
-def activation_reduce(instruction: Instruction, machine: Machine) -> Cost:
-    """An activation, then the accumulator is read out (A1)."""
-    return activation(instruction, machine)
+    return scalar_cost(
+        machine,
+        streamed_elems(instruction, machine),
+        table=None if function in _EVERY_TABLE else function,
+        extra_cycles=machine.timing.accumulator_read_cycles if reads_sum else 0.0,
+    )

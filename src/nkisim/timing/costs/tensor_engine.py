@@ -2,45 +2,51 @@
 
 from __future__ import annotations
 
+from nkisim.enums import matmul_perf_mode
+from nkisim.layout import Layout
 from nkisim.machine import Machine
-from nkisim.timing.costs.cost import Cost, cost_rule
-from nkisim.trace import Instruction
+from nkisim.timing.costs.cost import Cost, cost_rule, innermost_stride_bytes
+from nkisim.trace import Access, Instruction
 
-_FOUR_BYTE = 4
-_QUADRANTS = 4
+_PARTS = 4  # a side of the array, in the smallest tiles
 
 
 @cost_rule("nc_matmul")
 def matmul(instruction: Instruction, machine: Machine) -> Cost:
-    """max(N, 64) cycles for 1- and 2-byte types; fp32 is two passes of two cycles a column."""
+    """max(N, 64) cycles for 1- and 2-byte types, four times that for fp32: two passes of two.
+
+    `double_row` has two rows of K on every partition and takes the time of one.
+    """
     timing = machine.timing
     stationary, moving = instruction.reads[0].layout, instruction.reads[1].layout
-    doubled = 2 if str(getattr(instruction.option("perf_mode"), "value", "")) == "double_row" else 1
+    doubled = 2 if instruction.option("perf_mode") is matmul_perf_mode.double_row else 1
     columns = moving.elems // doubled
-    wide = moving.dtype == "float32" and not instruction.option("transpose")
-    passes = timing.pe_fp32_passes if wide else 1
-    if wide and instruction.option("onezero"):
-        passes = 1
-    per_column = timing.pe_fp32_cycles_per_column if wide else 1
-    stream = passes * max(columns * per_column, timing.pe_min_cycles)
-    load = timing.weight_load_fp32_cycles if wide else timing.weight_load_cycles
-    load *= stationary.elems / doubled / machine.stationary_max_elems
-    rows = stationary.partitions * doubled
-    flops = 2 * rows * (stationary.elems // doubled) * columns
+    column_cycles = _moving_factor(instruction.reads[1], machine)
+    flops = 2 * stationary.partitions * stationary.elems * columns
+    cells = _cells(instruction, machine)
+    load = timing.weight_load_cycles * stationary.elems / doubled / machine.stationary_max_elems
+    if instruction.option("transpose"):
+        column_cycles *= _transpose_passes(stationary, machine)
+        return _pe_cost(machine, _stream(columns, column_cycles, machine), load, 0, cells)
+    if not _is_fp32(stationary) and not _is_fp32(moving):
+        return _pe_cost(machine, _stream(columns, column_cycles, machine), load, flops, cells)
+    column_cycles *= timing.pe_fp32_cycles_per_column
+    load = timing.weight_load_fp32_cycles * stationary.elems / machine.stationary_max_elems
+    passes = 1 if instruction.option("onezero") else timing.pe_fp32_passes
+    one_pass = _stream(columns, column_cycles, machine)
     # Between two passes of one fp32 matmul lies another weight load, hidden or not.
-    inner_gaps = (passes - 1) * (timing.pe_gap_cycles + max(0.0, load - stream / passes))
-    return _pe_cost(machine, stream + inner_gaps, load, flops, _tiles(instruction, machine))
+    before_last = (passes - 1) * max(one_pass + timing.pe_gap_cycles, load)
+    return _pe_cost(machine, one_pass, load, flops, cells, before_last)
 
 
 @cost_rule("nc_matmul_mx")
 def matmul_mx(instruction: Instruction, machine: Machine) -> Cost:
     """As a 2-byte matmul of the same columns, with four times the depth (A3)."""
-    timing = machine.timing
     stationary, moving = instruction.reads[0].layout, instruction.reads[1].layout
-    stream = max(moving.elems, timing.pe_min_cycles)
-    load = timing.weight_load_cycles * stationary.elems / machine.stationary_max_elems
+    stream = _stream(moving.elems, _moving_factor(instruction.reads[1], machine), machine)
+    load = machine.timing.weight_load_cycles * stationary.elems / machine.stationary_max_elems
     flops = 2 * 4 * stationary.partitions * stationary.elems * moving.elems
-    return _pe_cost(machine, stream, load, flops, _tiles(instruction, machine))
+    return _pe_cost(machine, stream, load, flops, _cells(instruction, machine))
 
 
 def transpose(instruction: Instruction, machine: Machine) -> Cost:
@@ -48,40 +54,67 @@ def transpose(instruction: Instruction, machine: Machine) -> Cost:
     timing = machine.timing
     data = instruction.reads[0].layout
     stream = float(max(data.partitions, min(timing.pe_min_cycles, data.elems)))
-    if data.itemsize_bytes == _FOUR_BYTE:
-        stream *= timing.fp32_transpose_passes
+    stream *= _transpose_passes(data, machine)
     load = timing.weight_load_cycles * data.elems / machine.stationary_max_elems
-    return _pe_cost(machine, stream, load, 0, (0, 0))
+    return _pe_cost(machine, stream, load, 0, ())
+
+
+def _stream(columns: int, column_cycles: float, machine: Machine) -> float:
+    return max(columns, machine.timing.pe_min_cycles) * column_cycles
+
+
+def _moving_factor(moving: Access, machine: Machine) -> float:
+    """Cycles a column: more than one if the moving operand's stride is too wide."""
+    wide = innermost_stride_bytes(moving) > machine.timing.wide_stride_bytes
+    return machine.timing.pe_wide_stride_cycles if wide else 1.0
+
+
+def _is_fp32(layout: Layout) -> bool:
+    return layout.dtype == "float32"
+
+
+def _transpose_passes(data: Layout, machine: Machine) -> int:
+    return machine.timing.fp32_transpose_passes if data.itemsize_bytes == 4 else 1
 
 
 def _pe_cost(
-    machine: Machine, stream: float, load: float, flops: int, tiles: tuple[int, int]
+    machine: Machine,
+    last_pass: float,
+    load: float,
+    flops: int,
+    cells: tuple[int, ...],
+    before_last: float = 0.0,
 ) -> Cost:
+    """Cycles as a cost; `before_last` are those of earlier passes."""
     ns = 1.0 / machine.timing.pe_ghz
+    busy = before_last + last_pass
     return Cost(
-        busy_ns=stream * ns,
-        latency_ns=(stream + machine.timing.pe_latency_cycles) * ns,
+        busy_ns=busy * ns,
+        latency_ns=(busy + machine.timing.pe_latency_cycles) * ns,
         weight_load_ns=load * ns,
+        weight_slot_ns=before_last * ns,
         gap_ns=machine.timing.pe_gap_cycles * ns,
-        tiles=tiles,
+        cells=cells,
         flops=flops,
     )
 
 
-def _tiles(instruction: Instruction, machine: Machine) -> tuple[int, int]:
-    """The quarters of the array a tiled matmul occupies; (0, 0) for the whole array.
+def _cells(instruction: Instruction, machine: Machine) -> tuple[int, ...]:
+    """The sixteenths of the array that a tile occupies; none for the whole array.
 
-    Row tiles and column tiles are both counted in quarters: a kernel tiles one way at a time.
+    A tile takes all rows, or all columns, where tiles of that kind are read not to run in parallel.
     """
-    size = instruction.option("tile_size") or ()
+    size = instruction.option("tile_size")
     if not size:
-        return (0, 0)
+        return ()
     position = instruction.option("tile_position")
     timing = machine.timing
-    for extent, start, parallel in zip(
-        size, position, (timing.row_tiles_parallel, timing.column_tiles_parallel), strict=True
-    ):
-        if extent < machine.partitions and parallel:
-            unit = machine.partitions // _QUADRANTS
-            return (start // unit, (start + extent) // unit)
-    return (0, 0)
+    together = (timing.row_tiles_parallel, timing.column_tiles_parallel)
+    unit = machine.partitions // _PARTS
+    rows, columns = (
+        range(start // unit, (start + extent) // unit) if parallel else range(_PARTS)
+        for extent, start, parallel in zip(size, position, together, strict=True)
+    )
+    if len(rows) == len(columns) == _PARTS:
+        return ()
+    return tuple(_PARTS * row + column for row in rows for column in columns)

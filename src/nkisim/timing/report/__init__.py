@@ -1,0 +1,17 @@
+"""Reports of a timeline: for a terminal, for programs, for Perfetto, and as a picture."""
+
+from nkisim.timing.report.as_json import json_report
+from nkisim.timing.report.gaps import Gap, LaneUse, explain
+from nkisim.timing.report.perfetto import write_perfetto
+from nkisim.timing.report.svg import svg_report
+from nkisim.timing.report.text import text_report
+
+__all__ = [
+    "Gap",
+    "LaneUse",
+    "explain",
+    "json_report",
+    "svg_report",
+    "text_report",
+    "write_perfetto",
+]
