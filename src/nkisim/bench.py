@@ -1,8 +1,8 @@
 """How fast nkisim itself runs on this computer: `python -m nkisim bench`.
 
-Two figures, each the best of three after a warm-up, on one thread of one process: a matrix product
-with values, as a multiple of the time of NumPy's own; and a shape-only run, in instructions per
-second. They say nothing about the time a kernel takes on a device.
+Three figures, each the best of three after a warm-up, on one thread of one process: a matrix product
+with values, as a multiple of the time of NumPy's own; a shape-only run, and the schedule of its
+trace, in instructions per second. They say nothing about the time a kernel takes on a device.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from nkisim.dtypes import from_float32, to_host
 from nkisim.host_arrays import Spec
 from nkisim.kernel import run
 from nkisim.machine import TRN2
+from nkisim.timing import schedule
+from nkisim.trace import Trace
 
 _THREAD_VARIABLES: Final = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 _REPEATS: Final = 3
@@ -81,15 +83,31 @@ def shape_only_rate(
     row_tiles: int = _ROW_TILES, *, deep_tiles: int = _DEEP_TILES, panels: int = _PANELS
 ) -> tuple[int, float]:
     """Instructions of a shape-only product, and how many are run in a second."""
+    start = time.perf_counter()
+    trace = _shape_only_trace(row_tiles, deep_tiles, panels)
+    seconds = time.perf_counter() - start
+    count = trace.static_count
+    return count, count / seconds
+
+
+def schedule_rate(
+    row_tiles: int = _ROW_TILES, *, deep_tiles: int = _DEEP_TILES, panels: int = _PANELS
+) -> tuple[int, float]:
+    """Instructions of the same product, and how many are scheduled in a second."""
+    trace = _shape_only_trace(row_tiles, deep_tiles, panels)
+    start = time.perf_counter()
+    schedule(trace, TRN2)
+    seconds = time.perf_counter() - start
+    count = trace.static_count
+    return count, count / seconds
+
+
+def _shape_only_trace(row_tiles: int, deep_tiles: int, panels: int) -> Trace:
     side = TRN2.partitions
     columns = panels * _DEEP_BANKS * TRN2.psum_bank_fp32_elems
     a_t = Spec((deep_tiles * side, row_tiles * side), "bfloat16")
     b = Spec((deep_tiles * side, columns), "bfloat16")
-    start = time.perf_counter()
-    result = run(matmul_kernel, a_t, b, _DEEP_BANKS, target=TRN2, values=False)
-    seconds = time.perf_counter() - start
-    count = result.trace.static_count
-    return count, count / seconds
+    return run(matmul_kernel, a_t, b, _DEEP_BANKS, target=TRN2, values=False).trace
 
 
 def best_seconds(work: Callable[[], object]) -> float:
@@ -103,9 +121,10 @@ def best_seconds(work: Callable[[], object]) -> float:
     return min(times)
 
 
-def last_line(ratio: float, rate: float) -> str:
-    """The two figures in one line."""
-    return f"values {ratio:.2f} x np.matmul, shape-only {rate:.0f} instructions/s"
+def last_line(ratio: float, rate: float, scheduled: float) -> str:
+    """The three figures in one line."""
+    run_rate = f"values {ratio:.2f} x np.matmul, shape-only {rate:.0f} instructions/s"
+    return f"{run_rate}, scheduled {scheduled:.0f} instructions/s"
 
 
 def main(*, million: bool = False) -> int:
@@ -118,11 +137,16 @@ def main(*, million: bool = False) -> int:
     shape_only_rate()
     count, rate = max((shape_only_rate() for _ in range(_REPEATS)), key=lambda result: result[1])
     print(f"shape-only product of {count} instructions: {rate:.0f} instructions/s")
+    count, scheduled = max((schedule_rate() for _ in range(_REPEATS)), key=lambda pair: pair[1])
+    print(f"schedule of {count} instructions: {scheduled:.0f} instructions/s")
     if million:
         count, million_rate = shape_only_rate(_MILLION_ROW_TILES)
         print(f"shape-only product of {count} instructions: {million_rate:.0f} instructions/s,")
         print(f"  peak resident memory {peak_resident_mebibytes():.0f} MiB")
-    print(last_line(ratio, rate))
+        count, million_rate = schedule_rate(_MILLION_ROW_TILES)
+        print(f"schedule of {count} instructions: {million_rate:.0f} instructions/s,")
+        print(f"  peak resident memory with its trace {peak_resident_mebibytes():.0f} MiB")
+    print(last_line(ratio, rate, scheduled))
     return 0
 
 

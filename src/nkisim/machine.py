@@ -57,7 +57,7 @@ class Assumption(float):
         return self.optimistic if reading is Reading.optimistic else self.pessimistic
 
 
-CONSTANTS_VERSION = "1"  # raised whenever a number below changes; printed with every modelled time
+CONSTANTS_VERSION = "2"  # raised whenever a number below changes; printed with every modelled time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +69,7 @@ class Timing:
     scalar_ghz: float  # A1, A2, A3
     gpsimd_ghz: float  # A1, A2, A3
     dma_bytes_per_ns: float  # BW: sustained by one of the 16 engines
+    hbm_bytes_per_ns: float  # A1, A2, A3: a stack of two cores; half of it if both are busy
     dma_descriptor_floor_ns: float  # KO profiles 35; 53 all-in; BW curve 107 (at 23 B/ns)
     dma_default_mode: str  # what dge_mode.unknown stands for: prebuilt rings on trn1, DGE later
     table_load_ns: float  # profiles: 368 (trn1), 1,300 (trn2)
@@ -82,7 +83,7 @@ class Timing:
     pe_min_cycles: int = 64  # A1, I26: initiation interval of a matmul
     pe_fp32_passes: int = 2  # KO: two LDWEIGHTS + MATMUL pairs (fp32_mode LOW_HIGH)
     pe_fp32_cycles_per_column: int = 2  # KO: 1,031 cycles a pass for 512 columns
-    pe_gap_cycles: float = Assumption(8, 16, 27)  # KO 7, XG 12..25, AT 27
+    pe_gap_cycles: float = Assumption(7, 16, 27)  # KO 7, XG 12..25, AT 27
     weight_load_cycles: float = Assumption(32, 32, 240)  # A1: M/4; XG would allow 240
     weight_load_fp32_cycles: float = Assumption(64, 456, 570)  # KO: 190 ns for 128 columns
     pe_wide_stride_cycles: float = Assumption(1, 2, 2)  # a column; A1 has 2x for other engines
@@ -92,9 +93,9 @@ class Timing:
     row_tiles_parallel: float = Assumption(1, 1, 0)  # ISA: disjoint row tiles run together
     column_tiles_parallel: float = Assumption(1, 0, 0)  # ISA body says yes, parameters no
     engine_min_cycles: int = 64  # I26: MIN_II of Vector and Scalar instructions
-    vector_startup_cycles: float = Assumption(16, 48, 64)  # A1 ~60 partly hidden; KO 20..50
+    vector_startup_cycles: float = Assumption(0, 48, 64)  # I26 none; KO 20..50; A1 ~60
     vector_latency_cycles: float = Assumption(100, 150, 160)  # KO 148, nki-library 144
-    scalar_startup_cycles: float = Assumption(16, 48, 64)  # as Vector: same port
+    scalar_startup_cycles: float = Assumption(0, 48, 64)  # as Vector: same port
     scalar_latency_cycles: float = Assumption(200, 250, 358)  # PG 200..264, DIN 358
     gpsimd_startup_cycles: int = 150  # I26
     gpsimd_cycles_per_elem: float = Assumption(1, 2, 2)  # I26: 1 for iota; others not published
@@ -107,7 +108,7 @@ class Timing:
     dma_packet_bytes: int = 4096  # CCO: the default; a run inside HBM is cut into such packets
     dma_descriptor_overhead_ns: float = 10.0  # KO: 99.5 ns for 2 KiB at 23 B/ns
     dma_issue_static_ns: float = Assumption(50, 100, 320)  # a doorbell; AT trn1 GEMM 320
-    dma_issue_hwdge_ns: float = Assumption(490, 550, 630)  # XG 490..630; DGE says ~600
+    dma_issue_hwdge_ns: float = Assumption(490, 600, 630)  # DGE ~600; XG 490..630
     dma_issue_swdge_ns: float = Assumption(490, 900, 1000)  # DIN: 0.9 us of GpSimd work
     dma_issue_queues: float = Assumption(2, 1, 1)  # A2: two DGE blocks; XG saw one at work
     dma_start_ns: float = Assumption(800, 1300, 1500)  # DIN 740..1000, BW 1,300
@@ -123,7 +124,7 @@ class Timing:
     sendrecv_ns: float = Assumption(2000, 2500, 3000)  # not published
     register_load_ns: float = Assumption(300, 2000, 2000)  # not published; from and to HBM
     register_load_sbuf_ns: float = Assumption(300, 300, 2000)  # not published; from and to SBUF
-    launch_ns: float = Assumption(8000, 10000, 12000)  # XG: 15 us for a kernel of 5 us
+    launch_ns: float = Assumption(8000, 10000, 38000)  # XG 10; DIN profiles 14..33 + 5
 
     def read(self, reading: Reading) -> Timing:
         """The same facts with every assumption replaced by its value in one reading."""
@@ -208,7 +209,8 @@ TRN1 = Machine(
         vector_ghz=1.12,
         scalar_ghz=1.4,
         gpsimd_ghz=1.4,
-        dma_bytes_per_ns=17.0,
+        dma_bytes_per_ns=Assumption(18.1, 17, 17),  # PG profile 18.1; BW 17
+        hbm_bytes_per_ns=Assumption(820, 820, 410),
         dma_descriptor_floor_ns=Assumption(47, 58, 145),  # trn2's in bytes, at 17 B/ns
         dma_default_mode="none",
         table_load_ns=368.0,
@@ -234,6 +236,7 @@ TRN2 = Machine(
         scalar_ghz=1.2,
         gpsimd_ghz=1.2,
         dma_bytes_per_ns=23.0,
+        hbm_bytes_per_ns=Assumption(720, 720, 360),
         dma_descriptor_floor_ns=Assumption(35, 43, 107),
         dma_default_mode="hwdge",
         table_load_ns=1300.0,
@@ -259,6 +262,7 @@ TRN3 = Machine(
         scalar_ghz=1.2,
         gpsimd_ghz=1.2,
         dma_bytes_per_ns=33.0,
+        hbm_bytes_per_ns=Assumption(1180, 1180, 590),
         dma_descriptor_floor_ns=Assumption(24, 30, 75),  # trn2's in bytes, at 33 B/ns
         dma_default_mode="hwdge",
         table_load_ns=1300.0,

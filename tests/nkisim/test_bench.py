@@ -33,13 +33,20 @@ def test_the_shape_only_product_is_long_and_fits_sbuf():
     assert memory.sbuf_peak_bytes_per_partition == 2 * (64 * 1024 + 64 * 128 + 512)
 
 
+def test_the_schedule_is_of_the_same_product():
+    sizes = {"row_tiles": 1, "deep_tiles": 2, "panels": 1}
+    assert bench.schedule_rate(**sizes)[0] == bench.shape_only_rate(**sizes)[0]
+
+
 def test_the_ratio_is_a_positive_number():
     assert bench.product_ratio(side_tiles=4) > 0
 
 
 def test_the_last_line_has_two_decimals_and_whole_instructions():
-    line = bench.last_line(2.7449, 48497.6)
-    assert line == "values 2.74 x np.matmul, shape-only 48498 instructions/s"
+    line = bench.last_line(2.7449, 48497.6, 30000.4)
+    assert line == (
+        "values 2.74 x np.matmul, shape-only 48498 instructions/s, scheduled 30000 instructions/s"
+    )
 
 
 def test_the_best_of_three_after_a_warm_up():
@@ -55,9 +62,10 @@ def test_the_report_ends_with_the_last_line(million, monkeypatch, capsys):
     small = bench.shape_only_rate(row_tiles=1, deep_tiles=2, panels=1)
     monkeypatch.setattr(bench, "product_ratio", lambda: 1.5)
     monkeypatch.setattr(bench, "shape_only_rate", lambda *_: small)
+    monkeypatch.setattr(bench, "schedule_rate", lambda *_: small)
     assert bench.main(million=million) == 0
     lines = capsys.readouterr().out.splitlines()
-    form = r"values \d+\.\d\d x np\.matmul, shape-only \d+ instructions/s"
+    form = r"values \d+\.\d\d x np\.matmul, shape-only \d+ instructions/s, scheduled \d+ instructions/s"
     assert re.fullmatch(form, lines[-1])
     assert any("peak resident memory" in line for line in lines) == million
 

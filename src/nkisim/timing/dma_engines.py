@@ -23,8 +23,9 @@ class DmaEngines:
     """16 DMA engines behind in-order queues, one per direction.
 
     A transfer waits for the one before it in its direction. On top, all transfers together take at
-    least the time their descriptors and their bytes take if nothing ever idles, counted from the
-    start of the kernel: a bound on the whole, so that no direction waits for another one's waits.
+    least the time that issuing them, moving them and their HBM traffic take if nothing ever idles,
+    counted from the start of the kernel: a bound on the whole, so that no direction waits for
+    another one's waits.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -32,6 +33,7 @@ class DmaEngines:
         self._queues: dict[str, DmaQueue] = {}
         self._issued = 0.0  # earliest end of all issue work so far
         self._moved = 0.0  # earliest end of all data movement so far
+        self._hbm = 0.0  # earliest end of all HBM traffic so far
         self.busy = 0.0  # data movement, in ns of all engines together
         self.issue_busy = 0.0
         self.free = 0.0
@@ -62,26 +64,30 @@ class DmaEngines:
     def _move(self, queue: DmaQueue, transfer: Transfer, ready: float) -> float:
         share = transfer.descriptors * transfer.ns_each / self._timing.dma_engines
         alone = -(-transfer.descriptors // transfer.engines) * transfer.ns_each
+        hbm = transfer.hbm_bytes / self._timing.hbm_bytes_per_ns
         begin = max(ready, queue.data_free)
         self._moved += share
-        queue.data_free = max(begin + share, self._moved)
+        self._hbm += hbm
+        queue.data_free = max(begin + share, begin + hbm, self._moved, self._hbm)
         self.busy += share
         return max(begin + alone, queue.data_free)
 
     def meters(self) -> list[float]:
         """Every number that grows with time; in a steady loop each gains the same per period."""
-        totals = [self._issued, self._moved, self.busy, self.issue_busy, self.free, self.hbm_bytes]
+        totals = [self.hbm_bytes, self.busy, self.issue_busy, self.free]
+        bounds = [self._issued, self._moved, self._hbm]
         clocks = [(queue.issue_free, queue.data_free) for queue in self._queues.values()]
-        return [*totals, *(clock for pair in clocks for clock in pair)]
+        return [*totals, *bounds, *(clock for pair in clocks for clock in pair)]
 
     def advance(self, gains: Sequence[float]) -> None:
         """Add to the meters, in their order."""
-        self._issued += gains[0]
-        self._moved += gains[1]
-        self.busy += gains[2]
-        self.issue_busy += gains[3]
-        self.free += gains[4]
-        self.hbm_bytes += int(gains[5])
+        self.hbm_bytes += int(gains[0])
+        self.busy += gains[1]
+        self.issue_busy += gains[2]
+        self.free += gains[3]
+        self._issued += gains[4]
+        self._moved += gains[5]
+        self._hbm += gains[6]
         for number, queue in enumerate(self._queues.values()):
-            queue.issue_free += gains[6 + 2 * number]
-            queue.data_free += gains[7 + 2 * number]
+            queue.issue_free += gains[7 + 2 * number]
+            queue.data_free += gains[8 + 2 * number]

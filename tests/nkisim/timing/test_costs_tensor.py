@@ -1,7 +1,7 @@
 """Tensor engine: cycles of matmuls and transposes, written out by hand from the documents.
 
 Clocks: 2.8 GHz on trn1, 2.4 GHz on trn2 and trn3. A result is readable 395 cycles after the last
-column. Between two matmuls lie 16 cycles (8 and 27 in the other readings).
+column. Between two matmuls lie 16 cycles (7 and 27 in the other readings).
 """
 
 import pytest

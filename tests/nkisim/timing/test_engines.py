@@ -128,13 +128,13 @@ def test_a_table_is_loaded_while_the_engine_waits_for_data():
     assert scalar.place(Cost(100, 200, table="gelu"), 6000).start == 6400  # 5,100 + 1,300
 
 
-def transfer(descriptors=16, ns_each=100.0, engines=16, direction="load"):
+def transfer(descriptors=16, ns_each=100.0, engines=16, direction="load", hbm_bytes=7):
     return Transfer(
         direction=direction,
         descriptors=descriptors,
         ns_each=ns_each,
         engines=engines,
-        hbm_bytes=7,
+        hbm_bytes=hbm_bytes,
         start_ns=1300,
         done_ns=300,
     )
@@ -184,6 +184,28 @@ def test_directions_do_not_wait_for_each_other_but_share_the_issue_and_the_engin
         two.place(dma(direction="store"), 0)
         last = two.place(dma(), 0)
     assert last.busy_end == 10 * 500 + 1300 + 100
+
+
+def test_directions_together_move_no_more_than_the_engines_can():
+    engines = DmaEngines(TRN2)
+    for _ in range(10):
+        engines.place(dma(direction="store", ns_each=1000.0, issue=0), 0)
+        last = engines.place(dma(ns_each=1000.0, issue=0), 0)
+    assert last.busy_end == 20 * 1000
+
+
+def test_transfers_move_no_more_than_hbm_gives():
+    """720 B/ns on trn2; a copy inside HBM reads and writes, so that 16 engines ask for 736."""
+    copied = {"direction": "within HBM", "issue": 0, "hbm_bytes": 144_000}  # 200 ns
+    engines = DmaEngines(TRN2)
+    ends = [engines.place(dma(**copied), 0).busy_end for _ in range(3)]
+    assert ends == [1300 + 200, 1300 + 400, 1300 + 600]
+    for _ in range(20):
+        last = engines.place(dma(**copied | {"direction": "load"}), 0)
+    assert last.busy_end == 1300 + 20 * 200
+    for _ in range(20):
+        last = engines.place(dma(**copied | {"direction": "store"}), 0)
+    assert last.busy_end == 43 * 200  # all of them since the start
 
 
 def test_dma_adds_up_issue_data_and_bytes():

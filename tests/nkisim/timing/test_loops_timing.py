@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import nkisim.isa as nisa
@@ -17,6 +17,7 @@ from random_traces import with_loop
 from timing_instructions import HBM, engine, instruction, loop_of, tensor, trace_of, view, whole
 
 PAUSE_NS = 4000  # what an iteration of a hardware loop costs on top (DFA)
+NO_PAUSE = replace(TRN2, timing=replace(TRN2.timing, loop_iteration_ns=0.0))
 TRIPS = 1000
 approx = pytest.approx
 
@@ -165,6 +166,7 @@ def test_the_iterations_left_out_are_accounted_for():
 
 
 @given(seed=st.integers(0, 2**32))
+@example(seed=34779)  # two matmuls of an iteration gain unequally until one meets the other
 @settings(max_examples=20, deadline=None)
 def test_random_loops_take_what_all_their_iterations_take(seed):
     trace = with_loop(seed, 120, body=10)
@@ -229,8 +231,7 @@ def test_a_cold_array_is_not_taken_for_a_steady_one():
     a, b = whole((128, 128), "bfloat16"), whole((128, 128), "bfloat16")
     psum = whole((128, 128), "float32", region=nl.psum)
     trace = trace_of(loop_of(1000, instruction("nc_matmul", engine.tensor, [psum], [a, b])))
-    on = replace(TRN2, timing=replace(TRN2.timing, loop_iteration_ns=0.0))
-    quick, every = (schedule(trace, on, extrapolate=how) for how in (True, False))
+    quick, every = (schedule(trace, NO_PAUSE, extrapolate=how) for how in (True, False))
     assert quick.makespan_ns == approx(every.makespan_ns, rel=1e-6)
     assert quick.makespan_ns < 1.1 * 1000 * (128 + 16) / 2.4
     assert len(quick.events) < 100
@@ -261,7 +262,7 @@ def test_what_skipped_iterations_wrote_is_waited_for(row):
     store = instruction("dma_copy", engine.dma, [view(out, (1, 512), step=512, loop=0)], [tile])
     load = instruction("dma_copy", engine.dma, [back], [view(out, (1, 512), offset=512 * row)])
     trace = trace_of(loop_of(1000, fill, store), load)
-    quick, every = (schedule(trace, TRN2, extrapolate=how).events for how in (True, False))
+    quick, every = (schedule(trace, NO_PAUSE, extrapolate=how).events for how in (True, False))
     assert len(quick) < 100
     needed = every.visible_ns[2 * row + 1]
     assert quick.start_ns[len(quick) - 1] >= needed * (1 - 1e-9)

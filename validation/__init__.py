@@ -1,0 +1,5 @@
+"""Published measurements of NKI kernels, re-created and timed: `python -m validation`."""
+
+import nkisim
+
+nkisim.install()

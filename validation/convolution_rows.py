@@ -1,0 +1,126 @@
+"""Published convolutions."""
+
+from __future__ import annotations
+
+from nkisim import TRN2, Spec
+from validation.kernels import conv2d, depthwise_conv1d
+from validation.row import Row
+
+CS149 = (
+    "xaviergonzalez/asst4-trainium2 at d155261 (Stanford CS149, assignment 4), writeup.md, part 2"
+)
+AUTOCOMP = (
+    "“How we made AWS Trainium 17x faster (for conv1d)”, Autocomp, 17 November 2025, and its trace"
+    " in ucb-bar/autocomp"
+)
+_DESCRIPTOR_NS = TRN2.timing.dma_descriptor_floor_ns + TRN2.timing.dma_descriptor_overhead_ns
+
+
+def _image(dtype: str) -> tuple[Spec, Spec, Spec]:
+    """x, w and bias of a 3 x 3 convolution, 256 to 256 channels, 224 x 224."""
+    return Spec((1, 256, 224, 224), dtype), Spec((256, 256, 3, 3), dtype), Spec((256,), dtype)
+
+
+CONV2D = (
+    Row(
+        number="17",
+        title="conv2d 3 x 3, 256 to 256 channels, 224 x 224",
+        target="trn2",
+        dtype="float16",
+        published_us=824,
+        source=CS149,
+        stream="7,992 matmuls of 222 columns, one output row at a time; 2,664 loads of an input row"
+        " (448 B per channel), with descriptors built beforehand.",
+        kernel=conv2d.conv2d,
+        arguments=_image("float16"),
+        note="All loads of the source together leave 29 ns for a descriptor at the published time;"
+        f" the default reading takes at least {_DESCRIPTOR_NS:.0f}: either prebuilt rings have no"
+        " such floor, or the compiler drops loads of rows it has.",
+    ),
+    Row(
+        number="18",
+        title="conv2d 3 x 3, 256 to 256 channels, 224 x 224",
+        target="trn2",
+        dtype="float32",
+        published_us=3_832,
+        source=CS149,
+        stream="As row 17 in fp32: two passes per matmul, each with a new stationary operand.",
+        kernel=conv2d.conv2d,
+        arguments=_image("float32"),
+        note="Published: 575 cycles a pass, where 222 columns stream in 444; loading the next"
+        " stationary operand seems to take longer than streaming.",
+    ),
+)
+
+_SIGNAL = (Spec((8, 512, 2048), "float32"), Spec((512, 3), "float32"))
+
+CONV1D = (
+    Row(
+        number="27",
+        title="depthwise conv1d, baseline",
+        target="trn1",
+        dtype="float32",
+        published_us=8_007,
+        source=AUTOCOMP,
+        stream="65,536 products of 3 elements and 65,536 sums of 3; the rows of one image are"
+        " loaded together (the whole batch exceeds SBUF).",
+        kernel=depthwise_conv1d.prefetched,
+        arguments=_SIGNAL,
+        note="Published active times are 58.6 ns for a product and 62.9 ns for a sum; the"
+        " documented issue floor of 64 cycles is 57.1 ns.",
+    ),
+    Row(
+        number="28",
+        title="depthwise conv1d, step 3: loops fused",
+        target="trn1",
+        dtype="float32",
+        published_us=7_934,
+        source=AUTOCOMP,
+        stream="As row 27, a row at a time; steps 1 and 2 (8.007 and 8.010 ms) do not change the"
+        " stream of row 27.",
+        kernel=depthwise_conv1d.fused,
+        arguments=_SIGNAL,
+    ),
+    Row(
+        number="29",
+        title="depthwise conv1d, step 4: outputs in PSUM",
+        target="trn1",
+        dtype="float32",
+        published_us=5_602,
+        source=AUTOCOMP,
+        stream="65,536 products, 16,384 sums of four outputs and 16,384 additions to a PSUM block"
+        " of 512, copied out when full.",
+        kernel=depthwise_conv1d.summed_in_psum,
+        arguments=_SIGNAL,
+        note="The post counts instructions for step 5 only; that step 4 adds four outputs at a time"
+        " is inferred.",
+    ),
+    Row(
+        number="30",
+        title="depthwise conv1d, step 5: filter in PSUM",
+        target="trn1",
+        dtype="float32",
+        published_us=4_955,
+        source=AUTOCOMP,
+        stream="65,536 products with the filter in PSUM and 16,384 sums of four outputs.",
+        kernel=depthwise_conv1d.filter_in_psum,
+        arguments=_SIGNAL,
+        options={"wide": False},
+    ),
+    Row(
+        number="31",
+        title="depthwise conv1d, step 6: tile hint",
+        target="trn1",
+        dtype="float32",
+        published_us=461,
+        source=AUTOCOMP,
+        stream="512 products and 512 sums of 128 outputs each, on overlapping windows.",
+        kernel=depthwise_conv1d.filter_in_psum,
+        arguments=_SIGNAL,
+        options={"wide": True},
+        note="The source clears whole padded rows on the Vector engine, 60 us that a compiler may"
+        " move elsewhere.",
+    ),
+)
+
+CONVOLUTION_ROWS = (*CONV2D, *CONV1D)

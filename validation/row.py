@@ -1,0 +1,35 @@
+"""Row: one published measurement, and the kernel that follows its instruction stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from nkisim import Spec, find_machine
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A published time and what to model for it."""
+
+    number: str  # in the collection of published measurements; letters tell variants apart
+    title: str
+    target: str
+    dtype: str
+    published_us: float
+    published_as: str = ""  # the figure as published, where it is not a time
+    source: str
+    includes_launch: bool = True  # whether the figure spans the whole execution of a kernel
+    stream: str  # one sentence: what the engines are asked to do
+    kernel: Callable[..., Any]
+    arguments: tuple[Spec, ...]
+    options: dict[str, Any] = field(default_factory=dict)  # static arguments of the kernel
+    note: str = ""  # one sentence: where modelled and published differ, and why
+
+
+def us_from_mfu(percent: float, target: str, flops: float) -> float:
+    """The time of so many operations at a share of the Tensor engine's peak."""
+    machine = find_machine(target)
+    peak_per_us = 2 * machine.partitions**2 * machine.timing.pe_ghz * 1e3
+    return flops / (peak_per_us * percent / 100)
