@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from nkisim.enums import engine
-from nkisim.layout import MemoryRegion, layout_of
 from nkisim.machine import TRN2, Reading
-from nkisim.memory import MemoryUse
-from nkisim.storage import Allocation
+from nkisim.memory.placement import MemoryUse
+from nkisim.memory.storage import Allocation
+from nkisim.tensors.layout import MemoryRegion, layout_of
 from nkisim.timing.timeline import Elision, Events, Timeline
 from nkisim.trace import Access, Instruction
 

@@ -10,8 +10,8 @@ import pytest
 import nkisim.isa as nisa
 import nkisim.language as nl
 from nkisim.errors import NkiValidationError
-from nkisim.host_arrays import Spec
-from nkisim.kernel import run
+from nkisim.running.host_arrays import Spec
+from nkisim.running.kernel import run
 
 
 @dataclass(frozen=True)

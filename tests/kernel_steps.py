@@ -2,8 +2,8 @@
 
 import nkisim.isa as nisa
 import nkisim.language as nl
-from nkisim.host_arrays import Spec
-from nkisim.kernel import run
+from nkisim.running.host_arrays import Spec
+from nkisim.running.kernel import run
 
 
 def load(array, **placement):

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from nkisim.indirection import read_held
-from nkisim.layout import MemoryRegion
 from nkisim.machine import TRN2
-from nkisim.memory import Memory
-from nkisim.tensor import NkiTensor
+from nkisim.memory.placement import Memory
+from nkisim.tensors.indirection import read_held
+from nkisim.tensors.layout import MemoryRegion
+from nkisim.tensors.tensor import NkiTensor
 
 HBM, SBUF, PSUM = MemoryRegion.private_hbm, MemoryRegion.sbuf, MemoryRegion.psum
 

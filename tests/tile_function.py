@@ -2,7 +2,7 @@
 
 import nkisim.isa as nisa
 import nkisim.language as nl
-from nkisim.kernel import run
+from nkisim.running.kernel import run
 
 
 def run_on_tiles(function, *arrays, target="trn2", **how):

@@ -3,11 +3,11 @@
 from itertools import count
 from math import prod
 
-from nkisim import dtypes
 from nkisim.enums import engine
-from nkisim.layout import ON_CHIP, MemoryRegion, layout_of
 from nkisim.machine import Reading, find_machine
-from nkisim.storage import Allocation
+from nkisim.memory.storage import Allocation
+from nkisim.numerics import dtypes
+from nkisim.tensors.layout import ON_CHIP, MemoryRegion, layout_of
 from nkisim.timing.costs import cost_of
 from nkisim.trace import Access, Instruction, Loop, Trace
 

@@ -6,8 +6,8 @@ import numpy as np
 
 import nkisim.isa as nisa
 import nkisim.language as nl
-from nkisim.host_arrays import Spec
-from nkisim.kernel import Kernel, run
+from nkisim.running.host_arrays import Spec
+from nkisim.running.kernel import Kernel, run
 
 SECONDS = 20  # a run takes milliseconds; a deadlock would take for ever
 

@@ -12,10 +12,10 @@ from nkisim.errors import (
     RaceError,
     UnsupportedError,
 )
-from nkisim.host_arrays import Spec
 from nkisim.install import install, uninstall, which
-from nkisim.kernel import Kernel, Run, jit, run, simulate
 from nkisim.machine import TRN1, TRN2, TRN3, Machine, find_machine
+from nkisim.running.host_arrays import Spec
+from nkisim.running.kernel import Kernel, Run, jit, run, simulate
 from nkisim.trace import Access, Instruction, Loop, Trace
 from nkisim.version import __version__
 

@@ -6,9 +6,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from nkisim import bench, surface
+from nkisim import bench, surface, time_command
 from nkisim.lint.__main__ import main as lint_main
-from nkisim.timing import command as time_command
 
 
 def main(arguments: Sequence[str]) -> int:

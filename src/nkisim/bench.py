@@ -1,8 +1,8 @@
 """How fast nkisim itself runs on this computer: `python -m nkisim bench`.
 
-Three figures, each the best of three after a warm-up, on one thread of one process: a matrix product
-with values, as a multiple of the time of NumPy's own; a shape-only run, and the schedule of its
-trace, in instructions per second. They say nothing about the time a kernel takes on a device.
+Three figures, each the best of three after a warm-up, on one thread of one process: a matrix
+product with values, as a multiple of the time of NumPy's own; a shape-only run, and the schedule of
+its trace, in instructions per second. They say nothing about the time a kernel takes on a device.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import numpy as np
 
 import nkisim.isa as nisa
 import nkisim.language as nl
-from nkisim.dtypes import from_float32, to_host
-from nkisim.host_arrays import Spec
-from nkisim.kernel import run
 from nkisim.machine import TRN2
+from nkisim.numerics.dtypes import from_float32, to_host
+from nkisim.running.host_arrays import Spec
+from nkisim.running.kernel import run
 from nkisim.timing import schedule
 from nkisim.trace import Trace
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from nkisim.errors import refuse
 from nkisim.refusal import refused
-from nkisim.registers import NKIObject
-from nkisim.tensor import NkiTensor
+from nkisim.tensors.registers import NKIObject
+from nkisim.tensors.tensor import NkiTensor
 
 __all__ = [
     "ReplicaGroup",

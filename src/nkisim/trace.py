@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from nkisim.enums import engine
-    from nkisim.layout import Layout
-    from nkisim.storage import Allocation
+    from nkisim.memory.storage import Allocation
+    from nkisim.tensors.layout import Layout
 
 Options = tuple[tuple[str, Any], ...]
 

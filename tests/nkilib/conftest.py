@@ -9,7 +9,7 @@ import pytest
 
 import nki_library
 import nkisim
-from nkisim.target import TARGET_VARIABLE
+from nkisim.running.target import TARGET_VARIABLE
 
 
 @pytest.fixture(params=["trn2", "trn3"])

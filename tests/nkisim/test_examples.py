@@ -12,8 +12,8 @@ import pytest
 
 import nkisim.examples
 from nkisim.examples import EXAMPLES
-from nkisim.kernel import run
 from nkisim.lint.__main__ import main as lint
+from nkisim.running.kernel import run
 
 FOLDER = Path(nkisim.examples.__file__).parent
 SRC = FOLDER.parents[1]

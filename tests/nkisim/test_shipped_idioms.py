@@ -7,10 +7,10 @@ import pytest
 
 import nkisim.isa as nisa
 import nkisim.language as nl
-from nkisim.dtypes import DType
 from nkisim.errors import MemoryLimitError, NkiValidationError
-from nkisim.kernel import run
 from nkisim.nki import dtype
+from nkisim.numerics.dtypes import DType
+from nkisim.running.kernel import run
 
 
 @dataclass

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 import nkisim.isa as nisa
 import nkisim.language as nl
 from nkisim.enums import engine
-from nkisim.host_arrays import Spec
-from nkisim.kernel import run
-from nkisim.layout import MemoryRegion, layout_of
-from nkisim.storage import Allocation
+from nkisim.memory.storage import Allocation
+from nkisim.running.host_arrays import Spec
+from nkisim.running.kernel import run
+from nkisim.tensors.layout import MemoryRegion, layout_of
 from nkisim.trace import Access, Instruction, Loop, Trace, walk
 
 HBM, SBUF = MemoryRegion.private_hbm, MemoryRegion.sbuf

@@ -12,9 +12,9 @@ from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 from nkisim import nki
-from nkisim.host_arrays import Spec
 from nkisim.install import install, uninstall
 from nkisim.machine import TRN2
+from nkisim.running.host_arrays import Spec
 
 
 class Example(NamedTuple):

@@ -36,7 +36,7 @@ from nkisim.isa.shuffle import nc_stream_shuffle
 from nkisim.isa.statistics import bn_aggr, bn_stats
 from nkisim.isa.tensor_scalar import tensor_scalar
 from nkisim.isa.transpose import dma_transpose, nc_transpose
-from nkisim.registers import VirtualRegister
+from nkisim.tensors.registers import VirtualRegister
 
 tensor_engine = engine.tensor
 vector_engine = engine.vector

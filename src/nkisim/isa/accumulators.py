@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nkisim import operators
 from nkisim.enums import engine, reduce_cmd
 from nkisim.isa.operands import store_floats
 from nkisim.isa.operator_rules import one_of
 from nkisim.isa.scalars import NOTHING, Scalar, spread
-from nkisim.operators.operator import Operator
-from nkisim.session import Session
-from nkisim.tensor import NkiTensor
+from nkisim.numerics import operators
+from nkisim.numerics.operators.operator import Operator
+from nkisim.running.session import Session
+from nkisim.tensors.tensor import NkiTensor
 
 if TYPE_CHECKING:
     from nkisim.isa.contract import Call, Rule

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nkisim import enums, operators
+from nkisim import enums
 from nkisim.isa.accumulators import Reduction, reduce_commands, reducing_operator, store_reducing
 from nkisim.isa.activation import SCALAR_ENGINE_COMMANDS, activated, activation_function
 from nkisim.isa.contract import CHIP, Call, Contract, Operand
@@ -15,9 +15,10 @@ from nkisim.isa.operator_rules import operator_of
 from nkisim.isa.rules import one_column, same_dtype, same_elements, same_partitions
 from nkisim.isa.scalars import ZERO, Scalar, combine, kind, number_or_tile, spread, tile, tiles
 from nkisim.machine import V4
-from nkisim.operators.operator import Operator
-from nkisim.session import current
-from nkisim.tensor import NkiTensor
+from nkisim.numerics import operators
+from nkisim.numerics.operators.operator import Operator
+from nkisim.running.session import current
+from nkisim.tensors.tensor import NkiTensor
 
 if TYPE_CHECKING:
     from nkisim.isa.operands import Array

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING
 
-from nkisim import enums, operators
+from nkisim import enums
 from nkisim.enums import reduce_cmd as commands
 from nkisim.errors import UnsupportedError
 from nkisim.isa.accumulators import (
@@ -22,9 +22,10 @@ from nkisim.isa.operator_rules import operator_of
 from nkisim.isa.rules import one_column, same_elements, same_partitions
 from nkisim.isa.scalars import NOTHING, TILE, Scalar, kind, number_or_tile, spread, tile, tiles
 from nkisim.machine import V3
-from nkisim.operators.operator import Operator
-from nkisim.session import current
-from nkisim.tensor import NkiTensor
+from nkisim.numerics import operators
+from nkisim.numerics.operators.operator import Operator
+from nkisim.running.session import current
+from nkisim.tensors.tensor import NkiTensor
 
 if TYPE_CHECKING:
     from nkisim.isa.operands import Array

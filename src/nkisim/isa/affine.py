@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from nkisim import dtypes, enums, operators
+from nkisim import enums
 from nkisim.errors import refuse
 from nkisim.isa.contract import SBUF, Call, Contract, Operand
 from nkisim.isa.element_types import INTEGERS, NUMBERS
@@ -19,10 +19,11 @@ from nkisim.isa.operator_rules import one_of
 from nkisim.isa.rules import same_elements, same_partitions
 from nkisim.isa.scalars import NUMBERS as NUMBER_KINDS
 from nkisim.isa.scalars import as_float32, kind
-from nkisim.operators.operator import Operator
-from nkisim.registers import VirtualRegister
-from nkisim.session import current
-from nkisim.tensor import NkiTensor
+from nkisim.numerics import dtypes, operators
+from nkisim.numerics.operators.operator import Operator
+from nkisim.running.session import current
+from nkisim.tensors.registers import VirtualRegister
+from nkisim.tensors.tensor import NkiTensor
 
 if TYPE_CHECKING:
     from nkisim.isa.contract import Facts, Rule

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from nkisim.enums import engine
 from nkisim.errors import NkiValidationError, refuse
-from nkisim.indirection import scalar_is_inside
-from nkisim.layout import HBM, MemoryRegion
-from nkisim.offsets import Indirection, ScalarOffset, VectorOffset
-from nkisim.tensor import NkiTensor
+from nkisim.tensors.indirection import scalar_is_inside
+from nkisim.tensors.layout import HBM, MemoryRegion
+from nkisim.tensors.offsets import Indirection, ScalarOffset, VectorOffset
+from nkisim.tensors.tensor import NkiTensor
 
 if TYPE_CHECKING:
     from nkisim.machine import Machine
-    from nkisim.session import Session
+    from nkisim.running.session import Session
 
 SBUF = frozenset({MemoryRegion.sbuf})
 PSUM = frozenset({MemoryRegion.psum})

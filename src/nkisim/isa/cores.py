@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nkisim import enums
-from nkisim.cores import CorePair
 from nkisim.errors import refuse
 from nkisim.isa.contract import SBUF, Call, Contract, Operand
 from nkisim.isa.indirect_views import not_indirect
 from nkisim.isa.operands import NkiInstruction, held, index_tensors, store_held
 from nkisim.isa.rules import same_dtype
-from nkisim.layout import MemoryRegion
 from nkisim.machine import V3
-from nkisim.session import Session, current
+from nkisim.running.cores import CorePair
+from nkisim.running.session import Session, current
+from nkisim.tensors.layout import MemoryRegion
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nkisim.isa.operands import Array
-    from nkisim.tensor import NkiTensor
+    from nkisim.tensors.tensor import NkiTensor
 
 _RANKS = (0, 1)
 

@@ -6,18 +6,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nkisim import dtypes, enums
-from nkisim.indirection import read_row, row_numbers, scalar_is_inside, write_row
+from nkisim import enums
 from nkisim.isa.contract import DMA_REACH, Call, Contract, Operand
 from nkisim.isa.move import castable, copy_elements
 from nkisim.isa.operands import NkiInstruction, held, index_tensors, store_held
 from nkisim.machine import V3, V4
-from nkisim.offsets import FreeIndex, VectorOffset
-from nkisim.session import current
+from nkisim.numerics import dtypes
+from nkisim.running.session import current
+from nkisim.tensors.indirection import read_row, row_numbers, scalar_is_inside, write_row
+from nkisim.tensors.offsets import FreeIndex, VectorOffset
 
 if TYPE_CHECKING:
     from nkisim.isa.operands import Array
-    from nkisim.tensor import NkiTensor
+    from nkisim.tensors.tensor import NkiTensor
 
 __all__ = [
     "DMA_COPY",

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nkisim import dtypes, enums, operators
+from nkisim import enums
 from nkisim.errors import UnsupportedError, refuse
-from nkisim.indirection import read_row, row_numbers, write_row
 from nkisim.isa.contract import DMA_REACH, Call, Contract, Operand
 from nkisim.isa.dma import check_modes, no_free_index
 from nkisim.isa.element_types import NUMBERS
@@ -20,17 +19,19 @@ from nkisim.isa.operands import (
     store_floats,
     store_held,
 )
-from nkisim.layout import HBM, MemoryRegion
 from nkisim.machine import Machine
-from nkisim.offsets import ScalarOffset, VectorOffset
-from nkisim.operators.operator import Operator
-from nkisim.session import current
+from nkisim.numerics import dtypes, operators
+from nkisim.numerics.operators.operator import Operator
+from nkisim.running.session import current
+from nkisim.tensors.indirection import read_row, row_numbers, write_row
+from nkisim.tensors.layout import HBM, MemoryRegion
+from nkisim.tensors.offsets import ScalarOffset, VectorOffset
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nkisim.isa.operands import Array
-    from nkisim.tensor import NkiTensor
+    from nkisim.tensors.tensor import NkiTensor
 
 _NAMES = tuple(f"srcs[{i}]" for i in range(Machine.dma_compute_max_sources))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from nkisim import dtypes
+from nkisim.numerics import dtypes
 
 NUMBERS: Final = frozenset(name for name in dtypes.ALL if not dtypes.is_packed(name))
 """What an engine can cast to float32; packed types are for nc_matmul_mx and copies."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nkisim import dtypes, enums, operators
+from nkisim import enums
 from nkisim.isa.contract import CHIP, Call, Contract, Operand
 from nkisim.isa.element_types import NUMBERS, WORDS
 from nkisim.isa.indirect_views import may_be_indirect, not_indirect, with_indices
@@ -14,13 +14,14 @@ from nkisim.isa.operands import NkiInstruction, floats, held, store_floats, stor
 from nkisim.isa.operator_rules import binary_operator, bitvec_types, operator_with_scalar
 from nkisim.isa.rules import not_both_in_psum, one_column, same_elements, same_partitions
 from nkisim.isa.scalars import Scalar, combine, kind, spread, tile, tiles
-from nkisim.layout import MemoryRegion
-from nkisim.operators.operator import Operator
-from nkisim.session import current
+from nkisim.numerics import dtypes, operators
+from nkisim.numerics.operators.operator import Operator
+from nkisim.running.session import current
+from nkisim.tensors.layout import MemoryRegion
 
 if TYPE_CHECKING:
     from nkisim.isa.operands import Array
-    from nkisim.tensor import NkiTensor
+    from nkisim.tensors.tensor import NkiTensor
 
 VECTOR, GPSIMD = enums.engine.vector, enums.engine.gpsimd
 

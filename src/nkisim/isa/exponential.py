@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nkisim import enums, operators
+from nkisim import enums
 from nkisim.enums import reduce_cmd as commands
 from nkisim.isa.accumulators import Reduction, loaded_value, reduce_commands, store_reducing
 from nkisim.isa.contract import CHIP, Call, Contract, Operand
@@ -12,8 +12,9 @@ from nkisim.isa.operands import NkiInstruction, floats
 from nkisim.isa.rules import one_column, same_elements, same_partitions
 from nkisim.isa.scalars import NOTHING, ZERO, Scalar, kind, number_or_tile, spread, tile, tiles
 from nkisim.machine import V4
-from nkisim.session import current
-from nkisim.tensor import NkiTensor
+from nkisim.numerics import operators
+from nkisim.running.session import current
+from nkisim.tensors.tensor import NkiTensor
 
 _COMMON_FLOATS = frozenset({"float8_e4m3", "float8_e5m2", "float16", "bfloat16", "float32"})
 _COMMON_INTEGERS = frozenset({"int8", "int16", "int32", "uint8", "uint16"})

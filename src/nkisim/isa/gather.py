@@ -12,10 +12,10 @@ from nkisim.isa.contract import SBUF, Call, Contract, Operand
 from nkisim.isa.indirect_views import not_indirect
 from nkisim.isa.operands import Array, NkiInstruction, held, index_tensors, store_held
 from nkisim.isa.rules import same_dtype, same_elements, same_partitions
-from nkisim.session import current
+from nkisim.running.session import current
 
 if TYPE_CHECKING:
-    from nkisim.tensor import NkiTensor
+    from nkisim.tensors.tensor import NkiTensor
 
 _RUNS = (1, 2, 4, 8, 16, 32)  # elements a local_gather index may fetch
 

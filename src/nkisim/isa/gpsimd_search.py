@@ -20,11 +20,11 @@ from nkisim.isa.operands import (
 )
 from nkisim.isa.rules import same_partitions
 from nkisim.machine import V3
-from nkisim.session import Session, current
+from nkisim.running.session import Session, current
 
 if TYPE_CHECKING:
     from nkisim.isa.operands import Array
-    from nkisim.tensor import NkiTensor
+    from nkisim.tensors.tensor import NkiTensor
 
 _INT32 = frozenset({"int32"})
 _FP32_OR_INT32 = frozenset({"float32", "int32"})

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from nkisim.enums import engine
 from nkisim.isa.element_types import INTEGERS
 from nkisim.isa.operands import index_tensors
-from nkisim.layout import MemoryRegion
 from nkisim.machine import V4
-from nkisim.offsets import FreeIndex
+from nkisim.tensors.layout import MemoryRegion
+from nkisim.tensors.offsets import FreeIndex
 
 if TYPE_CHECKING:
     from nkisim.isa.contract import Call, Rule
-    from nkisim.tensor import NkiTensor
+    from nkisim.tensors.tensor import NkiTensor
 
 
 def with_indices(writes: tuple[NkiTensor, ...], *reads: NkiTensor) -> tuple[NkiTensor, ...]:

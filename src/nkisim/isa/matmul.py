@@ -7,19 +7,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nkisim import dtypes, enums
+from nkisim import enums
 from nkisim.errors import refuse
-from nkisim.indirection import read_held
 from nkisim.isa import matmul_rules as rules
 from nkisim.isa.contract import PSUM, SBUF, Contract, Operand
 from nkisim.isa.operands import NkiInstruction, index_tensors
 from nkisim.isa.psum_write import begin_write
 from nkisim.machine import V3
-from nkisim.session import Session, current
+from nkisim.numerics import dtypes
+from nkisim.running.session import Session, current
+from nkisim.tensors.indirection import read_held
 
 if TYPE_CHECKING:
     from nkisim.isa.operands import Array
-    from nkisim.tensor import NkiTensor
+    from nkisim.tensors.tensor import NkiTensor
     from nkisim.trace import Options
 
 NC_MATMUL = Contract(

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from nkisim.errors import UnsupportedError
 from nkisim.isa.element_types import INTEGERS
-from nkisim.layout import MemoryRegion
 from nkisim.machine import V3, V4
-from nkisim.offsets import FreeIndex
+from nkisim.tensors.layout import MemoryRegion
+from nkisim.tensors.offsets import FreeIndex
 
 if TYPE_CHECKING:
     from nkisim.isa.contract import Call
-    from nkisim.tensor import NkiTensor
+    from nkisim.tensors.tensor import NkiTensor
 
 FP8 = frozenset({"float8_e4m3", "float8_e5m2", "float8_e4m3fn"})
 _WIDE = frozenset({"float32", "tfloat32"})

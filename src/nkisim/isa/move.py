@@ -6,7 +6,7 @@ from enum import Enum
 
 import numpy as np
 
-from nkisim import dtypes, enums
+from nkisim import enums
 from nkisim.isa.contract import CHIP, Call, Contract, Operand
 from nkisim.isa.indirect_views import may_be_indirect, not_indirect
 from nkisim.isa.operands import (
@@ -18,11 +18,12 @@ from nkisim.isa.operands import (
     store_held,
 )
 from nkisim.isa.rules import same_elements, same_partitions
-from nkisim.layout import HBM
 from nkisim.machine import V3
-from nkisim.offsets import FreeIndex, ScalarOffset
-from nkisim.session import current
-from nkisim.tensor import NkiTensor, define_assignment
+from nkisim.numerics import dtypes
+from nkisim.running.session import current
+from nkisim.tensors.layout import HBM
+from nkisim.tensors.offsets import FreeIndex, ScalarOffset
+from nkisim.tensors.tensor import NkiTensor, define_assignment
 
 
 def copy_elements(dst: NkiTensor, src: NkiTensor) -> None:

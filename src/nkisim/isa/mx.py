@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nkisim import dtypes, enums
+from nkisim import enums
 from nkisim.isa import matmul_rules
 from nkisim.isa.contract import PSUM, SBUF, Call, Contract, Operand
 from nkisim.isa.indirect_views import not_indirect
@@ -18,13 +18,14 @@ from nkisim.isa.operands import NkiInstruction, held, index_tensors, rows, store
 from nkisim.isa.psum_write import begin_write
 from nkisim.isa.rules import same_partitions
 from nkisim.machine import V4
-from nkisim.session import Session, current
+from nkisim.numerics import dtypes
+from nkisim.running.session import Session, current
 
 if TYPE_CHECKING:
     from nkisim.isa.contract import Rule
     from nkisim.isa.operands import Array
     from nkisim.machine import Machine
-    from nkisim.tensor import NkiTensor
+    from nkisim.tensors.tensor import NkiTensor
 
 _FP8 = frozenset({"float8_e5m2_x4", "float8_e4m3fn_x4"})
 _PACKED = _FP8 | {"float4_e2m1fn_x4"}

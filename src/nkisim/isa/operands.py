@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nkisim import dtypes
 from nkisim.errors import refuse
-from nkisim.indirection import read_held, write_held
-from nkisim.offsets import FreeIndex, VectorOffset
-from nkisim.registers import NKIObject, VirtualRegister
-from nkisim.session import current
+from nkisim.numerics import dtypes
+from nkisim.running.session import current
+from nkisim.tensors.indirection import read_held, write_held
+from nkisim.tensors.offsets import FreeIndex, VectorOffset
+from nkisim.tensors.registers import NKIObject, VirtualRegister
 
 if TYPE_CHECKING:
-    from nkisim.tensor import NkiTensor
+    from nkisim.tensors.tensor import NkiTensor
     from nkisim.trace import Instruction
 
 Array = np.ndarray[Any, Any]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nkisim import dtypes, operators
 from nkisim.isa.element_types import INTEGERS
 from nkisim.isa.scalars import INTEGER, NOTHING, NUMBERS, TILE, ZERO
-from nkisim.operators.operator import Operator
+from nkisim.numerics import dtypes, operators
+from nkisim.numerics.operators.operator import Operator
 
 if TYPE_CHECKING:
     from nkisim.isa.contract import Call, Rule

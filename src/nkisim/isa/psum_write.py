@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nkisim import dtypes
 from nkisim.errors import UnsupportedError, refuse
-from nkisim.indirection import current_offset, read_held, whole_rows, write_held
 from nkisim.machine import V4
-from nkisim.offsets import FreeIndex
+from nkisim.numerics import dtypes
+from nkisim.tensors.indirection import current_offset, read_held, whole_rows, write_held
+from nkisim.tensors.offsets import FreeIndex
 
 if TYPE_CHECKING:
-    from nkisim.accumulation import Accumulation, Mask
     from nkisim.isa.operands import Array
-    from nkisim.session import Session
-    from nkisim.tensor import NkiTensor
+    from nkisim.memory.accumulation import Accumulation, Mask
+    from nkisim.running.session import Session
+    from nkisim.tensors.tensor import NkiTensor
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from nkisim import enums
 from nkisim.refusal import refused
 
 if TYPE_CHECKING:
-    from nkisim.tensor import NkiTensor
+    from nkisim.tensors.tensor import NkiTensor
 
 _REASON = "the device's random stream is not documented, so it cannot be reproduced"
 _REMEDY = "pass random numbers, or the mask made of them, as a kernel argument"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from nkisim import dtypes, enums, operators
+from nkisim import enums
 from nkisim.enums import reduce_cmd as commands
 from nkisim.isa.accumulators import (
     Reduction,
@@ -20,9 +20,10 @@ from nkisim.isa.operands import NkiInstruction, floats, held, rows, store_floats
 from nkisim.isa.operator_rules import bitvec_types, one_of, operator_of, operator_with_scalar
 from nkisim.isa.rules import one_column, same_elements, same_partitions
 from nkisim.isa.scalars import Scalar, combine, kind, number_or_tile, spread, tile, tiles
-from nkisim.operators.operator import Operator
-from nkisim.session import current
-from nkisim.tensor import NkiTensor
+from nkisim.numerics import dtypes, operators
+from nkisim.numerics.operators.operator import Operator
+from nkisim.running.session import current
+from nkisim.tensors.tensor import NkiTensor
 
 VECTOR, GPSIMD = enums.engine.vector, enums.engine.gpsimd
 

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nkisim import dtypes
 from nkisim.enums import engine
 from nkisim.errors import refuse
-from nkisim.indirection import scalar_value
 from nkisim.isa.contract import DMA_REACH, Call, Contract, Operand
 from nkisim.isa.element_types import INTEGERS
 from nkisim.isa.indirect_views import not_indirect
 from nkisim.isa.operands import NkiInstruction, index_tensors, store_held
-from nkisim.registers import VirtualRegister
-from nkisim.session import current
+from nkisim.numerics import dtypes
+from nkisim.running.session import current
+from nkisim.tensors.indirection import scalar_value
+from nkisim.tensors.registers import VirtualRegister
 
 if TYPE_CHECKING:
-    from nkisim.tensor import NkiTensor
+    from nkisim.tensors.tensor import NkiTensor
 
 _INT32, _UINT32 = np.iinfo(np.int32), np.iinfo(np.uint32)
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 
 from nkisim.isa.operands import floats
-from nkisim.operators.operator import Operator
-from nkisim.tensor import NkiTensor
+from nkisim.numerics.operators.operator import Operator
+from nkisim.tensors.tensor import NkiTensor
 
 if TYPE_CHECKING:
     from nkisim.isa.contract import Call, Rule

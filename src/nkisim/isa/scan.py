@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nkisim import enums, operators
+from nkisim import enums
 from nkisim.enums import reduce_cmd as commands
 from nkisim.isa.accumulators import Reduction, loaded_value, reduce_commands, start
 from nkisim.isa.contract import CHIP, Contract, Operand
@@ -16,9 +16,10 @@ from nkisim.isa.operands import NkiInstruction, rows, store_floats
 from nkisim.isa.operator_rules import binary_operator, one_of, operator_with_scalar
 from nkisim.isa.rules import not_both_in_psum, one_column, same_elements, same_partitions
 from nkisim.isa.scalars import Scalar, combine, kind, number_or_tile, spread, tile, tiles
-from nkisim.operators.operator import Operator
-from nkisim.session import current
-from nkisim.tensor import NkiTensor
+from nkisim.numerics import operators
+from nkisim.numerics.operators.operator import Operator
+from nkisim.running.session import current
+from nkisim.tensors.tensor import NkiTensor
 
 if TYPE_CHECKING:
     from nkisim.isa.operands import Array

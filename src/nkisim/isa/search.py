@@ -6,20 +6,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nkisim import dtypes, enums
+from nkisim import enums
 from nkisim.isa.contract import CHIP, Call, Contract, Operand
 from nkisim.isa.element_types import NUMBERS
 from nkisim.isa.indirect_views import not_indirect
 from nkisim.isa.operands import NkiInstruction, index_tensors, rows, store_floats, store_held
 from nkisim.isa.rules import same_elements, same_partitions
-from nkisim.session import current
+from nkisim.numerics import dtypes
+from nkisim.running.session import current
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from nkisim.isa.contract import Rule
     from nkisim.isa.operands import Array
-    from nkisim.tensor import NkiTensor
+    from nkisim.tensors.tensor import NkiTensor
 
 _FOUND = 8  # values that one instruction finds
 _INDEX_TYPES = frozenset({"uint16", "uint32"})

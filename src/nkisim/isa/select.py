@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nkisim import dtypes, enums, operators
+from nkisim import enums
 from nkisim.enums import reduce_cmd as commands
 from nkisim.isa.accumulators import (
     Reduction,
@@ -39,9 +39,10 @@ from nkisim.isa.scalars import (
     tiles,
 )
 from nkisim.machine import V3
-from nkisim.operators.operator import Operator
-from nkisim.session import current
-from nkisim.tensor import NkiTensor
+from nkisim.numerics import dtypes, operators
+from nkisim.numerics.operators.operator import Operator
+from nkisim.running.session import current
+from nkisim.tensors.tensor import NkiTensor
 
 if TYPE_CHECKING:
     from nkisim.isa.contract import Facts

@@ -11,12 +11,12 @@ from nkisim.isa.contract import CHIP, Call, Contract, Operand
 from nkisim.isa.indirect_views import not_indirect
 from nkisim.isa.operands import NkiInstruction, held, index_tensors, store_held
 from nkisim.isa.rules import same_dtype, same_elements
-from nkisim.session import current
+from nkisim.running.session import current
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from nkisim.tensor import NkiTensor
+    from nkisim.tensors.tensor import NkiTensor
 
 KEEP = 255  # a mask entry that leaves its partition of dst as it is
 

@@ -12,8 +12,8 @@ from nkisim.isa.element_types import NUMBERS
 from nkisim.isa.indirect_views import not_indirect, with_indices
 from nkisim.isa.operands import NkiInstruction, rows, store_floats
 from nkisim.isa.rules import same_partitions
-from nkisim.session import current
-from nkisim.tensor import NkiTensor
+from nkisim.running.session import current
+from nkisim.tensors.tensor import NkiTensor
 
 if TYPE_CHECKING:
     from nkisim.isa.contract import Rule

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nkisim import dtypes, enums, operators
+from nkisim import enums
 from nkisim.errors import UnsupportedError
 from nkisim.isa.contract import CHIP, Call, Contract, Operand
 from nkisim.isa.element_types import FP32, NUMBERS, WORDS
@@ -13,9 +13,10 @@ from nkisim.isa.operands import NkiInstruction, floats, held, store_floats, stor
 from nkisim.isa.operator_rules import bitvec_types, operator_with_scalar
 from nkisim.isa.rules import one_column, same_elements, same_partitions
 from nkisim.isa.scalars import NOTHING, Scalar, combine, kind, spread, tile, tiles
-from nkisim.operators.operator import Operator
-from nkisim.session import current
-from nkisim.tensor import NkiTensor
+from nkisim.numerics import dtypes, operators
+from nkisim.numerics.operators.operator import Operator
+from nkisim.running.session import current
+from nkisim.tensors.tensor import NkiTensor
 
 if TYPE_CHECKING:
     from nkisim.isa.operands import Array

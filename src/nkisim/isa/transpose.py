@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nkisim import dtypes, enums
-from nkisim.indirection import read_row, row_numbers, scalar_is_inside
+from nkisim import enums
 from nkisim.isa.contract import CHIP, DMA_REACH, SBUF, Call, Contract, Operand
 from nkisim.isa.dma import check_modes, check_priority, no_free_index
 from nkisim.isa.indirect_views import not_indirect
@@ -22,13 +21,15 @@ from nkisim.isa.operands import (
     store_held,
 )
 from nkisim.isa.rules import same_dtype
-from nkisim.layout import HBM, MemoryRegion
 from nkisim.machine import V3
-from nkisim.offsets import VectorOffset
-from nkisim.session import Session, current
+from nkisim.numerics import dtypes
+from nkisim.running.session import Session, current
+from nkisim.tensors.indirection import read_row, row_numbers, scalar_is_inside
+from nkisim.tensors.layout import HBM, MemoryRegion
+from nkisim.tensors.offsets import VectorOffset
 
 if TYPE_CHECKING:
-    from nkisim.tensor import NkiTensor
+    from nkisim.tensors.tensor import NkiTensor
 
 _AXES = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
 

@@ -1,6 +1,5 @@
 """The `nki.language` namespace, usually imported as `nl`."""
 
-from nkisim.dtypes import DType
 from nkisim.language.constants import (
     bfloat16,
     bool_,
@@ -72,8 +71,8 @@ from nkisim.language.transfer import (
     transpose,
 )
 from nkisim.language.trigonometry import cos, tan
-from nkisim.layout import MemoryRegion
-from nkisim.operators import (
+from nkisim.numerics.dtypes import DType
+from nkisim.numerics.operators import (
     abs,
     abs_max,
     abs_min,
@@ -128,8 +127,9 @@ from nkisim.operators import (
     subtract,
     tanh,
 )
-from nkisim.registers import NKIObject
-from nkisim.tensor import NkiTensor
+from nkisim.tensors.layout import MemoryRegion
+from nkisim.tensors.registers import NKIObject
+from nkisim.tensors.tensor import NkiTensor
 
 bool = bool_  # not in NKI's stubs; kernels of nki-library write it
 

@@ -8,9 +8,9 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
 
 from nkisim.errors import refuse
-from nkisim.registers import VirtualRegister
-from nkisim.session import Session, current
-from nkisim.tensor import dynamic_slice
+from nkisim.running.session import Session, current
+from nkisim.tensors.registers import VirtualRegister
+from nkisim.tensors.tensor import dynamic_slice
 
 Bound = int | VirtualRegister
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from nkisim import dtypes
 from nkisim.errors import refuse
 from nkisim.isa.dma import dma_copy
 from nkisim.isa.move import memset
-from nkisim.layout import MemoryRegion
-from nkisim.session import current
-from nkisim.tensor import NkiTensor
+from nkisim.numerics import dtypes
+from nkisim.running.session import current
+from nkisim.tensors.layout import MemoryRegion
+from nkisim.tensors.tensor import NkiTensor
 
 _SBUF = MemoryRegion.sbuf
 

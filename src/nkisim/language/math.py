@@ -10,13 +10,13 @@ from functools import partial
 from typing import Any, Final
 
 import nkisim.isa as nisa
-from nkisim import operators
 from nkisim.enums import engine
 from nkisim.errors import refuse
 from nkisim.language.tiles import require_tensor, tile_like
-from nkisim.operators.operator import Operator
+from nkisim.numerics import operators
+from nkisim.numerics.operators.operator import Operator
 from nkisim.refusal import refused
-from nkisim.tensor import NkiTensor
+from nkisim.tensors.tensor import NkiTensor
 
 _TAKE_COLUMNS: Final = (operators.abs_max, operators.abs_min)
 

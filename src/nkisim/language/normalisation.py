@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import nkisim.isa as nisa
-from nkisim import operators
 from nkisim.enums import engine
 from nkisim.language.reductions import Axis, reduce_tile
 from nkisim.language.tiles import require_tensor, stretch, tile_like
-from nkisim.tensor import NkiTensor
+from nkisim.numerics import operators
+from nkisim.tensors.tensor import NkiTensor
 
 
 def softmax(x: NkiTensor, axis: Axis = -1, dtype: str | None = None) -> NkiTensor:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from nkisim import dtypes
 from nkisim.errors import refuse
-from nkisim.indirection import read_held
 from nkisim.language.tiles import require_tensor
-from nkisim.layout import MemoryRegion
-from nkisim.session import current
-from nkisim.tensor import NkiTensor
+from nkisim.numerics import dtypes
+from nkisim.running.session import current
+from nkisim.tensors.indirection import read_held
+from nkisim.tensors.layout import MemoryRegion
+from nkisim.tensors.tensor import NkiTensor
 
 
 def device_print(print_prefix: str, tensor: NkiTensor) -> None:

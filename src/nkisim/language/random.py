@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from nkisim.layout import MemoryRegion
 from nkisim.refusal import refused
-from nkisim.tensor import NkiTensor
+from nkisim.tensors.layout import MemoryRegion
+from nkisim.tensors.tensor import NkiTensor
 
 _REASON: Final = "the device's random stream is not documented, so it cannot be reproduced"
 

@@ -7,11 +7,11 @@ from math import prod as product
 from typing import TypeAlias
 
 import nkisim.isa as nisa
-from nkisim import operators
 from nkisim.language.creation import ndarray
 from nkisim.language.tiles import free_axes, require_tensor, stretch, tile_like, tile_shape
-from nkisim.operators.operator import Operator
-from nkisim.tensor import NkiTensor
+from nkisim.numerics import operators
+from nkisim.numerics.operators.operator import Operator
+from nkisim.tensors.tensor import NkiTensor
 
 Axis: TypeAlias = int | tuple[int, ...] | list[int]
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import Final
 
 import nkisim.isa as nisa
-from nkisim import dtypes, operators
 from nkisim.language.creation import ndarray
 from nkisim.language.math import apply_activation
 from nkisim.language.tiles import require_tensor, tile_like
-from nkisim.operators.operator import Operator
-from nkisim.tensor import NkiTensor
+from nkisim.numerics import dtypes, operators
+from nkisim.numerics.operators.operator import Operator
+from nkisim.tensors.tensor import NkiTensor
 
 _ALL_INTEGERS_FROM: Final = 2.0**23  # a float32 of this magnitude or more has no fraction
 

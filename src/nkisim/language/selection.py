@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import nkisim.isa as nisa
-from nkisim import operators
 from nkisim.language.creation import ndarray
 from nkisim.language.tiles import require_tensor, tile_like
-from nkisim.tensor import NkiTensor
+from nkisim.numerics import operators
+from nkisim.tensors.tensor import NkiTensor
 
 
 def where(condition: NkiTensor, x: NkiTensor, y: NkiTensor, dtype: str | None = None) -> NkiTensor:

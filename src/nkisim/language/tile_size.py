@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from nkisim.machine import V3
-from nkisim.registers import NKIObject
-from nkisim.target import TRANSPOSE_VARIABLE, machine_in_use
+from nkisim.running.target import TRANSPOSE_VARIABLE, machine_in_use
+from nkisim.tensors.registers import NKIObject
 
 
 class TileSize(NKIObject):

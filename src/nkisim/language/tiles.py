@@ -6,7 +6,7 @@ from typing import Any
 
 from nkisim.errors import refuse
 from nkisim.language.creation import ndarray
-from nkisim.tensor import NkiTensor
+from nkisim.tensors.tensor import NkiTensor
 
 Shape = tuple[int, ...]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import nkisim.isa as nisa
-from nkisim import operators
 from nkisim.errors import UnsupportedError, refuse
 from nkisim.language.creation import ndarray
 from nkisim.language.tiles import require_tensor, stretch, tile_like
-from nkisim.layout import HBM, MemoryRegion
-from nkisim.session import current
-from nkisim.tensor import NkiTensor
+from nkisim.numerics import operators
+from nkisim.running.session import current
+from nkisim.tensors.layout import HBM, MemoryRegion
+from nkisim.tensors.tensor import NkiTensor
 
 
 def load(src: NkiTensor, dtype: str | None = None) -> NkiTensor:

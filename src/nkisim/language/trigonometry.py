@@ -10,10 +10,10 @@ import math
 from typing import Final
 
 import nkisim.isa as nisa
-from nkisim import operators
 from nkisim.language.math import apply_binary
 from nkisim.language.tiles import require_tensor, tile_like
-from nkisim.tensor import NkiTensor
+from nkisim.numerics import operators
+from nkisim.tensors.tensor import NkiTensor
 
 _TURN_HIGH: Final = 6.28125
 _TURN_LOW: Final = 2 * math.pi - _TURN_HIGH

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import nkisim.kernel
+import nkisim.running.kernel
 from nkisim import collectives, isa, language, typing
-from nkisim.dtypes import DType
-from nkisim.kernel import Simulated, jit
 from nkisim.nki import simulator
+from nkisim.numerics.dtypes import DType
+from nkisim.running.kernel import Simulated, jit
 
 dtype = DType  # not in NKI's stubs; kernels of nki-library annotate parameters with it
 
@@ -16,5 +16,5 @@ __all__ = ["collectives", "dtype", "isa", "jit", "language", "simulate", "simula
 
 
 def simulate(kernel: Any) -> Simulated:
-    """The kernel as a function on arrays; the target is the environment's (nkisim.target)."""
-    return nkisim.kernel.simulate(kernel)
+    """The kernel as a function on arrays; the target is the environment's."""
+    return nkisim.running.kernel.simulate(kernel)

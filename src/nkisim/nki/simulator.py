@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from nkisim.kernel import Kernel, simulate
+from nkisim.running.kernel import Kernel, simulate
 
 __all__ = ["simulate_kernel"]
 

@@ -11,11 +11,12 @@ from inspect import Parameter
 from types import ModuleType
 from typing import Any, Final, Literal
 
-from nkisim import collectives, dtypes, isa, language, nki
-from nkisim.layout import MemoryRegion
-from nkisim.operators.operator import Operator
+from nkisim import collectives, isa, language, nki
+from nkisim.numerics import dtypes
+from nkisim.numerics.operators.operator import Operator
 from nkisim.refusal import refusal_of
 from nkisim.surface.golden import Name, golden_names
+from nkisim.tensors.layout import MemoryRegion
 
 Status = Literal["implemented", "refused", "missing"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from nkisim.enums import engine
 from nkisim.machine import Machine, Reading
-from nkisim.memory import MemoryUse
+from nkisim.memory.placement import MemoryUse
 from nkisim.timing.core import Core
 from nkisim.timing.costs import Cost, cost_of
 from nkisim.timing.hazards import Hazards, Waits, read_only_allocations

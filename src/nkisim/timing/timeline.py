@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from nkisim.machine import CONSTANTS_VERSION, Machine, Reading
-from nkisim.memory import MemoryUse
+from nkisim.memory.placement import MemoryUse
 from nkisim.trace import Instruction
 
 

@@ -8,7 +8,7 @@ import nkisim.isa as nisa
 import nkisim.language as nl
 from isa_tiles import issued, refused
 from nkisim.enums import reduce_cmd
-from nkisim.kernel import run
+from nkisim.running.kernel import run
 
 TILE, COLUMN = (16, 8), (16, 1)
 

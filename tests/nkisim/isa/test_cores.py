@@ -10,7 +10,7 @@ from isa_tiles import refused
 from kernel_steps import load, specs
 from nkisim.enums import dma_engine, engine
 from nkisim.errors import RaceError
-from nkisim.kernel import Kernel, run
+from nkisim.running.kernel import Kernel, run
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from isa_tiles import refused
 from kernel_steps import assert_traces_agree, give, load, result_of
 from nkisim.enums import oob_mode
 from nkisim.errors import UnsupportedError
-from nkisim.kernel import run
+from nkisim.running.kernel import run
 
 BFLOAT16 = ml_dtypes.bfloat16
 

@@ -9,7 +9,7 @@ import nkisim.language as nl
 from isa_tiles import refused
 from kernel_steps import assert_traces_agree, give, load, result_of
 from nkisim.errors import AliasError
-from nkisim.kernel import run
+from nkisim.running.kernel import run
 
 BFLOAT16 = ml_dtypes.bfloat16
 E4M3, E5M2, E4M3FN = ml_dtypes.float8_e4m3, ml_dtypes.float8_e5m2, ml_dtypes.float8_e4m3fn

@@ -8,7 +8,7 @@ import nkisim.isa as nisa
 import nkisim.language as nl
 from isa_tiles import Psum, after, assert_shape_only_agrees, issued, refused, run_tiles, zeros
 from nkisim.enums import engine
-from nkisim.kernel import run
+from nkisim.running.kernel import run
 
 BFLOAT16 = ml_dtypes.bfloat16
 

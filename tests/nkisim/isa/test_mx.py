@@ -8,7 +8,7 @@ import nkisim.isa as nisa
 import nkisim.language as nl
 from isa_tiles import refused
 from kernel_steps import assert_traces_agree, give, load, result_of
-from nkisim.kernel import run
+from nkisim.running.kernel import run
 
 BFLOAT16 = ml_dtypes.bfloat16
 ELEMENTS = {

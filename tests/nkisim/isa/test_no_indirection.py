@@ -5,7 +5,7 @@ import pytest
 import nkisim.isa as nisa
 import nkisim.language as nl
 from isa_tiles import refused
-from nkisim.kernel import Kernel, run
+from nkisim.running.kernel import Kernel, run
 
 
 def tile(*shape, dtype="float32", buffer=nl.sbuf):

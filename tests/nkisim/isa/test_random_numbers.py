@@ -9,7 +9,7 @@ import nkisim.isa as nisa
 import nkisim.language as nl
 from nkisim.enums import engine
 from nkisim.errors import UnsupportedError
-from nkisim.kernel import run
+from nkisim.running.kernel import run
 
 SIGNATURES = {
     "rng": ["dst", "engine", "name"],

@@ -9,7 +9,7 @@ from isa_tiles import refused
 from kernel_steps import assert_traces_agree, give, load, result_of, specs
 from nkisim.enums import engine
 from nkisim.errors import UnsupportedError
-from nkisim.kernel import run
+from nkisim.running.kernel import run
 
 NUMBER = np.array([[41]], np.int32)
 

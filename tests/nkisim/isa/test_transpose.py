@@ -10,7 +10,7 @@ from isa_tiles import Psum, after, assert_shape_only_agrees, issued, refused, ru
 from kernel_steps import assert_traces_agree, give, load, result_of
 from nkisim.enums import dge_mode, engine, oob_mode
 from nkisim.errors import UnsupportedError
-from nkisim.kernel import run
+from nkisim.running.kernel import run
 
 BFLOAT16 = ml_dtypes.bfloat16
 

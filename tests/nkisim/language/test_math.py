@@ -8,8 +8,8 @@ import pytest
 
 import nkisim.language as nl
 from nkisim.errors import NkiValidationError, UnsupportedError
-from nkisim.host_arrays import Spec
-from nkisim.kernel import run
+from nkisim.running.host_arrays import Spec
+from nkisim.running.kernel import run
 from tile_function import instructions, on_tiles, run_on_tiles
 
 RNG = np.random.default_rng(7)

@@ -7,8 +7,8 @@ import pytest
 import nkisim.isa as nisa
 import nkisim.language as nl
 from nkisim.errors import NkiValidationError, UnsupportedError
-from nkisim.host_arrays import Spec
-from nkisim.kernel import run
+from nkisim.running.host_arrays import Spec
+from nkisim.running.kernel import run
 from tile_function import instructions, on_tiles
 
 RNG = np.random.default_rng(17)

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 import nkisim.isa as nisa
 import nkisim.language as nl
 from nkisim.enums import dge_mode
-from nkisim.host_arrays import Spec
-from nkisim.kernel import run
 from nkisim.machine import TRN2, Reading
+from nkisim.running.host_arrays import Spec
+from nkisim.running.kernel import run
 from nkisim.timing.costs import cost_of
 from nkisim.timing.costs.dma import descriptor_count
 from timing_instructions import HBM, SBUF, cost, engine, strided, tensor, view, whole

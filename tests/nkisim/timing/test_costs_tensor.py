@@ -9,9 +9,9 @@ import pytest
 import nkisim.isa as nisa
 import nkisim.language as nl
 from nkisim.enums import matmul_perf_mode
-from nkisim.host_arrays import Spec
-from nkisim.kernel import run
 from nkisim.machine import Reading
+from nkisim.running.host_arrays import Spec
+from nkisim.running.kernel import run
 from nkisim.timing.costs import cost_of
 from timing_instructions import PSUM, cost, engine, strided, tensor, view, whole
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import nkisim.isa as nisa
 import nkisim.language as nl
-from nkisim.host_arrays import Spec
-from nkisim.kernel import run
+from nkisim.running.host_arrays import Spec
+from nkisim.running.kernel import run
 from nkisim.timing.boxes import (
     covers,
     hbm_box,

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 import nkisim.isa as nisa
 import nkisim.language as nl
-from nkisim.host_arrays import Spec
-from nkisim.kernel import run
 from nkisim.machine import TRN2, Reading
+from nkisim.running.host_arrays import Spec
+from nkisim.running.kernel import run
 from nkisim.timing import schedule
 from nkisim.timing.loops import Mark, SteadyState
 from random_traces import with_loop

@@ -17,8 +17,8 @@ MEBIBYTE = 2**20
 PROGRAM = """
 import json, resource, sys, time
 from nkisim.bench import matmul_kernel
-from nkisim.host_arrays import Spec
-from nkisim.kernel import run
+from nkisim.running.host_arrays import Spec
+from nkisim.running.kernel import run
 from nkisim.machine import Reading
 from nkisim.timing import schedule
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 from math import lcm
 
 from nkisim.enums import dge_mode
-from nkisim.layout import Layout
 from nkisim.machine import V4, Machine
+from nkisim.tensors.layout import Layout
 from nkisim.timing.costs.cost import Cost, Transfer, cost_rule
 from nkisim.trace import Access, Instruction
 

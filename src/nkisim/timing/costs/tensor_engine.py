@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from nkisim.enums import matmul_perf_mode
-from nkisim.layout import Layout
 from nkisim.machine import Machine
+from nkisim.tensors.layout import Layout
 from nkisim.timing.costs.cost import Cost, cost_rule, innermost_stride_bytes
 from nkisim.trace import Access, Instruction
 

@@ -1,0 +1,1 @@
+"""What lies behind views: data, capacity, liveness, PSUM history, shared addresses."""

@@ -1,0 +1,1 @@
+"""Values: NKI dtypes, their rounding, and the operators on them."""

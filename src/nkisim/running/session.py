@@ -1,0 +1,285 @@
+"""Session: the one kernel now running on one core. Everything an instruction needs hangs off it."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from nkisim.errors import NkiValidationError
+from nkisim.memory.placement import Memory
+from nkisim.tensors.indirection import row_places, scalar_value, whole_rows
+from nkisim.tensors.layout import MemoryRegion
+from nkisim.tensors.offsets import FreeIndex, ScalarOffset, VectorOffset
+from nkisim.tensors.registers import VirtualRegister
+from nkisim.trace import Access, Instruction, Item, Loop, Options, Trace, walk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from nkisim.enums import engine
+    from nkisim.machine import Machine
+    from nkisim.memory.storage import Storage
+    from nkisim.running.cores import CorePair, SharedTensors
+    from nkisim.tensors.layout import Layout
+    from nkisim.tensors.tensor import NkiTensor
+
+
+_ACCUMULATING = frozenset({"nc_matmul", "nc_matmul_mx"})  # they keep PSUM history themselves
+_SYNCHRONISING = frozenset({"core_barrier"})  # orders accesses to its tensor, touches no byte of it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How kernels are run."""
+
+    machine: Machine
+    values: bool = True  # False: shapes only, no data
+    precise: bool = True  # False: low-precision tensors are stored unrounded (NKI_PRECISE_FP=0)
+
+
+class Session:
+    """State of one core while one kernel runs."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        program: tuple[int, int] | None = None,
+        pair: CorePair | None = None,
+    ) -> None:
+        self.settings = settings
+        self.machine = settings.machine
+        self.values = settings.values
+        self.program = program  # (program id, number of programs); None without a launch grid
+        self.core = program[0] if program else 0
+        self.pair = pair
+        self.shared: SharedTensors | None = None if pair is None else pair.shared
+        self._shared_seen = 0
+        self.memory = Memory(
+            settings.machine, self.core, with_values=settings.values, precise=settings.precise
+        )
+        self.trace = Trace(core=self.core)
+        self.verdicts: dict[Any, Any] = {}  # outcomes of pure checks, by what they depend on
+        self.accumulators: dict[engine, Any] = {}  # reduce registers of Vector and Scalar engines
+        self.ordered_depth = 0  # nesting of nl.no_reorder
+        self._items: list[Item] = self.trace.items
+        self._options: dict[Options, Options] = {}
+        self._count = 0
+        self._loops: list[tuple[Loop, list[Item]]] = []  # with the list the loop itself is in
+        self._loops_seen = 0
+        self._replaying = 0  # > 0 while a loop iteration after the first one runs
+
+    @property
+    def recording(self) -> bool:
+        """Whether instructions enter the trace (not in later iterations of a loop)."""
+        return not self._replaying
+
+    def allocate(
+        self,
+        shape: Sequence[int],
+        dtype: str,
+        region: MemoryRegion,
+        name: str | None,
+        address: tuple[int, int] | None,
+    ) -> Storage:
+        """A fresh tensor's storage; shared HBM is one storage for both cores."""
+        if region is MemoryRegion.shared_hbm and self.shared is not None:
+            key = name or f"shared_{self._shared_seen}"
+            self._shared_seen += 1
+            return self.shared.attach(key, self.memory, shape, dtype)
+        return self.memory.allocate(shape, dtype, region, name, address)
+
+    def issue(
+        self,
+        op: str,
+        where: engine,
+        writes: tuple[NkiTensor, ...],
+        reads: tuple[NkiTensor, ...],
+        options: Options = (),
+        name: str | None = None,
+    ) -> Instruction:
+        """Put an instruction into the trace after checking that its operands are still theirs."""
+        index = self._count
+        read = tuple([self._access(tensor, index, op, writes=False) for tensor in reads])
+        written = tuple([self._access(tensor, index, op, writes=True) for tensor in writes])
+        if options:
+            options = self._options.setdefault(options, options)
+        instruction = Instruction(index, op, where, written, read, options, name)
+        if self._loops:
+            instruction.loop = self._loops[-1][0].number
+        if not self._replaying:
+            self._count = index + 1
+            self._items.append(instruction)
+        return instruction
+
+    def _access(self, tensor: NkiTensor, index: int, op: str, *, writes: bool) -> Access:
+        storage = tensor.storage
+        allocation = storage.allocation
+        layout = tensor.layout
+        if tensor.indirection is None:
+            access = Access(allocation, layout, tensor.offset)
+        else:
+            access = self._dynamic_access(tensor)
+        if not self._replaying:
+            if allocation.first_use < 0:
+                allocation.first_use = index
+            allocation.last_use = index
+        if op not in _SYNCHRONISING:
+            if writes:
+                self._note_write(tensor, access, op)
+            elif storage.neighbours is not None:
+                storage.neighbours.check_read(storage, *self._place(tensor, access))
+            if self.pair is not None and not layout.on_chip:
+                self._touch(tensor, access, f"{op} (instruction {index})", writes=writes)
+        return access
+
+    @staticmethod
+    def _place(tensor: NkiTensor, access: Access) -> tuple[Layout, int]:
+        """Where a view lies; of a free-indexed one only its partitions are known."""
+        if isinstance(tensor.indirection, FreeIndex):
+            return whole_rows(tensor)
+        return access.layout, access.offset
+
+    def _note_write(self, tensor: NkiTensor, access: Access, op: str) -> None:
+        """PSUM history starts again, and what lies below a manually placed tensor is gone."""
+        storage = tensor.storage
+        storage.written = True
+        if storage.accumulation is not None and op not in _ACCUMULATING:
+            storage.accumulation.clear(*self._place(tensor, access))
+        if storage.neighbours is not None:
+            storage.neighbours.note_write(storage, *self._place(tensor, access))
+
+    def _dynamic_access(self, tensor: NkiTensor) -> Access:
+        allocation, layout = tensor.storage.allocation, tensor.layout
+        indirection = tensor.indirection
+        if not isinstance(indirection, ScalarOffset):
+            access = Access(allocation, layout, tensor.offset)
+            access.anywhere = True
+            return access
+        source = indirection.source
+        value = scalar_value(source)
+        loop = self._loop_of(source)
+        bounds = source.bounds if isinstance(source, VirtualRegister) else None
+        if loop is None and bounds is not None:
+            value = bounds[1]  # a counter that outlived its loop has the last value
+        offset = tensor.offset + (value or 0) * indirection.unit_elems
+        if loop is None:
+            access = Access(allocation, layout, offset)
+            access.anywhere = bounds is None
+            return access
+        return Access(allocation, layout, offset, indirection.unit_elems * loop.step, loop.number)
+
+    def _loop_of(self, source: NkiTensor | VirtualRegister) -> Loop | None:
+        number = source.loop if isinstance(source, VirtualRegister) else None
+        return next((loop for loop, _ in self._loops if loop.number == number), None)
+
+    def _touch(self, tensor: NkiTensor, access: Access, label: str, *, writes: bool) -> None:
+        """Remember an HBM access for the race check; without values some have no known place."""
+        storage = tensor.storage
+        if storage.allocation.region is MemoryRegion.private_hbm or self.pair is None:
+            return
+        interval = self.pair.intervals[self.core]
+        if isinstance(tensor.indirection, VectorOffset) and self.values:
+            for layout, offset in row_places(tensor, tensor.indirection):
+                row = Access(storage.allocation, layout, offset)
+                interval.add(storage, row, 1, label, writes=writes)
+            return
+        if access.anywhere and not self.values:
+            return
+        trips = 1
+        if access.step and not self.values:
+            trips = next((e.trips or 1 for e, _ in self._loops if e.number == access.loop), 1)
+        interval.add(storage, access, trips, label, writes=writes)
+
+    def begin_loop(self, trips: int | None, step: int) -> Loop:
+        """Start a dynamic loop: what is issued until `repeat_loop` is its body."""
+        unrecorded = -2 - len(self._loops)  # tells it from the loops around it, and from no loop
+        number = self._loops_seen if self.recording else unrecorded
+        loop = Loop(number, trips, step, len(self.memory.allocations))
+        self._loops.append((loop, self._items))
+        if self.recording:
+            self._loops_seen += 1
+            self._items.append(loop)
+            self._items = loop.body
+        return loop
+
+    def loops_around(self) -> tuple[int, ...]:
+        """Numbers of the dynamic loops now running, outermost first."""
+        return tuple(loop.number for loop, _ in self._loops)
+
+    def outlives_iteration(self, storage: Storage) -> bool:
+        """Whether a tensor was there before the innermost dynamic loop now running."""
+        if not self._loops:
+            return False
+        return storage.allocation.index < self._loops[-1][0].allocations_before
+
+    def follows_counter(self, *values: object) -> bool:
+        """Whether one of the values is a register that changes with a dynamic loop now running."""
+        return any(isinstance(v, VirtualRegister) and self._loop_of(v) is not None for v in values)
+
+    def repeat_loop(self) -> None:
+        """The first iteration is recorded; the ones that follow are run and not recorded."""
+        self._replaying += 1
+        self.memory.replaying = True
+
+    def end_loop(self, loop: Loop, *, repeated: bool) -> None:
+        """Leave the loop; what it shares with the code around it lives through all of it."""
+        if repeated:
+            self._replaying -= 1
+            self.memory.replaying = self._replaying > 0
+        ended, self._items = self._loops.pop()
+        assert ended is loop, "loops end in the order they began, reversed"
+        if not self._replaying:
+            self._keep_alive(loop)
+
+    def require_ended(self) -> None:
+        """Refuse a kernel that left a dynamic loop before its end."""
+        if self._loops:
+            raise NkiValidationError(
+                "a dynamic loop that the kernel left by break or return",
+                instruction="nl.dynamic_range",
+                limit="a hardware loop runs to its end",
+                remedy="bound the loop by a register, or use nl.while_loop",
+            )
+
+    def _keep_alive(self, loop: Loop) -> None:
+        body = list(walk(loop.body))
+        if not body:
+            return
+        first, last = body[0].index, body[-1].index
+        for instruction in body:
+            for access in (*instruction.reads, *instruction.writes):
+                if access.allocation.index < loop.allocations_before:
+                    access.allocation.first_use = min(access.allocation.first_use, first)
+                    access.allocation.last_use = max(access.allocation.last_use, last)
+
+
+_current: ContextVar[Session | None] = ContextVar("nkisim_session", default=None)
+
+
+def current() -> Session:
+    """The running session; instructions outside of a kernel are refused."""
+    session = _current.get()
+    if session is None:
+        raise NkiValidationError(
+            "an NKI instruction outside of a kernel",
+            limit="instructions run inside nki.simulate(kernel)(...) or nkisim.run(kernel, ...)",
+            remedy="call the kernel through one of them",
+        )
+    return session
+
+
+def current_or_none() -> Session | None:
+    """The running session, or None outside of kernels."""
+    return _current.get()
+
+
+@contextmanager
+def activated(session: Session) -> Iterator[None]:
+    """Make `session` the running one for the length of a with-block."""
+    token = _current.set(session)
+    try:
+        yield
+    finally:
+        _current.reset(token)

@@ -1,0 +1,29 @@
+"""Which machine is meant when nobody says: the environment's choice, else the vendor's default."""
+
+from __future__ import annotations
+
+import os
+
+from nkisim.machine import TRN3, Machine, find_machine
+from nkisim.running.session import current_or_none
+
+TARGET_VARIABLE = "NEURON_PLATFORM_TARGET_OVERRIDE"
+PRECISION_VARIABLE = "NKI_PRECISE_FP"
+TRANSPOSE_VARIABLE = "NKI_DMA_TRANSPOSE_AS_PE_TRANSPOSE"
+
+
+def default_machine() -> Machine:
+    """The machine of NEURON_PLATFORM_TARGET_OVERRIDE, else trn3 as in the vendor's simulator."""
+    name = os.environ.get(TARGET_VARIABLE)
+    return find_machine(name) if name else TRN3
+
+
+def machine_in_use() -> Machine:
+    """The running kernel's machine, else the default one."""
+    session = current_or_none()
+    return session.machine if session is not None else default_machine()
+
+
+def default_precise() -> bool:
+    """Whether low-precision tensors are stored rounded (NKI_PRECISE_FP, on unless 0)."""
+    return os.environ.get(PRECISION_VARIABLE, "1") != "0"

@@ -1,0 +1,196 @@
+"""Raw access patterns (`.ap`) and bit reinterpretation (`.view`) of a tensor's storage."""
+
+from __future__ import annotations
+
+import warnings
+from operator import index as as_int
+from typing import TYPE_CHECKING
+
+from nkisim.errors import refuse
+from nkisim.numerics import dtypes
+from nkisim.tensors.layout import ON_CHIP, Layout, layout_of
+from nkisim.tensors.offsets import (
+    Indirection,
+    ScalarOffset,
+    VectorOffset,
+    require_row_numbers,
+    require_scalar,
+)
+from nkisim.tensors.reshaping import Shape, require_dim
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nkisim.tensors.registers import VirtualRegister
+    from nkisim.tensors.tensor import NkiTensor
+
+
+def make_pattern_view(
+    tensor: NkiTensor,
+    pattern: Sequence[Sequence[int]],
+    offset: int | None,
+    dtype: str,
+    indirection: Indirection | None = None,
+) -> NkiTensor:
+    """The view with these (step, count) pairs on the storage of `tensor`."""
+    if tensor.indirection is not None:
+        refuse("ap", "a view with a run-time offset", "static views only", "use the base tensor")
+    steps, counts = _steps_and_counts(pattern)
+    start = tensor.offset if offset is None else as_int(offset)
+    if offset is not None and tensor.offset:
+        warnings.warn(
+            ".ap(offset=...) on a sliced tensor: the offset is taken as absolute in the storage; "
+            "NKI's documents disagree, so call .ap on the base tensor",
+            stacklevel=3,
+        )
+    if dtype != tensor.dtype:
+        _require_whole_rows(tensor, dtype)
+        if offset is None:
+            start = rescale("offset", start, tensor.dtype, dtype)
+    view = tensor._view(counts, steps, start)  # noqa: SLF001 (same concept, split by size)
+    view.dtype = dtype
+    view.indirection = indirection
+    if isinstance(indirection, VectorOffset):
+        require_row_numbers("ap", indirection.rows, counts[0])
+        _require_in_hbm(view, _one_row(view))  # the first step plays no part: rows are numbered
+    elif view.storage.allocation.region in ON_CHIP:
+        _require_on_chip(view)
+    else:
+        _require_in_hbm(view, view.layout)
+    return view
+
+
+def run_time_offset(
+    tensor: NkiTensor,
+    scalar: NkiTensor | VirtualRegister | None,
+    rows: NkiTensor | None,
+    dim: int,
+    dtype: str,
+) -> Indirection | None:
+    """What `.ap(scalar_offset=, vector_offset=, indirect_dim=)` adds to a pattern, if anything."""
+    if scalar is None and rows is None:
+        return None
+    if scalar is not None and rows is not None:
+        refuse(
+            "ap",
+            "scalar_offset together with vector_offset",
+            "one kind of run-time offset per view",
+            "choose one",
+        )
+    require_dim("ap indirect_dim", dim, tensor.ndim)
+    unit = rescale(f"stride of dimension {dim}", tensor.strides[dim], tensor.dtype, dtype)
+    if scalar is not None:
+        require_scalar("ap", scalar)
+        return ScalarOffset(scalar, unit)
+    assert rows is not None, "one of the two is given"
+    if dim != 0 or tensor.buffer in ON_CHIP:
+        refuse(
+            "ap",
+            f"vector_offset with indirect_dim={dim} in {tensor.buffer.value}",
+            "dimension 0 of an HBM tensor",
+            "gather rows of an HBM tensor",
+        )
+    return VectorOffset(rows, unit)
+
+
+def reinterpret(tensor: NkiTensor, dtype: str) -> NkiTensor:
+    """The same bits as `dtype`: the last dimension grows or shrinks with the element size."""
+    old_bytes = dtypes.itemsize_bytes(tensor.dtype)
+    new_bytes = dtypes.itemsize_bytes(dtype)
+    if tensor.indirection is not None:
+        refuse("view", "a view with a run-time offset", "static views only", "view first")
+    shape, strides, offset = tensor.shape, tensor.strides, tensor.offset
+    if old_bytes != new_bytes:
+        _require_scalable(tensor, dtype)
+        strides = (*[stride * old_bytes // new_bytes for stride in strides[:-1]], 1)
+        shape = (*shape[:-1], shape[-1] * old_bytes // new_bytes)
+        offset = offset * old_bytes // new_bytes
+    view = tensor._view(shape, strides, offset)  # noqa: SLF001 (same concept, split by size)
+    view.dtype = dtype
+    return view
+
+
+def rescale(what: str, elems: int, old: str, new: str) -> int:
+    """A number of `old` elements as the number of `new` elements that take the same bytes."""
+    total = elems * dtypes.itemsize_bytes(old)
+    size = dtypes.itemsize_bytes(new)
+    if total % size:
+        refuse("ap", f"{what} of {total} bytes as {new}", f"a multiple of {size} B", "align it")
+    return total // size
+
+
+def _require_scalable(tensor: NkiTensor, dtype: str) -> None:
+    old_bytes, new_bytes = dtypes.itemsize_bytes(tensor.dtype), dtypes.itemsize_bytes(dtype)
+    partitions = tensor.buffer in ON_CHIP
+    if (partitions and tensor.ndim == 1) or (tensor.shape[-1] != 1 and tensor.strides[-1] != 1):
+        refuse(
+            "view",
+            f"{tensor.dtype} as {dtype} with a last stride of {tensor.strides[-1]} elements",
+            "the last dimension is contiguous",
+            "reinterpret before slicing with a step",
+        )
+    outer = zip(tensor.shape[:-1], tensor.strides[:-1], strict=True)
+    steps = [stride for dim, (n, stride) in enumerate(outer) if n > 1 or (partitions and dim == 0)]
+    if any(elems * old_bytes % new_bytes for elems in (*steps, tensor.shape[-1], tensor.offset)):
+        refuse(
+            "view",
+            f"{tensor.dtype} {tensor.shape} at element {tensor.offset} as {dtype}",
+            f"{new_bytes}-byte elements need sizes and offsets that are multiples of {new_bytes} B",
+            "align the slice, or use .ap(dtype=...)",
+        )
+
+
+def _require_whole_rows(tensor: NkiTensor, dtype: str) -> None:
+    """On chip a partition holds a whole number of elements of every type it is looked at with."""
+    storage = tensor.storage
+    if storage.allocation.region in ON_CHIP:
+        rescale("partition row", storage.free_elems, storage.dtype, dtype)
+
+
+def _steps_and_counts(pattern: Sequence[Sequence[int]]) -> tuple[Shape, Shape]:
+    if not pattern or any(len(pair) != 2 or as_int(pair[1]) < 1 for pair in pattern):
+        refuse("ap", f"pattern {pattern}", "[step, count] pairs, counts of 1 or more", "fix it")
+    steps = tuple([as_int(pair[0]) for pair in pattern])
+    return steps, tuple([as_int(pair[1]) for pair in pattern])
+
+
+def _one_row(view: NkiTensor) -> Layout:
+    return layout_of(view.buffer, view.dtype, view.shape[1:] or (1,), view.strides[1:] or (1,))
+
+
+def _require_in_hbm(view: NkiTensor, layout: Layout) -> None:
+    storage = view.storage
+    stored = dtypes.itemsize_bytes(storage.dtype)
+    total = storage.size * stored // dtypes.itemsize_bytes(view.dtype)
+    first, last = view.offset + layout.low, view.offset + layout.high
+    if first < 0 or last >= total:
+        _refuse_outside(view, f"elements 0..{total - 1} of the tensor (asked: {first}..{last})")
+
+
+def _require_on_chip(view: NkiTensor) -> None:
+    """The first pair walks whole partitions; the others stay in the row of a partition."""
+    pitch, layout = view.pitch_elems, view.layout
+    if view.shape[0] > 1 and view.strides[0] != pitch:
+        refuse(
+            "ap",
+            f"first pair [{view.strides[0]}, {view.shape[0]}] on tensor {view.name!r}",
+            f"on chip the first step is the partition pitch, {pitch} elements",
+            f"start the pattern with [{pitch}, partitions]",
+        )
+    row, start = divmod(view.offset, pitch)
+    partitions = view.storage.shape[0]
+    if row < 0 or row + view.shape[0] > partitions:
+        asked = f"{row}..{row + view.shape[0] - 1}"
+        _refuse_outside(view, f"partitions 0..{partitions - 1} of the tensor (asked: {asked})")
+    first, last = start + layout.low, start + layout.high
+    if first < 0 or last >= pitch:
+        _refuse_outside(view, f"elements 0..{pitch - 1} of a partition (asked: {first}..{last})")
+
+
+def _refuse_outside(view: NkiTensor, limit: str) -> None:
+    refuse(
+        "ap",
+        f"pattern {view.get_pattern()} at offset {view.offset} on tensor {view.name!r}",
+        limit,
+        "shorten the pattern or move the offset",
+    )

@@ -1,0 +1,96 @@
+"""Run-time offsets a view can carry: one for the whole view, one a row, or one an element."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from nkisim.errors import refuse
+from nkisim.numerics import dtypes
+from nkisim.tensors.layout import MemoryRegion
+from nkisim.tensors.registers import VirtualRegister
+
+if TYPE_CHECKING:
+    from nkisim.tensors.tensor import NkiTensor
+
+
+class ScalarOffset(NamedTuple):
+    """One run-time offset for the whole view: `source` times `unit_elems` is added.
+
+    Values are 0 <= value < `limit`; None where only the tensor's end bounds them.
+    """
+
+    source: NkiTensor | VirtualRegister
+    unit_elems: int
+    limit: int | None = None
+
+
+class VectorOffset(NamedTuple):
+    """A gather along HBM rows: row p of the view is row `rows[p]` of `unit_elems` elements.
+
+    Row numbers are 0 <= row < `limit`; None where only the tensor's end bounds them.
+    """
+
+    rows: NkiTensor
+    unit_elems: int
+    limit: int | None = None
+
+
+@dataclass(frozen=True)
+class FreeIndex:
+    """Tensor indirection along the free dimension (trn3): `.indirect(index)`."""
+
+    index: NkiTensor
+    elems: int
+
+
+Indirection = ScalarOffset | VectorOffset | FreeIndex
+
+
+def require_scalar(method: str, source: NkiTensor | VirtualRegister) -> None:
+    """Refuse anything but a register or one integer in SBUF."""
+    if isinstance(source, VirtualRegister):
+        return
+    if not _is_integer_tile(source) or source.size != 1:
+        refuse(
+            method,
+            f"run-time offset {source!r}",
+            "a register, or an integer tile of 1 element in SBUF",
+            "load the offset into SBUF or into a register",
+        )
+
+
+def require_row_numbers(method: str, rows: NkiTensor, count: int) -> None:
+    """Refuse anything but an integer tile in SBUF that holds `count` row numbers."""
+    if not _is_integer_tile(rows) or not _has_two_dims(rows) or rows.size < count:
+        refuse(
+            method,
+            f"row numbers {rows!r} for {count} rows",
+            "an integer tile (P, 1) in SBUF, one row number for each row",
+            "load the row numbers into SBUF",
+        )
+
+
+def require_free_index(tensor: NkiTensor, index: NkiTensor, elems: int) -> None:
+    """Refuse an index that does not belong to the partitions of an on-chip tensor."""
+    fits = tensor.layout.on_chip and index.layout.on_chip and index.shape[0] == tensor.shape[0]
+    if not fits or not dtypes.is_integer(index.dtype) or not tensor.is_contiguous() or elems < 1:
+        refuse(
+            "indirect",
+            f"{elems} elements of {tensor!r}, strides {tensor.strides}, by index {index!r}",
+            "an on-chip tensor whose free elements are one run, and an integer index with as many"
+            " partitions",
+            "load the tensor, and give the index one row per partition",
+        )
+
+
+def _has_two_dims(tile: NkiTensor) -> bool:
+    """Two dimensions, or more of which only the first two are longer than 1."""
+    return tile.ndim >= 2 and max(tile.shape[2:], default=1) == 1
+
+
+def _is_integer_tile(value: NkiTensor) -> bool:
+    layout = getattr(value, "layout", None)
+    if layout is None or layout.region is not MemoryRegion.sbuf:
+        return False
+    return dtypes.is_integer(value.dtype) and value.dtype != "bool"
