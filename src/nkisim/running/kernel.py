@@ -16,6 +16,7 @@ from nkisim.memory.placement import MemoryUse
 from nkisim.memory.storage import Storage
 from nkisim.numerics import dtypes
 from nkisim.running.cores import CorePair
+from nkisim.running.garbage import collected_rarely
 from nkisim.running.host_arrays import is_array, like, spec_of, to_numpy, write_back
 from nkisim.running.races import Race
 from nkisim.running.schedule_edges import Edges, add_edges
@@ -152,14 +153,15 @@ def run_kernel(
     pair = CorePair() if cores == 2 else None
     launch = _Launch(kernel, settings, pair)
     bound = launch.bind(args, kwargs)
-    if pair is None:
-        program = None if kernel.lnc is None else (0, 1)
-        sessions = [Session(settings, program)]
-        results = [launch.execute(sessions[0], bound)]
-    else:
-        sessions = [Session(settings, (core, cores), pair) for core in range(cores)]
-        results = pair.run([functools.partial(launch.execute, s, bound) for s in sessions])
-        _refuse_races(pair.races)
+    with collected_rarely():
+        if pair is None:
+            program = None if kernel.lnc is None else (0, 1)
+            sessions = [Session(settings, program)]
+            results = [launch.execute(sessions[0], bound)]
+        else:
+            sessions = [Session(settings, (core, cores), pair) for core in range(cores)]
+            results = pair.run([functools.partial(launch.execute, s, bound) for s in sessions])
+            _refuse_races(pair.races)
     memories = tuple(session.memory.use() for session in sessions)
     for session in sessions:
         add_edges(session.trace, kernel.edges)
