@@ -1,7 +1,8 @@
 """Convolution for AWS Trainium.
 
-The package is a placeholder: geometry, planner, kernels, runtime and the PyTorch front end come
-with later releases. What exists today is `nkisim`, the machine they are developed on.
+The first layers are here: the problem in integers (`geometry`), its definition in NumPy
+(`reference`) and the convolutions of 30 models (`catalogue`). Planner, kernels, runtime and the
+PyTorch front end come with later releases; the machine they are developed on is `nkisim`.
 """
 
 __version__ = "0.1.0"

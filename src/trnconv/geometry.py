@@ -1,0 +1,174 @@
+"""ConvShape: a convolution problem in integers. 1-D and 2-D are 3-D with leading sizes of 1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trnconv._nki import NKIObject
+from trnconv.errors import ShapeError
+
+Triple = tuple[int, int, int]
+Axes = int | Sequence[int]
+Padding = int | str | Sequence[int | tuple[int, int]]
+
+AXES = ("depth", "height", "width")
+
+
+@dataclass(frozen=True)
+class ConvShape(NKIObject):
+    """A dense convolution: y[n, o, p] = sum over t, i of w[o, i, t] * x[n, i, in_position(p, t)].
+
+    t runs over the taps, i over the input channels, p over the output positions. Sizes are
+    (depth, height, width). Padding may differ before and after an axis.
+    """
+
+    batch: int
+    c_in: int
+    c_out: int
+    size: Triple  # of the input
+    kernel: Triple
+    stride: Triple = (1, 1, 1)
+    dilation: Triple = (1, 1, 1)
+    pad_before: Triple = (0, 0, 0)
+    pad_after: Triple = (0, 0, 0)
+
+    def __post_init__(self) -> None:
+        _require_positive(self)
+        for axis in range(3):
+            if self.out_size(axis) < 1:
+                extent = self.dilation[axis] * (self.kernel[axis] - 1) + 1
+                padded = self.size[axis] + self.pad_before[axis] + self.pad_after[axis]
+                raise ShapeError(
+                    f"a kernel that reaches over {extent} elements of the {AXES[axis]} axis: the"
+                    f" padded input has {padded}. Use a smaller kernel or more padding."
+                )
+
+    def out_size(self, axis: int) -> int:
+        """Output positions along an axis."""
+        padded = self.size[axis] + self.pad_before[axis] + self.pad_after[axis]
+        reach = self.dilation[axis] * (self.kernel[axis] - 1) + 1
+        return (padded - reach) // self.stride[axis] + 1
+
+    def out_sizes(self) -> Triple:
+        """Output positions, (depth, height, width)."""
+        return (self.out_size(0), self.out_size(1), self.out_size(2))
+
+    def in_position(self, axis: int, out: int, tap: int) -> int:
+        """The input position one tap of one output reads; outside 0..size-1 it is padding."""
+        return out * self.stride[axis] + tap * self.dilation[axis] - self.pad_before[axis]
+
+    def taps(self) -> int:
+        """Kernel positions."""
+        return self.kernel[0] * self.kernel[1] * self.kernel[2]
+
+    def positions(self) -> int:
+        """Output positions of one image."""
+        depth, height, width = self.out_sizes()
+        return depth * height * width
+
+    def macs(self) -> int:
+        """Multiply-adds, padding positions included, as usual."""
+        return self.batch * self.c_in * self.c_out * self.taps() * self.positions()
+
+
+def _require_positive(shape: ConvShape) -> None:
+    named = [("batch", shape.batch), ("c_in", shape.c_in), ("c_out", shape.c_out)]
+    for field in ("size", "kernel", "stride", "dilation"):
+        named += [
+            (f"{field} along {axis}", n)
+            for axis, n in zip(AXES, getattr(shape, field), strict=True)
+        ]
+    for name, value in named:
+        if value < 1:
+            raise ShapeError(f"{name} is {value}: at least 1 is needed.")
+    for field in ("pad_before", "pad_after"):
+        for axis, value in zip(AXES, getattr(shape, field), strict=True):
+            if value < 0:
+                raise ShapeError(f"{field} along {axis} is {value}: padding is not negative.")
+
+
+def conv_shape(
+    x_shape: Sequence[int],
+    w_shape: Sequence[int],
+    *,
+    stride: Axes = 1,
+    padding: Padding = 0,
+    dilation: Axes = 1,
+) -> ConvShape:
+    """The problem torch's conv1d/2d/3d arguments describe; the rank is that of `w_shape` - 2.
+
+    `padding` is an int, one int or (before, after) pair per axis, "valid" or "same".
+    """
+    rank = len(w_shape) - 2
+    if rank not in (1, 2, 3) or len(x_shape) != rank + 2:
+        raise ShapeError(
+            f"input {tuple(x_shape)} with weight {tuple(w_shape)}: both have 3, 4 or 5 dimensions"
+            f" ([N, C, ...] and [C_out, C_in, ...]) and the same number."
+        )
+    if w_shape[1] != x_shape[1]:
+        raise ShapeError(
+            f"the input has {x_shape[1]} channels and the weight reads {w_shape[1]}: both must be"
+            " the same."
+        )
+    kernel = _lift(tuple(w_shape[2:]), 1)
+    strides = _lift(_per_axis("stride", stride, rank), 1)
+    dilations = _lift(_per_axis("dilation", dilation, rank), 1)
+    before, after = _padding(padding, rank, kernel, strides, dilations)
+    return ConvShape(
+        batch=x_shape[0],
+        c_in=x_shape[1],
+        c_out=w_shape[0],
+        size=_lift(tuple(x_shape[2:]), 1),
+        kernel=kernel,
+        stride=strides,
+        dilation=dilations,
+        pad_before=before,
+        pad_after=after,
+    )
+
+
+def _lift(sizes: tuple[int, ...], missing: int) -> Triple:
+    filled = (missing,) * (3 - len(sizes)) + sizes
+    return (filled[0], filled[1], filled[2])
+
+
+def _per_axis(name: str, value: Axes, rank: int) -> tuple[int, ...]:
+    if isinstance(value, int):
+        return (value,) * rank
+    values = tuple(value)
+    if len(values) == 1:
+        return values * rank
+    if len(values) != rank:
+        raise ShapeError(f"{name}={values}: one number, or one for each of {rank} axes.")
+    return values
+
+
+def _padding(
+    padding: Padding, rank: int, kernel: Triple, stride: Triple, dilation: Triple
+) -> tuple[Triple, Triple]:
+    if isinstance(padding, str):
+        return _named_padding(padding, kernel, stride, dilation)
+    if isinstance(padding, int):
+        pairs = [(padding, padding)] * rank
+    else:
+        listed = list(padding) * rank if len(padding) == 1 else list(padding)
+        if len(listed) != rank:
+            raise ShapeError(f"padding={padding}: one number or pair for each of {rank} axes.")
+        pairs = [(p, p) if isinstance(p, int) else (p[0], p[1]) for p in listed]
+    return _lift(tuple(b for b, _ in pairs), 0), _lift(tuple(a for _, a in pairs), 0)
+
+
+def _named_padding(
+    name: str, kernel: Triple, stride: Triple, dilation: Triple
+) -> tuple[Triple, Triple]:
+    if name == "valid":
+        return (0, 0, 0), (0, 0, 0)
+    if name != "same":
+        raise ShapeError(f'padding={name!r}: "same", "valid" or numbers.')
+    if stride != (1, 1, 1):
+        raise ShapeError(f'padding="same" with stride {stride}: defined for stride 1 only.')
+    total = [d * (k - 1) for k, d in zip(kernel, dilation, strict=True)]
+    before = [t // 2 for t in total]
+    after = [t - b for t, b in zip(total, before, strict=True)]
+    return (before[0], before[1], before[2]), (after[0], after[1], after[2])
