@@ -152,6 +152,7 @@ class Machine:
     matmul_moving_max_elems_bf16: int  # ISA nc_matmul, bf16 destination
     matmul_tile_min_rows: int  # ISA nc_matmul tile_size: 64 on v2, 32 from v3
     timing: Timing
+    lnc_max: int = 2  # HW: cores of a logical NeuronCore; trn1 has none
 
     partitions: int = 128  # A1: SBUF and PSUM partitions, PE rows and columns
     quadrant_partitions: int = 32  # A1: engines start on partition 0, 32, 64 or 96
@@ -199,6 +200,7 @@ class Machine:
 TRN1 = Machine(
     name="trn1",
     generation=V2,
+    lnc_max=1,
     sbuf_physical_bytes_per_partition=192 * 1024,
     sbuf_usable_bytes_per_partition=180_224,
     matmul_moving_max_elems_fp32=512,

@@ -105,6 +105,13 @@ class Instruction:
                 return value
         return default
 
+    def same_program(self, other: Instruction) -> bool:
+        """Whether a compiler would emit one instruction for both: all but the places is equal."""
+        mine = [access.layout for access in (*self.writes, *self.reads)]
+        theirs = [access.layout for access in (*other.writes, *other.reads)]
+        same = self.op == other.op and self.engine is other.engine and self.options == other.options
+        return same and mine == theirs
+
     def key(self) -> tuple[Any, ...]:
         """Everything but object identity, for comparing traces."""
         writes = tuple(access.key() for access in self.writes)
@@ -128,6 +135,15 @@ class Loop:
     step: int
     allocations_before: int = 0  # tensors that existed before the loop
     body: list[Item] = field(default_factory=list)
+    replayed: int = 0  # instructions that the iteration now running has repeated
+
+    @property
+    def followed(self) -> bool:
+        """Whether later iterations can be held against the body.
+
+        Not if loops are inside: how often those run may depend on data.
+        """
+        return self.number >= 0 and not any(isinstance(item, Loop) for item in self.body)
 
 
 Item = Instruction | Loop
@@ -154,6 +170,11 @@ class Trace:
         """Instructions run, loop bodies times trips; unknown trip counts count once."""
         return _executed(self.items)
 
+    @property
+    def unknown_loops(self) -> int:
+        """Loops whose number of trips is known on the device only."""
+        return _unknown_loops(self.items)
+
     def key(self) -> tuple[Any, ...]:
         """A value that is equal for equal traces."""
         return tuple(_item_key(item) for item in self.items)
@@ -177,6 +198,11 @@ def _executed(items: list[Item]) -> int:
         else:
             total += 1
     return total
+
+
+def _unknown_loops(items: list[Item]) -> int:
+    loops = [item for item in items if isinstance(item, Loop)]
+    return sum((loop.trips is None) + _unknown_loops(loop.body) for loop in loops)
 
 
 def _item_key(item: Item) -> tuple[Any, ...]:

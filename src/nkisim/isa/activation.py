@@ -58,6 +58,16 @@ def _function_without_slope(call: Call) -> None:
         )
 
 
+def _reduction_has_effect(call: Call) -> None:
+    idle = call.facts["reduce_cmd"] is commands.idle
+    if call.facts["reduce_op"] is operators.add and idle and "reduce_res" not in call:
+        call.refuse(
+            f"reduce_op={call.facts['reduce_op']!r} with reduce_cmd.idle and no reduce_res",
+            "a reduction needs a reduce_cmd that runs it",
+            "pass reduce_cmd=nisa.reduce_cmd.reset_reduce and reduce_res, or drop reduce_op",
+        )
+
+
 def _bias_of_generation(call: Call) -> None:
     given = call.facts["bias"]
     if call.machine.generation >= V3 or given == NOTHING:
@@ -93,6 +103,7 @@ def _activation_contract(name: str) -> Contract:
             number_or_tile("scale"),
             number_or_tile("bias", or_none=True),
             _bias_of_generation,
+            _reduction_has_effect,
             reduce_commands(*SCALAR_ENGINE_COMMANDS),
             reducing_operator(operators.add, or_none=True),
             same_partitions("dst", "data", "scale", "bias", "reduce_res"),

@@ -110,11 +110,25 @@ class Contract:
                 if not may_leave:
                     self._require_inside(tensor)
         look_up = tuple(key)
-        verdict: engine | None = core.verdicts.get(look_up)
+        try:
+            verdict: engine | None = core.verdicts.get(look_up)
+        except TypeError:
+            self._refuse_unhashable(asked, facts)
         if verdict is None:
             verdict = self._judge(core.machine, asked, tensors, dict(facts))
             core.verdicts[look_up] = verdict
         return verdict
+
+    def _refuse_unhashable(self, asked: engine, facts: Facts) -> NoReturn:
+        for name, value in (("engine", asked), *facts):
+            if isinstance(value, (list, dict, set)):
+                refuse(
+                    self.name,
+                    f"{name}={value!r}",
+                    "an option is a number, a flag, an enum member, an operator or a tuple",
+                    "pass one of those",
+                )
+        raise TypeError(f"unhashable arguments of {self.name}: {facts}")
 
     def _judge(
         self,

@@ -42,6 +42,13 @@ class NkiInstruction(NKIObject):
         """Run after every one of `producers`; no edge leads out of a dynamic loop."""
         around = (-1, self.handle.loop, *current().loops_around())
         for producer in producers:
+            if not isinstance(producer, NkiInstruction) or producer is self:
+                refuse(
+                    "depends_on",
+                    f"{self.handle.op} waits for {'itself' if producer is self else producer}",
+                    "an instruction waits for other instructions",
+                    "pass what another nisa call returned",
+                )
             if producer.handle.loop not in around:
                 refuse(
                     "depends_on",

@@ -72,6 +72,8 @@ def while_loop(
             break
         if trips == 1:
             core.repeat_loop()
+        else:
+            core.finish_turn(loop)
     if core.values:
         loop.trips = trips
     core.end_loop(loop, repeated=trips > 1)
@@ -114,6 +116,8 @@ def _every_iteration(core: Session, values: range, trips: int | None) -> Iterato
     for position, value in enumerate(values):
         if position == 1:
             core.repeat_loop()
+        elif position > 1:
+            core.finish_turn(loop)
         counter = VirtualRegister(value, frozen=True)
         counter.loop = loop.number
         yield counter

@@ -6,7 +6,7 @@ import copy
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -28,6 +28,20 @@ from nkisim.tensors.registers import NKIObject
 from nkisim.tensors.tensor import NkiTensor
 from nkisim.trace import Trace
 
+_Each = TypeVar("_Each")
+
+
+def _only(name: str, each: tuple[_Each, ...]) -> _Each:
+    if len(each) != 1:
+        plural = "memories" if name == "memory" else f"{name}s"
+        refuse(
+            f"Run.{name}",
+            f"a run on {len(each)} cores",
+            f"there is one {name} per core",
+            f"use .{plural}[core]",
+        )
+    return each[0]
+
 
 @dataclass(frozen=True)
 class Run:
@@ -42,13 +56,13 @@ class Run:
 
     @property
     def trace(self) -> Trace:
-        """The trace of core 0."""
-        return self.traces[0]
+        """The trace of the one core; a launch on two cores has `traces`."""
+        return _only("trace", self.traces)
 
     @property
     def memory(self) -> MemoryUse:
-        """The memory use of core 0."""
-        return self.memories[0]
+        """The memory use of the one core; a launch on two cores has `memories`."""
+        return _only("memory", self.memories)
 
 
 class Kernel:
@@ -150,6 +164,13 @@ def run_kernel(
 ) -> Run:
     """Run a kernel under given settings."""
     cores = kernel.lnc or 1
+    if cores > settings.machine.lnc_max:
+        refuse(
+            f"kernel {kernel.func.__name__}",
+            f"a launch on {cores} cores of {settings.machine.name}",
+            f"{settings.machine.lnc_max} core: logical NeuronCores exist from NeuronCore-v3 on",
+            "launch on one core, or choose trn2 or trn3",
+        )
     pair = CorePair() if cores == 2 else None
     launch = _Launch(kernel, settings, pair)
     bound = launch.bind(args, kwargs)
@@ -273,9 +294,9 @@ class _Launch:
             if not tensor or (
                 item.buffer is not MemoryRegion.shared_hbm and item.storage not in own
             ):
-                where = item.buffer.value if tensor else type(item).__name__
+                where = f"in {item.buffer.value}" if tensor else f"of type {type(item).__name__}"
                 raise NkiValidationError(
-                    f"a returned value is in {where}",
+                    f"a returned value is {where}",
                     instruction=self.kernel.title,
                     limit="kernels return nl.shared_hbm tensors",
                     remedy="copy the result to a tensor with buffer=nl.shared_hbm",

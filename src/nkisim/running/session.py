@@ -108,10 +108,38 @@ class Session:
         instruction = Instruction(index, op, where, written, read, options, name)
         if self._loops:
             instruction.loop = self._loops[-1][0].number
-        if not self._replaying:
+        if self._replaying:
+            self._require_recorded(instruction)
+        else:
             self._count = index + 1
             self._items.append(instruction)
         return instruction
+
+    def _require_recorded(self, instruction: Instruction) -> None:
+        """Refuse a later iteration that issues what the first one did not."""
+        loop = self._loops[-1][0]
+        if not loop.followed:
+            return
+        recorded = loop.body[loop.replayed] if loop.replayed < len(loop.body) else None
+        loop.replayed += 1
+        if not isinstance(recorded, Instruction) or not recorded.same_program(instruction):
+            expected = getattr(recorded, "op", "nothing more")
+            self._refuse_other_turn(f"{instruction.op}, where the first one issued {expected}")
+
+    def finish_turn(self, loop: Loop) -> None:
+        """A later iteration of a loop has ended: it issued all that the first one did."""
+        if loop.followed and loop.replayed != len(loop.body):
+            self._refuse_other_turn(f"{loop.replayed} instructions, the first one {len(loop.body)}")
+        loop.replayed = 0
+
+    @staticmethod
+    def _refuse_other_turn(what: str) -> None:
+        raise NkiValidationError(
+            f"a later iteration of a hardware loop issues {what}",
+            instruction="nl.fori_loop",
+            limit="the body is compiled once: every iteration runs the same instructions",
+            remedy="keep Python state out of the body, and peel iterations that differ",
+        )
 
     def _access(self, tensor: NkiTensor, index: int, op: str, *, writes: bool) -> Access:
         storage = tensor.storage
@@ -226,6 +254,7 @@ class Session:
     def end_loop(self, loop: Loop, *, repeated: bool) -> None:
         """Leave the loop; what it shares with the code around it lives through all of it."""
         if repeated:
+            self.finish_turn(loop)
             self._replaying -= 1
             self.memory.replaying = self._replaying > 0
         ended, self._items = self._loops.pop()

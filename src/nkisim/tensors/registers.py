@@ -6,6 +6,7 @@ import inspect
 from typing import Any
 
 from nkisim.errors import NkiValidationError, UnsupportedError
+from nkisim.tensors.arithmetic import RefusesArithmetic
 
 
 class NKIObject:
@@ -35,7 +36,7 @@ def _is_field(name: str, value: object) -> bool:
     return own and type(value).__hash__ is not None
 
 
-class VirtualRegister(NKIObject):
+class VirtualRegister(RefusesArithmetic, NKIObject):
     """A 32-bit scalar of an engine. `state` is its value; None when no value is known.
 
     `bounds` are the least and greatest value it takes, None if that is data; they differ for the
@@ -43,6 +44,7 @@ class VirtualRegister(NKIObject):
     """
 
     __slots__ = ("bounds", "frozen", "loop", "state")
+    _remedy = "compute in an SBUF tile and nisa.register_load the result"
 
     def __init__(self, state: int | None = None, frozen: bool = False) -> None:  # noqa: FBT001, FBT002 (NKI's signature)
         self.state = state
@@ -83,7 +85,18 @@ class VirtualRegister(NKIObject):
             )
         return self.state
 
+    def __eq__(self, other: object) -> bool:
+        return False if other is None else self._refuse_operator()
+
+    __hash__ = object.__hash__
+
     def __bool__(self) -> bool:
+        if self.frozen:
+            raise NkiValidationError(
+                "a loop counter as a Python condition",
+                limit="a hardware loop's body is compiled once, for every value of its counter",
+                remedy="peel the iteration that differs off the loop",
+            )
         return self.known("a Python condition") != 0
 
     def __index__(self) -> int:

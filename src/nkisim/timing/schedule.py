@@ -286,6 +286,7 @@ class _Scheduler:
             memory=memory,
             events=self.events,
             elisions=tuple(self.elisions),
+            unknown_loops=trace.unknown_loops,
         )
 
 

@@ -72,6 +72,7 @@ class Timeline:
     memory: MemoryUse | None
     events: Events
     elisions: tuple[Elision, ...] = ()
+    unknown_loops: int = 0  # loops whose trip count only the device knows; timed as one iteration
     constants_version: str = CONSTANTS_VERSION
 
     @property
@@ -82,6 +83,8 @@ class Timeline:
     @property
     def bound(self) -> str:
         """The busiest engine; "latency" when none is busy for half of the time."""
+        if not self.makespan_ns:
+            return "nothing"
         name = max(self.busy_ns, key=lambda one: self.busy_ns[one])
         return name if self.busy_ns[name] >= 0.5 * self.makespan_ns else "latency"
 
@@ -94,7 +97,12 @@ class Timeline:
     @property
     def label(self) -> str:
         """How to quote a number from here."""
+        open_loops = ""
+        if self.unknown_loops:
+            open_loops = (
+                f", {self.unknown_loops} loop(s) of unknown length counted as one iteration"
+            )
         return (
             f"modelled, {self.machine.name}, constants {self.constants_version},"
-            f" {self.reading.value} reading"
+            f" {self.reading.value} reading{open_loops}"
         )

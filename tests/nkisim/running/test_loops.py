@@ -8,7 +8,7 @@ import nkisim.language as nl
 from isa_tiles import refused
 from kernel_steps import assert_traces_agree, give, load, result_of, specs
 from nkisim.enums import oob_mode
-from nkisim.errors import RaceError, UnsupportedError
+from nkisim.errors import NkiValidationError, RaceError, UnsupportedError
 from nkisim.running.kernel import Kernel, run
 from nkisim.trace import Loop
 
@@ -598,3 +598,26 @@ def test_races_are_found_in_every_iteration_of_a_loop(rng, values):
         np.testing.assert_array_equal(run_.outputs, np.concatenate([x[:8], x[8:] + 1]))
     with pytest.raises(RaceError, match="unordered conflicting accesses"):
         run(sharing(6), *given, target="trn2", values=values)
+
+
+@pytest.mark.parametrize("change", ["longer", "shorter", "other"])
+def test_python_state_that_changes_the_body_is_refused(change):
+    """The device runs what was compiled: a body that differs from turn to turn cannot be."""
+    turns = []
+
+    def kernel():
+        def body(_):
+            turns.append(None)
+            later = len(turns) > 1
+            copies = {"longer": 1 + later, "shorter": 2 - later, "other": 1}[change]
+            for _ in range(copies):
+                nisa.tensor_scalar(tile, tile, nl.add, 1.0)
+            if change == "other":
+                nisa.memset(tile[:, : 2 + later], 0.0)
+
+        tile = nl.ndarray((4, 4), nl.float32)
+        nisa.memset(tile, 0.0)
+        nl.fori_loop(0, 4, body)
+
+    with pytest.raises(NkiValidationError, match="every iteration runs the same instructions"):
+        run(kernel, target="trn2")

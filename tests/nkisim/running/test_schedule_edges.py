@@ -149,3 +149,13 @@ def test_depends_on_takes_several_and_chains():
 
     done = run(kernel, X)
     assert [i.after for i in done.trace.instructions()] == [(), (), (1, 0), (0, 2)]
+
+
+@pytest.mark.parametrize("producer", ["itself", 3])
+def test_depends_on_takes_other_instructions(producer):
+    def kernel():
+        handle = nisa.memset(nl.ndarray((4, 4), nl.float32), 0.0)
+        handle.depends_on(handle if producer == "itself" else producer)
+
+    with pytest.raises(NkiValidationError, match=f"depends_on: memset waits for {producer}"):
+        run(kernel, target="trn2")
