@@ -2,6 +2,7 @@
 
     NkiValidationError            a rule of the machine or of the API was broken
       UnsupportedError            a documented name or option that nkisim does not model
+      DTypeError                  (in numerics.dtypes) a dtype or cast that NKI does not have
       MemoryLimitError            SBUF, PSUM or an address does not hold what was asked
       AliasError                  a tensor was used after its bytes were given to another one
       RaceError                   two cores touch the same HBM bytes without an order between them
