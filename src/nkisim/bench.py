@@ -1,6 +1,6 @@
 """How fast nkisim itself runs on this computer: `python -m nkisim bench`.
 
-Three figures, each the best of three after a warm-up, on one thread of one process: a matrix
+Three figures, each the best of five after a warm-up, on one thread of one process: a matrix
 product with values, as a multiple of the time of NumPy's own; a shape-only run, and the schedule of
 its trace, in instructions per second. They say nothing about the time a kernel takes on a device.
 """
@@ -26,7 +26,7 @@ from nkisim.timing import schedule
 from nkisim.trace import Trace
 
 _THREAD_VARIABLES: Final = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-_REPEATS: Final = 3
+_REPEATS: Final = 5
 
 _SIDE_TILES: Final = 16  # partitions times this is the side of the product with values
 _SIDE_BANKS: Final = 4  # its columns in PSUM banks: all of b stays in SBUF
@@ -69,9 +69,11 @@ def product_ratio(side_tiles: int = _SIDE_TILES) -> float:
     rng = np.random.default_rng(0)
     a, b = (_rounded(rng.standard_normal((side, side), np.float32)) for _ in range(2))
     a_wide, b_wide = a.astype(np.float32), b.astype(np.float32)
-    plain = best_seconds(lambda: np.matmul(a_wide.T, b_wide))
     banks = min(_SIDE_BANKS, side // TRN2.psum_bank_fp32_elems)
-    simulated = best_seconds(lambda: run(matmul_kernel, a, b, banks, target=TRN2))
+    simulated, plain = best_seconds(
+        lambda: run(matmul_kernel, a, b, banks, target=TRN2),
+        lambda: np.matmul(a_wide.T, b_wide),
+    )
     return simulated / plain
 
 
@@ -110,15 +112,20 @@ def _shape_only_trace(row_tiles: int, deep_tiles: int, panels: int) -> Trace:
     return run(matmul_kernel, a_t, b, _DEEP_BANKS, target=TRN2, values=False).trace
 
 
-def best_seconds(work: Callable[[], object]) -> float:
-    """The shortest of three runs, after one that does not count."""
-    work()
-    times = []
-    for _ in range(_REPEATS):
-        start = time.perf_counter()
+def best_seconds(*works: Callable[[], object]) -> list[float]:
+    """The shortest run of each after one that does not count; they take turns.
+
+    A computer's speed drifts: what is compared has to be timed side by side.
+    """
+    for work in works:
         work()
-        times.append(time.perf_counter() - start)
-    return min(times)
+    best = [float("inf")] * len(works)
+    for _ in range(_REPEATS):
+        for position, work in enumerate(works):
+            start = time.perf_counter()
+            work()
+            best[position] = min(best[position], time.perf_counter() - start)
+    return best
 
 
 def last_line(ratio: float, rate: float, scheduled: float) -> str:

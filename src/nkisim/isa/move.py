@@ -29,7 +29,9 @@ from nkisim.tensors.tensor import NkiTensor, define_assignment
 def copy_elements(dst: NkiTensor, src: NkiTensor) -> None:
     """dst = src: bit for bit between equal dtypes, else through float32."""
     if dst.dtype == src.dtype:
-        store_held(dst, np.array(held(src)))
+        values = held(src)
+        # Views of one storage may overlap: all is read before anything is written.
+        store_held(dst, values.copy() if dst.storage is src.storage else values)
     else:
         store_floats(dst, floats(src))
 
