@@ -38,12 +38,6 @@ class NkiValidationError(Exception):
         remedy = f"\n  remedy: {self.remedy}" if self.remedy else ""
         return head + limit + remedy
 
-    def within(self, instruction: str) -> NkiValidationError:
-        """The same error, named after the instruction it happened in unless it has a name."""
-        if self.instruction is not None:
-            return self
-        return type(self)(self.what, instruction=instruction, limit=self.limit, remedy=self.remedy)
-
 
 class UnsupportedError(NkiValidationError):
     """Asked for something the API documents and nkisim refuses to pretend to do."""

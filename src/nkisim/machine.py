@@ -180,7 +180,6 @@ class Machine:
     topk_min_elems: int = 8  # ISA topk
     topk_max_elems: int = 65535  # ISA topk
     topk_max_kept: int = 32767  # ISA topk
-    hbm_bytes: int = 1 << 40  # no per-kernel limit is documented; a guard against typing errors
 
     def read(self, reading: Reading) -> Machine:
         """The machine with its open points settled one way."""

@@ -79,14 +79,3 @@ def one_column(*names: str) -> Rule:
                 )
 
     return rule
-
-
-def fp32_operand(*names: str) -> Rule:
-    """Tile operands of arithmetic are fp32."""
-
-    def rule(call: Call) -> None:
-        for name in names:
-            if name in call and call[name].dtype != "float32":
-                call.refuse(f"{name} is {call[name].dtype}", "float32 tiles", "cast it to float32")
-
-    return rule

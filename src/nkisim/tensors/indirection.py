@@ -49,7 +49,7 @@ def read_held(tensor: NkiTensor, group: int = _GROUP) -> Array:
     if isinstance(indirection, VectorOffset):
         rows, inside = row_numbers(tensor, indirection)
         _refuse_rows_outside(tensor, indirection, rows, inside)
-        return np.stack([_row(tensor, indirection, int(row)) for row in rows])
+        return np.stack([read_row(tensor, indirection, int(row)) for row in rows])
     return _gather_free(tensor, indirection, group)
 
 
@@ -91,7 +91,8 @@ def row_places(tensor: NkiTensor, indirection: VectorOffset) -> list[tuple[Layou
 
 def read_row(tensor: NkiTensor, indirection: VectorOffset, row: int) -> Array:
     """One row of a gathered view."""
-    return _row(tensor, indirection, row)
+    layout, offset = _row_place(tensor, indirection, row)
+    return tensor.storage.read(layout, offset)
 
 
 def write_row(tensor: NkiTensor, indirection: VectorOffset, row: int, held: Array) -> None:
@@ -129,9 +130,8 @@ def _inside(tensor: NkiTensor, indirection: ScalarOffset, value: int) -> bool:
 def _shifted(tensor: NkiTensor, indirection: ScalarOffset) -> int:
     value = scalar_value(indirection.source)
     if value is None:
-        msg = "a run-time offset without a value"
         raise NkiValidationError(
-            msg,
+            "a run-time offset without a value",
             limit="the register or tensor that holds it was never written",
             remedy="load the offset before using the view",
         )
@@ -150,11 +150,6 @@ def _row_place(tensor: NkiTensor, indirection: VectorOffset, row: int) -> tuple[
     strides = tensor.strides[1:] or (1,)
     layout = layout_of(tensor.buffer, tensor.dtype, shape, strides)
     return layout, tensor.offset + row * indirection.unit_elems
-
-
-def _row(tensor: NkiTensor, indirection: VectorOffset, row: int) -> Array:
-    layout, offset = _row_place(tensor, indirection, row)
-    return tensor.storage.read(layout, offset)
 
 
 def _refuse_rows_outside(

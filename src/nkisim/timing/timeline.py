@@ -95,6 +95,11 @@ class Timeline:
         return self.flops / (peak * self.makespan_ns) if self.makespan_ns else 0.0
 
     @property
+    def hbm_gb_per_s(self) -> float:
+        """Traffic to HBM over the makespan (bytes per ns)."""
+        return self.hbm_bytes / self.makespan_ns if self.makespan_ns else 0.0
+
+    @property
     def label(self) -> str:
         """How to quote a number from here."""
         open_loops = ""

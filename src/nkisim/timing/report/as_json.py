@@ -30,7 +30,7 @@ def json_report(timeline: Timeline, name: str) -> dict[str, Any]:
         "mfu_share": timeline.mfu,
         "flops": timeline.flops,
         "hbm_bytes": timeline.hbm_bytes,
-        "hbm_gb_per_s": timeline.hbm_bytes / makespan if makespan else 0.0,
+        "hbm_gb_per_s": timeline.hbm_gb_per_s,
         "memory": _memory(timeline),
         "static_instructions": timeline.static_instructions,
         "executed_instructions": timeline.executed_instructions,

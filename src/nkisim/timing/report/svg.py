@@ -79,11 +79,10 @@ class _Picture:
         room = WIDTH_PX - 2 * _MARGIN_PX
         yield text((_MARGIN_PX, 34), shortened(head, 20, room), 20, INK, 'font-weight="600"')
         yield text((_MARGIN_PX, 56), shortened(timeline.label, 13, room), 13, INK)
-        rate = timeline.hbm_bytes / timeline.makespan_ns if timeline.makespan_ns else 0.0
         facts = (
             f"bound: {timeline.bound}",
             f"MFU {100 * timeline.mfu:.1f} %",
-            f"HBM {timeline.hbm_bytes / 1e6:,.1f} MB at {rate:,.1f} GB/s",
+            f"HBM {timeline.hbm_bytes / 1e6:,.1f} MB at {timeline.hbm_gb_per_s:,.1f} GB/s",
             f"{timeline.executed_instructions:,} instructions",
             f"launch of {time_text(timeline.launch_ns)} not drawn",
         )

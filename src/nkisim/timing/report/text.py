@@ -42,8 +42,8 @@ def _totals(timeline: Timeline, name: str) -> Iterator[str]:
     share = _percent(busiest, makespan)
     yield _pair("bound", f"{timeline.bound}; the busiest engine is at {share} of the makespan")
     yield _pair("MFU", f"{100 * timeline.mfu:.1f} %; {timeline.flops / 1e9:,.3f} GFLOP")
-    rate = timeline.hbm_bytes / makespan if makespan else 0.0
-    yield _pair("HBM", f"{timeline.hbm_bytes / 1e6:,.3f} MB moved; {rate:,.1f} GB/s")
+    moved = f"{timeline.hbm_bytes / 1e6:,.3f} MB moved"
+    yield _pair("HBM", f"{moved}; {timeline.hbm_gb_per_s:,.1f} GB/s")
     yield from _memory(timeline)
     static, executed = timeline.static_instructions, timeline.executed_instructions
     yield _pair("instructions", f"{static:,} static; {executed:,} executed")
