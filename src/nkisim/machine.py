@@ -138,6 +138,8 @@ class Timing:
 
 
 V2, V3, V4 = 2, 3, 4  # NeuronCore versions of trn1, trn2, trn3
+PARTITIONS = 128  # A1: SBUF and PSUM partitions, PE rows and columns, of every generation
+QUADRANT = 32  # A1: engines start on partition 0, 32, 64 or 96
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,8 +156,8 @@ class Machine:
     timing: Timing
     lnc_max: int = 2  # HW: cores of a logical NeuronCore; trn1 has none
 
-    partitions: int = 128  # A1: SBUF and PSUM partitions, PE rows and columns
-    quadrant_partitions: int = 32  # A1: engines start on partition 0, 32, 64 or 96
+    partitions: int = PARTITIONS
+    quadrant_partitions: int = QUADRANT
     sbuf_align_bytes: int = 4  # TS sbuf_min_align, value of the 0.6 wheel
     psum_align_bytes: int = 4  # TS psum_min_align, KLR
     psum_banks: int = 8  # A1

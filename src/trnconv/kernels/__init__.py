@@ -1,0 +1,1 @@
+"""NKI kernels: they obey a recipe and choose nothing."""

@@ -1,0 +1,219 @@
+"""What a core holds while it runs a recipe: windows, weights, sums and output buffers."""
+
+from __future__ import annotations
+
+import nki.isa as nisa
+import nki.language as nl
+
+from trnconv.plan.recipe import Chunk, Job, Load, Recipe, Ring, Store, Sweep, Tile
+
+
+class Slots(nl.NKIObject):
+    """Equal SBUF tiles that are used in turn; `held` is what each one holds, -1 for nothing."""
+
+    def __init__(self, ring: Ring, lines: int, dtype: str) -> None:
+        self.tiles = []
+        for slot in range(ring.slots):
+            self.tiles.append(sbuf((lines, ring.elems), dtype, ring.address + slot * ring.pitch))
+        self.held = [-1] * ring.slots
+        self.next = 0
+
+    def forget(self) -> None:
+        """Nothing is held any more, though the turn goes on where it was."""
+        self.held = [-1] * len(self.tiles)
+
+    def find(self, what: int) -> int:
+        """The slot that holds `what`, or -1."""
+        for slot in range(len(self.held)):
+            if self.held[slot] == what:
+                return slot
+        return -1
+
+    def take(self, what: int) -> int:
+        """The slot whose turn it is, from now on for `what`."""
+        slot = self.next
+        self.held[slot] = what
+        self.next = (slot + 1) % len(self.tiles)
+        return slot
+
+
+class Weights(nl.NKIObject):
+    """Stationary matrices in SBUF; `column` is the one of the weight image the tile begins with."""
+
+    def __init__(self, tile: nl.NkiTensor, column: int) -> None:
+        self.tile = tile
+        self.column = column
+
+
+class Sum(nl.NKIObject):
+    """A PSUM bank that adds up one tile of positions: [lines, rows, columns]."""
+
+    def __init__(
+        self, bank: nl.NkiTensor, lines: int, tile: Tile, zeros: nl.NkiTensor | None
+    ) -> None:
+        self.bank = bank
+        self.lines = lines
+        self.tile = tile
+        self.zeros = zeros
+        self.begun = False
+
+    def begin(self) -> None:
+        """Zeros, unless something was added: what comes next may write a part only.
+
+        They are a product too: matmuls add to what matmuls wrote, and to nothing else.
+        """
+        if not self.begun:
+            positions = self.bank.shape[1] * self.bank.shape[2]
+            nisa.nc_matmul(
+                dst=self.bank,
+                stationary=self.zeros[:, 0 : self.lines],
+                moving=self.zeros[:, 0:positions],
+                accumulate=False,
+            )
+            self.begun = True
+
+
+class Place(nl.NKIObject):
+    """Where a block is: offsets known now, or cells of SBUF that hold them at run time."""
+
+    def __init__(
+        self, x: int, y: int, x_cell: nl.NkiTensor | None, y_cell: nl.NkiTensor | None
+    ) -> None:
+        self.x = x
+        self.y = y
+        self.x_cell = x_cell
+        self.y_cell = y_cell
+
+    def in_x(self, x: nl.NkiTensor, load: Load) -> nl.NkiTensor:
+        """What a load reads."""
+        return at(x, load.pattern, self.x + load.offset, self.x_cell)
+
+    def in_y(self, y: nl.NkiTensor, store: Store) -> nl.NkiTensor:
+        """What a store writes."""
+        return at(y, store.pattern, self.y + store.offset, self.y_cell)
+
+
+class Core(nl.NKIObject):
+    """One core at work on a recipe."""
+
+    def __init__(
+        self, x: nl.NkiTensor, y: nl.NkiTensor, weights: nl.NkiTensor, recipe: Recipe
+    ) -> None:
+        self.x = x
+        self.y = y
+        self.weights = weights
+        self.recipe = recipe
+        self.windows = []
+        for ring in recipe.rings:
+            self.windows.append(Slots(ring, recipe.lines, x.dtype))
+        self.held_weights = Slots(recipe.weights, recipe.lines, x.dtype)
+        self.loads_done = 0
+        self.outs = Slots(recipe.out, recipe.lines, x.dtype)
+        self.bias = sbuf((recipe.lines, recipe.bias_columns), nl.float32, recipe.bias_address)
+        self.zeros = None
+        if recipe.zeros:
+            self.zeros = sbuf((1, recipe.bank_elems), x.dtype, recipe.zeros_address)
+            nisa.memset(dst=self.zeros, value=0.0, engine=nisa.engine.gpsimd)
+        self.banks = []
+        for _ in range(recipe.banks):
+            bank = (recipe.lines, recipe.bank_elems)
+            self.banks.append(nl.ndarray(bank, dtype=nl.float32, buffer=nl.psum))
+        self.sums = 0
+
+    def forget_windows(self) -> None:
+        """The next block is elsewhere."""
+        for slots in self.windows:
+            slots.forget()
+
+    def start_over(self) -> None:
+        """What each turn of a hardware loop starts from, so that all turns are alike."""
+        for slots in self.windows:
+            slots.next = 0
+        if len(self.recipe.weight_loads) == 0:
+            self.held_weights.forget()
+            self.held_weights.next = 0
+        self.outs.next = 0
+        self.sums = 0
+
+    def next_out(self, job: Job) -> nl.NkiTensor:
+        """An output buffer: [lines, rows, columns]."""
+        buffer = self.outs.tiles[self.outs.take(0)]
+        return shaped(buffer, job.columns, job.rows, job.width)
+
+    def next_sum(self, job: Job, tile: Tile) -> Sum:
+        """The bank whose turn it is."""
+        bank = self.banks[self.sums % len(self.banks)]
+        self.sums += 1
+        view = shaped(bank, job.columns, tile.i_end - tile.i, tile.j_end - tile.j)
+        return Sum(view, job.columns, tile, self.zeros)
+
+    def next_on_vector(self) -> bool:
+        """Whose turn it is to evict."""
+        return self.sums % 2 == 0
+
+
+def held_window(core: Core, sweep: Sweep, place: Place, number: int) -> nl.NkiTensor:
+    """A window as [lines, rows, columns], loaded if it is not in SBUF."""
+    window = sweep.windows[number]
+    slots = core.windows[window.ring]
+    slot = slots.find(number)
+    if slot >= 0:
+        return shaped(slots.tiles[slot], window.lines, window.rows, window.columns)
+    slot = slots.take(number)
+    tile = shaped(slots.tiles[slot], window.lines, window.rows, window.columns)
+    for clear in window.clears:
+        border = tile[:, clear.row : clear.row_end, clear.column : clear.column_end]
+        nisa.memset(dst=border, value=0.0, engine=nisa.engine.gpsimd)
+    for load in window.loads:
+        lines = tile[load.line : load.line + load.lines]
+        part = lines[:, load.row : load.row_end, load.column : load.column_end]
+        nisa.dma_copy(dst=part, src=place.in_x(core.x, load))
+    return tile
+
+
+def held_weights(core: Core, chunk: Chunk) -> Weights:
+    """The weights of a chunk, loaded if they are not in SBUF."""
+    if len(core.recipe.weight_loads) > 0:
+        load_weights(core, chunk.weight_end)
+        return Weights(core.held_weights.tiles[0], 0)
+    slots = core.held_weights
+    slot = slots.find(chunk.weight)
+    if slot < 0:
+        slot = slots.take(chunk.weight)
+        columns = chunk.weight_end - chunk.weight
+        if columns > 0:
+            image = core.weights[:, chunk.weight : chunk.weight_end]
+            nisa.dma_copy(dst=slots.tiles[slot][:, 0:columns], src=image)
+    return Weights(slots.tiles[slot], chunk.weight)
+
+
+def load_weights(core: Core, end: int) -> None:
+    """Weights that stay: everything up to a column of the image."""
+    loads = core.recipe.weight_loads
+    while core.loads_done < len(loads) and loads[core.loads_done][0] < end:
+        first, last = loads[core.loads_done]
+        tile = core.held_weights.tiles[0]
+        nisa.dma_copy(dst=tile[:, first:last], src=core.weights[:, first:last])
+        core.loads_done += 1
+
+
+def at(
+    tensor: nl.NkiTensor,
+    pattern: tuple[tuple[int, int], ...],
+    offset: int,
+    cell: nl.NkiTensor | None,
+) -> nl.NkiTensor:
+    """A pattern of an HBM tensor, at an offset in elements that may wait for the run."""
+    if cell == None:  # noqa: E711 (the NKI parser has no `is`)
+        return tensor.ap(pattern, offset=offset)
+    return tensor.ap(pattern, offset=offset, scalar_offset=cell, indirect_dim=4)
+
+
+def shaped(tile: nl.NkiTensor, lines: int, rows: int, columns: int) -> nl.NkiTensor:
+    """The first elements of a tile, as [lines, rows, columns]."""
+    return tile[0:lines, 0 : rows * columns].reshape((lines, rows, columns))
+
+
+def sbuf(shape: tuple[int, int], dtype: str, address: int) -> nl.NkiTensor:
+    """A tile at a byte of every partition."""
+    return nl.ndarray(shape, dtype=dtype, buffer=nl.sbuf, address=(0, address))

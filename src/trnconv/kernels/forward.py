@@ -1,0 +1,155 @@
+"""Forward convolution: one matmul per filter tap (or stack of taps), summed in PSUM.
+
+    y[o, p] = bias[o] + sum over taps t, channels i of  w[o, i, t] * x[i, window(p, t)]
+
+Filters stand in the PE array (stationary), input lines stream past them (moving), straight from the
+windows they were loaded into. Nothing is decided here: the recipe lists windows, jobs and places.
+"""
+
+from __future__ import annotations
+
+import nki.isa as nisa
+import nki.language as nl
+
+from trnconv.kernels.core import Core, Place, Sum, held_weights, held_window, load_weights, sbuf
+from trnconv.plan.recipe import Chunk, Job, Recipe, Sweep, Tile, View
+
+
+def forward(
+    x: nl.NkiTensor,
+    weights: nl.NkiTensor,
+    bias: nl.NkiTensor,
+    places: nl.NkiTensor,
+    recipe: Recipe,
+) -> nl.NkiTensor:
+    """x [N, C_in, D, H, W], packed weights, bias and places -> y [N, C_out, D', H', W']."""
+    y = nl.ndarray(recipe.y_shape, dtype=x.dtype, buffer=nl.shared_hbm, name="y")
+    compute(Core(x, y, weights, recipe), bias, places)
+    return y
+
+
+def forward_on_two_cores(
+    x: nl.NkiTensor,
+    weights: tuple[nl.NkiTensor, nl.NkiTensor],
+    bias: tuple[nl.NkiTensor, nl.NkiTensor],
+    places: tuple[nl.NkiTensor, nl.NkiTensor],
+    recipes: tuple[Recipe, Recipe],
+) -> nl.NkiTensor:
+    """The same, with each of two cores computing its share of y."""
+    number = nl.program_id(0)
+    recipe = recipes[number]
+    y = nl.ndarray(recipe.y_shape, dtype=x.dtype, buffer=nl.shared_hbm, name="y")
+    compute(Core(x, y, weights[number], recipe), bias[number], places[number])
+    return y
+
+
+def compute(core: Core, bias: nl.NkiTensor, places: nl.NkiTensor) -> None:
+    """Fill y, sweep by sweep."""
+    nisa.dma_copy(dst=core.bias, src=bias)
+    for sweep in core.recipe.sweeps:
+        if sweep.rolled:
+            load_weights(core, core.weights.shape[1])
+            roll(core, sweep, places)
+        else:
+            for place in sweep.places:
+                block(core, sweep, Place(place.x, place.y, None, None))
+
+
+def roll(core: Core, sweep: Sweep, places: nl.NkiTensor) -> None:
+    """One hardware loop over all places of a sweep; each turn reads its offsets from the table."""
+    half = places.shape[1] // 2
+    x_cells = sbuf((1, half), nl.int32, core.recipe.places_address)
+    y_cells = sbuf((1, half), nl.int32, core.recipe.places_address + core.recipe.places_bytes // 2)
+
+    def turn(number: nl.VirtualRegister) -> None:
+        core.start_over()
+        load_cells(x_cells, places, sweep, number, 0)
+        for n in range(sweep.blocks):
+            if n == 0:
+                load_cells(y_cells, places, sweep, number, half)
+            block(core, sweep, Place(0, 0, x_cells[0:1, n : n + 1], y_cells[0:1, n : n + 1]))
+
+    nl.fori_loop(0, sweep.turns, turn)
+
+
+def load_cells(
+    cells: nl.NkiTensor, places: nl.NkiTensor, sweep: Sweep, turn: nl.VirtualRegister, first: int
+) -> None:
+    """Half a row of the table of places: the one of this turn."""
+    pitch = places.shape[1]
+    row = places.ap(
+        [[pitch, 1], [1, pitch // 2]],
+        offset=sweep.first_turn * pitch + first,
+        scalar_offset=turn,
+        indirect_dim=0,
+    )
+    nisa.dma_copy(dst=cells, src=row)
+
+
+def block(core: Core, sweep: Sweep, place: Place) -> None:
+    """All jobs of one block. A window is loaded when a job first asks for it."""
+    core.forget_windows()
+    for job in sweep.jobs:
+        out = core.next_out(job)
+        sums = [None] * len(job.tiles)
+        for visit in job.visits:
+            tile, chunk = job.tiles[visit.tile], job.chunks[visit.chunk]
+            if visit.chunk == 0:
+                sums[visit.tile] = core.next_sum(job, tile)
+            add_products(core, sweep, place, sums[visit.tile], chunk)
+            if visit.chunk == len(job.chunks) - 1:
+                evict(core, job, sums[visit.tile], out)
+        for store in job.stores:
+            lines = out[store.line : store.line + store.lines, :, :]
+            nisa.dma_copy(dst=place.in_y(core.y, store), src=lines)
+
+
+def add_products(core: Core, sweep: Sweep, place: Place, total: Sum, chunk: Chunk) -> None:
+    """total += transpose(stationary) @ moving, for every matmul of a chunk."""
+    weights = held_weights(core, chunk)
+    for matmul in chunk.matmuls:
+        window = held_window(core, sweep, place, matmul.window)
+        view = sweep.views[matmul.view]
+        first = matmul.weight - weights.column
+        stationary = weights.tile[0 : window.shape[0], first : first + total.lines]
+        add_product(total, stationary, window, view)
+
+
+def add_product(total: Sum, stationary: nl.NkiTensor, window: nl.NkiTensor, view: View) -> None:
+    """One product, on the positions of the tile that the view reads at all."""
+    tile = total.tile
+    i, i_end = max(tile.i, view.first_i), min(tile.i_end, view.end_i)
+    j, j_end = max(tile.j, view.first_j), min(tile.j_end, view.end_j)
+    if i >= i_end or j >= j_end:
+        return
+    if i > tile.i or i_end < tile.i_end or j > tile.j or j_end < tile.j_end:
+        total.begin()
+    row, column = view.row + i * view.row_step, view.column + j * view.column_step
+    row_end = row + (i_end - i - 1) * view.row_step + 1
+    column_end = column + (j_end - j - 1) * view.column_step + 1
+    nisa.nc_matmul(
+        dst=total.bank[:, i - tile.i : i_end - tile.i, j - tile.j : j_end - tile.j],
+        stationary=stationary,
+        moving=window[:, row : row_end : view.row_step, column : column_end : view.column_step],
+        accumulate=total.begun,
+    )
+    total.begun = True
+
+
+def evict(core: Core, job: Job, total: Sum, out: nl.NkiTensor) -> None:
+    """out = total + bias, on the Vector and the Scalar engine in turn."""
+    total.begin()
+    tile = total.tile
+    for phase in job.phases:
+        lines = phase.line + phase.lines
+        bias = core.bias[phase.line : lines, job.bias : job.bias + 1]
+        j_end = min(tile.j_end, phase.count)
+        if j_end > tile.j:
+            first = tile.j * phase.step + phase.column
+            last = (j_end - 1) * phase.step + phase.column
+            written = out[0 : phase.lines, tile.i : tile.i_end, first : last + 1 : phase.step]
+            done = total.bank[phase.line : lines, :, 0 : j_end - tile.j]
+            if core.next_on_vector():
+                nisa.tensor_scalar(dst=written, data=done, op0=nl.add, operand0=bias)
+            else:
+                nisa.activation(dst=written, op=nl.copy, data=done, bias=bias)

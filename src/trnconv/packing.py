@@ -1,0 +1,70 @@
+"""What the host prepares once: the weight image, the bias image and the table of places."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from trnconv.plan.jobs import Shift
+from trnconv.plan.out_lines import out_tiles
+from trnconv.plan.problem import Problem
+from trnconv.plan.stationaries import ChunkWeights
+from trnconv.plan.work_out import Work
+
+Array = np.ndarray[Any, Any]
+
+
+def pack_weights(w: Array, problem: Problem, work: Work) -> Array:
+    """w [C_out, C_in, KD, KH, KW] as [partitions, columns]: every matrix, in the order of use."""
+    image = np.zeros((work.recipe.lines, max(1, work.width)), w.dtype)
+    for chunk, first in work.weights:
+        for number, view in enumerate(chunk.views):
+            column = first + number * chunk.matrix_width
+            _fill(image[:, column : column + chunk.matrix_width], chunk, view, (w, problem))
+    return image
+
+
+def _fill(block: Array, chunk: ChunkWeights, view: Shift, filters: tuple[Array, Problem]) -> None:
+    """block[input line, output line] = the filter value between them, or 0."""
+    w, problem = filters
+    for line, key, channel, channels in chunk.lines:
+        shift = (*key, *(view.row, view.column)[len(key) - 1 :])
+        read = w[:, channel : channel + channels]
+        for out in out_tiles(chunk.one)[chunk.out_number].lines:
+            tap = _tap(shift, (out.frame, out.row, out.column), problem)
+            if tap is not None:
+                columns = slice(out.line, out.line + out.step * (out.channels - 1) + 1, out.step)
+                values = read[out.channel : out.channel + out.channels, :, tap[0], tap[1], tap[2]]
+                block[line : line + channels, columns] = values.T
+
+
+def _tap(
+    shift: tuple[int, ...], out: tuple[int, int, int], problem: Problem
+) -> tuple[int, ...] | None:
+    """The tap with which an output of the stack reads a line; None if it does not."""
+    taps = []
+    for axis in range(3):
+        distance = shift[axis] - out[axis] * problem.stride[axis]
+        tap, off = divmod(distance, problem.dilation[axis])
+        if off or not 0 <= tap < problem.kernel[axis]:
+            return None
+        taps.append(problem.first_tap[axis] + tap)
+    return tuple(taps)
+
+
+def pack_bias(bias: Array | None, work: Work) -> Array:
+    """bias [C_out] as float32 [partitions, columns]: each partition's channel of each sum."""
+    image = np.zeros((work.recipe.lines, len(work.bias_channels)), np.float32)
+    if bias is not None:
+        values = bias.astype(np.float32)
+        for column, channels in enumerate(work.bias_channels):
+            for line, channel in enumerate(channels):
+                if channel >= 0:
+                    image[line, column] = values[channel]
+    return image
+
+
+def pack_places(work: Work) -> Array:
+    """Offsets of the blocks of each turn of a hardware loop, int32 [turns, offsets]."""
+    return np.array(work.places or ((0, 0),), np.int32)

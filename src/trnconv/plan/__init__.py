@@ -1,0 +1,1 @@
+"""Deciding how a convolution runs, before anything runs."""

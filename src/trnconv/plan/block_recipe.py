@@ -1,0 +1,146 @@
+"""The recipe of one kind of block: loads, views, products and stores relative to its place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trnconv.plan.blocks import bank_tiles, valid
+from trnconv.plan.conv_plan import BY_ROW, ConvPlan
+from trnconv.plan.in_lines import LineTile
+from trnconv.plan.jobs import OutJob, Shift
+from trnconv.plan.kinds import Kind
+from trnconv.plan.out_lines import OutBox
+from trnconv.plan.problem import HEIGHT, WIDTH
+from trnconv.plan.recipe import Chunk, Job, Matmul, Pattern, Phase, Store, Tile, View, Visit, Window
+from trnconv.plan.stationaries import WeightImage, chunk_weights
+from trnconv.plan.windows import Grid, dense, window_of
+
+
+@dataclass(frozen=True)
+class KindRecipe:
+    """What blocks of one kind do."""
+
+    windows: tuple[Window, ...]
+    views: tuple[View, ...]
+    jobs: tuple[Job, ...]
+
+
+def kind_recipe(
+    plan: ConvPlan,
+    kind: Kind,
+    jobs: Sequence[OutJob],
+    image: WeightImage,
+    bias_columns: Sequence[int],
+    *,
+    window_first: bool,
+) -> KindRecipe:
+    """Work out the jobs of a kind; `window_first`: its first job waits for the first windows."""
+    build = _Build(plan, kind, image)
+    worked = [
+        build.job(job, bias, chunk_major=plan.window_major or (window_first and number == 0))
+        for number, (job, bias) in enumerate(zip(jobs, bias_columns, strict=True))
+    ]
+    return KindRecipe(tuple(build.windows), tuple(build.views), tuple(worked))
+
+
+class _Build:
+    """Windows and views get a number when they are first asked for."""
+
+    def __init__(self, plan: ConvPlan, kind: Kind, image: WeightImage) -> None:
+        self.plan, self.kind, self.image = plan, kind, image
+        self.windows: list[Window] = []
+        self.views: list[View] = []
+        self._window_numbers: dict[tuple[LineTile, Grid], int] = {}
+        self._view_numbers: dict[View, int] = {}
+
+    def job(self, job: OutJob, bias: int, *, chunk_major: bool) -> Job:
+        grid = self._grid(job)
+        tiles = bank_tiles(grid.rows, grid.columns, self.plan.target.psum_bank_fp32_elems)
+        chunks = tuple(self._chunk(job, number, grid) for number in range(len(job.products)))
+        chunks = chunks or (Chunk((), 0, 0),)
+        return Job(
+            columns=job.out.width,
+            bias=bias,
+            rows=grid.rows,
+            width=self.kind.columns,
+            tiles=tuple(Tile(*tile) for tile in tiles),
+            chunks=chunks,
+            visits=_visits(len(tiles), len(chunks), self.plan.target.psum_banks, chunk_major),
+            phases=self._phases(job),
+            stores=tuple(self._store(box, job, grid) for box in job.out.boxes),
+        )
+
+    def _grid(self, job: OutJob) -> Grid:
+        problem, kind = self.plan.problem, self.kind
+        return Grid(
+            rows=-(-kind.rows // job.one.rows),
+            row_step=job.one.rows * problem.stride[HEIGHT],
+            columns=-(-kind.columns // job.one.columns),
+            column_step=job.one.columns * problem.stride[WIDTH],
+        )
+
+    def _chunk(self, job: OutJob, number: int, grid: Grid) -> Chunk:
+        product = job.products[number]
+        first = self.image.place(chunk_weights(self.plan.problem, job, product))
+        window = self._window(product.tile, grid)
+        matmuls = tuple(
+            Matmul(window, self._view(shift, product.tile.level, grid), first + n * job.out.width)
+            for n, shift in enumerate(product.views)
+        )
+        return Chunk(matmuls, first, first + len(matmuls) * job.out.width)
+
+    def _window(self, tile: LineTile, grid: Grid) -> int:
+        key = (tile, grid.at_level(tile.level))
+        if key not in self._window_numbers:
+            self._window_numbers[key] = len(self.windows)
+            self.windows.append(window_of(self.plan.problem, self.kind, tile, grid))
+        return self._window_numbers[key]
+
+    def _view(self, shift: Shift, level: int, grid: Grid) -> int:
+        row = (shift.row - self.kind.missing_rows, grid.row_step) if level < BY_ROW else (0, 1)
+        held = self.kind.in_rows if level < BY_ROW else grid.rows
+        first_i, end_i = valid(row, grid.rows, held)
+        column = (0, 1)
+        wide = grid.columns
+        if level <= BY_ROW:
+            column = (shift.column - self.kind.missing_columns, grid.column_step)
+            wide = self.kind.in_columns
+        first_j, end_j = valid(column, grid.columns, wide)
+        view = View(*row, *column, first_i, end_i, first_j, end_j)
+        if view not in self._view_numbers:
+            self._view_numbers[view] = len(self.views)
+            self.views.append(view)
+        return self._view_numbers[view]
+
+    def _phases(self, job: OutJob) -> tuple[Phase, ...]:
+        step = job.one.columns
+        lines = job.out.boxes[-1].line + job.out.boxes[-1].lines
+        return tuple(
+            Phase(first, lines, column, step, -(-(self.kind.columns - column) // step))
+            for column, first in enumerate(job.out.phases)
+            if column < self.kind.columns
+        )
+
+    def _store(self, box: OutBox, job: OutJob, grid: Grid) -> Store:
+        _, channel, frame, row, column = self.plan.problem.y_strides
+        offset = box.channel * channel + (job.frame + box.frame) * frame + box.row * row
+        pattern: Pattern = (
+            (channel, box.channels),
+            (frame, box.frames),
+            (row, box.rows),
+            (row * job.one.rows, grid.rows),
+            (column, self.kind.columns),
+        )
+        return Store(box.line, box.lines, offset, dense(pattern))
+
+
+def _visits(tiles: int, chunks: int, banks: int, chunk_major: bool) -> tuple[Visit, ...]:  # noqa: FBT001
+    """Tile by tile; or chunk by chunk over as many tiles as there are banks."""
+    at_once = banks if chunk_major else 1
+    return tuple(
+        Visit(tile, chunk)
+        for first in range(0, tiles, at_once)
+        for chunk in range(chunks)
+        for tile in range(first, min(first + at_once, tiles))
+    )

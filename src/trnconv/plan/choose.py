@@ -1,0 +1,97 @@
+"""Choosing a plan: price the candidates, keep what is legal, take the fastest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from nkisim.machine import Machine
+from trnconv.errors import PlanError
+from trnconv.geometry import ConvShape
+from trnconv.plan.candidates import Request, candidates
+from trnconv.plan.conv_plan import ConvPlan
+from trnconv.plan.estimate import Estimate, estimate
+from trnconv.plan.legality import broken_rules
+from trnconv.plan.problem import HEIGHT, fold
+
+DEFAULT_BUDGET = 20_000  # static instructions of one call; a graph may have 5 M
+_BODY_NS = 300_000.0  # a turn of a hardware loop that long hides what the turn itself costs
+_BODY_BLOCKS = (1, 2, 3, 4, 6, 8, 12, 16)
+_ROLLED_TRIES = 12
+
+
+@dataclass(frozen=True)
+class Priced:
+    """A legal plan and its cost."""
+
+    plan: ConvPlan
+    cost: Estimate
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The plan taken, and those that lost, the fastest first."""
+
+    taken: Priced
+    others: tuple[Priced, ...]
+    budget: int
+
+
+def choose(request: Request, budget: int = DEFAULT_BUDGET) -> Choice:
+    """The fastest legal plan with at most `budget` static instructions."""
+    priced = [Priced(plan, estimate(plan)) for plan in candidates(request)]
+    legal = [one for one in priced if not broken_rules(one.plan, one.cost)]
+    legal.sort(key=lambda one: one.cost.total_ns)
+    within = [one for one in legal if one.cost.instructions <= budget]
+    rolled: list[Priced] = []
+    if not within or within[0] is not legal[0]:
+        rolled = _rolled(legal, budget)
+    found = sorted([*within, *rolled], key=lambda one: one.cost.total_ns)
+    if not found:
+        raise PlanError(_nothing_found(request, legal, budget))
+    return Choice(found[0], tuple(found[1:]), budget)
+
+
+def _rolled(legal: list[Priced], budget: int) -> list[Priced]:
+    """Hardware loops in place of equal blocks, for the fastest plans that become short enough."""
+    found: list[Priced] = []
+    for one in legal:
+        if one.plan.lead:
+            continue
+        best = _best_body(one.plan, budget)
+        if best is not None:
+            found.append(best)
+        if len(found) == _ROLLED_TRIES:
+            break
+    return found
+
+
+def _best_body(plan: ConvPlan, budget: int) -> Priced | None:
+    """Blocks in a turn: as many as make it long enough, if the budget allows."""
+    best: Priced | None = None
+    for blocks in _BODY_BLOCKS:
+        rolled = replace(plan, rolled=True, body_blocks=blocks)
+        one = Priced(rolled, estimate(rolled))
+        if one.cost.instructions > budget or broken_rules(rolled, one.cost):
+            break
+        if best is None or one.cost.total_ns < best.cost.total_ns:
+            best = one
+        if one.cost.loops_ns * _BODY_NS <= one.cost.total_ns * plan.target.timing.loop_iteration_ns:
+            break
+    return best
+
+
+def _nothing_found(request: Request, legal: list[Priced], budget: int) -> str:
+    if legal:
+        least = min(one.cost.instructions for one in legal)
+        return (
+            f"{request.problem} on {request.machine.name}: no plan with at most {budget} static"
+            f" instructions (the shortest unrolled one has {least}). Raise the budget, or split the"
+            " problem."
+        )
+    return f"{request.problem} on {request.machine.name}: no block is small enough for SBUF."
+
+
+def request_for(shape: ConvShape, machine: Machine, dtype: str, *, exact: bool = False) -> Request:
+    """The whole of a convolution on one core."""
+    problem = fold(shape)
+    return Request(problem, machine, dtype, (0, problem.out[HEIGHT]), (0, shape.c_out), exact)

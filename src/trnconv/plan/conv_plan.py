@@ -1,0 +1,100 @@
+"""ConvPlan: the decisions. What follows from them is worked out in `recipe` and `cost`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import lcm
+
+from nkisim.machine import PARTITIONS, Machine, find_machine
+from trnconv.plan.problem import Problem
+
+ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
+
+# What one line (partition) of a window stands for. The deeper the level, the more taps are stacked
+# on partitions, and the fewer are left to shifted views of one window.
+BY_FRAME, BY_ROW, BY_COLUMN = 1, 2, 3
+
+
+@dataclass(frozen=True)
+class Pass:
+    """Some output channels, and how many of their output positions share one matmul.
+
+    A stationary matrix holds the filters of `frames` x `rows` x `columns` neighbouring outputs, each
+    shifted against the input lines they have in common, with zeros where an output does not read a
+    line (a Toeplitz matrix). `levels` says how input lines are stacked: whole tiles of 128 lines at
+    the first level, what is left over at the next, and so on. Tiles of the first level are cut
+    from all lines of a block and shared by its outputs, or cut for each tile of outputs on its own:
+    more loads, fewer tiles.
+    """
+
+    first_channel: int
+    channels: int
+    frames: int = 1
+    rows: int = 1
+    columns: int = 1
+    levels: tuple[int, ...] = (BY_FRAME,)
+    own_windows: bool = False
+
+    def at(self, levels: tuple[int, ...], own_windows: bool) -> Pass:  # noqa: FBT001
+        """The same outputs with input lines stacked another way."""
+        return replace(self, levels=levels, own_windows=own_windows)
+
+    @property
+    def stack(self) -> int:
+        """Output positions of one channel in one matmul column."""
+        return self.frames * self.rows * self.columns
+
+
+@dataclass(frozen=True)
+class ConvPlan:
+    """How one core computes a problem (or its share of one)."""
+
+    problem: Problem
+    machine: str
+    dtype: str
+    passes: tuple[Pass, ...]
+    frames: int  # output frames of a block
+    rows: int  # output rows of a block
+    columns: int  # output columns of a block
+    slots: tuple[int, int, int]  # windows held in SBUF, by level
+    out_buffers: int = 2
+    streamed: int = 0  # slots for weights that are loaded as they are used; 0: all stay in SBUF
+    window_major: bool = False  # window by window over all open sums, not sum by sum
+    rolled: bool = False  # equal blocks are one hardware loop
+    body_blocks: int = 1  # blocks in a turn of the loop
+    lead: tuple[int, ...] = ()  # sizes of the first blocks, mirrored at the end
+    rows_of: tuple[int, int] = (0, 0)  # the output rows this core computes; (0, 0): all
+
+    @property
+    def target(self) -> Machine:
+        """The machine this was planned for."""
+        return find_machine(self.machine)
+
+    @property
+    def item_bytes(self) -> int:
+        """Bytes of an element of x, w and y."""
+        return ITEM_BYTES[self.dtype]
+
+    @property
+    def row_multiple(self) -> int:
+        """Blocks have a multiple of this many rows, so that every pass fills its stacks."""
+        return self.multiple_of(self.passes)
+
+    @staticmethod
+    def multiple_of(passes: tuple[Pass, ...]) -> int:
+        """The least common number of rows that fills the stacks of all passes."""
+        return lcm(*(one.rows for one in passes))
+
+    @property
+    def row_span(self) -> tuple[int, int]:
+        """The output rows this core computes, first and end."""
+        return self.rows_of if self.rows_of != (0, 0) else (0, self.problem.out[1])
+
+    def exact_for_non_finite(self) -> bool:
+        """Whether an Inf or NaN reaches only the outputs whose taps meet it.
+
+        Zeros of a Toeplitz matrix, and of a tile that is only partly needed, meet inputs that an
+        output has no tap for: 0 * Inf is NaN.
+        """
+        whole = self.problem.c_in % PARTITIONS == 0
+        return all(one.stack == 1 and (whole or len(one.levels) > 1) for one in self.passes)

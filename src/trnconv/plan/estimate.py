@@ -1,0 +1,323 @@
+"""What a plan costs, in closed form: engine times, traffic, instructions and SBUF.
+
+Blocks are products of spans of frames, rows and columns, and what a view of a window reads is a
+product of rows and columns; so sums over blocks are products of sums over spans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from nkisim.machine import PARTITIONS, Reading, Timing
+from trnconv.plan.blocks import bank_tile_count, valid
+from trnconv.plan.conv_plan import BY_FRAME, BY_ROW, ConvPlan, Pass
+from trnconv.plan.jobs import OutJob, Product, jobs_of
+from trnconv.plan.kinds import SpanKind, column_kinds, frame_kinds, row_kinds
+from trnconv.plan.out_lines import out_tiles
+from trnconv.plan.problem import HEIGHT, WIDTH, Problem
+from trnconv.plan.sbuf import lay_out
+from trnconv.plan.stationaries import WeightImage, chunk_weights
+from trnconv.plan.traffic import (
+    Extent,
+    Transfers,
+    loaded_windows,
+    store_transfer,
+    transfer,
+    window_dmas,
+    window_transfer,
+)
+
+Kinds = tuple[tuple[SpanKind, int], ...]
+_CELLS = 2  # loads of places in each turn of a hardware loop
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Modelled times in ns on the plan's machine, default reading; bytes; static instructions."""
+
+    tensor_ns: float
+    dma_ns: float
+    issue_ns: float
+    evict_ns: float
+    waiting_ns: float  # for windows that could not be loaded ahead, and at both ends
+    loops_ns: float
+    hbm_bytes: int
+    sbuf_bytes: int
+    instructions: int
+    columns: int  # matmul columns that stream through the array
+
+    @property
+    def total_ns(self) -> float:
+        """The busiest resource, and what nothing hides."""
+        return max(self._busy().values()) + self.waiting_ns + self.loops_ns
+
+    @property
+    def bound(self) -> str:
+        """The busiest resource."""
+        busy = self._busy()
+        return max(busy, key=lambda name: busy[name])
+
+    def _busy(self) -> dict[str, float]:
+        return {
+            "tensor": self.tensor_ns,
+            "dma": self.dma_ns,
+            "dma issue": self.issue_ns,
+            "evict": self.evict_ns,
+        }
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """The kinds of spans of a plan's rows and columns."""
+
+    rows: Kinds
+    columns: Kinds
+
+    def extents(self) -> Iterable[tuple[Extent, int]]:
+        """Every kind of block, and how many there are for one span of frames."""
+        for row, row_count in self.rows:
+            for column, column_count in self.columns:
+                extent = Extent(row.outputs, row.inputs, column.outputs, column.inputs)
+                yield extent, row_count * column_count
+
+
+def estimate(plan: ConvPlan) -> Estimate:
+    """The cost of a plan, legal or not."""
+    timing = plan.target.timing.read(Reading.default)
+    problem = plan.problem
+    cut = _Cut(tuple(row_kinds(plan).items()), tuple(column_kinds(plan).items()))
+    image = WeightImage()
+    columns = cycles = evict = waiting = 0.0
+    moved = Transfers()
+    instructions = turns = chunk = 0
+    for kind, groups in frame_kinds(problem, plan.frames).items():
+        jobs = jobs_of(problem, plan.passes, kind.outputs, kind.present)
+        for job in jobs:
+            for product in job.products:
+                weights = chunk_weights(problem, job, product)
+                image.place(weights)
+                chunk = max(chunk, weights.width)
+        tensor = _tensor_work(plan, timing, jobs, cut)
+        columns += groups * tensor[0]
+        cycles += groups * tensor[1]
+        evict += groups * _evict_ns(plan, timing, jobs, cut)
+        group = _group_transfers(plan, timing, jobs, cut)
+        moved += group.moved.times(groups)
+        waiting += groups * group.waiting_ns
+        counted = _instructions(plan, jobs, cut, groups)
+        instructions += counted[0]
+        turns += counted[1]
+    weight_columns = image.width
+    biases = sum(len(out_tiles(one)) for one in plan.passes)
+    layout = lay_out(plan, weight_columns, chunk, biases)
+    if not plan.streamed:
+        loads = -(-weight_columns // (8 * PARTITIONS)) + 2
+        run = weight_columns * plan.item_bytes / loads
+        moved += transfer(timing, loads, loads * PARTITIONS, run)
+        instructions += loads
+    ends = _ends_ns(plan, timing, cut)
+    return Estimate(
+        tensor_ns=cycles / timing.pe_ghz,
+        dma_ns=moved.ns,
+        issue_ns=moved.dmas * timing.dma_issue_hwdge_ns / timing.dma_issue_queues,
+        evict_ns=evict,
+        waiting_ns=waiting + ends,
+        loops_ns=turns * timing.loop_iteration_ns,
+        hbm_bytes=int(moved.hbm_bytes),
+        sbuf_bytes=layout.end,
+        instructions=instructions + 2,
+        columns=int(columns),
+    )
+
+
+@lru_cache(maxsize=8192)
+def _read_positions(problem: Problem, axis: int, stack: int, kinds: Kinds) -> dict[int, int]:
+    """Positions that find the input at each shift, summed over spans."""
+    step = stack * problem.stride[axis]
+    read: dict[int, int] = {}
+    for out in range(stack):
+        for tap in range(problem.kernel[axis]):
+            shift = problem.stride[axis] * out + problem.dilation[axis] * tap
+            if shift in read:
+                continue
+            read[shift] = 0
+            for kind, count in kinds:
+                positions = -(-kind.outputs // stack)
+                first, end = valid((shift - kind.missing, step), positions, kind.inputs)
+                read[shift] += count * (end - first)
+    return read
+
+
+@lru_cache(maxsize=8192)
+def _positions(stack: int, kinds: Kinds) -> int:
+    return sum(-(-kind.outputs // stack) * count for kind, count in kinds)
+
+
+@lru_cache(maxsize=8192)
+def _tiles(one_rows: int, one_columns: int, cut: _Cut, bank: int) -> int:
+    """PSUM tiles of all blocks of one span of frames."""
+    return sum(
+        count
+        * bank_tile_count(-(-extent.rows // one_rows), -(-extent.columns // one_columns), bank)
+        for extent, count in cut.extents()
+    )
+
+
+def _tensor_work(
+    plan: ConvPlan, timing: Timing, jobs: Iterable[OutJob], cut: _Cut
+) -> tuple[float, float]:
+    """Matmul columns, and Tensor engine cycles, of one span of frames."""
+    bank = plan.target.psum_bank_fp32_elems
+    columns = cycles = 0.0
+    for job in jobs:
+        tiles = _tiles(job.one.rows, job.one.columns, cut, bank)
+        streamed = sum(_product_columns(plan.problem, job.one, one, cut) for one in job.products)
+        rate = _cycles_per_column(plan, timing, job.one)
+        matmuls = job.matmuls * tiles
+        columns += streamed
+        least = matmuls * timing.pe_min_cycles
+        cycles += max(rate * streamed, least) + matmuls * timing.pe_gap_cycles
+    return columns, cycles
+
+
+def _product_columns(problem: Problem, one: Pass, product: Product, cut: _Cut) -> int:
+    rows, columns = _positions(one.rows, cut.rows), _positions(one.columns, cut.columns)
+    if product.tile.level == BY_FRAME:
+        read = _read_positions(problem, HEIGHT, one.rows, cut.rows)
+        rows = sum(read[row] for row in {view.row for view in product.views})
+    if product.tile.level <= BY_ROW:
+        read = _read_positions(problem, WIDTH, one.columns, cut.columns)
+        columns = sum(read[column] for column in {view.column for view in product.views})
+    return rows * columns
+
+
+def _cycles_per_column(plan: ConvPlan, timing: Timing, one: Pass) -> float:
+    wide = one.columns * plan.problem.stride[WIDTH] * plan.item_bytes > timing.wide_stride_bytes
+    rate = timing.pe_wide_stride_cycles if wide else 1.0
+    if plan.dtype == "float32":
+        rate *= timing.pe_fp32_passes * timing.pe_fp32_cycles_per_column
+    return rate
+
+
+def _evict_ns(plan: ConvPlan, timing: Timing, jobs: Iterable[OutJob], cut: _Cut) -> float:
+    """Each of two engines takes half of the tiles; the Vector engine is the slower one."""
+    bank = plan.target.psum_bank_fp32_elems
+    ns = 0.0
+    for job in jobs:
+        tiles = _tiles(job.one.rows, job.one.columns, cut, bank)
+        positions = _positions(job.one.rows, cut.rows) * _positions(job.one.columns, cut.columns)
+        cycles = max(positions, tiles * timing.engine_min_cycles)
+        cycles += tiles * timing.vector_startup_cycles
+        ns += len(job.out.phases) * cycles / timing.vector_ghz / 2
+    return ns
+
+
+@dataclass(frozen=True)
+class _Group:
+    moved: Transfers
+    waiting_ns: float
+
+
+def _group_transfers(plan: ConvPlan, timing: Timing, jobs: list[OutJob], cut: _Cut) -> _Group:
+    """Windows in and outputs out of one span of frames."""
+    windows = loaded_windows(jobs, plan.slots)
+    moved = Transfers()
+    waiting = 0.0
+    for extent, count in cut.extents():
+        loads = [window_transfer(plan, timing, one, tile, extent) for one, tile in windows]
+        stores = [store_transfer(plan, timing, job, extent) for job in jobs]
+        block = sum([*loads, *stores], Transfers()) + _streamed(plan, timing, jobs, extent)
+        moved += block.times(count)
+        waiting += count * _late_ns(
+            plan, timing, jobs, _Loads(loads, _tile_positions(plan, extent))
+        )
+    return _Group(moved, waiting)
+
+
+@dataclass(frozen=True)
+class _Loads:
+    """The window loads of a block, and the positions of one of its tiles."""
+
+    loads: list[Transfers]
+    tile_positions: float
+
+
+def _tile_positions(plan: ConvPlan, extent: Extent) -> float:
+    one = plan.passes[-1]
+    rows, columns = -(-extent.rows // one.rows), -(-extent.columns // one.columns)
+    return rows * columns / bank_tile_count(rows, columns, plan.target.psum_bank_fp32_elems)
+
+
+def _streamed(plan: ConvPlan, timing: Timing, jobs: list[OutJob], extent: Extent) -> Transfers:
+    """Weights that are loaded as they are used, once for as many tiles as there are banks."""
+    total = Transfers()
+    if plan.streamed:
+        for job in jobs:
+            tiles = bank_tile_count(
+                -(-extent.rows // job.one.rows),
+                -(-extent.columns // job.one.columns),
+                plan.target.psum_bank_fp32_elems,
+            )
+            again = -(-tiles // plan.target.psum_banks)
+            for product in job.products:
+                run = len(product.views) * job.out.width * plan.item_bytes
+                total += transfer(timing, again, again * PARTITIONS, run)
+    return total
+
+
+def _late_ns(plan: ConvPlan, timing: Timing, jobs: list[OutJob], blocks: _Loads) -> float:
+    """What a block waits for its first windows, if there is no room to load them ahead.
+
+    Those of the block before are given up one by one while its last tile is summed.
+    """
+    if not jobs or not blocks.loads or plan.window_major:
+        return 0.0
+    each = sum(one.ns for one in blocks.loads) / len(blocks.loads)
+    last_tile = jobs[-1].matmuls * blocks.tile_positions / timing.pe_ghz
+    late = 0.0
+    for level, slots in enumerate(plan.slots, start=1):
+        first = sum(product.tile.level == level for product in jobs[0].products)
+        last = sum(product.tile.level == level for product in jobs[-1].products)
+        short = first - max(0, slots - last)
+        if short > 0:
+            late += short * each + timing.dma_start_ns + timing.dma_done_ns
+    return max(0.0, late - last_tile)
+
+
+def _instructions(plan: ConvPlan, jobs: list[OutJob], cut: _Cut, groups: int) -> tuple[int, int]:
+    """Static instructions, and turns of hardware loops, of all blocks with these jobs."""
+    bank = plan.target.psum_bank_fp32_elems
+    windows = loaded_windows(jobs, plan.slots)
+    loads = sum(window_dmas(tile) for _, tile in windows)
+    static = turns = 0
+    for extent, count in cut.extents():
+        once = loads
+        for job in jobs:
+            tiles = bank_tile_count(
+                -(-extent.rows // job.one.rows), -(-extent.columns // job.one.columns), bank
+            )
+            once += tiles * (job.matmuls + len(job.out.phases)) + len(job.out.boxes)
+            if plan.streamed:
+                once += len(job.products) * -(-tiles // plan.target.psum_banks)
+        blocks = count * groups
+        if not plan.rolled:
+            static += once * blocks
+            continue
+        whole, rest = divmod(blocks, plan.body_blocks)
+        static += once * (min(whole, 1) * plan.body_blocks + min(rest, 1)) + 2 * _CELLS
+        turns += (whole if whole > 1 else 0) + (rest if rest > 1 else 0)
+    return static, turns
+
+
+def _ends_ns(plan: ConvPlan, timing: Timing, cut: _Cut) -> float:
+    """Before the first matmul and after the last one."""
+    extent, _ = next(iter(cut.extents()))
+    item = plan.item_bytes
+    window = extent.in_rows * extent.in_columns * item * PARTITIONS
+    rate = timing.dma_bytes_per_ns * timing.dma_engines
+    latency = 2 * timing.dma_issue_hwdge_ns + timing.dma_start_ns + timing.dma_done_ns
+    store = extent.rows * extent.columns * item * PARTITIONS / rate
+    cold = timing.pe_warm_ns * (1 - timing.pe_cold_rate)
+    return window / rate + store + 2 * latency + cold

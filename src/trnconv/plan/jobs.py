@@ -1,0 +1,141 @@
+"""Jobs: for each tile of outputs, the windows and views whose products add up to it.
+
+Nothing here knows where a block is or how large: that is `work_out`'s part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from trnconv.plan.conv_plan import BY_FRAME, BY_ROW, Pass
+from trnconv.plan.in_lines import LineTile, Needs, line_tiles, cover, shifts
+from trnconv.plan.out_lines import OutTile, out_tiles
+from trnconv.plan.problem import DEPTH, HEIGHT, WIDTH, Problem
+
+
+@dataclass(frozen=True)
+class Shift:
+    """Row and column shift of a view; 0 where the lines of the window have their own."""
+
+    row: int
+    column: int
+
+
+@dataclass(frozen=True)
+class Product:
+    """One window and the views of it that are multiplied."""
+
+    tile: LineTile
+    views: tuple[Shift, ...]
+
+
+@dataclass(frozen=True)
+class OutJob:
+    """The sums of one tile of outputs from one output frame on."""
+
+    one: Pass
+    out_number: int  # which tile of the pass
+    out: OutTile
+    frame: int  # first output frame, counted from the block's
+    products: tuple[Product, ...]
+
+    @property
+    def matmuls(self) -> int:
+        """Matrix products on one tile of positions."""
+        return sum(len(product.views) for product in self.products)
+
+
+def jobs_of(
+    problem: Problem, passes: tuple[Pass, ...], frame_count: int, frames: tuple[int, ...]
+) -> list[OutJob]:
+    """The jobs of a block with these output frames and these input frames, in running order."""
+    keyed = [
+        (job.frame, number, job)
+        for number, one in enumerate(passes)
+        for job in pass_jobs(problem, one, frame_count, frames)
+    ]
+    return [job for _, _, job in sorted(keyed, key=lambda entry: entry[:2])]
+
+
+@lru_cache(maxsize=1024)
+def pass_jobs(
+    problem: Problem, one: Pass, frame_count: int, frames: tuple[int, ...]
+) -> tuple[OutJob, ...]:
+    """The jobs of one pass; a last stack of frames reaches back if they do not divide the block."""
+    stack = one.frames
+    starts = [*range(0, frame_count - stack, stack), frame_count - stack]
+    return tuple(job for frame in starts for job in _jobs_at(problem, one, frame, frames))
+
+
+def _jobs_at(problem: Problem, one: Pass, frame: int, frames: tuple[int, ...]) -> Iterator[OutJob]:
+    for number, out in enumerate(out_tiles(one)):
+        needs = _needs(problem, out, frame, frames)
+        tiles = _cover(problem, one, frames, needs)
+        products = tuple(Product(tile, _views(problem, one, tile.level, needs)) for tile in tiles)
+        yield OutJob(one, number, out, frame, products)
+
+
+def _needs(problem: Problem, out: OutTile, frame: int, frames: tuple[int, ...]) -> Needs:
+    first = frame * problem.stride[DEPTH]
+    read = {first + shift for shift in _shifts(problem, DEPTH, out.stacked(DEPTH))}
+    return Needs(
+        frames=tuple(one for one in frames if one in read),
+        rows=_shifts(problem, HEIGHT, out.stacked(HEIGHT)),
+        columns=_shifts(problem, WIDTH, out.stacked(WIDTH)),
+    )
+
+
+def _shifts(problem: Problem, axis: int, stack: tuple[int, ...]) -> tuple[int, ...]:
+    return shifts(stack, problem.stride[axis], problem.dilation[axis], problem.kernel[axis])
+
+
+@lru_cache(maxsize=1024)
+def _cover(
+    problem: Problem, one: Pass, frames: tuple[int, ...], needs: Needs
+) -> tuple[LineTile, ...]:
+    level = one.levels[0]
+    everything = needs
+    if not one.own_windows:
+        everything = Needs(
+            frames,
+            _shifts(problem, HEIGHT, tuple(range(one.rows))),
+            _shifts(problem, WIDTH, tuple(range(one.columns))),
+        )
+    tiles = line_tiles(level, tuple(everything.keys(level)), problem.c_in)
+    return tuple(cover(tiles, needs, one.levels))
+
+
+def _views(problem: Problem, one: Pass, level: int, needs: Needs) -> tuple[Shift, ...]:
+    """The shifts that lines of this level leave to views; those that meet no border first.
+
+    The first product of a sum has to write all of it.
+    """
+    rows, columns = (0,), (0,)
+    if level == BY_FRAME:
+        rows = inner_first(problem, HEIGHT, one.rows, needs.rows)
+    if level <= BY_ROW:
+        columns = inner_first(problem, WIDTH, one.columns, needs.columns)
+    return tuple(Shift(row, column) for row in rows for column in columns)
+
+
+def inner_first(
+    problem: Problem, axis: int, stack: int, read: tuple[int, ...] | None = None
+) -> tuple[int, ...]:
+    """The shifts that a stack of outputs reads, those that no output finds in the padding first."""
+    if read is None:
+        read = _shifts(problem, axis, tuple(range(stack)))
+    return tuple(sorted(read, key=lambda one: (meets_border(problem, axis, stack, one), one)))
+
+
+def meets_border(problem: Problem, axis: int, stack: int, shift: int) -> bool:
+    """Whether some stack of outputs finds padding at a shift."""
+    first = shift - problem.pad[axis]
+    last_out = (problem.out[axis] - stack) * problem.stride[axis]
+    return first < 0 or first + last_out >= problem.size[axis]
+
+
+def input_frames(problem: Problem, frame_count: int) -> tuple[int, ...]:
+    """The input frames that some outputs read, counted from their first tap."""
+    return _shifts(problem, DEPTH, tuple(range(frame_count)))

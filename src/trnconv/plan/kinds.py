@@ -1,0 +1,147 @@
+"""Kinds of blocks: those that meet the same edges are worked out once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trnconv.plan.blocks import InputSpan, Span, equal_spans, input_span, spans
+from trnconv.plan.conv_plan import ConvPlan
+from trnconv.plan.jobs import input_frames
+from trnconv.plan.problem import DEPTH, HEIGHT, WIDTH, Problem
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A block up to its place: sizes, and what it finds of the input."""
+
+    frame_count: int  # output frames
+    frames: tuple[int, ...]  # input frames that exist, counted from the first tap of the block
+    rows: int
+    in_rows: int
+    missing_rows: int  # above the first input row
+    columns: int
+    in_columns: int
+    missing_columns: int
+
+
+@dataclass(frozen=True)
+class Block:
+    """A kind at a place: offsets of its first input and output elements."""
+
+    kind: Kind
+    x: int
+    y: int
+
+
+@dataclass(frozen=True)
+class SpanKind:
+    """A span of rows or columns up to its place."""
+
+    outputs: int
+    inputs: int
+    missing: int
+
+
+@dataclass(frozen=True)
+class FrameKind:
+    """A span of frames up to its place: output frames, and the input frames that exist."""
+
+    outputs: int
+    present: tuple[int, ...]
+
+
+def row_spans(plan: ConvPlan) -> list[Span]:
+    """Blocks of rows. A hardware loop wants equal ones: then the last reaches back."""
+    lead = plan.lead if plan.problem.out[HEIGHT] > 1 else ()
+    return spans(plan.row_span, plan.rows, plan.rows if plan.rolled else plan.row_multiple, lead)
+
+
+def column_spans(plan: ConvPlan) -> list[Span]:
+    """Blocks of columns."""
+    lead = plan.lead if plan.problem.out[HEIGHT] == 1 else ()
+    end = plan.problem.out[WIDTH]
+    return spans((0, end), plan.columns, plan.columns if plan.rolled else 1, lead)
+
+
+def row_kinds(plan: ConvPlan) -> dict[SpanKind, int]:
+    """How many spans of rows there are of each kind."""
+    return _span_kinds(plan.problem, HEIGHT, row_spans(plan))
+
+
+def column_kinds(plan: ConvPlan) -> dict[SpanKind, int]:
+    """How many spans of columns there are of each kind."""
+    return _span_kinds(plan.problem, WIDTH, column_spans(plan))
+
+
+def _span_kinds(problem: Problem, axis: int, cut: list[Span]) -> dict[SpanKind, int]:
+    kinds: dict[SpanKind, int] = {}
+    for span in cut:
+        read = input_span(problem, axis, span)
+        kind = SpanKind(span.count, read.count, read.missing)
+        kinds[kind] = kinds.get(kind, 0) + 1
+    return kinds
+
+
+def frame_kinds(problem: Problem, frames: int) -> dict[FrameKind, int]:
+    """How many spans of so many frames there are of each kind, over all images."""
+    kinds: dict[FrameKind, int] = {}
+    for span in equal_spans(problem.out[DEPTH], frames):
+        kind = FrameKind(span.count, _present_frames(problem, span))
+        kinds[kind] = kinds.get(kind, 0) + problem.images
+    return kinds
+
+
+def blocks_of(plan: ConvPlan) -> list[Block]:
+    """All blocks, in the order in which they run if nothing is rolled."""
+    rows, columns = row_spans(plan), column_spans(plan)
+    return [
+        _block(plan.problem, image, (frames, row_span, column_span))
+        for image in range(plan.problem.images)
+        for frames in equal_spans(plan.problem.out[DEPTH], plan.frames)
+        for row_span in rows
+        for column_span in columns
+    ]
+
+
+def _block(problem: Problem, image: int, cut: tuple[Span, Span, Span]) -> Block:
+    frames, rows, columns = cut
+    first_tap = frames.first * problem.stride[DEPTH] - problem.pad[DEPTH]
+    present = _present_frames(problem, frames)
+    in_rows = input_span(problem, HEIGHT, rows)
+    in_columns = input_span(problem, WIDTH, columns)
+    if not (in_rows.count and in_columns.count):
+        present = ()  # nothing but padding
+    kind = Kind(
+        frame_count=frames.count,
+        frames=present,
+        rows=rows.count,
+        in_rows=in_rows.count,
+        missing_rows=in_rows.missing,
+        columns=columns.count,
+        in_columns=in_columns.count,
+        missing_columns=in_columns.missing,
+    )
+    first_frame = first_tap + present[0] if present else 0
+    return Block(
+        kind,
+        _x_offset(problem, image, first_frame, (in_rows, in_columns)),
+        _offset(problem.y_strides, image, (frames.first, rows.first, columns.first)),
+    )
+
+
+def _present_frames(problem: Problem, frames: Span) -> tuple[int, ...]:
+    """The input frames that exist, counted from the first tap."""
+    first_tap = frames.first * problem.stride[DEPTH] - problem.pad[DEPTH]
+    read = input_frames(problem, frames.count)
+    return tuple(one for one in read if 0 <= first_tap + one < problem.size[DEPTH])
+
+
+def _x_offset(problem: Problem, image: int, frame: int, inputs: tuple[InputSpan, InputSpan]) -> int:
+    rows, columns = inputs
+    if not (rows.count and columns.count):
+        return 0
+    return _offset(problem.x_strides, image, (frame, rows.first, columns.first))
+
+
+def _offset(strides: tuple[int, int, int, int, int], image: int, at: tuple[int, int, int]) -> int:
+    return image * strides[0] + at[0] * strides[2] + at[1] * strides[3] + at[2] * strides[4]

@@ -1,0 +1,104 @@
+"""Whether a machine can run a plan, in words: one sentence for each rule that is broken."""
+
+from __future__ import annotations
+
+from trnconv.plan.conv_plan import BY_COLUMN, BY_FRAME, BY_ROW, ITEM_BYTES, ConvPlan
+from trnconv.plan.estimate import Estimate, estimate
+from trnconv.plan.jobs import jobs_of
+from trnconv.plan.kinds import frame_kinds
+from trnconv.plan.problem import DEPTH, HEIGHT, WIDTH
+from trnconv.plan.sbuf import window_elems
+
+MAX_OFFSET = 2**31 - 1  # NKI's integers have 32 bits
+
+
+def broken_rules(plan: ConvPlan, cost: Estimate | None = None) -> list[str]:
+    """Everything that keeps the plan from running; empty if it is legal."""
+    return [
+        *_sizes(plan),
+        *_channels(plan),
+        *_memory(plan, cost or estimate(plan)),
+        *_windows(plan),
+        *_patterns(plan),
+    ]
+
+
+def _sizes(plan: ConvPlan) -> list[str]:
+    broken = []
+    first, end = plan.row_span
+    limits = {
+        "frames": (plan.frames, plan.problem.out[DEPTH], max(p.frames for p in plan.passes)),
+        "rows": (plan.rows, end - first, plan.row_multiple),
+        "columns": (plan.columns, plan.problem.out[WIDTH], 1),
+    }
+    for name, (size, most, least) in limits.items():
+        if not least <= size <= most:
+            broken.append(
+                f"a block has {size} {name}: the problem and its stacks allow {least} to {most}"
+            )
+    if plan.rows % plan.row_multiple:
+        broken.append(
+            f"a block has {plan.rows} rows: stacks need a multiple of {plan.row_multiple}"
+        )
+    if plan.dtype not in ITEM_BYTES:
+        broken.append(f"dtype {plan.dtype}: one of {', '.join(ITEM_BYTES)}")
+    elems = max(plan.problem.x_elems(), plan.problem.y_elems())
+    if elems > MAX_OFFSET:
+        broken.append(f"a tensor of {elems} elements: offsets have 32 bits; split the problem")
+    return broken
+
+
+def _channels(plan: ConvPlan) -> list[str]:
+    broken = []
+    for one in plan.passes:
+        lines = one.channels * one.stack
+        if one.columns > 1 and lines > plan.target.partitions:
+            broken.append(f"{one}: column phases of {lines} partitions, the machine has 128")
+    return broken
+
+
+def _memory(plan: ConvPlan, cost: Estimate) -> list[str]:
+    room = plan.target.sbuf_usable_bytes_per_partition
+    if cost.sbuf_bytes > room:
+        return [f"{cost.sbuf_bytes} bytes a partition: SBUF of {plan.machine} has {room}"]
+    return []
+
+
+def _windows(plan: ConvPlan) -> list[str]:
+    """Sum by sum, all windows of a job must be in SBUF at once; window by window, one is enough."""
+    broken = []
+    jobs = [
+        job
+        for kind in frame_kinds(plan.problem, plan.frames)
+        for job in jobs_of(plan.problem, plan.passes, kind.outputs, kind.present)
+    ]
+    for level in (BY_FRAME, BY_ROW, BY_COLUMN):
+        most = max(sum(one.tile.level == level for one in job.products) for job in jobs)
+        least = min(most, 1) if plan.window_major else most
+        if plan.slots[level - 1] < least:
+            broken.append(
+                f"{plan.slots[level - 1]} window slots of level {level}: a job needs {least} at once"
+            )
+    return broken
+
+
+def _patterns(plan: ConvPlan) -> list[str]:
+    """Views of windows fit the fields of an access pattern."""
+    machine, problem = plan.target, plan.problem
+    broken = []
+    largest = max(window_elems(plan))
+    if largest > machine.sbuf_operand_max_elems:
+        broken.append(
+            f"a window of {largest} elements: an operand has at most"
+            f" {machine.sbuf_operand_max_elems}"
+        )
+    in_columns = min(
+        problem.size[WIDTH], (plan.columns - 1) * problem.stride[WIDTH] + problem.reach(WIDTH)
+    )
+    step = max(one.rows for one in plan.passes) * problem.stride[HEIGHT] * in_columns
+    if plan.rows > 1 and step > machine.access_stride_max:
+        broken.append(
+            f"rows {step} elements apart in a window: a stride has at most"
+            f" {machine.access_stride_max}; cut the columns"
+        )
+    return broken

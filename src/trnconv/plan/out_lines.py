@@ -1,0 +1,119 @@
+"""The M side: which output each partition of a sum belongs to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from nkisim.machine import PARTITIONS, QUADRANT
+from trnconv.plan.conv_plan import Pass
+
+
+@dataclass(frozen=True)
+class OutLines:
+    """Partitions `line`, `line + step` ...: channels of one output position of the stack."""
+
+    line: int
+    step: int
+    channel: int
+    channels: int
+    frame: int
+    row: int
+    column: int
+
+
+@dataclass(frozen=True)
+class OutBox:
+    """Consecutive partitions that one store takes: channels x frames x rows, in that order."""
+
+    line: int
+    channel: int
+    channels: int
+    frame: int
+    frames: int
+    row: int
+    rows: int
+
+    @property
+    def lines(self) -> int:
+        """Partitions of the box."""
+        return self.channels * self.frames * self.rows
+
+
+@dataclass(frozen=True)
+class OutTile:
+    """The columns of one stationary matrix."""
+
+    width: int  # columns, gaps included
+    lines: tuple[OutLines, ...]
+    boxes: tuple[OutBox, ...]
+    phases: tuple[int, ...]  # first partition of each column phase
+
+    def stacked(self, axis: int) -> tuple[int, ...]:
+        """The frames (0), rows (1) or columns (2) of the stack this tile has channels of."""
+        places = {(line.frame, line.row, line.column)[axis] for line in self.lines}
+        return tuple(sorted(places))
+
+
+@lru_cache(maxsize=1024)
+def out_tiles(one: Pass) -> tuple[OutTile, ...]:
+    """The sums of a pass, at most as many partitions each as the machine has."""
+    if phase_pitch(one) * (one.columns - 1) + one.channels * one.frames * one.rows <= PARTITIONS:
+        return (_channel_major(one),)
+    return _channel_minor(one)
+
+
+def phase_pitch(one: Pass) -> int:
+    """Partitions from one column phase to the next: engines start on quadrants only."""
+    lines = one.channels * one.frames * one.rows
+    return lines if one.columns == 1 else -(-lines // QUADRANT) * QUADRANT
+
+
+def _channel_major(one: Pass) -> OutTile:
+    """All of a pass in one tile, positions innermost: one store takes the whole tile."""
+    pitch, step = phase_pitch(one), one.frames * one.rows
+    lines = tuple(
+        OutLines(
+            line=column * pitch + frame * one.rows + row,
+            step=step,
+            channel=one.first_channel,
+            channels=one.channels,
+            frame=frame,
+            row=row,
+            column=column,
+        )
+        for column in range(one.columns)
+        for frame in range(one.frames)
+        for row in range(one.rows)
+    )
+    box = OutBox(0, one.first_channel, one.channels, 0, one.frames, 0, one.rows)
+    starts = tuple(column * pitch for column in range(one.columns))
+    return OutTile(starts[-1] + box.lines, lines, (box,), starts)
+
+
+def _channel_minor(one: Pass) -> tuple[OutTile, ...]:
+    """Channels innermost, cut into full tiles: a tile meets few positions, so it reads few lines."""
+    pieces: list[list[OutLines]] = [[]]
+    free = PARTITIONS
+    for frame in range(one.frames):
+        for row in range(one.rows):
+            done = 0
+            while done < one.channels:
+                if free == 0:
+                    pieces.append([])
+                    free = PARTITIONS
+                count = min(free, one.channels - done)
+                channel = one.first_channel + done
+                pieces[-1].append(
+                    OutLines(PARTITIONS - free, 1, channel, count, frame, row, column=0)
+                )
+                done, free = done + count, free - count
+    return tuple(_tile_of(lines) for lines in pieces)
+
+
+def _tile_of(lines: list[OutLines]) -> OutTile:
+    boxes = tuple(
+        OutBox(one.line, one.channel, one.channels, one.frame, 1, one.row, 1) for one in lines
+    )
+    width = boxes[-1].line + boxes[-1].lines
+    return OutTile(width, tuple(lines), boxes, (0,))

@@ -1,0 +1,193 @@
+"""Candidates for the array: how output channels are stacked on M and input lines on K."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from itertools import product
+
+from nkisim.machine import PARTITIONS
+from trnconv.plan.conv_plan import BY_COLUMN, BY_FRAME, BY_ROW, Pass
+from trnconv.plan.in_lines import shifts
+from trnconv.geometry import Triple
+from trnconv.plan.out_lines import out_tiles, phase_pitch
+from trnconv.plan.problem import DEPTH, HEIGHT, WIDTH, Problem
+
+LEVELS = (
+    (BY_FRAME,),
+    (BY_FRAME, BY_ROW),
+    (BY_FRAME, BY_ROW, BY_COLUMN),
+    (BY_ROW,),
+    (BY_ROW, BY_COLUMN),
+    (BY_COLUMN,),
+)
+_STACKED_FRAMES = (1, 2, 3, 4)
+_STACKED_ROWS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)
+_STACKED_COLUMNS = (1, 2)
+_FLAT_STACKS = (2, 4, 8)
+_KEPT_STACKS = 3
+_KEPT_LEVELS = 2
+
+Passes = tuple[Pass, ...]
+
+
+def pass_candidates(
+    problem: Problem, channels: tuple[int, int], frames: int, rows: int, *, exact: bool
+) -> list[Passes]:
+    """Ways to fill the array for blocks of so many output frames, the least work first.
+
+    `channels` are the first output channel and the end; `rows` is the most rows a block can have.
+    `exact` keeps non-finite inputs to the outputs that read them: no stacks, no shared zeros.
+    """
+    first, end = channels
+    whole = (end - first) // PARTITIONS * PARTITIONS
+    rest = end - first - whole
+    mains = _best_levels(problem, Pass(first, whole or rest), frames, exact=exact)
+    found: list[Passes] = [
+        (one,) for one in _best_levels(problem, Pass(first, end - first), frames, exact=exact)
+    ]
+    if not exact and rest:
+        rests = list(_rests(problem, (first + whole, rest), frames, rows))
+        found += (
+            [(main, one) for main in mains for one in rests] if whole else [(one,) for one in rests]
+        )
+        found += [(one,) for one in _flat(problem, (first, end - first), frames, rows)]
+    unique = list(dict.fromkeys(found))
+    return sorted(unique, key=lambda passes: sum(work(problem, one, frames) for one in passes))
+
+
+def work(problem: Problem, one: Pass, frames: int) -> float:
+    """Matmuls of a pass for each output position, over all frames of a block."""
+    return _work(problem.c_in, problem.kernel, problem.stride, problem.dilation, one, frames)
+
+
+@lru_cache(maxsize=65536)
+def _work(
+    c_in: int, kernel: Triple, stride: Triple, dilation: Triple, one: Pass, frames: int
+) -> float:
+    starts = [*range(0, frames - one.frames, one.frames), frames - one.frames]
+    total = 0
+    for out in out_tiles(one):
+        read = [shifts(out.stacked(a), stride[a], dilation[a], kernel[a]) for a in range(3)]
+        every_row = shifts(range(one.rows), stride[1], dilation[1], kernel[1])
+        for start in starts:
+            runs = _runs([start * stride[0] + shift for shift in read[0]])
+            if one.levels[0] > BY_FRAME:
+                height = len(every_row) if not one.own_windows else len(read[1])
+                runs = _row_runs(runs, every_row.index(read[1][0]), len(read[1]), height)
+            total += _matmuls(c_in, one, runs, [len(shift) for shift in read])
+    return total / (one.rows * one.columns)
+
+
+def _runs(keys: list[int]) -> list[tuple[int, int]]:
+    """Keys as (first, end) of consecutive ones."""
+    runs = [(keys[0], keys[0] + 1)]
+    for key in keys[1:]:
+        if key == runs[-1][1]:
+            runs[-1] = (runs[-1][0], key + 1)
+        else:
+            runs.append((key, key + 1))
+    return runs
+
+
+def _row_runs(
+    frame_runs: list[tuple[int, int]], first: int, count: int, height: int
+) -> list[tuple[int, int]]:
+    """The same for lines of a frame and a row shift, `height` shifts to a frame."""
+    if count == height:
+        return [(begin * height, end * height) for begin, end in frame_runs]
+    frames = [frame for begin, end in frame_runs for frame in range(begin, end)]
+    return [(frame * height + first, frame * height + first + count) for frame in frames]
+
+
+def _matmuls(c_in: int, one: Pass, runs: list[tuple[int, int]], read: list[int]) -> int:
+    """Products of one tile of outputs: lines in tiles of the array's height, level by level."""
+    views = {BY_FRAME: read[1] * read[2], BY_ROW: read[2], BY_COLUMN: 1}
+    level = one.levels[0]
+    if level == BY_COLUMN:
+        runs = [(begin * read[1] * read[2], end * read[1] * read[2]) for begin, end in runs]
+    shift = runs[0][0] * c_in if one.own_windows else 0
+    lines = [(begin * c_in - shift, end * c_in - shift) for begin, end in runs]
+    if len(one.levels) == 1:
+        touched = sum(-(-end // PARTITIONS) - begin // PARTITIONS for begin, end in lines)
+        return touched * views[level]
+    full = sum(max(0, end // PARTITIONS - -(-begin // PARTITIONS)) for begin, end in lines)
+    left = sum(end - begin for begin, end in lines) - full * PARTITIONS
+    total = full * views[level]
+    for deeper in one.levels[1:]:
+        left *= views[level] // views[deeper]
+        level = deeper
+        whole = left // PARTITIONS if deeper != one.levels[-1] else -(-left // PARTITIONS)
+        total += whole * views[deeper]
+        left -= whole * PARTITIONS
+    return total
+
+
+def _best_levels(problem: Problem, one: Pass, frames: int, *, exact: bool = False) -> list[Pass]:
+    """The pass at the levels that take the fewest matmuls; plain windows are always among them."""
+    plain = one.at((BY_FRAME,), exact)
+    if problem.c_in % PARTITIONS == 0:
+        return [plain]
+    options = [one.at(levels, own) for levels in LEVELS for own in (False, True)]
+    if exact:
+        options = [it for it in options if it.own_windows]
+    ranked = sorted(options, key=lambda it: (work(problem, it, frames), _loading(problem, it)))
+    return list(dict.fromkeys([*ranked[:_KEPT_LEVELS], plain]))
+
+
+def _loading(problem: Problem, one: Pass) -> tuple[int, bool, int]:
+    """How much more than plain windows a pass loads: deeper levels hold lines several times."""
+    return (one.levels[0], one.own_windows, len(one.levels))
+
+
+def _rests(problem: Problem, channels: tuple[int, int], frames: int, rows: int) -> Iterator[Pass]:
+    """Stacks of positions for fewer channels than the array has columns."""
+    first, count = channels
+    stacks = [
+        Pass(first, count, *stack)
+        for stack in product(_STACKED_FRAMES, _STACKED_ROWS, _STACKED_COLUMNS)
+        if _fits(problem, Pass(first, count, *stack), frames, rows)
+    ]
+    stacks.sort(key=lambda one: ideal_work(problem, one))
+    for one in _distinct(stacks):
+        yield from _best_levels(problem, one, frames)[:_KEPT_LEVELS]
+
+
+def _fits(problem: Problem, one: Pass, frames: int, rows: int) -> bool:
+    width = phase_pitch(one) * (one.columns - 1) + one.channels * one.frames * one.rows
+    room = one.frames <= frames and one.rows <= rows and one.columns <= problem.out[WIDTH]
+    return room and width <= PARTITIONS
+
+
+def _distinct(stacks: list[Pass]) -> list[Pass]:
+    """The best stack, the best without column phases, and the best of frames or rows alone."""
+    kept = stacks[:_KEPT_STACKS]
+    for rule in (
+        lambda one: one.columns == 1,
+        lambda one: one.columns == 1 and one.frames == 1,
+        lambda one: one.columns == 1 and one.rows == 1,
+    ):
+        kept += [one for one in stacks if rule(one)][:1]
+    return list(dict.fromkeys(kept))
+
+
+def ideal_work(problem: Problem, one: Pass) -> float:
+    """Matmuls for each output of a pass if lines fill every window: what a stack can bring."""
+    lines = problem.c_in
+    for axis, stack in ((DEPTH, one.frames), (HEIGHT, one.rows), (WIDTH, one.columns)):
+        read = shifts(
+            range(stack), problem.stride[axis], problem.dilation[axis], problem.kernel[axis]
+        )
+        lines *= len(read)
+    return lines / PARTITIONS / one.stack
+
+
+def _flat(problem: Problem, channels: tuple[int, int], frames: int, rows: int) -> Iterator[Pass]:
+    """Channels of several frames, or rows, one after the other: full tiles from any channel count."""
+    first, count = channels
+    for stack in _FLAT_STACKS:
+        tiles = -(-count * stack // PARTITIONS)
+        fills = tiles < stack * -(-count // PARTITIONS)
+        for one in (Pass(first, count, frames=stack), Pass(first, count, rows=stack)):
+            if fills and one.frames <= frames and one.rows <= rows and count * stack > PARTITIONS:
+                yield from _best_levels(problem, one, frames)[:1]

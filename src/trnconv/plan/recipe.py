@@ -1,0 +1,188 @@
+"""Recipe: a plan worked out into what a kernel does, in NKI's own value types.
+
+A kernel that obeys a recipe decides nothing: it loads what a `Window` lists, multiplies what a
+`Job` lists, and stores what a `Store` lists. Offsets are in elements, relative to a place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trnconv._nki import NKIObject
+
+Pattern = tuple[tuple[int, int], ...]  # (step, count) pairs, outermost first
+
+
+@dataclass(frozen=True)
+class Load(NKIObject):
+    """One DMA from x into a rectangle of a window."""
+
+    line: int  # first partition
+    lines: int
+    row: int
+    row_end: int
+    column: int
+    column_end: int
+    offset: int
+    pattern: Pattern
+
+
+@dataclass(frozen=True)
+class Clear(NKIObject):
+    """A rectangle of a window that no load fills on every line, so that it must be zero."""
+
+    row: int
+    row_end: int
+    column: int
+    column_end: int
+
+
+@dataclass(frozen=True)
+class Window(NKIObject):
+    """Input lines in SBUF: [lines, rows, columns]."""
+
+    ring: int
+    lines: int
+    rows: int
+    columns: int
+    clears: tuple[Clear, ...]
+    loads: tuple[Load, ...]
+
+
+@dataclass(frozen=True)
+class View(NKIObject):
+    """Where output position (i, j) of a job reads a window, and which positions read it at all."""
+
+    row: int
+    row_step: int
+    column: int
+    column_step: int
+    first_i: int
+    end_i: int
+    first_j: int
+    end_j: int
+
+
+@dataclass(frozen=True)
+class Matmul(NKIObject):
+    """One stationary matrix against one view of one window."""
+
+    window: int
+    view: int
+    weight: int  # first column in the weight image
+
+
+@dataclass(frozen=True)
+class Chunk(NKIObject):
+    """Matmuls that follow each other on one tile of positions, and their weights."""
+
+    matmuls: tuple[Matmul, ...]
+    weight: int  # first column of the weights they use
+    weight_end: int
+
+
+@dataclass(frozen=True)
+class Tile(NKIObject):
+    """A rectangle of a job's positions: one PSUM bank."""
+
+    i: int
+    i_end: int
+    j: int
+    j_end: int
+
+
+@dataclass(frozen=True)
+class Visit(NKIObject):
+    """One chunk on one tile."""
+
+    tile: int
+    chunk: int
+
+
+@dataclass(frozen=True)
+class Phase(NKIObject):
+    """Partitions of a sum that hold every `step`-th output column, from `column` on."""
+
+    line: int
+    lines: int
+    column: int
+    step: int
+    count: int  # columns that exist
+
+
+@dataclass(frozen=True)
+class Store(NKIObject):
+    """One DMA from the output buffer to y."""
+
+    line: int
+    lines: int
+    offset: int
+    pattern: Pattern
+
+
+@dataclass(frozen=True)
+class Job(NKIObject):
+    """All sums of one tile of output channels over the positions of a block."""
+
+    columns: int  # of the stationary matrix: partitions of the sum
+    bias: int  # column in the bias image
+    rows: int  # of the output buffer
+    width: int  # columns of the output buffer
+    tiles: tuple[Tile, ...]
+    chunks: tuple[Chunk, ...]
+    visits: tuple[Visit, ...]
+    phases: tuple[Phase, ...]
+    stores: tuple[Store, ...]
+
+
+@dataclass(frozen=True)
+class Place(NKIObject):
+    """Where a block is: what to add to the offsets of its loads and stores."""
+
+    x: int
+    y: int
+
+
+@dataclass(frozen=True)
+class Sweep(NKIObject):
+    """Blocks that look alike, and where they are."""
+
+    windows: tuple[Window, ...]
+    views: tuple[View, ...]
+    jobs: tuple[Job, ...]
+    places: tuple[Place, ...]
+    rolled: bool  # a hardware loop over places; they are then read from the place table
+    first_turn: int  # row of the place table, if rolled
+    turns: int  # turns of the loop, if rolled
+    blocks: int  # places of one turn
+
+
+@dataclass(frozen=True)
+class Ring(NKIObject):
+    """SBUF for windows of one level: `slots` of `elems` elements a partition, from `address` on."""
+
+    slots: int
+    elems: int
+    address: int
+    pitch: int  # bytes from slot to slot
+
+
+@dataclass(frozen=True)
+class Recipe(NKIObject):
+    """Everything a kernel does on one core."""
+
+    y_shape: tuple[int, ...]
+    lines: int  # partitions of every tensor on chip
+    rings: tuple[Ring, ...]
+    weights: Ring  # one slot that holds all, or slots that are streamed through
+    out: Ring
+    bias_columns: int
+    bias_address: int
+    zeros: bool  # whether a sum can begin with a product that writes a part of it only
+    zeros_address: int
+    places_address: int
+    places_bytes: int
+    banks: int
+    bank_elems: int
+    weight_loads: tuple[tuple[int, int], ...]  # columns of each load, in order; none if streamed
+    sweeps: tuple[Sweep, ...]

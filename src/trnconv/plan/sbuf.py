@@ -1,0 +1,117 @@
+"""Where things lie in SBUF: windows, weights, output buffers, bias, places."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trnconv.plan.blocks import valid
+from trnconv.plan.conv_plan import BY_COLUMN, BY_FRAME, BY_ROW, ConvPlan, Pass
+from trnconv.plan.jobs import inner_first
+from trnconv.plan.kinds import SpanKind, column_kinds, row_kinds
+from trnconv.plan.problem import DEPTH, HEIGHT, WIDTH, Problem
+from trnconv.plan.recipe import Ring
+
+LEVELS = (BY_FRAME, BY_ROW, BY_COLUMN)
+_FLOAT_BYTES = _INT_BYTES = 4
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Addresses on every partition, in bytes, and their end: what the plan needs."""
+
+    rings: tuple[Ring, Ring, Ring]
+    weights: Ring
+    out: Ring
+    bias_address: int
+    zeros: bool
+    zeros_address: int
+    places_address: int
+    end: int
+
+
+def window_elems(plan: ConvPlan) -> tuple[int, int, int]:
+    """Elements of the largest window of each level, a partition."""
+    problem = plan.problem
+    in_rows = min(
+        problem.size[HEIGHT], (plan.rows - 1) * problem.stride[HEIGHT] + problem.reach(HEIGHT)
+    )
+    in_columns = min(
+        problem.size[WIDTH], (plan.columns - 1) * problem.stride[WIDTH] + problem.reach(WIDTH)
+    )
+    by_row = max([_positions(plan.rows, one.rows) for one in plan.passes])
+    by_column = max(
+        _positions(plan.rows, one.rows) * _positions(plan.columns, one.columns)
+        for one in plan.passes
+    )
+    return (max(1, in_rows * in_columns), max(1, by_row * in_columns), by_column)
+
+
+def _positions(outputs: int, stack: int) -> int:
+    return -(-outputs // stack)
+
+
+def out_elems(plan: ConvPlan) -> int:
+    """Elements of an output buffer, a partition."""
+    return max(_positions(plan.rows, one.rows) * plan.columns for one in plan.passes)
+
+
+def lay_out(plan: ConvPlan, weight_columns: int, chunk_columns: int, bias_columns: int) -> Layout:
+    """Everything one after the other."""
+    align, item = plan.target.sbuf_align_bytes, plan.item_bytes
+    address = 0
+    rings = []
+    for slots, elems in zip(plan.slots, window_elems(plan), strict=True):
+        ring = _ring(slots, elems, address, (item, align))
+        address += slots * ring.pitch
+        rings.append(ring)
+    held = (plan.streamed, chunk_columns) if plan.streamed else (1, max(1, weight_columns))
+    weights = _ring(held[0], held[1], address, (item, align))
+    address += weights.slots * weights.pitch
+    out = _ring(plan.out_buffers, out_elems(plan), address, (item, align))
+    bias = address + out.slots * out.pitch
+    zeros = bias + bias_columns * _FLOAT_BYTES
+    has_zeros = needs_zeros(plan)
+    places = zeros + (plan.target.psum_bank_fp32_elems * item if has_zeros else 0)
+    end = places + (2 * plan.body_blocks * _INT_BYTES if plan.rolled else 0)
+    return Layout((rings[0], rings[1], rings[2]), weights, out, bias, has_zeros, zeros, places, end)
+
+
+def _ring(slots: int, elems: int, address: int, item_align: tuple[int, int]) -> Ring:
+    item, align = item_align
+    return Ring(slots, elems, address, -(-elems * item // align) * align)
+
+
+def needs_zeros(plan: ConvPlan) -> bool:
+    """Whether some sum may have no product that writes all of it, so that zeros must come first."""
+    return (
+        any(not kind.inputs for kind in (*row_kinds(plan), *column_kinds(plan)))
+        or _some_output_frame_is_padding(plan.problem)
+        or any(_first_view_is_cut(plan, one) for one in plan.passes)
+    )
+
+
+def _first_view_is_cut(plan: ConvPlan, one: Pass) -> bool:
+    cut_rows = not _covers(plan.problem, HEIGHT, one.rows, row_kinds(plan))
+    cut_columns = not _covers(plan.problem, WIDTH, one.columns, column_kinds(plan))
+    by_frame, by_row = BY_FRAME in one.levels, BY_ROW in one.levels
+    return (by_frame and cut_rows) or ((by_frame or by_row) and cut_columns)
+
+
+def _covers(problem: Problem, axis: int, stack: int, kinds: dict[SpanKind, int]) -> bool:
+    """Whether every position of every span finds the input at the shift that comes first."""
+    shift = inner_first(problem, axis, stack)[0]
+    step = stack * problem.stride[axis]
+    for kind in kinds:
+        positions = -(-kind.outputs // stack)
+        if valid((shift - kind.missing, step), positions, kind.inputs) != (0, positions):
+            return False
+    return True
+
+
+def _some_output_frame_is_padding(problem: Problem) -> bool:
+    stride, dilation = problem.stride[DEPTH], problem.dilation[DEPTH]
+    first, size = -problem.pad[DEPTH], problem.size[DEPTH]
+    return not all(
+        any(0 <= start + tap * dilation < size for tap in range(problem.kernel[DEPTH]))
+        for start in range(first, first + problem.out[DEPTH] * stride, stride)
+    )

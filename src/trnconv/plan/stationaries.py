@@ -1,0 +1,65 @@
+"""Stationary matrices: which filter values stand where, and the columns they have in the image."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from trnconv.plan.conv_plan import Pass
+from trnconv.plan.jobs import OutJob, Product, Shift
+from trnconv.plan.out_lines import out_tiles
+from trnconv.plan.problem import DEPTH, Problem
+
+Key = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ChunkWeights:
+    """The matrices of one window: input lines down, outputs across, one matrix for each view."""
+
+    one: Pass
+    out_number: int  # which tile of the pass
+    lines: tuple[tuple[int, Key, int, int], ...]  # line, key from the first tap, channel, channels
+    views: tuple[Shift, ...]
+
+    @property
+    def matrix_width(self) -> int:
+        """Columns of one matrix."""
+        return out_tiles(self.one)[self.out_number].width
+
+    @property
+    def width(self) -> int:
+        """Columns of all of them."""
+        return len(self.views) * self.matrix_width
+
+
+@dataclass
+class WeightImage:
+    """Columns of the packed weights, given out in the order of first use; equal ones only once."""
+
+    chunks: dict[ChunkWeights, int] = field(default_factory=dict)  # and their first columns
+    width: int = 0
+
+    def place(self, chunk: ChunkWeights) -> int:
+        """The first column of matrices that are used, and loaded, together."""
+        first = self.chunks.setdefault(chunk, self.width)
+        if first == self.width:
+            self.width += chunk.width
+        return first
+
+    def matrix_columns(self) -> Iterator[tuple[int, int]]:
+        """First and end column of each matrix, in order."""
+        for chunk, first in self.chunks.items():
+            step = chunk.matrix_width
+            for column in range(first, first + chunk.width, step):
+                yield column, column + step
+
+
+def chunk_weights(problem: Problem, job: OutJob, product: Product) -> ChunkWeights:
+    """The matrices of one window of a job. Frames count from the job's first tap."""
+    first = job.frame * problem.stride[DEPTH]
+    lines = tuple(
+        (one.line, (one.key[0] - first, *one.key[1:]), one.channel, one.channels)
+        for one in product.tile.lines
+    )
+    return ChunkWeights(job.one, job.out_number, lines, product.views)

@@ -1,0 +1,100 @@
+"""One convolution, from arrays to an array, in nkisim."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import nkisim
+from nkisim import Kernel, Run
+from nkisim.machine import find_machine
+from trnconv.errors import UnsupportedError
+from trnconv.geometry import Axes, ConvShape, Padding, conv_shape
+from trnconv.kernels.forward import forward, forward_on_two_cores
+from trnconv.packing import pack_bias, pack_places, pack_weights
+from trnconv.plan.choose import choose, request_for
+from trnconv.plan.conv_plan import ITEM_BYTES, ConvPlan
+from trnconv.plan.shares import share
+from trnconv.plan.work_out import Work, work_out
+
+Array = np.ndarray[Any, Any]
+_MOST_CORES = 2
+
+
+@dataclass(frozen=True)
+class Convolved:
+    """An output, the plans that made it (one for each core), and what nkisim saw."""
+
+    y: Array
+    plans: tuple[ConvPlan, ...]
+    run: Run
+
+
+def convolve(
+    x: Array,
+    w: Array,
+    bias: Array | None = None,
+    *,
+    stride: Axes = 1,
+    padding: Padding = 0,
+    dilation: Axes = 1,
+    target: str = "trn2",
+    cores: int = 1,
+    exact: bool = False,
+    plans: tuple[ConvPlan, ...] | None = None,
+) -> Convolved:
+    """torch's conv1d/2d/3d of x [N, C_in, ...] and w [C_out, C_in, ...], simulated.
+
+    `exact` keeps an Inf or NaN of x to the outputs whose taps meet it; without it, zeros of packed
+    filters spread it to neighbours. `plans` replace the planner's choice, one for each core.
+    """
+    shape = conv_shape(x.shape, w.shape, stride=stride, padding=padding, dilation=dilation)
+    if plans is None:
+        plans = plan_for(shape, target, str(x.dtype), cores=cores, exact=exact)
+    works = [work_out(plan, shape) for plan in plans]
+    x5 = x.reshape(shape.batch, shape.c_in, *shape.size)
+    w5 = w.astype(x.dtype).reshape(shape.c_out, shape.c_in, *shape.kernel)
+    run = _launch(x5, w5, bias, plans, works)
+    output = np.asarray(run.outputs[0] if isinstance(run.outputs, tuple) else run.outputs)
+    rank = len(x.shape) - 2
+    y = output.reshape(shape.batch, shape.c_out, *shape.out_sizes()[3 - rank :])
+    return Convolved(y, plans, run)
+
+
+def plan_for(
+    shape: ConvShape, target: str, dtype: str, *, cores: int = 1, exact: bool = False
+) -> tuple[ConvPlan, ...]:
+    """The planner's choice, one plan for each core."""
+    if dtype not in ITEM_BYTES:
+        raise UnsupportedError(
+            f"a convolution of {dtype}: the kernels take {', '.join(ITEM_BYTES)}. Cast the input."
+        )
+    machine = find_machine(target)
+    if cores not in range(1, min(_MOST_CORES, machine.lnc_max) + 1):
+        raise UnsupportedError(
+            f"{cores} cores on {machine.name}: a launch has 1 to {machine.lnc_max}. Ask for fewer."
+        )
+    request = request_for(shape, machine, dtype, exact=exact)
+    if cores == 1:
+        return (choose(request).taken.plan,)
+    one, two = share(request)
+    return (one.taken.plan, two.taken.plan)
+
+
+def _launch(
+    x: Array, w: Array, bias: Array | None, plans: tuple[ConvPlan, ...], works: list[Work]
+) -> Run:
+    images = tuple(
+        pack_weights(w, plan.problem, work) for plan, work in zip(plans, works, strict=True)
+    )
+    biases = tuple(pack_bias(bias, work) for work in works)
+    places = tuple(pack_places(work) for work in works)
+    recipes = tuple(work.recipe for work in works)
+    target = plans[0].machine
+    if len(plans) == 1:
+        kernel = Kernel(forward)
+        return nkisim.run(kernel, x, images[0], biases[0], places[0], recipes[0], target=target)
+    pair = Kernel(forward_on_two_cores)[_MOST_CORES]
+    return nkisim.run(pair, x, images, biases, places, recipes, target=target)
