@@ -294,6 +294,17 @@ EDGE = (
         "whole output frames that only see padding",
     ),
     Case(
+        "padding_behind_frames",
+        _conv("1x26x6x2x3", "5x26x2x3x3", padding=((0, 2), 1, 1)),
+        "last frames that only see padding, the first ones none",
+        dtype="float32",
+    ),
+    Case(
+        "padding_around_frames",
+        _conv("3x13x6x4x4", "1x13x5x3x3", padding=((4, 6), (1, 2), 1)),
+        "videos with frames of padding on both sides",
+    ),
+    Case(
         "padding_all_different",
         _conv("1x20x4x5x6", "24x20x3x3x3", padding=((1, 0), (0, 2), (2, 1))),
         "each side its own",

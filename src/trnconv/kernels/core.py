@@ -18,9 +18,10 @@ class Slots(nl.NKIObject):
         self.held = [-1] * ring.slots
         self.next = 0
 
-    def forget(self) -> None:
-        """Nothing is held any more, though the turn goes on where it was."""
+    def start_over(self) -> None:
+        """Nothing is held, and the first slot is next."""
         self.held = [-1] * len(self.tiles)
+        self.next = 0
 
     def find(self, what: int) -> int:
         """The slot that holds `what`, or -1."""
@@ -73,16 +74,19 @@ class Sum(nl.NKIObject):
             self.begun = True
 
 
-class Place(nl.NKIObject):
-    """Where a block is: offsets known now, or cells of SBUF that hold them at run time."""
+class Block(nl.NKIObject):
+    """A block of a sweep, and where it is: offsets known now, or cells that hold them at run time.
 
-    def __init__(
-        self, x: int, y: int, x_cell: nl.NkiTensor | None, y_cell: nl.NkiTensor | None
-    ) -> None:
+    `number` tells its windows from those of other blocks.
+    """
+
+    def __init__(self, sweep: Sweep, number: int, x: int, y: int) -> None:
+        self.sweep = sweep
+        self.number = number
         self.x = x
         self.y = y
-        self.x_cell = x_cell
-        self.y_cell = y_cell
+        self.x_cell = None
+        self.y_cell = None
 
     def in_x(self, x: nl.NkiTensor, load: Load) -> nl.NkiTensor:
         """What a load reads."""
@@ -97,11 +101,17 @@ class Core(nl.NKIObject):
     """One core at work on a recipe."""
 
     def __init__(
-        self, x: nl.NkiTensor, y: nl.NkiTensor, weights: nl.NkiTensor, recipe: Recipe
+        self,
+        x: nl.NkiTensor,
+        y: nl.NkiTensor,
+        weights: nl.NkiTensor,
+        bias: nl.NkiTensor,
+        recipe: Recipe,
     ) -> None:
         self.x = x
         self.y = y
         self.weights = weights
+        self.bias_image = bias
         self.recipe = recipe
         self.windows = []
         for ring in recipe.rings:
@@ -110,6 +120,7 @@ class Core(nl.NKIObject):
         self.loads_done = 0
         self.outs = Slots(recipe.out, recipe.lines, x.dtype)
         self.bias = sbuf((recipe.lines, recipe.bias_columns), nl.float32, recipe.bias_address)
+        self.bias_loaded = False
         self.zeros = None
         if recipe.zeros:
             self.zeros = sbuf((1, recipe.bank_elems), x.dtype, recipe.zeros_address)
@@ -120,19 +131,13 @@ class Core(nl.NKIObject):
             self.banks.append(nl.ndarray(bank, dtype=nl.float32, buffer=nl.psum))
         self.sums = 0
 
-    def forget_windows(self) -> None:
-        """The next block is elsewhere."""
-        for slots in self.windows:
-            slots.forget()
-
     def start_over(self) -> None:
         """What each turn of a hardware loop starts from, so that all turns are alike."""
         for slots in self.windows:
-            slots.next = 0
+            slots.start_over()
         if len(self.recipe.weight_loads) == 0:
-            self.held_weights.forget()
-            self.held_weights.next = 0
-        self.outs.next = 0
+            self.held_weights.start_over()
+        self.outs.start_over()
         self.sums = 0
 
     def next_out(self, job: Job) -> nl.NkiTensor:
@@ -152,14 +157,15 @@ class Core(nl.NKIObject):
         return self.sums % 2 == 0
 
 
-def held_window(core: Core, sweep: Sweep, place: Place, number: int) -> nl.NkiTensor:
+def held_window(core: Core, block: Block, number: int) -> nl.NkiTensor:
     """A window as [lines, rows, columns], loaded if it is not in SBUF."""
-    window = sweep.windows[number]
+    window = block.sweep.windows[number]
     slots = core.windows[window.ring]
-    slot = slots.find(number)
+    key = block.number * len(block.sweep.windows) + number
+    slot = slots.find(key)
     if slot >= 0:
         return shaped(slots.tiles[slot], window.lines, window.rows, window.columns)
-    slot = slots.take(number)
+    slot = slots.take(key)
     tile = shaped(slots.tiles[slot], window.lines, window.rows, window.columns)
     for clear in window.clears:
         border = tile[:, clear.row : clear.row_end, clear.column : clear.column_end]
@@ -167,8 +173,15 @@ def held_window(core: Core, sweep: Sweep, place: Place, number: int) -> nl.NkiTe
     for load in window.loads:
         lines = tile[load.line : load.line + load.lines]
         part = lines[:, load.row : load.row_end, load.column : load.column_end]
-        nisa.dma_copy(dst=part, src=place.in_x(core.x, load))
+        nisa.dma_copy(dst=part, src=block.in_x(core.x, load))
     return tile
+
+
+def load_ahead(core: Core, block: Block | None) -> None:
+    """All windows of the next block, so that its loads do not queue behind this one's stores."""
+    if core.recipe.ahead and block != None:  # noqa: E711 (the NKI parser has no `is`)
+        for number in range(len(block.sweep.windows)):
+            held_window(core, block, number)
 
 
 def held_weights(core: Core, chunk: Chunk) -> Weights:
@@ -185,6 +198,13 @@ def held_weights(core: Core, chunk: Chunk) -> Weights:
             image = core.weights[:, chunk.weight : chunk.weight_end]
             nisa.dma_copy(dst=slots.tiles[slot][:, 0:columns], src=image)
     return Weights(slots.tiles[slot], chunk.weight)
+
+
+def load_bias(core: Core) -> None:
+    """The bias, once: not before it is needed, so that the first windows come first."""
+    if not core.bias_loaded:
+        nisa.dma_copy(dst=core.bias, src=core.bias_image)
+        core.bias_loaded = True
 
 
 def load_weights(core: Core, end: int) -> None:

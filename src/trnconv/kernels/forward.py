@@ -11,7 +11,17 @@ from __future__ import annotations
 import nki.isa as nisa
 import nki.language as nl
 
-from trnconv.kernels.core import Core, Place, Sum, held_weights, held_window, load_weights, sbuf
+from trnconv.kernels.core import (
+    Block,
+    Core,
+    Sum,
+    held_weights,
+    held_window,
+    load_ahead,
+    load_bias,
+    load_weights,
+    sbuf,
+)
 from trnconv.plan.recipe import Chunk, Job, Recipe, Sweep, Tile, View
 
 
@@ -24,7 +34,7 @@ def forward(
 ) -> nl.NkiTensor:
     """x [N, C_in, D, H, W], packed weights, bias and places -> y [N, C_out, D', H', W']."""
     y = nl.ndarray(recipe.y_shape, dtype=x.dtype, buffer=nl.shared_hbm, name="y")
-    compute(Core(x, y, weights, recipe), bias, places)
+    compute(Core(x, y, weights, bias, recipe), places)
     return y
 
 
@@ -39,20 +49,24 @@ def forward_on_two_cores(
     number = nl.program_id(0)
     recipe = recipes[number]
     y = nl.ndarray(recipe.y_shape, dtype=x.dtype, buffer=nl.shared_hbm, name="y")
-    compute(Core(x, y, weights[number], recipe), bias[number], places[number])
+    compute(Core(x, y, weights[number], bias[number], recipe), places[number])
     return y
 
 
-def compute(core: Core, bias: nl.NkiTensor, places: nl.NkiTensor) -> None:
+def compute(core: Core, places: nl.NkiTensor) -> None:
     """Fill y, sweep by sweep."""
-    nisa.dma_copy(dst=core.bias, src=bias)
+    blocks = []
     for sweep in core.recipe.sweeps:
         if sweep.rolled:
+            run(core, blocks)
+            blocks = []
             load_weights(core, core.weights.shape[1])
+            load_bias(core)
             roll(core, sweep, places)
         else:
             for place in sweep.places:
-                block(core, sweep, Place(place.x, place.y, None, None))
+                blocks.append(Block(sweep, len(blocks), place.x, place.y))
+    run(core, blocks)
 
 
 def roll(core: Core, sweep: Sweep, places: nl.NkiTensor) -> None:
@@ -62,12 +76,15 @@ def roll(core: Core, sweep: Sweep, places: nl.NkiTensor) -> None:
     y_cells = sbuf((1, half), nl.int32, core.recipe.places_address + core.recipe.places_bytes // 2)
 
     def turn(number: nl.VirtualRegister) -> None:
-        core.start_over()
         load_cells(x_cells, places, sweep, number, 0)
+        load_cells(y_cells, places, sweep, number, half)
+        blocks = []
         for n in range(sweep.blocks):
-            if n == 0:
-                load_cells(y_cells, places, sweep, number, half)
-            block(core, sweep, Place(0, 0, x_cells[0:1, n : n + 1], y_cells[0:1, n : n + 1]))
+            block = Block(sweep, n, 0, 0)
+            block.x_cell = x_cells[0:1, n : n + 1]
+            block.y_cell = y_cells[0:1, n : n + 1]
+            blocks.append(block)
+        run(core, blocks)
 
     nl.fori_loop(0, sweep.turns, turn)
 
@@ -86,30 +103,40 @@ def load_cells(
     nisa.dma_copy(dst=cells, src=row)
 
 
-def block(core: Core, sweep: Sweep, place: Place) -> None:
-    """All jobs of one block. A window is loaded when a job first asks for it."""
-    core.forget_windows()
-    for job in sweep.jobs:
-        out = core.next_out(job)
-        sums = [None] * len(job.tiles)
-        for visit in job.visits:
-            tile, chunk = job.tiles[visit.tile], job.chunks[visit.chunk]
-            if visit.chunk == 0:
-                sums[visit.tile] = core.next_sum(job, tile)
-            add_products(core, sweep, place, sums[visit.tile], chunk)
-            if visit.chunk == len(job.chunks) - 1:
-                evict(core, job, sums[visit.tile], out)
-        for store in job.stores:
-            lines = out[store.line : store.line + store.lines, :, :]
-            nisa.dma_copy(dst=place.in_y(core.y, store), src=lines)
+def run(core: Core, blocks: list[Block]) -> None:
+    """Block after block. A window is loaded when a job first asks for it, or with the block before."""
+    core.start_over()
+    for n in range(len(blocks)):
+        block = blocks[n]
+        for number in range(len(block.sweep.jobs)):
+            out = sum_up(core, block, block.sweep.jobs[number])
+            if number == 0 and n + 1 < len(blocks):
+                load_ahead(core, blocks[n + 1])
+            for store in block.sweep.jobs[number].stores:
+                lines = out[store.line : store.line + store.lines, :, :]
+                nisa.dma_copy(dst=block.in_y(core.y, store), src=lines)
 
 
-def add_products(core: Core, sweep: Sweep, place: Place, total: Sum, chunk: Chunk) -> None:
+def sum_up(core: Core, block: Block, job: Job) -> nl.NkiTensor:
+    """All sums of a job, in an output buffer."""
+    out = core.next_out(job)
+    sums = [None] * len(job.tiles)
+    for visit in job.visits:
+        chunk = job.chunks[visit.chunk]
+        if visit.chunk == 0:
+            sums[visit.tile] = core.next_sum(job, job.tiles[visit.tile])
+        add_products(core, block, sums[visit.tile], chunk)
+        if visit.chunk == len(job.chunks) - 1:
+            evict(core, job, sums[visit.tile], out)
+    return out
+
+
+def add_products(core: Core, block: Block, total: Sum, chunk: Chunk) -> None:
     """total += transpose(stationary) @ moving, for every matmul of a chunk."""
     weights = held_weights(core, chunk)
     for matmul in chunk.matmuls:
-        window = held_window(core, sweep, place, matmul.window)
-        view = sweep.views[matmul.view]
+        window = held_window(core, block, matmul.window)
+        view = block.sweep.views[matmul.view]
         first = matmul.weight - weights.column
         stationary = weights.tile[0 : window.shape[0], first : first + total.lines]
         add_product(total, stationary, window, view)
@@ -138,6 +165,7 @@ def add_product(total: Sum, stationary: nl.NkiTensor, window: nl.NkiTensor, view
 
 def evict(core: Core, job: Job, total: Sum, out: nl.NkiTensor) -> None:
     """out = total + bias, on the Vector and the Scalar engine in turn."""
+    load_bias(core)
     total.begin()
     tile = total.tile
     for phase in job.phases:

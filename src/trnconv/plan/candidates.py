@@ -7,21 +7,27 @@ from dataclasses import dataclass, replace
 
 from nkisim.machine import Machine
 from trnconv.plan.blocks import bank_tile_count
-from trnconv.plan.conv_plan import BY_COLUMN, BY_FRAME, ITEM_BYTES, ConvPlan, Pass
-from trnconv.plan.jobs import OutJob, jobs_of
+from trnconv.plan.conv_plan import BY_COLUMN, BY_FRAME, BY_ROW, ITEM_BYTES, ConvPlan, Pass
+from trnconv.plan.jobs import JobGroup, grouped_jobs
 from trnconv.plan.kinds import frame_kinds
 from trnconv.plan.out_lines import out_tiles
 from trnconv.plan.passes import pass_candidates, work
 from trnconv.plan.problem import DEPTH, HEIGHT, WIDTH, Problem
 from trnconv.plan.sbuf import lay_out
-from trnconv.plan.stationaries import WeightImage, chunk_weights
+from trnconv.plan.traffic import WindowCounts, count_windows
+from trnconv.plan.stationaries import image_width
 
 _FRAME_BLOCKS = (8, 6, 4, 3, 2, 1)
 _BLOCK_BANKS = (1, 2, 4, 8, 12, 16, 24)  # sizes of blocks to try, in PSUM banks
-_KEPT_PASSES = 4
+_KEPT_PASSES = 3
+_ROW_TRIES = 12
+_WINDOW_SHARE = 80  # percent of SBUF for windows, if weights are streamed
+_HELD_TIMES = 3  # windows of this many blocks are enough, if there is room
 _WORTH_A_LOOK = 1.4  # passes with more work than this times the least are not tried
 _STREAM_SLOTS = 6
 _OUT_BUFFERS = (6, 4, 2)
+_LEAD_SHARES = ((6, 3), (4, 2), (3,), (2,), (6,))
+_ENOUGH_SIZES = 2  # of blocks, in frames and columns, that leave room for their windows
 _OUT_SHARE = 4  # output buffers take at most a quarter of SBUF if there are more than two
 
 
@@ -43,23 +49,49 @@ class Request:
 
 
 def candidates(request: Request) -> Iterator[ConvPlan]:
-    """Plans worth pricing, unrolled. Some may be illegal."""
+    """Plans worth pricing, unrolled and without refinements. Some may be illegal.
+
+    Windows of whole rows are contiguous in HBM, and blocks of more frames load less; so parts of
+    rows, and fewer frames, are tried only as far as needed.
+    """
+    frame_sizes = frame_blocks(request.problem)
+    if _is_one_row(request):
+        for columns in _row_parts(request):
+            for frames in frame_sizes[:_ENOUGH_SIZES]:
+                yield from _blocks(request, frames, columns)
+        return
+    enough = 0
+    for columns in column_blocks(request):
+        for frames in frame_sizes:
+            found = list(_blocks(request, frames, columns))
+            yield from found
+            enough += any(not plan.window_major for plan in found)
+            if enough == _ENOUGH_SIZES:
+                return
+
+
+def _blocks(request: Request, frames: int, columns: int) -> Iterator[ConvPlan]:
     problem = request.problem
     height = request.rows[1] - request.rows[0]
-    for frames in frame_blocks(problem):
-        options = pass_candidates(problem, request.channels, frames, height, exact=request.exact)
-        least = sum(work(problem, one, frames) for one in options[0])
-        near = [
-            passes
-            for passes in options
-            if sum(work(problem, one, frames) for one in passes) <= _WORTH_A_LOOK * least
-        ]
-        for passes in (near or options)[:_KEPT_PASSES]:
-            needs = _Needs.of(problem, passes, frames)
-            for columns in column_blocks(request):
-                for rows in row_blocks(request, passes, columns):
-                    block = (frames, rows, columns)
-                    yield from _buffered(request, passes, block, needs)
+    options = pass_candidates(problem, request.channels, frames, height, exact=request.exact)
+    amounts = [sum(work(problem, one, frames) for one in passes) for passes in options]
+    for passes, amount in list(zip(options, amounts, strict=True))[:_KEPT_PASSES]:
+        if amount > _WORTH_A_LOOK * amounts[0]:
+            continue
+        needs = _Needs.of(problem, passes, frames)
+        sizes = _row_sizes(request, passes, columns, needs)
+        fitted = [_buffered(request, passes, (frames, rows, columns), needs) for rows in sizes]
+        found = [plan for plan in fitted if plan is not None]
+        yield from [plan for plan in found if not plan.window_major] or found
+
+
+def refined(plan: ConvPlan) -> Iterator[ConvPlan]:
+    """Variants of a good plan: small blocks at the ends, loads before stores."""
+    ahead = replace(plan, ahead=True)
+    yield ahead
+    for lead in _leads(plan):
+        yield replace(plan, lead=lead)
+        yield replace(ahead, lead=lead)
 
 
 def frame_blocks(problem: Problem) -> list[int]:
@@ -73,16 +105,23 @@ def frame_blocks(problem: Problem) -> list[int]:
     return sorted(sizes, reverse=True)[:3] + ([1] if len(sizes) > 3 else [])
 
 
+def _is_one_row(request: Request) -> bool:
+    return request.rows[1] - request.rows[0] == 1 and request.problem.kernel[HEIGHT] == 1
+
+
+def _row_parts(request: Request) -> list[int]:
+    """Output columns of a block if there is one row: any part of it is contiguous in HBM."""
+    bank, out = request.machine.psum_bank_fp32_elems, request.problem.out[WIDTH]
+    return sorted({_equal_part(out, banks * bank) for banks in _BLOCK_BANKS}, reverse=True)
+
+
 def column_blocks(request: Request) -> list[int]:
     """Output columns of a block: whole rows where they fit, else equal parts."""
-    problem, bank = request.problem, request.machine.psum_bank_fp32_elems
+    problem = request.problem
     out = problem.out[WIDTH]
-    if request.rows[1] - request.rows[0] == 1 and problem.kernel[HEIGHT] == 1:
-        sizes = {_equal_part(out, banks * bank) for banks in _BLOCK_BANKS}
-        return sorted(sizes, reverse=True)
     most = request.machine.access_stride_max // (2 * problem.stride[WIDTH])
     parts = -(-out // most)
-    return sorted({-(-out // (parts * more)) for more in (1, 2, 4)}, reverse=True)
+    return sorted({-(-out // (parts * more)) for more in (1, 2, 4, 8)}, reverse=True)
 
 
 def _equal_part(total: int, most: int) -> int:
@@ -90,21 +129,49 @@ def _equal_part(total: int, most: int) -> int:
 
 
 def row_blocks(request: Request, passes: tuple[Pass, ...], columns: int) -> list[int]:
-    """Output rows of a block, one candidate for each size: the one that fills banks best."""
+    """Output rows of a block: for each size in banks, the number that leaves the fewest tiles."""
     height = request.rows[1] - request.rows[0]
     bank = request.machine.psum_bank_fp32_elems
     step = ConvPlan.multiple_of(passes)
-    best: dict[int, tuple[float, int]] = {}
-    for rows in range(step, height + 1, step):
-        banks = rows * columns / bank
-        if banks > _BLOCK_BANKS[-1] and best:
-            break
-        size = next((n for n in _BLOCK_BANKS if banks <= n), _BLOCK_BANKS[-1])
-        blocks, rest = divmod(height, rows)
-        tiles = blocks * bank_tile_count(rows, columns, bank)
-        tiles += bank_tile_count(rest, columns, bank) if rest else 0
-        best[size] = min(best.get(size, (float("inf"), 0)), (float(tiles), -rows))
-    return sorted((-rows for _, rows in best.values()), reverse=True)
+    best = set()
+    smaller = 0
+    for banks in _BLOCK_BANKS:
+        most = max(step, min(height, banks * bank // columns) // step * step)
+        least = max(smaller, most - _ROW_TRIES * step)
+        tries = range(most, least, -step)
+        if tries:
+            best.add(min(tries, key=lambda rows: (_tiles_of(height, rows, columns, bank), -rows)))
+        smaller = most
+    return sorted(best, reverse=True)
+
+
+def _row_sizes(
+    request: Request, passes: tuple[Pass, ...], columns: int, needs: _Needs
+) -> list[int]:
+    """Row blocks; where weights are streamed, also the largest that holds all its windows.
+
+    Every block streams all weights, so fewer blocks move less.
+    """
+    sizes = row_blocks(request, passes, columns)
+    room = request.machine.sbuf_usable_bytes_per_partition
+    if needs.weight_columns * request.item_bytes < room:
+        return sizes
+    problem, step = request.problem, ConvPlan.multiple_of(passes)
+    row_bytes = (columns + problem.reach(WIDTH)) * problem.stride[WIDTH] * request.item_bytes
+    in_rows = room * _WINDOW_SHARE // 100 // max(1, needs.windows.in_all[0] * row_bytes)
+    rows = (in_rows - problem.reach(HEIGHT)) // problem.stride[HEIGHT] // step * step
+    height = request.rows[1] - request.rows[0]
+    if step <= rows < height:
+        equal = -(-height // -(-height // rows))
+        sizes.append(-(-equal // step) * step)
+    return sizes
+
+
+def _tiles_of(height: int, rows: int, columns: int, bank: int) -> int:
+    blocks, rest = divmod(height, rows)
+    return blocks * bank_tile_count(rows, columns, bank) + (
+        bank_tile_count(rest, columns, bank) if rest else 0
+    )
 
 
 def _buffered(
@@ -112,7 +179,7 @@ def _buffered(
     passes: tuple[Pass, ...],
     block: tuple[int, int, int],
     needs: _Needs,
-) -> Iterator[ConvPlan]:
+) -> ConvPlan | None:
     """The block with as many buffers as fit; weights that do not fit are streamed."""
     plan = ConvPlan(
         problem=request.problem,
@@ -125,25 +192,18 @@ def _buffered(
         slots=(0, 0, 0),
         rows_of=request.rows,
     )
-    found = 0
-    for streamed in (0, _STREAM_SLOTS):
-        for window_major in (False, True) if not streamed else (True,):
-            fitted = _fit(replace(plan, streamed=streamed, window_major=window_major), needs)
-            if fitted is not None:
-                found += 1
-                yield fitted
-                yield from _with_lead(fitted)
-                break
-        if found:
-            break
+    for streamed, window_major in ((0, False), (0, True), (_STREAM_SLOTS, True)):
+        fitted = _fit(replace(plan, streamed=streamed, window_major=window_major), needs)
+        if fitted is not None:
+            return fitted
+    return None
 
 
 @dataclass(frozen=True)
 class _Needs:
     """What the jobs of any block need of SBUF."""
 
-    at_once: tuple[int, int, int]  # windows of one job, by level
-    in_all: tuple[int, int, int]  # windows of the block
+    windows: WindowCounts
     weight_columns: int
     chunk_columns: int
     biases: int
@@ -151,48 +211,27 @@ class _Needs:
     @staticmethod
     def of(problem: Problem, passes: tuple[Pass, ...], frames: int) -> _Needs:
         """The most that a block of so many frames needs, at the ends of a video too."""
-        image = WeightImage()
-        at_once, in_all, chunk = [0, 0, 0], [0, 0, 0], 0
+        windows = WindowCounts((0, 0, 0), (0, 0, 0), (0, 0, 0))
+        every: list[JobGroup] = []
         for kind in frame_kinds(problem, frames):
-            jobs = jobs_of(problem, passes, kind.outputs, kind.present)
-            held = _windows_of(jobs)
-            at_once = [max(pair) for pair in zip(at_once, held[0], strict=True)]
-            in_all = [max(pair) for pair in zip(in_all, held[1], strict=True)]
-            for job in jobs:
-                for product in job.products:
-                    weights = chunk_weights(problem, job, product)
-                    image.place(weights)
-                    chunk = max(chunk, weights.width)
-        return _Needs(
-            (at_once[0], at_once[1], at_once[2]),
-            (in_all[0], in_all[1], in_all[2]),
-            image.width,
-            chunk,
-            sum(len(out_tiles(one)) for one in passes),
-        )
+            groups = grouped_jobs(problem, passes, kind.outputs, kind.present)
+            windows = windows.most(count_windows(groups))
+            every += groups
+        width, chunk = image_width(problem, every)
+        return _Needs(windows, width, chunk, sum(len(out_tiles(one)) for one in passes))
 
-
-def _windows_of(jobs: list[OutJob]) -> tuple[list[int], list[int]]:
-    """By level: the most windows of one job, and those of all jobs."""
-    at_once = [0, 0, 0]
-    seen: list[set[tuple[int, ...]]] = [set(), set(), set()]
-    for job in jobs:
-        held = [0, 0, 0]
-        for product in job.products:
-            level = product.tile.level
-            held[level - 1] += 1
-            stack = (job.one.rows, job.one.columns) if level > BY_FRAME else ()
-            seen[level - 1].add((id(product.tile), *stack))
-        at_once = [max(pair) for pair in zip(at_once, held, strict=True)]
-    return at_once, [len(keys) for keys in seen]
+    def least_slots(self, *, window_major: bool) -> list[int]:
+        """Slots by level with which no job waits for a window that found no room."""
+        if window_major:
+            return [min(2, count) for count in self.windows.in_all]
+        counts = zip(self.windows.at_once, self.windows.fresh, self.windows.in_all, strict=True)
+        return [min(in_all, at_once + fresh) for at_once, fresh, in_all in counts]
 
 
 def _fit(plan: ConvPlan, needs: _Needs) -> ConvPlan | None:
     """The plan with the most window slots that fit, or None if too few do."""
     room = plan.target.sbuf_usable_bytes_per_partition
-    least = needs.at_once
-    if plan.window_major:
-        least = tuple(min(2, count) for count in needs.in_all)  # type: ignore[assignment]
+    least = needs.least_slots(window_major=plan.window_major)
     for buffers in _OUT_BUFFERS:
         bare = replace(plan, out_buffers=buffers)
         layout = lay_out(bare, needs.weight_columns, needs.chunk_columns, needs.biases)
@@ -208,28 +247,28 @@ def _fit(plan: ConvPlan, needs: _Needs) -> ConvPlan | None:
 
 
 def _more_slots(
-    needs: _Needs, least: tuple[int, int, int], pitches: list[int], left: int
+    needs: _Needs, least: list[int], pitches: list[int], left: int
 ) -> tuple[int, int, int]:
     """Slots beyond the least: first so that nothing is loaded twice, then to load ahead."""
     slots = list(least)
     for level in reversed(range(BY_COLUMN)):
-        want = needs.in_all[level] + needs.at_once[level]
+        want = _HELD_TIMES * needs.windows.in_all[level]
         more = max(0, min(want - slots[level], left // pitches[level]))
         slots[level] += more
         left -= more * pitches[level]
     return (slots[0], slots[1], slots[2])
 
 
-def _with_lead(plan: ConvPlan) -> Iterator[ConvPlan]:
-    """Small first and last blocks: the first matmul comes early, and so does the last store."""
+def _leads(plan: ConvPlan) -> Iterator[tuple[int, ...]]:
+    """Sizes of small first and last blocks: an early first matmul, an early last store."""
     multiple = plan.row_multiple
-    along_columns = plan.problem.out[HEIGHT] == 1
-    if along_columns:
-        tile = plan.columns // max(1, -(-plan.columns // plan.target.psum_bank_fp32_elems))
-        total, size, multiple = plan.problem.out[WIDTH], plan.columns, tile
+    if plan.problem.out[HEIGHT] == 1:
+        bank = plan.target.psum_bank_fp32_elems
+        multiple = -(-plan.columns // -(-plan.columns // bank))
+        total, size = plan.problem.out[WIDTH], plan.columns
     else:
         total, size = plan.row_span[1] - plan.row_span[0], plan.rows
-    for shares in ((4, 2), (2,), (6,)):
+    for shares in _LEAD_SHARES:
         lead = tuple(-(-size // (share * multiple)) * multiple for share in shares)
         if max(lead) < size and 2 * sum(lead) + size <= total:
-            yield replace(plan, lead=lead)
+            yield lead

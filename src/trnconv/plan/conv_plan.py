@@ -57,6 +57,7 @@ class ConvPlan:
     rows: int  # output rows of a block
     columns: int  # output columns of a block
     slots: tuple[int, int, int]  # windows held in SBUF, by level
+    ahead: bool = False  # windows of the next block are loaded before this one is stored
     out_buffers: int = 2
     streamed: int = 0  # slots for weights that are loaded as they are used; 0: all stay in SBUF
     window_major: bool = False  # window by window over all open sums, not sum by sum

@@ -13,12 +13,12 @@ from functools import lru_cache
 from nkisim.machine import PARTITIONS, Reading, Timing
 from trnconv.plan.blocks import bank_tile_count, valid
 from trnconv.plan.conv_plan import BY_FRAME, BY_ROW, ConvPlan, Pass
-from trnconv.plan.jobs import OutJob, Product, jobs_of
-from trnconv.plan.kinds import SpanKind, column_kinds, frame_kinds, row_kinds
+from trnconv.plan.jobs import JobGroup, Product, grouped_jobs
+from trnconv.plan.kinds import SpanKind, block_extents, column_kinds, frame_kinds, row_kinds
 from trnconv.plan.out_lines import out_tiles
 from trnconv.plan.problem import HEIGHT, WIDTH, Problem
 from trnconv.plan.sbuf import lay_out
-from trnconv.plan.stationaries import WeightImage, chunk_weights
+from trnconv.plan.stationaries import image_width
 from trnconv.plan.traffic import (
     Extent,
     Transfers,
@@ -41,7 +41,9 @@ class Estimate:
     dma_ns: float
     issue_ns: float
     evict_ns: float
-    waiting_ns: float  # for windows that could not be loaded ahead, and at both ends
+    waiting_ns: float  # for windows that could not be loaded ahead
+    ends_ns: float  # before the first matmul and after the last
+    dma_ends_ns: float  # before and after all transfers
     loops_ns: float
     hbm_bytes: int
     sbuf_bytes: int
@@ -51,7 +53,9 @@ class Estimate:
     @property
     def total_ns(self) -> float:
         """The busiest resource, and what nothing hides."""
-        return max(self._busy().values()) + self.waiting_ns + self.loops_ns
+        computing = max(self.tensor_ns + self.waiting_ns, self.evict_ns, self.issue_ns)
+        moving = self.dma_ns + self.dma_ends_ns
+        return max(computing + self.ends_ns, moving) + self.loops_ns
 
     @property
     def bound(self) -> str:
@@ -88,17 +92,13 @@ def estimate(plan: ConvPlan) -> Estimate:
     timing = plan.target.timing.read(Reading.default)
     problem = plan.problem
     cut = _Cut(tuple(row_kinds(plan).items()), tuple(column_kinds(plan).items()))
-    image = WeightImage()
+    every: list[JobGroup] = []
     columns = cycles = evict = waiting = 0.0
     moved = Transfers()
-    instructions = turns = chunk = 0
+    instructions = turns = 0
     for kind, groups in frame_kinds(problem, plan.frames).items():
-        jobs = jobs_of(problem, plan.passes, kind.outputs, kind.present)
-        for job in jobs:
-            for product in job.products:
-                weights = chunk_weights(problem, job, product)
-                image.place(weights)
-                chunk = max(chunk, weights.width)
+        jobs = grouped_jobs(problem, plan.passes, kind.outputs, kind.present)
+        every += jobs
         tensor = _tensor_work(plan, timing, jobs, cut)
         columns += groups * tensor[0]
         cycles += groups * tensor[1]
@@ -109,7 +109,7 @@ def estimate(plan: ConvPlan) -> Estimate:
         counted = _instructions(plan, jobs, cut, groups)
         instructions += counted[0]
         turns += counted[1]
-    weight_columns = image.width
+    weight_columns, chunk = image_width(problem, every)
     biases = sum(len(out_tiles(one)) for one in plan.passes)
     layout = lay_out(plan, weight_columns, chunk, biases)
     if not plan.streamed:
@@ -117,13 +117,16 @@ def estimate(plan: ConvPlan) -> Estimate:
         run = weight_columns * plan.item_bytes / loads
         moved += transfer(timing, loads, loads * PARTITIONS, run)
         instructions += loads
-    ends = _ends_ns(plan, timing, cut)
+    start, tail = _ends_ns(plan, timing, cycles / timing.pe_ghz)
+    ends = start + tail
     return Estimate(
         tensor_ns=cycles / timing.pe_ghz,
         dma_ns=moved.ns,
         issue_ns=moved.dmas * timing.dma_issue_hwdge_ns / timing.dma_issue_queues,
         evict_ns=evict,
-        waiting_ns=waiting + ends,
+        waiting_ns=waiting,
+        ends_ns=ends,
+        dma_ends_ns=tail if plan.ahead else ends,
         loops_ns=turns * timing.loop_iteration_ns,
         hbm_bytes=int(moved.hbm_bytes),
         sbuf_bytes=layout.end,
@@ -166,16 +169,19 @@ def _tiles(one_rows: int, one_columns: int, cut: _Cut, bank: int) -> int:
 
 
 def _tensor_work(
-    plan: ConvPlan, timing: Timing, jobs: Iterable[OutJob], cut: _Cut
+    plan: ConvPlan, timing: Timing, jobs: Iterable[JobGroup], cut: _Cut
 ) -> tuple[float, float]:
     """Matmul columns, and Tensor engine cycles, of one span of frames."""
     bank = plan.target.psum_bank_fp32_elems
     columns = cycles = 0.0
-    for job in jobs:
+    for group in jobs:
+        job = group.job
         tiles = _tiles(job.one.rows, job.one.columns, cut, bank)
-        streamed = sum(_product_columns(plan.problem, job.one, one, cut) for one in job.products)
+        streamed = group.count * sum(
+            _product_columns(plan.problem, job.one, one, cut) for one in job.products
+        )
         rate = _cycles_per_column(plan, timing, job.one)
-        matmuls = job.matmuls * tiles
+        matmuls = group.count * job.matmuls * tiles
         columns += streamed
         least = matmuls * timing.pe_min_cycles
         cycles += max(rate * streamed, least) + matmuls * timing.pe_gap_cycles
@@ -201,16 +207,17 @@ def _cycles_per_column(plan: ConvPlan, timing: Timing, one: Pass) -> float:
     return rate
 
 
-def _evict_ns(plan: ConvPlan, timing: Timing, jobs: Iterable[OutJob], cut: _Cut) -> float:
+def _evict_ns(plan: ConvPlan, timing: Timing, jobs: Iterable[JobGroup], cut: _Cut) -> float:
     """Each of two engines takes half of the tiles; the Vector engine is the slower one."""
     bank = plan.target.psum_bank_fp32_elems
     ns = 0.0
-    for job in jobs:
+    for group in jobs:
+        job = group.job
         tiles = _tiles(job.one.rows, job.one.columns, cut, bank)
         positions = _positions(job.one.rows, cut.rows) * _positions(job.one.columns, cut.columns)
         cycles = max(positions, tiles * timing.engine_min_cycles)
         cycles += tiles * timing.vector_startup_cycles
-        ns += len(job.out.phases) * cycles / timing.vector_ghz / 2
+        ns += group.count * len(job.out.phases) * cycles / timing.vector_ghz / 2
     return ns
 
 
@@ -220,19 +227,21 @@ class _Group:
     waiting_ns: float
 
 
-def _group_transfers(plan: ConvPlan, timing: Timing, jobs: list[OutJob], cut: _Cut) -> _Group:
+def _group_transfers(plan: ConvPlan, timing: Timing, jobs: list[JobGroup], cut: _Cut) -> _Group:
     """Windows in and outputs out of one span of frames."""
     windows = loaded_windows(jobs, plan.slots)
     moved = Transfers()
     waiting = 0.0
     for extent, count in cut.extents():
-        loads = [window_transfer(plan, timing, one, tile, extent) for one, tile in windows]
-        stores = [store_transfer(plan, timing, job, extent) for job in jobs]
+        loads = [window_transfer(plan, timing, one, extent).times(one.times) for one in windows]
+        stores = [
+            store_transfer(plan, timing, group.job, extent).times(group.count) for group in jobs
+        ]
         block = sum([*loads, *stores], Transfers()) + _streamed(plan, timing, jobs, extent)
         moved += block.times(count)
-        waiting += count * _late_ns(
-            plan, timing, jobs, _Loads(loads, _tile_positions(plan, extent))
-        )
+        levels = [(load, one.tile.level) for load, one in zip(loads, windows, strict=True)]
+        late = _late_ns(plan, timing, jobs, _Loads(levels, _tile_positions(plan, extent)))
+        waiting += count * late
     return _Group(moved, waiting)
 
 
@@ -240,7 +249,7 @@ def _group_transfers(plan: ConvPlan, timing: Timing, jobs: list[OutJob], cut: _C
 class _Loads:
     """The window loads of a block, and the positions of one of its tiles."""
 
-    loads: list[Transfers]
+    loads: list[tuple[Transfers, int]]  # and their levels
     tile_positions: float
 
 
@@ -250,57 +259,62 @@ def _tile_positions(plan: ConvPlan, extent: Extent) -> float:
     return rows * columns / bank_tile_count(rows, columns, plan.target.psum_bank_fp32_elems)
 
 
-def _streamed(plan: ConvPlan, timing: Timing, jobs: list[OutJob], extent: Extent) -> Transfers:
+def _streamed(plan: ConvPlan, timing: Timing, jobs: list[JobGroup], extent: Extent) -> Transfers:
     """Weights that are loaded as they are used, once for as many tiles as there are banks."""
     total = Transfers()
     if plan.streamed:
-        for job in jobs:
+        for group in jobs:
+            job = group.job
             tiles = bank_tile_count(
                 -(-extent.rows // job.one.rows),
                 -(-extent.columns // job.one.columns),
                 plan.target.psum_bank_fp32_elems,
             )
-            again = -(-tiles // plan.target.psum_banks)
+            again = group.count * -(-tiles // plan.target.psum_banks)
             for product in job.products:
                 run = len(product.views) * job.out.width * plan.item_bytes
                 total += transfer(timing, again, again * PARTITIONS, run)
     return total
 
 
-def _late_ns(plan: ConvPlan, timing: Timing, jobs: list[OutJob], blocks: _Loads) -> float:
+def _late_ns(plan: ConvPlan, timing: Timing, jobs: list[JobGroup], blocks: _Loads) -> float:
     """What a block waits for its first windows, if there is no room to load them ahead.
 
     Those of the block before are given up one by one while its last tile is summed.
     """
     if not jobs or not blocks.loads or plan.window_major:
         return 0.0
-    each = sum(one.ns for one in blocks.loads) / len(blocks.loads)
-    last_tile = jobs[-1].matmuls * blocks.tile_positions / timing.pe_ghz
+    last_tile = jobs[-1].job.matmuls * blocks.tile_positions / timing.pe_ghz
     late = 0.0
     for level, slots in enumerate(plan.slots, start=1):
-        first = sum(product.tile.level == level for product in jobs[0].products)
-        last = sum(product.tile.level == level for product in jobs[-1].products)
+        first = sum(product.tile.level == level for product in jobs[0].job.products)
+        last = sum(product.tile.level == level for product in jobs[-1].job.products)
         short = first - max(0, slots - last)
         if short > 0:
+            each = max(one.ns for one, at in blocks.loads if at == level)
             late += short * each + timing.dma_start_ns + timing.dma_done_ns
-    return max(0.0, late - last_tile)
+    # loads queue in order: those that found room wait behind the first that did not
+    waiting = sum(one.ns for one, _ in blocks.loads) / len(blocks.loads) if late else 0.0
+    return max(0.0, late + waiting - last_tile)
 
 
-def _instructions(plan: ConvPlan, jobs: list[OutJob], cut: _Cut, groups: int) -> tuple[int, int]:
+def _instructions(plan: ConvPlan, jobs: list[JobGroup], cut: _Cut, groups: int) -> tuple[int, int]:
     """Static instructions, and turns of hardware loops, of all blocks with these jobs."""
     bank = plan.target.psum_bank_fp32_elems
     windows = loaded_windows(jobs, plan.slots)
-    loads = sum(window_dmas(tile) for _, tile in windows)
+    loads = sum(one.times * window_dmas(plan, one.tile) for one in windows)
     static = turns = 0
     for extent, count in cut.extents():
         once = loads
-        for job in jobs:
+        for group in jobs:
+            job = group.job
             tiles = bank_tile_count(
                 -(-extent.rows // job.one.rows), -(-extent.columns // job.one.columns), bank
             )
-            once += tiles * (job.matmuls + len(job.out.phases)) + len(job.out.boxes)
+            one = tiles * (job.matmuls + len(job.out.phases)) + len(job.out.boxes)
             if plan.streamed:
-                once += len(job.products) * -(-tiles // plan.target.psum_banks)
+                one += len(job.products) * -(-tiles // plan.target.psum_banks)
+            once += group.count * one
         blocks = count * groups
         if not plan.rolled:
             static += once * blocks
@@ -311,13 +325,37 @@ def _instructions(plan: ConvPlan, jobs: list[OutJob], cut: _Cut, groups: int) ->
     return static, turns
 
 
-def _ends_ns(plan: ConvPlan, timing: Timing, cut: _Cut) -> float:
-    """Before the first matmul and after the last one."""
-    extent, _ = next(iter(cut.extents()))
-    item = plan.item_bytes
-    window = extent.in_rows * extent.in_columns * item * PARTITIONS
-    rate = timing.dma_bytes_per_ns * timing.dma_engines
-    latency = 2 * timing.dma_issue_hwdge_ns + timing.dma_start_ns + timing.dma_done_ns
-    store = extent.rows * extent.columns * item * PARTITIONS / rate
+def _ends_ns(plan: ConvPlan, timing: Timing, tensor_ns: float) -> tuple[float, float]:
+    """What the Tensor engine waits at the start, while blocks come in; and what follows it."""
+    blocks = _first_blocks(plan)
+    kind = next(iter(frame_kinds(plan.problem, plan.frames)))
+    jobs = grouped_jobs(plan.problem, plan.passes, kind.outputs, kind.present)
+    windows = loaded_windows(jobs, plan.slots)
+    latency = timing.dma_issue_hwdge_ns + timing.dma_start_ns + timing.dma_done_ns
+    per_position = tensor_ns / plan.problem.images / _positions_of(plan)
+    loaded = latency + timing.dma_issue_hwdge_ns
+    done = 0.0
+    idle = 0.0
+    for number, extent in enumerate(blocks):
+        loads = [window_transfer(plan, timing, one, extent) for one in windows]
+        all_loads = sum(max(one.ns, one.dmas * timing.dma_issue_hwdge_ns) for one in loads)
+        compute = per_position * extent.rows * extent.columns * plan.frames
+        first = all_loads / max(1, len(loads)) if number == 0 else all_loads
+        start = max(done, loaded + first)
+        idle += start - done
+        loaded += all_loads
+        done = max(start + compute, loaded)
+        idle += max(0.0, loaded - start - compute)
+    store = sum(store_transfer(plan, timing, group.job, blocks[0]).ns for group in jobs[-1:])
     cold = timing.pe_warm_ns * (1 - timing.pe_cold_rate)
-    return window / rate + store + 2 * latency + cold
+    return idle + cold, latency + store
+
+
+def _first_blocks(plan: ConvPlan) -> list[Extent]:
+    cut = block_extents(plan)
+    return [Extent(*one) for one in cut[: len(plan.lead) + 1]]
+
+
+def _positions_of(plan: ConvPlan) -> int:
+    first, end = plan.row_span
+    return plan.problem.out[0] * (end - first) * plan.problem.out[2]

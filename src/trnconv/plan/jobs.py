@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from trnconv.plan.conv_plan import BY_FRAME, BY_ROW, Pass
-from trnconv.plan.in_lines import LineTile, Needs, line_tiles, cover, shifts
+from trnconv.plan.in_lines import LineTile, Needs, cover, line_tiles, shifts
 from trnconv.plan.out_lines import OutTile, out_tiles
 from trnconv.plan.problem import DEPTH, HEIGHT, WIDTH, Problem
 
@@ -59,6 +59,36 @@ def jobs_of(
     return [job for _, _, job in sorted(keyed, key=lambda entry: entry[:2])]
 
 
+@dataclass(frozen=True)
+class JobGroup:
+    """Jobs that follow each other and differ in their output channels only."""
+
+    job: OutJob
+    count: int
+
+
+def grouped_jobs(
+    problem: Problem, passes: tuple[Pass, ...], frame_count: int, frames: tuple[int, ...]
+) -> list[JobGroup]:
+    """The jobs of a block with equal ones counted."""
+    groups: list[JobGroup] = []
+    for job in jobs_of(problem, passes, frame_count, frames):
+        last = groups[-1].job if groups else None
+        if last is not None and _alike(last, job):
+            groups[-1] = JobGroup(last, groups[-1].count + 1)
+        else:
+            groups.append(JobGroup(job, 1))
+    return groups
+
+
+def _alike(one: OutJob, two: OutJob) -> bool:
+    return (
+        one.products is two.products
+        and (one.frame, one.out.width) == (two.frame, two.out.width)
+        and one.one == two.one
+    )
+
+
 @lru_cache(maxsize=1024)
 def pass_jobs(
     problem: Problem, one: Pass, frame_count: int, frames: tuple[int, ...]
@@ -72,9 +102,7 @@ def pass_jobs(
 def _jobs_at(problem: Problem, one: Pass, frame: int, frames: tuple[int, ...]) -> Iterator[OutJob]:
     for number, out in enumerate(out_tiles(one)):
         needs = _needs(problem, out, frame, frames)
-        tiles = _cover(problem, one, frames, needs)
-        products = tuple(Product(tile, _views(problem, one, tile.level, needs)) for tile in tiles)
-        yield OutJob(one, number, out, frame, products)
+        yield OutJob(one, number, out, frame, _products(problem, one, frames, needs))
 
 
 def _needs(problem: Problem, out: OutTile, frame: int, frames: tuple[int, ...]) -> Needs:
@@ -92,9 +120,10 @@ def _shifts(problem: Problem, axis: int, stack: tuple[int, ...]) -> tuple[int, .
 
 
 @lru_cache(maxsize=1024)
-def _cover(
+def _products(
     problem: Problem, one: Pass, frames: tuple[int, ...], needs: Needs
-) -> tuple[LineTile, ...]:
+) -> tuple[Product, ...]:
+    """The windows and views a tile of outputs reads; tiles with the same needs share them."""
     level = one.levels[0]
     everything = needs
     if not one.own_windows:
@@ -104,7 +133,8 @@ def _cover(
             _shifts(problem, WIDTH, tuple(range(one.columns))),
         )
     tiles = line_tiles(level, tuple(everything.keys(level)), problem.c_in)
-    return tuple(cover(tiles, needs, one.levels))
+    views = {level: _views(problem, one, level, needs) for level in one.levels}
+    return tuple(Product(tile, views[tile.level]) for tile in cover(tiles, needs, one.levels))
 
 
 def _views(problem: Problem, one: Pass, level: int, needs: Needs) -> tuple[Shift, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from trnconv.plan.blocks import InputSpan, Span, equal_spans, input_span, spans
 from trnconv.plan.conv_plan import ConvPlan
@@ -50,32 +51,35 @@ class FrameKind:
     present: tuple[int, ...]
 
 
-def row_spans(plan: ConvPlan) -> list[Span]:
+Cut = tuple[tuple[int, int], int, int, tuple[int, ...]]  # the arguments of `spans`
+
+
+def _row_cut(plan: ConvPlan) -> Cut:
     """Blocks of rows. A hardware loop wants equal ones: then the last reaches back."""
     lead = plan.lead if plan.problem.out[HEIGHT] > 1 else ()
-    return spans(plan.row_span, plan.rows, plan.rows if plan.rolled else plan.row_multiple, lead)
+    return plan.row_span, plan.rows, plan.rows if plan.rolled else plan.row_multiple, lead
 
 
-def column_spans(plan: ConvPlan) -> list[Span]:
-    """Blocks of columns."""
+def _column_cut(plan: ConvPlan) -> Cut:
     lead = plan.lead if plan.problem.out[HEIGHT] == 1 else ()
     end = plan.problem.out[WIDTH]
-    return spans((0, end), plan.columns, plan.columns if plan.rolled else 1, lead)
+    return (0, end), plan.columns, plan.columns if plan.rolled else 1, lead
 
 
 def row_kinds(plan: ConvPlan) -> dict[SpanKind, int]:
     """How many spans of rows there are of each kind."""
-    return _span_kinds(plan.problem, HEIGHT, row_spans(plan))
+    return _span_kinds(plan.problem, HEIGHT, _row_cut(plan))
 
 
 def column_kinds(plan: ConvPlan) -> dict[SpanKind, int]:
     """How many spans of columns there are of each kind."""
-    return _span_kinds(plan.problem, WIDTH, column_spans(plan))
+    return _span_kinds(plan.problem, WIDTH, _column_cut(plan))
 
 
-def _span_kinds(problem: Problem, axis: int, cut: list[Span]) -> dict[SpanKind, int]:
+@lru_cache(maxsize=4096)
+def _span_kinds(problem: Problem, axis: int, cut: Cut) -> dict[SpanKind, int]:
     kinds: dict[SpanKind, int] = {}
-    for span in cut:
+    for span in spans(*cut):
         read = input_span(problem, axis, span)
         kind = SpanKind(span.count, read.count, read.missing)
         kinds[kind] = kinds.get(kind, 0) + 1
@@ -91,9 +95,26 @@ def frame_kinds(problem: Problem, frames: int) -> dict[FrameKind, int]:
     return kinds
 
 
+def block_extents(plan: ConvPlan) -> list[tuple[int, int, int, int]]:
+    """Rows and columns, of outputs and of inputs, of the first blocks in running order."""
+    problem = plan.problem
+    rows = spans(*_row_cut(plan))[: len(plan.lead) + 1]
+    columns = spans(*_column_cut(plan))[: len(plan.lead) + 1]
+    return [
+        (
+            row.count,
+            input_span(problem, HEIGHT, row).count,
+            column.count,
+            input_span(problem, WIDTH, column).count,
+        )
+        for row in rows
+        for column in columns
+    ]
+
+
 def blocks_of(plan: ConvPlan) -> list[Block]:
     """All blocks, in the order in which they run if nothing is rolled."""
-    rows, columns = row_spans(plan), column_spans(plan)
+    rows, columns = spans(*_row_cut(plan)), spans(*_column_cut(plan))
     return [
         _block(plan.problem, image, (frames, row_span, column_span))
         for image in range(plan.problem.images)

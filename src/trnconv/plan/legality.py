@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from trnconv.plan.conv_plan import BY_COLUMN, BY_FRAME, BY_ROW, ITEM_BYTES, ConvPlan
 from trnconv.plan.estimate import Estimate, estimate
-from trnconv.plan.jobs import jobs_of
+from trnconv.plan.jobs import grouped_jobs
 from trnconv.plan.kinds import frame_kinds
 from trnconv.plan.problem import DEPTH, HEIGHT, WIDTH
 from trnconv.plan.sbuf import window_elems
+from trnconv.plan.traffic import count_windows
 
 MAX_OFFSET = 2**31 - 1  # NKI's integers have 32 bits
 
@@ -67,14 +68,15 @@ def _memory(plan: ConvPlan, cost: Estimate) -> list[str]:
 def _windows(plan: ConvPlan) -> list[str]:
     """Sum by sum, all windows of a job must be in SBUF at once; window by window, one is enough."""
     broken = []
-    jobs = [
-        job
+    held = [
+        count_windows(grouped_jobs(plan.problem, plan.passes, kind.outputs, kind.present))
         for kind in frame_kinds(plan.problem, plan.frames)
-        for job in jobs_of(plan.problem, plan.passes, kind.outputs, kind.present)
     ]
     for level in (BY_FRAME, BY_ROW, BY_COLUMN):
-        most = max(sum(one.tile.level == level for one in job.products) for job in jobs)
+        most = max(count.at_once[level - 1] for count in held)
         least = min(most, 1) if plan.window_major else most
+        if plan.ahead:
+            least = max(least, 2 * max(count.in_all[level - 1] for count in held))
         if plan.slots[level - 1] < least:
             broken.append(
                 f"{plan.slots[level - 1]} window slots of level {level}: a job needs {least} at once"

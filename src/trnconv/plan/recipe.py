@@ -184,5 +184,6 @@ class Recipe(NKIObject):
     places_bytes: int
     banks: int
     bank_elems: int
+    ahead: bool  # windows of the next block are loaded before the stores of this one
     weight_loads: tuple[tuple[int, int], ...]  # columns of each load, in order; none if streamed
     sweeps: tuple[Sweep, ...]

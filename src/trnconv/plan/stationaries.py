@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from trnconv.plan.conv_plan import Pass
-from trnconv.plan.jobs import OutJob, Product, Shift
+from trnconv.plan.jobs import JobGroup, OutJob, Product, Shift
 from trnconv.plan.out_lines import out_tiles
 from trnconv.plan.problem import DEPTH, Problem
 
@@ -63,3 +63,17 @@ def chunk_weights(problem: Problem, job: OutJob, product: Product) -> ChunkWeigh
         for one in product.tile.lines
     )
     return ChunkWeights(job.one, job.out_number, lines, product.views)
+
+
+def image_width(problem: Problem, groups: Iterable[JobGroup]) -> tuple[int, int]:
+    """Columns that the weights of some jobs take, equal ones once; and the widest chunk."""
+    image = WeightImage()
+    width = widest = 0
+    for group in groups:
+        for product in group.job.products:
+            chunk = chunk_weights(problem, group.job, product)
+            before = image.width
+            image.place(chunk)
+            width += group.count * (image.width - before)
+            widest = max(widest, chunk.width)
+    return width, widest

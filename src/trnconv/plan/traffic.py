@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nkisim.machine import Timing
-from trnconv.plan.conv_plan import BY_COLUMN, BY_FRAME, BY_ROW, ConvPlan, Pass
+from trnconv.plan.conv_plan import BY_COLUMN, BY_ROW, ConvPlan, Pass
 from trnconv.plan.in_lines import LineTile
-from trnconv.plan.jobs import OutJob
+from trnconv.plan.jobs import JobGroup, OutJob
 from trnconv.plan.problem import HEIGHT, WIDTH
 
 
@@ -37,28 +37,86 @@ def transfer(timing: Timing, dmas: float, descriptors: float, run_bytes: float) 
     return Transfers(dmas, descriptors * run_bytes, descriptors * each / timing.dma_engines)
 
 
-def loaded_windows(
-    jobs: Sequence[OutJob], slots: tuple[int, int, int]
-) -> list[tuple[Pass, LineTile]]:
-    """The windows one block loads, in order: slots are used in turn, so old ones may come again."""
-    held: list[list[tuple[int, int, int]]] = [[], [], []]
+@dataclass(frozen=True)
+class Loaded:
+    """A window that a block loads, and how often."""
+
+    one: Pass
+    tile: LineTile
+    times: int
+
+
+def loaded_windows(groups: Sequence[JobGroup], slots: tuple[int, int, int]) -> list[Loaded]:
+    """The windows one block loads: slots are used in turn, so some may have to come again."""
+    held: list[list[tuple[int, ...]]] = [[], [], []]
     loaded = []
-    for job in jobs:
-        for product in job.products:
-            level = product.tile.level
-            rows = job.one.rows if level > BY_FRAME else 0
-            columns = job.one.columns if level > BY_ROW else 0
-            key = (id(product.tile), rows, columns)
-            ring = held[level - 1]
-            if key not in ring:
-                ring.append(key)
-                del ring[: -slots[level - 1]]
-                loaded.append((job.one, product.tile))
+    for group in groups:
+        for times in (1, group.count - 1):
+            if times:
+                missing = _missing(group.job, held, slots)
+                loaded += [Loaded(group.job.one, tile, times) for tile in missing]
     return loaded
 
 
-def window_dmas(tile: LineTile) -> int:
-    """DMAs that fill a window away from the borders: lines in step are loaded together."""
+def _missing(
+    job: OutJob, held: list[list[tuple[int, ...]]], slots: tuple[int, int, int]
+) -> list[LineTile]:
+    missing = []
+    for product in job.products:
+        level = product.tile.level
+        ring, key = held[level - 1], _window_key(job, product.tile)
+        if key not in ring:
+            ring.append(key)
+            del ring[: -slots[level - 1] or None]
+            missing.append(product.tile)
+    return missing
+
+
+def _window_key(job: OutJob, tile: LineTile) -> tuple[int, ...]:
+    """Windows with equal keys are one: cut tiles are cached, so one tile is one object."""
+    stack = (job.one.rows, job.one.columns)[: tile.level - 1]
+    return (id(tile), *stack)
+
+
+@dataclass(frozen=True)
+class WindowCounts:
+    """Windows by level: of one job at most, new ones from job to job at most, of all jobs."""
+
+    at_once: tuple[int, ...]
+    fresh: tuple[int, ...]
+    in_all: tuple[int, ...]
+
+    def most(self, other: WindowCounts) -> WindowCounts:
+        """The larger of both, number by number."""
+        return WindowCounts(
+            tuple(map(max, self.at_once, other.at_once)),
+            tuple(map(max, self.fresh, other.fresh)),
+            tuple(map(max, self.in_all, other.in_all)),
+        )
+
+
+def count_windows(groups: Sequence[JobGroup]) -> WindowCounts:
+    """The windows that the jobs of a block need."""
+    counts = WindowCounts((0, 0, 0), (0, 0, 0), (0, 0, 0))
+    seen: list[set[tuple[int, ...]]] = [set(), set(), set()]
+    for number, group in enumerate(groups):
+        held: list[set[tuple[int, ...]]] = [set(), set(), set()]
+        for product in group.job.products:
+            held[product.tile.level - 1].add(_window_key(group.job, product.tile))
+        fresh = tuple(len(now - known) for now, known in zip(held, seen, strict=True))
+        seen = [known | now for known, now in zip(seen, held, strict=True)]
+        at_once = tuple(len(keys) for keys in held)
+        counts = counts.most(WindowCounts(at_once, fresh if number else (0, 0, 0), (0, 0, 0)))
+    return counts.most(WindowCounts((0, 0, 0), (0, 0, 0), tuple(len(keys) for keys in seen)))
+
+
+def window_dmas(plan: ConvPlan, tile: LineTile) -> int:
+    """DMAs that fill a window away from the borders: lines in step are loaded together.
+
+    Lines of different column shifts end at different borders, if there is padding.
+    """
+    if tile.level == BY_COLUMN and plan.problem.pad[WIDTH]:
+        return len(tile.lines)
     dmas = 0
     last: tuple[int, int, tuple[int, ...]] | None = None
     for one in tile.lines:
@@ -80,10 +138,11 @@ class Extent:
 
 
 def window_transfer(
-    plan: ConvPlan, timing: Timing, one: Pass, tile: LineTile, extent: Extent
+    plan: ConvPlan, timing: Timing, loaded: Loaded, extent: Extent
 ) -> Transfers:
-    """Loading one window of one block."""
+    """Loading one window of one block, once."""
     problem, item = plan.problem, plan.item_bytes
+    one, tile = loaded.one, loaded.tile
     rows, columns = extent.in_rows, extent.in_columns
     whole = _rows_touch(problem.x_strides, columns)
     if tile.level >= BY_ROW:
@@ -97,7 +156,7 @@ def window_transfer(
     runs, length = (1, rows * columns) if whole else (rows, columns)
     if apart:
         runs, length = rows * columns, 1
-    return transfer(timing, window_dmas(tile), tile.count * runs, length * item)
+    return transfer(timing, window_dmas(plan, tile), tile.count * runs, length * item)
 
 
 def store_transfer(plan: ConvPlan, timing: Timing, job: OutJob, extent: Extent) -> Transfers:

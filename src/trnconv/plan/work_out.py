@@ -63,6 +63,7 @@ def work_out(plan: ConvPlan, shape: ConvShape) -> Work:
         places_bytes=layout.end - layout.places_address,
         banks=plan.target.psum_banks,
         bank_elems=plan.target.psum_bank_fp32_elems,
+        ahead=plan.ahead,
         weight_loads=() if plan.streamed else _weight_loads(image),
         sweeps=sweeps,
     )

@@ -1,0 +1,93 @@
+"""Launches: a convolution whose tensors need more than 32-bit offsets is computed in parts.
+
+Parts are slices of the input along images, frames or rows, with the halo they need; each is a
+convolution of its own, and their outputs lie next to each other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+
+from trnconv.errors import PlanError
+from trnconv.geometry import ConvShape, Triple
+from trnconv.plan.legality import MAX_OFFSET
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A part: what it computes, and where its input and output begin."""
+
+    shape: ConvShape
+    image: int
+    x_first: Triple
+    y_first: Triple
+
+
+def launches(shape: ConvShape, most: int = MAX_OFFSET) -> list[Launch]:
+    """The parts of a convolution, each with at most `most` elements in and out."""
+    parts = [Launch(shape, 0, (0, 0, 0), (0, 0, 0))]
+    while any(_elems(part.shape) > most for part in parts):
+        parts = [piece for part in parts for piece in _halved(part, most)]
+    return parts
+
+
+def _elems(shape: ConvShape) -> int:
+    x = shape.batch * shape.c_in * prod(shape.size)
+    return max(x, shape.batch * shape.c_out * shape.positions())
+
+
+def _halved(part: Launch, most: int) -> list[Launch]:
+    shape = part.shape
+    if _elems(shape) <= most:
+        return [part]
+    if shape.batch > 1:
+        half = shape.batch // 2
+        rest = replace(part, shape=replace(shape, batch=shape.batch - half), image=part.image + half)
+        return [replace(part, shape=replace(shape, batch=half)), rest]
+    for axis in range(3):
+        count = shape.out_size(axis)
+        halves = (0, count // 2), (count // 2, count)
+        if count > 1 and all(_reads_input(shape, axis, *half) for half in halves):
+            return [_slice(part, axis, *half) for half in halves]
+    raise PlanError(
+        f"{shape} has {_elems(shape)} elements and nothing to split: offsets have 32 bits. Split the"
+        " channels, or pad less."
+    )
+
+
+def _reads_input(shape: ConvShape, axis: int, first: int, end: int) -> bool:
+    begin, stop = _reach(shape, axis, first, end)
+    return begin < shape.size[axis] and stop > 0
+
+
+def _reach(shape: ConvShape, axis: int, first: int, end: int) -> tuple[int, int]:
+    """The input positions that outputs read, padding included: first and end."""
+    begin = first * shape.stride[axis] - shape.pad_before[axis]
+    reach = shape.dilation[axis] * (shape.kernel[axis] - 1) + 1
+    return begin, (end - 1) * shape.stride[axis] - shape.pad_before[axis] + reach
+
+
+def _slice(part: Launch, axis: int, first: int, end: int) -> Launch:
+    """Outputs `first` .. `end - 1` of an axis: the input they read, and the padding that is left."""
+    shape = part.shape
+    begin, stop = _reach(shape, axis, first, end)
+    x_first, x_end = max(begin, 0), min(stop, shape.size[axis])
+    cut = replace(
+        shape,
+        size=_with(shape.size, axis, x_end - x_first),
+        pad_before=_with(shape.pad_before, axis, x_first - begin),
+        pad_after=_with(shape.pad_after, axis, stop - x_end),
+    )
+    return Launch(
+        cut,
+        part.image,
+        _with(part.x_first, axis, part.x_first[axis] + x_first),
+        _with(part.y_first, axis, part.y_first[axis] + first),
+    )
+
+
+def _with(triple: Triple, axis: int, value: int) -> Triple:
+    listed = list(triple)
+    listed[axis] = value
+    return (listed[0], listed[1], listed[2])
