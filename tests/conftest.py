@@ -46,6 +46,16 @@ OPT_IN = {
 }
 
 
+def pytest_addoption(parser):
+    parser.addoption(
+        "--random-shapes",
+        type=int,
+        default=500,
+        metavar="N",
+        help="how many random convolutions tests/trnconv/test_forward_random.py makes up",
+    )
+
+
 def why_skipped(markers, mark_expression):
     """The reason not to run a test with these opt-in markers, or None."""
     named = set(re.findall(r"\w+", mark_expression))

@@ -1,10 +1,12 @@
 """Convolution for AWS Trainium.
 
-The first layers are here: the problem in integers (`geometry`), its definition in NumPy
-(`reference`) and the convolutions of 30 models (`catalogue`). Planner, kernels, runtime and the
-PyTorch front end come with later releases; the machine they are developed on is `nkisim`.
+`conv1d`, `conv2d` and `conv3d` compute with NumPy arrays what torch's functions of that name do: a
+plan is chosen (`trnconv.plan`), its kernel (`trnconv.kernels`) runs in `nkisim`. `explain` says
+what was planned, why, and how long it is modelled to take. The definition is `trnconv.reference`.
 """
+
+from trnconv.runtime.functional import conv1d, conv2d, conv3d, explain
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__"]
+__all__ = ["__version__", "conv1d", "conv2d", "conv3d", "explain"]

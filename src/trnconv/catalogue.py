@@ -8,13 +8,13 @@ The calls were captured from the model code of diffusers 0.42.1 (torch 2.13.0, m
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import resources
 from math import prod
 
 from trnconv.errors import UnsupportedError
-from trnconv.geometry import ConvShape, conv_shape
+from trnconv.geometry import ConvShape, Triple, conv_shape
 
 Sizes = tuple[int, ...]
 
@@ -70,6 +70,35 @@ class Call:
             padding=self.padding,
             dilation=self.dilation,
         )
+
+    def implicit_shape(self) -> ConvShape:
+        """The same call with the zeros that its wrapper put into the input as padding.
+
+        Taps that only meet them need no work then. Replicated, reflected and cached values are
+        data, and stay in the input.
+        """
+        shape = self.shape()
+        top, bottom, left, right = self.pad_tblr if self.pad_mode == "zeros" else (0, 0, 0, 0)
+        before = (_leading_zeros(self.time_front), top, left)
+        after = (_leading_zeros(self.time_back), bottom, right)
+        added = zip(shape.size, before, after, strict=True)
+        size = [full - first - last for full, first, last in added]
+        return replace(
+            shape,
+            size=(size[0], size[1], size[2]),
+            pad_before=_sum(shape.pad_before, before),
+            pad_after=_sum(shape.pad_after, after),
+        )
+
+
+def _leading_zeros(context: str) -> int:
+    """Frames of zeros, outermost, in what a wrapper put before or behind: `zeros1+cache1` is 1."""
+    outermost = context.split("+", maxsplit=1)[0]
+    return int(outermost.removeprefix("zeros")) if outermost.startswith("zeros") else 0
+
+
+def _sum(one: Triple, two: Triple) -> Triple:
+    return (one[0] + two[0], one[1] + two[1], one[2] + two[2])
 
 
 @lru_cache(maxsize=1)

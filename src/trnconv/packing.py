@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from trnconv.plan.jobs import Shift
-from trnconv.plan.out_lines import out_tiles
+from trnconv.plan.out_lines import OutLines, out_tiles
 from trnconv.plan.problem import Problem
 from trnconv.plan.stationaries import ChunkWeights
 from trnconv.plan.work_out import Work
@@ -31,12 +31,20 @@ def _fill(block: Array, chunk: ChunkWeights, view: Shift, filters: tuple[Array, 
     for line, key, channel, channels in chunk.lines:
         shift = (*key, *(view.row, view.column)[len(key) - 1 :])
         read = w[:, channel : channel + channels]
-        for out in out_tiles(chunk.one)[chunk.out_number].lines:
+        for out in _lines_of(chunk):
             tap = _tap(shift, (out.frame, out.row, out.column), problem)
             if tap is not None:
-                columns = slice(out.line, out.line + out.step * (out.channels - 1) + 1, out.step)
+                column = out.line - chunk.part.line
+                columns = slice(column, column + out.step * (out.channels - 1) + 1, out.step)
                 values = read[out.channel : out.channel + out.channels, :, tap[0], tap[1], tap[2]]
                 block[line : line + channels, columns] = values.T
+
+
+def _lines_of(chunk: ChunkWeights) -> list[OutLines]:
+    """The output lines of the chunk's part of its tile."""
+    first, end = chunk.part.line, chunk.part.line + chunk.part.width
+    lines = out_tiles(chunk.one)[chunk.out_number].lines
+    return [one for one in lines if first <= one.line < end]
 
 
 def _tap(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import nki.isa as nisa
-import nki.language as nl
-
+from trnconv._nki import nisa, nl
 from trnconv.plan.recipe import Chunk, Job, Load, Recipe, Ring, Store, Sweep, Tile
 
 
@@ -50,43 +48,71 @@ class Sum(nl.NKIObject):
     """A PSUM bank that adds up one tile of positions: [lines, rows, columns]."""
 
     def __init__(
-        self, bank: nl.NkiTensor, lines: int, tile: Tile, zeros: nl.NkiTensor | None
+        self, bank: nl.NkiTensor, job: Job, tile: Tile, zeros: nl.NkiTensor | None
     ) -> None:
         self.bank = bank
-        self.lines = lines
+        self.job = job
         self.tile = tile
         self.zeros = zeros
-        self.begun = False
+        self.begun = [False] * job.parts
 
-    def begin(self) -> None:
+    def begin(self, part: int, line: int, lines: int) -> None:
         """Zeros, unless something was added: what comes next may write a part only.
 
         They are a product too: matmuls add to what matmuls wrote, and to nothing else.
         """
-        if not self.begun:
+        if not self.begun[part] and self.zeros != None:
             positions = self.bank.shape[1] * self.bank.shape[2]
-            nisa.nc_matmul(
-                dst=self.bank,
-                stationary=self.zeros[:, 0 : self.lines],
-                moving=self.zeros[:, 0:positions],
-                accumulate=False,
+            self.multiply(
+                self.bank[line : line + lines],
+                self.zeros[:, 0:lines],
+                self.zeros[:, 0:positions],
+                part,
+                line,
             )
-            self.begun = True
+
+    def multiply(
+        self,
+        dst: nl.NkiTensor,
+        stationary: nl.NkiTensor,
+        moving: nl.NkiTensor,
+        part: int,
+        line: int,
+    ) -> None:
+        """dst = or += transpose(stationary) @ moving, in the column tile of the part, if any."""
+        accumulate = self.begun[part]
+        self.begun[part] = True
+        if self.job.tile_columns == 0:
+            nisa.nc_matmul(dst=dst, stationary=stationary, moving=moving, accumulate=accumulate)
+        else:
+            nisa.nc_matmul(
+                dst=dst,
+                stationary=stationary,
+                moving=moving,
+                accumulate=accumulate,
+                tile_position=(0, line),
+                tile_size=(nl.tile_size.pmax, self.job.tile_columns),
+            )
 
 
 class Block(nl.NKIObject):
     """A block of a sweep, and where it is: offsets known now, or cells that hold them at run time.
 
-    `number` tells its windows from those of other blocks.
+    Its windows are numbered from `first_window` on, so that they differ from those of other blocks.
     """
 
-    def __init__(self, sweep: Sweep, number: int, x: int, y: int) -> None:
+    def __init__(self, sweep: Sweep, first_window: int, x: int, y: int) -> None:
         self.sweep = sweep
-        self.number = number
+        self.first_window = first_window
         self.x = x
         self.y = y
-        self.x_cell = None
-        self.y_cell = None
+        self.x_cell: nl.NkiTensor | None = None
+        self.y_cell: nl.NkiTensor | None = None
+
+    def wait_for(self, x_cell: nl.NkiTensor, y_cell: nl.NkiTensor) -> None:
+        """The offsets stand in these cells when the block runs."""
+        self.x_cell = x_cell
+        self.y_cell = y_cell
 
     def in_x(self, x: nl.NkiTensor, load: Load) -> nl.NkiTensor:
         """What a load reads."""
@@ -150,7 +176,7 @@ class Core(nl.NKIObject):
         bank = self.banks[self.sums % len(self.banks)]
         self.sums += 1
         view = shaped(bank, job.columns, tile.i_end - tile.i, tile.j_end - tile.j)
-        return Sum(view, job.columns, tile, self.zeros)
+        return Sum(view, job, tile, self.zeros)
 
     def next_on_vector(self) -> bool:
         """Whose turn it is to evict."""
@@ -161,7 +187,7 @@ def held_window(core: Core, block: Block, number: int) -> nl.NkiTensor:
     """A window as [lines, rows, columns], loaded if it is not in SBUF."""
     window = block.sweep.windows[number]
     slots = core.windows[window.ring]
-    key = block.number * len(block.sweep.windows) + number
+    key = block.first_window + number
     slot = slots.find(key)
     if slot >= 0:
         return shaped(slots.tiles[slot], window.lines, window.rows, window.columns)
@@ -179,7 +205,7 @@ def held_window(core: Core, block: Block, number: int) -> nl.NkiTensor:
 
 def load_ahead(core: Core, block: Block | None) -> None:
     """All windows of the next block, so that its loads do not queue behind this one's stores."""
-    if core.recipe.ahead and block != None:  # noqa: E711 (the NKI parser has no `is`)
+    if core.recipe.ahead and block != None:
         for number in range(len(block.sweep.windows)):
             held_window(core, block, number)
 
@@ -224,9 +250,12 @@ def at(
     cell: nl.NkiTensor | None,
 ) -> nl.NkiTensor:
     """A pattern of an HBM tensor, at an offset in elements that may wait for the run."""
-    if cell == None:  # noqa: E711 (the NKI parser has no `is`)
-        return tensor.ap(pattern, offset=offset)
-    return tensor.ap(pattern, offset=offset, scalar_offset=cell, indirect_dim=4)
+    pairs = []
+    for pair in pattern:
+        pairs.append([pair[0], pair[1]])
+    if cell == None:
+        return tensor.ap(pairs, offset=offset)
+    return tensor.ap(pairs, offset=offset, scalar_offset=cell, indirect_dim=4)
 
 
 def shaped(tile: nl.NkiTensor, lines: int, rows: int, columns: int) -> nl.NkiTensor:

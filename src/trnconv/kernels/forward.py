@@ -8,9 +8,7 @@ windows they were loaded into. Nothing is decided here: the recipe lists windows
 
 from __future__ import annotations
 
-import nki.isa as nisa
-import nki.language as nl
-
+from trnconv._nki import nisa, nl
 from trnconv.kernels.core import (
     Block,
     Core,
@@ -22,7 +20,7 @@ from trnconv.kernels.core import (
     load_weights,
     sbuf,
 )
-from trnconv.plan.recipe import Chunk, Job, Recipe, Sweep, Tile, View
+from trnconv.plan.recipe import Chunk, Job, Matmul, Recipe, Sweep, View
 
 
 def forward(
@@ -55,7 +53,8 @@ def forward_on_two_cores(
 
 def compute(core: Core, places: nl.NkiTensor) -> None:
     """Fill y, sweep by sweep."""
-    blocks = []
+    blocks: list[Block] = []
+    windows = 0
     for sweep in core.recipe.sweeps:
         if sweep.rolled:
             run(core, blocks)
@@ -65,7 +64,8 @@ def compute(core: Core, places: nl.NkiTensor) -> None:
             roll(core, sweep, places)
         else:
             for place in sweep.places:
-                blocks.append(Block(sweep, len(blocks), place.x, place.y))
+                blocks.append(Block(sweep, windows, place.x, place.y))
+                windows += len(sweep.windows)
     run(core, blocks)
 
 
@@ -75,14 +75,13 @@ def roll(core: Core, sweep: Sweep, places: nl.NkiTensor) -> None:
     x_cells = sbuf((1, half), nl.int32, core.recipe.places_address)
     y_cells = sbuf((1, half), nl.int32, core.recipe.places_address + core.recipe.places_bytes // 2)
 
-    def turn(number: nl.VirtualRegister) -> None:
+    def turn(number: nl.NkiTensor) -> None:
         load_cells(x_cells, places, sweep, number, 0)
         load_cells(y_cells, places, sweep, number, half)
         blocks = []
         for n in range(sweep.blocks):
-            block = Block(sweep, n, 0, 0)
-            block.x_cell = x_cells[0:1, n : n + 1]
-            block.y_cell = y_cells[0:1, n : n + 1]
+            block = Block(sweep, n * len(sweep.windows), 0, 0)
+            block.wait_for(x_cells[0:1, n : n + 1], y_cells[0:1, n : n + 1])
             blocks.append(block)
         run(core, blocks)
 
@@ -90,7 +89,7 @@ def roll(core: Core, sweep: Sweep, places: nl.NkiTensor) -> None:
 
 
 def load_cells(
-    cells: nl.NkiTensor, places: nl.NkiTensor, sweep: Sweep, turn: nl.VirtualRegister, first: int
+    cells: nl.NkiTensor, places: nl.NkiTensor, sweep: Sweep, turn: nl.NkiTensor, first: int
 ) -> None:
     """Half a row of the table of places: the one of this turn."""
     pitch = places.shape[1]
@@ -104,7 +103,7 @@ def load_cells(
 
 
 def run(core: Core, blocks: list[Block]) -> None:
-    """Block after block. A window is loaded when a job first asks for it, or with the block before."""
+    """Block after block. Windows are loaded when a job first asks for them, or a block ahead."""
     core.start_over()
     for n in range(len(blocks)):
         block = blocks[n]
@@ -120,11 +119,11 @@ def run(core: Core, blocks: list[Block]) -> None:
 def sum_up(core: Core, block: Block, job: Job) -> nl.NkiTensor:
     """All sums of a job, in an output buffer."""
     out = core.next_out(job)
-    sums = [None] * len(job.tiles)
+    sums: list[Sum] = []
     for visit in job.visits:
         chunk = job.chunks[visit.chunk]
         if visit.chunk == 0:
-            sums[visit.tile] = core.next_sum(job, job.tiles[visit.tile])
+            sums.append(core.next_sum(job, job.tiles[visit.tile]))
         add_products(core, block, sums[visit.tile], chunk)
         if visit.chunk == len(job.chunks) - 1:
             evict(core, job, sums[visit.tile], out)
@@ -136,13 +135,14 @@ def add_products(core: Core, block: Block, total: Sum, chunk: Chunk) -> None:
     weights = held_weights(core, chunk)
     for matmul in chunk.matmuls:
         window = held_window(core, block, matmul.window)
-        view = block.sweep.views[matmul.view]
         first = matmul.weight - weights.column
-        stationary = weights.tile[0 : window.shape[0], first : first + total.lines]
-        add_product(total, stationary, window, view)
+        stationary = weights.tile[0 : window.shape[0], first : first + matmul.lines]
+        add_product(total, stationary, window, block.sweep.views[matmul.view], matmul)
 
 
-def add_product(total: Sum, stationary: nl.NkiTensor, window: nl.NkiTensor, view: View) -> None:
+def add_product(
+    total: Sum, stationary: nl.NkiTensor, window: nl.NkiTensor, view: View, matmul: Matmul
+) -> None:
     """One product, on the positions of the tile that the view reads at all."""
     tile = total.tile
     i, i_end = max(tile.i, view.first_i), min(tile.i_end, view.end_i)
@@ -150,23 +150,25 @@ def add_product(total: Sum, stationary: nl.NkiTensor, window: nl.NkiTensor, view
     if i >= i_end or j >= j_end:
         return
     if i > tile.i or i_end < tile.i_end or j > tile.j or j_end < tile.j_end:
-        total.begin()
+        total.begin(matmul.part, matmul.line, matmul.lines)
     row, column = view.row + i * view.row_step, view.column + j * view.column_step
     row_end = row + (i_end - i - 1) * view.row_step + 1
     column_end = column + (j_end - j - 1) * view.column_step + 1
-    nisa.nc_matmul(
-        dst=total.bank[:, i - tile.i : i_end - tile.i, j - tile.j : j_end - tile.j],
-        stationary=stationary,
-        moving=window[:, row : row_end : view.row_step, column : column_end : view.column_step],
-        accumulate=total.begun,
+    lines = total.bank[matmul.line : matmul.line + matmul.lines]
+    total.multiply(
+        lines[:, i - tile.i : i_end - tile.i, j - tile.j : j_end - tile.j],
+        stationary,
+        window[:, row : row_end : view.row_step, column : column_end : view.column_step],
+        matmul.part,
+        matmul.line,
     )
-    total.begun = True
 
 
 def evict(core: Core, job: Job, total: Sum, out: nl.NkiTensor) -> None:
     """out = total + bias, on the Vector and the Scalar engine in turn."""
     load_bias(core)
-    total.begin()
+    if not total.begun[0]:
+        total.begin(0, 0, job.columns)
     tile = total.tile
     for phase in job.phases:
         lines = phase.line + phase.lines

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from trnconv.plan.blocks import bank_tiles, valid
 from trnconv.plan.conv_plan import BY_ROW, ConvPlan
 from trnconv.plan.in_lines import LineTile
-from trnconv.plan.jobs import OutJob, Shift
+from trnconv.plan.jobs import OutJob, Product, Shift
 from trnconv.plan.kinds import Kind
 from trnconv.plan.out_lines import OutBox
 from trnconv.plan.problem import HEIGHT, WIDTH
@@ -56,11 +57,14 @@ class _Build:
 
     def job(self, job: OutJob, bias: int, *, chunk_major: bool) -> Job:
         grid = self._grid(job)
+        parts = len(job.out.parts)
         tiles = bank_tiles(grid.rows, grid.columns, self.plan.target.psum_bank_fp32_elems)
-        chunks = tuple(self._chunk(job, number, grid) for number in range(len(job.products)))
-        chunks = chunks or (Chunk((), 0, 0),)
+        turns = [job.products[n : n + parts] for n in range(0, len(job.products), parts)]
+        chunks = tuple(self._chunk(job, turn, grid) for turn in turns) or (Chunk((), 0, 0),)
         return Job(
             columns=job.out.width,
+            parts=parts,
+            tile_columns=job.one.tile_columns if parts > 1 else 0,
             bias=bias,
             rows=grid.rows,
             width=self.kind.columns,
@@ -80,15 +84,34 @@ class _Build:
             column_step=job.one.columns * problem.stride[WIDTH],
         )
 
-    def _chunk(self, job: OutJob, number: int, grid: Grid) -> Chunk:
-        product = job.products[number]
-        first = self.image.place(chunk_weights(self.plan.problem, job, product))
-        window = self._window(product.tile, grid)
-        matmuls = tuple(
-            Matmul(window, self._view(shift, product.tile.level, grid), first + n * job.out.width)
+    def _chunk(self, job: OutJob, products: Sequence[Product], grid: Grid) -> Chunk:
+        """One window, or one for each column tile: then their matmuls take turns."""
+        placed = [self.image.place(chunk_weights(self.plan.problem, job, it)) for it in products]
+        by_product = [
+            self._matmuls(job, it, grid, first) for it, first in zip(products, placed, strict=True)
+        ]
+        turns = zip_longest(*by_product)
+        matmuls = tuple(it for turn in turns for it in turn if it is not None)
+        ends = [
+            first + len(it.views) * it.part.width
+            for it, first in zip(products, placed, strict=True)
+        ]
+        return Chunk(matmuls, min(placed), max(ends))
+
+    def _matmuls(self, job: OutJob, product: Product, grid: Grid, first: int) -> list[Matmul]:
+        window, part = self._window(product.tile, grid), product.part
+        number = job.out.parts.index(part)
+        return [
+            Matmul(
+                window,
+                self._view(shift, product.tile.level, grid),
+                first + n * part.width,
+                number,
+                part.line,
+                part.width,
+            )
             for n, shift in enumerate(product.views)
-        )
-        return Chunk(matmuls, first, first + len(matmuls) * job.out.width)
+        ]
 
     def _window(self, tile: LineTile, grid: Grid) -> int:
         key = (tile, grid.at_level(tile.level))

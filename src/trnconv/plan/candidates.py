@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 
 from nkisim.machine import Machine
 from trnconv.plan.blocks import bank_tile_count
-from trnconv.plan.conv_plan import BY_COLUMN, BY_FRAME, BY_ROW, ITEM_BYTES, ConvPlan, Pass
+from trnconv.plan.conv_plan import BY_COLUMN, BY_FRAME, ITEM_BYTES, ConvPlan, Pass
 from trnconv.plan.jobs import JobGroup, grouped_jobs
 from trnconv.plan.kinds import frame_kinds
 from trnconv.plan.out_lines import out_tiles
-from trnconv.plan.passes import pass_candidates, work
+from trnconv.plan.passes import Room, pass_candidates, work
 from trnconv.plan.problem import DEPTH, HEIGHT, WIDTH, Problem
 from trnconv.plan.sbuf import lay_out
-from trnconv.plan.traffic import WindowCounts, count_windows
 from trnconv.plan.stationaries import image_width
+from trnconv.plan.traffic import WindowCounts, count_windows
 
 _FRAME_BLOCKS = (8, 6, 4, 3, 2, 1)
 _BLOCK_BANKS = (1, 2, 4, 8, 12, 16, 24)  # sizes of blocks to try, in PSUM banks
@@ -73,16 +73,23 @@ def candidates(request: Request) -> Iterator[ConvPlan]:
 def _blocks(request: Request, frames: int, columns: int) -> Iterator[ConvPlan]:
     problem = request.problem
     height = request.rows[1] - request.rows[0]
-    options = pass_candidates(problem, request.channels, frames, height, exact=request.exact)
-    amounts = [sum(work(problem, one, frames) for one in passes) for passes in options]
-    for passes, amount in list(zip(options, amounts, strict=True))[:_KEPT_PASSES]:
-        if amount > _WORTH_A_LOOK * amounts[0]:
-            continue
+    tiles = bool(request.machine.timing.column_tiles_parallel)
+    room = Room(request.channels, frames, height, request.exact, tiles)
+    options = pass_candidates(problem, room)
+    for passes in _kept(problem, options, frames):
         needs = _Needs.of(problem, passes, frames)
         sizes = _row_sizes(request, passes, columns, needs)
         fitted = [_buffered(request, passes, (frames, rows, columns), needs) for rows in sizes]
         found = [plan for plan in fitted if plan is not None]
         yield from [plan for plan in found if not plan.window_major] or found
+
+
+def _kept(problem: Problem, options: list[tuple[Pass, ...]], frames: int) -> list[tuple[Pass, ...]]:
+    """The few with the least work, and the best that loads no line twice, in case DMA binds."""
+    amounts = {it: sum(work(problem, one, frames) for one in it) for it in options}
+    near = [it for it in options if amounts[it] <= _WORTH_A_LOOK * amounts[options[0]]]
+    plain = [it for it in options if all(one.levels == (BY_FRAME,) for one in it)]
+    return list(dict.fromkeys([*near[:_KEPT_PASSES], *plain[:1]]))
 
 
 def refined(plan: ConvPlan) -> Iterator[ConvPlan]:

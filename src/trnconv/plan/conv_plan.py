@@ -19,12 +19,16 @@ BY_FRAME, BY_ROW, BY_COLUMN = 1, 2, 3
 class Pass:
     """Some output channels, and how many of their output positions share one matmul.
 
-    A stationary matrix holds the filters of `frames` x `rows` x `columns` neighbouring outputs, each
-    shifted against the input lines they have in common, with zeros where an output does not read a
-    line (a Toeplitz matrix). `levels` says how input lines are stacked: whole tiles of 128 lines at
-    the first level, what is left over at the next, and so on. Tiles of the first level are cut
+    A stationary matrix holds the filters of `frames` x `rows` x `columns` neighbouring outputs,
+    each shifted against the input lines they have in common, with zeros where an output does not
+    read a line (a Toeplitz matrix). `levels` says how input lines are stacked: whole tiles of lines
+    at the first level, what is left over at the next, and so on. Tiles of the first level are cut
     from all lines of a block and shared by its outputs, or cut for each tile of outputs on its own:
     more loads, fewer tiles.
+
+    With `tile_columns`, the array is split into column tiles that work side by side, each on `unit`
+    frames and rows of the stack, with a moving operand of its own. Only for machines that run
+    column tiles in parallel.
     """
 
     first_channel: int
@@ -34,10 +38,17 @@ class Pass:
     columns: int = 1
     levels: tuple[int, ...] = (BY_FRAME,)
     own_windows: bool = False
+    tile_columns: int = PARTITIONS
+    unit: tuple[int, int] = (0, 0)  # frames and rows of one column tile
 
     def at(self, levels: tuple[int, ...], own_windows: bool) -> Pass:  # noqa: FBT001
         """The same outputs with input lines stacked another way."""
         return replace(self, levels=levels, own_windows=own_windows)
+
+    @property
+    def takes_needed_lines_only(self) -> bool:
+        """Whether no window holds lines that its sums do not read."""
+        return len(self.levels) > 1 or self.own_windows
 
     @property
     def stack(self) -> int:
@@ -98,4 +109,5 @@ class ConvPlan:
         output has no tap for: 0 * Inf is NaN.
         """
         whole = self.problem.c_in % PARTITIONS == 0
-        return all(one.stack == 1 and (whole or len(one.levels) > 1) for one in self.passes)
+        alone = [one.stack == 1 or one.unit == (1, 1) for one in self.passes]
+        return all(alone) and (whole or all(one.takes_needed_lines_only for one in self.passes))

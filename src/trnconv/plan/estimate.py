@@ -184,7 +184,8 @@ def _tensor_work(
         matmuls = group.count * job.matmuls * tiles
         columns += streamed
         least = matmuls * timing.pe_min_cycles
-        cycles += max(rate * streamed, least) + matmuls * timing.pe_gap_cycles
+        together = len(job.out.parts) if timing.column_tiles_parallel else 1
+        cycles += (max(rate * streamed, least) + matmuls * timing.pe_gap_cycles) / together
     return columns, cycles
 
 
@@ -215,7 +216,7 @@ def _evict_ns(plan: ConvPlan, timing: Timing, jobs: Iterable[JobGroup], cut: _Cu
         job = group.job
         tiles = _tiles(job.one.rows, job.one.columns, cut, bank)
         positions = _positions(job.one.rows, cut.rows) * _positions(job.one.columns, cut.columns)
-        cycles = max(positions, tiles * timing.engine_min_cycles)
+        cycles = float(max(positions, tiles * timing.engine_min_cycles))
         cycles += tiles * timing.vector_startup_cycles
         ns += group.count * len(job.out.phases) * cycles / timing.vector_ghz / 2
     return ns
@@ -272,7 +273,7 @@ def _streamed(plan: ConvPlan, timing: Timing, jobs: list[JobGroup], extent: Exte
             )
             again = group.count * -(-tiles // plan.target.psum_banks)
             for product in job.products:
-                run = len(product.views) * job.out.width * plan.item_bytes
+                run = len(product.views) * product.part.width * plan.item_bytes
                 total += transfer(timing, again, again * PARTITIONS, run)
     return total
 

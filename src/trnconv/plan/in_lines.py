@@ -70,7 +70,7 @@ def cover(tiles: Sequence[LineTile], needs: Needs, levels: tuple[int, ...]) -> l
     """The windows a job reads, so that each line it needs is read exactly once.
 
     With one level, every shared tile that holds a needed line is read. With more, only tiles that
-    are needed whole; the lines left over are stacked at the next level, in windows of the job's own.
+    are needed whole; lines left over are stacked at the next level, in windows of the job's own.
     """
     needed = set(needs.keys(levels[0]))
     if len(levels) == 1:

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import zip_longest
 
 from trnconv.plan.conv_plan import BY_FRAME, BY_ROW, Pass
 from trnconv.plan.in_lines import LineTile, Needs, cover, line_tiles, shifts
-from trnconv.plan.out_lines import OutTile, out_tiles
+from trnconv.plan.out_lines import OutPart, OutTile, out_tiles
 from trnconv.plan.problem import DEPTH, HEIGHT, WIDTH, Problem
 
 
@@ -25,10 +26,11 @@ class Shift:
 
 @dataclass(frozen=True)
 class Product:
-    """One window and the views of it that are multiplied."""
+    """One window, the views of it that are multiplied, and the part of the sums they add to."""
 
     tile: LineTile
     views: tuple[Shift, ...]
+    part: OutPart
 
 
 @dataclass(frozen=True)
@@ -101,17 +103,20 @@ def pass_jobs(
 
 def _jobs_at(problem: Problem, one: Pass, frame: int, frames: tuple[int, ...]) -> Iterator[OutJob]:
     for number, out in enumerate(out_tiles(one)):
-        needs = _needs(problem, out, frame, frames)
+        needs = tuple((part, _needs(problem, (out, part), frame, frames)) for part in out.parts)
         yield OutJob(one, number, out, frame, _products(problem, one, frames, needs))
 
 
-def _needs(problem: Problem, out: OutTile, frame: int, frames: tuple[int, ...]) -> Needs:
+def _needs(
+    problem: Problem, sums: tuple[OutTile, OutPart], frame: int, frames: tuple[int, ...]
+) -> Needs:
+    out, part = sums
     first = frame * problem.stride[DEPTH]
-    read = {first + shift for shift in _shifts(problem, DEPTH, out.stacked(DEPTH))}
+    read = {first + shift for shift in _shifts(problem, DEPTH, out.stacked(DEPTH, part))}
     return Needs(
         frames=tuple(one for one in frames if one in read),
-        rows=_shifts(problem, HEIGHT, out.stacked(HEIGHT)),
-        columns=_shifts(problem, WIDTH, out.stacked(WIDTH)),
+        rows=_shifts(problem, HEIGHT, out.stacked(HEIGHT, part)),
+        columns=_shifts(problem, WIDTH, out.stacked(WIDTH, part)),
     )
 
 
@@ -121,9 +126,23 @@ def _shifts(problem: Problem, axis: int, stack: tuple[int, ...]) -> tuple[int, .
 
 @lru_cache(maxsize=1024)
 def _products(
-    problem: Problem, one: Pass, frames: tuple[int, ...], needs: Needs
+    problem: Problem,
+    one: Pass,
+    frames: tuple[int, ...],
+    needs: tuple[tuple[OutPart, Needs], ...],
 ) -> tuple[Product, ...]:
-    """The windows and views a tile of outputs reads; tiles with the same needs share them."""
+    """The windows and views a tile of outputs reads; tiles with the same needs share them.
+
+    Column tiles take turns, so that none waits for another.
+    """
+    by_part = [_part_products(problem, one, frames, part, need) for part, need in needs]
+    turns = zip_longest(*by_part)
+    return tuple(product for turn in turns for product in turn if product is not None)
+
+
+def _part_products(
+    problem: Problem, one: Pass, frames: tuple[int, ...], part: OutPart, needs: Needs
+) -> list[Product]:
     level = one.levels[0]
     everything = needs
     if not one.own_windows:
@@ -134,7 +153,7 @@ def _products(
         )
     tiles = line_tiles(level, tuple(everything.keys(level)), problem.c_in)
     views = {level: _views(problem, one, level, needs) for level in one.levels}
-    return tuple(Product(tile, views[tile.level]) for tile in cover(tiles, needs, one.levels))
+    return [Product(tile, views[tile.level], part) for tile in cover(tiles, needs, one.levels)]
 
 
 def _views(problem: Problem, one: Pass, level: int, needs: Needs) -> tuple[Shift, ...]:
@@ -142,7 +161,8 @@ def _views(problem: Problem, one: Pass, level: int, needs: Needs) -> tuple[Shift
 
     The first product of a sum has to write all of it.
     """
-    rows, columns = (0,), (0,)
+    rows: tuple[int, ...] = (0,)
+    columns: tuple[int, ...] = (0,)
     if level == BY_FRAME:
         rows = inner_first(problem, HEIGHT, one.rows, needs.rows)
     if level <= BY_ROW:

@@ -43,7 +43,9 @@ def _halved(part: Launch, most: int) -> list[Launch]:
         return [part]
     if shape.batch > 1:
         half = shape.batch // 2
-        rest = replace(part, shape=replace(shape, batch=shape.batch - half), image=part.image + half)
+        rest = replace(
+            part, shape=replace(shape, batch=shape.batch - half), image=part.image + half
+        )
         return [replace(part, shape=replace(shape, batch=half)), rest]
     for axis in range(3):
         count = shape.out_size(axis)
@@ -51,8 +53,8 @@ def _halved(part: Launch, most: int) -> list[Launch]:
         if count > 1 and all(_reads_input(shape, axis, *half) for half in halves):
             return [_slice(part, axis, *half) for half in halves]
     raise PlanError(
-        f"{shape} has {_elems(shape)} elements and nothing to split: offsets have 32 bits. Split the"
-        " channels, or pad less."
+        f"{shape} has {_elems(shape)} elements and nothing to split: offsets have 32 bits."
+        " Split the channels, or pad less."
     )
 
 
@@ -69,7 +71,7 @@ def _reach(shape: ConvShape, axis: int, first: int, end: int) -> tuple[int, int]
 
 
 def _slice(part: Launch, axis: int, first: int, end: int) -> Launch:
-    """Outputs `first` .. `end - 1` of an axis: the input they read, and the padding that is left."""
+    """Outputs `first` .. `end - 1` of an axis: the input they read, the padding that is left."""
     shape = part.shape
     begin, stop = _reach(shape, axis, first, end)
     x_first, x_end = max(begin, 0), min(stop, shape.size[axis])

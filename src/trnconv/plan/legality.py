@@ -54,7 +54,15 @@ def _channels(plan: ConvPlan) -> list[str]:
     for one in plan.passes:
         lines = one.channels * one.stack
         if one.columns > 1 and lines > plan.target.partitions:
-            broken.append(f"{one}: column phases of {lines} partitions, the machine has 128")
+            broken.append(
+                f"{one}: column phases of {lines} partitions, {plan.machine} has"
+                f" {plan.target.partitions}"
+            )
+        if one.tile_columns < plan.target.matmul_tile_min_rows:
+            broken.append(
+                f"column tiles of {one.tile_columns}: {plan.machine} has tiles of"
+                f" {plan.target.matmul_tile_min_rows} columns or more"
+            )
     return broken
 
 
@@ -79,7 +87,8 @@ def _windows(plan: ConvPlan) -> list[str]:
             least = max(least, 2 * max(count.in_all[level - 1] for count in held))
         if plan.slots[level - 1] < least:
             broken.append(
-                f"{plan.slots[level - 1]} window slots of level {level}: a job needs {least} at once"
+                f"{plan.slots[level - 1]} window slots of level {level}: a job needs {least}"
+                " at once"
             )
     return broken
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from nkisim.machine import PARTITIONS, QUADRANT
@@ -41,23 +41,39 @@ class OutBox:
 
 
 @dataclass(frozen=True)
+class OutPart:
+    """Neighbouring columns that one matmul computes: all of a tile, or one column tile."""
+
+    line: int
+    width: int
+
+
+@dataclass(frozen=True)
 class OutTile:
-    """The columns of one stationary matrix."""
+    """The sums of one PSUM tile: the columns of one stationary matrix, or of several."""
 
     width: int  # columns, gaps included
     lines: tuple[OutLines, ...]
     boxes: tuple[OutBox, ...]
     phases: tuple[int, ...]  # first partition of each column phase
+    parts: tuple[OutPart, ...]
 
-    def stacked(self, axis: int) -> tuple[int, ...]:
-        """The frames (0), rows (1) or columns (2) of the stack this tile has channels of."""
-        places = {(line.frame, line.row, line.column)[axis] for line in self.lines}
+    def stacked(self, axis: int, part: OutPart) -> tuple[int, ...]:
+        """The frames (0), rows (1) or columns (2) of the stack that a part has channels of."""
+        end = part.line + part.width
+        places = {
+            (line.frame, line.row, line.column)[axis]
+            for line in self.lines
+            if part.line <= line.line < end
+        }
         return tuple(sorted(places))
 
 
 @lru_cache(maxsize=1024)
 def out_tiles(one: Pass) -> tuple[OutTile, ...]:
     """The sums of a pass, at most as many partitions each as the machine has."""
+    if one.tile_columns < PARTITIONS:
+        return _column_tiles(one)
     if phase_pitch(one) * (one.columns - 1) + one.channels * one.frames * one.rows <= PARTITIONS:
         return (_channel_major(one),)
     return _channel_minor(one)
@@ -88,11 +104,12 @@ def _channel_major(one: Pass) -> OutTile:
     )
     box = OutBox(0, one.first_channel, one.channels, 0, one.frames, 0, one.rows)
     starts = tuple(column * pitch for column in range(one.columns))
-    return OutTile(starts[-1] + box.lines, lines, (box,), starts)
+    width = starts[-1] + box.lines
+    return OutTile(width, lines, (box,), starts, (OutPart(0, width),))
 
 
 def _channel_minor(one: Pass) -> tuple[OutTile, ...]:
-    """Channels innermost, cut into full tiles: a tile meets few positions, so it reads few lines."""
+    """Channels innermost, cut into full tiles: each meets few positions, so it reads few lines."""
     pieces: list[list[OutLines]] = [[]]
     free = PARTITIONS
     for frame in range(one.frames):
@@ -116,4 +133,44 @@ def _tile_of(lines: list[OutLines]) -> OutTile:
         OutBox(one.line, one.channel, one.channels, one.frame, 1, one.row, 1) for one in lines
     )
     width = boxes[-1].line + boxes[-1].lines
-    return OutTile(width, tuple(lines), boxes, (0,))
+    return OutTile(width, tuple(lines), boxes, (0,), (OutPart(0, width),))
+
+
+def _column_tiles(one: Pass) -> tuple[OutTile, ...]:
+    """Units of a few channels, frames and rows, each in a column tile of its own."""
+    frames, rows = one.unit
+    channels = min(one.channels, one.tile_columns // (frames * rows))
+    units = [
+        OutBox(
+            0, one.first_channel + first, min(channels, one.channels - first), f, frames, r, rows
+        )
+        for f in range(0, one.frames, frames)
+        for r in range(0, one.rows, rows)
+        for first in range(0, one.channels, channels)
+    ]
+    side_by_side = PARTITIONS // one.tile_columns
+    return tuple(
+        _side_by_side(units[first : first + side_by_side], one.tile_columns)
+        for first in range(0, len(units), side_by_side)
+    )
+
+
+def _side_by_side(units: list[OutBox], tile_columns: int) -> OutTile:
+    boxes = [replace(unit, line=n * tile_columns) for n, unit in enumerate(units)]
+    lines = tuple(
+        OutLines(
+            line=box.line + frame * box.rows + row,
+            step=box.frames * box.rows,
+            channel=box.channel,
+            channels=box.channels,
+            frame=box.frame + frame,
+            row=box.row + row,
+            column=0,
+        )
+        for box in boxes
+        for frame in range(box.frames)
+        for row in range(box.rows)
+    )
+    parts = tuple(OutPart(box.line, box.lines) for box in boxes)
+    width = parts[-1].line + parts[-1].width
+    return OutTile(width, lines, tuple(boxes), (0,), parts)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 
 from nkisim.machine import PARTITIONS
+from trnconv.geometry import Triple
 from trnconv.plan.conv_plan import BY_COLUMN, BY_FRAME, BY_ROW, Pass
 from trnconv.plan.in_lines import shifts
-from trnconv.geometry import Triple
 from trnconv.plan.out_lines import out_tiles, phase_pitch
 from trnconv.plan.problem import DEPTH, HEIGHT, WIDTH, Problem
 
@@ -25,21 +26,34 @@ _STACKED_FRAMES = (1, 2, 3, 4)
 _STACKED_ROWS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)
 _STACKED_COLUMNS = (1, 2)
 _FLAT_STACKS = (2, 4, 8)
+_TILE_COLUMNS = (32, 64)
+_UNIT_FRAMES = (1, 2)
+_UNIT_ROWS = (1, 2, 3, 5)
+_UNITS = (1, 2, 4)
 _KEPT_STACKS = 3
 _KEPT_LEVELS = 2
 
 Passes = tuple[Pass, ...]
 
 
-def pass_candidates(
-    problem: Problem, channels: tuple[int, int], frames: int, rows: int, *, exact: bool
-) -> list[Passes]:
-    """Ways to fill the array for blocks of so many output frames, the least work first.
+@dataclass(frozen=True)
+class Room:
+    """What passes may use: channels from the first to the end, frames and rows of a block."""
 
-    `channels` are the first output channel and the end; `rows` is the most rows a block can have.
-    `exact` keeps non-finite inputs to the outputs that read them: no stacks, no shared zeros.
+    channels: tuple[int, int]
+    frames: int
+    rows: int
+    exact: bool = False  # keep non-finite inputs to the outputs that read them
+    column_tiles: bool = False  # the machine runs them in parallel
+
+
+def pass_candidates(problem: Problem, room: Room) -> list[Passes]:
+    """Ways to fill the array, the least work first.
+
+    Exact ones have no stacks and no zeros that are shared; others fill up what is left of the array
+    by stacks of positions.
     """
-    first, end = channels
+    (first, end), frames, exact = room.channels, room.frames, room.exact
     whole = (end - first) // PARTITIONS * PARTITIONS
     rest = end - first - whole
     mains = _best_levels(problem, Pass(first, whole or rest), frames, exact=exact)
@@ -47,11 +61,13 @@ def pass_candidates(
         (one,) for one in _best_levels(problem, Pass(first, end - first), frames, exact=exact)
     ]
     if not exact and rest:
-        rests = list(_rests(problem, (first + whole, rest), frames, rows))
+        rests = list(_rests(problem, (first + whole, rest), room))
+        if room.column_tiles:
+            rests += _column_tiled(problem, (first + whole, rest), room)
         found += (
             [(main, one) for main in mains for one in rests] if whole else [(one,) for one in rests]
         )
-        found += [(one,) for one in _flat(problem, (first, end - first), frames, rows)]
+        found += [(one,) for one in _flat(problem, (first, end - first), room)]
     unique = list(dict.fromkeys(found))
     return sorted(unique, key=lambda passes: sum(work(problem, one, frames) for one in passes))
 
@@ -66,16 +82,17 @@ def _work(
     c_in: int, kernel: Triple, stride: Triple, dilation: Triple, one: Pass, frames: int
 ) -> float:
     starts = [*range(0, frames - one.frames, one.frames), frames - one.frames]
-    total = 0
-    for out in out_tiles(one):
-        read = [shifts(out.stacked(a), stride[a], dilation[a], kernel[a]) for a in range(3)]
-        every_row = shifts(range(one.rows), stride[1], dilation[1], kernel[1])
+    total = 0.0
+    every_row = shifts(range(one.rows), stride[1], dilation[1], kernel[1])
+    for tile, part in [(out, part) for out in out_tiles(one) for part in out.parts]:
+        side_by_side = len(tile.parts)
+        read = [shifts(tile.stacked(a, part), stride[a], dilation[a], kernel[a]) for a in range(3)]
         for start in starts:
             runs = _runs([start * stride[0] + shift for shift in read[0]])
             if one.levels[0] > BY_FRAME:
                 height = len(every_row) if not one.own_windows else len(read[1])
                 runs = _row_runs(runs, every_row.index(read[1][0]), len(read[1]), height)
-            total += _matmuls(c_in, one, runs, [len(shift) for shift in read])
+            total += _matmuls(c_in, one, runs, [len(shift) for shift in read]) / side_by_side
     return total / (one.rows * one.columns)
 
 
@@ -128,21 +145,24 @@ def _best_levels(problem: Problem, one: Pass, frames: int, *, exact: bool = Fals
     plain = one.at((BY_FRAME,), exact)
     if problem.c_in % PARTITIONS == 0:
         return [plain]
-    options = [one.at(levels, own) for levels in LEVELS for own in (False, True)]
+    apart = one.columns * problem.stride[WIDTH] > 1  # then DMA would fetch single elements
+    levels = [it for it in LEVELS if not (apart and BY_COLUMN in it)]
+    options = [one.at(it, own) for it in levels for own in (False, True)]
     if exact:
         options = [it for it in options if it.own_windows]
-    ranked = sorted(options, key=lambda it: (work(problem, it, frames), _loading(problem, it)))
+    ranked = sorted(options, key=lambda it: (work(problem, it, frames), _loading(it)))
     return list(dict.fromkeys([*ranked[:_KEPT_LEVELS], plain]))
 
 
-def _loading(problem: Problem, one: Pass) -> tuple[int, bool, int]:
+def _loading(one: Pass) -> tuple[int, bool, int]:
     """How much more than plain windows a pass loads: deeper levels hold lines several times."""
     return (one.levels[0], one.own_windows, len(one.levels))
 
 
-def _rests(problem: Problem, channels: tuple[int, int], frames: int, rows: int) -> Iterator[Pass]:
+def _rests(problem: Problem, channels: tuple[int, int], room: Room) -> Iterator[Pass]:
     """Stacks of positions for fewer channels than the array has columns."""
     first, count = channels
+    frames, rows = room.frames, room.rows
     stacks = [
         Pass(first, count, *stack)
         for stack in product(_STACKED_FRAMES, _STACKED_ROWS, _STACKED_COLUMNS)
@@ -161,13 +181,10 @@ def _fits(problem: Problem, one: Pass, frames: int, rows: int) -> bool:
 
 def _distinct(stacks: list[Pass]) -> list[Pass]:
     """The best stack, the best without column phases, and the best of frames or rows alone."""
-    kept = stacks[:_KEPT_STACKS]
-    for rule in (
-        lambda one: one.columns == 1,
-        lambda one: one.columns == 1 and one.frames == 1,
-        lambda one: one.columns == 1 and one.rows == 1,
-    ):
-        kept += [one for one in stacks if rule(one)][:1]
+    without_phases = [one for one in stacks if one.columns == 1]
+    of_rows = [one for one in without_phases if one.frames == 1]
+    of_frames = [one for one in without_phases if one.rows == 1]
+    kept = [*stacks[:_KEPT_STACKS], *without_phases[:1], *of_rows[:1], *of_frames[:1]]
     return list(dict.fromkeys(kept))
 
 
@@ -182,12 +199,40 @@ def ideal_work(problem: Problem, one: Pass) -> float:
     return lines / PARTITIONS / one.stack
 
 
-def _flat(problem: Problem, channels: tuple[int, int], frames: int, rows: int) -> Iterator[Pass]:
-    """Channels of several frames, or rows, one after the other: full tiles from any channel count."""
+def _flat(problem: Problem, channels: tuple[int, int], room: Room) -> Iterator[Pass]:
+    """Channels of several frames, or rows, one after the other: full tiles of any channels."""
     first, count = channels
+    frames, rows = room.frames, room.rows
     for stack in _FLAT_STACKS:
         tiles = -(-count * stack // PARTITIONS)
         fills = tiles < stack * -(-count // PARTITIONS)
         for one in (Pass(first, count, frames=stack), Pass(first, count, rows=stack)):
             if fills and one.frames <= frames and one.rows <= rows and count * stack > PARTITIONS:
                 yield from _best_levels(problem, one, frames)[:1]
+
+
+def _column_tiled(problem: Problem, channels: tuple[int, int], room: Room) -> list[Pass]:
+    """Column tiles side by side: units of a few positions, enough of them to fill the array."""
+    first, count = channels
+    found: list[Pass] = []
+    for columns, (frames, rows), (more_frames, more_rows) in product(
+        _TILE_COLUMNS, product(_UNIT_FRAMES, _UNIT_ROWS), product(_UNITS, _UNITS)
+    ):
+        lines = count * frames * rows
+        alone = (frames, rows) == (1, 1)
+        blocks = -(-count // columns) if alone else 1
+        full = more_frames * more_rows * blocks % (PARTITIONS // columns) == 0
+        fits = more_frames * frames <= room.frames and more_rows * rows <= room.rows
+        if full and fits and (alone or lines <= columns):
+            found.append(
+                Pass(
+                    first,
+                    count,
+                    frames=more_frames * frames,
+                    rows=more_rows * rows,
+                    tile_columns=columns,
+                    unit=(frames, rows),
+                )
+            )
+    tried = [it for one in found for it in _best_levels(problem, one, room.frames)[:1]]
+    return sorted(tried, key=lambda one: work(problem, one, room.frames))[:_KEPT_STACKS]

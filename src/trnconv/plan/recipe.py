@@ -70,6 +70,9 @@ class Matmul(NKIObject):
     window: int
     view: int
     weight: int  # first column in the weight image
+    part: int  # number of the part of the sum it adds to
+    line: int  # first partition of that part
+    lines: int
 
 
 @dataclass(frozen=True)
@@ -124,7 +127,9 @@ class Store(NKIObject):
 class Job(NKIObject):
     """All sums of one tile of output channels over the positions of a block."""
 
-    columns: int  # of the stationary matrix: partitions of the sum
+    columns: int  # partitions of the sum
+    parts: int  # that are computed by matmuls of their own
+    tile_columns: int  # of the array, for each part; 0: all of it
     bias: int  # column in the bias image
     rows: int  # of the output buffer
     width: int  # columns of the output buffer

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from trnconv.plan.conv_plan import Pass
 from trnconv.plan.jobs import JobGroup, OutJob, Product, Shift
-from trnconv.plan.out_lines import out_tiles
+from trnconv.plan.out_lines import OutPart
 from trnconv.plan.problem import DEPTH, Problem
 
 Key = tuple[int, ...]
@@ -21,11 +21,12 @@ class ChunkWeights:
     out_number: int  # which tile of the pass
     lines: tuple[tuple[int, Key, int, int], ...]  # line, key from the first tap, channel, channels
     views: tuple[Shift, ...]
+    part: OutPart  # of the tile
 
     @property
     def matrix_width(self) -> int:
         """Columns of one matrix."""
-        return out_tiles(self.one)[self.out_number].width
+        return self.part.width
 
     @property
     def width(self) -> int:
@@ -62,7 +63,7 @@ def chunk_weights(problem: Problem, job: OutJob, product: Product) -> ChunkWeigh
         (one.line, (one.key[0] - first, *one.key[1:]), one.channel, one.channels)
         for one in product.tile.lines
     )
-    return ChunkWeights(job.one, job.out_number, lines, product.views)
+    return ChunkWeights(job.one, job.out_number, lines, product.views, product.part)
 
 
 def image_width(problem: Problem, groups: Iterable[JobGroup]) -> tuple[int, int]:

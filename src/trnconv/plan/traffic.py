@@ -137,9 +137,7 @@ class Extent:
     in_columns: int
 
 
-def window_transfer(
-    plan: ConvPlan, timing: Timing, loaded: Loaded, extent: Extent
-) -> Transfers:
+def window_transfer(plan: ConvPlan, timing: Timing, loaded: Loaded, extent: Extent) -> Transfers:
     """Loading one window of one block, once."""
     problem, item = plan.problem, plan.item_bytes
     one, tile = loaded.one, loaded.tile

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from nkisim.machine import PARTITIONS
 from trnconv.geometry import ConvShape
+from trnconv.plan.block_recipe import KindRecipe, kind_recipe
 from trnconv.plan.conv_plan import ConvPlan
 from trnconv.plan.jobs import jobs_of
 from trnconv.plan.kinds import Block, Kind, blocks_of
 from trnconv.plan.out_lines import OutTile
-from trnconv.plan.block_recipe import KindRecipe, kind_recipe
 from trnconv.plan.recipe import Place, Recipe, Sweep
 from trnconv.plan.sbuf import lay_out
 from trnconv.plan.stationaries import ChunkWeights, WeightImage

@@ -32,7 +32,7 @@ class Convolved:
     run: Run
 
 
-def convolve(
+def convolve(  # noqa: PLR0913 (torch's own arguments, and where to run)
     x: Array,
     w: Array,
     bias: Array | None = None,

@@ -1,0 +1,1 @@
+"""What the convolutions of trnconv are compared with, and the comparison."""

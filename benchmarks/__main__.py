@@ -1,0 +1,34 @@
+"""`python -m benchmarks forward | plans | model NAME`. Every time it prints is modelled."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from benchmarks import forward, model, plans
+from trnconv.errors import TrnconvError
+
+_COMMANDS = {"forward": forward, "plans": plans, "model": model}
+_REFUSED = 2  # as argparse exits
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command; its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="Modelled times of trnconv's convolutions."
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, command in _COMMANDS.items():
+        command.add_options(commands.add_parser(name, help=command.HELP))
+    options = parser.parse_args(arguments)
+    try:
+        exit_code: int = _COMMANDS[options.command].main(options)
+    except TrnconvError as refusal:
+        print(f"{options.command}: {refusal}", file=sys.stderr)
+        return _REFUSED
+    return exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,94 @@
+"""conv1d, conv2d and conv3d on NumPy arrays, with torch's order of arguments and its defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nkisim.machine import find_machine
+from trnconv.errors import ShapeError, UnsupportedError
+from trnconv.geometry import Axes, Padding, conv_shape
+from trnconv.plan import explain as in_words
+from trnconv.plan.choose import choose, request_for
+from trnconv.runtime.convolve import convolve
+
+Array = np.ndarray[Any, Any]
+
+
+def conv1d(
+    input: Array,  # noqa: A002 (torch's name)
+    weight: Array,
+    bias: Array | None = None,
+    stride: Axes = 1,
+    padding: Padding = 0,
+    dilation: Axes = 1,
+    groups: int = 1,
+    *,
+    target: str = "trn2",
+) -> Array:
+    """input [N, C_in, L], weight [C_out, C_in, K] -> [N, C_out, L']."""
+    options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    return _conv(1, (input, weight, bias), target, **options)
+
+
+def conv2d(
+    input: Array,  # noqa: A002 (torch's name)
+    weight: Array,
+    bias: Array | None = None,
+    stride: Axes = 1,
+    padding: Padding = 0,
+    dilation: Axes = 1,
+    groups: int = 1,
+    *,
+    target: str = "trn2",
+) -> Array:
+    """input [N, C_in, H, W], weight [C_out, C_in, KH, KW] -> [N, C_out, H', W']."""
+    options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    return _conv(2, (input, weight, bias), target, **options)
+
+
+def conv3d(
+    input: Array,  # noqa: A002 (torch's name)
+    weight: Array,
+    bias: Array | None = None,
+    stride: Axes = 1,
+    padding: Padding = 0,
+    dilation: Axes = 1,
+    groups: int = 1,
+    *,
+    target: str = "trn2",
+) -> Array:
+    """input [N, C_in, D, H, W], weight [C_out, C_in, KD, KH, KW] -> [N, C_out, D', H', W']."""
+    options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    return _conv(3, (input, weight, bias), target, **options)
+
+
+def _conv(
+    rank: int, operands: tuple[Array, Array, Array | None], target: str, **options: Any
+) -> Array:
+    x, w, bias = operands
+    if options.pop("groups") != 1:
+        raise UnsupportedError("groups other than 1: this version computes dense convolutions.")
+    if x.ndim != rank + 2:
+        raise ShapeError(
+            f"conv{rank}d of an input with {x.ndim} dimensions: it takes {rank + 2}:"
+            " [N, C_in, ...]."
+        )
+    return convolve(x, w, bias, target=target, **options).y
+
+
+def explain(
+    input_shape: Sequence[int],
+    weight_shape: Sequence[int],
+    *,
+    stride: Axes = 1,
+    padding: Padding = 0,
+    dilation: Axes = 1,
+    target: str = "trn2",
+    dtype: str = "bfloat16",
+) -> str:
+    """The plan of a convolution in words: decisions, modelled time, memory, what lost and why."""
+    shape = conv_shape(input_shape, weight_shape, stride=stride, padding=padding, dilation=dilation)
+    return in_words.explain(choose(request_for(shape, find_machine(target), dtype)))

@@ -1,0 +1,35 @@
+"""Modelled times: a plan's kernel without data, on the timing model of nkisim."""
+
+from __future__ import annotations
+
+import nkisim
+from nkisim import Kernel, Run, Spec
+from nkisim.machine import Reading
+from nkisim.timing import Timeline, schedule
+from trnconv.geometry import ConvShape
+from trnconv.kernels.forward import forward
+from trnconv.plan.conv_plan import ConvPlan
+from trnconv.plan.work_out import work_out
+
+
+def trace_plan(plan: ConvPlan, shape: ConvShape) -> Run:
+    """The instructions of a plan's kernel on one core, checked by nkisim, without values."""
+    work = work_out(plan, shape)
+    recipe = work.recipe
+    places = (max(1, len(work.places)), 2 * plan.body_blocks)
+    return nkisim.run(
+        Kernel(forward),
+        Spec((shape.batch, shape.c_in, *shape.size), plan.dtype),
+        Spec((recipe.lines, max(1, work.width)), plan.dtype),
+        Spec((recipe.lines, recipe.bias_columns), "float32"),
+        Spec(places, "int32"),
+        recipe,
+        target=plan.machine,
+        values=False,
+    )
+
+
+def time_plan(plan: ConvPlan, shape: ConvShape, reading: Reading = Reading.default) -> Timeline:
+    """When each of them would run."""
+    run = trace_plan(plan, shape)
+    return schedule(run.trace, run.machine, reading, memory=run.memory)

@@ -1,0 +1,82 @@
+"""Every plan the planner considers computes the same: the choice is one of speed only.
+
+The planner takes one of many legal plans for a shape. Here the others run too, and each as a
+hardware loop with one, two and three blocks in a turn, which small shapes never need by themselves.
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from conv_arrays import integer_arrays
+from conv_calls import call_options
+from nkisim.machine import find_machine
+from tolerance import assert_within, forward_bound
+from trnconv.cases import find
+from trnconv.plan.choose import choose, request_for
+from trnconv.plan.legality import broken_rules
+from trnconv.reference import forward
+from trnconv.runtime import convolve
+
+MOST = 24  # plans of a case, evenly taken from the ranking
+NAMES = (
+    "c_in_3",
+    "c_in_33",
+    "c_in_192",
+    "c_out_3",
+    "c_out_129",
+    "halved_in_all_axes",
+    "stride_beyond_kernel",
+    "dilated_and_strided",
+    "padding_behind_frames",
+    "padding_around_frames",
+    "padding_all_different",
+    "even_kernel_same",
+    "batch_2",
+    "batch_7_images",
+    "signal_long",
+    "width_513",
+    "one_column",
+    "ragged_channels",
+)
+
+
+def considered(shape, dtype):
+    """Plans of the ranking, from the fastest to the slowest."""
+    choice = choose(request_for(shape, find_machine("trn2"), dtype))
+    plans = [choice.taken.plan, *(other.plan for other in choice.others)]
+    return plans[:: len(plans) // MOST + 1]
+
+
+def rolled(plan):
+    """The same work as a hardware loop, in blocks as they are and as small as they can be."""
+    plain = replace(plan, lead=(), ahead=False, rolled=True)
+    smallest = replace(plain, rows=plain.row_multiple, frames=max(p.frames for p in plan.passes))
+    loops = [replace(each, body_blocks=n) for each in (plain, smallest) for n in (1, 2, 3)]
+    return [loop for loop in loops if not broken_rules(loop)]
+
+
+def check(case, plans):
+    x, w, bias = integer_arrays(case.shape, case.dtype)
+    exact = forward(x, w, bias, case.shape)
+    bound = forward_bound(x, w, bias, case.shape, exact)
+    assert plans
+    for plan in plans:
+        y = convolve(x, w, bias, **call_options(case.shape, 3), plans=(plan,)).y
+        try:
+            assert_within(y, exact, bound)
+        except AssertionError as wrong:
+            raise AssertionError(f"{plan}: {wrong}") from None
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_plan_of_the_ranking_is_exact(name):
+    case = find(name)
+    check(case, considered(case.shape, case.dtype))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_plan_is_exact_as_a_hardware_loop(name):
+    case = find(name)
+    plans = considered(case.shape, case.dtype)[::4]
+    check(case, [loop for plan in plans for loop in rolled(plan)])
