@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trnconv._nki import nisa, nl
-from trnconv.plan.recipe import Chunk, Job, Load, Recipe, Ring, Store, Sweep, Tile
+from trnconv.plan.recipe import Chunk, Job, Load, Place, Recipe, Ring, Store, Sweep, Tile
 
 
 class Slots(nl.NKIObject):
@@ -95,32 +95,71 @@ class Sum(nl.NKIObject):
             )
 
 
+class Turn(nl.NKIObject):
+    """A turn of a hardware loop: the offsets of its blocks, in cells of SBUF.
+
+    Offsets into y are loaded when the first store needs them. Before that, the cells may still be
+    read by the stores of the turn before, and the loads of this one should not queue behind those.
+    """
+
+    def __init__(
+        self, places: nl.NkiTensor, first_row: int, number: nisa.VirtualRegister, address: int
+    ) -> None:
+        self.places = places
+        self.first_row = first_row
+        self.number = number
+        half = places.shape[1] // 2
+        self.x_cells = sbuf((1, half), nl.int32, address)
+        self.y_cells = sbuf((1, half), nl.int32, address + 4 * half)
+        self.y_loaded = False
+        self.load(self.x_cells, 0)
+
+    def load(self, cells: nl.NkiTensor, first: int) -> None:
+        """Half a row of the table of places: the one of this turn."""
+        pitch = self.places.shape[1]
+        row = self.places.ap(
+            [[pitch, 1], [1, pitch // 2]],
+            offset=self.first_row * pitch + first,
+            scalar_offset=self.number,
+            indirect_dim=0,
+        )
+        nisa.dma_copy(dst=cells, src=row)
+
+    def y_cell(self, block: int) -> nl.NkiTensor:
+        """The cell with a block's offset into y."""
+        if not self.y_loaded:
+            self.load(self.y_cells, self.places.shape[1] // 2)
+            self.y_loaded = True
+        return self.y_cells[0:1, block : block + 1]
+
+
 class Block(nl.NKIObject):
-    """A block of a sweep, and where it is: offsets known now, or cells that hold them at run time.
+    """A block of a sweep, and where it is: at a place, or at the one a turn of a loop reads.
 
     Its windows are numbered from `first_window` on, so that they differ from those of other blocks.
     """
 
-    def __init__(self, sweep: Sweep, first_window: int, x: int, y: int) -> None:
+    def __init__(
+        self, sweep: Sweep, first_window: int, place: Place, turn: Turn | None, number: int
+    ) -> None:
         self.sweep = sweep
         self.first_window = first_window
-        self.x = x
-        self.y = y
-        self.x_cell: nl.NkiTensor | None = None
-        self.y_cell: nl.NkiTensor | None = None
-
-    def wait_for(self, x_cell: nl.NkiTensor, y_cell: nl.NkiTensor) -> None:
-        """The offsets stand in these cells when the block runs."""
-        self.x_cell = x_cell
-        self.y_cell = y_cell
+        self.place = place
+        self.turn = turn
+        self.number = number
 
     def in_x(self, x: nl.NkiTensor, load: Load) -> nl.NkiTensor:
         """What a load reads."""
-        return at(x, load.pattern, self.x + load.offset, self.x_cell)
+        if self.turn == None:
+            return x.ap(listed(load.pattern), offset=self.place.x + load.offset)
+        cell = self.turn.x_cells[0:1, self.number : self.number + 1]
+        return at_cell(x, load.pattern, load.offset, cell)
 
     def in_y(self, y: nl.NkiTensor, store: Store) -> nl.NkiTensor:
         """What a store writes."""
-        return at(y, store.pattern, self.y + store.offset, self.y_cell)
+        if self.turn == None:
+            return y.ap(listed(store.pattern), offset=self.place.y + store.offset)
+        return at_cell(y, store.pattern, store.offset, self.turn.y_cell(self.number))
 
 
 class Core(nl.NKIObject):
@@ -243,19 +282,19 @@ def load_weights(core: Core, end: int) -> None:
         core.loads_done += 1
 
 
-def at(
-    tensor: nl.NkiTensor,
-    pattern: tuple[tuple[int, int], ...],
-    offset: int,
-    cell: nl.NkiTensor | None,
+def at_cell(
+    tensor: nl.NkiTensor, pattern: tuple[tuple[int, int], ...], offset: int, cell: nl.NkiTensor
 ) -> nl.NkiTensor:
-    """A pattern of an HBM tensor, at an offset in elements that may wait for the run."""
+    """A pattern of an HBM tensor, at an offset in elements plus the one in a cell of SBUF."""
+    return tensor.ap(listed(pattern), offset=offset, scalar_offset=cell, indirect_dim=4)
+
+
+def listed(pattern: tuple[tuple[int, int], ...]) -> list[list[int]]:
+    """A pattern as NKI takes it."""
     pairs = []
     for pair in pattern:
         pairs.append([pair[0], pair[1]])
-    if cell == None:
-        return tensor.ap(pairs, offset=offset)
-    return tensor.ap(pairs, offset=offset, scalar_offset=cell, indirect_dim=4)
+    return pairs
 
 
 def shaped(tile: nl.NkiTensor, lines: int, rows: int, columns: int) -> nl.NkiTensor:

@@ -13,12 +13,12 @@ from trnconv.kernels.core import (
     Block,
     Core,
     Sum,
+    Turn,
     held_weights,
     held_window,
     load_ahead,
     load_bias,
     load_weights,
-    sbuf,
 )
 from trnconv.plan.recipe import Chunk, Job, Matmul, Recipe, Sweep, View
 
@@ -64,42 +64,22 @@ def compute(core: Core, places: nl.NkiTensor) -> None:
             roll(core, sweep, places)
         else:
             for place in sweep.places:
-                blocks.append(Block(sweep, windows, place.x, place.y))
+                blocks.append(Block(sweep, windows, place, None, 0))
                 windows += len(sweep.windows)
     run(core, blocks)
 
 
 def roll(core: Core, sweep: Sweep, places: nl.NkiTensor) -> None:
     """One hardware loop over all places of a sweep; each turn reads its offsets from the table."""
-    half = places.shape[1] // 2
-    x_cells = sbuf((1, half), nl.int32, core.recipe.places_address)
-    y_cells = sbuf((1, half), nl.int32, core.recipe.places_address + core.recipe.places_bytes // 2)
 
-    def turn(number: nl.NkiTensor) -> None:
-        load_cells(x_cells, places, sweep, number, 0)
-        load_cells(y_cells, places, sweep, number, half)
+    def one_turn(number: nisa.VirtualRegister) -> None:
+        turn = Turn(places, sweep.first_turn, number, core.recipe.places_address)
         blocks = []
         for n in range(sweep.blocks):
-            block = Block(sweep, n * len(sweep.windows), 0, 0)
-            block.wait_for(x_cells[0:1, n : n + 1], y_cells[0:1, n : n + 1])
-            blocks.append(block)
+            blocks.append(Block(sweep, n * len(sweep.windows), sweep.places[n], turn, n))
         run(core, blocks)
 
-    nl.fori_loop(0, sweep.turns, turn)
-
-
-def load_cells(
-    cells: nl.NkiTensor, places: nl.NkiTensor, sweep: Sweep, turn: nl.NkiTensor, first: int
-) -> None:
-    """Half a row of the table of places: the one of this turn."""
-    pitch = places.shape[1]
-    row = places.ap(
-        [[pitch, 1], [1, pitch // 2]],
-        offset=sweep.first_turn * pitch + first,
-        scalar_offset=turn,
-        indirect_dim=0,
-    )
-    nisa.dma_copy(dst=cells, src=row)
+    nl.fori_loop(0, sweep.turns, one_turn)
 
 
 def run(core: Core, blocks: list[Block]) -> None:

@@ -85,20 +85,21 @@ def _blocks(request: Request, frames: int, columns: int) -> Iterator[ConvPlan]:
 
 
 def _kept(problem: Problem, options: list[tuple[Pass, ...]], frames: int) -> list[tuple[Pass, ...]]:
-    """The few with the least work, and the best that loads no line twice, in case DMA binds."""
+    """The few with the least work, and those with the fewest loads, in case DMA binds."""
     amounts = {it: sum(work(problem, one, frames) for one in it) for it in options}
     near = [it for it in options if amounts[it] <= _WORTH_A_LOOK * amounts[options[0]]]
     plain = [it for it in options if all(one.levels == (BY_FRAME,) for one in it)]
-    return list(dict.fromkeys([*near[:_KEPT_PASSES], *plain[:1]]))
+    by_rows = [it for it in options if all(BY_COLUMN not in one.levels for one in it)]
+    return list(dict.fromkeys([*near[:_KEPT_PASSES], *by_rows[:1], *plain[:1]]))
 
 
-def refined(plan: ConvPlan) -> Iterator[ConvPlan]:
-    """Variants of a good plan: small blocks at the ends, loads before stores."""
-    ahead = replace(plan, ahead=True)
-    yield ahead
-    for lead in _leads(plan):
-        yield replace(plan, lead=lead)
-        yield replace(ahead, lead=lead)
+def refined(plan: ConvPlan, *, moving: bool) -> Iterator[ConvPlan]:
+    """Variants of a good plan: small blocks at the ends; loads before stores, if DMA binds."""
+    plans = [plan, replace(plan, ahead=True)] if moving else [plan]
+    for one in plans:
+        yield one
+        for lead in _leads(one):
+            yield replace(one, lead=lead)
 
 
 def frame_blocks(problem: Problem) -> list[int]:

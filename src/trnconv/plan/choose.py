@@ -44,8 +44,12 @@ class Choice:
 def choose(request: Request, budget: int = DEFAULT_BUDGET) -> Choice:
     """The fastest legal plan with at most `budget` static instructions."""
     legal = _legal(candidates(request))
-    best = [one.plan for one in legal[:_REFINED]]
-    legal = _ranked([*legal, *_legal(plan for one in best for plan in refined(one))])
+    variants = [
+        plan
+        for one in legal[:_REFINED]
+        for plan in refined(one.plan, moving=one.cost.bound == "dma" and one.plan.is_plain)
+    ]
+    legal = _ranked([*legal[_REFINED:], *_legal(variants)])
     within = [one for one in legal if one.cost.instructions <= budget]
     rolled: list[Priced] = []
     if not within or within[0] is not legal[0]:

@@ -102,6 +102,11 @@ class ConvPlan:
         """The output rows this core computes, first and end."""
         return self.rows_of if self.rows_of != (0, 0) else (0, self.problem.out[1])
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether every window holds channels of one frame, and every matmul one position."""
+        return all(one.stack == 1 and one.levels == (BY_FRAME,) for one in self.passes)
+
     def exact_for_non_finite(self) -> bool:
         """Whether an Inf or NaN reaches only the outputs whose taps meet it.
 

@@ -8,10 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import prod
+from typing import Any
+
+import numpy as np
 
 from trnconv.errors import PlanError
 from trnconv.geometry import ConvShape, Triple
 from trnconv.plan.legality import MAX_OFFSET
+
+Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -22,6 +27,18 @@ class Launch:
     image: int
     x_first: Triple
     y_first: Triple
+
+    def input_of(self, x: Array) -> Array:
+        """The slice of x [N, C, D, H, W] that it reads."""
+        return x[self._slices(self.x_first, self.shape.size)]
+
+    def output_of(self, y: Array) -> Array:
+        """The slice of y that it computes."""
+        return y[self._slices(self.y_first, self.shape.out_sizes())]
+
+    def _slices(self, first: Triple, size: Triple) -> tuple[slice, ...]:
+        places = [slice(at, at + count) for at, count in zip(first, size, strict=True)]
+        return (slice(self.image, self.image + self.shape.batch), slice(None), *places)
 
 
 def launches(shape: ConvShape, most: int = MAX_OFFSET) -> list[Launch]:

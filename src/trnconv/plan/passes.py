@@ -151,7 +151,8 @@ def _best_levels(problem: Problem, one: Pass, frames: int, *, exact: bool = Fals
     if exact:
         options = [it for it in options if it.own_windows]
     ranked = sorted(options, key=lambda it: (work(problem, it, frames), _loading(it)))
-    return list(dict.fromkeys([*ranked[:_KEPT_LEVELS], plain]))
+    whole_rows = [it for it in ranked if BY_COLUMN not in it.levels]  # far fewer DMAs
+    return list(dict.fromkeys([*ranked[:_KEPT_LEVELS], whole_rows[0], plain]))
 
 
 def _loading(one: Pass) -> tuple[int, bool, int]:

@@ -16,8 +16,9 @@ from trnconv.kernels.forward import forward, forward_on_two_cores
 from trnconv.packing import pack_bias, pack_places, pack_weights
 from trnconv.plan.choose import choose, request_for
 from trnconv.plan.conv_plan import ITEM_BYTES, ConvPlan
+from trnconv.plan.launches import launches
 from trnconv.plan.shares import share
-from trnconv.plan.work_out import Work, work_out
+from trnconv.plan.work_out import work_out
 
 Array = np.ndarray[Any, Any]
 _MOST_CORES = 2
@@ -25,11 +26,11 @@ _MOST_CORES = 2
 
 @dataclass(frozen=True)
 class Convolved:
-    """An output, the plans that made it (one for each core), and what nkisim saw."""
+    """An output, and for each launch the plans that made it (one a core) and what nkisim saw."""
 
     y: Array
-    plans: tuple[ConvPlan, ...]
-    run: Run
+    plans: tuple[tuple[ConvPlan, ...], ...]
+    runs: tuple[Run, ...]
 
 
 def convolve(  # noqa: PLR0913 (torch's own arguments, and where to run)
@@ -51,16 +52,18 @@ def convolve(  # noqa: PLR0913 (torch's own arguments, and where to run)
     filters spread it to neighbours. `plans` replace the planner's choice, one for each core.
     """
     shape = conv_shape(x.shape, w.shape, stride=stride, padding=padding, dilation=dilation)
-    if plans is None:
-        plans = plan_for(shape, target, str(x.dtype), cores=cores, exact=exact)
-    works = [work_out(plan, shape) for plan in plans]
     x5 = x.reshape(shape.batch, shape.c_in, *shape.size)
     w5 = w.astype(x.dtype).reshape(shape.c_out, shape.c_in, *shape.kernel)
-    run = _launch(x5, w5, bias, plans, works)
-    output = np.asarray(run.outputs[0] if isinstance(run.outputs, tuple) else run.outputs)
+    y5 = np.empty((shape.batch, shape.c_out, *shape.out_sizes()), x.dtype)
+    done = []
+    for part in launches(shape):
+        mine = plans or plan_for(part.shape, target, str(x.dtype), cores=cores, exact=exact)
+        run = _launch(part.input_of(x5), w5, bias, mine, part.shape)
+        part.output_of(y5)[...] = run.outputs[0] if isinstance(run.outputs, tuple) else run.outputs
+        done.append((mine, run))
     rank = len(x.shape) - 2
-    y = output.reshape(shape.batch, shape.c_out, *shape.out_sizes()[3 - rank :])
-    return Convolved(y, plans, run)
+    y = y5.reshape(shape.batch, shape.c_out, *shape.out_sizes()[3 - rank :])
+    return Convolved(y, tuple(mine for mine, _ in done), tuple(run for _, run in done))
 
 
 def plan_for(
@@ -84,8 +87,9 @@ def plan_for(
 
 
 def _launch(
-    x: Array, w: Array, bias: Array | None, plans: tuple[ConvPlan, ...], works: list[Work]
+    x: Array, w: Array, bias: Array | None, plans: tuple[ConvPlan, ...], shape: ConvShape
 ) -> Run:
+    works = [work_out(plan, shape) for plan in plans]
     images = tuple(
         pack_weights(w, plan.problem, work) for plan, work in zip(plans, works, strict=True)
     )

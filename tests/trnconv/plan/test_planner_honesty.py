@@ -1,0 +1,66 @@
+"""The closed form against the timeline, and the choice against all candidates timed."""
+
+from dataclasses import replace
+
+import pytest
+
+from nkisim.machine import TRN2
+from trnconv.cases import find
+from trnconv.geometry import conv_shape
+from trnconv.plan.choose import choose, request_for
+from trnconv.runtime import time_plan
+
+# Channel pairs, kernels, strides and sizes of the models of the catalogue, rows cropped to keep each
+# candidate below a second or two.
+SHAPES = [
+    ((1, 96, 6, 16, 1280), (96, 96, 3, 3, 3), {"padding": (0, 1, 1)}),
+    ((1, 96, 3, 16, 1280), (96, 96, 3, 3, 3), {"padding": (0, 1, 1)}),
+    ((1, 192, 6, 16, 640), (192, 192, 3, 3, 3), {"padding": (0, 1, 1)}),
+    ((1, 192, 3, 24, 640), (192, 192, 3, 3, 3), {"padding": (0, 1, 1)}),
+    ((1, 384, 3, 24, 160), (384, 384, 3, 3, 3), {"padding": (0, 1, 1)}),
+    ((1, 384, 4, 24, 104), (384, 384, 3, 3, 3), {"padding": (0, 1, 1)}),
+    ((1, 96, 6, 20, 1280), (3, 96, 3, 3, 3), {"padding": (0, 1, 1)}),
+    ((1, 16, 3, 90, 160), (384, 16, 3, 3, 3), {"padding": (0, 1, 1)}),
+    ((1, 384, 3, 90, 160), (768, 384, 3, 1, 1), {}),
+    ((1, 384, 60, 320), (192, 384, 3, 3), {"padding": 1}),
+    ((1, 192, 40, 1280), (96, 192, 3, 3), {"padding": 1}),
+    ((1, 128, 6, 24, 640), (128, 128, 3, 3, 3), {"padding": (0, 1, 1)}),
+    ((1, 256, 5, 16, 360), (256, 256, 3, 3, 3), {"padding": (0, 1, 1)}),
+    ((1, 512, 5, 16, 90), (512, 512, 3, 3, 3), {"padding": (0, 1, 1)}),
+    ((1, 384, 4, 90, 160), (384, 384, 1, 1, 1), {}),
+    ((1, 3, 3, 48, 832), (96, 3, 3, 3, 3), {"padding": (0, 1, 1)}),
+    ((1, 12, 3, 60, 416), (160, 12, 3, 3, 3), {"padding": (0, 1, 1)}),
+    ((1, 160, 3, 24, 416), (160, 160, 3, 3, 3), {"padding": (0, 1, 1)}),
+    ((1, 96, 97, 833), (96, 96, 3, 3), {"stride": 2}),
+    ((1, 128, 5, 33, 129), (256, 128, 3, 3, 3), {"stride": (1, 2, 2)}),
+]
+UNROLLED = 10**9
+KEYS = "a b c1 c2 c3 d e f g h1 h2 h3 i1 i2 i3 j k1 k2".split()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("key", KEYS)
+def test_the_closed_form_is_within_15_percent_of_the_timeline(key):
+    shape = find(key).shape
+    taken = choose(request_for(shape, TRN2, "bfloat16"), UNROLLED).taken
+    timeline = time_plan(taken.plan, shape)
+    assert taken.cost.total_ns == pytest.approx(timeline.makespan_ns, rel=0.15)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("x", "w", "options"), SHAPES)
+def test_the_choice_is_within_5_percent_of_the_best_candidate_timed(x, w, options):
+    shape = conv_shape(x, w, **options)
+    choice = choose(request_for(shape, TRN2, "bfloat16"), UNROLLED)
+    distinct = {replace(one.plan, lead=(), ahead=False) for one in choice.others}
+    timed = [time_plan(plan, shape).makespan_ns for plan in distinct]
+    taken = time_plan(choice.taken.plan, shape).makespan_ns
+    assert taken <= 1.05 * min([taken, *timed])
+
+
+def test_the_closed_form_counts_sbuf_and_instructions_as_the_trace_does():
+    shape = conv_shape((1, 40, 4, 20, 33), (70, 40, 3, 3, 3), padding=1)
+    taken = choose(request_for(shape, TRN2, "bfloat16"), UNROLLED).taken
+    timeline = time_plan(taken.plan, shape)
+    assert timeline.memory.sbuf_peak_bytes_per_partition == taken.cost.sbuf_bytes
+    assert taken.cost.instructions == pytest.approx(timeline.static_instructions, rel=0.1)
