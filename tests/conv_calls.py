@@ -2,7 +2,7 @@
 
 from math import prod
 
-from trnconv.runtime import convolve
+from trnconv.runtime import LaunchOptions, convolve
 
 
 def compute(shape, arrays, *, rank=3, target="trn2", cores=1):
@@ -14,8 +14,7 @@ def compute(shape, arrays, *, rank=3, target="trn2", cores=1):
         w.reshape(*w.shape[:2], *w.shape[2 + hidden :]),
         bias,
         **call_options(shape, rank),
-        target=target,
-        cores=cores,
+        launch=LaunchOptions(target, cores),
     )
     expected = (shape.batch, shape.c_out, *shape.out_sizes()[hidden:])
     assert done.y.shape == expected, f"the output is {done.y.shape}, not {expected}"

@@ -13,6 +13,9 @@ Axes = int | Sequence[int]
 Padding = int | str | Sequence[int | tuple[int, int]]
 
 AXES = ("depth", "height", "width")
+ZEROS, REPLICATE, REFLECT, CIRCULAR = "zeros", "replicate", "reflect", "circular"
+Modes = tuple[str, str, str]
+NO_MODES: Modes = (ZEROS, ZEROS, ZEROS)
 
 
 @dataclass(frozen=True)
@@ -32,9 +35,13 @@ class ConvShape(NKIObject):
     dilation: Triple = (1, 1, 1)
     pad_before: Triple = (0, 0, 0)
     pad_after: Triple = (0, 0, 0)
+    groups: int = 1
+    modes: Modes = NO_MODES  # what the padding of each axis holds
 
     def __post_init__(self) -> None:
         _require_positive(self)
+        _require_groups(self)
+        _require_modes(self)
         for axis in range(3):
             if self.out_size(axis) < 1:
                 extent = self.dilation[axis] * (self.kernel[axis] - 1) + 1
@@ -69,7 +76,74 @@ class ConvShape(NKIObject):
 
     def macs(self) -> int:
         """Multiply-adds, padding positions included, as usual."""
-        return self.batch * self.c_in * self.c_out * self.taps() * self.positions()
+        per_output = self.c_in // self.groups * self.taps()
+        return self.batch * self.c_out * per_output * self.positions()
+
+
+@dataclass(frozen=True)
+class TransposedShape(NKIObject):
+    """A transposed convolution: x[i, q] is added to y[o, stride * q + dilation * t - pad].
+
+    It has no padding of its own: `pad_before` and the size of the output say what is cropped.
+    """
+
+    batch: int
+    c_in: int
+    c_out: int
+    size: Triple  # of the input
+    out: Triple
+    kernel: Triple
+    stride: Triple = (1, 1, 1)
+    dilation: Triple = (1, 1, 1)
+    pad_before: Triple = (0, 0, 0)
+    groups: int = 1
+
+    def out_sizes(self) -> Triple:
+        """Output positions, (depth, height, width)."""
+        return self.out
+
+    def macs(self) -> int:
+        """Multiply-adds, those that are cropped included, as usual."""
+        size, kernel = self.size, self.kernel
+        taps, positions = kernel[0] * kernel[1] * kernel[2], size[0] * size[1] * size[2]
+        return self.batch * self.c_in * (self.c_out // self.groups) * taps * positions
+
+
+def input_gradient_shape(shape: ConvShape) -> TransposedShape:
+    """The convolution that takes the gradient of an output to the gradient of the input."""
+    return TransposedShape(
+        batch=shape.batch,
+        c_in=shape.c_out,
+        c_out=shape.c_in,
+        size=shape.out_sizes(),
+        out=shape.size,
+        kernel=shape.kernel,
+        stride=shape.stride,
+        dilation=shape.dilation,
+        pad_before=shape.pad_before,
+        groups=shape.groups,
+    )
+
+
+def _require_groups(shape: ConvShape) -> None:
+    if shape.groups < 1 or shape.c_in % shape.groups or shape.c_out % shape.groups:
+        raise ShapeError(
+            f"{shape.groups} groups of {shape.c_in} input and {shape.c_out} output channels: both"
+            " must be multiples of the number of groups."
+        )
+
+
+def _require_modes(shape: ConvShape) -> None:
+    for axis, mode in enumerate(shape.modes):
+        most = max(shape.pad_before[axis], shape.pad_after[axis])
+        limit = {REFLECT: shape.size[axis] - 1, CIRCULAR: shape.size[axis]}
+        if mode not in (ZEROS, REPLICATE, REFLECT, CIRCULAR):
+            raise ShapeError(f"padding mode {mode!r}: zeros, replicate, reflect or circular.")
+        if most > limit.get(mode, most):
+            raise ShapeError(
+                f"{mode} padding of {most} along {AXES[axis]}: the input has {shape.size[axis]}"
+                f" elements there, so at most {limit[mode]} can be padded."
+            )
 
 
 def _require_positive(shape: ConvShape) -> None:
@@ -88,13 +162,15 @@ def _require_positive(shape: ConvShape) -> None:
                 raise ShapeError(f"{field} along {axis} is {value}: padding is not negative.")
 
 
-def conv_shape(
+def conv_shape(  # noqa: PLR0913 (torch's own arguments)
     x_shape: Sequence[int],
     w_shape: Sequence[int],
     *,
     stride: Axes = 1,
     padding: Padding = 0,
     dilation: Axes = 1,
+    groups: int = 1,
+    padding_mode: str | Sequence[str] = ZEROS,
 ) -> ConvShape:
     """The problem torch's conv1d/2d/3d arguments describe; the rank is that of `w_shape` - 2.
 
@@ -106,10 +182,10 @@ def conv_shape(
             f"input {tuple(x_shape)} with weight {tuple(w_shape)}: both have 3, 4 or 5 dimensions"
             f" ([N, C, ...] and [C_out, C_in, ...]) and the same number."
         )
-    if w_shape[1] != x_shape[1]:
+    if w_shape[1] * groups != x_shape[1]:
         raise ShapeError(
-            f"the input has {x_shape[1]} channels and the weight reads {w_shape[1]}: both must be"
-            " the same."
+            f"the input has {x_shape[1]} channels and the weight reads {w_shape[1]} in each of"
+            f" {groups} groups: their product must be the same."
         )
     kernel = _lift(tuple(w_shape[2:]), 1)
     strides = _lift(_per_axis("stride", stride, rank), 1)
@@ -125,7 +201,17 @@ def conv_shape(
         dilation=dilations,
         pad_before=before,
         pad_after=after,
+        groups=groups,
+        modes=_modes(padding_mode, rank),
     )
+
+
+def _modes(mode: str | Sequence[str], rank: int) -> Modes:
+    listed = [mode] * rank if isinstance(mode, str) else list(mode)
+    if len(listed) != rank:
+        raise ShapeError(f"padding_mode={mode}: one, or one for each of {rank} axes.")
+    filled = [ZEROS] * (3 - rank) + listed
+    return (filled[0], filled[1], filled[2])
 
 
 def _lift(sizes: tuple[int, ...], missing: int) -> Triple:

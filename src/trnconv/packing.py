@@ -16,7 +16,8 @@ Array = np.ndarray[Any, Any]
 
 
 def pack_weights(w: Array, problem: Problem, work: Work) -> Array:
-    """w [C_out, C_in, KD, KH, KW] as [partitions, columns]: every matrix, in the order of use."""
+    """w [C_out, C_in / groups, KD, KH, KW] as [partitions, columns]: matrices in order of use."""
+    w = _side_by_side(w, problem)
     image = np.zeros((work.recipe.lines, max(1, work.width)), w.dtype)
     for chunk, first in work.weights:
         for number, view in enumerate(chunk.views):
@@ -25,12 +26,28 @@ def pack_weights(w: Array, problem: Problem, work: Work) -> Array:
     return image
 
 
+def _side_by_side(w: Array, problem: Problem) -> Array:
+    """Filters over all channels of a block: those of other groups in the block are zero."""
+    per_group = w.shape[1]
+    if per_group == problem.c_in:
+        return w
+    in_block = problem.c_in // per_group
+    outs = problem.block_out // in_block
+    wide = np.zeros((w.shape[0], problem.c_in, *w.shape[2:]), w.dtype)
+    for group in range(w.shape[0] // outs):
+        first = group % in_block * per_group
+        own = slice(group * outs, (group + 1) * outs)
+        wide[own, first : first + per_group] = w[own]
+    return wide
+
+
 def _fill(block: Array, chunk: ChunkWeights, view: Shift, filters: tuple[Array, Problem]) -> None:
     """block[input line, output line] = the filter value between them, or 0."""
     w, problem = filters
     for line, key, channel, channels in chunk.lines:
         shift = (*key, *(view.row, view.column)[len(key) - 1 :])
-        read = w[:, channel : channel + channels]
+        first = channel - problem.first_channel_read(chunk.one.first_channel)
+        read = w[:, first : first + channels]
         for out in _lines_of(chunk):
             tap = _tap(shift, (out.frame, out.row, out.column), problem)
             if tap is not None:
@@ -51,14 +68,8 @@ def _tap(
     shift: tuple[int, ...], out: tuple[int, int, int], problem: Problem
 ) -> tuple[int, ...] | None:
     """The tap with which an output of the stack reads a line; None if it does not."""
-    taps = []
-    for axis in range(3):
-        distance = shift[axis] - out[axis] * problem.stride[axis]
-        tap, off = divmod(distance, problem.dilation[axis])
-        if off or not 0 <= tap < problem.kernel[axis]:
-            return None
-        taps.append(problem.first_tap[axis] + tap)
-    return tuple(taps)
+    taps = [problem.tap(axis, out[axis], shift[axis]) for axis in range(3)]
+    return None if None in taps else tuple(tap for tap in taps if tap is not None)
 
 
 def pack_bias(bias: Array | None, work: Work) -> Array:

@@ -16,7 +16,7 @@ from trnconv.cases import find
 from trnconv.plan.choose import choose, request_for
 from trnconv.plan.legality import broken_rules
 from trnconv.reference import forward
-from trnconv.runtime import convolve
+from trnconv.runtime import LaunchOptions, convolve
 
 MOST = 24  # plans of a case, evenly taken from the ranking
 NAMES = (
@@ -80,7 +80,7 @@ def checked_runs(case, plans):
     bound = forward_bound(x, w, bias, case.shape, exact)
     runs = []
     for plan in plans:
-        done = convolve(x, w, bias, **call_options(case.shape, 3), plans=(plan,))
+        done = convolve(x, w, bias, **call_options(case.shape, 3), launch=LaunchOptions(plans=(plan,)))
         runs += done.runs
         try:
             assert_within(done.y, exact, bound)

@@ -8,7 +8,7 @@ from conv_calls import call_options
 from tolerance import assert_within, forward_bound
 from trnconv.cases import find
 from trnconv.reference import forward
-from trnconv.runtime import convolve
+from trnconv.runtime import LaunchOptions, convolve
 
 NAMES = (
     "c_in_3",
@@ -46,7 +46,7 @@ def test_only_outputs_that_read_it_see_it(name, value):
     bound = forward_bound(x, w, bias, shape, exact)
     place = (shape.batch - 1, shape.c_in - 1, *(size // 2 for size in shape.size))
     x[place] = value
-    y = convolve(x, w, bias, **call_options(shape, 3), exact=True).y
+    y = convolve(x, w, bias, **call_options(shape, 3), launch=LaunchOptions(exact=True)).y
     reads = readers(shape, place)
     assert not np.isfinite(y[reads]).any()
     assert_within(np.where(reads, exact, y), exact, bound)

@@ -184,6 +184,7 @@ class Core(nl.NKIObject):
         self.held_weights = Slots(recipe.weights, recipe.lines, x.dtype)
         self.loads_done = 0
         self.outs = Slots(recipe.out, recipe.lines, x.dtype)
+        self.out = 0
         self.bias = sbuf((recipe.lines, recipe.bias_columns), nl.float32, recipe.bias_address)
         self.bias_loaded = False
         self.zeros = None
@@ -207,7 +208,9 @@ class Core(nl.NKIObject):
 
     def next_out(self, job: Job) -> nl.NkiTensor:
         """An output buffer: [lines, rows, columns]."""
-        buffer = self.outs.tiles[self.outs.take(0)]
+        if job.opens:
+            self.out = self.outs.take(0)
+        buffer = self.outs.tiles[self.out]
         return shaped(buffer, job.columns, job.rows, job.width)
 
     def next_sum(self, job: Job, tile: Tile) -> Sum:

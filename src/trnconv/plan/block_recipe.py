@@ -68,6 +68,7 @@ class _Build:
             bias=bias,
             rows=grid.rows,
             width=self.kind.columns,
+            opens=job.out.opens,
             tiles=tuple(Tile(*tile) for tile in tiles),
             chunks=chunks,
             visits=_visits(len(tiles), len(chunks), self.plan.target.psum_banks, chunk_major),
@@ -79,9 +80,9 @@ class _Build:
         problem, kind = self.plan.problem, self.kind
         return Grid(
             rows=-(-kind.rows // job.one.rows),
-            row_step=job.one.rows * problem.stride[HEIGHT],
+            row_step=problem.advance(HEIGHT, job.one.rows),
             columns=-(-kind.columns // job.one.columns),
-            column_step=job.one.columns * problem.stride[WIDTH],
+            column_step=problem.advance(WIDTH, job.one.columns),
         )
 
     def _chunk(self, job: OutJob, products: Sequence[Product], grid: Grid) -> Chunk:
@@ -137,11 +138,10 @@ class _Build:
         return self._view_numbers[view]
 
     def _phases(self, job: OutJob) -> tuple[Phase, ...]:
-        step = job.one.columns
-        lines = job.out.boxes[-1].line + job.out.boxes[-1].lines
+        step, lines = job.one.columns, job.out.phase_lines
         return tuple(
             Phase(first, lines, column, step, -(-(self.kind.columns - column) // step))
-            for column, first in enumerate(job.out.phases)
+            for first, column in job.out.phases
             if column < self.kind.columns
         )
 

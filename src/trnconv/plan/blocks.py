@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from trnconv.plan.problem import Problem
 
 
-@dataclass(frozen=True)
-class Span:
-    """Outputs `first` .. `first + count - 1` of an axis."""
+class Span(NamedTuple):
+    """Outputs `first` .. `first + outputs - 1` of an axis."""
 
     first: int
-    count: int
+    outputs: int
 
 
-@dataclass(frozen=True)
-class InputSpan:
+class InputSpan(NamedTuple):
     """The part of the input that a span of outputs reads."""
 
     first: int  # the first position that exists
-    count: int
+    inputs: int
     missing: int  # positions before it that are padding
 
 
 def input_span(problem: Problem, axis: int, span: Span) -> InputSpan:
     """What the taps of a span reach, without the padding."""
-    begin = span.first * problem.stride[axis] - problem.pad[axis]
-    end = begin + (span.count - 1) * problem.stride[axis] + problem.reach(axis)
+    begin = problem.advance(axis, span.first) - problem.pad[axis]
+    last = problem.advance(axis, span.outputs) - problem.step[axis]
+    end = begin + last + problem.reach(axis)
     first = min(max(begin, 0), problem.size[axis])
     return InputSpan(first, max(0, min(end, problem.size[axis]) - first), first - begin)
 

@@ -48,25 +48,21 @@ class Request:
         return ITEM_BYTES[self.dtype]
 
 
-def candidates(request: Request) -> Iterator[ConvPlan]:
+def candidates(request: Request, *, thorough: bool = False) -> Iterator[ConvPlan]:
     """Plans worth pricing, unrolled and without refinements. Some may be illegal.
 
     Windows of whole rows are contiguous in HBM, and blocks of more frames load less; so parts of
-    rows, and fewer frames, are tried only as far as needed.
+    rows, and fewer frames, are tried only as far as needed, unless the search is `thorough`.
     """
     frame_sizes = frame_blocks(request.problem)
-    if _is_one_row(request):
-        for columns in _row_parts(request):
-            for frames in frame_sizes[:_ENOUGH_SIZES]:
-                yield from _blocks(request, frames, columns)
-        return
+    one_row = _is_one_row(request)
     enough = 0
-    for columns in column_blocks(request):
-        for frames in frame_sizes:
+    for columns in _row_parts(request) if one_row else column_blocks(request):
+        for frames in frame_sizes if thorough or not one_row else frame_sizes[:_ENOUGH_SIZES]:
             found = list(_blocks(request, frames, columns))
             yield from found
             enough += any(not plan.window_major for plan in found)
-            if enough == _ENOUGH_SIZES:
+            if enough == _ENOUGH_SIZES and not (thorough or one_row):
                 return
 
 
@@ -105,31 +101,38 @@ def refined(plan: ConvPlan, *, moving: bool) -> Iterator[ConvPlan]:
 def frame_blocks(problem: Problem) -> list[int]:
     """Output frames of a block: spans of equal size that few frames are computed twice for."""
     out = problem.out[DEPTH]
-    if problem.kernel[DEPTH] == 1 and out > 1:
+    if problem.kernel(DEPTH) == 1 and problem.phases[DEPTH] == 1 and out > 1:
         return [1]  # frames have nothing in common
-    sizes = {-(-out // -(-out // most)) for most in _FRAME_BLOCKS if most <= out} | {1}
-    if out <= max(_FRAME_BLOCKS) + 2:
-        sizes.add(out)
-    return sorted(sizes, reverse=True)[:3] + ([1] if len(sizes) > 3 else [])
+    whole = problem.phases[DEPTH]  # frames of a block come in whole steps
+    steps = out // whole
+    sizes = {-(-steps // -(-steps // most)) for most in _FRAME_BLOCKS if most <= steps} | {1}
+    if steps <= max(_FRAME_BLOCKS) + 2:
+        sizes.add(steps)
+    kept = sorted(sizes, reverse=True)[:3] + ([1] if len(sizes) > 3 else [])
+    return [whole * size for size in kept]
 
 
 def _is_one_row(request: Request) -> bool:
-    return request.rows[1] - request.rows[0] == 1 and request.problem.kernel[HEIGHT] == 1
+    return request.rows[1] - request.rows[0] == 1 and request.problem.kernel(HEIGHT) == 1
 
 
 def _row_parts(request: Request) -> list[int]:
     """Output columns of a block if there is one row: any part of it is contiguous in HBM."""
     bank, out = request.machine.psum_bank_fp32_elems, request.problem.out[WIDTH]
-    return sorted({_equal_part(out, banks * bank) for banks in _BLOCK_BANKS}, reverse=True)
+    whole = request.problem.phases[WIDTH]
+    sizes = {_equal_part(out // whole, banks * bank) * whole for banks in _BLOCK_BANKS}
+    return sorted(sizes, reverse=True)
 
 
 def column_blocks(request: Request) -> list[int]:
     """Output columns of a block: whole rows where they fit, else equal parts."""
     problem = request.problem
     out = problem.out[WIDTH]
-    most = request.machine.access_stride_max // (2 * problem.stride[WIDTH])
+    most = request.machine.access_stride_max // (2 * problem.step[WIDTH])
+    whole = problem.phases[WIDTH]
     parts = -(-out // most)
-    return sorted({-(-out // (parts * more)) for more in (1, 2, 4, 8)}, reverse=True)
+    sizes = {-(-out // (parts * more * whole)) * whole for more in (1, 2, 4, 8)}
+    return sorted(sizes, reverse=True)
 
 
 def _equal_part(total: int, most: int) -> int:
@@ -165,9 +168,9 @@ def _row_sizes(
     if needs.weight_columns * request.item_bytes < room:
         return sizes
     problem, step = request.problem, ConvPlan.multiple_of(passes)
-    row_bytes = (columns + problem.reach(WIDTH)) * problem.stride[WIDTH] * request.item_bytes
+    row_bytes = (columns + problem.reach(WIDTH)) * problem.step[WIDTH] * request.item_bytes
     in_rows = room * _WINDOW_SHARE // 100 // max(1, needs.windows.in_all[0] * row_bytes)
-    rows = (in_rows - problem.reach(HEIGHT)) // problem.stride[HEIGHT] // step * step
+    rows = (in_rows - problem.reach(HEIGHT)) // problem.step[HEIGHT] // step * step
     height = request.rows[1] - request.rows[0]
     if step <= rows < height:
         equal = -(-height // -(-height // rows))

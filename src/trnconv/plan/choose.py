@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 from nkisim.machine import Machine
 from trnconv.errors import PlanError
-from trnconv.geometry import ConvShape
+from trnconv.geometry import ConvShape, TransposedShape
 from trnconv.plan.candidates import Request, candidates, refined
 from trnconv.plan.conv_plan import ConvPlan
-from trnconv.plan.estimate import Estimate, estimate
+from trnconv.plan.estimate import Estimate, estimate, least_tensor_ns
 from trnconv.plan.legality import broken_rules
 from trnconv.plan.problem import HEIGHT, fold
 
@@ -19,6 +19,7 @@ _BODY_NS = 300_000.0  # a turn of a hardware loop that long hides what the turn 
 _BODY_BLOCKS = (1, 2, 3, 4, 6, 8, 12, 16)
 _ROLLED_TRIES = 6
 _REFINED = 2
+_HOPELESS = 1.15
 _HEAVY = 2.25  # times the least traffic; more is taken only if it brings 4 %
 _HEAVY_PRICE = 1.04
 _TRAFFIC_WEIGHT = 0.06  # what hides behind the Tensor engine in the model may not on a device
@@ -50,19 +51,33 @@ def choose(request: Request, budget: int = DEFAULT_BUDGET) -> Choice:
         for plan in refined(one.plan, moving=one.cost.bound == "dma" and one.plan.is_plain)
     ]
     legal = _ranked([*legal[_REFINED:], *_legal(variants)])
-    within = [one for one in legal if one.cost.instructions <= budget]
-    rolled: list[Priced] = []
-    if not within or within[0] is not legal[0]:
-        rolled = _rolled(legal, budget)
-    found = _ranked([*within, *rolled])
+    found = _within(legal, budget)
+    if not found:
+        found = _within(_legal(candidates(request, thorough=True)), budget)
     if not found:
         raise PlanError(_nothing_found(request, legal, budget))
     return Choice(found[0], tuple(found[1:]), budget)
 
 
+def _within(legal: list[Priced], budget: int) -> list[Priced]:
+    """Plans short enough, some of them by hardware loops; the fastest first."""
+    within = [one for one in legal if one.cost.instructions <= budget]
+    rolled = [] if within and within[0] is legal[0] else _rolled(legal, budget)
+    return _ranked([*within, *rolled])
+
+
 def _legal(plans: Iterable[ConvPlan]) -> list[Priced]:
-    priced = [Priced(plan, estimate(plan)) for plan in plans]
-    return _ranked([one for one in priced if not broken_rules(one.plan, one.cost)])
+    """What is legal, priced. Plans with far more matmuls than the best need no price."""
+    priced: list[Priced] = []
+    best = float("inf")
+    for plan in plans:
+        if least_tensor_ns(plan) > _HOPELESS * best:
+            continue
+        one = Priced(plan, estimate(plan))
+        if not broken_rules(plan, one.cost):
+            priced.append(one)
+            best = min(best, one.cost.total_ns)
+    return _ranked(priced)
 
 
 def _ranked(plans: list[Priced]) -> list[Priced]:
@@ -117,7 +132,9 @@ def _nothing_found(request: Request, legal: list[Priced], budget: int) -> str:
     return f"{request.problem} on {request.machine.name}: no block is small enough for SBUF."
 
 
-def request_for(shape: ConvShape, machine: Machine, dtype: str, *, exact: bool = False) -> Request:
+def request_for(
+    shape: ConvShape | TransposedShape, machine: Machine, dtype: str, *, exact: bool = False
+) -> Request:
     """The whole of a convolution on one core."""
     problem = fold(shape)
     return Request(problem, machine, dtype, (0, problem.out[HEIGHT]), (0, shape.c_out), exact)

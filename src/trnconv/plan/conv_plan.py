@@ -38,6 +38,7 @@ class Pass:
     columns: int = 1
     levels: tuple[int, ...] = (BY_FRAME,)
     own_windows: bool = False
+    separate: bool = False  # every position of the stack in sums of its own
     tile_columns: int = PARTITIONS
     unit: tuple[int, int] = (0, 0)  # frames and rows of one column tile
 

@@ -16,6 +16,7 @@ from trnconv.plan.conv_plan import BY_FRAME, BY_ROW, ConvPlan, Pass
 from trnconv.plan.jobs import JobGroup, Product, grouped_jobs
 from trnconv.plan.kinds import SpanKind, block_extents, column_kinds, frame_kinds, row_kinds
 from trnconv.plan.out_lines import out_tiles
+from trnconv.plan.passes import work
 from trnconv.plan.problem import HEIGHT, WIDTH, Problem
 from trnconv.plan.sbuf import lay_out
 from trnconv.plan.stationaries import image_width
@@ -30,6 +31,7 @@ from trnconv.plan.traffic import (
 )
 
 Kinds = tuple[tuple[SpanKind, int], ...]
+_BORDERS = 0.9  # a share of the taps of small images meets padding
 _CELLS = 2  # loads of places in each turn of a hardware loop
 
 
@@ -135,21 +137,25 @@ def estimate(plan: ConvPlan) -> Estimate:
     )
 
 
+def least_tensor_ns(plan: ConvPlan) -> float:
+    """What the Tensor engine needs at least for the matmuls of a plan, borders not counted off."""
+    groups = plan.problem.out[0] / plan.frames * plan.problem.images
+    first, end = plan.row_span
+    positions = groups * (end - first) * plan.problem.out[2]
+    matmuls = sum(work(plan.problem, one, plan.frames) for one in plan.passes)
+    return _BORDERS * positions * matmuls / plan.target.timing.pe_ghz
+
+
 @lru_cache(maxsize=8192)
 def _read_positions(problem: Problem, axis: int, stack: int, kinds: Kinds) -> dict[int, int]:
     """Positions that find the input at each shift, summed over spans."""
-    step = stack * problem.stride[axis]
-    read: dict[int, int] = {}
-    for out in range(stack):
-        for tap in range(problem.kernel[axis]):
-            shift = problem.stride[axis] * out + problem.dilation[axis] * tap
-            if shift in read:
-                continue
-            read[shift] = 0
-            for kind, count in kinds:
-                positions = -(-kind.outputs // stack)
-                first, end = valid((shift - kind.missing, step), positions, kind.inputs)
-                read[shift] += count * (end - first)
+    step = problem.advance(axis, stack)
+    read = dict.fromkeys(problem.shifts(axis, range(stack)), 0)
+    for shift in read:
+        for kind, count in kinds:
+            positions = -(-kind.outputs // stack)
+            first, end = valid((shift - kind.missing, step), positions, kind.inputs)
+            read[shift] += count * (end - first)
     return read
 
 
@@ -201,7 +207,8 @@ def _product_columns(problem: Problem, one: Pass, product: Product, cut: _Cut) -
 
 
 def _cycles_per_column(plan: ConvPlan, timing: Timing, one: Pass) -> float:
-    wide = one.columns * plan.problem.stride[WIDTH] * plan.item_bytes > timing.wide_stride_bytes
+    apart = plan.problem.advance(WIDTH, one.columns) * plan.item_bytes
+    wide = apart > timing.wide_stride_bytes
     rate = timing.pe_wide_stride_cycles if wide else 1.0
     if plan.dtype == "float32":
         rate *= timing.pe_fp32_passes * timing.pe_fp32_cycles_per_column

@@ -26,7 +26,7 @@ def explain(choice: Choice) -> str:
 
 def _problem(problem: Problem, dtype: str) -> str:
     sizes = "x".join(map(str, problem.size))
-    taps = "x".join(map(str, problem.kernel))
+    taps = "x".join(str(problem.kernel(axis)) for axis in range(3))
     return (
         f"{problem.c_in} -> {problem.c_out} channels, {taps} taps that meet the input, on"
         f" {problem.images} x {sizes} {dtype}"

@@ -6,7 +6,7 @@ column shift (BY_COLUMN). Its key is (frame,), (frame, row shift) or (frame, row
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -54,16 +54,12 @@ class Needs:
         return keys
 
 
-def shifts(stack: Iterable[int], stride: int, dilation: int, kernel: int) -> tuple[int, ...]:
-    """Input positions, relative to the first, that the taps of stacked outputs read."""
-    read = {stride * out + dilation * tap for out in stack for tap in range(kernel)}
-    return tuple(sorted(read))
-
-
 @lru_cache(maxsize=64)
-def line_tiles(level: int, keys: tuple[Key, ...], channels: int) -> tuple[LineTile, ...]:
-    """The lines of some keys in a row, cut into tiles."""
-    return tuple(_cut(level, [(key, 0, channels) for key in keys]))
+def line_tiles(
+    level: int, keys: tuple[Key, ...], channels: tuple[int, int]
+) -> tuple[LineTile, ...]:
+    """The lines of some keys in a row, cut into tiles; `channels` are the first and their count."""
+    return tuple(_cut(level, [(key, *channels) for key in keys]))
 
 
 def cover(tiles: Sequence[LineTile], needs: Needs, levels: tuple[int, ...]) -> list[LineTile]:

@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import zip_longest
 
 from trnconv.plan.conv_plan import BY_FRAME, BY_ROW, Pass
-from trnconv.plan.in_lines import LineTile, Needs, cover, line_tiles, shifts
+from trnconv.plan.in_lines import LineTile, Needs, cover, line_tiles
 from trnconv.plan.out_lines import OutPart, OutTile, out_tiles
 from trnconv.plan.problem import DEPTH, HEIGHT, WIDTH, Problem
 
@@ -111,17 +111,13 @@ def _needs(
     problem: Problem, sums: tuple[OutTile, OutPart], frame: int, frames: tuple[int, ...]
 ) -> Needs:
     out, part = sums
-    first = frame * problem.stride[DEPTH]
-    read = {first + shift for shift in _shifts(problem, DEPTH, out.stacked(DEPTH, part))}
+    first = problem.advance(DEPTH, frame)
+    read = {first + shift for shift in problem.shifts(DEPTH, out.stacked(DEPTH, part))}
     return Needs(
         frames=tuple(one for one in frames if one in read),
-        rows=_shifts(problem, HEIGHT, out.stacked(HEIGHT, part)),
-        columns=_shifts(problem, WIDTH, out.stacked(WIDTH, part)),
+        rows=problem.shifts(HEIGHT, out.stacked(HEIGHT, part)),
+        columns=problem.shifts(WIDTH, out.stacked(WIDTH, part)),
     )
-
-
-def _shifts(problem: Problem, axis: int, stack: tuple[int, ...]) -> tuple[int, ...]:
-    return shifts(stack, problem.stride[axis], problem.dilation[axis], problem.kernel[axis])
 
 
 @lru_cache(maxsize=1024)
@@ -148,10 +144,11 @@ def _part_products(
     if not one.own_windows:
         everything = Needs(
             frames,
-            _shifts(problem, HEIGHT, tuple(range(one.rows))),
-            _shifts(problem, WIDTH, tuple(range(one.columns))),
+            problem.shifts(HEIGHT, range(one.rows)),
+            problem.shifts(WIDTH, range(one.columns)),
         )
-    tiles = line_tiles(level, tuple(everything.keys(level)), problem.c_in)
+    channels = (problem.first_channel_read(one.first_channel), problem.c_in)
+    tiles = line_tiles(level, tuple(everything.keys(level)), channels)
     views = {level: _views(problem, one, level, needs) for level in one.levels}
     return [Product(tile, views[tile.level], part) for tile in cover(tiles, needs, one.levels)]
 
@@ -175,17 +172,17 @@ def inner_first(
 ) -> tuple[int, ...]:
     """The shifts that a stack of outputs reads, those that no output finds in the padding first."""
     if read is None:
-        read = _shifts(problem, axis, tuple(range(stack)))
+        read = problem.shifts(axis, range(stack))
     return tuple(sorted(read, key=lambda one: (meets_border(problem, axis, stack, one), one)))
 
 
 def meets_border(problem: Problem, axis: int, stack: int, shift: int) -> bool:
     """Whether some stack of outputs finds padding at a shift."""
     first = shift - problem.pad[axis]
-    last_out = (problem.out[axis] - stack) * problem.stride[axis]
+    last_out = problem.advance(axis, problem.out[axis] - stack)
     return first < 0 or first + last_out >= problem.size[axis]
 
 
 def input_frames(problem: Problem, frame_count: int) -> tuple[int, ...]:
     """The input frames that some outputs read, counted from their first tap."""
-    return _shifts(problem, DEPTH, tuple(range(frame_count)))
+    return problem.shifts(DEPTH, range(frame_count))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from trnconv.plan.blocks import InputSpan, Span, equal_spans, input_span, spans
 from trnconv.plan.conv_plan import ConvPlan
@@ -34,8 +35,7 @@ class Block:
     y: int
 
 
-@dataclass(frozen=True)
-class SpanKind:
+class SpanKind(NamedTuple):
     """A span of rows or columns up to its place."""
 
     outputs: int
@@ -63,7 +63,8 @@ def _row_cut(plan: ConvPlan) -> Cut:
 def _column_cut(plan: ConvPlan) -> Cut:
     lead = plan.lead if plan.problem.out[HEIGHT] == 1 else ()
     end = plan.problem.out[WIDTH]
-    return (0, end), plan.columns, plan.columns if plan.rolled else 1, lead
+    multiple = plan.columns if plan.rolled else plan.problem.phases[WIDTH]
+    return (0, end), plan.columns, multiple, lead
 
 
 def row_kinds(plan: ConvPlan) -> dict[SpanKind, int]:
@@ -81,7 +82,7 @@ def _span_kinds(problem: Problem, axis: int, cut: Cut) -> dict[SpanKind, int]:
     kinds: dict[SpanKind, int] = {}
     for span in spans(*cut):
         read = input_span(problem, axis, span)
-        kind = SpanKind(span.count, read.count, read.missing)
+        kind = SpanKind(span.outputs, read.inputs, read.missing)
         kinds[kind] = kinds.get(kind, 0) + 1
     return kinds
 
@@ -90,7 +91,7 @@ def frame_kinds(problem: Problem, frames: int) -> dict[FrameKind, int]:
     """How many spans of so many frames there are of each kind, over all images."""
     kinds: dict[FrameKind, int] = {}
     for span in equal_spans(problem.out[DEPTH], frames):
-        kind = FrameKind(span.count, _present_frames(problem, span))
+        kind = FrameKind(span.outputs, _present_frames(problem, span))
         kinds[kind] = kinds.get(kind, 0) + problem.images
     return kinds
 
@@ -102,10 +103,10 @@ def block_extents(plan: ConvPlan) -> list[tuple[int, int, int, int]]:
     columns = spans(*_column_cut(plan))[: len(plan.lead) + 1]
     return [
         (
-            row.count,
-            input_span(problem, HEIGHT, row).count,
-            column.count,
-            input_span(problem, WIDTH, column).count,
+            row.outputs,
+            input_span(problem, HEIGHT, row).inputs,
+            column.outputs,
+            input_span(problem, WIDTH, column).inputs,
         )
         for row in rows
         for column in columns
@@ -126,20 +127,20 @@ def blocks_of(plan: ConvPlan) -> list[Block]:
 
 def _block(problem: Problem, image: int, cut: tuple[Span, Span, Span]) -> Block:
     frames, rows, columns = cut
-    first_tap = frames.first * problem.stride[DEPTH] - problem.pad[DEPTH]
+    first_tap = problem.advance(DEPTH, frames.first) - problem.pad[DEPTH]
     present = _present_frames(problem, frames)
     in_rows = input_span(problem, HEIGHT, rows)
     in_columns = input_span(problem, WIDTH, columns)
-    if not (in_rows.count and in_columns.count):
+    if not (in_rows.inputs and in_columns.inputs):
         present = ()  # nothing but padding
     kind = Kind(
-        frame_count=frames.count,
+        frame_count=frames.outputs,
         frames=present,
-        rows=rows.count,
-        in_rows=in_rows.count,
+        rows=rows.outputs,
+        in_rows=in_rows.inputs,
         missing_rows=in_rows.missing,
-        columns=columns.count,
-        in_columns=in_columns.count,
+        columns=columns.outputs,
+        in_columns=in_columns.inputs,
         missing_columns=in_columns.missing,
     )
     first_frame = first_tap + present[0] if present else 0
@@ -152,14 +153,14 @@ def _block(problem: Problem, image: int, cut: tuple[Span, Span, Span]) -> Block:
 
 def _present_frames(problem: Problem, frames: Span) -> tuple[int, ...]:
     """The input frames that exist, counted from the first tap."""
-    first_tap = frames.first * problem.stride[DEPTH] - problem.pad[DEPTH]
-    read = input_frames(problem, frames.count)
+    first_tap = problem.advance(DEPTH, frames.first) - problem.pad[DEPTH]
+    read = input_frames(problem, frames.outputs)
     return tuple(one for one in read if 0 <= first_tap + one < problem.size[DEPTH])
 
 
 def _x_offset(problem: Problem, image: int, frame: int, inputs: tuple[InputSpan, InputSpan]) -> int:
     rows, columns = inputs
-    if not (rows.count and columns.count):
+    if not (rows.inputs and columns.inputs):
         return 0
     return _offset(problem.x_strides, image, (frame, rows.first, columns.first))
 

@@ -53,7 +53,7 @@ def _channels(plan: ConvPlan) -> list[str]:
     broken = []
     for one in plan.passes:
         lines = one.channels * one.stack
-        if one.columns > 1 and lines > plan.target.partitions:
+        if one.columns > 1 and not one.separate and lines > plan.target.partitions:
             broken.append(
                 f"{one}: column phases of {lines} partitions, {plan.machine} has"
                 f" {plan.target.partitions}"
@@ -104,9 +104,9 @@ def _patterns(plan: ConvPlan) -> list[str]:
             f" {machine.sbuf_operand_max_elems}"
         )
     in_columns = min(
-        problem.size[WIDTH], (plan.columns - 1) * problem.stride[WIDTH] + problem.reach(WIDTH)
+        problem.size[WIDTH], problem.advance(WIDTH, plan.columns) + problem.reach(WIDTH)
     )
-    step = max(one.rows for one in plan.passes) * problem.stride[HEIGHT] * in_columns
+    step = max(problem.advance(HEIGHT, one.rows) for one in plan.passes) * in_columns
     if plan.rows > 1 and step > machine.access_stride_max:
         broken.append(
             f"rows {step} elements apart in a window: a stride has at most"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import product
 
 from nkisim.machine import PARTITIONS, QUADRANT
 from trnconv.plan.conv_plan import Pass
@@ -55,8 +56,10 @@ class OutTile:
     width: int  # columns, gaps included
     lines: tuple[OutLines, ...]
     boxes: tuple[OutBox, ...]
-    phases: tuple[int, ...]  # first partition of each column phase
+    phases: tuple[tuple[int, int], ...]  # first partition, and the column, of each column phase
     parts: tuple[OutPart, ...]
+    phase_lines: int  # partitions of one column phase
+    opens: bool = True  # an output buffer of its own; else it goes on with the one before
 
     def stacked(self, axis: int, part: OutPart) -> tuple[int, ...]:
         """The frames (0), rows (1) or columns (2) of the stack that a part has channels of."""
@@ -74,6 +77,8 @@ def out_tiles(one: Pass) -> tuple[OutTile, ...]:
     """The sums of a pass, at most as many partitions each as the machine has."""
     if one.tile_columns < PARTITIONS:
         return _column_tiles(one)
+    if one.separate:
+        return _separate(one)
     if phase_pitch(one) * (one.columns - 1) + one.channels * one.frames * one.rows <= PARTITIONS:
         return (_channel_major(one),)
     return _channel_minor(one)
@@ -103,9 +108,9 @@ def _channel_major(one: Pass) -> OutTile:
         for row in range(one.rows)
     )
     box = OutBox(0, one.first_channel, one.channels, 0, one.frames, 0, one.rows)
-    starts = tuple(column * pitch for column in range(one.columns))
-    width = starts[-1] + box.lines
-    return OutTile(width, lines, (box,), starts, (OutPart(0, width),))
+    phases = tuple((column * pitch, column) for column in range(one.columns))
+    width = phases[-1][0] + box.lines
+    return OutTile(width, lines, (box,), phases, (OutPart(0, width),), box.lines)
 
 
 def _channel_minor(one: Pass) -> tuple[OutTile, ...]:
@@ -128,12 +133,36 @@ def _channel_minor(one: Pass) -> tuple[OutTile, ...]:
     return tuple(_tile_of(lines) for lines in pieces)
 
 
+def _separate(one: Pass) -> tuple[OutTile, ...]:
+    """A tile for each position of the stack; the columns of a row share an output buffer."""
+    tiles = []
+    for frame, row in product(range(one.frames), range(one.rows)):
+        for first in range(0, one.channels, PARTITIONS):
+            count = min(PARTITIONS, one.channels - first)
+            channel = one.first_channel + first
+            for column in range(one.columns):
+                last = column == one.columns - 1
+                box = OutBox(0, channel, count, frame, 1, row, 1)
+                tiles.append(
+                    OutTile(
+                        count,
+                        (OutLines(0, 1, channel, count, frame, row, column),),
+                        (box,) if last else (),
+                        ((0, column),),
+                        (OutPart(0, count),),
+                        count,
+                        opens=column == 0,
+                    )
+                )
+    return tuple(tiles)
+
+
 def _tile_of(lines: list[OutLines]) -> OutTile:
     boxes = tuple(
         OutBox(one.line, one.channel, one.channels, one.frame, 1, one.row, 1) for one in lines
     )
     width = boxes[-1].line + boxes[-1].lines
-    return OutTile(width, tuple(lines), boxes, (0,), (OutPart(0, width),))
+    return OutTile(width, tuple(lines), boxes, ((0, 0),), (OutPart(0, width),), width)
 
 
 def _column_tiles(one: Pass) -> tuple[OutTile, ...]:
@@ -173,4 +202,4 @@ def _side_by_side(units: list[OutBox], tile_columns: int) -> OutTile:
     )
     parts = tuple(OutPart(box.line, box.lines) for box in boxes)
     width = parts[-1].line + parts[-1].width
-    return OutTile(width, lines, tuple(boxes), (0,), parts)
+    return OutTile(width, lines, tuple(boxes), ((0, 0),), parts, width)

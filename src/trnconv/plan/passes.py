@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 
 from nkisim.machine import PARTITIONS
-from trnconv.geometry import Triple
 from trnconv.plan.conv_plan import BY_COLUMN, BY_FRAME, BY_ROW, Pass
-from trnconv.plan.in_lines import shifts
 from trnconv.plan.out_lines import out_tiles, phase_pitch
 from trnconv.plan.problem import DEPTH, HEIGHT, WIDTH, Problem
 
@@ -48,12 +46,34 @@ class Room:
 
 
 def pass_candidates(problem: Problem, room: Room) -> list[Passes]:
-    """Ways to fill the array, the least work first.
+    """Ways to fill the array, the least work first. Blocks of channels are all filled alike."""
+    by_block = [_block_candidates(problem, part) for part in _blocks_of(problem, room)]
+    ways = max(len(options) for options in by_block)
+    return [
+        tuple(one for options in by_block for one in options[min(way, len(options) - 1)])
+        for way in range(ways)
+    ]
+
+
+def _blocks_of(problem: Problem, room: Room) -> list[Room]:
+    """The channels of a room, block by block."""
+    first, end = room.channels
+    block = problem.block_out
+    starts = range(first // block * block, end, block)
+    return [
+        replace(room, channels=(max(first, start), min(end, start + block))) for start in starts
+    ]
+
+
+def _block_candidates(problem: Problem, room: Room) -> list[Passes]:
+    """Ways to fill the array for one block of channels.
 
     Exact ones have no stacks and no zeros that are shared; others fill up what is left of the array
     by stacks of positions.
     """
     (first, end), frames, exact = room.channels, room.frames, room.exact
+    if problem.phases != (1, 1, 1):
+        return _phased(problem, room)
     whole = (end - first) // PARTITIONS * PARTITIONS
     rest = end - first - whole
     mains = _best_levels(problem, Pass(first, whole or rest), frames, exact=exact)
@@ -68,31 +88,73 @@ def pass_candidates(problem: Problem, room: Room) -> list[Passes]:
             [(main, one) for main in mains for one in rests] if whole else [(one,) for one in rests]
         )
         found += [(one,) for one in _flat(problem, (first, end - first), room)]
+    return _least_work_first(problem, found, frames)
+
+
+def _least_work_first(problem: Problem, found: list[Passes], frames: int) -> list[Passes]:
     unique = list(dict.fromkeys(found))
     return sorted(unique, key=lambda passes: sum(work(problem, one, frames) for one in passes))
 
 
+def _phased(problem: Problem, room: Room) -> list[Passes]:
+    """Phases of a transposed convolution: each in sums of its own, or stacked if they are small."""
+    first, end = room.channels
+    frames, rows, columns = problem.phases
+    apart = Pass(first, end - first, frames, rows, columns, separate=True)
+    passes = [apart]
+    if not room.exact:
+        stacks = product((1, 2), (1, 2, 4))
+        together = [
+            Pass(first, end - first, frames * more_frames, rows * more_rows, columns)
+            for more_frames, more_rows in stacks
+        ]
+        passes += [one for one in together if _fits(problem, one, room.frames, room.rows)]
+    found: list[Passes] = [
+        (it,) for one in passes for it in _best_levels(problem, one, room.frames, exact=room.exact)
+    ]
+    return _least_work_first(problem, found, room.frames)
+
+
 def work(problem: Problem, one: Pass, frames: int) -> float:
     """Matmuls of a pass for each output position, over all frames of a block."""
-    return _work(problem.c_in, problem.kernel, problem.stride, problem.dilation, one, frames)
+    return _work(_of_any_size(problem), replace(one, first_channel=0), frames)
+
+
+def _of_any_size(problem: Problem) -> Problem:
+    """The problem without what has no influence on matmuls, so that equal ones are counted once."""
+    none = (0, 0, 0)
+    strides = (0, 0, 0, 0, 0)
+    return replace(
+        problem,
+        images=1,
+        channels=problem.c_in,
+        c_out=0,
+        block_out=1,
+        size=none,
+        out=none,
+        pad=none,
+        x_strides=strides,
+        y_strides=strides,
+    )
 
 
 @lru_cache(maxsize=65536)
-def _work(
-    c_in: int, kernel: Triple, stride: Triple, dilation: Triple, one: Pass, frames: int
-) -> float:
+def _work(problem: Problem, one: Pass, frames: int) -> float:
     starts = [*range(0, frames - one.frames, one.frames), frames - one.frames]
     total = 0.0
-    every_row = shifts(range(one.rows), stride[1], dilation[1], kernel[1])
+    every_row = problem.shifts(HEIGHT, range(one.rows))
     for tile, part in [(out, part) for out in out_tiles(one) for part in out.parts]:
-        side_by_side = len(tile.parts)
-        read = [shifts(tile.stacked(a, part), stride[a], dilation[a], kernel[a]) for a in range(3)]
+        read = [problem.shifts(axis, tile.stacked(axis, part)) for axis in range(3)]
+        if not all(read):
+            continue
         for start in starts:
-            runs = _runs([start * stride[0] + shift for shift in read[0]])
+            first = problem.advance(DEPTH, start)
+            runs = _runs([first + shift for shift in read[0]])
             if one.levels[0] > BY_FRAME:
                 height = len(every_row) if not one.own_windows else len(read[1])
                 runs = _row_runs(runs, every_row.index(read[1][0]), len(read[1]), height)
-            total += _matmuls(c_in, one, runs, [len(shift) for shift in read]) / side_by_side
+            counts = [len(shifts) for shifts in read]
+            total += _matmuls(problem.c_in, one, runs, counts) / len(tile.parts)
     return total / (one.rows * one.columns)
 
 
@@ -145,7 +207,7 @@ def _best_levels(problem: Problem, one: Pass, frames: int, *, exact: bool = Fals
     plain = one.at((BY_FRAME,), exact)
     if problem.c_in % PARTITIONS == 0:
         return [plain]
-    apart = one.columns * problem.stride[WIDTH] > 1  # then DMA would fetch single elements
+    apart = problem.advance(WIDTH, one.columns) > 1  # then DMA would fetch single elements
     levels = [it for it in LEVELS if not (apart and BY_COLUMN in it)]
     options = [one.at(it, own) for it in levels for own in (False, True)]
     if exact:
@@ -193,10 +255,7 @@ def ideal_work(problem: Problem, one: Pass) -> float:
     """Matmuls for each output of a pass if lines fill every window: what a stack can bring."""
     lines = problem.c_in
     for axis, stack in ((DEPTH, one.frames), (HEIGHT, one.rows), (WIDTH, one.columns)):
-        read = shifts(
-            range(stack), problem.stride[axis], problem.dilation[axis], problem.kernel[axis]
-        )
-        lines *= len(read)
+        lines *= len(problem.shifts(axis, range(stack)))
     return lines / PARTITIONS / one.stack
 
 

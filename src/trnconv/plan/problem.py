@@ -1,83 +1,194 @@
 """Problem: a convolution as the planner sees it, with useless taps gone and idle axes folded.
 
 Folding is a matter of strides, never of copies: a 1x1x1 convolution is one long row, a batch of
-2-D images is a video without temporal taps, a batch of 1-D signals is one image.
+2-D images is a video without temporal taps, a batch of 1-D signals is one image. Groups become
+blocks of channels, and a transposed convolution becomes phases: outputs that read the input alike.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+from math import prod
 
+from nkisim.machine import PARTITIONS
 from trnconv._nki import NKIObject
-from trnconv.geometry import ConvShape, Triple
+from trnconv.geometry import ZEROS, ConvShape, Modes, TransposedShape, Triple
 
 Five = tuple[int, int, int, int, int]
+Phase = tuple[tuple[int, int], ...]  # (shift, tap): where an output reads, and with which tap
+Reads = tuple[tuple[Phase, ...], tuple[Phase, ...], tuple[Phase, ...]]
 DEPTH, HEIGHT, WIDTH = 0, 1, 2
-_IMAGE, _CHANNEL = 0, 1  # places in x_strides and y_strides; the three axes follow
+_IMAGE = 0  # place in x_strides and y_strides; channel and the three axes follow
 
 
 @dataclass(frozen=True)
 class Problem(NKIObject):
-    """Sizes after folding, and how far one step of each dimension is in HBM, in elements."""
+    """Sizes after folding, who reads what, and how far one step of a dimension is in HBM.
+
+    Along an axis, output `phases * q + r` reads input `step * q + shift - pad` with `tap`, for each
+    (shift, tap) of phase r. A forward convolution has one phase, a transposed one as many as its
+    stride. Channels come in blocks that have nothing to do with each other.
+    """
 
     images: int
-    c_in: int
+    channels: int  # of the input
+    c_in: int  # of one block
     c_out: int
+    block_out: int  # output channels of one block
     size: Triple  # of the input
     out: Triple
-    kernel: Triple
-    stride: Triple
-    dilation: Triple
-    pad: Triple  # before each axis; behind it, whatever the output needs
-    x_strides: Five  # image, channel, frame, row, column
+    step: Triple
+    phases: Triple
+    reads: Reads
+    pad: Triple
+    modes: Modes  # what lies outside the input
+    x_strides: Five  # image, channel, frame, row, column, in elements
     y_strides: Five
-    first_tap: Triple  # taps before it only ever meet padding
+
+    def __hash__(self) -> int:
+        """That of the fields, computed once: problems are keys of many caches."""
+        known = self.__dict__.get("_hash")
+        if known is None:
+            known = hash(tuple(getattr(self, field.name) for field in fields(self)))
+            object.__setattr__(self, "_hash", known)
+        return int(known)
+
+    def shifts(self, axis: int, outputs: Iterable[int]) -> tuple[int, ...]:
+        """Input positions, relative to the first, that some outputs read."""
+        phases, step = self.phases[axis], self.step[axis]
+        read = {
+            out // phases * step + shift
+            for out in outputs
+            for shift, _ in self.reads[axis][out % phases]
+        }
+        return tuple(sorted(read))
+
+    def tap(self, axis: int, output: int, shift: int) -> int | None:
+        """The tap with which an output reads a position; None if it does not."""
+        group, phase = divmod(output, self.phases[axis])
+        distance = shift - group * self.step[axis]
+        return dict(self.reads[axis][phase]).get(distance)
+
+    def advance(self, axis: int, outputs: int) -> int:
+        """Input positions that a whole number of phases moves on."""
+        return outputs // self.phases[axis] * self.step[axis]
 
     def reach(self, axis: int) -> int:
-        """Input positions from the first to the last tap of one output."""
-        return self.dilation[axis] * (self.kernel[axis] - 1) + 1
+        """Input positions from the first to the last that the phases of one step read."""
+        return 1 + max((shift for phase in self.reads[axis] for shift, _ in phase), default=0)
 
-    def taps(self) -> int:
-        """Kernel positions that meet the input at all."""
-        return self.kernel[0] * self.kernel[1] * self.kernel[2]
+    def kernel(self, axis: int) -> int:
+        """Taps along an axis that meet the input at all."""
+        return len({tap for phase in self.reads[axis] for _, tap in phase})
 
     def positions(self) -> int:
         """Output positions of all images."""
-        return self.images * self.out[0] * self.out[1] * self.out[2]
+        return self.images * prod(self.out)
 
     def x_elems(self) -> int:
         """Elements of the input."""
-        return self.images * self.c_in * self.size[0] * self.size[1] * self.size[2]
+        return self.images * self.channels * prod(self.size)
 
     def y_elems(self) -> int:
         """Elements of the output."""
         return self.positions() * self.c_out
 
+    def first_channel_read(self, out_channel: int) -> int:
+        """The first input channel of the block that an output channel belongs to."""
+        return out_channel // self.block_out * self.c_in
 
-def fold(shape: ConvShape) -> Problem:
+
+def fold(shape: ConvShape | TransposedShape) -> Problem:
     """The same sums with fewer axes: batches and tapless axes become rows, frames or columns."""
-    problem = _without_useless_taps(_as_problem(shape))
+    problem = _transposed(shape) if isinstance(shape, TransposedShape) else _forward(shape)
     problem = _fold_rows_into_columns(problem)
     problem = _fold_frames_into_columns(problem)
     return _fold_images(problem)
 
 
-def _as_problem(shape: ConvShape) -> Problem:
-    size, out = shape.size, shape.out_sizes()
+def _forward(shape: ConvShape) -> Problem:
+    cut = [_forward_axis(shape, axis) for axis in range(3)]
+    return replace(
+        _bare(shape, shape.out_sizes()),
+        step=shape.stride,
+        reads=(cut[0][0], cut[1][0], cut[2][0]),
+        pad=(cut[0][1], cut[1][1], cut[2][1]),
+        modes=shape.modes,
+    )
+
+
+def _bare(shape: ConvShape | TransposedShape, out: Triple) -> Problem:
+    """Sizes and strides; nothing is read yet."""
+    merged = _merged_groups(shape.c_in // shape.groups, shape.c_out // shape.groups, shape.groups)
     return Problem(
         images=shape.batch,
-        c_in=shape.c_in,
+        channels=shape.c_in,
+        c_in=shape.c_in // shape.groups * merged,
         c_out=shape.c_out,
-        size=size,
+        block_out=shape.c_out // shape.groups * merged,
+        size=shape.size,
         out=out,
-        kernel=shape.kernel,
-        stride=shape.stride,
-        dilation=shape.dilation,
-        pad=shape.pad_before,
-        x_strides=_row_major(shape.c_in, size),
+        step=(1, 1, 1),
+        phases=(1, 1, 1),
+        reads=((), (), ()),
+        pad=(0, 0, 0),
+        modes=(ZEROS, ZEROS, ZEROS),
+        x_strides=_row_major(shape.c_in, shape.size),
         y_strides=_row_major(shape.c_out, out),
-        first_tap=(0, 0, 0),
     )
+
+
+def _merged_groups(c_in: int, c_out: int, groups: int) -> int:
+    """Groups that share the array, side by side on its diagonal: as many as fit, and divide."""
+    most = max(1, PARTITIONS // max(c_in, c_out))
+    return max(count for count in range(1, min(most, groups) + 1) if groups % count == 0)
+
+
+def _forward_axis(shape: ConvShape, axis: int) -> tuple[tuple[Phase, ...], int]:
+    """Who reads what along an axis, and the padding before it; taps that only meet zeros go."""
+    dilation, pad = shape.dilation[axis], shape.pad_before[axis]
+    taps = list(range(shape.kernel[axis]))
+    if shape.modes[axis] == ZEROS:
+        taps = [tap for tap in taps if _meets_input(shape, axis, tap)] or taps[:1]
+    first = taps[0]
+    phase = tuple((dilation * (tap - first), tap) for tap in range(first, taps[-1] + 1))
+    return (phase,), pad - dilation * first
+
+
+def _meets_input(shape: ConvShape, axis: int, tap: int) -> bool:
+    shift = tap * shape.dilation[axis] - shape.pad_before[axis]
+    stride, size = shape.stride[axis], shape.size[axis]
+    first_out = max(0, -(shift // stride))  # the first output at or beyond input position 0
+    return first_out < shape.out_size(axis) and first_out * stride + shift < size
+
+
+def _transposed(shape: TransposedShape) -> Problem:
+    """Phases of a transposed convolution; the output is rounded up to whole steps."""
+    cut = [_transposed_axis(shape, axis) for axis in range(3)]
+    out = [-(-n // s) * s for n, s in zip(shape.out, shape.stride, strict=True)]
+    return replace(
+        _bare(shape, (out[0], out[1], out[2])),
+        phases=shape.stride,
+        reads=(cut[0][0], cut[1][0], cut[2][0]),
+        pad=(cut[0][1], cut[1][1], cut[2][1]),
+    )
+
+
+def _transposed_axis(shape: TransposedShape, axis: int) -> tuple[tuple[Phase, ...], int]:
+    """out = stride * in + dilation * tap - pad, solved for in, for every out modulo the stride."""
+    stride, dilation, pad = shape.stride[axis], shape.dilation[axis], shape.pad_before[axis]
+    read = [
+        [
+            ((phase + pad - dilation * tap) // stride, tap)
+            for tap in range(shape.kernel[axis])
+            if (phase + pad - dilation * tap) % stride == 0
+        ]
+        for phase in range(stride)
+    ]
+    first = min((shift for phase in read for shift, _ in phase), default=0)
+    phases = [tuple(sorted((shift - first, tap) for shift, tap in phase)) for phase in read]
+    return tuple(phases), -first
 
 
 def _row_major(channels: int, size: Triple) -> Five:
@@ -85,33 +196,13 @@ def _row_major(channels: int, size: Triple) -> Five:
     return (channels * size[0] * frame, size[0] * frame, frame, size[2], 1)
 
 
-def _without_useless_taps(problem: Problem) -> Problem:
-    """Taps at the ends of the kernel that no output ever finds inside the input are dropped."""
-    for axis in range(3):
-        met = [tap for tap in range(problem.kernel[axis]) if _meets_input(problem, axis, tap)]
-        first, last = (met[0], met[-1]) if met else (0, 0)
-        problem = replace(
-            problem,
-            kernel=_with(problem.kernel, axis, last - first + 1),
-            pad=_with(problem.pad, axis, problem.pad[axis] - first * problem.dilation[axis]),
-            first_tap=_with(problem.first_tap, axis, first),
-        )
-    return problem
-
-
-def _meets_input(problem: Problem, axis: int, tap: int) -> bool:
-    shift = tap * problem.dilation[axis] - problem.pad[axis]
-    stride, size = problem.stride[axis], problem.size[axis]
-    first_out = max(0, -(shift // stride))  # the first output at or beyond input position 0
-    return first_out < problem.out[axis] and first_out * stride + shift < size
-
-
 def _is_idle(problem: Problem, axis: int) -> bool:
     """No taps, no stride, no padding: outputs are in step with inputs."""
     return (
-        problem.kernel[axis] == 1
-        and problem.stride[axis] == 1
-        and problem.pad[axis] == 0
+        problem.reads[axis] == problem.reads[axis][:1]
+        and len(problem.reads[axis][0]) == 1
+        and problem.step[axis] == 1
+        and problem.pad[axis] == problem.reads[axis][0][0][0]
         and problem.out[axis] == problem.size[axis]
     )
 
@@ -140,19 +231,18 @@ def _fold_images(problem: Problem) -> Problem:
         return problem
     for axis in (HEIGHT, DEPTH):
         if problem.size[axis] == 1 and _is_idle(problem, axis):
-            place = 2 + axis
             return replace(
                 problem,
                 images=1,
                 size=_with(problem.size, axis, problem.images),
                 out=_with(problem.out, axis, problem.images),
-                x_strides=_with_stride(problem.x_strides, place),
-                y_strides=_with_stride(problem.y_strides, place),
+                x_strides=_with_image_stride(problem.x_strides, 2 + axis),
+                y_strides=_with_image_stride(problem.y_strides, 2 + axis),
             )
     return problem
 
 
-def _with_stride(strides: Five, place: int) -> Five:
+def _with_image_stride(strides: Five, place: int) -> Five:
     listed = list(strides)
     listed[place] = strides[_IMAGE]
     return (listed[0], listed[1], listed[2], listed[3], listed[4])

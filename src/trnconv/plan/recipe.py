@@ -133,6 +133,7 @@ class Job(NKIObject):
     bias: int  # column in the bias image
     rows: int  # of the output buffer
     width: int  # columns of the output buffer
+    opens: bool  # takes a new output buffer; else goes on with the one before
     tiles: tuple[Tile, ...]
     chunks: tuple[Chunk, ...]
     visits: tuple[Visit, ...]

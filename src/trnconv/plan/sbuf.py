@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from trnconv.plan.blocks import valid
 from trnconv.plan.conv_plan import BY_COLUMN, BY_FRAME, BY_ROW, ConvPlan, Pass
 from trnconv.plan.jobs import inner_first
-from trnconv.plan.kinds import SpanKind, column_kinds, row_kinds
+from trnconv.plan.kinds import column_kinds, row_kinds
+from trnconv.plan.out_lines import out_tiles
 from trnconv.plan.problem import DEPTH, HEIGHT, WIDTH, Problem
 from trnconv.plan.recipe import Ring
 
@@ -33,10 +35,12 @@ def window_elems(plan: ConvPlan) -> tuple[int, int, int]:
     """Elements of the largest window of each level, a partition."""
     problem = plan.problem
     in_rows = min(
-        problem.size[HEIGHT], (plan.rows - 1) * problem.stride[HEIGHT] + problem.reach(HEIGHT)
+        problem.size[HEIGHT],
+        problem.advance(HEIGHT, plan.rows) - problem.step[HEIGHT] + problem.reach(HEIGHT),
     )
     in_columns = min(
-        problem.size[WIDTH], (plan.columns - 1) * problem.stride[WIDTH] + problem.reach(WIDTH)
+        problem.size[WIDTH],
+        problem.advance(WIDTH, plan.columns) - problem.step[WIDTH] + problem.reach(WIDTH),
     )
     by_row = max([_positions(plan.rows, one.rows) for one in plan.passes])
     by_column = max(
@@ -91,27 +95,38 @@ def needs_zeros(plan: ConvPlan) -> bool:
 
 
 def _first_view_is_cut(plan: ConvPlan, one: Pass) -> bool:
-    cut_rows = not _covers(plan.problem, HEIGHT, one.rows, row_kinds(plan))
-    cut_columns = not _covers(plan.problem, WIDTH, one.columns, column_kinds(plan))
     by_frame, by_row = BY_FRAME in one.levels, BY_ROW in one.levels
-    return (by_frame and cut_rows) or ((by_frame or by_row) and cut_columns)
+    checked = [(HEIGHT, by_frame), (WIDTH, by_frame or by_row)]
+    return any(
+        needed and not _covers(plan, axis, one, stacked)
+        for axis, needed in checked
+        for stacked in _stacks(one, axis)
+    )
 
 
-def _covers(problem: Problem, axis: int, stack: int, kinds: dict[SpanKind, int]) -> bool:
+@lru_cache(maxsize=4096)
+def _stacks(one: Pass, axis: int) -> tuple[tuple[int, ...], ...]:
+    """The rows or columns of the stack that sums of a pass have together."""
+    tiles = out_tiles(one)
+    return tuple({tile.stacked(axis, part) for tile in tiles for part in tile.parts})
+
+
+def _covers(plan: ConvPlan, axis: int, one: Pass, stacked: tuple[int, ...]) -> bool:
     """Whether every position of every span finds the input at the shift that comes first."""
-    shift = inner_first(problem, axis, stack)[0]
-    step = stack * problem.stride[axis]
-    for kind in kinds:
+    problem = plan.problem
+    stack = one.rows if axis == HEIGHT else one.columns
+    first = inner_first(problem, axis, stack, problem.shifts(axis, stacked))[:1]
+    step = problem.advance(axis, stack)
+    for kind in row_kinds(plan) if axis == HEIGHT else column_kinds(plan):
         positions = -(-kind.outputs // stack)
-        if valid((shift - kind.missing, step), positions, kind.inputs) != (0, positions):
-            return False
-    return True
+        for shift in first:
+            if valid((shift - kind.missing, step), positions, kind.inputs) != (0, positions):
+                return False
+    return bool(first)
 
 
 def _some_output_frame_is_padding(problem: Problem) -> bool:
-    stride, dilation = problem.stride[DEPTH], problem.dilation[DEPTH]
-    first, size = -problem.pad[DEPTH], problem.size[DEPTH]
     return not all(
-        any(0 <= start + tap * dilation < size for tap in range(problem.kernel[DEPTH]))
-        for start in range(first, first + problem.out[DEPTH] * stride, stride)
+        any(0 <= shift - problem.pad[DEPTH] < problem.size[DEPTH] for shift in read)
+        for read in (problem.shifts(DEPTH, [out]) for out in range(problem.out[DEPTH]))
     )

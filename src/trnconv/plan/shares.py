@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from trnconv.plan.candidates import Request
 from trnconv.plan.choose import DEFAULT_BUDGET, Choice, choose
+from trnconv.plan.problem import HEIGHT
 
 
 def share(request: Request, budget: int = DEFAULT_BUDGET) -> tuple[Choice, Choice]:
@@ -21,7 +22,10 @@ def _by_rows(request: Request) -> tuple[Request, Request] | None:
     first, end = request.rows
     if end - first < 2:
         return None
-    middle = first + (end - first + 1) // 2
+    whole = request.problem.phases[HEIGHT]  # a core takes whole steps
+    middle = first + -(-(end - first) // (2 * whole)) * whole
+    if not first < middle < end:
+        return None
     return replace(request, rows=(first, middle)), replace(request, rows=(middle, end))
 
 

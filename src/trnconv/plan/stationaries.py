@@ -58,7 +58,7 @@ class WeightImage:
 
 def chunk_weights(problem: Problem, job: OutJob, product: Product) -> ChunkWeights:
     """The matrices of one window of a job. Frames count from the job's first tap."""
-    first = job.frame * problem.stride[DEPTH]
+    first = problem.advance(DEPTH, job.frame)
     lines = tuple(
         (one.line, (one.key[0] - first, *one.key[1:]), one.channel, one.channels)
         for one in product.tile.lines

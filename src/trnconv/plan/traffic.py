@@ -145,11 +145,11 @@ def window_transfer(plan: ConvPlan, timing: Timing, loaded: Loaded, extent: Exte
     whole = _rows_touch(problem.x_strides, columns)
     if tile.level >= BY_ROW:
         rows = -(-extent.rows // one.rows)
-        whole = whole and one.rows * problem.stride[HEIGHT] == 1
+        whole = whole and problem.advance(HEIGHT, one.rows) == 1
     apart = False
     if tile.level == BY_COLUMN:
         columns = -(-extent.columns // one.columns)
-        apart = one.columns * problem.stride[WIDTH] > 1
+        apart = problem.advance(WIDTH, one.columns) > 1
         whole = False
     runs, length = (1, rows * columns) if whole else (rows, columns)
     if apart:

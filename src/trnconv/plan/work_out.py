@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nkisim.machine import PARTITIONS
-from trnconv.geometry import ConvShape
+from trnconv.geometry import ConvShape, TransposedShape, Triple
 from trnconv.plan.block_recipe import KindRecipe, kind_recipe
 from trnconv.plan.conv_plan import ConvPlan
 from trnconv.plan.jobs import jobs_of
@@ -34,7 +34,7 @@ class Work:
     places: tuple[tuple[int, ...], ...]  # turns of rolled sweeps: x offsets, then y offsets
 
 
-def work_out(plan: ConvPlan, shape: ConvShape) -> Work:
+def work_out(plan: ConvPlan, shape: ConvShape | TransposedShape) -> Work:
     """Everything the kernel does for a plan, and everything it is given."""
     image, biases = WeightImage(), _BiasImage()
     kinds: dict[Kind, KindRecipe] = {}
@@ -50,7 +50,7 @@ def work_out(plan: ConvPlan, shape: ConvShape) -> Work:
     chunk = max((chunk_width(one) for one in kinds.values()), default=0)
     layout = lay_out(plan, image.width, chunk, len(biases.channels))
     recipe = Recipe(
-        y_shape=(shape.batch, shape.c_out, *shape.out_sizes()),
+        y_shape=(shape.batch, shape.c_out, *_stored(shape)),
         lines=PARTITIONS,
         rings=layout.rings,
         weights=layout.weights,
@@ -74,6 +74,14 @@ def work_out(plan: ConvPlan, shape: ConvShape) -> Work:
         tuple(biases.channels),
         tuple(table),
     )
+
+
+def _stored(shape: ConvShape | TransposedShape) -> Triple:
+    """Sizes of y as the kernel writes it: a transposed convolution writes whole steps."""
+    if isinstance(shape, ConvShape):
+        return shape.out_sizes()
+    whole = [-(-n // s) * s for n, s in zip(shape.out, shape.stride, strict=True)]
+    return (whole[0], whole[1], whole[2])
 
 
 def chunk_width(one: KindRecipe) -> int:

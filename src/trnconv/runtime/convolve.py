@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ import nkisim
 from nkisim import Kernel, Run
 from nkisim.machine import find_machine
 from trnconv.errors import UnsupportedError
-from trnconv.geometry import Axes, ConvShape, Padding, conv_shape
+from trnconv.geometry import ZEROS, Axes, ConvShape, Padding, TransposedShape, conv_shape
 from trnconv.kernels.forward import forward, forward_on_two_cores
 from trnconv.packing import pack_bias, pack_places, pack_weights
 from trnconv.plan.choose import choose, request_for
@@ -22,6 +23,23 @@ from trnconv.plan.work_out import work_out
 
 Array = np.ndarray[Any, Any]
 _MOST_CORES = 2
+
+
+@dataclass(frozen=True)
+class LaunchOptions:
+    """Where and how to run.
+
+    `exact` keeps an Inf or NaN of x to the outputs whose taps meet it; without it, zeros of packed
+    filters spread it to neighbours. `plans` replace the planner's choice, one for each core.
+    """
+
+    target: str = "trn2"
+    cores: int = 1
+    exact: bool = False
+    plans: tuple[ConvPlan, ...] | None = None
+
+
+DEFAULT_LAUNCH = LaunchOptions()
 
 
 @dataclass(frozen=True)
@@ -41,53 +59,83 @@ def convolve(  # noqa: PLR0913 (torch's own arguments, and where to run)
     stride: Axes = 1,
     padding: Padding = 0,
     dilation: Axes = 1,
-    target: str = "trn2",
-    cores: int = 1,
-    exact: bool = False,
-    plans: tuple[ConvPlan, ...] | None = None,
+    groups: int = 1,
+    padding_mode: str | Sequence[str] = ZEROS,
+    launch: LaunchOptions = DEFAULT_LAUNCH,
 ) -> Convolved:
-    """torch's conv1d/2d/3d of x [N, C_in, ...] and w [C_out, C_in, ...], simulated.
-
-    `exact` keeps an Inf or NaN of x to the outputs whose taps meet it; without it, zeros of packed
-    filters spread it to neighbours. `plans` replace the planner's choice, one for each core.
-    """
-    shape = conv_shape(x.shape, w.shape, stride=stride, padding=padding, dilation=dilation)
+    """torch's conv1d/2d/3d of x [N, C_in, ...] and w [C_out, C_in / groups, ...], simulated."""
+    shape = conv_shape(
+        x.shape,
+        w.shape,
+        stride=stride,
+        padding=padding,
+        dilation=dilation,
+        groups=groups,
+        padding_mode=padding_mode,
+    )
     x5 = x.reshape(shape.batch, shape.c_in, *shape.size)
-    w5 = w.astype(x.dtype).reshape(shape.c_out, shape.c_in, *shape.kernel)
+    w5 = w.astype(x.dtype).reshape(shape.c_out, shape.c_in // groups, *shape.kernel)
     y5 = np.empty((shape.batch, shape.c_out, *shape.out_sizes()), x.dtype)
     done = []
     for part in launches(shape):
-        mine = plans or plan_for(part.shape, target, str(x.dtype), cores=cores, exact=exact)
+        mine = launch.plans or plan_for(part.shape, str(x.dtype), launch)
         run = _launch(part.input_of(x5), w5, bias, mine, part.shape)
-        part.output_of(y5)[...] = run.outputs[0] if isinstance(run.outputs, tuple) else run.outputs
+        part.output_of(y5)[...] = _only(run.outputs)
         done.append((mine, run))
     rank = len(x.shape) - 2
     y = y5.reshape(shape.batch, shape.c_out, *shape.out_sizes()[3 - rank :])
     return Convolved(y, tuple(mine for mine, _ in done), tuple(run for _, run in done))
 
 
+def convolve_transposed(
+    x: Array,
+    w: Array,
+    bias: Array | None,
+    shape: TransposedShape,
+    launch: LaunchOptions = DEFAULT_LAUNCH,
+) -> Convolved:
+    """A transposed convolution of x [N, C_in, D, H, W] and w [C_in, C_out / groups, KD, KH, KW]."""
+    groups = shape.groups
+    by_group = w.astype(x.dtype).reshape(groups, -1, *w.shape[1:])
+    swapped = by_group.swapaxes(1, 2).reshape(shape.c_out, -1, *w.shape[2:])
+    mine = launch.plans or plan_for(shape, str(x.dtype), launch)
+    run = _launch(x, swapped, bias, mine, shape)
+    depth, height, width = shape.out
+    y = _only(run.outputs)[:, :, :depth, :height, :width]
+    return Convolved(y, (mine,), (run,))
+
+
+def _only(outputs: Any) -> Array:
+    return np.asarray(outputs[0] if isinstance(outputs, tuple) else outputs)
+
+
 def plan_for(
-    shape: ConvShape, target: str, dtype: str, *, cores: int = 1, exact: bool = False
+    shape: ConvShape | TransposedShape, dtype: str, launch: LaunchOptions = DEFAULT_LAUNCH
 ) -> tuple[ConvPlan, ...]:
     """The planner's choice, one plan for each core."""
     if dtype not in ITEM_BYTES:
         raise UnsupportedError(
             f"a convolution of {dtype}: the kernels take {', '.join(ITEM_BYTES)}. Cast the input."
         )
-    machine = find_machine(target)
-    if cores not in range(1, min(_MOST_CORES, machine.lnc_max) + 1):
+    machine = find_machine(launch.target)
+    if launch.cores not in range(1, min(_MOST_CORES, machine.lnc_max) + 1):
         raise UnsupportedError(
-            f"{cores} cores on {machine.name}: a launch has 1 to {machine.lnc_max}. Ask for fewer."
+            f"{launch.cores} cores on {machine.name}: a launch has 1 to {machine.lnc_max}."
+            " Ask for fewer."
         )
-    request = request_for(shape, machine, dtype, exact=exact)
-    if cores == 1:
+    request = request_for(shape, machine, dtype, exact=launch.exact)
+    if launch.cores == 1:
         return (choose(request).taken.plan,)
     one, two = share(request)
     return (one.taken.plan, two.taken.plan)
 
 
 def _launch(
-    x: Array, w: Array, bias: Array | None, plans: tuple[ConvPlan, ...], shape: ConvShape
+    x: Array,
+    w: Array,
+    bias: Array | None,
+    plans: tuple[ConvPlan, ...],
+    shape: ConvShape | TransposedShape,
 ) -> Run:
     works = [work_out(plan, shape) for plan in plans]
     images = tuple(

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from nkisim.machine import find_machine
-from trnconv.errors import ShapeError, UnsupportedError
+from trnconv.errors import ShapeError
 from trnconv.geometry import Axes, Padding, conv_shape
 from trnconv.plan import explain as in_words
 from trnconv.plan.choose import choose, request_for
-from trnconv.runtime.convolve import convolve
+from trnconv.runtime.convolve import LaunchOptions, convolve
 
 Array = np.ndarray[Any, Any]
 
@@ -69,14 +69,12 @@ def _conv(
     rank: int, operands: tuple[Array, Array, Array | None], target: str, **options: Any
 ) -> Array:
     x, w, bias = operands
-    if options.pop("groups") != 1:
-        raise UnsupportedError("groups other than 1: this version computes dense convolutions.")
     if x.ndim != rank + 2:
         raise ShapeError(
             f"conv{rank}d of an input with {x.ndim} dimensions: it takes {rank + 2}:"
             " [N, C_in, ...]."
         )
-    return convolve(x, w, bias, target=target, **options).y
+    return convolve(x, w, bias, launch=LaunchOptions(target), **options).y
 
 
 def explain(

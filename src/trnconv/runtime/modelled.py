@@ -6,13 +6,13 @@ import nkisim
 from nkisim import Kernel, Run, Spec
 from nkisim.machine import Reading
 from nkisim.timing import Timeline, schedule
-from trnconv.geometry import ConvShape
+from trnconv.geometry import ConvShape, TransposedShape
 from trnconv.kernels.forward import forward
 from trnconv.plan.conv_plan import ConvPlan
 from trnconv.plan.work_out import work_out
 
 
-def trace_plan(plan: ConvPlan, shape: ConvShape) -> Run:
+def trace_plan(plan: ConvPlan, shape: ConvShape | TransposedShape) -> Run:
     """The instructions of a plan's kernel on one core, checked by nkisim, without values."""
     work = work_out(plan, shape)
     recipe = work.recipe
@@ -29,7 +29,9 @@ def trace_plan(plan: ConvPlan, shape: ConvShape) -> Run:
     )
 
 
-def time_plan(plan: ConvPlan, shape: ConvShape, reading: Reading = Reading.default) -> Timeline:
+def time_plan(
+    plan: ConvPlan, shape: ConvShape | TransposedShape, reading: Reading = Reading.default
+) -> Timeline:
     """When each of them would run."""
     run = trace_plan(plan, shape)
     return schedule(run.trace, run.machine, reading, memory=run.memory)
