@@ -242,6 +242,10 @@ def held_window(core: Core, block: Block, number: int) -> nl.NkiTensor:
         lines = tile[load.line : load.line + load.lines]
         part = lines[:, load.row : load.row_end, load.column : load.column_end]
         nisa.dma_copy(dst=part, src=block.in_x(core.x, load))
+    for fill in window.fills:
+        border = tile[:, :, fill.column : fill.column + 1]
+        source = tile[:, :, fill.source : fill.source + 1]
+        nisa.tensor_copy(dst=border, src=source, engine=nisa.engine.gpsimd)
     return tile
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
+from trnconv.geometry import ZEROS
 from trnconv.plan.problem import Problem
 
 
@@ -20,7 +21,8 @@ class InputSpan(NamedTuple):
 
     first: int  # the first position that exists
     inputs: int
-    missing: int  # positions before it that are padding
+    missing: int  # positions before it that are zero padding
+    sources: tuple[int, ...] = ()  # of each position, from `first` on, if padding has values
 
 
 def input_span(problem: Problem, axis: int, span: Span) -> InputSpan:
@@ -28,6 +30,10 @@ def input_span(problem: Problem, axis: int, span: Span) -> InputSpan:
     begin = problem.advance(axis, span.first) - problem.pad[axis]
     last = problem.advance(axis, span.outputs) - problem.step[axis]
     end = begin + last + problem.reach(axis)
+    if problem.modes[axis] != ZEROS and (begin < 0 or end > problem.size[axis]):
+        sources = [problem.source(axis, position) for position in range(begin, end)]
+        first = min(sources)
+        return InputSpan(first, end - begin, 0, tuple(one - first for one in sources))
     first = min(max(begin, 0), problem.size[axis])
     return InputSpan(first, max(0, min(end, problem.size[axis]) - first), first - begin)
 

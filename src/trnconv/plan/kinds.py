@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
+from trnconv.geometry import ZEROS
 from trnconv.plan.blocks import InputSpan, Span, equal_spans, input_span, spans
 from trnconv.plan.conv_plan import ConvPlan
 from trnconv.plan.jobs import input_frames
@@ -24,6 +25,9 @@ class Kind:
     columns: int
     in_columns: int
     missing_columns: int
+    frame_sources: tuple[int, ...] = ()  # where each frame is, from the first on, in HBM
+    row_sources: tuple[int, ...] = ()  # likewise of rows and columns, where padding has values
+    column_sources: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,7 @@ class SpanKind(NamedTuple):
     outputs: int
     inputs: int
     missing: int
+    sources: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -82,7 +87,7 @@ def _span_kinds(problem: Problem, axis: int, cut: Cut) -> dict[SpanKind, int]:
     kinds: dict[SpanKind, int] = {}
     for span in spans(*cut):
         read = input_span(problem, axis, span)
-        kind = SpanKind(span.outputs, read.inputs, read.missing)
+        kind = SpanKind(span.outputs, read.inputs, read.missing, read.sources)
         kinds[kind] = kinds.get(kind, 0) + 1
     return kinds
 
@@ -133,6 +138,8 @@ def _block(problem: Problem, image: int, cut: tuple[Span, Span, Span]) -> Block:
     in_columns = input_span(problem, WIDTH, columns)
     if not (in_rows.inputs and in_columns.inputs):
         present = ()  # nothing but padding
+    frames_read = [_frame_source(problem, first_tap + one) for one in present]
+    first_frame = min(frames_read, default=0)
     kind = Kind(
         frame_count=frames.outputs,
         frames=present,
@@ -142,8 +149,10 @@ def _block(problem: Problem, image: int, cut: tuple[Span, Span, Span]) -> Block:
         columns=columns.outputs,
         in_columns=in_columns.inputs,
         missing_columns=in_columns.missing,
+        frame_sources=tuple(one - first_frame for one in frames_read),
+        row_sources=in_rows.sources,
+        column_sources=in_columns.sources,
     )
-    first_frame = first_tap + present[0] if present else 0
     return Block(
         kind,
         _x_offset(problem, image, first_frame, (in_rows, in_columns)),
@@ -155,7 +164,13 @@ def _present_frames(problem: Problem, frames: Span) -> tuple[int, ...]:
     """The input frames that exist, counted from the first tap."""
     first_tap = problem.advance(DEPTH, frames.first) - problem.pad[DEPTH]
     read = input_frames(problem, frames.outputs)
+    if problem.modes[DEPTH] != ZEROS:
+        return read
     return tuple(one for one in read if 0 <= first_tap + one < problem.size[DEPTH])
+
+
+def _frame_source(problem: Problem, frame: int) -> int:
+    return frame if problem.modes[DEPTH] == ZEROS else problem.source(DEPTH, frame)
 
 
 def _x_offset(problem: Problem, image: int, frame: int, inputs: tuple[InputSpan, InputSpan]) -> int:

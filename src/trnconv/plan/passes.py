@@ -8,6 +8,7 @@ from functools import lru_cache
 from itertools import product
 
 from nkisim.machine import PARTITIONS
+from trnconv.geometry import ZEROS
 from trnconv.plan.conv_plan import BY_COLUMN, BY_FRAME, BY_ROW, Pass
 from trnconv.plan.out_lines import out_tiles, phase_pitch
 from trnconv.plan.problem import DEPTH, HEIGHT, WIDTH, Problem
@@ -208,7 +209,8 @@ def _best_levels(problem: Problem, one: Pass, frames: int, *, exact: bool = Fals
     if problem.c_in % PARTITIONS == 0:
         return [plain]
     apart = problem.advance(WIDTH, one.columns) > 1  # then DMA would fetch single elements
-    levels = [it for it in LEVELS if not (apart and BY_COLUMN in it)]
+    filled = problem.modes[WIDTH] != ZEROS  # borders are copied on chip, on whole windows
+    levels = [it for it in LEVELS if not ((apart or filled) and BY_COLUMN in it)]
     options = [one.at(it, own) for it in levels for own in (False, True)]
     if exact:
         options = [it for it in options if it.own_windows]

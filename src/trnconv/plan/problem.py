@@ -13,7 +13,15 @@ from math import prod
 
 from nkisim.machine import PARTITIONS
 from trnconv._nki import NKIObject
-from trnconv.geometry import ZEROS, ConvShape, Modes, TransposedShape, Triple
+from trnconv.geometry import (
+    CIRCULAR,
+    REFLECT,
+    ZEROS,
+    ConvShape,
+    Modes,
+    TransposedShape,
+    Triple,
+)
 
 Five = tuple[int, int, int, int, int]
 Phase = tuple[tuple[int, int], ...]  # (shift, tap): where an output reads, and with which tap
@@ -93,6 +101,16 @@ class Problem(NKIObject):
     def y_elems(self) -> int:
         """Elements of the output."""
         return self.positions() * self.c_out
+
+    def source(self, axis: int, position: int) -> int:
+        """The input position whose value stands at a position of the padding."""
+        size, mode = self.size[axis], self.modes[axis]
+        if mode == CIRCULAR:
+            return position % size
+        if mode == REFLECT and size > 1:
+            period = 2 * (size - 1)
+            return (size - 1) - abs((size - 1) - position % period)
+        return min(max(position, 0), size - 1)
 
     def first_channel_read(self, out_channel: int) -> int:
         """The first input channel of the block that an output channel belongs to."""

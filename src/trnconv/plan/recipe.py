@@ -38,6 +38,14 @@ class Clear(NKIObject):
 
 
 @dataclass(frozen=True)
+class Fill(NKIObject):
+    """A border column of a window: a copy of one of its other columns."""
+
+    column: int
+    source: int
+
+
+@dataclass(frozen=True)
 class Window(NKIObject):
     """Input lines in SBUF: [lines, rows, columns]."""
 
@@ -47,6 +55,7 @@ class Window(NKIObject):
     columns: int
     clears: tuple[Clear, ...]
     loads: tuple[Load, ...]
+    fills: tuple[Fill, ...]
 
 
 @dataclass(frozen=True)

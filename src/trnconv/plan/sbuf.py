@@ -34,14 +34,8 @@ class Layout:
 def window_elems(plan: ConvPlan) -> tuple[int, int, int]:
     """Elements of the largest window of each level, a partition."""
     problem = plan.problem
-    in_rows = min(
-        problem.size[HEIGHT],
-        problem.advance(HEIGHT, plan.rows) - problem.step[HEIGHT] + problem.reach(HEIGHT),
-    )
-    in_columns = min(
-        problem.size[WIDTH],
-        problem.advance(WIDTH, plan.columns) - problem.step[WIDTH] + problem.reach(WIDTH),
-    )
+    in_rows = max(kind.inputs for kind in row_kinds(plan))
+    in_columns = max(kind.inputs for kind in column_kinds(plan))
     by_row = max([_positions(plan.rows, one.rows) for one in plan.passes])
     by_column = max(
         _positions(plan.rows, one.rows) * _positions(plan.columns, one.columns)

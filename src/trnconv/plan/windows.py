@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
+from trnconv.plan.blocks import valid
 from trnconv.plan.conv_plan import BY_COLUMN, BY_FRAME, BY_ROW
 from trnconv.plan.in_lines import InLines, LineTile
 from trnconv.plan.kinds import Kind
 from trnconv.plan.problem import Problem
-from trnconv.plan.recipe import Clear, Load, Pattern, Window
+from trnconv.plan.recipe import Clear, Fill, Load, Pattern, Window
 
 
 @dataclass(frozen=True)
@@ -27,9 +30,8 @@ class Grid:
         return self if level == BY_COLUMN else replace(self, columns=0, column_step=0)
 
 
-@dataclass(frozen=True)
-class _Rect:
-    """What one line holds: positions `at` .. `end` of the window, read from `first` by `step`."""
+class _Run(NamedTuple):
+    """Positions `at` .. `end - 1` of a window, read from `first` on in steps of `step`."""
 
     at: int
     end: int
@@ -37,49 +39,96 @@ class _Rect:
     step: int
 
 
+Runs = list[_Run]
+
+
 def window_of(problem: Problem, kind: Kind, tile: LineTile, grid: Grid) -> Window:
-    """The loads that fill a tile, and the borders that must be zero first."""
+    """The loads that fill a tile, the borders that must be zero first, and those copied on chip."""
     rows = kind.in_rows if tile.level < BY_ROW else grid.rows
     columns = kind.in_columns if tile.level < BY_COLUMN else grid.columns
-    placed = [(one, _held(kind, one, grid)) for one in tile.lines]
-    clears = _clears([rect for _, rect in placed], rows, columns)
+    fills = _fills(kind) if tile.level < BY_COLUMN else ()
+    placed = [
+        (one, _row_runs(kind, one, grid), _column_runs(kind, one, grid)) for one in tile.lines
+    ]
     loads = [
-        _load(problem, kind, one, rect)
-        for one, rect in placed
-        if rect[0].at < rect[0].end and rect[1].at < rect[1].end
+        _load(problem, kind, one, (row, column))
+        for one, row_runs, column_runs in placed
+        for row in row_runs
+        for column in column_runs
     ]
     return Window(
         ring=tile.level - 1,
         lines=tile.count,
         rows=rows,
         columns=columns,
-        clears=clears,
+        clears=_clears([(r, c) for _, r, c in placed], rows, columns),
         loads=tuple(_merged(loads)),
+        fills=fills,
     )
 
 
-def _held(kind: Kind, one: InLines, grid: Grid) -> tuple[_Rect, _Rect]:
-    """The rows and columns of the input that a line holds."""
-    rows, columns = _Rect(0, kind.in_rows, 0, 1), _Rect(0, kind.in_columns, 0, 1)
-    if len(one.key) >= BY_ROW:
-        first = one.key[1] - kind.missing_rows
-        rows = _clipped(first, grid.row_step, grid.rows, kind.in_rows)
+def _row_runs(kind: Kind, one: InLines, grid: Grid) -> Runs:
+    """The rows of the input that a line holds."""
+    if len(one.key) < BY_ROW:
+        return _runs(kind.row_sources or range(kind.in_rows), 0)
+    if kind.row_sources:
+        at = range(one.key[1], one.key[1] + grid.rows * grid.row_step, grid.row_step)
+        return _runs([kind.row_sources[row] for row in at], 0)
+    return _clipped(one.key[1] - kind.missing_rows, grid.row_step, grid.rows, kind.in_rows)
+
+
+def _column_runs(kind: Kind, one: InLines, grid: Grid) -> Runs:
     if len(one.key) == BY_COLUMN:
         first = one.key[2] - kind.missing_columns
-        columns = _clipped(first, grid.column_step, grid.columns, kind.in_columns)
-    return rows, columns
+        return _clipped(first, grid.column_step, grid.columns, kind.in_columns)
+    runs = _runs(kind.column_sources or range(kind.in_columns), 0)
+    filled = {fill.column for fill in _fills(kind)}
+    return [run for run in runs if run.at not in filled]
 
 
-def _clipped(first: int, step: int, count: int, held: int) -> _Rect:
-    begin = max(0, -(first // step))
-    end = max(begin, min(count, (held - 1 - first) // step + 1))
-    return _Rect(begin, end, first + begin * step, step)
+def _clipped(first: int, step: int, count: int, held: int) -> Runs:
+    begin, end = valid((first, step), count, held)
+    return [_Run(begin, end, first + begin * step, step)] if begin < end else []
 
 
-def _clears(held: list[tuple[_Rect, _Rect]], rows: int, columns: int) -> tuple[Clear, ...]:
+def _runs(sources: Sequence[int], at: int) -> Runs:
+    """Sources as runs of equal steps forward."""
+    runs: Runs = []
+    for position, source in enumerate(sources, start=at):
+        last = runs[-1] if runs else None
+        if last is not None and last.end - last.at == 1 and source > last.first:
+            runs[-1] = _Run(last.at, position + 1, last.first, source - last.first)
+        elif (
+            last is not None
+            and source == last.first + (last.end - last.at) * last.step > last.first
+        ):
+            runs[-1] = last._replace(end=position + 1)
+        else:
+            runs.append(_Run(position, position + 1, source, 1))
+    return runs
+
+
+def _fills(kind: Kind) -> tuple[Fill, ...]:
+    """Border columns whose source is in the window: single elements are copied, not loaded."""
+    sources = kind.column_sources
+    if not sources:
+        return ()
+    inner = max(_runs(sources, 0), key=lambda run: run.end - run.at)
+    held = {sources[column]: column for column in range(inner.at, inner.end)}
+    return tuple(
+        Fill(column, held[source])
+        for column, source in enumerate(sources)
+        if not inner.at <= column < inner.end and source in held
+    )
+
+
+def _clears(held: list[tuple[Runs, Runs]], rows: int, columns: int) -> tuple[Clear, ...]:
     """What some line does not hold; engines start on quadrants, so all lines are cleared."""
-    top, bottom = max(r.at for r, _ in held), min(r.end for r, _ in held)
-    left, right = max(c.at for _, c in held), min(c.end for _, c in held)
+    if any(not row_runs or not column_runs for row_runs, column_runs in held):
+        return (Clear(0, rows, 0, columns),)
+    top, bottom = max(r[0].at for r, _ in held), min(r[-1].end for r, _ in held)
+    left = max(c[0].at for _, c in held) if columns else 0
+    right = min(c[-1].end for _, c in held)
     if bottom <= top or right <= left:
         return (Clear(0, rows, 0, columns),)
     borders = (
@@ -91,12 +140,12 @@ def _clears(held: list[tuple[_Rect, _Rect]], rows: int, columns: int) -> tuple[C
     return tuple(one for one in borders if one.row < one.row_end and one.column < one.column_end)
 
 
-def _load(problem: Problem, kind: Kind, one: InLines, rect: tuple[_Rect, _Rect]) -> Load:
-    rows, columns = rect
+def _load(problem: Problem, kind: Kind, one: InLines, runs: tuple[_Run, _Run]) -> Load:
+    rows, columns = runs
     _, channel, frame, row, column = problem.x_strides
     offset = (
         one.channel * channel
-        + (one.key[0] - kind.frames[0]) * frame
+        + kind.frame_sources[kind.frames.index(one.key[0])] * frame
         + rows.first * row
         + columns.first * column
     )

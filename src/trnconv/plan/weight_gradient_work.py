@@ -1,0 +1,207 @@
+"""From the plan of a weight gradient to its recipe, and to what the host has to prepare."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from trnconv.plan.weight_gradient import HEIGHT, WIDTH, Strip, WeightGradientPlan
+from trnconv.plan.weight_gradient_blocks import Turn, appearance, blocks_of, origin, turns
+from trnconv.plan.weight_gradient_memory import addresses, dy_window_elems, window_elems
+from trnconv.plan.weight_gradient_recipe import (
+    Block,
+    Fill,
+    Part,
+    Pass,
+    Place,
+    StripWork,
+    Sweep,
+    WeightGradientRecipe,
+    Window,
+)
+
+Array = np.ndarray[Any, Any]
+_TRANSPOSE_BANKS = 2  # the Tensor engine writes one while the other is read
+
+
+@dataclass(frozen=True)
+class Work:
+    """A recipe, the places of its rolled turns and the masks of its tiles."""
+
+    recipe: WeightGradientRecipe
+    places: tuple[tuple[int, int], ...]
+
+    def place_table(self) -> Array:
+        """Offsets into x and dy of each turn of a hardware loop, int32 [turns, 2]."""
+        return np.array(self.places or ((0, 0),), np.int32)
+
+
+def work_out(plan: WeightGradientPlan) -> Work:
+    """Everything the kernel does for a plan."""
+    sweeps, places = _sweeps(plan)
+    shape, machine = plan.shape, plan.target
+    strips = plan.strips()
+    positions = shape.size[0] * shape.size[1] * shape.size[2]
+    recipe = WeightGradientRecipe(
+        dw_shape=(shape.c_out, plan.gradient_columns),
+        wide=plan.wide,
+        by_dma=plan.by_dma,
+        lines=machine.partitions,
+        bank_elems=machine.psum_bank_fp32_elems,
+        banks=machine.psum_banks - (0 if plan.by_dma else _TRANSPOSE_BANKS),
+        tiles=plan.tiles,
+        masks=len(plan.masks),
+        x_stride=positions,
+        x_row=shape.size[WIDTH],
+        dy_stride=shape.positions(),
+        dy_row=shape.out_size(WIDTH),
+        row_step=shape.stride[HEIGHT],
+        column_step=shape.stride[WIDTH],
+        variants=max(one.variant for one in strips) + 1,
+        strip_columns=max(one.columns for one in strips),
+        outs=plan.outs,
+        out_tiles=plan.out_tiles,
+        slots=plan.slots,
+        window_slots=plan.windows,
+        window_elems=window_elems(plan),
+        window_tiles=-(-max(one.channels for one in strips) // machine.partitions),
+        dy_window_elems=dy_window_elems(plan),
+        addresses=addresses(plan),
+        passes=tuple(_passes(plan, strips)),
+        sweeps=sweeps,
+    )
+    return Work(recipe, places)
+
+
+def mask_image(plan: WeightGradientPlan) -> Array:
+    """float32 [partitions, masks x tiles]: 1 where the input of a position is in its own row."""
+    lines, tiles, width = plan.target.partitions, plan.tiles, plan.shape.size[WIDTH]
+    image = np.ones((lines, max(1, len(plan.masks) * tiles)), np.float32)
+    column = np.arange(tiles * lines).reshape(tiles, lines).T % plan.pitch
+    for number, shift in enumerate(plan.masks):
+        inside = (column + shift >= 0) & (column + shift < width)
+        image[:, number * tiles : (number + 1) * tiles] = inside
+    return image
+
+
+def _passes(plan: WeightGradientPlan, strips: Sequence[Strip]) -> list[Pass]:
+    passes = []
+    for pack in range(plan.packs):
+        for out in range(0, plan.pack_out, plan.outs):
+            for first in range(0, len(strips), plan.pass_strips):
+                works = _strip_works(plan, strips[first : first + plan.pass_strips], pack)
+                passes.append(
+                    Pass(
+                        out=pack * plan.pack_out + out,
+                        outs=min(plan.outs, plan.pack_out - out),
+                        columns=plan.pass_columns,
+                        strips=works,
+                        with_bias=first == 0,
+                    )
+                )
+    return passes
+
+
+def _strip_works(
+    plan: WeightGradientPlan, strips: Sequence[Strip], pack: int
+) -> tuple[StripWork, ...]:
+    taps, shape = plan.shape.kernel, plan.shape
+    works = []
+    kept = 0
+    for one in strips:
+        first = one.column_tap * taps[HEIGHT] + one.row_tap
+        tap = one.frame_tap * taps[WIDTH] * taps[HEIGHT] + first
+        shift = one.column_tap * shape.dilation[WIDTH] - shape.pad_before[WIDTH]
+        parts = [Part(first + number, number * one.channels) for number in range(one.row_taps)]
+        works.append(
+            StripWork(
+                variant=one.variant,
+                frame_tap=one.frame_tap,
+                column=tap * plan.pack_in + one.channel,
+                kept=kept,
+                columns=one.columns,
+                parts=tuple(parts),
+                channel=pack * plan.pack_in + one.channel,
+                channels=one.channels,
+                mask=plan.masks.index(shift) + 1 if shift in plan.masks else 0,
+            )
+        )
+        kept += one.columns
+    return tuple(works)
+
+
+def _sweeps(plan: WeightGradientPlan) -> tuple[tuple[Sweep, ...], tuple[tuple[int, int], ...]]:
+    """Turns in order, or by looks if equal ones are a hardware loop; single ones come last."""
+    looks: dict[tuple[object, ...], _Look] = {}
+    listed: list[tuple[_Look, Place]] = []
+    for turn in turns(plan):
+        key = appearance(plan, turn)
+        if key not in looks:
+            looks[key] = _look(plan, turn)
+        x, dy = origin(plan, turn)
+        listed.append((looks[key], Place(x + looks[key].x, dy + looks[key].dy)))
+    if not plan.rolled:
+        return tuple(Sweep(one.blocks, (place,), False, 0) for one, place in listed), ()  # noqa: FBT003
+    sweeps: list[Sweep] = []
+    table: list[tuple[int, int]] = []
+    for look in looks.values():
+        places = tuple(place for one, place in listed if one is look)
+        rolled = len(places) > 1
+        sweeps.append(Sweep(look.blocks, places, rolled, len(table)))
+        table += [(place.x, place.dy) for place in places] if rolled else []
+    return tuple(sorted(sweeps, key=lambda sweep: not sweep.rolled)), tuple(table)
+
+
+@dataclass(frozen=True)
+class _Look:
+    """Blocks with offsets from 0 on, and what that took away from them."""
+
+    blocks: tuple[Block, ...]
+    x: int
+    dy: int
+
+
+def _look(plan: WeightGradientPlan, turn: Turn) -> _Look:
+    blocks = blocks_of(plan, turn)
+    x = min((at for block in blocks for at in _x_offsets(block)), default=0)
+    dy = min(at for block in blocks for at in _offsets(block.fill, block.window))
+    return _Look(tuple(_moved(block, x, dy) for block in blocks), x, dy)
+
+
+def _x_offsets(block: Block) -> list[int]:
+    found = []
+    for frame in block.frames:
+        found += _offsets(None, frame.window)
+        for fill in frame.fills:
+            found += _offsets(fill, None)
+    return found
+
+
+def _offsets(fill: Fill | None, window: Window | None) -> list[int]:
+    loads = [load.offset for load in fill.loads] if fill else []
+    return loads + ([window.offset] if window and window.row_count else [])
+
+
+def _moved(block: Block, x: int, dy: int) -> Block:
+    frames = tuple(
+        replace(
+            frame,
+            fills=tuple(_moved_fill(fill, x) for fill in frame.fills),
+            window=_moved_window(frame.window, x),
+        )
+        for frame in block.frames
+    )
+    fill = _moved_fill(block.fill, dy) if block.fill else None
+    return replace(block, frames=frames, fill=fill, window=_moved_window(block.window, dy))
+
+
+def _moved_fill(fill: Fill, by: int) -> Fill:
+    loads = tuple(replace(load, offset=load.offset - by) for load in fill.loads)
+    return replace(fill, loads=loads)
+
+
+def _moved_window(window: Window | None, by: int) -> Window | None:
+    return replace(window, offset=window.offset - by) if window else None
