@@ -70,9 +70,7 @@ def appearance(plan: WeightGradientPlan, turn: Turn) -> tuple[object, ...]:
         reach = shape.dilation[axis] * shape.kernel[axis]
         margin = max(shape.pad_before[axis], shape.pad_after[axis]) + reach + 1
         edges.append((min(before, margin), min(after, margin)))
-    present = tuple(
-        tuple(at >= 0 for at in plan.frames_read(frame)) for frame in turn.frames
-    )
+    present = tuple(tuple(at >= 0 for at in plan.frames_read(frame)) for frame in turn.frames)
     counts = tuple(count for _, count in turn.rows)
     return (present, counts, turn.columns[1], *edges)
 
@@ -137,9 +135,7 @@ def _tiles(plan: WeightGradientPlan, rows: int, columns: int) -> tuple[int, ...]
     return tuple(min(each, positions - at) for at in range(0, positions, each))
 
 
-def _dy_fill(
-    plan: WeightGradientPlan, turn: Turn, span: tuple[int, int], base: int
-) -> Fill:
+def _dy_fill(plan: WeightGradientPlan, turn: Turn, span: tuple[int, int], base: int) -> Fill:
     row, rows = span
     width = plan.shape.out_size(WIDTH)
     column, columns = turn.columns
@@ -219,9 +215,7 @@ def _pieces(plan: WeightGradientPlan, runs: Iterable[_Run]) -> Iterator[Transpos
             at += lines
 
 
-def _x_window(
-    plan: WeightGradientPlan, turn: Turn, span: tuple[int, int], base: int
-) -> Window:
+def _x_window(plan: WeightGradientPlan, turn: Turn, span: tuple[int, int], base: int) -> Window:
     shape = plan.shape
     sizes, firsts, counts, at = [], [], [], []
     for axis, (out, outs) in ((HEIGHT, span), (WIDTH, turn.columns)):
@@ -251,9 +245,7 @@ def window_size(plan: WeightGradientPlan, axis: int, outs: int) -> int:
     return (outs - 1) * shape.stride[axis] + reach
 
 
-def _dy_window(
-    plan: WeightGradientPlan, turn: Turn, span: tuple[int, int], base: int
-) -> Window:
+def _dy_window(plan: WeightGradientPlan, turn: Turn, span: tuple[int, int], base: int) -> Window:
     (row, rows), (column, columns) = span, turn.columns
     offset = base + row * plan.shape.out_size(WIDTH) + column
     return Window(rows, columns, False, 0, rows, 0, columns, offset)  # noqa: FBT003

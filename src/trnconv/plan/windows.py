@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -56,12 +56,13 @@ def window_of(problem: Problem, kind: Kind, tile: LineTile, grid: Grid) -> Windo
         for row in row_runs
         for column in column_runs
     ]
+    held = [(r, c if tile.level == BY_COLUMN else _whole(columns)) for _, r, c in placed]
     return Window(
         ring=tile.level - 1,
         lines=tile.count,
         rows=rows,
         columns=columns,
-        clears=_clears([(r, c) for _, r, c in placed], rows, columns),
+        clears=_clears(held, rows, columns),
         loads=tuple(_merged(loads)),
         fills=fills,
     )
@@ -70,10 +71,10 @@ def window_of(problem: Problem, kind: Kind, tile: LineTile, grid: Grid) -> Windo
 def _row_runs(kind: Kind, one: InLines, grid: Grid) -> Runs:
     """The rows of the input that a line holds."""
     if len(one.key) < BY_ROW:
-        return _runs(kind.row_sources or range(kind.in_rows), 0)
+        return _runs(enumerate(kind.row_sources)) or _whole(kind.in_rows)
     if kind.row_sources:
         at = range(one.key[1], one.key[1] + grid.rows * grid.row_step, grid.row_step)
-        return _runs([kind.row_sources[row] for row in at], 0)
+        return _runs(enumerate(kind.row_sources[row] for row in at))
     return _clipped(one.key[1] - kind.missing_rows, grid.row_step, grid.rows, kind.in_rows)
 
 
@@ -81,9 +82,13 @@ def _column_runs(kind: Kind, one: InLines, grid: Grid) -> Runs:
     if len(one.key) == BY_COLUMN:
         first = one.key[2] - kind.missing_columns
         return _clipped(first, grid.column_step, grid.columns, kind.in_columns)
-    runs = _runs(kind.column_sources or range(kind.in_columns), 0)
     filled = {fill.column for fill in _fills(kind)}
-    return [run for run in runs if run.at not in filled]
+    loaded = [it for it in enumerate(kind.column_sources) if it[0] not in filled]
+    return _runs(loaded) or _whole(kind.in_columns)
+
+
+def _whole(count: int) -> Runs:
+    return [_Run(0, count, 0, 1)] if count else []
 
 
 def _clipped(first: int, step: int, count: int, held: int) -> Runs:
@@ -91,17 +96,16 @@ def _clipped(first: int, step: int, count: int, held: int) -> Runs:
     return [_Run(begin, end, first + begin * step, step)] if begin < end else []
 
 
-def _runs(sources: Sequence[int], at: int) -> Runs:
-    """Sources as runs of equal steps forward."""
+def _runs(places: Iterable[tuple[int, int]]) -> Runs:
+    """(position, source) pairs as runs of neighbouring positions with equal steps forward."""
     runs: Runs = []
-    for position, source in enumerate(sources, start=at):
+    for position, source in places:
         last = runs[-1] if runs else None
-        if last is not None and last.end - last.at == 1 and source > last.first:
+        if last is None or last.end != position:
+            runs.append(_Run(position, position + 1, source, 1))
+        elif last.end - last.at == 1 and source > last.first:
             runs[-1] = _Run(last.at, position + 1, last.first, source - last.first)
-        elif (
-            last is not None
-            and source == last.first + (last.end - last.at) * last.step > last.first
-        ):
+        elif last.end - last.at > 1 and source == last.first + (last.end - last.at) * last.step:
             runs[-1] = last._replace(end=position + 1)
         else:
             runs.append(_Run(position, position + 1, source, 1))
@@ -113,7 +117,7 @@ def _fills(kind: Kind) -> tuple[Fill, ...]:
     sources = kind.column_sources
     if not sources:
         return ()
-    inner = max(_runs(sources, 0), key=lambda run: run.end - run.at)
+    inner = max(_runs(enumerate(sources)), key=lambda run: run.end - run.at)
     held = {sources[column]: column for column in range(inner.at, inner.end)}
     return tuple(
         Fill(column, held[source])
