@@ -109,6 +109,56 @@ class TransposedShape(NKIObject):
         return self.batch * self.c_in * (self.c_out // self.groups) * taps * positions
 
 
+def transposed_shape(  # noqa: PLR0913 (torch's own arguments)
+    x_shape: Sequence[int],
+    w_shape: Sequence[int],
+    *,
+    stride: Axes = 1,
+    padding: Axes = 0,
+    output_padding: Axes = 0,
+    groups: int = 1,
+    dilation: Axes = 1,
+) -> TransposedShape:
+    """The problem torch's conv_transpose arguments describe; w is [C_in, C_out / groups, ...]."""
+    rank = _same_rank(x_shape, w_shape)
+    if w_shape[0] != x_shape[1] or x_shape[1] % groups:
+        raise ShapeError(
+            f"the input has {x_shape[1]} channels in {groups} groups, the weight has {w_shape[0]}:"
+            " both must be the same, and a multiple of the groups."
+        )
+    kernel = _lift(tuple(w_shape[2:]), 1)
+    strides = _lift(_per_axis("stride", stride, rank), 1)
+    dilations = _lift(_per_axis("dilation", dilation, rank), 1)
+    pads = _lift(_per_axis("padding", padding, rank), 0)
+    more = _lift(_per_axis("output_padding", output_padding, rank), 0)
+    size = _lift(tuple(x_shape[2:]), 1)
+    for axis in range(3):
+        most = max(strides[axis], dilations[axis]) - 1
+        if not 0 <= more[axis] <= most:
+            raise ShapeError(
+                f"output_padding {more[axis]} along {AXES[axis]}: at most {most}, less than the"
+                " stride or the dilation."
+            )
+    out = [
+        (size[a] - 1) * strides[a] - 2 * pads[a] + dilations[a] * (kernel[a] - 1) + more[a] + 1
+        for a in range(3)
+    ]
+    if min(out) < 1:
+        raise ShapeError(f"a transposed convolution with outputs of {out}: crop (pad) less.")
+    return TransposedShape(
+        batch=x_shape[0],
+        c_in=x_shape[1],
+        c_out=w_shape[1] * groups,
+        size=size,
+        out=(out[0], out[1], out[2]),
+        kernel=kernel,
+        stride=strides,
+        dilation=dilations,
+        pad_before=pads,
+        groups=groups,
+    )
+
+
 def input_gradient_shape(shape: ConvShape) -> TransposedShape:
     """The convolution that takes the gradient of an output to the gradient of the input."""
     return TransposedShape(
@@ -176,12 +226,7 @@ def conv_shape(  # noqa: PLR0913 (torch's own arguments)
 
     `padding` is an int, one int or (before, after) pair per axis, "valid" or "same".
     """
-    rank = len(w_shape) - 2
-    if rank not in (1, 2, 3) or len(x_shape) != rank + 2:
-        raise ShapeError(
-            f"input {tuple(x_shape)} with weight {tuple(w_shape)}: both have 3, 4 or 5 dimensions"
-            f" ([N, C, ...] and [C_out, C_in, ...]) and the same number."
-        )
+    rank = _same_rank(x_shape, w_shape)
     if w_shape[1] * groups != x_shape[1]:
         raise ShapeError(
             f"the input has {x_shape[1]} channels and the weight reads {w_shape[1]} in each of"
@@ -204,6 +249,16 @@ def conv_shape(  # noqa: PLR0913 (torch's own arguments)
         groups=groups,
         modes=_modes(padding_mode, rank),
     )
+
+
+def _same_rank(x_shape: Sequence[int], w_shape: Sequence[int]) -> int:
+    rank = len(w_shape) - 2
+    if rank not in (1, 2, 3) or len(x_shape) != rank + 2:
+        raise ShapeError(
+            f"input {tuple(x_shape)} with weight {tuple(w_shape)}: both have 3, 4 or 5 dimensions"
+            f" ([N, C, ...] and [C_out, C_in, ...]) and the same number."
+        )
+    return rank
 
 
 def _modes(mode: str | Sequence[str], rank: int) -> Modes:

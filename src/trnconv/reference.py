@@ -73,6 +73,27 @@ def _padded(x: Array, shape: ConvShape) -> Array:
     return x
 
 
+def weight_gradient(x: Array, dy: Array, shape: ConvShape, groups: int = 1) -> Array:
+    """x [N, C_in, D, H, W], dy [N, C_out, D', H', W'] -> dw [C_out, C_in / groups, KD, KH, KW]."""
+    widths = [(0, 0), (0, 0), *zip(shape.pad_before, shape.pad_after, strict=True)]
+    padded = np.pad(x.astype(np.float64), widths)
+    ins, outs = shape.c_in // groups, shape.c_out // groups
+    dw = np.zeros((shape.c_out, ins, *shape.kernel))
+    grads = dy.astype(np.float64).reshape(shape.batch, groups, outs, *shape.out_sizes())
+    for tap in np.ndindex(*shape.kernel):
+        spans = [_span(shape, axis, tap[axis]) for axis in range(3)]
+        window = padded[:, :, spans[0], spans[1], spans[2]]
+        grouped = window.reshape(shape.batch, groups, ins, *shape.out_sizes())
+        sums = np.einsum("ngodhw,ngcdhw->goc", grads, grouped, optimize=True)
+        dw[:, :, tap[0], tap[1], tap[2]] = sums.reshape(shape.c_out, ins)
+    return dw
+
+
+def bias_gradient(dy: Array) -> Array:
+    """dy [N, C_out, D', H', W'] -> db [C_out] in float64."""
+    return np.asarray(dy.astype(np.float64).sum(axis=(0, 2, 3, 4)))
+
+
 def _span(shape: ConvShape, axis: int, tap: int) -> slice:
     """The padded positions one tap reads along an axis."""
     start = tap * shape.dilation[axis]

@@ -171,10 +171,12 @@ class Core(nl.NKIObject):
         y: nl.NkiTensor,
         weights: nl.NkiTensor,
         bias: nl.NkiTensor,
+        residual: nl.NkiTensor | None,
         recipe: Recipe,
     ) -> None:
         self.x = x
         self.y = y
+        self.residual = residual
         self.weights = weights
         self.bias_image = bias
         self.recipe = recipe
@@ -183,7 +185,8 @@ class Core(nl.NKIObject):
             self.windows.append(Slots(ring, recipe.lines, x.dtype))
         self.held_weights = Slots(recipe.weights, recipe.lines, x.dtype)
         self.loads_done = 0
-        self.outs = Slots(recipe.out, recipe.lines, x.dtype)
+        self.outs = Slots(recipe.out, recipe.lines, y.dtype)
+        self.residuals = Slots(recipe.residual, recipe.lines, x.dtype)
         self.out = 0
         self.bias = sbuf((recipe.lines, recipe.bias_columns), nl.float32, recipe.bias_address)
         self.bias_loaded = False
@@ -204,6 +207,7 @@ class Core(nl.NKIObject):
         if len(self.recipe.weight_loads) == 0:
             self.held_weights.start_over()
         self.outs.start_over()
+        self.residuals.start_over()
         self.sums = 0
 
     def next_out(self, job: Job) -> nl.NkiTensor:
@@ -212,6 +216,18 @@ class Core(nl.NKIObject):
             self.out = self.outs.take(0)
         buffer = self.outs.tiles[self.out]
         return shaped(buffer, job.columns, job.rows, job.width)
+
+    def next_residual(self, block: Block, job: Job) -> nl.NkiTensor | None:
+        """What is added to the sums of a job, loaded; None if nothing is."""
+        if self.residual == None:
+            return None
+        tile = shaped(
+            self.residuals.tiles[self.residuals.take(0)], job.columns, job.rows, job.width
+        )
+        for store in job.stores:
+            lines = tile[store.line : store.line + store.lines, :, :]
+            nisa.dma_copy(dst=lines, src=block.in_y(self.residual, store))
+        return tile
 
     def next_sum(self, job: Job, tile: Tile) -> Sum:
         """The bank whose turn it is."""

@@ -20,7 +20,20 @@ from trnconv.kernels.core import (
     load_bias,
     load_weights,
 )
+from trnconv.plan.ends import AFTER, IDENTITY, RELU
 from trnconv.plan.recipe import Chunk, Job, Matmul, Recipe, Sweep, View
+
+OPERATORS = {
+    "identity": nl.copy,
+    "relu": nl.relu,
+    "silu": nl.silu,
+    "gelu": nl.gelu,
+    "gelu_tanh": nl.gelu_apprx_tanh,
+    "tanh": nl.tanh,
+    "sigmoid": nl.sigmoid,
+    "softplus": nl.softplus,
+    "mish": nl.mish,
+}
 
 
 def forward(
@@ -28,11 +41,12 @@ def forward(
     weights: nl.NkiTensor,
     bias: nl.NkiTensor,
     places: nl.NkiTensor,
+    residual: nl.NkiTensor | None,
     recipe: Recipe,
 ) -> nl.NkiTensor:
     """x [N, C_in, D, H, W], packed weights, bias and places -> y [N, C_out, D', H', W']."""
-    y = nl.ndarray(recipe.y_shape, dtype=x.dtype, buffer=nl.shared_hbm, name="y")
-    compute(Core(x, y, weights, bias, recipe), places)
+    y = output(x, recipe)
+    compute(Core(x, y, weights, bias, residual, recipe), places)
     return y
 
 
@@ -41,14 +55,22 @@ def forward_on_two_cores(
     weights: tuple[nl.NkiTensor, nl.NkiTensor],
     bias: tuple[nl.NkiTensor, nl.NkiTensor],
     places: tuple[nl.NkiTensor, nl.NkiTensor],
+    residual: nl.NkiTensor | None,
     recipes: tuple[Recipe, Recipe],
 ) -> nl.NkiTensor:
     """The same, with each of two cores computing its share of y."""
     number = nl.program_id(0)
     recipe = recipes[number]
-    y = nl.ndarray(recipe.y_shape, dtype=x.dtype, buffer=nl.shared_hbm, name="y")
-    compute(Core(x, y, weights[number], bias[number], recipe), places[number])
+    y = output(x, recipe)
+    core = Core(x, y, weights[number], bias[number], residual, recipe)
+    compute(core, places[number])
     return y
+
+
+def output(x: nl.NkiTensor, recipe: Recipe) -> nl.NkiTensor:
+    """y, in HBM."""
+    dtype = recipe.end.dtype if recipe.end.dtype != "" else x.dtype
+    return nl.ndarray(recipe.y_shape, dtype=dtype, buffer=nl.shared_hbm, name="y")
 
 
 def compute(core: Core, places: nl.NkiTensor) -> None:
@@ -99,6 +121,7 @@ def run(core: Core, blocks: list[Block]) -> None:
 def sum_up(core: Core, block: Block, job: Job) -> nl.NkiTensor:
     """All sums of a job, in an output buffer."""
     out = core.next_out(job)
+    residual = core.next_residual(block, job)
     sums: list[Sum] = []
     for visit in job.visits:
         chunk = job.chunks[visit.chunk]
@@ -106,7 +129,7 @@ def sum_up(core: Core, block: Block, job: Job) -> nl.NkiTensor:
             sums.append(core.next_sum(job, job.tiles[visit.tile]))
         add_products(core, block, sums[visit.tile], chunk)
         if visit.chunk == len(job.chunks) - 1:
-            evict(core, job, sums[visit.tile], out)
+            evict(core, job, sums[visit.tile], out, residual)
     return out
 
 
@@ -144,22 +167,66 @@ def add_product(
     )
 
 
-def evict(core: Core, job: Job, total: Sum, out: nl.NkiTensor) -> None:
-    """out = total + bias, on the Vector and the Scalar engine in turn."""
+def evict(
+    core: Core, job: Job, total: Sum, out: nl.NkiTensor, residual: nl.NkiTensor | None
+) -> None:
+    """out = the end of total + bias, phase by phase of the columns."""
     load_bias(core)
     if not total.begun[0]:
         total.begin(0, 0, job.columns)
     tile = total.tile
     for phase in job.phases:
         lines = phase.line + phase.lines
-        bias = core.bias[phase.line : lines, job.bias : job.bias + 1]
         j_end = min(tile.j_end, phase.count)
         if j_end > tile.j:
             first = tile.j * phase.step + phase.column
             last = (j_end - 1) * phase.step + phase.column
-            written = out[0 : phase.lines, tile.i : tile.i_end, first : last + 1 : phase.step]
+            top = tile.i * phase.row_step + phase.row
+            bottom = (tile.i_end - 1) * phase.row_step + phase.row + 1
+            rows = out[0 : phase.lines, top : bottom : phase.row_step, :]
+            written = rows[:, :, first : last + 1 : phase.step]
             done = total.bank[phase.line : lines, :, 0 : j_end - tile.j]
-            if core.next_on_vector():
-                nisa.tensor_scalar(dst=written, data=done, op0=nl.add, operand0=bias)
+            bias = core.bias[phase.line : lines, job.bias : job.bias + 1]
+            if residual == None:
+                finish(core, written, done, bias)
             else:
-                nisa.activation(dst=written, op=nl.copy, data=done, bias=bias)
+                part = residual[0 : phase.lines, tile.i : tile.i_end, :]
+                added = part[:, :, first : last + 1 : phase.step]
+                finish_with_residual(core, written, done, bias, added)
+
+
+def finish(core: Core, written: nl.NkiTensor, done: nl.NkiTensor, bias: nl.NkiTensor) -> None:
+    """written = activation(done + bias); Vector and Scalar engine take turns where both can."""
+    activation = core.recipe.end.activation
+    if not core.recipe.end.shares_engines() or not core.next_on_vector():
+        nisa.activation(dst=written, op=OPERATORS[activation], data=done, bias=bias)
+    elif activation == RELU:
+        nisa.tensor_scalar(
+            dst=written, data=done, op0=nl.add, operand0=bias, op1=nl.maximum, operand1=0.0
+        )
+    else:
+        nisa.tensor_scalar(dst=written, data=done, op0=nl.add, operand0=bias)
+
+
+def finish_with_residual(
+    core: Core,
+    written: nl.NkiTensor,
+    done: nl.NkiTensor,
+    bias: nl.NkiTensor,
+    residual: nl.NkiTensor,
+) -> None:
+    """written = activation(done + bias + residual), or activation(done + bias) + residual.
+
+    What is in between stays in PSUM, in float32.
+    """
+    end = core.recipe.end
+    if end.residual == AFTER:
+        nisa.activation(dst=done, op=OPERATORS[end.activation], data=done, bias=bias)
+        nisa.tensor_tensor(dst=written, data1=done, data2=residual, op=nl.add)
+        return
+    between = written if end.activation == IDENTITY else done
+    nisa.scalar_tensor_tensor(
+        dst=between, data=done, op0=nl.add, operand0=bias, op1=nl.add, operand1=residual
+    )
+    if end.activation != IDENTITY:
+        nisa.activation(dst=written, op=OPERATORS[end.activation], data=between)

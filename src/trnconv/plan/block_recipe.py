@@ -66,7 +66,7 @@ class _Build:
             parts=parts,
             tile_columns=job.one.tile_columns if parts > 1 else 0,
             bias=bias,
-            rows=grid.rows,
+            rows=self._out_rows(job, grid),
             width=self.kind.columns,
             opens=job.out.opens,
             tiles=tuple(Tile(*tile) for tile in tiles),
@@ -139,11 +139,24 @@ class _Build:
 
     def _phases(self, job: OutJob) -> tuple[Phase, ...]:
         step, lines = job.one.columns, job.out.phase_lines
+        row_step = job.one.rows if job.one.separate else 1
         return tuple(
-            Phase(first, lines, column, step, -(-(self.kind.columns - column) // step))
+            Phase(
+                line=first,
+                lines=lines,
+                row=job.out.row,
+                row_step=row_step,
+                column=column,
+                step=step,
+                count=-(-(self.kind.columns - column) // step),
+            )
             for first, column in job.out.phases
             if column < self.kind.columns
         )
+
+    def _out_rows(self, job: OutJob, grid: Grid) -> int:
+        """Rows of the output buffer: those of all phases, if they share it."""
+        return self.kind.rows if job.one.separate else grid.rows
 
     def _store(self, box: OutBox, job: OutJob, grid: Grid) -> Store:
         _, channel, frame, row, column = self.plan.problem.y_strides
@@ -152,7 +165,7 @@ class _Build:
             (channel, box.channels),
             (frame, box.frames),
             (row, box.rows),
-            (row * job.one.rows, grid.rows),
+            (row if job.one.separate else row * job.one.rows, self._out_rows(job, grid)),
             (column, self.kind.columns),
         )
         return Store(box.line, box.lines, offset, dense(pattern))

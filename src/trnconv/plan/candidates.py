@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from nkisim.machine import Machine
 from trnconv.plan.blocks import bank_tile_count
 from trnconv.plan.conv_plan import BY_COLUMN, BY_FRAME, ITEM_BYTES, ConvPlan, Pass
+from trnconv.plan.ends import PLAIN_END, End
 from trnconv.plan.jobs import JobGroup, grouped_jobs
 from trnconv.plan.kinds import frame_kinds
 from trnconv.plan.out_lines import out_tiles
@@ -41,6 +42,7 @@ class Request:
     rows: tuple[int, int]  # output rows, first and end
     channels: tuple[int, int]  # output channels, first and end
     exact: bool = False
+    end: End = PLAIN_END
 
     @property
     def item_bytes(self) -> int:
@@ -202,6 +204,7 @@ def _buffered(
         columns=block[2],
         slots=(0, 0, 0),
         rows_of=request.rows,
+        end=request.end,
     )
     for streamed, window_major in ((0, False), (0, True), (_STREAM_SLOTS, True)):
         fitted = _fit(replace(plan, streamed=streamed, window_major=window_major), needs)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from math import lcm
 
 from nkisim.machine import PARTITIONS, Machine, find_machine
+from trnconv.plan.ends import PLAIN_END, End
 from trnconv.plan.problem import Problem
 
 ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
@@ -76,6 +77,7 @@ class ConvPlan:
     rolled: bool = False  # equal blocks are one hardware loop
     body_blocks: int = 1  # blocks in a turn of the loop
     lead: tuple[int, ...] = ()  # sizes of the first blocks, mirrored at the end
+    end: End = PLAIN_END
     rows_of: tuple[int, int] = (0, 0)  # the output rows this core computes; (0, 0): all
 
     @property
@@ -87,6 +89,11 @@ class ConvPlan:
     def item_bytes(self) -> int:
         """Bytes of an element of x, w and y."""
         return ITEM_BYTES[self.dtype]
+
+    @property
+    def out_bytes(self) -> int:
+        """Bytes of an element of y."""
+        return ITEM_BYTES[self.end.dtype or self.dtype]
 
     @property
     def row_multiple(self) -> int:

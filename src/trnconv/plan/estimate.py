@@ -225,7 +225,8 @@ def _evict_ns(plan: ConvPlan, timing: Timing, jobs: Iterable[JobGroup], cut: _Cu
         positions = _positions(job.one.rows, cut.rows) * _positions(job.one.columns, cut.columns)
         cycles = float(max(positions, tiles * timing.engine_min_cycles))
         cycles += tiles * timing.vector_startup_cycles
-        ns += group.count * len(job.out.phases) * cycles / timing.vector_ghz / 2
+        share = 2 if plan.end.shares_engines() else 1
+        ns += group.count * len(job.out.phases) * cycles / timing.vector_ghz / share
     return ns
 
 

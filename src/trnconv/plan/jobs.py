@@ -87,6 +87,7 @@ def _alike(one: OutJob, two: OutJob) -> bool:
     return (
         one.products is two.products
         and (one.frame, one.out.width) == (two.frame, two.out.width)
+        and len(one.out.boxes) == len(two.out.boxes)
         and one.one == two.one
     )
 

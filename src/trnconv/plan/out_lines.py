@@ -60,6 +60,7 @@ class OutTile:
     parts: tuple[OutPart, ...]
     phase_lines: int  # partitions of one column phase
     opens: bool = True  # an output buffer of its own; else it goes on with the one before
+    row: int = 0  # which rows of a shared output buffer are its own
 
     def stacked(self, axis: int, part: OutPart) -> tuple[int, ...]:
         """The frames (0), rows (1) or columns (2) of the stack that a part has channels of."""
@@ -134,26 +135,26 @@ def _channel_minor(one: Pass) -> tuple[OutTile, ...]:
 
 
 def _separate(one: Pass) -> tuple[OutTile, ...]:
-    """A tile for each position of the stack; the columns of a row share an output buffer."""
+    """A tile for each position of the stack; those of a frame share an output buffer."""
     tiles = []
-    for frame, row in product(range(one.frames), range(one.rows)):
-        for first in range(0, one.channels, PARTITIONS):
-            count = min(PARTITIONS, one.channels - first)
-            channel = one.first_channel + first
-            for column in range(one.columns):
-                last = column == one.columns - 1
-                box = OutBox(0, channel, count, frame, 1, row, 1)
-                tiles.append(
-                    OutTile(
-                        count,
-                        (OutLines(0, 1, channel, count, frame, row, column),),
-                        (box,) if last else (),
-                        ((0, column),),
-                        (OutPart(0, count),),
-                        count,
-                        opens=column == 0,
-                    )
+    positions = list(product(range(one.rows), range(one.columns)))
+    for frame, first in product(range(one.frames), range(0, one.channels, PARTITIONS)):
+        count = min(PARTITIONS, one.channels - first)
+        channel = one.first_channel + first
+        for row, column in positions:
+            box = OutBox(0, channel, count, frame, 1, 0, 1)
+            tiles.append(
+                OutTile(
+                    count,
+                    (OutLines(0, 1, channel, count, frame, row, column),),
+                    (box,) if (row, column) == positions[-1] else (),
+                    ((0, column),),
+                    (OutPart(0, count),),
+                    count,
+                    opens=(row, column) == positions[0],
+                    row=row,
                 )
+            )
     return tuple(tiles)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trnconv._nki import NKIObject
+from trnconv.plan.ends import End
 
 Pattern = tuple[tuple[int, int], ...]  # (step, count) pairs, outermost first
 
@@ -113,10 +114,12 @@ class Visit(NKIObject):
 
 @dataclass(frozen=True)
 class Phase(NKIObject):
-    """Partitions of a sum that hold every `step`-th output column, from `column` on."""
+    """Partitions of a sum that hold every so many-th row and column of the output buffer."""
 
     line: int
     lines: int
+    row: int
+    row_step: int
     column: int
     step: int
     count: int  # columns that exist
@@ -191,6 +194,8 @@ class Recipe(NKIObject):
     rings: tuple[Ring, ...]
     weights: Ring  # one slot that holds all, or slots that are streamed through
     out: Ring
+    residual: Ring
+    end: End
     bias_columns: int
     bias_address: int
     zeros: bool  # whether a sum can begin with a product that writes a part of it only

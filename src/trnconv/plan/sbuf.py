@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from trnconv.plan.blocks import valid
 from trnconv.plan.conv_plan import BY_COLUMN, BY_FRAME, BY_ROW, ConvPlan, Pass
+from trnconv.plan.ends import NO_RESIDUAL
 from trnconv.plan.jobs import inner_first
 from trnconv.plan.kinds import column_kinds, row_kinds
 from trnconv.plan.out_lines import out_tiles
@@ -15,6 +16,7 @@ from trnconv.plan.recipe import Ring
 
 LEVELS = (BY_FRAME, BY_ROW, BY_COLUMN)
 _FLOAT_BYTES = _INT_BYTES = 4
+_RESIDUALS = 2  # tiles of residuals: one is loaded while the other is added
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,7 @@ class Layout:
     rings: tuple[Ring, Ring, Ring]
     weights: Ring
     out: Ring
+    residual: Ring
     bias_address: int
     zeros: bool
     zeros_address: int
@@ -33,7 +36,6 @@ class Layout:
 
 def window_elems(plan: ConvPlan) -> tuple[int, int, int]:
     """Elements of the largest window of each level, a partition."""
-    problem = plan.problem
     in_rows = max(kind.inputs for kind in row_kinds(plan))
     in_columns = max(kind.inputs for kind in column_kinds(plan))
     by_row = max([_positions(plan.rows, one.rows) for one in plan.passes])
@@ -50,7 +52,8 @@ def _positions(outputs: int, stack: int) -> int:
 
 def out_elems(plan: ConvPlan) -> int:
     """Elements of an output buffer, a partition."""
-    return max(_positions(plan.rows, one.rows) * plan.columns for one in plan.passes)
+    rows = [plan.rows if one.separate else _positions(plan.rows, one.rows) for one in plan.passes]
+    return max(rows) * plan.columns
 
 
 def lay_out(plan: ConvPlan, weight_columns: int, chunk_columns: int, bias_columns: int) -> Layout:
@@ -65,13 +68,18 @@ def lay_out(plan: ConvPlan, weight_columns: int, chunk_columns: int, bias_column
     held = (plan.streamed, chunk_columns) if plan.streamed else (1, max(1, weight_columns))
     weights = _ring(held[0], held[1], address, (item, align))
     address += weights.slots * weights.pitch
-    out = _ring(plan.out_buffers, out_elems(plan), address, (item, align))
-    bias = address + out.slots * out.pitch
+    out = _ring(plan.out_buffers, out_elems(plan), address, (plan.out_bytes, align))
+    address += out.slots * out.pitch
+    added = _RESIDUALS if plan.end.residual != NO_RESIDUAL else 0
+    residual = _ring(added, out_elems(plan), address, (item, align))
+    bias = address + added * residual.pitch
     zeros = bias + bias_columns * _FLOAT_BYTES
     has_zeros = needs_zeros(plan)
     places = zeros + (plan.target.psum_bank_fp32_elems * item if has_zeros else 0)
     end = places + (2 * plan.body_blocks * _INT_BYTES if plan.rolled else 0)
-    return Layout((rings[0], rings[1], rings[2]), weights, out, bias, has_zeros, zeros, places, end)
+    held_windows = (rings[0], rings[1], rings[2])
+    ends = (out, residual, bias)
+    return Layout(held_windows, weights, *ends, has_zeros, zeros, places, end)
 
 
 def _ring(slots: int, elems: int, address: int, item_align: tuple[int, int]) -> Ring:

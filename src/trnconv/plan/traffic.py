@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from nkisim.machine import Timing
 from trnconv.plan.conv_plan import BY_COLUMN, BY_ROW, ConvPlan, Pass
+from trnconv.plan.ends import NO_RESIDUAL
 from trnconv.plan.in_lines import LineTile
 from trnconv.plan.jobs import JobGroup, OutJob
 from trnconv.plan.problem import HEIGHT, WIDTH
@@ -158,13 +159,17 @@ def window_transfer(plan: ConvPlan, timing: Timing, loaded: Loaded, extent: Exte
 
 
 def store_transfer(plan: ConvPlan, timing: Timing, job: OutJob, extent: Extent) -> Transfers:
-    """Storing one job of one block."""
+    """Storing one job of one block, and loading its residual."""
     problem, one = plan.problem, job.one
-    rows = -(-extent.rows // one.rows)
-    whole = _rows_touch(problem.y_strides, extent.columns) and one.rows == 1
+    rows = extent.rows if one.separate else -(-extent.rows // one.rows)
+    in_order = one.separate or one.rows == 1
+    whole = _rows_touch(problem.y_strides, extent.columns) and in_order
     runs, length = (1, rows * extent.columns) if whole else (rows, extent.columns)
     lines = sum(box.lines for box in job.out.boxes)
-    return transfer(timing, len(job.out.boxes), lines * runs, length * plan.item_bytes)
+    stored = transfer(timing, len(job.out.boxes), lines * runs, length * plan.out_bytes)
+    if plan.end.residual == NO_RESIDUAL:
+        return stored
+    return stored + transfer(timing, len(job.out.boxes), lines * runs, length * plan.item_bytes)
 
 
 def _rows_touch(strides: tuple[int, int, int, int, int], columns: int) -> bool:

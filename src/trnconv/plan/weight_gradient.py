@@ -128,20 +128,20 @@ class WeightGradientPlan:
         return tuple(shift for shift in shifts if not 0 <= shift <= beyond)
 
     def strips(self) -> tuple[Strip, ...]:
-        """All columns of the gradient of a pack, in their order: frame, column, row tap, channel."""
+        """All columns of the gradient of a pack, in the order in which they are made."""
         most = self.target.psum_bank_fp32_elems
         taps = self.shape.kernel
         row_taps = max(1, min(taps[HEIGHT], most // self.pack_in))
         strips = []
         for frame_tap in range(taps[DEPTH]):
             variant = 0
-            for column_tap in range(taps[WIDTH]):
-                for row_tap in range(0, taps[HEIGHT], row_taps):
-                    count = min(row_taps, taps[HEIGHT] - row_tap)
-                    for channel in range(0, self.pack_in, most):
-                        channels = min(most, self.pack_in - channel)
-                        place = (frame_tap, column_tap, row_tap, count, channel, channels)
-                        strips.append(Strip(variant, *place))
+            for channel in range(0, self.pack_in, most):
+                channels = min(most, self.pack_in - channel)
+                for column_tap in range(taps[WIDTH]):
+                    for row_tap in range(0, taps[HEIGHT], row_taps):
+                        count = min(row_taps, taps[HEIGHT] - row_tap)
+                        taken = (frame_tap, column_tap, row_tap, count, channel, channels)
+                        strips.append(Strip(variant, *taken))
                         variant += 1
         return tuple(strips)
 

@@ -44,19 +44,13 @@ def turns(plan: WeightGradientPlan) -> Iterator[Turn]:
 
 
 def origin(plan: WeightGradientPlan, turn: Turn) -> tuple[int, int]:
-    """Elements of x and dy before the first position of a turn; x may begin in the padding."""
-    shape = plan.shape
-    at = (turn.frames[0], turn.rows[0][0], turn.columns[0])
-    x, dy = turn.image * shape.c_in, turn.image * shape.c_out
-    for axis in (DEPTH, HEIGHT, WIDTH):
-        step = 1 if axis else shape.size[0]
-        x = x * (step if axis == 0 else 1)
-        dy = dy * (shape.out_size(0) if axis == 0 else 1)
-        if axis:
-            x, dy = x * shape.size[axis], dy * shape.out_size(axis)
-        x += at[axis] * shape.stride[axis]
-        dy += at[axis]
-    return x, dy
+    """Elements of x and dy before the first position of a turn, as if there were no padding."""
+    stride, size, out = plan.shape.stride, plan.shape.size, plan.shape.out_sizes()
+    frame, row, column = turn.frames[0], turn.rows[0][0], turn.columns[0]
+    image = _image(plan, turn)
+    x = (frame * stride[DEPTH] * size[HEIGHT] + row * stride[HEIGHT]) * size[WIDTH]
+    dy = (frame * out[HEIGHT] + row) * out[WIDTH]
+    return image[0] + x + column * stride[WIDTH], image[1] + dy + column
 
 
 def appearance(plan: WeightGradientPlan, turn: Turn) -> tuple[object, ...]:

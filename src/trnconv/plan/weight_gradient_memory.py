@@ -28,6 +28,7 @@ def addresses(plan: WeightGradientPlan) -> Addresses:
     places = ones + _FLOAT_BYTES
     return Addresses(
         sums=0,
+        sums_pitch=plan.pass_columns * _FLOAT_BYTES,
         bias_sums=bias_sums,
         dy=dy,
         dy_pitch=dy_pitch,

@@ -93,14 +93,6 @@ class Sweep(NKIObject):
 
 
 @dataclass(frozen=True)
-class Part(NKIObject):
-    """Columns of a strip that one tap makes."""
-
-    tap: int  # number among the taps of a frame: column tap, then row tap
-    column: int
-
-
-@dataclass(frozen=True)
 class StripWork(NKIObject):
     """A strip, where it is in the gradient and in SBUF, and the dy it meets."""
 
@@ -109,7 +101,7 @@ class StripWork(NKIObject):
     column: int  # of the gradient
     kept: int  # first column of its accumulator
     columns: int
-    parts: tuple[Part, ...]
+    taps: tuple[int, ...]  # among those of a frame: column tap, then row tap
     channel: int  # of x
     channels: int
     mask: int  # which copy of dy; 0: as it is
@@ -131,6 +123,7 @@ class Addresses(NKIObject):
     """Where things lie in SBUF, in bytes of every partition."""
 
     sums: int
+    sums_pitch: int
     bias_sums: int
     dy: int
     dy_pitch: int
@@ -157,6 +150,7 @@ class WeightGradientRecipe(NKIObject):
     banks: int  # for sums
     tiles: int  # of the largest block
     masks: int
+    channels: int  # of x, all of them
     x_stride: int  # elements from channel to channel
     x_row: int  # elements from row to row
     dy_stride: int

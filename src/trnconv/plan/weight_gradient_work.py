@@ -14,7 +14,6 @@ from trnconv.plan.weight_gradient_memory import addresses, dy_window_elems, wind
 from trnconv.plan.weight_gradient_recipe import (
     Block,
     Fill,
-    Part,
     Pass,
     Place,
     StripWork,
@@ -54,6 +53,7 @@ def work_out(plan: WeightGradientPlan) -> Work:
         banks=machine.psum_banks - (0 if plan.by_dma else _TRANSPOSE_BANKS),
         tiles=plan.tiles,
         masks=len(plan.masks),
+        channels=shape.c_in,
         x_stride=positions,
         x_row=shape.size[WIDTH],
         dy_stride=shape.positions(),
@@ -115,7 +115,6 @@ def _strip_works(
         first = one.column_tap * taps[HEIGHT] + one.row_tap
         tap = one.frame_tap * taps[WIDTH] * taps[HEIGHT] + first
         shift = one.column_tap * shape.dilation[WIDTH] - shape.pad_before[WIDTH]
-        parts = [Part(first + number, number * one.channels) for number in range(one.row_taps)]
         works.append(
             StripWork(
                 variant=one.variant,
@@ -123,7 +122,7 @@ def _strip_works(
                 column=tap * plan.pack_in + one.channel,
                 kept=kept,
                 columns=one.columns,
-                parts=tuple(parts),
+                taps=tuple(range(first, first + one.row_taps)),
                 channel=pack * plan.pack_in + one.channel,
                 channels=one.channels,
                 mask=plan.masks.index(shift) + 1 if shift in plan.masks else 0,

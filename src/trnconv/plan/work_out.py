@@ -55,6 +55,8 @@ def work_out(plan: ConvPlan, shape: ConvShape | TransposedShape) -> Work:
         rings=layout.rings,
         weights=layout.weights,
         out=layout.out,
+        residual=layout.residual,
+        end=plan.end,
         bias_columns=len(biases.channels),
         bias_address=layout.bias_address,
         zeros=layout.zeros,

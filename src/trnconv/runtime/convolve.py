@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from trnconv.kernels.forward import forward, forward_on_two_cores
 from trnconv.packing import pack_bias, pack_places, pack_weights
 from trnconv.plan.choose import choose, request_for
 from trnconv.plan.conv_plan import ITEM_BYTES, ConvPlan
+from trnconv.plan.ends import PLAIN_END, End
 from trnconv.plan.launches import launches
 from trnconv.plan.shares import share
 from trnconv.plan.work_out import work_out
@@ -27,7 +28,7 @@ _MOST_CORES = 2
 
 @dataclass(frozen=True)
 class LaunchOptions:
-    """Where and how to run.
+    """Where and how to run, and how to end.
 
     `exact` keeps an Inf or NaN of x to the outputs whose taps meet it; without it, zeros of packed
     filters spread it to neighbours. `plans` replace the planner's choice, one for each core.
@@ -37,6 +38,8 @@ class LaunchOptions:
     cores: int = 1
     exact: bool = False
     plans: tuple[ConvPlan, ...] | None = None
+    end: End = PLAIN_END  # what is fused into the way out of PSUM
+    residual: Array | None = None  # of the output's shape, added where `end` says
 
 
 DEFAULT_LAUNCH = LaunchOptions()
@@ -75,11 +78,14 @@ def convolve(  # noqa: PLR0913 (torch's own arguments, and where to run)
     )
     x5 = x.reshape(shape.batch, shape.c_in, *shape.size)
     w5 = w.astype(x.dtype).reshape(shape.c_out, shape.c_in // groups, *shape.kernel)
-    y5 = np.empty((shape.batch, shape.c_out, *shape.out_sizes()), x.dtype)
+    y5 = np.empty((shape.batch, shape.c_out, *shape.out_sizes()), _out_dtype(x, launch))
+    residual = None if launch.residual is None else launch.residual.reshape(y5.shape)
     done = []
     for part in launches(shape):
         mine = launch.plans or plan_for(part.shape, str(x.dtype), launch)
-        run = _launch(part.input_of(x5), w5, bias, mine, part.shape)
+        added = None if residual is None else part.output_of(residual)
+        arrays = _Arrays(part.input_of(x5), w5, bias, added)
+        run = _launch(arrays, mine, part.shape)
         part.output_of(y5)[...] = _only(run.outputs)
         done.append((mine, run))
     rank = len(x.shape) - 2
@@ -99,7 +105,7 @@ def convolve_transposed(
     by_group = w.astype(x.dtype).reshape(groups, -1, *w.shape[1:])
     swapped = by_group.swapaxes(1, 2).reshape(shape.c_out, -1, *w.shape[2:])
     mine = launch.plans or plan_for(shape, str(x.dtype), launch)
-    run = _launch(x, swapped, bias, mine, shape)
+    run = _launch(_Arrays(x, swapped, bias, None), mine, shape)
     depth, height, width = shape.out
     y = _only(run.outputs)[:, :, :depth, :height, :width]
     return Convolved(y, (mine,), (run,))
@@ -123,30 +129,38 @@ def plan_for(
             f"{launch.cores} cores on {machine.name}: a launch has 1 to {machine.lnc_max}."
             " Ask for fewer."
         )
-    request = request_for(shape, machine, dtype, exact=launch.exact)
+    request = replace(request_for(shape, machine, dtype, exact=launch.exact), end=launch.end)
     if launch.cores == 1:
         return (choose(request).taken.plan,)
     one, two = share(request)
     return (one.taken.plan, two.taken.plan)
 
 
+@dataclass(frozen=True)
+class _Arrays:
+    x: Array
+    w: Array
+    bias: Array | None
+    residual: Array | None
+
+
 def _launch(
-    x: Array,
-    w: Array,
-    bias: Array | None,
-    plans: tuple[ConvPlan, ...],
-    shape: ConvShape | TransposedShape,
+    arrays: _Arrays, plans: tuple[ConvPlan, ...], shape: ConvShape | TransposedShape
 ) -> Run:
     works = [work_out(plan, shape) for plan in plans]
     images = tuple(
-        pack_weights(w, plan.problem, work) for plan, work in zip(plans, works, strict=True)
+        pack_weights(arrays.w, plan.problem, work) for plan, work in zip(plans, works, strict=True)
     )
-    biases = tuple(pack_bias(bias, work) for work in works)
+    biases = tuple(pack_bias(arrays.bias, work) for work in works)
     places = tuple(pack_places(work) for work in works)
     recipes = tuple(work.recipe for work in works)
-    target = plans[0].machine
+    residual, target = arrays.residual, plans[0].machine
     if len(plans) == 1:
-        kernel = Kernel(forward)
-        return nkisim.run(kernel, x, images[0], biases[0], places[0], recipes[0], target=target)
+        packed = (images[0], biases[0], places[0])
+        return nkisim.run(Kernel(forward), arrays.x, *packed, residual, recipes[0], target=target)
     pair = Kernel(forward_on_two_cores)[_MOST_CORES]
-    return nkisim.run(pair, x, images, biases, places, recipes, target=target)
+    return nkisim.run(pair, arrays.x, images, biases, places, residual, recipes, target=target)
+
+
+def _out_dtype(x: Array, launch: LaunchOptions) -> Any:
+    return np.dtype(launch.end.dtype) if launch.end.dtype else x.dtype

@@ -1,4 +1,4 @@
-"""conv1d, conv2d and conv3d on NumPy arrays, with torch's order of arguments and its defaults."""
+"""torch's convolutions on NumPy arrays, with its order of arguments and its defaults."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 
 from nkisim.machine import find_machine
 from trnconv.errors import ShapeError
-from trnconv.geometry import Axes, Padding, conv_shape
+from trnconv.geometry import Axes, Padding, conv_shape, transposed_shape
 from trnconv.plan import explain as in_words
 from trnconv.plan.choose import choose, request_for
-from trnconv.runtime.convolve import LaunchOptions, convolve
+from trnconv.runtime.convolve import LaunchOptions, convolve, convolve_transposed
 
 Array = np.ndarray[Any, Any]
 
@@ -65,15 +65,84 @@ def conv3d(
     return _conv(3, (input, weight, bias), target, **options)
 
 
+def conv_transpose1d(
+    input: Array,  # noqa: A002 (torch's name)
+    weight: Array,
+    bias: Array | None = None,
+    stride: Axes = 1,
+    padding: Axes = 0,
+    output_padding: Axes = 0,
+    groups: int = 1,
+    dilation: Axes = 1,
+    *,
+    target: str = "trn2",
+) -> Array:
+    """input [N, C_in, L], weight [C_in, C_out / groups, K] -> [N, C_out, L']."""
+    options = {"stride": stride, "padding": padding, "output_padding": output_padding}
+    options |= {"groups": groups, "dilation": dilation}
+    return _conv_transpose(1, (input, weight, bias), target, **options)
+
+
+def conv_transpose2d(
+    input: Array,  # noqa: A002 (torch's name)
+    weight: Array,
+    bias: Array | None = None,
+    stride: Axes = 1,
+    padding: Axes = 0,
+    output_padding: Axes = 0,
+    groups: int = 1,
+    dilation: Axes = 1,
+    *,
+    target: str = "trn2",
+) -> Array:
+    """input [N, C_in, H, W], weight [C_in, C_out / groups, KH, KW] -> [N, C_out, H', W']."""
+    options = {"stride": stride, "padding": padding, "output_padding": output_padding}
+    options |= {"groups": groups, "dilation": dilation}
+    return _conv_transpose(2, (input, weight, bias), target, **options)
+
+
+def conv_transpose3d(
+    input: Array,  # noqa: A002 (torch's name)
+    weight: Array,
+    bias: Array | None = None,
+    stride: Axes = 1,
+    padding: Axes = 0,
+    output_padding: Axes = 0,
+    groups: int = 1,
+    dilation: Axes = 1,
+    *,
+    target: str = "trn2",
+) -> Array:
+    """input [N, C_in, D, H, W], weight [C_in, C_out / groups, KD, KH, KW] -> [N, C_out, ...]."""
+    options = {"stride": stride, "padding": padding, "output_padding": output_padding}
+    options |= {"groups": groups, "dilation": dilation}
+    return _conv_transpose(3, (input, weight, bias), target, **options)
+
+
+def _conv_transpose(
+    rank: int, operands: tuple[Array, Array, Array | None], target: str, **options: Any
+) -> Array:
+    x, w, bias = operands
+    _require_rank(f"conv_transpose{rank}d", x, rank)
+    shape = transposed_shape(x.shape, w.shape, **options)
+    x5 = x.reshape(shape.batch, shape.c_in, *shape.size)
+    w5 = w.reshape(shape.c_in, -1, *shape.kernel)
+    y = convolve_transposed(x5, w5, bias, shape, LaunchOptions(target)).y
+    return y.reshape(shape.batch, shape.c_out, *shape.out[3 - rank :])
+
+
+def _require_rank(name: str, x: Array, rank: int) -> None:
+    if x.ndim != rank + 2:
+        raise ShapeError(
+            f"{name} of an input with {x.ndim} dimensions: it takes {rank + 2}: [N, C_in, ...]."
+        )
+
+
 def _conv(
     rank: int, operands: tuple[Array, Array, Array | None], target: str, **options: Any
 ) -> Array:
     x, w, bias = operands
-    if x.ndim != rank + 2:
-        raise ShapeError(
-            f"conv{rank}d of an input with {x.ndim} dimensions: it takes {rank + 2}:"
-            " [N, C_in, ...]."
-        )
+    _require_rank(f"conv{rank}d", x, rank)
     return convolve(x, w, bias, launch=LaunchOptions(target), **options).y
 
 

@@ -9,6 +9,7 @@ from nkisim.timing import Timeline, schedule
 from trnconv.geometry import ConvShape, TransposedShape
 from trnconv.kernels.forward import forward
 from trnconv.plan.conv_plan import ConvPlan
+from trnconv.plan.ends import NO_RESIDUAL
 from trnconv.plan.work_out import work_out
 
 
@@ -23,6 +24,7 @@ def trace_plan(plan: ConvPlan, shape: ConvShape | TransposedShape) -> Run:
         Spec((recipe.lines, max(1, work.width)), plan.dtype),
         Spec((recipe.lines, recipe.bias_columns), "float32"),
         Spec(places, "int32"),
+        None if plan.end.residual == NO_RESIDUAL else Spec(recipe.y_shape, plan.dtype),
         recipe,
         target=plan.machine,
         values=False,

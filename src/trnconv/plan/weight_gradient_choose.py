@@ -1,0 +1,196 @@
+"""The planner of weight gradients: every sensible plan is priced, the fastest legal one is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from nkisim.machine import Machine
+from trnconv.errors import PlanError, ShapeError
+from trnconv.geometry import ConvShape
+from trnconv.plan.weight_gradient import DEPTH, HEIGHT, WIDTH, WeightGradientPlan
+from trnconv.plan.weight_gradient_cost import Estimate, estimate
+from trnconv.plan.weight_gradient_legality import broken_rules
+from trnconv.plan.weight_gradient_memory import addresses, x_slot_bytes
+
+_BLOCK_TILES = (1, 2, 4, 8, 16, 32)  # blocks of up to so many tiles, and more than the one before
+_OUT_TILES = (16, 8, 4, 2, 1)  # tiles of output channels of a pass
+_TURN_SPANS = (1, 2, 4, 8)
+_GOOD_SLOTS = 6  # enough to hide loads
+
+
+@dataclass(frozen=True)
+class GradientRequest:
+    """What is to be computed, and on what."""
+
+    shape: ConvShape
+    groups: int
+    machine: Machine
+    dtype: str
+    wide: bool = True
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A plan and its price."""
+
+    plan: WeightGradientPlan
+    cost: Estimate
+
+
+def choose_weight_gradient(request: GradientRequest) -> Choice:
+    """The fastest plan that is legal."""
+    legal: list[Choice] = []
+    broken: list[str] = []
+    for plan in candidates(request):
+        cost = estimate(plan)
+        rules = broken_rules(plan, cost)
+        if rules:
+            broken = broken or rules
+        else:
+            legal.append(Choice(plan, cost))
+    if not legal:
+        why = "; ".join(broken) or "no block of it fits SBUF"
+        raise PlanError(
+            f"the weight gradient of {request.shape} on {request.machine.name} has no plan: {why}."
+            " Split the batch, or the channels."
+        )
+    return min(legal, key=lambda choice: (choice.cost.total_ns, choice.cost.sbuf_bytes))
+
+
+def candidates(request: GradientRequest) -> Iterator[WeightGradientPlan]:
+    """Plans worth pricing."""
+    for block in _blocks(_start(request)):
+        for outs in _outs(block):
+            sized = _within_sbuf(replace(block, outs=outs))
+            if sized is not None:
+                yield from _turned(sized)
+
+
+def _start(request: GradientRequest) -> WeightGradientPlan:
+    shape, groups = folded(request.shape), request.groups
+    if groups < 1 or shape.c_in % groups or shape.c_out % groups:
+        raise ShapeError(
+            f"groups={groups} of {shape.c_in} input and {shape.c_out} output channels: both are"
+            " multiples of groups."
+        )
+    pack = _pack(shape, groups, request.machine)
+    return WeightGradientPlan(
+        shape=shape,
+        groups=groups,
+        machine=request.machine.name,
+        dtype=request.dtype,
+        wide=request.wide,
+        by_dma=True,
+        pack=pack,
+        rows=1,
+        columns=shape.out_size(WIDTH),
+        outs=shape.c_out // groups * pack,
+        pass_strips=1,
+        slots=0,
+        windows=0,
+        turn_frames=shape.out_size(DEPTH),
+        turn_spans=1,
+        rolled=False,
+    )
+
+
+def folded(shape: ConvShape) -> ConvShape:
+    """Frames become rows, if neither has taps, strides or padding."""
+    if not all(_is_idle(shape, axis) for axis in (DEPTH, HEIGHT)):
+        return shape
+    return replace(shape, size=(1, shape.size[DEPTH] * shape.size[HEIGHT], shape.size[WIDTH]))
+
+
+def _is_idle(shape: ConvShape, axis: int) -> bool:
+    pads = shape.pad_before[axis] + shape.pad_after[axis]
+    return shape.kernel[axis] == 1 and shape.stride[axis] == 1 and pads == 0
+
+
+def _pack(shape: ConvShape, groups: int, machine: Machine) -> int:
+    """Groups whose channels share the PE array: as many as fit its columns, and a PSUM bank."""
+    ins, outs = shape.c_in // groups, shape.c_out // groups
+    fitting = [
+        pack
+        for pack in range(1, groups + 1)
+        if groups % pack == 0
+        and pack * outs <= machine.partitions
+        and pack * ins <= machine.partitions
+    ]
+    return max(fitting, default=1)
+
+
+def _blocks(start: WeightGradientPlan) -> Iterator[WeightGradientPlan]:
+    """Ways to cut the output: runs of whole rows, pieces of a row, and windows."""
+    height, width = start.shape.out_size(HEIGHT), start.shape.out_size(WIDTH)
+    lines = start.target.partitions
+    least = 0
+    for most in _BLOCK_TILES:
+        flat = [replace(start, rows=rows) for rows in range(2, height + 1)]
+        sized = [plan for plan in flat if least < plan.tiles <= most]
+        if sized:
+            yield min(sized, key=lambda plan: (_tiles_of_frame(plan), plan.rows))
+        if least * lines < width:
+            yield replace(start, columns=min(width, most * lines))
+        least = most
+    columns = -(-width // -(-width // lines))
+    windowed = replace(start, by_dma=False, columns=columns, windows=1)
+    for most in _BLOCK_TILES:
+        rows = min(height, most * windowed.rows_of_tile)
+        yield replace(windowed, rows=rows)
+        if rows == height:
+            return
+
+
+def _tiles_of_frame(plan: WeightGradientPlan) -> int:
+    return sum(plan.tile_count(rows, plan.columns) for _, rows in plan.row_spans())
+
+
+def _outs(plan: WeightGradientPlan) -> Iterator[int]:
+    """Output channels of a pass: all, or a number of whole tiles."""
+    yield plan.pack_out
+    for tiles in _OUT_TILES:
+        if tiles * plan.target.partitions < plan.pack_out:
+            yield tiles * plan.target.partitions
+
+
+def _within_sbuf(plan: WeightGradientPlan) -> WeightGradientPlan | None:
+    """The same with as few passes as SBUF allows, and what is left used for tiles of x."""
+    strips = len(plan.strips())
+    frame_taps = plan.shape.kernel[DEPTH]
+    variants = strips // frame_taps
+    most = (frame_taps + 1) * variants
+    good = min(_GOOD_SLOTS, max(2, strips))
+    for windows in () if plan.by_dma else (frame_taps + 1, 2, 1):
+        found = _fewest_passes(replace(plan, windows=windows), strips, (good, most))
+        if found is not None:
+            return found
+    return _fewest_passes(plan, strips, (good, most)) or _fewest_passes(plan, strips, (2, most))
+
+
+def _fewest_passes(
+    plan: WeightGradientPlan, strips: int, slots: tuple[int, int]
+) -> WeightGradientPlan | None:
+    room = plan.target.sbuf_usable_bytes_per_partition
+    passes = 1
+    while passes <= strips:
+        tried = replace(plan, pass_strips=-(-strips // passes))
+        free = (room - addresses(tried).end) // x_slot_bytes(tried)
+        if free >= slots[0]:
+            return replace(tried, slots=min(free, max(slots)))
+        passes = max(
+            passes + 1,
+            -(-strips // (tried.pass_strips - 1)) if tried.pass_strips > 1 else strips + 1,
+        )
+    return None
+
+
+def _turned(plan: WeightGradientPlan) -> Iterator[WeightGradientPlan]:
+    """Unrolled, and as hardware loops with turns of one block or of many."""
+    yield plan
+    frames = plan.shape.out_size(DEPTH)
+    for spans in _TURN_SPANS:
+        if spans == 1 or spans <= len(plan.row_spans()):
+            yield replace(plan, rolled=True, turn_spans=spans)
+    if frames > 1:
+        yield replace(plan, rolled=True, turn_frames=1)

@@ -1,0 +1,305 @@
+"""What a weight gradient costs, in closed form: the busy time of every engine, and the ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nkisim.machine import Reading, Timing
+from trnconv.plan.weight_gradient import DEPTH, HEIGHT, WIDTH, Strip, WeightGradientPlan
+from trnconv.plan.weight_gradient_blocks import window_size
+from trnconv.plan.weight_gradient_memory import addresses
+
+_FLOAT_BYTES = 4
+_TURN_INSTRUCTIONS = 1  # the row of the place table
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Modelled times in ns, and what a plan needs."""
+
+    tensor_ns: float
+    vector_ns: float
+    scalar_ns: float
+    gpsimd_ns: float
+    dma_ns: float
+    issue_ns: float
+    loops_ns: float
+    ends_ns: float
+    sbuf_bytes: int
+    instructions: int  # static
+    hbm_bytes: int
+
+    @property
+    def total_ns(self) -> float:
+        """Engines work side by side; loops and ends do not."""
+        return max(self._busy().values()) + self.loops_ns + self.ends_ns
+
+    @property
+    def bound(self) -> str:
+        """The busiest resource."""
+        busy = self._busy()
+        return max(busy, key=lambda name: busy[name])
+
+    def _busy(self) -> dict[str, float]:
+        return {
+            "tensor": self.tensor_ns,
+            "vector": self.vector_ns,
+            "scalar": self.scalar_ns,
+            "gpsimd": self.gpsimd_ns,
+            "dma": self.dma_ns,
+            "dma issue": self.issue_ns,
+        }
+
+
+@dataclass
+class _Count:
+    """What one pass over some blocks adds up to."""
+
+    tensor: float = 0.0  # cycles
+    vector: float = 0.0  # cycles
+    scalar: float = 0.0  # cycles
+    gpsimd: float = 0.0  # cycles
+    dma: float = 0.0  # ns of all DMA engines together
+    dmas: float = 0.0
+    hbm: float = 0.0  # bytes
+    instructions: float = 0.0
+
+    def add(self, other: _Count, times: float) -> None:
+        """This many more of another."""
+        for name in vars(self):
+            setattr(self, name, getattr(self, name) + times * getattr(other, name))
+
+
+def estimate(plan: WeightGradientPlan) -> Estimate:
+    """The cost of a plan, legal or not."""
+    timing = plan.target.timing.read(Reading.default)
+    total = _Count()
+    static = 0.0
+    for strips, outs, times in _pass_kinds(plan):
+        whole, once = _one_pass(plan, timing, strips, outs)
+        total.add(whole, times)
+        static += times * once
+    turns = _turn_count(plan) * _pass_count(plan) if plan.rolled else 0
+    latency = timing.dma_issue_hwdge_ns + timing.dma_start_ns + timing.dma_done_ns
+    cold = timing.pe_warm_ns * (1 - timing.pe_cold_rate)
+    return Estimate(
+        tensor_ns=total.tensor / timing.pe_ghz,
+        vector_ns=total.vector / timing.vector_ghz,
+        scalar_ns=total.scalar / timing.scalar_ghz,
+        gpsimd_ns=total.gpsimd / timing.gpsimd_ghz,
+        dma_ns=total.dma / timing.dma_engines,
+        issue_ns=total.dmas * timing.dma_issue_hwdge_ns / timing.dma_issue_queues,
+        loops_ns=turns * timing.loop_iteration_ns,
+        ends_ns=_pass_count(plan) * (2 * latency + cold),
+        sbuf_bytes=addresses(plan).end,
+        instructions=int(static),
+        hbm_bytes=int(total.hbm),
+    )
+
+
+def _pass_count(plan: WeightGradientPlan) -> int:
+    return sum(times for _, _, times in _pass_kinds(plan))
+
+
+def _pass_kinds(plan: WeightGradientPlan) -> list[tuple[tuple[Strip, ...], int, int]]:
+    """Strips, output channels and number of the passes that differ in them."""
+    strips = plan.strips()
+    parts = [
+        strips[first : first + plan.pass_strips]
+        for first in range(0, len(strips), plan.pass_strips)
+    ]
+    whole, rest = divmod(plan.pack_out, plan.outs)
+    kinds = []
+    for part in parts:
+        kinds.append((part, plan.outs, plan.packs * whole))
+        if rest:
+            kinds.append((part, rest, plan.packs))
+    return kinds
+
+
+def _turn_count(plan: WeightGradientPlan) -> int:
+    spans = -(-len(plan.row_spans()) // plan.turn_spans)
+    frames = -(-plan.shape.out_size(DEPTH) // plan.turn_frames)
+    return plan.shape.batch * len(plan.column_spans()) * spans * frames
+
+
+def _one_pass(
+    plan: WeightGradientPlan, timing: Timing, strips: tuple[Strip, ...], outs: int
+) -> tuple[_Count, float]:
+    """Everything a pass does, and its static instructions."""
+    total = _Count()
+    images = plan.shape.batch
+    spans = _counted(
+        (rows, columns) for _, rows in plan.row_spans() for _, columns in plan.column_spans()
+    )
+    reads = [plan.frames_read(frame) for frame in range(plan.shape.out_size(DEPTH))]
+    once = 0.0
+    for (rows, columns), times in spans.items():
+        tiles = plan.tile_count(rows, columns)
+        dy = _dy_cost(plan, timing, (tiles, rows, columns), outs)
+        per_image = _Count()
+        per_image.add(dy, len(reads))
+        for one in strips:
+            met = sum(read[one.frame_tap] >= 0 for read in reads)
+            per_image.add(_sum_cost(plan, timing, (tiles, one.columns), outs), met)
+            loads = _loads(plan, reads, one, strips)
+            per_image.add(_x_cost(plan, timing, (tiles, rows, columns), one), loads)
+        total.add(per_image, images * times)
+        once += per_image.instructions * times
+    total.add(_ends_cost(plan, timing, strips, outs), 1)
+    once = total.instructions if not plan.rolled else _static(plan, once, len(reads))
+    return total, once
+
+
+def _counted(values: object) -> dict[tuple[int, int], int]:
+    counts: dict[tuple[int, int], int] = {}
+    for value in values:  # type: ignore[attr-defined] # any iterable of pairs
+        counts[value] = counts.get(value, 0) + 1
+    return counts
+
+
+def _loads(
+    plan: WeightGradientPlan, reads: list[tuple[int, ...]], one: Strip, strips: tuple[Strip, ...]
+) -> int:
+    """How often a strip of x is loaded for a row block of an image."""
+    taps = {strip.frame_tap for strip in strips}
+    shared = plan.slots > len(strips)
+    found = 0
+    for first in range(0, len(reads), plan.turn_frames):
+        seen: set[int] = set()
+        for read in reads[first : first + plan.turn_frames]:
+            at = read[one.frame_tap]
+            found += at >= 0 and not (shared and at in seen)
+            seen |= {read[tap] for tap in taps}
+    return found
+
+
+def _static(plan: WeightGradientPlan, of_image: float, frames: int) -> float:
+    """Instructions of the turns that differ: at both ends of the rows and frames, and between."""
+    spans, turns = len(plan.row_spans()), -(-frames // plan.turn_frames)
+    groups = -(-spans // plan.turn_spans)
+    looks = min(groups, 3) * min(turns, 3) * min(len(plan.column_spans()), 3)
+    one_turn = of_image / (spans * len(plan.column_spans()) * frames)
+    return looks * (one_turn * plan.turn_spans * plan.turn_frames + _TURN_INSTRUCTIONS)
+
+
+def _matmul_cycles(plan: WeightGradientPlan, timing: Timing, columns: int) -> float:
+    stream = float(max(columns, timing.pe_min_cycles))
+    if plan.dtype != "float32":
+        return stream + timing.pe_gap_cycles
+    one_pass = stream * timing.pe_fp32_cycles_per_column + timing.pe_gap_cycles
+    return timing.pe_fp32_passes * max(one_pass, timing.weight_load_fp32_cycles)
+
+
+def _sum_cost(
+    plan: WeightGradientPlan, timing: Timing, extent: tuple[int, int], outs: int
+) -> _Count:
+    """One strip of one block for all output channels of a pass."""
+    tiles, columns = extent
+    out_tiles = -(-outs // plan.target.partitions)
+    return _Count(
+        tensor=out_tiles * tiles * _matmul_cycles(plan, timing, columns),
+        vector=out_tiles * (columns + timing.vector_startup_cycles),
+        instructions=out_tiles * (tiles + 1),
+    )
+
+
+def _dy_cost(
+    plan: WeightGradientPlan, timing: Timing, extent: tuple[int, int, int], outs: int
+) -> _Count:
+    """dy of a block on partitions, its masked copies, and the bias gradient."""
+    tiles, rows, columns = extent
+    count = _sum_cost(plan, timing, (tiles, 1), outs)
+    masked = len(plan.masks) * tiles
+    count.scalar += masked * (outs + timing.scalar_startup_cycles)
+    count.instructions += masked
+    if plan.by_dma:
+        gaps = plan.is_flat and plan.pitch > columns
+        pieces = rows + tiles if gaps else 1 + (tiles * plan.target.partitions > rows * columns)
+        count.add(_transposed(plan, timing, tiles, outs, pieces), 1)
+        if gaps:
+            count.gpsimd += tiles * (outs * timing.gpsimd_cycles_per_elem)
+            count.instructions += tiles
+        return count
+    count.add(_by_tensor(plan, timing, tiles, outs, 1), 1)
+    count.add(_window(plan, timing, rows * columns, columns, outs), 1)
+    return count
+
+
+def _x_cost(
+    plan: WeightGradientPlan, timing: Timing, extent: tuple[int, int, int], one: Strip
+) -> _Count:
+    """One strip of x of a block on partitions."""
+    tiles, rows, columns = extent
+    if plan.by_dma:
+        ragged = tiles * plan.target.partitions > rows * columns
+        count = _Count()
+        each = _transposed(plan, timing, tiles, one.channels, 1 + ragged)
+        count.add(each, one.row_taps)
+        return count
+    count = _by_tensor(plan, timing, tiles, one.channels, one.row_taps)
+    first = one.column_tap == 0 and one.row_tap == 0
+    if first or plan.windows == 1:
+        height, width = window_size(plan, HEIGHT, rows), window_size(plan, WIDTH, columns)
+        count.add(_window(plan, timing, height * width, width, one.channels), 1)
+    return count
+
+
+def _transposed(
+    plan: WeightGradientPlan, timing: Timing, tiles: int, channels: int, pieces: int
+) -> _Count:
+    """Tiles transposed on the way from HBM: a descriptor a partition of every DMA."""
+    lines = plan.target.partitions
+    moved = tiles * channels * plan.item_bytes
+    each = moved / pieces / timing.dma_transpose_rate / timing.dma_bytes_per_ns
+    each = max(each, timing.dma_descriptor_floor_ns) + timing.dma_descriptor_overhead_ns
+    return _Count(dma=pieces * lines * each, dmas=pieces, hbm=lines * moved, instructions=pieces)
+
+
+def _by_tensor(
+    plan: WeightGradientPlan, timing: Timing, tiles: int, channels: int, taps: int
+) -> _Count:
+    """Tiles transposed by the Tensor engine, and copied to SBUF by the Scalar engine."""
+    lines, bank = plan.target.partitions, plan.target.psum_bank_fp32_elems
+    transposes = taps * tiles * -(-channels // lines)
+    passes = timing.fp32_transpose_passes if plan.item_bytes == _FLOAT_BYTES else 1
+    copies = taps * tiles * -(-channels // bank)
+    return _Count(
+        tensor=transposes * (lines * passes + timing.pe_gap_cycles),
+        scalar=taps * tiles * channels + copies * timing.scalar_startup_cycles,
+        instructions=transposes + copies,
+    )
+
+
+def _window(
+    plan: WeightGradientPlan, timing: Timing, elems: int, run: int, channels: int
+) -> _Count:
+    """Rows of some channels as they are in HBM."""
+    tiles = -(-channels // plan.target.partitions)
+    runs = channels * elems / run
+    each = max(timing.dma_descriptor_floor_ns, run * plan.item_bytes / timing.dma_bytes_per_ns)
+    return _Count(
+        dma=runs * (each + timing.dma_descriptor_overhead_ns),
+        dmas=tiles,
+        hbm=channels * elems * plan.item_bytes,
+        gpsimd=tiles * elems * timing.gpsimd_cycles_per_elem,
+        instructions=tiles + 1,
+    )
+
+
+def _ends_cost(
+    plan: WeightGradientPlan, timing: Timing, strips: tuple[Strip, ...], outs: int
+) -> _Count:
+    """Zeros at the start of a pass, stores at its end."""
+    out_tiles = -(-outs // plan.target.partitions)
+    count = _Count(instructions=2 * out_tiles + 1)
+    for one in strips:
+        moved = one.columns * _FLOAT_BYTES
+        each = max(timing.dma_descriptor_floor_ns, moved / timing.dma_bytes_per_ns)
+        count.dma += outs * (each + timing.dma_descriptor_overhead_ns)
+        count.dmas += out_tiles
+        count.hbm += outs * moved
+        cycles = one.columns * timing.gpsimd_cycles_per_elem + timing.gpsimd_startup_cycles
+        count.gpsimd += out_tiles * cycles
+        count.instructions += 2 * out_tiles
+    return count

@@ -1,0 +1,110 @@
+"""Whether a machine can run the plan of a weight gradient, in words."""
+
+from __future__ import annotations
+
+from nkisim.machine import V3
+from trnconv.plan.conv_plan import ITEM_BYTES
+from trnconv.plan.weight_gradient import HEIGHT, WIDTH, WeightGradientPlan
+from trnconv.plan.weight_gradient_cost import Estimate, estimate
+from trnconv.plan.weight_gradient_memory import window_elems
+
+MAX_OFFSET = 2**31 - 1  # NKI's integers have 32 bits
+MAX_INSTRUCTIONS = 20_000  # static, of a call
+_TRANSPOSED_BYTES = 2  # of an element that DMA transposes at speed
+_LEAST_SLOTS = 2  # of x: one in use, one being filled
+
+
+def broken_rules(plan: WeightGradientPlan, cost: Estimate | None = None) -> list[str]:
+    """Everything that keeps the plan from running; empty if it is legal."""
+    if plan.dtype not in ITEM_BYTES:
+        return [f"dtype {plan.dtype}: one of {', '.join(ITEM_BYTES)}"]
+    return [
+        *_sizes(plan),
+        *_channels(plan),
+        *(_dma(plan) if plan.by_dma else _windows(plan)),
+        *_memory(plan, cost or estimate(plan)),
+    ]
+
+
+def _sizes(plan: WeightGradientPlan) -> list[str]:
+    broken = []
+    for name, size, axis in (("rows", plan.rows, HEIGHT), ("columns", plan.columns, WIDTH)):
+        most = plan.shape.out_size(axis)
+        if not 1 <= size <= most:
+            broken.append(f"a block has {size} {name}: the output has {most}")
+    positions = plan.shape.size[0] * plan.shape.size[1] * plan.shape.size[2]
+    elems = plan.shape.batch * max(
+        plan.shape.c_in * positions, plan.shape.c_out * plan.shape.positions()
+    )
+    if elems > MAX_OFFSET:
+        broken.append(f"a tensor of {elems} elements: offsets have 32 bits; split the batch")
+    if plan.slots < _LEAST_SLOTS:
+        broken.append(f"{plan.slots} slots for tiles of x: at least {_LEAST_SLOTS}")
+    return broken
+
+
+def _channels(plan: WeightGradientPlan) -> list[str]:
+    broken = []
+    if plan.groups % plan.pack:
+        broken.append(f"packs of {plan.pack} groups: {plan.groups} is not a multiple")
+    if plan.outs % plan.target.partitions and plan.outs != plan.pack_out:
+        broken.append(
+            f"{plan.outs} output channels of a pass: all {plan.pack_out}, or a multiple of"
+            f" {plan.target.partitions}"
+        )
+    return broken
+
+
+def _dma(plan: WeightGradientPlan) -> list[str]:
+    """What tiles that DMA transposes ask for."""
+    shape, machine = plan.shape, plan.target
+    broken = []
+    if machine.generation < V3:
+        broken.append(f"DMA that transposes on {machine.name}: exists from NeuronCore-v3 on")
+    if plan.item_bytes != _TRANSPOSED_BYTES:
+        broken.append(f"DMA that transposes {plan.dtype}: {_TRANSPOSED_BYTES} bytes an element")
+    if shape.stride[WIDTH] != 1:
+        broken.append(f"columns {shape.stride[WIDTH]} apart: DMA transposes what lies together")
+    if plan.is_flat:
+        width = shape.out_size(WIDTH)
+        if shape.stride[HEIGHT] != 1:
+            broken.append(f"rows {shape.stride[HEIGHT]} apart in one tile: they have to be 1 apart")
+        if width > shape.size[WIDTH]:
+            broken.append(
+                f"{width} output columns for {shape.size[WIDTH]} of the input: tiles that run on"
+                " from row to row need at least as many"
+            )
+        if plan.columns != width:
+            broken.append(f"{plan.columns} of {width} columns in blocks of several rows")
+    return broken
+
+
+def _windows(plan: WeightGradientPlan) -> list[str]:
+    """What tiles that the Tensor engine transposes ask for."""
+    machine = plan.target
+    broken = []
+    if plan.columns > machine.partitions:
+        broken.append(
+            f"{plan.columns} columns of a tile: {machine.name} has {machine.partitions} partitions"
+        )
+    if plan.windows < 1:
+        broken.append("no room for a window of x: at least one is needed")
+    elems = window_elems(plan)
+    if elems > machine.sbuf_operand_max_elems:
+        broken.append(
+            f"a window of {elems} elements: an operand has at most {machine.sbuf_operand_max_elems}"
+        )
+    return broken
+
+
+def _memory(plan: WeightGradientPlan, cost: Estimate) -> list[str]:
+    broken = []
+    room = plan.target.sbuf_usable_bytes_per_partition
+    if cost.sbuf_bytes > room:
+        broken.append(f"{cost.sbuf_bytes} bytes a partition: SBUF of {plan.machine} has {room}")
+    if cost.instructions > MAX_INSTRUCTIONS:
+        broken.append(
+            f"{cost.instructions} static instructions: a call has at most {MAX_INSTRUCTIONS};"
+            " roll the turns"
+        )
+    return broken
