@@ -126,7 +126,8 @@ def sum_up(core: GradientCore, one: Pass, turn: Turn, step: Step) -> None:
 
 class Operands(nl.NKIObject):
     """Transposed tiles: dy [positions, copies x tiles x channels], x [positions, taps, tiles,
-    channels]."""
+    channels].
+    """
 
     def __init__(self, dy: nl.NkiTensor, x: nl.NkiTensor) -> None:
         self.dy = dy

@@ -27,14 +27,20 @@ class Launch:
     image: int
     x_first: Triple
     y_first: Triple
+    first_channel: int = 0  # of the output
 
     def input_of(self, x: Array) -> Array:
         """The slice of x [N, C, D, H, W] that it reads."""
         return x[self._slices(self.x_first, self.shape.size)]
 
+    def channels_of(self, filters: Array) -> Array:
+        """The slice of w [C_out, ...], or of a bias, that it uses."""
+        return filters[self.first_channel : self.first_channel + self.shape.c_out]
+
     def output_of(self, y: Array) -> Array:
         """The slice of y that it computes."""
-        return y[self._slices(self.y_first, self.shape.out_sizes())]
+        part = y[self._slices(self.y_first, self.shape.out_sizes())]
+        return part[:, self.first_channel : self.first_channel + self.shape.c_out]
 
     def _slices(self, first: Triple, size: Triple) -> tuple[slice, ...]:
         places = [slice(at, at + count) for at, count in zip(first, size, strict=True)]
@@ -47,6 +53,19 @@ def launches(shape: ConvShape, most: int = MAX_OFFSET) -> list[Launch]:
     while any(_elems(part.shape) > most for part in parts):
         parts = [piece for part in parts for piece in _halved(part, most)]
     return parts
+
+
+def halve_channels(part: Launch) -> list[Launch]:
+    """Two parts with half of the output channels each: shorter programs, the input read twice."""
+    shape = part.shape
+    if shape.groups > 1 or shape.c_out == 1:
+        raise PlanError(f"{shape} cannot be split by output channels.")
+    half = shape.c_out // 2
+    rest = replace(shape, c_out=shape.c_out - half)
+    return [
+        replace(part, shape=replace(shape, c_out=half)),
+        replace(part, shape=rest, first_channel=part.first_channel + half),
+    ]
 
 
 def _elems(shape: ConvShape) -> int:

@@ -6,6 +6,7 @@ from trnconv.runtime.convolve import (
     convolve,
     convolve_transposed,
     plan_for,
+    planned_launches,
 )
 from trnconv.runtime.modelled import time_plan, trace_plan
 
@@ -15,6 +16,7 @@ __all__ = [
     "convolve",
     "convolve_transposed",
     "plan_for",
+    "planned_launches",
     "time_plan",
     "trace_plan",
 ]

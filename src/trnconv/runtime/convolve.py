@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,14 +11,14 @@ import numpy as np
 import nkisim
 from nkisim import Kernel, Run
 from nkisim.machine import find_machine
-from trnconv.errors import UnsupportedError
+from trnconv.errors import PlanError, UnsupportedError
 from trnconv.geometry import ZEROS, Axes, ConvShape, Padding, TransposedShape, conv_shape
 from trnconv.kernels.forward import forward, forward_on_two_cores
 from trnconv.packing import pack_bias, pack_places, pack_weights
 from trnconv.plan.choose import choose, request_for
 from trnconv.plan.conv_plan import ITEM_BYTES, ConvPlan
 from trnconv.plan.ends import PLAIN_END, End
-from trnconv.plan.launches import launches
+from trnconv.plan.launches import Launch, halve_channels, launches
 from trnconv.plan.shares import share
 from trnconv.plan.work_out import work_out
 
@@ -81,16 +81,34 @@ def convolve(  # noqa: PLR0913 (torch's own arguments, and where to run)
     y5 = np.empty((shape.batch, shape.c_out, *shape.out_sizes()), _out_dtype(x, launch))
     residual = None if launch.residual is None else launch.residual.reshape(y5.shape)
     done = []
-    for part in launches(shape):
-        mine = launch.plans or plan_for(part.shape, str(x.dtype), launch)
+    for part, mine in planned_launches(shape, str(x.dtype), launch):
         added = None if residual is None else part.output_of(residual)
-        arrays = _Arrays(part.input_of(x5), w5, bias, added)
+        own_bias = None if bias is None else part.channels_of(bias)
+        arrays = _Arrays(part.input_of(x5), part.channels_of(w5), own_bias, added)
         run = _launch(arrays, mine, part.shape)
         part.output_of(y5)[...] = _only(run.outputs)
         done.append((mine, run))
     rank = len(x.shape) - 2
     y = y5.reshape(shape.batch, shape.c_out, *shape.out_sizes()[3 - rank :])
     return Convolved(y, tuple(mine for mine, _ in done), tuple(run for _, run in done))
+
+
+def planned_launches(
+    shape: ConvShape, dtype: str, launch: LaunchOptions = DEFAULT_LAUNCH
+) -> Iterator[tuple[Launch, tuple[ConvPlan, ...]]]:
+    """The parts of a convolution with their plans; mostly one.
+
+    More where offsets would not fit 32 bits, or where no program is short enough for the budget.
+    """
+    waiting = launches(shape)
+    while waiting:
+        part = waiting.pop(0)
+        try:
+            mine = launch.plans or plan_for(part.shape, dtype, launch)
+        except PlanError:
+            waiting[:0] = halve_channels(part)
+        else:
+            yield part, mine
 
 
 def convolve_transposed(
