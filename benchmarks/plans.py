@@ -1,7 +1,8 @@
-"""`python -m benchmarks plans`: plan every dense convolution of the catalogue, on every machine.
+"""`python -m benchmarks plans`: plan every convolution of the catalogue, on every machine.
 
 A record is planned as it was captured and, where that differs, with the zeros its wrapper put into
-the input as padding. What has tensors beyond 32-bit offsets is planned launch by launch.
+the input as padding; grouped and transposed ones too. What has tensors beyond 32-bit offsets, or
+more output channels than a short program can have, is planned launch by launch.
 """
 
 from __future__ import annotations
@@ -15,15 +16,16 @@ from dataclasses import dataclass
 from statistics import median
 
 from benchmarks.table import Column, aligned, by_times
-from nkisim.machine import CONSTANTS_VERSION, MACHINES
+from nkisim.machine import CONSTANTS_VERSION, MACHINES, Machine
 from trnconv.catalogue import Call, calls
 from trnconv.errors import TrnconvError
-from trnconv.geometry import ConvShape
+from trnconv.geometry import ConvShape, TransposedShape
 from trnconv.plan.choose import DEFAULT_BUDGET, Priced, choose, request_for
-from trnconv.plan.launches import launches
+from trnconv.plan.parts import choose_parts
 
-HELP = "plan every dense convolution of the catalogue"
+HELP = "plan every convolution of the catalogue"
 DTYPE = "bfloat16"
+Shape = ConvShape | TransposedShape
 _TOGETHER = 8  # problems a worker takes at once
 _SAID_EVERY = 500
 _LARGEST = 5
@@ -33,7 +35,7 @@ _LARGEST = 5
 class Task:
     """A problem on a machine."""
 
-    shape: ConvShape
+    shape: Shape
     machine: str
 
 
@@ -50,11 +52,13 @@ class Planned:
     streamed: bool = False
 
 
-def distinct_problems(records: Iterable[Call]) -> list[ConvShape]:
-    """Every dense problem once, in the order of capture."""
-    found: dict[ConvShape, None] = {}
+def distinct_problems(records: Iterable[Call]) -> list[Shape]:
+    """Every problem once, in the order of capture."""
+    found: dict[Shape, None] = {}
     for call in records:
-        if call.dense:
+        if call.transposed:
+            found[call.transposed_shape()] = None
+        else:
             found[call.shape()] = None
             found[call.implicit_shape()] = None
     return list(found)
@@ -64,12 +68,16 @@ def plan_task(task: Task) -> Planned:
     """Plan all launches of a problem; equal ones once."""
     start = time.perf_counter()
     try:
-        parts = [launch.shape for launch in launches(task.shape)]
-        machine = MACHINES[task.machine]
-        taken = [choose(request_for(part, machine, DTYPE)).taken for part in dict.fromkeys(parts)]
+        taken = _taken(task.shape, MACHINES[task.machine])
     except Exception as error:  # noqa: BLE001 (whatever stops the planner is what is reported)
         return Planned(task=task, ms=_ms_since(start), failure=f"{type(error).__name__}: {error}")
-    return _outcome(task, _ms_since(start), len(parts), taken)
+    return _outcome(task, _ms_since(start), len(taken), taken)
+
+
+def _taken(shape: Shape, machine: Machine) -> list[Priced]:
+    if isinstance(shape, TransposedShape):
+        return [choose(request_for(shape, machine, DTYPE)).taken]
+    return [choice.taken for _, choice in choose_parts(shape, machine, DTYPE)]
 
 
 def _outcome(task: Task, ms: float, launch_count: int, taken: Sequence[Priced]) -> Planned:
@@ -153,11 +161,13 @@ def largest(outcomes: Sequence[Planned]) -> str:
     return aligned(columns, rows)
 
 
-def described(shape: ConvShape) -> str:
+def described(shape: Shape) -> str:
     """A problem in one line: input, weight, and what is not plain about it."""
     x = (shape.batch, shape.c_in, *shape.size)
-    weight = (shape.c_out, shape.c_in, *shape.kernel)
+    weight = (shape.c_out, shape.c_in // shape.groups, *shape.kernel)
     text = f"{by_times(x)} * {by_times(weight)}"
+    if isinstance(shape, TransposedShape):
+        return f"{text} transposed, stride {by_times(shape.stride)}"
     if shape.stride != (1, 1, 1):
         text += f" stride {by_times(shape.stride)}"
     if any((*shape.pad_before, *shape.pad_after)):

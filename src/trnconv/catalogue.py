@@ -14,7 +14,13 @@ from importlib import resources
 from math import prod
 
 from trnconv.errors import UnsupportedError
-from trnconv.geometry import ConvShape, Triple, conv_shape
+from trnconv.geometry import (
+    ConvShape,
+    TransposedShape,
+    Triple,
+    conv_shape,
+    transposed_shape,
+)
 
 Sizes = tuple[int, ...]
 
@@ -56,18 +62,36 @@ class Call:
             return prod(self.input) * prod(self.weight[1:])
         return prod(self.output) * prod(self.weight[1:])
 
+    @property
+    def transposed(self) -> bool:
+        """A transposed convolution."""
+        return self.op.startswith("conv_transpose")
+
     def shape(self) -> ConvShape:
         """The call as a problem for the planner."""
-        if not self.dense:
+        if self.transposed:
             raise UnsupportedError(
-                f"{self.op} with {self.groups} groups ({self.model}, {self.module}) as a ConvShape:"
-                f" it describes dense, not transposed convolutions only."
+                f"{self.op} ({self.model}, {self.module}) as a ConvShape: it describes convolutions"
+                " that are not transposed. Ask for transposed_shape()."
             )
         return conv_shape(
             self.input,
             self.weight,
             stride=self.stride,
             padding=self.padding,
+            dilation=self.dilation,
+            groups=self.groups,
+        )
+
+    def transposed_shape(self) -> TransposedShape:
+        """A transposed call as a problem for the planner."""
+        return transposed_shape(
+            self.input,
+            self.weight,
+            stride=self.stride,
+            padding=self.padding,
+            output_padding=self.output_padding,
+            groups=self.groups,
             dilation=self.dilation,
         )
 

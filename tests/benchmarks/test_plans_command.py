@@ -9,7 +9,7 @@ from benchmarks.__main__ import main
 from trnconv.catalogue import calls
 from trnconv.errors import PlanError
 from trnconv.geometry import conv_shape
-from trnconv.plan.choose import choose
+from trnconv.plan.parts import choose_parts
 
 LAST_LINE = r"planned (\d+)/(\d+) on ([a-z0-9 ]+), median (\d+\.\d) ms, most instructions (\d+)"
 SMALL = "wan2.2_animate_face_encoder"  # three signals
@@ -43,12 +43,12 @@ def test_two_processes_plan_the_same(capsys):
 
 
 def test_a_failure_is_reported_with_its_reason(capsys, monkeypatch):
-    def choose_but_on_trn1(request):
-        if request.machine.name == "trn1":
+    def choose_but_on_trn1(shape, machine, dtype):
+        if machine.name == "trn1":
             raise PlanError("nothing fits")
-        return choose(request)
+        return choose_parts(shape, machine, dtype)
 
-    monkeypatch.setattr(plans, "choose", choose_but_on_trn1)
+    monkeypatch.setattr(plans, "choose_parts", choose_but_on_trn1)
     lines = printed(capsys, *ASKED, "--machines", "trn1,trn2", code=1)
     failed = [line for line in lines if line.startswith("failed on trn1: ")]
     assert len(failed) == 3
@@ -65,10 +65,15 @@ def test_zeros_of_a_wrapper_are_planned_in_both_ways():
     assert plans.distinct_problems([*calls()[:1], *calls()[:1]]) == [captured, implicit]
 
 
-def test_grouped_convolutions_are_left_out():
+def test_grouped_and_transposed_convolutions_are_planned_too():
     records = [call for call in calls() if call.model == "sana_video_2b_dit_ffn"]
     assert sorted(call.groups == 1 for call in records) == [False, True, True, True]
-    assert len(plans.distinct_problems(records)) == 3
+    assert len(plans.distinct_problems(records)) == 4
+    transposed = [call for call in calls() if call.transposed]
+    assert transposed
+    for shape in plans.distinct_problems(transposed):
+        outcome = plans.plan_task(plans.Task(shape, "trn2"))
+        assert (outcome.failure, outcome.launches) == ("", 1)
 
 
 def test_tensors_beyond_32_bits_are_planned_by_launches():

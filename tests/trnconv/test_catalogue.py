@@ -23,10 +23,21 @@ def test_geometry_gives_the_captured_output_of_every_dense_call():
         assert shape.macs() == call.macs
 
 
-def test_grouped_and_transposed_calls_are_refused_by_name():
-    grouped = next(call for call in calls() if call.groups > 1)
-    with pytest.raises(UnsupportedError, match=f"{grouped.groups} groups"):
-        grouped.shape()
+def test_a_transposed_call_is_no_convshape():
+    transposed = next(call for call in calls() if call.op.startswith("conv_transpose"))
+    with pytest.raises(UnsupportedError, match="transposed_shape"):
+        transposed.shape()
+    sizes = transposed.transposed_shape().out[5 - len(transposed.output) :]
+    assert sizes == transposed.output[2:]
+
+
+def test_grouped_calls_keep_their_groups_and_sizes():
+    grouped = [call for call in calls() if call.groups > 1 and not call.transposed]
+    assert grouped
+    for call in grouped:
+        shape = call.shape()
+        assert shape.groups == call.groups
+        assert shape.out_sizes()[5 - len(call.output) :] == call.output[2:]
 
 
 def test_wan_2_1_decodes_720p_with_797_calls():

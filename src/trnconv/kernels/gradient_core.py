@@ -134,10 +134,16 @@ class GradientCore(nl.NKIObject):
         elems = recipe.out_tiles * recipe.dy_window_elems
         self.dy_window = sbuf((recipe.lines, elems), dtype, at.dy_window)
         self.transposed = []
-        for _ in range(2):
+        for _ in range(recipe.transpose_banks):
             bank = (recipe.lines, recipe.bank_elems)
             self.transposed.append(nl.ndarray(bank, dtype=dtype, buffer=nl.psum))
         self.transposes = 0
+
+    def begin_pass(self, one: Pass) -> None:
+        """Nothing is summed, nothing is stored."""
+        self.begun = [False] * len(one.strips)
+        self.stored = [False] * len(one.strips)
+        self.bias_begun = False
 
     def start_over(self) -> None:
         """What each turn starts from, so that all turns of a hardware loop are alike."""
@@ -151,9 +157,20 @@ class GradientCore(nl.NKIObject):
         """Tiles of output channels of a pass."""
         return (one.outs + self.recipe.lines - 1) // self.recipe.lines
 
+    def sum_of(self, strip: StripWork, number: int, lines: int) -> nl.NkiTensor:
+        """The accumulator of a strip for a tile of output channels."""
+        return self.sums[number][0:lines, strip.kept : strip.kept + strip.columns]
+
     def dy_in_use(self) -> nl.NkiTensor:
         """The buffer that was filled last."""
         return self.dys[(self.blocks_begun - 1) % 2]
+
+    def next_transposed(self, lines: int, shape: tuple[int, int, int]) -> nl.NkiTensor:
+        """The bank for transposes whose turn it is, as [lines, *shape]."""
+        bank = self.transposed[self.transposes % len(self.transposed)]
+        self.transposes += 1
+        elems = shape[0] * shape[1] * shape[2]
+        return bank[0:lines, 0:elems].reshape((lines, shape[0], shape[1], shape[2]))
 
     def next_bank(self) -> nl.NkiTensor:
         """The bank whose turn it is."""
@@ -162,12 +179,16 @@ class GradientCore(nl.NKIObject):
 
 
 def clear_sums(core: GradientCore, one: Pass) -> None:
-    """Zeros to add to, strip by strip, so that the first sums need not wait for all."""
-    nisa.memset(dst=core.bias_sums, value=0.0, engine=nisa.engine.gpsimd)
-    for strip in one.strips:
-        for number in range(core.out_tiles(one)):
-            kept = core.sums[number][:, strip.kept : strip.kept + strip.columns]
-            nisa.memset(dst=kept, value=0.0, engine=nisa.engine.gpsimd)
+    """Zeros where nothing was summed yet; strip by strip, so that the first need not wait long."""
+    if not core.bias_begun:
+        core.bias_begun = True
+        nisa.memset(dst=core.bias_sums, value=0.0, engine=nisa.engine.gpsimd)
+    for n in range(len(one.strips)):
+        if not core.begun[n]:
+            core.begun[n] = True
+            for number in range(core.out_tiles(one)):
+                kept = core.sum_of(one.strips[n], number, core.recipe.lines)
+                nisa.memset(dst=kept, value=0.0, engine=nisa.engine.gpsimd)
 
 
 def dy_tiles(core: GradientCore, one: Pass, buffer: nl.NkiTensor, mask: int) -> nl.NkiTensor:
@@ -178,8 +199,19 @@ def dy_tiles(core: GradientCore, one: Pass, buffer: nl.NkiTensor, mask: int) -> 
     return buffer[:, first : first + elems].reshape((core.recipe.lines, tiles, one.outs))
 
 
-def load_dy(core: GradientCore, one: Pass, turn: Turn, block: Block) -> None:
+class Step(nl.NKIObject):
+    """A block, the turn it belongs to, and the number of the turn's first frame."""
+
+    def __init__(self, block: Block, turn: Turn, first_frame: int) -> None:
+        self.block = block
+        self.turn = turn
+        self.first_frame = first_frame
+
+
+def load_dy(core: GradientCore, one: Pass, step: Step) -> None:
     """The positions of a block on partitions, and copies without those that a mask hides."""
+    block = step.block
+    turn = step.turn
     buffer = core.dys[core.blocks_begun % 2]
     core.blocks_begun += 1
     plain = dy_tiles(core, one, buffer, 0)
@@ -188,7 +220,7 @@ def load_dy(core: GradientCore, one: Pass, turn: Turn, block: Block) -> None:
         for load in block.fill.loads:
             pattern = [
                 [core.recipe.dy_stride, one.outs],
-                [core.recipe.lines, load.tiles],
+                [load.step, load.tiles],
                 [1, load.lines],
             ]
             offset = one.out * core.recipe.dy_stride + load.offset
@@ -196,14 +228,14 @@ def load_dy(core: GradientCore, one: Pass, turn: Turn, block: Block) -> None:
             nisa.dma_transpose(dst=part, src=turn.in_dy(core.dy, pattern, offset))
     else:
         window = dy_window(core, one, turn, block.window)
-        for tile in range(len(block.tiles)):
-            part = plain[0 : block.tiles[tile], tile, :]
-            transpose(core, window, Patch(block.views[tile], 1, 1), part)
+        shape = (core.recipe.lines, 1, core.recipe.tiles, one.outs)
+        patches = Patches((block.views,), block.tiles, 1, 1)
+        transpose(core, window, patches, plain.reshape(shape))
     for mask in range(core.recipe.masks):
         hidden = dy_tiles(core, one, buffer, mask + 1)
         for tile in range(len(block.tiles)):
             lines = block.tiles[tile]
-            column = mask * core.recipe.tiles + tile
+            column = mask * core.recipe.mask_tiles + tile % block.tiles_of_image
             nisa.activation(
                 dst=hidden[0:lines, tile, :],
                 op=nl.copy,
@@ -212,27 +244,27 @@ def load_dy(core: GradientCore, one: Pass, turn: Turn, block: Block) -> None:
             )
 
 
-def held_x(core: GradientCore, turn: Turn, block: Block, strip: StripWork) -> nl.NkiTensor:
+def held_x(core: GradientCore, step: Step, strip: StripWork) -> nl.NkiTensor:
     """A strip of x as [positions, taps, tiles, channels], transposed if it is not in SBUF."""
     recipe = core.recipe
+    block = step.block
     frame = block.frames[strip.frame_tap]
-    key = frame.number * recipe.variants + strip.variant
+    number = step.first_frame + frame.number
+    key = number * recipe.variants + strip.variant
     slot = core.slots.find(key)
     shape = (recipe.lines, len(strip.taps), recipe.tiles, strip.channels)
     elems = recipe.tiles * strip.columns
     if slot >= 0:
         return core.slots.tiles[slot][:, 0:elems].reshape(shape)
     tiles = core.slots.take(key)[:, 0:elems].reshape(shape)
-    for number in range(len(strip.taps)):
-        columns = tiles[:, number]
-        tap = strip.taps[number]
-        if recipe.by_dma:
-            bring(core, turn, strip, frame.fills[tap], columns)
-        else:
-            window = held_window(core, turn, strip, KeyedWindow(frame.window, frame.number))
-            for tile in range(len(block.tiles)):
-                patch = Patch(block.x_views[tap][tile], recipe.row_step, recipe.column_step)
-                transpose(core, window, patch, columns[0 : block.tiles[tile], tile, :])
+    if recipe.by_dma:
+        for n in range(len(strip.taps)):
+            bring(core, step.turn, strip, frame.fills[strip.taps[n]], tiles[:, n])
+    else:
+        window = held_window(core, step.turn, strip, KeyedWindow(frame.window, number))
+        views = block.x_views[strip.taps[0] : strip.taps[0] + len(strip.taps)]
+        patches = Patches(views, block.tiles, recipe.row_step, recipe.column_step)
+        transpose(core, window, patches, tiles)
     return tiles
 
 
@@ -244,7 +276,7 @@ def bring(
     for load in fill.loads:
         pattern = [
             [core.recipe.x_stride, strip.channels],
-            [core.recipe.lines, load.tiles],
+            [load.step, load.tiles],
             [1, load.lines],
         ]
         offset = strip.channel * core.recipe.x_stride + load.offset
@@ -266,21 +298,39 @@ class KeyedWindow(nl.NKIObject):
         self.number = number
 
 
-class Patch(nl.NKIObject):
-    """The positions of a tile in a window, and the steps between them."""
+class Patches(nl.NKIObject):
+    """Where the positions of tiles are in a window, by tap and tile, and the steps between them."""
 
-    def __init__(self, view: View, row_step: int, column_step: int) -> None:
-        self.view = view
+    def __init__(
+        self,
+        views: tuple[tuple[View, ...], ...],
+        sizes: tuple[int, ...],
+        row_step: int,
+        column_step: int,
+    ) -> None:
+        self.views = views
+        self.sizes = sizes
         self.row_step = row_step
         self.column_step = column_step
 
-    def of(self, window: nl.NkiTensor) -> nl.NkiTensor:
+    def of(self, window: nl.NkiTensor, tap: int, tile: int) -> nl.NkiTensor:
         """[channels, rows, columns] of [channels, rows, columns]."""
-        view = self.view
+        view = self.views[tap][tile]
         row_end = view.row + (view.rows - 1) * self.row_step + 1
         column_end = view.column + (view.columns - 1) * self.column_step + 1
         rows = window[:, view.row : row_end : self.row_step]
         return rows[:, :, view.column : column_end : self.column_step]
+
+    def alike(self, first: int, most: int) -> int:
+        """How many tiles from one on have as many positions, counted up to a number."""
+        count = 1
+        while (
+            count < most
+            and first + count < len(self.sizes)
+            and self.sizes[first + count] == self.sizes[first]
+        ):
+            count += 1
+        return count
 
 
 class Channels(nl.NKIObject):
@@ -299,61 +349,95 @@ def dy_window(core: GradientCore, one: Pass, turn: Turn, window: Window) -> Chan
         first = number * recipe.lines
         lines = min(recipe.lines, one.outs - first)
         pattern = [[recipe.dy_stride, lines], [recipe.dy_row, window.rows], [1, window.columns]]
-        offset = (one.out + first) * recipe.dy_stride + window.offset
-        source = turn.in_dy(core.dy, pattern, offset)
-        nisa.dma_copy(dst=tiles[0:lines, number], src=source)
+        for image in range(window.images):
+            offset = image * recipe.dy_image + (one.out + first) * recipe.dy_stride
+            rows = tiles[0:lines, number, image * window.rows : (image + 1) * window.rows]
+            nisa.dma_copy(dst=rows, src=turn.in_dy(core.dy, pattern, offset + window.offset))
     return Channels(tiles, one.outs)
 
 
 def held_window(core: GradientCore, turn: Turn, strip: StripWork, keyed: KeyedWindow) -> Channels:
     """Rows of x with their padding, loaded if they are not in SBUF."""
     recipe = core.recipe
-    window = keyed.window
     key = keyed.number * recipe.channels + strip.channel
     slot = core.windows.find(key)
     count = (strip.channels + recipe.lines - 1) // recipe.lines
     if slot >= 0:
-        return Channels(windowed(core.windows.tiles[slot], window, count), strip.channels)
-    tiles = windowed(core.windows.take(key), window, count)
-    if window.clear:
-        for number in range(count):
-            nisa.memset(dst=tiles[:, number], value=0.0, engine=nisa.engine.gpsimd)
-    row_end = window.row + window.row_count
-    column_end = window.column + window.column_count
+        return Channels(windowed(core.windows.tiles[slot], keyed.window, count), strip.channels)
+    tiles = windowed(core.windows.take(key), keyed.window, count)
     for number in range(count):
-        if window.row_count > 0:
+        if keyed.window.clear:
+            nisa.memset(dst=tiles[:, number], value=0.0, engine=nisa.engine.gpsimd)
+        if keyed.window.row_count > 0:
             first = number * recipe.lines
             lines = min(recipe.lines, strip.channels - first)
-            pattern = [
-                [recipe.x_stride, lines],
-                [recipe.x_row, window.row_count],
-                [1, window.column_count],
-            ]
-            offset = (strip.channel + first) * recipe.x_stride + window.offset
-            rows = tiles[0:lines, number, window.row : row_end, window.column : column_end]
-            nisa.dma_copy(dst=rows, src=turn.in_x(core.x, pattern, offset))
+            offset = (strip.channel + first) * recipe.x_stride
+            load_images(core, turn, keyed.window, tiles[0:lines, number], offset)
     return Channels(tiles, strip.channels)
 
 
+def load_images(
+    core: GradientCore, turn: Turn, window: Window, dst: nl.NkiTensor, offset: int
+) -> None:
+    """One tile of channels of x: [channels, images x rows, columns]."""
+    recipe = core.recipe
+    pattern = [
+        [recipe.x_stride, dst.shape[0]],
+        [recipe.x_row, window.row_count],
+        [1, window.column_count],
+    ]
+    column_end = window.column + window.column_count
+    for image in range(window.images):
+        row = image * window.rows + window.row
+        rows = dst[:, row : row + window.row_count, window.column : column_end]
+        at = image * recipe.x_image + offset + window.offset
+        nisa.dma_copy(dst=rows, src=turn.in_x(core.x, pattern, at))
+
+
 def windowed(tile: nl.NkiTensor, window: Window, count: int) -> nl.NkiTensor:
-    """The first elements of a tile, as [partitions, tiles of channels, rows, columns]."""
-    elems = count * window.rows * window.columns
-    return tile[:, 0:elems].reshape((tile.shape[0], count, window.rows, window.columns))
+    """The first elements of a tile: [partitions, tiles of channels, images x rows, columns]."""
+    rows = window.images * window.rows
+    elems = count * rows * window.columns
+    return tile[:, 0:elems].reshape((tile.shape[0], count, rows, window.columns))
 
 
-def transpose(core: GradientCore, window: Channels, patch: Patch, dst: nl.NkiTensor) -> None:
-    """dst [positions, channels] = a patch of a window, by the Tensor engine and a copy."""
+def transpose(core: GradientCore, window: Channels, patches: Patches, dst: nl.NkiTensor) -> None:
+    """dst [positions, taps, tiles, channels] = patches of a window, some channels at a time."""
+    for channel in range(0, window.count, core.recipe.bank_elems):
+        channels = min(core.recipe.bank_elems, window.count - channel)
+        together = max(1, core.recipe.bank_elems // (len(patches.views) * channels))
+        first = 0
+        while first < len(patches.sizes):
+            tiles = patches.alike(first, together)
+            lines = patches.sizes[first]
+            shape = (len(patches.views), tiles, channels)
+            bank = core.next_transposed(lines, shape)
+            transpose_tiles(core, window, patches, bank, Corner(first, channel))
+            part = dst[0:lines, :, first : first + tiles, channel : channel + channels]
+            nisa.activation(dst=part, op=nl.copy, data=bank)
+            first += tiles
+
+
+class Corner(nl.NKIObject):
+    """The first tile and the first channel of what goes through a bank together."""
+
+    def __init__(self, tile: int, channel: int) -> None:
+        self.tile = tile
+        self.channel = channel
+
+
+def transpose_tiles(
+    core: GradientCore, window: Channels, patches: Patches, bank: nl.NkiTensor, corner: Corner
+) -> None:
+    """bank [positions, taps, tiles, channels], by the Tensor engine."""
     lines = core.recipe.lines
-    for first in range(0, window.count, core.recipe.bank_elems):
-        bank = core.transposed[core.transposes % 2]
-        core.transposes += 1
-        end = min(first + core.recipe.bank_elems, window.count)
-        for channel in range(first, end, lines):
-            count = min(lines, end - channel)
-            nisa.nc_transpose(
-                dst=bank[0 : dst.shape[0], channel - first : channel - first + count],
-                data=patch.of(window.tiles[0:count, channel // lines]),
-                engine=nisa.engine.tensor,
-            )
-        done = bank[0 : dst.shape[0], 0 : end - first]
-        nisa.activation(dst=dst[:, first:end], op=nl.copy, data=done)
+    for tap in range(bank.shape[1]):
+        for tile in range(bank.shape[2]):
+            for channel in range(0, bank.shape[3], lines):
+                count = min(lines, bank.shape[3] - channel)
+                source = window.tiles[0:count, (corner.channel + channel) // lines]
+                nisa.nc_transpose(
+                    dst=bank[:, tap, tile, channel : channel + count],
+                    data=patches.of(source, tap, corner.tile + tile),
+                    engine=nisa.engine.tensor,
+                )

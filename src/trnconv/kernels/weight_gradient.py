@@ -13,6 +13,7 @@ from __future__ import annotations
 from trnconv._nki import nisa, nl
 from trnconv.kernels.gradient_core import (
     GradientCore,
+    Step,
     Turn,
     clear_sums,
     dy_tiles,
@@ -20,7 +21,6 @@ from trnconv.kernels.gradient_core import (
     load_dy,
 )
 from trnconv.plan.weight_gradient_recipe import (
-    Block,
     Pass,
     StripWork,
     Sweep,
@@ -45,29 +45,24 @@ def weight_gradient(
     db = nl.ndarray(db_shape, dtype=nl.float32, buffer=nl.shared_hbm, name="db")
     core = GradientCore(x, dy, masks, recipe)
     for one in recipe.passes:
-        clear_sums(core, one)
-        stored = [False] * len(one.strips)
-        for number in range(len(recipe.sweeps)):
-            sweep = recipe.sweeps[number]
+        core.begin_pass(one)
+        steps = []
+        frames = 0
+        for sweep in recipe.sweeps:
             if sweep.rolled:
+                clear_sums(core, one)
                 roll(core, one, sweep, places)
             else:
                 turn = Turn(sweep.places[0], None, 0, recipe.addresses.places)
-                is_last = number == len(recipe.sweeps) - 1
-                run(core, one, sweep, turn, Store(dw, stored, is_last))
+                for block in sweep.blocks:
+                    steps.append(Step(block, turn, frames))
+                frames += sweep.frames
+        run(core, one, steps, dw)
+        clear_sums(core, one)
         for n in range(len(one.strips)):
-            store_strip(core, one, n, Store(dw, stored, True))
+            store_strip(core, one, n, dw)
         store_bias(core, one, db)
     return dw, db
-
-
-class Store(nl.NKIObject):
-    """Where the gradient goes, which strips are there, and whether this block is the last."""
-
-    def __init__(self, dw: nl.NkiTensor, stored: list[bool], is_last: bool) -> None:  # noqa: FBT001
-        self.dw = dw
-        self.stored = stored
-        self.is_last = is_last
 
 
 def roll(core: GradientCore, one: Pass, sweep: Sweep, places: nl.NkiTensor) -> None:
@@ -77,114 +72,121 @@ def roll(core: GradientCore, one: Pass, sweep: Sweep, places: nl.NkiTensor) -> N
         at = core.recipe.addresses.places
         turn = Turn(sweep.places[0], places, sweep.first_turn, at)
         turn.load(number)
-        run(core, one, sweep, turn, Store(None, [], False))
+        steps = []
+        for block in sweep.blocks:
+            steps.append(Step(block, turn, 0))
+        run(core, one, steps, None)
 
     nl.fori_loop(0, len(sweep.places), one_turn)
 
 
-def run(core: GradientCore, one: Pass, sweep: Sweep, turn: Turn, store: Store) -> None:
-    """Block after block; dy of the next one is on its way while this one is summed."""
+def run(core: GradientCore, one: Pass, steps: list[Step], dw: nl.NkiTensor | None) -> None:
+    """Block after block; dy of the next one is on its way while this one is summed.
+
+    Strips of the last block go to dw, if given, as soon as they are complete.
+    """
     core.start_over()
-    blocks = sweep.blocks
-    load_dy(core, one, turn, blocks[0])
-    for n in range(len(blocks)):
-        following = blocks[n + 1] if n + 1 < len(blocks) else None
-        finishes = store.is_last and n + 1 == len(blocks)
-        sum_up(core, one, turn, Step(blocks[n], following, store if finishes else None))
+    if len(steps) > 0:
+        load_dy(core, one, steps[0])
+    for n in range(len(steps)):
+        is_last = n + 1 == len(steps)
+        following = None if is_last else steps[n + 1]
+        sum_up(core, one, steps[n], following, dw if is_last else None)
 
 
-class Step(nl.NKIObject):
-    """A block, the one after it in its turn, and where its sums go if it is the last of all."""
-
-    def __init__(self, block: Block, following: Block | None, store: Store | None) -> None:
-        self.block = block
-        self.following = following
-        self.store = store
-
-
-def sum_up(core: GradientCore, one: Pass, turn: Turn, step: Step) -> None:
+def sum_up(
+    core: GradientCore, one: Pass, step: Step, following: Step | None, dw: nl.NkiTensor | None
+) -> None:
     """Every strip that a block adds to, and the bias gradient."""
-    block = step.block
     dy = core.dy_in_use()
     if one.with_bias:
-        add_bias(core, one, block, dy)
-    if step.following != None:
-        load_dy(core, one, turn, step.following)
+        add_bias(core, one, step, dy)
     present = []
     for n in range(len(one.strips)):
-        if block.frames[one.strips[n].frame_tap].number >= 0:
+        if step.block.frames[one.strips[n].frame_tap].number >= 0:
             present.append(n)
     for n in range(len(present)):
         strip = one.strips[present[n]]
-        moving = held_x(core, turn, block, strip)
+        x = held_x(core, step, strip)
         if n + 1 < len(present):
-            held_x(core, turn, block, one.strips[present[n + 1]])
-        add_strip(core, one, block, strip, Operands(dy, moving))
-        if step.store != None:
-            store_strip(core, one, present[n], step.store)
+            held_x(core, step, one.strips[present[n + 1]])
+        elif following != None:
+            load_dy(core, one, following)
+        add_strip(core, one, step, present[n], Operands(dy, x))
+        if dw != None:
+            store_strip(core, one, present[n], dw)
+    if len(present) == 0 and following != None:
+        load_dy(core, one, following)
 
 
 class Operands(nl.NKIObject):
-    """Transposed tiles: dy [positions, copies x tiles x channels], x [positions, taps, tiles,
-    channels].
-    """
+    """Transposed tiles: dy as it was loaded, x [positions, taps, tiles, channels]."""
 
     def __init__(self, dy: nl.NkiTensor, x: nl.NkiTensor) -> None:
         self.dy = dy
         self.x = x
 
 
-def add_strip(
-    core: GradientCore, one: Pass, block: Block, strip: StripWork, operands: Operands
-) -> None:
-    """All output channels of a pass by the columns of one strip."""
+def add_strip(core: GradientCore, one: Pass, step: Step, n: int, operands: Operands) -> None:
+    """All output channels of a pass by the columns of its n-th strip."""
+    strip = one.strips[n]
     stationary = dy_tiles(core, one, operands.dy, strip.mask)
+    tiles = step.block.tiles
     for number in range(core.out_tiles(one)):
         first = number * core.recipe.lines
         lines = min(core.recipe.lines, one.outs - first)
         bank = core.next_bank()[0:lines, 0 : strip.columns]
-        for tile in range(len(block.tiles)):
-            positions = block.tiles[tile]
+        for tile in range(len(tiles)):
             nisa.nc_matmul(
                 dst=bank,
-                stationary=stationary[0:positions, tile, first : first + lines],
-                moving=operands.x[0:positions, :, tile, :],
+                stationary=stationary[0 : tiles[tile], tile, first : first + lines],
+                moving=operands.x[0 : tiles[tile], :, tile, :],
                 accumulate=tile > 0,
             )
-        kept = core.sums[number][0:lines, strip.kept : strip.kept + strip.columns]
-        nisa.tensor_tensor(dst=kept, data1=kept, data2=bank, op=nl.add)
+        keep(core.sum_of(strip, number, lines), bank, core.begun[n])
+    core.begun[n] = True
 
 
-def add_bias(core: GradientCore, one: Pass, block: Block, dy: nl.NkiTensor) -> None:
+def add_bias(core: GradientCore, one: Pass, step: Step, dy: nl.NkiTensor) -> None:
     """Sums of dy: the same matmul, with a column of ones in place of x."""
     stationary = dy_tiles(core, one, dy, 0)
+    tiles = step.block.tiles
     for number in range(core.out_tiles(one)):
         first = number * core.recipe.lines
         lines = min(core.recipe.lines, one.outs - first)
         bank = core.next_bank()[0:lines, 0:1]
-        for tile in range(len(block.tiles)):
-            positions = block.tiles[tile]
+        for tile in range(len(tiles)):
             nisa.nc_matmul(
                 dst=bank,
-                stationary=stationary[0:positions, tile, first : first + lines],
-                moving=core.ones[0:positions, :],
+                stationary=stationary[0 : tiles[tile], tile, first : first + lines],
+                moving=core.ones[0 : tiles[tile], :],
                 accumulate=tile > 0,
             )
-        kept = core.bias_sums[0:lines, number : number + 1]
+        keep(core.bias_sums[0:lines, number : number + 1], bank, core.bias_begun)
+    core.bias_begun = True
+
+
+def keep(kept: nl.NkiTensor, bank: nl.NkiTensor, begun: bool) -> None:  # noqa: FBT001
+    """kept = or += bank. The Scalar engine copies, so that the Vector engine has less to do."""
+    if begun:
         nisa.tensor_tensor(dst=kept, data1=kept, data2=bank, op=nl.add)
+    else:
+        nisa.activation(dst=kept, op=nl.copy, data=bank)
 
 
-def store_strip(core: GradientCore, one: Pass, n: int, store: Store) -> None:
+def store_strip(core: GradientCore, one: Pass, n: int, dw: nl.NkiTensor) -> None:
     """The n-th strip of a pass to dw, unless it is there."""
-    if not store.stored[n]:
-        store.stored[n] = True
+    if not core.stored[n]:
+        core.stored[n] = True
         strip = one.strips[n]
         for number in range(core.out_tiles(one)):
             first = number * core.recipe.lines
             lines = min(core.recipe.lines, one.outs - first)
-            kept = core.sums[number][0:lines, strip.kept : strip.kept + strip.columns]
-            rows = store.dw[one.out + first : one.out + first + lines]
-            nisa.dma_copy(dst=rows[:, strip.column : strip.column + strip.columns], src=kept)
+            rows = dw[one.out + first : one.out + first + lines]
+            nisa.dma_copy(
+                dst=rows[:, strip.column : strip.column + strip.columns],
+                src=core.sum_of(strip, number, lines),
+            )
 
 
 def store_bias(core: GradientCore, one: Pass, db: nl.NkiTensor) -> None:

@@ -3,7 +3,7 @@
     dw[o, i, t] = sum over images n, positions p of  dy[n, o, p] * x[n, i, window(p, t)]
 
 The sum runs over positions, so positions stand on partitions: a *tile* is up to 128 positions of
-x or of dy, transposed. A *block* is some rows of one output frame, cut into tiles. A *strip* is the
+x or of dy, transposed. A *block* is some rows of an output frame, cut into tiles. A *strip* is the
 columns (taps and input channels) of the gradient that one matmul makes. All tiles of a block add
 up in a PSUM bank, and blocks add up in SBUF.
 """
@@ -48,6 +48,7 @@ class WeightGradientPlan:
     wide: bool  # dw in float32, whatever the type of x
     by_dma: bool  # tiles are transposed on the way from HBM, else by the Tensor engine
     pack: int  # groups that are computed together; what lies between two of them is dropped
+    images: int  # images of a block
     rows: int  # output rows of a block
     columns: int  # output columns of a block
     outs: int  # output channels of a pass
@@ -55,7 +56,7 @@ class WeightGradientPlan:
     slots: int  # transposed tiles of x held in SBUF, a strip of a block each
     windows: int  # blocks of x that wait in SBUF for the Tensor engine to transpose them
     turn_frames: int  # output frames of a turn
-    turn_spans: int  # row blocks of a turn
+    turn_areas: int  # rows by columns of a frame, of a turn
     rolled: bool  # equal turns are one hardware loop
 
     @property
@@ -104,7 +105,7 @@ class WeightGradientPlan:
         return max(1, self.target.partitions // self.columns)
 
     def tile_count(self, rows: int, columns: int) -> int:
-        """Tiles of a block of so many rows and columns."""
+        """Tiles of so many rows and columns of an image."""
         if not self.by_dma:
             return -(-rows // self.rows_of_tile)
         return -(-((rows - 1) * self.pitch + columns) // self.target.partitions)
@@ -112,7 +113,7 @@ class WeightGradientPlan:
     @property
     def tiles(self) -> int:
         """Tiles of a whole block."""
-        return self.tile_count(self.rows, self.columns)
+        return self.images * self.tile_count(self.rows, self.columns)
 
     @property
     def masks(self) -> tuple[int, ...]:
@@ -164,6 +165,10 @@ class WeightGradientPlan:
         shape = self.shape
         places = (shape.in_position(DEPTH, frame, tap) for tap in range(shape.kernel[DEPTH]))
         return tuple(at if 0 <= at < shape.size[DEPTH] else -1 for at in places)
+
+    def image_spans(self) -> tuple[tuple[int, int], ...]:
+        """First image and images of each block."""
+        return _cut(self.shape.batch, self.images)
 
     def row_spans(self) -> tuple[tuple[int, int], ...]:
         """First row and rows of each block of a frame."""

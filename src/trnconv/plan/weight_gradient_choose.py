@@ -15,7 +15,7 @@ from trnconv.plan.weight_gradient_memory import addresses, x_slot_bytes
 
 _BLOCK_TILES = (1, 2, 4, 8, 16, 32)  # blocks of up to so many tiles, and more than the one before
 _OUT_TILES = (16, 8, 4, 2, 1)  # tiles of output channels of a pass
-_TURN_SPANS = (1, 2, 4, 8)
+_TURN_AREAS = (1, 2, 4, 8, 16)
 _GOOD_SLOTS = 6  # enough to hide loads
 
 
@@ -83,6 +83,7 @@ def _start(request: GradientRequest) -> WeightGradientPlan:
         wide=request.wide,
         by_dma=True,
         pack=pack,
+        images=1,
         rows=1,
         columns=shape.out_size(WIDTH),
         outs=shape.c_out // groups * pack,
@@ -90,7 +91,7 @@ def _start(request: GradientRequest) -> WeightGradientPlan:
         slots=0,
         windows=0,
         turn_frames=shape.out_size(DEPTH),
-        turn_spans=1,
+        turn_areas=1,
         rolled=False,
     )
 
@@ -121,7 +122,18 @@ def _pack(shape: ConvShape, groups: int, machine: Machine) -> int:
 
 
 def _blocks(start: WeightGradientPlan) -> Iterator[WeightGradientPlan]:
-    """Ways to cut the output: runs of whole rows, pieces of a row, and windows."""
+    """Ways to cut the output; where an image is one block, several of them may be."""
+    for plan in _areas(start):
+        yield plan
+        whole = plan.rows == plan.shape.out_size(HEIGHT)
+        if whole and plan.columns == plan.shape.out_size(WIDTH):
+            for images in range(2, plan.shape.batch + 1):
+                if plan.shape.batch % images == 0 and images * plan.tiles <= _BLOCK_TILES[-1]:
+                    yield replace(plan, images=images)
+
+
+def _areas(start: WeightGradientPlan) -> Iterator[WeightGradientPlan]:
+    """Runs of whole rows, pieces of a row, and windows."""
     height, width = start.shape.out_size(HEIGHT), start.shape.out_size(WIDTH)
     lines = start.target.partitions
     least = 0
@@ -158,14 +170,12 @@ def _within_sbuf(plan: WeightGradientPlan) -> WeightGradientPlan | None:
     """The same with as few passes as SBUF allows, and what is left used for tiles of x."""
     strips = len(plan.strips())
     frame_taps = plan.shape.kernel[DEPTH]
-    variants = strips // frame_taps
-    most = (frame_taps + 1) * variants
-    good = min(_GOOD_SLOTS, max(2, strips))
-    for windows in () if plan.by_dma else (frame_taps + 1, 2, 1):
-        found = _fewest_passes(replace(plan, windows=windows), strips, (good, most))
+    most = (frame_taps + 1) * strips // frame_taps + _GOOD_SLOTS
+    for windows in (0,) if plan.by_dma else (frame_taps + 1, 2, 1):
+        found = _fewest_passes(replace(plan, windows=windows), strips, (_GOOD_SLOTS, most))
         if found is not None:
             return found
-    return _fewest_passes(plan, strips, (good, most)) or _fewest_passes(plan, strips, (2, most))
+    return _fewest_passes(plan, strips, (2, most))
 
 
 def _fewest_passes(
@@ -188,9 +198,9 @@ def _fewest_passes(
 def _turned(plan: WeightGradientPlan) -> Iterator[WeightGradientPlan]:
     """Unrolled, and as hardware loops with turns of one block or of many."""
     yield plan
-    frames = plan.shape.out_size(DEPTH)
-    for spans in _TURN_SPANS:
-        if spans == 1 or spans <= len(plan.row_spans()):
-            yield replace(plan, rolled=True, turn_spans=spans)
-    if frames > 1:
+    areas = len(plan.row_spans()) * len(plan.column_spans())
+    for taken in _TURN_AREAS:
+        if taken == 1 or taken <= areas:
+            yield replace(plan, rolled=True, turn_areas=taken)
+    if plan.shape.out_size(DEPTH) > 1:
         yield replace(plan, rolled=True, turn_frames=1)

@@ -8,6 +8,7 @@ from nkisim.machine import Reading, Timing
 from trnconv.plan.weight_gradient import DEPTH, HEIGHT, WIDTH, Strip, WeightGradientPlan
 from trnconv.plan.weight_gradient_blocks import window_size
 from trnconv.plan.weight_gradient_memory import addresses
+from trnconv.plan.weight_gradient_turns import look_count
 
 _FLOAT_BYTES = 4
 _TURN_INSTRUCTIONS = 1  # the row of the place table
@@ -23,6 +24,7 @@ class Estimate:
     gpsimd_ns: float
     dma_ns: float
     issue_ns: float
+    turnaround_ns: float  # dy of each block waits for the block before the last one
     loops_ns: float
     ends_ns: float
     sbuf_bytes: int
@@ -48,6 +50,7 @@ class Estimate:
             "gpsimd": self.gpsimd_ns,
             "dma": self.dma_ns,
             "dma issue": self.issue_ns,
+            "dma latency": self.turnaround_ns,
         }
 
 
@@ -89,7 +92,8 @@ def estimate(plan: WeightGradientPlan) -> Estimate:
         gpsimd_ns=total.gpsimd / timing.gpsimd_ghz,
         dma_ns=total.dma / timing.dma_engines,
         issue_ns=total.dmas * timing.dma_issue_hwdge_ns / timing.dma_issue_queues,
-        loops_ns=turns * timing.loop_iteration_ns,
+        turnaround_ns=_block_count(plan) * latency,
+        loops_ns=turns * (timing.loop_iteration_ns + latency),
         ends_ns=_pass_count(plan) * (2 * latency + cold),
         sbuf_bytes=addresses(plan).end,
         instructions=int(static),
@@ -99,6 +103,12 @@ def estimate(plan: WeightGradientPlan) -> Estimate:
 
 def _pass_count(plan: WeightGradientPlan) -> int:
     return sum(times for _, _, times in _pass_kinds(plan))
+
+
+def _block_count(plan: WeightGradientPlan) -> int:
+    """Blocks of all passes."""
+    blocks = sum(_extents(plan).values()) * plan.shape.out_size(DEPTH)
+    return blocks * _pass_count(plan)
 
 
 def _pass_kinds(plan: WeightGradientPlan) -> list[tuple[tuple[Strip, ...], int, int]]:
@@ -118,9 +128,10 @@ def _pass_kinds(plan: WeightGradientPlan) -> list[tuple[tuple[Strip, ...], int, 
 
 
 def _turn_count(plan: WeightGradientPlan) -> int:
-    spans = -(-len(plan.row_spans()) // plan.turn_spans)
+    """Turns of a pass."""
+    areas = -(-len(plan.row_spans()) * len(plan.column_spans()) // plan.turn_areas)
     frames = -(-plan.shape.out_size(DEPTH) // plan.turn_frames)
-    return plan.shape.batch * len(plan.column_spans()) * spans * frames
+    return len(plan.image_spans()) * areas * frames
 
 
 def _one_pass(
@@ -128,42 +139,59 @@ def _one_pass(
 ) -> tuple[_Count, float]:
     """Everything a pass does, and its static instructions."""
     total = _Count()
-    images = plan.shape.batch
-    spans = _counted(
-        (rows, columns) for _, rows in plan.row_spans() for _, columns in plan.column_spans()
-    )
     reads = [plan.frames_read(frame) for frame in range(plan.shape.out_size(DEPTH))]
-    once = 0.0
-    for (rows, columns), times in spans.items():
-        tiles = plan.tile_count(rows, columns)
-        dy = _dy_cost(plan, timing, (tiles, rows, columns), outs)
-        per_image = _Count()
-        per_image.add(dy, len(reads))
+    for extent, times in _extents(plan).items():
+        block = _Count()
+        block.add(_dy_cost(plan, timing, extent, outs), len(reads))
         for one in strips:
             met = sum(read[one.frame_tap] >= 0 for read in reads)
-            per_image.add(_sum_cost(plan, timing, (tiles, one.columns), outs), met)
+            block.add(_sum_cost(plan, timing, (extent.tiles, one.columns), outs), met)
             loads = _loads(plan, reads, one, strips)
-            per_image.add(_x_cost(plan, timing, (tiles, rows, columns), one), loads)
-        total.add(per_image, images * times)
-        once += per_image.instructions * times
-    total.add(_ends_cost(plan, timing, strips, outs), 1)
-    once = total.instructions if not plan.rolled else _static(plan, once, len(reads))
-    return total, once
+            block.add(_x_cost(plan, timing, extent, one), loads)
+        total.add(block, times)
+    blocks = sum(_extents(plan).values()) * len(reads)
+    body = total.instructions / blocks * plan.turn_areas * plan.turn_frames + _TURN_INSTRUCTIONS
+    looping = look_count(plan) * body
+    ends = _ends_cost(plan, timing, strips, outs)
+    total.add(ends, 1)
+    return total, looping + ends.instructions if plan.rolled else total.instructions
 
 
-def _counted(values: object) -> dict[tuple[int, int], int]:
-    counts: dict[tuple[int, int], int] = {}
-    for value in values:  # type: ignore[attr-defined] # any iterable of pairs
-        counts[value] = counts.get(value, 0) + 1
+@dataclass(frozen=True)
+class _Extent:
+    """The size of a block."""
+
+    images: int
+    rows: int
+    columns: int
+    tiles: int
+    is_ragged: bool  # its last tiles are not full
+
+
+def _extents(plan: WeightGradientPlan) -> dict[_Extent, int]:
+    """Sizes of blocks of an output frame, and how many there are."""
+    counts: dict[_Extent, int] = {}
+    for _, images in plan.image_spans():
+        for _, rows in plan.row_spans():
+            for _, columns in plan.column_spans():
+                tiles = plan.tile_count(rows, columns)
+                ragged = tiles * plan.target.partitions > rows * columns
+                one = _Extent(images, rows, columns, images * tiles, ragged)
+                counts[one] = counts.get(one, 0) + 1
     return counts
 
 
 def _loads(
     plan: WeightGradientPlan, reads: list[tuple[int, ...]], one: Strip, strips: tuple[Strip, ...]
 ) -> int:
-    """How often a strip of x is loaded for a row block of an image."""
+    """How often a strip of x is loaded for an area of the frames.
+
+    A frame that another frame tap read before is still there, if there are slots enough for the
+    strips of all frame taps but one.
+    """
     taps = {strip.frame_tap for strip in strips}
-    shared = plan.slots > len(strips)
+    variants = sum(strip.frame_tap == one.frame_tap for strip in strips)
+    shared = plan.slots > len(strips) - variants + 1
     found = 0
     for first in range(0, len(reads), plan.turn_frames):
         seen: set[int] = set()
@@ -172,15 +200,6 @@ def _loads(
             found += at >= 0 and not (shared and at in seen)
             seen |= {read[tap] for tap in taps}
     return found
-
-
-def _static(plan: WeightGradientPlan, of_image: float, frames: int) -> float:
-    """Instructions of the turns that differ: at both ends of the rows and frames, and between."""
-    spans, turns = len(plan.row_spans()), -(-frames // plan.turn_frames)
-    groups = -(-spans // plan.turn_spans)
-    looks = min(groups, 3) * min(turns, 3) * min(len(plan.column_spans()), 3)
-    one_turn = of_image / (spans * len(plan.column_spans()) * frames)
-    return looks * (one_turn * plan.turn_spans * plan.turn_frames + _TURN_INSTRUCTIONS)
 
 
 def _matmul_cycles(plan: WeightGradientPlan, timing: Timing, columns: int) -> float:
@@ -204,44 +223,49 @@ def _sum_cost(
     )
 
 
-def _dy_cost(
-    plan: WeightGradientPlan, timing: Timing, extent: tuple[int, int, int], outs: int
-) -> _Count:
+def _dy_cost(plan: WeightGradientPlan, timing: Timing, extent: _Extent, outs: int) -> _Count:
     """dy of a block on partitions, its masked copies, and the bias gradient."""
-    tiles, rows, columns = extent
+    tiles = extent.tiles
     count = _sum_cost(plan, timing, (tiles, 1), outs)
     masked = len(plan.masks) * tiles
     count.scalar += masked * (outs + timing.scalar_startup_cycles)
     count.instructions += masked
     if plan.by_dma:
-        gaps = plan.is_flat and plan.pitch > columns
-        pieces = rows + tiles if gaps else 1 + (tiles * plan.target.partitions > rows * columns)
+        gaps = plan.is_flat and plan.pitch > extent.columns
+        pieces = extent.images * extent.rows + tiles if gaps else _pieces(extent)
         count.add(_transposed(plan, timing, tiles, outs, pieces), 1)
         if gaps:
             count.gpsimd += tiles * (outs * timing.gpsimd_cycles_per_elem)
             count.instructions += tiles
         return count
     count.add(_by_tensor(plan, timing, tiles, outs, 1), 1)
-    count.add(_window(plan, timing, rows * columns, columns, outs), 1)
+    elems = extent.images * extent.rows * extent.columns
+    count.add(_window(plan, timing, (elems, extent.columns, extent.images), outs), 1)
     return count
 
 
-def _x_cost(
-    plan: WeightGradientPlan, timing: Timing, extent: tuple[int, int, int], one: Strip
-) -> _Count:
+def _pieces(extent: _Extent) -> int:
+    """DMAs that transpose all tiles of a block: whole tiles of an image are one."""
+    whole = extent.tiles > extent.images
+    if not whole:
+        return 1
+    return extent.images * (2 if extent.is_ragged else 1)
+
+
+def _x_cost(plan: WeightGradientPlan, timing: Timing, extent: _Extent, one: Strip) -> _Count:
     """One strip of x of a block on partitions."""
-    tiles, rows, columns = extent
     if plan.by_dma:
-        ragged = tiles * plan.target.partitions > rows * columns
         count = _Count()
-        each = _transposed(plan, timing, tiles, one.channels, 1 + ragged)
+        each = _transposed(plan, timing, extent.tiles, one.channels, _pieces(extent))
         count.add(each, one.row_taps)
         return count
-    count = _by_tensor(plan, timing, tiles, one.channels, one.row_taps)
+    count = _by_tensor(plan, timing, extent.tiles, one.channels, one.row_taps)
     first = one.column_tap == 0 and one.row_tap == 0
     if first or plan.windows == 1:
-        height, width = window_size(plan, HEIGHT, rows), window_size(plan, WIDTH, columns)
-        count.add(_window(plan, timing, height * width, width, one.channels), 1)
+        height = extent.images * window_size(plan, HEIGHT, extent.rows)
+        width = window_size(plan, WIDTH, extent.columns)
+        size = (height * width, width, extent.images)
+        count.add(_window(plan, timing, size, one.channels), 1)
     return count
 
 
@@ -263,27 +287,30 @@ def _by_tensor(
     lines, bank = plan.target.partitions, plan.target.psum_bank_fp32_elems
     transposes = taps * tiles * -(-channels // lines)
     passes = timing.fp32_transpose_passes if plan.item_bytes == _FLOAT_BYTES else 1
-    copies = taps * tiles * -(-channels // bank)
+    together = max(1, bank // (taps * channels))
+    copies = -(-tiles // together) * -(-channels // bank)
     return _Count(
-        tensor=transposes * (lines * passes + timing.pe_gap_cycles),
+        tensor=transposes * (min(lines, channels) * passes + timing.pe_gap_cycles),
         scalar=taps * tiles * channels + copies * timing.scalar_startup_cycles,
         instructions=transposes + copies,
     )
 
 
 def _window(
-    plan: WeightGradientPlan, timing: Timing, elems: int, run: int, channels: int
+    plan: WeightGradientPlan, timing: Timing, size: tuple[int, int, int], channels: int
 ) -> _Count:
-    """Rows of some channels as they are in HBM."""
+    """Rows of some channels as they are in HBM: elements, those of a row, and images."""
+    elems, run, images = size
+    cleared = elems if any(plan.shape.pad_before) or any(plan.shape.pad_after) else 0
     tiles = -(-channels // plan.target.partitions)
     runs = channels * elems / run
     each = max(timing.dma_descriptor_floor_ns, run * plan.item_bytes / timing.dma_bytes_per_ns)
     return _Count(
         dma=runs * (each + timing.dma_descriptor_overhead_ns),
-        dmas=tiles,
+        dmas=tiles * images,
         hbm=channels * elems * plan.item_bytes,
-        gpsimd=tiles * elems * timing.gpsimd_cycles_per_elem,
-        instructions=tiles + 1,
+        gpsimd=tiles * cleared * timing.gpsimd_cycles_per_elem,
+        instructions=tiles * (images + (cleared > 0)),
     )
 
 

@@ -27,11 +27,16 @@ def broken_rules(plan: WeightGradientPlan, cost: Estimate | None = None) -> list
 
 
 def _sizes(plan: WeightGradientPlan) -> list[str]:
-    broken = []
-    for name, size, axis in (("rows", plan.rows, HEIGHT), ("columns", plan.columns, WIDTH)):
-        most = plan.shape.out_size(axis)
-        if not 1 <= size <= most:
-            broken.append(f"a block has {size} {name}: the output has {most}")
+    limits = {
+        "images": (plan.images, plan.shape.batch),
+        "rows": (plan.rows, plan.shape.out_size(HEIGHT)),
+        "columns": (plan.columns, plan.shape.out_size(WIDTH)),
+    }
+    broken = [
+        f"a block has {size} {name}: the output has {most}"
+        for name, (size, most) in limits.items()
+        if not 1 <= size <= most
+    ]
     positions = plan.shape.size[0] * plan.shape.size[1] * plan.shape.size[2]
     elems = plan.shape.batch * max(
         plan.shape.c_in * positions, plan.shape.c_out * plan.shape.positions()

@@ -54,12 +54,13 @@ def window_elems(plan: WeightGradientPlan) -> int:
     """Elements a partition of a window of x, for one tile of channels."""
     if plan.by_dma:
         return 0
-    return window_size(plan, HEIGHT, plan.rows) * window_size(plan, WIDTH, plan.columns)
+    area = window_size(plan, HEIGHT, plan.rows) * window_size(plan, WIDTH, plan.columns)
+    return plan.images * area
 
 
 def dy_window_elems(plan: WeightGradientPlan) -> int:
     """Elements a partition of a window of dy, for one tile of channels."""
-    return 0 if plan.by_dma else plan.rows * plan.columns
+    return 0 if plan.by_dma else plan.images * plan.rows * plan.columns
 
 
 def _aligned(size: int, align: int) -> int:

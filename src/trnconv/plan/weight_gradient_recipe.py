@@ -19,6 +19,7 @@ class Transposed(NKIObject):
     tile: int  # first tile
     tiles: int
     offset: int
+    step: int  # elements from tile to tile
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,9 @@ class Fill(NKIObject):
 
 @dataclass(frozen=True)
 class Window(NKIObject):
-    """Rows of one frame in SBUF, with the padding they need, for the Tensor engine."""
+    """Rows of a frame in SBUF, with the padding they need, for the Tensor engine."""
 
+    images: int  # one below the other
     rows: int
     columns: int
     clear: bool
@@ -67,6 +69,7 @@ class Block(NKIObject):
     """Some rows of one output frame."""
 
     tiles: tuple[int, ...]  # positions of each
+    tiles_of_image: int
     fill: Fill | None  # of dy
     window: Window | None
     views: tuple[View, ...]  # of dy, by tile
@@ -87,6 +90,7 @@ class Sweep(NKIObject):
     """Turns that look alike, and where they are."""
 
     blocks: tuple[Block, ...]
+    frames: int  # different ones of a turn
     places: tuple[Place, ...]
     rolled: bool
     first_turn: int  # row of the place table, if rolled
@@ -148,12 +152,16 @@ class WeightGradientRecipe(NKIObject):
     lines: int  # partitions
     bank_elems: int
     banks: int  # for sums
+    transpose_banks: int  # for transposes of the Tensor engine
     tiles: int  # of the largest block
     masks: int
+    mask_tiles: int  # tiles of an image
     channels: int  # of x, all of them
     x_stride: int  # elements from channel to channel
-    x_row: int  # elements from row to row
+    x_image: int  # from image to image
+    x_row: int  # from row to row
     dy_stride: int
+    dy_image: int
     dy_row: int
     row_step: int
     column_step: int

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from trnconv.plan.weight_gradient import HEIGHT, WIDTH, Strip, WeightGradientPlan
-from trnconv.plan.weight_gradient_blocks import Turn, appearance, blocks_of, origin, turns
+from trnconv.plan.weight_gradient_blocks import blocks_of
 from trnconv.plan.weight_gradient_memory import addresses, dy_window_elems, window_elems
 from trnconv.plan.weight_gradient_recipe import (
     Block,
@@ -21,9 +21,10 @@ from trnconv.plan.weight_gradient_recipe import (
     WeightGradientRecipe,
     Window,
 )
+from trnconv.plan.weight_gradient_turns import Turn, appearance, image_elems, origin, turns
 
 Array = np.ndarray[Any, Any]
-_TRANSPOSE_BANKS = 2  # the Tensor engine writes one while the other is read
+_TRANSPOSE_BANKS = 4  # the Tensor engine writes some while others are read
 
 
 @dataclass(frozen=True)
@@ -51,12 +52,16 @@ def work_out(plan: WeightGradientPlan) -> Work:
         lines=machine.partitions,
         bank_elems=machine.psum_bank_fp32_elems,
         banks=machine.psum_banks - (0 if plan.by_dma else _TRANSPOSE_BANKS),
+        transpose_banks=0 if plan.by_dma else _TRANSPOSE_BANKS,
         tiles=plan.tiles,
         masks=len(plan.masks),
+        mask_tiles=plan.tiles // plan.images,
         channels=shape.c_in,
         x_stride=positions,
+        x_image=image_elems(plan)[0],
         x_row=shape.size[WIDTH],
         dy_stride=shape.positions(),
+        dy_image=image_elems(plan)[1],
         dy_row=shape.out_size(WIDTH),
         row_step=shape.stride[HEIGHT],
         column_step=shape.stride[WIDTH],
@@ -77,8 +82,9 @@ def work_out(plan: WeightGradientPlan) -> Work:
 
 
 def mask_image(plan: WeightGradientPlan) -> Array:
-    """float32 [partitions, masks x tiles]: 1 where the input of a position is in its own row."""
-    lines, tiles, width = plan.target.partitions, plan.tiles, plan.shape.size[WIDTH]
+    """float32 [partitions, masks x tiles of an image]: 1 where the input of a position is in its own row."""
+    lines, tiles = plan.target.partitions, plan.tiles // plan.images
+    width = plan.shape.size[WIDTH]
     image = np.ones((lines, max(1, len(plan.masks) * tiles)), np.float32)
     column = np.arange(tiles * lines).reshape(tiles, lines).T % plan.pitch
     for number, shift in enumerate(plan.masks):
@@ -143,15 +149,19 @@ def _sweeps(plan: WeightGradientPlan) -> tuple[tuple[Sweep, ...], tuple[tuple[in
         x, dy = origin(plan, turn)
         listed.append((looks[key], Place(x + looks[key].x, dy + looks[key].dy)))
     if not plan.rolled:
-        return tuple(Sweep(one.blocks, (place,), False, 0) for one, place in listed), ()  # noqa: FBT003
+        return tuple(_sweep(one, (place,), 0) for one, place in listed), ()
     sweeps: list[Sweep] = []
     table: list[tuple[int, int]] = []
     for look in looks.values():
         places = tuple(place for one, place in listed if one is look)
-        rolled = len(places) > 1
-        sweeps.append(Sweep(look.blocks, places, rolled, len(table)))
-        table += [(place.x, place.dy) for place in places] if rolled else []
+        sweeps.append(_sweep(look, places, len(table)))
+        table += [(place.x, place.dy) for place in places] if sweeps[-1].rolled else []
     return tuple(sorted(sweeps, key=lambda sweep: not sweep.rolled)), tuple(table)
+
+
+def _sweep(look: _Look, places: tuple[Place, ...], first_turn: int) -> Sweep:
+    numbers = [frame.number for block in look.blocks for frame in block.frames]
+    return Sweep(look.blocks, max(numbers) + 1, places, len(places) > 1, first_turn)
 
 
 @dataclass(frozen=True)

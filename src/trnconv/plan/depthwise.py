@@ -1,0 +1,285 @@
+"""DepthwisePlan: a depthwise convolution on the Vector, Scalar and GpSimd engines.
+
+Lines are (image, channel) flattened: 128 of them, on as many partitions, are a tile of lines. Of a
+tile, a *block* of outputs is computed from one window of the input, *piece* by piece: a piece is
+what one instruction computes, one tap at a time. Pieces are worked on in groups; in each, some are
+summed by the Vector engine (in PSUM), the others by GpSimd (in SBUF).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from math import gcd, prod
+
+from nkisim.machine import Machine, find_machine
+from trnconv.geometry import NO_MODES, ConvShape, Triple
+from trnconv.plan.conv_plan import ITEM_BYTES
+
+WIDE_BYTES = ITEM_BYTES["float32"]  # sums and filters
+PRODUCTS = 3  # tiles through which products go from the Scalar engine to GpSimd
+MAX_OFFSET = 2**31 - 1  # NKI's integers have 32 bits
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Box:
+    """Outputs or inputs from `first` up to, not including, `end`; (depth, height, width)."""
+
+    first: Triple
+    end: Triple
+
+    @property
+    def sizes(self) -> Triple:
+        """Elements along each axis; none if the box is empty."""
+        return _triple(max(0, b - a) for a, b in zip(self.first, self.end, strict=True))
+
+    @property
+    def elems(self) -> int:
+        """All of them."""
+        return prod(self.sizes)
+
+    def meet(self, other: Box) -> Box:
+        """What is in both."""
+        first = _triple(map(max, self.first, other.first))
+        return Box(first, _triple(map(min, self.end, other.end)))
+
+    def cut(self, step: Triple) -> Iterator[Box]:
+        """Boxes of at most `step`, the last axis fastest."""
+        axes = zip(self.first, self.end, step, strict=True)
+        spans = [[(a, min(a + n, b)) for a in range(a, b, n)] for a, b, n in axes]
+        for depth, height, width in product(*spans):
+            yield Box((depth[0], height[0], width[0]), (depth[1], height[1], width[1]))
+
+    def without(self, inner: Box) -> list[Box]:
+        """Boxes that fill what `inner`, a box inside this one, leaves."""
+        left, rest = [], self
+        for axis in range(3):
+            for first, end in (
+                (rest.first[axis], inner.first[axis]),
+                (inner.end[axis], rest.end[axis]),
+            ):
+                if end > first:
+                    left.append(rest.along(axis, (first, end)))
+            rest = rest.along(axis, (inner.first[axis], inner.end[axis]))
+        return left
+
+    def along(self, axis: int, span: Span) -> Box:
+        """The box with another span of one axis."""
+        first, end = list(self.first), list(self.end)
+        first[axis], end[axis] = span
+        return Box(_triple(first), _triple(end))
+
+
+@dataclass(frozen=True)
+class DepthwisePlan:
+    """What is decided. `windows` and `outs` are how many tiles of each kind take turns."""
+
+    shape: ConvShape
+    machine: str
+    dtype: str
+    block: Triple  # outputs
+    piece: Triple  # outputs
+    vector_pieces: int  # of a group
+    gpsimd_pieces: int
+    windows: int
+    outs: int
+
+    @property
+    def target(self) -> Machine:
+        """The machine it is for."""
+        return find_machine(self.machine)
+
+    @property
+    def item_bytes(self) -> int:
+        """Bytes of an element of x and y."""
+        return ITEM_BYTES[self.dtype]
+
+    @property
+    def multiplier(self) -> int:
+        """Outputs of each channel."""
+        return self.shape.c_out // self.shape.c_in
+
+    @property
+    def lines(self) -> int:
+        """Images times channels."""
+        return self.shape.batch * self.shape.c_in
+
+    @property
+    def line_tiles(self) -> int:
+        """Tiles of lines."""
+        return -(-self.lines // self.target.partitions)
+
+    @property
+    def filter_sets(self) -> int:
+        """Tiles of lines until the channels on the partitions repeat."""
+        period = self.shape.c_in // gcd(self.shape.c_in, self.target.partitions)
+        return min(period, self.line_tiles)
+
+    @property
+    def filter_columns(self) -> int:
+        """Of the image of filters: for each set and multiple the bias, then the taps."""
+        return self.filter_sets * self.multiplier * (1 + self.shape.taps())
+
+    @property
+    def group(self) -> int:
+        """Pieces of a group."""
+        return self.vector_pieces + self.gpsimd_pieces
+
+    def blocks(self) -> list[Box]:
+        """The blocks of one tile of lines."""
+        return list(Box((0, 0, 0), self.shape.out_sizes()).cut(self.block))
+
+    def window(self, block: Box) -> Box:
+        """The inputs that the taps of a block meet; one element of an axis if they meet none."""
+        spans = []
+        for axis in range(3):
+            size, shape = self.shape.size[axis], self.shape
+            low = max(0, shape.in_position(axis, block.first[axis], 0))
+            last = shape.in_position(axis, block.end[axis] - 1, shape.kernel[axis] - 1)
+            low = min(low, size - 1)
+            spans.append((low, max(low + 1, min(size, last + 1))))
+        return Box(_triple(a for a, _ in spans), _triple(b for _, b in spans))
+
+    def window_elems(self) -> int:
+        """Of the largest window."""
+        return max(self.window(block).elems for block in self.blocks())
+
+    def bank_elems(self) -> int:
+        """Sums of a piece on the Vector engine, in whole PSUM banks."""
+        bank = self.target.psum_bank_fp32_elems
+        return -(-prod(self.piece) // bank) * bank
+
+    def sbuf_bytes(self) -> int:
+        """Bytes of a partition."""
+        windows = self.windows * padded(self.window_elems() * self.item_bytes)
+        outs = self.outs * padded(prod(self.block) * self.item_bytes)
+        wide = 2 * self.gpsimd_pieces + (PRODUCTS if self.gpsimd_pieces else 0)
+        sums = wide * prod(self.piece) * WIDE_BYTES
+        return windows + outs + sums + WIDE_BYTES * (self.filter_columns + 1)
+
+
+def valid_outputs(shape: ConvShape, tap: Triple) -> Box:
+    """The outputs for which a tap lies inside the input."""
+    spans = []
+    for axis in range(3):
+        shift = shape.in_position(axis, 0, tap[axis])
+        first = max(0, -(shift // shape.stride[axis]))
+        last = (shape.size[axis] - 1 - shift) // shape.stride[axis]
+        spans.append((first, min(last + 1, shape.out_size(axis))))
+    return Box(_triple(a for a, _ in spans), _triple(b for _, b in spans))
+
+
+def least_windows(plan: DepthwisePlan) -> int:
+    """Two groups are under way at once, and all windows they read are in SBUF."""
+    return _spanned(plan, 2 * plan.group, plan.multiplier)
+
+
+def least_outs(plan: DepthwisePlan) -> int:
+    """Three groups may write to outputs that are not stored yet."""
+    return _spanned(plan, 3 * plan.group, 1)
+
+
+def _spanned(plan: DepthwisePlan, pieces: int, passes: int) -> int:
+    """The most blocks that so many pieces in a row belong to."""
+    fewest = min(len(list(block.cut(plan.piece))) for block in _corners(plan))
+    return -(-(pieces - 1) // (fewest * passes)) + 1
+
+
+def _corners(plan: DepthwisePlan) -> list[Box]:
+    """The first and the last block: no block has fewer pieces than the smaller of them."""
+    blocks = plan.blocks()
+    return [blocks[0], blocks[-1]]
+
+
+def broken_rules(plan: DepthwisePlan) -> list[str]:
+    """Everything that keeps the plan from running, in words; empty if it is legal."""
+    return _unfit(plan.shape, plan.dtype) or [*_sizes(plan), *_memory(plan), *_patterns(plan)]
+
+
+def _unfit(shape: ConvShape, dtype: str) -> list[str]:
+    broken = []
+    if shape.groups != shape.c_in:
+        broken.append(
+            f"{shape.groups} groups of {shape.c_in} channels: a depthwise convolution has as many"
+            " groups as channels"
+        )
+    if shape.modes != NO_MODES:
+        broken.append(f"padding modes {shape.modes}: these engines pad with zeros only")
+    if dtype not in ITEM_BYTES:
+        broken.append(f"dtype {dtype}: one of {', '.join(ITEM_BYTES)}")
+    elems = max(
+        shape.batch * shape.c_in * prod(shape.size), shape.batch * shape.c_out * shape.positions()
+    )
+    if elems > MAX_OFFSET:
+        broken.append(f"a tensor of {elems} elements: offsets have 32 bits; split the batch")
+    return broken
+
+
+def _sizes(plan: DepthwisePlan) -> list[str]:
+    broken = []
+    for name, inner, outer in (
+        ("block", plan.block, plan.shape.out_sizes()),
+        ("piece", plan.piece, plan.block),
+    ):
+        if any(not 1 <= a <= b for a, b in zip(inner, outer, strict=True)):
+            broken.append(f"a {name} of {inner} outputs: at least 1 and at most {outer}")
+    if plan.vector_pieces < 1 or plan.gpsimd_pieces < 0:
+        broken.append(
+            f"groups of {plan.vector_pieces} Vector and {plan.gpsimd_pieces} GpSimd pieces: at"
+            " least 1 and 0"
+        )
+    return broken
+
+
+def _memory(plan: DepthwisePlan) -> list[str]:
+    machine, broken = plan.target, []
+    sums = 2 * plan.vector_pieces * plan.bank_elems() * WIDE_BYTES
+    if sums > machine.psum_bytes_per_partition:
+        broken.append(
+            f"sums of {sums} bytes a partition: PSUM of {machine.name} has"
+            f" {machine.psum_bytes_per_partition}"
+        )
+    if plan.sbuf_bytes() > machine.sbuf_usable_bytes_per_partition:
+        broken.append(
+            f"{plan.sbuf_bytes()} bytes a partition: SBUF of {machine.name} has"
+            f" {machine.sbuf_usable_bytes_per_partition}"
+        )
+    for name, count, least in (
+        ("windows", plan.windows, least_windows(plan)),
+        ("outputs", plan.outs, least_outs(plan)),
+    ):
+        if count < least:
+            broken.append(f"{count} tiles for {name}: groups of {plan.group} pieces need {least}")
+    return broken
+
+
+def _patterns(plan: DepthwisePlan) -> list[str]:
+    """Windows and views of them fit the fields of an access pattern."""
+    machine, broken = plan.target, []
+    elems = plan.window_elems()
+    if elems > machine.sbuf_operand_max_elems:
+        broken.append(
+            f"a window of {elems} elements: an operand has at most {machine.sbuf_operand_max_elems}"
+        )
+    for block in _corners(plan):
+        _, rows, columns = plan.window(block).sizes
+        steps = (rows * columns, columns, 1)
+        apart = [plan.shape.stride[axis] * steps[axis] for axis in range(3) if plan.piece[axis] > 1]
+        if max(apart, default=0) > machine.access_stride_max:
+            broken.append(
+                f"outputs {max(apart)} elements apart in a window: a stride has at most"
+                f" {machine.access_stride_max}; use smaller blocks"
+            )
+    return broken
+
+
+def padded(size_bytes: int) -> int:
+    """Bytes of a tile, in whole words."""
+    return -(-size_bytes // WIDE_BYTES) * WIDE_BYTES
+
+
+def _triple(values: Iterable[int]) -> Triple:
+    first, second, third = values
+    return (first, second, third)

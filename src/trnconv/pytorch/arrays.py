@@ -1,0 +1,27 @@
+"""Tensors as arrays and back, without copies where memory allows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import torch
+
+Array = np.ndarray[Any, Any]
+
+
+def to_array(tensor: torch.Tensor) -> Array:
+    """The values of a CPU tensor. NumPy has no bfloat16 of its own, so that is passed as bits."""
+    dense = tensor.detach().contiguous()
+    if dense.dtype == torch.bfloat16:
+        return np.asarray(dense.view(torch.int16).numpy().view(ml_dtypes.bfloat16))
+    return np.asarray(dense.numpy())
+
+
+def to_tensor(array: Array) -> torch.Tensor:
+    """The same values as a tensor."""
+    dense = np.ascontiguousarray(array)
+    if dense.dtype == ml_dtypes.bfloat16:
+        return torch.from_numpy(dense.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(dense)

@@ -1,0 +1,225 @@
+"""The three linear maps of a convolution as ops of torch.library.
+
+    y  = convolution(x, w)          linear in x and in w
+    dx = input_gradient(dy, w)      its transpose in x; also the transposed convolution
+    dw = filter_gradient(x, dy)     its transpose in w
+
+Each one's derivatives are the other two, so gradients of any order are made of these three.
+`padding` has the numbers before all axes, then those after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from trnconv.pytorch import aten, neuron, simulated
+from trnconv.pytorch.backends import Backend, choose_backend
+from trnconv.pytorch.extras import PLAIN_EXTRAS, Extras
+from trnconv.pytorch.geometry import Window
+
+_BACKENDS: dict[Backend, Any] = {
+    Backend.nkisim: simulated,
+    Backend.torch: aten,
+    Backend.neuron: neuron,
+}
+
+
+def _on(tensor: torch.Tensor, backend: str) -> Any:
+    """The module that computes, decided when the op runs: so it is under torch.compile too."""
+    return _BACKENDS[choose_backend(tensor, backend).backend]
+
+
+@torch.library.custom_op("trnconv::convolution", mutates_args=())
+def convolution(
+    x: torch.Tensor,
+    w: torch.Tensor,
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    groups: int,
+    backend: str,
+) -> torch.Tensor:
+    """x [N, C_in, ...] and w [C_out, C_in / groups, ...] -> y."""
+    window = Window.of(stride, padding, dilation, groups)
+    y: torch.Tensor = _on(x, backend).convolution(x, w, None, window, PLAIN_EXTRAS)
+    return y
+
+
+@torch.library.custom_op("trnconv::input_gradient", mutates_args=())
+def input_gradient(
+    dy: torch.Tensor,
+    w: torch.Tensor,
+    x_shape: list[int],
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    groups: int,
+    backend: str,
+) -> torch.Tensor:
+    """dy [N, C_out, ...] and w [C_out, C_in / groups, ...] -> dx of shape `x_shape`."""
+    window = Window.of(stride, padding, dilation, groups)
+    dx: torch.Tensor = _on(dy, backend).input_gradient(dy, w, list(x_shape), window)
+    return dx
+
+
+@torch.library.custom_op("trnconv::filter_gradient", mutates_args=())
+def filter_gradient(
+    x: torch.Tensor,
+    dy: torch.Tensor,
+    kernel: list[int],
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    groups: int,
+    backend: str,
+) -> torch.Tensor:
+    """x [N, C_in, ...] and dy [N, C_out, ...] -> dw [C_out, C_in / groups, *kernel]."""
+    window = Window.of(stride, padding, dilation, groups)
+    dw: torch.Tensor = _on(x, backend).filter_gradient(x, dy, list(kernel), window)
+    return dw
+
+
+@torch.library.custom_op("trnconv::fused_convolution", mutates_args=())
+def fused_convolution(
+    x: torch.Tensor,
+    w: torch.Tensor,
+    bias: torch.Tensor | None,
+    residual: torch.Tensor | None,
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    groups: int,
+    activation: str,
+    backend: str,
+) -> torch.Tensor:
+    """activation(x * w + bias + residual) in one kernel. It has no gradient: use the others."""
+    window = Window.of(stride, padding, dilation, groups)
+    extras = Extras(activation=activation, residual=residual)
+    y: torch.Tensor = _on(x, backend).convolution(x, w, bias, window, extras)
+    return y
+
+
+@fused_convolution.register_fake
+def _(
+    x: torch.Tensor,
+    w: torch.Tensor,
+    bias: torch.Tensor | None,
+    residual: torch.Tensor | None,
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    groups: int,
+    activation: str,
+    backend: str,
+) -> torch.Tensor:
+    del bias, residual, groups, activation, backend
+    return _empty_output(x, w, stride, padding, dilation)
+
+
+@convolution.register_fake
+def _(
+    x: torch.Tensor,
+    w: torch.Tensor,
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    groups: int,
+    backend: str,
+) -> torch.Tensor:
+    del groups, backend
+    return _empty_output(x, w, stride, padding, dilation)
+
+
+def _empty_output(
+    x: torch.Tensor, w: torch.Tensor, stride: list[int], padding: list[int], dilation: list[int]
+) -> torch.Tensor:
+    rank = len(stride)
+    sizes = [
+        (x.shape[2 + a] + padding[a] + padding[rank + a] - dilation[a] * (w.shape[2 + a] - 1) - 1)
+        // stride[a]
+        + 1
+        for a in range(rank)
+    ]
+    return x.new_empty([x.shape[0], w.shape[0], *sizes])
+
+
+@input_gradient.register_fake
+def _(dy: torch.Tensor, w: torch.Tensor, x_shape: list[int], *rest: object) -> torch.Tensor:
+    del w, rest
+    return dy.new_empty(x_shape)
+
+
+@filter_gradient.register_fake
+def _(
+    x: torch.Tensor,
+    dy: torch.Tensor,
+    kernel: list[int],
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    groups: int,
+    backend: str,
+) -> torch.Tensor:
+    del stride, padding, dilation, backend
+    return x.new_empty([dy.shape[1], x.shape[1] // groups, *kernel])
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+    del output
+    ctx.save_for_backward(inputs[0], inputs[1])
+    ctx.rest = inputs[2:]
+
+
+def _convolution_backward(ctx: Any, dy: torch.Tensor) -> tuple[Any, ...]:
+    x, w = ctx.saved_tensors
+    rest = ctx.rest
+    dx = input_gradient(dy, w, list(x.shape), *rest) if ctx.needs_input_grad[0] else None
+    dw = filter_gradient(x, dy, list(w.shape[2:]), *rest) if ctx.needs_input_grad[1] else None
+    return (dx, dw, *[None] * len(rest))
+
+
+def _input_gradient_backward(ctx: Any, ddx: torch.Tensor) -> tuple[Any, ...]:
+    dy, w = ctx.saved_tensors
+    _, *rest = ctx.rest
+    d_dy = convolution(ddx, w, *rest) if ctx.needs_input_grad[0] else None
+    dw = filter_gradient(ddx, dy, list(w.shape[2:]), *rest) if ctx.needs_input_grad[1] else None
+    return (d_dy, dw, None, *[None] * len(rest))
+
+
+def _filter_gradient_backward(ctx: Any, ddw: torch.Tensor) -> tuple[Any, ...]:
+    x, dy = ctx.saved_tensors
+    _, *rest = ctx.rest
+    dx = input_gradient(dy, ddw, list(x.shape), *rest) if ctx.needs_input_grad[0] else None
+    d_dy = convolution(x, ddw, *rest) if ctx.needs_input_grad[1] else None
+    return (dx, d_dy, None, *[None] * len(rest))
+
+
+def _register(op: Any, backward: Callable[..., tuple[Any, ...]]) -> None:
+    op.register_autograd(backward, setup_context=_save)
+
+
+def _one_by_one(op: Any) -> Callable[..., tuple[torch.Tensor, int]]:
+    """vmap by a loop: each element is a launch of its own."""
+
+    def mapped(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[torch.Tensor, int]:
+        results = [
+            op(*[_element(arg, dim, n) for arg, dim in zip(args, in_dims, strict=True)])
+            for n in range(info.batch_size)
+        ]
+        return torch.stack(results), 0
+
+    return mapped
+
+
+def _element(arg: Any, dim: Any, number: int) -> Any:
+    return arg.select(dim, number) if isinstance(dim, int) else arg
+
+
+_register(convolution, _convolution_backward)
+_register(input_gradient, _input_gradient_backward)
+_register(filter_gradient, _filter_gradient_backward)
+for _op in (convolution, input_gradient, filter_gradient, fused_convolution):
+    _op.register_vmap(_one_by_one(_op))

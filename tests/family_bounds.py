@@ -1,0 +1,115 @@
+"""How far a correct member of the family may be from the exact one; `tolerance` has the proofs.
+
+The linear part. With A the same convolution of absolute values (|bias| and a residual that comes
+before the activation included), an output is a sum of at most n products and two more terms. As in
+`tolerance`, each term picks up at most n + 3 factors 1 + d, |d| <= u = 2**-24, so that the float32
+sum z obeys |z - exact| <= gamma(n + 3) * A, and so does the float64 reference with 2**-53.
+If all operands are integers and A <= 2**24, every partial sum in every order is an integer that
+float32 holds: then z is exact. Zeros of packed filters add nothing.
+
+The end. An activation f with |f(a) - f(b)| <= L |a - b| turns the error e of z into at most L e.
+f itself is evaluated in float32. nkisim computes it in float64 and rounds once, which is half a
+step of float32, a factor 1 + d with |d| <= 2**-24. FUNCTION_ERROR allows one whole step, 2**-23:
+the other half is far more than what the float64 evaluations here and there can differ by, some
+tens of steps of 2**-53 each. Below the normal range a step is 2**-149, whatever the value.
+A residual that comes after is one more addition in float32, then the output is rounded once to its
+type: half a step of that type.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import ml_dtypes
+import numpy as np
+
+from tolerance import FLOAT32_BITS, FLOAT32_SUBNORMAL, FLOAT64_BITS, output_rounding
+
+FUNCTION_ERROR = 2.0**-23
+
+
+def _sigmoid(z):
+    return np.exp(-np.logaddexp(0, -z))
+
+
+def _gelu(z):
+    normal = np.vectorize(lambda each: math.erfc(-each / math.sqrt(2)) / 2, otypes=[float])
+    return z * normal(z)
+
+
+def _gelu_tanh(z):
+    return z * _sigmoid(2 * math.sqrt(2 / math.pi) * (z + 0.044715 * z**3))
+
+
+# Each function in float64, and the largest slope it has, rounded up.
+FUNCTIONS = {
+    "identity": (lambda z: z, 1.0),
+    "relu": (lambda z: np.maximum(z, 0.0), 1.0),
+    "silu": (lambda z: z * _sigmoid(z), 1.0999),  # at z = 2.40
+    "gelu": (_gelu, 1.129),  # at z = sqrt(2)
+    "gelu_tanh": (_gelu_tanh, 1.1291),  # at z = 1.42
+    "tanh": (np.tanh, 1.0),
+    "sigmoid": (_sigmoid, 0.25),
+    "softplus": (lambda z: np.logaddexp(0, z), 1.0),
+    "mish": (lambda z: z * np.tanh(np.logaddexp(0, z)), 1.0885),  # at z = 1.49
+}
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Exact sums, the sums of their absolute values, and the most terms that one of them has."""
+
+    exact: np.ndarray
+    magnitude: np.ndarray
+    terms: int
+    integers: bool
+
+    def plus(self, term):
+        """The same with one more term, already counted."""
+        integers = self.integers and bool(np.array_equal(term, np.rint(term)))
+        return Sums(self.exact + term, self.magnitude + np.abs(term), self.terms, integers)
+
+    def error(self):
+        """The largest error of each float32 sum, and of the reference it is compared with."""
+        if self.integers and self.magnitude.max() <= 2.0**FLOAT32_BITS:
+            return np.zeros_like(self.exact)
+        factors = self.terms + 3
+        relative = _gamma(factors, FLOAT32_BITS) + _gamma(factors, FLOAT64_BITS)
+        return relative * self.magnitude + self.terms * FLOAT32_SUBNORMAL / 2
+
+
+def sums_of(linear, operands, terms):
+    """`linear(*operands)` as exact sums; an operand that is None is not there."""
+    given = [each for each in operands if each is not None]
+    absolute = [None if each is None else np.abs(each) for each in operands]
+    integers = all(np.array_equal(each, np.rint(each)) for each in given)
+    return Sums(linear(*operands), linear(*absolute), terms, integers)
+
+
+def ended(sums, end, residual, dtype):
+    """What should come out after an end, and how far from it an output of this type may be."""
+    added = None if residual is None else residual.astype(np.float64)
+    if end.residual == "before":
+        sums = sums.plus(added)
+    function, slope = FUNCTIONS[end.activation]
+    exact, error = function(sums.exact), slope * sums.error()
+    if end.activation not in ("identity", "relu"):  # those two are exact
+        error = error + FUNCTION_ERROR * (np.abs(exact) + error) + FLOAT32_SUBNORMAL
+    if end.residual == "after":
+        exact = exact + added
+        is_exact = sums.integers and not error.any()
+        error = error if is_exact else error + 2.0**-FLOAT32_BITS * (np.abs(exact) + error)
+    return exact, error + _rounding(np.abs(exact) + error, dtype)
+
+
+def _rounding(reach, dtype):
+    largest = float(ml_dtypes.finfo(dtype).max)
+    if reach.max() > largest:
+        raise ValueError(f"outputs up to {reach.max():.3g}: {dtype} ends at {largest:.3g}.")
+    return output_rounding(reach, dtype)
+
+
+def _gamma(count, bits):
+    accumulated = count * 2.0**-bits
+    return accumulated / (1 - accumulated)

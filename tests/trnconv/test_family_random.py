@@ -1,0 +1,85 @@
+"""The whole family on random members: 500, or as many as --random-shapes says."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from family_bounds import FUNCTIONS
+from family_calls import check_member
+from random_family import (
+    FORWARD,
+    INPUT_GRADIENT,
+    MACHINES,
+    MODES,
+    TRANSPOSED,
+    random_member,
+)
+from trnconv.plan.ends import ACTIVATIONS
+
+CHUNK = 25  # members of one test, so that processes share them
+
+
+def pytest_generate_tests(metafunc):
+    if "numbers" in metafunc.fixturenames:
+        total = metafunc.config.getoption("random_shapes")
+        chunks = [range(first, min(first + CHUNK, total)) for first in range(0, total, CHUNK)]
+        ids = [f"{chunk.start}..{chunk.stop - 1}" for chunk in chunks]
+        metafunc.parametrize("numbers", chunks, ids=ids)
+
+
+def failure(member):
+    """What went wrong, in one line, or None."""
+    try:
+        check_member(member)
+    except Exception as error:  # noqa: BLE001 (all that fail are listed, with their numbers)
+        return f"{member}\n    {type(error).__name__}: {error}"
+    return None
+
+
+def test_random_members_are_the_reference_within_the_bound(numbers):
+    failures = [text for number in numbers if (text := failure(random_member(number)))]
+    assert not failures, f"{len(failures)} of {len(numbers)}:\n" + "\n".join(failures)
+
+
+def test_random_members_cover_the_family():
+    members = [random_member(number) for number in range(500)]
+    shapes = [member.shape for member in members]
+    kinds = Counter(member.kind for member in members)
+    assert kinds[FORWARD] > 200
+    assert kinds[TRANSPOSED] > 120
+    assert kinds[INPUT_GRADIENT] > 60
+    assert {(member.target, member.cores) for member in members} == set(MACHINES)
+    assert sum(member.exact for member in members) > 100
+    assert sum(shape.groups > 1 for shape in shapes) > 250
+    assert sum(shape.c_in == shape.groups > 1 == shape.c_out // shape.groups for shape in shapes) > 60
+    assert sum(shape.c_in == shape.groups < shape.c_out for shape in shapes) > 60
+    assert sum(max(shape.stride) > 1 for shape in shapes) > 200
+    assert sum(max(shape.dilation) > 1 for shape in shapes) > 150
+    assert len(set(shapes)) > 480
+    assert random_member(7) == random_member(7)
+
+
+def test_random_members_mix_padding_modes_and_ends():
+    members = [random_member(number) for number in range(500)]
+    forwards = [member.shape for member in members if member.kind == FORWARD]
+    for mode in MODES:
+        assert sum(mode in shape.modes for shape in forwards) > 60, mode
+    assert sum(len(set(shape.modes)) > 1 for shape in forwards) > 100
+    activations = Counter(member.end.activation for member in members)
+    assert all(activations[name] > 10 for name in ACTIVATIONS), activations
+    assert {member.end.residual for member in members} == {"none", "before", "after"}
+    assert {member.end.dtype for member in members} == {"", "bfloat16", "float16", "float32"}
+    for dtype in ("bfloat16", "float16", "float32"):
+        assert sum(member.dtype == dtype for member in members) > 80
+    cropped = [m.shape for m in members if m.kind == TRANSPOSED and max(m.shape.pad_before) > 0]
+    assert len(cropped) > 80
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_the_slope_of_an_activation_is_bounded_by_its_constant_and_not_by_much_less(name):
+    function, slope = FUNCTIONS[name]
+    step = 2.0**-12
+    z = np.arange(-32.0, 32.0, step)
+    slopes = np.abs(np.diff(function(z))) / step
+    assert 0.999 * slope <= slopes.max() <= slope
