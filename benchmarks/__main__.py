@@ -1,4 +1,4 @@
-"""`python -m benchmarks forward | plans | model NAME`. Every time it prints is modelled."""
+"""`python -m benchmarks forward | plans | model NAME | family`. Every time printed is modelled."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from benchmarks import forward, model, plans
+from benchmarks import family, forward, model, plans
 from trnconv.errors import TrnconvError
 
-_COMMANDS = {"forward": forward, "plans": plans, "model": model}
+_COMMANDS = {"forward": forward, "plans": plans, "model": model, "family": family}
 _REFUSED = 2  # as argparse exits
 
 

@@ -20,7 +20,7 @@ STYLES = (DENSE, GROUPED, DEPTHWISE, MULTIPLIED)
 MODES = ("zeros", "replicate", "reflect", "circular")
 # Keeps planning, the reference and the simulated run of a case at some tens of milliseconds.
 AFFORDABLE_MACS = 800_000
-AFFORDABLE_BLOCKS = 6  # of channels that have nothing to do with each other
+AFFORDABLE_BLOCKS = 20  # of channels that have nothing to do with each other
 PARTITIONS = 128
 _TRIES = 1000
 
@@ -77,8 +77,10 @@ def _affordable_shape(
 
 
 def _is_affordable(shape: ConvShape | TransposedShape) -> bool:
-    per_group = max(shape.c_in, shape.c_out) // shape.groups
-    blocks = -(-shape.groups // max(1, PARTITIONS // per_group))
+    """Few multiply-adds, and few blocks: as many groups share the array as fit and divide."""
+    fitting = PARTITIONS // (max(shape.c_in, shape.c_out) // shape.groups)
+    together = [count for count in range(1, fitting + 1) if shape.groups % count == 0]
+    blocks = shape.groups // max(together, default=1)
     return shape.macs() <= AFFORDABLE_MACS and blocks <= AFFORDABLE_BLOCKS
 
 
@@ -145,9 +147,7 @@ def _transposed(rng: np.random.Generator, rank: int) -> TransposedShape | None:
     )
 
 
-def _transposed_axis(
-    rng: np.random.Generator, most: int
-) -> tuple[int, int, int, int, int, int]:
+def _transposed_axis(rng: np.random.Generator, most: int) -> tuple[int, int, int, int, int, int]:
     """Size, kernel, stride, dilation, cropping and output padding of an axis."""
     kernel = _one_of(rng, (1, 2, 2, 3, 3, 4, 4, 5))
     stride = _one_of(rng, (1, 2, 2, 2, 3, 4))

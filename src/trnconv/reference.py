@@ -73,10 +73,10 @@ def _padded(x: Array, shape: ConvShape) -> Array:
     return x
 
 
-def weight_gradient(x: Array, dy: Array, shape: ConvShape, groups: int = 1) -> Array:
+def weight_gradient(x: Array, dy: Array, shape: ConvShape) -> Array:
     """x [N, C_in, D, H, W], dy [N, C_out, D', H', W'] -> dw [C_out, C_in / groups, KD, KH, KW]."""
-    widths = [(0, 0), (0, 0), *zip(shape.pad_before, shape.pad_after, strict=True)]
-    padded = np.pad(x.astype(np.float64), widths)
+    padded = _padded(x.astype(np.float64), shape)
+    groups = shape.groups
     ins, outs = shape.c_in // groups, shape.c_out // groups
     dw = np.zeros((shape.c_out, ins, *shape.kernel))
     grads = dy.astype(np.float64).reshape(shape.batch, groups, outs, *shape.out_sizes())

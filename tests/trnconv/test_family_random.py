@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from family_bounds import FUNCTIONS
-from family_calls import check_member
+from family_calls import arrays_of, check_member, expected, run_member
 from random_family import (
     FORWARD,
     INPUT_GRADIENT,
@@ -15,6 +15,7 @@ from random_family import (
     TRANSPOSED,
     random_member,
 )
+from tolerance import excess
 from trnconv.plan.ends import ACTIVATIONS
 
 CHUNK = 25  # members of one test, so that processes share them
@@ -52,7 +53,9 @@ def test_random_members_cover_the_family():
     assert {(member.target, member.cores) for member in members} == set(MACHINES)
     assert sum(member.exact for member in members) > 100
     assert sum(shape.groups > 1 for shape in shapes) > 250
-    assert sum(shape.c_in == shape.groups > 1 == shape.c_out // shape.groups for shape in shapes) > 60
+    assert (
+        sum(shape.c_in == shape.groups > 1 == shape.c_out // shape.groups for shape in shapes) > 60
+    )
     assert sum(shape.c_in == shape.groups < shape.c_out for shape in shapes) > 60
     assert sum(max(shape.stride) > 1 for shape in shapes) > 200
     assert sum(max(shape.dilation) > 1 for shape in shapes) > 150
@@ -83,3 +86,21 @@ def test_the_slope_of_an_activation_is_bounded_by_its_constant_and_not_by_much_l
     z = np.arange(-32.0, 32.0, step)
     slopes = np.abs(np.diff(function(z))) / step
     assert 0.999 * slope <= slopes.max() <= slope
+
+
+def notices(member):
+    """Whether an input with one channel's sign turned is noticed; None if that changes nothing."""
+    x, *others = arrays_of(member)
+    exact, bound = expected(member, x, *others)
+    changed = x.copy()
+    changed[:, -1] *= -1
+    moved = np.abs(expected(member, changed, *others)[0] - exact)
+    if not (moved > 4 * bound + 1e-3).any():
+        return None
+    return bool((excess(run_member(member, changed, *others), exact, bound) > 0).any())
+
+
+def test_a_wrong_input_is_noticed():
+    found = [notices(random_member(number)) for number in range(40)]
+    assert found.count(True) > 30
+    assert False not in found

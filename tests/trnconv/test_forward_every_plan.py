@@ -80,7 +80,8 @@ def checked_runs(case, plans):
     bound = forward_bound(x, w, bias, case.shape, exact)
     runs = []
     for plan in plans:
-        done = convolve(x, w, bias, **call_options(case.shape, 3), launch=LaunchOptions(plans=(plan,)))
+        launch = LaunchOptions(plans=(plan,))
+        done = convolve(x, w, bias, **call_options(case.shape, 3), launch=launch)
         runs += done.runs
         try:
             assert_within(done.y, exact, bound)

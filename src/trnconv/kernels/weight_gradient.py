@@ -11,21 +11,9 @@ passes, strips and blocks.
 from __future__ import annotations
 
 from trnconv._nki import nisa, nl
-from trnconv.kernels.gradient_core import (
-    GradientCore,
-    Step,
-    Turn,
-    clear_sums,
-    dy_tiles,
-    held_x,
-    load_dy,
-)
-from trnconv.plan.weight_gradient_recipe import (
-    Pass,
-    StripWork,
-    Sweep,
-    WeightGradientRecipe,
-)
+from trnconv.kernels.gradient_core import GradientCore, Step, Turn, clear_sums
+from trnconv.kernels.gradient_tiles import dy_tiles, held_x, load_dy
+from trnconv.plan.weight_gradient_recipe import Pass, Sweep, WeightGradientRecipe
 
 
 def weight_gradient(
@@ -53,7 +41,7 @@ def weight_gradient(
                 clear_sums(core, one)
                 roll(core, one, sweep, places)
             else:
-                turn = Turn(sweep.places[0], None, 0, recipe.addresses.places)
+                turn = Turn(sweep.places[0], recipe.addresses.places, rolled=False)
                 for block in sweep.blocks:
                     steps.append(Step(block, turn, frames))
                 frames += sweep.frames
@@ -70,8 +58,8 @@ def roll(core: GradientCore, one: Pass, sweep: Sweep, places: nl.NkiTensor) -> N
 
     def one_turn(number: nisa.VirtualRegister) -> None:
         at = core.recipe.addresses.places
-        turn = Turn(sweep.places[0], places, sweep.first_turn, at)
-        turn.load(number)
+        turn = Turn(sweep.places[0], at, rolled=True)
+        turn.load(places, sweep.first_turn, number)
         steps = []
         for block in sweep.blocks:
             steps.append(Step(block, turn, 0))

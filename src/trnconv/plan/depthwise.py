@@ -18,7 +18,7 @@ from trnconv.geometry import NO_MODES, ConvShape, Triple
 from trnconv.plan.conv_plan import ITEM_BYTES
 
 WIDE_BYTES = ITEM_BYTES["float32"]  # sums and filters
-PRODUCTS = 3  # tiles through which products go from the Scalar engine to GpSimd
+AHEAD = 2  # taps of a group that GpSimd gets before the Scalar engine turns to the one before
 MAX_OFFSET = 2**31 - 1  # NKI's integers have 32 bits
 Span = tuple[int, int]
 
@@ -151,12 +151,19 @@ class DepthwisePlan:
         bank = self.target.psum_bank_fp32_elems
         return -(-prod(self.piece) // bank) * bank
 
+    def product_tiles(self) -> int:
+        """Tiles through which products go from the Scalar engine to GpSimd."""
+        return AHEAD * self.gpsimd_pieces + 1 if self.gpsimd_pieces else 0
+
+    def wide_tiles(self) -> int:
+        """Sums of two groups on GpSimd, then the products."""
+        return 2 * self.gpsimd_pieces + self.product_tiles()
+
     def sbuf_bytes(self) -> int:
         """Bytes of a partition."""
         windows = self.windows * padded(self.window_elems() * self.item_bytes)
         outs = self.outs * padded(prod(self.block) * self.item_bytes)
-        wide = 2 * self.gpsimd_pieces + (PRODUCTS if self.gpsimd_pieces else 0)
-        sums = wide * prod(self.piece) * WIDE_BYTES
+        sums = self.wide_tiles() * prod(self.piece) * WIDE_BYTES
         return windows + outs + sums + WIDE_BYTES * (self.filter_columns + 1)
 
 

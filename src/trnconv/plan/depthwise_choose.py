@@ -61,7 +61,7 @@ def choose_depthwise(
         raise PlanError(f"engines={engines!r}: one of {ANY!r}, {TENSOR!r}, {OTHERS!r}.")
     priced, why_not = ([], "") if engines == TENSOR else _priced(shape, machine, dtype, budget)
     if engines == OTHERS and not priced:
-        raise PlanError(f"{why_not} Use the Tensor engine (engines={TENSOR!r}), or split it.")
+        raise PlanError(f"{why_not} Use the Tensor engine (engines={TENSOR!r}).")
     tensor = None if engines == OTHERS else choose(request_for(shape, machine, dtype), budget)
     return DepthwiseChoice(shape, machine, dtype, tuple(priced), tensor, why_not)
 
@@ -91,14 +91,14 @@ def _priced(
         return sorted(found, key=lambda one: (one.cost.total_ns, one.cost.instructions)), ""
     if shortest:
         return [], (
-            f"{asked}: at least {shortest} static instructions on Vector, Scalar and GpSimd engine,"
-            f" and the budget is {budget}."
+            f"{asked}: some {shortest} static instructions on Vector, Scalar and GpSimd engine, and"
+            f" the budget is {budget}."
         )
     return [], f"{asked}: {'; '.join(sorted(broken)) or 'no plan'}."
 
 
 def _least_instructions(plan: DepthwisePlan) -> int:
-    """One for each piece, before any tap is looked at; borders may save the others."""
+    """Half the taps of each piece, before any is looked at: borders may save the others."""
     boxes = [len(range(0, n, b)) for n, b in zip(plan.shape.out_sizes(), plan.piece, strict=True)]
     return prod(boxes) * plan.line_tiles * plan.multiplier * max(1, plan.shape.taps() // 2)
 
@@ -161,6 +161,7 @@ def _in_words(one: PricedDepthwise) -> str:
     block, piece = ("x".join(map(str, value)) for value in (plan.block, plan.piece))
     group = f"{plan.vector_pieces} Vector + {plan.gpsimd_pieces} GpSimd"
     return (
-        f"  {cost.total_ns / 1e3:9.1f} us  {group} pieces of {piece}, blocks of {block}: bound by {cost.bound} ({busy} us),"
+        f"  {cost.total_ns / 1e3:9.1f} us  {group} pieces of {piece}, blocks of {block}:"
+        f" bound by {cost.bound} ({busy} us),"
         f" {cost.hbm_bytes / 1e6:.1f} MB, {cost.instructions} instructions"
     )

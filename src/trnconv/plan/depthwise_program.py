@@ -18,7 +18,7 @@ import numpy as np
 from trnconv._nki import NKIObject
 from trnconv.errors import PlanError
 from trnconv.geometry import Triple
-from trnconv.plan.depthwise import PRODUCTS, Box, DepthwisePlan, broken_rules, valid_outputs
+from trnconv.plan.depthwise import AHEAD, Box, DepthwisePlan, broken_rules, valid_outputs
 
 Array = np.ndarray[Any, Any]
 
@@ -35,7 +35,6 @@ COPY = "copy"  # dst = data, Scalar engine
 # Where a place is.
 X, Y, WINDOW, OUT, PSUM, WIDE = "x", "y", "window", "out", "psum", "wide"
 
-_AHEAD = 2  # products of a group that come before the end of the group before
 _SMALL = 64  # outputs; copying less than that costs no less
 
 
@@ -114,14 +113,13 @@ def program(plan: DepthwisePlan) -> Program:
     if broken:
         raise PlanError(f"a depthwise plan for {plan.machine}: {'; '.join(broken)}.")
     shape = plan.shape
-    wide = 2 * plan.gpsimd_pieces + (PRODUCTS if plan.gpsimd_pieces else 0)
     return Program(
         y_shape=(shape.batch, shape.c_out, *shape.out_sizes()),
         lines=min(plan.target.partitions, plan.lines),
         windows=(plan.windows, plan.window_elems()),
         outs=(plan.outs, prod(plan.block)),
         psum=(2 * plan.vector_pieces, plan.bank_elems()),
-        wide=(wide, prod(plan.piece)),
+        wide=(plan.wide_tiles(), prod(plan.piece)),
         filter_columns=plan.filter_columns,
         steps=tuple(_Writer(plan).steps()),
     )
@@ -194,10 +192,10 @@ class _Writer:
         on_vector, on_gpsimd = group[: self.plan.vector_pieces], group[self.plan.vector_pieces :]
         for work in on_gpsimd:
             yield from work.begin
-        yield from _in_turn(work.taps[:_AHEAD] for work in on_gpsimd)
+        yield from _in_turn(work.taps[:AHEAD] for work in on_gpsimd)
         yield from self._finished(before)
         yield from _begun(self.plan, following)
-        taps = [work.taps for work in on_vector] + [work.taps[_AHEAD:] for work in on_gpsimd]
+        taps = [work.taps for work in on_vector] + [work.taps[AHEAD:] for work in on_gpsimd]
         yield from _in_turn(taps)
 
     def _finished(self, group: Sequence[_Work]) -> Iterator[Step]:
@@ -271,7 +269,7 @@ class _Writer:
         weight = self._column(piece) + 1 + tap[0]
         if sums[0] == PSUM:
             return (Step(ADD, dst, data, total, lines, weight=weight),)
-        slot = 2 * self.plan.gpsimd_pieces + self.products % PRODUCTS
+        slot = 2 * self.plan.gpsimd_pieces + self.products % self.plan.product_tiles()
         self.products += 1
         between = self._target(piece, tap[2], (WIDE, slot))
         return (

@@ -11,9 +11,10 @@ up in a PSUM bank, and blocks add up in SBUF.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from nkisim.machine import Machine, find_machine
-from trnconv.geometry import ConvShape
+from trnconv.geometry import ConvShape, Triple
 from trnconv.plan.conv_plan import ITEM_BYTES
 
 DEPTH, HEIGHT, WIDTH = 0, 1, 2
@@ -41,8 +42,7 @@ class Strip:
 class WeightGradientPlan:
     """How one core computes a weight gradient and a bias gradient."""
 
-    shape: ConvShape  # folded; channels are those of all groups
-    groups: int
+    shape: ConvShape  # folded
     machine: str
     dtype: str
     wide: bool  # dw in float32, whatever the type of x
@@ -68,6 +68,11 @@ class WeightGradientPlan:
     def item_bytes(self) -> int:
         """Bytes of an element of x and dy."""
         return ITEM_BYTES[self.dtype]
+
+    @property
+    def groups(self) -> int:
+        """Groups of channels of the convolution."""
+        return self.shape.groups
 
     @property
     def pack_in(self) -> int:
@@ -130,21 +135,7 @@ class WeightGradientPlan:
 
     def strips(self) -> tuple[Strip, ...]:
         """All columns of the gradient of a pack, in the order in which they are made."""
-        most = self.target.psum_bank_fp32_elems
-        taps = self.shape.kernel
-        row_taps = max(1, min(taps[HEIGHT], most // self.pack_in))
-        strips = []
-        for frame_tap in range(taps[DEPTH]):
-            variant = 0
-            for channel in range(0, self.pack_in, most):
-                channels = min(most, self.pack_in - channel)
-                for column_tap in range(taps[WIDTH]):
-                    for row_tap in range(0, taps[HEIGHT], row_taps):
-                        count = min(row_taps, taps[HEIGHT] - row_tap)
-                        taken = (frame_tap, column_tap, row_tap, count, channel, channels)
-                        strips.append(Strip(variant, *taken))
-                        variant += 1
-        return tuple(strips)
+        return _strips(self.shape.kernel, self.pack_in, self.target.psum_bank_fp32_elems)
 
     @property
     def out_tiles(self) -> int:
@@ -177,6 +168,23 @@ class WeightGradientPlan:
     def column_spans(self) -> tuple[tuple[int, int], ...]:
         """First column and columns of each block of a row."""
         return _cut(self.shape.out_size(WIDTH), self.columns)
+
+
+@lru_cache(maxsize=256)
+def _strips(taps: Triple, pack_in: int, most: int) -> tuple[Strip, ...]:
+    row_taps = max(1, min(taps[HEIGHT], most // pack_in))
+    strips = []
+    for frame_tap in range(taps[DEPTH]):
+        variant = 0
+        for channel in range(0, pack_in, most):
+            channels = min(most, pack_in - channel)
+            for column_tap in range(taps[WIDTH]):
+                for row_tap in range(0, taps[HEIGHT], row_taps):
+                    count = min(row_taps, taps[HEIGHT] - row_tap)
+                    taken = (frame_tap, column_tap, row_tap, count, channel, channels)
+                    strips.append(Strip(variant, *taken))
+                    variant += 1
+    return tuple(strips)
 
 
 def _cut(size: int, part: int) -> tuple[tuple[int, int], ...]:

@@ -7,7 +7,16 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from trnconv.plan.weight_gradient import HEIGHT, WIDTH, WeightGradientPlan
-from trnconv.plan.weight_gradient_recipe import Block, Fill, Frame, Transposed, View, Window
+from trnconv.plan.weight_gradient_recipe import (
+    NO_FILL,
+    NO_WINDOW,
+    Block,
+    Fill,
+    Frame,
+    Transposed,
+    View,
+    Window,
+)
 from trnconv.plan.weight_gradient_turns import Area, Turn, image_elems, origin
 
 
@@ -40,17 +49,17 @@ def _block(
     frames = []
     for at in plan.frames_read(frame):
         if at < 0:
-            frames.append(Frame(-1, (), None))
+            frames.append(Frame(-1, (), NO_WINDOW))
             continue
         number = numbers.setdefault((at, area), len(numbers))
         base = turn.image * x_image + _before_frame(plan.shape.size, at) - x_origin
         if plan.by_dma:
-            frames.append(Frame(number, _x_fills(plan, turn.images, area, base), None))
+            frames.append(Frame(number, _x_fills(plan, turn.images, area, base), NO_WINDOW))
         else:
             frames.append(Frame(number, (), _x_window(plan, turn.images, area, base)))
     base = turn.image * dy_image + _before_frame(plan.shape.out_sizes(), frame) - dy_origin
     one_image = _tiles(plan, area.rows, area.columns)
-    fill = window = None
+    fill, window = NO_FILL, NO_WINDOW
     views: tuple[View, ...] = ()
     x_views: tuple[tuple[View, ...], ...] = ()
     if plan.by_dma:

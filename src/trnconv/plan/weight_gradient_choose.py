@@ -1,4 +1,4 @@
-"""The planner of weight gradients: every sensible plan is priced, the fastest legal one is taken."""
+"""The planner of weight gradients: sensible plans are priced, the fastest legal one is taken."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from nkisim.machine import Machine
-from trnconv.errors import PlanError, ShapeError
+from trnconv.errors import PlanError
 from trnconv.geometry import ConvShape
 from trnconv.plan.weight_gradient import DEPTH, HEIGHT, WIDTH, WeightGradientPlan
 from trnconv.plan.weight_gradient_cost import Estimate, estimate
@@ -24,7 +24,6 @@ class GradientRequest:
     """What is to be computed, and on what."""
 
     shape: ConvShape
-    groups: int
     machine: Machine
     dtype: str
     wide: bool = True
@@ -68,16 +67,10 @@ def candidates(request: GradientRequest) -> Iterator[WeightGradientPlan]:
 
 
 def _start(request: GradientRequest) -> WeightGradientPlan:
-    shape, groups = folded(request.shape), request.groups
-    if groups < 1 or shape.c_in % groups or shape.c_out % groups:
-        raise ShapeError(
-            f"groups={groups} of {shape.c_in} input and {shape.c_out} output channels: both are"
-            " multiples of groups."
-        )
-    pack = _pack(shape, groups, request.machine)
+    shape = folded(request.shape)
+    pack = _pack(shape, request.machine)
     return WeightGradientPlan(
         shape=shape,
-        groups=groups,
         machine=request.machine.name,
         dtype=request.dtype,
         wide=request.wide,
@@ -86,7 +79,7 @@ def _start(request: GradientRequest) -> WeightGradientPlan:
         images=1,
         rows=1,
         columns=shape.out_size(WIDTH),
-        outs=shape.c_out // groups * pack,
+        outs=shape.c_out // shape.groups * pack,
         pass_strips=1,
         slots=0,
         windows=0,
@@ -108,8 +101,9 @@ def _is_idle(shape: ConvShape, axis: int) -> bool:
     return shape.kernel[axis] == 1 and shape.stride[axis] == 1 and pads == 0
 
 
-def _pack(shape: ConvShape, groups: int, machine: Machine) -> int:
+def _pack(shape: ConvShape, machine: Machine) -> int:
     """Groups whose channels share the PE array: as many as fit its columns, and a PSUM bank."""
+    groups = shape.groups
     ins, outs = shape.c_in // groups, shape.c_out // groups
     fitting = [
         pack
@@ -138,7 +132,7 @@ def _areas(start: WeightGradientPlan) -> Iterator[WeightGradientPlan]:
     lines = start.target.partitions
     least = 0
     for most in _BLOCK_TILES:
-        flat = [replace(start, rows=rows) for rows in range(2, height + 1)]
+        flat = [replace(start, rows=rows) for rows in _rows_of_tiles(start, least, most)]
         sized = [plan for plan in flat if least < plan.tiles <= most]
         if sized:
             yield min(sized, key=lambda plan: (_tiles_of_frame(plan), plan.rows))
@@ -152,6 +146,13 @@ def _areas(start: WeightGradientPlan) -> Iterator[WeightGradientPlan]:
         yield replace(windowed, rows=rows)
         if rows == height:
             return
+
+
+def _rows_of_tiles(start: WeightGradientPlan, least: int, most: int) -> range:
+    """Numbers of whole rows, from two on, that may take more than `least`, at most `most` tiles."""
+    lines, pitch = start.target.partitions, start.shape.size[WIDTH]
+    height = start.shape.out_size(HEIGHT)
+    return range(max(2, least * lines // pitch), min(height, most * lines // pitch + 1) + 1)
 
 
 def _tiles_of_frame(plan: WeightGradientPlan) -> int:
@@ -188,10 +189,7 @@ def _fewest_passes(
         free = (room - addresses(tried).end) // x_slot_bytes(tried)
         if free >= slots[0]:
             return replace(tried, slots=min(free, max(slots)))
-        passes = max(
-            passes + 1,
-            -(-strips // (tried.pass_strips - 1)) if tried.pass_strips > 1 else strips + 1,
-        )
+        passes += 1
     return None
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
+from itertools import product
 
 from nkisim.machine import Reading, Timing
 from trnconv.plan.weight_gradient import DEPTH, HEIGHT, WIDTH, Strip, WeightGradientPlan
@@ -78,10 +80,10 @@ def estimate(plan: WeightGradientPlan) -> Estimate:
     timing = plan.target.timing.read(Reading.default)
     total = _Count()
     static = 0.0
-    for strips, outs, times in _pass_kinds(plan):
-        whole, once = _one_pass(plan, timing, strips, outs)
-        total.add(whole, times)
-        static += times * once
+    for kind in _pass_kinds(plan):
+        whole, once = _one_pass(plan, timing, kind)
+        total.add(whole, kind.times)
+        static += kind.times * once
     turns = _turn_count(plan) * _pass_count(plan) if plan.rolled else 0
     latency = timing.dma_issue_hwdge_ns + timing.dma_start_ns + timing.dma_done_ns
     cold = timing.pe_warm_ns * (1 - timing.pe_cold_rate)
@@ -96,13 +98,23 @@ def estimate(plan: WeightGradientPlan) -> Estimate:
         loops_ns=turns * (timing.loop_iteration_ns + latency),
         ends_ns=_pass_count(plan) * (2 * latency + cold),
         sbuf_bytes=addresses(plan).end,
-        instructions=int(static),
+        instructions=int(static) + 2,
         hbm_bytes=int(total.hbm),
     )
 
 
+@dataclass(frozen=True)
+class _PassKind:
+    """Passes that differ in nothing that costs."""
+
+    strips: tuple[Strip, ...]
+    outs: int
+    with_bias: bool
+    times: int
+
+
 def _pass_count(plan: WeightGradientPlan) -> int:
-    return sum(times for _, _, times in _pass_kinds(plan))
+    return sum(kind.times for kind in _pass_kinds(plan))
 
 
 def _block_count(plan: WeightGradientPlan) -> int:
@@ -111,19 +123,15 @@ def _block_count(plan: WeightGradientPlan) -> int:
     return blocks * _pass_count(plan)
 
 
-def _pass_kinds(plan: WeightGradientPlan) -> list[tuple[tuple[Strip, ...], int, int]]:
-    """Strips, output channels and number of the passes that differ in them."""
+def _pass_kinds(plan: WeightGradientPlan) -> list[_PassKind]:
     strips = plan.strips()
-    parts = [
-        strips[first : first + plan.pass_strips]
-        for first in range(0, len(strips), plan.pass_strips)
-    ]
     whole, rest = divmod(plan.pack_out, plan.outs)
     kinds = []
-    for part in parts:
-        kinds.append((part, plan.outs, plan.packs * whole))
+    for first in range(0, len(strips), plan.pass_strips):
+        part = strips[first : first + plan.pass_strips]
+        kinds.append(_PassKind(part, plan.outs, first == 0, plan.packs * whole))
         if rest:
-            kinds.append((part, rest, plan.packs))
+            kinds.append(_PassKind(part, rest, first == 0, plan.packs))
     return kinds
 
 
@@ -134,25 +142,30 @@ def _turn_count(plan: WeightGradientPlan) -> int:
     return len(plan.image_spans()) * areas * frames
 
 
-def _one_pass(
-    plan: WeightGradientPlan, timing: Timing, strips: tuple[Strip, ...], outs: int
-) -> tuple[_Count, float]:
+def _one_pass(plan: WeightGradientPlan, timing: Timing, kind: _PassKind) -> tuple[_Count, float]:
     """Everything a pass does, and its static instructions."""
     total = _Count()
     reads = [plan.frames_read(frame) for frame in range(plan.shape.out_size(DEPTH))]
-    for extent, times in _extents(plan).items():
+    extents = _extents(plan)
+    for extent, times in extents.items():
         block = _Count()
-        block.add(_dy_cost(plan, timing, extent, outs), len(reads))
-        for one in strips:
+        block.add(_dy_cost(plan, timing, extent, kind.outs), len(reads))
+        if kind.with_bias:
+            block.add(_sum_cost(plan, timing, (extent.tiles, 1), kind.outs), len(reads))
+        for one in kind.strips:
             met = sum(read[one.frame_tap] >= 0 for read in reads)
-            block.add(_sum_cost(plan, timing, (extent.tiles, one.columns), outs), met)
-            loads = _loads(plan, reads, one, strips)
+            block.add(_sum_cost(plan, timing, (extent.tiles, one.columns), kind.outs), met)
+            loads = _loads(plan, reads, one, kind.strips)
             block.add(_x_cost(plan, timing, extent, one), loads)
         total.add(block, times)
-    blocks = sum(_extents(plan).values()) * len(reads)
+    blocks = sum(extents.values()) * len(reads)
     body = total.instructions / blocks * plan.turn_areas * plan.turn_frames + _TURN_INSTRUCTIONS
     looping = look_count(plan) * body
-    ends = _ends_cost(plan, timing, strips, outs)
+    ends = _ends_cost(plan, timing, kind)
+    for one in kind.strips if plan.by_dma else ():
+        loads = _loads(plan, reads, one, kind.strips)
+        total.add(_edge_cost(plan, timing, one), loads * plan.shape.batch)
+        looping += loads * _edge_cost(plan, timing, one).instructions
     total.add(ends, 1)
     return total, looping + ends.instructions if plan.rolled else total.instructions
 
@@ -170,14 +183,16 @@ class _Extent:
 
 def _extents(plan: WeightGradientPlan) -> dict[_Extent, int]:
     """Sizes of blocks of an output frame, and how many there are."""
+    sizes = [
+        Counter(count for _, count in spans)
+        for spans in (plan.image_spans(), plan.row_spans(), plan.column_spans())
+    ]
     counts: dict[_Extent, int] = {}
-    for _, images in plan.image_spans():
-        for _, rows in plan.row_spans():
-            for _, columns in plan.column_spans():
-                tiles = plan.tile_count(rows, columns)
-                ragged = tiles * plan.target.partitions > rows * columns
-                one = _Extent(images, rows, columns, images * tiles, ragged)
-                counts[one] = counts.get(one, 0) + 1
+    for images, rows, columns in product(*sizes):
+        tiles = plan.tile_count(rows, columns)
+        ragged = tiles * plan.target.partitions > rows * columns
+        one = _Extent(images, rows, columns, images * tiles, ragged)
+        counts[one] = sizes[0][images] * sizes[1][rows] * sizes[2][columns]
     return counts
 
 
@@ -224,9 +239,9 @@ def _sum_cost(
 
 
 def _dy_cost(plan: WeightGradientPlan, timing: Timing, extent: _Extent, outs: int) -> _Count:
-    """dy of a block on partitions, its masked copies, and the bias gradient."""
+    """dy of a block on partitions, and its masked copies."""
     tiles = extent.tiles
-    count = _sum_cost(plan, timing, (tiles, 1), outs)
+    count = _Count()
     masked = len(plan.masks) * tiles
     count.scalar += masked * (outs + timing.scalar_startup_cycles)
     count.instructions += masked
@@ -235,8 +250,7 @@ def _dy_cost(plan: WeightGradientPlan, timing: Timing, extent: _Extent, outs: in
         pieces = extent.images * extent.rows + tiles if gaps else _pieces(extent)
         count.add(_transposed(plan, timing, tiles, outs, pieces), 1)
         if gaps:
-            count.gpsimd += tiles * (outs * timing.gpsimd_cycles_per_elem)
-            count.instructions += tiles
+            count.add(_clear(timing, outs), tiles)
         return count
     count.add(_by_tensor(plan, timing, tiles, outs, 1), 1)
     elems = extent.images * extent.rows * extent.columns
@@ -256,8 +270,10 @@ def _x_cost(plan: WeightGradientPlan, timing: Timing, extent: _Extent, one: Stri
     """One strip of x of a block on partitions."""
     if plan.by_dma:
         count = _Count()
-        each = _transposed(plan, timing, extent.tiles, one.channels, _pieces(extent))
-        count.add(each, one.row_taps)
+        cut = 0 if plan.is_flat else _cut_ends(plan, one)
+        pieces = _pieces(extent) + cut * extent.images
+        count.add(_transposed(plan, timing, extent.tiles, one.channels, pieces), one.row_taps)
+        count.add(_clear(timing, one.channels), one.row_taps * cut * extent.images)
         return count
     count = _by_tensor(plan, timing, extent.tiles, one.channels, one.row_taps)
     first = one.column_tap == 0 and one.row_tap == 0
@@ -267,6 +283,36 @@ def _x_cost(plan: WeightGradientPlan, timing: Timing, extent: _Extent, one: Stri
         size = (height * width, width, extent.images)
         count.add(_window(plan, timing, size, one.channels), 1)
     return count
+
+
+def _cut_ends(plan: WeightGradientPlan, one: Strip) -> int:
+    """Ends of a row at which a tap lies in the padding."""
+    shape = plan.shape
+    first = shape.in_position(WIDTH, 0, one.column_tap)
+    last = shape.in_position(WIDTH, shape.out_size(WIDTH) - 1, one.column_tap)
+    return (first < 0) + (last >= shape.size[WIDTH])
+
+
+def _edge_cost(plan: WeightGradientPlan, timing: Timing, one: Strip) -> _Count:
+    """Rows of a frame that a tap finds in the padding: tiles to clear, tiles loaded in parts."""
+    shape = plan.shape
+    count = _Count()
+    for tap in range(one.row_tap, one.row_tap + one.row_taps):
+        rows = range(shape.out_size(HEIGHT))
+        places = [shape.in_position(HEIGHT, row, tap) for row in rows]
+        outside = sum(not 0 <= place < shape.size[HEIGHT] for place in places)
+        if outside:
+            tiles = -(-outside * plan.pitch // plan.target.partitions) + 1
+            count.add(_clear(timing, one.channels), tiles)
+            count.dmas += 1
+            count.instructions += 1
+    return count
+
+
+def _clear(timing: Timing, columns: int) -> _Count:
+    """Zeros in some columns of a tile."""
+    cycles = columns * timing.gpsimd_cycles_per_elem + timing.gpsimd_startup_cycles
+    return _Count(gpsimd=cycles, instructions=1)
 
 
 def _transposed(
@@ -287,10 +333,11 @@ def _by_tensor(
     lines, bank = plan.target.partitions, plan.target.psum_bank_fp32_elems
     transposes = taps * tiles * -(-channels // lines)
     passes = timing.fp32_transpose_passes if plan.item_bytes == _FLOAT_BYTES else 1
+    stream = max(min(lines, channels), timing.pe_min_cycles)
     together = max(1, bank // (taps * channels))
     copies = -(-tiles // together) * -(-channels // bank)
     return _Count(
-        tensor=transposes * (min(lines, channels) * passes + timing.pe_gap_cycles),
+        tensor=transposes * (stream * passes + timing.pe_gap_cycles),
         scalar=taps * tiles * channels + copies * timing.scalar_startup_cycles,
         instructions=transposes + copies,
     )
@@ -314,19 +361,18 @@ def _window(
     )
 
 
-def _ends_cost(
-    plan: WeightGradientPlan, timing: Timing, strips: tuple[Strip, ...], outs: int
-) -> _Count:
-    """Zeros at the start of a pass, stores at its end."""
-    out_tiles = -(-outs // plan.target.partitions)
-    count = _Count(instructions=2 * out_tiles + 1)
-    for one in strips:
+def _ends_cost(plan: WeightGradientPlan, timing: Timing, kind: _PassKind) -> _Count:
+    """Zeros at the start of a pass that is rolled, stores at the end of every pass."""
+    out_tiles = -(-kind.outs // plan.target.partitions)
+    zeros = out_tiles if plan.rolled else 0
+    count = _Count(instructions=out_tiles + 1)
+    for one in kind.strips:
         moved = one.columns * _FLOAT_BYTES
         each = max(timing.dma_descriptor_floor_ns, moved / timing.dma_bytes_per_ns)
-        count.dma += outs * (each + timing.dma_descriptor_overhead_ns)
+        count.dma += kind.outs * (each + timing.dma_descriptor_overhead_ns)
         count.dmas += out_tiles
-        count.hbm += outs * moved
+        count.hbm += kind.outs * moved
         cycles = one.columns * timing.gpsimd_cycles_per_elem + timing.gpsimd_startup_cycles
-        count.gpsimd += out_tiles * cycles
-        count.instructions += 2 * out_tiles
+        count.gpsimd += zeros * cycles
+        count.instructions += zeros + out_tiles
     return count

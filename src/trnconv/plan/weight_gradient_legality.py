@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nkisim.machine import V3
+from trnconv.geometry import NO_MODES
 from trnconv.plan.conv_plan import ITEM_BYTES
 from trnconv.plan.weight_gradient import HEIGHT, WIDTH, WeightGradientPlan
 from trnconv.plan.weight_gradient_cost import Estimate, estimate
@@ -43,6 +44,8 @@ def _sizes(plan: WeightGradientPlan) -> list[str]:
     )
     if elems > MAX_OFFSET:
         broken.append(f"a tensor of {elems} elements: offsets have 32 bits; split the batch")
+    if plan.shape.modes != NO_MODES:
+        broken.append(f"padding of {plan.shape.modes}: zeros only; pad x beforehand")
     if plan.slots < _LEAST_SLOTS:
         broken.append(f"{plan.slots} slots for tiles of x: at least {_LEAST_SLOTS}")
     return broken

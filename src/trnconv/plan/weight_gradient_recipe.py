@@ -45,6 +45,10 @@ class Window(NKIObject):
     offset: int
 
 
+NO_FILL = Fill((), ())
+NO_WINDOW = Window(0, 0, 0, clear=False, row=0, row_count=0, column=0, column_count=0, offset=0)
+
+
 @dataclass(frozen=True)
 class View(NKIObject):
     """The positions of a tile in a window."""
@@ -61,7 +65,7 @@ class Frame(NKIObject):
 
     number: int  # equal numbers in a turn are equal positions; -1: padding only
     fills: tuple[Fill, ...]  # by column tap, then row tap; none if the Tensor engine transposes
-    window: Window | None
+    window: Window
 
 
 @dataclass(frozen=True)
@@ -70,8 +74,8 @@ class Block(NKIObject):
 
     tiles: tuple[int, ...]  # positions of each
     tiles_of_image: int
-    fill: Fill | None  # of dy
-    window: Window | None
+    fill: Fill  # of dy
+    window: Window
     views: tuple[View, ...]  # of dy, by tile
     x_views: tuple[tuple[View, ...], ...]  # by column tap, then row tap; by tile
     frames: tuple[Frame, ...]  # by frame tap

@@ -82,7 +82,7 @@ def work_out(plan: WeightGradientPlan) -> Work:
 
 
 def mask_image(plan: WeightGradientPlan) -> Array:
-    """float32 [partitions, masks x tiles of an image]: 1 where the input of a position is in its own row."""
+    """float32 [partitions, masks x tiles of an image]: 1 where a tap finds its own row, else 0."""
     lines, tiles = plan.target.partitions, plan.tiles // plan.images
     width = plan.shape.size[WIDTH]
     image = np.ones((lines, max(1, len(plan.masks) * tiles)), np.float32)
@@ -176,22 +176,20 @@ class _Look:
 def _look(plan: WeightGradientPlan, turn: Turn) -> _Look:
     blocks = blocks_of(plan, turn)
     x = min((at for block in blocks for at in _x_offsets(block)), default=0)
-    dy = min(at for block in blocks for at in _offsets(block.fill, block.window))
+    dy = min(at for block in blocks for at in _offsets((block.fill,), block.window))
     return _Look(tuple(_moved(block, x, dy) for block in blocks), x, dy)
 
 
 def _x_offsets(block: Block) -> list[int]:
     found = []
     for frame in block.frames:
-        found += _offsets(None, frame.window)
-        for fill in frame.fills:
-            found += _offsets(fill, None)
+        found += _offsets(frame.fills, frame.window)
     return found
 
 
-def _offsets(fill: Fill | None, window: Window | None) -> list[int]:
-    loads = [load.offset for load in fill.loads] if fill else []
-    return loads + ([window.offset] if window and window.row_count else [])
+def _offsets(fills: tuple[Fill, ...], window: Window) -> list[int]:
+    loads = [load.offset for fill in fills for load in fill.loads]
+    return [*loads, window.offset] if window.row_count else loads
 
 
 def _moved(block: Block, x: int, dy: int) -> Block:
@@ -203,8 +201,8 @@ def _moved(block: Block, x: int, dy: int) -> Block:
         )
         for frame in block.frames
     )
-    fill = _moved_fill(block.fill, dy) if block.fill else None
-    return replace(block, frames=frames, fill=fill, window=_moved_window(block.window, dy))
+    fill, window = _moved_fill(block.fill, dy), _moved_window(block.window, dy)
+    return replace(block, frames=frames, fill=fill, window=window)
 
 
 def _moved_fill(fill: Fill, by: int) -> Fill:
@@ -212,5 +210,5 @@ def _moved_fill(fill: Fill, by: int) -> Fill:
     return replace(fill, loads=loads)
 
 
-def _moved_window(window: Window | None, by: int) -> Window | None:
-    return replace(window, offset=window.offset - by) if window else None
+def _moved_window(window: Window, by: int) -> Window:
+    return replace(window, offset=window.offset - by)

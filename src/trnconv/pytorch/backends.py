@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum
 
@@ -34,28 +34,43 @@ class Choice:
     reason: str
 
 
-_asked: ContextVar[Backend | None] = ContextVar("trnconv_backend", default=None)
+class _Surroundings(threading.local):
+    """What the innermost `with backend(...)` of this thread asks for.
+
+    Not a ContextVar: torch.compile watches this one, and compiles again when it changes.
+    """
+
+    name: str = Backend.auto.value
+
+
+_surroundings = _Surroundings()
 
 
 @contextmanager
 def backend(name: str | Backend) -> Iterator[None]:
-    """Everything inside the `with` runs on this backend, unless a call says otherwise."""
-    token = _asked.set(_named(name))
+    """Everything this thread calls inside the `with` runs here, unless a call says otherwise."""
+    before, _surroundings.name = _surroundings.name, _named(name).value
     try:
         yield
     finally:
-        _asked.reset(token)
+        _surroundings.name = before
+
+
+def asked_for(call: str | Backend | None) -> str:
+    """What the call, else its surroundings, ask for; as ops take it, so gradients ask the same."""
+    asked = Backend.auto.value if call is None else _named(call).value
+    return _surroundings.name if asked == Backend.auto.value else asked
 
 
 def choose_backend(tensor: torch.Tensor, asked: str | Backend | None = None) -> Choice:
     """Asked for by the call, else by the context, else by the environment, else the device's."""
     for given, source in (
         (asked, "the call asked for it"),
-        (_asked.get(), "the surrounding trnconv.pytorch.backend(...) asked for it"),
+        (_surroundings.name, "the surrounding trnconv.pytorch.backend(...) asked for it"),
         (os.environ.get(ENVIRONMENT), f"{ENVIRONMENT} asks for it"),
     ):
-        named = None if given is None else _named(given)
-        if named not in (None, Backend.auto):
+        named = Backend.auto if given is None else _named(given)
+        if named is not Backend.auto:
             return Choice(_possible(named, tensor), source)
     if tensor.device.type in NEURON_DEVICES:
         return Choice(Backend.neuron, f"the tensor is on {tensor.device}")
@@ -82,8 +97,8 @@ def _possible(named: Backend, tensor: torch.Tensor) -> Backend:
 
 
 def _named(name: str | Backend) -> Backend:
-    try:
-        return Backend(name)
-    except ValueError:
-        known = ", ".join(one.value for one in Backend)
-        raise UnsupportedError(f"backend {name!r}: one of {known}.") from None
+    for one in Backend:
+        if name in (one, one.value):
+            return one
+    known = ", ".join(one.value for one in Backend)
+    raise UnsupportedError(f"backend {name!r}: one of {known}.")

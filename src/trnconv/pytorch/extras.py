@@ -9,7 +9,6 @@ import torch
 
 from trnconv.errors import UnsupportedError
 from trnconv.plan.ends import ACTIVATIONS, IDENTITY
-from trnconv.pytorch.backends import Backend
 from trnconv.pytorch.geometry import Window
 
 Tensor = torch.Tensor
@@ -33,7 +32,7 @@ class Extras:
     padding_mode: str = "zeros"
     activation: str = IDENTITY
     residual: Tensor | None = None
-    backend: str | Backend | None = None
+    backend: str = "auto"  # as ops take it
 
     def __post_init__(self) -> None:
         if self.padding_mode not in ("zeros", *_TORCH_MODES):
@@ -44,11 +43,6 @@ class Extras:
             raise UnsupportedError(
                 f"activation {self.activation!r}: one of {', '.join(ACTIVATIONS)}."
             )
-
-    @property
-    def asked(self) -> str:
-        """The backend the call asks for, as ops take it."""
-        return Backend.auto.value if self.backend is None else Backend(self.backend).value
 
     def finish(self, y: Tensor) -> Tensor:
         """What follows the convolution and its bias, by torch's operators."""

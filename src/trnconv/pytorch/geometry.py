@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trnconv.geometry import ConvShape, TransposedShape, conv_shape, input_gradient_shape
+from trnconv.geometry import ConvShape, conv_shape
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,3 @@ class Window:
             dilation=self.dilation,
             groups=self.groups,
         )
-
-    def input_gradient(self, x: Sequence[int], w: Sequence[int]) -> TransposedShape:
-        """The transposed convolution that goes back to an input of this shape."""
-        return input_gradient_shape(self.forward(x, w))
-
-    def output(self, x: Sequence[int], w: Sequence[int]) -> list[int]:
-        """The shape of the output."""
-        sizes = self.forward(x, w).out_sizes()
-        return [x[0], w[0], *sizes[3 - len(self.stride) :]]

@@ -1,67 +1,35 @@
-"""The neuron backend: our kernels on a device, through the frameworks' documented entry points.
+"""The neuron backend: the same kernels on a device, through an adapter.
 
-Two ways exist to call an NKI kernel from PyTorch. With torch-xla, a kernel decorated with `nki.jit`
-is called on XLA tensors. With TorchNeuron, the call is wrapped by `torch_neuronx.nki_op`. Both are
-one method here. Neither has been run by us: no device was at hand. Tests drive them with doubles
-that record what the contracts say.
+Inputs, outputs and gradients stay on the device. Weights are packed on the host, once a version.
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from functools import lru_cache
+from typing import Any
 
+import numpy as np
 import torch
 
-from trnconv import _nki
-from trnconv.errors import UnsupportedError
+from trnconv.geometry import ConvShape, TransposedShape, input_gradient_shape
 from trnconv.kernels.forward import forward
+from trnconv.kernels.weight_gradient import weight_gradient
 from trnconv.packing import pack_bias, pack_places, pack_weights
-from trnconv.plan.ends import BEFORE, NO_RESIDUAL, end_of
-from trnconv.plan.work_out import work_out
-from trnconv.pytorch.arrays import to_array, to_tensor
+from trnconv.plan import weight_gradient_work
+from trnconv.plan.conv_plan import ConvPlan
+from trnconv.plan.ends import BEFORE, NO_RESIDUAL, PLAIN_END, End, end_of
+from trnconv.plan.weight_gradient import WeightGradientPlan
+from trnconv.plan.work_out import Work, work_out
+from trnconv.pytorch.adapters import require_adapter
+from trnconv.pytorch.arrays import Array, to_array, to_tensor
 from trnconv.pytorch.extras import Extras
 from trnconv.pytorch.geometry import Window
+from trnconv.pytorch.packed import packed_once
 from trnconv.runtime import LaunchOptions, plan_for
+from trnconv.runtime.weight_gradient import plan_for as plan_gradient
 
-
-class Adapter(Protocol):
-    """Calls a kernel with device tensors and everything else it takes."""
-
-    def call(self, kernel: Any, *args: Any) -> torch.Tensor:
-        """The kernel's output, on the device."""
-
-
-class XlaAdapter:
-    """torch-xla: a jitted kernel is called like a function."""
-
-    def __init__(self, jit: Any) -> None:
-        self._jit = jit
-
-    def call(self, kernel: Any, *args: Any) -> torch.Tensor:
-        """Compile and call; the result stays lazy until torch-xla synchronises."""
-        result: torch.Tensor = self._jit(kernel)(*args)
-        return result
-
-
-class TorchNeuronAdapter:
-    """TorchNeuron: `wrap` is `torch_neuronx.nki_op`'s way to call a kernel eagerly."""
-
-    def __init__(self, wrap: Any) -> None:
-        self._wrap = wrap
-
-    def call(self, kernel: Any, *args: Any) -> torch.Tensor:
-        """Wrap and call."""
-        result: torch.Tensor = self._wrap(kernel)(*args)
-        return result
-
-
-_adapter: Adapter | None = None
-
-
-def use_adapter(adapter: Adapter | None) -> None:
-    """The adapter for this process; None forgets it."""
-    global _adapter  # noqa: PLW0603 (one device runtime a process)
-    _adapter = adapter
+_TARGET = "trn2"
+_PLANS = 4096  # shapes of a process; a large model has some hundreds
 
 
 def convolution(
@@ -71,52 +39,94 @@ def convolution(
     window: Window,
     extras: Extras,
 ) -> torch.Tensor:
-    """Weights are packed on the host; x stays on the device."""
-    place = NO_RESIDUAL if extras.residual is None else BEFORE
-    launch = LaunchOptions(end=end_of(extras.activation, place, ""))
-    adapter = _require_adapter()
+    """x * w + bias, and the end that `extras` asks for, in one kernel."""
     shape = window.forward(x.shape, w.shape)
-    plan = plan_for(shape, str(x.dtype).removeprefix("torch."), launch)[0]
-    work = work_out(plan, shape)
-    rank = len(window.stride)
-    w5 = to_array(w.cpu()).reshape(shape.c_out, -1, *shape.kernel)
-    on_host = (
-        pack_weights(w5, plan.problem, work),
-        pack_bias(None if bias is None else to_array(bias.cpu()), work),
-        pack_places(work),
-    )
-    packed = [to_tensor(each).to(x.device) for each in on_host]
-    x5 = x.reshape(shape.batch, shape.c_in, *shape.size)
-    y = adapter.call(forward, x5, *packed, extras.residual, work.recipe)
-    return y.reshape(shape.batch, shape.c_out, *shape.out_sizes()[3 - rank :])
+    end = end_of(extras.activation, NO_RESIDUAL if extras.residual is None else BEFORE, "")
+    residual = extras.residual
+    if residual is not None:
+        residual = residual.reshape(shape.batch, shape.c_out, *shape.out_sizes())
+    y = _launch(x, w, bias, shape, (end, residual))
+    return y.reshape(shape.batch, shape.c_out, *shape.out_sizes()[3 - len(window.stride) :])
 
 
 def input_gradient(
     dy: torch.Tensor, w: torch.Tensor, x_shape: list[int], window: Window
 ) -> torch.Tensor:
-    """Not wired yet."""
-    del dy, w, x_shape, window
-    raise UnsupportedError(
-        "gradients on a Neuron device: wired for the forward pass so far. Train with"
-        ' backend="torch", or simulate on a CPU.'
-    )
+    """The transposed convolution of dy that has the shape of x, by the same kernel."""
+    shape = input_gradient_shape(window.forward(x_shape, w.shape))
+    depth, height, width = shape.out
+    dx = _launch(dy, w, None, shape, (PLAIN_END, None))
+    return dx[:, :, :depth, :height, :width].reshape(x_shape)
 
 
 def filter_gradient(
     x: torch.Tensor, dy: torch.Tensor, kernel: list[int], window: Window
 ) -> torch.Tensor:
-    """Not wired yet."""
-    return input_gradient(x, dy, kernel, window)
+    """The gradient of w, summed in float32 and rounded once to the type of x."""
+    shape = window.forward(x.shape, [dy.shape[1], x.shape[1] // window.groups, *kernel])
+    plan, work, masks = _gradient_work(shape, _dtype_name(x))
+    folded = plan.shape
+    tensors = (
+        x.reshape(folded.batch, folded.c_in, *folded.size),
+        dy.reshape(folded.batch, folded.c_out, *folded.out_sizes()),
+        to_tensor(masks).to(x.device),
+        to_tensor(work.place_table()).to(x.device),
+    )
+    dw, _ = require_adapter().call(weight_gradient, tensors, work.recipe)
+    return _filters(dw, plan).reshape(dy.shape[1], -1, *kernel).to(x.dtype)
 
 
-def _require_adapter() -> Adapter:
-    if _adapter is not None:
-        return _adapter
-    if _nki.SOURCE != "nki":
-        raise UnsupportedError(
-            "a Neuron tensor, but no Neuron toolchain: `import nki` finds nkisim. Install the"
-            " vendor's nki, or move the tensor to the CPU to simulate."
-        )
-    import nki  # noqa: PLC0415 (the vendor's, present by now)
+def _launch(
+    x: torch.Tensor,
+    w: torch.Tensor,
+    bias: torch.Tensor | None,
+    shape: ConvShape | TransposedShape,
+    ending: tuple[End, torch.Tensor | None],
+) -> torch.Tensor:
+    adapter = require_adapter()
+    end, residual = ending
+    plan, work = _work(shape, _dtype_name(x), end)
 
-    return XlaAdapter(nki.jit)
+    def pack() -> torch.Tensor:
+        filters = _filters_of(to_array(w.cpu()), shape)
+        return to_tensor(pack_weights(filters, plan.problem, work)).to(x.device)
+
+    weights = packed_once(w, (shape, plan, x.device), pack)
+    image = pack_bias(None if bias is None else to_array(bias.cpu()), work)
+    on_host = (to_tensor(each).to(x.device) for each in (image, pack_places(work)))
+    x5 = x.reshape(shape.batch, shape.c_in, *shape.size)
+    y: torch.Tensor = adapter.call(forward, (x5, weights, *on_host, residual), work.recipe)
+    return y
+
+
+def _filters_of(w: Array, shape: ConvShape | TransposedShape) -> Array:
+    """w [C_out, C_in / groups, KD, KH, KW]; a transposed convolution's comes the other way."""
+    if isinstance(shape, ConvShape):
+        return w.reshape(shape.c_out, -1, *shape.kernel)
+    by_group = w.reshape(shape.groups, shape.c_in // shape.groups, -1, *shape.kernel)
+    return np.ascontiguousarray(by_group.swapaxes(1, 2)).reshape(shape.c_out, -1, *shape.kernel)
+
+
+def _filters(dw: torch.Tensor, plan: WeightGradientPlan) -> torch.Tensor:
+    """dw of the kernel -> [C_out, C_in / groups, KD, KH, KW]; between groups it is dropped."""
+    depth, height, width = plan.shape.kernel
+    ins, outs = plan.shape.c_in // plan.groups, plan.shape.c_out // plan.groups
+    rows = dw.reshape(-1, plan.pack, outs, depth, width, height, plan.pack, ins)
+    own = rows.diagonal(dim1=1, dim2=6)  # [packs, outs, depth, width, height, ins, pack]
+    return own.permute(0, 6, 1, 5, 2, 4, 3).reshape(plan.shape.c_out, ins, depth, height, width)
+
+
+@lru_cache(_PLANS)
+def _work(shape: ConvShape | TransposedShape, dtype: str, end: End) -> tuple[ConvPlan, Work]:
+    plan = plan_for(shape, dtype, LaunchOptions(_TARGET, end=end))[0]
+    return plan, work_out(plan, shape)
+
+
+@lru_cache(_PLANS)
+def _gradient_work(shape: ConvShape, dtype: str) -> tuple[WeightGradientPlan, Any, Array]:
+    plan = plan_gradient(shape, _TARGET, dtype)
+    return plan, weight_gradient_work.work_out(plan), weight_gradient_work.mask_image(plan)
+
+
+def _dtype_name(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")

@@ -5,7 +5,7 @@
     dw = filter_gradient(x, dy)     its transpose in w
 
 Each one's derivatives are the other two, so gradients of any order are made of these three.
-`padding` has the numbers before all axes, then those after.
+`padding` has the numbers before all axes, then those after. No images make no launch.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ def convolution(
     backend: str,
 ) -> torch.Tensor:
     """x [N, C_in, ...] and w [C_out, C_in / groups, ...] -> y."""
+    if x.numel() == 0:
+        return _empty_output(x, w, stride, padding, dilation)
     window = Window.of(stride, padding, dilation, groups)
     y: torch.Tensor = _on(x, backend).convolution(x, w, None, window, PLAIN_EXTRAS)
     return y
@@ -60,6 +62,8 @@ def input_gradient(
     backend: str,
 ) -> torch.Tensor:
     """dy [N, C_out, ...] and w [C_out, C_in / groups, ...] -> dx of shape `x_shape`."""
+    if dy.numel() == 0:
+        return dy.new_zeros(x_shape)
     window = Window.of(stride, padding, dilation, groups)
     dx: torch.Tensor = _on(dy, backend).input_gradient(dy, w, list(x_shape), window)
     return dx
@@ -77,6 +81,8 @@ def filter_gradient(
     backend: str,
 ) -> torch.Tensor:
     """x [N, C_in, ...] and dy [N, C_out, ...] -> dw [C_out, C_in / groups, *kernel]."""
+    if x.numel() == 0:
+        return x.new_zeros([dy.shape[1], x.shape[1] // groups, *kernel])
     window = Window.of(stride, padding, dilation, groups)
     dw: torch.Tensor = _on(x, backend).filter_gradient(x, dy, list(kernel), window)
     return dw
@@ -96,6 +102,8 @@ def fused_convolution(
     backend: str,
 ) -> torch.Tensor:
     """activation(x * w + bias + residual) in one kernel. It has no gradient: use the others."""
+    if x.numel() == 0:
+        return _empty_output(x, w, stride, padding, dilation)
     window = Window.of(stride, padding, dilation, groups)
     extras = Extras(activation=activation, residual=residual)
     y: torch.Tensor = _on(x, backend).convolution(x, w, bias, window, extras)

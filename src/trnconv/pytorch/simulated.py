@@ -1,15 +1,34 @@
-"""The nkisim backend: CPU tensors through the NKI kernels, with plans and packed weights kept."""
+"""The nkisim backend: CPU tensors through the NKI kernels. Plans are kept, one a shape.
+
+Weights are packed at every call: that is a hundredth of the time a simulation takes, and whatever
+changed a weight, the result is right.
+"""
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import torch
 
-from trnconv.plan.ends import BEFORE, NO_RESIDUAL, end_of
+from trnconv.geometry import ConvShape, TransposedShape, input_gradient_shape
+from trnconv.plan.conv_plan import ConvPlan
+from trnconv.plan.ends import BEFORE, NO_RESIDUAL, PLAIN_END, End, end_of
+from trnconv.plan.weight_gradient import WeightGradientPlan
 from trnconv.pytorch.arrays import to_array, to_tensor
 from trnconv.pytorch.extras import Extras
 from trnconv.pytorch.geometry import Window
-from trnconv.runtime import LaunchOptions, convolve, convolve_transposed
+from trnconv.runtime import (
+    LaunchOptions,
+    convolve,
+    convolve_transposed,
+    plan_for,
+    planned_launches,
+)
+from trnconv.runtime.weight_gradient import plan_for as plan_gradient
 from trnconv.runtime.weight_gradient import weight_gradient
+
+_TARGET = "trn2"
+_PLANS = 4096  # shapes of a process; a large model has some hundreds
 
 
 def convolution(
@@ -20,18 +39,19 @@ def convolution(
     extras: Extras,
 ) -> torch.Tensor:
     """x * w + bias, and the end that `extras` asks for, in one kernel."""
-    place = NO_RESIDUAL if extras.residual is None else BEFORE
+    values = to_array(x)
+    end = end_of(extras.activation, NO_RESIDUAL if extras.residual is None else BEFORE, "")
+    plans = _plans(window.forward(x.shape, w.shape), str(values.dtype), end)
     added = None if extras.residual is None else to_array(extras.residual)
-    launch = LaunchOptions(end=end_of(extras.activation, place, ""), residual=added)
     done = convolve(
-        to_array(x),
+        values,
         to_array(w),
         None if bias is None else to_array(bias),
         stride=window.stride,
         padding=window.pads,
         dilation=window.dilation,
         groups=window.groups,
-        launch=launch,
+        launch=LaunchOptions(_TARGET, plans=plans, end=end, residual=added),
     )
     return to_tensor(done.y)
 
@@ -40,23 +60,45 @@ def input_gradient(
     dy: torch.Tensor, w: torch.Tensor, x_shape: list[int], window: Window
 ) -> torch.Tensor:
     """The transposed convolution of dy that has the shape of x."""
-    shape = window.input_gradient(x_shape, w.shape)
+    shape = input_gradient_shape(window.forward(x_shape, w.shape))
     dy5 = to_array(dy).reshape(shape.batch, shape.c_in, *shape.size)
     w5 = to_array(w).reshape(w.shape[0], w.shape[1], *shape.kernel)
-    return to_tensor(convolve_transposed(dy5, w5, None, shape).y.reshape(x_shape))
+    plans = _transposed_plans(shape, str(dy5.dtype))
+    done = convolve_transposed(dy5, w5, None, shape, LaunchOptions(_TARGET, plans=plans))
+    return to_tensor(done.y.reshape(x_shape))
 
 
 def filter_gradient(
     x: torch.Tensor, dy: torch.Tensor, kernel: list[int], window: Window
 ) -> torch.Tensor:
     """The gradient of w, summed in float32 and rounded once to the type of x."""
+    values = to_array(x)
+    shape = window.forward(x.shape, [dy.shape[1], x.shape[1] // window.groups, *kernel])
     done = weight_gradient(
-        to_array(x),
+        values,
         to_array(dy),
         kernel,
         stride=window.stride,
         padding=window.pads,
         dilation=window.dilation,
         groups=window.groups,
+        plan=_gradient_plan(shape, str(values.dtype)),
     )
     return to_tensor(done.dw).to(x.dtype)
+
+
+@lru_cache(_PLANS)
+def _plans(shape: ConvShape, dtype: str, end: End) -> tuple[ConvPlan, ...] | None:
+    """The plan of a convolution in one part; None for one in several, planned part by part."""
+    parts = list(planned_launches(shape, dtype, LaunchOptions(_TARGET, end=end)))
+    return parts[0][1] if len(parts) == 1 else None
+
+
+@lru_cache(_PLANS)
+def _transposed_plans(shape: TransposedShape, dtype: str) -> tuple[ConvPlan, ...]:
+    return plan_for(shape, dtype, LaunchOptions(_TARGET, end=PLAIN_END))
+
+
+@lru_cache(_PLANS)
+def _gradient_plan(shape: ConvShape, dtype: str) -> WeightGradientPlan:
+    return plan_gradient(shape, _TARGET, dtype)

@@ -52,12 +52,18 @@ def weight_gradient(  # noqa: PLR0913 (torch's own arguments, and where to run)
     along each axis. dw is float32, or of the type of x if not `wide`. `plan` replaces the planner's
     choice.
     """
-    weight = (dy.shape[1], x.shape[1], *kernel_shape)
-    shape = conv_shape(x.shape, weight, stride=stride, padding=padding, dilation=dilation)
+    shape = conv_shape(
+        x.shape,
+        (dy.shape[1], x.shape[1] // max(1, groups), *kernel_shape),
+        stride=stride,
+        padding=padding,
+        dilation=dilation,
+        groups=groups,
+    )
     _require_output(dy, shape, len(kernel_shape))
     if x.dtype != dy.dtype:
         raise ShapeError(f"x is {x.dtype} and dy {dy.dtype}: both must be the same. Cast one.")
-    mine = plan or plan_for(shape, groups, target, str(x.dtype), wide=wide)
+    mine = plan or plan_for(shape, target, str(x.dtype), wide=wide)
     work = work_out(mine)
     run = nkisim.run(
         Kernel(kernel),
@@ -73,7 +79,7 @@ def weight_gradient(  # noqa: PLR0913 (torch's own arguments, and where to run)
 
 
 def plan_for(
-    shape: ConvShape, groups: int, target: str | Machine, dtype: str, *, wide: bool = True
+    shape: ConvShape, target: str | Machine, dtype: str, *, wide: bool = True
 ) -> WeightGradientPlan:
     """The planner's choice."""
     if dtype not in ITEM_BYTES:
@@ -81,7 +87,7 @@ def plan_for(
             f"a weight gradient of {dtype}: the kernel takes {', '.join(ITEM_BYTES)}. Cast x and"
             " dy."
         )
-    request = GradientRequest(shape, groups, find_machine(target), dtype, wide)
+    request = GradientRequest(shape, find_machine(target), dtype, wide)
     return choose_weight_gradient(request).plan
 
 
@@ -92,8 +98,8 @@ def time_weight_gradient(
     dtype: str = "bfloat16",
     plan: WeightGradientPlan | None = None,
 ) -> Timeline:
-    """The modelled time of a dense weight gradient, or of one plan, without data."""
-    mine = plan or plan_for(shape, 1, machine, dtype)
+    """The modelled time of a weight gradient, or of one plan of it, without data."""
+    mine = plan or plan_for(shape, machine, dtype)
     work = work_out(mine)
     run = nkisim.run(
         Kernel(kernel),

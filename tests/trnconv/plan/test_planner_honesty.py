@@ -10,8 +10,8 @@ from trnconv.geometry import conv_shape
 from trnconv.plan.choose import choose, request_for
 from trnconv.runtime import time_plan
 
-# Channel pairs, kernels, strides and sizes of the models of the catalogue, rows cropped to keep each
-# candidate below a second or two.
+# Channel pairs, kernels, strides and sizes of the models of the catalogue. Rows are cropped, so
+# that a candidate takes a second or two.
 SHAPES = [
     ((1, 96, 6, 16, 1280), (96, 96, 3, 3, 3), {"padding": (0, 1, 1)}),
     ((1, 96, 3, 16, 1280), (96, 96, 3, 3, 3), {"padding": (0, 1, 1)}),

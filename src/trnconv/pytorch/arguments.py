@@ -1,0 +1,168 @@
+"""Torch's arguments, refused as torch refuses them: its exception types, our words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from trnconv.pytorch.geometry import Window
+
+Axes = int | Sequence[int]
+Tensor = torch.Tensor
+Operands = tuple[Tensor, Tensor, Tensor | None]  # input, weight, bias
+
+
+def forward_window(
+    rank: int, operands: Operands, options: tuple[Axes, str | Axes, Axes, int]
+) -> Window:
+    """How conv1d/2d/3d of a batched input moves, if all arguments fit together."""
+    stride, padding, dilation, groups = options
+    x, w, bias = operands
+    name = f"conv{rank}d"
+    steps = _steps(rank, stride, dilation, groups)
+    _require_operands(name, operands, rank)
+    if x.shape[1] != w.shape[1] * groups or w.shape[0] % groups or w.shape[0] < groups:
+        raise RuntimeError(
+            f"{name}: input {list(x.shape)}, weight {list(w.shape)}, {groups} groups: the input has"
+            " (channels of the weight) x groups channels, and the outputs divide by the groups."
+        )
+    _require_bias(name, bias, w.shape[0])
+    before, after = _padding(padding, w, *steps)
+    window = Window(steps[0], before, after, steps[1], groups)
+    _require_positive_sizes(name, output_sizes(x, w, window))
+    return window
+
+
+def transposed_sizes(
+    rank: int, operands: Operands, options: tuple[Axes, Axes, Axes, Axes, int]
+) -> tuple[list[int], list[int], Window]:
+    """Of a transposed convolution: reached sizes, zeros behind them, and the window to go back.
+
+    Behind the last position that an input reaches, an output padding of the stride or more leaves
+    zeros. The window takes the reached sizes to those of the input.
+    """
+    stride, padding, output_padding, dilation, groups = options
+    x, w, bias = operands
+    name = f"conv_transpose{rank}d"
+    strides, dilations = _steps(rank, stride, dilation, groups)
+    pads = _per_axis("padding", padding, rank, 0)
+    added = _per_axis("output_padding", output_padding, rank, 0)
+    _require_operands(name, operands, rank)
+    if x.shape[1] != w.shape[0] or w.shape[0] % groups:
+        raise RuntimeError(
+            f"{name}: input {list(x.shape)}, weight {list(w.shape)}, {groups} groups: both have the"
+            " same number of input channels, a multiple of the groups."
+        )
+    _require_bias(name, bias, w.shape[1] * groups)
+    if any(more >= max(pair) for more, *pair in zip(added, strides, dilations, strict=True)):
+        raise RuntimeError(
+            f"{name}: output_padding={output_padding}: less than the stride or the dilation."
+        )
+    ends = [
+        (x.shape[2 + a] - 1) * strides[a] + dilations[a] * (w.shape[2 + a] - 1) + 1 - pads[a]
+        for a in range(rank)
+    ]
+    sizes = [end - pad + more for end, pad, more in zip(ends, pads, added, strict=True)]
+    _require_positive_sizes(name, sizes)
+    zeros = [max(0, size - end) for size, end in zip(sizes, ends, strict=True)]
+    reached = [size - none for size, none in zip(sizes, zeros, strict=True)]
+    behind = tuple(end - size for end, size in zip(ends, reached, strict=True))
+    return reached, zeros, Window(strides, pads, behind, dilations, groups)
+
+
+def output_sizes(x: Tensor, w: Tensor, window: Window) -> list[int]:
+    """Output positions along each axis."""
+    return [
+        (x.shape[2 + a] + before + after - window.dilation[a] * (w.shape[2 + a] - 1) - 1)
+        // window.stride[a]
+        + 1
+        for a, (before, after) in enumerate(window.pads)
+    ]
+
+
+def with_batch(x: Tensor, rank: int) -> Tensor:
+    """The input with a batch axis."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"input is {type(x).__name__}: a tensor is needed.")
+    if x.dim() not in (rank + 1, rank + 2):
+        raise RuntimeError(
+            f"a {rank}-D convolution of a tensor with {x.dim()} dimensions: it takes {rank + 2}, or"
+            f" {rank + 1} without a batch."
+        )
+    return x if x.dim() == rank + 2 else x.unsqueeze(0)
+
+
+def require_residual(residual: Tensor | None, x: Tensor, expected: list[int]) -> None:
+    """A residual is a tensor like the output."""
+    if residual is None:
+        return
+    if list(residual.shape) != expected or residual.dtype != x.dtype:
+        raise RuntimeError(
+            f"residual {list(residual.shape)} of {residual.dtype}: the output is {expected} of"
+            f" {x.dtype}, and it must be the same."
+        )
+
+
+def _steps(
+    rank: int, stride: Axes, dilation: Axes, groups: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    if groups < 1:
+        raise RuntimeError(f"groups={groups}: at least 1 is needed.")
+    return _per_axis("stride", stride, rank, 1), _per_axis("dilation", dilation, rank, 1)
+
+
+def _padding(
+    padding: str | Axes, w: Tensor, strides: tuple[int, ...], dilations: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    rank = len(strides)
+    if not isinstance(padding, str):
+        pads = _per_axis("padding", padding, rank, 0)
+        return pads, pads
+    if padding not in ("same", "valid"):
+        raise RuntimeError(f'padding={padding!r}: "same", "valid" or numbers.')
+    if padding == "same" and any(step != 1 for step in strides):
+        raise RuntimeError(f"padding='same' with stride {strides}: defined for stride 1 only.")
+    reach = zip(w.shape[2:], dilations, strict=True)
+    total = [d * (k - 1) if padding == "same" else 0 for k, d in reach]
+    return tuple(each // 2 for each in total), tuple(each - each // 2 for each in total)
+
+
+def _per_axis(name: str, value: Axes, rank: int, least: int) -> tuple[int, ...]:
+    listed = (value,) if isinstance(value, int) else tuple(value)
+    if not all(isinstance(each, int) for each in listed):
+        raise TypeError(f"{name}={value}: integers are needed.")
+    if len(listed) not in (1, rank):
+        raise RuntimeError(f"{name}={value}: one number, or one for each of {rank} axes.")
+    if min(listed) < least:
+        raise RuntimeError(f"{name}={value}: at least {least} is needed.")
+    return listed * rank if len(listed) == 1 else listed
+
+
+def _require_operands(name: str, operands: Operands, rank: int) -> None:
+    x, w, bias = operands
+    for label, each in (("weight", w), ("bias", bias)):
+        if each is None and label == "bias":
+            continue
+        if not isinstance(each, Tensor):
+            raise TypeError(f"{name}: {label} is {type(each).__name__}: a tensor is needed.")
+        if each.dtype != x.dtype or each.device != x.device:
+            raise RuntimeError(
+                f"{name}: input is {x.dtype} on {x.device}, {label} {each.dtype} on {each.device}:"
+                " both must be the same. Cast or move one."
+            )
+    if w.dim() != rank + 2:
+        raise RuntimeError(f"{name}: weight {list(w.shape)}: {rank + 2} dimensions are needed.")
+
+
+def _require_bias(name: str, bias: Tensor | None, channels: int) -> None:
+    if bias is not None and list(bias.shape) != [channels]:
+        raise RuntimeError(f"{name}: bias {list(bias.shape)}: [{channels}] is needed.")
+
+
+def _require_positive_sizes(name: str, sizes: list[int]) -> None:
+    if any(size < 1 for size in sizes):
+        raise RuntimeError(
+            f"{name}: an output of {sizes} positions: at least 1 along each axis. Use a smaller"
+            " kernel, or another padding."
+        )

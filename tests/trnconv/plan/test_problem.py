@@ -1,0 +1,166 @@
+"""Problem: folded sizes by hand, who reads what by definition, padding as NumPy pads."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trnconv.geometry import conv_shape, transposed_shape
+from trnconv.plan.problem import DEPTH, HEIGHT, WIDTH, fold
+
+ONE_TAP = (((0, 0),),)
+
+
+def test_a_pointwise_convolution_is_one_long_row_for_each_image():
+    problem = fold(conv_shape((2, 8, 3, 4, 5), (6, 8, 1, 1, 1)))
+    assert (problem.images, problem.size, problem.out) == (1, (1, 2, 60), (1, 2, 60))
+    assert problem.x_strides[3:] == (8 * 60, 1)
+    assert problem.y_strides[3:] == (6 * 60, 1)
+    assert problem.reads == (ONE_TAP, ONE_TAP, ONE_TAP)
+
+
+def test_a_batch_of_images_is_a_video_without_temporal_taps():
+    problem = fold(conv_shape((3, 4, 5, 6), (7, 4, 3, 3), padding=1))
+    assert (problem.images, problem.size, problem.out) == (1, (3, 5, 6), (3, 5, 6))
+    assert problem.x_strides[2:] == (4 * 30, 6, 1)
+    assert problem.y_strides[2:] == (7 * 30, 6, 1)
+
+
+def test_a_batch_of_signals_is_one_image():
+    problem = fold(conv_shape((7, 4, 9), (5, 4, 3), stride=2))
+    assert (problem.images, problem.size, problem.out) == (1, (1, 7, 9), (1, 7, 4))
+    assert problem.x_strides[3:] == (36, 1)
+    assert problem.y_strides[3:] == (20, 1)
+    assert (problem.step, problem.phases) == ((1, 1, 2), (1, 1, 1))
+
+
+def test_a_batch_of_videos_with_temporal_taps_stays_a_batch():
+    problem = fold(conv_shape((2, 4, 5, 6, 7), (3, 4, 3, 3, 3), padding=1))
+    assert (problem.images, problem.size, problem.pad) == (2, (5, 6, 7), (1, 1, 1))
+    assert problem.x_strides == (4 * 210, 210, 42, 7, 1)
+
+
+def test_a_temporal_kernel_over_planes_has_rows_of_whole_planes():
+    problem = fold(conv_shape((1, 4, 5, 6, 7), (3, 4, 3, 1, 1), padding=(1, 0, 0)))
+    assert (problem.size, problem.out) == ((5, 1, 42), (5, 1, 42))
+    assert problem.kernel(DEPTH) == 3
+
+
+def test_taps_that_only_meet_zeros_are_dropped():
+    centre = fold(conv_shape((1, 1, 1), (1, 1, 7), padding=3))
+    assert centre.reads[WIDTH] == (((0, 3),),)
+    assert centre.pad[WIDTH] == 0
+    apart = fold(conv_shape((1, 1, 2), (1, 1, 3), padding=4, dilation=4))
+    assert (apart.reads[WIDTH], apart.pad[WIDTH]) == ((((0, 1),),), 0)
+    first = fold(conv_shape((1, 1, 4), (1, 1, 3), padding=((0, 9),), dilation=4))
+    assert (first.reads[WIDTH], first.pad[WIDTH]) == ((((0, 0),),), 0)
+    causal = conv_shape((1, 1, 2, 5), (1, 1, 3, 3), padding=((2, 0), 1))  # rows -2 to 1
+    assert fold(causal).reads[HEIGHT] == (((0, 1), (1, 2)),)
+    longer = conv_shape((1, 1, 3, 5), (1, 1, 3, 3), padding=((2, 0), 1))
+    assert fold(longer).kernel(HEIGHT) == 3  # all of them meet some row
+
+
+def test_taps_that_meet_other_padding_stay():
+    for mode in ("replicate", "circular"):
+        shape = conv_shape((1, 1, 4), (1, 1, 3), padding=4, dilation=4, padding_mode=mode)
+        assert fold(shape).kernel(WIDTH) == 3
+
+
+def test_only_padding_leaves_one_tap_that_meets_nothing():
+    problem = fold(conv_shape((1, 1, 2), (1, 1, 1), padding=3, stride=3))
+    assert problem.reads[WIDTH] == (((0, 0),),)
+    assert problem.pad[WIDTH] == 3
+
+
+def test_phases_of_an_upsampling_by_two_with_four_taps():
+    """out = 2 * in + tap - 1: even outputs have taps 1 and 3, odd ones 0 and 2."""
+    problem = fold(transposed_shape((1, 3, 5), (3, 2, 4), stride=2, padding=1))
+    assert (problem.out, problem.phases, problem.step) == ((1, 1, 10), (1, 1, 2), (1, 1, 1))
+    assert problem.reads[WIDTH] == (((0, 3), (1, 1)), ((1, 2), (2, 0)))
+    assert problem.pad[WIDTH] == 1
+
+
+def test_phases_of_an_upsampling_by_two_with_three_taps():
+    """Seven outputs are rounded up to eight: whole steps."""
+    problem = fold(transposed_shape((1, 3, 4), (3, 2, 3), stride=2, padding=1))
+    assert problem.out == (1, 1, 8)
+    assert problem.reads[WIDTH] == (((0, 1),), ((0, 2), (1, 0)))
+    assert problem.pad[WIDTH] == 0
+
+
+def test_phases_that_no_tap_reaches_read_nothing():
+    problem = fold(transposed_shape((1, 3, 4), (3, 2, 2), stride=4))
+    assert problem.reads[WIDTH] == (((0, 0),), ((0, 1),), (), ())
+    assert problem.shifts(WIDTH, [2, 3]) == ()
+    assert problem.tap(WIDTH, 2, 0) is None
+
+
+def test_groups_are_blocks_of_channels_on_the_diagonal():
+    grouped = fold(conv_shape((1, 64, 5), (64, 2, 3), groups=32))
+    assert (grouped.c_in, grouped.block_out, grouped.channels) == (64, 64, 64)
+    wide = fold(conv_shape((1, 192, 5), (96, 48, 3), groups=4))  # two of 48 and 24 fit in 128
+    assert (wide.c_in, wide.block_out) == (96, 48)
+    assert [wide.first_channel_read(out) for out in (0, 47, 48, 95)] == [0, 0, 96, 96]
+    large = fold(conv_shape((1, 600, 5), (300, 300, 3), groups=2))
+    assert (large.c_in, large.block_out) == (300, 150)
+    depthwise = fold(conv_shape((1, 384, 5), (384, 1, 3), groups=384))
+    assert (depthwise.c_in, depthwise.block_out) == (128, 128)
+
+
+def reads_of(problem, out):
+    """(input position, tap) of an output along the width, those that exist."""
+    group, phase = divmod(out, problem.phases[WIDTH])
+    first = group * problem.step[WIDTH] - problem.pad[WIDTH]
+    read = {(first + shift, tap) for shift, tap in problem.reads[WIDTH][phase]}
+    return {(at, tap) for at, tap in read if 0 <= at < problem.size[WIDTH]}
+
+
+numbers = st.integers(1, 6)
+
+
+@settings(max_examples=300, deadline=None)
+@given(numbers, numbers, numbers, numbers, st.integers(0, 6), st.integers(0, 6))
+def test_a_forward_output_reads_what_the_definition_says(size, kernel, stride, dilation, before, after):
+    reach = dilation * (kernel - 1) + 1
+    size = max(size, reach - before - after)
+    padding = ((before, after),)
+    shape = conv_shape((1, 2, size), (2, 2, kernel), stride=stride, dilation=dilation, padding=padding)
+    problem = fold(shape)
+    for out in range(shape.out_size(WIDTH)):
+        wanted = {(shape.in_position(WIDTH, out, tap), tap) for tap in range(kernel)}
+        assert reads_of(problem, out) == {(at, tap) for at, tap in wanted if 0 <= at < size}
+        for at, tap in reads_of(problem, out):
+            assert problem.tap(WIDTH, out, at + problem.pad[WIDTH]) == tap
+
+
+@settings(max_examples=300, deadline=None)
+@given(numbers, numbers, numbers, numbers, st.integers(0, 6), st.integers(0, 5))
+def test_a_transposed_output_reads_what_the_definition_says(size, kernel, stride, dilation, pad, more):
+    more = min(more, max(stride, dilation) - 1)
+    outputs = (size - 1) * stride - 2 * pad + dilation * (kernel - 1) + more + 1
+    if outputs < 1:
+        return
+    options = {"stride": stride, "dilation": dilation, "padding": pad, "output_padding": more}
+    shape = transposed_shape((1, 2, size), (2, 2, kernel), **options)
+    assert shape.out == (1, 1, outputs)
+    problem = fold(shape)
+    written = {}
+    for at in range(size):
+        for tap in range(kernel):
+            written.setdefault(stride * at + dilation * tap - pad, set()).add((at, tap))
+    for out in range(outputs):
+        assert reads_of(problem, out) == written.get(out, set())
+
+
+NUMPY_MODES = {"replicate": "edge", "reflect": "reflect", "circular": "wrap"}
+
+
+@pytest.mark.parametrize("mode", NUMPY_MODES)
+@pytest.mark.parametrize("size", [1, 2, 3, 7])
+def test_padding_stands_for_the_positions_that_numpy_pads_with(mode, size):
+    most = {"replicate": 9, "reflect": size - 1, "circular": size}[mode]
+    shape = conv_shape((1, 1, size), (1, 1, 1), padding=most, padding_mode=mode)
+    problem = fold(shape)
+    padded = np.pad(np.arange(size), most, mode=NUMPY_MODES[mode])
+    found = [problem.source(WIDTH, position) for position in range(-most, size + most)]
+    assert found == padded.tolist()

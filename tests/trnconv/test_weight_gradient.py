@@ -1,0 +1,306 @@
+"""Weight and bias gradients against the definition, on every kind of convolution and plan."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import nkisim
+from gradient_bounds import assert_gradients, weight_bound
+from gradient_calls import gradients, integers, normals
+from nkisim import Kernel
+from nkisim.lint import lint
+from nkisim.machine import find_machine
+from tolerance import assert_within, excess
+from trnconv.errors import ShapeError, UnsupportedError
+from trnconv.geometry import conv_shape
+from trnconv.kernels.weight_gradient import weight_gradient as kernel
+from trnconv.plan.weight_gradient_choose import GradientRequest, candidates
+from trnconv.plan.weight_gradient_legality import broken_rules
+from trnconv.plan.weight_gradient_work import mask_image, work_out
+from trnconv.reference import weight_gradient as reference
+from trnconv.runtime.weight_gradient import plan_for, weight_gradient
+
+SHAPES = {
+    "one of everything": conv_shape((1, 1, 1), (1, 1, 1)),
+    "1-D": conv_shape((2, 16, 30), (8, 16, 5), padding=2),
+    "1-D long": conv_shape((1, 40, 700), (20, 40, 3), padding=1),
+    "1-D strided": conv_shape((2, 16, 131), (8, 16, 4), stride=3, padding=(1,)),
+    "1-D causal": conv_shape((1, 24, 300), (24, 24, 4), padding=((3, 0),)),
+    "1-D dilated": conv_shape((1, 24, 300), (24, 24, 3), dilation=9, padding=9),
+    "1x1": conv_shape((2, 48, 9, 11), (40, 48, 1, 1)),
+    "1x1 strided": conv_shape((2, 48, 9, 11), (40, 48, 1, 1), stride=2),
+    "1x1x1": conv_shape((1, 130, 2, 5, 7), (20, 130, 1, 1, 1)),
+    "same": conv_shape((1, 5, 7, 9), (6, 5, 3, 3), padding=1),
+    "same, wide": conv_shape((1, 20, 5, 140), (16, 20, 3, 3), padding=1),
+    "same, many rows": conv_shape((1, 130, 40, 24), (140, 130, 3, 3), padding=1),
+    "valid": conv_shape((1, 130, 30, 26), (70, 130, 3, 3)),
+    "padded on one side": conv_shape((1, 64, 20, 30), (64, 64, 3, 3), padding=((0, 1), (2, 0))),
+    "5x5": conv_shape((1, 30, 17, 19), (33, 30, 5, 5), padding=2),
+    "even kernel": conv_shape((1, 30, 17, 19), (33, 30, 2, 4), padding=((1, 0), (1, 2))),
+    "strided": conv_shape((2, 40, 15, 17), (20, 40, 3, 3), stride=2, padding=1),
+    "strided along rows": conv_shape((1, 40, 16, 90), (20, 40, 3, 3), stride=(2, 1), padding=1),
+    "strided beyond the kernel": conv_shape((1, 8, 16, 16), (8, 8, 2, 2), stride=4),
+    "dilated": conv_shape((2, 20, 17, 19), (12, 20, 3, 3), dilation=(2, 3), padding=(2, (0, 3))),
+    "dilated beyond the image": conv_shape(
+        (1, 12, 2, 2, 3), (8, 12, 3, 3, 3), padding=4, dilation=4
+    ),
+    "padded beyond the image": conv_shape((1, 20, 2, 2, 3), (12, 20, 3, 3, 3), padding=3),
+    "3-D": conv_shape((1, 34, 4, 7, 9), (36, 34, 3, 3, 3), padding=(0, 1, 1)),
+    "3-D causal": conv_shape((1, 24, 3, 4, 5), (16, 24, 3, 3, 3), padding=((2, 0), 1, 1)),
+    "3-D strided": conv_shape((1, 40, 5, 7, 8), (20, 40, 3, 3, 3), stride=2, padding=1),
+    "temporal": conv_shape((2, 70, 6, 5, 26), (70, 70, 3, 1, 1), padding=(1, 0, 0)),
+    "images": conv_shape((6, 33, 7, 7), (40, 33, 3, 3), padding=1),
+    "many channels in": conv_shape((1, 600, 6, 22), (8, 600, 1, 3), padding=(0, 1)),
+    "many channels out": conv_shape((1, 8, 6, 22), (600, 8, 1, 3), padding=(0, 1)),
+    "few channels": conv_shape((1, 3, 24, 26), (16, 3, 3, 3), padding=1),
+    "groups": conv_shape((2, 32, 12, 13), (64, 4, 3, 3), padding=1, groups=8),
+    "large groups": conv_shape((1, 300, 5, 27), (280, 150, 3, 3), padding=1, groups=2),
+    "depthwise": conv_shape((2, 140, 9, 10), (140, 1, 3, 3), padding=1, groups=140),
+    "depthwise multiplier": conv_shape((1, 20, 50), (60, 1, 4), padding=((3, 0),), groups=20),
+}
+shapes = pytest.mark.parametrize("shape", SHAPES.values(), ids=list(SHAPES))
+MIXED = [
+    (name, dtype, target)
+    for number, name in enumerate(SHAPES)
+    for dtype, target in [
+        (("bfloat16", "trn3"), ("float16", "trn2"), ("float32", "trn2"), ("bfloat16", "trn1"))[
+            number % 4
+        ]
+    ]
+]
+
+
+@shapes
+def test_gradients_are_the_reference_within_the_bound(shape):
+    x, dy = normals(shape, "bfloat16")
+    dw, db, _ = gradients(shape, x, dy)
+    assert dw.dtype == db.dtype == np.float32
+    assert_gradients(dw, db, x, dy, shape)
+
+
+@pytest.mark.parametrize(("name", "dtype", "target"), MIXED, ids=[one[0] for one in MIXED])
+def test_other_types_and_machines(name, dtype, target):
+    shape = SHAPES[name]
+    x, dy = normals(shape, dtype)
+    dw, db, done = gradients(shape, x, dy, target=target)
+    assert (done.plan.dtype, done.plan.machine) == (dtype, target)
+    assert_gradients(dw, db, x, dy, shape)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_dw_may_have_the_type_of_x(dtype):
+    shape = SHAPES["3-D"]
+    x, dy = normals(shape, dtype)
+    dw, db, _ = gradients(shape, x, dy, wide=False)
+    assert (dw.dtype, db.dtype) == (x.dtype, np.float32)
+    assert_gradients(dw, db, x, dy, shape)
+
+
+MOST = 30  # plans of a shape, evenly taken
+
+
+def legal_plans(shape, dtype="bfloat16", target="trn2"):
+    request = GradientRequest(shape, find_machine(target), dtype)
+    plans = [plan for plan in candidates(request) if not broken_rules(plan)]
+    return plans[:: -(-len(plans) // MOST)]
+
+
+@pytest.mark.parametrize(
+    "name", ["same, many rows", "valid", "3-D", "temporal", "images", "1-D long", "groups"]
+)
+def test_every_plan_computes_the_same(name):
+    """Flat, by rows and by windows; unrolled and as hardware loops with turns of many sizes."""
+    shape = SHAPES[name]
+    x, dy = integers(shape, "bfloat16")
+    for plan in legal_plans(shape):
+        dw, db, _ = gradients(shape, x, dy, plan=plan)
+        assert_gradients(dw, db, x, dy, shape)
+
+
+def test_those_plans_are_of_every_kind():
+    plans = [plan for shape in SHAPES.values() for plan in legal_plans(shape)]
+    kinds = {(plan.by_dma, plan.is_flat, plan.rolled, plan.images > 1) for plan in plans}
+    ways = {(True, True), (True, False), (False, False)}
+    assert kinds == {(*way, *rest) for way in ways for rest in np.ndindex(2, 2)}
+
+
+@pytest.mark.parametrize("by_dma", [True, False])
+def test_a_loop_adds_to_what_earlier_turns_left(by_dma):
+    shape = conv_shape((1, 20, 5, 40, 26), (16, 20, 3, 3, 3), padding=(1, 1, 1))
+    plan = next(
+        plan
+        for plan in candidates(GradientRequest(shape, find_machine("trn2"), "bfloat16"))
+        if (plan.by_dma, plan.rolled, plan.rows) == (by_dma, True, 8 if by_dma else 4)
+    )
+    x, dy = integers(shape, "bfloat16")
+    dw, db, done = gradients(shape, x, dy, plan=plan)
+    assert_gradients(dw, db, x, dy, shape)
+    assert any(sweep.rolled for sweep in work_out(plan).recipe.sweeps)
+    assert done.run.trace.executed > 1.5 * done.run.trace.static
+
+
+def test_more_sums_than_sbuf_holds_take_several_passes():
+    shape = conv_shape((1, 1280, 3, 4), (1280, 1280, 3, 3), padding=1)
+    x, dy = integers(shape, "bfloat16")
+    dw, db, done = gradients(shape, x, dy)
+    room = done.plan.target.sbuf_usable_bytes_per_partition
+    assert done.plan.gradient_columns * done.plan.out_tiles * 4 > room
+    assert len(work_out(done.plan).recipe.passes) > 1
+    assert_gradients(dw, db, x, dy, shape)
+
+
+def test_one_strip_at_a_time_is_the_same():
+    shape = SHAPES["3-D"]
+    x, dy = integers(shape, "bfloat16")
+    plan = replace(plan_for(shape, "trn2", "bfloat16"), pass_strips=1)
+    dw, db, _ = gradients(shape, x, dy, plan=plan)
+    assert_gradients(dw, db, x, dy, shape)
+
+
+MUTATED = ("same", "valid", "strided", "dilated", "3-D causal", "images")
+
+
+@pytest.mark.parametrize("name", MUTATED)
+def test_every_row_of_dy_matters(name):
+    shape = SHAPES[name]
+    x, dy = integers(shape, "bfloat16")
+    exact = reference(x, dy, shape)
+    bound = weight_bound(x, dy, shape, np.float32, exact)
+    for row in range(shape.out_size(1)):
+        changed = dy.copy()
+        changed[:, :, :, row] = 0
+        dw, db, _ = gradients(shape, x, changed)
+        assert (excess(dw, exact, bound) > 0).any(), row
+        with pytest.raises(AssertionError, match="outside their bound"):
+            assert_gradients(exact.astype(np.float32), db, x, dy, shape)
+
+
+@pytest.mark.parametrize("name", MUTATED)
+def test_every_row_of_x_matters_to_the_taps_that_meet_it(name):
+    shape = SHAPES[name]
+    x, dy = integers(shape, "bfloat16")
+    exact = reference(x, dy, shape)
+    for row in range(shape.size[1]):
+        changed = x.copy()
+        changed[:, :, :, row] = 0
+        dw, _, _ = gradients(shape, changed, dy)
+        met = [
+            any(row == shape.in_position(1, out, tap) for out in range(shape.out_size(1)))
+            for tap in range(shape.kernel[1])
+        ]
+        assert (dw != exact).any((0, 1, 2, 4)).tolist() == met, row
+
+
+def run_recipe(plan, recipe, x, dy):
+    return nkisim.run(
+        Kernel(kernel),
+        x.reshape(plan.shape.batch, plan.shape.c_in, *plan.shape.size),
+        dy.reshape(plan.shape.batch, plan.shape.c_out, *plan.shape.out_sizes()),
+        mask_image(plan),
+        work_out(plan).place_table(),
+        recipe,
+        target=plan.machine,
+    ).outputs[0]
+
+
+@pytest.mark.parametrize("by_dma", [True, False])
+def test_a_recipe_that_drops_one_position_is_noticed(by_dma):
+    """The last position of the last tile: a sum too short by one."""
+    shape = SHAPES["same, many rows"]
+    plan = next(plan for plan in legal_plans(shape) if plan.by_dma is by_dma and not plan.rolled)
+    x, dy = integers(shape, "bfloat16")
+    recipe = work_out(plan).recipe
+    whole = run_recipe(plan, recipe, x, dy)
+    last = recipe.sweeps[-1]
+    block = last.blocks[-1]
+    if by_dma:
+        cut = replace(block, tiles=(*block.tiles[:-1], block.tiles[-1] - 1))
+    else:
+        cut = replace(block, tiles=block.tiles[:-1])
+    sweeps = (*recipe.sweeps[:-1], replace(last, blocks=(*last.blocks[:-1], cut)))
+    assert (run_recipe(plan, replace(recipe, sweeps=sweeps), x, dy) != whole).any()
+
+
+def test_masks_hide_the_rows_next_door():
+    shape = SHAPES["same, many rows"]
+    plan = next(plan for plan in legal_plans(shape) if plan.is_flat and not plan.rolled)
+    assert plan.masks == (-1, 1)
+    x, dy = integers(shape, "bfloat16")
+    recipe = work_out(plan).recipe
+    exact = reference(x, dy, shape)
+    whole = run_recipe(plan, recipe, x, dy)
+    strips = tuple(replace(strip, mask=0) for strip in recipe.passes[0].strips)
+    unmasked = replace(recipe, passes=(replace(recipe.passes[0], strips=strips),))
+    wrong = run_recipe(plan, unmasked, x, dy) != whole
+    taps = wrong.reshape(shape.c_out, 3, 3, shape.c_in)  # column tap, row tap
+    assert taps.any((0, 2, 3)).tolist() == [True, False, True]
+    dw, _, _ = gradients(shape, x, dy, plan=plan)
+    assert_within(dw, exact, np.zeros_like(exact))
+
+
+def test_the_kernel_is_legal_nki():
+    assert lint(kernel).errors == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"dy": np.zeros((1, 6, 7, 8), np.float32)}, r"the output of this convolution is"),
+        ({"dy": np.zeros((1, 6, 7, 9), np.float16)}, r"both must be the same. Cast one"),
+        ({"groups": 4}, r"groups"),
+        ({"groups": 0}, r"groups"),
+        ({"kernel_shape": (3,)}, r"dimensions"),
+    ],
+)
+def test_wrong_arguments_are_refused(change, message):
+    arguments = {
+        "x": np.zeros((1, 5, 7, 9), np.float32),
+        "dy": np.zeros((1, 6, 7, 9), np.float32),
+        "kernel_shape": (3, 3),
+        "padding": 1,
+        **change,
+    }
+    with pytest.raises(ShapeError, match=message):
+        weight_gradient(**arguments)
+
+
+def test_a_type_without_kernel_is_refused():
+    x = np.zeros((1, 5, 9))
+    with pytest.raises(UnsupportedError, match="float64: the kernel takes bfloat16"):
+        weight_gradient(x, x, (1,))
+
+
+@pytest.mark.torch
+@shapes
+def test_gradients_are_those_of_torch(shape):
+    """In float64 torch is as good as exact, so that float32 has to meet the bound against it."""
+    import torch
+
+    from conv_calls import lowest_rank
+
+    rank = lowest_rank(shape)
+    hidden = 3 - rank
+    x, dy = normals(shape, "float32")
+    dw, db, _ = gradients(shape, x, dy)
+    flat = [p for pair in zip(shape.pad_before, shape.pad_after, strict=True) for p in pair[::-1]]
+    padded = torch.nn.functional.pad(torch.tensor(x, dtype=torch.float64), flat[::-1])
+    ins = shape.c_in // shape.groups
+    w = torch.zeros(shape.c_out, ins, *shape.kernel[hidden:], dtype=torch.float64)
+    b = torch.zeros(shape.c_out, dtype=torch.float64)
+    w.requires_grad_()
+    b.requires_grad_()
+    conv = (torch.nn.functional.conv1d, torch.nn.functional.conv2d, torch.nn.functional.conv3d)
+    y = conv[rank - 1](
+        padded.reshape(*x.shape[:2], *padded.shape[2 + hidden :]),
+        w,
+        b,
+        stride=shape.stride[hidden:],
+        dilation=shape.dilation[hidden:],
+        groups=shape.groups,
+    )
+    y.backward(torch.tensor(dy, dtype=torch.float64).reshape(y.shape))
+    theirs = w.grad.numpy().reshape(dw.shape)
+    np.testing.assert_allclose(reference(x, dy, shape), theirs, rtol=1e-10, atol=1e-10)
+    assert_within(dw, theirs, weight_bound(x, dy, shape, np.float32, theirs))
+    np.testing.assert_allclose(db, b.grad.numpy(), rtol=1e-4, atol=1e-4)
