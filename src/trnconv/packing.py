@@ -86,4 +86,4 @@ def pack_bias(bias: Array | None, work: Work) -> Array:
 
 def pack_places(work: Work) -> Array:
     """Offsets of the blocks of each turn of a hardware loop, int32 [turns, offsets]."""
-    return np.array(work.places or ((0, 0),), np.int32)
+    return np.array(work.places or ((0,) * (work.recipe.pieces + 1),), np.int32)

@@ -103,32 +103,39 @@ class Turn(nl.NKIObject):
     """
 
     def __init__(
-        self, places: nl.NkiTensor, first_row: int, number: nisa.VirtualRegister, address: int
+        self, places: nl.NkiTensor, first_row: int, number: nisa.VirtualRegister, recipe: Recipe
     ) -> None:
         self.places = places
         self.first_row = first_row
         self.number = number
-        half = places.shape[1] // 2
-        self.x_cells = sbuf((1, half), nl.int32, address)
-        self.y_cells = sbuf((1, half), nl.int32, address + 4 * half)
+        self.blocks = places.shape[1] // (recipe.pieces + 1)
+        self.x_count = recipe.pieces * self.blocks
+        address = recipe.places_address
+        self.x_cells = sbuf((1, self.x_count), nl.int32, address)
+        self.y_cells = sbuf((1, self.blocks), nl.int32, address + 4 * self.x_count)
         self.y_loaded = False
         self.load(self.x_cells, 0)
 
     def load(self, cells: nl.NkiTensor, first: int) -> None:
-        """Half a row of the table of places: the one of this turn."""
+        """Some columns of the table of places, in the row of this turn."""
         pitch = self.places.shape[1]
         row = self.places.ap(
-            [[pitch, 1], [1, pitch // 2]],
+            [[pitch, 1], [1, cells.shape[1]]],
             offset=self.first_row * pitch + first,
             scalar_offset=self.number,
             indirect_dim=0,
         )
         nisa.dma_copy(dst=cells, src=row)
 
+    def x_cell(self, block: int, piece: int) -> nl.NkiTensor:
+        """The cell with a block's offset into one of the tensors that x lies in."""
+        at = piece * self.blocks + block
+        return self.x_cells[0:1, at : at + 1]
+
     def y_cell(self, block: int) -> nl.NkiTensor:
         """The cell with a block's offset into y."""
         if not self.y_loaded:
-            self.load(self.y_cells, self.places.shape[1] // 2)
+            self.load(self.y_cells, self.x_count)
             self.y_loaded = True
         return self.y_cells[0:1, block : block + 1]
 
@@ -148,12 +155,14 @@ class Block(nl.NKIObject):
         self.turn = turn
         self.number = number
 
-    def in_x(self, x: nl.NkiTensor, load: Load) -> nl.NkiTensor:
+    def in_x(self, x: tuple[nl.NkiTensor, ...], load: Load) -> nl.NkiTensor:
         """What a load reads."""
+        piece = x[load.piece]
         if self.turn == None:
-            return x.ap(listed(load.pattern), offset=self.place.x + load.offset)
-        cell = self.turn.x_cells[0:1, self.number : self.number + 1]
-        return at_cell(x, load.pattern, load.offset, cell)
+            offset = self.place.x[load.piece] + load.offset
+            return piece.ap(listed(load.pattern), offset=offset)
+        cell = self.turn.x_cell(self.number, load.piece)
+        return at_cell(piece, load.pattern, load.offset, cell)
 
     def in_y(self, y: nl.NkiTensor, store: Store) -> nl.NkiTensor:
         """What a store writes."""
@@ -167,7 +176,7 @@ class Core(nl.NKIObject):
 
     def __init__(
         self,
-        x: nl.NkiTensor,
+        x: tuple[nl.NkiTensor, ...],
         y: nl.NkiTensor,
         weights: nl.NkiTensor,
         bias: nl.NkiTensor,
@@ -182,17 +191,17 @@ class Core(nl.NKIObject):
         self.recipe = recipe
         self.windows = []
         for ring in recipe.rings:
-            self.windows.append(Slots(ring, recipe.lines, x.dtype))
-        self.held_weights = Slots(recipe.weights, recipe.lines, x.dtype)
+            self.windows.append(Slots(ring, recipe.lines, x[0].dtype))
+        self.held_weights = Slots(recipe.weights, recipe.lines, x[0].dtype)
         self.loads_done = 0
         self.outs = Slots(recipe.out, recipe.lines, y.dtype)
-        self.residuals = Slots(recipe.residual, recipe.lines, x.dtype)
+        self.residuals = Slots(recipe.residual, recipe.lines, x[0].dtype)
         self.out = 0
         self.bias = sbuf((recipe.lines, recipe.bias_columns), nl.float32, recipe.bias_address)
         self.bias_loaded = False
         self.zeros = None
         if recipe.zeros:
-            self.zeros = sbuf((1, recipe.bank_elems), x.dtype, recipe.zeros_address)
+            self.zeros = sbuf((1, recipe.bank_elems), x[0].dtype, recipe.zeros_address)
             nisa.memset(dst=self.zeros, value=0.0, engine=nisa.engine.gpsimd)
         self.banks = []
         for _ in range(recipe.banks):

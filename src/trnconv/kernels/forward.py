@@ -37,21 +37,21 @@ OPERATORS = {
 
 
 def forward(
-    x: nl.NkiTensor,
+    x: tuple[nl.NkiTensor, ...],
     weights: nl.NkiTensor,
     bias: nl.NkiTensor,
     places: nl.NkiTensor,
     residual: nl.NkiTensor | None,
     recipe: Recipe,
 ) -> nl.NkiTensor:
-    """x [N, C_in, D, H, W], packed weights, bias and places -> y [N, C_out, D', H', W']."""
+    """x, one or more [N, C_in, D, H, W] in a row of frames, and what is packed -> y."""
     y = output(x, recipe)
     compute(Core(x, y, weights, bias, residual, recipe), places)
     return y
 
 
 def forward_on_two_cores(
-    x: nl.NkiTensor,
+    x: tuple[nl.NkiTensor, ...],
     weights: tuple[nl.NkiTensor, nl.NkiTensor],
     bias: tuple[nl.NkiTensor, nl.NkiTensor],
     places: tuple[nl.NkiTensor, nl.NkiTensor],
@@ -67,9 +67,9 @@ def forward_on_two_cores(
     return y
 
 
-def output(x: nl.NkiTensor, recipe: Recipe) -> nl.NkiTensor:
+def output(x: tuple[nl.NkiTensor, ...], recipe: Recipe) -> nl.NkiTensor:
     """y, in HBM."""
-    dtype = recipe.end.dtype if recipe.end.dtype != "" else x.dtype
+    dtype = recipe.end.dtype if recipe.end.dtype != "" else x[0].dtype
     return nl.ndarray(recipe.y_shape, dtype=dtype, buffer=nl.shared_hbm, name="y")
 
 
@@ -95,7 +95,7 @@ def roll(core: Core, sweep: Sweep, places: nl.NkiTensor) -> None:
     """One hardware loop over all places of a sweep; each turn reads its offsets from the table."""
 
     def one_turn(number: nisa.VirtualRegister) -> None:
-        turn = Turn(places, sweep.first_turn, number, core.recipe.places_address)
+        turn = Turn(places, sweep.first_turn, number, core.recipe)
         blocks = []
         for n in range(sweep.blocks):
             blocks.append(Block(sweep, n * len(sweep.windows), sweep.places[n], turn, n))

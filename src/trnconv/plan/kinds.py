@@ -25,7 +25,7 @@ class Kind:
     columns: int
     in_columns: int
     missing_columns: int
-    frame_sources: tuple[int, ...] = ()  # where each frame is, from the first on, in HBM
+    frame_places: tuple[tuple[int, int], ...] = ()  # the tensor each frame is in, and where there
     row_sources: tuple[int, ...] = ()  # likewise of rows and columns, where padding has values
     column_sources: tuple[int, ...] = ()
 
@@ -35,7 +35,7 @@ class Block:
     """A kind at a place: offsets of its first input and output elements."""
 
     kind: Kind
-    x: int
+    x: tuple[int, ...]  # in each tensor the input lies in
     y: int
 
 
@@ -138,8 +138,11 @@ def _block(problem: Problem, image: int, cut: tuple[Span, Span, Span]) -> Block:
     in_columns = input_span(problem, WIDTH, columns)
     if not (in_rows.inputs and in_columns.inputs):
         present = ()  # nothing but padding
-    frames_read = [_frame_source(problem, first_tap + one) for one in present]
-    first_frame = min(frames_read, default=0)
+    places = [problem.piece_of(_frame_source(problem, first_tap + one)) for one in present]
+    firsts = [
+        min((at for piece, at in places if piece == number), default=0)
+        for number in range(max(1, len(problem.pieces)))
+    ]
     kind = Kind(
         frame_count=frames.outputs,
         frames=present,
@@ -149,13 +152,16 @@ def _block(problem: Problem, image: int, cut: tuple[Span, Span, Span]) -> Block:
         columns=columns.outputs,
         in_columns=in_columns.inputs,
         missing_columns=in_columns.missing,
-        frame_sources=tuple(one - first_frame for one in frames_read),
+        frame_places=tuple((piece, at - firsts[piece]) for piece, at in places),
         row_sources=in_rows.sources,
         column_sources=in_columns.sources,
     )
     return Block(
         kind,
-        _x_offset(problem, image, first_frame, (in_rows, in_columns)),
+        tuple(
+            _x_offset(problem, image, (piece, first), (in_rows, in_columns))
+            for piece, first in enumerate(firsts)
+        ),
         _offset(problem.y_strides, image, (frames.first, rows.first, columns.first)),
     )
 
@@ -173,11 +179,18 @@ def _frame_source(problem: Problem, frame: int) -> int:
     return frame if problem.modes[DEPTH] == ZEROS else problem.source(DEPTH, frame)
 
 
-def _x_offset(problem: Problem, image: int, frame: int, inputs: tuple[InputSpan, InputSpan]) -> int:
+def _x_offset(
+    problem: Problem,
+    image: int,
+    frame: tuple[int, int],
+    inputs: tuple[InputSpan, InputSpan],
+) -> int:
+    """Where the first row and column of a frame, (tensor, number), begin."""
+    piece, number = frame
     rows, columns = inputs
     if not (rows.inputs and columns.inputs):
         return 0
-    return _offset(problem.x_strides, image, (frame, rows.first, columns.first))
+    return _offset(problem.piece_strides(piece), image, (number, rows.first, columns.first))
 
 
 def _offset(strides: tuple[int, int, int, int, int], image: int, at: tuple[int, int, int]) -> int:

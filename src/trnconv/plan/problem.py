@@ -53,6 +53,7 @@ class Problem(NKIObject):
     modes: Modes  # what lies outside the input
     x_strides: Five  # image, channel, frame, row, column, in elements
     y_strides: Five
+    pieces: tuple[int, ...] = ()  # frames of each tensor the input lies in; empty: one tensor
 
     def __hash__(self) -> int:
         """That of the fields, computed once: problems are keys of many caches."""
@@ -112,15 +113,36 @@ class Problem(NKIObject):
             return (size - 1) - abs((size - 1) - position % period)
         return min(max(position, 0), size - 1)
 
+    def piece_of(self, frame: int) -> tuple[int, int]:
+        """The tensor a frame of the input lies in, and its number there."""
+        for piece, frames in enumerate(self.pieces):
+            if frame < frames:
+                return piece, frame
+            frame -= frames
+        return 0, frame
+
+    def piece_strides(self, piece: int) -> Five:
+        """Strides of one of the tensors the input lies in."""
+        if not self.pieces:
+            return self.x_strides
+        frame = self.size[HEIGHT] * self.size[WIDTH]
+        channel = self.pieces[piece] * frame
+        return (self.channels * channel, channel, frame, self.size[WIDTH], 1)
+
     def first_channel_read(self, out_channel: int) -> int:
         """The first input channel of the block that an output channel belongs to."""
         return out_channel // self.block_out * self.c_in
 
 
-def fold(shape: ConvShape | TransposedShape) -> Problem:
-    """The same sums with fewer axes: batches and tapless axes become rows, frames or columns."""
+def fold(shape: ConvShape | TransposedShape, pieces: tuple[int, ...] = ()) -> Problem:
+    """The same sums with fewer axes: batches and tapless axes become rows, frames or columns.
+
+    `pieces` are the frames of the tensors that the input lies in, one after the other.
+    """
     problem = _transposed(shape) if isinstance(shape, TransposedShape) else _forward(shape)
     problem = _fold_rows_into_columns(problem)
+    if len(pieces) > 1:
+        return replace(problem, pieces=pieces)
     problem = _fold_frames_into_columns(problem)
     return _fold_images(problem)
 

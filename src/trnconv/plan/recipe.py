@@ -24,6 +24,7 @@ class Load(NKIObject):
     row_end: int
     column: int
     column_end: int
+    piece: int  # the tensor it reads
     offset: int
     pattern: Pattern
 
@@ -157,7 +158,7 @@ class Job(NKIObject):
 class Place(NKIObject):
     """Where a block is: what to add to the offsets of its loads and stores."""
 
-    x: int
+    x: tuple[int, ...]  # for each tensor the input lies in
     y: int
 
 
@@ -201,7 +202,7 @@ class Recipe(NKIObject):
     zeros: bool  # whether a sum can begin with a product that writes a part of it only
     zeros_address: int
     places_address: int
-    places_bytes: int
+    pieces: int  # tensors the input lies in
     banks: int
     bank_elems: int
     ahead: bool  # windows of the next block are loaded before the stores of this one

@@ -303,7 +303,8 @@ def _edge_cost(plan: WeightGradientPlan, timing: Timing, one: Strip) -> _Count:
         outside = sum(not 0 <= place < shape.size[HEIGHT] for place in places)
         if outside:
             tiles = -(-outside * plan.pitch // plan.target.partitions) + 1
-            count.add(_clear(timing, one.channels), tiles)
+            all_tiles = len(plan.row_spans()) * plan.tile_count(plan.rows, plan.columns)
+            count.add(_clear(timing, one.channels), min(tiles, all_tiles))
             count.dmas += 1
             count.instructions += 1
     return count

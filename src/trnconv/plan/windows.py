@@ -146,20 +146,24 @@ def _clears(held: list[tuple[Runs, Runs]], rows: int, columns: int) -> tuple[Cle
 
 def _load(problem: Problem, kind: Kind, one: InLines, runs: tuple[_Run, _Run]) -> Load:
     rows, columns = runs
-    _, channel, frame, row, column = problem.x_strides
-    offset = (
-        one.channel * channel
-        + kind.frame_sources[kind.frames.index(one.key[0])] * frame
-        + rows.first * row
-        + columns.first * column
-    )
+    piece, number = kind.frame_places[kind.frames.index(one.key[0])]
+    _, channel, frame, row, column = problem.piece_strides(piece)
+    offset = one.channel * channel + number * frame + rows.first * row + columns.first * column
     pattern: Pattern = (
         (channel, one.channels),
         (row * rows.step, rows.end - rows.at),
         (column * columns.step, columns.end - columns.at),
     )
     return Load(
-        one.line, one.channels, rows.at, rows.end, columns.at, columns.end, offset, dense(pattern)
+        line=one.line,
+        lines=one.channels,
+        row=rows.at,
+        row_end=rows.end,
+        column=columns.at,
+        column_end=columns.end,
+        piece=piece,
+        offset=offset,
+        pattern=dense(pattern),
     )
 
 
@@ -179,7 +183,8 @@ def _merged(loads: list[Load]) -> list[Load]:
 
 def _joined(one: Load, two: Load, run: int) -> Load | None:
     """Both as one load, if `two` continues the steps of `one`."""
-    same_place = (one.row, one.row_end, one.column, one.column_end) == (
+    same_place = (one.piece, one.row, one.row_end, one.column, one.column_end) == (
+        two.piece,
         two.row,
         two.row_end,
         two.column,

@@ -62,7 +62,7 @@ def work_out(plan: ConvPlan, shape: ConvShape | TransposedShape) -> Work:
         zeros=layout.zeros,
         zeros_address=layout.zeros_address,
         places_address=layout.places_address,
-        places_bytes=layout.end - layout.places_address,
+        pieces=_piece_count(plan),
         banks=plan.target.psum_banks,
         bank_elems=plan.target.psum_bank_fp32_elems,
         ahead=plan.ahead,
@@ -84,6 +84,10 @@ def _stored(shape: ConvShape | TransposedShape) -> Triple:
         return shape.out_sizes()
     whole = [-(-n // s) * s for n, s in zip(shape.out, shape.stride, strict=True)]
     return (whole[0], whole[1], whole[2])
+
+
+def _piece_count(plan: ConvPlan) -> int:
+    return max(1, len(plan.problem.pieces))
 
 
 def chunk_width(one: KindRecipe) -> int:
@@ -155,12 +159,13 @@ def _sweep(worked: KindRecipe, places: list[Place], size: int, first_turn: int) 
 
 
 def _turns(places: Sequence[Place], size: int, most: int) -> list[tuple[int, ...]]:
-    """Rows of the place table: x offsets of a turn's blocks, then y offsets, padded with zeros."""
+    """Rows of the place table: x offsets of a turn's blocks, tensor by tensor, then y offsets."""
     rows = []
     for first in range(0, len(places), size):
         turn = places[first : first + size]
         fill = [0] * (most - size)
-        rows.append((*[p.x for p in turn], *fill, *[p.y for p in turn], *fill))
+        columns = [*zip(*[place.x for place in turn], strict=True), [place.y for place in turn]]
+        rows.append(tuple(offset for column in columns for offset in (*column, *fill)))
     return rows
 
 

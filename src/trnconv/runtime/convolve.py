@@ -19,6 +19,7 @@ from trnconv.plan.choose import choose, request_for
 from trnconv.plan.conv_plan import ITEM_BYTES, ConvPlan
 from trnconv.plan.ends import PLAIN_END, End
 from trnconv.plan.launches import Launch, halve_channels, launches
+from trnconv.plan.problem import fold
 from trnconv.plan.shares import share
 from trnconv.plan.work_out import work_out
 
@@ -84,13 +85,39 @@ def convolve(  # noqa: PLR0913 (torch's own arguments, and where to run)
     for part, mine in planned_launches(shape, str(x.dtype), launch):
         added = None if residual is None else part.output_of(residual)
         own_bias = None if bias is None else part.channels_of(bias)
-        arrays = _Arrays(part.input_of(x5), part.channels_of(w5), own_bias, added)
+        arrays = _Arrays((part.input_of(x5),), part.channels_of(w5), own_bias, added)
         run = _launch(arrays, mine, part.shape)
         part.output_of(y5)[...] = _only(run.outputs)
         done.append((mine, run))
     rank = len(x.shape) - 2
     y = y5.reshape(shape.batch, shape.c_out, *shape.out_sizes()[3 - rank :])
     return Convolved(y, tuple(mine for mine, _ in done), tuple(run for _, run in done))
+
+
+def convolve_pieces(  # noqa: PLR0913 (torch's own arguments, and where to run)
+    pieces: Sequence[Array],
+    w: Array,
+    bias: Array | None = None,
+    *,
+    stride: Axes = 1,
+    padding: Padding = 0,
+    dilation: Axes = 1,
+    launch: LaunchOptions = DEFAULT_LAUNCH,
+) -> Convolved:
+    """conv3d of an input that lies in several tensors, one after the other along the frames.
+
+    Nothing is concatenated: each window is loaded from where its frames are. That is what a causal
+    cache needs.
+    """
+    frames = tuple(piece.shape[2] for piece in pieces)
+    first = pieces[0].shape
+    whole = (*first[:2], sum(frames), *first[3:])
+    shape = conv_shape(whole, w.shape, stride=stride, padding=padding, dilation=dilation)
+    dtype = str(pieces[0].dtype)
+    mine = launch.plans or plan_for(shape, dtype, launch, frames)
+    arrays = _Arrays(tuple(pieces), w.astype(pieces[0].dtype), bias, launch.residual)
+    run = _launch(arrays, mine, shape)
+    return Convolved(_only(run.outputs), (mine,), (run,))
 
 
 def planned_launches(
@@ -123,7 +150,7 @@ def convolve_transposed(
     by_group = w.astype(x.dtype).reshape(groups, -1, *w.shape[1:])
     swapped = by_group.swapaxes(1, 2).reshape(shape.c_out, -1, *w.shape[2:])
     mine = launch.plans or plan_for(shape, str(x.dtype), launch)
-    run = _launch(_Arrays(x, swapped, bias, None), mine, shape)
+    run = _launch(_Arrays((x,), swapped, bias, None), mine, shape)
     depth, height, width = shape.out
     y = _only(run.outputs)[:, :, :depth, :height, :width]
     return Convolved(y, (mine,), (run,))
@@ -134,9 +161,12 @@ def _only(outputs: Any) -> Array:
 
 
 def plan_for(
-    shape: ConvShape | TransposedShape, dtype: str, launch: LaunchOptions = DEFAULT_LAUNCH
+    shape: ConvShape | TransposedShape,
+    dtype: str,
+    launch: LaunchOptions = DEFAULT_LAUNCH,
+    pieces: tuple[int, ...] = (),
 ) -> tuple[ConvPlan, ...]:
-    """The planner's choice, one plan for each core."""
+    """The planner's choice, one plan for each core; `pieces` as in `convolve_pieces`."""
     if dtype not in ITEM_BYTES:
         raise UnsupportedError(
             f"a convolution of {dtype}: the kernels take {', '.join(ITEM_BYTES)}. Cast the input."
@@ -147,7 +177,8 @@ def plan_for(
             f"{launch.cores} cores on {machine.name}: a launch has 1 to {machine.lnc_max}."
             " Ask for fewer."
         )
-    request = replace(request_for(shape, machine, dtype, exact=launch.exact), end=launch.end)
+    request = request_for(shape, machine, dtype, exact=launch.exact)
+    request = replace(request, end=launch.end, problem=fold(shape, pieces))
     if launch.cores == 1:
         return (choose(request).taken.plan,)
     one, two = share(request)
@@ -156,7 +187,7 @@ def plan_for(
 
 @dataclass(frozen=True)
 class _Arrays:
-    x: Array
+    pieces: tuple[Array, ...]
     w: Array
     bias: Array | None
     residual: Array | None
@@ -175,9 +206,11 @@ def _launch(
     residual, target = arrays.residual, plans[0].machine
     if len(plans) == 1:
         packed = (images[0], biases[0], places[0])
-        return nkisim.run(Kernel(forward), arrays.x, *packed, residual, recipes[0], target=target)
+        return nkisim.run(
+            Kernel(forward), arrays.pieces, *packed, residual, recipes[0], target=target
+        )
     pair = Kernel(forward_on_two_cores)[_MOST_CORES]
-    return nkisim.run(pair, arrays.x, images, biases, places, residual, recipes, target=target)
+    return nkisim.run(pair, arrays.pieces, images, biases, places, residual, recipes, target=target)
 
 
 def _out_dtype(x: Array, launch: LaunchOptions) -> Any:

@@ -17,10 +17,11 @@ def trace_plan(plan: ConvPlan, shape: ConvShape | TransposedShape) -> Run:
     """The instructions of a plan's kernel on one core, checked by nkisim, without values."""
     work = work_out(plan, shape)
     recipe = work.recipe
-    places = (max(1, len(work.places)), 2 * plan.body_blocks)
+    places = (max(1, len(work.places)), (recipe.pieces + 1) * plan.body_blocks)
+    frames = plan.problem.pieces or (shape.size[0],)
     return nkisim.run(
         Kernel(forward),
-        Spec((shape.batch, shape.c_in, *shape.size), plan.dtype),
+        tuple(Spec((shape.batch, shape.c_in, n, *shape.size[1:]), plan.dtype) for n in frames),
         Spec((recipe.lines, max(1, work.width)), plan.dtype),
         Spec((recipe.lines, recipe.bias_columns), "float32"),
         Spec(places, "int32"),

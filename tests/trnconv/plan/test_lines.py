@@ -125,7 +125,7 @@ def covered_by(job, part):
     return counts
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(taps, steps, steps, stacks, levels, st.booleans(), st.integers(1, 140), st.integers(1, 150))
 def test_a_job_reads_every_line_it_needs_exactly_once(
     kernel, stride, dilation, stack, chosen, own, c_in, c_out
@@ -155,7 +155,7 @@ def test_a_job_reads_every_line_it_needs_exactly_once(
                 assert wanted == counts.keys()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     st.tuples(st.integers(1, 5), st.integers(1, 5)),
     st.tuples(st.integers(1, 3), st.integers(1, 3)),

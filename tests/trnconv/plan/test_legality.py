@@ -1,0 +1,186 @@
+"""Legality: each rule is broken by a plan that differs in one number from one that is legal."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from nkisim.machine import TRN2
+from trnconv.geometry import conv_shape, transposed_shape
+from trnconv.plan.choose import choose, request_for
+from trnconv.plan.conv_plan import BY_FRAME, BY_ROW, ConvPlan, Pass
+from trnconv.plan.estimate import estimate
+from trnconv.plan.legality import MAX_OFFSET, broken_rules
+from trnconv.plan.problem import fold
+from trnconv.reference import transposed
+from trnconv.runtime import LaunchOptions, convolve_transposed
+
+SHAPE = conv_shape((1, 64, 6, 40, 64), (64, 64, 3, 3, 3), padding=1)
+ROOM = TRN2.sbuf_usable_bytes_per_partition
+
+
+def plan_of(shape=SHAPE, **options):
+    """A plan in which nothing is close to a limit: plain windows, one position a matmul."""
+    problem = fold(shape)
+    decisions = {
+        "passes": (Pass(0, shape.c_out),),
+        "frames": 2,
+        "rows": 8,
+        "columns": problem.out[2],
+        "slots": (8, 0, 0),
+    }
+    return ConvPlan(problem, "trn2", "bfloat16", **{**decisions, **options})
+
+
+def stacked(rows):
+    return (Pass(0, 64, rows=rows),)
+
+
+def of_frames(frames):
+    return (Pass(0, 64, frames=frames),)
+
+
+def column_phases(channels):
+    return (Pass(0, channels, columns=2),)
+
+
+LINE = conv_shape((1, 2, 4, 40_000), (2, 2, 3, 3), padding=1)
+
+
+def line_of(rows, columns):
+    return {"frames": 1, "rows": rows, "columns": columns, "slots": (1, 0, 0), "out_buffers": 1}
+
+
+# A plan, the neighbour of it that is not legal, and words of the reason.
+RULES = {
+    "too many frames": ({"frames": 6}, {"frames": 7}, "7 frames: .* allow 1 to 6"),
+    "fewer frames than a stack": (
+        {"passes": of_frames(2)},
+        {"passes": of_frames(3)},
+        "2 frames: .* allow 3 to 6",
+    ),
+    "no rows": ({"rows": 1}, {"rows": 0}, "0 rows: .* allow 1 to 40"),
+    "too many rows": ({"rows": 40}, {"rows": 41}, "41 rows: .* allow 1 to 40"),
+    "more rows than the core has": (
+        {"rows": 8, "rows_of": (8, 16)},
+        {"rows": 8, "rows_of": (8, 15)},
+        "8 rows: .* allow 1 to 7",
+    ),
+    "rows that fill no stack": (
+        {"passes": stacked(4)},
+        {"passes": stacked(3)},
+        "8 rows: stacks need a multiple of 3",
+    ),
+    "too many columns": ({"columns": 64}, {"columns": 65}, "65 columns: .* allow 1 to 64"),
+    "no columns": ({"columns": 1}, {"columns": 0}, "0 columns: .* allow 1 to 64"),
+    "wide column phases": (
+        {"passes": column_phases(64)},
+        {"passes": column_phases(65)},
+        "column phases of 130 partitions, trn2 has 128",
+    ),
+    "narrow column tiles": (
+        {"passes": (Pass(0, 32, tile_columns=32, unit=(1, 1)),)},
+        {"passes": (Pass(0, 16, tile_columns=16, unit=(1, 1)),)},
+        "column tiles of 16: trn2 has tiles of 32",
+    ),
+    "too few windows": ({"slots": (2, 0, 0)}, {"slots": (1, 0, 0)}, "1 window slots of level 1: .* 2"),
+    "no windows of a deeper level": (
+        {"passes": (Pass(0, 64, levels=(BY_FRAME, BY_ROW)),), "slots": (1, 1, 0)},
+        {"passes": (Pass(0, 64, levels=(BY_FRAME, BY_ROW)),), "slots": (1, 0, 0)},
+        "0 window slots of level 2: .* 1 at once",
+    ),
+    "too few windows to load ahead": (
+        {"slots": (4, 0, 0), "ahead": True},
+        {"slots": (3, 0, 0), "ahead": True},
+        "3 window slots of level 1: a job needs 4",
+    ),
+    "one window is enough, window by window": (
+        {"slots": (1, 0, 0), "window_major": True},
+        {"slots": (0, 0, 0), "window_major": True},
+        "0 window slots of level 1: .* 1 at once",
+    ),
+}
+
+
+@pytest.mark.parametrize(("legal", "illegal", "reason"), RULES.values(), ids=list(RULES))
+def test_a_plan_next_to_a_legal_one_breaks_one_rule(legal, illegal, reason):
+    assert broken_rules(plan_of(**legal)) == []
+    found = broken_rules(plan_of(**illegal))
+    assert any(re.search(reason, rule) for rule in found), found
+    assert len(found) == 1 or all("rows" in rule or "columns" in rule for rule in found)
+
+
+def test_types_that_the_kernel_has_not_are_refused():
+    cost = estimate(plan_of())
+    assert broken_rules(plan_of(), cost) == []
+    for dtype in ("float64", "float8_e4m3"):
+        plan = replace(plan_of(), dtype=dtype)
+        with pytest.raises(KeyError):  # such a plan has no price; the planner never makes one
+            estimate(plan)
+
+
+def test_offsets_beyond_32_bits_are_refused():
+    image = 64 * 6 * 40 * 64
+    most = MAX_OFFSET // image
+    cost = estimate(plan_of())
+    for images, expected in ((most, 0), (most + 1, 1)):
+        plan = plan_of()
+        plan = replace(plan, problem=replace(plan.problem, images=images))
+        found = broken_rules(plan, cost)
+        assert len(found) == expected
+        assert all("offsets have 32 bits; split the problem" in rule for rule in found)
+
+
+def test_memory_is_counted_to_the_last_byte():
+    slots = 8
+    while estimate(plan_of(slots=(slots, 0, 0))).sbuf_bytes <= ROOM:
+        slots += 1
+    assert broken_rules(plan_of(slots=(slots - 1, 0, 0))) == []
+    (rule,) = broken_rules(plan_of(slots=(slots, 0, 0)))
+    needed = estimate(plan_of(slots=(slots, 0, 0))).sbuf_bytes
+    assert rule == f"{needed} bytes a partition: SBUF of trn2 has {ROOM}"
+
+
+def test_a_window_fits_an_operand():
+    """Four rows and their halo are whole; 65536 elements are an operand's most."""
+    most = TRN2.sbuf_operand_max_elems
+    shape = conv_shape((1, 2, 8, most // 4), (2, 2, 1, 3), padding=(0, 1))
+    assert broken_rules(plan_of(shape, **line_of(4, most // 4))) == []
+    found = broken_rules(plan_of(shape, **line_of(5, most // 4)))
+    words = f"a window of {5 * most // 4} elements: an operand has at most {most}"
+    assert words in found
+
+
+def test_rows_of_a_window_are_not_too_far_apart():
+    most = TRN2.access_stride_max
+    wide = conv_shape((1, 2, 4, most + 1), (2, 2, 1, 3), padding=(0, 1))
+    fitting = conv_shape((1, 2, 4, most), (2, 2, 1, 3), padding=(0, 1))
+    assert broken_rules(plan_of(fitting, **line_of(2, most))) == []
+    (rule,) = broken_rules(plan_of(wide, **line_of(2, most + 1)))
+    assert rule == f"rows {most + 1} elements apart in a window: a stride has at most {most}; cut the columns"
+    assert broken_rules(plan_of(wide, **line_of(1, most + 1))) == []
+
+
+def test_what_the_planner_takes_is_legal():
+    for shape in (SHAPE, LINE, conv_shape((2, 300, 9, 9), (300, 1, 3, 3), padding=1, groups=300)):
+        choice = choose(request_for(shape, TRN2, "bfloat16"))
+        for one in (choice.taken, *choice.others):
+            assert broken_rules(one.plan, one.cost) == []
+
+
+UP = transposed_shape((1, 8, 3, 6, 7), (8, 5, 3, 4, 4), stride=2, padding=(1, 1, 1), output_padding=1)
+
+
+@pytest.mark.xfail(reason="blocks that end between two phases are not refused")
+@pytest.mark.parametrize("odd", [{"columns": 5}, {"frames": 5}], ids=str)
+def test_blocks_of_a_transposed_convolution_are_whole_steps_or_refused(odd):
+    plan = choose(request_for(UP, TRN2, "float32")).taken.plan
+    plan = replace(plan, lead=(), **odd)
+    plan = replace(plan, passes=tuple(replace(one, frames=2) for one in plan.passes))
+    if broken_rules(plan):
+        return
+    rng = np.random.default_rng(0)
+    x, w = (rng.integers(-3, 4, size).astype(np.float32) for size in ((1, 8, 3, 6, 7), (8, 5, 3, 4, 4)))
+    y = convolve_transposed(x, w, None, UP, LaunchOptions(plans=(plan,))).y
+    np.testing.assert_array_equal(y, transposed(x, w, None, UP))
