@@ -9,7 +9,7 @@ from nkisim.machine import Machine
 from trnconv.plan.blocks import bank_tile_count
 from trnconv.plan.conv_plan import BY_COLUMN, BY_FRAME, ITEM_BYTES, ConvPlan, Pass
 from trnconv.plan.ends import PLAIN_END, End
-from trnconv.plan.jobs import JobGroup, grouped_jobs
+from trnconv.plan.jobs import grouped_jobs
 from trnconv.plan.kinds import frame_kinds
 from trnconv.plan.out_lines import out_tiles
 from trnconv.plan.passes import Room, pass_candidates, work
@@ -226,12 +226,10 @@ class _Needs:
     def of(problem: Problem, passes: tuple[Pass, ...], frames: int) -> _Needs:
         """The most that a block of so many frames needs, at the ends of a video too."""
         windows = WindowCounts((0, 0, 0), (0, 0, 0), (0, 0, 0))
-        every: list[JobGroup] = []
         for kind in frame_kinds(problem, frames):
             groups = grouped_jobs(problem, passes, kind.outputs, kind.present)
             windows = windows.most(count_windows(groups))
-            every += groups
-        width, chunk = image_width(problem, every)
+        width, chunk = image_width(problem, passes, frames)
         return _Needs(windows, width, chunk, sum(len(out_tiles(one)) for one in passes))
 
     def least_slots(self, *, window_major: bool) -> list[int]:

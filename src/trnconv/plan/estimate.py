@@ -94,13 +94,11 @@ def estimate(plan: ConvPlan) -> Estimate:
     timing = plan.target.timing.read(Reading.default)
     problem = plan.problem
     cut = _Cut(tuple(row_kinds(plan).items()), tuple(column_kinds(plan).items()))
-    every: list[JobGroup] = []
     columns = cycles = evict = waiting = 0.0
     moved = Transfers()
     instructions = turns = 0
     for kind, groups in frame_kinds(problem, plan.frames).items():
         jobs = grouped_jobs(problem, plan.passes, kind.outputs, kind.present)
-        every += jobs
         tensor = _tensor_work(plan, timing, jobs, cut)
         columns += groups * tensor[0]
         cycles += groups * tensor[1]
@@ -111,7 +109,7 @@ def estimate(plan: ConvPlan) -> Estimate:
         counted = _instructions(plan, jobs, cut, groups)
         instructions += counted[0]
         turns += counted[1]
-    weight_columns, chunk = image_width(problem, every)
+    weight_columns, chunk = image_width(problem, plan.passes, plan.frames)
     biases = sum(len(out_tiles(one)) for one in plan.passes)
     layout = lay_out(plan, weight_columns, chunk, biases)
     if not plan.streamed:
@@ -236,7 +234,9 @@ class _Group:
     waiting_ns: float
 
 
-def _group_transfers(plan: ConvPlan, timing: Timing, jobs: list[JobGroup], cut: _Cut) -> _Group:
+def _group_transfers(
+    plan: ConvPlan, timing: Timing, jobs: tuple[JobGroup, ...], cut: _Cut
+) -> _Group:
     """Windows in and outputs out of one span of frames."""
     windows = loaded_windows(jobs, plan.slots)
     moved = Transfers()
@@ -268,7 +268,9 @@ def _tile_positions(plan: ConvPlan, extent: Extent) -> float:
     return rows * columns / bank_tile_count(rows, columns, plan.target.psum_bank_fp32_elems)
 
 
-def _streamed(plan: ConvPlan, timing: Timing, jobs: list[JobGroup], extent: Extent) -> Transfers:
+def _streamed(
+    plan: ConvPlan, timing: Timing, jobs: tuple[JobGroup, ...], extent: Extent
+) -> Transfers:
     """Weights that are loaded as they are used, once for as many tiles as there are banks."""
     total = Transfers()
     if plan.streamed:
@@ -286,7 +288,7 @@ def _streamed(plan: ConvPlan, timing: Timing, jobs: list[JobGroup], extent: Exte
     return total
 
 
-def _late_ns(plan: ConvPlan, timing: Timing, jobs: list[JobGroup], blocks: _Loads) -> float:
+def _late_ns(plan: ConvPlan, timing: Timing, jobs: tuple[JobGroup, ...], blocks: _Loads) -> float:
     """What a block waits for its first windows, if there is no room to load them ahead.
 
     Those of the block before are given up one by one while its last tile is summed.
@@ -307,7 +309,9 @@ def _late_ns(plan: ConvPlan, timing: Timing, jobs: list[JobGroup], blocks: _Load
     return max(0.0, late + waiting - last_tile)
 
 
-def _instructions(plan: ConvPlan, jobs: list[JobGroup], cut: _Cut, groups: int) -> tuple[int, int]:
+def _instructions(
+    plan: ConvPlan, jobs: tuple[JobGroup, ...], cut: _Cut, groups: int
+) -> tuple[int, int]:
     """Static instructions, and turns of hardware loops, of all blocks with these jobs."""
     bank = plan.target.psum_bank_fp32_elems
     windows = loaded_windows(jobs, plan.slots)

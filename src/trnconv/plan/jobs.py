@@ -69,9 +69,10 @@ class JobGroup:
     count: int
 
 
+@lru_cache(maxsize=512)
 def grouped_jobs(
     problem: Problem, passes: tuple[Pass, ...], frame_count: int, frames: tuple[int, ...]
-) -> list[JobGroup]:
+) -> tuple[JobGroup, ...]:
     """The jobs of a block with equal ones counted."""
     groups: list[JobGroup] = []
     for job in jobs_of(problem, passes, frame_count, frames):
@@ -80,7 +81,7 @@ def grouped_jobs(
             groups[-1] = JobGroup(last, groups[-1].count + 1)
         else:
             groups.append(JobGroup(job, 1))
-    return groups
+    return tuple(groups)
 
 
 def _alike(one: OutJob, two: OutJob) -> bool:

@@ -92,6 +92,7 @@ def _span_kinds(problem: Problem, axis: int, cut: Cut) -> dict[SpanKind, int]:
     return kinds
 
 
+@lru_cache(maxsize=1024)
 def frame_kinds(problem: Problem, frames: int) -> dict[FrameKind, int]:
     """How many spans of so many frames there are of each kind, over all images."""
     kinds: dict[FrameKind, int] = {}

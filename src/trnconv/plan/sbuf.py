@@ -128,6 +128,7 @@ def _covers(plan: ConvPlan, axis: int, one: Pass, stacked: tuple[int, ...]) -> b
     return bool(first)
 
 
+@lru_cache(maxsize=1024)
 def _some_output_frame_is_padding(problem: Problem) -> bool:
     return not all(
         any(0 <= shift - problem.pad[DEPTH] < problem.size[DEPTH] for shift in read)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from trnconv.plan.conv_plan import Pass
-from trnconv.plan.jobs import JobGroup, OutJob, Product, Shift
+from trnconv.plan.jobs import OutJob, Product, Shift, grouped_jobs
+from trnconv.plan.kinds import frame_kinds
 from trnconv.plan.out_lines import OutPart
 from trnconv.plan.problem import DEPTH, Problem
 
@@ -66,15 +68,17 @@ def chunk_weights(problem: Problem, job: OutJob, product: Product) -> ChunkWeigh
     return ChunkWeights(job.one, job.out_number, lines, product.views, product.part)
 
 
-def image_width(problem: Problem, groups: Iterable[JobGroup]) -> tuple[int, int]:
-    """Columns that the weights of some jobs take, equal ones once; and the widest chunk."""
+@lru_cache(maxsize=1024)
+def image_width(problem: Problem, passes: tuple[Pass, ...], frames: int) -> tuple[int, int]:
+    """Columns that the weights of all blocks take, equal ones once; and the widest chunk."""
     image = WeightImage()
     width = widest = 0
-    for group in groups:
-        for product in group.job.products:
-            chunk = chunk_weights(problem, group.job, product)
-            before = image.width
-            image.place(chunk)
-            width += group.count * (image.width - before)
-            widest = max(widest, chunk.width)
+    for kind in frame_kinds(problem, frames):
+        for group in grouped_jobs(problem, passes, kind.outputs, kind.present):
+            for product in group.job.products:
+                chunk = chunk_weights(problem, group.job, product)
+                before = image.width
+                image.place(chunk)
+                width += group.count * (image.width - before)
+                widest = max(widest, chunk.width)
     return width, widest

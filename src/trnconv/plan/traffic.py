@@ -47,8 +47,24 @@ class Loaded:
     times: int
 
 
-def loaded_windows(groups: Sequence[JobGroup], slots: tuple[int, int, int]) -> list[Loaded]:
+def loaded_windows(groups: tuple[JobGroup, ...], slots: tuple[int, int, int]) -> tuple[Loaded, ...]:
     """The windows one block loads: slots are used in turn, so some may have to come again."""
+    key = (id(groups), slots)
+    if key not in _LOADED:
+        if len(_LOADED) >= _MOST_LOADED:
+            _LOADED.clear()
+        _LOADED[key] = (groups, tuple(_load_in_turn(groups, slots)))
+    return _LOADED[key][1]
+
+
+# Groups come from a cache, so one object is one block; it is kept, so that its id stays its own.
+_LOADED: dict[
+    tuple[int, tuple[int, int, int]], tuple[tuple[JobGroup, ...], tuple[Loaded, ...]]
+] = {}
+_MOST_LOADED = 256
+
+
+def _load_in_turn(groups: tuple[JobGroup, ...], slots: tuple[int, int, int]) -> list[Loaded]:
     held: list[list[tuple[int, ...]]] = [[], [], []]
     loaded = []
     for group in groups:

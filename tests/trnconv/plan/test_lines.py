@@ -199,7 +199,9 @@ def source(out, tap, stride):
 def test_jobs_of_a_block_of_channels_read_its_own_channels(groups):
     """Blocks hold as many groups as fit: 100 channels of 40, 50 of 5, and 120 of 2 groups."""
     per_group = {2: 120, 5: 50, 40: 5}[groups]
-    shape = conv_shape((1, groups * per_group, 6, 7), (groups * per_group, per_group, 3, 3), groups=groups)
+    shape = conv_shape(
+        (1, groups * per_group, 6, 7), (groups * per_group, per_group, 3, 3), groups=groups
+    )
     problem = fold(shape)
     starts = range(0, problem.c_out, problem.block_out)
     blocks = tuple(Pass(first, problem.block_out) for first in starts)

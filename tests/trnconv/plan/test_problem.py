@@ -120,11 +120,15 @@ numbers = st.integers(1, 6)
 
 @settings(max_examples=300, deadline=None)
 @given(numbers, numbers, numbers, numbers, st.integers(0, 6), st.integers(0, 6))
-def test_a_forward_output_reads_what_the_definition_says(size, kernel, stride, dilation, before, after):
+def test_a_forward_output_reads_what_the_definition_says(
+    size, kernel, stride, dilation, before, after
+):
     reach = dilation * (kernel - 1) + 1
     size = max(size, reach - before - after)
     padding = ((before, after),)
-    shape = conv_shape((1, 2, size), (2, 2, kernel), stride=stride, dilation=dilation, padding=padding)
+    shape = conv_shape(
+        (1, 2, size), (2, 2, kernel), stride=stride, dilation=dilation, padding=padding
+    )
     problem = fold(shape)
     for out in range(shape.out_size(WIDTH)):
         wanted = {(shape.in_position(WIDTH, out, tap), tap) for tap in range(kernel)}
@@ -135,7 +139,9 @@ def test_a_forward_output_reads_what_the_definition_says(size, kernel, stride, d
 
 @settings(max_examples=300, deadline=None)
 @given(numbers, numbers, numbers, numbers, st.integers(0, 6), st.integers(0, 5))
-def test_a_transposed_output_reads_what_the_definition_says(size, kernel, stride, dilation, pad, more):
+def test_a_transposed_output_reads_what_the_definition_says(
+    size, kernel, stride, dilation, pad, more
+):
     more = min(more, max(stride, dilation) - 1)
     outputs = (size - 1) * stride - 2 * pad + dilation * (kernel - 1) + more + 1
     if outputs < 1:

@@ -148,7 +148,7 @@ def test_windows_have_rules_too():
     assert not plan.by_dma
     wide = replace(plan, columns=149)
     assert any("149 columns of a tile" in rule for rule in broken_rules(wide))
-    long = conv_shape((1, 8, 90000, 3), (8, 8, 30001, 1), stride=2)
+    long = conv_shape((1, 8, 30003, 3), (8, 8, 2, 1), stride=2, dilation=(30000, 1))
     high = replace(plan, shape=long, rows=1, columns=3)
     assert any("an operand has at most" in rule for rule in broken_rules(high))
 

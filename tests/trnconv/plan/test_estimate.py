@@ -1,0 +1,148 @@
+"""The closed form against the program it prices: memory, matmul columns, instructions."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from nkisim.machine import TRN2
+from trnconv.geometry import conv_shape, transposed_shape
+from trnconv.kernels import core
+from trnconv.plan.choose import choose, request_for
+from trnconv.plan.ends import end_of
+from trnconv.plan.estimate import estimate
+from trnconv.plan.out_lines import out_tiles
+from trnconv.plan.work_out import work_out
+from trnconv.runtime import trace_plan
+
+COUNT = 30
+MEMSETS = "memset"  # borders are not in the closed form: windows are counted away from them
+LONG = 200  # instructions from which on a few loads at borders do not matter
+
+
+def random_shape(number):
+    """Small enough to trace in a moment, large enough for several blocks."""
+    rng = np.random.default_rng([5, number])
+    c_in, c_out = (int(rng.choice([3, 16, 40, 64, 96, 130, 192])) for _ in "io")
+    groups = int(rng.choice([1, 1, 1, 8]))
+    c_in, c_out = -(-c_in // groups) * groups, -(-c_out // groups) * groups
+    x = (1, c_in, int(rng.integers(1, 5)), int(rng.integers(9, 40)), int(rng.integers(20, 70)))
+    if number % 3 == 2:
+        kernel = int(rng.choice([2, 3, 4]))
+        weights = (c_in, c_out // groups, 1, kernel, kernel)
+        padding = (0, kernel // 2, kernel // 2)
+        return transposed_shape(x, weights, stride=(1, 2, 2), padding=padding, groups=groups)
+    time = int(rng.choice([1, 3]))
+    stride = (1, *[int(rng.choice([1, 1, 2]))] * 2)
+    weights = (c_out, c_in // groups, time, 3, 3)
+    return conv_shape(x, weights, stride=stride, padding=(time // 2, 1, 1), groups=groups)
+
+
+def random_plan(number):
+    """The planner's choice, or one that lost; some as hardware loops."""
+    choice = choose(request_for(random_shape(number), TRN2, "bfloat16"))
+    plans = [choice.taken.plan, *(one.plan for one in choice.others)]
+    plan = plans[number % min(4, len(plans))]
+    if number % 5 == 4:
+        plan = replace(plan, lead=(), ahead=False, rolled=True)
+    return plan
+
+
+plans = pytest.mark.parametrize("number", range(COUNT))
+
+
+@pytest.fixture
+def tensors(monkeypatch):
+    """First byte and end of every tensor that the kernel asks for in SBUF, as it asks."""
+    asked = []
+    place = core.sbuf
+
+    def recording(shape, dtype, address):
+        tensor = place(shape, dtype, address)
+        itemsize = {"int32": 4, "float32": 4}.get(str(tensor.dtype), 2)
+        asked.append((address, address + shape[1] * itemsize))
+        return tensor
+
+    monkeypatch.setattr(core, "sbuf", recording)
+    return asked
+
+
+@plans
+def test_sbuf_is_what_the_kernel_asks_for_to_the_byte(number, tensors):
+    plan, shape = random_plan(number), random_shape(number)
+    run = trace_plan(plan, shape)
+    needed = estimate(plan).sbuf_bytes
+    distinct = sorted(set(tensors))
+    for (_, end), (first, _) in pairwise(distinct):
+        assert end <= first  # nothing overlaps
+    assert needed == distinct[-1][1] + not_asked_for(plan, shape)
+    # what is alive at once is less where slots stay empty: small problems have few windows
+    assert run.memory.sbuf_peak_bytes_per_partition <= needed
+
+
+def not_asked_for(plan, shape):
+    """Bytes that are counted and not needed: few, and known.
+
+    Tiles with the same channels (phases of a transposed convolution) share a bias column, and a
+    loop of one turn is not a loop, so that it reads no places.
+    """
+    recipe = work_out(plan, shape).recipe
+    biases = sum(len(out_tiles(one)) for one in plan.passes) - recipe.bias_columns
+    loops = any(sweep.rolled for sweep in recipe.sweeps)
+    cells = 2 * plan.body_blocks if plan.rolled and not loops else 0
+    return 4 * (biases + cells)
+
+
+def matmul_columns(items, times=1):
+    """Columns of products, and of the zeros that open sums which no product writes whole."""
+    products = zeros = 0
+    for item in items:
+        if hasattr(item, "body"):
+            more = matmul_columns(item.body, times * item.trips)
+            products, zeros = products + more[0], zeros + more[1]
+        elif item.op == "nc_matmul":
+            columns = times * item.writes[0].layout.elems
+            stationary, moving = item.reads[0].allocation, item.reads[1].allocation
+            if stationary.name == moving.name:
+                zeros += columns
+            else:
+                products += columns
+    return products, zeros
+
+
+@plans
+def test_matmul_columns_are_counted_exactly(number):
+    plan, shape = random_plan(number), random_shape(number)
+    products, _ = matmul_columns(trace_plan(plan, shape).trace.items)
+    assert estimate(plan).columns == products
+
+
+@plans
+def test_instructions_are_counted_within_a_tenth(number):
+    plan, shape = random_plan(number), random_shape(number)
+    trace = trace_plan(plan, shape).trace
+    counted = sum(one.op != MEMSETS for one in trace.instructions())
+    borders = 0 if counted >= LONG else LONG // 10
+    assert estimate(plan).instructions == pytest.approx(counted, rel=0.1, abs=borders)
+
+
+def test_random_plans_are_of_all_kinds():
+    found = [random_plan(number) for number in range(COUNT)]
+    assert sum(plan.problem.phases != (1, 1, 1) for plan in found) == COUNT // 3
+    assert sum(plan.rolled for plan in found) == COUNT // 5
+    assert sum(plan.problem.c_in < plan.problem.channels for plan in found) >= 3
+    assert len({plan.passes for plan in found}) > COUNT // 2
+
+
+def test_an_end_costs_eviction_and_a_residual_costs_traffic():
+    shape = conv_shape((1, 96, 4, 24, 64), (96, 96, 3, 3, 3), padding=1)
+    plan = choose(request_for(shape, TRN2, "bfloat16")).taken.plan
+    plain = estimate(plan)
+    ended = estimate(replace(plan, end=end_of("silu", "none", "")))
+    assert ended.hbm_bytes == plain.hbm_bytes
+    assert ended.evict_ns > plain.evict_ns
+    added = estimate(replace(plan, end=end_of("silu", "after", "")))
+    assert added.hbm_bytes - plain.hbm_bytes == 2 * plan.problem.y_elems()
+    wide = estimate(replace(plan, end=end_of("identity", "none", "float32")))
+    assert wide.hbm_bytes - plain.hbm_bytes == 2 * plan.problem.y_elems()
