@@ -1,4 +1,7 @@
-"""`python -m benchmarks forward | plans | model NAME | family`. Every time printed is modelled."""
+"""`python -m benchmarks forward | plans | model NAME | family | frontend`.
+
+Every time printed is modelled, but for those of `frontend`, which are of this machine's CPU.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,23 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from benchmarks import family, forward, model, plans
+from benchmarks import family, forward, frontend, model, plans
 from trnconv.errors import TrnconvError
 
-_COMMANDS = {"forward": forward, "plans": plans, "model": model, "family": family}
+_COMMANDS = {
+    "forward": forward,
+    "plans": plans,
+    "model": model,
+    "family": family,
+    "frontend": frontend,
+}
 _REFUSED = 2  # as argparse exits
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run one command; its exit code."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks", description="Modelled times of trnconv's convolutions."
+        prog="python -m benchmarks", description="Times of trnconv's convolutions."
     )
     commands = parser.add_subparsers(dest="command", required=True)
     for name, command in _COMMANDS.items():

@@ -24,9 +24,9 @@ from nkisim.timing import Timeline, schedule
 from nkisim.trace import Trace
 from trnconv.geometry import ConvShape, TransposedShape, conv_shape, input_gradient_shape
 from trnconv.plan.choose import choose, request_for
-from trnconv.plan.conv_plan import ITEM_BYTES, ConvPlan
+from trnconv.plan.conv_plan import ConvPlan
 from trnconv.plan.depthwise import valid_outputs
-from trnconv.plan.ends import BEFORE, PLAIN_END, End
+from trnconv.plan.ends import BEFORE, ITEM_BYTES, PLAIN_END, End
 from trnconv.runtime import time_plan, trace_plan
 from trnconv.runtime.depthwise import plan_depthwise, time_depthwise
 from trnconv.runtime.weight_gradient import time_weight_gradient

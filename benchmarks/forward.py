@@ -24,7 +24,8 @@ from nkisim.timing import schedule
 from trnconv.cases import BENCHMARK, Case
 from trnconv.geometry import ConvShape
 from trnconv.plan.choose import choose, request_for
-from trnconv.plan.conv_plan import BY_FRAME, ITEM_BYTES, ConvPlan
+from trnconv.plan.conv_plan import BY_FRAME, ConvPlan
+from trnconv.plan.ends import ITEM_BYTES
 from trnconv.runtime import trace_plan
 
 HELP = "benchmark layers against bars and a baseline"

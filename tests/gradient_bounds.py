@@ -45,6 +45,12 @@ def weight_bound(x, dy, shape, dtype, exact):
     return summing + output_rounding(np.abs(exact) + summing, dtype)
 
 
+def references_bound(x, dy, shape):
+    """How far two float64 gradients of the same inputs may be from each other."""
+    magnitude = weight_gradient(np.abs(x), np.abs(dy), shape)
+    return 2 * _gamma(_terms(shape) + 1, FLOAT64_BITS) * magnitude
+
+
 def bias_bound(dy):
     """The largest error of each element of a correct db."""
     terms = dy.size // dy.shape[1]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import index
+from typing import SupportsIndex
 
 from trnconv._nki import NKIObject
 from trnconv.errors import ShapeError
@@ -98,6 +100,10 @@ class TransposedShape(NKIObject):
     pad_before: Triple = (0, 0, 0)
     groups: int = 1
 
+    def __post_init__(self) -> None:
+        _require_positive(self)
+        _require_groups(self)
+
     def out_sizes(self) -> Triple:
         """Output positions, (depth, height, width)."""
         return self.out
@@ -121,7 +127,7 @@ def transposed_shape(  # noqa: PLR0913 (torch's own arguments)
 ) -> TransposedShape:
     """The problem torch's conv_transpose arguments describe; w is [C_in, C_out / groups, ...]."""
     rank = _same_rank(x_shape, w_shape)
-    if w_shape[0] != x_shape[1] or x_shape[1] % groups:
+    if groups < 1 or w_shape[0] != x_shape[1] or x_shape[1] % groups:
         raise ShapeError(
             f"the input has {x_shape[1]} channels in {groups} groups, the weight has {w_shape[0]}:"
             " both must be the same, and a multiple of the groups."
@@ -132,6 +138,18 @@ def transposed_shape(  # noqa: PLR0913 (torch's own arguments)
     pads = _lift(_per_axis("padding", padding, rank), 0)
     more = _lift(_per_axis("output_padding", output_padding, rank), 0)
     size = _lift(tuple(x_shape[2:]), 1)
+    bare = TransposedShape(
+        batch=x_shape[0],
+        c_in=x_shape[1],
+        c_out=w_shape[1] * groups,
+        size=size,
+        out=(1, 1, 1),
+        kernel=kernel,
+        stride=strides,
+        dilation=dilations,
+        pad_before=pads,
+        groups=groups,
+    )
     for axis in range(3):
         most = max(strides[axis], dilations[axis]) - 1
         if not 0 <= more[axis] <= most:
@@ -145,18 +163,7 @@ def transposed_shape(  # noqa: PLR0913 (torch's own arguments)
     ]
     if min(out) < 1:
         raise ShapeError(f"a transposed convolution with outputs of {out}: crop (pad) less.")
-    return TransposedShape(
-        batch=x_shape[0],
-        c_in=x_shape[1],
-        c_out=w_shape[1] * groups,
-        size=size,
-        out=(out[0], out[1], out[2]),
-        kernel=kernel,
-        stride=strides,
-        dilation=dilations,
-        pad_before=pads,
-        groups=groups,
-    )
+    return replace(bare, out=(out[0], out[1], out[2]))
 
 
 def input_gradient_shape(shape: ConvShape) -> TransposedShape:
@@ -175,7 +182,7 @@ def input_gradient_shape(shape: ConvShape) -> TransposedShape:
     )
 
 
-def _require_groups(shape: ConvShape) -> None:
+def _require_groups(shape: ConvShape | TransposedShape) -> None:
     if shape.groups < 1 or shape.c_in % shape.groups or shape.c_out % shape.groups:
         raise ShapeError(
             f"{shape.groups} groups of {shape.c_in} input and {shape.c_out} output channels: both"
@@ -196,7 +203,7 @@ def _require_modes(shape: ConvShape) -> None:
             )
 
 
-def _require_positive(shape: ConvShape) -> None:
+def _require_positive(shape: ConvShape | TransposedShape) -> None:
     named = [("batch", shape.batch), ("c_in", shape.c_in), ("c_out", shape.c_out)]
     for field in ("size", "kernel", "stride", "dilation"):
         named += [
@@ -207,7 +214,7 @@ def _require_positive(shape: ConvShape) -> None:
         if value < 1:
             raise ShapeError(f"{name} is {value}: at least 1 is needed.")
     for field in ("pad_before", "pad_after"):
-        for axis, value in zip(AXES, getattr(shape, field), strict=True):
+        for axis, value in zip(AXES, getattr(shape, field, (0, 0, 0)), strict=True):
             if value < 0:
                 raise ShapeError(f"{field} along {axis} is {value}: padding is not negative.")
 
@@ -275,9 +282,9 @@ def _lift(sizes: tuple[int, ...], missing: int) -> Triple:
 
 
 def _per_axis(name: str, value: Axes, rank: int) -> tuple[int, ...]:
-    if isinstance(value, int):
-        return (value,) * rank
-    values = tuple(value)
+    if isinstance(value, SupportsIndex):
+        return (index(value),) * rank
+    values = tuple(index(each) for each in value)
     if len(values) == 1:
         return values * rank
     if len(values) != rank:
@@ -290,13 +297,16 @@ def _padding(
 ) -> tuple[Triple, Triple]:
     if isinstance(padding, str):
         return _named_padding(padding, kernel, stride, dilation)
-    if isinstance(padding, int):
-        pairs = [(padding, padding)] * rank
+    if isinstance(padding, SupportsIndex):
+        pairs = [(index(padding), index(padding))] * rank
     else:
         listed = list(padding) * rank if len(padding) == 1 else list(padding)
         if len(listed) != rank:
             raise ShapeError(f"padding={padding}: one number or pair for each of {rank} axes.")
-        pairs = [(p, p) if isinstance(p, int) else (p[0], p[1]) for p in listed]
+        pairs = [
+            (index(p), index(p)) if isinstance(p, SupportsIndex) else (index(p[0]), index(p[1]))
+            for p in listed
+        ]
     return _lift(tuple(b for b, _ in pairs), 0), _lift(tuple(a for _, a in pairs), 0)
 
 

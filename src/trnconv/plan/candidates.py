@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from nkisim.machine import Machine
 from trnconv.plan.blocks import bank_tile_count
-from trnconv.plan.conv_plan import BY_COLUMN, BY_FRAME, ITEM_BYTES, ConvPlan, Pass
-from trnconv.plan.ends import PLAIN_END, End
+from trnconv.plan.conv_plan import BY_COLUMN, BY_FRAME, ConvPlan, Pass
+from trnconv.plan.ends import ITEM_BYTES, PLAIN_END, End
 from trnconv.plan.jobs import grouped_jobs
 from trnconv.plan.kinds import frame_kinds
 from trnconv.plan.out_lines import out_tiles

@@ -6,10 +6,8 @@ from dataclasses import dataclass, replace
 from math import lcm
 
 from nkisim.machine import PARTITIONS, Machine, find_machine
-from trnconv.plan.ends import PLAIN_END, End
+from trnconv.plan.ends import ITEM_BYTES, PLAIN_END, End
 from trnconv.plan.problem import Problem
-
-ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 
 # What one line (partition) of a window stands for. The deeper the level, the more taps are stacked
 # on partitions, and the fewer are left to shifted views of one window.

@@ -15,7 +15,7 @@ from math import gcd, prod
 
 from nkisim.machine import Machine, find_machine
 from trnconv.geometry import NO_MODES, ConvShape, Triple
-from trnconv.plan.conv_plan import ITEM_BYTES
+from trnconv.plan.ends import ITEM_BYTES
 
 WIDE_BYTES = ITEM_BYTES["float32"]  # sums and filters
 AHEAD = 2  # taps of a group that GpSimd gets before the Scalar engine turns to the one before

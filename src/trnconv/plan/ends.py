@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from trnconv._nki import NKIObject
 from trnconv.errors import UnsupportedError
 
+ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}  # the types kernels take
 IDENTITY = "identity"
 RELU = "relu"
 ACTIVATIONS = (
@@ -48,6 +49,8 @@ def end_of(activation: str, residual: str, dtype: str) -> End:
             f"activation {activation!r}: the eviction knows {', '.join(ACTIVATIONS)}."
             " Apply it afterwards."
         )
+    if dtype not in ("", *ITEM_BYTES):
+        raise UnsupportedError(f"an output in {dtype}: one of {', '.join(ITEM_BYTES)}.")
     if residual not in RESIDUALS:
         raise UnsupportedError(f"residual {residual!r} the activation: one of before, after.")
     return End(activation, residual, dtype)

@@ -69,7 +69,7 @@ class JobGroup:
     count: int
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=1024)
 def grouped_jobs(
     problem: Problem, passes: tuple[Pass, ...], frame_count: int, frames: tuple[int, ...]
 ) -> tuple[JobGroup, ...]:

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from trnconv.errors import PlanError
-from trnconv.geometry import ConvShape, Triple
+from trnconv.errors import PlanError, ShapeError
+from trnconv.geometry import CIRCULAR, ConvShape, Triple
 from trnconv.plan.legality import MAX_OFFSET
 
 Array = np.ndarray[Any, Any]
@@ -86,8 +86,13 @@ def _halved(part: Launch, most: int) -> list[Launch]:
     for axis in range(3):
         count = shape.out_size(axis)
         halves = (0, count // 2), (count // 2, count)
-        if count > 1 and all(_reads_input(shape, axis, *half) for half in halves):
-            return [_slice(part, axis, *half) for half in halves]
+        # what is wrapped around comes from beyond a part
+        splits = shape.modes[axis] != CIRCULAR
+        if count > 1 and splits and all(_reads_input(shape, axis, *half) for half in halves):
+            try:
+                return [_slice(part, axis, *half) for half in halves]
+            except ShapeError:
+                continue  # a part would be smaller than what it reflects
     raise PlanError(
         f"{shape} has {_elems(shape)} elements and nothing to split: offsets have 32 bits."
         " Split the channels, or pad less."

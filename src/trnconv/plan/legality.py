@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from trnconv.plan.conv_plan import BY_COLUMN, BY_FRAME, BY_ROW, ITEM_BYTES, ConvPlan
+from trnconv.plan.conv_plan import BY_COLUMN, BY_FRAME, BY_ROW, ConvPlan
+from trnconv.plan.ends import ITEM_BYTES
 from trnconv.plan.estimate import Estimate, estimate
 from trnconv.plan.jobs import grouped_jobs
 from trnconv.plan.kinds import frame_kinds
@@ -15,8 +16,11 @@ MAX_OFFSET = 2**31 - 1  # NKI's integers have 32 bits
 
 def broken_rules(plan: ConvPlan, cost: Estimate | None = None) -> list[str]:
     """Everything that keeps the plan from running; empty if it is legal."""
+    unusable = _sizes(plan)
+    if unusable and cost is None:
+        return unusable  # such a plan has no price, and no windows
     return [
-        *_sizes(plan),
+        *unusable,
         *_channels(plan),
         *_memory(plan, cost or estimate(plan)),
         *_windows(plan),
@@ -36,6 +40,12 @@ def _sizes(plan: ConvPlan) -> list[str]:
         if not least <= size <= most:
             broken.append(
                 f"a block has {size} {name}: the problem and its stacks allow {least} to {most}"
+            )
+    for name, size, axis in (("frames", plan.frames, DEPTH), ("columns", plan.columns, WIDTH)):
+        if size % plan.problem.phases[axis]:
+            broken.append(
+                f"a block has {size} {name}: a transposed convolution needs whole steps of"
+                f" {plan.problem.phases[axis]}"
             )
     if plan.rows % plan.row_multiple:
         broken.append(

@@ -15,7 +15,7 @@ from functools import lru_cache
 
 from nkisim.machine import Machine, find_machine
 from trnconv.geometry import ConvShape, Triple
-from trnconv.plan.conv_plan import ITEM_BYTES
+from trnconv.plan.ends import ITEM_BYTES
 
 DEPTH, HEIGHT, WIDTH = 0, 1, 2
 

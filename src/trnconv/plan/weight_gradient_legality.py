@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nkisim.machine import V3
 from trnconv.geometry import NO_MODES
-from trnconv.plan.conv_plan import ITEM_BYTES
+from trnconv.plan.ends import ITEM_BYTES
 from trnconv.plan.weight_gradient import HEIGHT, WIDTH, WeightGradientPlan
 from trnconv.plan.weight_gradient_cost import Estimate, estimate
 from trnconv.plan.weight_gradient_memory import window_elems

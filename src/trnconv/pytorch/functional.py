@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 
 from trnconv.plan.ends import IDENTITY
-from trnconv.pytorch import ops
+from trnconv.pytorch import gradients
 from trnconv.pytorch.arguments import (
     Axes,
     Operands,
@@ -147,7 +147,7 @@ def _conv(
     shape = [x.shape[0], w.shape[0], *output_sizes(x, w, window)]
     require_residual(extras.residual, x, shape[1:] if unbatched else shape)
     if extras.padding_mode == "zeros" and not _wants_gradient(x, w, bias, extras.residual):
-        y: Tensor = ops.fused_convolution(
+        y: Tensor = gradients.fused_convolution(
             x, w, bias, extras.residual, *_listed(window), extras.activation, extras.backend
         )
     else:
@@ -156,7 +156,7 @@ def _conv(
 
 
 def _plain(x: Tensor, w: Tensor, bias: Tensor | None, window: Window, extras: Extras) -> Tensor:
-    y: Tensor = ops.convolution(x, w, *_listed(window), extras.backend)
+    y: Tensor = gradients.convolution(x, w, *_listed(window), extras.backend)
     return y if bias is None else y + bias.view(-1, *[1] * len(window.stride))
 
 
@@ -175,7 +175,7 @@ def _conv_transpose(
     x, w, bias = _under_autocast(with_batch(operands[0], rank), *operands[1:])
     reached, zeros, window = transposed_sizes(rank, (x, w, bias), options)
     shape = [x.shape[0], w.shape[1] * window.groups, *reached]
-    y: Tensor = ops.input_gradient(x, w, shape, *_listed(window), backend)
+    y: Tensor = gradients.input_gradient(x, w, shape, *_listed(window), backend)
     if any(zeros):
         behind = [side for count in reversed(zeros) for side in (0, count)]
         y = torch.nn.functional.pad(y, behind)

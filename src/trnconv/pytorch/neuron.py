@@ -44,7 +44,7 @@ def convolution(
     end = end_of(extras.activation, NO_RESIDUAL if extras.residual is None else BEFORE, "")
     residual = extras.residual
     if residual is not None:
-        residual = residual.reshape(shape.batch, shape.c_out, *shape.out_sizes())
+        residual = residual.reshape(shape.batch, shape.c_out, *shape.out_sizes()).contiguous()
     y = _launch(x, w, bias, shape, (end, residual))
     return y.reshape(shape.batch, shape.c_out, *shape.out_sizes()[3 - len(window.stride) :])
 
@@ -67,8 +67,8 @@ def filter_gradient(
     plan, work, masks = _gradient_work(shape, _dtype_name(x))
     folded = plan.shape
     tensors = (
-        x.reshape(folded.batch, folded.c_in, *folded.size),
-        dy.reshape(folded.batch, folded.c_out, *folded.out_sizes()),
+        x.reshape(folded.batch, folded.c_in, *folded.size).contiguous(),
+        dy.reshape(folded.batch, folded.c_out, *folded.out_sizes()).contiguous(),
         to_tensor(masks).to(x.device),
         to_tensor(work.place_table()).to(x.device),
     )
@@ -94,7 +94,7 @@ def _launch(
     weights = packed_once(w, (shape, plan, x.device), pack)
     image = pack_bias(None if bias is None else to_array(bias.cpu()), work)
     on_host = (to_tensor(each).to(x.device) for each in (image, pack_places(work)))
-    x5 = x.reshape(shape.batch, shape.c_in, *shape.size)
+    x5 = x.reshape(shape.batch, shape.c_in, *shape.size).contiguous()
     y: torch.Tensor = adapter.call(forward, (x5, weights, *on_host, residual), work.recipe)
     return y
 

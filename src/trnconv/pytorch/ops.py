@@ -1,16 +1,14 @@
-"""The three linear maps of a convolution as ops of torch.library.
+"""The three linear maps of a convolution as ops of torch.library; `gradients` ties them together.
 
     y  = convolution(x, w)          linear in x and in w
     dx = input_gradient(dy, w)      its transpose in x; also the transposed convolution
     dw = filter_gradient(x, dy)     its transpose in w
 
-Each one's derivatives are the other two, so gradients of any order are made of these three.
 `padding` has the numbers before all axes, then those after. No images make no launch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -173,61 +171,3 @@ def _(
 ) -> torch.Tensor:
     del stride, padding, dilation, backend
     return x.new_empty([dy.shape[1], x.shape[1] // groups, *kernel])
-
-
-def _save(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
-    del output
-    ctx.save_for_backward(inputs[0], inputs[1])
-    ctx.rest = inputs[2:]
-
-
-def _convolution_backward(ctx: Any, dy: torch.Tensor) -> tuple[Any, ...]:
-    x, w = ctx.saved_tensors
-    rest = ctx.rest
-    dx = input_gradient(dy, w, list(x.shape), *rest) if ctx.needs_input_grad[0] else None
-    dw = filter_gradient(x, dy, list(w.shape[2:]), *rest) if ctx.needs_input_grad[1] else None
-    return (dx, dw, *[None] * len(rest))
-
-
-def _input_gradient_backward(ctx: Any, ddx: torch.Tensor) -> tuple[Any, ...]:
-    dy, w = ctx.saved_tensors
-    _, *rest = ctx.rest
-    d_dy = convolution(ddx, w, *rest) if ctx.needs_input_grad[0] else None
-    dw = filter_gradient(ddx, dy, list(w.shape[2:]), *rest) if ctx.needs_input_grad[1] else None
-    return (d_dy, dw, None, *[None] * len(rest))
-
-
-def _filter_gradient_backward(ctx: Any, ddw: torch.Tensor) -> tuple[Any, ...]:
-    x, dy = ctx.saved_tensors
-    _, *rest = ctx.rest
-    dx = input_gradient(dy, ddw, list(x.shape), *rest) if ctx.needs_input_grad[0] else None
-    d_dy = convolution(x, ddw, *rest) if ctx.needs_input_grad[1] else None
-    return (dx, d_dy, None, *[None] * len(rest))
-
-
-def _register(op: Any, backward: Callable[..., tuple[Any, ...]]) -> None:
-    op.register_autograd(backward, setup_context=_save)
-
-
-def _one_by_one(op: Any) -> Callable[..., tuple[torch.Tensor, int]]:
-    """vmap by a loop: each element is a launch of its own."""
-
-    def mapped(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[torch.Tensor, int]:
-        results = [
-            op(*[_element(arg, dim, n) for arg, dim in zip(args, in_dims, strict=True)])
-            for n in range(info.batch_size)
-        ]
-        return torch.stack(results), 0
-
-    return mapped
-
-
-def _element(arg: Any, dim: Any, number: int) -> Any:
-    return arg.select(dim, number) if isinstance(dim, int) else arg
-
-
-_register(convolution, _convolution_backward)
-_register(input_gradient, _input_gradient_backward)
-_register(filter_gradient, _filter_gradient_backward)
-for _op in (convolution, input_gradient, filter_gradient, fused_convolution):
-    _op.register_vmap(_one_by_one(_op))

@@ -11,13 +11,13 @@ import numpy as np
 import nkisim
 from nkisim import Kernel, Run
 from nkisim.machine import find_machine
-from trnconv.errors import PlanError, UnsupportedError
+from trnconv.errors import PlanError, ShapeError, UnsupportedError
 from trnconv.geometry import ZEROS, Axes, ConvShape, Padding, TransposedShape, conv_shape
 from trnconv.kernels.forward import forward, forward_on_two_cores
 from trnconv.packing import pack_bias, pack_places, pack_weights
 from trnconv.plan.choose import choose, request_for
-from trnconv.plan.conv_plan import ITEM_BYTES, ConvPlan
-from trnconv.plan.ends import PLAIN_END, End
+from trnconv.plan.conv_plan import ConvPlan
+from trnconv.plan.ends import ITEM_BYTES, NO_RESIDUAL, PLAIN_END, End
 from trnconv.plan.launches import Launch, halve_channels, launches
 from trnconv.plan.problem import fold
 from trnconv.plan.shares import share
@@ -77,6 +77,9 @@ def convolve(  # noqa: PLR0913 (torch's own arguments, and where to run)
         groups=groups,
         padding_mode=padding_mode,
     )
+    rank = len(x.shape) - 2
+    require_bias(bias, shape.c_out)
+    _require_residual(launch, (*x.shape[:1], shape.c_out, *shape.out_sizes()[3 - rank :]))
     x5 = x.reshape(shape.batch, shape.c_in, *shape.size)
     w5 = w.astype(x.dtype).reshape(shape.c_out, shape.c_in // groups, *shape.kernel)
     y5 = np.empty((shape.batch, shape.c_out, *shape.out_sizes()), _out_dtype(x, launch))
@@ -89,7 +92,6 @@ def convolve(  # noqa: PLR0913 (torch's own arguments, and where to run)
         run = _launch(arrays, mine, part.shape)
         part.output_of(y5)[...] = _only(run.outputs)
         done.append((mine, run))
-    rank = len(x.shape) - 2
     y = y5.reshape(shape.batch, shape.c_out, *shape.out_sizes()[3 - rank :])
     return Convolved(y, tuple(mine for mine, _ in done), tuple(run for _, run in done))
 
@@ -113,6 +115,8 @@ def convolve_pieces(  # noqa: PLR0913 (torch's own arguments, and where to run)
     first = pieces[0].shape
     whole = (*first[:2], sum(frames), *first[3:])
     shape = conv_shape(whole, w.shape, stride=stride, padding=padding, dilation=dilation)
+    require_bias(bias, shape.c_out)
+    _require_residual(launch, (shape.batch, shape.c_out, *shape.out_sizes()))
     dtype = str(pieces[0].dtype)
     mine = launch.plans or plan_for(shape, dtype, launch, frames)
     arrays = _Arrays(tuple(pieces), w.astype(pieces[0].dtype), bias, launch.residual)
@@ -147,6 +151,11 @@ def convolve_transposed(
 ) -> Convolved:
     """A transposed convolution of x [N, C_in, D, H, W] and w [C_in, C_out / groups, KD, KH, KW]."""
     groups = shape.groups
+    require_shape("input", x, (shape.batch, shape.c_in, *shape.size))
+    require_shape("weight", w, (shape.c_in, shape.c_out // groups, *shape.kernel))
+    require_bias(bias, shape.c_out)
+    if launch.residual is not None or launch.end.residual != NO_RESIDUAL:
+        raise UnsupportedError("a residual of a transposed convolution: add it afterwards.")
     by_group = w.astype(x.dtype).reshape(groups, -1, *w.shape[1:])
     swapped = by_group.swapaxes(1, 2).reshape(shape.c_out, -1, *w.shape[2:])
     mine = launch.plans or plan_for(shape, str(x.dtype), launch)
@@ -154,6 +163,29 @@ def convolve_transposed(
     depth, height, width = shape.out
     y = _only(run.outputs)[:, :, :depth, :height, :width]
     return Convolved(y, (mine,), (run,))
+
+
+def require_shape(name: str, array: Array, expected: tuple[int, ...]) -> None:
+    """Refuse an array that would have to be reshaped to fit."""
+    if tuple(array.shape) != expected:
+        raise ShapeError(f"{name} {tuple(array.shape)}: {expected} is needed.")
+
+
+def require_bias(bias: Array | None, channels: int) -> None:
+    """Refuse a bias that is not one number for each output channel."""
+    if bias is not None:
+        require_shape("bias", bias, (channels,))
+
+
+def _require_residual(launch: LaunchOptions, expected: tuple[int, ...]) -> None:
+    asked, given = launch.end.residual != NO_RESIDUAL, launch.residual
+    if asked != (given is not None):
+        raise ShapeError(
+            f"residual {'asked for, but none given' if asked else 'given, but the end adds none'}:"
+            " say both, or neither."
+        )
+    if given is not None:
+        require_shape("residual", given, expected)
 
 
 def _only(outputs: Any) -> Array:

@@ -14,10 +14,11 @@ from nkisim.timing import Timeline, schedule
 from trnconv.errors import ShapeError, UnsupportedError
 from trnconv.geometry import Axes, ConvShape, Padding, conv_shape
 from trnconv.kernels.depthwise import depthwise as kernel
-from trnconv.plan.conv_plan import ITEM_BYTES, ConvPlan
+from trnconv.plan.conv_plan import ConvPlan
 from trnconv.plan.depthwise import DepthwisePlan
 from trnconv.plan.depthwise_choose import ANY, choose_depthwise
 from trnconv.plan.depthwise_program import filter_image, program
+from trnconv.plan.ends import ITEM_BYTES
 from trnconv.runtime.convolve import LaunchOptions, convolve
 from trnconv.runtime.modelled import time_plan
 

@@ -9,7 +9,13 @@ import numpy as np
 
 from trnconv.errors import UnsupportedError
 from trnconv.geometry import NO_MODES, Axes, Padding, conv_shape, input_gradient_shape
-from trnconv.runtime.convolve import DEFAULT_LAUNCH, Convolved, LaunchOptions, convolve_transposed
+from trnconv.runtime.convolve import (
+    DEFAULT_LAUNCH,
+    Convolved,
+    LaunchOptions,
+    convolve_transposed,
+    require_shape,
+)
 
 Array = np.ndarray[Any, Any]
 
@@ -41,6 +47,8 @@ def input_gradient(  # noqa: PLR0913 (the arguments of the convolution)
             f"the input gradient with {shape.modes} padding: computed for zeros only. Pad the input"
             " before the convolution, and let the padding have its own gradient."
         )
+    rank = len(x_shape) - 2
+    require_shape("dy", dy, (shape.batch, shape.c_out, *shape.out_sizes()[3 - rank :]))
     turned = input_gradient_shape(shape)
     dy5 = dy.reshape(turned.batch, turned.c_in, *turned.size)
     w5 = w.astype(dy.dtype).reshape(shape.c_out, -1, *shape.kernel)

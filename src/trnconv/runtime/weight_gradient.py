@@ -15,7 +15,7 @@ from nkisim.timing import Timeline, schedule
 from trnconv.errors import ShapeError, UnsupportedError
 from trnconv.geometry import Axes, ConvShape, Padding, conv_shape
 from trnconv.kernels.weight_gradient import weight_gradient as kernel
-from trnconv.plan.conv_plan import ITEM_BYTES
+from trnconv.plan.ends import ITEM_BYTES
 from trnconv.plan.weight_gradient import WeightGradientPlan
 from trnconv.plan.weight_gradient_choose import GradientRequest, choose_weight_gradient
 from trnconv.plan.weight_gradient_work import mask_image, work_out

@@ -80,7 +80,6 @@ def test_one_output_that_reads_too_much_is_refused():
     assert len(launches(shape, 40)) == 1
 
 
-@pytest.mark.xfail(reason="a part is padded from its own end, not from that of the whole")
 def test_parts_of_circular_padding_are_the_whole_or_refused():
     shape = conv_shape((1, 2, 9, 8), (3, 2, 3, 3), padding=1, padding_mode="circular")
     x, w = arrays(shape)
@@ -92,7 +91,6 @@ def test_parts_of_circular_padding_are_the_whole_or_refused():
     np.testing.assert_array_equal(y, forward(x, w, None, shape))
 
 
-@pytest.mark.xfail(reason="a part may have fewer rows than are reflected")
 def test_parts_of_wide_reflected_padding_are_the_whole_or_refused():
     shape = conv_shape((1, 2, 6, 4), (3, 2, 3, 1), padding=(5, 0), padding_mode="reflect")
     x, w = arrays(shape)

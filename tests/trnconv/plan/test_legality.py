@@ -113,7 +113,6 @@ def test_a_plan_next_to_a_legal_one_breaks_one_rule(legal, illegal, reason):
     assert len(found) == 1
 
 
-@pytest.mark.xfail(reason="a plan without a price is priced before its rules are read")
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -184,7 +183,6 @@ UP = transposed_shape(
 )
 
 
-@pytest.mark.xfail(reason="blocks that end between two phases are not refused")
 @pytest.mark.parametrize("odd", [{"columns": 5}, {"frames": 5}], ids=str)
 def test_blocks_of_a_transposed_convolution_are_whole_steps_or_refused(odd):
     plan = choose(request_for(UP, TRN2, "float32")).taken.plan

@@ -8,6 +8,7 @@ a rounded convolution; each time |value| <= A + error.
 
 from typing import NamedTuple
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -20,7 +21,7 @@ from trnconv.pytorch import functional
 pytestmark = pytest.mark.torch
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-HOST_TYPES = {"float32": np.float32, "bfloat16": "bfloat16", "float16": np.float16}
+HOST_TYPES = {"float32": np.float32, "bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
 
 
 class Sample(NamedTuple):
@@ -96,29 +97,25 @@ def with_gradients(function, tensors, options, dy=None):
     return [y, *torch.autograd.grad(y, leaves, upstream)]
 
 
-def terms(tensors, y, options):
-    """Products or elements in each sum: of y, of the gradients of input, weight and bias.
+def terms(name, given, y, groups):
+    """How many terms the sums have: of y, and of the gradients of input, weight and bias."""
+    x, w = given[:2]
+    channel_axis = 1 - w.dim()  # counted from the last, because the batch may be missing
+    of_input, of_output = w[0].numel(), w.numel() // (w.shape[1] * groups)
+    positions = y.numel() // y.shape[channel_axis]
+    if "transpose" in name:
+        return [of_output, of_input, x.numel() // x.shape[channel_axis], positions]
+    return [of_input, of_output, positions, positions]
 
-    None is more than the elements that a filter spans times positions that share it.
-    """
-    x, w = tensors[:2]
-    channels = w.numel()  # of all filters: at least those of one output, or of one input
-    positions = max(x.numel() // x.shape[-1], y.numel()) * x.shape[-1]
-    return [channels, channels, positions, positions]
+
+ROUNDINGS = [2, 1, 1, 1]  # y is rounded before the bias is added, and after
 
 
 def allowed(magnitude, count, dtype, roundings):
     u = 2.0**-24
     gamma = (count + 2) * u / (1 - (count + 2) * u)
-    reach = magnitude.double().numpy() * (1 + 2 * gamma)
-    kind = np.dtype(HOST_TYPES[dtype]) if dtype != "bfloat16" else bfloat16()
-    return gamma * reach + roundings * output_rounding(reach, kind)
-
-
-def bfloat16():
-    import ml_dtypes
-
-    return np.dtype(ml_dtypes.bfloat16)
+    reach = magnitude.detach().double().numpy() * (1 + 2 * gamma)
+    return gamma * reach + roundings * output_rounding(reach, np.dtype(dtype))
 
 
 @pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel:UserWarning")
@@ -132,13 +129,13 @@ def test_outputs_and_gradients_are_torchs(name, each, dtype):
     found = with_gradients(ours, given, each.options, dy)
     exact = with_gradients(theirs, [one.double() for one in given], each.options, dy)
     most = with_gradients(theirs, [one.double().abs() for one in given], each.options, dy.abs())
-    for one, right, magnitude, count in zip(
-        found, exact, most, terms(given, dy, each.options), strict=False
-    ):
+    counts = terms(name, given, dy, each.options.get("groups", 1))
+    for one, right, *bound_by in zip(found, exact, most, counts, ROUNDINGS, strict=False):
         assert one.dtype == DTYPES[dtype]
         assert one.shape == right.shape
         error = (one.double() - right).abs().detach().numpy()
-        assert (error <= allowed(magnitude.detach(), count, dtype, roundings=2)).all()
+        magnitude, count, roundings = bound_by
+        assert (error <= allowed(magnitude, count, HOST_TYPES[dtype], roundings)).all()
 
 
 @pytest.mark.parametrize(("name", "each"), CALLS, ids=IDS)

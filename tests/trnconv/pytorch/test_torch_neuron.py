@@ -1,0 +1,192 @@
+"""The adapters for Neuron devices, driven by doubles of the documented contracts.
+
+No device was at hand. The doubles hold a call to what is documented (a jitted kernel takes device
+tensors and plain records; `nki_op` makes an op of a fully annotated function of tensors), record
+it, and run the kernel in nkisim. "cpu" plays the device.
+"""
+
+import gc
+import weakref
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import nkisim
+from trnconv.errors import UnsupportedError
+from trnconv.pytorch import adapters, backends, functional, neuron, nn, packed
+
+pytestmark = pytest.mark.torch
+
+
+class FakeJit:
+    """nki.jit: what it returns is called with tensors, None or NKI objects."""
+
+    def __init__(self):
+        self.called = []
+
+    def __call__(self, kernel):
+        def run(*args):
+            *tensors, recipe = args
+            assert all(each is None or type(each) is torch.Tensor for each in tensors)
+            assert all(each is None or each.is_contiguous() for each in tensors)
+            assert isinstance(recipe, nkisim.language.NKIObject)
+            self.called.append((kernel.__name__, tensors))
+            return nkisim.run(kernel, *args, target="trn2").outputs
+
+        return run
+
+
+class FakeNkiOp:
+    """torch_neuronx.nki_op(name, mutates_args={}): a decorator of annotated functions."""
+
+    def __init__(self):
+        self.names = []
+
+    def __call__(self, name, *, mutates_args):
+        assert mutates_args == {}
+
+        def decorate(function):
+            self.names.append(name)
+            schema = torch.library.infer_schema(function, mutates_args=())
+            assert schema.count("Tensor") >= 5  # inputs and outputs are tensors
+            return function
+
+        return decorate
+
+
+@pytest.fixture
+def jit():
+    return FakeJit()
+
+
+@pytest.fixture(params=["xla", "torch_neuron"])
+def on_device(request, jit, monkeypatch):
+    """Tensors of this test are on a Neuron device that has this adapter."""
+    monkeypatch.setattr(backends, "NEURON_DEVICES", ("cpu",))
+    ways = {
+        "xla": lambda: adapters.XlaAdapter(jit),
+        "torch_neuron": lambda: adapters.TorchNeuronAdapter(FakeNkiOp(), jit),
+    }
+    adapters.use_adapter(ways[request.param]())
+    yield jit
+    adapters.use_adapter(None)
+    packed.forget_packed_weights()
+
+
+def integers(*shape, seed=0):
+    drawn = torch.randint(-3, 4, shape, generator=torch.Generator().manual_seed(seed))
+    return drawn.float()
+
+
+CALLS = {
+    "conv1d": ((2, 4, 9), (6, 2, 3), {"groups": 2, "stride": 2, "padding": 1}),
+    "conv2d": ((1, 3, 5, 6), (4, 3, 3, 2), {"padding": "same", "dilation": 2}),
+    "conv3d": ((1, 2, 3, 4, 5), (3, 2, 2, 3, 3), {"padding": (1, 0, 2)}),
+    "depthwise": ((2, 4, 5, 6), (8, 1, 3, 3), {"groups": 4}),
+    "conv_transpose2d": ((2, 4, 3, 4), (4, 3, 3, 2), {"stride": (2, 3), "padding": 1}),
+    "conv_transpose1d": ((1, 4, 6), (4, 2, 3), {"groups": 2, "stride": 2, "output_padding": 1}),
+}
+
+
+@pytest.mark.parametrize("case", CALLS)
+def test_outputs_and_gradients_are_torchs(case, on_device):
+    name = {"depthwise": "conv2d"}.get(case, case)
+    x_shape, w_shape, options = CALLS[case]
+    channels = w_shape[1] * options.get("groups", 1) if "transpose" in name else w_shape[0]
+    results = []
+    for functions in (functional, torch.nn.functional):
+        given = [integers(*x_shape), integers(*w_shape, seed=1), integers(channels, seed=2)]
+        given = [each.requires_grad_() for each in given]
+        y = getattr(functions, name)(*given, **options)
+        dy = integers(*y.shape, seed=3)
+        results.append([y, *torch.autograd.grad(y, given, dy)])
+    assert all(torch.equal(one, other) for one, other in zip(*results, strict=True))
+    assert sorted(name for name, _ in on_device.called) == ["forward", "forward", "weight_gradient"]
+
+
+def test_the_end_is_fused_without_gradients(on_device):
+    x, w, bias = integers(1, 2, 6), integers(3, 2, 3, seed=1), integers(3, seed=2)
+    residual = integers(1, 3, 4, seed=3)
+    found = functional.conv1d(x, w, bias, activation="relu", residual=residual)
+    assert torch.equal(found, torch.relu(torch.nn.functional.conv1d(x, w, bias) + residual))
+    ((_, tensors),) = on_device.called
+    assert tensors[4].shape == (1, 3, 1, 1, 4)
+
+
+def test_an_op_is_made_once_for_each_kernel_and_shape(jit, monkeypatch):
+    monkeypatch.setattr(backends, "NEURON_DEVICES", ("cpu",))
+    nki_op = FakeNkiOp()
+    adapters.use_adapter(adapters.TorchNeuronAdapter(nki_op, jit))
+    w = integers(3, 2, 3)
+    for length in (6, 6, 7):
+        functional.conv1d(integers(1, 2, length), w)
+    adapters.use_adapter(None)
+    assert nki_op.names == ["trnconv_neuron::forward_0", "trnconv_neuron::forward_1"]
+
+
+@pytest.fixture
+def packings(monkeypatch):
+    """How often weights were packed."""
+    counted = []
+    kept = neuron.pack_weights
+    monkeypatch.setattr(neuron, "pack_weights", lambda *a: counted.append(1) or kept(*a))
+    return counted
+
+
+def test_weights_are_packed_once_for_each_version(on_device, packings):
+    module, x = nn.Conv1d(2, 3, 2, bias=False), integers(1, 2, 5)
+    module.weight.data = integers(3, 2, 2, seed=1)
+    for _ in range(2):
+        assert torch.equal(module(x), torch.nn.functional.conv1d(x, module.weight))
+    assert len(packings) == 1
+    with torch.no_grad():
+        module.weight.mul_(2)
+    assert torch.equal(module(x), torch.nn.functional.conv1d(x, module.weight))
+    assert len(packings) == 2
+    module.load_state_dict({"weight": integers(3, 2, 2, seed=2)})
+    assert torch.equal(module(x), torch.nn.functional.conv1d(x, module.weight))
+    assert len(packings) == 3
+
+
+def test_forward_and_input_gradient_pack_apart_even_if_their_plans_are_equal(on_device, packings):
+    x, w = integers(1, 2, 5).requires_grad_(), integers(2, 2, 1, seed=1)
+    (dx,) = torch.autograd.grad(functional.conv1d(x, w).sum(), x)
+    (right,) = torch.autograd.grad(torch.nn.functional.conv1d(x, w).sum(), x)
+    assert torch.equal(dx, right)
+    assert len(packings) == 2
+
+
+def test_a_change_through_data_needs_a_word(on_device):
+    w, x = integers(3, 2, 2), integers(1, 2, 5, seed=1)
+    functional.conv1d(x, w)
+    w.data.mul_(2)
+    packed.forget_packed_weights()
+    assert torch.equal(functional.conv1d(x, w), torch.nn.functional.conv1d(x, w))
+
+
+def test_packed_weights_do_not_keep_parameters_alive(on_device):
+    module = nn.Conv1d(2, 3, 2)
+    with torch.no_grad():
+        module(integers(1, 2, 5))
+    assert len(packed._kept) == 1
+    alive = weakref.ref(module.weight)
+    del module
+    on_device.called.clear()
+    gc.collect()
+    assert alive() is None
+    assert len(packed._kept) == 0
+
+
+def test_tensors_of_inference_mode_have_no_version_and_are_packed_each_time(on_device, packings):
+    with torch.inference_mode():
+        w, x = integers(3, 2, 2), integers(1, 2, 5)
+        for _ in range(2):
+            functional.conv1d(x, w)
+    assert len(packings) == 2
+
+
+def test_without_a_toolchain_a_device_is_refused(monkeypatch):
+    monkeypatch.setattr(backends, "NEURON_DEVICES", ("cpu",))
+    with pytest.raises(UnsupportedError, match="Install the vendor's nki"):
+        functional.conv1d(integers(1, 2, 5), integers(3, 2, 2))
