@@ -104,7 +104,11 @@ def run_member(member: Member, x, w, bias, residual):
     """The output in five dimensions, by the function a user of this rank would call."""
     shape, rank = member.shape, member.rank
     launch = LaunchOptions(
-        member.target, member.cores, exact=member.exact, end=member.end, residual=residual
+        member.target,
+        member.cores,
+        exact=member.exact,
+        end=member.end,
+        residual=None if residual is None else lowered(residual, rank),
     )
     if member.kind == TRANSPOSED:
         return _run_transposed(member, (x, w, bias), launch)

@@ -44,6 +44,11 @@ class Extras:
                 f"activation {self.activation!r}: one of {', '.join(ACTIVATIONS)}."
             )
 
+    def with_batch(self) -> Extras:
+        """The same for an input that was given a batch axis."""
+        added = None if self.residual is None else self.residual.unsqueeze(0)
+        return Extras(self.padding_mode, self.activation, added, self.backend)
+
     def finish(self, y: Tensor) -> Tensor:
         """What follows the convolution and its bias, by torch's operators."""
         if self.residual is not None:

@@ -143,9 +143,10 @@ def _conv(
 ) -> Tensor:
     x, w, bias = _under_autocast(with_batch(operands[0], rank), *operands[1:])
     unbatched = operands[0].dim() == rank + 1
+    extras = extras.with_batch() if unbatched else extras
     window = forward_window(rank, (x, w, bias), options)
     shape = [x.shape[0], w.shape[0], *output_sizes(x, w, window)]
-    require_residual(extras.residual, x, shape[1:] if unbatched else shape)
+    require_residual(extras.residual, x, shape)
     if extras.padding_mode == "zeros" and not _wants_gradient(x, w, bias, extras.residual):
         y: Tensor = gradients.fused_convolution(
             x, w, bias, extras.residual, *_listed(window), extras.activation, extras.backend

@@ -152,6 +152,15 @@ def test_a_compiled_function_notices_that_the_surroundings_ask_for_another_backe
     assert asked == ["nkisim", "torch"]
 
 
+def test_an_end_compiles_too():
+    x, w, residual = integers(2, 5), integers(3, 2, 2), integers(3, 4)
+    compiled = torch.compile(functional.conv1d, fullgraph=True, backend="eager")
+    found = compiled(x, w, activation="relu", residual=residual)
+    assert torch.equal(found, torch.relu(torch.nn.functional.conv1d(x, w) + residual))
+    with torch.no_grad():
+        assert torch.equal(compiled(x, w, activation="relu", residual=residual), found)
+
+
 def test_sizes_may_be_dynamic():
     w = integers(3, 2, 3)
     compiled = torch.compile(
