@@ -138,6 +138,7 @@ def test_outputs_and_gradients_are_torchs(name, each, dtype):
         assert (error <= allowed(magnitude, count, HOST_TYPES[dtype], roundings)).all()
 
 
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel:UserWarning")
 @pytest.mark.parametrize(("name", "each"), CALLS, ids=IDS)
 def test_without_gradients_the_fused_kernel_says_the_same(name, each):
     ours, theirs = getattr(functional, name), getattr(torch.nn.functional, name)
