@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 
 from benchmarks.table import Column, aligned, by_times
@@ -21,7 +22,7 @@ from trnconv.catalogue import Call, calls
 from trnconv.errors import TrnconvError
 from trnconv.geometry import ConvShape, TransposedShape
 from trnconv.plan.choose import DEFAULT_BUDGET, Priced, choose, request_for
-from trnconv.plan.parts import choose_parts
+from trnconv.plan.parts import planned_parts
 
 HELP = "plan every convolution of the catalogue"
 DTYPE = "bfloat16"
@@ -76,8 +77,13 @@ def plan_task(task: Task) -> Planned:
 
 def _taken(shape: Shape, machine: Machine) -> list[Priced]:
     if isinstance(shape, TransposedShape):
-        return [choose(request_for(shape, machine, DTYPE)).taken]
-    return [choice.taken for _, choice in choose_parts(shape, machine, DTYPE)]
+        return [_choose(shape, machine)]
+    plan = partial(_choose, machine=machine)
+    return [taken for _, taken in planned_parts(shape, plan)]
+
+
+def _choose(shape: Shape, machine: Machine) -> Priced:
+    return choose(request_for(shape, machine, DTYPE)).taken
 
 
 def _outcome(task: Task, ms: float, launch_count: int, taken: Sequence[Priced]) -> Planned:

@@ -20,6 +20,13 @@ Modes = tuple[str, str, str]
 NO_MODES: Modes = (ZEROS, ZEROS, ZEROS)
 
 
+def with_axis(triple: Triple, axis: int, value: int) -> Triple:
+    """The same with another number for one axis."""
+    listed = list(triple)
+    listed[axis] = value
+    return (listed[0], listed[1], listed[2])
+
+
 @dataclass(frozen=True)
 class ConvShape(NKIObject):
     """A dense convolution: y[n, o, p] = sum over t, i of w[o, i, t] * x[n, i, in_position(p, t)].
@@ -107,6 +114,11 @@ class TransposedShape(NKIObject):
     def out_sizes(self) -> Triple:
         """Output positions, (depth, height, width)."""
         return self.out
+
+    def whole_out(self) -> Triple:
+        """Output positions rounded up to whole steps: what a kernel computes."""
+        sizes = [-(-n // s) * s for n, s in zip(self.out, self.stride, strict=True)]
+        return (sizes[0], sizes[1], sizes[2])
 
     def macs(self) -> int:
         """Multiply-adds, those that are cropped included, as usual."""

@@ -26,6 +26,12 @@ def pack_weights(w: Array, problem: Problem, work: Work) -> Array:
     return image
 
 
+def forward_filters(w: Array, groups: int) -> Array:
+    """w [C_in, C_out / groups, ...] of a transposed convolution as [C_out, C_in / groups, ...]."""
+    by_group = w.reshape(groups, -1, *w.shape[1:]).swapaxes(1, 2)
+    return by_group.reshape(groups * w.shape[1], -1, *w.shape[2:])
+
+
 def _side_by_side(w: Array, problem: Problem) -> Array:
     """Filters over all channels of a block: those of other groups in the block are zero."""
     per_group = w.shape[1]

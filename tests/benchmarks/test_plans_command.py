@@ -9,7 +9,6 @@ from benchmarks.__main__ import main
 from trnconv.catalogue import calls
 from trnconv.errors import PlanError
 from trnconv.geometry import conv_shape
-from trnconv.plan.parts import choose_parts
 
 LAST_LINE = r"planned (\d+)/(\d+) on ([a-z0-9 ]+), median (\d+\.\d) ms, most instructions (\d+)"
 SMALL = "wan2.2_animate_face_encoder"  # three signals
@@ -43,12 +42,13 @@ def test_two_processes_plan_the_same(capsys):
 
 
 def test_a_failure_is_reported_with_its_reason(capsys, monkeypatch):
-    def choose_but_on_trn1(shape, machine, dtype):
+    def taken_but_on_trn1(shape, machine):
         if machine.name == "trn1":
             raise PlanError("nothing fits")
-        return choose_parts(shape, machine, dtype)
+        return taken(shape, machine)
 
-    monkeypatch.setattr(plans, "choose_parts", choose_but_on_trn1)
+    taken = plans._taken
+    monkeypatch.setattr(plans, "_taken", taken_but_on_trn1)
     lines = printed(capsys, *ASKED, "--machines", "trn1,trn2", code=1)
     failed = [line for line in lines if line.startswith("failed on trn1: ")]
     assert len(failed) == 3

@@ -9,11 +9,9 @@ from trnconv.plan.recipe import Chunk, Job, Load, Place, Recipe, Ring, Store, Sw
 class Slots(nl.NKIObject):
     """Equal SBUF tiles that are used in turn; `held` is what each one holds, -1 for nothing."""
 
-    def __init__(self, ring: Ring, lines: int, dtype: str) -> None:
-        self.tiles = []
-        for slot in range(ring.slots):
-            self.tiles.append(sbuf((lines, ring.elems), dtype, ring.address + slot * ring.pitch))
-        self.held = [-1] * ring.slots
+    def __init__(self, tiles: list[nl.NkiTensor]) -> None:
+        self.tiles = tiles
+        self.held = [-1] * len(tiles)
         self.next = 0
 
     def start_over(self) -> None:
@@ -191,11 +189,11 @@ class Core(nl.NKIObject):
         self.recipe = recipe
         self.windows = []
         for ring in recipe.rings:
-            self.windows.append(Slots(ring, recipe.lines, x[0].dtype))
-        self.held_weights = Slots(recipe.weights, recipe.lines, x[0].dtype)
+            self.windows.append(slots_of(ring, recipe.lines, x[0].dtype))
+        self.held_weights = slots_of(recipe.weights, recipe.lines, x[0].dtype)
         self.loads_done = 0
-        self.outs = Slots(recipe.out, recipe.lines, y.dtype)
-        self.residuals = Slots(recipe.residual, recipe.lines, x[0].dtype)
+        self.outs = slots_of(recipe.out, recipe.lines, y.dtype)
+        self.residuals = slots_of(recipe.residual, recipe.lines, x[0].dtype)
         self.out = 0
         self.bias = sbuf((recipe.lines, recipe.bias_columns), nl.float32, recipe.bias_address)
         self.bias_loaded = False
@@ -248,6 +246,14 @@ class Core(nl.NKIObject):
     def next_on_vector(self) -> bool:
         """Whose turn it is to evict."""
         return self.sums % 2 == 0
+
+
+def slots_of(ring: Ring, lines: int, dtype: str) -> Slots:
+    """The slots a ring has room for."""
+    tiles = []
+    for slot in range(ring.slots):
+        tiles.append(sbuf((lines, ring.elems), dtype, ring.address + slot * ring.pitch))
+    return Slots(tiles)
 
 
 def held_window(core: Core, block: Block, number: int) -> nl.NkiTensor:

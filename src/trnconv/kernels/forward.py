@@ -37,6 +37,18 @@ OPERATORS = {
 
 
 def forward(
+    x: nl.NkiTensor,
+    weights: nl.NkiTensor,
+    bias: nl.NkiTensor,
+    places: nl.NkiTensor,
+    residual: nl.NkiTensor | None,
+    recipe: Recipe,
+) -> nl.NkiTensor:
+    """x [N, C_in, D, H, W] and what is packed -> y [N, C_out, D', H', W']."""
+    return forward_of_pieces((x,), weights, bias, places, residual, recipe)
+
+
+def forward_of_pieces(
     x: tuple[nl.NkiTensor, ...],
     weights: nl.NkiTensor,
     bias: nl.NkiTensor,
@@ -44,7 +56,7 @@ def forward(
     residual: nl.NkiTensor | None,
     recipe: Recipe,
 ) -> nl.NkiTensor:
-    """x, one or more [N, C_in, D, H, W] in a row of frames, and what is packed -> y."""
+    """The same for an input that lies in several tensors, one after the other along the frames."""
     y = output(x, recipe)
     compute(Core(x, y, weights, bias, residual, recipe), places)
     return y

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trnconv._nki import nisa, nl
-from trnconv.kernels.core import sbuf
+from trnconv.kernels.core import Slots, sbuf
 from trnconv.plan.weight_gradient_recipe import (
     Block,
     Pass,
@@ -11,33 +11,6 @@ from trnconv.plan.weight_gradient_recipe import (
     StripWork,
     WeightGradientRecipe,
 )
-
-
-class Ring(nl.NKIObject):
-    """Equal SBUF tiles that are used in turn; `held` is what each one holds, -1 for nothing."""
-
-    def __init__(self, tiles: list[nl.NkiTensor]) -> None:
-        self.tiles = tiles
-        self.start_over()
-
-    def start_over(self) -> None:
-        """Nothing is held, and the first tile is next."""
-        self.held = [-1] * len(self.tiles)
-        self.next = 0
-
-    def find(self, what: int) -> int:
-        """The tile that holds `what`, or -1."""
-        for slot in range(len(self.held)):
-            if self.held[slot] == what:
-                return slot
-        return -1
-
-    def take(self, what: int) -> nl.NkiTensor:
-        """The tile whose turn it is, from now on for `what`."""
-        slot = self.next
-        self.held[slot] = what
-        self.next = (slot + 1) % len(self.tiles)
-        return self.tiles[slot]
 
 
 class Turn(nl.NKIObject):
@@ -98,13 +71,13 @@ class GradientCore(nl.NKIObject):
         for number in range(recipe.slots):
             columns = recipe.tiles * recipe.strip_columns
             slots.append(sbuf((lines, columns), x.dtype, at.x + number * at.x_pitch))
-        self.slots = Ring(slots)
+        self.slots = Slots(slots)
         self.masks = sbuf((lines, masks.shape[1]), nl.float32, at.masks)
         if recipe.masks > 0:
             nisa.dma_copy(dst=self.masks, src=masks)
         self.ones = sbuf((lines, 1), x.dtype, at.ones)
         nisa.memset(dst=self.ones, value=1.0, engine=nisa.engine.gpsimd)
-        self.windows = Ring([])
+        self.windows = Slots([])
         if not recipe.by_dma:
             self.prepare_windows(x.dtype)
         self.banks = []
@@ -122,7 +95,7 @@ class GradientCore(nl.NKIObject):
             elems = recipe.window_tiles * recipe.window_elems
             address = at.windows + number * at.window_pitch
             windows.append(sbuf((recipe.lines, elems), dtype, address))
-        self.windows = Ring(windows)
+        self.windows = Slots(windows)
         elems = recipe.out_tiles * recipe.dy_window_elems
         self.dy_window = sbuf((recipe.lines, elems), dtype, at.dy_window)
         self.transposed = []

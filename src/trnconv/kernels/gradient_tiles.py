@@ -63,7 +63,7 @@ def held_x(core: GradientCore, step: Step, strip: StripWork) -> nl.NkiTensor:
     elems = recipe.tiles * strip.columns
     if slot >= 0:
         return core.slots.tiles[slot][:, 0:elems].reshape(shape)
-    tiles = core.slots.take(key)[:, 0:elems].reshape(shape)
+    tiles = core.slots.tiles[core.slots.take(key)][:, 0:elems].reshape(shape)
     if recipe.by_dma:
         for n in range(len(strip.taps)):
             bring(core, step.turn, strip, frame.fills[strip.taps[n]], tiles[:, n])
@@ -171,7 +171,7 @@ def held_window(core: GradientCore, turn: Turn, strip: StripWork, keyed: KeyedWi
     count = (strip.channels + recipe.lines - 1) // recipe.lines
     if slot >= 0:
         return Channels(windowed(core.windows.tiles[slot], keyed.window, count), strip.channels)
-    tiles = windowed(core.windows.take(key), keyed.window, count)
+    tiles = windowed(core.windows.tiles[core.windows.take(key)], keyed.window, count)
     for number in range(count):
         if keyed.window.clear:
             nisa.memset(dst=tiles[:, number], value=0.0, engine=nisa.engine.gpsimd)

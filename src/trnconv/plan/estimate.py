@@ -166,10 +166,14 @@ def _positions(stack: int, kinds: Kinds) -> int:
 def _tiles(one_rows: int, one_columns: int, cut: _Cut, bank: int) -> int:
     """PSUM tiles of all blocks of one span of frames."""
     return sum(
-        count
-        * bank_tile_count(-(-extent.rows // one_rows), -(-extent.columns // one_columns), bank)
+        count * _block_tiles((one_rows, one_columns), extent, bank)
         for extent, count in cut.extents()
     )
+
+
+def _block_tiles(stack: tuple[int, int], extent: Extent, bank: int) -> int:
+    """PSUM tiles of one block for a stack of so many rows and columns."""
+    return bank_tile_count(-(-extent.rows // stack[0]), -(-extent.columns // stack[1]), bank)
 
 
 def _tensor_work(
@@ -276,11 +280,8 @@ def _streamed(
     if plan.streamed:
         for group in jobs:
             job = group.job
-            tiles = bank_tile_count(
-                -(-extent.rows // job.one.rows),
-                -(-extent.columns // job.one.columns),
-                plan.target.psum_bank_fp32_elems,
-            )
+            bank = plan.target.psum_bank_fp32_elems
+            tiles = _block_tiles((job.one.rows, job.one.columns), extent, bank)
             again = group.count * -(-tiles // plan.target.psum_banks)
             for product in job.products:
                 run = len(product.views) * product.part.width * plan.item_bytes
@@ -321,9 +322,7 @@ def _instructions(
         once = loads
         for group in jobs:
             job = group.job
-            tiles = bank_tile_count(
-                -(-extent.rows // job.one.rows), -(-extent.columns // job.one.columns), bank
-            )
+            tiles = _block_tiles((job.one.rows, job.one.columns), extent, bank)
             one = tiles * (job.matmuls + len(job.out.phases)) + len(job.out.boxes)
             if plan.streamed:
                 one += len(job.products) * -(-tiles // plan.target.psum_banks)

@@ -142,7 +142,7 @@ def _block(problem: Problem, image: int, cut: tuple[Span, Span, Span]) -> Block:
     places = [problem.piece_of(_frame_source(problem, first_tap + one)) for one in present]
     firsts = [
         min((at for piece, at in places if piece == number), default=0)
-        for number in range(max(1, len(problem.pieces)))
+        for number in range(problem.piece_count())
     ]
     kind = Kind(
         frame_count=frames.outputs,

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from trnconv.errors import PlanError, ShapeError
-from trnconv.geometry import CIRCULAR, ConvShape, Triple
+from trnconv.geometry import CIRCULAR, ConvShape, Triple, with_axis
 from trnconv.plan.legality import MAX_OFFSET
 
 Array = np.ndarray[Any, Any]
@@ -118,19 +118,13 @@ def _slice(part: Launch, axis: int, first: int, end: int) -> Launch:
     x_first, x_end = max(begin, 0), min(stop, shape.size[axis])
     cut = replace(
         shape,
-        size=_with(shape.size, axis, x_end - x_first),
-        pad_before=_with(shape.pad_before, axis, x_first - begin),
-        pad_after=_with(shape.pad_after, axis, stop - x_end),
+        size=with_axis(shape.size, axis, x_end - x_first),
+        pad_before=with_axis(shape.pad_before, axis, x_first - begin),
+        pad_after=with_axis(shape.pad_after, axis, stop - x_end),
     )
     return Launch(
         cut,
         part.image,
-        _with(part.x_first, axis, part.x_first[axis] + x_first),
-        _with(part.y_first, axis, part.y_first[axis] + first),
+        with_axis(part.x_first, axis, part.x_first[axis] + x_first),
+        with_axis(part.y_first, axis, part.y_first[axis] + first),
     )
-
-
-def _with(triple: Triple, axis: int, value: int) -> Triple:
-    listed = list(triple)
-    listed[axis] = value
-    return (listed[0], listed[1], listed[2])

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-from nkisim.machine import Machine
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
 from trnconv.errors import PlanError
 from trnconv.geometry import ConvShape
-from trnconv.plan.choose import DEFAULT_BUDGET, Choice, choose, request_for
 from trnconv.plan.launches import Launch, halve_channels, launches
 
+Planned = TypeVar("Planned")
 
-def choose_parts(
-    shape: ConvShape, machine: Machine, dtype: str, budget: int = DEFAULT_BUDGET
-) -> list[tuple[Launch, Choice]]:
-    """The launches of a convolution and the plan of each; mostly one.
 
-    More where offsets would not fit 32 bits, and where no program is short enough: then output
-    channels are halved until one is.
+def planned_parts(
+    shape: ConvShape, plan: Callable[[ConvShape], Planned]
+) -> Iterator[tuple[Launch, Planned]]:
+    """The launches of a convolution and what `plan` makes of each; equal ones are planned once.
+
+    Mostly it is one. There are more where offsets would not fit 32 bits, and where no program is
+    short enough (`plan` raises PlanError): then output channels are halved until one is.
     """
-    known: dict[ConvShape, Choice] = {}
-    found = []
+    known: dict[ConvShape, Planned] = {}
     waiting = launches(shape)
     while waiting:
         part = waiting.pop(0)
         if part.shape not in known:
             try:
-                known[part.shape] = choose(request_for(part.shape, machine, dtype), budget)
+                known[part.shape] = plan(part.shape)
             except PlanError:
                 waiting[:0] = halve_channels(part)
                 continue
-        found.append((part, known[part.shape]))
-    return found
+        yield part, known[part.shape]

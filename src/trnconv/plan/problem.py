@@ -21,6 +21,7 @@ from trnconv.geometry import (
     Modes,
     TransposedShape,
     Triple,
+    with_axis,
 )
 
 Five = tuple[int, int, int, int, int]
@@ -112,6 +113,10 @@ class Problem(NKIObject):
             period = 2 * (size - 1)
             return (size - 1) - abs((size - 1) - position % period)
         return min(max(position, 0), size - 1)
+
+    def piece_count(self) -> int:
+        """Tensors the input lies in."""
+        return max(1, len(self.pieces))
 
     def piece_of(self, frame: int) -> tuple[int, int]:
         """The tensor a frame of the input lies in, and its number there."""
@@ -206,9 +211,8 @@ def _meets_input(shape: ConvShape, axis: int, tap: int) -> bool:
 def _transposed(shape: TransposedShape) -> Problem:
     """Phases of a transposed convolution; the output is rounded up to whole steps."""
     cut = [_transposed_axis(shape, axis) for axis in range(3)]
-    out = [-(-n // s) * s for n, s in zip(shape.out, shape.stride, strict=True)]
     return replace(
-        _bare(shape, (out[0], out[1], out[2])),
+        _bare(shape, shape.whole_out()),
         phases=shape.stride,
         reads=(cut[0][0], cut[1][0], cut[2][0]),
         pad=(cut[0][1], cut[1][1], cut[2][1]),
@@ -274,8 +278,8 @@ def _fold_images(problem: Problem) -> Problem:
             return replace(
                 problem,
                 images=1,
-                size=_with(problem.size, axis, problem.images),
-                out=_with(problem.out, axis, problem.images),
+                size=with_axis(problem.size, axis, problem.images),
+                out=with_axis(problem.out, axis, problem.images),
                 x_strides=_with_image_stride(problem.x_strides, 2 + axis),
                 y_strides=_with_image_stride(problem.y_strides, 2 + axis),
             )
@@ -286,9 +290,3 @@ def _with_image_stride(strides: Five, place: int) -> Five:
     listed = list(strides)
     listed[place] = strides[_IMAGE]
     return (listed[0], listed[1], listed[2], listed[3], listed[4])
-
-
-def _with(triple: Triple, axis: int, value: int) -> Triple:
-    listed = list(triple)
-    listed[axis] = value
-    return (listed[0], listed[1], listed[2])

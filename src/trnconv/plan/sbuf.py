@@ -76,7 +76,7 @@ def lay_out(plan: ConvPlan, weight_columns: int, chunk_columns: int, bias_column
     zeros = bias + bias_columns * _FLOAT_BYTES
     has_zeros = needs_zeros(plan)
     places = zeros + (plan.target.psum_bank_fp32_elems * item if has_zeros else 0)
-    offsets = plan.body_blocks * (max(1, len(plan.problem.pieces)) + 1)
+    offsets = plan.body_blocks * (plan.problem.piece_count() + 1)
     end = places + (offsets * _INT_BYTES if plan.rolled else 0)
     held_windows = (rings[0], rings[1], rings[2])
     ends = (out, residual, bias)

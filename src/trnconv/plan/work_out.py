@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nkisim.machine import PARTITIONS
-from trnconv.geometry import ConvShape, TransposedShape, Triple
+from trnconv.geometry import ConvShape, TransposedShape
 from trnconv.plan.block_recipe import KindRecipe, kind_recipe
 from trnconv.plan.conv_plan import ConvPlan
 from trnconv.plan.jobs import jobs_of
@@ -49,8 +49,9 @@ def work_out(plan: ConvPlan, shape: ConvShape | TransposedShape) -> Work:
     sweeps, table = _sweeps(plan, blocks, kinds)
     chunk = max((chunk_width(one) for one in kinds.values()), default=0)
     layout = lay_out(plan, image.width, chunk, len(biases.channels))
+    stored = shape.out_sizes() if isinstance(shape, ConvShape) else shape.whole_out()
     recipe = Recipe(
-        y_shape=(shape.batch, shape.c_out, *_stored(shape)),
+        y_shape=(shape.batch, shape.c_out, *stored),
         lines=PARTITIONS,
         rings=layout.rings,
         weights=layout.weights,
@@ -62,7 +63,7 @@ def work_out(plan: ConvPlan, shape: ConvShape | TransposedShape) -> Work:
         zeros=layout.zeros,
         zeros_address=layout.zeros_address,
         places_address=layout.places_address,
-        pieces=_piece_count(plan),
+        pieces=plan.problem.piece_count(),
         banks=plan.target.psum_banks,
         bank_elems=plan.target.psum_bank_fp32_elems,
         ahead=plan.ahead,
@@ -76,18 +77,6 @@ def work_out(plan: ConvPlan, shape: ConvShape | TransposedShape) -> Work:
         tuple(biases.channels),
         tuple(table),
     )
-
-
-def _stored(shape: ConvShape | TransposedShape) -> Triple:
-    """Sizes of y as the kernel writes it: a transposed convolution writes whole steps."""
-    if isinstance(shape, ConvShape):
-        return shape.out_sizes()
-    whole = [-(-n // s) * s for n, s in zip(shape.out, shape.stride, strict=True)]
-    return (whole[0], whole[1], whole[2])
-
-
-def _piece_count(plan: ConvPlan) -> int:
-    return max(1, len(plan.problem.pieces))
 
 
 def chunk_width(one: KindRecipe) -> int:

@@ -93,7 +93,7 @@ def require_adapter() -> Adapter:
     """The one in use; without one, torch-xla's, if the vendor's nki is there."""
     if _adapter is not None:
         return _adapter
-    if _nki.SOURCE != "nki":
+    if not _nki.SOURCE.startswith("nki "):  # "nki <version> at <path>" is the vendor's
         raise UnsupportedError(
             "a Neuron tensor, but no Neuron toolchain: `import nki` finds nkisim. Install the"
             " vendor's nki, or move the tensor to the CPU to simulate."

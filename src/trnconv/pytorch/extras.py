@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from trnconv.errors import UnsupportedError
-from trnconv.plan.ends import ACTIVATIONS, IDENTITY
+from trnconv.plan.ends import ACTIVATIONS, BEFORE, IDENTITY, NO_RESIDUAL, End, end_of
 from trnconv.pytorch.geometry import Window
 
 Tensor = torch.Tensor
@@ -48,6 +48,11 @@ class Extras:
         """The same for an input that was given a batch axis."""
         added = None if self.residual is None else self.residual.unsqueeze(0)
         return Extras(self.padding_mode, self.activation, added, self.backend)
+
+    @property
+    def end(self) -> End:
+        """What a kernel fuses: the residual comes before the activation."""
+        return end_of(self.activation, NO_RESIDUAL if self.residual is None else BEFORE, "")
 
     def finish(self, y: Tensor) -> Tensor:
         """What follows the convolution and its bias, by torch's operators."""

@@ -8,16 +8,15 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
 import torch
 
 from trnconv.geometry import ConvShape, TransposedShape, input_gradient_shape
 from trnconv.kernels.forward import forward
 from trnconv.kernels.weight_gradient import weight_gradient
-from trnconv.packing import pack_bias, pack_places, pack_weights
+from trnconv.packing import forward_filters, pack_bias, pack_places, pack_weights
 from trnconv.plan import weight_gradient_work
 from trnconv.plan.conv_plan import ConvPlan
-from trnconv.plan.ends import BEFORE, NO_RESIDUAL, PLAIN_END, End, end_of
+from trnconv.plan.ends import PLAIN_END, End
 from trnconv.plan.weight_gradient import WeightGradientPlan
 from trnconv.plan.work_out import Work, work_out
 from trnconv.pytorch.adapters import require_adapter
@@ -41,11 +40,10 @@ def convolution(
 ) -> torch.Tensor:
     """x * w + bias, and the end that `extras` asks for, in one kernel."""
     shape = window.forward(x.shape, w.shape)
-    end = end_of(extras.activation, NO_RESIDUAL if extras.residual is None else BEFORE, "")
     residual = extras.residual
     if residual is not None:
         residual = residual.reshape(shape.batch, shape.c_out, *shape.out_sizes()).contiguous()
-    y = _launch(x, w, bias, shape, (end, residual))
+    y = _launch(x, w, bias, shape, (extras.end, residual))
     return y.reshape(shape.batch, shape.c_out, *shape.out_sizes()[3 - len(window.stride) :])
 
 
@@ -103,8 +101,7 @@ def _filters_of(w: Array, shape: ConvShape | TransposedShape) -> Array:
     """w [C_out, C_in / groups, KD, KH, KW]; a transposed convolution's comes the other way."""
     if isinstance(shape, ConvShape):
         return w.reshape(shape.c_out, -1, *shape.kernel)
-    by_group = w.reshape(shape.groups, shape.c_in // shape.groups, -1, *shape.kernel)
-    return np.ascontiguousarray(by_group.swapaxes(1, 2)).reshape(shape.c_out, -1, *shape.kernel)
+    return forward_filters(w.reshape(shape.c_in, -1, *shape.kernel), shape.groups)
 
 
 def _filters(dw: torch.Tensor, plan: WeightGradientPlan) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor, nn
@@ -15,55 +16,40 @@ class _OnKernels:
     backend: str | None = None  # asked for every call of this module; None: as for functions
 
 
+def _forward(
+    convolve: Callable[..., Tensor], module: Any, operands: tuple[Tensor, Tensor, Tensor | None]
+) -> Tensor:
+    """The function with a module's own arguments."""
+    return convolve(
+        *operands,
+        module.stride,
+        module.padding,
+        module.dilation,
+        module.groups,
+        padding_mode=module.padding_mode,
+        backend=module.backend,
+    )
+
+
 class Conv1d(_OnKernels, nn.Conv1d):
     """torch.nn.Conv1d, on the kernels of trnconv."""
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: A002
-        return functional.conv1d(
-            input,
-            weight,
-            bias,
-            self.stride,
-            self.padding,
-            self.dilation,
-            self.groups,
-            padding_mode=self.padding_mode,
-            backend=self.backend,
-        )
+        return _forward(functional.conv1d, self, (input, weight, bias))
 
 
 class Conv2d(_OnKernels, nn.Conv2d):
     """torch.nn.Conv2d, on the kernels of trnconv."""
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: A002
-        return functional.conv2d(
-            input,
-            weight,
-            bias,
-            self.stride,
-            self.padding,
-            self.dilation,
-            self.groups,
-            padding_mode=self.padding_mode,
-            backend=self.backend,
-        )
+        return _forward(functional.conv2d, self, (input, weight, bias))
 
 
 class Conv3d(_OnKernels, nn.Conv3d):
     """torch.nn.Conv3d, on the kernels of trnconv."""
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: A002
-        return functional.conv3d(
-            input,
-            weight,
-            bias,
-            self.stride,
-            self.padding,
-            self.dilation,
-            self.groups,
-            padding_mode=self.padding_mode,
-            backend=self.backend,
-        )
+        return _forward(functional.conv3d, self, (input, weight, bias))
 
 
 def _transposed(rank: int, module: Any, x: Tensor, output_size: list[int] | None) -> Tensor:

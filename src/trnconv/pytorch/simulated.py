@@ -12,7 +12,7 @@ import torch
 
 from trnconv.geometry import ConvShape, TransposedShape, input_gradient_shape
 from trnconv.plan.conv_plan import ConvPlan
-from trnconv.plan.ends import BEFORE, NO_RESIDUAL, PLAIN_END, End, end_of
+from trnconv.plan.ends import PLAIN_END, End
 from trnconv.plan.weight_gradient import WeightGradientPlan
 from trnconv.pytorch.arrays import to_array, to_tensor
 from trnconv.pytorch.extras import Extras
@@ -40,8 +40,7 @@ def convolution(
 ) -> torch.Tensor:
     """x * w + bias, and the end that `extras` asks for, in one kernel."""
     values = to_array(x)
-    end = end_of(extras.activation, NO_RESIDUAL if extras.residual is None else BEFORE, "")
-    plans = _plans(window.forward(x.shape, w.shape), str(values.dtype), end)
+    plans = _plans(window.forward(x.shape, w.shape), str(values.dtype), extras.end)
     added = None if extras.residual is None else to_array(extras.residual)
     done = convolve(
         values,
@@ -51,7 +50,7 @@ def convolution(
         padding=window.pads,
         dilation=window.dilation,
         groups=window.groups,
-        launch=LaunchOptions(_TARGET, plans=plans, end=end, residual=added),
+        launch=LaunchOptions(_TARGET, plans=plans, end=extras.end, residual=added),
     )
     return to_tensor(done.y)
 

@@ -11,14 +11,15 @@ import numpy as np
 import nkisim
 from nkisim import Kernel, Run
 from nkisim.machine import find_machine
-from trnconv.errors import PlanError, ShapeError, UnsupportedError
+from trnconv.errors import ShapeError, UnsupportedError
 from trnconv.geometry import ZEROS, Axes, ConvShape, Padding, TransposedShape, conv_shape
-from trnconv.kernels.forward import forward, forward_on_two_cores
-from trnconv.packing import pack_bias, pack_places, pack_weights
+from trnconv.kernels.forward import forward_of_pieces, forward_on_two_cores
+from trnconv.packing import forward_filters, pack_bias, pack_places, pack_weights
 from trnconv.plan.choose import choose, request_for
 from trnconv.plan.conv_plan import ConvPlan
 from trnconv.plan.ends import ITEM_BYTES, NO_RESIDUAL, PLAIN_END, End
-from trnconv.plan.launches import Launch, halve_channels, launches
+from trnconv.plan.launches import Launch
+from trnconv.plan.parts import planned_parts
 from trnconv.plan.problem import fold
 from trnconv.plan.shares import share
 from trnconv.plan.work_out import work_out
@@ -127,19 +128,8 @@ def convolve_pieces(  # noqa: PLR0913 (torch's own arguments, and where to run)
 def planned_launches(
     shape: ConvShape, dtype: str, launch: LaunchOptions = DEFAULT_LAUNCH
 ) -> Iterator[tuple[Launch, tuple[ConvPlan, ...]]]:
-    """The parts of a convolution with their plans; mostly one.
-
-    More where offsets would not fit 32 bits, or where no program is short enough for the budget.
-    """
-    waiting = launches(shape)
-    while waiting:
-        part = waiting.pop(0)
-        try:
-            mine = launch.plans or plan_for(part.shape, dtype, launch)
-        except PlanError:
-            waiting[:0] = halve_channels(part)
-        else:
-            yield part, mine
+    """The parts of a convolution with their plans, one for each core; mostly it is one part."""
+    return planned_parts(shape, lambda part: launch.plans or plan_for(part, dtype, launch))
 
 
 def convolve_transposed(
@@ -156,8 +146,7 @@ def convolve_transposed(
     require_bias(bias, shape.c_out)
     if launch.residual is not None or launch.end.residual != NO_RESIDUAL:
         raise UnsupportedError("a residual of a transposed convolution: add it afterwards.")
-    by_group = w.astype(x.dtype).reshape(groups, -1, *w.shape[1:])
-    swapped = by_group.swapaxes(1, 2).reshape(shape.c_out, -1, *w.shape[2:])
+    swapped = forward_filters(w.astype(x.dtype), groups)
     mine = launch.plans or plan_for(shape, str(x.dtype), launch)
     run = _launch(_Arrays((x,), swapped, bias, None), mine, shape)
     depth, height, width = shape.out
@@ -239,7 +228,7 @@ def _launch(
     if len(plans) == 1:
         packed = (images[0], biases[0], places[0])
         return nkisim.run(
-            Kernel(forward), arrays.pieces, *packed, residual, recipes[0], target=target
+            Kernel(forward_of_pieces), arrays.pieces, *packed, residual, recipes[0], target=target
         )
     pair = Kernel(forward_on_two_cores)[_MOST_CORES]
     return nkisim.run(pair, arrays.pieces, images, biases, places, residual, recipes, target=target)

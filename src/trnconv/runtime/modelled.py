@@ -7,7 +7,7 @@ from nkisim import Kernel, Run, Spec
 from nkisim.machine import Reading
 from nkisim.timing import Timeline, schedule
 from trnconv.geometry import ConvShape, TransposedShape
-from trnconv.kernels.forward import forward
+from trnconv.kernels.forward import forward_of_pieces
 from trnconv.plan.conv_plan import ConvPlan
 from trnconv.plan.ends import NO_RESIDUAL
 from trnconv.plan.work_out import work_out
@@ -20,7 +20,7 @@ def trace_plan(plan: ConvPlan, shape: ConvShape | TransposedShape) -> Run:
     places = (max(1, len(work.places)), (recipe.pieces + 1) * plan.body_blocks)
     frames = plan.problem.pieces or (shape.size[0],)
     return nkisim.run(
-        Kernel(forward),
+        Kernel(forward_of_pieces),
         tuple(Spec((shape.batch, shape.c_in, n, *shape.size[1:]), plan.dtype) for n in frames),
         Spec((recipe.lines, max(1, work.width)), plan.dtype),
         Spec((recipe.lines, recipe.bias_columns), "float32"),

@@ -190,3 +190,12 @@ def test_without_a_toolchain_a_device_is_refused(monkeypatch):
     monkeypatch.setattr(backends, "NEURON_DEVICES", ("cpu",))
     with pytest.raises(UnsupportedError, match="Install the vendor's nki"):
         functional.conv1d(integers(1, 2, 5), integers(3, 2, 2))
+
+
+def test_the_vendors_toolchain_is_known_by_what_install_says(monkeypatch):
+    """nkisim.install() says "nki <version> at <path>" of it, and "nkisim <version>" of ours."""
+    monkeypatch.setattr(adapters._nki, "SOURCE", "nki 0.6.0 at somewhere")
+    assert isinstance(adapters.require_adapter(), adapters.XlaAdapter)
+    monkeypatch.setattr(adapters._nki, "SOURCE", "nkisim 0.1.0")
+    with pytest.raises(UnsupportedError, match="no Neuron toolchain"):
+        adapters.require_adapter()
