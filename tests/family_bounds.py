@@ -7,6 +7,11 @@ sum z obeys |z - exact| <= gamma(n + 3) * A, and so does the float64 reference w
 If all operands are integers and A <= 2**24, every partial sum in every order is an integer that
 float32 holds: then z is exact. Zeros of packed filters add nothing.
 
+Filters. Where taps always read the same frame, their filters may be summed and rounded to their
+type beforehand: each sum is off by a factor 1 + d, |d| <= s, half a step of that type at 1, and
+the sum of |summed w| |x| is at most A. So z is off by s A more, and the rest holds for (1 + s) A.
+Small integers stay exact.
+
 The end. An activation f with |f(a) - f(b)| <= L |a - b| turns the error e of z into at most L e.
 f itself is evaluated in float32. nkisim computes it in float64 and rounds once, which is half a
 step of float32, a factor 1 + d with |d| <= 2**-24. FUNCTION_ERROR allows one whole step, 2**-23:
@@ -19,7 +24,7 @@ type: half a step of that type.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import ml_dtypes
 import numpy as np
@@ -64,11 +69,13 @@ class Sums:
     magnitude: np.ndarray
     terms: int
     integers: bool
+    summed: float = 0.0  # half a step of the type of filters that may be sums of others
 
     def plus(self, term):
         """The same with one more term, already counted."""
         integers = self.integers and bool(np.array_equal(term, np.rint(term)))
-        return Sums(self.exact + term, self.magnitude + np.abs(term), self.terms, integers)
+        exact, magnitude = self.exact + term, self.magnitude + np.abs(term)
+        return replace(self, exact=exact, magnitude=magnitude, integers=integers)
 
     def error(self):
         """The largest error of each float32 sum, and of the reference it is compared with."""
@@ -76,15 +83,28 @@ class Sums:
             return np.zeros_like(self.exact)
         factors = self.terms + 3
         relative = _gamma(factors, FLOAT32_BITS) + _gamma(factors, FLOAT64_BITS)
-        return relative * self.magnitude + self.terms * FLOAT32_SUBNORMAL / 2
+        rounded = (relative * (1 + self.summed) + self.summed) * self.magnitude
+        return rounded + self.terms * FLOAT32_SUBNORMAL / 2
 
 
-def sums_of(linear, operands, terms):
+def rounding_of_summed_filters(shape, dtype):
+    """Half a step at 1 if two taps read the same frame for every output, else nothing."""
+    if shape.modes[0] != "replicate":
+        return 0.0
+    pads = (shape.pad_before[0], shape.pad_after[0])
+    frames = np.pad(np.arange(shape.size[0]), pads, mode="edge")
+    last = (shape.out_size(0) - 1) * shape.stride[0] + 1
+    starts = [tap * shape.dilation[0] for tap in range(shape.kernel[0])]
+    reads = {tuple(frames[start : start + last : shape.stride[0]]) for start in starts}
+    return float(ml_dtypes.finfo(dtype).eps) / 2 if len(reads) < shape.kernel[0] else 0.0
+
+
+def sums_of(linear, operands, terms, summed=0.0):
     """`linear(*operands)` as exact sums; an operand that is None is not there."""
     given = [each for each in operands if each is not None]
     absolute = [None if each is None else np.abs(each) for each in operands]
     integers = all(np.array_equal(each, np.rint(each)) for each in given)
-    return Sums(linear(*operands), linear(*absolute), terms, integers)
+    return Sums(linear(*operands), linear(*absolute), terms, integers, summed)
 
 
 def ended(sums, end, residual, dtype):

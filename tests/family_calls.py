@@ -9,7 +9,7 @@ import numpy as np
 
 import trnconv
 from conv_arrays import numpy_dtype
-from family_bounds import ended, sums_of
+from family_bounds import ended, rounding_of_summed_filters, sums_of
 from random_family import FORWARD, INPUT_GRADIENT, TRANSPOSED, Member
 from tolerance import assert_within
 from trnconv.plan.ends import PLAIN_END
@@ -72,7 +72,9 @@ def expected(member: Member, x, w, bias, residual):
         TRANSPOSED: lambda x, w, bias: transposed(x, w, bias, shape),
         INPUT_GRADIENT: lambda dy, w, _: scattered(dy, w, shape),
     }[member.kind]
-    sums = sums_of(linear, (x, w, bias), terms_of(member))
+    forwards = member.kind == FORWARD
+    summed = rounding_of_summed_filters(shape, w.dtype) if forwards else 0.0
+    sums = sums_of(linear, (x, w, bias), terms_of(member), summed)
     return ended(sums, member.end, residual, numpy_dtype(member.end.dtype or member.dtype))
 
 

@@ -8,7 +8,7 @@ from operator import index
 from typing import SupportsIndex
 
 from trnconv._nki import NKIObject
-from trnconv.errors import ShapeError
+from trnconv.errors import ShapeError, UnsupportedError
 
 Triple = tuple[int, int, int]
 Axes = int | Sequence[int]
@@ -18,6 +18,7 @@ AXES = ("depth", "height", "width")
 ZEROS, REPLICATE, REFLECT, CIRCULAR = "zeros", "replicate", "reflect", "circular"
 Modes = tuple[str, str, str]
 NO_MODES: Modes = (ZEROS, ZEROS, ZEROS)
+ONCE: Triple = (1, 1, 1)
 
 
 def with_axis(triple: Triple, axis: int, value: int) -> Triple:
@@ -33,6 +34,12 @@ class ConvShape(NKIObject):
 
     t runs over the taps, i over the input channels, p over the output positions. Sizes are
     (depth, height, width). Padding may differ before and after an axis.
+
+    With `upsample`, the convolution reads its input upsampled (nearest neighbour): each position
+    so many times in a row, less the first `skip` of them, then the padding. A video model that
+    doubles its frames but not the first reads frames 0 1 1 2 2: upsample 2, skip 1.
+    A negative `pad_after` leaves out copies of the last position: what a band of rows reads that
+    ends in the middle of a repeated one.
     """
 
     batch: int
@@ -46,25 +53,32 @@ class ConvShape(NKIObject):
     pad_after: Triple = (0, 0, 0)
     groups: int = 1
     modes: Modes = NO_MODES  # what the padding of each axis holds
+    upsample: Triple = ONCE
+    skip: Triple = (0, 0, 0)
 
     def __post_init__(self) -> None:
         _require_positive(self)
         _require_groups(self)
         _require_modes(self)
+        _require_upsampling(self)
         for axis in range(3):
             if self.out_size(axis) < 1:
                 extent = self.dilation[axis] * (self.kernel[axis] - 1) + 1
-                padded = self.size[axis] + self.pad_before[axis] + self.pad_after[axis]
                 raise ShapeError(
                     f"a kernel that reaches over {extent} elements of the {AXES[axis]} axis: the"
-                    f" padded input has {padded}. Use a smaller kernel or more padding."
+                    f" padded input has {self.padded_size(axis)}. Use a smaller kernel or more"
+                    " padding."
                 )
+
+    def padded_size(self, axis: int) -> int:
+        """Positions along an axis that the convolution reads, repeated ones and padding too."""
+        repeated = self.size[axis] * self.upsample[axis] - self.skip[axis]
+        return repeated + self.pad_before[axis] + self.pad_after[axis]
 
     def out_size(self, axis: int) -> int:
         """Output positions along an axis."""
-        padded = self.size[axis] + self.pad_before[axis] + self.pad_after[axis]
         reach = self.dilation[axis] * (self.kernel[axis] - 1) + 1
-        return (padded - reach) // self.stride[axis] + 1
+        return (self.padded_size(axis) - reach) // self.stride[axis] + 1
 
     def out_sizes(self) -> Triple:
         """Output positions, (depth, height, width)."""
@@ -72,7 +86,8 @@ class ConvShape(NKIObject):
 
     def in_position(self, axis: int, out: int, tap: int) -> int:
         """The input position one tap of one output reads; outside 0..size-1 it is padding."""
-        return out * self.stride[axis] + tap * self.dilation[axis] - self.pad_before[axis]
+        read = out * self.stride[axis] + tap * self.dilation[axis] - self.pad_before[axis]
+        return (read + self.skip[axis]) // self.upsample[axis]
 
     def taps(self) -> int:
         """Kernel positions."""
@@ -84,7 +99,7 @@ class ConvShape(NKIObject):
         return depth * height * width
 
     def macs(self) -> int:
-        """Multiply-adds, padding positions included, as usual."""
+        """Multiply-adds over the upsampled input, padding positions included, as usual."""
         per_output = self.c_in // self.groups * self.taps()
         return self.batch * self.c_out * per_output * self.positions()
 
@@ -180,6 +195,7 @@ def transposed_shape(  # noqa: PLR0913 (torch's own arguments)
 
 def input_gradient_shape(shape: ConvShape) -> TransposedShape:
     """The convolution that takes the gradient of an output to the gradient of the input."""
+    require_not_upsampled(shape, "input gradient")
     return TransposedShape(
         batch=shape.batch,
         c_in=shape.c_out,
@@ -215,20 +231,60 @@ def _require_modes(shape: ConvShape) -> None:
             )
 
 
+def _require_upsampling(shape: ConvShape) -> None:
+    for axis, (times, skip) in enumerate(zip(shape.upsample, shape.skip, strict=True)):
+        before, after = shape.pad_before[axis], shape.pad_after[axis]
+        name, mode = AXES[axis], shape.modes[axis]
+        if not 0 <= skip < times:
+            raise ShapeError(
+                f"skip {skip} of positions repeated {times} times along {name}: 0 to {times - 1}"
+                " can be left out."
+            )
+        if times > 1 and shape.stride[axis] != 1:
+            raise ShapeError(
+                f"stride {shape.stride[axis]} along {name}, which is upsampled {times} times:"
+                " defined for stride 1. Upsample before the convolution."
+            )
+        if times > 1 and mode in (REFLECT, CIRCULAR) and before + after:
+            raise ShapeError(
+                f"{mode} padding along {name}, which is upsampled {times} times: zeros or"
+                " replicate. Upsample and pad before the convolution."
+            )
+        if skip and before and mode == ZEROS:
+            raise ShapeError(
+                f"{before} zeros before {name}, which is upsampled less the first {skip}: zeros do"
+                " not stand where repeated positions would. Pad with replicate, or use skip 0."
+            )
+
+
+def require_not_upsampled(shape: ConvShape, what: str) -> None:
+    """Refuse, for a computation that reads its input as it lies."""
+    if shape.upsample != ONCE:
+        raise UnsupportedError(
+            f"the {what} of a convolution that reads its input upsampled {shape.upsample} times:"
+            " upsample before the convolution instead, as a step of its own."
+        )
+
+
 def _require_positive(shape: ConvShape | TransposedShape) -> None:
     named = [("batch", shape.batch), ("c_in", shape.c_in), ("c_out", shape.c_out)]
-    for field in ("size", "kernel", "stride", "dilation"):
+    for field in ("size", "kernel", "stride", "dilation", "upsample"):
         named += [
             (f"{field} along {axis}", n)
-            for axis, n in zip(AXES, getattr(shape, field), strict=True)
+            for axis, n in zip(AXES, getattr(shape, field, ONCE), strict=True)
         ]
     for name, value in named:
         if value < 1:
             raise ShapeError(f"{name} is {value}: at least 1 is needed.")
-    for field in ("pad_before", "pad_after"):
-        for axis, value in zip(AXES, getattr(shape, field, (0, 0, 0)), strict=True):
-            if value < 0:
-                raise ShapeError(f"{field} along {axis} is {value}: padding is not negative.")
+    repeated = getattr(shape, "upsample", ONCE)
+    for field, most in (("pad_before", ONCE), ("pad_after", repeated)):
+        sides = getattr(shape, field, (0, 0, 0))
+        for axis, value, times in zip(AXES, sides, most, strict=True):
+            if value <= -times:
+                raise ShapeError(
+                    f"{field} along {axis} is {value}: padding is not negative. Only of the last"
+                    " position, if it is repeated, fewer than all copies can be left out."
+                )
 
 
 def conv_shape(  # noqa: PLR0913 (torch's own arguments)
@@ -240,10 +296,13 @@ def conv_shape(  # noqa: PLR0913 (torch's own arguments)
     dilation: Axes = 1,
     groups: int = 1,
     padding_mode: str | Sequence[str] = ZEROS,
+    upsample: Axes = 1,
+    skip: Axes = 0,
 ) -> ConvShape:
     """The problem torch's conv1d/2d/3d arguments describe; the rank is that of `w_shape` - 2.
 
-    `padding` is an int, one int or (before, after) pair per axis, "valid" or "same".
+    `padding` is an int, one int or (before, after) pair per axis, "valid" or "same". `x_shape` is
+    what lies in memory: `upsample` and `skip` (see `ConvShape`) come before the padding.
     """
     rank = _same_rank(x_shape, w_shape)
     if w_shape[1] * groups != x_shape[1]:
@@ -267,6 +326,8 @@ def conv_shape(  # noqa: PLR0913 (torch's own arguments)
         pad_after=after,
         groups=groups,
         modes=_modes(padding_mode, rank),
+        upsample=_lift(_per_axis("upsample", upsample, rank), 1),
+        skip=_lift(_per_axis("skip", skip, rank), 0),
     )
 
 

@@ -17,13 +17,44 @@ Array = np.ndarray[Any, Any]
 
 def pack_weights(w: Array, problem: Problem, work: Work) -> Array:
     """w [C_out, C_in / groups, KD, KH, KW] as [partitions, columns]: matrices in order of use."""
-    w = _side_by_side(w, problem)
+    w = _side_by_side(merged_filters(w, problem), problem)
     image = np.zeros((work.recipe.lines, max(1, work.width)), w.dtype)
     for chunk, first in work.weights:
         for number, view in enumerate(chunk.views):
             column = first + number * chunk.matrix_width
             _fill(image[:, column : column + chunk.matrix_width], chunk, view, (w, problem))
     return image
+
+
+def merged_filters(w: Array, problem: Problem) -> Array:
+    """The filters of effective taps, [C_out, C_in / groups, ...]: sums of taps that are merged.
+
+    They are summed in float64 and rounded to the type of w. So an output of merged taps differs
+    from one of taps of their own by at most u * sum |merged w| * |x|, with u the unit roundoff of
+    the type: 2**-8 for bfloat16, 2**-11 for float16, 2**-24 for float32. Where the sums are exact
+    in the type, there is no difference; nor is there where no taps are merged.
+    """
+    if not any(problem.merged):
+        return w
+    sums = w.astype(np.float64)
+    for axis, groups in enumerate(problem.merged, start=2):
+        if groups:
+            sums = np.stack([sums.take(taps, axis).sum(axis) for taps in groups], axis)
+    return _rounded(sums, w.dtype)
+
+
+def _rounded(sums: Array, dtype: np.dtype[Any]) -> Array:
+    """Float64 to a type, rounded once; ml_dtypes would go by float32 and round twice.
+
+    A float32 that is odd unless it is exact rounds to narrower types as the sum itself would.
+    """
+    if dtype in (np.float16, np.float32):
+        return sums.astype(dtype)
+    near = sums.astype(np.float32)
+    is_even = near.view(np.uint32) % 2 == 0
+    towards = np.where(sums > near, np.float32(np.inf), np.float32(-np.inf))
+    odd = np.where(is_even & (near != sums), np.nextafter(near, towards), near)
+    return odd.astype(dtype)
 
 
 def forward_filters(w: Array, groups: int) -> Array:

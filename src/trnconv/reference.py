@@ -12,7 +12,10 @@ Array = np.ndarray[Any, Any]
 
 
 def forward(x: Array, w: Array, bias: Array | None, shape: ConvShape) -> Array:
-    """x [N, C_in, D, H, W], w [C_out, C_in / groups, KD, KH, KW], bias [C_out] -> y in float64."""
+    """x [N, C_in, D, H, W], w [C_out, C_in / groups, KD, KH, KW], bias [C_out] -> y in float64.
+
+    x is the input before upsampling, if the shape has any.
+    """
     padded = _padded(x.astype(np.float64), shape)
     y = np.zeros((shape.batch, shape.c_out, *shape.out_sizes()))
     for tap in np.ndindex(*shape.kernel):
@@ -65,7 +68,10 @@ _NUMPY_MODES = {"zeros": "constant", "replicate": "edge", "reflect": "reflect", 
 
 
 def _padded(x: Array, shape: ConvShape) -> Array:
-    """x with the padding of each axis, frames first: NumPy's own modes."""
+    """x upsampled by repeating it, then padded, frames first: NumPy's own modes."""
+    for axis, (times, skip) in enumerate(zip(shape.upsample, shape.skip, strict=True)):
+        x = np.repeat(x, times, axis=2 + axis)
+        x = np.delete(x, slice(skip), axis=2 + axis)
     for axis, mode in enumerate(shape.modes):
         widths = [(0, 0)] * 5
         widths[2 + axis] = (shape.pad_before[axis], shape.pad_after[axis])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +11,7 @@ from nkisim.errors import refuse
 from nkisim.isa import matmul_rules as rules
 from nkisim.isa.contract import PSUM, SBUF, Contract, Operand
 from nkisim.isa.operands import NkiInstruction, index_tensors
+from nkisim.isa.product import product
 from nkisim.isa.psum_write import begin_write
 from nkisim.machine import V3
 from nkisim.numerics import dtypes
@@ -100,20 +100,9 @@ def _floats(core: Session, tensor: NkiTensor, depth: int) -> Array:
 def _product(
     core: Session, stationary: NkiTensor, moving: NkiTensor, rows_per_partition: int
 ) -> Array:
-    """stationary.T @ moving; double_row has two rows of K on every partition.
-
-    The result lives in a buffer that the next matmul of this size overwrites.
-    """
+    """stationary.T @ moving; double_row has two rows of K on every partition."""
     depth = stationary.shape[0] * rows_per_partition
-    left, right = _floats(core, stationary, depth).T, _floats(core, moving, depth)
-    with np.errstate(all="ignore"):
-        return np.matmul(left, right, out=_buffer(left.shape[0], right.shape[1]))
-
-
-@functools.lru_cache(maxsize=64)
-def _buffer(rows: int, columns: int) -> Array:
-    """Memory for a product: large arrays are slow to allocate, and a product is used at once."""
-    return np.empty((rows, columns), np.float32)
+    return product(core, _floats(core, stationary, depth), _floats(core, moving, depth))
 
 
 def _transposed(core: Session, stationary: NkiTensor, moving: NkiTensor) -> Array:

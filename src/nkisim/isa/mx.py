@@ -15,6 +15,7 @@ from nkisim.isa import matmul_rules
 from nkisim.isa.contract import PSUM, SBUF, Call, Contract, Operand
 from nkisim.isa.indirect_views import not_indirect
 from nkisim.isa.operands import NkiInstruction, held, index_tensors, rows, store_held
+from nkisim.isa.product import product
 from nkisim.isa.psum_write import begin_write
 from nkisim.isa.rules import same_partitions
 from nkisim.machine import V4
@@ -220,8 +221,7 @@ def nc_matmul_mx(
     if core.values:
         left = _dequantised(core, stationary, stationary_scale)
         right = _dequantised(core, moving, moving_scale)
-        with np.errstate(all="ignore"):
-            write.add(core, left.T @ right)
+        write.add(core, product(core, left, right))
     write.note()
     return NkiInstruction(handle)
 

@@ -20,7 +20,14 @@ from nkisim.running.garbage import collected_rarely
 from nkisim.running.host_arrays import is_array, like, spec_of, to_numpy, write_back
 from nkisim.running.races import Race
 from nkisim.running.schedule_edges import Edges, add_edges
-from nkisim.running.session import Session, Settings, activated, current_or_none
+from nkisim.running.session import (
+    FAST,
+    SUMMATIONS,
+    Session,
+    Settings,
+    activated,
+    current_or_none,
+)
 from nkisim.running.target import default_machine, default_precise
 from nkisim.tensors.indirection import read_held
 from nkisim.tensors.layout import MemoryRegion
@@ -147,16 +154,29 @@ def run(
     *args: Any,
     target: str | Machine | None = None,
     values: bool = True,
+    summation: str = FAST,
     **kwargs: Any,
 ) -> Run:
-    """Run a kernel and return everything about the run; `values=False` computes shapes only."""
+    """Run a kernel and return everything about the run; `values=False` computes shapes only.
+
+    summation="fixed" adds up the sums of a matrix product in an order that does not depend on its
+    shape, so that an element has the same bits whatever stands beside it. It takes longer to run,
+    and changes nothing in the trace.
+    """
     wrapped = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
-    return run_kernel(wrapped, args, kwargs, _settings(target, values=values))
+    return run_kernel(wrapped, args, kwargs, _settings(target, values=values, summation=summation))
 
 
-def _settings(target: str | Machine | None, *, values: bool) -> Settings:
+def _settings(target: str | Machine | None, *, values: bool, summation: str = FAST) -> Settings:
+    if summation not in SUMMATIONS:
+        refuse(
+            "nkisim.run",
+            f"summation={summation!r}",
+            f"one of {', '.join(SUMMATIONS)}",
+            "pass one of them, or leave it out",
+        )
     machine = default_machine() if target is None else find_machine(target)
-    return Settings(machine=machine, values=values, precise=default_precise())
+    return Settings(machine=machine, values=values, precise=default_precise(), summation=summation)
 
 
 def run_kernel(

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 
 _ACCUMULATING = frozenset({"nc_matmul", "nc_matmul_mx"})  # they keep PSUM history themselves
+FAST, FIXED = "fast", "fixed"
+SUMMATIONS = (FAST, FIXED)
 _SYNCHRONISING = frozenset({"core_barrier"})  # orders accesses to its tensor, touches no byte of it
 
 
@@ -37,6 +39,7 @@ class Settings:
     machine: Machine
     values: bool = True  # False: shapes only, no data
     precise: bool = True  # False: low-precision tensors are stored unrounded (NKI_PRECISE_FP=0)
+    summation: str = FAST  # FIXED: sums of a matrix product do not depend on its shape
 
 
 class Session:

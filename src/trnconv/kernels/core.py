@@ -195,6 +195,7 @@ class Core(nl.NKIObject):
         self.outs = slots_of(recipe.out, recipe.lines, y.dtype)
         self.residuals = slots_of(recipe.residual, recipe.lines, x[0].dtype)
         self.out = 0
+        self.added = 0
         self.bias = sbuf((recipe.lines, recipe.bias_columns), nl.float32, recipe.bias_address)
         self.bias_loaded = False
         self.zeros = None
@@ -228,10 +229,10 @@ class Core(nl.NKIObject):
         """What is added to the sums of a job, loaded; None if nothing is."""
         if self.residual == None:
             return None
-        tile = shaped(
-            self.residuals.tiles[self.residuals.take(0)], job.columns, job.rows, job.width
-        )
-        for store in job.stores:
+        if job.opens:
+            self.added = self.residuals.take(0)
+        tile = shaped(self.residuals.tiles[self.added], job.columns, job.rows, job.width)
+        for store in job.residuals:
             lines = tile[store.line : store.line + store.lines, :, :]
             nisa.dma_copy(dst=lines, src=block.in_y(self.residual, store))
         return tile

@@ -202,7 +202,7 @@ def evict(
             if residual == None:
                 finish(core, written, done, bias)
             else:
-                part = residual[0 : phase.lines, tile.i : tile.i_end, :]
+                part = residual[0 : phase.lines, top : bottom : phase.row_step, :]
                 added = part[:, :, first : last + 1 : phase.step]
                 finish_with_residual(core, written, done, bias, added)
 

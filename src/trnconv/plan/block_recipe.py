@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from trnconv.plan.blocks import bank_tiles, valid
 from trnconv.plan.conv_plan import BY_ROW, ConvPlan
+from trnconv.plan.ends import NO_RESIDUAL
 from trnconv.plan.in_lines import LineTile
 from trnconv.plan.jobs import OutJob, Product, Shift
 from trnconv.plan.kinds import Kind
@@ -42,7 +43,19 @@ def kind_recipe(
         build.job(job, bias, chunk_major=plan.window_major or (window_first and number == 0))
         for number, (job, bias) in enumerate(zip(jobs, bias_columns, strict=True))
     ]
+    if plan.end.residual != NO_RESIDUAL:
+        worked = _with_residuals(worked)
     return KindRecipe(tuple(build.windows), tuple(build.views), tuple(worked))
+
+
+def _with_residuals(jobs: Sequence[Job]) -> list[Job]:
+    """Jobs that open a buffer load what is added to it: where the last of its jobs stores it."""
+    done: list[Job] = []
+    stores: tuple[Store, ...] = ()
+    for job in reversed(jobs):
+        stores = job.stores or stores
+        done.append(replace(job, residuals=stores) if job.opens else job)
+    return done[::-1]
 
 
 class _Build:

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from trnconv.geometry import ZEROS
-from trnconv.plan.problem import Problem
+from trnconv.plan.problem import DEPTH, Problem
 
 
 class Span(NamedTuple):
@@ -78,6 +78,14 @@ def equal_spans(total: int, size: int) -> list[Span]:
     count = min(size, total)
     firsts = [*range(0, total - count, count), total - count]
     return [Span(first, count) for first in firsts]
+
+
+def frame_spans(problem: Problem, frames: int) -> list[Span]:
+    """Blocks of frames in whole phases; what is left of a last phase is a block of its own."""
+    out = problem.out[DEPTH]
+    left = out % problem.phases[DEPTH]
+    whole = equal_spans(out - left, frames)
+    return [*whole, Span(out - left, left)] if left else whole
 
 
 def _parts(total: int, count: int) -> list[tuple[int, int]]:

@@ -11,11 +11,11 @@ from trnconv.plan.conv_plan import BY_COLUMN, BY_FRAME, ConvPlan, Pass
 from trnconv.plan.ends import ITEM_BYTES, PLAIN_END, End
 from trnconv.plan.jobs import grouped_jobs
 from trnconv.plan.kinds import frame_kinds
-from trnconv.plan.out_lines import out_tiles
+from trnconv.plan.orders import alike_candidates
 from trnconv.plan.passes import Room, pass_candidates, work
 from trnconv.plan.problem import DEPTH, HEIGHT, WIDTH, Problem
 from trnconv.plan.sbuf import lay_out
-from trnconv.plan.stationaries import image_width
+from trnconv.plan.stationaries import bias_width, image_width
 from trnconv.plan.traffic import WindowCounts, count_windows
 
 _FRAME_BLOCKS = (8, 6, 4, 3, 2, 1)
@@ -43,6 +43,7 @@ class Request:
     channels: tuple[int, int]  # output channels, first and end
     exact: bool = False
     end: End = PLAIN_END
+    reproducible: bool = False  # every output summed in an order that does not depend on sizes
 
     @property
     def item_bytes(self) -> int:
@@ -73,7 +74,8 @@ def _blocks(request: Request, frames: int, columns: int) -> Iterator[ConvPlan]:
     height = request.rows[1] - request.rows[0]
     tiles = bool(request.machine.timing.column_tiles_parallel)
     room = Room(request.channels, frames, height, request.exact, tiles)
-    options = pass_candidates(problem, room)
+    find = alike_candidates if request.reproducible else pass_candidates
+    options = find(problem, room)
     for passes in _kept(problem, options, frames):
         needs = _Needs.of(problem, passes, frames)
         sizes = _row_sizes(request, passes, columns, needs)
@@ -230,7 +232,7 @@ class _Needs:
             groups = grouped_jobs(problem, passes, kind.outputs, kind.present)
             windows = windows.most(count_windows(groups))
         width, chunk = image_width(problem, passes, frames)
-        return _Needs(windows, width, chunk, sum(len(out_tiles(one)) for one in passes))
+        return _Needs(windows, width, chunk, bias_width(problem, passes, frames))
 
     def least_slots(self, *, window_major: bool) -> list[int]:
         """Slots by level with which no job waits for a window that found no room."""

@@ -133,8 +133,22 @@ def _nothing_found(request: Request, legal: list[Priced], budget: int) -> str:
 
 
 def request_for(
-    shape: ConvShape | TransposedShape, machine: Machine, dtype: str, *, exact: bool = False
+    shape: ConvShape | TransposedShape,
+    machine: Machine,
+    dtype: str,
+    *,
+    exact: bool = False,
+    pieces: tuple[int, ...] = (),
+    reproducible: bool = False,
 ) -> Request:
-    """The whole of a convolution on one core."""
-    problem = fold(shape)
-    return Request(problem, machine, dtype, (0, problem.out[HEIGHT]), (0, shape.c_out), exact)
+    """The whole of a convolution on one core; `pieces` as in `fold`."""
+    problem = fold(shape, pieces, every_tap=reproducible)
+    return Request(
+        problem,
+        machine,
+        dtype,
+        (0, problem.out[HEIGHT]),
+        (0, shape.c_out),
+        exact,
+        reproducible=reproducible,
+    )

@@ -13,6 +13,10 @@ from trnconv.plan.problem import Problem
 # on partitions, and the fewer are left to shifted views of one window.
 BY_FRAME, BY_ROW, BY_COLUMN = 1, 2, 3
 
+# In which order the views of a window are added up. Only the first looks at where the borders are;
+# the others are the same for every output, and so are the sums.
+INNER_FIRST, MIDDLE_FIRST, ASCENDING = "inner first", "middle first", "ascending"
+
 
 @dataclass(frozen=True)
 class Pass:
@@ -28,6 +32,9 @@ class Pass:
     With `tile_columns`, the array is split into column tiles that work side by side, each on `unit`
     frames and rows of the stack, with a moving operand of its own. Only for machines that run
     column tiles in parallel.
+
+    With an `order` other than INNER_FIRST, every output is summed alike: from the same products in
+    the same order, wherever it is. Frames that do not exist then keep their lines, as zeros.
     """
 
     first_channel: int
@@ -40,6 +47,8 @@ class Pass:
     separate: bool = False  # every position of the stack in sums of its own
     tile_columns: int = PARTITIONS
     unit: tuple[int, int] = (0, 0)  # frames and rows of one column tile
+    apart: bool = False  # no window has lines of two frames
+    order: str = INNER_FIRST  # of views
 
     def at(self, levels: tuple[int, ...], own_windows: bool) -> Pass:  # noqa: FBT001
         """The same outputs with input lines stacked another way."""
@@ -48,7 +57,12 @@ class Pass:
     @property
     def takes_needed_lines_only(self) -> bool:
         """Whether no window holds lines that its sums do not read."""
-        return len(self.levels) > 1 or self.own_windows
+        return len(self.levels) > 1 or self.own_windows or self.apart
+
+    @property
+    def sums_alike(self) -> bool:
+        """Whether the order of a sum does not depend on where its output is."""
+        return self.order != INNER_FIRST
 
     @property
     def stack(self) -> int:
@@ -112,6 +126,11 @@ class ConvPlan:
     def is_plain(self) -> bool:
         """Whether every window holds channels of one frame, and every matmul one position."""
         return all(one.stack == 1 and one.levels == (BY_FRAME,) for one in self.passes)
+
+    @property
+    def sums_alike(self) -> bool:
+        """Whether the order in which an output is summed depends on the filters alone."""
+        return all(one.sums_alike for one in self.passes)
 
     def exact_for_non_finite(self) -> bool:
         """Whether an Inf or NaN reaches only the outputs whose taps meet it.

@@ -14,7 +14,7 @@ from itertools import product
 from math import gcd, prod
 
 from nkisim.machine import Machine, find_machine
-from trnconv.geometry import NO_MODES, ConvShape, Triple
+from trnconv.geometry import NO_MODES, ONCE, ConvShape, Triple
 from trnconv.plan.ends import ITEM_BYTES
 
 WIDE_BYTES = ITEM_BYTES["float32"]  # sums and filters
@@ -214,6 +214,8 @@ def _unfit(shape: ConvShape, dtype: str) -> list[str]:
         )
     if shape.modes != NO_MODES:
         broken.append(f"padding modes {shape.modes}: these engines pad with zeros only")
+    if shape.upsample != ONCE:
+        broken.append(f"upsample {shape.upsample}: these engines read the input as it lies")
     if dtype not in ITEM_BYTES:
         broken.append(f"dtype {dtype}: one of {', '.join(ITEM_BYTES)}")
     elems = max(

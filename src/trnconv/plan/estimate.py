@@ -15,11 +15,10 @@ from trnconv.plan.blocks import bank_tile_count, valid
 from trnconv.plan.conv_plan import BY_FRAME, BY_ROW, ConvPlan, Pass
 from trnconv.plan.jobs import JobGroup, Product, grouped_jobs
 from trnconv.plan.kinds import SpanKind, block_extents, column_kinds, frame_kinds, row_kinds
-from trnconv.plan.out_lines import out_tiles
 from trnconv.plan.passes import work
 from trnconv.plan.problem import HEIGHT, WIDTH, Problem
 from trnconv.plan.sbuf import lay_out
-from trnconv.plan.stationaries import image_width
+from trnconv.plan.stationaries import bias_width, image_width
 from trnconv.plan.traffic import (
     Extent,
     Transfers,
@@ -110,7 +109,7 @@ def estimate(plan: ConvPlan) -> Estimate:
         instructions += counted[0]
         turns += counted[1]
     weight_columns, chunk = image_width(problem, plan.passes, plan.frames)
-    biases = sum(len(out_tiles(one)) for one in plan.passes)
+    biases = bias_width(problem, plan.passes, plan.frames)
     layout = lay_out(plan, weight_columns, chunk, biases)
     if not plan.streamed:
         loads = -(-weight_columns // (8 * PARTITIONS)) + 2

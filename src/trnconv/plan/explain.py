@@ -26,11 +26,20 @@ def explain(choice: Choice) -> str:
 
 def _problem(problem: Problem, dtype: str) -> str:
     sizes = "x".join(map(str, problem.size))
-    taps = "x".join(str(problem.kernel(axis)) for axis in range(3))
     return (
-        f"{problem.c_in} -> {problem.c_out} channels, {taps} taps that meet the input, on"
+        f"{problem.c_in} -> {problem.c_out} channels, {_taps(problem)}, on"
         f" {problem.images} x {sizes} {dtype}"
     )
+
+
+def _taps(problem: Problem) -> str:
+    counts = [max(len(phase) for phase in axis) for axis in problem.reads]
+    taps = "x".join(map(str, counts))
+    merged = " (merged)" if any(problem.merged) else ""
+    if problem.phases == (1, 1, 1):
+        return f"{taps} taps{merged} that meet the input"
+    phases = "x".join(map(str, problem.phases))
+    return f"{phases} phases of {taps} taps{merged}"
 
 
 def _decisions(plan: ConvPlan) -> list[str]:
@@ -38,6 +47,8 @@ def _decisions(plan: ConvPlan) -> list[str]:
         f"  blocks    {plan.frames} frames x {plan.rows} rows x {plan.columns} columns{_lead(plan)}"
     ]
     lines += [f"  array     {pass_in_words(one)}" for one in plan.passes]
+    if plan.sums_alike:
+        lines.append("  order     every output is summed alike, whatever the size of the input")
     windows = sum(plan.slots)
     weights = f"streamed through {plan.streamed} slots" if plan.streamed else "all in SBUF"
     lines.append(

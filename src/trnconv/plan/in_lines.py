@@ -56,9 +56,14 @@ class Needs:
 
 @lru_cache(maxsize=64)
 def line_tiles(
-    level: int, keys: tuple[Key, ...], channels: tuple[int, int]
+    level: int, keys: tuple[Key, ...], channels: tuple[int, int], *, apart: bool = False
 ) -> tuple[LineTile, ...]:
-    """The lines of some keys in a row, cut into tiles; `channels` are the first and their count."""
+    """The lines of some keys in a row, cut into tiles; `channels` are the first and their count.
+
+    `apart`: lines of different keys are in tiles of their own.
+    """
+    if apart:
+        return tuple(tile for key in keys for tile in _cut(level, [(key, *channels)]))
     return tuple(_cut(level, [(key, *channels) for key in keys]))
 
 

@@ -6,11 +6,11 @@ Nothing here knows where a block is or how large: that is `work_out`'s part.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import zip_longest
 
-from trnconv.plan.conv_plan import BY_FRAME, BY_ROW, Pass
+from trnconv.plan.conv_plan import BY_FRAME, BY_ROW, INNER_FIRST, MIDDLE_FIRST, Pass
 from trnconv.plan.in_lines import LineTile, Needs, cover, line_tiles
 from trnconv.plan.out_lines import OutPart, OutTile, out_tiles
 from trnconv.plan.problem import DEPTH, HEIGHT, WIDTH, Problem
@@ -98,25 +98,43 @@ def pass_jobs(
     problem: Problem, one: Pass, frame_count: int, frames: tuple[int, ...]
 ) -> tuple[OutJob, ...]:
     """The jobs of one pass; a last stack of frames reaches back if they do not divide the block."""
-    stack = one.frames
+    fitted = within(one, frame_count)
+    stack = min(fitted.frames, frame_count)
     starts = [*range(0, frame_count - stack, stack), frame_count - stack]
-    return tuple(job for frame in starts for job in _jobs_at(problem, one, frame, frames))
+    return tuple(
+        job
+        for frame in starts
+        for job in _jobs_at(problem, fitted, frame, frames)
+        if frame + job.out.lines[-1].frame < frame_count
+    )
+
+
+def within(one: Pass, frame_count: int) -> Pass:
+    """The pass in a block of fewer frames than it stacks: the end of a phase that is not whole.
+
+    Sums of their own stay as they are, so that their matrices are shared with whole phases.
+    """
+    if one.separate or frame_count >= one.frames:
+        return one
+    return replace(one, frames=frame_count)
 
 
 def _jobs_at(problem: Problem, one: Pass, frame: int, frames: tuple[int, ...]) -> Iterator[OutJob]:
     for number, out in enumerate(out_tiles(one)):
-        needs = tuple((part, _needs(problem, (out, part), frame, frames)) for part in out.parts)
+        kept = None if one.sums_alike else frames
+        needs = tuple((part, _needs(problem, (out, part), frame, kept)) for part in out.parts)
         yield OutJob(one, number, out, frame, _products(problem, one, frames, needs))
 
 
 def _needs(
-    problem: Problem, sums: tuple[OutTile, OutPart], frame: int, frames: tuple[int, ...]
+    problem: Problem, sums: tuple[OutTile, OutPart], frame: int, frames: tuple[int, ...] | None
 ) -> Needs:
+    """What a part of a tile reads, of these input frames or of all."""
     out, part = sums
     first = problem.advance(DEPTH, frame)
-    read = {first + shift for shift in problem.shifts(DEPTH, out.stacked(DEPTH, part))}
+    read = [first + shift for shift in problem.shifts(DEPTH, out.stacked(DEPTH, part))]
     return Needs(
-        frames=tuple(one for one in frames if one in read),
+        frames=tuple(one for one in read if frames is None or one in frames),
         rows=problem.shifts(HEIGHT, out.stacked(HEIGHT, part)),
         columns=problem.shifts(WIDTH, out.stacked(WIDTH, part)),
     )
@@ -150,32 +168,38 @@ def _part_products(
             problem.shifts(WIDTH, range(one.columns)),
         )
     channels = (problem.first_channel_read(one.first_channel), problem.c_in)
-    tiles = line_tiles(level, tuple(everything.keys(level)), channels)
+    tiles = line_tiles(level, tuple(everything.keys(level)), channels, apart=one.apart)
     views = {level: _views(problem, one, level, needs) for level in one.levels}
-    return [Product(tile, views[tile.level], part) for tile in cover(tiles, needs, one.levels)]
+    return [
+        Product(tile, views[tile.level], part)
+        for tile in cover(tiles, needs, one.levels)
+        if any(line.key[0] in frames for line in tile.lines)
+    ]
 
 
 def _views(problem: Problem, one: Pass, level: int, needs: Needs) -> tuple[Shift, ...]:
-    """The shifts that lines of this level leave to views; those that meet no border first.
-
-    The first product of a sum has to write all of it.
-    """
+    """The shifts that lines of this level leave to views, in the order of the pass."""
     rows: tuple[int, ...] = (0,)
     columns: tuple[int, ...] = (0,)
     if level == BY_FRAME:
-        rows = inner_first(problem, HEIGHT, one.rows, needs.rows)
+        rows = in_order(problem, one, HEIGHT, needs.rows)
     if level <= BY_ROW:
-        columns = inner_first(problem, WIDTH, one.columns, needs.columns)
+        columns = in_order(problem, one, WIDTH, needs.columns)
     return tuple(Shift(row, column) for row in rows for column in columns)
 
 
-def inner_first(
-    problem: Problem, axis: int, stack: int, read: tuple[int, ...] | None = None
-) -> tuple[int, ...]:
-    """The shifts that a stack of outputs reads, those that no output finds in the padding first."""
-    if read is None:
-        read = problem.shifts(axis, range(stack))
-    return tuple(sorted(read, key=lambda one: (meets_border(problem, axis, stack, one), one)))
+def in_order(problem: Problem, one: Pass, axis: int, read: tuple[int, ...]) -> tuple[int, ...]:
+    """The row or column shifts that some outputs of a pass read, in the order they are added up.
+
+    The first product of a sum has to write all of it, or zeros are added first: so first come
+    shifts that no output finds in the padding, or the middle one, which is likely to be such a one.
+    """
+    stack = one.rows if axis == HEIGHT else one.columns
+    if one.order == INNER_FIRST:
+        return tuple(sorted(read, key=lambda it: (meets_border(problem, axis, stack, it), it)))
+    if one.order == MIDDLE_FIRST:
+        return tuple(sorted(read, key=lambda it: (it != read[len(read) // 2], it)))
+    return read
 
 
 def meets_border(problem: Problem, axis: int, stack: int, shift: int) -> bool:

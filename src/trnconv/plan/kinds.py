@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from trnconv.geometry import ZEROS
-from trnconv.plan.blocks import InputSpan, Span, equal_spans, input_span, spans
+from trnconv.plan.blocks import InputSpan, Span, frame_spans, input_span, spans
 from trnconv.plan.conv_plan import ConvPlan
 from trnconv.plan.jobs import input_frames
 from trnconv.plan.problem import DEPTH, HEIGHT, WIDTH, Problem
@@ -94,9 +94,9 @@ def _span_kinds(problem: Problem, axis: int, cut: Cut) -> dict[SpanKind, int]:
 
 @lru_cache(maxsize=1024)
 def frame_kinds(problem: Problem, frames: int) -> dict[FrameKind, int]:
-    """How many spans of so many frames there are of each kind, over all images."""
+    """How many spans of at most so many frames there are of each kind, over all images."""
     kinds: dict[FrameKind, int] = {}
-    for span in equal_spans(problem.out[DEPTH], frames):
+    for span in frame_spans(problem, frames):
         kind = FrameKind(span.outputs, _present_frames(problem, span))
         kinds[kind] = kinds.get(kind, 0) + problem.images
     return kinds
@@ -125,7 +125,7 @@ def blocks_of(plan: ConvPlan) -> list[Block]:
     return [
         _block(plan.problem, image, (frames, row_span, column_span))
         for image in range(plan.problem.images)
-        for frames in equal_spans(plan.problem.out[DEPTH], plan.frames)
+        for frames in frame_spans(plan.problem, plan.frames)
         for row_span in rows
         for column_span in columns
     ]

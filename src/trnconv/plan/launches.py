@@ -1,7 +1,8 @@
 """Launches: a convolution whose tensors need more than 32-bit offsets is computed in parts.
 
 Parts are slices of the input along images, frames or rows, with the halo they need; each is a
-convolution of its own, and their outputs lie next to each other.
+convolution of its own, and their outputs lie next to each other. Along an upsampled axis, a part
+goes on to the last repetition of its last position: some outputs are computed by two parts.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from nkisim.machine import PARTITIONS
 from trnconv.errors import PlanError, ShapeError
 from trnconv.geometry import CIRCULAR, ConvShape, Triple, with_axis
 from trnconv.plan.legality import MAX_OFFSET
@@ -56,11 +58,16 @@ def launches(shape: ConvShape, most: int = MAX_OFFSET) -> list[Launch]:
 
 
 def halve_channels(part: Launch) -> list[Launch]:
-    """Two parts with half of the output channels each: shorter programs, the input read twice."""
+    """Two parts with half of the output channels each: shorter programs, the input read twice.
+
+    Whole tiles of channels stay whole.
+    """
     shape = part.shape
     if shape.groups > 1 or shape.c_out == 1:
         raise PlanError(f"{shape} cannot be split by output channels.")
     half = shape.c_out // 2
+    if shape.c_out > PARTITIONS:
+        half = max(1, half // PARTITIONS) * PARTITIONS
     rest = replace(shape, c_out=shape.c_out - half)
     return [
         replace(part, shape=replace(shape, c_out=half)),
@@ -90,9 +97,11 @@ def _halved(part: Launch, most: int) -> list[Launch]:
         splits = shape.modes[axis] != CIRCULAR
         if count > 1 and splits and all(_reads_input(shape, axis, *half) for half in halves):
             try:
-                return [_slice(part, axis, *half) for half in halves]
+                parts = [_slice(part, axis, *half) for half in halves]
             except ShapeError:
                 continue  # a part would be smaller than what it reflects
+            if all(one.shape.out_size(axis) < count for one in parts):
+                return parts
     raise PlanError(
         f"{shape} has {_elems(shape)} elements and nothing to split: offsets have 32 bits."
         " Split the channels, or pad less."
@@ -101,26 +110,33 @@ def _halved(part: Launch, most: int) -> list[Launch]:
 
 def _reads_input(shape: ConvShape, axis: int, first: int, end: int) -> bool:
     begin, stop = _reach(shape, axis, first, end)
-    return begin < shape.size[axis] and stop > 0
+    return begin < shape.size[axis] * shape.upsample[axis] and stop > 0
 
 
 def _reach(shape: ConvShape, axis: int, first: int, end: int) -> tuple[int, int]:
-    """The input positions that outputs read, padding included: first and end."""
-    begin = first * shape.stride[axis] - shape.pad_before[axis]
+    """The positions that outputs read, first and end: padding included, skipped ones counted."""
+    front = shape.skip[axis] - shape.pad_before[axis]
+    begin = first * shape.stride[axis] + front
     reach = shape.dilation[axis] * (shape.kernel[axis] - 1) + 1
-    return begin, (end - 1) * shape.stride[axis] - shape.pad_before[axis] + reach
+    return begin, (end - 1) * shape.stride[axis] + front + reach
 
 
 def _slice(part: Launch, axis: int, first: int, end: int) -> Launch:
-    """Outputs `first` .. `end - 1` of an axis: the input they read, the padding that is left."""
+    """Outputs `first` .. `end - 1` of an axis: the input they read, the padding that is left.
+
+    There are more outputs if the last one reads not all repetitions of a position.
+    """
     shape = part.shape
+    times, size = shape.upsample[axis], shape.size[axis]
     begin, stop = _reach(shape, axis, first, end)
-    x_first, x_end = max(begin, 0), min(stop, shape.size[axis])
+    x_first, x_end = max(begin // times, 0), min(-(-stop // times), size)
+    front = begin - x_first * times
     cut = replace(
         shape,
         size=with_axis(shape.size, axis, x_end - x_first),
-        pad_before=with_axis(shape.pad_before, axis, x_first - begin),
-        pad_after=with_axis(shape.pad_after, axis, stop - x_end),
+        pad_before=with_axis(shape.pad_before, axis, max(0, -front)),
+        pad_after=with_axis(shape.pad_after, axis, max(0, stop - x_end * times)),
+        skip=with_axis(shape.skip, axis, max(0, front)),
     )
     return Launch(
         cut,

@@ -44,8 +44,7 @@ def _sizes(plan: ConvPlan) -> list[str]:
     for name, size, axis in (("frames", plan.frames, DEPTH), ("columns", plan.columns, WIDTH)):
         if size % plan.problem.phases[axis]:
             broken.append(
-                f"a block has {size} {name}: a transposed convolution needs whole steps of"
-                f" {plan.problem.phases[axis]}"
+                f"a block has {size} {name}: phases need whole steps of {plan.problem.phases[axis]}"
             )
     if plan.rows % plan.row_multiple:
         broken.append(

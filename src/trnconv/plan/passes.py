@@ -48,7 +48,11 @@ class Room:
 
 def pass_candidates(problem: Problem, room: Room) -> list[Passes]:
     """Ways to fill the array, the least work first. Blocks of channels are all filled alike."""
-    by_block = [_block_candidates(problem, part) for part in _blocks_of(problem, room)]
+    return joined([_block_candidates(problem, part) for part in blocks_of(problem, room)])
+
+
+def joined(by_block: list[list[Passes]]) -> list[Passes]:
+    """Ways for all blocks of channels, from those for each block."""
     ways = max(len(options) for options in by_block)
     return [
         tuple(one for options in by_block for one in options[min(way, len(options) - 1)])
@@ -56,7 +60,7 @@ def pass_candidates(problem: Problem, room: Room) -> list[Passes]:
     ]
 
 
-def _blocks_of(problem: Problem, room: Room) -> list[Room]:
+def blocks_of(problem: Problem, room: Room) -> list[Room]:
     """The channels of a room, block by block."""
     first, end = room.channels
     block = problem.block_out
@@ -104,24 +108,30 @@ def _phased(problem: Problem, room: Room) -> list[Passes]:
     apart = Pass(first, end - first, frames, rows, columns, separate=True)
     passes = [apart]
     if not room.exact:
-        stacks = product((1, 2), (1, 2, 4))
-        together = [
-            Pass(first, end - first, frames * more_frames, rows * more_rows, columns)
-            for more_frames, more_rows in stacks
-        ]
-        passes += [one for one in together if _fits(problem, one, room.frames, room.rows)]
+        passes += [one for one in phase_stacks(problem, room.channels) if fits(problem, one, room)]
     found: list[Passes] = [
         (it,) for one in passes for it in _best_levels(problem, one, room.frames, exact=room.exact)
     ]
     return _least_work_first(problem, found, room.frames)
 
 
+def phase_stacks(problem: Problem, channels: tuple[int, int]) -> list[Pass]:
+    """Whole steps of all phases whose channels, from the first to the end, fit the array."""
+    first, end = channels
+    frames, rows, columns = problem.phases
+    stacks = [
+        Pass(first, end - first, frames * more_frames, rows * more_rows, columns)
+        for more_frames, more_rows in product((1, 2), (1, 2, 4))
+    ]
+    return [one for one in stacks if _on_array(one)]
+
+
 def work(problem: Problem, one: Pass, frames: int) -> float:
     """Matmuls of a pass for each output position, over all frames of a block."""
-    return _work(_of_any_size(problem), replace(one, first_channel=0), frames)
+    return _work(of_any_size(problem), replace(one, first_channel=0), frames)
 
 
-def _of_any_size(problem: Problem) -> Problem:
+def of_any_size(problem: Problem) -> Problem:
     """The problem without what has no influence on matmuls, so that equal ones are counted once."""
     none = (0, 0, 0)
     strides = (0, 0, 0, 0, 0)
@@ -184,6 +194,8 @@ def _matmuls(c_in: int, one: Pass, runs: list[tuple[int, int]], read: list[int])
     """Products of one tile of outputs: lines in tiles of the array's height, level by level."""
     views = {BY_FRAME: read[1] * read[2], BY_ROW: read[2], BY_COLUMN: 1}
     level = one.levels[0]
+    if one.apart:
+        return sum(end - begin for begin, end in runs) * -(-c_in // PARTITIONS) * views[level]
     if level == BY_COLUMN:
         runs = [(begin * read[1] * read[2], end * read[1] * read[2]) for begin, end in runs]
     shift = runs[0][0] * c_in if one.own_windows else 0
@@ -208,43 +220,54 @@ def _best_levels(problem: Problem, one: Pass, frames: int, *, exact: bool = Fals
     plain = one.at((BY_FRAME,), exact)
     if problem.c_in % PARTITIONS == 0:
         return [plain]
-    apart = problem.advance(WIDTH, one.columns) > 1  # then DMA would fetch single elements
-    filled = problem.modes[WIDTH] != ZEROS  # borders are copied on chip, on whole windows
-    levels = [it for it in LEVELS if not ((apart or filled) and BY_COLUMN in it)]
-    options = [one.at(it, own) for it in levels for own in (False, True)]
+    options = [one.at(it, own) for it in usable_levels(problem, one) for own in (False, True)]
     if exact:
         options = [it for it in options if it.own_windows]
-    ranked = sorted(options, key=lambda it: (work(problem, it, frames), _loading(it)))
+    ranked = sorted(options, key=lambda it: (work(problem, it, frames), loading(it)))
     whole_rows = [it for it in ranked if BY_COLUMN not in it.levels]  # far fewer DMAs
     return list(dict.fromkeys([*ranked[:_KEPT_LEVELS], whole_rows[0], plain]))
 
 
-def _loading(one: Pass) -> tuple[int, bool, int]:
+def usable_levels(problem: Problem, one: Pass) -> list[tuple[int, ...]]:
+    """Ways to stack input lines that DMA can load well."""
+    apart = problem.advance(WIDTH, one.columns) > 1  # then DMA would fetch single elements
+    filled = problem.modes[WIDTH] != ZEROS  # borders are copied on chip, on whole windows
+    return [it for it in LEVELS if not ((apart or filled) and BY_COLUMN in it)]
+
+
+def loading(one: Pass) -> tuple[int, bool, int]:
     """How much more than plain windows a pass loads: deeper levels hold lines several times."""
     return (one.levels[0], one.own_windows, len(one.levels))
 
 
 def _rests(problem: Problem, channels: tuple[int, int], room: Room) -> Iterator[Pass]:
     """Stacks of positions for fewer channels than the array has columns."""
-    first, count = channels
-    frames, rows = room.frames, room.rows
-    stacks = [
-        Pass(first, count, *stack)
-        for stack in product(_STACKED_FRAMES, _STACKED_ROWS, _STACKED_COLUMNS)
-        if _fits(problem, Pass(first, count, *stack), frames, rows)
-    ]
+    stacks = [one for one in stacks_of(*channels) if fits(problem, one, room)]
     stacks.sort(key=lambda one: ideal_work(problem, one))
-    for one in _distinct(stacks):
-        yield from _best_levels(problem, one, frames)[:_KEPT_LEVELS]
+    for one in distinct(stacks):
+        yield from _best_levels(problem, one, room.frames)[:_KEPT_LEVELS]
 
 
-def _fits(problem: Problem, one: Pass, frames: int, rows: int) -> bool:
+def stacks_of(first: int, count: int, columns: tuple[int, ...] = _STACKED_COLUMNS) -> list[Pass]:
+    """Positions whose channels fit the array together."""
+    stacks = [
+        Pass(first, count, *stack) for stack in product(_STACKED_FRAMES, _STACKED_ROWS, columns)
+    ]
+    return [one for one in stacks if _on_array(one)]
+
+
+def _on_array(one: Pass) -> bool:
     width = phase_pitch(one) * (one.columns - 1) + one.channels * one.frames * one.rows
-    room = one.frames <= frames and one.rows <= rows and one.columns <= problem.out[WIDTH]
-    return room and width <= PARTITIONS
+    return width <= PARTITIONS
 
 
-def _distinct(stacks: list[Pass]) -> list[Pass]:
+def fits(problem: Problem, one: Pass, room: Room) -> bool:
+    """Whether a block has so many frames, rows and columns."""
+    high = one.frames <= room.frames and one.rows <= room.rows
+    return high and one.columns <= problem.out[WIDTH]
+
+
+def distinct(stacks: list[Pass]) -> list[Pass]:
     """The best stack, the best without column phases, and the best of frames or rows alone."""
     without_phases = [one for one in stacks if one.columns == 1]
     of_rows = [one for one in without_phases if one.frames == 1]
@@ -263,14 +286,19 @@ def ideal_work(problem: Problem, one: Pass) -> float:
 
 def _flat(problem: Problem, channels: tuple[int, int], room: Room) -> Iterator[Pass]:
     """Channels of several frames, or rows, one after the other: full tiles of any channels."""
-    first, count = channels
-    frames, rows = room.frames, room.rows
+    for one in flat_stacks(*channels):
+        if fits(problem, one, room):
+            yield from _best_levels(problem, one, room.frames)[:1]
+
+
+def flat_stacks(first: int, count: int) -> Iterator[Pass]:
+    """Positions whose channels, one after the other, take fewer tiles than each by itself."""
     for stack in _FLAT_STACKS:
         tiles = -(-count * stack // PARTITIONS)
         fills = tiles < stack * -(-count // PARTITIONS)
-        for one in (Pass(first, count, frames=stack), Pass(first, count, rows=stack)):
-            if fills and one.frames <= frames and one.rows <= rows and count * stack > PARTITIONS:
-                yield from _best_levels(problem, one, frames)[:1]
+        if fills and count * stack > PARTITIONS:
+            yield Pass(first, count, frames=stack)
+            yield Pass(first, count, rows=stack)
 
 
 def _column_tiled(problem: Problem, channels: tuple[int, int], room: Room) -> list[Pass]:

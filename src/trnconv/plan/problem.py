@@ -2,7 +2,7 @@
 
 Folding is a matter of strides, never of copies: a 1x1x1 convolution is one long row, a batch of
 2-D images is a video without temporal taps, a batch of 1-D signals is one image. Groups become
-blocks of channels, and a transposed convolution becomes phases: outputs that read the input alike.
+blocks of channels, and transposed or upsampled convolutions phases: outputs that read alike.
 """
 
 from __future__ import annotations
@@ -15,17 +15,24 @@ from nkisim.machine import PARTITIONS
 from trnconv._nki import NKIObject
 from trnconv.geometry import (
     CIRCULAR,
+    NO_MODES,
     REFLECT,
-    ZEROS,
     ConvShape,
     Modes,
     TransposedShape,
     Triple,
     with_axis,
 )
+from trnconv.plan.axis_reads import (
+    AxisReads,
+    Merged,
+    Phase,
+    forward_axis,
+    forward_phases,
+    transposed_axis,
+)
 
 Five = tuple[int, int, int, int, int]
-Phase = tuple[tuple[int, int], ...]  # (shift, tap): where an output reads, and with which tap
 Reads = tuple[tuple[Phase, ...], tuple[Phase, ...], tuple[Phase, ...]]
 DEPTH, HEIGHT, WIDTH = 0, 1, 2
 _IMAGE = 0  # place in x_strides and y_strides; channel and the three axes follow
@@ -37,7 +44,9 @@ class Problem(NKIObject):
 
     Along an axis, output `phases * q + r` reads input `step * q + shift - pad` with `tap`, for each
     (shift, tap) of phase r. A forward convolution has one phase, a transposed one as many as its
-    stride. Channels come in blocks that have nothing to do with each other.
+    stride, an upsampled one as many as positions are repeated. Where taps are merged, `tap` is an
+    effective tap: the sum of the taps that `merged` lists for it. Channels come in blocks that have
+    nothing to do with each other.
     """
 
     images: int
@@ -55,6 +64,7 @@ class Problem(NKIObject):
     x_strides: Five  # image, channel, frame, row, column, in elements
     y_strides: Five
     pieces: tuple[int, ...] = ()  # frames of each tensor the input lies in; empty: one tensor
+    merged: tuple[Merged, Merged, Merged] = ((), (), ())  # by axis; empty: taps as they are
 
     def __hash__(self) -> int:
         """That of the fields, computed once: problems are keys of many caches."""
@@ -89,7 +99,7 @@ class Problem(NKIObject):
         return 1 + max((shift for phase in self.reads[axis] for shift, _ in phase), default=0)
 
     def kernel(self, axis: int) -> int:
-        """Taps along an axis that meet the input at all."""
+        """Taps along an axis that meet the input at all, merged ones of all phases counted once."""
         return len({tap for phase in self.reads[axis] for _, tap in phase})
 
     def positions(self) -> int:
@@ -139,12 +149,18 @@ class Problem(NKIObject):
         return out_channel // self.block_out * self.c_in
 
 
-def fold(shape: ConvShape | TransposedShape, pieces: tuple[int, ...] = ()) -> Problem:
+def fold(
+    shape: ConvShape | TransposedShape, pieces: tuple[int, ...] = (), *, every_tap: bool = False
+) -> Problem:
     """The same sums with fewer axes: batches and tapless axes become rows, frames or columns.
 
-    `pieces` are the frames of the tensors that the input lies in, one after the other.
+    `pieces` are the frames of the tensors that the input lies in, one after the other. With
+    `every_tap`, who reads what does not depend on the size of the input.
     """
-    problem = _transposed(shape) if isinstance(shape, TransposedShape) else _forward(shape)
+    if isinstance(shape, TransposedShape):
+        problem = _transposed(shape)
+    else:
+        problem = _forward(shape, every_tap=every_tap)
     problem = _fold_rows_into_columns(problem)
     if len(pieces) > 1:
         return replace(problem, pieces=pieces)
@@ -152,19 +168,46 @@ def fold(shape: ConvShape | TransposedShape, pieces: tuple[int, ...] = ()) -> Pr
     return _fold_images(problem)
 
 
-def _forward(shape: ConvShape) -> Problem:
-    cut = [_forward_axis(shape, axis) for axis in range(3)]
+def stored_out(shape: ConvShape | TransposedShape) -> Triple:
+    """Output positions that a kernel writes.
+
+    They are the output's own, or more: rows and columns are rounded up to whole phases, and so are
+    frames of a transposed convolution. Whoever launches it crops the end.
+    """
+    if isinstance(shape, TransposedShape):
+        return shape.whole_out()
+    frames, rows, columns = shape.out_sizes()
+    high, wide = forward_phases(shape, HEIGHT), forward_phases(shape, WIDTH)
+    return (frames, -(-rows // high) * high, -(-columns // wide) * wide)
+
+
+def _forward(shape: ConvShape, *, every_tap: bool) -> Problem:
+    axes = [forward_axis(shape, axis, every_tap=every_tap) for axis in range(3)]
     return replace(
-        _bare(shape, shape.out_sizes()),
+        _read(_bare(shape), axes),
         step=shape.stride,
-        reads=(cut[0][0], cut[1][0], cut[2][0]),
-        pad=(cut[0][1], cut[1][1], cut[2][1]),
-        modes=shape.modes,
+        modes=(axes[0].mode, axes[1].mode, axes[2].mode),
+        merged=(axes[0].merged, axes[1].merged, axes[2].merged),
     )
 
 
-def _bare(shape: ConvShape | TransposedShape, out: Triple) -> Problem:
+def _transposed(shape: TransposedShape) -> Problem:
+    return _read(_bare(shape), [transposed_axis(shape, axis) for axis in range(3)])
+
+
+def _read(bare: Problem, axes: list[AxisReads]) -> Problem:
+    depth, height, width = axes
+    return replace(
+        bare,
+        phases=(len(depth.phases), len(height.phases), len(width.phases)),
+        reads=(depth.phases, height.phases, width.phases),
+        pad=(depth.pad, height.pad, width.pad),
+    )
+
+
+def _bare(shape: ConvShape | TransposedShape) -> Problem:
     """Sizes and strides; nothing is read yet."""
+    out = stored_out(shape)
     merged = _merged_groups(shape.c_in // shape.groups, shape.c_out // shape.groups, shape.groups)
     return Problem(
         images=shape.batch,
@@ -178,7 +221,7 @@ def _bare(shape: ConvShape | TransposedShape, out: Triple) -> Problem:
         phases=(1, 1, 1),
         reads=((), (), ()),
         pad=(0, 0, 0),
-        modes=(ZEROS, ZEROS, ZEROS),
+        modes=NO_MODES,
         x_strides=_row_major(shape.c_in, shape.size),
         y_strides=_row_major(shape.c_out, out),
     )
@@ -188,51 +231,6 @@ def _merged_groups(c_in: int, c_out: int, groups: int) -> int:
     """Groups that share the array, side by side on its diagonal: as many as fit, and divide."""
     most = max(1, PARTITIONS // max(c_in, c_out))
     return max(count for count in range(1, min(most, groups) + 1) if groups % count == 0)
-
-
-def _forward_axis(shape: ConvShape, axis: int) -> tuple[tuple[Phase, ...], int]:
-    """Who reads what along an axis, and the padding before it; taps that only meet zeros go."""
-    dilation, pad = shape.dilation[axis], shape.pad_before[axis]
-    taps = list(range(shape.kernel[axis]))
-    if shape.modes[axis] == ZEROS:
-        taps = [tap for tap in taps if _meets_input(shape, axis, tap)] or taps[:1]
-    first = taps[0]
-    phase = tuple((dilation * (tap - first), tap) for tap in range(first, taps[-1] + 1))
-    return (phase,), pad - dilation * first
-
-
-def _meets_input(shape: ConvShape, axis: int, tap: int) -> bool:
-    shift = tap * shape.dilation[axis] - shape.pad_before[axis]
-    stride, size = shape.stride[axis], shape.size[axis]
-    first_out = max(0, -(shift // stride))  # the first output at or beyond input position 0
-    return first_out < shape.out_size(axis) and first_out * stride + shift < size
-
-
-def _transposed(shape: TransposedShape) -> Problem:
-    """Phases of a transposed convolution; the output is rounded up to whole steps."""
-    cut = [_transposed_axis(shape, axis) for axis in range(3)]
-    return replace(
-        _bare(shape, shape.whole_out()),
-        phases=shape.stride,
-        reads=(cut[0][0], cut[1][0], cut[2][0]),
-        pad=(cut[0][1], cut[1][1], cut[2][1]),
-    )
-
-
-def _transposed_axis(shape: TransposedShape, axis: int) -> tuple[tuple[Phase, ...], int]:
-    """out = stride * in + dilation * tap - pad, solved for in, for every out modulo the stride."""
-    stride, dilation, pad = shape.stride[axis], shape.dilation[axis], shape.pad_before[axis]
-    read = [
-        [
-            ((phase + pad - dilation * tap) // stride, tap)
-            for tap in range(shape.kernel[axis])
-            if (phase + pad - dilation * tap) % stride == 0
-        ]
-        for phase in range(stride)
-    ]
-    first = min((shift for phase in read for shift, _ in phase), default=0)
-    phases = [tuple(sorted((shift - first, tap) for shift, tap in phase)) for phase in read]
-    return tuple(phases), -first
 
 
 def _row_major(channels: int, size: Triple) -> Five:

@@ -152,6 +152,7 @@ class Job(NKIObject):
     visits: tuple[Visit, ...]
     phases: tuple[Phase, ...]
     stores: tuple[Store, ...]
+    residuals: tuple[Store, ...] = ()  # where what is added to a new output buffer comes from
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from functools import lru_cache
 from trnconv.plan.blocks import valid
 from trnconv.plan.conv_plan import BY_COLUMN, BY_FRAME, BY_ROW, ConvPlan, Pass
 from trnconv.plan.ends import NO_RESIDUAL
-from trnconv.plan.jobs import inner_first
+from trnconv.plan.jobs import in_order
 from trnconv.plan.kinds import column_kinds, row_kinds
 from trnconv.plan.out_lines import out_tiles
 from trnconv.plan.problem import DEPTH, HEIGHT, WIDTH, Problem
@@ -118,7 +118,7 @@ def _covers(plan: ConvPlan, axis: int, one: Pass, stacked: tuple[int, ...]) -> b
     """Whether every position of every span finds the input at the shift that comes first."""
     problem = plan.problem
     stack = one.rows if axis == HEIGHT else one.columns
-    first = inner_first(problem, axis, stack, problem.shifts(axis, stacked))[:1]
+    first = in_order(problem, one, axis, problem.shifts(axis, stacked))[:1]
     step = problem.advance(axis, stack)
     for kind in row_kinds(plan) if axis == HEIGHT else column_kinds(plan):
         positions = -(-kind.outputs // stack)

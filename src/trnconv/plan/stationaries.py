@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from trnconv.plan.conv_plan import Pass
-from trnconv.plan.jobs import OutJob, Product, Shift, grouped_jobs
+from trnconv.plan.jobs import OutJob, Product, Shift, grouped_jobs, within
 from trnconv.plan.kinds import frame_kinds
-from trnconv.plan.out_lines import OutPart
+from trnconv.plan.out_lines import OutPart, out_tiles
 from trnconv.plan.problem import DEPTH, Problem
 
 Key = tuple[int, ...]
@@ -82,3 +82,10 @@ def image_width(problem: Problem, passes: tuple[Pass, ...], frames: int) -> tupl
                 width += group.count * (image.width - before)
                 widest = max(widest, chunk.width)
     return width, widest
+
+
+def bias_width(problem: Problem, passes: tuple[Pass, ...], frames: int) -> int:
+    """Columns that the bias takes at most: one for each tile of outputs of all blocks."""
+    counts = {kind.outputs for kind in frame_kinds(problem, frames)}
+    used = {within(one, count) for one in passes for count in counts}
+    return sum(len(out_tiles(one)) for one in used)

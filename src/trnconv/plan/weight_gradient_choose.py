@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from nkisim.machine import Machine
 from trnconv.errors import PlanError
-from trnconv.geometry import ConvShape
+from trnconv.geometry import ConvShape, require_not_upsampled
 from trnconv.plan.weight_gradient import DEPTH, HEIGHT, WIDTH, WeightGradientPlan
 from trnconv.plan.weight_gradient_cost import Estimate, estimate
 from trnconv.plan.weight_gradient_legality import broken_rules
@@ -39,6 +39,7 @@ class Choice:
 
 def choose_weight_gradient(request: GradientRequest) -> Choice:
     """The fastest plan that is legal."""
+    require_not_upsampled(request.shape, "weight gradient")
     legal: list[Choice] = []
     broken: list[str] = []
     for plan in candidates(request):

@@ -69,7 +69,9 @@ def window_of(problem: Problem, kind: Kind, tile: LineTile, grid: Grid) -> Windo
 
 
 def _row_runs(kind: Kind, one: InLines, grid: Grid) -> Runs:
-    """The rows of the input that a line holds."""
+    """The rows of the input that a line holds: none, if its frame does not exist."""
+    if one.key[0] not in kind.frames:
+        return []
     if len(one.key) < BY_ROW:
         return _runs(enumerate(kind.row_sources)) or _whole(kind.in_rows)
     if kind.row_sources:

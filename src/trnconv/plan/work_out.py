@@ -12,6 +12,7 @@ from trnconv.plan.conv_plan import ConvPlan
 from trnconv.plan.jobs import jobs_of
 from trnconv.plan.kinds import Block, Kind, blocks_of
 from trnconv.plan.out_lines import OutTile
+from trnconv.plan.problem import stored_out
 from trnconv.plan.recipe import Place, Recipe, Sweep
 from trnconv.plan.sbuf import lay_out
 from trnconv.plan.stationaries import ChunkWeights, WeightImage
@@ -49,9 +50,8 @@ def work_out(plan: ConvPlan, shape: ConvShape | TransposedShape) -> Work:
     sweeps, table = _sweeps(plan, blocks, kinds)
     chunk = max((chunk_width(one) for one in kinds.values()), default=0)
     layout = lay_out(plan, image.width, chunk, len(biases.channels))
-    stored = shape.out_sizes() if isinstance(shape, ConvShape) else shape.whole_out()
     recipe = Recipe(
-        y_shape=(shape.batch, shape.c_out, *stored),
+        y_shape=(shape.batch, shape.c_out, *stored_out(shape)),
         lines=PARTITIONS,
         rings=layout.rings,
         weights=layout.weights,

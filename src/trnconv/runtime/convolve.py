@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,21 +12,23 @@ import numpy as np
 import nkisim
 from nkisim import Kernel, Run
 from nkisim.machine import find_machine
-from trnconv.errors import ShapeError, UnsupportedError
+from trnconv.errors import PlanError, ShapeError, UnsupportedError
 from trnconv.geometry import ZEROS, Axes, ConvShape, Padding, TransposedShape, conv_shape
 from trnconv.kernels.forward import forward_of_pieces, forward_on_two_cores
 from trnconv.packing import forward_filters, pack_bias, pack_places, pack_weights
 from trnconv.plan.choose import choose, request_for
 from trnconv.plan.conv_plan import ConvPlan
 from trnconv.plan.ends import ITEM_BYTES, NO_RESIDUAL, PLAIN_END, End
-from trnconv.plan.launches import Launch
+from trnconv.plan.launches import Launch, launches
+from trnconv.plan.orders import keeps_orders
 from trnconv.plan.parts import planned_parts
-from trnconv.plan.problem import fold
+from trnconv.plan.problem import Problem, fold
 from trnconv.plan.shares import share
 from trnconv.plan.work_out import work_out
 
 Array = np.ndarray[Any, Any]
 _MOST_CORES = 2
+_DIMENSIONS = 5
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,9 @@ class LaunchOptions:
 
     `exact` keeps an Inf or NaN of x to the outputs whose taps meet it; without it, zeros of packed
     filters spread it to neighbours. `plans` replace the planner's choice, one for each core.
+
+    `reproducible` gives every output the same bits however the input is cut: into chunks of frames
+    or rows (with the halo they need), pieces, batches or shares of cores. Plans are then slower.
     """
 
     target: str = "trn2"
@@ -42,6 +48,15 @@ class LaunchOptions:
     plans: tuple[ConvPlan, ...] | None = None
     end: End = PLAIN_END  # what is fused into the way out of PSUM
     residual: Array | None = None  # of the output's shape, added where `end` says
+    reproducible: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse plans that contradict the other options."""
+        if self.reproducible and not all(plan.sums_alike for plan in self.plans or ()):
+            raise UnsupportedError(
+                "reproducible=True with plans that sum outputs in different orders: plan with"
+                " reproducible=True, or drop one of the two."
+            )
 
 
 DEFAULT_LAUNCH = LaunchOptions()
@@ -78,23 +93,20 @@ def convolve(  # noqa: PLR0913 (torch's own arguments, and where to run)
         groups=groups,
         padding_mode=padding_mode,
     )
-    rank = len(x.shape) - 2
-    require_bias(bias, shape.c_out)
-    _require_residual(launch, (*x.shape[:1], shape.c_out, *shape.out_sizes()[3 - rank :]))
+    hidden = 5 - x.ndim
+    _require_residual(launch, (*x.shape[:1], shape.c_out, *shape.out_sizes()[hidden:]))
     x5 = x.reshape(shape.batch, shape.c_in, *shape.size)
-    w5 = w.astype(x.dtype).reshape(shape.c_out, shape.c_in // groups, *shape.kernel)
-    y5 = np.empty((shape.batch, shape.c_out, *shape.out_sizes()), _out_dtype(x, launch))
-    residual = None if launch.residual is None else launch.residual.reshape(y5.shape)
-    done = []
-    for part, mine in planned_launches(shape, str(x.dtype), launch):
-        added = None if residual is None else part.output_of(residual)
-        own_bias = None if bias is None else part.channels_of(bias)
-        arrays = _Arrays((part.input_of(x5),), part.channels_of(w5), own_bias, added)
-        run = _launch(arrays, mine, part.shape)
-        part.output_of(y5)[...] = _only(run.outputs)
-        done.append((mine, run))
-    y = y5.reshape(shape.batch, shape.c_out, *shape.out_sizes()[3 - rank :])
-    return Convolved(y, tuple(mine for mine, _ in done), tuple(run for _, run in done))
+    w5 = w.reshape(shape.c_out, shape.c_in // groups, *shape.kernel)
+    done = convolve_shape((x5,), w5, bias, shape, _in_five_dimensions(launch, shape))
+    y = done.y.reshape(shape.batch, shape.c_out, *shape.out_sizes()[hidden:])
+    return replace(done, y=y)
+
+
+def _in_five_dimensions(launch: LaunchOptions, shape: ConvShape) -> LaunchOptions:
+    if launch.residual is None:
+        return launch
+    sizes = (shape.batch, shape.c_out, *shape.out_sizes())
+    return replace(launch, residual=launch.residual.reshape(sizes))
 
 
 def convolve_pieces(  # noqa: PLR0913 (torch's own arguments, and where to run)
@@ -112,24 +124,112 @@ def convolve_pieces(  # noqa: PLR0913 (torch's own arguments, and where to run)
     Nothing is concatenated: each window is loaded from where its frames are. That is what a causal
     cache needs.
     """
-    frames = tuple(piece.shape[2] for piece in pieces)
+    frames = sum(piece.shape[2] for piece in pieces)
     first = pieces[0].shape
-    whole = (*first[:2], sum(frames), *first[3:])
+    whole = (*first[:2], frames, *first[3:])
     shape = conv_shape(whole, w.shape, stride=stride, padding=padding, dilation=dilation)
+    return convolve_shape(pieces, w, bias, shape, launch)
+
+
+def convolve_shape(
+    pieces: Sequence[Array],
+    w: Array,
+    bias: Array | None,
+    shape: ConvShape,
+    launch: LaunchOptions = DEFAULT_LAUNCH,
+) -> Convolved:
+    """Any convolution that a ConvShape describes: its modes, groups, upsampling and all.
+
+    The input is [N, C_in, D, H, W], in one array or in several, one after the other along the
+    frames; padding and taps reach across them. w is [C_out, C_in / groups, KD, KH, KW].
+    """
+    x = _pieces_of(pieces, shape)
+    require_shape("weight", w, (shape.c_out, shape.c_in // shape.groups, *shape.kernel))
     require_bias(bias, shape.c_out)
-    _require_residual(launch, (shape.batch, shape.c_out, *shape.out_sizes()))
-    dtype = str(pieces[0].dtype)
-    mine = launch.plans or plan_for(shape, dtype, launch, frames)
-    arrays = _Arrays(tuple(pieces), w.astype(pieces[0].dtype), bias, launch.residual)
-    run = _launch(arrays, mine, shape)
-    return Convolved(_only(run.outputs), (mine,), (run,))
+    sizes = (shape.batch, shape.c_out, *shape.out_sizes())
+    _require_residual(launch, sizes)
+    w = w.astype(x[0].dtype)
+    if len(x) > 1:
+        return _convolve_in_one_launch(x, (w, bias), shape, launch)
+    y = np.empty(sizes, _out_dtype(x[0], launch))
+    done = []
+    for part, mine in planned_launches(shape, str(x[0].dtype), launch):
+        added = None if launch.residual is None else part.output_of(launch.residual)
+        own_bias = None if bias is None else part.channels_of(bias)
+        arrays = _Arrays((part.input_of(x[0]),), part.channels_of(w), own_bias, added)
+        run = _launch(arrays, mine, part.shape)
+        part.output_of(y)[...] = _cropped(run, part.shape)
+        done.append((mine, run))
+    return Convolved(y, tuple(mine for mine, _ in done), tuple(run for _, run in done))
+
+
+def _convolve_in_one_launch(
+    x: tuple[Array, ...],
+    filters: tuple[Array, Array | None],
+    shape: ConvShape,
+    launch: LaunchOptions,
+) -> Convolved:
+    """Several pieces: parts of a convolution would have to cut them."""
+    frames = tuple(piece.shape[2] for piece in x)
+    if len(launches(shape)) > 1:
+        raise _too_large(frames, "offsets into its tensors do not fit 32 bits.")
+    try:
+        mine = launch.plans or plan_for(shape, str(x[0].dtype), launch, frames)
+    except PlanError as error:
+        raise _too_large(frames, str(error)) from error
+    run = _launch(_Arrays(x, *filters, launch.residual), mine, shape)
+    return Convolved(_cropped(run, shape), (mine,), (run,))
+
+
+def _too_large(frames: tuple[int, ...], why: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"an input in pieces of {frames} frames that needs several launches: {why} Only one piece"
+        " can be split. Concatenate first."
+    )
+
+
+def _pieces_of(pieces: Sequence[Array], shape: ConvShape) -> tuple[Array, ...]:
+    """The pieces that have frames; together they have to be the input."""
+    kept = tuple(piece for piece in pieces if piece.ndim != _DIMENSIONS or piece.shape[2])
+    for piece in kept:
+        frames = piece.shape[2] if piece.ndim == _DIMENSIONS else shape.size[0]
+        sizes = (shape.batch, shape.c_in, frames, *shape.size[1:])
+        require_shape("a piece of the input", piece, sizes)
+        if piece.dtype != kept[0].dtype:
+            raise ShapeError(
+                f"pieces of {kept[0].dtype} and of {piece.dtype}: one type is needed. Cast them."
+            )
+    total = sum(piece.shape[2] for piece in kept)
+    if total != shape.size[0]:
+        raise ShapeError(f"pieces with {total} frames in all: {shape.size[0]} are needed.")
+    return kept
+
+
+def _cropped(run: Run, shape: ConvShape | TransposedShape) -> Array:
+    """The output without what was computed to make phases whole."""
+    depth, height, width = shape.out_sizes()
+    return _only(run.outputs)[:, :, :depth, :height, :width]
+
+
+def _unsized(shape: ConvShape) -> Problem:
+    return fold(shape, every_tap=True)
 
 
 def planned_launches(
     shape: ConvShape, dtype: str, launch: LaunchOptions = DEFAULT_LAUNCH
 ) -> Iterator[tuple[Launch, tuple[ConvPlan, ...]]]:
     """The parts of a convolution with their plans, one for each core; mostly it is one part."""
-    return planned_parts(shape, lambda part: launch.plans or plan_for(part, dtype, launch))
+
+    def plan(part: ConvShape) -> tuple[ConvPlan, ...]:
+        if launch.reproducible and not keeps_orders(_unsized(part), _unsized(shape)):
+            raise UnsupportedError(
+                f"reproducible=True for {shape}, which needs several launches, one with"
+                f" {part.c_out} output channels: they would be summed in another order. Split the"
+                " input."
+            )
+        return launch.plans or plan_for(part, dtype, launch)
+
+    return planned_parts(shape, plan)
 
 
 def convolve_transposed(
@@ -149,9 +249,7 @@ def convolve_transposed(
     swapped = forward_filters(w.astype(x.dtype), groups)
     mine = launch.plans or plan_for(shape, str(x.dtype), launch)
     run = _launch(_Arrays((x,), swapped, bias, None), mine, shape)
-    depth, height, width = shape.out
-    y = _only(run.outputs)[:, :, :depth, :height, :width]
-    return Convolved(y, (mine,), (run,))
+    return Convolved(_cropped(run, shape), (mine,), (run,))
 
 
 def require_shape(name: str, array: Array, expected: tuple[int, ...]) -> None:
@@ -198,8 +296,15 @@ def plan_for(
             f"{launch.cores} cores on {machine.name}: a launch has 1 to {machine.lnc_max}."
             " Ask for fewer."
         )
-    request = request_for(shape, machine, dtype, exact=launch.exact)
-    request = replace(request, end=launch.end, problem=fold(shape, pieces))
+    request = request_for(
+        shape,
+        machine,
+        dtype,
+        exact=launch.exact,
+        pieces=pieces,
+        reproducible=launch.reproducible,
+    )
+    request = replace(request, end=launch.end)
     if launch.cores == 1:
         return (choose(request).taken.plan,)
     one, two = share(request)
@@ -218,6 +323,11 @@ def _launch(
     arrays: _Arrays, plans: tuple[ConvPlan, ...], shape: ConvShape | TransposedShape
 ) -> Run:
     works = [work_out(plan, shape) for plan in plans]
+    if arrays.residual is not None and works[0].recipe.y_shape != arrays.residual.shape:
+        raise UnsupportedError(
+            f"a residual of {arrays.residual.shape} where whole phases of {works[0].recipe.y_shape}"
+            " are computed and cropped: add it afterwards."
+        )
     images = tuple(
         pack_weights(arrays.w, plan.problem, work) for plan, work in zip(plans, works, strict=True)
     )
@@ -225,13 +335,13 @@ def _launch(
     places = tuple(pack_places(work) for work in works)
     recipes = tuple(work.recipe for work in works)
     residual, target = arrays.residual, plans[0].machine
+    summation = "fixed" if all(plan.sums_alike for plan in plans) else "fast"
+    run = partial(nkisim.run, target=target, summation=summation)
     if len(plans) == 1:
         packed = (images[0], biases[0], places[0])
-        return nkisim.run(
-            Kernel(forward_of_pieces), arrays.pieces, *packed, residual, recipes[0], target=target
-        )
+        return run(Kernel(forward_of_pieces), arrays.pieces, *packed, residual, recipes[0])
     pair = Kernel(forward_on_two_cores)[_MOST_CORES]
-    return nkisim.run(pair, arrays.pieces, images, biases, places, residual, recipes, target=target)
+    return run(pair, arrays.pieces, images, biases, places, residual, recipes)
 
 
 def _out_dtype(x: Array, launch: LaunchOptions) -> Any:

@@ -61,6 +61,43 @@ def test_parts_are_the_whole_and_small_enough(shape, share):
     np.testing.assert_array_equal(y, whole)
 
 
+UPSAMPLED = {
+    "twice": conv_shape((1, 2, 5, 8, 7), (3, 2, 3, 3, 3), padding=1, upsample=2),
+    "thrice": conv_shape((1, 2, 5, 8, 7), (3, 2, 3, 4, 2), padding=((1, 2), 0, 1), upsample=3),
+    "first frame once": conv_shape(
+        (1, 2, 7, 6, 5),
+        (3, 2, 3, 3, 3),
+        padding=((2, 0), 1, 1),
+        padding_mode="replicate",
+        upsample=2,
+        skip=(1, 0, 0),
+    ),
+    "skipping": conv_shape((1, 2, 40), (3, 2, 5), padding=((0, 3),), upsample=4, skip=3),
+}
+
+
+@pytest.mark.parametrize("share", [2, 3, 7])
+@pytest.mark.parametrize("shape", UPSAMPLED.values(), ids=list(UPSAMPLED))
+def test_parts_of_an_upsampled_input_are_the_whole(shape, share):
+    """Where two parts meet, both may compute the outputs of one repeated position."""
+    x, w = arrays(shape)
+    whole = forward(x, w, None, shape)
+    most = whole.size // share + 8 * shape.c_in
+    parts = launches(shape, most)
+    assert len(parts) >= share - 1
+    for part in parts:
+        assert part.shape.c_out * part.shape.positions() <= most
+    y, times = in_parts(shape, parts)
+    assert times.min() == 1
+    np.testing.assert_array_equal(y, whole)
+
+
+def test_an_upsampled_position_that_nothing_splits_is_refused():
+    shape = conv_shape((1, 2, 1), (8, 2, 1), upsample=4)
+    with pytest.raises(PlanError, match="nothing to split"):
+        launches(shape, 20)
+
+
 def test_what_fits_is_one_part():
     shape = SHAPES["padded"]
     (part,) = launches(shape, 3 * 5 * 8 * 7)
