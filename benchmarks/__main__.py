@@ -1,4 +1,4 @@
-"""`python -m benchmarks forward | plans | model NAME | family | frontend`.
+"""`python -m benchmarks forward | plans | model NAME | models | scaling | family | frontend`.
 
 Every time printed is modelled, but for those of `frontend`, which are of this machine's CPU.
 """
@@ -9,13 +9,15 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from benchmarks import family, forward, frontend, model, plans
+from benchmarks import family, forward, frontend, model, models, plans, scaling
 from trnconv.errors import TrnconvError
 
 _COMMANDS = {
     "forward": forward,
     "plans": plans,
     "model": model,
+    "models": models,
+    "scaling": scaling,
     "family": family,
     "frontend": frontend,
 }

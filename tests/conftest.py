@@ -41,6 +41,8 @@ OPT_IN = {
     "slow": _needs_nothing,
     "torch": _needs_package("torch"),
     "diffusers": _needs_package("torch", "diffusers"),
+    "ray": _needs_package("torch", "diffusers", "av", "fsspec", "safetensors", "ray"),
+    "distributed": _needs_package("torch", "diffusers"),
     "nkilib": _needs_nki_library,
     "device": _needs_device,
 }

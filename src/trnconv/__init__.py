@@ -5,15 +5,20 @@ plan is chosen (`trnconv.plan`), its kernel (`trnconv.kernels`) runs in `nkisim`
 what was planned, why, and how long it is modelled to take. The definition is `trnconv.reference`.
 """
 
-from trnconv.runtime.functional import (
-    conv1d,
-    conv2d,
-    conv3d,
-    conv_transpose1d,
-    conv_transpose2d,
-    conv_transpose3d,
-    explain,
-)
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trnconv.runtime.functional import (
+        conv1d,
+        conv2d,
+        conv3d,
+        conv_transpose1d,
+        conv_transpose2d,
+        conv_transpose3d,
+        explain,
+    )
 
 __version__ = "0.1.0"
 
@@ -27,3 +32,17 @@ __all__ = [
     "conv_transpose3d",
     "explain",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The functions, loaded when one is asked for: commands that need none start at once."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from trnconv.runtime import functional  # noqa: PLC0415
+
+    return getattr(functional, name)
+
+
+def __dir__() -> list[str]:
+    """What there is, loaded or not."""
+    return sorted({*globals(), *__all__})

@@ -2,5 +2,23 @@
 
 from trnconv.pytorch import functional, nn
 from trnconv.pytorch.backends import Backend, backend, choose_backend
+from trnconv.pytorch.causal import causal_conv3d
+from trnconv.pytorch.lazy.context import Rewrites
+from trnconv.pytorch.patching import PatchReport, patch_, patched, unpatch_
+from trnconv.pytorch.streaming import decode_in_chunks, encode_in_chunks
 
-__all__ = ["Backend", "backend", "choose_backend", "functional", "nn"]
+__all__ = [
+    "Backend",
+    "PatchReport",
+    "Rewrites",
+    "backend",
+    "causal_conv3d",
+    "choose_backend",
+    "decode_in_chunks",
+    "encode_in_chunks",
+    "functional",
+    "nn",
+    "patch_",
+    "patched",
+    "unpatch_",
+]

@@ -69,6 +69,37 @@ def _forward_wrapper(jitted: Callable[..., Any], recipe: Any) -> Callable[..., A
     return forward
 
 
+def _wrapper_of_two(jitted: Callable[..., Any], recipe: Any) -> Callable[..., Any]:
+    def forward_of_two(
+        first: torch.Tensor,
+        second: torch.Tensor,
+        weights: torch.Tensor,
+        bias: torch.Tensor,
+        places: torch.Tensor,
+        residual: torch.Tensor | None,
+    ) -> torch.Tensor:
+        y: torch.Tensor = jitted(first, second, weights, bias, places, residual, recipe)
+        return y
+
+    return forward_of_two
+
+
+def _wrapper_of_three(jitted: Callable[..., Any], recipe: Any) -> Callable[..., Any]:
+    def forward_of_three(
+        first: torch.Tensor,
+        second: torch.Tensor,
+        third: torch.Tensor,
+        weights: torch.Tensor,
+        bias: torch.Tensor,
+        places: torch.Tensor,
+        residual: torch.Tensor | None,
+    ) -> torch.Tensor:
+        y: torch.Tensor = jitted(first, second, third, weights, bias, places, residual, recipe)
+        return y
+
+    return forward_of_three
+
+
 def _gradient_wrapper(jitted: Callable[..., Any], recipe: Any) -> Callable[..., Any]:
     def weight_gradient(
         x: torch.Tensor, dy: torch.Tensor, masks: torch.Tensor, places: torch.Tensor
@@ -79,7 +110,12 @@ def _gradient_wrapper(jitted: Callable[..., Any], recipe: Any) -> Callable[..., 
     return weight_gradient
 
 
-_WRAPPERS = {"forward": _forward_wrapper, "weight_gradient": _gradient_wrapper}
+_WRAPPERS = {
+    "forward": _forward_wrapper,
+    "forward_of_two": _wrapper_of_two,
+    "forward_of_three": _wrapper_of_three,
+    "weight_gradient": _gradient_wrapper,
+}
 _adapter: Adapter | None = None
 
 

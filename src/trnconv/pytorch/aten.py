@@ -6,8 +6,9 @@ from typing import Any
 
 import torch
 
+from trnconv.geometry import ZEROS
 from trnconv.pytorch.extras import Extras
-from trnconv.pytorch.geometry import Window
+from trnconv.pytorch.geometry import Splice, Window
 
 _FORWARD: tuple[Any, Any, Any] = (
     torch.nn.functional.conv1d,
@@ -27,6 +28,34 @@ def convolution(
     padded = torch.nn.functional.pad(x, _pads(window))
     options = {"stride": window.stride, "dilation": window.dilation, "groups": window.groups}
     return extras.finish(_FORWARD[len(window.stride) - 1](padded, w, bias, **options))
+
+
+def spliced(
+    pieces: list[torch.Tensor],
+    w: torch.Tensor,
+    bias: torch.Tensor | None,
+    residual: torch.Tensor | None,
+    splice: Splice,
+) -> torch.Tensor:
+    """The same one step after the other: join, upsample, pad, convolve, finish."""
+    x = torch.cat(pieces, dim=2)
+    for axis, (factor, skip) in enumerate(zip(splice.upsample, splice.skip, strict=True)):
+        if factor > 1:
+            x = x.repeat_interleave(factor, dim=2 + axis)
+            x = x.narrow(2 + axis, skip, x.shape[2 + axis] - skip)
+    for mode in dict.fromkeys(splice.modes):
+        sides = [
+            side if own == mode else 0
+            for before, after, own in zip(
+                reversed(splice.before), reversed(splice.after), reversed(splice.modes), strict=True
+            )
+            for side in (before, after)
+        ]
+        if any(sides):
+            named = {ZEROS: "constant"}.get(mode, mode)
+            x = torch.nn.functional.pad(x, sides, mode=named)
+    y = torch.nn.functional.conv3d(x, w, bias, splice.stride, 0, splice.dilation, splice.groups)
+    return Extras(activation=splice.activation, residual=residual).finish(y)
 
 
 def input_gradient(

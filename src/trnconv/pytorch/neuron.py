@@ -5,6 +5,8 @@ Inputs, outputs and gradients stay on the device. Weights are packed on the host
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -12,6 +14,7 @@ import torch
 
 from trnconv.geometry import ConvShape, TransposedShape, input_gradient_shape
 from trnconv.kernels.forward import forward
+from trnconv.kernels.forward_of_several import forward_of_three, forward_of_two
 from trnconv.kernels.weight_gradient import weight_gradient
 from trnconv.packing import forward_filters, pack_bias, pack_places, pack_weights
 from trnconv.plan import weight_gradient_work
@@ -22,13 +25,14 @@ from trnconv.plan.work_out import Work, work_out
 from trnconv.pytorch.adapters import require_adapter
 from trnconv.pytorch.arrays import Array, to_array, to_tensor
 from trnconv.pytorch.extras import Extras
-from trnconv.pytorch.geometry import Window
+from trnconv.pytorch.geometry import Splice, Window
 from trnconv.pytorch.packed import packed_once
 from trnconv.runtime import LaunchOptions, plan_for
 from trnconv.runtime.weight_gradient import plan_for as plan_gradient
 
 _TARGET = "trn2"
 _PLANS = 4096  # shapes of a process; a large model has some hundreds
+_KERNELS: dict[int, Callable[..., Any]] = {1: forward, 2: forward_of_two, 3: forward_of_three}
 
 
 def convolution(
@@ -43,8 +47,26 @@ def convolution(
     residual = extras.residual
     if residual is not None:
         residual = residual.reshape(shape.batch, shape.c_out, *shape.out_sizes()).contiguous()
-    y = _launch(x, w, bias, shape, (extras.end, residual))
+    y = _launch(_Call(shape, extras.end), (x,), w, bias, residual)
     return y.reshape(shape.batch, shape.c_out, *shape.out_sizes()[3 - len(window.stride) :])
+
+
+def spliced(
+    pieces: list[torch.Tensor],
+    w: torch.Tensor,
+    bias: torch.Tensor | None,
+    residual: torch.Tensor | None,
+    splice: Splice,
+) -> torch.Tensor:
+    """A convolution of frames in several tensors, in one kernel; more than three are joined."""
+    if len(pieces) not in _KERNELS:
+        pieces = [torch.cat(pieces, dim=2)]
+    shape = splice.shape([piece.shape for piece in pieces], w.shape)
+    frames = tuple(piece.shape[2] for piece in pieces) if len(pieces) > 1 else ()
+    call = _Call(shape, splice.end(residual=residual is not None), frames, splice.reproducible)
+    added = None if residual is None else residual.contiguous()
+    depth, height, width = shape.out_sizes()
+    return _launch(call, tuple(pieces), w, bias, added)[:, :, :depth, :height, :width]
 
 
 def input_gradient(
@@ -53,7 +75,7 @@ def input_gradient(
     """The transposed convolution of dy that has the shape of x, by the same kernel."""
     shape = input_gradient_shape(window.forward(x_shape, w.shape))
     depth, height, width = shape.out
-    dx = _launch(dy, w, None, shape, (PLAIN_END, None))
+    dx = _launch(_Call(shape), (dy,), w, None, None)
     return dx[:, :, :depth, :height, :width].reshape(x_shape)
 
 
@@ -74,26 +96,38 @@ def filter_gradient(
     return _filters(dw, plan).reshape(dy.shape[1], -1, *kernel).to(x.dtype)
 
 
+@dataclass(frozen=True)
+class _Call:
+    """What is planned once."""
+
+    shape: ConvShape | TransposedShape
+    end: End = PLAIN_END
+    frames: tuple[int, ...] = ()  # of each piece, if there are several
+    reproducible: bool = False
+
+
 def _launch(
-    x: torch.Tensor,
+    call: _Call,
+    pieces: tuple[torch.Tensor, ...],
     w: torch.Tensor,
     bias: torch.Tensor | None,
-    shape: ConvShape | TransposedShape,
-    ending: tuple[End, torch.Tensor | None],
+    residual: torch.Tensor | None,
 ) -> torch.Tensor:
     adapter = require_adapter()
-    end, residual = ending
-    plan, work = _work(shape, _dtype_name(x), end)
+    shape, device = call.shape, pieces[0].device
+    plan, work = _work(call, _dtype_name(pieces[0]))
 
     def pack() -> torch.Tensor:
         filters = _filters_of(to_array(w.cpu()), shape)
-        return to_tensor(pack_weights(filters, plan.problem, work)).to(x.device)
+        return to_tensor(pack_weights(filters, plan.problem, work)).to(device)
 
-    weights = packed_once(w, (shape, plan, x.device), pack)
+    weights = packed_once(w, (shape, plan, device), pack)
     image = pack_bias(None if bias is None else to_array(bias.cpu()), work)
-    on_host = (to_tensor(each).to(x.device) for each in (image, pack_places(work)))
-    x5 = x.reshape(shape.batch, shape.c_in, *shape.size).contiguous()
-    y: torch.Tensor = adapter.call(forward, (x5, weights, *on_host, residual), work.recipe)
+    on_host = (to_tensor(each).to(device) for each in (image, pack_places(work)))
+    sizes = (shape.batch, shape.c_in, -1, *shape.size[1:])
+    x = tuple(piece.reshape(sizes).contiguous() for piece in pieces)
+    tensors = (*x, weights, *on_host, residual)
+    y: torch.Tensor = adapter.call(_KERNELS[len(x)], tensors, work.recipe)
     return y
 
 
@@ -114,9 +148,10 @@ def _filters(dw: torch.Tensor, plan: WeightGradientPlan) -> torch.Tensor:
 
 
 @lru_cache(_PLANS)
-def _work(shape: ConvShape | TransposedShape, dtype: str, end: End) -> tuple[ConvPlan, Work]:
-    plan = plan_for(shape, dtype, LaunchOptions(_TARGET, end=end))[0]
-    return plan, work_out(plan, shape)
+def _work(call: _Call, dtype: str) -> tuple[ConvPlan, Work]:
+    launch = LaunchOptions(_TARGET, end=call.end, reproducible=call.reproducible)
+    plan = plan_for(call.shape, dtype, launch, call.frames)[0]
+    return plan, work_out(plan, call.shape)
 
 
 @lru_cache(_PLANS)

@@ -6,6 +6,7 @@ changed a weight, the result is right.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
 import torch
@@ -16,10 +17,11 @@ from trnconv.plan.ends import PLAIN_END, End
 from trnconv.plan.weight_gradient import WeightGradientPlan
 from trnconv.pytorch.arrays import to_array, to_tensor
 from trnconv.pytorch.extras import Extras
-from trnconv.pytorch.geometry import Window
+from trnconv.pytorch.geometry import Splice, Window
 from trnconv.runtime import (
     LaunchOptions,
     convolve,
+    convolve_shape,
     convolve_transposed,
     plan_for,
     planned_launches,
@@ -53,6 +55,26 @@ def convolution(
         launch=LaunchOptions(_TARGET, plans=plans, end=extras.end, residual=added),
     )
     return to_tensor(done.y)
+
+
+def spliced(
+    pieces: list[torch.Tensor],
+    w: torch.Tensor,
+    bias: torch.Tensor | None,
+    residual: torch.Tensor | None,
+    splice: Splice,
+) -> torch.Tensor:
+    """A convolution of frames in several tensors, in one kernel."""
+    arrays = [to_array(piece) for piece in pieces]
+    shape = splice.shape([piece.shape for piece in pieces], w.shape)
+    end = splice.end(residual=residual is not None)
+    frames = tuple(piece.shape[2] for piece in pieces) if len(pieces) > 1 else ()
+    asked = LaunchOptions(_TARGET, end=end, reproducible=splice.reproducible)
+    plans = _spliced_plans(shape, str(arrays[0].dtype), asked, frames)
+    added = None if residual is None else to_array(residual)
+    launch = replace(asked, plans=plans, residual=added)
+    own_bias = None if bias is None else to_array(bias)
+    return to_tensor(convolve_shape(arrays, to_array(w), own_bias, shape, launch).y)
 
 
 def input_gradient(
@@ -90,6 +112,17 @@ def filter_gradient(
 def _plans(shape: ConvShape, dtype: str, end: End) -> tuple[ConvPlan, ...] | None:
     """The plan of a convolution in one part; None for one in several, planned part by part."""
     parts = list(planned_launches(shape, dtype, LaunchOptions(_TARGET, end=end)))
+    return parts[0][1] if len(parts) == 1 else None
+
+
+@lru_cache(_PLANS)
+def _spliced_plans(
+    shape: ConvShape, dtype: str, launch: LaunchOptions, frames: tuple[int, ...]
+) -> tuple[ConvPlan, ...] | None:
+    """As `_plans`, of an input in several pieces."""
+    if frames:
+        return plan_for(shape, dtype, launch, frames)
+    parts = list(planned_launches(shape, dtype, launch))
     return parts[0][1] if len(parts) == 1 else None
 
 

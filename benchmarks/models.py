@@ -1,0 +1,190 @@
+"""`python -m benchmarks models`: every autoencoder of the registry at its production size.
+
+Each model runs on the meta device, encode and decode, once patched with all rewrites and once as
+it is. Convolutions are priced by the planner's closed form (`--simulate`: traced and scheduled).
+The baseline gets the convolutions that the model calls.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from math import isnan
+
+from benchmarks.scatter_times import Times, baseline_ns, store, stored
+from benchmarks.table import Column, aligned, significant
+from nkisim.machine import CONSTANTS_VERSION, TRN2, TRN3
+from trnconv.errors import TrnconvError
+from trnconv.geometry import ConvShape
+from trnconv.models import find, models
+
+HELP = "every autoencoder of the registry at its production size"
+CORES_OF_A_CHIP = 8
+Job = tuple[str, str]  # model, phase
+
+
+@dataclass(frozen=True)
+class Row:
+    """One phase of a model. Times are modelled, of convolutions only."""
+
+    model: str
+    size: str
+    phase: str
+    calls: int
+    ours_s: float
+    as_is_s: float  # our kernels without the rewrites
+    trn3_s: float
+    baseline_s: float  # NaN if it was not asked for
+    instructions: int
+    copied_gb: float
+    copied_as_is_gb: float
+    peak_gb: float
+    largest_gb: float
+    taken: int
+    kept: int
+
+
+def measure(job: Job, *, simulate: bool, baseline: bool, known: Times) -> tuple[Row, Times]:
+    """The row of a job, and the baseline's times it needed."""
+    from trnconv.pytorch.estimate import (  # noqa: PLC0415 (torch: for this command only)
+        estimate,
+        observe_entry,
+    )
+    from trnconv.pytorch.lazy.context import NO_REWRITES  # noqa: PLC0415
+
+    entry, phase = find(job[0]), job[1]
+    size = entry.production
+    run = observe_entry(entry, size, phase)
+    as_is_run = observe_entry(entry, size, phase, rewrites=NO_REWRITES)
+    ours = estimate(run, TRN2, simulate=simulate)
+    as_is = estimate(as_is_run, TRN2, simulate=simulate)
+    times: Times = {}
+    total = float("nan")
+    if baseline:
+        used = dict(known)
+        total = sum(
+            layer.calls * _baseline(layer.work.shape, layer.price.ns, used)
+            for layer in as_is.layers
+        )
+        times = {shape: ns for shape, ns in used.items() if shape not in known}
+    whole = phase == entry.phases[-1]  # a model's convolutions are counted once
+    return (
+        Row(
+            model=entry.name,
+            size=size.name,
+            phase=phase,
+            calls=ours.calls,
+            ours_s=ours.seconds,
+            as_is_s=as_is.seconds,
+            trn3_s=estimate(run, TRN3, simulate=simulate).seconds,
+            baseline_s=total / 1e9,
+            instructions=ours.instructions,
+            copied_gb=ours.copied_bytes / 1e9,
+            copied_as_is_gb=as_is.copied_bytes / 1e9,
+            peak_gb=run.peak_bytes / 1e9,
+            largest_gb=run.largest_bytes / 1e9,
+            taken=len(run.report.taken) if whole else 0,
+            kept=len(run.report.kept) if whole else 0,
+        ),
+        times,
+    )
+
+
+def _baseline(shape: object, ours_ns: float, known: Times) -> float:
+    """Grouped and transposed convolutions have no baseline: there it gets our time."""
+    if not isinstance(shape, ConvShape) or shape.groups > 1:
+        return ours_ns
+    return baseline_ns(shape, known)
+
+
+def rows_of(jobs: Sequence[Job], options: argparse.Namespace) -> Iterator[Row]:
+    """Rows as they are done; new times of the baseline are kept in its file."""
+    known = stored()
+    work = partial(
+        measure, simulate=options.simulate, baseline=not options.no_baseline, known=known
+    )
+    with multiprocessing.get_context("spawn").Pool(options.workers) as pool:
+        for done, (row, times) in enumerate(pool.imap(work, jobs), 1):
+            print(f"{done} of {len(jobs)}  {row.model} {row.phase}", file=sys.stderr, flush=True)
+            if times:
+                known.update(times)
+                store(known)
+            yield row
+
+
+def table(rows: Sequence[Row]) -> str:
+    """One line for each phase of each model."""
+    names = ("calls", "trn2\ncore, s", "chip of 8,\nideal, s", "trn3\ncore, s", "baseline\ns")
+    columns = [Column("model", "<"), Column("size", "<"), Column("phase", "<")]
+    columns += [Column(name) for name in names]
+    columns += [Column(name) for name in ("ours /\nbaseline", "ours /\nas it is")]
+    columns += [Column(name) for name in ("instruc-\ntions", "copies\nGB", "as it is\nGB")]
+    columns += [Column("peak\nGB"), Column("largest\ntensor, GB")]
+    return aligned(columns, [_cells(row) for row in rows])
+
+
+def _cells(row: Row) -> list[str]:
+    known = not isnan(row.baseline_s)
+    return [
+        row.model,
+        row.size,
+        row.phase,
+        f"{row.calls}",
+        significant(row.ours_s),
+        significant(row.ours_s / CORES_OF_A_CHIP),
+        significant(row.trn3_s),
+        significant(row.baseline_s) if known else "-",
+        f"{row.ours_s / row.baseline_s:.2f}" if known else "-",
+        f"{row.ours_s / row.as_is_s:.3f}",
+        f"{row.instructions}",
+        f"{row.copied_gb:.0f}",
+        f"{row.copied_as_is_gb:.0f}",
+        f"{row.peak_gb:.1f}",
+        f"{row.largest_gb:.2f}",
+    ]
+
+
+def last_line(rows: Sequence[Row]) -> str:
+    """How many models, and what became of their convolutions."""
+    taken, kept = sum(row.taken for row in rows), sum(row.kept for row in rows)
+    return f"{len({row.model for row in rows})} models, {taken} convolutions taken, {kept} kept"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """What the command can be asked for."""
+    parser.add_argument("--model", action="append", help="only this one; may be repeated")
+    parser.add_argument("--phase", choices=("encode", "decode"), help="only this one")
+    parser.add_argument("--simulate", action="store_true", help="schedule every launch: slow")
+    parser.add_argument("--no-baseline", action="store_true", help="leave the baseline out")
+    parser.add_argument("--workers", type=int, default=2, metavar="N", help="processes")
+    parser.add_argument("--json", metavar="FILE", help="write the rows there, too")
+
+
+def main(options: argparse.Namespace) -> int:
+    """Estimate every model, print the table; the exit code."""
+    wanted = options.model or [entry.name for entry in models()]
+    jobs = [
+        (name, phase)
+        for name in wanted
+        for phase in find(name).phases
+        if options.phase in (None, phase)
+    ]
+    if not jobs:
+        raise TrnconvError(f"{wanted} {options.phase}: no such phase.")
+    rows = list(rows_of(jobs, options))
+    print(
+        f"Modelled, constants {CONSTANTS_VERSION}, default reading, bf16, batch 1, one core;"
+        f" {'scheduled' if options.simulate else 'closed form of the planner'}.\n"
+        "Convolutions only: no norms, attention, launches. Copies are bytes of padding,"
+        " concatenation, upsampling and caches, read and written.\n"
+    )
+    print(table(rows), "", last_line(rows), sep="\n")
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:  # noqa: PTH123
+            json.dump([asdict(row) for row in rows], file, indent=1)
+    return 0

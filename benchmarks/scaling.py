@@ -1,0 +1,232 @@
+"""`python -m benchmarks scaling`: one decode of a large video on 1 to 64 cores.
+
+One rank of each number of cores, the one with most to do, runs on the meta device with the code of
+`trnconv.parallel`; `trnconv.parallel.cost` prices what it does. Rows and columns are both tried.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import multiprocessing
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from benchmarks.table import Column, aligned, significant
+from nkisim.machine import CONSTANTS_VERSION, FABRICS, MACHINES, TRN2
+from trnconv.errors import TrnconvError
+from trnconv.models import find
+
+HELP = "one decode of a large video on 1 to 64 cores: table and curve"
+CORES = (1, 2, 4, 8, 16, 32, 64)
+AXES = ("rows", "columns")
+STATED = (8, 64)  # cores of the last line: a chip, and half an instance
+
+
+@dataclass(frozen=True)
+class Job:
+    """One point to find."""
+
+    model: str
+    size: str
+    phase: str
+    axis: str
+    cores: int
+    machine: str
+
+
+@dataclass(frozen=True)
+class Point:
+    """One number of cores, cut one way. Times are modelled, in seconds."""
+
+    cores: int
+    axis: str
+    share: float  # of the video, on the rank that has most
+    seconds: float
+    overlapped: float
+    convolutions: float
+    attention: float
+    copies: float
+    halos: float
+    gathers: float
+    statistics: float
+    received_gb: float
+
+
+def measure(job: Job) -> Point:
+    """A point of the curve."""
+    from trnconv.parallel.cost import (  # noqa: PLC0415 (torch: for this command only)
+        Part,
+        core_time,
+    )
+
+    entry = find(job.model)
+    part = Part(entry, entry.size(job.size), job.phase, job.axis, job.cores)
+    time = core_time(part, MACHINES[job.machine])
+    return Point(
+        cores=job.cores,
+        axis=job.axis,
+        share=time.largest_share,
+        seconds=time.seconds,
+        overlapped=time.overlapped_s,
+        convolutions=time.convolutions_s,
+        attention=time.attention_s,
+        copies=time.copies_s,
+        halos=time.halos_s,
+        gathers=time.gathers_s,
+        statistics=time.statistics_s,
+        received_gb=time.received_bytes / 1e9,
+    )
+
+
+def points_of(jobs: Sequence[Job], workers: int) -> Iterator[Point]:
+    """Points as they are done."""
+    with multiprocessing.get_context("spawn").Pool(workers) as pool:
+        for done, point in enumerate(pool.imap(measure, jobs), 1):
+            print(
+                f"{done} of {len(jobs)}  {point.cores} cores, {point.axis}",
+                file=sys.stderr,
+                flush=True,
+            )
+            yield point
+
+
+def curve(points: Sequence[Point]) -> list[Point]:
+    """For each number of cores, the faster way to cut."""
+    numbers = sorted({point.cores for point in points})
+    return [
+        min((p for p in points if p.cores == number), key=lambda p: p.seconds) for number in numbers
+    ]
+
+
+def speedup(points: Sequence[Point], cores: int) -> float:
+    """Over one core."""
+    by_cores = {point.cores: point for point in points}
+    return by_cores[1].seconds / by_cores[cores].seconds
+
+
+def lost_to(points: Sequence[Point], cores: int) -> dict[str, float]:
+    """Core-seconds per core beyond an even share of one core's time, by reason."""
+    by_cores = {point.cores: point for point in points}
+    one, many = by_cores[1], by_cores[cores]
+    uneven = one.convolutions * (many.share - 1 / cores)
+    return {
+        "uneven bands": uneven,
+        "slower convolutions of narrow bands": many.convolutions - one.convolutions * many.share,
+        "copies of bands beside halos": many.copies,
+        "halos": many.halos,
+        "attention: gathers, and its uneven share": many.gathers
+        + many.attention
+        - one.attention / cores,
+        "statistics": many.statistics,
+    }
+
+
+def table(points: Sequence[Point]) -> str:
+    """One line for each number of cores."""
+    names = ("s", "speed-up", "per core", "largest /\neven band", "convolu-\ntions, s", "copies\ns")
+    columns = [Column("cores"), Column("cut", "<"), *(Column(name) for name in names)]
+    beside = ("halos\ns", "attention\ns", "gathers\ns", "halos\nhidden, s", "received\nGB")
+    columns += [Column(name) for name in beside]
+    return aligned(columns, [_cells(point, points) for point in points])
+
+
+def _cells(point: Point, points: Sequence[Point]) -> list[str]:
+    faster = speedup(points, point.cores)
+    return [
+        f"{point.cores}",
+        "-" if point.cores == 1 else point.axis,
+        significant(point.seconds),
+        f"{faster:.2f}",
+        f"{100 * faster / point.cores:.0f} %",
+        f"{point.share * point.cores:.2f}",
+        significant(point.convolutions),
+        significant(point.copies),
+        significant(point.halos),
+        significant(point.attention),
+        significant(point.gathers),
+        significant(point.overlapped),
+        significant(point.received_gb),
+    ]
+
+
+def why(points: Sequence[Point]) -> str:
+    """Where the time goes that an ideal curve would not have, for the larger numbers."""
+    lines = []
+    for point in points:
+        if point.cores > 1:
+            lost = sorted(lost_to(points, point.cores).items(), key=lambda each: -each[1])
+            whole = point.seconds
+            named = [f"{name} {100 * s / whole:.0f} %" for name, s in lost if s > 0.005 * whole]
+            lines.append(f"{point.cores:>3} cores lose to  {', '.join(named) or 'nothing'}")
+    return "\n".join(lines)
+
+
+def draw(points: Sequence[Point], title: str, path: Path) -> None:
+    """The curve as SVG, by matplotlib."""
+    try:
+        matplotlib = importlib.import_module("matplotlib")
+    except ImportError as missing:
+        raise TrnconvError(
+            "--svg: drawing needs matplotlib. Run `pip install 'trnconv[plots]'`."
+        ) from missing
+    matplotlib.use("svg")
+    plt = importlib.import_module("matplotlib.pyplot")
+    figure, axes = plt.subplots(figsize=(6, 4.5))
+    cores = [point.cores for point in points]
+    axes.plot(cores, cores, linestyle="--", color="0.6", label="ideal")
+    axes.plot(cores, [speedup(points, n) for n in cores], marker="o", label="as it runs")
+    hidden = [points[0].seconds / point.overlapped for point in points]
+    axes.plot(cores, hidden, marker=".", linewidth=1, label="halos hidden")
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log", base=2)
+    axes.set_xticks(cores, [str(n) for n in cores])
+    axes.set_yticks(cores, [str(n) for n in cores])
+    axes.set(xlabel="cores", ylabel="speed-up over one core", title=title)
+    axes.legend()
+    figure.savefig(path, metadata={"Date": None})
+    plt.close(figure)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """What the command can be asked for."""
+    parser.add_argument("--model", default="wan2.1")
+    parser.add_argument("--size", default="720p81", help="a size of the registry")
+    parser.add_argument("--phase", choices=("encode", "decode"), default="decode")
+    parser.add_argument("--machine", choices=sorted(MACHINES), default=TRN2.name)
+    parser.add_argument("--cores", type=int, nargs="+", default=list(CORES))
+    parser.add_argument("--workers", type=int, default=2, metavar="N", help="processes")
+    parser.add_argument("--svg", metavar="FILE", help="draw the curve there (matplotlib)")
+    parser.add_argument("--json", metavar="FILE", help="write the points there, too")
+
+
+def main(options: argparse.Namespace) -> int:
+    """Find every point, print table and reasons; the exit code."""
+    numbers = sorted({1, *options.cores})
+    jobs = [
+        Job(options.model, options.size, options.phase, axis, cores, options.machine)
+        for cores in numbers
+        for axis in (AXES if cores > 1 else AXES[:1])
+    ]
+    points = list(points_of(jobs, options.workers))
+    chosen = curve(points)
+    fabric = FABRICS[options.machine]
+    print(
+        f"Modelled, {options.machine}, constants {CONSTANTS_VERSION}, default reading, bf16:"
+        f" {options.phase} of {options.model} at {options.size}.\n"
+        "Convolutions by the planner, attention at the Tensor engine's peak, messages"
+        f" {fabric.message_ns / 1000:g} us and bandwidth; no norms, activations, launches.\n"
+    )
+    print(table(chosen), "", why(chosen), "", sep="\n")
+    if options.svg:
+        title = f"{options.model} {options.phase} {options.size}, modelled ({options.machine})"
+        draw(chosen, title, Path(options.svg))
+    if options.json:
+        text = json.dumps([asdict(point) for point in points], indent=1)
+        Path(options.json).write_text(text + "\n", encoding="utf-8")
+    stated = [n for n in STATED if n in numbers] or numbers[-1:]
+    print("speed-up " + ", ".join(f"{speedup(chosen, n):.1f} on {n} cores" for n in stated))
+    return 0

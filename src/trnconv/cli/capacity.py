@@ -1,0 +1,185 @@
+"""`trnconv capacity`: how many instances a corpus takes, and what breaks first."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from trnconv.cli.output import Json, amount, console, print_json, table
+
+if TYPE_CHECKING:
+    from trnconv.corpus.capacity import Assumptions, Capacity, Demand, ModelledClip
+    from trnconv.corpus.instances import Instance
+    from trnconv.models import ModelEntry, Size
+
+_LEFT_OUT = (
+    "Norms, attention, launches, and waits for data are not modelled: `reached` stands for them.",
+    "Cores are physical ones (LNC 1); what they slow each other down by is in `reached`, too.",
+    "Compiling is not counted: once a bucket, then from the compiler's cache.",
+)
+
+
+def capacity(
+    clips: Annotated[float, typer.Option(help="How many, e.g. 1e6.")],
+    seconds: Annotated[float, typer.Option(help="Length of a clip.")],
+    size: Annotated[str, typer.Option(help="Height x width, e.g. 720x1280.")],
+    model: Annotated[str, typer.Option(help="Name in trnconv's registry.")] = "wan2.1",
+    fps: Annotated[float, typer.Option(help="Frames a second that are encoded.")] = 16,
+    days: Annotated[float, typer.Option(help="Time there is.")] = 1,
+    instance: Annotated[str, typer.Option(help="Kind of instance.")] = "trn2.48xlarge",
+    reached: Annotated[float, typer.Option(help="Share of the modelled speed.")] = 0.5,
+    usable: Annotated[float, typer.Option(help="Share of vCPUs and network.")] = 0.8,
+    source_fps: Annotated[float, typer.Option(help="Frames a second in the files.")] = 30,
+    source_area: Annotated[float, typer.Option(help="Their pixels, of the clip's.")] = 1,
+    source_mbit_s: Annotated[float, typer.Option(help="Bit rate of the files.")] = 5,
+    decode_mpixel_s: Annotated[float, typer.Option(help="Decoded by a vCPU, a second.")] = 60,
+    object_store_gbit_s: Annotated[float, typer.Option(help="Of an instance.")] = 50,
+    cores_per_clip: Annotated[int, typer.Option(help="That share a clip; ideally.")] = 1,
+    clips_in_flight: Annotated[float, typer.Option(help="Decoded clips a core.")] = 3,
+    latents: Annotated[int, typer.Option(help="Tensors kept: 2 mean and logvar, 1 mode.")] = 2,
+    latent_bytes: Annotated[int, typer.Option(help="Of a value: 2 bf16, 4 fp32.")] = 2,
+    dollars_per_hour: Annotated[
+        float | None, typer.Option(help="Of an instance; without, no cost is given.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Instances, bytes and bottlenecks of encoding a corpus, from modelled times."""
+    from trnconv.corpus.capacity import Assumptions, Demand
+    from trnconv.corpus.capacity import capacity as work_out
+    from trnconv.corpus.instances import find_instance
+    from trnconv.models import find
+
+    assumed = Assumptions(
+        reached=reached,
+        usable=usable,
+        source_fps=source_fps,
+        source_area=source_area,
+        source_mbit_s=source_mbit_s,
+        decode_mpixel_s=decode_mpixel_s,
+        object_store_gbit_s=object_store_gbit_s,
+        cores_per_clip=cores_per_clip,
+        clips_in_flight=clips_in_flight,
+        latents=latents,
+        latent_bytes=latent_bytes,
+    )
+    demand = Demand(clips=clips, seconds=seconds, days=days)
+    entry, where = find(model), find_instance(instance)
+    clip = _modelled(entry, _clip_size(entry, size, seconds, fps), where.machine)
+    found = work_out(demand, clip, where, assumed)
+    answer = _answer(found, clip, where)
+    answer["asked"] = {**asdict(demand), "model": model, "fps": fps}
+    answer["assumptions"] = asdict(assumed)
+    if dollars_per_hour is not None:
+        answer["dollars"] = found.instances * dollars_per_hour * 24 * days
+    if json:
+        print_json(answer)
+    else:
+        _show(answer, demand, assumed)
+
+
+def _clip_size(entry: ModelEntry, size: str, seconds: float, fps: float) -> Size:
+    """Frames of both ends of the clip, as many as the model takes: 5 s at 16 a second are 81."""
+    from trnconv.corpus.buckets import Picture, frames_within
+    from trnconv.models import Size
+
+    picture = Picture.parse(size)
+    frames = frames_within(entry, round(seconds * fps) + 1)
+    return Size(size, frames, picture.height, picture.width)
+
+
+def _modelled(entry: ModelEntry, size: Size, target: str) -> ModelledClip:
+    """One encoding, priced on the meta device, in the default reading."""
+    from nkisim.machine import find_machine
+    from trnconv.corpus.capacity import ModelledClip
+    from trnconv.corpus.needs import needed_for
+    from trnconv.models import latent_size
+
+    latent = latent_size(entry, size)
+    with needed_for("modelling an encoder", "diffusers"):
+        from trnconv.pytorch.estimate import estimate, observe_entry
+
+    run = observe_entry(entry, size, "encode")
+    machine = find_machine(target)
+    priced = estimate(run, machine)
+    timing = machine.timing
+    hbm = min(timing.dma_engines * timing.dma_bytes_per_ns, timing.hbm_bytes_per_ns / 2)
+    return ModelledClip(
+        size=size,
+        latent=latent,
+        convolution_s=priced.seconds,
+        copied_s=priced.copied_bytes / hbm / 1e9,
+        peak_bytes=run.peak_bytes,
+        weight_bytes=run.weight_bytes,
+    )
+
+
+def _answer(found: Capacity, clip: ModelledClip, where: Instance) -> dict[str, Any]:
+    rows = [*found.resources, *found.memory]
+    return {
+        "label": "modelled",
+        "instances": found.instances,
+        "instance": asdict(where),
+        "breaks_first": found.resources[0].name,
+        "clip": {**asdict(clip), "core_s": clip.core_s},
+        "clips_per_s": found.clips_per_s,
+        "clips_per_s_most": found.clips_per_s_most,
+        "read_bytes": found.read_bytes,
+        "written_bytes": found.written_bytes,
+        "pixel_bytes": found.pixel_bytes,
+        "resources": [{**asdict(one), "used": found.used(one)} for one in rows],
+    }
+
+
+def _show(answer: dict[str, Any], demand: Demand, assumed: Assumptions) -> None:
+    from nkisim.machine import CONSTANTS_VERSION
+
+    size, screen = answer["clip"]["size"], console()
+    time = f"{demand.days:g} {'day' if demand.days == 1 else 'days'}"
+    screen.print(
+        f"{amount(demand.clips)} clips of {demand.seconds:g} s, {size['name']}, {size['frames']}"
+        f" frames, {answer['asked']['model']} encoder, in {time}:"
+        f" {answer['instances']} x {answer['instance']['name']}."
+    )
+    screen.print(
+        f"Modelled: {answer['instance']['machine']}, constants {CONSTANTS_VERSION}, default"
+        " reading; nothing was measured."
+    )
+    screen.print()
+    for line in _lines(answer):
+        screen.print(line)
+    screen.print()
+    screen.print(_used(answer))
+    screen.print()
+    screen.print("Assumed, each an option of this command:")
+    for name, value in asdict(assumed).items():
+        screen.print(f"  --{name.replace('_', '-'):<22} {value:g}")
+    for left_out in _LEFT_OUT:
+        screen.print(left_out)
+
+
+def _lines(answer: dict[str, Any]) -> list[str]:
+    clip, most = answer["clip"], answer["clips_per_s_most"]
+    first = next(one for one in answer["resources"] if one["name"] == answer["breaks_first"])
+    parts = f"{clip['convolution_s']:.2f} convolutions, {clip['copied_s']:.2f} copies"
+    growth = f"{first['used']:.0%} used: at {most / answer['clips_per_s']:.2f} times the clips"
+    lines = [
+        f"a clip        {clip['core_s']:.2f} s of a core: {parts}",
+        f"clips         {answer['clips_per_s']:.3g} a second asked for, {most:.3g} possible",
+        f"reads         {amount(answer['read_bytes'], 'B')} of videos",
+        f"writes        {amount(answer['written_bytes'], 'B')} of latents",
+        f"to devices    {amount(answer['pixel_bytes'], 'B')} of pixels",
+        f"breaks first  {first['name']}, {growth}",
+    ]
+    if "dollars" in answer:
+        lines.append(f"costs         {answer['dollars']:,.0f} dollars, at the price given")
+    return lines
+
+
+def _used(answer: dict[str, Any]) -> Any:
+    shown = table("", "resource", "needed", "of one instance", "used")
+    for one in answer["resources"]:
+        needed, supply = amount(one["demand"], one["unit"]), amount(one["supply"], one["unit"])
+        shown.add_row(one["name"], needed, supply, f"{one['used']:.0%}")
+    return shown

@@ -1,0 +1,150 @@
+"""`trnconv encode`: a corpus of videos into latents."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from trnconv.cli.output import Json, amount, console, print_json, table
+
+if TYPE_CHECKING:
+    from trnconv.corpus import Job, Run
+    from trnconv.corpus.metrics import ShardMetrics
+
+
+def encode(
+    sources: Annotated[
+        list[str],
+        typer.Argument(help="Videos: files, folders, patterns, list files; local or s3://, gs://."),
+    ],
+    out: Annotated[str, typer.Option(help="Folder for latents, local or in a store.")],
+    model: Annotated[str, typer.Option(help="Name in trnconv's registry.")],
+    size: Annotated[list[str], typer.Option(help="Height x width of a bucket; may be repeated.")],
+    frames: Annotated[list[int], typer.Option(help="Length of a bucket; may be repeated.")],
+    weights: Annotated[str | None, typer.Option(help="Folder that diffusers saved.")] = None,
+    subfolder: Annotated[str | None, typer.Option(help="Of that folder, e.g. vae.")] = None,
+    random_weights: Annotated[
+        bool, typer.Option("--random-weights", help="For trials: no weights but random ones.")
+    ] = False,
+    reduced: Annotated[
+        bool, typer.Option("--reduced", help="For trials: the narrow model of the registry.")
+    ] = False,
+    fps: Annotated[float | None, typer.Option(help="Frames a second; without, all frames.")] = None,
+    fit: Annotated[str, typer.Option(help="cover (scale, cut), crop (cut) or exact.")] = "cover",
+    enlarge: Annotated[bool, typer.Option("--enlarge", help="Take smaller videos, too.")] = False,
+    backend: Annotated[str, typer.Option(help="torch, nkisim or neuron.")] = "torch",
+    device: Annotated[str, typer.Option(help="Of backend neuron: xla or neuron.")] = "xla",
+    dtype: Annotated[str, typer.Option(help="bfloat16, float16 or float32.")] = "bfloat16",
+    output: Annotated[str, typer.Option(help="mean+logvar, or mode.")] = "mean+logvar",
+    engine: Annotated[str, typer.Option(help="local, torchrun or ray.")] = "local",
+    workers: Annotated[int, typer.Option(help="Of engine ray.")] = 1,
+    neuron_cores: Annotated[int, typer.Option(help="Of each worker of engine ray.")] = 0,
+    ray_address: Annotated[
+        str | None, typer.Option(help="A Ray cluster; without, one is started here.")
+    ] = None,
+    clips_per_shard: Annotated[int, typer.Option(help="Clips a file.")] = 64,
+    readers: Annotated[int, typer.Option(help="Clips a worker decodes ahead.")] = 1,
+    threads: Annotated[int, typer.Option(help="Of torch, in each worker, on a CPU.")] = 1,
+    json: Json = False,
+) -> None:
+    """Encode videos into latents; what is done already is not done again."""
+    from trnconv.corpus import EncoderSettings, Engine, Job, Picture, buckets_for, start
+    from trnconv.errors import TrnconvError
+    from trnconv.models import find
+
+    if weights is None and not random_weights:
+        raise TrnconvError(
+            "encode without weights: name the folder that diffusers saved the autoencoder to with"
+            " --weights, or try things out with --random-weights."
+        )
+    if weights is not None and random_weights:
+        raise TrnconvError("--weights and --random-weights: one of them.")
+    settings = EncoderSettings(
+        model=model,
+        weights=weights,
+        subfolder=subfolder,
+        reduced=reduced,
+        backend=backend,
+        device=device,
+        dtype=dtype,
+        output=output,
+        threads=threads,
+    )
+    pictures = [Picture.parse(text) for text in size]
+    buckets = buckets_for(find(model), pictures, frames, fit=fit, enlarge=enlarge)
+    job = Job(out=out, encoder=settings, buckets=buckets, fps=fps, readers=readers)
+    chosen = Engine(engine, workers=workers, neuron_cores=neuron_cores, address=ray_address)
+    run = start(job, sources, chosen, clips_per_shard=clips_per_shard)
+    metrics = _done(run)
+    manifest = job.write_manifest(run.shards)
+    summary = _summary(run, metrics, manifest)
+    if json:
+        print_json(summary)
+    else:
+        _show(job, summary)
+
+
+def _done(run: Run) -> list[ShardMetrics]:
+    """Do what is left, and show how far it is, on stderr."""
+    from trnconv.cli.progress import shard_progress
+
+    metrics = []
+    with shard_progress(run) as advance:
+        for one in run:
+            metrics.append(one)
+            advance(one)
+    return metrics
+
+
+def _summary(
+    run: Run, metrics: list[ShardMetrics], manifest: dict[str, Any] | None
+) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from trnconv.corpus.metrics import by_worker
+
+    return {
+        "out": run.job.out,
+        "clips": run.clips,
+        "shards": len(run.shards),
+        "shards_done_before": len(run.mine) - len(run.left),
+        "shards_done_now": len(metrics),
+        "complete": manifest is not None,
+        "encoded": manifest["clips"] if manifest else None,
+        "bytes": manifest["bytes"] if manifest else None,
+        "bad": manifest["bad"] if manifest else None,
+        "workers": [asdict(one) for one in by_worker(metrics)],
+    }
+
+
+def _show(job: Job, summary: dict[str, Any]) -> None:
+    screen = console()
+    screen.print(
+        f"{summary['shards_done_now']} shards encoded now, {summary['shards_done_before']} before,"
+        f" of {summary['shards']} with {summary['clips']} clips."
+    )
+    if summary["workers"]:
+        screen.print(_by_worker(summary["workers"]))
+    if not summary["complete"]:
+        screen.print("Others are still at work: whoever ends last writes the manifest.")
+        return
+    for clip in summary["bad"]:
+        screen.print(f"set aside: {clip['url']}: {clip['reason']}", markup=False)
+    written = f"{amount(summary['bytes'], 'B')} of latents"
+    screen.print(
+        f"{summary['encoded']} clips, {written}, {len(summary['bad'])} set aside:"
+        f" {job.out}/manifest.json",
+        markup=False,
+    )
+
+
+def _by_worker(workers: list[dict[str, Any]]) -> Any:
+    rates = ("shards", "clips", "clips/s", "Mpixel/s", "CPU")
+    shown = table("", "worker", *rates, "waiting", "encoding", "writing", "shapes")
+    for one in workers:
+        shares = [f"{one[name]:.0%}" for name in ("cpu", "waiting", "encoding", "writing")]
+        speed = [f"{one['clips_per_s']:.3g}", f"{one['megapixels_per_s']:.3g}"]
+        counts = [str(one["shards"]), str(one["clips"])]
+        shown.add_row(one["worker"], *counts, *speed, *shares, str(one["shapes"]))
+    return shown

@@ -1,0 +1,140 @@
+"""The model at work: pixels in, latents out."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from trnconv.corpus.needs import needed_for
+from trnconv.errors import UnsupportedError
+from trnconv.models import find
+
+if TYPE_CHECKING:
+    import torch
+
+    from trnconv.corpus.reading import Pixels
+
+BACKENDS = ("torch", "nkisim", "neuron")
+DTYPES = ("float32", "bfloat16", "float16")
+OUTPUTS = ("mode", "mean+logvar")
+NEURON_PACKAGES = {"xla": "torch_xla", "neuron": "torch_neuronx"}  # by name of torch's device
+_WHITE = 255
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderSettings:
+    """Everything the latents depend on, besides pixels."""
+
+    model: str  # of the registry
+    weights: str | None = None  # a folder as diffusers saves it; None: random weights
+    subfolder: str | None = None  # of that folder
+    reduced: bool = False  # the registry's narrow configuration: for trials
+    seed: int = 0  # of random weights
+    backend: str = "torch"
+    dtype: str = "bfloat16"  # of the model and of the latents
+    output: str = "mean+logvar"
+    device: str = "xla"  # as torch calls Neuron devices; for the neuron backend
+    threads: int = 1  # of torch, on a CPU; sums may depend on it
+
+    def __post_init__(self) -> None:
+        for name, value, known in (
+            ("backend", self.backend, BACKENDS),
+            ("dtype", self.dtype, DTYPES),
+            ("output", self.output, OUTPUTS),
+            ("device", self.device, tuple(NEURON_PACKAGES)),
+        ):
+            if value not in known:
+                raise UnsupportedError(f"{name} {value!r}: one of {', '.join(known)}.")
+        entry = find(self.model)
+        if "encode" not in entry.phases:
+            raise UnsupportedError(f"encoding with {self.model}: it can only decode.")
+        if self.weights is not None and self.reduced:
+            raise UnsupportedError("a reduced model has random weights: leave the weights out.")
+
+
+class Encoder:
+    """A model of the registry on trnconv's kernels, one clip at a time.
+
+    One at a time, so that a clip's latents do not depend on its neighbours.
+    """
+
+    def __init__(self, settings: EncoderSettings) -> None:
+        with needed_for("encoding videos"):
+            import torch
+
+            from trnconv.pytorch import building, patch_
+
+        torch.set_num_threads(settings.threads)
+        self._settings = settings
+        self._entry = find(settings.model)
+        self._dtype = getattr(torch, settings.dtype)
+        self._device = _device(settings)
+        if settings.weights is None:
+            model = building.build(
+                self._entry, reduced=settings.reduced, dtype=self._dtype, seed=settings.seed
+            )
+        else:
+            model = building.load(
+                self._entry, settings.weights, subfolder=settings.subfolder, dtype=self._dtype
+            )
+        self.weights_sha256 = _sha256_of_weights(model)
+        self._model = model.to(self._device)
+        patch_(self._model, backend=settings.backend)
+        self.shapes: set[tuple[int, ...]] = set()  # each was planned, and on a device compiled
+
+    def encode(self, pixels: Pixels) -> dict[str, torch.Tensor]:
+        """Latents of a clip by name, without a batch axis: (channels, frames, height, width)."""
+        import torch
+
+        from trnconv.pytorch import building
+
+        self.shapes.add(pixels.shape)
+        rgb = torch.from_numpy(pixels).to(self._device).movedim(-1, 0)
+        video = (rgb.to(torch.float32) * (2 / _WHITE) - 1).to(self._dtype)
+        with torch.no_grad():
+            mean, logvar = building.encode_moments(self._model, self._entry, video[None])
+        kept = {"mean": mean, "logvar": logvar}
+        if self._settings.output == "mode":
+            kept = {"mode": mean}  # of a normal distribution
+        return {name: value[0].to("cpu").contiguous() for name, value in kept.items()}
+
+
+def sha256_of(tensors: dict[str, torch.Tensor]) -> str:
+    """A checksum of values, types and shapes, by name."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(_bytes_of(tensor))
+    return digest.hexdigest()
+
+
+def _sha256_of_weights(model: torch.nn.Module) -> str:
+    return sha256_of({name: value.detach() for name, value in model.state_dict().items()})
+
+
+def _bytes_of(tensor: torch.Tensor) -> memoryview:
+    import torch
+
+    data: memoryview = tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data
+    return data
+
+
+def _device(settings: EncoderSettings) -> str:
+    """Where the tensors are; a Neuron device is looked for now, not at the first clip."""
+    if settings.backend != "neuron":
+        return "cpu"
+    import torch
+
+    package = NEURON_PACKAGES[settings.device]
+    try:
+        import_module(package)
+        torch.empty(1, device=settings.device)
+    except (ImportError, RuntimeError) as absent:
+        raise UnsupportedError(
+            f"backend neuron on device {settings.device}: {package} does not give torch one here"
+            f" ({absent}). Use an instance with Neuron devices and its toolchain, or backend torch"
+            " or nkisim."
+        ) from absent
+    return settings.device

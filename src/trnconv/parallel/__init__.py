@@ -1,0 +1,8 @@
+"""One video on several cores: a model in bands of rows or columns, over torch.distributed."""
+
+from trnconv.parallel.bands import Bands
+from trnconv.parallel.errors import LostRankError
+from trnconv.parallel.shard import Options, Shards, shard_, unshard_
+from trnconv.parallel.traffic import Kind
+
+__all__ = ["Bands", "Kind", "LostRankError", "Options", "Shards", "shard_", "unshard_"]

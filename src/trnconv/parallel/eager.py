@@ -1,0 +1,186 @@
+"""Bands with gradients: torch's own tensors, and every exchange an operation of autograd.
+
+Nothing is noted and put off here. Padding along the cut takes rows of other ranks where they have
+them, and is padding at the border only; so a padded band is a window of the padded whole, and a
+convolution of it gives the band of the whole's result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from trnconv.errors import UnsupportedError
+from trnconv.geometry import CIRCULAR, REFLECT, REPLICATE, ZEROS
+from trnconv.parallel.bands import Bands
+from trnconv.parallel.differentiable import fetched
+from trnconv.parallel.mixing import handled
+from trnconv.parallel.reading import Sliding, out_bands, reading
+from trnconv.parallel.spread import NAMES, Spread
+from trnconv.pytorch import functional
+from trnconv.pytorch.lazy import LazyTensor
+from trnconv.pytorch.lazy.convolutions import Filters
+from trnconv.pytorch.patching.methods import ATTRIBUTE
+
+Tensor = torch.Tensor
+_MARK = "_trnconv_padded"
+_MODES = {"constant": ZEROS, "replicate": REPLICATE, "reflect": REFLECT, "circular": CIRCULAR}
+
+
+@dataclass(frozen=True)
+class Padded:
+    """What a padded band is a window of."""
+
+    bands: Bands
+    before: int
+    after: int
+
+
+class EagerBands(TorchFunctionMode):
+    """While a model in bands runs with gradients: functions that look at several rows pass here."""
+
+    def __init__(self, spread: Spread) -> None:
+        super().__init__()
+        self._spread = spread
+
+    def __enter__(self) -> EagerBands:  # noqa: PYI034 (typing.Self arrives with Python 3.11)
+        self._spread.eager = True
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        self._spread.eager = False
+        super().__exit__(*details)  # type: ignore[no-untyped-call]
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Merge, exchange, refuse, or let every rank do its own part."""
+        given = kwargs or {}
+        if self._spread.axis is not None and LazyTensor not in types:
+            if getattr(func, "__name__", "") == "pad":
+                return _pad(self._spread, func, *args, **given)
+            found = handled(self._spread, func, args, given)
+            if found is not NotImplemented:
+                return found
+        return func(*args, **given)
+
+
+def _pad(
+    spread: Spread,
+    func: Callable[..., Any],
+    x: Tensor,
+    pads: Any,
+    mode: str = "constant",
+    value: float | None = None,
+) -> Tensor:
+    """torch.nn.functional.pad: across bands by exchange, the rest by torch."""
+    at = 2 * (2 - spread.cut)  # torch counts from the last axis
+    across = tuple(pads[at : at + 2]) or (0, 0)
+    if across == (0, 0) or x.dim() < 4:
+        padded: Tensor = func(x, pads, mode=mode, value=value)
+        return padded
+    if value or min(across) < 0:
+        raise UnsupportedError(
+            f"padding of {NAMES[spread.cut]} by {across} with {value}, of a video in bands: zeros,"
+            " replicate or reflect, and no cropping."
+        )
+    rest = [0 if at <= place < at + 2 else n for place, n in enumerate(pads)]
+    wide = padded_band(spread, x, across, _MODES[mode])
+    if any(rest):
+        mark = getattr(wide, _MARK)
+        wide = func(wide, rest, mode=mode, value=value)
+        setattr(wide, _MARK, mark)
+    return wide
+
+
+def padded_band(spread: Spread, x: Tensor, sides: tuple[int, int], mode: str) -> Tensor:
+    """The band and so many rows more on each side: another rank's, or padding at a border."""
+    dim, (before, after) = x.dim() + spread.cut - 3, sides
+    bands = spread.levels.of(x.shape[dim])
+    all_of_it = Sliding(before + after + 1, before=before, after=after, mode=mode)
+    every = [reading(bands, all_of_it, rank) for rank in range(bands.ranks)]
+    spread.links.module = spread.book.module
+    rows = fetched(x, spread.links, dim, bands, [each.rows for each in every])
+    own = every[spread.links.rank]
+    if own.order:
+        rows = rows.index_select(dim, torch.tensor(own.order, device=rows.device))
+    if own.before or own.after:
+        edges = [0, 0] * (x.dim() - 2)
+        edges[2 * (2 - spread.cut) : 2 * (3 - spread.cut)] = own.before, own.after
+        named = {ZEROS: "constant"}.get(mode, mode)
+        rows = _unseen(torch.nn.functional.pad, rows, edges, mode=named)
+    setattr(rows, _MARK, Padded(bands, before, after))
+    return rows
+
+
+def _unseen(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """A function of torch as it is."""
+    with torch._C.DisableTorchFunction():  # noqa: SLF001 (torch's own name for it)
+        return func(*args, **kwargs)
+
+
+def convolved_with_gradients(
+    spread: Spread, module: Any, x: Tensor, weight: Tensor, bias: Tensor | None
+) -> Tensor:
+    """A convolution of a band, on tensors, in one graph with its exchange."""
+    rank = weight.dim() - 2
+    own_mode = "zeros" if module.padding_mode == "constant" else module.padding_mode
+    filters = Filters(weight, bias, module.stride, module.padding, module.dilation, module.groups)
+    window = filters.window()
+    pads = [window.padding[axis] for axis in range(3 - rank, 3)]
+    if spread.axis is not None and rank > 1 and not window.is_pointwise(spread.cut):
+        marked: Padded | None = getattr(x, _MARK, None)
+        own = window.padding[spread.cut]
+        if marked is None:
+            x = padded_band(spread, x, own, own_mode)
+            marked = getattr(x, _MARK)
+            pads[spread.cut - (3 - rank)] = (0, 0)
+        elif own != (0, 0):
+            raise UnsupportedError(
+                f"{spread.book.module}: {NAMES[spread.cut]} padded twice, with gradients, in bands."
+            )
+        _require_aligned(spread, marked, window)
+    if any(before != after for before, after in pads):
+        raise UnsupportedError(f"{spread.book.module}: unequal padding {pads}, with gradients.")
+    convolve = getattr(functional, f"conv{rank}d")
+    y: Tensor = convolve(
+        x,
+        weight,
+        bias,
+        module.stride,
+        tuple(before for before, _ in pads),
+        module.dilation,
+        module.groups,
+        padding_mode=module.padding_mode,
+        backend=module.__dict__[ATTRIBUTE].around.backend,
+    )
+    return y
+
+
+def _require_aligned(spread: Spread, marked: Padded, window: Any) -> None:
+    """The window must start where the outputs of this rank do, and be as long as they need."""
+    axis, bands = spread.cut, marked.bands
+    sliding = Sliding(
+        kernel=window.kernel[axis],
+        stride=window.stride[axis],
+        dilation=window.dilation[axis],
+        before=marked.before,
+        after=marked.after,
+    )
+    made = out_bands(bands, sliding)
+    spread.levels.add(made)
+    for rank in range(bands.ranks):
+        start, stop = bands.of(rank)
+        given = stop - start + marked.before + marked.after
+        outputs = (given - sliding.reach) // sliding.stride + 1
+        if made.of(rank)[0] * sliding.stride != start or outputs != made.size(rank):
+            raise UnsupportedError(
+                f"{spread.book.module}: a convolution with stride {sliding.stride} of bands of"
+                f" {bands.sizes()} {NAMES[axis]}, with gradients: bands must be multiples of the"
+                " stride, and padding as long as the kernel reaches. Use split(..., unit=...)."
+            )

@@ -1,0 +1,163 @@
+"""The methods a model in bands gets on top of those of a patched one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from trnconv.errors import UnsupportedError
+from trnconv.parallel.differentiable import gathered
+from trnconv.parallel.eager import EagerBands, convolved_with_gradients
+from trnconv.parallel.mixing import GatherWanted, handled
+from trnconv.parallel.spread import Spread
+from trnconv.pytorch.lazy import LazyTensor, lazy, real
+from trnconv.pytorch.lazy.context import Surroundings
+from trnconv.pytorch.lazy.dispatch import dispatch
+from trnconv.pytorch.patching.methods import (
+    ATTRIBUTE,
+    Patch,
+    convolution_forward,
+    module_forward,
+    wants_gradient,
+)
+
+Tensor = torch.Tensor
+_VIDEO_RANKS = (4, 5)
+
+
+def banded_dispatch(
+    around: Surroundings, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """A function of torch on lazy tensors that are bands."""
+    spread = spread_of(around)
+    found = handled(spread, func, args, kwargs)
+    return dispatch(around, func, args, kwargs) if found is NotImplemented else lazy(found, around)
+
+
+def spread_of(around: Surroundings) -> Spread:
+    """What `shard_` put there."""
+    assert isinstance(around.spread, Spread)
+    return around.spread
+
+
+def banded_forward(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+    """A module's forward on bands; on whole tensors where it mixes all positions.
+
+    That is found out by running it: attention, reached on bands, asks for whole tensors, and the
+    innermost module around it that was given videos gets them, from then on.
+    """
+    patch: Patch = self.__dict__[ATTRIBUTE]
+    spread = spread_of(patch.around)
+    if torch.compiler.is_compiling():
+        raise UnsupportedError(
+            "torch.compile of a model in bands: exchanges cannot be traced. Compile it without."
+        )
+    if not spread.eager and wants_gradient(self, args, kwargs):
+        with EagerBands(spread):
+            return banded_forward(self, *args, **kwargs)
+    if spread.axis is None:
+        return _inside_of_gathered(self, spread, args, kwargs)
+    if patch.name in spread.gathering:
+        return _on_whole(self, spread, args, kwargs)
+    try:
+        return _own_forward(self, spread, args, kwargs)
+    except GatherWanted as wanted:
+        if not _takes_videos_only(args, kwargs):
+            if patch.name == "":
+                raise UnsupportedError(
+                    f"{wanted} mixes all positions, in a model that was not given a video alone."
+                ) from None
+            raise
+    spread.gathering.add(patch.name)
+    return _on_whole(self, spread, args, kwargs)
+
+
+def _own_forward(module: torch.nn.Module, spread: Spread, args: Any, kwargs: Any) -> Any:
+    if not spread.eager:
+        return module_forward(module, *args, **kwargs)
+    patch: Patch = module.__dict__[ATTRIBUTE]
+    with spread.book.inside(patch.name):
+        return module_forward(module, *args, **kwargs)
+
+
+def _takes_videos_only(args: Any, kwargs: Any) -> bool:
+    """Nothing else that the module could have changed before it asked: it runs again."""
+    given = [each for each in (*args, *kwargs.values()) if each is not None]
+    tensors = [each for each in given if isinstance(each, (Tensor, LazyTensor))]
+    plain = all(isinstance(each, (Tensor, LazyTensor, int, float, bool, str)) for each in given)
+    return plain and bool(tensors) and all(each.dim() in _VIDEO_RANKS for each in tensors)
+
+
+def _on_whole(module: torch.nn.Module, spread: Spread, args: Any, kwargs: Any) -> Any:
+    """Gather, run, and take this rank's band of the result."""
+    patch: Patch = module.__dict__[ATTRIBUTE]
+    spread.links.module = patch.name
+    whole = [_gathered(each, spread) for each in args]
+    named = {key: _gathered(each, spread) for key, each in kwargs.items()}
+    with spread.gathered():
+        result = _own_forward(module, spread, whole, named)
+    return _of_all(result, lambda each: _band(each, spread))
+
+
+def _inside_of_gathered(module: torch.nn.Module, spread: Spread, args: Any, kwargs: Any) -> Any:
+    """Beside the attention, a module with convolutions runs on bands again."""
+    patch: Patch = module.__dict__[ATTRIBUTE]
+    mixes = any(f"{name}.".startswith(f"{patch.name}.") for name in spread.gathering)
+    if mixes or not _takes_videos_only(args, kwargs) or not _convolves(module, spread):
+        return _own_forward(module, spread, args, kwargs)
+    bands = [_band(each, spread) for each in args]
+    named = {key: _band(each, spread) for key, each in kwargs.items()}
+    with spread.banded():
+        result = _own_forward(module, spread, bands, named)
+        spread.links.module = patch.name
+        return _of_all(result, lambda each: _gathered(each, spread))
+
+
+def _convolves(module: torch.nn.Module, spread: Spread) -> bool:
+    kinds = (torch.nn.Conv2d, torch.nn.Conv3d)
+    found = [each for each in module.modules() if isinstance(each, kinds)]
+    return any(each.kernel_size[spread.cut - 3] > 1 for each in found)
+
+
+def _gathered(value: Any, spread: Spread) -> Any:
+    """A band as the whole tensor; what has no rows as it is."""
+    if not isinstance(value, (Tensor, LazyTensor)) or value.dim() not in _VIDEO_RANKS:
+        return value
+    tensor: Tensor = real(value)
+    bands = spread.levels.of(tensor.shape[spread.cut - 3])
+    whole = gathered(tensor, spread.links, tensor.dim() + spread.cut - 3, bands)
+    return LazyTensor(whole, value.around) if isinstance(value, LazyTensor) else whole
+
+
+def _band(value: Any, spread: Spread) -> Any:
+    """This rank's band of a whole tensor."""
+    if not isinstance(value, (Tensor, LazyTensor)) or value.dim() not in _VIDEO_RANKS:
+        return value
+    tensor: Tensor = real(value)
+    dim = tensor.dim() + spread.cut - 3
+    found = [bands for bands in spread.levels.known if bands.total == tensor.shape[dim]]
+    if not found:
+        return value
+    start, stop = found[0].of(spread.links.rank)
+    band = tensor.narrow(dim, start, stop - start).contiguous()
+    return LazyTensor(band, value.around) if isinstance(value, LazyTensor) else band
+
+
+def _of_all(result: Any, change: Callable[[Any], Any]) -> Any:
+    if isinstance(result, (tuple, list)):
+        return type(result)(_of_all(each, change) for each in result)
+    return change(result)
+
+
+def banded_convolution_forward(
+    self: Any, x: Any, weight: Tensor, bias: Tensor | None
+) -> Tensor | LazyTensor:
+    """In place of `_conv_forward`: lazily as in any patched model; with gradients, at once."""
+    patch: Patch = self.__dict__[ATTRIBUTE]
+    spread = spread_of(patch.around)
+    with spread.book.inside(patch.name):
+        if isinstance(x, LazyTensor) or not spread.eager:
+            return convolution_forward(self, x, weight, bias)
+        return convolved_with_gradients(spread, self, x, weight, bias)

@@ -1,0 +1,118 @@
+"""Functions of torch that look at several rows at once, met by a video in bands.
+
+Group norms are merged over ranks, attention asks for the whole tensor, and the rest is refused:
+what is not listed here works on every position alone, or moves no data between rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from trnconv.errors import UnsupportedError
+from trnconv.parallel.attention import attention
+from trnconv.parallel.group_norm import group_norm
+from trnconv.parallel.spread import NAMES, ROWS, Spread
+from trnconv.pytorch.lazy import LazyTensor, real
+
+_MIX_ALL = """scaled_dot_product_attention bmm baddbmm matmul __matmul__ einsum softmax
+multi_head_attention_forward""".split()
+_REFUSED = """avg_pool2d avg_pool3d max_pool2d max_pool3d adaptive_avg_pool2d adaptive_avg_pool3d
+lp_pool2d instance_norm grid_sample unfold fold conv_transpose2d conv_transpose3d""".split()
+_ALONG_DIMENSIONS = """mean sum var std var_mean std_mean amax amin max min norm prod logsumexp
+cumsum cumprod flip roll sort argmax argmin median normalize layer_norm softmax log_softmax
+vector_norm""".split()
+_FRAMES = 4  # dimensions of a tensor that may have rows and columns
+
+
+class GatherWanted(Exception):  # noqa: N818 (not an error: a module asks for its input as a whole)
+    """Raised inside of a module that mixes all positions; caught by `forward`."""
+
+
+def handled(spread: Spread, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """The result of a function over all bands; NotImplemented if every rank may do its own part."""
+    name = getattr(func, "__name__", "")
+    if spread.axis is None:
+        attends = name == "scaled_dot_product_attention"
+        return attention(spread, func, args, kwargs) if attends else NotImplemented
+    if name in _MIX_ALL:
+        raise GatherWanted(name)
+    if name in _REFUSED:
+        raise _refusal(spread, name)
+    if name == "group_norm":
+        if args[0].dim() < _FRAMES:
+            raise GatherWanted(name)
+        spread.links.module = spread.book.module
+        given = {name: real(value) for name, value in kwargs.items()}
+        return group_norm(spread.links, *(real(each) for each in args), **given)
+    if name == "interpolate":
+        _require_nearest(spread, args, kwargs)
+    if name == "__getitem__" and _cuts(spread, args):
+        raise _refusal(spread, f"some of the {NAMES[spread.axis]}")
+    if name in _ALONG_DIMENSIONS and _crosses(spread, name, args, kwargs):
+        raise _refusal(spread, f"{name} along {NAMES[spread.axis]}")
+    return NotImplemented
+
+
+def _require_nearest(spread: Spread, args: Any, kwargs: Any) -> None:
+    """Upsampling by whole numbers copies rows; any other way reads several."""
+    bound = dict(zip(("input", "size", "scale_factor", "mode"), args, strict=False), **kwargs)
+    mode = bound.get("mode", "nearest")
+    at = spread.cut - 3
+    x, size, factor = bound["input"], bound.get("size"), bound.get("scale_factor")
+    listed = size if size is not None else factor
+    one = listed[at] if isinstance(listed, (tuple, list, torch.Size)) else listed
+    times = one / x.shape[at] if size is not None else one
+    if (
+        mode not in ("nearest", "nearest-exact")
+        or times is None
+        or times < 1
+        or times != int(times)
+    ):
+        raise _refusal(spread, f"interpolation ({mode}) by {times}")
+
+
+def _crosses(spread: Spread, name: str, args: Any, kwargs: Any) -> bool:
+    """Whether a function along dimensions goes along the one that is cut."""
+    rank = _rank(args[0])
+    if rank < _FRAMES:
+        return False
+    if name == "layer_norm":
+        shape = kwargs.get("normalized_shape", args[1] if len(args) > 1 else ())
+        return len(shape) > (1 if spread.cut == ROWS else 0)
+    position = 2 if name in ("norm", "normalize", "roll") else 1
+    given = args[position] if len(args) > position else None
+    dims = kwargs.get("dim", kwargs.get("dims", given))
+    if dims is None and name == "normalize":
+        dims = 1
+    if _rank(dims):
+        return False  # the larger of two tensors, position by position
+    if dims is None:
+        return True
+    listed = dims if isinstance(dims, (tuple, list)) else (dims,)
+    return rank + spread.cut - 3 in [dim % rank for dim in listed]
+
+
+def _cuts(spread: Spread, args: Any) -> bool:
+    """Whether an index takes some of the rows; [..., None] and the like are let through."""
+    keys = args[1] if isinstance(args[1], tuple) else (args[1],)
+    plain = all(isinstance(key, (slice, int)) for key in keys)
+    at = _rank(args[0]) + spread.cut - 3
+    if not plain or _rank(args[0]) < _FRAMES or len(keys) <= at:
+        return False
+    return keys[at] not in (slice(None), slice(0, None))
+
+
+def _rank(value: Any) -> int:
+    return value.dim() if isinstance(value, (torch.Tensor, LazyTensor)) else 0
+
+
+def _refusal(spread: Spread, what: str) -> UnsupportedError:
+    assert spread.axis is not None
+    return UnsupportedError(
+        f"{spread.book.module or 'the model'}: {what}, of a video cut into bands of"
+        f" {NAMES[spread.axis]}. It reads {NAMES[spread.axis]} of other ranks, and is not known to"
+        " trnconv.parallel. Cut the other axis, or run the model on one rank."
+    )

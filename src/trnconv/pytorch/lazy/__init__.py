@@ -1,0 +1,9 @@
+"""Tensors whose data movement is noted and not done, so that a convolution can take it over.
+
+A model pads, concatenates a cache, repeats frames, upsamples and permutes, and then convolves. Run
+on lazy tensors, its own code does none of that: the convolution reads every frame where it lies.
+"""
+
+from trnconv.pytorch.lazy.tensor import LazyTensor, lazy, real
+
+__all__ = ["LazyTensor", "lazy", "real"]

@@ -1,0 +1,274 @@
+"""A convolution of a lazy tensor: it takes over what was noted of its input."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from trnconv.errors import UnsupportedError
+from trnconv.geometry import ZEROS, ConvShape, Triple
+from trnconv.plan.launches import launches
+from trnconv.pytorch.geometry import Splice
+from trnconv.pytorch.lazy.context import Surroundings
+from trnconv.pytorch.lazy.doing import done, stored
+from trnconv.pytorch.lazy.folding import folding_wins, upsampled_before
+from trnconv.pytorch.lazy.memory import written
+from trnconv.pytorch.lazy.operands import (
+    Operands,
+    Window3d,
+    commuting,
+    frame_pattern,
+    operands_of,
+)
+from trnconv.pytorch.lazy.pending import Asked, Pending
+from trnconv.pytorch.lazy.tensor import LazyTensor
+from trnconv.pytorch.lazy.video import Layout, Run, Video
+
+
+@dataclass(frozen=True)
+class Filters:
+    """What a convolution does, whatever its input."""
+
+    weight: torch.Tensor
+    bias: torch.Tensor | None = None
+    stride: Any = 1
+    padding: Any = 0
+    dilation: Any = 1
+    groups: int = 1
+    mode: str = ZEROS
+    module: str = ""
+
+    @property
+    def rank(self) -> int:
+        """1, 2 or 3."""
+        return self.weight.dim() - 2
+
+    def fit(self, video: Video) -> bool:
+        """Whether types and channels agree and autocast is off; else torch's rules decide."""
+        device = video.device.type
+        if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+            return False
+        biases = [] if self.bias is None else [self.bias]
+        alike = all(each.dtype == video.dtype for each in (self.weight, *biases))
+        return alike and self.weight.shape[1] * self.groups == video.sizes[1]
+
+    def window(self) -> Window3d:
+        """The same in 3-D."""
+        kernel = _lifted(tuple(self.weight.shape[2:]), 1)
+        dilation = _lifted(_per_axis(self.dilation, self.rank), 1)
+        stride = _lifted(_per_axis(self.stride, self.rank), 1)
+        if isinstance(self.padding, str):
+            same = self.padding == "same"
+            reach = [d * (k - 1) if same else 0 for k, d in zip(kernel, dilation, strict=True)]
+            pads = [(total // 2, total - total // 2) for total in reach]
+        else:
+            pads = [(n, n) for n in _lifted(_per_axis(self.padding, self.rank), 0)]
+        sides = (pads[0], pads[1], pads[2])
+        return Window3d(kernel, stride, sides, dilation, self.groups, self.mode)
+
+
+def _lifted(sizes: tuple[int, ...], missing: int) -> Triple:
+    filled = (missing,) * (3 - len(sizes)) + sizes
+    return (filled[0], filled[1], filled[2])
+
+
+def _per_axis(value: int | Sequence[int], rank: int) -> tuple[int, ...]:
+    listed = (value,) if isinstance(value, int) else tuple(value)
+    return listed * rank if len(listed) == 1 else listed
+
+
+def unsupported_type(weights: torch.dtype) -> str:
+    """Why kernels do not take weights of this type; empty if they do."""
+    taken = (torch.bfloat16, torch.float16, torch.float32)
+    return "" if weights in taken else f"its weights are {weights}; kernels take bf16, fp16, fp32."
+
+
+def convolved(x: LazyTensor, filters: Filters) -> LazyTensor | None:
+    """The result, not yet run; None if x is no video that a 3-D or 2-D convolution takes."""
+    video = x.video()
+    if not _takes(video, filters):
+        if x.around.spread is not None:
+            x.around.spread.require_local(filters)
+        return None
+    assert video is not None
+    window = filters.window()
+    kept, pattern, moved = _reduced(video, window, x.around)
+    pending = Pending(_asked(kept, filters, window, x.around))
+    runs = pattern or (Run(pending, 0, pending.shape[2]),)
+    scaled = tuple(replace(run, base=pending, scale=moved) for run in runs)
+    result = Video(scaled, video.dtype, video.layout, from_images=video.from_images)
+    return LazyTensor(result, x.around)
+
+
+def _takes(video: Video | None, filters: Filters) -> bool:
+    wanted = {2: Layout.images, 3: Layout.video}.get(filters.rank)
+    if video is None or video.layout is not wanted or not all(video.sizes):
+        return False
+    return video.dtype == video.runs[0].base.dtype and filters.fit(video)
+
+
+def _reduced(
+    video: Video, window: Window3d, around: Surroundings
+) -> tuple[Video, tuple[Run, ...], tuple[int, int]]:
+    """The video without repeated frames and upsampled pixels that the window cannot tell apart."""
+    pattern: tuple[Run, ...] = ()
+    moved = (1, 1)
+    if not around.rewrites.before_upsample:
+        return video, pattern, moved
+    if (found := frame_pattern(video, window)) is not None:
+        video, pattern = found
+    if (commuted := commuting(video, window)) is not None:
+        video, factors = commuted
+        moved = (factors[1], factors[2])
+    return video, pattern, moved
+
+
+def _asked(video: Video, filters: Filters, window: Window3d, around: Surroundings) -> Asked:
+    """The convolution with all it can take over; the rest is done first."""
+    operands = operands_of(video, window)
+    if operands is not None and not _may_take(operands, filters, window, around):
+        operands = None
+    if operands is None:
+        operands = _after_movement(video, window, around)
+    if around.spread is not None:
+        operands = around.spread.extended(operands, window)
+    splice = _splice(operands, window, around)
+    pieces = tuple(stored(run) for run in operands.pieces)
+    asked = Asked(
+        pieces=pieces,
+        w=filters.weight.reshape(*filters.weight.shape[:2], *window.kernel),
+        bias=filters.bias,
+        splice=splice,
+        module=filters.module or around.book.module,
+        book=around.book,
+        written=tuple(written(tensor) for tensor in (*pieces, filters.weight)),
+        backend=around.backend,
+    )
+    if operands.upsample == (1, 1, 1):
+        return asked
+    return replace(asked, instead_of=upsampled_before(asked.problem))
+
+
+def _after_movement(video: Video, window: Window3d, around: Surroundings) -> Operands:
+    """The operands of a video made real, but for padding between bands of several ranks."""
+    axis = None if around.spread is None else around.spread.axis
+    if axis is None:
+        whole = done(replace(video, layout=Layout.video), around.book)
+        return Operands((Run(whole, 0, whole.shape[2]),), window.padding, (window.mode,) * 3)
+    inside = [(0, 0) if at == axis else pair for at, pair in enumerate(video.pads)]
+    across = [pair if at == axis else (0, 0) for at, pair in enumerate(video.pads)]
+    bare = replace(video, layout=Layout.video, pads=(inside[0], inside[1], inside[2]))
+    band = done(bare, around.book)
+    pads = (across[0], across[1], across[2])
+    noted = Video((Run(band, 0, band.shape[2]),), video.dtype, pads=pads, modes=video.modes)
+    operands = operands_of(noted, window)
+    if operands is None:
+        raise UnsupportedError(
+            f"{around.book.module or 'a convolution'}: {video.modes[axis]} padding and then"
+            f" {window.mode} padding, across bands of a video. Cut the other axis."
+        )
+    return operands
+
+
+def _splice(operands: Operands, window: Window3d, around: Surroundings) -> Splice:
+    pads = operands.pads
+    return Splice(
+        stride=window.stride,
+        before=(pads[0][0], pads[1][0], pads[2][0]),
+        after=(pads[0][1], pads[1][1], pads[2][1]),
+        dilation=window.dilation,
+        groups=window.groups,
+        modes=operands.modes,
+        upsample=operands.upsample,
+        skip=operands.skip,
+        reproducible=around.reproducible,
+    )
+
+
+def _may_take(operands: Operands, filters: Filters, window: Window3d, around: Surroundings) -> bool:
+    """Whether the convolution is allowed, able and better off to do it. All ranks agree."""
+    spread = around.spread
+    weight = (*filters.weight.shape[:2], *window.kernel)
+    each = [operands] if spread is None else spread.every(operands, window)
+    problems = [_problem(one, window, weight, around) for one in each]
+    if len(operands.pieces) > 1 and any(len(launches(one)) > 1 for one in problems):
+        return False
+    if operands.upsample == (1, 1, 1):
+        return True
+    if not around.rewrites.fold_upsample:
+        return False
+    whole = operands if spread is None else spread.whole(operands, window)
+    return folding_wins(_problem(whole, window, weight, around))
+
+
+def _problem(
+    operands: Operands, window: Window3d, weight: tuple[int, ...], around: Surroundings
+) -> ConvShape:
+    sizes = [
+        (*run.base.shape[:2], run.stop - run.start, *run.base.shape[3:]) for run in operands.pieces
+    ]
+    return _splice(operands, window, around).shape(sizes, weight)
+
+
+def plus(left: Any, right: Any) -> LazyTensor | None:
+    """A sum, as the end of the larger convolution among the two."""
+    terms = [(one, other) for one, other in ((left, right), (right, left)) if _open(one)]
+    terms.sort(key=lambda pair: -_macs(pair[0]))
+    for one, other in terms:
+        seen = one.video()
+        added = _base_like(other, seen)
+        fused = None if added is None else seen.runs[0].base.plus(added)
+        if fused is not None:
+            return _instead(one, fused)
+    return None
+
+
+def activated(x: Any, activation: str) -> LazyTensor | None:
+    """An activation, as the end of a convolution."""
+    if not _open(x):
+        return None
+    video = x.video()
+    assert video is not None
+    fused = video.runs[0].base.activated(activation)
+    return None if fused is None else _instead(x, fused)
+
+
+def _open(value: Any) -> bool:
+    """Just the result of a convolution that has not run."""
+    if not isinstance(value, LazyTensor):
+        return False
+    video = value.video()
+    if video is None or not video.untouched or not isinstance(video.runs[0].base, Pending):
+        return False
+    return not video.runs[0].base.has_run
+
+
+def _macs(value: LazyTensor) -> int:
+    video = value.video()
+    assert video is not None
+    macs: int = video.runs[0].base.macs
+    return macs
+
+
+def _base_like(value: Any, like: Video) -> torch.Tensor | None:
+    """A tensor of the same shape, as [N, C, T, H, W] in the same layout; None if it is not."""
+    if not isinstance(value, LazyTensor) or value.shape != like.shape:
+        return None
+    video = value.video()
+    if video is None or video.layout is not like.layout or video.dtype != like.dtype:
+        return None
+    if video.sizes != like.sizes:
+        return None
+    if value.around.spread is not None:
+        value.around.spread.require_movable(video)
+    return done(replace(video, layout=Layout.video), value.around.book)
+
+
+def _instead(x: LazyTensor, pending: Pending) -> LazyTensor:
+    video = x.video()
+    assert video is not None
+    runs = (replace(video.runs[0], base=pending),)
+    return LazyTensor(replace(video, runs=runs), x.around)

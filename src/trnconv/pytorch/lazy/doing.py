@@ -1,0 +1,81 @@
+"""Doing what was noted: a video becomes a tensor, by torch's own operators."""
+
+from __future__ import annotations
+
+import torch
+
+from trnconv.geometry import ZEROS
+from trnconv.pytorch.lazy.memory import require_unchanged, same_memory
+from trnconv.pytorch.lazy.noted import Notebook
+from trnconv.pytorch.lazy.pending import Pending
+from trnconv.pytorch.lazy.video import NO_PADS, Layout, Run, Video
+
+Tensor = torch.Tensor
+_LAYOUTS = {Layout.video: (0, 1, 2, 3, 4), Layout.frames_first: (0, 2, 1, 3, 4)}
+
+
+def base_tensor(run: Run) -> Tensor:
+    """The tensor of a run; a convolution still to run, runs."""
+    if isinstance(run.base, Pending):
+        return run.base.result()
+    require_unchanged(run.base, run.written)
+    base: Tensor = run.base
+    return base
+
+
+def stored(run: Run) -> Tensor:
+    """The frames of a run as they lie: no copy."""
+    base = base_tensor(run)
+    whole = (run.start, run.stop) == (0, base.shape[2])
+    return base if whole else base[:, :, run.start : run.stop]
+
+
+def done(video: Video, book: Notebook) -> Tensor:
+    """The tensor the model would have; every copy is noted."""
+    parts = [_upsampled(run, book) for run in video.runs]
+    joined = parts[0]
+    if len(parts) > 1:
+        joined = torch.cat(parts, dim=2)
+        book.moved("cat", 2 * joined.nbytes)
+    padded = _padded(joined, video, book)
+    return _laid_out(padded, video, book).to(video.dtype)
+
+
+def _upsampled(run: Run, book: Notebook) -> Tensor:
+    frames = stored(run)
+    if run.plain:
+        return frames
+    read = frames.nbytes
+    for axis, factor in enumerate((run.repeat, *run.scale)):
+        if factor > 1:
+            frames = frames.repeat_interleave(factor, dim=2 + axis)
+    book.moved("upsample", read + frames.nbytes)
+    return frames
+
+
+def _padded(frames: Tensor, video: Video, book: Notebook) -> Tensor:
+    if video.pads == NO_PADS:
+        return frames
+    for mode in dict.fromkeys(video.modes):
+        pads = [
+            pair if own == mode else (0, 0)
+            for pair, own in zip(video.pads, video.modes, strict=True)
+        ]
+        sides = [side for pair in reversed(pads) for side in pair]
+        if any(sides):
+            read = frames.nbytes
+            frames = torch.nn.functional.pad(
+                frames, sides, mode="constant" if mode == ZEROS else mode
+            )
+            book.moved("pad", read + frames.nbytes)
+    return frames
+
+
+def _laid_out(frames: Tensor, video: Video, book: Notebook) -> Tensor:
+    if video.layout is not Layout.images:
+        return frames.permute(_LAYOUTS[video.layout])
+    n, c, t, h, w = frames.shape
+    images = frames.permute(0, 2, 1, 3, 4).reshape(n * t, c, h, w)
+    if not same_memory(images, frames):
+        book.moved("permute", 2 * frames.nbytes)
+    return images

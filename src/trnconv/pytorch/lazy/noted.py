@@ -1,0 +1,69 @@
+"""What a patched model did: its convolutions, and the data it moved besides."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from trnconv.geometry import ConvShape, TransposedShape
+from trnconv.plan.ends import PLAIN_END, End
+
+Shape = ConvShape | TransposedShape
+
+
+@dataclass(frozen=True)
+class Work:
+    """One convolution as a kernel gets it."""
+
+    module: str  # dotted name
+    shape: Shape
+    dtype: str
+    pieces: tuple[int, ...] = ()  # frames of each tensor the input lies in; empty: one
+    end: End = PLAIN_END
+    reproducible: bool = False
+    instead_of: ConvShape | None = None  # what the model asked for, if this is a cheaper equal
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Data moved by something else than a convolution."""
+
+    module: str
+    kind: str  # pad, cat, upsample, cache, ...
+    moved_bytes: int  # read and written
+
+
+@dataclass
+class Notebook:
+    """Counts of equal work, in the order it first happened."""
+
+    works: Counter[Work] = field(default_factory=Counter)
+    copies: Counter[Copy] = field(default_factory=Counter)
+    kept: Counter[tuple[str, str]] = field(default_factory=Counter)  # module, why torch did it
+    repeated: Counter[str] = field(default_factory=Counter)  # run again because fused too early
+    _modules: list[str] = field(default_factory=list)
+
+    @property
+    def module(self) -> str:
+        """The module that is running."""
+        return self._modules[-1] if self._modules else ""
+
+    @contextmanager
+    def inside(self, module: str) -> Iterator[None]:
+        """While a module runs."""
+        self._modules.append(module)
+        try:
+            yield
+        finally:
+            self._modules.pop()
+
+    def moved(self, kind: str, moved_bytes: int) -> None:
+        """Note a copy of the running module."""
+        self.copies[Copy(self.module, kind, moved_bytes)] += 1
+
+    def clear(self) -> None:
+        """Forget what happened so far."""
+        for each in (self.works, self.copies, self.kept, self.repeated):
+            each.clear()

@@ -1,0 +1,65 @@
+"""Convolutions that run at once, as work for the notebook."""
+
+from __future__ import annotations
+
+import torch
+
+from trnconv.geometry import ZEROS, conv_shape, transposed_shape
+from trnconv.pytorch.lazy.convolutions import Filters
+from trnconv.pytorch.lazy.noted import Notebook, Work
+
+Tensor = torch.Tensor
+
+
+def note_forward(book: Notebook, module: str, x: Tensor, filters: Filters) -> None:
+    """A convolution of x with its own padding. Of no elements, it is no work."""
+    if not x.numel():
+        return
+    window = filters.window()
+    hidden = 3 - filters.rank
+    shape = conv_shape(
+        _batched(x, filters.rank),
+        tuple(filters.weight.shape),
+        stride=window.stride[hidden:],
+        padding=list(window.padding[hidden:]),
+        dilation=window.dilation[hidden:],
+        groups=filters.groups,
+        padding_mode=filters.mode or ZEROS,
+    )
+    book.works[Work(module, shape, _dtype(x))] += 1
+
+
+def note_transposed(
+    book: Notebook,
+    module: str,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | tuple[int, ...] = 1,
+    padding: int | tuple[int, ...] = 0,
+    output_padding: int | tuple[int, ...] = 0,
+    groups: int = 1,
+    dilation: int | tuple[int, ...] = 1,
+) -> None:
+    """A transposed convolution, by the arguments of torch's function."""
+    del bias
+    if not x.numel():
+        return
+    shape = transposed_shape(
+        _batched(x, weight.dim() - 2),
+        tuple(weight.shape),
+        stride=stride,
+        padding=padding,
+        output_padding=output_padding,
+        groups=groups,
+        dilation=dilation,
+    )
+    book.works[Work(module, shape, _dtype(x))] += 1
+
+
+def _batched(x: Tensor, rank: int) -> tuple[int, ...]:
+    return tuple(x.shape) if x.dim() == rank + 2 else (1, *x.shape)
+
+
+def _dtype(x: Tensor) -> str:
+    return str(x.dtype).removeprefix("torch.")

@@ -1,0 +1,221 @@
+"""Video: frames that lie in several tensors, repeated, upsampled and padded on paper only.
+
+Pure bookkeeping: nothing here touches data. A method that returns None cannot note what was asked,
+and the caller makes it happen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+import torch
+
+from trnconv.geometry import REFLECT, REPLICATE, ZEROS, Modes
+from trnconv.pytorch.lazy.memory import UNKNOWN, written
+
+Pair = tuple[int, int]
+Pads = tuple[Pair, Pair, Pair]  # before and after, of frames, rows and columns
+NO_PADS: Pads = ((0, 0), (0, 0), (0, 0))
+NO_MODES: Modes = (ZEROS, ZEROS, ZEROS)
+_MODES = {"constant": ZEROS, "replicate": REPLICATE, "reflect": REFLECT}
+
+
+class Layout(Enum):
+    """The order in which a model looks at [N, C, T, H, W]."""
+
+    video = "N C T H W"
+    frames_first = "N T C H W"
+    images = "NT C H W"
+
+
+@dataclass(frozen=True)
+class Run:
+    """Frames start..stop of a tensor [N, C, T, H, W], each repeated; rows and columns too."""
+
+    base: Any  # a tensor, or a convolution that is still to run: both have shape, dtype, device
+    start: int
+    stop: int
+    repeat: int = 1
+    scale: Pair = (1, 1)
+    written: int = UNKNOWN  # how often the tensor had been changed in place
+
+    @property
+    def frames(self) -> int:
+        """Frames there are of it."""
+        return (self.stop - self.start) * self.repeat
+
+    @property
+    def whole(self) -> bool:
+        """All of the tensor, and nothing but it."""
+        return (self.start, self.stop) == (0, self.base.shape[2]) and self.plain
+
+    @property
+    def plain(self) -> bool:
+        """Neither repeated nor upsampled."""
+        return self.repeat == 1 and self.scale == (1, 1)
+
+
+@dataclass(frozen=True)
+class Video:
+    """Runs one after the other, padded, seen in a layout, in a dtype."""
+
+    runs: tuple[Run, ...]
+    dtype: torch.dtype
+    layout: Layout = Layout.video
+    pads: Pads = NO_PADS
+    modes: Modes = NO_MODES
+    from_images: bool = False  # a tensor of images: which are frames of one video is unknown
+    copied: bool = False  # torch would have copied the frames, so changes must not show through
+
+    @staticmethod
+    def of(base: Any) -> Video | None:
+        """A tensor of 5 dimensions as a video, of 4 as images; others have no frames."""
+        if len(base.shape) == 5:
+            return Video((Run(base, 0, base.shape[2], written=written(base)),), base.dtype)
+        if len(base.shape) == 4:
+            frames = base.unsqueeze(2)
+            run = Run(frames, 0, 1, written=written(base))
+            return Video((run,), base.dtype, Layout.images, from_images=True)
+        return None
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int, int]:
+        """(N, C, T, H, W), padding included."""
+        first = self.runs[0]
+        (t0, t1), (h0, h1), (w0, w1) = self.pads
+        n, c, _, h, w = first.base.shape
+        frames = sum(run.frames for run in self.runs)
+        return n, c, frames + t0 + t1, h * first.scale[0] + h0 + h1, w * first.scale[1] + w0 + w1
+
+    @property
+    def shape(self) -> torch.Size:
+        """What the model sees."""
+        n, c, t, h, w = self.sizes
+        seen = {
+            Layout.video: (n, c, t, h, w),
+            Layout.frames_first: (n, t, c, h, w),
+            Layout.images: (n * t, c, h, w),
+        }
+        return torch.Size(seen[self.layout])
+
+    @property
+    def device(self) -> torch.device:
+        """Where the frames are."""
+        device: torch.device = self.runs[0].base.device
+        return device
+
+    @property
+    def untouched(self) -> bool:
+        """One tensor, seen through a layout at most."""
+        own = len(self.runs) == 1 and self.runs[0].whole and self.pads == NO_PADS
+        return own and self.dtype == self.runs[0].base.dtype
+
+    def seen_as(self, layout: Layout) -> Video:
+        """The same frames in another layout."""
+        return replace(self, layout=layout, from_images=False)
+
+    def in_dtype(self, dtype: torch.dtype) -> Video | None:
+        """A cast, noted if it loses nothing: up, or back to where it came from."""
+        own = self.runs[0].base.dtype
+        if not (dtype.is_floating_point and own.is_floating_point):
+            return self if dtype == self.dtype else None
+        if dtype == own or (self.dtype == own and torch.promote_types(dtype, own) == dtype):
+            return replace(self, dtype=dtype, copied=self.copied or dtype != self.dtype)
+        return None
+
+    def padded(self, pads: Sequence[int], mode: str, value: float) -> Video | None:
+        """torch.nn.functional.pad: numbers from the last axis on, before and after."""
+        named = _MODES.get(mode)
+        if named is None or value != 0 or len(pads) > 6 or min(pads, default=0) < 0:
+            return None
+        if self.layout is not Layout.video and any(pads[4:]):
+            return None
+        listed = [(pads[at], pads[at + 1]) for at in range(0, len(pads), 2)]
+        added = [*[(0, 0)] * (3 - len(listed)), *reversed(listed)]
+        result: list[tuple[Pair, str]] = []
+        for own, own_mode, new in zip(self.pads, self.modes, added, strict=True):
+            if new == (0, 0):
+                result.append((own, own_mode))
+            elif own == (0, 0) or own_mode == named == ZEROS:
+                result.append(((own[0] + new[0], own[1] + new[1]), named))
+            else:
+                return None
+        both, modes = zip(*result, strict=True)
+        return replace(self, pads=both, modes=modes, copied=True)
+
+    def upsampled(self, factors: tuple[int, int, int]) -> Video | None:
+        """Nearest-neighbour upsampling by whole numbers, before any padding."""
+        if self.pads != NO_PADS:
+            return None
+        depth, height, width = factors
+        runs = tuple(
+            replace(
+                run,
+                repeat=run.repeat * depth,
+                scale=(run.scale[0] * height, run.scale[1] * width),
+            )
+            for run in self.runs
+        )
+        return replace(self, runs=runs, copied=True)
+
+    def frames(self, start: int, stop: int) -> Video | None:
+        """Some of the frames; repeated ones only as a whole."""
+        if self.pads[0] != (0, 0):
+            return None
+        taken: list[Run] = []
+        for run in self.runs:
+            first, last = max(start, 0), min(stop, run.frames)
+            if first < last:
+                if first % run.repeat or last % run.repeat:
+                    return None
+                begin = run.start + first // run.repeat
+                taken.append(replace(run, start=begin, stop=run.start + last // run.repeat))
+            start, stop = start - run.frames, stop - run.frames
+        if not taken:
+            taken = [replace(self.runs[0], stop=self.runs[0].start)]
+        return replace(self, runs=_joined(taken))
+
+    def times(self, count: int) -> Video | None:
+        """All frames, so often one after the other."""
+        if self.pads[0] != (0, 0):
+            return None
+        if count == 0:
+            return self.frames(0, 0)
+        return replace(self, runs=self.runs * count, copied=True)
+
+
+def spliced(parts: Sequence[Video]) -> Video | None:
+    """torch.cat along the frames."""
+    first = parts[0]
+    same = [(part.layout, part.pads, part.dtype, part.device, *_rest(part)) for part in parts]
+    if first.layout is not Layout.video or first.pads[0] != (0, 0) or len(set(same)) != 1:
+        return None
+    if len({part.modes for part in parts}) != 1:
+        return None
+    runs = [run for part in parts for run in part.runs if run.frames] or list(first.runs[:1])
+    return replace(first, runs=_joined(runs), copied=True)
+
+
+def _rest(part: Video) -> tuple[int, ...]:
+    n, c, _, h, w = part.sizes
+    return n, c, h, w
+
+
+def _joined(runs: Sequence[Run]) -> tuple[Run, ...]:
+    """Neighbours that continue each other, as one."""
+    joined: list[Run] = []
+    for run in runs:
+        last = joined[-1] if joined else None
+        if last is not None and _continues(last, run):
+            joined[-1] = replace(last, stop=run.stop)
+        else:
+            joined.append(run)
+    return tuple(joined)
+
+
+def _continues(last: Run, run: Run) -> bool:
+    alike = (last.repeat, last.scale) == (run.repeat, run.scale)
+    return alike and last.base is run.base and last.stop == run.start

@@ -1,0 +1,149 @@
+"""patch_, unpatch_ and patched: they change instances, never classes or torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+from torch import nn
+
+from trnconv.errors import UnsupportedError
+from trnconv.pytorch.backends import Backend, asked_for
+from trnconv.pytorch.lazy.context import ALL_REWRITES, Rewrites, Surroundings
+from trnconv.pytorch.lazy.convolutions import unsupported_type
+from trnconv.pytorch.lazy.dispatch import dispatch
+from trnconv.pytorch.lazy.noted import Notebook
+from trnconv.pytorch.patching.methods import (
+    ATTRIBUTE,
+    Bound,
+    Patch,
+    convolution_forward,
+    kept_forward,
+    kept_transposed_forward,
+    module_forward,
+    transposed_forward,
+    unsplit_forward,
+)
+from trnconv.pytorch.patching.report import Entry, PatchReport
+
+Filter = Callable[[str, nn.Module], bool]
+_CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+_TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
+# They cut an input of more than 2 GiB along the frames for cuDNN's sake, with a halo that is right
+# for a stride of 1 only. Our kernels need no such cut.
+_SPLITTERS = ("CogVideoXSafeConv3d",)
+
+
+def patch_(
+    model: nn.Module,
+    filter_fn: Filter | None = None,
+    on_unsupported: Literal["keep", "raise"] = "keep",
+    *,
+    reproducible: bool = False,
+    rewrites: Rewrites = ALL_REWRITES,
+    backend: str | Backend | None = None,
+) -> PatchReport:
+    """Put every convolution of a model on the kernels of trnconv, in place.
+
+    `filter_fn(name, module)` says which are taken; `on_unsupported` what happens to one that the
+    kernels cannot run. With `reproducible`, results do not depend on how a video is cut into
+    chunks. Without gradients, padding, caches and upsampling go into the kernels; with gradients
+    and under torch.compile, only the convolutions themselves are ours.
+    """
+    if on_unsupported not in ("keep", "raise"):
+        raise UnsupportedError(f"on_unsupported={on_unsupported!r}: keep or raise.")
+    if any(ATTRIBUTE in module.__dict__ for module in model.modules()):
+        raise UnsupportedError("the model, or a part of it, is patched already: unpatch_ it first.")
+    wanted = filter_fn or _everything
+    refused = frozenset(name for name, each in model.named_modules() if not wanted(name, each))
+    around = Surroundings(
+        book=Notebook(),
+        dispatch=dispatch,
+        rewrites=rewrites,
+        reproducible=reproducible,
+        backend=asked_for(backend),
+        refused=refused,
+    )
+    entries = _entries(model, refused)
+    unsupported = [entry for entry in entries if entry.reason and entry.name not in refused]
+    if unsupported and on_unsupported == "raise":
+        first = unsupported[0]
+        raise UnsupportedError(
+            f'{first.name}: {first.reason} Leave it to torch with on_unsupported="keep", or exclude'
+            " it with filter_fn."
+        )
+    reasons = {entry.name: entry.reason for entry in entries}
+    for name, module in model.named_modules():
+        _patch_one(module, Patch(name, around, {}, [], reasons.get(name, "")), root=module is model)
+    return PatchReport(tuple(entries), around.book)
+
+
+def unpatch_(model: nn.Module) -> None:
+    """Take back what `patch_` did: no attribute of ours is left."""
+    _require_in_place(model)
+    for module in model.modules():
+        patch = module.__dict__.pop(ATTRIBUTE, None)
+        for method in () if patch is None else patch.methods:
+            if method in patch.before:
+                module.__dict__[method] = patch.before[method]
+            else:
+                del module.__dict__[method]
+
+
+def _require_in_place(model: nn.Module) -> None:
+    """Refuse to take away what somebody wrapped since."""
+    for name, module in model.named_modules():
+        patch = module.__dict__.get(ATTRIBUTE)
+        for method in () if patch is None else patch.methods:
+            if not isinstance(module.__dict__.get(method), Bound):
+                raise UnsupportedError(
+                    f"{method} of {name or 'the model'} was replaced after patch_: take that back"
+                    " first."
+                )
+
+
+@contextmanager
+def patched(model: nn.Module, *args: Any, **kwargs: Any) -> Iterator[PatchReport]:
+    """Patched inside the `with`, as it was outside; arguments as for `patch_`."""
+    report = patch_(model, *args, **kwargs)
+    try:
+        yield report
+    finally:
+        unpatch_(model)
+
+
+def _everything(name: str, module: nn.Module) -> bool:
+    del name, module
+    return True
+
+
+def _entries(model: nn.Module, refused: frozenset[str]) -> list[Entry]:
+    found = []
+    for name, module in model.named_modules():
+        if isinstance(module, _CONVOLUTIONS + _TRANSPOSED):
+            unsupported = unsupported_type(module.weight.dtype)
+            reason = "filter_fn refused it" if name in refused else unsupported
+            found.append(Entry.of(name, module, reason))
+    return found
+
+
+def _patch_one(module: nn.Module, patch: Patch, *, root: bool) -> None:
+    if isinstance(module, _CONVOLUTIONS):
+        method, ours = "_conv_forward", kept_forward if patch.reason else convolution_forward
+        _replace(module, patch, method, ours)
+        if type(module).__name__ in _SPLITTERS and not patch.reason:
+            _replace(module, patch, "forward", unsplit_forward)
+    elif isinstance(module, _TRANSPOSED):
+        kept = kept_transposed_forward if patch.reason else transposed_forward
+        _replace(module, patch, "forward", kept)
+    elif root or not type(module).__module__.startswith("torch.nn."):
+        _replace(module, patch, "forward", module_forward)
+
+
+def _replace(module: nn.Module, patch: Patch, method: str, ours: Callable[..., Any]) -> None:
+    if method in module.__dict__:
+        patch.before[method] = module.__dict__[method]
+    module.__dict__[ATTRIBUTE] = patch
+    module.__dict__[method] = Bound(ours, module)
+    patch.methods.append(method)

@@ -1,0 +1,120 @@
+"""PatchReport: every convolution of a patched model, and what it did since."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from nkisim.machine import TRN2, Machine
+from trnconv.geometry import ConvShape
+from trnconv.pytorch.lazy.noted import Notebook, Work
+from trnconv.runtime.pricing import Price, Question, price
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A convolution of a model, by its dotted name."""
+
+    name: str
+    kind: str  # Conv3d, CausalConv3d, ...
+    weight: tuple[int, ...]
+    stride: tuple[int, ...]
+    reason: str  # why torch keeps it; empty if it is taken
+
+    @staticmethod
+    def of(name: str, module: Any, reason: str) -> Entry:
+        """The entry of a module."""
+        weight, stride = tuple(module.weight.shape), tuple(module.stride)
+        return Entry(name, type(module).__name__, weight, stride, reason)
+
+    @property
+    def taken(self) -> bool:
+        """Whether it runs on our kernels."""
+        return not self.reason
+
+
+@dataclass(frozen=True)
+class Ran:
+    """Equal calls of one convolution since the model was patched; modelled per call."""
+
+    work: Work
+    calls: int
+    price: Price
+
+
+@dataclass(frozen=True)
+class PatchReport:
+    """What was patched (`entries`), and, growing with every call, what ran (`book`).
+
+    Sizes are known once the model has run, on data or on the meta device; then `ran` has a plan
+    and a modelled time for each call.
+    """
+
+    entries: tuple[Entry, ...]
+    book: Notebook
+
+    @property
+    def taken(self) -> tuple[Entry, ...]:
+        """Convolutions on our kernels."""
+        return tuple(entry for entry in self.entries if entry.taken)
+
+    @property
+    def kept(self) -> tuple[Entry, ...]:
+        """Convolutions left to torch, each with its reason."""
+        return tuple(entry for entry in self.entries if not entry.taken)
+
+    def ran(self, machine: Machine = TRN2) -> tuple[Ran, ...]:
+        """Every distinct call so far, planned and priced for a machine (one core)."""
+        return tuple(
+            Ran(work, calls, price(_question(work, machine)))
+            for work, calls in self.book.works.items()
+        )
+
+    def copied(self) -> Counter[str]:
+        """Bytes read and written by what no convolution took over, by kind."""
+        total: Counter[str] = Counter()
+        for copy, times in self.book.copies.items():
+            total[copy.kind] += copy.moved_bytes * times
+        return total
+
+    def __str__(self) -> str:
+        """One line for each convolution, and one for each distinct call of it."""
+        by_module: dict[str, list[Ran]] = {}
+        for one in self.ran():
+            by_module.setdefault(one.work.module, []).append(one)
+        lines = [f"{len(self.taken)} convolutions taken, {len(self.kept)} kept"]
+        for entry in self.entries:
+            lines.append(_entry_line(entry))
+            lines += [_ran_line(one) for one in by_module.pop(entry.name, [])]
+        for module, calls in by_module.items():
+            lines.append(f"{module}  a function of torch, taken")
+            lines += [_ran_line(one) for one in calls]
+        if any(by_module) or self.book.works:
+            lines.append("times are modelled: trn2, one core, default reading")
+        return "\n".join(lines)
+
+
+def _question(work: Work, machine: Machine) -> Question:
+    return Question(work.shape, machine, work.dtype, work.pieces, work.end, work.reproducible)
+
+
+def _entry_line(entry: Entry) -> str:
+    weight = "x".join(map(str, entry.weight))
+    what = "taken" if entry.taken else f"kept: {entry.reason}"
+    return f"{entry.name}  {entry.kind} {weight}  {what}"
+
+
+def _ran_line(one: Ran) -> str:
+    shape, plan = one.work.shape, one.price.plan.plan
+    size = "x".join(map(str, (shape.batch, shape.c_in, *shape.size)))
+    extras = [f"pieces {one.work.pieces}"] if one.work.pieces else []
+    if isinstance(shape, ConvShape) and shape.upsample != (1, 1, 1):
+        extras.append("upsampled " + "x".join(map(str, shape.upsample)))
+    if one.work.end.residual != "none" or one.work.end.activation != "identity":
+        extras.append(f"end {one.work.end.activation}, residual {one.work.end.residual}")
+    extras.append(
+        f"{one.price.instructions} instructions, {'rolled' if plan.rolled else 'unrolled'}"
+    )
+    time = f"{one.price.ns / 1000:.1f} us, {one.price.bound} bound"
+    return f"    {one.calls} x  {size}  {time}  ({'; '.join(extras)})"

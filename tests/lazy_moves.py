@@ -1,0 +1,141 @@
+"""What models do to videos between convolutions: named functions of [N, 4, T, H, W]."""
+
+import torch
+from torch.nn import functional
+
+LARGE = 20  # nothing grows beyond twice this
+
+
+def _grown(x, factors):
+    return x if max(x.shape[2:]) > LARGE else functional.interpolate(x, scale_factor=factors)
+
+
+def _as_images(x):
+    return x.permute(0, 2, 1, 3, 4).reshape(-1, x.shape[1], *x.shape[3:])
+
+
+def _as_video(images, x):
+    return images.unflatten(0, (x.shape[0], -1)).permute(0, 2, 1, 3, 4)
+
+
+def _first_frame_once(x):
+    if not 1 < x.shape[2] <= LARGE:
+        return x
+    others = functional.interpolate(x[:, :, 1:], scale_factor=(2, 1, 1))
+    return torch.cat([x[:, :, :1], others], dim=2)
+
+
+def _first_frame_upsampled_apart(x):
+    if x.shape[2] < 2 or max(x.shape[2:]) > LARGE:
+        return x
+    first = functional.interpolate(x[:, :, 0], scale_factor=2.0).unsqueeze(2)
+    return torch.cat([first, functional.interpolate(x[:, :, 1:], scale_factor=2.0)], dim=2)
+
+
+def _reversed_parts(parts):
+    return torch.cat(list(parts)[::-1], dim=2)
+
+
+def _padded(*sides, **options):
+    return lambda x: functional.pad(x, sides, **options)
+
+
+JOINED = {
+    "cat": lambda x: torch.cat([x, x], dim=2),
+    "cat by keyword": lambda x: torch.cat(tensors=[x, x[:, :, :1]], dim=-3),
+    "cat of one": lambda x: torch.cat([x], dim=2),
+    "cat of channels": lambda x: torch.cat([x[:, 1:], x[:, :1]], dim=1),
+    "cat of rows": lambda x: torch.cat([x, x[:, :, :, :1]], dim=3),
+    "first frame again": lambda x: torch.cat([x[:, :, :1], x[:, :, :1], x], dim=2),
+    "last frame again": lambda x: torch.cat([x, x[:, :, -1:]], dim=2),
+    "both ends again": lambda x: torch.cat([x[:, :, :1], x, x[:, :, -1:]], dim=2),
+    "zeros before": lambda x: torch.cat([torch.zeros_like(x[:, :, :1]), x], dim=2),
+    "nothing before": lambda x: torch.cat([x[:, :, :0], x], dim=2),
+    "stack": lambda x: torch.stack([x[:, :, 0], x[:, :, -1]], dim=2),
+}
+PADDED = {
+    "zeros around": _padded(1, 0, 2, 1, 1, 1),
+    "zeros of columns": _padded(1, 2),
+    "zeros twice": lambda x: functional.pad(functional.pad(x, (1, 0, 0, 1)), (0, 1, 0, 0, 2, 0)),
+    "no zeros": _padded(0, 0, 0, 0),
+    "ones": _padded(1, 0, 0, 1, value=1.0),
+    "cropped and padded": _padded(1, -1, -1, 1, 1, 0),
+    "cropped": _padded(-1, 0, 0, -1),
+    "replicate": _padded(1, 1, 1, 0, 2, 0, mode="replicate"),
+    "reflect": _padded(1, 0, 1, 1, 0, 0, mode="reflect"),
+    "reflect twice": lambda x: functional.pad(
+        functional.pad(x, (2, 0, 0, 0, 0, 0), mode="reflect"), (1, 0, 0, 0, 0, 0), mode="reflect"
+    ),
+    "circular": _padded(1, 1, 0, 1, 0, 0, mode="circular"),
+    "zeros then replicate": lambda x: functional.pad(
+        functional.pad(x, (1, 1)), (0, 0, 1, 0, 1, 0), mode="replicate"
+    ),
+    "replicate then zeros": lambda x: functional.pad(
+        functional.pad(x, (1, 1, 1, 1, 1, 0), mode="replicate"), (1, 0, 0, 0, 1, 0)
+    ),
+}
+UPSAMPLED = {
+    "pixels doubled": lambda x: _grown(x, (1.0, 2.0, 2.0)),
+    "all doubled": lambda x: _grown(x, 2),
+    "doubled twice": lambda x: _grown(_grown(x, (1, 2, 2)), (1, 2, 2)),
+    "rows to a size": lambda x: functional.interpolate(
+        x, size=(x.shape[2], x.shape[3] * 2, x.shape[4])
+    ),
+    "nearest-exact": lambda x: functional.interpolate(
+        x, scale_factor=(1, 2, 1), mode="nearest-exact"
+    ),
+    "not by whole numbers": lambda x: functional.interpolate(
+        x, size=(x.shape[2], x.shape[3] + 1, x.shape[4])
+    ),
+    "shrunk": lambda x: functional.interpolate(x, size=(x.shape[2], 3, 3)),
+    "by one": lambda x: functional.interpolate(x, scale_factor=1),
+    "first frame once": _first_frame_once,
+    "first frame apart": _first_frame_upsampled_apart,
+    "upsampled, then padded": lambda x: functional.pad(_grown(x, (1, 2, 2)), (1, 1, 1, 1)),
+    "padded, then upsampled": lambda x: _grown(functional.pad(x, (1, 0)), (1, 2, 2)),
+    "rows interleaved": lambda x: x.repeat_interleave(2, dim=3),
+    "frames interleaved": lambda x: x.repeat_interleave(2, dim=-3),
+}
+CUT = {
+    "all but the first": lambda x: x[:, :, 1:] if x.shape[2] > 1 else x,
+    "all but the last": lambda x: x[:, :, :-1, :, :] if x.shape[2] > 1 else x,
+    "every other": lambda x: x[:, :, ::2],
+    "the last frame": lambda x: x[:, :, -1][:, :, None],
+    "the first frame": lambda x: x[:, :, 0, ...].unsqueeze(2),
+    "squeezed": lambda x: x[:, :, :1].squeeze(2).unsqueeze(2),
+    "a window": lambda x: x[:, :, :, 1:, :-1],
+    "frame by frame": lambda x: torch.cat([x[:, :, at : at + 1] for at in range(x.shape[2])], 2),
+    "split": lambda x: _reversed_parts(x.split(2, dim=2)),
+    "split by sizes": lambda x: _reversed_parts(x.split([1, x.shape[2] - 1], dim=2)),
+    "chunk": lambda x: _reversed_parts(torch.chunk(x, 2, dim=2)),
+    "channels in chunks": lambda x: torch.cat(x.chunk(2, dim=1)[::-1], dim=1),
+    "repeat": lambda x: x.repeat(1, 1, 2, 1, 1),
+    "repeat nothing": lambda x: torch.cat([x.repeat(1, 1, 0, 1, 1), x], dim=2),
+    "repeat videos": lambda x: x.repeat(2, 1, 1, 1, 1),
+    "expand": lambda x: x[:, :, :1].expand(-1, -1, 3, -1, -1),
+}
+SEEN = {
+    "as images": lambda x: _as_video(_as_images(x), x),
+    "images upsampled": lambda x: _as_video(
+        functional.interpolate(_as_images(x), scale_factor=2.0), x
+    ),
+    "images padded": lambda x: _as_video(functional.pad(_as_images(x), (0, 1, 0, 1)), x),
+    "images by flatten": lambda x: _as_video(x.permute(0, 2, 1, 3, 4).flatten(0, 1), x),
+    "viewed": lambda x: x.contiguous().view(x.shape),
+    "transposed": lambda x: x.transpose(3, 4),
+    "rows flattened": lambda x: x.flatten(3).reshape(x.shape),
+    "contiguous": lambda x: x.permute(0, 2, 1, 3, 4).contiguous().permute(0, 2, 1, 3, 4),
+    "clone": lambda x: x.clone(),
+    "flipped": lambda x: x.flip(2),
+    "up and down": lambda x: x.double().float(),
+    "down and up": lambda x: x.bfloat16().float(),
+    "type of another": lambda x: x.to(torch.float64).type_as(x),
+    "same type": lambda x: x.to(torch.float32).to("cpu"),
+}
+COMPUTED = {
+    "plus itself": lambda x: x + x,
+    "relu": functional.relu,
+    "minus": lambda x: 2 - x,
+    "changed in place": lambda x: x.clone().add_(1),
+}
+MOVES = {**JOINED, **PADDED, **UPSAMPLED, **CUT, **SEEN, **COMPUTED}

@@ -1,0 +1,45 @@
+"""Processes below one that a test started: who they are, and whether they are still there."""
+
+import os
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+
+
+def parents():
+    """The parent of every process of this machine."""
+    found = {}
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it ended while we looked
+            fields = status.read_text().rpartition(")")[2].split()
+            if fields[0] != "Z":
+                found[int(status.parent.name)] = int(fields[1])
+    return found
+
+
+def descendants(process):
+    """Children, their children, and so on."""
+    known = parents()
+    found, todo = set(), [process]
+    while todo:
+        parent = todo.pop()
+        children = [child for child, its in known.items() if its == parent]
+        found.update(children)
+        todo += children
+    return found
+
+
+def wait_until(condition, seconds, what):
+    """Look ten times a second; what was waited for, if the time is over."""
+    end = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < end, f"{what}: not within {seconds} s"
+        time.sleep(0.1)
+    return value
+
+
+def kill(process):
+    """End one process that the test started, at once; it may be gone already."""
+    with suppress(ProcessLookupError):
+        os.kill(process, signal.SIGKILL)

@@ -1,0 +1,205 @@
+"""What ranks run in the tests of trnconv.parallel. Ranks find these functions by name."""
+
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+
+from small_vae import SmallVae, built, clip
+from trnconv.models import Size, find
+from trnconv.parallel import Kind, Options, shard_, unshard_
+from trnconv.pytorch import building, patched
+
+FLOAT32 = Options(backend="torch")
+
+
+def given(name, phase, dtype, size):
+    """The reduced model, what goes in, and the rows of it that must stay together."""
+    entry = find(name)
+    model = building.build(entry, reduced=True, dtype=dtype)
+    clip_size = Size("test", *size)
+    if phase == "decode":
+        return entry, model, building.example_latent(entry, clip_size, reduced=True, dtype=dtype), 1
+    return entry, model, building.example_video(entry, clip_size, dtype=dtype), 8
+
+
+def run_phase(entry, model, phase, x):
+    run = building.decode if phase == "decode" else building.encode
+    with torch.no_grad():
+        return run(model, entry, x)
+
+
+def alone(name, phase, dtype, size, options=None):
+    """On one rank: patched, or, without options, as the model is."""
+    entry, model, x, _ = given(name, phase, dtype, size)
+    if options is None:
+        return run_phase(entry, model, phase, x)
+    with patched(model, reproducible=options.reproducible, backend=options.backend):
+        return run_phase(entry, model, phase, x)
+
+
+def in_bands(group, rank, name, phase, dtype, size, axis, shares, options):
+    """(the whole result, received bytes of halos, transfers by kind, modules on whole tensors)."""
+    entry, model, x, unit = given(name, phase, dtype, size)
+    shards = shard_(model, group, axis, shares, options)
+    try:
+        band = shards.split(x, unit)
+        if shards.gathering == ():
+            run_phase(entry, model, phase, band)  # finds out which modules mix all positions
+            shards.traffic.clear()
+        y = shards.whole(run_phase(entry, model, phase, shards.split(x, unit)))
+        times = {kind.value: shards.traffic.times(kind) for kind in Kind}
+        return y, shards.traffic.received(Kind.halo), times, shards.gathering
+    finally:
+        unshard_(shards)
+
+
+def on_a_mesh(group, rank, name, phase, size):
+    """Two pairs of ranks, each with a video of its own, on one axis of a mesh of two."""
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("videos", "rows"))
+    entry, model, x, unit = given(name, phase, torch.float32, size)
+    shards = shard_(model, mesh["rows"], options=FLOAT32)
+    try:
+        x = x * (1 + mesh["videos"].get_local_rank())
+        return shards.whole(run_phase(entry, model, phase, shards.split(x, unit)))
+    finally:
+        unshard_(shards)
+
+
+def small_vae(group, rank, axis, shares, exchange, learns):
+    """(result, gradient of the input, gradients of parameters summed over ranks) of our own VAE."""
+    model, x = built(), clip()
+    shards = shard_(model, group, axis, shares, Options(backend="torch", exchange=exchange))
+    try:
+        band = shards.split(x, 2)
+        if not learns:
+            with torch.no_grad():
+                return shards.whole(model(band)), None, {}
+        y = model(band.requires_grad_())
+        y.square().sum().backward()
+        for parameter in model.parameters():
+            dist.all_reduce(parameter.grad, group=group)
+        return (
+            shards.whole(y.detach()),
+            shards.whole(band.grad),
+            {name: parameter.grad for name, parameter in model.named_parameters()},
+        )
+    finally:
+        unshard_(shards)
+
+
+class Alone(nn.Module):
+    """One layer as a model, with what comes before it."""
+
+    def __init__(self, layer, before=None):
+        super().__init__()
+        self.layer = layer
+        self.before = before or nn.Identity()
+
+    def forward(self, x):
+        return self.layer(self.before(x))
+
+
+def layers():
+    """Convolutions of every kind that couples rows, in bf16, with what they read."""
+    torch.manual_seed(0)
+    made = {
+        "padded": Alone(nn.Conv3d(8, 12, 3, padding=1)),
+        "replicated": Alone(nn.Conv3d(8, 8, 3, padding=1, padding_mode="replicate")),
+        "reflected": Alone(nn.Conv2d(8, 8, 5, padding=2, padding_mode="reflect")),
+        "strided": Alone(nn.Conv2d(8, 8, 3, stride=2), nn.ZeroPad2d((0, 1, 0, 1))),
+        "upsampled": Alone(nn.Conv2d(8, 8, 3, padding=1), nn.Upsample(scale_factor=2.0)),
+        "dilated": Alone(nn.Conv2d(8, 8, 3, padding=2, dilation=2)),
+        "wider than a band": Alone(nn.Conv2d(8, 8, 7, padding=3)),
+    }
+    numbers = torch.Generator().manual_seed(1)
+    result = {}
+    for name, model in made.items():
+        shape = (1, 8, 2, 6, 6) if isinstance(model.layer, nn.Conv3d) else (2, 8, 6, 6)
+        x = torch.randn(shape, generator=numbers).bfloat16()
+        result[name] = (model.bfloat16().eval().requires_grad_(requires_grad=False), x)
+    return result
+
+
+def layers_in_bands(group, rank, axis, shares, options):
+    """The whole result of each layer."""
+    results = {}
+    for name, (model, x) in layers().items():
+        shards = shard_(model, group, axis, shares, options)
+        unit = 2 if name == "strided" else 1
+        results[name] = shards.whole(model(shards.split(x, unit)))
+        unshard_(shards)
+    return results
+
+
+class Foreign(nn.Module):
+    """A model that does one thing that bands cannot do."""
+
+    def __init__(self, what):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 3, 3, padding=1)
+        self.what = what
+
+    def forward(self, x):
+        y = self.conv(x)
+        return {
+            "pool": lambda: nn.functional.avg_pool2d(y, 2),
+            "mean": lambda: y.mean(dim=-2, keepdim=True),
+            "slice": lambda: y[:, :, 1:, :],
+            "bilinear": lambda: nn.functional.interpolate(y, scale_factor=2.0, mode="bilinear"),
+            "padded": lambda: nn.functional.pad(y, (0, 0, 1, 1)) + 1,
+        }[self.what]()
+
+
+def refused(group, rank, what):
+    """What is raised, as text; the group can be used again."""
+    options = FLOAT32
+    try:
+        if what == "tiling":
+            model = building.build(find("wan2.1"), reduced=True, tiling="on")
+            shard_(model, group, options=options)
+        elif what == "axis":
+            shard_(SmallVae(), group, "frames")
+        elif what == "shares":
+            shard_(SmallVae(), group, "rows", [1.0] * 7)
+        elif what == "exchange":
+            shard_(SmallVae(), group, options=Options(exchange="carrier pigeon"))
+        elif what == "double":
+            shard_(SmallVae().double(), group)
+        elif what == "transposed":
+            shard_(Alone(nn.ConvTranspose2d(3, 3, 4)), group)
+        elif what == "mesh":
+            shard_(SmallVae(), init_device_mesh("cpu", (4, 1), mesh_dim_names=("a", "b")))
+        else:
+            _ask(group, what, options)
+    except Exception as refusal:  # noqa: BLE001 (its type is looked at)
+        return type(refusal).__name__, str(refusal)
+    return "nothing", ""
+
+
+def _ask(group, what, options):
+    model = Foreign(what).eval().requires_grad_(requires_grad=False)
+    shards = shard_(model, group, options=options)
+    try:
+        model(shards.split(torch.zeros(1, 3, 8, 8)))
+    finally:
+        unshard_(shards)
+
+
+def decode_until(group, rank, seconds, timeout_s, begun):
+    """Decode again and again, until somebody is missing; a file says that it has begun."""
+    entry, model, x, unit = given("wan2.1", "decode", torch.float32, (9, 48, 40))
+    shards = shard_(model, group, options=Options(backend="torch", timeout_s=timeout_s))
+    began = time.monotonic()
+    while time.monotonic() - began < seconds:
+        run_phase(entry, model, "decode", shards.split(x, unit))
+        (begun / str(rank)).touch()
+    return "nobody was missing"
+
+
+def come_late(group, rank, absent, timeout_s):
+    """All but one go to `shard_`."""
+    if rank != absent:
+        shard_(SmallVae(), group, options=Options(timeout_s=timeout_s))

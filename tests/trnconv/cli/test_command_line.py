@@ -1,0 +1,123 @@
+"""The command line: quick to start, words instead of tracebacks, JSON on request."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+
+def run(*arguments, program=("-m", "trnconv")):
+    return subprocess.run(
+        [sys.executable, "-W", "error", *program, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "COLUMNS": "100", "NO_COLOR": "1"},
+    )
+
+
+def test_help_lists_the_commands():
+    result = run("--help")
+    assert result.returncode == 0
+    assert {"encode", "capacity"} <= set(result.stdout.split())
+
+
+def test_help_loads_nothing_that_is_slow():
+    program = """
+import sys
+from trnconv.cli import app
+try:
+    app(["--help"])
+except SystemExit:
+    slow = {"numpy", "torch", "nkisim", "ray", "av", "diffusers", "fsspec"}
+    print("loaded:", sorted(slow & set(sys.modules)))
+"""
+    result = run(program=("-c", program))
+    assert result.stdout.endswith("loaded: []\n"), result.stderr
+
+
+@pytest.mark.parametrize("command", ["encode", "capacity"])
+def test_every_command_has_help_and_answers_in_json(command):
+    result = run(command, "--help")
+    assert result.returncode == 0
+    assert "--json" in result.stdout
+
+
+ENCODE = "encode videos --out x --model wan2.1 --size 64x64 --frames 9".split()
+CAPACITY = "capacity --clips 1e6 --seconds 5 --size 720x1280".split()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (ENCODE, "encode without weights"),
+        ([*ENCODE, "--weights", "w", "--random-weights"], "one of them"),
+        ([*ENCODE, "--random-weights", "--frames", "8"], "it takes 4n+1 frames"),
+        ([*ENCODE, "--random-weights", "--backend", "cuda"], "one of torch, nkisim, neuron"),
+        ([*ENCODE, "--random-weights", "--workers", "2"], "they are Ray's"),
+        ([*ENCODE[:4], "--model", "none", *ENCODE[6:], "--random-weights"], "not in the registry"),
+        ([*CAPACITY, "--instance", "p5"], "There are trn2.48xlarge"),
+        ([*CAPACITY, "--model", "none"], "not in the registry"),
+        ([*CAPACITY, "--reached", "2"], "a share, at most 1"),
+        ([*CAPACITY[:-1], "720p"], "write height x width"),
+    ],
+)
+def test_a_refusal_is_words_on_stderr_and_exit_code_2(arguments, words):
+    result = run(*arguments)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("trnconv: ")
+    assert words in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_an_option_that_does_not_exist_has_exit_code_2_too():
+    assert run("capacity", "--clip", "1").returncode == 2
+
+
+@pytest.mark.diffusers
+def test_capacity_is_modelled_and_says_so():
+    small = "capacity --clips 1e6 --seconds 1 --size 64x96 --days 2".split()
+    answer = json.loads(run(*small, "--json").stdout)
+    assert (answer["label"], answer["instances"], answer["clip"]["size"]["frames"]) == (
+        "modelled",
+        1,
+        17,
+    )
+    assert answer["clips_per_s"] == pytest.approx(1e6 / 2 / 86_400)
+    assert answer["assumptions"]["reached"] == 0.5
+    assert answer["clip"]["core_s"] > 0
+    text = run(*small, "--dollars-per-hour", "10").stdout
+    assert "Modelled: trn2" in text
+    assert "nothing was measured" in text
+    assert "480 dollars" in text
+    for name in answer["assumptions"]:
+        assert f"--{name.replace('_', '-')}" in text
+
+
+@pytest.mark.diffusers
+def test_capacity_is_what_the_estimate_says():
+    from nkisim.machine import TRN2
+    from trnconv.models import Size, find
+    from trnconv.pytorch.estimate import estimate, observe_entry
+
+    priced = estimate(observe_entry(find("wan2.1"), Size("", 17, 64, 96), "encode"), TRN2)
+    answer = json.loads(run(*"capacity --clips 1 --seconds 1 --size 64x96 --json".split()).stdout)
+    assert answer["clip"]["convolution_s"] == pytest.approx(priced.seconds)
+    # Copies go at what 16 DMA engines sustain, 23 bytes a nanosecond each, or half of an HBM stack.
+    assert answer["clip"]["copied_s"] == pytest.approx(
+        priced.copied_bytes / min(16 * 23, 360) / 1e9
+    )
+
+
+@pytest.mark.diffusers
+def test_the_page_on_capacity_shows_what_the_command_prints():
+    page = (ROOT / "docs" / "guides" / "capacity.md").read_text()
+    command, _, shown = page.partition("$ trnconv ")[2].partition("```")[0].partition("\n")
+    printed = run(*command.split()).stdout
+    assert [line.rstrip() for line in printed.splitlines()] == shown.splitlines()

@@ -1,0 +1,70 @@
+"""What one rank of several does on paper, against formulas."""
+
+import pytest
+
+pytestmark = pytest.mark.diffusers
+torch = pytest.importorskip("torch")
+pytest.importorskip("diffusers")
+
+from nkisim.machine import FABRICS, TRN2
+from trnconv.models import Size, find
+from trnconv.parallel import Kind
+from trnconv.parallel.cost import Part, core_time, observed
+from trnconv.pytorch.estimate import observe_entry
+
+HUNYUAN = find("hunyuanvideo")
+SIZE = Size("test", 9, 48, 40)
+
+
+@pytest.fixture(scope="module")
+def times():
+    return {
+        cores: core_time(Part(HUNYUAN, SIZE, "decode", "rows", cores), TRN2) for cores in (1, 3)
+    }
+
+
+def test_one_core_sends_and_copies_nothing(times):
+    one = times[1]
+    beside = (one.halos_s, one.gathers_s, one.statistics_s, one.copies_s, one.received_bytes)
+    assert beside == (0, 0, 0, 0, 0)
+    assert one.largest_share == 1
+    assert one.seconds == one.convolutions_s + one.attention_s > 0
+
+
+def test_the_middle_of_three_ranks_receives_two_rows_for_every_convolution():
+    """No caches here. Two rows of the input as it lies, upsampled in the kernel or not."""
+    run = observe_entry(HUNYUAN, SIZE, "decode")
+    expected = 0
+    for work, calls in run.report.book.works.items():
+        shape = work.shape
+        rows = 2 if shape.kernel[1] == 3 else 0
+        expected += calls * rows * shape.c_in * shape.size[0] * shape.size[2] * 2
+    _, spread, share = observed(Part(HUNYUAN, SIZE, "decode", "rows", 3))
+    assert spread.links.rank == 1
+    assert share == 1 / 3
+    assert spread.links.traffic.received(Kind.halo) == expected
+
+
+def test_messages_cost_latency_and_bandwidth(times):
+    _, spread, _ = observed(Part(HUNYUAN, SIZE, "decode", "rows", 3))
+    fabric, traffic = FABRICS["trn2"], spread.links.traffic
+    rate = TRN2.timing.dma_engines * TRN2.timing.dma_bytes_per_ns  # three cores of one chip
+    ns = traffic.times(Kind.halo) * fabric.message_ns + traffic.received(Kind.halo) / rate
+    assert times[3].halos_s == pytest.approx(ns / 1e9)
+    assert times[3].overlapped_s <= times[3].seconds
+
+
+def test_attention_is_shared_and_gathered(times):
+    """Queries, a third of them, times all keys; both products, at the peak of the array."""
+    tokens, channels, layers = 3 * 6 * 5, 512, 1
+    macs = layers * tokens * tokens * 2 * channels
+    peak = TRN2.partitions**2 * TRN2.timing.pe_ghz
+    assert times[1].attention_s == pytest.approx(macs / peak / 1e9)
+    assert times[3].attention_s == pytest.approx(times[1].attention_s / 3)
+    assert times[3].gathers_s > 0
+
+
+def test_links_of_a_chip_are_shared_among_its_neighbours():
+    fabric = FABRICS["trn2"]
+    assert fabric.bytes_per_ns(TRN2, same_chip=False) == 1024 / 4 / 2
+    assert fabric.bytes_per_ns(TRN2, same_chip=True) == 16 * 23.0

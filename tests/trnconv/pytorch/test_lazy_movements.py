@@ -1,0 +1,313 @@
+"""Whatever a model does before a convolution, the convolution gets what torch would give it."""
+
+import itertools
+import random
+from functools import reduce
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn
+
+from integer_networks import integers, small_decoder, with_integers
+from lazy_moves import MOVES
+from trnconv.errors import UnsupportedError
+from trnconv.pytorch import Rewrites, patched
+from trnconv.pytorch.lazy.context import ALL_REWRITES, NO_REWRITES
+
+pytestmark = pytest.mark.torch
+
+CHANNELS = 4
+KINDS = {
+    "3x3x3": {"kernel_size": 3, "padding": 1},
+    "wide in time": {"kernel_size": 3, "padding": (2, 1, 1)},
+    "images": {"kernel_size": (1, 3, 3), "padding": (0, 1, 1)},
+    "frames": {"kernel_size": (2, 1, 1), "padding": (1, 0, 0)},
+    "pointwise": {"kernel_size": 1},
+    "pointwise, padded": {"kernel_size": 1, "padding": 1},
+    "strided": {"kernel_size": (1, 2, 2), "stride": (1, 2, 2)},
+    "strided in time": {"kernel_size": 2, "stride": (2, 1, 1), "padding": (1, 0, 0)},
+    "dilated": {"kernel_size": (1, 3, 1), "dilation": (1, 2, 1), "padding": "same"},
+    "grouped": {"kernel_size": (1, 3, 3), "groups": 2, "bias": False},
+    "own replicate": {"kernel_size": 3, "padding": 1, "padding_mode": "replicate"},
+    "own reflect": {"kernel_size": (1, 3, 3), "padding": (0, 1, 1), "padding_mode": "reflect"},
+    "own circular": {"kernel_size": (1, 3, 3), "padding": (0, 1, 1), "padding_mode": "circular"},
+}
+UNPADDED = {"2 frames": {"kernel_size": (2, 1, 1)}, "causal": {"kernel_size": (3, 3, 3)}}
+
+
+class Steps(nn.Module):
+    """Moves and convolutions one after the other."""
+
+    def __init__(self, *steps):
+        super().__init__()
+        self.steps = steps
+        self.convolutions = nn.ModuleList(step for step in steps if isinstance(step, nn.Module))
+
+    def forward(self, x):
+        return reduce(lambda value, step: step(value), self.steps, x)
+
+
+def network(*steps, seed=0):
+    kinds = {**KINDS, **UNPADDED}
+    made = [
+        nn.Conv3d(CHANNELS, CHANNELS, **kinds[step]) if step in kinds else MOVES[step]
+        for step in steps
+    ]
+    return with_integers(Steps(*made), seed).requires_grad_(requires_grad=False)
+
+
+def clip(batch=1, frames=3, height=5, width=6, seed=3):
+    return integers(batch, CHANNELS, frames, height, width, most=3, seed=seed)
+
+
+def assert_the_same(model, x, **options):
+    """Patched and unpatched: bits, sizes, type; and the input is not touched."""
+    kept = x.clone()
+    expected = model(x)
+    with patched(model, **options) as report:
+        ours = model(x)
+    assert type(ours) is torch.Tensor
+    assert ours.dtype == expected.dtype
+    assert ours.shape == expected.shape
+    assert torch.equal(ours, expected)
+    assert torch.equal(x, kept)
+    assert not report.book.kept
+    return report
+
+
+@pytest.mark.parametrize("move", MOVES)
+def test_a_movement_alone(move):
+    x = torch.randn(2, CHANNELS, 3, 5, 6, generator=torch.Generator().manual_seed(1))
+    assert_the_same(network(move), x)
+
+
+@pytest.mark.parametrize("move", MOVES)
+def test_a_movement_and_any_convolution(move):
+    for kind in KINDS:
+        assert_the_same(network(move, kind), clip(), backend="torch")
+
+
+@pytest.mark.parametrize("move", MOVES)
+def test_a_movement_and_a_convolution_in_the_simulator(move):
+    assert_the_same(network(move, "3x3x3"), clip(), backend="nkisim")
+
+
+@pytest.mark.parametrize("move", MOVES)
+def test_several_videos(move):
+    for kind in ("3x3x3", "images", "pointwise"):
+        assert_the_same(network(move, kind), clip(batch=2), backend="torch")
+
+
+@pytest.mark.parametrize("move", MOVES)
+def test_a_movement_of_a_result(move):
+    assert_the_same(network("wide in time", move, "pointwise"), clip(), backend="torch")
+
+
+RUNS_OF_CHAINS = 150
+
+
+def chain(seed):
+    """Moves in any order, a convolution or two among them, and flags."""
+    choose = random.Random(seed)  # noqa: S311 (reproducible, not secret)
+    steps = choose.choices(list(MOVES), k=choose.randint(2, 4))
+    steps.insert(choose.randint(1, len(steps)), choose.choice(list(KINDS)))
+    steps.append(choose.choice(list(KINDS)))
+    x = clip(*(choose.randint(1, 2), choose.randint(1, 5), choose.randint(4, 7), 5), seed=seed)
+    flags = Rewrites(*(choose.random() < 0.8 for _ in range(4)))
+    return network(*steps, seed=seed), x, flags
+
+
+@pytest.mark.parametrize("seeds", [range(at, at + 10) for at in range(0, RUNS_OF_CHAINS, 10)])
+def test_chains_of_movements(seeds):
+    ran = 0
+    for seed in seeds:
+        model, x, flags = chain(seed)
+        try:
+            model(x)
+        except RuntimeError:
+            continue  # torch refuses: a kernel larger than the clip, a reflection of one row
+        assert_the_same(model, x, rewrites=flags, backend="torch")
+        ran += 1
+    assert ran >= len(seeds) / 2
+
+
+EVERY_REWRITES = [Rewrites(*flags) for flags in itertools.product([False, True], repeat=4)]
+
+
+@pytest.mark.parametrize("rewrites", EVERY_REWRITES)
+def test_every_rewrite_is_exact(rewrites):
+    model, x = small_decoder()
+    assert_the_same(model.requires_grad_(requires_grad=False), x, rewrites=rewrites)
+
+
+# What a convolution takes over is not done besides
+
+
+def only_work(*steps, **options):
+    report = assert_the_same(network(*steps), clip(), **options)
+    ((work, calls),) = report.book.works.items()
+    assert calls == 1
+    return work, sum(copy.moved_bytes for copy in report.book.copies)
+
+
+@pytest.mark.parametrize(
+    ("move", "before", "after", "modes"),
+    [
+        ("zeros around", (1, 2, 1), (1, 1, 0), ("zeros",) * 3),
+        ("zeros twice", (2, 0, 1), (0, 1, 1), ("zeros",) * 3),
+        ("replicate", (2, 1, 1), (0, 0, 1), ("replicate",) * 3),
+        ("first frame again", (2, 0, 0), (0, 0, 0), ("replicate", "zeros", "zeros")),
+        ("both ends again", (1, 0, 0), (1, 0, 0), ("replicate", "zeros", "zeros")),
+        ("reflect", (0, 1, 1), (0, 1, 0), ("zeros", "reflect", "reflect")),
+    ],
+)
+def test_padding_is_the_convolutions(move, before, after, modes):
+    work, copied = only_work(move, "2 frames")
+    assert (work.shape.pad_before, work.shape.pad_after, work.shape.modes) == (before, after, modes)
+    assert copied == 0
+
+
+def test_padding_adds_to_the_convolutions_own():
+    work, copied = only_work("zeros of columns", "3x3x3")
+    assert work.shape.pad_before == (1, 1, 2)
+    assert work.shape.pad_after == (1, 1, 3)
+    assert copied == 0
+
+
+def test_images_of_a_video_are_not_permuted():
+    report = assert_the_same(network("as images", "images"), clip(batch=2))
+    assert not report.book.copies
+
+
+class Cached(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv3d(CHANNELS, CHANNELS, 3, padding=(0, 1, 1))
+
+    def forward(self, x, cache):
+        return self.conv(torch.cat([cache, x], dim=2))
+
+
+def test_a_cache_and_a_chunk_are_read_where_they_lie():
+    model = with_integers(Cached()).requires_grad_(requires_grad=False)
+    cache, x = clip(frames=2, seed=8), clip()
+    expected = model(x, cache)
+    with patched(model) as report:
+        assert torch.equal(model(x, cache), expected)
+    assert [work.pieces for work in report.book.works] == [(2, 3)]
+    assert not report.book.copies
+
+
+def test_a_pointwise_convolution_runs_before_upsampling():
+    work, _ = only_work("all doubled", "pointwise")
+    assert work.shape.size == (3, 5, 6)
+    work, _ = only_work("all doubled", "pointwise", rewrites=Rewrites(before_upsample=False))
+    assert work.shape.macs() == 8 * 3 * 5 * 6 * CHANNELS**2
+
+
+def test_upsampling_is_folded_where_it_is_modelled_to_win(monkeypatch):
+    folding = "trnconv.pytorch.lazy.convolutions.folding_wins"
+    monkeypatch.setattr(folding, lambda _: True)
+    work, copied = only_work("pixels doubled", "3x3x3")
+    assert work.shape.upsample == (1, 2, 2)
+    assert work.instead_of.size == (3, 10, 12)
+    assert copied == 0
+    monkeypatch.setattr(folding, lambda _: False)
+    work, copied = only_work("pixels doubled", "3x3x3")
+    assert work.shape.upsample == (1, 1, 1)
+    assert work.instead_of is None
+    assert copied == 5 * clip().nbytes
+
+
+def test_the_first_frame_once_is_a_skip(monkeypatch):
+    monkeypatch.setattr("trnconv.pytorch.lazy.convolutions.folding_wins", lambda _: True)
+    report = assert_the_same(network("first frame apart", "first frame again", "causal"), clip())
+    ((work, _),) = report.book.works.items()
+    assert (work.shape.upsample, work.shape.skip) == ((2, 2, 2), (1, 0, 0))
+    assert work.shape.pad_before[0] == 2
+    assert not report.book.copies
+
+
+class Ends(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.small = nn.Conv3d(CHANNELS, CHANNELS, 1)
+        self.large = nn.Conv3d(CHANNELS, CHANNELS, 3, padding=1)
+
+    def forward(self, x):
+        return nn.functional.relu(self.small(x) + self.large(x))
+
+
+def test_a_residual_and_an_activation_are_the_end_of_the_larger_convolution():
+    model = with_integers(Ends()).requires_grad_(requires_grad=False)
+    ends = {work.module: work.end for work in assert_the_same(model, clip()).book.works}
+    assert (ends["large"].activation, ends["large"].residual) == ("relu", "before")
+    assert (ends["small"].activation, ends["small"].residual) == ("identity", "none")
+    plain = assert_the_same(model, clip(), rewrites=Rewrites(fuse_ends=False)).book.works
+    assert {work.end.activation for work in plain} == {"identity"}
+
+
+class UsedTwice(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv3d(CHANNELS, CHANNELS, 3, padding=1)
+
+    def forward(self, x):
+        y = self.conv(x)
+        return nn.functional.relu(y) + y
+
+
+def test_a_convolution_that_runs_twice_is_noted():
+    model = with_integers(UsedTwice()).requires_grad_(requires_grad=False)
+    assert dict(assert_the_same(model, clip()).book.repeated) == {"conv": 1}
+    assert not assert_the_same(model, clip(), rewrites=NO_REWRITES).book.repeated
+
+
+def test_without_rewrites_every_copy_is_the_models_own():
+    clips = clip()
+    report = assert_the_same(network("zeros around", "3x3x3"), clips, rewrites=NO_REWRITES)
+    padded = nn.functional.pad(clips, (1, 0, 2, 1, 1, 1))
+    ((copy, times),) = report.book.copies.items()
+    assert (copy.kind, times) == ("pad", 1)
+    assert copy.moved_bytes == clips.nbytes + padded.nbytes
+    assert ALL_REWRITES != NO_REWRITES
+
+
+def test_channels_that_do_not_fit_are_refused():
+    model = network("3x3x3")
+    with patched(model), pytest.raises(RuntimeError, match="channels"):
+        model(integers(1, CHANNELS + 1, 3, 5, 6))
+
+
+def test_a_kernel_larger_than_the_clip_is_refused():
+    model = network("2 frames")
+    with patched(model), pytest.raises((RuntimeError, ValueError), match="kernel"):
+        model(clip(frames=1))
+
+
+def test_a_frame_that_is_not_there_is_refused():
+    class Beyond(nn.Module):
+        def forward(self, x):
+            return x[:, :, 3]
+
+    model = Beyond()
+    with patched(model), pytest.raises(IndexError):
+        model(clip())
+
+
+def test_unseen_changes_are_refused_in_words():
+    class Behind(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("frames", clip(seed=5))
+
+        def forward(self, x):
+            joined = torch.cat([self.frames, x], dim=2)
+            self.frames.zero_()
+            return joined
+
+    model = Behind()
+    with patched(model), pytest.raises(UnsupportedError, match=r"changed in place.*clone"):
+        model(clip())

@@ -1,0 +1,146 @@
+"""Every autoencoder of the registry, patched, against itself: every convolution ours, and right.
+
+`tests/three_way.py` says what is measured, and where the bound comes from.
+"""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from recorded_convolutions import Recorder
+from three_way import Error, example, rounded_model, run
+from trnconv.models import Size, find, models
+from trnconv.pytorch import patched
+
+pytestmark = pytest.mark.diffusers
+
+PHASES = [(entry, phase) for entry in models() for phase in entry.phases]
+# Enough kinds of padding, caching and resampling to meet every branch; bf16 hides small mistakes.
+IN_FLOAT32 = ("wan2.1", "wan2.2-5b", "cogvideox", "hunyuanvideo", "ltx-2", "cosmos1.0", "svd")
+# Roundings of float32 are 2**-16 of those of bf16, whose floor is some 0.01: together some 1e-6.
+FLOAT32_BOUND = 1e-4
+# The smallest clips with two chunks in time, for all channels.
+FULL_WIDTH = {
+    ("wan2.1", "encode"): Size("", 5, 16, 16),
+    ("wan2.1", "decode"): Size("", 5, 16, 16),
+    ("cogvideox", "encode"): Size("", 17, 16, 16),
+    ("cogvideox", "decode"): Size("", 17, 16, 16),
+    ("hunyuanvideo", "encode"): Size("", 17, 16, 8),
+    ("hunyuanvideo", "decode"): Size("", 17, 16, 8),
+}
+CONVOLUTIONS = (torch.nn.modules.conv._ConvNd,)
+
+
+def name_of(case):
+    return case.name if hasattr(case, "diffusers_class") else str(case)
+
+
+def of_every_phase(function):
+    return pytest.mark.parametrize(("entry", "phase"), PHASES, ids=name_of)(function)
+
+
+@pytest.fixture(autouse=True)
+def what_torch_lacks_in_bf16(monkeypatch):
+    """Pooling in float32, which torch's CPU has not in bf16; noise of one stream for all types."""
+    pool, randn = torch.nn.functional.avg_pool3d, torch.randn
+
+    def pooled(x, **options):
+        return pool(x.float(), **options).to(x.dtype)
+
+    def drawn(*shape, dtype=torch.float32, **options):
+        return randn(*shape, dtype=torch.float32, **options).to(dtype)
+
+    monkeypatch.setattr(torch.nn.functional, "avg_pool3d", pooled)
+    monkeypatch.setattr(torch, "randn", drawn)
+
+
+class Unpatched:
+    """A run of torch's own model: its result, and the convolutions it called."""
+
+    def __init__(self, model, entry, phase, given):
+        self.modules = set()
+        hooks = [
+            module.register_forward_hook(lambda *_, name=name: self.modules.add(name))
+            for name, module in model.named_modules()
+            if isinstance(module, CONVOLUTIONS)
+        ]
+        with Recorder() as recorder:
+            self.y = run(model, entry, phase, given)
+        for hook in hooks:
+            hook.remove()
+        self.calls = len(recorder.calls)
+
+
+class Patched:
+    """A run of the same model on our kernels, which it must have done alone."""
+
+    def __init__(self, model, entry, phase, given):
+        with patched(model, backend="nkisim") as self.report, Recorder() as recorder:
+            self.y = run(model, entry, phase, given)
+        self.calls_of_torch = recorder.calls
+
+    def require_every_convolution(self, unpatched):
+        book = self.report.book
+        assert self.calls_of_torch == []
+        assert self.report.kept == ()
+        assert not book.kept
+        assert not book.repeated
+        assert unpatched.modules <= {work.module for work in book.works}
+        assert sum(book.works.values()) == unpatched.calls > 0
+
+
+def three_ways(entry, phase, size, *, reduced):
+    """(floor, ours, the exact result), after all else was checked."""
+    given = example(entry, phase, size, reduced=reduced)
+    exact = run(rounded_model(entry, torch.float32, reduced=reduced), entry, phase, given)
+    model = rounded_model(entry, torch.bfloat16, reduced=reduced)
+    floor = Unpatched(model, entry, phase, given)
+    ours = Patched(model, entry, phase, given)
+    ours.require_every_convolution(floor)
+    assert ours.y.dtype == torch.bfloat16
+    assert ours.y.shape == exact.shape
+    return Error.of(floor.y, exact), Error.of(ours.y, exact), exact
+
+
+@of_every_phase
+def test_a_patched_model_is_as_exact_as_bf16(entry, phase):
+    floor, ours, exact = three_ways(entry, phase, entry.tiny, reduced=True)
+    assert exact.abs().max() != 1, "clamped values would hide errors"
+    assert ours.within(floor), f"floor {floor}, ours {ours}"
+
+
+@pytest.mark.parametrize("phase", ["encode", "decode"])
+@pytest.mark.parametrize("name", IN_FLOAT32)
+def test_a_patched_model_in_float32(name, phase):
+    entry = find(name)
+    given = example(entry, phase, entry.tiny, reduced=True)
+    model = rounded_model(entry, torch.float32, reduced=True)
+    theirs = Unpatched(model, entry, phase, given)
+    ours = Patched(model, entry, phase, given)
+    ours.require_every_convolution(theirs)
+    error = Error.of(ours.y, theirs.y)
+    assert 0 < error.largest <= FLOAT32_BOUND, error
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "phase"), FULL_WIDTH)
+def test_all_channels_of_a_production_model(name, phase):
+    floor, ours, exact = three_ways(find(name), phase, FULL_WIDTH[name, phase], reduced=False)
+    assert exact.abs().max() != 1
+    assert ours.within(floor), f"floor {floor}, ours {ours}"
+
+
+def test_the_bound_would_notice():
+    """Mistakes of the kind that patching could make, and a model that is merely different."""
+    entry = find("wan2.1")
+    given = example(entry, "decode", entry.tiny, reduced=True)
+    model = rounded_model(entry, torch.float32, reduced=True)
+    exact = run(model, entry, "decode", given)
+    floor = Error.of(
+        run(rounded_model(entry, torch.bfloat16, reduced=True), entry, "decode", given), exact
+    )
+    assert floor.within(floor)
+    assert not Error.of(torch.roll(exact, 1, dims=2), exact).within(floor)
+    assert not Error.of(torch.roll(exact, 1, dims=4), exact).within(floor)
+    model.decoder.mid_block.resnets[0].conv1.bias.zero_()
+    assert not Error.of(run(model, entry, "decode", given), exact).within(floor)
