@@ -1,0 +1,262 @@
+"""Chains: the products of one rectangle of tiles, and their way out of PSUM, A^T included.
+
+With p_k the sum of product k over taps and channels, b the bias and s a power of two that undoes the
+scaling of the weights:
+
+F(2,3)   y0 = s (p1 + p0) + (s p2 + b)        y1 = (s p1 + b) - s (p2 + p3)
+
+Two banks. p1 and p2 are copied by the Scalar engine with scale and bias, then their banks go on
+with p0 and p3, so that one addition on the Vector engine ends each output.
+
+F(4,3)   with q = s (p1 - p2) + b, t = 2 s (p3 - p4), r = 2 (p3 + p4):
+         y0 = s (p1 + p2 + p0) + (s r / 2 + b)     y1 = t + q
+         y2 = s (p1 + p2) + (2 s r + b)            y3 = 4 t + (s p5 + q)
+
+Three banks; t replaces the second one's contents. All of it is float32 until y is written.
+"""
+
+from __future__ import annotations
+
+from trnconv._nki import nisa, nl
+from trnconv.kernels.fast_core import FastBlock, FastCore
+from trnconv.kernels.forward import OPERATORS
+from trnconv.plan.ends import AFTER, BEFORE, IDENTITY
+from trnconv.plan.fast_recipe import OutTile, Rectangle, Unit
+
+# columns in the image of constants, from an output tile's first one on
+BIAS, ONE, MINUS, TWICE, HALF, FOUR, PLAIN = 0, 1, 2, 3, 4, 5, 6
+
+
+class Chain(nl.NKIObject):
+    """One rectangle of tiles of an output tile: its banks, and where its outputs go."""
+
+    def __init__(
+        self,
+        core: FastCore,
+        block: FastBlock,
+        unit: Unit,
+        tile: OutTile,
+        rectangle: Rectangle,
+        first_weight: int,
+    ) -> None:
+        self.core = core
+        self.block = block
+        self.unit = unit
+        self.tile = tile
+        self.rectangle = rectangle
+        self.first_weight = first_weight
+        self.lines = tile.lines
+        self.rows = rectangle.row_end - rectangle.row
+        self.columns = rectangle.column_end - rectangle.column
+
+    def shaped(self, flat: nl.NkiTensor) -> nl.NkiTensor:
+        """A bank or a copy as [lines, rows, columns]."""
+        part = flat[0 : self.lines, 0 : self.rows * self.columns]
+        return part.reshape((self.lines, self.rows, self.columns))
+
+    def bank(self) -> nl.NkiTensor:
+        """A bank of the rectangle's shape."""
+        return self.shaped(self.core.next_bank())
+
+    def constant(self, which: int) -> nl.NkiTensor:
+        """A number for each line."""
+        at = self.tile.constant + which
+        return self.core.constants[0 : self.lines, at : at + 1]
+
+    def multiply(self, bank: nl.NkiTensor, position: int, begins: bool) -> None:
+        """bank = or += one product, summed over the other taps and all channels."""
+        tile, rectangle = self.tile, self.rectangle
+        image = tile.weight - self.first_weight + position * tile.position_weights
+        for product in tile.products:
+            slot = self.unit.reads[product.read]
+            moving = self.core.transformed(product.tile, slot, self.block.kind)
+            top = rectangle.row + product.row
+            left = rectangle.column * tile.stack + product.column
+            right = left + (self.columns - 1) * tile.stack + 1
+            rows = moving[:, position, top : top + self.rows, left : right : tile.stack]
+            first = image + product.weight
+            nisa.nc_matmul(
+                dst=bank,
+                stationary=self.core.weights[0 : rows.shape[0], first : first + self.lines],
+                moving=rows,
+                accumulate=not begins,
+            )
+            begins = False
+
+    def tile_copy(self) -> nl.NkiTensor:
+        """A float32 tile of the rectangle's shape."""
+        return self.shaped(self.core.next_copy())
+
+    def copy(self, dst: nl.NkiTensor, bank: nl.NkiTensor, scale: int, bias: bool) -> None:
+        """dst = scale * bank [+ bias], by the Scalar engine."""
+        factor = self.constant(scale)
+        if bias:
+            added = self.constant(BIAS)
+            nisa.activation(dst=dst, op=nl.copy, data=bank, scale=factor, bias=added)
+        else:
+            nisa.activation(dst=dst, op=nl.copy, data=bank, scale=factor)
+
+    def add(self, dst: nl.NkiTensor, bank: nl.NkiTensor, scale: int, other: nl.NkiTensor) -> None:
+        """dst = scale * bank + other, by the Vector engine."""
+        nisa.scalar_tensor_tensor(
+            dst=dst,
+            data=bank,
+            op0=nl.multiply,
+            operand0=self.constant(scale),
+            op1=nl.add,
+            operand1=other,
+        )
+
+
+class Goal(nl.NKIObject):
+    """Where the outputs of a chain go: an output buffer, and what is added to it."""
+
+    def __init__(self, chain: Chain, out: nl.NkiTensor, added: nl.NkiTensor | None) -> None:
+        self.chain = chain
+        self.out = out
+        self.added = added
+
+    def view(self, buffer: nl.NkiTensor, output: int, phase: int) -> nl.NkiTensor:
+        """One output of every tile of the rectangle, one column phase: [channels, rows, columns]."""
+        chain = self.chain
+        recipe, kind = chain.core.recipe, chain.block.kind
+        tile, rectangle = chain.tile, chain.rectangle
+        m, columns = recipe.outputs, kind.columns
+        flat = buffer[0 : tile.channels]
+        if recipe.by_rows:
+            rows = kind.v_rows
+            shaped = flat[:, 0 : rows * m * columns].reshape((tile.channels, rows, m, columns))
+            lines = shaped[:, rectangle.row : rectangle.row_end, output, :]
+        else:
+            rows = kind.units[chain.unit.number].rows
+            shaped = flat[:, 0 : m * rows * columns].reshape((tile.channels, m, rows, columns))
+            lines = shaped[:, output, rectangle.row : rectangle.row_end, :]
+        first = rectangle.column * tile.stack + phase
+        end = min(rectangle.column_end * tile.stack, columns)
+        return lines[:, :, first : end : tile.stack]
+
+    def end(
+        self,
+        output: int,
+        bank: nl.NkiTensor,
+        scale: int,
+        other: nl.NkiTensor,
+        between: nl.NkiTensor,
+    ) -> None:
+        """out = the end of scale * bank + other, phase by phase of stacked columns.
+
+        With an activation or a residual, the sum goes to `between` first.
+        """
+        chain, end = self.chain, self.chain.core.recipe.end
+        channels = chain.tile.channels
+        plain = end.activation == IDENTITY and self.added == None
+        if not plain:
+            chain.add(between, bank, scale, other)
+        for phase in range(chain.tile.stack):
+            first = phase * chain.tile.pitch
+            last = first + channels
+            written = self.view(self.out, output, phase)
+            count = written.shape[2]
+            if plain:
+                nisa.scalar_tensor_tensor(
+                    dst=written,
+                    data=bank[first:last, :, 0:count],
+                    op0=nl.multiply,
+                    operand0=chain.constant(scale)[first:last],
+                    op1=nl.add,
+                    operand1=other[first:last, :, 0:count],
+                )
+            else:
+                self.finish(written, between[first:last, :, 0:count], output, phase)
+
+    def finish(self, written: nl.NkiTensor, value: nl.NkiTensor, output: int, phase: int) -> None:
+        """written = activation(value [+ residual]) [+ residual]."""
+        end = self.chain.core.recipe.end
+        if self.added == None:
+            nisa.activation(dst=written, op=OPERATORS[end.activation], data=value)
+            return
+        residual = self.view(self.added, output, phase)
+        if end.residual == BEFORE and end.activation == IDENTITY:
+            nisa.tensor_tensor(dst=written, data1=value, data2=residual, op=nl.add)
+            return
+        if end.residual == BEFORE:
+            nisa.tensor_tensor(dst=value, data1=value, data2=residual, op=nl.add)
+            nisa.activation(dst=written, op=OPERATORS[end.activation], data=value)
+        if end.residual == AFTER:
+            nisa.activation(dst=value, op=OPERATORS[end.activation], data=value)
+            nisa.tensor_tensor(dst=written, data1=value, data2=residual, op=nl.add)
+
+
+def compute(one: Chain, goal: Goal) -> None:
+    """All outputs that are wanted of a rectangle of tiles."""
+    recipe = one.core.recipe
+    wanted = one.block.kind.units[one.unit.number].outputs
+    if recipe.outputs == 2:
+        if recipe.midgroup:
+            two_outputs(one, goal, wanted)
+        else:
+            two_outputs_of_whole_sums(one, goal, wanted)
+    else:
+        four_outputs(one, goal, wanted)
+
+
+def two_outputs(one: Chain, goal: Goal, wanted: tuple[int, ...]) -> None:
+    """F(2,3) in two banks that are read while they grow."""
+    left, right = one.bank(), one.bank()
+    p1, p2 = one.tile_copy(), one.tile_copy()
+    one.multiply(left, 1, begins=True)
+    if 1 in wanted:
+        one.copy(p1, left, ONE, bias=True)
+    one.multiply(right, 2, begins=True)
+    if 0 in wanted:
+        one.copy(p2, right, ONE, bias=True)
+        one.multiply(left, 0, begins=False)
+        goal.end(0, left, ONE, p2, p2)
+    if 1 in wanted:
+        one.multiply(right, 3, begins=False)
+        goal.end(1, right, MINUS, p1, p1)
+
+
+def two_outputs_of_whole_sums(one: Chain, goal: Goal, wanted: tuple[int, ...]) -> None:
+    """F(2,3) in four banks, each read when it is complete."""
+    first, second, third, fourth = one.bank(), one.bank(), one.bank(), one.bank()
+    p1, both, between = one.tile_copy(), one.tile_copy(), one.tile_copy()
+    one.multiply(first, 1, begins=True)
+    one.copy(p1, first, ONE, bias=True)
+    one.multiply(second, 2, begins=True)
+    if 0 in wanted:
+        one.add(both, second, ONE, p1)
+        one.multiply(third, 0, begins=True)
+        goal.end(0, third, ONE, both, both)
+    if 1 in wanted:
+        one.add(between, second, MINUS, p1)
+        one.multiply(fourth, 3, begins=True)
+        goal.end(1, fourth, MINUS, between, between)
+
+
+def four_outputs(one: Chain, goal: Goal, wanted: tuple[int, ...]) -> None:
+    """F(4,3) in three banks that are read while they grow."""
+    a, b, c = one.bank(), one.bank(), one.bank()
+    q, p3, twice = one.tile_copy(), one.tile_copy(), one.tile_copy()
+    half, g = one.tile_copy(), one.tile_copy()
+    one.multiply(a, 1, begins=True)
+    one.copy(q, a, TWICE, bias=True)
+    one.multiply(b, 3, begins=True)
+    one.copy(p3, b, TWICE, bias=False)
+    one.multiply(a, 2, begins=False)
+    one.add(q, a, MINUS, q)
+    one.multiply(b, 4, begins=False)
+    one.copy(twice, b, TWICE, bias=True)
+    one.copy(half, b, HALF, bias=True)
+    one.add(b, b, MINUS, p3)
+    if 2 in wanted:
+        goal.end(2, a, ONE, twice, twice)
+    if 1 in wanted:
+        goal.end(1, b, PLAIN, q, p3)
+    if 3 in wanted:
+        one.multiply(c, 5, begins=True)
+        one.add(g, c, ONE, q)
+        goal.end(3, b, FOUR, g, g)
+    if 0 in wanted:
+        one.multiply(a, 0, begins=False)
+        goal.end(0, a, ONE, half, half)

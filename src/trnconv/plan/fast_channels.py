@@ -1,0 +1,143 @@
+"""Which channels, taps and columns share a matmul of a fast convolution: K and M.
+
+Whole tiles of channels fill the partitions by themselves. What is left of the input channels, if it is
+half a tile or less, stands on the partitions more than once, each copy shifted by one column (or
+row), so that one matmul has several taps. What is left of the output channels, if it is half a tile
+or less, shares the array's columns with the same channels of the next output column.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from trnconv.plan.fast_plan import DEPTH, HEIGHT, WIDTH, FastPlan
+
+Shift = tuple[int, int]  # rows and columns
+_STACK = 2
+
+
+@dataclass(frozen=True)
+class InChannels:
+    """A tile of input channels; its lines are the channels, once for each shift."""
+
+    first: int
+    channels: int
+    shifts: tuple[Shift, ...] = ((0, 0),)
+
+    @property
+    def lines(self) -> int:
+        """Partitions."""
+        return self.channels * len(self.shifts)
+
+    @property
+    def shifted(self) -> bool:
+        """Whether channels stand on partitions more than once."""
+        return len(self.shifts) > 1
+
+
+@dataclass(frozen=True)
+class OutChannels:
+    """A tile of output channels with `stack` neighbouring columns of each.
+
+    Engines begin at certain partitions only, so columns are `pitch` partitions apart.
+    """
+
+    first: int
+    channels: int
+    stack: int = 1
+    pitch: int = 0
+
+    @property
+    def lines(self) -> int:
+        """Partitions."""
+        return self.channels + (self.stack - 1) * self.pitch
+
+
+@dataclass(frozen=True)
+class Taps:
+    """What one matmul sums: an input tile, read with a shift; copy k has the tap of its shift.
+
+    `used` are the copies whose taps count here; the weights of the others are zero.
+    """
+
+    tile: int
+    read: int  # frame, if tiles are rows
+    row: int
+    column: int
+    used: tuple[int, ...]
+
+
+@lru_cache(maxsize=256)
+def in_channels(plan: FastPlan) -> tuple[InChannels, ...]:
+    """The tiles of input channels."""
+    size, c_in = plan.target.partitions, plan.shape.c_in
+    whole = [InChannels(first, size) for first in range(0, c_in - size + 1, size)]
+    rest = c_in % size
+    if rest == 0:
+        return tuple(whole)
+    first = c_in - rest
+    copies = min(plan.shape.kernel[WIDTH], size // rest)
+    if copies < 2:
+        return (*whole, InChannels(first, rest))
+    columns = InChannels(first, rest, tuple((0, k) for k in range(copies)))
+    if plan.paired_rows and copies == 2 and not plan.by_rows:
+        return (*whole, columns, InChannels(first, rest, ((0, 0), (1, 0))))
+    return (*whole, columns)
+
+
+@lru_cache(maxsize=256)
+def out_channels(plan: FastPlan) -> tuple[OutChannels, ...]:
+    """The tiles of output channels."""
+    size, c_out = plan.target.partitions, plan.shape.c_out
+    whole = [OutChannels(first, size) for first in range(0, c_out - size + 1, size)]
+    rest = c_out % size
+    if rest == 0:
+        return tuple(whole)
+    if rest * _STACK > size or plan.columns == 1:
+        return (*whole, OutChannels(c_out - rest, rest))
+    quadrant = plan.target.quadrant_partitions
+    pitch = quadrant if rest <= quadrant else size // _STACK
+    return (*whole, OutChannels(c_out - rest, rest, _STACK, pitch))
+
+
+@lru_cache(maxsize=256)
+def taps_of(plan: FastPlan, stack: int) -> tuple[Taps, ...]:
+    """The matmuls of one product, for output tiles of a stack."""
+    kernel = plan.shape.kernel
+    reads = kernel[DEPTH] if plan.by_rows else 1
+    rows = 1 if plan.by_rows else kernel[HEIGHT]
+    columns = kernel[WIDTH] + stack - 1
+    found = []
+    tiles = in_channels(plan)
+    for number, tile in enumerate(tiles):
+        if tile.shifts[-1][0] > 0:
+            continue
+        paired = number + 1 < len(tiles) and tiles[number + 1].first == tile.first
+        for read in range(reads):
+            if paired:
+                found += _paired(number, read, rows, columns)
+            else:
+                copies = len(tile.shifts)
+                found += [
+                    Taps(number, read, row, column, tuple(range(min(copies, columns - column))))
+                    for row in range(rows)
+                    for column in range(0, columns, copies)
+                ]
+    return tuple(found)
+
+
+def _paired(number: int, read: int, rows: int, columns: int) -> list[Taps]:
+    """Pairs of columns; what is left of an odd number of columns in pairs of rows."""
+    found = [
+        Taps(number, read, row, column, (0, 1))
+        for row in range(rows)
+        for column in range(0, columns - 1, 2)
+    ]
+    if columns % 2:
+        last = columns - 1
+        found += [
+            Taps(number + 1, read, row, last, tuple(range(min(2, rows - row))))
+            for row in range(0, rows, 2)
+        ]
+    return found
