@@ -11,7 +11,7 @@ those of this one; Scalar and Vector engine share A^T on the way out of PSUM.
 from __future__ import annotations
 
 from trnconv._nki import nisa, nl
-from trnconv.kernels.fast_chains import Chain, Goal, compute
+from trnconv.kernels.fast_chains import Chain, Filler, Goal, compute
 from trnconv.kernels.fast_core import (
     FastBlock,
     FastCore,
@@ -113,18 +113,13 @@ def run_unit(
     jobs = 0
     for tile in group.tiles:
         jobs += len(block.kind.outs[tile.stack - 1].tiles)
-    done, job = 0, 0
+    filler = Filler(core, blocks, works, jobs)
     for tile in group.tiles:
         out = core.next_out()
         added = residual_of(core, block, unit, tile)
         for rectangle in block.kind.outs[tile.stack - 1].tiles:
             one = Chain(core, block, unit, tile, rectangle, group.weight)
-            compute(one, Goal(one, out, added))
-            job += 1
-            until = len(works) * job // jobs
-            while done < until:
-                do_step(core, blocks[works[done].prepare.block], works[done])
-                done += 1
+            compute(one, Goal(one, out, added), filler)
         store(core, block, unit, tile, out)
 
 

@@ -18,13 +18,14 @@ Three banks; t replaces the second one's contents. All of it is float32 until y 
 from __future__ import annotations
 
 from trnconv._nki import nisa, nl
-from trnconv.kernels.fast_core import FastBlock, FastCore
+from trnconv.kernels.fast_core import FastBlock, FastCore, Pending, do_step
 from trnconv.kernels.forward import OPERATORS
 from trnconv.plan.ends import AFTER, BEFORE, IDENTITY
 from trnconv.plan.fast_recipe import OutTile, Rectangle, Unit
 
 # columns in the image of constants, from an output tile's first one on
 BIAS, ONE, MINUS, TWICE, HALF, FOUR, PLAIN = 0, 1, 2, 3, 4, 5, 6
+LAST_PAUSES = 2  # of a unit, in which nothing is prepared
 
 
 class Chain(nl.NKIObject):
@@ -66,7 +67,12 @@ class Chain(nl.NKIObject):
     def multiply(self, bank: nl.NkiTensor, position: int, begins: bool) -> None:
         """bank = or += one product, summed over the other taps and all channels."""
         tile, rectangle = self.tile, self.rectangle
-        image = tile.weight - self.first_weight + position * tile.position_weights
+        image = tile.weight + position * tile.position_weights
+        if self.core.recipe.streamed:
+            weights = self.core.next_weights(image, image + tile.position_weights)
+        else:
+            first = image - self.first_weight
+            weights = self.core.weights[0][:, first : first + tile.position_weights]
         for product in tile.products:
             slot = self.unit.reads[product.read]
             moving = self.core.transformed(product.tile, slot, self.block.kind)
@@ -74,10 +80,10 @@ class Chain(nl.NKIObject):
             left = rectangle.column * tile.stack + product.column
             right = left + (self.columns - 1) * tile.stack + 1
             rows = moving[:, position, top : top + self.rows, left : right : tile.stack]
-            first = image + product.weight
+            first = product.weight
             nisa.nc_matmul(
                 dst=bank,
-                stationary=self.core.weights[0 : rows.shape[0], first : first + self.lines],
+                stationary=weights[0 : rows.shape[0], first : first + self.lines],
                 moving=rows,
                 accumulate=not begins,
             )
@@ -187,20 +193,46 @@ class Goal(nl.NKIObject):
             nisa.tensor_tensor(dst=written, data1=value, data2=residual, op=nl.add)
 
 
-def compute(one: Chain, goal: Goal) -> None:
+class Filler(nl.NKIObject):
+    """Steps that prepare the next unit, done in the pauses that chains leave the Vector engine.
+
+    They end before the last of `chains`, so that the next unit need not wait.
+    """
+
+    def __init__(
+        self, core: FastCore, blocks: list[FastBlock], works: list[Pending], chains: int
+    ) -> None:
+        self.core = core
+        self.blocks = blocks
+        self.works = works
+        self.pauses = 0
+        self.all_pauses = max(1, chains * core.recipe.outputs - LAST_PAUSES)
+        self.done = 0
+
+    def pause(self) -> None:
+        """A share of the steps."""
+        self.pauses += 1
+        until = min(len(self.works), len(self.works) * self.pauses // self.all_pauses)
+        while self.done < until:
+            work = self.works[self.done]
+            do_step(self.core, self.blocks[work.prepare.block], work)
+            self.done += 1
+
+
+def compute(one: Chain, goal: Goal, filler: Filler) -> None:
     """All outputs that are wanted of a rectangle of tiles."""
     recipe = one.core.recipe
     wanted = one.block.kind.units[one.unit.number].outputs
     if recipe.outputs == 2:
         if recipe.midgroup:
-            two_outputs(one, goal, wanted)
+            two_outputs(one, goal, wanted, filler)
         else:
-            two_outputs_of_whole_sums(one, goal, wanted)
+            two_outputs_of_whole_sums(one, goal, wanted, filler)
     else:
-        four_outputs(one, goal, wanted)
+        four_outputs(one, goal, wanted, filler)
 
 
-def two_outputs(one: Chain, goal: Goal, wanted: tuple[int, ...]) -> None:
+def two_outputs(one: Chain, goal: Goal, wanted: tuple[int, ...], filler: Filler) -> None:
     """F(2,3) in two banks that are read while they grow."""
     left, right = one.bank(), one.bank()
     p1, p2 = one.tile_copy(), one.tile_copy()
@@ -212,12 +244,14 @@ def two_outputs(one: Chain, goal: Goal, wanted: tuple[int, ...]) -> None:
         one.copy(p2, right, ONE, bias=True)
         one.multiply(left, 0, begins=False)
         goal.end(0, left, ONE, p2, p2)
+    filler.pause()
     if 1 in wanted:
         one.multiply(right, 3, begins=False)
         goal.end(1, right, MINUS, p1, p1)
+    filler.pause()
 
 
-def two_outputs_of_whole_sums(one: Chain, goal: Goal, wanted: tuple[int, ...]) -> None:
+def two_outputs_of_whole_sums(one: Chain, goal: Goal, wanted: tuple[int, ...], filler: Filler) -> None:
     """F(2,3) in four banks, each read when it is complete."""
     first, second, third, fourth = one.bank(), one.bank(), one.bank(), one.bank()
     p1, both, between = one.tile_copy(), one.tile_copy(), one.tile_copy()
@@ -228,27 +262,30 @@ def two_outputs_of_whole_sums(one: Chain, goal: Goal, wanted: tuple[int, ...]) -
         one.add(both, second, ONE, p1)
         one.multiply(third, 0, begins=True)
         goal.end(0, third, ONE, both, both)
+    filler.pause()
     if 1 in wanted:
         one.add(between, second, MINUS, p1)
         one.multiply(fourth, 3, begins=True)
         goal.end(1, fourth, MINUS, between, between)
+    filler.pause()
 
 
-def four_outputs(one: Chain, goal: Goal, wanted: tuple[int, ...]) -> None:
+def four_outputs(one: Chain, goal: Goal, wanted: tuple[int, ...], filler: Filler) -> None:
     """F(4,3) in three banks that are read while they grow."""
     a, b, c = one.bank(), one.bank(), one.bank()
     q, p3, twice = one.tile_copy(), one.tile_copy(), one.tile_copy()
     half, g = one.tile_copy(), one.tile_copy()
-    one.multiply(a, 1, begins=True)
-    one.copy(q, a, TWICE, bias=True)
     one.multiply(b, 3, begins=True)
     one.copy(p3, b, TWICE, bias=False)
-    one.multiply(a, 2, begins=False)
-    one.add(q, a, MINUS, q)
+    one.multiply(a, 1, begins=True)
+    one.copy(q, a, TWICE, bias=True)
     one.multiply(b, 4, begins=False)
     one.copy(twice, b, TWICE, bias=True)
     one.copy(half, b, HALF, bias=True)
     one.add(b, b, MINUS, p3)
+    filler.pause()
+    one.multiply(a, 2, begins=False)
+    one.add(q, a, MINUS, q)
     if 2 in wanted:
         goal.end(2, a, ONE, twice, twice)
     if 1 in wanted:
@@ -257,6 +294,9 @@ def four_outputs(one: Chain, goal: Goal, wanted: tuple[int, ...]) -> None:
         one.multiply(c, 5, begins=True)
         one.add(g, c, ONE, q)
         goal.end(3, b, FOUR, g, g)
+    filler.pause()
     if 0 in wanted:
         one.multiply(a, 0, begins=False)
         goal.end(0, a, ONE, half, half)
+    filler.pause()
+    filler.pause()

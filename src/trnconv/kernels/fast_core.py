@@ -101,7 +101,7 @@ class FastCore(nl.NKIObject):
         for tile in recipe.in_tiles:
             self.x_slots.append(ring(tile.x, tile.lines, x[0].dtype))
             self.v_slots.append(ring(tile.v, tile.lines, nl.float16))
-        self.weights = ring(recipe.weights, recipe.lines, nl.float16)[0]
+        self.weights = ring(recipe.weights, recipe.lines, nl.float16)
         self.scratch = ring(recipe.scratch, recipe.lines, nl.float16)
         self.copies = ring(recipe.copies, recipe.lines, nl.float32)
         self.outs = ring(recipe.out, recipe.lines, y.dtype)
@@ -114,11 +114,11 @@ class FastCore(nl.NKIObject):
         for _ in range(recipe.banks):
             bank = (recipe.lines, recipe.bank_elems)
             self.banks.append(nl.ndarray(bank, dtype=nl.float32, buffer=nl.psum))
-        self.used = [0, 0, 0, 0]  # banks, copies, outputs, residuals
+        self.used = [0, 0, 0, 0, 0]  # banks, copies, outputs, residuals, weights
 
     def start_over(self) -> None:
         """What each turn of a hardware loop starts from, so that all turns are alike."""
-        self.used = [0, 0, 0, 0]
+        self.used = [0, 0, 0, 0, 0]
 
     def take(self, of: int, tiles: list[nl.NkiTensor]) -> nl.NkiTensor:
         """The tile whose turn it is."""
@@ -140,6 +140,12 @@ class FastCore(nl.NKIObject):
     def next_residual(self) -> nl.NkiTensor:
         """A buffer for what is added to the outputs of an output buffer."""
         return self.take(3, self.residuals)
+
+    def next_weights(self, first: int, end: int) -> nl.NkiTensor:
+        """Columns of the weight image that are used once, loaded."""
+        tile = self.take(4, self.weights)[:, 0 : end - first]
+        nisa.dma_copy(dst=tile, src=self.weight_image[:, first:end])
+        return tile
 
     def transformed(self, tile: int, slot: int, kind: Kind) -> nl.NkiTensor:
         """A slot of transformed inputs as [lines, positions, rows, columns]."""
@@ -170,8 +176,10 @@ def pending(recipe: FastRecipe, prepares: tuple[Prepare, ...]) -> list[Pending]:
 
 
 def load_weights(core: FastCore, weight: int, weight_end: int) -> None:
-    """The weights of a group of output tiles."""
-    tile = core.weights[:, 0 : weight_end - weight]
+    """The weights of a group of output tiles, unless they are loaded as they are used."""
+    if core.recipe.streamed:
+        return
+    tile = core.weights[0][:, 0 : weight_end - weight]
     nisa.dma_copy(dst=tile, src=core.weight_image[:, weight:weight_end])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trnconv.plan.ends import NO_RESIDUAL
-from trnconv.plan.fast_blocks import column_spans, row_spans
+from trnconv.plan.fast_blocks import column_spans, rectangles, row_spans
 from trnconv.plan.fast_channels import in_channels, out_channels, taps_of
 from trnconv.plan.fast_plan import V_BYTES, FastPlan
 from trnconv.plan.recipe import Ring
@@ -66,6 +66,26 @@ def group_columns(plan: FastPlan) -> int:
     return max(widths) * plan.algorithm.products
 
 
+def largest_rectangle(plan: FastPlan) -> int:
+    """Positions of the largest rectangle that a bank sums up."""
+    most = plan.target.psum_bank_fp32_elems
+    sizes = {
+        (one.row_end - one.row) * (one.column_end - one.column)
+        for row in {span.outs for span in row_spans(plan)}
+        for column in {span.outs for span in column_spans(plan)}
+        for stack in {tile.stack for tile in out_channels(plan)}
+        for one in rectangles(row // plan.m if plan.by_rows else row, -(-column // stack), most)
+    }
+    return max(sizes)
+
+
+def _weights(plan: FastPlan, floor: _Floor) -> Ring:
+    if not plan.streamed:
+        return floor.ring(1, group_columns(plan), V_BYTES)
+    widths = [len(taps_of(plan, tile.stack)) * tile.lines for tile in out_channels(plan)]
+    return floor.ring(plan.streamed, max(widths), V_BYTES)
+
+
 def lay_out(plan: FastPlan) -> FastMemory:
     """Everything one after the other."""
     floor, algorithm = _Floor(), plan.algorithm
@@ -76,10 +96,9 @@ def lay_out(plan: FastPlan) -> FastMemory:
     out_rows = max(span.outs for span in row_spans(plan)) * (1 if plan.by_rows else plan.m)
     out_elems = out_rows * min(plan.columns, plan.shape.out_size(2))
     copies = algorithm.copies if plan.midgroup else algorithm.copies + 1
-    weights = floor.ring(1, group_columns(plan), V_BYTES)
+    weights = _weights(plan, floor)
     scratch = floor.ring(1 if algorithm.scratch() else 0, v_elems, V_BYTES)
-    banked = plan.target.psum_bank_fp32_elems
-    float_copies = floor.ring(_CHAINS * copies, banked, _FLOAT_BYTES)
+    float_copies = floor.ring(_CHAINS * copies, largest_rectangle(plan), _FLOAT_BYTES)
     out = floor.ring(plan.out_buffers, out_elems, plan.out_bytes)
     has_residual = plan.end.residual != NO_RESIDUAL
     residual = floor.ring(_RESIDUALS if has_residual else 0, out_elems, plan.item_bytes)

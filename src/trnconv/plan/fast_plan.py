@@ -33,6 +33,7 @@ class FastPlan:
     x_slots: int  # input frames in SBUF
     v_slots: int  # transformed inputs in SBUF
     group: int  # tiles of output channels whose weights are in SBUF together
+    streamed: int = 0  # slots for weights of one product that are loaded as they are used
     pieces: tuple[int, ...] = ()  # frames of each tensor that x lies in
     anchor: int = 0
     body_blocks: int = 1

@@ -214,6 +214,7 @@ class FastRecipe(NKIObject):
     loops: tuple[Turns, ...]
     lines: int
     weights: Ring
+    streamed: bool  # weights are loaded product by product; else group by group
     scratch: Ring  # one tile of transformed inputs, if steps need one
     copies: Ring  # float32 tiles
     out: Ring

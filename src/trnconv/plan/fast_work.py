@@ -69,6 +69,7 @@ def work_out(plan: FastPlan) -> FastWork:
         loops=loops,
         lines=plan.target.partitions,
         weights=memory.weights,
+        streamed=plan.streamed > 0,
         scratch=memory.scratch,
         copies=memory.copies,
         out=memory.out,
