@@ -11,7 +11,7 @@ those of this one; Scalar and Vector engine share A^T on the way out of PSUM.
 from __future__ import annotations
 
 from trnconv._nki import nisa, nl
-from trnconv.kernels.fast_chains import Chain, Filler, Goal, compute
+from trnconv.kernels.fast_chains import Chain, Filler, Goal, begin_chain, end_chain
 from trnconv.kernels.fast_core import (
     FastBlock,
     FastCore,
@@ -114,13 +114,28 @@ def run_unit(
     for tile in group.tiles:
         jobs += len(block.kind.outs[tile.stack - 1].tiles)
     filler = Filler(core, blocks, works, jobs)
+    before: Goal | None = None
     for tile in group.tiles:
         out = core.next_out()
         added = residual_of(core, block, unit, tile)
-        for rectangle in block.kind.outs[tile.stack - 1].tiles:
-            one = Chain(core, block, unit, tile, rectangle, group.weight)
-            compute(one, Goal(one, out, added), filler)
-        store(core, block, unit, tile, out)
+        rectangles = block.kind.outs[tile.stack - 1].tiles
+        for number in range(len(rectangles)):
+            one = Chain(core, block, unit, tile, rectangles[number], group.weight)
+            goal = Goal(one, out, added, number == len(rectangles) - 1)
+            begin_chain(one, goal, filler)
+            if before != None:
+                finish(before, filler)
+            before = goal
+    if before != None:
+        finish(before, filler)
+
+
+def finish(goal: Goal, filler: Filler) -> None:
+    """The rest of a chain; the last one of an output buffer has it stored."""
+    chain = goal.chain
+    end_chain(chain, goal, filler)
+    if goal.completes:
+        store(chain.core, chain.block, chain.unit, chain.tile, goal.out)
 
 
 def store(core: FastCore, block: FastBlock, unit: Unit, tile: OutTile, out: nl.NkiTensor) -> None:

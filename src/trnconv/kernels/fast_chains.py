@@ -49,6 +49,19 @@ class Chain(nl.NKIObject):
         self.lines = tile.lines
         self.rows = rectangle.row_end - rectangle.row
         self.columns = rectangle.column_end - rectangle.column
+        self.a = None
+        self.b = None
+        self.q = None
+        self.half = None
+
+    def keep(
+        self, a: nl.NkiTensor, b: nl.NkiTensor, q: nl.NkiTensor, half: nl.NkiTensor
+    ) -> None:
+        """What the second part of a chain needs of the first."""
+        self.a = a
+        self.b = b
+        self.q = q
+        self.half = half
 
     def shaped(self, flat: nl.NkiTensor) -> nl.NkiTensor:
         """A bank or a copy as [lines, rows, columns]."""
@@ -117,10 +130,13 @@ class Chain(nl.NKIObject):
 class Goal(nl.NKIObject):
     """Where the outputs of a chain go: an output buffer, and what is added to it."""
 
-    def __init__(self, chain: Chain, out: nl.NkiTensor, added: nl.NkiTensor | None) -> None:
+    def __init__(
+        self, chain: Chain, out: nl.NkiTensor, added: nl.NkiTensor | None, completes: bool
+    ) -> None:
         self.chain = chain
         self.out = out
         self.added = added
+        self.completes = completes  # the output buffer
 
     def view(self, buffer: nl.NkiTensor, output: int, phase: int) -> nl.NkiTensor:
         """One output of every tile of the rectangle, one column phase: [channels, rows, columns]."""
@@ -219,17 +235,23 @@ class Filler(nl.NKIObject):
             self.done += 1
 
 
-def compute(one: Chain, goal: Goal, filler: Filler) -> None:
-    """All outputs that are wanted of a rectangle of tiles."""
+def begin_chain(one: Chain, goal: Goal, filler: Filler) -> None:
+    """The first part of a chain: all of F(2,3), four products of F(4,3)."""
     recipe = one.core.recipe
     wanted = one.block.kind.units[one.unit.number].outputs
-    if recipe.outputs == 2:
-        if recipe.midgroup:
-            two_outputs(one, goal, wanted, filler)
-        else:
-            two_outputs_of_whole_sums(one, goal, wanted, filler)
+    if recipe.outputs > 2:
+        middle_outputs(one, goal, wanted, filler)
+    elif recipe.midgroup:
+        two_outputs(one, goal, wanted, filler)
     else:
-        four_outputs(one, goal, wanted, filler)
+        two_outputs_of_whole_sums(one, goal, wanted, filler)
+
+
+def end_chain(one: Chain, goal: Goal, filler: Filler) -> None:
+    """The rest of a chain. It comes after the beginning of the next one, which hides its waits."""
+    if one.core.recipe.outputs > 2:
+        wanted = one.block.kind.units[one.unit.number].outputs
+        outer_outputs(one, goal, wanted, filler)
 
 
 def two_outputs(one: Chain, goal: Goal, wanted: tuple[int, ...], filler: Filler) -> None:
@@ -270,11 +292,11 @@ def two_outputs_of_whole_sums(one: Chain, goal: Goal, wanted: tuple[int, ...], f
     filler.pause()
 
 
-def four_outputs(one: Chain, goal: Goal, wanted: tuple[int, ...], filler: Filler) -> None:
-    """F(4,3) in three banks that are read while they grow."""
-    a, b, c = one.bank(), one.bank(), one.bank()
+def middle_outputs(one: Chain, goal: Goal, wanted: tuple[int, ...], filler: Filler) -> None:
+    """F(4,3) up to y1 and y2: two banks that are read while they grow."""
+    a, b = one.bank(), one.bank()
     q, p3, twice = one.tile_copy(), one.tile_copy(), one.tile_copy()
-    half, g = one.tile_copy(), one.tile_copy()
+    half = one.tile_copy()
     one.multiply(b, 3, begins=True)
     one.copy(p3, b, TWICE, bias=False)
     one.multiply(a, 1, begins=True)
@@ -290,13 +312,19 @@ def four_outputs(one: Chain, goal: Goal, wanted: tuple[int, ...], filler: Filler
         goal.end(2, a, ONE, twice, twice)
     if 1 in wanted:
         goal.end(1, b, PLAIN, q, p3)
+    filler.pause()
+    one.keep(a, b, q, half)
+
+
+def outer_outputs(one: Chain, goal: Goal, wanted: tuple[int, ...], filler: Filler) -> None:
+    """y3 and y0 of F(4,3): a bank of its own, and one that goes on."""
+    c, g = one.bank(), one.tile_copy()
     if 3 in wanted:
         one.multiply(c, 5, begins=True)
-        one.add(g, c, ONE, q)
-        goal.end(3, b, FOUR, g, g)
+        one.add(g, c, ONE, one.q)
+        goal.end(3, one.b, FOUR, g, g)
     filler.pause()
     if 0 in wanted:
-        one.multiply(a, 0, begins=False)
-        goal.end(0, a, ONE, half, half)
-    filler.pause()
+        one.multiply(one.a, 0, begins=False)
+        goal.end(0, one.a, ONE, one.half, one.half)
     filler.pause()
