@@ -23,6 +23,7 @@ from trnconv.kernels.fast_core import (
     pending,
 )
 from trnconv.plan.fast_recipe import FastRecipe, Group, OutTile, Turns, Unit
+from trnconv.plan.recipe import Place
 
 
 def fast(
@@ -54,7 +55,7 @@ def run_blocks(core: FastCore, group: Group) -> None:
         for number in range(recipe.body_blocks + 1):
             if first + number < count:
                 located = recipe.blocks[first + number]
-                blocks.append(FastBlock(recipe.kinds[located.kind], located, None, number))
+                blocks.append(FastBlock(recipe.kinds[located.kind], located.place, None, number))
         if first == 0:
             begin(core, blocks[0])
             load_weights(core, group.weight, group.weight_end)
@@ -68,13 +69,13 @@ def roll(core: FastCore, group: Group, loop: Turns, places: nl.NkiTensor) -> Non
 
     def first_turn(number: nisa.VirtualRegister) -> None:
         turn = FastTurn(places, loop.first_row, number, recipe)
-        begin(core, FastBlock(kind, None, turn, 0))
+        begin(core, FastBlock(kind, Place((), 0), turn, 0))
 
     def one_turn(number: nisa.VirtualRegister) -> None:
         turn = FastTurn(places, loop.first_row, number, recipe)
         blocks = []
         for n in range(recipe.body_blocks + 1):
-            blocks.append(FastBlock(kind, None, turn, n))
+            blocks.append(FastBlock(kind, Place((), 0), turn, n))
         core.start_over()
         run_body(core, group, blocks)
 

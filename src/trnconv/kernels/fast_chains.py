@@ -1,7 +1,7 @@
 """Chains: the products of one rectangle of tiles, and their way out of PSUM, A^T included.
 
-With p_k the sum of product k over taps and channels, b the bias and s a power of two that undoes the
-scaling of the weights:
+With p_k the sum of product k over taps and channels, b the bias and s a power of two that undoes
+the scaling of the weights:
 
 F(2,3)   y0 = s (p1 + p0) + (s p2 + b)        y1 = (s p1 + b) - s (p2 + p3)
 
@@ -49,19 +49,7 @@ class Chain(nl.NKIObject):
         self.lines = tile.lines
         self.rows = rectangle.row_end - rectangle.row
         self.columns = rectangle.column_end - rectangle.column
-        self.a = None
-        self.b = None
-        self.q = None
-        self.half = None
-
-    def keep(
-        self, a: nl.NkiTensor, b: nl.NkiTensor, q: nl.NkiTensor, half: nl.NkiTensor
-    ) -> None:
-        """What the second part of a chain needs of the first."""
-        self.a = a
-        self.b = b
-        self.q = q
-        self.half = half
+        self.kept: list[nl.NkiTensor] = []  # what the second part of a chain needs of the first
 
     def shaped(self, flat: nl.NkiTensor) -> nl.NkiTensor:
         """A bank or a copy as [lines, rows, columns]."""
@@ -77,7 +65,7 @@ class Chain(nl.NKIObject):
         at = self.tile.constant + which
         return self.core.constants[0 : self.lines, at : at + 1]
 
-    def multiply(self, bank: nl.NkiTensor, position: int, begins: bool) -> None:
+    def multiply(self, bank: nl.NkiTensor, position: int, begins: bool) -> None:  # noqa: FBT001
         """bank = or += one product, summed over the other taps and all channels."""
         tile, rectangle = self.tile, self.rectangle
         image = tile.weight + position * tile.position_weights
@@ -106,7 +94,7 @@ class Chain(nl.NKIObject):
         """A float32 tile of the rectangle's shape."""
         return self.shaped(self.core.next_copy())
 
-    def copy(self, dst: nl.NkiTensor, bank: nl.NkiTensor, scale: int, bias: bool) -> None:
+    def copy(self, dst: nl.NkiTensor, bank: nl.NkiTensor, scale: int, bias: bool) -> None:  # noqa: FBT001
         """dst = scale * bank [+ bias], by the Scalar engine."""
         factor = self.constant(scale)
         if bias:
@@ -131,7 +119,11 @@ class Goal(nl.NKIObject):
     """Where the outputs of a chain go: an output buffer, and what is added to it."""
 
     def __init__(
-        self, chain: Chain, out: nl.NkiTensor, added: nl.NkiTensor | None, completes: bool
+        self,
+        chain: Chain,
+        out: nl.NkiTensor,
+        added: nl.NkiTensor | None,
+        completes: bool,  # noqa: FBT001
     ) -> None:
         self.chain = chain
         self.out = out
@@ -139,7 +131,7 @@ class Goal(nl.NKIObject):
         self.completes = completes  # the output buffer
 
     def view(self, buffer: nl.NkiTensor, output: int, phase: int) -> nl.NkiTensor:
-        """One output of every tile of the rectangle, one column phase: [channels, rows, columns]."""
+        """One output of every tile, in one column phase: [channels, rows, columns]."""
         chain = self.chain
         recipe, kind = chain.core.recipe, chain.block.kind
         tile, rectangle = chain.tile, chain.rectangle
@@ -273,7 +265,9 @@ def two_outputs(one: Chain, goal: Goal, wanted: tuple[int, ...], filler: Filler)
     filler.pause()
 
 
-def two_outputs_of_whole_sums(one: Chain, goal: Goal, wanted: tuple[int, ...], filler: Filler) -> None:
+def two_outputs_of_whole_sums(
+    one: Chain, goal: Goal, wanted: tuple[int, ...], filler: Filler
+) -> None:
     """F(2,3) in four banks, each read when it is complete."""
     first, second, third, fourth = one.bank(), one.bank(), one.bank(), one.bank()
     p1, both, between = one.tile_copy(), one.tile_copy(), one.tile_copy()
@@ -313,18 +307,19 @@ def middle_outputs(one: Chain, goal: Goal, wanted: tuple[int, ...], filler: Fill
     if 1 in wanted:
         goal.end(1, b, PLAIN, q, p3)
     filler.pause()
-    one.keep(a, b, q, half)
+    one.kept = [a, b, q, half]
 
 
 def outer_outputs(one: Chain, goal: Goal, wanted: tuple[int, ...], filler: Filler) -> None:
     """y3 and y0 of F(4,3): a bank of its own, and one that goes on."""
+    a, b, q, half = one.kept
     c, g = one.bank(), one.tile_copy()
     if 3 in wanted:
         one.multiply(c, 5, begins=True)
-        one.add(g, c, ONE, one.q)
-        goal.end(3, one.b, FOUR, g, g)
+        one.add(g, c, ONE, q)
+        goal.end(3, b, FOUR, g, g)
     filler.pause()
     if 0 in wanted:
-        one.multiply(one.a, 0, begins=False)
-        goal.end(0, one.a, ONE, one.half, one.half)
+        one.multiply(a, 0, begins=False)
+        goal.end(0, a, ONE, half, half)
     filler.pause()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from trnconv._nki import nisa, nl
 from trnconv.kernels.core import at_cell, listed, sbuf
-from trnconv.plan.fast_recipe import FastRecipe, InLoad, InPart, Kind, Located, Prepare, XLoad
-from trnconv.plan.recipe import Ring
+from trnconv.plan.fast_recipe import FastRecipe, InLoad, InPart, Kind, Prepare, XLoad
+from trnconv.plan.recipe import Place, Ring
 
 
 class FastTurn(nl.NKIObject):
@@ -56,11 +56,9 @@ class FastTurn(nl.NKIObject):
 class FastBlock(nl.NKIObject):
     """A block: its kind, and where it is, at a place or at the one a turn of a loop reads."""
 
-    def __init__(
-        self, kind: Kind, located: Located | None, turn: FastTurn | None, number: int
-    ) -> None:
+    def __init__(self, kind: Kind, place: Place, turn: FastTurn | None, number: int) -> None:
         self.kind = kind
-        self.located = located
+        self.place = place
         self.turn = turn
         self.number = number
 
@@ -69,13 +67,13 @@ class FastBlock(nl.NKIObject):
     ) -> nl.NkiTensor:
         """What a load reads, `at` elements from the block's first input."""
         if self.turn == None:
-            return x[piece].ap(listed(pattern), offset=self.located.place.x[piece] + at)
+            return x[piece].ap(listed(pattern), offset=self.place.x[piece] + at)
         return at_cell(x[piece], pattern, at, self.turn.x_cell(self.number, piece))
 
     def in_y(self, y: nl.NkiTensor, pattern: tuple[tuple[int, int], ...], at: int) -> nl.NkiTensor:
         """What a store writes, `at` elements from the block's first output."""
         if self.turn == None:
-            return y.ap(listed(pattern), offset=self.located.place.y + at)
+            return y.ap(listed(pattern), offset=self.place.y + at)
         return at_cell(y, pattern, at, self.turn.y_cell(self.number))
 
 
@@ -165,7 +163,7 @@ class Pending(nl.NKIObject):
         self.step = step
 
 
-def pending(recipe: FastRecipe, prepares: tuple[Prepare, ...]) -> list[Pending]:
+def pending(recipe: FastRecipe, prepares: tuple[Prepare, ...] | list[Prepare]) -> list[Pending]:
     """All steps of some preparations, in order."""
     found = []
     for prepare in prepares:
@@ -213,11 +211,11 @@ def load_lines(
     if one.whole:
         flat = lines.reshape((one.lines, tile.shape[1] * tile.shape[2]))
         dst = flat[:, into.row * columns : into.row_end * columns]
-        pattern = ((channel_step, one.lines), (1, rows * columns))
+        pattern = [(channel_step, one.lines), (1, rows * columns)]
     else:
         dst = lines[:, into.row : into.row_end, into.column : into.column_end]
-        pattern = ((channel_step, one.lines), (recipe.x_width, rows), (1, columns))
-    nisa.dma_copy(dst=dst, src=block.in_x(core.x, frame.piece, pattern, at))
+        pattern = [(channel_step, one.lines), (recipe.x_width, rows), (1, columns)]
+    nisa.dma_copy(dst=dst, src=block.in_x(core.x, frame.piece, tuple(pattern), at))
 
 
 def input_tile(core: FastCore, number: int, slot: int, part: InPart) -> nl.NkiTensor:

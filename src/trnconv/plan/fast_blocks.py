@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from math import prod
 
 from trnconv.plan.fast_channels import out_channels
@@ -160,7 +161,7 @@ def rectangles(rows: int, columns: int, most: int) -> tuple[Rectangle, ...]:
 def _cuts(size: int, parts: int) -> list[tuple[int, int]]:
     """Parts of a size that differ by one at most."""
     ends = [size * part // parts for part in range(parts + 1)]
-    return [(first, end) for first, end in zip(ends, ends[1:], strict=False) if end > first]
+    return [(first, end) for first, end in pairwise(ends) if end > first]
 
 
 @dataclass(frozen=True)

@@ -70,9 +70,7 @@ def fast_candidates(request: FastRequest, transform: str, axis: int) -> Iterator
         for rows in _row_counts(base):
             for columns in _column_counts(base):
                 for pair in paired:
-                    sized = replace(
-                        base, units=units, rows=rows, columns=columns, paired_rows=pair
-                    )
+                    sized = replace(base, units=units, rows=rows, columns=columns, paired_rows=pair)
                     yield from _with_buffers(sized)
 
 

@@ -1,7 +1,7 @@
 """Which channels, taps and columns share a matmul of a fast convolution: K and M.
 
-Whole tiles of channels fill the partitions by themselves. What is left of the input channels, if it is
-half a tile or less, stands on the partitions more than once, each copy shifted by one column (or
+Whole tiles of channels fill the partitions by themselves. What is left of the input channels, if it
+is half a tile or less, stands on the partitions more than once, each copy shifted by one column (or
 row), so that one matmul has several taps. What is left of the output channels, if it is half a tile
 or less, shares the array's columns with the same channels of the next output column.
 """

@@ -79,23 +79,28 @@ class _Sum:
     instructions: int = 0
 
     def __add__(self, other: _Sum) -> _Sum:
-        return _Sum(*(a + b for a, b in zip(_values(self), _values(other), strict=True)))
+        return _Sum(
+            self.columns + other.columns,
+            self.tensor + other.tensor,
+            self.vector + other.vector,
+            self.scalar + other.scalar,
+            self.moved + other.moved,
+            self.loads + other.loads,
+            self.bytes + other.bytes,
+            self.instructions + other.instructions,
+        )
 
     def times(self, count: int) -> _Sum:
-        return _Sum(*(count * value for value in _values(self)))
-
-
-def _values(one: _Sum) -> tuple[float, ...]:
-    return (
-        one.columns,
-        one.tensor,
-        one.vector,
-        one.scalar,
-        one.moved,
-        one.loads,
-        one.bytes,
-        one.instructions,
-    )
+        return _Sum(
+            count * self.columns,
+            count * self.tensor,
+            count * self.vector,
+            count * self.scalar,
+            count * self.moved,
+            count * self.loads,
+            count * self.bytes,
+            count * self.instructions,
+        )
 
 
 def estimate(plan: FastPlan) -> FastEstimate:
@@ -195,7 +200,7 @@ def _chains(plan: FastPlan, spans: tuple[Span, Span], stack: int, tiles: int) ->
     timing, algorithm = plan.target.timing, plan.algorithm
     row, column = spans
     rows = row.outs // plan.m if plan.by_rows else row.outs
-    matmuls = algorithm.products * len(taps_of(plan, stack))
+    matmuls = round(algorithm.products * _computed(plan) * len(taps_of(plan, stack)))
     cost = _Sum()
     for one in rectangles(rows, -(-column.outs // stack), plan.target.psum_bank_fp32_elems):
         n = (one.row_end - one.row) * (one.column_end - one.column)
@@ -210,6 +215,14 @@ def _chains(plan: FastPlan, spans: tuple[Span, Span], stack: int, tiles: int) ->
         if plan.streamed:
             cost += _streamed(plan, stack).times(algorithm.products)
     return cost.times(tiles * plan.units)
+
+
+@lru_cache(maxsize=1024)
+def _computed(plan: FastPlan) -> float:
+    """The share of all products that is computed: tiles at the ends may be cut."""
+    spans = frame_spans(plan)
+    count = sum(len(unit.products) for span in spans for unit in span.units)
+    return count / (len(spans) * plan.units * plan.algorithm.products)
 
 
 def _passes(plan: FastPlan, stack: int) -> tuple[float, float]:
@@ -277,6 +290,4 @@ def _begin_ns(plan: FastPlan) -> float:
     prepared = inputs.vector / tiles * plan.read_frames / timing.vector_ghz
     n = prod((row.outs, column.outs))
     out = n * plan.out_bytes * plan.target.partitions / timing.dma_bytes_per_ns
-    return (
-        2 * timing.dma_start_ns + loads + prepared + weights / 2 + out / timing.dma_engines
-    )
+    return 2 * timing.dma_start_ns + loads + prepared + weights / 2 + out / timing.dma_engines

@@ -76,8 +76,10 @@ def _memory(plan: FastPlan) -> list[str]:
         broken.append(f"{end} bytes a partition: SBUF of {plan.machine} has {room}")
     x_elems, v_elems = largest_inputs(plan)
     if max(x_elems, v_elems) > machine.sbuf_operand_max_elems:
-        broken.append(f"an input tile of {x_elems} elements: an operand has at most"
-                      f" {machine.sbuf_operand_max_elems}")
+        broken.append(
+            f"an input tile of {x_elems} elements: an operand has at most"
+            f" {machine.sbuf_operand_max_elems}"
+        )
     if not in_channels(plan):
         broken.append("no input channels")
     return broken

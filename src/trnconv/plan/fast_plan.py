@@ -17,8 +17,8 @@ V_BYTES = 2  # of transformed inputs and weights: fp16
 class FastPlan:
     """How one core computes a convolution by F(m, 3) along frames or rows.
 
-    A block is `units` x `rows` x `columns` of outputs: a unit is a tile of m frames, or one frame of
-    rows / m tiles of rows. Tiles begin at multiples of m counted from -`anchor`, the position of
+    A block is `units` x `rows` x `columns` of outputs: a unit is a tile of m frames, or one frame
+    of rows / m tiles of rows. Tiles begin at multiples of m counted from -`anchor`, the position of
     the first output in a longer sequence; so parts of a sequence cut it into the same tiles.
     """
 

@@ -1,8 +1,8 @@
 """FastRecipe: a fast plan worked out into what its kernel does, in NKI's own value types.
 
-Blocks of outputs are cut into units: one tile of frames, or one frame of row tiles. A unit multiplies
-transformed inputs that were prepared while the unit before it was at work. Numbers of loads, tiles
-and slots are the same for all blocks; rectangles and offsets are those of a block's kind.
+Blocks of outputs are cut into units: one tile of frames, or one frame of row tiles. A unit
+multiplies transformed inputs that were prepared while the unit before it was at work. Numbers of
+loads, tiles and slots are the same for all blocks; rectangles and offsets are of a block's kind.
 """
 
 from __future__ import annotations

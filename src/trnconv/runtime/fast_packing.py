@@ -1,8 +1,8 @@
 """What the host prepares for a fast convolution: transformed weights, constants and places.
 
-Weights are transformed in float64 and rounded once, to fp16. Each output channel is scaled by a power
-of two first, so that its largest transformed weight uses the top of fp16's range and small ones
-stay clear of subnormals; the constants undo it on the way out of PSUM, exactly.
+Weights are transformed in float64 and rounded once, to fp16. Each output channel is scaled by a
+power of two first, so that its largest transformed weight uses the top of fp16's range and small
+ones stay clear of subnormals; the constants undo it on the way out of PSUM, exactly.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def transformed_weights(w: Array, plan: FastPlan) -> Array:
     g = np.array([[float(value) for value in row] for row in algorithm.g])
     g *= np.array(algorithm.held, np.float64)[:, None]
     moved = np.moveaxis(w.astype(np.float64), 2 + plan.axis, 2)
-    return np.einsum("pt,oitab->poiab", g, moved)
+    return np.asarray(np.einsum("pt,oitab->poiab", g, moved))
 
 
 def exponents(transformed: Array) -> Array:
