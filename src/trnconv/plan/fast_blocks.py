@@ -8,6 +8,7 @@ from functools import lru_cache
 from itertools import pairwise
 from math import prod
 
+from trnconv.geometry import ConvShape
 from trnconv.plan.fast_channels import out_channels
 from trnconv.plan.fast_plan import DEPTH, HEIGHT, WIDTH, FastPlan
 from trnconv.plan.fast_recipe import Frame, Rectangle, Wanted
@@ -47,43 +48,43 @@ class FrameSpan:
     out: int  # the first output frame
 
 
-def column_spans(plan: FastPlan) -> list[Span]:
+def column_spans(plan: FastPlan) -> tuple[Span, ...]:
     """Blocks along columns."""
-    shape = plan.shape
-    total = shape.out_size(WIDTH)
     stack = max(tile.stack for tile in out_channels(plan))
-    return [
-        _span(plan, WIDTH, at, min(plan.columns, total - at), stack)
-        for at in range(0, total, plan.columns)
-    ]
+    return _plain_spans(plan.shape, WIDTH, plan.columns, stack)
 
 
-def row_spans(plan: FastPlan) -> list[Span]:
+@lru_cache(maxsize=4096)
+def _plain_spans(shape: ConvShape, axis: int, size: int, stack: int) -> tuple[Span, ...]:
+    total = shape.out_size(axis)
+    return tuple(
+        _span(shape, axis, at, min(size, total - at), stack) for at in range(0, total, size)
+    )
+
+
+def row_spans(plan: FastPlan) -> tuple[Span, ...]:
     """Blocks along rows; if tiles are rows, they begin and end with whole tiles."""
-    total = plan.shape.out_size(HEIGHT)
     if not plan.by_rows:
-        return [
-            _span(plan, HEIGHT, at, min(plan.rows, total - at), 1)
-            for at in range(0, total, plan.rows)
-        ]
-    end = plan.tiles * plan.m - plan.phase
-    return [
-        _tiled_span(plan, at, min(plan.rows, end - at)) for at in range(-plan.phase, end, plan.rows)
-    ]
+        return _plain_spans(plan.shape, HEIGHT, plan.rows, 1)
+    return _tiled_spans(plan.shape, plan.rows, plan.m, plan.phase)
 
 
-def _span(plan: FastPlan, axis: int, at: int, count: int, stack: int) -> Span:
-    shape = plan.shape
+@lru_cache(maxsize=4096)
+def _tiled_spans(shape: ConvShape, rows: int, m: int, phase: int) -> tuple[Span, ...]:
+    end = -(-(shape.out_size(HEIGHT) + phase) // m) * m - phase
+    return tuple(_tiled_span(shape, at, min(rows, end - at)) for at in range(-phase, end, rows))
+
+
+def _span(shape: ConvShape, axis: int, at: int, count: int, stack: int) -> Span:
     origin = at - shape.pad_before[axis]
     ins = -(-count // stack) * stack + shape.kernel[axis] - 1
     first, end = max(0, -origin), min(ins, shape.size[axis] - origin)
     return Span(count, ins, first, end, 0, count, origin, at)
 
 
-def _tiled_span(plan: FastPlan, at: int, count: int) -> Span:
-    shape = plan.shape
+def _tiled_span(shape: ConvShape, at: int, count: int) -> Span:
     origin = at - shape.pad_before[HEIGHT]
-    ins = count + plan.algorithm.products - plan.m
+    ins = count + shape.kernel[HEIGHT] - 1
     first, end = max(0, -origin), min(ins, shape.size[HEIGHT] - origin)
     out = max(0, at)
     stored = min(at + count, shape.out_size(HEIGHT)) - out

@@ -12,11 +12,13 @@ from trnconv.plan.fast_channels import in_channels, out_channels
 from trnconv.plan.fast_cost import FastEstimate, estimate
 from trnconv.plan.fast_legality import broken_rules
 from trnconv.plan.fast_memory import lay_out
-from trnconv.plan.fast_plan import DEPTH, HEIGHT, WIDTH, FastPlan
+from trnconv.plan.fast_plan import DEPTH, HEIGHT, V_BYTES, WIDTH, FastPlan
 from trnconv.plan.fast_schedule import broken_schedule
 
 _MOST_ROWS = 32
-_MOST_COLUMN_CUTS = 12
+_EVERY_SIZE = 8  # larger blocks are tried in steps
+_V_SHARE = 0.75  # of SBUF, for transformed inputs
+_MOST_COLUMN_CUTS = 8
 _MOST_UNITS = 8
 _MOST_BODY = 6
 _STREAM_SLOTS = (12, 8, 5)
@@ -66,12 +68,27 @@ def fast_candidates(request: FastRequest, transform: str, axis: int) -> Iterator
         end=request.end,
     )
     paired = (False, True) if _can_pair(base) else (False,)
-    for units in _unit_counts(base):
-        for rows in _row_counts(base):
-            for columns in _column_counts(base):
+    for rows in _row_counts(base):
+        for columns in _column_counts(base):
+            if not _sensible(base, rows, columns):
+                continue
+            for units in _unit_counts(base):
                 for pair in paired:
                     sized = replace(base, units=units, rows=rows, columns=columns, paired_rows=pair)
                     yield from _with_buffers(sized)
+
+
+def _sensible(plan: FastPlan, rows: int, columns: int) -> bool:
+    """Whether a block fills half a PSUM bank, and its transformed inputs leave room in SBUF."""
+    shape, machine = plan.shape, plan.target
+    tiles = rows // plan.m if plan.by_rows else rows
+    whole = columns == shape.out_size(WIDTH) and rows >= shape.out_size(HEIGHT)
+    if not whole and 2 * tiles * columns < machine.psum_bank_fp32_elems:
+        return False
+    slots = 2 * plan.read_frames * -(-shape.c_in // machine.partitions)
+    v_rows = tiles if plan.by_rows else rows + shape.kernel[HEIGHT] - 1
+    held = slots * plan.algorithm.products * v_rows * columns * V_BYTES
+    return held <= _V_SHARE * machine.sbuf_usable_bytes_per_partition
 
 
 def _can_pair(plan: FastPlan) -> bool:
@@ -82,7 +99,7 @@ def _can_pair(plan: FastPlan) -> bool:
 def _unit_counts(plan: FastPlan) -> list[int]:
     total = plan.tiles if plan.axis == DEPTH else plan.shape.out_size(DEPTH)
     counts = [n for n in range(1, min(total, _MOST_UNITS) + 1) if total % n == 0]
-    return counts[-3:] if plan.axis == HEIGHT else counts[-2:] + counts[:1]
+    return list(dict.fromkeys((counts[-1], counts[len(counts) // 2], counts[0])))[:2]
 
 
 def _row_counts(plan: FastPlan) -> list[int]:
@@ -101,7 +118,8 @@ def _column_counts(plan: FastPlan) -> list[int]:
 
 def _even_parts(total: int, most: int) -> list[int]:
     """Sizes of at most `most` that cut a whole into parts of about one size."""
-    return sorted({-(-total // parts) for parts in range(1, total + 1) if total <= parts * most})
+    sizes = sorted({-(-total // parts) for parts in range(1, total + 1) if total <= parts * most})
+    return [size for size in sizes if size <= _EVERY_SIZE or size % 4 == 0 or total % size == 0]
 
 
 def _with_buffers(sized: FastPlan) -> Iterator[FastPlan]:
@@ -123,10 +141,14 @@ def _with_buffers(sized: FastPlan) -> Iterator[FastPlan]:
 
 def _roomiest(plan: FastPlan) -> FastPlan | None:
     room = plan.target.sbuf_usable_bytes_per_partition
-    for slots in _slot_counts(plan):
-        one = replace(plan, body_blocks=slots[0], v_slots=slots[1], x_slots=slots[2])
-        if lay_out(one).end <= room and not broken_rules(one):
-            return one
+    least = lay_out(plan)
+    x_bytes = sum(ring.pitch for ring in least.x)
+    v_bytes = sum(ring.pitch for ring in least.v)
+    for body, v_slots, x_slots in _slot_counts(plan):
+        if least.end + (v_slots - 1) * v_bytes + (x_slots - 1) * x_bytes <= room:
+            one = replace(plan, body_blocks=body, v_slots=v_slots, x_slots=x_slots)
+            if lay_out(one).end <= room:
+                return one
     return None
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+from trnconv.geometry import ConvShape
 from trnconv.plan.fast_plan import DEPTH, HEIGHT, WIDTH, FastPlan
 
 Shift = tuple[int, int]  # rows and columns
@@ -68,48 +69,64 @@ class Taps:
     used: tuple[int, ...]
 
 
-@lru_cache(maxsize=256)
 def in_channels(plan: FastPlan) -> tuple[InChannels, ...]:
     """The tiles of input channels."""
-    size, c_in = plan.target.partitions, plan.shape.c_in
+    pairs = plan.paired_rows and not plan.by_rows
+    return _in_channels(plan.shape, plan.target.partitions, pairs)
+
+
+@lru_cache(maxsize=256)
+def _in_channels(
+    shape: ConvShape,
+    size: int,
+    pairs: bool,  # noqa: FBT001
+) -> tuple[InChannels, ...]:
+    c_in = shape.c_in
     whole = [InChannels(first, size) for first in range(0, c_in - size + 1, size)]
     rest = c_in % size
     if rest == 0:
         return tuple(whole)
     first = c_in - rest
-    copies = min(plan.shape.kernel[WIDTH], size // rest)
+    copies = min(shape.kernel[WIDTH], size // rest)
     if copies < 2:
         return (*whole, InChannels(first, rest))
     columns = InChannels(first, rest, tuple((0, k) for k in range(copies)))
-    if plan.paired_rows and copies == 2 and not plan.by_rows:
+    if pairs and copies == 2:
         return (*whole, columns, InChannels(first, rest, ((0, 0), (1, 0))))
     return (*whole, columns)
 
 
-@lru_cache(maxsize=256)
 def out_channels(plan: FastPlan) -> tuple[OutChannels, ...]:
     """The tiles of output channels."""
-    size, c_out = plan.target.partitions, plan.shape.c_out
+    machine = plan.target
+    quadrant = machine.quadrant_partitions if plan.columns > 1 else 0
+    return _out_channels(plan.shape.c_out, machine.partitions, quadrant)
+
+
+@lru_cache(maxsize=256)
+def _out_channels(c_out: int, size: int, quadrant: int) -> tuple[OutChannels, ...]:
+    """`quadrant` partitions is where engines may begin; 0 if there is no column to share with."""
     whole = [OutChannels(first, size) for first in range(0, c_out - size + 1, size)]
     rest = c_out % size
     if rest == 0:
         return tuple(whole)
-    if rest * _STACK > size or plan.columns == 1:
+    if rest * _STACK > size or quadrant == 0:
         return (*whole, OutChannels(c_out - rest, rest))
-    quadrant = plan.target.quadrant_partitions
     pitch = quadrant if rest <= quadrant else size // _STACK
     return (*whole, OutChannels(c_out - rest, rest, _STACK, pitch))
 
 
-@lru_cache(maxsize=256)
 def taps_of(plan: FastPlan, stack: int) -> tuple[Taps, ...]:
     """The matmuls of one product, for output tiles of a stack."""
     kernel = plan.shape.kernel
     reads = kernel[DEPTH] if plan.by_rows else 1
     rows = 1 if plan.by_rows else kernel[HEIGHT]
-    columns = kernel[WIDTH] + stack - 1
+    return _taps(in_channels(plan), reads, rows, kernel[WIDTH] + stack - 1)
+
+
+@lru_cache(maxsize=256)
+def _taps(tiles: tuple[InChannels, ...], reads: int, rows: int, columns: int) -> tuple[Taps, ...]:
     found = []
-    tiles = in_channels(plan)
     for number, tile in enumerate(tiles):
         if tile.shifts[-1][0] > 0:
             continue
