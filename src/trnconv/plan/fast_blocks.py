@@ -140,7 +140,7 @@ def _wanted(plan: FastPlan, at: int, number: int, out: int) -> Wanted:
     return Wanted(outputs, products, (first + outputs[0] - out) * elems, len(outputs), 0, 0)
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=1000)
 def rectangles(rows: int, columns: int, most: int) -> tuple[Rectangle, ...]:
     """As few rectangles of at most `most` positions as cover all, of about one size."""
     best: tuple[int, int] | None = None

@@ -19,9 +19,9 @@ class FastPlan:
 
     A block is `units` x `rows` x `columns` of outputs: a unit is a tile of m frames, or one frame
     of rows / m tiles of rows. Tiles begin at multiples of m counted from -`anchor`, the position of
-    the first output in a longer sequence; so parts of a sequence cut it into the same tiles. Outputs
-    of F(2,3) meet no inputs but their own three, so a part may end within a tile and still have the
-    bits of the whole; parts of F(4,3) along their axis have to end with whole tiles for that.
+    the first output in a longer sequence; so parts of a sequence cut it into the same tiles.
+    Outputs of F(2,3) meet no inputs but their own three, so a part may end within a tile and still
+    have the bits of the whole; parts of F(4,3) have to end with whole tiles for that.
     """
 
     shape: ConvShape
