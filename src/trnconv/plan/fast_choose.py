@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from nkisim.machine import CONSTANTS_VERSION
 from trnconv.errors import PlanError
@@ -23,6 +24,7 @@ LIMITS = {DIRECT: 1.0, BF16: 1.05, FAST: 1.2, HALF: float("inf")}
 _WORTH_IT = 0.98  # a fast plan has to be modelled that much faster than the direct one
 _TRAFFIC_WEIGHT = 0.06  # what hides behind the Tensor engine in the model may not on a device
 _VECTOR_WEIGHT = 0.03
+_KEPT = 16  # plans of a kind; the others will not be asked for
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ def best_of(
     return FastChoice(request, policy, taken, direct, tuple(found), tuple(refused))
 
 
+@lru_cache(maxsize=128)
 def _direct(request: FastRequest, budget: int) -> Choice:
     asked = request_for(request.shape, request.machine, request.dtype)
     problem = fold(request.shape, request.pieces)
@@ -127,18 +130,19 @@ def broken_promise(transform: Transform, dtype: str, policy: Policy) -> str:
     return ""
 
 
+@lru_cache(maxsize=128)
 def price_fast(
     request: FastRequest, transform: str, axis: int, budget: int = DEFAULT_BUDGET
-) -> list[PricedFast]:
+) -> tuple[PricedFast, ...]:
     """Legal plans of one transform along one axis within the budget, the fastest first."""
     if why_not(request.shape, axis):
-        return []
+        return ()
     plans = fast_candidates(request, transform, axis)
     priced = sorted((PricedFast(plan, estimate(plan)) for plan in plans), key=_weighed_ns)
     within = [one for one in priced if one.cost.instructions <= budget]
     if priced and within[:1] != priced[:1]:
         within += rolled(priced, budget)
-    return sorted(within, key=_weighed_ns)
+    return tuple(sorted(within, key=_weighed_ns)[:_KEPT])
 
 
 def _weighed_ns(one: PricedFast) -> float:
