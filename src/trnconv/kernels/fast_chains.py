@@ -79,16 +79,40 @@ class Chain(nl.NKIObject):
             moving = self.core.transformed(product.tile, slot, self.block.kind)
             top = rectangle.row + product.row
             left = rectangle.column * tile.stack + product.column
-            right = left + (self.columns - 1) * tile.stack + 1
-            rows = moving[:, position, top : top + self.rows, left : right : tile.stack]
-            first = product.weight
-            nisa.nc_matmul(
-                dst=bank,
-                stationary=weights[0 : rows.shape[0], first : first + self.lines],
-                moving=rows,
-                accumulate=not begins,
-            )
+            rows = moving[:, position, top : top + self.rows, :]
+            matrix = weights[0 : rows.shape[0], product.weight : product.weight + tile.width]
+            if tile.side_by_side:
+                for phase in range(tile.stack):
+                    columns = self.every(rows, left + phase)
+                    self.multiply_tile(bank, matrix, columns, phase, begins)
+            else:
+                columns = self.every(rows, left)
+                nisa.nc_matmul(dst=bank, stationary=matrix, moving=columns, accumulate=not begins)
             begins = False
+
+    def every(self, rows: nl.NkiTensor, left: int) -> nl.NkiTensor:
+        """The columns of a rectangle, from one on, a stack apart."""
+        step = self.tile.stack
+        return rows[:, :, left : left + (self.columns - 1) * step + 1 : step]
+
+    def multiply_tile(
+        self,
+        bank: nl.NkiTensor,
+        matrix: nl.NkiTensor,
+        columns: nl.NkiTensor,
+        phase: int,
+        begins: bool,  # noqa: FBT001
+    ) -> None:
+        """One product in a column tile of the array."""
+        first = phase * self.tile.pitch
+        nisa.nc_matmul(
+            dst=bank[first : first + self.tile.width],
+            stationary=matrix,
+            moving=columns,
+            accumulate=not begins,
+            tile_position=(0, first),
+            tile_size=(nl.tile_size.pmax, self.tile.pitch),
+        )
 
     def tile_copy(self) -> nl.NkiTensor:
         """A float32 tile of the rectangle's shape."""

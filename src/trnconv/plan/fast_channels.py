@@ -41,18 +41,30 @@ class InChannels:
 class OutChannels:
     """A tile of output channels with `stack` neighbouring columns of each.
 
-    Engines begin at certain partitions only, so columns are `pitch` partitions apart.
+    Engines begin at certain partitions only, so columns are `pitch` partitions apart. They share
+    matmuls, or have column tiles of the array that work side by side, on machines that do that.
     """
 
     first: int
     channels: int
     stack: int = 1
     pitch: int = 0
+    side_by_side: bool = False
 
     @property
     def lines(self) -> int:
         """Partitions."""
         return self.channels + (self.stack - 1) * self.pitch
+
+    @property
+    def shared(self) -> int:
+        """Columns that share a matmul."""
+        return 1 if self.side_by_side else self.stack
+
+    @property
+    def width(self) -> int:
+        """Columns of a stationary matrix."""
+        return self.channels if self.side_by_side else self.lines
 
 
 @dataclass(frozen=True)
@@ -100,11 +112,17 @@ def out_channels(plan: FastPlan) -> tuple[OutChannels, ...]:
     """The tiles of output channels."""
     machine = plan.target
     quadrant = machine.quadrant_partitions if plan.columns > 1 else 0
-    return _out_channels(plan.shape.c_out, machine.partitions, quadrant)
+    parallel = machine.timing.column_tiles_parallel == 1
+    return _out_channels(plan.shape.c_out, machine.partitions, quadrant, parallel)
 
 
 @lru_cache(maxsize=256)
-def _out_channels(c_out: int, size: int, quadrant: int) -> tuple[OutChannels, ...]:
+def _out_channels(
+    c_out: int,
+    size: int,
+    quadrant: int,
+    parallel: bool,  # noqa: FBT001
+) -> tuple[OutChannels, ...]:
     """`quadrant` partitions is where engines may begin; 0 if there is no column to share with."""
     whole = [OutChannels(first, size) for first in range(0, c_out - size + 1, size)]
     rest = c_out % size
@@ -113,7 +131,7 @@ def _out_channels(c_out: int, size: int, quadrant: int) -> tuple[OutChannels, ..
     if rest * _STACK > size or quadrant == 0:
         return (*whole, OutChannels(c_out - rest, rest))
     pitch = quadrant if rest <= quadrant else size // _STACK
-    return (*whole, OutChannels(c_out - rest, rest, _STACK, pitch))
+    return (*whole, OutChannels(c_out - rest, rest, _STACK, pitch, parallel and rest == pitch))
 
 
 def taps_of(plan: FastPlan, stack: int) -> tuple[Taps, ...]:

@@ -85,7 +85,7 @@ def best_of(
     return FastChoice(request, policy, taken, direct, tuple(found), tuple(refused))
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=100)
 def _direct(request: FastRequest, budget: int) -> Choice:
     asked = request_for(request.shape, request.machine, request.dtype)
     problem = fold(request.shape, request.pieces)
@@ -130,7 +130,7 @@ def broken_promise(transform: Transform, dtype: str, policy: Policy) -> str:
     return ""
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=100)
 def price_fast(
     request: FastRequest, transform: str, axis: int, budget: int = DEFAULT_BUDGET
 ) -> tuple[PricedFast, ...]:

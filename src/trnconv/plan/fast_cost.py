@@ -200,7 +200,7 @@ def _chains(plan: FastPlan, spans: tuple[Span, Span], stack: int, tiles: int) ->
     timing, algorithm = plan.target.timing, plan.algorithm
     row, column = spans
     rows = row.outs // plan.m if plan.by_rows else row.outs
-    matmuls = round(algorithm.products * _computed(plan) * len(taps_of(plan, stack)))
+    matmuls = round(algorithm.products * _computed(plan) * _taps_of_stack(plan, stack))
     cost = _Sum()
     for one in rectangles(rows, -(-column.outs // stack), plan.target.psum_bank_fp32_elems):
         n = (one.row_end - one.row) * (one.column_end - one.column)
@@ -215,6 +215,12 @@ def _chains(plan: FastPlan, spans: tuple[Span, Span], stack: int, tiles: int) ->
         if plan.streamed:
             cost += _streamed(plan, stack).times(algorithm.products)
     return cost.times(tiles * plan.units)
+
+
+def _taps_of_stack(plan: FastPlan, stack: int) -> int:
+    """Matmuls of a product that come one after the other."""
+    shared = max(tile.shared for tile in out_channels(plan) if tile.stack == stack)
+    return len(taps_of(plan, shared))
 
 
 @lru_cache(maxsize=1024)
@@ -241,8 +247,8 @@ def _passes(plan: FastPlan, stack: int) -> tuple[float, float]:
 def _streamed(plan: FastPlan, stack: int) -> _Sum:
     """One load of the weights of a product."""
     timing, lines = plan.target.timing, plan.target.partitions
-    width = max(tile.lines for tile in out_channels(plan) if tile.stack == stack)
-    row_bytes = len(taps_of(plan, stack)) * width * V_BYTES
+    width = max(tile.width for tile in out_channels(plan) if tile.stack == stack)
+    row_bytes = _taps_of_stack(plan, stack) * width * V_BYTES
     return _Sum(
         moved=_moved(timing, lines, row_bytes), loads=1, bytes=lines * row_bytes, instructions=1
     )
@@ -253,7 +259,7 @@ def _weight_loads(plan: FastPlan) -> _Sum:
     if plan.streamed:
         return _Sum()
     groups = -(-len(out_channels(plan)) // plan.group)
-    columns = sum(len(taps_of(plan, tile.stack)) * tile.lines for tile in out_channels(plan))
+    columns = sum(len(taps_of(plan, tile.shared)) * tile.width for tile in out_channels(plan))
     row_bytes, lines = columns * plan.algorithm.products * V_BYTES, plan.target.partitions
     moved = _moved(plan.target.timing, lines, row_bytes)
     return _Sum(moved=moved, loads=groups, bytes=lines * row_bytes, instructions=groups)

@@ -58,7 +58,7 @@ def group_columns(plan: FastPlan) -> int:
     tiles = out_channels(plan)
     widths = [
         sum(
-            len(taps_of(plan, tile.stack)) * tile.lines
+            len(taps_of(plan, tile.shared)) * tile.width
             for tile in tiles[first : first + plan.group]
         )
         for first in range(0, len(tiles), plan.group)
@@ -82,7 +82,7 @@ def largest_rectangle(plan: FastPlan) -> int:
 def _weights(plan: FastPlan, floor: _Floor) -> Ring:
     if not plan.streamed:
         return floor.ring(1, group_columns(plan), V_BYTES)
-    widths = [len(taps_of(plan, tile.stack)) * tile.lines for tile in out_channels(plan)]
+    widths = [len(taps_of(plan, tile.shared)) * tile.width for tile in out_channels(plan)]
     return floor.ring(plan.streamed, max(widths), V_BYTES)
 
 

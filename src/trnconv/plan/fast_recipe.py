@@ -156,6 +156,8 @@ class OutTile(NKIObject):
     stack: int
     pitch: int  # partitions from column to column of the stack
     lines: int
+    width: int  # columns of a stationary matrix
+    side_by_side: bool  # each column of the stack in a column tile of the array
     constant: int  # first column in the image of constants
     weight: int  # first column in the weight image
     position_weights: int  # columns of one product

@@ -91,12 +91,12 @@ def out_groups(plan: FastPlan) -> tuple[Group, ...]:
     for first in range(0, len(tiles), plan.group):
         begin, members = column, []
         for number, tile in enumerate(tiles[first : first + plan.group], first):
-            taps = taps_of(plan, tile.stack)
+            taps = taps_of(plan, tile.shared)
             products = tuple(
-                Product(one.tile, one.read, one.row, one.column, n * tile.lines)
+                Product(one.tile, one.read, one.row, one.column, n * tile.width)
                 for n, one in enumerate(taps)
             )
-            width = len(taps) * tile.lines
+            width = len(taps) * tile.width
             members.append(
                 OutTile(
                     tile.first,
@@ -104,6 +104,8 @@ def out_groups(plan: FastPlan) -> tuple[Group, ...]:
                     tile.stack,
                     tile.pitch,
                     tile.lines,
+                    tile.width,
+                    tile.side_by_side,
                     CONSTANTS * number,
                     column,
                     width,

@@ -56,9 +56,9 @@ def pack_fast_weights(w: Array, plan: FastPlan) -> Array:
     for tile, out in zip((one for group in groups for one in group.tiles), outs, strict=True):
         for product in range(plan.algorithm.products):
             first = tile.weight + product * tile.position_weights
-            for number, taps in enumerate(taps_of(plan, out.stack)):
-                column = first + number * out.lines
-                block = image[:, column : column + out.lines]
+            for number, taps in enumerate(taps_of(plan, out.shared)):
+                column = first + number * out.width
+                block = image[:, column : column + out.width]
                 _fill(block, scaled[product], (ins[taps.tile], out), taps)
     return image
 
@@ -71,7 +71,7 @@ def _fill(block: Array, u: Array, tiles: tuple[InChannels, OutChannels], taps: T
         down, right = tile.shifts[copy]
         row = taps.read + taps.row + down if across else 0
         lines = slice(copy * tile.channels, (copy + 1) * tile.channels)
-        for phase in range(out.stack):
+        for phase in range(out.shared):
             tap = taps.column + right - phase
             if 0 <= tap < u.shape[3] and row < u.shape[2]:
                 columns = slice(phase * out.pitch, phase * out.pitch + out.channels)

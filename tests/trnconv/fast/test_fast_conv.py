@@ -43,6 +43,12 @@ CASES = {
         (0, 1, 1),
         _BY_FRAMES | {"columns": 6, "paired_rows": True},
     ),
+    "rests_in_column_tiles": (
+        (1, 192, 6, 5, 11),
+        (192, 192, 3, 3, 3),
+        (0, 1, 1),
+        _BY_FRAMES | {"columns": 6, "machine": "trn2+column-tiles"},
+    ),
     "causal": ((2, 40, 4, 6, 11), (140, 40, 3, 3, 3), ((2, 0), 1, 1), _BY_FRAMES | {"columns": 6}),
     "taps_along_frames_only": ((1, 40, 6, 7, 11), (70, 40, 3, 1, 1), 0, _BY_FRAMES),
     "frames_in_a_loop": (
