@@ -4,13 +4,22 @@ import numpy as np
 import pytest
 
 from conv_arrays import normal_arrays
+from fast_bounds import fast_bound
 from nkisim.machine import TRN2
+from tolerance import assert_within
 from trnconv.errors import PlanError, TrnconvError
 from trnconv.geometry import conv_shape
 from trnconv.plan.choose import Priced
+from trnconv.plan.conv_plan import ConvPlan
 from trnconv.plan.fast_candidates import FastRequest, PricedFast
 from trnconv.plan.fast_choose import Policy, best_of, broken_promise, explain_fast
-from trnconv.plan.fast_error import RangeError, error_bound, expected_ratio, range_limit
+from trnconv.plan.fast_error import (
+    RangeError,
+    error_bound,
+    expected_error,
+    expected_ratio,
+    range_limit,
+)
 from trnconv.plan.fast_legality import broken_rules, why_not
 from trnconv.plan.fast_plan import FastPlan
 from trnconv.plan.fast_transforms import F23, F43, TRANSFORMS
@@ -186,3 +195,18 @@ def test_a_reproducible_policy_takes_the_same_form_for_any_number_of_frames():
         assert isinstance(taken, PricedFast)
         found.add((taken.plan.transform, taken.plan.axis))
     assert found == {("F(2,3)", 1)}
+
+
+def test_float32_data_through_products_of_fp16():
+    """Named and opt-in: the bound is that of fp16 transforms, with nothing to round at the end."""
+    shape = conv_shape((1, 128, 6, 12, 64), (128, 128, 3, 3, 3), padding=(0, 1, 1))
+    x, w, bias = normal_arrays(shape, "float32")
+    done = convolve_fast(x, w, bias, padding=(0, 1, 1), policy=Policy("half"))
+    assert isinstance(done.plan, FastPlan)
+    assert done.y.dtype == np.float32
+    exact = forward(x, w, bias, shape)
+    assert_within(done.y, exact, fast_bound(x, w, bias, exact, done.plan))
+    error = np.sqrt(np.square(done.y - exact).mean() / np.square(exact).mean())
+    assert 0.5 < error / expected_error(F23) < 1.5
+    plain = convolve_fast(x, w, bias, padding=(0, 1, 1))
+    assert isinstance(plain.plan, ConvPlan)
