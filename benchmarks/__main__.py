@@ -1,4 +1,4 @@
-"""`python -m benchmarks forward | plans | model NAME | models | scaling | family | frontend`.
+"""`python -m benchmarks forward | plans | model NAME | models | scaling | family | frontend | fast`.
 
 Every time printed is modelled, but for those of `frontend`, which are of this machine's CPU.
 """
@@ -9,7 +9,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from benchmarks import family, forward, frontend, model, models, plans, scaling
+from benchmarks import family, fast, forward, frontend, model, models, plans, scaling
 from trnconv.errors import TrnconvError
 
 _COMMANDS = {
@@ -20,6 +20,7 @@ _COMMANDS = {
     "scaling": scaling,
     "family": family,
     "frontend": frontend,
+    "fast": fast,
 }
 _REFUSED = 2  # as argparse exits
 

@@ -45,6 +45,7 @@ OPT_IN = {
     "distributed": _needs_package("torch", "diffusers"),
     "nkilib": _needs_nki_library,
     "device": _needs_device,
+    "fast": _needs_nothing,
 }
 
 

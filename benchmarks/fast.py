@@ -1,0 +1,327 @@
+"""`python -m benchmarks fast`: fast convolutions beside their bars: layers, errors, models.
+
+Layers are unrolled plans on one core, as those of `forward`. Models are timed within the budget of
+instructions, hardware loops included, against the same scatter baseline as `model`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from benchmarks.fast_errors import DECODER, WHITE, Errors, measure
+from benchmarks.model import GRAPH_BUDGET, find_calls
+from benchmarks.scatter import scatter_ns
+from benchmarks.table import Column, aligned, microseconds, percent
+from nkisim.machine import CONSTANTS_VERSION, TRN2, Reading, with_column_tiles
+from nkisim.timing import schedule
+from trnconv.cases import find
+from trnconv.catalogue import Call
+from trnconv.geometry import ConvShape
+from trnconv.plan.choose import DEFAULT_BUDGET
+from trnconv.plan.fast_candidates import FastRequest, PricedFast
+from trnconv.plan.fast_choose import BF16, FAST, Policy, best_of, in_words, price_fast
+from trnconv.plan.fast_plan import FastPlan
+from trnconv.plan.launches import launches
+from trnconv.runtime import time_plan
+from trnconv.runtime.fast import time_fast, trace_fast
+
+HELP = "fast convolutions beside their bars: layers, errors, models"
+UNROLLED = 10**9  # static instructions; no layer needs as many, so nothing is rolled
+F23, F43 = "F(2,3)", "F(4,3)"
+BARS_US: dict[str, dict[str, float | None]] = {
+    F23: {
+        "a": 2000.0,
+        "b": 2950.0,
+        "c1": 4200.0,
+        "c2": 1080.0,
+        "h1": 2830.0,
+        "h2": 5650.0,
+        "i1": 1280.0,
+    },
+    F43: {"b": 2300.0, "c1": 3200.0, "h2": 4300.0, "a": None, "h1": None},
+}
+READING_LIMIT = 0.03  # of F(2,3), against the default reading
+RMS_BARS = {F23: 1.02, F43: 1.2}
+LARGEST_BAR = 1.3
+CHANNELS = (96, 192, 384, 1024)
+MODELS = {
+    "wan2.1": ("720p81", {BF16: 0.62, FAST: 0.50}),
+    "wan2.2": ("704p121", {BF16: 0.66, FAST: 0.54}),
+    "hunyuanvideo_vae": ("720p129_default", {BF16: 0.60, FAST: 0.50}),
+    "cogvideox_vae": ("480x720x49", {BF16: 0.70, FAST: 0.58}),
+}
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A benchmark layer with one transform; times in ns by reading."""
+
+    key: str
+    plan: FastPlan
+    times_ns: dict[Reading, float]
+    estimate_ns: float
+    hbm_bytes: int
+    instructions: int
+    bar_us: float | None
+
+    @property
+    def default_ns(self) -> float:
+        """In the default reading."""
+        return self.times_ns[Reading.default]
+
+    def shift(self, reading: Reading) -> float:
+        """A reading against the default one."""
+        return self.times_ns[reading] / self.default_ns - 1
+
+
+def best_timed(shape: ConvShape, transform: str) -> PricedFast:
+    """The best plan of each axis in closed form, and of those the faster on the timeline."""
+    request = FastRequest(shape, TRN2, "bfloat16")
+    found = [price_fast(request, transform, axis, UNROLLED)[:1] for axis in (0, 1)]
+    return min(
+        (one for few in found for one in few), key=lambda one: time_fast(one.plan).makespan_ns
+    )
+
+
+def model_layer(key: str, transform: str, readings: Sequence[Reading]) -> Layer:
+    """Plan, simulate once and schedule in every reading."""
+    best = best_timed(find(key).shape, transform)
+    run = trace_fast(best.plan)
+    lines = {
+        reading: schedule(run.trace, run.machine, reading, memory=run.memory)
+        for reading in readings
+    }
+    default = lines[Reading.default]
+    return Layer(
+        key,
+        best.plan,
+        {reading: line.makespan_ns for reading, line in lines.items()},
+        best.cost.total_ns,
+        default.hbm_bytes,
+        default.static_instructions,
+        BARS_US[transform].get(key),
+    )
+
+
+def layer_table(layers: Sequence[Layer]) -> str:
+    """One line for each layer and transform."""
+    columns = [Column("layer", "<"), Column("transform", "<"), Column("us"), Column("bar\nus")]
+    columns += [Column("met", "<"), Column("optimistic"), Column("pessimistic")]
+    columns += [Column("closed\nform"), Column("HBM\nMB"), Column("instruc-\ntions")]
+    columns += [Column("plan", "<")]
+    return aligned(columns, [_layer_row(one) for one in layers])
+
+
+def _layer_row(one: Layer) -> list[str]:
+    met = "-" if one.bar_us is None else "met" if met_bar(one) else "missed"
+    return [
+        one.key,
+        one.plan.transform,
+        microseconds(one.default_ns),
+        "-" if one.bar_us is None else f"{one.bar_us:.0f}",
+        met,
+        percent(one.shift(Reading.optimistic)),
+        percent(one.shift(Reading.pessimistic)),
+        percent(one.estimate_ns / one.default_ns - 1),
+        f"{one.hbm_bytes / 1e6:.0f}",
+        f"{one.instructions}",
+        in_words(one.plan),
+    ]
+
+
+def met_bar(one: Layer) -> bool:
+    """Whether a layer is within its bar."""
+    return one.bar_us is not None and one.default_ns <= 1000 * one.bar_us
+
+
+def switches(layers: Sequence[Layer]) -> str:
+    """What each assumption is worth: the time of F(2,3) and F(4,3) without it."""
+    columns = [Column("layer", "<"), Column("transform", "<"), Column("as read")]
+    columns += [Column("16-bit pairs\nat half rate"), Column("no fast\ncopies")]
+    columns += [Column("whole sums\nonly"), Column("column tiles\nin parallel")]
+    return aligned(columns, [_switch_row(one) for one in layers])
+
+
+def _switch_row(one: Layer) -> list[str]:
+    timing = TRN2.timing
+    slow_pairs = replace(TRN2, timing=replace(timing, vector_pair_16bit_free=False))
+    slow_copies = replace(TRN2, timing=replace(timing, vector_wide_16bit=False))
+    whole = "-"
+    if one.plan.m == 2:
+        whole = microseconds(time_fast(replace(one.plan, midgroup=False)).makespan_ns)
+    return [
+        one.key,
+        one.plan.transform,
+        microseconds(one.default_ns),
+        microseconds(time_fast(one.plan, machine=slow_pairs).makespan_ns),
+        microseconds(time_fast(one.plan, machine=slow_copies).makespan_ns),
+        whole,
+        microseconds(time_fast(one.plan, machine=with_column_tiles(TRN2)).makespan_ns),
+    ]
+
+
+def error_table(errors: Sequence[Errors]) -> str:
+    """Measured in the simulator, which rounds as the machine is documented to."""
+    columns = [Column("transform", "<"), Column("along", "<"), Column("channels")]
+    columns += [Column("data", "<"), Column("RMS over\nfloor"), Column("bar")]
+    columns += [Column("largest\nover floor"), Column("bar"), Column("met", "<")]
+    rows = [
+        [
+            one.transform,
+            "rows" if one.axis else "frames",
+            f"{one.channels}",
+            one.data,
+            f"{one.rms:.3f}",
+            f"{RMS_BARS[one.transform]}",
+            f"{one.largest:.2f}",
+            f"{LARGEST_BAR}",
+            "met" if errors_met(one) else "missed",
+        ]
+        for one in errors
+    ]
+    return aligned(columns, rows)
+
+
+def errors_met(one: Errors) -> bool:
+    """Whether both errors are within their bars."""
+    return one.rms <= RMS_BARS[one.transform] and one.largest <= LARGEST_BAR
+
+
+def all_errors() -> list[Errors]:
+    """Both transforms and kinds of data, by frames; by rows once."""
+    found = [
+        measure(transform, 0, channels, data)
+        for transform in (F23, F43)
+        for channels in CHANNELS
+        for data in (DECODER, WHITE)
+    ]
+    return found + [measure(transform, 1, CHANNELS[0], DECODER) for transform in (F23, F43)]
+
+
+@dataclass(frozen=True)
+class ModelRun:
+    """All dense convolutions of one run: seconds, and static instructions."""
+
+    name: str
+    accuracy: str
+    ours_s: float
+    baseline_s: float
+    instructions: int
+    fast_share: float  # of the time
+    bar: float
+
+    @property
+    def ratio(self) -> float:
+        """Ours over the baseline's."""
+        return self.ours_s / self.baseline_s
+
+
+def run_model(name: str, accuracy: str) -> ModelRun:
+    """Every call with the best plan its policy allows."""
+    scenario, bars = MODELS[name]
+    ours = baseline = fast = 0.0
+    instructions = 0
+    records = [call for call in find_calls(name, scenario, "decode") if call.dense]
+    budget = min(DEFAULT_BUDGET, GRAPH_BUDGET // launch_count(records))
+    for call in records:
+        shape = call.implicit_shape()
+        ns, count, is_fast = _call_cost(shape, accuracy, budget)
+        ours += call.calls * ns
+        fast += call.calls * ns if is_fast else 0.0
+        baseline += call.calls * scatter_ns(shape, TRN2, Reading.default)
+        instructions += call.calls * count
+        print(f"  {name} {accuracy} {call.module}: {ns / 1e3:.0f} us", file=sys.stderr, flush=True)
+    return ModelRun(
+        name, accuracy, ours / 1e9, baseline / 1e9, instructions, fast / ours, bars[accuracy]
+    )
+
+
+def launch_count(records: Sequence[Call]) -> int:
+    """Launches of all calls of a run, which share a graph's instructions."""
+    return sum(call.calls * len(launches(call.implicit_shape())) for call in records)
+
+
+def _call_cost(shape: ConvShape, accuracy: str, budget: int) -> tuple[float, int, bool]:
+    total, count, any_fast = 0.0, 0, False
+    for part in launches(shape):
+        taken = best_of(FastRequest(part.shape, TRN2, "bfloat16"), Policy(accuracy), budget).taken
+        if isinstance(taken, PricedFast):
+            line = time_fast(taken.plan)
+            any_fast = True
+        else:
+            line = time_plan(taken.plan, part.shape)
+        total += line.makespan_ns
+        count += line.static_instructions
+    return total, count, any_fast
+
+
+def model_table(runs: Sequence[ModelRun]) -> str:
+    """One line for each model and policy."""
+    columns = [Column("model", "<"), Column("accuracy", "<"), Column("ours\ns")]
+    columns += [Column("baseline\ns"), Column("ratio"), Column("bar"), Column("met", "<")]
+    columns += [Column("in fast\nplans"), Column("instruc-\ntions")]
+    rows = [
+        [
+            one.name,
+            one.accuracy,
+            f"{one.ours_s:.2f}",
+            f"{one.baseline_s:.2f}",
+            f"{one.ratio:.3f}",
+            f"{one.bar}",
+            "met" if one.ratio <= one.bar else "missed",
+            f"{100 * one.fast_share:.0f} %",
+            f"{one.instructions}",
+        ]
+        for one in runs
+    ]
+    return aligned(columns, rows)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """What the command can be asked for."""
+    parser.add_argument("--layers", default="all", help="all, none, or keys: a,b")
+    parser.add_argument("--errors", default="all", choices=["all", "none"])
+    parser.add_argument("--models", default="all", help="all, none, or names: wan2.1,wan2.2")
+    parser.add_argument("--switches", action="store_true", help="also without each assumption")
+
+
+def main(options: argparse.Namespace) -> int:
+    """Model what is asked for and print it; the exit code."""
+    met: list[bool] = []
+    print(
+        f"Fast convolutions of trnconv: every time is modelled, {TRN2.name}, constants"
+        f" {CONSTANTS_VERSION}, default reading; one core, bf16, launch not counted."
+    )
+    if options.layers != "none":
+        keys = None if options.layers == "all" else options.layers.split(",")
+        layers = [
+            model_layer(key, transform, list(Reading))
+            for transform, bars in BARS_US.items()
+            for key in bars
+            if keys is None or key in keys
+        ]
+        print("", layer_table(layers), sep="\n")
+        met += [met_bar(one) for one in layers if one.bar_us is not None]
+        steady = [abs(one.shift(Reading.pessimistic)) <= READING_LIMIT for one in layers]
+        counted = [ok for ok, one in zip(steady, layers, strict=True) if one.plan.m == 2]
+        print(f"F(2,3) in the pessimistic reading within 3 %: {sum(counted)}/{len(counted)}")
+        if options.switches:
+            print("", switches(layers), sep="\n")
+    if options.errors != "none":
+        errors = all_errors()
+        print("", error_table(errors), sep="\n")
+        met += [errors_met(one) for one in errors]
+    if options.models != "none":
+        names = list(MODELS) if options.models == "all" else options.models.split(",")
+        runs = []
+        for name in names:
+            for accuracy in (BF16, FAST):
+                runs.append(run_model(name, accuracy))
+                print(model_table(runs[-1:]), file=sys.stderr, flush=True)
+        print("", model_table(runs), sep="\n")
+        met += [one.ratio <= one.bar for one in runs]
+    print("", f"bars met {sum(met)}/{len(met)}", sep="\n")
+    return 0

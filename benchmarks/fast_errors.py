@@ -1,0 +1,71 @@
+"""Errors of fast convolutions against float64, over those of a direct one with the same output.
+
+Two kinds of data: white noise, and what a decoder feeds its convolutions: SiLU of a normalised
+field that is correlated in space and time, with heavy-tailed weights.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from nkisim.machine import TRN2
+from trnconv.geometry import ConvShape, conv_shape
+from trnconv.plan.fast_candidates import FastRequest
+from trnconv.plan.fast_choose import price_fast
+from trnconv.reference import forward
+from trnconv.runtime.fast import run_fast
+
+Array = np.ndarray[Any, Any]
+BF16 = np.dtype(ml_dtypes.bfloat16)
+WHITE, DECODER = "white noise", "like a decoder's"
+_SIZE = {96: (6, 12, 16), 192: (6, 8, 16), 384: (6, 8, 10), 1024: (6, 4, 6)}
+
+
+@dataclass(frozen=True)
+class Errors:
+    """RMS and largest error, over the floor: the exact output rounded to bf16."""
+
+    transform: str
+    axis: int
+    channels: int
+    data: str
+    rms: float
+    largest: float
+
+
+def shape_of(channels: int) -> ConvShape:
+    """A small layer of so many channels."""
+    size = _SIZE[channels]
+    return conv_shape((1, channels, *size), (channels, channels, 3, 3, 3), padding=(0, 1, 1))
+
+
+def arrays(shape: ConvShape, data: str, seed: int = 0) -> tuple[Array, Array]:
+    """x and w in bf16."""
+    rng = np.random.default_rng([shape.c_in, seed])
+    x = rng.standard_normal((1, shape.c_in, *shape.size))
+    spread = (shape.c_in * shape.taps()) ** -0.5
+    w = rng.standard_normal((shape.c_out, shape.c_in, *shape.kernel)) * spread
+    if data == DECODER:
+        for axis in (2, 3, 4):
+            x = x + 0.8 * np.roll(x, 1, axis) + 0.5 * np.roll(x, 2, axis)
+        x = x / np.sqrt(np.square(x).mean(axis=1, keepdims=True))
+        x = x / (1 + np.exp(-x))
+        w = rng.standard_t(4, w.shape) * spread
+    return x.astype(BF16), w.astype(BF16)
+
+
+def measure(transform: str, axis: int, channels: int, data: str) -> Errors:
+    """One layer, simulated."""
+    shape = shape_of(channels)
+    x, w = arrays(shape, data)
+    plan = price_fast(FastRequest(shape, TRN2, "bfloat16"), transform, axis)[0].plan
+    y = np.asarray(run_fast(plan, [x], w).outputs).astype(np.float64)
+    exact = forward(x, w, None, shape)
+    floor = np.abs(exact.astype(BF16).astype(np.float64) - exact)
+    error = np.abs(y - exact)
+    rms = float(np.sqrt(np.square(error).mean() / np.square(floor).mean()))
+    return Errors(transform, axis, channels, data, rms, float(error.max() / floor.max()))

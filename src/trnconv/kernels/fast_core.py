@@ -1,0 +1,282 @@
+"""What a core holds while it runs a fast recipe, and how inputs get there and are transformed."""
+
+from __future__ import annotations
+
+from trnconv._nki import nisa, nl
+from trnconv.kernels.core import at_cell, listed, sbuf
+from trnconv.plan.fast_recipe import FastRecipe, InLoad, InPart, Kind, Prepare, XLoad
+from trnconv.plan.recipe import Place, Ring
+
+
+class FastTurn(nl.NKIObject):
+    """A turn of a hardware loop: offsets of its blocks, and of the one after, in cells of SBUF.
+
+    A row of the table has the offsets into each tensor of x, block after block, and then those
+    into y.
+    """
+
+    def __init__(
+        self, places: nl.NkiTensor, first_row: int, number: nisa.VirtualRegister, recipe: FastRecipe
+    ) -> None:
+        self.places = places
+        self.first_row = first_row
+        self.number = number
+        self.pieces = len(recipe.channel_steps)
+        self.x_count = self.pieces * (recipe.body_blocks + 1)
+        address = recipe.places_address
+        self.x_cells = sbuf((1, self.x_count), nl.int32, address)
+        self.y_cells = sbuf((1, recipe.body_blocks), nl.int32, address + 4 * self.x_count)
+        self.y_loaded = False
+        self.load(self.x_cells, 0)
+
+    def load(self, cells: nl.NkiTensor, first: int) -> None:
+        """Some columns of the table of places, in the row of this turn."""
+        pitch = self.places.shape[1]
+        row = self.places.ap(
+            [[pitch, 1], [1, cells.shape[1]]],
+            offset=self.first_row * pitch + first,
+            scalar_offset=self.number,
+            indirect_dim=0,
+        )
+        nisa.dma_copy(dst=cells, src=row)
+
+    def x_cell(self, block: int, piece: int) -> nl.NkiTensor:
+        """The cell with a block's offset into one of the tensors that x lies in."""
+        at = block * self.pieces + piece
+        return self.x_cells[0:1, at : at + 1]
+
+    def y_cell(self, block: int) -> nl.NkiTensor:
+        """The cell with a block's offset into y, loaded when the first store needs it."""
+        if not self.y_loaded:
+            self.load(self.y_cells, self.x_count)
+            self.y_loaded = True
+        return self.y_cells[0:1, block : block + 1]
+
+
+class FastBlock(nl.NKIObject):
+    """A block: its kind, and where it is, at a place or at the one a turn of a loop reads."""
+
+    def __init__(self, kind: Kind, place: Place, turn: FastTurn | None, number: int) -> None:
+        self.kind = kind
+        self.place = place
+        self.turn = turn
+        self.number = number
+
+    def in_x(
+        self, x: tuple[nl.NkiTensor, ...], piece: int, pattern: tuple[tuple[int, int], ...], at: int
+    ) -> nl.NkiTensor:
+        """What a load reads, `at` elements from the block's first input."""
+        if self.turn == None:
+            return x[piece].ap(listed(pattern), offset=self.place.x[piece] + at)
+        return at_cell(x[piece], pattern, at, self.turn.x_cell(self.number, piece))
+
+    def in_y(self, y: nl.NkiTensor, pattern: tuple[tuple[int, int], ...], at: int) -> nl.NkiTensor:
+        """What a store writes, `at` elements from the block's first output."""
+        if self.turn == None:
+            return y.ap(listed(pattern), offset=self.place.y + at)
+        return at_cell(y, pattern, at, self.turn.y_cell(self.number))
+
+
+class FastCore(nl.NKIObject):
+    """One core at work on a fast recipe."""
+
+    def __init__(
+        self,
+        x: tuple[nl.NkiTensor, ...],
+        y: nl.NkiTensor,
+        weights: nl.NkiTensor,
+        constants: nl.NkiTensor,
+        residual: nl.NkiTensor | None,
+        recipe: FastRecipe,
+    ) -> None:
+        self.x = x
+        self.y = y
+        self.residual = residual
+        self.weight_image = weights
+        self.recipe = recipe
+        self.x_slots = []
+        self.v_slots = []
+        for tile in recipe.in_tiles:
+            self.x_slots.append(ring(tile.x, tile.lines, x[0].dtype))
+            self.v_slots.append(ring(tile.v, tile.lines, nl.float16))
+        self.weights = ring(recipe.weights, recipe.lines, nl.float16)
+        self.scratch = ring(recipe.scratch, recipe.lines, nl.float16)
+        self.copies = ring(recipe.copies, recipe.lines, nl.float32)
+        self.outs = ring(recipe.out, recipe.lines, y.dtype)
+        self.residuals = ring(recipe.residual, recipe.lines, x[0].dtype)
+        self.constants = sbuf(
+            (recipe.lines, recipe.constants), nl.float32, recipe.constants_address
+        )
+        nisa.dma_copy(dst=self.constants, src=constants)
+        self.banks = []
+        for _ in range(recipe.banks):
+            bank = (recipe.lines, recipe.bank_elems)
+            self.banks.append(nl.ndarray(bank, dtype=nl.float32, buffer=nl.psum))
+        self.used = [0, 0, 0, 0, 0]  # banks, copies, outputs, residuals, weights
+
+    def start_over(self) -> None:
+        """What each turn of a hardware loop starts from, so that all turns are alike."""
+        self.used = [0, 0, 0, 0, 0]
+
+    def take(self, of: int, tiles: list[nl.NkiTensor]) -> nl.NkiTensor:
+        """The tile whose turn it is."""
+        self.used[of] += 1
+        return tiles[(self.used[of] - 1) % len(tiles)]
+
+    def next_bank(self) -> nl.NkiTensor:
+        """A PSUM bank."""
+        return self.take(0, self.banks)
+
+    def next_copy(self) -> nl.NkiTensor:
+        """A float32 tile in SBUF."""
+        return self.take(1, self.copies)
+
+    def next_out(self) -> nl.NkiTensor:
+        """An output buffer."""
+        return self.take(2, self.outs)
+
+    def next_residual(self) -> nl.NkiTensor:
+        """A buffer for what is added to the outputs of an output buffer."""
+        return self.take(3, self.residuals)
+
+    def next_weights(self, first: int, end: int) -> nl.NkiTensor:
+        """Columns of the weight image that are used once, loaded."""
+        tile = self.take(4, self.weights)[:, 0 : end - first]
+        nisa.dma_copy(dst=tile, src=self.weight_image[:, first:end])
+        return tile
+
+    def transformed(self, tile: int, slot: int, kind: Kind) -> nl.NkiTensor:
+        """A slot of transformed inputs as [lines, positions, rows, columns]."""
+        shape = (self.recipe.positions, kind.v_rows, kind.v_columns)
+        lines = self.recipe.in_tiles[tile].lines
+        elems = shape[0] * shape[1] * shape[2]
+        flat = self.v_slots[tile][slot][0:lines, 0:elems]
+        return flat.reshape((lines, shape[0], shape[1], shape[2]))
+
+
+class Pending(nl.NKIObject):
+    """A part of the work of preparing transformed inputs: one step on one tile of channels."""
+
+    def __init__(self, prepare: Prepare, tile: int, step: int) -> None:
+        self.prepare = prepare
+        self.tile = tile
+        self.step = step
+
+
+def pending(recipe: FastRecipe, prepares: tuple[Prepare, ...] | list[Prepare]) -> list[Pending]:
+    """All steps of some preparations, in order."""
+    found = []
+    for prepare in prepares:
+        for tile in range(len(recipe.in_tiles)):
+            for step in range(len(recipe.steps)):
+                found.append(Pending(prepare, tile, step))
+    return found
+
+
+def load_weights(core: FastCore, weight: int, weight_end: int) -> None:
+    """The weights of a group of output tiles, unless they are loaded as they are used."""
+    if core.recipe.streamed:
+        return
+    tile = core.weights[0][:, 0 : weight_end - weight]
+    nisa.dma_copy(dst=tile, src=core.weight_image[:, weight:weight_end])
+
+
+def load_frame(core: FastCore, block: FastBlock, load: XLoad) -> None:
+    """One frame of a block, all tiles of channels; zeros where there is none."""
+    frame = block.kind.frames[load.frame]
+    for number in range(len(core.recipe.in_tiles)):
+        part = block.kind.ins[number]
+        tile = input_tile(core, number, load.slot, part)
+        if frame.piece < 0:
+            nisa.memset(dst=tile, value=0.0, engine=nisa.engine.gpsimd)
+        else:
+            for clear in part.x_clears:
+                border = tile[:, clear.row : clear.row_end, clear.column : clear.column_end]
+                nisa.memset(dst=border, value=0.0, engine=nisa.engine.gpsimd)
+            for one in part.loads:
+                load_lines(core, block, tile, one, load.frame)
+
+
+def load_lines(
+    core: FastCore, block: FastBlock, tile: nl.NkiTensor, one: InLoad, number: int
+) -> None:
+    """Some lines of an input tile."""
+    recipe = core.recipe
+    frame = block.kind.frames[number]
+    channel_step = recipe.channel_steps[frame.piece]
+    at = one.channel * channel_step + frame.offset + one.offset
+    into = one.into
+    rows, columns = into.row_end - into.row, into.column_end - into.column
+    lines = tile[one.line : one.line + one.lines]
+    if one.whole:
+        flat = lines.reshape((one.lines, tile.shape[1] * tile.shape[2]))
+        dst = flat[:, into.row * columns : into.row_end * columns]
+        pattern = [(channel_step, one.lines), (1, rows * columns)]
+    else:
+        dst = lines[:, into.row : into.row_end, into.column : into.column_end]
+        pattern = [(channel_step, one.lines), (recipe.x_width, rows), (1, columns)]
+    nisa.dma_copy(dst=dst, src=block.in_x(core.x, frame.piece, tuple(pattern), at))
+
+
+def input_tile(core: FastCore, number: int, slot: int, part: InPart) -> nl.NkiTensor:
+    """A slot of inputs as [lines, rows, columns]."""
+    lines = core.recipe.in_tiles[number].lines
+    flat = core.x_slots[number][slot][0:lines, 0 : part.rows * part.columns]
+    return flat.reshape((lines, part.rows, part.columns))
+
+
+def do_step(core: FastCore, block: FastBlock, work: Pending) -> None:
+    """One step of a transform; the first one also clears what no step writes."""
+    recipe = core.recipe
+    part = block.kind.ins[work.tile]
+    slot = core.transformed(work.tile, work.prepare.slot, block.kind)
+    if work.step == 0:
+        for clear in part.v_clears:
+            border = slot[:, :, clear.row : clear.row_end, clear.column : clear.column_end]
+            nisa.memset(dst=border, value=0.0, engine=nisa.engine.gpsimd)
+    step = recipe.steps[work.step]
+    dst = operand(core, block, work, step.dst)
+    a = operand(core, block, work, step.a)
+    b = operand(core, block, work, step.b)
+    if step.scale == 1.0:
+        nisa.tensor_tensor(dst=dst, data1=b, data2=a, op=nl.add)
+    elif step.scale == -1.0:
+        nisa.tensor_tensor(dst=dst, data1=b, data2=a, op=nl.subtract)
+    else:
+        nisa.scalar_tensor_tensor(
+            dst=dst, data=a, op0=nl.multiply, operand0=step.scale, op1=nl.add, operand1=b
+        )
+
+
+def operand(core: FastCore, block: FastBlock, work: Pending, number: int) -> nl.NkiTensor:
+    """An operand of a step: an input, a transformed input or the scratch tile."""
+    recipe = core.recipe
+    part = block.kind.ins[work.tile]
+    written = part.written
+    rows, columns = written.row_end - written.row, written.column_end - written.column
+    positions = recipe.positions
+    if number >= 2 * positions:
+        lines = recipe.in_tiles[work.tile].lines
+        flat = core.scratch[0][0:lines, 0 : rows * columns]
+        return flat.reshape((lines, rows, columns))
+    if number >= positions:
+        slot = core.transformed(work.tile, work.prepare.slot, block.kind)
+        rectangle = slot[:, number - positions, written.row : written.row_end, :]
+        return rectangle[:, :, written.column : written.column_end]
+    first, step = part.x_row, 1
+    x_slot = work.prepare.x_slots[0]
+    if recipe.by_rows:
+        first, step = part.x_row + number, recipe.outputs
+    else:
+        x_slot = work.prepare.x_slots[number]
+    tile = input_tile(core, work.tile, x_slot, part)
+    last = first + (rows - 1) * step + 1
+    return tile[:, first:last:step, part.x_column : part.x_column + columns]
+
+
+def ring(of: Ring, lines: int, dtype: str) -> list[nl.NkiTensor]:
+    """The tiles a ring has room for."""
+    tiles = []
+    for slot in range(of.slots):
+        tiles.append(sbuf((lines, of.elems), dtype, of.address + slot * of.pitch))
+    return tiles

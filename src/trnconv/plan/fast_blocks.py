@@ -1,0 +1,203 @@
+"""Blocks of a fast convolution: which outputs each computes, and which inputs it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from math import prod
+
+from trnconv.geometry import ConvShape
+from trnconv.plan.fast_channels import out_channels
+from trnconv.plan.fast_plan import DEPTH, HEIGHT, WIDTH, FastPlan
+from trnconv.plan.fast_recipe import Frame, Rectangle, Wanted
+from trnconv.plan.recipe import Place
+
+
+@dataclass(frozen=True)
+class Span:
+    """A block along rows or columns.
+
+    `ins` positions of transformed inputs (or of inputs, if they are tiled along it) begin at input
+    position `origin`, which may be padding; `first` .. `end` of them exist.
+    """
+
+    outs: int  # positions that are computed
+    ins: int
+    first: int
+    end: int
+    cut: int  # outputs computed but not stored, before those that are
+    stored: int
+    origin: int
+    out: int  # the first output that is stored
+
+    @property
+    def look(self) -> tuple[int, ...]:
+        """What blocks of one kind have in common."""
+        return (self.outs, self.ins, self.first, self.end, self.cut, self.stored)
+
+
+@dataclass(frozen=True)
+class FrameSpan:
+    """A block along frames: where its input frames lie, and what its units want."""
+
+    frames: tuple[Frame, ...]
+    units: tuple[Wanted, ...]
+    bases: tuple[int, ...]  # the first frame it reads of each tensor
+    out: int  # the first output frame
+
+
+def column_spans(plan: FastPlan) -> tuple[Span, ...]:
+    """Blocks along columns."""
+    stack = max(tile.stack for tile in out_channels(plan))
+    return _plain_spans(plan.shape, WIDTH, plan.columns, stack)
+
+
+@lru_cache(maxsize=4096)
+def _plain_spans(shape: ConvShape, axis: int, size: int, stack: int) -> tuple[Span, ...]:
+    total = shape.out_size(axis)
+    return tuple(
+        _span(shape, axis, at, min(size, total - at), stack) for at in range(0, total, size)
+    )
+
+
+def row_spans(plan: FastPlan) -> tuple[Span, ...]:
+    """Blocks along rows; if tiles are rows, they begin and end with whole tiles."""
+    if not plan.by_rows:
+        return _plain_spans(plan.shape, HEIGHT, plan.rows, 1)
+    return _tiled_spans(plan.shape, plan.rows, plan.m, plan.phase)
+
+
+@lru_cache(maxsize=4096)
+def _tiled_spans(shape: ConvShape, rows: int, m: int, phase: int) -> tuple[Span, ...]:
+    end = -(-(shape.out_size(HEIGHT) + phase) // m) * m - phase
+    return tuple(_tiled_span(shape, at, min(rows, end - at)) for at in range(-phase, end, rows))
+
+
+def _span(shape: ConvShape, axis: int, at: int, count: int, stack: int) -> Span:
+    origin = at - shape.pad_before[axis]
+    ins = -(-count // stack) * stack + shape.kernel[axis] - 1
+    first, end = max(0, -origin), min(ins, shape.size[axis] - origin)
+    return Span(count, ins, first, end, 0, count, origin, at)
+
+
+def _tiled_span(shape: ConvShape, at: int, count: int) -> Span:
+    origin = at - shape.pad_before[HEIGHT]
+    ins = count + shape.kernel[HEIGHT] - 1
+    first, end = max(0, -origin), min(ins, shape.size[HEIGHT] - origin)
+    out = max(0, at)
+    stored = min(at + count, shape.out_size(HEIGHT)) - out
+    return Span(count, ins, first, end, out - at, stored, origin, out)
+
+
+def frame_spans(plan: FastPlan) -> list[FrameSpan]:
+    """Blocks along frames."""
+    if plan.by_rows:
+        return [_frame_span(plan, at) for at in range(0, plan.shape.out_size(DEPTH), plan.units)]
+    step = plan.units * plan.m
+    return [
+        _frame_span(plan, at) for at in range(-plan.phase, plan.tiles * plan.m - plan.phase, step)
+    ]
+
+
+def _frame_span(plan: FastPlan, at: int) -> FrameSpan:
+    shape = plan.shape
+    origin = at - shape.pad_before[DEPTH]
+    found = [_piece_of(plan, origin + n) for n in range(plan.block_frames)]
+    bases = tuple(
+        min((frame for which, frame in found if which == piece), default=0)
+        for piece in range(len(plan.frames))
+    )
+    elems = shape.size[HEIGHT] * shape.size[WIDTH]
+    frames = tuple(
+        Frame(piece, (frame - bases[piece]) * elems) if piece >= 0 else Frame(-1, 0)
+        for piece, frame in found
+    )
+    out = max(0, at)
+    units = tuple(_wanted(plan, at, number, out) for number in range(plan.units))
+    return FrameSpan(frames, units, bases, out)
+
+
+def _piece_of(plan: FastPlan, frame: int) -> tuple[int, int]:
+    """The tensor a frame lies in, and its number there; (-1, 0) for padding."""
+    for piece, count in enumerate(plan.frames):
+        if 0 <= frame < count:
+            return piece, frame
+        frame -= count
+    return -1, 0
+
+
+def _wanted(plan: FastPlan, at: int, number: int, out: int) -> Wanted:
+    total = plan.shape.out_size(DEPTH)
+    elems = plan.shape.out_size(HEIGHT) * plan.shape.out_size(WIDTH)
+    if plan.by_rows:
+        every = tuple(range(plan.m))
+        return Wanted(every, plan.algorithm.products_for(every), number * elems, 1, 0, 0)
+    first = at + number * plan.m
+    outputs = tuple(n for n in range(plan.m) if 0 <= first + n < total)
+    products = plan.algorithm.products_for(outputs)
+    return Wanted(outputs, products, (first + outputs[0] - out) * elems, len(outputs), 0, 0)
+
+
+@lru_cache(maxsize=1000)
+def rectangles(rows: int, columns: int, most: int) -> tuple[Rectangle, ...]:
+    """As few rectangles of at most `most` positions as cover all, of about one size."""
+    best: tuple[int, int] | None = None
+    for down in range(1, rows + 1):
+        height = -(-rows // down)
+        across = -(-columns // max(1, most // height)) if height <= most else columns
+        if height * -(-columns // across) > most:
+            continue
+        if best is None or down * across < best[0] * best[1]:
+            best = (down, across)
+    assert best is not None, "one position fits"
+    return tuple(
+        Rectangle(row, row_end, column, column_end)
+        for row, row_end in _cuts(rows, best[0])
+        for column, column_end in _cuts(columns, best[1])
+    )
+
+
+def _cuts(size: int, parts: int) -> list[tuple[int, int]]:
+    """Parts of a size that differ by one at most."""
+    ends = [size * part // parts for part in range(parts + 1)]
+    return [(first, end) for first, end in pairwise(ends) if end > first]
+
+
+@dataclass(frozen=True)
+class BlockAt:
+    """A block: its spans and its place."""
+
+    row: Span
+    column: Span
+    frame: FrameSpan
+    place: Place
+
+    @property
+    def look(self) -> tuple[object, ...]:
+        """Blocks that are alike have the same."""
+        return (self.row.look, self.column.look, self.frame.frames, self.frame.units)
+
+
+def blocks(plan: FastPlan) -> Iterator[BlockAt]:
+    """Every block, image after image, frames innermost."""
+    for image in range(plan.shape.batch):
+        for row in row_spans(plan):
+            for column in column_spans(plan):
+                for frame in frame_spans(plan):
+                    yield BlockAt(row, column, frame, _place(plan, image, (row, column, frame)))
+
+
+def _place(plan: FastPlan, image: int, spans: tuple[Span, Span, FrameSpan]) -> Place:
+    row, column, frame = spans
+    shape = plan.shape
+    height, width = shape.size[HEIGHT:]
+    inside = (row.origin + row.first) * width + column.origin + column.first
+    x = tuple(
+        (image * shape.c_in * frames + base) * height * width + inside
+        for frames, base in zip(plan.frames, frame.bases, strict=True)
+    )
+    _, out_height, out_width = shape.out_sizes()
+    y = image * shape.c_out * prod(shape.out_sizes())
+    return Place(x, y + (frame.out * out_height + row.out) * out_width + column.out)

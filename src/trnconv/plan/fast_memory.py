@@ -1,0 +1,119 @@
+"""Where things of a fast kernel lie in SBUF."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trnconv.plan.ends import NO_RESIDUAL
+from trnconv.plan.fast_blocks import column_spans, rectangles, row_spans
+from trnconv.plan.fast_channels import in_channels, out_channels, taps_of
+from trnconv.plan.fast_plan import V_BYTES, FastPlan
+from trnconv.plan.recipe import Ring
+
+_ALIGN = 64
+_FLOAT_BYTES = _INT_BYTES = 4
+_CHAINS = 2  # chains whose copies are held at once
+_RESIDUALS = 2
+
+
+@dataclass(frozen=True)
+class FastMemory:
+    """Addresses on every partition, in bytes, and their end: what the plan needs."""
+
+    x: tuple[Ring, ...]
+    v: tuple[Ring, ...]
+    weights: Ring
+    scratch: Ring
+    copies: Ring
+    out: Ring
+    residual: Ring
+    constants_address: int
+    places_address: int
+    end: int
+
+
+class _Floor:
+    """Hands out bytes one after the other."""
+
+    def __init__(self) -> None:
+        self.at = 0
+
+    def ring(self, slots: int, elems: int, item_bytes: int) -> Ring:
+        pitch = -(-elems * item_bytes // _ALIGN) * _ALIGN
+        first = self.at
+        self.at += slots * pitch
+        return Ring(slots, elems, first, pitch)
+
+
+def largest_inputs(plan: FastPlan) -> tuple[int, int]:
+    """Elements of the largest input tile of a frame, and of the largest one of V, a product's."""
+    rows = max(span.ins for span in row_spans(plan))
+    columns = max(span.ins for span in column_spans(plan))
+    v_rows = -(-max(span.outs for span in row_spans(plan)) // plan.m) if plan.by_rows else rows
+    return rows * columns, v_rows * columns
+
+
+def group_columns(plan: FastPlan) -> int:
+    """Columns of the weight image of the largest group."""
+    tiles = out_channels(plan)
+    widths = [
+        sum(
+            len(taps_of(plan, tile.shared)) * tile.width
+            for tile in tiles[first : first + plan.group]
+        )
+        for first in range(0, len(tiles), plan.group)
+    ]
+    return max(widths) * plan.algorithm.products
+
+
+def largest_rectangle(plan: FastPlan) -> int:
+    """Positions of the largest rectangle that a bank sums up."""
+    most = plan.target.psum_bank_fp32_elems
+    sizes = {
+        (one.row_end - one.row) * (one.column_end - one.column)
+        for row in {span.outs for span in row_spans(plan)}
+        for column in {span.outs for span in column_spans(plan)}
+        for stack in {tile.stack for tile in out_channels(plan)}
+        for one in rectangles(row // plan.m if plan.by_rows else row, -(-column // stack), most)
+    }
+    return max(sizes)
+
+
+def _weights(plan: FastPlan, floor: _Floor) -> Ring:
+    if not plan.streamed:
+        return floor.ring(1, group_columns(plan), V_BYTES)
+    widths = [len(taps_of(plan, tile.shared)) * tile.width for tile in out_channels(plan)]
+    return floor.ring(plan.streamed, max(widths), V_BYTES)
+
+
+def lay_out(plan: FastPlan) -> FastMemory:
+    """Everything one after the other."""
+    floor, algorithm = _Floor(), plan.algorithm
+    x_elems, v_elems = largest_inputs(plan)
+    count = len(in_channels(plan))
+    x = tuple(floor.ring(plan.x_slots, x_elems, plan.item_bytes) for _ in range(count))
+    v = tuple(floor.ring(plan.v_slots, algorithm.products * v_elems, V_BYTES) for _ in range(count))
+    out_rows = max(span.outs for span in row_spans(plan)) * (1 if plan.by_rows else plan.m)
+    out_elems = out_rows * min(plan.columns, plan.shape.out_size(2))
+    copies = algorithm.copies if plan.midgroup else algorithm.copies + 1
+    weights = _weights(plan, floor)
+    scratch = floor.ring(1 if algorithm.scratch() else 0, v_elems, V_BYTES)
+    float_copies = floor.ring(_CHAINS * copies, largest_rectangle(plan), _FLOAT_BYTES)
+    out = floor.ring(plan.out_buffers, out_elems, plan.out_bytes)
+    has_residual = plan.end.residual != NO_RESIDUAL
+    residual = floor.ring(_RESIDUALS if has_residual else 0, out_elems, plan.item_bytes)
+    constants = floor.ring(1, 7 * len(out_channels(plan)), _FLOAT_BYTES)
+    cells = len(plan.frames) * (plan.body_blocks + 1) + plan.body_blocks
+    places = floor.ring(1, cells, _INT_BYTES)
+    return FastMemory(
+        x,
+        v,
+        weights,
+        scratch,
+        float_copies,
+        out,
+        residual,
+        constants.address,
+        places.address,
+        floor.at,
+    )

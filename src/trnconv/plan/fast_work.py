@@ -1,0 +1,255 @@
+"""A fast plan worked out: the recipe its kernel obeys, and what the host packs for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from trnconv.plan.fast_blocks import BlockAt, Span, blocks, rectangles
+from trnconv.plan.fast_channels import InChannels, in_channels, out_channels, taps_of
+from trnconv.plan.fast_memory import lay_out
+from trnconv.plan.fast_plan import HEIGHT, WIDTH, FastPlan
+from trnconv.plan.fast_recipe import (
+    FastRecipe,
+    Group,
+    InLoad,
+    InPart,
+    InTile,
+    Kind,
+    Located,
+    OutPart,
+    OutTile,
+    Product,
+    Rectangle,
+    Turns,
+)
+from trnconv.plan.fast_schedule import schedule
+
+CONSTANTS = 7  # columns of an output tile: see kernels/fast_chains.py
+STACKS = (1, 2)
+
+
+@dataclass(frozen=True)
+class FastWork:
+    """A recipe, and the table of places of its loops."""
+
+    recipe: FastRecipe
+    places: tuple[tuple[int, ...], ...]
+
+
+def work_out(plan: FastPlan) -> FastWork:
+    """Everything the kernel does."""
+    shape, algorithm = plan.shape, plan.algorithm
+    memory, body = lay_out(plan), schedule(plan)
+    kinds, located, loops, places = _program(plan)
+    recipe = FastRecipe(
+        y_shape=(shape.batch, shape.c_out, *shape.out_sizes()),
+        transform=algorithm.name,
+        outputs=algorithm.outputs,
+        positions=algorithm.products,
+        by_rows=plan.by_rows,
+        steps=algorithm.steps,
+        midgroup=plan.midgroup,
+        end=plan.end,
+        channel_steps=tuple(
+            frames * shape.size[HEIGHT] * shape.size[WIDTH] for frames in plan.frames
+        ),
+        frame_elems=shape.size[HEIGHT] * shape.size[WIDTH],
+        x_width=shape.size[WIDTH],
+        in_tiles=tuple(
+            InTile(tile.lines, x, v)
+            for tile, x, v in zip(in_channels(plan), memory.x, memory.v, strict=True)
+        ),
+        groups=out_groups(plan),
+        kinds=kinds,
+        first_loads=body.first_loads,
+        first_prepares=body.first_prepares,
+        units=body.units,
+        body_blocks=plan.body_blocks,
+        blocks=located,
+        loops=loops,
+        lines=plan.target.partitions,
+        weights=memory.weights,
+        streamed=plan.streamed > 0,
+        scratch=memory.scratch,
+        copies=memory.copies,
+        out=memory.out,
+        residual=memory.residual,
+        constants=CONSTANTS * len(out_channels(plan)),
+        constants_address=memory.constants_address,
+        places_address=memory.places_address,
+        banks=plan.target.psum_banks,
+        bank_elems=plan.target.psum_bank_fp32_elems,
+    )
+    return FastWork(recipe, places)
+
+
+def out_groups(plan: FastPlan) -> tuple[Group, ...]:
+    """Output tiles with their matmuls, by group; weights follow each other in order of use."""
+    column = 0
+    found = []
+    tiles = out_channels(plan)
+    for first in range(0, len(tiles), plan.group):
+        begin, members = column, []
+        for number, tile in enumerate(tiles[first : first + plan.group], first):
+            taps = taps_of(plan, tile.shared)
+            products = tuple(
+                Product(one.tile, one.read, one.row, one.column, n * tile.width)
+                for n, one in enumerate(taps)
+            )
+            width = len(taps) * tile.width
+            members.append(
+                OutTile(
+                    tile.first,
+                    tile.channels,
+                    tile.stack,
+                    tile.pitch,
+                    tile.lines,
+                    tile.width,
+                    tile.side_by_side,
+                    CONSTANTS * number,
+                    column,
+                    width,
+                    products,
+                )
+            )
+            column += width * plan.algorithm.products
+        found.append(Group(begin, column, tuple(members)))
+    return tuple(found)
+
+
+def _program(
+    plan: FastPlan,
+) -> tuple[tuple[Kind, ...], tuple[Located, ...], tuple[Turns, ...], tuple[tuple[int, ...], ...]]:
+    """Kinds of blocks, those that are unrolled, loops over the others, and their table."""
+    alike: dict[tuple[object, ...], list[BlockAt]] = {}
+    for one in blocks(plan):
+        alike.setdefault(one.look, []).append(one)
+    kinds = tuple(kind_of(plan, members[0]) for members in alike.values())
+    located: list[Located] = []
+    loops: list[Turns] = []
+    table: list[tuple[int, ...]] = []
+    for number, members in enumerate(alike.values()):
+        turns = len(members) // plan.body_blocks if plan.rolled else 0
+        if turns > 1:
+            loops.append(Turns(number, len(table), turns))
+            table += _rows(plan, members[: turns * plan.body_blocks])
+        else:
+            turns = 0
+        located += [Located(number, one.place) for one in members[turns * plan.body_blocks :]]
+    return kinds, tuple(located), tuple(loops), tuple(table)
+
+
+def _rows(plan: FastPlan, members: list[BlockAt]) -> list[tuple[int, ...]]:
+    """A row for each turn: the offsets of its blocks into x, of the next one, and into y.
+
+    Nothing follows the last turn. It prepares its own first block once more, for nobody.
+    """
+    rows = []
+    for first in range(0, len(members), plan.body_blocks):
+        own = members[first : first + plan.body_blocks]
+        following = members[first + plan.body_blocks : first + plan.body_blocks + 1] or own[:1]
+        x = tuple(offset for one in (*own, *following) for offset in one.place.x)
+        rows.append((*x, *(one.place.y for one in own)))
+    return rows
+
+
+def kind_of(plan: FastPlan, block: BlockAt) -> Kind:
+    """What all blocks that look like this one have in common."""
+    row, column = block.row, block.column
+    v_rows = row.outs // plan.m if plan.by_rows else row.ins
+    units = tuple(replace(one, first=row.cut, rows=row.stored) for one in block.frame.units)
+    return Kind(
+        v_rows=v_rows,
+        v_columns=column.ins,
+        columns=column.outs,
+        ins=tuple(_in_part(plan, tile, row, column) for tile in in_channels(plan)),
+        outs=tuple(_out_part(plan, row, column, stack) for stack in STACKS),
+        frames=block.frame.frames,
+        units=units,
+    )
+
+
+def _out_part(plan: FastPlan, row: Span, column: Span, stack: int) -> OutPart:
+    rows = row.outs // plan.m if plan.by_rows else row.outs
+    most = plan.target.psum_bank_fp32_elems
+    return OutPart(rectangles(rows, -(-column.outs // stack), most))
+
+
+def _in_part(plan: FastPlan, tile: InChannels, row: Span, column: Span) -> InPart:
+    """Inputs of a tile of channels.
+
+    Rows that are tiled must all be there, so padding is cleared in the input; so it is for channels
+    that stand on partitions more than once, whose copies have their borders at different places.
+    Otherwise only what exists is loaded, in runs as long as can be, and padding is cleared in the
+    transformed inputs.
+    """
+    rows = (0, row.ins) if plan.by_rows or tile.shifted else (row.first, row.end)
+    columns = (0, column.ins) if tile.shifted else (column.first, column.end)
+    v_rows = row.outs // plan.m if plan.by_rows else row.ins
+    written = Rectangle(
+        0 if plan.by_rows else rows[0], v_rows if plan.by_rows else rows[1], *columns
+    )
+    size = (rows[1] - rows[0], columns[1] - columns[0])
+    loads = tuple(
+        _load(plan, tile, copy, (row, column), (rows[0], columns[0]))
+        for copy in range(len(tile.shifts))
+    )
+    kept = Rectangle(
+        max(one.into.row for one in loads),
+        min(one.into.row_end for one in loads),
+        max(one.into.column for one in loads),
+        min(one.into.column_end for one in loads),
+    )
+    return InPart(
+        rows=size[0],
+        columns=size[1],
+        x_clears=around(kept, *size),
+        loads=tuple(replace(one, whole=_is_whole(plan, one, size[1])) for one in loads),
+        written=written,
+        x_row=0,
+        x_column=0,
+        v_clears=around(written, v_rows, column.ins),
+    )
+
+
+def _load(
+    plan: FastPlan,
+    tile: InChannels,
+    copy: int,
+    spans: tuple[Span, Span],
+    begin: tuple[int, int],
+) -> InLoad:
+    """The lines of one copy of the channels, from the first input that exists on."""
+    shift, size = tile.shifts[copy], plan.shape.size
+    edges = []
+    for axis, span, down, first in zip((HEIGHT, WIDTH), spans, shift, begin, strict=True):
+        low = max(span.first - down, 0, first)
+        high = min(span.ins, size[axis] - span.origin - down)
+        if not tile.shifted:
+            low, high = max(span.first, first), span.end
+        edges.append((low - first, high - first, low + down - span.first))
+    (row, row_end, down), (column, column_end, right) = edges
+    return InLoad(
+        line=copy * tile.channels,
+        lines=tile.channels,
+        channel=tile.first,
+        into=Rectangle(row, row_end, column, column_end),
+        offset=down * size[WIDTH] + right,
+        whole=False,
+    )
+
+
+def _is_whole(plan: FastPlan, load: InLoad, columns: int) -> bool:
+    width = load.into.column_end - load.into.column
+    return width == columns == plan.shape.size[WIDTH]
+
+
+def around(inner: Rectangle, rows: int, columns: int) -> tuple[Rectangle, ...]:
+    """What is left of a rectangle from (0, 0) on: above, below, left and right of another."""
+    sides = (
+        Rectangle(0, inner.row, 0, columns),
+        Rectangle(inner.row_end, rows, 0, columns),
+        Rectangle(inner.row, inner.row_end, 0, inner.column),
+        Rectangle(inner.row, inner.row_end, inner.column_end, columns),
+    )
+    return tuple(one for one in sides if one.row_end > one.row and one.column_end > one.column)

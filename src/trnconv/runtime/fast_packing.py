@@ -1,0 +1,103 @@
+"""What the host prepares for a fast convolution: transformed weights, constants and places.
+
+Weights are transformed in float64 and rounded once, to fp16. Each output channel is scaled by a
+power of two first, so that its largest transformed weight uses the top of fp16's range and small
+ones stay clear of subnormals; the constants undo it on the way out of PSUM, exactly.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from trnconv.plan.fast_channels import (
+    InChannels,
+    OutChannels,
+    Taps,
+    in_channels,
+    out_channels,
+    taps_of,
+)
+from trnconv.plan.fast_plan import FastPlan
+from trnconv.plan.fast_work import CONSTANTS, FastWork, out_groups
+
+Array = np.ndarray[Any, Any]
+_TOP = 14  # scaled weights are below 2 ** _TOP, fp16 ends at 2 ** 16
+
+
+def transformed_weights(w: Array, plan: FastPlan) -> Array:
+    """G w along the plan's axis, in float64: [products, C_out, C_in, taps across, KW].
+
+    Taps across are rows if tiles are frames, and frames if tiles are rows. Powers of two that the
+    sums are to hold are included.
+    """
+    algorithm = plan.algorithm
+    g = np.array([[float(value) for value in row] for row in algorithm.g])
+    g *= np.array(algorithm.held, np.float64)[:, None]
+    moved = np.moveaxis(w.astype(np.float64), 2 + plan.axis, 2)
+    return np.asarray(np.einsum("pt,oitab->poiab", g, moved))
+
+
+def exponents(transformed: Array) -> Array:
+    """The power of two each output channel is scaled by."""
+    largest = np.abs(transformed).max(axis=(0, 2, 3, 4))
+    with_value = np.where(largest > 0, largest, 1.0)
+    return np.where(largest > 0, _TOP - np.frexp(with_value)[1], 0)
+
+
+def pack_fast_weights(w: Array, plan: FastPlan) -> Array:
+    """w [C_out, C_in, KD, KH, KW] as fp16 [partitions, columns]: matrices in order of use."""
+    u = transformed_weights(w, plan)
+    scaled = np.ldexp(u, exponents(u)[None, :, None, None, None]).astype(np.float16)
+    groups = out_groups(plan)
+    image = np.zeros((plan.target.partitions, groups[-1].weight_end), np.float16)
+    ins, outs = in_channels(plan), out_channels(plan)
+    for tile, out in zip((one for group in groups for one in group.tiles), outs, strict=True):
+        for product in range(plan.algorithm.products):
+            first = tile.weight + product * tile.position_weights
+            for number, taps in enumerate(taps_of(plan, out.shared)):
+                column = first + number * out.width
+                block = image[:, column : column + out.width]
+                _fill(block, scaled[product], (ins[taps.tile], out), taps)
+    return image
+
+
+def _fill(block: Array, u: Array, tiles: tuple[InChannels, OutChannels], taps: Taps) -> None:
+    """block[input line, output line] = the transformed weight between them, or 0."""
+    tile, out = tiles
+    across = u.shape[2] > 1
+    for copy in taps.used:
+        down, right = tile.shifts[copy]
+        row = taps.read + taps.row + down if across else 0
+        lines = slice(copy * tile.channels, (copy + 1) * tile.channels)
+        for phase in range(out.shared):
+            tap = taps.column + right - phase
+            if 0 <= tap < u.shape[3] and row < u.shape[2]:
+                columns = slice(phase * out.pitch, phase * out.pitch + out.channels)
+                values = u[out.first : out.first + out.channels]
+                block[lines, columns] = values[
+                    :, tile.first : tile.first + tile.channels, row, tap
+                ].T
+
+
+def pack_constants(w: Array, bias: Array | None, plan: FastPlan) -> Array:
+    """Bias and scales as float32 [partitions, columns], in the order of kernels/fast_chains.py."""
+    scale = np.ldexp(1.0, -exponents(transformed_weights(w, plan)))
+    values = np.zeros(plan.shape.c_out) if bias is None else bias.astype(np.float64)
+    tiles = out_channels(plan)
+    image = np.zeros((plan.target.partitions, CONSTANTS * len(tiles)), np.float32)
+    for number, tile in enumerate(tiles):
+        own = slice(tile.first, tile.first + tile.channels)
+        s, fours, ones = scale[own], np.full(tile.channels, 4.0), np.ones(tile.channels)
+        columns = (values[own], s, -s, 2 * s, s / 2, fours, ones)
+        for phase in range(tile.stack):
+            lines = slice(phase * tile.pitch, phase * tile.pitch + tile.channels)
+            for column, numbers in enumerate(columns, CONSTANTS * number):
+                image[lines, column] = numbers
+    return image
+
+
+def pack_fast_places(work: FastWork) -> Array:
+    """Offsets of the blocks of each turn of a hardware loop, int32 [turns, offsets]."""
+    return np.array(work.places or ((0,),), np.int32)
