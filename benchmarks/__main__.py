@@ -1,4 +1,4 @@
-"""`python -m benchmarks forward | plans | model NAME | models | scaling | family | frontend | fast`
+"""`python -m benchmarks forward | plans | model | models | scaling | family | frontend | fast`.
 
 Every time printed is modelled, but for those of `frontend`, which are of this machine's CPU.
 """
