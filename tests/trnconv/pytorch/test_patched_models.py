@@ -25,9 +25,12 @@ FULL_WIDTH = {
     ("wan2.1", "decode"): Size("", 5, 16, 16),
     ("cogvideox", "encode"): Size("", 17, 16, 16),
     ("cogvideox", "decode"): Size("", 17, 16, 16),
-    ("hunyuanvideo", "encode"): Size("", 17, 16, 8),
+    ("hunyuanvideo", "encode"): Size("", 17, 8, 16),
     ("hunyuanvideo", "decode"): Size("", 17, 16, 8),
 }
+# Roundings alone stay far below. torch's own strided bf16 convolutions do not, at some sizes: with
+# one column of outputs, oneDNN's are off by as much as the values.
+MOST_OF_A_FLOOR = 0.1
 CONVOLUTIONS = (torch.nn.modules.conv._ConvNd,)
 
 
@@ -99,7 +102,9 @@ def three_ways(entry, phase, size, *, reduced):
     ours.require_every_convolution(floor)
     assert ours.y.dtype == torch.bfloat16
     assert ours.y.shape == exact.shape
-    return Error.of(floor.y, exact), Error.of(ours.y, exact), exact
+    lowest = Error.of(floor.y, exact)
+    assert lowest.rms < MOST_OF_A_FLOOR, "torch's own bf16 run is wrong: take another size"
+    return lowest, Error.of(ours.y, exact), exact
 
 
 @of_every_phase
