@@ -4,7 +4,6 @@ import pytest
 
 pytestmark = pytest.mark.distributed
 torch = pytest.importorskip("torch")
-pytest.importorskip("diffusers")
 
 import sharded_models as ours
 from trnconv.parallel import Options

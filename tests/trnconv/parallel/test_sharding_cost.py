@@ -4,7 +4,6 @@ import pytest
 
 pytestmark = pytest.mark.diffusers
 torch = pytest.importorskip("torch")
-pytest.importorskip("diffusers")
 
 from nkisim.machine import FABRICS, TRN2
 from trnconv.models import Size, find

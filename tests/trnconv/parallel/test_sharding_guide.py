@@ -10,7 +10,6 @@ import pytest
 
 pytestmark = pytest.mark.distributed
 pytest.importorskip("torch")
-pytest.importorskip("diffusers")
 
 from test_docs import python_blocks
 
