@@ -159,12 +159,12 @@ def transposed_shape(  # noqa: PLR0913 (torch's own arguments)
             f"the input has {x_shape[1]} channels in {groups} groups, the weight has {w_shape[0]}:"
             " both must be the same, and a multiple of the groups."
         )
-    kernel = _lift(tuple(w_shape[2:]), 1)
-    strides = _lift(_per_axis("stride", stride, rank), 1)
-    dilations = _lift(_per_axis("dilation", dilation, rank), 1)
-    pads = _lift(_per_axis("padding", padding, rank), 0)
-    more = _lift(_per_axis("output_padding", output_padding, rank), 0)
-    size = _lift(tuple(x_shape[2:]), 1)
+    kernel = lifted(tuple(w_shape[2:]), 1)
+    strides = lifted(_per_axis("stride", stride, rank), 1)
+    dilations = lifted(_per_axis("dilation", dilation, rank), 1)
+    pads = lifted(_per_axis("padding", padding, rank), 0)
+    more = lifted(_per_axis("output_padding", output_padding, rank), 0)
+    size = lifted(tuple(x_shape[2:]), 1)
     bare = TransposedShape(
         batch=x_shape[0],
         c_in=x_shape[1],
@@ -310,15 +310,15 @@ def conv_shape(  # noqa: PLR0913 (torch's own arguments)
             f"the input has {x_shape[1]} channels and the weight reads {w_shape[1]} in each of"
             f" {groups} groups: their product must be the same."
         )
-    kernel = _lift(tuple(w_shape[2:]), 1)
-    strides = _lift(_per_axis("stride", stride, rank), 1)
-    dilations = _lift(_per_axis("dilation", dilation, rank), 1)
+    kernel = lifted(tuple(w_shape[2:]), 1)
+    strides = lifted(_per_axis("stride", stride, rank), 1)
+    dilations = lifted(_per_axis("dilation", dilation, rank), 1)
     before, after = _padding(padding, rank, kernel, strides, dilations)
     return ConvShape(
         batch=x_shape[0],
         c_in=x_shape[1],
         c_out=w_shape[0],
-        size=_lift(tuple(x_shape[2:]), 1),
+        size=lifted(tuple(x_shape[2:]), 1),
         kernel=kernel,
         stride=strides,
         dilation=dilations,
@@ -326,8 +326,8 @@ def conv_shape(  # noqa: PLR0913 (torch's own arguments)
         pad_after=after,
         groups=groups,
         modes=_modes(padding_mode, rank),
-        upsample=_lift(_per_axis("upsample", upsample, rank), 1),
-        skip=_lift(_per_axis("skip", skip, rank), 0),
+        upsample=lifted(_per_axis("upsample", upsample, rank), 1),
+        skip=lifted(_per_axis("skip", skip, rank), 0),
     )
 
 
@@ -349,7 +349,8 @@ def _modes(mode: str | Sequence[str], rank: int) -> Modes:
     return (filled[0], filled[1], filled[2])
 
 
-def _lift(sizes: tuple[int, ...], missing: int) -> Triple:
+def lifted(sizes: tuple[int, ...], missing: int) -> Triple:
+    """Numbers of the last axes as numbers of all three."""
     filled = (missing,) * (3 - len(sizes)) + sizes
     return (filled[0], filled[1], filled[2])
 
@@ -380,7 +381,7 @@ def _padding(
             (index(p), index(p)) if isinstance(p, SupportsIndex) else (index(p[0]), index(p[1]))
             for p in listed
         ]
-    return _lift(tuple(b for b, _ in pairs), 0), _lift(tuple(a for _, a in pairs), 0)
+    return lifted(tuple(b for b, _ in pairs), 0), lifted(tuple(a for _, a in pairs), 0)
 
 
 def _named_padding(

@@ -101,16 +101,22 @@ class Turn(nl.NKIObject):
     """
 
     def __init__(
-        self, places: nl.NkiTensor, first_row: int, number: nisa.VirtualRegister, recipe: Recipe
+        self,
+        places: nl.NkiTensor,
+        first_row: int,
+        number: nisa.VirtualRegister,
+        cells: tuple[int, int, int],
     ) -> None:
+        """`cells`: their address, the tensors that x lies in, and blocks with offsets into them."""
+        address, pieces, blocks = cells
         self.places = places
         self.first_row = first_row
         self.number = number
-        self.blocks = places.shape[1] // (recipe.pieces + 1)
-        self.x_count = recipe.pieces * self.blocks
-        address = recipe.places_address
+        self.blocks = blocks
+        self.x_count = pieces * blocks
+        y_count = places.shape[1] - self.x_count
         self.x_cells = sbuf((1, self.x_count), nl.int32, address)
-        self.y_cells = sbuf((1, self.blocks), nl.int32, address + 4 * self.x_count)
+        self.y_cells = sbuf((1, y_count), nl.int32, address + 4 * self.x_count)
         self.y_loaded = False
         self.load(self.x_cells, 0)
 

@@ -11,11 +11,11 @@ those of this one; Scalar and Vector engine share A^T on the way out of PSUM.
 from __future__ import annotations
 
 from trnconv._nki import nisa, nl
+from trnconv.kernels.core import Turn
 from trnconv.kernels.fast_chains import Chain, Filler, Goal, begin_chain, end_chain
 from trnconv.kernels.fast_core import (
     FastBlock,
     FastCore,
-    FastTurn,
     Pending,
     do_step,
     load_frame,
@@ -66,13 +66,14 @@ def roll(core: FastCore, group: Group, loop: Turns, places: nl.NkiTensor) -> Non
     """One hardware loop. Each turn prepares the first unit of the next one."""
     recipe = core.recipe
     kind = recipe.kinds[loop.kind]
+    cells = (recipe.places_address, len(recipe.channel_steps), recipe.body_blocks + 1)
 
     def first_turn(number: nisa.VirtualRegister) -> None:
-        turn = FastTurn(places, loop.first_row, number, recipe)
+        turn = Turn(places, loop.first_row, number, cells)
         begin(core, FastBlock(kind, Place((), 0), turn, 0))
 
     def one_turn(number: nisa.VirtualRegister) -> None:
-        turn = FastTurn(places, loop.first_row, number, recipe)
+        turn = Turn(places, loop.first_row, number, cells)
         blocks = []
         for n in range(recipe.body_blocks + 1):
             blocks.append(FastBlock(kind, Place((), 0), turn, n))

@@ -3,60 +3,15 @@
 from __future__ import annotations
 
 from trnconv._nki import nisa, nl
-from trnconv.kernels.core import at_cell, listed, sbuf
+from trnconv.kernels.core import Turn, at_cell, listed, sbuf
 from trnconv.plan.fast_recipe import FastRecipe, InLoad, InPart, Kind, Prepare, XLoad
 from trnconv.plan.recipe import Place, Ring
-
-
-class FastTurn(nl.NKIObject):
-    """A turn of a hardware loop: offsets of its blocks, and of the one after, in cells of SBUF.
-
-    A row of the table has the offsets into each tensor of x, block after block, and then those
-    into y.
-    """
-
-    def __init__(
-        self, places: nl.NkiTensor, first_row: int, number: nisa.VirtualRegister, recipe: FastRecipe
-    ) -> None:
-        self.places = places
-        self.first_row = first_row
-        self.number = number
-        self.pieces = len(recipe.channel_steps)
-        self.x_count = self.pieces * (recipe.body_blocks + 1)
-        address = recipe.places_address
-        self.x_cells = sbuf((1, self.x_count), nl.int32, address)
-        self.y_cells = sbuf((1, recipe.body_blocks), nl.int32, address + 4 * self.x_count)
-        self.y_loaded = False
-        self.load(self.x_cells, 0)
-
-    def load(self, cells: nl.NkiTensor, first: int) -> None:
-        """Some columns of the table of places, in the row of this turn."""
-        pitch = self.places.shape[1]
-        row = self.places.ap(
-            [[pitch, 1], [1, cells.shape[1]]],
-            offset=self.first_row * pitch + first,
-            scalar_offset=self.number,
-            indirect_dim=0,
-        )
-        nisa.dma_copy(dst=cells, src=row)
-
-    def x_cell(self, block: int, piece: int) -> nl.NkiTensor:
-        """The cell with a block's offset into one of the tensors that x lies in."""
-        at = block * self.pieces + piece
-        return self.x_cells[0:1, at : at + 1]
-
-    def y_cell(self, block: int) -> nl.NkiTensor:
-        """The cell with a block's offset into y, loaded when the first store needs it."""
-        if not self.y_loaded:
-            self.load(self.y_cells, self.x_count)
-            self.y_loaded = True
-        return self.y_cells[0:1, block : block + 1]
 
 
 class FastBlock(nl.NKIObject):
     """A block: its kind, and where it is, at a place or at the one a turn of a loop reads."""
 
-    def __init__(self, kind: Kind, place: Place, turn: FastTurn | None, number: int) -> None:
+    def __init__(self, kind: Kind, place: Place, turn: Turn | None, number: int) -> None:
         self.kind = kind
         self.place = place
         self.turn = turn

@@ -105,9 +105,12 @@ def compute(core: Core, places: nl.NkiTensor) -> None:
 
 def roll(core: Core, sweep: Sweep, places: nl.NkiTensor) -> None:
     """One hardware loop over all places of a sweep; each turn reads its offsets from the table."""
+    recipe = core.recipe
+    blocks_in_a_row = places.shape[1] // (recipe.pieces + 1)
+    cells = (recipe.places_address, recipe.pieces, blocks_in_a_row)
 
     def one_turn(number: nisa.VirtualRegister) -> None:
-        turn = Turn(places, sweep.first_turn, number, core.recipe)
+        turn = Turn(places, sweep.first_turn, number, cells)
         blocks = []
         for n in range(sweep.blocks):
             blocks.append(Block(sweep, n * len(sweep.windows), sweep.places[n], turn, n))

@@ -140,7 +140,7 @@ def _program(
 
 
 def _rows(plan: FastPlan, members: list[BlockAt]) -> list[tuple[int, ...]]:
-    """A row for each turn: the offsets of its blocks into x, of the next one, and into y.
+    """A row a turn: the offsets of its blocks and the next one into each tensor, then into y.
 
     Nothing follows the last turn. It prepares its own first block once more, for nobody.
     """
@@ -148,7 +148,8 @@ def _rows(plan: FastPlan, members: list[BlockAt]) -> list[tuple[int, ...]]:
     for first in range(0, len(members), plan.body_blocks):
         own = members[first : first + plan.body_blocks]
         following = members[first + plan.body_blocks : first + plan.body_blocks + 1] or own[:1]
-        x = tuple(offset for one in (*own, *following) for offset in one.place.x)
+        into_tensors = zip(*(one.place.x for one in (*own, *following)), strict=True)
+        x = [offset for offsets in into_tensors for offset in offsets]
         rows.append((*x, *(one.place.y for one in own)))
     return rows
 

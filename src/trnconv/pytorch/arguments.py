@@ -20,7 +20,7 @@ def forward_window(
     stride, padding, dilation, groups = options
     x, w, bias = operands
     name = f"conv{rank}d"
-    steps = _steps(rank, stride, dilation, groups)
+    steps = steps_of(rank, stride, dilation, groups)
     _require_operands(name, operands, rank)
     if x.shape[1] != w.shape[1] * groups or w.shape[0] % groups or w.shape[0] < groups:
         raise RuntimeError(
@@ -28,7 +28,7 @@ def forward_window(
             " (channels of the weight) x groups channels, and the outputs divide by the groups."
         )
     _require_bias(name, bias, w.shape[0])
-    before, after = _padding(padding, w, *steps)
+    before, after = paddings(padding, w, *steps)
     window = Window(steps[0], before, after, steps[1], groups)
     _require_positive_sizes(name, output_sizes(x, w, window))
     return window
@@ -45,7 +45,7 @@ def transposed_sizes(
     stride, padding, output_padding, dilation, groups = options
     x, w, bias = operands
     name = f"conv_transpose{rank}d"
-    strides, dilations = _steps(rank, stride, dilation, groups)
+    strides, dilations = steps_of(rank, stride, dilation, groups)
     pads = _per_axis("padding", padding, rank, 0)
     added = _per_axis("output_padding", output_padding, rank, 0)
     _require_operands(name, operands, rank)
@@ -104,17 +104,19 @@ def require_residual(residual: Tensor | None, x: Tensor, expected: list[int]) ->
         )
 
 
-def _steps(
+def steps_of(
     rank: int, stride: Axes, dilation: Axes, groups: int
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Stride and dilation of each axis."""
     if groups < 1:
         raise RuntimeError(f"groups={groups}: at least 1 is needed.")
     return _per_axis("stride", stride, rank, 1), _per_axis("dilation", dilation, rank, 1)
 
 
-def _padding(
+def paddings(
     padding: str | Axes, w: Tensor, strides: tuple[int, ...], dilations: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Numbers before each axis, and after it."""
     rank = len(strides)
     if not isinstance(padding, str):
         pads = _per_axis("padding", padding, rank, 0)

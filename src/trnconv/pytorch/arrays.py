@@ -25,3 +25,8 @@ def to_tensor(array: Array) -> torch.Tensor:
     if dense.dtype == ml_dtypes.bfloat16:
         return torch.from_numpy(dense.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(dense)
+
+
+def dtype_name(tensor: torch.Tensor) -> str:
+    """The type of its elements, as kernels and plans call it."""
+    return str(tensor.dtype).removeprefix("torch.")

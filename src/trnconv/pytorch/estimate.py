@@ -128,10 +128,10 @@ def estimate(run: Run, machine: Machine, *, simulate: bool = False) -> Estimate:
     works = list(run.report.book.works.items())
     share = GRAPH_INSTRUCTIONS // max(1, sum(calls for _, calls in works))
     limits = sorted({*_LIMITS, min(DEFAULT_BUDGET, share)}, reverse=True)
-    taken = [_price(_question(work, machine, limits[0]), simulate=simulate) for work, _ in works]
+    taken = [_price(work.question(machine, limits[0]), simulate=simulate) for work, _ in works]
     if _total(taken, works) > GRAPH_INSTRUCTIONS:
         others = [
-            [_price(_question(work, machine, limit), simulate=simulate) for limit in limits[1:]]
+            [_price(work.question(machine, limit), simulate=simulate) for limit in limits[1:]]
             for work, _ in works
         ]
         taken = _shortened(taken, others, works)
@@ -166,18 +166,6 @@ def _shortened(
 @lru_cache(_PRICES)
 def _price(question: Question, *, simulate: bool) -> Price:
     return price(question, simulate=simulate)
-
-
-def _question(work: Work, machine: Machine, budget: int) -> Question:
-    return Question(
-        shape=work.shape,
-        machine=machine,
-        dtype=work.dtype,
-        pieces=work.pieces,
-        end=work.end,
-        reproducible=work.reproducible,
-        budget=budget,
-    )
 
 
 def observe_entry(

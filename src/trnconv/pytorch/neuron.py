@@ -23,7 +23,7 @@ from trnconv.plan.ends import PLAIN_END, End
 from trnconv.plan.weight_gradient import WeightGradientPlan
 from trnconv.plan.work_out import Work, work_out
 from trnconv.pytorch.adapters import require_adapter
-from trnconv.pytorch.arrays import Array, to_array, to_tensor
+from trnconv.pytorch.arrays import Array, dtype_name, to_array, to_tensor
 from trnconv.pytorch.extras import Extras
 from trnconv.pytorch.geometry import Splice, Window
 from trnconv.pytorch.packed import packed_once
@@ -84,7 +84,7 @@ def filter_gradient(
 ) -> torch.Tensor:
     """The gradient of w, summed in float32 and rounded once to the type of x."""
     shape = window.forward(x.shape, [dy.shape[1], x.shape[1] // window.groups, *kernel])
-    plan, work, masks = _gradient_work(shape, _dtype_name(x))
+    plan, work, masks = _gradient_work(shape, dtype_name(x))
     folded = plan.shape
     tensors = (
         x.reshape(folded.batch, folded.c_in, *folded.size).contiguous(),
@@ -115,7 +115,7 @@ def _launch(
 ) -> torch.Tensor:
     adapter = require_adapter()
     shape, device = call.shape, pieces[0].device
-    plan, work = _work(call, _dtype_name(pieces[0]))
+    plan, work = _work(call, dtype_name(pieces[0]))
 
     def pack() -> torch.Tensor:
         filters = _filters_of(to_array(w.cpu()), shape)
@@ -158,7 +158,3 @@ def _work(call: _Call, dtype: str) -> tuple[ConvPlan, Work]:
 def _gradient_work(shape: ConvShape, dtype: str) -> tuple[WeightGradientPlan, Any, Array]:
     plan = plan_gradient(shape, _TARGET, dtype)
     return plan, weight_gradient_work.work_out(plan), weight_gradient_work.mask_image(plan)
-
-
-def _dtype_name(tensor: torch.Tensor) -> str:
-    return str(tensor.dtype).removeprefix("torch.")

@@ -9,25 +9,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
-from trnconv.pytorch import aten, neuron, simulated
-from trnconv.pytorch.backends import Backend, choose_backend
+from trnconv.pytorch.computing import computing
 from trnconv.pytorch.extras import PLAIN_EXTRAS, Extras
 from trnconv.pytorch.geometry import Window
-
-_BACKENDS: dict[Backend, Any] = {
-    Backend.nkisim: simulated,
-    Backend.torch: aten,
-    Backend.neuron: neuron,
-}
-
-
-def _on(tensor: torch.Tensor, backend: str) -> Any:
-    """The module that computes, decided when the op runs: so it is under torch.compile too."""
-    return _BACKENDS[choose_backend(tensor, backend).backend]
 
 
 @torch.library.custom_op("trnconv::convolution", mutates_args=())
@@ -44,7 +30,7 @@ def convolution(
     if x.numel() == 0:
         return _empty_output(x, w, stride, padding, dilation)
     window = Window.of(stride, padding, dilation, groups)
-    y: torch.Tensor = _on(x, backend).convolution(x, w, None, window, PLAIN_EXTRAS)
+    y: torch.Tensor = computing(x, backend).convolution(x, w, None, window, PLAIN_EXTRAS)
     return y
 
 
@@ -63,7 +49,7 @@ def input_gradient(
     if dy.numel() == 0:
         return dy.new_zeros(x_shape)
     window = Window.of(stride, padding, dilation, groups)
-    dx: torch.Tensor = _on(dy, backend).input_gradient(dy, w, list(x_shape), window)
+    dx: torch.Tensor = computing(dy, backend).input_gradient(dy, w, list(x_shape), window)
     return dx
 
 
@@ -82,7 +68,7 @@ def filter_gradient(
     if x.numel() == 0:
         return x.new_zeros([dy.shape[1], x.shape[1] // groups, *kernel])
     window = Window.of(stride, padding, dilation, groups)
-    dw: torch.Tensor = _on(x, backend).filter_gradient(x, dy, list(kernel), window)
+    dw: torch.Tensor = computing(x, backend).filter_gradient(x, dy, list(kernel), window)
     return dw
 
 
@@ -104,7 +90,7 @@ def fused_convolution(
         return _empty_output(x, w, stride, padding, dilation)
     window = Window.of(stride, padding, dilation, groups)
     extras = Extras(activation=activation, residual=residual)
-    y: torch.Tensor = _on(x, backend).convolution(x, w, bias, window, extras)
+    y: torch.Tensor = computing(x, backend).convolution(x, w, bias, window, extras)
     return y
 
 

@@ -7,20 +7,13 @@ so that a model need not concatenate, pad or upsample first.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
-from trnconv.pytorch import aten, neuron, simulated
-from trnconv.pytorch.backends import Backend, choose_backend
+from trnconv.pytorch.computing import computing
 from trnconv.pytorch.geometry import Splice, numbered
 
 Tensor = torch.Tensor
-_BACKENDS: dict[Backend, Any] = {
-    Backend.nkisim: simulated,
-    Backend.torch: aten,
-    Backend.neuron: neuron,
-}
 
 
 @torch.library.custom_op("trnconv::spliced_convolution", mutates_args=())
@@ -36,8 +29,7 @@ def _spliced_convolution(
     backend: str,
 ) -> Tensor:
     splice = numbered(numbers, modes, activation, reproducible=reproducible)
-    module = _BACKENDS[choose_backend(pieces[0], backend).backend]
-    y: Tensor = module.spliced(list(pieces), w, bias, residual, splice)
+    y: Tensor = computing(pieces[0], backend).spliced(list(pieces), w, bias, residual, splice)
     return y
 
 

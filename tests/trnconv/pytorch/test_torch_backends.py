@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch")
 
 from trnconv import pytorch
 from trnconv.errors import UnsupportedError
-from trnconv.pytorch import functional, nn, ops, simulated
+from trnconv.pytorch import computing, functional, nn, simulated
 
 pytestmark = pytest.mark.torch
 
@@ -26,7 +26,7 @@ class Elsewhere:
 def ran(monkeypatch):
     """The backends whose functions ran, in order."""
     names = []
-    for one, module in ops._BACKENDS.items():
+    for one, module in computing.BACKENDS.items():
         for function in ("convolution", "input_gradient", "filter_gradient"):
             kept = getattr(module, function)
             monkeypatch.setattr(

@@ -11,7 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from trnconv.pytorch import functional, nn, ops
+from trnconv.pytorch import computing, functional, nn, ops, simulated
 
 pytestmark = pytest.mark.torch
 
@@ -86,9 +86,9 @@ def test_gradgradcheck_is_exact(name):
 def test_only_what_wants_a_gradient_gets_one(wanted, monkeypatch):
     computed = []
     for name in ("input_gradient", "filter_gradient"):
-        kept = getattr(ops.simulated, name)
+        kept = getattr(simulated, name)
         monkeypatch.setattr(
-            ops.simulated, name, lambda *a, name=name, kept=kept: computed.append(name) or kept(*a)
+            simulated, name, lambda *a, name=name, kept=kept: computed.append(name) or kept(*a)
         )
     given = [integers(1, 2, 4), integers(3, 2, 2), integers(3)]
     for number, each in enumerate(given):
@@ -143,7 +143,7 @@ def test_a_compiled_function_notices_that_the_surroundings_ask_for_another_backe
     asked = []
     for name in ("nkisim", "torch"):
         with pytorch.backend(name), pytest.MonkeyPatch.context() as patch:
-            module = ops._BACKENDS[pytorch.Backend(name)]
+            module = computing.BACKENDS[pytorch.Backend(name)]
             kept = module.convolution
             patch.setattr(
                 module, "convolution", lambda *a, k=kept, n=name: asked.append(n) or k(*a)

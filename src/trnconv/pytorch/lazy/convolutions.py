@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from trnconv.errors import UnsupportedError
-from trnconv.geometry import ZEROS, ConvShape, Triple
+from trnconv.geometry import ZEROS, ConvShape, lifted
 from trnconv.plan.launches import launches
+from trnconv.pytorch.arguments import paddings, steps_of
 from trnconv.pytorch.geometry import Splice
 from trnconv.pytorch.lazy.context import Surroundings
 from trnconv.pytorch.lazy.doing import done, stored
@@ -57,27 +57,17 @@ class Filters:
 
     def window(self) -> Window3d:
         """The same in 3-D."""
-        kernel = _lifted(tuple(self.weight.shape[2:]), 1)
-        dilation = _lifted(_per_axis(self.dilation, self.rank), 1)
-        stride = _lifted(_per_axis(self.stride, self.rank), 1)
-        if isinstance(self.padding, str):
-            same = self.padding == "same"
-            reach = [d * (k - 1) if same else 0 for k, d in zip(kernel, dilation, strict=True)]
-            pads = [(total // 2, total - total // 2) for total in reach]
-        else:
-            pads = [(n, n) for n in _lifted(_per_axis(self.padding, self.rank), 0)]
-        sides = (pads[0], pads[1], pads[2])
-        return Window3d(kernel, stride, sides, dilation, self.groups, self.mode)
-
-
-def _lifted(sizes: tuple[int, ...], missing: int) -> Triple:
-    filled = (missing,) * (3 - len(sizes)) + sizes
-    return (filled[0], filled[1], filled[2])
-
-
-def _per_axis(value: int | Sequence[int], rank: int) -> tuple[int, ...]:
-    listed = (value,) if isinstance(value, int) else tuple(value)
-    return listed * rank if len(listed) == 1 else listed
+        steps, dilations = steps_of(self.rank, self.stride, self.dilation, self.groups)
+        sides = paddings(self.padding, self.weight, steps, dilations)
+        before, after = (lifted(each, 0) for each in sides)
+        return Window3d(
+            kernel=lifted(tuple(self.weight.shape[2:]), 1),
+            stride=lifted(steps, 1),
+            padding=((before[0], after[0]), (before[1], after[1]), (before[2], after[2])),
+            dilation=lifted(dilations, 1),
+            groups=self.groups,
+            mode=self.mode,
+        )
 
 
 def unsupported_type(weights: torch.dtype) -> str:

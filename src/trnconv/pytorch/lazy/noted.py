@@ -7,8 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from nkisim.machine import Machine
 from trnconv.geometry import ConvShape, TransposedShape
+from trnconv.plan.choose import DEFAULT_BUDGET
 from trnconv.plan.ends import PLAIN_END, End
+from trnconv.runtime.pricing import Question
 
 Shape = ConvShape | TransposedShape
 
@@ -24,6 +27,18 @@ class Work:
     end: End = PLAIN_END
     reproducible: bool = False
     instead_of: ConvShape | None = None  # what the model asked for, if this is a cheaper equal
+
+    def question(self, machine: Machine, budget: int = DEFAULT_BUDGET) -> Question:
+        """What it would cost there, with at most so many instructions a launch."""
+        return Question(
+            shape=self.shape,
+            machine=machine,
+            dtype=self.dtype,
+            pieces=self.pieces,
+            end=self.end,
+            reproducible=self.reproducible,
+            budget=budget,
+        )
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from trnconv.geometry import ZEROS, conv_shape, transposed_shape
+from trnconv.pytorch.arrays import dtype_name
 from trnconv.pytorch.lazy.convolutions import Filters
 from trnconv.pytorch.lazy.noted import Notebook, Work
 
@@ -26,7 +27,7 @@ def note_forward(book: Notebook, module: str, x: Tensor, filters: Filters) -> No
         groups=filters.groups,
         padding_mode=filters.mode or ZEROS,
     )
-    book.works[Work(module, shape, _dtype(x))] += 1
+    book.works[Work(module, shape, dtype_name(x))] += 1
 
 
 def note_transposed(
@@ -54,12 +55,8 @@ def note_transposed(
         groups=groups,
         dilation=dilation,
     )
-    book.works[Work(module, shape, _dtype(x))] += 1
+    book.works[Work(module, shape, dtype_name(x))] += 1
 
 
 def _batched(x: Tensor, rank: int) -> tuple[int, ...]:
     return tuple(x.shape) if x.dim() == rank + 2 else (1, *x.shape)
-
-
-def _dtype(x: Tensor) -> str:
-    return str(x.dtype).removeprefix("torch.")

@@ -8,6 +8,7 @@ import torch
 
 from trnconv.geometry import ConvShape
 from trnconv.plan.ends import IDENTITY
+from trnconv.pytorch.arrays import dtype_name
 from trnconv.pytorch.geometry import Splice
 from trnconv.pytorch.lazy.memory import require_unchanged
 from trnconv.pytorch.lazy.noted import Notebook, Work
@@ -44,7 +45,7 @@ class Asked:
         work = Work(
             module=self.module,
             shape=self.problem,
-            dtype=str(self.pieces[0].dtype).removeprefix("torch."),
+            dtype=dtype_name(self.pieces[0]),
             pieces=frames if len(frames) > 1 else (),
             end=self.splice.end(residual=self.residual is not None),
             reproducible=self.splice.reproducible,

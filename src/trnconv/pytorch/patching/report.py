@@ -9,7 +9,7 @@ from typing import Any
 from nkisim.machine import TRN2, Machine
 from trnconv.geometry import ConvShape
 from trnconv.pytorch.lazy.noted import Notebook, Work
-from trnconv.runtime.pricing import Price, Question, price
+from trnconv.runtime.pricing import Price, price
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class PatchReport:
     def ran(self, machine: Machine = TRN2) -> tuple[Ran, ...]:
         """Every distinct call so far, planned and priced for a machine (one core)."""
         return tuple(
-            Ran(work, calls, price(_question(work, machine)))
+            Ran(work, calls, price(work.question(machine)))
             for work, calls in self.book.works.items()
         )
 
@@ -93,10 +93,6 @@ class PatchReport:
         if any(by_module) or self.book.works:
             lines.append("times are modelled: trn2, one core, default reading")
         return "\n".join(lines)
-
-
-def _question(work: Work, machine: Machine) -> Question:
-    return Question(work.shape, machine, work.dtype, work.pieces, work.end, work.reproducible)
 
 
 def _entry_line(entry: Entry) -> str:
