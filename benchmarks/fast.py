@@ -20,9 +20,10 @@ from nkisim.timing import schedule
 from trnconv.cases import find
 from trnconv.catalogue import Call
 from trnconv.geometry import ConvShape
+from trnconv.plan.accuracy import BF16, FAST, Policy
 from trnconv.plan.choose import DEFAULT_BUDGET
 from trnconv.plan.fast_candidates import FastRequest, PricedFast
-from trnconv.plan.fast_choose import BF16, FAST, Policy, best_of, in_words, price_fast
+from trnconv.plan.fast_choose import best_of, in_words, price_fast
 from trnconv.plan.fast_plan import FastPlan
 from trnconv.plan.launches import launches
 from trnconv.runtime import time_plan

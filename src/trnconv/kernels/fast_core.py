@@ -181,7 +181,7 @@ def input_tile(core: FastCore, number: int, slot: int, part: InPart) -> nl.NkiTe
 
 
 def do_step(core: FastCore, block: FastBlock, work: Pending) -> None:
-    """One step of a transform; the first one also clears what no step writes."""
+    """One step of a transform; the first one also clears, and the last one fills, its border."""
     recipe = core.recipe
     part = block.kind.ins[work.tile]
     slot = core.transformed(work.tile, work.prepare.slot, block.kind)
@@ -201,6 +201,12 @@ def do_step(core: FastCore, block: FastBlock, work: Pending) -> None:
         nisa.scalar_tensor_tensor(
             dst=dst, data=a, op0=nl.multiply, operand0=step.scale, op1=nl.add, operand1=b
         )
+    if work.step == len(recipe.steps) - 1:
+        for fill in part.v_fills:
+            lines = slot[fill.line : fill.line + fill.lines]
+            border = lines[:, :, :, fill.column : fill.column + 1]
+            source = lines[:, :, :, fill.source : fill.source + 1]
+            nisa.tensor_copy(dst=border, src=source, engine=nisa.engine.scalar)
 
 
 def operand(core: FastCore, block: FastBlock, work: Pending, number: int) -> nl.NkiTensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -9,7 +10,7 @@ from itertools import pairwise
 from math import prod
 
 from trnconv.geometry import ConvShape
-from trnconv.plan.fast_channels import out_channels
+from trnconv.plan.fast_channels import out_channels, replicates
 from trnconv.plan.fast_plan import DEPTH, HEIGHT, WIDTH, FastPlan
 from trnconv.plan.fast_recipe import Frame, Rectangle, Wanted
 from trnconv.plan.recipe import Place
@@ -48,10 +49,36 @@ class FrameSpan:
     out: int  # the first output frame
 
 
+Kinds = tuple[tuple[Span, int], ...]  # one span of each look, and how many have it
+
+
 def column_spans(plan: FastPlan) -> tuple[Span, ...]:
     """Blocks along columns."""
-    stack = max(tile.stack for tile in out_channels(plan))
-    return _plain_spans(plan.shape, WIDTH, plan.columns, stack)
+    return _plain_spans(plan.shape, WIDTH, plan.columns, _most_columns(plan))
+
+
+def column_kinds(plan: FastPlan) -> Kinds:
+    """Blocks along columns by their look."""
+    return _plain_kinds(plan.shape, WIDTH, plan.columns, _most_columns(plan))
+
+
+def _most_columns(plan: FastPlan) -> int:
+    """Columns that share a matmul, at most."""
+    return max(tile.stack for tile in out_channels(plan))
+
+
+@lru_cache(maxsize=4096)
+def _plain_kinds(shape: ConvShape, axis: int, size: int, stack: int) -> Kinds:
+    return _by_look(_plain_spans(shape, axis, size, stack))
+
+
+def _by_look(spans: tuple[Span, ...]) -> Kinds:
+    one_of: dict[tuple[int, ...], Span] = {}
+    counts: Counter[tuple[int, ...]] = Counter()
+    for span in spans:
+        counts[span.look] += 1
+        one_of[span.look] = span
+    return tuple((one_of[look], count) for look, count in counts.items())
 
 
 @lru_cache(maxsize=4096)
@@ -67,6 +94,18 @@ def row_spans(plan: FastPlan) -> tuple[Span, ...]:
     if not plan.by_rows:
         return _plain_spans(plan.shape, HEIGHT, plan.rows, 1)
     return _tiled_spans(plan.shape, plan.rows, plan.m, plan.phase)
+
+
+def row_kinds(plan: FastPlan) -> Kinds:
+    """Blocks along rows by their look."""
+    if not plan.by_rows:
+        return _plain_kinds(plan.shape, HEIGHT, plan.rows, 1)
+    return _tiled_kinds(plan.shape, plan.rows, plan.m, plan.phase)
+
+
+@lru_cache(maxsize=4096)
+def _tiled_kinds(shape: ConvShape, rows: int, m: int, phase: int) -> Kinds:
+    return _by_look(_tiled_spans(shape, rows, m, phase))
 
 
 @lru_cache(maxsize=4096)
@@ -91,14 +130,16 @@ def _tiled_span(shape: ConvShape, at: int, count: int) -> Span:
     return Span(count, ins, first, end, out - at, stored, origin, out)
 
 
+def frame_starts(plan: FastPlan) -> range:
+    """The first output frame of each block; the first tile may begin before the first output."""
+    if plan.by_rows:
+        return range(0, plan.shape.out_size(DEPTH), plan.units)
+    return range(-plan.phase, plan.tiles * plan.m - plan.phase, plan.units * plan.m)
+
+
 def frame_spans(plan: FastPlan) -> list[FrameSpan]:
     """Blocks along frames."""
-    if plan.by_rows:
-        return [_frame_span(plan, at) for at in range(0, plan.shape.out_size(DEPTH), plan.units)]
-    step = plan.units * plan.m
-    return [
-        _frame_span(plan, at) for at in range(-plan.phase, plan.tiles * plan.m - plan.phase, step)
-    ]
+    return [_frame_span(plan, at) for at in frame_starts(plan)]
 
 
 def _frame_span(plan: FastPlan, at: int) -> FrameSpan:
@@ -120,7 +161,14 @@ def _frame_span(plan: FastPlan, at: int) -> FrameSpan:
 
 
 def _piece_of(plan: FastPlan, frame: int) -> tuple[int, int]:
-    """The tensor a frame lies in, and its number there; (-1, 0) for padding."""
+    """The tensor a frame lies in, and its number there; (-1, 0) for zeros.
+
+    Frames beyond the padding belong to outputs that do not exist.
+    """
+    shape = plan.shape
+    before, after = shape.pad_before[DEPTH], shape.pad_after[DEPTH]
+    if replicates(shape, DEPTH) and -before <= frame < shape.size[DEPTH] + after:
+        frame = min(max(frame, 0), shape.size[DEPTH] - 1)
     for piece, count in enumerate(plan.frames):
         if 0 <= frame < count:
             return piece, frame

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import inf
 
 from nkisim.machine import Machine
 from trnconv.geometry import ConvShape
 from trnconv.plan.ends import PLAIN_END, End
 from trnconv.plan.fast_channels import in_channels, out_channels
-from trnconv.plan.fast_cost import FastEstimate, estimate
-from trnconv.plan.fast_legality import broken_rules
-from trnconv.plan.fast_memory import lay_out
+from trnconv.plan.fast_cost import FastEstimate, estimate, least_ns, least_rolled_ns
+from trnconv.plan.fast_memory import room_of, sbuf_end
 from trnconv.plan.fast_plan import DEPTH, HEIGHT, V_BYTES, WIDTH, FastPlan
-from trnconv.plan.fast_schedule import broken_schedule
+from trnconv.plan.fast_schedule import Tempo, broken_tempo, tempo_of
 
 _MOST_ROWS = 32
 _EVERY_SIZE = 8  # larger blocks are tried in steps
@@ -23,7 +25,7 @@ _MOST_UNITS = 8
 _MOST_BODY = 6
 _STREAM_SLOTS = (12, 8, 5)
 _BODY_NS = 300_000.0  # a turn of a hardware loop that long hides what the turn itself costs
-_ROLLED_TRIES = 12
+_KEPT = 4  # plans; sizes that cannot be among the fastest so many are not looked at
 
 
 @dataclass(frozen=True)
@@ -67,15 +69,28 @@ def fast_candidates(request: FastRequest, transform: str, axis: int) -> Iterator
         midgroup=request.midgroup,
         end=request.end,
     )
+    best: list[float] = []
+    for least, sized in _sizes(base):
+        if len(best) >= _KEPT and least > best[_KEPT - 1]:
+            return
+        for plan in _with_buffers(sized):
+            yield plan
+            insort(best, estimate(plan).weighed_ns)
+
+
+@lru_cache(maxsize=64)
+def _sizes(base: FastPlan) -> list[tuple[float, FastPlan]]:
+    """Sizes of blocks with what each takes at least, the most promising first."""
     paired = (False, True) if _can_pair(base) else (False,)
-    for rows in _row_counts(base):
-        for columns in _column_counts(base):
-            if not _sensible(base, rows, columns):
-                continue
-            for units in _unit_counts(base):
-                for pair in paired:
-                    sized = replace(base, units=units, rows=rows, columns=columns, paired_rows=pair)
-                    yield from _with_buffers(sized)
+    sizes = [
+        replace(base, units=units, rows=rows, columns=columns, paired_rows=pair)
+        for rows in _row_counts(base)
+        for columns in _column_counts(base)
+        if _sensible(base, rows, columns)
+        for units in _unit_counts(base)
+        for pair in paired
+    ]
+    return sorted(((least_ns(one), one) for one in sizes), key=lambda pair: pair[0])
 
 
 def _sensible(plan: FastPlan, rows: int, columns: int) -> bool:
@@ -111,9 +126,11 @@ def _row_counts(plan: FastPlan) -> list[int]:
 
 
 def _column_counts(plan: FastPlan) -> list[int]:
+    """Whole multiples of the columns that share a matmul, so that every column is summed alike."""
     total = plan.shape.out_size(WIDTH)
+    stack = max(tile.stack for tile in out_channels(replace(plan, columns=total)))
     cuts = range(1, min(total, _MOST_COLUMN_CUTS) + 1)
-    return list(dict.fromkeys(-(-total // n) for n in cuts))
+    return list(dict.fromkeys(min(total, -(-total // (n * stack)) * stack) for n in cuts))
 
 
 def _even_parts(total: int, most: int) -> list[int]:
@@ -140,38 +157,26 @@ def _with_buffers(sized: FastPlan) -> Iterator[FastPlan]:
 
 
 def _roomiest(plan: FastPlan) -> FastPlan | None:
-    room = plan.target.sbuf_usable_bytes_per_partition
-    least = lay_out(plan)
-    x_bytes = sum(ring.pitch for ring in least.x)
-    v_bytes = sum(ring.pitch for ring in least.v)
-    for body, v_slots, x_slots in _slot_counts(plan):
-        if least.end + (v_slots - 1) * v_bytes + (x_slots - 1) * x_bytes <= room:
+    limit = plan.target.sbuf_usable_bytes_per_partition
+    room = room_of(plan)
+    for body, v_slots, x_slots in _slot_counts(tempo_of(plan)):
+        if room.needed(v_slots, x_slots) <= limit:
             one = replace(plan, body_blocks=body, v_slots=v_slots, x_slots=x_slots)
-            if lay_out(one).end <= room:
+            if sbuf_end(one) <= limit:
                 return one
     return None
 
 
-def _slot_counts(plan: FastPlan) -> list[tuple[int, int, int]]:
+@lru_cache(maxsize=1024)
+def _slot_counts(tempo: Tempo) -> list[tuple[int, int, int]]:
     """Blocks of a body, slots of transformed inputs and of inputs; the roomiest first."""
-    key = replace(plan, rows=plan.m, columns=1, group=1, streamed=0)
-    if key not in _SLOTS:
-        _SLOTS[key] = _find_slots(key)
-    return _SLOTS[key]
-
-
-_SLOTS: dict[FastPlan, list[tuple[int, int, int]]] = {}
-
-
-def _find_slots(plan: FastPlan) -> list[tuple[int, int, int]]:
-    frames = plan.block_frames
+    frames = tempo.block_frames
     found: dict[tuple[int, int], int] = {}  # least body for each pair of slots
     for body in range(1, _MOST_BODY + 1):
-        for v_slots in _divisors(body * (frames if plan.by_rows else plan.units)):
+        for v_slots in _divisors(body * tempo.tiles_of_block):
             for x_slots in _divisors(body * frames):
-                one = replace(plan, body_blocks=body, v_slots=v_slots, x_slots=x_slots)
                 small = (v_slots, x_slots) not in found and x_slots <= 2 * frames
-                if small and not broken_schedule(one):
+                if small and not broken_tempo(tempo, body, v_slots, x_slots):
                     found[v_slots, x_slots] = body
     least = min((v for v, _ in found), default=0)
     ordered = sorted(found, key=lambda pair: (pair[0], -pair[1]))
@@ -183,19 +188,39 @@ def _divisors(number: int) -> list[int]:
 
 
 def rolled(legal: list[PricedFast], budget: int) -> list[PricedFast]:
-    """Hardware loops in place of equal blocks, for the fastest plans that become short enough."""
-    found = []
-    for one in legal[:_ROLLED_TRIES]:
-        best: PricedFast | None = None
-        for times in range(1, _MOST_BODY + 1):
-            plan = replace(one.plan, rolled=True, body_blocks=times * one.plan.body_blocks)
-            cost = estimate(plan)
-            if cost.instructions > budget or broken_rules(plan):
-                break
-            if best is None or cost.total_ns < best.cost.total_ns:
-                best = PricedFast(plan, cost)
-            if cost.loops_ns * _BODY_NS <= cost.total_ns * plan.target.timing.loop_iteration_ns:
-                break
-        if best is not None:
-            found.append(best)
-    return found
+    """Of all sizes: the fastest plans that are short enough, or become so by hardware loops."""
+    if not legal:
+        return []
+    one = replace(legal[0].plan, units=1, rows=1, columns=1, paired_rows=False)
+    base = replace(one, x_slots=1, v_slots=1, group=1, streamed=0, body_blocks=1)
+    found: list[PricedFast] = []
+    for least, sized in _sizes(base):
+        worst = found[_KEPT - 1].cost.weighed_ns if len(found) >= _KEPT else inf
+        if least > worst:
+            break
+        if least_rolled_ns(sized, budget) > worst:
+            continue
+        for plan in _with_buffers(sized):
+            best = _within(plan, budget)
+            if best is not None:
+                insort(found, best, key=lambda one: one.cost.weighed_ns)
+    return found[:_KEPT]
+
+
+def _within(plan: FastPlan, budget: int) -> PricedFast | None:
+    """A plan, or its fastest hardware loops, with at most `budget` static instructions."""
+    cost = estimate(plan)
+    if cost.instructions <= budget:
+        return PricedFast(plan, cost)
+    room = plan.target.sbuf_usable_bytes_per_partition
+    best: PricedFast | None = None
+    for times in range(1, _MOST_BODY + 1):
+        loop = replace(plan, rolled=True, body_blocks=times * plan.body_blocks)
+        cost = estimate(loop)
+        if cost.instructions > budget or cost.sbuf_bytes > room:
+            break
+        if best is None or cost.total_ns < best.cost.total_ns:
+            best = PricedFast(loop, cost)
+        if cost.loops_ns * _BODY_NS <= cost.total_ns * plan.target.timing.loop_iteration_ns:
+            break
+    return best

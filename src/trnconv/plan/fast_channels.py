@@ -11,11 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from trnconv.geometry import ConvShape
+from trnconv.geometry import REPLICATE, ConvShape
 from trnconv.plan.fast_plan import DEPTH, HEIGHT, WIDTH, FastPlan
 
 Shift = tuple[int, int]  # rows and columns
-_STACK = 2
+STACKS = (1, 2)  # columns that may share a matmul
 
 
 @dataclass(frozen=True)
@@ -81,10 +81,17 @@ class Taps:
     used: tuple[int, ...]
 
 
+def replicates(shape: ConvShape, axis: int) -> bool:
+    """Whether there is padding along an axis that repeats its first and last position."""
+    padded = shape.pad_before[axis] > 0 or shape.pad_after[axis] > 0
+    return padded and shape.modes[axis] == REPLICATE
+
+
 def in_channels(plan: FastPlan) -> tuple[InChannels, ...]:
     """The tiles of input channels."""
-    pairs = plan.paired_rows and not plan.by_rows
-    return _in_channels(plan.shape, plan.target.partitions, pairs)
+    pairs, machine = plan.paired_rows and not plan.by_rows, plan.target
+    quadrant = machine.quadrant_partitions if replicates(plan.shape, WIDTH) else 1
+    return _in_channels(plan.shape, machine.partitions, pairs, quadrant)
 
 
 @lru_cache(maxsize=256)
@@ -92,7 +99,9 @@ def _in_channels(
     shape: ConvShape,
     size: int,
     pairs: bool,  # noqa: FBT001
+    quadrant: int,
 ) -> tuple[InChannels, ...]:
+    """Copies have borders of their own. If engines fill those, each begins where engines may."""
     c_in = shape.c_in
     whole = [InChannels(first, size) for first in range(0, c_in - size + 1, size)]
     rest = c_in % size
@@ -100,7 +109,7 @@ def _in_channels(
         return tuple(whole)
     first = c_in - rest
     copies = min(shape.kernel[WIDTH], size // rest)
-    if copies < 2:
+    if copies < 2 or rest % quadrant:
         return (*whole, InChannels(first, rest))
     columns = InChannels(first, rest, tuple((0, k) for k in range(copies)))
     if pairs and copies == 2:
@@ -128,10 +137,10 @@ def _out_channels(
     rest = c_out % size
     if rest == 0:
         return tuple(whole)
-    if rest * _STACK > size or quadrant == 0:
+    if rest * STACKS[-1] > size or quadrant == 0:
         return (*whole, OutChannels(c_out - rest, rest))
-    pitch = quadrant if rest <= quadrant else size // _STACK
-    return (*whole, OutChannels(c_out - rest, rest, _STACK, pitch, parallel and rest == pitch))
+    pitch = quadrant if rest <= quadrant else size // STACKS[-1]
+    return (*whole, OutChannels(c_out - rest, rest, STACKS[-1], pitch, parallel and rest == pitch))
 
 
 def taps_of(plan: FastPlan, stack: int) -> tuple[Taps, ...]:

@@ -7,44 +7,21 @@ from functools import lru_cache
 
 from nkisim.machine import CONSTANTS_VERSION
 from trnconv.errors import PlanError
-from trnconv.geometry import with_axis
+from trnconv.geometry import ConvShape, with_axis
+from trnconv.plan.accuracy import DEFAULT_POLICY, DIRECT, HALF, LIMITS, Policy
 from trnconv.plan.choose import DEFAULT_BUDGET, Choice, Priced, choose, request_for
 from trnconv.plan.fast_candidates import FastRequest, PricedFast, fast_candidates, rolled
+from trnconv.plan.fast_channels import out_channels
 from trnconv.plan.fast_cost import estimate
 from trnconv.plan.fast_error import expected_ratio, range_limit
 from trnconv.plan.fast_legality import why_not
-from trnconv.plan.fast_plan import DEPTH, HEIGHT, FastPlan
+from trnconv.plan.fast_plan import DEPTH, HEIGHT, WIDTH, FastPlan
 from trnconv.plan.fast_transforms import TRANSFORMS, Transform
-from trnconv.plan.problem import fold
 
-DIRECT, BF16, FAST, HALF = "direct", "bf16", "fast", "half"
-# The expected RMS error may be this many times that of a direct bf16 convolution. HALF is for
-# float32 data whose owner accepts products of fp16: it has no such limit, and only F(2,3).
-LIMITS = {DIRECT: 1.0, BF16: 1.05, FAST: 1.2, HALF: float("inf")}
 _WORTH_IT = 0.98  # a fast plan has to be modelled that much faster than the direct one
 _TRAFFIC_WEIGHT = 0.06  # what hides behind the Tensor engine in the model may not on a device
 _VECTOR_WEIGHT = 0.03
 _KEPT = 16  # plans of a kind; the others will not be asked for
-
-
-@dataclass(frozen=True)
-class Policy:
-    """What a caller accepts.
-
-    `x_max` is the largest |x| that was seen (`runtime.calibrate`); without it every call checks
-    its data. `reproducible` takes only what does not depend on how many frames a call has.
-    """
-
-    accuracy: str = BF16
-    x_max: float | None = None
-    reproducible: bool = False
-
-    def __post_init__(self) -> None:
-        if self.accuracy not in LIMITS:
-            raise PlanError(f"accuracy={self.accuracy!r}: one of {', '.join(LIMITS)}.")
-
-
-DEFAULT_POLICY = Policy()
 
 
 @dataclass(frozen=True)
@@ -63,10 +40,18 @@ class FastChoice:
 
 
 def best_of(
-    request: FastRequest, policy: Policy = DEFAULT_POLICY, budget: int = DEFAULT_BUDGET
+    request: FastRequest,
+    policy: Policy = DEFAULT_POLICY,
+    budget: int = DEFAULT_BUDGET,
+    *,
+    reproducible: bool = False,
 ) -> FastChoice:
-    """The fastest plan that the policy allows."""
-    direct = _direct(request, budget)
+    """The fastest plan that the policy allows.
+
+    With `reproducible`, what is taken does not depend on frames, pieces or images: tiles are rows,
+    and the form is the one that wins for a single frame.
+    """
+    direct = _direct(request, budget, reproducible)
     found: list[PricedFast] = []
     refused: list[str] = []
     for transform in TRANSFORMS.values():
@@ -74,42 +59,70 @@ def best_of(
         if broken:
             refused.append(broken)
             continue
-        for axis in _axes(policy):
+        for axis in (HEIGHT,) if reproducible else (DEPTH, HEIGHT):
             priced = price_fast(request, transform.name, axis, budget)
-            found += priced[:1]
-            refused += [] if priced else [_none(request, transform, axis)]
+            alike = [one for one in priced if not reproducible or sums_alike(one.plan)]
+            found += alike[:1]
+            refused += [] if alike else [_none(request, transform, axis)]
     found.sort(key=_weighed_ns)
     taken: Priced | PricedFast = direct.taken
-    if found and _is_worth_it(request, policy, direct, found[0]):
+    if reproducible and request.shape != one_frame(request.shape):
+        taken = _as_for_one_frame(request, policy, budget, direct.taken)
+    elif found and found[0].cost.total_ns < _WORTH_IT * direct.taken.cost.total_ns:
         taken = found[0]
     return FastChoice(request, policy, taken, direct, tuple(found), tuple(refused))
 
 
 @lru_cache(maxsize=100)
-def _direct(request: FastRequest, budget: int) -> Choice:
-    asked = request_for(request.shape, request.machine, request.dtype)
-    problem = fold(request.shape, request.pieces)
-    return choose(replace(asked, end=request.end, problem=problem), budget)
-
-
-def _axes(policy: Policy) -> tuple[int, ...]:
-    return (HEIGHT,) if policy.reproducible else (DEPTH, HEIGHT)
-
-
-def _is_worth_it(request: FastRequest, policy: Policy, direct: Choice, best: PricedFast) -> bool:
-    """Whether a fast plan wins; if it must not depend on frames, whether it does on one frame."""
-    depth = request.shape.kernel[DEPTH]
-    if not policy.reproducible or request.shape.size[DEPTH] == depth:
-        return best.cost.total_ns < _WORTH_IT * direct.taken.cost.total_ns
-    one = replace(
+def _direct(request: FastRequest, budget: int, reproducible: bool) -> Choice:  # noqa: FBT001
+    asked = request_for(
         request.shape,
-        size=with_axis(request.shape.size, DEPTH, depth),
-        pad_before=with_axis(request.shape.pad_before, DEPTH, 0),
-        pad_after=with_axis(request.shape.pad_after, DEPTH, 0),
+        request.machine,
+        request.dtype,
+        pieces=request.pieces,
+        reproducible=reproducible,
     )
-    single = best_of(replace(request, shape=one, pieces=()), policy)
-    chosen = single.taken
-    return isinstance(chosen, PricedFast) and chosen.plan.transform == best.plan.transform
+    return choose(replace(asked, end=request.end), budget)
+
+
+def _as_for_one_frame(
+    request: FastRequest, policy: Policy, budget: int, direct: Priced
+) -> Priced | PricedFast:
+    """The same form that an output frame by itself would get."""
+    alone = replace(request, shape=one_frame(request.shape), pieces=())
+    single = best_of(alone, policy, budget, reproducible=True)
+    if isinstance(single.taken, Priced):
+        return direct
+    plans = price_fast(request, single.taken.plan.transform, HEIGHT, budget)
+    alike = [one for one in plans if sums_alike(one.plan)]
+    if not alike:
+        raise PlanError(
+            f"{request.shape}: one frame is computed by {single.taken.plan.transform} along rows,"
+            ' and so many frames cannot be. Ask for accuracy="direct", or for fewer frames at once.'
+        )
+    return alike[0]
+
+
+def one_frame(shape: ConvShape) -> ConvShape:
+    """The convolution that makes a single frame of a single image."""
+    return replace(
+        shape,
+        batch=1,
+        size=with_axis(shape.size, DEPTH, shape.kernel[DEPTH]),
+        pad_before=with_axis(shape.pad_before, DEPTH, 0),
+        pad_after=with_axis(shape.pad_after, DEPTH, 0),
+    )
+
+
+def sums_alike(plan: FastPlan) -> bool:
+    """Whether every output is summed in an order that depends on its row and column only.
+
+    Output channels that share a matmul with those of the next column are summed by whether their
+    column is the first or the second: blocks must not begin between the two.
+    """
+    stacked = any(tile.stack > 1 for tile in out_channels(plan))
+    whole = plan.columns >= plan.shape.out_size(WIDTH)
+    return plan.by_rows and (not stacked or whole or plan.columns % 2 == 0)
 
 
 def broken_promise(transform: Transform, dtype: str, policy: Policy) -> str:

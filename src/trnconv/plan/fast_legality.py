@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trnconv.geometry import ZEROS, ConvShape
+from trnconv.geometry import ONCE, REPLICATE, ZEROS, ConvShape
 from trnconv.plan.ends import ITEM_BYTES
 from trnconv.plan.fast_channels import in_channels
 from trnconv.plan.fast_memory import largest_inputs, lay_out
@@ -27,10 +27,14 @@ def why_not(shape: ConvShape, axis: int) -> list[str]:
         broken.append("a stride or dilation: tiles of outputs have to share their inputs")
     if shape.groups > 1:
         broken.append(f"{shape.groups} groups: the kernel has one")
-    if any(mode != ZEROS for mode in shape.modes):
-        broken.append("padding that is not zeros: the kernel clears borders")
-    pads = zip(shape.pad_before, shape.pad_after, shape.kernel, strict=True)
-    if any(max(before, after) >= taps for before, after, taps in pads):
+    if shape.upsample != ONCE:
+        broken.append("an input that is read upsampled: tiles need every position by itself")
+    pads = zip(shape.modes, shape.pad_before, shape.pad_after, strict=True)
+    modes = sorted({mode for mode, *sides in pads if any(sides)} - {ZEROS, REPLICATE})
+    if modes:
+        broken.append(f"{' and '.join(modes)} padding: the kernel has zeros and replicate")
+    sides = zip(shape.pad_before, shape.pad_after, shape.kernel, strict=True)
+    if any(max(before, after) >= taps for before, after, taps in sides):
         broken.append("padding as wide as the kernel: some outputs would have no input")
     return broken
 

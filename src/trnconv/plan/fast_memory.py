@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from trnconv.plan.ends import NO_RESIDUAL
-from trnconv.plan.fast_blocks import column_spans, rectangles, row_spans
+from trnconv.plan.fast_blocks import column_kinds, rectangles, row_kinds
 from trnconv.plan.fast_channels import in_channels, out_channels, taps_of
 from trnconv.plan.fast_plan import V_BYTES, FastPlan
 from trnconv.plan.recipe import Ring
@@ -32,6 +33,10 @@ class FastMemory:
     end: int
 
 
+def _padded(size: int) -> int:
+    return -(-size // _ALIGN) * _ALIGN
+
+
 class _Floor:
     """Hands out bytes one after the other."""
 
@@ -39,7 +44,7 @@ class _Floor:
         self.at = 0
 
     def ring(self, slots: int, elems: int, item_bytes: int) -> Ring:
-        pitch = -(-elems * item_bytes // _ALIGN) * _ALIGN
+        pitch = _padded(elems * item_bytes)
         first = self.at
         self.at += slots * pitch
         return Ring(slots, elems, first, pitch)
@@ -47,9 +52,11 @@ class _Floor:
 
 def largest_inputs(plan: FastPlan) -> tuple[int, int]:
     """Elements of the largest input tile of a frame, and of the largest one of V, a product's."""
-    rows = max(span.ins for span in row_spans(plan))
-    columns = max(span.ins for span in column_spans(plan))
-    v_rows = -(-max(span.outs for span in row_spans(plan)) // plan.m) if plan.by_rows else rows
+    rows = max(span.ins for span, _ in row_kinds(plan))
+    columns = max(span.ins for span, _ in column_kinds(plan))
+    v_rows = rows
+    if plan.by_rows:
+        v_rows = -(-max(span.outs for span, _ in row_kinds(plan)) // plan.m)
     return rows * columns, v_rows * columns
 
 
@@ -71,8 +78,8 @@ def largest_rectangle(plan: FastPlan) -> int:
     most = plan.target.psum_bank_fp32_elems
     sizes = {
         (one.row_end - one.row) * (one.column_end - one.column)
-        for row in {span.outs for span in row_spans(plan)}
-        for column in {span.outs for span in column_spans(plan)}
+        for row in {span.outs for span, _ in row_kinds(plan)}
+        for column in {span.outs for span, _ in column_kinds(plan)}
         for stack in {tile.stack for tile in out_channels(plan)}
         for one in rectangles(row // plan.m if plan.by_rows else row, -(-column // stack), most)
     }
@@ -93,7 +100,7 @@ def lay_out(plan: FastPlan) -> FastMemory:
     count = len(in_channels(plan))
     x = tuple(floor.ring(plan.x_slots, x_elems, plan.item_bytes) for _ in range(count))
     v = tuple(floor.ring(plan.v_slots, algorithm.products * v_elems, V_BYTES) for _ in range(count))
-    out_rows = max(span.outs for span in row_spans(plan)) * (1 if plan.by_rows else plan.m)
+    out_rows = max(span.outs for span, _ in row_kinds(plan)) * (1 if plan.by_rows else plan.m)
     out_elems = out_rows * min(plan.columns, plan.shape.out_size(2))
     copies = algorithm.copies if plan.midgroup else algorithm.copies + 1
     weights = _weights(plan, floor)
@@ -103,8 +110,7 @@ def lay_out(plan: FastPlan) -> FastMemory:
     has_residual = plan.end.residual != NO_RESIDUAL
     residual = floor.ring(_RESIDUALS if has_residual else 0, out_elems, plan.item_bytes)
     constants = floor.ring(1, 7 * len(out_channels(plan)), _FLOAT_BYTES)
-    cells = len(plan.frames) * (plan.body_blocks + 1) + plan.body_blocks
-    places = floor.ring(1, cells, _INT_BYTES)
+    places = floor.ring(1, _cells(plan), _INT_BYTES)
     return FastMemory(
         x,
         v,
@@ -117,3 +123,44 @@ def lay_out(plan: FastPlan) -> FastMemory:
         places.address,
         floor.at,
     )
+
+
+def _cells(plan: FastPlan) -> int:
+    """Offsets of a turn of a hardware loop."""
+    return len(plan.frames) * (plan.body_blocks + 1) + plan.body_blocks
+
+
+@dataclass(frozen=True)
+class Room:
+    """What plans need that differ in slots and blocks of a body: so many bytes, and for each."""
+
+    end: int  # with one slot of each kind
+    x_bytes: int
+    v_bytes: int
+
+    def needed(self, v_slots: int, x_slots: int) -> int:
+        """The end of everything; places of a body of one block."""
+        return self.end + (v_slots - 1) * self.v_bytes + (x_slots - 1) * self.x_bytes
+
+
+def with_least_buffers(plan: FastPlan) -> FastPlan:
+    """The same with one slot of each kind and one block in a body, unrolled."""
+    if plan.x_slots == plan.v_slots == plan.body_blocks == 1 and not plan.rolled:
+        return plan
+    return replace(plan, x_slots=1, v_slots=1, body_blocks=1, rolled=False)
+
+
+@lru_cache(maxsize=4096)
+def room_of(plan: FastPlan) -> Room:
+    """What a plan with the least buffers needs."""
+    memory = lay_out(plan)
+    return Room(
+        memory.end, sum(ring.pitch for ring in memory.x), sum(ring.pitch for ring in memory.v)
+    )
+
+
+def sbuf_end(plan: FastPlan) -> int:
+    """`lay_out(plan).end`, for planners that ask often."""
+    least = with_least_buffers(plan)
+    extra = _padded(_cells(plan) * _INT_BYTES) - _padded(_cells(least) * _INT_BYTES)
+    return room_of(least).needed(plan.v_slots, plan.x_slots) + extra

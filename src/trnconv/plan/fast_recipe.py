@@ -38,11 +38,22 @@ class InLoad(NKIObject):
 
 
 @dataclass(frozen=True)
+class VFill(NKIObject):
+    """A border column of some lines of transformed inputs: a copy of another one of theirs."""
+
+    line: int
+    lines: int
+    column: int
+    source: int
+
+
+@dataclass(frozen=True)
 class InPart(NKIObject):
     """What a block of one kind needs of a tile of input channels.
 
     `rows` x `columns` is the input tile of a frame. The transform writes `written` of the tile of
-    transformed inputs, beginning with input (`x_row`, `x_column`), and clears the rest.
+    transformed inputs, beginning with input (`x_row`, `x_column`); the rest is cleared, or filled
+    where padding repeats the input.
     """
 
     rows: int
@@ -53,6 +64,7 @@ class InPart(NKIObject):
     x_row: int
     x_column: int
     v_clears: tuple[Rectangle, ...]
+    v_fills: tuple[VFill, ...]
 
 
 @dataclass(frozen=True)

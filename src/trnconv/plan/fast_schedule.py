@@ -24,107 +24,137 @@ class Schedule:
 
 
 @dataclass(frozen=True)
-class _Sequence:
-    """Frames, tiles of transformed inputs and units, all numbered from the first turn on."""
+class Tempo:
+    """What a schedule depends on: frames, tiles of transformed inputs and units of a block.
 
-    plan: FastPlan
+    All three are numbered from the first turn on.
+    """
+
+    by_rows: bool
+    units: int  # of a block
+    block_frames: int
+    read_frames: int  # tiles that a unit multiplies
+    m: int
+    products: int
 
     @property
     def tiles_of_block(self) -> int:
-        return self.plan.block_frames if self.plan.by_rows else self.plan.units
+        """Tiles of transformed inputs."""
+        return self.block_frames if self.by_rows else self.units
 
-    def frames_of(self, tile: int) -> list[int]:
+    def frames_of(self, tile: int) -> range:
         """The input frames a tile of transformed inputs is made of."""
-        plan = self.plan
         block, number = divmod(tile, self.tiles_of_block)
-        first = block * plan.block_frames
-        if plan.by_rows:
-            return [first + number]
-        at = first + plan.m * number
-        return list(range(at, at + plan.algorithm.products))
+        first = block * self.block_frames
+        if self.by_rows:
+            return range(first + number, first + number + 1)
+        at = first + self.m * number
+        return range(at, at + self.products)
 
-    def tiles_from(self, frame: int) -> list[int]:
+    def tiles_from(self, frame: int) -> range:
         """The tiles that are made of an input frame."""
-        block = frame // self.plan.block_frames
+        block, number = divmod(frame, self.block_frames)
         first = block * self.tiles_of_block
-        tiles = range(first, first + self.tiles_of_block)
-        return [tile for tile in tiles if frame in self.frames_of(tile)]
+        if self.by_rows:
+            return range(first + number, first + number + 1)
+        low = max(0, -(-(number - self.products + 1) // self.m))
+        high = min(self.units - 1, number // self.m)
+        return range(first + low, first + high + 1)
 
-    def tiles_read_by(self, unit: int) -> list[int]:
+    def tiles_read_by(self, unit: int) -> range:
         """The tiles a unit multiplies."""
-        block, number = divmod(unit, self.plan.units)
+        block, number = divmod(unit, self.units)
         first = block * self.tiles_of_block + number
-        return list(range(first, first + self.plan.read_frames))
+        return range(first, first + self.read_frames)
 
-    def uses(self, tile: int) -> list[int]:
+    def uses(self, tile: int) -> range:
         """The units that multiply a tile."""
-        block = tile // self.tiles_of_block
-        units = range(block * self.plan.units, (block + 1) * self.plan.units)
-        return [unit for unit in units if tile in self.tiles_read_by(unit)]
+        block, number = divmod(tile, self.tiles_of_block)
+        first = block * self.units
+        low, high = max(0, number - self.read_frames + 1), min(self.units - 1, number)
+        return range(first + low, first + high + 1)
 
     def prepared_during(self, tile: int) -> int:
+        """The unit during which a tile is made."""
         return self.uses(tile)[0] - 1
 
-    def loaded_before(self, frame: int) -> int:
+    def needed(self, frame: int) -> int:
+        """The unit during which a frame is first transformed."""
+        return self.prepared_during(self.tiles_from(frame)[0])
+
+    def loaded_before(self, frame: int, x_slots: int) -> int:
         """The unit before which a frame is loaded."""
-        plan = self.plan
-        free = max(self.prepared_during(tile) for tile in self.tiles_from(frame - plan.x_slots)) + 1
-        needed = min(self.prepared_during(tile) for tile in self.tiles_from(frame))
-        block_ahead = (frame // plan.block_frames - 1) * plan.units
+        free = self.prepared_during(self.tiles_from(frame - x_slots)[-1]) + 1
+        needed = self.needed(frame)
+        block_ahead = (frame // self.block_frames - 1) * self.units
         return min(max(free, needed - 1, block_ahead), max(free, needed))
+
+
+def tempo_of(plan: FastPlan) -> Tempo:
+    """What its schedule depends on."""
+    return Tempo(
+        plan.by_rows,
+        plan.units,
+        plan.block_frames,
+        plan.read_frames,
+        plan.m,
+        plan.algorithm.products,
+    )
 
 
 def broken_schedule(plan: FastPlan) -> list[str]:
     """Why slots do not suffice; empty if they do."""
-    sequence = _Sequence(plan)
-    blocks, broken = plan.body_blocks, []
-    if blocks * plan.block_frames % plan.x_slots:
+    return broken_tempo(tempo_of(plan), plan.body_blocks, plan.v_slots, plan.x_slots)
+
+
+def broken_tempo(tempo: Tempo, blocks: int, v_slots: int, x_slots: int) -> list[str]:
+    """The same of a body of some blocks."""
+    broken = []
+    frames, tiles = blocks * tempo.block_frames, blocks * tempo.tiles_of_block
+    if frames % x_slots:
         broken.append(
-            f"{plan.x_slots} input slots for {blocks} x {plan.block_frames} frames of a turn: turns"
+            f"{x_slots} input slots for {blocks} x {tempo.block_frames} frames of a turn: turns"
             " would differ; use a divisor"
         )
-    if blocks * sequence.tiles_of_block % plan.v_slots:
+    if tiles % v_slots:
         broken.append(
-            f"{plan.v_slots} slots for {blocks} x {sequence.tiles_of_block} transformed tiles of a"
+            f"{v_slots} slots for {blocks} x {tempo.tiles_of_block} transformed tiles of a"
             " turn: turns would differ; use a divisor"
         )
     if broken:
         return broken
-    count = sequence.tiles_of_block * blocks
-    for tile in range(count, 2 * count):
-        if sequence.prepared_during(tile) <= sequence.uses(tile - plan.v_slots)[-1]:
-            return [f"{plan.v_slots} slots of transformed inputs: a unit and the next need more"]
-    frames = plan.block_frames * blocks
+    for tile in range(tiles, 2 * tiles):
+        if tempo.prepared_during(tile) <= tempo.uses(tile - v_slots)[-1]:
+            return [f"{v_slots} slots of transformed inputs: a unit and the next need more"]
     for frame in range(frames, 2 * frames):
-        needed = min(sequence.prepared_during(tile) for tile in sequence.tiles_from(frame))
-        if sequence.loaded_before(frame) > needed:
-            return [f"{plan.x_slots} input slots: transforms of a unit need more at once"]
+        if tempo.loaded_before(frame, x_slots) > tempo.needed(frame):
+            return [f"{x_slots} input slots: transforms of a unit need more at once"]
     return []
 
 
 def schedule(plan: FastPlan) -> Schedule:
     """The body, and what comes before it."""
-    sequence = _Sequence(plan)
+    tempo = tempo_of(plan)
     frames = range((plan.body_blocks + 1) * plan.block_frames)
-    tiles = range((plan.body_blocks + 1) * sequence.tiles_of_block)
-    loads = {frame: sequence.loaded_before(frame) for frame in frames}
+    tiles = range((plan.body_blocks + 1) * tempo.tiles_of_block)
+    loads = {frame: tempo.loaded_before(frame, plan.x_slots) for frame in frames}
     units = [
         Unit(
             number // plan.units,
             number % plan.units,
-            tuple(tile % plan.v_slots for tile in sequence.tiles_read_by(number)),
+            tuple(tile % plan.v_slots for tile in tempo.tiles_read_by(number)),
             tuple(_load(plan, frame) for frame in frames if loads[frame] == number),
             tuple(
-                _prepare(sequence, tile)
+                _prepare(plan, tempo, tile)
                 for tile in tiles
-                if sequence.prepared_during(tile) == number
+                if tempo.prepared_during(tile) == number
             ),
         )
         for number in range(plan.body_blocks * plan.units)
     ]
     return Schedule(
         tuple(_load(plan, frame) for frame in frames if loads[frame] < 0),
-        tuple(_prepare(sequence, tile) for tile in tiles if sequence.prepared_during(tile) < 0),
+        tuple(_prepare(plan, tempo, tile) for tile in tiles if tempo.prepared_during(tile) < 0),
         tuple(units),
     )
 
@@ -134,7 +164,6 @@ def _load(plan: FastPlan, frame: int) -> XLoad:
     return XLoad(block, number, frame % plan.x_slots)
 
 
-def _prepare(sequence: _Sequence, tile: int) -> Prepare:
-    plan = sequence.plan
-    slots = tuple(frame % plan.x_slots for frame in sequence.frames_of(tile))
-    return Prepare(tile // sequence.tiles_of_block, tile % plan.v_slots, slots)
+def _prepare(plan: FastPlan, tempo: Tempo, tile: int) -> Prepare:
+    slots = tuple(frame % plan.x_slots for frame in tempo.frames_of(tile))
+    return Prepare(tile // tempo.tiles_of_block, tile % plan.v_slots, slots)

@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from trnconv.plan.fast_blocks import BlockAt, Span, blocks, rectangles
-from trnconv.plan.fast_channels import InChannels, in_channels, out_channels, taps_of
+from trnconv.plan.fast_channels import (
+    STACKS,
+    InChannels,
+    in_channels,
+    out_channels,
+    replicates,
+    taps_of,
+)
 from trnconv.plan.fast_memory import lay_out
 from trnconv.plan.fast_plan import HEIGHT, WIDTH, FastPlan
 from trnconv.plan.fast_recipe import (
@@ -21,11 +28,11 @@ from trnconv.plan.fast_recipe import (
     Product,
     Rectangle,
     Turns,
+    VFill,
 )
 from trnconv.plan.fast_schedule import schedule
 
 CONSTANTS = 7  # columns of an output tile: see kernels/fast_chains.py
-STACKS = (1, 2)
 
 
 @dataclass(frozen=True)
@@ -182,25 +189,29 @@ def _in_part(plan: FastPlan, tile: InChannels, row: Span, column: Span) -> InPar
     Rows that are tiled must all be there, so padding is cleared in the input; so it is for channels
     that stand on partitions more than once, whose copies have their borders at different places.
     Otherwise only what exists is loaded, in runs as long as can be, and padding is cleared in the
-    transformed inputs.
+    transformed inputs. Rows that padding repeats are loaded again; columns are copied once they are
+    transformed.
     """
-    rows = (0, row.ins) if plan.by_rows or tile.shifted else (row.first, row.end)
+    repeats = replicates(plan.shape, HEIGHT)
+    rows = (0, row.ins) if plan.by_rows or tile.shifted or repeats else (row.first, row.end)
     columns = (0, column.ins) if tile.shifted else (column.first, column.end)
     v_rows = row.outs // plan.m if plan.by_rows else row.ins
     written = Rectangle(
         0 if plan.by_rows else rows[0], v_rows if plan.by_rows else rows[1], *columns
     )
     size = (rows[1] - rows[0], columns[1] - columns[0])
-    loads = tuple(
+    own = [
         _load(plan, tile, copy, (row, column), (rows[0], columns[0]))
         for copy in range(len(tile.shifts))
-    )
+    ]
+    loads = [one for load in own for one in (load, *_repeated(plan, load, size[0]))]
     kept = Rectangle(
-        max(one.into.row for one in loads),
-        min(one.into.row_end for one in loads),
-        max(one.into.column for one in loads),
-        min(one.into.column_end for one in loads),
+        0 if repeats else max(one.into.row for one in own),
+        size[0] if repeats else min(one.into.row_end for one in own),
+        max(one.into.column for one in own),
+        min(one.into.column_end for one in own),
     )
+    filled = replicates(plan.shape, WIDTH)
     return InPart(
         rows=size[0],
         columns=size[1],
@@ -209,8 +220,33 @@ def _in_part(plan: FastPlan, tile: InChannels, row: Span, column: Span) -> InPar
         written=written,
         x_row=0,
         x_column=0,
-        v_clears=around(written, v_rows, column.ins),
+        v_clears=() if filled else around(written, v_rows, column.ins),
+        v_fills=_fills(own, columns[0], column.ins) if filled else (),
     )
+
+
+def _repeated(plan: FastPlan, load: InLoad, rows: int) -> list[InLoad]:
+    """The first and last row again, in all rows before and behind that padding fills with them."""
+    if not replicates(plan.shape, HEIGHT):
+        return []
+    into, width = load.into, plan.shape.size[WIDTH]
+    last = load.offset + (into.row_end - 1 - into.row) * width
+    rows_above = [(row, load.offset) for row in range(into.row)]
+    rows_below = [(row, last) for row in range(into.row_end, rows)]
+    return [
+        replace(load, into=replace(into, row=row, row_end=row + 1), offset=offset)
+        for row, offset in (*rows_above, *rows_below)
+    ]
+
+
+def _fills(loads: list[InLoad], first: int, columns: int) -> tuple[VFill, ...]:
+    """Border columns of each copy of the channels, which begin with its `first` input column."""
+    found = []
+    for load in loads:
+        low, high = first + load.into.column, first + load.into.column_end
+        found += [VFill(load.line, load.lines, column, low) for column in range(low)]
+        found += [VFill(load.line, load.lines, column, high - 1) for column in range(high, columns)]
+    return tuple(found)
 
 
 def _load(

@@ -2,6 +2,7 @@
 
 from trnconv.pytorch import functional, nn
 from trnconv.pytorch.backends import Backend, backend, choose_backend
+from trnconv.pytorch.calibrating import calibrate
 from trnconv.pytorch.causal import causal_conv3d
 from trnconv.pytorch.lazy.context import Rewrites
 from trnconv.pytorch.patching import PatchReport, patch_, patched, unpatch_
@@ -12,6 +13,7 @@ __all__ = [
     "PatchReport",
     "Rewrites",
     "backend",
+    "calibrate",
     "causal_conv3d",
     "choose_backend",
     "decode_in_chunks",

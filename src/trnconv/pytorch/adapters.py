@@ -114,6 +114,9 @@ _WRAPPERS = {
     "forward": _forward_wrapper,
     "forward_of_two": _wrapper_of_two,
     "forward_of_three": _wrapper_of_three,
+    "fast_of_one": _forward_wrapper,
+    "fast_of_two": _wrapper_of_two,
+    "fast_of_three": _wrapper_of_three,
     "weight_gradient": _gradient_wrapper,
 }
 _adapter: Adapter | None = None

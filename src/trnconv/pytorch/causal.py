@@ -16,6 +16,7 @@ import torch
 
 from trnconv.errors import ShapeError, UnsupportedError
 from trnconv.geometry import REPLICATE, ZEROS, Triple
+from trnconv.plan.accuracy import BF16, Policy, policy_of
 from trnconv.plan.ends import IDENTITY
 from trnconv.pytorch import functional
 from trnconv.pytorch.arguments import Axes
@@ -42,6 +43,7 @@ def causal_conv3d(  # noqa: PLR0913 (torch's own arguments, and ours)
     activation: str = IDENTITY,
     residual: Tensor | None = None,
     reproducible: bool = False,
+    accuracy: str | Policy = BF16,
     backend: str | Backend | None = None,
 ) -> tuple[Tensor, Cache]:
     """A chunk x [N, C_in, T, H, W] of a video -> (y, the cache for the next chunk).
@@ -68,6 +70,7 @@ def causal_conv3d(  # noqa: PLR0913 (torch's own arguments, and ours)
         modes=(REPLICATE if first == "replicate" else ZEROS, padding_mode, padding_mode),
         activation=activation,
         reproducible=reproducible,
+        policy=policy_of(accuracy),
     )
     unread = max(0, steps[0] - reach)  # frames of each step before the kernel begins
     pieces = [*(piece for piece in held if piece.shape[2]), x[:, :, unread:]]

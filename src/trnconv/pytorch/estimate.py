@@ -17,13 +17,15 @@ import torch
 from nkisim.machine import Machine
 from trnconv.errors import UnsupportedError
 from trnconv.models import ModelEntry, Size
+from trnconv.plan.accuracy import BF16, Policy
 from trnconv.plan.choose import DEFAULT_BUDGET
+from trnconv.plan.question import Question
 from trnconv.pytorch import building
 from trnconv.pytorch.lazy.context import ALL_REWRITES, Rewrites
 from trnconv.pytorch.lazy.noted import Work
 from trnconv.pytorch.live_memory import LiveMemory
 from trnconv.pytorch.patching import PatchReport, patched
-from trnconv.runtime.pricing import Price, Question, price
+from trnconv.runtime.pricing import Price, price
 
 _Phase = Callable[[torch.nn.Module, ModelEntry, torch.Tensor], torch.Tensor]
 _LIMITS = (DEFAULT_BUDGET, 12_000, 8_000, 6_000)  # of a launch, tried in turn
@@ -97,6 +99,7 @@ def observe(
     *,
     rewrites: Rewrites = ALL_REWRITES,
     reproducible: bool = False,
+    accuracy: str | Policy = BF16,
 ) -> Run:
     """Run `call(model)` on the meta device, and note what it does."""
     if any(not parameter.is_meta for parameter in model.parameters()):
@@ -106,7 +109,7 @@ def observe(
     memory = LiveMemory()
     with (
         torch.no_grad(),
-        patched(model, rewrites=rewrites, reproducible=reproducible) as report,
+        patched(model, rewrites=rewrites, reproducible=reproducible, accuracy=accuracy) as report,
         memory,
     ):
         call(model)
@@ -175,6 +178,7 @@ def observe_entry(
     *,
     rewrites: Rewrites = ALL_REWRITES,
     reproducible: bool = False,
+    accuracy: str | Policy = BF16,
 ) -> Run:
     """One encode or decode of a registered model at a size, in bf16."""
     model = building.build(entry, device="meta", dtype=torch.bfloat16)
@@ -190,4 +194,5 @@ def observe_entry(
         lambda it: run(it, entry, given),
         rewrites=rewrites,
         reproducible=reproducible,
+        accuracy=accuracy,
     )

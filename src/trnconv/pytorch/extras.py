@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from trnconv.errors import UnsupportedError
+from trnconv.plan.accuracy import DEFAULT_POLICY, Policy
 from trnconv.plan.ends import ACTIVATIONS, BEFORE, IDENTITY, NO_RESIDUAL, End, end_of
 from trnconv.pytorch.geometry import Window
 
@@ -33,6 +34,7 @@ class Extras:
     activation: str = IDENTITY
     residual: Tensor | None = None
     backend: str = "auto"  # as ops take it
+    policy: Policy = DEFAULT_POLICY
 
     def __post_init__(self) -> None:
         if self.padding_mode not in ("zeros", *_TORCH_MODES):
@@ -47,7 +49,7 @@ class Extras:
     def with_batch(self) -> Extras:
         """The same for an input that was given a batch axis."""
         added = None if self.residual is None else self.residual.unsqueeze(0)
-        return Extras(self.padding_mode, self.activation, added, self.backend)
+        return replace(self, residual=added)
 
     @property
     def end(self) -> End:
@@ -70,6 +72,3 @@ class Extras:
             none = (0,) * len(window.stride)
             window = Window(window.stride, none, none, window.dilation, window.groups)
         return self.finish(convolution(x, window))
-
-
-PLAIN_EXTRAS = Extras()

@@ -1,14 +1,19 @@
 """torch.nn.functional's convolutions: its names, its order of arguments, its defaults.
 
-What is ours is keyword-only: `padding_mode`, `activation`, `residual` and `backend`. They are fused
-into the kernel where no gradient is asked for; with gradients, they are torch's own operators
-around the kernel, which is the same mathematics.
+What is ours is keyword-only: `padding_mode`, `activation`, `residual`, `accuracy` and `backend`.
+The first three are fused into the kernel where no gradient is asked for; with gradients, they are
+torch's own operators around the kernel, which is the same mathematics.
+
+`accuracy` is what a kernel may give for speed: "direct", "bf16" (large convolutions may run as
+F(2,3) in fp16, with the accuracy of bf16), "fast" (F(4,3) too), "half" (float32 data by products of
+fp16), or a `Policy`. It is a permission: with gradients and on torch's backend nothing is given.
 """
 
 from __future__ import annotations
 
 import torch
 
+from trnconv.plan.accuracy import BF16, Policy, policy_of
 from trnconv.plan.ends import IDENTITY
 from trnconv.pytorch import gradients
 from trnconv.pytorch.arguments import (
@@ -39,10 +44,11 @@ def conv1d(
     padding_mode: str = "zeros",
     activation: str = IDENTITY,
     residual: Tensor | None = None,
+    accuracy: str | Policy = BF16,
     backend: str | Backend | None = None,
 ) -> Tensor:
     """torch.nn.functional.conv1d, on the kernels of trnconv."""
-    extras = Extras(padding_mode, activation, residual, asked_for(backend))
+    extras = Extras(padding_mode, activation, residual, asked_for(backend), policy_of(accuracy))
     return _conv(1, (input, weight, bias), (stride, padding, dilation, groups), extras)
 
 
@@ -58,10 +64,11 @@ def conv2d(
     padding_mode: str = "zeros",
     activation: str = IDENTITY,
     residual: Tensor | None = None,
+    accuracy: str | Policy = BF16,
     backend: str | Backend | None = None,
 ) -> Tensor:
     """torch.nn.functional.conv2d, on the kernels of trnconv."""
-    extras = Extras(padding_mode, activation, residual, asked_for(backend))
+    extras = Extras(padding_mode, activation, residual, asked_for(backend), policy_of(accuracy))
     return _conv(2, (input, weight, bias), (stride, padding, dilation, groups), extras)
 
 
@@ -77,10 +84,11 @@ def conv3d(
     padding_mode: str = "zeros",
     activation: str = IDENTITY,
     residual: Tensor | None = None,
+    accuracy: str | Policy = BF16,
     backend: str | Backend | None = None,
 ) -> Tensor:
     """torch.nn.functional.conv3d, on the kernels of trnconv."""
-    extras = Extras(padding_mode, activation, residual, asked_for(backend))
+    extras = Extras(padding_mode, activation, residual, asked_for(backend), policy_of(accuracy))
     return _conv(3, (input, weight, bias), (stride, padding, dilation, groups), extras)
 
 
@@ -149,7 +157,14 @@ def _conv(
     require_residual(extras.residual, x, shape)
     if extras.padding_mode == "zeros" and not _wants_gradient(x, w, bias, extras.residual):
         y: Tensor = gradients.fused_convolution(
-            x, w, bias, extras.residual, *_listed(window), extras.activation, extras.backend
+            x,
+            w,
+            bias,
+            extras.residual,
+            *_listed(window),
+            extras.activation,
+            extras.policy.text(),
+            extras.backend,
         )
     else:
         y = extras.around(lambda padded, moved: _plain(padded, w, bias, moved, extras), x, window)

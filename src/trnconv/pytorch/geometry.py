@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trnconv.geometry import NO_MODES, ConvShape, Modes, Triple, conv_shape
+from trnconv.plan.accuracy import DEFAULT_POLICY, Policy, policy_of
 from trnconv.plan.ends import BEFORE, IDENTITY, NO_RESIDUAL, End, end_of
 
 
@@ -60,6 +61,7 @@ class Splice:
     skip: Triple = (0, 0, 0)  # repeated positions left out at the front
     activation: str = IDENTITY
     reproducible: bool = False
+    policy: Policy = DEFAULT_POLICY
 
     def shape(self, pieces: Sequence[Sequence[int]], w: Sequence[int]) -> ConvShape:
         """The problem for tensors of these shapes."""
@@ -90,7 +92,9 @@ class Splice:
         return [self.groups, *(each for triple in triples for each in triple)]
 
 
-def numbered(numbers: Sequence[int], modes: str, activation: str, *, reproducible: bool) -> Splice:
+def numbered(
+    numbers: Sequence[int], modes: str, activation: str, accuracy: str, *, reproducible: bool
+) -> Splice:
     """A splice of what the op takes."""
     groups, *rest = numbers
     triples = [(rest[at], rest[at + 1], rest[at + 2]) for at in range(0, len(rest), 3)]
@@ -107,4 +111,5 @@ def numbered(numbers: Sequence[int], modes: str, activation: str, *, reproducibl
         skip=skip,
         activation=activation,
         reproducible=reproducible,
+        policy=policy_of(accuracy),
     )

@@ -1,11 +1,11 @@
 """The neuron backend: the same kernels on a device, through an adapter.
 
-Inputs, outputs and gradients stay on the device. Weights are packed on the host, once a version.
+Inputs, outputs and gradients stay on the device. Fast forms are taken for layers that were
+calibrated: nobody looks at the data here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -13,26 +13,22 @@ from typing import Any
 import torch
 
 from trnconv.geometry import ConvShape, TransposedShape, input_gradient_shape
-from trnconv.kernels.forward import forward
-from trnconv.kernels.forward_of_several import forward_of_three, forward_of_two
 from trnconv.kernels.weight_gradient import weight_gradient
-from trnconv.packing import forward_filters, pack_bias, pack_places, pack_weights
+from trnconv.packing import forward_filters
 from trnconv.plan import weight_gradient_work
-from trnconv.plan.conv_plan import ConvPlan
+from trnconv.plan.accuracy import ALWAYS_DIRECT, Policy
 from trnconv.plan.ends import PLAIN_END, End
 from trnconv.plan.weight_gradient import WeightGradientPlan
-from trnconv.plan.work_out import Work, work_out
 from trnconv.pytorch.adapters import require_adapter
 from trnconv.pytorch.arrays import Array, dtype_name, to_array, to_tensor
 from trnconv.pytorch.extras import Extras
 from trnconv.pytorch.geometry import Splice, Window
-from trnconv.pytorch.packed import packed_once
+from trnconv.pytorch.prepared import MOST_PIECES, Direct, Fast, prepared
 from trnconv.runtime import LaunchOptions, plan_for
 from trnconv.runtime.weight_gradient import plan_for as plan_gradient
 
 _TARGET = "trn2"
 _PLANS = 4096  # shapes of a process; a large model has some hundreds
-_KERNELS: dict[int, Callable[..., Any]] = {1: forward, 2: forward_of_two, 3: forward_of_three}
 
 
 def convolution(
@@ -47,7 +43,7 @@ def convolution(
     residual = extras.residual
     if residual is not None:
         residual = residual.reshape(shape.batch, shape.c_out, *shape.out_sizes()).contiguous()
-    y = _launch(_Call(shape, extras.end), (x,), w, bias, residual)
+    y = _launch(_Call(shape, extras.end, policy=extras.policy), (x,), w, bias, residual)
     return y.reshape(shape.batch, shape.c_out, *shape.out_sizes()[3 - len(window.stride) :])
 
 
@@ -59,11 +55,12 @@ def spliced(
     splice: Splice,
 ) -> torch.Tensor:
     """A convolution of frames in several tensors, in one kernel; more than three are joined."""
-    if len(pieces) not in _KERNELS:
+    if len(pieces) > MOST_PIECES:
         pieces = [torch.cat(pieces, dim=2)]
     shape = splice.shape([piece.shape for piece in pieces], w.shape)
     frames = tuple(piece.shape[2] for piece in pieces) if len(pieces) > 1 else ()
-    call = _Call(shape, splice.end(residual=residual is not None), frames, splice.reproducible)
+    end = splice.end(residual=residual is not None)
+    call = _Call(shape, end, frames, splice.reproducible, splice.policy)
     added = None if residual is None else residual.contiguous()
     depth, height, width = shape.out_sizes()
     return _launch(call, tuple(pieces), w, bias, added)[:, :, :depth, :height, :width]
@@ -104,6 +101,7 @@ class _Call:
     end: End = PLAIN_END
     frames: tuple[int, ...] = ()  # of each piece, if there are several
     reproducible: bool = False
+    policy: Policy = ALWAYS_DIRECT
 
 
 def _launch(
@@ -113,21 +111,18 @@ def _launch(
     bias: torch.Tensor | None,
     residual: torch.Tensor | None,
 ) -> torch.Tensor:
-    adapter = require_adapter()
     shape, device = call.shape, pieces[0].device
-    plan, work = _work(call, dtype_name(pieces[0]))
-
-    def pack() -> torch.Tensor:
-        filters = _filters_of(to_array(w.cpu()), shape)
-        return to_tensor(pack_weights(filters, plan.problem, work)).to(device)
-
-    weights = packed_once(w, (shape, plan, device), pack)
-    image = pack_bias(None if bias is None else to_array(bias.cpu()), work)
-    on_host = (to_tensor(each).to(device) for each in (image, pack_places(work)))
+    ready = _prepared(call, dtype_name(pieces[0]))
+    operands = ready.operands(
+        w,
+        lambda: _filters_of(to_array(w.cpu()), shape),
+        None if bias is None else to_array(bias.cpu()),
+        device,
+    )
     sizes = (shape.batch, shape.c_in, -1, *shape.size[1:])
     x = tuple(piece.reshape(sizes).contiguous() for piece in pieces)
-    tensors = (*x, weights, *on_host, residual)
-    y: torch.Tensor = adapter.call(_KERNELS[len(x)], tensors, work.recipe)
+    tensors = (*x, *operands, residual)
+    y: torch.Tensor = require_adapter().call(ready.kernel(len(x)), tensors, ready.recipe)
     return y
 
 
@@ -148,10 +143,16 @@ def _filters(dw: torch.Tensor, plan: WeightGradientPlan) -> torch.Tensor:
 
 
 @lru_cache(_PLANS)
-def _work(call: _Call, dtype: str) -> tuple[ConvPlan, Work]:
-    launch = LaunchOptions(_TARGET, end=call.end, reproducible=call.reproducible)
-    plan = plan_for(call.shape, dtype, launch, call.frames)[0]
-    return plan, work_out(plan, call.shape)
+def _prepared(call: _Call, dtype: str) -> Direct | Fast:
+    launch = LaunchOptions(
+        _TARGET, end=call.end, reproducible=call.reproducible, policy=_checked(call.policy)
+    )
+    return prepared(plan_for(call.shape, dtype, launch, call.frames)[0], call.shape)
+
+
+def _checked(policy: Policy) -> Policy:
+    """Without calibration somebody would have to look at the data, which is on the device."""
+    return policy if policy.x_max is not None else ALWAYS_DIRECT
 
 
 @lru_cache(_PLANS)

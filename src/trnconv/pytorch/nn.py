@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from trnconv.plan.accuracy import BF16
 from trnconv.pytorch import functional
 
 
@@ -14,6 +15,7 @@ class _OnKernels:
     """Replaces the one method torch's convolutions compute in."""
 
     backend: str | None = None  # asked for every call of this module; None: as for functions
+    accuracy: str = BF16  # as functions take it
 
 
 def _forward(
@@ -27,6 +29,7 @@ def _forward(
         module.dilation,
         module.groups,
         padding_mode=module.padding_mode,
+        accuracy=module.accuracy,
         backend=module.backend,
     )
 

@@ -11,9 +11,13 @@ from __future__ import annotations
 
 import torch
 
+from trnconv.plan.accuracy import ALWAYS_DIRECT, policy_of
 from trnconv.pytorch.computing import computing
-from trnconv.pytorch.extras import PLAIN_EXTRAS, Extras
+from trnconv.pytorch.extras import Extras
 from trnconv.pytorch.geometry import Window
+
+# Its derivatives are direct convolutions, and it is linear in x as they are: so is this one.
+_WITH_GRADIENT = Extras(policy=ALWAYS_DIRECT)
 
 
 @torch.library.custom_op("trnconv::convolution", mutates_args=())
@@ -30,7 +34,7 @@ def convolution(
     if x.numel() == 0:
         return _empty_output(x, w, stride, padding, dilation)
     window = Window.of(stride, padding, dilation, groups)
-    y: torch.Tensor = computing(x, backend).convolution(x, w, None, window, PLAIN_EXTRAS)
+    y: torch.Tensor = computing(x, backend).convolution(x, w, None, window, _WITH_GRADIENT)
     return y
 
 
@@ -83,13 +87,14 @@ def fused_convolution(
     dilation: list[int],
     groups: int,
     activation: str,
+    accuracy: str,
     backend: str,
 ) -> torch.Tensor:
     """activation(x * w + bias + residual) in one kernel. It has no gradient: use the others."""
     if x.numel() == 0:
         return _empty_output(x, w, stride, padding, dilation)
     window = Window.of(stride, padding, dilation, groups)
-    extras = Extras(activation=activation, residual=residual)
+    extras = Extras(activation=activation, residual=residual, policy=policy_of(accuracy))
     y: torch.Tensor = computing(x, backend).convolution(x, w, bias, window, extras)
     return y
 
@@ -105,9 +110,10 @@ def _(
     dilation: list[int],
     groups: int,
     activation: str,
+    accuracy: str,
     backend: str,
 ) -> torch.Tensor:
-    del bias, residual, groups, activation, backend
+    del bias, residual, groups, activation, accuracy, backend
     return _empty_output(x, w, stride, padding, dilation)
 
 

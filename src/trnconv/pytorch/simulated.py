@@ -12,8 +12,8 @@ from functools import lru_cache
 import torch
 
 from trnconv.geometry import ConvShape, TransposedShape, input_gradient_shape
-from trnconv.plan.conv_plan import ConvPlan
-from trnconv.plan.ends import PLAIN_END, End
+from trnconv.plan.accuracy import ALWAYS_DIRECT
+from trnconv.plan.question import Plan
 from trnconv.plan.weight_gradient import WeightGradientPlan
 from trnconv.pytorch.arrays import to_array, to_tensor
 from trnconv.pytorch.extras import Extras
@@ -42,7 +42,8 @@ def convolution(
 ) -> torch.Tensor:
     """x * w + bias, and the end that `extras` asks for, in one kernel."""
     values = to_array(x)
-    plans = _plans(window.forward(x.shape, w.shape), str(values.dtype), extras.end)
+    asked = LaunchOptions(_TARGET, end=extras.end, policy=extras.policy)
+    plans = _plans(window.forward(x.shape, w.shape), str(values.dtype), asked)
     added = None if extras.residual is None else to_array(extras.residual)
     done = convolve(
         values,
@@ -52,7 +53,7 @@ def convolution(
         padding=window.pads,
         dilation=window.dilation,
         groups=window.groups,
-        launch=LaunchOptions(_TARGET, plans=plans, end=extras.end, residual=added),
+        launch=replace(asked, plans=plans, residual=added),
     )
     return to_tensor(done.y)
 
@@ -69,8 +70,8 @@ def spliced(
     shape = splice.shape([piece.shape for piece in pieces], w.shape)
     end = splice.end(residual=residual is not None)
     frames = tuple(piece.shape[2] for piece in pieces) if len(pieces) > 1 else ()
-    asked = LaunchOptions(_TARGET, end=end, reproducible=splice.reproducible)
-    plans = _spliced_plans(shape, str(arrays[0].dtype), asked, frames)
+    asked = LaunchOptions(_TARGET, end=end, reproducible=splice.reproducible, policy=splice.policy)
+    plans = _plans(shape, str(arrays[0].dtype), asked, frames)
     added = None if residual is None else to_array(residual)
     launch = replace(asked, plans=plans, residual=added)
     own_bias = None if bias is None else to_array(bias)
@@ -109,17 +110,13 @@ def filter_gradient(
 
 
 @lru_cache(_PLANS)
-def _plans(shape: ConvShape, dtype: str, end: End) -> tuple[ConvPlan, ...] | None:
-    """The plan of a convolution in one part; None for one in several, planned part by part."""
-    parts = list(planned_launches(shape, dtype, LaunchOptions(_TARGET, end=end)))
-    return parts[0][1] if len(parts) == 1 else None
+def _plans(
+    shape: ConvShape, dtype: str, launch: LaunchOptions, frames: tuple[int, ...] = ()
+) -> tuple[Plan, ...] | None:
+    """The plan of a convolution in one part; None for one in several, planned part by part.
 
-
-@lru_cache(_PLANS)
-def _spliced_plans(
-    shape: ConvShape, dtype: str, launch: LaunchOptions, frames: tuple[int, ...]
-) -> tuple[ConvPlan, ...] | None:
-    """As `_plans`, of an input in several pieces."""
+    `frames` of an input in several pieces: those are never in several parts.
+    """
     if frames:
         return plan_for(shape, dtype, launch, frames)
     parts = list(planned_launches(shape, dtype, launch))
@@ -127,8 +124,8 @@ def _spliced_plans(
 
 
 @lru_cache(_PLANS)
-def _transposed_plans(shape: TransposedShape, dtype: str) -> tuple[ConvPlan, ...]:
-    return plan_for(shape, dtype, LaunchOptions(_TARGET, end=PLAIN_END))
+def _transposed_plans(shape: TransposedShape, dtype: str) -> tuple[Plan, ...]:
+    return plan_for(shape, dtype, LaunchOptions(_TARGET, policy=ALWAYS_DIRECT))
 
 
 @lru_cache(_PLANS)

@@ -25,10 +25,11 @@ def _spliced_convolution(
     numbers: list[int],
     modes: str,
     activation: str,
+    accuracy: str,
     reproducible: bool,  # noqa: FBT001 (the op's schema)
     backend: str,
 ) -> Tensor:
-    splice = numbered(numbers, modes, activation, reproducible=reproducible)
+    splice = numbered(numbers, modes, activation, accuracy, reproducible=reproducible)
     y: Tensor = computing(pieces[0], backend).spliced(list(pieces), w, bias, residual, splice)
     return y
 
@@ -42,11 +43,12 @@ def _(
     numbers: list[int],
     modes: str,
     activation: str,
+    accuracy: str,
     reproducible: bool,  # noqa: FBT001 (the op's schema)
     backend: str,
 ) -> Tensor:
     del bias, residual, backend
-    splice = numbered(numbers, modes, activation, reproducible=reproducible)
+    splice = numbered(numbers, modes, activation, accuracy, reproducible=reproducible)
     shape = splice.shape([piece.shape for piece in pieces], w.shape)
     return pieces[0].new_empty([shape.batch, shape.c_out, *shape.out_sizes()])
 
@@ -68,6 +70,7 @@ def spliced_convolution(
         splice.numbers(),
         ",".join(splice.modes),
         splice.activation,
+        splice.policy.text(),
         splice.reproducible,
         backend,
     )

@@ -16,15 +16,19 @@ from trnconv.errors import PlanError, ShapeError, UnsupportedError
 from trnconv.geometry import ZEROS, Axes, ConvShape, Padding, TransposedShape, conv_shape
 from trnconv.kernels.forward import forward_of_pieces, forward_on_two_cores
 from trnconv.packing import forward_filters, pack_bias, pack_places, pack_weights
-from trnconv.plan.choose import choose, request_for
+from trnconv.plan.accuracy import DEFAULT_POLICY, Policy
 from trnconv.plan.conv_plan import ConvPlan
 from trnconv.plan.ends import ITEM_BYTES, NO_RESIDUAL, PLAIN_END, End
+from trnconv.plan.fast_choose import sums_alike
+from trnconv.plan.fast_plan import FastPlan
 from trnconv.plan.launches import Launch, launches
 from trnconv.plan.orders import keeps_orders
 from trnconv.plan.parts import planned_parts
 from trnconv.plan.problem import Problem, fold
+from trnconv.plan.question import Plan, Question, Shape, best_plan
 from trnconv.plan.shares import share
 from trnconv.plan.work_out import work_out
+from trnconv.runtime.fast_kernel import run_fast
 
 Array = np.ndarray[Any, Any]
 _MOST_CORES = 2
@@ -40,19 +44,23 @@ class LaunchOptions:
 
     `reproducible` gives every output the same bits however the input is cut: into chunks of frames
     or rows (with the halo they need), pieces, batches or shares of cores. Plans are then slower.
+
+    `policy` says what may be given for speed (plan/accuracy.py): by default, large convolutions may
+    be computed by F(2,3) in fp16, which is as accurate as bf16. Two cores are always direct.
     """
 
     target: str = "trn2"
     cores: int = 1
     exact: bool = False
-    plans: tuple[ConvPlan, ...] | None = None
+    plans: tuple[Plan, ...] | None = None
     end: End = PLAIN_END  # what is fused into the way out of PSUM
     residual: Array | None = None  # of the output's shape, added where `end` says
     reproducible: bool = False
+    policy: Policy = DEFAULT_POLICY
 
     def __post_init__(self) -> None:
         """Refuse plans that contradict the other options."""
-        if self.reproducible and not all(plan.sums_alike for plan in self.plans or ()):
+        if self.reproducible and not all(_sums_alike(plan) for plan in self.plans or ()):
             raise UnsupportedError(
                 "reproducible=True with plans that sum outputs in different orders: plan with"
                 " reproducible=True, or drop one of the two."
@@ -67,7 +75,7 @@ class Convolved:
     """An output, and for each launch the plans that made it (one a core) and what nkisim saw."""
 
     y: Array
-    plans: tuple[tuple[ConvPlan, ...], ...]
+    plans: tuple[tuple[Plan, ...], ...]
     runs: tuple[Run, ...]
 
 
@@ -148,7 +156,6 @@ def convolve_shape(
     require_bias(bias, shape.c_out)
     sizes = (shape.batch, shape.c_out, *shape.out_sizes())
     _require_residual(launch, sizes)
-    w = w.astype(x[0].dtype)
     if len(x) > 1:
         return _convolve_in_one_launch(x, (w, bias), shape, launch)
     y = np.empty(sizes, _out_dtype(x[0], launch))
@@ -205,7 +212,7 @@ def _pieces_of(pieces: Sequence[Array], shape: ConvShape) -> tuple[Array, ...]:
     return kept
 
 
-def _cropped(run: Run, shape: ConvShape | TransposedShape) -> Array:
+def _cropped(run: Run, shape: Shape) -> Array:
     """The output without what was computed to make phases whole."""
     depth, height, width = shape.out_sizes()
     return _only(run.outputs)[:, :, :depth, :height, :width]
@@ -217,10 +224,10 @@ def _unsized(shape: ConvShape) -> Problem:
 
 def planned_launches(
     shape: ConvShape, dtype: str, launch: LaunchOptions = DEFAULT_LAUNCH
-) -> Iterator[tuple[Launch, tuple[ConvPlan, ...]]]:
+) -> Iterator[tuple[Launch, tuple[Plan, ...]]]:
     """The parts of a convolution with their plans, one for each core; mostly it is one part."""
 
-    def plan(part: ConvShape) -> tuple[ConvPlan, ...]:
+    def plan(part: ConvShape) -> tuple[Plan, ...]:
         if launch.reproducible and not keeps_orders(_unsized(part), _unsized(shape)):
             raise UnsupportedError(
                 f"reproducible=True for {shape}, which needs several launches, one with"
@@ -280,11 +287,11 @@ def _only(outputs: Any) -> Array:
 
 
 def plan_for(
-    shape: ConvShape | TransposedShape,
+    shape: Shape,
     dtype: str,
     launch: LaunchOptions = DEFAULT_LAUNCH,
     pieces: tuple[int, ...] = (),
-) -> tuple[ConvPlan, ...]:
+) -> tuple[Plan, ...]:
     """The planner's choice, one plan for each core; `pieces` as in `convolve_pieces`."""
     if dtype not in ITEM_BYTES:
         raise UnsupportedError(
@@ -296,19 +303,25 @@ def plan_for(
             f"{launch.cores} cores on {machine.name}: a launch has 1 to {machine.lnc_max}."
             " Ask for fewer."
         )
-    request = request_for(
-        shape,
-        machine,
-        dtype,
-        exact=launch.exact,
+    question = Question(
+        shape=shape,
+        machine=machine,
+        dtype=dtype,
         pieces=pieces,
+        end=launch.end,
         reproducible=launch.reproducible,
+        policy=launch.policy,
+        exact=launch.exact,
     )
-    request = replace(request, end=launch.end)
     if launch.cores == 1:
-        return (choose(request).taken.plan,)
-    one, two = share(request)
+        return (best_plan(question).plan,)
+    one, two = share(question.direct())
     return (one.taken.plan, two.taken.plan)
+
+
+def _sums_alike(plan: Plan) -> bool:
+    """Whether a plan sums outputs in an order that does not depend on how the input is cut."""
+    return sums_alike(plan) if isinstance(plan, FastPlan) else plan.sums_alike
 
 
 @dataclass(frozen=True)
@@ -319,23 +332,35 @@ class _Arrays:
     residual: Array | None
 
 
-def _launch(
-    arrays: _Arrays, plans: tuple[ConvPlan, ...], shape: ConvShape | TransposedShape
-) -> Run:
+def _launch(arrays: _Arrays, plans: tuple[Plan, ...], shape: Shape) -> Run:
+    first, *others = plans
+    summation = "fixed" if all(_sums_alike(plan) for plan in plans) else "fast"
+    if isinstance(first, FastPlan):
+        if others or first.shape != shape:
+            raise PlanError(f"{first}: a fast plan is for one core, and for its own shape.")
+        filters = (arrays.w, arrays.bias, arrays.residual)
+        return run_fast(first, arrays.pieces, *filters, summation=summation)
+    direct = [plan for plan in plans if isinstance(plan, ConvPlan)]
+    if len(direct) < len(plans):
+        raise PlanError(f"plans of different kinds: {plans}.")
+    return _launch_direct(arrays, direct, shape, summation)
+
+
+def _launch_direct(arrays: _Arrays, plans: Sequence[ConvPlan], shape: Shape, summation: str) -> Run:
     works = [work_out(plan, shape) for plan in plans]
     if arrays.residual is not None and works[0].recipe.y_shape != arrays.residual.shape:
         raise UnsupportedError(
             f"a residual of {arrays.residual.shape} where whole phases of {works[0].recipe.y_shape}"
             " are computed and cropped: add it afterwards."
         )
+    w = arrays.w.astype(arrays.pieces[0].dtype)
     images = tuple(
-        pack_weights(arrays.w, plan.problem, work) for plan, work in zip(plans, works, strict=True)
+        pack_weights(w, plan.problem, work) for plan, work in zip(plans, works, strict=True)
     )
     biases = tuple(pack_bias(arrays.bias, work) for work in works)
     places = tuple(pack_places(work) for work in works)
     recipes = tuple(work.recipe for work in works)
     residual, target = arrays.residual, plans[0].machine
-    summation = "fixed" if all(plan.sums_alike for plan in plans) else "fast"
     run = partial(nkisim.run, target=target, summation=summation)
     if len(plans) == 1:
         packed = (images[0], biases[0], places[0])

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from trnconv.errors import TrnconvError
-from trnconv.plan.fast_choose import Policy
+from trnconv.plan.accuracy import Policy
 
 Array = np.ndarray[Any, Any]
 MARGIN = 2.0  # what was not sampled may be that much larger
@@ -34,6 +34,10 @@ class Ranges:
         if not np.isfinite(seen):
             raise TrnconvError(f"a sample of {layer} has Inf or NaN: calibrate with finite data.")
         return Ranges(self.largest | {layer: max(seen, self.largest.get(layer, 0.0))})
+
+    def __contains__(self, layer: str) -> bool:
+        """Whether a layer was sampled."""
+        return layer in self.largest
 
     def policy(self, layer: str, policy: Policy) -> Policy:
         """A policy that knows the range of a layer, with a margin."""

@@ -83,18 +83,34 @@ def _fill(block: Array, u: Array, tiles: tuple[InChannels, OutChannels], taps: T
 
 def pack_constants(w: Array, bias: Array | None, plan: FastPlan) -> Array:
     """Bias and scales as float32 [partitions, columns], in the order of kernels/fast_chains.py."""
+    return pack_scales(w, plan) + pack_bias_columns(bias, plan)
+
+
+def pack_scales(w: Array, plan: FastPlan) -> Array:
+    """The constants of a convolution without a bias."""
     scale = np.ldexp(1.0, -exponents(transformed_weights(w, plan)))
-    values = np.zeros(plan.shape.c_out) if bias is None else bias.astype(np.float64)
+    fours, ones = np.full(plan.shape.c_out, 4.0), np.ones(plan.shape.c_out)
+    columns = (0 * scale, scale, -scale, 2 * scale, scale / 2, fours, ones)
+    return _constants(columns, plan)
+
+
+def pack_bias_columns(bias: Array | None, plan: FastPlan) -> Array:
+    """What a bias adds to the constants."""
+    nothing = np.zeros(plan.shape.c_out)
+    values = nothing if bias is None else bias.astype(np.float64)
+    return _constants((values, *[nothing] * (CONSTANTS - 1)), plan)
+
+
+def _constants(columns: tuple[Array, ...], plan: FastPlan) -> Array:
+    """One value for each output channel in every column, where its tile has it."""
     tiles = out_channels(plan)
     image = np.zeros((plan.target.partitions, CONSTANTS * len(tiles)), np.float32)
     for number, tile in enumerate(tiles):
         own = slice(tile.first, tile.first + tile.channels)
-        s, fours, ones = scale[own], np.full(tile.channels, 4.0), np.ones(tile.channels)
-        columns = (values[own], s, -s, 2 * s, s / 2, fours, ones)
         for phase in range(tile.stack):
             lines = slice(phase * tile.pitch, phase * tile.pitch + tile.channels)
             for column, numbers in enumerate(columns, CONSTANTS * number):
-                image[lines, column] = numbers
+                image[lines, column] = numbers[own]
     return image
 
 

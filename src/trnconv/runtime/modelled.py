@@ -6,15 +6,18 @@ import nkisim
 from nkisim import Kernel, Run, Spec
 from nkisim.machine import Reading
 from nkisim.timing import Timeline, schedule
-from trnconv.geometry import ConvShape, TransposedShape
 from trnconv.kernels.forward import forward_of_pieces
-from trnconv.plan.conv_plan import ConvPlan
 from trnconv.plan.ends import NO_RESIDUAL
+from trnconv.plan.fast_plan import FastPlan
+from trnconv.plan.question import Plan, Shape
 from trnconv.plan.work_out import work_out
+from trnconv.runtime.fast_kernel import trace_fast
 
 
-def trace_plan(plan: ConvPlan, shape: ConvShape | TransposedShape) -> Run:
+def trace_plan(plan: Plan, shape: Shape) -> Run:
     """The instructions of a plan's kernel on one core, checked by nkisim, without values."""
+    if isinstance(plan, FastPlan):
+        return trace_fast(plan)
     work = work_out(plan, shape)
     recipe = work.recipe
     places = (max(1, len(work.places)), (recipe.pieces + 1) * plan.body_blocks)
@@ -32,9 +35,7 @@ def trace_plan(plan: ConvPlan, shape: ConvShape | TransposedShape) -> Run:
     )
 
 
-def time_plan(
-    plan: ConvPlan, shape: ConvShape | TransposedShape, reading: Reading = Reading.default
-) -> Timeline:
+def time_plan(plan: Plan, shape: Shape, reading: Reading = Reading.default) -> Timeline:
     """When each of them would run."""
     run = trace_plan(plan, shape)
     return schedule(run.trace, run.machine, reading, memory=run.memory)

@@ -4,28 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from nkisim.machine import Machine, Reading
+from nkisim.machine import Reading
 from trnconv.errors import UnsupportedError
-from trnconv.geometry import ConvShape, TransposedShape
-from trnconv.plan.choose import DEFAULT_BUDGET, Priced, choose, request_for
-from trnconv.plan.ends import PLAIN_END, End
+from trnconv.geometry import TransposedShape
+from trnconv.plan.choose import Priced
+from trnconv.plan.fast_candidates import PricedFast
 from trnconv.plan.parts import planned_parts
+from trnconv.plan.question import Question, Shape, best_plan
 from trnconv.runtime.modelled import time_plan
-
-Shape = ConvShape | TransposedShape
-
-
-@dataclass(frozen=True)
-class Question:
-    """A convolution, how its input lies, how it ends and where it would run."""
-
-    shape: Shape
-    machine: Machine
-    dtype: str = "bfloat16"
-    pieces: tuple[int, ...] = ()
-    end: End = PLAIN_END
-    reproducible: bool = False
-    budget: int = DEFAULT_BUDGET  # static instructions of a launch
 
 
 @dataclass(frozen=True)
@@ -38,7 +24,7 @@ class Price:
     executed_macs: int  # what the array does, useful or not
     launches: int
     bound: str  # of the longest launch
-    plan: Priced  # of the longest launch
+    plan: Priced | PricedFast  # of the longest launch
 
     def __add__(self, other: Price) -> Price:
         """One after the other."""
@@ -73,23 +59,14 @@ def price(question: Question, *, simulate: bool = False) -> Price:
 
 
 def _launch_price(question: Question, shape: Shape, *, simulate: bool) -> Price:
-    machine = question.machine
     if question.pieces and shape.size != question.shape.size:
         raise UnsupportedError(
             f"an input in pieces of {question.pieces} frames that needs several launches:"
             " concatenate them first."
         )
-    request = request_for(
-        shape,
-        machine,
-        question.dtype,
-        pieces=question.pieces,
-        reproducible=question.reproducible,
-    )
-    request = replace(request, end=question.end)
-    taken = choose(request, question.budget).taken
+    taken = best_plan(replace(question, shape=shape))
     cost = taken.cost
-    macs = cost.columns * machine.partitions**2
+    macs = cost.columns * question.machine.partitions**2
     if not simulate:
         return Price(cost.total_ns, cost.instructions, cost.hbm_bytes, macs, 1, cost.bound, taken)
     timeline = time_plan(taken.plan, shape, Reading.default)

@@ -227,6 +227,7 @@ def test_the_op_keeps_the_rules_of_torch_library(check, backend):
         splice.numbers(),
         ",".join(splice.modes),
         splice.activation,
+        splice.policy.text(),
         splice.reproducible,
         backend,
     )

@@ -12,47 +12,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import nkisim
+from neuron_doubles import FakeJit, FakeNkiOp
 from trnconv.errors import UnsupportedError
-from trnconv.pytorch import adapters, backends, functional, neuron, nn, packed
+from trnconv.pytorch import adapters, backends, functional, nn, packed, prepared
 
 pytestmark = pytest.mark.torch
-
-
-class FakeJit:
-    """nki.jit: what it returns is called with tensors, None or NKI objects."""
-
-    def __init__(self):
-        self.called = []
-
-    def __call__(self, kernel):
-        def run(*args):
-            *tensors, recipe = args
-            assert all(each is None or type(each) is torch.Tensor for each in tensors)
-            assert all(each is None or each.is_contiguous() for each in tensors)
-            assert isinstance(recipe, nkisim.language.NKIObject)
-            self.called.append((kernel.__name__, tensors))
-            return nkisim.run(kernel, *args, target="trn2").outputs
-
-        return run
-
-
-class FakeNkiOp:
-    """torch_neuronx.nki_op(name, mutates_args={}): a decorator of annotated functions."""
-
-    def __init__(self):
-        self.names = []
-
-    def __call__(self, name, *, mutates_args):
-        assert mutates_args == {}
-
-        def decorate(function):
-            self.names.append(name)
-            schema = torch.library.infer_schema(function, mutates_args=())
-            assert schema.count("Tensor") >= 5  # inputs and outputs are tensors
-            return function
-
-        return decorate
 
 
 @pytest.fixture
@@ -129,8 +93,8 @@ def test_an_op_is_made_once_for_each_kernel_and_shape(jit, monkeypatch):
 def packings(monkeypatch):
     """How often weights were packed."""
     counted = []
-    kept = neuron.pack_weights
-    monkeypatch.setattr(neuron, "pack_weights", lambda *a: counted.append(1) or kept(*a))
+    kept = prepared.pack_weights
+    monkeypatch.setattr(prepared, "pack_weights", lambda *a: counted.append(1) or kept(*a))
     return counted
 
 

@@ -33,7 +33,7 @@ def op_calls(*, wants_gradient):
     y = ops.convolution(x, w, *WINDOW)
     dy = integers(*y.shape, seed=2, wants_gradient=wants_gradient)
     bias, residual = integers(6, wants_gradient=False), integers(*y.shape, wants_gradient=False)
-    fused = (x.detach(), w.detach(), bias, residual, *WINDOW[:-1], "silu", "nkisim")
+    fused = (x.detach(), w.detach(), bias, residual, *WINDOW[:-1], "silu", "bf16", "nkisim")
     return {
         "convolution": (ops.convolution, (x, w, *WINDOW)),
         "input_gradient": (ops.input_gradient, (dy, w, list(x.shape), *WINDOW)),

@@ -8,8 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from trnconv.plan.accuracy import ALWAYS_DIRECT, DEFAULT_POLICY, Policy
 from trnconv.pytorch.lazy.noted import Notebook
 from trnconv.pytorch.lazy.spreading import Spread
+from trnconv.runtime.fast_calibrate import Ranges
 
 
 @dataclass(frozen=True)
@@ -34,9 +36,23 @@ class Surroundings:
     dispatch: Callable[[Surroundings, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
     rewrites: Rewrites = ALL_REWRITES
     reproducible: bool = False
+    policy: Policy = DEFAULT_POLICY
+    ranges: Ranges | None = None  # of the inputs of its layers, if they were sampled
     backend: str = "auto"
     refused: frozenset[str] = frozenset()  # modules whose own calls of torch's functions stay
     spread: Spread | None = None  # over several ranks
+
+    def policy_for(self, module: str) -> Policy:
+        """What a layer may give for speed.
+
+        Bands of a video would have to cut it into the same tiles to have the same bits, so between
+        ranks that are to agree nothing is given.
+        """
+        if self.reproducible and self.spread is not None:
+            return ALWAYS_DIRECT
+        if self.ranges is None:
+            return self.policy
+        return self.ranges.policy(module, self.policy) if module in self.ranges else ALWAYS_DIRECT
 
     def call(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A function of torch with a lazy tensor among its arguments."""

@@ -125,14 +125,15 @@ def _asked(video: Video, filters: Filters, window: Window3d, around: Surrounding
         operands = _after_movement(video, window, around)
     if around.spread is not None:
         operands = around.spread.extended(operands, window)
-    splice = _splice(operands, window, around)
+    module = filters.module or around.book.module
+    splice = replace(_splice(operands, window, around), policy=around.policy_for(module))
     pieces = tuple(stored(run) for run in operands.pieces)
     asked = Asked(
         pieces=pieces,
         w=filters.weight.reshape(*filters.weight.shape[:2], *window.kernel),
         bias=filters.bias,
         splice=splice,
-        module=filters.module or around.book.module,
+        module=module,
         book=around.book,
         written=tuple(written(tensor) for tensor in (*pieces, filters.weight)),
         backend=around.backend,

@@ -135,12 +135,13 @@ def _convolution(around: Surroundings, name: str, args: Args, kwargs: Named) -> 
         if found is not None:
             return found
     convolve = getattr(functional, name)
-    y = convolve(real(args[0]), *rest, **options, backend=around.backend)
     if name in _CONVOLUTIONS:
-        note_forward(around.book, module, real(args[0]), filters)
+        policy = around.policy_for(module)
+        options["accuracy"] = policy
+        note_forward(around.book, module, real(args[0]), filters, policy)
     else:
         note_transposed(around.book, module, real(args[0]), *rest, **options)
-    return lazy(y, around)
+    return lazy(convolve(real(args[0]), *rest, **options, backend=around.backend), around)
 
 
 def _on_tensors(around: Surroundings, func: Callable[..., Any], args: Args, kwargs: Named) -> Any:

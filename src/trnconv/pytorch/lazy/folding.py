@@ -8,7 +8,9 @@ from functools import lru_cache
 from nkisim.machine import TRN2
 from trnconv.errors import TrnconvError
 from trnconv.geometry import ConvShape
-from trnconv.runtime.pricing import Question, price
+from trnconv.plan.accuracy import ALWAYS_DIRECT
+from trnconv.plan.question import Question
+from trnconv.runtime.pricing import price
 
 _COMPARED = 4096  # shapes of a process
 
@@ -30,7 +32,7 @@ def upsampled_before(folded: ConvShape) -> ConvShape:
 
 @lru_cache(_COMPARED)
 def folding_wins(folded: ConvShape) -> bool:
-    """Whether the convolution alone is modelled to be faster (trn2); the saved copy is a bonus.
+    """Whether the direct convolution alone is modelled to be faster (trn2); the copy is a bonus.
 
     Folded sums are rounded elsewhere. So frames that do not mix are asked about one by one: however
     a video is cut into chunks, the answer is the same.
@@ -47,6 +49,6 @@ def _one_frame(folded: ConvShape) -> ConvShape:
 
 def _ns(shape: ConvShape) -> float:
     try:
-        return price(Question(shape, TRN2)).ns
+        return price(Question(shape, TRN2, policy=ALWAYS_DIRECT)).ns
     except TrnconvError:  # no plan is no price: it never wins
         return float("inf")

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 
 from nkisim.machine import Machine
 from trnconv.geometry import ConvShape, TransposedShape
+from trnconv.plan.accuracy import DEFAULT_POLICY, Policy
 from trnconv.plan.choose import DEFAULT_BUDGET
 from trnconv.plan.ends import PLAIN_END, End
-from trnconv.runtime.pricing import Question
+from trnconv.plan.question import Question
 
 Shape = ConvShape | TransposedShape
 
@@ -26,6 +27,7 @@ class Work:
     pieces: tuple[int, ...] = ()  # frames of each tensor the input lies in; empty: one
     end: End = PLAIN_END
     reproducible: bool = False
+    policy: Policy = DEFAULT_POLICY
     instead_of: ConvShape | None = None  # what the model asked for, if this is a cheaper equal
 
     def question(self, machine: Machine, budget: int = DEFAULT_BUDGET) -> Question:
@@ -37,6 +39,7 @@ class Work:
             pieces=self.pieces,
             end=self.end,
             reproducible=self.reproducible,
+            policy=self.policy,
             budget=budget,
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from trnconv.geometry import ZEROS, conv_shape, transposed_shape
+from trnconv.plan.accuracy import ALWAYS_DIRECT, Policy
 from trnconv.pytorch.arrays import dtype_name
 from trnconv.pytorch.lazy.convolutions import Filters
 from trnconv.pytorch.lazy.noted import Notebook, Work
@@ -12,7 +13,9 @@ from trnconv.pytorch.lazy.noted import Notebook, Work
 Tensor = torch.Tensor
 
 
-def note_forward(book: Notebook, module: str, x: Tensor, filters: Filters) -> None:
+def note_forward(
+    book: Notebook, module: str, x: Tensor, filters: Filters, policy: Policy = ALWAYS_DIRECT
+) -> None:
     """A convolution of x with its own padding. Of no elements, it is no work."""
     if not x.numel():
         return
@@ -27,7 +30,7 @@ def note_forward(book: Notebook, module: str, x: Tensor, filters: Filters) -> No
         groups=filters.groups,
         padding_mode=filters.mode or ZEROS,
     )
-    book.works[Work(module, shape, dtype_name(x))] += 1
+    book.works[Work(module, shape, dtype_name(x), policy=policy)] += 1
 
 
 def note_transposed(

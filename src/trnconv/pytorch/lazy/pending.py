@@ -49,6 +49,7 @@ class Asked:
             pieces=frames if len(frames) > 1 else (),
             end=self.splice.end(residual=self.residual is not None),
             reproducible=self.splice.reproducible,
+            policy=self.splice.policy,
             instead_of=self.instead_of,
         )
         self.book.works[work] += 1

@@ -131,7 +131,8 @@ def convolution_forward(
     found = convolved(given, filters)
     if found is None:
         found = LazyTensor(_eager(self, given.real(), weight, bias), patch.around)
-        note_forward(patch.around.book, patch.name, given.real(), filters)
+        policy = patch.around.policy_for(patch.name)
+        note_forward(patch.around.book, patch.name, given.real(), filters, policy)
     return found if given is x else found.real()
 
 
@@ -149,6 +150,7 @@ def _eager(module: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tenso
     """At once, with gradients, in one graph."""
     rank = weight.dim() - 2
     convolve = getattr(functional, f"conv{rank}d")
+    patch: Patch = module.__dict__[ATTRIBUTE]
     y: Tensor = convolve(
         x,
         weight,
@@ -158,7 +160,8 @@ def _eager(module: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tenso
         module.dilation,
         module.groups,
         padding_mode=module.padding_mode,
-        backend=module.__dict__[ATTRIBUTE].around.backend,
+        accuracy=patch.around.policy_for(patch.name),
+        backend=patch.around.backend,
     )
     return y
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from torch import nn
 
 from trnconv.errors import UnsupportedError
+from trnconv.plan.accuracy import BF16, Policy, policy_of
 from trnconv.pytorch.backends import Backend, asked_for
 from trnconv.pytorch.lazy.context import ALL_REWRITES, Rewrites, Surroundings
 from trnconv.pytorch.lazy.convolutions import unsupported_type
@@ -26,6 +27,7 @@ from trnconv.pytorch.patching.methods import (
     unsplit_forward,
 )
 from trnconv.pytorch.patching.report import Entry, PatchReport
+from trnconv.runtime.fast_calibrate import Ranges
 
 Filter = Callable[[str, nn.Module], bool]
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -35,12 +37,14 @@ _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 _SPLITTERS = ("CogVideoXSafeConv3d",)
 
 
-def patch_(
+def patch_(  # noqa: PLR0913 (each is a decision of the caller's)
     model: nn.Module,
     filter_fn: Filter | None = None,
     on_unsupported: Literal["keep", "raise"] = "keep",
     *,
     reproducible: bool = False,
+    accuracy: str | Policy = BF16,
+    ranges: Ranges | None = None,
     rewrites: Rewrites = ALL_REWRITES,
     backend: str | Backend | None = None,
 ) -> PatchReport:
@@ -48,8 +52,12 @@ def patch_(
 
     `filter_fn(name, module)` says which are taken; `on_unsupported` what happens to one that the
     kernels cannot run. With `reproducible`, results do not depend on how a video is cut into
-    chunks. Without gradients, padding, caches and upsampling go into the kernels; with gradients
-    and under torch.compile, only the convolutions themselves are ours.
+    chunks. `accuracy` says what kernels may give for speed, as in `functional`; with `ranges`
+    (`calibrate`), what may be given depends on the largest input of each layer, and layers that
+    were not sampled stay direct.
+
+    Without gradients, padding, caches and upsampling go into the kernels; with gradients and under
+    torch.compile, only the convolutions themselves are ours.
     """
     if on_unsupported not in ("keep", "raise"):
         raise UnsupportedError(f"on_unsupported={on_unsupported!r}: keep or raise.")
@@ -62,6 +70,8 @@ def patch_(
         dispatch=dispatch,
         rewrites=rewrites,
         reproducible=reproducible,
+        policy=policy_of(accuracy),
+        ranges=ranges,
         backend=asked_for(backend),
         refused=refused,
     )

@@ -1,0 +1,51 @@
+"""Calibration of a model: the largest input of every convolution, from samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+
+from trnconv.errors import UnsupportedError
+from trnconv.pytorch.arrays import to_array
+from trnconv.runtime.fast_calibrate import Ranges
+
+_CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+
+
+def calibrate(model: nn.Module, run: Callable[[nn.Module], Any]) -> Ranges:
+    """Run `run(model)` on sample data and note the largest |x| of each convolution by its name.
+
+    The model must not be patched: the samples are torch's own.
+    """
+    found = _Sampled()
+    hooks = [
+        module.register_forward_pre_hook(partial(found.note, name))
+        for name, module in model.named_modules()
+        if isinstance(module, _CONVOLUTIONS)
+    ]
+    try:
+        with torch.no_grad():
+            run(model)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return found.ranges
+
+
+class _Sampled:
+    """Grows while the model runs."""
+
+    def __init__(self) -> None:
+        self.ranges = Ranges()
+
+    def note(self, name: str, module: nn.Module, args: tuple[Any, ...]) -> None:
+        """Before a convolution runs."""
+        del module
+        x = args[0]
+        if not isinstance(x, torch.Tensor):
+            raise UnsupportedError(f"{name}: the model is patched. Calibrate it before patch_.")
+        self.ranges = self.ranges.with_sample(name, to_array(x.detach().abs().amax().float().cpu()))

@@ -1,0 +1,45 @@
+"""Doubles of the documented ways to call a kernel on a Neuron device; they run it in nkisim.
+
+They hold a call to what is documented: a jitted kernel takes device tensors and plain records;
+`nki_op` makes an op of a fully annotated function of tensors.
+"""
+
+import torch
+
+import nkisim
+
+
+class FakeJit:
+    """nki.jit: what it returns is called with tensors, None or NKI objects."""
+
+    def __init__(self):
+        self.called = []
+
+    def __call__(self, kernel):
+        def run(*args):
+            *tensors, recipe = args
+            assert all(each is None or type(each) is torch.Tensor for each in tensors)
+            assert all(each is None or each.is_contiguous() for each in tensors)
+            assert isinstance(recipe, nkisim.language.NKIObject)
+            self.called.append((kernel.__name__, tensors))
+            return nkisim.run(kernel, *args, target="trn2").outputs
+
+        return run
+
+
+class FakeNkiOp:
+    """torch_neuronx.nki_op(name, mutates_args={}): a decorator of annotated functions."""
+
+    def __init__(self):
+        self.names = []
+
+    def __call__(self, name, *, mutates_args):
+        assert mutates_args == {}
+
+        def decorate(function):
+            self.names.append(name)
+            schema = torch.library.infer_schema(function, mutates_args=())
+            assert schema.count("Tensor") >= 5  # inputs and outputs are tensors
+            return function
+
+        return decorate

@@ -1,0 +1,157 @@
+"""Fast forms behind `convolve`: taken under a policy, within their bound, the same for all cuts."""
+
+import numpy as np
+import pytest
+
+from conv_arrays import normal_arrays
+from fast_bounds import fast_bound
+from nkisim.machine import TRN2
+from tolerance import assert_within
+from trnconv.errors import PlanError, UnsupportedError
+from trnconv.geometry import conv_shape
+from trnconv.plan.accuracy import BF16, DIRECT, FAST, LIMITS, Policy, policy_of
+from trnconv.plan.conv_plan import ConvPlan
+from trnconv.plan.fast_candidates import FastRequest, PricedFast
+from trnconv.plan.fast_choose import price_fast, sums_alike
+from trnconv.plan.fast_error import RangeError
+from trnconv.plan.fast_plan import FastPlan
+from trnconv.plan.question import Question, best_plan, worth_a_search
+from trnconv.reference import forward
+from trnconv.runtime import LaunchOptions, convolve, convolve_pieces, plan_for, time_plan
+from trnconv.runtime.pricing import price
+
+ANY = Policy(least_macs=0)
+SHAPE = conv_shape((1, 128, 4, 10, 96), (128, 128, 3, 3, 3), padding=(0, 1, 1))
+
+
+def launch(**options):
+    return LaunchOptions(policy=ANY, **options)
+
+
+def test_a_policy_survives_the_way_through_an_op():
+    for policy in (Policy(), Policy(FAST, 12.5), Policy(DIRECT, least_macs=7)):
+        assert policy_of(policy.text()) == policy
+    assert policy_of(BF16) == Policy()
+    with pytest.raises(PlanError, match=r"accuracy='exact': one of direct, bf16, fast, half"):
+        policy_of("exact")
+
+
+def test_convolve_takes_a_fast_form_and_stays_within_its_bound():
+    x, w, bias = normal_arrays(SHAPE, "bfloat16")
+    done = convolve(x, w, bias, padding=(0, 1, 1), launch=launch())
+    ((plan,),) = done.plans
+    assert isinstance(plan, FastPlan)
+    exact = forward(x, w, bias, SHAPE)
+    assert_within(done.y, exact, fast_bound(x, w, bias, exact, plan))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"policy": Policy()},  # too small to look for one
+        {"policy": Policy(DIRECT, least_macs=0)},
+        {"policy": Policy(x_max=40e3, least_macs=0)},  # fp16 transforms end at 32752
+        {"policy": ANY, "exact": True},
+        {"policy": ANY, "cores": 2},
+    ],
+    ids=["small", "direct", "range", "exact", "two cores"],
+)
+def test_what_is_computed_directly(options):
+    plans = plan_for(SHAPE, "bfloat16", LaunchOptions(**options))
+    assert all(isinstance(plan, ConvPlan) for plan in plans)
+
+
+def test_fast_forms_are_not_looked_for_where_there_are_none():
+    base = {"machine": TRN2, "policy": ANY}
+    wide = (1, 128, 4, 10, 96)
+    assert worth_a_search(Question(SHAPE, **base))
+    assert not worth_a_search(Question(conv_shape((1, 64, *wide[2:]), (64, 64, 3, 3, 3)), **base))
+    assert not worth_a_search(
+        Question(conv_shape(wide, (128, 128, 3, 3, 3), stride=(1, 2, 1)), **base)
+    )
+    assert not worth_a_search(Question(conv_shape(wide, (128, 128, 1, 1, 3)), **base))
+    assert worth_a_search(Question(conv_shape(wide, (128, 128, 1, 3, 3)), **base))
+
+
+def test_master_weights_are_rounded_once():
+    """float32 weights beside bf16 data: a fast form is closer to them than bf16 weights are."""
+    x, _, _ = normal_arrays(SHAPE, "bfloat16", bias=False)
+    _, w, _ = normal_arrays(SHAPE, "float32", bias=False)
+    fine = convolve(x, w, padding=(0, 1, 1), launch=launch()).y
+    coarse = convolve(x, w.astype(x.dtype), padding=(0, 1, 1), launch=launch()).y
+    exact = forward(x, w, None, SHAPE)
+    floor = np.square(exact.astype(x.dtype) - exact).mean()
+    assert np.square(fine - exact).mean() < 1.05**2 * floor
+    assert np.square(coarse - exact).mean() > 1.5 * floor
+
+
+def test_data_out_of_range_is_refused_in_words():
+    x, w, _ = normal_arrays(SHAPE, "bfloat16", bias=False)
+    x = x.copy()
+    x[0, 0, 0, 0, 0] = 40e3
+    with pytest.raises(RangeError, match=r'reaches 3\.994e\+04.*32752.*accuracy="direct"'):
+        convolve(x, w, padding=(0, 1, 1), launch=launch())
+
+
+def test_a_fast_plan_is_for_its_own_shape():
+    (plan,) = plan_for(SHAPE, "bfloat16", launch())
+    x, w, _ = normal_arrays(SHAPE, "bfloat16", bias=False)
+    with pytest.raises(PlanError, match="for its own shape"):
+        convolve(x, w, padding=(0, 1, 0), launch=LaunchOptions(plans=(plan,)))
+    with pytest.raises(PlanError, match="one core"):
+        convolve(x, w, padding=(0, 1, 1), launch=LaunchOptions(plans=(plan, plan)))
+
+
+@pytest.mark.parametrize("channels", [96, 128, 192])
+def test_plans_that_claim_to_sum_alike_give_the_same_bits(channels):
+    """Whatever the blocks, loops and buffers: every such plan of a convolution, twelve at most."""
+    shape = conv_shape((1, channels, 4, 6, 32), (channels, channels, 3, 3, 3), padding=(0, 1, 1))
+    x, w, bias = normal_arrays(shape, "bfloat16")
+    request = FastRequest(shape, TRN2, "bfloat16")
+    for transform in ("F(2,3)", "F(4,3)"):
+        plans = [one.plan for one in price_fast(request, transform, 1) if sums_alike(one.plan)]
+        assert len(plans) > 2
+        outputs = {
+            convolve(x, w, bias, padding=(0, 1, 1), launch=LaunchOptions(plans=(plan,))).y.tobytes()
+            for plan in plans[:12]
+        }
+        assert len(outputs) == 1
+
+
+def test_plans_by_frames_do_not_claim_it():
+    request = FastRequest(SHAPE, TRN2, "bfloat16")
+    by_frames = [one.plan for one in price_fast(request, "F(2,3)", 0)]
+    assert by_frames
+    assert not any(sums_alike(plan) for plan in by_frames)
+    with pytest.raises(UnsupportedError, match="reproducible"):
+        LaunchOptions(plans=(by_frames[0],), reproducible=True)
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "channels", "transform"), [(BF16, 128, "F(2,3)"), (FAST, 384, "F(4,3)")]
+)
+def test_reproducible_outputs_do_not_depend_on_chunks_or_pieces(accuracy, channels, transform):
+    size = (1, channels, 5, 48, 64)
+    shape = conv_shape(size, (channels, channels, 3, 3, 3), padding=(0, 1, 1))
+    x, w, bias = normal_arrays(shape, "bfloat16")
+    options = LaunchOptions(policy=Policy(accuracy, least_macs=0), reproducible=True)
+    padding = (0, 1, 1)
+    whole = convolve(x, w, bias, padding=padding, launch=options)
+    assert isinstance(whole.plans[0][0], FastPlan)
+    assert whole.plans[0][0].transform == transform
+    for cut in (1, 2):
+        first = convolve(x[:, :, : cut + 2], w, bias, padding=padding, launch=options)
+        pieces = [np.ascontiguousarray(x[:, :, cut : cut + 2]), x[:, :, cut + 2 :]]
+        second = convolve_pieces(pieces, w, bias, padding=padding, launch=options)
+        assert np.array_equal(np.concatenate([first.y, second.y], axis=2), whole.y)
+
+
+@pytest.mark.parametrize("accuracy", list(LIMITS)[:3])
+def test_a_price_is_that_of_the_plan_that_runs(accuracy):
+    policy = Policy(accuracy, least_macs=0)
+    question = Question(SHAPE, TRN2, policy=policy)
+    (plan,) = plan_for(SHAPE, "bfloat16", LaunchOptions(policy=policy))
+    priced, timed = price(question), price(question, simulate=True)
+    assert priced.plan.plan == plan == best_plan(question).plan
+    assert isinstance(priced.plan, PricedFast) == (accuracy != DIRECT)
+    assert timed.ns == time_plan(plan, SHAPE).makespan_ns
