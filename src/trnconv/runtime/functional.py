@@ -1,4 +1,7 @@
-"""torch's convolutions on NumPy arrays, with its order of arguments and its defaults."""
+"""torch's convolutions on NumPy arrays, with its order of arguments and its defaults.
+
+`accuracy` is what a kernel may give for speed: "direct", "bf16", "fast", "half" (plan/accuracy.py).
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,9 @@ import numpy as np
 from nkisim.machine import find_machine
 from trnconv.errors import ShapeError
 from trnconv.geometry import Axes, Padding, conv_shape, transposed_shape
-from trnconv.plan import explain as in_words
-from trnconv.plan.choose import choose, request_for
+from trnconv.plan.accuracy import BF16, Policy, policy_of
+from trnconv.plan.explain_question import explain_question
+from trnconv.plan.question import Question
 from trnconv.runtime.convolve import LaunchOptions, convolve, convolve_transposed
 
 Array = np.ndarray[Any, Any]
@@ -27,10 +31,11 @@ def conv1d(
     groups: int = 1,
     *,
     target: str = "trn2",
+    accuracy: str | Policy = BF16,
 ) -> Array:
     """input [N, C_in, L], weight [C_out, C_in, K] -> [N, C_out, L']."""
     options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
-    return _conv(1, (input, weight, bias), target, **options)
+    return _conv(1, (input, weight, bias), _launch(target, accuracy), **options)
 
 
 def conv2d(
@@ -43,10 +48,11 @@ def conv2d(
     groups: int = 1,
     *,
     target: str = "trn2",
+    accuracy: str | Policy = BF16,
 ) -> Array:
     """input [N, C_in, H, W], weight [C_out, C_in, KH, KW] -> [N, C_out, H', W']."""
     options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
-    return _conv(2, (input, weight, bias), target, **options)
+    return _conv(2, (input, weight, bias), _launch(target, accuracy), **options)
 
 
 def conv3d(
@@ -59,10 +65,11 @@ def conv3d(
     groups: int = 1,
     *,
     target: str = "trn2",
+    accuracy: str | Policy = BF16,
 ) -> Array:
     """input [N, C_in, D, H, W], weight [C_out, C_in, KD, KH, KW] -> [N, C_out, D', H', W']."""
     options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
-    return _conv(3, (input, weight, bias), target, **options)
+    return _conv(3, (input, weight, bias), _launch(target, accuracy), **options)
 
 
 def conv_transpose1d(
@@ -138,12 +145,16 @@ def _require_rank(name: str, x: Array, rank: int) -> None:
         )
 
 
+def _launch(target: str, accuracy: str | Policy) -> LaunchOptions:
+    return LaunchOptions(target, policy=policy_of(accuracy))
+
+
 def _conv(
-    rank: int, operands: tuple[Array, Array, Array | None], target: str, **options: Any
+    rank: int, operands: tuple[Array, Array, Array | None], launch: LaunchOptions, **options: Any
 ) -> Array:
     x, w, bias = operands
     _require_rank(f"conv{rank}d", x, rank)
-    return convolve(x, w, bias, launch=LaunchOptions(target), **options).y
+    return convolve(x, w, bias, launch=launch, **options).y
 
 
 def explain(
@@ -155,7 +166,12 @@ def explain(
     dilation: Axes = 1,
     target: str = "trn2",
     dtype: str = "bfloat16",
+    accuracy: str | Policy = BF16,
 ) -> str:
-    """The plan of a convolution in words: decisions, modelled time, memory, what lost and why."""
+    """The plan of a convolution in words: decisions, modelled time, memory, what lost and why.
+
+    Where fast forms are looked for, what each of them would give follows.
+    """
     shape = conv_shape(input_shape, weight_shape, stride=stride, padding=padding, dilation=dilation)
-    return in_words.explain(choose(request_for(shape, find_machine(target), dtype)))
+    question = Question(shape, find_machine(target), dtype, policy=policy_of(accuracy))
+    return "\n\n".join(explain_question(question))

@@ -95,7 +95,26 @@ def test_loops_and_streamed_weights_are_named():
 
 def test_the_function_of_the_package_says_the_same():
     text = trnconv.explain((1, 96, 6, 48, 128), (96, 96, 3, 3, 3), padding=(0, 1, 1))
-    assert text == explain(choose(request_for(SHAPE, TRN2, "bfloat16")))
+    direct, fast = text.split("\n\n")
+    assert direct == explain(choose(request_for(SHAPE, TRN2, "bfloat16")))
+    assert "too small" in fast
     other = trnconv.explain((1, 3, 64, 64), (8, 3, 3, 3), target="trn3", dtype="float32")
     assert "modelled in closed form (trn3," in other
     assert other.splitlines()[0].endswith("float32")
+
+
+def test_explain_shows_what_each_fast_form_would_give():
+    sizes = (1, 384, 3, 90, 160), (384, 384, 3, 3, 3)
+    texts = {
+        accuracy: trnconv.explain(*sizes, padding=(0, 1, 1), accuracy=accuracy)
+        for accuracy in ("direct", "bf16", "fast")
+    }
+    taken = {
+        accuracy: [line for line in text.splitlines() if line.startswith("  taken")]
+        for accuracy, text in texts.items()
+    }
+    assert "was asked for directly" in texts["direct"]
+    assert "F(4,3): expected error 1.163x" in texts["bf16"]
+    assert [len(lines) for lines in taken.values()] == [0, 1, 1]
+    assert "F(2,3)" in taken["bf16"][0]
+    assert "F(4,3)" in taken["fast"][0]

@@ -1,0 +1,79 @@
+"""A production model whose convolutions are fast wherever they can be: how good are its frames?
+
+At sizes that a simulator can run, the planner would find few fast forms worth taking. So here every
+one that a policy allows is taken, whatever it costs: more than the same model does at 720p.
+"""
+
+from collections import Counter
+from math import inf, log10
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from nkisim.machine import TRN2
+from three_way import FADED, rounded, run
+from trnconv.models import Size, find
+from trnconv.plan import fast_choose
+from trnconv.plan.accuracy import FAST, LIMITS, Policy
+from trnconv.plan.question import best_plan
+from trnconv.pytorch import patched
+from trnconv.pytorch.building import build, example_latent
+
+pytestmark = [pytest.mark.diffusers, pytest.mark.slow]
+PEAK = 2.0  # frames are in [-1, 1]
+MOST_LOST_DB = 0.3
+WAN = find("wan2.1")
+SIZE = Size("", 5, 48, 48)
+
+
+def psnr(frames, exact):
+    error = (frames.double() - exact.double()).square().mean()
+    return (10 * torch.log10(PEAK**2 / error)).item()
+
+
+def model_of(seed):
+    """With frames too faint to be clamped: there an error would not show."""
+    model = build(WAN, dtype=torch.bfloat16, seed=seed)
+    for parameter in model.decoder.conv_out.parameters():
+        parameter.mul_(FADED)
+    return model
+
+
+def decoded(model, latent, accuracy):
+    """The frames, and how often each form ran."""
+    with patched(model, accuracy=Policy(accuracy, least_macs=0)) as report:
+        frames = run(model, WAN, "decode", latent)
+    forms = Counter()
+    for work, calls in report.book.works.items():
+        plan = best_plan(work.question(TRN2)).plan
+        forms[getattr(plan, "transform", "direct")] += calls
+    return frames, forms
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_frames_are_as_good_as_those_of_plain_bf16(seed, monkeypatch):
+    monkeypatch.setattr(fast_choose, "_WORTH_IT", inf)
+    model = model_of(seed)
+    latent = rounded(example_latent(WAN, SIZE, seed=seed))
+    plain = run(model, WAN, "decode", latent)
+    direct, _ = decoded(model, latent, "direct")
+    careful, careful_forms = decoded(model, latent, "bf16")
+    quick, quick_forms = decoded(model, latent, "fast")
+    exact = run(torch.nn.Module.to(model, dtype=torch.float32), WAN, "decode", latent)
+    assert exact.abs().max() < 1
+    assert careful_forms["F(2,3)"] > careful_forms["direct"]
+    assert quick_forms["F(4,3)"] > 0
+    found = {
+        name: psnr(frames, exact)
+        for name, frames in {
+            "torch": plain,
+            "direct": direct,
+            "bf16": careful,
+            "fast": quick,
+        }.items()
+    }
+    print(f"seed {seed}: PSNR in dB {found}; {dict(careful_forms)}, {dict(quick_forms)}")
+    assert found["bf16"] > found["direct"] - MOST_LOST_DB
+    assert found["bf16"] > found["torch"] - MOST_LOST_DB
+    assert found["fast"] > found["torch"] - 20 * log10(LIMITS[FAST])  # noise in every layer
