@@ -16,6 +16,7 @@ from three_way import FADED, rounded, run
 from trnconv.models import Size, find
 from trnconv.plan import fast_choose
 from trnconv.plan.accuracy import FAST, LIMITS, Policy
+from trnconv.plan.fast_transforms import F43
 from trnconv.plan.question import best_plan
 from trnconv.pytorch import patched
 from trnconv.pytorch.building import build, example_latent
@@ -59,11 +60,12 @@ def test_frames_are_as_good_as_those_of_plain_bf16(seed, monkeypatch):
     plain = run(model, WAN, "decode", latent)
     direct, _ = decoded(model, latent, "direct")
     careful, careful_forms = decoded(model, latent, "bf16")
+    monkeypatch.setattr(fast_choose, "TRANSFORMS", {F43.name: F43})
     quick, quick_forms = decoded(model, latent, "fast")
     exact = run(torch.nn.Module.to(model, dtype=torch.float32), WAN, "decode", latent)
     assert exact.abs().max() < 1
     assert careful_forms["F(2,3)"] > careful_forms["direct"]
-    assert quick_forms["F(4,3)"] > 0
+    assert quick_forms["F(4,3)"] > quick_forms["direct"]
     found = {
         name: psnr(frames, exact)
         for name, frames in {
@@ -73,7 +75,6 @@ def test_frames_are_as_good_as_those_of_plain_bf16(seed, monkeypatch):
             "fast": quick,
         }.items()
     }
-    print(f"seed {seed}: PSNR in dB {found}; {dict(careful_forms)}, {dict(quick_forms)}")
-    assert found["bf16"] > found["direct"] - MOST_LOST_DB
+    assert found["bf16"] > found["direct"] - MOST_LOST_DB, found
     assert found["bf16"] > found["torch"] - MOST_LOST_DB
     assert found["fast"] > found["torch"] - 20 * log10(LIMITS[FAST])  # noise in every layer
