@@ -1,6 +1,7 @@
-"""`python -m benchmarks forward | plans | model | models | scaling | family | frontend | fast`.
+"""`python -m benchmarks`: forward, plans, model, models, scaling, family, frontend, fast, observe.
 
-Every time printed is modelled, but for those of `frontend`, which are of this machine's CPU.
+Every time printed is modelled, but for those of `frontend`, which are of this machine's CPU;
+`observe` prints none, it writes what models do.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from benchmarks import family, fast, forward, frontend, model, models, plans, scaling
+from benchmarks import family, fast, forward, frontend, model, models, observe, plans, scaling
 from trnconv.errors import TrnconvError
 
 _COMMANDS = {
@@ -21,6 +22,7 @@ _COMMANDS = {
     "family": family,
     "frontend": frontend,
     "fast": fast,
+    "observe": observe,
 }
 _REFUSED = 2  # as argparse exits
 

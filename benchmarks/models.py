@@ -1,8 +1,9 @@
 """`python -m benchmarks models`: every autoencoder of the registry at its production size.
 
 Each model runs on the meta device, encode and decode, once patched with all rewrites and once as
-it is. Convolutions are priced by the planner's closed form (`--simulate`: traced and scheduled).
-The baseline gets the convolutions that the model calls.
+it is. Convolutions are priced by the planner's closed form (`--simulate`: traced and scheduled),
+under the default policy, and once more directly and under "fast". The baseline gets the
+convolutions that the model calls.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from nkisim.machine import CONSTANTS_VERSION, TRN2, TRN3
 from trnconv.errors import TrnconvError
 from trnconv.geometry import ConvShape
 from trnconv.models import find, models
+from trnconv.plan.accuracy import DIRECT, FAST
 
 HELP = "every autoencoder of the registry at its production size"
 CORES_OF_A_CHIP = 8
@@ -36,7 +38,9 @@ class Row:
     size: str
     phase: str
     calls: int
-    ours_s: float
+    ours_s: float  # accuracy bf16, the default
+    direct_s: float
+    fast_s: float
     as_is_s: float  # our kernels without the rewrites
     trn3_s: float
     baseline_s: float  # NaN if it was not asked for
@@ -80,6 +84,8 @@ def measure(job: Job, *, simulate: bool, baseline: bool, known: Times) -> tuple[
             phase=phase,
             calls=ours.calls,
             ours_s=ours.seconds,
+            direct_s=estimate(run, TRN2, simulate=simulate, accuracy=DIRECT).seconds,
+            fast_s=estimate(run, TRN2, simulate=simulate, accuracy=FAST).seconds,
             as_is_s=as_is.seconds,
             trn3_s=estimate(run, TRN3, simulate=simulate).seconds,
             baseline_s=total / 1e9,
@@ -119,7 +125,8 @@ def rows_of(jobs: Sequence[Job], options: argparse.Namespace) -> Iterator[Row]:
 
 def table(rows: Sequence[Row]) -> str:
     """One line for each phase of each model."""
-    names = ("calls", "trn2\ncore, s", "chip of 8,\nideal, s", "trn3\ncore, s", "baseline\ns")
+    names = ("calls", "trn2\ncore, s", "direct\ns", "fast\ns", "chip of 8,\nideal, s")
+    names += ("trn3\ncore, s", "baseline\ns")
     columns = [Column("model", "<"), Column("size", "<"), Column("phase", "<")]
     columns += [Column(name) for name in names]
     columns += [Column(name) for name in ("ours /\nbaseline", "ours /\nas it is")]
@@ -136,6 +143,8 @@ def _cells(row: Row) -> list[str]:
         row.phase,
         f"{row.calls}",
         significant(row.ours_s),
+        significant(row.direct_s),
+        significant(row.fast_s),
         significant(row.ours_s / CORES_OF_A_CHIP),
         significant(row.trn3_s),
         significant(row.baseline_s) if known else "-",

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+GOLDEN = Path(__file__).parent / "golden"
+
 
 def _needs_package(*names):
     def missing():
@@ -46,7 +48,11 @@ OPT_IN = {
     "nkilib": _needs_nki_library,
     "device": _needs_device,
     "fast": _needs_nothing,
+    "site": _needs_package("material"),
+    "dist": _needs_package("hatchling"),
+    "corpus": _needs_package("torch", "diffusers", "av", "fsspec", "safetensors"),
 }
+EVERY_PAGE = "docs"  # no opt-in: pages that need only the base dependencies always run
 
 
 def pytest_addoption(parser):
@@ -57,12 +63,32 @@ def pytest_addoption(parser):
         metavar="N",
         help="how many random convolutions tests/trnconv/test_forward_random.py makes up",
     )
+    parser.addoption(
+        "--rewrite-golden",
+        action="store_true",
+        help="write the files of tests/golden anew, for review, instead of comparing with them",
+    )
+
+
+@pytest.fixture
+def golden(request):
+    """Compare a text with the reviewed file of this name in tests/golden."""
+    rewrite = request.config.getoption("--rewrite-golden")
+
+    def compare(name, text):
+        path = GOLDEN / name
+        if rewrite:
+            path.write_text(text, encoding="utf-8")
+        expected = path.read_text(encoding="utf-8") if path.is_file() else ""
+        assert text == expected, f"{name}: if that is meant, `pytest --rewrite-golden` and review"
+
+    return compare
 
 
 def why_skipped(markers, mark_expression):
     """The reason not to run a test with these opt-in markers, or None."""
     named = set(re.findall(r"\w+", mark_expression))
-    if not named.intersection(markers):
+    if not named.intersection({*markers, EVERY_PAGE}):
         return f"{', '.join(markers)}: runs only when named, -m {markers[0]}"
     reasons = [f"{marker}: {reason}" for marker in markers if (reason := OPT_IN[marker]())]
     return "; ".join(reasons) or None

@@ -32,9 +32,7 @@ def fast_bound(x, w, bias, exact, plan):
     transform = plan.algorithm
     if plan.axis == 1:
         x, w = x.swapaxes(2, 3), w.swapaxes(2, 3)
-    before = plan.shape.pad_before[plan.axis] + plan.phase
-    total = plan.tiles * plan.m + 2
-    x_long = _padded(np.abs(x.astype(np.float64)), before, total)
+    x_long = _padded(np.abs(x.astype(np.float64)), plan)
     magnitude = _products(x_long, np.abs(w.astype(np.float64)), plan)
     sums = np.einsum("op,pnctij->nctoij", _moduli(transform.a_t), magnitude)
     shape = sums.shape
@@ -52,9 +50,15 @@ def fast_bound(x, w, bias, exact, plan):
     return off + output_rounding(np.abs(exact) + off, x.dtype)
 
 
-def _padded(x, before, total):
-    after = max(0, total - before - x.shape[2])
-    long = np.pad(x, ((0, 0), (0, 0), (before, after), (0, 0), (0, 0)))
+def _padded(x, plan):
+    """All inputs of all tiles: padding, and zeros for what belongs to no output."""
+    axis = plan.axis
+    sides = (plan.shape.pad_before[axis], plan.shape.pad_after[axis])
+    mode = "edge" if plan.shape.modes[axis] == "replicate" else "constant"
+    padded = np.pad(x, ((0, 0), (0, 0), sides, (0, 0), (0, 0)), mode=mode)
+    total = plan.tiles * plan.m + 2
+    after = max(0, total - plan.phase - padded.shape[2])
+    long = np.pad(padded, ((0, 0), (0, 0), (plan.phase, after), (0, 0), (0, 0)))
     return long[:, :, :total]
 
 
@@ -83,6 +87,7 @@ def _products(x, w, plan):
             (1, *u.shape[2:]),
             pad_before=(0, row, column),
             pad_after=(0, row_after, column_after),
+            modes=("zeros", plan.shape.modes[other], plan.shape.modes[2]),
         )
         found.append(forward(v, u[:, :, None], None, shape))
     return np.stack(found)

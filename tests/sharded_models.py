@@ -1,6 +1,7 @@
 """What ranks run in the tests of trnconv.parallel. Ranks find these functions by name."""
 
 import time
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -40,8 +41,18 @@ def alone(name, phase, dtype, size, options=None):
         return run_phase(entry, model, phase, x)
 
 
+class Outcome(NamedTuple):
+    """What a rank has to say of a model in bands."""
+
+    y: Any  # the whole result
+    halo_bytes: int  # received
+    times: dict  # transfers by kind
+    gathering: tuple  # modules on whole tensors
+    apart: int  # convolutions that ran while halos travelled
+
+
 def in_bands(group, rank, name, phase, dtype, size, axis, shares, options):
-    """(the whole result, received bytes of halos, transfers by kind, modules on whole tensors)."""
+    """The outcome of one run, when it is known which modules mix all positions."""
     entry, model, x, unit = given(name, phase, dtype, size)
     shards = shard_(model, group, axis, shares, options)
     try:
@@ -49,9 +60,11 @@ def in_bands(group, rank, name, phase, dtype, size, axis, shares, options):
         if shards.gathering == ():
             run_phase(entry, model, phase, band)  # finds out which modules mix all positions
             shards.traffic.clear()
+            shards.spread.apart.clear()
         y = shards.whole(run_phase(entry, model, phase, shards.split(x, unit)))
         times = {kind.value: shards.traffic.times(kind) for kind in Kind}
-        return y, shards.traffic.received(Kind.halo), times, shards.gathering
+        received, apart = shards.traffic.received(Kind.halo), shards.spread.apart.total()
+        return Outcome(y, received, times, shards.gathering, apart)
     finally:
         unshard_(shards)
 
@@ -166,6 +179,8 @@ def refused(group, rank, what):
             shard_(SmallVae(), group, "rows", [1.0] * 7)
         elif what == "exchange":
             shard_(SmallVae(), group, options=Options(exchange="carrier pigeon"))
+        elif what == "overlap":
+            shard_(SmallVae(), group, options=Options(overlap="perhaps"))
         elif what == "double":
             shard_(SmallVae().double(), group)
         elif what == "transposed":

@@ -1,78 +1,83 @@
-"""The code in the documentation runs, and prints what the page says it prints.
+"""The code in the documentation runs, and prints what the page says it prints (doc_pages.py)."""
 
-All ```python blocks of a page make one program, in order, run in a fresh process. A ```text block
-that follows a ```python block is that block's exact output.
-"""
-
-import os
-import re
+import ast
 import subprocess
 import sys
-from itertools import pairwise
-from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-PAGES = sorted(
-    page
-    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
-    if re.search(r"^```python$", page.read_text(), re.MULTILINE)
-)
-END_OF_BLOCK = "\x1e"
+import doc_pages
+from doc_pages import ALL, NEEDS, ROOT, TORCHRUN, agrees, fences, program, python_blocks, run
+
+pytestmark = pytest.mark.docs
+
+RUN_HERE = {"python", "console"}
+# sh: what needs a network, a device or a cluster; layers: read by test_imports.py.
+NOT_OURS = {"text", "sh", "toml", "json", "layers", "dockerfile"}
 
 
-class Block(NamedTuple):
-    first_line: int  # of the content, counted from 1
-    lines: list[str]
-    printed: str | None  # the text block right after it
+def name(page):
+    return str(page.relative_to(ROOT))
 
 
-def fenced_blocks(page):
-    """(language, first line, lines) of each fenced block of a page."""
-    language, first, lines = None, 0, []
-    for number, line in enumerate(page.splitlines(), start=1):
-        if language is None:
-            if line.startswith("```"):
-                language, first, lines = line[3:], number + 1, []
-        elif line == "```":
-            yield language, first, lines
-            language = None
-        else:
-            lines.append(line)
+def needs(page):
+    """The marker of what a page needs, or None for the base dependencies."""
+    found = NEEDS.search(page.read_text())
+    return found and found[1]
 
 
-def python_blocks(page):
-    blocks = [*fenced_blocks(page), ("", 0, [])]
-    for (language, first, lines), (next_language, _, next_lines) in pairwise(blocks):
-        if language == "python":
-            yield Block(first, lines, "\n".join(next_lines) if next_language == "text" else None)
+def cases(languages):
+    """Pages with such code, each with the marker of what it needs."""
+    for page in ALL:
+        if any(fence.language in languages for fence in fences(page.read_text())):
+            need = needs(page) or ("torch" if languages == {"py"} else None)
+            marks = [getattr(pytest.mark, need)] if need else []
+            yield pytest.param(page, marks=marks, id=name(page))
 
 
-def program(blocks):
-    """One script in which every line of code has the line number it has on the page."""
-    script = []
-    for block in blocks:
-        script += [""] * (block.first_line - 1 - len(script))
-        script += [*block.lines, f"print(end={END_OF_BLOCK!r})"]
-    return "\n".join(script) + "\n"
+@pytest.mark.parametrize("page", list(cases(RUN_HERE)))
+def test_the_code_of_a_page_runs_and_prints_what_the_page_shows(page, tmp_path):
+    text = page.read_text()
+    _, shown = program(text)
+    printed = run(text, tmp_path, TORCHRUN if needs(page) == "distributed" else ())
+    if needs(page) == "distributed":  # ranks share the output, and any of them may end a block
+        shown, printed = ["\n".join(filter(None, shown))], ["".join(printed)]
+    assert len(printed) >= len(shown)
+    for expected, output in zip(shown, printed, strict=False):
+        assert expected is None or agrees(expected, output), (
+            f"shown:\n{expected}\nprinted:\n{output}"
+        )
 
 
-def run(blocks, folder):
-    script = folder / "page.py"
-    script.write_text(program(blocks))
-    result = subprocess.run(
-        [sys.executable, "-W", "error", str(script)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
-    )
-    assert result.returncode == 0, result.stderr
-    return result.stdout.split(END_OF_BLOCK)
+@pytest.mark.parametrize("page", list(cases({"py"})))
+def test_what_a_fragment_imports_is_there(page):
+    fragments = [fence for fence in fences(page.read_text()) if fence.language == "py"]
+    nodes = [node for fence in fragments for node in ast.walk(ast.parse("\n".join(fence.lines)))]
+    imports = [
+        ast.unparse(node) for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom))
+    ]
+    subprocess.run([sys.executable, "-c", "\n".join(imports)], check=True, cwd=ROOT / "src")
+
+
+def test_every_block_says_what_it_is():
+    known = RUN_HERE | NOT_OURS | {"py"}
+    unknown = [
+        f"{name(page)}, line {fence.first_line - 1}: {fence.language!r}"
+        for page in ALL
+        for fence in fences(page.read_text())
+        if fence.language not in known
+    ]
+    assert unknown == []
+
+
+def test_commands_with_output_are_run():
+    asked = [
+        f"{name(page)}, line {fence.first_line}"
+        for page in ALL
+        for fence in fences(page.read_text())
+        if fence.language != "console" and any(line.startswith("$ ") for line in fence.lines)
+    ]
+    assert asked == []
 
 
 def test_the_readme_has_code_and_shows_its_output():
@@ -80,16 +85,68 @@ def test_the_readme_has_code_and_shows_its_output():
     assert any(block.printed for block in blocks)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_the_code_of_a_page_runs_and_prints_what_the_page_shows(page, tmp_path):
-    blocks = list(python_blocks(page.read_text()))
-    for block, output in zip(blocks, run(blocks, tmp_path), strict=False):
-        if block.printed is not None:
-            assert output.rstrip() == block.printed, f"{page.name}, line {block.first_line}"
+PAGE = """a
+```python
+x = 1
+print(x)
+```
+b
+```text
+1
+```
+```python title="one.py"
+TWO = 2
+```
+```python
+from one import TWO
+print(TWO)
+```
+```console
+$ python -c "import one; print(one.TWO); print(9)"
+2
+...
+$ python -c "raise SystemExit(3)"
+$ echo $?
+3
+```
+"""
 
 
-def test_a_block_is_paired_with_the_text_that_follows_it(tmp_path):
-    page = "a\n```python\nx = 1\nprint(x)\n```\nb\n```text\n1\n```\n```python\nprint(x + 1)\n```\n"
-    blocks = list(python_blocks(page))
-    assert [(block.first_line, block.printed) for block in blocks] == [(3, "1"), (11, None)]
-    assert run(blocks, tmp_path) == ["1\n", "2\n", ""]
+def test_blocks_files_and_commands_run_in_order(tmp_path):
+    _, shown = program(PAGE)
+    assert shown == ["1", None, "2\n...", "", "3"]
+    assert run(PAGE, tmp_path) == ["1\n", "2\n", "2\n9\n", "", "3\n", ""]
+
+
+def test_code_keeps_its_line_numbers():
+    script, _ = program(PAGE)
+    lines = script.splitlines()
+    assert lines[2:4] == ["x = 1", "print(x)"]
+    assert lines[PAGE.splitlines().index("from one import TWO")] == "from one import TWO"
+
+
+def test_a_command_that_fails_is_noticed(tmp_path):
+    with pytest.raises(AssertionError):
+        run('```console\n$ python -c "raise SystemExit(3)"\n```\n', tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed", "same"),
+    [
+        ("a\nb", "a\nb\n", True),
+        ("a\nb", "a\nc\n", False),
+        ("a", "a\nb\n", False),
+        ("took ... s", "took 1.5 s", True),
+        ("took ... s", "took 1.5\nmany s", False),
+        ("a\n...\nz", "a\nb\nc\nz", True),
+        ("a\n...\nz", "a\nb\nc", False),
+        ("f(...)", "f(...)", True),
+    ],
+)
+def test_what_a_page_may_leave_out(shown, printed, same):
+    assert agrees(shown, printed) is same
+
+
+def test_a_program_that_is_not_ours_is_refused():
+    with pytest.raises(ValueError, match="line 2: rm is not a command of ours"):
+        doc_pages.program("```console\n$ rm x\n```\n")

@@ -6,18 +6,43 @@ import sys
 
 import typer
 
-from trnconv.cli import capacity, encode
-from trnconv.cli.refusals import REFUSED, in_words
+from trnconv.cli import (
+    bench,
+    capacity,
+    doctor,
+    encode,
+    explain,
+    models,
+    plan,
+    report,
+    time,
+    trace,
+    tune,
+    verify,
+)
+from trnconv.cli.refusals import EXIT_CODES, REFUSED, in_words
 
+_NAME = "trnconv"
 app = typer.Typer(
-    name="trnconv",
+    name=_NAME,
     help="Convolution for video models on AWS Trainium.",
     no_args_is_help=True,
-    add_completion=False,
+    epilog=EXIT_CODES,
     pretty_exceptions_enable=False,
 )
+# In the order of the help: what to ask first comes first.
+app.command()(models.models)
+app.command()(plan.plan)
+app.command()(explain.explain)
+app.command()(time.time)
+app.command()(trace.trace)
+app.command()(report.report)
+app.command()(verify.verify)
+app.command()(bench.bench)
+app.command()(tune.tune)
 app.command()(encode.encode)
 app.command()(capacity.capacity)
+app.command()(doctor.doctor)
 
 
 @app.callback()
@@ -30,7 +55,7 @@ def main() -> None:
     from trnconv.errors import TrnconvError
 
     try:
-        app()
+        app(prog_name=_NAME)
     except TrnconvError as refusal:
         in_words(refusal)
         sys.exit(REFUSED)

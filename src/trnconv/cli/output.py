@@ -19,9 +19,9 @@ def print_json(document: Any) -> None:
     sys.stdout.write(json.dumps(document, indent=1) + "\n")
 
 
-def console() -> Console:
+def console(wide: int = _WIDE) -> Console:
     """stdout; where it is no terminal, wide enough for every table."""
-    width = None if sys.stdout.isatty() else _WIDE
+    width = None if sys.stdout.isatty() else wide
     return Console(width=width, soft_wrap=True, highlight=False)
 
 

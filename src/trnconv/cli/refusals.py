@@ -1,12 +1,14 @@
-"""What a user reads when a command cannot do what was asked."""
+"""What a user reads when a command cannot do what was asked, and the exit codes."""
 
 from __future__ import annotations
 
 from rich.console import Console
 
+FAILED = 1  # a check did not pass
 REFUSED = 2  # as Typer exits when it does not understand an option
+EXIT_CODES = "Exit codes: 0 done, 1 a check failed, 2 refused: the message says what to do instead."
 
 
-def in_words(refusal: Exception) -> None:
+def in_words(refusal: Exception | str) -> None:
     """The message on stderr: what was asked, the limit, and what to do instead."""
     Console(stderr=True, soft_wrap=True).print(f"trnconv: {refusal}", markup=False, highlight=False)

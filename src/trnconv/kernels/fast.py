@@ -55,7 +55,8 @@ def run_blocks(core: FastCore, group: Group) -> None:
         for number in range(recipe.body_blocks + 1):
             if first + number < count:
                 located = recipe.blocks[first + number]
-                blocks.append(FastBlock(recipe.kinds[located.kind], located.place, None, number))
+                kind = recipe.kinds[located.kind]
+                blocks.append(begun(core, FastBlock(kind, located.place, None, number)))
         if first == 0:
             begin(core, blocks[0])
             load_weights(core, group.weight, group.weight_end)
@@ -66,23 +67,32 @@ def roll(core: FastCore, group: Group, loop: Turns, places: nl.NkiTensor) -> Non
     """One hardware loop. Each turn prepares the first unit of the next one."""
     recipe = core.recipe
     kind = recipe.kinds[loop.kind]
-    cells = (recipe.places_address, len(recipe.channel_steps), recipe.body_blocks + 1)
+    offsets = recipe.parts * len(recipe.channel_steps)
+    if recipe.parts > 1:
+        offsets += 1
+    cells = (recipe.places_address, offsets, recipe.body_blocks + 1)
 
     def first_turn(number: nisa.VirtualRegister) -> None:
         turn = Turn(places, loop.first_row, number, cells)
-        begin(core, FastBlock(kind, Place((), 0), turn, 0))
+        begin(core, begun(core, FastBlock(kind, Place((), 0), turn, 0)))
 
     def one_turn(number: nisa.VirtualRegister) -> None:
         turn = Turn(places, loop.first_row, number, cells)
         blocks = []
         for n in range(recipe.body_blocks + 1):
-            blocks.append(FastBlock(kind, Place((), 0), turn, n))
+            blocks.append(begun(core, FastBlock(kind, Place((), 0), turn, n)))
         core.start_over()
         run_body(core, group, blocks)
 
     nl.fori_loop(0, 1, first_turn)
     load_weights(core, group.weight, group.weight_end)
     nl.fori_loop(0, loop.turns, one_turn)
+
+
+def begun(core: FastCore, block: FastBlock) -> FastBlock:
+    """A block, with what its inputs need to know of its place."""
+    core.load_edges(block)
+    return block
 
 
 def begin(core: FastCore, block: FastBlock) -> None:

@@ -68,19 +68,18 @@ class Chain(nl.NKIObject):
     def multiply(self, bank: nl.NkiTensor, position: int, begins: bool) -> None:  # noqa: FBT001
         """bank = or += one product, summed over the other taps and all channels."""
         tile, rectangle = self.tile, self.rectangle
-        image = tile.weight + position * tile.position_weights
-        if self.core.recipe.streamed:
-            weights = self.core.next_weights(image, image + tile.position_weights)
-        else:
-            first = image - self.first_weight
-            weights = self.core.weights[0][:, first : first + tile.position_weights]
-        for product in tile.products:
+        weights, first = self.core.weights[0], 0
+        for number in range(len(tile.products)):
+            product = tile.products[number]
+            if number % tile.streamed == 0:
+                weights, first = self.weights_from(position, number)
             slot = self.unit.reads[product.read]
             moving = self.core.transformed(product.tile, slot, self.block.kind)
             top = rectangle.row + product.row
             left = rectangle.column * tile.stack + product.column
             rows = moving[:, position, top : top + self.rows, :]
-            matrix = weights[0 : rows.shape[0], product.weight : product.weight + tile.width]
+            at = product.weight - first
+            matrix = weights[0 : rows.shape[0], at : at + tile.width]
             if tile.side_by_side:
                 for phase in range(tile.stack):
                     columns = self.every(rows, left + phase)
@@ -89,6 +88,17 @@ class Chain(nl.NKIObject):
                 columns = self.every(rows, left)
                 nisa.nc_matmul(dst=bank, stationary=matrix, moving=columns, accumulate=not begins)
             begins = False
+
+    def weights_from(self, position: int, number: int) -> tuple[nl.NkiTensor, int]:
+        """Weights of a position from one of its products on, and that product's place."""
+        tile = self.tile
+        image = tile.weight + position * tile.position_weights
+        first = tile.products[number].weight
+        end = min(first + tile.streamed * tile.width, tile.position_weights)
+        if self.core.recipe.streamed:
+            return self.core.next_weights(image + first, image + end), first
+        kept = image - self.first_weight
+        return self.core.weights[0][:, kept + first : kept + end], first
 
     def every(self, rows: nl.NkiTensor, left: int) -> nl.NkiTensor:
         """The columns of a rectangle, from one on, a stack apart."""

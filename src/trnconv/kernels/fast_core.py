@@ -15,15 +15,15 @@ class FastBlock(nl.NKIObject):
         self.kind = kind
         self.place = place
         self.turn = turn
-        self.number = number
+        self.number = number  # among the blocks of a body
 
     def in_x(
-        self, x: tuple[nl.NkiTensor, ...], piece: int, pattern: tuple[tuple[int, int], ...], at: int
+        self, x: nl.NkiTensor, which: int, pattern: tuple[tuple[int, int], ...], at: int
     ) -> nl.NkiTensor:
-        """What a load reads, `at` elements from the block's first input."""
+        """What a load reads, `at` elements from one of the block's offsets into x."""
         if self.turn == None:
-            return x[piece].ap(listed(pattern), offset=self.place.x[piece] + at)
-        return at_cell(x[piece], pattern, at, self.turn.x_cell(self.number, piece))
+            return x.ap(listed(pattern), offset=self.place.x[which] + at)
+        return at_cell(x, pattern, at, self.turn.x_cell(self.number, which))
 
     def in_y(self, y: nl.NkiTensor, pattern: tuple[tuple[int, int], ...], at: int) -> nl.NkiTensor:
         """What a store writes, `at` elements from the block's first output."""
@@ -63,11 +63,37 @@ class FastCore(nl.NKIObject):
             (recipe.lines, recipe.constants), nl.float32, recipe.constants_address
         )
         nisa.dma_copy(dst=self.constants, src=constants)
+        self.constant_image = constants
+        self.edges = ring(recipe.edges, recipe.lines, nl.float32)
         self.banks = []
         for _ in range(recipe.banks):
             bank = (recipe.lines, recipe.bank_elems)
             self.banks.append(nl.ndarray(bank, dtype=nl.float32, buffer=nl.psum))
         self.used = [0, 0, 0, 0, 0]  # banks, copies, outputs, residuals, weights
+
+    def load_edges(self, block: FastBlock) -> None:
+        """Whether the rows beside a block exist, for all lines; needed if that may be either."""
+        if len(block.kind.ins[0].edges) == 0:
+            return
+        recipe = self.recipe
+        pattern = [[recipe.constants, recipe.lines], [1, 2]]
+        which = recipe.parts * len(self.x)
+        if block.turn == None:
+            at = recipe.first_edge + block.place.x[which]
+            edges = self.constant_image.ap(pattern, offset=at)
+        else:
+            cell = block.turn.x_cell(block.number, which)
+            edges = self.constant_image.ap(
+                pattern, offset=recipe.first_edge, scalar_offset=cell, indirect_dim=1
+            )
+        first = 2 * block.number
+        nisa.dma_copy(dst=self.edges[0][:, first : first + 2], src=edges)
+
+    def edge(self, block: FastBlock, tile: int, which: int, columns: int) -> nl.NkiTensor:
+        """1 or 0 for a row of a tile: whether the row before or behind a block exists."""
+        lines, pitch = self.recipe.in_tiles[tile].lines, self.recipe.edges.elems
+        pattern = [[pitch, lines], [0, 1], [0, columns]]
+        return self.edges[0].ap(pattern, offset=2 * block.number + which)
 
     def start_over(self) -> None:
         """What each turn of a hardware loop starts from, so that all turns are alike."""
@@ -150,6 +176,12 @@ def load_frame(core: FastCore, block: FastBlock, load: XLoad) -> None:
                 nisa.memset(dst=border, value=0.0, engine=nisa.engine.gpsimd)
             for one in part.loads:
                 load_lines(core, block, tile, one, load.frame)
+            for edge in part.edges:
+                row = tile[:, edge.row : edge.row + 1, :]
+                factors = core.edge(block, number, edge.which, part.columns)
+                nisa.tensor_tensor(
+                    dst=row, data1=row, data2=factors, op=nl.multiply, engine=nisa.engine.gpsimd
+                )
 
 
 def load_lines(
@@ -170,7 +202,8 @@ def load_lines(
     else:
         dst = lines[:, into.row : into.row_end, into.column : into.column_end]
         pattern = [(channel_step, one.lines), (recipe.x_width, rows), (1, columns)]
-    nisa.dma_copy(dst=dst, src=block.in_x(core.x, frame.piece, tuple(pattern), at))
+    which = frame.piece * recipe.parts + one.part
+    nisa.dma_copy(dst=dst, src=block.in_x(core.x[frame.piece], which, tuple(pattern), at))
 
 
 def input_tile(core: FastCore, number: int, slot: int, part: InPart) -> nl.NkiTensor:

@@ -15,6 +15,8 @@ from trnconv.parallel.spread import Spread
 from trnconv.pytorch.lazy import LazyTensor, lazy, real
 from trnconv.pytorch.lazy.context import Surroundings
 from trnconv.pytorch.lazy.dispatch import dispatch
+from trnconv.pytorch.lazy.doing import base_tensor
+from trnconv.pytorch.lazy.video import NO_PADS, Layout, Video
 from trnconv.pytorch.patching.methods import (
     ATTRIBUTE,
     Patch,
@@ -33,7 +35,24 @@ def banded_dispatch(
     """A function of torch on lazy tensors that are bands."""
     spread = spread_of(around)
     found = handled(spread, func, args, kwargs)
-    return dispatch(around, func, args, kwargs) if found is NotImplemented else lazy(found, around)
+    if found is not NotImplemented:
+        return lazy(found, around)
+    if getattr(func, "__name__", "") != "clone":
+        return dispatch(around, func, args, kwargs)
+    source = args[0].video()  # before it is made real
+    copy: LazyTensor = dispatch(around, func, args, kwargs)
+    _note_copy(spread, source, copy.video())
+    return copy
+
+
+def _note_copy(spread: Spread, source: Video | None, copy: Video | None) -> None:
+    """Frames that were copied for a cache have the rows around them of what they are a copy of."""
+    if source is None or copy is None or len(source.runs) != 1:
+        return
+    run, made = source.runs[0], copy.runs[0].base
+    as_it_lies = run.plain and source.pads == NO_PADS and source.dtype == copy.dtype
+    if as_it_lies and source.layout is Layout.video and made is not run.base:
+        spread.halos.copied(base_tensor(run), (run.start, run.stop), made)
 
 
 def spread_of(around: Surroundings) -> Spread:

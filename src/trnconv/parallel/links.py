@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -20,6 +20,7 @@ from trnconv.parallel.traffic import Kind, Offer, Traffic, edges, halo_rows
 from trnconv.parallel.watch import Watch
 
 Tensor = torch.Tensor
+Parts = dict[int, Tensor]  # rows, by the number of the first of them
 _POINT_TO_POINT = ("gloo", "nccl", "mpi")  # Neuron's native backend has collectives only
 _SLICE_S = 0.05  # between two looks at the watch while waiting
 _SETTLE_S = 1.0  # beyond the timeout, for the backend's own to come first
@@ -36,6 +37,29 @@ def offered(group: Any, asked: str = "auto") -> Offer:
     return Offer.permute if backend in _POINT_TO_POINT else Offer.all_gather
 
 
+class Exchange:
+    """Rows of other ranks, on their way or there."""
+
+    def __init__(
+        self, arrived: Callable[[], Parts], messages: int = 0, received_bytes: int = 0
+    ) -> None:
+        self._arrived = arrived
+        self._parts: Parts | None = None
+        self.messages = messages
+        self.received_bytes = received_bytes
+
+    @property
+    def is_there(self) -> bool:
+        """Whether somebody has waited for it."""
+        return self._parts is not None
+
+    def rows(self) -> Parts:
+        """Wait for them."""
+        if self._parts is None:
+            self._parts = self._arrived()
+        return self._parts
+
+
 @dataclass
 class Links:
     """This rank among the others of a group."""
@@ -49,33 +73,32 @@ class Links:
     traffic: Traffic = field(default_factory=Traffic)
     module: str = ""  # for whom the next message is
     _waiter: _Waiter | None = None
+    _under_way: list[Exchange] = field(default_factory=list)  # also those nobody waits for
 
     def fetch(self, own: Tensor, dim: int, bands: Bands, wanted: Sequence[Interval]) -> Tensor:
         """Rows `wanted[rank]` of a tensor of which this rank holds its band."""
-        parts = self._fetched(own, dim, bands, wanted)
-        start, stop = meeting(bands.of(self.rank), wanted[self.rank])
-        if start < stop:
-            parts[start] = own.narrow(dim, start - bands.of(self.rank)[0], stop - start)
-        if len(parts) == 1:
-            return next(iter(parts.values()))
-        return torch.cat([parts[start] for start in sorted(parts)], dim)
+        parts = self.start(own, dim, bands, wanted).rows()
+        return joined_rows({**parts, bands.of(self.rank)[0]: own}, dim, wanted[self.rank])
 
-    def _fetched(
-        self, own: Tensor, dim: int, bands: Bands, wanted: Sequence[Interval]
-    ) -> dict[int, Tensor]:
-        """The rows that others hold, by the number of the first."""
-        rows = halo_rows(bands, wanted, self.rank, self.offer)
+    def start(self, own: Tensor, dim: int, bands: Bands, wanted: Sequence[Interval]) -> Exchange:
+        """Send what others want of this rank's band, and ask for what it wants of theirs.
+
+        Nothing is waited for, so `own` must not change before the rows of the exchange are there.
+        """
         if not any(edges(bands, wanted, source) for source in range(self.ranks)):
-            return {}
-        row_bytes = own.numel() // own.shape[dim] * own.element_size()
-        self.traffic.note(self.module, Kind.halo, rows * row_bytes)
-        if self.offer is Offer.permute:
-            return self._permuted(own, dim, bands, wanted)
-        return self._from_all_edges(own, dim, bands, wanted)
+            return Exchange(dict)
+        rows = halo_rows(bands, wanted, self.rank, self.offer)
+        received = rows * (own.numel() // own.shape[dim] * own.element_size())
+        self.traffic.note(self.module, Kind.halo, received)
+        begin = self._permuted if self.offer is Offer.permute else self._from_all_edges
+        exchange = Exchange(begin(own, dim, bands, wanted), 1, received)
+        self._under_way = [each for each in self._under_way if not each.is_there]
+        self._under_way.append(exchange)
+        return exchange
 
     def _permuted(
         self, own: Tensor, dim: int, bands: Bands, wanted: Sequence[Interval]
-    ) -> dict[int, Tensor]:
+    ) -> Callable[[], Parts]:
         mine, base = bands.of(self.rank), bands.of(self.rank)[0]
         messages, parts = [], {}
         for other in range(self.ranks):
@@ -90,29 +113,39 @@ class Links:
             if start < stop:
                 parts[start] = _rows_like(own, dim, stop - start)
                 messages.append(dist.P2POp(dist.irecv, _raw(parts[start]), peer, self.group))
-        if messages:
-            self._wait("exchange of rows", dist.batch_isend_irecv(messages))
-        return parts
+        works = dist.batch_isend_irecv(messages) if messages else []
+        module = self.module
+
+        def arrived() -> Parts:
+            if messages:  # held until here: they own the memory that is sent
+                self._wait("exchange of rows", works, module)
+            return parts
+
+        return arrived
 
     def _from_all_edges(
         self, own: Tensor, dim: int, bands: Bands, wanted: Sequence[Interval]
-    ) -> dict[int, Tensor]:
+    ) -> Callable[[], Parts]:
         sent = [edges(bands, wanted, source) for source in range(self.ranks)]
         base = bands.of(self.rank)[0]
         mine = [own.narrow(dim, start - base, stop - start) for start, stop in sent[self.rank]]
         longest = max(sum(stop - start for start, stop in each) for each in sent)
         filled = sum(part.shape[dim] for part in mine)
         spare = [_rows_like(own, dim, longest - filled).zero_()] if filled < longest else []
-        got = self._all_gather(torch.cat([*mine, *spare], dim))
+        gathering = self._all_gathered(torch.cat([*mine, *spare], dim))
+        return lambda: self._of_edges(gathering(), dim, sent, wanted[self.rank])
+
+    def _of_edges(
+        self, got: list[Tensor], dim: int, sent: Sequence[tuple[Interval, ...]], rows: Interval
+    ) -> Parts:
+        """The rows that are wanted, without all the others that came."""
         parts = {}
         for other in range(self.ranks):
-            if other == self.rank:
-                continue
             at = 0
-            for start, stop in sent[other]:
-                first, last = meeting((start, stop), wanted[self.rank])
+            for start, stop in sent[other] if other != self.rank else ():
+                first, last = meeting((start, stop), rows)
                 if first < last:
-                    parts[first] = got[other].narrow(dim, at + first - start, last - first)
+                    parts[first] = got[other].narrow(dim, at + first - start, last - first).clone()
                 at += stop - start
         return parts
 
@@ -123,14 +156,14 @@ class Links:
         padded = torch.cat([own, _rows_like(own, dim, spare).zero_()], dim) if spare else own
         row_bytes = own.numel() // own.shape[dim] * own.element_size()
         self.traffic.note(self.module, kind, (self.ranks - 1) * longest * row_bytes)
-        got = self._all_gather(padded)
+        got = self._all_gathered(padded)()
         sizes = bands.sizes()
         return torch.cat([got[r].narrow(dim, 0, sizes[r]) for r in range(self.ranks)], dim)
 
     def stacked(self, own: Tensor) -> Tensor:
         """A small tensor of every rank, in the order of ranks."""
         self.traffic.note(self.module, Kind.statistics, (self.ranks - 1) * own.nbytes)
-        return torch.stack(self._all_gather(own))
+        return torch.stack(self._all_gathered(own)())
 
     def summed(self, own: Tensor) -> Tensor:
         """The sum over ranks, in float32 at least; for gradients."""
@@ -140,18 +173,26 @@ class Links:
         return total.to(own.dtype)
 
     def barrier(self) -> None:
-        """Until every rank is here."""
+        """Until every rank is here, and all that was asked for has come."""
+        for exchange in self._under_way:
+            exchange.rows()
+        self._under_way = []
         self._wait("barrier", [dist.barrier(self.group, async_op=True)])
 
-    def _all_gather(self, own: Tensor) -> list[Tensor]:
+    def _all_gathered(self, own: Tensor) -> Callable[[], list[Tensor]]:
         own = own.contiguous()
         got = [torch.empty_like(own) for _ in range(self.ranks)]
         raw = [_raw(each) for each in got]
         work = dist.all_gather(raw, _raw(own), group=self.group, async_op=True)
-        self._wait("all-gather", [work])
-        return got
+        module = self.module
 
-    def _wait(self, what: str, works: Sequence[Any]) -> None:
+        def arrived() -> list[Tensor]:
+            self._wait("all-gather", [work], module)
+            return got
+
+        return arrived
+
+    def _wait(self, what: str, works: Sequence[Any], module: str | None = None) -> None:
         """Until all is there; or an error that names who is missing, within the timeout."""
         if self._waiter is None:
             self._waiter = _Waiter()
@@ -165,7 +206,8 @@ class Links:
                 outcome.error = outcome.error or TimeoutError("nothing came")
                 break
         if outcome.error is not None:
-            where = f" for {self.module}" if self.module else ""
+            asked = self.module if module is None else module
+            where = f" for {asked}" if asked else ""
             said = str(outcome.error).splitlines()[0]
             raise LostRankError(
                 f"{what}{where} failed on rank {self.rank} of {self.ranks}:"
@@ -179,16 +221,16 @@ class PaperLinks(Links):
 
     def _permuted(
         self, own: Tensor, dim: int, bands: Bands, wanted: Sequence[Interval]
-    ) -> dict[int, Tensor]:
+    ) -> Callable[[], Parts]:
         parts = {}
         for other in range(self.ranks):
             start, stop = meeting(bands.of(other), wanted[self.rank])
             if other != self.rank and start < stop:
                 parts[start] = _rows_like(own, dim, stop - start)
-        return parts
+        return lambda: parts
 
-    def _all_gather(self, own: Tensor) -> list[Tensor]:
-        return [own] * self.ranks
+    def _all_gathered(self, own: Tensor) -> Callable[[], list[Tensor]]:
+        return lambda: [own] * self.ranks
 
 
 @dataclass
@@ -218,6 +260,16 @@ class _Waiter:
             except (RuntimeError, ValueError) as failed:
                 outcome.error = failed
             outcome.done.set()
+
+
+def joined_rows(parts: Parts, dim: int, rows: Interval) -> Tensor:
+    """The rows of an interval side by side; as they lie, if one part has them all."""
+    found = []
+    for first in sorted(parts):
+        start, stop = meeting((first, first + parts[first].shape[dim]), rows)
+        if start < stop:
+            found.append(parts[first].narrow(dim, start - first, stop - start))
+    return found[0] if len(found) == 1 else torch.cat(found, dim)
 
 
 def _raw(tensor: Tensor) -> Tensor:

@@ -69,7 +69,12 @@ def out_bands(bands: Bands, sliding: Sliding) -> Bands:
 
 def reading(bands: Bands, sliding: Sliding, rank: int) -> Reading:
     """What the outputs of a rank read."""
-    first, last = out_bands(bands, sliding).of(rank)
+    return read_by(out_bands(bands, sliding).of(rank), sliding, bands.total)
+
+
+def read_by(outputs: Interval, sliding: Sliding, rows: int) -> Reading:
+    """What some outputs read, of so many rows."""
+    first, last = outputs
     begin = first * sliding.stride - sliding.before
     end = (last - 1) * sliding.stride + sliding.reach - sliding.before  # exclusive
     if sliding.mode == CIRCULAR and (sliding.before or sliding.after):
@@ -78,14 +83,14 @@ def reading(bands: Bands, sliding: Sliding, rank: int) -> Reading:
             " Cut the other axis."
         )
     if sliding.mode == REFLECT:
-        return _reflected(begin, end, bands.total)
-    times, total = sliding.upsample, bands.total * sliding.upsample
+        return _reflected(begin, end, rows)
+    times, total = sliding.upsample, rows * sliding.upsample
     start, stop = max(begin, 0) // times, -(-min(end, total) // times)
     if start >= stop:
         raise ShapeError(
             f"padding of {sliding.before} and {sliding.after} rows, and a kernel that reaches over"
-            f" {sliding.reach}: outputs of rank {rank} are of padding alone. Pad less, or cut the"
-            " other axis."
+            f" {sliding.reach}: outputs {first} to {last - 1} are of padding alone. Pad less, or"
+            " cut the other axis."
         )
     behind = end - total if end > total else end - stop * times
     return Reading(start, stop, max(0, -begin), behind, max(begin, 0) - start * times)

@@ -16,6 +16,7 @@ from trnconv.errors import ShapeError, UnsupportedError
 from trnconv.parallel.bands import Bands
 from trnconv.parallel.forward import banded_convolution_forward, banded_dispatch, banded_forward
 from trnconv.parallel.links import Links, offered
+from trnconv.parallel.overlap import OVERLAPS
 from trnconv.parallel.spread import COLUMNS, NAMES, ROWS, Spread
 from trnconv.parallel.traffic import Kind, Traffic
 from trnconv.parallel.watch import Watch
@@ -45,6 +46,7 @@ class Options:
     rewrites: Rewrites = ALL_REWRITES
     backend: str | Backend | None = None
     exchange: Literal["auto", "permute", "all_gather"] = "auto"
+    overlap: Literal["auto", "always", "never"] = "auto"  # auto: where it is modelled to pay
     timeout_s: float = 300.0  # of one message
 
 
@@ -144,6 +146,8 @@ def shard_(
     parts = tuple(shares) if shares is not None else (1.0,) * ranks
     if len(parts) != ranks:
         raise ShapeError(f"{len(parts)} shares for {ranks} ranks: one for each is needed.")
+    if options.overlap not in OVERLAPS:
+        raise UnsupportedError(f"overlap={options.overlap!r}: one of {', '.join(OVERLAPS)}.")
     _require_untiled(model)
     report = patch_(
         model,
@@ -159,6 +163,7 @@ def shard_(
         raise
     spread = Spread(_AXES[axis], links, report.book)
     spread.shares_attention = not options.reproducible
+    spread.overlap = options.overlap
     put_on_bands(model, spread)
     return Shards(model, report, parts, spread)
 

@@ -6,20 +6,23 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
-from torch.utils.weak import WeakIdKeyDictionary
 
 from trnconv.errors import UnsupportedError
-from trnconv.geometry import ZEROS, with_axis
-from trnconv.parallel.bands import Bands, Interval, meeting
+from trnconv.parallel.apart import Apart, Piece
+from trnconv.parallel.band_operands import read_as, sized, sliding_of
+from trnconv.parallel.bands import Bands, Interval
+from trnconv.parallel.halos import Halos, Surrounded
 from trnconv.parallel.levels import Levels
 from trnconv.parallel.links import Links
-from trnconv.parallel.reading import Reading, Sliding, out_bands, reading
+from trnconv.parallel.overlap import ALWAYS, ASSUMED, AUTO, NEVER, Ways, overlaps
+from trnconv.parallel.reading import out_bands, reading
+from trnconv.parallel.splitting import Halves, Layer
+from trnconv.pytorch.lazy.context import Surroundings
 from trnconv.pytorch.lazy.convolutions import Filters
 from trnconv.pytorch.lazy.doing import base_tensor
-from trnconv.pytorch.lazy.memory import UNKNOWN, written
+from trnconv.pytorch.lazy.memory import UNKNOWN
 from trnconv.pytorch.lazy.noted import Notebook
 from trnconv.pytorch.lazy.operands import Operands, Window3d
 from trnconv.pytorch.lazy.video import Run, Video
@@ -27,24 +30,6 @@ from trnconv.pytorch.lazy.video import Run, Video
 Tensor = torch.Tensor
 ROWS, COLUMNS = 1, 2
 NAMES = {ROWS: "rows", COLUMNS: "columns"}
-
-
-@dataclass(frozen=True)
-class _Sized:
-    """In place of a tensor, where only sizes are asked for."""
-
-    shape: torch.Size
-
-
-@dataclass(frozen=True)
-class _Fetched:
-    """Rows that lie around a band, and what they are a copy of."""
-
-    before: Tensor | None
-    after: Tensor | None
-    wanted: list[Interval]  # by all ranks: they must agree whether to ask again
-    frames: Interval
-    written: int
 
 
 @dataclass(frozen=True)
@@ -74,8 +59,11 @@ class Spread:
         self.shares_attention = True  # each rank computes some of the queries
         self.attended: Counter[Attended] = Counter()  # by this rank
         self.eager = False  # with gradients: `EagerBands` sees every function of torch
+        self.overlap = AUTO
+        self.instance = ASSUMED  # where an overlap has to pay
+        self.apart: Counter[Ways] = Counter()  # convolutions that ran while halos travelled
+        self.halos = Halos(cut, links)
         self._whole = 0
-        self._halos: WeakIdKeyDictionary = WeakIdKeyDictionary()
 
     @property
     def axis(self) -> int | None:
@@ -106,34 +94,43 @@ class Spread:
         if self.axis is None:
             return operands
         bands = self._bands(operands)
-        return replace(operands, pieces=self._sized(operands, bands.total))
+        return replace(operands, pieces=sized(operands, self.cut, bands.total))
 
     def every(self, operands: Operands, window: Window3d) -> list[Operands]:
         """The operands of each rank, with the rows its outputs read: sizes only."""
         if self.axis is None:
             return [operands]
-        bands, sliding = self._bands(operands), self._sliding(operands, window)
+        bands, sliding = self._bands(operands), sliding_of(operands, window, self.cut)
         found = [reading(bands, sliding, rank) for rank in range(bands.ranks)]
+        rows = [len(each.order) or each.stop - each.start for each in found]
         return [
-            self._read(
-                operands, self._sized(operands, len(each.order) or each.stop - each.start), each
-            )
-            for each in found
+            read_as(operands, self.cut, sized(operands, self.cut, count), each)
+            for count, each in zip(rows, found, strict=True)
         ]
 
-    def extended(self, operands: Operands, window: Window3d) -> Operands:
-        """The operands of this rank, with the rows its outputs read."""
+    def extended(
+        self, operands: Operands, window: Window3d, filters: Filters, around: Surroundings
+    ) -> Operands:
+        """The operands of this rank, with the rows its outputs read.
+
+        Or as they are, where it pays to convolve the band while those rows travel; then `later`
+        has the rest.
+        """
         if self.axis is None:
             return operands
-        bands, sliding = self._bands(operands), self._sliding(operands, window)
+        bands, sliding = self._bands(operands), sliding_of(operands, window, self.cut)
         self.levels.add(out_bands(bands, sliding))
         every = [reading(bands, sliding, rank) for rank in range(bands.ranks)]
         own = every[self.links.rank]
         if all(each.rows == bands.of(rank) and not each.order for rank, each in enumerate(every)):
-            return self._read(operands, operands.pieces, own)
-        wanted = [each.rows for each in every]
-        pieces = self._fetched(operands.pieces, bands, wanted, own.order)
-        return self._read(operands, pieces, own)
+            return read_as(operands, self.cut, operands.pieces, own)
+        pieces = self._surrounded(operands.pieces, bands, [each.rows for each in every])
+        layer = Layer(operands, window, filters, around)
+        halves = Halves.of(layer, self.cut, bands, sliding, self.links.rank)
+        if halves is not None and (later := self._later(halves, pieces, own.rows)) is not None:
+            return replace(operands, later=later)
+        joined = self._joined(operands.pieces, pieces, own.rows, own.order)
+        return read_as(operands, self.cut, joined, own)
 
     def require_movable(self, video: Video) -> None:
         """Refuse padding of bands that no convolution takes over."""
@@ -157,120 +154,64 @@ class Spread:
     def _bands(self, operands: Operands) -> Bands:
         return self.levels.of(operands.pieces[0].base.shape[2 + self.cut])
 
-    def _sliding(self, operands: Operands, window: Window3d) -> Sliding:
-        axis, (before, after) = self.cut, operands.pads[self.cut]
-        return Sliding(
-            kernel=window.kernel[axis],
-            stride=window.stride[axis],
-            dilation=window.dilation[axis],
-            before=before,
-            after=after,
-            upsample=operands.upsample[axis],
-            mode=operands.modes[axis],
-        )
-
-    def _sized(self, operands: Operands, rows: int) -> tuple[Run, ...]:
-        return tuple(
-            replace(run, base=_Sized(_with_rows(run.base.shape, 2 + self.cut, rows)))
-            for run in operands.pieces
-        )
-
-    def _read(self, operands: Operands, pieces: tuple[Run, ...], own: Reading) -> Operands:
-        pads, modes = list(operands.pads), list(operands.modes)
-        pads[self.cut] = (own.before, own.after)
-        if own.before <= 0 and own.after <= 0:
-            modes[self.cut] = ZEROS
-        return replace(
-            operands,
-            pieces=pieces,
-            pads=(pads[0], pads[1], pads[2]),
-            modes=(modes[0], modes[1], modes[2]),
-            skip=with_axis(operands.skip, self.cut, own.skip),
-        )
-
-    def _fetched(
-        self,
-        pieces: tuple[Run, ...],
-        bands: Bands,
-        wanted: list[Interval],
-        order: tuple[int, ...],
-    ) -> tuple[Run, ...]:
-        """The pieces with the rows around them; each tensor is asked for once."""
+    def _surrounded(
+        self, runs: tuple[Run, ...], bands: Bands, wanted: list[Interval]
+    ) -> tuple[Piece, ...]:
+        """The frames of every run with the rows around them; each tensor is asked for once."""
         frames: dict[int, Interval] = {}
-        for run in pieces:
+        for run in runs:
             first, last = frames.get(id(run.base), (run.start, run.stop))
             frames[id(run.base)] = (min(first, run.start), max(last, run.stop))
+        self.links.module = self.book.module
+        near: dict[int, Surrounded] = {}
+        for run in runs:
+            if id(run.base) not in near:
+                used = frames[id(run.base)]
+                near[id(run.base)] = self.halos.around(base_tensor(run), used, bands, wanted)
+        places = [(run, frames[id(run.base)][0]) for run in runs]
+        return tuple(
+            Piece(near[id(run.base)], (run.start - first, run.stop - first))
+            for run, first in places
+        )
+
+    def _later(self, halves: Halves, pieces: tuple[Piece, ...], rows: Interval) -> Apart | None:
+        """The strips of a convolution, if they are to be convolved apart."""
+        if self.overlap == NEVER:
+            return None
+        near = list({id(piece.near): piece.near for piece in pieces}.values())
+        ways = halves.ways(near, rows, self.links.ranks, self.instance)
+        if self.overlap != ALWAYS and not overlaps(ways):
+            return None
+        self.apart[ways] += 1
+        return halves.apart(pieces)
+
+    def _joined(
+        self,
+        runs: tuple[Run, ...],
+        pieces: tuple[Piece, ...],
+        rows: Interval,
+        order: tuple[int, ...],
+    ) -> tuple[Run, ...]:
+        """Runs of bands side by side with their halos."""
         made: dict[int, Tensor] = {}
-        for run in pieces:
-            if id(run.base) not in made:
-                fetched = self._around(base_tensor(run), frames[id(run.base)], bands, wanted)
-                made[id(run.base)] = self._ordered(fetched, order)
+        for piece in pieces:
+            near = piece.near
+            if id(near) not in made:
+                made[id(near)] = self._ordered(near.rows(rows), order)
+                if moved := near.copied_bytes(rows):
+                    self.book.moved("halo", moved)
         return tuple(
             replace(
                 run,
-                base=made[id(run.base)],
-                start=run.start - frames[id(run.base)][0],
-                stop=run.stop - frames[id(run.base)][0],
+                base=made[id(piece.near)],
+                start=piece.frames[0],
+                stop=piece.frames[1],
                 written=UNKNOWN,
             )
-            for run in pieces
+            for run, piece in zip(runs, pieces, strict=True)
         )
 
     def _ordered(self, rows: Tensor, order: tuple[int, ...]) -> Tensor:
         if not order:
             return rows
         return rows.index_select(2 + self.cut, torch.tensor(order, device=rows.device))
-
-    def _around(
-        self, base: Tensor, frames: Interval, bands: Bands, wanted: list[Interval]
-    ) -> Tensor:
-        """The rows that are wanted, of some frames of a band. What was fetched is remembered.
-
-        A cache is read again with the next frames, and is the same tensor then.
-        """
-        rank, dim = self.links.rank, 2 + self.cut
-        band, rows = bands.of(rank), wanted[rank]
-        used = base.narrow(2, frames[0], frames[1] - frames[0])
-        known = self._halos.get(base)  # type: ignore[no-untyped-call]
-        if (
-            known is None
-            or (known.wanted, known.frames) != (wanted, frames)
-            or _changed(known, base)
-        ):
-            self.links.module = self.book.module
-            whole = self.links.fetch(used, dim, bands, wanted)
-            known = _Fetched(
-                _copy(whole, dim, 0, band[0] - rows[0]),
-                _copy(whole, dim, band[1] - rows[0], rows[1] - band[1]),
-                wanted,
-                frames,
-                written(base),
-            )
-            if all(_meet(bands.of(other), wanted[other]) for other in range(bands.ranks)):
-                self._halos[base] = known
-        else:
-            start, stop = max(band[0], rows[0]), min(band[1], rows[1])
-            kept = used.narrow(dim, start - band[0], stop - start)
-            parts = [part for part in (known.before, kept, known.after) if part is not None]
-            whole = torch.cat(parts, dim)
-        self.book.moved("halo", used.nbytes + whole.nbytes)
-        return whole
-
-
-def _changed(known: _Fetched, base: Tensor) -> bool:
-    return known.written == UNKNOWN or known.written != written(base)
-
-
-def _meet(one: Interval, other: Interval) -> bool:
-    start, stop = meeting(one, other)
-    return start < stop
-
-
-def _copy(whole: Tensor, dim: int, start: int, count: int) -> Tensor | None:
-    return whole.narrow(dim, start, count).clone() if count > 0 else None
-
-
-def _with_rows(shape: Any, dim: int, rows: int) -> torch.Size:
-    sizes = list(shape)
-    sizes[dim] = rows
-    return torch.Size(sizes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from nkisim.machine import Machine
 from trnconv.errors import PlanError
@@ -19,6 +20,7 @@ _BODY_NS = 300_000.0  # a turn of a hardware loop that long hides what the turn 
 _BODY_BLOCKS = (1, 2, 3, 4, 6, 8, 12, 16)
 _ROLLED_TRIES = 6
 _REFINED = 2
+_REMEMBERED = 64  # requests; graphs ask for each of theirs with several budgets
 _HOPELESS = 1.15
 _HEAVY = 2.25  # times the least traffic; more is taken only if it brings 4 %
 _HEAVY_PRICE = 1.04
@@ -44,19 +46,25 @@ class Choice:
 
 def choose(request: Request, budget: int = DEFAULT_BUDGET) -> Choice:
     """The fastest legal plan with at most `budget` static instructions."""
-    legal = _legal(candidates(request))
-    variants = [
-        plan
-        for one in legal[:_REFINED]
-        for plan in refined(one.plan, moving=one.cost.bound == "dma" and one.plan.is_plain)
-    ]
-    legal = _ranked([*legal[_REFINED:], *_legal(variants)])
+    legal = list(_unrolled(request))
     found = _within(legal, budget)
     if not found:
         found = _within(_legal(candidates(request, thorough=True)), budget)
     if not found:
         raise PlanError(_nothing_found(request, legal, budget))
     return Choice(found[0], tuple(found[1:]), budget)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _unrolled(request: Request) -> tuple[Priced, ...]:
+    """Legal plans of any length, the fastest first: the same for every budget."""
+    legal = _legal(candidates(request))
+    variants = [
+        plan
+        for one in legal[:_REFINED]
+        for plan in refined(one.plan, moving=one.cost.bound == "dma" and one.plan.is_plain)
+    ]
+    return tuple(_ranked([*legal[_REFINED:], *_legal(variants)]))
 
 
 def _within(legal: list[Priced], budget: int) -> list[Priced]:

@@ -110,6 +110,8 @@ def _alternatives(choice: Choice) -> list[str]:
             f"    {one.cost.total_ns / 1e3:9.1f} us ({more:+.1f} %), {one.cost.hbm_bytes / 1e6:.0f}"
             f" MB, blocks {block}: {passes}"
         )
+    if any(one.cost.total_ns < choice.taken.cost.total_ns for one in others[:_ALTERNATIVES]):
+        lines.append("    where times are close, the plan that moves less is taken")
     return lines
 
 

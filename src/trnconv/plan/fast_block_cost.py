@@ -16,8 +16,15 @@ from typing import NamedTuple
 from nkisim.machine import Timing
 from trnconv.plan.ends import IDENTITY, NO_RESIDUAL
 from trnconv.plan.fast_blocks import Span, rectangles
-from trnconv.plan.fast_channels import STACKS, in_channels, out_channels, taps_of
-from trnconv.plan.fast_plan import DEPTH, V_BYTES, WIDTH, FastPlan
+from trnconv.plan.fast_channels import (
+    STACKS,
+    in_channels,
+    matrices_of_a_load,
+    out_channels,
+    replicates,
+    taps_of,
+)
+from trnconv.plan.fast_plan import DEPTH, HEIGHT, V_BYTES, WIDTH, FastPlan
 
 
 class Sum(NamedTuple):
@@ -85,6 +92,9 @@ class Rates:
     bank: int
     lines: int
     ways: int  # of outputs: out, and in what is added to them
+    every_row: bool  # of a block is loaded, what padding repeats or clears by itself
+    clears_edges: bool
+    repeats_columns: bool
     ins: tuple[InRates, ...]
     outs: tuple[OutRates, ...]
     weight_columns: int  # of the weight image, all products
@@ -125,6 +135,9 @@ def _rates(plan: FastPlan) -> Rates:
         bank=machine.psum_bank_fp32_elems,
         lines=machine.partitions,
         ways=1 if plan.end.residual == NO_RESIDUAL else 2,
+        every_row=replicates(plan.shape, HEIGHT) or plan.even_rows,
+        clears_edges=plan.even_rows and not replicates(plan.shape, HEIGHT),
+        repeats_columns=replicates(plan.shape, WIDTH),
         ins=tuple(InRates(count, lines, copies) for (lines, copies), count in alike.items()),
         outs=tuple(
             _out_rates(plan, stack) for stack in STACKS if any(o.stack == stack for o in outs)
@@ -138,9 +151,13 @@ def _out_rates(plan: FastPlan, stack: int) -> OutRates:
     taps = len(taps_of(plan, max(tile.shared for tile in tiles)))
     passes, copies = _passes(plan, stack)
     lines, timing = plan.target.partitions, plan.target.timing
+    loads = -(-taps // matrices_of_a_load(taps))
     row_bytes = taps * max(tile.width for tile in tiles) * V_BYTES
     one = Sum(
-        moved=moved_ns(timing, lines, row_bytes), loads=1, bytes=lines * row_bytes, instructions=1
+        moved=moved_ns(timing, lines * loads, row_bytes / loads),
+        loads=loads,
+        bytes=lines * row_bytes,
+        instructions=loads,
     )
     return OutRates(
         stack,
@@ -186,7 +203,8 @@ def moved_ns(timing: Timing, descriptors: int, each_bytes: float) -> float:
 class InLook(NamedTuple):
     """What the cost of a block's inputs depends on."""
 
-    rows: int  # that exist
+    rows: int  # that are loaded
+    repeated: int  # of them, each by itself
     out_rows: int
     columns: int  # that exist
     all_columns: int  # with padding
@@ -200,9 +218,11 @@ class OutLook(NamedTuple):
     columns: int
 
 
-def in_look(row: Span, column: Span) -> InLook:
+def in_look(rates: Rates, row: Span, column: Span) -> InLook:
     """Of a block."""
-    return InLook(row.end - row.first, row.outs, column.end - column.first, column.ins)
+    rows = row.end - row.first
+    repeated = row.ins - rows if rates.every_row else 0
+    return InLook(rows + repeated, repeated, row.outs, column.end - column.first, column.ins)
 
 
 def out_look(row: Span, column: Span) -> OutLook:
@@ -215,18 +235,24 @@ def inputs_cost(rates: Rates, frames: int, tiles: int, look: InLook) -> Sum:
     timing, rows = rates.timing, look.rows
     v_rows = look.out_rows // rates.m if rates.by_rows else rows
     cycles = 1 if rates.x_bytes == V_BYTES else 2
+    fills = look.all_columns - look.columns if rates.repeats_columns else 0
+    filled = rates.products * v_rows + timing.scalar_startup_cycles
     cost = Sum()
     for one in rates.ins:
         width = look.all_columns if one.copies > 1 else look.columns
         runs = 1 if one.copies == 1 and width == rates.x_width else rows
         each = rows * width // runs * rates.x_bytes
         streamed = v_rows * width * cycles + timing.vector_startup_cycles
+        loads = one.copies * (1 + look.repeated)
+        edges = look.repeated if rates.clears_edges else 0
         part = Sum(
             vector=tiles * rates.steps * streamed,
+            scalar=tiles * one.copies * fills * filled,
             moved=frames * moved_ns(timing, one.lines * runs, each),
-            loads=frames * one.copies,
+            loads=frames * loads,
             bytes=frames * one.lines * rows * width * rates.x_bytes,
-            instructions=frames * (one.copies + 1) + tiles * (rates.steps + 2),
+            instructions=frames * (loads + edges + 1)
+            + tiles * (rates.steps + 2 + one.copies * fills),
         )
         cost = cost.plus(part.times(one.tiles))
     return cost

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 from math import prod
@@ -21,7 +21,8 @@ class Span:
     """A block along rows or columns.
 
     `ins` positions of transformed inputs (or of inputs, if they are tiled along it) begin at input
-    position `origin`, which may be padding; `first` .. `end` of them exist.
+    position `origin`, which may be padding; `first` .. `end` of them exist. If rows are even, those
+    are the ones that exist in every block; each of the others is loaded by itself.
     """
 
     outs: int  # positions that are computed
@@ -54,12 +55,12 @@ Kinds = tuple[tuple[Span, int], ...]  # one span of each look, and how many have
 
 def column_spans(plan: FastPlan) -> tuple[Span, ...]:
     """Blocks along columns."""
-    return _plain_spans(plan.shape, WIDTH, plan.columns, _most_columns(plan))
+    return _plain_spans(plan.shape, WIDTH, plan.columns, _most_columns(plan), even=False)
 
 
 def column_kinds(plan: FastPlan) -> Kinds:
     """Blocks along columns by their look."""
-    return _plain_kinds(plan.shape, WIDTH, plan.columns, _most_columns(plan))
+    return _plain_kinds(plan.shape, WIDTH, plan.columns, _most_columns(plan), even=False)
 
 
 def _most_columns(plan: FastPlan) -> int:
@@ -68,8 +69,8 @@ def _most_columns(plan: FastPlan) -> int:
 
 
 @lru_cache(maxsize=4096)
-def _plain_kinds(shape: ConvShape, axis: int, size: int, stack: int) -> Kinds:
-    return _by_look(_plain_spans(shape, axis, size, stack))
+def _plain_kinds(shape: ConvShape, axis: int, size: int, stack: int, *, even: bool) -> Kinds:
+    return _by_look(_plain_spans(shape, axis, size, stack, even=even))
 
 
 def _by_look(spans: tuple[Span, ...]) -> Kinds:
@@ -82,30 +83,48 @@ def _by_look(spans: tuple[Span, ...]) -> Kinds:
 
 
 @lru_cache(maxsize=4096)
-def _plain_spans(shape: ConvShape, axis: int, size: int, stack: int) -> tuple[Span, ...]:
+def _plain_spans(
+    shape: ConvShape, axis: int, size: int, stack: int, *, even: bool
+) -> tuple[Span, ...]:
     total = shape.out_size(axis)
-    return tuple(
+    spans = tuple(
         _span(shape, axis, at, min(size, total - at), stack) for at in range(0, total, size)
     )
+    return tuple(_evened(shape, span) for span in spans) if even else spans
+
+
+def _evened(shape: ConvShape, row: Span) -> Span:
+    """The rows that blocks of this size have everywhere."""
+    return replace(row, first=shape.pad_before[HEIGHT], end=row.ins - shape.pad_after[HEIGHT])
+
+
+def can_be_even(plan: FastPlan) -> bool:
+    """Whether only one row before and one behind a block is there or not, by its place."""
+    shape = plan.shape
+    pads = (shape.pad_before[HEIGHT], shape.pad_after[HEIGHT])
+    whole = not plan.by_rows or (plan.phase == 0 and shape.out_size(HEIGHT) % plan.m == 0)
+    return max(pads) == 1 and whole and not plan.paired_rows
 
 
 def row_spans(plan: FastPlan) -> tuple[Span, ...]:
     """Blocks along rows; if tiles are rows, they begin and end with whole tiles."""
     if not plan.by_rows:
-        return _plain_spans(plan.shape, HEIGHT, plan.rows, 1)
-    return _tiled_spans(plan.shape, plan.rows, plan.m, plan.phase)
+        return _plain_spans(plan.shape, HEIGHT, plan.rows, 1, even=plan.even_rows)
+    spans = _tiled_spans(plan.shape, plan.rows, plan.m, plan.phase)
+    return tuple(_evened(plan.shape, span) for span in spans) if plan.even_rows else spans
 
 
 def row_kinds(plan: FastPlan) -> Kinds:
     """Blocks along rows by their look."""
     if not plan.by_rows:
-        return _plain_kinds(plan.shape, HEIGHT, plan.rows, 1)
-    return _tiled_kinds(plan.shape, plan.rows, plan.m, plan.phase)
+        return _plain_kinds(plan.shape, HEIGHT, plan.rows, 1, even=plan.even_rows)
+    return _tiled_kinds(plan.shape, plan.rows, plan.m, plan.phase, even=plan.even_rows)
 
 
 @lru_cache(maxsize=4096)
-def _tiled_kinds(shape: ConvShape, rows: int, m: int, phase: int) -> Kinds:
-    return _by_look(_tiled_spans(shape, rows, m, phase))
+def _tiled_kinds(shape: ConvShape, rows: int, m: int, phase: int, *, even: bool) -> Kinds:
+    spans = _tiled_spans(shape, rows, m, phase)
+    return _by_look(tuple(_evened(shape, span) for span in spans) if even else spans)
 
 
 @lru_cache(maxsize=4096)
@@ -237,15 +256,33 @@ def blocks(plan: FastPlan) -> Iterator[BlockAt]:
                     yield BlockAt(row, column, frame, _place(plan, image, (row, column, frame)))
 
 
+def _edges(plan: FastPlan, row: Span) -> int:
+    """Where among the pairs of constants stands which rows beside a block exist."""
+    missing = [row.origin < 0, row.origin + row.end >= plan.shape.size[HEIGHT]]
+    return 2 * (missing[0] + 2 * missing[1])
+
+
 def _place(plan: FastPlan, image: int, spans: tuple[Span, Span, FrameSpan]) -> Place:
     row, column, frame = spans
     shape = plan.shape
     height, width = shape.size[HEIGHT:]
     inside = (row.origin + row.first) * width + column.origin + column.first
-    x = tuple(
-        (image * shape.c_in * frames + base) * height * width + inside
+    starts = [
+        (image * shape.c_in * frames + base) * height * width
         for frames, base in zip(plan.frames, frame.bases, strict=True)
-    )
+    ]
+    x = tuple(start + inside for start in starts)
+    if plan.even_rows:
+        left = column.origin + column.first
+        above, below = max(0, row.origin), min(height - 1, row.origin + row.end)
+        x = (
+            *(
+                start + at
+                for start in starts
+                for at in (inside, above * width + left, below * width + left)
+            ),
+            _edges(plan, row),
+        )
     _, out_height, out_width = shape.out_sizes()
     y = image * shape.c_out * prod(shape.out_sizes())
     return Place(x, y + (frame.out * out_height + row.out) * out_width + column.out)

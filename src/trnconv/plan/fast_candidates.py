@@ -11,6 +11,7 @@ from math import inf
 from nkisim.machine import Machine
 from trnconv.geometry import ConvShape
 from trnconv.plan.ends import PLAIN_END, End
+from trnconv.plan.fast_blocks import can_be_even
 from trnconv.plan.fast_channels import in_channels, out_channels
 from trnconv.plan.fast_cost import FastEstimate, estimate, least_ns, least_rolled_ns
 from trnconv.plan.fast_memory import room_of, sbuf_end
@@ -212,10 +213,18 @@ def _within(plan: FastPlan, budget: int) -> PricedFast | None:
     cost = estimate(plan)
     if cost.instructions <= budget:
         return PricedFast(plan, cost)
+    ways = (True, False) if can_be_even(plan) else (False,)
+    loops = [_looped(replace(plan, rolled=True, even_rows=even), budget) for even in ways]
+    found = [one for one in loops if one is not None]
+    return min(found, key=lambda one: one.cost.weighed_ns, default=None)
+
+
+def _looped(plan: FastPlan, budget: int) -> PricedFast | None:
+    """A rolled plan with as many blocks in a turn as make it fastest."""
     room = plan.target.sbuf_usable_bytes_per_partition
     best: PricedFast | None = None
     for times in range(1, _MOST_BODY + 1):
-        loop = replace(plan, rolled=True, body_blocks=times * plan.body_blocks)
+        loop = replace(plan, body_blocks=times * plan.body_blocks)
         cost = estimate(loop)
         if cost.instructions > budget or cost.sbuf_bytes > room:
             break

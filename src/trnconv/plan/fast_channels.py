@@ -16,6 +16,7 @@ from trnconv.plan.fast_plan import DEPTH, HEIGHT, WIDTH, FastPlan
 
 Shift = tuple[int, int]  # rows and columns
 STACKS = (1, 2)  # columns that may share a matmul
+_MOST_STREAMED = 36  # matrices of one load of streamed weights; more would fill SBUF
 
 
 @dataclass(frozen=True)
@@ -141,6 +142,11 @@ def _out_channels(
         return (*whole, OutChannels(c_out - rest, rest))
     pitch = quadrant if rest <= quadrant else size // STACKS[-1]
     return (*whole, OutChannels(c_out - rest, rest, STACKS[-1], pitch, parallel and rest == pitch))
+
+
+def matrices_of_a_load(taps: int) -> int:
+    """How many of a product's matrices one load brings, if weights are streamed."""
+    return -(-taps // -(-taps // _MOST_STREAMED))
 
 
 def taps_of(plan: FastPlan, stack: int) -> tuple[Taps, ...]:

@@ -45,6 +45,7 @@ class FastEstimate:
     issue_ns: float
     ends_ns: float  # before the first matmul, after the last, and at the start of every loop
     loops_ns: float
+    bursts_ns: float  # while loads of inputs keep those of streamed weights waiting
     hbm_bytes: int
     sbuf_bytes: int
     instructions: int
@@ -60,7 +61,7 @@ class FastEstimate:
         """The busiest resource, and what nothing hides."""
         computing = self.tensor_ns + self.waiting_ns
         most = max(computing, self.vector_ns, self.scalar_ns, self.dma_ns, self.issue_ns)
-        return most + self.ends_ns + self.loops_ns
+        return most + self.ends_ns + self.loops_ns + self.bursts_ns
 
     @property
     def weighed_ns(self) -> float:
@@ -113,11 +114,21 @@ def estimate(plan: FastPlan) -> FastEstimate:
         issue_ns=every.loads * timing.dma_issue_hwdge_ns,
         ends_ns=(sized.begin_ns + kept / 2) * (1 + loops) * sweeps,
         loops_ns=(turns + loops * sweeps) * timing.loop_iteration_ns,
+        bursts_ns=_bursts_ns(plan, sized) if plan.streamed else 0.0,
         hbm_bytes=every.bytes,
         sbuf_bytes=sbuf_end(plan),
         instructions=static + (0 if plan.streamed else sweeps),
         columns=every.columns,
     )
+
+
+def _bursts_ns(plan: FastPlan, sized: _Sized) -> float:
+    """A unit's inputs are loaded at once; weights that are there already bridge some of that."""
+    timing = plan.target.timing
+    units = plan.units * sum(kind.blocks for kind in sized.kinds)
+    burst = sized.inputs.loads / units * timing.dma_issue_hwdge_ns
+    of_load = sized.outputs.tensor / timing.pe_ghz / sized.streamed.loads
+    return units * max(0.0, burst - plan.streamed * of_load)
 
 
 def least_ns(plan: FastPlan) -> float:
@@ -174,7 +185,7 @@ def _sized_cost(plan: FastPlan) -> _Sized:
     rates, frames = rates_of(plan), plan.block_frames
     every = len(frame_starts(plan)) * plan.shape.batch
     tiles = frames if plan.by_rows else plan.units
-    read, written, kinds = _alike(plan)
+    read, written, kinds = _alike(plan, rates)
     into = {look: inputs_cost(rates, frames, tiles, look) for look in read}
     out = {look: outputs_cost(rates, look).times(plan.units) for look in written}
     weights = {look: streamed_cost(rates, look).times(plan.units) for look in written}
@@ -198,14 +209,14 @@ def _sized_cost(plan: FastPlan) -> _Sized:
 
 
 def _alike(
-    plan: FastPlan,
+    plan: FastPlan, rates: Rates
 ) -> tuple[Counter[InLook], Counter[OutLook], list[tuple[InLook, OutLook, int]]]:
     """Kinds of blocks by what their inputs and their outputs cost."""
     read, written = Counter[InLook](), Counter[OutLook]()
     kinds = []
     for row, many in row_kinds(plan):
         for column, more in column_kinds(plan):
-            one, other, count = in_look(row, column), out_look(row, column), many * more
+            one, other, count = in_look(rates, row, column), out_look(row, column), many * more
             read[one] += count
             written[other] += count
             kinds.append((one, other, count))
@@ -224,7 +235,7 @@ def _begin_ns(plan: FastPlan, rates: Rates) -> float:
     timing, frames = rates.timing, plan.block_frames
     row, column = row_kinds(plan)[0][0], column_kinds(plan)[0][0]
     tiles = frames if plan.by_rows else plan.units
-    inputs = inputs_cost(rates, frames, tiles, in_look(row, column))
+    inputs = inputs_cost(rates, frames, tiles, in_look(rates, row, column))
     first = plan.read_frames if plan.by_rows else rates.products
     share = first / frames
     loads = inputs.loads * share * timing.dma_issue_hwdge_ns + inputs.moved * share

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from trnconv.geometry import ONCE, REPLICATE, ZEROS, ConvShape
 from trnconv.plan.ends import ITEM_BYTES
+from trnconv.plan.fast_blocks import can_be_even
 from trnconv.plan.fast_channels import in_channels
 from trnconv.plan.fast_memory import largest_inputs, lay_out
 from trnconv.plan.fast_plan import DEPTH, HEIGHT, FastPlan
@@ -64,6 +65,10 @@ def _sizes(plan: FastPlan) -> list[str]:
         broken.append(f"dtype {plan.dtype}: one of {', '.join(ITEM_BYTES)}")
     if not plan.midgroup and plan.m > 2:
         broken.append(f"{plan.transform} without reading sums that still grow: only F(2,3) can")
+    if plan.even_rows and not can_be_even(plan):
+        broken.append(
+            "even rows: they take one row of padding, whole tiles of rows and no pairs of rows"
+        )
     if sum(plan.frames) != shape.size[DEPTH]:
         broken.append(f"pieces of {plan.frames} frames: x has {shape.size[DEPTH]}")
     x = shape.batch * shape.c_in * shape.size[0] * shape.size[1] * shape.size[2]

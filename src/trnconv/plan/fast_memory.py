@@ -7,10 +7,12 @@ from functools import lru_cache
 
 from trnconv.plan.ends import NO_RESIDUAL
 from trnconv.plan.fast_blocks import column_kinds, rectangles, row_kinds
-from trnconv.plan.fast_channels import in_channels, out_channels, taps_of
+from trnconv.plan.fast_channels import in_channels, matrices_of_a_load, out_channels, taps_of
 from trnconv.plan.fast_plan import V_BYTES, FastPlan
 from trnconv.plan.recipe import Ring
 
+CONSTANTS = 7  # columns of an output tile: see kernels/fast_chains.py
+EDGES = 8  # columns of edges: four pairs
 _ALIGN = 64
 _FLOAT_BYTES = _INT_BYTES = 4
 _CHAINS = 2  # chains whose copies are held at once
@@ -29,6 +31,7 @@ class FastMemory:
     out: Ring
     residual: Ring
     constants_address: int
+    edges: Ring
     places_address: int
     end: int
 
@@ -86,10 +89,19 @@ def largest_rectangle(plan: FastPlan) -> int:
     return max(sizes)
 
 
+def constant_columns(plan: FastPlan) -> int:
+    """Columns of the image of constants; those of edges are the last ones."""
+    edges = EDGES if plan.even_rows else 0
+    return CONSTANTS * len(out_channels(plan)) + edges
+
+
 def _weights(plan: FastPlan, floor: _Floor) -> Ring:
     if not plan.streamed:
         return floor.ring(1, group_columns(plan), V_BYTES)
-    widths = [len(taps_of(plan, tile.shared)) * tile.width for tile in out_channels(plan)]
+    widths = [
+        matrices_of_a_load(len(taps_of(plan, tile.shared))) * tile.width
+        for tile in out_channels(plan)
+    ]
     return floor.ring(plan.streamed, max(widths), V_BYTES)
 
 
@@ -109,7 +121,8 @@ def lay_out(plan: FastPlan) -> FastMemory:
     out = floor.ring(plan.out_buffers, out_elems, plan.out_bytes)
     has_residual = plan.end.residual != NO_RESIDUAL
     residual = floor.ring(_RESIDUALS if has_residual else 0, out_elems, plan.item_bytes)
-    constants = floor.ring(1, 7 * len(out_channels(plan)), _FLOAT_BYTES)
+    constants = floor.ring(1, constant_columns(plan), _FLOAT_BYTES)
+    edges = floor.ring(1 if plan.even_rows else 0, 2 * (plan.body_blocks + 1), _FLOAT_BYTES)
     places = floor.ring(1, _cells(plan), _INT_BYTES)
     return FastMemory(
         x,
@@ -120,6 +133,7 @@ def lay_out(plan: FastPlan) -> FastMemory:
         out,
         residual,
         constants.address,
+        edges,
         places.address,
         floor.at,
     )
@@ -127,7 +141,8 @@ def lay_out(plan: FastPlan) -> FastMemory:
 
 def _cells(plan: FastPlan) -> int:
     """Offsets of a turn of a hardware loop."""
-    return len(plan.frames) * (plan.body_blocks + 1) + plan.body_blocks
+    of_block = 3 * len(plan.frames) + 1 if plan.even_rows else len(plan.frames)
+    return of_block * (plan.body_blocks + 1) + plan.body_blocks
 
 
 @dataclass(frozen=True)
@@ -162,5 +177,11 @@ def room_of(plan: FastPlan) -> Room:
 def sbuf_end(plan: FastPlan) -> int:
     """`lay_out(plan).end`, for planners that ask often."""
     least = with_least_buffers(plan)
-    extra = _padded(_cells(plan) * _INT_BYTES) - _padded(_cells(least) * _INT_BYTES)
-    return room_of(least).needed(plan.v_slots, plan.x_slots) + extra
+    return (
+        room_of(least).needed(plan.v_slots, plan.x_slots) + _turn_bytes(plan) - _turn_bytes(least)
+    )
+
+
+def _turn_bytes(plan: FastPlan) -> int:
+    edges = 2 * (plan.body_blocks + 1) if plan.even_rows else 0
+    return _padded(_cells(plan) * _INT_BYTES) + _padded(edges * _FLOAT_BYTES)

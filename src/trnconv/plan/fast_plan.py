@@ -43,6 +43,7 @@ class FastPlan:
     out_buffers: int = 2
     midgroup: bool = True  # a bank is read while it still grows
     paired_rows: bool = False  # rests of channels also with their next row, on partitions
+    even_rows: bool = False  # blocks at the first and last row look like all others
     end: End = PLAIN_END
 
     @property

@@ -33,7 +33,8 @@ class InLoad(NKIObject):
     lines: int
     channel: int
     into: Rectangle
-    offset: int  # in the frame, from the block's first input on
+    part: int  # of even rows: all but the first and last row, the first, the last; else 0
+    offset: int  # in the frame, from the block's first input (of that part) on
     whole: bool  # whole rows into whole rows: one run
 
 
@@ -45,6 +46,17 @@ class VFill(NKIObject):
     lines: int
     column: int
     source: int
+
+
+@dataclass(frozen=True)
+class Edge(NKIObject):
+    """A row of inputs that may be padding.
+
+    It is multiplied by 1 or 0, which a block finds in column `which` of its two.
+    """
+
+    row: int
+    which: int
 
 
 @dataclass(frozen=True)
@@ -65,6 +77,7 @@ class InPart(NKIObject):
     x_column: int
     v_clears: tuple[Rectangle, ...]
     v_fills: tuple[VFill, ...]
+    edges: tuple[Edge, ...]
 
 
 @dataclass(frozen=True)
@@ -174,6 +187,7 @@ class OutTile(NKIObject):
     weight: int  # first column in the weight image
     position_weights: int  # columns of one product
     products: tuple[Product, ...]
+    streamed: int  # products whose weights one load brings, if weights are streamed
 
 
 @dataclass(frozen=True)
@@ -217,6 +231,7 @@ class FastRecipe(NKIObject):
     channel_steps: tuple[int, ...]  # from channel to channel, of each tensor x lies in
     frame_elems: int  # of x
     x_width: int
+    parts: int  # offsets of a block into each tensor: 3 if rows are even, else 1
     in_tiles: tuple[InTile, ...]
     groups: tuple[Group, ...]
     kinds: tuple[Kind, ...]
@@ -235,6 +250,8 @@ class FastRecipe(NKIObject):
     residual: Ring
     constants: int  # columns
     constants_address: int
+    edges: Ring  # two numbers for each block of a body and the next, if rows are even
+    first_edge: int  # column of the image of constants
     places_address: int
     banks: int
     bank_elems: int

@@ -9,13 +9,15 @@ from trnconv.plan.fast_channels import (
     STACKS,
     InChannels,
     in_channels,
+    matrices_of_a_load,
     out_channels,
     replicates,
     taps_of,
 )
-from trnconv.plan.fast_memory import lay_out
+from trnconv.plan.fast_memory import CONSTANTS, constant_columns, lay_out
 from trnconv.plan.fast_plan import HEIGHT, WIDTH, FastPlan
 from trnconv.plan.fast_recipe import (
+    Edge,
     FastRecipe,
     Group,
     InLoad,
@@ -31,8 +33,6 @@ from trnconv.plan.fast_recipe import (
     VFill,
 )
 from trnconv.plan.fast_schedule import schedule
-
-CONSTANTS = 7  # columns of an output tile: see kernels/fast_chains.py
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,7 @@ def work_out(plan: FastPlan) -> FastWork:
         ),
         frame_elems=shape.size[HEIGHT] * shape.size[WIDTH],
         x_width=shape.size[WIDTH],
+        parts=3 if plan.even_rows else 1,
         in_tiles=tuple(
             InTile(tile.lines, x, v)
             for tile, x, v in zip(in_channels(plan), memory.x, memory.v, strict=True)
@@ -81,8 +82,10 @@ def work_out(plan: FastPlan) -> FastWork:
         copies=memory.copies,
         out=memory.out,
         residual=memory.residual,
-        constants=CONSTANTS * len(out_channels(plan)),
+        constants=constant_columns(plan),
         constants_address=memory.constants_address,
+        edges=memory.edges,
+        first_edge=CONSTANTS * len(out_channels(plan)),
         places_address=memory.places_address,
         banks=plan.target.psum_banks,
         bank_elems=plan.target.psum_bank_fp32_elems,
@@ -117,6 +120,7 @@ def out_groups(plan: FastPlan) -> tuple[Group, ...]:
                     column,
                     width,
                     products,
+                    matrices_of_a_load(len(taps)),
                 )
             )
             column += width * plan.algorithm.products
@@ -192,8 +196,8 @@ def _in_part(plan: FastPlan, tile: InChannels, row: Span, column: Span) -> InPar
     transformed inputs. Rows that padding repeats are loaded again; columns are copied once they are
     transformed.
     """
-    repeats = replicates(plan.shape, HEIGHT)
-    rows = (0, row.ins) if plan.by_rows or tile.shifted or repeats else (row.first, row.end)
+    every_row = replicates(plan.shape, HEIGHT) or plan.even_rows
+    rows = (0, row.ins) if plan.by_rows or tile.shifted or every_row else (row.first, row.end)
     columns = (0, column.ins) if tile.shifted else (column.first, column.end)
     v_rows = row.outs // plan.m if plan.by_rows else row.ins
     written = Rectangle(
@@ -206,8 +210,8 @@ def _in_part(plan: FastPlan, tile: InChannels, row: Span, column: Span) -> InPar
     ]
     loads = [one for load in own for one in (load, *_repeated(plan, load, size[0]))]
     kept = Rectangle(
-        0 if repeats else max(one.into.row for one in own),
-        size[0] if repeats else min(one.into.row_end for one in own),
+        0 if every_row else max(one.into.row for one in own),
+        size[0] if every_row else min(one.into.row_end for one in own),
         max(one.into.column for one in own),
         min(one.into.column_end for one in own),
     )
@@ -222,14 +226,30 @@ def _in_part(plan: FastPlan, tile: InChannels, row: Span, column: Span) -> InPar
         x_column=0,
         v_clears=() if filled else around(written, v_rows, column.ins),
         v_fills=_fills(own, columns[0], column.ins) if filled else (),
+        edges=_edges(plan, row),
     )
+
+
+def _edges(plan: FastPlan, row: Span) -> tuple[Edge, ...]:
+    """Rows beside a block that are cleared if they do not exist."""
+    if not plan.even_rows or replicates(plan.shape, HEIGHT):
+        return ()
+    above = [Edge(at, 0) for at in range(row.first)]
+    return (*above, *(Edge(at, 1) for at in range(row.end, row.ins)))
 
 
 def _repeated(plan: FastPlan, load: InLoad, rows: int) -> list[InLoad]:
     """The first and last row again, in all rows before and behind that padding fills with them."""
+    into, width = load.into, plan.shape.size[WIDTH]
+    if plan.even_rows:
+        sides = [(1, row) for row in range(into.row)]
+        sides += [(2, row) for row in range(into.row_end, rows)]
+        return [
+            replace(load, into=replace(into, row=row, row_end=row + 1), part=part)
+            for part, row in sides
+        ]
     if not replicates(plan.shape, HEIGHT):
         return []
-    into, width = load.into, plan.shape.size[WIDTH]
     last = load.offset + (into.row_end - 1 - into.row) * width
     rows_above = [(row, load.offset) for row in range(into.row)]
     rows_below = [(row, last) for row in range(into.row_end, rows)]
@@ -262,7 +282,7 @@ def _load(
     for axis, span, down, first in zip((HEIGHT, WIDTH), spans, shift, begin, strict=True):
         low = max(span.first - down, 0, first)
         high = min(span.ins, size[axis] - span.origin - down)
-        if not tile.shifted:
+        if not tile.shifted or (plan.even_rows and axis == HEIGHT):
             low, high = max(span.first, first), span.end
         edges.append((low - first, high - first, low + down - span.first))
     (row, row_end, down), (column, column_end, right) = edges
@@ -271,6 +291,7 @@ def _load(
         lines=tile.channels,
         channel=tile.first,
         into=Rectangle(row, row_end, column, column_end),
+        part=0,
         offset=down * size[WIDTH] + right,
         whole=False,
     )

@@ -8,7 +8,7 @@ convolution took over, attention and launches are left out.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -17,20 +17,18 @@ import torch
 from nkisim.machine import Machine
 from trnconv.errors import UnsupportedError
 from trnconv.models import ModelEntry, Size
-from trnconv.plan.accuracy import BF16, Policy
-from trnconv.plan.choose import DEFAULT_BUDGET
+from trnconv.plan.accuracy import BF16, Policy, policy_of
 from trnconv.plan.question import Question
 from trnconv.pytorch import building
 from trnconv.pytorch.lazy.context import ALL_REWRITES, Rewrites
 from trnconv.pytorch.lazy.noted import Work
 from trnconv.pytorch.live_memory import LiveMemory
 from trnconv.pytorch.patching import PatchReport, patched
+from trnconv.runtime.graph import Ask, price_graph
 from trnconv.runtime.pricing import Price, price
 
 _Phase = Callable[[torch.nn.Module, ModelEntry, torch.Tensor], torch.Tensor]
-_LIMITS = (DEFAULT_BUDGET, 12_000, 8_000, 6_000)  # of a launch, tried in turn
 _PRICES = 10_000  # distinct convolutions of a process
-GRAPH_INSTRUCTIONS = 5_000_000  # static; above it the compiler gives up (NCC_EBVF030)
 
 
 @dataclass(frozen=True)
@@ -122,48 +120,27 @@ def observe(
     )
 
 
-def estimate(run: Run, machine: Machine, *, simulate: bool = False) -> Estimate:
-    """Price every distinct convolution of a run, within a graph's instructions.
+def estimate(
+    run: Run, machine: Machine, *, simulate: bool = False, accuracy: str | Policy | None = None
+) -> Estimate:
+    """Price every distinct convolution of a run, such that they fit one graph if they can.
 
-    The more instructions a launch may have, the less it loses to hardware loops. Every layer gets
-    its fastest plan, and while the graph is too long, the layer that loses least a shorter one.
+    `accuracy` replaces the policy that the model was patched with.
     """
-    works = list(run.report.book.works.items())
-    share = GRAPH_INSTRUCTIONS // max(1, sum(calls for _, calls in works))
-    limits = sorted({*_LIMITS, min(DEFAULT_BUDGET, share)}, reverse=True)
-    taken = [_price(work.question(machine, limits[0]), simulate=simulate) for work, _ in works]
-    if _total(taken, works) > GRAPH_INSTRUCTIONS:
-        others = [
-            [_price(work.question(machine, limit), simulate=simulate) for limit in limits[1:]]
-            for work, _ in works
-        ]
-        taken = _shortened(taken, others, works)
-    layers = tuple(Layer(work, calls, one) for (work, calls), one in zip(works, taken, strict=True))
-    return Estimate(run, machine, layers)
-
-
-def _total(prices: list[Price], works: list[tuple[Work, int]]) -> int:
-    counted = zip(prices, works, strict=True)
-    return sum(calls * one.instructions for one, (_, calls) in counted)
-
-
-def _shortened(
-    taken: list[Price], others: list[list[Price]], works: list[tuple[Work, int]]
-) -> list[Price]:
-    """Shorter programs where an instruction saved costs least time, until the graph fits."""
-    taken = list(taken)
-    saved_most = [
-        (max(0.0, other.ns - one.ns) / (one.instructions - other.instructions), at, other)
-        for at, (one, choices) in enumerate(zip(taken, others, strict=True))
-        for other in choices
-        if other.instructions < one.instructions
+    works = [
+        (work if accuracy is None else replace(work, policy=policy_of(accuracy)), calls)
+        for work, calls in run.report.book.works.items()
     ]
-    for _, at, other in sorted(saved_most, key=lambda each: each[0]):
-        if _total(taken, works) <= GRAPH_INSTRUCTIONS:
-            break
-        if other.instructions < taken[at].instructions:
-            taken[at] = other
-    return taken
+
+    def asked(work: Work) -> Ask:
+        return lambda budget: _price(work.question(machine, budget), simulate=simulate)
+
+    prices = price_graph([(asked(work), calls) for work, calls in works])
+    return Estimate(
+        run,
+        machine,
+        tuple(Layer(work, calls, one) for (work, calls), one in zip(works, prices, strict=True)),
+    )
 
 
 @lru_cache(_PRICES)

@@ -19,8 +19,9 @@ from trnconv.plan.fast_channels import (
     out_channels,
     taps_of,
 )
+from trnconv.plan.fast_memory import CONSTANTS, constant_columns
 from trnconv.plan.fast_plan import FastPlan
-from trnconv.plan.fast_work import CONSTANTS, FastWork, out_groups
+from trnconv.plan.fast_work import FastWork, out_groups
 
 Array = np.ndarray[Any, Any]
 _TOP = 14  # scaled weights are below 2 ** _TOP, fp16 ends at 2 ** 16
@@ -91,7 +92,10 @@ def pack_scales(w: Array, plan: FastPlan) -> Array:
     scale = np.ldexp(1.0, -exponents(transformed_weights(w, plan)))
     fours, ones = np.full(plan.shape.c_out, 4.0), np.ones(plan.shape.c_out)
     columns = (0 * scale, scale, -scale, 2 * scale, scale / 2, fours, ones)
-    return _constants(columns, plan)
+    image = _constants(columns, plan)
+    if plan.even_rows:
+        image[:, CONSTANTS * len(out_channels(plan)) :] = _packed_edges()
+    return image
 
 
 def pack_bias_columns(bias: Array | None, plan: FastPlan) -> Array:
@@ -104,7 +108,7 @@ def pack_bias_columns(bias: Array | None, plan: FastPlan) -> Array:
 def _constants(columns: tuple[Array, ...], plan: FastPlan) -> Array:
     """One value for each output channel in every column, where its tile has it."""
     tiles = out_channels(plan)
-    image = np.zeros((plan.target.partitions, CONSTANTS * len(tiles)), np.float32)
+    image = np.zeros((plan.target.partitions, constant_columns(plan)), np.float32)
     for number, tile in enumerate(tiles):
         own = slice(tile.first, tile.first + tile.channels)
         for phase in range(tile.stack):
@@ -112,6 +116,11 @@ def _constants(columns: tuple[Array, ...], plan: FastPlan) -> Array:
             for column, numbers in enumerate(columns, CONSTANTS * number):
                 image[lines, column] = numbers[own]
     return image
+
+
+def _packed_edges() -> list[float]:
+    """Pairs: whether the row before a block and the one behind exist, in the order of places."""
+    return [float(exists) for below in (1, 0) for above in (1, 0) for exists in (above, below)]
 
 
 def pack_fast_places(work: FastWork) -> Array:

@@ -81,6 +81,12 @@ CASES = {
         (0, 1, 1),
         _BY_FRAMES | {"streamed": 3},
     ),
+    "weights_streamed_in_parts": (
+        (1, 640, 4, 6, 10),
+        (32, 640, 3, 3, 3),
+        (0, 1, 1),
+        _BY_FRAMES | _PAIR | {"x_slots": 8, "streamed": 2},
+    ),
     "rows": ((1, 40, 4, 7, 11), (70, 40, 3, 3, 3), ((2, 0), 1, 1), _BY_ROWS | {"columns": 6}),
     "rows_of_one_frame": (
         (1, 150, 3, 7, 11),
@@ -93,6 +99,30 @@ CASES = {
         (70, 40, 1, 3, 3),
         (0, 1, 1),
         _BY_ROWS | _PAIR | {"x_slots": 2, "v_slots": 2},
+    ),
+    "even_frames_in_a_loop": (
+        (1, 40, 6, 36, 11),
+        (70, 40, 3, 3, 3),
+        (0, 1, 1),
+        _BY_FRAMES | {"rolled": True, "even_rows": True, "columns": 6, "pieces": (2, 4)},
+    ),
+    "even_frames_and_a_rest": (
+        (1, 192, 4, 14, 11),
+        (70, 192, 3, 3, 3),
+        ((2, 0), 1, 1),
+        _BY_FRAMES | {"rolled": True, "even_rows": True, "body_blocks": 2},
+    ),
+    "even_rows_in_a_loop": (
+        (1, 40, 6, 36, 11),
+        (70, 40, 3, 3, 3),
+        (0, 1, 1),
+        _BY_ROWS | {"rolled": True, "even_rows": True, "pieces": (1, 1, 4)},
+    ),
+    "even_rows_below": (
+        (2, 64, 4, 17, 11),
+        (70, 64, 3, 3, 3),
+        ((2, 0), (0, 1), 1),
+        _BY_ROWS | {"rolled": True, "even_rows": True},
     ),
     "rows_in_a_loop": (
         (1, 40, 6, 37, 11),
@@ -134,9 +164,125 @@ CASES = {
 }
 
 
+_EVERYWHERE = ("replicate", "replicate", "replicate")
+
+REPLICATED = {
+    "causal_frames": (
+        (2, 40, 4, 9, 11),
+        (70, 40, 3, 3, 3),
+        ((2, 0), 1, 1),
+        _BY_FRAMES | {"columns": 6},
+        _EVERYWHERE,
+    ),
+    "frames_on_both_sides": (
+        (1, 40, 4, 6, 11),
+        (70, 40, 3, 3, 3),
+        1,
+        _BY_FRAMES | {"pieces": (1, 3)},
+        _EVERYWHERE,
+    ),
+    "two_of_each": (
+        (1, 40, 4, 6, 11),
+        (70, 40, 3, 3, 3),
+        (0, (2, 1), (1, 2)),
+        _BY_FRAMES | _PAIR | {"x_slots": 8},
+        _EVERYWHERE,
+    ),
+    "frames_in_a_loop": (
+        (1, 40, 4, 37, 11),
+        (70, 40, 3, 3, 3),
+        ((2, 0), 1, 1),
+        _BY_FRAMES | {"rolled": True},
+        _EVERYWHERE,
+    ),
+    "rests_of_channels": (
+        (1, 192, 4, 5, 11),
+        (192, 192, 3, 3, 3),
+        ((2, 0), 1, 1),
+        _BY_FRAMES | {"columns": 6, "paired_rows": True},
+        _EVERYWHERE,
+    ),
+    "three_copies": (
+        (1, 32, 4, 6, 11),
+        (32, 32, 3, 3, 3),
+        ((2, 0), 1, 1),
+        _BY_FRAMES | {"columns": 6},
+        _EVERYWHERE,
+    ),
+    "rows": (
+        (1, 150, 3, 7, 11),
+        (70, 150, 3, 3, 3),
+        ((2, 0), 1, 1),
+        _BY_ROWS | {"units": 3, "x_slots": 5, "v_slots": 10, "columns": 6, "body_blocks": 2},
+        _EVERYWHERE,
+    ),
+    "rows_in_a_loop": (
+        (1, 64, 4, 37, 11),
+        (70, 64, 3, 3, 3),
+        ((2, 0), 1, 1),
+        _BY_ROWS | {"rolled": True},
+        _EVERYWHERE,
+    ),
+    "even_frames": (
+        (1, 64, 4, 16, 11),
+        (70, 64, 3, 3, 3),
+        ((2, 0), 1, 1),
+        _BY_FRAMES | {"rolled": True, "even_rows": True},
+        _EVERYWHERE,
+    ),
+    "even_rows": (
+        (1, 40, 4, 16, 11),
+        (70, 40, 3, 3, 3),
+        ((2, 0), 1, 1),
+        _BY_ROWS | {"rolled": True, "even_rows": True},
+        _EVERYWHERE,
+    ),
+    "rows_from_an_odd_one": (
+        (1, 40, 6, 9, 11),
+        (70, 40, 3, 3, 3),
+        (0, (2, 1), 1),
+        _BY_ROWS | {"anchor": 3},
+        _EVERYWHERE,
+    ),
+    "columns_only": (
+        (1, 40, 4, 7, 11),
+        (70, 40, 3, 3, 3),
+        ((2, 0), 1, 1),
+        _BY_ROWS,
+        ("zeros", "zeros", "replicate"),
+    ),
+    "rows_only": (
+        (1, 40, 4, 7, 11),
+        (70, 40, 3, 3, 3),
+        ((2, 0), 1, 1),
+        _BY_FRAMES,
+        ("zeros", "replicate", "zeros"),
+    ),
+    "four_frames": (
+        (1, 40, 8, 9, 11),
+        (70, 40, 3, 3, 3),
+        ((2, 0), 1, 1),
+        _BY_FRAMES | _FOUR | {"x_slots": 10},
+        _EVERYWHERE,
+    ),
+    "four_rows": (
+        (1, 40, 4, 37, 11),
+        (70, 40, 3, 3, 3),
+        ((2, 0), 1, 1),
+        _BY_ROWS | _FOUR | {"rows": 8, "streamed": 4},
+        _EVERYWHERE,
+    ),
+}
+EVERY_CASE = [*CASES, *(f"replicated_{name}" for name in REPLICATED)]
+
+
 def case_of(name):
-    x_shape, w_shape, padding, decisions = CASES[name]
-    shape = conv_shape(x_shape, w_shape, padding=padding)
+    if name.startswith("replicated_"):
+        x_shape, w_shape, padding, decisions, modes = REPLICATED[name.removeprefix("replicated_")]
+    else:
+        x_shape, w_shape, padding, decisions = CASES[name]
+        modes = "zeros"
+    shape = conv_shape(x_shape, w_shape, padding=padding, padding_mode=modes)
     fixed = {"machine": "trn2", "dtype": "bfloat16", "transform": "F(2,3)", "group": 9}
     plan = FastPlan(shape, **(fixed | decisions))
     assert broken_rules(plan) == []
@@ -160,7 +306,7 @@ def integers(plan):
     return x.astype(kind), w.astype(kind), bias.astype(kind)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", EVERY_CASE)
 def test_integers_come_out_exactly(name):
     plan = case_of(name)
     x, w, bias = integers(plan)
@@ -169,7 +315,7 @@ def test_integers_come_out_exactly(name):
 
 
 @pytest.mark.fast
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", EVERY_CASE)
 def test_noise_stays_within_the_derived_bound(name):
     plan = case_of(name)
     x, w, bias = normal_arrays(plan.shape, "bfloat16")
@@ -187,6 +333,20 @@ def test_a_wrong_transform_is_outside_the_bound():
         assert_within(y, exact, fast_bound(x, w, bias, exact, plan))
 
 
+@pytest.mark.parametrize("name", ["causal_frames", "rows", "rests_of_channels"])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_a_border_left_at_zero_is_outside_the_bound(name, axis):
+    plan = case_of(f"replicated_{name}")
+    modes = list(plan.shape.modes)
+    modes[axis] = "zeros"
+    zeros = replace(plan, shape=replace(plan.shape, modes=tuple(modes)))
+    x, w, bias = normal_arrays(plan.shape, "bfloat16")
+    y = np.asarray(run_fast(zeros, pieces_of(x, plan), w, bias).outputs)
+    exact = forward(x, w, bias, plan.shape)
+    with pytest.raises(AssertionError, match="outside their bound"):
+        assert_within(y, exact, fast_bound(x, w, bias, exact, plan))
+
+
 ENDS = {
     "relu": (End("relu"), lambda y, _: np.maximum(y, 0)),
     "residual": (End("identity", "before"), lambda y, r: y + r),
@@ -197,7 +357,9 @@ ENDS = {
 
 
 @pytest.mark.fast
-@pytest.mark.parametrize("name", ["causal", "rows", "four_frames", "whole_sums"])
+@pytest.mark.parametrize(
+    "name", ["causal", "rows", "four_frames", "whole_sums", "replicated_rests_of_channels"]
+)
 @pytest.mark.parametrize("end", ENDS)
 def test_ends_are_those_of_the_direct_kernel(name, end):
     ending, expected = ENDS[end]

@@ -127,6 +127,10 @@ def test_what_has_no_fast_form_says_why():
     image = conv_shape((1, 16, 1, 8, 8), (16, 16, 1, 3, 3))
     assert why_not(image, 0) == ["1 taps along frames: the transforms are for 3"]
     assert why_not(image, 1) == []
+    around = conv_shape((1, 16, 5, 8, 8), (16, 16, 3, 3, 3), padding=1, padding_mode="circular")
+    assert why_not(around, 0) == ["circular padding: the kernel has zeros and replicate"]
+    doubled = conv_shape((1, 16, 5, 8, 8), (16, 16, 3, 3, 3), padding=1, upsample=(1, 2, 2))
+    assert "read upsampled" in why_not(doubled, 0)[0]
     plan = FastPlan(WIDE, "trn2", "bfloat16", "F(2,3)", 0, 2, 4, 160, 5, 2, 1)
     assert "use a divisor" in broken_rules(plan)[0]
 

@@ -12,6 +12,7 @@ from trnconv.errors import ShapeError, UnsupportedError
 from trnconv.parallel.bands import Bands, joined, meeting
 from trnconv.parallel.levels import Levels
 from trnconv.parallel.reading import Sliding, out_bands, reading
+from trnconv.parallel.strips import alike, strips
 from trnconv.parallel.traffic import Offer, edges, halo_rows
 from trnconv.pytorch.geometry import Splice
 from trnconv.pytorch.spliced import spliced_convolution
@@ -96,7 +97,10 @@ def whole(x, w, sliding):
 
 def of_band(x, w, sliding, bands, rank, backend):
     """The rows that a rank reads, cut from the whole, and convolved as it would."""
-    own = reading(bands, sliding, rank)
+    return convolved(x, w, sliding, reading(bands, sliding, rank), backend)
+
+
+def convolved(x, w, sliding, own, backend):
     rows = x[:, :, :, own.start : own.stop]
     if own.order:
         rows = rows[:, :, :, list(own.order)]
@@ -129,6 +133,61 @@ def test_bands_of_a_convolution_are_the_whole_one(backend, count):
         parts = [of_band(x, w, sliding, bands, rank, backend) for rank in range(bands.ranks)]
         assert [part.shape[3] for part in parts] == list(made.sizes()), (sliding, bands)
         assert torch.equal(torch.cat(parts, dim=3), want), (sliding, bands)
+
+
+def test_a_band_alone_and_the_strips_at_its_edges_are_the_band_of_the_whole():
+    """Wherever they are said to be; and they are, for what models do, unless a band is thin."""
+    dice = random.Random(11)  # noqa: S311 (a fixed sequence)
+    numbers = torch.Generator().manual_seed(0)
+    split = 0
+    for _ in range(300):
+        sliding, bands = random_problem(dice)
+        x = torch.randint(-4, 5, (1, 2, 1, bands.total, 3), generator=numbers).float()
+        w = torch.randint(-4, 5, (2, 2, 1, sliding.kernel, 1), generator=numbers).float()
+        want, made = whole(x, w, sliding), out_bands(bands, sliding)
+        for rank in range(bands.ranks):
+            found = strips(bands, sliding, rank)
+            if found is None:
+                continue
+            split += len(found)
+            start, stop = bands.of(rank)
+            y = whole(x[:, :, :, start:stop], w, sliding)
+            for strip in found:
+                part = convolved(x, w, sliding, strip.reading, "torch")
+                assert part.shape[3] == strip.count
+                y[:, :, :, strip.first : strip.first + strip.count] = part
+            first, last = made.of(rank)
+            assert torch.equal(y, want[:, :, :, first:last]), (sliding, bands, rank)
+    assert split > 100
+
+
+@pytest.mark.parametrize(
+    ("sliding", "launches"),
+    [
+        (Sliding(3, before=1, after=1), ((0, 1), (7, 1))),
+        (Sliding(3, stride=2, after=1), ((3, 1),)),
+        (Sliding(3, before=1, after=1, upsample=2), ((0, 1), (15, 1))),
+        (Sliding(3, before=1, after=1, mode="replicate"), ((0, 1), (7, 1))),
+        (Sliding(3, before=1, after=1, mode="reflect"), None),
+    ],
+)
+def test_strips_of_the_middle_band_by_hand(sliding, launches):
+    found = strips(Bands((0, 8, 16, 24)), sliding, 1)
+    got = None if found is None else tuple((strip.first, strip.count) for strip in found)
+    assert got == launches
+
+
+def test_both_edges_are_images_of_one_launch_unless_they_read_differently():
+    bands = Bands((0, 8, 16, 24))
+    same = strips(bands, Sliding(3, before=1, after=1), 1)
+    upsampled = strips(bands, Sliding(3, before=1, after=1, upsample=2), 1)
+    assert [len(group) for group in alike(same)] == [2]
+    assert [len(group) for group in alike(upsampled)] == [1, 1]
+
+
+def test_a_band_of_which_every_output_reads_other_rows_is_not_split():
+    assert strips(Bands((0, 8, 10, 24)), Sliding(3, before=1, after=1), 1) is None
+    assert strips(Bands((0, 8, 11, 24)), Sliding(3, before=1, after=1), 1) is not None
 
 
 def test_nothing_is_read_that_no_output_needs():

@@ -1,30 +1,15 @@
-"""The guide's blocks run, and the command it belongs to says what it should.
-
-They need torch, so the page fences them as ```py, which tests/test_docs.py leaves alone.
-"""
+"""The command beside the guide on torch's functions says what it should."""
 
 import argparse
 import re
-from pathlib import Path
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
 from benchmarks import frontend
-from test_docs import python_blocks, run
 
 pytestmark = pytest.mark.torch
-
-GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "porting.md"
-
-
-def test_the_code_of_the_guide_runs_and_prints_what_it_shows(tmp_path):
-    page = re.sub(r"^```py$", "```python", GUIDE.read_text(), flags=re.MULTILINE)
-    blocks = list(python_blocks(page))
-    assert all(block.printed for block in blocks)
-    for block, output in zip(blocks, run(blocks, tmp_path), strict=False):
-        assert output.rstrip() == block.printed, f"line {block.first_line}"
 
 
 def test_the_command_times_both_and_ends_with_the_ratio(monkeypatch, capsys):

@@ -124,9 +124,9 @@ def _asked(video: Video, filters: Filters, window: Window3d, around: Surrounding
     if operands is None:
         operands = _after_movement(video, window, around)
     if around.spread is not None:
-        operands = around.spread.extended(operands, window)
+        operands = around.spread.extended(operands, window, filters, around)
     module = filters.module or around.book.module
-    splice = replace(_splice(operands, window, around), policy=around.policy_for(module))
+    splice = replace(splice_of(operands, window, around), policy=around.policy_for(module))
     pieces = tuple(stored(run) for run in operands.pieces)
     asked = Asked(
         pieces=pieces,
@@ -137,6 +137,7 @@ def _asked(video: Video, filters: Filters, window: Window3d, around: Surrounding
         book=around.book,
         written=tuple(written(tensor) for tensor in (*pieces, filters.weight)),
         backend=around.backend,
+        later=operands.later,
     )
     if operands.upsample == (1, 1, 1):
         return asked
@@ -164,7 +165,8 @@ def _after_movement(video: Video, window: Window3d, around: Surroundings) -> Ope
     return operands
 
 
-def _splice(operands: Operands, window: Window3d, around: Surroundings) -> Splice:
+def splice_of(operands: Operands, window: Window3d, around: Surroundings) -> Splice:
+    """What a kernel does to the operands, without its policy and its end."""
     pads = operands.pads
     return Splice(
         stride=window.stride,
@@ -184,7 +186,7 @@ def _may_take(operands: Operands, filters: Filters, window: Window3d, around: Su
     spread = around.spread
     weight = (*filters.weight.shape[:2], *window.kernel)
     each = [operands] if spread is None else spread.every(operands, window)
-    problems = [_problem(one, window, weight, around) for one in each]
+    problems = [problem_of(one, window, weight, around) for one in each]
     if len(operands.pieces) > 1 and any(len(launches(one)) > 1 for one in problems):
         return False
     if operands.upsample == (1, 1, 1):
@@ -192,16 +194,17 @@ def _may_take(operands: Operands, filters: Filters, window: Window3d, around: Su
     if not around.rewrites.fold_upsample:
         return False
     whole = operands if spread is None else spread.whole(operands, window)
-    return folding_wins(_problem(whole, window, weight, around))
+    return folding_wins(problem_of(whole, window, weight, around))
 
 
-def _problem(
+def problem_of(
     operands: Operands, window: Window3d, weight: tuple[int, ...], around: Surroundings
 ) -> ConvShape:
+    """The problem in integers; of the operands, sizes are enough."""
     sizes = [
         (*run.base.shape[:2], run.stop - run.start, *run.base.shape[3:]) for run in operands.pieces
     ]
-    return _splice(operands, window, around).shape(sizes, weight)
+    return splice_of(operands, window, around).shape(sizes, weight)
 
 
 def plus(left: Any, right: Any) -> LazyTensor | None:

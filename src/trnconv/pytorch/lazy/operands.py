@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from trnconv.geometry import CIRCULAR, REFLECT, REPLICATE, ZEROS, Modes, Triple
+from trnconv.pytorch.lazy.spreading import Later
 from trnconv.pytorch.lazy.video import Pads, Run, Video
 
 
@@ -36,6 +37,7 @@ class Operands:
     modes: Modes
     upsample: Triple = (1, 1, 1)
     skip: Triple = (0, 0, 0)
+    later: Later | None = None  # rows of other ranks are on their way
 
 
 def operands_of(video: Video, window: Window3d) -> Operands | None:

@@ -12,6 +12,7 @@ from trnconv.pytorch.arrays import dtype_name
 from trnconv.pytorch.geometry import Splice
 from trnconv.pytorch.lazy.memory import require_unchanged
 from trnconv.pytorch.lazy.noted import Notebook, Work
+from trnconv.pytorch.lazy.spreading import Later
 from trnconv.pytorch.spliced import spliced_convolution
 
 Tensor = torch.Tensor
@@ -31,6 +32,7 @@ class Asked:
     backend: str = "auto"
     residual: Tensor | None = None
     instead_of: ConvShape | None = None
+    later: Later | None = None  # some outputs read rows of other ranks, on their way
 
     @property
     def problem(self) -> ConvShape:
@@ -55,7 +57,8 @@ class Asked:
         self.book.works[work] += 1
         pieces = [dense(piece, self.book) for piece in self.pieces]
         residual = None if self.residual is None else dense(self.residual, self.book)
-        return spliced_convolution(pieces, self.w, self.bias, self.splice, residual, self.backend)
+        y = spliced_convolution(pieces, self.w, self.bias, self.splice, residual, self.backend)
+        return y if self.later is None else self.later.completed(self, y)
 
 
 def dense(tensor: Tensor, book: Notebook) -> Tensor:

@@ -5,9 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    import torch
+
+    from trnconv.pytorch.lazy.context import Surroundings
     from trnconv.pytorch.lazy.convolutions import Filters
     from trnconv.pytorch.lazy.operands import Operands, Window3d
+    from trnconv.pytorch.lazy.pending import Asked
     from trnconv.pytorch.lazy.video import Video
+
+
+class Later(Protocol):
+    """What is left to do when a convolution of a band alone has run."""
+
+    def completed(self, asked: Asked, y: torch.Tensor) -> torch.Tensor:
+        """The result with the outputs that read rows of other ranks."""
 
 
 class Spread(Protocol):
@@ -23,8 +34,10 @@ class Spread(Protocol):
     def every(self, operands: Operands, window: Window3d) -> list[Operands]:
         """The operands of each rank, with the rows its outputs read: sizes only."""
 
-    def extended(self, operands: Operands, window: Window3d) -> Operands:
-        """The operands of this rank, with the rows its outputs read."""
+    def extended(
+        self, operands: Operands, window: Window3d, filters: Filters, around: Surroundings
+    ) -> Operands:
+        """The operands of this rank, with the rows its outputs read, or with `later`."""
 
     def require_movable(self, video: Video) -> None:
         """Refuse to do padding of bands, where no convolution asks what is beyond."""

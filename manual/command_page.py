@@ -1,0 +1,127 @@
+"""docs/reference/command-line.md from the functions behind the commands, so it cannot go stale."""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
+
+from typer.models import ArgumentInfo
+
+from manual.tables import table
+from trnconv.cli import app
+
+HEAD = """# Command line
+
+`trnconv` and `python -m trnconv` are the same. This page is made from the program itself by
+`python -m manual`; do not edit it. Times of devices that commands print are modelled.
+
+Exit codes: 0 done, 1 a check failed, 2 refused, with the reason and a remedy on stderr.
+
+"""
+NKISIM = """## python -m nkisim
+
+The simulator has a command of its own, which needs NumPy alone:
+
+| command | what it does |
+| --- | --- |
+| `python -m nkisim surface` | every public name of NKI 0.6: implemented or refused |
+| `python -m nkisim lint FILE` | what NKI's compiler would not accept in this file's kernels |
+| `python -m nkisim time --example NAME` | a modelled timeline of an example kernel |
+| `python -m nkisim bench` | how fast nkisim itself runs on this computer |
+
+From a checkout there are also `python -m benchmarks` (kernels beside baselines),
+`python -m validation` ([the model against published times](../validation.md)) and
+`python -m manual` (pages like this one).
+"""
+COLUMNS = ("argument or option", "takes", "default", "what it says")
+WORDS = {str: "text", int: "whole number", float: "number", bool: ""}
+
+
+class Option(NamedTuple):
+    """One parameter of a command, as a user writes it."""
+
+    names: tuple[str, ...]  # --flags; an argument has its name in capitals
+    takes: str
+    default: str
+    says: str
+
+
+class Command(NamedTuple):
+    """One command."""
+
+    name: str
+    says: str
+    options: tuple[Option, ...]
+
+
+def render() -> str:
+    """The whole page."""
+    found = list(commands())
+    linked = [(f"[`trnconv {one.name}`](#trnconv-{one.name})", _first(one.says)) for one in found]
+    overview = table(("command", "what it does"), linked)
+    return HEAD + overview + "\n" + "".join(map(_section, found)) + NKISIM
+
+
+def commands() -> Iterator[Command]:
+    """The commands in the order of the help."""
+    for registered in app.registered_commands:
+        function = registered.callback
+        assert function is not None, "a command is a function"
+        name = registered.name or function.__name__.replace("_", "-")
+        says = registered.help or inspect.getdoc(function) or ""
+        yield Command(name, says, tuple(_options(function)))
+
+
+def _first(says: str) -> str:
+    return " ".join(says.split("\n\n", maxsplit=1)[0].split())
+
+
+def _section(command: Command) -> str:
+    rows = [
+        (", ".join(f"`{name}`" for name in one.names), one.takes, one.default, one.says)
+        for one in command.options
+    ]
+    return f"## trnconv {command.name}\n\n{command.says}\n\n{table(COLUMNS, rows)}\n"
+
+
+def _options(function: Callable[..., Any]) -> Iterator[Option]:
+    for parameter in inspect.signature(function, eval_str=True).parameters.values():
+        if get_origin(parameter.annotation) is not Annotated:
+            continue  # Typer's own context
+        kind, info = get_args(parameter.annotation)[:2]
+        if info.hidden:
+            continue
+        yield Option(_names(parameter, info), _takes(kind, info), _default(parameter), _says(info))
+
+
+def _names(parameter: inspect.Parameter, info: Any) -> tuple[str, ...]:
+    if isinstance(info, ArgumentInfo):
+        return (info.metavar or parameter.name.upper(),)
+    own = f"--{parameter.name.replace('_', '-')}"
+    return tuple(name for given in info.param_decls or (own,) for name in given.split("/"))
+
+
+def _takes(kind: Any, info: Any) -> str:
+    if get_origin(kind) in {Union, types.UnionType}:
+        kind = next(one for one in get_args(kind) if one is not type(None))
+    several = get_origin(kind) is list
+    one = get_args(kind)[0] if several else kind
+    word = info.metavar or WORDS.get(one, getattr(one, "__name__", str(one)).lower())
+    if hasattr(one, "__members__"):
+        word = ", ".join(str(member.value) for member in one)
+    return f"{word}, repeatable" if several else word
+
+
+def _default(parameter: inspect.Parameter) -> str:
+    given = parameter.default
+    if given is parameter.empty:
+        return "required"
+    if given is None or given is False or given == "":
+        return ""
+    return str(getattr(given, "value", given))
+
+
+def _says(info: Any) -> str:
+    return " ".join((info.help or "").split())

@@ -1,0 +1,132 @@
+"""What was worked out before, on disk: JSON files, each with the stamp of what it follows from.
+
+A file is trusted only if it can be read, answers the question that is asked, and has the stamp of
+this version: of the library, its sources and the constants of the machines. Any other is set aside.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from nkisim.machine import CONSTANTS_VERSION
+from nkisim.version import __version__
+
+ENVIRONMENT = "TRNCONV_CACHE_DIR"
+_SET_ASIDE = ".set-aside"
+_NAME_BYTES = 16
+
+
+def cache_folder() -> Path:
+    """TRNCONV_CACHE_DIR, else trnconv in the user's cache folder."""
+    asked = os.environ.get(ENVIRONMENT)
+    if asked:
+        return Path(asked).expanduser()
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "trnconv"
+
+
+@lru_cache(maxsize=1)
+def code_digest() -> str:
+    """Of the sources that results follow from: an edited planner does not get old answers."""
+    digest = hashlib.blake2b(digest_size=_NAME_BYTES)
+    package = Path(__file__).parent
+    folders = [package / "plan", package / "kernels", package / "runtime"]
+    for folder in (*folders, package.parent / "nkisim"):
+        for path in sorted(folder.rglob("*.py")):
+            digest.update(f"{path.relative_to(package.parent)}\0".encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def stamp() -> dict[str, Any]:
+    """What a result follows from besides its question."""
+    return {"library": __version__, "constants": CONSTANTS_VERSION, "code": code_digest()}
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What a cache has on disk."""
+
+    entries: int
+    held_bytes: int
+    set_aside: int
+
+
+@dataclass(frozen=True)
+class Cache:
+    """Answers by question, in one folder. `troubles` counts, in words, what went wrong."""
+
+    folder: Path
+    troubles: Counter[str] = field(default_factory=Counter)
+
+    @classmethod
+    def named(cls, name: str) -> Cache:
+        """The cache of this name in the cache folder."""
+        return cls(cache_folder() / name)
+
+    def get(self, question: dict[str, Any]) -> Any:
+        """The answer; None if there is none to be trusted."""
+        path = self._path(question)
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError):
+            return self._set_aside(path, "unreadable")
+        if not isinstance(document, dict) or document.get("question") != question:
+            return self._set_aside(path, "an answer to something else")
+        if document.get("stamp") != stamp():
+            return self._set_aside(path, "of another version")
+        return document.get("answer")
+
+    def distrust(self, question: dict[str, Any]) -> None:
+        """Set an answer aside that turned out to make no sense."""
+        self._set_aside(self._path(question), "not what it should be")
+
+    def put(self, question: dict[str, Any], answer: Any) -> None:
+        """Keep an answer: whole or not at all, whoever else writes at the same time."""
+        document = {"stamp": stamp(), "question": question, "answer": answer}
+        path = self._path(question)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle, made = tempfile.mkstemp(dir=path.parent, suffix=".part")
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump(document, file)
+            Path(made).replace(path)
+        except OSError as error:
+            self.troubles[f"not written ({error.strerror})"] += 1
+
+    def holding(self) -> Holding:
+        """How much there is."""
+        paths = list(self.folder.rglob("*.json")) if self.folder.is_dir() else []
+        aside = self.folder.rglob(f"*{_SET_ASIDE}") if self.folder.is_dir() else ()
+        return Holding(
+            len(paths), sum(path.stat().st_size for path in paths), sum(1 for _ in aside)
+        )
+
+    def told(self) -> str:
+        """The troubles in a sentence; empty if there were none."""
+        if not self.troubles:
+            return ""
+        parts = ", ".join(f"{count} {what}" for what, count in self.troubles.items())
+        return f"cache {self.folder}: {parts}. Such entries are not used; they are made anew."
+
+    def _path(self, question: dict[str, Any]) -> Path:
+        text = json.dumps(question, sort_keys=True)
+        name = hashlib.blake2b(text.encode(), digest_size=_NAME_BYTES).hexdigest()
+        return self.folder / name[:2] / f"{name}.json"
+
+    def _set_aside(self, path: Path, why: str) -> None:
+        self.troubles[why] += 1
+        try:
+            path.replace(path.with_suffix(_SET_ASIDE))
+        except OSError:
+            self.troubles["cannot be moved"] += 1

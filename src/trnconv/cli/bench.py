@@ -1,0 +1,211 @@
+"""`trnconv bench`: ours beside a baseline, for layers and models; on request, beside this CPU."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from trnconv.cli.completion import case_names, model_names
+from trnconv.cli.layer_options import MachineName, asked_machine
+from trnconv.cli.model_options import NoCache, TunedFile, price_cache
+from trnconv.cli.output import Json, console, print_json, table
+from trnconv.cli.working import Tell, working
+from trnconv.errors import TrnconvError
+
+if TYPE_CHECKING:
+    from nkisim.machine import Machine
+    from trnconv.cases import Case
+    from trnconv.model_plan import Prices
+
+_ACCURACIES = ("direct", "bf16", "fast")
+_ALL = "all"
+_NONE = "-"
+
+
+def bench(
+    layers: Annotated[
+        list[str] | None,
+        typer.Argument(help="Names or keys; without, all.", autocompletion=case_names),
+    ] = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Models in place of layers; may be repeated; all is all of them.",
+            autocompletion=model_names,
+        ),
+    ] = None,
+    machine: MachineName = "trn2",
+    simulate: Annotated[
+        bool, typer.Option("--simulate", help="Schedule every launch: slower, a little nearer.")
+    ] = False,
+    cpu: Annotated[
+        bool, typer.Option("--cpu", help="Also measure layers on this computer's CPU.")
+    ] = False,
+    tuned: TunedFile = None,
+    no_cache: NoCache = False,
+    json: Json = False,
+) -> None:
+    """Modelled times of our kernels beside a baseline: a model of nki-library's published design.
+
+    The baseline's times come with the package, for trn2 and the sizes that models are run at.
+    """
+    from trnconv.model_plan import Prices
+    from trnconv.plan.tuned import use_tuned
+
+    _require_sense(layers, model, cpu=cpu)
+    target = asked_machine(machine)
+    with use_tuned(tuned), price_cache(unused=no_cache) as cache, working("planning") as tell:
+        prices = Prices(cache, simulate)
+        if model:
+            rows = _model_rows(model, target, prices, tell)
+        else:
+            rows = _layer_rows(layers, target, prices, tell)
+            if cpu:
+                _measure(rows, tell)
+    answer = {**_heading(target, simulate=simulate), "rows": [_public(row) for row in rows]}
+    if json:
+        print_json(answer)
+    else:
+        _show(answer, what="model" if model else "layer", cpu=cpu)
+
+
+def _require_sense(layers: list[str] | None, model: list[str] | None, *, cpu: bool) -> None:
+    if model and layers:
+        raise TrnconvError(f"{', '.join(layers)} and --model: layers, or models.")
+    if model and cpu:
+        raise TrnconvError("--cpu with --model: a model takes a CPU hours. Measure layers.")
+
+
+def _heading(target: Machine, *, simulate: bool) -> dict[str, Any]:
+    from nkisim.machine import CONSTANTS_VERSION
+    from trnconv.baseline import WHAT
+
+    return {
+        "kind": "modelled",
+        "machine": target.name,
+        "constants_version": CONSTANTS_VERSION,
+        "reading": "default",
+        "method": "scheduled" if simulate else "closed form",
+        "baseline": WHAT,
+    }
+
+
+def _layer_rows(
+    names: list[str] | None, target: Machine, prices: Prices, tell: Tell
+) -> list[dict[str, Any]]:
+    from trnconv.cases import BENCHMARK, find
+
+    cases = [find(name) for name in names] if names else list(BENCHMARK)
+    rows = []
+    for done, case in enumerate(cases):
+        tell(f"{done} of {len(cases)} layers")
+        rows.append(_layer_row(case, target, prices))
+    return rows
+
+
+def _layer_row(case: Case, target: Machine, prices: Prices) -> dict[str, Any]:
+    from trnconv.baseline import layer_ns
+    from trnconv.plan.accuracy import Policy
+    from trnconv.plan.question import Question
+
+    found = {
+        name: prices.of(Question(case.shape, target, case.dtype, policy=Policy(name)))
+        for name in _ACCURACIES
+    }
+    known = layer_ns(case.shape, target, case.dtype)
+    return {
+        "name": case.name,
+        "key": case.key,
+        "seconds": {name: one.ns / 1e9 for name, one in found.items()},
+        "bound": {name: one.bound for name, one in found.items()},
+        "baseline_seconds": None if known is None else known / 1e9,
+        "multiply_adds": case.shape.macs(),
+        "_case": case,
+    }
+
+
+def _model_rows(
+    names: list[str], target: Machine, prices: Prices, tell: Tell
+) -> list[dict[str, Any]]:
+    from trnconv.baseline import model_baseline
+    from trnconv.model_plan import PlanOptions, model_plan
+    from trnconv.models import find, models
+
+    entries = list(models()) if _ALL in names else [find(name) for name in names]
+    rows = []
+    for entry in entries:
+        for phase in entry.phases:
+            tell(f"{entry.name} {phase}")
+            plans = {
+                name: model_plan(entry, "", phase, PlanOptions(target.name, name), prices)
+                for name in _ACCURACIES
+            }
+            known = model_baseline(entry, entry.production, phase, target)
+            rows.append(
+                {
+                    "name": f"{entry.name} {entry.production.name} {phase}",
+                    "seconds": {name: plan.seconds for name, plan in plans.items()},
+                    "baseline_seconds": None if known is None else known.seconds,
+                    "multiply_adds": plans["direct"].macs,
+                }
+            )
+    return rows
+
+
+def _measure(rows: list[dict[str, Any]], tell: Tell) -> None:
+    """Add times of this CPU to rows of layers."""
+    from trnconv.cpu_time import measurable, measure
+
+    for done, row in enumerate(rows):
+        tell(f"measuring on this CPU, {done} of {len(rows)} layers")
+        shape = row["_case"].shape
+        taken = measure(shape) if measurable(shape) else None
+        row["cpu_measured_seconds"] = None if taken is None else taken.seconds
+        row["cpu_measured_by"] = None if taken is None else taken.by
+
+
+def _public(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if not name.startswith("_")}
+
+
+def _show(answer: dict[str, Any], *, what: str, cpu: bool) -> None:
+    screen, rows = console(), answer["rows"]
+    screen.print(
+        f"Modelled: {answer['machine']}, constants {answer['constants_version']},"
+        f" {answer['reading']} reading, one core, {answer['method']}; nothing was measured on a"
+        " device."
+    )
+    screen.print()
+    unit = (1e3, "ms") if what == "layer" else (1.0, "s")
+    heads = [f"{name}, {unit[1]}" for name in (*_ACCURACIES, "baseline")]
+    measured = ["this CPU, ms"] if cpu else []
+    shown = table("", what, *heads, "baseline / bf16", *measured)
+    for row in rows:
+        name = f"{row['key']:>2}  {row['name']}" if row.get("key") else row["name"]
+        shown.add_row(name, *_cells(row, unit[0]), *([_cpu(row)] if cpu else []))
+    screen.print(shown)
+    screen.print()
+    screen.print(f"Baseline: {answer['baseline']}.", markup=False)
+    for by in dict.fromkeys(row.get("cpu_measured_by") for row in rows if cpu):
+        if by:
+            screen.print(f"This CPU: really measured, {by}.")
+
+
+def _cells(row: dict[str, Any], scale: float) -> list[str]:
+    ours, known = row["seconds"], row["baseline_seconds"]
+    times = [_figure(scale * ours[name]) for name in _ACCURACIES]
+    if known is None:
+        return [*times, _NONE, _NONE]
+    return [*times, _figure(scale * known), f"{known / ours['bf16']:.2f}"]
+
+
+def _figure(value: float) -> str:
+    from trnconv.report.wording import significant
+
+    return significant(value)
+
+
+def _cpu(row: dict[str, Any]) -> str:
+    seconds = row["cpu_measured_seconds"]
+    return _NONE if seconds is None else f"{1e3 * seconds:,.0f}"

@@ -1,0 +1,76 @@
+"""`trnconv doctor`: what there is, what is used and why, and what is missing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from trnconv.cli.output import Json, amount, console, print_json
+from trnconv.cli.refusals import FAILED
+
+
+def doctor(json: Json = False) -> None:
+    """Show versions, toolchain, devices, backend and caches, and say what is missing."""
+    from trnconv.cli.surroundings import surroundings
+
+    found = surroundings()
+    found["usable"] = found["check"]["passed"]
+    if json:
+        print_json(found)
+    else:
+        _show(found)
+    if not found["usable"]:
+        raise typer.Exit(FAILED)
+
+
+def _show(found: dict[str, Any]) -> None:
+    screen = console()
+    for name, words in [*found["versions"].items(), *_packages(found), *_machine(found)]:
+        screen.print(f"{name:<12}{words}", markup=False)
+    for name, value in found["environment"].items():
+        screen.print(f"{name} is {value}", markup=False)
+    screen.print()
+    for line in _missing(found):
+        screen.print(line, markup=False)
+    check = found["check"]
+    screen.print(f"{check['what']}: {'right' if check['passed'] else 'WRONG'}")
+    if found["usable"]:
+        screen.print("Usable.")
+    else:
+        screen.print("Not usable: the convolution above has to come out right. Install again.")
+
+
+def _packages(found: dict[str, Any]) -> list[tuple[str, str]]:
+    every = [*found["packages"], *(one for extra in found["extras"] for one in extra["packages"])]
+    return [(one["name"], one["version"] or "not installed") for one in every]
+
+
+def _machine(found: dict[str, Any]) -> list[tuple[str, str]]:
+    nki, backend = found["nki"], found["backend"]
+    devices = ", ".join(found["devices"]) or "none found"
+    lines = [
+        ("nki", f"{nki['source']}{', simulated' if nki['simulated'] else ''}"),
+        ("devices", f"Neuron: {devices}"),
+        ("backend", f"{backend['taken'] or 'none'}: {backend['reason']}"),
+    ]
+    for one in found["caches"]:
+        aside = f", {one['set_aside']} set aside" if one["set_aside"] else ""
+        held = f"{one['entries']} {one['name']}, {amount(one['bytes'], 'B')}{aside}"
+        lines.append(("cache", f"{held}, in {one['folder']}"))
+    lines += [
+        ("tuned", f"{one['plans']} plans for {one['machine']}, in {one['file']}")
+        for one in found["tuned"]
+    ]
+    return lines
+
+
+def _missing(found: dict[str, Any]) -> list[str]:
+    lines = [
+        f"Missing for {one['for']}: {', '.join(one['missing'])}. {one['install']}"
+        for one in found["extras"]
+        if one["missing"]
+    ]
+    if not found["devices"]:
+        lines.append("No Neuron device: kernels run in nkisim, times are modelled.")
+    return lines

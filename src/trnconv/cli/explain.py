@@ -1,0 +1,122 @@
+"""`trnconv explain`: why a layer gets its plan, and what the others would cost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from trnconv.cli.layer_options import (
+    Accuracy,
+    AskedLayer,
+    LayerOptions,
+    MachineName,
+    asked_layer,
+    asked_question,
+    with_layer,
+)
+from trnconv.cli.model_options import TunedFile
+from trnconv.cli.output import Json, console, print_json, table
+from trnconv.cli.working import working
+
+if TYPE_CHECKING:
+    from trnconv.plan.question import Question
+
+_WIDE = 200  # characters of a table, at most
+_POLICIES = ("direct", "bf16", "fast")
+_NOT_LOOKED_FOR = (
+    "  not looked for: the layer is too small for one, of a kind none computes, or direct was"
+    " asked for"
+)
+
+
+@with_layer
+def explain(
+    layer: LayerOptions,
+    machine: MachineName = "trn2",
+    accuracy: Accuracy = "bf16",
+    tuned: TunedFile = None,
+    json: Json = False,
+) -> None:
+    """Say why a layer gets its plan, what the alternatives cost, what each accuracy would give."""
+    from trnconv.plan.tuned import use_tuned
+
+    asked = asked_layer(layer)
+    question = asked_question(asked, machine, accuracy)
+    with use_tuned(tuned), working(f"explaining {asked.name}"):
+        answer = _answer(asked, question)
+    if json:
+        print_json(answer)
+    else:
+        _show(answer)
+
+
+def _answer(asked: AskedLayer, question: Question) -> dict[str, Any]:
+    from trnconv.cli.plan_documents import layer_document
+    from trnconv.model_plan import Prices
+
+    prices = Prices()
+    policies = [
+        _policy(replace(question, policy=replace(question.policy, accuracy=name)), prices)
+        for name in _POLICIES
+    ]
+    document = layer_document(asked, question, prices.of(question))
+    return {**document, "words": _in_words(question), "policies": policies}
+
+
+def _policy(question: Question, prices: Any) -> dict[str, Any]:
+    from trnconv.model_plan import is_tuned
+    from trnconv.plan.fast_error import expected_ratio
+    from trnconv.plan.fast_plan import FastPlan
+    from trnconv.report.timed import plan_in_words
+
+    price = prices.of(question)
+    plan = price.plan.plan
+    fast = isinstance(plan, FastPlan)
+    return {
+        "accuracy": question.policy.accuracy,
+        "ns": price.ns,
+        "bound": price.bound,
+        "expected_error": expected_ratio(plan.algorithm, question.dtype) if fast else 1.0,
+        "plan": plan_in_words(price.plan),
+        "tuned": is_tuned(question, price),
+    }
+
+
+def _in_words(question: Question) -> list[str]:
+    """The direct plan and what lost to it; then what fast algorithms would give, or why not."""
+    from trnconv.plan.choose import choose
+    from trnconv.plan.explain import explain as direct_in_words
+    from trnconv.plan.fast_choose import best_of, explain_fast
+    from trnconv.plan.question import worth_a_search
+
+    direct = direct_in_words(choose(question.direct(), question.budget))
+    if not worth_a_search(question):
+        return [direct, _NOT_LOOKED_FOR]
+    return [direct, explain_fast(best_of(question.fast(), question.policy, question.budget))]
+
+
+def _show(answer: dict[str, Any]) -> None:
+    from trnconv.cli.plan_views import label
+
+    screen = console(_WIDE)
+    screen.print(answer["layer"]["in_words"], markup=False)
+    screen.print(label(answer, f"{answer['dtype']}, accuracy {answer['accuracy']}"))
+    taken = f"Taken: {answer['plan']}, {answer['ns'] / 1e3:,.1f} us"
+    screen.print(f"{taken} (tuned)." if answer["tuned"] else f"{taken}.", markup=False)
+    for title, text in zip(("Directly", "By a fast algorithm"), answer["words"], strict=True):
+        screen.print()
+        screen.print(f"{title}:")
+        screen.print(text, markup=False)
+    screen.print()
+    screen.print(_policies(answer["policies"]))
+    screen.print("Expected error: RMS, over that of a direct convolution of the same dtype.")
+
+
+def _policies(policies: list[dict[str, Any]]) -> Any:
+    shown = table("", "accuracy", "time, us", "expected error", "bound", "plan")
+    shown.columns[-1].justify = "left"
+    for one in policies:
+        plan = one["plan"] + (" (tuned)" if one["tuned"] else "")
+        ratio = f"{one['expected_error']:.3f}x"
+        shown.add_row(one["accuracy"], f"{one['ns'] / 1e3:,.1f}", ratio, one["bound"], plan)
+    return shown

@@ -1,0 +1,222 @@
+"""One convolution by options: the same ones and the same errors for every command with a layer."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from trnconv.cli.completion import accuracy_names, case_names, machine_names
+from trnconv.errors import ShapeError, TrnconvError
+
+if TYPE_CHECKING:
+    from nkisim.machine import Machine
+    from trnconv.geometry import ConvShape, Padding
+    from trnconv.plan.question import Question
+
+Command = Callable[..., None]
+MachineName = Annotated[
+    str, typer.Option("--machine", help="trn1, trn2 or trn3.", autocompletion=machine_names)
+]
+Accuracy = Annotated[
+    str,
+    typer.Option(
+        help="direct; bf16: fast algorithms with an error within 1.05 of a direct one's; fast: 1.2",
+        autocompletion=accuracy_names,
+    ),
+]
+
+_OPTIONS: dict[str, Any] = {
+    "case": Annotated[
+        str | None,
+        typer.Argument(
+            help="A layer by name or key, such as wan_96_wide or a (trnconv.cases).",
+            autocompletion=case_names,
+        ),
+    ],
+    "channels": Annotated[str | None, typer.Option(help="In:out, as 96:96; 96 is both.")],
+    "kernel": Annotated[str | None, typer.Option(help="As 3x3x3, 3x3 or 5.")],
+    "size": Annotated[str | None, typer.Option(help="Of the input: frames x rows x columns.")],
+    "stride": Annotated[str | None, typer.Option(help="One number, or one an axis: 1x2x2.")],
+    "padding": Annotated[
+        str | None,
+        typer.Option(help="1, 0x1x1, 2:0x1x1 (before:after), same, or valid; without, none."),
+    ],
+    "dilation": Annotated[str | None, typer.Option(help="One number, or one an axis.")],
+    "groups": Annotated[int | None, typer.Option(help="Groups of channels.")],
+    "batch": Annotated[int | None, typer.Option(help="Images or videos at once.")],
+    "dtype": Annotated[
+        str | None, typer.Option(help="bfloat16, float16 or float32; without, the layer's.")
+    ],
+}
+_NEEDED = ("channels", "kernel", "size")
+_DEFAULT_DTYPE = "bfloat16"
+
+
+@dataclass(frozen=True)
+class LayerOptions:
+    """What a user wrote about a layer, not looked at yet; None where nothing was written."""
+
+    case: str | None = None
+    channels: str | None = None
+    kernel: str | None = None
+    size: str | None = None
+    stride: str | None = None
+    padding: str | None = None
+    dilation: str | None = None
+    groups: int | None = None
+    batch: int | None = None
+    dtype: str | None = None
+
+    def given(self, *, but: tuple[str, ...] = ()) -> list[str]:
+        """The options that were written, as a user writes them; `but` are not asked about."""
+        named = [name for name in _OPTIONS if name not in but and getattr(self, name) is not None]
+        return [name if name == "case" else f"--{name}" for name in named]
+
+
+@dataclass(frozen=True)
+class AskedLayer:
+    """A layer that is understood."""
+
+    name: str
+    note: str  # where it comes from; empty if the options describe it
+    shape: ConvShape
+    dtype: str
+
+    def in_words(self) -> str:
+        """Name, channels, taps, input and where it comes from, in a line."""
+        shape = self.shape
+        size, taps = ("x".join(map(str, each)) for each in (shape.size, shape.kernel))
+        images = "" if shape.batch == 1 else f"{shape.batch} x "
+        channels = f"{shape.c_in} to {shape.c_out} channels, {taps}, input {images}{size}"
+        return f"{self.name}: {channels}" + (f". {self.note}." if self.note else ".")
+
+
+def with_layer(command: Command) -> Command:
+    """A command with the options of a layer; its first parameter, `layer`, is a LayerOptions."""
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+    layer = [_parameter(name, asked) for name, asked in _OPTIONS.items()]
+    every = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*layer, *own)]
+
+    @wraps(command)
+    def taking_options(**values: Any) -> None:
+        written = LayerOptions(**{name: values.pop(name) for name in _OPTIONS})
+        command(written, **values)
+
+    taking_options.__annotations__ = {each.name: each.annotation for each in every}
+    taking_options.__dict__["__signature__"] = inspect.Signature(every)
+    return taking_options
+
+
+def _parameter(name: str, asked: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=asked)
+
+
+def asked_layer(options: LayerOptions) -> AskedLayer:
+    """The layer that the options describe; a TrnconvError says what is missing or wrong."""
+    from trnconv.cases import find
+
+    dtype = _dtype(options.dtype)
+    if options.case is not None:
+        others = options.given(but=("case", "dtype"))
+        if others:
+            raise TrnconvError(
+                f"layer {options.case} and {', '.join(others)}: a named layer has its sizes. Name"
+                " one, or describe one with options."
+            )
+        case = find(options.case)
+        return AskedLayer(case.name, case.note, case.shape, dtype or case.dtype)
+    missing = [f"--{name}" for name in _NEEDED if getattr(options, name) is None]
+    if missing:
+        raise TrnconvError(
+            f"a layer without {', '.join(missing)}: name one, such as wan_96_wide, or give"
+            " --channels 96:96 --kernel 3x3x3 --size 6x48x1280 --padding 0x1x1."
+        )
+    shape = _shape(options)
+    return AskedLayer("layer", "", shape, dtype or _DEFAULT_DTYPE)
+
+
+def _shape(options: LayerOptions) -> ConvShape:
+    from trnconv.geometry import conv_shape
+
+    c_in, c_out = _channels(options.channels or "")
+    kernel = _numbers("--kernel", options.kernel or "")
+    size = _numbers("--size", options.size or "")
+    if len(kernel) != len(size):
+        raise ShapeError(
+            f"--kernel {options.kernel} and --size {options.size}: the one has {len(kernel)} axes,"
+            f" the other {len(size)}. Give both the same number, as 3x3x3 and 6x48x1280."
+        )
+    batch = 1 if options.batch is None else options.batch
+    groups = 1 if options.groups is None else options.groups
+    if groups < 1 or c_in % groups or c_out % groups:
+        raise ShapeError(
+            f"--groups {groups} of {c_in} input and {c_out} output channels: both must be"
+            " multiples of the number of groups."
+        )
+    return conv_shape(
+        (batch, c_in, *size),
+        (c_out, c_in // groups, *kernel),
+        stride=_numbers("--stride", options.stride or "1"),
+        padding=_padding(options.padding or "0"),
+        dilation=_numbers("--dilation", options.dilation or "1"),
+        groups=groups,
+    )
+
+
+def _channels(text: str) -> tuple[int, int]:
+    found = re.fullmatch(r"(\d+)(?::(\d+))?", text)
+    if found is None:
+        raise ShapeError(f"--channels {text}: write input:output channels, such as 96:192.")
+    return int(found[1]), int(found[2] or found[1])
+
+
+def _numbers(option: str, text: str) -> tuple[int, ...]:
+    """1 to 3 numbers with x between them."""
+    if re.fullmatch(r"\d+(x\d+){0,2}", text) is None:
+        raise ShapeError(f"{option} {text}: write 1 to 3 numbers with x between, such as 3x3x3.")
+    return tuple(int(part) for part in text.split("x"))
+
+
+def _padding(text: str) -> Padding:
+    if text in ("same", "valid"):
+        return text
+    if re.fullmatch(r"\d+(:\d+)?(x\d+(:\d+)?){0,2}", text) is None:
+        raise ShapeError(
+            f"--padding {text}: write a number, one an axis (0x1x1), before:after (2:0x1x1), same"
+            " or valid."
+        )
+    sides = [[int(side) for side in part.split(":")] for part in text.split("x")]
+    return [(side[0], side[-1]) for side in sides]
+
+
+def _dtype(text: str | None) -> str | None:
+    from trnconv.plan.ends import ITEM_BYTES
+
+    if text is not None and text not in ITEM_BYTES:
+        raise TrnconvError(f"--dtype {text}: the kernels take {', '.join(ITEM_BYTES)}.")
+    return text
+
+
+def asked_machine(name: str) -> Machine:
+    """The machine of this name; a TrnconvError lists those there are."""
+    from nkisim import NkiValidationError
+    from nkisim.machine import MACHINES, find_machine
+
+    try:
+        return find_machine(name)
+    except NkiValidationError as error:
+        raise TrnconvError(f"--machine {name}: there are {', '.join(MACHINES)}.") from error
+
+
+def asked_question(asked: AskedLayer, machine: str, accuracy: str) -> Question:
+    """A layer on a machine, for the planner."""
+    from trnconv.plan.accuracy import Policy
+    from trnconv.plan.question import Question
+
+    return Question(asked.shape, asked_machine(machine), asked.dtype, policy=Policy(accuracy))

@@ -1,0 +1,88 @@
+"""A whole model by options, in place of a layer; and where prices are remembered."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from trnconv.cli.completion import model_names, phase_names
+from trnconv.cli.layer_options import LayerOptions, with_layer
+from trnconv.cli.refusals import in_words
+from trnconv.errors import TrnconvError
+
+if TYPE_CHECKING:
+    from trnconv.cache import Cache
+
+Command = Callable[..., None]
+ModelName = Annotated[
+    str | None,
+    typer.Option("--model", help="A whole model of the registry.", autocompletion=model_names),
+]
+Phase = Annotated[
+    str | None, typer.Option(help="Of the model: decode or encode.", autocompletion=phase_names)
+]
+NoCache = Annotated[bool, typer.Option("--no-cache", help="Neither read nor write prices on disk.")]
+TunedFile = Annotated[
+    Path | None, typer.Option("--tuned", help="Plans that `trnconv tune` wrote; TRNCONV_TUNED too.")
+]
+_SIZE = Annotated[
+    str | None,
+    typer.Option(
+        help="Of a layer's input: frames x rows x columns. Of a model: height x width x frames."
+    ),
+]
+DEFAULT_PHASE = "decode"
+
+
+def with_layer_or_model(command: Command) -> Command:
+    """A command with the options of a layer, of which `--size` may also be that of a model."""
+    taking = with_layer(command)
+    signature = inspect.signature(taking)
+    parameters = [
+        each.replace(annotation=_SIZE) if each.name == "size" else each
+        for each in signature.parameters.values()
+    ]
+
+    @wraps(taking)
+    def either(**values: Any) -> None:
+        taking(**values)
+
+    either.__annotations__ = {each.name: each.annotation for each in parameters}
+    either.__dict__["__signature__"] = inspect.Signature(parameters)
+    return either
+
+
+def require_model_alone(layer: LayerOptions, model: str) -> None:
+    """Refuse a model and a layer at once."""
+    others = layer.given(but=("size",))
+    if others:
+        raise TrnconvError(
+            f"--model {model} and {', '.join(others)}: a model has its layers. Ask for a model, or"
+            " for one layer."
+        )
+
+
+def require_no_phase(phase: str | None) -> None:
+    """Refuse a phase without a model."""
+    if phase is not None:
+        raise TrnconvError(f"--phase {phase} of a layer: models have phases. Name one: --model.")
+
+
+@contextmanager
+def price_cache(*, unused: bool) -> Iterator[Cache | None]:
+    """The prices on disk, unless they are not to be used. Troubles are told on stderr."""
+    from trnconv.cache import Cache
+
+    if unused:
+        yield None
+        return
+    cache = Cache.named("prices")
+    yield cache
+    if cache.troubles:
+        in_words(cache.told())

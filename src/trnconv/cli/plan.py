@@ -1,0 +1,95 @@
+"""`trnconv plan`: how a layer, or every layer of a model, would run, and what it would take."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from trnconv.cli.layer_options import (
+    Accuracy,
+    LayerOptions,
+    MachineName,
+    asked_layer,
+    asked_machine,
+    asked_question,
+)
+from trnconv.cli.model_options import (
+    DEFAULT_PHASE,
+    ModelName,
+    NoCache,
+    Phase,
+    TunedFile,
+    price_cache,
+    require_model_alone,
+    require_no_phase,
+    with_layer_or_model,
+)
+from trnconv.cli.output import Json, print_json
+from trnconv.cli.working import working
+
+_SHOWN = 15  # layers, unless --top says otherwise
+
+
+@with_layer_or_model
+def plan(
+    layer: LayerOptions,
+    model: ModelName = None,
+    phase: Phase = None,
+    machine: MachineName = "trn2",
+    accuracy: Accuracy = "bf16",
+    top: Annotated[
+        int | None, typer.Option(min=1, help="Only so many layers, the heaviest.")
+    ] = None,
+    tuned: TunedFile = None,
+    no_cache: NoCache = False,
+    json: Json = False,
+) -> None:
+    """Plan one layer, or a whole model: modelled time, bound, instructions, traffic, memory.
+
+    A layer by name (wan_96_wide) or by --channels, --kernel, --size ...; a model by --model, with
+    --size 720x1280x81 or a size of `trnconv models`.
+    """
+    from trnconv.cli import plan_views
+    from trnconv.plan.tuned import use_tuned
+
+    with use_tuned(tuned), price_cache(unused=no_cache) as cache:
+        if model is None:
+            require_no_phase(phase)
+            answer = _of_layer(layer, machine, accuracy, cache)
+        else:
+            require_model_alone(layer, model)
+            asked = (model, layer.size or "", phase or DEFAULT_PHASE)
+            answer = _of_model(asked, machine, accuracy, cache)
+    if model is not None and (top is not None or not json):
+        answer["layers"] = answer["layers"][: top or _SHOWN]
+    if json:
+        print_json(answer)
+    elif model is None:
+        plan_views.show_layer(answer)
+    else:
+        plan_views.show_model(answer)
+
+
+def _of_layer(layer: LayerOptions, machine: str, accuracy: str, cache: Any) -> dict[str, Any]:
+    from trnconv.cli.plan_documents import layer_document
+    from trnconv.model_plan import Prices
+
+    asked = asked_layer(layer)
+    question = asked_question(asked, machine, accuracy)
+    with working(f"planning {asked.name}"):
+        price = Prices(cache).of(question)
+    return layer_document(asked, question, price)
+
+
+def _of_model(
+    asked: tuple[str, str, str], machine: str, accuracy: str, cache: Any
+) -> dict[str, Any]:
+    from trnconv.cli.plan_documents import model_document
+    from trnconv.model_plan import PlanOptions, Prices, model_plan
+
+    model, size, phase = asked
+    options = PlanOptions(asked_machine(machine).name, accuracy)
+    with working(f"planning {model}") as tell:
+        prices = Prices(cache, watch=lambda done: tell(f"{done} prices"))
+        return model_document(model_plan(model, size, phase, options, prices))

@@ -1,0 +1,141 @@
+"""Plans as JSON documents: what `trnconv plan --json` prints and tables are made of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nkisim.machine import CONSTANTS_VERSION
+from trnconv.geometry import ConvShape
+from trnconv.model_plan import LayerPlan, ModelPlan, is_tuned
+from trnconv.models import find
+from trnconv.observed import Work
+from trnconv.plan.fast_plan import FastPlan
+from trnconv.plan.question import Plan, Question
+from trnconv.records import to_json
+from trnconv.report.timed import algorithm, plan_in_words
+from trnconv.runtime.graph import GRAPH_INSTRUCTIONS
+from trnconv.runtime.pricing import Price
+
+if TYPE_CHECKING:
+    from trnconv.cli.layer_options import AskedLayer
+
+LEFT_OUT = (
+    "norms and attention",
+    "activations that no convolution took over",
+    "launches",
+    "copies: their bytes are counted, their time is not",
+)
+
+
+def layer_document(asked: AskedLayer, question: Question, price: Price) -> dict[str, Any]:
+    """One layer, planned."""
+    return {
+        "kind": "modelled",
+        "layer": {"name": asked.name, "note": asked.note, "in_words": asked.in_words()},
+        **_label(question.machine.name),
+        "dtype": question.dtype,
+        "accuracy": question.policy.accuracy,
+        "multiply_adds": question.shape.macs(),
+        "budget": question.budget,
+        "sbuf_usable_bytes_per_partition": question.machine.sbuf_usable_bytes_per_partition,
+        **_price(price, tuned=is_tuned(question, price)),
+        "decisions": to_json(price.plan.plan, but=("problem", "shape")),
+    }
+
+
+def _label(machine: str) -> dict[str, Any]:
+    return {"machine": machine, "constants_version": CONSTANTS_VERSION, "reading": "default"}
+
+
+def _price(price: Price, *, tuned: bool) -> dict[str, Any]:
+    """What one call costs, and how it is computed."""
+    taken = price.plan
+    return {
+        "ns": price.ns,
+        "bound": price.bound,
+        "instructions": price.instructions,
+        "hbm_bytes": price.hbm_bytes,
+        "executed_multiply_adds": price.executed_macs,
+        "launches": price.launches,
+        "sbuf_bytes_per_partition": taken.cost.sbuf_bytes,
+        "algorithm": algorithm(taken),
+        "plan": plan_in_words(taken),
+        "block": block_in_words(taken.plan),
+        "tuned": tuned,
+    }
+
+
+def block_in_words(plan: Plan) -> str:
+    """The outputs of a block, frames x rows x columns, and whether there is a hardware loop."""
+    frames = plan.units if isinstance(plan, FastPlan) else plan.frames
+    if isinstance(plan, FastPlan) and not plan.by_rows:
+        frames = plan.units * plan.m
+    return f"{frames}x{plan.rows}x{plan.columns}{' loop' if plan.rolled else ''}"
+
+
+def model_document(plan: ModelPlan) -> dict[str, Any]:
+    """A model, planned; its layers, the heaviest first."""
+    seen, size, entry = plan.observation, plan.size, find(plan.observation.model)
+    return {
+        "kind": "modelled",
+        "model": {"name": entry.name, "title": entry.title, "class": entry.diffusers_class},
+        "size": {
+            "name": size.name,
+            "height": size.height,
+            "width": size.width,
+            "frames": size.frames,
+        },
+        "phase": seen.phase,
+        **_label(plan.options.machine),
+        "accuracy": plan.options.accuracy,
+        "seconds": plan.seconds,
+        "calls": plan.calls,
+        "multiply_adds": plan.macs,
+        "instructions": plan.instructions,
+        "instruction_limit": GRAPH_INSTRUCTIONS,
+        "fits_a_graph": plan.fits_a_graph,
+        "convolution_bytes": plan.convolution_bytes,
+        "copied_bytes": plan.copied_bytes,
+        "copies": [to_json(one) for one in seen.moved],
+        "peak_bytes": seen.peak_bytes,
+        "largest_bytes": seen.largest_bytes,
+        "largest_shape": list(seen.largest_shape),
+        "weight_bytes": seen.weight_bytes,
+        "convolutions_taken": seen.taken,
+        "convolutions_kept": [to_json(one) for one in seen.kept],
+        "observed_with": seen.source,
+        "left_out": list(LEFT_OUT),
+        "distinct": len(plan.layers),
+        "tuned": sum(layer.tuned for layer in plan.layers),
+        "layers": [_layer(layer, plan) for layer in plan.heaviest()],
+    }
+
+
+def _layer(layer: LayerPlan, plan: ModelPlan) -> dict[str, Any]:
+    return {
+        "modules": list(layer.modules),
+        "convolution": convolution_in_words(layer.work),
+        "input": _by_x(layer.work.shape.size),
+        "calls": layer.calls,
+        "total_ns": layer.ns,
+        "share": layer.ns / 1e9 / plan.seconds,
+        "call": _price(layer.price, tuned=layer.tuned),
+        "work": to_json(layer.work, but=("module",)),
+    }
+
+
+def convolution_in_words(work: Work) -> str:
+    """Channels, taps and what is special: 384>192 1x3x3 up 1x2x2."""
+    shape = work.shape
+    words = [f"{shape.c_in}>{shape.c_out}", _by_x(shape.kernel)]
+    if shape.stride != (1, 1, 1):
+        words.append(f"/{_by_x(shape.stride)}")
+    if isinstance(shape, ConvShape) and shape.upsample != (1, 1, 1):
+        words.append(f"up {_by_x(shape.upsample)}")
+    if shape.groups > 1:
+        words.append(f"{shape.groups} groups")
+    return " ".join(words)
+
+
+def _by_x(sizes: tuple[int, ...]) -> str:
+    return "x".join(map(str, sizes))

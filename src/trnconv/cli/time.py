@@ -1,0 +1,134 @@
+"""`trnconv time`: how long a layer would take, in every reading of what is not published."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trnconv.cli.layer_options import (
+    Accuracy,
+    AskedLayer,
+    LayerOptions,
+    MachineName,
+    asked_layer,
+    asked_question,
+    with_layer,
+)
+from trnconv.cli.model_options import TunedFile
+from trnconv.cli.output import Json, console, print_json, table
+
+if TYPE_CHECKING:
+    from trnconv.report.timed import TimedLayer
+
+ENGINES = ("tensor", "vector", "scalar", "gpsimd", "dma", "dma issue")
+
+
+@with_layer
+def time(
+    layer: LayerOptions,
+    machine: MachineName = "trn2",
+    accuracy: Accuracy = "bf16",
+    tuned: TunedFile = None,
+    json: Json = False,
+) -> None:
+    """Plan a layer, schedule its kernel without data: modelled time, bound, engines, traffic."""
+    from trnconv.plan.tuned import use_tuned
+    from trnconv.report.timed import time_layer
+
+    asked = asked_layer(layer)
+    with use_tuned(tuned):
+        answer = _answer(asked, time_layer(asked_question(asked, machine, accuracy)))
+    if json:
+        print_json(answer)
+    else:
+        _show(answer)
+
+
+def _answer(asked: AskedLayer, timed: TimedLayer) -> dict[str, Any]:
+    from nkisim.machine import CONSTANTS_VERSION
+    from trnconv.report.timed import READINGS, plan_in_words
+
+    longest = timed.longest
+    memory, target = longest.run.memory, timed.machine
+    return {
+        "kind": "modelled",
+        "layer": {"name": asked.name, "note": asked.note, "in_words": asked.in_words()},
+        "machine": target.name,
+        "constants_version": CONSTANTS_VERSION,
+        "dtype": asked.dtype,
+        "accuracy": timed.question.policy.accuracy,
+        "plan": plan_in_words(longest.taken),
+        "launches": len(timed.launches),
+        "readings": {one.value: _reading(timed, one) for one in READINGS},
+        "launch_ns": {
+            one.value: len(timed.launches) * line.launch_ns
+            for one, line in longest.timelines.items()
+        },
+        "multiply_adds": timed.question.shape.macs(),
+        "hbm_bytes": timed.hbm_bytes,
+        "static_instructions": timed.static_instructions,
+        "executed_instructions": timed.executed_instructions,
+        "sbuf_peak_bytes_per_partition": memory.sbuf_peak_bytes_per_partition,
+        "sbuf_usable_bytes_per_partition": target.sbuf_usable_bytes_per_partition,
+        "psum_peak_banks": memory.psum_peak_banks,
+        "psum_banks": target.psum_banks,
+    }
+
+
+def _reading(timed: TimedLayer, reading: Any) -> dict[str, Any]:
+    ns = timed.ns(reading)
+    return {
+        "ns": ns,
+        "bound": timed.longest.timelines[reading].bound,
+        "of_peak": timed.of_peak(reading),
+        "mfu": timed.array_use(reading),
+        "hbm_gb_per_s": timed.hbm_bytes / ns,
+        "busy": timed.busy_shares(reading),
+    }
+
+
+def _show(answer: dict[str, Any]) -> None:
+    screen = console()
+    screen.print(answer["layer"]["in_words"], markup=False)
+    screen.print(
+        f"Modelled: {answer['machine']}, constants {answer['constants_version']}, one core,"
+        f" {answer['dtype']}, accuracy {answer['accuracy']}; nothing was measured."
+    )
+    screen.print(f"Plan: {answer['plan']}.", markup=False)
+    screen.print()
+    screen.print(_by_reading(answer["readings"]))
+    screen.print()
+    screen.print(_busy(answer["readings"]))
+    screen.print()
+    for line in _lines(answer):
+        screen.print(line)
+
+
+def _by_reading(readings: dict[str, Any]) -> Any:
+    shown = table("", "reading", "time, us", "bound", "of peak", "MFU", "HBM, GB/s")
+    for name, one in readings.items():
+        shares = (f"{one['of_peak']:.1%}", f"{one['mfu']:.1%}", f"{one['hbm_gb_per_s']:.1f}")
+        shown.add_row(name, f"{one['ns'] / 1e3:,.1f}", one["bound"], *shares)
+    return shown
+
+
+def _busy(readings: dict[str, Any]) -> Any:
+    engines = [name for name in ENGINES if any(name in one["busy"] for one in readings.values())]
+    shown = table("", "busy", *engines)
+    for name, one in readings.items():
+        shown.add_row(name, *(f"{one['busy'].get(engine, 0.0):.1%}" for engine in engines))
+    return shown
+
+
+def _lines(answer: dict[str, Any]) -> list[str]:
+    launches, launch_us = answer["launches"], answer["launch_ns"]["default"] / 1e3
+    peak, usable = (answer[f"sbuf_{kind}_bytes_per_partition"] for kind in ("peak", "usable"))
+    static, executed = answer["static_instructions"], answer["executed_instructions"]
+    return [
+        f"work          {answer['multiply_adds'] / 1e9:,.2f} G multiply-adds, if done directly:",
+        "              `of peak` counts those, `MFU` the ones that the array does",
+        f"HBM traffic   {answer['hbm_bytes'] / 1e6:,.1f} MB",
+        f"instructions  {static:,} static, {executed:,} executed",
+        f"SBUF          {peak:,} of {usable:,} bytes a partition",
+        f"PSUM          {answer['psum_peak_banks']} of {answer['psum_banks']} banks",
+        f"launches      {launches}, not in the times: {launch_us:,.1f} us more",
+    ]

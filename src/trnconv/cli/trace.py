@@ -1,0 +1,70 @@
+"""`trnconv trace`: the modelled timeline of a layer, as text, a picture or a Perfetto file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trnconv.cli.layer_options import (
+    Accuracy,
+    LayerOptions,
+    MachineName,
+    asked_layer,
+    asked_question,
+    with_layer,
+)
+from trnconv.cli.model_options import TunedFile
+from trnconv.cli.output import Json, console, print_json
+from trnconv.errors import TrnconvError
+
+if TYPE_CHECKING:
+    from nkisim.machine import Reading as ReadingOf
+
+
+@with_layer
+def trace(
+    layer: LayerOptions,
+    machine: MachineName = "trn2",
+    accuracy: Accuracy = "bf16",
+    reading: Annotated[str, typer.Option(help="optimistic, default or pessimistic.")] = "default",
+    svg: Annotated[Path | None, typer.Option(help="Draw the engines over time there.")] = None,
+    perfetto: Annotated[
+        Path | None, typer.Option(help="Write a trace for ui.perfetto.dev there.")
+    ] = None,
+    tuned: TunedFile = None,
+    json: Json = False,
+) -> None:
+    """Show when each engine of a core would work on a layer, and what it waits for."""
+    from nkisim.timing.report import json_report, svg_report, text_report, write_perfetto
+    from trnconv.plan.tuned import use_tuned
+    from trnconv.report.timed import time_layer
+
+    asked, read = asked_layer(layer), _reading(reading)
+    with use_tuned(tuned):
+        timed = time_layer(asked_question(asked, machine, accuracy), (read,))
+    timeline = timed.longest.timelines[read]
+    if svg is not None:
+        svg.write_text(svg_report(timeline, asked.name) + "\n", encoding="utf-8")
+    if perfetto is not None:
+        write_perfetto(timeline, perfetto, asked.name)
+    if json:
+        print_json({**json_report(timeline, asked.name), "launches": len(timed.launches)})
+        return
+    screen = console()
+    screen.print(text_report(timeline, asked.name), markup=False)
+    if len(timed.launches) > 1:
+        screen.print(f"\nThe layer takes {len(timed.launches)} launches; this is the longest.")
+    for path in (svg, perfetto):
+        if path is not None:
+            screen.print(f"wrote {path}", markup=False)
+
+
+def _reading(name: str) -> ReadingOf:
+    from nkisim.machine import Reading
+
+    known = [one.value for one in Reading]
+    if name not in known:
+        raise TrnconvError(f"--reading {name}: one of {', '.join(known)}.")
+    return Reading(name)

@@ -1,0 +1,185 @@
+"""`trnconv tune`: time the best candidates in nkisim and keep the winners."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from trnconv.cli.layer_options import (
+    Accuracy,
+    LayerOptions,
+    MachineName,
+    asked_layer,
+    asked_machine,
+    asked_question,
+)
+from trnconv.cli.model_options import (
+    DEFAULT_PHASE,
+    ModelName,
+    NoCache,
+    Phase,
+    price_cache,
+    require_model_alone,
+    require_no_phase,
+    with_layer_or_model,
+)
+from trnconv.cli.output import Json, console, print_json, table
+from trnconv.cli.working import Tell, working
+
+if TYPE_CHECKING:
+    from trnconv.plan.question import Question
+    from trnconv.runtime.tuning import Tuning
+
+_WIDE = 200  # characters of a table, at most
+Named = tuple[str, "Question"]
+
+
+@with_layer_or_model
+def tune(
+    layer: LayerOptions,
+    out: Annotated[Path, typer.Option("--out", "-o", help="File of tuned plans; added to.")],
+    model: ModelName = None,
+    phase: Phase = None,
+    machine: MachineName = "trn2",
+    accuracy: Accuracy = "bf16",
+    candidates: Annotated[int, typer.Option(min=1, help="Timed for each layer.")] = 4,
+    top: Annotated[
+        int | None, typer.Option(min=1, help="Only so many layers of a model, the heaviest.")
+    ] = None,
+    no_cache: NoCache = False,
+    json: Json = False,
+) -> None:
+    """Schedule the best plans of a layer, or of a model's layers, in nkisim; store the winners.
+
+    `trnconv plan --tuned FILE`, or the environment variable TRNCONV_TUNED, makes use of them.
+    """
+    before = _before(out, asked_machine(machine).name)
+    if model is None:
+        require_no_phase(phase)
+        asked = asked_layer(layer)
+        named: list[Named] = [(asked.name, asked_question(asked, machine, accuracy))]
+    else:
+        require_model_alone(layer, model)
+        with price_cache(unused=no_cache) as cache:
+            wanted = (model, layer.size or "", phase or DEFAULT_PHASE)
+            named = _heaviest(wanted, (machine, accuracy), cache)[:top]
+    done = list(_tunings(named, candidates))
+    _write(out, asked_machine(machine).name, before, done)
+    answer = _answer(out, asked_machine(machine).name, accuracy, done)
+    if json:
+        print_json(answer)
+    else:
+        _show(answer)
+
+
+def _before(out: Path, machine: str) -> Any:
+    """What the file has already: it must be of this machine and this version."""
+    from trnconv.errors import TrnconvError
+    from trnconv.plan.tuned_file import read
+
+    if not out.exists():
+        return None
+    found = read(out)
+    if found.machine != machine:
+        raise TrnconvError(
+            f"--out {out}: it has plans for {found.machine}, and these are for {machine}. A file"
+            " has one machine: name another."
+        )
+    return found
+
+
+def _heaviest(wanted: tuple[str, str, str], how: tuple[str, str], cache: Any) -> list[Named]:
+    """The layers of a model, those that take longest first."""
+    from trnconv.model_plan import PlanOptions, Prices, model_plan
+    from trnconv.plan.accuracy import policy_of
+
+    options = PlanOptions(asked_machine(how[0]).name, how[1])
+    plan = model_plan(*wanted, options, Prices(cache))
+    policy = policy_of(how[1])
+    return [
+        (one.modules[0], one.work.question(options.target, policy=policy))
+        for one in plan.heaviest()
+    ]
+
+
+def _tunings(named: list[Named], candidates: int) -> Iterator[tuple[str, Tuning]]:
+    from trnconv.runtime.tuning import tune as tune_layer
+
+    with working("tuning") as tell:
+        for at, (name, question) in enumerate(named, 1):
+            watch = _teller(tell, f"layer {at} of {len(named)}, {name}")
+            yield from ((name, one) for one in tune_layer(question, candidates, watch))
+
+
+def _teller(tell: Tell, where: str) -> Callable[[int, int], None]:
+    tell(where)
+    return lambda done, count: tell(f"{where}: {done} of {count} plans")
+
+
+def _write(out: Path, machine: str, before: Any, done: list[tuple[str, Tuning]]) -> None:
+    from trnconv.plan.tuned_file import written
+
+    text = written(machine, [tuning.tuned for _, tuning in done], before)
+    part = out.with_name(f"{out.name}.part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(out)
+
+
+def _answer(
+    out: Path, machine: str, accuracy: str, done: list[tuple[str, Tuning]]
+) -> dict[str, Any]:
+    from trnconv.plan.tuned_file import stamp
+
+    return {
+        "kind": "modelled",
+        "file": str(out),
+        "stamp": stamp(machine),
+        "reading": "default",
+        "accuracy": accuracy,
+        "layers": [_document(name, tuning) for name, tuning in done],
+    }
+
+
+def _document(name: str, tuning: Tuning) -> dict[str, Any]:
+    from trnconv.report.timed import plan_in_words
+
+    return {
+        "layer": name,
+        "input": "x".join(map(str, tuning.question.shape.size)),
+        "planned_ns": tuning.planned.ns,
+        "tuned_ns": tuning.winner.ns,
+        "changed": tuning.winner is not tuning.planned,
+        "plan": plan_in_words(tuning.winner.candidate),
+        "timed": [
+            {
+                "plan": plan_in_words(one.candidate),
+                "closed_form_ns": one.candidate.cost.total_ns,
+                "scheduled_ns": one.ns,
+                "bound": one.bound,
+            }
+            for one in tuning.timed
+        ],
+    }
+
+
+def _show(answer: dict[str, Any]) -> None:
+    screen, stamp = console(_WIDE), answer["stamp"]
+    screen.print(
+        f"Modelled: {stamp['machine']}, constants {stamp['constants']}, default reading, accuracy"
+        f" {answer['accuracy']}; scheduled in nkisim, nothing was measured."
+    )
+    screen.print()
+    shown = table("", "layer", "input", "tried", "planner's, us", "tuned, us", "gain", "plan")
+    shown.columns[-1].justify = "left"
+    for one in answer["layers"]:
+        gain = one["planned_ns"] / one["tuned_ns"] - 1
+        times = (f"{one['planned_ns'] / 1e3:,.1f}", f"{one['tuned_ns'] / 1e3:,.1f}")
+        words = one["plan"] if one["changed"] else "the planner's"
+        tried = str(len(one["timed"]))
+        shown.add_row(one["layer"], one["input"], tried, *times, f"{gain:.1%}", words)
+    screen.print(shown)
+    screen.print()
+    screen.print(f"Stored: {answer['file']}. Use it: trnconv plan --tuned {answer['file']} ...")

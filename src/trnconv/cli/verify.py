@@ -1,0 +1,195 @@
+"""`trnconv verify`: a kernel against the definition, or a patched model against torch."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from trnconv.cli.layer_options import (
+    Accuracy,
+    LayerOptions,
+    MachineName,
+    asked_layer,
+    asked_question,
+)
+from trnconv.cli.model_options import (
+    DEFAULT_PHASE,
+    ModelName,
+    Phase,
+    TunedFile,
+    require_model_alone,
+    require_no_phase,
+    with_layer_or_model,
+)
+from trnconv.cli.output import Json, console, print_json, table
+from trnconv.cli.refusals import FAILED
+from trnconv.cli.working import working
+from trnconv.errors import TrnconvError
+
+if TYPE_CHECKING:
+    from trnconv.verification.layer import Verdict
+
+_SIMULATED_ON = "trn2"
+
+
+@with_layer_or_model
+def verify(
+    layer: LayerOptions,
+    model: ModelName = None,
+    phase: Phase = None,
+    machine: MachineName = _SIMULATED_ON,
+    accuracy: Accuracy = "bf16",
+    seed: Annotated[int, typer.Option(min=0, help="Of the random data.")] = 0,
+    tuned: TunedFile = None,
+    json: Json = False,
+) -> None:
+    """Simulate a kernel on random data and compare; exit code 1 if it is outside its bound.
+
+    A layer is held against float64; a large one is cut, and the answer says so. A model (--model,
+    needs torch and diffusers) runs narrow and shallow, and is held against torch in float32 and in
+    bf16.
+    """
+    from trnconv.plan.tuned import use_tuned
+
+    with use_tuned(tuned):
+        if model is None:
+            require_no_phase(phase)
+            answer = _of_layer(layer, (machine, accuracy), seed)
+            show = _show_layer
+        else:
+            require_model_alone(layer, model)
+            _require_defaults(machine, seed)
+            answer = _of_model(model, layer.size, phase or DEFAULT_PHASE, accuracy)
+            show = _show_model
+    if json:
+        print_json(answer)
+    else:
+        show(answer)
+    if not answer["passed"]:
+        raise typer.Exit(FAILED)
+
+
+def _require_defaults(machine: str, seed: int) -> None:
+    """Refuse what a model would not listen to."""
+    if machine != _SIMULATED_ON or seed:
+        raise TrnconvError(
+            f"--machine {machine} --seed {seed} with --model: models are simulated on"
+            f" {_SIMULATED_ON} with the registry's random weights. Verify single layers elsewhere."
+        )
+
+
+def _of_layer(layer: LayerOptions, where: tuple[str, str], seed: int) -> dict[str, Any]:
+    from trnconv.verification.layer import verify_layer
+
+    asked = asked_layer(layer)
+    question = asked_question(asked, *where)
+    with working(f"simulating {asked.name}"):
+        verdict = verify_layer(question, seed)
+    return {
+        "kind": "simulated",
+        "layer": {"name": asked.name, "in_words": asked.in_words()},
+        "machine": question.machine.name,
+        "dtype": asked.dtype,
+        "accuracy": question.policy.accuracy,
+        "seed": seed,
+        **_document(verdict),
+    }
+
+
+def _document(verdict: Verdict) -> dict[str, Any]:
+    from trnconv.report.timed import plan_in_words
+
+    return {
+        "passed": verdict.passed,
+        "plan": plan_in_words(verdict.plan),
+        "cut": verdict.cut,
+        "input": [verdict.shape.batch, verdict.shape.c_in, *verdict.shape.size],
+        "errors": asdict(verdict.errors),
+        "most_over_floor": verdict.most_over_floor,
+    }
+
+
+def _show_layer(answer: dict[str, Any]) -> None:
+    screen, errors = console(), answer["errors"]
+    screen.print(answer["layer"]["in_words"], markup=False)
+    cut = f", cut to {answer['cut']}" if answer["cut"] else ", all of it"
+    screen.print(
+        f"Simulated: {answer['machine']}, {answer['dtype']}, accuracy {answer['accuracy']}, normal"
+        f" data of seed {answer['seed']}{cut}."
+    )
+    screen.print(f"Plan: {answer['plan']}.", markup=False)
+    screen.print()
+    for line in _error_lines(errors, answer["most_over_floor"]):
+        screen.print(line)
+    screen.print()
+    screen.print("passed" if answer["passed"] else "FAILED")
+
+
+def _error_lines(errors: dict[str, Any], most: float | None) -> list[str]:
+    floor = "the type holds the sums: there is no floor"
+    if errors["over_floor"] is not None:
+        allowed = "" if most is None else f", at most {most} allowed"
+        floor = f"{errors['over_floor']:.4f} times that of the exact result rounded{allowed}"
+    bound = f"the worst is at {errors['worst_of_bound']:.1%} of its derived bound"
+    return [
+        f"outputs         {errors['outputs']:,}, against float64",
+        f"rms error       {errors['rms']:.3e} of the outputs' rms",
+        f"over the floor  {floor}",
+        f"largest error   {errors['largest']:.3e} of the largest output",
+        f"outside bound   {errors['outside']:,} outputs; {bound}",
+    ]
+
+
+def _of_model(model: str, size: str | None, phase: str, accuracy: str) -> dict[str, Any]:
+    from trnconv.corpus.needs import needed_for
+    from trnconv.models import find
+    from trnconv.plan.accuracy import Policy
+
+    entry = find(model)
+    if size is not None:
+        raise TrnconvError(
+            f"--size {size} of a model to verify: it runs at {entry.tiny.height}x{entry.tiny.width}"
+            f"x{entry.tiny.frames}, the registry's size for the narrow model. Leave --size out."
+        )
+    if phase not in entry.phases:
+        raise TrnconvError(f"{phase} of {entry.name}: it can {' and '.join(entry.phases)}.")
+    policy = Policy(accuracy)
+    with needed_for("verifying a model", "diffusers"):
+        from trnconv.pytorch.three_ways import ALLOWANCE, FACTOR, verify_model
+    with working(f"simulating {entry.name}"):
+        verdict = verify_model(entry, phase, policy.accuracy)
+    clip = entry.tiny
+    return {
+        "kind": "simulated",
+        "model": entry.name,
+        "phase": phase,
+        "cut": f"narrow and shallow, {clip.height}x{clip.width}x{clip.frames}",
+        "accuracy": accuracy,
+        "passed": verdict.passed,
+        "factor": FACTOR,
+        "allowance": ALLOWANCE,
+        **asdict(verdict),
+    }
+
+
+def _show_model(answer: dict[str, Any]) -> None:
+    screen = console()
+    screen.print(
+        f"{answer['model']} {answer['phase']}, {answer['cut']}: {answer['taken']} convolutions on"
+        f" our kernels, {answer['kept']} left to torch."
+    )
+    screen.print(
+        f"Simulated: {_SIMULATED_ON}, bfloat16, accuracy {answer['accuracy']}; against torch in"
+        f" float32, {answer['outputs']:,} outputs."
+    )
+    screen.print()
+    shown = table("", "relative error", "patched, bf16", "torch, bf16", "allowed")
+    for kind in ("rms", "largest"):
+        own, floor = answer["ours"][kind], answer["floor"][kind]
+        most = answer["factor"] * floor + answer["allowance"]
+        shown.add_row(kind, f"{own:.5f}", f"{floor:.5f}", f"{most:.5f}")
+    screen.print(shown)
+    screen.print()
+    screen.print("passed" if answer["passed"] else "FAILED")

@@ -1,0 +1,26 @@
+"""Whole models, planned: what each convolution of an encode or decode would take, without torch."""
+
+from trnconv.model_plan.observing import observation, planned_sizes
+from trnconv.model_plan.plans import (
+    DEFAULT_OPTIONS,
+    LayerPlan,
+    ModelPlan,
+    PlanOptions,
+    is_tuned,
+    model_plan,
+    plan_observed,
+)
+from trnconv.model_plan.prices import Prices
+
+__all__ = [
+    "DEFAULT_OPTIONS",
+    "LayerPlan",
+    "ModelPlan",
+    "PlanOptions",
+    "Prices",
+    "is_tuned",
+    "model_plan",
+    "observation",
+    "plan_observed",
+    "planned_sizes",
+]

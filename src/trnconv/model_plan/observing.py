@@ -1,0 +1,37 @@
+"""What a model does at a size: as it was observed and shipped, else by running it, without data."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from trnconv.errors import UnsupportedError
+from trnconv.models import ModelEntry, Size, latent_size
+from trnconv.observed import Observation, shipped
+
+_NEEDED = ("torch", "diffusers")
+
+
+def observation(entry: ModelEntry, size: Size, phase: str) -> Observation:
+    """One encode or decode of a model, batch 1. Sizes nobody looked at need torch and diffusers."""
+    if phase not in entry.phases:
+        raise UnsupportedError(f"{phase} of {entry.name}: it can {' and '.join(entry.phases)}.")
+    latent_size(entry, size)
+    known = shipped(entry, size, phase)
+    if known is not None:
+        return known
+    missing = [name for name in _NEEDED if find_spec(name) is None]
+    if missing:
+        named = ", ".join(f"{one.height}x{one.width}x{one.frames}" for one in planned_sizes(entry))
+        raise UnsupportedError(
+            f"{entry.name} at {size.height}x{size.width}x{size.frames}: what it does at this size"
+            f" is not stored, and finding out needs {' and '.join(missing)}. Run `pip install"
+            f" 'trnconv[diffusers]'`, or ask for {named}."
+        )
+    from trnconv.pytorch.observing import observe  # noqa: PLC0415 (torch: for other sizes only)
+
+    return observe(entry, size, phase)
+
+
+def planned_sizes(entry: ModelEntry) -> tuple[Size, ...]:
+    """The sizes that need no torch: all of the registry but the one for reduced models."""
+    return tuple(size for size in entry.sizes if size != entry.tiny)

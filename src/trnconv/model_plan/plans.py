@@ -1,0 +1,192 @@
+"""ModelPlan: every convolution of a model planned and priced, on one core, without torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nkisim.machine import CONSTANTS_VERSION, Machine, find_machine
+from trnconv.errors import UnsupportedError
+from trnconv.model_plan.observing import observation
+from trnconv.model_plan.prices import Prices
+from trnconv.models import ModelEntry, Size, find
+from trnconv.models.sizes import size_of
+from trnconv.observed import Observation, Work
+from trnconv.plan.accuracy import BF16, policy_of
+from trnconv.plan.choose import DEFAULT_BUDGET
+from trnconv.plan.question import Question
+from trnconv.plan.tuned import tuned_plan
+from trnconv.runtime.graph import GRAPH_INSTRUCTIONS, Ask, price_graph
+from trnconv.runtime.pricing import Price
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """Where a model would run, and what accuracy is asked for: direct, bf16 or fast."""
+
+    machine: str = "trn2"
+    accuracy: str = BF16
+
+    @property
+    def target(self) -> Machine:
+        """The machine of this name."""
+        return find_machine(self.machine)
+
+
+DEFAULT_OPTIONS = PlanOptions()
+
+
+@dataclass(frozen=True)
+class LayerPlan:
+    """Equal calls of a convolution, by one module or by several, and what one of them costs."""
+
+    work: Work  # of the first module
+    modules: tuple[str, ...]
+    calls: int  # of all modules together
+    price: Price
+    tuned: bool  # whether the plan comes from a file that `trnconv tune` wrote
+
+    @property
+    def ns(self) -> float:
+        """All calls together."""
+        return self.calls * self.price.ns
+
+    @property
+    def instructions(self) -> int:
+        """Static instructions of all calls."""
+        return self.calls * self.price.instructions
+
+    @property
+    def hbm_bytes(self) -> int:
+        """Bytes that all calls read and write."""
+        return self.calls * self.price.hbm_bytes
+
+    @property
+    def macs(self) -> int:
+        """Multiply-adds of all calls, as the model asks for them."""
+        asked = self.work.instead_of or self.work.shape
+        return self.calls * asked.macs()
+
+
+@dataclass(frozen=True)
+class ModelPlan:
+    """A phase of a model at a size. Times are modelled: convolutions, one core, one by one.
+
+    `layers` are in the order of their first calls. Left out: norms, attention, activations that no
+    convolution took over, launches, and copies, whose bytes are counted (`copied_bytes`).
+    """
+
+    observation: Observation
+    size: Size
+    options: PlanOptions
+    layers: tuple[LayerPlan, ...]
+
+    @property
+    def label(self) -> str:
+        """Where times come from, in words."""
+        return f"modelled, {self.options.machine}, constants {CONSTANTS_VERSION}, default reading"
+
+    @property
+    def seconds(self) -> float:
+        """All convolutions one after the other."""
+        return sum(layer.ns for layer in self.layers) / 1e9
+
+    @property
+    def instructions(self) -> int:
+        """Static instructions of all calls, as one graph would have."""
+        return sum(layer.instructions for layer in self.layers)
+
+    @property
+    def fits_a_graph(self) -> bool:
+        """Whether the compiler would take all calls as one graph."""
+        return self.instructions <= GRAPH_INSTRUCTIONS
+
+    @property
+    def convolution_bytes(self) -> int:
+        """HBM traffic of the convolutions."""
+        return sum(layer.hbm_bytes for layer in self.layers)
+
+    @property
+    def copied_bytes(self) -> int:
+        """HBM traffic of padding, concatenation, upsampling and caches, read and written."""
+        return self.observation.copied_bytes
+
+    @property
+    def calls(self) -> int:
+        """Convolutions called."""
+        return sum(layer.calls for layer in self.layers)
+
+    @property
+    def macs(self) -> int:
+        """Multiply-adds that the model asks for."""
+        return sum(layer.macs for layer in self.layers)
+
+    def heaviest(self, count: int | None = None) -> tuple[LayerPlan, ...]:
+        """The layers that take longest, those first."""
+        return tuple(sorted(self.layers, key=lambda layer: -layer.ns)[:count])
+
+
+def model_plan(
+    model: ModelEntry | str,
+    size: Size | str = "",
+    phase: str = "decode",
+    options: PlanOptions = DEFAULT_OPTIONS,
+    prices: Prices | None = None,
+) -> ModelPlan:
+    """Plan one encode or decode of a registered model.
+
+    `size` is a name of the registry, height x width x frames, or a Size; without, the production
+    size. Sizes of the registry need no torch. `prices` are worked out for this call only, unless
+    the caller hands in those of an earlier one, or of a cache: `Prices(Cache.named("prices"))`.
+    """
+    entry = find(model) if isinstance(model, str) else model
+    asked = size_of(entry, size) if isinstance(size, str) else size
+    if phase not in entry.phases:
+        raise UnsupportedError(f"{phase} of {entry.name}: it can {' and '.join(entry.phases)}.")
+    return plan_observed(observation(entry, asked, phase), asked, options, prices)
+
+
+def plan_observed(
+    seen: Observation,
+    size: Size,
+    options: PlanOptions = DEFAULT_OPTIONS,
+    prices: Prices | None = None,
+) -> ModelPlan:
+    """Plan what a model was observed to do."""
+    known = Prices() if prices is None else prices
+    grouped = _equal_calls(seen)
+    asked = [(_asking(known, works[0], options), calls) for works, calls in grouped]
+    layers = tuple(
+        LayerPlan(
+            works[0],
+            tuple(work.module for work in works),
+            calls,
+            price,
+            is_tuned(_question(works[0], options), price),
+        )
+        for (works, calls), price in zip(grouped, price_graph(asked), strict=True)
+    )
+    return ModelPlan(seen, size, options, layers)
+
+
+def is_tuned(question: Question, price: Price) -> bool:
+    """Whether a price is that of a tuned plan."""
+    stored = tuned_plan(question)
+    return stored is not None and stored.plan == price.plan.plan
+
+
+def _equal_calls(seen: Observation) -> list[tuple[list[Work], int]]:
+    """Works that a kernel cannot tell apart, together, and how often they are called."""
+    found: dict[object, tuple[list[Work], int]] = {}
+    for work, calls in seen.works:
+        key = (work.shape, work.dtype, work.pieces, work.end, work.reproducible, work.instead_of)
+        works, before = found.get(key, ([], 0))
+        found[key] = ([*works, work], before + calls)
+    return list(found.values())
+
+
+def _asking(prices: Prices, work: Work, options: PlanOptions) -> Ask:
+    return lambda budget: prices.of(_question(work, options, budget))
+
+
+def _question(work: Work, options: PlanOptions, budget: int = DEFAULT_BUDGET) -> Question:
+    return work.question(options.target, budget, policy_of(options.accuracy))

@@ -1,0 +1,10 @@
+"""What models do, as data: the convolutions and copies of one encode or decode.
+
+Observed by `trnconv.pytorch` on the meta device, kept here for the sizes of the registry. So
+whole models are planned without torch.
+"""
+
+from trnconv.observed.observation import Kept, Moved, Observation, Work
+from trnconv.observed.shipped import shipped, shipped_text
+
+__all__ = ["Kept", "Moved", "Observation", "Work", "shipped", "shipped_text"]

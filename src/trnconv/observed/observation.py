@@ -1,0 +1,87 @@
+"""Observation: the convolutions of one run of a model, and the data it moved besides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nkisim.machine import Machine
+from trnconv.geometry import ConvShape
+from trnconv.plan.accuracy import DEFAULT_POLICY, Policy
+from trnconv.plan.choose import DEFAULT_BUDGET
+from trnconv.plan.ends import PLAIN_END, End
+from trnconv.plan.question import Question, Shape
+
+
+@dataclass(frozen=True)
+class Work:
+    """One convolution as a kernel gets it."""
+
+    module: str  # dotted name
+    shape: Shape
+    dtype: str = "bfloat16"
+    pieces: tuple[int, ...] = ()  # frames of each tensor the input lies in; empty: one
+    end: End = PLAIN_END
+    reproducible: bool = False
+    instead_of: ConvShape | None = None  # what the model asked for, if this is a cheaper equal
+
+    def question(
+        self, machine: Machine, budget: int = DEFAULT_BUDGET, policy: Policy = DEFAULT_POLICY
+    ) -> Question:
+        """What it would cost there, with at most so many instructions a launch."""
+        return Question(
+            shape=self.shape,
+            machine=machine,
+            dtype=self.dtype,
+            pieces=self.pieces,
+            end=self.end,
+            reproducible=self.reproducible,
+            budget=budget,
+            policy=policy,
+        )
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Bytes read and written by padding, concatenation and the like, all of a kind together."""
+
+    kind: str  # pad, cat, upsample, cache, ...
+    times: int
+    moved_bytes: int
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A convolution that torch keeps, and why."""
+
+    module: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One encode or decode of a model at one size, batch 1."""
+
+    model: str
+    phase: str
+    frames: int
+    height: int
+    width: int
+    works: tuple[tuple[Work, int], ...]  # with how often each was called
+    moved: tuple[Moved, ...]
+    kept: tuple[Kept, ...]
+    taken: int  # modules whose convolutions run on our kernels
+    peak_bytes: int  # of activations and caches alive at once
+    largest_bytes: int
+    largest_shape: tuple[int, ...]
+    weight_bytes: int
+    source: str  # what it was observed with
+
+    @property
+    def calls(self) -> int:
+        """Convolutions called."""
+        return sum(calls for _, calls in self.works)
+
+    @property
+    def copied_bytes(self) -> int:
+        """HBM traffic of what is no convolution's, read and written."""
+        return sum(one.moved_bytes for one in self.moved)

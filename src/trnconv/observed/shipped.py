@@ -1,0 +1,70 @@
+"""The observations that come with the package: one file for a model, a registered size and a phase.
+
+`python -m benchmarks observe` writes them, and a test observes some of them again.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from importlib import resources
+from typing import Any
+
+from trnconv.models import ModelEntry, Size
+from trnconv.observed.observation import Observation, Work
+from trnconv.records import RecordError, from_json, to_json
+
+_TABLES = ("convolutions", "works")
+
+
+def shipped(entry: ModelEntry, size: Size, phase: str) -> Observation | None:
+    """What the model was seen to do at this size; None if nobody looked."""
+    for known in entry.sizes:
+        same = (known.frames, known.height, known.width) == (size.frames, size.height, size.width)
+        source = resources.files("trnconv.observed") / "data" / file_name(entry, known, phase)
+        if same and source.is_file():
+            return observation_of(json.loads(source.read_text(encoding="utf-8")))
+    return None
+
+
+def file_name(entry: ModelEntry, size: Size, phase: str) -> str:
+    """Where an observation is kept."""
+    return f"{entry.name}_{size.name}_{phase}.json"
+
+
+def shipped_text(observation: Observation) -> str:
+    """An observation as a file: one line for each convolution, and one for each module's calls."""
+    document = to_json(observation)
+    bare: dict[Work, int] = {}
+    calls = []
+    for work, times in observation.works:
+        place = bare.setdefault(replace(work, module=""), len(bare))
+        calls.append([work.module, place, times])
+    document["works"] = calls
+    document["convolutions"] = [_without_module(work) for work in bare]
+    lines = [f"{json.dumps(name)}: {_value(name, each)}" for name, each in document.items()]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def observation_of(document: dict[str, Any]) -> Observation:
+    """The observation of a file that `shipped_text` wrote."""
+    convolutions = document.pop("convolutions", None)
+    if not isinstance(convolutions, list):
+        raise RecordError("an observation without its list of convolutions: write it again.")
+    document["works"] = [
+        [{"module": module, **convolutions[place]}, times]
+        for module, place, times in document["works"]
+    ]
+    return from_json(Observation, document)
+
+
+def _without_module(work: Work) -> dict[str, Any]:
+    document = to_json(work)
+    del document["module"]
+    return document
+
+
+def _value(name: str, value: Any) -> str:
+    if name not in _TABLES:
+        return json.dumps(value)
+    return "[\n" + ",\n".join(f" {json.dumps(row)}" for row in value) + "\n]"

@@ -1,0 +1,107 @@
+"""Whether the rows of a band that need no halo are convolved while halos travel. Modelled.
+
+Together: wait for the halo, put it beside the band (a copy of all of it), convolve. Apart: convolve
+the band as it lies, padded as the whole is, while the halo travels; then convolve the strips at
+its edges, and put their outputs over those that were padded at a cut. Execution and estimate both
+ask here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import inf
+
+from nkisim.machine import FABRICS, TRN2, Fabric, Machine, Reading
+from trnconv.errors import TrnconvError
+from trnconv.plan.question import Question
+from trnconv.runtime.pricing import price
+
+AUTO, ALWAYS, NEVER = "auto", "always", "never"
+OVERLAPS = (AUTO, ALWAYS, NEVER)
+_ASKED = 4096  # distinct convolutions of a process
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A core, and what joins it to others."""
+
+    machine: Machine
+    fabric: Fabric
+
+    @staticmethod
+    def of(machine: Machine, reading: Reading = Reading.default) -> Instance:
+        """The largest one with such cores, in a reading of what is not published."""
+        return Instance(machine.read(reading), FABRICS[machine.name].read(reading))
+
+    def message_ns(self, received_bytes: int, ranks: int) -> float:
+        """Latency and bandwidth. A band's neighbour may sit on the next chip."""
+        within = ranks <= self.fabric.cores_per_chip
+        rate = self.fabric.bytes_per_ns(self.machine, same_chip=within)
+        return self.fabric.message_ns + received_bytes / rate
+
+    def copy_ns(self, moved_bytes: int) -> float:
+        """Of bytes read and written by the core's own DMA engines."""
+        return moved_bytes / self.fabric.bytes_per_ns(self.machine, same_chip=True)
+
+
+ASSUMED = Instance.of(TRN2)  # where a model decides, whatever it runs on
+
+
+@dataclass(frozen=True)
+class Ways:
+    """A convolution of a band, as it would run both ways: sizes only."""
+
+    instance: Instance
+    band: Question
+    strips: tuple[Question, ...]  # one for each launch
+    halos: tuple[int, ...]  # bytes of each message that this rank waits for
+    ranks: int
+    together_bytes: int  # copied, read and written
+    apart_bytes: int
+
+
+@dataclass(frozen=True)
+class Balance:
+    """What is gained and lost by convolving strips apart, in ns."""
+
+    hidden_ns: float  # of the halos' travel
+    uncopied_ns: float
+    strips_ns: float
+    launches_ns: float  # of strips; nowhere else in an estimate are launches counted
+
+    @property
+    def pays(self) -> bool:
+        """Whether it gains more than it loses."""
+        return self.hidden_ns + self.uncopied_ns > self.strips_ns + self.launches_ns
+
+
+@lru_cache(_ASKED)
+def balance(ways: Ways) -> Balance:
+    """Both ways compared. The band takes as long in both: it has the same outputs and taps."""
+    instance = ways.instance
+    travel = sum(instance.message_ns(each, ways.ranks) for each in ways.halos)
+    return Balance(
+        hidden_ns=min(travel, _ns(ways.band)),
+        uncopied_ns=instance.copy_ns(ways.together_bytes - ways.apart_bytes),
+        strips_ns=sum(_ns(each) for each in ways.strips),
+        launches_ns=len(ways.strips) * instance.machine.timing.launch_ns,
+    )
+
+
+def overlaps(ways: Ways) -> bool:
+    """Whether to do it apart.
+
+    A convolution that the array could do within a launch is not asked about: there is next to
+    nothing to hide behind it, and planning it would take longer than it ever gains.
+    """
+    machine = ways.instance.machine
+    least_ns = ways.band.shape.macs() / (machine.partitions**2 * machine.timing.pe_ghz)
+    return least_ns > machine.timing.launch_ns and balance(ways).pays
+
+
+def _ns(question: Question) -> float:
+    try:
+        return price(question).ns
+    except TrnconvError:  # no plan is no price: it never pays
+        return inf

@@ -1,0 +1,102 @@
+"""Splitting a convolution of a band: what both ways to do it would take, and the way that pays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trnconv.parallel.apart import Apart, Launch, Piece
+from trnconv.parallel.band_operands import read_as, sized
+from trnconv.parallel.bands import Bands, Interval
+from trnconv.parallel.halos import Surrounded
+from trnconv.parallel.overlap import Instance, Ways
+from trnconv.parallel.reading import Sliding
+from trnconv.parallel.strips import Strip, alike, strips
+from trnconv.plan.question import Question
+from trnconv.pytorch.arrays import dtype_name
+from trnconv.pytorch.lazy.context import Surroundings
+from trnconv.pytorch.lazy.convolutions import Filters, problem_of, splice_of
+from trnconv.pytorch.lazy.operands import Operands, Window3d, frame_counts
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A convolution of this rank's band."""
+
+    operands: Operands
+    window: Window3d
+    filters: Filters
+    around: Surroundings
+
+    @property
+    def module(self) -> str:
+        """Its dotted name."""
+        return self.filters.module or self.around.book.module
+
+    def question(self, operands: Operands, instance: Instance) -> Question:
+        """What a convolution of such operands costs, whatever its end."""
+        frames = frame_counts(operands.pieces)
+        weight = (*self.filters.weight.shape[:2], *self.window.kernel)
+        return Question(
+            shape=problem_of(operands, self.window, weight, self.around),
+            machine=instance.machine,
+            dtype=dtype_name(self.filters.weight),
+            pieces=frames if len(frames) > 1 else (),
+            reproducible=self.around.reproducible,
+            policy=self.around.policy_for(self.module),
+        )
+
+
+@dataclass(frozen=True)
+class Halves:
+    """A layer whose strips can be convolved apart from its band."""
+
+    layer: Layer
+    cut: int
+    groups: tuple[tuple[Strip, ...], ...]  # one for each launch
+
+    @staticmethod
+    def of(layer: Layer, cut: int, bands: Bands, sliding: Sliding, rank: int) -> Halves | None:
+        """None where a band alone gives no output of the whole."""
+        found = None if layer.operands.skip[cut] else strips(bands, sliding, rank)
+        return None if found is None else Halves(layer, cut, alike(found))
+
+    def ways(
+        self, near: list[Surrounded], wanted: Interval, ranks: int, instance: Instance
+    ) -> Ways:
+        """Both ways, in sizes."""
+        operands = [self._operands(group) for group in self.groups]
+        asked = [self.layer.question(each, instance) for each in operands]
+        element_bytes = self.layer.filters.weight.element_size()
+        moved = sum(_elements(each) for each in asked) * element_bytes
+        return Ways(
+            instance=instance,
+            band=self.layer.question(self.layer.operands, instance),
+            strips=tuple(asked),
+            halos=tuple(message for each in near for message in each.messages),
+            ranks=ranks,
+            together_bytes=sum(each.copied_bytes(wanted) for each in near),
+            apart_bytes=2 * moved,
+        )
+
+    def apart(self, pieces: tuple[Piece, ...]) -> Apart:
+        """The second step, to be done when the first is."""
+        launches = [
+            Launch(group, splice_of(self._operands(group), self.layer.window, self.layer.around))
+            for group in self.groups
+        ]
+        return Apart(2 + self.cut, pieces, tuple(launches))
+
+    def _operands(self, group: tuple[Strip, ...]) -> Operands:
+        """Of one launch: sizes only."""
+        read = group[0].reading
+        rows = sized(self.layer.operands, self.cut, read.stop - read.start, len(group))
+        return read_as(self.layer.operands, self.cut, rows, read)
+
+
+def _elements(question: Question) -> int:
+    """Of input and output together."""
+    shape = question.shape
+    depth, height, width = shape.size
+    outputs = shape.out_sizes()
+    given = shape.batch * shape.c_in * depth * height * width
+    return given + shape.batch * shape.c_out * outputs[0] * outputs[1] * outputs[2]

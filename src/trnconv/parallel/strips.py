@@ -1,0 +1,55 @@
+"""Strips: the outputs of a band that read rows of others. Integers only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trnconv.geometry import REFLECT
+from trnconv.parallel.bands import Bands
+from trnconv.parallel.reading import Reading, Sliding, out_bands, read_by
+
+
+@dataclass(frozen=True)
+class Strip:
+    """Outputs at one edge of a band, and what they read."""
+
+    first: int  # counted from the band's first output
+    count: int
+    reading: Reading
+
+    @property
+    def window(self) -> tuple[int, int, int, int, int]:
+        """Strips that are alike in this can be images of one convolution."""
+        read = self.reading
+        return self.count, read.stop - read.start, read.before, read.after, read.skip
+
+
+def strips(bands: Bands, sliding: Sliding, rank: int) -> tuple[Strip, ...] | None:
+    """What a convolution of the band alone, padded like the whole, gets wrong at its edges.
+
+    None where it gets everything wrong: its outputs are not in step with those of the whole, the
+    band is so thin that every output reads a row of another, or rows are mirrored, which a strip
+    would mirror at its own edge.
+    """
+    (start, stop), (first, last) = bands.of(rank), out_bands(bands, sliding).of(rank)
+    count, times = last - first, sliding.upsample
+    in_step = first * sliding.stride == start * times and sliding.out_size(stop - start) == count
+    if not in_step or sliding.mode == REFLECT:
+        return None
+    front = -(-sliding.before // sliding.stride) if rank > 0 else 0
+    whole = ((stop - start) * times + sliding.before - sliding.reach) // sliding.stride + 1
+    back = count - whole if rank < bands.ranks - 1 else 0
+    if front + back >= count:
+        return None
+    edges = [(0, front), (count - back, back)]
+    return tuple(
+        Strip(at, size, read_by((first + at, first + at + size), sliding, bands.total))
+        for at, size in edges
+        if size > 0
+    )
+
+
+def alike(some: tuple[Strip, ...]) -> tuple[tuple[Strip, ...], ...]:
+    """Strips in groups that one launch can compute."""
+    windows = dict.fromkeys(strip.window for strip in some)
+    return tuple(tuple(strip for strip in some if strip.window == window) for window in windows)

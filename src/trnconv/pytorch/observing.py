@@ -1,0 +1,49 @@
+"""What a registered model does, as an Observation: it runs on the meta device."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import fields
+from importlib.metadata import version
+
+from trnconv.models import ModelEntry, Size
+from trnconv.observed import Kept, Moved, Observation, Work
+from trnconv.pytorch.estimate import Run, observe_entry
+from trnconv.pytorch.lazy.context import ALL_REWRITES, Rewrites
+
+
+def observe(
+    entry: ModelEntry, size: Size, phase: str, *, rewrites: Rewrites = ALL_REWRITES
+) -> Observation:
+    """One encode or decode in bf16, batch 1, with the tiling its class has by default."""
+    run = observe_entry(entry, size, phase, rewrites=rewrites)
+    book = run.report.book
+    return Observation(
+        model=entry.name,
+        phase=phase,
+        frames=size.frames,
+        height=size.height,
+        width=size.width,
+        works=tuple((_bare(work), calls) for work, calls in book.works.items()),
+        moved=_moved(run),
+        kept=tuple(Kept(one.name, one.reason) for one in run.report.kept),
+        taken=len(run.report.taken),
+        peak_bytes=run.peak_bytes,
+        largest_bytes=run.largest_bytes,
+        largest_shape=tuple(run.largest_shape),
+        weight_bytes=run.weight_bytes,
+        source=f"diffusers {version('diffusers')}",
+    )
+
+
+def _bare(work: object) -> Work:
+    """What was noted, as data that needs no torch."""
+    return Work(**{field.name: getattr(work, field.name) for field in fields(Work)})
+
+
+def _moved(run: Run) -> tuple[Moved, ...]:
+    times: Counter[str] = Counter()
+    for copy, count in run.report.book.copies.items():
+        times[copy.kind] += count
+    moved = run.report.copied()
+    return tuple(Moved(kind, times[kind], moved[kind]) for kind in moved)

@@ -1,0 +1,99 @@
+"""A patched model against the unpatched one: three runs of the same numbers.
+
+exact   the unpatched model in float32
+floor   the unpatched model in bf16: what the type costs
+ours    the patched model in bf16, its convolutions simulated
+
+Weights and inputs are rounded to bf16 before any of them runs. torch rounds after every operator
+and so do we, or less often: both errors are sums of as many roundings, but different ones. Ours may
+be twice the floor, and 0.005 (a little more than a step of bf16) for models so shallow that the
+floor is next to nothing. A wrong tap or a shifted frame is an error of the size of the values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from trnconv.models import ModelEntry, Size
+from trnconv.pytorch import building
+from trnconv.pytorch.patching import PatchReport, patch_
+
+FACTOR, ALLOWANCE = 2, 0.005
+# Some decoders clamp their frames to [-1, 1], where errors would not show: they are made fainter.
+_FADED = 0.25
+
+
+@dataclass(frozen=True)
+class Error:
+    """Relative to what it is an error of."""
+
+    rms: float
+    largest: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelVerdict:
+    """Whether a patched model is as near as the unpatched one in bf16, nearly."""
+
+    ours: Error
+    floor: Error
+    outputs: int
+    taken: int  # convolutions on our kernels
+    kept: int  # left to torch
+
+    @property
+    def passed(self) -> bool:
+        """Both errors within twice the floor and the allowance."""
+        pairs = ((self.ours.rms, self.floor.rms), (self.ours.largest, self.floor.largest))
+        return all(own <= FACTOR * least + ALLOWANCE for own, least in pairs)
+
+
+def verify_model(
+    entry: ModelEntry, phase: str, accuracy: str, size: Size | None = None
+) -> ModelVerdict:
+    """The reduced model of the registry: every kind of layer, narrow and shallow."""
+    clip = entry.tiny if size is None else size
+    given = _example(entry, phase, clip)
+    exact, _ = _run(entry, phase, given, torch.float32)
+    floor, _ = _run(entry, phase, given, torch.bfloat16)
+    ours, report = _run(entry, phase, given, torch.bfloat16, accuracy=accuracy)
+    assert report is not None
+    return ModelVerdict(
+        ours=_error(ours, exact),
+        floor=_error(floor, exact),
+        outputs=exact.numel(),
+        taken=len(report.taken),
+        kept=len(report.kept),
+    )
+
+
+def _example(entry: ModelEntry, phase: str, size: Size) -> torch.Tensor:
+    made = (
+        building.example_video(entry, size)
+        if phase == "encode"
+        else building.example_latent(entry, size, reduced=True)
+    )
+    return made.to(torch.bfloat16).float()
+
+
+def _run(
+    entry: ModelEntry, phase: str, given: torch.Tensor, dtype: torch.dtype, accuracy: str = ""
+) -> tuple[torch.Tensor, PatchReport | None]:
+    """One encode or decode, patched if an accuracy is given."""
+    model = building.build(entry, reduced=True, dtype=torch.bfloat16)
+    last = getattr(model.decoder, "conv_out", None)
+    with torch.no_grad():
+        for parameter in () if last is None else last.parameters():
+            parameter.mul_(_FADED)
+        model = torch.nn.Module.to(model, dtype=dtype)
+        report = patch_(model, accuracy=accuracy, backend="nkisim") if accuracy else None
+        run = building.encode if phase == "encode" else building.decode
+        return run(model, entry, given.to(dtype)), report
+
+
+def _error(y: torch.Tensor, exact: torch.Tensor) -> Error:
+    difference, scale = y.double() - exact.double(), exact.double()
+    rms = difference.square().mean().sqrt() / scale.square().mean().sqrt()
+    return Error(rms.item(), (difference.abs().max() / scale.abs().max()).item())

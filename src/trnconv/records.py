@@ -1,0 +1,142 @@
+"""Frozen dataclasses as JSON and back: what is read is equal to what was written, or refused.
+
+A record is an object of its fields; those that have their default are left out. Tuples are lists.
+Where a field may hold one of several classes, the object says which in `is`.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
+from functools import cache
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from trnconv.errors import TrnconvError
+
+Record = TypeVar("Record")
+_CLASS = "is"
+
+
+class RecordError(TrnconvError, ValueError):
+    """JSON that is not the record it should be."""
+
+
+def to_json(record: Any, *, but: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The record as an object that `json.dumps` takes, without the fields named by `but`."""
+    kind: Any = type(record)
+    hints = _hints(kind)
+    return {
+        field.name: _written(hints[field.name], getattr(record, field.name))
+        for field in fields(record)
+        if field.name not in but and not _has_default(field, getattr(record, field.name))
+    }
+
+
+def from_json(kind: type[Record], document: Any) -> Record:
+    """The record of this class; a RecordError says which part of the document does not fit."""
+    read: Record = _record(kind, document, kind.__name__)
+    return read
+
+
+@cache
+def _hints(kind: type[Any]) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+@cache
+def _parts(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+    return get_origin(hint), get_args(hint)
+
+
+def _has_default(field: Field[Any], value: Any) -> bool:
+    default = field.default
+    return default is not MISSING and type(default) is type(value) and bool(default == value)
+
+
+def _classes(hint: Any) -> tuple[type[Any], ...]:
+    """The dataclasses that a hint allows."""
+    origin, arguments = _parts(hint)
+    options = arguments if origin in (Union, types.UnionType) else (hint,)
+    return tuple(one for one in options if is_dataclass(one) and isinstance(one, type))
+
+
+def _written(hint: Any, value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        document = to_json(value)
+        several = len(_classes(hint)) > 1
+        return {_CLASS: type(value).__name__, **document} if several else document
+    if isinstance(value, tuple):
+        return [_written(one, each) for one, each in zip(_items(hint, value), value, strict=True)]
+    return value
+
+
+def _items(hint: Any, values: Any) -> tuple[Any, ...]:
+    """The hint of each item of a tuple."""
+    _, arguments = _parts(hint)
+    if len(arguments) == 2 and arguments[1] is Ellipsis:
+        return (arguments[0],) * len(values)
+    return arguments
+
+
+def _read(hint: Any, value: Any, where: str) -> Any:
+    origin, arguments = _parts(hint)
+    if origin in (Union, types.UnionType):
+        return _one_of(hint, arguments, value, where)
+    if origin is tuple:
+        return _tuple(hint, value, where)
+    if is_dataclass(hint) and isinstance(hint, type):
+        return _record(hint, value, where)
+    if hint is float and type(value) is int:
+        return float(value)
+    if type(value) is not hint:
+        raise _misfit(where, getattr(hint, "__name__", str(hint)), value)
+    return value
+
+
+def _one_of(hint: Any, options: tuple[Any, ...], value: Any, where: str) -> Any:
+    if value is None and type(None) in options:
+        return None
+    given = [one for one in options if one is not type(None)]
+    if len(given) == 1:
+        return _read(given[0], value, where)
+    classes = _classes(hint)
+    named = value.get(_CLASS) if isinstance(value, Mapping) else None
+    for one in classes:
+        if one.__name__ == named:
+            rest = {name: each for name, each in value.items() if name != _CLASS}
+            return _record(one, rest, where)
+    raise _misfit(where, " or ".join(one.__name__ for one in classes), value)
+
+
+def _tuple(hint: Any, value: Any, where: str) -> tuple[Any, ...]:
+    if not isinstance(value, list):
+        raise _misfit(where, "list", value)
+    items = _items(hint, value)
+    if len(items) != len(value):
+        raise _misfit(where, f"list of {len(items)}", value)
+    return tuple(_read(one, each, where) for one, each in zip(items, value, strict=True))
+
+
+def _record(kind: Any, document: Any, where: str) -> Any:
+    if not isinstance(document, Mapping):
+        raise _misfit(where, kind.__name__, document)
+    hints = _hints(kind)
+    known = {field.name: field for field in fields(kind)}
+    unknown = [name for name in document if name not in known]
+    missing = [
+        name
+        for name, field in known.items()
+        if name not in document and field.default is MISSING and field.default_factory is MISSING
+    ]
+    if unknown or missing:
+        raise RecordError(f"{where}: fields unknown {unknown}, missing {missing}.")
+    values = {
+        name: _read(hints[name], value, f"{where}.{name}") for name, value in document.items()
+    }
+    return kind(**values)
+
+
+def _misfit(where: str, expected: str, value: Any) -> RecordError:
+    shown = repr(value)
+    return RecordError(f"{where}: {expected} expected, not {shown[:60]}.")

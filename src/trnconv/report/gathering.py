@@ -1,0 +1,156 @@
+"""From priced convolutions to the records of a report: rows, sums and budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from nkisim.machine import CONSTANTS_VERSION, FABRICS, Machine, Reading
+from trnconv.geometry import ConvShape
+from trnconv.plan.question import Question
+from trnconv.report.content import Budget, LayerRow, LayerTimeline, MachineFacts, Totals
+from trnconv.report.timed import algorithm, macs_per_ns
+from trnconv.runtime.graph import GRAPH_INSTRUCTIONS
+from trnconv.runtime.pricing import Price
+
+BaselineOf = Callable[[ConvShape], float | None]
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """Equal convolutions, however many modules call them, and what one call costs."""
+
+    modules: tuple[str, ...]
+    question: Question
+    calls: int
+    price: Price
+    asked: ConvShape | None  # what the model asked for; None for a transposed convolution
+
+    @property
+    def macs(self) -> int:
+        """Multiply-adds of one call, as the model asked for it."""
+        return (self.asked or self.question.shape).macs()
+
+    @property
+    def total_ns(self) -> float:
+        """All calls one after the other."""
+        return self.calls * self.price.ns
+
+
+def by_time(convolutions: Sequence[Convolution]) -> list[Convolution]:
+    """Those that take the most time first."""
+    return sorted(convolutions, key=lambda one: -one.total_ns)
+
+
+def layer_rows(ordered: Sequence[Convolution], baseline: BaselineOf) -> tuple[LayerRow, ...]:
+    """A row for each, numbered from 1."""
+    whole = sum(one.total_ns for one in ordered)
+    return tuple(_row(number, one, whole, baseline) for number, one in enumerate(ordered, 1))
+
+
+def _row(number: int, one: Convolution, whole_ns: float, baseline: BaselineOf) -> LayerRow:
+    shape, price = one.question.shape, one.price
+    macs = one.macs
+    return LayerRow(
+        number=number,
+        modules=one.modules,
+        c_in=shape.c_in,
+        c_out=shape.c_out,
+        kernel=shape.kernel,
+        stride=shape.stride,
+        size=shape.size,
+        out=shape.out_sizes(),
+        calls=one.calls,
+        ns=price.ns,
+        total_ns=one.total_ns,
+        share=one.total_ns / whole_ns,
+        algorithm=algorithm(price.plan),
+        bound=price.bound,
+        multiply_adds=macs,
+        hbm_bytes=price.hbm_bytes,
+        flop_per_byte=2 * macs / price.hbm_bytes,
+        tflops=2 * macs / price.ns / 1e3,
+        of_peak=macs / price.ns / macs_per_ns(one.question.machine),
+        instructions=price.instructions,
+        total_instructions=one.calls * price.instructions,
+        launches=price.launches,
+        sbuf_bytes_per_partition=price.plan.cost.sbuf_bytes,
+        baseline_ns=None if one.asked is None else baseline(one.asked),
+    )
+
+
+def totals_of(
+    convolutions: Sequence[Convolution],
+    accuracy: str,
+    baseline_seconds: float | None,
+    copied_bytes: int,
+) -> Totals:
+    """Sums over all calls."""
+
+    def summed(amount: Callable[[Convolution], int]) -> int:
+        return sum(one.calls * amount(one) for one in convolutions)
+
+    return Totals(
+        accuracy=accuracy,
+        seconds=sum(one.total_ns for one in convolutions) / 1e9,
+        baseline_seconds=baseline_seconds,
+        calls=sum(one.calls for one in convolutions),
+        launches=summed(lambda one: one.price.launches),
+        multiply_adds=summed(lambda one: one.macs),
+        executed_multiply_adds=summed(lambda one: one.price.executed_macs),
+        hbm_bytes=summed(lambda one: one.price.hbm_bytes),
+        copied_bytes=copied_bytes,
+        static_instructions=summed(lambda one: one.price.instructions),
+    )
+
+
+def machine_facts(machine: Machine) -> MachineFacts:
+    """One core, in the default reading."""
+    timing = machine.timing
+    engines = timing.dma_engines * timing.dma_bytes_per_ns
+    return MachineFacts(
+        name=machine.name,
+        constants_version=CONSTANTS_VERSION,
+        reading=Reading.default.value,
+        peak_tflops=2 * macs_per_ns(machine) / 1e3,
+        hbm_gb_per_s=min(engines, float(timing.hbm_bytes_per_ns)),
+        sbuf_bytes_per_partition=machine.sbuf_usable_bytes_per_partition,
+        psum_banks=machine.psum_banks,
+        cores_per_chip=FABRICS[machine.name.partition("+")[0]].cores_per_chip,
+    )
+
+
+def instruction_budget(totals: Totals) -> Budget:
+    """All calls as one graph."""
+    return Budget(
+        name="Instructions of one graph",
+        used=totals.static_instructions,
+        limit=GRAPH_INSTRUCTIONS,
+        unit="",
+        note="static, of all calls; above the limit the compiler gives up (NCC_EBVF030)",
+    )
+
+
+def on_chip_budgets(
+    timelines: Sequence[LayerTimeline], machine: MachineFacts
+) -> tuple[Budget, ...]:
+    """SBUF and PSUM at the peak of each layer that was traced."""
+    found: list[Budget] = []
+    for one in timelines:
+        found += [
+            Budget(
+                name=f"SBUF of a partition, layer {one.number}",
+                used=one.sbuf_peak_bytes_per_partition,
+                limit=machine.sbuf_bytes_per_partition,
+                unit="B",
+                note="peak of the longest launch",
+            ),
+            Budget(
+                name=f"PSUM, layer {one.number}",
+                used=one.psum_peak_banks,
+                limit=machine.psum_banks,
+                unit="banks",
+                note="peak of the longest launch",
+            ),
+        ]
+    return tuple(found)

@@ -1,0 +1,178 @@
+"""Making a report: price is given, the heaviest layers are traced and scheduled here."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import nkisim
+import trnconv
+from nkisim.machine import Machine, Reading
+from trnconv.baseline import NAME, WHAT
+from trnconv.cutting import in_words, under_its_plan
+from trnconv.geometry import ConvShape
+from trnconv.plan.question import Question
+from trnconv.report.content import (
+    Budget,
+    Contender,
+    Effect,
+    LayerTimeline,
+    Origin,
+    Report,
+    Sensitivity,
+    Subject,
+    Totals,
+)
+from trnconv.report.gathering import (
+    BaselineOf,
+    Convolution,
+    by_time,
+    instruction_budget,
+    layer_rows,
+    machine_facts,
+    on_chip_budgets,
+    totals_of,
+)
+from trnconv.report.sensitivity import effects, largest_first, reading_row
+from trnconv.report.strips import extrapolated, strips_of, window_of
+from trnconv.report.timed import TimedLayer, plan_in_words, time_layer, time_taken
+
+_BLOCKS = 3  # of rows, of the piece that is scheduled again for every open point
+
+Tell = Callable[[str], None]  # what is being done, for whoever waits
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """What a report is made of."""
+
+    subject: Subject
+    machine: Machine
+    accuracy: str
+    convolutions: Sequence[Convolution]
+    baseline: BaselineOf
+    baseline_seconds: float | None
+    copied_bytes: int
+    memory: tuple[Budget, ...]  # off chip
+    contenders: tuple[Contender, ...]
+    modelled: tuple[str, ...]
+    left_out: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """How much of it, and by whom."""
+
+    command: str
+    date: str
+    heaviest: int = 3  # layers that are traced and scheduled
+    effects: bool = True  # of every open point, on the heaviest of them
+    tell: Tell = lambda _: None  # hears what takes time
+
+
+def make_report(given: Given, asked: Asked) -> Report:
+    """The report."""
+    ordered = by_time(given.convolutions)
+    rows = layer_rows(ordered, given.baseline)
+    totals = totals_of(ordered, given.accuracy, given.baseline_seconds, given.copied_bytes)
+    timed: list[TimedLayer] = []
+    for number, one in enumerate(ordered[: asked.heaviest], 1):
+        asked.tell(f"scheduling layer {number} of {min(asked.heaviest, len(ordered))}")
+        timed.append(_scheduled(one))
+    timelines = tuple(_timeline(number, one) for number, one in enumerate(timed, 1))
+    facts = machine_facts(given.machine)
+    return Report(
+        subject=given.subject,
+        origin=_origin(asked),
+        machine=facts,
+        totals=totals,
+        layers=rows,
+        timelines=timelines,
+        budgets=(instruction_budget(totals), *given.memory, *on_chip_budgets(timelines, facts)),
+        contenders=(*given.contenders, *_baseline(totals)),
+        sensitivity=_sensitivity(ordered, timed, asked),
+        modelled=given.modelled,
+        left_out=given.left_out,
+    )
+
+
+def _scheduled(one: Convolution) -> TimedLayer:
+    """With the plan that was priced."""
+    taken = one.price.plan
+    if one.price.launches == 1:
+        return time_taken(one.question, taken)
+    return time_layer(replace(one.question, budget=taken.cost.instructions))
+
+
+def _origin(asked: Asked) -> Origin:
+    return Origin(
+        command=asked.command,
+        date=asked.date,
+        trnconv_version=trnconv.__version__,
+        nkisim_version=nkisim.__version__,
+        python_version=platform.python_version(),
+    )
+
+
+def _timeline(number: int, timed: TimedLayer) -> LayerTimeline:
+    launch = timed.longest
+    line = launch.timelines[Reading.default]
+    window = window_of(line)
+    memory = launch.run.memory
+    return LayerTimeline(
+        number=number,
+        ns=line.makespan_ns,
+        bound=line.bound,
+        plan=plan_in_words(launch.taken),
+        launches=len(timed.launches),
+        mfu=line.mfu,
+        sbuf_peak_bytes_per_partition=memory.sbuf_peak_bytes_per_partition,
+        psum_peak_banks=memory.psum_peak_banks,
+        window_begin_ns=window[0],
+        window_end_ns=window[1],
+        extrapolated=extrapolated(line),
+        strips=strips_of(line, window),
+    )
+
+
+def _baseline(totals: Totals) -> tuple[Contender, ...]:
+    if totals.baseline_seconds is None:
+        return ()
+    return (Contender(name=NAME, seconds=totals.baseline_seconds, is_subject=False, note=WHAT),)
+
+
+def _sensitivity(
+    ordered: Sequence[Convolution], timed: Sequence[TimedLayer], asked: Asked
+) -> Sensitivity:
+    whole = sum(one.total_ns for one in ordered)
+    readings = tuple(
+        reading_row(number, one.price.ns, scheduled)
+        for number, (one, scheduled) in enumerate(zip(ordered, timed, strict=False), 1)
+    )
+    found: tuple[Effect, ...] = ()
+    without: tuple[str, ...] = ()
+    how = ""
+    if asked.effects and timed and len(timed[0].launches) == 1:
+        asked.tell("scheduling the heaviest layer once for each open point")
+        piece, how = _piece(ordered[0].question, timed[0])
+        found, without = largest_first(list(effects(piece.longest)))
+    return Sensitivity(
+        readings=readings,
+        scheduled_share=sum(one.total_ns for one in ordered[: len(timed)]) / whole,
+        effects_of=1 if found or without else 0,
+        effects_cut=f", {how} with the same plan" if how else "",
+        effects=found,
+        without_effect=without,
+    )
+
+
+def _piece(question: Question, whole: TimedLayer) -> tuple[TimedLayer, str]:
+    """A few blocks of rows, which are scheduled quickly, and how many; empty: the whole layer."""
+    found = under_its_plan(question, whole.longest.taken, _BLOCKS)
+    if found is None:
+        return whole, ""
+    asked, taken = found
+    assert isinstance(question.shape, ConvShape)
+    assert isinstance(asked.shape, ConvShape)
+    return time_taken(asked, taken, (Reading.default,)), in_words(question.shape, asked.shape)

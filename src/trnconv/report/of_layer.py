@@ -1,0 +1,69 @@
+"""The report of a single layer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from trnconv.baseline import layer_ns
+from trnconv.geometry import ConvShape
+from trnconv.plan.accuracy import ALWAYS_DIRECT, DIRECT
+from trnconv.plan.question import Question
+from trnconv.report.content import Contender, Report, Subject
+from trnconv.report.gathering import Convolution
+from trnconv.report.making import Asked, Given, make_report
+from trnconv.report.scope import MODELLED, left_out_of_layer, promise
+from trnconv.runtime.pricing import price
+
+
+def report_of_layer(name: str, note: str, question: Question, asked: Asked) -> Report:
+    """Plan and schedule one layer, and compare."""
+    asked.tell(f"planning {name}")
+    one = price(question)
+    shape = question.shape
+    known = (
+        layer_ns(shape, question.machine, question.dtype) if isinstance(shape, ConvShape) else None
+    )
+    given = Given(
+        subject=_subject(name, note, question),
+        machine=question.machine,
+        accuracy=question.policy.accuracy,
+        convolutions=[
+            Convolution((name,), question, 1, one, shape if isinstance(shape, ConvShape) else None)
+        ],
+        baseline=lambda _: known,
+        baseline_seconds=None if known is None else known / 1e9,
+        copied_bytes=0,
+        memory=(),
+        contenders=_contenders(question, one.ns / 1e9),
+        modelled=MODELLED,
+        left_out=left_out_of_layer(),
+    )
+    return make_report(given, asked)
+
+
+def _subject(name: str, note: str, question: Question) -> Subject:
+    shape = question.shape
+    size, taps = ("\u00d7".join(map(str, each)) for each in (shape.size, shape.kernel))
+    return Subject(
+        kind="layer",
+        title=f"{name}: {shape.c_in} \u2192 {shape.c_out} channels, {taps}, input {size}",
+        name=name,
+        phase="",
+        size="x".join(map(str, shape.size)),
+        source=note or "as the command describes it",
+    )
+
+
+def _contenders(question: Question, seconds: float) -> tuple[Contender, ...]:
+    accuracy = question.policy.accuracy
+    own = Contender(
+        name=f"ours, accuracy {accuracy}",
+        seconds=seconds,
+        is_subject=True,
+        note=promise(accuracy),
+    )
+    if accuracy == DIRECT:
+        return (own,)
+    direct = price(replace(question, policy=ALWAYS_DIRECT)).ns / 1e9
+    name = f"ours, accuracy {DIRECT}"
+    return (own, Contender(name=name, seconds=direct, is_subject=False, note=promise(DIRECT)))

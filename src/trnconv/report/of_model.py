@@ -1,0 +1,138 @@
+"""The report of a model: one encode or decode at a size."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from nkisim.machine import FABRICS, Machine
+from trnconv.baseline import ModelBaseline, model_baseline
+from trnconv.corpus.instances import Instance, instances
+from trnconv.geometry import ConvShape
+from trnconv.model_plan import LayerPlan, ModelPlan, PlanOptions, Prices, model_plan
+from trnconv.models import ModelEntry, find
+from trnconv.models.sizes import size_of
+from trnconv.plan.accuracy import DIRECT, policy_of
+from trnconv.report.content import Budget, Contender, Report, Subject
+from trnconv.report.gathering import Convolution
+from trnconv.report.making import Asked, Given, make_report
+from trnconv.report.scope import MODELLED, left_out_of_model, promise
+
+_GIB = 2**30
+
+
+def report_of_model(
+    model: str,
+    size: str,
+    phase: str,
+    options: PlanOptions,
+    asked: Asked,
+    prices: Prices | None = None,
+) -> Report:
+    """Plan a model, schedule its heaviest layers, and compare."""
+    entry = find(model)
+    clip = size_of(entry, size)
+    known = Prices() if prices is None else prices
+    asked.tell(f"planning {entry.name} {clip.name} {phase}")
+    plan = model_plan(entry, clip, phase, options, known)
+    baseline = model_baseline(entry, clip, phase, options.target)
+    return make_report(_given(entry, plan, baseline, known), asked)
+
+
+def _given(
+    entry: ModelEntry, plan: ModelPlan, baseline: ModelBaseline | None, prices: Prices
+) -> Given:
+    machine = plan.options.target
+    return Given(
+        subject=_subject(entry, plan),
+        machine=machine,
+        accuracy=plan.options.accuracy,
+        convolutions=[_convolution(layer, plan) for layer in plan.layers],
+        baseline=_unknown if baseline is None else baseline.ns_of,
+        baseline_seconds=None if baseline is None else baseline.seconds,
+        copied_bytes=plan.copied_bytes,
+        memory=_memory(plan, machine),
+        contenders=_contenders(entry, plan, prices),
+        modelled=MODELLED,
+        left_out=left_out_of_model(plan.copied_bytes),
+    )
+
+
+def _unknown(shape: ConvShape) -> None:
+    """No baseline."""
+
+
+def _subject(entry: ModelEntry, plan: ModelPlan) -> Subject:
+    clip, phase = plan.size, plan.observation.phase
+    frames = f", {clip.frames} frames" if clip.frames > 1 else ""
+    return Subject(
+        kind="model",
+        title=f"{entry.title}: {phase} at {clip.height} \u00d7 {clip.width}{frames}",
+        name=entry.name,
+        phase=phase,
+        size=f"{clip.height}x{clip.width}x{clip.frames}",
+        source=plan.observation.source,
+    )
+
+
+def _convolution(layer: LayerPlan, plan: ModelPlan) -> Convolution:
+    work, options = layer.work, plan.options
+    asked = work.instead_of or work.shape
+    policy = policy_of(options.accuracy)
+    return Convolution(
+        modules=layer.modules,
+        question=work.question(options.target, layer.price.plan.cost.instructions, policy),
+        calls=layer.calls,
+        price=layer.price,
+        asked=asked if isinstance(asked, ConvShape) else None,
+    )
+
+
+def _memory(plan: ModelPlan, machine: Machine) -> tuple[Budget, ...]:
+    """HBM that one core has if all of an instance work alike."""
+    where = _instance_of(machine)
+    if where is None:
+        return ()
+    seen = plan.observation
+    chip = where.device_gib * _GIB / where.chips
+    note = "activations and caches alive at once, and weights; limit:"
+    return (
+        Budget(
+            name="HBM, all cores at work",
+            used=seen.peak_bytes + seen.weight_bytes,
+            limit=chip / FABRICS[where.machine].cores_per_chip,
+            unit="B",
+            note=f"{note} the memory of a chip divided by its cores ({where.name})",
+        ),
+        Budget(
+            name="HBM, one core at work",
+            used=seen.peak_bytes + seen.weight_bytes,
+            limit=chip,
+            unit="B",
+            note=f"{note} the memory of a chip",
+        ),
+    )
+
+
+def _instance_of(machine: Machine) -> Instance | None:
+    return next((one for one in instances() if one.machine == machine.name), None)
+
+
+def _contenders(entry: ModelEntry, plan: ModelPlan, prices: Prices) -> tuple[Contender, ...]:
+    accuracy = plan.options.accuracy
+    own = Contender(
+        name=f"ours, accuracy {accuracy}",
+        seconds=plan.seconds,
+        is_subject=True,
+        note=promise(accuracy),
+    )
+    if accuracy == DIRECT:
+        return (own,)
+    options = replace(plan.options, accuracy=DIRECT)
+    direct = model_plan(entry, plan.size, plan.observation.phase, options, prices)
+    other = Contender(
+        name=f"ours, accuracy {DIRECT}",
+        seconds=direct.seconds,
+        is_subject=False,
+        note=promise(DIRECT),
+    )
+    return (own, other)

@@ -1,0 +1,276 @@
+"""The report as one HTML page that needs nothing else: style, pictures and sorting are inside."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from importlib import resources
+
+from trnconv.report.content import LayerRow, Report, by_times
+from trnconv.report.markup import tag, words
+from trnconv.report.roofline import roofline
+from trnconv.report.tables import (
+    budget_table,
+    contender_table,
+    effect_table,
+    layer_table,
+    reading_table,
+)
+from trnconv.report.timelines import timeline_figure
+from trnconv.report.wording import amount, change, duration, percent, times
+
+_HEAVY = 0.75  # of the time
+
+
+def page(report: Report) -> str:
+    """A whole document."""
+    head = [
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("title", words(f"{report.subject.title}: modelled convolutions")),
+        tag("style", _asset("page.css")),
+    ]
+    script = tag("script", _asset("sort.js"))
+    body = tag("body", tag("main", *_sections(report)), _footer(report), script)
+    document = tag("html", tag("head", *head), body, lang="en")
+    return f"<!DOCTYPE html>\n{document}\n"
+
+
+def _asset(name: str) -> str:
+    source = resources.files("trnconv.report") / "data" / name
+    return "\n" + source.read_text(encoding="utf-8")
+
+
+def _sections(report: Report) -> Iterator[str]:
+    yield _header(report)
+    yield _where_time_goes(report)
+    yield _layers(report)
+    if report.timelines:
+        yield _engines(report)
+    yield _budgets(report)
+    yield _against_others(report)
+    yield _assumptions(report)
+    yield _modelled(report)
+    yield _reproduce(report)
+
+
+def _section(title: str, *content: str) -> str:
+    anchor = title.lower().replace(" ", "-").replace(",", "")
+    return tag("section", tag("h2", words(title), id=anchor), *content, aria_labelledby=anchor)
+
+
+def _p(text: str, **attributes: object) -> str:
+    return tag("p", words(text), **attributes)
+
+
+def _scrolling(name: str, *content: str) -> str:
+    """Wider than a phone: it scrolls by itself, with the keyboard too."""
+    return tag("div", *content, class_="scroll", tabindex="0", role="region", aria_label=name)
+
+
+def _header(report: Report) -> str:
+    machine = report.machine
+    lead = (
+        f"Convolutions only, on one core of {machine.name}. Every time is modelled (constants"
+        f" {machine.constants_version}, {machine.reading} reading); nothing here was measured on a"
+        " device."
+    )
+    figures = [
+        tag("div", tag("dt", words(what)), tag("dd", words(number)))
+        for number, what in _key_figures(report)
+    ]
+    return tag(
+        "header",
+        tag("h1", words(report.subject.title)),
+        _p(lead, class_="lead"),
+        tag("dl", *figures, class_="figures"),
+    )
+
+
+def _key_figures(report: Report) -> Iterator[tuple[str, str]]:
+    totals, machine = report.totals, report.machine
+    verb = report.subject.phase or "one call"
+    yield duration(totals.seconds), f"{verb} on one core, accuracy {totals.accuracy}"
+    if totals.baseline_seconds is not None:
+        longer = times(totals.baseline_seconds / totals.seconds)
+        yield longer, f"as fast as the baseline, which takes {duration(totals.baseline_seconds)}"
+    if report.subject.kind == "model":
+        ideal = duration(totals.seconds / machine.cores_per_chip)
+        yield ideal, f"on {machine.cores_per_chip} cores of a chip, if it were split ideally"
+    peak = totals.multiply_adds * 2 / totals.seconds / 1e12 / machine.peak_tflops
+    yield percent(peak), "of the Tensor engine\u2019s peak, by multiply-adds of direct convolutions"
+    yield amount(totals.hbm_bytes, "B"), "moved to and from HBM by the convolutions"
+
+
+def _where_time_goes(report: Report) -> str:
+    heavy = _heaviest(report.layers)
+    bounds = Counter(row.bound for row in report.layers)
+    name, count = bounds.most_common(1)[0]
+    found = (
+        f"{_few(len(heavy), len(report.layers))} {percent(sum(row.share for row in heavy))} of the"
+        f" time. {count} of {len(report.layers)} are bound by {bound_in_words(name)}."
+        if len(report.layers) > 1
+        else f"The layer is bound by {bound_in_words(name)}."
+    )
+    notes = _caption_of_roofline(report)
+    figure = tag("figure", _scrolling("Roofline", roofline(report)), notes)
+    return _section("Where the time goes", _p(found), figure)
+
+
+def bound_in_words(bound: str) -> str:
+    """What the busiest resource is called."""
+    named = {"dma": "DMA", "dma issue": "the issue of DMA", "evict": "eviction from PSUM"}
+    return named.get(bound) or f"the {bound.capitalize()} engine"
+
+
+def _heaviest(rows: tuple[LayerRow, ...]) -> list[LayerRow]:
+    """The fewest layers that make most of the time."""
+    taken: list[LayerRow] = []
+    for row in rows:
+        if sum(one.share for one in taken) >= _HEAVY:
+            break
+        taken.append(row)
+    return taken
+
+
+def _few(count: int, of: int) -> str:
+    verb = "takes" if count == 1 else "take"
+    return f"{count} of {of} layers {verb}"
+
+
+def _caption_of_roofline(report: Report) -> str:
+    keys = [("tensor", "the Tensor engine"), ("dma", "DMA"), ("vector", "the Vector engine")]
+    seen = {row.bound for row in report.layers}
+    bound = [f"{tag('b', words(text), class_=kind)}" for kind, text in keys if kind in seen]
+    rest = "" if seen <= {kind for kind, _ in keys} else f", {tag('b', 'others', class_='other')}"
+    fast = any(row.algorithm != "direct" for row in report.layers)
+    above = (
+        " The multiply-adds of a direct convolution are counted, padding included. Fast algorithms"
+        " do fewer, and taps that only meet padding cost nothing: such layers may lie above the"
+        " roof."
+        if fast
+        else ""
+    )
+    text = (
+        "Each dot is a layer, its area the share of time. Bound by "
+        f"{', '.join(bound)}{rest}.{words(above)} Both axes are logarithmic."
+    )
+    return tag("figcaption", text)
+
+
+def _layers(report: Report) -> str:
+    return _section("Layers", _scrolling("Table of layers", layer_table(report)))
+
+
+def _engines(report: Report) -> str:
+    rows = {row.number: row for row in report.layers}
+    parts = []
+    for one in report.timelines:
+        row = rows[one.number]
+        heading = f"{one.number}  {row.label}, input {by_times(row.size)}"
+        plan = (
+            f"{one.plan[0].upper()}{one.plan[1:]}. Bound: {one.bound}. MFU {percent(one.mfu, 1)}."
+        )
+        launches = f" The longest of {one.launches} launches." if one.launches > 1 else ""
+        figure = _scrolling(f"Timeline of layer {one.number}", timeline_figure(one, row))
+        caption = tag("figcaption", words(plan + launches))
+        parts.append(tag("figure", tag("h3", words(heading)), figure, caption))
+    note = (
+        "Left: how much of each moment a lane works; pale where turns of a hardware loop repeat."
+        " The grey mark is the window on the right, in which single instructions show. The number"
+        " behind a lane is its share of the whole; of DMA, the share in which something is in"
+        " flight."
+    )
+    title = "Engines on the heaviest layers" if len(report.layers) > 1 else "Engines"
+    return _section(title, _p(note), *parts)
+
+
+def _budgets(report: Report) -> str:
+    caption = "What is limited, and how much of it is used. Peaks on chip are of traced launches."
+    return _section(
+        "Memory and instructions", _scrolling("Budgets", budget_table(report.budgets, caption))
+    )
+
+
+def _against_others(report: Report) -> str:
+    totals = report.totals
+    if totals.baseline_seconds is None:
+        text = (
+            "There is no stored time of the baseline for all of these convolutions on this machine;"
+            " from a checkout, `python -m benchmarks models` computes those of registered sizes."
+        )
+    else:
+        factor = times(totals.baseline_seconds / totals.seconds)
+        text = f"The baseline takes {factor} as long."
+    caption = "The same convolutions, modelled on the same machine; bars begin at zero."
+    return _section(
+        "Against a baseline",
+        _p(text),
+        _scrolling("Comparison", contender_table(report.contenders, caption)),
+    )
+
+
+def _assumptions(report: Report) -> str:
+    found = report.sensitivity
+    parts = [
+        _p(
+            "Some numbers of the machine are not published, or sources disagree. Each such open"
+            " point has an optimistic, a default and a pessimistic value; a reading takes one of"
+            " them for all."
+        )
+    ]
+    if found.readings:
+        share = percent(found.scheduled_share)
+        caption = (
+            f"Layers that were traced and scheduled ({share} of the time), one call. The closed"
+            " form of the planner, which the other sections use, beside the schedule."
+        )
+        parts += [_range(report), _scrolling("Readings", reading_table(report, caption))]
+    if found.effects:
+        caption = (
+            f"Layer {found.effects_of}{found.effects_cut}: each open point alone, all others at"
+            " their default."
+        )
+        parts.append(_scrolling("Open points", effect_table(found.effects, caption)))
+    if found.without_effect:
+        names = ", ".join(found.without_effect)
+        parts.append(_p(f"Without effect on this layer: {names}.", class_="small"))
+    return _section("What is assumed, and what it changes", *parts)
+
+
+def _range(report: Report) -> str:
+    rows = report.sensitivity.readings
+    calls = {row.number: row.calls for row in report.layers}
+
+    def total(reading: str) -> float:
+        return sum(calls[one.number] * float(getattr(one, f"{reading}_ns")) for one in rows)
+
+    default = total("default")
+    low, high = (change(total(name) / default - 1) for name in ("optimistic", "pessimistic"))
+    what = "Together these layers change" if len(rows) > 1 else "The layer changes"
+    return _p(f"{what} by {low} in the optimistic reading and {high} in the pessimistic one.")
+
+
+def _modelled(report: Report) -> str:
+    lists = [
+        tag("div", tag("h3", words(title)), tag("ul", *(tag("li", words(one)) for one in lines)))
+        for title, lines in (("Modelled", report.modelled), ("Left out", report.left_out))
+    ]
+    return _section("What is modelled, and what is not", tag("div", *lists, class_="two"))
+
+
+def _reproduce(report: Report) -> str:
+    origin = report.origin
+    text = f"With trnconv {origin.trnconv_version} (nkisim {origin.nkisim_version}), Python"
+    text += f" {origin.python_version}; convolutions: {report.subject.source}."
+    command = tag("pre", tag("code", words(origin.command)), tabindex="0")
+    return _section("How to reproduce this", command, _p(text, class_="small"))
+
+
+def _footer(report: Report) -> str:
+    text = (
+        f"trnconv {report.origin.trnconv_version}, {report.origin.date}. AWS, Trainium and Neuron"
+        " are names of Amazon; this project is independent of it."
+    )
+    return tag("footer", _p(text, class_="small"))

@@ -1,0 +1,222 @@
+"""The roofline: how fast each layer is, over how much it computes for each byte it moves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil, floor, log10, sqrt
+
+from trnconv.report.content import LayerRow, Report
+from trnconv.report.markup import path, tag, words
+from trnconv.report.wording import percent, significant
+
+WIDTH, HEIGHT = 1040, 430
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 1014, 22, 384
+_LABELLED = 8
+_WORTH_A_LABEL = 0.02  # of the time
+_NUMBER_INSIDE_PX = 9.0
+_LINE_PX = 19
+_LIST_PX = (806, 816, 992)  # number, name, share
+_LARGEST_PX, _LEAST_PX = 34.0, 3.0
+_STEPS = (1, 2, 5)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Logarithms on a line of pixels."""
+
+    low: float
+    high: float
+    first_px: float
+    last_px: float
+
+    def px(self, value: float) -> float:
+        """Where a value is drawn."""
+        share = log10(value / self.low) / log10(self.high / self.low)
+        return self.first_px + share * (self.last_px - self.first_px)
+
+    def ticks(self) -> list[float]:
+        """1, 2, 5, 10, ... inside."""
+        powers = range(floor(log10(self.low)), ceil(log10(self.high)) + 1)
+        every = [step * 10.0**power for power in powers for step in _STEPS]
+        return [value for value in every if self.low <= value <= self.high]
+
+
+@dataclass(frozen=True)
+class Box:
+    """A piece of the picture, in pixels."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+
+def _round_down(value: float) -> float:
+    power = 10.0 ** floor(log10(value))
+    return max(step * power for step in _STEPS if step * power <= value * (1 + 1e-9))
+
+
+def _round_up(value: float) -> float:
+    power = 10.0 ** floor(log10(value))
+    return min(step * power for step in (*_STEPS, 10) if step * power >= value * (1 - 1e-9))
+
+
+def roofline(report: Report) -> str:
+    """An SVG figure; colours are those of the page's style."""
+    return _Roofline(report).svg()
+
+
+class _Roofline:
+    def __init__(self, report: Report) -> None:
+        self.report = report
+        self.layers = report.layers
+        peak, rate = report.machine.peak_tflops, report.machine.hbm_gb_per_s
+        self.ridge = 1e3 * peak / rate  # FLOP per byte
+        at = [one.flop_per_byte for one in self.layers]
+        speeds = [one.tflops for one in self.layers]
+        around = (self.ridge / 4, 4 * self.ridge)
+        low, high = _round_down(min(*at, *around) / 1.3), _round_up(1.3 * max(*at, *around))
+        self.x = Scale(low, high, _LEFT, _RIGHT)
+        least = _round_down(min(*speeds, peak / 15) / 1.2)
+        self.y = Scale(least, 1.25 * max(*speeds, peak), _BOTTOM, _TOP)
+
+    def svg(self) -> str:
+        title = "Roofline: TFLOP/s of each layer over FLOP per byte of HBM traffic, modelled"
+        parts = [*self._grid(), *self._roof(), *self._dots(), *self._labels()]
+        return tag(
+            "svg",
+            tag("title", words(title)),
+            tag("g", *parts),
+            viewBox=f"0 0 {WIDTH} {HEIGHT}",
+            role="img",
+            aria_label=title,
+            class_="figure",
+        )
+
+    def _grid(self) -> Iterator[str]:
+        for value in self.x.ticks():
+            at = self.x.px(value)
+            yield tag("line", x1=at, x2=at, y1=_TOP, y2=_BOTTOM, class_="grid")
+            yield tag(
+                "text",
+                significant(value, 1),
+                x=at,
+                y=_BOTTOM + 18,
+                class_="tick",
+                text_anchor="middle",
+            )
+        for value in self.y.ticks():
+            at = self.y.px(value)
+            yield tag("line", x1=_LEFT, x2=_RIGHT, y1=at, y2=at, class_="grid")
+            yield tag(
+                "text",
+                significant(value, 1),
+                x=_LEFT - 8,
+                y=at + 4,
+                class_="tick",
+                text_anchor="end",
+            )
+        yield tag(
+            "text",
+            "FLOP per byte of HBM traffic",
+            x=_RIGHT,
+            y=_BOTTOM + 38,
+            class_="tick",
+            text_anchor="end",
+        )
+        yield tag("text", "TFLOP/s", x=_LEFT - 8, y=_TOP - 8, class_="tick", text_anchor="start")
+
+    def _roof(self) -> Iterator[str]:
+        machine = self.report.machine
+        slope = [(value, value * machine.hbm_gb_per_s / 1e3) for value in (self.x.low, self.ridge)]
+        if slope[0][1] < self.y.low:
+            slope[0] = (1e3 * self.y.low / machine.hbm_gb_per_s, self.y.low)
+        line = [*slope, (self.x.high, machine.peak_tflops)]
+        points = [(self.x.px(x), self.y.px(y)) for x, y in line]
+        yield tag("path", d=path(points), class_="roof")
+        top = points[-1][1]
+        words_of_peak = f"Tensor engine, {machine.peak_tflops:.1f} TFLOP/s"
+        yield tag("text", words_of_peak, x=_RIGHT - 4, y=top + 16, class_="note", text_anchor="end")
+        begin, end = points[0], points[1]
+        x, y = begin[0] + 0.35 * (end[0] - begin[0]), begin[1] + 0.35 * (end[1] - begin[1])
+        rate = f"DMA, {machine.hbm_gb_per_s:.0f} GB/s"
+        yield tag("text", rate, x=x - 10, y=y - 4, class_="note", text_anchor="end")
+
+    def _place(self, one: LayerRow) -> tuple[float, float]:
+        return self.x.px(one.flop_per_byte), self.y.px(one.tflops)
+
+    def _dots(self) -> Iterator[str]:
+        for one in self.layers:  # the largest first, so that small ones lie on top
+            x, y = self._place(one)
+            about = (
+                f"{one.number}. {one.label}: {one.tflops:.1f} TFLOP/s, {one.flop_per_byte:.0f}"
+                f" FLOP/B, {percent(one.share, 1)} of the time, bound by {one.bound},"
+                f" {one.algorithm}"
+            )
+            yield tag(
+                "circle",
+                tag("title", words(about)),
+                cx=x,
+                cy=y,
+                r=_radius(one),
+                class_=f"dot {bound_class(one.bound)}",
+            )
+
+    def _labels(self) -> Iterator[str]:
+        """Numbers at the dots of the heaviest layers, and a list of their names where no dots are.
+
+        A layer far right and far below the roof would be one that does next to nothing.
+        """
+        chosen = [one for one in self.layers[:_LABELLED] if one.share >= _WORTH_A_LABEL]
+        taken: list[Box] = []
+        for one in chosen:
+            x, y = self._place(one)
+            if _radius(one) > _NUMBER_INSIDE_PX:
+                taken.append(Box(x - 8, y - 8, x + 8, y + 8))
+                about = {"x": x, "y": y + 4.5, "text_anchor": "middle"}
+                yield tag("text", str(one.number), **about, class_="number")
+            else:
+                yield from self._number_beside(one, taken)
+        yield from self._list(chosen)
+
+    def _number_beside(self, one: LayerRow, taken: list[Box]) -> Iterator[str]:
+        x, y = self._place(one)
+        reach = _radius(one) + 8
+        for right, down in ((0, -1), (1, 0), (-1, 0), (0, 1), (1, -1), (-1, -1)):
+            at_x, at_y = x + right * reach, y + down * reach
+            box = Box(at_x - 6, at_y - 6, at_x + 6, at_y + 6)
+            if not any(overlap(box, other) for other in taken):
+                taken.append(box)
+                about = {"x": at_x, "y": at_y + 4, "text_anchor": "middle"}
+                yield tag("text", str(one.number), **about, class_="tick halo")
+                return
+
+    def _list(self, chosen: list[LayerRow]) -> Iterator[str]:
+        if not chosen:
+            return
+        top = _BOTTOM - 12 - _LINE_PX * len(chosen)
+        left, right = _LIST_PX[0] - 22, _LIST_PX[2] + 10
+        size = {"width": right - left, "height": _BOTTOM - top - 2}
+        yield tag("rect", x=left, y=top, **size, class_="paper")
+        for place, one in enumerate(chosen, 1):
+            y = top + _LINE_PX * place
+            number, name, share = _LIST_PX
+            yield tag("text", str(one.number), x=number, y=y, class_="label", text_anchor="end")
+            yield tag("text", words(one.label), x=name, y=y, class_="label")
+            yield tag("text", percent(one.share), x=share, y=y, class_="label", text_anchor="end")
+
+
+def _radius(one: LayerRow) -> float:
+    return max(_LEAST_PX, _LARGEST_PX * sqrt(one.share))
+
+
+def bound_class(bound: str) -> str:
+    """The style of what bounds a layer: tensor, dma or other."""
+    return bound if bound in ("tensor", "dma", "vector") else "other"
+
+
+def overlap(one: Box, two: Box) -> bool:
+    """Whether two boxes have a point in common."""
+    apart_x = one.right < two.left or two.right < one.left
+    return not (apart_x or one.bottom < two.top or two.bottom < one.top)

@@ -1,0 +1,52 @@
+"""What a report covers and what it leaves out, in words."""
+
+from __future__ import annotations
+
+from trnconv.plan.accuracy import DIRECT, LIMITS
+from trnconv.report.wording import amount
+
+_CLOSED_FORM = (
+    "Every convolution, by the planner\u2019s closed form, with padding, activations and residuals"
+    " that are fused into it."
+)
+_SCHEDULED = (
+    "The heaviest layers also instruction by instruction: nkisim traces their kernels and schedules"
+    " them on the engines of a core."
+)
+_NEVER_MEASURED = (
+    "Never measured: nothing here ran on a Trainium. docs/validation.md holds the timing model"
+    " against published measurements."
+)
+_BEYOND = "What the compiler would reorder, and other cores at the same memory."
+MODELLED = (
+    _CLOSED_FORM,
+    _SCHEDULED,
+    "Hardware loops, DMA descriptors, semaphores and the warm-up of the Tensor engine.",
+    "The baseline, in the same timing model.",
+)
+
+
+def left_out_of_model(copied_bytes: int) -> tuple[str, ...]:
+    """What else a model does."""
+    copies = "Copies: padding, concatenation, upsampling and caches move"
+    return (
+        _NEVER_MEASURED,
+        "Norms, attention, and activations that no convolution took over.",
+        "Launches of kernels, and waiting for data from the host.",
+        f"{copies} {amount(copied_bytes, 'B')} more, for which no time is counted.",
+        _BEYOND,
+    )
+
+
+def left_out_of_layer() -> tuple[str, ...]:
+    """What else a layer takes."""
+    launch = "The launch of the kernel, and packing of weights, which is done once."
+    return (_NEVER_MEASURED, launch, _BEYOND)
+
+
+def promise(accuracy: str) -> str:
+    """What an accuracy stands for."""
+    if accuracy == DIRECT:
+        return "direct convolutions only"
+    limit = LIMITS[accuracy]
+    return f"fast algorithms with an expected error of at most {limit} times a direct one\u2019s"

@@ -1,0 +1,59 @@
+"""What the open points of the timing model do to a layer: schedule it again, one changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from nkisim.machine import Reading
+from nkisim.timing import schedule
+from trnconv.report.content import Effect, ReadingRow
+from trnconv.report.timed import TimedLaunch, TimedLayer
+
+_NOTHING = 5e-5  # of the time: what would be shown as 0.0 %
+
+
+def reading_row(number: int, closed_form_ns: float, timed: TimedLayer) -> ReadingRow:
+    """A layer that was scheduled in every reading."""
+    return ReadingRow(
+        number=number,
+        closed_form_ns=closed_form_ns,
+        optimistic_ns=timed.ns(Reading.optimistic),
+        default_ns=timed.ns(Reading.default),
+        pessimistic_ns=timed.ns(Reading.pessimistic),
+    )
+
+
+def effects(launch: TimedLaunch) -> Iterator[Effect]:
+    """Every open point of the machine, by name: the time if it alone had its other values."""
+    before = launch.timelines[Reading.default].makespan_ns
+    for name, open_point in launch.run.machine.timing.assumptions().items():
+        changes = [
+            0.0 if value == open_point else _ns_with(launch, name, value) / before - 1
+            for value in (open_point.optimistic, open_point.pessimistic)
+        ]
+        yield Effect(
+            name=name,
+            default=float(open_point),
+            optimistic=open_point.optimistic,
+            pessimistic=open_point.pessimistic,
+            optimistic_change=changes[0],
+            pessimistic_change=changes[1],
+        )
+
+
+def _ns_with(launch: TimedLaunch, name: str, value: float) -> float:
+    machine = launch.run.machine
+    changed = replace(machine, timing=replace(machine.timing, **{name: value}))  # type: ignore[arg-type] # all are floats
+    return schedule(launch.run.trace, changed, Reading.default).makespan_ns
+
+
+def largest_first(found: Sequence[Effect]) -> tuple[tuple[Effect, ...], tuple[str, ...]]:
+    """Those that change the time, and the names of the others."""
+    seen = [one for one in found if _size(one) >= _NOTHING]
+    names = tuple(one.name for one in found if _size(one) < _NOTHING)
+    return tuple(sorted(seen, key=lambda one: -_size(one))), names
+
+
+def _size(effect: Effect) -> float:
+    return max(abs(effect.optimistic_change), abs(effect.pessimistic_change))

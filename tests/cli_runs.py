@@ -1,0 +1,31 @@
+"""Run `trnconv` in this process, as a user would without a terminal."""
+
+import sys
+from typing import NamedTuple
+
+from trnconv.cli import main
+
+WIDTH = "100"
+
+
+class Ran(NamedTuple):
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+def run_trnconv(monkeypatch, capsys, *arguments):
+    """Its exit code and what it wrote; no colours, 100 columns."""
+    for name, value in (("COLUMNS", WIDTH), ("NO_COLOR", "1"), ("TERM", "dumb")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    monkeypatch.setattr(sys, "argv", ["trnconv", *arguments])
+    code = 0
+    try:
+        main()
+    except SystemExit as ended:
+        code = ended.code or 0
+    captured = capsys.readouterr()
+    return Ran(code, captured.out, captured.err)

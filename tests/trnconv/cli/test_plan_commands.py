@@ -1,0 +1,305 @@
+"""`models`, `plan`, `explain`, `tune`, `doctor`: answers, refusals in words, exit codes."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli_runs import run_trnconv
+from nkisim.machine import TRN2
+from trnconv.cases import find
+from trnconv.cli import completion, surroundings
+from trnconv.model_plan import PlanOptions, model_plan
+from trnconv.models import models
+from trnconv.plan.question import Question
+from trnconv.runtime.modelled import time_plan
+from trnconv.runtime.pricing import price
+
+SMALL = ("--channels", "16:24", "--kernel", "3x3", "--size", "12x20", "--padding", "1")
+SDXL = ("--model", "sdxl", "--accuracy", "direct")
+
+
+@pytest.fixture
+def run(monkeypatch, capsys, tmp_path):
+    monkeypatch.setenv("TRNCONV_CACHE_DIR", str(tmp_path / "cache"))
+    return lambda *arguments: run_trnconv(monkeypatch, capsys, *arguments)
+
+
+def answer(ran):
+    assert (ran.code, ran.err) == (0, "")
+    return json.loads(ran.out)
+
+
+def test_models_lists_the_registry(run):
+    listed = answer(run("models", "--json"))["models"]
+    assert [one["name"] for one in listed] == [entry.name for entry in models()]
+    table = run("models").out
+    assert all(entry.diffusers_class in table for entry in models())
+
+
+@pytest.mark.parametrize("accuracy", ["direct", "bf16"])
+def test_plan_of_a_layer_has_the_planners_price(run, accuracy):
+    from trnconv.plan.accuracy import Policy
+
+    case = find("cogvideox_512")
+    expected = price(Question(case.shape, TRN2, policy=Policy(accuracy)))
+    found = answer(run("plan", case.name, "--accuracy", accuracy, "--json"))
+    assert found["ns"] == expected.ns
+    assert found["instructions"] == expected.instructions
+    assert found["algorithm"].startswith("direct" if accuracy == "direct" else "F(")
+    assert found["tuned"] is False
+
+
+@pytest.mark.parametrize("machine", ["trn1", "trn2", "trn3"])
+def test_plan_takes_every_machine(run, machine):
+    found = answer(run("plan", *SMALL, "--machine", machine, "--json"))
+    assert found["machine"] == machine
+
+
+def test_plan_of_a_model_has_the_totals_of_the_library(run):
+    expected = model_plan("sdxl", "", "decode", PlanOptions(accuracy="direct"))
+    found = answer(run("plan", *SDXL, "--json"))
+    assert found["seconds"] == expected.seconds
+    assert found["instructions"] == expected.instructions
+    assert len(found["layers"]) == len(expected.layers)
+    total = sum(one["calls"] * one["call"]["ns"] for one in found["layers"])
+    assert total == pytest.approx(found["seconds"] * 1e9, rel=1e-12)
+
+
+def test_top_leaves_layers_out_but_not_of_the_totals(run):
+    few, all_of_them = (
+        answer(run("plan", *SDXL, *more, "--json")) for more in (("--top", "2"), ())
+    )
+    assert few["layers"] == all_of_them["layers"][:2]
+    assert few["seconds"] == all_of_them["seconds"]
+    assert "and 16 more" in run("plan", *SDXL, "--top", "2").out
+
+
+def test_the_second_time_prices_come_from_disk(run, tmp_path, monkeypatch):
+    first = run("plan", *SDXL, "--json")
+    stored = sorted((tmp_path / "cache").rglob("*.json"))
+    assert stored
+    monkeypatch.setattr("trnconv.model_plan.prices.price", None)
+    assert run("plan", *SDXL, "--json").out == first.out
+
+
+def test_a_spoilt_cache_is_said_and_the_answer_is_right(run, tmp_path):
+    first = run("plan", *SMALL, "--json")
+    [path] = (tmp_path / "cache").rglob("*.json")
+    path.write_text("{")
+    again = run("plan", *SMALL, "--json")
+    assert again.out == first.out
+    assert "1 unreadable" in again.err
+
+
+def test_no_cache_leaves_no_trace(run, tmp_path):
+    assert run("plan", *SMALL, "--no-cache").code == 0
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("plan",), "a layer without --channels, --kernel, --size"),
+        (("plan", "--model", "wan9"), "It has wan2.1"),
+        (("plan", "--model", "wan2.1", "--size", "720x1280x80"), "4n+1 frames"),
+        (("plan", "--model", "wan2.1", "--size", "big"), "such as 720x1280x81"),
+        (("plan", "wan_96_wide", "--model", "wan2.1"), "Ask for a model, or for one layer"),
+        (("plan", "--model", "wan2.1", "--kernel", "3"), "--kernel"),
+        (("plan", "--model", "wan2.1", "--phase", "up"), "it can encode and decode"),
+        (("plan", *SMALL, "--phase", "decode"), "models have phases"),
+        (("plan", *SMALL, "--machine", "trn9"), "trn1, trn2, trn3"),
+        (("plan", *SMALL, "--accuracy", "good"), "one of direct, bf16, fast"),
+        (("plan", *SMALL, "--tuned", "nowhere.json"), "Name another file"),
+        (("plan", "wan_96_wid"), "wan_96_wide"),
+        (("explain", *SMALL, "--padding", "x"), "--padding x"),
+        (("plan", *SMALL, "--top", "0"), "top"),
+        (("plan", "--colour"), "colour"),
+    ],
+)
+def test_refusals_are_words_and_exit_code_2(run, arguments, words):
+    ran = run(*arguments)
+    assert ran.code == 2
+    assert ran.out == ""
+    assert words in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_explain_says_what_each_accuracy_gives(run):
+    found = answer(run("explain", "hunyuan_512", "--json"))
+    policies = {one["accuracy"]: one for one in found["policies"]}
+    assert list(policies) == ["direct", "bf16", "fast"]
+    assert policies["fast"]["ns"] <= policies["bf16"]["ns"] <= policies["direct"]["ns"]
+    assert policies["direct"]["expected_error"] == 1.0 <= policies["bf16"]["expected_error"]
+    assert found["ns"] == policies["bf16"]["ns"]
+    assert "lost" in found["words"][0]
+    assert "F(4,3)" in found["words"][1]
+
+
+def test_tune_stores_what_plan_then_takes(run, tmp_path):
+    out = tmp_path / "tuned.json"
+    tuned = answer(run("tune", *SMALL, "-o", str(out), "--candidates", "3", "--json"))
+    [layer] = tuned["layers"]
+    times = [one["scheduled_ns"] for one in layer["timed"]]
+    assert len(times) == 3
+    assert layer["tuned_ns"] == min(times)
+    assert layer["planned_ns"] == times[0]
+    planned = answer(run("plan", *SMALL, "--tuned", str(out), "--json"))
+    assert planned["tuned"] is True
+    assert planned["plan"] == layer["plan"]
+    assert "(tuned)" in run("plan", *SMALL, "--tuned", str(out)).out
+    assert "(tuned)" in run("explain", *SMALL, "--tuned", str(out)).out
+    assert answer(run("plan", *SMALL, "--json"))["tuned"] is False
+
+
+def test_tune_adds_to_a_file_of_its_machine_only(run, tmp_path):
+    out = str(tmp_path / "tuned.json")
+    for size in ("12x20", "6x20"):
+        small = [size if one == "12x20" else one for one in SMALL]
+        assert run("tune", *small, "-o", out, "--candidates", "1").code == 0
+    assert len(json.loads((tmp_path / "tuned.json").read_text())["plans"]) == 2
+    refused = run("tune", *SMALL, "-o", out, "--machine", "trn3")
+    assert refused.code == 2
+    assert "for trn2, and these are for trn3" in refused.err
+
+
+def test_tune_takes_the_heaviest_layers_of_a_model(run, tmp_path):
+    out = str(tmp_path / "tuned.json")
+    tuned = answer(run("tune", *SDXL, "--top", "1", "--candidates", "1", "-o", out, "--json"))
+    heaviest = model_plan("sdxl", "", "decode", PlanOptions(accuracy="direct")).heaviest(1)[0]
+    assert [one["layer"] for one in tuned["layers"]] == [heaviest.modules[0]]
+    scheduled = time_plan(heaviest.price.plan.plan, heaviest.work.shape).makespan_ns
+    assert tuned["layers"][0]["tuned_ns"] == scheduled
+    assert answer(run("plan", *SDXL, "--tuned", out, "--json"))["tuned"] == 1
+
+
+def without_torch(monkeypatch):
+    installed = surroundings.find_spec
+    extras = {name for packages, _ in surroundings.EXTRAS.values() for name in packages}
+    monkeypatch.setattr(
+        surroundings, "find_spec", lambda name: None if name in extras else installed(name)
+    )
+
+
+def test_doctor_works_in_a_base_install(run, monkeypatch):
+    without_torch(monkeypatch)
+    found = answer(run("doctor", "--json"))
+    assert found["usable"] is True
+    assert found["backend"]["taken"] is None
+    assert [one["install"] for one in found["extras"]] == [
+        f"pip install 'trnconv[{name}]'" for name in ("torch", "diffusers", "corpus", "plots")
+    ]
+    text = run("doctor").out
+    assert "pip install 'trnconv[diffusers]'" in text
+    assert "torch is not installed" in text
+    assert text.endswith("Usable.\n")
+
+
+def test_doctor_counts_the_cache(run, monkeypatch, tmp_path):
+    without_torch(monkeypatch)
+    run("plan", *SMALL)
+    [cache] = answer(run("doctor", "--json"))["caches"]
+    assert (cache["entries"], cache["set_aside"]) == (1, 0)
+    assert cache["folder"].startswith(str(tmp_path))
+    assert cache["bytes"] > 0
+
+
+def test_doctor_fails_if_the_check_does(run, monkeypatch):
+    without_torch(monkeypatch)
+    monkeypatch.setattr(surroundings, "_INNER_SUM", 35.0)
+    ran = run("doctor")
+    assert ran.code == 1
+    assert "WRONG" in ran.out
+    assert "Not usable" in ran.out
+
+
+@pytest.mark.torch
+def test_doctor_says_which_backend_is_taken_and_why(run, monkeypatch):
+    monkeypatch.delenv("TRNCONV_BACKEND", raising=False)
+    assert answer(run("doctor", "--json"))["backend"] == {
+        "taken": "nkisim",
+        "reason": "the tensor is on cpu: simulated",
+    }
+    monkeypatch.setenv("TRNCONV_BACKEND", "torch")
+    assert answer(run("doctor", "--json"))["backend"]["taken"] == "torch"
+    monkeypatch.setenv("TRNCONV_BACKEND", "neuron")
+    assert "move it to a Neuron device" in answer(run("doctor", "--json"))["backend"]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("offers", "incomplete", "expected"),
+    [
+        (completion.model_names, "wan", ["wan2.1", "wan2.2-5b"]),
+        (completion.case_names, "wan_to", ["wan_to_rgb"]),
+        (completion.machine_names, "", ["trn1", "trn2", "trn3"]),
+        (completion.phase_names, "e", ["encode"]),
+        (completion.accuracy_names, "", ["direct", "bf16", "fast"]),
+    ],
+)
+def test_completion_offers_what_there_is(offers, incomplete, expected):
+    assert [word for word, _ in offers(incomplete)] == expected
+
+
+ROOT = Path(__file__).parents[3]
+SETTINGS = {
+    "plan": f"sys.argv = ['trnconv', 'plan', *{SDXL}, '--no-cache']",
+    "models": "sys.argv = ['trnconv', 'models']",
+    "completion": "os.environ.update(_TRNCONV_COMPLETE='complete_zsh',"
+    " _TYPER_COMPLETE_ARGS='trnconv plan --model wan')",
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_torch_is_not_loaded(name):
+    program = f"""
+import os, sys
+{SETTINGS[name]}
+from trnconv.cli import app
+try:
+    app(prog_name="trnconv")
+except SystemExit:
+    print("loaded:", sorted({{"torch", "diffusers"}} & set(sys.modules)))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+    )
+    assert done.stdout.endswith("loaded: []\n"), done.stderr
+
+
+def cpu_seconds(*arguments, cache):
+    """Of a process that runs a command: how busy the computer is otherwise does not count."""
+    before = os.times()
+    done = subprocess.run(
+        [sys.executable, "-m", "trnconv", *arguments],
+        capture_output=True,
+        check=False,
+        timeout=300,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "TRNCONV_CACHE_DIR": str(cache)},
+    )
+    after = os.times()
+    assert done.returncode == 0, done.stderr
+    return (
+        after.children_user + after.children_system - before.children_user - before.children_system
+    )
+
+
+WAN = ("plan", "--model", "wan2.1", "--size", "720x1280x81")
+
+
+@pytest.mark.slow
+def test_a_model_is_planned_in_20_seconds_and_again_in_3(tmp_path):
+    assert cpu_seconds(*WAN, cache=tmp_path) < 20
+    assert cpu_seconds(*WAN, cache=tmp_path) < 3
+
+
+@pytest.mark.slow
+def test_help_takes_less_than_0_3_seconds(tmp_path):
+    assert min(cpu_seconds("--help", cache=tmp_path) for _ in range(5)) < 0.3

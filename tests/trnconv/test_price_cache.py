@@ -1,0 +1,128 @@
+"""Prices on disk: read back equal, written whole, and never trusted when something is off."""
+
+import json
+import os
+
+import pytest
+
+from nkisim.machine import TRN2
+from trnconv import cache as cache_module
+from trnconv.cache import Cache, cache_folder
+from trnconv.cases import find
+from trnconv.model_plan import Prices
+from trnconv.model_plan import prices as prices_module
+from trnconv.plan.question import Question
+from trnconv.runtime.pricing import price
+
+QUESTION = Question(find("wan_from_latent").shape, TRN2)
+ASKED = {"what": 1}
+
+
+def files(cache):
+    return sorted(cache.folder.rglob("*.json"))
+
+
+def test_an_answer_comes_back(tmp_path):
+    cache = Cache(tmp_path)
+    assert cache.get(ASKED) is None
+    cache.put(ASKED, {"ns": 1.5})
+    assert Cache(tmp_path).get(ASKED) == {"ns": 1.5}
+    assert cache.get({"what": 2}) is None
+    assert cache.told() == ""
+    assert cache.holding().entries == 1
+
+
+def spoil_text(document):
+    return json.dumps(document)[:-7]
+
+
+def spoil_stamp(document):
+    return json.dumps({**document, "stamp": {**document["stamp"], "constants": "none"}})
+
+
+def spoil_code(document):
+    return json.dumps({**document, "stamp": {**document["stamp"], "code": "older"}})
+
+
+def spoil_question(document):
+    return json.dumps({**document, "question": {"what": 3}})
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (spoil_text, "1 unreadable"),
+        (spoil_stamp, "1 of another version"),
+        (spoil_code, "1 of another version"),
+        (spoil_question, "1 an answer to something else"),
+        (lambda _: "[]", "1 an answer to something else"),
+    ],
+)
+def test_a_file_that_is_off_is_set_aside_and_said(tmp_path, spoil, words):
+    cache = Cache(tmp_path)
+    cache.put(ASKED, 1)
+    [path] = files(cache)
+    path.write_text(spoil(json.loads(path.read_text())))
+    assert cache.get(ASKED) is None
+    assert words in cache.told()
+    assert (cache.holding().entries, cache.holding().set_aside) == (0, 1)
+    cache.put(ASKED, 2)
+    assert cache.get(ASKED) == 2
+
+
+def test_a_folder_that_cannot_be_written_is_said_and_not_fatal(tmp_path):
+    (tmp_path / "file").write_text("")
+    cache = Cache(tmp_path / "file" / "prices")
+    cache.put(ASKED, 1)
+    assert "not written" in cache.told()
+
+
+def test_nothing_half_written_is_left_behind(tmp_path):
+    cache = Cache(tmp_path)
+    for number in range(20):
+        cache.put({"what": number}, number)
+    assert len(files(cache)) == 20
+    assert [path for path in tmp_path.rglob("*") if path.suffix not in ("", ".json")] == []
+
+
+def test_prices_from_disk_are_those_of_the_planner(tmp_path):
+    Prices(Cache(tmp_path)).of(QUESTION)
+    again = Prices(Cache(tmp_path))
+    assert again.of(QUESTION) == price(QUESTION)
+
+
+def test_a_stored_price_is_not_worked_out_again(tmp_path, monkeypatch):
+    expected = Prices(Cache(tmp_path)).of(QUESTION)
+    monkeypatch.setattr(prices_module, "price", None)
+    assert Prices(Cache(tmp_path)).of(QUESTION) == expected
+
+
+def test_a_stored_price_that_makes_no_sense_is_worked_out_again(tmp_path):
+    cache = Cache(tmp_path)
+    Prices(cache).of(QUESTION)
+    [path] = files(cache)
+    document = json.loads(path.read_text())
+    document["answer"]["ns"] = "soon"
+    path.write_text(json.dumps(document))
+    fresh = Cache(tmp_path)
+    assert Prices(fresh).of(QUESTION) == price(QUESTION)
+    assert "not what it should be" in fresh.told()
+
+
+def test_an_edited_planner_gets_no_old_answers(tmp_path, monkeypatch):
+    Cache(tmp_path).put(ASKED, 1)
+    monkeypatch.setattr(cache_module, "code_digest", lambda: "of other sources")
+    cache = Cache(tmp_path)
+    assert cache.get(ASKED) is None
+    assert "of another version" in cache.told()
+
+
+def test_the_folder_can_be_chosen(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRNCONV_CACHE_DIR", str(tmp_path))
+    assert cache_folder() == tmp_path
+    monkeypatch.delenv("TRNCONV_CACHE_DIR")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / "trnconv"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert os.fspath(cache_folder()) == os.fspath(tmp_path / ".cache" / "trnconv")
