@@ -54,6 +54,7 @@ class FrameKind:
 
     outputs: int
     present: tuple[int, ...]
+    places: tuple[tuple[int, int], ...]  # as in `Kind`
 
 
 Cut = tuple[tuple[int, int], int, int, tuple[int, ...]]  # the arguments of `spans`
@@ -97,7 +98,9 @@ def frame_kinds(problem: Problem, frames: int) -> dict[FrameKind, int]:
     """How many spans of at most so many frames there are of each kind, over all images."""
     kinds: dict[FrameKind, int] = {}
     for span in frame_spans(problem, frames):
-        kind = FrameKind(span.outputs, _present_frames(problem, span))
+        present = _present_frames(problem, span)
+        places, _ = _frame_places(problem, _first_tap(problem, span), present)
+        kind = FrameKind(span.outputs, present, places)
         kinds[kind] = kinds.get(kind, 0) + problem.images
     return kinds
 
@@ -133,17 +136,12 @@ def blocks_of(plan: ConvPlan) -> list[Block]:
 
 def _block(problem: Problem, image: int, cut: tuple[Span, Span, Span]) -> Block:
     frames, rows, columns = cut
-    first_tap = problem.advance(DEPTH, frames.first) - problem.pad[DEPTH]
     present = _present_frames(problem, frames)
     in_rows = input_span(problem, HEIGHT, rows)
     in_columns = input_span(problem, WIDTH, columns)
     if not (in_rows.inputs and in_columns.inputs):
         present = ()  # nothing but padding
-    places = [problem.piece_of(_frame_source(problem, first_tap + one)) for one in present]
-    firsts = [
-        min((at for piece, at in places if piece == number), default=0)
-        for number in range(problem.piece_count())
-    ]
+    places, firsts = _frame_places(problem, _first_tap(problem, frames), present)
     kind = Kind(
         frame_count=frames.outputs,
         frames=present,
@@ -153,7 +151,7 @@ def _block(problem: Problem, image: int, cut: tuple[Span, Span, Span]) -> Block:
         columns=columns.outputs,
         in_columns=in_columns.inputs,
         missing_columns=in_columns.missing,
-        frame_places=tuple((piece, at - firsts[piece]) for piece, at in places),
+        frame_places=places,
         row_sources=in_rows.sources,
         column_sources=in_columns.sources,
     )
@@ -167,9 +165,25 @@ def _block(problem: Problem, image: int, cut: tuple[Span, Span, Span]) -> Block:
     )
 
 
+def _first_tap(problem: Problem, frames: Span) -> int:
+    return problem.advance(DEPTH, frames.first) - problem.pad[DEPTH]
+
+
+def _frame_places(
+    problem: Problem, first_tap: int, present: tuple[int, ...]
+) -> tuple[tuple[tuple[int, int], ...], list[int]]:
+    """The tensor each frame is in, and where after its first one there; those first ones."""
+    places = [problem.piece_of(_frame_source(problem, first_tap + one)) for one in present]
+    firsts = [
+        min((at for piece, at in places if piece == number), default=0)
+        for number in range(problem.piece_count())
+    ]
+    return tuple((piece, at - firsts[piece]) for piece, at in places), firsts
+
+
 def _present_frames(problem: Problem, frames: Span) -> tuple[int, ...]:
     """The input frames that exist, counted from the first tap."""
-    first_tap = problem.advance(DEPTH, frames.first) - problem.pad[DEPTH]
+    first_tap = _first_tap(problem, frames)
     read = input_frames(problem, frames.outputs)
     if problem.modes[DEPTH] != ZEROS:
         return read

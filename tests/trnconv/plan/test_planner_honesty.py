@@ -56,3 +56,16 @@ def test_the_choice_is_within_5_percent_of_the_best_candidate_timed(x, w, option
     timed = [time_plan(plan, shape).makespan_ns for plan in distinct]
     taken = time_plan(choice.taken.plan, shape).makespan_ns
     assert taken <= 1.05 * min([taken, *timed])
+
+
+@pytest.mark.parametrize("pieces", [(2, 4), (1, 1, 4), (3, 3)])
+def test_a_program_for_several_tensors_is_as_long_as_was_said(pieces):
+    """A loop for every way in which the frames of a block lie in them; two bodies is twice as much.
+
+    The count leaves out a few instructions of a program's ends.
+    """
+    shape = conv_shape((1, 96, 6, 720, 1280), (96, 96, 3, 3, 3), padding=(0, 1, 1))
+    taken = choose(request_for(shape, TRN2, "bfloat16", pieces=pieces)).taken
+    assert taken.plan.rolled
+    counted = time_plan(taken.plan, shape).static_instructions
+    assert taken.cost.instructions == pytest.approx(counted, rel=0.05)
