@@ -1,7 +1,8 @@
 """`python -m benchmarks scaling`: one decode of a large video on 1 to 64 cores.
 
 One rank of each number of cores, the one with most to do, runs on the meta device with the code of
-`trnconv.parallel`; `trnconv.parallel.cost` prices what it does. Rows and columns are both tried.
+`trnconv.parallel`; `trnconv.parallel.cost` prices what it does. Rows and columns are both tried,
+each as it runs, with bands convolved while halos travel where that pays, and without.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ import json
 import multiprocessing
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 from benchmarks.table import Column, aligned, significant
-from nkisim.machine import CONSTANTS_VERSION, FABRICS, MACHINES, TRN2
+from nkisim.machine import CONSTANTS_VERSION, FABRICS, MACHINES, TRN2, Reading
 from trnconv.errors import TrnconvError
 from trnconv.models import find
 
@@ -36,6 +38,7 @@ class Job:
     axis: str
     cores: int
     machine: str
+    reading: str
 
 
 @dataclass(frozen=True)
@@ -46,11 +49,14 @@ class Point:
     axis: str
     share: float  # of the video, on the rank that has most
     seconds: float
-    overlapped: float
+    without_overlap: float
     convolutions: float
+    strips: float  # of convolutions
+    launches: float  # of strips
     attention: float
     copies: float
     halos: float
+    hidden: float  # of halos
     gathers: float
     statistics: float
     received_gb: float
@@ -62,20 +68,26 @@ def measure(job: Job) -> Point:
         Part,
         core_time,
     )
+    from trnconv.parallel.overlap import NEVER, Instance  # noqa: PLC0415 (as above)
 
     entry = find(job.model)
+    instance = Instance.of(MACHINES[job.machine], Reading(job.reading))
     part = Part(entry, entry.size(job.size), job.phase, job.axis, job.cores)
-    time = core_time(part, MACHINES[job.machine])
+    time = core_time(part, instance)
+    plain = core_time(replace(part, overlap=NEVER), instance) if job.cores > 1 else time
     return Point(
         cores=job.cores,
         axis=job.axis,
         share=time.largest_share,
         seconds=time.seconds,
-        overlapped=time.overlapped_s,
+        without_overlap=plain.seconds,
         convolutions=time.convolutions_s,
+        strips=time.strips_s,
+        launches=time.launches_s,
         attention=time.attention_s,
         copies=time.copies_s,
         halos=time.halos_s,
+        hidden=time.hidden_s,
         gathers=time.gathers_s,
         statistics=time.statistics_s,
         received_gb=time.received_bytes / 1e9,
@@ -113,11 +125,13 @@ def lost_to(points: Sequence[Point], cores: int) -> dict[str, float]:
     by_cores = {point.cores: point for point in points}
     one, many = by_cores[1], by_cores[cores]
     uneven = one.convolutions * (many.share - 1 / cores)
+    bands = many.convolutions - many.strips
     return {
         "uneven bands": uneven,
-        "slower convolutions of narrow bands": many.convolutions - one.convolutions * many.share,
-        "copies of bands beside halos": many.copies,
-        "halos": many.halos,
+        "slower convolutions of narrow bands": bands - one.convolutions * many.share,
+        "strips convolved apart": many.strips + many.launches,
+        "copies of bands and strips beside halos": many.copies,
+        "halos that nothing hides": many.halos - many.hidden,
         "attention: gathers, and its uneven share": many.gathers
         + many.attention
         - one.attention / cores,
@@ -127,10 +141,10 @@ def lost_to(points: Sequence[Point], cores: int) -> dict[str, float]:
 
 def table(points: Sequence[Point]) -> str:
     """One line for each number of cores."""
-    names = ("s", "speed-up", "per core", "largest /\neven band", "convolu-\ntions, s", "copies\ns")
+    names = ("s", "speed-up", "per core", "largest /\neven band", "convolu-\ntions, s", "strips\ns")
     columns = [Column("cores"), Column("cut", "<"), *(Column(name) for name in names)]
-    beside = ("halos\ns", "attention\ns", "gathers\ns", "halos\nhidden, s", "received\nGB")
-    columns += [Column(name) for name in beside]
+    beside = ("copies\ns", "halos\ns", "of it\nhidden, s", "attention\ns", "gathers\ns")
+    columns += [Column(name) for name in (*beside, "received\nGB", "without\noverlap, s")]
     return aligned(columns, [_cells(point, points) for point in points])
 
 
@@ -144,12 +158,14 @@ def _cells(point: Point, points: Sequence[Point]) -> list[str]:
         f"{100 * faster / point.cores:.0f} %",
         f"{point.share * point.cores:.2f}",
         significant(point.convolutions),
+        significant(point.strips),
         significant(point.copies),
         significant(point.halos),
+        significant(point.hidden),
         significant(point.attention),
         significant(point.gathers),
-        significant(point.overlapped),
         significant(point.received_gb),
+        significant(point.without_overlap),
     ]
 
 
@@ -163,6 +179,29 @@ def why(points: Sequence[Point]) -> str:
             named = [f"{name} {100 * s / whole:.0f} %" for name, s in lost if s > 0.005 * whole]
             lines.append(f"{point.cores:>3} cores lose to  {', '.join(named) or 'nothing'}")
     return "\n".join(lines)
+
+
+def bend(points: Sequence[Point]) -> str:
+    """The step that gains least for what it adds, and what it loses most to, in words."""
+    if len(points) < 2:
+        return ""
+    steps = list(pairwise(points))
+    before, after = min(steps, key=lambda it: _spent(it[0]) / _spent(it[1]))
+    lost = {
+        name: cores_s * after.cores - lost_to(points, before.cores)[name] * before.cores
+        for name, cores_s in lost_to(points, after.cores).items()
+    }
+    worst = max(lost, key=lambda name: lost[name])
+    return (
+        f"bends most from {before.cores} to {after.cores} cores:"
+        f" {before.seconds / after.seconds:.2f} times as fast, on {after.cores / before.cores:g}"
+        f" times the cores; most of what is lost there: {worst}"
+    )
+
+
+def _spent(point: Point) -> float:
+    """Core-seconds."""
+    return point.seconds * point.cores
 
 
 def draw(points: Sequence[Point], title: str, path: Path) -> None:
@@ -179,8 +218,8 @@ def draw(points: Sequence[Point], title: str, path: Path) -> None:
     cores = [point.cores for point in points]
     axes.plot(cores, cores, linestyle="--", color="0.6", label="ideal")
     axes.plot(cores, [speedup(points, n) for n in cores], marker="o", label="as it runs")
-    hidden = [points[0].seconds / point.overlapped for point in points]
-    axes.plot(cores, hidden, marker=".", linewidth=1, label="halos hidden")
+    waiting = [points[0].seconds / point.without_overlap for point in points]
+    axes.plot(cores, waiting, marker=".", linewidth=1, label="without overlap")
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)
     axes.set_xticks(cores, [str(n) for n in cores])
@@ -197,6 +236,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--size", default="720p81", help="a size of the registry")
     parser.add_argument("--phase", choices=("encode", "decode"), default="decode")
     parser.add_argument("--machine", choices=sorted(MACHINES), default=TRN2.name)
+    readings = [reading.value for reading in Reading]
+    parser.add_argument("--reading", choices=readings, default=Reading.default.value)
     parser.add_argument("--cores", type=int, nargs="+", default=list(CORES))
     parser.add_argument("--workers", type=int, default=2, metavar="N", help="processes")
     parser.add_argument("--svg", metavar="FILE", help="draw the curve there (matplotlib)")
@@ -207,20 +248,29 @@ def main(options: argparse.Namespace) -> int:
     """Find every point, print table and reasons; the exit code."""
     numbers = sorted({1, *options.cores})
     jobs = [
-        Job(options.model, options.size, options.phase, axis, cores, options.machine)
+        Job(
+            options.model,
+            options.size,
+            options.phase,
+            axis,
+            cores,
+            options.machine,
+            options.reading,
+        )
         for cores in numbers
         for axis in (AXES if cores > 1 else AXES[:1])
     ]
     points = list(points_of(jobs, options.workers))
     chosen = curve(points)
-    fabric = FABRICS[options.machine]
+    fabric = FABRICS[options.machine].read(Reading(options.reading))
     print(
-        f"Modelled, {options.machine}, constants {CONSTANTS_VERSION}, default reading, bf16:"
-        f" {options.phase} of {options.model} at {options.size}.\n"
+        f"Modelled, {options.machine}, constants {CONSTANTS_VERSION}, {options.reading} reading,"
+        f" bf16: {options.phase} of {options.model} at {options.size}.\n"
         "Convolutions by the planner, attention at the Tensor engine's peak, messages"
-        f" {fabric.message_ns / 1000:g} us and bandwidth; no norms, activations, launches.\n"
+        f" {fabric.message_ns / 1000:g} us and bandwidth; no norms, activations, launches but"
+        " those of strips.\n"
     )
-    print(table(chosen), "", why(chosen), "", sep="\n")
+    print(table(chosen), "", why(chosen), bend(chosen), "", sep="\n")
     if options.svg:
         title = f"{options.model} {options.phase} {options.size}, modelled ({options.machine})"
         draw(chosen, title, Path(options.svg))

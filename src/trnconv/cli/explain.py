@@ -53,6 +53,7 @@ def explain(
 def _answer(asked: AskedLayer, question: Question) -> dict[str, Any]:
     from trnconv.cli.plan_documents import layer_document
     from trnconv.model_plan import Prices
+    from trnconv.plan.explain_question import explain_question
 
     prices = Prices()
     policies = [
@@ -60,7 +61,7 @@ def _answer(asked: AskedLayer, question: Question) -> dict[str, Any]:
         for name in _POLICIES
     ]
     document = layer_document(asked, question, prices.of(question))
-    return {**document, "words": _in_words(question), "policies": policies}
+    return {**document, "words": list(explain_question(question)), "policies": policies}
 
 
 def _policy(question: Question, prices: Any) -> dict[str, Any]:
@@ -80,19 +81,6 @@ def _policy(question: Question, prices: Any) -> dict[str, Any]:
         "plan": plan_in_words(price.plan),
         "tuned": is_tuned(question, price),
     }
-
-
-def _in_words(question: Question) -> list[str]:
-    """The direct plan and what lost to it; then what fast algorithms would give, or why not."""
-    from trnconv.plan.choose import choose
-    from trnconv.plan.explain import explain as direct_in_words
-    from trnconv.plan.fast_choose import best_of, explain_fast
-    from trnconv.plan.question import worth_a_search
-
-    direct = direct_in_words(choose(question.direct(), question.budget))
-    if not worth_a_search(question):
-        return [direct, _NOT_LOOKED_FOR]
-    return [direct, explain_fast(best_of(question.fast(), question.policy, question.budget))]
 
 
 def _show(answer: dict[str, Any]) -> None:

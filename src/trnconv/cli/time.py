@@ -15,6 +15,7 @@ from trnconv.cli.layer_options import (
 )
 from trnconv.cli.model_options import TunedFile
 from trnconv.cli.output import Json, console, print_json, table
+from trnconv.cli.working import working
 
 if TYPE_CHECKING:
     from trnconv.report.timed import TimedLayer
@@ -35,7 +36,7 @@ def time(
     from trnconv.report.timed import time_layer
 
     asked = asked_layer(layer)
-    with use_tuned(tuned):
+    with use_tuned(tuned), working(f"scheduling {asked.name}"):
         answer = _answer(asked, time_layer(asked_question(asked, machine, accuracy)))
     if json:
         print_json(answer)

@@ -17,6 +17,7 @@ from trnconv.cli.layer_options import (
 )
 from trnconv.cli.model_options import TunedFile
 from trnconv.cli.output import Json, console, print_json
+from trnconv.cli.working import working
 from trnconv.errors import TrnconvError
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def trace(
     from trnconv.report.timed import time_layer
 
     asked, read = asked_layer(layer), _reading(reading)
-    with use_tuned(tuned):
+    with use_tuned(tuned), working(f"scheduling {asked.name}"):
         timed = time_layer(asked_question(asked, machine, accuracy), (read,))
     timeline = timed.longest.timelines[read]
     if svg is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trnconv._nki import nisa, nl
 from trnconv.kernels.core import Turn, at_cell, listed, sbuf
-from trnconv.plan.fast_recipe import FastRecipe, InLoad, InPart, Kind, Prepare, XLoad
+from trnconv.plan.fast_recipe import FastRecipe, InLoad, InPart, Kind, Prepare, XCopy, XLoad
 from trnconv.plan.recipe import Place, Ring
 
 
@@ -89,10 +89,9 @@ class FastCore(nl.NKIObject):
         first = 2 * block.number
         nisa.dma_copy(dst=self.edges[0][:, first : first + 2], src=edges)
 
-    def edge(self, block: FastBlock, tile: int, which: int, columns: int) -> nl.NkiTensor:
+    def edge(self, block: FastBlock, part: InPart, which: int) -> nl.NkiTensor:
         """1 or 0 for a row of a tile: whether the row before or behind a block exists."""
-        lines, pitch = self.recipe.in_tiles[tile].lines, self.recipe.edges.elems
-        pattern = [[pitch, lines], [0, 1], [0, columns]]
+        pattern = [[self.recipe.edges.elems, part.loaded], [0, 1], [0, part.columns]]
         return self.edges[0].ap(pattern, offset=2 * block.number + which)
 
     def start_over(self) -> None:
@@ -136,7 +135,10 @@ class FastCore(nl.NKIObject):
 
 
 class Pending(nl.NKIObject):
-    """A part of the work of preparing transformed inputs: one step on one tile of channels."""
+    """A part of the work of preparing transformed inputs: one step on one tile of channels.
+
+    Step -1 is what inputs need before they are transformed. It comes early: nobody waits for it.
+    """
 
     def __init__(self, prepare: Prepare, tile: int, step: int) -> None:
         self.prepare = prepare
@@ -148,6 +150,9 @@ def pending(recipe: FastRecipe, prepares: tuple[Prepare, ...] | list[Prepare]) -
     """All steps of some preparations, in order."""
     found = []
     for prepare in prepares:
+        if recipe.completes:
+            for tile in range(len(recipe.in_tiles)):
+                found.append(Pending(prepare, tile, -1))
         for tile in range(len(recipe.in_tiles)):
             for step in range(len(recipe.steps)):
                 found.append(Pending(prepare, tile, step))
@@ -176,12 +181,6 @@ def load_frame(core: FastCore, block: FastBlock, load: XLoad) -> None:
                 nisa.memset(dst=border, value=0.0, engine=nisa.engine.gpsimd)
             for one in part.loads:
                 load_lines(core, block, tile, one, load.frame)
-            for edge in part.edges:
-                row = tile[:, edge.row : edge.row + 1, :]
-                factors = core.edge(block, number, edge.which, part.columns)
-                nisa.tensor_tensor(
-                    dst=row, data1=row, data2=factors, op=nl.multiply, engine=nisa.engine.gpsimd
-                )
 
 
 def load_lines(
@@ -206,6 +205,31 @@ def load_lines(
     nisa.dma_copy(dst=dst, src=block.in_x(core.x[frame.piece], which, tuple(pattern), at))
 
 
+def complete_inputs(core: FastCore, block: FastBlock, work: Pending) -> None:
+    """Rows beside a block times 1 or 0, and copies of channels, for inputs that are new."""
+    part = block.kind.ins[work.tile]
+    for slot in work.prepare.fresh:
+        tile = input_tile(core, work.tile, slot, part)
+        for edge in part.edges:
+            row = tile[0 : part.loaded, edge.row : edge.row + 1, :]
+            factors = core.edge(block, part, edge.which)
+            nisa.tensor_tensor(
+                dst=row, data1=row, data2=factors, op=nl.multiply, engine=nisa.engine.gpsimd
+            )
+        for copy in part.copies:
+            copy_lines(tile, copy)
+
+
+def copy_lines(tile: nl.NkiTensor, copy: XCopy) -> None:
+    """The first lines of an input tile once more on others, shifted."""
+    rows, columns = tile.shape[1] - copy.rows, tile.shape[2] - copy.columns
+    nisa.tensor_copy(
+        dst=tile[copy.line : copy.line + copy.lines, 0:rows, 0:columns],
+        src=tile[0 : copy.lines, copy.rows :, copy.columns :],
+        engine=nisa.engine.gpsimd,
+    )
+
+
 def input_tile(core: FastCore, number: int, slot: int, part: InPart) -> nl.NkiTensor:
     """A slot of inputs as [lines, rows, columns]."""
     lines = core.recipe.in_tiles[number].lines
@@ -215,6 +239,9 @@ def input_tile(core: FastCore, number: int, slot: int, part: InPart) -> nl.NkiTe
 
 def do_step(core: FastCore, block: FastBlock, work: Pending) -> None:
     """One step of a transform; the first one also clears, and the last one fills, its border."""
+    if work.step < 0:
+        complete_inputs(core, block, work)
+        return
     recipe = core.recipe
     part = block.kind.ins[work.tile]
     slot = core.transformed(work.tile, work.prepare.slot, block.kind)

@@ -48,6 +48,7 @@ class CoreTime:
     part: Part
     largest_share: float  # of the video, on this rank; 1 / cores is even
     convolutions_s: float
+    strips_s: float  # of that, at the edges of bands that were convolved while halos travelled
     attention_s: float
     gathers_s: float  # for attention
     statistics_s: float  # of group norms
@@ -80,6 +81,7 @@ def core_time(part: Part, instance: Instance) -> CoreTime:
         part,
         share,
         convolutions_s=estimate(run, machine).seconds,
+        strips_s=sum(each.strips_ns * times for each, times in apart) / _S,
         attention_s=macs / peak_macs_per_ns / _S,
         gathers_s=_messages_ns(spread, Kind.gather) / _S,
         statistics_s=_messages_ns(spread, Kind.statistics) / _S,

@@ -20,6 +20,7 @@ from trnconv.runtime.pricing import price
 AUTO, ALWAYS, NEVER = "auto", "always", "never"
 OVERLAPS = (AUTO, ALWAYS, NEVER)
 _ASKED = 4096  # distinct convolutions of a process
+_FASTEST = 4  # no fast form has fewer multiplications than a quarter
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ def balance(ways: Ways) -> Balance:
     instance = ways.instance
     travel = sum(instance.message_ns(each, ways.ranks) for each in ways.halos)
     return Balance(
-        hidden_ns=min(travel, _ns(ways.band)),
+        hidden_ns=travel if travel * _FASTEST <= _peak_ns(ways) else min(travel, _ns(ways.band)),
         uncopied_ns=instance.copy_ns(ways.together_bytes - ways.apart_bytes),
         strips_ns=sum(_ns(each) for each in ways.strips),
         launches_ns=len(ways.strips) * instance.machine.timing.launch_ns,
@@ -95,9 +96,13 @@ def overlaps(ways: Ways) -> bool:
     A convolution that the array could do within a launch is not asked about: there is next to
     nothing to hide behind it, and planning it would take longer than it ever gains.
     """
+    return _peak_ns(ways) > ways.instance.machine.timing.launch_ns and balance(ways).pays
+
+
+def _peak_ns(ways: Ways) -> float:
+    """The band's direct convolution with all of the array at work all the time."""
     machine = ways.instance.machine
-    least_ns = ways.band.shape.macs() / (machine.partitions**2 * machine.timing.pe_ghz)
-    return least_ns > machine.timing.launch_ns and balance(ways).pays
+    return ways.band.shape.macs() / (machine.partitions**2 * machine.timing.pe_ghz)
 
 
 def _ns(question: Question) -> float:

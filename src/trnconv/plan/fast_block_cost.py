@@ -60,8 +60,9 @@ class InRates(NamedTuple):
     """Tiles of input channels that are alike; channels stand on the lines `copies` times."""
 
     tiles: int
-    lines: int
+    channels: int
     copies: int
+    loaded: int  # copies that are
 
 
 class OutRates(NamedTuple):
@@ -120,7 +121,10 @@ def rates_of(plan: FastPlan) -> Rates:
 @lru_cache(maxsize=256)
 def _rates(plan: FastPlan) -> Rates:
     algorithm, machine, outs = plan.algorithm, plan.target, out_channels(plan)
-    alike = Counter((tile.lines, len(tile.shifts)) for tile in in_channels(plan))
+    alike = Counter(
+        (tile.channels, len(tile.shifts), 1 if tile.copied else len(tile.shifts))
+        for tile in in_channels(plan)
+    )
     weights = sum(len(taps_of(plan, tile.shared)) * tile.width for tile in outs)
     return Rates(
         timing=machine.timing,
@@ -138,7 +142,7 @@ def _rates(plan: FastPlan) -> Rates:
         every_row=replicates(plan.shape, HEIGHT) or plan.even_rows,
         clears_edges=plan.even_rows and not replicates(plan.shape, HEIGHT),
         repeats_columns=replicates(plan.shape, WIDTH),
-        ins=tuple(InRates(count, lines, copies) for (lines, copies), count in alike.items()),
+        ins=tuple(InRates(count, *look) for look, count in alike.items()),
         outs=tuple(
             _out_rates(plan, stack) for stack in STACKS if any(o.stack == stack for o in outs)
         ),
@@ -243,15 +247,17 @@ def inputs_cost(rates: Rates, frames: int, tiles: int, look: InLook) -> Sum:
         runs = 1 if one.copies == 1 and width == rates.x_width else rows
         each = rows * width // runs * rates.x_bytes
         streamed = v_rows * width * cycles + timing.vector_startup_cycles
-        loads = one.copies * (1 + look.repeated)
+        lines = one.channels * one.loaded
+        loads = one.loaded * (1 + look.repeated)
+        made = one.copies - one.loaded
         edges = look.repeated if rates.clears_edges else 0
         part = Sum(
             vector=tiles * rates.steps * streamed,
             scalar=tiles * one.copies * fills * filled,
-            moved=frames * moved_ns(timing, one.lines * runs, each),
+            moved=frames * moved_ns(timing, lines * runs, each),
             loads=frames * loads,
-            bytes=frames * one.lines * rows * width * rates.x_bytes,
-            instructions=frames * (loads + edges + 1)
+            bytes=frames * lines * rows * width * rates.x_bytes,
+            instructions=frames * (loads + made + edges + 1)
             + tiles * (rates.steps + 2 + one.copies * fills),
         )
         cost = cost.plus(part.times(one.tiles))

@@ -21,11 +21,15 @@ _MOST_STREAMED = 36  # matrices of one load of streamed weights; more would fill
 
 @dataclass(frozen=True)
 class InChannels:
-    """A tile of input channels; its lines are the channels, once for each shift."""
+    """A tile of input channels; its lines are the channels, once for each shift.
+
+    If each copy begins where engines may, they make all but the first; else every one is loaded.
+    """
 
     first: int
     channels: int
     shifts: tuple[Shift, ...] = ((0, 0),)
+    copied: bool = False
 
     @property
     def lines(self) -> int:
@@ -91,8 +95,7 @@ def replicates(shape: ConvShape, axis: int) -> bool:
 def in_channels(plan: FastPlan) -> tuple[InChannels, ...]:
     """The tiles of input channels."""
     pairs, machine = plan.paired_rows and not plan.by_rows, plan.target
-    quadrant = machine.quadrant_partitions if replicates(plan.shape, WIDTH) else 1
-    return _in_channels(plan.shape, machine.partitions, pairs, quadrant)
+    return _in_channels(plan.shape, machine.partitions, pairs, machine.quadrant_partitions)
 
 
 @lru_cache(maxsize=256)
@@ -102,7 +105,7 @@ def _in_channels(
     pairs: bool,  # noqa: FBT001
     quadrant: int,
 ) -> tuple[InChannels, ...]:
-    """Copies have borders of their own. If engines fill those, each begins where engines may."""
+    """Copies have borders of their own. Engines that fill those begin at quadrants only."""
     c_in = shape.c_in
     whole = [InChannels(first, size) for first in range(0, c_in - size + 1, size)]
     rest = c_in % size
@@ -110,11 +113,12 @@ def _in_channels(
         return tuple(whole)
     first = c_in - rest
     copies = min(shape.kernel[WIDTH], size // rest)
-    if copies < 2 or rest % quadrant:
+    copied = rest % quadrant == 0
+    if copies < 2 or (replicates(shape, WIDTH) and not copied):
         return (*whole, InChannels(first, rest))
-    columns = InChannels(first, rest, tuple((0, k) for k in range(copies)))
+    columns = InChannels(first, rest, tuple((0, k) for k in range(copies)), copied)
     if pairs and copies == 2:
-        return (*whole, columns, InChannels(first, rest, ((0, 0), (1, 0))))
+        return (*whole, columns, InChannels(first, rest, ((0, 0), (1, 0)), copied))
     return (*whole, columns)
 
 

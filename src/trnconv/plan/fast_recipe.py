@@ -39,6 +39,16 @@ class InLoad(NKIObject):
 
 
 @dataclass(frozen=True)
+class XCopy(NKIObject):
+    """Channels of an input tile once more on other lines, some rows up and columns to the left."""
+
+    line: int
+    lines: int
+    rows: int
+    columns: int
+
+
+@dataclass(frozen=True)
 class VFill(NKIObject):
     """A border column of some lines of transformed inputs: a copy of another one of theirs."""
 
@@ -72,6 +82,8 @@ class InPart(NKIObject):
     columns: int
     x_clears: tuple[Rectangle, ...]
     loads: tuple[InLoad, ...]
+    loaded: int  # lines that are
+    copies: tuple[XCopy, ...]
     written: Rectangle
     x_row: int
     x_column: int
@@ -134,11 +146,15 @@ class XLoad(NKIObject):
 
 @dataclass(frozen=True)
 class Prepare(NKIObject):
-    """Transformed inputs of a block of the body, made in a slot from input slots."""
+    """Transformed inputs of a block of the body, made in a slot from input slots.
+
+    `fresh` are those of the input slots that no other preparation has read before.
+    """
 
     block: int
     slot: int
     x_slots: tuple[int, ...]
+    fresh: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -232,6 +248,7 @@ class FastRecipe(NKIObject):
     frame_elems: int  # of x
     x_width: int
     parts: int  # offsets of a block into each tensor: 3 if rows are even, else 1
+    completes: bool  # inputs need copies or edges before they are transformed
     in_tiles: tuple[InTile, ...]
     groups: tuple[Group, ...]
     kinds: tuple[Kind, ...]

@@ -165,5 +165,7 @@ def _load(plan: FastPlan, frame: int) -> XLoad:
 
 
 def _prepare(plan: FastPlan, tempo: Tempo, tile: int) -> Prepare:
-    slots = tuple(frame % plan.x_slots for frame in tempo.frames_of(tile))
-    return Prepare(tile // tempo.tiles_of_block, tile % plan.v_slots, slots)
+    frames = tempo.frames_of(tile)
+    slots = tuple(frame % plan.x_slots for frame in frames)
+    fresh = tuple(frame % plan.x_slots for frame in frames if tempo.tiles_from(frame)[0] == tile)
+    return Prepare(tile // tempo.tiles_of_block, tile % plan.v_slots, slots, fresh)

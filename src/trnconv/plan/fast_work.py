@@ -31,6 +31,7 @@ from trnconv.plan.fast_recipe import (
     Rectangle,
     Turns,
     VFill,
+    XCopy,
 )
 from trnconv.plan.fast_schedule import schedule
 
@@ -63,6 +64,7 @@ def work_out(plan: FastPlan) -> FastWork:
         frame_elems=shape.size[HEIGHT] * shape.size[WIDTH],
         x_width=shape.size[WIDTH],
         parts=3 if plan.even_rows else 1,
+        completes=plan.even_rows or any(tile.copied for tile in in_channels(plan)),
         in_tiles=tuple(
             InTile(tile.lines, x, v)
             for tile, x, v in zip(in_channels(plan), memory.x, memory.v, strict=True)
@@ -206,14 +208,15 @@ def _in_part(plan: FastPlan, tile: InChannels, row: Span, column: Span) -> InPar
     size = (rows[1] - rows[0], columns[1] - columns[0])
     own = [
         _load(plan, tile, copy, (row, column), (rows[0], columns[0]))
-        for copy in range(len(tile.shifts))
+        for copy in range(1 if tile.copied else len(tile.shifts))
     ]
     loads = [one for load in own for one in (load, *_repeated(plan, load, size[0]))]
+    down, right = tile.shifts[-1] if tile.copied else (0, 0)
     kept = Rectangle(
         0 if every_row else max(one.into.row for one in own),
-        size[0] if every_row else min(one.into.row_end for one in own),
+        min(size[0] - down, size[0] if every_row else min(one.into.row_end for one in own)),
         max(one.into.column for one in own),
-        min(one.into.column_end for one in own),
+        min(size[1] - right, *(one.into.column_end for one in own)),
     )
     filled = replicates(plan.shape, WIDTH)
     return InPart(
@@ -221,11 +224,13 @@ def _in_part(plan: FastPlan, tile: InChannels, row: Span, column: Span) -> InPar
         columns=size[1],
         x_clears=around(kept, *size),
         loads=tuple(replace(one, whole=_is_whole(plan, one, size[1])) for one in loads),
+        loaded=tile.channels if tile.copied else tile.lines,
+        copies=_copies(tile),
         written=written,
         x_row=0,
         x_column=0,
         v_clears=() if filled else around(written, v_rows, column.ins),
-        v_fills=_fills(own, columns[0], column.ins) if filled else (),
+        v_fills=_fills(tile, own, columns[0], column.ins) if filled else (),
         edges=_edges(plan, row),
     )
 
@@ -259,13 +264,25 @@ def _repeated(plan: FastPlan, load: InLoad, rows: int) -> list[InLoad]:
     ]
 
 
-def _fills(loads: list[InLoad], first: int, columns: int) -> tuple[VFill, ...]:
+def _copies(tile: InChannels) -> tuple[XCopy, ...]:
+    """Copies that engines make of the first."""
+    shifts = tile.shifts[1:] if tile.copied else ()
+    return tuple(
+        XCopy(copy * tile.channels, tile.channels, down, right)
+        for copy, (down, right) in enumerate(shifts, 1)
+    )
+
+
+def _fills(tile: InChannels, loads: list[InLoad], first: int, columns: int) -> tuple[VFill, ...]:
     """Border columns of each copy of the channels, which begin with its `first` input column."""
     found = []
-    for load in loads:
-        low, high = first + load.into.column, first + load.into.column_end
-        found += [VFill(load.line, load.lines, column, low) for column in range(low)]
-        found += [VFill(load.line, load.lines, column, high - 1) for column in range(high, columns)]
+    for copy, (_, right) in enumerate(tile.shifts):
+        load, moved = (loads[0], right) if tile.copied else (loads[copy], 0)
+        low = max(0, first + load.into.column - moved)
+        high = first + load.into.column_end - moved
+        line = copy * tile.channels
+        found += [VFill(line, load.lines, column, low) for column in range(low)]
+        found += [VFill(line, load.lines, column, high - 1) for column in range(high, columns)]
     return tuple(found)
 
 

@@ -8,7 +8,7 @@ convolution took over, attention and launches are left out.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -127,13 +127,11 @@ def estimate(
 
     `accuracy` replaces the policy that the model was patched with.
     """
-    works = [
-        (work if accuracy is None else replace(work, policy=policy_of(accuracy)), calls)
-        for work, calls in run.report.book.works.items()
-    ]
+    works = list(run.report.book.works.items())
+    policy = None if accuracy is None else policy_of(accuracy)
 
     def asked(work: Work) -> Ask:
-        return lambda budget: _price(work.question(machine, budget), simulate=simulate)
+        return lambda budget: _price(work.question(machine, budget, policy), simulate=simulate)
 
     prices = price_graph([(asked(work), calls) for work, calls in works])
     return Estimate(

@@ -74,7 +74,7 @@ def _header(report: Report) -> str:
     lead = (
         f"Convolutions only, on one core of {machine.name}. Every time is modelled (constants"
         f" {machine.constants_version}, {machine.reading} reading); nothing here was measured on a"
-        " device."
+        f" device. trnconv {report.origin.trnconv_version}, {report.origin.date}."
     )
     figures = [
         tag("div", tag("dt", words(what)), tag("dd", words(number)))

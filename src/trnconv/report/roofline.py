@@ -172,8 +172,10 @@ class _Roofline:
         taken: list[Box] = []
         for one in chosen:
             x, y = self._place(one)
-            if _radius(one) > _NUMBER_INSIDE_PX:
-                taken.append(Box(x - 8, y - 8, x + 8, y + 8))
+            inside = Box(x - 8, y - 8, x + 8, y + 8)
+            free = not any(overlap(inside, other) for other in taken)
+            if free and _radius(one) > _NUMBER_INSIDE_PX:
+                taken.append(inside)
                 about = {"x": x, "y": y + 4.5, "text_anchor": "middle"}
                 yield tag("text", str(one.number), **about, class_="number")
             else:

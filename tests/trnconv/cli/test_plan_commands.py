@@ -302,4 +302,4 @@ def test_a_model_is_planned_in_20_seconds_and_again_in_3(tmp_path):
 
 @pytest.mark.slow
 def test_help_takes_less_than_0_3_seconds(tmp_path):
-    assert min(cpu_seconds("--help", cache=tmp_path) for _ in range(5)) < 0.3
+    assert min(cpu_seconds("--help", cache=tmp_path) for _ in range(7)) < 0.3

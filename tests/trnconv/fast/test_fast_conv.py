@@ -7,286 +7,14 @@ import pytest
 
 from conv_arrays import normal_arrays, numpy_dtype
 from fast_bounds import fast_bound
+from fast_cases import EVERY_CASE, case_of
 from nkisim.lint import lint
 from tolerance import assert_within
-from trnconv.geometry import conv_shape
 from trnconv.kernels.fast import fast
 from trnconv.plan.ends import End
-from trnconv.plan.fast_legality import broken_rules
-from trnconv.plan.fast_plan import FastPlan
 from trnconv.reference import forward
+from trnconv.runtime import fast_packing
 from trnconv.runtime.fast import run_fast
-
-FRAMES, ROWS = 0, 1
-_BY_FRAMES = {"axis": FRAMES, "units": 2, "rows": 4, "columns": 99, "x_slots": 6, "v_slots": 2}
-_BY_ROWS = {"axis": ROWS, "units": 4, "rows": 4, "columns": 99, "x_slots": 6, "v_slots": 6}
-_PAIR = {"units": 1, "body_blocks": 2}
-_FOUR = {"transform": "F(4,3)"}
-
-CASES = {
-    "frames": ((1, 32, 6, 8, 10), (32, 32, 3, 3, 3), (0, 1, 1), _BY_FRAMES),
-    "frames_in_column_blocks": (
-        (1, 96, 6, 9, 11),
-        (96, 96, 3, 3, 3),
-        (0, 1, 1),
-        _BY_FRAMES | {"columns": 4, "pieces": (2, 4)},
-    ),
-    "rests_of_channels": (
-        (1, 192, 6, 5, 11),
-        (192, 192, 3, 3, 3),
-        (0, 1, 1),
-        _BY_FRAMES | {"columns": 6, "pieces": (1, 1, 4)},
-    ),
-    "rests_in_pairs_of_rows": (
-        (1, 192, 6, 5, 11),
-        (192, 192, 3, 3, 3),
-        (0, 1, 1),
-        _BY_FRAMES | {"columns": 6, "paired_rows": True},
-    ),
-    "rests_in_column_tiles": (
-        (1, 192, 6, 5, 11),
-        (192, 192, 3, 3, 3),
-        (0, 1, 1),
-        _BY_FRAMES | {"columns": 6, "machine": "trn2+column-tiles"},
-    ),
-    "causal": ((2, 40, 4, 6, 11), (140, 40, 3, 3, 3), ((2, 0), 1, 1), _BY_FRAMES | {"columns": 6}),
-    "taps_along_frames_only": ((1, 40, 6, 7, 11), (70, 40, 3, 1, 1), 0, _BY_FRAMES),
-    "frames_in_a_loop": (
-        (1, 40, 6, 37, 11),
-        (70, 40, 3, 3, 3),
-        (0, 1, 1),
-        _BY_FRAMES | {"rolled": True},
-    ),
-    "frames_from_an_odd_one": (
-        (1, 40, 7, 9, 11),
-        (70, 40, 3, 3, 3),
-        (0, 1, 1),
-        _BY_FRAMES | {"units": 3, "body_blocks": 2, "x_slots": 4, "anchor": 1},
-    ),
-    "whole_sums": (
-        (1, 40, 6, 9, 11),
-        (70, 40, 3, 3, 3),
-        (0, 1, 1),
-        _BY_FRAMES | {"midgroup": False},
-    ),
-    "groups_of_weights": (
-        (1, 40, 6, 9, 11),
-        (260, 40, 3, 3, 3),
-        (0, 1, 1),
-        _BY_FRAMES | {"group": 2},
-    ),
-    "streamed_weights": (
-        (1, 40, 6, 9, 11),
-        (200, 40, 3, 3, 3),
-        (0, 1, 1),
-        _BY_FRAMES | {"streamed": 3},
-    ),
-    "weights_streamed_in_parts": (
-        (1, 640, 4, 6, 10),
-        (32, 640, 3, 3, 3),
-        (0, 1, 1),
-        _BY_FRAMES | _PAIR | {"x_slots": 8, "streamed": 2},
-    ),
-    "rows": ((1, 40, 4, 7, 11), (70, 40, 3, 3, 3), ((2, 0), 1, 1), _BY_ROWS | {"columns": 6}),
-    "rows_of_one_frame": (
-        (1, 150, 3, 7, 11),
-        (70, 150, 3, 3, 3),
-        (0, 1, 1),
-        _BY_ROWS | _PAIR | {"x_slots": 3},
-    ),
-    "image": (
-        (2, 40, 1, 7, 12),
-        (70, 40, 1, 3, 3),
-        (0, 1, 1),
-        _BY_ROWS | _PAIR | {"x_slots": 2, "v_slots": 2},
-    ),
-    "even_frames_in_a_loop": (
-        (1, 40, 6, 36, 11),
-        (70, 40, 3, 3, 3),
-        (0, 1, 1),
-        _BY_FRAMES | {"rolled": True, "even_rows": True, "columns": 6, "pieces": (2, 4)},
-    ),
-    "even_frames_and_a_rest": (
-        (1, 192, 4, 14, 11),
-        (70, 192, 3, 3, 3),
-        ((2, 0), 1, 1),
-        _BY_FRAMES | {"rolled": True, "even_rows": True, "body_blocks": 2},
-    ),
-    "even_rows_in_a_loop": (
-        (1, 40, 6, 36, 11),
-        (70, 40, 3, 3, 3),
-        (0, 1, 1),
-        _BY_ROWS | {"rolled": True, "even_rows": True, "pieces": (1, 1, 4)},
-    ),
-    "even_rows_below": (
-        (2, 64, 4, 17, 11),
-        (70, 64, 3, 3, 3),
-        ((2, 0), (0, 1), 1),
-        _BY_ROWS | {"rolled": True, "even_rows": True},
-    ),
-    "rows_in_a_loop": (
-        (1, 40, 6, 37, 11),
-        (70, 40, 3, 3, 3),
-        (0, 1, 1),
-        _BY_ROWS | {"rolled": True},
-    ),
-    "rows_from_an_odd_one": (
-        (1, 40, 6, 9, 11),
-        (70, 40, 3, 3, 3),
-        (0, (2, 1), 1),
-        _BY_ROWS | {"anchor": 3},
-    ),
-    "no_padding": ((1, 20, 6, 8, 9), (33, 20, 3, 3, 3), 0, _BY_ROWS | {"rows": 2}),
-    "four_frames": (
-        (1, 40, 6, 37, 11),
-        (70, 40, 3, 3, 3),
-        (0, 1, 1),
-        _BY_FRAMES | _PAIR | _FOUR,
-    ),
-    "four_frames_in_a_loop": (
-        (1, 40, 10, 37, 11),
-        (70, 40, 3, 3, 3),
-        (0, 1, 1),
-        _BY_FRAMES | _FOUR | {"x_slots": 10, "rolled": True},
-    ),
-    "four_frames_from_the_third": (
-        (1, 40, 7, 9, 11),
-        (70, 40, 3, 3, 3),
-        (0, 1, 1),
-        _BY_FRAMES | _FOUR | {"anchor": 3, "x_slots": 10},
-    ),
-    "four_rows": (
-        (1, 40, 6, 37, 11),
-        (70, 40, 3, 3, 3),
-        (0, 1, 1),
-        _BY_ROWS | _FOUR | {"rows": 8, "streamed": 4},
-    ),
-}
-
-
-_EVERYWHERE = ("replicate", "replicate", "replicate")
-
-REPLICATED = {
-    "causal_frames": (
-        (2, 40, 4, 9, 11),
-        (70, 40, 3, 3, 3),
-        ((2, 0), 1, 1),
-        _BY_FRAMES | {"columns": 6},
-        _EVERYWHERE,
-    ),
-    "frames_on_both_sides": (
-        (1, 40, 4, 6, 11),
-        (70, 40, 3, 3, 3),
-        1,
-        _BY_FRAMES | {"pieces": (1, 3)},
-        _EVERYWHERE,
-    ),
-    "two_of_each": (
-        (1, 40, 4, 6, 11),
-        (70, 40, 3, 3, 3),
-        (0, (2, 1), (1, 2)),
-        _BY_FRAMES | _PAIR | {"x_slots": 8},
-        _EVERYWHERE,
-    ),
-    "frames_in_a_loop": (
-        (1, 40, 4, 37, 11),
-        (70, 40, 3, 3, 3),
-        ((2, 0), 1, 1),
-        _BY_FRAMES | {"rolled": True},
-        _EVERYWHERE,
-    ),
-    "rests_of_channels": (
-        (1, 192, 4, 5, 11),
-        (192, 192, 3, 3, 3),
-        ((2, 0), 1, 1),
-        _BY_FRAMES | {"columns": 6, "paired_rows": True},
-        _EVERYWHERE,
-    ),
-    "three_copies": (
-        (1, 32, 4, 6, 11),
-        (32, 32, 3, 3, 3),
-        ((2, 0), 1, 1),
-        _BY_FRAMES | {"columns": 6},
-        _EVERYWHERE,
-    ),
-    "rows": (
-        (1, 150, 3, 7, 11),
-        (70, 150, 3, 3, 3),
-        ((2, 0), 1, 1),
-        _BY_ROWS | {"units": 3, "x_slots": 5, "v_slots": 10, "columns": 6, "body_blocks": 2},
-        _EVERYWHERE,
-    ),
-    "rows_in_a_loop": (
-        (1, 64, 4, 37, 11),
-        (70, 64, 3, 3, 3),
-        ((2, 0), 1, 1),
-        _BY_ROWS | {"rolled": True},
-        _EVERYWHERE,
-    ),
-    "even_frames": (
-        (1, 64, 4, 16, 11),
-        (70, 64, 3, 3, 3),
-        ((2, 0), 1, 1),
-        _BY_FRAMES | {"rolled": True, "even_rows": True},
-        _EVERYWHERE,
-    ),
-    "even_rows": (
-        (1, 40, 4, 16, 11),
-        (70, 40, 3, 3, 3),
-        ((2, 0), 1, 1),
-        _BY_ROWS | {"rolled": True, "even_rows": True},
-        _EVERYWHERE,
-    ),
-    "rows_from_an_odd_one": (
-        (1, 40, 6, 9, 11),
-        (70, 40, 3, 3, 3),
-        (0, (2, 1), 1),
-        _BY_ROWS | {"anchor": 3},
-        _EVERYWHERE,
-    ),
-    "columns_only": (
-        (1, 40, 4, 7, 11),
-        (70, 40, 3, 3, 3),
-        ((2, 0), 1, 1),
-        _BY_ROWS,
-        ("zeros", "zeros", "replicate"),
-    ),
-    "rows_only": (
-        (1, 40, 4, 7, 11),
-        (70, 40, 3, 3, 3),
-        ((2, 0), 1, 1),
-        _BY_FRAMES,
-        ("zeros", "replicate", "zeros"),
-    ),
-    "four_frames": (
-        (1, 40, 8, 9, 11),
-        (70, 40, 3, 3, 3),
-        ((2, 0), 1, 1),
-        _BY_FRAMES | _FOUR | {"x_slots": 10},
-        _EVERYWHERE,
-    ),
-    "four_rows": (
-        (1, 40, 4, 37, 11),
-        (70, 40, 3, 3, 3),
-        ((2, 0), 1, 1),
-        _BY_ROWS | _FOUR | {"rows": 8, "streamed": 4},
-        _EVERYWHERE,
-    ),
-}
-EVERY_CASE = [*CASES, *(f"replicated_{name}" for name in REPLICATED)]
-
-
-def case_of(name):
-    if name.startswith("replicated_"):
-        x_shape, w_shape, padding, decisions, modes = REPLICATED[name.removeprefix("replicated_")]
-    else:
-        x_shape, w_shape, padding, decisions = CASES[name]
-        modes = "zeros"
-    shape = conv_shape(x_shape, w_shape, padding=padding, padding_mode=modes)
-    fixed = {"machine": "trn2", "dtype": "bfloat16", "transform": "F(2,3)", "group": 9}
-    plan = FastPlan(shape, **(fixed | decisions))
-    assert broken_rules(plan) == []
-    return plan
 
 
 def pieces_of(x, plan):
@@ -345,6 +73,18 @@ def test_a_border_left_at_zero_is_outside_the_bound(name, axis):
     exact = forward(x, w, bias, plan.shape)
     with pytest.raises(AssertionError, match="outside their bound"):
         assert_within(y, exact, fast_bound(x, w, bias, exact, plan))
+
+
+@pytest.mark.parametrize("name", ["even_frames_in_a_loop", "even_rows_in_a_loop"])
+def test_a_row_beside_a_block_that_is_not_cleared_is_noticed(name, monkeypatch):
+    plan = case_of(name)
+    x, w, bias = integers(plan)
+    monkeypatch.setattr(fast_packing, "_packed_edges", lambda: [1.0] * 8)
+    y = np.asarray(run_fast(plan, pieces_of(x, plan), w, bias).outputs)
+    exact = forward(x, w, bias, plan.shape).astype(x.dtype)
+    assert not np.array_equal(y[..., 0, :], exact[..., 0, :])
+    assert not np.array_equal(y[..., -1, :], exact[..., -1, :])
+    assert np.array_equal(y[..., 1:-1, :], exact[..., 1:-1, :])
 
 
 ENDS = {

@@ -5,21 +5,25 @@ import pytest
 pytestmark = pytest.mark.diffusers
 torch = pytest.importorskip("torch")
 
+from dataclasses import replace
+
 from nkisim.machine import FABRICS, TRN2
 from trnconv.models import Size, find
 from trnconv.parallel import Kind
 from trnconv.parallel.cost import Part, core_time, observed
-from trnconv.pytorch.estimate import observe_entry
+from trnconv.parallel.overlap import ALWAYS, AUTO, NEVER, Instance, balance, overlaps
+from trnconv.pytorch.estimate import estimate, observe_entry
 
 HUNYUAN = find("hunyuanvideo")
 SIZE = Size("test", 9, 48, 40)
+THREE = Part(HUNYUAN, SIZE, "decode", "rows", 3)
+LARGER = replace(THREE, size=Size("larger", 5, 192, 320))  # so large that some overlaps pay
+PLACE = Instance.of(TRN2)
 
 
 @pytest.fixture(scope="module")
 def times():
-    return {
-        cores: core_time(Part(HUNYUAN, SIZE, "decode", "rows", cores), TRN2) for cores in (1, 3)
-    }
+    return {cores: core_time(replace(THREE, cores=cores), PLACE) for cores in (1, 3)}
 
 
 def test_one_core_sends_and_copies_nothing(times):
@@ -38,19 +42,56 @@ def test_the_middle_of_three_ranks_receives_two_rows_for_every_convolution():
         shape = work.shape
         rows = 2 if shape.kernel[1] == 3 else 0
         expected += calls * rows * shape.c_in * shape.size[0] * shape.size[2] * 2
-    _, spread, share = observed(Part(HUNYUAN, SIZE, "decode", "rows", 3))
+    _, spread, share = observed(THREE, PLACE)
     assert spread.links.rank == 1
     assert share == 1 / 3
     assert spread.links.traffic.received(Kind.halo) == expected
 
 
 def test_messages_cost_latency_and_bandwidth(times):
-    _, spread, _ = observed(Part(HUNYUAN, SIZE, "decode", "rows", 3))
+    _, spread, _ = observed(THREE, PLACE)
     fabric, traffic = FABRICS["trn2"], spread.links.traffic
     rate = TRN2.timing.dma_engines * TRN2.timing.dma_bytes_per_ns  # three cores of one chip
     ns = traffic.times(Kind.halo) * fabric.message_ns + traffic.received(Kind.halo) / rate
     assert times[3].halos_s == pytest.approx(ns / 1e9)
-    assert times[3].overlapped_s <= times[3].seconds
+
+
+def test_what_is_apart_is_what_execution_would_do():
+    """One piece of code decides: a rank on paper takes the ways that pay, and no other."""
+    _, spread, _ = observed(LARGER, PLACE)
+    _, forced, _ = observed(replace(LARGER, overlap=ALWAYS), PLACE)
+    paying = {ways for ways in forced.apart if overlaps(ways)}
+    assert set(spread.apart) == paying
+    assert 0 < len(paying) < len(forced.apart)
+
+
+def test_the_time_of_an_overlap_is_that_of_its_parts():
+    """Every convolution, strips included, and what halos take beyond the bands they hide behind."""
+    part = replace(THREE, overlap=ALWAYS)
+    run, spread, _ = observed(part, PLACE)
+    time = core_time(part, PLACE)
+    assert time.convolutions_s == estimate(run, TRN2).seconds
+    assert time.hidden_s == pytest.approx(
+        sum(balance(ways).hidden_ns * times for ways, times in spread.apart.items()) / 1e9
+    )
+    launches = sum(len(ways.strips) * times for ways, times in spread.apart.items())
+    assert time.launches_s == pytest.approx(launches * TRN2.timing.launch_ns / 1e9)
+    assert 0 < time.hidden_s <= time.halos_s
+    beside = time.gathers_s + time.statistics_s + time.copies_s + time.attention_s
+    exposed = time.halos_s - time.hidden_s
+    whole = time.convolutions_s + beside + exposed + time.launches_s
+    assert time.seconds == pytest.approx(whole)
+
+
+def test_a_large_video_takes_less_time_with_overlap():
+    """Halos are hidden, and bands are not copied beside them; strips cost less than that."""
+    with_, without = (
+        core_time(replace(LARGER, overlap=overlap), PLACE) for overlap in (AUTO, NEVER)
+    )
+    assert with_.seconds < without.seconds
+    assert with_.copies_s < without.copies_s
+    assert (without.hidden_s, without.launches_s) == (0, 0)
+    assert with_.halos_s == without.halos_s
 
 
 def test_attention_is_shared_and_gathered(times):

@@ -8,40 +8,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from nkisim.machine import Machine
-from trnconv.geometry import ConvShape, TransposedShape
+from trnconv import observed
 from trnconv.plan.accuracy import DEFAULT_POLICY, Policy
 from trnconv.plan.choose import DEFAULT_BUDGET
-from trnconv.plan.ends import PLAIN_END, End
 from trnconv.plan.question import Question
-
-Shape = ConvShape | TransposedShape
 
 
 @dataclass(frozen=True)
-class Work:
-    """One convolution as a kernel gets it."""
+class Work(observed.Work):
+    """One convolution as a kernel gets it, and what it may give for speed."""
 
-    module: str  # dotted name
-    shape: Shape
-    dtype: str
-    pieces: tuple[int, ...] = ()  # frames of each tensor the input lies in; empty: one
-    end: End = PLAIN_END
-    reproducible: bool = False
     policy: Policy = DEFAULT_POLICY
-    instead_of: ConvShape | None = None  # what the model asked for, if this is a cheaper equal
 
-    def question(self, machine: Machine, budget: int = DEFAULT_BUDGET) -> Question:
-        """What it would cost there, with at most so many instructions a launch."""
-        return Question(
-            shape=self.shape,
-            machine=machine,
-            dtype=self.dtype,
-            pieces=self.pieces,
-            end=self.end,
-            reproducible=self.reproducible,
-            policy=self.policy,
-            budget=budget,
-        )
+    def question(
+        self, machine: Machine, budget: int = DEFAULT_BUDGET, policy: Policy | None = None
+    ) -> Question:
+        """As of any work; `policy` replaces its own."""
+        return super().question(machine, budget, policy or self.policy)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,93 @@
+"""The curve of `python -m benchmarks scaling`, from points made up by hand."""
+
+import argparse
+from dataclasses import replace
+
+import pytest
+
+from benchmarks import scaling
+from benchmarks.scaling import Point
+
+ONE = Point(
+    cores=1,
+    axis="rows",
+    share=1.0,
+    seconds=8.0,
+    without_overlap=8.0,
+    convolutions=7.0,
+    strips=0.0,
+    launches=0.0,
+    attention=1.0,
+    copies=0.0,
+    halos=0.0,
+    hidden=0.0,
+    gathers=0.0,
+    statistics=0.0,
+    received_gb=0.0,
+)
+PARTS = {
+    "convolutions": 3.75,
+    "launches": 0.125,
+    "attention": 0.5,
+    "copies": 0.25,
+    "halos": 0.5,
+    "gathers": 0.0625,
+    "statistics": 0.03125,
+}
+HIDDEN = 0.375
+TWO = replace(
+    ONE,
+    cores=2,
+    share=0.5,
+    seconds=sum(PARTS.values()) - HIDDEN,
+    without_overlap=5.5,
+    strips=0.25,
+    hidden=HIDDEN,
+    received_gb=0.5,
+    **PARTS,
+)
+FOUR = replace(
+    TWO, cores=4, axis="columns", share=0.375, seconds=4.5, copies=0.25 + 4.5 - TWO.seconds
+)
+
+
+def test_the_faster_cut_is_taken():
+    slower = replace(TWO, axis="columns", seconds=TWO.seconds + 1)
+    assert scaling.curve([ONE, slower, TWO]) == [ONE, TWO]
+
+
+def test_what_is_lost_is_all_that_an_even_share_would_not_take():
+    lost = scaling.lost_to([ONE, TWO], 2)
+    assert sum(lost.values()) == TWO.seconds - ONE.seconds / 2
+    assert lost["halos that nothing hides"] == TWO.halos - TWO.hidden
+    assert lost["strips convolved apart"] == TWO.strips + TWO.launches
+
+
+def test_the_table_has_both_ways():
+    line = scaling.table([ONE, TWO]).splitlines()[-1]
+    assert line.split()[:3] == ["2", "rows", "4.84"]
+    assert line.split()[-1] == "5.50"
+    assert "overlap" in scaling.table([ONE, TWO])
+
+
+def test_the_bend_is_the_step_that_gains_least():
+    """From two to four: nothing to speak of. Uneven bands are what it is lost to."""
+    text = scaling.bend([ONE, TWO, FOUR])
+    assert text.startswith("bends most from 2 to 4 cores: 1.08 times as fast, on 2 times the cores")
+    assert text.endswith("uneven bands")
+    assert scaling.bend([ONE]) == ""
+
+
+def test_reasons_are_sorted_and_small_ones_left_out():
+    (line,) = scaling.why([ONE, TWO]).splitlines()
+    assert line.startswith("  2 cores lose to  strips convolved apart 8 %, ")
+    assert "uneven bands" not in line
+
+
+def test_readings_are_those_of_the_machine():
+    parser = argparse.ArgumentParser()
+    scaling.add_options(parser)
+    assert parser.parse_args([]).reading == "default"
+    assert parser.parse_args(["--reading", "pessimistic"]).reading == "pessimistic"
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--reading", "hopeful"])
