@@ -1,5 +1,6 @@
 """Run `trnconv` in this process, as a user would without a terminal."""
 
+import json
 import sys
 from typing import NamedTuple
 
@@ -29,3 +30,9 @@ def run_trnconv(monkeypatch, capsys, *arguments):
         code = ended.code or 0
     captured = capsys.readouterr()
     return Ran(code, captured.out, captured.err)
+
+
+def answer(ran):
+    """What a command wrote as JSON; it must have succeeded in silence."""
+    assert (ran.code, ran.err) == (0, "")
+    return json.loads(ran.out)

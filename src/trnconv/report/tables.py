@@ -158,13 +158,7 @@ def budget_table(budgets: Sequence[Budget], caption: str) -> str:
     rows = [
         tag(
             "tr",
-            tag(
-                "th",
-                words(one.name),
-                tag("span", words(one.note), class_="modules"),
-                scope="row",
-                class_="words",
-            ),
+            _noted_head(one.name, one.note),
             _bar(one.used / one.limit, "over" if one.used > one.limit else "own"),
             tag("td", words(_quantity(one.used, one.unit))),
             tag("td", words(f"of {_quantity(one.limit, one.unit)}")),
@@ -174,6 +168,12 @@ def budget_table(budgets: Sequence[Budget], caption: str) -> str:
     ]
     heads = ("what", "", "used", "limit", "share")
     return _table(caption, heads, rows)
+
+
+def _noted_head(name: str, note: str) -> str:
+    """The head of a row, with a remark below."""
+    remark = tag("span", words(note), class_="modules")
+    return tag("th", words(name), remark, scope="row", class_="words")
 
 
 def _quantity(value: float, unit: str) -> str:
@@ -187,13 +187,7 @@ def contender_table(contenders: Sequence[Contender], caption: str) -> str:
     rows = [
         tag(
             "tr",
-            tag(
-                "th",
-                words(one.name),
-                tag("span", words(one.note), class_="modules"),
-                scope="row",
-                class_="words",
-            ),
+            _noted_head(one.name, one.note),
             _bar(one.seconds / longest, "own" if one.is_subject else ""),
             tag("td", duration(one.seconds)),
             tag("td", times(one.seconds / own)),

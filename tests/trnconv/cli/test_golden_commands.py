@@ -5,7 +5,6 @@ import json
 import pytest
 import typer
 
-from cli_runs import run_trnconv
 from conftest import GOLDEN
 from trnconv.cli import app
 
@@ -13,11 +12,6 @@ VERBS = sorted(command.callback.__name__ for command in app.registered_commands)
 LAYER = ("--channels", "96:96", "--kernel", "3x3x3", "--size", "6x30x52", "--padding", "0x1x1")
 MODEL = ("--model", "sdxl", "--accuracy", "direct", "--no-cache")
 WRITTEN_WITH = GOLDEN / "typer_version.txt"
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    return lambda *arguments: run_trnconv(monkeypatch, capsys, *arguments)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cli_runs import run_trnconv
+from cli_runs import answer
 from nkisim.machine import TRN2
 from trnconv.cases import find
 from trnconv.cli import completion, surroundings
@@ -20,17 +20,6 @@ from trnconv.runtime.pricing import price
 
 SMALL = ("--channels", "16:24", "--kernel", "3x3", "--size", "12x20", "--padding", "1")
 SDXL = ("--model", "sdxl", "--accuracy", "direct")
-
-
-@pytest.fixture
-def run(monkeypatch, capsys, tmp_path):
-    monkeypatch.setenv("TRNCONV_CACHE_DIR", str(tmp_path / "cache"))
-    return lambda *arguments: run_trnconv(monkeypatch, capsys, *arguments)
-
-
-def answer(ran):
-    assert (ran.code, ran.err) == (0, "")
-    return json.loads(ran.out)
 
 
 def test_models_lists_the_registry(run):

@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from cli_runs import run_trnconv
+from cli_runs import answer
 from nkisim.machine import TRN2, Reading
 from trnconv.baseline import layer_ns
 from trnconv.cases import BENCHMARK, find
@@ -16,17 +16,6 @@ from trnconv.runtime.pricing import price
 from trnconv.verification import layer as verification
 
 SMALL = ("--channels", "16:24", "--kernel", "3x3", "--size", "12x20", "--padding", "1")
-
-
-@pytest.fixture
-def run(monkeypatch, capsys, tmp_path):
-    monkeypatch.setenv("TRNCONV_CACHE_DIR", str(tmp_path / "cache"))
-    return lambda *arguments: run_trnconv(monkeypatch, capsys, *arguments)
-
-
-def answer(ran):
-    assert (ran.code, ran.err) == (0, "")
-    return json.loads(ran.out)
 
 
 def test_time_is_the_schedule_in_every_reading(run):
