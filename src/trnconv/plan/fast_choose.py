@@ -19,8 +19,6 @@ from trnconv.plan.fast_plan import DEPTH, HEIGHT, WIDTH, FastPlan
 from trnconv.plan.fast_transforms import TRANSFORMS, Transform
 
 _WORTH_IT = 0.98  # a fast plan has to be modelled that much faster than the direct one
-_TRAFFIC_WEIGHT = 0.06  # what hides behind the Tensor engine in the model may not on a device
-_VECTOR_WEIGHT = 0.03
 _KEPT = 16  # plans of a kind; the others will not be asked for
 
 
@@ -34,7 +32,7 @@ class FastChoice:
     request: FastRequest
     policy: Policy
     taken: Priced | PricedFast
-    direct: Choice
+    direct: Choice | None  # None: no program is short enough
     fast: tuple[PricedFast, ...]
     refused: tuple[str, ...]
 
@@ -46,7 +44,7 @@ def best_of(
     *,
     reproducible: bool = False,
 ) -> FastChoice:
-    """The fastest plan that the policy allows.
+    """The fastest plan that the policy allows; PlanError if no program is short enough.
 
     With `reproducible`, what is taken does not depend on frames, pieces or images: tiles are rows,
     and the form is the one that wins for a single frame.
@@ -65,16 +63,30 @@ def best_of(
             found += alike[:1]
             refused += [] if alike else [_none(request, transform, axis)]
     found.sort(key=_weighed_ns)
-    taken: Priced | PricedFast = direct.taken
+    best = found[0] if found else None
     if reproducible and request.shape != one_frame(request.shape):
-        taken = _as_for_one_frame(request, policy, budget, direct.taken)
-    elif found and found[0].cost.total_ns < _WORTH_IT * direct.taken.cost.total_ns:
-        taken = found[0]
-    return FastChoice(request, policy, taken, direct, tuple(found), tuple(refused))
+        best = _as_for_one_frame(request, policy, budget)
+    elif best and isinstance(direct, Choice) and not _is_worth_it(best, direct):
+        best = None
+    if best is None and isinstance(direct, PlanError):
+        raise direct
+    known = direct if isinstance(direct, Choice) else None
+    taken = best or (known.taken if known else None)
+    assert taken is not None
+    return FastChoice(request, policy, taken, known, tuple(found), tuple(refused))
+
+
+def _is_worth_it(best: PricedFast, direct: Choice) -> bool:
+    return best.cost.total_ns < _WORTH_IT * direct.taken.cost.total_ns
 
 
 @lru_cache(maxsize=100)
-def _direct(request: FastRequest, budget: int, reproducible: bool) -> Choice:  # noqa: FBT001
+def _direct(
+    request: FastRequest,
+    budget: int,
+    reproducible: bool,  # noqa: FBT001
+) -> Choice | PlanError:
+    """The direct plan, or why there is none: a fast one may still be short enough."""
     asked = request_for(
         request.shape,
         request.machine,
@@ -82,17 +94,18 @@ def _direct(request: FastRequest, budget: int, reproducible: bool) -> Choice:  #
         pieces=request.pieces,
         reproducible=reproducible,
     )
-    return choose(replace(asked, end=request.end), budget)
+    try:
+        return choose(replace(asked, end=request.end), budget)
+    except PlanError as error:
+        return error
 
 
-def _as_for_one_frame(
-    request: FastRequest, policy: Policy, budget: int, direct: Priced
-) -> Priced | PricedFast:
-    """The same form that an output frame by itself would get."""
+def _as_for_one_frame(request: FastRequest, policy: Policy, budget: int) -> PricedFast | None:
+    """The same form that an output frame by itself would get; None: the direct one."""
     alone = replace(request, shape=one_frame(request.shape), pieces=())
     single = best_of(alone, policy, budget, reproducible=True)
     if isinstance(single.taken, Priced):
-        return direct
+        return None
     plans = price_fast(request, single.taken.plan.transform, HEIGHT, budget)
     alike = [one for one in plans if sums_alike(one.plan)]
     if not alike:
@@ -159,9 +172,7 @@ def price_fast(
 
 
 def _weighed_ns(one: PricedFast) -> float:
-    """The fastest first; where times are close, the one that moves less and waits less."""
-    cost = one.cost
-    return cost.total_ns + _TRAFFIC_WEIGHT * cost.dma_ns + _VECTOR_WEIGHT * cost.vector_ns
+    return one.cost.weighed_ns
 
 
 def _none(request: FastRequest, transform: Transform, axis: int) -> str:
@@ -179,10 +190,10 @@ def explain_fast(choice: FastChoice) -> str:
             f" {choice.request.dtype}, accuracy {choice.policy.accuracy} ({machine.name}, constants"
             f" {CONSTANTS_VERSION}, default reading; every time is modelled in closed form)"
         ),
-        _line(
-            choice.direct.taken.cost.total_ns, "direct", 1.0, choice.taken is choice.direct.taken
-        ),
     ]
+    if choice.direct is not None:
+        direct = choice.direct.taken
+        lines.append(_line(direct.cost.total_ns, "direct", 1.0, choice.taken is direct))
     for one in choice.fast:
         ratio = expected_ratio(one.plan.algorithm, choice.request.dtype)
         name = f"{in_words(one.plan)}, bound by {one.cost.bound}, {one.cost.hbm_bytes / 1e6:.0f} MB"

@@ -76,6 +76,19 @@ def test_ranges_of_the_transforms():
     assert "take 32752" in broken_promise(F23, "bfloat16", Policy("bf16", 33e3))
 
 
+def test_a_fast_form_may_be_short_enough_where_no_direct_program_is():
+    shape = conv_shape((1, 1024, 6, 88, 160), (1024, 1024, 3, 3, 3), padding=(0, 1, 1))
+    budget = 5500
+    request = FastRequest(shape, TRN2, "bfloat16")
+    with pytest.raises(PlanError, match=f"at most {budget} static instructions"):
+        best_of(request, Policy("direct"), budget)
+    found = best_of(request, budget=budget)
+    assert found.direct is None
+    assert isinstance(found.taken, PricedFast)
+    assert found.taken.cost.instructions <= budget
+    assert "direct" not in explain_fast(found).splitlines()[1]
+
+
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_the_floor_is_what_rounding_normal_values_costs(dtype):
     values = np.random.default_rng(3).standard_normal(1 << 18)
