@@ -1,9 +1,10 @@
 """`python -m benchmarks models`: every autoencoder of the registry at its production size.
 
 Each model runs on the meta device, encode and decode, once patched with all rewrites and once as
-it is. Convolutions are priced by the planner's closed form (`--simulate`: traced and scheduled),
-under the default policy, and once more directly and under "fast". The baseline gets the
-convolutions that the model calls.
+it is. The convolutions of the former are priced by the planner's closed form (`--simulate`: traced
+and scheduled), under the default policy, and once more directly and under "fast"; with `--full`,
+also on trn3, and those of the model as it is. The baseline gets the convolutions that the model
+calls.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from nkisim.machine import CONSTANTS_VERSION, TRN2, TRN3
 from trnconv.errors import TrnconvError
 from trnconv.geometry import ConvShape
 from trnconv.models import find, models
-from trnconv.plan.accuracy import DIRECT, FAST
+from trnconv.observed import Work
+from trnconv.plan.accuracy import ALWAYS_DIRECT, DIRECT, FAST
+from trnconv.runtime.pricing import price
 
 HELP = "every autoencoder of the registry at its production size"
 CORES_OF_A_CHIP = 8
@@ -41,8 +44,8 @@ class Row:
     ours_s: float  # accuracy bf16, the default
     direct_s: float
     fast_s: float
-    as_is_s: float  # our kernels without the rewrites
-    trn3_s: float
+    as_is_s: float  # our kernels without the rewrites; NaN if it was not asked for
+    trn3_s: float  # likewise
     baseline_s: float  # NaN if it was not asked for
     instructions: int
     copied_gb: float
@@ -53,7 +56,16 @@ class Row:
     kept: int
 
 
-def measure(job: Job, *, simulate: bool, baseline: bool, known: Times) -> tuple[Row, Times]:
+@dataclass(frozen=True)
+class Asked:
+    """What a row is to have."""
+
+    simulate: bool
+    baseline: bool
+    full: bool
+
+
+def measure(job: Job, *, asked: Asked, known: Times) -> tuple[Row, Times]:
     """The row of a job, and the baseline's times it needed."""
     from trnconv.pytorch.estimate import (  # noqa: PLC0415 (torch: for this command only)
         estimate,
@@ -65,16 +77,14 @@ def measure(job: Job, *, simulate: bool, baseline: bool, known: Times) -> tuple[
     size = entry.production
     run = observe_entry(entry, size, phase)
     as_is_run = observe_entry(entry, size, phase, rewrites=NO_REWRITES)
-    ours = estimate(run, TRN2, simulate=simulate)
-    as_is = estimate(as_is_run, TRN2, simulate=simulate)
+    priced = partial(estimate, simulate=asked.simulate)
+    ours = priced(run, TRN2)
     times: Times = {}
     total = float("nan")
-    if baseline:
+    if asked.baseline:
         used = dict(known)
-        total = sum(
-            layer.calls * _baseline(layer.work.shape, layer.price.ns, used)
-            for layer in as_is.layers
-        )
+        works = as_is_run.report.book.works.items()
+        total = sum(calls * _baseline(work, used) for work, calls in works)
         times = {shape: ns for shape, ns in used.items() if shape not in known}
     whole = phase == entry.phases[-1]  # a model's convolutions are counted once
     return (
@@ -84,14 +94,14 @@ def measure(job: Job, *, simulate: bool, baseline: bool, known: Times) -> tuple[
             phase=phase,
             calls=ours.calls,
             ours_s=ours.seconds,
-            direct_s=estimate(run, TRN2, simulate=simulate, accuracy=DIRECT).seconds,
-            fast_s=estimate(run, TRN2, simulate=simulate, accuracy=FAST).seconds,
-            as_is_s=as_is.seconds,
-            trn3_s=estimate(run, TRN3, simulate=simulate).seconds,
+            direct_s=priced(run, TRN2, accuracy=DIRECT).seconds,
+            fast_s=priced(run, TRN2, accuracy=FAST).seconds,
+            as_is_s=priced(as_is_run, TRN2).seconds if asked.full else float("nan"),
+            trn3_s=priced(run, TRN3).seconds if asked.full else float("nan"),
             baseline_s=total / 1e9,
             instructions=ours.instructions,
             copied_gb=ours.copied_bytes / 1e9,
-            copied_as_is_gb=as_is.copied_bytes / 1e9,
+            copied_as_is_gb=sum(as_is_run.report.copied().values()) / 1e9,
             peak_gb=run.peak_bytes / 1e9,
             largest_gb=run.largest_bytes / 1e9,
             taken=len(run.report.taken) if whole else 0,
@@ -101,19 +111,18 @@ def measure(job: Job, *, simulate: bool, baseline: bool, known: Times) -> tuple[
     )
 
 
-def _baseline(shape: object, ours_ns: float, known: Times) -> float:
-    """Grouped and transposed convolutions have no baseline: there it gets our time."""
-    if not isinstance(shape, ConvShape) or shape.groups > 1:
-        return ours_ns
-    return baseline_ns(shape, known)
+def _baseline(work: Work, known: Times) -> float:
+    """Grouped and transposed convolutions have no baseline: there it gets our direct time."""
+    if not isinstance(work.shape, ConvShape) or work.shape.groups > 1:
+        return price(work.question(TRN2, policy=ALWAYS_DIRECT)).ns
+    return baseline_ns(work.shape, known)
 
 
 def rows_of(jobs: Sequence[Job], options: argparse.Namespace) -> Iterator[Row]:
     """Rows as they are done; new times of the baseline are kept in its file."""
     known = stored()
-    work = partial(
-        measure, simulate=options.simulate, baseline=not options.no_baseline, known=known
-    )
+    asked = Asked(options.simulate, not options.no_baseline, options.full)
+    work = partial(measure, asked=asked, known=known)
     with multiprocessing.get_context("spawn").Pool(options.workers) as pool:
         for done, (row, times) in enumerate(pool.imap(work, jobs), 1):
             print(f"{done} of {len(jobs)}  {row.model} {row.phase}", file=sys.stderr, flush=True)
@@ -146,16 +155,20 @@ def _cells(row: Row) -> list[str]:
         significant(row.direct_s),
         significant(row.fast_s),
         significant(row.ours_s / CORES_OF_A_CHIP),
-        significant(row.trn3_s),
-        significant(row.baseline_s) if known else "-",
+        _seconds(row.trn3_s),
+        _seconds(row.baseline_s),
         f"{row.ours_s / row.baseline_s:.2f}" if known else "-",
-        f"{row.ours_s / row.as_is_s:.3f}",
+        "-" if isnan(row.as_is_s) else f"{row.ours_s / row.as_is_s:.3f}",
         f"{row.instructions}",
         f"{row.copied_gb:.0f}",
         f"{row.copied_as_is_gb:.0f}",
         f"{row.peak_gb:.1f}",
         f"{row.largest_gb:.2f}",
     ]
+
+
+def _seconds(value: float) -> str:
+    return "-" if isnan(value) else significant(value)
 
 
 def last_line(rows: Sequence[Row]) -> str:
@@ -170,6 +183,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--phase", choices=("encode", "decode"), help="only this one")
     parser.add_argument("--simulate", action="store_true", help="schedule every launch: slow")
     parser.add_argument("--no-baseline", action="store_true", help="leave the baseline out")
+    parser.add_argument("--full", action="store_true", help="also trn3, and models as they are")
     parser.add_argument("--workers", type=int, default=2, metavar="N", help="processes")
     parser.add_argument("--json", metavar="FILE", help="write the rows there, too")
 

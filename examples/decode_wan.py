@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import math
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -263,4 +264,7 @@ def _pixels(frame: Tensor) -> Any:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except UnsupportedError as refusal:
+        sys.exit(f"decode_wan: {refusal}")
