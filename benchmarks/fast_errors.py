@@ -17,7 +17,7 @@ from trnconv.geometry import ConvShape, conv_shape
 from trnconv.plan.fast_candidates import FastRequest
 from trnconv.plan.fast_choose import price_fast
 from trnconv.reference import forward
-from trnconv.runtime.fast import run_fast
+from trnconv.runtime.fast_kernel import run_fast
 
 Array = np.ndarray[Any, Any]
 BF16 = np.dtype(ml_dtypes.bfloat16)

@@ -14,7 +14,7 @@ from trnconv.kernels.fast import fast
 from trnconv.plan.ends import End
 from trnconv.reference import forward
 from trnconv.runtime import fast_packing
-from trnconv.runtime.fast import run_fast
+from trnconv.runtime.fast_kernel import run_fast
 
 
 def pieces_of(x, plan):

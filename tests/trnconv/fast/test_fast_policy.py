@@ -26,7 +26,7 @@ from trnconv.plan.fast_legality import broken_rules, why_not
 from trnconv.plan.fast_plan import FastPlan
 from trnconv.plan.fast_transforms import F23, F43, TRANSFORMS
 from trnconv.reference import forward
-from trnconv.runtime.fast import convolve_fast
+from trnconv.runtime import LaunchOptions, convolve_pieces
 from trnconv.runtime.fast_calibrate import Ranges, calibrate
 
 WIDE = conv_shape((1, 128, 6, 12, 160), (128, 128, 3, 3, 3), padding=(0, 1, 1))
@@ -116,7 +116,7 @@ def test_inputs_beyond_fp16_are_refused():
     x[0, 3, 1, 2, 5] = 4e4
     plan = FastPlan(shape, "trn2", "bfloat16", "F(2,3)", 0, 1, 6, 8, 4, 2, 1, body_blocks=2)
     with pytest.raises(RangeError, match=r"reaches 3\.994e\+04: F\(2,3\) in fp16 takes"):
-        convolve_fast(x, w, bias, padding=(0, 1, 1), plan=plan)
+        convolve_pieces([x], w, bias, padding=(0, 1, 1), launch=LaunchOptions(plans=(plan,)))
 
 
 def test_calibration_records_and_refuses(tmp_path):
@@ -155,7 +155,8 @@ def test_the_a_priori_bound_holds():
         plan = FastPlan(
             shape, "trn2", "bfloat16", transform, 0, units, 6, 8, 6, 2, 1, body_blocks=body
         )
-        y = convolve_fast(x, w, padding=(0, 1, 1), plan=plan).y.astype(np.float64)
+        y = convolve_pieces([x], w, padding=(0, 1, 1), launch=LaunchOptions(plans=(plan,))).y
+        y = y.astype(np.float64)
         exact = forward(x, w, None, shape)
         sums = np.abs(w.astype(np.float64)).sum(axis=(1, 2, 3, 4))
         most = error_bound(plan.algorithm, float(np.abs(x).max()), float(sums.max()))
@@ -211,7 +212,7 @@ def _chunk(pieces, w, bias, how):
         anchor=0 if axis else anchor,
         body_blocks=2,
     )
-    return convolve_fast(pieces, w, bias, padding=padding, plan=plan).y
+    return convolve_pieces(pieces, w, bias, padding=padding, launch=LaunchOptions(plans=(plan,))).y
 
 
 def test_a_reproducible_policy_takes_the_same_form_for_any_number_of_frames():
@@ -228,12 +229,15 @@ def test_float32_data_through_products_of_fp16():
     """Named and opt-in: the bound is that of fp16 transforms, with nothing to round at the end."""
     shape = conv_shape((1, 128, 6, 12, 64), (128, 128, 3, 3, 3), padding=(0, 1, 1))
     x, w, bias = normal_arrays(shape, "float32")
-    done = convolve_fast(x, w, bias, padding=(0, 1, 1), policy=Policy("half"))
-    assert isinstance(done.plan, FastPlan)
+    half = LaunchOptions(policy=Policy("half", least_macs=0))
+    done = convolve_pieces([x], w, bias, padding=(0, 1, 1), launch=half)
+    ((plan,),) = done.plans
+    assert isinstance(plan, FastPlan)
     assert done.y.dtype == np.float32
     exact = forward(x, w, bias, shape)
-    assert_within(done.y, exact, fast_bound(x, w, bias, exact, done.plan))
+    assert_within(done.y, exact, fast_bound(x, w, bias, exact, plan))
     error = np.sqrt(np.square(done.y - exact).mean() / np.square(exact).mean())
     assert 0.5 < error / expected_error(F23, "float32") < 1.5
-    plain = convolve_fast(x, w, bias, padding=(0, 1, 1))
-    assert isinstance(plain.plan, ConvPlan)
+    every = LaunchOptions(policy=Policy(least_macs=0))
+    plain = convolve_pieces([x], w, bias, padding=(0, 1, 1), launch=every)
+    assert isinstance(plain.plans[0][0], ConvPlan)
