@@ -165,7 +165,9 @@ def _switch_row(one: Layer) -> list[str]:
     slow_copies = replace(TRN2, timing=replace(timing, vector_wide_16bit=False))
     whole = "-"
     if one.plan.m == 2:
-        whole = microseconds(time_fast(replace(one.plan, midgroup=False)).makespan_ns)
+        request = FastRequest(one.plan.shape, TRN2, one.plan.dtype, midgroup=False)
+        found = price_fast(request, one.plan.transform, one.plan.axis, UNROLLED)
+        whole = microseconds(time_fast(found[0].plan).makespan_ns) if found else "no plan"
     return [
         one.key,
         one.plan.transform,

@@ -10,8 +10,10 @@ pytestmark = pytest.mark.fast
 
 
 def test_a_layer_beside_its_bar(capsys):
-    assert main(["fast", "--layers", "c2", "--errors", "none", "--models", "none"]) == 0
+    asked = ["--layers", "c2", "--errors", "none", "--models", "none", "--switches"]
+    assert main(["fast", *asked]) == 0
     printed = capsys.readouterr().out
+    assert "whole sums" in printed
     assert "every time is modelled" in printed
     assert printed.splitlines()[-1] == "bars met 1/1"
 
