@@ -59,9 +59,9 @@ def best_of(
             continue
         for axis in (HEIGHT,) if reproducible else (DEPTH, HEIGHT):
             priced = price_fast(request, transform.name, axis, budget)
-            alike = [one for one in priced if not reproducible or sums_alike(one.plan)]
-            found += alike[:1]
-            refused += [] if alike else [_none(request, transform, axis)]
+            kept = _alike(priced) if reproducible else priced
+            found += kept[:1]
+            refused += [] if kept else [_none(request, transform, axis)]
     found.sort(key=_weighed_ns)
     best = found[0] if found else None
     if reproducible and request.shape != one_frame(request.shape):
@@ -106,8 +106,7 @@ def _as_for_one_frame(request: FastRequest, policy: Policy, budget: int) -> Pric
     single = best_of(alone, policy, budget, reproducible=True)
     if isinstance(single.taken, Priced):
         return None
-    plans = price_fast(request, single.taken.plan.transform, HEIGHT, budget)
-    alike = [one for one in plans if sums_alike(one.plan)]
+    alike = _alike(price_fast(request, single.taken.plan.transform, HEIGHT, budget))
     if not alike:
         raise PlanError(
             f"{request.shape}: one frame is computed by {single.taken.plan.transform} along rows,"
@@ -125,6 +124,10 @@ def one_frame(shape: ConvShape) -> ConvShape:
         pad_before=with_axis(shape.pad_before, DEPTH, 0),
         pad_after=with_axis(shape.pad_after, DEPTH, 0),
     )
+
+
+def _alike(priced: tuple[PricedFast, ...]) -> tuple[PricedFast, ...]:
+    return tuple(one for one in priced if sums_alike(one.plan))
 
 
 def sums_alike(plan: FastPlan) -> bool:

@@ -73,7 +73,7 @@ def worth_a_search(question: Question) -> bool:
     shape = question.shape
     if question.exact or question.policy.accuracy == DIRECT or isinstance(shape, TransposedShape):
         return False
-    if min(shape.c_in, shape.c_out) < _LEAST_CHANNELS or shape.upsample != (1, 1, 1):
+    if min(shape.c_in, shape.c_out) < _LEAST_CHANNELS:
         return False
     if why_not(shape, DEPTH) and why_not(shape, HEIGHT):
         return False
