@@ -1,0 +1,101 @@
+"""What the planner takes for two hundred named problems: a change of plans is seen by a person."""
+
+from dataclasses import fields, is_dataclass, replace
+
+import pytest
+
+from nkisim.machine import CONSTANTS_VERSION, find_machine
+from pinned_problems import DEPTHWISE, FILTER_GRADIENT, pinned_problems
+from trnconv.model_plan import PlanOptions, model_plan
+from trnconv.plan.accuracy import policy_of
+from trnconv.plan.choose import Priced
+from trnconv.plan.depthwise_choose import choose_depthwise
+from trnconv.plan.ends import BEFORE, PLAIN_END, end_of
+from trnconv.plan.fast_candidates import PricedFast
+from trnconv.plan.question import Question, best_plan
+from trnconv.plan.shares import share
+from trnconv.plan.weight_gradient_choose import Choice, GradientRequest, choose_weight_gradient
+
+# Of a plan, what a question already says.
+_ASKED = {"problem", "shape", "machine", "dtype", "end", "pieces"}
+
+
+def answers(problem):
+    """The plans taken, with their costs: one, or one for each of two cores."""
+    machine = find_machine(problem.target)
+    if problem.asks == FILTER_GRADIENT:
+        return [choose_weight_gradient(GradientRequest(problem.shape, machine, problem.dtype))]
+    if problem.asks == DEPTHWISE:
+        choice = choose_depthwise(problem.shape, machine, problem.dtype)
+        return [choice.tensor.taken if choice.on_tensor_engine else choice.priced[0]]
+    question = Question(
+        problem.shape,
+        machine,
+        problem.dtype,
+        problem.pieces,
+        end_of("identity", BEFORE, "") if problem.residual else PLAIN_END,
+        problem.reproducible,
+        policy=policy_of(problem.accuracy),
+        exact=problem.exact,
+    )
+    if problem.cores == 2:
+        return [choice.taken for choice in share(question.direct())]
+    return [best_plan(question)]
+
+
+def form_of(answer):
+    """The algorithm, by name."""
+    if isinstance(answer, PricedFast):
+        return "minimal"
+    if isinstance(answer, Priced):
+        return "direct"
+    return "filter_gradient" if isinstance(answer, Choice) else "depthwise"
+
+
+def decisions(value):
+    """Values without the names of their fields, which may change."""
+    if is_dataclass(value):
+        own = [field.name for field in fields(value) if field.name not in _ASKED]
+        return "(" + " ".join(decisions(getattr(value, name)) for name in own) + ")"
+    if isinstance(value, tuple):
+        return "[" + " ".join(map(decisions, value)) + "]"
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else repr(value)
+
+
+def row(answer):
+    """A plan in one line."""
+    cost = answer.cost
+    return (
+        f"  {form_of(answer)}: {cost.total_ns / 1e3:.3f} us, {cost.instructions} instructions,"
+        f" {cost.sbuf_bytes} bytes, {cost.hbm_bytes} moved\n    {decisions(answer.plan)}"
+    )
+
+
+def test_the_planner_takes_the_pinned_plans(golden):
+    problems = pinned_problems()
+    assert len(problems) >= 200
+    assert len({problem.title for problem in problems}) == len(problems)
+    lines = [f"constants {CONSTANTS_VERSION}"]
+    for problem in problems:
+        lines += [problem.title, *map(row, answers(problem))]
+    golden("plans.txt", "\n".join(lines) + "\n")
+
+
+@pytest.mark.parametrize("name", ["wan_96_wide", "cogvideox_512"])
+def test_a_changed_decision_changes_the_text(name):
+    problem = next(one for one in pinned_problems() if one.name == name)
+    (answer,) = answers(problem)
+    other = replace(answer.plan, columns=answer.plan.columns + 1)
+    assert decisions(other) != decisions(answer.plan)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("accuracy", ["bf16", "fast"])
+@pytest.mark.parametrize("model", ["wan2.1", "cogvideox", "hunyuanvideo", "qwen-image"])
+def test_whole_models_take_the_pinned_plans(golden, model, accuracy):
+    plan = model_plan(model, options=PlanOptions(accuracy=accuracy))
+    totals = f"{plan.instructions} instructions, {plan.convolution_bytes} bytes"
+    lines = [f"constants {CONSTANTS_VERSION}, {plan.seconds:.6f} s, {totals}"]
+    for layer in plan.layers:
+        lines += [f"{layer.calls} x {layer.modules[0]}", row(layer.price.plan)]
+    golden(f"plans_{model}_{accuracy}.txt", "\n".join(lines) + "\n")
