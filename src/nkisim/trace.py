@@ -136,6 +136,7 @@ class Loop:
     allocations_before: int = 0  # tensors that existed before the loop
     body: list[Item] = field(default_factory=list)
     replayed: int = 0  # instructions that the iteration now running has repeated
+    meets: bool = False  # the other core, in its body or in a loop inside
 
     @property
     def followed(self) -> bool:
@@ -151,10 +152,16 @@ Item = Instruction | Loop
 
 @dataclass
 class Trace:
-    """The instruction stream of one core."""
+    """The instruction stream of one core.
+
+    `meetings` has, by the index of every core_barrier and sendrecv, the number of the meeting: the
+    instruction of this number in the other core's trace is its counterpart. Inside a loop both
+    meet again in every turn, and the number is that of the first.
+    """
 
     core: int = 0
     items: list[Item] = field(default_factory=list)
+    meetings: dict[int, int] = field(default_factory=dict)
 
     def instructions(self) -> Iterator[Instruction]:
         """Every instruction once, loop bodies included, in program order."""

@@ -13,7 +13,6 @@ from nkisim.isa.indirect_views import not_indirect
 from nkisim.isa.operands import NkiInstruction, held, index_tensors, store_held
 from nkisim.isa.rules import same_dtype
 from nkisim.machine import V3
-from nkisim.running.cores import CorePair
 from nkisim.running.session import Session, current
 from nkisim.tensors.layout import MemoryRegion
 
@@ -91,13 +90,13 @@ def sendrecv(
     asked = enums.engine.gpsimd if by_gpsimd else enums.engine.dma
     ranks = (("send_to_rank", send_to_rank), ("recv_from_rank", recv_from_rank))
     where = SENDRECV.check(core, asked, (src, dst), ranks)
-    pair = _require_pair(core, "sendrecv")
+    _require_pair(core, "sendrecv")
     options = (*ranks, ("pipe_id", pipe_id), ("dma_engine", dma_engine))
     reads = (src, *index_tensors(src, dst))
     handle = core.issue("sendrecv", where, (dst,), reads, options, name)
     data = np.array(held(src)) if core.values else None
     mine = _Parcel(send_to_rank, src.shape, src.dtype, data)
-    theirs: _Parcel = pair.meet(core.core, f"sendrecv with pipe_id={pipe_id}", mine)
+    theirs: _Parcel = core.meet(handle, f"sendrecv with pipe_id={pipe_id}", mine)
     received = mine if recv_from_rank == core.core else theirs
     _require_addressed(core.core, recv_from_rank, received, dst)
     if received.data is not None:
@@ -153,9 +152,9 @@ def core_barrier(
     core = current()
     facts = (("cores", tuple(cores)),)
     where = CORE_BARRIER.check(core, engine, (data,), facts)
-    pair = _require_pair(core, "core_barrier")
+    _require_pair(core, "core_barrier")
     handle = core.issue("core_barrier", where, (data,), (data,), facts, name)
-    other = pair.meet(core.core, "core_barrier", data.storage)
+    other = core.meet(handle, "core_barrier", data.storage)
     if other is not data.storage:
         refuse(
             "core_barrier",
@@ -167,7 +166,7 @@ def core_barrier(
     return NkiInstruction(handle)
 
 
-def _require_pair(core: Session, instruction: str) -> CorePair:
+def _require_pair(core: Session, instruction: str) -> None:
     if core.pair is None:
         refuse(
             instruction,
@@ -175,4 +174,3 @@ def _require_pair(core: Session, instruction: str) -> CorePair:
             "needs the two cores of an LNC2 launch",
             "launch with kernel[2], or leave it out when nl.num_programs(0) is 1",
         )
-    return core.pair

@@ -5,12 +5,15 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from nkisim.errors import refuse
 from nkisim.running.session import Session, current
 from nkisim.tensors.registers import VirtualRegister
 from nkisim.tensors.tensor import dynamic_slice
+
+if TYPE_CHECKING:
+    from nkisim.trace import Loop
 
 Bound = int | VirtualRegister
 
@@ -68,8 +71,10 @@ def while_loop(
         register = body_fun(_copy(register))
         _require_register(who, "the result of the body", register)
         trips += 1
-        if not core.values or register.known(who) == 0:
+        if core.values and register.known(who) == 0:
             break
+        if not core.values and trips == (2 if loop.meets else 1):
+            break  # where the cores meet, what a turn does may race with the next
         if trips == 1:
             core.repeat_loop()
         else:
@@ -151,7 +156,24 @@ def _one_iteration(core: Session, values: _Range, step: int) -> Iterator[Virtual
     if values.first is not None and values.last is not None:
         counter.bounds = (values.first, values.last)
     yield counter
-    core.end_loop(loop, repeated=False)
+    if loop.meets:
+        yield from _later_turns(core, loop, values)
+    core.end_loop(loop, repeated=loop.meets)
+
+
+def _later_turns(core: Session, loop: Loop, values: _Range) -> Iterator[VirtualRegister]:
+    """A shape-only loop in which the cores meet: what one turn does may race with the next.
+
+    All turns are run, or, where only the device knows how many there are, one more.
+    """
+    core.repeat_loop()
+    for position in range(1, 2 if values.trips is None else values.trips):
+        if position > 1:
+            core.finish_turn(loop)
+        known = None if values.first is None else values.first + position * loop.step
+        counter = VirtualRegister(known, frozen=True)
+        counter.loop = loop.number
+        yield counter
 
 
 def _require_register(who: str, what: str, value: object) -> None:

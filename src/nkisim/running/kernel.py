@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,10 +18,13 @@ from nkisim.numerics import dtypes
 from nkisim.running.cores import CorePair
 from nkisim.running.garbage import collected_rarely
 from nkisim.running.host_arrays import is_array, like, spec_of, to_numpy, write_back
-from nkisim.running.races import Race
+from nkisim.running.races import Race, find_races
 from nkisim.running.schedule_edges import Edges, add_edges
 from nkisim.running.session import (
     FAST,
+    RACE_HANDLING,
+    REFUSE,
+    REPORT,
     SUMMATIONS,
     Session,
     Settings,
@@ -155,6 +158,7 @@ def run(
     target: str | Machine | None = None,
     values: bool = True,
     summation: str = FAST,
+    races: str = REFUSE,
     **kwargs: Any,
 ) -> Run:
     """Run a kernel and return everything about the run; `values=False` computes shapes only.
@@ -162,21 +166,30 @@ def run(
     summation="fixed" adds up the sums of a matrix product in an order that does not depend on its
     shape, so that an element has the same bits whatever stands beside it. It takes longer to run,
     and changes nothing in the trace.
+    races="report" lists conflicting accesses of two cores in `Run.races` instead of refusing them.
     """
     wrapped = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
-    return run_kernel(wrapped, args, kwargs, _settings(target, values=values, summation=summation))
+    _require_one_of("summation", summation, SUMMATIONS)
+    _require_one_of("races", races, RACE_HANDLING)
+    settings = replace(
+        _settings(target, values=values), summation=summation, report_races=races == REPORT
+    )
+    return run_kernel(wrapped, args, kwargs, settings)
 
 
-def _settings(target: str | Machine | None, *, values: bool, summation: str = FAST) -> Settings:
-    if summation not in SUMMATIONS:
+def _require_one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
         refuse(
             "nkisim.run",
-            f"summation={summation!r}",
-            f"one of {', '.join(SUMMATIONS)}",
+            f"{name}={value!r}",
+            f"one of {', '.join(allowed)}",
             "pass one of them, or leave it out",
         )
+
+
+def _settings(target: str | Machine | None, *, values: bool) -> Settings:
     machine = default_machine() if target is None else find_machine(target)
-    return Settings(machine=machine, values=values, precise=default_precise(), summation=summation)
+    return Settings(machine=machine, values=values, precise=default_precise())
 
 
 def run_kernel(
@@ -202,7 +215,9 @@ def run_kernel(
         else:
             sessions = [Session(settings, (core, cores), pair) for core in range(cores)]
             results = pair.run([functools.partial(launch.execute, s, bound) for s in sessions])
-            _refuse_races(pair.races)
+    races = () if pair is None else tuple(find_races(pair.log))
+    if not settings.report_races:
+        _refuse_races(races)
     memories = tuple(session.memory.use() for session in sessions)
     for session in sessions:
         add_edges(session.trace, kernel.edges)
@@ -212,7 +227,7 @@ def run_kernel(
     outputs = _outputs(results[0], launch.example) if settings.values else None
     shapes = tuple([(tensor.shape, tensor.dtype) for tensor in returned[0]])
     traces = tuple([session.trace for session in sessions])
-    return Run(outputs, shapes, settings.machine, traces, memories)
+    return Run(outputs, shapes, settings.machine, traces, memories, races)
 
 
 @dataclass(frozen=True)
@@ -349,13 +364,15 @@ def _as_argument(value: Any, copied: dict[int, Any]) -> Any:
     return copy.deepcopy(value, copied) if isinstance(value, NKIObject) else value
 
 
-def _refuse_races(races: list[Race]) -> None:
+def _refuse_races(races: tuple[Race, ...]) -> None:
     if races:
         listed = "\n    ".join(str(race) for race in races[:8])
         raise RaceError(
             f"{len(races)} unordered conflicting accesses of two cores:\n    {listed}",
-            limit="between two meetings of the cores, what one writes the other may not touch",
-            remedy="put nisa.core_barrier between them, or give the cores disjoint slices",
+            limit="what one core writes the other may not touch without an order: a core_barrier"
+            " orders accesses to its data, a sendrecv what its tiles come from or lead to",
+            remedy="put nisa.core_barrier(tensor, (0, 1)) between them, or give the cores disjoint"
+            ' slices; nkisim.run(..., races="report") lists races in Run.races instead',
         )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from nkisim.errors import NkiValidationError
 from nkisim.memory.placement import Memory
+from nkisim.running.joint_log import Touch
 from nkisim.tensors.indirection import row_places, scalar_value, whole_rows
 from nkisim.tensors.layout import MemoryRegion
 from nkisim.tensors.offsets import FreeIndex, ScalarOffset, VectorOffset
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 _ACCUMULATING = frozenset({"nc_matmul", "nc_matmul_mx"})  # they keep PSUM history themselves
 FAST, FIXED = "fast", "fixed"
 SUMMATIONS = (FAST, FIXED)
+REFUSE, REPORT = "refuse", "report"
+RACE_HANDLING = (REFUSE, REPORT)
 _SYNCHRONISING = frozenset({"core_barrier"})  # orders accesses to its tensor, touches no byte of it
 
 
@@ -40,6 +43,7 @@ class Settings:
     values: bool = True  # False: shapes only, no data
     precise: bool = True  # False: low-precision tensors are stored unrounded (NKI_PRECISE_FP=0)
     summation: str = FAST  # FIXED: sums of a matrix product do not depend on its shape
+    report_races: bool = False  # in Run.races, instead of refusing them
 
 
 class Session:
@@ -111,6 +115,8 @@ class Session:
         instruction = Instruction(index, op, where, written, read, options, name)
         if self._loops:
             instruction.loop = self._loops[-1][0].number
+        if self.pair is not None:
+            self._log(self.pair, instruction, reads, writes)
         if self._replaying:
             self._require_recorded(instruction)
         else:
@@ -161,8 +167,6 @@ class Session:
                 self._note_write(tensor, access, op)
             elif storage.neighbours is not None:
                 storage.neighbours.check_read(storage, *self._place(tensor, access))
-            if self.pair is not None and not layout.on_chip:
-                self._touch(tensor, access, f"{op} (instruction {index})", writes=writes)
         return access
 
     @staticmethod
@@ -205,23 +209,38 @@ class Session:
         number = source.loop if isinstance(source, VirtualRegister) else None
         return next((loop for loop, _ in self._loops if loop.number == number), None)
 
-    def _touch(self, tensor: NkiTensor, access: Access, label: str, *, writes: bool) -> None:
-        """Remember an HBM access for the race check; without values some have no known place."""
-        storage = tensor.storage
-        if storage.allocation.region is MemoryRegion.private_hbm or self.pair is None:
-            return
-        interval = self.pair.intervals[self.core]
-        if isinstance(tensor.indirection, VectorOffset) and self.values:
-            for layout, offset in row_places(tensor, tensor.indirection):
-                row = Access(storage.allocation, layout, offset)
-                interval.add(storage, row, 1, label, writes=writes)
-            return
-        if access.anywhere and not self.values:
-            return
-        trips = 1
+    def _log(
+        self,
+        pair: CorePair,
+        instruction: Instruction,
+        reads: tuple[NkiTensor, ...],
+        writes: tuple[NkiTensor, ...],
+    ) -> None:
+        """Remember what an instruction touches, for the race check after the launch."""
+        read = [self._touch(*each) for each in zip(reads, instruction.reads, strict=True)]
+        written = [self._touch(*each) for each in zip(writes, instruction.writes, strict=True)]
+        pair.log.add(self.core, instruction, tuple(read), tuple(written))
+
+    def _touch(self, tensor: NkiTensor, access: Access) -> Touch:
+        """Where an operand lies; without values some have no known place."""
+        indirection = tensor.indirection
+        if indirection is None:
+            return Touch(tensor.storage, access)
+        rows = loop = None
+        if isinstance(indirection, VectorOffset) and self.values:
+            rows = tuple(row_places(tensor, indirection))
         if access.step and not self.values:
-            trips = next((e.trips or 1 for e, _ in self._loops if e.number == access.loop), 1)
-        interval.add(storage, access, trips, label, writes=writes)
+            loop = next((loop for loop, _ in self._loops if loop.number == access.loop), None)
+        return Touch(tensor.storage, access, loop, rows, dynamic=True)
+
+    def meet(self, instruction: Instruction, what: str, message: Any) -> Any:
+        """Wait for the other core in an instruction called `what`; returns its message."""
+        assert self.pair is not None, "instructions that meet need two cores"
+        for loop, _ in self._loops:
+            loop.meets = True
+        if self.recording:
+            self.trace.meetings[instruction.index] = self.pair.meetings
+        return self.pair.meet(self.core, what, message)
 
     def begin_loop(self, trips: int | None, step: int) -> Loop:
         """Start a dynamic loop: what is issued until `repeat_loop` is its body."""
