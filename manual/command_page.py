@@ -26,7 +26,7 @@ The simulator has a command of its own, which needs NumPy alone:
 
 | command | what it does |
 | --- | --- |
-| `python -m nkisim surface` | every public name of NKI 0.6: implemented or refused |
+| `python -m nkisim surface` | every public name of NKI (`--nki 0.6` or 0.7), done or refused |
 | `python -m nkisim lint FILE` | what NKI's compiler would not accept in this file's kernels |
 | `python -m nkisim time --example NAME` | a modelled timeline of an example kernel |
 | `python -m nkisim bench` | how fast nkisim itself runs on this computer |

@@ -1,4 +1,4 @@
-"""`python -m nkisim surface | lint FILE... | bench | time --example NAME`."""
+"""`python -m nkisim surface [--nki 0.6] | lint FILE... | bench | time --example NAME`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from nkisim import bench, surface, time_command
 from nkisim.lint.__main__ import main as lint_main
+from nkisim.running.api_version import DEFAULT, VERSIONS, NkiVersion
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -16,7 +17,8 @@ def main(arguments: Sequence[str]) -> int:
         return lint_main(arguments[1:])  # it has a parser of its own
     parser = argparse.ArgumentParser(prog="python -m nkisim", description="A NeuronCore in NumPy.")
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("surface", help="every public name of NKI 0.6: implemented or refused")
+    names = commands.add_parser("surface", help="every public name of NKI: implemented or refused")
+    names.add_argument("--nki", choices=VERSIONS, default=DEFAULT, help="default: %(default)s")
     commands.add_parser("lint", help="what NKI's compiler would not accept in a file's kernels")
     timing = commands.add_parser("bench", help="how fast nkisim itself runs on this computer")
     timing.add_argument(
@@ -28,11 +30,11 @@ def main(arguments: Sequence[str]) -> int:
         return bench.main(million=options.million)
     if options.command == "time":
         return time_command.main(options)
-    return _surface()
+    return _surface(options.nki)
 
 
-def _surface() -> int:
-    rows = surface.compare()
+def _surface(version: NkiVersion) -> int:
+    rows = surface.compare(version)
     print(surface.table(rows))
     return 1 if any(row.status == "missing" for row in rows) else 0
 

@@ -24,6 +24,7 @@ __all__ = [
     "collective_permute_implicit_reduce",
     "rank_id",
     "reduce_scatter",
+    "reduce_scatter_v",
 ]
 
 Tensors = list[NkiTensor]
@@ -101,6 +102,11 @@ def reduce_scatter(
     name: str | None = None,
 ) -> None:
     """dst = this rank's part of op over the ranks' src."""
+
+
+@refused("ncc.reduce_scatter_v", _REASON, _REMEDY)
+def reduce_scatter_v(*args: Any, **kwargs: Any) -> None:
+    """reduce_scatter of as many elements as a tensor says; its parameters are not published."""
 
 
 @refused("ncc.all_to_all", _REASON, _REMEDY)

@@ -5,6 +5,7 @@
       DTypeError                  (in numerics.dtypes) a dtype or cast that NKI does not have
       MemoryLimitError            SBUF, PSUM or an address does not hold what was asked
       AliasError                  a tensor was used after its bytes were given to another one
+      RunTimeValueError           Python wanted the value of something only the device knows
       RaceError                   two cores touch the same HBM bytes without an order between them
 
 A message has three parts: what was asked, the limit it met (with its unit), what to do instead.
@@ -49,6 +50,10 @@ class MemoryLimitError(NkiValidationError):
 
 class AliasError(NkiValidationError):
     """Bytes were read through one tensor after another tensor overwrote them."""
+
+
+class RunTimeValueError(NkiValidationError, TypeError):
+    """`if`, int() or range() on a register or scalar; NKI raises TypeError, which this is too."""
 
 
 class RaceError(NkiValidationError):

@@ -173,6 +173,7 @@ class Machine:
     search_min_elems: int = 8  # ISA max8, nc_find_index8, nc_match_replace8
     search_max_elems: int = 16384  # ISA max8, nc_find_index8, nc_match_replace8
     gather_max_indices: int = 4096  # ISA local_gather, indices per GpSimd core
+    run_time_offset_reach_bytes: int = 2**32  # ISA 0.7 scalar_load: a 32-bit byte offset
     gather_group_partitions: int = 16  # A1: one GpSimd core serves 16 partitions
     vector_transpose_max: int = 32  # ISA nc_transpose on the Vector engine
     dma_compute_max_sources: int = 16  # ISA dma_compute

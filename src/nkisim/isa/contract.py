@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from nkisim.enums import engine
 from nkisim.errors import NkiValidationError, refuse
-from nkisim.tensors.indirection import scalar_is_inside
+from nkisim.numerics.dtypes import SCALAR_ONLY
+from nkisim.tensors.indirection import require_reach, scalar_is_inside
 from nkisim.tensors.layout import HBM, MemoryRegion
 from nkisim.tensors.offsets import Indirection, ScalarOffset, VectorOffset
 from nkisim.tensors.tensor import NkiTensor
@@ -187,6 +188,7 @@ class Contract:
         return asked
 
     def _require_inside(self, tensor: NkiTensor) -> None:
+        require_reach(tensor)
         if not scalar_is_inside(tensor):
             raise NkiValidationError(
                 f"run-time offset leaves tensor {tensor.name!r} {tensor.storage.shape}",
@@ -248,6 +250,12 @@ def _check_dtype(call: Call, operand: Operand, tensor: NkiTensor) -> None:
             f"{operand.name} is {tensor.dtype}",
             f"one of {', '.join(sorted(operand.dtypes))}",
             "cast it with tensor_copy into a tile of that type",
+        )
+    if tensor.dtype in SCALAR_ONLY and operand.dtypes is None and call.engine is not engine.dma:
+        call.refuse(
+            f"{operand.name} is {tensor.dtype}",
+            "no engine computes with it",
+            "read it with nisa.scalar_load, or use int32",
         )
 
 

@@ -40,6 +40,17 @@ def _same_count(call: Call) -> None:
         )
 
 
+def _scalar_types(call: Call) -> None:
+    """int64 is copied bit by bit: nothing casts it."""
+    types = {call["dst"].dtype, call["src"].dtype}
+    if len(types) > 1 and types.intersection(dtypes.SCALAR_ONLY):
+        call.refuse(
+            f"a copy of {call['src'].dtype} to {call['dst'].dtype}",
+            "int64 is copied to int64 only; no engine casts it",
+            "read it with nisa.scalar_load, or make it int32 on the host",
+        )
+
+
 def _descriptor_mode(call: Call) -> None:
     mode, machine = call.facts["dge_mode"], call.machine
     gathered = any(isinstance(t.indirection, VectorOffset) for t in call.tensors.values())
@@ -138,6 +149,7 @@ DMA_COPY = Contract(
         check_modes,
         _same_count,
         castable,
+        _scalar_types,
         _descriptor_mode,
         _row_numbers,
         _trigger_engine,

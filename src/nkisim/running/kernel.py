@@ -10,11 +10,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from nkisim.errors import NkiValidationError, RaceError, UnsupportedError, refuse
+from nkisim.errors import NkiValidationError, RaceError, refuse
 from nkisim.machine import Machine, find_machine
 from nkisim.memory.placement import MemoryUse
 from nkisim.memory.storage import Storage
 from nkisim.numerics import dtypes
+from nkisim.running.api_version import selected_version
+from nkisim.running.build import Build, Buildable, build_of, schedule_edges
 from nkisim.running.cores import CorePair
 from nkisim.running.garbage import collected_rarely
 from nkisim.running.host_arrays import is_array, like, spec_of, to_numpy, write_back
@@ -39,6 +41,7 @@ from nkisim.tensors.tensor import NkiTensor
 from nkisim.trace import Trace
 
 _Each = TypeVar("_Each")
+_DEFAULT_BUILD = Build()
 
 
 def _only(name: str, each: tuple[_Each, ...]) -> _Each:
@@ -75,14 +78,21 @@ class Run:
         return _only("memory", self.memories)
 
 
-class Kernel:
+class Kernel(Buildable):
     """A function that runs as an NKI kernel; `kernel[2]` launches it on two cores."""
 
-    def __init__(self, func: Callable[..., Any], lnc: int | None = None, edges: Edges = ()) -> None:
+    def __init__(
+        self,
+        func: Callable[..., Any],
+        lnc: int | None = None,
+        edges: Edges = (),
+        build: Build = _DEFAULT_BUILD,
+    ) -> None:
         functools.update_wrapper(self, func)
         self.func = func
         self.lnc = lnc
         self.edges = edges
+        self.build = build
 
     @property
     def title(self) -> str:
@@ -97,11 +107,14 @@ class Kernel:
                 "1 or 2 (cores of a logical NeuronCore)",
                 "launch with kernel[1] or kernel[2]",
             )
-        return Kernel(self.func, lnc, self.edges)
+        return Kernel(self.func, lnc, self.edges, self.build)
 
     def with_schedule(self, edges: Any) -> Kernel:
         """The kernel with extra order: ("consumer", "producer" or [producers]) by name."""
-        return Kernel(self.func, self.lnc, tuple((c, p) for c, p in edges))
+        return Kernel(self.func, self.lnc, schedule_edges(self.title, edges), self.build)
+
+    def _with_build(self, build: Build) -> Kernel:
+        return Kernel(self.func, self.lnc, self.edges, build)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on arrays; inside of another kernel, a plain call."""
@@ -111,25 +124,11 @@ class Kernel:
 
 
 def jit(fn: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
-    """Make a function a kernel. `platform_target` is refused as in NKI; choose by environment."""
-    if "platform_target" in kwargs:
-        refuse(
-            "nki.jit",
-            f"platform_target={kwargs['platform_target']!r}",
-            "removed in NKI 0.3",
-            "set NEURON_PLATFORM_TARGET_OVERRIDE, or pass target= to nkisim.run",
-        )
-    if set(kwargs) - {"mode"}:
-        unknown = ", ".join(sorted(set(kwargs) - {"mode"}))
-        raise UnsupportedError(
-            f"option {unknown}",
-            instruction="nki.jit",
-            limit="nkisim takes no compiler options",
-            remedy="drop it",
-        )
+    """Make a function a kernel. Options for the compiler are kept in `Kernel.build`."""
+    build = build_of(kwargs)
     if fn is None:
-        return Kernel
-    return fn if isinstance(fn, Kernel) else Kernel(fn)
+        return functools.partial(Kernel, build=build)
+    return fn if isinstance(fn, Kernel) else Kernel(fn, build=build)
 
 
 class Simulated:
@@ -189,7 +188,9 @@ def _require_one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
 
 def _settings(target: str | Machine | None, *, values: bool) -> Settings:
     machine = default_machine() if target is None else find_machine(target)
-    return Settings(machine=machine, values=values, precise=default_precise())
+    return Settings(
+        machine=machine, values=values, precise=default_precise(), nki=selected_version()
+    )
 
 
 def run_kernel(
@@ -262,8 +263,8 @@ class _Launch:
         if not is_array(value):
             return value
         spec = spec_of(value)
-        scratch = Session(Settings(machine=self.settings.machine, values=False))
-        storage = scratch.memory.allocate(spec.shape, spec.dtype, self.region, name)
+        scratch = Session(replace(self.settings, values=False))
+        storage = scratch.allocate(spec.shape, spec.dtype, self.region, name, None)
         storage.precise = self.settings.precise
         if self.settings.values:
             self._adopt(storage, name, value)
@@ -288,7 +289,8 @@ class _Launch:
                 "dtypes are those of nki.language",
                 "pass nl.float32, nl.bfloat16 ...",
             )
-        if isinstance(value, int) and not -(2**31) <= value < 2**31:
+        wide = isinstance(value, int) and not -(2**31) <= value < 2**31
+        if wide and self.settings.nki == "0.6":  # 0.7 hands Python's integers on as they are
             refuse(title, f"argument {name} is {value}", "integers have 32 bits", "split it")
 
     def _adopt(self, storage: Storage, name: str, value: Any) -> None:

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from nkisim.errors import NkiValidationError
 from nkisim.memory.placement import Memory
+from nkisim.numerics import dtypes
+from nkisim.running.api_version import NkiVersion
 from nkisim.running.joint_log import Touch
 from nkisim.tensors.indirection import row_places, scalar_value, whole_rows
 from nkisim.tensors.layout import MemoryRegion
 from nkisim.tensors.offsets import FreeIndex, ScalarOffset, VectorOffset
-from nkisim.tensors.registers import VirtualRegister
+from nkisim.tensors.registers import RunTimeValue
+from nkisim.tensors.scalars import NkiScalar
 from nkisim.trace import Access, Instruction, Item, Loop, Options, Trace, walk
 
 if TYPE_CHECKING:
@@ -44,6 +47,7 @@ class Settings:
     precise: bool = True  # False: low-precision tensors are stored unrounded (NKI_PRECISE_FP=0)
     summation: str = FAST  # FIXED: sums of a matrix product do not depend on its shape
     report_races: bool = False  # in Run.races, instead of refusing them
+    nki: NkiVersion = "0.7"  # whose API and front end the kernel meets
 
 
 class Session:
@@ -58,6 +62,7 @@ class Session:
         self.settings = settings
         self.machine = settings.machine
         self.values = settings.values
+        self.traced = settings.nki != "0.6"  # 0.6's default front end parses, 0.7's traces
         self.program = program  # (program id, number of programs); None without a launch grid
         self.core = program[0] if program else 0
         self.pair = pair
@@ -91,6 +96,8 @@ class Session:
         address: tuple[int, int] | None,
     ) -> Storage:
         """A fresh tensor's storage; shared HBM is one storage for both cores."""
+        if not self.traced:
+            _require_type_of_0_6(dtype)
         if region is MemoryRegion.shared_hbm and self.shared is not None:
             key = name or f"shared_{self._shared_seen}"
             self._shared_seen += 1
@@ -194,19 +201,31 @@ class Session:
             return access
         source = indirection.source
         value = scalar_value(source)
-        loop = self._loop_of(source)
-        bounds = source.bounds if isinstance(source, VirtualRegister) else None
-        if loop is None and bounds is not None:
-            value = bounds[1]  # a counter that outlived its loop has the last value
-        offset = tensor.offset + (value or 0) * indirection.unit_elems
+        loop, factor = self._followed(source)
         if loop is None:
+            bounds = source.bounds if isinstance(source, RunTimeValue) else None
+            apart = isinstance(source, NkiScalar) and not source.is_constant
+            if bounds is not None and not apart:
+                value = bounds[1]  # a counter that outlived its loop has the last value
+            offset = tensor.offset + (value or 0) * indirection.unit_elems
             access = Access(allocation, layout, offset)
-            access.anywhere = bounds is None
+            access.anywhere = bounds is None or apart
             return access
-        return Access(allocation, layout, offset, indirection.unit_elems * loop.step, loop.number)
+        offset = tensor.offset + (value or 0) * indirection.unit_elems
+        step = indirection.unit_elems * factor * loop.step
+        return Access(allocation, layout, offset, step, loop.number)
 
-    def _loop_of(self, source: NkiTensor | VirtualRegister) -> Loop | None:
-        number = source.loop if isinstance(source, VirtualRegister) else None
+    def _followed(self, source: NkiTensor | RunTimeValue) -> tuple[Loop | None, int]:
+        """The one loop whose counter a value follows evenly, and how many units a count is."""
+        factors = source.loop_factors if isinstance(source, RunTimeValue) else {}
+        is_data = isinstance(source, NkiScalar) and source.is_data
+        if len(factors) != 1 or is_data:
+            return None, 0
+        ((number, factor),) = factors.items()
+        loop = self._running(number)
+        return (None, 0) if factor is None else (loop, factor)
+
+    def _running(self, number: int) -> Loop | None:
         return next((loop for loop, _ in self._loops if loop.number == number), None)
 
     def _log(
@@ -265,8 +284,9 @@ class Session:
         return storage.allocation.index < self._loops[-1][0].allocations_before
 
     def follows_counter(self, *values: object) -> bool:
-        """Whether one of the values is a register that changes with a dynamic loop now running."""
-        return any(isinstance(v, VirtualRegister) and self._loop_of(v) is not None for v in values)
+        """Whether one of the values changes with a dynamic loop now running."""
+        followed = [v.loop_factors for v in values if isinstance(v, RunTimeValue)]
+        return any(self._running(number) is not None for each in followed for number in each)
 
     def repeat_loop(self) -> None:
         """The first iteration is recorded; the ones that follow are run and not recorded."""
@@ -304,6 +324,16 @@ class Session:
                 if access.allocation.index < loop.allocations_before:
                     access.allocation.first_use = min(access.allocation.first_use, first)
                     access.allocation.last_use = max(access.allocation.last_use, last)
+
+
+def _require_type_of_0_6(dtype: str) -> None:
+    kind = dtypes.canonical(dtype)
+    if kind in dtypes.SCALAR_ONLY:
+        raise dtypes.DTypeError(
+            f"dtype {kind}",
+            limit="NKI 0.6 does not have it",
+            remedy="use int32, or install(version='0.7')",
+        )
 
 
 _current: ContextVar[Session | None] = ContextVar("nkisim_session", default=None)

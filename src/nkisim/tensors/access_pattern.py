@@ -21,7 +21,7 @@ from nkisim.tensors.reshaping import Shape, require_dim
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nkisim.tensors.registers import VirtualRegister
+    from nkisim.tensors.registers import RunTimeValue
     from nkisim.tensors.tensor import NkiTensor
 
 
@@ -62,7 +62,7 @@ def make_pattern_view(
 
 def run_time_offset(
     tensor: NkiTensor,
-    scalar: NkiTensor | VirtualRegister | None,
+    scalar: NkiTensor | RunTimeValue | None,
     rows: NkiTensor | None,
     dim: int,
     dtype: str,
@@ -80,7 +80,7 @@ def run_time_offset(
     require_dim("ap indirect_dim", dim, tensor.ndim)
     unit = rescale(f"stride of dimension {dim}", tensor.strides[dim], tensor.dtype, dtype)
     if scalar is not None:
-        require_scalar("ap", scalar)
+        require_scalar("ap", scalar, tensor.buffer)
         return ScalarOffset(scalar, unit)
     assert rows is not None, "one of the two is given"
     if dim != 0 or tensor.buffer in ON_CHIP:

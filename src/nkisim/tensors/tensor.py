@@ -9,7 +9,7 @@ from nkisim.errors import refuse
 from nkisim.numerics import dtypes
 from nkisim.tensors import reshaping
 from nkisim.tensors.arithmetic import RefusesArithmetic
-from nkisim.tensors.indexing import DynamicSlice, dynamic_room, select_key
+from nkisim.tensors.indexing import dynamic_room, select_key
 from nkisim.tensors.layout import ON_CHIP, Layout, MemoryRegion, layout_of
 from nkisim.tensors.offsets import (
     FreeIndex,
@@ -20,7 +20,7 @@ from nkisim.tensors.offsets import (
     require_row_numbers,
     require_scalar,
 )
-from nkisim.tensors.registers import NKIObject, VirtualRegister
+from nkisim.tensors.registers import NKIObject, RunTimeValue
 from nkisim.tensors.reshaping import Dims, Shape, product, row_major_strides
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from nkisim.memory.storage import Storage
 
-Register = Union["NkiTensor", VirtualRegister]
+Register = Union["NkiTensor", RunTimeValue]
 
 
 class NkiTensor(RefusesArithmetic, NKIObject):
@@ -136,6 +136,7 @@ class NkiTensor(RefusesArithmetic, NKIObject):
         shape, strides, offset, dynamic = select_key(self.shape, self.strides, key, on_chip=on_chip)
         view = self._view(shape, strides, self.offset + offset)
         if dynamic is not None:
+            require_scalar("tensor index", dynamic[0], self.buffer)
             limit = dynamic_room(self.shape, key)
             view.indirection = self._only_indirection(ScalarOffset(*dynamic, limit))
         elif self.indirection is not None:
@@ -165,7 +166,7 @@ class NkiTensor(RefusesArithmetic, NKIObject):
     def select(self, dim: int, index: int | Register) -> NkiTensor:
         """Fix one index and drop the dimension (an on-chip partition stays as size 1)."""
         self._refuse_indirected("select", dim)
-        if isinstance(index, (NkiTensor, VirtualRegister)):
+        if isinstance(index, (NkiTensor, RunTimeValue)):
             return self._select_dynamic(dim, index)
         if not 0 <= as_int(index) < self.shape[dim]:
             refuse(
@@ -316,7 +317,7 @@ class NkiTensor(RefusesArithmetic, NKIObject):
         return "gathered by rows" if isinstance(self.indirection, VectorOffset) else None
 
     def _select_dynamic(self, dim: int, index: Register) -> NkiTensor:
-        require_scalar("select", index)
+        require_scalar("select", index, self.buffer)
         if self._on_chip() and dim == 0:
             refuse(
                 "select",
@@ -391,10 +392,3 @@ _assignment: list[Callable[[NkiTensor, NkiTensor], None]] = [_no_assignment]
 def define_assignment(assign: Callable[[NkiTensor, NkiTensor], None]) -> None:
     """Say what `tensor[...] = value` issues; instructions build on tensors, so they tell us."""
     _assignment[0] = assign
-
-
-def dynamic_slice(start: int | VirtualRegister, size: int) -> slice | DynamicSlice:
-    """`nl.ds(start, size)`."""
-    if isinstance(start, VirtualRegister):
-        return DynamicSlice(start, size)
-    return slice(start, start + size)

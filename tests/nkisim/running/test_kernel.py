@@ -225,13 +225,17 @@ def test_numpy_types_are_not_arguments(value):
 
 
 @pytest.mark.parametrize("value", [2**31, -(2**31) - 1])
-def test_integer_arguments_have_32_bits(value):
+def test_integer_arguments_have_32_bits_in_nki_0_6(value, nki_0_6):
     with pytest.raises(NkiValidationError, match=f"argument number is {value}"):
         simulate(ids)(X, number=value)
     simulate(ids)(X, number=value - 1 if value > 0 else value + 1)
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.int64, np.complex64])
+def test_integer_arguments_are_handed_on_by_the_tracer():
+    simulate(ids)(X, number=2**40)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.uint64, np.complex64])
 def test_arrays_have_types_the_machine_has(dtype):
     with pytest.raises(DTypeError, match=f"dtype {np.dtype(dtype)}"):
         simulate(doubled)(X.astype(dtype))

@@ -316,7 +316,9 @@ def test_a_counter_is_copied_to_a_register_and_steps_with_its_loop(rng):
     assert trace.items[-1].reads[0].offset == 200
 
 
-def test_a_counter_is_materialised_in_memory(rng):
+@pytest.mark.parametrize("version", ["0.6", "0.7"])
+def test_a_counter_is_materialised_in_memory(rng, version, choose_nki):
+    choose_nki(version)
     x = rng.normal(size=(6, 5)).astype(np.float32)
 
     def kernel(x):
@@ -324,7 +326,10 @@ def test_a_counter_is_materialised_in_memory(rng):
         place = nl.ndarray((1, 1), nl.int32, nl.sbuf)
 
         def body(i):
-            nisa.register_store(place, i)
+            if version == "0.6":
+                nisa.register_store(place, i)
+            else:
+                nisa.scalar_store(place, i)
             nisa.dma_copy(rows(result, place, 1), rows(x, place, 1))
 
         nl.fori_loop(0, 6, body)
@@ -429,7 +434,7 @@ def test_a_while_loop_needs_a_register_with_a_value():
             run(kernel, x, count, target="trn2")
 
 
-def test_dynamic_range_is_the_old_spelling(rng):
+def test_dynamic_range_is_the_old_spelling(rng, nki_0_6):
     x = rng.normal(size=(24, 10)).astype(np.float32)
 
     def kernel(x):
@@ -449,6 +454,16 @@ def test_dynamic_range_is_the_old_spelling(rng):
     assert [loop.trips for loop in loops(run(kernel, x, target="trn2").trace)] == [24, 2]
 
 
+def test_dynamic_range_is_refused_where_python_is_traced():
+    kernel = looping_over(lambda: nl.dynamic_range(4))
+    with refused("nl.dynamic_range", "Python's `for` cannot run on the device"):
+        run(kernel, np.zeros(1, np.float32), target="trn2")
+
+
+def looping_over(make):
+    return lambda _x: [None for _ in make()]
+
+
 def looping(lower=0, upper=4, step=1, body=lambda _i: None):
     return lambda _x: nl.fori_loop(lower, upper, body, step)
 
@@ -460,8 +475,8 @@ def looping(lower=0, upper=4, step=1, body=lambda _i: None):
         (looping(step=-1), "a positive integer known at compile time"),
         (looping(step=1.0), "a positive integer known at compile time"),
         (looping(step=True), "a positive integer known at compile time"),
-        (looping(upper=4.0), "an integer or a register"),
-        (looping(lower=None), "an integer or a register"),
+        (looping(upper=4.0), "an integer, a register or a scalar"),
+        (looping(lower=None), "an integer, a register or a scalar"),
     ],
 )
 def test_a_loop_is_refused_for(kernel, limit):
@@ -470,7 +485,7 @@ def test_a_loop_is_refused_for(kernel, limit):
 
 
 @pytest.mark.parametrize("values", [True, False])
-def test_a_counter_is_read_only(values):
+def test_a_counter_is_read_only_in_nki_0_6(values, nki_0_6):
     kernel = looping(body=lambda i: nisa.register_move(i, 3))
     arrays = (np.zeros(1, np.float32),)
     with pytest.raises(nisa.NkiValidationError, match="write to a loop counter"):

@@ -151,7 +151,7 @@ BAD_SCALARS = [
 def test_a_run_time_index_is_a_register_or_one_integer_in_sbuf(make):
     with pytest.raises(NkiValidationError, match="select: run-time offset") as refusal:
         tensor((5, 3)).select(0, make())
-    assert refusal.value.limit == "a register, or an integer tile of 1 element in SBUF"
+    assert refusal.value.limit == "a register, a scalar, or an integer tile of 1 element in SBUF"
 
 
 @pytest.mark.parametrize("region", [HBM, SBUF])
