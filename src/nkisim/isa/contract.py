@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from nkisim.enums import engine
 from nkisim.errors import NkiValidationError, refuse
 from nkisim.numerics.dtypes import SCALAR_ONLY
+from nkisim.tensors.footprint import repeats_elements
 from nkisim.tensors.indirection import require_reach, scalar_is_inside
 from nkisim.tensors.layout import HBM, MemoryRegion
 from nkisim.tensors.offsets import Indirection, ScalarOffset, VectorOffset
@@ -211,21 +212,30 @@ def check_operand(call: Call, operand: Operand, tensor: NkiTensor) -> None:
     _check_region(call, operand, tensor)
     _check_dtype(call, operand, tensor)
     layout = tensor.layout
-    # The compute engines write one element after the other, so the last one stays; DMA engines
-    # and the PE array write several at once.
-    at_once = call.engine in (engine.dma, engine.tensor)
-    if operand.writes and at_once and any(stride == 0 for stride, _ in layout.free):
-        call.refuse(
-            f"{operand.name} {tensor.shape} with strides {tensor.strides}",
-            f"engine.{call.engine.name} writes no view with a stride of 0",
-            "write one copy and broadcast where it is read",
-        )
+    if operand.writes:
+        _check_written_once(call, operand, tensor)
     if layout.on_chip:
         _check_partitions(call, operand, tensor)
         if call.engine is not engine.dma:
             if not operand.own_start:
                 _check_quadrant(call, operand, tensor)
             _check_pattern(call, operand, tensor)
+
+
+def _check_written_once(call: Call, operand: Operand, tensor: NkiTensor) -> None:
+    """No element is written twice, except that shipped kernels let a whole row land on one.
+
+    They want only the sums of an instruction, and a compute engine writes one element after the
+    other, so the last one stays. DMA engines and the PE array write several at once.
+    """
+    at_once = call.engine in (engine.dma, engine.tensor)
+    if repeats_elements(tensor.layout, but_for_strides_of_0=not at_once):
+        call.refuse(
+            f"{operand.name} {tensor.shape} with strides {tensor.strides} has an element twice",
+            f"engine.{call.engine.name} writes an element once: which value would stay is not"
+            " documented",
+            "write one copy and broadcast where it is read",
+        )
 
 
 def _check_region(call: Call, operand: Operand, tensor: NkiTensor) -> None:
@@ -283,10 +293,11 @@ def _check_quadrant(call: Call, operand: Operand, tensor: NkiTensor) -> None:
         unit = call.machine.partitions
     else:
         unit = 2 * quadrant if count > quadrant else quadrant
-    moves = tensor.indirection
-    if isinstance(moves, ScalarOffset) and moves.unit_elems % (unit * tensor.pitch_elems) == 0:
+    offset = tensor.indirection
+    moves = offset if isinstance(offset, ScalarOffset) and offset.unit_elems else None
+    if moves is not None and moves.unit_elems % (unit * tensor.pitch_elems) == 0:
         return
-    if isinstance(moves, ScalarOffset) and moves.unit_elems % tensor.pitch_elems == 0:
+    if moves is not None and moves.unit_elems % tensor.pitch_elems == 0:
         call.refuse(
             f"{operand.name} has {count} partitions and a run-time start partition",
             f"{count} partitions start at a multiple of {unit} partitions",

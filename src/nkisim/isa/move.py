@@ -30,7 +30,7 @@ def copy_elements(dst: NkiTensor, src: NkiTensor) -> None:
     """dst = src: bit for bit between equal dtypes, else through float32."""
     if dst.dtype == src.dtype:
         values = held(src)
-        # Views of one storage may overlap: all is read before anything is written.
+        # Views by an index may overlap: all is read before anything is written.
         store_held(dst, values.copy() if dst.storage is src.storage else values)
     else:
         store_floats(dst, floats(src))

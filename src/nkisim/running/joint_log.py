@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nkisim.tensors.footprint import Runs, View, joined, runs_of, views_meet
+from nkisim.tensors.footprint import Runs, View, joined, runs_of, view_at, views_meet
 from nkisim.tensors.layout import MemoryRegion
-from nkisim.tensors.registers import VirtualRegister
+from nkisim.tensors.registers import RunTimeValue
 from nkisim.tensors.tensor import NkiTensor
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Touch(NamedTuple):
 
 def _view(touch: Touch) -> View:
     access = touch.access
-    return View(access.layout, access.offset, access.allocation.bytes_per_partition)
+    return view_at(access.layout, access.offset, access.allocation.bytes_per_partition)
 
 
 @functools.lru_cache(maxsize=256)
@@ -187,8 +187,8 @@ def _frozen(value: Any) -> Any:
     """A hashable stand-in that is equal for equal values; tensors and registers are named only."""
     if isinstance(value, NkiTensor):
         return NkiTensor
-    if isinstance(value, VirtualRegister):
-        return VirtualRegister
+    if isinstance(value, RunTimeValue):
+        return RunTimeValue
     if isinstance(value, (list, tuple)):
         return tuple([_frozen(item) for item in value])
     if isinstance(value, float):

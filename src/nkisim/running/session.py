@@ -12,6 +12,7 @@ from nkisim.memory.placement import Memory
 from nkisim.numerics import dtypes
 from nkisim.running.api_version import NkiVersion
 from nkisim.running.joint_log import Touch
+from nkisim.running.overlap import refuse_overlap
 from nkisim.tensors.indirection import row_places, scalar_value, whole_rows
 from nkisim.tensors.layout import MemoryRegion
 from nkisim.tensors.offsets import FreeIndex, ScalarOffset, VectorOffset
@@ -117,6 +118,7 @@ class Session:
         index = self._count
         read = tuple([self._access(tensor, index, op, writes=False) for tensor in reads])
         written = tuple([self._access(tensor, index, op, writes=True) for tensor in writes])
+        refuse_overlap(op, written, read)
         if options:
             options = self._options.setdefault(options, options)
         instruction = Instruction(index, op, where, written, read, options, name)

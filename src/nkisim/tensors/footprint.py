@@ -28,6 +28,8 @@ class Runs(NamedTuple):
 
     def meets(self, other: Runs) -> bool:
         """Whether a byte is in both."""
+        if not self.starts.size or not other.starts.size:
+            return False
         if self.starts[0] >= other.ends[-1] or other.starts[0] >= self.ends[-1]:
             return False
         few, many = (self, other) if len(self.starts) <= len(other.starts) else (other, self)
@@ -88,37 +90,39 @@ def _runs(steps: Steps, length: int) -> Runs:
 
 
 @functools.lru_cache(maxsize=_REMEMBERED)
-def repeats_elements(layout: Layout) -> bool:
+def repeats_elements(layout: Layout, *, but_for_strides_of_0: bool = False) -> bool:
     """Whether some element of one partition stands in the view more than once."""
-    span = 1
-    for stride, count in sorted(layout.free, key=lambda pair: abs(pair[0])):
-        if abs(stride) < span:
-            return runs_of(layout).size_bytes < layout.elems * layout.itemsize_bytes
+    steps = [pair for pair in layout.free if pair[0] or not but_for_strides_of_0]
+    span, elems = 1, 1
+    apart = True  # every stride is longer than all that lies inside of it
+    for stride, count in sorted(steps, key=lambda pair: abs(pair[0])):
+        apart = apart and abs(stride) >= span
         span += abs(stride) * (count - 1)
-    return False
+        elems *= count
+    return not apart and runs_of(layout).size_bytes < elems * layout.itemsize_bytes
 
 
 class View(NamedTuple):
-    """A view of a storage whose partitions are `row_bytes` apart (HBM: one row)."""
+    """A layout at a place: its first partition (HBM: 0), and its first byte in there."""
 
     layout: Layout
-    offset: int
-    row_bytes: int
+    partition: int
+    byte: int
 
-    def place(self) -> tuple[int, int]:
-        """First partition, and first byte in it."""
-        row, at = divmod(self.offset * self.layout.itemsize_bytes, self.row_bytes)
-        return (row, at) if self.layout.on_chip else (0, row * self.row_bytes + at)
+
+def view_at(layout: Layout, offset: int, row_bytes: int) -> View:
+    """A view `offset` elements into a storage whose partitions hold `row_bytes` (HBM: one row)."""
+    start = offset * layout.itemsize_bytes
+    return View(layout, *divmod(start, row_bytes)) if layout.on_chip else View(layout, 0, start)
 
 
 def views_meet(one: View, two: View) -> bool:
-    """Whether two views of one storage have a byte in common."""
-    first, at = one.place()
-    other_first, other_at = two.place()
-    across = (
-        first < other_first + two.layout.partitions and other_first < first + one.layout.partitions
-    )
-    return across and _meet(one.layout, two.layout, other_at - at)
+    """Whether two views of one memory have a byte in common."""
+    if one.partition >= two.partition + two.layout.partitions:
+        return False
+    if two.partition >= one.partition + one.layout.partitions:
+        return False
+    return _meet(one.layout, two.layout, two.byte - one.byte)
 
 
 @functools.lru_cache(maxsize=_REMEMBERED)
@@ -127,10 +131,9 @@ def _meet(one: Layout, two: Layout, by: int) -> bool:
 
 
 def same_elements_in_order(one: View, two: View) -> bool:
-    """Whether element i of one view is element i of the other, bit for bit in place."""
+    """Whether element i of one view is element i of the other."""
     a, b = one.layout, two.layout
-    if one.offset * a.itemsize_bytes != two.offset * b.itemsize_bytes:
+    if (one.partition, one.byte) != (two.partition, two.byte):
         return False
-    return a is b or (
-        a.itemsize_bytes == b.itemsize_bytes and a.free == b.free and a.partitions == b.partitions
-    )
+    same_items = a.itemsize_bytes == b.itemsize_bytes and a.partitions == b.partitions
+    return a is b or (same_items and a.free == b.free)

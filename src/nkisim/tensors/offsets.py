@@ -26,6 +26,14 @@ class ScalarOffset(NamedTuple):
     limit: int | None = None
 
 
+def scalar_offset(source: NkiTensor | RunTimeValue, unit_elems: int, limit: int) -> ScalarOffset:
+    """An offset below `limit`; where only 0 is, the view stays where it is.
+
+    The stride of a dimension of size 1 says nothing: it may equal that of the partitions.
+    """
+    return ScalarOffset(source, 0 if limit == 1 else unit_elems, limit)
+
+
 class VectorOffset(NamedTuple):
     """A gather along HBM rows: row p of the view is row `rows[p]` of `unit_elems` elements.
 

@@ -14,11 +14,11 @@ from nkisim.tensors.layout import ON_CHIP, Layout, MemoryRegion, layout_of
 from nkisim.tensors.offsets import (
     FreeIndex,
     Indirection,
-    ScalarOffset,
     VectorOffset,
     require_free_index,
     require_row_numbers,
     require_scalar,
+    scalar_offset,
 )
 from nkisim.tensors.registers import NKIObject, RunTimeValue
 from nkisim.tensors.reshaping import Dims, Shape, product, row_major_strides
@@ -138,7 +138,7 @@ class NkiTensor(RefusesArithmetic, NKIObject):
         if dynamic is not None:
             require_scalar("tensor index", dynamic[0], self.buffer)
             limit = dynamic_room(self.shape, key)
-            view.indirection = self._only_indirection(ScalarOffset(*dynamic, limit))
+            view.indirection = self._only_indirection(scalar_offset(*dynamic, limit))
         elif self.indirection is not None:
             self._require_rows_whole(shape, strides)
         return view
@@ -327,7 +327,7 @@ class NkiTensor(RefusesArithmetic, NKIObject):
             )
         least = 2 if self._on_chip() else 1
         kept = () if self.ndim > least else (1,)
-        offset = ScalarOffset(index, self.strides[dim], self.shape[dim])
+        offset = scalar_offset(index, self.strides[dim], self.shape[dim])
         view = self._with(self._dims.replace(dim, kept, kept and self.strides[dim : dim + 1]))
         view.indirection = self._only_indirection(offset)
         return view
