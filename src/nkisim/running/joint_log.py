@@ -38,17 +38,13 @@ class Touch(NamedTuple):
     loop: Loop | None = None  # that the access steps with, in a run that enters the body once
     rows: tuple[tuple[Layout, int], ...] | None = None  # of a gather whose row numbers are known
     dynamic: bool = False  # a run-time offset takes part in the address
+    known: bool = True  # its place; that of a gather is data, which a shape-only run has not
 
     @property
     def trips(self) -> int:
         """Turns the touch stands for: those of its loop, unless every turn was run."""
         loop = self.loop
         return 1 if loop is None or loop.meets else loop.trips or 1
-
-    @property
-    def known(self) -> bool:
-        """Whether its place is known; that of a gather is data, which a shape-only run has not."""
-        return self.rows is not None or not self.access.anywhere
 
     @property
     def shared(self) -> bool:
@@ -59,7 +55,7 @@ class Touch(NamedTuple):
         """Where: equal for equal places of one storage."""
         access, trips = self.access, self.trips
         step = access.step if trips > 1 else 0
-        return (access.layout, access.offset, step, trips, self.rows, access.anywhere)
+        return (access.layout, access.offset, step, trips, self.rows, self.known)
 
     def runs(self) -> Runs:
         """The bytes of an access to HBM, from the first byte of the storage on."""

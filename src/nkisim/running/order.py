@@ -103,7 +103,7 @@ def _meetings_after(events: list[Event]) -> dict[int, Meetings]:
     reached, found = _Reached(), {}
     waiting: dict[int, Meetings] = {}  # by instructions that were told to wait for this one
     for event in reversed(events):
-        meetings = reached.of(event) | waiting.get(event.instruction.index, 0)
+        meetings = reached.of(event) | waiting.pop(event.instruction.index, 0)
         if event.meeting >= 0:
             meetings |= 1 << event.meeting
         found[event.number] = meetings

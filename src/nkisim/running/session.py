@@ -143,6 +143,8 @@ class Session:
         if not isinstance(recorded, Instruction) or not recorded.same_program(instruction):
             expected = getattr(recorded, "op", "nothing more")
             self._refuse_other_turn(f"{instruction.op}, where the first one issued {expected}")
+        else:
+            instruction.index = recorded.index
 
     def finish_turn(self, loop: Loop) -> None:
         """A later iteration of a loop has ended: it issued all that the first one did."""
@@ -251,8 +253,10 @@ class Session:
         if isinstance(indirection, VectorOffset) and self.values:
             rows = tuple(row_places(tensor, indirection))
         if access.step and not self.values:
-            loop = next((loop for loop, _ in self._loops if loop.number == access.loop), None)
-        return Touch(tensor.storage, access, loop, rows, dynamic=True)
+            loop = self._running(access.loop)
+        placed = self.values and isinstance(indirection, ScalarOffset)
+        known = placed or rows is not None or not access.anywhere
+        return Touch(tensor.storage, access, loop, rows, dynamic=True, known=known)
 
     def meet(self, instruction: Instruction, what: str, message: Any) -> Any:
         """Wait for the other core in an instruction called `what`; returns its message."""

@@ -379,6 +379,24 @@ def test_ordered_and_disjoint_accesses_are_not_races(kernel, values):
     assert launch(kernel, values=values).races == ()
 
 
+def at_rows_that_are_data(x, by_row):
+    """Each core writes one row, whose number it loads, the same on both."""
+    numbers = nl.ndarray((1, 1), "int32")
+    nisa.memset(numbers, 3)
+    register = nisa.register_alloc()
+    nisa.register_load(register, numbers)
+    out = shared()
+    view = out.vector_select(0, numbers) if by_row else out[nl.ds(register, 1)]
+    nisa.dma_copy(view, filled((1, 6)))
+
+
+@pytest.mark.parametrize("by_row", [True, False])
+def test_places_that_are_data_are_known_to_runs_with_values_only(by_row):
+    with pytest.raises(RaceError, match=r"'shared_0': core 0 writes"):
+        launch(lambda x: at_rows_that_are_data(x, by_row))
+    assert launch(lambda x: at_rows_that_are_data(x, by_row), values=False).races == ()
+
+
 def test_both_cores_contribute_to_a_strided_result():
     def kernel(x):
         out = shared()
