@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from nkisim.errors import refuse
+from nkisim.public_calls import open_namespace
 from nkisim.refusal import refused
 from nkisim.tensors.registers import NKIObject
 from nkisim.tensors.tensor import NkiTensor
@@ -182,3 +184,6 @@ def collective_permute_implicit_current_processing_rank_id(
 @refused("ncc.rank_id", _REASON, _REMEDY)
 def rank_id(name: str | None = None) -> None:
     """This rank's number."""
+
+
+open_namespace(sys.modules[__name__], "ncc", {})

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from nkisim.enums import engine
     from nkisim.memory.storage import Allocation
+    from nkisim.source_lines import CallSite, Place
     from nkisim.tensors.layout import Layout
 
 Options = tuple[tuple[str, Any], ...]
@@ -73,10 +74,13 @@ class Instruction:
     """One executed NKI instruction.
 
     `index` is its place in program order; `after` are the indices of the instructions it was told
-    to wait for; `options` are the arguments that matter for its cost.
+    to wait for; `options` are the arguments that matter for its cost; `site` is the line of the
+    kernel that issued it, None if nobody noted it.
     """
 
-    __slots__ = ("after", "engine", "index", "loop", "name", "op", "options", "reads", "writes")
+    __slots__ = (
+        *("after", "engine", "index", "loop", "name", "op", "options", "reads", "site", "writes"),
+    )
 
     def __init__(  # noqa: PLR0913, PLR0917 (a record, made once an instruction on the hot path)
         self,
@@ -97,6 +101,12 @@ class Instruction:
         self.name = name
         self.after: tuple[int, ...] = ()
         self.loop = -1  # number of the innermost loop around it
+        self.site: CallSite | None = None
+
+    @property
+    def place(self) -> Place | None:
+        """File and line of the kernel that issued it."""
+        return None if self.site is None else self.site.place
 
     def option(self, name: str, default: Any = None) -> Any:
         """The value of a recorded option."""
@@ -113,7 +123,7 @@ class Instruction:
         return same and mine == theirs
 
     def key(self) -> tuple[Any, ...]:
-        """Everything but object identity, for comparing traces."""
+        """Everything but object identity and the line, for comparing traces."""
         writes = tuple(access.key() for access in self.writes)
         reads = tuple(access.key() for access in self.reads)
         place = (self.index, self.loop, self.after)

@@ -1,5 +1,8 @@
 """The `nki.isa` namespace, usually imported as `nisa`."""
 
+import sys
+from collections.abc import Sequence
+
 from nkisim import enums as constants
 from nkisim.enums import (
     dge_mode,
@@ -37,8 +40,12 @@ from nkisim.isa.shuffle import nc_stream_shuffle
 from nkisim.isa.statistics import bn_aggr, bn_stats
 from nkisim.isa.tensor_scalar import tensor_scalar
 from nkisim.isa.transpose import dma_transpose, nc_transpose
+from nkisim.numerics.operators.operator import Operator
+from nkisim.public_calls import open_methods, open_namespace
+from nkisim.tensors.layout import MemoryRegion
 from nkisim.tensors.registers import VirtualRegister
 from nkisim.tensors.scalars import NkiScalar
+from nkisim.tensors.tensor import NkiTensor
 
 tensor_engine = engine.tensor
 vector_engine = engine.vector
@@ -119,3 +126,15 @@ __all__ = [
     "unknown_engine",
     "vector_engine",
 ]
+
+KINDS = {
+    "Sequence": Sequence,
+    "NkiTensor": NkiTensor,
+    "VirtualRegister": VirtualRegister,
+    "MemoryRegion": MemoryRegion,
+    "Operator": Operator,
+}  # named in annotations of modules that import them for the type checker only
+
+open_namespace(sys.modules[__name__], "nisa", KINDS)
+open_methods(NkiTensor, "tensor", KINDS)
+open_methods(NkiInstruction, "instruction", KINDS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING
 
 from nkisim import enums
@@ -25,6 +24,7 @@ from nkisim.machine import V3
 from nkisim.numerics import operators
 from nkisim.numerics.operators.operator import Operator
 from nkisim.running.session import current
+from nkisim.source_lines import warn_user
 from nkisim.tensors.tensor import NkiTensor
 
 if TYPE_CHECKING:
@@ -201,10 +201,9 @@ def activated(op: Operator, values: Array, instruction: str, slope: Array | floa
         assert op.valid_range is not None, "only a range can be left"
         low, high = op.valid_range
         bounded = "magnitude" if op.bounds_magnitude else "value"
-        warnings.warn(
+        warn_user(
             f"{instruction}: {op!r} of a {bounded} outside of [{low:g}, {high:g}];"
             " the Scalar engine's result is not valid there",
             OutOfRangeWarning,
-            stacklevel=4,  # the kernel's line: above this, the shared part and the instruction
         )
     return op.activate(values, slope)

@@ -30,6 +30,8 @@ CHIP = SBUF | PSUM
 DRAM = frozenset(HBM)
 DMA_REACH = SBUF | DRAM
 
+_ALLOCATED = (MemoryRegion.sbuf, MemoryRegion.psum, MemoryRegion.shared_hbm, *HBM)  # by preference
+
 Facts = tuple[tuple[str, Hashable], ...]
 
 
@@ -244,7 +246,7 @@ def _check_region(call: Call, operand: Operand, tensor: NkiTensor) -> None:
         call.refuse(
             f"{operand.name} lives in {tensor.buffer.value}",
             f"{operand.name} may live in {allowed}",
-            "copy it there first (dma_copy for HBM, tensor_copy between PSUM and SBUF)",
+            _region_remedy(operand, tensor),
         )
     if call.engine is engine.gpsimd and tensor.buffer is MemoryRegion.psum:
         call.refuse(
@@ -254,12 +256,30 @@ def _check_region(call: Call, operand: Operand, tensor: NkiTensor) -> None:
         )
 
 
+def _region_remedy(operand: Operand, tensor: NkiTensor) -> str:
+    """How to get an operand to where its instruction reaches it."""
+    regions, here = operand.regions, tensor.buffer
+    if operand.writes:
+        first = next(one for one in _ALLOCATED if one in regions)
+        after = "" if here in regions | CHIP else ", and nisa.dma_copy the result to HBM after it"
+        return f"allocate {operand.name} with buffer=nl.{first.name}{after}"
+    if here in HBM:
+        place = "SBUF" if MemoryRegion.sbuf in regions else "PSUM by way of SBUF"
+        return f"load it first: nisa.dma_copy into a tile in {place}"
+    if regions <= DRAM:
+        return "store it first: nisa.dma_copy to a tensor with buffer=nl.shared_hbm"
+    there = "sbuf" if MemoryRegion.sbuf in regions else "psum"
+    return f"copy it first: nisa.tensor_copy into a tile with buffer=nl.{there}"
+
+
 def _check_dtype(call: Call, operand: Operand, tensor: NkiTensor) -> None:
     if operand.dtypes is not None and tensor.dtype not in operand.dtypes:
         call.refuse(
             f"{operand.name} is {tensor.dtype}",
             f"one of {', '.join(sorted(operand.dtypes))}",
-            "cast it with tensor_copy into a tile of that type",
+            f"allocate {operand.name} with such a dtype"
+            if operand.writes
+            else "cast it with nisa.tensor_copy into a tile of that type",
         )
     if tensor.dtype in SCALAR_ONLY and operand.dtypes is None and call.engine is not engine.dma:
         call.refuse(

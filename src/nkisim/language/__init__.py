@@ -1,5 +1,8 @@
 """The `nki.language` namespace, usually imported as `nl`."""
 
+import sys
+
+from nkisim.isa import KINDS
 from nkisim.language.constants import (
     bfloat16,
     bool_,
@@ -128,6 +131,8 @@ from nkisim.numerics.operators import (
     subtract,
     tanh,
 )
+from nkisim.numerics.operators.operator import Operator
+from nkisim.public_calls import guarded, open_namespace
 from nkisim.tensors.layout import MemoryRegion
 from nkisim.tensors.registers import NKIObject
 from nkisim.tensors.tensor import NkiTensor
@@ -272,3 +277,11 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]
+
+open_namespace(sys.modules[__name__], "nl", KINDS)
+
+for _operator in {id(value): value for value in globals().values()}.values():
+    if isinstance(_operator, Operator) and _operator.eager is not None:
+        _operator.eager = guarded(
+            _operator.eager, repr(_operator), KINDS, signature=_operator.__signature__
+        )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nkisim.errors import refuse
 from nkisim.running.session import Session, current
+from nkisim.source_lines import warn_user
 from nkisim.tensors.indexing import dynamic_slice
 from nkisim.tensors.registers import RunTimeValue, VirtualRegister
 from nkisim.tensors.scalars import NkiScalar
@@ -51,10 +51,9 @@ def dynamic_range(start: Bound, stop: Bound | None = None, step: int = 1) -> Ite
             "NKI 0.7 traces the kernel: Python's `for` cannot run on the device",
             "use nl.fori_loop, or install(version='0.6')",
         )
-    warnings.warn(
+    warn_user(
         "nl.dynamic_range is deprecated since NKI 0.6; use nl.fori_loop",
         DeprecationWarning,
-        stacklevel=2,
     )
     if stop is None:
         return _counted("nl.dynamic_range", 0, start, step)
@@ -115,6 +114,8 @@ def _counted(who: str, lower: Bound, upper: Bound, step: int) -> Iterator[Any]:
     for name, bound in (("lower bound", lower), ("upper bound", upper)):
         if not isinstance(bound, int) or isinstance(bound, bool):
             _require_bound(who, f"the {name}", bound)
+        elif bound.bit_length() >= (63 if core.traced else 32):
+            refuse(who, f"{name} {bound}", "counters have 32 bits, scalars 64", "split the loop")
     registers = not core.traced or any(isinstance(b, VirtualRegister) for b in (lower, upper))
     if core.values:
         values = _values(who, lower, upper, step)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import nkisim.isa as nisa
 from nkisim.enums import engine
+from nkisim.errors import refuse
 from nkisim.language.reductions import Axis, reduce_tile
 from nkisim.language.tiles import require_tensor, stretch, tile_like
 from nkisim.numerics import operators
@@ -35,6 +36,8 @@ def rms_norm(
 ) -> NkiTensor:
     """x * w / sqrt(sum(x**2) / n + epsilon); `compute_dtype` (float32) is between instructions."""
     x = require_tensor("nl.rms_norm", "x", x)
+    if isinstance(n, int) and n < 1:
+        refuse("nl.rms_norm", f"n={n}", "1 or more elements", "pass how many elements are summed")
     between = compute_dtype or "float32"
     scaled = tile_like(x, between)
     nisa.tensor_tensor(scaled, x, x, operators.multiply)

@@ -246,14 +246,20 @@ def _refuse_over(tensors: list[Allocation], peak: _Peak, capacity: int, machine:
         return
     alive = [a for a in tensors if 0 <= a.first_use <= peak.moment <= a.last_use]
     alive.sort(key=lambda a: -a.bytes_per_partition)
-    largest = ", ".join(f"{a.name!r} {a.bytes_per_partition} B" for a in alive[:4])
+    largest = ", ".join(f"{_named(a)} {a.bytes_per_partition} B" for a in alive[:4])
     region = tensors[0].region.value
     raise MemoryLimitError(
         f"instruction {peak.moment} has tensors of {peak.units} bytes per partition alive in"
         f" {region} (largest: {largest})",
         limit=f"{region} of {machine.name} holds {capacity} bytes per partition",
         remedy="use smaller tiles, or stop using a tensor before the next one is written",
+        place=alive[0].place if alive else None,
     )
+
+
+def _named(allocation: Allocation) -> str:
+    place = allocation.place
+    return repr(allocation.label) + (f" ({place.text})" if place else "")
 
 
 def _rounded(size: int, unit: int) -> int:

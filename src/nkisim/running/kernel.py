@@ -16,6 +16,7 @@ from nkisim.memory.placement import MemoryUse
 from nkisim.memory.storage import Storage
 from nkisim.numerics import dtypes
 from nkisim.running.api_version import selected_version
+from nkisim.running.argument_names import positional_names
 from nkisim.running.build import Build, Buildable, build_of, schedule_edges
 from nkisim.running.cores import CorePair
 from nkisim.running.garbage import collected_rarely
@@ -34,6 +35,7 @@ from nkisim.running.session import (
     current_or_none,
 )
 from nkisim.running.target import default_machine, default_precise
+from nkisim.running.tracebacks import ending_at_user
 from nkisim.tensors.indirection import read_held
 from nkisim.tensors.layout import MemoryRegion
 from nkisim.tensors.registers import NKIObject
@@ -143,7 +145,11 @@ class Simulated:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on arrays."""
-        return run_kernel(self.kernel, args, kwargs, _settings(self.target, values=True)).outputs
+        try:
+            settings = _settings(self.target, values=True)
+            return run_kernel(self.kernel, args, kwargs, settings).outputs
+        except (NkiValidationError, AttributeError) as error:
+            raise ending_at_user(error) from error.__cause__
 
 
 def simulate(kernel: Any, *, target: str | Machine | None = None) -> Simulated:
@@ -168,12 +174,15 @@ def run(
     races="report" lists conflicting accesses of two cores in `Run.races` instead of refusing them.
     """
     wrapped = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
-    _require_one_of("summation", summation, SUMMATIONS)
-    _require_one_of("races", races, RACE_HANDLING)
-    settings = replace(
-        _settings(target, values=values), summation=summation, report_races=races == REPORT
-    )
-    return run_kernel(wrapped, args, kwargs, settings)
+    try:
+        _require_one_of("summation", summation, SUMMATIONS)
+        _require_one_of("races", races, RACE_HANDLING)
+        settings = replace(
+            _settings(target, values=values), summation=summation, report_races=races == REPORT
+        )
+        return run_kernel(wrapped, args, kwargs, settings)
+    except (NkiValidationError, AttributeError) as error:
+        raise ending_at_user(error) from error.__cause__
 
 
 def _require_one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
@@ -253,7 +262,8 @@ class _Launch:
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[list[Any], dict[str, Any]]:
         """Arguments as the kernel sees them: arrays become HBM tensors."""
-        positional = [self._bind_one(f"arg{i}", value) for i, value in enumerate(args)]
+        names = positional_names(self.kernel.title, self.kernel.func, args, kwargs)
+        positional = [self._bind_one(n, value) for n, value in zip(names, args, strict=True)]
         return positional, {name: self._bind_one(name, value) for name, value in kwargs.items()}
 
     def _bind_one(self, name: str, value: Any) -> Any:

@@ -13,6 +13,7 @@ from nkisim.numerics import dtypes
 from nkisim.running.api_version import NkiVersion
 from nkisim.running.joint_log import Touch
 from nkisim.running.overlap import refuse_overlap
+from nkisim.source_lines import CallSites
 from nkisim.tensors.indirection import row_places, scalar_value, whole_rows
 from nkisim.tensors.layout import MemoryRegion
 from nkisim.tensors.offsets import FreeIndex, ScalarOffset, VectorOffset
@@ -81,6 +82,7 @@ class Session:
         self._count = 0
         self._loops: list[tuple[Loop, list[Item]]] = []  # with the list the loop itself is in
         self._loops_seen = 0
+        self._sites = CallSites()
         self._replaying = 0  # > 0 while a loop iteration after the first one runs
 
     @property
@@ -102,8 +104,12 @@ class Session:
         if region is MemoryRegion.shared_hbm and self.shared is not None:
             key = name or f"shared_{self._shared_seen}"
             self._shared_seen += 1
-            return self.shared.attach(key, self.memory, shape, dtype)
-        return self.memory.allocate(shape, dtype, region, name, address)
+            storage = self.shared.attach(key, self.memory, shape, dtype)
+        else:
+            storage = self.memory.allocate(shape, dtype, region, name, address)
+        if not self._replaying:
+            storage.allocation.sites = self._sites.callers()
+        return storage
 
     def issue(
         self,
@@ -129,6 +135,7 @@ class Session:
         if self._replaying:
             self._require_recorded(instruction)
         else:
+            instruction.site = self._sites.caller()
             self._count = index + 1
             self._items.append(instruction)
         return instruction

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from operator import index as as_int
 from typing import TYPE_CHECKING
 
 from nkisim.errors import refuse
 from nkisim.numerics import dtypes
+from nkisim.source_lines import warn_user
 from nkisim.tensors.layout import ON_CHIP, Layout, layout_of
 from nkisim.tensors.offsets import (
     Indirection,
@@ -38,10 +38,10 @@ def make_pattern_view(
     steps, counts = _steps_and_counts(pattern)
     start = tensor.offset if offset is None else as_int(offset)
     if offset is not None and tensor.offset:
-        warnings.warn(
+        warn_user(
             ".ap(offset=...) on a sliced tensor: the offset is taken as absolute in the storage; "
             "NKI's documents disagree, so call .ap on the base tensor",
-            stacklevel=3,
+            UserWarning,
         )
     if dtype != tensor.dtype:
         _require_whole_rows(tensor, dtype)

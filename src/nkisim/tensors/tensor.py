@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Union
 from nkisim.errors import refuse
 from nkisim.numerics import dtypes
 from nkisim.tensors import reshaping
-from nkisim.tensors.arithmetic import RefusesArithmetic
+from nkisim.tensors.arithmetic import TensorOperators
 from nkisim.tensors.indexing import dynamic_room, select_key
 from nkisim.tensors.layout import ON_CHIP, Layout, MemoryRegion, layout_of
 from nkisim.tensors.offsets import (
@@ -31,16 +31,13 @@ if TYPE_CHECKING:
 Register = Union["NkiTensor", RunTimeValue]
 
 
-class NkiTensor(RefusesArithmetic, NKIObject):
+class NkiTensor(TensorOperators, NKIObject):
     """Element (i0, i1, ...) is storage element `offset + sum(strides[k] * ik)`.
 
     `shape` and `strides` are tuples of element counts. Views share storage; nothing here copies.
     """
 
-    _remedy = "issue an instruction: nisa.tensor_tensor, nisa.tensor_scalar, nisa.activation ..."
     __slots__ = ("_layout", "dtype", "indirection", "offset", "shape", "storage", "strides")
-
-    __iter__ = None  # `for row in tensor` would go on by __getitem__ until an index is refused
 
     def __init__(
         self,

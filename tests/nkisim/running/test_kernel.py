@@ -220,7 +220,7 @@ def test_lists_are_not_arguments(value):
 
 @pytest.mark.parametrize("value", [np.float32, np.dtype("int8"), ml_dtypes.bfloat16])
 def test_numpy_types_are_not_arguments(value):
-    with pytest.raises(NkiValidationError, match="argument arg0 is the NumPy type"):
+    with pytest.raises(NkiValidationError, match="argument x is the NumPy type"):
         simulate(ids)(value)
 
 
@@ -467,7 +467,7 @@ def test_a_shape_only_run_takes_arrays_and_leaves_them_alone():
 
 
 def test_a_run_with_values_needs_values():
-    with pytest.raises(NkiValidationError, match="argument arg0 is a Spec") as refusal:
+    with pytest.raises(NkiValidationError, match="argument x is a Spec") as refusal:
         run(doubled, Spec((4, 6), "float32"))
     assert refusal.value.remedy == "pass an array, or run with values=False"
 
