@@ -151,6 +151,7 @@ class Machine:
     generation: int
     sbuf_physical_bytes_per_partition: int  # A1, A2, A3
     sbuf_usable_bytes_per_partition: int  # KLR; physical less 16 KiB DMA scratch (and 8 B on v3+)
+    hbm_bytes: int  # HW: of a launch; a chip's HBM per pair of cores (trn1: per core)
     matmul_moving_max_elems_fp32: int  # ISA nc_matmul, fp32 destination
     matmul_moving_max_elems_bf16: int  # ISA nc_matmul, bf16 destination
     matmul_tile_min_rows: int  # ISA nc_matmul tile_size: 64 on v2, 32 from v3
@@ -206,6 +207,7 @@ TRN1 = Machine(
     lnc_max=1,
     sbuf_physical_bytes_per_partition=192 * 1024,
     sbuf_usable_bytes_per_partition=180_224,
+    hbm_bytes=16 * 2**30,
     matmul_moving_max_elems_fp32=512,
     matmul_moving_max_elems_bf16=512,
     matmul_tile_min_rows=64,
@@ -232,6 +234,7 @@ TRN2 = Machine(
     generation=V3,
     sbuf_physical_bytes_per_partition=224 * 1024,
     sbuf_usable_bytes_per_partition=212_984,
+    hbm_bytes=24 * 2**30,
     matmul_moving_max_elems_fp32=512,
     matmul_moving_max_elems_bf16=512,
     matmul_tile_min_rows=32,
@@ -258,6 +261,7 @@ TRN3 = Machine(
     generation=V4,
     sbuf_physical_bytes_per_partition=256 * 1024,
     sbuf_usable_bytes_per_partition=245_752,
+    hbm_bytes=36 * 2**30,
     matmul_moving_max_elems_fp32=4096,
     matmul_moving_max_elems_bf16=8192,
     matmul_tile_min_rows=32,

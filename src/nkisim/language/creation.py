@@ -95,6 +95,7 @@ def shared_constant(constant: Any) -> NkiTensor:
     array = _constant_array(constant)
     dtype, values = dtypes.from_host(array)
     tensor = ndarray(array.shape, dtype, MemoryRegion.shared_hbm)
+    tensor.storage.given = True
     if current().values:
         tensor.storage.adopt(np.ascontiguousarray(values).reshape(-1))
     return tensor

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nkisim.machine import Machine
+    from nkisim.memory.hbm_room import HbmRoom
 
 Shape = tuple[int, ...]
 
@@ -47,6 +48,7 @@ class Memory:
         self._precise = precise
         self._placed: list[weakref.ref[Storage]] = []
         self._names: set[str] = set()
+        self.hbm: HbmRoom | None = None  # of the launch; None where nothing counts it
         self.replaying = False  # later iterations of a loop: the tensors of the first, again
         self.allocations: list[Allocation] = []
 
@@ -76,6 +78,8 @@ class Memory:
         )
         if not self.replaying:
             self.allocations.append(allocation)
+            if self.hbm is not None and region not in ON_CHIP:
+                self.hbm.take(label, row_bytes)
         storage = Storage(
             allocation, sizes, kind, with_values=self._with_values, precise=self._precise
         )

@@ -103,6 +103,7 @@ class Storage:
         "data",
         "dtype",
         "free_elems",
+        "given",
         "neighbours",
         "precise",
         "raw",
@@ -128,6 +129,7 @@ class Storage:
         on_chip = allocation.region in ON_CHIP
         self.free_elems = self.size // shape[0] if on_chip else self.size
         self.written = False  # by an instruction; tells which kernel arguments were changed
+        self.given = False  # it holds an argument or a constant, not what a fresh tensor does
         self.data: Array | None = None
         self.raw: Array | None = None
         self.accumulation: Accumulation | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,14 +12,15 @@ import numpy as np
 from nkisim.errors import NkiValidationError, RaceError, refuse
 from nkisim.machine import Machine, find_machine
 from nkisim.memory.placement import MemoryUse
-from nkisim.memory.storage import Storage
 from nkisim.numerics import dtypes
 from nkisim.running.api_version import selected_version
-from nkisim.running.argument_names import positional_names
 from nkisim.running.build import Build, Buildable, build_of, schedule_edges
 from nkisim.running.cores import CorePair
 from nkisim.running.garbage import collected_rarely
-from nkisim.running.host_arrays import is_array, like, spec_of, to_numpy, write_back
+from nkisim.running.host_arrays import like
+from nkisim.running.inspection import Inspection, Inspector
+from nkisim.running.launch import Launch
+from nkisim.running.outputs import require_written
 from nkisim.running.races import Race, find_races
 from nkisim.running.schedule_edges import Edges, add_edges
 from nkisim.running.session import (
@@ -31,15 +31,11 @@ from nkisim.running.session import (
     SUMMATIONS,
     Session,
     Settings,
-    activated,
     current_or_none,
 )
 from nkisim.running.target import default_machine, default_precise
 from nkisim.running.tracebacks import ending_at_user
 from nkisim.tensors.indirection import read_held
-from nkisim.tensors.layout import MemoryRegion
-from nkisim.tensors.registers import NKIObject
-from nkisim.tensors.tensor import NkiTensor
 from nkisim.trace import Trace
 
 _Each = TypeVar("_Each")
@@ -68,6 +64,7 @@ class Run:
     traces: tuple[Trace, ...]
     memories: tuple[MemoryUse, ...]
     races: tuple[Race, ...] = ()
+    inspection: Inspection | None = None  # of runs that asked for it
 
     @property
     def trace(self) -> Trace:
@@ -164,6 +161,7 @@ def run(
     values: bool = True,
     summation: str = FAST,
     races: str = REFUSE,
+    inspect: bool = False,
     **kwargs: Any,
 ) -> Run:
     """Run a kernel and return everything about the run; `values=False` computes shapes only.
@@ -172,6 +170,7 @@ def run(
     shape, so that an element has the same bits whatever stands beside it. It takes longer to run,
     and changes nothing in the trace.
     races="report" lists conflicting accesses of two cores in `Run.races` instead of refusing them.
+    inspect=True fills `Run.inspection`: reads before any write, and the first NaN or Inf.
     """
     wrapped = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
     try:
@@ -180,7 +179,8 @@ def run(
         settings = replace(
             _settings(target, values=values), summation=summation, report_races=races == REPORT
         )
-        return run_kernel(wrapped, args, kwargs, settings)
+        inspector = Inspector() if inspect else None
+        return run_kernel(wrapped, args, kwargs, settings, inspector)
     except (NkiValidationError, AttributeError) as error:
         raise ending_at_user(error) from error.__cause__
 
@@ -203,9 +203,13 @@ def _settings(target: str | Machine | None, *, values: bool) -> Settings:
 
 
 def run_kernel(
-    kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], settings: Settings
+    kernel: Kernel,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    settings: Settings,
+    inspector: Inspector | None = None,
 ) -> Run:
-    """Run a kernel under given settings."""
+    """Run a kernel under given settings, and let an inspector watch it."""
     cores = kernel.lnc or 1
     if cores > settings.machine.lnc_max:
         refuse(
@@ -215,7 +219,8 @@ def run_kernel(
             "launch on one core, or choose trn2 or trn3",
         )
     pair = CorePair() if cores == 2 else None
-    launch = _Launch(kernel, settings, pair)
+    launch = Launch(kernel, settings, pair)
+    launch.inspector = inspector
     bound = launch.bind(args, kwargs)
     with collected_rarely():
         if pair is None:
@@ -233,147 +238,13 @@ def run_kernel(
         add_edges(session.trace, kernel.edges)
     returned = [launch.returned(result) for result in results]
     launch.require_one_result(returned)
+    require_written(kernel.title, returned[0])
     launch.copy_back()
     outputs = _outputs(results[0], launch.example) if settings.values else None
     shapes = tuple([(tensor.shape, tensor.dtype) for tensor in returned[0]])
     traces = tuple([session.trace for session in sessions])
-    return Run(outputs, shapes, settings.machine, traces, memories, races)
-
-
-@dataclass(frozen=True)
-class _Argument:
-    """One array argument: the caller's object and the HBM storage it became."""
-
-    value: Any
-    storage: Storage
-
-
-class _Launch:
-    """One call of a kernel: its arguments as HBM tensors, shared by the cores."""
-
-    def __init__(self, kernel: Kernel, settings: Settings, pair: CorePair | None) -> None:
-        self.kernel = kernel
-        self.settings = settings
-        shared = pair is not None
-        self.region = MemoryRegion.shared_hbm if shared else MemoryRegion.private_hbm
-        self.arguments: list[_Argument] = []
-
-    def bind(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[list[Any], dict[str, Any]]:
-        """Arguments as the kernel sees them: arrays become HBM tensors."""
-        names = positional_names(self.kernel.title, self.kernel.func, args, kwargs)
-        positional = [self._bind_one(n, value) for n, value in zip(names, args, strict=True)]
-        return positional, {name: self._bind_one(name, value) for name, value in kwargs.items()}
-
-    def _bind_one(self, name: str, value: Any) -> Any:
-        self._require_kind(name, value)
-        if isinstance(value, tuple):
-            return tuple(self._bind_one(f"{name}_{i}", item) for i, item in enumerate(value))
-        if not is_array(value):
-            return value
-        spec = spec_of(value)
-        scratch = Session(replace(self.settings, values=False))
-        storage = scratch.allocate(spec.shape, spec.dtype, self.region, name, None)
-        storage.precise = self.settings.precise
-        if self.settings.values:
-            self._adopt(storage, name, value)
-        self.arguments.append(_Argument(value, storage))
-        return storage
-
-    def _require_kind(self, name: str, value: Any) -> None:
-        """Refuse what NKI does not pass into kernels."""
-        title = self.kernel.title
-        if isinstance(value, list):
-            refuse(
-                title,
-                f"argument {name} is a list",
-                "kernels take tuples, not lists",
-                "pass a tuple",
-            )
-        numpy_type = isinstance(value, type) and issubclass(value, np.generic)
-        if numpy_type or isinstance(value, np.dtype):
-            refuse(
-                title,
-                f"argument {name} is the NumPy type {value}",
-                "dtypes are those of nki.language",
-                "pass nl.float32, nl.bfloat16 ...",
-            )
-        wide = isinstance(value, int) and not -(2**31) <= value < 2**31
-        if wide and self.settings.nki == "0.6":  # 0.7 hands Python's integers on as they are
-            refuse(title, f"argument {name} is {value}", "integers have 32 bits", "split it")
-
-    def _adopt(self, storage: Storage, name: str, value: Any) -> None:
-        if not isinstance(value, np.ndarray) and not hasattr(value, "data_ptr"):
-            refuse(
-                self.kernel.title,
-                f"argument {name} is a Spec",
-                "a run with values needs data",
-                "pass an array, or run with values=False",
-            )
-        array = to_numpy(value)
-        _, values = dtypes.from_host(array)
-        flat = np.ascontiguousarray(values).reshape(-1)
-        storage.adopt(flat.copy() if np.may_share_memory(flat, array) else flat)
-
-    def execute(self, session: Session, bound: tuple[list[Any], dict[str, Any]]) -> Any:
-        """Run the function on one core."""
-        copied: dict[int, Any] = {}
-        args = [_as_argument(value, copied) for value in bound[0]]
-        kwargs = {name: _as_argument(value, copied) for name, value in bound[1].items()}
-        with activated(session):
-            result = self.kernel.func(*args, **kwargs)
-        session.require_ended()
-        return result
-
-    def copy_back(self) -> None:
-        """Give the caller's arrays the values the kernel wrote into its arguments."""
-        for argument in self.arguments:
-            if argument.storage.written and self.settings.values:
-                write_back(argument.value, argument.storage.host_array())
-
-    def returned(self, result: Any) -> list[NkiTensor]:
-        """The tensors a kernel returned; they are in shared HBM, or are arguments."""
-        items = result if isinstance(result, (tuple, list)) else [] if result is None else [result]
-        own = [argument.storage for argument in self.arguments]
-        for item in items:
-            tensor = isinstance(item, NkiTensor)
-            if not tensor or (
-                item.buffer is not MemoryRegion.shared_hbm and item.storage not in own
-            ):
-                where = f"in {item.buffer.value}" if tensor else f"of type {type(item).__name__}"
-                raise NkiValidationError(
-                    f"a returned value is {where}",
-                    instruction=self.kernel.title,
-                    limit="kernels return nl.shared_hbm tensors",
-                    remedy="copy the result to a tensor with buffer=nl.shared_hbm",
-                )
-        return list(items)
-
-    def require_one_result(self, returned: list[list[NkiTensor]]) -> None:
-        """Both cores return views of the same tensors: they are one kernel."""
-        parts = [[(t.storage, t.layout, t.offset) for t in result] for result in returned]
-        if parts[0] != parts[-1]:
-            refuse(
-                self.kernel.title,
-                f"core 0 returns {returned[0]}, core 1 returns {returned[1]}",
-                "both cores return the same shared tensors",
-                "give both cores the same control flow",
-            )
-
-    @property
-    def example(self) -> Any:
-        """An array of the caller's, which says what kind results have; None if there is none."""
-        return self.arguments[0].value if self.arguments else None
-
-
-def _as_argument(value: Any, copied: dict[int, Any]) -> Any:
-    """What a core sees of an argument: tensors, and objects of its own, copied as NKI does."""
-    if isinstance(value, tuple):
-        return tuple([_as_argument(item, copied) for item in value])
-    if isinstance(value, Storage):
-        return NkiTensor(value.shape, value.dtype, value, value.allocation.region)
-    return copy.deepcopy(value, copied) if isinstance(value, NKIObject) else value
+    inspection = None if inspector is None else inspector.found()
+    return Run(outputs, shapes, settings.machine, traces, memories, races, inspection)
 
 
 def _refuse_races(races: tuple[Race, ...]) -> None:

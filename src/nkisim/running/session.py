@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from nkisim.machine import Machine
     from nkisim.memory.storage import Storage
     from nkisim.running.cores import CorePair, SharedTensors
+    from nkisim.running.inspection import Inspector
     from nkisim.tensors.layout import Layout
     from nkisim.tensors.tensor import NkiTensor
 
@@ -73,6 +74,7 @@ class Session:
         self.memory = Memory(
             settings.machine, self.core, with_values=settings.values, precise=settings.precise
         )
+        self.inspector: Inspector | None = None
         self.trace = Trace(core=self.core)
         self.verdicts: dict[Any, Any] = {}  # outcomes of pure checks, by what they depend on
         self.accumulators: dict[engine, Any] = {}  # reduce registers of Vector and Scalar engines
@@ -130,14 +132,16 @@ class Session:
         instruction = Instruction(index, op, where, written, read, options, name)
         if self._loops:
             instruction.loop = self._loops[-1][0].number
-        if self.pair is not None:
-            self._log(self.pair, instruction, reads, writes)
         if self._replaying:
             self._require_recorded(instruction)
         else:
             instruction.site = self._sites.caller()
             self._count = index + 1
             self._items.append(instruction)
+        if self.pair is not None:
+            self._log(self.pair, instruction, reads, writes)
+        if self.inspector is not None and op not in _SYNCHRONISING:
+            self.inspector.watch(self.core, instruction, reads, writes)
         return instruction
 
     def _require_recorded(self, instruction: Instruction) -> None:

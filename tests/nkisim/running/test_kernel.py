@@ -452,6 +452,7 @@ def test_runs_with_and_without_values_leave_the_same_trace(name, target):
 def test_a_shape_only_run_tells_the_shapes_of_the_results():
     def kernel(x, y):
         part = nl.ndarray((3, 5), "bfloat16", nl.shared_hbm)
+        nisa.dma_copy(part, x[0:3, 0:5])
         return (part, y, part[1:, ::2])
 
     done = run(kernel, Spec((4, 6), "float32"), Spec([7], "int8"), values=False)
