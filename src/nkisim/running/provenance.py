@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from nkisim.memory.aliasing import Box, boxes_of_runs, boxes_of_view
 from nkisim.tensors.footprint import runs_of
 
 if TYPE_CHECKING:
@@ -71,12 +72,13 @@ class Provenance:
             self._registers[core] = self._number("registers", self._registers[core], number)
         for operand, touch in enumerate(event.writes):
             written = self._number("operand", operand, number)
-            self._writes[event.number, operand] = written
+            self._writes[event.number, operand] = self._number("at", touch.place(), written)
             if event.meeting < 0 or not touch.shared:
                 self._contents_of(touch).write(touch, written)
 
     def _keep(self, event: Event) -> None:
-        self._writes[event.number, 0] = self._content(event.writes[0])
+        touch = event.writes[0]
+        self._writes[event.number, 0] = self._number("at", touch.place(), self._content(touch))
 
     def _exchange(self, event: Event) -> Any:
         """What a sendrecv brings is the other core's."""
@@ -128,31 +130,62 @@ class _Contents:
         self._writes[place] = (touch, number)
 
     def parts(self, touch: Touch) -> tuple[Any, ...]:
-        """What makes up a view: the writes it meets, with their places relative to it."""
-        access = touch.access
-        found: list[Any] = []
-        for place, (written, number) in reversed(self._writes.items()):
-            if place == touch.place() and written.known:
-                found.append(number)
+        """What makes up a view: the writes to be seen in it, with their places relative to it."""
+        layout, offset = touch.access.layout, touch.access.offset
+        seen: list[tuple[Touch, Number]] = []
+        origin: tuple[Any, ...] = ()
+        hidden = _boxes(touch)  # what no write has been found for yet
+        for written, number in reversed(self._writes.values()):
+            if not touch.meets(written):
+                continue
+            boxes = _boxes(written)
+            if not (hidden and boxes) or any(one.meets(two) for one in hidden for two in boxes):
+                seen.append((written, number))
+            for box in boxes:
+                hidden = [part for whole in hidden for part in whole.minus(box)]
+            if not hidden and _boxes(touch):
                 break
-            if touch.meets(written):
-                layout, offset, *rest = place
-                found.append((number, layout, offset - access.offset, *rest))
-                if _is_whole(written):
-                    break
         else:
-            found.append((self._origin, access.offset))
-        return (access.layout, *found)
+            origin = (self._origin, offset)
+        places = [(number, _moved(w.place(), offset)) for w, number in _in_one_order(seen)]
+        return (layout, *places, *origin)
+
+
+def _boxes(touch: Touch) -> list[Box]:
+    """The bytes of a touch; none are known of a gather, or of on-chip places that move."""
+    access, place = touch.access, touch.storage.allocation
+    if not touch.known or (touch.dynamic and access.layout.on_chip):
+        return []
+    if not access.layout.on_chip:
+        return boxes_of_runs(touch.runs(), 0, 1)
+    whole = Box(0, place.partitions, 0, place.bytes_per_partition)
+    return boxes_of_view(whole, access.layout, access.offset)
+
+
+def _moved(place: tuple[Any, ...], by: int) -> tuple[Any, ...]:
+    layout, offset, *rest = place
+    return (layout, offset - by, *rest)
+
+
+def _in_one_order(seen: list[tuple[Touch, Number]]) -> list[tuple[Touch, Number]]:
+    """The newest first, and of writes that do not meet each other the lowest number first."""
+    left, ordered = list(seen), []
+    while left:
+        free = [
+            one
+            for position, one in enumerate(left)
+            if not any(one[0].meets(newer[0]) for newer in left[:position])
+        ]
+        first = min(free, key=lambda one: one[1])
+        left.remove(first)
+        ordered.append(first)
+    return ordered
 
 
 def _is_whole(touch: Touch) -> bool:
     """Whether a write leaves nothing of what the storage held before."""
     if not touch.known or touch.rows is not None or touch.dynamic:
         return False
-    layout, storage = touch.access.layout, touch.storage
-    if layout.on_chip:
-        row = storage.allocation.bytes_per_partition
-        rows = layout.partitions == storage.allocation.partitions
-    else:
-        row, rows = storage.allocation.bytes_per_partition, True
-    return rows and runs_of(layout).size_bytes == row
+    layout, place = touch.access.layout, touch.storage.allocation
+    every_row = not layout.on_chip or layout.partitions == place.partitions
+    return every_row and runs_of(layout).size_bytes == place.bytes_per_partition
