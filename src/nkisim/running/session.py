@@ -155,7 +155,7 @@ class Session:
             expected = getattr(recorded, "op", "nothing more")
             self._refuse_other_turn(f"{instruction.op}, where the first one issued {expected}")
         else:
-            instruction.index = recorded.index
+            instruction.index, instruction.site = recorded.index, recorded.site
 
     def finish_turn(self, loop: Loop) -> None:
         """A later iteration of a loop has ended: it issued all that the first one did."""
