@@ -1,4 +1,4 @@
-"""`python -m nkisim surface [--nki 0.6] | lint FILE... | bench | time --example NAME`."""
+"""`python -m nkisim surface | lint FILE... | bench | rules [NAME] | time --example NAME`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from nkisim import bench, surface, time_command
+from nkisim import bench, rules_command, surface, time_command
 from nkisim.lint.__main__ import main as lint_main
 from nkisim.running.api_version import DEFAULT, VERSIONS, NkiVersion
 
@@ -24,10 +24,13 @@ def main(arguments: Sequence[str]) -> int:
     timing.add_argument(
         "--million", action="store_true", help="also run 1,000,000 instructions, and show memory"
     )
+    rules_command.add_parser(commands)
     time_command.add_parser(commands)
     options = parser.parse_args(arguments)
     if options.command == "bench":
         return bench.main(million=options.million)
+    if options.command == "rules":
+        return rules_command.main(options)
     if options.command == "time":
         return time_command.main(options)
     return _surface(options.nki)

@@ -8,6 +8,7 @@
       RunTimeValueError           Python wanted the value of something only the device knows
       ArgumentError               a call that does not fit the function: kinds, parameters
       UnknownNameError            a function, dtype or attribute that NKI does not have
+      DeviceRuleError             devices, or their compiler, were reported not to take this
       RaceError                   two cores touch the same HBM bytes without an order between them
 
 A message has four parts: what was asked, the limit it met (with its unit), what to do instead, and
@@ -89,6 +90,23 @@ class ArgumentError(NkiValidationError, TypeError):
 
 class UnknownNameError(NkiValidationError, AttributeError):
     """Asked for a name that does not exist; an AttributeError too, because hasattr asks as well."""
+
+
+class DeviceRuleError(NkiValidationError):
+    """A rule of `nkisim.device_rules` was broken; `rule` is its name."""
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        instruction: str | None = None,
+        limit: str | None = None,
+        remedy: str | None = None,
+        place: Place | None = None,
+        rule: str = "",
+    ) -> None:
+        self.rule = rule
+        super().__init__(what, instruction=instruction, limit=limit, remedy=remedy, place=place)
 
 
 class RaceError(NkiValidationError):

@@ -156,7 +156,8 @@ class Machine:
     matmul_moving_max_elems_bf16: int  # ISA nc_matmul, bf16 destination
     matmul_tile_min_rows: int  # ISA nc_matmul tile_size: 64 on v2, 32 from v3
     timing: Timing
-    lnc_max: int = 2  # HW: cores of a logical NeuronCore; trn1 has none
+    lnc_max: int = 2  # HW: cores of a logical NeuronCore, and its default; trn1 has none
+    loop_trips_max: int | None = None  # device_rules loop-trips: known for trn2 only
 
     partitions: int = PARTITIONS
     quadrant_partitions: int = QUADRANT
@@ -238,6 +239,7 @@ TRN2 = Machine(
     matmul_moving_max_elems_fp32=512,
     matmul_moving_max_elems_bf16=512,
     matmul_tile_min_rows=32,
+    loop_trips_max=2048,
     timing=Timing(
         pe_ghz=2.4,
         vector_ghz=0.96,

@@ -51,7 +51,7 @@ def main(options: argparse.Namespace) -> int:
         sys.stderr.write(f"time: unknown example {options.example!r}; there are {known}\n")
         return _UNKNOWN_EXAMPLE
     example = EXAMPLES[options.example]
-    result = run(example.kernel, *example.arguments, target=options.target, values=False)
+    result = run(example.kernel, *example.arguments, target=options.target, values=False, lnc=1)
     readings = list(Reading) if options.reading == _ALL else [Reading(options.reading)]
     timelines = {
         reading: schedule(result.trace, result.machine, reading, memory=result.memory)

@@ -145,16 +145,7 @@ class Loop:
     step: int
     allocations_before: int = 0  # tensors that existed before the loop
     body: list[Item] = field(default_factory=list)
-    replayed: int = 0  # instructions that the iteration now running has repeated
     meets: bool = False  # the other core, in its body or in a loop inside
-
-    @property
-    def followed(self) -> bool:
-        """Whether later iterations can be held against the body.
-
-        Not if loops are inside: how often those run may depend on data.
-        """
-        return self.number >= 0 and not any(isinstance(item, Loop) for item in self.body)
 
 
 Item = Instruction | Loop

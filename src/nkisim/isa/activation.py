@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nkisim import enums
+from nkisim.device_rules.instruction_rules import COPY_WITH_BIAS
 from nkisim.enums import reduce_cmd as commands
 from nkisim.errors import UnsupportedError
 from nkisim.isa.accumulators import (
@@ -86,6 +87,11 @@ def _bias_of_generation(call: Call) -> None:
         )
 
 
+def _copy_with_bias(call: Call) -> None:
+    if call.facts["op"] is operators.copy and call.facts["bias"] == TILE:
+        call.breaks(COPY_WITH_BIAS, f"nl.copy with a bias tile on {call.machine.name}")
+
+
 def _activation_contract(name: str) -> Contract:
     return Contract(
         name,
@@ -103,6 +109,7 @@ def _activation_contract(name: str) -> Contract:
             number_or_tile("scale"),
             number_or_tile("bias", or_none=True),
             _bias_of_generation,
+            _copy_with_bias,
             _reduction_has_effect,
             reduce_commands(*SCALAR_ENGINE_COMMANDS),
             reducing_operator(operators.add, or_none=True),

@@ -11,16 +11,24 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from nkisim.device_rules.instruction_rules import OFFSET_IN_DIM
 from nkisim.enums import engine
 from nkisim.errors import NkiValidationError, refuse
+from nkisim.isa.on_devices import check_on_devices
 from nkisim.numerics.dtypes import SCALAR_ONLY
 from nkisim.tensors.footprint import repeats_elements
-from nkisim.tensors.indirection import require_reach, scalar_is_inside
+from nkisim.tensors.indirection import (
+    require_reach,
+    scalar_is_inside,
+    value_outside_dimension,
+)
 from nkisim.tensors.layout import HBM, MemoryRegion
 from nkisim.tensors.offsets import Indirection, ScalarOffset, VectorOffset
 from nkisim.tensors.tensor import NkiTensor
 
 if TYPE_CHECKING:
+    from nkisim.device_rules.rule import DeviceRule
+    from nkisim.device_rules.watch import RuleWatch
     from nkisim.machine import Machine
     from nkisim.running.session import Session
 
@@ -59,6 +67,7 @@ class Call:
     machine: Machine
     tensors: dict[str, NkiTensor]
     facts: dict[str, Any]
+    watch: RuleWatch
 
     def __getitem__(self, name: str) -> NkiTensor:
         return self.tensors[name]
@@ -69,6 +78,10 @@ class Call:
     def refuse(self, what: str, limit: str, remedy: str) -> NoReturn:
         """Refuse the call in the name of its instruction."""
         refuse(self.contract.name, what, limit, remedy)
+
+    def breaks(self, rule: DeviceRule, what: str) -> None:
+        """The call breaks a device rule: refused, warned about, or noted."""
+        self.watch.broken(rule, what, self.contract.name)
 
 
 Rule = Callable[[Call], None]
@@ -112,14 +125,14 @@ class Contract:
             if tensor.indirection is not None:
                 key.append(_offset_key(tensor.indirection))
                 if not may_leave:
-                    self._require_inside(tensor)
+                    self._require_inside(core.watch, tensor)
         look_up = tuple(key)
         try:
             verdict: engine | None = core.verdicts.get(look_up)
         except TypeError:
             self._refuse_unhashable(asked, facts)
         if verdict is None:
-            verdict = self._judge(core.machine, asked, tensors, dict(facts))
+            verdict = self._judge(core, asked, tensors, dict(facts))
             core.verdicts[look_up] = verdict
         return verdict
 
@@ -136,21 +149,23 @@ class Contract:
 
     def _judge(
         self,
-        machine: Machine,
+        core: Session,
         asked: engine,
         tensors: tuple[NkiTensor | None, ...],
         facts: dict[str, Any],
     ) -> engine:
+        machine, watch = core.machine, core.watch
         self._require_generation(machine)
         named = self._named(tensors)
-        call = Call(self, asked, machine, named, facts)
+        call = Call(self, asked, machine, named, facts, watch)
         where = self._engine(call)
-        call = Call(self, where, machine, named, facts)
+        call = Call(self, where, machine, named, facts, watch)
         for operand in self.operands:
             if operand.name in named:
                 check_operand(call, operand, named[operand.name])
         for rule in self.rules:
             rule(call)
+        check_on_devices(call)
         return where
 
     def _require_generation(self, machine: Machine) -> None:
@@ -190,8 +205,13 @@ class Contract:
             call.refuse(f"engine.{asked.name}", f"runs on {names}", "choose one of them")
         return asked
 
-    def _require_inside(self, tensor: NkiTensor) -> None:
+    def _require_inside(self, watch: RuleWatch, tensor: NkiTensor) -> None:
         require_reach(tensor)
+        outside = value_outside_dimension(tensor)
+        if outside is not None and watch.unseen(OFFSET_IN_DIM):
+            value, size = outside
+            what = f"offset {value} on a dimension of {size} of tensor {tensor.name!r}"
+            watch.broken(OFFSET_IN_DIM, what, self.name)
         if not scalar_is_inside(tensor):
             raise NkiValidationError(
                 f"run-time offset leaves tensor {tensor.name!r} {tensor.storage.shape}",

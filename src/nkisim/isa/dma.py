@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nkisim import enums
+from nkisim.device_rules.instruction_rules import SKIP_IN_LOOP
 from nkisim.isa.contract import DMA_REACH, Call, Contract, Operand
 from nkisim.isa.move import castable, copy_elements
 from nkisim.isa.operands import NkiInstruction, held, index_tensors, store_held
@@ -177,6 +178,8 @@ def dma_copy(
         ("priority", priority),
         ("oob_mode", oob_mode),
     )
+    if skip:
+        core.in_loop_breaks(SKIP_IN_LOOP, "oob_mode.skip in a device loop", "dma_copy")
     where = DMA_COPY.check(core, enums.engine.unknown, (dst, src), facts, may_leave=skip)
     handle = core.issue("dma_copy", where, (dst,), (src, *index_tensors(dst, src)), facts[:3], name)
     if core.values:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nkisim.device_rules.instruction_rules import REGISTER_STORE as STORE_TO_SBUF
 from nkisim.enums import engine
 from nkisim.errors import refuse
 from nkisim.isa.contract import DMA_REACH, Call, Contract, Operand
@@ -83,11 +84,16 @@ def register_load(dst: VirtualRegister, src: NkiTensor) -> NkiInstruction:
     return NkiInstruction(handle)
 
 
+def _store_on_chip(call: Call) -> None:
+    if call["dst"].layout.on_chip:
+        call.breaks(STORE_TO_SBUF, f"dst lives in {call['dst'].buffer.value}")
+
+
 REGISTER_STORE = Contract(
     "register_store",
     (engine.sync,),
     (Operand("dst", DMA_REACH, INTEGERS, writes=True, own_start=True),),
-    (_one_element, not_indirect),
+    (_one_element, not_indirect, _store_on_chip),
 )
 
 

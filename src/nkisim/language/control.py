@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 Bound = int | RunTimeValue
 
+_CHECKED_TURNS = 2  # of a shape-only run: the one that is recorded, and one held against it
+
 ds = dynamic_slice
 
 
@@ -33,10 +35,11 @@ sequential_range = static_range
 def fori_loop(lower: Bound, upper: Bound, body_fun: Callable[..., None], step: int = 1) -> None:
     """A hardware loop: body_fun(i) for i in lower, lower + step, ... below upper.
 
-    With values every iteration runs; a shape-only run enters the body once, with a counter that
-    stands for all its values. The trace holds the body once in both, as its first iteration; of a
-    loop whose bounds are data, a shape-only run does not know the trips. The counter is a scalar,
-    or a register where a bound is one; NKI 0.6 has registers only.
+    With values every iteration runs; a shape-only run enters the body twice, with a counter that
+    stands for all its values, to hold the second time against the first. The trace holds the body
+    once in both, as its first iteration; of a loop whose bounds are data, a shape-only run does not
+    know the trips. The counter is a scalar, or a register where a bound is one; NKI 0.6 has
+    registers only.
     """
     for counter in _counted("nl.fori_loop", lower, upper, step):
         body_fun(counter)
@@ -61,7 +64,7 @@ def dynamic_range(start: Bound, stop: Bound | None = None, step: int = 1) -> Ite
 
 
 def while_loop(init: RunTimeValue, body_fun: Callable[[Any], RunTimeValue]) -> None:
-    """r = init; while r != 0: r = body_fun(r). A shape-only run enters the body once.
+    """r = init; while r != 0: r = body_fun(r). A shape-only run enters the body twice.
 
     Registers; under NKI 0.7 scalars as well, which is an assumption: no page that says so was seen.
     """
@@ -71,24 +74,21 @@ def while_loop(init: RunTimeValue, body_fun: Callable[[Any], RunTimeValue]) -> N
     if core.values:
         init.known(who)
     if init.state == 0:
+        core.skip_loop(who)
         return
-    loop = core.begin_loop(None, 0)
+    loop = core.begin_loop(who, None, 0)
     register, trips = init, 0
     while True:
         register = body_fun(_copy(register))
         _require_bound(who, "the result of the body", register)
         trips += 1
-        if core.values and register.known(who) == 0:
+        over = register.known(who) == 0 if core.values else trips == _CHECKED_TURNS
+        if over:
             break
-        if not core.values and trips == (2 if loop.meets else 1):
-            break  # where the cores meet, what a turn does may race with the next
-        if trips == 1:
-            core.repeat_loop()
-        else:
-            core.finish_turn(loop)
+        core.next_turn(only_checked=not core.values and not loop.meets)
     if core.values:
         loop.trips = trips
-    core.end_loop(loop, repeated=trips > 1)
+    core.end_loop(who, loop)
 
 
 class _Range(NamedTuple):
@@ -120,11 +120,11 @@ def _counted(who: str, lower: Bound, upper: Bound, step: int) -> Iterator[Any]:
     if core.values:
         values = _values(who, lower, upper, step)
         trips = None if core.follows_counter(lower, upper) else len(values)
-        turns = _every_iteration(core, values, trips)
+        turns = _every_iteration(core, who, values, trips)
     else:
-        found = _shape_only_range(core, lower, upper, step)
-        turns = _one_iteration(core, found, step) if found.trips != 0 else iter(())
+        turns = _one_iteration(core, who, _shape_only_range(core, lower, upper, step), step)
     for turn in turns:
+        core.count(turn.value)
         yield _register_of(core, turn) if registers else _scalar_of(turn)
 
 
@@ -146,17 +146,16 @@ def _scalar_of(turn: _Turn) -> NkiScalar:
     return NkiScalar.counter(turn.value, turn.loop, turn.bounds)
 
 
-def _every_iteration(core: Session, values: range, trips: int | None) -> Iterator[_Turn]:
+def _every_iteration(core: Session, who: str, values: range, trips: int | None) -> Iterator[_Turn]:
     if not values:
+        core.skip_loop(who)
         return
-    loop = core.begin_loop(trips, values.step)
+    loop = core.begin_loop(who, trips, values.step)
     for position, value in enumerate(values):
-        if position == 1:
-            core.repeat_loop()
-        elif position > 1:
-            core.finish_turn(loop)
+        if position:
+            core.next_turn()
         yield _Turn(value, loop.number, (value, value))
-    core.end_loop(loop, repeated=len(values) > 1)
+    core.end_loop(who, loop)
 
 
 def _shape_only_range(core: Session, lower: Bound, upper: Bound, step: int) -> _Range:
@@ -178,15 +177,22 @@ def _bounds(core: Session, bound: Bound) -> tuple[int | None, int | None]:
     return (least if core.follows_counter(bound) else greatest), greatest
 
 
-def _one_iteration(core: Session, values: _Range, step: int) -> Iterator[_Turn]:
-    loop = core.begin_loop(values.trips, step)
+def _one_iteration(core: Session, who: str, values: _Range, step: int) -> Iterator[_Turn]:
+    """The body once, with a counter for all values; and again, held against the first time."""
+    if values.trips == 0:
+        core.skip_loop(who)
+        return
+    loop = core.begin_loop(who, values.trips, step)
     bounds = None
     if values.first is not None and values.last is not None:
         bounds = (values.first, values.last)
     yield _Turn(values.first, loop.number, bounds)
     if loop.meets:
         yield from _later_turns(core, loop, values)
-    core.end_loop(loop, repeated=loop.meets)
+    elif values.trips != 1:
+        core.next_turn(only_checked=True)
+        yield _Turn(values.first, loop.number, bounds)
+    core.end_loop(who, loop)
 
 
 def _later_turns(core: Session, loop: Loop, values: _Range) -> Iterator[_Turn]:
@@ -194,10 +200,8 @@ def _later_turns(core: Session, loop: Loop, values: _Range) -> Iterator[_Turn]:
 
     All turns are run, or, where only the device knows how many there are, one more.
     """
-    core.repeat_loop()
-    for position in range(1, 2 if values.trips is None else values.trips):
-        if position > 1:
-            core.finish_turn(loop)
+    for position in range(1, _CHECKED_TURNS if values.trips is None else values.trips):
+        core.next_turn()
         known = None if values.first is None else values.first + position * loop.step
         yield _Turn(known, loop.number, None if known is None else (known, known))
 

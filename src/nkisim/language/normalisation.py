@@ -7,7 +7,9 @@ from nkisim.enums import engine
 from nkisim.errors import refuse
 from nkisim.language.reductions import Axis, reduce_tile
 from nkisim.language.tiles import require_tensor, stretch, tile_like
+from nkisim.machine import V3
 from nkisim.numerics import operators
+from nkisim.running.target import machine_in_use
 from nkisim.tensors.tensor import NkiTensor
 
 
@@ -44,7 +46,10 @@ def rms_norm(
     inverse = reduce_tile(operators.add, scaled, axis, "float32", keepdims=True)
     multiply, add = operators.multiply, operators.add
     nisa.tensor_scalar(inverse, inverse, multiply, 1 / n, op1=add, operand1=epsilon)
-    nisa.tensor_scalar(inverse, inverse, operators.rsqrt, None, engine=engine.gpsimd)
+    if machine_in_use().generation < V3:  # its GpSimd engine has no tensor_scalar
+        nisa.activation(inverse, operators.rsqrt, inverse)
+    else:
+        nisa.tensor_scalar(inverse, inverse, operators.rsqrt, None, engine=engine.gpsimd)
     nisa.tensor_tensor(scaled, x, stretch(inverse, x.shape), multiply)
     result = tile_like(x, dtype)
     nisa.tensor_tensor(result, scaled, require_tensor("nl.rms_norm", "w", w), multiply)

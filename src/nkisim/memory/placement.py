@@ -51,6 +51,7 @@ class Memory:
         self.hbm: HbmRoom | None = None  # of the launch; None where nothing counts it
         self.replaying = False  # later iterations of a loop: the tensors of the first, again
         self.allocations: list[Allocation] = []
+        self.next_index = 0  # of the next tensor; later iterations count as the first one did
 
     def allocate(
         self,
@@ -74,8 +75,9 @@ class Memory:
             unit = self._address_unit_bytes(region, kind)
             self._check_address(label, region, (partitions, row_bytes), address, unit)
         allocation = Allocation(
-            len(self.allocations), label, region, partitions, row_bytes, address, self._core
+            self.next_index, label, region, partitions, row_bytes, address, self._core
         )
+        self.next_index += 1
         if not self.replaying:
             self.allocations.append(allocation)
             if self.hbm is not None and region not in ON_CHIP:
@@ -125,7 +127,9 @@ class Memory:
         return label
 
     def _free_name(self, region: MemoryRegion) -> str:
-        number = len(self.allocations)
+        number = self.next_index
+        if self.replaying:
+            return f"{region.value}_{number}"
         while (label := f"{region.value}_{number}") in self._names:
             number += 1
         return label

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
 
+from nkisim.device_rules.allowance import Allowance
+from nkisim.device_rules.switches import read_switches
+from nkisim.device_rules.watch import TouchedRule
 from nkisim.errors import NkiValidationError, RaceError, refuse
 from nkisim.machine import Machine, find_machine
 from nkisim.memory.placement import MemoryUse
@@ -20,6 +23,7 @@ from nkisim.running.garbage import collected_rarely
 from nkisim.running.host_arrays import like
 from nkisim.running.inspection import Inspection, Inspector
 from nkisim.running.launch import Launch
+from nkisim.running.launch_rules import launch_rules
 from nkisim.running.outputs import require_written
 from nkisim.running.races import Race, find_races
 from nkisim.running.schedule_edges import Edges, add_edges
@@ -33,7 +37,7 @@ from nkisim.running.session import (
     Settings,
     current_or_none,
 )
-from nkisim.running.target import default_machine, default_precise
+from nkisim.running.target import default_machine, default_precise, logical_cores
 from nkisim.running.tracebacks import ending_at_user
 from nkisim.tensors.indirection import read_held
 from nkisim.trace import Trace
@@ -65,6 +69,7 @@ class Run:
     memories: tuple[MemoryUse, ...]
     races: tuple[Race, ...] = ()
     inspection: Inspection | None = None  # of runs that asked for it
+    rules: tuple[TouchedRule, ...] = ()  # device rules that the kernel broke, and ran all the same
 
     @property
     def trace(self) -> Trace:
@@ -86,12 +91,14 @@ class Kernel(Buildable):
         lnc: int | None = None,
         edges: Edges = (),
         build: Build = _DEFAULT_BUILD,
+        allowance: Allowance | None = None,
     ) -> None:
         functools.update_wrapper(self, func)
         self.func = func
         self.lnc = lnc
         self.edges = edges
         self.build = build
+        self.allowance = allowance  # device rules it may break, and under whose name
 
     @property
     def title(self) -> str:
@@ -106,14 +113,19 @@ class Kernel(Buildable):
                 "1 or 2 (cores of a logical NeuronCore)",
                 "launch with kernel[1] or kernel[2]",
             )
-        return Kernel(self.func, lnc, self.edges, self.build)
+        return self._with(lnc=lnc)
 
     def with_schedule(self, edges: Any) -> Kernel:
         """The kernel with extra order: ("consumer", "producer" or [producers]) by name."""
-        return Kernel(self.func, self.lnc, schedule_edges(self.title, edges), self.build)
+        return self._with(edges=schedule_edges(self.title, edges))
 
     def _with_build(self, build: Build) -> Kernel:
-        return Kernel(self.func, self.lnc, self.edges, build)
+        return self._with(build=build)
+
+    def _with(self, **changed: Any) -> Kernel:
+        """The same kernel with other options."""
+        options = {name: getattr(self, name) for name in ("lnc", "edges", "build", "allowance")}
+        return Kernel(self.func, **(options | changed))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on arrays; inside of another kernel, a plain call."""
@@ -133,28 +145,34 @@ def jit(fn: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
 class Simulated:
     """A kernel that runs on the CPU when called; `simulate(kernel)[2](...)` uses two cores."""
 
-    def __init__(self, kernel: Kernel, target: str | Machine | None = None) -> None:
+    def __init__(self, kernel: Kernel, **how: Any) -> None:
         self.kernel = kernel
-        self.target = target
+        self.how = how  # target, lnc and rules, as for `run`
 
     def __getitem__(self, lnc: int) -> Simulated:
-        return Simulated(self.kernel[lnc], self.target)
+        return Simulated(self.kernel[lnc], **self.how)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on arrays."""
         try:
-            settings = _settings(self.target, values=True)
-            return run_kernel(self.kernel, args, kwargs, settings).outputs
+            return run_kernel(self.kernel, args, kwargs, _settings(**self.how)).outputs
         except (NkiValidationError, AttributeError) as error:
             raise ending_at_user(error) from error.__cause__
 
 
-def simulate(kernel: Any, *, target: str | Machine | None = None) -> Simulated:
-    """The kernel as a function on arrays, run by nkisim."""
-    return Simulated(kernel if isinstance(kernel, Kernel) else Kernel(kernel), target)
+def simulate(
+    kernel: Any,
+    *,
+    target: str | Machine | None = None,
+    lnc: int | None = None,
+    rules: Sequence[str] | None = None,
+) -> Simulated:
+    """The kernel as a function on arrays, run by nkisim; `lnc` and `rules` as for `run`."""
+    wrapped = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
+    return Simulated(wrapped, target=target, lnc=lnc, rules=rules)
 
 
-def run(
+def run(  # noqa: PLR0913 (options that have nothing to do with each other)
     kernel: Any,
     *args: Any,
     target: str | Machine | None = None,
@@ -162,6 +180,8 @@ def run(
     summation: str = FAST,
     races: str = REFUSE,
     inspect: bool = False,
+    lnc: int | None = None,
+    rules: Sequence[str] | None = None,
     **kwargs: Any,
 ) -> Run:
     """Run a kernel and return everything about the run; `values=False` computes shapes only.
@@ -171,13 +191,20 @@ def run(
     and changes nothing in the trace.
     races="report" lists conflicting accesses of two cores in `Run.races` instead of refusing them.
     inspect=True fills `Run.inspection`: reads before any write, and the first NaN or Inf.
+
+    `lnc` is the number of cores of a logical NeuronCore that the kernel is compiled for (default:
+    NEURON_LOGICAL_NC_CONFIG, else 2 from trn2 on). `rules` are switches for device rules: "strict",
+    and names of rules that are off (default: the words of NKISIM_RULES).
     """
     wrapped = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
     try:
         _require_one_of("summation", summation, SUMMATIONS)
         _require_one_of("races", races, RACE_HANDLING)
         settings = replace(
-            _settings(target, values=values), summation=summation, report_races=races == REPORT
+            _settings(target, lnc, rules),
+            values=values,
+            summation=summation,
+            report_races=races == REPORT,
         )
         inspector = Inspector() if inspect else None
         return run_kernel(wrapped, args, kwargs, settings, inspector)
@@ -195,10 +222,16 @@ def _require_one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
         )
 
 
-def _settings(target: str | Machine | None, *, values: bool) -> Settings:
+def _settings(
+    target: str | Machine | None, lnc: int | None, rules: Sequence[str] | None
+) -> Settings:
     machine = default_machine() if target is None else find_machine(target)
     return Settings(
-        machine=machine, values=values, precise=default_precise(), nki=selected_version()
+        machine=machine,
+        precise=default_precise(),
+        lnc=logical_cores(machine, lnc),
+        switches=read_switches(rules),
+        nki=selected_version(),
     )
 
 
@@ -219,6 +252,7 @@ def run_kernel(
             "launch on one core, or choose trn2 or trn3",
         )
     pair = CorePair() if cores == 2 else None
+    settings = replace(settings, allowance=kernel.allowance)
     launch = Launch(kernel, settings, pair)
     launch.inspector = inspector
     bound = launch.bind(args, kwargs)
@@ -239,12 +273,13 @@ def run_kernel(
     returned = [launch.returned(result) for result in results]
     launch.require_one_result(returned)
     require_written(kernel.title, returned[0])
+    rules = launch_rules(sessions, settings, returned[0])
     launch.copy_back()
     outputs = _outputs(results[0], launch.example) if settings.values else None
     shapes = tuple([(tensor.shape, tensor.dtype) for tensor in returned[0]])
     traces = tuple([session.trace for session in sessions])
     inspection = None if inspector is None else inspector.found()
-    return Run(outputs, shapes, settings.machine, traces, memories, races, inspection)
+    return Run(outputs, shapes, settings.machine, traces, memories, races, inspection, rules)
 
 
 def _refuse_races(races: tuple[Race, ...]) -> None:

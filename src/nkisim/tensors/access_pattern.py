@@ -81,7 +81,7 @@ def run_time_offset(
     unit = rescale(f"stride of dimension {dim}", tensor.strides[dim], tensor.dtype, dtype)
     if scalar is not None:
         require_scalar("ap", scalar, tensor.buffer)
-        return ScalarOffset(scalar, unit)
+        return ScalarOffset(scalar, unit, dimension=tensor.shape[dim])
     assert rows is not None, "one of the two is given"
     if dim != 0 or tensor.buffer in ON_CHIP:
         refuse(

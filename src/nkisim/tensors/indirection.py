@@ -133,6 +133,20 @@ def require_reach(tensor: NkiTensor) -> None:
             )
 
 
+def value_outside_dimension(tensor: NkiTensor) -> tuple[int, int] | None:
+    """A value of a scalar offset that the dimension it is named for has not, and its size."""
+    indirection = tensor.indirection
+    if not isinstance(indirection, ScalarOffset) or indirection.dimension is None:
+        return None
+    source = indirection.source
+    value = scalar_value(source)
+    bounds = source.bounds if isinstance(source, RunTimeValue) else None
+    for one in bounds or (value,):
+        if one is not None and not 0 <= one < indirection.dimension:
+            return one, indirection.dimension
+    return None
+
+
 def _inside(tensor: NkiTensor, indirection: ScalarOffset, value: int) -> bool:
     if indirection.limit is not None:
         return 0 <= value < indirection.limit

@@ -18,12 +18,14 @@ if TYPE_CHECKING:
 class ScalarOffset(NamedTuple):
     """One run-time offset for the whole view: `source` times `unit_elems` is added.
 
-    Values are 0 <= value < `limit`; None where only the tensor's end bounds them.
+    Values are 0 <= value < `limit`; None where only the tensor's end bounds them. `dimension` is
+    the size of the one that `.ap(indirect_dim=)` names, which devices go by.
     """
 
     source: NkiTensor | RunTimeValue
     unit_elems: int
     limit: int | None = None
+    dimension: int | None = None
 
 
 def scalar_offset(source: NkiTensor | RunTimeValue, unit_elems: int, limit: int) -> ScalarOffset:

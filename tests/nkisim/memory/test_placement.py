@@ -12,6 +12,8 @@ from nkisim.errors import MemoryLimitError, NkiValidationError
 from nkisim.running.host_arrays import Spec
 from nkisim.running.kernel import run
 
+pytestmark = pytest.mark.usefixtures("logical_cores_of_one")  # loops on one core
+
 # Usable SBUF bytes per partition: 192, 224 and 256 KiB less 16 KiB, and 8 B less from trn2 on.
 SBUF_BYTES = {
     "trn1": (192 - 16) * 1024,

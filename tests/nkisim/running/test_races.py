@@ -130,13 +130,13 @@ def a_byte_of_an_element(x):
 
 
 def loops_that_meet_in_their_last_row(x):
-    """Rows 0, 2, ..., 14 and 1, 3, ..., 13, and then 14 again."""
+    """Rows 0, 2, ..., 14 and 1, 3, ..., 15, and then 14 again."""
     out, tile = shared(), filled((1, 6))
 
     def body(i):
         nisa.dma_copy(out[nl.ds(i, 1)], tile)
 
-    nl.fori_loop(nl.program_id(0), 15, body, step=2)
+    nl.fori_loop(nl.program_id(0), 16, body, step=2)
     if nl.program_id(0) == 1:
         nisa.dma_copy(out[14:15], tile)
 

@@ -15,6 +15,8 @@ from nkisim.running.host_arrays import Spec
 from nkisim.running.kernel import run
 from nkisim.tensors.scalars import NkiScalar
 
+pytestmark = pytest.mark.usefixtures("logical_cores_of_one")  # loops on one core
+
 TYPES = {"int32": np.int32, "int64": np.int64}
 
 
