@@ -23,6 +23,8 @@ from nkisim.errors import (
 from nkisim.running.kernel import Kernel, run, simulate
 from nkisim.tensors.registers import VirtualRegister
 
+pytestmark = pytest.mark.usefixtures("logical_cores_of_one")  # loops on one core
+
 SRC = Path(__file__).parents[2] / "src"
 ONE = np.ones((4, 8), np.float32)
 

@@ -207,11 +207,6 @@ class Contract:
 
     def _require_inside(self, watch: RuleWatch, tensor: NkiTensor) -> None:
         require_reach(tensor)
-        outside = value_outside_dimension(tensor)
-        if outside is not None and watch.unseen(OFFSET_IN_DIM):
-            value, size = outside
-            what = f"offset {value} on a dimension of {size} of tensor {tensor.name!r}"
-            watch.broken(OFFSET_IN_DIM, what, self.name)
         if not scalar_is_inside(tensor):
             raise NkiValidationError(
                 f"run-time offset leaves tensor {tensor.name!r} {tensor.storage.shape}",
@@ -219,6 +214,11 @@ class Contract:
                 limit=f"the view {tensor.shape} must stay inside at every value of the register",
                 remedy="bound the loop or the register",
             )
+        outside = value_outside_dimension(tensor)
+        if outside is not None and watch.unseen(OFFSET_IN_DIM):
+            value, size = outside
+            what = f"offset {value} on a dimension of {size} of tensor {tensor.name!r}"
+            watch.broken(OFFSET_IN_DIM, what, self.name)
 
 
 def _offset_key(indirection: Indirection) -> Hashable:

@@ -352,9 +352,9 @@ def test_an_int32_offset_reaches_4_gib(turns, refuses):
     x = Spec((6 * GIB // 4096, 1024), "float32")
     if refuses:
         with pytest.raises(NkiValidationError, match="32 bits of bytes: offsets below 4294967296"):
-            run(kernel, x, values=False, target="trn2")
+            run(kernel, x, values=False, target="trn3")
     else:
-        run(kernel, x, values=False, target="trn2")
+        run(kernel, x, values=False, target="trn3")
 
 
 def test_an_int64_offset_reaches_beyond():

@@ -11,6 +11,8 @@ from nkisim.tensors.indirection import write_held
 from nkisim.tensors.registers import VirtualRegister
 from numbered_tensor import HBM, PSUM, SBUF, read, tensor
 
+pytestmark = pytest.mark.usefixtures("logical_cores_of_one")  # loops on one core
+
 
 def row_numbers(values, dtype="int32"):
     return tensor((len(values), 1), SBUF, dtype, values)
