@@ -136,7 +136,8 @@ CORE_BARRIER = Contract(
         enums.engine.scalar,
         enums.engine.sync,
     ),
-    (Operand("data", frozenset({MemoryRegion.shared_hbm})),),
+    # Documents ask for shared HBM; nki-library names SBUF tiles too (router_topk, bwmm_shard_on_I).
+    (Operand("data", SBUF | {MemoryRegion.shared_hbm}, own_start=True),),
     (_both_cores, not_indirect),
     min_generation=V3,
 )
@@ -148,14 +149,18 @@ def core_barrier(
     engine: enums.engine = enums.engine.gpsimd,
     name: str | None = None,
 ) -> NkiInstruction:
-    """Go on when both cores are here; what they did to `data` before it is done."""
+    """Go on when both cores are here; what they did to `data` before it is done.
+
+    A tile in SBUF is each core's own: then the cores meet, and no access to HBM is ordered.
+    """
     core = current()
     facts = (("cores", tuple(cores)),)
     where = CORE_BARRIER.check(core, engine, (data,), facts)
     _require_pair(core, "core_barrier")
     handle = core.issue("core_barrier", where, (data,), (data,), facts, name)
     other = core.meet(handle, "core_barrier", data.storage)
-    if other is not data.storage:
+    own = data.buffer is MemoryRegion.sbuf is other.allocation.region
+    if other is not data.storage and not own:
         refuse(
             "core_barrier",
             f"core {core.core} synchronises {data.name!r}, the other core"
