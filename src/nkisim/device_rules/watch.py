@@ -74,6 +74,7 @@ class RuleWatch:
                 instruction=instruction,
                 limit=evidence(rule),
                 remedy=rule.remedy,
+                place=where,
                 rule=rule.name,
             )
         told = f"{instruction}: {what}" if instruction else what

@@ -81,7 +81,7 @@ class LoopChecks:
             return
         for name, refill in _refills(loop):
             what = f"{name!r} is refilled by {refill.op} for the next turn, and nothing waits"
-            self.watch.broken(rules.SBUF_REFILL, what, refill.op)
+            self.watch.broken(rules.SBUF_REFILL, what, refill.op, refill.place)
 
 
 class _Use(NamedTuple):

@@ -133,7 +133,9 @@ class Session(LoopNest):
             used = storage.allocation.first_use >= 0 and not storage.given
             if used and storage not in results:
                 what = f"tensor {storage.allocation.name!r} in shared_hbm is not returned"
-                self.watch.broken(SHARED_SCRATCH, what, "nl.ndarray")
+                sites = storage.allocation.sites
+                place = sites[0].place if sites else None
+                self.watch.broken(SHARED_SCRATCH, what, "nl.ndarray", place)
 
     def issue(
         self,
