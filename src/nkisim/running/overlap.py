@@ -27,6 +27,13 @@ _REDUCING = "tensor_reduce"
 
 def refuse_overlap(op: str, written: Sequence[Access], read: Sequence[Access]) -> None:
     """Refuse an instruction that writes part of what it reads, or one byte through two results."""
+    if len(written) == 1 and written[0].allocation.address_bytes is None:
+        result = written[0].allocation
+        for source in read:
+            if source.allocation is result:
+                break
+        else:
+            return  # most instructions: this is asked for every one
     if op in _SYNCHRONISING:
         return
     for number, target in enumerate(written):
