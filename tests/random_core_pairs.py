@@ -6,7 +6,7 @@ waiting. It shares no code with nkisim: order is reachability in a graph of all 
 values come from is a term for every element.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 
 import numpy as np
@@ -93,6 +93,11 @@ def issue(act, tensors):
         nisa.sendrecv(src, dst, other, other, pipe_id=0)
 
 
+def unlike(act):
+    """The same act with another number."""
+    return replace(act, value=3.0 - act.value) if act.op == "memset" else act
+
+
 class Maker:
     """Makes up one program."""
 
@@ -108,10 +113,11 @@ class Maker:
         for phase in range(self.pick(1, 2, 3, 4)):
             if phase:
                 self.meet(program)
-            if self.rng.random() < 0.3:
+            if self.rng.random() < 0.4:
                 alike = self.acts()
-                for core in (0, 1):
-                    program.cores[core] += alike
+                program.cores[0] += alike
+                other_values = self.rng.random() < 0.4
+                program.cores[1] += [unlike(act) for act in alike] if other_values else alike
             else:
                 for core in (0, 1):
                     program.cores[core] += self.acts()
