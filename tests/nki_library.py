@@ -203,7 +203,7 @@ class Library:
         arguments = {
             k: v.copy() if isinstance(v, np.ndarray) else v for k, v in case.inputs.items()
         }
-        options = {"target": self.target, "values": values}
+        options = {"target": self.target, "values": values, "lnc": case.cores}
         if case.racy:
             options["races"] = "report"
         with self._noting(launched):

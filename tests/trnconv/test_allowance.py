@@ -72,7 +72,7 @@ CALLS = {
     "forward_of_pieces on trn1": (lambda: convolved("trn1"), {"activation-copy-bias"}),
     "forward_on_two_cores": (
         lambda: convolved(cores=2, rolled=True),
-        {"psum-across-loop", "psum-in-two-loops", "offset-in-dimension"},
+        {"psum-across-loop", "offset-in-dimension"},
     ),
     "forward_on_two_cores of few rows": (
         lambda: convolved(cores=2, rolled=True, rows=9),

@@ -36,8 +36,8 @@ SBUF_REFILL: Final = DeviceRule(
     forbids="SBUF from outside of a loop, refilled for the next turn with nothing in the same turn"
     " that waits for the refill",
     reported="wrong values on the device, right ones in the simulator; work in the same turn that"
-    " waits for the refill cured it. Accumulators that one engine alone touches are fine. The"
-    " cause was not proven",
+    " waits for the refill cured it. Accumulators that one engine alone touches are fine, and so"
+    " are offset cells that are counted up in place (TB, NKL). The cause was not proven",
     source="JIN test/kernel_depcheck (moe_fused_fp8 v8d)",
     seen_on="trn2 LNC2, October 2026",
     remedy="read the refilled tile in the same turn, or load it at the top of the turn that uses"

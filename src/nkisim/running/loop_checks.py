@@ -94,7 +94,9 @@ def _refills(loop: Loop) -> list[tuple[str, Instruction]]:
     """Writes to SBUF from outside that other engines read in the next turn, with no wait in this.
 
     A tensor that is read only after it was written in the same turn is not left to the next one,
-    and what one engine alone reads and writes is in that engine's order.
+    and what one engine alone reads and writes is in that engine's order. A value that is updated in
+    place is no refill: kernels that ship (NKL, TB) count up offset cells which the next turn's DMA
+    reads.
     """
     reads: dict[Allocation, list[_Use]] = {}
     writes: dict[Allocation, list[_Use]] = {}
@@ -113,8 +115,16 @@ def _refills(loop: Loop) -> list[tuple[str, Instruction]]:
         for allocation, written in writes.items()
         for write in written
         if write.instruction.index not in awaited
+        and not _updates(write)
         and _is_left(write, written, reads.get(allocation, []))
     ]
+
+
+def _updates(write: _Use) -> bool:
+    """Whether the instruction also reads what it writes."""
+    mine = write.access.allocation
+    reads = (read for read in write.instruction.reads if read.allocation is mine)
+    return any(_meet(_Use(write.position, write.instruction, read), write) for read in reads)
 
 
 def _is_left(write: _Use, writes: list[_Use], reads: list[_Use]) -> bool:

@@ -235,3 +235,19 @@ def test_a_wait_in_the_same_turn_makes_a_refill_safe():
     for edge in (True, False):
         done = nkisim.run(kernel, edge=edge, target="trn2", lnc=1, rules=("strict",))
         assert touched(done) == {}
+
+
+def test_an_offset_cell_may_be_counted_up_for_the_next_turn():
+    """As kernels that ship do: the Vector engine adds, and the DMA of the next turn reads."""
+
+    def kernel():
+        x, row = nl.zeros((8, 16), nl.float32, nl.private_hbm), nl.zeros((1, 16), nl.float32)
+        cell = nl.zeros((1, 1), nl.int32)
+
+        def body(_):
+            nisa.dma_copy(row, x.ap([[16, 1], [1, 16]], scalar_offset=cell, indirect_dim=0))
+            nisa.tensor_scalar(cell, cell, nl.add, 1)
+
+        nl.fori_loop(0, 8, body)
+
+    assert touched(nkisim.run(kernel, target="trn2", lnc=1, rules=("strict",))) == {}
