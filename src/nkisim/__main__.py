@@ -1,14 +1,19 @@
-"""`python -m nkisim surface | lint FILE... | bench | rules [NAME] | time --example NAME`."""
+"""`python -m nkisim run | time | trace | lint FILE...`, and surface, rules, bench."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import Final
 
-from nkisim import bench, rules_command, surface, time_command
+from nkisim import bench, rules_command, surface
+from nkisim.commands import run_command, time_command, trace_command
+from nkisim.commands.asked_run import reporting
 from nkisim.lint.__main__ import main as lint_main
 from nkisim.running.api_version import DEFAULT, VERSIONS, NkiVersion
+
+_ON_KERNELS: Final = {"run": run_command, "time": time_command, "trace": trace_command}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -25,14 +30,15 @@ def main(arguments: Sequence[str]) -> int:
         "--million", action="store_true", help="also run 1,000,000 instructions, and show memory"
     )
     rules_command.add_parser(commands)
-    time_command.add_parser(commands)
+    for command in _ON_KERNELS.values():
+        command.add_parser(commands)
     options = parser.parse_args(arguments)
     if options.command == "bench":
         return bench.main(million=options.million)
     if options.command == "rules":
         return rules_command.main(options)
-    if options.command == "time":
-        return time_command.main(options)
+    if options.command in _ON_KERNELS:
+        return reporting(_ON_KERNELS[options.command].main, options)
     return _surface(options.nki)
 
 

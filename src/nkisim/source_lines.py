@@ -152,6 +152,8 @@ def warn_user(message: str, category: type[Warning]) -> None:
 
 def _is_ours(frame: FrameType) -> bool:
     file = frame.f_code.co_filename
+    if file.startswith("<frozen "):  # Python's own: importing, `python -m`
+        return True
     if file.startswith("<"):  # made from text: dataclasses write methods of ours so
         module = str(frame.f_globals.get("__name__", ""))
         return module == "nkisim" or module.startswith("nkisim.")

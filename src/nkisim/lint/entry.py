@@ -45,6 +45,17 @@ def lint_file(path: str | Path, entry: str | None = None) -> Report:
     return _lint_text(TextNamespace(text, str(file), file.resolve().parent), entry)
 
 
+def count_kernels(path: str | Path) -> tuple[int, int]:
+    """How many functions of a file are under nki.jit, and how many it has in all.
+
+    Raises as `lint_file` does.
+    """
+    file = Path(path)
+    text = file.read_text(encoding="utf-8")
+    names = TextNamespace(text, str(file), file.resolve().parent)
+    return len(names.kernels()), len(names.functions())
+
+
 def _lint_text(namespace: TextNamespace, entry: str | None) -> Report:
     functions = namespace.functions()
     if entry is None:

@@ -51,10 +51,13 @@ class Report:
         """Whether there are no errors; warnings do not count."""
         return not self.errors
 
+    @property
+    def counts(self) -> str:
+        """As in "1 error, 2 warnings"."""
+        return f"{_count(len(self.errors), 'error')}, {_count(len(self.warnings), 'warning')}"
+
     def __str__(self) -> str:
-        lines = [str(finding) for finding in self.findings]
-        counts = (_count(len(self.errors), "error"), _count(len(self.warnings), "warning"))
-        return "\n".join([*lines, ", ".join(counts)])
+        return "\n".join([*(str(finding) for finding in self.findings), self.counts])
 
 
 def _count(number: int, noun: str) -> str:

@@ -30,7 +30,8 @@ class Allocation:
 
     `first_use` and `last_use` are instruction numbers in program order, -1 while unused.
     `address_bytes` is None for a tensor that was placed automatically. `sites` are the lines that
-    made it, innermost first; `shape` and `dtype` are those it was made with.
+    made it, innermost first; `shape` and `dtype` are those it was made with; `is_named`: the kernel
+    gave it its name.
     """
 
     __slots__ = (
@@ -40,6 +41,7 @@ class Allocation:
         "dtype",
         "first_use",
         "index",
+        "is_named",
         "last_use",
         "name",
         "partitions",
@@ -72,6 +74,7 @@ class Allocation:
         self.sites: tuple[CallSite, ...] = ()
         self.shape: tuple[int, ...] = ()
         self.dtype = ""
+        self.is_named = False
 
     @property
     def place(self) -> Place | None:
@@ -85,8 +88,8 @@ class Allocation:
 
     @property
     def label(self) -> str:
-        """What reports call the tensor: its variable, else its name."""
-        return self.variable or self.name
+        """What reports call the tensor: the name the kernel gave it, or the variable it is in."""
+        return self.name if self.is_named else self.variable or self.name
 
     def __repr__(self) -> str:
         size = f"{self.partitions}x{self.bytes_per_partition}B"

@@ -117,6 +117,7 @@ class Session(LoopNest):
             self._own(storage)
         if not self._replaying:
             storage.allocation.sites = self._sites.callers()
+            storage.allocation.is_named = bool(name)
         return storage
 
     def _own(self, storage: Storage) -> None:
