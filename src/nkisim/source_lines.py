@@ -54,6 +54,11 @@ class Place(NamedTuple):
         return f"{shown_path(self.file)}:{self.line}"
 
     @property
+    def short(self) -> str:
+        """The same with the name of the file alone."""
+        return f"{Path(self.file).name}:{self.line}"
+
+    @property
     def source(self) -> str:
         """The line itself, without its indentation; empty if the file cannot be read."""
         line = linecache.getline(self.file, self.line).strip()

@@ -108,6 +108,12 @@ class Instruction:
         """File and line of the kernel that issued it."""
         return None if self.site is None else self.site.place
 
+    @property
+    def label(self) -> str:
+        """What messages call it: "dma_copy (instruction 3, first.py:12)"."""
+        line = "" if self.site is None else f", {self.site.place.short}"
+        return f"{self.op} (instruction {self.index}{line})"
+
     def option(self, name: str, default: Any = None) -> Any:
         """The value of a recorded option."""
         for key, value in self.options:

@@ -91,7 +91,7 @@ def _trips(loop: Loop) -> str:
 
 
 def _line(one: Instruction, depth: int) -> str:
-    place = "" if one.place is None else f"{Path(one.place.file).name}:{one.place.line}"
+    place = "" if one.place is None else one.place.short
     writes = ", ".join(operand(access) for access in one.writes) or "-"
     reads = ", ".join(operand(access) for access in one.reads)
     name = f" {one.name}" if one.name else ""

@@ -18,6 +18,7 @@ from nkisim.tensors.indirection import read_held
 
 if TYPE_CHECKING:
     from nkisim.memory.storage import Storage
+    from nkisim.source_lines import Place
     from nkisim.tensors.tensor import NkiTensor
     from nkisim.trace import Access, Instruction
 
@@ -35,10 +36,12 @@ class UninitialisedRead:
     instruction: int
     never_bytes: int
     asked_bytes: int
+    place: Place | None = None  # of the kernel's source
 
     def __str__(self) -> str:
         part = f"{self.never_bytes} of {self.asked_bytes} bytes"
-        return f"{self.op} (instruction {self.instruction}) reads {part} of {self.tensor!r} unset"
+        label = _label(self.op, self.instruction, self.place)
+        return f"{label} reads {part} of {self.tensor!r} unset"
 
 
 @dataclass(frozen=True)
@@ -50,10 +53,16 @@ class NotFinite:
     instruction: int
     value: float
     element: tuple[int, ...]
+    place: Place | None = None  # of the kernel's source
 
     def __str__(self) -> str:
         where = f"{self.tensor!r} at {self.element}"
-        return f"{self.op} (instruction {self.instruction}) writes {self.value} to {where}"
+        label = _label(self.op, self.instruction, self.place)
+        return f"{label} writes {self.value} to {where}"
+
+
+def _label(op: str, instruction: int, place: Place | None) -> str:
+    return f"{op} (instruction {instruction}{f', {place.short}' if place else ''})"
 
 
 @dataclass(frozen=True)
@@ -110,7 +119,7 @@ class Inspector:
             place = tuple(int(i) for i in element)
             value = float(values[place])
             label = (tensor.name, instruction.op, instruction.index)
-            self._not_finite = NotFinite(*label, value, place)
+            self._not_finite = NotFinite(*label, value, place, instruction.place)
 
     def _note_read(
         self, core: int, instruction: Instruction, tensor: NkiTensor, access: Access
@@ -119,7 +128,8 @@ class Inspector:
         never = asked - self._set_bytes(tensor.storage).count(access)
         if never:
             key = (core, instruction.index, tensor.name)
-            read = UninitialisedRead(tensor.name, instruction.op, instruction.index, never, asked)
+            label = (tensor.name, instruction.op, instruction.index)
+            read = UninitialisedRead(*label, never, asked, instruction.place)
             self._reads.setdefault(key, read)
 
     def _set_bytes(self, storage: Storage) -> _SetBytes:

@@ -125,9 +125,7 @@ class Event:
         return source.storage is target.storage and source.place() == target.place()
 
     def __str__(self) -> str:
-        place = self.instruction.place
-        where = "" if place is None else f" at {place.text}"
-        return f"{self.instruction.op} (instruction {self.instruction.index}){where}"
+        return self.instruction.label
 
 
 class JointLog:

@@ -291,6 +291,7 @@ def _refuse_races(races: tuple[Race, ...]) -> None:
             " orders accesses to its data, a sendrecv what its tiles come from or lead to",
             remedy="put nisa.core_barrier(tensor, (0, 1)) between them, or give the cores disjoint"
             ' slices; nkisim.run(..., races="report") lists races in Run.races instead',
+            place=races[0].place,
         )
 
 

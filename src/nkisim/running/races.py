@@ -12,7 +12,7 @@ such a piece holds for all of it, so the work grows with the runs of the accesse
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from nkisim.memory.storage import Storage
+    from nkisim.source_lines import Place
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
@@ -59,6 +60,7 @@ class Race:
     tensor: str
     first: str
     second: str
+    place: Place | None = field(default=None, compare=False)  # of core 0's access
 
     def __str__(self) -> str:
         return f"{self.tensor!r}: core 0 {self.first} and core 1 {self.second}"
@@ -139,7 +141,8 @@ def _races_of(storage: Storage, uses: tuple[list[Use], list[Use]], judge: _Judge
             core.follow_values(both, judge)
     unordered = (pair for pair in _conflicts(cores, both) if not judge.ordered(*pair))
     for one, two in islice(unordered, _MOST_RACES):
-        yield Race(storage.allocation.name, str(one), str(two))
+        name = storage.allocation.name
+        yield Race(name, str(one), str(two), one.event.instruction.place)
 
 
 class _Covered:

@@ -157,8 +157,8 @@ class Session(LoopNest):
         instruction = Instruction(index, op, where, written, read, options, name)
         if self._loops:
             self._issue_in_loop(instruction)
+        instruction.site = self._sites.caller()
         if not self._replaying:
-            instruction.site = self._sites.caller()
             self._count = index + 1
             self._items.append(instruction)
         if self.pair is not None and not self._checking:

@@ -69,7 +69,36 @@ def test_the_command_line_tells_errors_by_its_exit_code(tmp_path, capsys):
     assert main([str(good), str(bad)]) == 1
     assert capsys.readouterr().out.endswith("2 errors, 2 warnings\n")
     assert main([str(good), "--entry", "other"]) == 0
-    assert capsys.readouterr().out == "0 errors, 0 warnings\n"
+    assert capsys.readouterr().out == "1 kernel in 1 file: 0 errors, 0 warnings\n"
+    assert main([f"{bad}:kernel"]) == 1
+    assert "1 kernel in 1 file: 2 errors, 1 warning\n" in capsys.readouterr().out
+
+
+JITTED = "import nki\n\n\n@nki.jit\ndef kernel(n):\n    return n\n"
+
+
+def test_the_command_line_takes_folders_and_counts_kernels(tmp_path, capsys):
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    (tmp_path / "one.py").write_text(JITTED)
+    (inner / "two.py").write_text(JITTED + JITTED.replace("kernel", "other"))
+    (inner / "helpers.py").write_text("def helper(n):\n    return {1, n}\n")
+    assert main([str(tmp_path)]) == 0
+    assert capsys.readouterr().out == "3 kernels in 2 files: 0 errors, 0 warnings\n"
+
+
+def test_the_command_line_says_when_there_are_no_kernels(tmp_path, capsys):
+    helpers, values = tmp_path / "helpers.py", tmp_path / "values.py"
+    helpers.write_text("def helper(n):\n    return {1, n}\n")
+    values.write_text("SIDE = 128\n")
+    assert main([str(tmp_path)]) == 2
+    assert capsys.readouterr().out == "no kernels here: nothing under nki.jit in 2 files\n"
+    assert main([str(values)]) == 2
+    assert "no kernels here" in capsys.readouterr().out
+    assert main([str(helpers)]) == 1  # named: its functions are checked all the same
+    assert "helpers.py: no kernels here, nothing under nki.jit; checked 1 function\n" in (
+        capsys.readouterr().out
+    )
 
 
 def test_the_command_line_says_what_it_cannot_read(tmp_path, capsys):

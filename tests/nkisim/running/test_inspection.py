@@ -24,6 +24,11 @@ def copied(tile, shape=(8, 8)):
     return out
 
 
+def line(kernel, number):
+    """A line of a kernel here, counted from its `def`."""
+    return f"test_inspection.py:{kernel.__code__.co_firstlineno + number}"
+
+
 @both_ways
 def test_a_kernel_that_sets_what_it_reads_has_nothing_to_report(values):
     def kernel(x):
@@ -55,8 +60,8 @@ def test_reads_before_any_write_name_tensor_instruction_and_bytes(values):
 
     found = inspected(kernel, X, values=values)
     assert [str(read) for read in found.uninitialised] == [
-        "tensor_scalar (instruction 1) reads 96 of 256 bytes of 'tile' unset",
-        "dma_copy (instruction 3) reads 128 of 256 bytes of 'scratch' unset",
+        f"tensor_scalar (instruction 1, {line(kernel, 4)}) reads 96 of 256 bytes of 'tile' unset",
+        f"dma_copy (instruction 3, {line(kernel, 6)}) reads 128 of 256 bytes of 'scratch' unset",
     ]
 
 
@@ -70,7 +75,7 @@ def test_the_first_value_that_is_not_finite_is_found():
 
     with np.errstate(all="ignore"):
         found = inspected(kernel, X)
-    expected = "reciprocal (instruction 1) writes inf to 'result' at (0, 0)"
+    expected = f"reciprocal (instruction 1, {line(kernel, 3)}) writes inf to 'result' at (0, 0)"
     assert str(found.not_finite) == expected
     assert found.uninitialised == ()
     assert inspected(kernel, X + 1).not_finite is None

@@ -16,7 +16,6 @@ from nkisim.timing.report.access_runs import (
     runs_of,
 )
 from nkisim.timing.report.drawing import FONT, bands, box, line, shortened, text
-from nkisim.timing.report.lines import short_text
 from nkisim.timing.report.palette import FAINT_INK, GRID, INK, LANE, PAPER
 from nkisim.timing.report.wording import lane_name
 from nkisim.trace import Access, Instruction
@@ -27,6 +26,7 @@ _LEFT_PX: Final = 92  # of the tensors; numbers of rows stand before it
 _WIDEST_PX: Final = 780
 _HIGHEST_PX: Final = 200
 _CELL_PX: Final = 26  # of an element, where they are few enough to number
+_NUMBERED_ROWS: Final = 12
 _LEAST_PX: Final = 10  # height of a tensor of one row
 _SHADES: Final = ("#08306b", "#08519c", "#2171b5", "#4292c6", "#6baed6", "#9ecae1", "#c6dbef")
 _WRITTEN: Final = ("#7f2704", "#a63603", "#d94801", "#f16913", "#fd8d3c", "#fdae6b", "#fdd0a2")
@@ -60,7 +60,7 @@ def _heading(instruction: Instruction) -> Iterator[str]:
     yield text((_MARGIN_PX, 34), shortened(head, 20, room), 20, INK, 'font-weight="600"')
     place = instruction.place
     if place is not None:
-        words = f"{short_text(place)}, in {place.function}:  {place.source}"
+        words = f"{place.short}, in {place.function}:  {place.source}"
         yield text((_MARGIN_PX, 56), shortened(words, 13, room), 13, INK)
     options = ", ".join(_option(key, value) for key, value in instruction.options)
     yield text((_MARGIN_PX, 76), shortened(options, 12, room), 12, FAINT_INK)
@@ -93,7 +93,7 @@ class _Panel:
         self.runs: list[Run] = runs_of(access)
         self.length = max(1, length_of(access))
         rows, columns = self.grid
-        self.numbered = rows * _CELL_PX <= _HIGHEST_PX and columns * _CELL_PX <= _WIDEST_PX
+        self.numbered = rows <= _NUMBERED_ROWS and columns * _CELL_PX <= _WIDEST_PX
         if self.numbered:
             self.width, self.height = float(columns * _CELL_PX), float(rows * _CELL_PX)
         else:
@@ -136,8 +136,6 @@ class _Panel:
         words += f"; {self.length:,} elements{each}, {self.access.bytes_total:,} bytes in all"
         if self.access.step:
             words += f"; +{self.access.step} elements in each iteration"
-        if len(self.runs) >= MOST_RUNS:
-            words += f"; the first {MOST_RUNS:,} runs are drawn"
         return words
 
     def _shade(self, order: int) -> int:
@@ -211,6 +209,8 @@ class _Panel:
         yield text((_LEFT_PX - 8, self.top + 22), words, 10, INK, end)
         count = f"elements {low}..{high} of {self.grid.columns:,}; {kind}s {words}"
         count += f" of {self.grid.rows:,}"
+        if len(self.runs) >= MOST_RUNS:
+            count += f"; the first {MOST_RUNS:,} runs are drawn"
         yield text((_LEFT_PX, bottom + 14), count, 11, FAINT_INK)
 
 

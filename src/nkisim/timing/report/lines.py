@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import NamedTuple
 
 from nkisim.source_lines import CallSite, Place
@@ -23,12 +22,7 @@ class LineUse(NamedTuple):
 def place_text(instruction: Instruction) -> str:
     """The line that issued an instruction, as "first.py:31"; empty if nobody noted it."""
     place = instruction.place
-    return "" if place is None else short_text(place)
-
-
-def short_text(place: Place) -> str:
-    """A line with the file's name alone: "first.py:31"."""
-    return f"{Path(place.file).name}:{place.line}"
+    return "" if place is None else place.short
 
 
 def busiest_lines(timeline: Timeline) -> list[LineUse]:

@@ -12,7 +12,7 @@ from nkisim.timing.report.density import Columns, Span, Wide, shapes
 from nkisim.timing.report.drawing import FONT, bands, box, line, shortened, text, width_px
 from nkisim.timing.report.gaps import LaneUse, explain, gaps_of
 from nkisim.timing.report.lanes import Lane, lanes_of, times_run
-from nkisim.timing.report.lines import busiest_lines, short_text
+from nkisim.timing.report.lines import busiest_lines
 from nkisim.timing.report.palette import FAINT_INK, GRID, INK, LANE, PAPER, colours
 from nkisim.timing.report.wording import time_text, title
 from nkisim.timing.timeline import Timeline
@@ -160,7 +160,7 @@ class _Picture:
         words = f"{title(self.timeline.events, one.row)}{more}: {time_text(one.ns)}"
         place = self.timeline.events.instructions[one.row].place
         if place is not None:
-            words += f"\n{short_text(place)}: {place.source}"
+            words += f"\n{place.short}: {place.source}"
         return words if seam else f"waiting for {words}"
 
     def _cuts(self) -> Iterator[str]:
@@ -214,7 +214,7 @@ class _Picture:
         for use in uses:
             share = f"{100 * use.occupied_ns / makespan if makespan else 0.0:.1f} %"
             facts = f"{use.lane}, {time_text(use.occupied_ns)} ({share})"
-            yield f"{short_text(use.place)}: {facts}:  {use.place.source}"
+            yield f"{use.place.short}: {facts}:  {use.place.source}"
 
     def _legend(self, top: float) -> tuple[list[str], float]:
         parts: list[str] = []

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from nkisim.timing.report.gaps import LaneUse, explain
-from nkisim.timing.report.lines import busiest_lines, place_text, short_text
+from nkisim.timing.report.lines import busiest_lines, place_text
 from nkisim.timing.report.wording import time_text, title
 from nkisim.timing.timeline import Timeline
 
@@ -120,7 +120,7 @@ def _lines(timeline: Timeline) -> Iterator[str]:
     for use in uses[:_MOST_LINES]:
         share = _percent(use.occupied_ns, timeline.makespan_ns)
         row = _row("", f"{use.instructions:,}", _us(use.occupied_ns), share, "")
-        name = short_text(use.place)
+        name = use.place.short
         room = len(row) - len(row.lstrip())
         head = f"{name:<{room}}" if len(name) < room else f"{name} "
         yield _fit(f"{head}{row.lstrip()}  {use.lane}: {use.place.source}")
