@@ -101,6 +101,19 @@ def test_shapes_alone_can_be_run(file, capsys):
     assert "returns  float32 [128, 4096]\n" in printed
 
 
+def test_what_was_never_written_is_listed_on_request(file, capsys):
+    file.write_text(KERNELS.replace("nisa.dma_copy(tile, x)", "nisa.dma_copy(tile[0:4], x[0:4])"))
+    words = ["--arg", "x=8x16:float32", "--arg", "factor=2.0", "--inspect"]
+    assert main(["run", f"{file}:scaled", *words]) == 0
+    printed = capsys.readouterr().out
+    assert "64 of 128 values are NaN or infinite" in printed
+    unset = (
+        "unset    tensor_scalar (instruction 1, kernels.py:15) reads 256 of 512 bytes of 'sbuf_1'"
+    )
+    assert unset in printed
+    assert "first    tensor_scalar (instruction 1, kernels.py:15) writes nan to 'sbuf_2'" in printed
+
+
 def test_two_cores_and_undecorated_functions(file, capsys):
     assert main(["run", f"{file}:plain", "--arg", "x=8x16:int32", "--lnc", "2"]) == 0
     printed = capsys.readouterr().out

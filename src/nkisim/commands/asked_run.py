@@ -82,13 +82,15 @@ def _example(name: str) -> Asked:
     return Asked(name, example.kernel, dict(zip(names, example.arguments, strict=True)))
 
 
-def run_asked(options: argparse.Namespace, asked: Asked, *, values: bool) -> Run:
+def run_asked(
+    options: argparse.Namespace, asked: Asked, *, values: bool, inspect_values: bool = False
+) -> Run:
     """Run it where the options say."""
     kernel = asked.kernel if isinstance(asked.kernel, Kernel) else Kernel(asked.kernel)
     if options.lnc is not None:
         kernel = kernel[options.lnc]
     how = {"target": options.target, "lnc": options.lnc or 1, "values": values}
-    return run(kernel, **how, **asked.arguments)
+    return run(kernel, **how, inspect=inspect_values, **asked.arguments)
 
 
 def reporting(command: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:

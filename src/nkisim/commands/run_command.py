@@ -27,6 +27,9 @@ def add_parser(commands: Commands) -> None:
     parser.add_argument(
         "--shape-only", action="store_true", help="check shapes and places, compute nothing"
     )
+    parser.add_argument(
+        "--inspect", action="store_true", help="list reads before any write, and the first NaN"
+    )
     parser.add_argument("--save", type=Path, metavar="FILE.npz", help="keep what it returns")
 
 
@@ -35,7 +38,7 @@ def main(options: argparse.Namespace) -> int:
     values = not options.shape_only and options.example is None
     asked = kernel_asked(options, values=values, seed=options.seed)
     values = values and not any(isinstance(one, Spec) for one in asked.arguments.values())
-    result = run_asked(options, asked, values=values)
+    result = run_asked(options, asked, values=values, inspect_values=options.inspect)
     sys.stdout.writelines(f"{line}\n" for line in _summary(options, asked, result))
     if options.save is not None and values:
         np.savez(options.save, *_returned(result.outputs))
@@ -58,6 +61,18 @@ def _summary(options: argparse.Namespace, asked: Asked, result: Run) -> Iterator
         sbuf, room = memory.sbuf_peak_bytes_per_partition, machine.sbuf_usable_bytes_per_partition
         banks = f"{memory.psum_peak_banks} of {machine.psum_banks} PSUM banks"
         yield f"{prefix}{count}; {sbuf:,} of {room:,} SBUF bytes per partition, {banks}"
+    yield from _findings(result)
+
+
+def _findings(result: Run) -> Iterator[str]:
+    """Device rules that were broken, and what --inspect saw."""
+    for rule in result.rules:
+        yield f"rule     {rule}"
+    if result.inspection is not None:
+        for read in result.inspection.uninitialised:
+            yield f"unset    {read}"
+        if result.inspection.not_finite is not None:
+            yield f"first    {result.inspection.not_finite}"
 
 
 def _is_stored(words: list[str], name: str) -> bool:
