@@ -87,7 +87,7 @@ def test_a_loop_says_that_it_moves_on():
         nl.fori_loop(0, 8, body)
 
     (copy,) = run(
-        kernel, Spec((8, 24), "float32"), target="trn2", values=False
+        kernel, Spec((8, 24), "float32"), target="trn2", lnc=1, values=False
     ).trace.instructions()
     words = words_of(svg_instruction(copy))
     assert any("+24 elements in each iteration" in w for w in words)
