@@ -133,12 +133,19 @@ def _follow_chain(
     if inferred and chain.read:
         what = f"accumulate=None into {dst.name!r}, whose sums were read before"
         core.watch.broken(ACCUMULATE_NONE, what, instruction)
-    columns, partitions = chains.beside(chain)
+    if chains.several:
+        _notice_neighbours(core, instruction, dst, chains.beside(chain))
+
+
+def _notice_neighbours(
+    core: Session, instruction: str, dst: NkiTensor, beside: tuple[bool, bool]
+) -> None:
+    """`beside`: another chain was added to in other columns, on other partitions of the tensor."""
     what = f"a second accumulation chain in {dst.name!r}"
-    if columns:
+    if beside[0]:
         rule = PSUM_CHAINS if PSUM_CHAINS.concerns(core.machine) else PSUM_CHAINS_UNTESTED
         core.watch.broken(rule, f"{what}, in other columns", instruction)
-    if partitions:
+    if beside[1]:
         core.watch.broken(PSUM_CHAINS_UNTESTED, f"{what}, on other partitions", instruction)
 
 

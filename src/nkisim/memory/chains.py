@@ -50,6 +50,11 @@ class Chains:
 
     def add(self, layout: Layout, offset: int) -> Chain:
         """A matmul added to the view: the chain it went on with."""
+        if len(self._chains) == 1:
+            (only,) = self._chains
+            if only.layout is layout and only.offset == offset:  # as nearly always
+                only.added = True
+                return only
         found = [chain for chain in self._chains if self._meets(chain, layout, offset)]
         if not found:
             found = [Chain(layout, offset)]
@@ -64,15 +69,19 @@ class Chains:
             if not chain.read and self._meets(chain, layout, offset):
                 chain.read = True
 
+    @property
+    def several(self) -> bool:
+        """Whether there is more than one chain."""
+        return len(self._chains) > 1
+
     def beside(self, chain: Chain) -> tuple[bool, bool]:
         """Whether another chain was added to in other columns; in other partitions."""
         columns = partitions = False
-        if len(self._chains) > 1:
-            rows = self._rows(chain.layout, chain.offset)
-            for other in self._chains:
-                if other is not chain and other.added:
-                    across = _meet(rows, self._rows(other.layout, other.offset))
-                    columns, partitions = columns or across, partitions or not across
+        rows = self._rows(chain.layout, chain.offset)
+        for other in self._chains:
+            if other is not chain and other.added:
+                across = _meet(rows, self._rows(other.layout, other.offset))
+                columns, partitions = columns or across, partitions or not across
         return columns, partitions
 
     def _rows(self, layout: Layout, offset: int) -> tuple[int, int]:
