@@ -14,7 +14,7 @@ from nkisim.isa.operands import NkiInstruction, held, index_tensors, store_held
 from nkisim.machine import V3, V4
 from nkisim.numerics import dtypes
 from nkisim.running.session import current
-from nkisim.tensors.indirection import read_row, row_numbers, scalar_is_inside, write_row
+from nkisim.tensors.indirection import leaves, read_row, row_numbers, write_row
 from nkisim.tensors.offsets import FreeIndex, VectorOffset
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ def dma_copy(
 def _copy(dst: NkiTensor, src: NkiTensor, *, skip: bool) -> None:
     if not skip:
         copy_elements(dst, src)
-    elif scalar_is_inside(dst) and scalar_is_inside(src):
+    elif not leaves(dst) and not leaves(src):
         _copy_inside(dst, src)
 
 

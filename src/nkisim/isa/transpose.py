@@ -25,7 +25,7 @@ from nkisim.isa.rules import same_dtype
 from nkisim.machine import V3
 from nkisim.numerics import dtypes
 from nkisim.running.session import Session, current
-from nkisim.tensors.indirection import read_row, row_numbers, scalar_is_inside
+from nkisim.tensors.indirection import leaves, read_row, row_numbers
 from nkisim.tensors.layout import HBM, MemoryRegion
 from nkisim.tensors.offsets import VectorOffset
 
@@ -274,5 +274,5 @@ def _transpose(dst: NkiTensor, src: NkiTensor, *, skip: bool) -> None:
         for position in np.flatnonzero(inside):
             values[position] = read_row(src, src.indirection, int(numbers[position]))
         store_held(dst, values.transpose(axes))
-    elif not skip or (scalar_is_inside(src) and scalar_is_inside(dst)):
+    elif not skip or not (leaves(src) or leaves(dst)):
         store_held(dst, np.array(held(src)).transpose(axes))

@@ -147,6 +147,11 @@ def value_outside_dimension(tensor: NkiTensor) -> tuple[int, int] | None:
     return None
 
 
+def leaves(tensor: NkiTensor) -> bool:
+    """Whether a DMA that may skip does so: devices go by the named dimension, not by the end."""
+    return not scalar_is_inside(tensor) or value_outside_dimension(tensor) is not None
+
+
 def _inside(tensor: NkiTensor, indirection: ScalarOffset, value: int) -> bool:
     if indirection.limit is not None:
         return 0 <= value < indirection.limit

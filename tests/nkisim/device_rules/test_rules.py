@@ -251,3 +251,20 @@ def test_an_offset_cell_may_be_counted_up_for_the_next_turn():
         nl.fori_loop(0, 8, body)
 
     assert touched(nkisim.run(kernel, target="trn2", lnc=1, rules=("strict",))) == {}
+
+
+def test_a_dma_that_may_skip_goes_by_the_named_dimension():
+    """Offset 5 on a dimension of 4 is inside the tensor, and skipped."""
+
+    def kernel(x, place):
+        cell, row = nl.load(place), nl.zeros((1, 2), nl.float32)
+        source = x.ap([[2, 1], [1, 2]], scalar_offset=cell, indirect_dim=1)
+        nisa.dma_copy(row, source, oob_mode=nisa.oob_mode.skip)
+        out = nl.ndarray((1, 2), nl.float32, nl.shared_hbm)
+        nisa.dma_copy(out, row)
+        return out
+
+    x = np.arange(1, 17, dtype=np.float32).reshape(2, 4, 2)
+    for place, expected in ((3, [[7, 8]]), (5, [[0, 0]])):
+        done = nkisim.run(kernel, x, np.array([[place]], np.int32), target="trn2")
+        np.testing.assert_array_equal(done.outputs, expected)
