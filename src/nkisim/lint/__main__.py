@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nkisim.lint.entry import count_kernels, lint_file
+from nkisim.lint.front_ends import DEFAULT, FRONT_ENDS
 from nkisim.lint.report import Report
 
 _NOT_LINTED = 2  # as argparse exits
@@ -40,17 +41,24 @@ def main(argv: Sequence[str]) -> int:
         "paths", nargs="+", metavar="PATH", help="a file, FILE:kernel, or a folder of files"
     )
     parser.add_argument("--entry", metavar="NAME", help="start from this function only")
+    parser.add_argument(
+        "--nki",
+        choices=FRONT_ENDS,
+        default=DEFAULT,
+        help="whose front end judges: 0.6 parses, 0.7 traces (default: %(default)s)",
+    )
     options = parser.parse_args(argv)
     try:
         asked = [one for path in options.paths for one in _files(path, options.entry)]
-        reports = [lint_file(one.file, entry=one.entry) for one in asked if one.checked]
+        reports = [lint_file(one.file, one.entry, options.nki) for one in asked if one.checked]
     except (OSError, SyntaxError, ValueError) as problem:
         print(problem, file=sys.stderr)
         return _NOT_LINTED
     if not reports:
         print(f"no kernels here: nothing under nki.jit in {_count(len(asked), 'file')}")
         return _NOT_LINTED
-    report = Report.of(finding for each in reports for finding in each.findings)
+    findings = [finding for each in reports for finding in each.findings]
+    report = Report.of(findings, options.nki)
     print("\n".join(_lines(asked, report)))
     return 0 if report.ok else 1
 
