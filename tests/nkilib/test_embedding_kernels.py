@@ -96,9 +96,7 @@ def test_rope_hf(library, rng, heads, length, dtype, backward, packed, cores):
 
 
 # The library's test_dynamic_elementwise_add.py: exact, in its test of commutativity.
-# On two cores nkisim warns of rule sbuf-refill-across-turns, which a device was seen to break.
 @pytest.mark.filterwarnings("ignore:nl.dynamic_range is deprecated:DeprecationWarning")
-@pytest.mark.filterwarnings("ignore::nkisim.device_rules.watch.DeviceRuleWarning")
 @pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize("shape", [(128, 512), (384, 1024)])
 def test_dynamic_elementwise_add(library, rng, shape, cores):
