@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from manual import command_page, machine_page
+from manual import command_page, machine_page, rules_page
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
 PAGES = {
     REFERENCE / "machine.md": machine_page.render,
     REFERENCE / "command-line.md": command_page.render,
+    REFERENCE / "device-rules.md": rules_page.render,
 }
 
 

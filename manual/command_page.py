@@ -26,10 +26,17 @@ The simulator has a command of its own, which needs NumPy alone:
 
 | command | what it does |
 | --- | --- |
-| `python -m nkisim surface` | every public name of NKI 0.6: implemented or refused |
-| `python -m nkisim lint FILE` | what NKI's compiler would not accept in this file's kernels |
-| `python -m nkisim time --example NAME` | a modelled timeline of an example kernel |
+| `python -m nkisim surface` | every public name of NKI (`--nki 0.6` or 0.7), done or refused |
+| `python -m nkisim run FILE[:kernel] --arg NAME=VALUE` | run a kernel on random or stored data |
+| `python -m nkisim time FILE[:kernel] --arg NAME=VALUE` | its modelled timeline, also drawn |
+| `python -m nkisim trace FILE[:kernel] --arg NAME=VALUE` | its instructions, also drawn |
+| `python -m nkisim lint PATH` | what NKI's compiler would not accept, in a file or a folder |
 | `python -m nkisim bench` | how fast nkisim itself runs on this computer |
+
+A kernel is a function under `nki.jit`; if it is named, any function is taken. `--example NAME`
+takes one of nkisim's own instead of a file. VALUE is `4096x2048:float32` for an array,
+`FILE.npy`, `nl.bfloat16`, or a Python number, string, tuple or None. Exit codes: 0 done, 1 the
+kernel broke a rule (its message is on stderr), 2 there was nothing to run.
 
 From a checkout there are also `python -m benchmarks` (kernels beside baselines),
 `python -m validation` ([the model against published times](../validation.md)) and

@@ -48,6 +48,7 @@ OPT_IN = {
     "nkilib": _needs_nki_library,
     "device": _needs_device,
     "fast": _needs_nothing,
+    "fuzz": _needs_nothing,
     "site": _needs_package("material"),
     "dist": _needs_package("hatchling"),
     "corpus": _needs_package("torch", "diffusers", "av", "fsspec", "safetensors"),
@@ -99,3 +100,9 @@ def pytest_collection_modifyitems(config, items):
         markers = [marker for marker in OPT_IN if item.get_closest_marker(marker)]
         if markers and (reason := why_skipped(markers, config.getoption("markexpr"))):
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture
+def logical_cores_of_one(monkeypatch):
+    """Kernels are compiled for logical cores of one, so that loops may run on one core."""
+    monkeypatch.setenv("NEURON_LOGICAL_NC_CONFIG", "1")

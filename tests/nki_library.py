@@ -10,9 +10,9 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
 
 import ml_dtypes
 import numpy as np
@@ -21,6 +21,7 @@ import nkisim
 
 bfloat16 = ml_dtypes.bfloat16
 PACKAGE = "nkilib_src"
+RAN = "nkilib"  # the property of a test: a kernel's name, and the files that ran for it
 RECORD = Path(__file__).parents[1] / "validation" / "nki_library.json"
 
 
@@ -28,6 +29,13 @@ def import_root():
     """The folder of NKILIB_SRC that makes `import nkilib_src` work."""
     package = Path(PACKAGE, "nkilib", "__init__.py")
     return next(Path(os.environ["NKILIB_SRC"]).rglob(str(package))).parents[2]
+
+
+def jit_files():
+    """The library's files that mention nki.jit, by their name without .py."""
+    package = import_root() / PACKAGE / "nkilib"
+    found = sorted(file for file in package.rglob("*.py") if "nki.jit" in file.read_text())
+    return {str(file.relative_to(package).with_suffix("")): file for file in found}
 
 
 def commit():
@@ -50,13 +58,6 @@ def forget_modules(*, unless_of):
 
 
 _imported_for: list[str] = []
-
-
-def old_typing_module():
-    """A stand-in for neuronxcc.nki.typing, which one file imports to annotate its outputs."""
-    typing = ModuleType("neuronxcc.nki.typing")
-    typing.mutable_tensor = object
-    return typing
 
 
 def wide(array):
@@ -170,20 +171,29 @@ def write_record():
 
 @dataclass(frozen=True)
 class Case:
-    """One comparison: how the kernel is launched and how near it must come."""
+    """One comparison: how the kernel is launched and how near it must come.
+
+    `racy` kernels have conflicting accesses of two cores: reported, and noted in the record.
+    `helpers` are files of undecorated functions that run with the kernel.
+    """
 
     inputs: dict
     tolerance: Tolerance = EXACT
     cores: int = 1
     note: str = ""
     convert_output: object = None  # before comparing
+    racy: bool = False
+    helpers: tuple = ()
 
 
 class Library:
     """The library as one target sees it."""
 
-    def __init__(self, target):
+    def __init__(self, target, properties):
+        """`properties` are those of the test: what it compared reaches the summary by them."""
         self.target = target
+        self.ran: set[str] = set()  # files of the library whose kernels ran
+        self._properties = properties
 
     def module(self, name):
         return importlib.import_module(f"{PACKAGE}.nkilib.{name}")
@@ -193,18 +203,45 @@ class Library:
         arguments = {
             k: v.copy() if isinstance(v, np.ndarray) else v for k, v in case.inputs.items()
         }
-        return nkisim.run(launched[case.cores], target=self.target, values=values, **arguments)
+        options = {"target": self.target, "values": values, "lnc": case.cores}
+        if case.racy:
+            options["races"] = "report"
+        with self._noting(launched):
+            return nkisim.run(launched[case.cores], **options, **arguments)
+
+    @contextmanager
+    def _noting(self, launched):
+        """Remember the file of the kernel and of every kernel that it calls."""
+        call = nkisim.Kernel.__call__
+
+        def noted(kernel, *args, **kwargs):
+            self.ran.add(kernel.func.__code__.co_filename)
+            return call(kernel, *args, **kwargs)
+
+        self.ran.add(launched.func.__code__.co_filename)
+        nkisim.Kernel.__call__ = noted
+        try:
+            yield
+        finally:
+            nkisim.Kernel.__call__ = call
 
     def check(self, name, kernel, case, reference):
         """Run the kernel, compare each output, and remember the outcome under `name`."""
-        outputs = as_arrays(self.run(kernel, case).outputs)
+        run = self.run(kernel, case)
+        assert bool(run.races) == case.racy
+        outputs = as_arrays(run.outputs)
         if case.convert_output is not None:
             outputs = case.convert_output(outputs)
         references = as_arrays(reference)
         assert len(outputs) == len(references)
+        self.ran.update(str(jit_files()[helper]) for helper in case.helpers)
         entry = self._entry(name, case)
+        if case.racy:
+            entry.notes.add(f"{len(run.races)} unordered accesses of two cores reported")
         for output, expected in zip(outputs, references, strict=True):
             entry.add(*compare(output, expected, case.tolerance))
+        files = {str(file): known for known, file in jit_files().items()}
+        self._properties.append((RAN, (name, sorted(files[f] for f in self.ran if f in files))))
 
     def note_refusal(self, name, case, why):
         """Remember that nkisim refuses the kernel as it is, and why."""

@@ -5,8 +5,11 @@ toolchain is absent; `nkisim.lint` checks that a kernel stays inside what NKI co
 """
 
 from nkisim import errors, lint
+from nkisim.device_rules.allowance import Allowance
+from nkisim.device_rules.watch import DeviceRuleWarning, TouchedRule
 from nkisim.errors import (
     AliasError,
+    DeviceRuleError,
     MemoryLimitError,
     NkiValidationError,
     RaceError,
@@ -25,6 +28,9 @@ __all__ = [
     "TRN3",
     "Access",
     "AliasError",
+    "Allowance",
+    "DeviceRuleError",
+    "DeviceRuleWarning",
     "Instruction",
     "Kernel",
     "Loop",
@@ -34,6 +40,7 @@ __all__ = [
     "RaceError",
     "Run",
     "Spec",
+    "TouchedRule",
     "Trace",
     "UnsupportedError",
     "__version__",

@@ -1,13 +1,19 @@
-"""`python -m nkisim surface | lint FILE... | bench | time --example NAME`."""
+"""`python -m nkisim run | time | trace | lint FILE...`, and surface, rules, bench."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import Final
 
-from nkisim import bench, surface, time_command
+from nkisim import bench, rules_command, surface
+from nkisim.commands import run_command, time_command, trace_command
+from nkisim.commands.asked_run import reporting
 from nkisim.lint.__main__ import main as lint_main
+from nkisim.running.api_version import DEFAULT, VERSIONS, NkiVersion
+
+_ON_KERNELS: Final = {"run": run_command, "time": time_command, "trace": trace_command}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -16,23 +22,28 @@ def main(arguments: Sequence[str]) -> int:
         return lint_main(arguments[1:])  # it has a parser of its own
     parser = argparse.ArgumentParser(prog="python -m nkisim", description="A NeuronCore in NumPy.")
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("surface", help="every public name of NKI 0.6: implemented or refused")
+    names = commands.add_parser("surface", help="every public name of NKI: implemented or refused")
+    names.add_argument("--nki", choices=VERSIONS, default=DEFAULT, help="default: %(default)s")
     commands.add_parser("lint", help="what NKI's compiler would not accept in a file's kernels")
     timing = commands.add_parser("bench", help="how fast nkisim itself runs on this computer")
     timing.add_argument(
         "--million", action="store_true", help="also run 1,000,000 instructions, and show memory"
     )
-    time_command.add_parser(commands)
+    rules_command.add_parser(commands)
+    for command in _ON_KERNELS.values():
+        command.add_parser(commands)
     options = parser.parse_args(arguments)
     if options.command == "bench":
         return bench.main(million=options.million)
-    if options.command == "time":
-        return time_command.main(options)
-    return _surface()
+    if options.command == "rules":
+        return rules_command.main(options)
+    if options.command in _ON_KERNELS:
+        return reporting(_ON_KERNELS[options.command].main, options)
+    return _surface(options.nki)
 
 
-def _surface() -> int:
-    rows = surface.compare()
+def _surface(version: NkiVersion) -> int:
+    rows = surface.compare(version)
     print(surface.table(rows))
     return 1 if any(row.status == "missing" for row in rows) else 0
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from nkisim.errors import refuse
+from nkisim.public_calls import open_namespace
 from nkisim.refusal import refused
 from nkisim.tensors.registers import NKIObject
 from nkisim.tensors.tensor import NkiTensor
@@ -24,6 +26,7 @@ __all__ = [
     "collective_permute_implicit_reduce",
     "rank_id",
     "reduce_scatter",
+    "reduce_scatter_v",
 ]
 
 Tensors = list[NkiTensor]
@@ -103,6 +106,11 @@ def reduce_scatter(
     """dst = this rank's part of op over the ranks' src."""
 
 
+@refused("ncc.reduce_scatter_v", _REASON, _REMEDY)
+def reduce_scatter_v(*args: Any, **kwargs: Any) -> None:
+    """reduce_scatter of as many elements as a tensor says; its parameters are not published."""
+
+
 @refused("ncc.all_to_all", _REASON, _REMEDY)
 def all_to_all(
     srcs: Tensors,
@@ -176,3 +184,6 @@ def collective_permute_implicit_current_processing_rank_id(
 @refused("ncc.rank_id", _REASON, _REMEDY)
 def rank_id(name: str | None = None) -> None:
     """This rank's number."""
+
+
+open_namespace(sys.modules[__name__], "ncc", {})

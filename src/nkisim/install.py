@@ -7,38 +7,35 @@ import logging
 import sys
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Final
 
-from nkisim import collectives, enums, isa, language, nki, typing
-from nkisim.nki import simulator
+from nkisim import nki
+from nkisim.nki.versions import modules_of, nki_0_6
+from nkisim.running.api_version import DEFAULT, select_version, selected_version
 from nkisim.version import __version__
 
 _log = logging.getLogger("nkisim")
 
-_MODULES: Final[dict[str, ModuleType]] = {
-    "nki": nki,
-    "nki.language": language,
-    "nki.isa": isa,
-    "nki.isa.constants": enums,  # where kernels of nki-library take the enums from
-    "nki.collectives": collectives,
-    "nki.typing": typing,
-    "nki.simulator": simulator,
-}
 
 _replaced: dict[str, ModuleType] = {}  # what stood in sys.modules under NKI's names before
 
 
-def install(*, replace_real: bool = False) -> str:
+def install(*, version: str | None = None, replace_real: bool = False) -> str:
     """Make `import nki` find nkisim where the real toolchain is absent; say which is in use.
 
-    A real toolchain stays in place unless `replace_real`. A package called nki without
-    nki.language, such as the empty one in public registries, is no toolchain. Calling it again
-    changes nothing.
+    `version` is the NKI that kernels meet: "0.7", which traces them, or "0.6" with its parser.
+    None keeps what an earlier call chose, else takes 0.7. A real toolchain stays in place unless
+    `replace_real`. A package called nki without nki.language, such as the empty one in public
+    registries, is no toolchain. Calling it again changes nothing but the version.
     """
+    if version is not None:
+        select_version(version)
     if not _is_installed() and (replace_real or _real_nki() is None):
         _replaced.clear()
         _replaced.update(_take_out())
-        sys.modules.update(_MODULES)
+        sys.modules.update(modules_of(selected_version()))
+    elif _is_installed():
+        _take_out()
+        sys.modules.update(modules_of(selected_version()))
     in_use = which()
     level = logging.WARNING if _is_installed() and _real_nki() else logging.INFO
     _log.log(level, "import nki: %s", in_use)
@@ -46,7 +43,8 @@ def install(*, replace_real: bool = False) -> str:
 
 
 def uninstall() -> None:
-    """Give sys.modules back what it had under NKI's names before `install`."""
+    """Give sys.modules back what it had under NKI's names before `install`; choose 0.7 again."""
+    select_version(DEFAULT)
     if _is_installed():
         _take_out()
         sys.modules.update(_replaced)
@@ -54,15 +52,16 @@ def uninstall() -> None:
 
 
 def which() -> str:
-    """What `import nki` gives: "nkisim 0.1.0", "nki 0.6.0 at /path", or that there is none."""
+    """What `import nki` gives: "nkisim 0.1.0 (NKI 0.7)", "nki 0.6.0 at /path", or neither."""
     real = _real_nki()
     if _is_installed():
-        return f"nkisim {__version__}" + (f", in place of {real}" if real else "")
+        ours = f"nkisim {__version__} (NKI {selected_version()})"
+        return ours + (f", in place of {real}" if real else "")
     return real or "no nki: call nkisim.install()"
 
 
 def _is_installed() -> bool:
-    return sys.modules.get("nki") is nki
+    return sys.modules.get("nki") in (nki, nki_0_6)
 
 
 def _take_out() -> dict[str, ModuleType]:

@@ -151,11 +151,13 @@ class Machine:
     generation: int
     sbuf_physical_bytes_per_partition: int  # A1, A2, A3
     sbuf_usable_bytes_per_partition: int  # KLR; physical less 16 KiB DMA scratch (and 8 B on v3+)
+    hbm_bytes: int  # HW: of a launch; a chip's HBM per pair of cores (trn1: per core)
     matmul_moving_max_elems_fp32: int  # ISA nc_matmul, fp32 destination
     matmul_moving_max_elems_bf16: int  # ISA nc_matmul, bf16 destination
     matmul_tile_min_rows: int  # ISA nc_matmul tile_size: 64 on v2, 32 from v3
     timing: Timing
-    lnc_max: int = 2  # HW: cores of a logical NeuronCore; trn1 has none
+    lnc_max: int = 2  # HW: cores of a logical NeuronCore, and its default; trn1 has none
+    loop_trips_max: int | None = None  # device_rules loop-trips: known for trn2 only
 
     partitions: int = PARTITIONS
     quadrant_partitions: int = QUADRANT
@@ -173,6 +175,7 @@ class Machine:
     search_min_elems: int = 8  # ISA max8, nc_find_index8, nc_match_replace8
     search_max_elems: int = 16384  # ISA max8, nc_find_index8, nc_match_replace8
     gather_max_indices: int = 4096  # ISA local_gather, indices per GpSimd core
+    run_time_offset_reach_bytes: int = 2**32  # ISA 0.7 scalar_load: a 32-bit byte offset
     gather_group_partitions: int = 16  # A1: one GpSimd core serves 16 partitions
     vector_transpose_max: int = 32  # ISA nc_transpose on the Vector engine
     dma_compute_max_sources: int = 16  # ISA dma_compute
@@ -205,6 +208,7 @@ TRN1 = Machine(
     lnc_max=1,
     sbuf_physical_bytes_per_partition=192 * 1024,
     sbuf_usable_bytes_per_partition=180_224,
+    hbm_bytes=16 * 2**30,
     matmul_moving_max_elems_fp32=512,
     matmul_moving_max_elems_bf16=512,
     matmul_tile_min_rows=64,
@@ -231,9 +235,11 @@ TRN2 = Machine(
     generation=V3,
     sbuf_physical_bytes_per_partition=224 * 1024,
     sbuf_usable_bytes_per_partition=212_984,
+    hbm_bytes=24 * 2**30,
     matmul_moving_max_elems_fp32=512,
     matmul_moving_max_elems_bf16=512,
     matmul_tile_min_rows=32,
+    loop_trips_max=2048,
     timing=Timing(
         pe_ghz=2.4,
         vector_ghz=0.96,
@@ -257,6 +263,7 @@ TRN3 = Machine(
     generation=V4,
     sbuf_physical_bytes_per_partition=256 * 1024,
     sbuf_usable_bytes_per_partition=245_752,
+    hbm_bytes=36 * 2**30,
     matmul_moving_max_elems_fp32=4096,
     matmul_moving_max_elems_bf16=8192,
     matmul_tile_min_rows=32,

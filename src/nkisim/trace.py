@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from nkisim.enums import engine
     from nkisim.memory.storage import Allocation
+    from nkisim.source_lines import CallSite, Place
     from nkisim.tensors.layout import Layout
 
 Options = tuple[tuple[str, Any], ...]
@@ -73,10 +74,13 @@ class Instruction:
     """One executed NKI instruction.
 
     `index` is its place in program order; `after` are the indices of the instructions it was told
-    to wait for; `options` are the arguments that matter for its cost.
+    to wait for; `options` are the arguments that matter for its cost; `site` is the line of the
+    kernel that issued it, None if nobody noted it.
     """
 
-    __slots__ = ("after", "engine", "index", "loop", "name", "op", "options", "reads", "writes")
+    __slots__ = (
+        *("after", "engine", "index", "loop", "name", "op", "options", "reads", "site", "writes"),
+    )
 
     def __init__(  # noqa: PLR0913, PLR0917 (a record, made once an instruction on the hot path)
         self,
@@ -97,6 +101,18 @@ class Instruction:
         self.name = name
         self.after: tuple[int, ...] = ()
         self.loop = -1  # number of the innermost loop around it
+        self.site: CallSite | None = None
+
+    @property
+    def place(self) -> Place | None:
+        """File and line of the kernel that issued it."""
+        return None if self.site is None else self.site.place
+
+    @property
+    def label(self) -> str:
+        """What messages call it: "dma_copy (instruction 3, first.py:12)"."""
+        line = "" if self.site is None else f", {self.site.place.short}"
+        return f"{self.op} (instruction {self.index}{line})"
 
     def option(self, name: str, default: Any = None) -> Any:
         """The value of a recorded option."""
@@ -113,7 +129,7 @@ class Instruction:
         return same and mine == theirs
 
     def key(self) -> tuple[Any, ...]:
-        """Everything but object identity, for comparing traces."""
+        """Everything but object identity and the line, for comparing traces."""
         writes = tuple(access.key() for access in self.writes)
         reads = tuple(access.key() for access in self.reads)
         place = (self.index, self.loop, self.after)
@@ -135,15 +151,7 @@ class Loop:
     step: int
     allocations_before: int = 0  # tensors that existed before the loop
     body: list[Item] = field(default_factory=list)
-    replayed: int = 0  # instructions that the iteration now running has repeated
-
-    @property
-    def followed(self) -> bool:
-        """Whether later iterations can be held against the body.
-
-        Not if loops are inside: how often those run may depend on data.
-        """
-        return self.number >= 0 and not any(isinstance(item, Loop) for item in self.body)
+    meets: bool = False  # the other core, in its body or in a loop inside
 
 
 Item = Instruction | Loop
@@ -151,10 +159,16 @@ Item = Instruction | Loop
 
 @dataclass
 class Trace:
-    """The instruction stream of one core."""
+    """The instruction stream of one core.
+
+    `meetings` has, by the index of every core_barrier and sendrecv, the number of the meeting: the
+    instruction of this number in the other core's trace is its counterpart. Inside a loop both
+    meet again in every turn, and the number is that of the first.
+    """
 
     core: int = 0
     items: list[Item] = field(default_factory=list)
+    meetings: dict[int, int] = field(default_factory=dict)
 
     def instructions(self) -> Iterator[Instruction]:
         """Every instruction once, loop bodies included, in program order."""

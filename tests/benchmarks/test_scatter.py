@@ -9,8 +9,8 @@ import pytest
 import nkisim
 from benchmarks import scatter, scatter_tiles
 from nkisim import TRN2, Spec
-from nkisim.lint import lint
 from nkisim.machine import Reading
+from parser_lint import lint
 from trnconv import reference
 from trnconv.geometry import conv_shape
 

@@ -2,13 +2,14 @@
 
 import os
 import sys
-from types import ModuleType
 
 import numpy as np
 import pytest
 
 import nki_library
+import nki_library_stand_ins as stand_ins
 import nkisim
+from nki_library import RAN
 from nkisim.running.target import TARGET_VARIABLE
 
 
@@ -17,20 +18,43 @@ def target(request):
     return request.param
 
 
-@pytest.fixture
-def library(target, monkeypatch):
-    """Import the library with nkisim as `nki` and this target as the machine."""
-    nkisim.install(replace_real=True)
+def imported(target, monkeypatch, request):
+    """The library with nkisim as `nki`, in the version it is written for, and a target."""
+    nkisim.install(version="0.6", replace_real=True)
     monkeypatch.setenv(TARGET_VARIABLE, target)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)  # the checkout stays as it is
     monkeypatch.syspath_prepend(nki_library.import_root())
-    for name in ("neuronxcc", "neuronxcc.nki"):
-        monkeypatch.setitem(sys.modules, name, ModuleType(name))
-    typing = nki_library.old_typing_module()
-    monkeypatch.setitem(sys.modules, typing.__name__, typing)
+    for name, module in stand_ins.modules().items():
+        monkeypatch.setitem(sys.modules, name, module)
     nki_library.forget_modules(unless_of=target)
-    yield nki_library.Library(target)
+    library = nki_library.Library(target, request.node.user_properties)
+    stand_ins.give_norms(library)
+    return library
+
+
+@pytest.fixture
+def library(target, monkeypatch, request):
+    yield imported(target, monkeypatch, request)
     nkisim.uninstall()
+
+
+@pytest.fixture
+def trn3_library(monkeypatch, request):
+    """For kernels of microscaled types, which trn3 alone has."""
+    yield imported("trn3", monkeypatch, request)
+    nkisim.uninstall()
+
+
+@pytest.fixture
+def numbered_enum(monkeypatch):
+    """A function that gives the norms of a library NKI's member instead of its number."""
+    import nkisim.isa as nisa
+
+    def replace(library):
+        module = library.module("core.subkernels.norm_tkg_utils")
+        monkeypatch.setattr(module, "_DGE_MODE_NONE", nisa.dge_mode.none)
+
+    return replace
 
 
 @pytest.fixture
@@ -41,3 +65,17 @@ def rng():
 def pytest_sessionfinish(session, exitstatus):
     if os.environ.get("NKILIB_RECORD") and nki_library.ENTRIES and exitstatus == pytest.ExitCode.OK:
         nki_library.write_record()
+
+
+def pytest_terminal_summary(terminalreporter):
+    """`files F of 38, kernels K`: what ran in tests that passed."""
+    passed = terminalreporter.stats.get("passed", [])
+    told = [value for report in passed for name, value in report.user_properties if name == RAN]
+    if told:
+        files = {file for _, ran in told for file in ran}
+        kernels = {kernel for kernel, _ in told}
+        known = nki_library.jit_files()
+        terminalreporter.write_line(
+            f"files {len(files)} of {len(known)}, kernels {len(kernels)}"
+            f" (not run: {', '.join(sorted(set(known) - files)) or 'none'})"
+        )

@@ -60,6 +60,64 @@ def test_output_projection_tkg(library, rng, cores, sizes, quantised, bias, tran
     )
 
 
+# The library's test_output_proj_cte.py: rtol 2e-2, atol 1e-5.
+@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize(
+    ("sizes", "bias"),
+    [((1, 2, 128, 256, 1024), True), ((1, 16, 10, 128, 512), True), ((2, 3, 64, 192, 768), False)],
+)
+def test_output_projection_cte(library, rng, sizes, bias, cores):
+    batch, heads, d_head, tokens, hidden = sizes
+    inputs = {
+        "attention": rng.random((batch, heads, d_head, tokens)).astype(bfloat16),
+        "weight": rng.random((heads * d_head, hidden)).astype(bfloat16),
+        "bias": rng.normal(0, 100, (1, hidden)).astype(bfloat16) if bias else None,
+    }
+    package = "core.output_projection.output_projection_cte"
+    module = library.module(f"{package}.output_projection_cte_torch")
+    library.check(
+        "core/output_projection/output_projection_cte",
+        library.module(f"{package}.output_projection_cte").output_projection_cte,
+        Case(inputs, Tolerance(2e-2, 1e-5), cores),
+        module.output_projection_cte_torch_ref(**widened(inputs)),
+    )
+
+
+# The library's test_qkv_cte.py and test_qkv_tkg.py: rtol 2e-2, atol 1e-5. Few tokens go to qkv_tkg.
+@pytest.mark.parametrize(
+    ("cores", "shape", "columns", "norm", "racy"),
+    [
+        (1, (1, 256, 512), 384, "NO_NORM", False),
+        (1, (4, 4, 512), 768, "RMS_NORM", False),
+        (2, (4, 4, 512), 768, "RMS_NORM", True),
+        (2, (4, 4, 1024), 768, "NO_NORM", True),
+    ],
+)
+def test_qkv(library, rng, numbered_enum, cores, shape, columns, norm, racy):
+    numbered_enum(library)
+    kind = library.module("core.utils.common_types").NormType[norm]
+    gamma = rng.standard_normal((1, shape[-1])).astype(bfloat16) if norm == "RMS_NORM" else None
+    inputs = {
+        "input": rng.standard_normal(shape).astype(bfloat16),
+        "fused_qkv_weights": scaled_weight(rng, shape[-1], columns),
+        "fused_norm_type": kind,
+        "gamma_norm_weights": gamma,
+    }
+    reference = library.module("core.qkv.qkv_tkg_torch").qkv_tkg_torch_ref
+    tensors = (wide(inputs[name]) for name in ("input", "fused_qkv_weights", "gamma_norm_weights"))
+    note = (
+        "one constant (_DGE_MODE_NONE = 3) replaced by nisa.dge_mode.none"
+        if gamma is not None
+        else ""
+    )
+    library.check(
+        "core/qkv/qkv",
+        library.module("core.qkv.qkv").qkv,
+        Case(inputs, Tolerance(2e-2, 1e-5), cores, note, racy=racy),
+        reference(*tensors, norm_type=kind)["out"],
+    )
+
+
 def scaled_weight(rng, rows, columns):
     return (rng.standard_normal((rows, columns)) / np.sqrt(rows)).astype(bfloat16)
 

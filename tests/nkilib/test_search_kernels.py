@@ -65,6 +65,89 @@ def test_find_nonzero_indices(library, rng, cores, tokens, chunk, columns, dtype
     )
 
 
+# The library's test_find_nonzero_indices_with_count.py: exact.
+@pytest.mark.parametrize(("length", "count"), [(64, 0), (256, 40), (128, 128)])
+def test_find_nonzero_indices_with_count(library, rng, length, count):
+    x = np.zeros((1, length), np.float32)
+    x[0, rng.permutation(length)[:count]] = rng.uniform(0.1, 1.0, count)
+    expected = np.full((1, length + 1), -1, np.int32)
+    expected[0, :count] = np.flatnonzero(x)
+    expected[0, -1] = count
+    module = library.module("experimental.benchmark.find_nonzero_indices_with_count")
+    library.check(
+        "experimental/benchmark/find_nonzero_indices_with_count",
+        module.find_nonzero_indices_with_count,
+        Case({"input_tensor": x}, EXACT, note="reference: numpy.flatnonzero"),
+        expected,
+    )
+
+
+def topk_config(utilities, batch, length, kept, cores):
+    """The configuration that the library's tests make before they launch."""
+    plain = utilities.create_topk_config(
+        inp_shape=(batch, 1, length),
+        inp_dtype="float32",
+        k=kept,
+        sorted=True,
+        num_programs=cores,
+    )
+    shape = (plain.BxS, plain.vocab_size)
+    return utilities.create_rotational_topk_config(inp_shape=shape, topk_config=plain)
+
+
+# The library's test_topk.py: rtol 1e-3 for values; both outputs are equal here.
+@pytest.mark.parametrize(
+    ("cores", "batch", "length", "kept"),
+    [(1, 4, 512, 64), (2, 40, 4058, 256), (2, 1, 3168, 256), (2, 150, 1000, 50)],
+)
+def test_rotational_topk(library, rng, cores, batch, length, kept):
+    pytest.importorskip("scipy", reason="rotational_topk_utils imports scipy")
+    import torch
+
+    module = library.module("core.topk.rotational_topk")
+    utilities = library.module("core.topk.rotational_topk_utils")
+    config = topk_config(utilities, batch, length, kept, cores)
+    config = module.prepare_rotational_constants(config)
+    # Distinct values: which of two equal ones is meant is nobody's promise.
+    x = np.stack([rng.permutation(length) for _ in range(batch)]).astype(np.float32) - 100
+    values, indices = torch.topk(torch.from_numpy(x), kept)
+    library.check(
+        "core/topk/rotational_topk",
+        module.rotational_topk,
+        Case(
+            {"inp": x, "config": config},
+            EXACT,
+            cores,
+            "reference: torch.topk",
+            helpers=("core/topk/rotational_topk_utils",),
+        ),
+        (values, indices.to(torch.int32)),
+    )
+
+
+# The library's test_topk_reduce.py: rtol = atol = 5e-2.
+@pytest.mark.parametrize(
+    ("cores", "ranks", "tokens", "per_token", "hidden"), [(1, 8, 4, 4, 512), (2, 8, 4, 8, 1024)]
+)
+def test_topk_reduce(library, rng, cores, ranks, tokens, per_token, hidden):
+    import torch
+
+    rows = tokens * per_token
+    numbers = np.arange(tokens, dtype=np.int32).repeat(per_token).reshape(-1, 1).view(bfloat16)
+    known = np.concatenate([rng.standard_normal((rows, hidden)).astype(bfloat16), numbers], axis=1)
+    scattered = np.full((ranks * tokens, hidden + 2), -1, bfloat16)
+    scattered[rng.permutation(ranks * tokens)[:rows]] = known
+    module = library.module("experimental.collectives.topk_reduce_torch")
+    library.check(
+        "experimental/collectives/topk_reduce",
+        library.module("experimental.collectives.topk_reduce").topk_reduce,
+        Case({"input": scattered, "T": tokens, "K": per_token}, Tolerance(5e-2, 5e-2), cores),
+        module.topk_reduce_torch_ref(
+            torch.from_numpy(scattered.view(np.int16)).view(torch.bfloat16), tokens, per_token
+        ),
+    )
+
+
 # The library's test_indexed_flatten.py: exact, on two cores.
 @pytest.mark.parametrize(
     ("width", "rows", "run", "known_rows", "first"),

@@ -15,6 +15,8 @@ from nkisim.examples import EXAMPLES
 from nkisim.lint.__main__ import main as lint
 from nkisim.running.kernel import run
 
+pytestmark = pytest.mark.usefixtures("logical_cores_of_one")  # loops on one core
+
 FOLDER = Path(nkisim.examples.__file__).parent
 SRC = FOLDER.parents[1]
 

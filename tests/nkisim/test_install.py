@@ -14,7 +14,7 @@ import nkisim
 import trnconv
 
 SRC = Path(__file__).parents[2] / "src"
-OURS = f"nkisim {nkisim.__version__}"
+OURS = f"nkisim {nkisim.__version__} (NKI 0.7)"
 
 
 def run_python(program, *folders):
@@ -99,6 +99,24 @@ def test_install_twice_is_install_once_and_uninstall_restores():
     assert after == before
     assert "nki" not in sys.modules
     assert "nkisim.install()" in nkisim.which()
+
+
+def test_a_version_of_nki_is_chosen_and_kept_until_another_is_asked_for():
+    import nkisim.isa as newest
+
+    assert nkisim.install(version="0.6") == OURS.replace("0.7", "0.6") == nkisim.install()
+    older = sys.modules["nki.isa"]
+    assert not hasattr(older, "scalar_load")
+    assert not hasattr(sys.modules["nki.language"], "int64")
+    assert sys.modules["nki"].isa is older
+    assert older.nc_matmul is newest.nc_matmul
+    assert nkisim.install(version="0.7") == OURS
+    assert sys.modules["nki.isa"] is newest
+    with pytest.raises(nkisim.NkiValidationError, match=r"nkisim has 0.6, 0.7"):
+        nkisim.install(version="0.5")
+    nkisim.install(version="0.6")
+    nkisim.uninstall()
+    assert nkisim.install() == OURS
 
 
 def test_install_says_which_one_is_in_use(caplog):

@@ -14,6 +14,8 @@ from nkisim.running.kernel import run
 from nkisim.tensors.layout import MemoryRegion, layout_of
 from nkisim.trace import Access, Instruction, Loop, Trace, walk
 
+pytestmark = pytest.mark.usefixtures("logical_cores_of_one")  # loops on one core
+
 HBM, SBUF = MemoryRegion.private_hbm, MemoryRegion.sbuf
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from conv_arrays import numpy_dtype
-from nkisim.lint import lint
 from nkisim.machine import MACHINES, TRN1, TRN2
+from parser_lint import lint
 from tolerance import assert_within, excess, output_rounding
 from trnconv.errors import PlanError, ShapeError, UnsupportedError
 from trnconv.geometry import conv_shape

@@ -9,9 +9,9 @@ import nkisim
 from gradient_bounds import assert_gradients, bias_bound, references_bound, weight_bound
 from gradient_calls import gradients, integers, normals
 from nkisim import Kernel
-from nkisim.lint import lint
 from nkisim.machine import find_machine
 from nkisim.timing import schedule
+from parser_lint import lint
 from tolerance import assert_within, excess
 from trnconv.errors import ShapeError, UnsupportedError
 from trnconv.geometry import conv_shape

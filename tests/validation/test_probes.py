@@ -6,9 +6,9 @@ import pytest
 
 import nkisim
 from nkisim import Kernel
-from nkisim.lint import lint
 from nkisim.machine import TRN2, Reading, with_column_tiles
 from nkisim.timing import schedule
+from parser_lint import lint
 
 nkisim.install()
 

@@ -48,7 +48,9 @@ def silu(x: nl.NkiTensor) -> nl.NkiTensor:
             count += 1
             data = source[:, half : half + TILE]
             nisa.activation(exps[turn], nl.exp, data, bias=tiles.zero, scale=-1.0)
-            nisa.activation(sums[turn], nl.copy, exps[turn], bias=one)
+            nisa.activation(
+                sums[turn], nl.relu, exps[turn], bias=one
+            )  # positive; trn1 adds no bias in a copy
             nisa.reciprocal(inverses[turn], sums[turn])
             result = target[:, half : half + TILE]
             nisa.tensor_tensor(dst=result, data1=data, data2=inverses[turn], op=nl.multiply)
@@ -114,7 +116,7 @@ class AdamW(Tiles):
         zero, epsilon = self.zero[:height, :], self.epsilon[:height, :]
         nisa.activation(take["root"], nl.sqrt, take["variance"], bias=zero, scale=self.SCALE)
         self.scale(take["step"], take["mean"], self.RATE)
-        nisa.activation(take["bounded"], nl.copy, take["root"], bias=epsilon)
+        nisa.activation(take["bounded"], nl.relu, take["root"], bias=epsilon)  # as in silu
         nisa.activation(take["inverse"], nl.reciprocal, take["bounded"])
         self.combine(take["moved"], take["step"], take["inverse"], nl.multiply)
         self.combine(dst, take["kept"], take["moved"], nl.subtract)

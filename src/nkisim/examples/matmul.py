@@ -1,8 +1,8 @@
 """A blocked matrix product: panels of b stay in SBUF, strips of a_t stream past them.
 
 Everything is held twice, so that one is filled while the other is used: panels and strips in SBUF,
-and in PSUM the sums of two row tiles times a panel, which take half of its banks. Vector and Scalar
-engines share the way out of PSUM.
+and in PSUM the sums of two row tiles times a panel, which take half of its banks, each a tensor of
+its own (trn1 adds up one chain a tensor). Vector and Scalar engines share the way out of PSUM.
 """
 
 import nki.isa as nisa
@@ -20,7 +20,7 @@ def matmul(a_t: nl.NkiTensor, b: nl.NkiTensor) -> nl.NkiTensor:
     out = nl.ndarray((a_t.shape[1], b.shape[1]), dtype=a_t.dtype, buffer=nl.shared_hbm, name="out")
     panels = two("panel", (side, deep, wide), b.dtype, nl.sbuf)
     strips = two("strip", (side, deep, high), a_t.dtype, nl.sbuf)
-    sums = two("sums", (side, GROUP_TILES, PANEL_BANKS, bank), nl.float32, nl.psum)
+    sums = [banks("sums_0", side, bank), banks("sums_1", side, bank)]
     strips_used, groups_used = 0, 0
     for column in range(b.shape[1] // wide):
         panel = panels[column % 2]
@@ -51,26 +51,35 @@ def two(
     ]
 
 
-def multiply(group: nl.NkiTensor, strip: nl.NkiTensor, panel: nl.NkiTensor) -> None:
-    """group[:, tile, bank] = transpose(strip[..., tile]) @ panel[..., bank], summed over k."""
+def banks(name: str, side: int, bank: int) -> list[nl.NkiTensor]:
+    """PSUM for a group of row tiles: a tensor for each bank of a panel, tile after tile."""
+    tensors = [None] * (GROUP_TILES * PANEL_BANKS)
+    for number in range(len(tensors)):
+        tensors[number] = nl.ndarray((side, bank), nl.float32, nl.psum, name=f"{name}_{number}")
+    return tensors
+
+
+def multiply(group: list[nl.NkiTensor], strip: nl.NkiTensor, panel: nl.NkiTensor) -> None:
+    """group[tile, bank] = transpose(strip[..., tile]) @ panel[..., bank], summed over k."""
     side, bank = nl.tile_size.pmax, nl.tile_size.psum_fmax
     for k in range(strip.shape[1]):
         for tile in range(GROUP_TILES):
             weights = strip[:, k, nl.ds(tile * side, side)]
             for column in range(PANEL_BANKS):
                 moving = panel[:, k, nl.ds(column * bank, bank)]
-                nisa.nc_matmul(group[:, tile, column, :], weights, moving, accumulate=k > 0)
+                sums = group[tile * PANEL_BANKS + column]
+                nisa.nc_matmul(sums, weights, moving, accumulate=k > 0)
 
 
-def store(out: nl.NkiTensor, group: nl.NkiTensor) -> None:
+def store(out: nl.NkiTensor, group: list[nl.NkiTensor]) -> None:
     """Bring a group of sums to HBM, a row tile at a time."""
     side, bank = nl.tile_size.pmax, nl.tile_size.psum_fmax
     for tile in range(GROUP_TILES):
         block = nl.ndarray((side, PANEL_BANKS * bank), dtype=out.dtype)
         for column in range(PANEL_BANKS):
-            place = block[:, nl.ds(column * bank, bank)]
+            place, sums = block[:, nl.ds(column * bank, bank)], group[tile * PANEL_BANKS + column]
             if column % 2 == 0:
-                nisa.tensor_copy(place, group[:, tile, column, :], engine=nisa.vector_engine)
+                nisa.tensor_copy(place, sums, engine=nisa.vector_engine)
             else:
-                nisa.activation(place, op=nl.copy, data=group[:, tile, column, :])
+                nisa.activation(place, op=nl.copy, data=sums)
         nisa.dma_copy(out[nl.ds(tile * side, side), :], block)

@@ -1,5 +1,8 @@
 """The `nki.isa` namespace, usually imported as `nisa`."""
 
+import sys
+from collections.abc import Sequence
+
 from nkisim import enums as constants
 from nkisim.enums import (
     dge_mode,
@@ -29,6 +32,7 @@ from nkisim.isa.operands import NkiInstruction
 from nkisim.isa.random import dropout, rand2, rand_get_state, rand_set_state, rng, set_rng_seed
 from nkisim.isa.reduce import tensor_partition_reduce, tensor_reduce, tensor_scalar_reduce
 from nkisim.isa.registers import register_alloc, register_load, register_move, register_store
+from nkisim.isa.run_time_scalars import scalar_load, scalar_store
 from nkisim.isa.scan import tensor_scalar_cumulative, tensor_tensor_scan
 from nkisim.isa.search import max8, nc_find_index8, nc_match_replace8
 from nkisim.isa.select import range_select, select_reduce, tensor_copy_predicated
@@ -36,7 +40,12 @@ from nkisim.isa.shuffle import nc_stream_shuffle
 from nkisim.isa.statistics import bn_aggr, bn_stats
 from nkisim.isa.tensor_scalar import tensor_scalar
 from nkisim.isa.transpose import dma_transpose, nc_transpose
+from nkisim.numerics.operators.operator import Operator
+from nkisim.public_calls import open_methods, open_namespace
+from nkisim.tensors.layout import MemoryRegion
 from nkisim.tensors.registers import VirtualRegister
+from nkisim.tensors.scalars import NkiScalar
+from nkisim.tensors.tensor import NkiTensor
 
 tensor_engine = engine.tensor
 vector_engine = engine.vector
@@ -46,6 +55,7 @@ unknown_engine = engine.unknown
 
 __all__ = [
     "NkiInstruction",
+    "NkiScalar",
     "NkiValidationError",
     "VirtualRegister",
     "activate2",
@@ -95,6 +105,8 @@ __all__ = [
     "register_store",
     "rng",
     "scalar_engine",
+    "scalar_load",
+    "scalar_store",
     "scalar_tensor_tensor",
     "select_reduce",
     "sendrecv",
@@ -114,3 +126,15 @@ __all__ = [
     "unknown_engine",
     "vector_engine",
 ]
+
+KINDS = {
+    "Sequence": Sequence,
+    "NkiTensor": NkiTensor,
+    "VirtualRegister": VirtualRegister,
+    "MemoryRegion": MemoryRegion,
+    "Operator": Operator,
+}  # named in annotations of modules that import them for the type checker only
+
+open_namespace(sys.modules[__name__], "nisa", KINDS)
+open_methods(NkiTensor, "tensor", KINDS)
+open_methods(NkiInstruction, "instruction", KINDS)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING
 
 from nkisim import enums
+from nkisim.device_rules.instruction_rules import COPY_WITH_BIAS
 from nkisim.enums import reduce_cmd as commands
 from nkisim.errors import UnsupportedError
 from nkisim.isa.accumulators import (
@@ -25,6 +25,7 @@ from nkisim.machine import V3
 from nkisim.numerics import operators
 from nkisim.numerics.operators.operator import Operator
 from nkisim.running.session import current
+from nkisim.source_lines import warn_user
 from nkisim.tensors.tensor import NkiTensor
 
 if TYPE_CHECKING:
@@ -86,6 +87,11 @@ def _bias_of_generation(call: Call) -> None:
         )
 
 
+def _copy_with_bias(call: Call) -> None:
+    if call.facts["op"] is operators.copy and call.facts["bias"] == TILE:
+        call.breaks(COPY_WITH_BIAS, f"nl.copy with a bias tile on {call.machine.name}")
+
+
 def _activation_contract(name: str) -> Contract:
     return Contract(
         name,
@@ -103,6 +109,7 @@ def _activation_contract(name: str) -> Contract:
             number_or_tile("scale"),
             number_or_tile("bias", or_none=True),
             _bias_of_generation,
+            _copy_with_bias,
             _reduction_has_effect,
             reduce_commands(*SCALAR_ENGINE_COMMANDS),
             reducing_operator(operators.add, or_none=True),
@@ -201,10 +208,9 @@ def activated(op: Operator, values: Array, instruction: str, slope: Array | floa
         assert op.valid_range is not None, "only a range can be left"
         low, high = op.valid_range
         bounded = "magnitude" if op.bounds_magnitude else "value"
-        warnings.warn(
+        warn_user(
             f"{instruction}: {op!r} of a {bounded} outside of [{low:g}, {high:g}];"
             " the Scalar engine's result is not valid there",
             OutOfRangeWarning,
-            stacklevel=4,  # the kernel's line: above this, the shared part and the instruction
         )
     return op.activate(values, slope)

@@ -22,7 +22,7 @@ from nkisim.isa.scalars import as_float32, kind
 from nkisim.numerics import dtypes, operators
 from nkisim.numerics.operators.operator import Operator
 from nkisim.running.session import current
-from nkisim.tensors.registers import VirtualRegister
+from nkisim.tensors.registers import RunTimeValue
 from nkisim.tensors.tensor import NkiTensor
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class _Affine:
 
     pattern: tuple[tuple[int, ...], ...]  # (step, count), outermost first
     channel_multiplier: int
-    offset: int | VirtualRegister
+    offset: int | RunTimeValue
 
     @property
     def facts(self) -> Facts:
@@ -55,7 +55,7 @@ class _Affine:
     def values(self, partitions: int) -> Array:
         """[partitions, elements] values in 32-bit arithmetic, which wraps around."""
         offset = self.offset
-        first = offset.known("the offset") if isinstance(offset, VirtualRegister) else offset
+        first = offset.known("the offset") if isinstance(offset, RunTimeValue) else offset
         row = np.full(1, first, np.int64)
         for step, count in self.pattern:
             row = (row[:, np.newaxis] + step * np.arange(count)).reshape(-1)
@@ -65,7 +65,7 @@ class _Affine:
 
 def _int32_or_repr(value: object) -> str:
     """The words "int32" or "register", else what was given instead."""
-    if isinstance(value, VirtualRegister):
+    if isinstance(value, RunTimeValue) and getattr(value, "dtype", "int32") == "int32":
         return "register"
     whole = isinstance(value, (int, np.integer)) and _INT32.min <= value <= _INT32.max
     return "int32" if whole else repr(value)
@@ -135,7 +135,7 @@ IOTA = Contract(
 def iota(
     dst: NkiTensor,
     pattern: Pattern,
-    offset: int | VirtualRegister = 0,
+    offset: int | RunTimeValue = 0,
     channel_multiplier: int = 0,
     name: str | None = None,
 ) -> NkiInstruction:

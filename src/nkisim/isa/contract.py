@@ -11,14 +11,24 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from nkisim.device_rules.instruction_rules import OFFSET_IN_DIM
 from nkisim.enums import engine
 from nkisim.errors import NkiValidationError, refuse
-from nkisim.tensors.indirection import scalar_is_inside
+from nkisim.isa.on_devices import check_on_devices
+from nkisim.numerics.dtypes import SCALAR_ONLY
+from nkisim.tensors.footprint import repeats_elements
+from nkisim.tensors.indirection import (
+    require_reach,
+    scalar_is_inside,
+    value_outside_dimension,
+)
 from nkisim.tensors.layout import HBM, MemoryRegion
 from nkisim.tensors.offsets import Indirection, ScalarOffset, VectorOffset
 from nkisim.tensors.tensor import NkiTensor
 
 if TYPE_CHECKING:
+    from nkisim.device_rules.rule import DeviceRule
+    from nkisim.device_rules.watch import RuleWatch
     from nkisim.machine import Machine
     from nkisim.running.session import Session
 
@@ -27,6 +37,8 @@ PSUM = frozenset({MemoryRegion.psum})
 CHIP = SBUF | PSUM
 DRAM = frozenset(HBM)
 DMA_REACH = SBUF | DRAM
+
+_ALLOCATED = (MemoryRegion.sbuf, MemoryRegion.psum, MemoryRegion.shared_hbm, *HBM)  # by preference
 
 Facts = tuple[tuple[str, Hashable], ...]
 
@@ -55,6 +67,7 @@ class Call:
     machine: Machine
     tensors: dict[str, NkiTensor]
     facts: dict[str, Any]
+    watch: RuleWatch
 
     def __getitem__(self, name: str) -> NkiTensor:
         return self.tensors[name]
@@ -65,6 +78,10 @@ class Call:
     def refuse(self, what: str, limit: str, remedy: str) -> NoReturn:
         """Refuse the call in the name of its instruction."""
         refuse(self.contract.name, what, limit, remedy)
+
+    def breaks(self, rule: DeviceRule, what: str) -> None:
+        """The call breaks a device rule: refused, warned about, or noted."""
+        self.watch.broken(rule, what, self.contract.name)
 
 
 Rule = Callable[[Call], None]
@@ -108,14 +125,14 @@ class Contract:
             if tensor.indirection is not None:
                 key.append(_offset_key(tensor.indirection))
                 if not may_leave:
-                    self._require_inside(tensor)
+                    self._require_inside(core.watch, tensor)
         look_up = tuple(key)
         try:
             verdict: engine | None = core.verdicts.get(look_up)
         except TypeError:
             self._refuse_unhashable(asked, facts)
         if verdict is None:
-            verdict = self._judge(core.machine, asked, tensors, dict(facts))
+            verdict = self._judge(core, asked, tensors, dict(facts))
             core.verdicts[look_up] = verdict
         return verdict
 
@@ -132,21 +149,23 @@ class Contract:
 
     def _judge(
         self,
-        machine: Machine,
+        core: Session,
         asked: engine,
         tensors: tuple[NkiTensor | None, ...],
         facts: dict[str, Any],
     ) -> engine:
+        machine, watch = core.machine, core.watch
         self._require_generation(machine)
         named = self._named(tensors)
-        call = Call(self, asked, machine, named, facts)
+        call = Call(self, asked, machine, named, facts, watch)
         where = self._engine(call)
-        call = Call(self, where, machine, named, facts)
+        call = Call(self, where, machine, named, facts, watch)
         for operand in self.operands:
             if operand.name in named:
                 check_operand(call, operand, named[operand.name])
         for rule in self.rules:
             rule(call)
+        check_on_devices(call)
         return where
 
     def _require_generation(self, machine: Machine) -> None:
@@ -186,7 +205,8 @@ class Contract:
             call.refuse(f"engine.{asked.name}", f"runs on {names}", "choose one of them")
         return asked
 
-    def _require_inside(self, tensor: NkiTensor) -> None:
+    def _require_inside(self, watch: RuleWatch, tensor: NkiTensor) -> None:
+        require_reach(tensor)
         if not scalar_is_inside(tensor):
             raise NkiValidationError(
                 f"run-time offset leaves tensor {tensor.name!r} {tensor.storage.shape}",
@@ -194,6 +214,11 @@ class Contract:
                 limit=f"the view {tensor.shape} must stay inside at every value of the register",
                 remedy="bound the loop or the register",
             )
+        outside = value_outside_dimension(tensor)
+        if outside is not None and watch.unseen(OFFSET_IN_DIM):
+            value, size = outside
+            what = f"offset {value} on a dimension of {size} of tensor {tensor.name!r}"
+            watch.broken(OFFSET_IN_DIM, what, self.name)
 
 
 def _offset_key(indirection: Indirection) -> Hashable:
@@ -209,15 +234,8 @@ def check_operand(call: Call, operand: Operand, tensor: NkiTensor) -> None:
     _check_region(call, operand, tensor)
     _check_dtype(call, operand, tensor)
     layout = tensor.layout
-    # The compute engines write one element after the other, so the last one stays; DMA engines
-    # and the PE array write several at once.
-    at_once = call.engine in (engine.dma, engine.tensor)
-    if operand.writes and at_once and any(stride == 0 for stride, _ in layout.free):
-        call.refuse(
-            f"{operand.name} {tensor.shape} with strides {tensor.strides}",
-            f"engine.{call.engine.name} writes no view with a stride of 0",
-            "write one copy and broadcast where it is read",
-        )
+    if operand.writes:
+        _check_written_once(call, operand, tensor)
     if layout.on_chip:
         _check_partitions(call, operand, tensor)
         if call.engine is not engine.dma:
@@ -226,13 +244,29 @@ def check_operand(call: Call, operand: Operand, tensor: NkiTensor) -> None:
             _check_pattern(call, operand, tensor)
 
 
+def _check_written_once(call: Call, operand: Operand, tensor: NkiTensor) -> None:
+    """No element is written twice, except that shipped kernels let a whole row land on one.
+
+    They want only the sums of an instruction, and a compute engine writes one element after the
+    other, so the last one stays. DMA engines and the PE array write several at once.
+    """
+    at_once = call.engine in (engine.dma, engine.tensor)
+    if repeats_elements(tensor.layout, but_for_strides_of_0=not at_once):
+        call.refuse(
+            f"{operand.name} {tensor.shape} with strides {tensor.strides} has an element twice",
+            f"engine.{call.engine.name} writes an element once: which value would stay is not"
+            " documented",
+            "write one copy and broadcast where it is read",
+        )
+
+
 def _check_region(call: Call, operand: Operand, tensor: NkiTensor) -> None:
     if tensor.buffer not in operand.regions:
         allowed = ", ".join(sorted(region.value for region in operand.regions))
         call.refuse(
             f"{operand.name} lives in {tensor.buffer.value}",
             f"{operand.name} may live in {allowed}",
-            "copy it there first (dma_copy for HBM, tensor_copy between PSUM and SBUF)",
+            _region_remedy(operand, tensor),
         )
     if call.engine is engine.gpsimd and tensor.buffer is MemoryRegion.psum:
         call.refuse(
@@ -242,12 +276,36 @@ def _check_region(call: Call, operand: Operand, tensor: NkiTensor) -> None:
         )
 
 
+def _region_remedy(operand: Operand, tensor: NkiTensor) -> str:
+    """How to get an operand to where its instruction reaches it."""
+    regions, here = operand.regions, tensor.buffer
+    if operand.writes:
+        first = next(one for one in _ALLOCATED if one in regions)
+        after = "" if here in regions | CHIP else ", and nisa.dma_copy the result to HBM after it"
+        return f"allocate {operand.name} with buffer=nl.{first.name}{after}"
+    if here in HBM:
+        place = "SBUF" if MemoryRegion.sbuf in regions else "PSUM by way of SBUF"
+        return f"load it first: nisa.dma_copy into a tile in {place}"
+    if regions <= DRAM:
+        return "store it first: nisa.dma_copy to a tensor with buffer=nl.shared_hbm"
+    there = "sbuf" if MemoryRegion.sbuf in regions else "psum"
+    return f"copy it first: nisa.tensor_copy into a tile with buffer=nl.{there}"
+
+
 def _check_dtype(call: Call, operand: Operand, tensor: NkiTensor) -> None:
     if operand.dtypes is not None and tensor.dtype not in operand.dtypes:
         call.refuse(
             f"{operand.name} is {tensor.dtype}",
             f"one of {', '.join(sorted(operand.dtypes))}",
-            "cast it with tensor_copy into a tile of that type",
+            f"allocate {operand.name} with such a dtype"
+            if operand.writes
+            else "cast it with nisa.tensor_copy into a tile of that type",
+        )
+    if tensor.dtype in SCALAR_ONLY and operand.dtypes is None and call.engine is not engine.dma:
+        call.refuse(
+            f"{operand.name} is {tensor.dtype}",
+            "no engine computes with it",
+            "read it with nisa.scalar_load, or use int32",
         )
 
 
@@ -275,10 +333,11 @@ def _check_quadrant(call: Call, operand: Operand, tensor: NkiTensor) -> None:
         unit = call.machine.partitions
     else:
         unit = 2 * quadrant if count > quadrant else quadrant
-    moves = tensor.indirection
-    if isinstance(moves, ScalarOffset) and moves.unit_elems % (unit * tensor.pitch_elems) == 0:
+    offset = tensor.indirection
+    moves = offset if isinstance(offset, ScalarOffset) and offset.unit_elems else None
+    if moves is not None and moves.unit_elems % (unit * tensor.pitch_elems) == 0:
         return
-    if isinstance(moves, ScalarOffset) and moves.unit_elems % tensor.pitch_elems == 0:
+    if moves is not None and moves.unit_elems % tensor.pitch_elems == 0:
         call.refuse(
             f"{operand.name} has {count} partitions and a run-time start partition",
             f"{count} partitions start at a multiple of {unit} partitions",

@@ -13,7 +13,6 @@ from nkisim.isa.indirect_views import not_indirect
 from nkisim.isa.operands import NkiInstruction, held, index_tensors, store_held
 from nkisim.isa.rules import same_dtype
 from nkisim.machine import V3
-from nkisim.running.cores import CorePair
 from nkisim.running.session import Session, current
 from nkisim.tensors.layout import MemoryRegion
 
@@ -91,13 +90,13 @@ def sendrecv(
     asked = enums.engine.gpsimd if by_gpsimd else enums.engine.dma
     ranks = (("send_to_rank", send_to_rank), ("recv_from_rank", recv_from_rank))
     where = SENDRECV.check(core, asked, (src, dst), ranks)
-    pair = _require_pair(core, "sendrecv")
+    _require_pair(core, "sendrecv")
     options = (*ranks, ("pipe_id", pipe_id), ("dma_engine", dma_engine))
     reads = (src, *index_tensors(src, dst))
     handle = core.issue("sendrecv", where, (dst,), reads, options, name)
     data = np.array(held(src)) if core.values else None
     mine = _Parcel(send_to_rank, src.shape, src.dtype, data)
-    theirs: _Parcel = pair.meet(core.core, f"sendrecv with pipe_id={pipe_id}", mine)
+    theirs: _Parcel = core.meet(handle, f"sendrecv with pipe_id={pipe_id}", mine)
     received = mine if recv_from_rank == core.core else theirs
     _require_addressed(core.core, recv_from_rank, received, dst)
     if received.data is not None:
@@ -137,7 +136,8 @@ CORE_BARRIER = Contract(
         enums.engine.scalar,
         enums.engine.sync,
     ),
-    (Operand("data", frozenset({MemoryRegion.shared_hbm})),),
+    # Documents ask for shared HBM; nki-library names SBUF tiles too (router_topk, bwmm_shard_on_I).
+    (Operand("data", SBUF | {MemoryRegion.shared_hbm}, own_start=True),),
     (_both_cores, not_indirect),
     min_generation=V3,
 )
@@ -149,14 +149,18 @@ def core_barrier(
     engine: enums.engine = enums.engine.gpsimd,
     name: str | None = None,
 ) -> NkiInstruction:
-    """Go on when both cores are here; what they did to `data` before it is done."""
+    """Go on when both cores are here; what they did to `data` before it is done.
+
+    A tile in SBUF is each core's own: then the cores meet, and no access to HBM is ordered.
+    """
     core = current()
     facts = (("cores", tuple(cores)),)
     where = CORE_BARRIER.check(core, engine, (data,), facts)
-    pair = _require_pair(core, "core_barrier")
+    _require_pair(core, "core_barrier")
     handle = core.issue("core_barrier", where, (data,), (data,), facts, name)
-    other = pair.meet(core.core, "core_barrier", data.storage)
-    if other is not data.storage:
+    other = core.meet(handle, "core_barrier", data.storage)
+    own = data.buffer is MemoryRegion.sbuf is other.allocation.region
+    if other is not data.storage and not own:
         refuse(
             "core_barrier",
             f"core {core.core} synchronises {data.name!r}, the other core"
@@ -167,7 +171,7 @@ def core_barrier(
     return NkiInstruction(handle)
 
 
-def _require_pair(core: Session, instruction: str) -> CorePair:
+def _require_pair(core: Session, instruction: str) -> None:
     if core.pair is None:
         refuse(
             instruction,
@@ -175,4 +179,3 @@ def _require_pair(core: Session, instruction: str) -> CorePair:
             "needs the two cores of an LNC2 launch",
             "launch with kernel[2], or leave it out when nl.num_programs(0) is 1",
         )
-    return core.pair

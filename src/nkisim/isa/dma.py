@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nkisim import enums
+from nkisim.device_rules.instruction_rules import SKIP_IN_LOOP
 from nkisim.isa.contract import DMA_REACH, Call, Contract, Operand
 from nkisim.isa.move import castable, copy_elements
 from nkisim.isa.operands import NkiInstruction, held, index_tensors, store_held
 from nkisim.machine import V3, V4
 from nkisim.numerics import dtypes
 from nkisim.running.session import current
-from nkisim.tensors.indirection import read_row, row_numbers, scalar_is_inside, write_row
+from nkisim.tensors.indirection import leaves, read_row, row_numbers, write_row
 from nkisim.tensors.offsets import FreeIndex, VectorOffset
 
 if TYPE_CHECKING:
@@ -37,6 +38,17 @@ def _same_count(call: Call) -> None:
             f"dst {dst.shape} has {dst.size} elements, src {src.shape} has {src.size}",
             "both sides have the same number of elements",
             "slice or broadcast one side",
+        )
+
+
+def _scalar_types(call: Call) -> None:
+    """int64 is copied bit by bit: nothing casts it."""
+    types = {call["dst"].dtype, call["src"].dtype}
+    if len(types) > 1 and types.intersection(dtypes.SCALAR_ONLY):
+        call.refuse(
+            f"a copy of {call['src'].dtype} to {call['dst'].dtype}",
+            "int64 is copied to int64 only; no engine casts it",
+            "read it with nisa.scalar_load, or make it int32 on the host",
         )
 
 
@@ -138,6 +150,7 @@ DMA_COPY = Contract(
         check_modes,
         _same_count,
         castable,
+        _scalar_types,
         _descriptor_mode,
         _row_numbers,
         _trigger_engine,
@@ -165,6 +178,8 @@ def dma_copy(
         ("priority", priority),
         ("oob_mode", oob_mode),
     )
+    if skip:
+        core.in_loop_breaks(SKIP_IN_LOOP, "oob_mode.skip in a device loop", "dma_copy")
     where = DMA_COPY.check(core, enums.engine.unknown, (dst, src), facts, may_leave=skip)
     handle = core.issue("dma_copy", where, (dst,), (src, *index_tensors(dst, src)), facts[:3], name)
     if core.values:
@@ -175,7 +190,7 @@ def dma_copy(
 def _copy(dst: NkiTensor, src: NkiTensor, *, skip: bool) -> None:
     if not skip:
         copy_elements(dst, src)
-    elif scalar_is_inside(dst) and scalar_is_inside(src):
+    elif not leaves(dst) and not leaves(src):
         _copy_inside(dst, src)
 
 

@@ -40,6 +40,7 @@ NC_MATMUL = Contract(
         rules.one_bank,
         rules.tiling,
         rules.tensor_indirection,
+        rules.stationary_pattern,
     ),
 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nkisim.device_rules.instruction_rules import STATIONARY_DIMS
 from nkisim.errors import UnsupportedError
 from nkisim.isa.element_types import INTEGERS
 from nkisim.machine import V3, V4
@@ -185,6 +186,14 @@ def double_row(call: Call) -> None:
         call.refuse("double_row with column tiling", "one of the two", "drop the column tile")
     if call.facts["transpose"]:
         call.refuse("double_row with is_transpose", "one of the two", "drop one")
+
+
+def stationary_pattern(call: Call) -> None:
+    """Devices read a stationary operand with one free dimension; double_row has its own form."""
+    free = call["stationary"].layout.free
+    if len(free) > 1 and not call.facts["double_row"]:
+        what = f"stationary {call['stationary'].shape} needs {len(free)} free dimensions"
+        call.breaks(STATIONARY_DIMS, what)
 
 
 def transpose_mode(call: Call) -> None:

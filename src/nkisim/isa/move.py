@@ -7,6 +7,7 @@ from enum import Enum
 import numpy as np
 
 from nkisim import enums
+from nkisim.errors import refuse
 from nkisim.isa.contract import CHIP, Call, Contract, Operand
 from nkisim.isa.indirect_views import may_be_indirect, not_indirect
 from nkisim.isa.operands import (
@@ -18,6 +19,7 @@ from nkisim.isa.operands import (
     store_held,
 )
 from nkisim.isa.rules import same_elements, same_partitions
+from nkisim.kinds import value_in_words
 from nkisim.machine import V3
 from nkisim.numerics import dtypes
 from nkisim.running.session import current
@@ -30,7 +32,7 @@ def copy_elements(dst: NkiTensor, src: NkiTensor) -> None:
     """dst = src: bit for bit between equal dtypes, else through float32."""
     if dst.dtype == src.dtype:
         values = held(src)
-        # Views of one storage may overlap: all is read before anything is written.
+        # Views by an index may overlap: all is read before anything is written.
         store_held(dst, values.copy() if dst.storage is src.storage else values)
     else:
         store_floats(dst, floats(src))
@@ -171,6 +173,13 @@ def assign(dst: NkiTensor, src: NkiTensor) -> None:
     """`tile[...] = value`: a copy by the engine that reaches both sides."""
     from nkisim.isa.dma import dma_copy  # noqa: PLC0415 (dma copies elements with this module)
 
+    if not isinstance(src, NkiTensor):
+        refuse(
+            "tensor[...] = value",
+            f"the value is {value_in_words(src)}",
+            "assigning copies one tensor into another",
+            "fill it with nisa.memset(tensor, number), or compute into it with an instruction",
+        )
     if dst.buffer in HBM or src.buffer in HBM:
         dma_copy(dst, src)
     else:

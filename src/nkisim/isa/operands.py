@@ -11,7 +11,7 @@ from nkisim.numerics import dtypes
 from nkisim.running.session import current
 from nkisim.tensors.indirection import read_held, write_held
 from nkisim.tensors.offsets import FreeIndex, VectorOffset
-from nkisim.tensors.registers import NKIObject, VirtualRegister
+from nkisim.tensors.registers import NKIObject, RunTimeValue
 
 if TYPE_CHECKING:
     from nkisim.tensors.tensor import NkiTensor
@@ -95,6 +95,6 @@ def index_tensors(*operands: NkiTensor) -> tuple[NkiTensor, ...]:
             found.append(indirection.rows)
         elif isinstance(indirection, FreeIndex):
             found.append(indirection.index)
-        elif indirection is not None and not isinstance(indirection.source, VirtualRegister):
+        elif indirection is not None and not isinstance(indirection.source, RunTimeValue):
             found.append(indirection.source)
     return tuple(found)

@@ -11,6 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nkisim.device_rules.instruction_rules import (
+    ACCUMULATE_NONE,
+    PSUM_CHAINS,
+    PSUM_CHAINS_UNTESTED,
+)
 from nkisim.errors import UnsupportedError, refuse
 from nkisim.machine import V4
 from nkisim.numerics import dtypes
@@ -103,6 +108,8 @@ def begin_write(
             remedy="pass accumulate=False",
         )
     kept = False if adds is False else _kept(core, instruction, dst, adds)
+    if not isinstance(dst.indirection, FreeIndex):
+        _follow_chain(core, instruction, dst, goes_on=kept is not False, inferred=adds is None)
     if kept is not False and dst.storage.neighbours is not None:
         dst.storage.neighbours.check_read(dst.storage, dst.layout, current_offset(dst))
     return PsumWrite(instruction, dst, kept, inferred=adds is None)
@@ -112,6 +119,34 @@ def _history(dst: NkiTensor) -> Accumulation:
     history = dst.storage.accumulation
     assert history is not None, "dst is in PSUM"
     return history
+
+
+def _follow_chain(
+    core: Session, instruction: str, dst: NkiTensor, *, goes_on: bool, inferred: bool
+) -> None:
+    """What device rules have to say about the chain of matmuls that dst belongs to."""
+    chains, place = _history(dst).chains, current_offset(dst)
+    if not goes_on:
+        chains.begin(dst.layout, place)
+        return
+    chain = chains.add(dst.layout, place)
+    if inferred and chain.read:
+        what = f"accumulate=None into {dst.name!r}, whose sums were read before"
+        core.watch.broken(ACCUMULATE_NONE, what, instruction)
+    if chains.several:
+        _notice_neighbours(core, instruction, dst, chains.beside(chain))
+
+
+def _notice_neighbours(
+    core: Session, instruction: str, dst: NkiTensor, beside: tuple[bool, bool]
+) -> None:
+    """`beside`: another chain was added to in other columns, on other partitions of the tensor."""
+    what = f"a second accumulation chain in {dst.name!r}"
+    if beside[0]:
+        rule = PSUM_CHAINS if PSUM_CHAINS.concerns(core.machine) else PSUM_CHAINS_UNTESTED
+        core.watch.broken(rule, f"{what}, in other columns", instruction)
+    if beside[1]:
+        core.watch.broken(PSUM_CHAINS_UNTESTED, f"{what}, on other partitions", instruction)
 
 
 def _kept(core: Session, instruction: str, dst: NkiTensor, adds: bool | None) -> Mask | bool:

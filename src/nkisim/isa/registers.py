@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nkisim.device_rules.instruction_rules import REGISTER_STORE as STORE_TO_SBUF
 from nkisim.enums import engine
 from nkisim.errors import refuse
 from nkisim.isa.contract import DMA_REACH, Call, Contract, Operand
@@ -17,9 +18,10 @@ from nkisim.isa.element_types import INTEGERS
 from nkisim.isa.indirect_views import not_indirect
 from nkisim.isa.operands import NkiInstruction, index_tensors, store_held
 from nkisim.numerics import dtypes
-from nkisim.running.session import current
+from nkisim.running.session import current, current_or_none
 from nkisim.tensors.indirection import scalar_value
-from nkisim.tensors.registers import VirtualRegister
+from nkisim.tensors.registers import RunTimeValue, VirtualRegister
+from nkisim.tensors.scalars import NkiScalar
 
 if TYPE_CHECKING:
     from nkisim.tensors.tensor import NkiTensor
@@ -31,21 +33,26 @@ def register_alloc(x: int | None = None) -> VirtualRegister:
     """A register that holds the integer `x`; None: no value yet."""
     if x is not None:
         _require_immediate("register_alloc", x)
-    return VirtualRegister(x)
+    register = VirtualRegister(x)
+    session = current_or_none()  # NKI lets registers be made outside of a kernel
+    register.traced = session is not None and session.traced
+    return register
 
 
-def register_move(dst: VirtualRegister, src: int | VirtualRegister) -> NkiInstruction:
-    """dst = src, an integer or another register."""
+def register_move(dst: VirtualRegister, src: int | RunTimeValue) -> NkiInstruction:
+    """dst = src: an integer, another register, or an int32 scalar."""
     _require_register("register_move", "dst", dst)
     core = current()
     handle = core.issue("register_move", engine.sync, (), ())
-    if isinstance(src, VirtualRegister):
+    if isinstance(src, NkiScalar):
+        src.require_usable("register_move")
+    if isinstance(src, RunTimeValue) and getattr(src, "dtype", "int32") == "int32":
         if core.values:
             src.known("register_move")
         dst.follow(src)
     else:
         _require_immediate("register_move", src)
-        dst.move(src)
+        dst.move(src)  # type: ignore[arg-type] # an integer, as was checked
     return NkiInstruction(handle)
 
 
@@ -77,11 +84,16 @@ def register_load(dst: VirtualRegister, src: NkiTensor) -> NkiInstruction:
     return NkiInstruction(handle)
 
 
+def _store_on_chip(call: Call) -> None:
+    if call["dst"].layout.on_chip:
+        call.breaks(STORE_TO_SBUF, f"dst lives in {call['dst'].buffer.value}")
+
+
 REGISTER_STORE = Contract(
     "register_store",
     (engine.sync,),
     (Operand("dst", DMA_REACH, INTEGERS, writes=True, own_start=True),),
-    (_one_element, not_indirect),
+    (_one_element, not_indirect, _store_on_chip),
 )
 
 
@@ -103,11 +115,18 @@ def _require_register(who: str, name: str, value: object) -> None:
             who,
             f"{name} is a {type(value).__name__}",
             "a register",
-            "allocate one with nisa.register_alloc",
+            _remedy(value),
         )
+
+
+def _remedy(value: object) -> str:
+    if isinstance(value, NkiScalar):
+        return "a scalar is stored by nisa.scalar_store, and used as it is"
+    return "allocate one with nisa.register_alloc"
 
 
 def _require_immediate(who: str, value: object) -> None:
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     if not whole or not _INT32.min <= value <= _UINT32.max:  # type: ignore[operator] # an integer
-        refuse(who, f"the value {value!r}", "a 32-bit integer", "pass one, or load it from memory")
+        remedy = "use the scalar itself" if isinstance(value, NkiScalar) else "load it from memory"
+        refuse(who, f"the value {value!r}", "a 32-bit integer or a register", remedy)

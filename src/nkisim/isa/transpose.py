@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nkisim import enums
+from nkisim.device_rules.instruction_rules import BF16_TRANSPOSE, SKIP_IN_LOOP, TRANSPOSE_SKIP
 from nkisim.isa.contract import CHIP, DMA_REACH, SBUF, Call, Contract, Operand
 from nkisim.isa.dma import check_modes, check_priority, no_free_index
 from nkisim.isa.indirect_views import not_indirect
@@ -24,13 +25,14 @@ from nkisim.isa.rules import same_dtype
 from nkisim.machine import V3
 from nkisim.numerics import dtypes
 from nkisim.running.session import Session, current
-from nkisim.tensors.indirection import read_row, row_numbers, scalar_is_inside
+from nkisim.tensors.indirection import leaves, read_row, row_numbers
 from nkisim.tensors.layout import HBM, MemoryRegion
 from nkisim.tensors.offsets import VectorOffset
 
 if TYPE_CHECKING:
     from nkisim.tensors.tensor import NkiTensor
 
+_HALVES = frozenset({"bfloat16", "float16"})
 _AXES = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
 
 
@@ -70,11 +72,22 @@ def _swapped(call: Call) -> None:
         )
 
 
+def _type_of_dst(call: Call) -> None:
+    """dst has the type of data; the Tensor engine of NeuronCore-v2 also writes 16-bit as fp32."""
+    dst, data = call["dst"], call["data"]
+    multiplies = call.engine is enums.engine.tensor and call.machine.generation < V3
+    if not multiplies or data.dtype not in _HALVES:
+        same_dtype("dst", "data")(call)
+    elif dst.dtype != "float32":
+        same_dtype("dst", "data")(call)
+        call.breaks(BF16_TRANSPOSE, f"dst is {dst.dtype} in psum")
+
+
 NC_TRANSPOSE = Contract(
     "nc_transpose",
     (enums.engine.tensor, enums.engine.vector),
     (Operand("dst", CHIP, writes=True), Operand("data", CHIP)),
-    (_reach_and_size, _swapped, same_dtype("dst", "data"), one_bank, not_indirect),
+    (_reach_and_size, _swapped, _type_of_dst, one_bank, not_indirect),
     choose=_engine_by_place,
 )
 
@@ -184,6 +197,8 @@ def _gathered_rows(call: Call) -> None:
     indices = _indices(call)
     if indices is None:
         return
+    if call.facts["oob_mode"] is enums.oob_mode.skip:
+        call.breaks(TRANSPOSE_SKIP, "vector_offset with oob_mode.skip")
     src, unit, most = call["src"], call.machine.dma_transpose_rows, call.machine.partitions
     height, width = indices.shape
     broken = (
@@ -241,6 +256,8 @@ def dma_transpose(
         ("oob_mode", oob_mode),
         ("axes", None if axes is None else tuple(axes)),
     )
+    if skip:
+        core.in_loop_breaks(SKIP_IN_LOOP, "oob_mode.skip in a device loop", "dma_transpose")
     where = DMA_TRANSPOSE.check(core, enums.engine.unknown, (dst, src), facts, may_leave=skip)
     reads = (src, *index_tensors(dst, src))
     handle = core.issue("dma_transpose", where, (dst,), reads, facts[:2], name)
@@ -257,5 +274,5 @@ def _transpose(dst: NkiTensor, src: NkiTensor, *, skip: bool) -> None:
         for position in np.flatnonzero(inside):
             values[position] = read_row(src, src.indirection, int(numbers[position]))
         store_held(dst, values.transpose(axes))
-    elif not skip or (scalar_is_inside(src) and scalar_is_inside(dst)):
+    elif not skip or not (leaves(src) or leaves(dst)):
         store_held(dst, np.array(held(src)).transpose(axes))

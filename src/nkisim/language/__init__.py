@@ -1,5 +1,8 @@
 """The `nki.language` namespace, usually imported as `nl`."""
 
+import sys
+
+from nkisim.isa import KINDS
 from nkisim.language.constants import (
     bfloat16,
     bool_,
@@ -16,6 +19,7 @@ from nkisim.language.constants import (
     int8,
     int16,
     int32,
+    int64,
     is_hbm,
     is_on_chip,
     is_psum,
@@ -127,6 +131,8 @@ from nkisim.numerics.operators import (
     subtract,
     tanh,
 )
+from nkisim.numerics.operators.operator import Operator
+from nkisim.public_calls import guarded, open_namespace
 from nkisim.tensors.layout import MemoryRegion
 from nkisim.tensors.registers import NKIObject
 from nkisim.tensors.tensor import NkiTensor
@@ -193,6 +199,7 @@ __all__ = [
     "int8",
     "int16",
     "int32",
+    "int64",
     "invert",
     "is_hbm",
     "is_on_chip",
@@ -270,3 +277,11 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]
+
+open_namespace(sys.modules[__name__], "nl", KINDS)
+
+for _operator in {id(value): value for value in globals().values()}.values():
+    if isinstance(_operator, Operator) and _operator.eager is not None:
+        _operator.eager = guarded(
+            _operator.eager, repr(_operator), KINDS, signature=_operator.__signature__
+        )

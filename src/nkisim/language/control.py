@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nkisim.errors import refuse
 from nkisim.running.session import Session, current
-from nkisim.tensors.registers import VirtualRegister
-from nkisim.tensors.tensor import dynamic_slice
+from nkisim.source_lines import warn_user
+from nkisim.tensors.indexing import dynamic_slice
+from nkisim.tensors.registers import RunTimeValue, VirtualRegister
+from nkisim.tensors.scalars import NkiScalar
 
-Bound = int | VirtualRegister
+if TYPE_CHECKING:
+    from nkisim.trace import Loop
+
+Bound = int | RunTimeValue
+
+_CHECKED_TURNS = 2  # of a shape-only run: the one that is recorded, and one held against it
 
 ds = dynamic_slice
 
@@ -29,54 +35,60 @@ sequential_range = static_range
 def fori_loop(lower: Bound, upper: Bound, body_fun: Callable[..., None], step: int = 1) -> None:
     """A hardware loop: body_fun(i) for i in lower, lower + step, ... below upper.
 
-    With values every iteration runs; a shape-only run enters the body once, with a counter that
-    stands for all its values. The trace holds the body once in both, as its first iteration; of a
-    loop whose bounds are data, a shape-only run does not know the trips.
+    With values every iteration runs; a shape-only run enters the body twice, with a counter that
+    stands for all its values, to hold the second time against the first. The trace holds the body
+    once in both, as its first iteration; of a loop whose bounds are data, a shape-only run does not
+    know the trips. The counter is a scalar, or a register where a bound is one; NKI 0.6 has
+    registers only.
     """
     for counter in _counted("nl.fori_loop", lower, upper, step):
         body_fun(counter)
 
 
-def dynamic_range(
-    start: Bound, stop: Bound | None = None, step: int = 1
-) -> Iterator[VirtualRegister]:
-    """The deprecated spelling of fori_loop, for `for i in nl.dynamic_range(...)`."""
-    warnings.warn(
+def dynamic_range(start: Bound, stop: Bound | None = None, step: int = 1) -> Iterator[Any]:
+    """NKI 0.6's deprecated spelling of fori_loop: `for i in nl.dynamic_range(...)`."""
+    if current().traced:
+        refuse(
+            "nl.dynamic_range",
+            "a Python `for` over a run-time range",
+            "NKI 0.7 traces the kernel: Python's `for` cannot run on the device",
+            "use nl.fori_loop, or install(version='0.6')",
+        )
+    warn_user(
         "nl.dynamic_range is deprecated since NKI 0.6; use nl.fori_loop",
         DeprecationWarning,
-        stacklevel=2,
     )
     if stop is None:
         return _counted("nl.dynamic_range", 0, start, step)
     return _counted("nl.dynamic_range", start, stop, step)
 
 
-def while_loop(
-    init: VirtualRegister, body_fun: Callable[[VirtualRegister], VirtualRegister]
-) -> None:
-    """r = init; while r != 0: r = body_fun(r). A shape-only run enters the body once."""
+def while_loop(init: RunTimeValue, body_fun: Callable[[Any], RunTimeValue]) -> None:
+    """r = init; while r != 0: r = body_fun(r). A shape-only run enters the body twice.
+
+    Registers; under NKI 0.7 scalars as well, which is an assumption: no page that says so was seen.
+    """
     who = "nl.while_loop"
     core = _require_outside_no_reorder(who)
-    _require_register(who, "init", init)
+    _require_bound(who, "init", init)
     if core.values:
         init.known(who)
     if init.state == 0:
+        core.skip_loop(who)
         return
-    loop = core.begin_loop(None, 0)
+    loop = core.begin_loop(who, None, 0)
     register, trips = init, 0
     while True:
         register = body_fun(_copy(register))
-        _require_register(who, "the result of the body", register)
+        _require_bound(who, "the result of the body", register)
         trips += 1
-        if not core.values or register.known(who) == 0:
+        over = register.known(who) == 0 if core.values else trips == _CHECKED_TURNS
+        if over:
             break
-        if trips == 1:
-            core.repeat_loop()
-        else:
-            core.finish_turn(loop)
+        core.next_turn(only_checked=not core.values and not loop.meets)
     if core.values:
         loop.trips = trips
-    core.end_loop(loop, repeated=trips > 1)
+    core.end_loop(who, loop)
 
 
 class _Range(NamedTuple):
@@ -87,21 +99,33 @@ class _Range(NamedTuple):
     trips: int | None
 
 
-def _counted(who: str, lower: Bound, upper: Bound, step: int) -> Iterator[VirtualRegister]:
+class _Turn(NamedTuple):
+    """One turn of a loop: its counter's value, the loop's number, and the values it stands for."""
+
+    value: int | None
+    loop: int
+    bounds: tuple[int, int] | None
+
+
+def _counted(who: str, lower: Bound, upper: Bound, step: int) -> Iterator[Any]:
     core = _require_outside_no_reorder(who)
     if not isinstance(step, int) or isinstance(step, bool) or step < 1:
         refuse(who, f"step={step!r}", "a positive integer known at compile time", "fix the step")
     for name, bound in (("lower bound", lower), ("upper bound", upper)):
         if not isinstance(bound, int) or isinstance(bound, bool):
-            _require_register(who, f"the {name}", bound)
+            _require_bound(who, f"the {name}", bound)
+        elif bound.bit_length() >= (63 if core.traced else 32):
+            refuse(who, f"{name} {bound}", "counters have 32 bits, scalars 64", "split the loop")
+    registers = not core.traced or any(isinstance(b, VirtualRegister) for b in (lower, upper))
     if core.values:
         values = _values(who, lower, upper, step)
         trips = None if core.follows_counter(lower, upper) else len(values)
-        yield from _every_iteration(core, values, trips)
+        turns = _every_iteration(core, who, values, trips)
     else:
-        found = _shape_only_range(core, lower, upper, step)
-        if found.trips != 0:
-            yield from _one_iteration(core, found, step)
+        turns = _one_iteration(core, who, _shape_only_range(core, lower, upper, step), step)
+    for turn in turns:
+        core.count(turn.value)
+        yield _register_of(core, turn) if registers else _scalar_of(turn)
 
 
 def _values(who: str, lower: Bound, upper: Bound, step: int) -> range:
@@ -109,19 +133,29 @@ def _values(who: str, lower: Bound, upper: Bound, step: int) -> range:
     return range(known[0], known[1], step)
 
 
-def _every_iteration(core: Session, values: range, trips: int | None) -> Iterator[VirtualRegister]:
+def _register_of(core: Session, turn: _Turn) -> VirtualRegister:
+    """The counter as a register: read-only in NKI 0.6, a copy of its own in 0.7."""
+    counter = VirtualRegister(turn.value, frozen=not core.traced)
+    counter.traced = core.traced
+    counter.loop = turn.loop
+    counter.bounds = turn.bounds
+    return counter
+
+
+def _scalar_of(turn: _Turn) -> NkiScalar:
+    return NkiScalar.counter(turn.value, turn.loop, turn.bounds)
+
+
+def _every_iteration(core: Session, who: str, values: range, trips: int | None) -> Iterator[_Turn]:
     if not values:
+        core.skip_loop(who)
         return
-    loop = core.begin_loop(trips, values.step)
+    loop = core.begin_loop(who, trips, values.step)
     for position, value in enumerate(values):
-        if position == 1:
-            core.repeat_loop()
-        elif position > 1:
-            core.finish_turn(loop)
-        counter = VirtualRegister(value, frozen=True)
-        counter.loop = loop.number
-        yield counter
-    core.end_loop(loop, repeated=len(values) > 1)
+        if position:
+            core.next_turn()
+        yield _Turn(value, loop.number, (value, value))
+    core.end_loop(who, loop)
 
 
 def _shape_only_range(core: Session, lower: Bound, upper: Bound, step: int) -> _Range:
@@ -143,29 +177,61 @@ def _bounds(core: Session, bound: Bound) -> tuple[int | None, int | None]:
     return (least if core.follows_counter(bound) else greatest), greatest
 
 
-def _one_iteration(core: Session, values: _Range, step: int) -> Iterator[VirtualRegister]:
-    loop = core.begin_loop(values.trips, step)
-    counter = VirtualRegister(values.first, frozen=True)
-    counter.loop = loop.number
-    counter.bounds = None
+def _one_iteration(core: Session, who: str, values: _Range, step: int) -> Iterator[_Turn]:
+    """The body once, with a counter for all values; and again, held against the first time."""
+    if values.trips == 0:
+        core.skip_loop(who)
+        return
+    loop = core.begin_loop(who, values.trips, step)
+    bounds = None
     if values.first is not None and values.last is not None:
-        counter.bounds = (values.first, values.last)
-    yield counter
-    core.end_loop(loop, repeated=False)
+        bounds = (values.first, values.last)
+    yield _Turn(values.first, loop.number, bounds)
+    if loop.meets:
+        yield from _later_turns(core, loop, values)
+    elif values.trips != 1:
+        core.next_turn(only_checked=True)
+        yield _Turn(values.first, loop.number, bounds)
+    core.end_loop(who, loop)
 
 
-def _require_register(who: str, what: str, value: object) -> None:
-    if not isinstance(value, VirtualRegister):
+def _later_turns(core: Session, loop: Loop, values: _Range) -> Iterator[_Turn]:
+    """A shape-only loop in which the cores meet: what one turn does may race with the next.
+
+    All turns are run, or, where only the device knows how many there are, one more.
+    """
+    for position in range(1, _CHECKED_TURNS if values.trips is None else values.trips):
+        core.next_turn()
+        known = None if values.first is None else values.first + position * loop.step
+        yield _Turn(known, loop.number, None if known is None else (known, known))
+
+
+def _require_bound(who: str, what: str, value: object) -> None:
+    """Refuse anything but a register or an int32 scalar."""
+    if isinstance(value, NkiScalar):
+        value.require_usable(who)
+        if value.dtype != "int32":
+            refuse(
+                who,
+                f"{what} is an {value.dtype} scalar",
+                "32 bits: compare-and-branch has no 64-bit form",
+                "load the bound from an int32 tile; int64 scalars are for offsets in the body",
+            )
+    elif not isinstance(value, VirtualRegister):
         refuse(
             who,
             f"{what} is a {type(value).__name__}",
-            "a register" if who == "nl.while_loop" else "an integer or a register",
+            "a register" if who == "nl.while_loop" else "an integer, a register or a scalar",
             "allocate one with nisa.register_alloc and load it with nisa.register_load",
         )
 
 
-def _copy(register: VirtualRegister) -> VirtualRegister:
+def _copy(register: Any) -> Any:
+    """What the body gets: a register of its own; a scalar cannot be changed."""
+    if isinstance(register, NkiScalar):
+        return register
     copied = VirtualRegister()
+    copied.traced = register.traced
     copied.follow(register)
     return copied
 

@@ -8,10 +8,14 @@ import nkisim.isa as nisa
 from nkisim.errors import UnsupportedError, refuse
 from nkisim.language.creation import ndarray
 from nkisim.language.tiles import require_tensor, stretch, tile_like
+from nkisim.machine import V3
 from nkisim.numerics import operators
 from nkisim.running.session import current
+from nkisim.running.target import machine_in_use
 from nkisim.tensors.layout import HBM, MemoryRegion
 from nkisim.tensors.tensor import NkiTensor
+
+_HALVES = frozenset({"bfloat16", "float16"})
 
 
 def load(src: NkiTensor, dtype: str | None = None) -> NkiTensor:
@@ -47,9 +51,10 @@ def load_transpose2d(src: NkiTensor, dtype: str | None = None) -> NkiTensor:
 def transpose(x: NkiTensor, dtype: str | None = None) -> NkiTensor:
     """The transpose of a 2-D SBUF tile, in PSUM."""
     rows, columns = _two_dimensions("nl.transpose", require_tensor("nl.transpose", "x", x))
-    result = ndarray((columns, rows), x.dtype, MemoryRegion.psum)
+    widened = machine_in_use().generation < V3 and x.dtype in _HALVES  # its PE writes fp32
+    result = ndarray((columns, rows), "float32" if widened else x.dtype, MemoryRegion.psum)
     nisa.nc_transpose(result, x, engine=nisa.engine.tensor)
-    return _in_dtype(result, dtype)
+    return _in_dtype(result, dtype or x.dtype)
 
 
 def matmul(x: NkiTensor, y: NkiTensor, transpose_x: bool = False) -> NkiTensor:

@@ -1,30 +1,94 @@
-"""`python -m nkisim.lint FILE... [--entry NAME]`: exit code 1 when a kernel leaves the subset."""
+"""`python -m nkisim lint PATH...`: exit code 1 when a kernel leaves the subset, 2 without one."""
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
-from nkisim.lint.entry import lint_file
+from nkisim.lint.entry import count_kernels, lint_file
+from nkisim.lint.front_ends import DEFAULT, FRONT_ENDS
 from nkisim.lint.report import Report
+
+_NOT_LINTED = 2  # as argparse exits
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A file to check, from one function if `entry` names it.
+
+    A file that was named is checked if it has functions, one of a folder if it has kernels.
+    """
+
+    file: Path
+    entry: str | None
+    kernels: int
+    functions: int
+    named: bool
+
+    @property
+    def checked(self) -> bool:
+        return bool(self.kernels or self.entry or (self.named and self.functions))
 
 
 def main(argv: Sequence[str]) -> int:
-    """Check the files and print a report; 0 without errors, 1 with, 2 if one cannot be read."""
+    """Check files and print a report; 0 without errors, 1 with, 2 if there is nothing to check."""
     parser = argparse.ArgumentParser(
-        prog="python -m nkisim.lint",
+        prog="python -m nkisim lint",
         description="Check NKI kernels against the Python subset NKI's compiler accepts.",
     )
-    parser.add_argument("files", nargs="+", metavar="FILE")
+    parser.add_argument(
+        "paths", nargs="+", metavar="PATH", help="a file, FILE:kernel, or a folder of files"
+    )
     parser.add_argument("--entry", metavar="NAME", help="start from this function only")
+    parser.add_argument(
+        "--nki",
+        choices=FRONT_ENDS,
+        default=DEFAULT,
+        help="whose front end judges: 0.6 parses, 0.7 traces (default: %(default)s)",
+    )
     options = parser.parse_args(argv)
     try:
-        reports = [lint_file(file, entry=options.entry) for file in options.files]
+        asked = [one for path in options.paths for one in _files(path, options.entry)]
+        reports = [lint_file(one.file, one.entry, options.nki) for one in asked if one.checked]
     except (OSError, SyntaxError, ValueError) as problem:
         print(problem, file=sys.stderr)
-        return 2
-    report = Report.of(finding for each in reports for finding in each.findings)
-    print(report)
+        return _NOT_LINTED
+    if not reports:
+        print(f"no kernels here: nothing under nki.jit in {_count(len(asked), 'file')}")
+        return _NOT_LINTED
+    findings = [finding for each in reports for finding in each.findings]
+    report = Report.of(findings, options.nki)
+    print("\n".join(_lines(asked, report)))
     return 0 if report.ok else 1
+
+
+def _lines(asked: list[_Asked], report: Report) -> Iterator[str]:
+    yield from map(str, report.findings)
+    checked = [one for one in asked if one.checked]
+    for one in checked:
+        if not one.kernels and one.entry is None:
+            functions = _count(one.functions, "function")
+            yield f"{one.file}: no kernels here, nothing under nki.jit; checked {functions}"
+    count = sum(1 if one.entry else one.kernels for one in checked)
+    yield f"{_count(count, 'kernel')} in {_count(len(checked), 'file')}: {report.counts}"
+
+
+def _files(path: str, entry: str | None) -> Iterator[_Asked]:
+    """What a path of the command line asks for."""
+    place = Path(path)
+    if place.is_dir():
+        for file in sorted(place.rglob("*.py")):
+            yield _Asked(file, None, *count_kernels(file), named=False)
+        return
+    if not place.exists() and ":" in path:
+        before, _, entry = path.rpartition(":")
+        place = Path(before)
+    yield _Asked(place, entry, *count_kernels(place), named=True)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ def _parameter_bindings(function: FunctionNode, role: Role, resolve: Resolve) ->
     counted = function.args.args[:1] if role is not Role.CALLED else []
     for parameter in parameters(function.args):
         if parameter in counted:
-            yield parameter.arg, Kind.REGISTER
+            yield parameter.arg, Kind.SCALAR if role is Role.FORI_BODY else Kind.REGISTER
         elif parameter.arg in operands:
             yield parameter.arg, Kind.TENSOR
         else:

@@ -5,7 +5,9 @@ from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 from nkisim.lint.checks import Breach
+from nkisim.lint.checks.cache_key import key_breaches
 from nkisim.lint.definition import Definition, Role
+from nkisim.lint.front_ends import DEFAULT, Version, level_for
 from nkisim.lint.report import Finding, Report
 from nkisim.lint.review import Reach, Review, review
 from nkisim.lint.rulebook import rules
@@ -14,8 +16,9 @@ _Key: TypeAlias = tuple[str, int, str]
 _Reviews: TypeAlias = dict[tuple[_Key, Role], tuple[Definition, Review]]
 
 
-def examine(entries: Iterable[Definition]) -> Report:
+def examine(entries: Iterable[Definition], version: Version = DEFAULT) -> Report:
     """Check the entries and all they reach, each definition once for each role."""
+    entries = list(entries)
     reviews: _Reviews = {}
     waiting = [Reach(entry) for entry in entries]
     while waiting:
@@ -25,24 +28,36 @@ def examine(entries: Iterable[Definition]) -> Report:
             result = review(reach)
             reviews[key] = (reach.definition, result)
             waiting.extend(result.reached)
-    return Report.of(_findings(reviews))
+    findings = [*_findings(reviews, version), *_key_findings(entries, version)]
+    return Report.of(findings, version)
 
 
-def _findings(reviews: _Reviews) -> Iterator[Finding]:
+def _key_findings(entries: Iterable[Definition], version: Version) -> Iterator[Finding]:
+    """What is wrong with the cache key of a kernel's arguments."""
+    for entry in entries:
+        for breach, definition in key_breaches(entry):
+            yield from _finding(breach, definition, version)
+
+
+def _findings(reviews: _Reviews, version: Version) -> Iterator[Finding]:
     looping = _definitions_that_loop(reviews)
     for definition, result in reviews.values():
         for breach in (*result.breaches, *_hidden_loops(result, looping)):
-            yield _finding(breach, definition)
+            yield from _finding(breach, definition, version)
 
 
-def _finding(breach: Breach, definition: Definition) -> Finding:
+def _finding(breach: Breach, definition: Definition, version: Version) -> Iterator[Finding]:
+    """The breach as a finding, if it is one in this version."""
     rule = rules()[breach.rule]
-    return Finding(
+    level = level_for(rule.identifier, rule.level, version)
+    if level is None or (version != "0.6" and not breach.traced):
+        return
+    yield Finding(
         file=definition.file,
         line=getattr(breach.node, "lineno", definition.node.lineno),
         column=getattr(breach.node, "col_offset", definition.node.col_offset) + 1,
         rule=rule.identifier,
-        level=rule.level,
+        level=level,
         function=definition.name,
         message=breach.message,
         remedy=breach.remedy or rule.remedy,

@@ -8,7 +8,13 @@ import ast
 from collections.abc import Callable
 from enum import Enum, auto
 
-from nkisim.lint.vocabulary import REGISTER_MAKERS, TENSOR_FUNCTIONS, TENSOR_VIEWS, nki_name
+from nkisim.lint.vocabulary import (
+    REGISTER_MAKERS,
+    SCALAR_MAKERS,
+    TENSOR_FUNCTIONS,
+    TENSOR_VIEWS,
+    nki_name,
+)
 
 
 class Kind(Enum):
@@ -23,6 +29,7 @@ class Kind(Enum):
     DICT = auto()
     TENSOR = auto()
     REGISTER = auto()
+    SCALAR = auto()  # of NKI 0.7: a register with + - *
 
 
 Look = Callable[[str], Kind]  # the kind of a name
@@ -46,6 +53,8 @@ _KIND_OF_DISPLAY: dict[type[ast.expr], Kind] = {
     ast.DictComp: Kind.DICT,
 }
 _KIND_OF_CONSTANT = {type(None): Kind.NONE, str: Kind.STRING}
+RUN_TIME = (Kind.REGISTER, Kind.SCALAR)  # what only the device knows
+SCALAR_OPERATORS = (ast.Add, ast.Sub, ast.Mult)
 _ABSENT = (Kind.UNSEEN, Kind.NONE)
 _SEQUENCES = (Kind.STRING, Kind.TUPLE, Kind.LIST)
 
@@ -91,6 +100,8 @@ def _part_kind(owner: Kind) -> Kind:
 
 def _operation_kind(operator: ast.operator, left: Kind, right: Kind) -> Kind:
     operands = (left, right)
+    if Kind.SCALAR in operands and isinstance(operator, SCALAR_OPERATORS):
+        return Kind.SCALAR
     for winner in (Kind.TENSOR, Kind.UNSEEN):
         if winner in operands:
             return winner
@@ -113,5 +124,7 @@ def _call_kind(call: ast.Call, look: Look, resolve: Resolve) -> Kind:
         return Kind.TENSOR
     if name in REGISTER_MAKERS:
         return Kind.REGISTER
+    if name in SCALAR_MAKERS:
+        return Kind.SCALAR
     package, _, builtin = path.partition(".")
     return KIND_OF_TYPE.get(builtin, Kind.UNKNOWN) if package == "builtins" else Kind.UNKNOWN

@@ -1,6 +1,7 @@
 """Rules about what a kernel is made of.
 
-B: builtins and libraries, F: functions, C: classes, L: loops and registers, N: names of tensors.
+B: builtins and libraries, F: functions, C: classes, L: loops and registers, K: arguments as a key,
+N: names of tensors.
 """
 
 from nkisim.lint.rule import Rule
@@ -216,6 +217,20 @@ PROGRAM_RULES = (
         "writing to the register that counts a loop",
         "copy it to a register of your own",
         "DOCS: the register is frozen",
+    ),
+    Rule(
+        "K01",
+        "warning",
+        "an argument whose repr does not show all of it: compiled kernels are keyed by the repr",
+        "make it a frozen dataclass, or write a __repr__ with all its fields",
+        "TRACER: copies of nki/framework/compiled.py hash the repr of the arguments",
+    ),
+    Rule(
+        "K02",
+        "warning",
+        "an argument that cannot be hashed: nothing is cached for calls that have it",
+        "make the dataclass frozen, or derive it from nl.NKIObject",
+        "TRACER: caching is skipped without an error, in copies of nki/framework/compiled.py",
     ),
     Rule(
         "N01",

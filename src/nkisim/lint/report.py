@@ -30,11 +30,12 @@ class Report:
     """Every finding about one kernel or file, in the order of the source."""
 
     findings: tuple[Finding, ...]
+    nki: str = "0.7"  # the version it judges for
 
     @classmethod
-    def of(cls, findings: Iterable[Finding]) -> "Report":
+    def of(cls, findings: Iterable[Finding], nki: str = "0.7") -> "Report":
         """A report of these findings, sorted, each once."""
-        return cls(tuple(sorted(set(findings))))
+        return cls(tuple(sorted(set(findings))), nki)
 
     @property
     def errors(self) -> tuple[Finding, ...]:
@@ -51,10 +52,14 @@ class Report:
         """Whether there are no errors; warnings do not count."""
         return not self.errors
 
+    @property
+    def counts(self) -> str:
+        """As in "1 error, 2 warnings for NKI 0.7"."""
+        errors, warnings = _count(len(self.errors), "error"), _count(len(self.warnings), "warning")
+        return f"{errors}, {warnings} for NKI {self.nki}"
+
     def __str__(self) -> str:
-        lines = [str(finding) for finding in self.findings]
-        counts = (_count(len(self.errors), "error"), _count(len(self.warnings), "warning"))
-        return "\n".join([*lines, ", ".join(counts)])
+        return "\n".join([*(str(finding) for finding in self.findings), self.counts])
 
 
 def _count(number: int, noun: str) -> str:

@@ -1,8 +1,9 @@
 """What one rule of the subset consists of.
 
 Evidence is written in short: PARSER is KLR (leanprover/KLR, commit 7ccd18c), the open ancestor of
-NKI's parser front end; TRACER is the front end that runs the Python and records; DOCS are the
-NKI 0.6 documentation and release notes; SHIPPED is aws-neuron/nki-library.
+NKI's parser front end; TRACER is the front end that runs the Python and records, 0.7's default
+(levels for it: front_ends.py); DOCS are the NKI 0.6 documentation and release notes; SHIPPED is
+aws-neuron/nki-library.
 """
 
 from dataclasses import dataclass

@@ -79,6 +79,7 @@ TENSOR_OPERANDS = frozenset("dst src data data0 data1 data2 stationary moving".s
 TENSOR_ANNOTATIONS = frozenset({"ndarray", "NkiTensor", "tensor"})
 
 REGISTER_MAKERS = frozenset({"register_alloc"})
+SCALAR_MAKERS = frozenset({"scalar_load"})
 REGISTER_WRITERS = frozenset({"register_move", "register_load"})
 UNROLLED_RANGES = frozenset({"affine_range", "sequential_range", "static_range"})
 DYNAMIC_RANGE = "dynamic_range"

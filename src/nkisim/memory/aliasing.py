@@ -7,44 +7,61 @@ what another one has overwritten since is not, and is caught here.
 from __future__ import annotations
 
 import functools
-import math
 import weakref
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from nkisim.errors import AliasError
+from nkisim.tensors.footprint import Runs, runs_of, view_at
 
 if TYPE_CHECKING:
     from nkisim.memory.storage import Storage
     from nkisim.tensors.layout import Layout
 
-_MOST_RUNS = 16
+_MOST_BOXES = 16
 
 
 class Box(NamedTuple):
-    """Physical partitions [first, end) times bytes [low, high) of each."""
+    """Physical partitions [first, end) times bytes [low, high) of each, or some runs of those."""
 
     first: int
     end: int
     low: int
     high: int
+    runs: Runs | None = None  # None: all of the bytes
 
     def meets(self, other: Box) -> bool:
         """Whether the two share a byte."""
-        across = self.first < other.end and other.first < self.end
-        return across and self.low < other.high and other.low < self.high
+        if self.first >= other.end or other.first >= self.end:
+            return False
+        if self.low >= other.high or other.low >= self.high:
+            return False
+        return (self.runs is None and other.runs is None) or self._runs.meets(other._runs)
 
     def minus(self, other: Box) -> list[Box]:
         """The bytes of this box that are not in `other`, as boxes that share none."""
         if not self.meets(other):
             return [self]
         first, end = max(self.first, other.first), min(self.end, other.end)
-        parts = [
-            Box(self.first, first, self.low, self.high),
-            Box(end, self.end, self.low, self.high),
-            Box(first, end, self.low, other.low),
-            Box(first, end, other.high, self.high),
-        ]
-        return [part for part in parts if part.first < part.end and part.low < part.high]
+        above = Box(self.first, first, self.low, self.high, self.runs)
+        below = Box(end, self.end, self.low, self.high, self.runs)
+        beside = self._beside(other, first, end)
+        return [part for part in (above, below, *beside) if part.first < part.end]
+
+    def _beside(self, other: Box, first: int, end: int) -> list[Box]:
+        """What `other` leaves of the partitions that both have."""
+        if self.runs is None and other.runs is None:
+            sides = Box(first, end, self.low, other.low), Box(first, end, other.high, self.high)
+            return [part for part in sides if part.low < part.high]
+        left = self._runs.minus(other._runs)
+        return boxes_of_runs(left, first, end)
+
+    @property
+    def _runs(self) -> Runs:
+        if self.runs is not None:
+            return self.runs
+        return Runs(np.array([self.low]), np.array([self.high]))
 
 
 def box_of(storage: Storage) -> Box:
@@ -55,31 +72,21 @@ def box_of(storage: Storage) -> Box:
     return Box(place.start_partition, end, low, low + place.bytes_per_partition)
 
 
+@functools.lru_cache(maxsize=4096)
 def boxes_of_view(whole: Box, layout: Layout, offset: int) -> list[Box]:
-    """The bytes of a view of a tensor placed at `whole`.
-
-    A view of more runs than `_MOST_RUNS` counts as one box around it: exact lists would grow with
-    every strided write, for the sake of tensors that are interleaved element by element.
-    """
-    row, start = divmod(offset * layout.itemsize_bytes, whole.high - whole.low)
-    first, low = whole.first + row, whole.low + start
-    end = first + layout.partitions
-    return [Box(first, end, low + begin, low + stop) for begin, stop in _runs(layout)]
+    """The bytes of a view of a tensor placed at `whole`."""
+    view = view_at(layout, offset, whole.high - whole.low)
+    first = whole.first + view.partition
+    runs = runs_of(layout).moved(whole.low + view.byte)
+    return boxes_of_runs(runs, first, first + layout.partitions)
 
 
-@functools.cache
-def _runs(layout: Layout) -> list[tuple[int, int]]:
-    """[first, end) bytes of the runs of a view inside a partition, from its own first byte."""
-    free, size = [pair for pair in layout.free if pair[0]], layout.itemsize_bytes
-    length = size
-    if free and free[-1][0] == 1:
-        length *= free.pop()[1]
-    if math.prod([count for _, count in free]) > _MOST_RUNS:
-        return [(layout.low * size, (layout.high + 1) * size)]
-    starts = [0]
-    for stride, count in free:
-        starts = [at + stride * size * i for at in starts for i in range(count)]
-    return [(at, at + length) for at in starts]
+def boxes_of_runs(runs: Runs, first: int, end: int) -> list[Box]:
+    """A box for each of a few runs, which is quicker, or one box that has many."""
+    if len(runs.starts) > _MOST_BOXES:
+        return [Box(first, end, int(runs.starts[0]), int(runs.ends[-1]), runs)]
+    pairs = zip(runs.starts.tolist(), runs.ends.tolist(), strict=True)
+    return [Box(first, end, low, high) for low, high in pairs]
 
 
 class Neighbours:
@@ -110,7 +117,8 @@ class Neighbours:
     def overwritten(self, boxes: list[Box], by: str) -> None:
         """Another tensor wrote these bytes, some of which may be outside of this one."""
         for box in boxes:
-            if box.meets(self._whole) and (box, by) not in self._stale:
+            known = any(stale is box and owner == by for stale, owner in self._stale)
+            if not known and box.meets(self._whole):
                 self._forget([box])
                 self._stale.append((box, by))
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nkisim.machine import Machine
+    from nkisim.memory.hbm_room import HbmRoom
 
 Shape = tuple[int, ...]
 
@@ -47,8 +48,10 @@ class Memory:
         self._precise = precise
         self._placed: list[weakref.ref[Storage]] = []
         self._names: set[str] = set()
+        self.hbm: HbmRoom | None = None  # of the launch; None where nothing counts it
         self.replaying = False  # later iterations of a loop: the tensors of the first, again
         self.allocations: list[Allocation] = []
+        self.next_index = 0  # of the next tensor; later iterations count as the first one did
 
     def allocate(
         self,
@@ -72,10 +75,13 @@ class Memory:
             unit = self._address_unit_bytes(region, kind)
             self._check_address(label, region, (partitions, row_bytes), address, unit)
         allocation = Allocation(
-            len(self.allocations), label, region, partitions, row_bytes, address, self._core
+            self.next_index, label, region, partitions, row_bytes, address, self._core
         )
+        self.next_index += 1
         if not self.replaying:
             self.allocations.append(allocation)
+            if self.hbm is not None and region not in ON_CHIP:
+                self.hbm.take(label, row_bytes)
         storage = Storage(
             allocation, sizes, kind, with_values=self._with_values, precise=self._precise
         )
@@ -121,7 +127,9 @@ class Memory:
         return label
 
     def _free_name(self, region: MemoryRegion) -> str:
-        number = len(self.allocations)
+        number = self.next_index
+        if self.replaying:
+            return f"{region.value}_{number}"
         while (label := f"{region.value}_{number}") in self._names:
             number += 1
         return label
@@ -246,14 +254,20 @@ def _refuse_over(tensors: list[Allocation], peak: _Peak, capacity: int, machine:
         return
     alive = [a for a in tensors if 0 <= a.first_use <= peak.moment <= a.last_use]
     alive.sort(key=lambda a: -a.bytes_per_partition)
-    largest = ", ".join(f"{a.name!r} {a.bytes_per_partition} B" for a in alive[:4])
+    largest = ", ".join(f"{_named(a)} {a.bytes_per_partition} B" for a in alive[:4])
     region = tensors[0].region.value
     raise MemoryLimitError(
         f"instruction {peak.moment} has tensors of {peak.units} bytes per partition alive in"
         f" {region} (largest: {largest})",
         limit=f"{region} of {machine.name} holds {capacity} bytes per partition",
         remedy="use smaller tiles, or stop using a tensor before the next one is written",
+        place=alive[0].place if alive else None,
     )
+
+
+def _named(allocation: Allocation) -> str:
+    place = allocation.place
+    return repr(allocation.label) + (f" ({place.text})" if place else "")
 
 
 def _rounded(size: int, unit: int) -> int:

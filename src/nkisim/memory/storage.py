@@ -14,10 +14,12 @@ import numpy as np
 from nkisim.errors import UnsupportedError
 from nkisim.numerics import dtypes
 from nkisim.tensors.layout import ON_CHIP, MemoryRegion
+from nkisim.variable_names import assigned_name
 
 if TYPE_CHECKING:
     from nkisim.memory.accumulation import Accumulation
     from nkisim.memory.aliasing import Neighbours
+    from nkisim.source_lines import CallSite, Place
     from nkisim.tensors.layout import Layout
 
 Array = np.ndarray[Any, Any]
@@ -27,19 +29,25 @@ class Allocation:
     """The identity and place of a tensor, without its data; what a Trace refers to.
 
     `first_use` and `last_use` are instruction numbers in program order, -1 while unused.
-    `address_bytes` is None for a tensor that was placed automatically.
+    `address_bytes` is None for a tensor that was placed automatically. `sites` are the lines that
+    made it, innermost first; `shape` and `dtype` are those it was made with; `is_named`: the kernel
+    gave it its name.
     """
 
     __slots__ = (
         "address_bytes",
         "bytes_per_partition",
         "core",
+        "dtype",
         "first_use",
         "index",
+        "is_named",
         "last_use",
         "name",
         "partitions",
         "region",
+        "shape",
+        "sites",
         "start_partition",
     )
 
@@ -63,6 +71,25 @@ class Allocation:
         self.core = core
         self.first_use = -1
         self.last_use = -1
+        self.sites: tuple[CallSite, ...] = ()
+        self.shape: tuple[int, ...] = ()
+        self.dtype = ""
+        self.is_named = False
+
+    @property
+    def place(self) -> Place | None:
+        """File and line of the kernel that made it."""
+        return self.sites[0].place if self.sites else None
+
+    @property
+    def variable(self) -> str | None:
+        """The variable the kernel keeps the tensor in, if it can be told from the source."""
+        return assigned_name(self.sites)
+
+    @property
+    def label(self) -> str:
+        """What reports call the tensor: the name the kernel gave it, or the variable it is in."""
+        return self.name if self.is_named else self.variable or self.name
 
     def __repr__(self) -> str:
         size = f"{self.partitions}x{self.bytes_per_partition}B"
@@ -79,11 +106,13 @@ class Storage:
         "data",
         "dtype",
         "free_elems",
+        "given",
         "neighbours",
         "precise",
         "raw",
         "shape",
         "size",
+        "turn",
         "written",
     )
 
@@ -97,13 +126,15 @@ class Storage:
         precise: bool = True,
     ) -> None:
         self.allocation = allocation
-        self.shape = shape
-        self.dtype = dtype
+        self.shape = allocation.shape = shape
+        self.dtype = allocation.dtype = dtype
         self.precise = precise
         self.size = int(np.prod(shape, dtype=np.int64))
         on_chip = allocation.region in ON_CHIP
         self.free_elems = self.size // shape[0] if on_chip else self.size
         self.written = False  # by an instruction; tells which kernel arguments were changed
+        self.given = False  # it holds an argument or a constant, not what a fresh tensor does
+        self.turn: object | None = None  # of a dynamic loop, that allocated it and ends it
         self.data: Array | None = None
         self.raw: Array | None = None
         self.accumulation: Accumulation | None = None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import nkisim.running.kernel
 from nkisim import collectives, isa, language, typing
 from nkisim.nki import simulator
 from nkisim.numerics.dtypes import DType
+from nkisim.public_calls import open_namespace
 from nkisim.running.kernel import Simulated, jit
 
 dtype = DType  # not in NKI's stubs; kernels of nki-library annotate parameters with it
@@ -18,3 +20,6 @@ __all__ = ["collectives", "dtype", "isa", "jit", "language", "simulate", "simula
 def simulate(kernel: Any) -> Simulated:
     """The kernel as a function on arrays; the target is the environment's."""
     return nkisim.running.kernel.simulate(kernel)
+
+
+open_namespace(sys.modules[__name__], "nki", {})

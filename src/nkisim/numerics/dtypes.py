@@ -52,6 +52,7 @@ _FORMATS: Final[dict[DType, _Format]] = {
     "int8": _Format("integer", np.dtype(np.int8)),
     "int16": _Format("integer", np.dtype(np.int16)),
     "int32": _Format("integer", np.dtype(np.int32)),
+    "int64": _Format("integer", np.dtype(np.int64)),
     "uint8": _Format("integer", np.dtype(np.uint8)),
     "uint16": _Format("integer", np.dtype(np.uint16)),
     "uint32": _Format("integer", np.dtype(np.uint32)),
@@ -82,14 +83,16 @@ _ALIASES: Final[dict[str, DType]] = {
 
 _REMEDIES: Final[dict[str, str]] = {
     "float64": "convert it with .astype(np.float32) first",
-    "int64": "convert it with .astype(np.int32) first",
     "uint64": "convert it with .astype(np.uint32) first",
     "float4_e2m1fn": "four of them are packed in float4_e2m1fn_x4",
 }
 
 _NIBBLE_SHIFTS: Final = np.array([0, 4, 8, 12], dtype=np.uint16)
 
-ALL: Final[tuple[DType, ...]] = tuple(_FORMATS)
+SCALAR_ONLY: Final[tuple[DType, ...]] = ("int64",)
+"""Types of NKI 0.7 that scalars and copies know and no engine computes with."""
+
+ALL: Final[tuple[DType, ...]] = tuple(name for name in _FORMATS if name not in SCALAR_ONLY)
 
 
 def canonical(dtype: object) -> DType:

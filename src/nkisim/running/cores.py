@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from nkisim.errors import NkiValidationError
 from nkisim.numerics.dtypes import canonical
-from nkisim.running.races import Interval, Race, find_races
+from nkisim.running.joint_log import JointLog
 from nkisim.tensors.layout import MemoryRegion
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class SharedTensors:
 
 
 class CorePair:
-    """The meeting place of two cores, and the list of races found between meetings."""
+    """The meeting place of two cores, and the log of what they did."""
 
     def __init__(self) -> None:
         self._turn = 0
@@ -73,8 +73,8 @@ class CorePair:
         self._answers: list[Any] = [None] * _CORES
         self._finished = [False] * _CORES
         self._errors: list[BaseException | None] = [None] * _CORES
-        self.intervals = [Interval() for _ in range(_CORES)]
-        self.races: list[Race] = []
+        self.meetings = 0  # that are over; the number of the next one
+        self.log = JointLog()
         self.shared = SharedTensors()
 
     def run(self, programs: list[Callable[[], Any]]) -> list[Any]:
@@ -90,7 +90,6 @@ class CorePair:
             thread.start()
         for thread in threads:
             thread.join()
-        self._close_interval()
         for error in self._errors:
             if error is not None:
                 raise error
@@ -99,6 +98,7 @@ class CorePair:
     def meet(self, core: int, what: str, message: Any) -> Any:
         """Wait for the other core at the meeting called `what`; returns its message."""
         other = 1 - core
+        self.log.meet(core, self.meetings)
         arrived = self._waiting[other]
         if arrived is not None:
             if arrived[0] != what:
@@ -107,8 +107,7 @@ class CorePair:
                     limit="both cores meet in the same instruction",
                     remedy="give both cores the same control flow",
                 )
-            self.intervals[core].keep()
-            self._close_interval()
+            self.meetings += 1
             self._waiting[other] = None
             self._answers[other] = message
             return arrived[1]
@@ -134,7 +133,6 @@ class CorePair:
             self._errors[core] = error
         finally:
             self._finished[core] = True
-            self.intervals[core].keep()
             with self._changed:
                 self._turn = 1 - core
                 self._changed.notify_all()
@@ -149,7 +147,6 @@ class CorePair:
             )
 
     def _pass_turn(self, core: int) -> None:
-        self.intervals[core].keep()
         with self._changed:
             self._turn = 1 - core
             self._changed.notify_all()
@@ -160,8 +157,3 @@ class CorePair:
     def _await_turn(self, core: int) -> None:
         with self._changed:
             self._changed.wait_for(lambda: self._turn == core or self._finished[1 - core])
-
-    def _close_interval(self) -> None:
-        self.races.extend(find_races(*self.intervals))
-        for interval in self.intervals:
-            interval.clear()

@@ -1,4 +1,4 @@
-"""The public names of NKI 0.6 against what nkisim offers: implemented, refused or missing."""
+"""The public names of NKI against what nkisim offers: implemented, refused or missing."""
 
 from nkisim.surface.comparison import Row, compare, summary, table
 from nkisim.surface.golden import Name, golden_names

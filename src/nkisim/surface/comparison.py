@@ -8,25 +8,21 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import reduce
 from inspect import Parameter
-from types import ModuleType
 from typing import Any, Final, Literal
 
-from nkisim import collectives, isa, language, nki
+from nkisim.enums import engine
+from nkisim.nki.versions import modules_of
 from nkisim.numerics import dtypes
 from nkisim.numerics.operators.operator import Operator
 from nkisim.refusal import refusal_of
+from nkisim.running.api_version import DEFAULT, NkiVersion
 from nkisim.surface.golden import Name, golden_names
 from nkisim.tensors.layout import MemoryRegion
 
 Status = Literal["implemented", "refused", "missing"]
 
-_MODULES: Final[dict[str, ModuleType]] = {
-    "nki.language": language,
-    "nki.isa": isa,
-    "nki.collectives": collectives,
-    "nki": nki,
-}
-_TYPES: Final[dict[str, type]] = {"DType": str, "MemoryRegion": MemoryRegion, "engine": isa.engine}
+_MODULES: Final = ("nki.language", "nki.isa", "nki.collectives", "nki.framework.kernel", "nki")
+_TYPES: Final[dict[str, type]] = {"DType": str, "MemoryRegion": MemoryRegion, "engine": engine}
 _UNDOCUMENTED: Final = "..."  # the stubs leave a default out
 
 
@@ -39,9 +35,9 @@ class Row:
     note: str
 
 
-def compare() -> tuple[Row, ...]:
-    """One row for every name of the golden table."""
-    return tuple(_judge(name) for name in golden_names())
+def compare(version: NkiVersion = DEFAULT) -> tuple[Row, ...]:
+    """One row for every name of the version's golden table."""
+    return tuple(_judge(name, version) for name in golden_names(version))
 
 
 def summary(rows: tuple[Row, ...]) -> str:
@@ -57,10 +53,11 @@ def table(rows: tuple[Row, ...]) -> str:
     return "\n".join([f"{'name':<{width}}  {'status':<11}  note", *lines, summary(rows)])
 
 
-def offered(name: str) -> Any:
+def offered(name: str, version: NkiVersion = DEFAULT) -> Any:
     """What nkisim has under a dotted name of NKI; AttributeError if nothing."""
     module = next(each for each in _MODULES if name.startswith(f"{each}."))
-    return reduce(getattr, name.removeprefix(f"{module}.").split("."), _MODULES[module])
+    found = modules_of(version)[module]
+    return reduce(getattr, name.removeprefix(f"{module}.").split("."), found)
 
 
 def parameters_of(function: Any, *, method: bool = False) -> tuple[str, ...]:
@@ -99,9 +96,9 @@ def _default_text(value: Any) -> str:
     return value if value in dtypes.ALL else repr(value)
 
 
-def _judge(name: Name) -> Row:
+def _judge(name: Name, version: NkiVersion) -> Row:
     try:
-        found = offered(name.name)
+        found = offered(name.name, version)
     except AttributeError:
         return Row(name.name, "missing", "nkisim does not have it")
     difference = _difference(name, found)
@@ -110,8 +107,11 @@ def _judge(name: Name) -> Row:
     refusal = refusal_of(found)
     if refusal:
         return Row(name.name, "refused", refusal.reason)
+    if name.withdrawn:
+        return Row(name.name, "refused", name.withdrawn)
     shown = "" if name.parameters is None else f"({', '.join(name.parameters)})"
-    return Row(name.name, "implemented", shown)
+    note = f"{shown} carried over from 0.6" if name.carried_over else shown
+    return Row(name.name, "implemented", note.strip())
 
 
 def _difference(name: Name, found: Any) -> str | None:

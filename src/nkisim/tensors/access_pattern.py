@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from operator import index as as_int
 from typing import TYPE_CHECKING
 
 from nkisim.errors import refuse
 from nkisim.numerics import dtypes
+from nkisim.source_lines import warn_user
 from nkisim.tensors.layout import ON_CHIP, Layout, layout_of
 from nkisim.tensors.offsets import (
     Indirection,
@@ -21,7 +21,7 @@ from nkisim.tensors.reshaping import Shape, require_dim
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nkisim.tensors.registers import VirtualRegister
+    from nkisim.tensors.registers import RunTimeValue
     from nkisim.tensors.tensor import NkiTensor
 
 
@@ -38,10 +38,10 @@ def make_pattern_view(
     steps, counts = _steps_and_counts(pattern)
     start = tensor.offset if offset is None else as_int(offset)
     if offset is not None and tensor.offset:
-        warnings.warn(
+        warn_user(
             ".ap(offset=...) on a sliced tensor: the offset is taken as absolute in the storage; "
             "NKI's documents disagree, so call .ap on the base tensor",
-            stacklevel=3,
+            UserWarning,
         )
     if dtype != tensor.dtype:
         _require_whole_rows(tensor, dtype)
@@ -62,7 +62,7 @@ def make_pattern_view(
 
 def run_time_offset(
     tensor: NkiTensor,
-    scalar: NkiTensor | VirtualRegister | None,
+    scalar: NkiTensor | RunTimeValue | None,
     rows: NkiTensor | None,
     dim: int,
     dtype: str,
@@ -80,8 +80,8 @@ def run_time_offset(
     require_dim("ap indirect_dim", dim, tensor.ndim)
     unit = rescale(f"stride of dimension {dim}", tensor.strides[dim], tensor.dtype, dtype)
     if scalar is not None:
-        require_scalar("ap", scalar)
-        return ScalarOffset(scalar, unit)
+        require_scalar("ap", scalar, tensor.buffer)
+        return ScalarOffset(scalar, unit, dimension=tensor.shape[dim])
     assert rows is not None, "one of the two is given"
     if dim != 0 or tensor.buffer in ON_CHIP:
         refuse(

@@ -5,14 +5,21 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from nkisim.errors import refuse
-from nkisim.tensors.registers import VirtualRegister
+from nkisim.tensors.registers import RunTimeValue
 
 
 class DynamicSlice(NamedTuple):
     """`nl.ds(register, size)`: a window whose start is known on the device only."""
 
-    start: VirtualRegister
+    start: RunTimeValue
     size: int
+
+
+def dynamic_slice(start: int | RunTimeValue, size: int) -> slice | DynamicSlice:
+    """`nl.ds(start, size)`."""
+    if isinstance(start, RunTimeValue):
+        return DynamicSlice(start, size)
+    return slice(start, start + size)
 
 
 class Selection(NamedTuple):
@@ -21,7 +28,7 @@ class Selection(NamedTuple):
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     offset: int
-    dynamic: tuple[VirtualRegister, int] | None
+    dynamic: tuple[RunTimeValue, int] | None
 
 
 def select_key(
@@ -113,7 +120,7 @@ def _index(item: Any, size: int, dim: int) -> int:
 def _integer(item: Any, dim: int) -> int:
     """A Python integer, or a refusal; NumPy's integers count as such."""
     array = getattr(item, "ndim", 0) > 0
-    if array or not hasattr(type(item), "__index__") or isinstance(item, (bool, VirtualRegister)):
+    if array or not hasattr(type(item), "__index__") or isinstance(item, (bool, RunTimeValue)):
         refuse(
             "tensor index",
             f"{type(item).__name__} key on dimension {dim}",

@@ -8,13 +8,15 @@ import numpy as np
 
 from nkisim.errors import NkiValidationError
 from nkisim.machine import Machine
+from nkisim.numerics import dtypes
 from nkisim.tensors.layout import Layout, layout_of
 from nkisim.tensors.offsets import FreeIndex, ScalarOffset, VectorOffset
-from nkisim.tensors.registers import VirtualRegister
+from nkisim.tensors.registers import RunTimeValue
 
 if TYPE_CHECKING:
     from nkisim.tensors.tensor import NkiTensor
 
+_REACH_BYTES = Machine.run_time_offset_reach_bytes
 _GROUP = Machine.gather_group_partitions  # of the Vector, Scalar and GpSimd engines
 
 Array = np.ndarray[Any, Any]
@@ -22,9 +24,9 @@ Rows = np.ndarray[Any, np.dtype[np.int64]]
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 
-def scalar_value(source: NkiTensor | VirtualRegister) -> int | None:
+def scalar_value(source: NkiTensor | RunTimeValue) -> int | None:
     """The value of a register or one-element tensor; None where a shape-only run has none."""
-    if isinstance(source, VirtualRegister):
+    if isinstance(source, RunTimeValue):
         return source.state
     if source.storage.data is None and source.storage.raw is None:
         return None
@@ -108,9 +110,46 @@ def scalar_is_inside(tensor: NkiTensor) -> bool:
         return True
     source = indirection.source
     value = scalar_value(source)
-    bounds = source.bounds if isinstance(source, VirtualRegister) else None
+    bounds = source.bounds if isinstance(source, RunTimeValue) else None
     values = bounds or (value, value)
     return all(v is None or _inside(tensor, indirection, v) for v in values)
+
+
+def require_reach(tensor: NkiTensor) -> None:
+    """Refuse an offset beyond what 32 bits of bytes reach, unless its scalar has 64."""
+    indirection = tensor.indirection
+    if not isinstance(indirection, ScalarOffset):
+        return
+    source = indirection.source
+    if isinstance(source, RunTimeValue) and getattr(source, "dtype", None) != "int64":
+        greatest = source.bounds[1] if source.bounds else source.state or 0
+        offset_bytes = greatest * indirection.unit_elems * dtypes.itemsize_bytes(tensor.dtype)
+        if offset_bytes >= _REACH_BYTES:
+            raise NkiValidationError(
+                f"run-time offset {greatest} x {indirection.unit_elems} elements, {offset_bytes} B,"
+                f" on tensor {tensor.name!r} {tensor.storage.shape}",
+                limit=f"32 bits of bytes: offsets below {_REACH_BYTES} B",
+                remedy="load the offset as an int64 scalar (nisa.scalar_load), or cut the tensor",
+            )
+
+
+def value_outside_dimension(tensor: NkiTensor) -> tuple[int, int] | None:
+    """A value of a scalar offset that the dimension it is named for has not, and its size."""
+    indirection = tensor.indirection
+    if not isinstance(indirection, ScalarOffset) or indirection.dimension is None:
+        return None
+    source = indirection.source
+    value = scalar_value(source)
+    bounds = source.bounds if isinstance(source, RunTimeValue) else None
+    for one in bounds or (value,):
+        if one is not None and not 0 <= one < indirection.dimension:
+            return one, indirection.dimension
+    return None
+
+
+def leaves(tensor: NkiTensor) -> bool:
+    """Whether a DMA that may skip does so: devices go by the named dimension, not by the end."""
+    return not scalar_is_inside(tensor) or value_outside_dimension(tensor) is not None
 
 
 def _inside(tensor: NkiTensor, indirection: ScalarOffset, value: int) -> bool:

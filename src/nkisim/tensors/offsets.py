@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nkisim.errors import refuse
 from nkisim.numerics import dtypes
-from nkisim.tensors.layout import MemoryRegion
-from nkisim.tensors.registers import VirtualRegister
+from nkisim.tensors.layout import ON_CHIP, MemoryRegion
+from nkisim.tensors.registers import RunTimeValue
+from nkisim.tensors.scalars import NkiScalar
 
 if TYPE_CHECKING:
     from nkisim.tensors.tensor import NkiTensor
@@ -17,12 +18,22 @@ if TYPE_CHECKING:
 class ScalarOffset(NamedTuple):
     """One run-time offset for the whole view: `source` times `unit_elems` is added.
 
-    Values are 0 <= value < `limit`; None where only the tensor's end bounds them.
+    Values are 0 <= value < `limit`; None where only the tensor's end bounds them. `dimension` is
+    the size of the one that `.ap(indirect_dim=)` names, which devices go by.
     """
 
-    source: NkiTensor | VirtualRegister
+    source: NkiTensor | RunTimeValue
     unit_elems: int
     limit: int | None = None
+    dimension: int | None = None
+
+
+def scalar_offset(source: NkiTensor | RunTimeValue, unit_elems: int, limit: int) -> ScalarOffset:
+    """An offset below `limit`; where only 0 is, the view stays where it is.
+
+    The stride of a dimension of size 1 says nothing: it may equal that of the partitions.
+    """
+    return ScalarOffset(source, 0 if limit == 1 else unit_elems, limit)
 
 
 class VectorOffset(NamedTuple):
@@ -47,16 +58,29 @@ class FreeIndex:
 Indirection = ScalarOffset | VectorOffset | FreeIndex
 
 
-def require_scalar(method: str, source: NkiTensor | VirtualRegister) -> None:
-    """Refuse anything but a register or one integer in SBUF."""
-    if isinstance(source, VirtualRegister):
+def require_scalar(method: str, source: NkiTensor | RunTimeValue, region: MemoryRegion) -> None:
+    """Refuse anything but a register, a scalar or one integer in SBUF; int64 reaches HBM only."""
+    if isinstance(source, NkiScalar):
+        _require_addressing(method, source, region)
+    if isinstance(source, RunTimeValue):
         return
     if not _is_integer_tile(source) or source.size != 1:
         refuse(
             method,
             f"run-time offset {source!r}",
-            "a register, or an integer tile of 1 element in SBUF",
-            "load the offset into SBUF or into a register",
+            "a register, a scalar, or an integer tile of 1 element in SBUF",
+            "load the offset into SBUF, into a register, or with nisa.scalar_load",
+        )
+
+
+def _require_addressing(method: str, scalar: NkiScalar, region: MemoryRegion) -> None:
+    scalar.require_usable(method)
+    if scalar.dtype == "int64" and region in ON_CHIP:
+        refuse(
+            method,
+            f"an int64 scalar as offset into {region.value}",
+            "on chip the offset is int32",
+            "load the offset from an int32 tile",
         )
 
 

@@ -1,11 +1,11 @@
-"""NKIObject, the base class of everything a kernel passes around, and VirtualRegister."""
+"""NKIObject, the base of all a kernel passes around, and values that only the device knows."""
 
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import Any, NoReturn
 
-from nkisim.errors import NkiValidationError, UnsupportedError
+from nkisim.errors import NkiValidationError, RunTimeValueError, UnsupportedError
 from nkisim.tensors.arithmetic import RefusesArithmetic
 
 
@@ -36,21 +36,73 @@ def _is_field(name: str, value: object) -> bool:
     return own and type(value).__hash__ is not None
 
 
-class VirtualRegister(RefusesArithmetic, NKIObject):
-    """A 32-bit scalar of an engine. `state` is its value; None when no value is known.
+class RunTimeValue(NKIObject):
+    """An integer that only the device knows. `state` is its value; None when it is not known.
 
     `bounds` are the least and greatest value it takes, None if that is data; they differ for the
     counter of a loop that a shape-only run enters once. `loop` names that loop.
     """
 
-    __slots__ = ("bounds", "frozen", "loop", "state")
+    __slots__ = ("bounds", "loop", "state")
+    _kind = "run-time value"
+
+    def __init__(self, state: int | None = None) -> None:
+        self.state = state
+        self.bounds: tuple[int, int] | None = None if state is None else (state, state)
+        self.loop: int | None = None
+
+    @property
+    def loop_factors(self) -> dict[int, int | None]:
+        """How much the value grows when each loop's counter grows by 1; None: not evenly."""
+        return {} if self.loop is None else {self.loop: 1}
+
+    def known(self, purpose: str) -> int:
+        """The value, or a refusal that says what it was needed for."""
+        if self.state is None:
+            raise UnsupportedError(
+                f"{purpose} needs the value of a {self._kind} that is not known",
+                limit=f"a shape-only run has no data, and an unset {self._kind} has no value",
+                remedy=f"run with values=True, or set the {self._kind} before use",
+            )
+        return self.state
+
+    def refuse_python_value(self, use: str) -> NoReturn:
+        """Refuse `if`, `while`, int(), range() ... on a value that Python cannot have."""
+        if self.loop is not None:
+            raise RunTimeValueError(
+                f"a loop counter as {use}",
+                limit="a hardware loop's body is compiled once, for every value of its counter",
+                remedy="peel the iteration that differs off the loop",
+            )
+        raise RunTimeValueError(
+            f"a {self._kind} used as {use}",
+            limit="its value exists on the device only; Python runs while the kernel is traced",
+            remedy="use it as scalar_offset, as a bound of nl.fori_loop, or choose on the device"
+            " (nl.while_loop, nisa.select_reduce)",
+        )
+
+    def __bool__(self) -> bool:  # noqa: PLE0304 (it never returns)
+        self.refuse_python_value("a Python condition")
+
+    def __index__(self) -> int:  # noqa: PLE0305 (it never returns)
+        self.refuse_python_value("a Python integer")
+
+
+class VirtualRegister(RunTimeValue, RefusesArithmetic):
+    """A 32-bit scalar of an engine.
+
+    `traced`: NKI 0.7, where it has no value for Python's `if` and `while`. NKI 0.6's parser reads
+    both as branches on the device, so there a run with values lets Python take them.
+    """
+
+    __slots__ = ("frozen", "traced")
+    _kind = "register"
     _remedy = "compute in an SBUF tile and nisa.register_load the result"
 
     def __init__(self, state: int | None = None, frozen: bool = False) -> None:  # noqa: FBT001, FBT002 (NKI's signature)
-        self.state = state
+        super().__init__(state)
         self.frozen = frozen
-        self.bounds: tuple[int, int] | None = None if state is None else (state, state)
-        self.loop: int | None = None
+        self.traced = False
 
     def move(self, state: int | None) -> None:
         """Set the value; loop counters are read-only."""
@@ -69,21 +121,12 @@ class VirtualRegister(RefusesArithmetic, NKIObject):
         self.move(state)
         self.bounds = None
 
-    def follow(self, other: VirtualRegister) -> None:
+    def follow(self, other: RunTimeValue) -> None:
         """Take the value of `other`, and what is known of it as the counter of a loop."""
         self.move(other.state)
         self.bounds = other.bounds
-        self.loop = other.loop
-
-    def known(self, purpose: str) -> int:
-        """The value, or a refusal that says what it was needed for."""
-        if self.state is None:
-            raise UnsupportedError(
-                f"{purpose} needs the value of a register that is not known",
-                limit="a shape-only run has no data, and an unset register has no value",
-                remedy="run with values=True, or set the register before use",
-            )
-        return self.state
+        evenly = other.loop is not None and other.loop_factors == {other.loop: 1}
+        self.loop = other.loop if evenly else None
 
     def __eq__(self, other: object) -> bool:
         return False if other is None else self._refuse_operator()
@@ -91,20 +134,9 @@ class VirtualRegister(RefusesArithmetic, NKIObject):
     __hash__ = object.__hash__
 
     def __bool__(self) -> bool:
-        if self.frozen:
-            raise NkiValidationError(
-                "a loop counter as a Python condition",
-                limit="a hardware loop's body is compiled once, for every value of its counter",
-                remedy="peel the iteration that differs off the loop",
-            )
+        if self.traced or self.frozen:
+            self.refuse_python_value("a Python condition")
         return self.known("a Python condition") != 0
-
-    def __index__(self) -> int:
-        raise NkiValidationError(
-            "a register used as a Python integer",
-            limit="register values exist on the device only",
-            remedy="use it as scalar_offset, or as a bound of nl.fori_loop",
-        )
 
     def __repr__(self) -> str:
         return f"VirtualRegister({self.state})"

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any, Union
 from nkisim.errors import refuse
 from nkisim.numerics import dtypes
 from nkisim.tensors import reshaping
-from nkisim.tensors.arithmetic import RefusesArithmetic
-from nkisim.tensors.indexing import DynamicSlice, dynamic_room, select_key
+from nkisim.tensors.arithmetic import TensorOperators
+from nkisim.tensors.indexing import dynamic_room, select_key
 from nkisim.tensors.layout import ON_CHIP, Layout, MemoryRegion, layout_of
 from nkisim.tensors.offsets import (
     FreeIndex,
     Indirection,
-    ScalarOffset,
     VectorOffset,
     require_free_index,
     require_row_numbers,
     require_scalar,
+    scalar_offset,
 )
-from nkisim.tensors.registers import NKIObject, VirtualRegister
+from nkisim.tensors.registers import NKIObject, RunTimeValue
 from nkisim.tensors.reshaping import Dims, Shape, product, row_major_strides
 
 if TYPE_CHECKING:
@@ -28,19 +28,16 @@ if TYPE_CHECKING:
 
     from nkisim.memory.storage import Storage
 
-Register = Union["NkiTensor", VirtualRegister]
+Register = Union["NkiTensor", RunTimeValue]
 
 
-class NkiTensor(RefusesArithmetic, NKIObject):
+class NkiTensor(TensorOperators, NKIObject):
     """Element (i0, i1, ...) is storage element `offset + sum(strides[k] * ik)`.
 
     `shape` and `strides` are tuples of element counts. Views share storage; nothing here copies.
     """
 
-    _remedy = "issue an instruction: nisa.tensor_tensor, nisa.tensor_scalar, nisa.activation ..."
     __slots__ = ("_layout", "dtype", "indirection", "offset", "shape", "storage", "strides")
-
-    __iter__ = None  # `for row in tensor` would go on by __getitem__ until an index is refused
 
     def __init__(
         self,
@@ -136,8 +133,9 @@ class NkiTensor(RefusesArithmetic, NKIObject):
         shape, strides, offset, dynamic = select_key(self.shape, self.strides, key, on_chip=on_chip)
         view = self._view(shape, strides, self.offset + offset)
         if dynamic is not None:
+            require_scalar("tensor index", dynamic[0], self.buffer)
             limit = dynamic_room(self.shape, key)
-            view.indirection = self._only_indirection(ScalarOffset(*dynamic, limit))
+            view.indirection = self._only_indirection(scalar_offset(*dynamic, limit))
         elif self.indirection is not None:
             self._require_rows_whole(shape, strides)
         return view
@@ -165,7 +163,7 @@ class NkiTensor(RefusesArithmetic, NKIObject):
     def select(self, dim: int, index: int | Register) -> NkiTensor:
         """Fix one index and drop the dimension (an on-chip partition stays as size 1)."""
         self._refuse_indirected("select", dim)
-        if isinstance(index, (NkiTensor, VirtualRegister)):
+        if isinstance(index, (NkiTensor, RunTimeValue)):
             return self._select_dynamic(dim, index)
         if not 0 <= as_int(index) < self.shape[dim]:
             refuse(
@@ -316,7 +314,7 @@ class NkiTensor(RefusesArithmetic, NKIObject):
         return "gathered by rows" if isinstance(self.indirection, VectorOffset) else None
 
     def _select_dynamic(self, dim: int, index: Register) -> NkiTensor:
-        require_scalar("select", index)
+        require_scalar("select", index, self.buffer)
         if self._on_chip() and dim == 0:
             refuse(
                 "select",
@@ -326,7 +324,7 @@ class NkiTensor(RefusesArithmetic, NKIObject):
             )
         least = 2 if self._on_chip() else 1
         kept = () if self.ndim > least else (1,)
-        offset = ScalarOffset(index, self.strides[dim], self.shape[dim])
+        offset = scalar_offset(index, self.strides[dim], self.shape[dim])
         view = self._with(self._dims.replace(dim, kept, kept and self.strides[dim : dim + 1]))
         view.indirection = self._only_indirection(offset)
         return view
@@ -391,10 +389,3 @@ _assignment: list[Callable[[NkiTensor, NkiTensor], None]] = [_no_assignment]
 def define_assignment(assign: Callable[[NkiTensor, NkiTensor], None]) -> None:
     """Say what `tensor[...] = value` issues; instructions build on tensors, so they tell us."""
     _assignment[0] = assign
-
-
-def dynamic_slice(start: int | VirtualRegister, size: int) -> slice | DynamicSlice:
-    """`nl.ds(start, size)`."""
-    if isinstance(start, VirtualRegister):
-        return DynamicSlice(start, size)
-    return slice(start, start + size)

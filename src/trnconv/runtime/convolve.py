@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import nkisim
-from nkisim import Kernel, Run
+from nkisim import Run
 from nkisim.machine import find_machine
 from trnconv.errors import PlanError, ShapeError, UnsupportedError
 from trnconv.geometry import ZEROS, Axes, ConvShape, Padding, TransposedShape, conv_shape
@@ -28,6 +28,7 @@ from trnconv.plan.problem import Problem, fold
 from trnconv.plan.question import Plan, Question, Shape, best_plan
 from trnconv.plan.shares import share
 from trnconv.plan.work_out import work_out
+from trnconv.runtime.allowance import our_kernel
 from trnconv.runtime.fast_kernel import run_fast
 
 Array = np.ndarray[Any, Any]
@@ -364,8 +365,8 @@ def _launch_direct(arrays: _Arrays, plans: Sequence[ConvPlan], shape: Shape, sum
     run = partial(nkisim.run, target=target, summation=summation)
     if len(plans) == 1:
         packed = (images[0], biases[0], places[0])
-        return run(Kernel(forward_of_pieces), arrays.pieces, *packed, residual, recipes[0])
-    pair = Kernel(forward_on_two_cores)[_MOST_CORES]
+        return run(our_kernel(forward_of_pieces), arrays.pieces, *packed, residual, recipes[0])
+    pair = our_kernel(forward_on_two_cores)[_MOST_CORES]
     return run(pair, arrays.pieces, images, biases, places, residual, recipes)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import nkisim
-from nkisim import Kernel, Run, Spec
+from nkisim import Run, Spec
 from nkisim.machine import Reading, find_machine
 from nkisim.timing import Timeline, schedule
 from trnconv.errors import ShapeError, UnsupportedError
@@ -19,6 +19,7 @@ from trnconv.plan.depthwise import DepthwisePlan
 from trnconv.plan.depthwise_choose import ANY, choose_depthwise
 from trnconv.plan.depthwise_program import filter_image, program
 from trnconv.plan.ends import ITEM_BYTES
+from trnconv.runtime.allowance import our_kernel
 from trnconv.runtime.convolve import LaunchOptions, convolve
 from trnconv.runtime.modelled import time_plan
 
@@ -65,7 +66,7 @@ def depthwise(  # noqa: PLR0913 (torch's own arguments, and where to run)
         )
         return DepthwiseResult(done.y, mine, done.runs[0])
     run = nkisim.run(
-        Kernel(kernel),
+        our_kernel(kernel),
         x.reshape(shape.batch, shape.c_in, *shape.size),
         filter_image(mine, w.astype(x.dtype), bias),
         program(mine),
@@ -111,7 +112,7 @@ def time_depthwise(
         return time_plan(plan, shape, reading)
     steps = program(plan)
     run = nkisim.run(
-        Kernel(kernel),
+        our_kernel(kernel),
         Spec((shape.batch, shape.c_in, *shape.size), plan.dtype),
         Spec((steps.lines, steps.filter_columns), "float32"),
         steps,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import nkisim
-from nkisim import Kernel, Run, Spec
+from nkisim import Run, Spec
 from nkisim.machine import Machine, Reading
 from nkisim.timing import Timeline, schedule
 from trnconv.errors import PlanError
@@ -18,6 +18,7 @@ from trnconv.plan.fast_error import require_range
 from trnconv.plan.fast_legality import broken_rules
 from trnconv.plan.fast_plan import DEPTH, FastPlan
 from trnconv.plan.fast_work import out_groups, work_out
+from trnconv.runtime.allowance import our_kernel
 from trnconv.runtime.fast_packing import pack_constants, pack_fast_places, pack_fast_weights
 
 Array = np.ndarray[Any, Any]
@@ -43,7 +44,7 @@ def run_fast(
     require_range(plan, max(float(np.abs(part.astype(np.float32)).max()) for part in pieces))
     work = work_out(plan)
     return nkisim.run(
-        Kernel(kernel),
+        our_kernel(kernel),
         tuple(pieces),
         pack_fast_weights(w, plan),
         pack_constants(w, bias, plan),
@@ -61,7 +62,7 @@ def trace_fast(plan: FastPlan) -> Run:
     recipe = work.recipe
     places = pack_fast_places(work).shape
     return nkisim.run(
-        Kernel(kernel),
+        our_kernel(kernel),
         tuple(
             Spec((shape.batch, shape.c_in, n, *shape.size[DEPTH + 1 :]), plan.dtype)
             for n in plan.frames

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import nkisim
-from nkisim import Kernel, Run, Spec
+from nkisim import Run, Spec
 from nkisim.machine import Reading
 from nkisim.timing import Timeline, schedule
 from trnconv.kernels.forward import forward_of_pieces
@@ -11,6 +11,7 @@ from trnconv.plan.ends import NO_RESIDUAL
 from trnconv.plan.fast_plan import FastPlan
 from trnconv.plan.question import Plan, Shape
 from trnconv.plan.work_out import work_out
+from trnconv.runtime.allowance import our_kernel
 from trnconv.runtime.fast_kernel import trace_fast
 
 
@@ -23,7 +24,7 @@ def trace_plan(plan: Plan, shape: Shape) -> Run:
     places = (max(1, len(work.places)), (recipe.pieces + 1) * plan.body_blocks)
     frames = plan.problem.pieces or (shape.size[0],)
     return nkisim.run(
-        Kernel(forward_of_pieces),
+        our_kernel(forward_of_pieces),
         tuple(Spec((shape.batch, shape.c_in, n, *shape.size[1:]), plan.dtype) for n in frames),
         Spec((recipe.lines, max(1, work.width)), plan.dtype),
         Spec((recipe.lines, recipe.bias_columns), "float32"),

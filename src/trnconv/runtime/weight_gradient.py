@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import nkisim
-from nkisim import Kernel, Run, Spec
+from nkisim import Run, Spec
 from nkisim.machine import Machine, Reading, find_machine
 from nkisim.timing import Timeline, schedule
 from trnconv.errors import ShapeError, UnsupportedError
@@ -19,6 +19,7 @@ from trnconv.plan.ends import ITEM_BYTES
 from trnconv.plan.weight_gradient import WeightGradientPlan
 from trnconv.plan.weight_gradient_choose import GradientRequest, choose_weight_gradient
 from trnconv.plan.weight_gradient_work import mask_image, work_out
+from trnconv.runtime.allowance import our_kernel
 
 Array = np.ndarray[Any, Any]
 
@@ -66,7 +67,7 @@ def weight_gradient(  # noqa: PLR0913 (torch's own arguments, and where to run)
     mine = plan or plan_for(shape, target, str(x.dtype), wide=wide)
     work = work_out(mine)
     run = nkisim.run(
-        Kernel(kernel),
+        our_kernel(kernel),
         x.reshape(mine.shape.batch, mine.shape.c_in, *mine.shape.size),
         dy.reshape(mine.shape.batch, mine.shape.c_out, *mine.shape.out_sizes()),
         mask_image(mine),
@@ -102,7 +103,7 @@ def time_weight_gradient(
     mine = plan or plan_for(shape, machine, dtype)
     work = work_out(mine)
     run = nkisim.run(
-        Kernel(kernel),
+        our_kernel(kernel),
         Spec((mine.shape.batch, mine.shape.c_in, *mine.shape.size), mine.dtype),
         Spec((mine.shape.batch, mine.shape.c_out, *mine.shape.out_sizes()), mine.dtype),
         Spec(mask_image(mine).shape, "float32"),

@@ -140,13 +140,15 @@ def test_registers_start_unspecified_and_vector_instructions_do_not_touch_them()
     np.testing.assert_array_equal(after_vector, 6)
 
 
-def test_reading_out_wins_where_the_result_is_part_of_dst():
+def test_the_result_is_no_part_of_dst():
+    """Which of the two writes would stay is documented nowhere."""
+
     def issue(dst, x):
         options = {"reduce_op": nl.add, "reduce_cmd": reduce_cmd.reset_reduce}
         nisa.activation(dst, nl.copy, x, reduce_res=dst[:, 0:1], **options)
 
-    result = after(issue, zeros(2, 3), np.ones((2, 3), np.float32))[0]
-    np.testing.assert_array_equal(result, [[3, 1, 1]] * 2)
+    with refused("activation", "the same elements in the same order, or share no byte"):
+        after(issue, zeros(2, 3), np.ones((2, 3), np.float32))
 
 
 def test_activation_reduce_is_activation_with_reset_reduce():

@@ -237,12 +237,32 @@ def test_cores_may_be_a_list():
         (lambda x: halves(x, cores=(0,)), r"cores=\(0, 1\)"),
         (lambda x: halves(x, cores=(1, 0)), r"cores=\(0, 1\)"),
         (lambda x: halves(x, engine=engine.dma), "runs on engine.gpsimd"),
-        (lambda x: nisa.core_barrier(load(x[0]), (0, 1)), "data may live in shared_hbm"),
+        (
+            lambda _: nisa.core_barrier(nl.ndarray((4, 4), nl.float32, nl.psum), (0, 1)),
+            "data may live in sbuf, shared_hbm",
+        ),
     ],
 )
 def test_core_barrier_is_refused_for(kernel, limit):
     with refused("core_barrier", limit):
         on_two_cores(kernel, X)
+
+
+def test_a_barrier_on_an_own_tile_meets_and_orders_nothing_in_hbm():
+    def kernel(x, named):
+        out = nl.ndarray(x.shape, x.dtype, nl.shared_hbm)
+        tile = load(x[0])
+        if nl.program_id(0) == 0:
+            nisa.dma_copy(out[0], tile)
+            nisa.dma_copy(out[1], tile)
+        nisa.core_barrier(out if named else tile, (0, 1))
+        if nl.program_id(0) == 1:
+            nisa.dma_copy(out[1], load(x[1]))
+        return out
+
+    np.testing.assert_array_equal(on_two_cores(lambda x: kernel(x, True), X).outputs, X)
+    with pytest.raises(RaceError, match="core 0 writes"):
+        on_two_cores(lambda x: kernel(x, False), X)
 
 
 def test_both_cores_name_the_same_tensor():

@@ -382,6 +382,12 @@ def test_counts_regions_and_written_views_are_checked():
     def onto_one(x):
         nisa.dma_copy(output((4,)).ap([[1, 4], [0, 4]]), x)
 
+    def windows_that_meet(x):
+        nisa.dma_copy(output((7,)).ap([[1, 4], [1, 4]]), x)
+
+    def shifted(x):
+        nisa.dma_copy(x[1:4], x[0:3])
+
     def by_free_index(x):
         tile = load(x)
         index = nl.ndarray((4, 1), nl.uint16, nl.sbuf)
@@ -390,7 +396,9 @@ def test_counts_regions_and_written_views_are_checked():
     for kernel, limit in (
         (fewer, "same number of elements"),
         (from_psum, "dst may live in private_hbm, sbuf, shared_hbm"),
-        (onto_one, "engine.dma writes no view with a stride of 0"),
+        (onto_one, "engine.dma writes an element once"),
+        (windows_that_meet, "engine.dma writes an element once"),
+        (shifted, "the same elements in the same order, or share no byte"),
         (by_free_index, "DMA gathers by vector_offset"),
     ):
         with refused("dma_copy", limit):

@@ -146,7 +146,7 @@ def test_reusing_one_tensor_goes_on_accumulating(rng):
         psum = nl.ndarray((4, 6), nl.float32, nl.psum)
         nisa.nc_matmul(psum, stationary, moving)
         give(psum)
-        nisa.nc_matmul(psum, stationary, moving)
+        nisa.nc_matmul(psum, stationary, moving, accumulate=True)
         return give(psum)
 
     np.testing.assert_array_equal(result_of(kernel, a, b), 2 * product(a, b))

@@ -74,14 +74,33 @@ def test_psum_is_read_and_written(rng, where):
     np.testing.assert_array_equal(result, src)
 
 
-def test_a_copy_onto_itself_shifts_what_was_there(rng):
+def test_a_copy_does_not_shift_a_tile_onto_itself(rng):
+    """What is read late would be what was written early; NKI leaves that undefined."""
     src = rng.normal(size=(4, 8)).astype(np.float32)
+    limit = "the same elements in the same order, or share no byte"
+    with refused("tensor_copy", limit):
+        after(lambda tile: nisa.tensor_copy(tile[:, 1:8], tile[:, 0:7]), src)
+    with refused("tensor_copy", limit):
+        after(lambda tile: nisa.tensor_copy(tile[:, 0:4], tile[:, 0:8:2]), src)
+    with refused("tensor_copy", limit):
+        after(lambda tile: nisa.tensor_copy(tile, tile.ap([[8, 4], [-1, 8]], offset=7)), src)
 
-    def issue(tile):
-        nisa.tensor_copy(tile[:, 1:8], tile[:, 0:7])
 
-    expected = np.concatenate([src[:, :1], src[:, :7]], axis=1)
-    np.testing.assert_array_equal(after(issue, src)[0], expected)
+def test_interleaved_columns_of_a_tile_do_not_overlap(rng):
+    src = rng.normal(size=(4, 8)).astype(np.float32)
+    result = after(lambda tile: nisa.tensor_copy(tile[:, 1::2], tile[:, 0::2]), src)[0]
+    np.testing.assert_array_equal(result, np.repeat(src[:, 0::2], 2, axis=1))
+
+
+def test_a_result_that_meets_itself_is_refused(rng):
+    """Windows of 3 that begin at every element: each would be written three times."""
+    src = rng.normal(size=(4, 12)).astype(np.float32)
+
+    def issue(dst, tile):
+        nisa.tensor_copy(dst.ap([[6, 4], [1, 4], [1, 3]]), tile)
+
+    with refused("tensor_copy", "writes an element once"):
+        after(issue, zeros(4, 6), src)
 
 
 @pytest.mark.parametrize("shape", [(8, 4), (8, 3, 5)])

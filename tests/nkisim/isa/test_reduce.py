@@ -280,3 +280,19 @@ def test_shape_only_runs_issue_the_same():
     assert_shape_only_agrees(issue, zeros(4, 8), zeros(4, 8), zeros(4, 1), zeros(1, 8))
     with refused("tensor_reduce", "the last free axes"):
         run_tiles(reduce(nl.add, 0), zeros(4, 1), zeros(4, 8), values=False)
+
+
+def test_a_row_may_be_reduced_onto_its_first_element_and_onto_no_others():
+    """One element is written when all is read; of several, the first is written too early."""
+    src = floats(4, 6)
+
+    def onto_first(tile):
+        nisa.tensor_reduce(tile[:, 0:1], nl.max, tile, axis=1)
+
+    np.testing.assert_array_equal(after(onto_first, src)[0][:, 0], src.max(axis=1))
+
+    def onto_two(tile):
+        nisa.tensor_reduce(tile[:, 0:2], nl.max, tile.reshape((4, 2, 3)), axis=2)
+
+    with refused("tensor_reduce", "the same elements in the same order, or share no byte"):
+        after(onto_two, src)

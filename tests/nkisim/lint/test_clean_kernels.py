@@ -4,7 +4,7 @@ from textwrap import dedent, indent
 
 import pytest
 
-from nkisim.lint import lint, lint_source
+from parser_lint import lint, lint_source
 
 REALISTIC = '''
 import math

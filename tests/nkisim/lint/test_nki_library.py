@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nkisim.lint import lint_file
+from parser_lint import lint_file
 
 pytestmark = pytest.mark.nkilib
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nkisim.lint import lint, lint_file, lint_source
+from parser_lint import lint, lint_file, lint_source
 
 BAD = "return [v for v in n]"  # one X13
 

@@ -12,7 +12,7 @@ from textwrap import dedent, indent
 
 import pytest
 
-from nkisim.lint import lint_file
+from parser_lint import lint_file
 
 pytest.importorskip("klr")
 

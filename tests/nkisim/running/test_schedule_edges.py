@@ -9,6 +9,8 @@ from nkisim.errors import NkiValidationError
 from nkisim.running.host_arrays import Spec
 from nkisim.running.kernel import Kernel, run
 
+pytestmark = pytest.mark.usefixtures("logical_cores_of_one")  # loops on one core
+
 X = np.arange(24, dtype=np.float32).reshape(4, 6)
 
 
@@ -36,7 +38,8 @@ def test_a_schedule_adds_edges_and_changes_no_value():
     assert done.trace.key() != run(plain, X).trace.key()
 
 
-def test_a_schedule_takes_a_name_or_a_list_and_both_cores_obey():
+def test_a_schedule_takes_a_name_or_a_list_and_both_cores_obey(monkeypatch):
+    monkeypatch.delenv("NEURON_LOGICAL_NC_CONFIG")
     kernel = Kernel(chain)[2].with_schedule([("set", "load"), ("store", ["set"])])
     for trace in run(kernel, Spec((4, 6), "float32"), target="trn2", values=False).traces:
         assert [i.after for i in trace.instructions()] == [(), (), (0,), (2,)]

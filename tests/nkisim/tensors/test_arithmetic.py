@@ -11,6 +11,8 @@ from nkisim.errors import NkiValidationError
 from nkisim.running.kernel import run
 from nkisim.tensors.registers import VirtualRegister
 
+pytestmark = pytest.mark.usefixtures("logical_cores_of_one")  # loops on one core
+
 BINARY = [
     operator.add,
     operator.sub,

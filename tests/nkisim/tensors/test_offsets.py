@@ -3,11 +3,15 @@
 import numpy as np
 import pytest
 
+import nkisim.isa as nisa
 import nkisim.language as nl
 from nkisim.errors import NkiValidationError
+from nkisim.running.kernel import run
 from nkisim.tensors.indirection import write_held
 from nkisim.tensors.registers import VirtualRegister
 from numbered_tensor import HBM, PSUM, SBUF, read, tensor
+
+pytestmark = pytest.mark.usefixtures("logical_cores_of_one")  # loops on one core
 
 
 def row_numbers(values, dtype="int32"):
@@ -151,7 +155,7 @@ BAD_SCALARS = [
 def test_a_run_time_index_is_a_register_or_one_integer_in_sbuf(make):
     with pytest.raises(NkiValidationError, match="select: run-time offset") as refusal:
         tensor((5, 3)).select(0, make())
-    assert refusal.value.limit == "a register, or an integer tile of 1 element in SBUF"
+    assert refusal.value.limit == "a register, a scalar, or an integer tile of 1 element in SBUF"
 
 
 @pytest.mark.parametrize("region", [HBM, SBUF])
@@ -266,3 +270,44 @@ def test_an_indirect_view_is_not_viewed_further(further):
     view = tensor((4, 8), SBUF).indirect(tensor((4, 1), SBUF, "int32", [0] * 4))
     with pytest.raises(NkiValidationError, match=r"indirect|run-time"):
         further(view)
+
+
+@pytest.mark.parametrize(
+    ("shape", "pick"),
+    [
+        ((128, 1), lambda t, i: t.select(1, i)),
+        ((128, 1, 4), lambda t, i: t.select(1, i)),
+        ((64, 1), lambda t, i: t[:, nl.ds(i, 1)]),
+        ((40, 1, 3), lambda t, i: t[:, nl.ds(i, 1)]),
+        ((128, 4, 1), lambda t, i: t.select(2, i)),
+    ],
+)
+@pytest.mark.parametrize("values", [True, False])
+def test_a_free_dimension_of_size_1_may_be_selected_at_run_time(shape, pick, values):
+    """Its stride can equal that of the partitions; the view does not move over them."""
+
+    def kernel(x):
+        out = nl.ndarray(shape, "float32", nl.shared_hbm)
+        tile, result = nl.ndarray(shape, "float32"), nl.ndarray(shape, "float32")
+        nisa.dma_copy(tile, x)
+
+        def body(i):
+            nisa.tensor_copy(pick(result, i), pick(tile, i))
+
+        nl.fori_loop(0, 1, body)
+        nisa.dma_copy(out, result)
+        return out
+
+    x = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+    found = run(kernel, x, target="trn2", values=values)
+    if values:
+        assert np.array_equal(found.outputs, x)
+
+
+def test_the_only_index_of_a_dimension_of_size_1_is_0():
+    def kernel():
+        tile = nl.ndarray((128, 1), "float32")
+        nisa.memset(tile.select(1, nisa.register_alloc(1)), 0.0)
+
+    with pytest.raises(NkiValidationError):
+        run(kernel, target="trn2")

@@ -16,6 +16,8 @@ from nkisim.timing.loops import Mark, SteadyState
 from random_traces import with_loop
 from timing_instructions import HBM, engine, instruction, loop_of, tensor, trace_of, view, whole
 
+pytestmark = pytest.mark.usefixtures("logical_cores_of_one")  # loops on one core
+
 PAUSE_NS = 4000  # what an iteration of a hardware loop costs on top (DFA)
 NO_PAUSE = replace(TRN2, timing=replace(TRN2.timing, loop_iteration_ns=0.0))
 TRIPS = 1000
@@ -59,11 +61,11 @@ def matmul_kernel(x, trips, rolled):
     weights = nl.ndarray((128, 128), dtype=x.dtype, buffer=nl.sbuf)
     nisa.dma_copy(weights, x[:128, :128])
     tiles = [nl.ndarray((128, 512), dtype=x.dtype, buffer=nl.sbuf) for _ in range(2)]
-    sums = [nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum) for _ in range(2)]
     results = [nl.ndarray((128, 512), dtype=x.dtype, buffer=nl.sbuf) for _ in range(2)]
 
     def body(first):
-        for half, (tile, total, result) in enumerate(zip(tiles, sums, results, strict=True)):
+        for half, (tile, result) in enumerate(zip(tiles, results, strict=True)):
+            total = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)
             block = x[128 * half :], out[128 * half :]
             nisa.dma_copy(tile, rows(block[0], first, 128))
             for turn in range(4):
@@ -188,7 +190,7 @@ def test_nested_loops():
 
             def inner(_):
                 nisa.tensor_tensor(tile, tile, tile, nl.add)
-                nisa.activation(tile, nl.exp, tile)
+                nisa.tensor_scalar(tile, tile, nl.multiply, 0.5)
 
             nl.fori_loop(0, 60, inner)
             nisa.dma_copy(rows(out, first, 128), tile)

@@ -1,6 +1,7 @@
 """What a timeline says of itself."""
 
 import numpy as np
+import pytest
 
 import nkisim.isa as nisa
 import nkisim.language as nl
@@ -8,6 +9,8 @@ from nkisim.machine import TRN2
 from nkisim.running.kernel import run
 from nkisim.timing import schedule
 from nkisim.trace import Trace
+
+pytestmark = pytest.mark.usefixtures("logical_cores_of_one")  # loops on one core
 
 LABEL = "modelled, trn2, constants 2, default reading"
 

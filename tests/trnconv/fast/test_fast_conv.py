@@ -8,7 +8,7 @@ import pytest
 from conv_arrays import normal_arrays, numpy_dtype
 from fast_bounds import fast_bound
 from fast_cases import EVERY_CASE, case_of
-from nkisim.lint import lint
+from parser_lint import lint
 from tolerance import assert_within
 from trnconv.kernels.fast import fast
 from trnconv.plan.ends import End

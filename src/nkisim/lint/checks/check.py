@@ -17,6 +17,7 @@ class Breach:
     node: ast.AST  # one that has a position
     message: str
     remedy: str | None = None  # where the rule's own remedy can be made more precise
+    traced: bool = True  # False: NKI 0.7's tracer takes this one, whatever the rule says
 
 
 Check = Callable[[Any, Scope], Iterator[Breach]]

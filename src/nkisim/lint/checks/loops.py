@@ -7,7 +7,7 @@ from nkisim.lint.bindings import own_nodes
 from nkisim.lint.checks.check import Breach, check
 from nkisim.lint.checks.statements import is_no_reorder
 from nkisim.lint.definition import FunctionNode, Role
-from nkisim.lint.kinds import Kind
+from nkisim.lint.kinds import RUN_TIME, SCALAR_OPERATORS, Kind
 from nkisim.lint.scope import Scope
 from nkisim.lint.vocabulary import (
     DYNAMIC_RANGE,
@@ -24,7 +24,7 @@ def is_device_loop(node: ast.AST, scope: Scope) -> bool:
     """Whether a statement is a loop that the device, not the compiler, runs."""
     if isinstance(node, ast.For):
         return scope.nki_call(node.iter) == DYNAMIC_RANGE
-    return isinstance(node, ast.While) and scope.kind(node.test) is Kind.REGISTER
+    return isinstance(node, ast.While) and scope.kind(node.test) in RUN_TIME
 
 
 def starts_device_loop(call: ast.Call, scope: Scope) -> bool:
@@ -104,7 +104,7 @@ def _number(call: ast.Call, scope: Scope) -> Iterator[Breach]:
 
 def _value_needed(expressions: list[ast.expr], scope: Scope, where: str) -> Iterator[Breach]:
     for each in expressions:
-        if scope.kind(each) is Kind.REGISTER:
+        if scope.kind(each) in RUN_TIME:
             yield Breach("L03", each, f"{where} needs the value of register `{ast.unparse(each)}`")
 
 
@@ -115,10 +115,20 @@ def _arithmetic(
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         yield from _value_needed([node.operand], scope, "`not`")
         return
-    registers = [each for each in _operands(node) if scope.kind(each) is Kind.REGISTER]
+    registers = [each for each in _operands(node) if scope.kind(each) in RUN_TIME]
     if registers:
         text = ast.unparse(registers[0])
-        yield Breach("L04", node, f"a Python operator on the register `{text}`")
+        scalar = all(scope.kind(each) is Kind.SCALAR for each in registers)
+        refused = not (scalar and _is_scalar_arithmetic(node))
+        message = f"a Python operator on the register `{text}`"
+        yield Breach("L04", node, message, traced=refused)
+
+
+def _is_scalar_arithmetic(node: ast.BinOp | ast.AugAssign | ast.UnaryOp | ast.Compare) -> bool:
+    """Whether NKI 0.7 has the operator for scalars: + - * and the sign."""
+    if isinstance(node, ast.UnaryOp):
+        return isinstance(node.op, ast.USub)
+    return isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, SCALAR_OPERATORS)
 
 
 def _operands(node: ast.BinOp | ast.AugAssign | ast.UnaryOp | ast.Compare) -> list[ast.expr]:

@@ -11,7 +11,7 @@ from nkisim.timing.costs.dma import transfer_of
 from nkisim.trace import Instruction
 
 
-@cost_rule("register_load", "register_store")
+@cost_rule("register_load", "register_store", "scalar_load", "scalar_store")
 def register_memory(instruction: Instruction, machine: Machine) -> Cost:
     """A round trip to SBUF or to HBM."""
     timing = machine.timing

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from nkisim.timing.report.gaps import Gap, LaneUse, explain
+from nkisim.timing.report.lines import LineUse, busiest_lines, place_text
 from nkisim.timing.report.wording import title
 from nkisim.timing.timeline import Timeline
 
@@ -40,6 +41,7 @@ def json_report(timeline: Timeline, name: str) -> dict[str, Any]:
             "issue_busy_ns": timeline.busy_ns.get("dma issue", 0.0),
             "directions": [_use(use, timeline) for use in uses if use.is_dma],
         },
+        "lines": [_line(use, makespan) for use in busiest_lines(timeline)],
         "extrapolated_loops": [
             {
                 "at_ns": elision.at_ns,
@@ -79,10 +81,26 @@ def _use(use: LaneUse, timeline: Timeline) -> dict[str, Any]:
     }
 
 
+def _line(use: LineUse, makespan_ns: float) -> dict[str, Any]:
+    """A line of the kernel's source on one lane; DMA counts what is in flight."""
+    return {
+        "file": use.place.file,
+        "line": use.place.line,
+        "function": use.place.function,
+        "source": use.place.source,
+        "lane": use.lane,
+        "instructions": use.instructions,
+        "occupied_ns": use.occupied_ns,
+        "occupied_share": use.occupied_ns / makespan_ns if makespan_ns else 0.0,
+    }
+
+
 def _wait(gap: Gap, timeline: Timeline) -> dict[str, Any]:
     return {
         "begin_ns": gap.begin_ns,
         "duration_ns": gap.wait_ns,
         "waiting": title(timeline.events, gap.after),
+        "waiting_line": place_text(timeline.events.instructions[gap.after]),
         "waited_for": title(timeline.events, gap.cause),
+        "waited_for_line": place_text(timeline.events.instructions[gap.cause]),
     }

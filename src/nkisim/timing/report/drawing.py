@@ -49,7 +49,10 @@ def line(begin: tuple[float, float], end: tuple[float, float], colour: str) -> s
     return f'<path d="M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}" stroke="{colour}" fill="none"/>'
 
 
-def bands(corners: Iterable[tuple[float, float, float, float]], fill: str) -> str:
-    """Many rectangles (left, top, right, bottom) of one colour, with edges on whole pixels."""
+def bands(
+    corners: Iterable[tuple[float, float, float, float]], fill: str, *, crisp: bool = True
+) -> str:
+    """Many rectangles (left, top, right, bottom) of one colour; `crisp`: edges on whole pixels."""
     path = "".join(f"M{x:g} {y:g}H{right:g}V{low:g}H{x:g}Z" for x, y, right, low in corners)
-    return f'<path shape-rendering="crispEdges" fill="{fill}" d="{path}"/>'
+    edges = 'shape-rendering="crispEdges" ' if crisp else ""
+    return f'<path {edges}fill="{fill}" d="{path}"/>'

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from nkisim.timing.report.lanes import Block, Lane, lanes_of
+from nkisim.timing.report.lines import place_text
 from nkisim.timing.report.wording import LANES, lane_name, operand, time_text, title
 from nkisim.timing.timeline import Timeline
+from nkisim.trace import Instruction
 
 _NS_PER_US: Final = 1e3
 _DIGITS: Final = 6  # of a time in us: picoseconds
@@ -81,6 +83,7 @@ def _complete(timeline: Timeline, block: Block) -> Event:
         "op": instruction.op,
         "name": instruction.name or "",
         "row": block.row,
+        **_source(instruction),
         "writes": [operand(access) for access in instruction.writes],
         "reads": [operand(access) for access in instruction.reads],
         "waited_for": "" if cause < 0 else _cause(timeline, cause),
@@ -90,8 +93,17 @@ def _complete(timeline: Timeline, block: Block) -> Event:
     return {"ph": "X", "name": label, **_span(block.begin_ns, block.end_ns), "args": arguments}
 
 
+def _source(instruction: Instruction) -> Event:
+    place = instruction.place
+    if place is None:
+        return {}
+    return {"line": place_text(instruction), "function": place.function, "source": place.source}
+
+
 def _cause(timeline: Timeline, row: int) -> str:
-    return f"{title(timeline.events, row)} on {lane_name(timeline.events.instructions[row])}"
+    instruction = timeline.events.instructions[row]
+    words = f"{title(timeline.events, row)} on {lane_name(instruction)}"
+    return f"{words}, {place_text(instruction)}" if instruction.place else words
 
 
 def _iterations(timeline: Timeline) -> Iterator[Event]:

@@ -12,6 +12,7 @@ from nkisim.timing.report.density import Columns, Span, Wide, shapes
 from nkisim.timing.report.drawing import FONT, bands, box, line, shortened, text, width_px
 from nkisim.timing.report.gaps import LaneUse, explain, gaps_of
 from nkisim.timing.report.lanes import Lane, lanes_of, times_run
+from nkisim.timing.report.lines import busiest_lines
 from nkisim.timing.report.palette import FAINT_INK, GRID, INK, LANE, PAPER, colours
 from nkisim.timing.report.wording import time_text, title
 from nkisim.timing.timeline import Timeline
@@ -26,6 +27,7 @@ _WAIT_PX: Final = 4  # the line below a lane
 _PITCH_PX: Final = 54
 _SEAM_PX: Final = 0.6  # between blocks that touch
 _LINE_PX: Final = 19
+_MOST_LINES: Final = 6
 _MOST_TOOLTIPS: Final = 1500  # a picture of a long kernel does without, to stay small
 
 
@@ -156,6 +158,9 @@ class _Picture:
             return ""
         more = f" and {one.instructions - 1:,} more" if one.instructions > 1 else ""
         words = f"{title(self.timeline.events, one.row)}{more}: {time_text(one.ns)}"
+        place = self.timeline.events.instructions[one.row].place
+        if place is not None:
+            words += f"\n{place.short}: {place.source}"
         return words if seam else f"waiting for {words}"
 
     def _cuts(self) -> Iterator[str]:
@@ -189,11 +194,27 @@ class _Picture:
             parts.append(text((_LEFT_PX - 12, y), use.lane, 12, INK, style))
             words = shortened(use.idle_text.replace(" us:", ":", 1), 12, room)
             parts.append(text((_LEFT_PX, y), words, 12, INK))
+        for number, words in enumerate(self._busiest()):
+            y += _LINE_PX + (6 if number == 0 else 0)
+            style = 'font-weight="600"' if number == 0 else ""
+            fitting = shortened(words, 12, WIDTH_PX - 2 * _MARGIN_PX)
+            parts.append(text((_MARGIN_PX, y), fitting, 12, INK, style))
         y += 8
         for note in self._notes():
             y += _LINE_PX - 3
             parts.append(text((_MARGIN_PX, y), note, 11, FAINT_INK))
         return parts, y + _MARGIN_PX
+
+    def _busiest(self) -> Iterator[str]:
+        """The lines of source that took most time."""
+        makespan = self.timeline.makespan_ns
+        uses = busiest_lines(self.timeline)[:_MOST_LINES]
+        if uses:
+            yield "Busiest lines of the kernel"
+        for use in uses:
+            share = f"{100 * use.occupied_ns / makespan if makespan else 0.0:.1f} %"
+            facts = f"{use.lane}, {time_text(use.occupied_ns)} ({share})"
+            yield f"{use.place.short}: {facts}:  {use.place.source}"
 
     def _legend(self, top: float) -> tuple[list[str], float]:
         parts: list[str] = []

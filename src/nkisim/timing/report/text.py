@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from typing import Final
 
 from nkisim.timing.report.gaps import LaneUse, explain
+from nkisim.timing.report.lines import busiest_lines, place_text
 from nkisim.timing.report.wording import time_text, title
 from nkisim.timing.timeline import Timeline
 
 WIDTH: Final = 100
 _NAME_COLUMNS: Final = 14
+_MOST_LINES: Final = 10
 _DMA_ROWS: Final = (("dma", "dma data"), ("dma issue", "dma issue"))  # key in busy_ns, what to say
 _DMA_NOTES: Final = {"dma": "all DMA engines, moving data", "dma issue": "generating descriptors"}
 
@@ -23,6 +25,7 @@ def text_report(timeline: Timeline, name: str) -> str:
         _engine_table(timeline, uses),
         _idle(uses),
         _largest(timeline, uses),
+        _lines(timeline),
         _loops(timeline),
     )
     return "\n\n".join("\n".join(lines) for section in sections if (lines := list(section)))
@@ -102,6 +105,27 @@ def _largest(timeline: Timeline, uses: tuple[LaneUse, ...]) -> Iterator[str]:
             waiting, cause = title(timeline.events, gap.after), title(timeline.events, gap.cause)
             what = f"{_us(gap.wait_ns):>9} us at {_us(gap.begin_ns)} us: {waiting} for {cause}"
             yield _fit(_pair(use.lane, what))
+            after, before = (timeline.events.instructions[row] for row in (gap.after, gap.cause))
+            if after.place and before.place:
+                lines = f"{place_text(after)} for {place_text(before)}: {after.place.source}"
+                yield _fit(_pair("", f"{'':>12} {lines}"))
+
+
+def _lines(timeline: Timeline) -> Iterator[str]:
+    """The lines of source that took most time."""
+    uses = busiest_lines(timeline)
+    if not uses:
+        return
+    yield _row("line", "instructions", "busy us", "share", "", "on, and what it says")
+    for use in uses[:_MOST_LINES]:
+        share = _percent(use.occupied_ns, timeline.makespan_ns)
+        row = _row("", f"{use.instructions:,}", _us(use.occupied_ns), share, "")
+        name = use.place.short
+        room = len(row) - len(row.lstrip())
+        head = f"{name:<{room}}" if len(name) < room else f"{name} "
+        yield _fit(f"{head}{row.lstrip()}  {use.lane}: {use.place.source}")
+    if len(uses) > _MOST_LINES:
+        yield f"... and {len(uses) - _MOST_LINES} more"
 
 
 def _loops(timeline: Timeline) -> Iterator[str]:

@@ -30,17 +30,18 @@ def lane_name(instruction: Instruction) -> str:
 
 
 def title(events: Events, row: int) -> str:
-    """One instruction in a few words: "nc_matmul #17 (psum_5)", the tensor being its result."""
+    """One instruction in a few words: "nc_matmul #17 (sums)", the tensor being its result."""
     instruction = events.instructions[row]
     label = instruction.op if instruction.name is None else f"{instruction.op} {instruction.name}"
-    written = instruction.writes[0].allocation.name if instruction.writes else "no result"
+    written = instruction.writes[0].allocation.label if instruction.writes else "no result"
     return f"{label} #{row} ({written})"
 
 
 def operand(access: Access) -> str:
-    """A tensor and the part of it that is used: "sbuf_3[128, 512] bfloat16"."""
+    """A tensor and the part of it that is used: "tile[128, 512] bfloat16 (sbuf_3)"."""
     shape = ", ".join(str(size) for size in access.layout.shape)
-    return f"{access.allocation.name}[{shape}] {access.layout.dtype}"
+    label, name = access.allocation.label, access.allocation.name
+    return f"{label}[{shape}] {access.layout.dtype}" + ("" if label == name else f" ({name})")
 
 
 def waited_for(events: Events, row: int) -> str:

@@ -1,4 +1,4 @@
-"""`python -m nkisim time`: how long an example kernel would take, and pictures of it."""
+"""`python -m nkisim time`: how long a kernel would take, and pictures of it."""
 
 from __future__ import annotations
 
@@ -9,27 +9,24 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from nkisim.machine import MACHINES, TRN2, Reading
-from nkisim.running.kernel import run
+from nkisim.commands.asked_run import add_kernel_options, kernel_asked, run_asked
+from nkisim.machine import Reading
 from nkisim.timing.report import json_report, svg_report, text_report, write_perfetto
 from nkisim.timing.report.wording import time_text
 from nkisim.timing.schedule import schedule
 from nkisim.timing.timeline import Timeline
 
 if TYPE_CHECKING:
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 (no public name)
+    from nkisim.commands.asked_run import Commands
+    from nkisim.running.kernel import Run
 
 _ALL: Final = "all"
-_UNKNOWN_EXAMPLE: Final = 2  # as argparse exits
 
 
 def add_parser(commands: Commands) -> None:
     """Add the command to those of `python -m nkisim`."""
-    parser = commands.add_parser("time", help="how long an example kernel would take, modelled")
-    parser.add_argument(
-        "--example", required=True, metavar="NAME", help="of nkisim.examples; a wrong one lists all"
-    )
-    parser.add_argument("--target", default=TRN2.name, choices=sorted(MACHINES))
+    parser = commands.add_parser("time", help="how long a kernel would take, modelled")
+    add_kernel_options(parser)
     parser.add_argument(
         "--reading",
         default=Reading.default.value,
@@ -43,29 +40,31 @@ def add_parser(commands: Commands) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Print the report, write the files asked for; the exit code."""
-    # Importing the examples stands in for a real nki for a moment; other commands need not see it.
-    from nkisim.examples import EXAMPLES  # noqa: PLC0415
+    asked = kernel_asked(options, values=False)
+    result = run_asked(options, asked, values=False)
+    for core in range(len(result.traces)):
+        name = asked.name if len(result.traces) == 1 else f"{asked.name}, core {core}"
+        _report(options, result, core, name)
+    return 0
 
-    if options.example not in EXAMPLES:
-        known = ", ".join(sorted(EXAMPLES))
-        sys.stderr.write(f"time: unknown example {options.example!r}; there are {known}\n")
-        return _UNKNOWN_EXAMPLE
-    example = EXAMPLES[options.example]
-    result = run(example.kernel, *example.arguments, target=options.target, values=False)
+
+def _report(options: argparse.Namespace, result: Run, core: int, name: str) -> None:
+    """The report of one core; two cores are timed each for itself."""
     readings = list(Reading) if options.reading == _ALL else [Reading(options.reading)]
     timelines = {
-        reading: schedule(result.trace, result.machine, reading, memory=result.memory)
+        reading: schedule(
+            result.traces[core], result.machine, reading, memory=result.memories[core]
+        )
         for reading in readings
     }
     shown = timelines.get(Reading.default, timelines[readings[0]])
-    sections = [text_report(shown, options.example)]
+    sections = [text_report(shown, name)]
     if len(timelines) > 1:
-        sections.insert(0, "\n".join(_comparison(options.example, timelines)))
+        sections.insert(0, "\n".join(_comparison(name, timelines)))
     sys.stdout.write("\n\n".join(sections) + "\n")
-    report = json_report(shown, options.example)
+    report = json_report(shown, name)
     report["makespan_ns_by_reading"] = {r.value: t.makespan_ns for r, t in timelines.items()}
-    _write_files(options, shown, report)
-    return 0
+    _write_files(options, shown, report, core)
 
 
 def _comparison(name: str, timelines: dict[Reading, Timeline]) -> Iterator[str]:
@@ -79,10 +78,19 @@ def _comparison(name: str, timelines: dict[Reading, Timeline]) -> Iterator[str]:
         yield f"{reading.value:<14}{numbers}  {timeline.bound}"
 
 
-def _write_files(options: argparse.Namespace, timeline: Timeline, report: dict[str, Any]) -> None:
+def _write_files(
+    options: argparse.Namespace, timeline: Timeline, report: dict[str, Any], core: int
+) -> None:
+    name = str(report["kernel"])
     if options.json is not None:
-        options.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        text = json.dumps(report, indent=2) + "\n"
+        _of_core(options.json, core).write_text(text, encoding="utf-8")
     if options.svg is not None:
-        options.svg.write_text(svg_report(timeline, options.example) + "\n", encoding="utf-8")
+        _of_core(options.svg, core).write_text(svg_report(timeline, name) + "\n", encoding="utf-8")
     if options.perfetto is not None:
-        write_perfetto(timeline, options.perfetto, options.example)
+        write_perfetto(timeline, _of_core(options.perfetto, core), name, core)
+
+
+def _of_core(file: Path, core: int) -> Path:
+    """The file of a core: that of core 1 has a number in its name."""
+    return file if core == 0 else file.with_name(f"{file.stem}.core{core}{file.suffix}")

@@ -1,0 +1,1 @@
+"""`python -m nkisim run | time | trace`: commands on a kernel, the user's own or an example."""
