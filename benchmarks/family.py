@@ -22,14 +22,15 @@ from benchmarks.table import Column, aligned
 from nkisim.machine import CONSTANTS_VERSION, TRN1, TRN2, Machine, Reading
 from nkisim.timing import Timeline, schedule
 from nkisim.trace import Trace
+from trnconv.ask.ends import BEFORE, ITEM_BYTES, PLAIN_END, End
+from trnconv.ask.question import Question
+from trnconv.forms.depthwise.plan import valid_outputs
+from trnconv.forms.form import Plan
 from trnconv.geometry import ConvShape, TransposedShape, conv_shape, input_gradient_shape
-from trnconv.plan.choose import choose, request_for
-from trnconv.plan.conv_plan import ConvPlan
-from trnconv.plan.depthwise import valid_outputs
-from trnconv.plan.ends import BEFORE, ITEM_BYTES, PLAIN_END, End
+from trnconv.planner.best import only, searched_plan
 from trnconv.runtime import time_plan, trace_plan
-from trnconv.runtime.depthwise import plan_depthwise, time_depthwise
-from trnconv.runtime.weight_gradient import time_weight_gradient
+from trnconv.runtime.depthwise import plan_depthwise
+from trnconv.runtime.filter_gradient import time_weight_gradient
 from validation.convolution_rows import CONV1D
 from validation.row import Row
 
@@ -133,8 +134,8 @@ def _depthwise(
     shape: ConvShape, machine: Machine, dtype: str, reading: Reading
 ) -> tuple[Timeline, str]:
     plan = plan_depthwise(shape, machine.name, dtype)
-    engine = "Tensor engine" if isinstance(plan, ConvPlan) else "Vector, Scalar, GpSimd"
-    return time_depthwise(plan, shape, reading), engine
+    engine = "Tensor engine" if plan.form == "direct" else "Vector, Scalar, GpSimd"
+    return time_plan(plan, reading), engine
 
 
 def videos(reading: Reading) -> Iterator[Finding]:
@@ -200,10 +201,15 @@ def grouped(reading: Reading) -> Iterator[Finding]:
 
 def _unrolled(shape: ConvShape | TransposedShape, reading: Reading) -> tuple[Timeline, int]:
     """The timeline of the planner's choice on trn2 in bf16, and its matmul columns."""
-    plan = choose(request_for(shape, TRN2, _BF16), UNROLLED).taken.plan
-    run = trace_plan(plan, shape)
+    run = trace_plan(_direct(shape))
     line = schedule(run.trace, run.machine, reading, memory=run.memory)
     return line, matmul_columns(run.trace)
+
+
+def _direct(shape: ConvShape | TransposedShape, end: End = PLAIN_END) -> Plan:
+    """The fastest direct plan, however long."""
+    question = Question(shape, TRN2, _BF16, end=end, budget=UNROLLED)
+    return searched_plan(only(question, "direct")).plan
 
 
 def matmul_columns(trace: Trace) -> int:
@@ -214,10 +220,9 @@ def matmul_columns(trace: Trace) -> int:
 
 def fused(reading: Reading) -> Iterator[Finding]:
     """What an activation after a residual costs in HBM traffic: the residual, read once."""
-    request = replace(request_for(DENSE, TRN2, _BF16), end=End("silu", BEFORE))
-    plan = choose(request, UNROLLED).taken.plan
-    with_end = time_plan(plan, DENSE, reading)
-    without = time_plan(replace(plan, end=PLAIN_END), DENSE, reading)
+    plan = _direct(DENSE, End("silu", BEFORE))
+    with_end = time_plan(plan, reading)
+    without = time_plan(replace(plan, end=PLAIN_END), reading)
     residual = ITEM_BYTES[_BF16] * DENSE.batch * DENSE.c_out * DENSE.positions()
     yield Finding(
         name="silu(convolution + residual), 384 -> 384: added traffic",
@@ -232,10 +237,9 @@ def fused(reading: Reading) -> Iterator[Finding]:
 def gradients(reading: Reading) -> Iterator[Finding]:
     """Both gradients of a dense layer; MFU counts the multiply-adds of the convolution itself."""
     backward = input_gradient_shape(DENSE)
-    taken = choose(request_for(backward, TRN2, _BF16), UNROLLED).taken
     lines = {
         "weight": (time_weight_gradient(DENSE, TRN2, reading, _BF16), WEIGHT_GRADIENT_MFU),
-        "input": (time_plan(taken.plan, backward, reading), INPUT_GRADIENT_MFU),
+        "input": (time_plan(_direct(backward), reading), INPUT_GRADIENT_MFU),
     }
     for name, (line, limit) in lines.items():
         peak = TRN2.partitions**2 * TRN2.timing.pe_ghz  # multiply-adds per ns

@@ -19,16 +19,17 @@ from benchmarks.scatter_times import baseline_ns, stored
 from benchmarks.table import Column, aligned, microseconds, percent
 from nkisim.machine import CONSTANTS_VERSION, TRN2, Reading, with_column_tiles
 from nkisim.timing import schedule
+from trnconv.ask.policy import BF16, FAST
+from trnconv.ask.question import Question
 from trnconv.cases import find
+from trnconv.forms.form import Priced
+from trnconv.forms.minimal.candidates import candidates
+from trnconv.forms.minimal.plan import MinimalPlan, family_of
+from trnconv.forms.search import search
 from trnconv.geometry import ConvShape
 from trnconv.models import find as find_model
-from trnconv.plan.accuracy import BF16, FAST
-from trnconv.plan.fast_candidates import FastRequest, PricedFast
-from trnconv.plan.fast_choose import in_words, price_fast
-from trnconv.plan.fast_plan import FastPlan
-from trnconv.plan.question import Shape
-from trnconv.runtime import time_plan
-from trnconv.runtime.fast_kernel import time_fast, trace_fast
+from trnconv.planner.table import form_named, priced
+from trnconv.runtime import time_plan, trace_plan
 from trnconv.runtime.pricing import Price
 
 HELP = "fast convolutions beside their bars: layers, errors, models"
@@ -74,7 +75,7 @@ class Layer:
     """A benchmark layer with one transform; times in ns by reading."""
 
     key: str
-    plan: FastPlan
+    plan: MinimalPlan
     times_ns: dict[Reading, float]
     estimate_ns: float
     hbm_bytes: int
@@ -91,19 +92,20 @@ class Layer:
         return self.times_ns[reading] / self.default_ns - 1
 
 
-def best_timed(shape: ConvShape, transform: str) -> PricedFast:
+def best_timed(shape: ConvShape, transform: str) -> Priced:
     """The best plan of each axis in closed form, and of those the faster on the timeline."""
-    request = FastRequest(shape, TRN2, "bfloat16")
-    found = [price_fast(request, transform, axis, UNROLLED)[:1] for axis in (0, 1)]
+    question = Question(shape, TRN2, budget=UNROLLED)
+    families = [family_of(transform, axis) for axis in (0, 1)]
+    found = [search(form_named("minimal"), question, family)[:1] for family in families]
     return min(
-        (one for few in found for one in few), key=lambda one: time_fast(one.plan).makespan_ns
+        (one for few in found for one in few), key=lambda one: time_plan(one.plan).makespan_ns
     )
 
 
 def model_layer(key: str, transform: str, readings: Sequence[Reading]) -> Layer:
     """Plan, simulate once and schedule in every reading."""
     best = best_timed(find(key).shape, transform)
-    run = trace_fast(best.plan)
+    run = trace_plan(best.plan)
     lines = {
         reading: schedule(run.trace, run.machine, reading, memory=run.memory)
         for reading in readings
@@ -142,7 +144,7 @@ def _layer_row(one: Layer) -> list[str]:
         percent(one.estimate_ns / one.default_ns - 1),
         f"{one.hbm_bytes / 1e6:.0f}",
         f"{one.instructions}",
-        in_words(one.plan),
+        one.plan.in_words(),
     ]
 
 
@@ -165,17 +167,16 @@ def _switch_row(one: Layer) -> list[str]:
     slow_copies = replace(TRN2, timing=replace(timing, vector_wide_16bit=False))
     whole = "-"
     if one.plan.m == 2:
-        request = FastRequest(one.plan.shape, TRN2, one.plan.dtype, midgroup=False)
-        found = price_fast(request, one.plan.transform, one.plan.axis, UNROLLED)
-        whole = microseconds(time_fast(found[0].plan).makespan_ns) if found else "no plan"
+        found = _whole_sums(one.plan)
+        whole = microseconds(time_plan(found).makespan_ns) if found else "no plan"
     return [
         one.key,
         one.plan.transform,
         microseconds(one.default_ns),
-        microseconds(time_fast(one.plan, machine=slow_pairs).makespan_ns),
-        microseconds(time_fast(one.plan, machine=slow_copies).makespan_ns),
+        microseconds(time_plan(one.plan, machine=slow_pairs).makespan_ns),
+        microseconds(time_plan(one.plan, machine=slow_copies).makespan_ns),
         whole,
-        microseconds(time_fast(one.plan, machine=with_column_tiles(TRN2)).makespan_ns),
+        microseconds(time_plan(one.plan, machine=with_column_tiles(TRN2)).makespan_ns),
     ]
 
 
@@ -238,6 +239,13 @@ class ModelRun:
         return self.ours_s / self.baseline_s
 
 
+def _whole_sums(plan: MinimalPlan) -> MinimalPlan | None:
+    """The fastest plan of the same transform and axis that reads sums only when they are whole."""
+    question = Question(plan.shape, TRN2, plan.dtype)
+    found = candidates(question, plan.transform, plan.axis, midgroup=False)
+    return min(found, key=lambda each: priced(each).cost.weighed_ns, default=None)
+
+
 def run_model(name: str) -> list[ModelRun]:
     """Every call with the best plan its policy allows, within a graph's instructions.
 
@@ -261,8 +269,8 @@ def run_model(name: str) -> list[ModelRun]:
     runs = []
     for accuracy, bar in model.bars.items():
         found = estimate(observed, TRN2, accuracy=accuracy)
-        timed = [(one, one.calls * scheduled_ns(one.price, one.work.shape)) for one in found.layers]
-        fast = [(one, ns) for one, ns in timed if isinstance(one.price.plan, PricedFast)]
+        timed = [(one, one.calls * scheduled_ns(one.price)) for one in found.layers]
+        fast = [(one, ns) for one, ns in timed if one.price.plan.plan.form == "minimal"]
         total = sum(ns for _, ns in timed)
         runs.append(
             ModelRun(
@@ -283,15 +291,15 @@ def run_model(name: str) -> list[ModelRun]:
 
 
 @lru_cache(maxsize=1000)
-def scheduled_ns(price: Price, shape: Shape) -> float:
+def scheduled_ns(price: Price) -> float:
     """A call on the timeline. Of several launches the longest stands for all.
 
     Direct convolutions in several launches keep their closed form.
     """
     plan, closed = price.plan.plan, price.plan.cost.total_ns
-    if price.launches > 1 and not isinstance(plan, FastPlan):
+    if price.launches > 1 and plan.form == "direct":
         return price.ns
-    return price.ns * time_plan(plan, shape).makespan_ns / closed
+    return price.ns * time_plan(plan).makespan_ns / closed
 
 
 def model_table(runs: Sequence[ModelRun]) -> str:

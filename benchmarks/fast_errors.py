@@ -13,11 +13,13 @@ import ml_dtypes
 import numpy as np
 
 from nkisim.machine import TRN2
+from trnconv.ask.question import Question
+from trnconv.forms.minimal.plan import family_of
+from trnconv.forms.search import search
 from trnconv.geometry import ConvShape, conv_shape
-from trnconv.plan.fast_candidates import FastRequest
-from trnconv.plan.fast_choose import price_fast
+from trnconv.planner.table import form_named
 from trnconv.reference import forward
-from trnconv.runtime.fast_kernel import run_fast
+from trnconv.runtime.launch import Operands, prepare, run
 
 Array = np.ndarray[Any, Any]
 BF16 = np.dtype(ml_dtypes.bfloat16)
@@ -62,8 +64,9 @@ def measure(transform: str, axis: int, channels: int, data: str) -> Errors:
     """One layer, simulated."""
     shape = shape_of(channels)
     x, w = arrays(shape, data)
-    plan = price_fast(FastRequest(shape, TRN2, "bfloat16"), transform, axis)[0].plan
-    y = np.asarray(run_fast(plan, [x], w).outputs).astype(np.float64)
+    found = search(form_named("minimal"), Question(shape, TRN2), family_of(transform, axis))
+    done = run(prepare((found[0].plan,)), Operands((x,), w))
+    y = np.asarray(done.outputs).astype(np.float64)
     exact = forward(x, w, None, shape)
     floor = np.abs(exact.astype(BF16).astype(np.float64) - exact)
     error = np.abs(y - exact)

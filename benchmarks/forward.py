@@ -21,11 +21,13 @@ from benchmarks.scatter import scatter_ns
 from benchmarks.table import Column, aligned, microseconds, percent, yes_or_no
 from nkisim.machine import CONSTANTS_VERSION, MACHINES, TRN2, Machine, Reading
 from nkisim.timing import schedule
+from trnconv.ask.ends import ITEM_BYTES
+from trnconv.ask.question import Question
 from trnconv.cases import BENCHMARK, Case
+from trnconv.forms.search import of_form
 from trnconv.geometry import ConvShape
-from trnconv.plan.choose import choose, request_for
-from trnconv.plan.conv_plan import BY_FRAME, ConvPlan
-from trnconv.plan.ends import ITEM_BYTES
+from trnconv.planner.best import only, searched_plan
+from trnconv.planner.table import form_named
 from trnconv.runtime import trace_plan
 
 HELP = "benchmark layers against bars and a baseline"
@@ -145,15 +147,11 @@ def bar_us(case: Case, machine: Machine) -> float | None:
     return BARS_US.get(case.key) if machine == TRN2 else None
 
 
-def is_plain(plan: ConvPlan) -> bool:
-    """Whether every matmul is one tap of one tile of channels."""
-    return all(one.stack == 1 and one.levels == (BY_FRAME,) for one in plan.passes)
-
-
 def model_layer(case: Case, machine: Machine, readings: Sequence[Reading]) -> Layer:
     """Plan and simulate once, schedule in every reading, and time the baseline in the same."""
-    taken = choose(request_for(case.shape, machine, case.dtype), UNROLLED).taken
-    run = trace_plan(taken.plan, case.shape)
+    question = Question(case.shape, machine, case.dtype, budget=UNROLLED)
+    taken = searched_plan(only(question, "direct"))
+    run = trace_plan(taken.plan)
     timelines = {
         reading: schedule(run.trace, run.machine, reading, memory=run.memory)
         for reading in dict.fromkeys([Reading.default, *readings])
@@ -169,7 +167,7 @@ def model_layer(case: Case, machine: Machine, readings: Sequence[Reading]) -> La
         hbm_bytes=default.hbm_bytes,
         sbuf_bytes=run.memory.sbuf_peak_bytes_per_partition,
         instructions=default.static_instructions,
-        plain=is_plain(taken.plan),
+        plain=of_form(form_named("direct"), taken).is_plain,
     )
 
 

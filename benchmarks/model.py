@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from benchmarks.scatter import scatter_ns
 from benchmarks.table import Column, aligned, by_times, microseconds, significant
 from nkisim.machine import CONSTANTS_VERSION, MACHINES, TRN2, Machine, Reading
+from trnconv.ask.launches import launches
+from trnconv.ask.limits import DEFAULT_BUDGET
+from trnconv.ask.question import Question
 from trnconv.catalogue import Call, calls
 from trnconv.errors import TrnconvError
 from trnconv.geometry import ConvShape
-from trnconv.plan.choose import DEFAULT_BUDGET, choose, request_for
-from trnconv.plan.launches import launches
+from trnconv.planner.best import only, searched_plan
 from trnconv.runtime import time_plan
 
 HELP = "all convolutions of one run of a model"
@@ -99,13 +101,14 @@ class _LaunchCost:
 
 
 def _price_launch(shape: ConvShape, machine: Machine, budget: int) -> _LaunchCost:
-    taken = choose(request_for(shape, machine, DTYPE), budget).taken
-    timeline = time_plan(taken.plan, shape, Reading.default)
+    question = Question(shape, machine, DTYPE, budget=budget)
+    taken = searched_plan(only(question, "direct"))
+    timeline = time_plan(taken.plan)
     return _LaunchCost(
         timeline.makespan_ns,
         timeline.bound,
         timeline.static_instructions,
-        taken.plan.rolled,
+        taken.plan.is_rolled,
         taken.cost.columns * machine.partitions**2,
     )
 

@@ -21,11 +21,11 @@ from math import isnan
 from benchmarks.scatter_times import Times, baseline_ns, store, stored
 from benchmarks.table import Column, aligned, significant
 from nkisim.machine import CONSTANTS_VERSION, TRN2, TRN3
+from trnconv.ask.policy import ALWAYS_DIRECT, DIRECT, FAST
 from trnconv.errors import TrnconvError
 from trnconv.geometry import ConvShape
 from trnconv.models import find, models
 from trnconv.observed import Work
-from trnconv.plan.accuracy import ALWAYS_DIRECT, DIRECT, FAST
 from trnconv.runtime.pricing import price
 
 HELP = "every autoencoder of the registry at its production size"

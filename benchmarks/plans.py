@@ -13,19 +13,24 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from statistics import median
 
 from benchmarks.table import Column, aligned, by_times
 from nkisim.machine import CONSTANTS_VERSION, MACHINES, Machine
+from trnconv.ask.launches import planned_parts
+from trnconv.ask.limits import DEFAULT_BUDGET
+from trnconv.ask.question import Question
 from trnconv.catalogue import Call, calls
 from trnconv.errors import TrnconvError
+from trnconv.forms.form import Priced
+from trnconv.forms.search import of_form
 from trnconv.geometry import ConvShape, TransposedShape
-from trnconv.plan.choose import DEFAULT_BUDGET, Priced, choose, request_for
-from trnconv.plan.parts import planned_parts
+from trnconv.planner.best import only, searched_plan
+from trnconv.planner.table import form_named
 
 HELP = "plan every convolution of the catalogue"
 DTYPE = "bfloat16"
+DIRECT = form_named("direct")
 Shape = ConvShape | TransposedShape
 _TOGETHER = 8  # problems a worker takes at once
 _SAID_EVERY = 500
@@ -76,14 +81,8 @@ def plan_task(task: Task) -> Planned:
 
 
 def _taken(shape: Shape, machine: Machine) -> list[Priced]:
-    if isinstance(shape, TransposedShape):
-        return [_choose(shape, machine)]
-    plan = partial(_choose, machine=machine)
-    return [taken for _, taken in planned_parts(shape, plan)]
-
-
-def _choose(shape: Shape, machine: Machine) -> Priced:
-    return choose(request_for(shape, machine, DTYPE)).taken
+    question = only(Question(shape, machine, DTYPE), DIRECT.name)
+    return [taken for _, taken in planned_parts(question, searched_plan)]
 
 
 def _outcome(task: Task, ms: float, launch_count: int, taken: Sequence[Priced]) -> Planned:
@@ -92,8 +91,8 @@ def _outcome(task: Task, ms: float, launch_count: int, taken: Sequence[Priced]) 
         ms=ms,
         launches=launch_count,
         instructions=max(one.cost.instructions for one in taken),
-        rolled=any(one.plan.rolled for one in taken),
-        streamed=any(one.plan.streamed > 0 for one in taken),
+        rolled=any(one.plan.is_rolled for one in taken),
+        streamed=any(of_form(DIRECT, one).streamed > 0 for one in taken),
     )
 
 

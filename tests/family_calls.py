@@ -12,7 +12,7 @@ from conv_arrays import numpy_dtype
 from family_bounds import ended, rounding_of_summed_filters, sums_of
 from random_family import FORWARD, INPUT_GRADIENT, TRANSPOSED, Member
 from tolerance import assert_within
-from trnconv.plan.ends import PLAIN_END
+from trnconv.ask.ends import PLAIN_END
 from trnconv.reference import forward, transposed
 from trnconv.runtime import LaunchOptions, convolve, convolve_transposed
 from trnconv.runtime.gradients import input_gradient

@@ -1,8 +1,8 @@
 """Fast plans of every kind, by name: sizes, padding, and what the plan decides."""
 
+from trnconv.forms.minimal.plan import MinimalPlan
+from trnconv.forms.minimal.rules import broken_rules
 from trnconv.geometry import conv_shape
-from trnconv.plan.fast_legality import broken_rules
-from trnconv.plan.fast_plan import FastPlan
 
 FRAMES, ROWS = 0, 1
 _BY_FRAMES = {"axis": FRAMES, "units": 2, "rows": 4, "columns": 99, "x_slots": 6, "v_slots": 2}
@@ -271,6 +271,6 @@ def case_of(name):
         modes = "zeros"
     shape = conv_shape(x_shape, w_shape, padding=padding, padding_mode=modes)
     fixed = {"machine": "trn2", "dtype": "bfloat16", "transform": "F(2,3)", "group": 9}
-    plan = FastPlan(shape, **(fixed | decisions))
+    plan = MinimalPlan(shape, **(fixed | decisions))
     assert broken_rules(plan) == []
     return plan

@@ -7,6 +7,7 @@ They hold a call to what is documented: a jitted kernel takes device tensors and
 import torch
 
 import nkisim
+from trnconv.runtime.allowance import allowed
 
 
 class FakeJit:
@@ -22,7 +23,7 @@ class FakeJit:
             assert all(each is None or each.is_contiguous() for each in tensors)
             assert isinstance(recipe, nkisim.language.NKIObject)
             self.called.append((kernel.__name__, tensors))
-            return nkisim.run(kernel, *args, target="trn2").outputs
+            return nkisim.run(allowed(kernel), *args, target="trn2").outputs
 
         return run
 
@@ -39,7 +40,7 @@ class FakeNkiOp:
         def decorate(function):
             self.names.append(name)
             schema = torch.library.infer_schema(function, mutates_args=())
-            assert schema.count("Tensor") >= 5  # inputs and outputs are tensors
+            assert schema.count("Tensor") >= 3  # x, filters and y at least
             return function
 
         return decorate

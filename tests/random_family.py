@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trnconv.ask.ends import ACTIVATIONS, IDENTITY, PLAIN_END, RESIDUALS, End, end_of
 from trnconv.geometry import ConvShape, TransposedShape, Triple, transposed_shape
-from trnconv.plan.ends import ACTIVATIONS, IDENTITY, PLAIN_END, RESIDUALS, End, end_of
 
 MACHINES = (("trn1", 1), ("trn2", 1), ("trn2", 2), ("trn3", 1), ("trn3", 2))
 DTYPES = ("bfloat16", "bfloat16", "float16", "float32")

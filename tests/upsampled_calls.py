@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from conv_arrays import numpy_dtype
+from trnconv.ask.ends import AFTER, BEFORE, NO_RESIDUAL, RELU, End
 from trnconv.errors import ShapeError
 from trnconv.geometry import ConvShape, conv_shape
-from trnconv.plan.ends import AFTER, BEFORE, NO_RESIDUAL, RELU, End
 
 MACHINES = (("trn1", 1), ("trn2", 1), ("trn2", 2), ("trn3", 1), ("trn3", 2))
 DTYPES = ("bfloat16", "bfloat16", "float16", "float32")

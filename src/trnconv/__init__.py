@@ -1,8 +1,9 @@
 """Convolution for AWS Trainium.
 
 `conv1d` ... `conv_transpose3d` compute with NumPy arrays what torch's functions of that name do: a
-plan is chosen (`trnconv.plan`), its kernel (`trnconv.kernels`) runs in `nkisim`. `explain` says
-what was planned, why, and how long it is modelled to take. The definition is `trnconv.reference`.
+plan is chosen (`trnconv.planner`), the kernel of its form (`trnconv.forms`) runs in `nkisim`.
+`explain` says what was planned, why, and how long it is modelled to take. The definition is
+`trnconv.reference`.
 """
 
 from __future__ import annotations

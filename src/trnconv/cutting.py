@@ -5,17 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
+from trnconv.ask.question import Question
+from trnconv.forms.form import Priced
 from trnconv.geometry import AXES, ConvShape, with_axis
-from trnconv.plan.choose import Priced
-from trnconv.plan.estimate import estimate
-from trnconv.plan.fast_candidates import PricedFast
-from trnconv.plan.fast_cost import estimate as estimate_fast
-from trnconv.plan.fast_legality import broken_rules as broken_fast_rules
-from trnconv.plan.legality import broken_rules
-from trnconv.plan.problem import HEIGHT, fold
-from trnconv.plan.question import Question
+from trnconv.planner.table import form_of, priced
 
-Taken = Priced | PricedFast
+_HEIGHT = 1
 _LEAST_OUT = (2, 6, 32)  # frames, rows, columns of outputs that are kept
 _ORDER = (1, 2, 0)  # rows repeat most, frames least
 _MACS_OF_A_READ = 64  # a value copied from memory takes about as long
@@ -43,31 +38,28 @@ def _cut_axis(shape: ConvShape, axis: int, most: int) -> ConvShape:
     return shape
 
 
-def under_its_plan(question: Question, taken: Taken, blocks: int) -> tuple[Question, Taken] | None:
+def under_its_plan(
+    question: Question, taken: Priced, blocks: int
+) -> tuple[Question, Priced] | None:
     """So many blocks of rows of a layer, with the decisions of the layer's own plan.
 
     A plan made for so few rows would be another one. None if the decisions do not fit the piece.
     """
     if not isinstance(question.shape, ConvShape):
         return None
-    shape = _fewer_rows(question.shape, blocks * taken.plan.rows)
-    if isinstance(taken, PricedFast):
-        fast = replace(taken.plan, shape=shape)
-        fits = not broken_fast_rules(fast)
-        same: Taken | None = PricedFast(fast, estimate_fast(fast)) if fits else None
-    else:
-        problem = fold(shape, question.pieces, every_tap=question.reproducible)
-        plan = replace(taken.plan, problem=problem)
-        cost = estimate(plan)
-        same = None if broken_rules(plan, cost) else Priced(plan, cost)
-    return None if same is None else (replace(question, shape=shape), same)
+    piece = replace(
+        question, shape=_fewer_rows(question.shape, blocks * taken.plan.block()[_HEIGHT])
+    )
+    form = form_of(taken.plan)
+    plan = form.moved(taken.plan, piece)
+    return None if form.broken_rules(plan) else (piece, priced(plan))
 
 
 def _fewer_rows(shape: ConvShape, rows: int) -> ConvShape:
     """So many output rows, or all if there are not as many."""
-    beyond = max(0, shape.out_size(HEIGHT) - rows)
-    less = beyond * shape.stride[HEIGHT] // shape.upsample[HEIGHT]
-    return replace(shape, size=with_axis(shape.size, HEIGHT, shape.size[HEIGHT] - less))
+    beyond = max(0, shape.out_size(_HEIGHT) - rows)
+    less = beyond * shape.stride[_HEIGHT] // shape.upsample[_HEIGHT]
+    return replace(shape, size=with_axis(shape.size, _HEIGHT, shape.size[_HEIGHT] - less))
 
 
 def in_words(whole: ConvShape, part: ConvShape) -> str:

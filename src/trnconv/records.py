@@ -1,7 +1,8 @@
 """Frozen dataclasses as JSON and back: what is read is equal to what was written, or refused.
 
 A record is an object of its fields; those that have their default are left out. Tuples are lists.
-Where a field may hold one of several classes, the object says which in `is`.
+Where a field may hold one of several classes, or a subclass of an abstract one, the object says
+which in `is`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import types
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
+from inspect import isabstract
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from trnconv.errors import TrnconvError
@@ -31,6 +33,11 @@ def to_json(record: Any, *, but: tuple[str, ...] = ()) -> dict[str, Any]:
         for field in fields(record)
         if field.name not in but and not _has_default(field, getattr(record, field.name))
     }
+
+
+def fields_as_json(kind: Any, **values: Any) -> dict[str, Any]:
+    """Some fields of a record of this class."""
+    return {name: _written(_hints(kind)[name], value) for name, value in values.items()}
 
 
 def from_json(kind: type[Record], document: Any) -> Record:
@@ -58,13 +65,21 @@ def _classes(hint: Any) -> tuple[type[Any], ...]:
     """The dataclasses that a hint allows."""
     origin, arguments = _parts(hint)
     options = arguments if origin in (Union, types.UnionType) else (hint,)
-    return tuple(one for one in options if is_dataclass(one) and isinstance(one, type))
+    classes = [one for one in options if is_dataclass(one) and isinstance(one, type)]
+    return tuple(one for named in classes for one in _concrete(named))
+
+
+def _concrete(kind: type[Any]) -> tuple[type[Any], ...]:
+    """A class; an abstract one stands for its concrete subclasses."""
+    if not isabstract(kind):
+        return (kind,)
+    return tuple(one for named in kind.__subclasses__() for one in _concrete(named))
 
 
 def _written(hint: Any, value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         document = to_json(value)
-        several = len(_classes(hint)) > 1
+        several = len(_classes(hint)) > 1 or isabstract(hint)
         return {_CLASS: type(value).__name__, **document} if several else document
     if isinstance(value, tuple):
         return [_written(one, each) for one, each in zip(_items(hint, value), value, strict=True)]
@@ -83,6 +98,8 @@ def _read(hint: Any, value: Any, where: str) -> Any:
     origin, arguments = _parts(hint)
     if origin in (Union, types.UnionType):
         return _one_of(hint, arguments, value, where)
+    if isabstract(hint):
+        return _named(hint, value, where)
     if origin is tuple:
         return _tuple(hint, value, where)
     if is_dataclass(hint) and isinstance(hint, type):
@@ -100,6 +117,11 @@ def _one_of(hint: Any, options: tuple[Any, ...], value: Any, where: str) -> Any:
     given = [one for one in options if one is not type(None)]
     if len(given) == 1:
         return _read(given[0], value, where)
+    return _named(hint, value, where)
+
+
+def _named(hint: Any, value: Any, where: str) -> Any:
+    """A record of the class that it names."""
     classes = _classes(hint)
     named = value.get(_CLASS) if isinstance(value, Mapping) else None
     for one in classes:

@@ -8,11 +8,11 @@ import pytest
 
 from benchmarks import forward
 from benchmarks.__main__ import main
+from direct_plans import direct_plan
 from nkisim.machine import TRN1, TRN2, Reading
 from nkisim.timing import schedule
 from trnconv.cases import find
 from trnconv.geometry import conv_shape
-from trnconv.plan.choose import choose, request_for
 from trnconv.runtime import trace_plan
 
 LAST_LINE = r"bars met (\d+)/(\d+), geomean vs baseline (\d+\.\d\d)"
@@ -53,8 +53,7 @@ def test_a_bar_is_missed_or_met(bar, verdict, count, capsys, monkeypatch):
 
 def test_the_time_printed_is_that_of_the_unrolled_plan(capsys):
     case = find("k3")
-    plan = choose(request_for(case.shape, TRN2, case.dtype), 10**9).taken.plan
-    run = trace_plan(plan, case.shape)
+    run = trace_plan(direct_plan(case.shape, dtype=case.dtype, budget=10**9))
     expected = schedule(run.trace, run.machine, Reading.default, memory=run.memory).makespan_ns
     lines = printed(capsys, "--layers", "k3", "--reading", "default")
     assert float(cells(lines, "k3")[2]) == pytest.approx(expected / 1000, abs=0.06)

@@ -9,15 +9,19 @@ from conv_arrays import numpy_dtype
 from nkisim.machine import MACHINES, TRN1, TRN2
 from parser_lint import lint
 from tolerance import assert_within, excess, output_rounding
+from trnconv.ask.question import Question
 from trnconv.errors import PlanError, ShapeError, UnsupportedError
+from trnconv.forms.depthwise import kernel as kernels
+from trnconv.forms.depthwise.cost import cost_of
+from trnconv.forms.depthwise.plan import Box, DepthwisePlan, valid_outputs
+from trnconv.forms.depthwise.rules import broken_rules
+from trnconv.forms.direct.plan import DirectPlan
 from trnconv.geometry import conv_shape
-from trnconv.kernels import depthwise as kernels
-from trnconv.plan.conv_plan import ConvPlan
-from trnconv.plan.depthwise import Box, DepthwisePlan, broken_rules, valid_outputs
-from trnconv.plan.depthwise_choose import OTHERS, TENSOR, choose_depthwise, explain_depthwise
-from trnconv.plan.depthwise_cost import estimate
+from trnconv.planner.best import choose, only, searched_plan
+from trnconv.planner.explain import explain_forms
 from trnconv.reference import forward
-from trnconv.runtime.depthwise import depthwise, depthwise_shape, plan_depthwise, time_depthwise
+from trnconv.runtime import convolve, time_plan
+from trnconv.runtime.depthwise import OTHERS, TENSOR, depthwise, depthwise_shape, plan_depthwise
 
 SIGNAL = depthwise_shape((8, 512, 2048), (512, 1, 3), padding=1)
 VIDEO = depthwise_shape((1, 512, 6, 30, 52), (512, 1, 3, 3, 3), padding=1)
@@ -109,8 +113,24 @@ def test_both_ways_agree_and_bias_may_be_left_out(call):
     (x, w, bias), options = arrays(call, "float32")
     for engines in (TENSOR, OTHERS):
         done = depthwise(x, w, **options, engines=engines)
-        assert isinstance(done.plan, ConvPlan) == (engines == TENSOR)
+        assert isinstance(done.plan, DirectPlan) == (engines == TENSOR)
         assert_within(done.y, *exact_and_bound(call, (x, w, np.zeros_like(bias)), "float32"))
+
+
+@calls
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_convolution_with_as_many_groups_takes_the_faster_form(call, dtype):
+    """By `convolve`, which knows nothing of depthwise convolutions."""
+    (x, w, bias), options = arrays(call, dtype)
+    done = convolve(x, w, bias, **options, groups=x.shape[1])
+    ((plan,),) = done.plans
+    shape = conv_shape(x.shape, w.shape, groups=x.shape[1], **options)
+    offers = choose(Question(shape, TRN2, dtype)).offers
+    assert {offer.form for offer in offers} == {"direct", "depthwise"}
+    fastest = min(offers, key=lambda offer: offer.best.cost.total_ns)
+    assert plan == fastest.best.plan
+    if isinstance(plan, DepthwisePlan):  # else it is the direct kernel, whose bound is another
+        assert_within(done.y, *exact_and_bound(call, (x, w, bias), dtype))
 
 
 @pytest.mark.parametrize("name", ["signal", "multiplier", "image, stride", "causal video"])
@@ -168,15 +188,20 @@ def test_the_kernel_is_in_the_subset():
 )
 def test_the_choice_is_fast(shape, machine, dtype, most_us):
     plan = plan_depthwise(shape, machine.name, dtype)
-    assert time_depthwise(plan, shape).makespan_ns <= 1000 * most_us
+    assert time_plan(plan).makespan_ns <= 1000 * most_us
+
+
+def without_tensor_engine(shape, machine, dtype):
+    """The best plan of the depthwise form, priced."""
+    return searched_plan(only(Question(shape, machine, dtype), "depthwise"))
 
 
 @pytest.mark.parametrize("machine", list(MACHINES.values()), ids=list(MACHINES))
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("shape", [SIGNAL, VIDEO], ids=["signal", "video"])
 def test_the_closed_form_is_close_to_the_timeline(shape, machine, dtype):
-    best = choose_depthwise(shape, machine, dtype, OTHERS).priced[0]
-    line = time_depthwise(best.plan, shape)
+    best = without_tensor_engine(shape, machine, dtype)
+    line = time_plan(best.plan)
     assert best.cost.total_ns == pytest.approx(line.makespan_ns, rel=0.05)
     assert best.cost.hbm_bytes == line.hbm_bytes
     assert best.cost.instructions == pytest.approx(line.static_instructions, rel=0.03)
@@ -184,31 +209,34 @@ def test_the_closed_form_is_close_to_the_timeline(shape, machine, dtype):
 
 
 def test_gpsimd_helps_where_sums_are_the_bound():
-    best = choose_depthwise(VIDEO, TRN2, "float32", OTHERS).priced[0]
+    best = without_tensor_engine(VIDEO, TRN2, "float32")
     alone = replace(best.plan, gpsimd_pieces=0)
     assert best.plan.gpsimd_pieces > 0
-    assert (
-        time_depthwise(alone, VIDEO).makespan_ns
-        > 1.4 * time_depthwise(best.plan, VIDEO).makespan_ns
-    )
+    assert time_plan(alone).makespan_ns > 1.4 * time_plan(best.plan).makespan_ns
 
 
 def test_a_tensor_beyond_32_bits_is_refused_in_words():
     large = depthwise_shape((5, 512, 1, 1000, 1000), (512, 1, 1, 3, 3), padding=(0, 1, 1))
     with pytest.raises(PlanError, match="offsets have 32 bits"):
-        choose_depthwise(large, TRN2, "bfloat16", OTHERS)
+        without_tensor_engine(large, TRN2, "bfloat16")
 
 
 def test_the_choice_is_between_engines_and_is_explained():
-    on_others = choose_depthwise(SIGNAL, TRN2, "float32")
-    on_tensor = choose_depthwise(VIDEO, TRN2, "bfloat16")
-    assert not on_others.on_tensor_engine
-    assert on_tensor.on_tensor_engine
-    assert "taken     Vector, Scalar and GpSimd engine" in explain_depthwise(on_others)
-    text = explain_depthwise(on_tensor)
-    assert "taken     Tensor engine" in text
-    assert "modelled" in text
-    assert "bound by" in text
+    on_others = choose(Question(SIGNAL, TRN2, "float32"))
+    on_tensor = choose(Question(VIDEO, TRN2, "bfloat16"))
+    assert isinstance(on_others.taken.plan, DepthwisePlan)
+    assert isinstance(on_tensor.taken.plan, DirectPlan)
+    for choice, name, other in (
+        (on_others, "depthwise", "direct"),
+        (on_tensor, "direct", "depthwise"),
+    ):
+        problem, *lines = explain_forms(choice).splitlines()
+        assert "every time is modelled in closed form" in problem
+        assert all("bound by" in line for line in lines)
+        (taken,) = [line for line in lines if line.startswith("  taken")]
+        (lost,) = [line for line in lines if not line.startswith("  taken")]
+        assert f"x  {name}, " in taken
+        assert f"x  {other}, " in lost
 
 
 PLAN = DepthwisePlan(SIGNAL, "trn1", "float32", (1, 1, 2048), (1, 1, 1024), 2, 0, 3, 4)
@@ -222,7 +250,7 @@ def test_a_plan_that_the_tests_below_break_is_legal():
     ("change", "said"),
     [
         ({"piece": (1, 1, 4096)}, "piece of"),
-        ({"block": (1, 1, 4096)}, "block of"),
+        ({"block_outs": (1, 1, 4096)}, "block of"),
         ({"vector_pieces": 0}, "Vector"),
         ({"vector_pieces": 4}, "PSUM of trn1 has 16384"),
         ({"windows": 2}, "2 tiles for windows: groups of 2 pieces need 3"),
@@ -241,7 +269,14 @@ def test_broken_rules_are_named(change, said):
 def test_what_is_too_long_names_the_tensor_engine():
     large = depthwise_shape((1, 512, 4, 360, 640), (512, 1, 3, 3, 3), padding=1)
     with pytest.raises(PlanError, match=r"static instructions.*engines='tensor'"):
-        choose_depthwise(large, TRN2, "bfloat16", OTHERS)
+        plan_depthwise(large, "trn2", "bfloat16", OTHERS)
+
+
+def test_what_is_too_long_for_any_budget_says_so():
+    """It is not looked at, which would take minutes; that is no reason to blame SBUF."""
+    large = depthwise_shape((1, 512, 4, 720, 1280), (512, 1, 5, 5, 5), padding=2)
+    with pytest.raises(PlanError, match=r"depthwise: some \d{6} static instructions.*100000"):
+        choose(only(Question(large, TRN2, budget=10**9), "depthwise"))
 
 
 def test_refusals():
@@ -278,4 +313,8 @@ def test_valid_outputs_by_counting():
 
 def test_an_estimate_counts_more_for_more_taps():
     longer = depthwise_shape((8, 512, 2048), (512, 1, 9), padding=4)
-    assert estimate(replace(PLAN, shape=longer)).vector_ns > 3 * estimate(PLAN).vector_ns
+    assert vector_ns(replace(PLAN, shape=longer)) > 3 * vector_ns(PLAN)
+
+
+def vector_ns(plan):
+    return cost_of(plan).busy_ns("vector")

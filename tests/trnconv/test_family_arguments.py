@@ -14,8 +14,8 @@ import pytest
 
 import trnconv
 from family_bounds import ended, sums_of
+from trnconv.ask.ends import PLAIN_END, end_of
 from trnconv.errors import TrnconvError
-from trnconv.plan.ends import PLAIN_END, end_of
 from trnconv.runtime import LaunchOptions, convolve
 from trnconv.runtime.gradients import input_gradient
 

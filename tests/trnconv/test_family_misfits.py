@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import trnconv
+from trnconv.ask.ends import end_of
 from trnconv.errors import TrnconvError
 from trnconv.geometry import transposed_shape
-from trnconv.plan.ends import end_of
 from trnconv.runtime import LaunchOptions, convolve, convolve_transposed
 from trnconv.runtime.gradients import input_gradient
 

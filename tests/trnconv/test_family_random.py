@@ -16,7 +16,7 @@ from random_family import (
     random_member,
 )
 from tolerance import excess
-from trnconv.plan.ends import ACTIVATIONS
+from trnconv.ask.ends import ACTIVATIONS
 
 CHUNK = 25  # members of one test, so that processes share them
 

@@ -21,10 +21,10 @@ from seed_family_tables import (
     Problem,
 )
 from tolerance import assert_within
-from trnconv.plan.ends import PLAIN_END
+from trnconv.ask.ends import PLAIN_END
 from trnconv.runtime import convolve
+from trnconv.runtime.filter_gradient import weight_gradient
 from trnconv.runtime.gradients import input_gradient
-from trnconv.runtime.weight_gradient import weight_gradient
 
 pytestmark = pytest.mark.torch
 

@@ -10,11 +10,10 @@ import pytest
 
 from conv_arrays import integer_arrays
 from conv_calls import call_options
-from nkisim.machine import find_machine
+from direct_plans import direct_plans
 from tolerance import assert_within, forward_bound
 from trnconv.cases import find
-from trnconv.plan.choose import choose, request_for
-from trnconv.plan.legality import broken_rules
+from trnconv.forms.direct.rules import broken_rules
 from trnconv.reference import forward
 from trnconv.runtime import LaunchOptions, convolve
 
@@ -58,8 +57,7 @@ LOOPED = (  # those with several equal blocks
 
 def considered(shape, dtype):
     """Plans of the ranking, from the fastest to the slowest."""
-    choice = choose(request_for(shape, find_machine("trn2"), dtype))
-    plans = [choice.taken.plan, *(other.plan for other in choice.others)]
+    plans = [priced.plan for priced in direct_plans(shape, dtype=dtype)]
     return plans[:: len(plans) // MOST + 1]
 
 

@@ -7,6 +7,7 @@ from importlib import resources
 import pytest
 
 from nkisim.machine import TRN2
+from trnconv.ask.policy import ALWAYS_DIRECT
 from trnconv.errors import ShapeError, UnsupportedError
 from trnconv.model_plan import (
     PlanOptions,
@@ -21,7 +22,6 @@ from trnconv.models import Size, find, models
 from trnconv.models.sizes import size_of
 from trnconv.observed import shipped, shipped_text
 from trnconv.observed.shipped import file_name, observation_of
-from trnconv.plan.accuracy import ALWAYS_DIRECT
 from trnconv.runtime.graph import GRAPH_INSTRUCTIONS, price_graph
 from trnconv.runtime.pricing import price
 

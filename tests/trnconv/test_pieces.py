@@ -7,10 +7,8 @@ import pytest
 
 from conv_arrays import integer_arrays
 from conv_calls import call_options
-from nkisim.machine import find_machine
+from direct_plans import direct_plan
 from trnconv.geometry import conv_shape
-from trnconv.plan.choose import choose, request_for
-from trnconv.plan.problem import fold
 from trnconv.reference import forward
 from trnconv.runtime import LaunchOptions, convolve_pieces
 
@@ -49,8 +47,7 @@ def test_pieces_in_a_hardware_loop(name):
     x_shape, w_shape, frames, options = CASES[name]
     shape = conv_shape(x_shape, w_shape, **options)
     x, w, bias = integer_arrays(shape, "bfloat16")
-    request = request_for(shape, find_machine("trn2"), "bfloat16")
-    plan = choose(replace(request, problem=fold(shape, frames))).taken.plan
+    plan = direct_plan(shape, pieces=frames)
     rows = plan.row_multiple
     rolled = replace(plan, rolled=True, rows=rows, lead=(), ahead=False)
     launch = LaunchOptions(plans=(rolled,))

@@ -9,12 +9,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from trnconv.ask.ends import BEFORE, End
+from trnconv.ask.policy import Policy
 from trnconv.geometry import conv_shape, input_gradient_shape
-from trnconv.plan.accuracy import Policy
-from trnconv.plan.ends import BEFORE, End
 from trnconv.runtime import LaunchOptions, convolve_shape, convolve_transposed
 from trnconv.runtime.depthwise import depthwise
-from trnconv.runtime.weight_gradient import weight_gradient
+from trnconv.runtime.filter_gradient import weight_gradient
 
 BF16 = ml_dtypes.bfloat16
 _DENSE = conv_shape((1, 40, 4, 9, 17), (24, 40, 3, 3, 3), padding=(0, 1, 1))

@@ -7,11 +7,11 @@ import pytest
 
 from nkisim.machine import TRN2
 from trnconv import cache as cache_module
+from trnconv.ask.question import Question
 from trnconv.cache import Cache, cache_folder
 from trnconv.cases import find
 from trnconv.model_plan import Prices
 from trnconv.model_plan import prices as prices_module
-from trnconv.plan.question import Question
 from trnconv.runtime.pricing import price
 
 QUESTION = Question(find("wan_from_latent").shape, TRN2)

@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nkisim.machine import TRN2, TRN3
+from trnconv.ask.ends import ACTIVATIONS, RESIDUALS, End
+from trnconv.ask.policy import Policy
+from trnconv.ask.question import Question
 from trnconv.cases import BENCHMARK, EDGE, find
+from trnconv.forms.direct.plan import DirectPlan, Pass
+from trnconv.forms.direct.problem import fold
+from trnconv.forms.minimal.plan import MinimalPlan
 from trnconv.geometry import ConvShape, TransposedShape
-from trnconv.plan.accuracy import Policy
-from trnconv.plan.conv_plan import ConvPlan, Pass
-from trnconv.plan.ends import ACTIVATIONS, RESIDUALS, End
-from trnconv.plan.fast_candidates import PricedFast
-from trnconv.plan.fast_plan import FastPlan
-from trnconv.plan.problem import fold
-from trnconv.plan.question import Question, best_plan
+from trnconv.planner.best import best_plan
 from trnconv.records import RecordError, from_json, to_json
 from trnconv.runtime.pricing import Price, price
 
@@ -41,10 +41,11 @@ def through_text(kind, record):
 
 @given(
     st.builds(
-        ConvPlan,
-        PROBLEMS,
+        DirectPlan,
+        st.sampled_from([case.shape for case in EDGE]),
         st.sampled_from(("trn2", "trn3")),
         st.sampled_from(("bfloat16", "float32")),
+        PROBLEMS,
         st.lists(PASSES, min_size=1, max_size=3).map(tuple),
         COUNT,
         COUNT,
@@ -58,12 +59,12 @@ def through_text(kind, record):
     )
 )
 def test_any_direct_plan_comes_back_equal(plan):
-    assert through_text(ConvPlan, plan) == plan
+    assert through_text(DirectPlan, plan) == plan
 
 
 @given(
     st.builds(
-        FastPlan,
+        MinimalPlan,
         st.sampled_from([case.shape for case in BENCHMARK]),
         st.just("trn2"),
         st.just("bfloat16"),
@@ -77,7 +78,7 @@ def test_any_direct_plan_comes_back_equal(plan):
     )
 )
 def test_any_fast_plan_comes_back_equal(plan):
-    assert through_text(FastPlan, plan) == plan
+    assert through_text(MinimalPlan, plan) == plan
 
 
 @pytest.mark.parametrize("case", EDGE, ids=lambda case: case.name)
@@ -89,9 +90,9 @@ def test_the_planners_own_plans_come_back_equal(case):
 def test_a_price_says_which_kind_of_plan_it_has():
     shape = find("cogvideox_512").shape
     taken = best_plan(Question(shape, TRN3))
-    assert isinstance(taken, PricedFast)
+    assert isinstance(taken.plan, MinimalPlan)
     one = Price(1.5, 2, 3, 4, 5, "tensor", taken)
-    assert to_json(one)["plan"]["is"] == "PricedFast"
+    assert to_json(one)["plan"]["plan"]["is"] == "MinimalPlan"
     assert through_text(Price, one) == one
 
 

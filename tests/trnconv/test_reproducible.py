@@ -6,23 +6,22 @@ summation shows; a narrower output would hide it.
 
 import zlib
 from dataclasses import dataclass, replace
-from importlib import import_module
 from itertools import accumulate
 
 import numpy as np
 import pytest
 
 from conv_arrays import numpy_dtype
-from nkisim.machine import TRN2
+from direct_plans import direct_plans
 from tolerance import forward_bound
+from trnconv.ask.ends import end_of
+from trnconv.ask.launches import Launch, halve_channels
+from trnconv.ask.limits import DEFAULT_BUDGET
 from trnconv.errors import PlanError, UnsupportedError
 from trnconv.geometry import conv_shape, transposed_shape
-from trnconv.plan.choose import choose, request_for
-from trnconv.plan.ends import end_of
-from trnconv.plan.explain import explain
-from trnconv.plan.launches import Launch, halve_channels
+from trnconv.planner.explain import explain
 from trnconv.reference import forward
-from trnconv.runtime import LaunchOptions, convolve_shape, convolve_transposed, plan_for
+from trnconv.runtime import LaunchOptions, convolve_shape, convolve_transposed, plan_for, simulated
 
 DEPTH, HEIGHT, WIDTH = 0, 1, 2
 CUBE, FRAMES, IMAGE = (3, 3, 3), (3, 1, 1), (1, 3, 3)
@@ -368,17 +367,21 @@ def test_halves_of_the_output_channels_have_the_same_bits(channels):
 def test_halves_of_less_than_a_tile_are_refused(monkeypatch):
     """They would be summed in the order of fewer channels."""
 
-    def no_plan(shape, *_):
-        raise PlanError(f"{shape}: too long")
-
     layer = LAYERS["96"]
     x, w, bias = layer.arrays()
-    monkeypatch.setattr(import_module("trnconv.runtime.convolve"), "plan_for", no_plan)
+    right = simulated.plans_for
+
+    def none_for_the_whole(question, cores):
+        if question.shape == layer.shape():
+            raise PlanError(f"{question.shape}: too long")
+        return right(question, cores)
+
+    monkeypatch.setattr(simulated, "plans_for", none_for_the_whole)
     with pytest.raises(UnsupportedError, match="one with 48 output channels"):
         convolve_shape((x,), w, bias, layer.shape(), launch(layer))
 
 
 def test_a_plan_says_that_it_sums_alike():
-    request = request_for(LAYERS["96"].shape(), TRN2, "bfloat16", reproducible=True)
-    assert "order" in explain(choose(request))
-    assert "order" not in explain(choose(replace(request, reproducible=False)))
+    fixed, free = (direct_plans(LAYERS["96"].shape(), reproducible=one) for one in (True, False))
+    assert "order" in explain(fixed, DEFAULT_BUDGET)
+    assert "order" not in explain(free, DEFAULT_BUDGET)

@@ -5,22 +5,21 @@ from math import prod
 
 import pytest
 
+from direct_plans import direct_plan
 from nkisim.machine import TRN2
+from trnconv.ask.ends import end_of
 from trnconv.geometry import conv_shape, input_gradient_shape, transposed_shape
-from trnconv.plan.choose import choose, request_for
-from trnconv.plan.ends import end_of
 from trnconv.runtime import trace_plan
 
 ARRAY = TRN2.partitions
 
 
 def taken(shape, **changes):
-    plan = choose(request_for(shape, TRN2, "bfloat16")).taken.plan
-    return replace(plan, **changes)
+    return replace(direct_plan(shape), **changes)
 
 
 def trace_of(shape, **changes):
-    return trace_plan(taken(shape, **changes), shape).trace
+    return trace_plan(taken(shape, **changes)).trace
 
 
 def matmul_columns(items):

@@ -7,20 +7,25 @@ import numpy as np
 import pytest
 
 from conv_arrays import normal_arrays
-from nkisim.machine import TRN2, find_machine
+from direct_plans import direct_plan, direct_plans
+from trnconv.ask import launches
+from trnconv.ask.ends import AFTER, BEFORE, NO_RESIDUAL, RELU, End
+from trnconv.ask.limits import DEFAULT_BUDGET
 from trnconv.errors import ShapeError, UnsupportedError
+from trnconv.forms.direct.pack import merged_filters
+from trnconv.forms.direct.problem import DEPTH, HEIGHT, WIDTH, fold, stored_out
+from trnconv.forms.direct.rules import broken_rules
 from trnconv.geometry import conv_shape, input_gradient_shape
-from trnconv.packing import merged_filters
-from trnconv.plan import parts
-from trnconv.plan.choose import choose, request_for
-from trnconv.plan.ends import AFTER, BEFORE, NO_RESIDUAL, RELU, End
-from trnconv.plan.explain import explain
-from trnconv.plan.launches import launches
-from trnconv.plan.legality import broken_rules
-from trnconv.plan.problem import DEPTH, HEIGHT, WIDTH, fold, stored_out
-from trnconv.plan.weight_gradient_choose import GradientRequest, choose_weight_gradient
+from trnconv.planner.explain import explain
 from trnconv.reference import forward
-from trnconv.runtime import LaunchOptions, convolve_pieces, convolve_shape, time_plan, trace_plan
+from trnconv.runtime import (
+    LaunchOptions,
+    convolve_pieces,
+    convolve_shape,
+    filter_gradient,
+    time_plan,
+    trace_plan,
+)
 from upsampled_calls import MACHINES, cut, random_upsampled, whole_arrays
 
 CAUSAL = ((2, 0), 1, 1)
@@ -89,7 +94,7 @@ def test_the_reference_repeats_all_frames_but_the_first():
 @cases
 def test_hardware_loops(shape):
     """Every size of block, one and two of them in a turn."""
-    plan = choose(request_for(shape, TRN2, "bfloat16")).taken.plan
+    plan = direct_plan(shape)
     plain = replace(plan, rolled=True, lead=(), ahead=False)
     smaller = replace(plain, rows=plan.row_multiple, frames=max(p.frames for p in plan.passes))
     smallest = replace(smaller, columns=2 * max(p.columns for p in plan.passes))
@@ -102,8 +107,7 @@ def test_hardware_loops(shape):
 
 @pytest.mark.parametrize("name", ["wan", "hunyuan", "hunyuan, wide", "grouped", "rows only"])
 def test_every_plan_that_lost(name):
-    choice = choose(request_for(CASES[name], TRN2, "bfloat16"))
-    for other in choice.others[:12]:
+    for other in direct_plans(CASES[name])[1:13]:
         check(CASES[name], LaunchOptions(plans=(other.plan,)))
 
 
@@ -153,7 +157,7 @@ def test_pieces(name, cores, end):
 @pytest.mark.parametrize("name", PIECES)
 def test_pieces_in_a_hardware_loop(name):
     shape, frames = PIECES[name]
-    plan = choose(request_for(shape, TRN2, "bfloat16", pieces=frames)).taken.plan
+    plan = direct_plan(shape, pieces=frames)
     rolled = replace(plan, rolled=True, rows=plan.row_multiple, lead=(), ahead=False)
     check(shape, LaunchOptions(plans=(rolled,)), frames=frames)
 
@@ -190,7 +194,8 @@ def test_several_launches(name, monkeypatch):
     """Offsets as small as if memory ended early."""
     shape = CASES[name]
     most = shape.c_out * shape.positions() // 2
-    monkeypatch.setattr(parts, "launches", lambda whole: launches(whole, most))
+    right = launches.launches
+    monkeypatch.setattr(launches, "launches", lambda whole: right(whole, most))
     assert len(check(shape).runs) > 1
 
 
@@ -257,7 +262,7 @@ def test_a_tap_that_is_left_out_of_a_sum_shows(name):
     shape = MUTATED[name]
     x, w, bias, _ = whole_arrays(shape, "bfloat16")
     expected = forward(x, w, bias, shape).astype(x.dtype)
-    plan = choose(request_for(shape, TRN2, "bfloat16")).taken.plan
+    plan = direct_plan(shape)
     tried = 0
     for axis, groups in enumerate(plan.problem.merged):
         for number, taps in enumerate(groups):
@@ -285,8 +290,8 @@ def matmul_columns(items):
 def test_eight_of_twenty_seven_taps_are_multiplied():
     """Edges are copied, so every output of every phase has all of its eight taps."""
     shape = hunyuan(128, 128, (3, 8, 16))
-    plan = choose(request_for(shape, TRN2, "bfloat16")).taken.plan
-    assert matmul_columns(trace_plan(plan, shape).trace.items) == 8 * shape.positions()
+    plan = direct_plan(shape)
+    assert matmul_columns(trace_plan(plan).trace.items) == 8 * shape.positions()
     assert shape.macs() == 27 * 128 * 128 * 5 * 16 * 32
 
 
@@ -306,24 +311,19 @@ LAYERS = {
 def test_the_planner_sees_the_reduced_work(name):
     """Nearly all of the factor by which there are fewer multiplications; see the last column."""
     shape, factor = LAYERS[name]
-    taken, long = (
-        choose(request_for(one, TRN2, "bfloat16")).taken for one in (shape, repeated(shape))
-    )
+    taken, long = (direct_plans(asked)[0] for asked in (shape, repeated(shape)))
     assert long.cost.total_ns > 0.95 * factor * taken.cost.total_ns
     assert taken.cost.hbm_bytes < 0.7 * long.cost.hbm_bytes
 
 
 def test_the_modelled_time_has_the_reduced_work():
     shape = hunyuan(256, 256, (3, 16, 32))
-    short, long = (
-        time_plan(choose(request_for(one, TRN2, "bfloat16")).taken.plan, one).makespan_ns
-        for one in (shape, repeated(shape))
-    )
+    short, long = (time_plan(direct_plan(asked)).makespan_ns for asked in (shape, repeated(shape)))
     assert long > 2.5 * short
 
 
 def test_explain_says_what_is_multiplied():
-    text = explain(choose(request_for(CASES["hunyuan"], TRN2, "bfloat16")))
+    text = explain(direct_plans(CASES["hunyuan"]), DEFAULT_BUDGET)
     assert "2x2x2 phases of 2x2x2 taps (merged)" in text.splitlines()[0]
 
 
@@ -388,9 +388,8 @@ def test_gradients_are_refused():
     shape = CASES["wan"]
     with pytest.raises(UnsupportedError, match="input gradient of a convolution that reads"):
         input_gradient_shape(shape)
-    request = GradientRequest(shape, find_machine("trn2"), "bfloat16", wide=True)
     with pytest.raises(UnsupportedError, match="weight gradient of a convolution that reads"):
-        choose_weight_gradient(request)
+        filter_gradient.plan_for(shape, "trn2", "bfloat16")
 
 
 def test_a_residual_of_what_is_cropped_is_refused():

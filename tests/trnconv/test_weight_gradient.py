@@ -9,18 +9,18 @@ import nkisim
 from gradient_bounds import assert_gradients, bias_bound, references_bound, weight_bound
 from gradient_calls import gradients, integers, normals
 from nkisim import Kernel
-from nkisim.machine import find_machine
 from nkisim.timing import schedule
 from parser_lint import lint
 from tolerance import assert_within, excess
 from trnconv.errors import ShapeError, UnsupportedError
+from trnconv.forms.filter_gradient.candidates import candidates
+from trnconv.forms.filter_gradient.kernel import weight_gradient as kernel
+from trnconv.forms.filter_gradient.lower import lower
+from trnconv.forms.filter_gradient.pack import pack
+from trnconv.forms.filter_gradient.rules import broken_rules
 from trnconv.geometry import conv_shape
-from trnconv.kernels.weight_gradient import weight_gradient as kernel
-from trnconv.plan.weight_gradient_choose import GradientRequest, candidates
-from trnconv.plan.weight_gradient_legality import broken_rules
-from trnconv.plan.weight_gradient_work import mask_image, work_out
 from trnconv.reference import weight_gradient as reference
-from trnconv.runtime.weight_gradient import plan_for, weight_gradient
+from trnconv.runtime.filter_gradient import gradient_question, plan_for, weight_gradient
 
 SHAPES = {
     "one of everything": conv_shape((1, 1, 1), (1, 1, 1)),
@@ -102,8 +102,8 @@ MOST = 30  # plans of a shape, evenly taken
 
 
 def legal_plans(shape, dtype="bfloat16", target="trn2"):
-    request = GradientRequest(shape, find_machine(target), dtype)
-    plans = [plan for plan in candidates(request) if not broken_rules(plan)]
+    question = gradient_question(shape, target, dtype)
+    plans = [plan for plan in candidates(question) if not broken_rules(plan)]
     return plans[:: -(-len(plans) // MOST)]
 
 
@@ -131,7 +131,7 @@ def test_a_loop_adds_to_what_earlier_turns_left(by_dma):
     shape = conv_shape((1, 20, 5, 40, 26), (16, 20, 3, 3, 3), padding=(1, 1, 1))
     plan = next(
         plan
-        for plan in candidates(GradientRequest(shape, find_machine("trn2"), "bfloat16"))
+        for plan in candidates(gradient_question(shape, "trn2", "bfloat16"))
         if (plan.by_dma, plan.rolled, plan.turn_areas) == (by_dma, True, 1)
         and len(plan.row_spans()) > 6
     )
@@ -139,7 +139,7 @@ def test_a_loop_adds_to_what_earlier_turns_left(by_dma):
     x, dy = integers(shape, "bfloat16")
     dw, db, done = gradients(shape, x, dy, plan=plan)
     assert_gradients(dw, db, x, dy, shape)
-    assert any(sweep.rolled for sweep in work_out(plan).recipe.sweeps)
+    assert any(sweep.rolled for sweep in lower(plan).recipe.sweeps)
     timeline = schedule(done.run.trace, done.run.machine)
     assert timeline.executed_instructions > 1.5 * timeline.static_instructions
 
@@ -150,7 +150,7 @@ def test_more_sums_than_sbuf_holds_take_several_passes():
     dw, db, done = gradients(shape, x, dy)
     room = done.plan.target.sbuf_usable_bytes_per_partition
     assert done.plan.gradient_columns * done.plan.out_tiles * 4 > room
-    assert len(work_out(done.plan).recipe.passes) > 1
+    assert len(lower(done.plan).recipe.passes) > 1
     assert_gradients(dw, db, x, dy, shape)
 
 
@@ -217,8 +217,7 @@ def run_recipe(plan, recipe, x, dy):
         Kernel(kernel),
         x.reshape(plan.shape.batch, plan.shape.c_in, *plan.shape.size),
         dy.reshape(plan.shape.batch, plan.shape.c_out, *plan.shape.out_sizes()),
-        mask_image(plan),
-        work_out(plan).place_table(),
+        *pack(lower(plan)),
         recipe,
         target=plan.machine,
     ).outputs[0]
@@ -230,7 +229,7 @@ def test_a_recipe_that_drops_one_position_is_noticed(by_dma):
     shape = SHAPES["same, many rows"]
     plan = next(plan for plan in legal_plans(shape) if plan.by_dma is by_dma and not plan.rolled)
     x, dy = integers(shape, "bfloat16")
-    recipe = work_out(plan).recipe
+    recipe = lower(plan).recipe
     whole = run_recipe(plan, recipe, x, dy)
     last = recipe.sweeps[-1]
     block = last.blocks[-1]
@@ -247,7 +246,7 @@ def test_masks_hide_the_rows_next_door():
     plan = next(plan for plan in legal_plans(shape) if plan.is_flat and not plan.rolled)
     assert plan.masks == (-1, 1)
     x, dy = integers(shape, "bfloat16")
-    recipe = work_out(plan).recipe
+    recipe = lower(plan).recipe
     exact = reference(x, dy, shape)
     whole = run_recipe(plan, recipe, x, dy)
     strips = tuple(replace(strip, mask=0) for strip in recipe.passes[0].strips)
@@ -287,7 +286,7 @@ def test_wrong_arguments_are_refused(change, message):
 
 def test_a_type_without_kernel_is_refused():
     x = np.zeros((1, 5, 9))
-    with pytest.raises(UnsupportedError, match="float64: the kernel takes bfloat16"):
+    with pytest.raises(UnsupportedError, match="float64: the kernels take bfloat16"):
         weight_gradient(x, x, (1,))
 
 

@@ -51,7 +51,7 @@ def bench(
     The baseline's times come with the package, for trn2 and the sizes that models are run at.
     """
     from trnconv.model_plan import Prices
-    from trnconv.plan.tuned import use_tuned
+    from trnconv.planner.tuned import use_tuned
 
     _require_sense(layers, model, cpu=cpu)
     target = asked_machine(machine)
@@ -105,9 +105,9 @@ def _layer_rows(
 
 
 def _layer_row(case: Case, target: Machine, prices: Prices) -> dict[str, Any]:
+    from trnconv.ask.policy import Policy
+    from trnconv.ask.question import Question
     from trnconv.baseline import layer_ns
-    from trnconv.plan.accuracy import Policy
-    from trnconv.plan.question import Question
 
     found = {
         name: prices.of(Question(case.shape, target, case.dtype, policy=Policy(name)))

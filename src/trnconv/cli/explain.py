@@ -19,14 +19,10 @@ from trnconv.cli.output import Json, console, print_json, table
 from trnconv.cli.working import working
 
 if TYPE_CHECKING:
-    from trnconv.plan.question import Question
+    from trnconv.ask.question import Question
 
 _WIDE = 200  # characters of a table, at most
 _POLICIES = ("direct", "bf16", "fast")
-_NOT_LOOKED_FOR = (
-    "  not looked for: the layer is too small for one, of a kind none computes, or direct was"
-    " asked for"
-)
 
 
 @with_layer
@@ -38,7 +34,7 @@ def explain(
     json: Json = False,
 ) -> None:
     """Say why a layer gets its plan, what the alternatives cost, what each accuracy would give."""
-    from trnconv.plan.tuned import use_tuned
+    from trnconv.planner.tuned import use_tuned
 
     asked = asked_layer(layer)
     question = asked_question(asked, machine, accuracy)
@@ -53,7 +49,7 @@ def explain(
 def _answer(asked: AskedLayer, question: Question) -> dict[str, Any]:
     from trnconv.cli.plan_documents import layer_document
     from trnconv.model_plan import Prices
-    from trnconv.plan.explain_question import explain_question
+    from trnconv.planner.explain import explain_question
 
     prices = Prices()
     policies = [
@@ -66,19 +62,15 @@ def _answer(asked: AskedLayer, question: Question) -> dict[str, Any]:
 
 def _policy(question: Question, prices: Any) -> dict[str, Any]:
     from trnconv.model_plan import is_tuned
-    from trnconv.plan.fast_error import expected_ratio
-    from trnconv.plan.fast_plan import FastPlan
-    from trnconv.report.timed import plan_in_words
 
     price = prices.of(question)
     plan = price.plan.plan
-    fast = isinstance(plan, FastPlan)
     return {
         "accuracy": question.policy.accuracy,
         "ns": price.ns,
         "bound": price.bound,
-        "expected_error": expected_ratio(plan.algorithm, question.dtype) if fast else 1.0,
-        "plan": plan_in_words(price.plan),
+        "expected_error": plan.expected_ratio,
+        "plan": plan.in_words(),
         "tuned": is_tuned(question, price),
     }
 
@@ -91,7 +83,7 @@ def _show(answer: dict[str, Any]) -> None:
     screen.print(label(answer, f"{answer['dtype']}, accuracy {answer['accuracy']}"))
     taken = f"Taken: {answer['plan']}, {answer['ns'] / 1e3:,.1f} us"
     screen.print(f"{taken} (tuned)." if answer["tuned"] else f"{taken}.", markup=False)
-    for title, text in zip(("Directly", "By a fast algorithm"), answer["words"], strict=True):
+    for title, text in zip(("Directly", "By every form"), answer["words"], strict=True):
         screen.print()
         screen.print(f"{title}:")
         screen.print(text, markup=False)

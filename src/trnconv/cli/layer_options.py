@@ -16,8 +16,8 @@ from trnconv.errors import ShapeError, TrnconvError
 
 if TYPE_CHECKING:
     from nkisim.machine import Machine
+    from trnconv.ask.question import Question
     from trnconv.geometry import ConvShape, Padding
-    from trnconv.plan.question import Question
 
 Command = Callable[..., None]
 MachineName = Annotated[
@@ -196,7 +196,7 @@ def _padding(text: str) -> Padding:
 
 
 def _dtype(text: str | None) -> str | None:
-    from trnconv.plan.ends import ITEM_BYTES
+    from trnconv.ask.ends import ITEM_BYTES
 
     if text is not None and text not in ITEM_BYTES:
         raise TrnconvError(f"--dtype {text}: the kernels take {', '.join(ITEM_BYTES)}.")
@@ -216,7 +216,7 @@ def asked_machine(name: str) -> Machine:
 
 def asked_question(asked: AskedLayer, machine: str, accuracy: str) -> Question:
     """A layer on a machine, for the planner."""
-    from trnconv.plan.accuracy import Policy
-    from trnconv.plan.question import Question
+    from trnconv.ask.policy import Policy
+    from trnconv.ask.question import Question
 
     return Question(asked.shape, asked_machine(machine), asked.dtype, policy=Policy(accuracy))

@@ -51,7 +51,7 @@ def plan(
     --size 720x1280x81 or a size of `trnconv models`.
     """
     from trnconv.cli import plan_views
-    from trnconv.plan.tuned import use_tuned
+    from trnconv.planner.tuned import use_tuned
 
     with use_tuned(tuned), price_cache(unused=no_cache) as cache:
         if model is None:

@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nkisim.machine import CONSTANTS_VERSION
+from trnconv.ask.question import Question
 from trnconv.geometry import ConvShape
 from trnconv.model_plan import LayerPlan, ModelPlan, is_tuned
 from trnconv.models import find
 from trnconv.observed import Work
-from trnconv.plan.fast_plan import FastPlan
-from trnconv.plan.question import Plan, Question
 from trnconv.records import to_json
-from trnconv.report.timed import algorithm, plan_in_words
 from trnconv.runtime.graph import GRAPH_INSTRUCTIONS
 from trnconv.runtime.pricing import Price
 
@@ -58,19 +56,11 @@ def _price(price: Price, *, tuned: bool) -> dict[str, Any]:
         "executed_multiply_adds": price.executed_macs,
         "launches": price.launches,
         "sbuf_bytes_per_partition": taken.cost.sbuf_bytes,
-        "algorithm": algorithm(taken),
-        "plan": plan_in_words(taken),
-        "block": block_in_words(taken.plan),
+        "algorithm": taken.plan.family,
+        "plan": taken.plan.in_words(),
+        "block": taken.plan.block_in_words(),
         "tuned": tuned,
     }
-
-
-def block_in_words(plan: Plan) -> str:
-    """The outputs of a block, frames x rows x columns, and whether there is a hardware loop."""
-    frames = plan.units if isinstance(plan, FastPlan) else plan.frames
-    if isinstance(plan, FastPlan) and not plan.by_rows:
-        frames = plan.units * plan.m
-    return f"{frames}x{plan.rows}x{plan.columns}{' loop' if plan.rolled else ''}"
 
 
 def model_document(plan: ModelPlan) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def report(
 
     A model by --model, with --size 720x1280x81; a layer by name (wan_96_wide) or by options.
     """
-    from trnconv.plan.tuned import use_tuned
+    from trnconv.planner.tuned import use_tuned
     from trnconv.report.making import Asked
 
     if output is None and json is None:

@@ -116,7 +116,7 @@ def _cache(name: str) -> dict[str, Any]:
 
 def _tuned() -> list[dict[str, Any]]:
     from nkisim.machine import MACHINES
-    from trnconv.plan.tuned import active
+    from trnconv.planner.tuned import active
 
     files = [active(name) for name in MACHINES]
     return [

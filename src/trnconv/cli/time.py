@@ -32,7 +32,7 @@ def time(
     json: Json = False,
 ) -> None:
     """Plan a layer, schedule its kernel without data: modelled time, bound, engines, traffic."""
-    from trnconv.plan.tuned import use_tuned
+    from trnconv.planner.tuned import use_tuned
     from trnconv.report.timed import time_layer
 
     asked = asked_layer(layer)
@@ -46,7 +46,7 @@ def time(
 
 def _answer(asked: AskedLayer, timed: TimedLayer) -> dict[str, Any]:
     from nkisim.machine import CONSTANTS_VERSION
-    from trnconv.report.timed import READINGS, plan_in_words
+    from trnconv.report.timed import READINGS
 
     longest = timed.longest
     memory, target = longest.run.memory, timed.machine
@@ -57,7 +57,7 @@ def _answer(asked: AskedLayer, timed: TimedLayer) -> dict[str, Any]:
         "constants_version": CONSTANTS_VERSION,
         "dtype": asked.dtype,
         "accuracy": timed.question.policy.accuracy,
-        "plan": plan_in_words(longest.taken),
+        "plan": longest.taken.plan.in_words(),
         "launches": len(timed.launches),
         "readings": {one.value: _reading(timed, one) for one in READINGS},
         "launch_ns": {

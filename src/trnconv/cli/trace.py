@@ -39,7 +39,7 @@ def trace(
 ) -> None:
     """Show when each engine of a core would work on a layer, and what it waits for."""
     from nkisim.timing.report import json_report, svg_report, text_report, write_perfetto
-    from trnconv.plan.tuned import use_tuned
+    from trnconv.planner.tuned import use_tuned
     from trnconv.report.timed import time_layer
 
     asked, read = asked_layer(layer), _reading(reading)

@@ -30,7 +30,7 @@ from trnconv.cli.output import Json, console, print_json, table
 from trnconv.cli.working import Tell, working
 
 if TYPE_CHECKING:
-    from trnconv.plan.question import Question
+    from trnconv.ask.question import Question
     from trnconv.runtime.tuning import Tuning
 
 _WIDE = 200  # characters of a table, at most
@@ -78,7 +78,7 @@ def tune(
 def _before(out: Path, machine: str) -> Any:
     """What the file has already: it must be of this machine and this version."""
     from trnconv.errors import TrnconvError
-    from trnconv.plan.tuned_file import read
+    from trnconv.planner.tuned_file import read
 
     if not out.exists():
         return None
@@ -93,8 +93,8 @@ def _before(out: Path, machine: str) -> Any:
 
 def _heaviest(wanted: tuple[str, str, str], how: tuple[str, str], cache: Any) -> list[Named]:
     """The layers of a model, those that take longest first."""
+    from trnconv.ask.policy import policy_of
     from trnconv.model_plan import PlanOptions, Prices, model_plan
-    from trnconv.plan.accuracy import policy_of
 
     options = PlanOptions(asked_machine(how[0]).name, how[1])
     plan = model_plan(*wanted, options, Prices(cache))
@@ -120,7 +120,7 @@ def _teller(tell: Tell, where: str) -> Callable[[int, int], None]:
 
 
 def _write(out: Path, machine: str, before: Any, done: list[tuple[str, Tuning]]) -> None:
-    from trnconv.plan.tuned_file import written
+    from trnconv.planner.tuned_file import written
 
     text = written(machine, [tuning.tuned for _, tuning in done], before)
     part = out.with_name(f"{out.name}.part")
@@ -131,7 +131,7 @@ def _write(out: Path, machine: str, before: Any, done: list[tuple[str, Tuning]])
 def _answer(
     out: Path, machine: str, accuracy: str, done: list[tuple[str, Tuning]]
 ) -> dict[str, Any]:
-    from trnconv.plan.tuned_file import stamp
+    from trnconv.planner.tuned_file import stamp
 
     return {
         "kind": "modelled",
@@ -144,18 +144,16 @@ def _answer(
 
 
 def _document(name: str, tuning: Tuning) -> dict[str, Any]:
-    from trnconv.report.timed import plan_in_words
-
     return {
         "layer": name,
         "input": "x".join(map(str, tuning.question.shape.size)),
         "planned_ns": tuning.planned.ns,
         "tuned_ns": tuning.winner.ns,
         "changed": tuning.winner is not tuning.planned,
-        "plan": plan_in_words(tuning.winner.candidate),
+        "plan": tuning.winner.candidate.plan.in_words(),
         "timed": [
             {
-                "plan": plan_in_words(one.candidate),
+                "plan": one.candidate.plan.in_words(),
                 "closed_form_ns": one.candidate.cost.total_ns,
                 "scheduled_ns": one.ns,
                 "bound": one.bound,

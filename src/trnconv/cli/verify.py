@@ -51,7 +51,7 @@ def verify(
     needs torch and diffusers) runs narrow and shallow, and is held against torch in float32 and in
     bf16.
     """
-    from trnconv.plan.tuned import use_tuned
+    from trnconv.planner.tuned import use_tuned
 
     with use_tuned(tuned):
         if model is None:
@@ -99,11 +99,10 @@ def _of_layer(layer: LayerOptions, where: tuple[str, str], seed: int) -> dict[st
 
 
 def _document(verdict: Verdict) -> dict[str, Any]:
-    from trnconv.report.timed import plan_in_words
 
     return {
         "passed": verdict.passed,
-        "plan": plan_in_words(verdict.plan),
+        "plan": verdict.plan.plan.in_words(),
         "cut": verdict.cut,
         "input": [verdict.shape.batch, verdict.shape.c_in, *verdict.shape.size],
         "errors": asdict(verdict.errors),
@@ -143,9 +142,9 @@ def _error_lines(errors: dict[str, Any], most: float | None) -> list[str]:
 
 
 def _of_model(model: str, size: str | None, phase: str, accuracy: str) -> dict[str, Any]:
+    from trnconv.ask.policy import Policy
     from trnconv.corpus.needs import needed_for
     from trnconv.models import find
-    from trnconv.plan.accuracy import Policy
 
     entry = find(model)
     if size is not None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nkisim.machine import CONSTANTS_VERSION, Machine, find_machine
+from trnconv.ask.limits import DEFAULT_BUDGET
+from trnconv.ask.policy import BF16, policy_of
+from trnconv.ask.question import Question
 from trnconv.errors import UnsupportedError
 from trnconv.model_plan.observing import observation
 from trnconv.model_plan.prices import Prices
 from trnconv.models import ModelEntry, Size, find
 from trnconv.models.sizes import size_of
 from trnconv.observed import Observation, Work
-from trnconv.plan.accuracy import BF16, policy_of
-from trnconv.plan.choose import DEFAULT_BUDGET
-from trnconv.plan.question import Question
-from trnconv.plan.tuned import tuned_plan
+from trnconv.planner.tuned import tuned_plan
 from trnconv.runtime.graph import GRAPH_INSTRUCTIONS, Ask, price_graph
 from trnconv.runtime.pricing import Price
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from trnconv.ask.question import Question
 from trnconv.cache import Cache
-from trnconv.plan.question import Question
-from trnconv.plan.tuned import active
+from trnconv.planner.tuned import active
 from trnconv.records import RecordError, from_json, to_json
 from trnconv.runtime.pricing import Price, price
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nkisim.machine import Machine
+from trnconv.ask.ends import PLAIN_END, End
+from trnconv.ask.limits import DEFAULT_BUDGET
+from trnconv.ask.policy import DEFAULT_POLICY, Policy
+from trnconv.ask.question import Question, Shape
 from trnconv.geometry import ConvShape
-from trnconv.plan.accuracy import DEFAULT_POLICY, Policy
-from trnconv.plan.choose import DEFAULT_BUDGET
-from trnconv.plan.ends import PLAIN_END, End
-from trnconv.plan.question import Question, Shape
 
 
 @dataclass(frozen=True)

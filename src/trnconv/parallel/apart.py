@@ -9,7 +9,7 @@ import torch
 from trnconv.parallel.bands import Interval
 from trnconv.parallel.halos import Surrounded
 from trnconv.parallel.strips import Strip
-from trnconv.pytorch.geometry import Splice
+from trnconv.pytorch.conv_call import ConvSpec
 from trnconv.pytorch.lazy.memory import written
 from trnconv.pytorch.lazy.pending import Asked
 
@@ -34,7 +34,7 @@ class Launch:
     """Strips that are images of one convolution."""
 
     strips: tuple[Strip, ...]
-    splice: Splice  # without policy and end
+    spec: ConvSpec  # without policy and end
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,11 @@ class Apart:
             for piece in self.pieces
         )
         asked.book.moved("halo", 2 * sum(piece.nbytes for piece in pieces))
-        own = asked.splice
+        own = asked.spec
         strips = replace(
             asked,
             pieces=pieces,
-            splice=replace(launch.splice, activation=own.activation, policy=own.policy),
+            spec=replace(launch.spec, activation=own.activation, accuracy=own.accuracy),
             residual=self._residual(asked, launch),
             written=tuple(written(tensor) for tensor in (*pieces, asked.w)),
             instead_of=None,

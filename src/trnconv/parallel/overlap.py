@@ -13,8 +13,8 @@ from functools import lru_cache
 from math import inf
 
 from nkisim.machine import FABRICS, TRN2, Fabric, Machine, Reading
+from trnconv.ask.question import Question
 from trnconv.errors import TrnconvError
-from trnconv.plan.question import Question
 from trnconv.runtime.pricing import price
 
 AUTO, ALWAYS, NEVER = "auto", "always", "never"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from trnconv.ask.question import Question
 from trnconv.parallel.apart import Apart, Launch, Piece
 from trnconv.parallel.band_operands import read_as, sized
 from trnconv.parallel.bands import Bands, Interval
@@ -11,10 +12,9 @@ from trnconv.parallel.halos import Surrounded
 from trnconv.parallel.overlap import Instance, Ways
 from trnconv.parallel.reading import Sliding
 from trnconv.parallel.strips import Strip, alike, strips
-from trnconv.plan.question import Question
 from trnconv.pytorch.arrays import dtype_name
 from trnconv.pytorch.lazy.context import Surroundings
-from trnconv.pytorch.lazy.convolutions import Filters, problem_of, splice_of
+from trnconv.pytorch.lazy.convolutions import Filters, problem_of, spec_of
 from trnconv.pytorch.lazy.operands import Operands, Window3d, frame_counts
 
 
@@ -81,7 +81,7 @@ class Halves:
     def apart(self, pieces: tuple[Piece, ...]) -> Apart:
         """The second step, to be done when the first is."""
         launches = [
-            Launch(group, splice_of(self._operands(group), self.layer.window, self.layer.around))
+            Launch(group, spec_of(self._operands(group), self.layer.window, self.layer.around))
             for group in self.groups
         ]
         return Apart(2 + self.cut, pieces, tuple(launches))

@@ -8,6 +8,7 @@ device was at hand. Tests drive them with doubles that hold both to what is docu
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import Parameter, Signature
 from typing import Any, Protocol
 
 import torch
@@ -22,8 +23,8 @@ Given = tuple[Tensor | None, ...]
 class Adapter(Protocol):
     """Calls a kernel with device tensors, and a recipe last."""
 
-    def call(self, kernel: Callable[..., Any], tensors: Given, recipe: Any) -> Any:
-        """The kernel's output or outputs, on the device."""
+    def call(self, kernel: Callable[..., Any], tensors: Given, recipe: Any, outputs: int) -> Any:
+        """The kernel's output or outputs, on the device; there are so many."""
 
 
 class XlaAdapter:
@@ -32,8 +33,9 @@ class XlaAdapter:
     def __init__(self, jit: Callable[..., Any]) -> None:
         self._jit = jit  # nki.jit
 
-    def call(self, kernel: Callable[..., Any], tensors: Given, recipe: Any) -> Any:
+    def call(self, kernel: Callable[..., Any], tensors: Given, recipe: Any, outputs: int) -> Any:
         """Compile and call; the result stays lazy until torch-xla synchronises."""
+        del outputs
         return self._jit(kernel)(*tensors, recipe)
 
 
@@ -45,80 +47,33 @@ class TorchNeuronAdapter:
         self._jit = jit
         self._ops: dict[tuple[Callable[..., Any], Any], Any] = {}
 
-    def call(self, kernel: Callable[..., Any], tensors: Given, recipe: Any) -> Any:
+    def call(self, kernel: Callable[..., Any], tensors: Given, recipe: Any, outputs: int) -> Any:
         """Call the op, made the first time."""
         key = (kernel, recipe)
         if key not in self._ops:
             name = f"trnconv_neuron::{kernel.__name__}_{len(self._ops)}"
-            wrapper = _WRAPPERS[kernel.__name__](self._jit(kernel), recipe)
-            self._ops[key] = self._nki_op(name, mutates_args={})(wrapper)
+            typed = _typed(self._jit(kernel), tensors, recipe, outputs)
+            self._ops[key] = self._nki_op(name, mutates_args={})(typed)
         return self._ops[key](*tensors)
 
 
-def _forward_wrapper(jitted: Callable[..., Any], recipe: Any) -> Callable[..., Any]:
-    def forward(
-        x: torch.Tensor,
-        weights: torch.Tensor,
-        bias: torch.Tensor,
-        places: torch.Tensor,
-        residual: torch.Tensor | None,
-    ) -> torch.Tensor:
-        y: torch.Tensor = jitted(x, weights, bias, places, residual, recipe)
-        return y
+def _typed(jitted: Callable[..., Any], tensors: Given, recipe: Any, outputs: int) -> Any:
+    """A function of so many tensors that `nki_op` can make an op of: it reads the annotations."""
 
-    return forward
+    def call(*given: Tensor | None) -> Any:
+        return jitted(*given, recipe)
 
-
-def _wrapper_of_two(jitted: Callable[..., Any], recipe: Any) -> Callable[..., Any]:
-    def forward_of_two(
-        first: torch.Tensor,
-        second: torch.Tensor,
-        weights: torch.Tensor,
-        bias: torch.Tensor,
-        places: torch.Tensor,
-        residual: torch.Tensor | None,
-    ) -> torch.Tensor:
-        y: torch.Tensor = jitted(first, second, weights, bias, places, residual, recipe)
-        return y
-
-    return forward_of_two
+    kinds = [Tensor | None if tensor is None else Tensor for tensor in tensors]
+    call.__signature__ = Signature(  # type: ignore[attr-defined]
+        [
+            Parameter(f"tensor_{number}", Parameter.POSITIONAL_OR_KEYWORD, annotation=kind)
+            for number, kind in enumerate(kinds)
+        ],
+        return_annotation=Tensor if outputs == 1 else tuple.__class_getitem__((Tensor,) * outputs),
+    )
+    return call
 
 
-def _wrapper_of_three(jitted: Callable[..., Any], recipe: Any) -> Callable[..., Any]:
-    def forward_of_three(
-        first: torch.Tensor,
-        second: torch.Tensor,
-        third: torch.Tensor,
-        weights: torch.Tensor,
-        bias: torch.Tensor,
-        places: torch.Tensor,
-        residual: torch.Tensor | None,
-    ) -> torch.Tensor:
-        y: torch.Tensor = jitted(first, second, third, weights, bias, places, residual, recipe)
-        return y
-
-    return forward_of_three
-
-
-def _gradient_wrapper(jitted: Callable[..., Any], recipe: Any) -> Callable[..., Any]:
-    def weight_gradient(
-        x: torch.Tensor, dy: torch.Tensor, masks: torch.Tensor, places: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        dw, db = jitted(x, dy, masks, places, recipe)
-        return dw, db
-
-    return weight_gradient
-
-
-_WRAPPERS = {
-    "forward": _forward_wrapper,
-    "forward_of_two": _wrapper_of_two,
-    "forward_of_three": _wrapper_of_three,
-    "fast_of_one": _forward_wrapper,
-    "fast_of_two": _wrapper_of_two,
-    "fast_of_three": _wrapper_of_three,
-    "weight_gradient": _gradient_wrapper,
-}
 _adapter: Adapter | None = None
 
 

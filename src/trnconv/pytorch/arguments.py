@@ -6,17 +6,17 @@ from collections.abc import Sequence
 
 import torch
 
-from trnconv.pytorch.geometry import Window
+from trnconv.pytorch.conv_call import ConvSpec
 
 Axes = int | Sequence[int]
 Tensor = torch.Tensor
 Operands = tuple[Tensor, Tensor, Tensor | None]  # input, weight, bias
 
 
-def forward_window(
+def forward_spec(
     rank: int, operands: Operands, options: tuple[Axes, str | Axes, Axes, int]
-) -> Window:
-    """How conv1d/2d/3d of a batched input moves, if all arguments fit together."""
+) -> tuple[ConvSpec, list[int]]:
+    """How conv1d/2d/3d of a batched input moves, and its output sizes, if all arguments fit."""
     stride, padding, dilation, groups = options
     x, w, bias = operands
     name = f"conv{rank}d"
@@ -28,19 +28,24 @@ def forward_window(
             " (channels of the weight) x groups channels, and the outputs divide by the groups."
         )
     _require_bias(name, bias, w.shape[0])
-    before, after = paddings(padding, w, *steps)
-    window = Window(steps[0], before, after, steps[1], groups)
-    _require_positive_sizes(name, output_sizes(x, w, window))
-    return window
+    pads = paddings(padding, w, *steps)
+    sizes = [
+        (x.shape[2 + a] + pads[0][a] + pads[1][a] - steps[1][a] * (w.shape[2 + a] - 1) - 1)
+        // steps[0][a]
+        + 1
+        for a in range(rank)
+    ]
+    _require_positive_sizes(name, sizes)
+    return ConvSpec.of_rank(steps[0], pads, steps[1], groups), sizes
 
 
 def transposed_sizes(
     rank: int, operands: Operands, options: tuple[Axes, Axes, Axes, Axes, int]
-) -> tuple[list[int], list[int], Window]:
-    """Of a transposed convolution: reached sizes, zeros behind them, and the window to go back.
+) -> tuple[list[int], list[int], ConvSpec]:
+    """Of a transposed convolution: reached sizes, zeros behind them, and the way back.
 
     Behind the last position that an input reaches, an output padding of the stride or more leaves
-    zeros. The window takes the reached sizes to those of the input.
+    zeros. The convolution takes the reached sizes to those of the input.
     """
     stride, padding, output_padding, dilation, groups = options
     x, w, bias = operands
@@ -68,17 +73,7 @@ def transposed_sizes(
     zeros = [max(0, size - end) for size, end in zip(sizes, ends, strict=True)]
     reached = [size - none for size, none in zip(sizes, zeros, strict=True)]
     behind = tuple(end - size for end, size in zip(ends, reached, strict=True))
-    return reached, zeros, Window(strides, pads, behind, dilations, groups)
-
-
-def output_sizes(x: Tensor, w: Tensor, window: Window) -> list[int]:
-    """Output positions along each axis."""
-    return [
-        (x.shape[2 + a] + before + after - window.dilation[a] * (w.shape[2 + a] - 1) - 1)
-        // window.stride[a]
-        + 1
-        for a, (before, after) in enumerate(window.pads)
-    ]
+    return reached, zeros, ConvSpec.of_rank(strides, (pads, behind), dilations, groups)
 
 
 def with_batch(x: Tensor, rank: int) -> Tensor:
@@ -168,3 +163,9 @@ def _require_positive_sizes(name: str, sizes: list[int]) -> None:
             f"{name}: an output of {sizes} positions: at least 1 along each axis. Use a smaller"
             " kernel, or another padding."
         )
+
+
+def wants_gradient(*tensors: Tensor | None) -> bool:
+    """Whether autograd would record what is computed of these."""
+    asked = any(each is not None and each.requires_grad for each in tensors)
+    return torch.is_grad_enabled() and asked

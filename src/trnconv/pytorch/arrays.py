@@ -21,7 +21,7 @@ def to_array(tensor: torch.Tensor) -> Array:
 
 def to_tensor(array: Array) -> torch.Tensor:
     """The same values as a tensor."""
-    dense = np.ascontiguousarray(array)
+    dense = np.require(array, requirements=["C", "W"])
     if dense.dtype == ml_dtypes.bfloat16:
         return torch.from_numpy(dense.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(dense)

@@ -1,103 +1,107 @@
-"""The torch backend: the same three maps by torch's own operators, for comparison and fallback."""
+"""The torch backend: the same maps by torch's own operators, for comparison and fallback."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import torch
 
+from trnconv.ask.ends import IDENTITY
+from trnconv.ask.question import FILTER_GRADIENT, OUTPUT
 from trnconv.geometry import ZEROS
-from trnconv.pytorch.extras import Extras
-from trnconv.pytorch.geometry import Splice, Window
+from trnconv.pytorch.conv_call import ConvCall, ConvSpec
+from trnconv.runtime.launch import Operands
 
-_FORWARD: tuple[Any, Any, Any] = (
-    torch.nn.functional.conv1d,
-    torch.nn.functional.conv2d,
-    torch.nn.functional.conv3d,
-)
-
-
-def convolution(
-    x: torch.Tensor,
-    w: torch.Tensor,
-    bias: torch.Tensor | None,
-    window: Window,
-    extras: Extras,
-) -> torch.Tensor:
-    """x * w + bias, and the end that `extras` asks for."""
-    padded = torch.nn.functional.pad(x, _pads(window))
-    options = {"stride": window.stride, "dilation": window.dilation, "groups": window.groups}
-    return extras.finish(_FORWARD[len(window.stride) - 1](padded, w, bias, **options))
+Tensor = torch.Tensor
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu,
+    "silu": torch.nn.functional.silu,
+    "gelu": torch.nn.functional.gelu,
+    "gelu_tanh": lambda z: torch.nn.functional.gelu(z, approximate="tanh"),
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+    "softplus": torch.nn.functional.softplus,
+    "mish": torch.nn.functional.mish,
+}
 
 
-def spliced(
-    pieces: list[torch.Tensor],
-    w: torch.Tensor,
-    bias: torch.Tensor | None,
-    residual: torch.Tensor | None,
-    splice: Splice,
-) -> torch.Tensor:
-    """The same one step after the other: join, upsample, pad, convolve, finish."""
-    x = torch.cat(pieces, dim=2)
-    for axis, (factor, skip) in enumerate(zip(splice.upsample, splice.skip, strict=True)):
+def compute(call: ConvCall, operands: Operands) -> Tensor:
+    """One convolution, step after step, or a gradient of one."""
+    spec = call.spec
+    if call.wanted == OUTPUT:
+        x = padded(upsampled(torch.cat(operands.inputs, dim=2), spec), spec)
+        return finished(_convolved(x, operands, spec), spec.activation, operands.residual)
+    if call.wanted == FILTER_GRADIENT:
+        x, dy = operands.inputs
+        w = x.new_empty([dy.shape[1], x.shape[1] // spec.groups, *call.sizes])
+        return _backward(x, w, dy, spec)[1]
+    dy = operands.inputs[0]
+    return _backward(dy.new_empty(call.sizes), operands.w, dy, spec)[0]
+
+
+def upsampled(x: Tensor, spec: ConvSpec) -> Tensor:
+    """Every position repeated, without those that are left out."""
+    for axis, (factor, skip) in enumerate(zip(spec.upsample, spec.skip, strict=True), start=2):
         if factor > 1:
-            x = x.repeat_interleave(factor, dim=2 + axis)
-            x = x.narrow(2 + axis, skip, x.shape[2 + axis] - skip)
-    for mode in dict.fromkeys(splice.modes):
+            x = x.repeat_interleave(factor, dim=axis)
+            x = x.narrow(axis, skip, x.shape[axis] - skip)
+    return x
+
+
+def padded(x: Tensor, spec: ConvSpec) -> Tensor:
+    """Padding of each axis by its own mode."""
+    for mode in dict.fromkeys(spec.modes):
+        pairs = zip(spec.before, spec.after, spec.modes, strict=True)
         sides = [
             side if own == mode else 0
-            for before, after, own in zip(
-                reversed(splice.before), reversed(splice.after), reversed(splice.modes), strict=True
-            )
+            for before, after, own in reversed(list(pairs))
             for side in (before, after)
         ]
         if any(sides):
             named = {ZEROS: "constant"}.get(mode, mode)
             x = torch.nn.functional.pad(x, sides, mode=named)
-    y = torch.nn.functional.conv3d(x, w, bias, splice.stride, 0, splice.dilation, splice.groups)
-    return Extras(activation=splice.activation, residual=residual).finish(y)
+    return x
 
 
-def input_gradient(
-    dy: torch.Tensor, w: torch.Tensor, x_shape: list[int], window: Window
-) -> torch.Tensor:
-    """The gradient of the padded input, cropped."""
-    return _backward(torch.empty(x_shape, dtype=dy.dtype, device=dy.device), w, dy, window)[0]
+def finished(y: Tensor, activation: str, residual: Tensor | None) -> Tensor:
+    """What follows a convolution and its bias."""
+    if residual is not None:
+        y = y + residual
+    return y if activation == IDENTITY else _ACTIVATIONS[activation](y)
 
 
-def filter_gradient(
-    x: torch.Tensor, dy: torch.Tensor, kernel: list[int], window: Window
-) -> torch.Tensor:
-    """The gradient of w."""
-    w = torch.empty([dy.shape[1], x.shape[1] // window.groups, *kernel], dtype=x.dtype)
-    return _backward(x, w.to(x.device), dy, window)[1]
+def _convolved(x: Tensor, operands: Operands, spec: ConvSpec) -> Tensor:
+    """By the operator of the lowest rank: leading axes of one position and one tap are left out."""
+    w = operands.w
+    idle = [x.shape[2 + axis] == w.shape[2 + axis] == 1 for axis in range(2)]
+    rank = 1 if all(idle) else 2 if idle[0] else 3
+    functional = torch.nn.functional
+    convolution = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}[rank]
+    first = 3 - rank
+    y: Tensor = convolution(
+        x.reshape(*x.shape[:2], *x.shape[2 + first :]),
+        w.reshape(*w.shape[:2], *w.shape[2 + first :]),
+        operands.bias,
+        stride=spec.stride[first:],
+        dilation=spec.dilation[first:],
+        groups=spec.groups,
+    )
+    return y.reshape(*y.shape[:2], *[1] * first, *y.shape[2:])
 
 
-def _backward(
-    x: torch.Tensor, w: torch.Tensor, dy: torch.Tensor, window: Window
-) -> tuple[torch.Tensor, torch.Tensor]:
-    padded = torch.nn.functional.pad(x, _pads(window))
-    rank = len(window.stride)
+def _backward(x: Tensor, w: Tensor, dy: Tensor, spec: ConvSpec) -> tuple[Tensor, Tensor]:
     dx, dw, _ = torch.ops.aten.convolution_backward(
         dy,
-        padded,
+        padded(x, spec),
         w,
         None,
-        window.stride,
-        [0] * rank,
-        window.dilation,
+        spec.stride,
+        [0] * 3,
+        spec.dilation,
         False,  # noqa: FBT003 (not transposed; the operator's own order)
-        [0] * rank,
-        window.groups,
+        [0] * 3,
+        spec.groups,
         [True, True, False],
     )
-    crop = tuple(
-        slice(before, before + size)
-        for before, size in zip(window.before, x.shape[2:], strict=True)
-    )
+    crop = [slice(before, before + n) for before, n in zip(spec.before, x.shape[2:], strict=True)]
     return dx[(slice(None), slice(None), *crop)].contiguous(), dw
-
-
-def _pads(window: Window) -> list[int]:
-    """torch.nn.functional.pad counts axes from the last."""
-    return [side for pair in reversed(window.pads) for side in pair]

@@ -11,7 +11,7 @@ from torch import nn
 
 from trnconv.errors import UnsupportedError
 from trnconv.pytorch.arrays import to_array
-from trnconv.runtime.fast_calibrate import Ranges
+from trnconv.runtime.ranges import Ranges
 
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 

@@ -14,15 +14,15 @@ from typing import Literal
 
 import torch
 
+from trnconv.ask.ends import IDENTITY
+from trnconv.ask.policy import BF16, Policy, policy_of
 from trnconv.errors import ShapeError, UnsupportedError
 from trnconv.geometry import REPLICATE, ZEROS, Triple
-from trnconv.plan.accuracy import BF16, Policy, policy_of
-from trnconv.plan.ends import IDENTITY
 from trnconv.pytorch import functional
-from trnconv.pytorch.arguments import Axes
+from trnconv.pytorch.arguments import Axes, wants_gradient
 from trnconv.pytorch.backends import Backend, asked_for
-from trnconv.pytorch.geometry import Splice
-from trnconv.pytorch.spliced import spliced_convolution
+from trnconv.pytorch.conv_call import ConvSpec
+from trnconv.pytorch.ops import fused_convolution
 
 Tensor = torch.Tensor
 Cache = tuple[Tensor, ...]
@@ -61,7 +61,7 @@ def causal_conv3d(  # noqa: PLR0913 (torch's own arguments, and ours)
     reach = dilations[0] * (weight.shape[2] - 1) + 1
     context = max(0, reach - steps[0])
     missing = _missing(first, context, sum(piece.shape[2] for piece in held))
-    splice = Splice(
+    spec = ConvSpec(
         stride=steps,
         before=(missing, rows, columns),
         after=(0, rows, columns),
@@ -70,46 +70,44 @@ def causal_conv3d(  # noqa: PLR0913 (torch's own arguments, and ours)
         modes=(REPLICATE if first == "replicate" else ZEROS, padding_mode, padding_mode),
         activation=activation,
         reproducible=reproducible,
-        policy=policy_of(accuracy),
+        accuracy=policy_of(accuracy).text(),
     )
     unread = max(0, steps[0] - reach)  # frames of each step before the kernel begins
     pieces = [*(piece for piece in held if piece.shape[2]), x[:, :, unread:]]
-    if torch.is_grad_enabled() and any(
-        each is not None and each.requires_grad for each in (*pieces, weight, bias, residual)
-    ):
+    if wants_gradient(*pieces, weight, bias, residual):
         if reproducible:
             raise UnsupportedError(
                 "reproducible=True with gradients: sums have a fixed order without them only. Call"
                 " it inside torch.no_grad()."
             )
-        y = _with_gradients(pieces, (weight, bias, residual), splice, asked_for(backend))
+        y = _with_gradients(pieces, (weight, bias, residual), spec, asked_for(backend))
     else:
-        y = spliced_convolution(pieces, weight, bias, splice, residual, asked_for(backend))
+        y = fused_convolution(pieces, weight, bias, spec, residual, asked_for(backend))
     return y, next_cache(pieces, context)
 
 
 def _with_gradients(
     pieces: Sequence[Tensor],
     others: tuple[Tensor, Tensor | None, Tensor | None],
-    splice: Splice,
+    spec: ConvSpec,
     backend: str,
 ) -> Tensor:
     """The same by operators that have gradients: joined, padded in time, then convolved."""
     weight, bias, residual = others
     joined = torch.cat(list(pieces), dim=2)
-    sides = [0, 0, 0, 0, splice.before[0], 0]
-    named = "constant" if splice.modes[0] == ZEROS else splice.modes[0]
+    sides = [0, 0, 0, 0, spec.before[0], 0]
+    named = "constant" if spec.modes[0] == ZEROS else spec.modes[0]
     padded = torch.nn.functional.pad(joined, sides, mode=named)
     return functional.conv3d(
         padded,
         weight,
         bias,
-        splice.stride,
-        (0, *splice.before[1:]),
-        splice.dilation,
-        splice.groups,
-        padding_mode=splice.modes[1],
-        activation=splice.activation,
+        spec.stride,
+        (0, *spec.before[1:]),
+        spec.dilation,
+        spec.groups,
+        padding_mode=spec.modes[1],
+        activation=spec.activation,
         residual=residual,
         backend=backend,
     )

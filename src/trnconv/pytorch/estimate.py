@@ -15,10 +15,10 @@ from typing import Any
 import torch
 
 from nkisim.machine import Machine
+from trnconv.ask.policy import BF16, Policy, policy_of
+from trnconv.ask.question import Question
 from trnconv.errors import UnsupportedError
 from trnconv.models import ModelEntry, Size
-from trnconv.plan.accuracy import BF16, Policy, policy_of
-from trnconv.plan.question import Question
 from trnconv.pytorch import building
 from trnconv.pytorch.lazy.context import ALL_REWRITES, Rewrites
 from trnconv.pytorch.lazy.noted import Work

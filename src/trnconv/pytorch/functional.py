@@ -11,175 +11,138 @@ fp16), or a `Policy`. It is a permission: with gradients and on torch's backend 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
 import torch
 
-from trnconv.plan.accuracy import BF16, Policy, policy_of
-from trnconv.plan.ends import IDENTITY
+from trnconv.ask.ends import ACTIVATIONS, IDENTITY
+from trnconv.ask.policy import BF16, Policy, policy_of
+from trnconv.errors import UnsupportedError
+from trnconv.geometry import CIRCULAR, REFLECT, REPLICATE, ZEROS
 from trnconv.pytorch import gradients
 from trnconv.pytorch.arguments import (
     Axes,
     Operands,
-    forward_window,
-    output_sizes,
+    forward_spec,
     require_residual,
     transposed_sizes,
+    wants_gradient,
     with_batch,
 )
+from trnconv.pytorch.aten import finished, padded
 from trnconv.pytorch.backends import Backend, asked_for
-from trnconv.pytorch.extras import Extras
-from trnconv.pytorch.geometry import Window
+from trnconv.pytorch.conv_call import ConvSpec
+from trnconv.pytorch.gradients import fused_convolution
+from trnconv.runtime.functional import named
 
+_MODES = (ZEROS, REPLICATE, REFLECT, CIRCULAR)
 Tensor = torch.Tensor
 
 
-def conv1d(
-    input: Tensor,  # noqa: A002 (torch's name)
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Axes = 1,
-    padding: str | Axes = 0,
-    dilation: Axes = 1,
-    groups: int = 1,
-    *,
-    padding_mode: str = "zeros",
-    activation: str = IDENTITY,
-    residual: Tensor | None = None,
-    accuracy: str | Policy = BF16,
-    backend: str | Backend | None = None,
-) -> Tensor:
-    """torch.nn.functional.conv1d, on the kernels of trnconv."""
-    extras = Extras(padding_mode, activation, residual, asked_for(backend), policy_of(accuracy))
-    return _conv(1, (input, weight, bias), (stride, padding, dilation, groups), extras)
+def _convolution(rank: int) -> Callable[..., Tensor]:
+    def convolution(
+        input: Tensor,  # noqa: A002 (torch's name)
+        weight: Tensor,
+        bias: Tensor | None = None,
+        stride: Axes = 1,
+        padding: str | Axes = 0,
+        dilation: Axes = 1,
+        groups: int = 1,
+        *,
+        padding_mode: str = "zeros",
+        activation: str = IDENTITY,
+        residual: Tensor | None = None,
+        accuracy: str | Policy = BF16,
+        backend: str | Backend | None = None,
+    ) -> Tensor:
+        policy = policy_of(accuracy).text()
+        end = _End(padding_mode, activation, residual, policy, asked_for(backend))
+        return _conv(rank, (input, weight, bias), (stride, padding, dilation, groups), end)
+
+    return named(convolution, f"conv{rank}d", "torch.nn.functional.{}, on the kernels of trnconv.")
 
 
-def conv2d(
-    input: Tensor,  # noqa: A002 (torch's name)
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Axes = 1,
-    padding: str | Axes = 0,
-    dilation: Axes = 1,
-    groups: int = 1,
-    *,
-    padding_mode: str = "zeros",
-    activation: str = IDENTITY,
-    residual: Tensor | None = None,
-    accuracy: str | Policy = BF16,
-    backend: str | Backend | None = None,
-) -> Tensor:
-    """torch.nn.functional.conv2d, on the kernels of trnconv."""
-    extras = Extras(padding_mode, activation, residual, asked_for(backend), policy_of(accuracy))
-    return _conv(2, (input, weight, bias), (stride, padding, dilation, groups), extras)
+def _transposed_convolution(rank: int) -> Callable[..., Tensor]:
+    def convolution(
+        input: Tensor,  # noqa: A002 (torch's name)
+        weight: Tensor,
+        bias: Tensor | None = None,
+        stride: Axes = 1,
+        padding: Axes = 0,
+        output_padding: Axes = 0,
+        groups: int = 1,
+        dilation: Axes = 1,
+        *,
+        backend: str | Backend | None = None,
+    ) -> Tensor:
+        options = (stride, padding, output_padding, dilation, groups)
+        return _conv_transpose(rank, (input, weight, bias), options, asked_for(backend))
+
+    name = f"conv_transpose{rank}d"
+    return named(convolution, name, "torch.nn.functional.{}, on the kernels of trnconv.")
 
 
-def conv3d(
-    input: Tensor,  # noqa: A002 (torch's name)
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Axes = 1,
-    padding: str | Axes = 0,
-    dilation: Axes = 1,
-    groups: int = 1,
-    *,
-    padding_mode: str = "zeros",
-    activation: str = IDENTITY,
-    residual: Tensor | None = None,
-    accuracy: str | Policy = BF16,
-    backend: str | Backend | None = None,
-) -> Tensor:
-    """torch.nn.functional.conv3d, on the kernels of trnconv."""
-    extras = Extras(padding_mode, activation, residual, asked_for(backend), policy_of(accuracy))
-    return _conv(3, (input, weight, bias), (stride, padding, dilation, groups), extras)
+@dataclass(frozen=True)
+class _End:
+    """What is ours of a call, checked."""
 
+    padding_mode: str
+    activation: str
+    residual: Tensor | None
+    accuracy: str  # as ops take it
+    backend: str  # as ops take it
 
-def conv_transpose1d(
-    input: Tensor,  # noqa: A002 (torch's name)
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Axes = 1,
-    padding: Axes = 0,
-    output_padding: Axes = 0,
-    groups: int = 1,
-    dilation: Axes = 1,
-    *,
-    backend: str | Backend | None = None,
-) -> Tensor:
-    """torch.nn.functional.conv_transpose1d, on the kernels of trnconv."""
-    options = (stride, padding, output_padding, dilation, groups)
-    return _conv_transpose(1, (input, weight, bias), options, asked_for(backend))
+    def __post_init__(self) -> None:
+        if self.padding_mode not in _MODES:
+            raise ValueError(f"padding_mode {self.padding_mode!r}: {', '.join(_MODES)}.")
+        if self.activation not in ACTIVATIONS:
+            raise UnsupportedError(
+                f"activation {self.activation!r}: one of {', '.join(ACTIVATIONS)}."
+            )
 
-
-def conv_transpose2d(
-    input: Tensor,  # noqa: A002 (torch's name)
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Axes = 1,
-    padding: Axes = 0,
-    output_padding: Axes = 0,
-    groups: int = 1,
-    dilation: Axes = 1,
-    *,
-    backend: str | Backend | None = None,
-) -> Tensor:
-    """torch.nn.functional.conv_transpose2d, on the kernels of trnconv."""
-    options = (stride, padding, output_padding, dilation, groups)
-    return _conv_transpose(2, (input, weight, bias), options, asked_for(backend))
-
-
-def conv_transpose3d(
-    input: Tensor,  # noqa: A002 (torch's name)
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Axes = 1,
-    padding: Axes = 0,
-    output_padding: Axes = 0,
-    groups: int = 1,
-    dilation: Axes = 1,
-    *,
-    backend: str | Backend | None = None,
-) -> Tensor:
-    """torch.nn.functional.conv_transpose3d, on the kernels of trnconv."""
-    options = (stride, padding, output_padding, dilation, groups)
-    return _conv_transpose(3, (input, weight, bias), options, asked_for(backend))
+    def added_to(self, spec: ConvSpec, rank: int) -> ConvSpec:
+        """A spec with this mode along its own axes, this activation and this policy."""
+        modes = [ZEROS] * (3 - rank) + [self.padding_mode] * rank
+        own = (modes[0], modes[1], modes[2])
+        return replace(spec, modes=own, activation=self.activation, accuracy=self.accuracy)
 
 
 def _conv(
     rank: int,
     operands: Operands,
     options: tuple[Axes, str | Axes, Axes, int],
-    extras: Extras,
+    end: _End,
 ) -> Tensor:
     x, w, bias = _under_autocast(with_batch(operands[0], rank), *operands[1:])
     unbatched = operands[0].dim() == rank + 1
-    extras = extras.with_batch() if unbatched else extras
-    window = forward_window(rank, (x, w, bias), options)
-    shape = [x.shape[0], w.shape[0], *output_sizes(x, w, window)]
-    require_residual(extras.residual, x, shape)
-    if extras.padding_mode == "zeros" and not _wants_gradient(x, w, bias, extras.residual):
-        y: Tensor = gradients.fused_convolution(
-            x,
-            w,
-            bias,
-            extras.residual,
-            *_listed(window),
-            extras.activation,
-            extras.policy.text(),
-            extras.backend,
-        )
+    residual = end.residual
+    if unbatched and residual is not None:
+        residual = residual.unsqueeze(0)
+    moves, sizes = forward_spec(rank, (x, w, bias), options)
+    shape = [x.shape[0], w.shape[0], *sizes]
+    require_residual(residual, x, shape)
+    spec = end.added_to(moves, rank)
+    x5, w5 = _in_3d(x), _in_3d(w)
+    added = None if residual is None else _in_3d(residual)
+    if wants_gradient(x, w, bias, residual):
+        y = finished(_plain(padded(x5, spec), w5, bias, spec, end.backend), end.activation, added)
     else:
-        y = extras.around(lambda padded, moved: _plain(padded, w, bias, moved, extras), x, window)
+        y = fused_convolution([x5], w5, bias, spec, added, end.backend)
+    y = y.reshape(shape)
     return y.squeeze(0) if unbatched else y
 
 
-def _plain(x: Tensor, w: Tensor, bias: Tensor | None, window: Window, extras: Extras) -> Tensor:
-    y: Tensor = gradients.convolution(x, w, *_listed(window), extras.backend)
-    return y if bias is None else y + bias.view(-1, *[1] * len(window.stride))
+def _plain(x: Tensor, w: Tensor, bias: Tensor | None, spec: ConvSpec, backend: str) -> Tensor:
+    """A convolution that has gradients, of an input that is padded already."""
+    moves = replace(spec, before=(0, 0, 0), after=(0, 0, 0))
+    y: Tensor = gradients.convolution(x, w, moves.numbers(), backend)
+    return y if bias is None else y + bias.view(-1, 1, 1, 1)
 
 
-def _listed(window: Window) -> tuple[list[int], list[int], list[int], int]:
-    """A window as the ops take it."""
-    pads = [*window.before, *window.after]
-    return list(window.stride), pads, list(window.dilation), window.groups
+def _in_3d(tensor: Tensor) -> Tensor:
+    """[N, C, ...] with axes of one position before the others, so that there are three."""
+    return tensor.reshape(*tensor.shape[:2], *[1] * (5 - tensor.dim()), *tensor.shape[2:])
 
 
 def _conv_transpose(
@@ -189,9 +152,11 @@ def _conv_transpose(
     backend: str,
 ) -> Tensor:
     x, w, bias = _under_autocast(with_batch(operands[0], rank), *operands[1:])
-    reached, zeros, window = transposed_sizes(rank, (x, w, bias), options)
-    shape = [x.shape[0], w.shape[1] * window.groups, *reached]
-    y: Tensor = gradients.input_gradient(x, w, shape, *_listed(window), backend)
+    reached, zeros, spec = transposed_sizes(rank, (x, w, bias), options)
+    shape = [x.shape[0], w.shape[1] * spec.groups, *reached]
+    sizes = [*shape[:2], *[1] * (3 - rank), *reached]
+    y: Tensor = gradients.input_gradient(_in_3d(x), _in_3d(w), sizes, spec.numbers(), backend)
+    y = y.reshape(shape)
     if any(zeros):
         behind = [side for count in reversed(zeros) for side in (0, count)]
         y = torch.nn.functional.pad(y, behind)
@@ -214,6 +179,7 @@ def _cast(tensor: Tensor, dtype: torch.dtype) -> Tensor:
     return tensor.to(dtype) if tensor.dtype in narrow else tensor
 
 
-def _wants_gradient(*tensors: Tensor | None) -> bool:
-    asked = any(each is not None and each.requires_grad for each in tensors)
-    return torch.is_grad_enabled() and asked
+conv1d, conv2d, conv3d = (_convolution(rank) for rank in (1, 2, 3))
+conv_transpose1d, conv_transpose2d, conv_transpose3d = (
+    _transposed_convolution(rank) for rank in (1, 2, 3)
+)

@@ -88,6 +88,8 @@ def _one_by_one(function: Callable[..., torch.Tensor]) -> Callable[..., tuple[to
 
 
 def _element(arg: Any, dim: Any, number: int) -> Any:
+    if isinstance(dim, (list, tuple)):
+        return [_element(each, at, number) for each, at in zip(arg, dim, strict=True)]
     return arg.select(dim, number) if isinstance(dim, int) else arg
 
 
@@ -109,4 +111,4 @@ def _function(
 _Convolution = _function(ops.convolution, convolution, _of_convolution)
 _InputGradient = _function(ops.input_gradient, input_gradient, _of_input_gradient)
 _FilterGradient = _function(ops.filter_gradient, filter_gradient, _of_filter_gradient)
-fused_convolution.register_vmap(_one_by_one(fused_convolution))
+ops.fused_op.register_vmap(_one_by_one(ops.fused_op))

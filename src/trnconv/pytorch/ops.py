@@ -1,165 +1,149 @@
-"""The three linear maps of a convolution as ops of torch.library; `gradients` ties them together.
+"""Convolutions as ops of torch.library; `gradients` ties the three linear maps together.
 
     y  = convolution(x, w)          linear in x and in w
     dx = input_gradient(dy, w)      its transpose in x; also the transposed convolution
     dw = filter_gradient(x, dy)     its transpose in w
 
-`padding` has the numbers before all axes, then those after. No images make no launch.
+and `fused_convolution`, which has no gradient: frames that lie in several tensors, padded by any
+mode and upsampled, convolved, with bias, residual and activation at the end. Tensors have five
+dimensions; `numbers` are those of a ConvSpec. No images make no launch.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
-from trnconv.plan.accuracy import ALWAYS_DIRECT, policy_of
-from trnconv.pytorch.computing import computing
-from trnconv.pytorch.extras import Extras
-from trnconv.pytorch.geometry import Window
+from trnconv.ask.policy import ALWAYS_DIRECT
+from trnconv.ask.question import FILTER_GRADIENT
+from trnconv.pytorch.conv_call import (
+    INPUT_GRADIENT,
+    ConvCall,
+    ConvSpec,
+    numbered,
+    worded,
+    words_of,
+)
+from trnconv.pytorch.registry import compute
+from trnconv.runtime.launch import Operands
 
-# Its derivatives are direct convolutions, and it is linear in x as they are: so is this one.
-_WITH_GRADIENT = Extras(policy=ALWAYS_DIRECT)
+Tensor = torch.Tensor
+
+
+def _linear(numbers: list[int]) -> ConvSpec:
+    """Derivatives are direct convolutions, and maps are linear as they are: so are these."""
+    return numbered(numbers, accuracy=ALWAYS_DIRECT.text())
 
 
 @torch.library.custom_op("trnconv::convolution", mutates_args=())
-def convolution(
-    x: torch.Tensor,
-    w: torch.Tensor,
-    stride: list[int],
-    padding: list[int],
-    dilation: list[int],
-    groups: int,
-    backend: str,
-) -> torch.Tensor:
-    """x [N, C_in, ...] and w [C_out, C_in / groups, ...] -> y."""
+def convolution(x: Tensor, w: Tensor, numbers: list[int], backend: str) -> Tensor:
+    """x [N, C_in, D, H, W] and w [C_out, C_in / groups, KD, KH, KW] -> y."""
     if x.numel() == 0:
-        return _empty_output(x, w, stride, padding, dilation)
-    window = Window.of(stride, padding, dilation, groups)
-    y: torch.Tensor = computing(x, backend).convolution(x, w, None, window, _WITH_GRADIENT)
-    return y
+        return _empty_output([x], w, numbered(numbers))
+    return compute(ConvCall(_linear(numbers)), Operands((x,), w), backend)
 
 
 @torch.library.custom_op("trnconv::input_gradient", mutates_args=())
 def input_gradient(
-    dy: torch.Tensor,
-    w: torch.Tensor,
-    x_shape: list[int],
-    stride: list[int],
-    padding: list[int],
-    dilation: list[int],
-    groups: int,
-    backend: str,
-) -> torch.Tensor:
+    dy: Tensor, w: Tensor, x_shape: list[int], numbers: list[int], backend: str
+) -> Tensor:
     """dy [N, C_out, ...] and w [C_out, C_in / groups, ...] -> dx of shape `x_shape`."""
     if dy.numel() == 0:
         return dy.new_zeros(x_shape)
-    window = Window.of(stride, padding, dilation, groups)
-    dx: torch.Tensor = computing(dy, backend).input_gradient(dy, w, list(x_shape), window)
-    return dx
+    call = ConvCall(_linear(numbers), INPUT_GRADIENT, tuple(x_shape))
+    return compute(call, Operands((dy,), w), backend)
 
 
 @torch.library.custom_op("trnconv::filter_gradient", mutates_args=())
 def filter_gradient(
-    x: torch.Tensor,
-    dy: torch.Tensor,
-    kernel: list[int],
-    stride: list[int],
-    padding: list[int],
-    dilation: list[int],
-    groups: int,
-    backend: str,
-) -> torch.Tensor:
+    x: Tensor, dy: Tensor, kernel: list[int], numbers: list[int], backend: str
+) -> Tensor:
     """x [N, C_in, ...] and dy [N, C_out, ...] -> dw [C_out, C_in / groups, *kernel]."""
+    spec = _linear(numbers)
     if x.numel() == 0:
-        return x.new_zeros([dy.shape[1], x.shape[1] // groups, *kernel])
-    window = Window.of(stride, padding, dilation, groups)
-    dw: torch.Tensor = computing(x, backend).filter_gradient(x, dy, list(kernel), window)
-    return dw
+        return x.new_zeros([dy.shape[1], x.shape[1] // spec.groups, *kernel])
+    return compute(ConvCall(spec, FILTER_GRADIENT, tuple(kernel)), Operands((x, dy)), backend)
 
 
 @torch.library.custom_op("trnconv::fused_convolution", mutates_args=())
-def fused_convolution(
-    x: torch.Tensor,
-    w: torch.Tensor,
-    bias: torch.Tensor | None,
-    residual: torch.Tensor | None,
-    stride: list[int],
-    padding: list[int],
-    dilation: list[int],
-    groups: int,
-    activation: str,
-    accuracy: str,
+def fused_op(
+    pieces: Sequence[Tensor],
+    w: Tensor,
+    bias: Tensor | None,
+    residual: Tensor | None,
+    numbers: list[int],
+    words: str,
+    reproducible: bool,  # noqa: FBT001 (the op's schema)
     backend: str,
-) -> torch.Tensor:
-    """activation(x * w + bias + residual) in one kernel. It has no gradient: use the others."""
-    if x.numel() == 0:
-        return _empty_output(x, w, stride, padding, dilation)
-    window = Window.of(stride, padding, dilation, groups)
-    extras = Extras(activation=activation, residual=residual, policy=policy_of(accuracy))
-    y: torch.Tensor = computing(x, backend).convolution(x, w, bias, window, extras)
+) -> Tensor:
+    """activation(sum + bias + residual) in one kernel. It has no gradient: use the others."""
+    spec = worded(numbers, words, reproducible=reproducible)
+    if pieces[0].numel() == 0:
+        return _empty_output(pieces, w, spec)
+    return compute(ConvCall(spec), Operands(tuple(pieces), w, bias, residual), backend)
+
+
+def fused_convolution(
+    pieces: Sequence[Tensor],
+    w: Tensor,
+    bias: Tensor | None,
+    spec: ConvSpec,
+    residual: Tensor | None = None,
+    backend: str = "auto",
+) -> Tensor:
+    """Pieces [N, C_in, T_i, H, W] and w [C_out, C_in / groups, KD, KH, KW] -> [N, C_out, ...]."""
+    options = (spec.numbers(), words_of(spec), spec.reproducible, backend)
+    y: Tensor = fused_op(list(pieces), w, bias, residual, *options)
     return y
 
 
-@fused_convolution.register_fake
-def _(
-    x: torch.Tensor,
-    w: torch.Tensor,
-    bias: torch.Tensor | None,
-    residual: torch.Tensor | None,
-    stride: list[int],
-    padding: list[int],
-    dilation: list[int],
-    groups: int,
-    activation: str,
-    accuracy: str,
-    backend: str,
-) -> torch.Tensor:
-    del bias, residual, groups, activation, accuracy, backend
-    return _empty_output(x, w, stride, padding, dilation)
-
-
 @convolution.register_fake
-def _(
-    x: torch.Tensor,
-    w: torch.Tensor,
-    stride: list[int],
-    padding: list[int],
-    dilation: list[int],
-    groups: int,
-    backend: str,
-) -> torch.Tensor:
-    del groups, backend
-    return _empty_output(x, w, stride, padding, dilation)
-
-
-def _empty_output(
-    x: torch.Tensor, w: torch.Tensor, stride: list[int], padding: list[int], dilation: list[int]
-) -> torch.Tensor:
-    rank = len(stride)
-    sizes = [
-        (x.shape[2 + a] + padding[a] + padding[rank + a] - dilation[a] * (w.shape[2 + a] - 1) - 1)
-        // stride[a]
-        + 1
-        for a in range(rank)
-    ]
-    return x.new_empty([x.shape[0], w.shape[0], *sizes])
+def _(x: Tensor, w: Tensor, numbers: list[int], backend: str) -> Tensor:
+    del backend
+    return _empty_output([x], w, numbered(numbers))
 
 
 @input_gradient.register_fake
-def _(dy: torch.Tensor, w: torch.Tensor, x_shape: list[int], *rest: object) -> torch.Tensor:
+def _(dy: Tensor, w: Tensor, x_shape: list[int], *rest: object) -> Tensor:
     del w, rest
     return dy.new_empty(x_shape)
 
 
 @filter_gradient.register_fake
+def _(x: Tensor, dy: Tensor, kernel: list[int], numbers: list[int], backend: str) -> Tensor:
+    del backend
+    return x.new_empty([dy.shape[1], x.shape[1] // numbered(numbers).groups, *kernel])
+
+
+@fused_op.register_fake
 def _(
-    x: torch.Tensor,
-    dy: torch.Tensor,
-    kernel: list[int],
-    stride: list[int],
-    padding: list[int],
-    dilation: list[int],
-    groups: int,
-    backend: str,
-) -> torch.Tensor:
-    del stride, padding, dilation, backend
-    return x.new_empty([dy.shape[1], x.shape[1] // groups, *kernel])
+    pieces: Sequence[Tensor],
+    w: Tensor,
+    bias: Tensor | None,
+    residual: Tensor | None,
+    numbers: list[int],
+    *rest: object,
+) -> Tensor:
+    del bias, residual, rest
+    return _empty_output(pieces, w, numbered(numbers))
+
+
+def _empty_output(pieces: Sequence[Tensor], w: Tensor, spec: ConvSpec) -> Tensor:
+    """Sizes by torch's formula, which takes symbols, and no images, as well."""
+    first, frames = pieces[0], sum(piece.shape[2] for piece in pieces)
+    read = (frames, first.shape[3], first.shape[4])
+    sizes = [
+        (
+            read[axis] * spec.upsample[axis]
+            - spec.skip[axis]
+            + spec.before[axis]
+            + spec.after[axis]
+            - spec.dilation[axis] * (w.shape[2 + axis] - 1)
+            - 1
+        )
+        // spec.stride[axis]
+        + 1
+        for axis in range(3)
+    ]
+    return first.new_empty([first.shape[0], w.shape[0], *sizes])

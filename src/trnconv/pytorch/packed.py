@@ -1,29 +1,63 @@
-"""Packed weights, kept on their device for as long as the weight they were made of is unchanged.
+"""Packed weights, kept on their device for as long as what they were made of is unchanged.
 
-A weight is changed when its version is: in-place operations, optimizers and load_state_dict move
+A tensor is changed when its version is: in-place operations, optimizers and load_state_dict move
 it. Writing through `.data` does not, for autograd neither; then call `forget_packed_weights`.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Hashable, MutableMapping
+from dataclasses import dataclass
 
 import torch
 
-_Images = dict[Hashable, tuple[int, torch.Tensor]]  # by use: the version packed, and the image
-_kept: MutableMapping[torch.Tensor, _Images] = torch.utils.weak.WeakTensorKeyDictionary()
+Images = tuple[torch.Tensor, ...]
+Filters = tuple[torch.Tensor, torch.Tensor | None]  # weight and bias
+_Bias = Callable[[], torch.Tensor | None]  # a weak reference
 
 
-def packed_once(w: torch.Tensor, use: Hashable, pack: Callable[[], torch.Tensor]) -> torch.Tensor:
-    """`pack()`, or what it returned for this version of w and this use; w is not kept alive."""
-    if w.is_inference():  # has no version
+@dataclass(frozen=True)
+class _Packed:
+    """Images, and the versions of what they were made of."""
+
+    weight_version: int
+    bias: _Bias
+    bias_version: int
+    images: Images
+
+    def is_of(self, w: torch.Tensor, bias: torch.Tensor | None) -> bool:
+        """Whether neither has changed since."""
+        versions = (self.weight_version, self.bias_version)
+        return self.bias() is bias and versions == (_version(w), _version(bias))
+
+
+_Kept = dict[Hashable, _Packed]  # by use
+_kept: MutableMapping[torch.Tensor, _Kept] = torch.utils.weak.WeakTensorKeyDictionary()
+
+
+def packed_once(filters: Filters, use: Hashable, pack: Callable[[], Images]) -> Images:
+    """`pack()`, or what it returned for these versions and this use; w is not kept alive.
+
+    A view is known by the tensor it looks at: whoever reshapes a parameter makes a new one each
+    time.
+    """
+    w, bias = filters
+    if any(each is not None and each.is_inference() for each in filters):  # has no version
         return pack()
-    images: _Images = _kept.setdefault(w, {})
-    version, image = images.get(use, (None, None))
-    if image is None or version != w._version:  # noqa: SLF001 (torch documents it by this name)
-        image = pack()
-        images[use] = (w._version, image)  # noqa: SLF001
-    return image
+    owner = w if w._base is None else w._base  # noqa: SLF001 (torch documents it by this name)
+    kept: _Kept = _kept.setdefault(owner, {})
+    look = (use, tuple(w.shape), w.stride(), w.storage_offset())
+    found = kept.get(look)
+    if found is None or not found.is_of(w, bias):
+        alive: _Bias = (lambda: None) if bias is None else weakref.ref(bias)
+        found = _Packed(_version(w), alive, _version(bias), pack())
+        kept[look] = found
+    return found.images
+
+
+def _version(tensor: torch.Tensor | None) -> int:
+    return 0 if tensor is None else tensor._version  # noqa: SLF001 (torch documents it by this name)
 
 
 def forget_packed_weights() -> None:

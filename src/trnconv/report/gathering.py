@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from nkisim.machine import CONSTANTS_VERSION, FABRICS, Machine, Reading
+from trnconv.ask.question import Question
 from trnconv.geometry import ConvShape
-from trnconv.plan.question import Question
 from trnconv.report.content import Budget, LayerRow, LayerTimeline, MachineFacts, Totals
-from trnconv.report.timed import algorithm, macs_per_ns
+from trnconv.report.timed import macs_per_ns
 from trnconv.runtime.graph import GRAPH_INSTRUCTIONS
 from trnconv.runtime.pricing import Price
 
@@ -64,7 +64,7 @@ def _row(number: int, one: Convolution, whole_ns: float, baseline: BaselineOf) -
         ns=price.ns,
         total_ns=one.total_ns,
         share=one.total_ns / whole_ns,
-        algorithm=algorithm(price.plan),
+        algorithm=price.plan.plan.family,
         bound=price.bound,
         multiply_adds=macs,
         hbm_bytes=price.hbm_bytes,

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 import nkisim
 import trnconv
 from nkisim.machine import Machine, Reading
+from trnconv.ask.question import Question
 from trnconv.baseline import NAME, WHAT
 from trnconv.cutting import in_words, under_its_plan
 from trnconv.geometry import ConvShape
-from trnconv.plan.question import Question
 from trnconv.report.content import (
     Budget,
     Contender,
@@ -36,7 +36,7 @@ from trnconv.report.gathering import (
 )
 from trnconv.report.sensitivity import effects, largest_first, reading_row
 from trnconv.report.strips import extrapolated, strips_of, window_of
-from trnconv.report.timed import TimedLayer, plan_in_words, time_layer, time_taken
+from trnconv.report.timed import TimedLayer, time_layer, time_taken
 
 _BLOCKS = 3  # of rows, of the piece that is scheduled again for every open point
 
@@ -124,7 +124,7 @@ def _timeline(number: int, timed: TimedLayer) -> LayerTimeline:
         number=number,
         ns=line.makespan_ns,
         bound=line.bound,
-        plan=plan_in_words(launch.taken),
+        plan=launch.taken.plan.in_words(),
         launches=len(timed.launches),
         mfu=line.mfu,
         sbuf_peak_bytes_per_partition=memory.sbuf_peak_bytes_per_partition,

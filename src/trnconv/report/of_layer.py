@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from trnconv.ask.policy import ALWAYS_DIRECT, DIRECT
+from trnconv.ask.question import Question
 from trnconv.baseline import layer_ns
 from trnconv.geometry import ConvShape
-from trnconv.plan.accuracy import ALWAYS_DIRECT, DIRECT
-from trnconv.plan.question import Question
 from trnconv.report.content import Contender, Report, Subject
 from trnconv.report.gathering import Convolution
 from trnconv.report.making import Asked, Given, make_report

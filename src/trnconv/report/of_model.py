@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nkisim.machine import FABRICS, Machine
+from trnconv.ask.policy import DIRECT, policy_of
 from trnconv.baseline import ModelBaseline, model_baseline
 from trnconv.corpus.instances import Instance, instances
 from trnconv.geometry import ConvShape
 from trnconv.model_plan import LayerPlan, ModelPlan, PlanOptions, Prices, model_plan
 from trnconv.models import ModelEntry, find
 from trnconv.models.sizes import size_of
-from trnconv.plan.accuracy import DIRECT, policy_of
 from trnconv.report.content import Budget, Contender, Report, Subject
 from trnconv.report.gathering import Convolution
 from trnconv.report.making import Asked, Given, make_report

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trnconv.plan.accuracy import DIRECT, LIMITS
+from trnconv.ask.policy import DIRECT, LIMITS
 from trnconv.report.wording import amount
 
 _CLOSED_FORM = (

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from nkisim import Run
 from nkisim.machine import Machine, Reading
 from nkisim.timing import Timeline, schedule
-from trnconv.geometry import TransposedShape
-from trnconv.plan.choose import Priced
-from trnconv.plan.fast_candidates import PricedFast
-from trnconv.plan.fast_choose import in_words as fast_in_words
-from trnconv.plan.parts import planned_parts
-from trnconv.plan.question import Question, Shape, best_plan
-from trnconv.runtime.modelled import trace_plan
+from trnconv.ask.launches import planned_parts
+from trnconv.ask.question import Question
+from trnconv.forms.form import Priced
+from trnconv.planner.best import best_plan
+from trnconv.runtime.launch import trace_plan
 
 READINGS = tuple(Reading)
-DIRECT = "direct"
 _OF_ONE_CORE = ("tensor", "vector", "scalar", "gpsimd", "dma", "dma issue")
 
 
@@ -25,8 +22,7 @@ _OF_ONE_CORE = ("tensor", "vector", "scalar", "gpsimd", "dma", "dma issue")
 class TimedLaunch:
     """One launch of a convolution's kernel on one core."""
 
-    shape: Shape
-    taken: Priced | PricedFast
+    taken: Priced
     run: Run
     timelines: dict[Reading, Timeline]
 
@@ -98,53 +94,21 @@ def macs_per_ns(machine: Machine) -> float:
 
 def time_layer(question: Question, readings: Sequence[Reading] = READINGS) -> TimedLayer:
     """Plan, trace without data, and schedule; launches of equal shape once."""
-
-    def timed(shape: Shape) -> TimedLaunch:
-        return _timed(replace(question, shape=shape), readings)
-
-    if isinstance(question.shape, TransposedShape):
-        return TimedLayer(question, (timed(question.shape),))
-    parts = planned_parts(question.shape, timed)
+    parts = planned_parts(question, lambda part: _scheduled(best_plan(part), readings))
     return TimedLayer(question, tuple(launch for _, launch in parts))
 
 
 def time_taken(
-    question: Question, taken: Priced | PricedFast, readings: Sequence[Reading] = READINGS
+    question: Question, taken: Priced, readings: Sequence[Reading] = READINGS
 ) -> TimedLayer:
     """The same for a plan that was taken before, of a layer of one launch."""
-    return TimedLayer(question, (_scheduled(question, taken, readings),))
+    return TimedLayer(question, (_scheduled(taken, readings),))
 
 
-def _timed(question: Question, readings: Sequence[Reading]) -> TimedLaunch:
-    return _scheduled(question, best_plan(question), readings)
-
-
-def _scheduled(
-    question: Question, taken: Priced | PricedFast, readings: Sequence[Reading]
-) -> TimedLaunch:
-    run = trace_plan(taken.plan, question.shape)
+def _scheduled(taken: Priced, readings: Sequence[Reading]) -> TimedLaunch:
+    run = trace_plan(taken.plan)
     lines = {
         reading: schedule(run.trace, run.machine, reading, memory=run.memory)
         for reading in readings
     }
-    return TimedLaunch(question.shape, taken, run, lines)
-
-
-def algorithm(taken: Priced | PricedFast) -> str:
-    """Direct, or the transform and the axis it goes along."""
-    if isinstance(taken, Priced):
-        return DIRECT
-    return f"{taken.plan.transform}, {'rows' if taken.plan.by_rows else 'frames'}"
-
-
-def plan_in_words(taken: Priced | PricedFast) -> str:
-    """The decisions in a line."""
-    if isinstance(taken, PricedFast):
-        return fast_in_words(taken.plan)
-    plan = taken.plan
-    loop = f"a hardware loop of {plan.body_blocks} blocks a turn" if plan.rolled else "unrolled"
-    weights = "weights streamed" if plan.streamed else "weights in SBUF"
-    return (
-        f"direct, blocks of {plan.frames} frames x {plan.rows} rows x {plan.columns} columns,"
-        f" {weights}, {loop}"
-    )
+    return TimedLaunch(taken, run, lines)

@@ -8,9 +8,8 @@ from trnconv.runtime.convolve import (
     convolve_shape,
     convolve_transposed,
     plan_for,
-    planned_launches,
 )
-from trnconv.runtime.modelled import time_plan, trace_plan
+from trnconv.runtime.launch import time_plan, trace_plan
 
 __all__ = [
     "Convolved",
@@ -20,7 +19,6 @@ __all__ = [
     "convolve_shape",
     "convolve_transposed",
     "plan_for",
-    "planned_launches",
     "time_plan",
     "trace_plan",
 ]

@@ -1,38 +1,28 @@
-"""One convolution, from arrays to an array, in nkisim."""
+"""Convolutions of NumPy arrays, in nkisim."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-import nkisim
 from nkisim import Run
 from nkisim.machine import find_machine
-from trnconv.errors import PlanError, ShapeError, UnsupportedError
+from trnconv.ask.ends import NO_RESIDUAL, PLAIN_END, End
+from trnconv.ask.policy import DEFAULT_POLICY, Policy
+from trnconv.ask.question import Question, Shape
+from trnconv.errors import ShapeError, UnsupportedError
+from trnconv.forms.form import Plan
 from trnconv.geometry import ZEROS, Axes, ConvShape, Padding, TransposedShape, conv_shape
-from trnconv.kernels.forward import forward_of_pieces, forward_on_two_cores
-from trnconv.packing import forward_filters, pack_bias, pack_places, pack_weights
-from trnconv.plan.accuracy import DEFAULT_POLICY, Policy
-from trnconv.plan.conv_plan import ConvPlan
-from trnconv.plan.ends import ITEM_BYTES, NO_RESIDUAL, PLAIN_END, End
-from trnconv.plan.fast_choose import sums_alike
-from trnconv.plan.fast_plan import FastPlan
-from trnconv.plan.launches import Launch, launches
-from trnconv.plan.orders import keeps_orders
-from trnconv.plan.parts import planned_parts
-from trnconv.plan.problem import Problem, fold
-from trnconv.plan.question import Plan, Question, Shape, best_plan
-from trnconv.plan.shares import share
-from trnconv.plan.work_out import work_out
-from trnconv.runtime.allowance import our_kernel
-from trnconv.runtime.fast_kernel import run_fast
+from trnconv.runtime import compute
+from trnconv.runtime.compute import require_shape
+from trnconv.runtime.launch import Operands
+from trnconv.runtime.plans import plans_for
+from trnconv.runtime.simulated import SimulatedDevice
 
 Array = np.ndarray[Any, Any]
-_MOST_CORES = 2
 _DIMENSIONS = 5
 
 
@@ -46,8 +36,9 @@ class LaunchOptions:
     `reproducible` gives every output the same bits however the input is cut: into chunks of frames
     or rows (with the halo they need), pieces, batches or shares of cores. Plans are then slower.
 
-    `policy` says what may be given for speed (plan/accuracy.py): by default, large convolutions may
+    `policy` says what may be given for speed (ask/policy.py): by default, large convolutions may
     be computed by F(2,3) in fp16, which is as accurate as bf16. Two cores are always direct.
+    `forms` are the names of those that may compute it; empty: any.
     """
 
     target: str = "trn2"
@@ -58,14 +49,29 @@ class LaunchOptions:
     residual: Array | None = None  # of the output's shape, added where `end` says
     reproducible: bool = False
     policy: Policy = DEFAULT_POLICY
+    forms: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse plans that contradict the other options."""
-        if self.reproducible and not all(_sums_alike(plan) for plan in self.plans or ()):
+        if self.reproducible and not all(plan.is_reproducible for plan in self.plans or ()):
             raise UnsupportedError(
                 "reproducible=True with plans that sum outputs in different orders: plan with"
                 " reproducible=True, or drop one of the two."
             )
+
+    def question(self, shape: Shape, dtype: str, pieces: tuple[int, ...] = ()) -> Question:
+        """What is asked of the planner."""
+        return Question(
+            shape=shape,
+            machine=find_machine(self.target),
+            dtype=dtype,
+            pieces=pieces,
+            end=self.end,
+            reproducible=self.reproducible,
+            policy=self.policy,
+            exact=self.exact,
+            forms=self.forms,
+        )
 
 
 DEFAULT_LAUNCH = LaunchOptions()
@@ -153,47 +159,50 @@ def convolve_shape(
     frames; padding and taps reach across them. w is [C_out, C_in / groups, KD, KH, KW].
     """
     x = _pieces_of(pieces, shape)
-    require_shape("weight", w, (shape.c_out, shape.c_in // shape.groups, *shape.kernel))
-    require_bias(bias, shape.c_out)
-    sizes = (shape.batch, shape.c_out, *shape.out_sizes())
-    _require_residual(launch, sizes)
-    if len(x) > 1:
-        return _convolve_in_one_launch(x, (w, bias), shape, launch)
-    y = np.empty(sizes, _out_dtype(x[0], launch))
-    done = []
-    for part, mine in planned_launches(shape, str(x[0].dtype), launch):
-        added = None if launch.residual is None else part.output_of(launch.residual)
-        own_bias = None if bias is None else part.channels_of(bias)
-        arrays = _Arrays((part.input_of(x[0]),), part.channels_of(w), own_bias, added)
-        run = _launch(arrays, mine, part.shape)
-        part.output_of(y)[...] = _cropped(run, part.shape)
-        done.append((mine, run))
-    return Convolved(y, tuple(mine for mine, _ in done), tuple(run for _, run in done))
+    _require_residual(launch, (shape.batch, shape.c_out, *shape.out_sizes()))
+    frames = tuple(piece.shape[2] for piece in x) if len(x) > 1 else ()
+    return _computed(shape, frames, Operands(x, w, bias, launch.residual), launch)
 
 
-def _convolve_in_one_launch(
-    x: tuple[Array, ...],
-    filters: tuple[Array, Array | None],
-    shape: ConvShape,
-    launch: LaunchOptions,
+def convolve_transposed(
+    x: Array,
+    w: Array,
+    bias: Array | None,
+    shape: TransposedShape,
+    launch: LaunchOptions = DEFAULT_LAUNCH,
 ) -> Convolved:
-    """Several pieces: parts of a convolution would have to cut them."""
-    frames = tuple(piece.shape[2] for piece in x)
-    if len(launches(shape)) > 1:
-        raise _too_large(frames, "offsets into its tensors do not fit 32 bits.")
-    try:
-        mine = launch.plans or plan_for(shape, str(x[0].dtype), launch, frames)
-    except PlanError as error:
-        raise _too_large(frames, str(error)) from error
-    run = _launch(_Arrays(x, *filters, launch.residual), mine, shape)
-    return Convolved(_cropped(run, shape), (mine,), (run,))
+    """A transposed convolution of x [N, C_in, D, H, W] and w [C_in, C_out / groups, KD, KH, KW]."""
+    require_shape("input", x, (shape.batch, shape.c_in, *shape.size))
+    require_shape("weight", w, (shape.c_in, shape.c_out // shape.groups, *shape.kernel))
+    if launch.residual is not None or launch.end.residual != NO_RESIDUAL:
+        raise UnsupportedError("a residual of a transposed convolution: add it afterwards.")
+    return _computed(shape, (), Operands((x,), forward_filters(w, shape.groups), bias), launch)
 
 
-def _too_large(frames: tuple[int, ...], why: str) -> UnsupportedError:
-    return UnsupportedError(
-        f"an input in pieces of {frames} frames that needs several launches: {why} Only one piece"
-        " can be split. Concatenate first."
-    )
+def forward_filters(w: Any, groups: int) -> Any:
+    """w [C_in, C_out / groups, ...] of a transposed convolution as [C_out, C_in / groups, ...]."""
+    by_group = w.reshape(groups, -1, *w.shape[1:]).swapaxes(1, 2)
+    return by_group.reshape(groups * w.shape[1], -1, *w.shape[2:])
+
+
+def _computed(
+    shape: Shape, pieces: tuple[int, ...], operands: Operands, launch: LaunchOptions
+) -> Convolved:
+    device = SimulatedDevice(launch.cores, launch.plans or ())
+    question = launch.question(shape, str(operands.inputs[0].dtype), pieces)
+    y = compute.convolution(question, operands, device)
+    plans, runs = zip(*device.launched, strict=True)
+    return Convolved(y, plans, runs)
+
+
+def plan_for(
+    shape: Shape,
+    dtype: str,
+    launch: LaunchOptions = DEFAULT_LAUNCH,
+    pieces: tuple[int, ...] = (),
+) -> tuple[Plan, ...]:
+    """The planner's choice for one launch, one plan for each core; `pieces` as in a question."""
+    return plans_for(launch.question(shape, dtype, pieces), launch.cores)
 
 
 def _pieces_of(pieces: Sequence[Array], shape: ConvShape) -> tuple[Array, ...]:
@@ -213,65 +222,6 @@ def _pieces_of(pieces: Sequence[Array], shape: ConvShape) -> tuple[Array, ...]:
     return kept
 
 
-def _cropped(run: Run, shape: Shape) -> Array:
-    """The output without what was computed to make phases whole."""
-    depth, height, width = shape.out_sizes()
-    return _only(run.outputs)[:, :, :depth, :height, :width]
-
-
-def _unsized(shape: ConvShape) -> Problem:
-    return fold(shape, every_tap=True)
-
-
-def planned_launches(
-    shape: ConvShape, dtype: str, launch: LaunchOptions = DEFAULT_LAUNCH
-) -> Iterator[tuple[Launch, tuple[Plan, ...]]]:
-    """The parts of a convolution with their plans, one for each core; mostly it is one part."""
-
-    def plan(part: ConvShape) -> tuple[Plan, ...]:
-        if launch.reproducible and not keeps_orders(_unsized(part), _unsized(shape)):
-            raise UnsupportedError(
-                f"reproducible=True for {shape}, which needs several launches, one with"
-                f" {part.c_out} output channels: they would be summed in another order. Split the"
-                " input."
-            )
-        return launch.plans or plan_for(part, dtype, launch)
-
-    return planned_parts(shape, plan)
-
-
-def convolve_transposed(
-    x: Array,
-    w: Array,
-    bias: Array | None,
-    shape: TransposedShape,
-    launch: LaunchOptions = DEFAULT_LAUNCH,
-) -> Convolved:
-    """A transposed convolution of x [N, C_in, D, H, W] and w [C_in, C_out / groups, KD, KH, KW]."""
-    groups = shape.groups
-    require_shape("input", x, (shape.batch, shape.c_in, *shape.size))
-    require_shape("weight", w, (shape.c_in, shape.c_out // groups, *shape.kernel))
-    require_bias(bias, shape.c_out)
-    if launch.residual is not None or launch.end.residual != NO_RESIDUAL:
-        raise UnsupportedError("a residual of a transposed convolution: add it afterwards.")
-    swapped = forward_filters(w.astype(x.dtype), groups)
-    mine = launch.plans or plan_for(shape, str(x.dtype), launch)
-    run = _launch(_Arrays((x,), swapped, bias, None), mine, shape)
-    return Convolved(_cropped(run, shape), (mine,), (run,))
-
-
-def require_shape(name: str, array: Array, expected: tuple[int, ...]) -> None:
-    """Refuse an array that would have to be reshaped to fit."""
-    if tuple(array.shape) != expected:
-        raise ShapeError(f"{name} {tuple(array.shape)}: {expected} is needed.")
-
-
-def require_bias(bias: Array | None, channels: int) -> None:
-    """Refuse a bias that is not one number for each output channel."""
-    if bias is not None:
-        require_shape("bias", bias, (channels,))
-
-
 def _require_residual(launch: LaunchOptions, expected: tuple[int, ...]) -> None:
     asked, given = launch.end.residual != NO_RESIDUAL, launch.residual
     if asked != (given is not None):
@@ -281,94 +231,3 @@ def _require_residual(launch: LaunchOptions, expected: tuple[int, ...]) -> None:
         )
     if given is not None:
         require_shape("residual", given, expected)
-
-
-def _only(outputs: Any) -> Array:
-    return np.asarray(outputs[0] if isinstance(outputs, tuple) else outputs)
-
-
-def plan_for(
-    shape: Shape,
-    dtype: str,
-    launch: LaunchOptions = DEFAULT_LAUNCH,
-    pieces: tuple[int, ...] = (),
-) -> tuple[Plan, ...]:
-    """The planner's choice, one plan for each core; `pieces` as in `convolve_pieces`."""
-    if dtype not in ITEM_BYTES:
-        raise UnsupportedError(
-            f"a convolution of {dtype}: the kernels take {', '.join(ITEM_BYTES)}. Cast the input."
-        )
-    machine = find_machine(launch.target)
-    if launch.cores not in range(1, min(_MOST_CORES, machine.lnc_max) + 1):
-        raise UnsupportedError(
-            f"{launch.cores} cores on {machine.name}: a launch has 1 to {machine.lnc_max}."
-            " Ask for fewer."
-        )
-    question = Question(
-        shape=shape,
-        machine=machine,
-        dtype=dtype,
-        pieces=pieces,
-        end=launch.end,
-        reproducible=launch.reproducible,
-        policy=launch.policy,
-        exact=launch.exact,
-    )
-    if launch.cores == 1:
-        return (best_plan(question).plan,)
-    one, two = share(question.direct())
-    return (one.taken.plan, two.taken.plan)
-
-
-def _sums_alike(plan: Plan) -> bool:
-    """Whether a plan sums outputs in an order that does not depend on how the input is cut."""
-    return sums_alike(plan) if isinstance(plan, FastPlan) else plan.sums_alike
-
-
-@dataclass(frozen=True)
-class _Arrays:
-    pieces: tuple[Array, ...]
-    w: Array
-    bias: Array | None
-    residual: Array | None
-
-
-def _launch(arrays: _Arrays, plans: tuple[Plan, ...], shape: Shape) -> Run:
-    first, *others = plans
-    summation = "fixed" if all(_sums_alike(plan) for plan in plans) else "fast"
-    if isinstance(first, FastPlan):
-        if others or first.shape != shape:
-            raise PlanError(f"{first}: a fast plan is for one core, and for its own shape.")
-        filters = (arrays.w, arrays.bias, arrays.residual)
-        return run_fast(first, arrays.pieces, *filters, summation=summation)
-    direct = [plan for plan in plans if isinstance(plan, ConvPlan)]
-    if len(direct) < len(plans):
-        raise PlanError(f"plans of different kinds: {plans}.")
-    return _launch_direct(arrays, direct, shape, summation)
-
-
-def _launch_direct(arrays: _Arrays, plans: Sequence[ConvPlan], shape: Shape, summation: str) -> Run:
-    works = [work_out(plan, shape) for plan in plans]
-    if arrays.residual is not None and works[0].recipe.y_shape != arrays.residual.shape:
-        raise UnsupportedError(
-            f"a residual of {arrays.residual.shape} where whole phases of {works[0].recipe.y_shape}"
-            " are computed and cropped: add it afterwards."
-        )
-    w = arrays.w.astype(arrays.pieces[0].dtype)
-    images = tuple(
-        pack_weights(w, plan.problem, work) for plan, work in zip(plans, works, strict=True)
-    )
-    biases = tuple(pack_bias(arrays.bias, work) for work in works)
-    places = tuple(pack_places(work) for work in works)
-    recipes = tuple(work.recipe for work in works)
-    residual, target = arrays.residual, plans[0].machine
-    run = partial(nkisim.run, target=target, summation=summation)
-    if len(plans) == 1:
-        packed = (images[0], biases[0], places[0])
-        return run(our_kernel(forward_of_pieces), arrays.pieces, *packed, residual, recipes[0])
-    pair = our_kernel(forward_on_two_cores)[_MOST_CORES]
-    return run(pair, arrays.pieces, images, biases, places, residual, recipes)
-
-
-def _out_dtype(x: Array, launch: LaunchOptions) -> Any:
-    return np.dtype(launch.end.dtype) if launch.end.dtype else x.dtype

@@ -1,37 +1,31 @@
-"""A depthwise convolution from arrays to an array, in nkisim, on the engines that do it fastest."""
+"""A depthwise convolution of NumPy arrays in nkisim, on the engines that one asks for."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-import nkisim
-from nkisim import Run, Spec
-from nkisim.machine import Reading, find_machine
-from nkisim.timing import Timeline, schedule
-from trnconv.errors import ShapeError, UnsupportedError
+from nkisim import Run
+from trnconv.errors import PlanError, ShapeError
+from trnconv.forms.form import Plan
 from trnconv.geometry import Axes, ConvShape, Padding, conv_shape
-from trnconv.kernels.depthwise import depthwise as kernel
-from trnconv.plan.conv_plan import ConvPlan
-from trnconv.plan.depthwise import DepthwisePlan
-from trnconv.plan.depthwise_choose import ANY, choose_depthwise
-from trnconv.plan.depthwise_program import filter_image, program
-from trnconv.plan.ends import ITEM_BYTES
-from trnconv.runtime.allowance import our_kernel
-from trnconv.runtime.convolve import LaunchOptions, convolve
-from trnconv.runtime.modelled import time_plan
+from trnconv.runtime.convolve import LaunchOptions, convolve, plan_for
 
 Array = np.ndarray[Any, Any]
+ANY, TENSOR, OTHERS = "any", "tensor", "vector"
+_FORMS = {ANY: (), TENSOR: ("direct",), OTHERS: ("depthwise",)}
 
 
 @dataclass(frozen=True)
 class DepthwiseResult:
-    """An output, the plan that made it (a ConvPlan is the Tensor engine's) and what nkisim saw."""
+    """An output, the plan that made it and what nkisim saw."""
 
     y: Array
-    plan: DepthwisePlan | ConvPlan
+    plan: Plan
     run: Run
 
 
@@ -45,7 +39,7 @@ def depthwise(  # noqa: PLR0913 (torch's own arguments, and where to run)
     dilation: Axes = 1,
     target: str = "trn2",
     engines: str = ANY,
-    plan: DepthwisePlan | ConvPlan | None = None,
+    plan: Plan | None = None,
 ) -> DepthwiseResult:
     """Each channel of x [N, C, ...] with its own filters of w [C * multiplier, 1, ...], simulated.
 
@@ -54,27 +48,10 @@ def depthwise(  # noqa: PLR0913 (torch's own arguments, and where to run)
     """
     options: dict[str, Any] = {"stride": stride, "padding": padding, "dilation": dilation}
     shape = depthwise_shape(x.shape, w.shape, **options)
-    mine = plan or plan_depthwise(shape, target, str(x.dtype), engines)
-    if isinstance(mine, ConvPlan):
-        done = convolve(
-            x,
-            w,
-            bias,
-            **options,
-            groups=shape.c_in,
-            launch=LaunchOptions(target, plans=(mine,)),
-        )
-        return DepthwiseResult(done.y, mine, done.runs[0])
-    run = nkisim.run(
-        our_kernel(kernel),
-        x.reshape(shape.batch, shape.c_in, *shape.size),
-        filter_image(mine, w.astype(x.dtype), bias),
-        program(mine),
-        target=mine.machine,
-    )
-    out = np.asarray(run.outputs[0] if isinstance(run.outputs, tuple) else run.outputs)
-    y = out.reshape(shape.batch, shape.c_out, *shape.out_sizes()[5 - x.ndim :])
-    return DepthwiseResult(y, mine, run)
+    launch = LaunchOptions(target, plans=(plan,) if plan else None, forms=_forms(engines))
+    with _naming_the_tensor_engine(engines):
+        done = convolve(x, w, bias, **options, groups=shape.c_in, launch=launch)
+    return DepthwiseResult(done.y, done.plans[0][0], done.runs[0])
 
 
 def depthwise_shape(
@@ -89,34 +66,24 @@ def depthwise_shape(
     return conv_shape(x_shape, w_shape, groups=x_shape[1], **options)
 
 
-def plan_depthwise(
-    shape: ConvShape, target: str, dtype: str, engines: str = ANY
-) -> DepthwisePlan | ConvPlan:
+def plan_depthwise(shape: ConvShape, target: str, dtype: str, engines: str = ANY) -> Plan:
     """The planner's choice."""
-    if dtype not in ITEM_BYTES:
-        raise UnsupportedError(
-            f"a depthwise convolution of {dtype}: the kernels take {', '.join(ITEM_BYTES)}. Cast"
-            " the input."
-        )
-    choice = choose_depthwise(shape, find_machine(target), dtype, engines)
-    if choice.on_tensor_engine and choice.tensor is not None:
-        return choice.tensor.taken.plan
-    return choice.priced[0].plan
+    with _naming_the_tensor_engine(engines):
+        return plan_for(shape, dtype, LaunchOptions(target, forms=_forms(engines)))[0]
 
 
-def time_depthwise(
-    plan: DepthwisePlan | ConvPlan, shape: ConvShape, reading: Reading = Reading.default
-) -> Timeline:
-    """The modelled time of a plan of either kind, without data."""
-    if isinstance(plan, ConvPlan):
-        return time_plan(plan, shape, reading)
-    steps = program(plan)
-    run = nkisim.run(
-        our_kernel(kernel),
-        Spec((shape.batch, shape.c_in, *shape.size), plan.dtype),
-        Spec((steps.lines, steps.filter_columns), "float32"),
-        steps,
-        target=plan.machine,
-        values=False,
-    )
-    return schedule(run.trace, run.machine, reading, memory=run.memory)
+@contextmanager
+def _naming_the_tensor_engine(engines: str) -> Iterator[None]:
+    """Whoever asked for the other engines and cannot have them is told of this one."""
+    try:
+        yield
+    except PlanError as error:
+        if engines != OTHERS:
+            raise
+        raise PlanError(f"{error} Or use the Tensor engine (engines={TENSOR!r}).") from error
+
+
+def _forms(engines: str) -> tuple[str, ...]:
+    if engines not in _FORMS:
+        raise PlanError(f"engines={engines!r}: one of {', '.join(map(repr, _FORMS))}.")
+    return _FORMS[engines]

@@ -1,129 +1,85 @@
 """torch's convolutions on NumPy arrays, with its order of arguments and its defaults.
 
-`accuracy` is what a kernel may give for speed: "direct", "bf16", "fast", "half" (plan/accuracy.py).
+`accuracy` is what a kernel may give for speed: "direct", "bf16", "fast", "half" (ask/policy.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
 from nkisim.machine import find_machine
+from trnconv.ask.policy import BF16, Policy, policy_of
+from trnconv.ask.question import Question
 from trnconv.errors import ShapeError
 from trnconv.geometry import Axes, Padding, conv_shape, transposed_shape
-from trnconv.plan.accuracy import BF16, Policy, policy_of
-from trnconv.plan.explain_question import explain_question
-from trnconv.plan.question import Question
+from trnconv.planner.explain import explain_question
 from trnconv.runtime.convolve import LaunchOptions, convolve, convolve_transposed
 
 Array = np.ndarray[Any, Any]
+Result = TypeVar("Result")
+_SIZES = ("L", "H, W", "D, H, W")
 
 
-def conv1d(
-    input: Array,  # noqa: A002 (torch's name)
-    weight: Array,
-    bias: Array | None = None,
-    stride: Axes = 1,
-    padding: Padding = 0,
-    dilation: Axes = 1,
-    groups: int = 1,
-    *,
-    target: str = "trn2",
-    accuracy: str | Policy = BF16,
-) -> Array:
-    """input [N, C_in, L], weight [C_out, C_in, K] -> [N, C_out, L']."""
-    options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
-    return _conv(1, (input, weight, bias), _launch(target, accuracy), **options)
+def named(function: Callable[..., Result], name: str, contract: str) -> Callable[..., Result]:
+    """A function of one rank under its own name; `contract` has a place for the name."""
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = contract.format(name)
+    return function
 
 
-def conv2d(
-    input: Array,  # noqa: A002 (torch's name)
-    weight: Array,
-    bias: Array | None = None,
-    stride: Axes = 1,
-    padding: Padding = 0,
-    dilation: Axes = 1,
-    groups: int = 1,
-    *,
-    target: str = "trn2",
-    accuracy: str | Policy = BF16,
-) -> Array:
-    """input [N, C_in, H, W], weight [C_out, C_in, KH, KW] -> [N, C_out, H', W']."""
-    options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
-    return _conv(2, (input, weight, bias), _launch(target, accuracy), **options)
+def _convolution(rank: int) -> Callable[..., Array]:
+    def convolution(
+        input: Array,  # noqa: A002 (torch's name)
+        weight: Array,
+        bias: Array | None = None,
+        stride: Axes = 1,
+        padding: Padding = 0,
+        dilation: Axes = 1,
+        groups: int = 1,
+        *,
+        target: str = "trn2",
+        accuracy: str | Policy = BF16,
+    ) -> Array:
+        _require_rank(f"conv{rank}d", input, rank)
+        return convolve(
+            input,
+            weight,
+            bias,
+            stride=stride,
+            padding=padding,
+            dilation=dilation,
+            groups=groups,
+            launch=LaunchOptions(target, policy=policy_of(accuracy)),
+        ).y
+
+    sizes = _SIZES[rank - 1]
+    contract = f"input [N, C_in, {sizes}], weight [C_out, C_in / groups, ...] -> [N, C_out, ...]."
+    return named(convolution, f"conv{rank}d", contract)
 
 
-def conv3d(
-    input: Array,  # noqa: A002 (torch's name)
-    weight: Array,
-    bias: Array | None = None,
-    stride: Axes = 1,
-    padding: Padding = 0,
-    dilation: Axes = 1,
-    groups: int = 1,
-    *,
-    target: str = "trn2",
-    accuracy: str | Policy = BF16,
-) -> Array:
-    """input [N, C_in, D, H, W], weight [C_out, C_in, KD, KH, KW] -> [N, C_out, D', H', W']."""
-    options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
-    return _conv(3, (input, weight, bias), _launch(target, accuracy), **options)
+def _transposed_convolution(rank: int) -> Callable[..., Array]:
+    def convolution(
+        input: Array,  # noqa: A002 (torch's name)
+        weight: Array,
+        bias: Array | None = None,
+        stride: Axes = 1,
+        padding: Axes = 0,
+        output_padding: Axes = 0,
+        groups: int = 1,
+        dilation: Axes = 1,
+        *,
+        target: str = "trn2",
+    ) -> Array:
+        options = {"stride": stride, "padding": padding, "output_padding": output_padding}
+        options |= {"groups": groups, "dilation": dilation}
+        return _conv_transpose(rank, (input, weight, bias), target, **options)
 
-
-def conv_transpose1d(
-    input: Array,  # noqa: A002 (torch's name)
-    weight: Array,
-    bias: Array | None = None,
-    stride: Axes = 1,
-    padding: Axes = 0,
-    output_padding: Axes = 0,
-    groups: int = 1,
-    dilation: Axes = 1,
-    *,
-    target: str = "trn2",
-) -> Array:
-    """input [N, C_in, L], weight [C_in, C_out / groups, K] -> [N, C_out, L']."""
-    options = {"stride": stride, "padding": padding, "output_padding": output_padding}
-    options |= {"groups": groups, "dilation": dilation}
-    return _conv_transpose(1, (input, weight, bias), target, **options)
-
-
-def conv_transpose2d(
-    input: Array,  # noqa: A002 (torch's name)
-    weight: Array,
-    bias: Array | None = None,
-    stride: Axes = 1,
-    padding: Axes = 0,
-    output_padding: Axes = 0,
-    groups: int = 1,
-    dilation: Axes = 1,
-    *,
-    target: str = "trn2",
-) -> Array:
-    """input [N, C_in, H, W], weight [C_in, C_out / groups, KH, KW] -> [N, C_out, H', W']."""
-    options = {"stride": stride, "padding": padding, "output_padding": output_padding}
-    options |= {"groups": groups, "dilation": dilation}
-    return _conv_transpose(2, (input, weight, bias), target, **options)
-
-
-def conv_transpose3d(
-    input: Array,  # noqa: A002 (torch's name)
-    weight: Array,
-    bias: Array | None = None,
-    stride: Axes = 1,
-    padding: Axes = 0,
-    output_padding: Axes = 0,
-    groups: int = 1,
-    dilation: Axes = 1,
-    *,
-    target: str = "trn2",
-) -> Array:
-    """input [N, C_in, D, H, W], weight [C_in, C_out / groups, KD, KH, KW] -> [N, C_out, ...]."""
-    options = {"stride": stride, "padding": padding, "output_padding": output_padding}
-    options |= {"groups": groups, "dilation": dilation}
-    return _conv_transpose(3, (input, weight, bias), target, **options)
+    sizes = _SIZES[rank - 1]
+    contract = f"input [N, C_in, {sizes}], weight [C_in, C_out / groups, ...] -> [N, C_out, ...]."
+    return named(convolution, f"conv_transpose{rank}d", contract)
 
 
 def _conv_transpose(
@@ -145,18 +101,6 @@ def _require_rank(name: str, x: Array, rank: int) -> None:
         )
 
 
-def _launch(target: str, accuracy: str | Policy) -> LaunchOptions:
-    return LaunchOptions(target, policy=policy_of(accuracy))
-
-
-def _conv(
-    rank: int, operands: tuple[Array, Array, Array | None], launch: LaunchOptions, **options: Any
-) -> Array:
-    x, w, bias = operands
-    _require_rank(f"conv{rank}d", x, rank)
-    return convolve(x, w, bias, launch=launch, **options).y
-
-
 def explain(
     input_shape: Sequence[int],
     weight_shape: Sequence[int],
@@ -170,8 +114,14 @@ def explain(
 ) -> str:
     """The plan of a convolution in words: decisions, modelled time, memory, what lost and why.
 
-    Where fast forms are looked for, what each of them would give follows.
+    Where other forms are looked for, what each of them would give follows.
     """
     shape = conv_shape(input_shape, weight_shape, stride=stride, padding=padding, dilation=dilation)
     question = Question(shape, find_machine(target), dtype, policy=policy_of(accuracy))
     return "\n\n".join(explain_question(question))
+
+
+conv1d, conv2d, conv3d = (_convolution(rank) for rank in (1, 2, 3))
+conv_transpose1d, conv_transpose2d, conv_transpose3d = (
+    _transposed_convolution(rank) for rank in (1, 2, 3)
+)

@@ -9,12 +9,12 @@ import numpy as np
 
 from trnconv.errors import UnsupportedError
 from trnconv.geometry import NO_MODES, Axes, Padding, conv_shape, input_gradient_shape
+from trnconv.runtime.compute import require_shape
 from trnconv.runtime.convolve import (
     DEFAULT_LAUNCH,
     Convolved,
     LaunchOptions,
     convolve_transposed,
-    require_shape,
 )
 
 Array = np.ndarray[Any, Any]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from trnconv.plan.choose import DEFAULT_BUDGET
+from trnconv.ask.limits import DEFAULT_BUDGET
 from trnconv.runtime.pricing import Price
 
 GRAPH_INSTRUCTIONS = 5_000_000  # static; above it the compiler gives up (NCC_EBVF030)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from nkisim.machine import Reading
-from trnconv.errors import UnsupportedError
-from trnconv.geometry import TransposedShape
-from trnconv.plan.choose import Priced
-from trnconv.plan.fast_candidates import PricedFast
-from trnconv.plan.parts import planned_parts
-from trnconv.plan.question import Question, Shape, best_plan
-from trnconv.runtime.modelled import time_plan
+from trnconv.ask.launches import planned_parts
+from trnconv.ask.question import Question
+from trnconv.forms.form import Priced
+from trnconv.planner.best import best_plan
+from trnconv.runtime.launch import time_plan
 
 
 @dataclass(frozen=True)
@@ -24,7 +21,7 @@ class Price:
     executed_macs: int  # what the array does, useful or not
     launches: int
     bound: str  # of the longest launch
-    plan: Priced | PricedFast  # of the longest launch
+    plan: Priced  # of the longest launch
 
     def __add__(self, other: Price) -> Price:
         """One after the other."""
@@ -46,30 +43,18 @@ def price(question: Question, *, simulate: bool = False) -> Price:
     The closed form is within a few percent of the schedule (tests/trnconv/plan), and a hundred
     times faster.
     """
-    if isinstance(question.shape, TransposedShape):
-        return _launch_price(question, question.shape, simulate=simulate)
-    parts = planned_parts(
-        question.shape, lambda part: _launch_price(question, part, simulate=simulate)
-    )
-    total: Price | None = None
-    for _, one in parts:
-        total = one if total is None else total + one
-    assert total is not None
-    return total
+    parts = planned_parts(question, lambda part: _launch_price(part, simulate=simulate))
+    first, *others = (one for _, one in parts)
+    return sum(others, start=first)
 
 
-def _launch_price(question: Question, shape: Shape, *, simulate: bool) -> Price:
-    if question.pieces and shape.size != question.shape.size:
-        raise UnsupportedError(
-            f"an input in pieces of {question.pieces} frames that needs several launches:"
-            " concatenate them first."
-        )
-    taken = best_plan(replace(question, shape=shape))
+def _launch_price(question: Question, *, simulate: bool) -> Price:
+    taken = best_plan(question)
     cost = taken.cost
     macs = cost.columns * question.machine.partitions**2
     if not simulate:
         return Price(cost.total_ns, cost.instructions, cost.hbm_bytes, macs, 1, cost.bound, taken)
-    timeline = time_plan(taken.plan, shape, Reading.default)
+    timeline = time_plan(taken.plan)
     return Price(
         timeline.makespan_ns,
         timeline.static_instructions,

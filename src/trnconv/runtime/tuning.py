@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from nkisim.machine import Reading
+from trnconv.ask.launches import planned_parts
+from trnconv.ask.question import Question
 from trnconv.errors import UnsupportedError
-from trnconv.geometry import TransposedShape
-from trnconv.plan.choose import Choice, Priced, choose
-from trnconv.plan.fast_candidates import PricedFast
-from trnconv.plan.fast_choose import broken_promise, price_fast
-from trnconv.plan.fast_plan import DEPTH, HEIGHT
-from trnconv.plan.fast_transforms import TRANSFORMS
-from trnconv.plan.parts import planned_parts
-from trnconv.plan.question import Question, searched_plan, worth_a_search
-from trnconv.plan.tuned_file import TunedPlan, key_of
-from trnconv.runtime.modelled import time_plan
+from trnconv.forms.form import Priced
+from trnconv.planner.best import choose
+from trnconv.planner.tuned_file import TunedPlan, key_of
+from trnconv.runtime.launch import time_plan
 
-Candidate = Priced | PricedFast
 Watch = Callable[[int, int], None]  # candidates timed, of how many
 
 
@@ -30,7 +24,7 @@ def _unwatched(_done: int, _all: int) -> None:
 class Timed:
     """A candidate with the time of its schedule (default reading)."""
 
-    candidate: Candidate
+    candidate: Priced
     ns: float
     bound: str
 
@@ -65,21 +59,12 @@ class Tuning:
         )
 
 
-def best_candidates(question: Question, count: int) -> list[Candidate]:
+def best_candidates(question: Question, count: int) -> list[Priced]:
     """The plan a search takes, then the fastest others by the closed form that are allowed."""
-    taken = searched_plan(question)
-    found: list[Candidate] = list(_all_of(choose(question.direct(), question.budget)))
-    if worth_a_search(question):
-        for transform in TRANSFORMS.values():
-            if not broken_promise(transform, question.dtype, question.policy):
-                for axis in (DEPTH, HEIGHT):
-                    found += price_fast(question.fast(), transform.name, axis, question.budget)
-    found.sort(key=lambda one: one.cost.total_ns)
-    return [taken, *(one for one in found if one.plan != taken.plan)][:count]
-
-
-def _all_of(choice: Choice) -> tuple[Priced, ...]:
-    return (choice.taken, *choice.others)
+    choice = choose(question)
+    found = [priced for offer in choice.offers for priced in offer.plans]
+    found.sort(key=lambda priced: priced.cost.total_ns)
+    return [choice.taken, *(one for one in found if one.plan != choice.taken.plan)][:count]
 
 
 def tune(question: Question, count: int, watch: Watch = _unwatched) -> tuple[Tuning, ...]:
@@ -89,11 +74,7 @@ def tune(question: Question, count: int, watch: Watch = _unwatched) -> tuple[Tun
             "tuning a reproducible convolution: which plan it gets must not depend on its size."
             " Tune without reproducible."
         )
-    if isinstance(question.shape, TransposedShape):
-        return (_tuned(question, count, watch),)
-    parts = planned_parts(
-        question.shape, lambda shape: _tuned(replace(question, shape=shape), count, watch)
-    )
+    parts = planned_parts(question, lambda part: _tuned(part, count, watch))
     return tuple({launch.shape: tuning for launch, tuning in parts}.values())
 
 
@@ -101,7 +82,7 @@ def _tuned(question: Question, count: int, watch: Watch) -> Tuning:
     found = best_candidates(question, count)
     timed = []
     for candidate in found:
-        timeline = time_plan(candidate.plan, question.shape, Reading.default)
+        timeline = time_plan(candidate.plan)
         timed.append(Timed(candidate, timeline.makespan_ns, timeline.bound))
         watch(len(timed), len(found))
     return Tuning(question, tuple(timed))

@@ -5,7 +5,7 @@ With u = 2**-24 (half a step of float32), n products to an output, A = sum |x| |
 direct   float32 sums in any order are off by at most gamma(n + 1) A, gamma(k) = k u / (1 - k u)
          (Higham, Accuracy and Stability of Numerical Algorithms, lemma 3.1); products of bf16 and
          fp16 are exact, those of float32 cost one factor more. The reference adds 2**-53's share.
-fast     transformed inputs and weights are rounded to fp16: `plan/fast_error.py` has the most that
+minimal  transformed inputs and weights are rounded to fp16: `minimal/error.py` has the most that
          costs. What the transforms multiply is at most kappa max|x| sum|w|, three times that on
          the way out, where differences such as 4 m - 2 (m + m') are formed in eight operations.
 output   rounding to the type of y: half a step at |y|, plus what was off before.
@@ -19,38 +19,33 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from trnconv.forms.form import Plan
 from trnconv.geometry import ConvShape
-from trnconv.plan.fast_error import error_bound, roundings
-from trnconv.plan.fast_plan import FastPlan
-from trnconv.plan.question import Plan
+from trnconv.planner.table import form_of
 from trnconv.reference import forward
 
 Array = np.ndarray[Any, Any]
 _FLOAT32_BITS, _FLOAT64_BITS = 24, 53
-_HALF_STEP_OF_FP16 = 2.0**-11
 _SUBNORMAL_OF_FLOAT32 = 2.0**-149
 _WAY_OUT, _CANCELLATION = 8, 3
 
 
 def largest_errors(x: Array, w: Array, bias: Array, shape: ConvShape, plan: Plan) -> Array:
     """For each output, the most that a correct kernel may be off before its output is rounded."""
-    if isinstance(plan, FastPlan):
-        return _fast(x, w, bias, plan)
+    largest = float(np.abs(x.astype(np.float64)).max())
+    filters = np.abs(w.astype(np.float64)).sum(axis=(1, 2, 3, 4))
+    found = form_of(plan).rounding_errors(plan, largest, filters)
+    if found is not None:
+        return _of_transforms(*found, bias, shape)
     terms = _terms(shape)
     size = forward(np.abs(x), np.abs(w), np.abs(bias), shape)
     relative = _gamma(terms + 1, _FLOAT32_BITS) + _gamma(terms + 1, _FLOAT64_BITS)
     return np.asarray(relative * size + terms * _SUBNORMAL_OF_FLOAT32 / 2)
 
 
-def _fast(x: Array, w: Array, bias: Array, plan: FastPlan) -> Array:
+def _of_transforms(rounded: Array, multiplied: Array, bias: Array, shape: ConvShape) -> Array:
     """The same for all positions of a channel."""
-    transform = plan.algorithm
-    largest = float(np.abs(x.astype(np.float64)).max())
-    filters = np.abs(w.astype(np.float64)).sum(axis=(1, 2, 3, 4))
-    rounded = np.array([error_bound(transform, largest, float(one)) for one in filters])
-    count = roundings(transform) + 1
-    multiplied = rounded / ((1 + _HALF_STEP_OF_FP16) ** count - 1)
-    terms = np.asarray(plan.shape.c_in * plan.shape.taps() + _WAY_OUT)
+    terms = np.asarray(shape.c_in * shape.taps() + _WAY_OUT)
     summed = _CANCELLATION * _gamma(terms, _FLOAT32_BITS)
     off = rounded + summed * (multiplied + rounded + np.abs(bias.astype(np.float64)))
     return np.asarray(off.reshape(1, -1, 1, 1, 1))

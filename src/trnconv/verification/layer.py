@@ -9,13 +9,13 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from trnconv.cutting import Taken, cut, effort, in_words, under_its_plan
+from trnconv.ask.launches import planned_parts
+from trnconv.ask.policy import ALWAYS_DIRECT, LIMITS
+from trnconv.ask.question import Question
+from trnconv.cutting import cut, effort, in_words, under_its_plan
+from trnconv.forms.form import Priced
 from trnconv.geometry import ConvShape
-from trnconv.plan.accuracy import ALWAYS_DIRECT, LIMITS
-from trnconv.plan.fast_candidates import PricedFast
-from trnconv.plan.fast_choose import price_fast
-from trnconv.plan.parts import planned_parts
-from trnconv.plan.question import Question, best_plan
+from trnconv.planner.best import best_plan, plans_like
 from trnconv.reference import forward
 from trnconv.runtime.convolve import LaunchOptions, convolve_shape
 from trnconv.verification.bounds import half_steps, largest_errors
@@ -41,7 +41,7 @@ class Errors:
 class Verdict:
     """Whether a kernel is as near as it has to be."""
 
-    plan: Taken
+    plan: Priced
     shape: ConvShape  # of what was run
     cut: str  # how much of the layer that is; empty: all of it
     errors: Errors
@@ -76,8 +76,9 @@ def verify_layer(question: Question, seed: int = 0) -> Verdict:
     )
 
 
-def _promised(question: Question, taken: Taken) -> float | None:
-    return LIMITS[question.policy.accuracy] if isinstance(taken, PricedFast) else None
+def _promised(question: Question, taken: Priced) -> float | None:
+    rounds = taken.plan.expected_ratio > 1
+    return LIMITS[question.policy.accuracy] if rounds else None
 
 
 def errors_of(y: Array, exact: Array, bound: Array) -> Errors:
@@ -102,11 +103,11 @@ def _rms(values: Array) -> float:
     return float(np.sqrt(np.square(values).mean()))
 
 
-def _small_enough(question: Question) -> tuple[Question, Taken]:
+def _small_enough(question: Question) -> tuple[Question, Priced]:
     """The layer, or a piece of it, with a plan: the layer's own, or one of the same algorithm."""
     shape = question.shape
     assert isinstance(shape, ConvShape)
-    parts = planned_parts(shape, lambda one: best_plan(replace(question, shape=one)))
+    parts = planned_parts(question, best_plan)
     launch, taken = next(iter(parts))
     first = replace(question, shape=launch.shape)
     if launch.shape == shape and effort(shape) <= MOST_EFFORT:
@@ -123,14 +124,10 @@ def _effort(question: Question) -> int:
     return effort(question.shape)
 
 
-def _alike(question: Question, taken: Taken) -> Taken:
+def _alike(question: Question, taken: Priced) -> Priced:
     """The best plan of the same algorithm for a smaller layer, if there is one."""
-    if isinstance(taken, PricedFast):
-        plan = taken.plan
-        found = price_fast(question.fast(), plan.transform, plan.axis, question.budget)
-        if found:
-            return found[0]
-    return best_plan(replace(question, policy=ALWAYS_DIRECT))
+    found = plans_like(taken, question)
+    return found[0] if found else best_plan(replace(question, policy=ALWAYS_DIRECT))
 
 
 def random_data(shape: ConvShape, dtype: str, seed: int) -> tuple[Array, Array, Array]:

@@ -10,12 +10,12 @@ import pytest
 
 from cli_runs import answer
 from nkisim.machine import TRN2
+from trnconv.ask.question import Question
 from trnconv.cases import find
 from trnconv.cli import completion, surroundings
 from trnconv.model_plan import PlanOptions, model_plan
 from trnconv.models import models
-from trnconv.plan.question import Question
-from trnconv.runtime.modelled import time_plan
+from trnconv.runtime.launch import time_plan
 from trnconv.runtime.pricing import price
 
 SMALL = ("--channels", "16:24", "--kernel", "3x3", "--size", "12x20", "--padding", "1")
@@ -31,7 +31,7 @@ def test_models_lists_the_registry(run):
 
 @pytest.mark.parametrize("accuracy", ["direct", "bf16"])
 def test_plan_of_a_layer_has_the_planners_price(run, accuracy):
-    from trnconv.plan.accuracy import Policy
+    from trnconv.ask.policy import Policy
 
     case = find("cogvideox_512")
     expected = price(Question(case.shape, TRN2, policy=Policy(accuracy)))
@@ -160,7 +160,7 @@ def test_tune_takes_the_heaviest_layers_of_a_model(run, tmp_path):
     tuned = answer(run("tune", *SDXL, "--top", "1", "--candidates", "1", "-o", out, "--json"))
     heaviest = model_plan("sdxl", "", "decode", PlanOptions(accuracy="direct")).heaviest(1)[0]
     assert [one["layer"] for one in tuned["layers"]] == [heaviest.modules[0]]
-    scheduled = time_plan(heaviest.price.plan.plan, heaviest.work.shape).makespan_ns
+    scheduled = time_plan(heaviest.price.plan.plan).makespan_ns
     assert tuned["layers"][0]["tuned_ns"] == scheduled
     assert answer(run("plan", *SDXL, "--tuned", out, "--json"))["tuned"] == 1
 

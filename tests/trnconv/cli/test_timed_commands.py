@@ -7,10 +7,10 @@ import pytest
 
 from cli_runs import answer
 from nkisim.machine import TRN2, Reading
+from trnconv.ask.policy import Policy
+from trnconv.ask.question import Question
 from trnconv.baseline import layer_ns
 from trnconv.cases import BENCHMARK, find
-from trnconv.plan.accuracy import Policy
-from trnconv.plan.question import Question
 from trnconv.report.timed import time_layer
 from trnconv.runtime.pricing import price
 from trnconv.verification import layer as verification

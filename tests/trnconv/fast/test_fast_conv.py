@@ -8,13 +8,13 @@ import pytest
 from conv_arrays import normal_arrays, numpy_dtype
 from fast_bounds import fast_bound
 from fast_cases import EVERY_CASE, case_of
+from minimal_plans import run_plan
 from parser_lint import lint
 from tolerance import assert_within
-from trnconv.kernels.fast import fast
-from trnconv.plan.ends import End
+from trnconv.ask.ends import End
+from trnconv.forms.minimal import kernel
+from trnconv.forms.minimal import pack as minimal_packing
 from trnconv.reference import forward
-from trnconv.runtime import fast_packing
-from trnconv.runtime.fast_kernel import run_fast
 
 
 def pieces_of(x, plan):
@@ -38,7 +38,7 @@ def integers(plan):
 def test_integers_come_out_exactly(name):
     plan = case_of(name)
     x, w, bias = integers(plan)
-    y = np.asarray(run_fast(plan, pieces_of(x, plan), w, bias).outputs)
+    y = np.asarray(run_plan(plan, pieces_of(x, plan), w, bias).outputs)
     assert np.array_equal(y, forward(x, w, bias, plan.shape).astype(x.dtype))
 
 
@@ -47,7 +47,7 @@ def test_integers_come_out_exactly(name):
 def test_noise_stays_within_the_derived_bound(name):
     plan = case_of(name)
     x, w, bias = normal_arrays(plan.shape, "bfloat16")
-    y = np.asarray(run_fast(plan, pieces_of(x, plan), w, bias).outputs)
+    y = np.asarray(run_plan(plan, pieces_of(x, plan), w, bias).outputs)
     exact = forward(x, w, bias, plan.shape)
     assert_within(y, exact, fast_bound(x, w, bias, exact, plan))
 
@@ -55,7 +55,7 @@ def test_noise_stays_within_the_derived_bound(name):
 def test_a_wrong_transform_is_outside_the_bound():
     plan = case_of("frames")
     x, w, bias = normal_arrays(plan.shape, "bfloat16")
-    y = np.asarray(run_fast(plan, [x], np.flip(w, 2), bias).outputs)
+    y = np.asarray(run_plan(plan, [x], np.flip(w, 2), bias).outputs)
     exact = forward(x, w, bias, plan.shape)
     with pytest.raises(AssertionError, match="outside their bound"):
         assert_within(y, exact, fast_bound(x, w, bias, exact, plan))
@@ -69,7 +69,7 @@ def test_a_border_left_at_zero_is_outside_the_bound(name, axis):
     modes[axis] = "zeros"
     zeros = replace(plan, shape=replace(plan.shape, modes=tuple(modes)))
     x, w, bias = normal_arrays(plan.shape, "bfloat16")
-    y = np.asarray(run_fast(zeros, pieces_of(x, plan), w, bias).outputs)
+    y = np.asarray(run_plan(zeros, pieces_of(x, plan), w, bias).outputs)
     exact = forward(x, w, bias, plan.shape)
     with pytest.raises(AssertionError, match="outside their bound"):
         assert_within(y, exact, fast_bound(x, w, bias, exact, plan))
@@ -79,8 +79,8 @@ def test_a_border_left_at_zero_is_outside_the_bound(name, axis):
 def test_a_row_beside_a_block_that_is_not_cleared_is_noticed(name, monkeypatch):
     plan = case_of(name)
     x, w, bias = integers(plan)
-    monkeypatch.setattr(fast_packing, "_packed_edges", lambda: [1.0] * 8)
-    y = np.asarray(run_fast(plan, pieces_of(x, plan), w, bias).outputs)
+    monkeypatch.setattr(minimal_packing, "_packed_edges", lambda: [1.0] * 8)
+    y = np.asarray(run_plan(plan, pieces_of(x, plan), w, bias).outputs)
     exact = forward(x, w, bias, plan.shape).astype(x.dtype)
     assert not np.array_equal(y[..., 0, :], exact[..., 0, :])
     assert not np.array_equal(y[..., -1, :], exact[..., -1, :])
@@ -109,7 +109,7 @@ def test_ends_are_those_of_the_direct_kernel(name, end):
     exact = forward(x, w, bias, plan.shape)
     if ending.residual != "none":
         added = np.random.default_rng(1).integers(-9, 10, exact.shape).astype(x.dtype)
-    y = np.asarray(run_fast(plan, pieces_of(x, plan), w, bias, added).outputs)
+    y = np.asarray(run_plan(plan, pieces_of(x, plan), w, bias, added).outputs)
     wanted = expected(exact, 0.0 if added is None else added.astype(np.float64))
     assert np.array_equal(y, wanted.astype(ending.dtype or x.dtype))
 
@@ -120,10 +120,13 @@ def test_master_weights_are_rounded_once():
     w = np.random.default_rng(0).standard_normal((32, 32, 3, 3, 3)).astype(np.float32)
     exact = forward(x, w, bias, plan.shape)
     rounded = w.astype(x.dtype)
-    from_master = np.asarray(run_fast(plan, [x], w, bias).outputs).astype(np.float64)
-    from_rounded = np.asarray(run_fast(plan, [x], rounded, bias).outputs).astype(np.float64)
+    from_master = np.asarray(run_plan(plan, [x], w, bias).outputs).astype(np.float64)
+    from_rounded = np.asarray(run_plan(plan, [x], rounded, bias).outputs).astype(np.float64)
     assert np.square(from_master - exact).mean() < np.square(from_rounded - exact).mean()
 
 
-def test_the_kernel_keeps_to_the_python_of_nki():
-    assert lint(fast).findings == ()
+@pytest.mark.parametrize(
+    "function", [kernel.minimal_of_one, kernel.minimal_of_two, kernel.minimal_of_three]
+)
+def test_the_kernels_keep_to_the_python_of_nki(function):
+    assert lint(function).findings == ()

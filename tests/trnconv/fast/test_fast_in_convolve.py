@@ -5,17 +5,17 @@ import pytest
 
 from conv_arrays import normal_arrays
 from fast_bounds import fast_bound
+from minimal_plans import minimal_plans
 from nkisim.machine import TRN2
 from tolerance import assert_within
+from trnconv.ask.policy import BF16, DIRECT, FAST, LIMITS, Policy, policy_of
+from trnconv.ask.question import Question
 from trnconv.errors import PlanError, UnsupportedError
+from trnconv.forms.direct.plan import DirectPlan
+from trnconv.forms.minimal.error import RangeError
+from trnconv.forms.minimal.plan import MinimalPlan
 from trnconv.geometry import conv_shape
-from trnconv.plan.accuracy import BF16, DIRECT, FAST, LIMITS, Policy, policy_of
-from trnconv.plan.conv_plan import ConvPlan
-from trnconv.plan.fast_candidates import FastRequest, PricedFast
-from trnconv.plan.fast_choose import price_fast, sums_alike
-from trnconv.plan.fast_error import RangeError
-from trnconv.plan.fast_plan import FastPlan
-from trnconv.plan.question import Question, best_plan, worth_a_search
+from trnconv.planner.best import best_plan, offers_of
 from trnconv.reference import forward
 from trnconv.runtime import LaunchOptions, convolve, convolve_pieces, plan_for, time_plan
 from trnconv.runtime.pricing import price
@@ -40,7 +40,7 @@ def test_convolve_takes_a_fast_form_and_stays_within_its_bound():
     x, w, bias = normal_arrays(SHAPE, "bfloat16")
     done = convolve(x, w, bias, padding=(0, 1, 1), launch=launch())
     ((plan,),) = done.plans
-    assert isinstance(plan, FastPlan)
+    assert isinstance(plan, MinimalPlan)
     exact = forward(x, w, bias, SHAPE)
     assert_within(done.y, exact, fast_bound(x, w, bias, exact, plan))
 
@@ -58,19 +58,22 @@ def test_convolve_takes_a_fast_form_and_stays_within_its_bound():
 )
 def test_what_is_computed_directly(options):
     plans = plan_for(SHAPE, "bfloat16", LaunchOptions(**options))
-    assert all(isinstance(plan, ConvPlan) for plan in plans)
+    assert all(isinstance(plan, DirectPlan) for plan in plans)
+
+
+def looked_for(question):
+    """Whether a search for fast plans was made."""
+    return any(offer.form == "minimal" and not offer.refused for offer in offers_of(question))
 
 
 def test_fast_forms_are_not_looked_for_where_there_are_none():
     base = {"machine": TRN2, "policy": ANY}
     wide = (1, 128, 4, 10, 96)
-    assert worth_a_search(Question(SHAPE, **base))
-    assert not worth_a_search(Question(conv_shape((1, 64, *wide[2:]), (64, 64, 3, 3, 3)), **base))
-    assert not worth_a_search(
-        Question(conv_shape(wide, (128, 128, 3, 3, 3), stride=(1, 2, 1)), **base)
-    )
-    assert not worth_a_search(Question(conv_shape(wide, (128, 128, 1, 1, 3)), **base))
-    assert worth_a_search(Question(conv_shape(wide, (128, 128, 1, 3, 3)), **base))
+    assert looked_for(Question(SHAPE, **base))
+    assert not looked_for(Question(conv_shape((1, 64, *wide[2:]), (64, 64, 3, 3, 3)), **base))
+    assert not looked_for(Question(conv_shape(wide, (128, 128, 3, 3, 3), stride=(1, 2, 1)), **base))
+    assert not looked_for(Question(conv_shape(wide, (128, 128, 1, 1, 3)), **base))
+    assert looked_for(Question(conv_shape(wide, (128, 128, 1, 3, 3)), **base))
 
 
 def test_master_weights_are_rounded_once():
@@ -107,9 +110,9 @@ def test_plans_that_claim_to_sum_alike_give_the_same_bits(channels):
     """Whatever the blocks, loops and buffers: every such plan of a convolution, twelve at most."""
     shape = conv_shape((1, channels, 4, 6, 32), (channels, channels, 3, 3, 3), padding=(0, 1, 1))
     x, w, bias = normal_arrays(shape, "bfloat16")
-    request = FastRequest(shape, TRN2, "bfloat16")
     for transform in ("F(2,3)", "F(4,3)"):
-        plans = [one.plan for one in price_fast(request, transform, 1) if sums_alike(one.plan)]
+        found = [priced.plan for priced in minimal_plans(shape, transform, 1)]
+        plans = [plan for plan in found if plan.is_reproducible]
         assert len(plans) > 2
         outputs = {
             convolve(x, w, bias, padding=(0, 1, 1), launch=LaunchOptions(plans=(plan,))).y.tobytes()
@@ -119,10 +122,9 @@ def test_plans_that_claim_to_sum_alike_give_the_same_bits(channels):
 
 
 def test_plans_by_frames_do_not_claim_it():
-    request = FastRequest(SHAPE, TRN2, "bfloat16")
-    by_frames = [one.plan for one in price_fast(request, "F(2,3)", 0)]
+    by_frames = [priced.plan for priced in minimal_plans(SHAPE, "F(2,3)", 0)]
     assert by_frames
-    assert not any(sums_alike(plan) for plan in by_frames)
+    assert not any(plan.is_reproducible for plan in by_frames)
     with pytest.raises(UnsupportedError, match="reproducible"):
         LaunchOptions(plans=(by_frames[0],), reproducible=True)
 
@@ -137,7 +139,7 @@ def test_reproducible_outputs_do_not_depend_on_chunks_or_pieces(accuracy, channe
     options = LaunchOptions(policy=Policy(accuracy, least_macs=0), reproducible=True)
     padding = (0, 1, 1)
     whole = convolve(x, w, bias, padding=padding, launch=options)
-    assert isinstance(whole.plans[0][0], FastPlan)
+    assert isinstance(whole.plans[0][0], MinimalPlan)
     assert whole.plans[0][0].transform == transform
     for cut in (1, 2):
         first = convolve(x[:, :, : cut + 2], w, bias, padding=padding, launch=options)
@@ -153,5 +155,5 @@ def test_a_price_is_that_of_the_plan_that_runs(accuracy):
     (plan,) = plan_for(SHAPE, "bfloat16", LaunchOptions(policy=policy))
     priced, timed = price(question), price(question, simulate=True)
     assert priced.plan.plan == plan == best_plan(question).plan
-    assert isinstance(priced.plan, PricedFast) == (accuracy != DIRECT)
-    assert timed.ns == time_plan(plan, SHAPE).makespan_ns
+    assert isinstance(priced.plan.plan, MinimalPlan) == (accuracy != DIRECT)
+    assert timed.ns == time_plan(plan).makespan_ns

@@ -5,14 +5,15 @@ from itertools import product
 
 import pytest
 
+from minimal_plans import minimal_plans
 from nkisim.machine import TRN2
+from trnconv.ask.question import Question
+from trnconv.forms.minimal.candidates import candidates
+from trnconv.forms.minimal.cost import cost_of, least_ns
+from trnconv.forms.minimal.lower import lower
+from trnconv.forms.minimal.rules import broken_rules
+from trnconv.forms.minimal.sbuf import lay_out, sbuf_end
 from trnconv.geometry import conv_shape
-from trnconv.plan.fast_candidates import FastRequest, fast_candidates
-from trnconv.plan.fast_choose import price_fast
-from trnconv.plan.fast_cost import estimate, least_ns
-from trnconv.plan.fast_legality import broken_rules
-from trnconv.plan.fast_memory import lay_out, sbuf_end
-from trnconv.plan.fast_work import work_out
 
 SHAPES = {
     "192": conv_shape((1, 192, 6, 48, 160), (192, 192, 3, 3, 3), padding=(0, 1, 1)),
@@ -25,7 +26,7 @@ KINDS = list(product(SHAPES, ("F(2,3)", "F(4,3)"), (0, 1)))
 
 
 def candidates_of(shape, transform, axis):
-    return list(fast_candidates(FastRequest(SHAPES[shape], TRN2, "bfloat16"), transform, axis))
+    return list(candidates(Question(SHAPES[shape], TRN2), transform, axis))
 
 
 @pytest.mark.parametrize(("shape", "transform", "axis"), KINDS)
@@ -34,7 +35,7 @@ def test_what_is_left_out_could_not_win(shape, transform, axis):
     for plan in candidates_of(shape, transform, axis):
         loop = replace(plan, rolled=True, body_blocks=2 * plan.body_blocks)
         for one in (plan, loop):
-            assert least_ns(plan) <= estimate(one).weighed_ns * (1 + 1e-12)
+            assert least_ns(plan) <= cost_of(one).weighed_ns * (1 + 1e-12)
 
 
 @pytest.mark.parametrize(("shape", "transform", "axis"), KINDS)
@@ -48,16 +49,15 @@ def test_memory_in_short_is_memory_laid_out(shape, transform, axis):
 @pytest.mark.parametrize("budget", [3_000, 6_000, 20_000])
 @pytest.mark.parametrize(("shape", "transform", "axis"), KINDS)
 def test_what_is_chosen_is_legal_and_within_its_budget(shape, transform, axis, budget):
-    request = FastRequest(SHAPES[shape], TRN2, "bfloat16")
-    for one in price_fast(request, transform, axis, budget):
+    for one in minimal_plans(SHAPES[shape], transform, axis, budget=budget):
         assert broken_rules(one.plan) == []
         assert one.cost.instructions <= budget
 
 
 def test_even_rows_need_one_loop():
-    request = FastRequest(SHAPES["192"], TRN2, "bfloat16")
-    plan = replace(price_fast(request, "F(2,3)", 1, 6_000)[0].plan, rolled=True, even_rows=False)
+    taken, *_ = minimal_plans(SHAPES["192"], "F(2,3)", 1, budget=6_000)
+    plan = replace(taken.plan, rolled=True, even_rows=False)
     assert 48 % plan.rows == 0
-    uneven, even = (work_out(replace(plan, even_rows=even)).recipe for even in (False, True))
+    uneven, even = (lower(replace(plan, even_rows=even)).recipe for even in (False, True))
     assert len(even.kinds) == 1
     assert len(uneven.kinds) == 3

@@ -7,14 +7,11 @@ from conv_arrays import normal_arrays, numpy_dtype
 from fast_bounds import fast_bound
 from nkisim.machine import TRN2
 from tolerance import assert_within
+from trnconv.ask.policy import Policy
+from trnconv.ask.question import Question
 from trnconv.errors import PlanError, TrnconvError
-from trnconv.geometry import conv_shape
-from trnconv.plan.accuracy import Policy
-from trnconv.plan.choose import Priced
-from trnconv.plan.conv_plan import ConvPlan
-from trnconv.plan.fast_candidates import FastRequest, PricedFast
-from trnconv.plan.fast_choose import best_of, broken_promise, explain_fast
-from trnconv.plan.fast_error import (
+from trnconv.forms.direct.plan import DirectPlan
+from trnconv.forms.minimal.error import (
     RangeError,
     error_bound,
     expected_error,
@@ -22,14 +19,24 @@ from trnconv.plan.fast_error import (
     range_limit,
     relative_rounding,
 )
-from trnconv.plan.fast_legality import broken_rules, why_not
-from trnconv.plan.fast_plan import FastPlan
-from trnconv.plan.fast_transforms import F23, F43, TRANSFORMS
+from trnconv.forms.minimal.plan import MinimalPlan
+from trnconv.forms.minimal.rules import broken_promise, broken_rules, why_not
+from trnconv.forms.minimal.transforms import F23, F43, TRANSFORMS
+from trnconv.geometry import conv_shape
+from trnconv.planner.best import choose
+from trnconv.planner.explain import explain_forms
 from trnconv.reference import forward
 from trnconv.runtime import LaunchOptions, convolve_pieces
-from trnconv.runtime.fast_calibrate import Ranges, calibrate
+from trnconv.runtime.ranges import Ranges, calibrate
 
 WIDE = conv_shape((1, 128, 6, 12, 160), (128, 128, 3, 3, 3), padding=(0, 1, 1))
+
+
+def chosen(shape, **asked):
+    """Between a direct plan and minimal ones, however small the convolution; and the direct one."""
+    choice = choose(Question(shape, TRN2, forms=("direct", "minimal"), **asked))
+    (direct,) = [offer for offer in choice.offers if offer.form == "direct"]
+    return choice, direct
 
 
 @pytest.mark.parametrize("transform", TRANSFORMS.values(), ids=TRANSFORMS)
@@ -79,14 +86,13 @@ def test_ranges_of_the_transforms():
 def test_a_fast_form_may_be_short_enough_where_no_direct_program_is():
     shape = conv_shape((1, 1024, 6, 88, 160), (1024, 1024, 3, 3, 3), padding=(0, 1, 1))
     budget = 5500
-    request = FastRequest(shape, TRN2, "bfloat16")
     with pytest.raises(PlanError, match=f"at most {budget} static instructions"):
-        best_of(request, Policy("direct"), budget)
-    found = best_of(request, budget=budget)
-    assert found.direct is None
-    assert isinstance(found.taken, PricedFast)
+        chosen(shape, policy=Policy("direct"), budget=budget)
+    found, direct = chosen(shape, budget=budget)
+    assert direct.plans == ()
+    assert isinstance(found.taken.plan, MinimalPlan)
     assert found.taken.cost.instructions <= budget
-    assert "direct" not in explain_fast(found).splitlines()[1]
+    assert "direct" not in explain_forms(found).splitlines()[1]
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
@@ -99,13 +105,13 @@ def test_the_floor_is_what_rounding_normal_values_costs(dtype):
 
 
 def test_the_default_takes_f23_and_fast_may_take_f43():
-    default = best_of(FastRequest(WIDE, TRN2, "bfloat16"))
-    assert isinstance(default.taken, PricedFast)
+    default, direct = chosen(WIDE)
+    assert isinstance(default.taken.plan, MinimalPlan)
     assert default.taken.plan.transform == "F(2,3)"
-    assert default.taken.cost.total_ns < default.direct.taken.cost.total_ns
-    direct = best_of(FastRequest(WIDE, TRN2, "bfloat16"), Policy("direct"))
-    assert isinstance(direct.taken, Priced)
-    text = explain_fast(default)
+    assert default.taken.cost.total_ns < direct.best.cost.total_ns
+    asked, _ = chosen(WIDE, policy=Policy("direct"))
+    assert isinstance(asked.taken.plan, DirectPlan)
+    text = explain_forms(default)
     assert "expected error 1.015x  F(2,3) along" in text
     assert "not possible  F(4,3): expected error" in text
 
@@ -114,7 +120,7 @@ def test_inputs_beyond_fp16_are_refused():
     shape = conv_shape((1, 16, 4, 6, 8), (16, 16, 3, 3, 3), padding=(0, 1, 1))
     x, w, bias = normal_arrays(shape, "bfloat16")
     x[0, 3, 1, 2, 5] = 4e4
-    plan = FastPlan(shape, "trn2", "bfloat16", "F(2,3)", 0, 1, 6, 8, 4, 2, 1, body_blocks=2)
+    plan = MinimalPlan(shape, "trn2", "bfloat16", "F(2,3)", 0, 1, 6, 8, 4, 2, 1, body_blocks=2)
     with pytest.raises(RangeError, match=r"reaches 3\.994e\+04: F\(2,3\) in fp16 takes"):
         convolve_pieces([x], w, bias, padding=(0, 1, 1), launch=LaunchOptions(plans=(plan,)))
 
@@ -125,9 +131,9 @@ def test_calibration_records_and_refuses(tmp_path):
     ranges.save(tmp_path / "ranges.json")
     assert Ranges.load(tmp_path / "ranges.json") == ranges
     known = ranges.policy("raw", Policy("bf16"))
-    refused = best_of(FastRequest(WIDE, TRN2, "bfloat16"), known)
-    assert isinstance(refused.taken, Priced)
-    assert any("|x| up to 4e+04" in reason for reason in refused.refused)
+    choice, _ = chosen(WIDE, policy=known)
+    assert isinstance(choice.taken.plan, DirectPlan)
+    assert any("|x| up to 4e+04" in offer.refused for offer in choice.offers)
     with pytest.raises(TrnconvError, match="was not sampled"):
         ranges.policy("mid", Policy())
     with pytest.raises(TrnconvError, match="finite data"):
@@ -144,7 +150,7 @@ def test_what_has_no_fast_form_says_why():
     assert why_not(around, 0) == ["circular padding: the kernel has zeros and replicate"]
     doubled = conv_shape((1, 16, 5, 8, 8), (16, 16, 3, 3, 3), padding=1, upsample=(1, 2, 2))
     assert "read upsampled" in why_not(doubled, 0)[0]
-    plan = FastPlan(WIDE, "trn2", "bfloat16", "F(2,3)", 0, 2, 4, 160, 5, 2, 1)
+    plan = MinimalPlan(WIDE, "trn2", "bfloat16", "F(2,3)", 0, 2, 4, 160, 5, 2, 1)
     assert "use a divisor" in broken_rules(plan)[0]
 
 
@@ -152,7 +158,7 @@ def test_the_a_priori_bound_holds():
     shape = conv_shape((1, 24, 6, 6, 8), (20, 24, 3, 3, 3), padding=(0, 1, 1))
     x, w, _ = normal_arrays(shape, "bfloat16", bias=False)
     for transform, units, body in (("F(2,3)", 2, 1), ("F(4,3)", 1, 2)):
-        plan = FastPlan(
+        plan = MinimalPlan(
             shape, "trn2", "bfloat16", transform, 0, units, 6, 8, 6, 2, 1, body_blocks=body
         )
         y = convolve_pieces([x], w, padding=(0, 1, 1), launch=LaunchOptions(plans=(plan,))).y
@@ -196,7 +202,7 @@ def _chunk(pieces, w, bias, how):
     padding = ((zeros, 0), 1, 1)
     shape = conv_shape((*pieces[0].shape[:2], sum(frames), 6, 9), w.shape, padding=padding)
     n = TRANSFORMS[transform].products
-    plan = FastPlan(
+    plan = MinimalPlan(
         shape,
         "trn2",
         "bfloat16",
@@ -219,9 +225,9 @@ def test_a_reproducible_policy_takes_the_same_form_for_any_number_of_frames():
     found = set()
     for frames in (1, 2, 3, 4):
         shape = conv_shape((1, 128, frames + 2, 64, 160), (128, 128, 3, 3, 3), padding=(0, 1, 1))
-        taken = best_of(FastRequest(shape, TRN2, "bfloat16"), reproducible=True).taken
-        assert isinstance(taken, PricedFast)
-        found.add((taken.plan.transform, taken.plan.axis))
+        choice, _ = chosen(shape, reproducible=True)
+        assert isinstance(choice.taken.plan, MinimalPlan)
+        found.add((choice.taken.plan.transform, choice.taken.plan.axis))
     assert found == {("F(2,3)", 1)}
 
 
@@ -232,7 +238,7 @@ def test_float32_data_through_products_of_fp16():
     half = LaunchOptions(policy=Policy("half", least_macs=0))
     done = convolve_pieces([x], w, bias, padding=(0, 1, 1), launch=half)
     ((plan,),) = done.plans
-    assert isinstance(plan, FastPlan)
+    assert isinstance(plan, MinimalPlan)
     assert done.y.dtype == np.float32
     exact = forward(x, w, bias, shape)
     assert_within(done.y, exact, fast_bound(x, w, bias, exact, plan))
@@ -240,4 +246,4 @@ def test_float32_data_through_products_of_fp16():
     assert 0.5 < error / expected_error(F23, "float32") < 1.5
     every = LaunchOptions(policy=Policy(least_macs=0))
     plain = convolve_pieces([x], w, bias, padding=(0, 1, 1), launch=every)
-    assert isinstance(plain.plans[0][0], ConvPlan)
+    assert isinstance(plain.plans[0][0], DirectPlan)

@@ -14,8 +14,8 @@ from trnconv.parallel.levels import Levels
 from trnconv.parallel.reading import Sliding, out_bands, reading
 from trnconv.parallel.strips import alike, strips
 from trnconv.parallel.traffic import Offer, edges, halo_rows
-from trnconv.pytorch.geometry import Splice
-from trnconv.pytorch.spliced import spliced_convolution
+from trnconv.pytorch.conv_call import ConvSpec
+from trnconv.pytorch.ops import fused_convolution
 
 NAMED = {"zeros": "constant"}
 
@@ -105,7 +105,7 @@ def convolved(x, w, sliding, own, backend):
     if own.order:
         rows = rows[:, :, :, list(own.order)]
     padded = own.before > 0 or own.after > 0
-    splice = Splice(
+    spec = ConvSpec(
         stride=(1, sliding.stride, 1),
         before=(0, own.before, 0),
         after=(0, own.after, 0),
@@ -115,7 +115,7 @@ def convolved(x, w, sliding, own, backend):
         skip=(0, own.skip, 0),
         reproducible=True,
     )
-    return spliced_convolution([rows.contiguous()], w, None, splice, backend=backend)
+    return fused_convolution([rows.contiguous()], w, None, spec, backend=backend)
 
 
 @pytest.mark.parametrize(("backend", "count"), [("torch", 300), ("nkisim", 40)])

@@ -9,6 +9,7 @@ pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 
 from nkisim.machine import FABRICS, TRN2, Reading
+from trnconv.ask.question import Question
 from trnconv.geometry import ConvShape
 from trnconv.parallel.bands import Bands, meeting
 from trnconv.parallel.links import PaperLinks
@@ -16,7 +17,6 @@ from trnconv.parallel.overlap import Balance, Instance, Ways, balance, overlaps
 from trnconv.parallel.shard import put_on_bands
 from trnconv.parallel.spread import ROWS, Spread
 from trnconv.parallel.traffic import Kind, Offer
-from trnconv.plan.question import Question
 from trnconv.pytorch import patched
 from trnconv.pytorch.lazy import pending
 from trnconv.runtime.pricing import price
@@ -51,14 +51,14 @@ class Double(PaperLinks):
 @pytest.fixture
 def events(monkeypatch):
     """What happens in order: a convolution is noted by the rows of its output."""
-    seen, own = [], pending.spliced_convolution
+    seen, own = [], pending.fused_convolution
 
     def convolved(*args, **kwargs):
         y = own(*args, **kwargs)
         seen.append(f"{y.shape[3]} rows of {y.shape[0]}")
         return y
 
-    monkeypatch.setattr(pending, "spliced_convolution", convolved)
+    monkeypatch.setattr(pending, "fused_convolution", convolved)
     return seen
 
 

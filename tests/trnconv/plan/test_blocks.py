@@ -4,8 +4,7 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from trnconv.geometry import conv_shape
-from trnconv.plan.blocks import (
+from trnconv.forms.direct.blocks import (
     Span,
     bank_tile_count,
     bank_tiles,
@@ -14,7 +13,8 @@ from trnconv.plan.blocks import (
     spans,
     valid,
 )
-from trnconv.plan.problem import WIDTH, fold
+from trnconv.forms.direct.problem import WIDTH, fold
+from trnconv.geometry import conv_shape
 
 BANK = 512
 

@@ -6,14 +6,14 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from nkisim.machine import TRN2
+from direct_plans import direct_plan, direct_plans
+from trnconv.ask.ends import end_of
+from trnconv.forms import kernel_parts
+from trnconv.forms.direct import core
+from trnconv.forms.direct.array.m_lines import out_tiles
+from trnconv.forms.direct.cost import cost_of
+from trnconv.forms.direct.lower import lower
 from trnconv.geometry import conv_shape, transposed_shape
-from trnconv.kernels import core
-from trnconv.plan.choose import choose, request_for
-from trnconv.plan.ends import end_of
-from trnconv.plan.estimate import estimate
-from trnconv.plan.out_lines import out_tiles
-from trnconv.plan.work_out import work_out
 from trnconv.runtime import trace_plan
 
 COUNT = 30
@@ -41,8 +41,7 @@ def random_shape(number):
 
 def random_plan(number):
     """The planner's choice, or one that lost; some as hardware loops."""
-    choice = choose(request_for(random_shape(number), TRN2, "bfloat16"))
-    plans = [choice.taken.plan, *(one.plan for one in choice.others)]
+    plans = [priced.plan for priced in direct_plans(random_shape(number))]
     plan = plans[number % min(4, len(plans))]
     if number % 5 == 4:
         plan = replace(plan, lead=(), ahead=False, rolled=True)
@@ -56,7 +55,7 @@ plans = pytest.mark.parametrize("number", range(COUNT))
 def tensors(monkeypatch):
     """First byte and end of every tensor that the kernel asks for in SBUF, as it asks."""
     asked = []
-    place = core.sbuf
+    place = kernel_parts.sbuf
 
     def recording(shape, dtype, address):
         tensor = place(shape, dtype, address)
@@ -64,30 +63,31 @@ def tensors(monkeypatch):
         asked.append((address, address + shape[1] * itemsize))
         return tensor
 
-    monkeypatch.setattr(core, "sbuf", recording)
+    for module in (core, kernel_parts):
+        monkeypatch.setattr(module, "sbuf", recording)
     return asked
 
 
 @plans
 def test_sbuf_is_what_the_kernel_asks_for_to_the_byte(number, tensors):
-    plan, shape = random_plan(number), random_shape(number)
-    run = trace_plan(plan, shape)
-    needed = estimate(plan).sbuf_bytes
+    plan = random_plan(number)
+    run = trace_plan(plan)
+    needed = cost_of(plan).sbuf_bytes
     distinct = sorted(set(tensors))
     for (_, end), (first, _) in pairwise(distinct):
         assert end <= first  # nothing overlaps
-    assert needed == distinct[-1][1] + not_asked_for(plan, shape)
+    assert needed == distinct[-1][1] + not_asked_for(plan)
     # what is alive at once is less where slots stay empty: small problems have few windows
     assert run.memory.sbuf_peak_bytes_per_partition <= needed
 
 
-def not_asked_for(plan, shape):
+def not_asked_for(plan):
     """Bytes that are counted and not needed: few, and known.
 
     Tiles with the same channels (phases of a transposed convolution) share a bias column, and a
     loop of one turn is not a loop, so that it reads no places.
     """
-    recipe = work_out(plan, shape).recipe
+    recipe = lower(plan).recipe
     biases = sum(len(out_tiles(one)) for one in plan.passes) - recipe.bias_columns
     loops = any(sweep.rolled for sweep in recipe.sweeps)
     cells = 2 * plan.body_blocks if plan.rolled and not loops else 0
@@ -113,18 +113,18 @@ def matmul_columns(items, times=1):
 
 @plans
 def test_matmul_columns_are_counted_exactly(number):
-    plan, shape = random_plan(number), random_shape(number)
-    products, _ = matmul_columns(trace_plan(plan, shape).trace.items)
-    assert estimate(plan).columns == products
+    plan = random_plan(number)
+    products, _ = matmul_columns(trace_plan(plan).trace.items)
+    assert cost_of(plan).columns == products
 
 
 @plans
 def test_instructions_are_counted_within_a_tenth(number):
-    plan, shape = random_plan(number), random_shape(number)
-    trace = trace_plan(plan, shape).trace
+    plan = random_plan(number)
+    trace = trace_plan(plan).trace
     counted = sum(one.op != MEMSETS for one in trace.instructions())
     borders = 0 if counted >= LONG else LONG // 10
-    assert estimate(plan).instructions == pytest.approx(counted, rel=0.1, abs=borders)
+    assert cost_of(plan).instructions == pytest.approx(counted, rel=0.1, abs=borders)
 
 
 def test_random_plans_are_of_all_kinds():
@@ -137,12 +137,12 @@ def test_random_plans_are_of_all_kinds():
 
 def test_an_end_costs_eviction_and_a_residual_costs_traffic():
     shape = conv_shape((1, 96, 4, 24, 64), (96, 96, 3, 3, 3), padding=1)
-    plan = choose(request_for(shape, TRN2, "bfloat16")).taken.plan
-    plain = estimate(plan)
-    ended = estimate(replace(plan, end=end_of("silu", "none", "")))
+    plan = direct_plan(shape)
+    plain = cost_of(plan)
+    ended = cost_of(replace(plan, end=end_of("silu", "none", "")))
     assert ended.hbm_bytes == plain.hbm_bytes
-    assert ended.evict_ns > plain.evict_ns
-    added = estimate(replace(plan, end=end_of("silu", "after", "")))
+    assert ended.busy_ns("evict") > plain.busy_ns("evict")
+    added = cost_of(replace(plan, end=end_of("silu", "after", "")))
     assert added.hbm_bytes - plain.hbm_bytes == 2 * plan.problem.y_elems()
-    wide = estimate(replace(plan, end=end_of("identity", "none", "float32")))
+    wide = cost_of(replace(plan, end=end_of("identity", "none", "float32")))
     assert wide.hbm_bytes - plain.hbm_bytes == 2 * plan.problem.y_elems()

@@ -5,9 +5,9 @@ from math import prod
 import numpy as np
 import pytest
 
+from trnconv.ask.launches import launches
 from trnconv.errors import PlanError
 from trnconv.geometry import conv_shape
-from trnconv.plan.launches import launches
 from trnconv.reference import forward
 
 SHAPES = {
@@ -38,7 +38,7 @@ def in_parts(shape, parts):
     y = np.zeros((shape.batch, shape.c_out, *shape.out_sizes()))
     times = np.zeros(y.shape, int)
     for part in parts:
-        part.output_of(y)[...] = forward(part.input_of(x), w, None, part.shape)
+        part.output_of(y)[...] = forward(*part.inputs_of((x,)), w, None, part.shape)
         part.output_of(times)[...] += 1
     return y, times
 
@@ -55,7 +55,7 @@ def test_parts_are_the_whole_and_small_enough(shape, share):
         sizes = (part.shape.batch, part.shape.c_in, *part.shape.size)
         outs = (part.shape.batch, part.shape.c_out, *part.shape.out_sizes())
         assert max(prod(sizes), prod(outs)) <= most
-        assert part.input_of(x).shape == sizes
+        assert part.inputs_of((x,))[0].shape == sizes
     y, times = in_parts(shape, parts)
     assert (times == 1).all()
     np.testing.assert_array_equal(y, whole)

@@ -6,13 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from direct_plans import direct_plan, direct_plans
 from nkisim.machine import TRN2
+from trnconv.forms.direct.cost import cost_of
+from trnconv.forms.direct.plan import BY_FRAME, BY_ROW, DirectPlan, Pass
+from trnconv.forms.direct.problem import fold
+from trnconv.forms.direct.rules import MAX_OFFSET, broken_rules
 from trnconv.geometry import conv_shape, transposed_shape
-from trnconv.plan.choose import choose, request_for
-from trnconv.plan.conv_plan import BY_FRAME, BY_ROW, ConvPlan, Pass
-from trnconv.plan.estimate import estimate
-from trnconv.plan.legality import MAX_OFFSET, broken_rules
-from trnconv.plan.problem import fold
 from trnconv.reference import transposed
 from trnconv.runtime import LaunchOptions, convolve_transposed
 
@@ -30,7 +30,7 @@ def plan_of(shape=SHAPE, **options):
         "columns": problem.out[2],
         "slots": (8, 0, 0),
     }
-    return ConvPlan(problem, "trn2", "bfloat16", **{**decisions, **options})
+    return DirectPlan(shape, "trn2", "bfloat16", problem, **{**decisions, **options})
 
 
 def stacked(rows):
@@ -131,22 +131,21 @@ def test_what_has_no_price_is_refused_too(change, words):
 def test_offsets_beyond_32_bits_are_refused():
     image = 64 * 6 * 40 * 64
     most = MAX_OFFSET // image
-    cost = estimate(plan_of())
     for images, expected in ((most, 0), (most + 1, 1)):
         plan = plan_of()
         plan = replace(plan, problem=replace(plan.problem, images=images))
-        found = broken_rules(plan, cost)
+        found = broken_rules(plan)
         assert len(found) == expected
         assert all("offsets have 32 bits; split the problem" in rule for rule in found)
 
 
 def test_memory_is_counted_to_the_last_byte():
     slots = 8
-    while estimate(plan_of(slots=(slots, 0, 0))).sbuf_bytes <= ROOM:
+    while cost_of(plan_of(slots=(slots, 0, 0))).sbuf_bytes <= ROOM:
         slots += 1
     assert broken_rules(plan_of(slots=(slots - 1, 0, 0))) == []
     (rule,) = broken_rules(plan_of(slots=(slots, 0, 0)))
-    needed = estimate(plan_of(slots=(slots, 0, 0))).sbuf_bytes
+    needed = cost_of(plan_of(slots=(slots, 0, 0))).sbuf_bytes
     assert rule == f"{needed} bytes a partition: SBUF of trn2 has {ROOM}"
 
 
@@ -173,9 +172,8 @@ def test_rows_of_a_window_are_not_too_far_apart():
 
 def test_what_the_planner_takes_is_legal():
     for shape in (SHAPE, LINE, conv_shape((2, 300, 9, 9), (300, 1, 3, 3), padding=1, groups=300)):
-        choice = choose(request_for(shape, TRN2, "bfloat16"))
-        for one in (choice.taken, *choice.others):
-            assert broken_rules(one.plan, one.cost) == []
+        for priced in direct_plans(shape):
+            assert broken_rules(priced.plan) == []
 
 
 UP = transposed_shape(
@@ -185,7 +183,7 @@ UP = transposed_shape(
 
 @pytest.mark.parametrize("odd", [{"columns": 5}, {"frames": 5}], ids=str)
 def test_blocks_of_a_transposed_convolution_are_whole_steps_or_refused(odd):
-    plan = choose(request_for(UP, TRN2, "float32")).taken.plan
+    plan = direct_plan(UP, dtype="float32")
     plan = replace(plan, lead=(), **odd)
     plan = replace(plan, passes=tuple(replace(one, frames=2) for one in plan.passes))
     if broken_rules(plan):

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from trnconv.forms.direct.array.fills import LEVELS
+from trnconv.forms.direct.array.m_lines import out_tiles, phase_pitch
+from trnconv.forms.direct.jobs import input_frames, jobs_of, pass_jobs
+from trnconv.forms.direct.plan import Pass
+from trnconv.forms.direct.problem import fold
 from trnconv.geometry import conv_shape, transposed_shape
-from trnconv.plan.conv_plan import Pass
-from trnconv.plan.jobs import input_frames, jobs_of, pass_jobs
-from trnconv.plan.out_lines import out_tiles, phase_pitch
-from trnconv.plan.passes import LEVELS
-from trnconv.plan.problem import fold
 
 ARRAY = 128
 

@@ -5,16 +5,13 @@ from dataclasses import fields, is_dataclass, replace
 import pytest
 
 from nkisim.machine import CONSTANTS_VERSION, find_machine
-from pinned_problems import DEPTHWISE, FILTER_GRADIENT, pinned_problems
+from pinned_problems import FILTER_GRADIENT, pinned_problems
+from trnconv.ask.ends import BEFORE, PLAIN_END, End, end_of
+from trnconv.ask.policy import policy_of
+from trnconv.ask.question import OUTPUT, Question
 from trnconv.model_plan import PlanOptions, model_plan
-from trnconv.plan.accuracy import policy_of
-from trnconv.plan.choose import Priced
-from trnconv.plan.depthwise_choose import choose_depthwise
-from trnconv.plan.ends import BEFORE, PLAIN_END, end_of
-from trnconv.plan.fast_candidates import PricedFast
-from trnconv.plan.question import Question, best_plan
-from trnconv.plan.shares import share
-from trnconv.plan.weight_gradient_choose import Choice, GradientRequest, choose_weight_gradient
+from trnconv.planner.best import best_plan
+from trnconv.planner.shares import shared_plans
 
 # Of a plan, what a question already says.
 _ASKED = {"problem", "shape", "machine", "dtype", "end", "pieces"}
@@ -22,34 +19,20 @@ _ASKED = {"problem", "shape", "machine", "dtype", "end", "pieces"}
 
 def answers(problem):
     """The plans taken, with their costs: one, or one for each of two cores."""
-    machine = find_machine(problem.target)
-    if problem.asks == FILTER_GRADIENT:
-        return [choose_weight_gradient(GradientRequest(problem.shape, machine, problem.dtype))]
-    if problem.asks == DEPTHWISE:
-        choice = choose_depthwise(problem.shape, machine, problem.dtype)
-        return [choice.tensor.taken if choice.on_tensor_engine else choice.priced[0]]
+    gradient = problem.asks == FILTER_GRADIENT
+    end = end_of("identity", BEFORE, "") if problem.residual else PLAIN_END
     question = Question(
         problem.shape,
-        machine,
+        find_machine(problem.target),
         problem.dtype,
         problem.pieces,
-        end_of("identity", BEFORE, "") if problem.residual else PLAIN_END,
+        End(dtype="float32") if gradient else end,
         problem.reproducible,
         policy=policy_of(problem.accuracy),
         exact=problem.exact,
+        asks=FILTER_GRADIENT if gradient else OUTPUT,
     )
-    if problem.cores == 2:
-        return [choice.taken for choice in share(question.direct())]
-    return [best_plan(question)]
-
-
-def form_of(answer):
-    """The algorithm, by name."""
-    if isinstance(answer, PricedFast):
-        return "minimal"
-    if isinstance(answer, Priced):
-        return "direct"
-    return "filter_gradient" if isinstance(answer, Choice) else "depthwise"
+    return shared_plans(question) if problem.cores == 2 else [best_plan(question)]
 
 
 def decisions(value):
@@ -66,7 +49,7 @@ def row(answer):
     """A plan in one line."""
     cost = answer.cost
     return (
-        f"  {form_of(answer)}: {cost.total_ns / 1e3:.3f} us, {cost.instructions} instructions,"
+        f"  {answer.plan.form}: {cost.total_ns / 1e3:.3f} us, {cost.instructions} instructions,"
         f" {cost.sbuf_bytes} bytes, {cost.hbm_bytes} moved\n    {decisions(answer.plan)}"
     )
 

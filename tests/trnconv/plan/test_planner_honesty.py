@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from nkisim.machine import TRN2
+from direct_plans import direct_plans
 from trnconv.cases import find
 from trnconv.geometry import conv_shape
-from trnconv.plan.choose import choose, request_for
 from trnconv.runtime import time_plan
 
 # Channel pairs, kernels, strides and sizes of the models of the catalogue. Rows are cropped, so
@@ -42,8 +41,8 @@ KEYS = "a b c1 c2 c3 d e f g h1 h2 h3 i1 i2 i3 j k1 k2".split()
 @pytest.mark.parametrize("key", KEYS)
 def test_the_closed_form_is_within_15_percent_of_the_timeline(key):
     shape = find(key).shape
-    taken = choose(request_for(shape, TRN2, "bfloat16"), UNROLLED).taken
-    timeline = time_plan(taken.plan, shape)
+    taken = direct_plans(shape, budget=UNROLLED)[0]
+    timeline = time_plan(taken.plan)
     assert taken.cost.total_ns == pytest.approx(timeline.makespan_ns, rel=0.15)
 
 
@@ -51,10 +50,10 @@ def test_the_closed_form_is_within_15_percent_of_the_timeline(key):
 @pytest.mark.parametrize(("x", "w", "options"), SHAPES)
 def test_the_choice_is_within_5_percent_of_the_best_candidate_timed(x, w, options):
     shape = conv_shape(x, w, **options)
-    choice = choose(request_for(shape, TRN2, "bfloat16"), UNROLLED)
-    distinct = {replace(one.plan, lead=(), ahead=False) for one in choice.others}
-    timed = [time_plan(plan, shape).makespan_ns for plan in distinct]
-    taken = time_plan(choice.taken.plan, shape).makespan_ns
+    first, *others = direct_plans(shape, budget=UNROLLED)
+    distinct = {replace(priced.plan, lead=(), ahead=False) for priced in others}
+    timed = [time_plan(plan).makespan_ns for plan in distinct]
+    taken = time_plan(first.plan).makespan_ns
     assert taken <= 1.05 * min([taken, *timed])
 
 
@@ -65,7 +64,7 @@ def test_a_program_for_several_tensors_is_as_long_as_was_said(pieces):
     The count leaves out a few instructions of a program's ends.
     """
     shape = conv_shape((1, 96, 6, 720, 1280), (96, 96, 3, 3, 3), padding=(0, 1, 1))
-    taken = choose(request_for(shape, TRN2, "bfloat16", pieces=pieces)).taken
+    taken = direct_plans(shape, pieces=pieces)[0]
     assert taken.plan.rolled
-    counted = time_plan(taken.plan, shape).static_instructions
+    counted = time_plan(taken.plan).static_instructions
     assert taken.cost.instructions == pytest.approx(counted, rel=0.05)

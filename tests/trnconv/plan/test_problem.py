@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trnconv.forms.direct.problem import DEPTH, HEIGHT, WIDTH, fold
 from trnconv.geometry import conv_shape, transposed_shape
-from trnconv.plan.problem import DEPTH, HEIGHT, WIDTH, fold
 
 ONE_TAP = (((0, 0),),)
 

@@ -5,12 +5,13 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from direct_plans import direct_plans
 from nkisim.machine import TRN2
+from trnconv.ask.question import Question
+from trnconv.forms.direct.block_types import blocks_of
+from trnconv.forms.direct.problem import HEIGHT, fold
 from trnconv.geometry import conv_shape, transposed_shape
-from trnconv.plan.choose import choose, request_for
-from trnconv.plan.kinds import blocks_of
-from trnconv.plan.problem import HEIGHT
-from trnconv.plan.shares import share
+from trnconv.planner.shares import shared_plans
 
 SHAPES = {
     "rows": conv_shape((1, 64, 4, 30, 40), (64, 64, 3, 3, 3), padding=1),
@@ -39,28 +40,27 @@ def computed(plan):
 
 @shapes
 def test_every_row_of_every_channel_is_computed_once(shape):
-    request = request_for(shape, TRN2, "bfloat16")
     counts = Counter()
-    for choice in share(request):
-        rows, channels = computed(choice.taken.plan)
+    for priced in shared_plans(Question(shape, TRN2)):
+        rows, channels = computed(priced.plan)
         counts.update((row, channel) for row in rows for channel in channels)
-    rows = range(request.problem.out[HEIGHT])
+    rows = range(fold(shape).out[HEIGHT])
     assert counts == Counter((row, channel) for row in rows for channel in range(shape.c_out))
 
 
 @shapes
 def test_cores_take_whole_steps_of_a_transposed_convolution(shape):
-    whole = request_for(shape, TRN2, "bfloat16").problem.phases[HEIGHT]
-    for choice in share(request_for(shape, TRN2, "bfloat16")):
-        assert choice.taken.plan.row_span[0] % whole == 0
-        assert choice.taken.plan.row_span[1] % whole == 0
+    whole = fold(shape).phases[HEIGHT]
+    for priced in shared_plans(Question(shape, TRN2)):
+        assert priced.plan.row_span[0] % whole == 0
+        assert priced.plan.row_span[1] % whole == 0
 
 
 @shapes
 def test_blocks_of_a_core_write_within_its_rows_and_reach_all_of_them(shape):
     """By the offsets of blocks into y: no core needs to know what the other does."""
-    for choice in share(request_for(shape, TRN2, "bfloat16")):
-        plan = choice.taken.plan
+    for priced in shared_plans(Question(shape, TRN2)):
+        plan = priced.plan
         strides, out = plan.problem.y_strides, plan.problem.out
         written = np.zeros((plan.problem.images, *out), bool)
         for block in blocks_of(plan):
@@ -88,13 +88,12 @@ def place_of(offset, strides, out):
 
 def test_the_way_that_ends_sooner_is_taken():
     for shape in SHAPES.values():
-        request = request_for(shape, TRN2, "bfloat16")
-        alone = choose(request).taken.cost.total_ns
-        assert max(choice.taken.cost.total_ns for choice in share(request)) <= alone
+        alone = direct_plans(shape)[0].cost.total_ns
+        both = shared_plans(Question(shape, TRN2))
+        assert max(priced.cost.total_ns for priced in both) <= alone
 
 
 def test_what_cannot_be_shared_is_computed_by_both():
-    request = request_for(conv_shape((1, 8, 100), (1, 8, 3)), TRN2, "bfloat16")
-    one, two = share(request)
+    one, two = shared_plans(Question(conv_shape((1, 8, 100), (1, 8, 3)), TRN2))
     assert one == two
-    assert one.taken.plan.row_span == (0, 1)
+    assert one.plan.row_span == (0, 1)

@@ -6,12 +6,16 @@ from dataclasses import replace
 import pytest
 
 from nkisim.machine import TRN2, TRN3
+from trnconv.ask.question import Question
 from trnconv.cases import find
 from trnconv.errors import PlanError
-from trnconv.plan.question import Question, best_plan, searched_plan
-from trnconv.plan.tuned import ENVIRONMENT, TunedWarning, active, tuned_plan, use_tuned
-from trnconv.plan.tuned_file import TunedError, TunedPlan, key_of, read, stamp, written
-from trnconv.runtime.modelled import time_plan
+from trnconv.geometry import conv_shape
+from trnconv.planner.best import best_plan, searched_plan
+from trnconv.planner.table import FORMS
+from trnconv.planner.tuned import ENVIRONMENT, TunedWarning, active, tuned_plan, use_tuned
+from trnconv.planner.tuned_file import TunedError, TunedPlan, key_of, read, stamp, written
+from trnconv.runtime.filter_gradient import gradient_question
+from trnconv.runtime.launch import time_plan
 from trnconv.runtime.tuning import best_candidates, tune
 
 QUESTION = Question(find("wan_from_latent").shape, TRN2)
@@ -29,12 +33,22 @@ def stored(path, *questions, plan=other_plan):
     return path
 
 
+SIGNAL = Question(conv_shape((8, 512, 2048), (512, 1, 3), padding=1, groups=512), TRN2, "float32")
+FLAT = gradient_question(conv_shape((2, 48, 9, 11), (40, 48, 1, 1)), TRN2, "bfloat16")
+EVERY = {"direct": QUESTION, "minimal": FAST, "depthwise": SIGNAL, "filter_gradient": FLAT}
+
+
 @pytest.fixture
 def file(tmp_path):
-    return stored(tmp_path / "tuned.json", QUESTION, FAST)
+    return stored(tmp_path / "tuned.json", *EVERY.values())
 
 
-@pytest.mark.parametrize("question", [QUESTION, FAST], ids=["direct", "fast"])
+def test_there_is_a_question_for_every_form():
+    taken = {name: searched_plan(question).plan.form for name, question in EVERY.items()}
+    assert taken == {form.name: form.name for form in FORMS}
+
+
+@pytest.mark.parametrize("question", EVERY.values(), ids=list(EVERY))
 def test_the_planner_takes_a_tuned_plan(file, question):
     before = best_plan(question)
     with use_tuned(file):
@@ -130,7 +144,7 @@ def place_of(path, question):
         (QUESTION, {"machine": "trn3"}, "of another problem"),
         (QUESTION, {"dtype": "float32"}, "of another problem"),
         (FAST, {"transform": "F(4,3)"}, "bf16 allows"),
-        (FAST, {"shape": None}, "fits no record"),
+        (FAST, {"units": None}, "fits no record"),
     ],
     ids=["rows", "memory", "machine", "dtype", "accuracy", "record"],
 )
@@ -159,7 +173,7 @@ def test_a_file_of_the_environment_that_is_too_old_is_left_alone_and_said(file, 
 
 def test_the_winner_is_the_fastest_schedule():
     [tuning] = tune(QUESTION, 3)
-    times = [time_plan(one.candidate.plan, QUESTION.shape).makespan_ns for one in tuning.timed]
+    times = [time_plan(one.candidate.plan).makespan_ns for one in tuning.timed]
     assert len(times) == 3
     assert tuning.winner.ns == min(times)
     assert tuning.planned.candidate == searched_plan(QUESTION)
@@ -169,7 +183,7 @@ def test_the_winner_is_the_fastest_schedule():
 
 def test_candidates_of_a_fast_question_are_direct_and_fast():
     kinds = {type(one.plan).__name__ for one in best_candidates(FAST, 50)}
-    assert kinds == {"ConvPlan", "FastPlan"}
+    assert kinds == {"DirectPlan", "MinimalPlan"}
 
 
 def test_a_stamp_names_what_times_follow_from():

@@ -4,16 +4,18 @@ from dataclasses import replace
 
 import pytest
 
-from nkisim.machine import PARTITIONS, find_machine
+from nkisim.machine import PARTITIONS
+from trnconv.ask.ends import End
+from trnconv.ask.limits import DEFAULT_BUDGET
 from trnconv.errors import PlanError
+from trnconv.forms.filter_gradient.cost import cost_of
+from trnconv.forms.filter_gradient.lower import lower
+from trnconv.forms.filter_gradient.rules import broken_rules
+from trnconv.forms.filter_gradient.sbuf import addresses
+from trnconv.forms.filter_gradient.turns import turns
 from trnconv.geometry import conv_shape
-from trnconv.plan.weight_gradient_choose import GradientRequest, choose_weight_gradient
-from trnconv.plan.weight_gradient_cost import estimate
-from trnconv.plan.weight_gradient_legality import MAX_INSTRUCTIONS, broken_rules
-from trnconv.plan.weight_gradient_memory import addresses
-from trnconv.plan.weight_gradient_turns import turns
-from trnconv.plan.weight_gradient_work import work_out
-from trnconv.runtime.weight_gradient import time_weight_gradient
+from trnconv.planner.best import choose, searched_plan
+from trnconv.runtime.filter_gradient import gradient_question, time_weight_gradient
 
 SHAPES = {
     "384, 3x3x3": conv_shape((1, 384, 6, 60, 104), (384, 384, 3, 3, 3), padding=(0, 1, 1)),
@@ -28,7 +30,7 @@ shapes = pytest.mark.parametrize("shape", SHAPES.values(), ids=list(SHAPES))
 
 
 def choice(shape, target="trn2", dtype="bfloat16"):
-    return choose_weight_gradient(GradientRequest(shape, find_machine(target), dtype))
+    return searched_plan(gradient_question(shape, target, dtype))
 
 
 def mfu(shape, timeline):
@@ -41,7 +43,7 @@ def test_the_bar_of_the_largest_layer_of_a_video_decoder():
     shape = SHAPES["384, 3x3x3"]
     timeline = time_weight_gradient(shape)
     assert mfu(shape, timeline) > 0.93
-    assert timeline.static_instructions <= MAX_INSTRUCTIONS
+    assert timeline.static_instructions <= DEFAULT_BUDGET
 
 
 @shapes
@@ -49,7 +51,7 @@ def test_the_estimate_is_the_timeline_within_a_tenth(shape):
     taken = choice(shape)
     timeline = time_weight_gradient(shape, plan=taken.plan)
     assert taken.cost.total_ns == pytest.approx(timeline.makespan_ns, rel=0.1)
-    assert timeline.static_instructions <= taken.cost.instructions <= MAX_INSTRUCTIONS
+    assert timeline.static_instructions <= taken.cost.instructions <= DEFAULT_BUDGET
 
 
 @pytest.mark.parametrize(
@@ -60,7 +62,7 @@ def test_large_problems_stay_within_the_budget_everywhere(target, dtype):
     taken = choice(shape, target, dtype)
     timeline = time_weight_gradient(shape, plan=taken.plan)
     assert taken.plan.rolled
-    assert timeline.static_instructions <= MAX_INSTRUCTIONS
+    assert timeline.static_instructions <= DEFAULT_BUDGET
 
 
 @shapes
@@ -77,7 +79,7 @@ def test_every_position_is_in_one_turn(shape):
 def test_every_column_of_the_gradient_is_in_one_strip(shape):
     plan = choice(shape).plan
     made = []
-    for one in work_out(plan).recipe.passes:
+    for one in lower(plan).recipe.passes:
         for strip in one.strips:
             outs = range(one.out, one.out + one.outs, PARTITIONS)
             made += [(out, strip.column, strip.columns) for out in outs]
@@ -110,6 +112,7 @@ def flat_plan(shape=SMALL):
     ("change", "message"),
     [
         ({"dtype": "int8"}, "dtype int8: one of"),
+        ({"wide": False}, "wide=False: its end asks for float32"),
         ({"rows": 41}, "a block has 41 rows: the output has 40"),
         ({"images": 3}, "a block has 3 images: the output has 2"),
         ({"columns": 20}, "20 of 40 columns in blocks of several rows"),
@@ -157,7 +160,9 @@ def test_too_many_instructions_ask_for_a_loop():
     shape = SHAPES["192, 3x3x3"]
     plan = choice(shape).plan
     assert plan.rolled
-    assert any("roll the turns" in rule for rule in broken_rules(replace(plan, rolled=False)))
+    assert cost_of(replace(plan, rolled=False)).instructions > DEFAULT_BUDGET
+    (offer,) = choose(gradient_question(shape, "trn2", "bfloat16")).offers
+    assert all(priced.cost.instructions <= DEFAULT_BUDGET for priced in offer.plans)
 
 
 def test_offsets_beyond_32_bits_are_refused():
@@ -166,7 +171,22 @@ def test_offsets_beyond_32_bits_are_refused():
         choice(shape)
 
 
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"end": End("relu")}, "nothing is added"),
+        ({"end": End(dtype="float16")}, "gradients are as x or float32"),
+        ({"pieces": (1, 3)}, "an input in pieces"),
+    ],
+    ids=["activation", "dtype", "pieces"],
+)
+def test_what_is_asked_and_not_done_is_refused(asked, message):
+    question = gradient_question(conv_shape((1, 8, 4, 9, 9), (8, 8, 3, 3, 3)), "trn2", "bfloat16")
+    with pytest.raises(PlanError, match=message):
+        choose(replace(question, **asked))
+
+
 def test_more_slots_do_not_cost_more():
     plan = flat_plan()
     fewer = replace(plan, slots=2)
-    assert estimate(plan).total_ns <= estimate(fewer).total_ns
+    assert cost_of(plan).total_ns <= cost_of(fewer).total_ns

@@ -13,7 +13,7 @@ from torch.nn import functional
 from integer_networks import integers
 from trnconv.errors import ShapeError, UnsupportedError
 from trnconv.pytorch import causal_conv3d
-from trnconv.pytorch.geometry import Splice
+from trnconv.pytorch.conv_call import ConvSpec, words_of
 
 pytestmark = pytest.mark.torch
 
@@ -219,19 +219,17 @@ CHECKS = {
 def test_the_op_keeps_the_rules_of_torch_library(check, backend):
     options = dict(CHECKS[check])
     frames = options.pop("frames", (3,))
-    splice = Splice(**options)
+    spec = ConvSpec(**options)
     arguments = (
         [integers(1, C_IN, count, 4, 5, seed=count) for count in frames],
         *filters((2, 1, 1)),
         None,
-        splice.numbers(),
-        ",".join(splice.modes),
-        splice.activation,
-        splice.policy.text(),
-        splice.reproducible,
+        spec.numbers(),
+        words_of(spec),
+        spec.reproducible,
         backend,
     )
-    torch.library.opcheck(torch.ops.trnconv.spliced_convolution.default, arguments)
+    torch.library.opcheck(torch.ops.trnconv.fused_convolution.default, arguments)
 
 
 def test_it_compiles_in_one_graph():

@@ -5,6 +5,7 @@ one that a policy allows is taken, whatever it costs: more than the same model d
 """
 
 from collections import Counter
+from dataclasses import replace
 from math import inf, log10
 
 import pytest
@@ -13,11 +14,12 @@ torch = pytest.importorskip("torch")
 
 from nkisim.machine import TRN2
 from three_way import FADED, rounded, run
+from trnconv.ask.policy import FAST, LIMITS, Policy
+from trnconv.forms.minimal import form as minimal_form
+from trnconv.forms.minimal.transforms import F43
 from trnconv.models import Size, find
-from trnconv.plan import fast_choose
-from trnconv.plan.accuracy import FAST, LIMITS, Policy
-from trnconv.plan.fast_transforms import F43
-from trnconv.plan.question import best_plan
+from trnconv.planner import best, table
+from trnconv.planner.best import best_plan
 from trnconv.pytorch import patched
 from trnconv.pytorch.building import build, example_latent
 
@@ -54,13 +56,17 @@ def decoded(model, latent, accuracy):
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_frames_are_as_good_as_those_of_plain_bf16(seed, monkeypatch):
-    monkeypatch.setattr(fast_choose, "_WORTH_IT", inf)
+    eager = replace(minimal_form.MINIMAL, least_gain=-inf)
+    monkeypatch.setattr(table, "FORMS", [table.form_named("direct"), eager])
+    monkeypatch.setattr(best, "FORMS", table.FORMS)
     model = model_of(seed)
     latent = rounded(example_latent(WAN, SIZE, seed=seed))
     plain = run(model, WAN, "decode", latent)
     direct, _ = decoded(model, latent, "direct")
     careful, careful_forms = decoded(model, latent, "bf16")
-    monkeypatch.setattr(fast_choose, "TRANSFORMS", {F43.name: F43})
+    quick_families = [name for name in minimal_form.FAMILIES if name.startswith(F43.name)]
+    only = {name: minimal_form.FAMILIES[name] for name in quick_families}
+    monkeypatch.setattr(minimal_form, "FAMILIES", only)
     quick, quick_forms = decoded(model, latent, "fast")
     exact = run(torch.nn.Module.to(model, dtype=torch.float32), WAN, "decode", latent)
     assert exact.abs().max() < 1

@@ -7,10 +7,9 @@ torch = pytest.importorskip("torch")
 from torch import nn
 
 from neuron_doubles import FakeJit
+from trnconv.ask.policy import ALWAYS_DIRECT, Policy
 from trnconv.errors import PlanError, TrnconvError, UnsupportedError
-from trnconv.plan.accuracy import ALWAYS_DIRECT, Policy
-from trnconv.plan.fast_error import RangeError
-from trnconv.plan.fast_plan import FastPlan
+from trnconv.forms.minimal.error import RangeError
 from trnconv.pytorch import (
     adapters,
     backends,
@@ -20,9 +19,9 @@ from trnconv.pytorch import (
     packed,
     patch_,
     patched,
-    prepared,
 )
-from trnconv.runtime.fast_calibrate import MARGIN, Ranges
+from trnconv.runtime.launch import Prepared
+from trnconv.runtime.ranges import MARGIN, Ranges
 
 pytestmark = pytest.mark.torch
 ANY = Policy(least_macs=0)
@@ -169,14 +168,12 @@ def test_a_device_runs_fast_kernels_of_calibrated_layers(on_device, pieces, monk
     cuts[3] = (x[:, :, 2:], (x[:, :, :1], x[:, :, 1:2]))
     chunk, cache = cuts[pieces]
     packings = []
-    kept = prepared.pack_fast_weights
-    monkeypatch.setattr(
-        prepared, "pack_fast_weights", lambda *given: packings.append(1) or kept(*given)
-    )
+    kept = Prepared.pack
+    monkeypatch.setattr(Prepared, "pack", lambda *given: packings.append(1) or kept(*given))
     for _ in range(2):
         found, _ = causal_conv3d(chunk, w, bias, cache, padding=1, accuracy=known)
     names = [name for name, _ in on_device.called]
-    assert names == [f"fast_of_{('one', 'two', 'three')[pieces - 1]}"] * 2
+    assert names == [f"minimal_of_{('one', 'two', 'three')[pieces - 1]}"] * 2
     assert len(packings) == 1
     monkeypatch.setattr(backends, "NEURON_DEVICES", ())
     expected, _ = causal_conv3d(chunk, w, bias, cache, padding=1, accuracy=known, backend="nkisim")
@@ -192,5 +189,5 @@ def test_a_device_computes_directly_what_nobody_calibrated(on_device):
 def test_the_report_prices_what_ran(model):
     with torch.no_grad(), patched(model, accuracy=ANY) as report:
         model(video())
-    assert all(isinstance(one.price.plan.plan, FastPlan) for one in report.ran())
+    assert all(one.price.plan.plan.form == "minimal" for one in report.ran())
     assert all(work.policy != ALWAYS_DIRECT for work in report.book.works)

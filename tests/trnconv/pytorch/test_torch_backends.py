@@ -8,7 +8,8 @@ torch = pytest.importorskip("torch")
 
 from trnconv import pytorch
 from trnconv.errors import UnsupportedError
-from trnconv.pytorch import computing, functional, nn, simulated
+from trnconv.pytorch import functional, nn, registry
+from trnconv.runtime import plans
 
 pytestmark = pytest.mark.torch
 
@@ -24,14 +25,13 @@ class Elsewhere:
 
 @pytest.fixture
 def ran(monkeypatch):
-    """The backends whose functions ran, in order."""
+    """The backends that computed, in order."""
     names = []
-    for one, module in computing.BACKENDS.items():
-        for function in ("convolution", "input_gradient", "filter_gradient"):
-            kept = getattr(module, function)
-            monkeypatch.setattr(
-                module, function, lambda *a, k=kept, n=one.value: names.append(n) or k(*a)
-            )
+    for one, module in registry.BACKENDS.items():
+        kept = module.compute
+        monkeypatch.setattr(
+            module, "compute", lambda *a, k=kept, n=one.value: names.append(n) or k(*a)
+        )
     return names
 
 
@@ -134,11 +134,15 @@ def test_the_torch_backend_computes_the_same():
 
 def test_a_shape_is_planned_once(monkeypatch):
     planned = []
-    for name in ("planned_launches", "plan_for", "plan_gradient"):
-        kept = getattr(simulated, name)
-        monkeypatch.setattr(simulated, name, lambda *a, k=kept, n=name: planned.append(n) or k(*a))
+    kept = plans.best_plan
+    monkeypatch.setattr(plans, "best_plan", lambda asked: planned.append(asked) or kept(asked))
     x = torch.ones(1, 2, 23).requires_grad_()  # a length no other test has
     w = W.clone().requires_grad_()
     for _ in range(2):
         functional.conv1d(x, w).sum().backward()
-    assert sorted(planned) == ["plan_for", "plan_gradient", "planned_launches"]
+    asked = [(question.asks, type(question.shape).__name__) for question in planned]
+    assert sorted(asked) == [
+        ("filter gradient", "ConvShape"),
+        ("output", "ConvShape"),
+        ("output", "TransposedShape"),
+    ]

@@ -11,7 +11,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from trnconv.pytorch import computing, functional, nn, ops, simulated
+from trnconv.pytorch import functional, nn, ops, registry, simulated
+from trnconv.pytorch.conv_call import ConvSpec, words_of
 
 pytestmark = pytest.mark.torch
 
@@ -24,21 +25,23 @@ def integers(*shape, seed=0, wants_gradient=True):
     return drawn.float().requires_grad_(wants_gradient)
 
 
-WINDOW = ([2, 1], [1, 0, 0, 1], [1, 2], 2, "nkisim")
+SPEC = ConvSpec((1, 2, 1), (0, 1, 0), (0, 0, 1), (1, 1, 2), 2, activation="silu")
+WINDOW = (SPEC.numbers(), "nkisim")
 
 
 def op_calls(*, wants_gradient):
-    x = integers(2, 4, 5, 6, wants_gradient=wants_gradient)
-    w = integers(6, 2, 2, 3, seed=1, wants_gradient=wants_gradient)
+    x = integers(2, 4, 1, 5, 6, wants_gradient=wants_gradient)
+    w = integers(6, 2, 1, 2, 3, seed=1, wants_gradient=wants_gradient)
     y = ops.convolution(x, w, *WINDOW)
     dy = integers(*y.shape, seed=2, wants_gradient=wants_gradient)
     bias, residual = integers(6, wants_gradient=False), integers(*y.shape, wants_gradient=False)
-    fused = (x.detach(), w.detach(), bias, residual, *WINDOW[:-1], "silu", "bf16", "nkisim")
+    options = (SPEC.numbers(), words_of(SPEC), False, "nkisim")
+    fused = ([x.detach()], w.detach(), bias, residual, *options)
     return {
         "convolution": (ops.convolution, (x, w, *WINDOW)),
         "input_gradient": (ops.input_gradient, (dy, w, list(x.shape), *WINDOW)),
-        "filter_gradient": (ops.filter_gradient, (x, dy, [2, 3], *WINDOW)),
-        "fused_convolution": (ops.fused_convolution, fused),
+        "filter_gradient": (ops.filter_gradient, (x, dy, [1, 2, 3], *WINDOW)),
+        "fused_convolution": (ops.fused_op, fused),
     }
 
 
@@ -85,18 +88,17 @@ def test_gradgradcheck_is_exact(name):
 @pytest.mark.parametrize("wanted", [(0,), (1,), (2,), (0, 2), (1, 2)])
 def test_only_what_wants_a_gradient_gets_one(wanted, monkeypatch):
     computed = []
-    for name in ("input_gradient", "filter_gradient"):
-        kept = getattr(simulated, name)
-        monkeypatch.setattr(
-            simulated, name, lambda *a, name=name, kept=kept: computed.append(name) or kept(*a)
-        )
+    kept = simulated.compute
+    monkeypatch.setattr(
+        simulated, "compute", lambda call, given: computed.append(call.wanted) or kept(call, given)
+    )
     given = [integers(1, 2, 4), integers(3, 2, 2), integers(3)]
     for number, each in enumerate(given):
         each.requires_grad_(number in wanted)
     functional.conv1d(*given).sum().backward()
     assert tuple(n for n, each in enumerate(given) if each.grad is not None) == wanted
-    needed = [name for n, name in enumerate(("input_gradient", "filter_gradient")) if n in wanted]
-    assert sorted(computed) == sorted(needed)
+    needed = [name for n, name in enumerate(("input gradient", "filter gradient")) if n in wanted]
+    assert sorted(computed) == sorted(["output", *needed])
 
 
 class Stack(torch.nn.Module):
@@ -143,11 +145,9 @@ def test_a_compiled_function_notices_that_the_surroundings_ask_for_another_backe
     asked = []
     for name in ("nkisim", "torch"):
         with pytorch.backend(name), pytest.MonkeyPatch.context() as patch:
-            module = computing.BACKENDS[pytorch.Backend(name)]
-            kept = module.convolution
-            patch.setattr(
-                module, "convolution", lambda *a, k=kept, n=name: asked.append(n) or k(*a)
-            )
+            module = registry.BACKENDS[pytorch.Backend(name)]
+            kept = module.compute
+            patch.setattr(module, "compute", lambda *a, k=kept, n=name: asked.append(n) or k(*a))
             compiled(x)
     assert asked == ["nkisim", "torch"]
 

@@ -7,13 +7,13 @@ import pytest
 
 from nkisim.machine import TRN2, Reading
 from nkisim.timing import schedule
+from trnconv.ask.policy import ALWAYS_DIRECT
+from trnconv.ask.question import Question
 from trnconv.cases import find
 from trnconv.geometry import conv_shape
 from trnconv.model_plan import PlanOptions, Prices, plan_observed
 from trnconv.models import Size
 from trnconv.observed import Observation, Work
-from trnconv.plan.accuracy import ALWAYS_DIRECT
-from trnconv.plan.question import Question
 from trnconv.report import of_model
 from trnconv.report.making import Asked
 from trnconv.report.of_layer import report_of_layer

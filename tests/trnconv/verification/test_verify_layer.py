@@ -9,12 +9,13 @@ import pytest
 import tolerance
 from fast_bounds import fast_bound
 from nkisim.machine import TRN2
+from trnconv.ask.policy import ALWAYS_DIRECT, Policy
+from trnconv.ask.question import Question
 from trnconv.cases import BENCHMARK, EDGE, find
 from trnconv.cutting import cut, effort, in_words, under_its_plan
+from trnconv.forms.minimal.plan import MinimalPlan
 from trnconv.geometry import conv_shape
-from trnconv.plan.accuracy import ALWAYS_DIRECT, Policy
-from trnconv.plan.fast_candidates import PricedFast
-from trnconv.plan.question import Question, best_plan
+from trnconv.planner.best import best_plan
 from trnconv.reference import forward
 from trnconv.verification import layer as verification
 from trnconv.verification.bounds import half_steps, largest_errors
@@ -52,7 +53,7 @@ def test_other_data_with_another_seed():
 def test_a_fast_kernel_is_held_to_its_promise():
     shape = conv_shape((1, 96, 6, 6, 20), (96, 96, 3, 3, 3), padding=(0, 1, 1))
     verdict = verify_layer(Question(shape, TRN2, policy=EAGER))
-    assert isinstance(verdict.plan, PricedFast)
+    assert isinstance(verdict.plan.plan, MinimalPlan)
     assert verdict.passed
     assert verdict.most_over_floor == 1.05
     assert 1 < verdict.errors.over_floor < 1.05
@@ -156,7 +157,8 @@ def test_a_piece_under_the_plan_of_the_layer():
     taken = best_plan(asked)
     piece, same = under_its_plan(asked, taken, 2)
     assert piece.shape.out_size(1) == 2 * taken.plan.rows
-    assert replace(same.plan, problem=taken.plan.problem) == taken.plan
+    whole = {"shape": taken.plan.shape, "problem": taken.plan.problem}
+    assert replace(same.plan, **whole) == taken.plan
     assert in_words(shape, piece.shape) == f"{2 * taken.plan.rows} of 60 rows"
 
 

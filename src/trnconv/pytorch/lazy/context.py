@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from trnconv.plan.accuracy import ALWAYS_DIRECT, DEFAULT_POLICY, Policy
+from trnconv.ask.policy import ALWAYS_DIRECT, DEFAULT_POLICY, Policy
 from trnconv.pytorch.lazy.noted import Notebook
 from trnconv.pytorch.lazy.spreading import Spread
-from trnconv.runtime.fast_calibrate import Ranges
+from trnconv.runtime.ranges import Ranges
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
+from trnconv.ask.launches import launches
 from trnconv.errors import UnsupportedError
 from trnconv.geometry import ZEROS, ConvShape, lifted
-from trnconv.plan.launches import launches
 from trnconv.pytorch.arguments import paddings, steps_of
-from trnconv.pytorch.geometry import Splice
+from trnconv.pytorch.conv_call import ConvSpec
 from trnconv.pytorch.lazy.context import Surroundings
 from trnconv.pytorch.lazy.doing import done, stored
 from trnconv.pytorch.lazy.folding import folding_wins, upsampled_before
@@ -126,13 +126,13 @@ def _asked(video: Video, filters: Filters, window: Window3d, around: Surrounding
     if around.spread is not None:
         operands = around.spread.extended(operands, window, filters, around)
     module = filters.module or around.book.module
-    splice = replace(splice_of(operands, window, around), policy=around.policy_for(module))
+    spec = replace(spec_of(operands, window, around), accuracy=around.policy_for(module).text())
     pieces = tuple(stored(run) for run in operands.pieces)
     asked = Asked(
         pieces=pieces,
         w=filters.weight.reshape(*filters.weight.shape[:2], *window.kernel),
         bias=filters.bias,
-        splice=splice,
+        spec=spec,
         module=module,
         book=around.book,
         written=tuple(written(tensor) for tensor in (*pieces, filters.weight)),
@@ -165,10 +165,10 @@ def _after_movement(video: Video, window: Window3d, around: Surroundings) -> Ope
     return operands
 
 
-def splice_of(operands: Operands, window: Window3d, around: Surroundings) -> Splice:
+def spec_of(operands: Operands, window: Window3d, around: Surroundings) -> ConvSpec:
     """What a kernel does to the operands, without its policy and its end."""
     pads = operands.pads
-    return Splice(
+    return ConvSpec(
         stride=window.stride,
         before=(pads[0][0], pads[1][0], pads[2][0]),
         after=(pads[0][1], pads[1][1], pads[2][1]),
@@ -204,7 +204,7 @@ def problem_of(
     sizes = [
         (*run.base.shape[:2], run.stop - run.start, *run.base.shape[3:]) for run in operands.pieces
     ]
-    return splice_of(operands, window, around).shape(sizes, weight)
+    return spec_of(operands, window, around).shape(sizes, weight)
 
 
 def plus(left: Any, right: Any) -> LazyTensor | None:

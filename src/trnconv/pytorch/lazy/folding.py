@@ -6,10 +6,10 @@ from dataclasses import replace
 from functools import lru_cache
 
 from nkisim.machine import TRN2
+from trnconv.ask.policy import ALWAYS_DIRECT
+from trnconv.ask.question import Question
 from trnconv.errors import TrnconvError
 from trnconv.geometry import ConvShape
-from trnconv.plan.accuracy import ALWAYS_DIRECT
-from trnconv.plan.question import Question
 from trnconv.runtime.pricing import price
 
 _COMPARED = 4096  # shapes of a process

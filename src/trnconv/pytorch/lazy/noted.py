@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from nkisim.machine import Machine
 from trnconv import observed
-from trnconv.plan.accuracy import DEFAULT_POLICY, Policy
-from trnconv.plan.choose import DEFAULT_BUDGET
-from trnconv.plan.question import Question
+from trnconv.ask.limits import DEFAULT_BUDGET
+from trnconv.ask.policy import DEFAULT_POLICY, Policy
+from trnconv.ask.question import Question
 
 
 @dataclass(frozen=True)

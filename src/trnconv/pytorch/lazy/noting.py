@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from trnconv.ask.policy import ALWAYS_DIRECT, Policy
 from trnconv.geometry import ZEROS, conv_shape, transposed_shape
-from trnconv.plan.accuracy import ALWAYS_DIRECT, Policy
 from trnconv.pytorch.arrays import dtype_name
 from trnconv.pytorch.lazy.convolutions import Filters
 from trnconv.pytorch.lazy.noted import Notebook, Work

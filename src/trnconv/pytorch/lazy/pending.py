@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from trnconv.ask.ends import IDENTITY
 from trnconv.geometry import ConvShape
-from trnconv.plan.ends import IDENTITY
 from trnconv.pytorch.arrays import dtype_name
-from trnconv.pytorch.geometry import Splice
+from trnconv.pytorch.conv_call import ConvSpec
 from trnconv.pytorch.lazy.memory import require_unchanged
 from trnconv.pytorch.lazy.noted import Notebook, Work
 from trnconv.pytorch.lazy.spreading import Later
-from trnconv.pytorch.spliced import spliced_convolution
+from trnconv.pytorch.ops import fused_convolution
 
 Tensor = torch.Tensor
 
@@ -25,7 +25,7 @@ class Asked:
     pieces: tuple[Tensor, ...]
     w: Tensor
     bias: Tensor | None
-    splice: Splice
+    spec: ConvSpec
     module: str
     book: Notebook
     written: tuple[int, ...]  # how often each operand had been changed in place
@@ -37,7 +37,7 @@ class Asked:
     @property
     def problem(self) -> ConvShape:
         """The problem in integers."""
-        return self.splice.shape([piece.shape for piece in self.pieces], self.w.shape)
+        return self.spec.shape([piece.shape for piece in self.pieces], self.w.shape)
 
     def run(self) -> Tensor:
         """Run it, and note it."""
@@ -49,15 +49,15 @@ class Asked:
             shape=self.problem,
             dtype=dtype_name(self.pieces[0]),
             pieces=frames if len(frames) > 1 else (),
-            end=self.splice.end(residual=self.residual is not None),
-            reproducible=self.splice.reproducible,
-            policy=self.splice.policy,
+            end=self.spec.end(residual=self.residual is not None),
+            reproducible=self.spec.reproducible,
+            policy=self.spec.policy,
             instead_of=self.instead_of,
         )
         self.book.works[work] += 1
         pieces = [dense(piece, self.book) for piece in self.pieces]
         residual = None if self.residual is None else dense(self.residual, self.book)
-        y = spliced_convolution(pieces, self.w, self.bias, self.splice, residual, self.backend)
+        y = fused_convolution(pieces, self.w, self.bias, self.spec, residual, self.backend)
         return y if self.later is None else self.later.completed(self, y)
 
 
@@ -117,14 +117,14 @@ class Pending:
         if isinstance(own, Tensor) or own.residual is not None:
             return None
         alike = (residual.shape, residual.dtype) == (self.shape, self.dtype)
-        if own.splice.activation != IDENTITY or not alike:
+        if own.spec.activation != IDENTITY or not alike:
             return None
         return Pending(replace(own, residual=residual), self._family)
 
     def activated(self, activation: str) -> Pending | None:
         """The same with an activation, in one kernel; None if it cannot be fused."""
         own = self._state
-        if isinstance(own, Tensor) or own.splice.activation != IDENTITY:
+        if isinstance(own, Tensor) or own.spec.activation != IDENTITY:
             return None
-        splice = replace(own.splice, activation=activation)
-        return Pending(replace(own, splice=splice), self._family)
+        spec = replace(own.spec, activation=activation)
+        return Pending(replace(own, spec=spec), self._family)

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from torch import nn
 
+from trnconv.ask.policy import BF16, Policy, policy_of
 from trnconv.errors import UnsupportedError
-from trnconv.plan.accuracy import BF16, Policy, policy_of
 from trnconv.pytorch.backends import Backend, asked_for
 from trnconv.pytorch.lazy.context import ALL_REWRITES, Rewrites, Surroundings
 from trnconv.pytorch.lazy.convolutions import unsupported_type
@@ -27,7 +27,7 @@ from trnconv.pytorch.patching.methods import (
     unsplit_forward,
 )
 from trnconv.pytorch.patching.report import Entry, PatchReport
-from trnconv.runtime.fast_calibrate import Ranges
+from trnconv.runtime.ranges import Ranges
 
 Filter = Callable[[str, nn.Module], bool]
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)

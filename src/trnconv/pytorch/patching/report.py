@@ -8,7 +8,6 @@ from typing import Any
 
 from nkisim.machine import TRN2, Machine
 from trnconv.geometry import ConvShape
-from trnconv.plan.fast_plan import FastPlan
 from trnconv.pytorch.lazy.noted import Notebook, Work
 from trnconv.runtime.pricing import Price, price
 
@@ -110,10 +109,9 @@ def _ran_line(one: Ran) -> str:
         extras.append("upsampled " + "x".join(map(str, shape.upsample)))
     if one.work.end.residual != "none" or one.work.end.activation != "identity":
         extras.append(f"end {one.work.end.activation}, residual {one.work.end.residual}")
-    if isinstance(plan, FastPlan):
-        extras.append(plan.transform)
-    extras.append(
-        f"{one.price.instructions} instructions, {'rolled' if plan.rolled else 'unrolled'}"
-    )
+    if plan.form != "direct":
+        extras.append(plan.family)
+    loop = "rolled" if plan.is_rolled else "unrolled"
+    extras.append(f"{one.price.instructions} instructions, {loop}")
     time = f"{one.price.ns / 1000:.1f} us, {one.price.bound} bound"
     return f"    {one.calls} x  {size}  {time}  ({'; '.join(extras)})"

@@ -1,0 +1,6 @@
+"""What a single launch can be: limits of NKI and of its compiler."""
+
+from __future__ import annotations
+
+MAX_OFFSET = 2**31 - 1  # elements: NKI's integers have 32 bits
+DEFAULT_BUDGET = 20_000  # static instructions of one launch; a graph may have 5 M

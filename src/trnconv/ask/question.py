@@ -1,0 +1,56 @@
+"""Question: a convolution to be planned, with all that decides how."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from nkisim.machine import Machine
+from trnconv.ask.ends import PLAIN_END, End
+from trnconv.ask.limits import DEFAULT_BUDGET
+from trnconv.ask.policy import DEFAULT_POLICY, Policy
+from trnconv.geometry import ConvShape, TransposedShape, with_axis
+
+Shape = ConvShape | TransposedShape
+OUTPUT, FILTER_GRADIENT = "output", "filter gradient"
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one of two cores computes: output rows and output channels, first and end."""
+
+    rows: tuple[int, int]
+    channels: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Question:
+    """A convolution, how its input lies, how it ends, where it would run and what is accepted."""
+
+    shape: Shape
+    machine: Machine
+    dtype: str = "bfloat16"
+    pieces: tuple[int, ...] = ()  # frames of each tensor that x lies in; empty: one tensor
+    end: End = PLAIN_END
+    reproducible: bool = False
+    budget: int = DEFAULT_BUDGET  # static instructions of a launch
+    policy: Policy = DEFAULT_POLICY
+    exact: bool = False  # an Inf or NaN of x stays with the outputs whose taps meet it
+    asks: str = OUTPUT  # or the gradient of the filters and of the bias, from x and dy
+    share: Share | None = None  # of one of two cores; None: all of it
+    forms: tuple[str, ...] = ()  # names of those that may compute it; empty: any
+
+
+def of_one_frame(question: Question) -> Question:
+    """The convolution that makes a single frame of a single image, in one tensor."""
+    shape = question.shape
+    if isinstance(shape, TransposedShape):
+        return question
+    reach = shape.dilation[0] * (shape.kernel[0] - 1) + 1
+    alone = replace(
+        shape,
+        batch=1,
+        size=with_axis(shape.size, 0, -(-(reach + shape.skip[0]) // shape.upsample[0])),
+        pad_before=with_axis(shape.pad_before, 0, 0),
+        pad_after=with_axis(shape.pad_after, 0, 0),
+    )
+    return replace(question, shape=alone, pieces=())

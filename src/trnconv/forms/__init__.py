@@ -1,0 +1,1 @@
+"""Forms: the ways to compute a convolution, each with its plans, prices, rules and kernel."""

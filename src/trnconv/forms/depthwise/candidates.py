@@ -1,0 +1,73 @@
+"""Depthwise plans worth pricing: groups of pieces, and blocks of so many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import prod
+
+from trnconv.ask.question import Question
+from trnconv.forms.depthwise.plan import DepthwisePlan, least_outs, least_windows
+from trnconv.forms.depthwise.rules import broken_rules
+from trnconv.geometry import ConvShape, Triple
+
+_GROUPS = ((2, 0), (1, 0), (2, 1), (3, 1), (3, 2))  # Vector and GpSimd pieces
+_PIECES_OF_A_BLOCK = (1, 2, 4, 8, 16)
+# Unrolled programs that long are beyond every budget, and each instruction would be looked at.
+MOST_INSTRUCTIONS = 100_000
+
+
+def candidates(question: Question) -> Iterator[DepthwisePlan]:
+    """Plans with as few windows and outputs in SBUF as their groups can do with, or one more."""
+    for tight in _tight(question):
+        roomy = replace(tight, windows=tight.windows + 1)
+        plan = tight if broken_rules(roomy) else roomy
+        if _least_instructions(plan) <= MOST_INSTRUCTIONS:
+            yield plan
+
+
+def shortest(question: Question) -> int:
+    """About how many static instructions a plan has at least."""
+    return min(_least_instructions(plan) for plan in _tight(question))
+
+
+def _least_instructions(plan: DepthwisePlan) -> int:
+    """Half the taps of each piece, before any is looked at: borders may save the others."""
+    outs = zip(plan.shape.out_sizes(), plan.piece, strict=True)
+    boxes = [len(range(0, size, piece)) for size, piece in outs]
+    return prod(boxes) * plan.line_tiles * plan.multiplier * max(1, plan.shape.taps() // 2)
+
+
+def _tight(question: Question) -> Iterator[DepthwisePlan]:
+    shape, machine = question.shape, question.machine
+    assert isinstance(shape, ConvShape)
+    whole = shape.out_sizes()
+    for vector, gpsimd in _GROUPS:
+        sums = machine.psum_bank_fp32_elems * (machine.psum_banks // (2 * vector))
+        seen = set()
+        for count in _PIECES_OF_A_BLOCK:
+            block = _part(whole, count * sums)
+            piece = _part(block, sums)
+            if (block, piece) in seen:
+                continue
+            seen.add((block, piece))
+            plan = DepthwisePlan(
+                shape, machine.name, question.dtype, block, piece, vector, gpsimd, 0, 0
+            )
+            yield replace(plan, windows=least_windows(plan), outs=least_outs(plan))
+
+
+def _part(whole: Triple, most: int) -> Triple:
+    """At most so many outputs that follow each other in memory, in equal parts."""
+    depth, height, width = whole
+    if width >= most:
+        return (1, 1, _equal(width, most))
+    if height * width >= most:
+        return (1, _equal(height, most // width), width)
+    return (_equal(depth, most // (height * width)), height, width)
+
+
+def _equal(size: int, most: int) -> int:
+    """The largest of equal parts of at most `most`."""
+    parts = -(-size // most)
+    return -(-size // parts)

@@ -1,0 +1,31 @@
+"""What the host prepares for a depthwise plan: filters and bias, a line each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from trnconv.forms.depthwise.plan import DepthwisePlan
+from trnconv.forms.form import Lowered
+
+Array = np.ndarray[Any, Any]
+
+
+def pack(lowered: Lowered[DepthwisePlan], w: Array, bias: Array | None) -> tuple[Array]:
+    """The image of filters."""
+    return (filter_image(lowered.plan, w, bias),)
+
+
+def filter_image(plan: DepthwisePlan, w: Array, bias: Array | None) -> Array:
+    """w [C * multiplier, 1, KD, KH, KW] and bias as the kernel takes them: [lines, columns]."""
+    shape, lines = plan.shape, min(plan.target.partitions, plan.lines)
+    own = w.astype(np.dtype(plan.dtype)).astype(np.float32)
+    taps = own.reshape(shape.c_in, plan.multiplier, shape.taps())
+    offsets = np.zeros((shape.c_in, plan.multiplier, 1), np.float32)
+    if bias is not None:
+        offsets[...] = bias.reshape(shape.c_in, plan.multiplier, 1)
+    each = np.concatenate([offsets, taps], axis=2).reshape(shape.c_in, -1)
+    on_lines = np.arange(plan.filter_sets * plan.target.partitions) % shape.c_in
+    sets = each[on_lines].reshape(plan.filter_sets, plan.target.partitions, -1)[:, :lines]
+    return np.ascontiguousarray(sets.transpose(1, 0, 2).reshape(lines, plan.filter_columns))

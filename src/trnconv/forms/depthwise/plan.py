@@ -1,0 +1,210 @@
+"""DepthwisePlan: a depthwise convolution on the Vector, Scalar and GpSimd engines.
+
+Lines are (image, channel) flattened: 128 of them, on as many partitions, are a tile of lines. Of a
+tile, a *block* of outputs is computed from one window of the input, *piece* by piece: a piece is
+what one instruction computes, one tap at a time. Pieces are worked on in groups; in each, some are
+summed by the Vector engine (in PSUM), the others by GpSimd (in SBUF).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from math import gcd, prod
+from typing import ClassVar
+
+from trnconv.ask.ends import ITEM_BYTES
+from trnconv.forms.form import Plan
+from trnconv.geometry import ConvShape, Triple
+
+WIDE_BYTES = ITEM_BYTES["float32"]  # sums and filters
+AHEAD = 2  # taps of a group that GpSimd gets before the Scalar engine turns to the one before
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Box:
+    """Outputs or inputs from `first` up to, not including, `end`; (depth, height, width)."""
+
+    first: Triple
+    end: Triple
+
+    @property
+    def sizes(self) -> Triple:
+        """Elements along each axis; none if the box is empty."""
+        return _triple(max(0, b - a) for a, b in zip(self.first, self.end, strict=True))
+
+    @property
+    def elems(self) -> int:
+        """All of them."""
+        return prod(self.sizes)
+
+    def meet(self, other: Box) -> Box:
+        """What is in both."""
+        first = _triple(map(max, self.first, other.first))
+        return Box(first, _triple(map(min, self.end, other.end)))
+
+    def cut(self, step: Triple) -> Iterator[Box]:
+        """Boxes of at most `step`, the last axis fastest."""
+        axes = zip(self.first, self.end, step, strict=True)
+        spans = [[(a, min(a + n, b)) for a in range(a, b, n)] for a, b, n in axes]
+        for depth, height, width in product(*spans):
+            yield Box((depth[0], height[0], width[0]), (depth[1], height[1], width[1]))
+
+    def without(self, inner: Box) -> list[Box]:
+        """Boxes that fill what `inner`, a box inside this one, leaves."""
+        left, rest = [], self
+        for axis in range(3):
+            for first, end in (
+                (rest.first[axis], inner.first[axis]),
+                (inner.end[axis], rest.end[axis]),
+            ):
+                if end > first:
+                    left.append(rest.along(axis, (first, end)))
+            rest = rest.along(axis, (inner.first[axis], inner.end[axis]))
+        return left
+
+    def along(self, axis: int, span: Span) -> Box:
+        """The box with another span of one axis."""
+        first, end = list(self.first), list(self.end)
+        first[axis], end[axis] = span
+        return Box(_triple(first), _triple(end))
+
+
+@dataclass(frozen=True)
+class DepthwisePlan(Plan):
+    """What is decided. `windows` and `outs` are how many tiles of each kind take turns."""
+
+    form: ClassVar[str] = "depthwise"
+
+    shape: ConvShape
+    block_outs: Triple
+    piece: Triple  # outputs
+    vector_pieces: int  # of a group
+    gpsimd_pieces: int
+    windows: int
+    outs: int
+
+    def block(self) -> Triple:
+        """Output frames, rows and columns of a block."""
+        return self.block_outs
+
+    def in_words(self) -> str:
+        """The decisions in a line."""
+        block, piece = ("x".join(map(str, value)) for value in (self.block_outs, self.piece))
+        group = f"{self.vector_pieces} Vector + {self.gpsimd_pieces} GpSimd"
+        return f"depthwise, {group} pieces of {piece}, blocks of {block}"
+
+    @property
+    def multiplier(self) -> int:
+        """Outputs of each channel."""
+        return self.shape.c_out // self.shape.c_in
+
+    @property
+    def lines(self) -> int:
+        """Images times channels."""
+        return self.shape.batch * self.shape.c_in
+
+    @property
+    def line_tiles(self) -> int:
+        """Tiles of lines."""
+        return -(-self.lines // self.target.partitions)
+
+    @property
+    def filter_sets(self) -> int:
+        """Tiles of lines until the channels on the partitions repeat."""
+        period = self.shape.c_in // gcd(self.shape.c_in, self.target.partitions)
+        return min(period, self.line_tiles)
+
+    @property
+    def filter_columns(self) -> int:
+        """Of the image of filters: for each set and multiple the bias, then the taps."""
+        return self.filter_sets * self.multiplier * (1 + self.shape.taps())
+
+    @property
+    def group(self) -> int:
+        """Pieces of a group."""
+        return self.vector_pieces + self.gpsimd_pieces
+
+    def blocks(self) -> list[Box]:
+        """The blocks of one tile of lines."""
+        return list(Box((0, 0, 0), self.shape.out_sizes()).cut(self.block_outs))
+
+    def window(self, block: Box) -> Box:
+        """The inputs that the taps of a block meet; one element of an axis if they meet none."""
+        spans = []
+        for axis in range(3):
+            size, shape = self.shape.size[axis], self.shape
+            low = max(0, shape.in_position(axis, block.first[axis], 0))
+            last = shape.in_position(axis, block.end[axis] - 1, shape.kernel[axis] - 1)
+            low = min(low, size - 1)
+            spans.append((low, max(low + 1, min(size, last + 1))))
+        return Box(_triple(a for a, _ in spans), _triple(b for _, b in spans))
+
+    def window_elems(self) -> int:
+        """Of the largest window."""
+        return max(self.window(block).elems for block in self.blocks())
+
+    def bank_elems(self) -> int:
+        """Sums of a piece on the Vector engine, in whole PSUM banks."""
+        bank = self.target.psum_bank_fp32_elems
+        return -(-prod(self.piece) // bank) * bank
+
+    def product_tiles(self) -> int:
+        """Tiles through which products go from the Scalar engine to GpSimd."""
+        return AHEAD * self.gpsimd_pieces + 1 if self.gpsimd_pieces else 0
+
+    def wide_tiles(self) -> int:
+        """Sums of two groups on GpSimd, then the products."""
+        return 2 * self.gpsimd_pieces + self.product_tiles()
+
+    def sbuf_bytes(self) -> int:
+        """Bytes of a partition."""
+        windows = self.windows * padded(self.window_elems() * self.item_bytes)
+        outs = self.outs * padded(prod(self.block_outs) * self.item_bytes)
+        sums = self.wide_tiles() * prod(self.piece) * WIDE_BYTES
+        return windows + outs + sums + WIDE_BYTES * (self.filter_columns + 1)
+
+
+def valid_outputs(shape: ConvShape, tap: Triple) -> Box:
+    """The outputs for which a tap lies inside the input."""
+    spans = []
+    for axis in range(3):
+        shift = shape.in_position(axis, 0, tap[axis])
+        first = max(0, -(shift // shape.stride[axis]))
+        last = (shape.size[axis] - 1 - shift) // shape.stride[axis]
+        spans.append((first, min(last + 1, shape.out_size(axis))))
+    return Box(_triple(a for a, _ in spans), _triple(b for _, b in spans))
+
+
+def least_windows(plan: DepthwisePlan) -> int:
+    """Two groups are under way at once, and all windows they read are in SBUF."""
+    return _spanned(plan, 2 * plan.group, plan.multiplier)
+
+
+def least_outs(plan: DepthwisePlan) -> int:
+    """Three groups may write to outputs that are not stored yet."""
+    return _spanned(plan, 3 * plan.group, 1)
+
+
+def _spanned(plan: DepthwisePlan, pieces: int, passes: int) -> int:
+    """The most blocks that so many pieces in a row belong to."""
+    fewest = min(len(list(block.cut(plan.piece))) for block in corners(plan))
+    return -(-(pieces - 1) // (fewest * passes)) + 1
+
+
+def corners(plan: DepthwisePlan) -> list[Box]:
+    """The first and the last block: no block has fewer pieces than the smaller of them."""
+    blocks = plan.blocks()
+    return [blocks[0], blocks[-1]]
+
+
+def padded(size_bytes: int) -> int:
+    """Bytes of a tile, in whole words."""
+    return -(-size_bytes // WIDE_BYTES) * WIDE_BYTES
+
+
+def _triple(values: Iterable[int]) -> Triple:
+    first, second, third = values
+    return (first, second, third)

@@ -1,0 +1,328 @@
+"""Candidates for the array: how output channels are stacked on M and input lines on K."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import product
+
+from nkisim.machine import PARTITIONS
+from trnconv.forms.direct.array.m_lines import out_tiles, phase_pitch
+from trnconv.forms.direct.plan import BY_COLUMN, BY_FRAME, BY_ROW, Pass
+from trnconv.forms.direct.problem import DEPTH, HEIGHT, WIDTH, Problem
+from trnconv.geometry import ZEROS
+
+LEVELS = (
+    (BY_FRAME,),
+    (BY_FRAME, BY_ROW),
+    (BY_FRAME, BY_ROW, BY_COLUMN),
+    (BY_ROW,),
+    (BY_ROW, BY_COLUMN),
+    (BY_COLUMN,),
+)
+_STACKED_FRAMES = (1, 2, 3, 4)
+_STACKED_ROWS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)
+_STACKED_COLUMNS = (1, 2)
+_FLAT_STACKS = (2, 4, 8)
+_TILE_COLUMNS = (32, 64)
+_UNIT_FRAMES = (1, 2)
+_UNIT_ROWS = (1, 2, 3, 5)
+_UNITS = (1, 2, 4)
+_KEPT_STACKS = 3
+_KEPT_LEVELS = 2
+
+Passes = tuple[Pass, ...]
+
+
+@dataclass(frozen=True)
+class Room:
+    """What passes may use: channels from the first to the end, frames and rows of a block."""
+
+    channels: tuple[int, int]
+    frames: int
+    rows: int
+    exact: bool = False  # keep non-finite inputs to the outputs that read them
+    column_tiles: bool = False  # the machine runs them in parallel
+
+
+def pass_candidates(problem: Problem, room: Room) -> list[Passes]:
+    """Ways to fill the array, the least work first. Blocks of channels are all filled alike."""
+    return joined([_block_candidates(problem, part) for part in blocks_of(problem, room)])
+
+
+def joined(by_block: list[list[Passes]]) -> list[Passes]:
+    """Ways for all blocks of channels, from those for each block."""
+    ways = max(len(options) for options in by_block)
+    return [
+        tuple(one for options in by_block for one in options[min(way, len(options) - 1)])
+        for way in range(ways)
+    ]
+
+
+def blocks_of(problem: Problem, room: Room) -> list[Room]:
+    """The channels of a room, block by block."""
+    first, end = room.channels
+    block = problem.block_out
+    starts = range(first // block * block, end, block)
+    return [
+        replace(room, channels=(max(first, start), min(end, start + block))) for start in starts
+    ]
+
+
+def _block_candidates(problem: Problem, room: Room) -> list[Passes]:
+    """Ways to fill the array for one block of channels.
+
+    Exact ones have no stacks and no zeros that are shared; others fill up what is left of the array
+    by stacks of positions.
+    """
+    (first, end), frames, exact = room.channels, room.frames, room.exact
+    if problem.phases != (1, 1, 1):
+        return _phased(problem, room)
+    whole = (end - first) // PARTITIONS * PARTITIONS
+    rest = end - first - whole
+    mains = _best_levels(problem, Pass(first, whole or rest), frames, exact=exact)
+    found: list[Passes] = [
+        (one,) for one in _best_levels(problem, Pass(first, end - first), frames, exact=exact)
+    ]
+    if not exact and rest:
+        rests = list(_rests(problem, (first + whole, rest), room))
+        if room.column_tiles:
+            rests += _column_tiled(problem, (first + whole, rest), room)
+        found += (
+            [(main, one) for main in mains for one in rests] if whole else [(one,) for one in rests]
+        )
+        found += [(one,) for one in _flat(problem, (first, end - first), room)]
+    return _least_work_first(problem, found, frames)
+
+
+def _least_work_first(problem: Problem, found: list[Passes], frames: int) -> list[Passes]:
+    unique = list(dict.fromkeys(found))
+    return sorted(unique, key=lambda passes: sum(work(problem, one, frames) for one in passes))
+
+
+def _phased(problem: Problem, room: Room) -> list[Passes]:
+    """Phases of a transposed convolution: each in sums of its own, or stacked if they are small."""
+    first, end = room.channels
+    frames, rows, columns = problem.phases
+    apart = Pass(first, end - first, frames, rows, columns, separate=True)
+    passes = [apart]
+    if not room.exact:
+        passes += [one for one in phase_stacks(problem, room.channels) if fits(problem, one, room)]
+    found: list[Passes] = [
+        (it,) for one in passes for it in _best_levels(problem, one, room.frames, exact=room.exact)
+    ]
+    return _least_work_first(problem, found, room.frames)
+
+
+def phase_stacks(problem: Problem, channels: tuple[int, int]) -> list[Pass]:
+    """Whole steps of all phases whose channels, from the first to the end, fit the array."""
+    first, end = channels
+    frames, rows, columns = problem.phases
+    stacks = [
+        Pass(first, end - first, frames * more_frames, rows * more_rows, columns)
+        for more_frames, more_rows in product((1, 2), (1, 2, 4))
+    ]
+    return [one for one in stacks if _on_array(one)]
+
+
+def work(problem: Problem, one: Pass, frames: int) -> float:
+    """Matmuls of a pass for each output position, over all frames of a block."""
+    return _work(of_any_size(problem), replace(one, first_channel=0), frames)
+
+
+def of_any_size(problem: Problem) -> Problem:
+    """The problem without what has no influence on matmuls, so that equal ones are counted once."""
+    none = (0, 0, 0)
+    strides = (0, 0, 0, 0, 0)
+    return replace(
+        problem,
+        images=1,
+        channels=problem.c_in,
+        c_out=0,
+        block_out=1,
+        size=none,
+        out=none,
+        pad=none,
+        x_strides=strides,
+        y_strides=strides,
+    )
+
+
+@lru_cache(maxsize=65536)
+def _work(problem: Problem, one: Pass, frames: int) -> float:
+    starts = [*range(0, frames - one.frames, one.frames), frames - one.frames]
+    total = 0.0
+    every_row = problem.shifts(HEIGHT, range(one.rows))
+    for tile, part in [(out, part) for out in out_tiles(one) for part in out.parts]:
+        read = [problem.shifts(axis, tile.stacked(axis, part)) for axis in range(3)]
+        if not all(read):
+            continue
+        for start in starts:
+            first = problem.advance(DEPTH, start)
+            runs = _runs([first + shift for shift in read[0]])
+            if one.levels[0] > BY_FRAME:
+                height = len(every_row) if not one.own_windows else len(read[1])
+                runs = _row_runs(runs, every_row.index(read[1][0]), len(read[1]), height)
+            counts = [len(shifts) for shifts in read]
+            total += _matmuls(problem.c_in, one, runs, counts) / len(tile.parts)
+    return total / (one.rows * one.columns)
+
+
+def _runs(keys: list[int]) -> list[tuple[int, int]]:
+    """Keys as (first, end) of consecutive ones."""
+    runs = [(keys[0], keys[0] + 1)]
+    for key in keys[1:]:
+        if key == runs[-1][1]:
+            runs[-1] = (runs[-1][0], key + 1)
+        else:
+            runs.append((key, key + 1))
+    return runs
+
+
+def _row_runs(
+    frame_runs: list[tuple[int, int]], first: int, count: int, height: int
+) -> list[tuple[int, int]]:
+    """The same for lines of a frame and a row shift, `height` shifts to a frame."""
+    if count == height:
+        return [(begin * height, end * height) for begin, end in frame_runs]
+    frames = [frame for begin, end in frame_runs for frame in range(begin, end)]
+    return [(frame * height + first, frame * height + first + count) for frame in frames]
+
+
+def _matmuls(c_in: int, one: Pass, runs: list[tuple[int, int]], read: list[int]) -> int:
+    """Products of one tile of outputs: lines in tiles of the array's height, level by level."""
+    views = {BY_FRAME: read[1] * read[2], BY_ROW: read[2], BY_COLUMN: 1}
+    level = one.levels[0]
+    if one.apart:
+        return sum(end - begin for begin, end in runs) * -(-c_in // PARTITIONS) * views[level]
+    if level == BY_COLUMN:
+        runs = [(begin * read[1] * read[2], end * read[1] * read[2]) for begin, end in runs]
+    shift = runs[0][0] * c_in if one.own_windows else 0
+    lines = [(begin * c_in - shift, end * c_in - shift) for begin, end in runs]
+    if len(one.levels) == 1:
+        touched = sum(-(-end // PARTITIONS) - begin // PARTITIONS for begin, end in lines)
+        return touched * views[level]
+    full = sum(max(0, end // PARTITIONS - -(-begin // PARTITIONS)) for begin, end in lines)
+    left = sum(end - begin for begin, end in lines) - full * PARTITIONS
+    total = full * views[level]
+    for deeper in one.levels[1:]:
+        left *= views[level] // views[deeper]
+        level = deeper
+        whole = left // PARTITIONS if deeper != one.levels[-1] else -(-left // PARTITIONS)
+        total += whole * views[deeper]
+        left -= whole * PARTITIONS
+    return total
+
+
+def _best_levels(problem: Problem, one: Pass, frames: int, *, exact: bool = False) -> list[Pass]:
+    """The pass at the levels that take the fewest matmuls; plain windows are always among them."""
+    plain = one.at((BY_FRAME,), exact)
+    if problem.c_in % PARTITIONS == 0:
+        return [plain]
+    options = [one.at(it, own) for it in usable_levels(problem, one) for own in (False, True)]
+    if exact:
+        options = [it for it in options if it.own_windows]
+    ranked = sorted(options, key=lambda it: (work(problem, it, frames), loading(it)))
+    whole_rows = [it for it in ranked if BY_COLUMN not in it.levels]  # far fewer DMAs
+    return list(dict.fromkeys([*ranked[:_KEPT_LEVELS], whole_rows[0], plain]))
+
+
+def usable_levels(problem: Problem, one: Pass) -> list[tuple[int, ...]]:
+    """Ways to stack input lines that DMA can load well."""
+    apart = problem.advance(WIDTH, one.columns) > 1  # then DMA would fetch single elements
+    filled = problem.modes[WIDTH] != ZEROS  # borders are copied on chip, on whole windows
+    return [it for it in LEVELS if not ((apart or filled) and BY_COLUMN in it)]
+
+
+def loading(one: Pass) -> tuple[int, bool, int]:
+    """How much more than plain windows a pass loads: deeper levels hold lines several times."""
+    return (one.levels[0], one.own_windows, len(one.levels))
+
+
+def _rests(problem: Problem, channels: tuple[int, int], room: Room) -> Iterator[Pass]:
+    """Stacks of positions for fewer channels than the array has columns."""
+    stacks = [one for one in stacks_of(*channels) if fits(problem, one, room)]
+    stacks.sort(key=lambda one: ideal_work(problem, one))
+    for one in distinct(stacks):
+        yield from _best_levels(problem, one, room.frames)[:_KEPT_LEVELS]
+
+
+def stacks_of(first: int, count: int, columns: tuple[int, ...] = _STACKED_COLUMNS) -> list[Pass]:
+    """Positions whose channels fit the array together."""
+    stacks = [
+        Pass(first, count, *stack) for stack in product(_STACKED_FRAMES, _STACKED_ROWS, columns)
+    ]
+    return [one for one in stacks if _on_array(one)]
+
+
+def _on_array(one: Pass) -> bool:
+    width = phase_pitch(one) * (one.columns - 1) + one.channels * one.frames * one.rows
+    return width <= PARTITIONS
+
+
+def fits(problem: Problem, one: Pass, room: Room) -> bool:
+    """Whether a block has so many frames, rows and columns."""
+    high = one.frames <= room.frames and one.rows <= room.rows
+    return high and one.columns <= problem.out[WIDTH]
+
+
+def distinct(stacks: list[Pass]) -> list[Pass]:
+    """The best stack, the best without column phases, and the best of frames or rows alone."""
+    without_phases = [one for one in stacks if one.columns == 1]
+    of_rows = [one for one in without_phases if one.frames == 1]
+    of_frames = [one for one in without_phases if one.rows == 1]
+    kept = [*stacks[:_KEPT_STACKS], *without_phases[:1], *of_rows[:1], *of_frames[:1]]
+    return list(dict.fromkeys(kept))
+
+
+def ideal_work(problem: Problem, one: Pass) -> float:
+    """Matmuls for each output of a pass if lines fill every window: what a stack can bring."""
+    lines = problem.c_in
+    for axis, stack in ((DEPTH, one.frames), (HEIGHT, one.rows), (WIDTH, one.columns)):
+        lines *= len(problem.shifts(axis, range(stack)))
+    return lines / PARTITIONS / one.stack
+
+
+def _flat(problem: Problem, channels: tuple[int, int], room: Room) -> Iterator[Pass]:
+    """Channels of several frames, or rows, one after the other: full tiles of any channels."""
+    for one in flat_stacks(*channels):
+        if fits(problem, one, room):
+            yield from _best_levels(problem, one, room.frames)[:1]
+
+
+def flat_stacks(first: int, count: int) -> Iterator[Pass]:
+    """Positions whose channels, one after the other, take fewer tiles than each by itself."""
+    for stack in _FLAT_STACKS:
+        tiles = -(-count * stack // PARTITIONS)
+        fills = tiles < stack * -(-count // PARTITIONS)
+        if fills and count * stack > PARTITIONS:
+            yield Pass(first, count, frames=stack)
+            yield Pass(first, count, rows=stack)
+
+
+def _column_tiled(problem: Problem, channels: tuple[int, int], room: Room) -> list[Pass]:
+    """Column tiles side by side: units of a few positions, enough of them to fill the array."""
+    first, count = channels
+    found: list[Pass] = []
+    for columns, (frames, rows), (more_frames, more_rows) in product(
+        _TILE_COLUMNS, product(_UNIT_FRAMES, _UNIT_ROWS), product(_UNITS, _UNITS)
+    ):
+        lines = count * frames * rows
+        alone = (frames, rows) == (1, 1)
+        blocks = -(-count // columns) if alone else 1
+        full = more_frames * more_rows * blocks % (PARTITIONS // columns) == 0
+        fits = more_frames * frames <= room.frames and more_rows * rows <= room.rows
+        if full and fits and (alone or lines <= columns):
+            found.append(
+                Pass(
+                    first,
+                    count,
+                    frames=more_frames * frames,
+                    rows=more_rows * rows,
+                    tile_columns=columns,
+                    unit=(frames, rows),
+                )
+            )
+    tried = [it for one in found for it in _best_levels(problem, one, room.frames)[:1]]
+    return sorted(tried, key=lambda one: work(problem, one, room.frames))[:_KEPT_STACKS]

@@ -1,0 +1,206 @@
+"""The M side: which output each partition of a sum belongs to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import product
+
+from nkisim.machine import PARTITIONS, QUADRANT
+from trnconv.forms.direct.plan import Pass
+
+
+@dataclass(frozen=True)
+class OutLines:
+    """Partitions `line`, `line + step` ...: channels of one output position of the stack."""
+
+    line: int
+    step: int
+    channel: int
+    channels: int
+    frame: int
+    row: int
+    column: int
+
+
+@dataclass(frozen=True)
+class OutBox:
+    """Consecutive partitions that one store takes: channels x frames x rows, in that order."""
+
+    line: int
+    channel: int
+    channels: int
+    frame: int
+    frames: int
+    row: int
+    rows: int
+
+    @property
+    def lines(self) -> int:
+        """Partitions of the box."""
+        return self.channels * self.frames * self.rows
+
+
+@dataclass(frozen=True)
+class OutPart:
+    """Neighbouring columns that one matmul computes: all of a tile, or one column tile."""
+
+    line: int
+    width: int
+
+
+@dataclass(frozen=True)
+class OutTile:
+    """The sums of one PSUM tile: the columns of one stationary matrix, or of several."""
+
+    width: int  # columns, gaps included
+    lines: tuple[OutLines, ...]
+    boxes: tuple[OutBox, ...]
+    phases: tuple[tuple[int, int], ...]  # first partition, and the column, of each column phase
+    parts: tuple[OutPart, ...]
+    phase_lines: int  # partitions of one column phase
+    opens: bool = True  # an output buffer of its own; else it goes on with the one before
+    row: int = 0  # which rows of a shared output buffer are its own
+
+    def stacked(self, axis: int, part: OutPart) -> tuple[int, ...]:
+        """The frames (0), rows (1) or columns (2) of the stack that a part has channels of."""
+        end = part.line + part.width
+        places = {
+            (line.frame, line.row, line.column)[axis]
+            for line in self.lines
+            if part.line <= line.line < end
+        }
+        return tuple(sorted(places))
+
+
+@lru_cache(maxsize=1024)
+def out_tiles(one: Pass) -> tuple[OutTile, ...]:
+    """The sums of a pass, at most as many partitions each as the machine has."""
+    if one.tile_columns < PARTITIONS:
+        return _column_tiles(one)
+    if one.separate:
+        return _separate(one)
+    if phase_pitch(one) * (one.columns - 1) + one.channels * one.frames * one.rows <= PARTITIONS:
+        return (_channel_major(one),)
+    return _channel_minor(one)
+
+
+def phase_pitch(one: Pass) -> int:
+    """Partitions from one column phase to the next: engines start on quadrants only."""
+    lines = one.channels * one.frames * one.rows
+    return lines if one.columns == 1 else -(-lines // QUADRANT) * QUADRANT
+
+
+def _channel_major(one: Pass) -> OutTile:
+    """All of a pass in one tile, positions innermost: one store takes the whole tile."""
+    pitch, step = phase_pitch(one), one.frames * one.rows
+    lines = tuple(
+        OutLines(
+            line=column * pitch + frame * one.rows + row,
+            step=step,
+            channel=one.first_channel,
+            channels=one.channels,
+            frame=frame,
+            row=row,
+            column=column,
+        )
+        for column in range(one.columns)
+        for frame in range(one.frames)
+        for row in range(one.rows)
+    )
+    box = OutBox(0, one.first_channel, one.channels, 0, one.frames, 0, one.rows)
+    phases = tuple((column * pitch, column) for column in range(one.columns))
+    width = phases[-1][0] + box.lines
+    return OutTile(width, lines, (box,), phases, (OutPart(0, width),), box.lines)
+
+
+def _channel_minor(one: Pass) -> tuple[OutTile, ...]:
+    """Channels innermost, cut into full tiles: each meets few positions, so it reads few lines."""
+    pieces: list[list[OutLines]] = [[]]
+    free = PARTITIONS
+    for frame in range(one.frames):
+        for row in range(one.rows):
+            done = 0
+            while done < one.channels:
+                if free == 0:
+                    pieces.append([])
+                    free = PARTITIONS
+                count = min(free, one.channels - done)
+                channel = one.first_channel + done
+                pieces[-1].append(
+                    OutLines(PARTITIONS - free, 1, channel, count, frame, row, column=0)
+                )
+                done, free = done + count, free - count
+    return tuple(_tile_of(lines) for lines in pieces)
+
+
+def _separate(one: Pass) -> tuple[OutTile, ...]:
+    """A tile for each position of the stack; those of a frame share an output buffer."""
+    tiles = []
+    positions = list(product(range(one.rows), range(one.columns)))
+    for frame, first in product(range(one.frames), range(0, one.channels, PARTITIONS)):
+        count = min(PARTITIONS, one.channels - first)
+        channel = one.first_channel + first
+        for row, column in positions:
+            box = OutBox(0, channel, count, frame, 1, 0, 1)
+            tiles.append(
+                OutTile(
+                    count,
+                    (OutLines(0, 1, channel, count, frame, row, column),),
+                    (box,) if (row, column) == positions[-1] else (),
+                    ((0, column),),
+                    (OutPart(0, count),),
+                    count,
+                    opens=(row, column) == positions[0],
+                    row=row,
+                )
+            )
+    return tuple(tiles)
+
+
+def _tile_of(lines: list[OutLines]) -> OutTile:
+    boxes = tuple(
+        OutBox(one.line, one.channel, one.channels, one.frame, 1, one.row, 1) for one in lines
+    )
+    width = boxes[-1].line + boxes[-1].lines
+    return OutTile(width, tuple(lines), boxes, ((0, 0),), (OutPart(0, width),), width)
+
+
+def _column_tiles(one: Pass) -> tuple[OutTile, ...]:
+    """Units of a few channels, frames and rows, each in a column tile of its own."""
+    frames, rows = one.unit
+    channels = min(one.channels, one.tile_columns // (frames * rows))
+    units = [
+        OutBox(
+            0, one.first_channel + first, min(channels, one.channels - first), f, frames, r, rows
+        )
+        for f in range(0, one.frames, frames)
+        for r in range(0, one.rows, rows)
+        for first in range(0, one.channels, channels)
+    ]
+    side_by_side = PARTITIONS // one.tile_columns
+    return tuple(
+        _side_by_side(units[first : first + side_by_side], one.tile_columns)
+        for first in range(0, len(units), side_by_side)
+    )
+
+
+def _side_by_side(units: list[OutBox], tile_columns: int) -> OutTile:
+    boxes = [replace(unit, line=n * tile_columns) for n, unit in enumerate(units)]
+    lines = tuple(
+        OutLines(
+            line=box.line + frame * box.rows + row,
+            step=box.frames * box.rows,
+            channel=box.channel,
+            channels=box.channels,
+            frame=box.frame + frame,
+            row=box.row + row,
+            column=0,
+        )
+        for box in boxes
+        for frame in range(box.frames)
+        for row in range(box.rows)
+    )
+    parts = tuple(OutPart(box.line, box.lines) for box in boxes)
+    width = parts[-1].line + parts[-1].width
+    return OutTile(width, lines, tuple(boxes), ((0, 0),), parts, width)

@@ -1,0 +1,212 @@
+"""Kinds of blocks: those that meet the same edges are worked out once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+from trnconv.forms.direct.blocks import InputSpan, Span, frame_spans, input_span, spans
+from trnconv.forms.direct.jobs import input_frames
+from trnconv.forms.direct.plan import DirectPlan
+from trnconv.forms.direct.problem import DEPTH, HEIGHT, WIDTH, Problem
+from trnconv.geometry import ZEROS
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A block up to its place: sizes, and what it finds of the input."""
+
+    frame_count: int  # output frames
+    frames: tuple[int, ...]  # input frames that exist, counted from the first tap of the block
+    rows: int
+    in_rows: int
+    missing_rows: int  # above the first input row
+    columns: int
+    in_columns: int
+    missing_columns: int
+    frame_places: tuple[tuple[int, int], ...] = ()  # the tensor each frame is in, and where there
+    row_sources: tuple[int, ...] = ()  # likewise of rows and columns, where padding has values
+    column_sources: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Block:
+    """A kind at a place: offsets of its first input and output elements."""
+
+    kind: Kind
+    x: tuple[int, ...]  # in each tensor the input lies in
+    y: int
+
+
+class SpanKind(NamedTuple):
+    """A span of rows or columns up to its place."""
+
+    outputs: int
+    inputs: int
+    missing: int
+    sources: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class FrameKind:
+    """A span of frames up to its place: output frames, and the input frames that exist."""
+
+    outputs: int
+    present: tuple[int, ...]
+    places: tuple[tuple[int, int], ...]  # as in `Kind`
+
+
+Cut = tuple[tuple[int, int], int, int, tuple[int, ...]]  # the arguments of `spans`
+
+
+def _row_cut(plan: DirectPlan) -> Cut:
+    """Blocks of rows. A hardware loop wants equal ones: then the last reaches back."""
+    lead = plan.lead if plan.problem.out[HEIGHT] > 1 else ()
+    return plan.row_span, plan.rows, plan.rows if plan.rolled else plan.row_multiple, lead
+
+
+def _column_cut(plan: DirectPlan) -> Cut:
+    lead = plan.lead if plan.problem.out[HEIGHT] == 1 else ()
+    end = plan.problem.out[WIDTH]
+    multiple = plan.columns if plan.rolled else plan.problem.phases[WIDTH]
+    return (0, end), plan.columns, multiple, lead
+
+
+def row_kinds(plan: DirectPlan) -> dict[SpanKind, int]:
+    """How many spans of rows there are of each kind."""
+    return _span_kinds(plan.problem, HEIGHT, _row_cut(plan))
+
+
+def column_kinds(plan: DirectPlan) -> dict[SpanKind, int]:
+    """How many spans of columns there are of each kind."""
+    return _span_kinds(plan.problem, WIDTH, _column_cut(plan))
+
+
+@lru_cache(maxsize=4096)
+def _span_kinds(problem: Problem, axis: int, cut: Cut) -> dict[SpanKind, int]:
+    kinds: dict[SpanKind, int] = {}
+    for span in spans(*cut):
+        read = input_span(problem, axis, span)
+        kind = SpanKind(span.outputs, read.inputs, read.missing, read.sources)
+        kinds[kind] = kinds.get(kind, 0) + 1
+    return kinds
+
+
+@lru_cache(maxsize=1024)
+def frame_kinds(problem: Problem, frames: int) -> dict[FrameKind, int]:
+    """How many spans of at most so many frames there are of each kind, over all images."""
+    kinds: dict[FrameKind, int] = {}
+    for span in frame_spans(problem, frames):
+        present = _present_frames(problem, span)
+        places, _ = _frame_places(problem, _first_tap(problem, span), present)
+        kind = FrameKind(span.outputs, present, places)
+        kinds[kind] = kinds.get(kind, 0) + problem.images
+    return kinds
+
+
+def block_extents(plan: DirectPlan) -> list[tuple[int, int, int, int]]:
+    """Rows and columns, of outputs and of inputs, of the first blocks in running order."""
+    problem = plan.problem
+    rows = spans(*_row_cut(plan))[: len(plan.lead) + 1]
+    columns = spans(*_column_cut(plan))[: len(plan.lead) + 1]
+    return [
+        (
+            row.outputs,
+            input_span(problem, HEIGHT, row).inputs,
+            column.outputs,
+            input_span(problem, WIDTH, column).inputs,
+        )
+        for row in rows
+        for column in columns
+    ]
+
+
+def blocks_of(plan: DirectPlan) -> list[Block]:
+    """All blocks, in the order in which they run if nothing is rolled."""
+    rows, columns = spans(*_row_cut(plan)), spans(*_column_cut(plan))
+    return [
+        _block(plan.problem, image, (frames, row_span, column_span))
+        for image in range(plan.problem.images)
+        for frames in frame_spans(plan.problem, plan.frames)
+        for row_span in rows
+        for column_span in columns
+    ]
+
+
+def _block(problem: Problem, image: int, cut: tuple[Span, Span, Span]) -> Block:
+    frames, rows, columns = cut
+    present = _present_frames(problem, frames)
+    in_rows = input_span(problem, HEIGHT, rows)
+    in_columns = input_span(problem, WIDTH, columns)
+    if not (in_rows.inputs and in_columns.inputs):
+        present = ()  # nothing but padding
+    places, firsts = _frame_places(problem, _first_tap(problem, frames), present)
+    kind = Kind(
+        frame_count=frames.outputs,
+        frames=present,
+        rows=rows.outputs,
+        in_rows=in_rows.inputs,
+        missing_rows=in_rows.missing,
+        columns=columns.outputs,
+        in_columns=in_columns.inputs,
+        missing_columns=in_columns.missing,
+        frame_places=places,
+        row_sources=in_rows.sources,
+        column_sources=in_columns.sources,
+    )
+    return Block(
+        kind,
+        tuple(
+            _x_offset(problem, image, (piece, first), (in_rows, in_columns))
+            for piece, first in enumerate(firsts)
+        ),
+        _offset(problem.y_strides, image, (frames.first, rows.first, columns.first)),
+    )
+
+
+def _first_tap(problem: Problem, frames: Span) -> int:
+    return problem.advance(DEPTH, frames.first) - problem.pad[DEPTH]
+
+
+def _frame_places(
+    problem: Problem, first_tap: int, present: tuple[int, ...]
+) -> tuple[tuple[tuple[int, int], ...], list[int]]:
+    """The tensor each frame is in, and where after its first one there; those first ones."""
+    places = [problem.piece_of(_frame_source(problem, first_tap + one)) for one in present]
+    firsts = [
+        min((at for piece, at in places if piece == number), default=0)
+        for number in range(problem.piece_count())
+    ]
+    return tuple((piece, at - firsts[piece]) for piece, at in places), firsts
+
+
+def _present_frames(problem: Problem, frames: Span) -> tuple[int, ...]:
+    """The input frames that exist, counted from the first tap."""
+    first_tap = _first_tap(problem, frames)
+    read = input_frames(problem, frames.outputs)
+    if problem.modes[DEPTH] != ZEROS:
+        return read
+    return tuple(one for one in read if 0 <= first_tap + one < problem.size[DEPTH])
+
+
+def _frame_source(problem: Problem, frame: int) -> int:
+    return frame if problem.modes[DEPTH] == ZEROS else problem.source(DEPTH, frame)
+
+
+def _x_offset(
+    problem: Problem,
+    image: int,
+    frame: tuple[int, int],
+    inputs: tuple[InputSpan, InputSpan],
+) -> int:
+    """Where the first row and column of a frame, (tensor, number), begin."""
+    piece, number = frame
+    rows, columns = inputs
+    if not (rows.inputs and columns.inputs):
+        return 0
+    return _offset(problem.piece_strides(piece), image, (number, rows.first, columns.first))
+
+
+def _offset(strides: tuple[int, int, int, int, int], image: int, at: tuple[int, int, int]) -> int:
+    return image * strides[0] + at[0] * strides[2] + at[1] * strides[3] + at[2] * strides[4]

@@ -1,0 +1,122 @@
+"""Cutting the output into blocks, and blocks into tiles of a PSUM bank."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from trnconv.forms.direct.problem import DEPTH, Problem
+from trnconv.geometry import ZEROS
+
+
+class Span(NamedTuple):
+    """Outputs `first` .. `first + outputs - 1` of an axis."""
+
+    first: int
+    outputs: int
+
+
+class InputSpan(NamedTuple):
+    """The part of the input that a span of outputs reads."""
+
+    first: int  # the first position that exists
+    inputs: int
+    missing: int  # positions before it that are zero padding
+    sources: tuple[int, ...] = ()  # of each position, from `first` on, if padding has values
+
+
+def input_span(problem: Problem, axis: int, span: Span) -> InputSpan:
+    """What the taps of a span reach, without the padding."""
+    begin = problem.advance(axis, span.first) - problem.pad[axis]
+    last = problem.advance(axis, span.outputs) - problem.step[axis]
+    end = begin + last + problem.reach(axis)
+    if problem.modes[axis] != ZEROS and (begin < 0 or end > problem.size[axis]):
+        sources = [problem.source(axis, position) for position in range(begin, end)]
+        first = min(sources)
+        return InputSpan(first, end - begin, 0, tuple(one - first for one in sources))
+    first = min(max(begin, 0), problem.size[axis])
+    return InputSpan(first, max(0, min(end, problem.size[axis]) - first), first - begin)
+
+
+def valid(line: tuple[int, int], count: int, held: int) -> tuple[int, int]:
+    """The positions i of `count` for which `first + i * step` is one of `held`: first and end."""
+    first, step = line
+    begin = max(0, -(first // step))
+    end = min(count, (held - 1 - first) // step + 1)
+    return (begin, end) if begin < end else (0, 0)
+
+
+def spans(
+    outputs: tuple[int, int], size: int, multiple: int = 1, lead: tuple[int, ...] = ()
+) -> list[Span]:
+    """Blocks of `size` from the first to the end of `outputs`, small ones at both ends.
+
+    Every block has a multiple of `multiple` outputs; where the last has too few, it reaches back
+    over outputs that are computed twice.
+    """
+    begin, end = outputs
+    sizes = list(lead) if 2 * sum(lead) + size <= end - begin else []
+    middle = end - begin - 2 * sum(sizes)
+    whole, rest = divmod(middle, size)
+    last = [-(-rest // multiple) * multiple] if rest else []
+    cut: list[Span] = []
+    at = begin
+    for count in [*sizes, *[size] * whole]:
+        cut.append(Span(at, count))
+        at += count
+    for count in last:
+        at = begin + sum(sizes) + middle
+        cut.append(Span(at - count, count))
+    for count in reversed(sizes):
+        cut.append(Span(at, count))
+        at += count
+    return cut
+
+
+def equal_spans(total: int, size: int) -> list[Span]:
+    """Blocks of one size; the last reaches back over outputs that are computed twice."""
+    count = min(size, total)
+    firsts = [*range(0, total - count, count), total - count]
+    return [Span(first, count) for first in firsts]
+
+
+def frame_spans(problem: Problem, frames: int) -> list[Span]:
+    """Blocks of frames in whole phases; what is left of a last phase is a block of its own."""
+    out = problem.out[DEPTH]
+    left = out % problem.phases[DEPTH]
+    whole = equal_spans(out - left, frames)
+    return [*whole, Span(out - left, left)] if left else whole
+
+
+def _parts(total: int, count: int) -> list[tuple[int, int]]:
+    """`total` in `count` parts that differ by one at most."""
+    small, larger = divmod(total, count)
+    ends = [small * (part + 1) + min(part + 1, larger) for part in range(count)]
+    return list(zip([0, *ends[:-1]], ends, strict=True))
+
+
+@lru_cache(maxsize=4096)
+def bank_tiles(rows: int, columns: int, most: int) -> tuple[tuple[int, int, int, int], ...]:
+    """Rectangles (row, row end, column, column end) of at most `most` positions, few and equal."""
+    best: list[tuple[int, int, int, int]] = []
+    for high in range(1, min(rows, most) + 1):
+        tiles = [
+            (row, row_end, column, column_end)
+            for row, row_end in _parts(rows, -(-rows // high))
+            for column, column_end in _parts(columns, -(-columns // (most // (row_end - row))))
+        ]
+        if not best or len(tiles) < len(best):
+            best = tiles
+    return tuple(best)
+
+
+@lru_cache(maxsize=4096)
+def bank_tile_count(rows: int, columns: int, most: int) -> int:
+    """How many rectangles `bank_tiles` cuts."""
+    best = rows * columns
+    for high in range(1, min(rows, most) + 1):
+        whole, larger = divmod(rows, -(-rows // high))
+        parts = -(-rows // high)
+        count = larger * -(-columns // (most // (whole + 1))) if larger else 0
+        best = min(best, count + (parts - larger) * -(-columns // (most // whole)))
+    return best

@@ -1,0 +1,330 @@
+"""Candidate plans: blocks, buffers and loops for each way to fill the array."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from nkisim.machine import Machine
+from trnconv.ask.ends import ITEM_BYTES
+from trnconv.ask.question import Question, Share
+from trnconv.forms.direct.array.fills import Room, pass_candidates, work
+from trnconv.forms.direct.array.summation import alike_candidates
+from trnconv.forms.direct.block_types import frame_kinds
+from trnconv.forms.direct.blocks import bank_tile_count
+from trnconv.forms.direct.jobs import grouped_jobs
+from trnconv.forms.direct.plan import BY_COLUMN, BY_FRAME, DirectPlan, Pass
+from trnconv.forms.direct.problem import DEPTH, HEIGHT, WIDTH, Problem, problem_of
+from trnconv.forms.direct.sbuf import lay_out
+from trnconv.forms.direct.stationaries import bias_width, image_width
+from trnconv.forms.direct.traffic import WindowCounts, count_windows
+
+_FRAME_BLOCKS = (8, 6, 4, 3, 2, 1)
+_BLOCK_BANKS = (1, 2, 4, 8, 12, 16, 24)  # sizes of blocks to try, in PSUM banks
+_KEPT_PASSES = 3
+_ROW_TRIES = 12
+_WINDOW_SHARE = 80  # percent of SBUF for windows, if weights are streamed
+_HELD_TIMES = 3  # windows of this many blocks are enough, if there is room
+# Passes with more work than this times the least are not tried. 1.2: the same plans. 2.0: three of
+# 194 are others, up to 35 % faster (small images of few channels), and searching takes 4 times as
+# long.
+_WORTH_A_LOOK = 1.4
+_STREAM_SLOTS = 6
+_OUT_BUFFERS = (6, 4, 2)
+_LEAD_SHARES = ((6, 3), (4, 2), (3,), (2,), (6,))
+_ENOUGH_SIZES = 2  # of blocks, in frames and columns, that leave room for their windows
+_OUT_SHARE = 4  # output buffers take at most a quarter of SBUF if there are more than two
+
+
+@dataclass(frozen=True)
+class Task:
+    """A question with its problem folded: all of it, or one core's share."""
+
+    question: Question
+    problem: Problem
+
+    @staticmethod
+    def of(question: Question) -> Task:
+        """The task that a question sets."""
+        return Task(question, problem_of(question))
+
+    @property
+    def machine(self) -> Machine:
+        """Where it would run."""
+        return self.question.machine
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        """Output rows, first and end."""
+        share = self.question.share
+        return share.rows if share else (0, self.problem.out[HEIGHT])
+
+    @property
+    def channels(self) -> tuple[int, int]:
+        """Output channels, first and end."""
+        share = self.question.share
+        return share.channels if share else (0, self.problem.c_out)
+
+    @property
+    def height(self) -> int:
+        """Output rows."""
+        return self.rows[1] - self.rows[0]
+
+    @property
+    def item_bytes(self) -> int:
+        """Bytes of an element."""
+        return ITEM_BYTES[self.question.dtype]
+
+
+def candidates(task: Task, *, thorough: bool = False) -> Iterator[DirectPlan]:
+    """Plans worth pricing, unrolled and without refinements. Some may be illegal.
+
+    Windows of whole rows are contiguous in HBM, and blocks of more frames load less; so parts of
+    rows, and fewer frames, are tried only as far as needed, unless the search is `thorough`.
+    """
+    frame_sizes = frame_blocks(task.problem)
+    one_row = _is_one_row(task)
+    enough = 0
+    for columns in _row_parts(task) if one_row else column_blocks(task):
+        for frames in frame_sizes if thorough or not one_row else frame_sizes[:_ENOUGH_SIZES]:
+            found = list(_blocks(task, frames, columns))
+            yield from found
+            enough += any(not plan.window_major for plan in found)
+            if enough == _ENOUGH_SIZES and not (thorough or one_row):
+                return
+
+
+def _blocks(task: Task, frames: int, columns: int) -> Iterator[DirectPlan]:
+    problem = task.problem
+    height = task.height
+    tiles = bool(task.machine.timing.column_tiles_parallel)
+    room = Room(task.channels, frames, height, task.question.exact, tiles)
+    find = alike_candidates if task.question.reproducible else pass_candidates
+    options = find(problem, room)
+    for passes in _kept(problem, options, frames):
+        needs = _Needs.of(problem, passes, frames)
+        sizes = _row_sizes(task, passes, columns, needs)
+        fitted = [_buffered(task, passes, (frames, rows, columns), needs) for rows in sizes]
+        found = [plan for plan in fitted if plan is not None]
+        yield from [plan for plan in found if not plan.window_major] or found
+
+
+def _kept(problem: Problem, options: list[tuple[Pass, ...]], frames: int) -> list[tuple[Pass, ...]]:
+    """The few with the least work, and those with the fewest loads, in case DMA binds."""
+    amounts = {it: sum(work(problem, one, frames) for one in it) for it in options}
+    near = [it for it in options if amounts[it] <= _WORTH_A_LOOK * amounts[options[0]]]
+    plain = [it for it in options if all(one.levels == (BY_FRAME,) for one in it)]
+    by_rows = [it for it in options if all(BY_COLUMN not in one.levels for one in it)]
+    return list(dict.fromkeys([*near[:_KEPT_PASSES], *by_rows[:1], *plain[:1]]))
+
+
+def refined(plan: DirectPlan, *, moving: bool) -> Iterator[DirectPlan]:
+    """Variants of a good plan: small blocks at the ends; loads before stores, if DMA binds."""
+    plans = [plan, replace(plan, ahead=True)] if moving else [plan]
+    for one in plans:
+        yield one
+        for lead in _leads(one):
+            yield replace(one, lead=lead)
+
+
+def frame_blocks(problem: Problem) -> list[int]:
+    """Output frames of a block: spans of equal size that few frames are computed twice for."""
+    out = problem.out[DEPTH]
+    if problem.kernel(DEPTH) == 1 and problem.phases[DEPTH] == 1 and out > 1:
+        return [1]  # frames have nothing in common
+    whole = problem.phases[DEPTH]  # frames of a block come in whole steps
+    steps = out // whole
+    sizes = {-(-steps // -(-steps // most)) for most in _FRAME_BLOCKS if most <= steps} | {1}
+    if steps <= max(_FRAME_BLOCKS) + 2:
+        sizes.add(steps)
+    kept = sorted(sizes, reverse=True)[:3] + ([1] if len(sizes) > 3 else [])
+    return [whole * size for size in kept]
+
+
+def _is_one_row(task: Task) -> bool:
+    return task.height == 1 and task.problem.kernel(HEIGHT) == 1
+
+
+def _row_parts(task: Task) -> list[int]:
+    """Output columns of a block if there is one row: any part of it is contiguous in HBM."""
+    bank, out = task.machine.psum_bank_fp32_elems, task.problem.out[WIDTH]
+    whole = task.problem.phases[WIDTH]
+    sizes = {_equal_part(out // whole, banks * bank) * whole for banks in _BLOCK_BANKS}
+    return sorted(sizes, reverse=True)
+
+
+def column_blocks(task: Task) -> list[int]:
+    """Output columns of a block: whole rows where they fit, else equal parts."""
+    problem = task.problem
+    out = problem.out[WIDTH]
+    most = task.machine.access_stride_max // (2 * problem.step[WIDTH])
+    whole = problem.phases[WIDTH]
+    parts = -(-out // most)
+    sizes = {-(-out // (parts * more * whole)) * whole for more in (1, 2, 4, 8)}
+    return sorted(sizes, reverse=True)
+
+
+def _equal_part(total: int, most: int) -> int:
+    return -(-total // -(-total // most))
+
+
+def row_blocks(task: Task, passes: tuple[Pass, ...], columns: int) -> list[int]:
+    """Output rows of a block: for each size in banks, the number that leaves the fewest tiles."""
+    height = task.height
+    bank = task.machine.psum_bank_fp32_elems
+    step = DirectPlan.multiple_of(passes)
+    best = set()
+    smaller = 0
+    for banks in _BLOCK_BANKS:
+        most = max(step, min(height, banks * bank // columns) // step * step)
+        least = max(smaller, most - _ROW_TRIES * step)
+        tries = range(most, least, -step)
+        if tries:
+            best.add(min(tries, key=lambda rows: (_tiles_of(height, rows, columns, bank), -rows)))
+        smaller = most
+    return sorted(best, reverse=True)
+
+
+def _row_sizes(task: Task, passes: tuple[Pass, ...], columns: int, needs: _Needs) -> list[int]:
+    """Row blocks; where weights are streamed, also the largest that holds all its windows.
+
+    Every block streams all weights, so fewer blocks move less.
+    """
+    sizes = row_blocks(task, passes, columns)
+    room = task.machine.sbuf_usable_bytes_per_partition
+    if needs.weight_columns * task.item_bytes < room:
+        return sizes
+    problem, step = task.problem, DirectPlan.multiple_of(passes)
+    row_bytes = (columns + problem.reach(WIDTH)) * problem.step[WIDTH] * task.item_bytes
+    in_rows = room * _WINDOW_SHARE // 100 // max(1, needs.windows.in_all[0] * row_bytes)
+    rows = (in_rows - problem.reach(HEIGHT)) // problem.step[HEIGHT] // step * step
+    height = task.height
+    if step <= rows < height:
+        equal = -(-height // -(-height // rows))
+        sizes.append(-(-equal // step) * step)
+    return sizes
+
+
+def _tiles_of(height: int, rows: int, columns: int, bank: int) -> int:
+    blocks, rest = divmod(height, rows)
+    return blocks * bank_tile_count(rows, columns, bank) + (
+        bank_tile_count(rest, columns, bank) if rest else 0
+    )
+
+
+def _buffered(
+    task: Task,
+    passes: tuple[Pass, ...],
+    block: tuple[int, int, int],
+    needs: _Needs,
+) -> DirectPlan | None:
+    """The block with as many buffers as fit; weights that do not fit are streamed."""
+    plan = DirectPlan(
+        shape=task.question.shape,
+        machine=task.machine.name,
+        dtype=task.question.dtype,
+        problem=task.problem,
+        passes=passes,
+        frames=block[0],
+        rows=block[1],
+        columns=block[2],
+        slots=(0, 0, 0),
+        rows_of=task.rows,
+        end=task.question.end,
+    )
+    for streamed, window_major in ((0, False), (0, True), (_STREAM_SLOTS, True)):
+        fitted = _fit(replace(plan, streamed=streamed, window_major=window_major), needs)
+        if fitted is not None:
+            return fitted
+    return None
+
+
+@dataclass(frozen=True)
+class _Needs:
+    """What the jobs of any block need of SBUF."""
+
+    windows: WindowCounts
+    weight_columns: int
+    chunk_columns: int
+    biases: int
+
+    @staticmethod
+    def of(problem: Problem, passes: tuple[Pass, ...], frames: int) -> _Needs:
+        """The most that a block of so many frames needs, at the ends of a video too."""
+        windows = WindowCounts((0, 0, 0), (0, 0, 0), (0, 0, 0))
+        for kind in frame_kinds(problem, frames):
+            groups = grouped_jobs(problem, passes, kind.outputs, kind.present)
+            windows = windows.most(count_windows(groups))
+        width, chunk = image_width(problem, passes, frames)
+        return _Needs(windows, width, chunk, bias_width(problem, passes, frames))
+
+    def least_slots(self, *, window_major: bool) -> list[int]:
+        """Slots by level with which no job waits for a window that found no room."""
+        if window_major:
+            return [min(2, count) for count in self.windows.in_all]
+        counts = zip(self.windows.at_once, self.windows.fresh, self.windows.in_all, strict=True)
+        return [min(in_all, at_once + fresh) for at_once, fresh, in_all in counts]
+
+
+def _fit(plan: DirectPlan, needs: _Needs) -> DirectPlan | None:
+    """The plan with the most window slots that fit, or None if too few do."""
+    room = plan.target.sbuf_usable_bytes_per_partition
+    least = needs.least_slots(window_major=plan.window_major)
+    for buffers in _OUT_BUFFERS:
+        bare = replace(plan, out_buffers=buffers)
+        layout = lay_out(bare, needs.weight_columns, needs.chunk_columns, needs.biases)
+        out_bytes = layout.out.slots * layout.out.pitch
+        if buffers > _OUT_BUFFERS[-1] and out_bytes * _OUT_SHARE > room:
+            continue
+        pitches = [ring.pitch for ring in layout.rings]
+        left = room - layout.end - sum(n * pitch for n, pitch in zip(least, pitches, strict=True))
+        if left >= 0:
+            slots = _more_slots(needs, least, pitches, left)
+            return replace(bare, slots=slots)
+    return None
+
+
+def _more_slots(
+    needs: _Needs, least: list[int], pitches: list[int], left: int
+) -> tuple[int, int, int]:
+    """Slots beyond the least: first so that nothing is loaded twice, then to load ahead."""
+    slots = list(least)
+    for level in reversed(range(BY_COLUMN)):
+        want = _HELD_TIMES * needs.windows.in_all[level]
+        more = max(0, min(want - slots[level], left // pitches[level]))
+        slots[level] += more
+        left -= more * pitches[level]
+    return (slots[0], slots[1], slots[2])
+
+
+def _leads(plan: DirectPlan) -> Iterator[tuple[int, ...]]:
+    """Sizes of small first and last blocks: an early first matmul, an early last store."""
+    multiple = plan.row_multiple
+    if plan.problem.out[HEIGHT] == 1:
+        bank = plan.target.psum_bank_fp32_elems
+        multiple = -(-plan.columns // -(-plan.columns // bank))
+        total, size = plan.problem.out[WIDTH], plan.columns
+    else:
+        total, size = plan.row_span[1] - plan.row_span[0], plan.rows
+    for shares in _LEAD_SHARES:
+        lead = tuple(-(-size // (share * multiple)) * multiple for share in shares)
+        if max(lead) < size and 2 * sum(lead) + size <= total:
+            yield lead
+
+
+def halves(question: Question) -> list[tuple[Question, Question]]:
+    """Two cores with half of the rows each, or half of the output channels."""
+    task = Task.of(question)
+    whole = task.problem.phases[HEIGHT]  # a core takes whole steps
+    rows = _halved(task.rows, -(-task.height // (2 * whole)) * whole)
+    channels = _halved(task.channels, -(-(task.channels[1] - task.channels[0]) // 2))
+    shares = [(Share(first, task.channels), Share(second, task.channels)) for first, second in rows]
+    shares += [(Share(task.rows, first), Share(task.rows, second)) for first, second in channels]
+    return [(replace(question, share=one), replace(question, share=two)) for one, two in shares]
+
+
+def _halved(span: tuple[int, int], half: int) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """A span in two; nothing if one of them would be empty."""
+    first, end = span
+    middle = first + half
+    return [((first, middle), (middle, end))] if first < middle < end else []

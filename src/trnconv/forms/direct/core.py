@@ -1,0 +1,255 @@
+"""What a core holds while it runs a recipe: windows, weights, sums and output buffers."""
+
+from __future__ import annotations
+
+from trnconv._nki import nisa, nl
+from trnconv.forms.direct.recipe import Chunk, Job, Load, Recipe, Store, Sweep, Tile
+from trnconv.forms.kernel_parts import Slots, Turn, at_cell, listed, sbuf
+from trnconv.forms.recipe_parts import Place, Ring
+
+
+class Weights(nl.NKIObject):
+    """Stationary matrices in SBUF; `column` is the one of the weight image the tile begins with."""
+
+    def __init__(self, tile: nl.NkiTensor, column: int) -> None:
+        self.tile = tile
+        self.column = column
+
+
+class Sum(nl.NKIObject):
+    """A PSUM bank that adds up one tile of positions: [lines, rows, columns]."""
+
+    def __init__(
+        self, bank: nl.NkiTensor, job: Job, tile: Tile, zeros: nl.NkiTensor | None
+    ) -> None:
+        self.bank = bank
+        self.job = job
+        self.tile = tile
+        self.zeros = zeros
+        self.begun = [False] * job.parts
+
+    def begin(self, part: int, line: int, lines: int) -> None:
+        """Zeros, unless something was added: what comes next may write a part only.
+
+        They are a product too: matmuls add to what matmuls wrote, and to nothing else.
+        """
+        if not self.begun[part] and self.zeros != None:
+            positions = self.bank.shape[1] * self.bank.shape[2]
+            self.multiply(
+                self.bank[line : line + lines],
+                self.zeros[:, 0:lines],
+                self.zeros[:, 0:positions],
+                part,
+                line,
+            )
+
+    def multiply(
+        self,
+        dst: nl.NkiTensor,
+        stationary: nl.NkiTensor,
+        moving: nl.NkiTensor,
+        part: int,
+        line: int,
+    ) -> None:
+        """dst = or += transpose(stationary) @ moving, in the column tile of the part, if any."""
+        accumulate = self.begun[part]
+        self.begun[part] = True
+        if self.job.tile_columns == 0:
+            nisa.nc_matmul(dst=dst, stationary=stationary, moving=moving, accumulate=accumulate)
+        else:
+            nisa.nc_matmul(
+                dst=dst,
+                stationary=stationary,
+                moving=moving,
+                accumulate=accumulate,
+                tile_position=(0, line),
+                tile_size=(nl.tile_size.pmax, self.job.tile_columns),
+            )
+
+
+class Block(nl.NKIObject):
+    """A block of a sweep, and where it is: at a place, or at the one a turn of a loop reads.
+
+    Its windows are numbered from `first_window` on, so that they differ from those of other blocks.
+    """
+
+    def __init__(
+        self, sweep: Sweep, first_window: int, place: Place, turn: Turn | None, number: int
+    ) -> None:
+        self.sweep = sweep
+        self.first_window = first_window
+        self.place = place
+        self.turn = turn
+        self.number = number
+
+    def in_x(self, x: tuple[nl.NkiTensor, ...], load: Load) -> nl.NkiTensor:
+        """What a load reads."""
+        piece = x[load.piece]
+        if self.turn == None:
+            offset = self.place.x[load.piece] + load.offset
+            return piece.ap(listed(load.pattern), offset=offset)
+        cell = self.turn.x_cell(self.number, load.piece)
+        return at_cell(piece, load.pattern, load.offset, cell)
+
+    def in_y(self, y: nl.NkiTensor, store: Store) -> nl.NkiTensor:
+        """What a store writes."""
+        if self.turn == None:
+            return y.ap(listed(store.pattern), offset=self.place.y + store.offset)
+        return at_cell(y, store.pattern, store.offset, self.turn.y_cell(self.number))
+
+
+class Core(nl.NKIObject):
+    """One core at work on a recipe."""
+
+    def __init__(
+        self,
+        x: tuple[nl.NkiTensor, ...],
+        y: nl.NkiTensor,
+        weights: nl.NkiTensor,
+        bias: nl.NkiTensor,
+        residual: nl.NkiTensor | None,
+        recipe: Recipe,
+    ) -> None:
+        self.x = x
+        self.y = y
+        self.residual = residual
+        self.weights = weights
+        self.bias_image = bias
+        self.recipe = recipe
+        self.windows = []
+        for ring in recipe.rings:
+            self.windows.append(slots_of(ring, recipe.lines, x[0].dtype))
+        self.held_weights = slots_of(recipe.weights, recipe.lines, x[0].dtype)
+        self.loads_done = 0
+        self.outs = slots_of(recipe.out, recipe.lines, y.dtype)
+        self.residuals = slots_of(recipe.residual, recipe.lines, x[0].dtype)
+        self.out = 0
+        self.added = 0
+        self.bias = sbuf((recipe.lines, recipe.bias_columns), nl.float32, recipe.bias_address)
+        self.bias_loaded = False
+        self.zeros = None
+        if recipe.zeros:
+            self.zeros = sbuf((1, recipe.bank_elems), x[0].dtype, recipe.zeros_address)
+            nisa.memset(dst=self.zeros, value=0.0, engine=nisa.engine.gpsimd)
+        self.banks = []
+        for _ in range(recipe.banks):
+            bank = (recipe.lines, recipe.bank_elems)
+            self.banks.append(nl.ndarray(bank, dtype=nl.float32, buffer=nl.psum))
+        self.sums = 0
+
+    def start_over(self) -> None:
+        """What each turn of a hardware loop starts from, so that all turns are alike."""
+        for slots in self.windows:
+            slots.start_over()
+        if len(self.recipe.weight_loads) == 0:
+            self.held_weights.start_over()
+        self.outs.start_over()
+        self.residuals.start_over()
+        self.sums = 0
+
+    def next_out(self, job: Job) -> nl.NkiTensor:
+        """An output buffer: [lines, rows, columns]."""
+        if job.opens:
+            self.out = self.outs.take(0)
+        buffer = self.outs.tiles[self.out]
+        return shaped(buffer, job.columns, job.rows, job.width)
+
+    def next_residual(self, block: Block, job: Job) -> nl.NkiTensor | None:
+        """What is added to the sums of a job, loaded; None if nothing is."""
+        if self.residual == None:
+            return None
+        if job.opens:
+            self.added = self.residuals.take(0)
+        tile = shaped(self.residuals.tiles[self.added], job.columns, job.rows, job.width)
+        for store in job.residuals:
+            lines = tile[store.line : store.line + store.lines, :, :]
+            nisa.dma_copy(dst=lines, src=block.in_y(self.residual, store))
+        return tile
+
+    def next_sum(self, job: Job, tile: Tile) -> Sum:
+        """The bank whose turn it is."""
+        bank = self.banks[self.sums % len(self.banks)]
+        self.sums += 1
+        view = shaped(bank, job.columns, tile.i_end - tile.i, tile.j_end - tile.j)
+        return Sum(view, job, tile, self.zeros)
+
+    def next_on_vector(self) -> bool:
+        """Whose turn it is to evict."""
+        return self.sums % 2 == 0
+
+
+def slots_of(ring: Ring, lines: int, dtype: str) -> Slots:
+    """The slots a ring has room for."""
+    tiles = []
+    for slot in range(ring.slots):
+        tiles.append(sbuf((lines, ring.elems), dtype, ring.address + slot * ring.pitch))
+    return Slots(tiles)
+
+
+def held_window(core: Core, block: Block, number: int) -> nl.NkiTensor:
+    """A window as [lines, rows, columns], loaded if it is not in SBUF."""
+    window = block.sweep.windows[number]
+    slots = core.windows[window.ring]
+    key = block.first_window + number
+    slot = slots.find(key)
+    if slot >= 0:
+        return shaped(slots.tiles[slot], window.lines, window.rows, window.columns)
+    slot = slots.take(key)
+    tile = shaped(slots.tiles[slot], window.lines, window.rows, window.columns)
+    for clear in window.clears:
+        border = tile[:, clear.row : clear.row_end, clear.column : clear.column_end]
+        nisa.memset(dst=border, value=0.0, engine=nisa.engine.gpsimd)
+    for load in window.loads:
+        lines = tile[load.line : load.line + load.lines]
+        part = lines[:, load.row : load.row_end, load.column : load.column_end]
+        nisa.dma_copy(dst=part, src=block.in_x(core.x, load))
+    for fill in window.fills:
+        border = tile[:, :, fill.column : fill.column + 1]
+        source = tile[:, :, fill.source : fill.source + 1]
+        nisa.tensor_copy(dst=border, src=source, engine=nisa.engine.gpsimd)
+    return tile
+
+
+def load_ahead(core: Core, block: Block | None) -> None:
+    """All windows of the next block, so that its loads do not queue behind this one's stores."""
+    if core.recipe.ahead and block != None:
+        for number in range(len(block.sweep.windows)):
+            held_window(core, block, number)
+
+
+def held_weights(core: Core, chunk: Chunk) -> Weights:
+    """The weights of a chunk, loaded if they are not in SBUF."""
+    if len(core.recipe.weight_loads) > 0:
+        load_weights(core, chunk.weight_end)
+        return Weights(core.held_weights.tiles[0], 0)
+    slots = core.held_weights
+    slot = slots.find(chunk.weight)
+    if slot < 0:
+        slot = slots.take(chunk.weight)
+        columns = chunk.weight_end - chunk.weight
+        if columns > 0:
+            image = core.weights[:, chunk.weight : chunk.weight_end]
+            nisa.dma_copy(dst=slots.tiles[slot][:, 0:columns], src=image)
+    return Weights(slots.tiles[slot], chunk.weight)
+
+
+def load_bias(core: Core) -> None:
+    """The bias, once: not before it is needed, so that the first windows come first."""
+    if not core.bias_loaded:
+        nisa.dma_copy(dst=core.bias, src=core.bias_image)
+        core.bias_loaded = True
+
+
+def load_weights(core: Core, end: int) -> None:
+    """Weights that stay: everything up to a column of the image."""
+    loads = core.recipe.weight_loads
+    while core.loads_done < len(loads) and loads[core.loads_done][0] < end:
+        first, last = loads[core.loads_done]
+        tile = core.held_weights.tiles[0]
+        nisa.dma_copy(dst=tile[:, first:last], src=core.weights[:, first:last])
+        core.loads_done += 1
+
+
+def shaped(tile: nl.NkiTensor, lines: int, rows: int, columns: int) -> nl.NkiTensor:
+    """The first elements of a tile, as [lines, rows, columns]."""
+    return tile[0:lines, 0 : rows * columns].reshape((lines, rows, columns))

@@ -1,0 +1,355 @@
+"""What a plan costs, in closed form: engine times, traffic, instructions and SBUF.
+
+Blocks are products of spans of frames, rows and columns, and what a view of a window reads is a
+product of rows and columns; so sums over blocks are products of sums over spans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from nkisim.machine import PARTITIONS, Reading, Timing
+from trnconv.forms.direct.array.fills import work
+from trnconv.forms.direct.block_types import (
+    SpanKind,
+    block_extents,
+    column_kinds,
+    frame_kinds,
+    row_kinds,
+)
+from trnconv.forms.direct.blocks import bank_tile_count, valid
+from trnconv.forms.direct.jobs import JobGroup, Product, grouped_jobs
+from trnconv.forms.direct.plan import BY_FRAME, BY_ROW, DirectPlan, Pass
+from trnconv.forms.direct.problem import HEIGHT, WIDTH, Problem
+from trnconv.forms.direct.sbuf import layout_of
+from trnconv.forms.direct.stationaries import image_width
+from trnconv.forms.direct.traffic import (
+    Extent,
+    Transfers,
+    loaded_windows,
+    store_transfer,
+    transfer,
+    window_dmas,
+    window_transfer,
+)
+from trnconv.forms.form import Cost
+
+Kinds = tuple[tuple[SpanKind, int], ...]
+_BORDERS = 0.9  # of the taps meet the input, padding the others: 10 % is a 3x3 on 30x30
+_CELLS = 2  # loads of places in each turn of a hardware loop
+# What hides behind the Tensor engine in the model may not on a device, so traffic has a price. By
+# forms/search.py's problems: without a weight 14 plans are others, 0.1 % faster (at most 0.7 %);
+# with twice as much 10 are, 0.4 % slower with 5 % less traffic.
+_TRAFFIC_WEIGHT = 0.06
+# A plan with that many times the least traffic is taken only if it brings 4 %. Without: 3 others,
+# 0.2 % faster with 6 % more traffic; with 10 %: 3 others, 1.8 % slower.
+_HEAVY = 2.25
+_HEAVY_PRICE = 1.04
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """The kinds of spans of a plan's rows and columns."""
+
+    rows: Kinds
+    columns: Kinds
+
+    def extents(self) -> Iterable[tuple[Extent, int]]:
+        """Every kind of block, and how many there are for one span of frames."""
+        for row, row_count in self.rows:
+            for column, column_count in self.columns:
+                extent = Extent(row.outputs, row.inputs, column.outputs, column.inputs)
+                yield extent, row_count * column_count
+
+
+def cost_of(plan: DirectPlan) -> Cost:
+    """The cost of a plan, legal or not."""
+    timing = plan.target.timing.read(Reading.default)
+    problem = plan.problem
+    cut = _Cut(tuple(row_kinds(plan).items()), tuple(column_kinds(plan).items()))
+    columns = cycles = evict = waiting = 0.0
+    moved = Transfers()
+    instructions = turns = 0
+    for kind, groups in frame_kinds(problem, plan.frames).items():
+        jobs = grouped_jobs(problem, plan.passes, kind.outputs, kind.present)
+        counted = _tensor_work(plan, timing, jobs, cut)
+        columns += groups * counted[0]
+        cycles += groups * counted[1]
+        evict += groups * _evict_ns(plan, timing, jobs, cut)
+        group = _group_transfers(plan, timing, jobs, cut)
+        moved += group.moved.times(groups)
+        waiting += groups * group.waiting_ns
+        program = _instructions(plan, jobs, cut, groups)
+        instructions += program[0]
+        turns += program[1]
+    if not plan.streamed:
+        weight_columns, _ = image_width(problem, plan.passes, plan.frames)
+        loads = -(-weight_columns // (8 * PARTITIONS)) + 2
+        run = weight_columns * plan.item_bytes / loads
+        moved += transfer(timing, loads, loads * PARTITIONS, run)
+        instructions += loads
+    tensor = cycles / timing.pe_ghz
+    issue = moved.dmas * timing.dma_issue_hwdge_ns / timing.dma_issue_queues
+    loops = turns * timing.loop_iteration_ns
+    start, tail = _ends_ns(plan, timing, tensor)
+    computing = max(tensor + waiting, evict, issue) + start + tail
+    moving = moved.ns + (tail if plan.ahead else start + tail)
+    total = max(computing, moving) + loops
+    return Cost(
+        total_ns=total,
+        weighed_ns=_weighed_ns(plan, total, moved),
+        busy=(("tensor", tensor), ("dma", moved.ns), ("dma issue", issue), ("evict", evict)),
+        hbm_bytes=int(moved.hbm_bytes),
+        sbuf_bytes=layout_of(plan).end,
+        instructions=instructions + 2,
+        loops_ns=loops,
+        columns=int(columns),
+    )
+
+
+def _weighed_ns(plan: DirectPlan, total_ns: float, moved: Transfers) -> float:
+    """Where times are close, the plan that moves less comes first."""
+    problem, item = plan.problem, plan.item_bytes
+    least = item * (problem.x_elems() + problem.y_elems())
+    heavy = _HEAVY_PRICE if int(moved.hbm_bytes) > _HEAVY * least else 1.0
+    return heavy * total_ns + _TRAFFIC_WEIGHT * moved.ns
+
+
+def least_tensor_ns(plan: DirectPlan) -> float:
+    """What the Tensor engine needs at least for the matmuls of a plan, borders not counted off."""
+    groups = plan.problem.out[0] / plan.frames * plan.problem.images
+    first, end = plan.row_span
+    positions = groups * (end - first) * plan.problem.out[2]
+    matmuls = sum(work(plan.problem, one, plan.frames) for one in plan.passes)
+    return _BORDERS * positions * matmuls / plan.target.timing.pe_ghz
+
+
+@lru_cache(maxsize=8192)
+def _read_positions(problem: Problem, axis: int, stack: int, kinds: Kinds) -> dict[int, int]:
+    """Positions that find the input at each shift, summed over spans."""
+    step = problem.advance(axis, stack)
+    read = dict.fromkeys(problem.shifts(axis, range(stack)), 0)
+    for shift in read:
+        for kind, count in kinds:
+            positions = -(-kind.outputs // stack)
+            first, end = valid((shift - kind.missing, step), positions, kind.inputs)
+            read[shift] += count * (end - first)
+    return read
+
+
+@lru_cache(maxsize=8192)
+def _positions(stack: int, kinds: Kinds) -> int:
+    return sum(-(-kind.outputs // stack) * count for kind, count in kinds)
+
+
+@lru_cache(maxsize=8192)
+def _tiles(one_rows: int, one_columns: int, cut: _Cut, bank: int) -> int:
+    """PSUM tiles of all blocks of one span of frames."""
+    return sum(
+        count * _block_tiles((one_rows, one_columns), extent, bank)
+        for extent, count in cut.extents()
+    )
+
+
+def _block_tiles(stack: tuple[int, int], extent: Extent, bank: int) -> int:
+    """PSUM tiles of one block for a stack of so many rows and columns."""
+    return bank_tile_count(-(-extent.rows // stack[0]), -(-extent.columns // stack[1]), bank)
+
+
+def _tensor_work(
+    plan: DirectPlan, timing: Timing, jobs: Iterable[JobGroup], cut: _Cut
+) -> tuple[float, float]:
+    """Matmul columns, and Tensor engine cycles, of one span of frames."""
+    bank = plan.target.psum_bank_fp32_elems
+    columns = cycles = 0.0
+    for group in jobs:
+        job = group.job
+        tiles = _tiles(job.one.rows, job.one.columns, cut, bank)
+        streamed = group.count * sum(
+            _product_columns(plan.problem, job.one, one, cut) for one in job.products
+        )
+        rate = _cycles_per_column(plan, timing, job.one)
+        matmuls = group.count * job.matmuls * tiles
+        columns += streamed
+        least = matmuls * timing.pe_min_cycles
+        together = len(job.out.parts) if timing.column_tiles_parallel else 1
+        cycles += (max(rate * streamed, least) + matmuls * timing.pe_gap_cycles) / together
+    return columns, cycles
+
+
+def _product_columns(problem: Problem, one: Pass, product: Product, cut: _Cut) -> int:
+    rows, columns = _positions(one.rows, cut.rows), _positions(one.columns, cut.columns)
+    if product.tile.level == BY_FRAME:
+        read = _read_positions(problem, HEIGHT, one.rows, cut.rows)
+        rows = sum(read[row] for row in {view.row for view in product.views})
+    if product.tile.level <= BY_ROW:
+        read = _read_positions(problem, WIDTH, one.columns, cut.columns)
+        columns = sum(read[column] for column in {view.column for view in product.views})
+    return rows * columns
+
+
+def _cycles_per_column(plan: DirectPlan, timing: Timing, one: Pass) -> float:
+    apart = plan.problem.advance(WIDTH, one.columns) * plan.item_bytes
+    wide = apart > timing.wide_stride_bytes
+    rate = timing.pe_wide_stride_cycles if wide else 1.0
+    if plan.dtype == "float32":
+        rate *= timing.pe_fp32_passes * timing.pe_fp32_cycles_per_column
+    return rate
+
+
+def _evict_ns(plan: DirectPlan, timing: Timing, jobs: Iterable[JobGroup], cut: _Cut) -> float:
+    """Each of two engines takes half of the tiles; the Vector engine is the slower one."""
+    bank = plan.target.psum_bank_fp32_elems
+    ns = 0.0
+    for group in jobs:
+        job = group.job
+        tiles = _tiles(job.one.rows, job.one.columns, cut, bank)
+        positions = _positions(job.one.rows, cut.rows) * _positions(job.one.columns, cut.columns)
+        cycles = float(max(positions, tiles * timing.engine_min_cycles))
+        cycles += tiles * timing.vector_startup_cycles
+        share = 2 if plan.end.shares_engines() else 1
+        ns += group.count * len(job.out.phases) * cycles / timing.vector_ghz / share
+    return ns
+
+
+@dataclass(frozen=True)
+class _Group:
+    moved: Transfers
+    waiting_ns: float
+
+
+def _group_transfers(
+    plan: DirectPlan, timing: Timing, jobs: tuple[JobGroup, ...], cut: _Cut
+) -> _Group:
+    """Windows in and outputs out of one span of frames."""
+    windows = loaded_windows(jobs, plan.slots)
+    moved = Transfers()
+    waiting = 0.0
+    for extent, count in cut.extents():
+        loads = [window_transfer(plan, timing, one, extent).times(one.times) for one in windows]
+        stores = [
+            store_transfer(plan, timing, group.job, extent).times(group.count) for group in jobs
+        ]
+        block = sum([*loads, *stores], Transfers()) + _streamed(plan, timing, jobs, extent)
+        moved += block.times(count)
+        levels = [(load, one.tile.level) for load, one in zip(loads, windows, strict=True)]
+        late = _late_ns(plan, timing, jobs, _Loads(levels, _tile_positions(plan, extent)))
+        waiting += count * late
+    return _Group(moved, waiting)
+
+
+@dataclass(frozen=True)
+class _Loads:
+    """The window loads of a block, and the positions of one of its tiles."""
+
+    loads: list[tuple[Transfers, int]]  # and their levels
+    tile_positions: float
+
+
+def _tile_positions(plan: DirectPlan, extent: Extent) -> float:
+    one = plan.passes[-1]
+    rows, columns = -(-extent.rows // one.rows), -(-extent.columns // one.columns)
+    return rows * columns / bank_tile_count(rows, columns, plan.target.psum_bank_fp32_elems)
+
+
+def _streamed(
+    plan: DirectPlan, timing: Timing, jobs: tuple[JobGroup, ...], extent: Extent
+) -> Transfers:
+    """Weights that are loaded as they are used, once for as many tiles as there are banks."""
+    total = Transfers()
+    if plan.streamed:
+        for group in jobs:
+            job = group.job
+            bank = plan.target.psum_bank_fp32_elems
+            tiles = _block_tiles((job.one.rows, job.one.columns), extent, bank)
+            again = group.count * -(-tiles // plan.target.psum_banks)
+            for product in job.products:
+                run = len(product.views) * product.part.width * plan.item_bytes
+                total += transfer(timing, again, again * PARTITIONS, run)
+    return total
+
+
+def _late_ns(plan: DirectPlan, timing: Timing, jobs: tuple[JobGroup, ...], blocks: _Loads) -> float:
+    """What a block waits for its first windows, if there is no room to load them ahead.
+
+    Those of the block before are given up one by one while its last tile is summed.
+    """
+    if not jobs or not blocks.loads or plan.window_major:
+        return 0.0
+    last_tile = jobs[-1].job.matmuls * blocks.tile_positions / timing.pe_ghz
+    late = 0.0
+    for level, slots in enumerate(plan.slots, start=1):
+        first = sum(product.tile.level == level for product in jobs[0].job.products)
+        last = sum(product.tile.level == level for product in jobs[-1].job.products)
+        short = first - max(0, slots - last)
+        if short > 0:
+            each = max(one.ns for one, at in blocks.loads if at == level)
+            late += short * each + timing.dma_start_ns + timing.dma_done_ns
+    # loads queue in order: those that found room wait behind the first that did not
+    waiting = sum(one.ns for one, _ in blocks.loads) / len(blocks.loads) if late else 0.0
+    return max(0.0, late + waiting - last_tile)
+
+
+def _instructions(
+    plan: DirectPlan, jobs: tuple[JobGroup, ...], cut: _Cut, groups: int
+) -> tuple[int, int]:
+    """Static instructions, and turns of hardware loops, of all blocks with these jobs."""
+    bank = plan.target.psum_bank_fp32_elems
+    windows = loaded_windows(jobs, plan.slots)
+    loads = sum(one.times * window_dmas(plan, one.tile) for one in windows)
+    static = turns = 0
+    for extent, count in cut.extents():
+        once = loads
+        for group in jobs:
+            job = group.job
+            tiles = _block_tiles((job.one.rows, job.one.columns), extent, bank)
+            one = tiles * (job.matmuls + len(job.out.phases)) + len(job.out.boxes)
+            if plan.streamed:
+                one += len(job.products) * -(-tiles // plan.target.psum_banks)
+            once += group.count * one
+        blocks = count * groups
+        if not plan.rolled:
+            static += once * blocks
+            continue
+        whole, rest = divmod(blocks, plan.body_blocks)
+        static += once * (min(whole, 1) * plan.body_blocks + min(rest, 1)) + 2 * _CELLS
+        turns += (whole if whole > 1 else 0) + (rest if rest > 1 else 0)
+    return static, turns
+
+
+def _ends_ns(plan: DirectPlan, timing: Timing, tensor_ns: float) -> tuple[float, float]:
+    """What the Tensor engine waits at the start, while blocks come in; and what follows it."""
+    blocks = _first_blocks(plan)
+    kind = next(iter(frame_kinds(plan.problem, plan.frames)))
+    jobs = grouped_jobs(plan.problem, plan.passes, kind.outputs, kind.present)
+    windows = loaded_windows(jobs, plan.slots)
+    latency = timing.dma_issue_hwdge_ns + timing.dma_start_ns + timing.dma_done_ns
+    per_position = tensor_ns / plan.problem.images / _positions_of(plan)
+    loaded = latency + timing.dma_issue_hwdge_ns
+    done = 0.0
+    idle = 0.0
+    for number, extent in enumerate(blocks):
+        loads = [window_transfer(plan, timing, one, extent) for one in windows]
+        all_loads = sum(max(one.ns, one.dmas * timing.dma_issue_hwdge_ns) for one in loads)
+        compute = per_position * extent.rows * extent.columns * plan.frames
+        first = all_loads / max(1, len(loads)) if number == 0 else all_loads
+        start = max(done, loaded + first)
+        idle += start - done
+        loaded += all_loads
+        done = max(start + compute, loaded)
+        idle += max(0.0, loaded - start - compute)
+    store = sum(store_transfer(plan, timing, group.job, blocks[0]).ns for group in jobs[-1:])
+    cold = timing.pe_warm_ns * (1 - timing.pe_cold_rate)
+    return idle + cold, latency + store
+
+
+def _first_blocks(plan: DirectPlan) -> list[Extent]:
+    cut = block_extents(plan)
+    return [Extent(*one) for one in cut[: len(plan.lead) + 1]]
+
+
+def _positions_of(plan: DirectPlan) -> int:
+    first, end = plan.row_span
+    return plan.problem.out[0] * (end - first) * plan.problem.out[2]

@@ -1,0 +1,214 @@
+"""Jobs: for each tile of outputs, the windows and views whose products add up to it.
+
+Nothing here knows where a block is or how large: that is the part of `lower.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import zip_longest
+
+from trnconv.forms.direct.array.k_lines import LineTile, Needs, cover, line_tiles
+from trnconv.forms.direct.array.m_lines import OutPart, OutTile, out_tiles
+from trnconv.forms.direct.plan import BY_FRAME, BY_ROW, INNER_FIRST, MIDDLE_FIRST, Pass
+from trnconv.forms.direct.problem import DEPTH, HEIGHT, WIDTH, Problem
+
+
+@dataclass(frozen=True)
+class Shift:
+    """Row and column shift of a view; 0 where the lines of the window have their own."""
+
+    row: int
+    column: int
+
+
+@dataclass(frozen=True)
+class Product:
+    """One window, the views of it that are multiplied, and the part of the sums they add to."""
+
+    tile: LineTile
+    views: tuple[Shift, ...]
+    part: OutPart
+
+
+@dataclass(frozen=True)
+class OutJob:
+    """The sums of one tile of outputs from one output frame on."""
+
+    one: Pass
+    out_number: int  # which tile of the pass
+    out: OutTile
+    frame: int  # first output frame, counted from the block's
+    products: tuple[Product, ...]
+
+    @property
+    def matmuls(self) -> int:
+        """Matrix products on one tile of positions."""
+        return sum(len(product.views) for product in self.products)
+
+
+def jobs_of(
+    problem: Problem, passes: tuple[Pass, ...], frame_count: int, frames: tuple[int, ...]
+) -> list[OutJob]:
+    """The jobs of a block with these output frames and these input frames, in running order."""
+    keyed = [
+        (job.frame, number, job)
+        for number, one in enumerate(passes)
+        for job in pass_jobs(problem, one, frame_count, frames)
+    ]
+    return [job for _, _, job in sorted(keyed, key=lambda entry: entry[:2])]
+
+
+@dataclass(frozen=True)
+class JobGroup:
+    """Jobs that follow each other and differ in their output channels only."""
+
+    job: OutJob
+    count: int
+
+
+@lru_cache(maxsize=1024)
+def grouped_jobs(
+    problem: Problem, passes: tuple[Pass, ...], frame_count: int, frames: tuple[int, ...]
+) -> tuple[JobGroup, ...]:
+    """The jobs of a block with equal ones counted."""
+    groups: list[JobGroup] = []
+    for job in jobs_of(problem, passes, frame_count, frames):
+        last = groups[-1].job if groups else None
+        if last is not None and _alike(last, job):
+            groups[-1] = JobGroup(last, groups[-1].count + 1)
+        else:
+            groups.append(JobGroup(job, 1))
+    return tuple(groups)
+
+
+def _alike(one: OutJob, two: OutJob) -> bool:
+    return (
+        one.products is two.products
+        and (one.frame, one.out.width) == (two.frame, two.out.width)
+        and len(one.out.boxes) == len(two.out.boxes)
+        and one.one == two.one
+    )
+
+
+@lru_cache(maxsize=1024)
+def pass_jobs(
+    problem: Problem, one: Pass, frame_count: int, frames: tuple[int, ...]
+) -> tuple[OutJob, ...]:
+    """The jobs of one pass; a last stack of frames reaches back if they do not divide the block."""
+    fitted = within(one, frame_count)
+    stack = min(fitted.frames, frame_count)
+    starts = [*range(0, frame_count - stack, stack), frame_count - stack]
+    return tuple(
+        job
+        for frame in starts
+        for job in _jobs_at(problem, fitted, frame, frames)
+        if frame + job.out.lines[-1].frame < frame_count
+    )
+
+
+def within(one: Pass, frame_count: int) -> Pass:
+    """The pass in a block of fewer frames than it stacks: the end of a phase that is not whole.
+
+    Sums of their own stay as they are, so that their matrices are shared with whole phases.
+    """
+    if one.separate or frame_count >= one.frames:
+        return one
+    return replace(one, frames=frame_count)
+
+
+def _jobs_at(problem: Problem, one: Pass, frame: int, frames: tuple[int, ...]) -> Iterator[OutJob]:
+    for number, out in enumerate(out_tiles(one)):
+        kept = None if one.sums_alike else frames
+        needs = tuple((part, _needs(problem, (out, part), frame, kept)) for part in out.parts)
+        yield OutJob(one, number, out, frame, _products(problem, one, frames, needs))
+
+
+def _needs(
+    problem: Problem, sums: tuple[OutTile, OutPart], frame: int, frames: tuple[int, ...] | None
+) -> Needs:
+    """What a part of a tile reads, of these input frames or of all."""
+    out, part = sums
+    first = problem.advance(DEPTH, frame)
+    read = [first + shift for shift in problem.shifts(DEPTH, out.stacked(DEPTH, part))]
+    return Needs(
+        frames=tuple(one for one in read if frames is None or one in frames),
+        rows=problem.shifts(HEIGHT, out.stacked(HEIGHT, part)),
+        columns=problem.shifts(WIDTH, out.stacked(WIDTH, part)),
+    )
+
+
+@lru_cache(maxsize=1024)
+def _products(
+    problem: Problem,
+    one: Pass,
+    frames: tuple[int, ...],
+    needs: tuple[tuple[OutPart, Needs], ...],
+) -> tuple[Product, ...]:
+    """The windows and views a tile of outputs reads; tiles with the same needs share them.
+
+    Column tiles take turns, so that none waits for another.
+    """
+    by_part = [_part_products(problem, one, frames, part, need) for part, need in needs]
+    turns = zip_longest(*by_part)
+    return tuple(product for turn in turns for product in turn if product is not None)
+
+
+def _part_products(
+    problem: Problem, one: Pass, frames: tuple[int, ...], part: OutPart, needs: Needs
+) -> list[Product]:
+    level = one.levels[0]
+    everything = needs
+    if not one.own_windows:
+        everything = Needs(
+            frames,
+            problem.shifts(HEIGHT, range(one.rows)),
+            problem.shifts(WIDTH, range(one.columns)),
+        )
+    channels = (problem.first_channel_read(one.first_channel), problem.c_in)
+    tiles = line_tiles(level, tuple(everything.keys(level)), channels, apart=one.apart)
+    views = {level: _views(problem, one, level, needs) for level in one.levels}
+    return [
+        Product(tile, views[tile.level], part)
+        for tile in cover(tiles, needs, one.levels)
+        if any(line.key[0] in frames for line in tile.lines)
+    ]
+
+
+def _views(problem: Problem, one: Pass, level: int, needs: Needs) -> tuple[Shift, ...]:
+    """The shifts that lines of this level leave to views, in the order of the pass."""
+    rows: tuple[int, ...] = (0,)
+    columns: tuple[int, ...] = (0,)
+    if level == BY_FRAME:
+        rows = in_order(problem, one, HEIGHT, needs.rows)
+    if level <= BY_ROW:
+        columns = in_order(problem, one, WIDTH, needs.columns)
+    return tuple(Shift(row, column) for row in rows for column in columns)
+
+
+def in_order(problem: Problem, one: Pass, axis: int, read: tuple[int, ...]) -> tuple[int, ...]:
+    """The row or column shifts that some outputs of a pass read, in the order they are added up.
+
+    The first product of a sum has to write all of it, or zeros are added first: so first come
+    shifts that no output finds in the padding, or the middle one, which is likely to be such a one.
+    """
+    stack = one.rows if axis == HEIGHT else one.columns
+    if one.order == INNER_FIRST:
+        return tuple(sorted(read, key=lambda it: (meets_border(problem, axis, stack, it), it)))
+    if one.order == MIDDLE_FIRST:
+        return tuple(sorted(read, key=lambda it: (it != read[len(read) // 2], it)))
+    return read
+
+
+def meets_border(problem: Problem, axis: int, stack: int, shift: int) -> bool:
+    """Whether some stack of outputs finds padding at a shift."""
+    first = shift - problem.pad[axis]
+    last_out = problem.advance(axis, problem.out[axis] - stack)
+    return first < 0 or first + last_out >= problem.size[axis]
+
+
+def input_frames(problem: Problem, frame_count: int) -> tuple[int, ...]:
+    """The input frames that some outputs read, counted from their first tap."""
+    return problem.shifts(DEPTH, range(frame_count))

@@ -1,0 +1,262 @@
+"""Forward convolution: one matmul per filter tap (or stack of taps), summed in PSUM.
+
+    y[o, p] = bias[o] + sum over taps t, channels i of  w[o, i, t] * x[i, window(p, t)]
+
+Filters stand in the PE array (stationary), input lines stream past them (moving), straight from the
+windows they were loaded into. Nothing is decided here: the recipe lists windows, jobs and places.
+"""
+
+from __future__ import annotations
+
+from trnconv._nki import nisa, nl
+from trnconv.ask.ends import AFTER, IDENTITY, RELU
+from trnconv.forms.direct.core import (
+    Block,
+    Core,
+    Sum,
+    held_weights,
+    held_window,
+    load_ahead,
+    load_bias,
+    load_weights,
+)
+from trnconv.forms.direct.recipe import Chunk, Job, Matmul, Recipe, Sweep, View
+from trnconv.forms.kernel_parts import OPERATORS, Turn
+
+
+def forward(
+    x: nl.NkiTensor,
+    weights: nl.NkiTensor,
+    bias: nl.NkiTensor,
+    places: nl.NkiTensor,
+    residual: nl.NkiTensor | None,
+    recipe: Recipe,
+) -> nl.NkiTensor:
+    """x [N, C_in, D, H, W] and what is packed -> y [N, C_out, D', H', W']."""
+    return forward_of_pieces((x,), weights, bias, places, residual, recipe)
+
+
+def forward_of_pieces(
+    x: tuple[nl.NkiTensor, ...],
+    weights: nl.NkiTensor,
+    bias: nl.NkiTensor,
+    places: nl.NkiTensor,
+    residual: nl.NkiTensor | None,
+    recipe: Recipe,
+) -> nl.NkiTensor:
+    """The same for an input that lies in several tensors, one after the other along the frames."""
+    y = output(x, recipe)
+    compute(Core(x, y, weights, bias, residual, recipe), places)
+    return y
+
+
+def forward_of_two(
+    first: nl.NkiTensor,
+    second: nl.NkiTensor,
+    weights: nl.NkiTensor,
+    bias: nl.NkiTensor,
+    places: nl.NkiTensor,
+    residual: nl.NkiTensor | None,
+    recipe: Recipe,
+) -> nl.NkiTensor:
+    """Frames of `first`, then of `second`."""
+    return forward_of_pieces((first, second), weights, bias, places, residual, recipe)
+
+
+def forward_of_three(
+    first: nl.NkiTensor,
+    second: nl.NkiTensor,
+    third: nl.NkiTensor,
+    weights: nl.NkiTensor,
+    bias: nl.NkiTensor,
+    places: nl.NkiTensor,
+    residual: nl.NkiTensor | None,
+    recipe: Recipe,
+) -> nl.NkiTensor:
+    """Frames of `first`, then of `second`, then of `third`."""
+    return forward_of_pieces((first, second, third), weights, bias, places, residual, recipe)
+
+
+def forward_on_two_cores(
+    x: tuple[nl.NkiTensor, ...],
+    weights: tuple[nl.NkiTensor, nl.NkiTensor],
+    bias: tuple[nl.NkiTensor, nl.NkiTensor],
+    places: tuple[nl.NkiTensor, nl.NkiTensor],
+    residual: nl.NkiTensor | None,
+    recipes: tuple[Recipe, Recipe],
+) -> nl.NkiTensor:
+    """The same, with each of two cores computing its share of y."""
+    number = nl.program_id(0)
+    recipe = recipes[number]
+    y = output(x, recipe)
+    core = Core(x, y, weights[number], bias[number], residual, recipe)
+    compute(core, places[number])
+    return y
+
+
+def output(x: tuple[nl.NkiTensor, ...], recipe: Recipe) -> nl.NkiTensor:
+    """y, in HBM."""
+    dtype = recipe.end.dtype if recipe.end.dtype != "" else x[0].dtype
+    return nl.ndarray(recipe.y_shape, dtype=dtype, buffer=nl.shared_hbm, name="y")
+
+
+def compute(core: Core, places: nl.NkiTensor) -> None:
+    """Fill y, sweep by sweep."""
+    blocks: list[Block] = []
+    windows = 0
+    for sweep in core.recipe.sweeps:
+        if sweep.rolled:
+            run(core, blocks)
+            blocks = []
+            load_weights(core, core.weights.shape[1])
+            load_bias(core)
+            roll(core, sweep, places)
+        else:
+            for place in sweep.places:
+                blocks.append(Block(sweep, windows, place, None, 0))
+                windows += len(sweep.windows)
+    run(core, blocks)
+
+
+def roll(core: Core, sweep: Sweep, places: nl.NkiTensor) -> None:
+    """One hardware loop over all places of a sweep; each turn reads its offsets from the table."""
+    recipe = core.recipe
+    blocks_in_a_row = places.shape[1] // (recipe.pieces + 1)
+    cells = (recipe.places_address, recipe.pieces, blocks_in_a_row)
+
+    def one_turn(number: nisa.VirtualRegister) -> None:
+        turn = Turn(places, sweep.first_turn, number, cells)
+        blocks = []
+        for n in range(sweep.blocks):
+            blocks.append(Block(sweep, n * len(sweep.windows), sweep.places[n], turn, n))
+        run(core, blocks)
+
+    nl.fori_loop(0, sweep.turns, one_turn)
+
+
+def run(core: Core, blocks: list[Block]) -> None:
+    """Block after block. Windows are loaded when a job first asks for them, or a block ahead."""
+    core.start_over()
+    for n in range(len(blocks)):
+        block = blocks[n]
+        for number in range(len(block.sweep.jobs)):
+            out = sum_up(core, block, block.sweep.jobs[number])
+            if number == 0 and n + 1 < len(blocks):
+                load_ahead(core, blocks[n + 1])
+            for store in block.sweep.jobs[number].stores:
+                lines = out[store.line : store.line + store.lines, :, :]
+                nisa.dma_copy(dst=block.in_y(core.y, store), src=lines)
+
+
+def sum_up(core: Core, block: Block, job: Job) -> nl.NkiTensor:
+    """All sums of a job, in an output buffer."""
+    out = core.next_out(job)
+    residual = core.next_residual(block, job)
+    sums: list[Sum] = []
+    for visit in job.visits:
+        chunk = job.chunks[visit.chunk]
+        if visit.chunk == 0:
+            sums.append(core.next_sum(job, job.tiles[visit.tile]))
+        add_products(core, block, sums[visit.tile], chunk)
+        if visit.chunk == len(job.chunks) - 1:
+            evict(core, job, sums[visit.tile], out, residual)
+    return out
+
+
+def add_products(core: Core, block: Block, total: Sum, chunk: Chunk) -> None:
+    """total += transpose(stationary) @ moving, for every matmul of a chunk."""
+    weights = held_weights(core, chunk)
+    for matmul in chunk.matmuls:
+        window = held_window(core, block, matmul.window)
+        first = matmul.weight - weights.column
+        stationary = weights.tile[0 : window.shape[0], first : first + matmul.lines]
+        add_product(total, stationary, window, block.sweep.views[matmul.view], matmul)
+
+
+def add_product(
+    total: Sum, stationary: nl.NkiTensor, window: nl.NkiTensor, view: View, matmul: Matmul
+) -> None:
+    """One product, on the positions of the tile that the view reads at all."""
+    tile = total.tile
+    i, i_end = max(tile.i, view.first_i), min(tile.i_end, view.end_i)
+    j, j_end = max(tile.j, view.first_j), min(tile.j_end, view.end_j)
+    if i >= i_end or j >= j_end:
+        return
+    if i > tile.i or i_end < tile.i_end or j > tile.j or j_end < tile.j_end:
+        total.begin(matmul.part, matmul.line, matmul.lines)
+    row, column = view.row + i * view.row_step, view.column + j * view.column_step
+    row_end = row + (i_end - i - 1) * view.row_step + 1
+    column_end = column + (j_end - j - 1) * view.column_step + 1
+    lines = total.bank[matmul.line : matmul.line + matmul.lines]
+    total.multiply(
+        lines[:, i - tile.i : i_end - tile.i, j - tile.j : j_end - tile.j],
+        stationary,
+        window[:, row : row_end : view.row_step, column : column_end : view.column_step],
+        matmul.part,
+        matmul.line,
+    )
+
+
+def evict(
+    core: Core, job: Job, total: Sum, out: nl.NkiTensor, residual: nl.NkiTensor | None
+) -> None:
+    """out = the end of total + bias, phase by phase of the columns."""
+    load_bias(core)
+    if not total.begun[0]:
+        total.begin(0, 0, job.columns)
+    tile = total.tile
+    for phase in job.phases:
+        lines = phase.line + phase.lines
+        j_end = min(tile.j_end, phase.count)
+        if j_end > tile.j:
+            first = tile.j * phase.step + phase.column
+            last = (j_end - 1) * phase.step + phase.column
+            top = tile.i * phase.row_step + phase.row
+            bottom = (tile.i_end - 1) * phase.row_step + phase.row + 1
+            rows = out[0 : phase.lines, top : bottom : phase.row_step, :]
+            written = rows[:, :, first : last + 1 : phase.step]
+            done = total.bank[phase.line : lines, :, 0 : j_end - tile.j]
+            bias = core.bias[phase.line : lines, job.bias : job.bias + 1]
+            if residual == None:
+                finish(core, written, done, bias)
+            else:
+                part = residual[0 : phase.lines, top : bottom : phase.row_step, :]
+                added = part[:, :, first : last + 1 : phase.step]
+                finish_with_residual(core, written, done, bias, added)
+
+
+def finish(core: Core, written: nl.NkiTensor, done: nl.NkiTensor, bias: nl.NkiTensor) -> None:
+    """written = activation(done + bias); Vector and Scalar engine take turns where both can."""
+    activation = core.recipe.end.activation
+    if not core.recipe.end.shares_engines() or not core.next_on_vector():
+        nisa.activation(dst=written, op=OPERATORS[activation], data=done, bias=bias)
+    elif activation == RELU:
+        nisa.tensor_scalar(
+            dst=written, data=done, op0=nl.add, operand0=bias, op1=nl.maximum, operand1=0.0
+        )
+    else:
+        nisa.tensor_scalar(dst=written, data=done, op0=nl.add, operand0=bias)
+
+
+def finish_with_residual(
+    core: Core,
+    written: nl.NkiTensor,
+    done: nl.NkiTensor,
+    bias: nl.NkiTensor,
+    residual: nl.NkiTensor,
+) -> None:
+    """written = activation(done + bias + residual), or activation(done + bias) + residual.
+
+    What is in between stays in PSUM, in float32.
+    """
+    end = core.recipe.end
+    if end.residual == AFTER:
+        nisa.activation(dst=done, op=OPERATORS[end.activation], data=done, bias=bias)
+        nisa.tensor_tensor(dst=written, data1=done, data2=residual, op=nl.add)
+        return
+    between = written if end.activation == IDENTITY else done
+    nisa.scalar_tensor_tensor(
+        dst=between, data=done, op0=nl.add, operand0=bias, op1=nl.add, operand1=residual
+    )
+    if end.activation != IDENTITY:
+        nisa.activation(dst=written, op=OPERATORS[end.activation], data=between)

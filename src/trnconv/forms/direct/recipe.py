@@ -1,0 +1,194 @@
+"""Recipe: a plan worked out into what a kernel does, in NKI's own value types.
+
+A kernel that obeys a recipe decides nothing: it loads what a `Window` lists, multiplies what a
+`Job` lists, and stores what a `Store` lists. Offsets are in elements, relative to a place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trnconv._nki import NKIObject
+from trnconv.ask.ends import End
+from trnconv.forms.recipe_parts import Place, Ring
+
+Pattern = tuple[tuple[int, int], ...]  # (step, count) pairs, outermost first
+
+
+@dataclass(frozen=True)
+class Load(NKIObject):
+    """One DMA from x into a rectangle of a window."""
+
+    line: int  # first partition
+    lines: int
+    row: int
+    row_end: int
+    column: int
+    column_end: int
+    piece: int  # the tensor it reads
+    offset: int
+    pattern: Pattern
+
+
+@dataclass(frozen=True)
+class Clear(NKIObject):
+    """A rectangle of a window that no load fills on every line, so that it must be zero."""
+
+    row: int
+    row_end: int
+    column: int
+    column_end: int
+
+
+@dataclass(frozen=True)
+class Fill(NKIObject):
+    """A border column of a window: a copy of one of its other columns."""
+
+    column: int
+    source: int
+
+
+@dataclass(frozen=True)
+class Window(NKIObject):
+    """Input lines in SBUF: [lines, rows, columns]."""
+
+    ring: int
+    lines: int
+    rows: int
+    columns: int
+    clears: tuple[Clear, ...]
+    loads: tuple[Load, ...]
+    fills: tuple[Fill, ...]
+
+
+@dataclass(frozen=True)
+class View(NKIObject):
+    """Where output position (i, j) of a job reads a window, and which positions read it at all."""
+
+    row: int
+    row_step: int
+    column: int
+    column_step: int
+    first_i: int
+    end_i: int
+    first_j: int
+    end_j: int
+
+
+@dataclass(frozen=True)
+class Matmul(NKIObject):
+    """One stationary matrix against one view of one window."""
+
+    window: int
+    view: int
+    weight: int  # first column in the weight image
+    part: int  # number of the part of the sum it adds to
+    line: int  # first partition of that part
+    lines: int
+
+
+@dataclass(frozen=True)
+class Chunk(NKIObject):
+    """Matmuls that follow each other on one tile of positions, and their weights."""
+
+    matmuls: tuple[Matmul, ...]
+    weight: int  # first column of the weights they use
+    weight_end: int
+
+
+@dataclass(frozen=True)
+class Tile(NKIObject):
+    """A rectangle of a job's positions: one PSUM bank."""
+
+    i: int
+    i_end: int
+    j: int
+    j_end: int
+
+
+@dataclass(frozen=True)
+class Visit(NKIObject):
+    """One chunk on one tile."""
+
+    tile: int
+    chunk: int
+
+
+@dataclass(frozen=True)
+class Phase(NKIObject):
+    """Partitions of a sum that hold every so many-th row and column of the output buffer."""
+
+    line: int
+    lines: int
+    row: int
+    row_step: int
+    column: int
+    step: int
+    count: int  # columns that exist
+
+
+@dataclass(frozen=True)
+class Store(NKIObject):
+    """One DMA from the output buffer to y."""
+
+    line: int
+    lines: int
+    offset: int
+    pattern: Pattern
+
+
+@dataclass(frozen=True)
+class Job(NKIObject):
+    """All sums of one tile of output channels over the positions of a block."""
+
+    columns: int  # partitions of the sum
+    parts: int  # that are computed by matmuls of their own
+    tile_columns: int  # of the array, for each part; 0: all of it
+    bias: int  # column in the bias image
+    rows: int  # of the output buffer
+    width: int  # columns of the output buffer
+    opens: bool  # takes a new output buffer; else goes on with the one before
+    tiles: tuple[Tile, ...]
+    chunks: tuple[Chunk, ...]
+    visits: tuple[Visit, ...]
+    phases: tuple[Phase, ...]
+    stores: tuple[Store, ...]
+    residuals: tuple[Store, ...] = ()  # where what is added to a new output buffer comes from
+
+
+@dataclass(frozen=True)
+class Sweep(NKIObject):
+    """Blocks that look alike, and where they are."""
+
+    windows: tuple[Window, ...]
+    views: tuple[View, ...]
+    jobs: tuple[Job, ...]
+    places: tuple[Place, ...]
+    rolled: bool  # a hardware loop over places; they are then read from the place table
+    first_turn: int  # row of the place table, if rolled
+    turns: int  # turns of the loop, if rolled
+    blocks: int  # places of one turn
+
+
+@dataclass(frozen=True)
+class Recipe(NKIObject):
+    """Everything a kernel does on one core."""
+
+    y_shape: tuple[int, ...]
+    lines: int  # partitions of every tensor on chip
+    rings: tuple[Ring, ...]
+    weights: Ring  # one slot that holds all, or slots that are streamed through
+    out: Ring
+    residual: Ring
+    end: End
+    bias_columns: int
+    bias_address: int
+    zeros: bool  # whether a sum can begin with a product that writes a part of it only
+    zeros_address: int
+    places_address: int
+    pieces: int  # tensors the input lies in
+    banks: int
+    bank_elems: int
+    ahead: bool  # windows of the next block are loaded before the stores of this one
+    weight_loads: tuple[tuple[int, int], ...]  # columns of each load, in order; none if streamed
+    sweeps: tuple[Sweep, ...]

@@ -1,0 +1,116 @@
+"""Whether a machine can run a plan, in words: one sentence for each rule that is broken."""
+
+from __future__ import annotations
+
+from trnconv.ask.ends import ITEM_BYTES
+from trnconv.ask.limits import MAX_OFFSET
+from trnconv.forms.direct.block_types import frame_kinds
+from trnconv.forms.direct.jobs import grouped_jobs
+from trnconv.forms.direct.plan import BY_COLUMN, BY_FRAME, BY_ROW, DirectPlan
+from trnconv.forms.direct.problem import DEPTH, HEIGHT, WIDTH
+from trnconv.forms.direct.sbuf import layout_of, window_elems
+from trnconv.forms.direct.traffic import count_windows
+
+
+def broken_rules(plan: DirectPlan) -> list[str]:
+    """Everything that keeps the plan from running; empty if it is legal."""
+    unusable = _sizes(plan)
+    if unusable:
+        return unusable  # such a plan has no price, and no windows
+    return [*_channels(plan), *_memory(plan), *_windows(plan), *_patterns(plan)]
+
+
+def _sizes(plan: DirectPlan) -> list[str]:
+    broken = []
+    first, end = plan.row_span
+    limits = {
+        "frames": (plan.frames, plan.problem.out[DEPTH], max(p.frames for p in plan.passes)),
+        "rows": (plan.rows, end - first, plan.row_multiple),
+        "columns": (plan.columns, plan.problem.out[WIDTH], 1),
+    }
+    for name, (size, most, least) in limits.items():
+        if not least <= size <= most:
+            broken.append(
+                f"a block has {size} {name}: the problem and its stacks allow {least} to {most}"
+            )
+    for name, size, axis in (("frames", plan.frames, DEPTH), ("columns", plan.columns, WIDTH)):
+        if size % plan.problem.phases[axis]:
+            broken.append(
+                f"a block has {size} {name}: phases need whole steps of {plan.problem.phases[axis]}"
+            )
+    if plan.rows % plan.row_multiple:
+        broken.append(
+            f"a block has {plan.rows} rows: stacks need a multiple of {plan.row_multiple}"
+        )
+    if plan.dtype not in ITEM_BYTES:
+        broken.append(f"dtype {plan.dtype}: one of {', '.join(ITEM_BYTES)}")
+    elems = max(plan.problem.x_elems(), plan.problem.y_elems())
+    if elems > MAX_OFFSET:
+        broken.append(f"a tensor of {elems} elements: offsets have 32 bits; split the problem")
+    return broken
+
+
+def _channels(plan: DirectPlan) -> list[str]:
+    broken = []
+    for one in plan.passes:
+        lines = one.channels * one.stack
+        if one.columns > 1 and not one.separate and lines > plan.target.partitions:
+            broken.append(
+                f"{one}: column phases of {lines} partitions, {plan.machine} has"
+                f" {plan.target.partitions}"
+            )
+        if one.tile_columns < plan.target.matmul_tile_min_rows:
+            broken.append(
+                f"column tiles of {one.tile_columns}: {plan.machine} has tiles of"
+                f" {plan.target.matmul_tile_min_rows} columns or more"
+            )
+    return broken
+
+
+def _memory(plan: DirectPlan) -> list[str]:
+    room, held = plan.target.sbuf_usable_bytes_per_partition, layout_of(plan).end
+    if held > room:
+        return [f"{held} bytes a partition: SBUF of {plan.machine} has {room}"]
+    return []
+
+
+def _windows(plan: DirectPlan) -> list[str]:
+    """Sum by sum, all windows of a job must be in SBUF at once; window by window, one is enough."""
+    broken = []
+    held = [
+        count_windows(grouped_jobs(plan.problem, plan.passes, kind.outputs, kind.present))
+        for kind in frame_kinds(plan.problem, plan.frames)
+    ]
+    for level in (BY_FRAME, BY_ROW, BY_COLUMN):
+        most = max(count.at_once[level - 1] for count in held)
+        least = min(most, 1) if plan.window_major else most
+        if plan.ahead:
+            least = max(least, 2 * max(count.in_all[level - 1] for count in held))
+        if plan.slots[level - 1] < least:
+            broken.append(
+                f"{plan.slots[level - 1]} window slots of level {level}: a job needs {least}"
+                " at once"
+            )
+    return broken
+
+
+def _patterns(plan: DirectPlan) -> list[str]:
+    """Views of windows fit the fields of an access pattern."""
+    machine, problem = plan.target, plan.problem
+    broken = []
+    largest = max(window_elems(plan))
+    if largest > machine.sbuf_operand_max_elems:
+        broken.append(
+            f"a window of {largest} elements: an operand has at most"
+            f" {machine.sbuf_operand_max_elems}"
+        )
+    in_columns = min(
+        problem.size[WIDTH], problem.advance(WIDTH, plan.columns) + problem.reach(WIDTH)
+    )
+    step = max(problem.advance(HEIGHT, one.rows) for one in plan.passes) * in_columns
+    if plan.rows > 1 and step > machine.access_stride_max:
+        broken.append(
+            f"rows {step} elements apart in a window: a stride has at most"
+            f" {machine.access_stride_max}; cut the columns"
+        )
+    return broken

@@ -1,0 +1,143 @@
+"""Where things lie in SBUF: windows, weights, output buffers, bias, places."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from trnconv.ask.ends import NO_RESIDUAL
+from trnconv.forms.direct.array.m_lines import out_tiles
+from trnconv.forms.direct.block_types import column_kinds, row_kinds
+from trnconv.forms.direct.blocks import valid
+from trnconv.forms.direct.jobs import in_order
+from trnconv.forms.direct.plan import BY_COLUMN, BY_FRAME, BY_ROW, DirectPlan, Pass
+from trnconv.forms.direct.problem import DEPTH, HEIGHT, WIDTH, Problem
+from trnconv.forms.direct.stationaries import bias_width, image_width
+from trnconv.forms.recipe_parts import Ring
+
+LEVELS = (BY_FRAME, BY_ROW, BY_COLUMN)
+_FLOAT_BYTES = _INT_BYTES = 4
+_RESIDUALS = 2  # tiles of residuals: one is loaded while the other is added
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Addresses on every partition, in bytes, and their end: what the plan needs."""
+
+    rings: tuple[Ring, Ring, Ring]
+    weights: Ring
+    out: Ring
+    residual: Ring
+    bias_address: int
+    zeros: bool
+    zeros_address: int
+    places_address: int
+    end: int
+
+
+def window_elems(plan: DirectPlan) -> tuple[int, int, int]:
+    """Elements of the largest window of each level, a partition."""
+    in_rows = max(kind.inputs for kind in row_kinds(plan))
+    in_columns = max(kind.inputs for kind in column_kinds(plan))
+    by_row = max([_positions(plan.rows, one.rows) for one in plan.passes])
+    by_column = max(
+        _positions(plan.rows, one.rows) * _positions(plan.columns, one.columns)
+        for one in plan.passes
+    )
+    return (max(1, in_rows * in_columns), max(1, by_row * in_columns), by_column)
+
+
+def _positions(outputs: int, stack: int) -> int:
+    return -(-outputs // stack)
+
+
+def out_elems(plan: DirectPlan) -> int:
+    """Elements of an output buffer, a partition."""
+    rows = [plan.rows if one.separate else _positions(plan.rows, one.rows) for one in plan.passes]
+    return max(rows) * plan.columns
+
+
+def layout_of(plan: DirectPlan) -> Layout:
+    """Where things lie, without working out a recipe."""
+    weights = image_width(plan.problem, plan.passes, plan.frames)
+    return lay_out(plan, *weights, bias_width(plan.problem, plan.passes, plan.frames))
+
+
+def lay_out(plan: DirectPlan, weight_columns: int, chunk_columns: int, bias_columns: int) -> Layout:
+    """Everything one after the other."""
+    align, item = plan.target.sbuf_align_bytes, plan.item_bytes
+    address = 0
+    rings = []
+    for slots, elems in zip(plan.slots, window_elems(plan), strict=True):
+        ring = _ring(slots, elems, address, (item, align))
+        address += slots * ring.pitch
+        rings.append(ring)
+    held = (plan.streamed, chunk_columns) if plan.streamed else (1, max(1, weight_columns))
+    weights = _ring(held[0], held[1], address, (item, align))
+    address += weights.slots * weights.pitch
+    out = _ring(plan.out_buffers, out_elems(plan), address, (plan.out_bytes, align))
+    address += out.slots * out.pitch
+    added = _RESIDUALS if plan.end.residual != NO_RESIDUAL else 0
+    residual = _ring(added, out_elems(plan), address, (item, align))
+    bias = address + added * residual.pitch
+    zeros = bias + bias_columns * _FLOAT_BYTES
+    has_zeros = needs_zeros(plan)
+    places = zeros + (plan.target.psum_bank_fp32_elems * item if has_zeros else 0)
+    offsets = plan.body_blocks * (plan.problem.piece_count() + 1)
+    end = places + (offsets * _INT_BYTES if plan.rolled else 0)
+    held_windows = (rings[0], rings[1], rings[2])
+    ends = (out, residual, bias)
+    return Layout(held_windows, weights, *ends, has_zeros, zeros, places, end)
+
+
+def _ring(slots: int, elems: int, address: int, item_align: tuple[int, int]) -> Ring:
+    item, align = item_align
+    return Ring(slots, elems, address, -(-elems * item // align) * align)
+
+
+def needs_zeros(plan: DirectPlan) -> bool:
+    """Whether some sum may have no product that writes all of it, so that zeros must come first."""
+    return (
+        any(not kind.inputs for kind in (*row_kinds(plan), *column_kinds(plan)))
+        or _some_output_frame_is_padding(plan.problem)
+        or any(_first_view_is_cut(plan, one) for one in plan.passes)
+    )
+
+
+def _first_view_is_cut(plan: DirectPlan, one: Pass) -> bool:
+    by_frame, by_row = BY_FRAME in one.levels, BY_ROW in one.levels
+    checked = [(HEIGHT, by_frame), (WIDTH, by_frame or by_row)]
+    return any(
+        needed and not _covers(plan, axis, one, stacked)
+        for axis, needed in checked
+        for stacked in _stacks(one, axis)
+    )
+
+
+@lru_cache(maxsize=4096)
+def _stacks(one: Pass, axis: int) -> tuple[tuple[int, ...], ...]:
+    """The rows or columns of the stack that sums of a pass have together."""
+    tiles = out_tiles(one)
+    return tuple({tile.stacked(axis, part) for tile in tiles for part in tile.parts})
+
+
+def _covers(plan: DirectPlan, axis: int, one: Pass, stacked: tuple[int, ...]) -> bool:
+    """Whether every position of every span finds the input at the shift that comes first."""
+    problem = plan.problem
+    stack = one.rows if axis == HEIGHT else one.columns
+    first = in_order(problem, one, axis, problem.shifts(axis, stacked))[:1]
+    step = problem.advance(axis, stack)
+    for kind in row_kinds(plan) if axis == HEIGHT else column_kinds(plan):
+        positions = -(-kind.outputs // stack)
+        for shift in first:
+            if valid((shift - kind.missing, step), positions, kind.inputs) != (0, positions):
+                return False
+    return bool(first)
+
+
+@lru_cache(maxsize=1024)
+def _some_output_frame_is_padding(problem: Problem) -> bool:
+    return not all(
+        any(0 <= shift - problem.pad[DEPTH] < problem.size[DEPTH] for shift in read)
+        for read in (problem.shifts(DEPTH, [out]) for out in range(problem.out[DEPTH]))
+    )

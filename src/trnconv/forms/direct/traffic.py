@@ -1,0 +1,193 @@
+"""What DMA moves for a plan, in closed form: windows in, outputs out, weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nkisim.machine import Timing
+from trnconv.ask.ends import NO_RESIDUAL
+from trnconv.forms.direct.array.k_lines import LineTile
+from trnconv.forms.direct.jobs import JobGroup, OutJob
+from trnconv.forms.direct.plan import BY_COLUMN, BY_ROW, DirectPlan, Pass
+from trnconv.forms.direct.problem import HEIGHT, WIDTH
+
+
+@dataclass(frozen=True)
+class Transfers:
+    """Some DMAs: how many, their bytes, and how long the engines move them."""
+
+    dmas: float = 0
+    hbm_bytes: float = 0
+    ns: float = 0.0
+
+    def __add__(self, other: Transfers) -> Transfers:
+        return Transfers(
+            self.dmas + other.dmas, self.hbm_bytes + other.hbm_bytes, self.ns + other.ns
+        )
+
+    def times(self, count: float) -> Transfers:
+        """The same that many times."""
+        return Transfers(self.dmas * count, self.hbm_bytes * count, self.ns * count)
+
+
+def transfer(timing: Timing, dmas: float, descriptors: float, run_bytes: float) -> Transfers:
+    """DMAs with so many descriptors of `run_bytes` each in all."""
+    floor = timing.dma_descriptor_floor_ns
+    each = max(floor, run_bytes / timing.dma_bytes_per_ns) + timing.dma_descriptor_overhead_ns
+    return Transfers(dmas, descriptors * run_bytes, descriptors * each / timing.dma_engines)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A window that a block loads, and how often."""
+
+    one: Pass
+    tile: LineTile
+    times: int
+
+
+def loaded_windows(groups: tuple[JobGroup, ...], slots: tuple[int, int, int]) -> tuple[Loaded, ...]:
+    """The windows one block loads: slots are used in turn, so some may have to come again."""
+    key = (id(groups), slots)
+    if key not in _LOADED:
+        if len(_LOADED) >= _MOST_LOADED:
+            _LOADED.clear()
+        _LOADED[key] = (groups, tuple(_load_in_turn(groups, slots)))
+    return _LOADED[key][1]
+
+
+# Groups come from a cache, so one object is one block; it is kept, so that its id stays its own.
+_LOADED: dict[
+    tuple[int, tuple[int, int, int]], tuple[tuple[JobGroup, ...], tuple[Loaded, ...]]
+] = {}
+_MOST_LOADED = 256
+
+
+def _load_in_turn(groups: tuple[JobGroup, ...], slots: tuple[int, int, int]) -> list[Loaded]:
+    held: list[list[tuple[int, ...]]] = [[], [], []]
+    loaded = []
+    for group in groups:
+        for times in (1, group.count - 1):
+            if times:
+                missing = _missing(group.job, held, slots)
+                loaded += [Loaded(group.job.one, tile, times) for tile in missing]
+    return loaded
+
+
+def _missing(
+    job: OutJob, held: list[list[tuple[int, ...]]], slots: tuple[int, int, int]
+) -> list[LineTile]:
+    missing = []
+    for product in job.products:
+        level = product.tile.level
+        ring, key = held[level - 1], _window_key(job, product.tile)
+        if key not in ring:
+            ring.append(key)
+            del ring[: -slots[level - 1] or None]
+            missing.append(product.tile)
+    return missing
+
+
+def _window_key(job: OutJob, tile: LineTile) -> tuple[int, ...]:
+    """Windows with equal keys are one: cut tiles are cached, so one tile is one object."""
+    stack = (job.one.rows, job.one.columns)[: tile.level - 1]
+    return (id(tile), *stack)
+
+
+@dataclass(frozen=True)
+class WindowCounts:
+    """Windows by level: of one job at most, new ones from job to job at most, of all jobs."""
+
+    at_once: tuple[int, ...]
+    fresh: tuple[int, ...]
+    in_all: tuple[int, ...]
+
+    def most(self, other: WindowCounts) -> WindowCounts:
+        """The larger of both, number by number."""
+        return WindowCounts(
+            tuple(map(max, self.at_once, other.at_once)),
+            tuple(map(max, self.fresh, other.fresh)),
+            tuple(map(max, self.in_all, other.in_all)),
+        )
+
+
+def count_windows(groups: Sequence[JobGroup]) -> WindowCounts:
+    """The windows that the jobs of a block need."""
+    counts = WindowCounts((0, 0, 0), (0, 0, 0), (0, 0, 0))
+    seen: list[set[tuple[int, ...]]] = [set(), set(), set()]
+    for number, group in enumerate(groups):
+        held: list[set[tuple[int, ...]]] = [set(), set(), set()]
+        for product in group.job.products:
+            held[product.tile.level - 1].add(_window_key(group.job, product.tile))
+        fresh = tuple(len(now - known) for now, known in zip(held, seen, strict=True))
+        seen = [known | now for known, now in zip(seen, held, strict=True)]
+        at_once = tuple(len(keys) for keys in held)
+        counts = counts.most(WindowCounts(at_once, fresh if number else (0, 0, 0), (0, 0, 0)))
+    return counts.most(WindowCounts((0, 0, 0), (0, 0, 0), tuple(len(keys) for keys in seen)))
+
+
+def window_dmas(plan: DirectPlan, tile: LineTile) -> int:
+    """DMAs that fill a window away from the borders: lines in step are loaded together.
+
+    Lines of different column shifts end at different borders, if there is padding.
+    """
+    if tile.level == BY_COLUMN and plan.problem.pad[WIDTH]:
+        return len(tile.lines)
+    dmas = 0
+    last: tuple[int, int, tuple[int, ...]] | None = None
+    for one in tile.lines:
+        this = (one.channel, one.channels, one.key[:-1])
+        if this != last:
+            dmas += 1
+        last = this
+    return dmas
+
+
+@dataclass(frozen=True)
+class Extent:
+    """Rows and columns of one block."""
+
+    rows: int
+    in_rows: int
+    columns: int
+    in_columns: int
+
+
+def window_transfer(plan: DirectPlan, timing: Timing, loaded: Loaded, extent: Extent) -> Transfers:
+    """Loading one window of one block, once."""
+    problem, item = plan.problem, plan.item_bytes
+    one, tile = loaded.one, loaded.tile
+    rows, columns = extent.in_rows, extent.in_columns
+    whole = _rows_touch(problem.x_strides, columns)
+    if tile.level >= BY_ROW:
+        rows = -(-extent.rows // one.rows)
+        whole = whole and problem.advance(HEIGHT, one.rows) == 1
+    apart = False
+    if tile.level == BY_COLUMN:
+        columns = -(-extent.columns // one.columns)
+        apart = problem.advance(WIDTH, one.columns) > 1
+        whole = False
+    runs, length = (1, rows * columns) if whole else (rows, columns)
+    if apart:
+        runs, length = rows * columns, 1
+    return transfer(timing, window_dmas(plan, tile), tile.count * runs, length * item)
+
+
+def store_transfer(plan: DirectPlan, timing: Timing, job: OutJob, extent: Extent) -> Transfers:
+    """Storing one job of one block, and loading its residual."""
+    problem, one = plan.problem, job.one
+    rows = extent.rows if one.separate else -(-extent.rows // one.rows)
+    in_order = one.separate or one.rows == 1
+    whole = _rows_touch(problem.y_strides, extent.columns) and in_order
+    runs, length = (1, rows * extent.columns) if whole else (rows, extent.columns)
+    lines = sum(box.lines for box in job.out.boxes)
+    stored = transfer(timing, len(job.out.boxes), lines * runs, length * plan.out_bytes)
+    if plan.end.residual == NO_RESIDUAL:
+        return stored
+    return stored + transfer(timing, len(job.out.boxes), lines * runs, length * plan.item_bytes)
+
+
+def _rows_touch(strides: tuple[int, int, int, int, int], columns: int) -> bool:
+    """Whether rows of so many columns are one run in HBM."""
+    return strides[3] == columns * strides[4]

@@ -1,0 +1,218 @@
+"""Windows: which DMAs fill the lines of a tile for one kind of block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from trnconv.forms.direct.array.k_lines import InLines, LineTile
+from trnconv.forms.direct.block_types import Kind
+from trnconv.forms.direct.blocks import valid
+from trnconv.forms.direct.plan import BY_COLUMN, BY_FRAME, BY_ROW
+from trnconv.forms.direct.problem import Problem
+from trnconv.forms.direct.recipe import Clear, Fill, Load, Pattern, Window
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The positions of a job, and how far apart they are in the input."""
+
+    rows: int
+    row_step: int
+    columns: int
+    column_step: int
+
+    def at_level(self, level: int) -> Grid:
+        """The part that windows of a level depend on: equal windows are shared."""
+        if level == BY_FRAME:
+            return Grid(0, 0, 0, 0)
+        return self if level == BY_COLUMN else replace(self, columns=0, column_step=0)
+
+
+class _Run(NamedTuple):
+    """Positions `at` .. `end - 1` of a window, read from `first` on in steps of `step`."""
+
+    at: int
+    end: int
+    first: int
+    step: int
+
+
+Runs = list[_Run]
+
+
+def window_of(problem: Problem, kind: Kind, tile: LineTile, grid: Grid) -> Window:
+    """The loads that fill a tile, the borders that must be zero first, and those copied on chip."""
+    rows = kind.in_rows if tile.level < BY_ROW else grid.rows
+    columns = kind.in_columns if tile.level < BY_COLUMN else grid.columns
+    fills = _fills(kind) if tile.level < BY_COLUMN else ()
+    placed = [
+        (one, _row_runs(kind, one, grid), _column_runs(kind, one, grid)) for one in tile.lines
+    ]
+    loads = [
+        _load(problem, kind, one, (row, column))
+        for one, row_runs, column_runs in placed
+        for row in row_runs
+        for column in column_runs
+    ]
+    held = [(r, c if tile.level == BY_COLUMN else _whole(columns)) for _, r, c in placed]
+    return Window(
+        ring=tile.level - 1,
+        lines=tile.count,
+        rows=rows,
+        columns=columns,
+        clears=_clears(held, rows, columns),
+        loads=tuple(_merged(loads)),
+        fills=fills,
+    )
+
+
+def _row_runs(kind: Kind, one: InLines, grid: Grid) -> Runs:
+    """The rows of the input that a line holds: none, if its frame does not exist."""
+    if one.key[0] not in kind.frames:
+        return []
+    if len(one.key) < BY_ROW:
+        return _runs(enumerate(kind.row_sources)) or _whole(kind.in_rows)
+    if kind.row_sources:
+        at = range(one.key[1], one.key[1] + grid.rows * grid.row_step, grid.row_step)
+        return _runs(enumerate(kind.row_sources[row] for row in at))
+    return _clipped(one.key[1] - kind.missing_rows, grid.row_step, grid.rows, kind.in_rows)
+
+
+def _column_runs(kind: Kind, one: InLines, grid: Grid) -> Runs:
+    if len(one.key) == BY_COLUMN:
+        first = one.key[2] - kind.missing_columns
+        return _clipped(first, grid.column_step, grid.columns, kind.in_columns)
+    filled = {fill.column for fill in _fills(kind)}
+    loaded = [it for it in enumerate(kind.column_sources) if it[0] not in filled]
+    return _runs(loaded) or _whole(kind.in_columns)
+
+
+def _whole(count: int) -> Runs:
+    return [_Run(0, count, 0, 1)] if count else []
+
+
+def _clipped(first: int, step: int, count: int, held: int) -> Runs:
+    begin, end = valid((first, step), count, held)
+    return [_Run(begin, end, first + begin * step, step)] if begin < end else []
+
+
+def _runs(places: Iterable[tuple[int, int]]) -> Runs:
+    """(position, source) pairs as runs of neighbouring positions with equal steps forward."""
+    runs: Runs = []
+    for position, source in places:
+        last = runs[-1] if runs else None
+        if last is None or last.end != position:
+            runs.append(_Run(position, position + 1, source, 1))
+        elif last.end - last.at == 1 and source > last.first:
+            runs[-1] = _Run(last.at, position + 1, last.first, source - last.first)
+        elif last.end - last.at > 1 and source == last.first + (last.end - last.at) * last.step:
+            runs[-1] = last._replace(end=position + 1)
+        else:
+            runs.append(_Run(position, position + 1, source, 1))
+    return runs
+
+
+def _fills(kind: Kind) -> tuple[Fill, ...]:
+    """Border columns whose source is in the window: single elements are copied, not loaded."""
+    sources = kind.column_sources
+    if not sources:
+        return ()
+    inner = max(_runs(enumerate(sources)), key=lambda run: run.end - run.at)
+    held = {sources[column]: column for column in range(inner.at, inner.end)}
+    return tuple(
+        Fill(column, held[source])
+        for column, source in enumerate(sources)
+        if not inner.at <= column < inner.end and source in held
+    )
+
+
+def _clears(held: list[tuple[Runs, Runs]], rows: int, columns: int) -> tuple[Clear, ...]:
+    """What some line does not hold; engines start on quadrants, so all lines are cleared."""
+    if any(not row_runs or not column_runs for row_runs, column_runs in held):
+        return (Clear(0, rows, 0, columns),)
+    top, bottom = max(r[0].at for r, _ in held), min(r[-1].end for r, _ in held)
+    left = max(c[0].at for _, c in held) if columns else 0
+    right = min(c[-1].end for _, c in held)
+    if bottom <= top or right <= left:
+        return (Clear(0, rows, 0, columns),)
+    borders = (
+        Clear(0, top, 0, columns),
+        Clear(bottom, rows, 0, columns),
+        Clear(top, bottom, 0, left),
+        Clear(top, bottom, right, columns),
+    )
+    return tuple(one for one in borders if one.row < one.row_end and one.column < one.column_end)
+
+
+def _load(problem: Problem, kind: Kind, one: InLines, runs: tuple[_Run, _Run]) -> Load:
+    rows, columns = runs
+    piece, number = kind.frame_places[kind.frames.index(one.key[0])]
+    _, channel, frame, row, column = problem.piece_strides(piece)
+    offset = one.channel * channel + number * frame + rows.first * row + columns.first * column
+    pattern: Pattern = (
+        (channel, one.channels),
+        (row * rows.step, rows.end - rows.at),
+        (column * columns.step, columns.end - columns.at),
+    )
+    return Load(
+        line=one.line,
+        lines=one.channels,
+        row=rows.at,
+        row_end=rows.end,
+        column=columns.at,
+        column_end=columns.end,
+        piece=piece,
+        offset=offset,
+        pattern=dense(pattern),
+    )
+
+
+def _merged(loads: list[Load]) -> list[Load]:
+    """Neighbouring lines that differ by one shift are one DMA."""
+    merged: list[Load] = []
+    runs: list[int] = []  # lines of the first of the loads merged
+    for load in loads:
+        joined = _joined(merged[-1], load, runs[-1]) if merged else None
+        if joined is None:
+            merged.append(load)
+            runs.append(load.lines)
+        else:
+            merged[-1] = joined
+    return merged
+
+
+def _joined(one: Load, two: Load, run: int) -> Load | None:
+    """Both as one load, if `two` continues the steps of `one`."""
+    same_place = (one.piece, one.row, one.row_end, one.column, one.column_end) == (
+        two.piece,
+        two.row,
+        two.row_end,
+        two.column,
+        two.column_end,
+    )
+    if not same_place or two.lines != run or two.line != one.line + one.lines:
+        return None
+    times = one.lines // run
+    single = one.pattern if times == 1 else one.pattern[1:]
+    step = (two.offset - one.offset) // times
+    if single != two.pattern or step * times != two.offset - one.offset:
+        return None
+    if times > 1 and step != one.pattern[0][0]:
+        return None
+    pattern = ((step, times + 1), *single)
+    return replace(one, lines=one.lines + two.lines, pattern=pattern)
+
+
+def dense(pattern: Pattern) -> Pattern:
+    """The pattern without dimensions of one element, and neighbours in step as one."""
+    kept: list[tuple[int, int]] = []
+    for step, count in reversed(pattern):
+        if count == 1:
+            continue
+        if kept and step == kept[0][0] * kept[0][1]:
+            kept[0] = (kept[0][0], kept[0][1] * count)
+        else:
+            kept.insert(0, (step, count))
+    return tuple(kept) or ((1, 1),)

@@ -1,0 +1,50 @@
+"""A direct plan in words."""
+
+from __future__ import annotations
+
+from trnconv.forms.direct.plan import DirectPlan
+from trnconv.forms.direct.problem import Problem
+
+
+def decisions(plan: DirectPlan) -> list[str]:
+    """What was decided, in lines."""
+    return [_problem(plan.problem, plan.dtype), *_decisions(plan)]
+
+
+def _problem(problem: Problem, dtype: str) -> str:
+    sizes = "x".join(map(str, problem.size))
+    return (
+        f"{problem.c_in} -> {problem.c_out} channels, {_taps(problem)}, on"
+        f" {problem.images} x {sizes} {dtype}"
+    )
+
+
+def _taps(problem: Problem) -> str:
+    counts = [max(len(phase) for phase in axis) for axis in problem.reads]
+    taps = "x".join(map(str, counts))
+    merged = " (merged)" if any(problem.merged) else ""
+    if problem.phases == (1, 1, 1):
+        return f"{taps} taps{merged} that meet the input"
+    phases = "x".join(map(str, problem.phases))
+    return f"{phases} phases of {taps} taps{merged}"
+
+
+def _decisions(plan: DirectPlan) -> list[str]:
+    lines = [
+        f"  blocks    {plan.frames} frames x {plan.rows} rows x {plan.columns} columns{_lead(plan)}"
+    ]
+    lines += [f"  array     {one.in_words()}" for one in plan.passes]
+    if plan.is_reproducible:
+        lines.append("  order     every output is summed alike, whatever the size of the input")
+    windows = sum(plan.slots)
+    weights = f"streamed through {plan.streamed} slots" if plan.streamed else "all in SBUF"
+    lines.append(
+        f"  SBUF      {windows} windows, {plan.out_buffers} output buffers, weights {weights}"
+    )
+    loop = f"a hardware loop of {plan.body_blocks} blocks a turn" if plan.rolled else "unrolled"
+    lines.append(f"  program   {loop}{', loads ahead of stores' if plan.ahead else ''}")
+    return lines
+
+
+def _lead(plan: DirectPlan) -> str:
+    return f", {'+'.join(map(str, plan.lead))} at both ends" if plan.lead else ""

@@ -1,0 +1,1 @@
+"""The filter gradient: a sum over positions, and the gradient of the bias."""

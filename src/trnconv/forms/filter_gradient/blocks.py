@@ -1,0 +1,245 @@
+"""The blocks of a weight gradient: which positions go to which partition, and where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from trnconv.forms.filter_gradient.plan import HEIGHT, WIDTH, FilterGradientPlan
+from trnconv.forms.filter_gradient.recipe import (
+    NO_FILL,
+    NO_WINDOW,
+    Block,
+    Fill,
+    Frame,
+    Transposed,
+    View,
+    Window,
+)
+from trnconv.forms.filter_gradient.turns import Area, Turn, image_elems, origin
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Positions that follow each other in HBM; the first one goes to `position` of a block."""
+
+    position: int
+    count: int
+    offset: int
+
+
+def blocks_of(plan: FilterGradientPlan, turn: Turn) -> tuple[Block, ...]:
+    """The blocks of a turn; offsets count from its origin."""
+    numbers: dict[tuple[int, Area], int] = {}
+    return tuple(
+        _block(plan, turn, (area, frame), numbers) for area in turn.areas for frame in turn.frames
+    )
+
+
+def _block(
+    plan: FilterGradientPlan,
+    turn: Turn,
+    place: tuple[Area, int],
+    numbers: dict[tuple[int, Area], int],
+) -> Block:
+    area, frame = place
+    x_image, dy_image = image_elems(plan)
+    x_origin, dy_origin = origin(plan, turn)
+    frames = []
+    for at in plan.frames_read(frame):
+        if at < 0:
+            frames.append(Frame(-1, (), NO_WINDOW))
+            continue
+        number = numbers.setdefault((at, area), len(numbers))
+        base = turn.image * x_image + _before_frame(plan.shape.size, at) - x_origin
+        if plan.by_dma:
+            frames.append(Frame(number, _x_fills(plan, turn.images, area, base), NO_WINDOW))
+        else:
+            frames.append(Frame(number, (), _x_window(plan, turn.images, area, base)))
+    base = turn.image * dy_image + _before_frame(plan.shape.out_sizes(), frame) - dy_origin
+    one_image = _tiles(plan, area.rows, area.columns)
+    fill, window = NO_FILL, NO_WINDOW
+    views: tuple[View, ...] = ()
+    x_views: tuple[tuple[View, ...], ...] = ()
+    if plan.by_dma:
+        fill = _dy_fill(plan, turn.images, area, base)
+    else:
+        window = _dy_window(plan, turn.images, area, base)
+        views, x_views = _views(plan, turn.images, area.rows, area.columns)
+    sizes = one_image * turn.images
+    return Block(sizes, len(one_image), fill, window, views, x_views, tuple(frames))
+
+
+def _before_frame(size: tuple[int, int, int], frame: int) -> int:
+    return frame * size[HEIGHT] * size[WIDTH]
+
+
+@lru_cache(maxsize=256)
+def _tiles(plan: FilterGradientPlan, rows: int, columns: int) -> tuple[int, ...]:
+    """Positions of each tile of an area."""
+    if plan.by_dma:
+        positions, each = (rows - 1) * plan.pitch + columns, plan.target.partitions
+    else:
+        positions, each = rows * columns, plan.rows_of_tile * columns
+    return tuple(min(each, positions - at) for at in range(0, positions, each))
+
+
+def _dy_fill(plan: FilterGradientPlan, images: int, area: Area, base: int) -> Fill:
+    first = base + area.row * plan.shape.out_size(WIDTH) + area.column
+    if plan.pitch == area.columns:
+        runs = [_Run(0, area.rows * area.columns, first)]
+    else:
+        runs = [
+            _Run(row * plan.pitch, area.columns, first + row * plan.shape.out_size(WIDTH))
+            for row in range(area.rows)
+        ]
+    sizes = _tiles(plan, area.rows, area.columns)
+    apart = len(sizes) * plan.target.partitions
+    return _fill(plan, _of_images(runs, images, image_elems(plan)[1], apart), sizes * images)
+
+
+def _x_fills(plan: FilterGradientPlan, images: int, area: Area, base: int) -> tuple[Fill, ...]:
+    """By column tap, then row tap."""
+    shape = plan.shape
+    sizes = _tiles(plan, area.rows, area.columns)
+    apart = len(sizes) * plan.target.partitions
+    fills = []
+    for column_tap in range(shape.kernel[WIDTH]):
+        column = shape.in_position(WIDTH, area.column, column_tap)
+        for row_tap in range(shape.kernel[HEIGHT]):
+            row = shape.in_position(HEIGHT, area.row, row_tap)
+            first = row * shape.size[WIDTH] + column
+            begin, count = _clipped(first, sum(sizes), _limits(plan, row))
+            runs = [_Run(begin, count, base + first + begin)] if count > 0 else []
+            runs = _of_images(runs, images, image_elems(plan)[0], apart)
+            fills.append(_fill(plan, runs, sizes * images))
+    return tuple(fills)
+
+
+def _limits(plan: FilterGradientPlan, row: int) -> tuple[int, int]:
+    """What may be read: the frame if tiles run on from row to row, else one row, if it exists."""
+    height, width = plan.shape.size[HEIGHT], plan.shape.size[WIDTH]
+    if plan.is_flat:
+        return 0, height * width
+    return (row * width, (row + 1) * width) if 0 <= row < height else (0, 0)
+
+
+def _clipped(first: int, count: int, limits: tuple[int, int]) -> tuple[int, int]:
+    """First and number of the positions from `first` on that lie within the limits."""
+    begin = max(0, limits[0] - first)
+    return begin, min(count, limits[1] - first) - begin
+
+
+def _of_images(runs: list[_Run], images: int, elems: int, positions: int) -> list[_Run]:
+    """The same runs for each image: `elems` further in HBM, `positions` further in the block."""
+    return [
+        replace(run, position=run.position + image * positions, offset=run.offset + image * elems)
+        for image in range(images)
+        for run in runs
+    ]
+
+
+def _fill(plan: FilterGradientPlan, runs: list[_Run], sizes: tuple[int, ...]) -> Fill:
+    """Runs cut at the ends of tiles; what is alike on tiles that follow each other is one DMA."""
+    covered = [0] * len(sizes)
+    loads: list[Transposed] = []
+    for piece in _pieces(plan, runs):
+        covered[piece.tile] += piece.lines
+        if loads and _continues(loads[-1], piece):
+            last = loads[-1]
+            step = (piece.offset - last.offset) // last.tiles
+            loads[-1] = replace(last, tiles=last.tiles + 1, step=step)
+        else:
+            loads.append(piece)
+    pairs = zip(range(len(sizes)), covered, sizes, strict=True)
+    return Fill(tuple(tile for tile, has, size in pairs if has < size), tuple(loads))
+
+
+def _continues(last: Transposed, piece: Transposed) -> bool:
+    alike = (last.line, last.lines, last.tile + last.tiles) == (piece.line, piece.lines, piece.tile)
+    return alike and (last.tiles == 1 or last.offset + last.tiles * last.step == piece.offset)
+
+
+def _pieces(plan: FilterGradientPlan, runs: Iterable[_Run]) -> Iterator[Transposed]:
+    whole = plan.target.partitions
+    for run in runs:
+        at, end = run.position, run.position + run.count
+        while at < end:
+            tile, line = divmod(at, whole)
+            lines = min(whole - line, end - at)
+            yield Transposed(line, lines, tile, 1, run.offset + at - run.position, whole)
+            at += lines
+
+
+def _x_window(plan: FilterGradientPlan, images: int, area: Area, base: int) -> Window:
+    shape = plan.shape
+    sizes, firsts, counts, at = [], [], [], []
+    spans = ((HEIGHT, area.row, area.rows), (WIDTH, area.column, area.columns))
+    for axis, out, outs in spans:
+        begin = shape.in_position(axis, out, 0)
+        size = window_size(plan, axis, outs)
+        first, count = _clipped(begin, size, (0, shape.size[axis]))
+        sizes.append(size)
+        firsts.append(first if count > 0 else 0)
+        counts.append(max(0, count))
+        at.append(begin + firsts[-1])
+    return Window(
+        images=images,
+        rows=sizes[0],
+        columns=sizes[1],
+        clear=counts != sizes,
+        row=firsts[0],
+        row_count=counts[0] if counts[1] else 0,
+        column=firsts[1],
+        column_count=counts[1],
+        offset=base + at[0] * shape.size[WIDTH] + at[1],
+    )
+
+
+def window_size(plan: FilterGradientPlan, axis: int, outs: int) -> int:
+    """Input positions that so many outputs reach along an axis, padding included."""
+    shape = plan.shape
+    reach = shape.dilation[axis] * (shape.kernel[axis] - 1) + 1
+    return (outs - 1) * shape.stride[axis] + reach
+
+
+def _dy_window(plan: FilterGradientPlan, images: int, area: Area, base: int) -> Window:
+    return Window(
+        images=images,
+        rows=area.rows,
+        columns=area.columns,
+        clear=False,
+        row=0,
+        row_count=area.rows,
+        column=0,
+        column_count=area.columns,
+        offset=base + area.row * plan.shape.out_size(WIDTH) + area.column,
+    )
+
+
+@lru_cache(maxsize=256)
+def _views(
+    plan: FilterGradientPlan, images: int, rows: int, columns: int
+) -> tuple[tuple[View, ...], tuple[tuple[View, ...], ...]]:
+    """Where each tile is in a window of dy, and for each tap in a window of x."""
+    shape, each = plan.shape, plan.rows_of_tile
+    cut = [
+        (image, row, min(each, rows - row))
+        for image in range(images)
+        for row in range(0, rows, each)
+    ]
+    views = tuple(View(image * rows + row, count, 0, columns) for image, row, count in cut)
+    high = window_size(plan, HEIGHT, rows)
+    x_views = []
+    for column_tap in range(shape.kernel[WIDTH]):
+        for row_tap in range(shape.kernel[HEIGHT]):
+            down = row_tap * shape.dilation[HEIGHT]
+            right = column_tap * shape.dilation[WIDTH]
+            x_views.append(
+                tuple(
+                    View(image * high + row * shape.stride[HEIGHT] + down, count, right, columns)
+                    for image, row, count in cut
+                )
+            )
+    return views, tuple(x_views)

@@ -1,0 +1,166 @@
+"""Plans of filter gradients worth pricing: blocks, passes and turns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from nkisim.machine import Machine
+from trnconv.ask.question import Question
+from trnconv.forms.filter_gradient.plan import DEPTH, HEIGHT, WIDE_END, WIDTH, FilterGradientPlan
+from trnconv.forms.filter_gradient.sbuf import addresses, x_slot_bytes
+from trnconv.geometry import ConvShape
+
+_BLOCK_TILES = (1, 2, 4, 8, 16, 32)  # blocks of up to so many tiles, and more than the one before
+_OUT_TILES = (16, 8, 4, 2, 1)  # tiles of output channels of a pass
+_TURN_AREAS = (1, 2, 4, 8, 16)
+_GOOD_SLOTS = 6  # enough to hide loads
+
+
+def candidates(question: Question) -> Iterator[FilterGradientPlan]:
+    """Plans worth pricing."""
+    for block in _blocks(_start(question)):
+        for outs in _outs(block):
+            sized = _within_sbuf(replace(block, outs=outs))
+            if sized is not None:
+                yield from _turned(sized)
+
+
+def _start(question: Question) -> FilterGradientPlan:
+    assert isinstance(question.shape, ConvShape)
+    shape = folded(question.shape)
+    pack = _pack(shape, question.machine)
+    return FilterGradientPlan(
+        shape=shape,
+        machine=question.machine.name,
+        dtype=question.dtype,
+        wide=question.end == WIDE_END,
+        by_dma=True,
+        pack=pack,
+        images=1,
+        rows=1,
+        columns=shape.out_size(WIDTH),
+        outs=shape.c_out // shape.groups * pack,
+        pass_strips=1,
+        slots=0,
+        windows=0,
+        turn_frames=shape.out_size(DEPTH),
+        turn_areas=1,
+        rolled=False,
+        end=question.end,
+    )
+
+
+def folded(shape: ConvShape) -> ConvShape:
+    """Frames become rows, if neither has taps, strides or padding."""
+    if not all(_is_idle(shape, axis) for axis in (DEPTH, HEIGHT)):
+        return shape
+    return replace(shape, size=(1, shape.size[DEPTH] * shape.size[HEIGHT], shape.size[WIDTH]))
+
+
+def _is_idle(shape: ConvShape, axis: int) -> bool:
+    pads = shape.pad_before[axis] + shape.pad_after[axis]
+    return shape.kernel[axis] == 1 and shape.stride[axis] == 1 and pads == 0
+
+
+def _pack(shape: ConvShape, machine: Machine) -> int:
+    """Groups whose channels share the PE array: as many as fit its columns, and a PSUM bank."""
+    groups = shape.groups
+    ins, outs = shape.c_in // groups, shape.c_out // groups
+    fitting = [
+        pack
+        for pack in range(1, groups + 1)
+        if groups % pack == 0
+        and pack * outs <= machine.partitions
+        and pack * ins <= machine.partitions
+    ]
+    return max(fitting, default=1)
+
+
+def _blocks(start: FilterGradientPlan) -> Iterator[FilterGradientPlan]:
+    """Ways to cut the output; where an image is one block, several of them may be."""
+    for plan in _areas(start):
+        yield plan
+        whole = plan.rows == plan.shape.out_size(HEIGHT)
+        if whole and plan.columns == plan.shape.out_size(WIDTH):
+            for images in range(2, plan.shape.batch + 1):
+                if plan.shape.batch % images == 0 and images * plan.tiles <= _BLOCK_TILES[-1]:
+                    yield replace(plan, images=images)
+
+
+def _areas(start: FilterGradientPlan) -> Iterator[FilterGradientPlan]:
+    """Runs of whole rows, pieces of a row, and windows."""
+    height, width = start.shape.out_size(HEIGHT), start.shape.out_size(WIDTH)
+    lines = start.target.partitions
+    least = 0
+    for most in _BLOCK_TILES:
+        flat = [replace(start, rows=rows) for rows in _rows_of_tiles(start, least, most)]
+        sized = [plan for plan in flat if least < plan.tiles <= most]
+        if sized:
+            yield min(sized, key=lambda plan: (_tiles_of_frame(plan), plan.rows))
+        if least * lines < width:
+            yield replace(start, columns=min(width, most * lines))
+        least = most
+    columns = -(-width // -(-width // lines))
+    windowed = replace(start, by_dma=False, columns=columns, windows=1)
+    for most in _BLOCK_TILES:
+        rows = min(height, most * windowed.rows_of_tile)
+        yield replace(windowed, rows=rows)
+        if rows == height:
+            return
+
+
+def _rows_of_tiles(start: FilterGradientPlan, least: int, most: int) -> range:
+    """Numbers of whole rows, from two on, that may take more than `least`, at most `most` tiles."""
+    lines, pitch = start.target.partitions, start.shape.size[WIDTH]
+    height = start.shape.out_size(HEIGHT)
+    return range(max(2, least * lines // pitch), min(height, most * lines // pitch + 1) + 1)
+
+
+def _tiles_of_frame(plan: FilterGradientPlan) -> int:
+    return sum(plan.tile_count(rows, plan.columns) for _, rows in plan.row_spans())
+
+
+def _outs(plan: FilterGradientPlan) -> Iterator[int]:
+    """Output channels of a pass: all, or a number of whole tiles."""
+    yield plan.pack_out
+    for tiles in _OUT_TILES:
+        if tiles * plan.target.partitions < plan.pack_out:
+            yield tiles * plan.target.partitions
+
+
+def _within_sbuf(plan: FilterGradientPlan) -> FilterGradientPlan | None:
+    """The same with as few passes as SBUF allows, and what is left used for tiles of x."""
+    strips = len(plan.strips())
+    frame_taps = plan.shape.kernel[DEPTH]
+    most = (frame_taps + 1) * strips // frame_taps + _GOOD_SLOTS
+    for windows in (0,) if plan.by_dma else (frame_taps + 1, 2, 1):
+        found = _fewest_passes(replace(plan, windows=windows), strips, (_GOOD_SLOTS, most))
+        if found is not None:
+            return found
+    return _fewest_passes(plan, strips, (2, most))
+
+
+def _fewest_passes(
+    plan: FilterGradientPlan, strips: int, slots: tuple[int, int]
+) -> FilterGradientPlan | None:
+    room = plan.target.sbuf_usable_bytes_per_partition
+    passes = 1
+    while passes <= strips:
+        tried = replace(plan, pass_strips=-(-strips // passes))
+        free = (room - addresses(tried).end) // x_slot_bytes(tried)
+        if free >= slots[0]:
+            return replace(tried, slots=min(free, max(slots)))
+        passes += 1
+    return None
+
+
+def _turned(plan: FilterGradientPlan) -> Iterator[FilterGradientPlan]:
+    """Unrolled, and as hardware loops with turns of one block or of many."""
+    yield plan
+    areas = len(plan.row_spans()) * len(plan.column_spans())
+    for taken in _TURN_AREAS:
+        if taken == 1 or taken <= areas:
+            yield replace(plan, rolled=True, turn_areas=taken)
+    if plan.shape.out_size(DEPTH) > 1:
+        yield replace(plan, rolled=True, turn_frames=1)

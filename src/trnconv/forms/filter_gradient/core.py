@@ -1,0 +1,165 @@
+"""What a core holds while it runs the recipe of a weight gradient: tiles, windows and sums."""
+
+from __future__ import annotations
+
+from trnconv._nki import nisa, nl
+from trnconv.forms.filter_gradient.recipe import (
+    Block,
+    FilterGradientRecipe,
+    Pass,
+    Place,
+    StripWork,
+)
+from trnconv.forms.kernel_parts import Slots, sbuf
+
+
+class Turn(nl.NKIObject):
+    """Where a turn is: at a place, or, in a hardware loop, where a row of the place table says."""
+
+    def __init__(self, place: Place, address: int, rolled: bool) -> None:  # noqa: FBT001
+        self.place = place
+        self.rolled = rolled
+        self.cells = sbuf((1, 2), nl.int32, address)
+
+    def load(self, places: nl.NkiTensor, first_row: int, number: nisa.VirtualRegister) -> None:
+        """The row of the place table of a turn of a hardware loop."""
+        pattern = [[2, 1], [1, 2]]
+        row = places.ap(pattern, offset=2 * first_row, scalar_offset=number, indirect_dim=0)
+        nisa.dma_copy(dst=self.cells, src=row)
+
+    def in_x(self, x: nl.NkiTensor, pattern: list[list[int]], offset: int) -> nl.NkiTensor:
+        """A pattern of x."""
+        if self.rolled:
+            return x.ap(pattern, offset=offset, scalar_offset=self.cells[0:1, 0:1], indirect_dim=4)
+        return x.ap(pattern, offset=self.place.x + offset)
+
+    def in_dy(self, dy: nl.NkiTensor, pattern: list[list[int]], offset: int) -> nl.NkiTensor:
+        """A pattern of dy."""
+        if self.rolled:
+            return dy.ap(pattern, offset=offset, scalar_offset=self.cells[0:1, 1:2], indirect_dim=4)
+        return dy.ap(pattern, offset=self.place.dy + offset)
+
+
+class GradientCore(nl.NKIObject):
+    """One core at work on a recipe."""
+
+    def __init__(
+        self,
+        x: nl.NkiTensor,
+        dy: nl.NkiTensor,
+        masks: nl.NkiTensor,
+        recipe: FilterGradientRecipe,
+    ) -> None:
+        self.x = x
+        self.dy = dy
+        self.recipe = recipe
+        at = recipe.addresses
+        lines = recipe.lines
+        self.sums = []
+        columns = recipe.passes[0].columns
+        for number in range(recipe.out_tiles):
+            address = at.sums + number * at.sums_pitch
+            self.sums.append(sbuf((lines, columns), nl.float32, address))
+        self.bias_sums = sbuf((lines, recipe.out_tiles), nl.float32, at.bias_sums)
+        copies = (1 + recipe.masks) * recipe.tiles * recipe.outs
+        self.dys = [
+            sbuf((lines, copies), x.dtype, at.dy),
+            sbuf((lines, copies), x.dtype, at.dy + at.dy_pitch),
+        ]
+        self.blocks_begun = 0
+        slots = []
+        for number in range(recipe.slots):
+            columns = recipe.tiles * recipe.strip_columns
+            slots.append(sbuf((lines, columns), x.dtype, at.x + number * at.x_pitch))
+        self.slots = Slots(slots)
+        self.masks = sbuf((lines, masks.shape[1]), nl.float32, at.masks)
+        if recipe.masks > 0:
+            nisa.dma_copy(dst=self.masks, src=masks)
+        self.ones = sbuf((lines, 1), x.dtype, at.ones)
+        nisa.memset(dst=self.ones, value=1.0, engine=nisa.engine.gpsimd)
+        self.windows = Slots([])
+        if not recipe.by_dma:
+            self.prepare_windows(x.dtype)
+        self.banks = []
+        for _ in range(recipe.banks):
+            bank = (lines, recipe.bank_elems)
+            self.banks.append(nl.ndarray(bank, dtype=nl.float32, buffer=nl.psum))
+        self.banks_used = 0
+
+    def prepare_windows(self, dtype: str) -> None:
+        """What the Tensor engine needs to transpose: windows to read, banks to write."""
+        recipe = self.recipe
+        at = recipe.addresses
+        windows = []
+        for number in range(recipe.window_slots):
+            elems = recipe.window_tiles * recipe.window_elems
+            address = at.windows + number * at.window_pitch
+            windows.append(sbuf((recipe.lines, elems), dtype, address))
+        self.windows = Slots(windows)
+        elems = recipe.out_tiles * recipe.dy_window_elems
+        self.dy_window = sbuf((recipe.lines, elems), dtype, at.dy_window)
+        self.transposed = []
+        for _ in range(recipe.transpose_banks):
+            bank = (recipe.lines, recipe.bank_elems)
+            self.transposed.append(nl.ndarray(bank, dtype=dtype, buffer=nl.psum))
+        self.transposes = 0
+
+    def begin_pass(self, one: Pass) -> None:
+        """Nothing is summed, nothing is stored."""
+        self.begun = [False] * len(one.strips)
+        self.stored = [False] * len(one.strips)
+        self.bias_begun = False
+
+    def start_over(self) -> None:
+        """What each turn starts from, so that all turns of a hardware loop are alike."""
+        self.slots.start_over()
+        self.windows.start_over()
+        self.blocks_begun = 0
+        self.banks_used = 0
+        self.transposes = 0
+
+    def out_tiles(self, one: Pass) -> int:
+        """Tiles of output channels of a pass."""
+        return (one.outs + self.recipe.lines - 1) // self.recipe.lines
+
+    def sum_of(self, strip: StripWork, number: int, lines: int) -> nl.NkiTensor:
+        """The accumulator of a strip for a tile of output channels."""
+        return self.sums[number][0:lines, strip.kept : strip.kept + strip.columns]
+
+    def dy_in_use(self) -> nl.NkiTensor:
+        """The buffer that was filled last."""
+        return self.dys[(self.blocks_begun - 1) % 2]
+
+    def next_transposed(self, lines: int, shape: tuple[int, int, int]) -> nl.NkiTensor:
+        """The bank for transposes whose turn it is, as [lines, *shape]."""
+        bank = self.transposed[self.transposes % len(self.transposed)]
+        self.transposes += 1
+        elems = shape[0] * shape[1] * shape[2]
+        return bank[0:lines, 0:elems].reshape((lines, shape[0], shape[1], shape[2]))
+
+    def next_bank(self) -> nl.NkiTensor:
+        """The bank whose turn it is."""
+        self.banks_used += 1
+        return self.banks[(self.banks_used - 1) % len(self.banks)]
+
+
+def clear_sums(core: GradientCore, one: Pass) -> None:
+    """Zeros where nothing was summed yet; strip by strip, so that the first need not wait long."""
+    if not core.bias_begun:
+        core.bias_begun = True
+        nisa.memset(dst=core.bias_sums, value=0.0, engine=nisa.engine.gpsimd)
+    for n in range(len(one.strips)):
+        if not core.begun[n]:
+            core.begun[n] = True
+            for number in range(core.out_tiles(one)):
+                kept = core.sum_of(one.strips[n], number, core.recipe.lines)
+                nisa.memset(dst=kept, value=0.0, engine=nisa.engine.gpsimd)
+
+
+class Step(nl.NKIObject):
+    """A block, the turn it belongs to, and the number of the turn's first frame."""
+
+    def __init__(self, block: Block, turn: Turn, first_frame: int) -> None:
+        self.block = block
+        self.turn = turn
+        self.first_frame = first_frame

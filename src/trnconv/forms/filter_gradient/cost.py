@@ -1,0 +1,346 @@
+"""What a weight gradient costs, in closed form: the busy time of every engine, and the ends."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from itertools import product
+
+from nkisim.machine import Reading, Timing
+from trnconv.forms.filter_gradient.blocks import window_size
+from trnconv.forms.filter_gradient.plan import DEPTH, HEIGHT, WIDTH, FilterGradientPlan, Strip
+from trnconv.forms.filter_gradient.sbuf import addresses
+from trnconv.forms.filter_gradient.turns import look_count
+from trnconv.forms.form import Cost
+
+_FLOAT_BYTES = 4
+_TURN_INSTRUCTIONS = 1  # the row of the place table
+
+
+@dataclass
+class _Count:
+    """What one pass over some blocks adds up to."""
+
+    tensor: float = 0.0  # cycles
+    vector: float = 0.0  # cycles
+    scalar: float = 0.0  # cycles
+    gpsimd: float = 0.0  # cycles
+    dma: float = 0.0  # ns of all DMA engines together
+    dmas: float = 0.0
+    hbm: float = 0.0  # bytes
+    instructions: float = 0.0
+
+    def add(self, other: _Count, times: float) -> None:
+        """This many more of another."""
+        for name in vars(self):
+            setattr(self, name, getattr(self, name) + times * getattr(other, name))
+
+
+def cost_of(plan: FilterGradientPlan) -> Cost:
+    """The cost of a plan, legal or not."""
+    timing = plan.target.timing.read(Reading.default)
+    total = _Count()
+    static = 0.0
+    for kind in _pass_kinds(plan):
+        whole, once = _one_pass(plan, timing, kind)
+        total.add(whole, kind.times)
+        static += kind.times * once
+    turns = _turn_count(plan) * _pass_count(plan) if plan.rolled else 0
+    latency = timing.dma_issue_hwdge_ns + timing.dma_start_ns + timing.dma_done_ns
+    cold = timing.pe_warm_ns * (1 - timing.pe_cold_rate)
+    busy = {
+        "tensor": total.tensor / timing.pe_ghz,
+        "vector": total.vector / timing.vector_ghz,
+        "scalar": total.scalar / timing.scalar_ghz,
+        "gpsimd": total.gpsimd / timing.gpsimd_ghz,
+        "dma": total.dma / timing.dma_engines,
+        "dma issue": total.dmas * timing.dma_issue_hwdge_ns / timing.dma_issue_queues,
+        "dma latency": _block_count(plan) * latency,  # dy waits for the block before the last one
+    }
+    loops = turns * (timing.loop_iteration_ns + latency)
+    total_ns = max(busy.values()) + loops + _pass_count(plan) * (2 * latency + cold)
+    return Cost(
+        total_ns=total_ns,
+        weighed_ns=total_ns,
+        busy=tuple(busy.items()),
+        hbm_bytes=int(total.hbm),
+        sbuf_bytes=addresses(plan).end,
+        instructions=int(static) + 2,
+        loops_ns=loops,
+    )
+
+
+@dataclass(frozen=True)
+class _PassKind:
+    """Passes that differ in nothing that costs."""
+
+    strips: tuple[Strip, ...]
+    outs: int
+    with_bias: bool
+    times: int
+
+
+def _pass_count(plan: FilterGradientPlan) -> int:
+    return sum(kind.times for kind in _pass_kinds(plan))
+
+
+def _block_count(plan: FilterGradientPlan) -> int:
+    """Blocks of all passes."""
+    blocks = sum(_extents(plan).values()) * plan.shape.out_size(DEPTH)
+    return blocks * _pass_count(plan)
+
+
+def _pass_kinds(plan: FilterGradientPlan) -> list[_PassKind]:
+    strips = plan.strips()
+    whole, rest = divmod(plan.pack_out, plan.outs)
+    kinds = []
+    for first in range(0, len(strips), plan.pass_strips):
+        part = strips[first : first + plan.pass_strips]
+        kinds.append(_PassKind(part, plan.outs, first == 0, plan.packs * whole))
+        if rest:
+            kinds.append(_PassKind(part, rest, first == 0, plan.packs))
+    return kinds
+
+
+def _turn_count(plan: FilterGradientPlan) -> int:
+    """Turns of a pass."""
+    areas = -(-len(plan.row_spans()) * len(plan.column_spans()) // plan.turn_areas)
+    frames = -(-plan.shape.out_size(DEPTH) // plan.turn_frames)
+    return len(plan.image_spans()) * areas * frames
+
+
+def _one_pass(plan: FilterGradientPlan, timing: Timing, kind: _PassKind) -> tuple[_Count, float]:
+    """Everything a pass does, and its static instructions."""
+    total = _Count()
+    reads = [plan.frames_read(frame) for frame in range(plan.shape.out_size(DEPTH))]
+    extents = _extents(plan)
+    for extent, times in extents.items():
+        block = _Count()
+        block.add(_dy_cost(plan, timing, extent, kind.outs), len(reads))
+        if kind.with_bias:
+            block.add(_sum_cost(plan, timing, (extent.tiles, 1), kind.outs), len(reads))
+        for one in kind.strips:
+            met = sum(read[one.frame_tap] >= 0 for read in reads)
+            block.add(_sum_cost(plan, timing, (extent.tiles, one.columns), kind.outs), met)
+            loads = _loads(plan, reads, one, kind.strips)
+            block.add(_x_cost(plan, timing, extent, one), loads)
+        total.add(block, times)
+    blocks = sum(extents.values()) * len(reads)
+    body = total.instructions / blocks * plan.turn_areas * plan.turn_frames + _TURN_INSTRUCTIONS
+    looping = look_count(plan) * body
+    ends = _ends_cost(plan, timing, kind)
+    for one in kind.strips if plan.by_dma else ():
+        loads = _loads(plan, reads, one, kind.strips)
+        total.add(_edge_cost(plan, timing, one), loads * plan.shape.batch)
+        looping += loads * _edge_cost(plan, timing, one).instructions
+    total.add(ends, 1)
+    return total, looping + ends.instructions if plan.rolled else total.instructions
+
+
+@dataclass(frozen=True)
+class _Extent:
+    """The size of a block."""
+
+    images: int
+    rows: int
+    columns: int
+    tiles: int
+    is_ragged: bool  # its last tiles are not full
+
+
+def _extents(plan: FilterGradientPlan) -> dict[_Extent, int]:
+    """Sizes of blocks of an output frame, and how many there are."""
+    sizes = [
+        Counter(count for _, count in spans)
+        for spans in (plan.image_spans(), plan.row_spans(), plan.column_spans())
+    ]
+    counts: dict[_Extent, int] = {}
+    for images, rows, columns in product(*sizes):
+        tiles = plan.tile_count(rows, columns)
+        ragged = tiles * plan.target.partitions > rows * columns
+        one = _Extent(images, rows, columns, images * tiles, ragged)
+        counts[one] = sizes[0][images] * sizes[1][rows] * sizes[2][columns]
+    return counts
+
+
+def _loads(
+    plan: FilterGradientPlan, reads: list[tuple[int, ...]], one: Strip, strips: tuple[Strip, ...]
+) -> int:
+    """How often a strip of x is loaded for an area of the frames.
+
+    A frame that another frame tap read before is still there, if there are slots enough for the
+    strips of all frame taps but one.
+    """
+    taps = {strip.frame_tap for strip in strips}
+    variants = sum(strip.frame_tap == one.frame_tap for strip in strips)
+    shared = plan.slots > len(strips) - variants + 1
+    found = 0
+    for first in range(0, len(reads), plan.turn_frames):
+        seen: set[int] = set()
+        for read in reads[first : first + plan.turn_frames]:
+            at = read[one.frame_tap]
+            found += at >= 0 and not (shared and at in seen)
+            seen |= {read[tap] for tap in taps}
+    return found
+
+
+def _matmul_cycles(plan: FilterGradientPlan, timing: Timing, columns: int) -> float:
+    stream = float(max(columns, timing.pe_min_cycles))
+    if plan.dtype != "float32":
+        return stream + timing.pe_gap_cycles
+    one_pass = stream * timing.pe_fp32_cycles_per_column + timing.pe_gap_cycles
+    return timing.pe_fp32_passes * max(one_pass, timing.weight_load_fp32_cycles)
+
+
+def _sum_cost(
+    plan: FilterGradientPlan, timing: Timing, extent: tuple[int, int], outs: int
+) -> _Count:
+    """One strip of one block for all output channels of a pass."""
+    tiles, columns = extent
+    out_tiles = -(-outs // plan.target.partitions)
+    return _Count(
+        tensor=out_tiles * tiles * _matmul_cycles(plan, timing, columns),
+        vector=out_tiles * (columns + timing.vector_startup_cycles),
+        instructions=out_tiles * (tiles + 1),
+    )
+
+
+def _dy_cost(plan: FilterGradientPlan, timing: Timing, extent: _Extent, outs: int) -> _Count:
+    """dy of a block on partitions, and its masked copies."""
+    tiles = extent.tiles
+    count = _Count()
+    masked = len(plan.masks) * tiles
+    count.scalar += masked * (outs + timing.scalar_startup_cycles)
+    count.instructions += masked
+    if plan.by_dma:
+        gaps = plan.is_flat and plan.pitch > extent.columns
+        pieces = extent.images * extent.rows + tiles if gaps else _pieces(extent)
+        count.add(_transposed(plan, timing, tiles, outs, pieces), 1)
+        if gaps:
+            count.add(_clear(timing, outs), tiles)
+        return count
+    count.add(_by_tensor(plan, timing, tiles, outs, 1), 1)
+    elems = extent.images * extent.rows * extent.columns
+    count.add(_window(plan, timing, (elems, extent.columns, extent.images), outs), 1)
+    return count
+
+
+def _pieces(extent: _Extent) -> int:
+    """DMAs that transpose all tiles of a block: whole tiles of an image are one."""
+    whole = extent.tiles > extent.images
+    if not whole:
+        return 1
+    return extent.images * (2 if extent.is_ragged else 1)
+
+
+def _x_cost(plan: FilterGradientPlan, timing: Timing, extent: _Extent, one: Strip) -> _Count:
+    """One strip of x of a block on partitions."""
+    if plan.by_dma:
+        count = _Count()
+        cut = 0 if plan.is_flat else _cut_ends(plan, one)
+        pieces = _pieces(extent) + cut * extent.images
+        count.add(_transposed(plan, timing, extent.tiles, one.channels, pieces), one.row_taps)
+        count.add(_clear(timing, one.channels), one.row_taps * cut * extent.images)
+        return count
+    count = _by_tensor(plan, timing, extent.tiles, one.channels, one.row_taps)
+    first = one.column_tap == 0 and one.row_tap == 0
+    if first or plan.windows == 1:
+        height = extent.images * window_size(plan, HEIGHT, extent.rows)
+        width = window_size(plan, WIDTH, extent.columns)
+        size = (height * width, width, extent.images)
+        count.add(_window(plan, timing, size, one.channels), 1)
+    return count
+
+
+def _cut_ends(plan: FilterGradientPlan, one: Strip) -> int:
+    """Ends of a row at which a tap lies in the padding."""
+    shape = plan.shape
+    first = shape.in_position(WIDTH, 0, one.column_tap)
+    last = shape.in_position(WIDTH, shape.out_size(WIDTH) - 1, one.column_tap)
+    return (first < 0) + (last >= shape.size[WIDTH])
+
+
+def _edge_cost(plan: FilterGradientPlan, timing: Timing, one: Strip) -> _Count:
+    """Rows of a frame that a tap finds in the padding: tiles to clear, tiles loaded in parts."""
+    shape = plan.shape
+    count = _Count()
+    for tap in range(one.row_tap, one.row_tap + one.row_taps):
+        rows = range(shape.out_size(HEIGHT))
+        places = [shape.in_position(HEIGHT, row, tap) for row in rows]
+        outside = sum(not 0 <= place < shape.size[HEIGHT] for place in places)
+        if outside:
+            tiles = -(-outside * plan.pitch // plan.target.partitions) + 1
+            all_tiles = len(plan.row_spans()) * plan.tile_count(plan.rows, plan.columns)
+            count.add(_clear(timing, one.channels), min(tiles, all_tiles))
+            count.dmas += 1
+            count.instructions += 1
+    return count
+
+
+def _clear(timing: Timing, columns: int) -> _Count:
+    """Zeros in some columns of a tile."""
+    cycles = columns * timing.gpsimd_cycles_per_elem + timing.gpsimd_startup_cycles
+    return _Count(gpsimd=cycles, instructions=1)
+
+
+def _transposed(
+    plan: FilterGradientPlan, timing: Timing, tiles: int, channels: int, pieces: int
+) -> _Count:
+    """Tiles transposed on the way from HBM: a descriptor a partition of every DMA."""
+    lines = plan.target.partitions
+    moved = tiles * channels * plan.item_bytes
+    each = moved / pieces / timing.dma_transpose_rate / timing.dma_bytes_per_ns
+    each = max(each, timing.dma_descriptor_floor_ns) + timing.dma_descriptor_overhead_ns
+    return _Count(dma=pieces * lines * each, dmas=pieces, hbm=lines * moved, instructions=pieces)
+
+
+def _by_tensor(
+    plan: FilterGradientPlan, timing: Timing, tiles: int, channels: int, taps: int
+) -> _Count:
+    """Tiles transposed by the Tensor engine, and copied to SBUF by the Scalar engine."""
+    lines, bank = plan.target.partitions, plan.target.psum_bank_fp32_elems
+    transposes = taps * tiles * -(-channels // lines)
+    passes = timing.fp32_transpose_passes if plan.item_bytes == _FLOAT_BYTES else 1
+    stream = max(min(lines, channels), timing.pe_min_cycles)
+    together = max(1, bank // (taps * channels))
+    copies = -(-tiles // together) * -(-channels // bank)
+    return _Count(
+        tensor=transposes * (stream * passes + timing.pe_gap_cycles),
+        scalar=taps * tiles * channels + copies * timing.scalar_startup_cycles,
+        instructions=transposes + copies,
+    )
+
+
+def _window(
+    plan: FilterGradientPlan, timing: Timing, size: tuple[int, int, int], channels: int
+) -> _Count:
+    """Rows of some channels as they are in HBM: elements, those of a row, and images."""
+    elems, run, images = size
+    cleared = elems if any(plan.shape.pad_before) or any(plan.shape.pad_after) else 0
+    tiles = -(-channels // plan.target.partitions)
+    runs = channels * elems / run
+    each = max(timing.dma_descriptor_floor_ns, run * plan.item_bytes / timing.dma_bytes_per_ns)
+    return _Count(
+        dma=runs * (each + timing.dma_descriptor_overhead_ns),
+        dmas=tiles * images,
+        hbm=channels * elems * plan.item_bytes,
+        gpsimd=tiles * cleared * timing.gpsimd_cycles_per_elem,
+        instructions=tiles * (images + (cleared > 0)),
+    )
+
+
+def _ends_cost(plan: FilterGradientPlan, timing: Timing, kind: _PassKind) -> _Count:
+    """Zeros at the start of a pass that is rolled, stores at the end of every pass."""
+    out_tiles = -(-kind.outs // plan.target.partitions)
+    zeros = out_tiles if plan.rolled else 0
+    count = _Count(instructions=out_tiles + 1)
+    for one in kind.strips:
+        moved = one.columns * _FLOAT_BYTES
+        each = max(timing.dma_descriptor_floor_ns, moved / timing.dma_bytes_per_ns)
+        count.dma += kind.outs * (each + timing.dma_descriptor_overhead_ns)
+        count.dmas += out_tiles
+        count.hbm += kind.outs * moved
+        cycles = one.columns * timing.gpsimd_cycles_per_elem + timing.gpsimd_startup_cycles
+        count.gpsimd += zeros * cycles
+        count.instructions += zeros + out_tiles
+    return count

@@ -1,0 +1,187 @@
+"""Weight and bias gradient: sums over positions, which stand on partitions.
+
+    dw[o, i, t] = sum over images n, positions p of  dy[n, o, p] * x[n, i, window(p, t)]
+    db[o]       = sum over images n, positions p of  dy[n, o, p]
+
+Tiles of dy stand in the PE array (stationary), tiles of x stream past them (moving). All tiles of
+a block add up in a PSUM bank, blocks add up in SBUF. Nothing is decided here: the recipe lists
+passes, strips and blocks.
+"""
+
+from __future__ import annotations
+
+from trnconv._nki import nisa, nl
+from trnconv.forms.filter_gradient.core import GradientCore, Step, Turn, clear_sums
+from trnconv.forms.filter_gradient.recipe import FilterGradientRecipe, Pass, Sweep
+from trnconv.forms.filter_gradient.tiles import dy_tiles, held_x, load_dy
+
+
+def weight_gradient(
+    x: nl.NkiTensor,
+    dy: nl.NkiTensor,
+    masks: nl.NkiTensor,
+    places: nl.NkiTensor,
+    recipe: FilterGradientRecipe,
+) -> tuple[nl.NkiTensor, nl.NkiTensor]:
+    """x [N, C_in, D, H, W], dy [N, C_out, D', H', W'], masks and places of the host -> dw, db.
+
+    dw is [C_out, KD x KW x KH x C_in of a pack], db is [C_out, 1] in float32.
+    """
+    dtype = nl.float32 if recipe.wide else x.dtype
+    dw = nl.ndarray(recipe.dw_shape, dtype=dtype, buffer=nl.shared_hbm, name="dw")
+    db_shape = (recipe.dw_shape[0], 1)
+    db = nl.ndarray(db_shape, dtype=nl.float32, buffer=nl.shared_hbm, name="db")
+    core = GradientCore(x, dy, masks, recipe)
+    for one in recipe.passes:
+        core.begin_pass(one)
+        steps = []
+        frames = 0
+        for sweep in recipe.sweeps:
+            if sweep.rolled:
+                clear_sums(core, one)
+                roll(core, one, sweep, places)
+            else:
+                turn = Turn(sweep.places[0], recipe.addresses.places, rolled=False)
+                for block in sweep.blocks:
+                    steps.append(Step(block, turn, frames))
+                frames += sweep.frames
+        run(core, one, steps, dw)
+        clear_sums(core, one)
+        for n in range(len(one.strips)):
+            store_strip(core, one, n, dw)
+        store_bias(core, one, db)
+    return dw, db
+
+
+def roll(core: GradientCore, one: Pass, sweep: Sweep, places: nl.NkiTensor) -> None:
+    """One hardware loop over all places of a sweep; each turn reads its offsets from the table."""
+
+    def one_turn(number: nisa.VirtualRegister) -> None:
+        at = core.recipe.addresses.places
+        turn = Turn(sweep.places[0], at, rolled=True)
+        turn.load(places, sweep.first_turn, number)
+        steps = []
+        for block in sweep.blocks:
+            steps.append(Step(block, turn, 0))
+        run(core, one, steps, None)
+
+    nl.fori_loop(0, len(sweep.places), one_turn)
+
+
+def run(core: GradientCore, one: Pass, steps: list[Step], dw: nl.NkiTensor | None) -> None:
+    """Block after block; dy of the next one is on its way while this one is summed.
+
+    Strips of the last block go to dw, if given, as soon as they are complete.
+    """
+    core.start_over()
+    if len(steps) > 0:
+        load_dy(core, one, steps[0])
+    for n in range(len(steps)):
+        is_last = n + 1 == len(steps)
+        following = None if is_last else steps[n + 1]
+        sum_up(core, one, steps[n], following, dw if is_last else None)
+
+
+def sum_up(
+    core: GradientCore, one: Pass, step: Step, following: Step | None, dw: nl.NkiTensor | None
+) -> None:
+    """Every strip that a block adds to, and the bias gradient."""
+    dy = core.dy_in_use()
+    if one.with_bias:
+        add_bias(core, one, step, dy)
+    present = []
+    for n in range(len(one.strips)):
+        if step.block.frames[one.strips[n].frame_tap].number >= 0:
+            present.append(n)
+    for n in range(len(present)):
+        strip = one.strips[present[n]]
+        x = held_x(core, step, strip)
+        if n + 1 < len(present):
+            held_x(core, step, one.strips[present[n + 1]])
+        elif following != None:
+            load_dy(core, one, following)
+        add_strip(core, one, step, present[n], Operands(dy, x))
+        if dw != None:
+            store_strip(core, one, present[n], dw)
+    if len(present) == 0 and following != None:
+        load_dy(core, one, following)
+
+
+class Operands(nl.NKIObject):
+    """Transposed tiles: dy as it was loaded, x [positions, taps, tiles, channels]."""
+
+    def __init__(self, dy: nl.NkiTensor, x: nl.NkiTensor) -> None:
+        self.dy = dy
+        self.x = x
+
+
+def add_strip(core: GradientCore, one: Pass, step: Step, n: int, operands: Operands) -> None:
+    """All output channels of a pass by the columns of its n-th strip."""
+    strip = one.strips[n]
+    stationary = dy_tiles(core, one, operands.dy, strip.mask)
+    tiles = step.block.tiles
+    for number in range(core.out_tiles(one)):
+        first = number * core.recipe.lines
+        lines = min(core.recipe.lines, one.outs - first)
+        bank = core.next_bank()[0:lines, 0 : strip.columns]
+        for tile in range(len(tiles)):
+            nisa.nc_matmul(
+                dst=bank,
+                stationary=stationary[0 : tiles[tile], tile, first : first + lines],
+                moving=operands.x[0 : tiles[tile], :, tile, :],
+                accumulate=tile > 0,
+            )
+        keep(core.sum_of(strip, number, lines), bank, core.begun[n])
+    core.begun[n] = True
+
+
+def add_bias(core: GradientCore, one: Pass, step: Step, dy: nl.NkiTensor) -> None:
+    """Sums of dy: the same matmul, with a column of ones in place of x."""
+    stationary = dy_tiles(core, one, dy, 0)
+    tiles = step.block.tiles
+    for number in range(core.out_tiles(one)):
+        first = number * core.recipe.lines
+        lines = min(core.recipe.lines, one.outs - first)
+        bank = core.next_bank()[0:lines, 0:1]
+        for tile in range(len(tiles)):
+            nisa.nc_matmul(
+                dst=bank,
+                stationary=stationary[0 : tiles[tile], tile, first : first + lines],
+                moving=core.ones[0 : tiles[tile], :],
+                accumulate=tile > 0,
+            )
+        keep(core.bias_sums[0:lines, number : number + 1], bank, core.bias_begun)
+    core.bias_begun = True
+
+
+def keep(kept: nl.NkiTensor, bank: nl.NkiTensor, begun: bool) -> None:  # noqa: FBT001
+    """kept = or += bank. The Scalar engine copies, so that the Vector engine has less to do."""
+    if begun:
+        nisa.tensor_tensor(dst=kept, data1=kept, data2=bank, op=nl.add)
+    else:
+        nisa.activation(dst=kept, op=nl.copy, data=bank)
+
+
+def store_strip(core: GradientCore, one: Pass, n: int, dw: nl.NkiTensor) -> None:
+    """The n-th strip of a pass to dw, unless it is there."""
+    if not core.stored[n]:
+        core.stored[n] = True
+        strip = one.strips[n]
+        for number in range(core.out_tiles(one)):
+            first = number * core.recipe.lines
+            lines = min(core.recipe.lines, one.outs - first)
+            rows = dw[one.out + first : one.out + first + lines]
+            nisa.dma_copy(
+                dst=rows[:, strip.column : strip.column + strip.columns],
+                src=core.sum_of(strip, number, lines),
+            )
+
+
+def store_bias(core: GradientCore, one: Pass, db: nl.NkiTensor) -> None:
+    """The bias gradient of a pass, if it made one."""
+    if one.with_bias:
+        for number in range(core.out_tiles(one)):
+            first = number * core.recipe.lines
+            lines = min(core.recipe.lines, one.outs - first)
+            kept = core.bias_sums[0:lines, number : number + 1]
+            nisa.dma_copy(dst=db[one.out + first : one.out + first + lines, :], src=kept)

@@ -1,0 +1,198 @@
+"""From the plan of a weight gradient to its recipe, and to what the host has to prepare."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from trnconv.forms.filter_gradient.blocks import blocks_of
+from trnconv.forms.filter_gradient.plan import HEIGHT, WIDTH, FilterGradientPlan, Strip
+from trnconv.forms.filter_gradient.recipe import (
+    Block,
+    Fill,
+    FilterGradientRecipe,
+    Pass,
+    Place,
+    StripWork,
+    Sweep,
+    Window,
+)
+from trnconv.forms.filter_gradient.sbuf import addresses, dy_window_elems, window_elems
+from trnconv.forms.filter_gradient.turns import Turn, appearance, image_elems, origin, turns
+from trnconv.forms.form import ArraySpec, Lowered
+
+_TRANSPOSE_BANKS = 4  # the Tensor engine writes some while others are read
+
+
+@dataclass(frozen=True)
+class FilterGradientLowered(Lowered[FilterGradientPlan]):
+    """The recipe, and the places of its rolled turns: offsets into x and dy."""
+
+    places: tuple[tuple[int, int], ...]
+
+
+def lower(plan: FilterGradientPlan) -> FilterGradientLowered:
+    """Everything the kernel does for a plan."""
+    sweeps, places = _sweeps(plan)
+    shape, machine = plan.shape, plan.target
+    strips = plan.strips()
+    positions = shape.size[0] * shape.size[1] * shape.size[2]
+    recipe = FilterGradientRecipe(
+        dw_shape=(shape.c_out, plan.gradient_columns),
+        wide=plan.wide,
+        by_dma=plan.by_dma,
+        lines=machine.partitions,
+        bank_elems=machine.psum_bank_fp32_elems,
+        banks=machine.psum_banks - (0 if plan.by_dma else _TRANSPOSE_BANKS),
+        transpose_banks=0 if plan.by_dma else _TRANSPOSE_BANKS,
+        tiles=plan.tiles,
+        masks=len(plan.masks),
+        mask_tiles=plan.tiles // plan.images,
+        channels=shape.c_in,
+        x_stride=positions,
+        x_image=image_elems(plan)[0],
+        x_row=shape.size[WIDTH],
+        dy_stride=shape.positions(),
+        dy_image=image_elems(plan)[1],
+        dy_row=shape.out_size(WIDTH),
+        row_step=shape.stride[HEIGHT],
+        column_step=shape.stride[WIDTH],
+        variants=max(one.variant for one in strips) + 1,
+        strip_columns=max(one.columns for one in strips),
+        outs=plan.outs,
+        out_tiles=plan.out_tiles,
+        slots=plan.slots,
+        window_slots=plan.windows,
+        window_elems=window_elems(plan),
+        window_tiles=-(-max(one.channels for one in strips) // machine.partitions),
+        dy_window_elems=dy_window_elems(plan),
+        addresses=addresses(plan),
+        passes=tuple(_passes(plan, strips)),
+        sweeps=sweeps,
+    )
+    table = places or ((0, 0),)
+    masks = max(1, len(plan.masks) * (plan.tiles // plan.images))
+    arrays = (ArraySpec((recipe.lines, masks), "float32"), ArraySpec((len(table), 2), "int32"))
+    outputs = (recipe.dw_shape, (shape.c_out, 1))
+    return FilterGradientLowered(plan, recipe, arrays, plan.input_specs(), outputs, table)
+
+
+def _passes(plan: FilterGradientPlan, strips: Sequence[Strip]) -> list[Pass]:
+    passes = []
+    for pack in range(plan.packs):
+        for out in range(0, plan.pack_out, plan.outs):
+            for first in range(0, len(strips), plan.pass_strips):
+                works = _strip_works(plan, strips[first : first + plan.pass_strips], pack)
+                passes.append(
+                    Pass(
+                        out=pack * plan.pack_out + out,
+                        outs=min(plan.outs, plan.pack_out - out),
+                        columns=plan.pass_columns,
+                        strips=works,
+                        with_bias=first == 0,
+                    )
+                )
+    return passes
+
+
+def _strip_works(
+    plan: FilterGradientPlan, strips: Sequence[Strip], pack: int
+) -> tuple[StripWork, ...]:
+    taps, shape = plan.shape.kernel, plan.shape
+    works = []
+    kept = 0
+    for one in strips:
+        first = one.column_tap * taps[HEIGHT] + one.row_tap
+        tap = one.frame_tap * taps[WIDTH] * taps[HEIGHT] + first
+        shift = one.column_tap * shape.dilation[WIDTH] - shape.pad_before[WIDTH]
+        works.append(
+            StripWork(
+                variant=one.variant,
+                frame_tap=one.frame_tap,
+                column=tap * plan.pack_in + one.channel,
+                kept=kept,
+                columns=one.columns,
+                taps=tuple(range(first, first + one.row_taps)),
+                channel=pack * plan.pack_in + one.channel,
+                channels=one.channels,
+                mask=plan.masks.index(shift) + 1 if shift in plan.masks else 0,
+            )
+        )
+        kept += one.columns
+    return tuple(works)
+
+
+def _sweeps(plan: FilterGradientPlan) -> tuple[tuple[Sweep, ...], tuple[tuple[int, int], ...]]:
+    """Turns in order, or by looks if equal ones are a hardware loop; single ones come last."""
+    looks: dict[tuple[object, ...], _Look] = {}
+    listed: list[tuple[_Look, Place]] = []
+    for turn in turns(plan):
+        key = appearance(plan, turn)
+        if key not in looks:
+            looks[key] = _look(plan, turn)
+        x, dy = origin(plan, turn)
+        listed.append((looks[key], Place(x + looks[key].x, dy + looks[key].dy)))
+    if not plan.rolled:
+        return tuple(_sweep(one, (place,), 0) for one, place in listed), ()
+    sweeps: list[Sweep] = []
+    table: list[tuple[int, int]] = []
+    for look in looks.values():
+        places = tuple(place for one, place in listed if one is look)
+        sweeps.append(_sweep(look, places, len(table)))
+        table += [(place.x, place.dy) for place in places] if sweeps[-1].rolled else []
+    return tuple(sorted(sweeps, key=lambda sweep: not sweep.rolled)), tuple(table)
+
+
+def _sweep(look: _Look, places: tuple[Place, ...], first_turn: int) -> Sweep:
+    numbers = [frame.number for block in look.blocks for frame in block.frames]
+    return Sweep(look.blocks, max(numbers) + 1, places, len(places) > 1, first_turn)
+
+
+@dataclass(frozen=True)
+class _Look:
+    """Blocks with offsets from 0 on, and what that took away from them."""
+
+    blocks: tuple[Block, ...]
+    x: int
+    dy: int
+
+
+def _look(plan: FilterGradientPlan, turn: Turn) -> _Look:
+    blocks = blocks_of(plan, turn)
+    x = min((at for block in blocks for at in _x_offsets(block)), default=0)
+    dy = min(at for block in blocks for at in _offsets((block.fill,), block.window))
+    return _Look(tuple(_moved(block, x, dy) for block in blocks), x, dy)
+
+
+def _x_offsets(block: Block) -> list[int]:
+    found = []
+    for frame in block.frames:
+        found += _offsets(frame.fills, frame.window)
+    return found
+
+
+def _offsets(fills: tuple[Fill, ...], window: Window) -> list[int]:
+    loads = [load.offset for fill in fills for load in fill.loads]
+    return [*loads, window.offset] if window.row_count else loads
+
+
+def _moved(block: Block, x: int, dy: int) -> Block:
+    frames = tuple(
+        replace(
+            frame,
+            fills=tuple(_moved_fill(fill, x) for fill in frame.fills),
+            window=_moved_window(frame.window, x),
+        )
+        for frame in block.frames
+    )
+    fill, window = _moved_fill(block.fill, dy), _moved_window(block.window, dy)
+    return replace(block, frames=frames, fill=fill, window=window)
+
+
+def _moved_fill(fill: Fill, by: int) -> Fill:
+    loads = tuple(replace(load, offset=load.offset - by) for load in fill.loads)
+    return replace(fill, loads=loads)
+
+
+def _moved_window(window: Window, by: int) -> Window:
+    return replace(window, offset=window.offset - by)

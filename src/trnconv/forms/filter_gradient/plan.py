@@ -1,0 +1,209 @@
+"""FilterGradientPlan: the decisions about a weight gradient. What follows is worked out elsewhere.
+
+    dw[o, i, t] = sum over images n, positions p of  dy[n, o, p] * x[n, i, window(p, t)]
+
+The sum runs over positions, so positions stand on partitions: a *tile* is up to 128 positions of
+x or of dy, transposed. A *block* is some rows of an output frame, cut into tiles. A *strip* is the
+columns (taps and input channels) of the gradient that one matmul makes. All tiles of a block add
+up in a PSUM bank, and blocks add up in SBUF.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar
+
+from trnconv.ask.ends import End
+from trnconv.forms.form import ArraySpec, Plan
+from trnconv.geometry import ConvShape, Triple
+
+DEPTH, HEIGHT, WIDTH = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class Strip:
+    """Columns of the gradient made at once: some taps along the height, one of each other axis."""
+
+    variant: int  # its number among the strips of one frame tap
+    frame_tap: int
+    column_tap: int
+    row_tap: int  # the first
+    row_taps: int
+    channel: int  # the first, in its pack
+    channels: int
+
+    @property
+    def columns(self) -> int:
+        """Columns of the matmul."""
+        return self.row_taps * self.channels
+
+
+WIDE_END = End(dtype="float32")
+
+
+@dataclass(frozen=True)
+class FilterGradientPlan(Plan):
+    """How one core computes a weight gradient and a bias gradient."""
+
+    form: ClassVar[str] = "filter_gradient"
+
+    shape: ConvShape  # folded
+    wide: bool  # dw in float32, whatever the type of x: what its end asks for
+    by_dma: bool  # tiles are transposed on the way from HBM, else by the Tensor engine
+    pack: int  # groups that are computed together; what lies between two of them is dropped
+    images: int  # images of a block
+    rows: int  # output rows of a block
+    columns: int  # output columns of a block
+    outs: int  # output channels of a pass
+    pass_strips: int  # strips of a pass
+    slots: int  # transposed tiles of x held in SBUF, a strip of a block each
+    windows: int  # blocks of x that wait in SBUF for the Tensor engine to transpose them
+    turn_frames: int  # output frames of a turn
+    turn_areas: int  # rows by columns of a frame, of a turn
+    rolled: bool  # equal turns are one hardware loop
+
+    @property
+    def is_rolled(self) -> bool:
+        """Whether equal turns are a hardware loop."""
+        return self.rolled
+
+    def input_specs(self) -> tuple[ArraySpec, ...]:
+        """The tensors that a caller gives: x and dy."""
+        shape = self.shape
+        dy = (shape.batch, shape.c_out, *shape.out_sizes())
+        return (*super().input_specs(), ArraySpec(dy, self.dtype))
+
+    def block(self) -> Triple:
+        """Output frames, rows and columns of a block."""
+        return 1, self.rows, self.columns
+
+    def in_words(self) -> str:
+        """The decisions in a line."""
+        engine = "DMA" if self.by_dma else "the Tensor engine"
+        loop = "a hardware loop" if self.rolled else "unrolled"
+        return (
+            f"filter gradient, blocks of {self.images} images x {self.rows} rows x {self.columns}"
+            f" columns, transposed by {engine}, {self.pass_strips} strips a pass, {loop}"
+        )
+
+    @property
+    def groups(self) -> int:
+        """Groups of channels of the convolution."""
+        return self.shape.groups
+
+    @property
+    def pack_in(self) -> int:
+        """Input channels of a pack."""
+        return self.shape.c_in // self.groups * self.pack
+
+    @property
+    def pack_out(self) -> int:
+        """Output channels of a pack."""
+        return self.shape.c_out // self.groups * self.pack
+
+    @property
+    def packs(self) -> int:
+        """Packs of groups: gradients that have nothing to do with each other."""
+        return self.groups // self.pack
+
+    @property
+    def gradient_columns(self) -> int:
+        """Columns of the gradient of one output channel: taps x input channels of a pack."""
+        return self.shape.taps() * self.pack_in
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether tiles run on from row to row, so that taps beyond a row's ends are masked."""
+        return self.by_dma and self.rows > 1
+
+    @property
+    def pitch(self) -> int:
+        """Positions from row to row of a block."""
+        return self.shape.size[WIDTH] if self.is_flat else self.columns
+
+    @property
+    def rows_of_tile(self) -> int:
+        """Whole rows that a tile of the Tensor engine holds."""
+        return max(1, self.target.partitions // self.columns)
+
+    def tile_count(self, rows: int, columns: int) -> int:
+        """Tiles of so many rows and columns of an image."""
+        if not self.by_dma:
+            return -(-rows // self.rows_of_tile)
+        return -(-((rows - 1) * self.pitch + columns) // self.target.partitions)
+
+    @property
+    def tiles(self) -> int:
+        """Tiles of a whole block."""
+        return self.images * self.tile_count(self.rows, self.columns)
+
+    @property
+    def masks(self) -> tuple[int, ...]:
+        """Column shifts at which a row's neighbours show up, so that dy is masked; 0 is none."""
+        if not self.is_flat:
+            return ()
+        shape = self.shape
+        shifts = (
+            tap * shape.dilation[WIDTH] - shape.pad_before[WIDTH]
+            for tap in range(shape.kernel[WIDTH])
+        )
+        beyond = shape.size[WIDTH] - shape.out_size(WIDTH)
+        return tuple(shift for shift in shifts if not 0 <= shift <= beyond)
+
+    def strips(self) -> tuple[Strip, ...]:
+        """All columns of the gradient of a pack, in the order in which they are made."""
+        return _strips(self.shape.kernel, self.pack_in, self.target.psum_bank_fp32_elems)
+
+    @property
+    def out_tiles(self) -> int:
+        """Tiles of output channels of a pass."""
+        return -(-self.outs // self.target.partitions)
+
+    @property
+    def pass_columns(self) -> int:
+        """Columns of the gradient that stay in SBUF during a pass."""
+        strips = self.strips()
+        return max(
+            sum(one.columns for one in strips[first : first + self.pass_strips])
+            for first in range(0, len(strips), self.pass_strips)
+        )
+
+    def frames_read(self, frame: int) -> tuple[int, ...]:
+        """The input frame each frame tap of an output frame reads; -1 for padding."""
+        shape = self.shape
+        places = (shape.in_position(DEPTH, frame, tap) for tap in range(shape.kernel[DEPTH]))
+        return tuple(at if 0 <= at < shape.size[DEPTH] else -1 for at in places)
+
+    def image_spans(self) -> tuple[tuple[int, int], ...]:
+        """First image and images of each block."""
+        return _cut(self.shape.batch, self.images)
+
+    def row_spans(self) -> tuple[tuple[int, int], ...]:
+        """First row and rows of each block of a frame."""
+        return _cut(self.shape.out_size(HEIGHT), self.rows)
+
+    def column_spans(self) -> tuple[tuple[int, int], ...]:
+        """First column and columns of each block of a row."""
+        return _cut(self.shape.out_size(WIDTH), self.columns)
+
+
+@lru_cache(maxsize=256)
+def _strips(taps: Triple, pack_in: int, most: int) -> tuple[Strip, ...]:
+    row_taps = max(1, min(taps[HEIGHT], most // pack_in))
+    strips = []
+    for frame_tap in range(taps[DEPTH]):
+        variant = 0
+        for channel in range(0, pack_in, most):
+            channels = min(most, pack_in - channel)
+            for column_tap in range(taps[WIDTH]):
+                for row_tap in range(0, taps[HEIGHT], row_taps):
+                    count = min(row_taps, taps[HEIGHT] - row_tap)
+                    taken = (frame_tap, column_tap, row_tap, count, channel, channels)
+                    strips.append(Strip(variant, *taken))
+                    variant += 1
+    return tuple(strips)
+
+
+def _cut(size: int, part: int) -> tuple[tuple[int, int], ...]:
+    return tuple((first, min(part, size - first)) for first in range(0, size, part))

@@ -1,0 +1,183 @@
+"""The recipe of a weight gradient: what its kernel does, in NKI's own value types.
+
+Offsets are in elements of channel 0, relative to the place of a turn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trnconv._nki import NKIObject
+
+
+@dataclass(frozen=True)
+class Transposed(NKIObject):
+    """One DMA that brings positions to partitions: `lines` of each of some tiles."""
+
+    line: int  # first partition
+    lines: int
+    tile: int  # first tile
+    tiles: int
+    offset: int
+    step: int  # elements from tile to tile
+
+
+@dataclass(frozen=True)
+class Fill(NKIObject):
+    """How the tiles of a block get their positions; tiles that no DMA covers are cleared first."""
+
+    clears: tuple[int, ...]  # tiles
+    loads: tuple[Transposed, ...]
+
+
+@dataclass(frozen=True)
+class Window(NKIObject):
+    """Rows of a frame in SBUF, with the padding they need, for the Tensor engine."""
+
+    images: int  # one below the other
+    rows: int
+    columns: int
+    clear: bool
+    row: int  # where the image begins in the window, and how much of it there is
+    row_count: int
+    column: int
+    column_count: int
+    offset: int
+
+
+NO_FILL = Fill((), ())
+NO_WINDOW = Window(0, 0, 0, clear=False, row=0, row_count=0, column=0, column_count=0, offset=0)
+
+
+@dataclass(frozen=True)
+class View(NKIObject):
+    """The positions of a tile in a window."""
+
+    row: int
+    rows: int
+    column: int
+    columns: int
+
+
+@dataclass(frozen=True)
+class Frame(NKIObject):
+    """A block of one input frame, as one frame tap reads it."""
+
+    number: int  # equal numbers in a turn are equal positions; -1: padding only
+    fills: tuple[Fill, ...]  # by column tap, then row tap; none if the Tensor engine transposes
+    window: Window
+
+
+@dataclass(frozen=True)
+class Block(NKIObject):
+    """Some rows of one output frame."""
+
+    tiles: tuple[int, ...]  # positions of each
+    tiles_of_image: int
+    fill: Fill  # of dy
+    window: Window
+    views: tuple[View, ...]  # of dy, by tile
+    x_views: tuple[tuple[View, ...], ...]  # by column tap, then row tap; by tile
+    frames: tuple[Frame, ...]  # by frame tap
+
+
+@dataclass(frozen=True)
+class Place(NKIObject):
+    """Where a turn is: what to add to its offsets."""
+
+    x: int
+    dy: int
+
+
+@dataclass(frozen=True)
+class Sweep(NKIObject):
+    """Turns that look alike, and where they are."""
+
+    blocks: tuple[Block, ...]
+    frames: int  # different ones of a turn
+    places: tuple[Place, ...]
+    rolled: bool
+    first_turn: int  # row of the place table, if rolled
+
+
+@dataclass(frozen=True)
+class StripWork(NKIObject):
+    """A strip, where it is in the gradient and in SBUF, and the dy it meets."""
+
+    variant: int
+    frame_tap: int
+    column: int  # of the gradient
+    kept: int  # first column of its accumulator
+    columns: int
+    taps: tuple[int, ...]  # among those of a frame: column tap, then row tap
+    channel: int  # of x
+    channels: int
+    mask: int  # which copy of dy; 0: as it is
+
+
+@dataclass(frozen=True)
+class Pass(NKIObject):
+    """Sums that are in SBUF together: some output channels by some strips."""
+
+    out: int  # first output channel
+    outs: int
+    columns: int  # of the accumulators
+    strips: tuple[StripWork, ...]
+    with_bias: bool
+
+
+@dataclass(frozen=True)
+class Addresses(NKIObject):
+    """Where things lie in SBUF, in bytes of every partition."""
+
+    sums: int
+    sums_pitch: int
+    bias_sums: int
+    dy: int
+    dy_pitch: int
+    x: int
+    x_pitch: int
+    dy_window: int
+    windows: int
+    window_pitch: int
+    masks: int
+    ones: int
+    places: int
+    end: int
+
+
+@dataclass(frozen=True)
+class FilterGradientRecipe(NKIObject):
+    """Everything the kernel does."""
+
+    dw_shape: tuple[int, int]  # output channels; frame, column, row taps and channels of a pack
+    wide: bool
+    by_dma: bool
+    lines: int  # partitions
+    bank_elems: int
+    banks: int  # for sums
+    transpose_banks: int  # for transposes of the Tensor engine
+    tiles: int  # of the largest block
+    masks: int
+    mask_tiles: int  # tiles of an image
+    channels: int  # of x, all of them
+    x_stride: int  # elements from channel to channel
+    x_image: int  # from image to image
+    x_row: int  # from row to row
+    dy_stride: int
+    dy_image: int
+    dy_row: int
+    row_step: int
+    column_step: int
+    variants: int  # strips of a frame tap
+    strip_columns: int  # of the widest strip
+    outs: int  # of the largest pass
+    out_tiles: int
+    slots: int
+    window_slots: int
+    window_elems: int  # of one tile of channels of x, and of dy
+    window_tiles: int  # tiles of channels of an x window
+    dy_window_elems: int
+    addresses: Addresses
+    passes: tuple[Pass, ...]
+    sweeps: tuple[Sweep, ...]

@@ -1,0 +1,113 @@
+"""Whether a machine can run the plan of a weight gradient, in words."""
+
+from __future__ import annotations
+
+from nkisim.machine import V3
+from trnconv.ask.ends import ITEM_BYTES
+from trnconv.ask.limits import MAX_OFFSET
+from trnconv.forms.filter_gradient.plan import HEIGHT, WIDE_END, WIDTH, FilterGradientPlan
+from trnconv.forms.filter_gradient.sbuf import addresses, window_elems
+from trnconv.geometry import NO_MODES
+
+_TRANSPOSED_BYTES = 2  # of an element that DMA transposes at speed
+_LEAST_SLOTS = 2  # of x: one in use, one being filled
+
+
+def broken_rules(plan: FilterGradientPlan) -> list[str]:
+    """Everything that keeps the plan from running; empty if it is legal."""
+    if plan.dtype not in ITEM_BYTES:
+        return [f"dtype {plan.dtype}: one of {', '.join(ITEM_BYTES)}"]
+    return [
+        *_sizes(plan),
+        *_channels(plan),
+        *(_dma(plan) if plan.by_dma else _windows(plan)),
+        *_memory(plan),
+    ]
+
+
+def _sizes(plan: FilterGradientPlan) -> list[str]:
+    limits = {
+        "images": (plan.images, plan.shape.batch),
+        "rows": (plan.rows, plan.shape.out_size(HEIGHT)),
+        "columns": (plan.columns, plan.shape.out_size(WIDTH)),
+    }
+    broken = [
+        f"a block has {size} {name}: the output has {most}"
+        for name, (size, most) in limits.items()
+        if not 1 <= size <= most
+    ]
+    positions = plan.shape.size[0] * plan.shape.size[1] * plan.shape.size[2]
+    elems = plan.shape.batch * max(
+        plan.shape.c_in * positions, plan.shape.c_out * plan.shape.positions()
+    )
+    if elems > MAX_OFFSET:
+        broken.append(f"a tensor of {elems} elements: offsets have 32 bits; split the batch")
+    if plan.wide != (plan.end == WIDE_END):
+        broken.append(f"wide={plan.wide}: its end asks for {plan.end.dtype or 'the type of x'}")
+    if plan.shape.modes != NO_MODES:
+        broken.append(f"padding of {plan.shape.modes}: zeros only; pad x beforehand")
+    if plan.slots < _LEAST_SLOTS:
+        broken.append(f"{plan.slots} slots for tiles of x: at least {_LEAST_SLOTS}")
+    return broken
+
+
+def _channels(plan: FilterGradientPlan) -> list[str]:
+    broken = []
+    if plan.groups % plan.pack:
+        broken.append(f"packs of {plan.pack} groups: {plan.groups} is not a multiple")
+    if plan.outs % plan.target.partitions and plan.outs != plan.pack_out:
+        broken.append(
+            f"{plan.outs} output channels of a pass: all {plan.pack_out}, or a multiple of"
+            f" {plan.target.partitions}"
+        )
+    return broken
+
+
+def _dma(plan: FilterGradientPlan) -> list[str]:
+    """What tiles that DMA transposes ask for."""
+    shape, machine = plan.shape, plan.target
+    broken = []
+    if machine.generation < V3:
+        broken.append(f"DMA that transposes on {machine.name}: exists from NeuronCore-v3 on")
+    if plan.item_bytes != _TRANSPOSED_BYTES:
+        broken.append(f"DMA that transposes {plan.dtype}: {_TRANSPOSED_BYTES} bytes an element")
+    if shape.stride[WIDTH] != 1:
+        broken.append(f"columns {shape.stride[WIDTH]} apart: DMA transposes what lies together")
+    if plan.is_flat:
+        width = shape.out_size(WIDTH)
+        if shape.stride[HEIGHT] != 1:
+            broken.append(f"rows {shape.stride[HEIGHT]} apart in one tile: they have to be 1 apart")
+        if width > shape.size[WIDTH]:
+            broken.append(
+                f"{width} output columns for {shape.size[WIDTH]} of the input: tiles that run on"
+                " from row to row need at least as many"
+            )
+        if plan.columns != width:
+            broken.append(f"{plan.columns} of {width} columns in blocks of several rows")
+    return broken
+
+
+def _windows(plan: FilterGradientPlan) -> list[str]:
+    """What tiles that the Tensor engine transposes ask for."""
+    machine = plan.target
+    broken = []
+    if plan.columns > machine.partitions:
+        broken.append(
+            f"{plan.columns} columns of a tile: {machine.name} has {machine.partitions} partitions"
+        )
+    if plan.windows < 1:
+        broken.append("no room for a window of x: at least one is needed")
+    elems = window_elems(plan)
+    if elems > machine.sbuf_operand_max_elems:
+        broken.append(
+            f"a window of {elems} elements: an operand has at most {machine.sbuf_operand_max_elems}"
+        )
+    return broken
+
+
+def _memory(plan: FilterGradientPlan) -> list[str]:
+    broken = []
+    room, held = plan.target.sbuf_usable_bytes_per_partition, addresses(plan).end
+    if held > room:
+        broken.append(f"{held} bytes a partition: SBUF of {plan.machine} has {room}")
+    return broken

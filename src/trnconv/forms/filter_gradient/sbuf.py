@@ -1,0 +1,67 @@
+"""Where a weight gradient keeps things in SBUF."""
+
+from __future__ import annotations
+
+from trnconv.forms.filter_gradient.blocks import window_size
+from trnconv.forms.filter_gradient.plan import HEIGHT, WIDTH, FilterGradientPlan
+from trnconv.forms.filter_gradient.recipe import Addresses
+
+_FLOAT_BYTES = 4
+DY_BUFFERS = 2  # one in use, one being filled
+
+
+def addresses(plan: FilterGradientPlan) -> Addresses:
+    """Everything one after the other; `end` is what the plan needs."""
+    align, item = plan.target.sbuf_align_bytes, plan.item_bytes
+    out_tiles = plan.out_tiles
+    bias_sums = out_tiles * plan.pass_columns * _FLOAT_BYTES
+    dy = bias_sums + out_tiles * _FLOAT_BYTES
+    dy_pitch = _aligned((1 + len(plan.masks)) * plan.tiles * plan.outs * item, align)
+    x = dy + DY_BUFFERS * dy_pitch
+    x_pitch = x_slot_bytes(plan)
+    dy_window = x + plan.slots * x_pitch
+    windows = dy_window + _aligned(out_tiles * dy_window_elems(plan) * item, align)
+    tiles = -(-max(one.channels for one in plan.strips()) // plan.target.partitions)
+    window_pitch = _aligned(tiles * window_elems(plan) * item, align)
+    masks = windows + plan.windows * window_pitch
+    ones = masks + max(1, len(plan.masks) * plan.tiles) * _FLOAT_BYTES
+    places = ones + _FLOAT_BYTES
+    return Addresses(
+        sums=0,
+        sums_pitch=plan.pass_columns * _FLOAT_BYTES,
+        bias_sums=bias_sums,
+        dy=dy,
+        dy_pitch=dy_pitch,
+        x=x,
+        x_pitch=x_pitch,
+        dy_window=dy_window,
+        windows=windows,
+        window_pitch=window_pitch,
+        masks=masks,
+        ones=ones,
+        places=places,
+        end=places + 2 * _FLOAT_BYTES,
+    )
+
+
+def x_slot_bytes(plan: FilterGradientPlan) -> int:
+    """Bytes a partition of one strip of a block of x."""
+    columns = max(one.columns for one in plan.strips())
+    return _aligned(plan.tiles * columns * plan.item_bytes, plan.target.sbuf_align_bytes)
+
+
+def window_elems(plan: FilterGradientPlan) -> int:
+    """Elements a partition of a window of x, for one tile of channels."""
+    if plan.by_dma:
+        return 0
+    area = window_size(plan, HEIGHT, plan.rows) * window_size(plan, WIDTH, plan.columns)
+    return plan.images * area
+
+
+def dy_window_elems(plan: FilterGradientPlan) -> int:
+    """Elements a partition of a window of dy, for one tile of channels."""
+    return 0 if plan.by_dma else plan.images * plan.rows * plan.columns
+
+
+def _aligned(size: int, align: int) -> int:
+    return -(-size // align) * align

@@ -1,0 +1,112 @@
+"""Turns of a weight gradient: blocks that are computed together, and where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from trnconv.forms.filter_gradient.plan import DEPTH, HEIGHT, WIDTH, FilterGradientPlan
+
+
+@dataclass(frozen=True)
+class Area:
+    """Rows and columns of an output frame."""
+
+    row: int
+    rows: int
+    column: int
+    columns: int
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Some areas of some output frames of some images; an area of a frame is a block."""
+
+    image: int
+    images: int
+    frames: tuple[int, ...]
+    areas: tuple[Area, ...]
+
+
+def areas_of(plan: FilterGradientPlan) -> tuple[Area, ...]:
+    """What a frame is cut into, one block each."""
+    return tuple(
+        Area(row, rows, column, columns)
+        for row, rows in plan.row_spans()
+        for column, columns in plan.column_spans()
+    )
+
+
+def turns(plan: FilterGradientPlan) -> Iterator[Turn]:
+    """Every position of the output, once."""
+    frames, areas = range(plan.shape.out_size(DEPTH)), areas_of(plan)
+    for image, images in plan.image_spans():
+        for first in range(0, len(areas), plan.turn_areas):
+            taken = areas[first : first + plan.turn_areas]
+            for frame in range(0, len(frames), plan.turn_frames):
+                yield Turn(image, images, tuple(frames[frame : frame + plan.turn_frames]), taken)
+
+
+def image_elems(plan: FilterGradientPlan) -> tuple[int, int]:
+    """Elements of an image of x, and of dy."""
+    shape = plan.shape
+    positions = shape.size[DEPTH] * shape.size[HEIGHT] * shape.size[WIDTH]
+    return shape.c_in * positions, shape.c_out * shape.positions()
+
+
+def origin(plan: FilterGradientPlan, turn: Turn) -> tuple[int, int]:
+    """Elements of x and dy before the first position of a turn, as if there were no padding."""
+    stride, size, out = plan.shape.stride, plan.shape.size, plan.shape.out_sizes()
+    frame, area = turn.frames[0], turn.areas[0]
+    x_image, dy_image = image_elems(plan)
+    x = (frame * stride[DEPTH] * size[HEIGHT] + area.row * stride[HEIGHT]) * size[WIDTH]
+    dy = (frame * out[HEIGHT] + area.row) * out[WIDTH]
+    x += turn.image * x_image + area.column * stride[WIDTH]
+    return x, turn.image * dy_image + dy + area.column
+
+
+def appearance(plan: FilterGradientPlan, turn: Turn) -> tuple[object, ...]:
+    """What decides how a turn's blocks look: turns that agree differ in their place only."""
+    return (turn.images, _frames_look(plan, turn.frames), _areas_look(plan, turn.areas))
+
+
+def look_count(plan: FilterGradientPlan) -> int:
+    """How many different looks the turns of a plan have."""
+    frames, areas = range(plan.shape.out_size(DEPTH)), areas_of(plan)
+    images = {count for _, count in plan.image_spans()}
+    frame_looks = {
+        _frames_look(plan, tuple(frames[first : first + plan.turn_frames]))
+        for first in range(0, len(frames), plan.turn_frames)
+    }
+    area_looks = {
+        _areas_look(plan, areas[first : first + plan.turn_areas])
+        for first in range(0, len(areas), plan.turn_areas)
+    }
+    return len(images) * len(frame_looks) * len(area_looks)
+
+
+def _frames_look(plan: FilterGradientPlan, frames: tuple[int, ...]) -> tuple[object, ...]:
+    return tuple(tuple(at >= 0 for at in plan.frames_read(frame)) for frame in frames)
+
+
+def _areas_look(plan: FilterGradientPlan, areas: tuple[Area, ...]) -> tuple[object, ...]:
+    looks = []
+    for area in areas:
+        moved = (area.row - areas[0].row, area.column - areas[0].column)
+        rows = _padding(plan, HEIGHT, area.row, area.rows)
+        columns = _padding(plan, WIDTH, area.column, area.columns)
+        looks.append((*moved, area.rows, area.columns, *rows, *columns))
+    return tuple(looks)
+
+
+def _padding(plan: FilterGradientPlan, axis: int, first: int, count: int) -> tuple[int, int]:
+    """How far outputs reach beyond both ends of the input.
+
+    Where tiles run on from row to row, the first tap of a row may lie in the row before, so one
+    row more is looked at.
+    """
+    shape = plan.shape
+    more = 1 if plan.is_flat and axis == HEIGHT else 0
+    begin = shape.in_position(axis, first, 0) - more
+    end = shape.in_position(axis, first + count - 1, shape.kernel[axis] - 1) + more
+    return max(0, -begin), max(0, end + 1 - shape.size[axis])

@@ -1,0 +1,210 @@
+"""Form: a way to compute a convolution. Every form answers the same questions.
+
+A form says which questions it refuses, proposes plans, prices them, says which a machine cannot
+run, and lowers one to a recipe, packed arrays and a kernel. Search, explanation, tuning, timing and
+launching ask these, and know no form by name.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+
+from nkisim.machine import Machine, find_machine
+from trnconv.ask.ends import ITEM_BYTES, PLAIN_END, End
+from trnconv.ask.question import OUTPUT, Question, Shape
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class ArraySpec:
+    """Shape and type of an array that the host packs."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Plan(ABC):
+    """Decisions about a convolution on one core; what follows from them is worked out elsewhere."""
+
+    form: ClassVar[str]  # its name in the planner's table
+
+    shape: Shape
+    machine: str
+    dtype: str
+    end: End = field(default=PLAIN_END, kw_only=True)
+
+    @property
+    def target(self) -> Machine:
+        """The machine this was planned for."""
+        return find_machine(self.machine)
+
+    @property
+    def item_bytes(self) -> int:
+        """Bytes of an element of x."""
+        return ITEM_BYTES[self.dtype]
+
+    @property
+    def family(self) -> str:
+        """Which of its form's algorithms, in a word or two."""
+        return self.form
+
+    @property
+    def piece_frames(self) -> tuple[int, ...]:
+        """Frames of each tensor that x lies in."""
+        return (self.shape.size[0],)
+
+    @property
+    def is_rolled(self) -> bool:
+        """Whether equal blocks are a hardware loop."""
+        return False
+
+    @property
+    def is_reproducible(self) -> bool:
+        """Whether every output is summed alike, however the input is cut."""
+        return False
+
+    @property
+    def expected_ratio(self) -> float:
+        """Expected RMS error over that of a direct convolution of the same type."""
+        return 1.0
+
+    def input_specs(self) -> tuple[ArraySpec, ...]:
+        """The tensors that a caller gives: x, in its pieces."""
+        batch, c_in, size = self.shape.batch, self.shape.c_in, self.shape.size
+        return tuple(
+            ArraySpec((batch, c_in, frames, *size[1:]), self.dtype) for frames in self.piece_frames
+        )
+
+    @abstractmethod
+    def block(self) -> tuple[int, int, int]:
+        """Output frames, rows and columns of a block."""
+
+    @abstractmethod
+    def in_words(self) -> str:
+        """The decisions in a line."""
+
+    def variant(self) -> str:
+        """How it differs from other plans of its algorithm, blocks aside, in words."""
+        return self.in_words()
+
+    def block_in_words(self) -> str:
+        """The outputs of a block, frames x rows x columns, and whether there is a hardware loop."""
+        return f"{'x'.join(map(str, self.block()))}{' loop' if self.is_rolled else ''}"
+
+
+P = TypeVar("P", bound=Plan)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a plan costs in closed form. Modelled: the plan's machine, default reading."""
+
+    total_ns: float
+    weighed_ns: float  # what plans are ranked by: where times are close, traffic counts
+    busy: tuple[tuple[str, float], ...]  # ns by resource
+    hbm_bytes: int
+    sbuf_bytes: int  # of a partition
+    instructions: int  # static
+    loops_ns: float = 0.0  # what turns of hardware loops add
+    columns: int = 0  # matmul columns that stream through the array
+
+    @property
+    def bound(self) -> str:
+        """The busiest resource."""
+        return max(self.busy, key=lambda one: one[1])[0]
+
+    def busy_ns(self, resource: str) -> float:
+        """How long one resource works."""
+        return dict(self.busy)[resource]
+
+
+@dataclass(frozen=True)
+class Priced:
+    """A legal plan and its cost."""
+
+    plan: Plan
+    cost: Cost
+
+
+@dataclass(frozen=True)
+class Lowered(Generic[P]):
+    """A plan worked out: the recipe of its kernel, and the layout of what the host packs for it."""
+
+    plan: P
+    recipe: Any
+    arrays: tuple[ArraySpec, ...]
+    inputs: tuple[ArraySpec, ...]  # tensors that the caller gives
+    outputs: tuple[tuple[int, ...], ...]  # shapes
+
+
+def shape_alone(question: Question) -> dict[str, Any]:
+    """The field of a plan that follows from a question."""
+    return {"shape": question.shape}
+
+
+def problem_and_plan(plan: Plan) -> list[str]:
+    """What is computed, and by which plan."""
+    shape = plan.shape
+    sizes, taps = ("x".join(map(str, value)) for value in (shape.size, shape.kernel))
+    channels = f"{shape.c_in} -> {shape.c_out} channels"
+    problem = f"{channels}, {taps} taps, on {shape.batch} x {sizes} {plan.dtype}"
+    return [problem, f"  {plan.in_words()}"]
+
+
+def _nothing(*_: Any) -> Any:
+    return ()
+
+
+@dataclass(frozen=True)
+class Form(Generic[P]):
+    """One way to compute a convolution, as the answers it gives: a row of the planner's table.
+
+    A family is one of its algorithms; each is refused or searched on its own.
+    """
+
+    name: str
+    plan_type: type[P]
+    families: Callable[[Question], tuple[str, ...]]
+    refuses: Callable[[Question, str], str]  # why a family has no plan at all, in words; or empty
+    candidates: Callable[[Question, str], Iterable[P]]  # worth pricing, for any budget
+    cost: Callable[[P], Cost]  # of a plan, legal or not
+    broken_rules: Callable[[P], list[str]]  # what keeps a machine from running it; empty if legal
+    moved: Callable[[P, Question], P]  # the same decisions for another shape
+    lower: Callable[[P], Any]  # all the kernel does, and is given: a Lowered
+    pack: Callable[[Any, Any, Any], tuple[Array, ...]]  # lowered, w, bias -> its arrays
+    kernels: tuple[Callable[..., Any], ...]  # for one tensor, for two, for three
+
+    asks: str = OUTPUT  # what it computes
+    least_gain: float = 0.0  # how much faster than the forms before it, to be taken
+    takes_residual: bool = False  # whether kernels have an argument for one
+    kernel_of_two_cores: Callable[..., Any] | None = None  # each core has its arrays and recipe
+    is_worth_asking: Callable[[Question], bool] = lambda _: True  # whether it may gain anything
+    more_candidates: Callable[[Question, str], Iterable[P]] = _nothing  # if none is short enough
+    least_ns: Callable[[P], float] = lambda _: 0.0  # what a plan takes at least; cheap to ask
+    rank: Callable[[Cost], tuple[float, ...]] = lambda cost: (cost.weighed_ns,)  # best first
+    refined: Callable[[P, Cost], Iterable[P]] = _nothing  # a good plan and its variants
+    rolled: Callable[..., list[Priced]] = _nothing  # form, question, family, legal: loops
+    halves: Callable[[Question], list[tuple[Question, Question]]] = _nothing  # for two cores
+    broken_promises: Callable[[P, Question], list[str]] = _nothing  # of what a question asks for
+    sums_alike: Callable[[Question, Question], bool] = lambda *_: True  # a part as the whole
+    fits: Callable[[P, Question], bool] = lambda plan, question: plan.shape == question.shape
+    given: Callable[[Question], dict[str, Any]] = shape_alone  # fields that are no decision
+    decisions: Callable[[P], list[str]] = problem_and_plan  # in lines
+    check_inputs: Callable[[P, tuple[Array, ...]], None] = _nothing  # refuse what it cannot hold
+    results: Callable[[Any, Any], tuple[Any, ...]] = lambda _, outputs: tuple(outputs)
+    # plan, largest |x|, sums of |w| -> error before the sums and most that is summed, by channel
+    rounding_errors: Callable[..., tuple[Array, Array] | None] = lambda *_: None
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def kernel(self, inputs: int) -> Callable[..., Any]:
+        """For so many tensors; they, the packed arrays, a residual if any and a recipe go in."""
+        return self.kernels[min(inputs, len(self.kernels)) - 1]

@@ -1,0 +1,116 @@
+"""Parts that kernels of several forms have: tiles in SBUF, turns of loops, activations."""
+
+from __future__ import annotations
+
+from trnconv._nki import nisa, nl
+
+OPERATORS = {
+    "identity": nl.copy,
+    "relu": nl.relu,
+    "silu": nl.silu,
+    "gelu": nl.gelu,
+    "gelu_tanh": nl.gelu_apprx_tanh,
+    "tanh": nl.tanh,
+    "sigmoid": nl.sigmoid,
+    "softplus": nl.softplus,
+    "mish": nl.mish,
+}
+
+
+class Slots(nl.NKIObject):
+    """Equal SBUF tiles that are used in turn; `held` is what each one holds, -1 for nothing."""
+
+    def __init__(self, tiles: list[nl.NkiTensor]) -> None:
+        self.tiles = tiles
+        self.held = [-1] * len(tiles)
+        self.next = 0
+
+    def start_over(self) -> None:
+        """Nothing is held, and the first slot is next."""
+        self.held = [-1] * len(self.tiles)
+        self.next = 0
+
+    def find(self, what: int) -> int:
+        """The slot that holds `what`, or -1."""
+        for slot in range(len(self.held)):
+            if self.held[slot] == what:
+                return slot
+        return -1
+
+    def take(self, what: int) -> int:
+        """The slot whose turn it is, from now on for `what`."""
+        slot = self.next
+        self.held[slot] = what
+        self.next = (slot + 1) % len(self.tiles)
+        return slot
+
+
+class Turn(nl.NKIObject):
+    """A turn of a hardware loop: the offsets of its blocks, in cells of SBUF.
+
+    Offsets into y are loaded when the first store needs them. Before that, the cells may still be
+    read by the stores of the turn before, and the loads of this one should not queue behind those.
+    """
+
+    def __init__(
+        self,
+        places: nl.NkiTensor,
+        first_row: int,
+        number: nisa.VirtualRegister,
+        cells: tuple[int, int, int],
+    ) -> None:
+        """`cells`: their address, the tensors that x lies in, and blocks with offsets into them."""
+        address, pieces, blocks = cells
+        self.places = places
+        self.first_row = first_row
+        self.number = number
+        self.blocks = blocks
+        self.x_count = pieces * blocks
+        y_count = places.shape[1] - self.x_count
+        self.x_cells = sbuf((1, self.x_count), nl.int32, address)
+        self.y_cells = sbuf((1, y_count), nl.int32, address + 4 * self.x_count)
+        self.y_loaded = False
+        self.load(self.x_cells, 0)
+
+    def load(self, cells: nl.NkiTensor, first: int) -> None:
+        """Some columns of the table of places, in the row of this turn."""
+        pitch = self.places.shape[1]
+        row = self.places.ap(
+            [[pitch, 1], [1, cells.shape[1]]],
+            offset=self.first_row * pitch + first,
+            scalar_offset=self.number,
+            indirect_dim=0,
+        )
+        nisa.dma_copy(dst=cells, src=row)
+
+    def x_cell(self, block: int, piece: int) -> nl.NkiTensor:
+        """The cell with a block's offset into one of the tensors that x lies in."""
+        at = piece * self.blocks + block
+        return self.x_cells[0:1, at : at + 1]
+
+    def y_cell(self, block: int) -> nl.NkiTensor:
+        """The cell with a block's offset into y."""
+        if not self.y_loaded:
+            self.load(self.y_cells, self.x_count)
+            self.y_loaded = True
+        return self.y_cells[0:1, block : block + 1]
+
+
+def at_cell(
+    tensor: nl.NkiTensor, pattern: tuple[tuple[int, int], ...], offset: int, cell: nl.NkiTensor
+) -> nl.NkiTensor:
+    """A pattern of an HBM tensor, at an offset in elements plus the one in a cell of SBUF."""
+    return tensor.ap(listed(pattern), offset=offset, scalar_offset=cell, indirect_dim=4)
+
+
+def listed(pattern: tuple[tuple[int, int], ...]) -> list[list[int]]:
+    """A pattern as NKI takes it."""
+    pairs = []
+    for pair in pattern:
+        pairs.append([pair[0], pair[1]])
+    return pairs
+
+
+def sbuf(shape: tuple[int, int], dtype: str, address: int) -> nl.NkiTensor:
+    """A tile at a byte of every partition."""
+    return nl.ndarray(shape, dtype=dtype, buffer=nl.sbuf, address=(0, address))

@@ -1,0 +1,326 @@
+"""What one block of a fast plan costs: cycles, bytes, instructions.
+
+Planning asks for thousands of blocks, so what does not depend on a block's size is worked out once
+for all of a plan's blocks and those of its neighbours: `Rates`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from operator import add
+from typing import NamedTuple
+
+from nkisim.machine import Timing
+from trnconv.ask.ends import IDENTITY, NO_RESIDUAL
+from trnconv.forms.minimal.blocks import Span, rectangles
+from trnconv.forms.minimal.channels import (
+    STACKS,
+    in_channels,
+    matrices_of_a_load,
+    out_channels,
+    replicates,
+    taps_of,
+)
+from trnconv.forms.minimal.plan import DEPTH, HEIGHT, V_BYTES, WIDTH, MinimalPlan
+
+
+class Sum(NamedTuple):
+    """What some part of the work adds up to; engines in cycles, `moved` in ns."""
+
+    columns: int = 0
+    tensor: float = 0.0
+    vector: float = 0.0
+    scalar: float = 0.0
+    moved: float = 0.0
+    loads: int = 0
+    bytes: int = 0
+    instructions: int = 0
+
+    def plus(self, other: Sum) -> Sum:
+        """Both together."""
+        return Sum._make(map(add, self, other))
+
+    def times(self, count: int) -> Sum:
+        """So many of them."""
+        return Sum._make([count * value for value in self])
+
+
+def total(parts: Iterable[tuple[Sum, int]]) -> Sum:
+    """So many of each."""
+    every = Sum()
+    for one, count in parts:
+        every = every.plus(one.times(count))
+    return every
+
+
+class InRates(NamedTuple):
+    """Tiles of input channels that are alike; channels stand on the lines `copies` times."""
+
+    tiles: int
+    channels: int
+    copies: int
+    loaded: int  # copies that are
+
+
+class OutRates(NamedTuple):
+    """Tiles of output channels with so many columns that share a matmul, for one rectangle."""
+
+    stack: int
+    tiles: int
+    channels: int  # of all tiles
+    matmuls: int
+    passes: float  # on the Vector engine
+    copies: float  # on the Scalar engine
+    weights: Sum  # loads of the weights of a tile, if they are streamed
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What blocks of any size have in common."""
+
+    timing: Timing
+    by_rows: bool
+    m: int
+    products: int
+    steps: int
+    x_bytes: int  # of an element
+    y_bytes: int
+    x_width: int
+    y_width: int
+    bank: int
+    lines: int
+    ways: int  # of outputs: out, and in what is added to them
+    every_row: bool  # of a block is loaded, what padding repeats or clears by itself
+    clears_edges: bool
+    repeats_columns: bool
+    ins: tuple[InRates, ...]
+    outs: tuple[OutRates, ...]
+    weight_columns: int  # of the weight image, all products
+
+
+def rates_of(plan: MinimalPlan) -> Rates:
+    """Those of a plan."""
+    same = replace(
+        plan,
+        units=1,
+        rows=plan.m,
+        columns=min(plan.columns, max(STACKS)),
+        x_slots=1,
+        v_slots=1,
+        group=1,
+        streamed=0,
+        body_blocks=1,
+        rolled=False,
+    )
+    return _rates(same)
+
+
+@lru_cache(maxsize=256)
+def _rates(plan: MinimalPlan) -> Rates:
+    algorithm, machine, outs = plan.algorithm, plan.target, out_channels(plan)
+    alike = Counter(
+        (tile.channels, len(tile.shifts), 1 if tile.copied else len(tile.shifts))
+        for tile in in_channels(plan)
+    )
+    weights = sum(len(taps_of(plan, tile.shared)) * tile.width for tile in outs)
+    return Rates(
+        timing=machine.timing,
+        by_rows=plan.by_rows,
+        m=plan.m,
+        products=algorithm.products,
+        steps=len(algorithm.steps),
+        x_bytes=plan.item_bytes,
+        y_bytes=plan.out_bytes,
+        x_width=plan.shape.size[WIDTH],
+        y_width=plan.shape.out_size(WIDTH),
+        bank=machine.psum_bank_fp32_elems,
+        lines=machine.partitions,
+        ways=1 if plan.end.residual == NO_RESIDUAL else 2,
+        every_row=replicates(plan.shape, HEIGHT) or plan.even_rows,
+        clears_edges=plan.even_rows and not replicates(plan.shape, HEIGHT),
+        repeats_columns=replicates(plan.shape, WIDTH),
+        ins=tuple(InRates(count, *look) for look, count in alike.items()),
+        outs=tuple(
+            _out_rates(plan, stack) for stack in STACKS if any(o.stack == stack for o in outs)
+        ),
+        weight_columns=weights * algorithm.products,
+    )
+
+
+def _out_rates(plan: MinimalPlan, stack: int) -> OutRates:
+    tiles = [tile for tile in out_channels(plan) if tile.stack == stack]
+    taps = len(taps_of(plan, max(tile.shared for tile in tiles)))
+    passes, copies = _passes(plan, stack)
+    lines, timing = plan.target.partitions, plan.target.timing
+    loads = -(-taps // matrices_of_a_load(taps))
+    row_bytes = taps * max(tile.width for tile in tiles) * V_BYTES
+    one = Sum(
+        moved=moved_ns(timing, lines * loads, row_bytes / loads),
+        loads=loads,
+        bytes=lines * row_bytes,
+        instructions=loads,
+    )
+    return OutRates(
+        stack,
+        len(tiles),
+        sum(tile.channels for tile in tiles),
+        round(plan.algorithm.products * _computed(plan) * taps),
+        passes,
+        copies,
+        one.times(plan.algorithm.products),
+    )
+
+
+def _passes(plan: MinimalPlan, stack: int) -> tuple[float, float]:
+    """Passes over a rectangle on Vector and Scalar engine."""
+    m = plan.m
+    inner, copies = (0.0, 2.0) if m == 2 else (3.0, 4.0)
+    if not plan.midgroup:
+        inner, copies = inner + 2, copies - 1
+    if plan.end.activation == IDENTITY and plan.end.residual == NO_RESIDUAL:
+        return inner + m * stack, copies
+    added = 0 if plan.end.residual == NO_RESIDUAL else 2 * m * stack
+    activated = 0 if plan.end.activation == IDENTITY else m * stack
+    return inner + m + added, copies + activated
+
+
+def _computed(plan: MinimalPlan) -> float:
+    """The share of all products that is computed: tiles at the ends may be cut."""
+    if plan.by_rows:
+        return 1.0
+    m, total = plan.m, plan.shape.out_size(DEPTH)
+    starts = range(-plan.phase, plan.tiles * m - plan.phase, m)
+    wanted = [tuple(n for n in range(m) if 0 <= at + n < total) for at in starts]
+    count = sum(len(plan.algorithm.products_for(outputs)) for outputs in wanted)
+    return count / (plan.tiles * plan.algorithm.products)
+
+
+def moved_ns(timing: Timing, descriptors: int, each_bytes: float) -> float:
+    """What descriptors take of the DMA engines together."""
+    each = max(timing.dma_descriptor_floor_ns, each_bytes / timing.dma_bytes_per_ns)
+    return descriptors * (each + timing.dma_descriptor_overhead_ns) / timing.dma_engines
+
+
+class InLook(NamedTuple):
+    """What the cost of a block's inputs depends on."""
+
+    rows: int  # that are loaded
+    repeated: int  # of them, each by itself
+    out_rows: int
+    columns: int  # that exist
+    all_columns: int  # with padding
+
+
+class OutLook(NamedTuple):
+    """What the cost of a block's outputs depends on."""
+
+    rows: int
+    stored: int  # rows
+    columns: int
+
+
+def in_look(rates: Rates, row: Span, column: Span) -> InLook:
+    """Of a block."""
+    rows = row.end - row.first
+    repeated = row.ins - rows if rates.every_row else 0
+    return InLook(rows + repeated, repeated, row.outs, column.end - column.first, column.ins)
+
+
+def out_look(row: Span, column: Span) -> OutLook:
+    """Of a block."""
+    return OutLook(row.outs, row.stored, column.outs)
+
+
+def inputs_cost(rates: Rates, frames: int, tiles: int, look: InLook) -> Sum:
+    """Loads of a block's frames, and transforms into its tiles."""
+    timing, rows = rates.timing, look.rows
+    v_rows = look.out_rows // rates.m if rates.by_rows else rows
+    cycles = 1 if rates.x_bytes == V_BYTES else 2
+    fills = look.all_columns - look.columns if rates.repeats_columns else 0
+    filled = rates.products * v_rows + timing.scalar_startup_cycles
+    cost = Sum()
+    for one in rates.ins:
+        width = look.all_columns if one.copies > 1 else look.columns
+        runs = 1 if one.copies == 1 and width == rates.x_width else rows
+        each = rows * width // runs * rates.x_bytes
+        streamed = v_rows * width * cycles + timing.vector_startup_cycles
+        lines = one.channels * one.loaded
+        loads = one.loaded * (1 + look.repeated)
+        made = one.copies - one.loaded
+        edges = look.repeated if rates.clears_edges else 0
+        part = Sum(
+            vector=tiles * rates.steps * streamed,
+            scalar=tiles * one.copies * fills * filled,
+            moved=frames * moved_ns(timing, lines * runs, each),
+            loads=frames * loads,
+            bytes=frames * lines * rows * width * rates.x_bytes,
+            instructions=frames * (loads + made + edges + 1)
+            + tiles * (rates.steps + 2 + one.copies * fills),
+        )
+        cost = cost.plus(part.times(one.tiles))
+    return cost
+
+
+def outputs_cost(rates: Rates, look: OutLook) -> Sum:
+    """Products of a unit, their way out of PSUM, and to y; all output channels."""
+    cost = Sum()
+    for one in rates.outs:
+        cost = cost.plus(_chains(rates, one, look).times(one.tiles))
+        cost = cost.plus(_stores(rates, one, look))
+    return cost
+
+
+def streamed_cost(rates: Rates, look: OutLook) -> Sum:
+    """Loads of the weights of a unit, if they are loaded product by product."""
+    cost = Sum()
+    for one in rates.outs:
+        count, _, _ = _rectangles(rates, one, look)
+        cost = cost.plus(one.weights.times(count * one.tiles))
+    return cost
+
+
+def _rectangles(rates: Rates, out: OutRates, look: OutLook) -> tuple[int, int, int]:
+    rows = look.rows // rates.m if rates.by_rows else look.rows
+    least = rates.timing.pe_min_cycles
+    return _rectangle_sums(rows, -(-look.columns // out.stack), rates.bank, least)
+
+
+def _chains(rates: Rates, out: OutRates, look: OutLook) -> Sum:
+    """Products of one tile of output channels, and their way out of PSUM."""
+    timing = rates.timing
+    count, elems, cycles = _rectangles(rates, out, look)
+    return Sum(
+        columns=out.matmuls * elems,
+        tensor=out.matmuls * (cycles + count * timing.pe_gap_cycles),
+        vector=out.passes * (elems + count * timing.vector_startup_cycles),
+        scalar=out.copies * (elems + count * timing.scalar_startup_cycles),
+        instructions=count * (out.matmuls + int(out.passes + out.copies)),
+    )
+
+
+@lru_cache(maxsize=4096)
+def _rectangle_sums(rows: int, columns: int, most: int, least: int) -> tuple[int, int, int]:
+    """Rectangles, their positions, and those of matmuls that take as long as `least` of them."""
+    sizes = [
+        (one.row_end - one.row) * (one.column_end - one.column)
+        for one in rectangles(rows, columns, most)
+    ]
+    return len(sizes), sum(sizes), sum(max(size, least) for size in sizes)
+
+
+def _stores(rates: Rates, out: OutRates, look: OutLook) -> Sum:
+    """Output buffers to y; what is added comes the same way."""
+    runs = 1 if look.columns == rates.y_width else look.stored
+    frames = 1 if rates.by_rows else rates.m
+    each = look.stored * look.columns // runs * rates.y_bytes
+    buffers = -(-out.channels // rates.lines)
+    one = Sum(
+        moved=moved_ns(rates.timing, out.channels * frames * runs, each),
+        loads=buffers,
+        bytes=out.channels * frames * look.stored * look.columns * rates.y_bytes,
+        instructions=buffers,
+    )
+    return one.times(rates.ways)

@@ -1,0 +1,288 @@
+"""Blocks of a fast convolution: which outputs each computes, and which inputs it reads."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import pairwise
+from math import prod
+
+from trnconv.forms.minimal.channels import out_channels, replicates
+from trnconv.forms.minimal.plan import DEPTH, HEIGHT, WIDTH, MinimalPlan
+from trnconv.forms.minimal.recipe import Frame, Rectangle, Wanted
+from trnconv.forms.recipe_parts import Place
+from trnconv.geometry import ConvShape
+
+
+@dataclass(frozen=True)
+class Span:
+    """A block along rows or columns.
+
+    `ins` positions of transformed inputs (or of inputs, if they are tiled along it) begin at input
+    position `origin`, which may be padding; `first` .. `end` of them exist. If rows are even, those
+    are the ones that exist in every block; each of the others is loaded by itself.
+    """
+
+    outs: int  # positions that are computed
+    ins: int
+    first: int
+    end: int
+    cut: int  # outputs computed but not stored, before those that are
+    stored: int
+    origin: int
+    out: int  # the first output that is stored
+
+    @property
+    def look(self) -> tuple[int, ...]:
+        """What blocks of one kind have in common."""
+        return (self.outs, self.ins, self.first, self.end, self.cut, self.stored)
+
+
+@dataclass(frozen=True)
+class FrameSpan:
+    """A block along frames: where its input frames lie, and what its units want."""
+
+    frames: tuple[Frame, ...]
+    units: tuple[Wanted, ...]
+    bases: tuple[int, ...]  # the first frame it reads of each tensor
+    out: int  # the first output frame
+
+
+Kinds = tuple[tuple[Span, int], ...]  # one span of each look, and how many have it
+
+
+def column_spans(plan: MinimalPlan) -> tuple[Span, ...]:
+    """Blocks along columns."""
+    return _plain_spans(plan.shape, WIDTH, plan.columns, _most_columns(plan), even=False)
+
+
+def column_kinds(plan: MinimalPlan) -> Kinds:
+    """Blocks along columns by their look."""
+    return _plain_kinds(plan.shape, WIDTH, plan.columns, _most_columns(plan), even=False)
+
+
+def _most_columns(plan: MinimalPlan) -> int:
+    """Columns that share a matmul, at most."""
+    return max(tile.stack for tile in out_channels(plan))
+
+
+@lru_cache(maxsize=4096)
+def _plain_kinds(shape: ConvShape, axis: int, size: int, stack: int, *, even: bool) -> Kinds:
+    return _by_look(_plain_spans(shape, axis, size, stack, even=even))
+
+
+def _by_look(spans: tuple[Span, ...]) -> Kinds:
+    one_of: dict[tuple[int, ...], Span] = {}
+    counts: Counter[tuple[int, ...]] = Counter()
+    for span in spans:
+        counts[span.look] += 1
+        one_of[span.look] = span
+    return tuple((one_of[look], count) for look, count in counts.items())
+
+
+@lru_cache(maxsize=4096)
+def _plain_spans(
+    shape: ConvShape, axis: int, size: int, stack: int, *, even: bool
+) -> tuple[Span, ...]:
+    total = shape.out_size(axis)
+    spans = tuple(
+        _span(shape, axis, at, min(size, total - at), stack) for at in range(0, total, size)
+    )
+    return tuple(_evened(shape, span) for span in spans) if even else spans
+
+
+def _evened(shape: ConvShape, row: Span) -> Span:
+    """The rows that blocks of this size have everywhere."""
+    return replace(row, first=shape.pad_before[HEIGHT], end=row.ins - shape.pad_after[HEIGHT])
+
+
+def can_be_even(plan: MinimalPlan) -> bool:
+    """Whether only one row before and one behind a block is there or not, by its place."""
+    shape = plan.shape
+    pads = (shape.pad_before[HEIGHT], shape.pad_after[HEIGHT])
+    whole = not plan.by_rows or (plan.phase == 0 and shape.out_size(HEIGHT) % plan.m == 0)
+    return max(pads) == 1 and whole and not plan.paired_rows
+
+
+def row_spans(plan: MinimalPlan) -> tuple[Span, ...]:
+    """Blocks along rows; if tiles are rows, they begin and end with whole tiles."""
+    if not plan.by_rows:
+        return _plain_spans(plan.shape, HEIGHT, plan.rows, 1, even=plan.even_rows)
+    spans = _tiled_spans(plan.shape, plan.rows, plan.m, plan.phase)
+    return tuple(_evened(plan.shape, span) for span in spans) if plan.even_rows else spans
+
+
+def row_kinds(plan: MinimalPlan) -> Kinds:
+    """Blocks along rows by their look."""
+    if not plan.by_rows:
+        return _plain_kinds(plan.shape, HEIGHT, plan.rows, 1, even=plan.even_rows)
+    return _tiled_kinds(plan.shape, plan.rows, plan.m, plan.phase, even=plan.even_rows)
+
+
+@lru_cache(maxsize=4096)
+def _tiled_kinds(shape: ConvShape, rows: int, m: int, phase: int, *, even: bool) -> Kinds:
+    spans = _tiled_spans(shape, rows, m, phase)
+    return _by_look(tuple(_evened(shape, span) for span in spans) if even else spans)
+
+
+@lru_cache(maxsize=4096)
+def _tiled_spans(shape: ConvShape, rows: int, m: int, phase: int) -> tuple[Span, ...]:
+    end = -(-(shape.out_size(HEIGHT) + phase) // m) * m - phase
+    return tuple(_tiled_span(shape, at, min(rows, end - at)) for at in range(-phase, end, rows))
+
+
+def _span(shape: ConvShape, axis: int, at: int, count: int, stack: int) -> Span:
+    origin = at - shape.pad_before[axis]
+    ins = -(-count // stack) * stack + shape.kernel[axis] - 1
+    first, end = max(0, -origin), min(ins, shape.size[axis] - origin)
+    return Span(count, ins, first, end, 0, count, origin, at)
+
+
+def _tiled_span(shape: ConvShape, at: int, count: int) -> Span:
+    origin = at - shape.pad_before[HEIGHT]
+    ins = count + shape.kernel[HEIGHT] - 1
+    first, end = max(0, -origin), min(ins, shape.size[HEIGHT] - origin)
+    out = max(0, at)
+    stored = min(at + count, shape.out_size(HEIGHT)) - out
+    return Span(count, ins, first, end, out - at, stored, origin, out)
+
+
+def frame_starts(plan: MinimalPlan) -> range:
+    """The first output frame of each block; the first tile may begin before the first output."""
+    if plan.by_rows:
+        return range(0, plan.shape.out_size(DEPTH), plan.units)
+    return range(-plan.phase, plan.tiles * plan.m - plan.phase, plan.units * plan.m)
+
+
+def frame_spans(plan: MinimalPlan) -> list[FrameSpan]:
+    """Blocks along frames."""
+    return [_frame_span(plan, at) for at in frame_starts(plan)]
+
+
+def _frame_span(plan: MinimalPlan, at: int) -> FrameSpan:
+    shape = plan.shape
+    origin = at - shape.pad_before[DEPTH]
+    found = [_piece_of(plan, origin + n) for n in range(plan.block_frames)]
+    bases = tuple(
+        min((frame for which, frame in found if which == piece), default=0)
+        for piece in range(len(plan.frames))
+    )
+    elems = shape.size[HEIGHT] * shape.size[WIDTH]
+    frames = tuple(
+        Frame(piece, (frame - bases[piece]) * elems) if piece >= 0 else Frame(-1, 0)
+        for piece, frame in found
+    )
+    out = max(0, at)
+    units = tuple(_wanted(plan, at, number, out) for number in range(plan.units))
+    return FrameSpan(frames, units, bases, out)
+
+
+def _piece_of(plan: MinimalPlan, frame: int) -> tuple[int, int]:
+    """The tensor a frame lies in, and its number there; (-1, 0) for zeros.
+
+    Frames beyond the padding belong to outputs that do not exist.
+    """
+    shape = plan.shape
+    before, after = shape.pad_before[DEPTH], shape.pad_after[DEPTH]
+    if replicates(shape, DEPTH) and -before <= frame < shape.size[DEPTH] + after:
+        frame = min(max(frame, 0), shape.size[DEPTH] - 1)
+    for piece, count in enumerate(plan.frames):
+        if 0 <= frame < count:
+            return piece, frame
+        frame -= count
+    return -1, 0
+
+
+def _wanted(plan: MinimalPlan, at: int, number: int, out: int) -> Wanted:
+    total = plan.shape.out_size(DEPTH)
+    elems = plan.shape.out_size(HEIGHT) * plan.shape.out_size(WIDTH)
+    if plan.by_rows:
+        every = tuple(range(plan.m))
+        return Wanted(every, plan.algorithm.products_for(every), number * elems, 1, 0, 0)
+    first = at + number * plan.m
+    outputs = tuple(n for n in range(plan.m) if 0 <= first + n < total)
+    products = plan.algorithm.products_for(outputs)
+    return Wanted(outputs, products, (first + outputs[0] - out) * elems, len(outputs), 0, 0)
+
+
+@lru_cache(maxsize=1000)
+def rectangles(rows: int, columns: int, most: int) -> tuple[Rectangle, ...]:
+    """As few rectangles of at most `most` positions as cover all, of about one size."""
+    best: tuple[int, int] | None = None
+    for down in range(1, rows + 1):
+        height = -(-rows // down)
+        across = -(-columns // max(1, most // height)) if height <= most else columns
+        if height * -(-columns // across) > most:
+            continue
+        if best is None or down * across < best[0] * best[1]:
+            best = (down, across)
+    assert best is not None, "one position fits"
+    return tuple(
+        Rectangle(row, row_end, column, column_end)
+        for row, row_end in _cuts(rows, best[0])
+        for column, column_end in _cuts(columns, best[1])
+    )
+
+
+def _cuts(size: int, parts: int) -> list[tuple[int, int]]:
+    """Parts of a size that differ by one at most."""
+    ends = [size * part // parts for part in range(parts + 1)]
+    return [(first, end) for first, end in pairwise(ends) if end > first]
+
+
+@dataclass(frozen=True)
+class BlockAt:
+    """A block: its spans and its place."""
+
+    row: Span
+    column: Span
+    frame: FrameSpan
+    place: Place
+
+    @property
+    def look(self) -> tuple[object, ...]:
+        """Blocks that are alike have the same."""
+        return (self.row.look, self.column.look, self.frame.frames, self.frame.units)
+
+
+def blocks(plan: MinimalPlan) -> Iterator[BlockAt]:
+    """Every block, image after image, frames innermost."""
+    for image in range(plan.shape.batch):
+        for row in row_spans(plan):
+            for column in column_spans(plan):
+                for frame in frame_spans(plan):
+                    yield BlockAt(row, column, frame, _place(plan, image, (row, column, frame)))
+
+
+def _edges(plan: MinimalPlan, row: Span) -> int:
+    """Where among the pairs of constants stands which rows beside a block exist."""
+    missing = [row.origin < 0, row.origin + row.end >= plan.shape.size[HEIGHT]]
+    return 2 * (missing[0] + 2 * missing[1])
+
+
+def _place(plan: MinimalPlan, image: int, spans: tuple[Span, Span, FrameSpan]) -> Place:
+    row, column, frame = spans
+    shape = plan.shape
+    height, width = shape.size[HEIGHT:]
+    inside = (row.origin + row.first) * width + column.origin + column.first
+    starts = [
+        (image * shape.c_in * frames + base) * height * width
+        for frames, base in zip(plan.frames, frame.bases, strict=True)
+    ]
+    x = tuple(start + inside for start in starts)
+    if plan.even_rows:
+        left = column.origin + column.first
+        above, below = max(0, row.origin), min(height - 1, row.origin + row.end)
+        x = (
+            *(
+                start + at
+                for start in starts
+                for at in (inside, above * width + left, below * width + left)
+            ),
+            _edges(plan, row),
+        )
+    _, out_height, out_width = shape.out_sizes()
+    y = image * shape.c_out * prod(shape.out_sizes())
+    return Place(x, y + (frame.out * out_height + row.out) * out_width + column.out)

@@ -1,0 +1,207 @@
+"""Minimal plans worth pricing, by transform and axis."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+from math import inf
+
+from trnconv.ask.question import Question
+from trnconv.forms.form import Form, Priced
+from trnconv.forms.minimal.blocks import can_be_even
+from trnconv.forms.minimal.channels import in_channels, out_channels
+from trnconv.forms.minimal.cost import cost_of, least_ns, least_rolled_ns
+from trnconv.forms.minimal.pacing import Tempo, broken_tempo, tempo_of
+from trnconv.forms.minimal.plan import DEPTH, HEIGHT, V_BYTES, WIDTH, MinimalPlan
+from trnconv.forms.minimal.sbuf import room_of, sbuf_end
+from trnconv.forms.search import best_body
+from trnconv.geometry import ConvShape
+
+_MOST_ROWS = 32
+_EVERY_SIZE = 8  # larger blocks are tried in steps
+_V_SHARE = 0.75  # of SBUF, for transformed inputs
+_MOST_COLUMN_CUTS = 8
+_MOST_UNITS = 8
+_MOST_BODY = 6
+_STREAM_SLOTS = (12, 8, 5)
+_KEPT = 4  # plans; sizes that cannot be among the fastest so many are not looked at
+
+
+def candidates(
+    question: Question, transform: str, axis: int, *, midgroup: bool = True
+) -> Iterator[MinimalPlan]:
+    """Unrolled plans of one transform along one axis; `midgroup` as in a plan."""
+    base = start(question, transform, axis, midgroup=midgroup)
+    best: list[float] = []
+    for least, sized in _sizes(base):
+        if len(best) >= _KEPT and least > best[_KEPT - 1]:
+            return
+        for plan in _with_buffers(sized):
+            yield plan
+            insort(best, cost_of(plan).weighed_ns)
+
+
+def start(question: Question, transform: str, axis: int, *, midgroup: bool = True) -> MinimalPlan:
+    """A plan with blocks of one output: sizes and buffers are decided from here on."""
+    shape = question.shape
+    assert isinstance(shape, ConvShape)
+    return MinimalPlan(
+        shape,
+        question.machine.name,
+        question.dtype,
+        transform,
+        axis,
+        units=1,
+        rows=1,
+        columns=1,
+        x_slots=1,
+        v_slots=1,
+        group=1,
+        pieces=question.pieces,
+        midgroup=midgroup,
+        end=question.end,
+    )
+
+
+@lru_cache(maxsize=64)
+def _sizes(base: MinimalPlan) -> list[tuple[float, MinimalPlan]]:
+    """Sizes of blocks with what each takes at least, the most promising first."""
+    paired = (False, True) if _can_pair(base) else (False,)
+    sizes = [
+        replace(base, units=units, rows=rows, columns=columns, paired_rows=pair)
+        for rows in _row_counts(base)
+        for columns in _column_counts(base)
+        if _sensible(base, rows, columns)
+        for units in _unit_counts(base)
+        for pair in paired
+    ]
+    return sorted(((least_ns(one), one) for one in sizes), key=lambda pair: pair[0])
+
+
+def _sensible(plan: MinimalPlan, rows: int, columns: int) -> bool:
+    """Whether a block fills half a PSUM bank, and its transformed inputs leave room in SBUF."""
+    shape, machine = plan.shape, plan.target
+    tiles = rows // plan.m if plan.by_rows else rows
+    whole = columns == shape.out_size(WIDTH) and rows >= shape.out_size(HEIGHT)
+    if not whole and 2 * tiles * columns < machine.psum_bank_fp32_elems:
+        return False
+    slots = 2 * plan.read_frames * -(-shape.c_in // machine.partitions)
+    v_rows = tiles if plan.by_rows else rows + shape.kernel[HEIGHT] - 1
+    held = slots * plan.algorithm.products * v_rows * columns * V_BYTES
+    return held <= _V_SHARE * machine.sbuf_usable_bytes_per_partition
+
+
+def _can_pair(plan: MinimalPlan) -> bool:
+    wide = replace(plan, columns=plan.shape.out_size(WIDTH), paired_rows=True)
+    return len(in_channels(wide)) > len(in_channels(replace(wide, paired_rows=False)))
+
+
+def _unit_counts(plan: MinimalPlan) -> list[int]:
+    total = plan.tiles if plan.axis == DEPTH else plan.shape.out_size(DEPTH)
+    counts = [n for n in range(1, min(total, _MOST_UNITS) + 1) if total % n == 0]
+    return list(dict.fromkeys((counts[-1], counts[len(counts) // 2], counts[0])))[:2]
+
+
+def _row_counts(plan: MinimalPlan) -> list[int]:
+    total = plan.shape.out_size(HEIGHT)
+    if plan.axis == HEIGHT:
+        tiles = -(-(total + plan.phase) // plan.m)
+        return [plan.m * n for n in _even_parts(tiles, _MOST_ROWS // plan.m)]
+    return _even_parts(total, _MOST_ROWS)
+
+
+def _column_counts(plan: MinimalPlan) -> list[int]:
+    """Whole multiples of the columns that share a matmul, so that every column is summed alike."""
+    total = plan.shape.out_size(WIDTH)
+    stack = max(tile.stack for tile in out_channels(replace(plan, columns=total)))
+    cuts = range(1, min(total, _MOST_COLUMN_CUTS) + 1)
+    return list(dict.fromkeys(min(total, -(-total // (n * stack)) * stack) for n in cuts))
+
+
+def _even_parts(total: int, most: int) -> list[int]:
+    """Sizes of at most `most` that cut a whole into parts of about one size."""
+    sizes = sorted({-(-total // parts) for parts in range(1, total + 1) if total <= parts * most})
+    return [size for size in sizes if size <= _EVERY_SIZE or size % 4 == 0 or total % size == 0]
+
+
+def _with_buffers(sized: MinimalPlan) -> Iterator[MinimalPlan]:
+    """The roomiest buffers that SBUF allows, with weights that stay and with streamed ones."""
+    tiles = len(out_channels(sized))
+    ways = [(tiles, 0), *((tiles, slots) for slots in _STREAM_SLOTS)]
+    if tiles > 1:
+        ways.insert(1, (-(-tiles // 2), 0))
+    found = 0
+    for group, streamed in ways:
+        weights = replace(sized, group=group, streamed=streamed)
+        plan = _roomiest(weights)
+        if plan is not None:
+            yield plan
+            found += 1
+        if found == 2:
+            return
+
+
+def _roomiest(plan: MinimalPlan) -> MinimalPlan | None:
+    limit = plan.target.sbuf_usable_bytes_per_partition
+    room = room_of(plan)
+    for body, v_slots, x_slots in _slot_counts(tempo_of(plan)):
+        if room.needed(v_slots, x_slots) <= limit:
+            one = replace(plan, body_blocks=body, v_slots=v_slots, x_slots=x_slots)
+            if sbuf_end(one) <= limit:
+                return one
+    return None
+
+
+@lru_cache(maxsize=1024)
+def _slot_counts(tempo: Tempo) -> list[tuple[int, int, int]]:
+    """Blocks of a body, slots of transformed inputs and of inputs; the roomiest first."""
+    frames = tempo.block_frames
+    found: dict[tuple[int, int], int] = {}  # least body for each pair of slots
+    for body in range(1, _MOST_BODY + 1):
+        for v_slots in _divisors(body * tempo.tiles_of_block):
+            for x_slots in _divisors(body * frames):
+                small = (v_slots, x_slots) not in found and x_slots <= 2 * frames
+                if small and not broken_tempo(tempo, body, v_slots, x_slots):
+                    found[v_slots, x_slots] = body
+    least = min((v for v, _ in found), default=0)
+    ordered = sorted(found, key=lambda pair: (pair[0], -pair[1]))
+    return [(found[pair], *pair) for pair in ordered if pair[0] <= 2 * least]
+
+
+def _divisors(number: int) -> list[int]:
+    return [n for n in range(1, number + 1) if number % n == 0]
+
+
+def rolled(form: Form[MinimalPlan], base: MinimalPlan, budget: int) -> list[Priced]:
+    """Of all sizes: the fastest plans that are short enough, or become so by hardware loops."""
+    found: list[Priced] = []
+    for least, sized in _sizes(base):
+        worst = found[_KEPT - 1].cost.weighed_ns if len(found) >= _KEPT else inf
+        if least > worst:
+            break
+        if least_rolled_ns(sized, budget) > worst:
+            continue
+        for plan in _with_buffers(sized):
+            best = _within(form, plan, budget)
+            if best is not None:
+                insort(found, best, key=lambda priced: priced.cost.weighed_ns)
+    return found[:_KEPT]
+
+
+def _within(form: Form[MinimalPlan], plan: MinimalPlan, budget: int) -> Priced | None:
+    """A plan, or its fastest hardware loops, with at most `budget` static instructions."""
+    cost = cost_of(plan)
+    if cost.instructions <= budget:
+        return Priced(plan, cost)
+    ways = (True, False) if can_be_even(plan) else (False,)
+    loops = [best_body(form, _loops(plan, even_rows=even), budget) for even in ways]
+    return min((one for one in loops if one), key=lambda one: one.cost.weighed_ns, default=None)
+
+
+def _loops(plan: MinimalPlan, *, even_rows: bool) -> Iterator[MinimalPlan]:
+    """Longer and longer turns: multiples of the blocks after which slots repeat."""
+    for times in range(1, _MOST_BODY + 1):
+        blocks = times * plan.body_blocks
+        yield replace(plan, rolled=True, even_rows=even_rows, body_blocks=blocks)

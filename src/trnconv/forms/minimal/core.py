@@ -1,0 +1,303 @@
+"""What a core holds while it runs a fast recipe, and how inputs get there and are transformed."""
+
+from __future__ import annotations
+
+from trnconv._nki import nisa, nl
+from trnconv.forms.kernel_parts import Turn, at_cell, listed, sbuf
+from trnconv.forms.minimal.recipe import InLoad, InPart, Kind, MinimalRecipe, Prepare, XCopy, XLoad
+from trnconv.forms.recipe_parts import Place, Ring
+
+
+class MinimalBlock(nl.NKIObject):
+    """A block: its kind, and where it is, at a place or at the one a turn of a loop reads."""
+
+    def __init__(self, kind: Kind, place: Place, turn: Turn | None, number: int) -> None:
+        self.kind = kind
+        self.place = place
+        self.turn = turn
+        self.number = number  # among the blocks of a body
+
+    def in_x(
+        self, x: nl.NkiTensor, which: int, pattern: tuple[tuple[int, int], ...], at: int
+    ) -> nl.NkiTensor:
+        """What a load reads, `at` elements from one of the block's offsets into x."""
+        if self.turn == None:
+            return x.ap(listed(pattern), offset=self.place.x[which] + at)
+        return at_cell(x, pattern, at, self.turn.x_cell(self.number, which))
+
+    def in_y(self, y: nl.NkiTensor, pattern: tuple[tuple[int, int], ...], at: int) -> nl.NkiTensor:
+        """What a store writes, `at` elements from the block's first output."""
+        if self.turn == None:
+            return y.ap(listed(pattern), offset=self.place.y + at)
+        return at_cell(y, pattern, at, self.turn.y_cell(self.number))
+
+
+class MinimalCore(nl.NKIObject):
+    """One core at work on a fast recipe."""
+
+    def __init__(
+        self,
+        x: tuple[nl.NkiTensor, ...],
+        y: nl.NkiTensor,
+        weights: nl.NkiTensor,
+        constants: nl.NkiTensor,
+        residual: nl.NkiTensor | None,
+        recipe: MinimalRecipe,
+    ) -> None:
+        self.x = x
+        self.y = y
+        self.residual = residual
+        self.weight_image = weights
+        self.recipe = recipe
+        self.x_slots = []
+        self.v_slots = []
+        for tile in recipe.in_tiles:
+            self.x_slots.append(ring(tile.x, tile.lines, x[0].dtype))
+            self.v_slots.append(ring(tile.v, tile.lines, nl.float16))
+        self.weights = ring(recipe.weights, recipe.lines, nl.float16)
+        self.scratch = ring(recipe.scratch, recipe.lines, nl.float16)
+        self.copies = ring(recipe.copies, recipe.lines, nl.float32)
+        self.outs = ring(recipe.out, recipe.lines, y.dtype)
+        self.residuals = ring(recipe.residual, recipe.lines, x[0].dtype)
+        self.constants = sbuf(
+            (recipe.lines, recipe.constants), nl.float32, recipe.constants_address
+        )
+        nisa.dma_copy(dst=self.constants, src=constants)
+        self.constant_image = constants
+        self.edges = ring(recipe.edges, recipe.lines, nl.float32)
+        self.banks = []
+        for _ in range(recipe.banks):
+            bank = (recipe.lines, recipe.bank_elems)
+            self.banks.append(nl.ndarray(bank, dtype=nl.float32, buffer=nl.psum))
+        self.used = [0, 0, 0, 0, 0]  # banks, copies, outputs, residuals, weights
+
+    def load_edges(self, block: MinimalBlock) -> None:
+        """Whether the rows beside a block exist, for all lines; needed if that may be either."""
+        if len(block.kind.ins[0].edges) == 0:
+            return
+        recipe = self.recipe
+        pattern = [[recipe.constants, recipe.lines], [1, 2]]
+        which = recipe.parts * len(self.x)
+        if block.turn == None:
+            at = recipe.first_edge + block.place.x[which]
+            edges = self.constant_image.ap(pattern, offset=at)
+        else:
+            cell = block.turn.x_cell(block.number, which)
+            edges = self.constant_image.ap(
+                pattern, offset=recipe.first_edge, scalar_offset=cell, indirect_dim=1
+            )
+        first = 2 * block.number
+        nisa.dma_copy(dst=self.edges[0][:, first : first + 2], src=edges)
+
+    def edge(self, block: MinimalBlock, part: InPart, which: int) -> nl.NkiTensor:
+        """1 or 0 for a row of a tile: whether the row before or behind a block exists."""
+        pattern = [[self.recipe.edges.elems, part.loaded], [0, 1], [0, part.columns]]
+        return self.edges[0].ap(pattern, offset=2 * block.number + which)
+
+    def start_over(self) -> None:
+        """What each turn of a hardware loop starts from, so that all turns are alike."""
+        self.used = [0, 0, 0, 0, 0]
+
+    def take(self, of: int, tiles: list[nl.NkiTensor]) -> nl.NkiTensor:
+        """The tile whose turn it is."""
+        self.used[of] += 1
+        return tiles[(self.used[of] - 1) % len(tiles)]
+
+    def next_bank(self) -> nl.NkiTensor:
+        """A PSUM bank."""
+        return self.take(0, self.banks)
+
+    def next_copy(self) -> nl.NkiTensor:
+        """A float32 tile in SBUF."""
+        return self.take(1, self.copies)
+
+    def next_out(self) -> nl.NkiTensor:
+        """An output buffer."""
+        return self.take(2, self.outs)
+
+    def next_residual(self) -> nl.NkiTensor:
+        """A buffer for what is added to the outputs of an output buffer."""
+        return self.take(3, self.residuals)
+
+    def next_weights(self, first: int, end: int) -> nl.NkiTensor:
+        """Columns of the weight image that are used once, loaded."""
+        tile = self.take(4, self.weights)[:, 0 : end - first]
+        nisa.dma_copy(dst=tile, src=self.weight_image[:, first:end])
+        return tile
+
+    def transformed(self, tile: int, slot: int, kind: Kind) -> nl.NkiTensor:
+        """A slot of transformed inputs as [lines, positions, rows, columns]."""
+        shape = (self.recipe.positions, kind.v_rows, kind.v_columns)
+        lines = self.recipe.in_tiles[tile].lines
+        elems = shape[0] * shape[1] * shape[2]
+        flat = self.v_slots[tile][slot][0:lines, 0:elems]
+        return flat.reshape((lines, shape[0], shape[1], shape[2]))
+
+
+class Pending(nl.NKIObject):
+    """A part of the work of preparing transformed inputs: one step on one tile of channels.
+
+    Step -1 is what inputs need before they are transformed. It comes early: nobody waits for it.
+    """
+
+    def __init__(self, prepare: Prepare, tile: int, step: int) -> None:
+        self.prepare = prepare
+        self.tile = tile
+        self.step = step
+
+
+def pending(recipe: MinimalRecipe, prepares: tuple[Prepare, ...] | list[Prepare]) -> list[Pending]:
+    """All steps of some preparations, in order."""
+    found = []
+    for prepare in prepares:
+        if recipe.completes:
+            for tile in range(len(recipe.in_tiles)):
+                found.append(Pending(prepare, tile, -1))
+        for tile in range(len(recipe.in_tiles)):
+            for step in range(len(recipe.steps)):
+                found.append(Pending(prepare, tile, step))
+    return found
+
+
+def load_weights(core: MinimalCore, weight: int, weight_end: int) -> None:
+    """The weights of a group of output tiles, unless they are loaded as they are used."""
+    if core.recipe.streamed:
+        return
+    tile = core.weights[0][:, 0 : weight_end - weight]
+    nisa.dma_copy(dst=tile, src=core.weight_image[:, weight:weight_end])
+
+
+def load_frame(core: MinimalCore, block: MinimalBlock, load: XLoad) -> None:
+    """One frame of a block, all tiles of channels; zeros where there is none."""
+    frame = block.kind.frames[load.frame]
+    for number in range(len(core.recipe.in_tiles)):
+        part = block.kind.ins[number]
+        tile = input_tile(core, number, load.slot, part)
+        if frame.piece < 0:
+            nisa.memset(dst=tile, value=0.0, engine=nisa.engine.gpsimd)
+        else:
+            for clear in part.x_clears:
+                border = tile[:, clear.row : clear.row_end, clear.column : clear.column_end]
+                nisa.memset(dst=border, value=0.0, engine=nisa.engine.gpsimd)
+            for one in part.loads:
+                load_lines(core, block, tile, one, load.frame)
+
+
+def load_lines(
+    core: MinimalCore, block: MinimalBlock, tile: nl.NkiTensor, one: InLoad, number: int
+) -> None:
+    """Some lines of an input tile."""
+    recipe = core.recipe
+    frame = block.kind.frames[number]
+    channel_step = recipe.channel_steps[frame.piece]
+    at = one.channel * channel_step + frame.offset + one.offset
+    into = one.into
+    rows, columns = into.row_end - into.row, into.column_end - into.column
+    lines = tile[one.line : one.line + one.lines]
+    if one.whole:
+        flat = lines.reshape((one.lines, tile.shape[1] * tile.shape[2]))
+        dst = flat[:, into.row * columns : into.row_end * columns]
+        pattern = [(channel_step, one.lines), (1, rows * columns)]
+    else:
+        dst = lines[:, into.row : into.row_end, into.column : into.column_end]
+        pattern = [(channel_step, one.lines), (recipe.x_width, rows), (1, columns)]
+    which = frame.piece * recipe.parts + one.part
+    nisa.dma_copy(dst=dst, src=block.in_x(core.x[frame.piece], which, tuple(pattern), at))
+
+
+def complete_inputs(core: MinimalCore, block: MinimalBlock, work: Pending) -> None:
+    """Rows beside a block times 1 or 0, and copies of channels, for inputs that are new."""
+    part = block.kind.ins[work.tile]
+    for slot in work.prepare.fresh:
+        tile = input_tile(core, work.tile, slot, part)
+        for edge in part.edges:
+            row = tile[0 : part.loaded, edge.row : edge.row + 1, :]
+            factors = core.edge(block, part, edge.which)
+            nisa.tensor_tensor(
+                dst=row, data1=row, data2=factors, op=nl.multiply, engine=nisa.engine.gpsimd
+            )
+        for copy in part.copies:
+            copy_lines(tile, copy)
+
+
+def copy_lines(tile: nl.NkiTensor, copy: XCopy) -> None:
+    """The first lines of an input tile once more on others, shifted."""
+    rows, columns = tile.shape[1] - copy.rows, tile.shape[2] - copy.columns
+    nisa.tensor_copy(
+        dst=tile[copy.line : copy.line + copy.lines, 0:rows, 0:columns],
+        src=tile[0 : copy.lines, copy.rows :, copy.columns :],
+        engine=nisa.engine.gpsimd,
+    )
+
+
+def input_tile(core: MinimalCore, number: int, slot: int, part: InPart) -> nl.NkiTensor:
+    """A slot of inputs as [lines, rows, columns]."""
+    lines = core.recipe.in_tiles[number].lines
+    flat = core.x_slots[number][slot][0:lines, 0 : part.rows * part.columns]
+    return flat.reshape((lines, part.rows, part.columns))
+
+
+def do_step(core: MinimalCore, block: MinimalBlock, work: Pending) -> None:
+    """One step of a transform; the first one also clears, and the last one fills, its border."""
+    if work.step < 0:
+        complete_inputs(core, block, work)
+        return
+    recipe = core.recipe
+    part = block.kind.ins[work.tile]
+    slot = core.transformed(work.tile, work.prepare.slot, block.kind)
+    if work.step == 0:
+        for clear in part.v_clears:
+            border = slot[:, :, clear.row : clear.row_end, clear.column : clear.column_end]
+            nisa.memset(dst=border, value=0.0, engine=nisa.engine.gpsimd)
+    step = recipe.steps[work.step]
+    dst = operand(core, block, work, step.dst)
+    a = operand(core, block, work, step.a)
+    b = operand(core, block, work, step.b)
+    if step.scale == 1.0:
+        nisa.tensor_tensor(dst=dst, data1=b, data2=a, op=nl.add)
+    elif step.scale == -1.0:
+        nisa.tensor_tensor(dst=dst, data1=b, data2=a, op=nl.subtract)
+    else:
+        nisa.scalar_tensor_tensor(
+            dst=dst, data=a, op0=nl.multiply, operand0=step.scale, op1=nl.add, operand1=b
+        )
+    if work.step == len(recipe.steps) - 1:
+        for fill in part.v_fills:
+            lines = slot[fill.line : fill.line + fill.lines]
+            border = lines[:, :, :, fill.column : fill.column + 1]
+            source = lines[:, :, :, fill.source : fill.source + 1]
+            nisa.tensor_copy(dst=border, src=source, engine=nisa.engine.scalar)
+
+
+def operand(core: MinimalCore, block: MinimalBlock, work: Pending, number: int) -> nl.NkiTensor:
+    """An operand of a step: an input, a transformed input or the scratch tile."""
+    recipe = core.recipe
+    part = block.kind.ins[work.tile]
+    written = part.written
+    rows, columns = written.row_end - written.row, written.column_end - written.column
+    positions = recipe.positions
+    if number >= 2 * positions:
+        lines = recipe.in_tiles[work.tile].lines
+        flat = core.scratch[0][0:lines, 0 : rows * columns]
+        return flat.reshape((lines, rows, columns))
+    if number >= positions:
+        slot = core.transformed(work.tile, work.prepare.slot, block.kind)
+        rectangle = slot[:, number - positions, written.row : written.row_end, :]
+        return rectangle[:, :, written.column : written.column_end]
+    first, step = part.x_row, 1
+    x_slot = work.prepare.x_slots[0]
+    if recipe.by_rows:
+        first, step = part.x_row + number, recipe.outputs
+    else:
+        x_slot = work.prepare.x_slots[number]
+    tile = input_tile(core, work.tile, x_slot, part)
+    last = first + (rows - 1) * step + 1
+    return tile[:, first:last:step, part.x_column : part.x_column + columns]
+
+
+def ring(of: Ring, lines: int, dtype: str) -> list[nl.NkiTensor]:
+    """The tiles a ring has room for."""
+    tiles = []
+    for slot in range(of.slots):
+        tiles.append(sbuf((lines, of.elems), dtype, of.address + slot * of.pitch))
+    return tiles

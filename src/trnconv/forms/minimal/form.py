@@ -1,0 +1,115 @@
+"""The minimal form, as a row of the planner's table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from trnconv.ask.policy import DIRECT
+from trnconv.ask.question import Question, of_one_frame
+from trnconv.forms.form import Array, Form, Priced
+from trnconv.forms.minimal import candidates, kernel
+from trnconv.forms.minimal.cost import cost_of
+from trnconv.forms.minimal.error import largest_errors, require_range
+from trnconv.forms.minimal.lower import lower
+from trnconv.forms.minimal.pack import pack
+from trnconv.forms.minimal.plan import DEPTH, HEIGHT, MinimalPlan, family_of
+from trnconv.forms.minimal.rules import broken_promise, broken_rules, why_not
+from trnconv.forms.minimal.transforms import TRANSFORMS
+from trnconv.geometry import ConvShape
+
+_LEAST_CHANNELS = 96  # with fewer, the transforms take longer than the multiplications they save
+FAMILIES = {
+    family_of(transform.name, axis): (transform, axis)
+    for transform in TRANSFORMS.values()
+    for axis in (DEPTH, HEIGHT)
+}
+
+
+def _families(question: Question) -> tuple[str, ...]:
+    """Transforms along frames or rows. Tiles of frames depend on where a chunk begins."""
+    every = FAMILIES.items()
+    return tuple(name for name, (_, axis) in every if axis == HEIGHT or not question.reproducible)
+
+
+def _refuses(question: Question, family: str) -> str:
+    """By policy, or because tiles of outputs would not share their inputs."""
+    transform, axis = FAMILIES[family]
+    if not isinstance(question.shape, ConvShape):
+        return f"{family}: it computes plain convolutions only"
+    if question.exact or question.share:
+        return f"{family}: transforms spread Inf and NaN, and are for one core"
+    broken = broken_promise(transform, question.dtype, question.policy)
+    if broken:
+        return broken
+    reasons = why_not(question.shape, axis)
+    return f"{family}: {'; '.join(reasons)}" if reasons else ""
+
+
+def _is_worth_asking(question: Question) -> bool:
+    """Whether it is large enough; the same for any number of frames, if reproducible."""
+    shape = question.shape
+    if question.policy.accuracy == DIRECT or min(shape.c_in, shape.c_out) < _LEAST_CHANNELS:
+        return False
+    counted = of_one_frame(question).shape if question.reproducible else shape
+    return counted.macs() >= question.policy.least_macs
+
+
+def _broken_promises(plan: MinimalPlan, question: Question) -> list[str]:
+    """Of accuracy, and of how the input lies."""
+    if plan.pieces != question.pieces:
+        return ["its input lies in other pieces"]
+    refused = _refuses(question, plan.family)
+    return [refused] if refused else []
+
+
+def _rolled(
+    form: Form[MinimalPlan], question: Question, family: str, legal: tuple[Priced, ...]
+) -> list[Priced]:
+    """Hardware loops of blocks of any size."""
+    base = candidates.start(question, *_named(family))
+    return candidates.rolled(form, base, question.budget) if legal else []
+
+
+def _named(family: str) -> tuple[str, int]:
+    transform, axis = FAMILIES[family]
+    return transform.name, axis
+
+
+def _check_inputs(plan: MinimalPlan, inputs: tuple[Array, ...]) -> None:
+    """Transformed values must fit fp16."""
+    largest = max(float(np.abs(part.astype(np.float32)).max()) for part in inputs)
+    require_range(plan.algorithm, largest)
+
+
+def _moved(plan: MinimalPlan, question: Question) -> MinimalPlan:
+    assert isinstance(question.shape, ConvShape)
+    return replace(plan, shape=question.shape)
+
+
+def _rounding_errors(plan: MinimalPlan, x_max: float, w_sums: Array) -> tuple[Array, Array]:
+    return largest_errors(plan.algorithm, x_max, w_sums)
+
+
+MINIMAL: Form[Any] = Form(
+    name=MinimalPlan.form,
+    plan_type=MinimalPlan,
+    families=_families,
+    refuses=_refuses,
+    is_worth_asking=_is_worth_asking,
+    least_gain=0.02,
+    candidates=lambda question, family: candidates.candidates(question, *_named(family)),
+    cost=cost_of,
+    broken_rules=broken_rules,
+    broken_promises=_broken_promises,
+    rolled=_rolled,
+    moved=_moved,
+    lower=lower,
+    pack=pack,
+    check_inputs=_check_inputs,
+    rounding_errors=_rounding_errors,
+    kernels=(kernel.minimal_of_one, kernel.minimal_of_two, kernel.minimal_of_three),
+    takes_residual=True,
+)

@@ -1,0 +1,336 @@
+"""A minimal plan worked out: the recipe its kernel obeys, and what the host packs for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from trnconv.forms.form import ArraySpec, Lowered
+from trnconv.forms.minimal.blocks import BlockAt, Span, blocks, rectangles
+from trnconv.forms.minimal.channels import (
+    STACKS,
+    InChannels,
+    in_channels,
+    matrices_of_a_load,
+    out_channels,
+    replicates,
+    taps_of,
+)
+from trnconv.forms.minimal.pacing import schedule
+from trnconv.forms.minimal.plan import HEIGHT, WIDTH, MinimalPlan
+from trnconv.forms.minimal.recipe import (
+    Edge,
+    Group,
+    InLoad,
+    InPart,
+    InTile,
+    Kind,
+    Located,
+    MinimalRecipe,
+    OutPart,
+    OutTile,
+    Product,
+    Rectangle,
+    Turns,
+    VFill,
+    XCopy,
+)
+from trnconv.forms.minimal.sbuf import CONSTANTS, constant_columns, lay_out
+
+
+@dataclass(frozen=True)
+class MinimalLowered(Lowered[MinimalPlan]):
+    """The recipe, and the table of places of its loops."""
+
+    places: tuple[tuple[int, ...], ...]
+
+
+def lower(plan: MinimalPlan) -> MinimalLowered:
+    """Everything the kernel does."""
+    shape, algorithm = plan.shape, plan.algorithm
+    memory, body = lay_out(plan), schedule(plan)
+    kinds, located, loops, places = _program(plan)
+    recipe = MinimalRecipe(
+        y_shape=(shape.batch, shape.c_out, *shape.out_sizes()),
+        transform=algorithm.name,
+        outputs=algorithm.outputs,
+        positions=algorithm.products,
+        by_rows=plan.by_rows,
+        steps=algorithm.steps,
+        midgroup=plan.midgroup,
+        end=plan.end,
+        channel_steps=tuple(
+            frames * shape.size[HEIGHT] * shape.size[WIDTH] for frames in plan.frames
+        ),
+        frame_elems=shape.size[HEIGHT] * shape.size[WIDTH],
+        x_width=shape.size[WIDTH],
+        parts=3 if plan.even_rows else 1,
+        completes=plan.even_rows or any(tile.copied for tile in in_channels(plan)),
+        in_tiles=tuple(
+            InTile(tile.lines, x, v)
+            for tile, x, v in zip(in_channels(plan), memory.x, memory.v, strict=True)
+        ),
+        groups=out_groups(plan),
+        kinds=kinds,
+        first_loads=body.first_loads,
+        first_prepares=body.first_prepares,
+        units=body.units,
+        body_blocks=plan.body_blocks,
+        blocks=located,
+        loops=loops,
+        lines=plan.target.partitions,
+        weights=memory.weights,
+        streamed=plan.streamed > 0,
+        scratch=memory.scratch,
+        copies=memory.copies,
+        out=memory.out,
+        residual=memory.residual,
+        constants=constant_columns(plan),
+        constants_address=memory.constants_address,
+        edges=memory.edges,
+        first_edge=CONSTANTS * len(out_channels(plan)),
+        places_address=memory.places_address,
+        banks=plan.target.psum_banks,
+        bank_elems=plan.target.psum_bank_fp32_elems,
+    )
+    table = places or ((0,),)
+    arrays = (
+        ArraySpec((recipe.lines, recipe.groups[-1].weight_end), "float16"),
+        ArraySpec((recipe.lines, recipe.constants), "float32"),
+        ArraySpec((len(table), len(table[0])), "int32"),
+    )
+    return MinimalLowered(plan, recipe, arrays, plan.input_specs(), (recipe.y_shape,), table)
+
+
+def out_groups(plan: MinimalPlan) -> tuple[Group, ...]:
+    """Output tiles with their matmuls, by group; weights follow each other in order of use."""
+    column = 0
+    found = []
+    tiles = out_channels(plan)
+    for first in range(0, len(tiles), plan.group):
+        begin, members = column, []
+        for number, tile in enumerate(tiles[first : first + plan.group], first):
+            taps = taps_of(plan, tile.shared)
+            products = tuple(
+                Product(one.tile, one.read, one.row, one.column, n * tile.width)
+                for n, one in enumerate(taps)
+            )
+            width = len(taps) * tile.width
+            members.append(
+                OutTile(
+                    tile.first,
+                    tile.channels,
+                    tile.stack,
+                    tile.pitch,
+                    tile.lines,
+                    tile.width,
+                    tile.side_by_side,
+                    CONSTANTS * number,
+                    column,
+                    width,
+                    products,
+                    matrices_of_a_load(len(taps)),
+                )
+            )
+            column += width * plan.algorithm.products
+        found.append(Group(begin, column, tuple(members)))
+    return tuple(found)
+
+
+def _program(
+    plan: MinimalPlan,
+) -> tuple[tuple[Kind, ...], tuple[Located, ...], tuple[Turns, ...], tuple[tuple[int, ...], ...]]:
+    """Kinds of blocks, those that are unrolled, loops over the others, and their table."""
+    alike: dict[tuple[object, ...], list[BlockAt]] = {}
+    for one in blocks(plan):
+        alike.setdefault(one.look, []).append(one)
+    kinds = tuple(kind_of(plan, members[0]) for members in alike.values())
+    located: list[Located] = []
+    loops: list[Turns] = []
+    table: list[tuple[int, ...]] = []
+    for number, members in enumerate(alike.values()):
+        turns = len(members) // plan.body_blocks if plan.rolled else 0
+        if turns > 1:
+            loops.append(Turns(number, len(table), turns))
+            table += _rows(plan, members[: turns * plan.body_blocks])
+        else:
+            turns = 0
+        located += [Located(number, one.place) for one in members[turns * plan.body_blocks :]]
+    return kinds, tuple(located), tuple(loops), tuple(table)
+
+
+def _rows(plan: MinimalPlan, members: list[BlockAt]) -> list[tuple[int, ...]]:
+    """A row a turn: the offsets of its blocks and the next one into each tensor, then into y.
+
+    Nothing follows the last turn. It prepares its own first block once more, for nobody.
+    """
+    rows = []
+    for first in range(0, len(members), plan.body_blocks):
+        own = members[first : first + plan.body_blocks]
+        following = members[first + plan.body_blocks : first + plan.body_blocks + 1] or own[:1]
+        into_tensors = zip(*(one.place.x for one in (*own, *following)), strict=True)
+        x = [offset for offsets in into_tensors for offset in offsets]
+        rows.append((*x, *(one.place.y for one in own)))
+    return rows
+
+
+def kind_of(plan: MinimalPlan, block: BlockAt) -> Kind:
+    """What all blocks that look like this one have in common."""
+    row, column = block.row, block.column
+    v_rows = row.outs // plan.m if plan.by_rows else row.ins
+    units = tuple(replace(one, first=row.cut, rows=row.stored) for one in block.frame.units)
+    return Kind(
+        v_rows=v_rows,
+        v_columns=column.ins,
+        columns=column.outs,
+        ins=tuple(_in_part(plan, tile, row, column) for tile in in_channels(plan)),
+        outs=tuple(_out_part(plan, row, column, stack) for stack in STACKS),
+        frames=block.frame.frames,
+        units=units,
+    )
+
+
+def _out_part(plan: MinimalPlan, row: Span, column: Span, stack: int) -> OutPart:
+    rows = row.outs // plan.m if plan.by_rows else row.outs
+    most = plan.target.psum_bank_fp32_elems
+    return OutPart(rectangles(rows, -(-column.outs // stack), most))
+
+
+def _in_part(plan: MinimalPlan, tile: InChannels, row: Span, column: Span) -> InPart:
+    """Inputs of a tile of channels.
+
+    Rows that are tiled must all be there, so padding is cleared in the input; so it is for channels
+    that stand on partitions more than once, whose copies have their borders at different places.
+    Otherwise only what exists is loaded, in runs as long as can be, and padding is cleared in the
+    transformed inputs. Rows that padding repeats are loaded again; columns are copied once they are
+    transformed.
+    """
+    every_row = replicates(plan.shape, HEIGHT) or plan.even_rows
+    rows = (0, row.ins) if plan.by_rows or tile.shifted or every_row else (row.first, row.end)
+    columns = (0, column.ins) if tile.shifted else (column.first, column.end)
+    v_rows = row.outs // plan.m if plan.by_rows else row.ins
+    written = Rectangle(
+        0 if plan.by_rows else rows[0], v_rows if plan.by_rows else rows[1], *columns
+    )
+    size = (rows[1] - rows[0], columns[1] - columns[0])
+    own = [
+        _load(plan, tile, copy, (row, column), (rows[0], columns[0]))
+        for copy in range(1 if tile.copied else len(tile.shifts))
+    ]
+    loads = [one for load in own for one in (load, *_repeated(plan, load, size[0]))]
+    down, right = tile.shifts[-1] if tile.copied else (0, 0)
+    kept = Rectangle(
+        0 if every_row else max(one.into.row for one in own),
+        min(size[0] - down, size[0] if every_row else min(one.into.row_end for one in own)),
+        max(one.into.column for one in own),
+        min(size[1] - right, *(one.into.column_end for one in own)),
+    )
+    filled = replicates(plan.shape, WIDTH)
+    return InPart(
+        rows=size[0],
+        columns=size[1],
+        x_clears=around(kept, *size),
+        loads=tuple(replace(one, whole=_is_whole(plan, one, size[1])) for one in loads),
+        loaded=tile.channels if tile.copied else tile.lines,
+        copies=_copies(tile),
+        written=written,
+        x_row=0,
+        x_column=0,
+        v_clears=() if filled else around(written, v_rows, column.ins),
+        v_fills=_fills(tile, own, columns[0], column.ins) if filled else (),
+        edges=_edges(plan, row),
+    )
+
+
+def _edges(plan: MinimalPlan, row: Span) -> tuple[Edge, ...]:
+    """Rows beside a block that are cleared if they do not exist."""
+    if not plan.even_rows or replicates(plan.shape, HEIGHT):
+        return ()
+    above = [Edge(at, 0) for at in range(row.first)]
+    return (*above, *(Edge(at, 1) for at in range(row.end, row.ins)))
+
+
+def _repeated(plan: MinimalPlan, load: InLoad, rows: int) -> list[InLoad]:
+    """The first and last row again, in all rows before and behind that padding fills with them."""
+    into, width = load.into, plan.shape.size[WIDTH]
+    if plan.even_rows:
+        sides = [(1, row) for row in range(into.row)]
+        sides += [(2, row) for row in range(into.row_end, rows)]
+        return [
+            replace(load, into=replace(into, row=row, row_end=row + 1), part=part)
+            for part, row in sides
+        ]
+    if not replicates(plan.shape, HEIGHT):
+        return []
+    last = load.offset + (into.row_end - 1 - into.row) * width
+    rows_above = [(row, load.offset) for row in range(into.row)]
+    rows_below = [(row, last) for row in range(into.row_end, rows)]
+    return [
+        replace(load, into=replace(into, row=row, row_end=row + 1), offset=offset)
+        for row, offset in (*rows_above, *rows_below)
+    ]
+
+
+def _copies(tile: InChannels) -> tuple[XCopy, ...]:
+    """Copies that engines make of the first."""
+    shifts = tile.shifts[1:] if tile.copied else ()
+    return tuple(
+        XCopy(copy * tile.channels, tile.channels, down, right)
+        for copy, (down, right) in enumerate(shifts, 1)
+    )
+
+
+def _fills(tile: InChannels, loads: list[InLoad], first: int, columns: int) -> tuple[VFill, ...]:
+    """Border columns of each copy of the channels, which begin with its `first` input column."""
+    found = []
+    for copy, (_, right) in enumerate(tile.shifts):
+        load, moved = (loads[0], right) if tile.copied else (loads[copy], 0)
+        low = max(0, first + load.into.column - moved)
+        high = first + load.into.column_end - moved
+        line = copy * tile.channels
+        found += [VFill(line, load.lines, column, low) for column in range(low)]
+        found += [VFill(line, load.lines, column, high - 1) for column in range(high, columns)]
+    return tuple(found)
+
+
+def _load(
+    plan: MinimalPlan,
+    tile: InChannels,
+    copy: int,
+    spans: tuple[Span, Span],
+    begin: tuple[int, int],
+) -> InLoad:
+    """The lines of one copy of the channels, from the first input that exists on."""
+    shift, size = tile.shifts[copy], plan.shape.size
+    edges = []
+    for axis, span, down, first in zip((HEIGHT, WIDTH), spans, shift, begin, strict=True):
+        low = max(span.first - down, 0, first)
+        high = min(span.ins, size[axis] - span.origin - down)
+        if not tile.shifted or (plan.even_rows and axis == HEIGHT):
+            low, high = max(span.first, first), span.end
+        edges.append((low - first, high - first, low + down - span.first))
+    (row, row_end, down), (column, column_end, right) = edges
+    return InLoad(
+        line=copy * tile.channels,
+        lines=tile.channels,
+        channel=tile.first,
+        into=Rectangle(row, row_end, column, column_end),
+        part=0,
+        offset=down * size[WIDTH] + right,
+        whole=False,
+    )
+
+
+def _is_whole(plan: MinimalPlan, load: InLoad, columns: int) -> bool:
+    width = load.into.column_end - load.into.column
+    return width == columns == plan.shape.size[WIDTH]
+
+
+def around(inner: Rectangle, rows: int, columns: int) -> tuple[Rectangle, ...]:
+    """What is left of a rectangle from (0, 0) on: above, below, left and right of another."""
+    sides = (
+        Rectangle(0, inner.row, 0, columns),
+        Rectangle(inner.row_end, rows, 0, columns),
+        Rectangle(inner.row, inner.row_end, 0, inner.column),
+        Rectangle(inner.row, inner.row_end, inner.column_end, columns),
+    )
+    return tuple(one for one in sides if one.row_end > one.row and one.column_end > one.column)

@@ -1,0 +1,171 @@
+"""When a fast kernel loads, prepares and multiplies what, and in which slots.
+
+Input frames and tiles of transformed inputs are numbered through all blocks of all turns, and use
+their slots in turn. A unit's transformed inputs are prepared during the unit before. An input is
+loaded as soon as its slot was read for the last time, but not more than a unit before it is needed,
+nor before the block ahead of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trnconv.forms.minimal.plan import MinimalPlan
+from trnconv.forms.minimal.recipe import Prepare, Unit, XLoad
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The body of a turn, and what comes before the first one."""
+
+    first_loads: tuple[XLoad, ...]
+    first_prepares: tuple[Prepare, ...]
+    units: tuple[Unit, ...]
+
+
+@dataclass(frozen=True)
+class Tempo:
+    """What a schedule depends on: frames, tiles of transformed inputs and units of a block.
+
+    All three are numbered from the first turn on.
+    """
+
+    by_rows: bool
+    units: int  # of a block
+    block_frames: int
+    read_frames: int  # tiles that a unit multiplies
+    m: int
+    products: int
+
+    @property
+    def tiles_of_block(self) -> int:
+        """Tiles of transformed inputs."""
+        return self.block_frames if self.by_rows else self.units
+
+    def frames_of(self, tile: int) -> range:
+        """The input frames a tile of transformed inputs is made of."""
+        block, number = divmod(tile, self.tiles_of_block)
+        first = block * self.block_frames
+        if self.by_rows:
+            return range(first + number, first + number + 1)
+        at = first + self.m * number
+        return range(at, at + self.products)
+
+    def tiles_from(self, frame: int) -> range:
+        """The tiles that are made of an input frame."""
+        block, number = divmod(frame, self.block_frames)
+        first = block * self.tiles_of_block
+        if self.by_rows:
+            return range(first + number, first + number + 1)
+        low = max(0, -(-(number - self.products + 1) // self.m))
+        high = min(self.units - 1, number // self.m)
+        return range(first + low, first + high + 1)
+
+    def tiles_read_by(self, unit: int) -> range:
+        """The tiles a unit multiplies."""
+        block, number = divmod(unit, self.units)
+        first = block * self.tiles_of_block + number
+        return range(first, first + self.read_frames)
+
+    def uses(self, tile: int) -> range:
+        """The units that multiply a tile."""
+        block, number = divmod(tile, self.tiles_of_block)
+        first = block * self.units
+        low, high = max(0, number - self.read_frames + 1), min(self.units - 1, number)
+        return range(first + low, first + high + 1)
+
+    def prepared_during(self, tile: int) -> int:
+        """The unit during which a tile is made."""
+        return self.uses(tile)[0] - 1
+
+    def needed(self, frame: int) -> int:
+        """The unit during which a frame is first transformed."""
+        return self.prepared_during(self.tiles_from(frame)[0])
+
+    def loaded_before(self, frame: int, x_slots: int) -> int:
+        """The unit before which a frame is loaded."""
+        free = self.prepared_during(self.tiles_from(frame - x_slots)[-1]) + 1
+        needed = self.needed(frame)
+        block_ahead = (frame // self.block_frames - 1) * self.units
+        return min(max(free, needed - 1, block_ahead), max(free, needed))
+
+
+def tempo_of(plan: MinimalPlan) -> Tempo:
+    """What its schedule depends on."""
+    return Tempo(
+        plan.by_rows,
+        plan.units,
+        plan.block_frames,
+        plan.read_frames,
+        plan.m,
+        plan.algorithm.products,
+    )
+
+
+def broken_schedule(plan: MinimalPlan) -> list[str]:
+    """Why slots do not suffice; empty if they do."""
+    return broken_tempo(tempo_of(plan), plan.body_blocks, plan.v_slots, plan.x_slots)
+
+
+def broken_tempo(tempo: Tempo, blocks: int, v_slots: int, x_slots: int) -> list[str]:
+    """The same of a body of some blocks."""
+    broken = []
+    frames, tiles = blocks * tempo.block_frames, blocks * tempo.tiles_of_block
+    if frames % x_slots:
+        broken.append(
+            f"{x_slots} input slots for {blocks} x {tempo.block_frames} frames of a turn: turns"
+            " would differ; use a divisor"
+        )
+    if tiles % v_slots:
+        broken.append(
+            f"{v_slots} slots for {blocks} x {tempo.tiles_of_block} transformed tiles of a"
+            " turn: turns would differ; use a divisor"
+        )
+    if broken:
+        return broken
+    for tile in range(tiles, 2 * tiles):
+        if tempo.prepared_during(tile) <= tempo.uses(tile - v_slots)[-1]:
+            return [f"{v_slots} slots of transformed inputs: a unit and the next need more"]
+    for frame in range(frames, 2 * frames):
+        if tempo.loaded_before(frame, x_slots) > tempo.needed(frame):
+            return [f"{x_slots} input slots: transforms of a unit need more at once"]
+    return []
+
+
+def schedule(plan: MinimalPlan) -> Schedule:
+    """The body, and what comes before it."""
+    tempo = tempo_of(plan)
+    frames = range((plan.body_blocks + 1) * plan.block_frames)
+    tiles = range((plan.body_blocks + 1) * tempo.tiles_of_block)
+    loads = {frame: tempo.loaded_before(frame, plan.x_slots) for frame in frames}
+    units = [
+        Unit(
+            number // plan.units,
+            number % plan.units,
+            tuple(tile % plan.v_slots for tile in tempo.tiles_read_by(number)),
+            tuple(_load(plan, frame) for frame in frames if loads[frame] == number),
+            tuple(
+                _prepare(plan, tempo, tile)
+                for tile in tiles
+                if tempo.prepared_during(tile) == number
+            ),
+        )
+        for number in range(plan.body_blocks * plan.units)
+    ]
+    return Schedule(
+        tuple(_load(plan, frame) for frame in frames if loads[frame] < 0),
+        tuple(_prepare(plan, tempo, tile) for tile in tiles if tempo.prepared_during(tile) < 0),
+        tuple(units),
+    )
+
+
+def _load(plan: MinimalPlan, frame: int) -> XLoad:
+    block, number = divmod(frame, plan.block_frames)
+    return XLoad(block, number, frame % plan.x_slots)
+
+
+def _prepare(plan: MinimalPlan, tempo: Tempo, tile: int) -> Prepare:
+    frames = tempo.frames_of(tile)
+    slots = tuple(frame % plan.x_slots for frame in frames)
+    fresh = tuple(frame % plan.x_slots for frame in frames if tempo.tiles_from(frame)[0] == tile)
+    return Prepare(tile // tempo.tiles_of_block, tile % plan.v_slots, slots, fresh)

@@ -1,0 +1,120 @@
+"""What the host prepares for a minimal plan: transformed weights, constants and places.
+
+Weights are transformed in float64 and rounded once, to fp16. Each output channel is scaled by a
+power of two first, so that its largest transformed weight uses the top of fp16's range and small
+ones stay clear of subnormals; the constants undo it on the way out of PSUM, exactly.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from trnconv.forms.minimal.channels import (
+    InChannels,
+    OutChannels,
+    Taps,
+    in_channels,
+    out_channels,
+    taps_of,
+)
+from trnconv.forms.minimal.lower import MinimalLowered, out_groups
+from trnconv.forms.minimal.plan import MinimalPlan
+from trnconv.forms.minimal.sbuf import CONSTANTS, constant_columns
+
+Array = np.ndarray[Any, Any]
+_TOP = 14  # scaled weights are below 2 ** _TOP, fp16 ends at 2 ** 16
+
+
+def transformed_weights(w: Array, plan: MinimalPlan) -> Array:
+    """G w along the plan's axis, in float64: [products, C_out, C_in, taps across, KW].
+
+    Taps across are rows if tiles are frames, and frames if tiles are rows. Powers of two that the
+    sums are to hold are included.
+    """
+    algorithm = plan.algorithm
+    g = np.array([[float(value) for value in row] for row in algorithm.g])
+    g *= np.array(algorithm.held, np.float64)[:, None]
+    moved = np.moveaxis(w.astype(np.float64), 2 + plan.axis, 2)
+    return np.asarray(np.einsum("pt,oitab->poiab", g, moved))
+
+
+def exponents(transformed: Array) -> Array:
+    """The power of two each output channel is scaled by."""
+    largest = np.abs(transformed).max(axis=(0, 2, 3, 4))
+    with_value = np.where(largest > 0, largest, 1.0)
+    return np.where(largest > 0, _TOP - np.frexp(with_value)[1], 0)
+
+
+def pack(lowered: MinimalLowered, w: Array, bias: Array | None) -> tuple[Array, Array, Array]:
+    """Transformed weights, constants and places.
+
+    `w` may be float32 master weights: they are rounded once, after their transform.
+    """
+    u = transformed_weights(w, lowered.plan)
+    places = np.array(lowered.places, np.int32)
+    return pack_weights(u, lowered.plan), pack_constants(u, bias, lowered.plan), places
+
+
+def pack_weights(u: Array, plan: MinimalPlan) -> Array:
+    """Transformed weights as fp16 [partitions, columns]: matrices in order of use."""
+    scaled = np.ldexp(u, exponents(u)[None, :, None, None, None]).astype(np.float16)
+    groups = out_groups(plan)
+    image = np.zeros((plan.target.partitions, groups[-1].weight_end), np.float16)
+    ins, outs = in_channels(plan), out_channels(plan)
+    for tile, out in zip((one for group in groups for one in group.tiles), outs, strict=True):
+        for product in range(plan.algorithm.products):
+            first = tile.weight + product * tile.position_weights
+            for number, taps in enumerate(taps_of(plan, out.shared)):
+                column = first + number * out.width
+                block = image[:, column : column + out.width]
+                _fill(block, scaled[product], (ins[taps.tile], out), taps)
+    return image
+
+
+def _fill(block: Array, u: Array, tiles: tuple[InChannels, OutChannels], taps: Taps) -> None:
+    """block[input line, output line] = the transformed weight between them, or 0."""
+    tile, out = tiles
+    across = u.shape[2] > 1
+    for copy in taps.used:
+        down, right = tile.shifts[copy]
+        row = taps.read + taps.row + down if across else 0
+        lines = slice(copy * tile.channels, (copy + 1) * tile.channels)
+        for phase in range(out.shared):
+            tap = taps.column + right - phase
+            if 0 <= tap < u.shape[3] and row < u.shape[2]:
+                columns = slice(phase * out.pitch, phase * out.pitch + out.channels)
+                values = u[out.first : out.first + out.channels]
+                block[lines, columns] = values[
+                    :, tile.first : tile.first + tile.channels, row, tap
+                ].T
+
+
+def pack_constants(u: Array, bias: Array | None, plan: MinimalPlan) -> Array:
+    """Bias and scales as float32 [partitions, columns], in the order of `chains.py`."""
+    scale = np.ldexp(1.0, -exponents(u))
+    fours, ones = np.full(plan.shape.c_out, 4.0), np.ones(plan.shape.c_out)
+    added = 0 * scale if bias is None else bias.astype(np.float64)
+    image = _constants((added, scale, -scale, 2 * scale, scale / 2, fours, ones), plan)
+    if plan.even_rows:
+        image[:, CONSTANTS * len(out_channels(plan)) :] = _packed_edges()
+    return image
+
+
+def _constants(columns: tuple[Array, ...], plan: MinimalPlan) -> Array:
+    """One value for each output channel in every column, where its tile has it."""
+    tiles = out_channels(plan)
+    image = np.zeros((plan.target.partitions, constant_columns(plan)), np.float32)
+    for number, tile in enumerate(tiles):
+        own = slice(tile.first, tile.first + tile.channels)
+        for phase in range(tile.stack):
+            lines = slice(phase * tile.pitch, phase * tile.pitch + tile.channels)
+            for column, numbers in enumerate(columns, CONSTANTS * number):
+                image[lines, column] = numbers[own]
+    return image
+
+
+def _packed_edges() -> list[float]:
+    """Pairs: whether the row before a block and the one behind exist, in the order of places."""
+    return [float(exists) for below in (1, 0) for above in (1, 0) for exists in (above, below)]

@@ -1,0 +1,274 @@
+"""MinimalRecipe: a fast plan worked out into what its kernel does, in NKI's own value types.
+
+Blocks of outputs are cut into units: one tile of frames, or one frame of row tiles. A unit
+multiplies transformed inputs that were prepared while the unit before it was at work. Numbers of
+loads, tiles and slots are the same for all blocks; rectangles and offsets are of a block's kind.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trnconv._nki import NKIObject
+from trnconv.ask.ends import End
+from trnconv.forms.minimal.transforms import Step
+from trnconv.forms.recipe_parts import Place, Ring
+
+
+@dataclass(frozen=True)
+class Rectangle(NKIObject):
+    """Rows and columns, first and end."""
+
+    row: int
+    row_end: int
+    column: int
+    column_end: int
+
+
+@dataclass(frozen=True)
+class InLoad(NKIObject):
+    """One DMA from a frame of x into a rectangle of some lines of an input tile."""
+
+    line: int
+    lines: int
+    channel: int
+    into: Rectangle
+    part: int  # of even rows: all but the first and last row, the first, the last; else 0
+    offset: int  # in the frame, from the block's first input (of that part) on
+    whole: bool  # whole rows into whole rows: one run
+
+
+@dataclass(frozen=True)
+class XCopy(NKIObject):
+    """Channels of an input tile once more on other lines, some rows up and columns to the left."""
+
+    line: int
+    lines: int
+    rows: int
+    columns: int
+
+
+@dataclass(frozen=True)
+class VFill(NKIObject):
+    """A border column of some lines of transformed inputs: a copy of another one of theirs."""
+
+    line: int
+    lines: int
+    column: int
+    source: int
+
+
+@dataclass(frozen=True)
+class Edge(NKIObject):
+    """A row of inputs that may be padding.
+
+    It is multiplied by 1 or 0, which a block finds in column `which` of its two.
+    """
+
+    row: int
+    which: int
+
+
+@dataclass(frozen=True)
+class InPart(NKIObject):
+    """What a block of one kind needs of a tile of input channels.
+
+    `rows` x `columns` is the input tile of a frame. The transform writes `written` of the tile of
+    transformed inputs, beginning with input (`x_row`, `x_column`); the rest is cleared, or filled
+    where padding repeats the input.
+    """
+
+    rows: int
+    columns: int
+    x_clears: tuple[Rectangle, ...]
+    loads: tuple[InLoad, ...]
+    loaded: int  # lines that are
+    copies: tuple[XCopy, ...]
+    written: Rectangle
+    x_row: int
+    x_column: int
+    v_clears: tuple[Rectangle, ...]
+    v_fills: tuple[VFill, ...]
+    edges: tuple[Edge, ...]
+
+
+@dataclass(frozen=True)
+class OutPart(NKIObject):
+    """What a block of one kind computes of a tile of output channels: rectangles of positions."""
+
+    tiles: tuple[Rectangle, ...]
+
+
+@dataclass(frozen=True)
+class Frame(NKIObject):
+    """Where an input frame of a block lies: which tensor, and how far from the block's first."""
+
+    piece: int  # -1: it is padding
+    offset: int
+
+
+@dataclass(frozen=True)
+class Wanted(NKIObject):
+    """Which outputs of its tiles a unit computes, with which products, and where they go.
+
+    `first` and `rows` cut what is stored from the rows of an output buffer.
+    """
+
+    outputs: tuple[int, ...]
+    products: tuple[int, ...]
+    y_offset: int  # of the first frame it stores
+    frames: int
+    first: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class Kind(NKIObject):
+    """Blocks that look alike: rows and columns of transformed inputs, and what fills them."""
+
+    v_rows: int
+    v_columns: int
+    columns: int  # outputs
+    ins: tuple[InPart, ...]
+    outs: tuple[OutPart, ...]  # by number of columns that share a matmul: 1, 2
+    frames: tuple[Frame, ...]
+    units: tuple[Wanted, ...]
+
+
+@dataclass(frozen=True)
+class XLoad(NKIObject):
+    """An input frame of a block of the body, to be loaded into a slot."""
+
+    block: int
+    frame: int
+    slot: int
+
+
+@dataclass(frozen=True)
+class Prepare(NKIObject):
+    """Transformed inputs of a block of the body, made in a slot from input slots.
+
+    `fresh` are those of the input slots that no other preparation has read before.
+    """
+
+    block: int
+    slot: int
+    x_slots: tuple[int, ...]
+    fresh: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Unit(NKIObject):
+    """A unit of the body: what it reads, and what is loaded and prepared meanwhile."""
+
+    block: int
+    number: int  # of the unit in its block
+    reads: tuple[int, ...]  # slots of transformed inputs, by frame if tiles are rows
+    loads: tuple[XLoad, ...]
+    prepares: tuple[Prepare, ...]
+
+
+@dataclass(frozen=True)
+class InTile(NKIObject):
+    """Input channels on partitions, some of them several times: `shifts` of rows and columns."""
+
+    lines: int
+    x: Ring
+    v: Ring
+
+
+@dataclass(frozen=True)
+class Product(NKIObject):
+    """One stationary matrix against a view of transformed inputs."""
+
+    tile: int
+    read: int
+    row: int
+    column: int
+    weight: int  # column of the weight image, from that of the product's position
+
+
+@dataclass(frozen=True)
+class OutTile(NKIObject):
+    """Output channels, with `stack` neighbouring columns of each on partitions."""
+
+    channel: int
+    channels: int
+    stack: int
+    pitch: int  # partitions from column to column of the stack
+    lines: int
+    width: int  # columns of a stationary matrix
+    side_by_side: bool  # each column of the stack in a column tile of the array
+    constant: int  # first column in the image of constants
+    weight: int  # first column in the weight image
+    position_weights: int  # columns of one product
+    products: tuple[Product, ...]
+    streamed: int  # products whose weights one load brings, if weights are streamed
+
+
+@dataclass(frozen=True)
+class Group(NKIObject):
+    """Output tiles whose weights are in SBUF together: columns of the weight image."""
+
+    weight: int
+    weight_end: int
+    tiles: tuple[OutTile, ...]
+
+
+@dataclass(frozen=True)
+class Located(NKIObject):
+    """A block: its kind and its place."""
+
+    kind: int
+    place: Place
+
+
+@dataclass(frozen=True)
+class Turns(NKIObject):
+    """A hardware loop over blocks of one kind, read from the table of places."""
+
+    kind: int
+    first_row: int
+    turns: int
+
+
+@dataclass(frozen=True)
+class MinimalRecipe(NKIObject):
+    """Everything the kernel does on one core."""
+
+    y_shape: tuple[int, ...]
+    transform: str
+    outputs: int  # of a tile
+    positions: int  # products of a tile
+    by_rows: bool  # tiles are rows; else frames
+    steps: tuple[Step, ...]
+    midgroup: bool  # sums are read while they still grow
+    end: End
+    channel_steps: tuple[int, ...]  # from channel to channel, of each tensor x lies in
+    frame_elems: int  # of x
+    x_width: int
+    parts: int  # offsets of a block into each tensor: 3 if rows are even, else 1
+    completes: bool  # inputs need copies or edges before they are transformed
+    in_tiles: tuple[InTile, ...]
+    groups: tuple[Group, ...]
+    kinds: tuple[Kind, ...]
+    first_loads: tuple[XLoad, ...]
+    first_prepares: tuple[Prepare, ...]
+    units: tuple[Unit, ...]
+    body_blocks: int
+    blocks: tuple[Located, ...]  # unrolled
+    loops: tuple[Turns, ...]
+    lines: int
+    weights: Ring
+    streamed: bool  # weights are loaded product by product; else group by group
+    scratch: Ring  # one tile of transformed inputs, if steps need one
+    copies: Ring  # float32 tiles
+    out: Ring
+    residual: Ring
+    constants: int  # columns
+    constants_address: int
+    edges: Ring  # two numbers for each block of a body and the next, if rows are even
+    first_edge: int  # column of the image of constants
+    places_address: int
+    banks: int
+    bank_elems: int

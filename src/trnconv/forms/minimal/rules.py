@@ -1,0 +1,114 @@
+"""Whether a minimal plan can run, and may: one sentence for each rule or promise it breaks."""
+
+from __future__ import annotations
+
+from trnconv.ask.ends import ITEM_BYTES
+from trnconv.ask.limits import MAX_OFFSET
+from trnconv.ask.policy import DIRECT, HALF, LIMITS, Policy
+from trnconv.forms.minimal.blocks import can_be_even
+from trnconv.forms.minimal.channels import in_channels
+from trnconv.forms.minimal.error import expected_ratio, range_limit
+from trnconv.forms.minimal.pacing import broken_schedule
+from trnconv.forms.minimal.plan import DEPTH, HEIGHT, MinimalPlan
+from trnconv.forms.minimal.sbuf import largest_inputs, lay_out
+from trnconv.forms.minimal.transforms import TAPS, Transform
+from trnconv.geometry import ONCE, REPLICATE, ZEROS, ConvShape
+
+_AXIS_WORDS = {DEPTH: "frames", HEIGHT: "rows"}
+
+
+def why_not(shape: ConvShape, axis: int) -> list[str]:
+    """Why a convolution has no fast form along an axis, whatever the plan; empty if it has."""
+    broken = []
+    if axis not in _AXIS_WORDS:
+        return [f"minimal filtering along axis {axis}: it runs along frames (0) or rows (1)"]
+    if shape.kernel[axis] != TAPS:
+        broken.append(
+            f"{shape.kernel[axis]} taps along {_AXIS_WORDS[axis]}: the transforms are for {TAPS}"
+        )
+    if shape.stride != (1, 1, 1) or shape.dilation != (1, 1, 1):
+        broken.append("a stride or dilation: tiles of outputs have to share their inputs")
+    if shape.groups > 1:
+        broken.append(f"{shape.groups} groups: the kernel has one")
+    if shape.upsample != ONCE:
+        broken.append("an input that is read upsampled: tiles need every position by itself")
+    pads = zip(shape.modes, shape.pad_before, shape.pad_after, strict=True)
+    modes = sorted({mode for mode, *sides in pads if any(sides)} - {ZEROS, REPLICATE})
+    if modes:
+        broken.append(f"{' and '.join(modes)} padding: the kernel has zeros and replicate")
+    sides = zip(shape.pad_before, shape.pad_after, shape.kernel, strict=True)
+    if any(max(before, after) >= taps for before, after, taps in sides):
+        broken.append("padding as wide as the kernel: some outputs would have no input")
+    return broken
+
+
+def broken_promise(transform: Transform, dtype: str, policy: Policy) -> str:
+    """Why a policy does not allow a transform; empty if it does."""
+    if policy.accuracy == DIRECT:
+        return f"{transform.name}: the policy is direct"
+    ratio = expected_ratio(transform, dtype)
+    if policy.accuracy == HALF and transform.outputs > 2:
+        return f"{transform.name}: half is for F(2,3)"
+    if ratio > LIMITS[policy.accuracy]:
+        return (
+            f"{transform.name}: expected error {ratio:.3f}x that of a direct {dtype} convolution,"
+            f" {policy.accuracy} allows {LIMITS[policy.accuracy]}x"
+        )
+    limit = range_limit(transform)
+    if policy.x_max is not None and policy.x_max > limit:
+        return f"{transform.name}: |x| up to {policy.x_max:.4g}, fp16 transforms take {limit:.0f}"
+    return ""
+
+
+def broken_rules(plan: MinimalPlan) -> list[str]:
+    """Everything that keeps the plan from running; empty if it is legal."""
+    broken = why_not(plan.shape, plan.axis)
+    if broken:
+        return broken
+    broken = _sizes(plan)
+    if broken:
+        return broken
+    return [*broken_schedule(plan), *_memory(plan)]
+
+
+def _sizes(plan: MinimalPlan) -> list[str]:
+    broken = []
+    shape = plan.shape
+    units = plan.tiles if plan.axis == DEPTH else shape.out_size(DEPTH)
+    if units % plan.units:
+        broken.append(f"blocks of {plan.units} units: {units} are not a multiple")
+    if plan.by_rows and plan.rows % plan.m:
+        broken.append(f"blocks of {plan.rows} rows: tiles have {plan.m}")
+    if min(plan.rows, plan.columns, plan.body_blocks, plan.group) < 1:
+        broken.append("a block, body or group of nothing")
+    if plan.dtype not in ITEM_BYTES:
+        broken.append(f"dtype {plan.dtype}: one of {', '.join(ITEM_BYTES)}")
+    if not plan.midgroup and plan.m > 2:
+        broken.append(f"{plan.transform} without reading sums that still grow: only F(2,3) can")
+    if plan.even_rows and not can_be_even(plan):
+        broken.append(
+            "even rows: they take one row of padding, whole tiles of rows and no pairs of rows"
+        )
+    if sum(plan.frames) != shape.size[DEPTH]:
+        broken.append(f"pieces of {plan.frames} frames: x has {shape.size[DEPTH]}")
+    x = shape.batch * shape.c_in * shape.size[0] * shape.size[1] * shape.size[2]
+    if max(x, shape.batch * shape.c_out * shape.positions()) > MAX_OFFSET:
+        broken.append("a tensor of more than 2**31 - 1 elements: split the problem")
+    return broken
+
+
+def _memory(plan: MinimalPlan) -> list[str]:
+    machine = plan.target
+    room, end = machine.sbuf_usable_bytes_per_partition, lay_out(plan).end
+    broken = []
+    if end > room:
+        broken.append(f"{end} bytes a partition: SBUF of {plan.machine} has {room}")
+    x_elems, v_elems = largest_inputs(plan)
+    if max(x_elems, v_elems) > machine.sbuf_operand_max_elems:
+        broken.append(
+            f"an input tile of {x_elems} elements: an operand has at most"
+            f" {machine.sbuf_operand_max_elems}"
+        )
+    if not in_channels(plan):
+        broken.append("no input channels")
+    return broken

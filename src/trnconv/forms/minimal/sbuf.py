@@ -1,0 +1,187 @@
+"""Where things of a fast kernel lie in SBUF."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from trnconv.ask.ends import NO_RESIDUAL
+from trnconv.forms.minimal.blocks import column_kinds, rectangles, row_kinds
+from trnconv.forms.minimal.channels import in_channels, matrices_of_a_load, out_channels, taps_of
+from trnconv.forms.minimal.plan import V_BYTES, MinimalPlan
+from trnconv.forms.recipe_parts import Ring
+
+CONSTANTS = 7  # columns of an output tile: see chains.py
+EDGES = 8  # columns of edges: four pairs
+_ALIGN = 64
+_FLOAT_BYTES = _INT_BYTES = 4
+_CHAINS = 2  # chains whose copies are held at once
+_RESIDUALS = 2
+
+
+@dataclass(frozen=True)
+class FastMemory:
+    """Addresses on every partition, in bytes, and their end: what the plan needs."""
+
+    x: tuple[Ring, ...]
+    v: tuple[Ring, ...]
+    weights: Ring
+    scratch: Ring
+    copies: Ring
+    out: Ring
+    residual: Ring
+    constants_address: int
+    edges: Ring
+    places_address: int
+    end: int
+
+
+def _padded(size: int) -> int:
+    return -(-size // _ALIGN) * _ALIGN
+
+
+class _Floor:
+    """Hands out bytes one after the other."""
+
+    def __init__(self) -> None:
+        self.at = 0
+
+    def ring(self, slots: int, elems: int, item_bytes: int) -> Ring:
+        pitch = _padded(elems * item_bytes)
+        first = self.at
+        self.at += slots * pitch
+        return Ring(slots, elems, first, pitch)
+
+
+def largest_inputs(plan: MinimalPlan) -> tuple[int, int]:
+    """Elements of the largest input tile of a frame, and of the largest one of V, a product's."""
+    rows = max(span.ins for span, _ in row_kinds(plan))
+    columns = max(span.ins for span, _ in column_kinds(plan))
+    v_rows = rows
+    if plan.by_rows:
+        v_rows = -(-max(span.outs for span, _ in row_kinds(plan)) // plan.m)
+    return rows * columns, v_rows * columns
+
+
+def group_columns(plan: MinimalPlan) -> int:
+    """Columns of the weight image of the largest group."""
+    tiles = out_channels(plan)
+    widths = [
+        sum(
+            len(taps_of(plan, tile.shared)) * tile.width
+            for tile in tiles[first : first + plan.group]
+        )
+        for first in range(0, len(tiles), plan.group)
+    ]
+    return max(widths) * plan.algorithm.products
+
+
+def largest_rectangle(plan: MinimalPlan) -> int:
+    """Positions of the largest rectangle that a bank sums up."""
+    most = plan.target.psum_bank_fp32_elems
+    sizes = {
+        (one.row_end - one.row) * (one.column_end - one.column)
+        for row in {span.outs for span, _ in row_kinds(plan)}
+        for column in {span.outs for span, _ in column_kinds(plan)}
+        for stack in {tile.stack for tile in out_channels(plan)}
+        for one in rectangles(row // plan.m if plan.by_rows else row, -(-column // stack), most)
+    }
+    return max(sizes)
+
+
+def constant_columns(plan: MinimalPlan) -> int:
+    """Columns of the image of constants; those of edges are the last ones."""
+    edges = EDGES if plan.even_rows else 0
+    return CONSTANTS * len(out_channels(plan)) + edges
+
+
+def _weights(plan: MinimalPlan, floor: _Floor) -> Ring:
+    if not plan.streamed:
+        return floor.ring(1, group_columns(plan), V_BYTES)
+    widths = [
+        matrices_of_a_load(len(taps_of(plan, tile.shared))) * tile.width
+        for tile in out_channels(plan)
+    ]
+    return floor.ring(plan.streamed, max(widths), V_BYTES)
+
+
+def lay_out(plan: MinimalPlan) -> FastMemory:
+    """Everything one after the other."""
+    floor, algorithm = _Floor(), plan.algorithm
+    x_elems, v_elems = largest_inputs(plan)
+    count = len(in_channels(plan))
+    x = tuple(floor.ring(plan.x_slots, x_elems, plan.item_bytes) for _ in range(count))
+    v = tuple(floor.ring(plan.v_slots, algorithm.products * v_elems, V_BYTES) for _ in range(count))
+    out_rows = max(span.outs for span, _ in row_kinds(plan)) * (1 if plan.by_rows else plan.m)
+    out_elems = out_rows * min(plan.columns, plan.shape.out_size(2))
+    copies = algorithm.copies if plan.midgroup else algorithm.copies + 1
+    weights = _weights(plan, floor)
+    scratch = floor.ring(1 if algorithm.scratch() else 0, v_elems, V_BYTES)
+    float_copies = floor.ring(_CHAINS * copies, largest_rectangle(plan), _FLOAT_BYTES)
+    out = floor.ring(plan.out_buffers, out_elems, plan.out_bytes)
+    has_residual = plan.end.residual != NO_RESIDUAL
+    residual = floor.ring(_RESIDUALS if has_residual else 0, out_elems, plan.item_bytes)
+    constants = floor.ring(1, constant_columns(plan), _FLOAT_BYTES)
+    edges = floor.ring(1 if plan.even_rows else 0, 2 * (plan.body_blocks + 1), _FLOAT_BYTES)
+    places = floor.ring(1, _cells(plan), _INT_BYTES)
+    return FastMemory(
+        x,
+        v,
+        weights,
+        scratch,
+        float_copies,
+        out,
+        residual,
+        constants.address,
+        edges,
+        places.address,
+        floor.at,
+    )
+
+
+def _cells(plan: MinimalPlan) -> int:
+    """Offsets of a turn of a hardware loop."""
+    of_block = 3 * len(plan.frames) + 1 if plan.even_rows else len(plan.frames)
+    return of_block * (plan.body_blocks + 1) + plan.body_blocks
+
+
+@dataclass(frozen=True)
+class Room:
+    """What plans need that differ in slots and blocks of a body: so many bytes, and for each."""
+
+    end: int  # with one slot of each kind
+    x_bytes: int
+    v_bytes: int
+
+    def needed(self, v_slots: int, x_slots: int) -> int:
+        """The end of everything; places of a body of one block."""
+        return self.end + (v_slots - 1) * self.v_bytes + (x_slots - 1) * self.x_bytes
+
+
+def with_least_buffers(plan: MinimalPlan) -> MinimalPlan:
+    """The same with one slot of each kind and one block in a body, unrolled."""
+    if plan.x_slots == plan.v_slots == plan.body_blocks == 1 and not plan.rolled:
+        return plan
+    return replace(plan, x_slots=1, v_slots=1, body_blocks=1, rolled=False)
+
+
+@lru_cache(maxsize=4096)
+def room_of(plan: MinimalPlan) -> Room:
+    """What a plan with the least buffers needs."""
+    memory = lay_out(plan)
+    return Room(
+        memory.end, sum(ring.pitch for ring in memory.x), sum(ring.pitch for ring in memory.v)
+    )
+
+
+def sbuf_end(plan: MinimalPlan) -> int:
+    """`lay_out(plan).end`, for planners that ask often."""
+    least = with_least_buffers(plan)
+    return (
+        room_of(least).needed(plan.v_slots, plan.x_slots) + _turn_bytes(plan) - _turn_bytes(least)
+    )
+
+
+def _turn_bytes(plan: MinimalPlan) -> int:
+    edges = 2 * (plan.body_blocks + 1) if plan.even_rows else 0
+    return _padded(_cells(plan) * _INT_BYTES) + _padded(edges * _FLOAT_BYTES)

@@ -1,0 +1,129 @@
+"""Minimal filtering F(m, 3) as data: m outputs of a 3-tap filter from m + 2 products.
+
+    y = A^T [ (G w) * (B^T d) ]       d: m + 2 inputs in a row, w: 3 taps, y: m outputs
+
+Matrices are exact fractions. `steps` say how B^T d is computed on the Vector engine, one two-input
+instruction each; the order of products and the way out of PSUM are in `chains.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from trnconv._nki import NKIObject
+from trnconv.errors import PlanError
+
+TAPS = 3
+Matrix = tuple[tuple[Fraction, ...], ...]
+
+
+@dataclass(frozen=True)
+class Step(NKIObject):
+    """dst = scale * a + b.
+
+    Operands are numbers: 0 .. n - 1 are inputs d, n .. 2n - 1 are transformed inputs v, 2n is a
+    scratch tile.
+    """
+
+    dst: int
+    a: int
+    scale: float
+    b: int
+
+
+@dataclass(frozen=True)
+class Transform:
+    """One F(m, 3). Products are numbered as rows of B^T and G."""
+
+    name: str
+    outputs: int  # m
+    b_t: Matrix
+    g: Matrix
+    a_t: Matrix
+    steps: tuple[Step, ...]
+    held: tuple[int, ...]  # what a bank holds of each product: a power of two, folded into G
+    banks: int  # PSUM banks of one chain of products
+    copies: int  # float32 tiles in SBUF that a chain needs
+
+    @property
+    def products(self) -> int:
+        """Products of one tile: m + 2."""
+        return self.outputs + TAPS - 1
+
+    @property
+    def input_gain(self) -> int:
+        """The most that B^T d can exceed max |d|; what is computed on the way exceeds it less."""
+        return max(int(sum(abs(value) for value in row)) for row in self.b_t)
+
+    def products_for(self, wanted: tuple[int, ...]) -> tuple[int, ...]:
+        """The products that some outputs of a tile need."""
+        return tuple(
+            product
+            for product in range(self.products)
+            if any(self.a_t[output][product] != 0 for output in wanted)
+        )
+
+    def scratch(self) -> bool:
+        """Whether the steps need a tile beside inputs and transformed inputs."""
+        return any(step.dst == 2 * self.products for step in self.steps)
+
+
+def _matrix(text: str) -> Matrix:
+    return tuple(tuple(Fraction(word) for word in row.split()) for row in text.split(";"))
+
+
+F23 = Transform(
+    name="F(2,3)",
+    outputs=2,
+    b_t=_matrix("1 0 -1 0; 0 1 1 0; 0 -1 1 0; 0 1 0 -1"),
+    g=_matrix("1 0 0; 1/2 1/2 1/2; 1/2 -1/2 1/2; 0 0 1"),
+    a_t=_matrix("1 1 1 0; 0 1 -1 -1"),
+    steps=(
+        Step(5, 1, 1.0, 2),
+        Step(6, 1, -1.0, 2),
+        Step(4, 2, -1.0, 0),
+        Step(7, 3, -1.0, 1),
+    ),
+    held=(1, 1, 1, 1),
+    banks=2,
+    copies=2,
+)
+
+# The points are 0, 1, -1, 2, -2 and infinity. Differences e_r = d(r+2) - d(r) are computed into the
+# places of v0 (e0), v4 (e2), v5 (e3) and the scratch tile (e1); a = d4 - 4 d2 into that of v2.
+F43 = Transform(
+    name="F(4,3)",
+    outputs=4,
+    b_t=_matrix(
+        "4 0 -5 0 1 0; 0 -4 -4 1 1 0; 0 4 -4 -1 1 0; 0 -2 -1 2 1 0; 0 2 -1 -2 1 0; 0 4 0 -5 0 1"
+    ),
+    g=_matrix("1/4 0 0; -1/6 -1/6 -1/6; -1/6 1/6 -1/6; 1/24 1/12 1/6; 1/24 -1/12 1/6; 0 0 1"),
+    a_t=_matrix("1 1 1 1 1 0; 0 1 -1 2 -2 0; 0 1 1 4 4 0; 0 1 -1 8 -8 1"),
+    steps=(
+        Step(10, 2, -1.0, 4),
+        Step(12, 1, -1.0, 3),
+        Step(6, 0, -1.0, 2),
+        Step(11, 3, -1.0, 5),
+        Step(9, 12, 2.0, 10),
+        Step(6, 6, -4.0, 10),
+        Step(10, 12, -2.0, 10),
+        Step(11, 12, -4.0, 11),
+        Step(8, 2, -4.0, 4),
+        Step(12, 1, -4.0, 3),
+        Step(7, 8, 1.0, 12),
+        Step(8, 12, -1.0, 8),
+    ),
+    held=(1, 1, 1, 2, 2, 1),
+    banks=3,
+    copies=5,
+)
+
+TRANSFORMS = {one.name: one for one in (F23, F43)}
+
+
+def transform_of(name: str) -> Transform:
+    """The transform of this name."""
+    if name not in TRANSFORMS:
+        raise PlanError(f"a transform {name!r}: one of {', '.join(TRANSFORMS)}.")
+    return TRANSFORMS[name]

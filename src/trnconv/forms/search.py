@@ -1,0 +1,111 @@
+"""The one search: price what a form proposes, keep what is legal, take the fastest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import lru_cache
+from math import inf
+
+from trnconv.ask.question import Question
+from trnconv.forms.form import Form, P, Priced
+
+# Numbers that were tried on the 194 forward problems of tests/pinned_problems.py have their effect
+# beside them: how many plans are others, and what that does to the closed form's times.
+_REFINED = 2
+_REMEMBERED = 256  # questions; graphs ask for each of theirs with several budgets
+_HOPELESS = 1.15  # without a bound: the same plans; 1.05: too; 1.0: two others, 0.4 % slower
+_BODY_NS = 300_000.0  # what a turn adds, some 4 us (machine.py), is then little more than 1 %
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def search(form: Form[P], question: Question, family: str) -> tuple[Priced, ...]:
+    """Legal plans of an algorithm within the question's budget, the fastest first."""
+    legal = _of_any_length(form, replace(question, budget=0), family)
+    found = _within(form, question, family, legal)
+    if not found:
+        more = tuple(_legal(form, form.more_candidates(question, family)))
+        found = _within(form, question, family, more)
+    if question.reproducible:
+        found = [priced for priced in found if priced.plan.is_reproducible]
+    return tuple(found)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _of_any_length(form: Form[P], question: Question, family: str) -> tuple[Priced, ...]:
+    """Legal plans, the fastest first: the same for every budget."""
+    legal = _legal(form, form.candidates(question, family))
+    variants = [
+        plan
+        for priced in legal[:_REFINED]
+        for plan in form.refined(of_form(form, priced), priced.cost)
+    ]
+    if not variants:
+        return tuple(legal)
+    return tuple(_ranked(form, [*legal[_REFINED:], *_legal(form, variants)]))
+
+
+def _within(
+    form: Form[P], question: Question, family: str, legal: tuple[Priced, ...]
+) -> list[Priced]:
+    """Plans short enough, some of them by hardware loops; the fastest first."""
+    within = [priced for priced in legal if priced.cost.instructions <= question.budget]
+    if within[:1] == list(legal[:1]):
+        return within
+    return _ranked(form, [*within, *form.rolled(form, question, family, legal)])
+
+
+def _legal(form: Form[P], plans: Iterable[P]) -> list[Priced]:
+    """What is legal, priced. Plans that take far longer than the best at least need no price."""
+    found: list[Priced] = []
+    best = inf
+    for plan in plans:
+        if form.least_ns(plan) > _HOPELESS * best:
+            continue
+        cost = form.cost(plan)
+        if not form.broken_rules(plan):
+            found.append(Priced(plan, cost))
+            best = min(best, cost.total_ns)
+    return _ranked(form, found)
+
+
+def _ranked(form: Form[P], plans: Iterable[Priced]) -> list[Priced]:
+    """The fastest first; where times are close, the one that moves less."""
+    return sorted(plans, key=lambda priced: form.rank(priced.cost))
+
+
+def best_body(form: Form[P], bodies: Iterable[P], budget: int) -> Priced | None:
+    """Of hardware loops with longer and longer turns, the fastest that the budget allows.
+
+    A turn that is long enough hides what the turn itself costs; longer ones are not tried.
+    """
+    best: Priced | None = None
+    for plan in bodies:
+        cost = form.cost(plan)
+        if cost.instructions > budget or form.broken_rules(plan):
+            break
+        if best is None or cost.total_ns < best.cost.total_ns:
+            best = Priced(plan, cost)
+        if cost.loops_ns * _BODY_NS <= cost.total_ns * plan.target.timing.loop_iteration_ns:
+            break
+    return best
+
+
+def of_form(form: Form[P], priced: Priced) -> P:
+    """The plan, known to be of this form."""
+    assert isinstance(priced.plan, form.plan_type)
+    return priced.plan
+
+
+def why_none(form: Form[P], question: Question, family: str) -> str:
+    """Why a search found nothing, in words."""
+    legal = _of_any_length(form, replace(question, budget=0), family)
+    if legal:
+        least = min(priced.cost.instructions for priced in legal)
+        return (
+            f"no plan with at most {question.budget} static instructions (the shortest unrolled one"
+            f" has {least}): raise the budget, or split the problem"
+        )
+    broken = [form.broken_rules(plan) for plan in form.candidates(question, family)]
+    rules = dict.fromkeys(rule for rules in broken for rule in rules)
+    return "; ".join(rules) or "no block is small enough for SBUF"

@@ -1,1 +1,0 @@
-"""NKI kernels: they obey a recipe and choose nothing."""

@@ -1,1 +1,0 @@
-"""Deciding how a convolution runs, before anything runs."""

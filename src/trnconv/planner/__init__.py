@@ -1,0 +1,1 @@
+"""Which form computes a convolution, and by which plan."""

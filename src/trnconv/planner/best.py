@@ -1,0 +1,125 @@
+"""Which plan is taken: every form is asked, and the fastest answer wins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from trnconv.ask.question import Question, of_one_frame
+from trnconv.errors import PlanError
+from trnconv.forms.form import Form, Priced
+from trnconv.forms.search import search, why_none
+from trnconv.planner.table import FORMS, form_named
+from trnconv.planner.tuned import tuned_plan
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What one algorithm of a form gives: legal plans, the fastest first, or why there is none."""
+
+    form: str
+    family: str
+    plans: tuple[Priced, ...]
+    refused: str  # in words; empty if there are plans
+
+    @property
+    def best(self) -> Priced:
+        """Its fastest plan."""
+        return self.plans[0]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The plan taken, and what every form offered."""
+
+    question: Question
+    taken: Priced
+    offers: tuple[Offer, ...]
+
+
+def best_plan(question: Question) -> Priced:
+    """The plan that was tuned for this very question, else what a search finds."""
+    return tuned_plan(question) or searched_plan(question)
+
+
+def searched_plan(question: Question) -> Priced:
+    """The fastest plan within the budget that the policy allows, by the closed form."""
+    return choose(question).taken
+
+
+def choose(question: Question) -> Choice:
+    """Ask every form; PlanError if none has a plan.
+
+    A form is taken if it is faster than those before it in the table, by as much as it has to be.
+    With `reproducible`, what is taken does not depend on frames, pieces or images: it is the
+    algorithm that wins for a single frame.
+    """
+    offers = tuple(offers_of(question))
+    several = len({offer.form for offer in offers if not offer.refused}) > 1
+    if question.reproducible and several and question != of_one_frame(question):
+        taken: Priced | None = _like(choose(of_one_frame(question)).taken, question, offers)
+    else:
+        taken = _fastest(offers)
+    if taken is None:
+        reasons = _reasons(question, offers)
+        raise PlanError(f"{question.shape} on {question.machine.name}: {reasons}.")
+    return Choice(question, taken, offers)
+
+
+def offers_of(question: Question) -> Iterator[Offer]:
+    """What each form gives that a search may gain from."""
+    for form in FORMS:
+        named = form.name in question.forms
+        worth = named if question.forms else form.is_worth_asking(question)
+        if worth and form.asks == question.asks:
+            yield from (_offer(form, question, name) for name in form.families(question))
+
+
+def _offer(form: Form[Any], question: Question, family: str) -> Offer:
+    refused = form.refuses(question, family)
+    plans = () if refused else search(form, question, family)
+    if not plans and not refused:
+        refused = f"{family}: {why_none(form, question, family)}"
+    return Offer(form.name, family, plans, refused)
+
+
+def _fastest(offers: tuple[Offer, ...]) -> Priced | None:
+    taken: Priced | None = None
+    for form in FORMS:
+        own = [offer.best for offer in offers if offer.form == form.name and offer.plans]
+        if not own:
+            continue
+        best = min(own, key=lambda priced: priced.cost.weighed_ns)
+        enough = 1 - form.least_gain
+        if taken is None or best.cost.total_ns < enough * taken.cost.total_ns:
+            taken = best
+    return taken
+
+
+def _like(alone: Priced, question: Question, offers: tuple[Offer, ...]) -> Priced:
+    """The best plan of the algorithm that a single frame gets."""
+    for offer in offers:
+        if offer.family == alone.plan.family and offer.plans:
+            return offer.best
+    raise PlanError(
+        f"{question.shape}: one frame is computed by {alone.plan.family}, and so many frames cannot"
+        ' be. Ask for accuracy="direct", or for fewer frames at once.'
+    )
+
+
+def _reasons(question: Question, offers: tuple[Offer, ...]) -> str:
+    named = question.forms or tuple(form.name for form in FORMS)
+    nobody = f"none of {', '.join(named)} computes the {question.asks}"
+    return "; ".join(dict.fromkeys(offer.refused for offer in offers)) or nobody
+
+
+def plans_like(priced: Priced, question: Question) -> tuple[Priced, ...]:
+    """Plans of the same algorithm for another question, the fastest first."""
+    form, family = form_named(priced.plan.form), priced.plan.family
+    return () if form.refuses(question, family) else search(form, question, family)
+
+
+def only(question: Question, *names: str) -> Question:
+    """The same, to be computed by these forms."""
+    return replace(question, forms=names)

@@ -1,0 +1,109 @@
+"""The answer to a question in words: what each form would give, and why one is taken."""
+
+from __future__ import annotations
+
+from nkisim.machine import CONSTANTS_VERSION
+from trnconv.ask.question import Question
+from trnconv.forms.form import Cost, Plan, Priced
+from trnconv.planner.best import Choice, Offer, choose
+from trnconv.planner.table import form_of
+
+_ALTERNATIVES = 5
+_RESOURCES = {"dma": "DMA", "dma issue": "DMA issue", "evict": "eviction"}
+_ONE_FORM = (
+    "Other forms were not looked for: the convolution is too small for them, of a kind that they do"
+    " not compute, or was asked for directly."
+)
+
+
+def explain_question(question: Question) -> tuple[str, str]:
+    """The first form's plan and what lost to it; then every form, which is taken, or why none."""
+    choice = choose(question)
+    first = choice.offers[0]
+    details = f"no plan: {first.refused}"
+    if first.plans:
+        details = explain(first.plans, question.budget)
+    if len(choice.offers) == 1:
+        return details, _ONE_FORM
+    return details, explain_forms(choice)
+
+
+def explain(plans: tuple[Priced, ...], budget: int) -> str:
+    """The fastest of these plans, and the best of those that lost to it, with modelled times."""
+    taken, *others = plans
+    lines = form_of(taken.plan).decisions(taken.plan)
+    lines += [*_cost(taken.cost, taken.plan, budget), *_alternatives(taken, others)]
+    return "\n".join(lines)
+
+
+def _cost(cost: Cost, plan: Plan, budget: int) -> list[str]:
+    room = plan.target.sbuf_usable_bytes_per_partition
+    busy = ", ".join(f"{_RESOURCES.get(name, name)} {ns / 1e3:.1f}" for name, ns in cost.busy)
+    label = f"({plan.machine}, constants {CONSTANTS_VERSION}, default reading)"
+    return [
+        f"  time      {cost.total_ns / 1e3:.1f} us modelled in closed form {label}",
+        f"  bound     by {cost.bound}: {busy} us",
+        f"  traffic   {cost.hbm_bytes / 1e6:.1f} MB",
+        f"  memory    {cost.sbuf_bytes} of {room} bytes a partition",
+        f"  program   {cost.instructions} static instructions (budget {budget})",
+    ]
+
+
+def _alternatives(taken: Priced, others: list[Priced]) -> list[str]:
+    shown = _distinct(taken, others)[:_ALTERNATIVES]
+    if not shown:
+        return ["  no alternative was legal"]
+    lines = ["  lost"]
+    for priced in shown:
+        more = 100 * (priced.cost.total_ns / taken.cost.total_ns - 1)
+        blocks = "x".join(map(str, priced.plan.block()))
+        lines.append(
+            f"    {priced.cost.total_ns / 1e3:9.1f} us ({more:+.1f} %),"
+            f" {priced.cost.hbm_bytes / 1e6:.0f} MB, blocks {blocks}: {priced.plan.variant()}"
+        )
+    if any(priced.cost.total_ns < taken.cost.total_ns for priced in shown):
+        lines.append("    where times are close, the plan that moves less is taken")
+    return lines
+
+
+def _distinct(taken: Priced, others: list[Priced]) -> list[Priced]:
+    """The best of each way to compute it: variants of one block say nothing new."""
+    seen = {taken.plan.variant()}
+    found = []
+    for priced in others:
+        if priced.plan.variant() not in seen:
+            seen.add(priced.plan.variant())
+            found.append(priced)
+    return found or others
+
+
+def explain_forms(choice: Choice) -> str:
+    """What was taken and what each algorithm would give, with modelled times."""
+    question = choice.question
+    shape, machine = question.shape, question.machine
+    sizes, taps = ("x".join(map(str, value)) for value in (shape.size, shape.kernel))
+    lines = [
+        (
+            f"{shape.c_in} -> {shape.c_out} channels, {taps} taps, on {shape.batch} x {sizes}"
+            f" {question.dtype}, accuracy {question.policy.accuracy} ({machine.name}, constants"
+            f" {CONSTANTS_VERSION}, default reading; every time is modelled in closed form)"
+        ),
+    ]
+    found = [offer.best for offer in choice.offers[1:] if offer.plans]
+    found.sort(key=lambda priced: priced.cost.weighed_ns)
+    first = [offer.best for offer in choice.offers[:1] if offer.plans]
+    lines += [_line(priced, choice.taken) for priced in (*first, *found)]
+    lines += [f"  not possible  {reason}" for reason in _refusals(choice.offers)]
+    return "\n".join(lines)
+
+
+def _line(priced: Priced, taken: Priced) -> str:
+    mark = "taken" if priced is taken else "     "
+    cost, plan = priced.cost, priced.plan
+    words = f"{plan.in_words()}, bound by {cost.bound}, {cost.hbm_bytes / 1e6:.0f} MB"
+    error = f"expected error {plan.expected_ratio:.3f}x"
+    return f"  {mark} {cost.total_ns / 1e3:9.1f} us  {error}  {words}"
+
+
+def _refusals(offers: tuple[Offer, ...]) -> list[str]:
+    return list(dict.fromkeys(offer.refused for offer in offers if offer.refused))

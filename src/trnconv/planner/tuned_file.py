@@ -1,0 +1,165 @@
+"""TunedFile: plans that won when the best candidates were timed in nkisim, as reviewed JSON.
+
+A file holds plans for one machine, and says which constants and which version of the library they
+were timed with; it can be used only if both are those of this process. Every plan is checked again
+when it is asked for: it answers the question, keeps what was promised, and the machine can run it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nkisim.machine import CONSTANTS_VERSION
+from nkisim.version import __version__
+from trnconv.ask.question import Question
+from trnconv.errors import PlanError, TrnconvError
+from trnconv.forms.form import Plan
+from trnconv.planner.table import FORMS, form_of, priced
+from trnconv.records import RecordError, fields_as_json, from_json, to_json
+
+_DIGEST_BYTES = 16
+
+
+class TunedError(TrnconvError):
+    """A file of tuned plans that cannot be used."""
+
+
+@dataclass(frozen=True)
+class TunedPlan:
+    """A winner: what it answers, the plan, its scheduled time and that of the planner's choice."""
+
+    key: str
+    plan: Plan
+    scheduled_ns: float
+    planned_ns: float  # of the plan that the closed form would take, scheduled alike
+    tried: int
+
+
+@dataclass(frozen=True)
+class TunedFile:
+    """The plans of one file, by the question they answer."""
+
+    path: Path
+    machine: str
+    entries: Mapping[str, dict[str, Any]]
+    digest: str  # of its text
+
+    def plan_for(self, question: Question) -> Plan | None:
+        """The stored plan, checked again; None if there is none that is short enough."""
+        entry = self.entries.get(key_of(question))
+        if entry is None or question.machine.name != self.machine:
+            return None
+        plan = _checked(self.path, question, entry)
+        short = priced(plan).cost.instructions <= question.budget
+        return plan if short else None
+
+
+def key_of(question: Question) -> str:
+    """A question as text: all that decides a plan but the machine and the budget."""
+    return json.dumps(to_json(question, but=("machine", "budget")), sort_keys=True)
+
+
+def _checked(path: Path, question: Question, entry: dict[str, Any]) -> Plan:
+    """A plan of a file: read whole, of this very problem, and legal."""
+    plan = _read_plan(path, question, entry)
+    form = form_of(plan)
+    broken = form.broken_promises(plan, question) or form.broken_rules(plan)
+    if (plan.machine, plan.dtype, plan.end) != (
+        question.machine.name,
+        question.dtype,
+        question.end,
+    ):
+        broken = ["it is of another problem", *broken]
+    if broken:
+        raise PlanError(
+            f"a tuned plan in {path} for {question.shape}: {'; '.join(broken)}. Tune it again, or"
+            " remove it."
+        )
+    return plan
+
+
+def _read_plan(path: Path, question: Question, entry: dict[str, Any]) -> Plan:
+    """What follows from the question is not stored."""
+    stored = dict(entry["plan"])
+    name = stored.pop("form", "")
+    form = next((form for form in FORMS if form.name == name), None)
+    if form is None:
+        known = ", ".join(form.name for form in FORMS)
+        raise TunedError(f"{path}: a plan whose form is none of {known}. Tune again.")
+    try:
+        given = fields_as_json(form.plan_type, **form.given(question))
+        plan: Plan = from_json(form.plan_type, {**stored, **given})
+    except RecordError as error:
+        raise TunedError(f"{path}: {error} Tune again.") from error
+    return plan
+
+
+def stamp(machine: str) -> dict[str, str]:
+    """What tuned plans hold for."""
+    return {"constants": CONSTANTS_VERSION, "library": __version__, "machine": machine}
+
+
+def written(machine: str, winners: Iterable[TunedPlan], before: TunedFile | None = None) -> str:
+    """A file of these plans, and of those of `before` that they do not replace; keys in order."""
+    entries = dict(before.entries) if before else {}
+    entries.update({one.key: _entry(one) for one in winners})
+    lines = [_block(key, entries[key]) for key in sorted(entries)]
+    return (
+        f'{{\n"stamp": {json.dumps(stamp(machine), sort_keys=True)},\n"plans": [\n'
+        + ",\n".join(lines)
+        + "\n]\n}\n"
+    )
+
+
+def _entry(one: TunedPlan) -> dict[str, Any]:
+    plan = {"form": one.plan.form, **to_json(one.plan, but=("problem", "shape"))}
+    times = {"planned_ns": round(one.planned_ns, 1), "scheduled_ns": round(one.scheduled_ns, 1)}
+    return {"plan": plan, "tried": one.tried, **times}
+
+
+def _block(key: str, entry: dict[str, Any]) -> str:
+    named = {"question": json.loads(key), **entry}
+    rows = [
+        f"  {json.dumps(name)}: {json.dumps(named[name], sort_keys=True)}" for name in sorted(named)
+    ]
+    return " {\n" + ",\n".join(rows) + "\n }"
+
+
+def read(path: Path) -> TunedFile:
+    """The plans of a file; a TunedError says why it cannot be used here."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        document = json.loads(text)
+        found = document["stamp"]
+        machine = str(found["machine"])
+        entries = {_key(one): _without_question(one) for one in document["plans"]}
+    except OSError as error:
+        raise TunedError(f"tuned plans in {path}: {error.strerror}. Name another file.") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise TunedError(
+            f"tuned plans in {path}: not a file that `trnconv tune` wrote ({error}). Tune again."
+        ) from error
+    if found != stamp(machine):
+        raise TunedError(
+            f"tuned plans in {path}: of {_in_words(found)}, and this is"
+            f" {_in_words(stamp(machine))}. Tune again."
+        )
+    digest = hashlib.blake2b(text.encode(), digest_size=_DIGEST_BYTES).hexdigest()
+    return TunedFile(path, machine, entries, digest)
+
+
+def _key(entry: dict[str, Any]) -> str:
+    return json.dumps(entry["question"], sort_keys=True)
+
+
+def _without_question(entry: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in entry.items() if name != "question"}
+
+
+def _in_words(found: dict[str, Any]) -> str:
+    return f"trnconv {found.get('library')}, constants {found.get('constants')}"

@@ -1,0 +1,143 @@
+"""One convolution of torch tensors as ops and backends get it: ConvSpec and ConvCall."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nkisim.machine import Machine
+from trnconv.ask.ends import BEFORE, IDENTITY, NO_RESIDUAL, End, end_of
+from trnconv.ask.policy import DEFAULT_POLICY, Policy, policy_of
+from trnconv.ask.question import FILTER_GRADIENT, OUTPUT, Question, Shape
+from trnconv.geometry import NO_MODES, ConvShape, Modes, Triple, input_gradient_shape, lifted
+from trnconv.runtime.launch import Operands
+
+INPUT_GRADIENT = "input gradient"
+
+
+@dataclass(frozen=True)
+class ConvSpec:
+    """How frames are padded, upsampled and convolved, and what happens to the sum."""
+
+    stride: Triple = (1, 1, 1)
+    before: Triple = (0, 0, 0)
+    after: Triple = (0, 0, 0)
+    dilation: Triple = (1, 1, 1)
+    groups: int = 1
+    modes: Modes = NO_MODES
+    upsample: Triple = (1, 1, 1)
+    skip: Triple = (0, 0, 0)  # repeated positions left out at the front
+    activation: str = IDENTITY
+    reproducible: bool = False
+    accuracy: str = DEFAULT_POLICY.text()  # a policy as text: torch.compile takes no other objects
+
+    @property
+    def policy(self) -> Policy:
+        """What may be given for speed."""
+        return policy_of(self.accuracy)
+
+    @staticmethod
+    def of_rank(
+        stride: tuple[int, ...],
+        pads: tuple[tuple[int, ...], tuple[int, ...]],
+        dilation: tuple[int, ...],
+        groups: int,
+    ) -> ConvSpec:
+        """Of a convolution with one to three axes; `pads` are before and after."""
+        before, after = pads
+        return ConvSpec(
+            lifted(stride, 1), lifted(before, 0), lifted(after, 0), lifted(dilation, 1), groups
+        )
+
+    def shape(self, pieces: Sequence[Sequence[int]], w: Sequence[int]) -> ConvShape:
+        """The problem for tensors of these shapes."""
+        first = pieces[0]
+        return ConvShape(
+            batch=first[0],
+            c_in=first[1],
+            c_out=w[0],
+            size=(sum(piece[2] for piece in pieces), first[3], first[4]),
+            kernel=(w[2], w[3], w[4]),
+            stride=self.stride,
+            dilation=self.dilation,
+            pad_before=self.before,
+            pad_after=self.after,
+            groups=self.groups,
+            modes=self.modes,
+            upsample=self.upsample,
+            skip=self.skip,
+        )
+
+    def end(self, *, residual: bool) -> End:
+        """What a kernel fuses: a residual comes before the activation."""
+        return end_of(self.activation, BEFORE if residual else NO_RESIDUAL, "")
+
+    def numbers(self) -> list[int]:
+        """As ops take it; `numbered` is the inverse."""
+        triples = (self.stride, self.before, self.after, self.dilation, self.upsample, self.skip)
+        return [self.groups, *(number for triple in triples for number in triple)]
+
+
+def numbered(numbers: Sequence[int], modes: Modes = NO_MODES, **options: Any) -> ConvSpec:
+    """A spec from what ops take."""
+    groups, *rest = numbers
+    triples = [(rest[at], rest[at + 1], rest[at + 2]) for at in range(0, len(rest), 3)]
+    stride, before, after, dilation, upsample, skip = triples
+    return ConvSpec(stride, before, after, dilation, groups, modes, upsample, skip, **options)
+
+
+def worded(numbers: Sequence[int], words: str, *, reproducible: bool) -> ConvSpec:
+    """The same with modes, activation and accuracy, as `words_of` has them."""
+    depth, height, width, activation, accuracy = words.split(",")
+    return numbered(
+        numbers,
+        (depth, height, width),
+        activation=activation,
+        accuracy=accuracy,
+        reproducible=reproducible,
+    )
+
+
+def words_of(spec: ConvSpec) -> str:
+    """Modes, activation and accuracy, as ops take them."""
+    return ",".join((*spec.modes, spec.activation, spec.accuracy))
+
+
+@dataclass(frozen=True)
+class ConvCall:
+    """What is wanted of a convolution, and the sizes that operands do not tell."""
+
+    spec: ConvSpec
+    wanted: str = OUTPUT  # or a gradient
+    sizes: tuple[int, ...] = ()  # of x for its gradient, of the kernel for that of the filters
+
+    def shape(self, operands: Operands) -> Shape:
+        """The problem in integers; of the operands, sizes are enough."""
+        if self.wanted == FILTER_GRADIENT:
+            x, dy = operands.inputs
+            w = (dy.shape[1], x.shape[1] // self.spec.groups, *self.sizes)
+            return self.spec.shape([x.shape], w)
+        if self.wanted == INPUT_GRADIENT:
+            return input_gradient_shape(self.spec.shape([self.sizes], operands.w.shape))
+        return self.spec.shape([piece.shape for piece in operands.inputs], operands.w.shape)
+
+    def question(
+        self, operands: Operands, dtype: str, machine: Machine, policy: Policy | None = None
+    ) -> Question:
+        """What is asked of the planner; `policy` replaces that of the spec."""
+        gradient = self.wanted == FILTER_GRADIENT
+        pieces = () if gradient else tuple(piece.shape[2] for piece in operands.inputs)
+        return Question(
+            self.shape(operands),
+            machine,
+            dtype,
+            pieces if len(pieces) > 1 else (),
+            # sums of a gradient stay float32 until they are rounded once
+            end_of(IDENTITY, NO_RESIDUAL, "float32")
+            if gradient
+            else self.spec.end(residual=operands.residual is not None),
+            self.spec.reproducible,
+            policy=policy or self.spec.policy,
+            asks=FILTER_GRADIENT if gradient else OUTPUT,
+        )

@@ -1,0 +1,22 @@
+"""A call of torch on a device of the runtime, simulated or real."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from trnconv.ask.question import FILTER_GRADIENT, Question
+from trnconv.pytorch.conv_call import INPUT_GRADIENT, ConvCall
+from trnconv.runtime import compute
+from trnconv.runtime.compute import Device
+from trnconv.runtime.convolve import forward_filters
+from trnconv.runtime.launch import Operands
+
+
+def computed(call: ConvCall, question: Question, operands: Operands, device: Device) -> Any:
+    """The result of a call, as an array or tensor of the device."""
+    if call.wanted == FILTER_GRADIENT:
+        return compute.filter_gradient(question, operands, device)[0]
+    if call.wanted == INPUT_GRADIENT:
+        operands = replace(operands, w=forward_filters(operands.w, call.spec.groups))
+    return compute.convolution(question, operands, device)

@@ -1,0 +1,25 @@
+"""The backends by name; each has one entry point, `compute`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from trnconv.pytorch import aten, neuron, simulated
+from trnconv.pytorch.backends import Backend, choose_backend
+from trnconv.pytorch.conv_call import ConvCall
+from trnconv.runtime.launch import Operands
+
+BACKENDS: dict[Backend, Any] = {
+    Backend.nkisim: simulated,
+    Backend.torch: aten,
+    Backend.neuron: neuron,
+}
+
+
+def compute(call: ConvCall, operands: Operands, backend: str) -> torch.Tensor:
+    """By the backend asked for, decided when an op runs: so it is under torch.compile too."""
+    chosen = choose_backend(operands.inputs[0], backend).backend
+    result: torch.Tensor = BACKENDS[chosen].compute(call, operands)
+    return result

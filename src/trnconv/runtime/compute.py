@@ -1,0 +1,127 @@
+"""A convolution from operands to a result: split into launches, each prepared and launched.
+
+Written once, for arrays in nkisim and for tensors on a device: both are sliced the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Protocol
+
+from trnconv.ask.launches import Launch, planned_parts
+from trnconv.ask.question import Question, Shape
+from trnconv.errors import PlanError, ShapeError, UnsupportedError
+from trnconv.planner.table import form_of
+from trnconv.runtime.launch import MOST_PIECES, Operands, Prepared
+
+
+class Device(Protocol):
+    """Who launches: it prepares what is asked, calls kernels, and has memory for results."""
+
+    def prepared(self, question: Question) -> Prepared:
+        """Planned and lowered."""
+
+    def launch(self, prepared: Prepared, operands: Operands) -> tuple[Any, ...]:
+        """What the kernel returns."""
+
+    def joined(self, pieces: tuple[Any, ...]) -> Any:
+        """Pieces along the frames as one."""
+
+    def empty(self, sizes: tuple[int, ...], like: Any, dtype: str) -> Any:
+        """An array or tensor; the type of `like` if `dtype` is empty."""
+
+
+def convolution(question: Question, operands: Operands, device: Device) -> Any:
+    """y [N, C_out, D', H', W']; transposed if the shape says so.
+
+    Kernels have an argument for each piece of x; if there are more pieces, they are joined first.
+    """
+    _require_sizes(question.shape, operands)
+    if len(operands.inputs) > MOST_PIECES:
+        operands = replace(operands, inputs=(device.joined(operands.inputs),))
+        question = replace(question, pieces=())
+    y: Any = None
+    for part, prepared in planned_parts(question, _planned(question, device)):
+        own = _operands(part, operands)
+        (done,) = device.launch(prepared, own)
+        done = _cropped(done, part.shape)
+        if part.shape == question.shape:
+            return done
+        if y is None:
+            sizes = (question.shape.batch, question.shape.c_out, *question.shape.out_sizes())
+            y = device.empty(sizes, operands.inputs[0], question.end.dtype)
+        part.output_of(y)[...] = done
+    return y
+
+
+def filter_gradient(question: Question, operands: Operands, device: Device) -> tuple[Any, Any]:
+    """dw [C_out, C_in / groups, KD, KH, KW] and db [C_out], summed over the launches."""
+    x, dy = operands.inputs
+    total: tuple[Any, Any] | None = None
+    for part, prepared in planned_parts(question, _planned(question, device)):
+        (own,) = part.inputs_of((x,))
+        folded = prepared.lowered[0].inputs
+        given = (own.reshape(folded[0].shape), part.output_of(dy).reshape(folded[1].shape))
+        dw, db = prepared.form.results(
+            prepared.lowered[0], device.launch(prepared, Operands(given))
+        )
+        if part.shape == question.shape:
+            return dw, db
+        if total is None:
+            whole = (question.shape.c_out, *dw.shape[1:])
+            total = (device.empty(whole, dw, ""), device.empty(whole[:1], db, ""))
+            for each in total:
+                each[...] = 0
+        for each, done in zip(total, (dw, db), strict=True):
+            part.channels_of(each)[...] += done
+    assert total is not None
+    return total
+
+
+def _require_sizes(shape: Shape, operands: Operands) -> None:
+    require_shape("weight", operands.w, (shape.c_out, shape.c_in // shape.groups, *shape.kernel))
+    if operands.bias is not None:
+        require_shape("bias", operands.bias, (shape.c_out,))
+    if operands.residual is not None:
+        sizes = (shape.batch, shape.c_out, *shape.out_sizes())
+        require_shape("residual", operands.residual, sizes)
+
+
+def require_shape(name: str, tensor: Any, expected: tuple[int, ...]) -> None:
+    """Refuse an array or tensor that would have to be reshaped to fit."""
+    if tuple(tensor.shape) != expected:
+        raise ShapeError(f"{name} {tuple(tensor.shape)}: {expected} is needed.")
+
+
+def _planned(question: Question, device: Device) -> Callable[[Question], Prepared]:
+    def planned(part: Question) -> Prepared:
+        prepared = device.prepared(part)
+        plan = prepared.plans[0]
+        if question.reproducible and not form_of(plan).sums_alike(part, question):
+            raise UnsupportedError(
+                f"reproducible=True for {question.shape}, which needs several launches, one with"
+                f" {part.shape.c_out} output channels: they would be summed in another order."
+                " Split the input."
+            )
+        if not prepared.form.fits(plan, part):
+            raise PlanError(f"{plan}: a plan is for its own shape, this is {part.shape}.")
+        return prepared
+
+    return planned
+
+
+def _operands(part: Launch, whole: Operands) -> Operands:
+    """What a part reads of each."""
+    return Operands(
+        part.inputs_of(whole.inputs),
+        part.channels_of(whole.w),
+        None if whole.bias is None else part.channels_of(whole.bias),
+        None if whole.residual is None else part.output_of(whole.residual),
+    )
+
+
+def _cropped(y: Any, shape: Shape) -> Any:
+    """The output without what was computed to make phases whole."""
+    depth, height, width = shape.out_sizes()
+    return y[:, :, :depth, :height, :width]

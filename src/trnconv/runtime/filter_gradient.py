@@ -1,0 +1,106 @@
+"""The weight and bias gradient of a convolution, from arrays to arrays, in nkisim."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nkisim import Run
+from nkisim.machine import Machine, Reading, find_machine
+from nkisim.timing import Timeline
+from trnconv.ask.ends import PLAIN_END, End
+from trnconv.ask.question import FILTER_GRADIENT, Question
+from trnconv.errors import ShapeError
+from trnconv.forms.form import Plan
+from trnconv.geometry import Axes, ConvShape, Padding, conv_shape, require_not_upsampled
+from trnconv.runtime import compute
+from trnconv.runtime.launch import Operands, time_plan
+from trnconv.runtime.plans import plans_for
+from trnconv.runtime.simulated import SimulatedDevice
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class WeightGradient:
+    """Both gradients, the plan that made them and what nkisim saw."""
+
+    dw: Array  # [C_out, C_in / groups, ...]
+    db: Array  # [C_out], float32
+    plan: Plan
+    run: Run
+
+
+def weight_gradient(  # noqa: PLR0913 (torch's own arguments, and where to run)
+    x: Array,
+    dy: Array,
+    kernel_shape: Sequence[int],
+    *,
+    stride: Axes = 1,
+    padding: Padding = 0,
+    dilation: Axes = 1,
+    groups: int = 1,
+    target: str = "trn2",
+    wide: bool = True,
+    plan: Plan | None = None,
+) -> WeightGradient:
+    """The gradient of a convolution's weight and bias, simulated.
+
+    x is [N, C_in, ...], dy the gradient of its output [N, C_out, ...], `kernel_shape` the taps
+    along each axis. dw is float32, or of the type of x if not `wide`. `plan` replaces the planner's
+    choice.
+    """
+    shape = conv_shape(
+        x.shape,
+        (dy.shape[1], x.shape[1] // max(1, groups), *kernel_shape),
+        stride=stride,
+        padding=padding,
+        dilation=dilation,
+        groups=groups,
+    )
+    _require_output(dy, shape, len(kernel_shape))
+    require_not_upsampled(shape, "weight gradient")
+    if x.dtype != dy.dtype:
+        raise ShapeError(f"x is {x.dtype} and dy {dy.dtype}: both must be the same. Cast one.")
+    device = SimulatedDevice(plans=(plan,) if plan else ())
+    question = gradient_question(shape, target, str(x.dtype), wide=wide)
+    x5 = x.reshape(shape.batch, shape.c_in, *shape.size)
+    dy5 = dy.reshape(shape.batch, shape.c_out, *shape.out_sizes())
+    dw, db = compute.filter_gradient(question, Operands((x5, dy5)), device)
+    (mine,), run = device.launched[0]
+    sizes = (shape.c_out, shape.c_in // groups, *kernel_shape)
+    return WeightGradient(np.ascontiguousarray(dw).reshape(sizes), db, mine, run)
+
+
+def gradient_question(
+    shape: ConvShape, target: str | Machine, dtype: str, *, wide: bool = True
+) -> Question:
+    """What is asked of the planner; dw in float32 if `wide`."""
+    end = End(dtype="float32") if wide else PLAIN_END
+    return Question(shape, find_machine(target), dtype, end=end, asks=FILTER_GRADIENT)
+
+
+def plan_for(shape: ConvShape, target: str | Machine, dtype: str, *, wide: bool = True) -> Plan:
+    """The planner's choice."""
+    require_not_upsampled(shape, "weight gradient")
+    return plans_for(gradient_question(shape, target, dtype, wide=wide))[0]
+
+
+def time_weight_gradient(
+    shape: ConvShape,
+    machine: str | Machine = "trn2",
+    reading: Reading = Reading.default,
+    dtype: str = "bfloat16",
+    plan: Plan | None = None,
+) -> Timeline:
+    """The modelled time of a weight gradient, or of one plan of it, without data."""
+    return time_plan(plan or plan_for(shape, machine, dtype), reading)
+
+
+def _require_output(dy: Array, shape: ConvShape, rank: int) -> None:
+    expected = (shape.batch, shape.c_out, *shape.out_sizes()[3 - rank :])
+    if dy.shape != expected:
+        raise ShapeError(f"dy is {dy.shape}: the output of this convolution is {expected}.")

@@ -1,0 +1,120 @@
+"""One launch: plans lowered, operands packed, a kernel called. The same for every form.
+
+In nkisim with data (`run`), and without for modelled times (`trace_plan`, `time_plan`); a device
+gets the same kernel and operands (`Prepared`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import nkisim
+from nkisim import Run, Spec
+from nkisim.machine import Machine, Reading
+from nkisim.timing import Timeline, schedule
+from trnconv.ask.ends import NO_RESIDUAL
+from trnconv.errors import PlanError
+from trnconv.forms.form import Array, Form, Lowered, Plan
+from trnconv.planner.table import form_of
+from trnconv.runtime.allowance import allowed
+
+MOST_PIECES = 3  # tensors that x may lie in: each is an argument of a kernel
+
+
+@dataclass(frozen=True)
+class Operands:
+    """What a launch is given: arrays of NumPy, or tensors of torch."""
+
+    inputs: tuple[Any, ...]  # x in its pieces along the frames, or x and dy
+    w: Any = None  # [C_out, C_in / groups, KD, KH, KW]
+    bias: Any = None
+    residual: Any = None
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A launch that is planned and lowered, for each core or once for cores that do the same."""
+
+    form: Form[Any]
+    plans: tuple[Plan, ...]  # one for each core
+    lowered: tuple[Lowered[Any], ...]
+
+    @property
+    def recipe(self) -> Any:
+        """The kernel's last argument: a recipe, or one for each core."""
+        recipes = tuple(each.recipe for each in self.lowered)
+        return recipes[0] if len(recipes) == 1 else recipes
+
+    def pack(self, w: Array | None, bias: Array | None) -> tuple[Any, ...]:
+        """What the host prepares: arrays, or for each of them a tuple with one for each core."""
+        packed = [self.form.pack(each, w, bias) for each in self.lowered]
+        return packed[0] if len(packed) == 1 else tuple(zip(*packed, strict=True))
+
+    def kernel(self, inputs: int) -> Callable[..., Any]:
+        """The kernel for so many tensors."""
+        if len(self.lowered) == 1:
+            return self.form.kernel(inputs)
+        assert self.form.kernel_of_two_cores is not None
+        return self.form.kernel_of_two_cores
+
+    def arguments(self, inputs: tuple[Any, ...], packed: tuple[Any, ...], residual: Any) -> Any:
+        """What the kernel is called with, in its order."""
+        given = inputs if len(self.lowered) == 1 else (inputs,)
+        added = (residual,) if self.form.takes_residual else ()
+        return (*given, *packed, *added, self.recipe)
+
+
+def prepare(plans: tuple[Plan, ...]) -> Prepared:
+    """Lower plans that their machine can run; PlanError says why it cannot."""
+    form = form_of(plans[0])
+    if any(plan.form != form.name for plan in plans):
+        raise PlanError(f"plans of different forms: {', '.join(plan.form for plan in plans)}.")
+    if len(plans) > 1 and form.kernel_of_two_cores is None:
+        raise PlanError(f"{len(plans)} plans of the {form.name} form: its kernel is for one core.")
+    for plan in plans:
+        broken = form.broken_rules(plan)
+        if broken:
+            raise PlanError(f"{plan}: {'; '.join(broken)}.")
+    distinct = dict.fromkeys(plans)
+    return Prepared(form, plans, tuple(form.lower(plan) for plan in distinct))
+
+
+def run(prepared: Prepared, operands: Operands) -> Run:
+    """The kernel in nkisim, with data."""
+    plans, inputs = prepared.plans, operands.inputs
+    prepared.form.check_inputs(plans[0], inputs)
+    packed = prepared.pack(operands.w, operands.bias)
+    return nkisim.run(
+        allowed(prepared.kernel(len(inputs)))[len(plans)],
+        *prepared.arguments(inputs, packed, operands.residual),
+        target=plans[0].machine,
+        summation="fixed" if all(plan.is_reproducible for plan in plans) else "fast",
+    )
+
+
+def trace_plan(plan: Plan) -> Run:
+    """The instructions of a plan's kernel on one core, checked by nkisim, without values."""
+    prepared = prepare((plan,))
+    (lowered,) = prepared.lowered
+    inputs, packed = (
+        tuple(Spec(one.shape, one.dtype) for one in specs)
+        for specs in (lowered.inputs, lowered.arrays)
+    )
+    asked = plan.end.residual != NO_RESIDUAL
+    residual = Spec(lowered.outputs[0], plan.dtype) if asked else None
+    return nkisim.run(
+        allowed(prepared.kernel(len(inputs))),
+        *prepared.arguments(inputs, packed, residual),
+        target=plan.machine,
+        values=False,
+    )
+
+
+def time_plan(
+    plan: Plan, reading: Reading = Reading.default, machine: Machine | None = None
+) -> Timeline:
+    """When each of them would run; `machine` replaces the plan's, to change an assumption."""
+    traced = trace_plan(plan)
+    return schedule(traced.trace, machine or traced.machine, reading, memory=traced.memory)

@@ -1,0 +1,40 @@
+"""Plans for what is about to run: asked once, and kept for the shapes of a process."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from trnconv.ask.ends import ITEM_BYTES
+from trnconv.ask.question import Question
+from trnconv.errors import UnsupportedError
+from trnconv.forms.form import Plan
+from trnconv.planner.best import best_plan
+from trnconv.planner.shares import shared_plans
+from trnconv.planner.tuned import active
+
+_PLANS = 4096  # questions of a process; a large model has some hundreds
+_MOST_CORES = 2
+
+
+def plans_for(question: Question, cores: int = 1) -> tuple[Plan, ...]:
+    """The planner's choice, one plan for each core."""
+    if question.dtype not in ITEM_BYTES:
+        raise UnsupportedError(
+            f"a convolution of {question.dtype}: the kernels take {', '.join(ITEM_BYTES)}. Cast the"
+            " input."
+        )
+    machine = question.machine
+    if cores not in range(1, min(_MOST_CORES, machine.lnc_max) + 1):
+        raise UnsupportedError(
+            f"{cores} cores on {machine.name}: a launch has 1 to {machine.lnc_max}. Ask for fewer."
+        )
+    tuned = active(machine.name)
+    return _plans(question, cores, tuned.digest if tuned else "")
+
+
+@lru_cache(maxsize=_PLANS)
+def _plans(question: Question, cores: int, tuned: str) -> tuple[Plan, ...]:
+    del tuned  # plans of another file are other plans
+    if cores == 1:
+        return (best_plan(question).plan,)
+    return tuple(priced.plan for priced in shared_plans(question))

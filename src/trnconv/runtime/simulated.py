@@ -1,0 +1,49 @@
+"""The simulated device: kernels in nkisim, on NumPy arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from nkisim import Run
+from trnconv.ask.question import Question
+from trnconv.errors import UnsupportedError
+from trnconv.forms.form import Plan
+from trnconv.runtime.launch import Operands, Prepared, prepare, run
+from trnconv.runtime.plans import plans_for
+
+
+@dataclass
+class SimulatedDevice:
+    """Launches in nkisim, and what it saw of them."""
+
+    cores: int = 1
+    plans: tuple[Plan, ...] = ()  # in place of the planner's choice
+    launched: list[tuple[tuple[Plan, ...], Run]] = field(default_factory=list)
+
+    def prepared(self, question: Question) -> Prepared:
+        """By the planner, unless plans were given."""
+        return prepare(self.plans or plans_for(question, self.cores))
+
+    def launch(self, prepared: Prepared, operands: Operands) -> tuple[Any, ...]:
+        """In nkisim."""
+        shape = prepared.lowered[0].outputs[0]
+        if operands.residual is not None and tuple(operands.residual.shape) != shape:
+            raise UnsupportedError(
+                f"a residual of {tuple(operands.residual.shape)} where whole phases of {shape} are"
+                " computed and cropped: add it afterwards."
+            )
+        done = run(prepared, operands)
+        self.launched.append((prepared.plans, done))
+        outputs = done.outputs if isinstance(done.outputs, tuple) else (done.outputs,)
+        return tuple(np.asarray(each) for each in outputs)
+
+    def joined(self, pieces: tuple[Any, ...]) -> Any:
+        """One array."""
+        return np.concatenate(pieces, axis=2)
+
+    def empty(self, sizes: tuple[int, ...], like: Any, dtype: str) -> Any:
+        """A NumPy array."""
+        return np.empty(sizes, np.dtype(dtype) if dtype else like.dtype)

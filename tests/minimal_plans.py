@@ -1,0 +1,19 @@
+"""Plans of the minimal form alone: those of one transform along one axis, and one at work."""
+
+from nkisim.machine import TRN2
+from trnconv.ask.question import Question
+from trnconv.forms.minimal.plan import family_of
+from trnconv.forms.search import search
+from trnconv.planner.table import form_named
+from trnconv.runtime.launch import Operands, prepare, run
+
+
+def minimal_plans(shape, transform, axis, **asked):
+    """Legal ones within the budget, priced, the fastest first; whatever the policy."""
+    question = Question(shape, TRN2, **asked)
+    return search(form_named("minimal"), question, family_of(transform, axis))
+
+
+def run_plan(plan, pieces, w, bias=None, residual=None):
+    """What nkisim saw of a plan's kernel, and its output."""
+    return run(prepare((plan,)), Operands(tuple(pieces), w, bias, residual))

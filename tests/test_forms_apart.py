@@ -1,0 +1,138 @@
+"""Forms are apart: none knows another, and only the planner's table knows one by its class."""
+
+import ast
+from graphlib import CycleError, TopologicalSorter
+
+import pytest
+
+from source_imports import SOURCE, imports_of, source_files
+from trnconv.forms.form import Plan
+from trnconv.planner.table import FORMS
+
+MODULES = source_files()
+FOLDERS = {
+    name.split(".")[2]
+    for name, path in MODULES.items()
+    if name.startswith("trnconv.forms.") and path.name == "__init__.py"
+}
+CORE = ("trnconv.ask", "trnconv.forms", "trnconv.planner", "trnconv.runtime")
+PLANS = {Plan.__name__, *(form.plan_type.__name__ for form in FORMS)}
+OUTSIDE = [
+    path
+    for path in sorted((SOURCE / "trnconv").rglob("*.py"))
+    if "forms" not in path.relative_to(SOURCE / "trnconv").parts
+]
+
+
+def folder_of(module):
+    """The form that a module is of; empty: none."""
+    parts = module.split(".")
+    inside = parts[:2] == ["trnconv", "forms"] and len(parts) > 2 and parts[2] in FOLDERS
+    return parts[2] if inside else ""
+
+
+def asked_for_class(source):
+    """Lines that fork on the class of a plan: isinstance, issubclass, type(...) is, match."""
+    tree = ast.parse(source)
+    return [node.lineno for node in ast.walk(tree) if named(classes_asked(node)) & PLANS]
+
+
+def classes_asked(node):
+    """Expressions that stand for the classes which a node compares with."""
+    if isinstance(node, ast.Call) and getattr(node.func, "id", "") in {"isinstance", "issubclass"}:
+        return node.args[1:]
+    if isinstance(node, ast.Compare) and calls_type(node.left):
+        return node.comparators
+    return [node.cls] if isinstance(node, ast.MatchClass) else []
+
+
+def calls_type(node):
+    return isinstance(node, ast.Call) and getattr(node.func, "id", "") == "type"
+
+
+def named(expressions):
+    """Every name in them, whatever module it is an attribute of."""
+    nodes = [node for expression in expressions for node in ast.walk(expression)]
+    return {getattr(node, "id", getattr(node, "attr", None)) for node in nodes}
+
+
+def crossings(graph):
+    """Imports of one form by another."""
+    return [
+        f"{module} -> {target}"
+        for module, targets in graph.items()
+        for target in targets
+        if folder_of(module) and folder_of(target) and folder_of(module) != folder_of(target)
+    ]
+
+
+def circle(graph):
+    """Modules that import each other in a circle; none: an empty list."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return error.args[1]
+    return []
+
+
+def graph_of(prefixes):
+    """Modules below these packages, and which of them each imports.
+
+    The `__init__` of a package counts where a name is imported from it, not where a module is.
+    """
+    inside = [name for name in MODULES if name.startswith(prefixes)]
+    return {name: imports_of(name, MODULES) & set(inside) for name in inside}
+
+
+@pytest.mark.parametrize("path", OUTSIDE, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_nobody_outside_forms_asks_which_plan_it_has(path):
+    assert asked_for_class(path.read_text()) == []
+
+
+def test_every_form_has_a_folder_of_its_own():
+    folders = [folder_of(form.plan_type.__module__) for form in FORMS]
+    assert sorted(folders) == sorted(FOLDERS)
+
+
+def test_no_form_imports_another():
+    assert crossings(graph_of(("trnconv.forms",))) == []
+
+
+def test_only_the_table_imports_forms():
+    knowing = [
+        module
+        for module in MODULES
+        if not module.startswith("trnconv.forms")
+        and any(folder_of(target) for target in imports_of(module, MODULES))
+    ]
+    assert knowing == ["trnconv.planner.table"]
+
+
+def test_there_is_no_circle_from_questions_to_launches():
+    assert circle(graph_of(CORE)) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "isinstance(one, DirectPlan)",
+        "isinstance(one, int | forms.direct.plan.MinimalPlan)",
+        "issubclass(kind, (int, DepthwisePlan))",
+        "type(one) is Plan",
+        "match one:\n    case FilterGradientPlan():\n        pass",
+    ],
+)
+def test_a_fork_on_a_plan_is_found(source):
+    assert asked_for_class(source)
+
+
+@pytest.mark.parametrize("source", ["isinstance(one, ConvShape)", "plan: DirectPlan = one"])
+def test_other_questions_are_not(source):
+    assert asked_for_class(source) == []
+
+
+def test_crossings_and_circles_are_found():
+    direct, minimal = "trnconv.forms.direct.cost", "trnconv.forms.minimal.cost"
+    assert crossings({direct: {minimal}}) == [f"{direct} -> {minimal}"]
+    assert crossings({direct: {"trnconv.forms.search"}}) == []
+    assert set(circle({"a": {"b"}, "b": {"c"}, "c": {"a"}})) == {"a", "b", "c"}
