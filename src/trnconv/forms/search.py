@@ -82,9 +82,11 @@ def best_body(form: Form[P], bodies: Iterable[P], budget: int) -> Priced | None:
     best: Priced | None = None
     for plan in bodies:
         cost = form.cost(plan)
-        if cost.instructions > budget or form.broken_rules(plan):
+        if cost.instructions > budget:
             break
         if best is None or cost.total_ns < best.cost.total_ns:
+            if form.broken_rules(plan):
+                break
             best = Priced(plan, cost)
         if cost.loops_ns * _BODY_NS <= cost.total_ns * plan.target.timing.loop_iteration_ns:
             break

@@ -9,6 +9,7 @@ nor before the block ahead of its own.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from trnconv.forms.minimal.plan import MinimalPlan
 from trnconv.forms.minimal.recipe import Prepare, Unit, XLoad
@@ -104,10 +105,11 @@ def tempo_of(plan: MinimalPlan) -> Tempo:
 
 def broken_schedule(plan: MinimalPlan) -> list[str]:
     """Why slots do not suffice; empty if they do."""
-    return broken_tempo(tempo_of(plan), plan.body_blocks, plan.v_slots, plan.x_slots)
+    return list(broken_tempo(tempo_of(plan), plan.body_blocks, plan.v_slots, plan.x_slots))
 
 
-def broken_tempo(tempo: Tempo, blocks: int, v_slots: int, x_slots: int) -> list[str]:
+@lru_cache(maxsize=4096)
+def broken_tempo(tempo: Tempo, blocks: int, v_slots: int, x_slots: int) -> tuple[str, ...]:
     """The same of a body of some blocks."""
     broken = []
     frames, tiles = blocks * tempo.block_frames, blocks * tempo.tiles_of_block
@@ -122,14 +124,14 @@ def broken_tempo(tempo: Tempo, blocks: int, v_slots: int, x_slots: int) -> list[
             " turn: turns would differ; use a divisor"
         )
     if broken:
-        return broken
+        return tuple(broken)
     for tile in range(tiles, 2 * tiles):
         if tempo.prepared_during(tile) <= tempo.uses(tile - v_slots)[-1]:
-            return [f"{v_slots} slots of transformed inputs: a unit and the next need more"]
+            return (f"{v_slots} slots of transformed inputs: a unit and the next need more",)
     for frame in range(frames, 2 * frames):
         if tempo.loaded_before(frame, x_slots) > tempo.needed(frame):
-            return [f"{x_slots} input slots: transforms of a unit need more at once"]
-    return []
+            return (f"{x_slots} input slots: transforms of a unit need more at once",)
+    return ()
 
 
 def schedule(plan: MinimalPlan) -> Schedule:

@@ -10,7 +10,7 @@ from trnconv.forms.minimal.channels import in_channels
 from trnconv.forms.minimal.error import expected_ratio, range_limit
 from trnconv.forms.minimal.pacing import broken_schedule
 from trnconv.forms.minimal.plan import DEPTH, HEIGHT, MinimalPlan
-from trnconv.forms.minimal.sbuf import largest_inputs, lay_out
+from trnconv.forms.minimal.sbuf import largest_inputs, sbuf_end
 from trnconv.forms.minimal.transforms import TAPS, Transform
 from trnconv.geometry import ONCE, REPLICATE, ZEROS, ConvShape
 
@@ -99,7 +99,7 @@ def _sizes(plan: MinimalPlan) -> list[str]:
 
 def _memory(plan: MinimalPlan) -> list[str]:
     machine = plan.target
-    room, end = machine.sbuf_usable_bytes_per_partition, lay_out(plan).end
+    room, end = machine.sbuf_usable_bytes_per_partition, sbuf_end(plan)
     broken = []
     if end > room:
         broken.append(f"{end} bytes a partition: SBUF of {plan.machine} has {room}")
