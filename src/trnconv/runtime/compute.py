@@ -44,6 +44,7 @@ def convolution(question: Question, operands: Operands, device: Device) -> Any:
     y: Any = None
     for part, prepared in planned_parts(question, _planned(question, device)):
         own = _operands(part, operands)
+        _require_whole_phases(prepared, own)
         (done,) = device.launch(prepared, own)
         done = _cropped(done, part.shape)
         if part.shape == question.shape:
@@ -86,6 +87,16 @@ def _require_sizes(shape: Shape, operands: Operands) -> None:
     if operands.residual is not None:
         sizes = (shape.batch, shape.c_out, *shape.out_sizes())
         require_shape("residual", operands.residual, sizes)
+
+
+def _require_whole_phases(prepared: Prepared, operands: Operands) -> None:
+    """A kernel adds a residual to all it stores, which may be more than the output."""
+    stored, residual = prepared.lowered[0].outputs[0], operands.residual
+    if residual is not None and tuple(residual.shape) != stored:
+        raise UnsupportedError(
+            f"a residual of {tuple(residual.shape)} where whole phases of {stored} are computed and"
+            " cropped: add it afterwards."
+        )
 
 
 def require_shape(name: str, tensor: Any, expected: tuple[int, ...]) -> None:
