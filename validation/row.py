@@ -8,12 +8,15 @@ from typing import Any
 
 from nkisim import Spec, find_machine
 
+GROUPS = ("instruction rates", "data movement", "whole kernels")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """A published time and what to model for it."""
 
     number: str  # in the collection of published measurements; letters tell variants apart
+    group: str = "whole kernels"  # one of GROUPS
     title: str
     target: str
     dtype: str
@@ -25,6 +28,10 @@ class Row:
     kernel: Callable[..., Any]
     arguments: tuple[Spec, ...]
     options: dict[str, Any] = field(default_factory=dict)  # static arguments of the kernel
+    cores: int = 1  # programs of the launch; a kernel of two reads nl.program_id
+    repeats: int = 0  # the figure is for one more of what the kernel does `repeats` times: its
+    # option of that name is tried with this and with twice this number, and the slope is taken
+    chosen_after: str = ""  # what of the stream was chosen with the figure in sight, if anything
     note: str = ""  # one sentence: where modelled and published differ, and why
 
 
