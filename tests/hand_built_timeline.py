@@ -7,15 +7,14 @@ from nkisim.machine import TRN2, Reading
 from nkisim.memory.placement import MemoryUse
 from nkisim.memory.storage import Allocation
 from nkisim.tensors.layout import MemoryRegion, layout_of
-from nkisim.timing.timeline import Elision, Events, Timeline
+from nkisim.timing.timeline import DRAINED, Elision, Events, Timeline
 from nkisim.trace import Access, Instruction
 
 SBUF, PSUM, HBM = MemoryRegion.sbuf, MemoryRegion.psum, MemoryRegion.private_hbm
 SHAPE = (128, 512)
 TABLE_LOAD_NS = 1300.0  # of the Scalar engine
-TURN_NS = 4000.0  # of a loop
 # As trn2, with the numbers that reports depend on held fast.
-TIMING = replace(TRN2.timing, table_load_ns=TABLE_LOAD_NS, loop_iteration_ns=TURN_NS, pe_ghz=2.4)
+TIMING = replace(TRN2.timing, table_load_ns=TABLE_LOAD_NS, pe_ghz=2.4)
 MACHINE = replace(TRN2, timing=TIMING)
 MEMORY = MemoryUse(sbuf_peak_bytes_per_partition=4096, psum_peak_banks=2, hbm_bytes=0)
 
@@ -60,6 +59,7 @@ class Rows:
             "flops": 0,
             "hbm_bytes": 1_000_000,
             "static_instructions": len(self.events),
+            "compiler_instructions": len(self.events),
             "executed_instructions": len(self.events),
             "memory": MEMORY,
         }
@@ -112,17 +112,19 @@ def pipeline():
 def rolled():
     """A loop of ten iterations of 6,000 ns, three of them scheduled, then a store; 60,000 ns.
 
-    An iteration works for 2,000 ns, then the loop turns around.
+    An iteration works for 700 ns, then the loop turns around.
     """
     x, tile, out = tensor("x", HBM), tensor("tile", SBUF), tensor("out", HBM)
     rows = Rows()
     for start in (0, 6000, 12_000):
+        rows.events.barriers.append((len(rows.events), float(start)))
         load = rows.add(LOAD, (start, start + 500), (tile, x), loop=0, index=0)
         rows.add(ADD, (start + 600, start + 700), (tile, tile), load, loop=0, index=1)
-    rows.add(STORE, (59_000, 59_900), (out, tile), cause=5, index=2)
+    rows.events.barriers.append((len(rows.events), 59_000.0))
+    rows.add(STORE, (59_000, 59_900), (out, tile), cause=DRAINED, index=2)
     busy = {"tensor": 0.0, "vector": 1000.0, "scalar": 0.0, "dma": 400.0, "dma issue": 900.0}
     elision = Elision(17_000.0, 42_000.0, 7, 6000.0, 4, 6)
-    facts = {"static_instructions": 3, "executed_instructions": 21}
+    facts = {"static_instructions": 3, "compiler_instructions": 3, "executed_instructions": 21}
     return rows.timeline(60_000.0, busy, (elision,), **facts)
 
 

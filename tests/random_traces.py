@@ -142,3 +142,25 @@ def _least_start(events, touched, early, late, hop_ns):
         when = events.start_ns[early] if keeps_order else events.released_ns[early] + hop
         least, why = max((least, why), (when, "WAR"))
     return least, why
+
+
+def pair(seed, meetings, *, between=6, trips=0):
+    """The traces of two cores that meet so often; in a loop of `trips` turns if there are any."""
+    cores = []
+    for core in (0, 1):
+        rng = random.Random(seed + core)  # noqa: S311 (no secret)
+        stream = Stream(seed + 7 * core, loop=0 if trips else -1, trips=max(1, trips))
+        items, marks = [], []
+        for _ in range(meetings):
+            items += stream.draw(rng.randint(0, between))
+            barrier = instruction("core_barrier", engine.gpsimd, [], [stream.on_chip(stream.sbuf)])
+            items.append(barrier)
+            marks.append(barrier)
+        items += stream.draw(between)
+        trace = trace_of(loop_of(trips, *items)) if trips else trace_of(*items)
+        if trips:
+            trace.items[0].meets = meetings > 0
+        trace.core = core
+        trace.meetings = {barrier.index: number for number, barrier in enumerate(marks)}
+        cores.append(trace)
+    return cores

@@ -14,6 +14,8 @@ Sources, by key:
   XG          a published conv2d write-up on trn2 (stanford-cs149 assignment 4)
   AT          awslabs/nki-autotune notes; SEED: the Autocomp conv1d post
   HW          hardware pages of the instances in the Neuron SDK documentation
+  KILN        foxl-ai/kiln, notes and probes of a device user (trn1 and trn2, October 2026)
+  TB          Tilebench's NKI kernels and the times it publishes for them (trn2, both cores)
 """
 
 from __future__ import annotations
@@ -58,7 +60,7 @@ class Assumption(float):
         return self.optimistic if reading is Reading.optimistic else self.pessimistic
 
 
-CONSTANTS_VERSION = "2"  # raised whenever a number below changes; printed with every modelled time
+CONSTANTS_VERSION = "3"  # raised whenever a number below changes; printed with every modelled time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +76,11 @@ class Timing:
     dma_descriptor_floor_ns: float  # KO profiles 35; 53 all-in; BW curve 107 (at 23 B/ns)
     dma_default_mode: str  # what dge_mode.unknown stands for: prebuilt rings on trn1, DGE later
     table_load_ns: float  # profiles: 368 (trn1), 1,300 (trn2)
+    pe_busy_rate: float  # KILN: what an activity throttle leaves of the clock when busy
     pe_cold_rate: float  # THR: half rate until warm on trn2 and trn3; 1 means no ramp
+    pe_quarter_rate: float  # KILN, TB: of matmuls that use at most a quarter of the array
+    pe_half_rate: float  # KILN: of those that use more than a quarter and at most half of it
+    psum_port_shared: float  # A1, KILN: Vector and Scalar engine take turns on PSUM; trn1 only
     vector_wide_16bit: bool  # A2: 2x and 4x modes for 16-bit copies and tensor_scalar
     vector_wide_8bit: bool  # A3: the same modes for fp8
     vector_pair_16bit_free: bool  # A2: 2-input 16-bit SBUF ops at one element a cycle, any op
@@ -114,18 +120,25 @@ class Timing:
     dma_issue_queues: float = Assumption(2, 1, 1)  # A2: two DGE blocks; XG saw one at work
     dma_start_ns: float = Assumption(800, 1300, 1500)  # DIN 740..1000, BW 1,300
     dma_done_ns: float = Assumption(200, 300, 300)  # DIN: last byte to the consumer
+    dma_queue_per_direction: float = Assumption(1, 1, 0)  # 0: loads wait behind stores too
     dma_transpose_rate: float = 0.9  # A2, from HBM; from SBUF 0.5
+    dma_transpose_4_byte_rate: float = Assumption(1, 0.5, 0.5)  # TB; A2 makes no difference
     dma_transpose_sbuf_rate: float = 0.5  # A2
     dma_compute_rate: float = 0.5  # A2, before NeuronCore-v4
     dma_partition_bound: float = Assumption(0, 0, 1)  # DIN: engine e serves 8 partitions
     dma_partitions_per_engine: int = 8  # DIN
     reorder_window: float = Assumption(64, 1, 1)  # compilers may reorder; we take the stream
-    loop_iteration_ns: float = Assumption(4000, 4000, 9000)  # DFA
+    loop_turn_ns: float = Assumption(1400, 1400, 4000)  # KILN 1,400 if empty; DFA 4,000
     core_barrier_ns: float = Assumption(1000, 1500, 2000)  # not published
     sendrecv_ns: float = Assumption(2000, 2500, 3000)  # not published
     register_load_ns: float = Assumption(300, 2000, 2000)  # not published; from and to HBM
     register_load_sbuf_ns: float = Assumption(300, 300, 2000)  # not published; from and to SBUF
     launch_ns: float = Assumption(8000, 10000, 38000)  # XG 10; DIN profiles 14..33 + 5
+
+    @property
+    def pe_columns_per_ns(self) -> float:
+        """The rate of the Tensor engine while it is busy; its peak is `pe_ghz`."""
+        return self.pe_ghz * self.pe_busy_rate
 
     def read(self, reading: Reading) -> Timing:
         """The same facts with every assumption replaced by its value in one reading."""
@@ -222,7 +235,11 @@ TRN1 = Machine(
         dma_descriptor_floor_ns=Assumption(47, 58, 145),  # trn2's in bytes, at 17 B/ns
         dma_default_mode="none",
         table_load_ns=368.0,
+        pe_busy_rate=Assumption(1, 0.875, 0.875),  # A1 2.8 GHz; KILN a throttle at 87.5 %
         pe_cold_rate=Assumption(1, 1, 1),
+        pe_quarter_rate=Assumption(1, 0.55, 0.52),  # KILN V10 219 / 373, V7 219 / 421
+        pe_half_rate=Assumption(1, 0.81, 0.81),  # KILN V9 219 / 271
+        psum_port_shared=Assumption(0, 1, 1),
         vector_wide_16bit=False,
         vector_wide_8bit=False,
         vector_pair_16bit_free=False,
@@ -250,7 +267,11 @@ TRN2 = Machine(
         dma_descriptor_floor_ns=Assumption(35, 43, 107),
         dma_default_mode="hwdge",
         table_load_ns=1300.0,
+        pe_busy_rate=1.0,
         pe_cold_rate=Assumption(1, 0.5, 0.5),
+        pe_quarter_rate=Assumption(1, 0.5, 0.5),  # TB V49 to V55: 0.88 ns a column of 64 x 64
+        pe_half_rate=Assumption(1, 1, 0.5),
+        psum_port_shared=0.0,
         vector_wide_16bit=True,
         vector_wide_8bit=False,
         vector_pair_16bit_free=True,
@@ -277,7 +298,11 @@ TRN3 = Machine(
         dma_descriptor_floor_ns=Assumption(24, 30, 75),  # trn2's in bytes, at 33 B/ns
         dma_default_mode="hwdge",
         table_load_ns=1300.0,
+        pe_busy_rate=1.0,
         pe_cold_rate=Assumption(1, 0.5, 0.5),
+        pe_quarter_rate=Assumption(1, 0.5, 0.5),  # TB V49 to V55: 0.88 ns a column of 64 x 64
+        pe_half_rate=Assumption(1, 1, 0.5),
+        psum_port_shared=0.0,
         vector_wide_16bit=True,
         vector_wide_8bit=True,
         vector_pair_16bit_free=True,

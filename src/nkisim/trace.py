@@ -8,15 +8,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from nkisim.enums import engine
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from nkisim.enums import engine
     from nkisim.memory.storage import Allocation
     from nkisim.source_lines import CallSite, Place
     from nkisim.tensors.layout import Layout
 
 Options = tuple[tuple[str, Any], ...]
+
+_MATMULS = ("nc_matmul", "nc_matmul_mx", "nc_transpose")
 
 
 class Access:
@@ -86,7 +89,7 @@ class Instruction:
         self,
         index: int,
         op: str,
-        engine: engine,
+        where: engine,
         writes: tuple[Access, ...],
         reads: tuple[Access, ...],
         options: Options,
@@ -94,7 +97,7 @@ class Instruction:
     ) -> None:
         self.index = index
         self.op = op
-        self.engine = engine
+        self.engine = where
         self.writes = writes
         self.reads = reads
         self.options = options
@@ -180,6 +183,14 @@ class Trace:
         return sum(1 for _ in self.instructions())
 
     @property
+    def compiler_count(self) -> int:
+        """The same as a compiler counts: a matmul is a weight load and a product (KILN).
+
+        An fp32 matmul is two such pairs (KO: 65,536 for 32,768 of them).
+        """
+        return sum(map(_compiled, self.instructions()))
+
+    @property
     def executed_count(self) -> int:
         """Instructions run, loop bodies times trips; unknown trip counts count once."""
         return _executed(self.items)
@@ -201,6 +212,14 @@ def walk(items: list[Item]) -> Iterator[Instruction]:
             yield from walk(item.body)
         else:
             yield item
+
+
+def _compiled(instruction: Instruction) -> int:
+    if instruction.op not in _MATMULS or instruction.engine is not engine.tensor:
+        return 1
+    fp32 = any(access.layout.dtype == "float32" for access in instruction.reads)
+    passes = 2 if fp32 and not instruction.option("transpose") else 1
+    return 2 * passes
 
 
 def _executed(items: list[Item]) -> int:

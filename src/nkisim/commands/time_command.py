@@ -13,12 +13,11 @@ from nkisim.commands.asked_run import add_kernel_options, kernel_asked, run_aske
 from nkisim.machine import Reading
 from nkisim.timing.report import json_report, svg_report, text_report, write_perfetto
 from nkisim.timing.report.wording import time_text
-from nkisim.timing.schedule import schedule
+from nkisim.timing.schedule import schedule_launch
 from nkisim.timing.timeline import Timeline
 
 if TYPE_CHECKING:
     from nkisim.commands.asked_run import Commands
-    from nkisim.running.kernel import Run
 
 _ALL: Final = "all"
 
@@ -42,21 +41,22 @@ def main(options: argparse.Namespace) -> int:
     """Print the report, write the files asked for; the exit code."""
     asked = kernel_asked(options, values=False)
     result = run_asked(options, asked, values=False)
+    readings = list(Reading) if options.reading == _ALL else [Reading(options.reading)]
+    launches = {
+        reading: schedule_launch(result.traces, result.machine, reading, memories=result.memories)
+        for reading in readings
+    }
     for core in range(len(result.traces)):
         name = asked.name if len(result.traces) == 1 else f"{asked.name}, core {core}"
-        _report(options, result, core, name)
+        _report(options, {reading: cores[core] for reading, cores in launches.items()}, core, name)
     return 0
 
 
-def _report(options: argparse.Namespace, result: Run, core: int, name: str) -> None:
-    """The report of one core; two cores are timed each for itself."""
-    readings = list(Reading) if options.reading == _ALL else [Reading(options.reading)]
-    timelines = {
-        reading: schedule(
-            result.traces[core], result.machine, reading, memory=result.memories[core]
-        )
-        for reading in readings
-    }
+def _report(
+    options: argparse.Namespace, timelines: dict[Reading, Timeline], core: int, name: str
+) -> None:
+    """The report of one core; the clock is that of the launch."""
+    readings = list(timelines)
     shown = timelines.get(Reading.default, timelines[readings[0]])
     sections = [text_report(shown, name)]
     if len(timelines) > 1:

@@ -28,16 +28,6 @@ def covers(outer: Box, inner: Box) -> bool:
     )
 
 
-def hull(one: Box, two: Box) -> Box:
-    """The smallest box that holds both."""
-    return (
-        min(one[0], two[0]),
-        max(one[1], two[1]),
-        min(one[2], two[2]),
-        max(one[3], two[3]),
-    )
-
-
 def on_chip_box(access: Access, shift: int) -> Box:
     """Partitions and bytes of an SBUF or PSUM access, absolute for manual placement."""
     allocation, layout = access.allocation, access.layout

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 
 from nkisim.enums import engine
 from nkisim.machine import Machine
 from nkisim.timing.costs import Cost
 from nkisim.timing.dma_engines import DmaEngines
 from nkisim.timing.engines import ComputeEngine, Placed, ScalarEngine, TensorEngine
+from nkisim.timing.shared_limit import SharedLimit
 from nkisim.trace import Instruction
 
 
 class Core:
-    """Compute engines and DMA of one core; `place[where](cost, ready)` runs an instruction."""
+    """Compute engines and DMA of one core; `place[where](cost, ready)` runs an instruction.
 
-    def __init__(self, machine: Machine) -> None:
+    `hbm` is the memory of the core, or of both cores of a launch.
+    """
+
+    def __init__(self, machine: Machine, hbm: SharedLimit, number: int = 0) -> None:
         self._timing = machine.timing
+        self._psum = SharedLimit()
         self._engines: dict[engine, ComputeEngine] = {
             engine.tensor: TensorEngine(machine),
-            engine.vector: ComputeEngine(),
-            engine.scalar: ScalarEngine(machine.timing.table_load_ns),
+            engine.vector: ComputeEngine(self._psum),
+            engine.scalar: ScalarEngine(machine.timing.table_load_ns, self._psum),
             engine.gpsimd: ComputeEngine(),
             engine.sync: ComputeEngine(),
         }
-        self._dma = DmaEngines(machine)
+        self._dma = DmaEngines(machine, hbm, number)
         self.place: dict[engine, Callable[[Cost, float], Placed]] = {
             engine.dma: self._dma.place,
             **{where: one.place for where, one in self._engines.items()},
@@ -43,26 +48,35 @@ class Core:
         """Bytes read from and written to HBM."""
         return self._dma.hbm_bytes
 
+    def lane(self, instruction: Instruction, cost: Cost) -> object:
+        """What keeps an instruction in order: its engine, or its DMA queue."""
+        return instruction.engine if cost.transfer is None else self._dma.lane(cost.transfer)
+
     def free(self, instruction: Instruction, cost: Cost) -> float:
         """When the engine or queue of an instruction can take another one."""
         if cost.transfer is not None:
-            return self._dma.queue(cost.transfer.direction).issue_free
+            return self._dma.queue(cost.transfer).issue_free
         return self._engines[instruction.engine].free
 
-    def meters(self) -> list[float]:
-        """Every number that grows with time; in a steady loop each gains the same per period."""
-        engines = (one.meters() for one in self._engines.values())
-        return [*(meter for meters in engines for meter in meters), *self._dma.meters()]
-
-    def advance(self, gains: Sequence[float]) -> None:
-        """Add to the meters, in their order."""
-        at = 0
+    def drain(self, when: float) -> None:
+        """Everything has ended at a time, and nothing starts earlier."""
         for one in self._engines.values():
-            count = len(one.meters())
-            one.advance(gains[at : at + count])
-            at += count
-        self._dma.advance(gains[at:])
+            one.drain(when)
+        self._dma.drain(when)
+        self._psum.drained(when)
 
-    def condition(self) -> tuple[Hashable, ...]:
-        """What else decides how instructions run; the same at both ends of a period."""
-        return tuple(one.condition() for one in self._engines.values())
+    def condition(self, now: float) -> tuple[Hashable, ...]:
+        """What decides how instructions run once everything has drained."""
+        return tuple(one.condition(now) for one in self._engines.values())
+
+    def totals(self) -> list[float]:
+        """What a turn of a loop adds to."""
+        return [*(one.busy for one in self._engines.values()), *self._dma.totals()]
+
+    def pass_by(self, turns: int, gains: list[float], shift_ns: float) -> None:
+        """Let turns of a loop pass, each with these gains, all of them in this time."""
+        engines = list(self._engines.values())
+        for one, gain in zip(engines, gains, strict=False):
+            one.busy += turns * gain
+            one.postpone(shift_ns)
+        self._dma.add([turns * gain for gain in gains[len(engines) :]])

@@ -4,15 +4,19 @@ Service order is fixed (program order per engine), so every time here is a sum, 
 minimum of earlier times: a slower constant can never make anything earlier. There are two
 exceptions. The warm-up of the Tensor engine looks at idle time: a slower producer may spare it a
 restart, or cost it one. And a reordering window may come upon a better order by being late.
+
+At the end of a turn of a hardware loop everything has drained. What an engine then still remembers
+is its `condition`; if a turn starts and ends in the same one, the next turn takes as long.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from typing import NamedTuple
 
 from nkisim.machine import Machine
-from nkisim.timing.costs import Cost
+from nkisim.timing.costs import CELLS, Cost
+from nkisim.timing.shared_limit import SharedLimit
 
 
 class Placed(NamedTuple):
@@ -25,30 +29,35 @@ class Placed(NamedTuple):
 
 
 class ComputeEngine:
-    """Vector, GpSimd and Sync engines: one instruction after the other."""
+    """Vector, GpSimd and Sync engines: one instruction after the other.
 
-    def __init__(self) -> None:
+    `psum` is a port to PSUM that it shares with another engine, if it does.
+    """
+
+    def __init__(self, psum: SharedLimit | None = None) -> None:
         self.free = 0.0
         self.busy = 0.0
+        self._psum = psum
 
     def place(self, cost: Cost, ready: float) -> Placed:
         """Run an instruction."""
         start = max(ready, self.free)
+        if cost.psum and self._psum is not None:
+            start = max(start, self._psum.take(id(self), start, cost.busy_ns) - cost.busy_ns)
         self.free = end = start + cost.busy_ns
         self.busy += cost.busy_ns
         return Placed(start, end, end, start + cost.latency_ns)
 
-    def meters(self) -> list[float]:
-        """Every number that grows with time; in a steady loop each gains the same per period."""
-        return [self.free, self.busy]
+    def drain(self, when: float) -> None:
+        """It has ended everything at a time, and starts nothing earlier."""
+        self.free = max(self.free, when)
 
-    def advance(self, gains: Sequence[float]) -> None:
-        """Add to the meters, in their order."""
-        self.free += gains[0]
-        self.busy += gains[1]
+    def postpone(self, shift_ns: float) -> None:
+        """Let time pass in which it does what it does in any other turn."""
+        self.free += shift_ns
 
-    def condition(self) -> Hashable:
-        """What else decides how the next instruction runs; the same at both ends of a period."""
+    def condition(self, _now: float) -> Hashable:
+        """What decides how the next instruction runs, besides that everything has drained."""
         return None
 
 
@@ -58,8 +67,8 @@ class ScalarEngine(ComputeEngine):
     The table is fetched as soon as the engine is free, whether or not the data is there.
     """
 
-    def __init__(self, table_load_ns: float) -> None:
-        super().__init__()
+    def __init__(self, table_load_ns: float, psum: SharedLimit | None = None) -> None:
+        super().__init__(psum)
         self._table: str | None = None
         self._table_load_ns = table_load_ns
 
@@ -71,7 +80,7 @@ class ScalarEngine(ComputeEngine):
             self.busy += self._table_load_ns
         return super().place(cost, ready)
 
-    def condition(self) -> Hashable:
+    def condition(self, _now: float) -> Hashable:
         """The table that is loaded."""
         return self._table
 
@@ -79,7 +88,9 @@ class ScalarEngine(ComputeEngine):
 class TensorEngine(ComputeEngine):
     """The PE array: weight loads hide behind the matmul before; tiles run side by side.
 
-    Matmuls are reported done in program order, whichever tile ends first.
+    Matmuls are reported done in program order, whichever tile ends first. The clock follows
+    activity: it is slow until the array has worked for a while, and slow for matmuls that use a
+    small part of the array, which do not warm it either.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -88,11 +99,13 @@ class TensorEngine(ComputeEngine):
         self._cold_rate = timing.pe_cold_rate
         self._warm_ns = timing.pe_warm_ns
         self._cold_idle_ns = timing.pe_cold_idle_ns
-        self._issue_ns = timing.pe_min_cycles / timing.pe_ghz
+        self._small_rates = ((0.25, timing.pe_quarter_rate), (0.5, timing.pe_half_rate))
+        self._issue_ns = timing.pe_min_cycles / timing.pe_columns_per_ns
         self._last_start = -self._issue_ns
         self._slot_free = 0.0  # the array has taken the weights loaded last: more may follow
         self._whole = 0.0  # end of the last instruction that took the whole array
         self._cells: dict[int, float] = {}  # ends of tiled ones, by part of the array
+        self._active = 0.0  # end of the last work that keeps the array warm
         self._warm_at = timing.pe_warm_ns if timing.pe_cold_rate < 1 else 0.0
 
     def place(self, cost: Cost, ready: float) -> Placed:
@@ -104,7 +117,7 @@ class TensorEngine(ComputeEngine):
             self._slot_free + cost.weight_load_ns,
             self._last_start + min(self._issue_ns, cost.busy_ns),
         )
-        stop = start + self._stretched(cost.busy_ns, start)
+        stop = start + self._stretched(cost, start)
         if cost.cells:
             self._cells.update(dict.fromkeys(cost.cells, stop))
         else:
@@ -121,36 +134,51 @@ class TensorEngine(ComputeEngine):
             return self.free
         return max(self._whole, *(self._cells.get(cell, 0.0) for cell in cells))
 
-    def _stretched(self, work_ns: float, start: float) -> float:
+    def _stretched(self, cost: Cost, start: float) -> float:
+        """How long an instruction takes that may start at a time."""
+        rate = self._small_rate(cost, start)
+        if rate < 1:
+            return cost.busy_ns / rate
+        stretched = self._warming(cost.busy_ns, start)
+        self._active = max(self._active, start + stretched)
+        return stretched
+
+    def _small_rate(self, cost: Cost, start: float) -> float:
+        """The rate of an instruction by the part of the array that is at work with it."""
+        share = cost.array_share
+        if cost.cells:
+            others = (end for cell, end in self._cells.items() if cell not in cost.cells)
+            share += sum(end > start for end in others) / CELLS
+        return next((rate for most, rate in self._small_rates if share <= most), 1.0)
+
+    def _warming(self, work_ns: float, start: float) -> float:
         """How long work takes; until it is warm, the array runs at a reduced rate.
 
         It gets warm by working, so short idle times only put that off; a long one starts it over.
         """
         if self._cold_rate >= 1:
             return work_ns
-        idle = start - self.free
+        idle = start - self._active
         if idle > self._cold_idle_ns:
             self._warm_at = start + self._warm_ns
-        elif idle > 0 and self._warm_at > self.free:
+        elif idle > 0 and self._warm_at > self._active:
             self._warm_at += idle
         cold_ns = min(max(0.0, self._warm_at - start), work_ns / self._cold_rate)
         return cold_ns + work_ns - cold_ns * self._cold_rate
 
-    def meters(self) -> list[float]:
-        """Clocks of the array, of its parts and of its weight slot."""
-        clocks = [self._last_start, self._slot_free, self._whole, self._warm_at]
-        return [*super().meters(), *clocks, *self._cells.values()]
+    def drain(self, when: float) -> None:
+        """It has ended everything at a time, and starts nothing earlier, no weight load either."""
+        super().drain(when)
+        self._slot_free = max(self._slot_free, when)
 
-    def advance(self, gains: Sequence[float]) -> None:
-        """Add to the meters, in their order."""
-        super().advance(gains)
-        self._last_start += gains[2]
-        self._slot_free += gains[3]
-        self._whole += gains[4]
-        self._warm_at += gains[5]
-        for cell, gain in zip(self._cells, gains[6:], strict=True):
-            self._cells[cell] += gain
+    def postpone(self, shift_ns: float) -> None:
+        """Let time pass in which it does what it does in any other turn."""
+        super().postpone(shift_ns)
+        self._active += shift_ns
+        self._warm_at += shift_ns
 
-    def condition(self) -> Hashable:
-        """How far from warm it is, in ns."""
-        return round(max(0.0, self._warm_at - self.free), 3)
+    def condition(self, now: float) -> Hashable:
+        """How long it has been idle, and how far from warm it is, in ns; None if it is cold."""
+        if self._cold_rate >= 1 or now - self._active >= self._cold_idle_ns:
+            return None
+        return round(now - self._active, 3), round(max(0.0, self._warm_at - self._active), 3)

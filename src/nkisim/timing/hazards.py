@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from nkisim.tensors.layout import ON_CHIP
-from nkisim.timing.boxes import Box, hbm_box, hull, on_chip_box, outer_pitch_bytes, whole_box
+from nkisim.timing.boxes import Box, hbm_box, on_chip_box, outer_pitch_bytes, whole_box
 from nkisim.timing.ledger import Ledger, Settled, Who
 from nkisim.trace import Access, Instruction
 
@@ -33,11 +33,13 @@ class _Place(NamedTuple):
 class Hazards:
     """All memories of one core; told each instruction in program order.
 
-    `iterations` holds, by loop number, the iteration that is now running.
+    `iterations` holds, by loop number, the iteration that is now running. `per_tensor`: whoever
+    touches any part of an on-chip tensor touches all of it, as the compiler is said to see it.
     """
 
-    def __init__(self, read_only: set[int], settled: Settled) -> None:
+    def __init__(self, read_only: set[int], settled: Settled, *, per_tensor: bool) -> None:
         self.iterations: dict[int, int] = {}
+        self._per_tensor = per_tensor
         self._settled = settled
         self._read_only = read_only
         self._places: dict[int, _Place] = {}
@@ -64,17 +66,10 @@ class Hazards:
             self._drop_dead(instruction)
         return waits
 
-    def note_skipped(self, instruction: Instruction, row: int, loop: int, last: int) -> None:
-        """Let `row` stand for iterations of a loop, from the next one to `last`, that are skipped.
-
-        What it does in them is remembered where it moves with the loop; nobody waits for anything.
-        """
-        first = self.iterations[loop] + 1
-        for access, writes in _accesses(instruction):
-            ledger, pitch = self._places[id(access.allocation)]
-            if ledger is not None and access.step and access.loop == loop:
-                ends = [_box_at(access, access.step * turn, pitch) for turn in (first, last)]
-                ledger.note(hull(*ends), (row, instruction.engine), writes=writes)
+    def drain(self) -> None:
+        """Everything so far has ended: nobody has to wait for it."""
+        self._places.clear()
+        self._placed_by_hand.clear()
 
     def _new_place(self, access: Access) -> _Place:
         allocation = access.allocation
@@ -92,6 +87,8 @@ class Hazards:
         return place
 
     def _box(self, access: Access, pitch: int) -> Box:
+        if self._per_tensor and not pitch:
+            return whole_box(access, pitch)
         if access.step:
             return _box_at(access, access.step * self.iterations.get(access.loop, 0), pitch)
         return _box_at(access, 0, pitch)

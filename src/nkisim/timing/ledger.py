@@ -113,15 +113,6 @@ class Ledger:
             cell.forget(box)
         self._add_writer(homes, box, who)
 
-    def note(self, box: Box, who: Who, *, writes: bool) -> None:
-        """Remember an access without asking what it waits for."""
-        homes = self._homes(box)
-        if writes:
-            self._add_writer(homes, box, who)
-        else:
-            for cell in homes:
-                cell.add_reader(box, who, self._settled)
-
     def _add_writer(self, homes: list[_Cell], box: Box, who: Who) -> None:
         entry = (box, who)
         for cell in homes:

@@ -10,13 +10,18 @@ from nkisim.machine import CONSTANTS_VERSION, Machine, Reading
 from nkisim.memory.placement import MemoryUse
 from nkisim.trace import Instruction
 
+# What an instruction waited for last, if it was no row:
+OWN_ENGINE = -1  # or DMA queue
+DRAINED = -2  # everything before a turn of a loop
+OTHER_CORE = -3  # in a meeting
+
 
 @dataclass
 class Events:
-    """Columns, one row per instruction that was scheduled; times in ns, `cause` is a row or -1.
+    """Columns, one row per instruction that was scheduled; times in ns.
 
-    `cause` is the row an instruction waited for last before it started, -1 if only its own engine
-    kept it.
+    `cause` is the row an instruction waited for last before it started, or one of the negative
+    numbers above. `barriers` are where everything drained: the first row after it, and when.
     """
 
     instructions: list[Instruction] = field(default_factory=list)
@@ -25,6 +30,7 @@ class Events:
     released_ns: array[float] = field(default_factory=lambda: array("d"))
     visible_ns: array[float] = field(default_factory=lambda: array("d"))
     cause: array[int] = field(default_factory=lambda: array("q"))
+    barriers: list[tuple[int, float]] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.instructions)
@@ -36,7 +42,7 @@ class Events:
         zeros = bytes(len(instructions) * self.start_ns.itemsize)
         for column in (self.start_ns, self.busy_end_ns, self.released_ns, self.visible_ns):
             column.frombytes(zeros)
-        self.cause.extend(array("q", [-1]) * len(instructions))
+        self.cause.extend(array("q", [OWN_ENGINE]) * len(instructions))
         return first
 
 
@@ -68,6 +74,7 @@ class Timeline:
     flops: int
     hbm_bytes: int
     static_instructions: int
+    compiler_instructions: int  # the same, with matmuls as the pairs a compiler makes of them
     executed_instructions: int
     memory: MemoryUse | None
     events: Events

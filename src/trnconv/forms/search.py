@@ -88,7 +88,7 @@ def best_body(form: Form[P], bodies: Iterable[P], budget: int) -> Priced | None:
             if form.broken_rules(plan):
                 break
             best = Priced(plan, cost)
-        if cost.loops_ns * _BODY_NS <= cost.total_ns * plan.target.timing.loop_iteration_ns:
+        if cost.loops_ns * _BODY_NS <= cost.total_ns * plan.target.timing.loop_turn_ns:
             break
     return best
 

@@ -1,7 +1,8 @@
 """Tensor engine: cycles of matmuls and transposes, written out by hand from the documents.
 
-Clocks: 2.8 GHz on trn1, 2.4 GHz on trn2 and trn3. A result is readable 395 cycles after the last
-column. Between two matmuls lie 16 cycles (7 and 27 in the other readings).
+Clocks: 2.8 GHz on trn1, of which an activity throttle leaves 87.5 % (KILN), 2.4 GHz on trn2 and
+trn3. A result is readable 395 cycles after the last column. Between two matmuls lie 16 cycles (7
+and 27 in the other readings).
 """
 
 import pytest
@@ -26,7 +27,7 @@ def matmul(k, m, n, dtype="bfloat16", *, target="trn2", moving=None, **options):
     return cost("nc_matmul", PE, [dst], [stationary, moving], target=target, **options)
 
 
-@pytest.mark.parametrize(("target", "ghz"), [("trn1", 2.8), ("trn2", 2.4), ("trn3", 2.4)])
+@pytest.mark.parametrize(("target", "ghz"), [("trn1", 2.45), ("trn2", 2.4), ("trn3", 2.4)])
 def test_a_bf16_matmul_streams_one_column_a_cycle(target, ghz):
     found = matmul(128, 128, 512, target=target)
     assert found.busy_ns == approx(512 / ghz)
@@ -138,7 +139,7 @@ def test_a_moving_operand_with_a_wide_stride_takes_two_cycles_a_column():
 def test_a_transpose_streams_its_partitions(target, dtype, cycles):
     data, dst = whole((128, 128), dtype), whole((128, 128), dtype, PSUM)
     found = cost("nc_transpose", PE, [dst], [data], target=target)
-    ghz = {"trn1": 2.8, "trn2": 2.4}[target]
+    ghz = {"trn1": 2.45, "trn2": 2.4}[target]
     assert found.busy_ns == approx(cycles / ghz)
     assert found.weight_load_ns == approx(32 / ghz)
     assert found.flops == 0

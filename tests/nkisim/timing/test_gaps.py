@@ -5,6 +5,7 @@ import pytest
 import hand_built_timeline as by_hand
 from nkisim.timing.report.gaps import explain, gaps_of, reasons
 from nkisim.timing.report.lanes import lanes_of, times_run
+from nkisim.timing.timeline import OTHER_CORE
 
 
 def uses(timeline):
@@ -72,8 +73,8 @@ def test_extrapolated_iterations_wait_like_the_one_they_repeat():
     assert vector.instructions == 10
     assert vector.idle_ns_by_cause == pytest.approx(
         {
-            "loop overhead": 9 * by_hand.TURN_NS,
-            "dma loads": 600 + 9 * (6000 - 100 - by_hand.TURN_NS),
+            "loop overhead": 9 * (6000 - 700),
+            "dma loads": 600 + 9 * 600,
             "nothing left to do": 60_000 - 12_700 - 42_000,
         }
     )
@@ -84,11 +85,18 @@ def test_time_between_iterations_is_loop_overhead():
     assert (loads.instructions, loads.occupied_ns) == (10, 5000)
     assert loads.idle_ns_by_cause == pytest.approx(
         {
-            "loop overhead": 9 * by_hand.TURN_NS,
-            "between instructions": 9 * (6000 - 500 - by_hand.TURN_NS),
+            "loop overhead": 9 * (6000 - 500),
             "nothing left to do": 60_000 - 12_500 - 42_000,
         }
     )
+
+
+def test_a_lane_that_waits_for_the_other_core_says_so():
+    tile = by_hand.tensor("tile", by_hand.SBUF)
+    rows = by_hand.Rows()
+    rows.add((by_hand.engine.sync, "core_barrier"), (300, 400), (tile,), OTHER_CORE)
+    (use,) = explain(rows.timeline(400.0, {"sync": 100.0}))
+    assert use.idle_text == "0.30 us: 0.30 until the other core came"
 
 
 def gaps_by_lane(timeline):
@@ -105,7 +113,7 @@ def test_a_lane_without_work_in_a_loop_is_idle_while_the_loop_runs():
     timeline = by_hand.rolled()
     first, last = gaps_by_lane(timeline)["dma stores"]
     assert (first.elided_ns, first.idle_ns, last.idle_ns) == (0, 59_000, 100)
-    assert list(reasons(first, timeline.events)) == [("vector tensor_tensor", 59_000)]
+    assert list(reasons(first, timeline.events)) == [("loop overhead", 59_000)]
 
 
 def test_nested_extrapolated_loops_multiply():

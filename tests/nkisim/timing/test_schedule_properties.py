@@ -60,7 +60,7 @@ def test_the_bounds_hold_for_loops_with_their_cost(seed, trips):
     counted = [(one, trips if one.loop == loop.number else 1) for one in trace.instructions()]
     total = sum(alone_ns(one, TRN2) * times for one, times in counted)
     assert max(found.busy_ns.values()) <= found.makespan_ns
-    assert found.makespan_ns <= total + trips * TRN2.timing.loop_iteration_ns
+    assert found.makespan_ns <= total + trips * TRN2.timing.loop_turn_ns
 
 
 # Numbers that make things faster when they grow.
@@ -69,11 +69,15 @@ FASTER = {
     "dma_compute_rate",
     "dma_engines",
     "dma_issue_queues",
+    "dma_transpose_4_byte_rate",
     "dma_transpose_rate",
     "dma_transpose_sbuf_rate",
     "gpsimd_ghz",
     "hbm_bytes_per_ns",
+    "pe_busy_rate",
     "pe_ghz",
+    "pe_half_rate",
+    "pe_quarter_rate",
     "scalar_ghz",
     "vector_ghz",
     "wide_stride_bytes",
@@ -82,6 +86,8 @@ FASTER = {
 FLAGS = {
     "column_tiles_parallel": (1.0, 0.0),
     "dma_partition_bound": (0.0, 1.0),
+    "dma_queue_per_direction": (1.0, 0.0),
+    "psum_port_shared": (0.0, 1.0),
     "row_tiles_parallel": (1.0, 0.0),
 }
 # Not speeds: how a run is cut up, how far a compiler looks ahead, and the warm-up, which is off.
@@ -148,7 +154,7 @@ def test_hazards_are_respected_across_iterations(window, seed, trips):
 @FEW
 def test_hazards_are_respected_where_a_long_stream_is_cut(seed):
     on = machine(reorder_window=WINDOW)
-    with patch.object(import_module("nkisim.timing.schedule"), "_CHUNK", 7):
+    with patch.object(import_module("nkisim.timing.core_schedule"), "_CHUNK", 7):
         found = schedule(straight(seed, 60), on)
     assert broken_waits(found, TRN2.timing.semaphore_ns) == []
     assert found.executed_instructions == 60

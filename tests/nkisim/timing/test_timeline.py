@@ -12,7 +12,7 @@ from nkisim.trace import Trace
 
 pytestmark = pytest.mark.usefixtures("logical_cores_of_one")  # loops on one core
 
-LABEL = "modelled, trn2, constants 2, default reading"
+LABEL = "modelled, trn2, constants 3, default reading"
 
 
 def counted_by_data(count):

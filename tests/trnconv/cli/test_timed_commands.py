@@ -41,7 +41,7 @@ def test_time_is_the_schedule_in_every_reading(run):
 def test_time_in_words_has_machine_readings_and_that_nothing_was_measured(run):
     ran = run("time", *SMALL, "--machine", "trn3", "--accuracy", "direct")
     assert ran.code == 0
-    assert "Modelled: trn3, constants 2" in ran.out
+    assert "Modelled: trn3, constants 3" in ran.out
     assert "nothing was measured" in ran.out
     assert {"optimistic", "default", "pessimistic"} <= set(ran.out.split())
     assert "layer: 16 to 24 channels, 1x3x3, input 1x12x20." in ran.out
@@ -109,7 +109,7 @@ def test_trace_writes_a_picture_and_a_perfetto_file(run, tmp_path):
     svg, perfetto = tmp_path / "t.svg", tmp_path / "t.json"
     ran = run("trace", "image_2x8", "--svg", str(svg), "--perfetto", str(perfetto))
     assert ran.code == 0
-    assert "image_2x8: modelled, trn2, constants 2, default reading" in ran.out
+    assert "image_2x8: modelled, trn2, constants 3, default reading" in ran.out
     assert ET.fromstring(svg.read_text()).tag.endswith("svg")  # noqa: S314 (our own)
     assert json.loads(perfetto.read_text())["traceEvents"]
     assert f"wrote {svg}" in ran.out

@@ -9,8 +9,10 @@ from nkisim.timing.costs import (
     vector_engine,
 )
 from nkisim.timing.costs.cost import RULES, Cost, Transfer, cost_of
+from nkisim.timing.costs.tensor_engine import CELLS
 
 __all__ = [
+    "CELLS",
     "RULES",
     "Cost",
     "Transfer",

@@ -7,10 +7,12 @@ warm-up and table loads are the schedule's business.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from nkisim.enums import engine
 from nkisim.errors import UnsupportedError
 from nkisim.machine import Machine
+from nkisim.tensors.layout import MemoryRegion
 from nkisim.trace import Access, Instruction
 
 
@@ -40,8 +42,10 @@ class Cost:
     weight_load_ns: float = 0.0  # Tensor engine: hidden behind the matmul before
     weight_slot_ns: float = 0.0  # Tensor engine: from its start until the next weights may load
     gap_ns: float = 0.0  # Tensor engine: between two matmuls
+    array_share: float = 1.0  # Tensor engine: the part of the array whose cells work
     cells: tuple[int, ...] = ()  # Tensor engine: the parts of the array it occupies; none: all
     table: str | None = None  # Scalar engine: the function table it needs
+    psum: bool = False  # Vector and Scalar engine: it holds a port to PSUM that both share
     transfer: Transfer | None = None  # DMA: busy_ns is then the issuing queue's
     flops: int = 0
 
@@ -73,7 +77,16 @@ def cost_of(instruction: Instruction, machine: Machine) -> Cost:
             limit=f"rules exist for {', '.join(sorted(RULES))}",
             remedy="add a rule with its source under nkisim/timing/costs",
         )
-    return rule(instruction, machine)
+    cost = rule(instruction, machine)
+    if machine.timing.psum_port_shared and _holds_psum_port(instruction):
+        cost = replace(cost, psum=True)
+    return cost
+
+
+def _holds_psum_port(instruction: Instruction) -> bool:
+    operands = (*instruction.writes, *instruction.reads)
+    in_psum = any(access.layout.region is MemoryRegion.psum for access in operands)
+    return in_psum and instruction.engine in (engine.vector, engine.scalar)
 
 
 def most_elems(instruction: Instruction) -> int:

@@ -111,10 +111,15 @@ def copy(instruction: Instruction, machine: Machine) -> Cost:
 
 @cost_rule("dma_transpose")
 def transpose(instruction: Instruction, machine: Machine) -> Cost:
-    """A copy at 90 % of the rate from HBM, 50 % from SBUF (A2); a descriptor a partition."""
+    """A copy at 90 % of the rate from HBM, 50 % from SBUF (A2); a descriptor a partition.
+
+    Four-byte types are slower (TB).
+    """
     timing = machine.timing
     dst, src = instruction.writes[0], instruction.reads[0]
     rate = timing.dma_transpose_sbuf_rate if src.layout.on_chip else timing.dma_transpose_rate
+    if dst.layout.itemsize_bytes == 4:
+        rate *= timing.dma_transpose_4_byte_rate
     rows = max(dst.layout.partitions, src.layout.partitions)
     transfer = _transfer(dst, src, machine, rows, dst.bytes_total / rows / rate)
     return _cost(transfer, _issue_as_asked(instruction, machine))

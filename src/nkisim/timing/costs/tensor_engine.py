@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from nkisim.enums import matmul_perf_mode
 from nkisim.machine import Machine
 from nkisim.tensors.layout import Layout
@@ -9,6 +11,14 @@ from nkisim.timing.costs.cost import Cost, cost_rule, innermost_stride_bytes
 from nkisim.trace import Access, Instruction
 
 _PARTS = 4  # a side of the array, in the smallest tiles
+CELLS = _PARTS**2  # of the array
+
+
+class _Part(NamedTuple):
+    """What of the array a matmul uses: the share of its cells, and its tile if it is one."""
+
+    share: float
+    cells: tuple[int, ...]
 
 
 @cost_rule("nc_matmul")
@@ -23,20 +33,20 @@ def matmul(instruction: Instruction, machine: Machine) -> Cost:
     columns = moving.elems // doubled
     column_cycles = _moving_factor(instruction.reads[1], machine)
     flops = 2 * stationary.partitions * stationary.elems * columns
-    cells = _cells(instruction, machine)
+    part = _Part(_share(stationary, doubled, machine), _cells(instruction, machine))
     load = timing.weight_load_cycles * stationary.elems / doubled / machine.stationary_max_elems
     if instruction.option("transpose"):
         column_cycles *= _transpose_passes(stationary, machine)
-        return _pe_cost(machine, _stream(columns, column_cycles, machine), load, 0, cells)
+        return _pe_cost(machine, _stream(columns, column_cycles, machine), load, 0, part)
     if not _is_fp32(stationary) and not _is_fp32(moving):
-        return _pe_cost(machine, _stream(columns, column_cycles, machine), load, flops, cells)
+        return _pe_cost(machine, _stream(columns, column_cycles, machine), load, flops, part)
     column_cycles *= timing.pe_fp32_cycles_per_column
     load = timing.weight_load_fp32_cycles * stationary.elems / machine.stationary_max_elems
     passes = 1 if instruction.option("onezero") else timing.pe_fp32_passes
     one_pass = _stream(columns, column_cycles, machine)
     # Between two passes of one fp32 matmul lies another weight load, hidden or not.
     before_last = (passes - 1) * max(one_pass + timing.pe_gap_cycles, load)
-    return _pe_cost(machine, one_pass, load, flops, cells, before_last)
+    return _pe_cost(machine, one_pass, load, flops, part, before_last)
 
 
 @cost_rule("nc_matmul_mx")
@@ -46,7 +56,8 @@ def matmul_mx(instruction: Instruction, machine: Machine) -> Cost:
     stream = _stream(moving.elems, _moving_factor(instruction.reads[1], machine), machine)
     load = machine.timing.weight_load_cycles * stationary.elems / machine.stationary_max_elems
     flops = 2 * 4 * stationary.partitions * stationary.elems * moving.elems
-    return _pe_cost(machine, stream, load, flops, _cells(instruction, machine))
+    part = _Part(_share(stationary, 1, machine), _cells(instruction, machine))
+    return _pe_cost(machine, stream, load, flops, part)
 
 
 def transpose(instruction: Instruction, machine: Machine) -> Cost:
@@ -56,7 +67,7 @@ def transpose(instruction: Instruction, machine: Machine) -> Cost:
     stream = float(max(data.partitions, min(timing.pe_min_cycles, data.elems)))
     stream *= _transpose_passes(data, machine)
     load = timing.weight_load_cycles * data.elems / machine.stationary_max_elems
-    return _pe_cost(machine, stream, load, 0, ())
+    return _pe_cost(machine, stream, load, 0, _Part(_share(data, 1, machine), ()))
 
 
 def _stream(columns: int, column_cycles: float, machine: Machine) -> float:
@@ -67,6 +78,12 @@ def _moving_factor(moving: Access, machine: Machine) -> float:
     """Cycles a column: more than one if the moving operand's stride is too wide."""
     wide = innermost_stride_bytes(moving) > machine.timing.wide_stride_bytes
     return machine.timing.pe_wide_stride_cycles if wide else 1.0
+
+
+def _share(stationary: Layout, doubled: int, machine: Machine) -> float:
+    """The part of the array that holds a stationary operand."""
+    columns = stationary.elems / doubled
+    return stationary.partitions * columns / machine.partitions / machine.stationary_max_elems
 
 
 def _is_fp32(layout: Layout) -> bool:
@@ -82,11 +99,11 @@ def _pe_cost(
     last_pass: float,
     load: float,
     flops: int,
-    cells: tuple[int, ...],
+    part: _Part,
     before_last: float = 0.0,
 ) -> Cost:
     """Cycles as a cost; `before_last` are those of earlier passes."""
-    ns = 1.0 / machine.timing.pe_ghz
+    ns = 1.0 / machine.timing.pe_columns_per_ns
     busy = before_last + last_pass
     return Cost(
         busy_ns=busy * ns,
@@ -94,7 +111,8 @@ def _pe_cost(
         weight_load_ns=load * ns,
         weight_slot_ns=before_last * ns,
         gap_ns=machine.timing.pe_gap_cycles * ns,
-        cells=cells,
+        array_share=part.share,
+        cells=part.cells,
         flops=flops,
     )
 

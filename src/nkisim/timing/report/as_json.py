@@ -34,6 +34,7 @@ def json_report(timeline: Timeline, name: str) -> dict[str, Any]:
         "hbm_gb_per_s": timeline.hbm_gb_per_s,
         "memory": _memory(timeline),
         "static_instructions": timeline.static_instructions,
+        "compiler_instructions": timeline.compiler_instructions,
         "executed_instructions": timeline.executed_instructions,
         "engines": [_use(use, timeline) for use in uses if not use.is_dma],
         "dma": {

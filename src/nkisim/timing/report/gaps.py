@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import nlargest
+from operator import itemgetter
 from typing import Final
 
 from nkisim.timing.report.lanes import Lane, lanes_of, times_run
 from nkisim.timing.report.wording import waited_for
-from nkisim.timing.timeline import Elision, Events, Timeline
+from nkisim.timing.timeline import OTHER_CORE, Elision, Events, Timeline
 
 BETWEEN: Final = "between instructions"  # own pace: weight loads, gaps between matmuls
 LOOP: Final = "loop overhead"
 DONE: Final = "nothing left to do"
-OWN: Final = (BETWEEN, LOOP, DONE)  # reasons that are not another instruction
+OTHER: Final = "until the other core came"
+OWN: Final = (BETWEEN, LOOP, DONE, OTHER)  # reasons that are not another instruction
 _LARGEST: Final = 3
 _NS_PER_US: Final = 1e3
 _NOTHING_NS: Final = 1e-6  # rounding of sums of times
@@ -25,7 +28,7 @@ _NOTHING_NS: Final = 1e-6  # rounding of sums of times
 class Gap:
     """A lane that is idle. `before` and `after` are the rows around it, -1 at the ends.
 
-    `cause` is the row that `after` waited for, -1 if no other instruction kept it.
+    `cause` is the row that `after` waited for, or a negative number as in `Events`.
     """
 
     lane: str
@@ -35,7 +38,7 @@ class Gap:
     after: int
     cause: int
     elided_ns: float = 0.0  # extrapolated iterations in between in which the lane works too
-    loop_ns: float = 0.0  # the part in which a loop turned around
+    loop_ns: float = 0.0  # the part in which everything drained at a turn of a loop
 
     @property
     def idle_ns(self) -> float:
@@ -81,14 +84,13 @@ def explain(timeline: Timeline) -> tuple[LaneUse, ...]:
 def gaps_of(lane: Lane, timeline: Timeline) -> Iterator[Gap]:
     """The idle stretches of a lane in order, the last one up to the end of the run."""
     events = timeline.events
-    turn_ns = timeline.machine.read(timeline.reading).timing.loop_iteration_ns
     elisions = [one for one in timeline.elisions if lane.works_in(one)]
     reached, before = 0.0, -1
     for block in lane.blocks():
         row, elided = block.row, _passed(elisions, block.row)
         idle = block.begin_ns - reached - elided
         if idle > _NOTHING_NS:
-            looped = min(idle, turn_ns) if _turned(events, before, row) else 0.0
+            looped = max(0.0, min(idle, _drained(events, before, row) - reached - elided))
             ends = (reached, block.begin_ns, before, row)
             yield Gap(lane.name, *ends, events.cause[row], elided, looped)
         reached, before = max(reached, block.end_ns), row
@@ -104,15 +106,25 @@ def reasons(gap: Gap, events: Events) -> Iterator[tuple[str, float]]:
     if gap.after < 0:
         yield DONE, gap.wait_ns
     elif gap.wait_ns > _NOTHING_NS:
-        yield BETWEEN if gap.cause < 0 else waited_for(events, gap.cause), gap.wait_ns
+        yield _reason(gap, events), gap.wait_ns
 
 
-def _turned(events: Events, before: int, after: int) -> bool:
-    """Whether a loop went on to its next iteration, or ended, between two rows."""
-    if not 0 <= before < after:
-        return False  # rows are in program order: an engine that reorders has not looped
-    one, two = events.instructions[before], events.instructions[after]
-    return one.loop >= 0 and (two.index <= one.index or two.loop != one.loop)
+def _reason(gap: Gap, events: Events) -> str:
+    if gap.cause >= 0:
+        return waited_for(events, gap.cause)
+    return OTHER if gap.cause == OTHER_CORE else BETWEEN
+
+
+def _drained(events: Events, before: int, after: int) -> float:
+    """When the last barrier of a loop between two rows was over; 0 if there is none.
+
+    Rows are in program order: an engine that reorders (before > after) has not looped.
+    """
+    number = bisect_right(events.barriers, after, key=itemgetter(0)) - 1
+    if number < 0:
+        return 0.0
+    row, when = events.barriers[number]
+    return when if before < row else 0.0
 
 
 def _passed(elisions: list[Elision], row: int) -> float:

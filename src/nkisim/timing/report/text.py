@@ -49,7 +49,8 @@ def _totals(timeline: Timeline, name: str) -> Iterator[str]:
     yield _pair("HBM", f"{moved}; {timeline.hbm_gb_per_s:,.1f} GB/s")
     yield from _memory(timeline)
     static, executed = timeline.static_instructions, timeline.executed_instructions
-    yield _pair("instructions", f"{static:,} static; {executed:,} executed")
+    compiled = f"{timeline.compiler_instructions:,} as the compiler counts"
+    yield _pair("instructions", f"{static:,} static ({compiled}); {executed:,} executed")
 
 
 def _memory(timeline: Timeline) -> Iterator[str]:

@@ -92,7 +92,7 @@ def cost_of(plan: DirectPlan) -> Cost:
         instructions += loads
     tensor = cycles / timing.pe_ghz
     issue = moved.dmas * timing.dma_issue_hwdge_ns / timing.dma_issue_queues
-    loops = turns * timing.loop_iteration_ns
+    loops = turns * timing.loop_turn_ns
     start, tail = _ends_ns(plan, timing, tensor)
     computing = max(tensor + waiting, evict, issue) + start + tail
     moving = moved.ns + (tail if plan.ahead else start + tail)

@@ -57,7 +57,7 @@ def cost_of(plan: FilterGradientPlan) -> Cost:
         "dma issue": total.dmas * timing.dma_issue_hwdge_ns / timing.dma_issue_queues,
         "dma latency": _block_count(plan) * latency,  # dy waits for the block before the last one
     }
-    loops = turns * (timing.loop_iteration_ns + latency)
+    loops = turns * (timing.loop_turn_ns + latency)
     total_ns = max(busy.values()) + loops + _pass_count(plan) * (2 * latency + cold)
     return Cost(
         total_ns=total_ns,

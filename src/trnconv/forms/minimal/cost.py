@@ -63,7 +63,7 @@ def cost_of(plan: MinimalPlan) -> Cost:
     timing = plan.target.timing
     busy = _busy(plan, every)
     ends = (sized.begin_ns + kept / 2) * (1 + loops) * sweeps
-    loops_ns = (turns + loops * sweeps) * timing.loop_iteration_ns
+    loops_ns = (turns + loops * sweeps) * timing.loop_turn_ns
     bursts = _bursts_ns(plan, sized) if plan.streamed else 0.0
     total_ns = _busiest_ns(busy) + ends + loops_ns + bursts
     return Cost(
