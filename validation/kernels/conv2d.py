@@ -10,9 +10,7 @@ ROWS_IN_FLIGHT = 16
 RESULTS_IN_FLIGHT = 4
 
 
-def conv2d(
-    x: nl.NkiTensor, w: nl.NkiTensor, bias: nl.NkiTensor, *, pool: int = 1
-) -> nl.NkiTensor:
+def conv2d(x: nl.NkiTensor, w: nl.NkiTensor, bias: nl.NkiTensor, *, pool: int = 1) -> nl.NkiTensor:
     """x [1, C_in, H, W] with w [C_out, C_in, S, S], then the maximum of pool x pool elements.
 
     S * S * C_in / 128 matmuls per output row; every filter row loads its input row again.

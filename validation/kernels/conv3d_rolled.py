@@ -41,9 +41,7 @@ class Conv3d:
         part, width = nl.tile_size.pmax, shape[2]
         self.x, self.shape = x, shape
         self.c_in, self.c_out = x.shape[1], w.shape[0]
-        self.out = nl.ndarray(
-            (1, self.c_out, x.shape[2]), dtype=x.dtype, buffer=nl.shared_hbm
-        )
+        self.out = nl.ndarray((1, self.c_out, x.shape[2]), dtype=x.dtype, buffer=nl.shared_hbm)
         self.weights = transposed_weights(w)
         window = (part, TAPS, ROWS_OF_A_TURN + TAPS - 1, width + TAPS - 1)
         self.window = nl.ndarray(window, dtype=x.dtype, buffer=nl.sbuf)
@@ -78,9 +76,7 @@ class Conv3d:
         def body(_: nisa.VirtualRegister) -> None:
             self.compute(block)
             for cell in block.offsets:
-                nisa.tensor_scalar(
-                    dst=cell, data=cell, op0=nl.add, operand0=block.rows * width
-                )
+                nisa.tensor_scalar(dst=cell, data=cell, op0=nl.add, operand0=block.rows * width)
 
         nl.fori_loop(0, turns, body)
 
