@@ -16,13 +16,16 @@ ROWS_OF_A_TURN = 8
 LEAST_TURNS = 2  # of a device loop; what would take fewer is unrolled
 
 
+Offsets = tuple[nl.NkiTensor, nl.NkiTensor]  # cells with a block's place in x and in out
+
+
 class Block(NamedTuple):
-    """Output rows that are computed together, and where the run-time offsets lie, if any."""
+    """Output rows that are computed together, and the cells that say where they are, if any."""
 
     depth: int
     first: int  # output row; not used with offsets
     rows: int
-    offsets: tuple[nl.NkiTensor, nl.NkiTensor] | None = None  # of the first row in x and in out
+    offsets: Offsets | None = None
 
 
 def conv3d(x: nl.NkiTensor, w: nl.NkiTensor, shape: tuple[int, int, int]) -> nl.NkiTensor:
@@ -56,26 +59,26 @@ class Conv3d:
         blocks, rest = divmod(height - 2, ROWS_OF_A_TURN)
         for depth in range(depths):
             self.compute(Block(depth, 0, 1))
-            self.repeat(Block(depth, 1, ROWS_OF_A_TURN, self.block_offsets), blocks)
-            first = 1 + blocks * ROWS_OF_A_TURN
-            self.repeat(Block(depth, first, 1, self.row_offsets), rest)
+            self.repeat(Block(depth, 1, ROWS_OF_A_TURN), blocks, self.block_offsets)
+            rest_from = 1 + blocks * ROWS_OF_A_TURN
+            self.repeat(Block(depth, rest_from, 1), rest, self.row_offsets)
             self.compute(Block(depth, height - 1, 1))
         return self.out
 
-    def repeat(self, block: Block, turns: int) -> None:
+    def repeat(self, block: Block, turns: int, offsets: Offsets) -> None:
         """`turns` blocks, one below the other: as a device loop if there are enough of them."""
         if turns < LEAST_TURNS:
             for turn in range(turns):
-                self.compute(Block(block.depth, block.first + turn * block.rows, block.rows))
+                self.compute(block._replace(first=block.first + turn * block.rows))
             return
         width = self.shape[2]
-        of_x, of_out = block.offsets
-        nisa.memset(of_x, (block.first - 1) * width)
-        nisa.memset(of_out, block.first * width)
+        nisa.memset(offsets[0], (block.first - 1) * width)
+        nisa.memset(offsets[1], block.first * width)
+        moving = block._replace(offsets=offsets)
 
         def body(_: nisa.VirtualRegister) -> None:
-            self.compute(block)
-            for cell in block.offsets:
+            self.compute(moving)
+            for cell in offsets:
                 nisa.tensor_scalar(dst=cell, data=cell, op0=nl.add, operand0=block.rows * width)
 
         nl.fori_loop(0, turns, body)
