@@ -19,7 +19,7 @@ def _step(number: str, what: str, milliseconds: float, stream: str, gemm: gemm_g
         title=f"GEMM 4096 x 8192 x 8192, {what}",
         target="trn1",
         dtype="bfloat16",
-        published_us=milliseconds * 1e3,
+        published_us=round(milliseconds * 1e3, 1),
         source=SOURCE,
         stream=stream,
         kernel=gemm_groups.grouped,

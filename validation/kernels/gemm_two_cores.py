@@ -36,19 +36,20 @@ class Gemm:
         banks = nl.tile_size.psum_num_banks // 2
         self.swapped = rotating(banks, (part, part), lhs.dtype, nl.psum)
         self.products = rotating(banks, (part, wide), nl.float32, nl.psum)
-        self.loaded = 0
+        self.lefts, self.rights, self.chains = 0, 0, 0
 
     def block_of_rows(self, block: int) -> None:
         """All of K and N for one block of rows."""
         sums = self.sums[block % BLOCKS_IN_FLIGHT]
         for k in range(self.lhs.shape[1] // (DEPTH * self.part)):
-            left = self.left[k % BLOCKS_IN_FLIGHT]
+            left = self.left[self.lefts % BLOCKS_IN_FLIGHT]
+            self.lefts += 1
             self.load_left(left, block, k)
             for n in range(self.rhs.shape[1] // (WIDTH * self.wide)):
-                right = self.right[self.loaded % BLOCKS_IN_FLIGHT]
+                right = self.right[self.rights % BLOCKS_IN_FLIGHT]
+                self.rights += 1
                 self.load_right(right, k, n)
                 self.multiply(sums, left, right, (k, n))
-                self.loaded += 1
         for m in range(self.rows):
             self.store(sums, m, (block * self.rows + m) * self.part)
 
@@ -80,7 +81,8 @@ class Gemm:
         part, wide = self.part, self.wide
         for i in range(self.rows * WIDTH):
             m, half = divmod(i, WIDTH)
-            product = self.products[i % len(self.products)]
+            product = self.products[self.chains % len(self.products)]
+            self.chains += 1
             for tile in range(DEPTH):
                 stationary = left[:, m, tile * part : (tile + 1) * part]
                 moving = right[:, tile, half * wide : (half + 1) * wide]
