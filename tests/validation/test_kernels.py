@@ -4,17 +4,21 @@ Matrices hold -1, 0 and 1: every partial sum is then a small integer, exact in t
 its way, and results are compared without tolerance.
 """
 
+from collections import Counter
+
 import ml_dtypes
 import numpy as np
 import pytest
 
 import nkisim
+from nkisim.timing.costs.dma import descriptor_count
 from validation.kernels import (
     conv2d,
     depthwise_conv1d,
     elementwise,
     gemm_bf16,
     gemm_fp32,
+    gemm_groups,
     gemm_ladder,
     mamba,
     transpose,
@@ -101,14 +105,53 @@ def test_the_fp32_gemms_multiply():
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
-def test_conv2d_convolves_and_adds_the_bias(dtype):
-    x, w = signs(1, 256, 6, 9, dtype=dtype), signs(128, 256, 3, 3, dtype=dtype, seed=1)
-    bias = signs(128, dtype=dtype, seed=2)
+@pytest.mark.parametrize("pool", [1, 2])
+def test_conv2d_convolves_takes_maxima_and_adds_the_bias(dtype, pool):
+    x, w = signs(1, 256, 6, 10, dtype=dtype), signs(256, 256, 3, 3, dtype=dtype, seed=1)
+    bias = signs(256, dtype=dtype, seed=2)
     windows = np.lib.stride_tricks.sliding_window_view(x[0].astype(np.float32), (3, 3), (1, 2))
     sums = np.einsum("chwij,ocij->ohw", windows, w.astype(np.float32), optimize=True)
-    expected = exact(sums + bias.astype(np.float32)[:, None, None])
-    result = outputs(conv2d.conv2d, x, w, bias)
+    squares = exact(sums).reshape(256, 4 // pool, pool, 8 // pool, pool)
+    expected = squares.max((2, 4)) + bias.astype(np.float32)[:, None, None]
+    result = outputs(conv2d.conv2d, x, w, bias, pool=pool)
     np.testing.assert_array_equal(result[0].astype(np.float32), expected)
+
+
+@pytest.mark.parametrize(("pool", "stored_rows"), [(1, 8), (2, 4)])
+def test_conv2d_loads_a_row_for_every_filter_row_and_weights_by_filter(pool, stored_rows):
+    x, w = signs(1, 256, 6, 10, dtype=np.float16), signs(256, 256, 3, 3, dtype=np.float16)
+    run = nkisim.run(conv2d.conv2d, x, w, signs(256, dtype=np.float16), target="trn2", pool=pool)
+    instructions = list(run.trace.instructions())
+    total = Counter(instruction.op for instruction in instructions)
+    assert total["nc_matmul"] == 8 * 18  # two tiles of four output rows; 9 taps, two input tiles
+    assert total["nc_transpose"] == 36
+    dmas = [instruction for instruction in instructions if instruction.op == "dma_copy"]
+    assert len(dmas) == 4 + 8 * 6 + 2 * stored_rows  # weights, input rows, biases and results
+    weights = dmas[0]
+    layouts = (weights.writes[0].layout, weights.reads[0].layout)
+    assert descriptor_count(*layouts) == 128 * 128
+
+
+@pytest.mark.parametrize(
+    ("group", "load", "loads_of_a_slab"),
+    [
+        ((1, 2), (1, 1), 3),
+        ((2, 2), (1, 1), 4),
+        ((4, 2), (1, 1), 6),
+        ((4, 2), (2, 1), 4),
+        ((4, 2), (4, 2), 2),
+    ],
+)
+def test_groups_of_output_tiles_multiply_and_share_loads(group, load, loads_of_a_slab):
+    lhs, rhs = signs(512, 256, dtype=BFLOAT16), signs(256, 2048, dtype=BFLOAT16, seed=1)
+    turned = np.ascontiguousarray(lhs.T)
+    run = nkisim.run(gemm_groups.grouped, turned, rhs, target="trn1", group=group, load=load)
+    expected = exact(lhs.astype(np.float32) @ rhs.astype(np.float32))
+    np.testing.assert_array_equal(run.outputs.astype(np.float32), expected)
+    total = Counter(instruction.op for instruction in run.trace.instructions())
+    groups = 4 // group[0] * (4 // group[1])
+    assert total["nc_matmul"] == 4 * 4 * 2
+    assert total["dma_copy"] == 2 * groups * loads_of_a_slab + 4 * 4
 
 
 @pytest.mark.parametrize(
