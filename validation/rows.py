@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 from validation.convolution_rows import CONVOLUTION_ROWS
 from validation.gemm_rows import GEMM_ROWS
+from validation.rate_rows import RATE_ROWS
 from validation.row import Row
 from validation.vector_rows import VECTOR_ROWS
 
-
-def _order(row: Row) -> tuple[int, str]:
-    """Row 9 comes before row 10a."""
-    match = re.fullmatch(r"(\d+)([a-z]?)", row.number)
-    assert match, f"row number {row.number!r} is a number and at most one letter"
-    return int(match[1]), match[2]
+FAMILIES = (GEMM_ROWS, CONVOLUTION_ROWS, VECTOR_ROWS, RATE_ROWS)
 
 
-ROWS: tuple[Row, ...] = tuple(sorted((*GEMM_ROWS, *CONVOLUTION_ROWS, *VECTOR_ROWS), key=_order))
+def _order(row: Row) -> tuple[str, int, str]:
+    """Row 9 comes before row 10a, and all of these before row V1."""
+    match = re.fullmatch(r"(V?)(\d+)([a-z]?)", row.number)
+    assert match, f"row number {row.number!r} is a number, after a V at most, and a letter at most"
+    return match[1], int(match[2]), match[3]
+
+
+ROWS: tuple[Row, ...] = tuple(sorted(itertools.chain(*FAMILIES), key=_order))
