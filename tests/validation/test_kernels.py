@@ -21,6 +21,7 @@ from validation.kernels import (
     gemm_groups,
     gemm_ladder,
     mamba,
+    mamba_sequence,
     transpose,
     vector_add,
 )
@@ -192,9 +193,17 @@ def test_depthwise_conv1d_convolves_with_zero_padding(kernel, options):
     np.testing.assert_array_equal(result, expected)
 
 
-@pytest.mark.parametrize("kernel", [mamba.states_outside, mamba.channels_outside])
-def test_mamba_scans(kernel):
-    channels, steps, states = 256, 48, 3
+@pytest.mark.parametrize(
+    ("kernel", "steps"),
+    [
+        (mamba.states_outside, 48),
+        (mamba.channels_outside, 48),
+        (mamba_sequence.whole_rows, 2560),  # a row in two loads, five banks
+        (mamba_sequence.tiled_rows, 1024),
+    ],
+)
+def test_mamba_scans(kernel, steps):
+    channels, states = 256, 3
     delta, u = uniform(channels, steps), uniform(channels, steps, seed=1)
     a = -uniform(channels, states, seed=2)
     b, c = uniform(states, steps, seed=3), uniform(states, steps, seed=4)
