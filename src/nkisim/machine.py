@@ -12,7 +12,7 @@ Sources, by key:
   THR         Neuron Explorer summary page on throttling; CCO: on compute-communication overlap
   DFA         design notes of nki-library's dynamic flash attention
   XG          a published conv2d write-up on trn2 (stanford-cs149 assignment 4)
-  AT          awslabs/nki-autotune notes; SEED: the Autocomp conv1d post
+  AT          awslabs/nki-autotune notes; SEED: the Autocomp conv1d post; AC: ucb-bar/autocomp
   HW          hardware pages of the instances in the Neuron SDK documentation
   KILN        foxl-ai/kiln, notes and probes of a device user (trn1 and trn2, October 2026)
   TB          Tilebench's NKI kernels and the times it publishes for them (trn2, both cores)
@@ -74,6 +74,7 @@ class Timing:
     dma_bytes_per_ns: float  # BW: sustained by one of the 16 engines
     hbm_bytes_per_ns: float  # A1, A2, A3: a stack of two cores; half of it if both are busy
     dma_descriptor_floor_ns: float  # KO profiles 35; 53 all-in; BW curve 107 (at 23 B/ns)
+    dma_ring_floor_ns: float  # the same of descriptors built beforehand: XG and AC see none
     dma_default_mode: str  # what dge_mode.unknown stands for: prebuilt rings on trn1, DGE later
     table_load_ns: float  # profiles: 368 (trn1), 1,300 (trn2)
     pe_busy_rate: float  # KILN: what an activity throttle leaves of the clock when busy
@@ -106,7 +107,7 @@ class Timing:
     scalar_latency_cycles: float = Assumption(200, 250, 358)  # PG 200..264, DIN 358
     gpsimd_startup_cycles: int = 150  # I26
     gpsimd_cycles_per_elem: float = Assumption(1, 2, 2)  # I26: 1 for iota; others not published
-    reciprocal_cycles_per_elem: float = Assumption(2.6, 8, 8)  # I26 8; an NKIBench profile 2.6
+    reciprocal_cycles_per_elem: float = Assumption(2.6, 2.6, 8)  # an NKIBench profile; I26 8
     accumulator_read_cycles: int = 64  # A1: ActReadAccumulator, I26: tensor_scalar_reduce + MIN_II
     dynamic_copy_min_cycles: int = 600  # I26: tensor copies with a run-time offset
     wide_stride_bytes: int = 16  # A1: a larger innermost stride halves the rate
@@ -128,7 +129,7 @@ class Timing:
     dma_partition_bound: float = Assumption(0, 0, 1)  # DIN: engine e serves 8 partitions
     dma_partitions_per_engine: int = 8  # DIN
     reorder_window: float = Assumption(64, 1, 1)  # compilers may reorder; we take the stream
-    loop_turn_ns: float = Assumption(1400, 1400, 4000)  # KILN 1,400 if empty; DFA 4,000
+    loop_turn_ns: float = Assumption(1400, 4000, 9000)  # DFA 4 to 9 us on trn2; KILN's least
     core_barrier_ns: float = Assumption(1000, 1500, 2000)  # not published
     sendrecv_ns: float = Assumption(2000, 2500, 3000)  # not published
     register_load_ns: float = Assumption(300, 2000, 2000)  # not published; from and to HBM
@@ -139,6 +140,12 @@ class Timing:
     def pe_columns_per_ns(self) -> float:
         """The rate of the Tensor engine while it is busy; its peak is `pe_ghz`."""
         return self.pe_ghz * self.pe_busy_rate
+
+    def pe_rate(self, share: float) -> float:
+        """The part of its rate at which the Tensor engine runs if so much of the array works."""
+        if share <= 0.25:
+            return self.pe_quarter_rate
+        return self.pe_half_rate if share <= 0.5 else 1.0
 
     def read(self, reading: Reading) -> Timing:
         """The same facts with every assumption replaced by its value in one reading."""
@@ -233,6 +240,7 @@ TRN1 = Machine(
         dma_bytes_per_ns=Assumption(18.1, 17, 17),  # PG profile 18.1; BW 17
         hbm_bytes_per_ns=Assumption(820, 820, 410),
         dma_descriptor_floor_ns=Assumption(47, 58, 145),  # trn2's in bytes, at 17 B/ns
+        dma_ring_floor_ns=Assumption(0, 0, 145),
         dma_default_mode="none",
         table_load_ns=368.0,
         pe_busy_rate=Assumption(1, 0.875, 0.875),  # A1 2.8 GHz; KILN a throttle at 87.5 %
@@ -245,6 +253,8 @@ TRN1 = Machine(
         vector_pair_16bit_free=False,
         scalar_wide_16bit=False,
         fp32_transpose_passes=4,
+        loop_turn_ns=Assumption(1400, 1400, 4000),  # KILN V27: an empty body, 64 turns
+        weight_load_fp32_cycles=Assumption(64, 64, 456),  # KILN V5, V13: hidden behind 128 columns
     ),
 )
 TRN2 = Machine(
@@ -265,6 +275,7 @@ TRN2 = Machine(
         dma_bytes_per_ns=23.0,
         hbm_bytes_per_ns=Assumption(720, 720, 360),
         dma_descriptor_floor_ns=Assumption(35, 43, 107),
+        dma_ring_floor_ns=Assumption(0, 0, 107),
         dma_default_mode="hwdge",
         table_load_ns=1300.0,
         pe_busy_rate=1.0,
@@ -296,6 +307,7 @@ TRN3 = Machine(
         dma_bytes_per_ns=33.0,
         hbm_bytes_per_ns=Assumption(1180, 1180, 590),
         dma_descriptor_floor_ns=Assumption(24, 30, 75),  # trn2's in bytes, at 33 B/ns
+        dma_ring_floor_ns=Assumption(0, 0, 75),
         dma_default_mode="hwdge",
         table_load_ns=1300.0,
         pe_busy_rate=1.0,

@@ -99,7 +99,7 @@ class TensorEngine(ComputeEngine):
         self._cold_rate = timing.pe_cold_rate
         self._warm_ns = timing.pe_warm_ns
         self._cold_idle_ns = timing.pe_cold_idle_ns
-        self._small_rates = ((0.25, timing.pe_quarter_rate), (0.5, timing.pe_half_rate))
+        self._rate = timing.pe_rate
         self._issue_ns = timing.pe_min_cycles / timing.pe_columns_per_ns
         self._last_start = -self._issue_ns
         self._slot_free = 0.0  # the array has taken the weights loaded last: more may follow
@@ -149,7 +149,7 @@ class TensorEngine(ComputeEngine):
         if cost.cells:
             others = (end for cell, end in self._cells.items() if cell not in cost.cells)
             share += sum(end > start for end in others) / CELLS
-        return next((rate for most, rate in self._small_rates if share <= most), 1.0)
+        return self._rate(share)
 
     def _warming(self, work_ns: float, start: float) -> float:
         """How long work takes; until it is warm, the array runs at a reduced rate.

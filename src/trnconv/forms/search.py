@@ -15,7 +15,7 @@ from trnconv.forms.form import Form, P, Priced
 _REFINED = 2
 _REMEMBERED = 256  # questions; graphs ask for each of theirs with several budgets
 _HOPELESS = 1.15  # without a bound: the same plans; 1.05: too; 1.0: two others, 0.4 % slower
-_BODY_NS = 300_000.0  # what a turn adds, some 4 us (machine.py), is then little more than 1 %
+_LOOP_SHARE = 0.01  # of the time: what turns add is then little enough, and turns long enough
 
 
 @lru_cache(maxsize=_REMEMBERED)
@@ -77,7 +77,7 @@ def _ranked(form: Form[P], plans: Iterable[Priced]) -> list[Priced]:
 def best_body(form: Form[P], bodies: Iterable[P], budget: int) -> Priced | None:
     """Of hardware loops with longer and longer turns, the fastest that the budget allows.
 
-    A turn that is long enough hides what the turn itself costs; longer ones are not tried.
+    A turn that is long enough makes little of what turns cost; longer ones are not tried.
     """
     best: Priced | None = None
     for plan in bodies:
@@ -88,7 +88,7 @@ def best_body(form: Form[P], bodies: Iterable[P], budget: int) -> Priced | None:
             if form.broken_rules(plan):
                 break
             best = Priced(plan, cost)
-        if cost.loops_ns * _BODY_NS <= cost.total_ns * plan.target.timing.loop_turn_ns:
+        if cost.loops_ns <= _LOOP_SHARE * cost.total_ns:
             break
     return best
 

@@ -17,7 +17,7 @@ from timing_instructions import HBM, engine, instruction, loop_of, tensor, trace
 
 pytestmark = pytest.mark.usefixtures("logical_cores_of_one")  # loops on one core
 
-PAUSE_NS = 1400  # what a turn of a hardware loop costs once everything has drained (KILN)
+PAUSE_NS = 4000  # what a turn of a hardware loop costs once everything has drained (DFA)
 NO_PAUSE = replace(TRN2, timing=replace(TRN2.timing, loop_turn_ns=0.0))
 TRIPS = 1000
 approx = pytest.approx

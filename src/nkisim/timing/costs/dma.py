@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import lcm
 
 from nkisim.enums import dge_mode
@@ -10,6 +10,19 @@ from nkisim.machine import V4, Machine
 from nkisim.tensors.layout import Layout
 from nkisim.timing.costs.cost import Cost, Transfer, cost_rule
 from nkisim.trace import Access, Instruction
+
+PREBUILT = "none"  # the mode in which descriptors are written before the kernel starts
+
+
+@dataclass(frozen=True)
+class Moving:
+    """How the data of a transfer moves: at which part of the rate, by which descriptors."""
+
+    rate: float = 1.0
+    prebuilt: bool = False
+
+
+MOVING = Moving()
 
 
 def run_elems(layout: Layout) -> int:
@@ -35,28 +48,29 @@ def direction_of(dst: Layout, src: Layout) -> str:
     return "store" if src.on_chip else "within HBM"
 
 
-def transfer_of(dst: Access, src: Access, machine: Machine, rate: float = 1.0) -> Transfer:
+def transfer_of(dst: Access, src: Access, machine: Machine, how: Moving = MOVING) -> Transfer:
     """A plain copy: every descriptor moves its share of the wider side's bytes."""
     descriptors = descriptor_count(dst.layout, src.layout)
     total = max(dst.bytes_total, src.bytes_total)
     if not dst.layout.on_chip and not src.layout.on_chip:
         packets = -(-total // machine.timing.dma_packet_bytes)
         descriptors = max(descriptors, min(machine.timing.dma_engines, packets))
-    return _transfer(dst, src, machine, descriptors, total / descriptors / rate)
+    return _transfer((dst, src), machine, descriptors, total / descriptors, how)
 
 
 def _transfer(
-    dst: Access, src: Access, machine: Machine, descriptors: int, bytes_each: float
+    sides: tuple[Access, Access], machine: Machine, descriptors: int, bytes_each: float, how: Moving
 ) -> Transfer:
     timing = machine.timing
-    moving = bytes_each / timing.dma_bytes_per_ns
-    each = max(timing.dma_descriptor_floor_ns, moving) + timing.dma_descriptor_overhead_ns
+    moving = bytes_each / how.rate / timing.dma_bytes_per_ns
+    floor = timing.dma_ring_floor_ns if how.prebuilt else timing.dma_descriptor_floor_ns
+    dst, src = (side.layout for side in sides)
     return Transfer(
-        direction=direction_of(dst.layout, src.layout),
+        direction=direction_of(dst, src),
         descriptors=descriptors,
-        ns_each=each,
-        engines=_engines(dst.layout, src.layout, descriptors, machine),
-        hbm_bytes=sum(side.bytes_total for side in (dst, src) if not side.layout.on_chip),
+        ns_each=max(floor, moving) + timing.dma_descriptor_overhead_ns,
+        engines=_engines(dst, src, descriptors, machine),
+        hbm_bytes=sum(side.bytes_total for side in sides if not side.layout.on_chip),
         start_ns=timing.dma_start_ns,
         done_ns=timing.dma_done_ns,
     )
@@ -72,41 +86,46 @@ def _engines(dst: Layout, src: Layout, descriptors: int, machine: Machine) -> in
     return min(most, -(-max(on_chip) // timing.dma_partitions_per_engine))
 
 
-def issue_ns(instruction: Instruction, machine: Machine, name: str, *, gathers: bool) -> float:
-    """What the triggering queue spends on one DMA, by who writes the descriptors (DGE).
+def _mode(instruction: Instruction, machine: Machine, *, gathers: bool) -> str:
+    """Who writes the descriptors: the mode asked for, or what the compiler is taken to choose.
 
     Descriptors written before the kernel starts have fixed addresses: a hardware loop cannot use
     them (DFA), nor an offset that is data. Only software gathers.
     """
-    timing = machine.timing
+    asked = instruction.option("dge_mode", dge_mode.unknown)
+    name = machine.timing.dma_default_mode if asked is dge_mode.unknown else str(asked.name)
     operands = (*instruction.writes, *instruction.reads)
     moves = instruction.loop >= 0 or any(access.anywhere for access in operands)
-    if gathers or name == "swdge" or (name == "none" and moves):
-        return timing.dma_issue_swdge_ns
-    return timing.dma_issue_static_ns if name == "none" else timing.dma_issue_hwdge_ns
+    return "swdge" if gathers or (name == PREBUILT and moves) else name
 
 
-def _cost(transfer: Transfer, issue: float) -> Cost:
+def _issue_ns(mode: str, machine: Machine) -> float:
+    """What the triggering queue spends on one DMA (DGE)."""
+    timing = machine.timing
+    if mode == PREBUILT:
+        return timing.dma_issue_static_ns
+    return timing.dma_issue_swdge_ns if mode == "swdge" else timing.dma_issue_hwdge_ns
+
+
+def _cost(transfer: Transfer, mode: str, machine: Machine) -> Cost:
+    issue = _issue_ns(mode, machine)
     return Cost(busy_ns=issue, latency_ns=issue, transfer=transfer)
 
 
-def _issue_as_asked(instruction: Instruction, machine: Machine) -> float:
-    """The mode in the instruction, or what the compiler is taken to choose.
-
-    What is read beside the source is an index; one of several numbers makes a gather.
-    """
-    mode = instruction.option("dge_mode", dge_mode.unknown)
-    name = machine.timing.dma_default_mode if mode is dge_mode.unknown else mode.name
+def _copy_mode(instruction: Instruction, machine: Machine) -> str:
+    """What is read beside the source is an index; one of several numbers makes a gather."""
     indices = (access.layout for access in instruction.reads[1:])
     gathers = any(index.partitions * index.elems > 1 for index in indices)
-    return issue_ns(instruction, machine, name, gathers=gathers)
+    return _mode(instruction, machine, gathers=gathers)
 
 
 @cost_rule("dma_copy")
 def copy(instruction: Instruction, machine: Machine) -> Cost:
     """Plain copies, casts and gathers."""
-    transfer = transfer_of(instruction.writes[0], instruction.reads[0], machine)
-    return _cost(transfer, _issue_as_asked(instruction, machine))
+    mode = _copy_mode(instruction, machine)
+    how = Moving(prebuilt=mode == PREBUILT)
+    transfer = transfer_of(instruction.writes[0], instruction.reads[0], machine, how)
+    return _cost(transfer, mode, machine)
 
 
 @cost_rule("dma_transpose")
@@ -121,8 +140,9 @@ def transpose(instruction: Instruction, machine: Machine) -> Cost:
     if dst.layout.itemsize_bytes == 4:
         rate *= timing.dma_transpose_4_byte_rate
     rows = max(dst.layout.partitions, src.layout.partitions)
-    transfer = _transfer(dst, src, machine, rows, dst.bytes_total / rows / rate)
-    return _cost(transfer, _issue_as_asked(instruction, machine))
+    mode = _copy_mode(instruction, machine)
+    how = Moving(rate, prebuilt=mode == PREBUILT)
+    return _cost(_transfer((dst, src), machine, rows, dst.bytes_total / rows, how), mode, machine)
 
 
 @cost_rule("dma_compute")
@@ -134,7 +154,7 @@ def compute(instruction: Instruction, machine: Machine) -> Cost:
     rate = 1.0 if machine.generation >= V4 else machine.timing.dma_compute_rate
     dst, gathers = instruction.writes[0], bool(instruction.option("indirect"))
     sources = instruction.reads[: 2 if gathers else None]  # what follows two is their index
-    copies = [transfer_of(dst, source, machine, rate) for source in sources]
+    copies = [transfer_of(dst, source, machine, Moving(rate)) for source in sources]
     descriptors = sum(one.descriptors for one in copies)
     transfer = replace(
         copies[0],
@@ -143,4 +163,5 @@ def compute(instruction: Instruction, machine: Machine) -> Cost:
         engines=max(one.engines for one in copies),
         hbm_bytes=sum(s.bytes_total for s in (dst, *sources) if not s.layout.on_chip),
     )
-    return _cost(transfer, issue_ns(instruction, machine, "none", gathers=gathers))
+    moves = instruction.loop >= 0 or any(access.anywhere for access in instruction.reads)
+    return _cost(transfer, "swdge" if gathers or moves else PREBUILT, machine)

@@ -90,10 +90,10 @@ def cost_of(plan: DirectPlan) -> Cost:
         run = weight_columns * plan.item_bytes / loads
         moved += transfer(timing, loads, loads * PARTITIONS, run)
         instructions += loads
-    tensor = cycles / timing.pe_ghz
+    tensor = cycles / timing.pe_columns_per_ns
     issue = moved.dmas * timing.dma_issue_hwdge_ns / timing.dma_issue_queues
-    loops = turns * timing.loop_turn_ns
     start, tail = _ends_ns(plan, timing, tensor)
+    loops = turns * (timing.loop_turn_ns + _places_ns(timing) + start + tail)
     computing = max(tensor + waiting, evict, issue) + start + tail
     moving = moved.ns + (tail if plan.ahead else start + tail)
     total = max(computing, moving) + loops
@@ -123,7 +123,7 @@ def least_tensor_ns(plan: DirectPlan) -> float:
     first, end = plan.row_span
     positions = groups * (end - first) * plan.problem.out[2]
     matmuls = sum(work(plan.problem, one, plan.frames) for one in plan.passes)
-    return _BORDERS * positions * matmuls / plan.target.timing.pe_ghz
+    return _BORDERS * positions * matmuls / plan.target.timing.pe_columns_per_ns
 
 
 @lru_cache(maxsize=8192)
@@ -167,16 +167,23 @@ def _tensor_work(
     for group in jobs:
         job = group.job
         tiles = _tiles(job.one.rows, job.one.columns, cut, bank)
-        streamed = group.count * sum(
-            _product_columns(plan.problem, job.one, one, cut) for one in job.products
-        )
-        rate = _cycles_per_column(plan, timing, job.one)
+        together = len(job.out.parts) if timing.column_tiles_parallel else 1
+        streamed = slowed = 0.0
+        for product in job.products:
+            count = group.count * _product_columns(plan.problem, job.one, product, cut)
+            streamed += count
+            slowed += count / timing.pe_rate(together * _share(product))
         matmuls = group.count * job.matmuls * tiles
         columns += streamed
         least = matmuls * timing.pe_min_cycles
-        together = len(job.out.parts) if timing.column_tiles_parallel else 1
-        cycles += (max(rate * streamed, least) + matmuls * timing.pe_gap_cycles) / together
+        busy = max(_cycles_per_column(plan, timing, job.one) * slowed, least)
+        cycles += (busy + matmuls * timing.pe_gap_cycles) / together
     return columns, cycles
+
+
+def _share(product: Product) -> float:
+    """The part of the array that a matmul uses."""
+    return product.tile.count * product.part.width / PARTITIONS**2
 
 
 def _product_columns(problem: Problem, one: Pass, product: Product, cut: _Cut) -> int:
@@ -278,7 +285,7 @@ def _late_ns(plan: DirectPlan, timing: Timing, jobs: tuple[JobGroup, ...], block
     """
     if not jobs or not blocks.loads or plan.window_major:
         return 0.0
-    last_tile = jobs[-1].job.matmuls * blocks.tile_positions / timing.pe_ghz
+    last_tile = jobs[-1].job.matmuls * blocks.tile_positions / timing.pe_columns_per_ns
     late = 0.0
     for level, slots in enumerate(plan.slots, start=1):
         first = sum(product.tile.level == level for product in jobs[0].job.products)
@@ -343,6 +350,11 @@ def _ends_ns(plan: DirectPlan, timing: Timing, tensor_ns: float) -> tuple[float,
     store = sum(store_transfer(plan, timing, group.job, blocks[0]).ns for group in jobs[-1:])
     cold = timing.pe_warm_ns * (1 - timing.pe_cold_rate)
     return idle + cold, latency + store
+
+
+def _places_ns(timing: Timing) -> float:
+    """What a turn of a hardware loop waits for the places it loads from and stores to."""
+    return _CELLS * timing.dma_issue_hwdge_ns + timing.dma_start_ns + timing.dma_done_ns
 
 
 def _first_blocks(plan: DirectPlan) -> list[Extent]:

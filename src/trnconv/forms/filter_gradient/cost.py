@@ -49,7 +49,7 @@ def cost_of(plan: FilterGradientPlan) -> Cost:
     latency = timing.dma_issue_hwdge_ns + timing.dma_start_ns + timing.dma_done_ns
     cold = timing.pe_warm_ns * (1 - timing.pe_cold_rate)
     busy = {
-        "tensor": total.tensor / timing.pe_ghz,
+        "tensor": total.tensor / timing.pe_columns_per_ns,
         "vector": total.vector / timing.vector_ghz,
         "scalar": total.scalar / timing.scalar_ghz,
         "gpsimd": total.gpsimd / timing.gpsimd_ghz,
@@ -198,8 +198,9 @@ def _sum_cost(
     """One strip of one block for all output channels of a pass."""
     tiles, columns = extent
     out_tiles = -(-outs // plan.target.partitions)
+    rate = timing.pe_rate(outs / out_tiles / plan.target.partitions)
     return _Count(
-        tensor=out_tiles * tiles * _matmul_cycles(plan, timing, columns),
+        tensor=out_tiles * tiles * _matmul_cycles(plan, timing, columns) / rate,
         vector=out_tiles * (columns + timing.vector_startup_cycles),
         instructions=out_tiles * (tiles + 1),
     )

@@ -72,6 +72,7 @@ class OutRates(NamedTuple):
     tiles: int
     channels: int  # of all tiles
     matmuls: int
+    rate: float  # of them, by the part of the array they use
     passes: float  # on the Vector engine
     copies: float  # on the Scalar engine
     weights: Sum  # loads of the weights of a tile, if they are streamed
@@ -168,10 +169,17 @@ def _out_rates(plan: MinimalPlan, stack: int) -> OutRates:
         len(tiles),
         sum(tile.channels for tile in tiles),
         round(plan.algorithm.products * _computed(plan) * taps),
+        timing.pe_rate(_share(plan, max(tile.width for tile in tiles))),
         passes,
         copies,
         one.times(plan.algorithm.products),
     )
+
+
+def _share(plan: MinimalPlan, width: int) -> float:
+    """The part of the array that most matmuls use."""
+    lines = max(tile.lines for tile in in_channels(plan))
+    return lines * width / plan.target.partitions**2
 
 
 def _passes(plan: MinimalPlan, stack: int) -> tuple[float, float]:
@@ -294,7 +302,7 @@ def _chains(rates: Rates, out: OutRates, look: OutLook) -> Sum:
     count, elems, cycles = _rectangles(rates, out, look)
     return Sum(
         columns=out.matmuls * elems,
-        tensor=out.matmuls * (cycles + count * timing.pe_gap_cycles),
+        tensor=out.matmuls * (cycles / out.rate + count * timing.pe_gap_cycles),
         vector=out.passes * (elems + count * timing.vector_startup_cycles),
         scalar=out.copies * (elems + count * timing.scalar_startup_cycles),
         instructions=count * (out.matmuls + int(out.passes + out.copies)),

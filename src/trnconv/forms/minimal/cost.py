@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
+from nkisim.machine import Timing
 from trnconv.forms.form import Cost
 from trnconv.forms.minimal.block_cost import (
     InLook,
@@ -63,7 +64,7 @@ def cost_of(plan: MinimalPlan) -> Cost:
     timing = plan.target.timing
     busy = _busy(plan, every)
     ends = (sized.begin_ns + kept / 2) * (1 + loops) * sweeps
-    loops_ns = (turns + loops * sweeps) * timing.loop_turn_ns
+    loops_ns = (turns + loops * sweeps) * _turn_ns(timing)
     bursts = _bursts_ns(plan, sized) if plan.streamed else 0.0
     total_ns = _busiest_ns(busy) + ends + loops_ns + bursts
     return Cost(
@@ -78,11 +79,17 @@ def cost_of(plan: MinimalPlan) -> Cost:
     )
 
 
+def _turn_ns(timing: Timing) -> float:
+    """What a turn of a hardware loop adds: the last store drains, the Tensor engine gets cold."""
+    last_store = timing.dma_issue_hwdge_ns + timing.dma_start_ns + timing.dma_done_ns
+    return timing.loop_turn_ns + last_store + timing.pe_warm_ns * (1 - timing.pe_cold_rate)
+
+
 def _busy(plan: MinimalPlan, every: Sum) -> dict[str, float]:
     """By resource, in ns."""
     timing = plan.target.timing
     return {
-        "tensor": every.tensor / timing.pe_ghz,
+        "tensor": every.tensor / timing.pe_columns_per_ns,
         "vector": every.vector / timing.vector_ghz,
         "scalar": every.scalar / timing.scalar_ghz,
         "dma": every.moved,
@@ -101,7 +108,7 @@ def _bursts_ns(plan: MinimalPlan, sized: _Sized) -> float:
     timing = plan.target.timing
     units = plan.units * sum(kind.blocks for kind in sized.kinds)
     burst = sized.inputs.loads / units * timing.dma_issue_hwdge_ns
-    of_load = sized.outputs.tensor / timing.pe_ghz / sized.streamed.loads
+    of_load = sized.outputs.tensor / timing.pe_columns_per_ns / sized.streamed.loads
     return units * max(0.0, burst - plan.streamed * of_load)
 
 
