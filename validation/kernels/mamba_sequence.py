@@ -11,7 +11,7 @@ import nki.language as nl
 from validation.kernels.tiles import rotating
 
 STEP = 512  # columns of a PSUM bank, and of a tile of mamba_v3
-ROW = 2048  # columns of b or c that one load brings
+ROW = 1024  # columns of b or c that one load brings
 KEPT = 2 * 1024  # bytes of SBUF per partition for everything that is small
 FEW, MANY = 1, 2  # tiles of a kind: at least, and where SBUF has room
 
@@ -66,18 +66,21 @@ class Sequence:
 class WholeRows(Sequence):
     """mamba_v2: every instruction but the spreading covers the whole sequence.
 
-    A tile is worked on in place: delta * u, times b, the scan, times c.
+    A tile is worked on in place: delta * u, times b, the scan, times c. `totals` asks for so many
+    sums at a time.
     """
 
-    def __init__(self, tensors: tuple[nl.NkiTensor, ...]) -> None:
+    def __init__(self, tensors: tuple[nl.NkiTensor, ...], totals: int = FEW) -> None:
         super().__init__(tensors)
         self.row = min(self.steps, ROW)
-        self.free_bytes -= FEW * 4 * self.row
+        self.free_bytes -= FEW * 4 * self.row + (totals - FEW) * 4 * self.steps
         self.decays = self.whole(least_after=4)
         self.works = self.whole(least_after=3)
         self.deltas, self.inputs = self.whole(least_after=2), self.whole(least_after=1)
         self.totals = self.whole(least_after=0)
         self.free_bytes += FEW * 4 * self.row
+        more = max(totals - len(self.totals), 0)
+        self.totals += rotating(more, (self.part, self.steps), nl.float32)
         self.rows = self.take(1, self.row, 0)
         self.loads = 0
 
@@ -190,4 +193,19 @@ def tiled_rows(*tensors: nl.NkiTensor) -> nl.NkiTensor:
         for state in range(work.states):
             work.body(tile, state)
         nisa.dma_copy(dst=work.out[work.span(tile), :], src=work.totals[turn])
+    return work.out
+
+
+def reloaded_rows(*tensors: nl.NkiTensor) -> nl.NkiTensor:
+    """mamba_v1 on whole sequences: states outside, so delta and u are loaded for every state."""
+    work = WholeRows(tensors, totals=tensors[0].shape[0] // nl.tile_size.pmax)
+    for total in work.totals:
+        nisa.memset(total, 0.0)
+    for state in range(work.states):
+        for tile in range(work.tiles):
+            nisa.dma_copy(dst=work.of(work.deltas, tile), src=work.delta[work.span(tile), :])
+            nisa.dma_copy(dst=work.of(work.inputs, tile), src=work.u[work.span(tile), :])
+            work.body(tile, state)
+    for tile, total in enumerate(work.totals):
+        nisa.dma_copy(dst=work.out[work.span(tile), :], src=total)
     return work.out
