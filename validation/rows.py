@@ -7,13 +7,17 @@ import re
 
 from validation.convolution_rows import CONVOLUTION_ROWS
 from validation.gemm_rows import GEMM_ROWS
+from validation.nkibench_rows import NKIBENCH_ROWS
 from validation.probe_rows import PROBE_ROWS
 from validation.rate_rows import RATE_ROWS
 from validation.row import Row
 from validation.sequence_rows import SEQUENCE_ROWS
 from validation.vector_rows import VECTOR_ROWS
 
-FAMILIES = (GEMM_ROWS, CONVOLUTION_ROWS, VECTOR_ROWS, SEQUENCE_ROWS, RATE_ROWS, PROBE_ROWS)
+FAMILIES = (
+    *(GEMM_ROWS, CONVOLUTION_ROWS, VECTOR_ROWS, SEQUENCE_ROWS, NKIBENCH_ROWS),
+    *(RATE_ROWS, PROBE_ROWS),
+)
 
 
 def _order(row: Row) -> tuple[str, int, str]:
