@@ -35,3 +35,9 @@ SEEN = frozenset(
         *("V80", "37i", "37j", "37l", "41b", "45b", "32a"),
     )
 )
+NOT_RECREATED = {  # drawn or named in advance, and why there is no row
+    "V58a": "The figure is a host's: a twentieth of copying the output (12.6 MB) to the host is in"
+    " it, which at the 2.9 to 3.5 GB/s of the same notes is most of it; the device's part is not"
+    " published (foxl-ai/kiln, tools/probe_short_conv.py).",
+    "V58b": "As V58a, with 50 MB of output.",
+}

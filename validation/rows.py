@@ -8,6 +8,7 @@ import re
 from validation.autocomp_rows import AUTOCOMP_ROWS
 from validation.convolution_rows import CONVOLUTION_ROWS
 from validation.gemm_rows import GEMM_ROWS
+from validation.nkibench_rows import NKIBENCH_ROWS
 from validation.probe_rows import PROBE_ROWS
 from validation.rate_rows import RATE_ROWS
 from validation.row import Row
@@ -16,7 +17,7 @@ from validation.tilebench_rows import TILEBENCH_ROWS
 from validation.vector_rows import VECTOR_ROWS
 
 FAMILIES = (
-    *(GEMM_ROWS, CONVOLUTION_ROWS, VECTOR_ROWS, SEQUENCE_ROWS),
+    *(GEMM_ROWS, CONVOLUTION_ROWS, VECTOR_ROWS, SEQUENCE_ROWS, NKIBENCH_ROWS),
     *(RATE_ROWS, PROBE_ROWS, AUTOCOMP_ROWS, TILEBENCH_ROWS),
 )
 

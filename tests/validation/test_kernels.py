@@ -22,6 +22,7 @@ from validation.kernels import (
     gemm_ladder,
     mamba,
     mamba_sequence,
+    mamba_spill,
     transpose,
     vector_add,
 )
@@ -198,7 +199,8 @@ def test_depthwise_conv1d_convolves_with_zero_padding(kernel, options):
     [
         (mamba.states_outside, 48),
         (mamba.channels_outside, 48),
-        (mamba_sequence.whole_rows, 2560),  # a row in two loads, five banks
+        (mamba_sequence.whole_rows, 2560),  # a row in three loads, five banks
+        (mamba_spill.two_tiles, 1024),
         (mamba_sequence.tiled_rows, 1024),
     ],
 )

@@ -11,6 +11,7 @@ from nkisim import Spec
 from nkisim.machine import CONSTANTS_VERSION, TRN2
 from validation import page
 from validation.__main__ import library_record
+from validation.draw import EVIDENCE, NEVER_COMPARED, NOT_RECREATED, SEEN
 from validation.kernels import vector_add
 from validation.outcome import Outcome, evaluate
 from validation.row import Row, us_from_mfu
@@ -83,6 +84,12 @@ def test_a_row_is_complete(row):
     assert row.stream.endswith(".")
     assert not row.note or row.note.endswith(".")
     assert row.dtype == row.arguments[0].dtype
+
+
+def test_what_is_not_re_created_says_why():
+    known = {*NEVER_COMPARED, *SEEN, *EVIDENCE}
+    assert set(NOT_RECREATED) <= known - {row.number for row in ROWS}
+    assert all(reason.endswith(".") for reason in NOT_RECREATED.values())
 
 
 def test_mfu_becomes_time():

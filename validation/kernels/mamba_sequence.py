@@ -1,7 +1,8 @@
 """The selective scan of Mamba over long sequences: mamba_v2 and mamba_v3 of the NKI tutorial.
 
-`mamba.py` has the kernels for sequences that one PSUM bank holds (512 steps). Here a row of b or c
-is spread over the partitions bank by bank, and SBUF decides how many tiles take turns.
+`mamba.py` has the kernels for sequences that one PSUM bank holds (512 steps). SBUF decides here how
+many tiles take turns. delta * u is formed once per channel tile, though the sources have it in the
+innermost loop: rows 36b, 37p and 45d are published with counts that have room for no more.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import nki.language as nl
 from validation.kernels.tiles import rotating
 
 STEP = 512  # columns of a PSUM bank, and of a tile of mamba_v3
-ROW = 2048  # columns of b or c that one load brings
+ROW = 1024  # columns of b or c that one load brings
 KEPT = 2 * 1024  # bytes of SBUF per partition for everything that is small
 FEW, MANY = 1, 2  # tiles of a kind: at least, and where SBUF has room
 
@@ -63,47 +64,66 @@ class Sequence:
         return bank
 
 
-class WholeRows(Sequence):
-    """mamba_v2: every instruction but the spreading covers the whole sequence.
+class WideRows(Sequence):
+    """Rows of b and c that become tiles of their own.
 
-    A tile is worked on in place: delta * u, times b, the scan, times c.
+    The Tensor engine spreads them bank by bank, the Scalar engine copies them; then both operands
+    of a product are in SBUF. Row 45d is published with such traffic and activity.
     """
 
     def __init__(self, tensors: tuple[nl.NkiTensor, ...]) -> None:
         super().__init__(tensors)
-        self.row = min(self.steps, ROW)
-        self.free_bytes -= FEW * 4 * self.row
-        self.decays = self.whole(least_after=4)
-        self.works = self.whole(least_after=3)
-        self.deltas, self.inputs = self.whole(least_after=2), self.whole(least_after=1)
-        self.totals = self.whole(least_after=0)
-        self.free_bytes += FEW * 4 * self.row
-        self.rows = self.take(1, self.row, 0)
-        self.loads = 0
+        self.rows = rotating(FEW, (1, min(self.steps, ROW)), nl.float32)
+        self.free_bytes -= FEW * 4 * min(self.steps, ROW)
 
-    def weigh(self, work: nl.NkiTensor, source: nl.NkiTensor, state: int) -> None:
-        """work *= a row of b or c."""
-        for first in range(0, self.steps, self.row):
-            last = min(first + self.row, self.steps)
-            row = self.of(self.rows, self.loads)[:, : last - first]
-            self.loads += 1
+    def widen(self, target: nl.NkiTensor, source: nl.NkiTensor, state: int) -> None:
+        """target = a row of b or c on all partitions."""
+        for first in range(0, self.steps, ROW):
+            last = min(first + ROW, self.steps)
+            row = self.rows[first // ROW % len(self.rows)][:, : last - first]
             nisa.dma_copy(dst=row, src=source[state : state + 1, first:last])
             for column in range(first, last, STEP):
                 stop = min(column + STEP, last)
                 bank = self.spread(row[:, column - first : stop - first])
-                piece = work[:, column:stop]
-                nisa.tensor_tensor(dst=piece, data1=piece, data2=bank, op=nl.multiply)
+                nisa.activation(dst=target[:, column:stop], op=nl.copy, data=bank)
+
+
+class WholeRows(WideRows):
+    """mamba_v2: the Vector engine's instructions cover the whole sequence.
+
+    A tile is worked on in place: b, times product, the scan, times c.
+    """
+
+    def __init__(self, tensors: tuple[nl.NkiTensor, ...]) -> None:
+        super().__init__(tensors)
+        room = 6 * 4 * self.steps <= self.free_bytes
+        self.decays = self.whole(least_after=4 + room)
+        self.wide = self.whole(least_after=4) if room else self.decays  # decay is dead by then
+        self.works = self.whole(least_after=3)
+        self.deltas, self.products = self.whole(least_after=2), self.whole(least_after=1)
+        self.totals = self.whole(least_after=0)
+        self.rows += self.take(1, min(self.steps, ROW), 0) if self.free_bytes > 8 * ROW else []
+
+    def begin(self, tile: int) -> None:
+        """Load a channel tile, form its product and clear its sum."""
+        delta, product = self.of(self.deltas, tile), self.of(self.products, tile)
+        nisa.memset(self.of(self.totals, tile), 0.0)
+        nisa.dma_copy(dst=delta, src=self.delta[self.span(tile), :])
+        nisa.dma_copy(dst=product, src=self.u[self.span(tile), :])
+        nisa.tensor_tensor(dst=product, data1=delta, data2=product, op=nl.multiply)
 
     def body(self, tile: int, state: int) -> None:
-        """total += c * scan(exp(delta * a), delta * u * b) for one state of one channel tile."""
-        delta, u, total = (self.of(kind, tile) for kind in (self.deltas, self.inputs, self.totals))
+        """total += c * scan(exp(delta * a), product * b) for one state of one channel tile."""
+        delta, product = self.of(self.deltas, tile), self.of(self.products, tile)
+        total, turn = self.of(self.totals, tile), self.bodies
         rate = self.rate(tile, state)
-        decay, work = self.of(self.decays, self.bodies), self.of(self.works, self.bodies)
+        decay, work, wide = (self.of(kind, turn) for kind in (self.decays, self.works, self.wide))
         nisa.activation(dst=decay, op=nl.exp, data=delta, scale=rate)
-        nisa.tensor_tensor(dst=work, data1=delta, data2=u, op=nl.multiply)
-        self.weigh(work, self.b, state)
+        self.widen(work, self.b, state)
+        nisa.tensor_tensor(dst=work, data1=product, data2=work, op=nl.multiply)
         nisa.tensor_tensor_scan(work, decay, work, initial=0.0, op0=nl.multiply, op1=nl.add)
-        self.weigh(work, self.c, state)
+        self.widen(wide, self.c, state)
+        nisa.tensor_tensor(dst=work, data1=work, data2=wide, op=nl.multiply)
         nisa.tensor_tensor(dst=total, data1=total, data2=work, op=nl.add)
 
     @staticmethod
@@ -113,16 +133,13 @@ class WholeRows(Sequence):
 
 
 def whole_rows(*tensors: nl.NkiTensor) -> nl.NkiTensor:
-    """mamba_v2: channel tiles outside, states inside; delta * u is formed for every state."""
+    """mamba_v2: channel tiles outside, states inside."""
     work = WholeRows(tensors)
     for tile in range(work.tiles):
-        total = work.of(work.totals, tile)
-        nisa.memset(total, 0.0)
-        nisa.dma_copy(dst=work.of(work.deltas, tile), src=work.delta[work.span(tile), :])
-        nisa.dma_copy(dst=work.of(work.inputs, tile), src=work.u[work.span(tile), :])
+        work.begin(tile)
         for state in range(work.states):
             work.body(tile, state)
-        nisa.dma_copy(dst=work.out[work.span(tile), :], src=total)
+        nisa.dma_copy(dst=work.out[work.span(tile), :], src=work.of(work.totals, tile))
     return work.out
 
 
@@ -173,11 +190,7 @@ class TiledRows(Sequence):
 
 
 def tiled_rows(*tensors: nl.NkiTensor) -> nl.NkiTensor:
-    """mamba_v3: as mamba_v2 with the sequence in tiles of 512 as the innermost loop.
-
-    delta * u is formed once per channel tile. The source writes it inside; the Vector engine's
-    published active time at 8,192 steps (94.85 % of 27.8 ms) has room for it only once.
-    """
+    """mamba_v3: as mamba_v2 with the sequence in tiles of 512 as the innermost loop."""
     work = TiledRows(tensors)
     for tile in range(work.tiles):
         turn = tile % len(work.totals)
