@@ -77,6 +77,8 @@ Run in nkisim, without values, unmodified, from a checkout at {commit}; one core
 
 NOT_RUN_TEXT = """### Not run
 
+Named here so that whoever has a newer checkout can fill them in with the command above.
+
 """
 
 KNOWN = (  # side, torch's ms, the rolled kernel's ms
@@ -136,5 +138,10 @@ def _known() -> str:
 def _not_run(missing: Sequence[dict[str, str]]) -> str:
     if not missing:
         return ""
-    lines = [(one["kernel"], one["shape"], one["machine"], one["why"]) for one in missing]
+    machines: dict[tuple[str, str, str], list[str]] = {}
+    for one in missing:
+        machines.setdefault((one["kernel"], one["shape"], one["why"]), []).append(one["machine"])
+    lines = [
+        (kernel, shape, ", ".join(where), why) for (kernel, shape, why), where in machines.items()
+    ]
     return NOT_RUN_TEXT + table(("kernel", "shape", "machine", "why"), lines)

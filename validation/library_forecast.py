@@ -136,7 +136,7 @@ def _forecast(call: Call, machine: Machine) -> Forecast | dict[str, str]:
     try:
         kernel = getattr(_module(call.module), call.function)
     except ModuleNotFoundError as error:
-        return {**what, "why": f"the checkout has no {error.name}"}
+        return {**what, "why": f"the checkout has no module `{error.name}`"}
     launched = kernel if isinstance(kernel, Kernel) else nkisim.jit(kernel)
     try:
         run = nkisim.run(launched[1], target=machine, values=False, lnc=1, **call.arguments)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nkisim.machine import CONSTANTS_VERSION
-from validation import page_text
+from validation import draw, page_text
 from validation.correlation import log_correlation
 from validation.history import VERSIONS, Change, Version
 from validation.markdown import duration, percent, table
@@ -64,6 +64,7 @@ def render(outcomes: Sequence[Outcome], beside: Beside) -> str:
                 page_text.HEAD.format(version=CONSTANTS_VERSION, summary=lines),
                 _wanted(outcomes),
                 page_text.SETS,
+                _not_recreated(getattr(draw, "NOT_RECREATED", {})),
                 *(_set_table(name, of_set(outcomes, name), beside) for name in SETS),
                 _groups(outcomes),
                 page_text.CORRELATION + _correlations(outcomes),
@@ -92,6 +93,14 @@ def _wanted(outcomes: Sequence[Outcome]) -> str:
     )
     columns = ("set", "what we wanted", "limit", "is", "reached")
     return table(columns, lines) + "\n" + beyond
+
+
+def _not_recreated(reasons: Mapping[str, str]) -> str:
+    """The rows that were listed for the draw and have no kernel, with the reason of each."""
+    if not reasons:
+        return ""
+    listed = "".join(f"- **{number}** {reason}\n" for number, reason in reasons.items())
+    return f"Listed for the draw, and not re-created:\n\n{listed}\n"
 
 
 def _set_table(name: str, outcomes: Sequence[Outcome], beside: Beside) -> str:

@@ -24,7 +24,7 @@ class Row:
     published_as: str = ""  # the figure as published, where it is not a time
     source: str
     includes_launch: bool = True  # whether the figure spans the whole execution of a kernel
-    launch_us: float | None = None  # the launch a source states, in place of the machine's
+    launch_us: float | None = None  # what the source gives for a launch, where it is the host's
     stream: str  # one sentence: what the engines are asked to do
     kernel: Callable[..., Any]
     arguments: tuple[Spec, ...]

@@ -95,7 +95,7 @@ def test_a_kernel_that_is_missing_or_refused_is_named_with_its_reason(checkout):
     absent = replace(CALL, module="experimental.conv3d", function="conv3d")
     wide = replace(CALL, arguments={"x_in": Spec((129, 64), "bfloat16"), "times": 1})
     found = list(library_forecasts(checkout, (absent, wide)))
-    assert found[0]["why"] == "the checkout has no nkilib_src.nkilib.experimental.conv3d"
+    assert found[0]["why"] == "the checkout has no module `nkilib_src.nkilib.experimental.conv3d`"
     assert found[1]["why"].startswith("nkisim refuses it: ")
     assert "129" in found[1]["why"]
 
@@ -137,14 +137,17 @@ def test_the_page_has_what_it_takes_to_score_us():
     text = forecast_page.render(
         record_of(
             **{LIBRARY: [some(kernel="conv1d", recipe="conv1d[1](x)")], "commit": "d2ad3a5794"},
-            not_run=[{"kernel": "conv3d", "shape": "s", "machine": "trn2", "why": "no file"}],
+            not_run=[
+                {"kernel": "conv3d", "shape": "s", "machine": machine, "why": "no file"}
+                for machine in ("trn2", "trn3")
+            ],
         )
     )
     assert f"constants version {CONSTANTS_VERSION}, 2026-11-15" in text
     assert "| a_layer | 96 to 96 | trn2 bfloat16 | 100.0 us | 90.00 us to 1.20 ms |" in text
     assert "at d2ad3a5; one core" in text
     assert "| `conv1d[1](x)` |" in text
-    assert "| conv3d | s | trn2 | no file |" in text
+    assert "| conv3d | s | trn2, trn3 | no file |" in text
     assert "measured" not in text
 
 
