@@ -1,57 +1,209 @@
-"""`python -m validation`: model every row, write docs/validation.md, print a line of statistics.
+"""`python -m validation`: model every row, write docs/validation.md, print a line for each set.
 
-`python -m validation 17 23a` models some rows and leaves the page alone.
+`python -m validation 17 23a` and `--sets fitted,seen` model some rows and leave the page alone.
+`python -m validation predict` writes down what the model says about held-out rows, before anybody
+compares; `sensitivity` asks which constants the rows depend on; `forecast` writes
+docs/predictions.md, what we expect of kernels whose times nobody has published; `page` writes
+docs/validation.md again from what was modelled last.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
+from collections.abc import Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
-from validation.outcome import Outcome, evaluate
-from validation.page import duration, render
+from nkisim.machine import CONSTANTS_VERSION
+from validation import forecast_page
+from validation.correlation import draw
+from validation.forecast import DESIGN, LIBRARY, OURS, Forecast, library_design, our_layers
+from validation.forecast import read_record as read_forecast
+from validation.forecast import write_record as write_forecast
+from validation.library_forecast import commit_of, library_forecasts
+from validation.markdown import duration
+from validation.outcome import Outcome, model
+from validation.outcome_record import StaleRecordError, read_outcomes, write_outcomes
+from validation.page import Beside, predicted, render
+from validation.predictions import (
+    NotPredictedError,
+    Prediction,
+    Record,
+    read_record,
+    require_predicted,
+    unpredicted,
+    write_record,
+)
+from validation.row import Row
 from validation.rows import ROWS
-from validation.summary import summarise
+from validation.sensitivity import MOST_INSTRUCTIONS, read_sensitivity, write_sensitivity
+from validation.sets import FITTED, HELD, SEEN_BEFORE, SETS, read_sets, set_of
+from validation.summary import set_lines
 
 HERE = Path(__file__).parent
-PAGE = HERE.parent / "docs" / "validation.md"
-LIBRARY = HERE / "nki_library.json"
+DOCS = HERE.parent / "docs"
+PAGE = DOCS / "validation.md"
+PICTURE = DOCS / "images" / "validation.svg"
+FORECAST_PAGE = DOCS / "predictions.md"
+LIBRARY_RECORD = HERE / "nki_library.json"
 
 
-def main(numbers: list[str]) -> None:
-    """Model the rows with these numbers, or all."""
-    rows = [row for row in ROWS if not numbers or row.number in numbers]
-    if not rows or len(rows) < len(numbers):
-        known = ", ".join(row.number for row in ROWS)
-        sys.exit(f"unknown row in {' '.join(numbers)}; rows are {known}")
+def chosen_rows(numbers: Sequence[str], sets: Sequence[str]) -> tuple[Row, ...]:
+    """The rows with these numbers, or all of these sets; an unknown number ends the program."""
+    known = [row.number for row in ROWS]
+    unknown = [number for number in numbers if number not in known]
+    if unknown:
+        sys.exit(f"unknown row in {' '.join(unknown)}; rows are {', '.join(known)}")
+    named = [row for row in ROWS if not numbers or row.number in numbers]
+    outside = [number for number in numbers if _set_of_number(number) not in sets]
+    if outside:
+        sys.exit(f"rows {' '.join(outside)} are not in the sets {', '.join(sets)}")
+    return tuple(row for row in named if set_of(row) in sets)
+
+
+def _set_of_number(number: str) -> str:
+    return next(set_of(row) for row in ROWS if row.number == number)
+
+
+def compare(options: argparse.Namespace) -> None:
+    """Model rows and hold them against their figures; all rows make the page."""
+    rows = chosen_rows(options.rows, options.sets)
+    record = read_record()
+    try:
+        require_predicted(rows, record)
+    except NotPredictedError as error:
+        sys.exit(str(error))
+    predictions = record.get(CONSTANTS_VERSION, {})
     outcomes = []
     for row in rows:
-        outcomes.append(evaluate(row))
-        print(progress(outcomes[-1]), flush=True)
-    if not numbers:
-        PAGE.parent.mkdir(exist_ok=True)
-        PAGE.write_text(render(outcomes, library_record()), encoding="utf-8")
-    print(summarise(outcomes))
+        outcomes.append(Outcome(row, model(row)))
+        print(progress(outcomes[-1], predictions), flush=True)
+    if len(rows) == len(ROWS):
+        write_outcomes(outcomes)
+        write_page(outcomes)
+    for line in set_lines(outcomes, ROWS):
+        print(line)
 
 
-def progress(outcome: Outcome) -> str:
+def write_page(outcomes: Sequence[Outcome]) -> None:
+    """The page and its picture, from outcomes and what is on record beside them."""
+    predictions = read_record().get(CONSTANTS_VERSION, {})
+    PICTURE.write_text(draw(outcomes), encoding="utf-8")
+    beside = Beside(predictions, read_sensitivity(), library_record())
+    PAGE.write_text(render(outcomes, beside), encoding="utf-8")
+
+
+def page_again(_: argparse.Namespace) -> None:
+    """Write the page from what was modelled last."""
+    try:
+        require_predicted(ROWS, read_record())
+        write_page(read_outcomes(ROWS))
+    except (NotPredictedError, StaleRecordError) as error:
+        sys.exit(str(error))
+
+
+def progress(outcome: Outcome, predictions: dict[str, Prediction]) -> str:
     """One row in one line."""
-    row = outcome.row
+    row, modelled = outcome.row, outcome.modelled
+    when = f"  predicted {predicted(outcome, predictions)}" if set_of(row) == HELD else ""
     return (
         f"{row.number:>4}  {row.title:<45} {row.target} {row.dtype:<9}"
-        f" published {duration(row.published_us):>9}  modelled {duration(outcome.modelled_us):>9}"
-        f"  ratio {outcome.ratio:.2f}  {outcome.bound}"
+        f" published {duration(row.published_us):>9}  modelled {duration(modelled.default_us):>9}"
+        f"  ratio {outcome.ratio:.2f}  {modelled.bound}{when}"
     )
+
+
+def predict(options: argparse.Namespace) -> None:
+    """Write down what is modelled for rows that were not predicted yet. No time is printed."""
+    record: Record = read_record()
+    rows = unpredicted(chosen_rows(options.rows, options.sets), record)
+    for row in rows:
+        prediction = Prediction.of(model(row), options.date)
+        record.setdefault(CONSTANTS_VERSION, {})[row.number] = prediction
+        write_record(record)
+    numbers = " ".join(row.number for row in rows) or "none"
+    print(f"predicted under constants {CONSTANTS_VERSION}: {numbers}")
+
+
+def sensitivity(options: argparse.Namespace) -> None:
+    """Vary every constant, and write down what moves. Held-out rows are left alone."""
+    rows = chosen_rows(options.rows, (FITTED, SEEN_BEFORE))
+    write_sensitivity(rows, options.most, say=lambda text: print(text, flush=True))
+
+
+def forecast(options: argparse.Namespace) -> None:
+    """Model kernels that nobody has published times of, and write the page."""
+    record = read_forecast()
+    record |= {"date": options.date, OURS: list(our_layers()), DESIGN: list(library_design())}
+    if options.nki_library is not None:
+        found = list(library_forecasts(options.nki_library))
+        record |= {
+            "commit": commit_of(options.nki_library),
+            LIBRARY: [one for one in found if isinstance(one, Forecast)],
+            "not_run": [one for one in found if not isinstance(one, Forecast)],
+        }
+    record.setdefault(LIBRARY, [])
+    write_forecast(record)
+    FORECAST_PAGE.write_text(forecast_page.render(record), encoding="utf-8")
+    print(f"wrote {FORECAST_PAGE.name}: {sum(len(record[p]) for p in (OURS, DESIGN, LIBRARY))}")
 
 
 def library_record() -> list[dict[str, Any]]:
     """What is on record about kernels of public libraries."""
-    if not LIBRARY.exists():
+    if not LIBRARY_RECORD.exists():
         return []
-    entries: list[dict[str, Any]] = json.loads(LIBRARY.read_text(encoding="utf-8"))
+    entries: list[dict[str, Any]] = json.loads(LIBRARY_RECORD.read_text(encoding="utf-8"))
     return entries
+
+
+def _sets(text: str) -> tuple[str, ...]:
+    try:
+        return read_sets(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _day(text: str) -> str:
+    try:
+        return date.fromisoformat(text).isoformat()
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no day: write YYYY-MM-DD") from error
+
+
+def _parser(command: str, what: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=f"python -m validation{command}", description=what)
+    parser.add_argument("rows", nargs="*", metavar="ROW", help="numbers of rows; all if none")
+    return parser
+
+
+def main(arguments: list[str]) -> None:
+    """Do what a command line asks for."""
+    if arguments[:1] == ["predict"]:
+        parser = _parser(" predict", "Write down what the model says, without comparing.")
+        parser.add_argument("--sets", type=_sets, default=(HELD,), help="fitted,seen,held-out")
+        parser.add_argument("--date", type=_day, required=True, metavar="YYYY-MM-DD")
+        predict(parser.parse_args(arguments[1:]))
+    elif arguments[:1] == ["sensitivity"]:
+        parser = _parser(" sensitivity", "Vary every constant, and write down what moves.")
+        parser.add_argument(
+            "--most", type=int, default=MOST_INSTRUCTIONS, help="scheduled instructions of a row"
+        )
+        sensitivity(parser.parse_args(arguments[1:]))
+    elif arguments[:1] == ["forecast"]:
+        parser = argparse.ArgumentParser(prog="python -m validation forecast")
+        parser.add_argument("--date", type=_day, required=True, metavar="YYYY-MM-DD")
+        parser.add_argument("--nki-library", type=Path, metavar="CHECKOUT")
+        forecast(parser.parse_args(arguments[1:]))
+    elif arguments[:1] == ["page"]:
+        parser = argparse.ArgumentParser(prog="python -m validation page")
+        page_again(parser.parse_args(arguments[1:]))
+    else:
+        parser = _parser("", "Modelled times against published ones; see also predict --help.")
+        parser.add_argument("--sets", type=_sets, default=SETS, help="fitted,seen,held-out")
+        compare(parser.parse_args(arguments))
 
 
 if __name__ == "__main__":

@@ -1,168 +1,258 @@
-"""docs/validation.md from outcomes."""
+"""docs/validation.md from outcomes, and from what is on record beside them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from nkisim.machine import CONSTANTS_VERSION
+from validation import draw, page_text
+from validation.correlation import log_correlation
+from validation.history import VERSIONS, Change, Version
+from validation.markdown import duration, percent, table
 from validation.outcome import Outcome
-from validation.summary import summarise
-
-HEAD = """# Modelled against published times
-
-How long nkisim's timing model says published kernels take, next to what their authors measured.
-Every time in the column “modelled” comes from the model (constants version {version}, default
-reading); nothing here ran on a Neuron device. The interval spans the optimistic and the pessimistic
-reading of what the documents leave open. All rows of a machine use the same constants, and none was
-fitted to a row; `launch_ns` alone was read off a published figure that is also a row (23d).
-
-This page is generated, do not edit it:
-
-```sh
-python -m validation
-```
-
-```text
-{summary}
-```
-
-“error” is |modelled / published - 1|. A ratio above 1 means the model is slower than the device.
-What we wanted: a median of at most 10 %, three quarters within 15 %, all within 40 %, and 80 %
-inside the interval. The first two are reached, the last two are not. Rows 2, 3, 17 and 43 are the
-ones beyond 40 %; what each lacks is said in its row. It would take profiles of single DMA
-descriptors for short rows on trn1 and trn2, and the compiled streams, to tell a wrong constant from
-a wrong stream.
-
-"""
-
-LEFT_OUT = """## What the model leaves out
-
-- What a compiler does to a kernel. The model takes the instruction stream of the re-created
-  kernel in program order per engine; a real compiler reorders, hoists and drops instructions and
-  chooses engines. Where a source tells what the compiler did, the kernel follows it, and its row
-  says so.
-- Spills, bank conflicts between engines, DMA traffic in SBUF, HBM pages and refresh, the other
-  core on the same HBM, instruction fetch.
-- Clocks other than the documented ones. Only the slow start of the Tensor engine on trn2 is
-  modelled.
-- Launch is one constant. It decides rows of a few tens of microseconds, and no document states
-  it.
-
-"""
-
-TRUST = """## How far to trust the fit
-
-The constants are one set per machine and come from the sources named in `nkisim/machine.py`. Five
-of them were corrected after a first table had been seen, each to agree with the source it cites
-(CHANGELOG.md, "Model changes"); that first table, with constants 1, read: median |error| 6.0 %,
-within 15 %: 31/37, within 40 %: 33/37, inside interval: 22/37.
-
-A published time rarely comes with the compiled stream. Where the source leaves the order of
-instructions, the engine or the buffers open, the re-created kernel has to choose, and some choices
-were made with the published figure or profile in sight. Discount these rows accordingly:
-
-- 9, 10b, 12: PSUM is cleared ahead of its use (in the source's order row 9 comes to about 3 times
-  the published time, 10b to 1.45); in 9 and 12 the Scalar engine copies out.
-- 11a: the one buffer of the source is rotated, as a compiler would (about 2.6 without). 11b: the
-  blocks follow from one sentence of the source.
-- 27 to 31: products are issued ahead of sums and one row is loaded ahead (row 31 in plain order:
-  1.43); 29: sums are grouped by four, which the post shows for step 5 only.
-- 36b: delta * u is formed outside of the state loop, as the published Vector time implies (about
-  1.35 inside).
-- 39, 45: which operand is read again is taken from the published traffic (45 as written: 1.15).
-- 44: the split over engines is taken from published utilisation (in plain order: 1.54).
-- 7, 8: the published blocks do not fit SBUF without spilling; the blocks here do.
-
-"""
-
-BOUNDS = """## Which assumptions matter
-
-The column “bound” names the busiest engine. What to doubt first when a row is off:
-
-| bound | assumptions that move the row (`nkisim/machine.py`) |
-| --- | --- |
-| tensor | `pe_gap_cycles`, `weight_load_cycles`, `weight_load_fp32_cycles`, `pe_cold_rate` |
-| vector | `vector_startup_cycles`, `vector_latency_cycles`, `reciprocal_cycles_per_elem` |
-| scalar | `scalar_startup_cycles`, `scalar_latency_cycles` |
-| dma | `dma_descriptor_floor_ns`, `dma_partition_bound` |
-| dma issue | `dma_issue_static_ns`, `dma_issue_hwdge_ns`, `dma_issue_queues` |
-| latency | `launch_ns`, `dma_start_ns`, `dma_done_ns`, `semaphore_ns` |
-
-"""
-
-NOT_HERE = """## Published figures that are not here
-
-Limits in test suites and course thresholds are not measurements. Kernels whose stream is not
-published cannot be re-created; nor can those whose compiler output visibly differs from their
-source in ways the source does not tell, such as spills. The same tiled GEMM as row 1 is also
-published at 20.99 ms (ucb-bar/autocomp), 2.5 times faster than the tutorial's figure; no single
-model meets both.
-
-"""
+from validation.predictions import Prediction
+from validation.row import GROUPS
+from validation.sets import FITTED, HELD, SETS
+from validation.summary import Summary, of_set, set_lines, summarise
 
 
-def render(outcomes: Sequence[Outcome], library: Sequence[dict[str, Any]] = ()) -> str:
+@dataclass(frozen=True)
+class Wish:
+    """What we wanted of the rows of a set: a statistic, and a limit to it."""
+
+    set_name: str
+    what: str
+    statistic: Callable[[Summary], float]
+    limit: float
+    at_most: bool = False  # else at least
+
+    def cells(self, summary: Summary | None) -> tuple[str, ...]:
+        """The line of the table; a set without rows has no summary."""
+        asked = f"at {'most' if self.at_most else 'least'} {100 * self.limit:.0f} %"
+        if summary is None:
+            return self.set_name, self.what, asked, "no rows", "-"
+        value = self.statistic(summary)
+        reached = value <= self.limit if self.at_most else value >= self.limit
+        return self.set_name, self.what, asked, percent(value), "yes" if reached else "no"
+
+
+WANTED = (
+    Wish(FITTED, "median \\|error\\|", lambda one: one.median_error, 0.08, at_most=True),
+    Wish(HELD, "median \\|error\\|", lambda one: one.median_error, 0.15, at_most=True),
+    Wish(HELD, "rows within 40 %", lambda one: one.within_40 / one.rows, 0.85),
+    Wish(HELD, "rows inside the interval", lambda one: one.inside / one.rows, 0.75),
+)
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What the page shows beside the outcomes."""
+
+    predictions: Mapping[str, Prediction] = field(default_factory=dict)  # by number of the row
+    sensitivity: Mapping[str, Any] | None = None
+    library: Sequence[dict[str, Any]] = ()
+
+
+def render(outcomes: Sequence[Outcome], beside: Beside) -> str:
     """The whole page."""
-    head = HEAD.format(version=CONSTANTS_VERSION, summary=summarise(outcomes))
-    sections = (head, _table(outcomes), TRUST, _streams(outcomes), BOUNDS, LEFT_OUT, NOT_HERE)
-    return "".join(sections) + (_library(library) if library else "")
-
-
-def _table(outcomes: Sequence[Outcome]) -> str:
-    columns = (
-        *("row", "kernel", "machine", "published", "modelled", "ratio"),
-        *("interval", "bound", "where they differ"),
+    lines = "\n".join(set_lines(outcomes, [outcome.row for outcome in outcomes]))
+    return (
+        "".join(
+            (
+                page_text.HEAD.format(version=CONSTANTS_VERSION, summary=lines),
+                _wanted(outcomes),
+                page_text.SETS,
+                _not_recreated(getattr(draw, "NOT_RECREATED", {})),
+                *(_set_table(name, of_set(outcomes, name), beside) for name in SETS),
+                _groups(outcomes),
+                page_text.CORRELATION + _correlations(outcomes),
+                page_text.HISTORY + _history(),
+                page_text.CHOSEN + _chosen_after(outcomes),
+                _streams(outcomes),
+                _sensitivity(beside.sensitivity),
+                page_text.BOUNDS,
+                page_text.LEFT_OUT,
+                page_text.NOT_HERE,
+                _library(beside.library),
+            )
+        ).rstrip("\n")
+        + "\n"
     )
+
+
+def _wanted(outcomes: Sequence[Outcome]) -> str:
+    summaries = {name: summarise(members) for name in SETS if (members := of_set(outcomes, name))}
+    lines = [wish.cells(summaries.get(wish.set_name)) for wish in WANTED]
+    far = [outcome.row.number for outcome in outcomes if outcome.error > 0.40]
+    beyond = (
+        f"Beyond 40 %: rows {', '.join(far)}; what each lacks is said in its row.\n\n"
+        if far
+        else "No row is beyond 40 %.\n\n"
+    )
+    columns = ("set", "what we wanted", "limit", "is", "reached")
+    return table(columns, lines) + "\n" + beyond
+
+
+def _not_recreated(reasons: Mapping[str, str]) -> str:
+    """The rows that were listed for the draw and have no kernel, with the reason of each."""
+    if not reasons:
+        return ""
+    listed = "".join(f"- **{number}** {reason}\n" for number, reason in reasons.items())
+    return f"Listed for the draw, and not re-created:\n\n{listed}\n"
+
+
+def _set_table(name: str, outcomes: Sequence[Outcome], beside: Beside) -> str:
+    title = f"### {name.capitalize()}\n\n"
+    if not outcomes:
+        return f"{title}No rows yet.\n\n"
+    columns = [
+        *("row", "group", "kernel", "machine", "published", "modelled", "ratio", "interval"),
+        *("bound", "where they differ"),
+    ]
     lines = [_cells(outcome) for outcome in outcomes]
-    return "## Rows\n\n" + _markdown_table(columns, lines) + "\n"
+    if name == HELD:
+        columns.append("predicted")
+        for line, outcome in zip(lines, outcomes, strict=True):
+            line.append(predicted(outcome, beside.predictions))
+    return f"{title}{summarise(outcomes)}.\n\n{table(columns, lines)}\n"
 
 
-def _cells(outcome: Outcome) -> tuple[str, ...]:
-    row = outcome.row
+def _cells(outcome: Outcome) -> list[str]:
+    row, modelled = outcome.row, outcome.modelled
     published = duration(row.published_us)
     if row.published_as:
         published = f"{row.published_as} = {published}"
-    low, high = outcome.interval_us
+    low, high = modelled.interval_us
     mark = "" if outcome.inside else " (outside)"
-    return (
+    cores = f", {row.cores} cores" if row.cores > 1 else ""
+    return [
         row.number,
+        row.group,
         row.title,
-        f"{row.target} {row.dtype}",
+        f"{row.target} {row.dtype}{cores}",
         published,
-        duration(outcome.modelled_us),
+        duration(modelled.default_us),
         f"{outcome.ratio:.2f}",
         f"{duration(low)} to {duration(high)}{mark}",
-        outcome.bound,
+        modelled.bound,
         row.note,
+    ]
+
+
+def predicted(outcome: Outcome, predictions: Mapping[str, Prediction]) -> str:
+    """When a row was predicted, and whether the model still says the same."""
+    prediction = predictions.get(outcome.row.number)
+    if prediction is None:
+        return "never"
+    if prediction.agrees(outcome.modelled):
+        return f"{prediction.date}, as now"
+    return f"{prediction.date}: {duration(prediction.default_us)}, changed since"
+
+
+def _groups(outcomes: Sequence[Outcome]) -> str:
+    lines = []
+    for group in GROUPS:
+        for name in SETS:
+            members = [one for one in of_set(outcomes, name) if one.row.group == group]
+            if members:
+                lines.append((group, name, *_counts(summarise(members))))
+    columns = (
+        "group",
+        "set",
+        "median \\|error\\|",
+        "within 15 %",
+        "within 40 %",
+        "inside interval",
     )
+    return "## By group\n\n" + table(columns, lines) + "\n"
 
 
-def duration(us: float) -> str:
-    """A time with its unit, in four digits."""
-    value, unit = (us / 1e3, "ms") if us >= 1e3 else (us, "us")
-    digits = 1 if value >= 100 else 2
-    return f"{value:.{digits}f} {unit}"
+def _counts(summary: Summary) -> tuple[str, ...]:
+    counted = (summary.within_15, summary.within_40, summary.inside)
+    return percent(summary.median_error), *(f"{count}/{summary.rows}" for count in counted)
+
+
+def _correlations(outcomes: Sequence[Outcome]) -> str:
+    lines = []
+    for name in (*SETS, "all"):
+        members = outcomes if name == "all" else of_set(outcomes, name)
+        found = log_correlation(members)
+        lines.append((name, str(len(members)), "-" if found is None else f"{found:.4f}"))
+    return table(("set", "rows", "correlation of logarithms"), lines) + "\n"
+
+
+def _history() -> str:
+    lines = [line for version in VERSIONS for line in _version_lines(version)]
+    return table(("version", "what", "before", "after", "why", "led to by rows"), lines) + "\n"
+
+
+def _version_lines(version: Version) -> Iterator[tuple[str, ...]]:
+    statistics = f" {version.line[0].upper()}{version.line[1:]}." if version.line else ""
+    summary = (version.summary + statistics).replace("|", "\\|")
+    yield f"**{version.version}**", summary, "", "", "", ""
+    for change in version.changes:
+        yield version.version, *_change_cells(change)
+
+
+def _change_cells(change: Change) -> tuple[str, ...]:
+    rows = ", ".join(change.moved_by) or "not on record"
+    return change.name, change.before, change.after, change.why, rows
+
+
+def _chosen_after(outcomes: Sequence[Outcome]) -> str:
+    rows = [outcome.row for outcome in outcomes if outcome.row.chosen_after]
+    return "".join(f"- **{row.number}** {row.chosen_after}\n" for row in rows) + "\n"
 
 
 def _streams(outcomes: Sequence[Outcome]) -> str:
     lines = ["## Streams and sources", ""]
     for outcome in outcomes:
         row = outcome.row
-        span = "with launch" if row.includes_launch else "without launch"
-        lines.append(f"- **{row.number}** {row.stream} Source: {row.source}; {span}.")
+        lines.append(f"- **{row.number}** {row.stream} Source: {row.source}; {_span(outcome)}.")
     return "\n".join(lines) + "\n\n"
 
 
-def _library(entries: Sequence[dict[str, Any]]) -> str:
-    intro = (
-        "## Other people's kernels\n\n"
-        "Kernels of aws-neuron/nki-library, run in nkisim from a checkout: the largest difference"
-        " from a reference, and what was allowed.\nValues, not times. The note says where a kernel"
-        " was changed, or why it is refused.\n\n"
+def _span(outcome: Outcome) -> str:
+    row = outcome.row
+    if row.repeats:
+        return f"slope of {row.repeats} and {2 * row.repeats} repeats"
+    if not row.includes_launch:
+        return "without launch"
+    if row.launch_us is None:
+        return "with launch"
+    return f"with the source's launch of {duration(row.launch_us)}"
+
+
+def _sensitivity(found: Mapping[str, Any] | None) -> str:
+    if found is None:
+        return ""
+    intro = page_text.SENSITIVITY.format(
+        rows=found["rows"], most=found["most_instructions"], version=found["constants"]
     )
+    columns = (
+        *("constant", "trn1", "trn2", "median \\|error\\|, less / more, points", "median ratio"),
+        *("rows moved by more than 1 %", "largest move"),
+    )
+    return intro + table(columns, [_sensitivity_cells(one) for one in found["found"]]) + "\n"
+
+
+def _sensitivity_cells(one: Mapping[str, Any]) -> tuple[str, ...]:
+    values = [one["tried"].get(machine, "-") for machine in ("trn1", "trn2")]
+    if one["untested"]:
+        return f"`{one['constant']}`", *values, "0", "0", "0", "**untested**"
+    errors = " / ".join(f"{100 * each:+.2f}" for each in one["median_error"])
+    ratios = " / ".join(f"{each:+.4f}" for each in one["median_ratio"])
+    largest = f"{100 * one['largest']:+.1f} % (row {one['largest_row']})"
+    return f"`{one['constant']}`", *values, errors, ratios, str(one["moved"]), largest
+
+
+def _library(entries: Sequence[dict[str, Any]]) -> str:
+    if not entries:
+        return ""
     columns = ("kernel", "machine", "commit", "cases", "largest error", "tolerance", "note")
-    return intro + _markdown_table(columns, map(_library_cells, entries))
+    return page_text.LIBRARY + table(columns, map(_library_cells, entries))
 
 
 def _library_cells(entry: dict[str, Any]) -> tuple[str, ...]:
@@ -171,8 +261,3 @@ def _library_cells(entry: dict[str, Any]) -> tuple[str, ...]:
     )
     commit, target = entry["commit"][:7], entry.get("target", "")
     return (entry["kernel"], target, commit, str(entry["cases"]), error, tolerance, entry["note"])
-
-
-def _markdown_table(columns: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    rows = [columns, ["---"] * len(columns), *lines]
-    return "".join("| " + " | ".join(cells) + " |\n" for cells in rows)

@@ -103,7 +103,7 @@ class Timing:
     engine_min_cycles: int = 64  # I26: MIN_II of Vector and Scalar instructions
     vector_startup_cycles: float = Assumption(0, 48, 64)  # I26 none; KO 20..50; A1 ~60
     vector_latency_cycles: float = Assumption(100, 150, 160)  # KO 148, nki-library 144
-    scalar_startup_cycles: float = Assumption(0, 48, 64)  # as Vector: same port
+    scalar_startup_cycles: float = Assumption(0, 48, 64)  # as Vector (I26, A1): same port
     scalar_latency_cycles: float = Assumption(200, 250, 358)  # PG 200..264, DIN 358
     gpsimd_startup_cycles: int = 150  # I26
     gpsimd_cycles_per_elem: float = Assumption(1, 2, 2)  # I26: 1 for iota; others not published
@@ -128,7 +128,7 @@ class Timing:
     dma_compute_rate: float = 0.5  # A2, before NeuronCore-v4
     dma_partition_bound: float = Assumption(0, 0, 1)  # DIN: engine e serves 8 partitions
     dma_partitions_per_engine: int = 8  # DIN
-    reorder_window: float = Assumption(64, 1, 1)  # compilers may reorder; we take the stream
+    reorder_window: float = Assumption(64, 1, 1)  # not published; we take the stream in its order
     loop_turn_ns: float = Assumption(1400, 4000, 9000)  # DFA 4 to 9 us on trn2; KILN's least
     core_barrier_ns: float = Assumption(1000, 1500, 2000)  # not published
     sendrecv_ns: float = Assumption(2000, 2500, 3000)  # not published
