@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from nkisim import Run
 from nkisim.machine import Machine, Reading
-from nkisim.timing import schedule
+from nkisim.timing import schedule_launch
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,8 @@ class LaunchTime:
 
 
 def launch_time(run: Run, machine: Machine, reading: Reading = Reading.default) -> LaunchTime:
-    """The launch ends with the slower of its cores; each has a timeline of its own."""
-    timelines = [
-        schedule(trace, machine, reading, memory=memory)
-        for trace, memory in zip(run.traces, run.memories, strict=True)
-    ]
+    """The launch ends with the slower of its cores; both are on one clock."""
+    timelines = schedule_launch(run.traces, machine, reading, memories=run.memories)
     last = max(timelines, key=lambda one: one.makespan_ns)
     scheduled = sum(len(one.events) for one in timelines)
     return LaunchTime(last.makespan_ns, last.launch_ns, last.bound, scheduled)

@@ -39,6 +39,8 @@ def alternatives(timing: Timing, name: str) -> tuple[Any, Any]:
         least, most = sorted((value.optimistic, value.pessimistic))
         if least < value or value < most:
             return (least if least < value else None), (most if value < most else None)
+    if value == 0:
+        return None, 1.0  # a switch that is off
     if isinstance(value, int):
         step = max(1, round(SHARE * value))
         return max(1, value - step), value + step

@@ -93,7 +93,7 @@ class Timing:
     pe_fp32_cycles_per_column: int = 2  # KO: 1,031 cycles a pass for 512 columns
     pe_gap_cycles: float = Assumption(7, 16, 27)  # KO 7, XG 12..25, AT 27
     weight_load_cycles: float = Assumption(32, 32, 240)  # A1: M/4; XG would allow 240
-    weight_load_fp32_cycles: float = Assumption(64, 456, 570)  # KO: 190 ns for 128 columns
+    weight_load_fp32_cycles: float = Assumption(64, 570, 570)  # XG; KO: 190 ns = 456
     pe_wide_stride_cycles: float = Assumption(1, 2, 2)  # a column; A1 has 2x for other engines
     pe_latency_cycles: int = 395  # KO, PG: stream time + 165 ns until PSUM is readable
     pe_warm_ns: float = 3000.0  # THR: work needed to reach the full rate

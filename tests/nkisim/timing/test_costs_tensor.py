@@ -63,23 +63,23 @@ def test_every_narrow_type_and_tf32_run_at_the_rate_of_bf16(dtype):
 
 def test_fp32_is_two_passes_of_two_cycles_a_column():
     found = matmul(128, 128, 512, "float32")
-    # Pass 1: 1,024 cycles and a gap of 16; the weights of pass 2 (456 cycles) load meanwhile.
+    # Pass 1: 1,024 cycles and a gap of 16; the weights of pass 2 (570 cycles) load meanwhile.
     assert found.weight_slot_ns == approx((1024 + 16) / 2.4)
     assert found.busy_ns == approx((1024 + 16 + 1024) / 2.4)
     assert found.latency_ns == approx((1024 + 16 + 1024 + 395) / 2.4)
-    assert found.weight_load_ns == approx(456 / 2.4)
+    assert found.weight_load_ns == approx(570 / 2.4)
     assert found.flops == 2 * 128 * 128 * 512
 
 
 def test_a_short_fp32_matmul_waits_for_the_weights_of_its_second_pass():
     found = matmul(128, 128, 64, "float32")
-    # A pass is 128 cycles; the second cannot start before its weights are there, after 456.
-    assert found.weight_slot_ns == approx(456 / 2.4)
-    assert found.busy_ns == approx((456 + 128) / 2.4)
+    # A pass is 128 cycles; the second cannot start before its weights are there, after 570.
+    assert found.weight_slot_ns == approx(570 / 2.4)
+    assert found.busy_ns == approx((570 + 128) / 2.4)
 
 
 def test_the_documented_fp32_cost_is_four_times_the_narrow_one():
-    found = matmul(128, 4, 16, "float32")  # 4 columns load in 456 * 4 / 128 = 14.25 cycles
+    found = matmul(128, 4, 16, "float32")  # 4 columns load in 570 * 4 / 128 = 17.8 cycles
     assert found.busy_ns == approx((128 + 16 + 128) / 2.4)  # 4 x 64, and the gap between passes
 
 
