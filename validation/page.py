@@ -9,6 +9,7 @@ from typing import Any
 from nkisim.machine import CONSTANTS_VERSION
 from validation import draw, page_text
 from validation.correlation import log_correlation
+from validation.differences import difference
 from validation.history import VERSIONS, Change, Version
 from validation.markdown import duration, percent, table
 from validation.outcome import Outcome
@@ -137,7 +138,7 @@ def _cells(outcome: Outcome) -> list[str]:
         f"{outcome.ratio:.2f}",
         f"{duration(low)} to {duration(high)}{mark}",
         modelled.bound,
-        row.note,
+        difference(row),
     ]
 
 
