@@ -39,9 +39,10 @@ from validation.predictions import (
 )
 from validation.row import Row
 from validation.rows import ROWS
-from validation.sensitivity import MOST_INSTRUCTIONS, read_sensitivity, write_sensitivity
+from validation.sensitivity import MOST_INSTRUCTIONS, found_for, read_sensitivity, write_sensitivity
 from validation.sets import FITTED, HELD, SEEN_BEFORE, SETS, read_sets, set_of
 from validation.summary import set_lines
+from validation.workers import for_each
 
 HERE = Path(__file__).parent
 DOCS = HERE.parent / "docs"
@@ -78,8 +79,8 @@ def compare(options: argparse.Namespace) -> None:
         sys.exit(str(error))
     predictions = record.get(CONSTANTS_VERSION, {})
     outcomes = []
-    for row in rows:
-        outcomes.append(Outcome(row, model(row)))
+    for row, modelled in zip(rows, for_each(model, rows, options.workers), strict=True):
+        outcomes.append(Outcome(row, modelled))
         print(progress(outcomes[-1], predictions), flush=True)
     if len(rows) == len(ROWS):
         write_outcomes(outcomes)
@@ -120,8 +121,8 @@ def predict(options: argparse.Namespace) -> None:
     """Write down what is modelled for rows that were not predicted yet. No time is printed."""
     record: Record = read_record()
     rows = unpredicted(chosen_rows(options.rows, options.sets), record)
-    for row in rows:
-        prediction = Prediction.of(model(row), options.date)
+    for row, modelled in zip(rows, for_each(model, rows, options.workers), strict=True):
+        prediction = Prediction.of(modelled, options.date)
         record.setdefault(CONSTANTS_VERSION, {})[row.number] = prediction
         write_record(record)
     numbers = " ".join(row.number for row in rows) or "none"
@@ -129,9 +130,13 @@ def predict(options: argparse.Namespace) -> None:
 
 
 def sensitivity(options: argparse.Namespace) -> None:
-    """Vary every constant, and write down what moves. Held-out rows are left alone."""
+    """Vary every constant; all rows make the record. Held-out rows are left alone."""
     rows = chosen_rows(options.rows, (FITTED, SEEN_BEFORE))
-    write_sensitivity(rows, options.most, say=lambda text: print(text, flush=True))
+    found = found_for(rows, options.most, lambda text: print(text, flush=True), options.workers)
+    if not options.rows:
+        write_sensitivity(found)
+    untested = [one["constant"] for one in found["found"] if one["untested"]]
+    print(f"{found['rows']} rows; untested: {', '.join(untested) or 'none'}")
 
 
 def forecast(options: argparse.Namespace) -> None:
@@ -173,9 +178,16 @@ def _day(text: str) -> str:
         raise argparse.ArgumentTypeError(f"{text!r} is no day: write YYYY-MM-DD") from error
 
 
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of processes: at least 1")
+    return int(text)
+
+
 def _parser(command: str, what: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"python -m validation{command}", description=what)
     parser.add_argument("rows", nargs="*", metavar="ROW", help="numbers of rows; all if none")
+    parser.add_argument("--workers", type=_count, default=1, metavar="N", help="processes")
     return parser
 
 

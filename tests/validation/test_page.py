@@ -236,10 +236,13 @@ def run_command(*words):
     )
 
 
-def test_the_command_prints_a_line_for_each_set_last():
-    result = run_command("23d", "24a", "--sets", "fitted,seen")
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_the_command_prints_a_line_for_each_set_last(workers):
+    result = run_command("23d", "24a", "--sets", "fitted,seen", "--workers", workers)
     assert result.returncode == 0
     lines = result.stdout.splitlines()[-3:]
+    rows = result.stdout.splitlines()[:-3]
+    assert [line.split()[0] for line in rows] == ["23d", "24a"]
     assert [LINE.fullmatch(line)[1] for line in lines] == list(SETS)
     assert lines[0].endswith("/2")
     assert lines[2] in {"held out: not looked at", "held out: no rows"}
@@ -251,6 +254,7 @@ def test_the_command_prints_a_line_for_each_set_last():
         (["999"], 1, "unknown row in 999"),
         (["--sets", "fit"], 2, "unknown set fit"),
         (["17", "--sets", "seen"], 1, "rows 17 are not in the sets seen"),
+        (["--workers", "0"], 2, "'0' is no number of processes"),
         (["predict"], 2, "--date"),
         (["predict", "--date", "today"], 2, "'today' is no day"),
         (["forecast"], 2, "--date"),

@@ -5,6 +5,7 @@ from dataclasses import fields, replace
 import pytest
 
 from nkisim.machine import CONSTANTS_VERSION, TRN1, TRN2, Reading, Timing
+from validation import __main__ as command
 from validation.rows import ROWS
 from validation.sensitivity import (
     alternatives,
@@ -97,6 +98,17 @@ def test_long_rows_are_left_out():
     assert {one["constant"] for one in found["found"]} == NAMES
     with pytest.raises(ValueError, match="raise --most"):
         found_for([row_of(20)], most=2)
+
+
+def test_some_rows_leave_the_record_alone(monkeypatch, capsys):
+    written = []
+    monkeypatch.setattr(command, "ROWS", (row_of(20, number="7"), row_of(20, number="8")))
+    monkeypatch.setattr(command, "write_sensitivity", written.append)
+    command.main(["sensitivity", "7"])
+    assert written == []
+    assert "1 rows; untested: " in capsys.readouterr().out
+    command.main(["sensitivity"])
+    assert [found["numbers"] for found in written] == [["7", "8"]]
 
 
 def test_the_record_is_of_these_constants_and_leaves_held_out_rows_alone():
