@@ -206,3 +206,24 @@ def test_reprs_name_what_matters():
     assert "+210" in repr(access)
     assert "sbuf float32 (4, 10)" in repr(access)
     assert repr(instruction(7)).startswith("<7 vector.memset")
+
+
+def test_a_compiler_counts_a_matmul_twice_and_an_fp32_one_four_times():
+    """KILN: weights, then the product; KO: an fp32 matmul is two such pairs."""
+
+    def kernel(x, y):
+        out = nl.ndarray((128, 128), dtype=nl.float32, buffer=nl.shared_hbm)
+        for data in (x, y):
+            tile = nl.ndarray((128, 128), dtype=data.dtype, buffer=nl.sbuf)
+            nisa.dma_copy(tile, data)
+            total = nl.ndarray((128, 128), dtype=nl.float32, buffer=nl.psum)
+            nisa.nc_matmul(total, tile, tile)
+            back = nl.ndarray((128, 128), dtype=nl.float32, buffer=nl.sbuf)
+            nisa.tensor_copy(back, total)
+            nisa.dma_copy(out, back)
+        return out
+
+    specs = Spec((128, 128), "bfloat16"), Spec((128, 128), "float32")
+    trace = run(kernel, *specs, target="trn2", values=False).trace
+    assert trace.static_count == 8
+    assert trace.compiler_count == 6 + 2 + 4

@@ -278,3 +278,29 @@ def test_a_gather_in_a_kernel_is_seen():
     plain, gather, store = (cost_of(one, TRN2) for one in done.trace.instructions())
     assert [plain.busy_ns, gather.busy_ns, store.busy_ns] == [600, 900, 600]
     assert gather.transfer.descriptors == 64
+
+
+def test_a_transpose_of_four_byte_types_takes_twice_as_long_as_its_bytes():
+    """TB: 2.8 times the time of two-byte types; the documents make no difference (A2)."""
+    for dtype, factor in (("bfloat16", 1.0), ("float32", 0.5)):
+        size = 2 if dtype == "bfloat16" else 4
+        found = cost(
+            "dma_transpose",
+            DMA,
+            [whole((128, 2048), dtype)],
+            [whole((2048, 128), dtype, region=HBM)],
+        )
+        assert found.transfer.ns_each == approx(2048 * size / (0.9 * factor) / 23 + 10)
+    bold = {"reading": Reading.optimistic}
+    tiles = [whole((128, 2048))], [whole((2048, 128), region=HBM)]
+    found = cost("dma_transpose", DMA, *tiles, **bold)
+    assert found.transfer.ns_each == approx(2048 * 4 / 0.9 / 23 + 10)
+
+
+@pytest.mark.parametrize(("reading", "floor"), [(Reading.default, 0), (Reading.pessimistic, 107)])
+def test_descriptors_built_beforehand_have_no_floor(reading, floor):
+    """XG, AC: 448 B move in 25 ns; pessimistically the documented curve holds for them too."""
+    rows = [whole((128, 224), "bfloat16")], [whole((128, 224), "bfloat16", region=HBM)]
+    asked = {"reading": reading, "dge_mode": dge_mode.none}
+    found = cost("dma_copy", DMA, *rows, **asked)
+    assert found.transfer.ns_each == approx(max(floor, 448 / 23) + 10)

@@ -87,3 +87,22 @@ def test_a_copy_with_a_run_time_offset_takes_600_cycles_at_least():
     dst, src = whole((128, 64)), whole((128, 64))
     found = cost("tensor_copy", ACT, [dst], [src], dynamic=True)
     assert found.busy_ns == approx((600 + 48) / 1.2)
+
+
+@pytest.mark.parametrize(("target", "shared"), [("trn1", True), ("trn2", False), ("trn3", False)])
+def test_only_on_trn1_the_port_to_psum_is_shared(target, shared):
+    """A1: Vector and Scalar engine take turns there; what stays in SBUF is not concerned."""
+    in_psum, in_sbuf = whole((128, 64), region=PSUM), whole((128, 64))
+    for op, where in (("activation", engine.scalar), ("tensor_scalar", engine.vector)):
+        assert cost(op, where, [in_sbuf], [in_psum], target=target, op="copy").psum is shared
+        assert not cost(op, where, [in_sbuf], [in_sbuf], target=target, op="copy").psum
+    bold = cost(
+        "activation",
+        engine.scalar,
+        [in_sbuf],
+        [in_psum],
+        target=target,
+        reading=Reading.optimistic,
+        op="copy",
+    )
+    assert not bold.psum

@@ -10,7 +10,7 @@ import pytest
 import nkisim.isa as nisa
 import nkisim.language as nl
 from nkisim.enums import matmul_perf_mode
-from nkisim.machine import Reading
+from nkisim.machine import MACHINES, TRN2, Reading
 from nkisim.running.host_arrays import Spec
 from nkisim.running.kernel import run
 from nkisim.timing.costs import cost_of
@@ -212,3 +212,20 @@ def test_a_real_kernel_records_what_the_rule_needs():
     found = [cost_of(one, done.machine) for one in done.trace.instructions()]
     assert found[1].busy_ns == approx(512 / 2.4)
     assert found[1].flops == 2 * 128 * 128 * 512
+
+
+@pytest.mark.parametrize(
+    ("k", "m", "share"), [(128, 128, 1.0), (64, 64, 0.25), (64, 128, 0.5), (1, 128, 1 / 128)]
+)
+def test_a_matmul_uses_the_part_of_the_array_that_holds_its_weights(k, m, share):
+    assert matmul(k, m, 512).array_share == share
+
+
+def test_rates_of_small_parts_of_the_array():
+    """KILN V7, V9, V10 for trn1, TB's conv3d for trn2."""
+    rates = {
+        name: [MACHINES[name].timing.pe_rate(s) for s in (0.25, 0.5, 0.51)] for name in MACHINES
+    }
+    assert rates == {"trn1": [0.55, 0.81, 1], "trn2": [0.5, 1, 1], "trn3": [0.5, 1, 1]}
+    careful = TRN2.read(Reading.pessimistic).timing
+    assert [careful.pe_rate(share) for share in (0.25, 0.5, 0.51)] == [0.5, 0.5, 1]
