@@ -8,11 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from nkisim.enums import engine
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from nkisim.enums import engine
     from nkisim.memory.storage import Allocation
     from nkisim.source_lines import CallSite, Place
     from nkisim.tensors.layout import Layout
@@ -215,7 +214,7 @@ def walk(items: list[Item]) -> Iterator[Instruction]:
 
 
 def _compiled(instruction: Instruction) -> int:
-    if instruction.op not in _MATMULS or instruction.engine is not engine.tensor:
+    if instruction.op not in _MATMULS or instruction.engine.name != "tensor":
         return 1
     fp32 = any(access.layout.dtype == "float32" for access in instruction.reads)
     passes = 2 if fp32 and not instruction.option("transpose") else 1
