@@ -34,7 +34,7 @@ def test_time_is_the_schedule_in_every_reading(run):
     assert (found["kind"], found["machine"], found["constants_version"]) == (
         "modelled",
         "trn2",
-        "2",
+        "3",
     )
 
 
