@@ -30,8 +30,8 @@ SETS = """## Three sets
 - **fitted**: constants were set with the figure in view. The 37 rows of constants 1 and 2, rows
   whose figures are the evidence for a rule of the model, and two thirds of the rows that had never
   been compared when constants 3 were begun.
-- **seen**: compared once with an earlier model, in the source's order and without any fit; nothing
-  was set by them.
+- **seen**: compared once with an earlier model, in the source's order and without any fit. Nothing
+  was set by them, but for rules of constants 3 whose published evidence some of them are (below).
 - **held out**: the other third, by a seeded draw that was committed before their streams were
   written (`validation/draw.py`), and every row that was added since. They are not looked at while
   constants are set. Each is predicted first (`validation/predictions.json`), then compared; the
