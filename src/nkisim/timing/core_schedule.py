@@ -54,8 +54,8 @@ class TurnEnd:
         return self.conditions[0] == self.conditions[1]
 
 
-Question = Placement | Arrival | TurnEnd
-Steps = Generator[Question, float, None]
+Stop = Placement | Arrival | TurnEnd
+Steps = Generator[Stop, float, None]
 
 
 class CoreSchedule:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import isclose
 from typing import NamedTuple
 
-from nkisim.timing.core_schedule import Arrival, CoreSchedule, Placement, Question, TurnEnd
+from nkisim.timing.core_schedule import Arrival, CoreSchedule, Placement, Stop, TurnEnd
 
 _SAME = 1e-3  # relative difference of two turns that count as equal: HBM is shared in turns
 
@@ -40,7 +40,7 @@ class Pair:
 
     def __init__(self, cores: tuple[CoreSchedule, CoreSchedule], *, extrapolate: bool) -> None:
         self._steps = [core.steps() for core in cores]
-        self._asked: list[Question | None] = [Placement(), Placement()]
+        self._asked: list[Stop | None] = [Placement(), Placement()]
         self._extrapolate = extrapolate
         self._turns: dict[int, _Turns] = {}  # the last turn of every loop, by number
 
