@@ -373,12 +373,13 @@ def find_machine(target: str | Machine) -> Machine:
     """The machine named trn1/inf2/gen2, trn2/gen3 or trn3/gen4; `+column-tiles` may follow."""
     if isinstance(target, Machine):
         return target
+    known = _ALIASES.get(target)
+    if known is not None:
+        return known
     if target.endswith(_COLUMN_TILES):
         return with_column_tiles(find_machine(target.removesuffix(_COLUMN_TILES)))
-    if target not in _ALIASES:
-        raise NkiValidationError(
-            f"unknown target {target!r}",
-            limit=f"known targets: {', '.join(sorted(_ALIASES))}",
-            remedy="name one of them",
-        )
-    return _ALIASES[target]
+    raise NkiValidationError(
+        f"unknown target {target!r}",
+        limit=f"known targets: {', '.join(sorted(_ALIASES))}",
+        remedy="name one of them",
+    )

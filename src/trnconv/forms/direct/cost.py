@@ -7,7 +7,7 @@ product of rows and columns; so sums over blocks are products of sums over spans
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from nkisim.machine import PARTITIONS, Reading, Timing
@@ -20,7 +20,7 @@ from trnconv.forms.direct.block_types import (
     row_kinds,
 )
 from trnconv.forms.direct.blocks import bank_tile_count, valid
-from trnconv.forms.direct.jobs import JobGroup, Product, grouped_jobs
+from trnconv.forms.direct.jobs import JobGroup, ProductKind, grouped_jobs
 from trnconv.forms.direct.plan import BY_FRAME, BY_ROW, DirectPlan, Pass
 from trnconv.forms.direct.problem import HEIGHT, WIDTH, Problem
 from trnconv.forms.direct.sbuf import layout_of
@@ -64,16 +64,53 @@ class _Cut:
                 yield extent, row_count * column_count
 
 
+@dataclass(frozen=True)
+class _Work:
+    """What a plan does, however long the turns of its loops are."""
+
+    columns: float
+    tensor_ns: float
+    evict_ns: float
+    waiting_ns: float
+    moved: Transfers
+    weight_loads: int  # before the first block
+    ends_ns: tuple[float, float]  # before the Tensor engine starts, and after it ends
+
+
 def cost_of(plan: DirectPlan) -> Cost:
     """The cost of a plan, legal or not."""
     timing = plan.target.timing.read(Reading.default)
-    problem = plan.problem
-    cut = _Cut(tuple(row_kinds(plan).items()), tuple(column_kinds(plan).items()))
+    work = _work(replace(plan, body_blocks=1))
+    instructions, turns = _program(plan)
+    start, tail = work.ends_ns
+    loops = turns * (timing.loop_turn_ns + _places_ns(timing) + start + tail)
+    moved = work.moved
+    issue = moved.dmas * timing.dma_issue_hwdge_ns / timing.dma_issue_queues
+    computing = max(work.tensor_ns + work.waiting_ns, work.evict_ns, issue) + start + tail
+    moving = moved.ns + (tail if plan.ahead else start + tail)
+    total = max(computing, moving) + loops
+    busy = {"tensor": work.tensor_ns, "dma": moved.ns, "dma issue": issue, "evict": work.evict_ns}
+    return Cost(
+        total_ns=total,
+        weighed_ns=_weighed_ns(plan, total, moved),
+        busy=tuple(busy.items()),
+        hbm_bytes=int(moved.hbm_bytes),
+        sbuf_bytes=layout_of(plan).end,
+        instructions=instructions + work.weight_loads + 2,
+        loops_ns=loops,
+        columns=int(work.columns),
+    )
+
+
+@lru_cache(maxsize=64)
+def _work(plan: DirectPlan) -> _Work:
+    """The same for every length of a loop's turns: it is asked with one."""
+    timing = plan.target.timing.read(Reading.default)
+    cut = _cut(plan)
     columns = cycles = evict = waiting = 0.0
     moved = Transfers()
-    instructions = turns = 0
-    for kind, groups in frame_kinds(problem, plan.frames).items():
-        jobs = grouped_jobs(problem, plan.passes, kind.outputs, kind.present)
+    for kind, groups in frame_kinds(plan.problem, plan.frames).items():
+        jobs = grouped_jobs(plan.problem, plan.passes, kind.outputs, kind.present)
         counted = _tensor_work(plan, timing, jobs, cut)
         columns += groups * counted[0]
         cycles += groups * counted[1]
@@ -81,32 +118,31 @@ def cost_of(plan: DirectPlan) -> Cost:
         group = _group_transfers(plan, timing, jobs, cut)
         moved += group.moved.times(groups)
         waiting += groups * group.waiting_ns
-        program = _instructions(plan, jobs, cut, groups)
-        instructions += program[0]
-        turns += program[1]
+    loads = 0
     if not plan.streamed:
-        weight_columns, _ = image_width(problem, plan.passes, plan.frames)
+        weight_columns, _ = image_width(plan.problem, plan.passes, plan.frames)
         loads = -(-weight_columns // (8 * PARTITIONS)) + 2
-        run = weight_columns * plan.item_bytes / loads
-        moved += transfer(timing, loads, loads * PARTITIONS, run)
-        instructions += loads
+        moved += transfer(
+            timing, loads, loads * PARTITIONS, weight_columns * plan.item_bytes / loads
+        )
     tensor = cycles / timing.pe_columns_per_ns
-    issue = moved.dmas * timing.dma_issue_hwdge_ns / timing.dma_issue_queues
-    start, tail = _ends_ns(plan, timing, tensor)
-    loops = turns * (timing.loop_turn_ns + _places_ns(timing) + start + tail)
-    computing = max(tensor + waiting, evict, issue) + start + tail
-    moving = moved.ns + (tail if plan.ahead else start + tail)
-    total = max(computing, moving) + loops
-    return Cost(
-        total_ns=total,
-        weighed_ns=_weighed_ns(plan, total, moved),
-        busy=(("tensor", tensor), ("dma", moved.ns), ("dma issue", issue), ("evict", evict)),
-        hbm_bytes=int(moved.hbm_bytes),
-        sbuf_bytes=layout_of(plan).end,
-        instructions=instructions + 2,
-        loops_ns=loops,
-        columns=int(columns),
-    )
+    return _Work(columns, tensor, evict, waiting, moved, loads, _ends_ns(plan, timing, tensor))
+
+
+def _cut(plan: DirectPlan) -> _Cut:
+    return _Cut(tuple(row_kinds(plan).items()), tuple(column_kinds(plan).items()))
+
+
+def _program(plan: DirectPlan) -> tuple[int, int]:
+    """Static instructions, and turns of hardware loops."""
+    cut = _cut(plan)
+    static = turns = 0
+    for kind, groups in frame_kinds(plan.problem, plan.frames).items():
+        jobs = grouped_jobs(plan.problem, plan.passes, kind.outputs, kind.present)
+        program = _instructions(plan, jobs, cut, groups)
+        static += program[0]
+        turns += program[1]
+    return static, turns
 
 
 def _weighed_ns(plan: DirectPlan, total_ns: float, moved: Transfers) -> float:
@@ -169,10 +205,10 @@ def _tensor_work(
         tiles = _tiles(job.one.rows, job.one.columns, cut, bank)
         together = len(job.out.parts) if timing.column_tiles_parallel else 1
         streamed = slowed = 0.0
-        for product in job.products:
-            count = group.count * _product_columns(plan.problem, job.one, product, cut)
+        for kind, products in job.product_kinds.items():
+            count = group.count * products * _product_columns(plan.problem, job.one, kind, cut)
             streamed += count
-            slowed += count / timing.pe_rate(together * _share(product))
+            slowed += count / timing.pe_rate(together * kind.share)
         matmuls = group.count * job.matmuls * tiles
         columns += streamed
         least = matmuls * timing.pe_min_cycles
@@ -181,19 +217,14 @@ def _tensor_work(
     return columns, cycles
 
 
-def _share(product: Product) -> float:
-    """The part of the array that a matmul uses."""
-    return product.tile.count * product.part.width / PARTITIONS**2
-
-
-def _product_columns(problem: Problem, one: Pass, product: Product, cut: _Cut) -> int:
+def _product_columns(problem: Problem, one: Pass, kind: ProductKind, cut: _Cut) -> int:
     rows, columns = _positions(one.rows, cut.rows), _positions(one.columns, cut.columns)
-    if product.tile.level == BY_FRAME:
+    if kind.level == BY_FRAME:
         read = _read_positions(problem, HEIGHT, one.rows, cut.rows)
-        rows = sum(read[row] for row in {view.row for view in product.views})
-    if product.tile.level <= BY_ROW:
+        rows = sum(read[row] for row in kind.rows)
+    if kind.level <= BY_ROW:
         read = _read_positions(problem, WIDTH, one.columns, cut.columns)
-        columns = sum(read[column] for column in {view.column for view in product.views})
+        columns = sum(read[column] for column in kind.columns)
     return rows * columns
 
 
@@ -272,9 +303,9 @@ def _streamed(
             bank = plan.target.psum_bank_fp32_elems
             tiles = _block_tiles((job.one.rows, job.one.columns), extent, bank)
             again = group.count * -(-tiles // plan.target.psum_banks)
-            for product in job.products:
-                run = len(product.views) * product.part.width * plan.item_bytes
-                total += transfer(timing, again, again * PARTITIONS, run)
+            for width, products in job.weight_widths.items():
+                loads = again * products
+                total += transfer(timing, loads, loads * PARTITIONS, width * plan.item_bytes)
     return total
 
 

@@ -5,11 +5,14 @@ Nothing here knows where a block is or how large: that is the part of `lower.py`
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import zip_longest
+from typing import NamedTuple
 
+from nkisim.machine import PARTITIONS
 from trnconv.forms.direct.array.k_lines import LineTile, Needs, cover, line_tiles
 from trnconv.forms.direct.array.m_lines import OutPart, OutTile, out_tiles
 from trnconv.forms.direct.plan import BY_FRAME, BY_ROW, INNER_FIRST, MIDDLE_FIRST, Pass
@@ -33,6 +36,15 @@ class Product:
     part: OutPart
 
 
+class ProductKind(NamedTuple):
+    """What decides how many columns a product streams, and how fast."""
+
+    level: int
+    rows: frozenset[int]  # shifts of its views
+    columns: frozenset[int]
+    share: float  # of the array
+
+
 @dataclass(frozen=True)
 class OutJob:
     """The sums of one tile of outputs from one output frame on."""
@@ -43,10 +55,28 @@ class OutJob:
     frame: int  # first output frame, counted from the block's
     products: tuple[Product, ...]
 
-    @property
+    @cached_property
     def matmuls(self) -> int:
         """Matrix products on one tile of positions."""
         return sum(len(product.views) for product in self.products)
+
+    @cached_property
+    def product_kinds(self) -> Counter[ProductKind]:
+        """How many products of each kind there are."""
+        return Counter(
+            ProductKind(
+                product.tile.level,
+                frozenset(view.row for view in product.views),
+                frozenset(view.column for view in product.views),
+                product.tile.count * product.part.width / PARTITIONS**2,
+            )
+            for product in self.products
+        )
+
+    @cached_property
+    def weight_widths(self) -> Counter[int]:
+        """Stationary columns of a product's weights: how many products have so many."""
+        return Counter(len(product.views) * product.part.width for product in self.products)
 
 
 def jobs_of(
