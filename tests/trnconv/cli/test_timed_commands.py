@@ -189,7 +189,7 @@ def test_bench_of_a_model(run):
     first, second = answer(run("bench", "--model", "sdxl", "--json"))["rows"]
     assert [first["name"], second["name"]] == ["sdxl 1024x1024 encode", "sdxl 1024x1024 decode"]
     assert second["seconds"]["fast"] <= second["seconds"]["bf16"] <= second["seconds"]["direct"]
-    assert second["baseline_seconds"] == pytest.approx(0.160, abs=0.0005)  # README.md
+    assert second["baseline_seconds"] == pytest.approx(0.164, abs=0.0005)  # README.md
 
 
 def test_every_benchmark_has_a_key():
