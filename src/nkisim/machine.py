@@ -121,7 +121,7 @@ class Timing:
     dma_issue_queues: float = Assumption(2, 1, 1)  # A2: two DGE blocks; XG saw one at work
     dma_start_ns: float = Assumption(800, 1300, 1500)  # DIN 740..1000, BW 1,300
     dma_done_ns: float = Assumption(200, 300, 300)  # DIN: last byte to the consumer
-    dma_queue_per_direction: float = Assumption(1, 1, 0)  # 0: loads wait behind stores too
+    dma_queue_per_direction: float = Assumption(1, 1, 0)  # not published; 0: one for all
     dma_transpose_rate: float = 0.9  # A2, from HBM; from SBUF 0.5
     dma_transpose_4_byte_rate: float = Assumption(1, 0.5, 0.5)  # TB; A2 makes no difference
     dma_transpose_sbuf_rate: float = 0.5  # A2

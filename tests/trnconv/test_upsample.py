@@ -309,10 +309,14 @@ LAYERS = {
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_the_planner_sees_the_reduced_work(name):
-    """Nearly all of the factor by which there are fewer multiplications; see the last column."""
+    """Nearly all of the factor by which there are fewer multiplications; see the last column.
+
+    Of the time a tenth may be lost: what turns of a loop cost does not shrink with the work.
+    """
     shape, factor = LAYERS[name]
     taken, long = (direct_plans(asked)[0] for asked in (shape, repeated(shape)))
-    assert long.cost.total_ns > 0.95 * factor * taken.cost.total_ns
+    assert long.cost.busy_ns("tensor") > 0.95 * factor * taken.cost.busy_ns("tensor")
+    assert long.cost.total_ns > 0.9 * factor * taken.cost.total_ns
     assert taken.cost.hbm_bytes < 0.7 * long.cost.hbm_bytes
 
 

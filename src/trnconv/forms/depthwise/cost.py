@@ -12,6 +12,7 @@ from trnconv.forms.depthwise.recipe import ADD, PSUM, SUM, WIDE, Place, Step
 from trnconv.forms.form import Cost
 
 _VECTOR, _SCALAR, _GPSIMD = "vector", "scalar", "gpsimd"
+_PSUM_PORT = "psum port"  # where Vector and Scalar engine share one
 
 
 def cost_of(plan: DepthwisePlan) -> Cost:
@@ -24,7 +25,12 @@ def cost_of(plan: DepthwisePlan) -> Cost:
     times = {
         engine: plan.line_tiles
         * (share * on_vector.get(engine, 0.0) + (1 - share) * on_gpsimd.get(engine, 0.0))
-        for engine in (_VECTOR, _SCALAR, _GPSIMD)
+        for engine in (
+            _VECTOR,
+            _SCALAR,
+            _GPSIMD,
+            *([_PSUM_PORT] if timing.psum_port_shared else []),
+        )
     }
     loads, stores = window_steps(plan)
     moving = [_dma_ns(plan, timing, step.dst, step.data) for step in (*loads, *stores)]
@@ -36,7 +42,7 @@ def cost_of(plan: DepthwisePlan) -> Cost:
     steps = share * vector_steps + (1 - share) * gpsimd_steps
     moved = tiles * sum(moving) + filters / (timing.dma_engines * timing.dma_bytes_per_ns)
     ends = _ends_ns(timing, issue, moving[0], moving[-1])
-    total = max(max(times.values()) + ends, moved, dmas * issue)
+    total = max(max(times.values()) + ends, moved + _latency_ns(timing, issue), dmas * issue)
     return Cost(
         total_ns=total,
         weighed_ns=total,
@@ -52,8 +58,10 @@ def _pieces(plan: DepthwisePlan, timing: Timing, kind: str) -> tuple[dict[str, f
     times: dict[str, float] = {}
     count = 0
     for step in piece_steps(plan, kind):
-        engine = _engine(step)
-        times[engine] = times.get(engine, 0.0) + _ns(plan, timing, step)
+        engine, ns = _engine(step), _ns(plan, timing, step)
+        times[engine] = times.get(engine, 0.0) + ns
+        if engine != _GPSIMD and PSUM in (step.dst.kind, step.data.kind, step.other.kind):
+            times[_PSUM_PORT] = times.get(_PSUM_PORT, 0.0) + ns
         count += 1
     return times, count
 
@@ -105,4 +113,9 @@ def _run(pattern: Iterable[tuple[int, int]]) -> int:
 
 def _ends_ns(timing: Timing, issue: float, first: float, last: float) -> float:
     """The first window has to come, the last output has to go."""
-    return 2 * (issue + timing.dma_start_ns + timing.dma_done_ns) + first + last
+    return _latency_ns(timing, issue) + first + last
+
+
+def _latency_ns(timing: Timing, issue: float) -> float:
+    """Of the first load and of the last store."""
+    return 2 * (issue + timing.dma_start_ns + timing.dma_done_ns)

@@ -57,7 +57,9 @@ def cost_of(plan: FilterGradientPlan) -> Cost:
         "dma issue": total.dmas * timing.dma_issue_hwdge_ns / timing.dma_issue_queues,
         "dma latency": _block_count(plan) * latency,  # dy waits for the block before the last one
     }
-    loops = turns * (timing.loop_turn_ns + latency)
+    # A turn starts with an empty array: its first block is cleared and loaded before anything.
+    first = max(busy["gpsimd"], busy["dma"]) / _block_count(plan)
+    loops = turns * (timing.loop_turn_ns + latency + first)
     total_ns = max(busy.values()) + loops + _pass_count(plan) * (2 * latency + cold)
     return Cost(
         total_ns=total_ns,
@@ -300,13 +302,15 @@ def _by_tensor(
 ) -> _Count:
     """Tiles transposed by the Tensor engine, and copied to SBUF by the Scalar engine."""
     lines, bank = plan.target.partitions, plan.target.psum_bank_fp32_elems
-    transposes = taps * tiles * -(-channels // lines)
+    in_parts = -(-channels // lines)
+    transposes = taps * tiles * in_parts
+    rate = timing.pe_rate(channels / in_parts / lines)
     passes = timing.fp32_transpose_passes if plan.item_bytes == _FLOAT_BYTES else 1
     stream = max(min(lines, channels), timing.pe_min_cycles)
     together = max(1, bank // (taps * channels))
     copies = -(-tiles // together) * -(-channels // bank)
     return _Count(
-        tensor=transposes * (stream * passes + timing.pe_gap_cycles),
+        tensor=transposes * (stream * passes / rate + timing.pe_gap_cycles),
         scalar=taps * tiles * channels + copies * timing.scalar_startup_cycles,
         instructions=transposes + copies,
     )
