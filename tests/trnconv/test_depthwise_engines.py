@@ -275,7 +275,7 @@ def test_what_is_too_long_names_the_tensor_engine():
 def test_what_is_too_long_for_any_budget_says_so():
     """It is not looked at, which would take minutes; that is no reason to blame SBUF."""
     large = depthwise_shape((1, 512, 4, 720, 1280), (512, 1, 5, 5, 5), padding=2)
-    with pytest.raises(PlanError, match=r"depthwise: some \d{6} static instructions.*100000"):
+    with pytest.raises(PlanError, match=r"depthwise: some \d{6,} static instructions.*100000"):
         choose(only(Question(large, TRN2, budget=10**9), "depthwise"))
 
 

@@ -4,7 +4,7 @@ What torch refuses is refused here, with a reason; and so is the little that tor
 kernels do not. With `-m torch` both columns of the table are held against torch itself.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
@@ -62,6 +62,9 @@ COMPUTED = (
     Call("conv3d", VOLUME, (3, 4, 3, 3, 3), {"padding": "same"}, bias=3),
     Call("conv3d", VOLUME, (3, 4, 3, 1, 2), {"padding": (2, 0, 1), "dilation": (2, 1, 3)}),
     Call("conv3d", VOLUME, (4, 2, 2, 2, 2), {"groups": 2, "stride": 2}),
+    Call("conv1d", LINE[1:], (5, 4, 3), bias=5),
+    Call("conv3d", VOLUME[1:], (3, 4, 3, 3, 3)),
+    Call("conv_transpose2d", PLANE[1:], UP, {"stride": 2, "output_padding": 1}),
     Call("conv_transpose1d", LINE, (4, 5, 3)),
     Call("conv_transpose1d", LINE, (4, 5, 4), {"stride": 2, "padding": 1}, bias=5),
     Call("conv_transpose1d", LINE, (4, 5, 4), {"stride": (3,), "output_padding": (2,)}),
@@ -91,7 +94,9 @@ REFUSED = (
     (Call("conv1d", LINE, (6, 2, 3), {"groups": 3}), "in each of 3 groups"),
     (Call("conv1d", LINE, (6, 4, 3), {"groups": 0}), "0 groups"),
     (Call("conv1d", LINE, (6, 4, 3), {"groups": -1}), "-1 groups"),
-    (Call("conv2d", LINE, (5, 4, 3)), "conv2d of an input with 3 dimensions"),
+    (Call("conv2d", LINE, (5, 4, 3)), r"weight \(5, 4, 3\): both have"),
+    (Call("conv2d", VOLUME, (5, 4, 3, 3, 3)), "conv2d of an input with 5 dimensions"),
+    (Call("conv1d", (9,), (5, 4, 3)), "conv1d of an input with 1 dimensions"),
     (Call("conv2d", PLANE, (5, 4, 3)), "3, 4 or 5 dimensions"),
     (Call("conv3d", VOLUME, (3, 4, 3, 3, 3), {"stride": (1, 2)}), "each of 3 axes"),
     (Call("conv_transpose1d", LINE, (5, 4, 3)), "4 channels in 1 groups, the weight has 5"),
@@ -100,7 +105,8 @@ REFUSED = (
     (Call("conv_transpose1d", LINE, (4, 5, 3), {"output_padding": 2, "stride": 2}), "at most 1"),
     (Call("conv_transpose1d", LINE, (4, 5, 3), {"output_padding": -1}), "output_padding -1"),
     (Call("conv_transpose1d", LINE, (4, 5, 3), {"padding": 7}), "crop"),
-    (Call("conv_transpose2d", LINE, UP), "conv_transpose2d of an input with 3 dimensions"),
+    (Call("conv_transpose2d", LINE, UP), "2 channels in 1 groups, the weight has 4"),
+    (Call("conv_transpose2d", LINE[1:], UP), "conv_transpose2d of an input with 2 dimensions"),
     (Call("conv_transpose2d", PLANE, UP, {"stride": (1, 2, 3)}), "each of 2 axes"),
 )
 
@@ -109,9 +115,6 @@ ONLY_TORCH = (
     (Call("conv1d", LINE, (5, 4, 3), dtype="float64"), "float64.*Cast"),
     (Call("conv1d", LINE, (5, 4, 3), dtype="int32"), "int32.*Cast"),
     (Call("conv_transpose1d", LINE, (4, 5, 3), dtype="float64"), "float64.*Cast"),
-    (Call("conv1d", LINE[1:], (5, 4, 3)), "input with 2 dimensions"),
-    (Call("conv_transpose2d", PLANE[1:], UP), "input with 3 dimensions"),
-    (Call("conv1d", (0, 4, 9), (5, 4, 3)), "batch is 0"),
 )
 
 
@@ -162,6 +165,47 @@ def test_what_is_computed_is_what_torch_computes(call):
     exact, bound = ended(sums_of(wide, call.arrays(), terms), PLAIN_END, None, y.dtype)
     assert not bound.any()  # small integers
     np.testing.assert_array_equal(y, exact)
+
+
+NO_IMAGES = (
+    Call("conv1d", (0, 4, 9), (5, 4, 3), bias=5),
+    Call("conv2d", (0, 4, 6, 7), (6, 2, 3, 3), {"groups": 2, "stride": 2}),
+    Call("conv_transpose2d", (0, 4, 6, 7), (4, 3, 1, 1), {"stride": 4, "output_padding": 3}),
+    Call("conv_transpose3d", (0, 4, 4, 5, 6), (4, 3, 2, 2, 2), {"dilation": 3}, bias=3),
+)
+
+
+@calls(NO_IMAGES)
+def test_no_images_have_an_output_of_none(call):
+    y = computed(call)
+    one = computed(replace(call, x=(1, *call.x[1:])))
+    assert y.shape == (0, *one.shape[1:])
+    assert y.dtype == one.dtype
+
+
+@pytest.mark.torch
+@calls(NO_IMAGES)
+def test_torch_has_the_same_output_for_no_images(call):
+    assert computed(call).shape == by_torch(call, *call.arrays()).shape
+
+
+def test_no_images_are_checked_as_any():
+    with pytest.raises(TrnconvError, match="4 channels and the weight reads 3"):
+        computed(Call("conv1d", (0, 4, 9), (5, 3, 3)))
+    with pytest.raises(TrnconvError, match=r"bias \(4,\): \(5,\) is needed"):
+        computed(Call("conv1d", (0, 4, 9), (5, 4, 3), bias=4))
+
+
+def test_modes_and_cores_are_those_of_the_call():
+    x, w, _ = Call("conv2d", PLANE, (5, 4, 3, 3)).arrays()
+    y = trnconv.conv2d(x, w, padding=1, padding_mode="circular", cores=2)
+    around = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)), mode="wrap")
+    np.testing.assert_array_equal(y, trnconv.conv2d(around, w))
+    with pytest.raises(TrnconvError, match="2 cores on trn1"):
+        trnconv.conv2d(x, w, cores=2, target="trn1")
+    up = np.swapaxes(w, 0, 1).copy()
+    twice = trnconv.conv_transpose2d(x, up, stride=2, cores=2)
+    np.testing.assert_array_equal(twice, trnconv.conv_transpose2d(x, up, stride=2))
 
 
 X = np.ones((1, 4, 5, 6), np.float32)

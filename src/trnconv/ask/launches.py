@@ -3,23 +3,30 @@
 Where offsets would not fit 32 bits, parts are slices of the input along images, frames or rows,
 with the halo they need; each is a convolution of its own, and their outputs lie next to each other.
 Along an upsampled axis, a part goes on to the last repetition of its last position: some outputs
-are computed by two parts. Where no program is short enough, parts have fewer output channels.
+are computed by two parts. Where no program is short enough, parts have fewer groups, or fewer
+output channels. Where the groups have a number that few of them could share the array by, a prime
+say, what is left of whole arrays is a part of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, TypeVar
 
 from nkisim.machine import PARTITIONS
-from trnconv.ask.limits import MAX_OFFSET
+from trnconv.ask.ends import ITEM_BYTES, NO_RESIDUAL
+from trnconv.ask.limits import LONGER_BUDGETS, MAX_OFFSET
 from trnconv.ask.question import Question, Shape
+from trnconv.ask.words import call_in_words, shape_in_words
 from trnconv.errors import PlanError, ShapeError, UnsupportedError
 from trnconv.geometry import CIRCULAR, ConvShape, TransposedShape, Triple, with_axis
 
 Planned = TypeVar("Planned")
+_MOST_BLOCKS = 32  # of channels that share nothing: planning, and a program, can do with so many
+_GIB = 2**30
 
 
 @dataclass(frozen=True)
@@ -31,12 +38,14 @@ class Launch:
     x_first: Triple
     y_first: Triple
     first_channel: int = 0  # of the output
+    first_input: int = 0  # channel of the input
 
     def inputs_of(self, pieces: tuple[Any, ...]) -> tuple[Any, ...]:
         """The slice of x [N, C, D, H, W] that it reads; pieces along the frames stay whole."""
+        channels = slice(self.first_input, self.first_input + self.shape.c_in)
         if len(pieces) > 1:
-            return pieces
-        return (pieces[0][self._slices(self.x_first, self.shape.size)],)
+            return tuple(piece[:, channels] for piece in pieces)
+        return (pieces[0][self._slices(self.x_first, self.shape.size)][:, channels],)
 
     def channels_of(self, filters: Any) -> Any:
         """The slice of w [C_out, ...], or of a bias, that it uses."""
@@ -58,9 +67,12 @@ def planned_parts(
     """The launches of a convolution and what `plan` makes of each; equal ones are planned once.
 
     Mostly it is one. There are more where offsets would not fit 32 bits, and where no program is
-    short enough (`plan` raises PlanError): then output channels are halved until one is. An input
-    in pieces cannot be sliced: it is refused if it would have to be.
+    short enough (`plan` raises PlanError): then groups, and output channels in whole tiles, are
+    halved until one is. What one array holds may have a longer program; only if there is none
+    either, that is halved too. An input in pieces cannot be sliced: it is refused if it would
+    have to be.
     """
+    _require_room(question)
     known: dict[Shape, Planned] = {}
     waiting = launches(question.shape)
     if question.pieces and len(waiting) > 1:
@@ -68,15 +80,51 @@ def planned_parts(
             f"an input in pieces of {question.pieces} frames that needs several launches: offsets"
             " into its tensors do not fit 32 bits. Only one piece can be split. Concatenate first."
         )
+    if not question.reproducible:
+        waiting = [half for part in waiting for half in _whole_arrays(part)]
+    first_error: PlanError | None = None
     while waiting:
         part = waiting.pop(0)
         if part.shape not in known:
             try:
-                known[part.shape] = plan(replace(question, shape=part.shape))
+                known[part.shape] = _planned(replace(question, shape=part.shape), plan)
             except PlanError as error:
-                waiting[:0] = halve_channels(part, error)
+                first_error = first_error or error
+                waiting[:0] = halve_channels(part, first_error)
                 continue
         yield part, known[part.shape]
+
+
+def _planned(question: Question, plan: Callable[[Question], Planned]) -> Planned:
+    """A plan within the budget; for what one array holds within a longer one, if it must be."""
+    try:
+        return plan(question)
+    except PlanError as error:
+        if _fits_array(question.shape):
+            for budget in LONGER_BUDGETS:
+                with suppress(PlanError):
+                    return plan(replace(question, budget=max(budget, question.budget)))
+        raise error from None
+
+
+def _require_room(question: Question) -> None:
+    """Refuse tensors that HBM cannot hold, however they are computed."""
+    shape, room = question.shape, question.machine.hbm_bytes
+    item = ITEM_BYTES.get(question.dtype, 0)
+    x = shape.batch * shape.c_in * prod(shape.size) * item
+    y = shape.batch * shape.c_out * prod(shape.out_sizes())
+    y *= item * (2 if question.end.residual != NO_RESIDUAL else 1)
+    w = shape.c_out * (shape.c_in // shape.groups) * prod(shape.kernel) * item
+    if x + y + w > room:
+        sizes = ", ".join(
+            f"{name} {size / _GIB:.1f}"
+            for name, size in (("input", x), ("weight", w), ("output", y))
+        )
+        raise PlanError(
+            f"{call_in_words(question)}: {(x + y + w) / _GIB:.1f} GiB of tensors ({sizes}), and the"
+            f" HBM of {question.machine.name} has {room / _GIB:.0f} GiB. Convolve parts of the"
+            " batch or of the image, or use a narrower type."
+        )
 
 
 def launches(shape: Shape, most: int = MAX_OFFSET) -> list[Launch]:
@@ -88,20 +136,69 @@ def launches(shape: Shape, most: int = MAX_OFFSET) -> list[Launch]:
 
 
 def halve_channels(part: Launch, why: PlanError | None = None) -> list[Launch]:
-    """Two parts with half of the output channels each: shorter programs, the input read twice.
+    """Two parts with half of the groups, or of the output channels, each: shorter programs.
 
-    Whole tiles of channels stay whole.
+    Whole arrays of groups and whole tiles of channels stay whole. Halves of output channels both
+    read the input.
     """
     shape = part.shape
-    if shape.groups > 1 or shape.c_out == 1:
-        raise why or PlanError(f"{shape} cannot be split by output channels.")
-    half = shape.c_out // 2
-    if shape.c_out > PARTITIONS:
-        half = max(1, half // PARTITIONS) * PARTITIONS
+    if shape.groups > 1:
+        return _split_groups(part, _half(shape.groups, _groups_of_array(shape)))
+    if shape.c_out == 1:
+        raise why or PlanError(f"{shape_in_words(shape)} cannot be split by output channels.")
+    half = _half(shape.c_out, PARTITIONS)
     rest = replace(shape, c_out=shape.c_out - half)
     return [
         replace(part, shape=replace(shape, c_out=half)),
         replace(part, shape=rest, first_channel=part.first_channel + half),
+    ]
+
+
+def _half(count: int, whole: int) -> int:
+    half = count // 2
+    return max(1, half // whole) * whole if count > whole else half
+
+
+def _groups_of_array(shape: Shape) -> int:
+    """Groups that fit the array side by side."""
+    return max(1, PARTITIONS // (max(shape.c_in, shape.c_out) // shape.groups))
+
+
+def _fits_array(shape: Shape) -> bool:
+    """Whether halving its channels would leave a part of the array idle."""
+    most = PARTITIONS if shape.groups == 1 else _groups_of_array(shape)
+    return (shape.c_out if shape.groups == 1 else shape.groups) <= most
+
+
+def _whole_arrays(part: Launch) -> list[Launch]:
+    """A part, or two if its groups fill the array much better so.
+
+    Groups share the array by a number that divides theirs.
+    """
+    groups = part.shape.groups
+    most = min(groups, _groups_of_array(part.shape))
+    together = max(count for count in range(1, most + 1) if groups % count == 0)
+    if 2 * together > most or groups // together <= _MOST_BLOCKS:
+        return [part]
+    return _split_groups(part, groups // most * most)
+
+
+def _split_groups(part: Launch, count: int) -> list[Launch]:
+    """The first so many groups, and the others."""
+    shape = part.shape
+    ins, outs = shape.c_in // shape.groups, shape.c_out // shape.groups
+    first, rest = (
+        replace(shape, groups=some, c_in=some * ins, c_out=some * outs)
+        for some in (count, shape.groups - count)
+    )
+    return [
+        replace(part, shape=first),
+        replace(
+            part,
+            shape=rest,
+            first_channel=part.first_channel + first.c_out,
+            first_input=part.first_input + first.c_in,
+        ),
     ]
 
 
@@ -131,7 +228,8 @@ def _halved(part: Launch, most: int) -> list[Launch]:
             if all(one.shape.out_sizes()[axis] < count for one in parts):
                 return parts
     raise PlanError(
-        f"{shape} has {_elems(shape)} elements and nothing to split: offsets have 32 bits."
+        f"{shape_in_words(shape)} has {_elems(shape)} elements and nothing to split: offsets have"
+        " 32 bits."
         " Split the channels, or pad less."
     )
 

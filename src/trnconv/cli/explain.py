@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from trnconv.cli.layer_options import (
     Accuracy,
     AskedLayer,
+    Cores,
     LayerOptions,
     MachineName,
     asked_layer,
@@ -30,6 +31,7 @@ def explain(
     layer: LayerOptions,
     machine: MachineName = "trn2",
     accuracy: Accuracy = "bf16",
+    cores: Cores = 1,
     tuned: TunedFile = None,
     json: Json = False,
 ) -> None:
@@ -39,25 +41,25 @@ def explain(
     asked = asked_layer(layer)
     question = asked_question(asked, machine, accuracy)
     with use_tuned(tuned), working(f"explaining {asked.name}"):
-        answer = _answer(asked, question)
+        answer = _answer(asked, question, cores)
     if json:
         print_json(answer)
     else:
         _show(answer)
 
 
-def _answer(asked: AskedLayer, question: Question) -> dict[str, Any]:
+def _answer(asked: AskedLayer, question: Question, cores: int) -> dict[str, Any]:
     from trnconv.cli.plan_documents import layer_document
     from trnconv.model_plan import Prices
-    from trnconv.planner.explain import explain_question
+    from trnconv.runtime.explaining import explained
 
-    prices = Prices()
+    prices = Prices(cores=cores)
     policies = [
         _policy(replace(question, policy=replace(question.policy, accuracy=name)), prices)
         for name in _POLICIES
     ]
-    document = layer_document(asked, question, prices.of(question))
-    return {**document, "words": list(explain_question(question)), "policies": policies}
+    document = layer_document(asked, question, prices.of(question), cores)
+    return {**document, "words": list(explained(question, cores)), "policies": policies}
 
 
 def _policy(question: Question, prices: Any) -> dict[str, Any]:

@@ -16,12 +16,15 @@ from trnconv.errors import ShapeError, TrnconvError
 
 if TYPE_CHECKING:
     from nkisim.machine import Machine
-    from trnconv.ask.question import Question
-    from trnconv.geometry import ConvShape, Padding
+    from trnconv.ask.question import Question, Shape
+    from trnconv.geometry import Padding
 
 Command = Callable[..., None]
 MachineName = Annotated[
     str, typer.Option("--machine", help="trn1, trn2 or trn3.", autocompletion=machine_names)
+]
+Cores = Annotated[
+    int, typer.Option("--cores", help="Of a launch: 1, or 2 where the machine has two.")
 ]
 Accuracy = Annotated[
     str,
@@ -48,6 +51,15 @@ _OPTIONS: dict[str, Any] = {
         typer.Option(help="1, 0x1x1, 2:0x1x1 (before:after), same, or valid; without, none."),
     ],
     "dilation": Annotated[str | None, typer.Option(help="One number, or one an axis.")],
+    "padding_mode": Annotated[
+        str | None, typer.Option(help="zeros (without), replicate, reflect or circular.")
+    ],
+    "transposed": Annotated[
+        bool | None, typer.Option("--transposed", help="As torch's conv_transpose: padding crops.")
+    ],
+    "output_padding": Annotated[
+        str | None, typer.Option(help="Of a transposed one: one number, or one an axis.")
+    ],
     "groups": Annotated[int | None, typer.Option(help="Groups of channels.")],
     "batch": Annotated[int | None, typer.Option(help="Images or videos at once.")],
     "dtype": Annotated[
@@ -69,6 +81,9 @@ class LayerOptions:
     stride: str | None = None
     padding: str | None = None
     dilation: str | None = None
+    padding_mode: str | None = None
+    transposed: bool | None = None
+    output_padding: str | None = None
     groups: int | None = None
     batch: int | None = None
     dtype: str | None = None
@@ -76,7 +91,7 @@ class LayerOptions:
     def given(self, *, but: tuple[str, ...] = ()) -> list[str]:
         """The options that were written, as a user writes them; `but` are not asked about."""
         named = [name for name in _OPTIONS if name not in but and getattr(self, name) is not None]
-        return [name if name == "case" else f"--{name}" for name in named]
+        return [name if name == "case" else f"--{name.replace('_', '-')}" for name in named]
 
 
 @dataclass(frozen=True)
@@ -85,15 +100,19 @@ class AskedLayer:
 
     name: str
     note: str  # where it comes from; empty if the options describe it
-    shape: ConvShape
+    shape: Shape
     dtype: str
 
     def in_words(self) -> str:
         """Name, channels, taps, input and where it comes from, in a line."""
+        from trnconv.geometry import TransposedShape
+
         shape = self.shape
         size, taps = ("x".join(map(str, each)) for each in (shape.size, shape.kernel))
         images = "" if shape.batch == 1 else f"{shape.batch} x "
         channels = f"{shape.c_in} to {shape.c_out} channels, {taps}, input {images}{size}"
+        if isinstance(shape, TransposedShape):
+            channels += f", transposed to {'x'.join(map(str, shape.out))}"
         return f"{self.name}: {channels}" + (f". {self.note}." if self.note else ".")
 
 
@@ -141,8 +160,8 @@ def asked_layer(options: LayerOptions) -> AskedLayer:
     return AskedLayer("layer", "", shape, dtype or _DEFAULT_DTYPE)
 
 
-def _shape(options: LayerOptions) -> ConvShape:
-    from trnconv.geometry import conv_shape
+def _shape(options: LayerOptions) -> Shape:
+    from trnconv.geometry import ZEROS, conv_shape, transposed_shape
 
     c_in, c_out = _channels(options.channels or "")
     kernel = _numbers("--kernel", options.kernel or "")
@@ -159,14 +178,36 @@ def _shape(options: LayerOptions) -> ConvShape:
             f"--groups {groups} of {c_in} input and {c_out} output channels: both must be"
             " multiples of the number of groups."
         )
-    return conv_shape(
-        (batch, c_in, *size),
-        (c_out, c_in // groups, *kernel),
-        stride=_numbers("--stride", options.stride or "1"),
-        padding=_padding(options.padding or "0"),
-        dilation=_numbers("--dilation", options.dilation or "1"),
-        groups=groups,
-    )
+    steps: dict[str, Any] = {
+        "stride": _numbers("--stride", options.stride or "1"),
+        "dilation": _numbers("--dilation", options.dilation or "1"),
+        "groups": groups,
+    }
+    x = (batch, c_in, *size)
+    if options.transposed:
+        return transposed_shape(x, (c_in, c_out // groups, *kernel), **steps, **_crop(options))
+    if options.output_padding is not None:
+        raise ShapeError(
+            f"--output-padding {options.output_padding} without --transposed: of a transposed"
+            " convolution only."
+        )
+    mode = options.padding_mode or ZEROS
+    padding = _padding(options.padding or "0")
+    w = (c_out, c_in // groups, *kernel)
+    return conv_shape(x, w, **steps, padding=padding, padding_mode=mode)
+
+
+def _crop(options: LayerOptions) -> dict[str, Any]:
+    """The padding of a transposed convolution: what is cropped, and what is added."""
+    if options.padding_mode is not None:
+        raise ShapeError(
+            f"--padding-mode {options.padding_mode} with --transposed: its padding crops the"
+            " output, and has no mode."
+        )
+    return {
+        "padding": _numbers("--padding", options.padding or "0"),
+        "output_padding": _numbers("--output-padding", options.output_padding or "0"),
+    }
 
 
 def _channels(text: str) -> tuple[int, int]:

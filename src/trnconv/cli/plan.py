@@ -8,6 +8,7 @@ import typer
 
 from trnconv.cli.layer_options import (
     Accuracy,
+    Cores,
     LayerOptions,
     MachineName,
     asked_layer,
@@ -23,6 +24,7 @@ from trnconv.cli.model_options import (
     price_cache,
     require_model_alone,
     require_no_phase,
+    require_one_core,
     with_layer_or_model,
 )
 from trnconv.cli.output import Json, print_json
@@ -38,6 +40,7 @@ def plan(
     phase: Phase = None,
     machine: MachineName = "trn2",
     accuracy: Accuracy = "bf16",
+    cores: Cores = 1,
     top: Annotated[
         int | None, typer.Option(min=1, help="Only so many layers, the heaviest.")
     ] = None,
@@ -56,9 +59,10 @@ def plan(
     with use_tuned(tuned), price_cache(unused=no_cache) as cache:
         if model is None:
             require_no_phase(phase)
-            answer = _of_layer(layer, machine, accuracy, cache)
+            answer = _of_layer(layer, (machine, accuracy), cores, cache)
         else:
             require_model_alone(layer, model)
+            require_one_core(model, cores)
             asked = (model, layer.size or "", phase or DEFAULT_PHASE)
             answer = _of_model(asked, machine, accuracy, cache)
     if model is not None and (top is not None or not json):
@@ -71,15 +75,17 @@ def plan(
         plan_views.show_model(answer)
 
 
-def _of_layer(layer: LayerOptions, machine: str, accuracy: str, cache: Any) -> dict[str, Any]:
+def _of_layer(
+    layer: LayerOptions, where: tuple[str, str], cores: int, cache: Any
+) -> dict[str, Any]:
     from trnconv.cli.plan_documents import layer_document
     from trnconv.model_plan import Prices
 
     asked = asked_layer(layer)
-    question = asked_question(asked, machine, accuracy)
+    question = asked_question(asked, *where)
     with working(f"planning {asked.name}"):
-        price = Prices(cache).of(question)
-    return layer_document(asked, question, price)
+        price = Prices(cache, cores=cores).of(question)
+    return layer_document(asked, question, price, cores)
 
 
 def _of_model(

@@ -25,12 +25,15 @@ LEFT_OUT = (
 )
 
 
-def layer_document(asked: AskedLayer, question: Question, price: Price) -> dict[str, Any]:
+def layer_document(
+    asked: AskedLayer, question: Question, price: Price, cores: int = 1
+) -> dict[str, Any]:
     """One layer, planned."""
     return {
         "kind": "modelled",
         "layer": {"name": asked.name, "note": asked.note, "in_words": asked.in_words()},
         **_label(question.machine.name),
+        "cores": cores,
         "dtype": question.dtype,
         "accuracy": question.policy.accuracy,
         "multiply_adds": question.shape.macs(),

@@ -84,6 +84,11 @@ def _of_layer(layer: LayerOptions, where: tuple[str, str], seed: int) -> dict[st
     from trnconv.verification.layer import verify_layer
 
     asked = asked_layer(layer)
+    if layer.transposed:
+        raise TrnconvError(
+            "trnconv verify --transposed: plain convolutions are verified. Ask plan, explain, time,"
+            " trace or report."
+        )
     question = asked_question(asked, *where)
     with working(f"simulating {asked.name}"):
         verdict = verify_layer(question, seed)

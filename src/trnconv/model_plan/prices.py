@@ -20,6 +20,7 @@ class Prices:
     cache: Cache | None = None
     simulate: bool = False  # schedule every launch instead of using the planner's closed form
     watch: Callable[[int], None] | None = None  # called with how many were worked out so far
+    cores: int = 1
     _known: dict[Question, Price] = field(default_factory=dict, init=False)
 
     def of(self, question: Question) -> Price:
@@ -32,7 +33,7 @@ class Prices:
 
     def _kept(self, question: Question) -> Price:
         if self.cache is None:
-            return price(question, simulate=self.simulate)
+            return self._price(question)
         asked = self._asked(question)
         answer = self.cache.get(asked)
         if answer is not None:
@@ -40,15 +41,19 @@ class Prices:
                 return from_json(Price, answer)
             except RecordError:
                 self.cache.distrust(asked)
-        found = price(question, simulate=self.simulate)
+        found = self._price(question)
         self.cache.put(asked, to_json(found))
         return found
+
+    def _price(self, question: Question) -> Price:
+        return price(question, simulate=self.simulate, cores=self.cores)
 
     def _asked(self, question: Question) -> dict[str, Any]:
         file = active(question.machine.name)
         surroundings = {
             "machine": question.machine.name,
             "simulate": self.simulate,
+            "cores": self.cores,
             "tuned": file.digest if file else "",
         }
         return {**surroundings, **to_json(question, but=("machine",))}

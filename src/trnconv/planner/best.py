@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from trnconv.ask.question import Question, of_one_frame
+from trnconv.ask.words import call_in_words
 from trnconv.errors import PlanError
 from trnconv.forms.form import Form, Priced
 from trnconv.forms.search import search, why_none
@@ -63,7 +64,7 @@ def choose(question: Question) -> Choice:
         taken = _fastest(offers)
     if taken is None:
         reasons = _reasons(question, offers)
-        raise PlanError(f"{question.shape} on {question.machine.name}: {reasons}.")
+        raise PlanError(f"{call_in_words(question)}: {reasons}.")
     return Choice(question, taken, offers)
 
 
@@ -103,8 +104,8 @@ def _like(alone: Priced, question: Question, offers: tuple[Offer, ...]) -> Price
         if offer.family == alone.plan.family and offer.plans:
             return offer.best
     raise PlanError(
-        f"{question.shape}: one frame is computed by {alone.plan.family}, and so many frames cannot"
-        ' be. Ask for accuracy="direct", or for fewer frames at once.'
+        f"{call_in_words(question)}: one frame is computed by {alone.plan.family}, and so many"
+        ' frames cannot be. Ask for accuracy="direct", or for fewer frames at once.'
     )
 
 

@@ -18,11 +18,15 @@ _ONE_FORM = (
 
 def explain_question(question: Question) -> tuple[str, str]:
     """The first form's plan and what lost to it; then every form, which is taken, or why none."""
-    choice = choose(question)
+    return explain_choice(choose(question))
+
+
+def explain_choice(choice: Choice) -> tuple[str, str]:
+    """The same for a question that was answered."""
     first = choice.offers[0]
     details = f"no plan: {first.refused}"
     if first.plans:
-        details = explain(first.plans, question.budget)
+        details = explain(first.plans, choice.question.budget)
     if len(choice.offers) == 1:
         return details, _ONE_FORM
     return details, explain_forms(choice)
@@ -31,9 +35,13 @@ def explain_question(question: Question) -> tuple[str, str]:
 def explain(plans: tuple[Priced, ...], budget: int) -> str:
     """The fastest of these plans, and the best of those that lost to it, with modelled times."""
     taken, *others = plans
+    return "\n".join([explain_plan(taken, budget), *_alternatives(taken, others)])
+
+
+def explain_plan(taken: Priced, budget: int) -> str:
+    """The decisions of a plan and what it costs, with modelled times."""
     lines = form_of(taken.plan).decisions(taken.plan)
-    lines += [*_cost(taken.cost, taken.plan, budget), *_alternatives(taken, others)]
-    return "\n".join(lines)
+    return "\n".join([*lines, *_cost(taken.cost, taken.plan, budget)])
 
 
 def _cost(cost: Cost, plan: Plan, budget: int) -> list[str]:

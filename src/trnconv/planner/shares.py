@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trnconv.ask.question import Question
+from trnconv.ask.words import call_in_words
 from trnconv.errors import PlanError
 from trnconv.forms.form import Priced
 from trnconv.planner.best import only, searched_plan
@@ -21,6 +22,8 @@ def shared_plans(question: Question) -> tuple[Priced, Priced]:
         for first, second in form.halves(question) or ((question, question),)
     ]
     if not pairs:
-        raise PlanError(f"{question.shape} on two cores: no form computes it. Ask for one core.")
+        raise PlanError(
+            f"{call_in_words(question)}, two cores: no form computes it. Ask for one core."
+        )
     planned = [(searched_plan(first), searched_plan(second)) for first, second in pairs]
     return min(planned, key=lambda both: max(priced.cost.total_ns for priced in both))

@@ -17,6 +17,7 @@ from typing import Any
 from nkisim.machine import CONSTANTS_VERSION
 from nkisim.version import __version__
 from trnconv.ask.question import Question
+from trnconv.ask.words import call_in_words
 from trnconv.errors import PlanError, TrnconvError
 from trnconv.forms.form import Plan
 from trnconv.planner.table import FORMS, form_of, priced
@@ -77,8 +78,8 @@ def _checked(path: Path, question: Question, entry: dict[str, Any]) -> Plan:
         broken = ["it is of another problem", *broken]
     if broken:
         raise PlanError(
-            f"a tuned plan in {path} for {question.shape}: {'; '.join(broken)}. Tune it again, or"
-            " remove it."
+            f"a tuned plan in {path} for {call_in_words(question)}: {'; '.join(broken)}. Tune it"
+            " again, or remove it."
         )
     return plan
 

@@ -28,6 +28,7 @@ def forward_spec(
             " (channels of the weight) x groups channels, and the outputs divide by the groups."
         )
     _require_bias(name, bias, w.shape[0])
+    _require_inputs(name, x, w)
     pads = paddings(padding, w, *steps)
     sizes = [
         (x.shape[2 + a] + pads[0][a] + pads[1][a] - steps[1][a] * (w.shape[2 + a] - 1) - 1)
@@ -60,6 +61,7 @@ def transposed_sizes(
             " same number of input channels, a multiple of the groups."
         )
     _require_bias(name, bias, w.shape[1] * groups)
+    _require_inputs(name, x, w)
     if any(more >= max(pair) for more, *pair in zip(added, strides, dilations, strict=True)):
         raise RuntimeError(
             f"{name}: output_padding={output_padding}: less than the stride or the dilation."
@@ -155,6 +157,15 @@ def _require_operands(name: str, operands: Operands, rank: int) -> None:
 def _require_bias(name: str, bias: Tensor | None, channels: int) -> None:
     if bias is not None and list(bias.shape) != [channels]:
         raise RuntimeError(f"{name}: bias {list(bias.shape)}: [{channels}] is needed.")
+
+
+def _require_inputs(name: str, x: Tensor, w: Tensor) -> None:
+    """No images make no launch; no channels, positions, filters or taps are no convolution."""
+    if 0 in (*x.shape[1:], *w.shape):
+        raise RuntimeError(
+            f"{name}: input {list(x.shape)}, weight {list(w.shape)}: of all but the images at least"
+            " one is needed."
+        )
 
 
 def _require_positive_sizes(name: str, sizes: list[int]) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from trnconv.ask.launches import Launch, planned_parts
 from trnconv.ask.question import Question, Shape
+from trnconv.ask.words import call_in_words, shape_in_words
 from trnconv.errors import PlanError, ShapeError, UnsupportedError
 from trnconv.planner.table import form_of
 from trnconv.runtime.launch import MOST_PIECES, Operands, Prepared
@@ -111,12 +112,15 @@ def _planned(question: Question, device: Device) -> Callable[[Question], Prepare
         plan = prepared.plans[0]
         if question.reproducible and not form_of(plan).sums_alike(part, question):
             raise UnsupportedError(
-                f"reproducible=True for {question.shape}, which needs several launches, one with"
-                f" {part.shape.c_out} output channels: they would be summed in another order."
+                f"reproducible=True for {call_in_words(question)}: it needs several launches, one"
+                f" with {part.shape.c_out} output channels: they would be summed in another order."
                 " Split the input."
             )
         if not prepared.form.fits(plan, part):
-            raise PlanError(f"{plan}: a plan is for its own shape, this is {part.shape}.")
+            raise PlanError(
+                f"a plan for {shape_in_words(plan.shape)}: it is for its own shape, and this is"
+                f" {shape_in_words(part.shape)}."
+            )
         return prepared
 
     return planned

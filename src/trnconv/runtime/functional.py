@@ -1,6 +1,9 @@
 """torch's convolutions on NumPy arrays, with its order of arguments and its defaults.
 
-`accuracy` is what a kernel may give for speed: "direct", "bf16", "fast", "half" (ask/policy.py).
+As in torch, an input without a batch is one image, and no images make no launch. What is ours is
+keyword-only: `padding_mode` ("zeros", "replicate", "reflect", "circular"), the machine (`target`)
+and its `cores`, and `accuracy`, what a kernel may give for speed: "direct", "bf16", "fast", "half"
+(ask/policy.py).
 """
 
 from __future__ import annotations
@@ -12,11 +15,12 @@ import numpy as np
 
 from nkisim.machine import find_machine
 from trnconv.ask.policy import BF16, Policy, policy_of
-from trnconv.ask.question import Question
+from trnconv.ask.question import Question, Shape
 from trnconv.errors import ShapeError
-from trnconv.geometry import Axes, Padding, conv_shape, transposed_shape
-from trnconv.planner.explain import explain_question
+from trnconv.geometry import ZEROS, Axes, Padding, conv_shape, transposed_shape
+from trnconv.runtime.compute import require_shape
 from trnconv.runtime.convolve import LaunchOptions, convolve, convolve_transposed
+from trnconv.runtime.explaining import explained
 
 Array = np.ndarray[Any, Any]
 Result = TypeVar("Result")
@@ -40,20 +44,21 @@ def _convolution(rank: int) -> Callable[..., Array]:
         dilation: Axes = 1,
         groups: int = 1,
         *,
+        padding_mode: str = ZEROS,
         target: str = "trn2",
+        cores: int = 1,
         accuracy: str | Policy = BF16,
     ) -> Array:
-        _require_rank(f"conv{rank}d", input, rank)
-        return convolve(
-            input,
-            weight,
-            bias,
-            stride=stride,
-            padding=padding,
-            dilation=dilation,
-            groups=groups,
-            launch=LaunchOptions(target, policy=policy_of(accuracy)),
-        ).y
+        options: dict[str, Any] = {"stride": stride, "padding": padding, "dilation": dilation}
+        options |= {"groups": groups, "padding_mode": padding_mode}
+        launch = LaunchOptions(target, cores, policy=policy_of(accuracy))
+
+        x = _images(f"conv{rank}d", input, rank)
+        if x.shape[0] == 0:
+            y = _of_none(conv_shape((1, *x.shape[1:]), weight.shape, **options), x, bias)
+        else:
+            y = convolve(x, weight, bias, **options, launch=launch).y
+        return y if input.ndim == x.ndim else y[0]
 
     sizes = _SIZES[rank - 1]
     contract = f"input [N, C_in, {sizes}], weight [C_out, C_in / groups, ...] -> [N, C_out, ...]."
@@ -72,10 +77,16 @@ def _transposed_convolution(rank: int) -> Callable[..., Array]:
         dilation: Axes = 1,
         *,
         target: str = "trn2",
+        cores: int = 1,
     ) -> Array:
-        options = {"stride": stride, "padding": padding, "output_padding": output_padding}
-        options |= {"groups": groups, "dilation": dilation}
-        return _conv_transpose(rank, (input, weight, bias), target, **options)
+        options: dict[str, Any] = {"stride": stride, "padding": padding, "dilation": dilation}
+        options |= {"groups": groups, "output_padding": output_padding}
+        x = _images(f"conv_transpose{rank}d", input, rank)
+        if x.shape[0] == 0:
+            y = _of_none(transposed_shape((1, *x.shape[1:]), weight.shape, **options), x, bias)
+        else:
+            y = _conv_transpose((x, weight, bias), LaunchOptions(target, cores), **options)
+        return y if input.ndim == x.ndim else y[0]
 
     sizes = _SIZES[rank - 1]
     contract = f"input [N, C_in, {sizes}], weight [C_in, C_out / groups, ...] -> [N, C_out, ...]."
@@ -83,22 +94,37 @@ def _transposed_convolution(rank: int) -> Callable[..., Array]:
 
 
 def _conv_transpose(
-    rank: int, operands: tuple[Array, Array, Array | None], target: str, **options: Any
+    operands: tuple[Array, Array, Array | None], launch: LaunchOptions, **options: Any
 ) -> Array:
     x, w, bias = operands
-    _require_rank(f"conv_transpose{rank}d", x, rank)
     shape = transposed_shape(x.shape, w.shape, **options)
     x5 = x.reshape(shape.batch, shape.c_in, *shape.size)
     w5 = w.reshape(shape.c_in, -1, *shape.kernel)
-    y = convolve_transposed(x5, w5, bias, shape, LaunchOptions(target)).y
-    return y.reshape(shape.batch, shape.c_out, *shape.out[3 - rank :])
+    y = convolve_transposed(x5, w5, bias, shape, launch).y
+    return y.reshape(shape.batch, shape.c_out, *shape.out[5 - x.ndim :])
 
 
-def _require_rank(name: str, x: Array, rank: int) -> None:
-    if x.ndim != rank + 2:
+def _whole(name: str, sizes: Sequence[int], rank: int) -> tuple[int, ...]:
+    """The sizes of an input [N, C_in, ...]; without a batch, it is one image."""
+    if len(sizes) == rank + 1:
+        return (1, *sizes)
+    if len(sizes) != rank + 2:
         raise ShapeError(
-            f"{name} of an input with {x.ndim} dimensions: it takes {rank + 2}: [N, C_in, ...]."
+            f"{name} of an input with {len(sizes)} dimensions: it takes {rank + 2}: [N, C_in, ...],"
+            f" or {rank + 1} without a batch."
         )
+    return tuple(sizes)
+
+
+def _images(name: str, x: Array, rank: int) -> Array:
+    return x.reshape(_whole(name, x.shape, rank))
+
+
+def _of_none(one: Shape, x: Array, bias: Array | None) -> Array:
+    """The output for no images, in the sizes of the output for one."""
+    if bias is not None:
+        require_shape("bias", bias, (one.c_out,))
+    return np.empty((0, one.c_out, *one.out_sizes()[5 - x.ndim :]), x.dtype)
 
 
 def explain(
@@ -108,17 +134,43 @@ def explain(
     stride: Axes = 1,
     padding: Padding = 0,
     dilation: Axes = 1,
+    groups: int = 1,
+    padding_mode: str = ZEROS,
+    transposed: bool = False,
+    output_padding: Axes = 0,
     target: str = "trn2",
+    cores: int = 1,
     dtype: str = "bfloat16",
     accuracy: str | Policy = BF16,
 ) -> str:
     """The plan of a convolution in words: decisions, modelled time, memory, what lost and why.
 
-    Where other forms are looked for, what each of them would give follows.
+    Where other forms are looked for, what each of them would give follows. It takes what `conv*`
+    takes; with `transposed`, what `conv_transpose*` takes: the weight is [C_in, C_out / groups,
+    ...]. Where a call is several launches, each kind of them is listed, and the longest explained.
     """
-    shape = conv_shape(input_shape, weight_shape, stride=stride, padding=padding, dilation=dilation)
+    sizes = _whole("explain", input_shape, len(weight_shape) - 2)
+    options: dict[str, Any] = {"stride": stride, "dilation": dilation, "groups": groups}
+    shape: Shape
+    if transposed:
+        _require_numbers(padding, padding_mode)
+        options |= {"padding": padding, "output_padding": output_padding}
+        shape = transposed_shape(sizes, weight_shape, **options)
+    else:
+        if output_padding != 0:
+            raise ShapeError(f"output_padding={output_padding}: of transposed convolutions only.")
+        options |= {"padding": padding, "padding_mode": padding_mode}
+        shape = conv_shape(sizes, weight_shape, **options)
     question = Question(shape, find_machine(target), dtype, policy=policy_of(accuracy))
-    return "\n\n".join(explain_question(question))
+    return "\n\n".join(explained(question, cores))
+
+
+def _require_numbers(padding: Padding, padding_mode: str) -> None:
+    if isinstance(padding, str) or padding_mode != ZEROS:
+        raise ShapeError(
+            f"padding={padding!r}, padding_mode={padding_mode!r} of a transposed convolution: it"
+            " takes numbers, which crop its output, and no mode."
+        )
 
 
 conv1d, conv2d, conv3d = (_convolution(rank) for rank in (1, 2, 3))

@@ -15,6 +15,7 @@ from nkisim import Run, Spec
 from nkisim.machine import Machine, Reading
 from nkisim.timing import Timeline, schedule
 from trnconv.ask.ends import NO_RESIDUAL
+from trnconv.ask.words import shape_in_words
 from trnconv.errors import PlanError
 from trnconv.forms.form import Array, Form, Lowered, Plan
 from trnconv.planner.table import form_of
@@ -76,7 +77,8 @@ def prepare(plans: tuple[Plan, ...]) -> Prepared:
     for plan in plans:
         broken = form.broken_rules(plan)
         if broken:
-            raise PlanError(f"{plan}: {'; '.join(broken)}.")
+            words = f"{plan.in_words()}, for {shape_in_words(plan.shape)}"
+            raise PlanError(f"{words} on {plan.machine}: {'; '.join(broken)}.")
     distinct = dict.fromkeys(plans)
     return Prepared(form, plans, tuple(form.lower(plan) for plan in distinct))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from nkisim.machine import Machine
 from trnconv.ask.ends import ITEM_BYTES
 from trnconv.ask.question import Question
 from trnconv.errors import UnsupportedError
@@ -23,13 +24,17 @@ def plans_for(question: Question, cores: int = 1) -> tuple[Plan, ...]:
             f"a convolution of {question.dtype}: the kernels take {', '.join(ITEM_BYTES)}. Cast the"
             " input."
         )
-    machine = question.machine
+    require_cores(question.machine, cores)
+    tuned = active(question.machine.name)
+    return _plans(question, cores, tuned.digest if tuned else "")
+
+
+def require_cores(machine: Machine, cores: int) -> None:
+    """Refuse more cores than a launch has."""
     if cores not in range(1, min(_MOST_CORES, machine.lnc_max) + 1):
         raise UnsupportedError(
             f"{cores} cores on {machine.name}: a launch has 1 to {machine.lnc_max}. Ask for fewer."
         )
-    tuned = active(machine.name)
-    return _plans(question, cores, tuned.digest if tuned else "")
 
 
 @lru_cache(maxsize=_PLANS)

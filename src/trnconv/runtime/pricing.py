@@ -6,9 +6,12 @@ from dataclasses import dataclass
 
 from trnconv.ask.launches import planned_parts
 from trnconv.ask.question import Question
+from trnconv.errors import UnsupportedError
 from trnconv.forms.form import Priced
 from trnconv.planner.best import best_plan
+from trnconv.planner.shares import shared_plans
 from trnconv.runtime.launch import time_plan
+from trnconv.runtime.plans import require_cores
 
 
 @dataclass(frozen=True)
@@ -37,15 +40,38 @@ class Price:
         )
 
 
-def price(question: Question, *, simulate: bool = False) -> Price:
+def price(question: Question, *, simulate: bool = False, cores: int = 1) -> Price:
     """By the planner's closed form; with `simulate`, every launch is traced and scheduled.
 
     The closed form is within a few percent of the schedule (tests/trnconv/plan), and a hundred
-    times faster.
+    times faster. Of two cores, the slower one's time and plan count.
     """
-    parts = planned_parts(question, lambda part: _launch_price(part, simulate=simulate))
+    require_cores(question.machine, cores)
+    if cores > 1 and simulate:
+        raise UnsupportedError(f"{cores} cores scheduled: times of one core are. Ask for one.")
+    parts = planned_parts(
+        question,
+        _price_of_two if cores > 1 else lambda part: _launch_price(part, simulate=simulate),
+    )
     first, *others = (one for _, one in parts)
     return sum(others, start=first)
+
+
+def _price_of_two(question: Question) -> Price:
+    """One launch on two cores."""
+    both = shared_plans(question)
+    slower = max(both, key=lambda priced: priced.cost.total_ns)
+    cost = slower.cost
+    columns = sum(priced.cost.columns for priced in both)
+    return Price(
+        cost.total_ns,
+        max(priced.cost.instructions for priced in both),
+        sum(priced.cost.hbm_bytes for priced in both),
+        columns * question.machine.partitions**2,
+        1,
+        cost.bound,
+        slower,
+    )
 
 
 def _launch_price(question: Question, *, simulate: bool) -> Price:

@@ -106,6 +106,15 @@ def test_no_cache_leaves_no_trace(run, tmp_path):
         (("plan", "wan_96_wid"), "wan_96_wide"),
         (("explain", *SMALL, "--padding", "x"), "--padding x"),
         (("plan", *SMALL, "--top", "0"), "top"),
+        (("plan", *SMALL, "--padding-mode", "mirror"), "'mirror'"),
+        (("plan", *SMALL, "--output-padding", "1"), "without --transposed"),
+        (("plan", *SMALL, "--transposed", "--padding-mode", "reflect"), "has no mode"),
+        (("plan", *SMALL, "--transposed", "--padding", "same"), "--padding same"),
+        (("plan", *SMALL, "--cores", "3"), "3 cores on trn2"),
+        (("explain", *SMALL, "--cores", "2", "--machine", "trn1"), "2 cores on trn1"),
+        (("plan", *SDXL, "--cores", "2"), "models are planned for one core"),
+        (("plan", *SDXL, "--transposed"), "--transposed: a model has its layers"),
+        (("verify", *SMALL, "--transposed"), "plain convolutions are verified"),
         (("plan", "--colour"), "colour"),
     ],
 )
@@ -115,6 +124,37 @@ def test_refusals_are_words_and_exit_code_2(run, arguments, words):
     assert ran.out == ""
     assert words in ran.err
     assert "Traceback" not in ran.err
+
+
+OPTIONS = {
+    "groups": ("--groups", "8"),
+    "transposed": ("--transposed", "--stride", "2", "--output-padding", "1"),
+    "mode": ("--padding-mode", "circular"),
+    "cores": ("--cores", "2"),
+    "dtype": ("--dtype", "float32"),
+}
+
+
+@pytest.mark.parametrize("command", ["plan", "explain"])
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=list(OPTIONS))
+def test_plan_and_explain_take_what_the_functions_take(run, command, options):
+    plain, found = (answer(run(command, *SMALL, *more, "--json")) for more in ((), options))
+    assert any(found[name] != plain[name] for name in ("ns", "multiply_adds"))
+    if "--transposed" in options:
+        assert found["layer"]["in_words"].endswith("transposed to 1x24x40.")
+        assert found["multiply_adds"] == 16 * 24 * 9 * 12 * 20
+    if "--cores" in options:
+        assert found["cores"] == 2
+        assert ", 2 cores, " in run(command, *SMALL, *options).out
+
+
+def test_a_refusal_of_the_planner_names_the_arguments(run):
+    huge = ("--channels", "1:64", "--kernel", "4x4", "--size", "2160x512", "--batch", "8")
+    ran = run("plan", *huge, "--stride", "4", "--transposed", "--dtype", "float32")
+    assert ran.code == 2
+    assert "conv_transpose2d(input [8, 1, 2160, 512], weight [1, 64, 4, 4], stride=4" in ran.err
+    assert "33.8 GiB" in ran.err
+    assert "the HBM of trn2 has 24 GiB" in ran.err
 
 
 def test_explain_says_what_each_accuracy_gives(run):

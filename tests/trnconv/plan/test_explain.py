@@ -8,6 +8,7 @@ import trnconv
 from direct_plans import direct_plans
 from nkisim.machine import CONSTANTS_VERSION, TRN2
 from trnconv.ask.limits import DEFAULT_BUDGET
+from trnconv.errors import TrnconvError
 from trnconv.forms.direct.plan import BY_COLUMN, BY_FRAME, BY_ROW, Pass
 from trnconv.geometry import conv_shape
 from trnconv.planner.explain import explain
@@ -120,3 +121,58 @@ def test_explain_shows_what_each_fast_form_would_give():
     assert [len(lines) for lines in taken.values()] == [0, 1, 1]
     assert "F(2,3)" in taken["bf16"][0]
     assert "F(4,3)" in taken["fast"][0]
+
+
+def test_explain_takes_what_the_functions_take():
+    grouped = trnconv.explain((2, 64, 28, 28), (96, 16, 3, 3), padding=1, groups=4)
+    assert grouped.startswith("64 -> 96 channels, 1x3x3 taps")
+    up = trnconv.explain((1, 8, 12, 20), (8, 16, 4, 4), stride=2, padding=1, transposed=True)
+    assert up.startswith("8 -> 16 channels, 1x2x2 phases of 1x2x2 taps, on 1 x 1x12x20")
+    more = trnconv.explain(
+        (8, 12, 20), (8, 4, 4, 4), stride=2, output_padding=1, groups=4, transposed=True
+    )
+    assert more.startswith("8 -> 16 channels")
+    sizes = (1, 8, 12, 20), (16, 8, 3, 3)
+    modes = [trnconv.explain(*sizes, padding=1, padding_mode=mode) for mode in ("zeros", "reflect")]
+    assert modes[0] != modes[1]
+    assert "float16" in trnconv.explain(*sizes, dtype="float16")
+
+
+def test_explain_of_two_cores_has_a_plan_for_each():
+    details, forms = trnconv.explain((1, 64, 28, 28), (64, 64, 3, 3), cores=2).split("\n\n")
+    assert details.startswith("core 0 of 2: 64 -> 64 channels")
+    assert details.count("modelled in closed form") == 2
+    assert "lost" not in details
+    assert "two cores" in forms
+
+
+def test_explain_of_several_launches_lists_them():
+    text = trnconv.explain((2, 1994, 9, 9), (2991, 2, 3, 3), padding=1, groups=997)
+    first, *lines = text.splitlines()
+    assert first.startswith("2 launches, ")
+    assert lines[0].startswith(
+        "  1 x conv2d(input [2, 1932, 9, 9], weight [2898, 2, 3, 3], padding=1, groups=966): "
+    )
+    assert lines[1].startswith(
+        "  1 x conv2d(input [2, 62, 9, 9], weight [93, 2, 3, 3], padding=1, groups=31): "
+    )
+    times = [float(line.rsplit(": ", 1)[1].split()[0]) for line in lines[:2]]
+    assert float(first.split()[2]) == pytest.approx(sum(times), abs=0.11)
+    assert lines[2].startswith("1932 -> 2898 channels in 23 blocks of groups")
+    assert "and so on: 23 passes in all" in text
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"output_padding": 1}, "output_padding=1: of transposed"),
+        ({"transposed": True, "padding": "same"}, "padding='same'.*takes numbers"),
+        ({"transposed": True, "padding_mode": "reflect"}, "no mode"),
+        ({"cores": 2, "target": "trn1"}, "2 cores on trn1"),
+        ({"groups": 3}, "3 groups"),
+    ],
+    ids=str,
+)
+def test_what_explain_refuses(options, words):
+    with pytest.raises(TrnconvError, match=words):
+        trnconv.explain((1, 8, 12, 20), (8, 8, 3, 3), **options)

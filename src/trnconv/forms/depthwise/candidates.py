@@ -32,10 +32,20 @@ def shortest(question: Question) -> int:
 
 
 def _least_instructions(plan: DepthwisePlan) -> int:
-    """Half the taps of each piece, before any is looked at: borders may save the others."""
-    outs = zip(plan.shape.out_sizes(), plan.piece, strict=True)
-    boxes = [len(range(0, size, piece)) for size, piece in outs]
-    return prod(boxes) * plan.line_tiles * plan.multiplier * max(1, plan.shape.taps() // 2)
+    """One for each tap of each piece, but for outputs that find padding there."""
+    met = prod(_outputs_of_taps(plan.shape, axis) for axis in range(3))
+    return met // prod(plan.piece) * plan.line_tiles * plan.multiplier
+
+
+def _outputs_of_taps(shape: ConvShape, axis: int) -> int:
+    """The outputs of an axis that each tap meets the input for, all taps together."""
+    total = 0
+    for tap in range(shape.kernel[axis]):
+        shift, stride = shape.in_position(axis, 0, tap), shape.stride[axis]
+        first = max(0, -(shift // stride))
+        last = (shape.size[axis] - 1 - shift) // stride
+        total += max(0, min(last + 1, shape.out_size(axis)) - first)
+    return total
 
 
 def _tight(question: Question) -> Iterator[DepthwisePlan]:

@@ -30,10 +30,11 @@ def _refuses(question: Question, family: str) -> str:
         reasons.append("a fixed order of sums: which tap is first depends on the borders")
     if question.share:
         reasons.append("a share of two cores: the kernel is for one")
-    if not reasons and shortest(question) > MOST_INSTRUCTIONS:
+    most = min(MOST_INSTRUCTIONS, question.budget)
+    if not reasons and shortest(question) > most:
         reasons.append(
-            f"some {shortest(question)} static instructions unrolled: programs of more than"
-            f" {MOST_INSTRUCTIONS} are not looked at; split the problem"
+            f"some {shortest(question)} static instructions unrolled: programs of more than {most}"
+            " are not looked at; split the problem"
         )
     return f"{family}: {'; '.join(reasons)}" if reasons else ""
 

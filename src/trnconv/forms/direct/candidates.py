@@ -15,6 +15,7 @@ from trnconv.forms.direct.blocks import bank_tile_count
 from trnconv.forms.direct.jobs import grouped_jobs
 from trnconv.forms.direct.plan import BY_COLUMN, BY_FRAME, DirectPlan, Pass
 from trnconv.forms.direct.problem import DEPTH, HEIGHT, WIDTH, Problem, problem_of
+from trnconv.forms.direct.rules import broken_patterns
 from trnconv.forms.direct.sbuf import lay_out
 from trnconv.forms.direct.stationaries import bias_width, image_width
 from trnconv.forms.direct.traffic import WindowCounts, count_windows
@@ -29,7 +30,7 @@ _HELD_TIMES = 3  # windows of this many blocks are enough, if there is room
 # 194 are others, up to 35 % faster (small images of few channels), and searching takes 4 times as
 # long.
 _WORTH_A_LOOK = 1.4
-_STREAM_SLOTS = 6
+_STREAM_SLOTS = (6, 2)  # for weights; fewer where matrices of large kernels leave no room
 _OUT_BUFFERS = (6, 4, 2)
 _LEAD_SHARES = ((6, 3), (4, 2), (3,), (2,), (6,))
 _ENOUGH_SIZES = 2  # of blocks, in frames and columns, that leave room for their windows
@@ -81,20 +82,43 @@ def candidates(task: Task, *, thorough: bool = False) -> Iterator[DirectPlan]:
 
     Windows of whole rows are contiguous in HBM, and blocks of more frames load less; so parts of
     rows, and fewer frames, are tried only as far as needed, unless the search is `thorough`.
+    Where windows of all those are too large (strides, dilated or large kernels), blocks get smaller
+    until one fits.
     """
     frame_sizes = frame_blocks(task.problem)
     one_row = _is_one_row(task)
     enough = 0
+    any_fits = False
     for columns in _row_parts(task) if one_row else column_blocks(task):
         for frames in frame_sizes if thorough or not one_row else frame_sizes[:_ENOUGH_SIZES]:
             found = list(_blocks(task, frames, columns))
             yield from found
+            any_fits = any_fits or bool(found)
             enough += any(not plan.window_major for plan in found)
             if enough == _ENOUGH_SIZES and not (thorough or one_row):
                 return
+    if not any_fits:
+        yield from _small_blocks(task, frame_sizes[-1])
 
 
-def _blocks(task: Task, frames: int, columns: int) -> Iterator[DirectPlan]:
+def _small_blocks(task: Task, frames: int) -> Iterator[DirectPlan]:
+    """Blocks of half a bank of positions, a quarter and so on, of the first size that fits."""
+    whole = task.problem.phases[WIDTH]
+    positions = task.machine.psum_bank_fp32_elems // 2
+    narrowest = min(column_blocks(task))
+    while positions:
+        columns = min(narrowest, -(-positions // whole) * whole)
+        found = list(_blocks(task, frames, columns, positions // columns))
+        yield from found
+        if found:
+            return
+        positions //= 2
+
+
+def _blocks(
+    task: Task, frames: int, columns: int, rows_of_block: int | None = None
+) -> Iterator[DirectPlan]:
+    """Ways to fill the array, each in blocks of several sizes, or of about so many rows."""
     problem = task.problem
     height = task.height
     tiles = bool(task.machine.timing.column_tiles_parallel)
@@ -104,8 +128,11 @@ def _blocks(task: Task, frames: int, columns: int) -> Iterator[DirectPlan]:
     for passes in _kept(problem, options, frames):
         needs = _Needs.of(problem, passes, frames)
         sizes = _row_sizes(task, passes, columns, needs)
+        if rows_of_block is not None:
+            step = DirectPlan.multiple_of(passes)
+            sizes = [max(step, min(rows_of_block, height) // step * step)]
         fitted = [_buffered(task, passes, (frames, rows, columns), needs) for rows in sizes]
-        found = [plan for plan in fitted if plan is not None]
+        found = [plan for plan in fitted if plan is not None and not broken_patterns(plan)]
         yield from [plan for plan in found if not plan.window_major] or found
 
 
@@ -232,7 +259,8 @@ def _buffered(
         rows_of=task.rows,
         end=task.question.end,
     )
-    for streamed, window_major in ((0, False), (0, True), (_STREAM_SLOTS, True)):
+    kept = ((0, False), (0, True))
+    for streamed, window_major in (*kept, *((slots, True) for slots in _STREAM_SLOTS)):
         fitted = _fit(replace(plan, streamed=streamed, window_major=window_major), needs)
         if fitted is not None:
             return fitted

@@ -18,6 +18,8 @@ from trnconv.forms.direct.array.m_lines import OutPart, OutTile, out_tiles
 from trnconv.forms.direct.plan import BY_FRAME, BY_ROW, INNER_FIRST, MIDDLE_FIRST, Pass
 from trnconv.forms.direct.problem import DEPTH, HEIGHT, WIDTH, Problem
 
+_MOST_VIEWS = 64  # of a product: more than a 7x7 kernel has, and 32 KB a partition in float32
+
 
 @dataclass(frozen=True)
 class Shift:
@@ -201,21 +203,39 @@ def _part_products(
     tiles = line_tiles(level, tuple(everything.keys(level)), channels, apart=one.apart)
     views = {level: _views(problem, one, level, needs) for level in one.levels}
     return [
-        Product(tile, views[tile.level], part)
+        Product(tile, some, part)
         for tile in cover(tiles, needs, one.levels)
         if any(line.key[0] in frames for line in tile.lines)
+        for some in views[tile.level]
     ]
 
 
-def _views(problem: Problem, one: Pass, level: int, needs: Needs) -> tuple[Shift, ...]:
-    """The shifts that lines of this level leave to views, in the order of the pass."""
+def _views(problem: Problem, one: Pass, level: int, needs: Needs) -> tuple[tuple[Shift, ...], ...]:
+    """The shifts that lines of this level leave to views, in the order of the pass.
+
+    Those of a large kernel are cut into rectangles of rows and columns: their weights are streamed
+    together, and all of them might not fit SBUF.
+    """
     rows: tuple[int, ...] = (0,)
     columns: tuple[int, ...] = (0,)
     if level == BY_FRAME:
         rows = in_order(problem, one, HEIGHT, needs.rows)
     if level <= BY_ROW:
         columns = in_order(problem, one, WIDTH, needs.columns)
-    return tuple(Shift(row, column) for row in rows for column in columns)
+    high = max(1, _MOST_VIEWS // len(columns)) if columns else 1
+    return tuple(
+        tuple(Shift(row, column) for row in some_rows for column in some_columns)
+        for some_rows in _runs(rows, high)
+        for some_columns in _runs(columns, _MOST_VIEWS)
+    )
+
+
+def _runs(shifts: tuple[int, ...], most: int) -> list[tuple[int, ...]]:
+    """Shifts in a row, in equal parts of at most so many."""
+    if not shifts:
+        return []
+    size = -(-len(shifts) // -(-len(shifts) // most))
+    return [shifts[first : first + size] for first in range(0, len(shifts), size)]
 
 
 def in_order(problem: Problem, one: Pass, axis: int, read: tuple[int, ...]) -> tuple[int, ...]:

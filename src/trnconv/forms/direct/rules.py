@@ -17,7 +17,7 @@ def broken_rules(plan: DirectPlan) -> list[str]:
     unusable = _sizes(plan)
     if unusable:
         return unusable  # such a plan has no price, and no windows
-    return [*_channels(plan), *_memory(plan), *_windows(plan), *_patterns(plan)]
+    return [*_channels(plan), *_memory(plan), *_windows(plan), *broken_patterns(plan)]
 
 
 def _sizes(plan: DirectPlan) -> list[str]:
@@ -94,7 +94,7 @@ def _windows(plan: DirectPlan) -> list[str]:
     return broken
 
 
-def _patterns(plan: DirectPlan) -> list[str]:
+def broken_patterns(plan: DirectPlan) -> list[str]:
     """Views of windows fit the fields of an access pattern."""
     machine, problem = plan.target, plan.problem
     broken = []

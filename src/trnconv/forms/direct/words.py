@@ -5,6 +5,8 @@ from __future__ import annotations
 from trnconv.forms.direct.plan import DirectPlan
 from trnconv.forms.direct.problem import Problem
 
+_SHOWN = 6  # passes: more than a convolution without groups has
+
 
 def decisions(plan: DirectPlan) -> list[str]:
     """What was decided, in lines."""
@@ -13,8 +15,10 @@ def decisions(plan: DirectPlan) -> list[str]:
 
 def _problem(problem: Problem, dtype: str) -> str:
     sizes = "x".join(map(str, problem.size))
+    blocks = problem.channels // problem.c_in
+    apart = f" in {blocks} blocks of groups" if blocks > 1 else ""
     return (
-        f"{problem.c_in} -> {problem.c_out} channels, {_taps(problem)}, on"
+        f"{problem.channels} -> {problem.c_out} channels{apart}, {_taps(problem)}, on"
         f" {problem.images} x {sizes} {dtype}"
     )
 
@@ -33,7 +37,9 @@ def _decisions(plan: DirectPlan) -> list[str]:
     lines = [
         f"  blocks    {plan.frames} frames x {plan.rows} rows x {plan.columns} columns{_lead(plan)}"
     ]
-    lines += [f"  array     {one.in_words()}" for one in plan.passes]
+    lines += [f"  array     {one.in_words()}" for one in plan.passes[:_SHOWN]]
+    if len(plan.passes) > _SHOWN:
+        lines.append(f"            and so on: {len(plan.passes)} passes in all")
     if plan.is_reproducible:
         lines.append("  order     every output is summed alike, whatever the size of the input")
     windows = sum(plan.slots)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -144,15 +145,20 @@ def _within_sbuf(plan: FilterGradientPlan) -> FilterGradientPlan | None:
 def _fewest_passes(
     plan: FilterGradientPlan, strips: int, slots: tuple[int, int]
 ) -> FilterGradientPlan | None:
+    """More passes have fewer strips each, and leave more room: so halving finds the fewest."""
+    passes = range(1, strips + 1)
+    found = bisect_left(passes, slots[0], key=lambda count: _free_slots(plan, strips, count))
+    if found == len(passes):
+        return None
+    free = _free_slots(plan, strips, passes[found])
+    sized = replace(plan, pass_strips=-(-strips // passes[found]))
+    return replace(sized, slots=min(free, max(slots)))
+
+
+def _free_slots(plan: FilterGradientPlan, strips: int, passes: int) -> int:
+    tried = replace(plan, pass_strips=-(-strips // passes))
     room = plan.target.sbuf_usable_bytes_per_partition
-    passes = 1
-    while passes <= strips:
-        tried = replace(plan, pass_strips=-(-strips // passes))
-        free = (room - addresses(tried).end) // x_slot_bytes(tried)
-        if free >= slots[0]:
-            return replace(tried, slots=min(free, max(slots)))
-        passes += 1
-    return None
+    return (room - addresses(tried).end) // x_slot_bytes(tried)
 
 
 def _turned(plan: FilterGradientPlan) -> Iterator[FilterGradientPlan]:
