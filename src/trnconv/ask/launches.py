@@ -72,7 +72,6 @@ def planned_parts(
     either, that is halved too. An input in pieces cannot be sliced: it is refused if it would
     have to be.
     """
-    _require_room(question)
     known: dict[Shape, Planned] = {}
     waiting = launches(question.shape)
     if question.pieces and len(waiting) > 1:
@@ -107,7 +106,7 @@ def _planned(question: Question, plan: Callable[[Question], Planned]) -> Planned
         raise error from None
 
 
-def _require_room(question: Question) -> None:
+def require_room(question: Question) -> None:
     """Refuse tensors that HBM cannot hold, however they are computed."""
     shape, room = question.shape, question.machine.hbm_bytes
     item = ITEM_BYTES.get(question.dtype, 0)

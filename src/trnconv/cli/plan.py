@@ -78,11 +78,13 @@ def plan(
 def _of_layer(
     layer: LayerOptions, where: tuple[str, str], cores: int, cache: Any
 ) -> dict[str, Any]:
+    from trnconv.ask.launches import require_room
     from trnconv.cli.plan_documents import layer_document
     from trnconv.model_plan import Prices
 
     asked = asked_layer(layer)
     question = asked_question(asked, *where)
+    require_room(question)
     with working(f"planning {asked.name}"):
         price = Prices(cache, cores=cores).of(question)
     return layer_document(asked, question, price, cores)

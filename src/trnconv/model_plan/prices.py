@@ -46,7 +46,7 @@ class Prices:
         return found
 
     def _price(self, question: Question) -> Price:
-        return price(question, simulate=self.simulate, cores=self.cores)
+        return price(question, simulate=self.simulate, cores=self.cores, beyond_hbm=True)
 
     def _asked(self, question: Question) -> dict[str, Any]:
         file = active(question.machine.name)

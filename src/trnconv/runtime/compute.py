@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Protocol
 
-from trnconv.ask.launches import Launch, planned_parts
+from trnconv.ask.launches import Launch, planned_parts, require_room
 from trnconv.ask.question import Question, Shape
 from trnconv.ask.words import call_in_words, shape_in_words
 from trnconv.errors import PlanError, ShapeError, UnsupportedError
@@ -43,6 +43,7 @@ def convolution(question: Question, operands: Operands, device: Device) -> Any:
         operands = replace(operands, inputs=(device.joined(operands.inputs),))
         question = replace(question, pieces=())
     y: Any = None
+    require_room(question)
     for part, prepared in planned_parts(question, _planned(question, device)):
         own = _operands(part, operands)
         _require_whole_phases(prepared, own)
@@ -61,6 +62,7 @@ def filter_gradient(question: Question, operands: Operands, device: Device) -> t
     """dw [C_out, C_in / groups, KD, KH, KW] and db [C_out], summed over the launches."""
     x, dy = operands.inputs
     total: tuple[Any, Any] | None = None
+    require_room(question)
     for part, prepared in planned_parts(question, _planned(question, device)):
         (own,) = part.inputs_of((x,))
         folded = prepared.lowered[0].inputs

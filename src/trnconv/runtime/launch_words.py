@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from trnconv.ask.launches import planned_parts
+from trnconv.ask.launches import planned_parts, require_room
 from trnconv.ask.question import Question, Shape
 from trnconv.ask.words import shape_in_words
 from trnconv.planner.best import choose
@@ -27,6 +27,7 @@ class _Explained:
 def explained(question: Question, cores: int = 1) -> tuple[str, str]:
     """The plan and what lost to it; then every form. Of several launches, of the longest."""
     require_cores(question.machine, cores)
+    require_room(question)
     parts = list(planned_parts(question, lambda part: _explained(part, cores)))
     if len(parts) == 1:
         return parts[0][1].words

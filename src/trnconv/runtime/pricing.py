@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trnconv.ask.launches import planned_parts
+from trnconv.ask.launches import planned_parts, require_room
 from trnconv.ask.question import Question
 from trnconv.errors import UnsupportedError
 from trnconv.forms.form import Priced
@@ -40,12 +40,17 @@ class Price:
         )
 
 
-def price(question: Question, *, simulate: bool = False, cores: int = 1) -> Price:
+def price(
+    question: Question, *, simulate: bool = False, cores: int = 1, beyond_hbm: bool = False
+) -> Price:
     """By the planner's closed form; with `simulate`, every launch is traced and scheduled.
 
     The closed form is within a few percent of the schedule (tests/trnconv/plan), and a hundred
-    times faster. Of two cores, the slower one's time and plan count.
+    times faster. Of two cores, the slower one's time and plan count. `beyond_hbm`: tensors that
+    HBM does not hold are priced all the same, as a model's that would be cut before it runs.
     """
+    if not beyond_hbm:
+        require_room(question)
     require_cores(question.machine, cores)
     if cores > 1 and simulate:
         raise UnsupportedError(f"{cores} cores scheduled: times of one core are. Ask for one.")
