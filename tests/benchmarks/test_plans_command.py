@@ -77,11 +77,11 @@ def test_grouped_and_transposed_convolutions_are_planned_too():
 
 
 def test_tensors_beyond_32_bits_are_planned_by_launches():
-    """1.2e10 elements are cut in halves until none has more than 2^31: eight parts."""
-    shape = conv_shape((1, 128, 128, 720, 1000), (128, 128, 3, 3, 3), padding=1)
+    """5.9e9 elements, which HBM holds twice, are cut in halves until none has 2^31: four parts."""
+    shape = conv_shape((1, 128, 64, 720, 1000), (128, 128, 3, 3, 3), padding=1)
     outcome = plans.plan_task(plans.Task(shape, "trn2"))
     assert outcome.failure == ""
-    assert outcome.launches == 8
+    assert outcome.launches == 4
     assert outcome.rolled
     assert 0 < outcome.instructions <= 20_000
 

@@ -51,7 +51,7 @@ def explain(
 def _answer(asked: AskedLayer, question: Question, cores: int) -> dict[str, Any]:
     from trnconv.cli.plan_documents import layer_document
     from trnconv.model_plan import Prices
-    from trnconv.runtime.explaining import explained
+    from trnconv.runtime.launch_words import explained
 
     prices = Prices(cores=cores)
     policies = [
