@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: forward, plans, model, models, scaling, family, frontend, fast, observe.
+"""`python -m benchmarks`: forward, plans, price, planning, model, models, scaling, family, fast ...
 
 Every time printed is modelled, but for those of `frontend`, which are of this machine's CPU;
 `observe` prints none, it writes what models do.
@@ -10,12 +10,24 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from benchmarks import family, fast, forward, frontend, model, models, observe, plans, scaling
+from benchmarks import (
+    family,
+    fast,
+    forward,
+    frontend,
+    model,
+    models,
+    observe,
+    plans,
+    price,
+    scaling,
+)
 from trnconv.errors import TrnconvError
 
 _COMMANDS = {
     "forward": forward,
     "plans": plans,
+    "price": price,
     "model": model,
     "models": models,
     "scaling": scaling,

@@ -133,7 +133,7 @@ def test_plans_by_frames_do_not_claim_it():
     ("accuracy", "channels", "transform"), [(BF16, 128, "F(2,3)"), (FAST, 384, "F(4,3)")]
 )
 def test_reproducible_outputs_do_not_depend_on_chunks_or_pieces(accuracy, channels, transform):
-    size = (1, channels, 5, 48, 64)
+    size = (1, channels, 5, 96, 64)
     shape = conv_shape(size, (channels, channels, 3, 3, 3), padding=(0, 1, 1))
     x, w, bias = normal_arrays(shape, "bfloat16")
     options = LaunchOptions(policy=Policy(accuracy, least_macs=0), reproducible=True)

@@ -256,6 +256,13 @@ def blocks(plan: MinimalPlan) -> Iterator[BlockAt]:
                     yield BlockAt(row, column, frame, _place(plan, image, (row, column, frame)))
 
 
+def blocks_of(plan: MinimalPlan) -> int:
+    """How many there are."""
+    kinds = (row_kinds(plan), column_kinds(plan))
+    rows, columns = (sum(count for _, count in spans) for spans in kinds)
+    return plan.shape.batch * rows * columns * len(frame_starts(plan))
+
+
 def _edges(plan: MinimalPlan, row: Span) -> int:
     """Where among the pairs of constants stands which rows beside a block exist."""
     missing = [row.origin < 0, row.origin + row.end >= plan.shape.size[HEIGHT]]

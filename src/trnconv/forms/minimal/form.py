@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from nkisim.machine import V3
 from trnconv.ask.policy import DIRECT
 from trnconv.ask.question import Question, of_one_frame
 from trnconv.forms.form import Array, Form, Priced
@@ -39,6 +40,11 @@ def _refuses(question: Question, family: str) -> str:
     transform, axis = FAMILIES[family]
     if not isinstance(question.shape, ConvShape):
         return f"{family}: it computes plain convolutions only"
+    if question.machine.generation < V3:
+        return (
+            f"{family}: on {question.machine.name} the Scalar engine adds no bias to a copy, and a"
+            " transform takes two cycles an element, which is more than it saves"
+        )
     if question.exact or question.share:
         return f"{family}: transforms spread Inf and NaN, and are for one core"
     broken = broken_promise(transform, question.dtype, question.policy)
@@ -51,6 +57,8 @@ def _refuses(question: Question, family: str) -> str:
 def _is_worth_asking(question: Question) -> bool:
     """Whether it is large enough; the same for any number of frames, if reproducible."""
     shape = question.shape
+    if question.machine.generation < V3:
+        return False
     if question.policy.accuracy == DIRECT or min(shape.c_in, shape.c_out) < _LEAST_CHANNELS:
         return False
     counted = of_one_frame(question).shape if question.reproducible else shape
