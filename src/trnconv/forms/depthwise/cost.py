@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nkisim.machine import Reading, Timing
+from nkisim.machine import Timing
 from trnconv.forms.depthwise.actions import (
     Action,
     Transfer,
@@ -20,7 +20,7 @@ _PSUM_PORT = "psum port"  # where Vector and Scalar engine share one
 
 def cost_of(plan: DepthwisePlan) -> Cost:
     """The cost of a plan, legal or not."""
-    timing = plan.target.timing.read(Reading.default)
+    timing = plan.timing
     on_vector, vector_steps = _pieces(plan, timing, PSUM)
     on_gpsimd, gpsimd_steps = _pieces(plan, timing, WIDE) if plan.gpsimd_pieces else ({}, 0)
     share = plan.vector_pieces / plan.group

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import zip_longest
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nkisim.machine import PARTITIONS
 from trnconv.forms.direct.array.k_lines import LineTile, Needs, cover, line_tiles
@@ -76,6 +76,11 @@ class OutJob:
         )
 
     @cached_property
+    def tile_levels(self) -> Counter[int]:
+        """How many products read windows of each level."""
+        return Counter(product.tile.level for product in self.products)
+
+    @cached_property
     def weight_widths(self) -> Counter[int]:
         """Stationary columns of a product's weights: how many products have so many."""
         return Counter(len(product.views) * product.part.width for product in self.products)
@@ -101,10 +106,29 @@ class JobGroup:
     count: int
 
 
+class JobGroups(tuple[JobGroup, ...]):  # noqa: SLOT001 (cached properties need a dict)
+    """The jobs of a block, equal ones counted; what follows from them is worked out once."""
+
+    @cached_property
+    def stores(self) -> list[tuple[OutJob, int]]:
+        """Jobs that store alike, one of each kind, and how many there are."""
+        counts: dict[tuple[int, Pass], tuple[OutJob, int]] = {}
+        for group in self:
+            key = (id(group.job.out), group.job.one)
+            job, count = counts.get(key, (group.job, 0))
+            counts[key] = (job, count + group.count)
+        return list(counts.values())
+
+    @cached_property
+    def loaded(self) -> dict[tuple[int, int, int], Any]:
+        """What `traffic.py` found that is loaded, by slots."""
+        return {}
+
+
 @lru_cache(maxsize=1024)
 def grouped_jobs(
     problem: Problem, passes: tuple[Pass, ...], frame_count: int, frames: tuple[int, ...]
-) -> tuple[JobGroup, ...]:
+) -> JobGroups:
     """The jobs of a block with equal ones counted."""
     groups: list[JobGroup] = []
     for job in jobs_of(problem, passes, frame_count, frames):
@@ -113,7 +137,7 @@ def grouped_jobs(
             groups[-1] = JobGroup(last, groups[-1].count + 1)
         else:
             groups.append(JobGroup(job, 1))
-    return tuple(groups)
+    return JobGroups(groups)
 
 
 def _alike(one: OutJob, two: OutJob) -> bool:

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from itertools import product
 
-from nkisim.machine import Reading, Timing
+from nkisim.machine import Timing
 from trnconv.forms.filter_gradient.blocks import window_size
 from trnconv.forms.filter_gradient.plan import DEPTH, HEIGHT, WIDTH, FilterGradientPlan, Strip
 from trnconv.forms.filter_gradient.sbuf import addresses
@@ -38,7 +38,7 @@ class _Count:
 
 def cost_of(plan: FilterGradientPlan) -> Cost:
     """The cost of a plan, legal or not."""
-    timing = plan.target.timing.read(Reading.default)
+    timing = plan.timing
     total = _Count()
     static = 0.0
     for kind in _pass_kinds(plan):
