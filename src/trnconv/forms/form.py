@@ -22,6 +22,9 @@ from trnconv.ask.question import OUTPUT, Question, Shape
 Array = np.ndarray[Any, Any]
 
 
+_machine_named = lru_cache(maxsize=16)(find_machine)  # plans are asked for theirs by the million
+
+
 @lru_cache(maxsize=16)
 def _default_timing(machine: str) -> Timing:
     return find_machine(machine).timing.read(Reading.default)
@@ -49,7 +52,7 @@ class Plan(ABC):
     @property
     def target(self) -> Machine:
         """The machine this was planned for."""
-        return find_machine(self.machine)
+        return _machine_named(self.machine)
 
     @property
     def timing(self) -> Timing:

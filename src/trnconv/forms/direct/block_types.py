@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from trnconv.forms.direct.blocks import InputSpan, Span, frame_spans, input_span, spans
+from trnconv.forms.direct.blocks import InputSpan, Span, frame_spans, input_span, reached, spans
 from trnconv.forms.direct.jobs import input_frames
 from trnconv.forms.direct.plan import DirectPlan
 from trnconv.forms.direct.problem import DEPTH, HEIGHT, WIDTH, Problem
@@ -87,8 +87,12 @@ def column_kinds(plan: DirectPlan) -> dict[SpanKind, int]:
 def _span_kinds(problem: Problem, axis: int, cut: Cut) -> dict[SpanKind, int]:
     kinds: dict[SpanKind, int] = {}
     for span in spans(*cut):
-        read = input_span(problem, axis, span)
-        kind = SpanKind(span.outputs, read.inputs, read.missing, read.sources)
+        begin, end = reached(problem, axis, span)
+        if begin >= 0 and end <= problem.size[axis]:
+            kind = SpanKind(span.outputs, end - begin, 0)
+        else:
+            read = input_span(problem, axis, span)
+            kind = SpanKind(span.outputs, read.inputs, read.missing, read.sources)
         kinds[kind] = kinds.get(kind, 0) + 1
     return kinds
 

@@ -220,7 +220,7 @@ def _tensor_work(
     """Matmul columns, and Tensor engine cycles, of one span of frames."""
     bank = plan.target.psum_bank_fp32_elems
     columns = cycles = 0.0
-    for group in jobs:
+    for group in jobs.kinds:
         job = group.job
         tiles = _tiles(job.one.rows, job.one.columns, cut, bank)
         together = len(job.out.parts) if timing.column_tiles_parallel else 1
@@ -261,7 +261,7 @@ def _evict_ns(plan: DirectPlan, timing: Timing, jobs: JobGroups, cut: _Cut) -> f
     """Each of two engines takes half of the tiles; the Vector engine is the slower one."""
     bank = plan.target.psum_bank_fp32_elems
     ns = 0.0
-    for group in jobs:
+    for group in jobs.kinds:
         job = group.job
         tiles = _tiles(job.one.rows, job.one.columns, cut, bank)
         positions = _positions(job.one.rows, cut.rows) * _positions(job.one.columns, cut.columns)
@@ -284,8 +284,8 @@ def _group_transfers(
             (window_transfer(plan, timing, one, extent).times(one.times), one) for one in windows
         ]
         block = sum((load.times(one.count) for load, one in loads), Transfers())
-        for job, times in jobs.stores:
-            block += store_transfer(plan, timing, job, extent).times(times)
+        for group in jobs.kinds:
+            block += store_transfer(plan, timing, group.job, extent).times(group.count)
         moved += (block + _streamed(plan, timing, jobs, extent)).times(count)
         late = _late_ns(plan, timing, jobs, _Loads(loads, _tile_positions(plan, extent)))
         waiting += count * late
@@ -310,7 +310,7 @@ def _streamed(plan: DirectPlan, timing: Timing, jobs: JobGroups, extent: Extent)
     """Weights that are loaded as they are used, once for as many tiles as there are banks."""
     total = Transfers()
     if plan.streamed:
-        for group in jobs:
+        for group in jobs.kinds:
             job = group.job
             bank = plan.target.psum_bank_fp32_elems
             tiles = _block_tiles((job.one.rows, job.one.columns), extent, bank)
@@ -347,7 +347,7 @@ def _block_length(plan: DirectPlan, jobs: JobGroups, extent: Extent) -> int:
     bank = plan.target.psum_bank_fp32_elems
     windows = loaded_windows(jobs, plan.slots)
     length = sum(one.count * one.times * window_dmas(plan, one.tile) for one in windows)
-    for group in jobs:
+    for group in jobs.kinds:
         job = group.job
         tiles = _block_tiles((job.one.rows, job.one.columns), extent, bank)
         one = tiles * (job.matmuls + len(job.out.phases)) + len(job.out.boxes)

@@ -76,6 +76,14 @@ class OutJob:
         )
 
     @cached_property
+    def kind(self) -> tuple[object, ...]:
+        """All that its cost depends on, but for its windows and its frame."""
+        one, out = self.one, self.out
+        stored = (len(out.boxes), sum(box.lines for box in out.boxes), len(out.phases))
+        summed = (frozenset(self.product_kinds.items()), frozenset(self.weight_widths.items()))
+        return (one.rows, one.columns, one.separate, len(out.parts), *stored, *summed)
+
+    @cached_property
     def tile_levels(self) -> Counter[int]:
         """How many products read windows of each level."""
         return Counter(product.tile.level for product in self.products)
@@ -110,18 +118,18 @@ class JobGroups(tuple[JobGroup, ...]):  # noqa: SLOT001 (cached properties need 
     """The jobs of a block, equal ones counted; what follows from them is worked out once."""
 
     @cached_property
-    def stores(self) -> list[tuple[OutJob, int]]:
-        """Jobs that store alike, one of each kind, and how many there are."""
-        counts: dict[tuple[int, Pass], tuple[OutJob, int]] = {}
+    def kinds(self) -> tuple[JobGroup, ...]:
+        """The same with jobs together, wherever they are, that cost alike."""
+        counts: dict[object, JobGroup] = {}
         for group in self:
-            key = (id(group.job.out), group.job.one)
-            job, count = counts.get(key, (group.job, 0))
-            counts[key] = (job, count + group.count)
-        return list(counts.values())
+            kind = group.job.kind
+            before = counts.get(kind)
+            counts[kind] = JobGroup(group.job, group.count + (before.count if before else 0))
+        return tuple(counts.values())
 
     @cached_property
-    def loaded(self) -> dict[tuple[int, int, int], Any]:
-        """What `traffic.py` found that is loaded, by slots."""
+    def known(self) -> dict[object, Any]:
+        """What `traffic.py` found out about its windows."""
         return {}
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nkisim.machine import Timing
 from trnconv.ask.ends import NO_RESIDUAL
 from trnconv.forms.direct.array.k_lines import LineTile
-from trnconv.forms.direct.jobs import JobGroup, JobGroups, OutJob
+from trnconv.forms.direct.jobs import JobGroups, OutJob
 from trnconv.forms.direct.plan import BY_COLUMN, BY_ROW, DirectPlan, Pass
 from trnconv.forms.direct.problem import HEIGHT, WIDTH
 
@@ -50,9 +49,9 @@ class Loaded:
 
 def loaded_windows(groups: JobGroups, slots: tuple[int, int, int]) -> tuple[Loaded, ...]:
     """The windows one block loads: slots are used in turn, so some may have to come again."""
-    if slots not in groups.loaded:
-        groups.loaded[slots] = _load_in_turn(groups, slots)
-    found: tuple[Loaded, ...] = groups.loaded[slots]
+    if slots not in groups.known:
+        groups.known[slots] = _load_in_turn(groups, slots)
+    found: tuple[Loaded, ...] = groups.known[slots]
     return found
 
 
@@ -106,8 +105,15 @@ class WindowCounts:
         )
 
 
-def count_windows(groups: Sequence[JobGroup]) -> WindowCounts:
+def count_windows(groups: JobGroups) -> WindowCounts:
     """The windows that the jobs of a block need."""
+    if WindowCounts not in groups.known:
+        groups.known[WindowCounts] = _count_windows(groups)
+    found: WindowCounts = groups.known[WindowCounts]
+    return found
+
+
+def _count_windows(groups: JobGroups) -> WindowCounts:
     counts = WindowCounts((0, 0, 0), (0, 0, 0), (0, 0, 0))
     seen: list[set[tuple[int, ...]]] = [set(), set(), set()]
     for number, group in enumerate(groups):

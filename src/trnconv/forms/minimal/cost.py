@@ -41,6 +41,7 @@ _TRAFFIC_WEIGHT = 0.06
 _VECTOR_WEIGHT = 0.03
 
 
+@lru_cache(maxsize=8192)  # every budget asks again
 def cost_of(plan: MinimalPlan) -> Cost:
     """The cost of a plan that its schedule and SBUF allow."""
     sized = _sized_cost(_sized(plan))
