@@ -1,7 +1,7 @@
-"""`python -m benchmarks`: forward, plans, model, models, scaling, family, frontend, fast, observe.
+"""`python -m benchmarks`: one command for each module that `_COMMANDS` lists.
 
-Every time printed is modelled, but for those of `frontend`, which are of this machine's CPU;
-`observe` prints none, it writes what models do.
+Every time printed is modelled, but for those of `frontend` and `planning`, which are of this
+machine's CPU; `observe` prints none, it writes what models do.
 """
 
 from __future__ import annotations
@@ -10,7 +10,18 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from benchmarks import family, fast, forward, frontend, model, models, observe, plans, scaling
+from benchmarks import (
+    family,
+    fast,
+    forward,
+    frontend,
+    model,
+    models,
+    observe,
+    planning,
+    plans,
+    scaling,
+)
 from trnconv.errors import TrnconvError
 
 _COMMANDS = {
@@ -23,6 +34,7 @@ _COMMANDS = {
     "frontend": frontend,
     "fast": fast,
     "observe": observe,
+    "planning": planning,
 }
 _REFUSED = 2  # as argparse exits
 
