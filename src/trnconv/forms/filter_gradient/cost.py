@@ -76,14 +76,15 @@ def cost_of(plan: FilterGradientPlan) -> Cost:
 class _PassKind:
     """Passes that differ in nothing that costs."""
 
-    strips: tuple[Strip, ...]
+    strips: tuple[tuple[Strip, int], ...]  # one of each kind, and how many there are
     outs: int
     with_bias: bool
     times: int
 
 
 def _pass_count(plan: FilterGradientPlan) -> int:
-    return sum(kind.times for kind in _pass_kinds(plan))
+    strips = -(-len(plan.strips()) // plan.pass_strips)
+    return plan.packs * strips * -(-plan.pack_out // plan.outs)
 
 
 def _block_count(plan: FilterGradientPlan) -> int:
@@ -94,14 +95,29 @@ def _block_count(plan: FilterGradientPlan) -> int:
 
 def _pass_kinds(plan: FilterGradientPlan) -> list[_PassKind]:
     strips = plan.strips()
+    looks = [_strip_look(plan, one) for one in strips]
+    examples = dict(zip(looks, strips, strict=True))
+    counted: Counter[tuple[frozenset[tuple[tuple[object, ...], int]], bool]] = Counter()
+    for first in range(0, len(strips), plan.pass_strips):
+        part = Counter(looks[first : first + plan.pass_strips])
+        counted[frozenset(part.items()), first == 0] += 1
     whole, rest = divmod(plan.pack_out, plan.outs)
     kinds = []
-    for first in range(0, len(strips), plan.pass_strips):
-        part = strips[first : first + plan.pass_strips]
-        kinds.append(_PassKind(part, plan.outs, first == 0, plan.packs * whole))
+    for (looked, with_bias), passes in counted.items():
+        alike = tuple((examples[look], count) for look, count in looked)
+        kinds.append(_PassKind(alike, plan.outs, with_bias, plan.packs * whole * passes))
         if rest:
-            kinds.append(_PassKind(part, rest, first == 0, plan.packs))
+            kinds.append(_PassKind(alike, rest, with_bias, plan.packs * passes))
     return kinds
+
+
+def _strip_look(plan: FilterGradientPlan, one: Strip) -> tuple[object, ...]:
+    """All of a strip that costs."""
+    sizes = (one.frame_tap, one.row_taps, one.channels)
+    if not plan.by_dma:
+        return (*sizes, one.column_tap == 0 and one.row_tap == 0)
+    edges = [_rows_outside(plan, tap) for tap in range(one.row_tap, one.row_tap + one.row_taps)]
+    return (*sizes, _cut_ends(plan, one), *edges)
 
 
 def _turn_count(plan: FilterGradientPlan) -> int:
@@ -115,26 +131,28 @@ def _one_pass(plan: FilterGradientPlan, timing: Timing, kind: _PassKind) -> tupl
     """Everything a pass does, and its static instructions."""
     total = _Count()
     reads = [plan.frames_read(frame) for frame in range(plan.shape.out_size(DEPTH))]
+    met = [sum(read[tap] >= 0 for read in reads) for tap in range(plan.shape.kernel[DEPTH])]
+    taps = {one.frame_tap for one, _ in kind.strips}
+    loads = {tap: _loads(plan, reads, tap, kind.strips) for tap in taps}
     extents = _extents(plan)
     for extent, times in extents.items():
         block = _Count()
         block.add(_dy_cost(plan, timing, extent, kind.outs), len(reads))
         if kind.with_bias:
             block.add(_sum_cost(plan, timing, (extent.tiles, 1), kind.outs), len(reads))
-        for one in kind.strips:
-            met = sum(read[one.frame_tap] >= 0 for read in reads)
-            block.add(_sum_cost(plan, timing, (extent.tiles, one.columns), kind.outs), met)
-            loads = _loads(plan, reads, one, kind.strips)
-            block.add(_x_cost(plan, timing, extent, one), loads)
+        for one, alike in kind.strips:
+            sums = _sum_cost(plan, timing, (extent.tiles, one.columns), kind.outs)
+            block.add(sums, alike * met[one.frame_tap])
+            block.add(_x_cost(plan, timing, extent, one), alike * loads[one.frame_tap])
         total.add(block, times)
     blocks = sum(extents.values()) * len(reads)
     body = total.instructions / blocks * plan.turn_areas * plan.turn_frames + _TURN_INSTRUCTIONS
-    looping = look_count(plan) * body
+    looping = look_count(plan) * body if plan.rolled else 0.0
     ends = _ends_cost(plan, timing, kind)
-    for one in kind.strips if plan.by_dma else ():
-        loads = _loads(plan, reads, one, kind.strips)
-        total.add(_edge_cost(plan, timing, one), loads * plan.shape.batch)
-        looping += loads * _edge_cost(plan, timing, one).instructions
+    for one, alike in kind.strips if plan.by_dma else ():
+        edge, times = _edge_cost(plan, timing, one), alike * loads[one.frame_tap]
+        total.add(edge, times * plan.shape.batch)
+        looping += times * edge.instructions
     total.add(ends, 1)
     return total, looping + ends.instructions if plan.rolled else total.instructions
 
@@ -166,21 +184,24 @@ def _extents(plan: FilterGradientPlan) -> dict[_Extent, int]:
 
 
 def _loads(
-    plan: FilterGradientPlan, reads: list[tuple[int, ...]], one: Strip, strips: tuple[Strip, ...]
+    plan: FilterGradientPlan,
+    reads: list[tuple[int, ...]],
+    frame_tap: int,
+    strips: tuple[tuple[Strip, int], ...],
 ) -> int:
     """How often a strip of x is loaded for an area of the frames.
 
     A frame that another frame tap read before is still there, if there are slots enough for the
     strips of all frame taps but one.
     """
-    taps = {strip.frame_tap for strip in strips}
-    variants = sum(strip.frame_tap == one.frame_tap for strip in strips)
-    shared = plan.slots > len(strips) - variants + 1
+    taps = {strip.frame_tap for strip, _ in strips}
+    others = sum(count for strip, count in strips if strip.frame_tap != frame_tap)
+    shared = plan.slots > others + 1
     found = 0
     for first in range(0, len(reads), plan.turn_frames):
         seen: set[int] = set()
         for read in reads[first : first + plan.turn_frames]:
-            at = read[one.frame_tap]
+            at = read[frame_tap]
             found += at >= 0 and not (shared and at in seen)
             seen |= {read[tap] for tap in taps}
     return found
@@ -265,19 +286,26 @@ def _cut_ends(plan: FilterGradientPlan, one: Strip) -> int:
 
 def _edge_cost(plan: FilterGradientPlan, timing: Timing, one: Strip) -> _Count:
     """Rows of a frame that a tap finds in the padding: tiles to clear, tiles loaded in parts."""
-    shape = plan.shape
     count = _Count()
     for tap in range(one.row_tap, one.row_tap + one.row_taps):
-        rows = range(shape.out_size(HEIGHT))
-        places = [shape.in_position(HEIGHT, row, tap) for row in rows]
-        outside = sum(not 0 <= place < shape.size[HEIGHT] for place in places)
+        outside = _rows_outside(plan, tap)
         if outside:
             tiles = -(-outside * plan.pitch // plan.target.partitions) + 1
-            all_tiles = len(plan.row_spans()) * plan.tile_count(plan.rows, plan.columns)
+            blocks = -(-plan.shape.out_size(HEIGHT) // plan.rows)
+            all_tiles = blocks * plan.tile_count(plan.rows, plan.columns)
             count.add(_clear(timing, one.channels), min(tiles, all_tiles))
             count.dmas += 1
             count.instructions += 1
     return count
+
+
+def _rows_outside(plan: FilterGradientPlan, tap: int) -> int:
+    """Output rows that a row tap finds in the padding."""
+    shape = plan.shape
+    rows, stride = shape.out_size(HEIGHT), shape.stride[HEIGHT]
+    shift = shape.in_position(HEIGHT, 0, tap)
+    first, end = max(0, -(shift // stride)), (shape.size[HEIGHT] - 1 - shift) // stride + 1
+    return rows - max(0, min(end, rows) - first)
 
 
 def _clear(timing: Timing, columns: int) -> _Count:
@@ -339,13 +367,13 @@ def _ends_cost(plan: FilterGradientPlan, timing: Timing, kind: _PassKind) -> _Co
     out_tiles = -(-kind.outs // plan.target.partitions)
     zeros = out_tiles if plan.rolled else 0
     count = _Count(instructions=out_tiles + 1)
-    for one in kind.strips:
+    for one, alike in kind.strips:
         moved = one.columns * _FLOAT_BYTES
         each = max(timing.dma_descriptor_floor_ns, moved / timing.dma_bytes_per_ns)
-        count.dma += kind.outs * (each + timing.dma_descriptor_overhead_ns)
-        count.dmas += out_tiles
-        count.hbm += kind.outs * moved
+        count.dma += alike * kind.outs * (each + timing.dma_descriptor_overhead_ns)
+        count.dmas += alike * out_tiles
+        count.hbm += alike * kind.outs * moved
         cycles = one.columns * timing.gpsimd_cycles_per_elem + timing.gpsimd_startup_cycles
-        count.gpsimd += zeros * cycles
-        count.instructions += zeros + out_tiles
+        count.gpsimd += alike * zeros * cycles
+        count.instructions += alike * (zeros + out_tiles)
     return count
