@@ -21,8 +21,7 @@ from trnconv.forms.direct.problem import DEPTH, HEIGHT, WIDTH, Problem
 _MOST_VIEWS = 64  # of a product: more than a 7x7 kernel has, and 32 KB a partition in float32
 
 
-@dataclass(frozen=True)
-class Shift:
+class Shift(NamedTuple):
     """Row and column shift of a view; 0 where the lines of the window have their own."""
 
     row: int
@@ -233,7 +232,8 @@ def _part_products(
         )
     channels = (problem.first_channel_read(one.first_channel), problem.c_in)
     tiles = line_tiles(level, tuple(everything.keys(level)), channels, apart=one.apart)
-    views = {level: _views(problem, one, level, needs) for level in one.levels}
+    shifts = (needs.rows, needs.columns)
+    views = {level: _views(problem, one, level, shifts) for level in one.levels}
     return [
         Product(tile, some, part)
         for tile in cover(tiles, needs, one.levels)
@@ -242,7 +242,10 @@ def _part_products(
     ]
 
 
-def _views(problem: Problem, one: Pass, level: int, needs: Needs) -> tuple[tuple[Shift, ...], ...]:
+@lru_cache(maxsize=1024)
+def _views(
+    problem: Problem, one: Pass, level: int, shifts: tuple[tuple[int, ...], tuple[int, ...]]
+) -> tuple[tuple[Shift, ...], ...]:
     """The shifts that lines of this level leave to views, in the order of the pass.
 
     Those of a large kernel are cut into rectangles of rows and columns: their weights are streamed
@@ -251,9 +254,9 @@ def _views(problem: Problem, one: Pass, level: int, needs: Needs) -> tuple[tuple
     rows: tuple[int, ...] = (0,)
     columns: tuple[int, ...] = (0,)
     if level == BY_FRAME:
-        rows = in_order(problem, one, HEIGHT, needs.rows)
+        rows = in_order(problem, one, HEIGHT, shifts[0])
     if level <= BY_ROW:
-        columns = in_order(problem, one, WIDTH, needs.columns)
+        columns = in_order(problem, one, WIDTH, shifts[1])
     high = max(1, _MOST_VIEWS // len(columns)) if columns else 1
     return tuple(
         tuple(Shift(row, column) for row in some_rows for column in some_columns)

@@ -95,7 +95,10 @@ def _block_count(plan: FilterGradientPlan) -> int:
 
 def _pass_kinds(plan: FilterGradientPlan) -> list[_PassKind]:
     strips = plan.strips()
-    looks = [_strip_look(plan, one) for one in strips]
+    _, high, wide = plan.shape.kernel
+    outside = [_rows_outside(plan, tap) for tap in range(high)]
+    cut = [_cut_ends(plan, tap) for tap in range(wide)]
+    looks = [_strip_look(plan, one, outside, cut) for one in strips]
     examples = dict(zip(looks, strips, strict=True))
     counted: Counter[tuple[frozenset[tuple[tuple[object, ...], int]], bool]] = Counter()
     for first in range(0, len(strips), plan.pass_strips):
@@ -111,13 +114,15 @@ def _pass_kinds(plan: FilterGradientPlan) -> list[_PassKind]:
     return kinds
 
 
-def _strip_look(plan: FilterGradientPlan, one: Strip) -> tuple[object, ...]:
-    """All of a strip that costs."""
+def _strip_look(
+    plan: FilterGradientPlan, one: Strip, outside: list[int], cut: list[int]
+) -> tuple[object, ...]:
+    """All of a strip that costs; by tap, rows in the padding and ends of rows there."""
     sizes = (one.frame_tap, one.row_taps, one.channels)
     if not plan.by_dma:
         return (*sizes, one.column_tap == 0 and one.row_tap == 0)
-    edges = [_rows_outside(plan, tap) for tap in range(one.row_tap, one.row_tap + one.row_taps)]
-    return (*sizes, _cut_ends(plan, one), *edges)
+    edges = outside[one.row_tap : one.row_tap + one.row_taps]
+    return (*sizes, cut[one.column_tap], *edges)
 
 
 def _turn_count(plan: FilterGradientPlan) -> int:
@@ -130,9 +135,9 @@ def _turn_count(plan: FilterGradientPlan) -> int:
 def _one_pass(plan: FilterGradientPlan, timing: Timing, kind: _PassKind) -> tuple[_Count, float]:
     """Everything a pass does, and its static instructions."""
     total = _Count()
-    reads = [plan.frames_read(frame) for frame in range(plan.shape.out_size(DEPTH))]
-    met = [sum(read[tap] >= 0 for read in reads) for tap in range(plan.shape.kernel[DEPTH])]
+    reads = plan.all_frames_read()
     taps = {one.frame_tap for one, _ in kind.strips}
+    met = {tap: sum(read[tap] >= 0 for read in reads) for tap in taps}
     loads = {tap: _loads(plan, reads, tap, kind.strips) for tap in taps}
     extents = _extents(plan)
     for extent, times in extents.items():
@@ -185,7 +190,7 @@ def _extents(plan: FilterGradientPlan) -> dict[_Extent, int]:
 
 def _loads(
     plan: FilterGradientPlan,
-    reads: list[tuple[int, ...]],
+    reads: tuple[tuple[int, ...], ...],
     frame_tap: int,
     strips: tuple[tuple[Strip, int], ...],
 ) -> int:
@@ -261,7 +266,7 @@ def _x_cost(plan: FilterGradientPlan, timing: Timing, extent: _Extent, one: Stri
     """One strip of x of a block on partitions."""
     if plan.by_dma:
         count = _Count()
-        cut = 0 if plan.is_flat else _cut_ends(plan, one)
+        cut = 0 if plan.is_flat else _cut_ends(plan, one.column_tap)
         pieces = _pieces(extent) + cut * extent.images
         count.add(_transposed(plan, timing, extent.tiles, one.channels, pieces), one.row_taps)
         count.add(_clear(timing, one.channels), one.row_taps * cut * extent.images)
@@ -276,11 +281,11 @@ def _x_cost(plan: FilterGradientPlan, timing: Timing, extent: _Extent, one: Stri
     return count
 
 
-def _cut_ends(plan: FilterGradientPlan, one: Strip) -> int:
+def _cut_ends(plan: FilterGradientPlan, tap: int) -> int:
     """Ends of a row at which a tap lies in the padding."""
     shape = plan.shape
-    first = shape.in_position(WIDTH, 0, one.column_tap)
-    last = shape.in_position(WIDTH, shape.out_size(WIDTH) - 1, one.column_tap)
+    first = shape.in_position(WIDTH, 0, tap)
+    last = shape.in_position(WIDTH, shape.out_size(WIDTH) - 1, tap)
     return (first < 0) + (last >= shape.size[WIDTH])
 
 

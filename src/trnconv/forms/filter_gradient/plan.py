@@ -171,9 +171,11 @@ class FilterGradientPlan(Plan):
 
     def frames_read(self, frame: int) -> tuple[int, ...]:
         """The input frame each frame tap of an output frame reads; -1 for padding."""
-        shape = self.shape
-        places = (shape.in_position(DEPTH, frame, tap) for tap in range(shape.kernel[DEPTH]))
-        return tuple(at if 0 <= at < shape.size[DEPTH] else -1 for at in places)
+        return self.all_frames_read()[frame]
+
+    def all_frames_read(self) -> tuple[tuple[int, ...], ...]:
+        """The same for every output frame."""
+        return _frames_read(self.shape)
 
     def image_spans(self) -> tuple[tuple[int, int], ...]:
         """First image and images of each block."""
@@ -186,6 +188,16 @@ class FilterGradientPlan(Plan):
     def column_spans(self) -> tuple[tuple[int, int], ...]:
         """First column and columns of each block of a row."""
         return _cut(self.shape.out_size(WIDTH), self.columns)
+
+
+@lru_cache(maxsize=256)
+def _frames_read(shape: ConvShape) -> tuple[tuple[int, ...], ...]:
+    taps, size = range(shape.kernel[DEPTH]), shape.size[DEPTH]
+    places = [
+        [shape.in_position(DEPTH, frame, tap) for tap in taps]
+        for frame in range(shape.out_size(DEPTH))
+    ]
+    return tuple(tuple(at if 0 <= at < size else -1 for at in read) for read in places)
 
 
 @lru_cache(maxsize=256)
