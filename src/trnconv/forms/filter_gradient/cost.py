@@ -32,8 +32,14 @@ class _Count:
 
     def add(self, other: _Count, times: float) -> None:
         """This many more of another."""
-        for name in vars(self):
-            setattr(self, name, getattr(self, name) + times * getattr(other, name))
+        self.tensor += times * other.tensor
+        self.vector += times * other.vector
+        self.scalar += times * other.scalar
+        self.gpsimd += times * other.gpsimd
+        self.dma += times * other.dma
+        self.dmas += times * other.dmas
+        self.hbm += times * other.hbm
+        self.instructions += times * other.instructions
 
 
 def cost_of(plan: FilterGradientPlan) -> Cost:

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
+from itertools import accumulate
+from typing import ClassVar, NamedTuple
 
 from trnconv.ask.ends import End
 from trnconv.forms.form import ArraySpec, Plan
@@ -40,6 +41,14 @@ class Strip:
 
 
 WIDE_END = End(dtype="float32")
+
+
+class StripSizes(NamedTuple):
+    """Of all strips: the most columns, the most channels, and the columns before each."""
+
+    columns: int
+    channels: int
+    before: tuple[int, ...]  # and those of all at the end
 
 
 @dataclass(frozen=True)
@@ -163,11 +172,17 @@ class FilterGradientPlan(Plan):
     @property
     def pass_columns(self) -> int:
         """Columns of the gradient that stay in SBUF during a pass."""
-        strips = self.strips()
+        before = self.strip_sizes.before
+        last = len(before) - 1
         return max(
-            sum(one.columns for one in strips[first : first + self.pass_strips])
-            for first in range(0, len(strips), self.pass_strips)
+            before[min(first + self.pass_strips, last)] - before[first]
+            for first in range(0, last, self.pass_strips)
         )
+
+    @property
+    def strip_sizes(self) -> StripSizes:
+        """What SBUF has to hold of strips."""
+        return _strip_sizes(self.shape.kernel, self.pack_in, self.target.psum_bank_fp32_elems)
 
     def frames_read(self, frame: int) -> tuple[int, ...]:
         """The input frame each frame tap of an output frame reads; -1 for padding."""
@@ -215,6 +230,14 @@ def _strips(taps: Triple, pack_in: int, most: int) -> tuple[Strip, ...]:
                     strips.append(Strip(variant, *taken))
                     variant += 1
     return tuple(strips)
+
+
+@lru_cache(maxsize=256)
+def _strip_sizes(taps: Triple, pack_in: int, most: int) -> StripSizes:
+    strips = _strips(taps, pack_in, most)
+    columns = [one.columns for one in strips]
+    channels = max(one.channels for one in strips)
+    return StripSizes(max(columns), channels, tuple(accumulate(columns, initial=0)))
 
 
 def _cut(size: int, part: int) -> tuple[tuple[int, int], ...]:
