@@ -36,6 +36,14 @@ def input_span(problem: Problem, axis: int, span: Span) -> InputSpan:
     return InputSpan(first, max(0, min(end, problem.size[axis]) - first), first - begin)
 
 
+def input_count(problem: Problem, axis: int, span: Span) -> int:
+    """The `inputs` of an input span."""
+    begin, end = reached(problem, axis, span)
+    if problem.modes[axis] != ZEROS:
+        return end - begin
+    return max(0, min(end, problem.size[axis]) - max(begin, 0))
+
+
 def reached(problem: Problem, axis: int, span: Span) -> tuple[int, int]:
     """The same with the padding: the first position, and the end."""
     begin = problem.advance(axis, span.first) - problem.pad[axis]
