@@ -13,6 +13,7 @@ from trnconv.forms.direct.form import DIRECT
 from trnconv.forms.direct.jobs import JobGroups, OutJob
 from trnconv.forms.direct.traffic import Loaded, _missing, loaded_windows
 from trnconv.forms.filter_gradient import cost as gradient_cost
+from trnconv.forms.filter_gradient import pass_kinds
 from trnconv.forms.filter_gradient.candidates import candidates as gradient_plans
 from trnconv.forms.filter_gradient.turns import appearance, look_count, turns
 from trnconv.geometry import conv_shape, transposed_shape
@@ -46,9 +47,11 @@ def assert_alike(one, other):
 def test_strips_of_a_gradient(shape, monkeypatch):
     plans = list(gradient_plans(gradient_question(shape, "trn2", "bfloat16")))
     together = [gradient_cost.cost_of(plan) for plan in plans]
-    monkeypatch.setattr(gradient_cost, "_strip_look", lambda _, one, *__: (one,))
+    monkeypatch.setattr(pass_kinds, "_strip_look", lambda _, one, *__: (one,))
+    gradient_cost._works.cache_clear()
     for plan, priced in zip(plans, together, strict=True):
         assert_alike(gradient_cost.cost_of(plan), priced)
+    gradient_cost._works.cache_clear()
 
 
 @by_name(GRADIENTS)
@@ -65,7 +68,7 @@ def test_rows_that_a_tap_finds_in_the_padding(shape):
     for tap in range(shape.kernel[1]):
         places = [shape.in_position(1, row, tap) for row in range(shape.out_size(1))]
         outside = sum(not 0 <= place < shape.size[1] for place in places)
-        assert gradient_cost._rows_outside(plan, tap) == outside
+        assert pass_kinds.rows_outside(plan, tap) == outside
 
 
 @pytest.mark.parametrize("target", ["trn1", "trn3"])

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import product
 
 from nkisim.machine import Timing
 from trnconv.forms.filter_gradient.blocks import window_size
+from trnconv.forms.filter_gradient.pass_kinds import PassKind, cut_ends, pass_kinds, rows_outside
 from trnconv.forms.filter_gradient.plan import DEPTH, HEIGHT, WIDTH, FilterGradientPlan, Strip
 from trnconv.forms.filter_gradient.sbuf import addresses
 from trnconv.forms.filter_gradient.turns import look_count
@@ -47,8 +49,8 @@ def cost_of(plan: FilterGradientPlan) -> Cost:
     timing = plan.timing
     total = _Count()
     static = 0.0
-    for kind in _pass_kinds(plan):
-        whole, once = _one_pass(plan, timing, kind)
+    for kind, work in _works(replace(plan, rolled=False, turn_areas=1)):
+        whole, once = _one_pass(plan, timing, kind, work)
         total.add(whole, kind.times)
         static += kind.times * once
     turns = _turn_count(plan) * _pass_count(plan) if plan.rolled else 0
@@ -78,16 +80,6 @@ def cost_of(plan: FilterGradientPlan) -> Cost:
     )
 
 
-@dataclass(frozen=True)
-class _PassKind:
-    """Passes that differ in nothing that costs."""
-
-    strips: tuple[tuple[Strip, int], ...]  # one of each kind, and how many there are
-    outs: int
-    with_bias: bool
-    times: int
-
-
 def _pass_count(plan: FilterGradientPlan) -> int:
     strips = -(-len(plan.strips()) // plan.pass_strips)
     return plan.packs * strips * -(-plan.pack_out // plan.outs)
@@ -99,38 +91,6 @@ def _block_count(plan: FilterGradientPlan) -> int:
     return blocks * _pass_count(plan)
 
 
-def _pass_kinds(plan: FilterGradientPlan) -> list[_PassKind]:
-    strips = plan.strips()
-    _, high, wide = plan.shape.kernel
-    outside = [_rows_outside(plan, tap) for tap in range(high)]
-    cut = [_cut_ends(plan, tap) for tap in range(wide)]
-    looks = [_strip_look(plan, one, outside, cut) for one in strips]
-    examples = dict(zip(looks, strips, strict=True))
-    counted: Counter[tuple[frozenset[tuple[tuple[object, ...], int]], bool]] = Counter()
-    for first in range(0, len(strips), plan.pass_strips):
-        part = Counter(looks[first : first + plan.pass_strips])
-        counted[frozenset(part.items()), first == 0] += 1
-    whole, rest = divmod(plan.pack_out, plan.outs)
-    kinds = []
-    for (looked, with_bias), passes in counted.items():
-        alike = tuple((examples[look], count) for look, count in looked)
-        kinds.append(_PassKind(alike, plan.outs, with_bias, plan.packs * whole * passes))
-        if rest:
-            kinds.append(_PassKind(alike, rest, with_bias, plan.packs * passes))
-    return kinds
-
-
-def _strip_look(
-    plan: FilterGradientPlan, one: Strip, outside: list[int], cut: list[int]
-) -> tuple[object, ...]:
-    """All of a strip that costs; by tap, rows in the padding and ends of rows there."""
-    sizes = (one.frame_tap, one.row_taps, one.channels)
-    if not plan.by_dma:
-        return (*sizes, one.column_tap == 0 and one.row_tap == 0)
-    edges = outside[one.row_tap : one.row_tap + one.row_taps]
-    return (*sizes, cut[one.column_tap], *edges)
-
-
 def _turn_count(plan: FilterGradientPlan) -> int:
     """Turns of a pass."""
     areas = -(-len(plan.row_spans()) * len(plan.column_spans()) // plan.turn_areas)
@@ -138,9 +98,24 @@ def _turn_count(plan: FilterGradientPlan) -> int:
     return len(plan.image_spans()) * areas * frames
 
 
-def _one_pass(plan: FilterGradientPlan, timing: Timing, kind: _PassKind) -> tuple[_Count, float]:
-    """Everything a pass does, and its static instructions."""
-    total = _Count()
+@dataclass(frozen=True)
+class _PassWork:
+    """What a pass does between its ends, whether it is rolled or not, and however."""
+
+    blocks: _Count
+    edges: _Count  # of one image
+    block_count: int
+
+
+@lru_cache(maxsize=16)
+def _works(plan: FilterGradientPlan) -> list[tuple[PassKind, _PassWork]]:
+    """Every kind of pass; for turns of one area, not rolled."""
+    timing = plan.timing
+    return [(kind, _pass_work(plan, timing, kind)) for kind in pass_kinds(plan)]
+
+
+def _pass_work(plan: FilterGradientPlan, timing: Timing, kind: PassKind) -> _PassWork:
+    total, edges = _Count(), _Count()
     reads = plan.all_frames_read()
     taps = {one.frame_tap for one, _ in kind.strips}
     met = {tap: sum(read[tap] >= 0 for read in reads) for tap in taps}
@@ -156,16 +131,25 @@ def _one_pass(plan: FilterGradientPlan, timing: Timing, kind: _PassKind) -> tupl
             block.add(sums, alike * met[one.frame_tap])
             block.add(_x_cost(plan, timing, extent, one), alike * loads[one.frame_tap])
         total.add(block, times)
-    blocks = sum(extents.values()) * len(reads)
-    body = total.instructions / blocks * plan.turn_areas * plan.turn_frames + _TURN_INSTRUCTIONS
-    looping = look_count(plan) * body if plan.rolled else 0.0
-    ends = _ends_cost(plan, timing, kind)
     for one, alike in kind.strips if plan.by_dma else ():
-        edge, times = _edge_cost(plan, timing, one), alike * loads[one.frame_tap]
-        total.add(edge, times * plan.shape.batch)
-        looping += times * edge.instructions
+        edges.add(_edge_cost(plan, timing, one), alike * loads[one.frame_tap])
+    return _PassWork(total, edges, sum(extents.values()) * len(reads))
+
+
+def _one_pass(
+    plan: FilterGradientPlan, timing: Timing, kind: PassKind, work: _PassWork
+) -> tuple[_Count, float]:
+    """Everything a pass does, and its static instructions."""
+    ends = _ends_cost(plan, timing, kind)
+    total = _Count()
+    total.add(work.blocks, 1)
+    total.add(work.edges, plan.shape.batch)
     total.add(ends, 1)
-    return total, looping + ends.instructions if plan.rolled else total.instructions
+    if not plan.rolled:
+        return total, total.instructions
+    each = work.blocks.instructions / work.block_count
+    body = each * plan.turn_areas * plan.turn_frames + _TURN_INSTRUCTIONS
+    return total, look_count(plan) * body + work.edges.instructions + ends.instructions
 
 
 @dataclass(frozen=True)
@@ -272,7 +256,7 @@ def _x_cost(plan: FilterGradientPlan, timing: Timing, extent: _Extent, one: Stri
     """One strip of x of a block on partitions."""
     if plan.by_dma:
         count = _Count()
-        cut = 0 if plan.is_flat else _cut_ends(plan, one.column_tap)
+        cut = 0 if plan.is_flat else cut_ends(plan, one.column_tap)
         pieces = _pieces(extent) + cut * extent.images
         count.add(_transposed(plan, timing, extent.tiles, one.channels, pieces), one.row_taps)
         count.add(_clear(timing, one.channels), one.row_taps * cut * extent.images)
@@ -287,19 +271,11 @@ def _x_cost(plan: FilterGradientPlan, timing: Timing, extent: _Extent, one: Stri
     return count
 
 
-def _cut_ends(plan: FilterGradientPlan, tap: int) -> int:
-    """Ends of a row at which a tap lies in the padding."""
-    shape = plan.shape
-    first = shape.in_position(WIDTH, 0, tap)
-    last = shape.in_position(WIDTH, shape.out_size(WIDTH) - 1, tap)
-    return (first < 0) + (last >= shape.size[WIDTH])
-
-
 def _edge_cost(plan: FilterGradientPlan, timing: Timing, one: Strip) -> _Count:
     """Rows of a frame that a tap finds in the padding: tiles to clear, tiles loaded in parts."""
     count = _Count()
     for tap in range(one.row_tap, one.row_tap + one.row_taps):
-        outside = _rows_outside(plan, tap)
+        outside = rows_outside(plan, tap)
         if outside:
             tiles = -(-outside * plan.pitch // plan.target.partitions) + 1
             blocks = -(-plan.shape.out_size(HEIGHT) // plan.rows)
@@ -308,15 +284,6 @@ def _edge_cost(plan: FilterGradientPlan, timing: Timing, one: Strip) -> _Count:
             count.dmas += 1
             count.instructions += 1
     return count
-
-
-def _rows_outside(plan: FilterGradientPlan, tap: int) -> int:
-    """Output rows that a row tap finds in the padding."""
-    shape = plan.shape
-    rows, stride = shape.out_size(HEIGHT), shape.stride[HEIGHT]
-    shift = shape.in_position(HEIGHT, 0, tap)
-    first, end = max(0, -(shift // stride)), (shape.size[HEIGHT] - 1 - shift) // stride + 1
-    return rows - max(0, min(end, rows) - first)
 
 
 def _clear(timing: Timing, columns: int) -> _Count:
@@ -373,7 +340,7 @@ def _window(
     )
 
 
-def _ends_cost(plan: FilterGradientPlan, timing: Timing, kind: _PassKind) -> _Count:
+def _ends_cost(plan: FilterGradientPlan, timing: Timing, kind: PassKind) -> _Count:
     """Zeros at the start of a pass that is rolled, stores at the end of every pass."""
     out_tiles = -(-kind.outs // plan.target.partitions)
     zeros = out_tiles if plan.rolled else 0
