@@ -82,8 +82,13 @@ def time_model(asked: tuple[str, str, str]) -> Timed:
 
 def run(function: Callable[[Any], Timed], tasks: Sequence[Any], jobs: int) -> list[Timed]:
     """Outcomes in the order of the tasks."""
+    outcomes = []
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        return list(pool.imap(function, tasks, chunksize=1))
+        for outcome in pool.imap(function, tasks, chunksize=1):
+            outcomes.append(outcome)
+            said = f"{len(outcomes)} of {len(tasks)}  {outcome.seconds:.2f} s  {outcome.name}"
+            print(said, file=sys.stderr, flush=True)
+    return outcomes
 
 
 def forget() -> None:
