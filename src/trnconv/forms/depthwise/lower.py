@@ -37,7 +37,7 @@ from trnconv.forms.depthwise.recipe import (
 from trnconv.forms.form import ArraySpec, Lowered
 from trnconv.geometry import Triple
 
-_SMALL = 64  # outputs; copying less than that costs no less
+SMALL = 64  # outputs; copying less than that costs no less
 
 
 @dataclass(frozen=True)
@@ -92,22 +92,6 @@ def recipe_of(plan: DepthwisePlan) -> DepthwiseRecipe:
         filter_columns=plan.filter_columns,
         steps=tuple(_Writer(plan).steps()),
     )
-
-
-def piece_steps(plan: DepthwisePlan, kind: str) -> Iterator[Step]:
-    """What the engines do for one tile of lines if all its sums are of one kind, PSUM or WIDE."""
-    writer = _Writer(plan)
-    for block in _blocks(plan, tiles=1):
-        for piece in _pieces(plan, block):
-            work = writer.work(piece, kind, 0)
-            yield from (*work.begin, *(step for tap in work.taps for step in tap), *work.finish)
-
-
-def window_steps(plan: DepthwisePlan) -> tuple[list[Step], list[Step]]:
-    """Loads and stores of one tile of lines."""
-    writer, blocks = _Writer(plan), list(_blocks(plan, tiles=1))
-    pieces = [piece for block in blocks for piece in _pieces(plan, block) if piece.last]
-    return [writer.load(block) for block in blocks], [writer.store(piece) for piece in pieces]
 
 
 class _Writer:
@@ -198,7 +182,7 @@ class _Writer:
         if not rest:
             return _Work(piece, (begin,), (), ())
         left = piece.box.without(rest[-1][2])
-        direct = sum(max(_SMALL, box.elems) for box in left) < piece.box.elems
+        direct = sum(max(SMALL, box.elems) for box in left) < piece.box.elems
         taps = tuple(
             self._tap(piece, one, (kind, slot), to_out=direct and one is rest[-1]) for one in rest
         )
@@ -299,11 +283,11 @@ def _in_turn(lists: Iterable[Sequence[tuple[Step, ...]]]) -> Iterator[Step]:
             yield from steps
 
 
-def _blocks(plan: DepthwisePlan, tiles: int | None = None) -> Iterator[_Block]:
-    """Tile of lines after tile of lines; the first few, or all."""
+def _blocks(plan: DepthwisePlan) -> Iterator[_Block]:
+    """Tile of lines after tile of lines."""
     side, number = plan.target.partitions, 0
     boxes = [(box, plan.window(box)) for box in plan.blocks()]
-    for tile in range(tiles or plan.line_tiles):
+    for tile in range(plan.line_tiles):
         lines = min(side, plan.lines - tile * side)
         for box, window in boxes:
             yield _Block(number, tile * side, lines, box, window, tile % plan.filter_sets)

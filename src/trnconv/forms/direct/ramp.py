@@ -31,17 +31,18 @@ def ramp_ns(plan: DirectPlan, timing: Timing, tensor_ns: float) -> tuple[float, 
     done = 0.0
     idle = 0.0
     for number, extent in enumerate(blocks):
-        loads = [window_transfer(plan, timing, one, extent) for one in windows]
-        each = [max(one.ns, one.dmas * timing.dma_issue_hwdge_ns) for one in loads]
+        loads = [(window_transfer(plan, timing, one, extent), one.count) for one in windows]
+        each = [(max(one.ns, one.dmas * timing.dma_issue_hwdge_ns), count) for one, count in loads]
+        all_ns = sum(load_ns * count for load_ns, count in each)
         compute = per_position * extent.rows * extent.columns * plan.frames
         if number == 0:
             tiles = bank_tile_count(*last_pass_rectangle(plan, extent), bank) * len(jobs)
             tile = compute / tiles
             start = _first_tile_ns(loaded, each, tile) - tile
         else:
-            start = max(done, loaded + sum(each))
+            start = max(done, loaded + all_ns)
         idle += start - done
-        loaded += sum(each)
+        loaded += all_ns
         done = max(start + compute, loaded)
         idle += max(0.0, loaded - start - compute)
     store = sum(store_transfer(plan, timing, group.job, blocks[0]).ns for group in jobs[-1:])
@@ -56,12 +57,17 @@ def _last_tile_ns(plan: DirectPlan, timing: Timing) -> float:
     return seen + evicted / timing.vector_ghz + 2 * timing.semaphore_ns
 
 
-def _first_tile_ns(loaded_ns: float, loads_ns: list[float], tile_ns: float) -> float:
-    """When the first tile is summed: it meets every window, in the order they are loaded."""
+def _first_tile_ns(loaded_ns: float, loads: list[tuple[float, int]], tile_ns: float) -> float:
+    """When the first tile is summed: it meets every window, in the order they are loaded.
+
+    `loads` are what a window takes, and how many take as long one after the other.
+    """
+    part_ns = tile_ns / max(1, sum(count for _, count in loads))
     done = 0.0
-    for load_ns in loads_ns:
-        loaded_ns += load_ns
-        done = max(done, loaded_ns) + tile_ns / len(loads_ns)
+    for load_ns, count in loads:
+        behind_first = max(done, loaded_ns + load_ns) + count * part_ns
+        loaded_ns += count * load_ns
+        done = max(behind_first, loaded_ns + part_ns)
     return done
 
 
