@@ -20,6 +20,7 @@ from benchmarks import (
     observe,
     planning,
     plans,
+    price,
     scaling,
 )
 from trnconv.errors import TrnconvError
@@ -27,6 +28,7 @@ from trnconv.errors import TrnconvError
 _COMMANDS = {
     "forward": forward,
     "plans": plans,
+    "price": price,
     "model": model,
     "models": models,
     "scaling": scaling,

@@ -53,6 +53,10 @@ class Assumption(float):
         self.pessimistic = pessimistic
         return self
 
+    def __reduce__(self) -> tuple[type[Assumption], tuple[float, float, float]]:
+        """What a copy is made of: machines are pickled and copied."""
+        return Assumption, (self.optimistic, float(self), self.pessimistic)
+
     def read(self, reading: Reading) -> float:
         """The value of one reading."""
         if reading is Reading.default:

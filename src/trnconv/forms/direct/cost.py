@@ -14,7 +14,6 @@ from nkisim.machine import PARTITIONS, Timing
 from trnconv.forms.direct.array.fills import work
 from trnconv.forms.direct.block_types import (
     SpanKind,
-    block_extents,
     column_kinds,
     frame_kinds,
     row_kinds,
@@ -23,6 +22,7 @@ from trnconv.forms.direct.blocks import bank_tile_count, valid
 from trnconv.forms.direct.jobs import JobGroups, ProductKind, grouped_jobs
 from trnconv.forms.direct.plan import BY_FRAME, BY_ROW, DirectPlan, Pass
 from trnconv.forms.direct.problem import HEIGHT, WIDTH, Problem
+from trnconv.forms.direct.ramp import CELLS, last_pass_rectangle, places_ns, ramp_ns
 from trnconv.forms.direct.sbuf import layout_of
 from trnconv.forms.direct.stationaries import image_width
 from trnconv.forms.direct.traffic import (
@@ -39,7 +39,6 @@ from trnconv.forms.form import Cost
 
 Kinds = tuple[tuple[SpanKind, int], ...]
 _BORDERS = 0.9  # of the taps meet the input, padding the others: 10 % is a 3x3 on 30x30
-_CELLS = 2  # loads of places in each turn of a hardware loop
 # What hides behind the Tensor engine in the model may not on a device, so traffic has a price. By
 # forms/search.py's problems: without a weight 14 plans are others, 0.1 % faster (at most 0.7 %);
 # with twice as much 10 are, 0.4 % slower with 5 % less traffic.
@@ -83,7 +82,7 @@ def cost_of(plan: DirectPlan) -> Cost:
     work = _work(replace(plan, body_blocks=1))
     instructions, turns = program_of(plan)
     start, tail = work.ends_ns
-    loops = turns * (timing.loop_turn_ns + _places_ns(timing) + start + tail)
+    loops = turns * (timing.loop_turn_ns + places_ns(timing) + start + tail)
     moved = work.moved
     issue = moved.dmas * timing.dma_issue_hwdge_ns / timing.dma_issue_queues
     computing = max(work.tensor_ns + work.waiting_ns, work.evict_ns, issue) + start + tail
@@ -124,7 +123,7 @@ def _work(plan: DirectPlan) -> _Work:
             timing, loads, loads * PARTITIONS, weight_columns * plan.item_bytes / loads
         )
     tensor = cycles / timing.pe_columns_per_ns
-    return _Work(columns, tensor, evict, waiting, moved, _ends_ns(plan, timing, tensor))
+    return _Work(columns, tensor, evict, waiting, moved, ramp_ns(plan, timing, tensor))
 
 
 def _weight_loads(plan: DirectPlan) -> tuple[int, int]:
@@ -148,7 +147,7 @@ def program_of(plan: DirectPlan) -> tuple[int, int]:
             static += once * blocks
             continue
         whole, rest = divmod(blocks, plan.body_blocks)
-        static += once * (min(whole, 1) * plan.body_blocks + min(rest, 1)) + 2 * _CELLS
+        static += once * (min(whole, 1) * plan.body_blocks + min(rest, 1)) + 2 * CELLS
         turns += (whole if whole > 1 else 0) + (rest if rest > 1 else 0)
     return static, turns
 
@@ -301,8 +300,7 @@ class _Loads:
 
 
 def _tile_positions(plan: DirectPlan, extent: Extent) -> float:
-    one = plan.passes[-1]
-    rows, columns = -(-extent.rows // one.rows), -(-extent.columns // one.columns)
+    rows, columns = last_pass_rectangle(plan, extent)
     return rows * columns / bank_tile_count(rows, columns, plan.target.psum_bank_fp32_elems)
 
 
@@ -355,46 +353,3 @@ def _block_length(plan: DirectPlan, jobs: JobGroups, extent: Extent) -> int:
             one += len(job.products) * -(-tiles // plan.target.psum_banks)
         length += group.count * one
     return length
-
-
-def _ends_ns(plan: DirectPlan, timing: Timing, tensor_ns: float) -> tuple[float, float]:
-    """What the Tensor engine waits at the start, while blocks come in; and what follows it."""
-    blocks = _first_blocks(plan)
-    kind = next(iter(frame_kinds(plan.problem, plan.frames)))
-    jobs = grouped_jobs(plan.problem, plan.passes, kind.outputs, kind.present)
-    windows = loaded_windows(jobs, plan.slots)
-    latency = timing.dma_issue_hwdge_ns + timing.dma_start_ns + timing.dma_done_ns
-    per_position = tensor_ns / plan.problem.images / _positions_of(plan)
-    loaded = latency + timing.dma_issue_hwdge_ns
-    done = 0.0
-    idle = 0.0
-    for number, extent in enumerate(blocks):
-        loads = [(window_transfer(plan, timing, one, extent), one.count) for one in windows]
-        all_loads = sum(
-            count * max(load.ns, load.dmas * timing.dma_issue_hwdge_ns) for load, count in loads
-        )
-        compute = per_position * extent.rows * extent.columns * plan.frames
-        first = all_loads / (max(1, sum(one.count for one in windows)) if number == 0 else 1)
-        start = max(done, loaded + first)
-        idle += start - done
-        loaded += all_loads
-        done = max(start + compute, loaded)
-        idle += max(0.0, loaded - start - compute)
-    store = sum(store_transfer(plan, timing, group.job, blocks[0]).ns for group in jobs[-1:])
-    cold = timing.pe_warm_ns * (1 - timing.pe_cold_rate)
-    return idle + cold, latency + store
-
-
-def _places_ns(timing: Timing) -> float:
-    """What a turn of a hardware loop waits for the places it loads from and stores to."""
-    return _CELLS * timing.dma_issue_hwdge_ns + timing.dma_start_ns + timing.dma_done_ns
-
-
-def _first_blocks(plan: DirectPlan) -> list[Extent]:
-    cut = block_extents(plan)
-    return [Extent(*one) for one in cut[: len(plan.lead) + 1]]
-
-
-def _positions_of(plan: DirectPlan) -> int:
-    first, end = plan.row_span
-    return plan.problem.out[0] * (end - first) * plan.problem.out[2]

@@ -65,9 +65,11 @@ def cost_of(plan: FilterGradientPlan) -> Cost:
         "dma issue": total.dmas * timing.dma_issue_hwdge_ns / timing.dma_issue_queues,
         "dma latency": _block_count(plan) * latency,  # dy waits for the block before the last one
     }
-    # A turn starts with an empty array: its first block is cleared and loaded before anything.
-    first = max(busy["gpsimd"], busy["dma"]) / _block_count(plan)
-    loops = turns * (timing.loop_turn_ns + latency + first)
+    # A turn starts with an empty array: what its first sum needs is cleared and loaded before
+    # anything. That is dy and a strip, or a whole window.
+    needed = min(1.0, 2 / (plan.pass_strips + 1)) if plan.by_dma else 1.0
+    first = needed * max(busy["gpsimd"], busy["dma"]) / _block_count(plan)
+    loops = turns * (timing.loop_turn_ns + latency + first + cold)
     total_ns = max(busy.values()) + loops + _pass_count(plan) * (2 * latency + cold)
     return Cost(
         total_ns=total_ns,

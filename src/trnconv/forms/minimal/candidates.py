@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
-from math import inf
 
-from trnconv.ask.question import Question
+from trnconv.ask.question import Question, Share
 from trnconv.forms.form import Form, Priced
 from trnconv.forms.minimal.blocks import can_be_even
 from trnconv.forms.minimal.channels import in_channels, out_channels
-from trnconv.forms.minimal.cost import cost_of, least_ns, least_rolled_ns
+from trnconv.forms.minimal.cost import cost_of, instructions_of, least_ns, likely_ns
 from trnconv.forms.minimal.pacing import Tempo, broken_tempo, tempo_of
 from trnconv.forms.minimal.plan import DEPTH, HEIGHT, V_BYTES, WIDTH, MinimalPlan
 from trnconv.forms.minimal.sbuf import room_of, sbuf_end
-from trnconv.forms.search import best_body
+from trnconv.forms.minimal.transforms import TRANSFORMS
 from trnconv.geometry import ConvShape
 
 _MOST_ROWS = 32
+_TILES = sorted({1, *(transform.outputs for transform in TRANSFORMS.values())})  # rows
 _EVERY_SIZE = 8  # larger blocks are tried in steps
 _V_SHARE = 0.75  # of SBUF, for transformed inputs
 _MOST_COLUMN_CUTS = 8
 _MOST_UNITS = 8
 _MOST_BODY = 6
 _STREAM_SLOTS = (12, 8, 5)
-_KEPT = 4  # plans; sizes that cannot be among the fastest so many are not looked at
+_KEPT = 4  # plans
+_FOLLOWED = 16  # sizes that are followed step by step, of hundreds
+UNLIMITED = 10**9  # static instructions
 
 
 def candidates(
@@ -34,13 +36,9 @@ def candidates(
 ) -> Iterator[MinimalPlan]:
     """Unrolled plans of one transform along one axis; `midgroup` as in a plan."""
     base = start(question, transform, axis, midgroup=midgroup)
-    best: list[float] = []
-    for least, sized in _sizes(base):
-        if len(best) >= _KEPT and least > best[_KEPT - 1]:
-            return
-        for plan in _with_buffers(sized):
-            yield plan
-            insort(best, cost_of(plan).weighed_ns)
+    for priced in _followed(base, UNLIMITED, lambda plan: (plan,)):
+        assert isinstance(priced.plan, MinimalPlan)
+        yield priced.plan
 
 
 def start(question: Question, transform: str, axis: int, *, midgroup: bool = True) -> MinimalPlan:
@@ -61,13 +59,28 @@ def start(question: Question, transform: str, axis: int, *, midgroup: bool = Tru
         group=1,
         pieces=question.pieces,
         midgroup=midgroup,
+        rows_of=question.share.rows if question.share else None,
         end=question.end,
     )
 
 
+def halves(question: Question) -> list[tuple[Question, Question]]:
+    """Two cores with half of the rows each, cut at a row that some transform's tiles begin with."""
+    shape = question.shape
+    assert isinstance(shape, ConvShape)
+    height, channels = shape.out_size(HEIGHT), (0, shape.c_out)
+    found = []
+    for middle in {-(-height // (2 * tile)) * tile for tile in _TILES}:
+        if middle < height:
+            shares = (Share((0, middle), channels), Share((middle, height), channels))
+            first, second = (replace(question, share=share) for share in shares)
+            found.append((first, second))
+    return found
+
+
 @lru_cache(maxsize=64)
-def _sizes(base: MinimalPlan) -> list[tuple[float, MinimalPlan]]:
-    """Sizes of blocks with what each takes at least, the most promising first."""
+def _sizes(base: MinimalPlan, budget: int) -> list[MinimalPlan]:
+    """Sizes of blocks, the most promising within so many static instructions first."""
     paired = (False, True) if _can_pair(base) else (False,)
     sizes = [
         replace(base, units=units, rows=rows, columns=columns, paired_rows=pair)
@@ -77,14 +90,15 @@ def _sizes(base: MinimalPlan) -> list[tuple[float, MinimalPlan]]:
         for units in _unit_counts(base)
         for pair in paired
     ]
-    return sorted(((least_ns(one), one) for one in sizes), key=lambda pair: pair[0])
+    return sorted(sizes, key=lambda sized: likely_ns(sized, budget))
 
 
 def _sensible(plan: MinimalPlan, rows: int, columns: int) -> bool:
     """Whether a block fills half a PSUM bank, and its transformed inputs leave room in SBUF."""
     shape, machine = plan.shape, plan.target
     tiles = rows // plan.m if plan.by_rows else rows
-    whole = columns == shape.out_size(WIDTH) and rows >= shape.out_size(HEIGHT)
+    first, end = plan.row_span
+    whole = columns == shape.out_size(WIDTH) and rows >= end - first
     if not whole and 2 * tiles * columns < machine.psum_bank_fp32_elems:
         return False
     slots = 2 * plan.read_frames * -(-shape.c_in // machine.partitions)
@@ -105,7 +119,8 @@ def _unit_counts(plan: MinimalPlan) -> list[int]:
 
 
 def _row_counts(plan: MinimalPlan) -> list[int]:
-    total = plan.shape.out_size(HEIGHT)
+    first, end = plan.row_span
+    total = end - first
     if plan.axis == HEIGHT:
         tiles = -(-(total + plan.phase) // plan.m)
         return [plan.m * n for n in _even_parts(tiles, _MOST_ROWS // plan.m)]
@@ -176,33 +191,45 @@ def _divisors(number: int) -> list[int]:
 
 
 def rolled(form: Form[MinimalPlan], base: MinimalPlan, budget: int) -> list[Priced]:
-    """Of all sizes: the fastest plans that are short enough, or become so by hardware loops."""
-    found: list[Priced] = []
-    for least, sized in _sizes(base):
-        worst = found[_KEPT - 1].cost.weighed_ns if len(found) >= _KEPT else inf
-        if least > worst:
-            break
-        if least_rolled_ns(sized, budget) > worst:
+    """The fastest plans that are short enough, or become so by hardware loops."""
+    found = _followed(base, budget, lambda plan: _within(form, plan, budget))
+    return sorted(found, key=lambda priced: priced.cost.weighed_ns)[:_KEPT]
+
+
+def _followed(
+    base: MinimalPlan, budget: int, short: Callable[[MinimalPlan], Iterable[MinimalPlan]]
+) -> Iterator[Priced]:
+    """Short plans of the most promising sizes; not of those that cannot be among the fastest."""
+    best: list[float] = []
+    followed = 0
+    for sized in _sizes(base, budget):
+        if len(best) >= _KEPT and least_ns(sized) > best[_KEPT - 1]:
             continue
-        for plan in _with_buffers(sized):
-            best = _within(form, plan, budget)
-            if best is not None:
-                insort(found, best, key=lambda priced: priced.cost.weighed_ns)
-    return found[:_KEPT]
+        plans = [loop for plan in _with_buffers(sized) for loop in short(plan)]
+        for plan in plans:
+            cost = cost_of(plan)
+            insort(best, cost.weighed_ns)
+            yield Priced(plan, cost)
+        followed += len(plans) > 0
+        if followed == _FOLLOWED:
+            return
 
 
-def _within(form: Form[MinimalPlan], plan: MinimalPlan, budget: int) -> Priced | None:
-    """A plan, or its fastest hardware loops, with at most `budget` static instructions."""
-    cost = cost_of(plan)
-    if cost.instructions <= budget:
-        return Priced(plan, cost)
-    ways = (True, False) if can_be_even(plan) else (False,)
-    loops = [best_body(form, _loops(plan, even_rows=even), budget) for even in ways]
-    return min((one for one in loops if one), key=lambda one: one.cost.weighed_ns, default=None)
+def _within(form: Form[MinimalPlan], plan: MinimalPlan, budget: int) -> Iterator[MinimalPlan]:
+    """A plan, or its hardware loops, with at most `budget` static instructions."""
+    if instructions_of(plan) <= budget:
+        yield plan
+        return
+    for even_rows in (True, False) if can_be_even(plan) else (False,):
+        loop = _longest_loop(replace(plan, rolled=True, even_rows=even_rows), budget)
+        if loop is not None and not form.broken_rules(loop):
+            yield loop
 
 
-def _loops(plan: MinimalPlan, *, even_rows: bool) -> Iterator[MinimalPlan]:
-    """Longer and longer turns: multiples of the blocks after which slots repeat."""
-    for times in range(1, _MOST_BODY + 1):
-        blocks = times * plan.body_blocks
-        yield replace(plan, rolled=True, even_rows=even_rows, body_blocks=blocks)
+def _longest_loop(plan: MinimalPlan, budget: int) -> MinimalPlan | None:
+    """The longest turns within the budget: multiples of the blocks after which slots repeat."""
+    for times in range(_MOST_BODY, 0, -1):
+        loop = replace(plan, body_blocks=times * plan.body_blocks)
+        if instructions_of(loop) <= budget:
+            return loop
+    return None

@@ -220,6 +220,17 @@ def complete_inputs(core: MinimalCore, block: MinimalBlock, work: Pending) -> No
             copy_lines(tile, copy)
 
 
+def clear_transformed(core: MinimalCore, block: MinimalBlock, work: Pending) -> None:
+    """The border of a tile's transformed inputs, before its first step.
+
+    Also before copies, which take the GpSimd engine long: steps of other tiles need not wait.
+    """
+    slot = core.transformed(work.tile, work.prepare.slot, block.kind)
+    for clear in block.kind.ins[work.tile].v_clears:
+        border = slot[:, :, clear.row : clear.row_end, clear.column : clear.column_end]
+        nisa.memset(dst=border, value=0.0, engine=nisa.engine.gpsimd)
+
+
 def copy_lines(tile: nl.NkiTensor, copy: XCopy) -> None:
     """The first lines of an input tile once more on others, shifted."""
     rows, columns = tile.shape[1] - copy.rows, tile.shape[2] - copy.columns
@@ -238,17 +249,16 @@ def input_tile(core: MinimalCore, number: int, slot: int, part: InPart) -> nl.Nk
 
 
 def do_step(core: MinimalCore, block: MinimalBlock, work: Pending) -> None:
-    """One step of a transform; the first one also clears, and the last one fills, its border."""
+    """One step of a transform; its border is cleared before the first, and filled by the last."""
     if work.step < 0:
+        clear_transformed(core, block, work)
         complete_inputs(core, block, work)
         return
     recipe = core.recipe
     part = block.kind.ins[work.tile]
     slot = core.transformed(work.tile, work.prepare.slot, block.kind)
-    if work.step == 0:
-        for clear in part.v_clears:
-            border = slot[:, :, clear.row : clear.row_end, clear.column : clear.column_end]
-            nisa.memset(dst=border, value=0.0, engine=nisa.engine.gpsimd)
+    if work.step == 0 and not recipe.completes:
+        clear_transformed(core, block, work)
     step = recipe.steps[work.step]
     dst = operand(core, block, work, step.dst)
     a = operand(core, block, work, step.a)

@@ -182,7 +182,7 @@ def kind_of(plan: MinimalPlan, block: BlockAt) -> Kind:
         v_rows=v_rows,
         v_columns=column.ins,
         columns=column.outs,
-        ins=tuple(_in_part(plan, tile, row, column) for tile in in_channels(plan)),
+        ins=tuple(in_part(plan, tile, row, column) for tile in in_channels(plan)),
         outs=tuple(_out_part(plan, row, column, stack) for stack in STACKS),
         frames=block.frame.frames,
         units=units,
@@ -195,7 +195,7 @@ def _out_part(plan: MinimalPlan, row: Span, column: Span, stack: int) -> OutPart
     return OutPart(rectangles(rows, -(-column.outs // stack), most))
 
 
-def _in_part(plan: MinimalPlan, tile: InChannels, row: Span, column: Span) -> InPart:
+def in_part(plan: MinimalPlan, tile: InChannels, row: Span, column: Span) -> InPart:
     """Inputs of a tile of channels.
 
     Rows that are tiled must all be there, so padding is cleared in the input; so it is for channels

@@ -16,7 +16,7 @@ EDGES = 8  # columns of edges: four pairs
 _ALIGN = 64
 _FLOAT_BYTES = _INT_BYTES = 4
 _CHAINS = 2  # chains whose copies are held at once
-_RESIDUALS = 2
+RESIDUALS = 2  # buffers for what is added to outputs
 
 
 @dataclass(frozen=True)
@@ -114,13 +114,12 @@ def lay_out(plan: MinimalPlan) -> FastMemory:
     v = tuple(floor.ring(plan.v_slots, algorithm.products * v_elems, V_BYTES) for _ in range(count))
     out_rows = max(span.outs for span, _ in row_kinds(plan)) * (1 if plan.by_rows else plan.m)
     out_elems = out_rows * min(plan.columns, plan.shape.out_size(2))
-    copies = algorithm.copies if plan.midgroup else algorithm.copies + 1
     weights = _weights(plan, floor)
     scratch = floor.ring(1 if algorithm.scratch() else 0, v_elems, V_BYTES)
-    float_copies = floor.ring(_CHAINS * copies, largest_rectangle(plan), _FLOAT_BYTES)
+    copies = floor.ring(float_copies(plan), largest_rectangle(plan), _FLOAT_BYTES)
     out = floor.ring(plan.out_buffers, out_elems, plan.out_bytes)
     has_residual = plan.end.residual != NO_RESIDUAL
-    residual = floor.ring(_RESIDUALS if has_residual else 0, out_elems, plan.item_bytes)
+    residual = floor.ring(RESIDUALS if has_residual else 0, out_elems, plan.item_bytes)
     constants = floor.ring(1, constant_columns(plan), _FLOAT_BYTES)
     edges = floor.ring(1 if plan.even_rows else 0, 2 * (plan.body_blocks + 1), _FLOAT_BYTES)
     places = floor.ring(1, _cells(plan), _INT_BYTES)
@@ -129,7 +128,7 @@ def lay_out(plan: MinimalPlan) -> FastMemory:
         v,
         weights,
         scratch,
-        float_copies,
+        copies,
         out,
         residual,
         constants.address,
@@ -137,6 +136,12 @@ def lay_out(plan: MinimalPlan) -> FastMemory:
         places.address,
         floor.at,
     )
+
+
+def float_copies(plan: MinimalPlan) -> int:
+    """Float32 tiles: those of the chains that are held at once."""
+    copies = plan.algorithm.copies
+    return _CHAINS * (copies if plan.midgroup else copies + 1)
 
 
 def _cells(plan: MinimalPlan) -> int:

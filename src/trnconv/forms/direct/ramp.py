@@ -1,0 +1,87 @@
+"""How a direct kernel starts and ends: what the Tensor engine waits for, and what follows it."""
+
+from __future__ import annotations
+
+from nkisim.machine import Timing
+from trnconv.forms.direct.block_types import block_extents, frame_kinds
+from trnconv.forms.direct.blocks import bank_tile_count
+from trnconv.forms.direct.jobs import grouped_jobs
+from trnconv.forms.direct.plan import DirectPlan
+from trnconv.forms.direct.traffic import (
+    Extent,
+    load_order,
+    loaded_windows,
+    store_transfer,
+    window_transfer,
+)
+
+CELLS = 2  # loads of places in each turn of a hardware loop
+
+
+def last_pass_rectangle(plan: DirectPlan, extent: Extent) -> tuple[int, int]:
+    """Rows and columns of positions that the last pass sums for a block."""
+    one = plan.passes[-1]
+    return -(-extent.rows // one.rows), -(-extent.columns // one.columns)
+
+
+def ramp_ns(plan: DirectPlan, timing: Timing, tensor_ns: float) -> tuple[float, float]:
+    """What the Tensor engine waits at the start, while blocks come in; and what follows it."""
+    blocks = _first_blocks(plan)
+    kind = next(iter(frame_kinds(plan.problem, plan.frames)))
+    jobs = grouped_jobs(plan.problem, plan.passes, kind.outputs, kind.present)
+    windows, order = loaded_windows(jobs, plan.slots), load_order(jobs, plan.slots)
+    bank = plan.target.psum_bank_fp32_elems
+    latency = timing.dma_issue_hwdge_ns + timing.dma_start_ns + timing.dma_done_ns
+    per_position = tensor_ns / plan.problem.images / _positions_of(plan)
+    loaded = latency + timing.dma_issue_hwdge_ns
+    done = 0.0
+    idle = 0.0
+    for number, extent in enumerate(blocks):
+        loads = [window_transfer(plan, timing, one, extent) for one in windows]
+        kinds = [max(one.ns, one.dmas * timing.dma_issue_hwdge_ns) for one in loads]
+        each = [kinds[kind] for kind in order]
+        compute = per_position * extent.rows * extent.columns * plan.frames
+        if number == 0:
+            tiles = bank_tile_count(*last_pass_rectangle(plan, extent), bank) * len(jobs)
+            tile = compute / tiles
+            start = _first_tile_ns(loaded, each, tile) - tile
+        else:
+            start = max(done, loaded + sum(each))
+        idle += start - done
+        loaded += sum(each)
+        done = max(start + compute, loaded)
+        idle += max(0.0, loaded - start - compute)
+    store = sum(store_transfer(plan, timing, group.job, blocks[0]).ns for group in jobs[-1:])
+    cold = timing.pe_warm_ns * (1 - timing.pe_cold_rate)
+    return idle + cold, _last_tile_ns(plan, timing) + latency + store
+
+
+def _last_tile_ns(plan: DirectPlan, timing: Timing) -> float:
+    """From the last matmul to the store: its sums are seen, and one more tile is evicted."""
+    seen = timing.pe_latency_cycles / timing.pe_columns_per_ns
+    evicted = plan.target.psum_bank_fp32_elems + timing.vector_latency_cycles
+    return seen + evicted / timing.vector_ghz + 2 * timing.semaphore_ns
+
+
+def _first_tile_ns(loaded_ns: float, loads_ns: list[float], tile_ns: float) -> float:
+    """When the first tile is summed: it meets every window, in the order they are loaded."""
+    done = 0.0
+    for load_ns in loads_ns:
+        loaded_ns += load_ns
+        done = max(done, loaded_ns) + tile_ns / len(loads_ns)
+    return done
+
+
+def places_ns(timing: Timing) -> float:
+    """What a turn of a hardware loop waits for the places it loads from and stores to."""
+    return CELLS * timing.dma_issue_hwdge_ns + timing.dma_start_ns + timing.dma_done_ns
+
+
+def _first_blocks(plan: DirectPlan) -> list[Extent]:
+    cut = block_extents(plan)
+    return [Extent(*one) for one in cut[: len(plan.lead) + 1]]
+
+
+def _positions_of(plan: DirectPlan) -> int:
+    first, end = plan.row_span
+    return plan.problem.out[0] * (end - first) * plan.problem.out[2]

@@ -1,0 +1,76 @@
+"""How long blocks of a fast plan take, one after the other and as turns of a hardware loop."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from math import lcm
+from typing import NamedTuple
+
+from trnconv.forms.minimal.blocks import blocks_of
+from trnconv.forms.minimal.pacing import tempo_of
+from trnconv.forms.minimal.pipeline import Pipeline
+from trnconv.forms.minimal.plan import MinimalPlan
+from trnconv.forms.minimal.score import score_of
+
+_BODIES, _BLOCKS = 2, 6  # followed at least; the others take as long as the last of them
+
+
+class StraightPace(NamedTuple):
+    """Blocks of the most frequent kind, unrolled. Times in ns."""
+
+    followed: int  # blocks
+    followed_ns: float
+    block_ns: float  # each one more
+
+    def of_blocks(self, blocks: float) -> float:
+        """So many of them, from the first load to the last store."""
+        return self.followed_ns + (blocks - self.followed) * self.block_ns
+
+
+class TurnPace(NamedTuple):
+    """A hardware loop. Times in ns."""
+
+    begin_ns: float  # before its first turn
+    pause_ns: float  # before each turn
+    body_ns: float  # from the first instruction of a turn until all has ended
+    lost_ns: float  # of a turn: no product is computed yet, or any more
+
+
+def straight_pace(plan: MinimalPlan, tiles: tuple[int, int]) -> StraightPace:
+    """Of blocks one after the other, for some tiles of output channels, first and end."""
+    tempo = tempo_of(plan)
+    body = lcm(
+        lcm(plan.x_slots, tempo.block_frames) // tempo.block_frames,
+        lcm(plan.v_slots, tempo.tiles_of_block) // tempo.tiles_of_block,
+    )
+    return _straight_pace(replace(plan, rolled=False, body_blocks=body), tiles)
+
+
+@lru_cache(maxsize=4096)
+def _straight_pace(plan: MinimalPlan, tiles: tuple[int, int]) -> StraightPace:
+    pipeline = Pipeline(score_of(plan, tiles))
+    pipeline.begin()
+    pipeline.load_weights()
+    blocks = blocks_of(plan)
+    bodies = max(_BODIES, -(-_BLOCKS // plan.body_blocks))
+    followed = min(blocks, bodies * plan.body_blocks)
+    starts = range(0, followed, plan.body_blocks)
+    ends = [0.0, *(pipeline.run_body(blocks - start) for start in starts)]
+    return StraightPace(followed, pipeline.done, (ends[-1] - ends[-2]) / (followed - starts[-1]))
+
+
+@lru_cache(maxsize=4096)
+def turn_pace(plan: MinimalPlan, tiles: tuple[int, int]) -> TurnPace:
+    """Of a plan with hardware loops. What a turn needs first was prepared in the one before."""
+    score, pause_ns = score_of(plan, tiles), float(plan.target.timing.loop_turn_ns)
+    first = Pipeline(score)
+    first.begin_turn()
+    first.begin()
+    weights = Pipeline(score)
+    weights.load_weights()
+    turn = Pipeline(score)
+    turn.begin_turn()
+    turn.run_body(plan.body_blocks + 1)
+    lost_ns = (turn.begun or 0.0) + turn.done - turn.multiplied
+    return TurnPace(pause_ns + first.done + weights.done, pause_ns, turn.done, lost_ns)

@@ -1,0 +1,389 @@
+"""How the engines of a fast kernel keep each other waiting: its stream in large steps.
+
+Sums of busy times do not tell what F(m, 3) takes: a bank is read while it still grows, transforms
+of the next unit are squeezed between chains, and inputs, residual and streamed weights share a
+queue. So the kernel's order of work (`kernel.py`, `chains.py`) is followed on nkisim's clocks,
+where a step is all matmuls of a product, or one instruction of another engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from nkisim.enums import engine
+from nkisim.timing.core import Core
+from nkisim.timing.shared_limit import SharedLimit
+from trnconv.ask.ends import BEFORE, IDENTITY
+from trnconv.forms.minimal.on_chip import OnChip, Rotation
+from trnconv.forms.minimal.recipe import Prepare, Unit, XLoad
+from trnconv.forms.minimal.score import InWork, Moved, OutWork, Score
+from trnconv.forms.minimal.step_costs import StepCosts
+
+_LAST_PAUSES = 2  # of a unit, in which nothing is prepared
+
+
+class OutputRun:
+    """A rectangle of an output tile on its way, and what the second part of its chain needs."""
+
+    __slots__ = ("added", "completes", "elems", "kept", "out", "tile", "unit", "wanted")
+
+    def __init__(
+        self, tile: OutWork, elems: int, unit: Unit, wanted: tuple[int, ...], out: OnChip
+    ) -> None:
+        self.tile = tile
+        self.elems = elems
+        self.unit = unit
+        self.wanted = wanted
+        self.out = out
+        self.added: OnChip | None = None
+        self.completes = False
+        self.kept: list[OnChip] = []
+
+
+class Preparation(NamedTuple):
+    """A step of preparing transformed inputs; -1 is what inputs need before."""
+
+    prepare: Prepare
+    tile: int
+    step: int
+
+
+class Pipeline:
+    """One core at work. Times are of the default reading, in ns from a drained start."""
+
+    def __init__(self, score: Score) -> None:
+        timing, slots = score.machine.timing, score.slots
+        self.score = score
+        self.hop_ns = float(timing.semaphore_ns)
+        place = Core(score.machine, SharedLimit()).place
+        self.tensor, self.vector = place[engine.tensor], place[engine.vector]
+        self.scalar, self.gpsimd = place[engine.scalar], place[engine.gpsimd]
+        self.dma = place[engine.dma]
+        self.x = [[OnChip() for _ in score.ins] for _ in range(slots.x)]
+        self.v = [[OnChip() for _ in range(score.m + 2)] for _ in range(slots.v)]  # by product
+        self.banks = Rotation(score.machine.psum_banks)
+        self.copies, self.outs = Rotation(slots.copies), Rotation(slots.outs)
+        self.residuals, self.weights = Rotation(slots.residuals), Rotation(slots.weights)
+        self.completes = any(work.completed for work in score.ins)
+        self.kept_weights = 0.0  # when they are there
+        self.x_places = self.y_places = 0.0  # when offsets of a turn are there
+        self.begun: float | None = None  # the start of the first product
+        self.multiplied = 0.0  # the end of the last one
+        self.done = 0.0  # the end of everything that was waited for
+        self.pauses = self.all_pauses = self.prepared = 0
+        self.works: list[Preparation] = []
+        self.costs = StepCosts(score.machine, in_loop=score.rolled)
+
+    def begin(self) -> None:
+        """What the first unit needs, with nothing to hide it behind; then weights that stay."""
+        body = self.score.body
+        self._start_block()
+        self._load_frames(body.first_loads)
+        for work in self._preparations(body.first_prepares):
+            self._prepare(work)
+        self.done = max(product.ready for products in self.v for product in products)
+
+    def load_weights(self) -> None:
+        """All of them, if they stay."""
+        if self.score.kept_weights is not None:
+            self.done = self.kept_weights = self._move(self.score.kept_weights, "load", 0.0)
+
+    def begin_turn(self) -> None:
+        """Offsets of the blocks of a turn; those into y are loaded for the first store."""
+        self.x_places = self._move(Moved(1, 4), "load", 0.0)
+        self.y_places = -1.0
+        for _ in range(self.score.blocks + 1):
+            self._start_block()
+
+    def run_body(self, left: int) -> float:
+        """The units of a body, if so many blocks are left; when the last product has ended."""
+        for unit in self.score.body.units:
+            if unit.block < left:
+                self._load_frames(load for load in unit.loads if load.block < left)
+                self._run_unit(unit, [one for one in unit.prepares if one.block < left])
+        return self.multiplied
+
+    def _start_block(self) -> None:
+        if self.score.edges:
+            self._move(Moved(self.score.machine.partitions, 8), "load", self.x_places)
+
+    def _load_frames(self, loads: Iterable[XLoad]) -> None:
+        for load in loads:
+            for work, tile in zip(self.score.ins, self.x[load.slot], strict=True):
+                if self.score.missing[load.frame]:
+                    tile.ready = self._on_gpsimd(work.zeros, tile.free)
+                    continue
+                cleared = [self._on_gpsimd(elems, tile.free) for elems in work.x_cleared]
+                ready = max(tile.free, self.x_places)
+                loaded = [self._move(part, "load", ready) for part in work.loads]
+                tile.ready = max(*cleared, *loaded, 0.0)
+
+    def _preparations(self, prepares: Iterable[Prepare]) -> list[Preparation]:
+        """In the kernel's order (`core.pending`)."""
+        tiles = range(len(self.score.ins))
+        found = []
+        for prepare in prepares:
+            if self.completes:
+                found += [Preparation(prepare, tile, -1) for tile in tiles]
+            found += [
+                Preparation(prepare, tile, step)
+                for tile in tiles
+                for step in range(len(self.score.steps))
+            ]
+        return found
+
+    def _prepare(self, work: Preparation) -> None:
+        of = self.score.ins[work.tile]
+        if work.step < 0:
+            self._clear(work, of)
+            for slot in work.prepare.fresh:
+                self._complete(of, self.x[slot][work.tile])
+            return
+        step = self.score.steps[work.step]
+        v = self.v[work.prepare.slot][step.product]  # -1, scratch: as the last one
+        if work.step == 0 and not self.completes:
+            self._clear(work, of)
+        ready = v.free
+        inputs = [self.x[work.prepare.x_slots[number]][work.tile] for number in step.inputs]
+        for x in inputs:
+            ready = max(ready, x.ready)
+        cycles = of.step * (2 if self.score.wide else 1)
+        placed = self.vector(self.costs.vector(cycles, psum=False), ready)
+        for x in inputs:
+            x.free = max(x.free, placed.released + self.hop_ns)
+        v.ready = max(v.ready, placed.visible + self.hop_ns)
+        if work.step == len(self.score.steps) - 1:
+            self._fill(work, of)
+
+    def _clear(self, work: Preparation, of: InWork) -> None:
+        """The border of transformed inputs, all products."""
+        products = self.v[work.prepare.slot]
+        for elems in of.v_cleared:
+            cleared = self._on_gpsimd(elems, max(product.free for product in products))
+            for product in products:
+                product.free = max(product.free, cleared)  # a step writes around the border
+
+    def _fill(self, work: Preparation, of: InWork) -> None:
+        """Columns that padding repeats, all products."""
+        products = self.v[work.prepare.slot]
+        for elems in of.filled:
+            ready = max(product.ready for product in products)
+            filled = self.scalar(self.costs.scalar(elems), ready)
+            for product in products:
+                product.ready = max(product.ready, filled.visible + self.hop_ns)
+
+    def _complete(self, of: InWork, x: OnChip) -> None:
+        for elems in of.completed:
+            x.ready = self._on_gpsimd(elems, x.ready)
+
+    def _run_unit(self, unit: Unit, prepares: Iterable[Prepare]) -> None:
+        """As `kernel.run_unit`: a chain of F(4,3) ends after the next one has begun."""
+        self.works = self._preparations(prepares)
+        self.pauses = self.prepared = 0
+        chains = sum(len(tile.rectangles) for tile in self.score.outs)
+        self.all_pauses = max(1, chains * self.score.m - _LAST_PAUSES)
+        before: OutputRun | None = None
+        for tile in self.score.outs:
+            out = self.outs.take()
+            out.ready = 0.0
+            added = self._residual(tile)
+            for number, elems in enumerate(tile.rectangles):
+                goal = OutputRun(tile, elems, unit, self.score.wanted[unit.number], out)
+                goal.added = added
+                goal.completes = number == len(tile.rectangles) - 1
+                self._begin_chain(goal)
+                if before is not None:
+                    self._finish(before)
+                before = goal
+        if before is not None:
+            self._finish(before)
+
+    def _residual(self, tile: OutWork) -> OnChip | None:
+        if not self.score.residual:
+            return None
+        buffer = self.residuals.take()
+        self._load_y_places()
+        buffer.ready = self._move(tile.store, "load", max(buffer.free, self.y_places))
+        return buffer
+
+    def _load_y_places(self) -> None:
+        if self.y_places < 0:
+            self.y_places = self._move(Moved(1, 4), "load", 0.0)
+
+    def _begin_chain(self, goal: OutputRun) -> None:
+        if self.score.m > 2:
+            self._middle_outputs(goal)
+        elif self.score.midgroup:
+            self._two_outputs(goal)
+        else:
+            self._two_outputs_of_whole_sums(goal)
+
+    def _finish(self, goal: OutputRun) -> None:
+        if self.score.m > 2:
+            self._outer_outputs(goal)
+        if goal.completes:
+            self._load_y_places()
+            ready = max(goal.out.ready, self.y_places)
+            self.done = goal.out.free = self._move(goal.tile.store, "store", ready)
+
+    def _two_outputs(self, goal: OutputRun) -> None:
+        left, right = self.banks.take(), self.banks.take()
+        p1, p2 = self.copies.take(), self.copies.take()
+        self._multiply(goal, left, 1)
+        if 1 in goal.wanted:
+            self._copy(p1, left, goal.elems)
+        self._multiply(goal, right, 2)
+        if 0 in goal.wanted:
+            self._copy(p2, right, goal.elems)
+            self._multiply(goal, left, 0)
+            self._end(goal, left, p2, p2)
+        self._pause()
+        if 1 in goal.wanted:
+            self._multiply(goal, right, 3)
+            self._end(goal, right, p1, p1)
+        self._pause()
+
+    def _two_outputs_of_whole_sums(self, goal: OutputRun) -> None:
+        first, second, third, fourth = (self.banks.take() for _ in range(4))
+        p1, both, between = (self.copies.take() for _ in range(3))
+        self._multiply(goal, first, 1)
+        self._copy(p1, first, goal.elems)
+        self._multiply(goal, second, 2)
+        if 0 in goal.wanted:
+            self._add(both, second, p1, goal.elems)
+            self._multiply(goal, third, 0)
+            self._end(goal, third, both, both)
+        self._pause()
+        if 1 in goal.wanted:
+            self._add(between, second, p1, goal.elems)
+            self._multiply(goal, fourth, 3)
+            self._end(goal, fourth, between, between)
+        self._pause()
+
+    def _middle_outputs(self, goal: OutputRun) -> None:
+        a, b = self.banks.take(), self.banks.take()
+        q, p3, twice, half = (self.copies.take() for _ in range(4))
+        self._multiply(goal, b, 3)
+        self._copy(p3, b, goal.elems)
+        self._multiply(goal, a, 1)
+        self._copy(q, a, goal.elems)
+        self._multiply(goal, b, 4)
+        self._copy(twice, b, goal.elems)
+        self._copy(half, b, goal.elems)
+        self._add(b, b, p3, goal.elems)
+        self._pause()
+        self._multiply(goal, a, 2)
+        self._add(q, a, q, goal.elems)
+        if 2 in goal.wanted:
+            self._end(goal, a, twice, twice)
+        if 1 in goal.wanted:
+            self._end(goal, b, q, p3)
+        self._pause()
+        goal.kept = [a, b, q, half]
+
+    def _outer_outputs(self, goal: OutputRun) -> None:
+        a, b, q, half = goal.kept
+        c, g = self.banks.take(), self.copies.take()
+        if 3 in goal.wanted:
+            self._multiply(goal, c, 5)
+            self._add(g, c, q, goal.elems)
+            self._end(goal, b, g, g)
+        self._pause()
+        if 0 in goal.wanted:
+            self._multiply(goal, a, 0)
+            self._end(goal, a, half, half)
+        self._pause()
+
+    def _pause(self) -> None:
+        """A share of the steps that prepare the next unit."""
+        self.pauses += 1
+        until = min(len(self.works), len(self.works) * self.pauses // self.all_pauses)
+        while self.prepared < until:
+            self._prepare(self.works[self.prepared])
+            self.prepared += 1
+
+    def _multiply(self, goal: OutputRun, bank: OnChip, product: int) -> None:
+        """One product of a rectangle; streamed weights come in parts."""
+        reads = [self.v[slot][product] for slot in goal.unit.reads]
+        ready = max(bank.free, self.kept_weights, *(v.ready for v in reads))
+        tile = goal.tile
+        if self.score.kept_weights is None:
+            cost = self.costs.product(tile, goal.elems, len(tile.weights))
+            for part in tile.weights:
+                weights = self.weights.take()
+                loaded = self._move(part, "load", weights.free)
+                placed = self.tensor(cost, max(ready, loaded))
+                weights.free = placed.released + self.hop_ns
+        else:
+            placed = self.tensor(self.costs.product(tile, goal.elems, 1), ready)
+        if self.begun is None:
+            self.begun = placed.start
+        bank.written(placed.visible + self.hop_ns)
+        for v in reads:
+            v.free = max(v.free, placed.released + self.hop_ns)
+        self.multiplied = placed.busy_end
+
+    def _copy(self, dst: OnChip, bank: OnChip, elems: int) -> None:
+        placed = self.scalar(self.costs.scalar(elems), max(bank.ready, dst.free))
+        self._used(placed.released, bank)
+        dst.written(placed.visible + self.hop_ns)
+
+    def _add(self, dst: OnChip, bank: OnChip, other: OnChip, elems: int) -> None:
+        ready = max(bank.vector_ready, other.vector_ready, dst.free)
+        placed = self.vector(self.costs.vector(elems, psum=True), ready)
+        self._used(placed.released, bank, other)
+        dst.ready, dst.vector_ready = placed.visible + self.hop_ns, placed.visible
+
+    def _end(self, goal: OutputRun, bank: OnChip, other: OnChip, between: OnChip) -> None:
+        """An output, phase by phase of stacked columns; with more to do, by way of `between`."""
+        end = self.score.end
+        plain = end.activation == IDENTITY and goal.added is None
+        if not plain:
+            self._add(between, bank, other, goal.elems)
+        for _ in range(goal.tile.stack):
+            if plain:
+                ready = max(bank.vector_ready, other.vector_ready, goal.out.free)
+                placed = self.vector(self.costs.vector(goal.elems, psum=True), ready)
+                self._used(placed.released, bank, other)
+                self._written(goal.out, placed.visible)
+            else:
+                self._finish_output(goal, between)
+
+    def _finish_output(self, goal: OutputRun, value: OnChip) -> None:
+        end, added = self.score.end, goal.added
+        if added is None:
+            self._activate(goal.out, value, goal)
+        elif end.activation == IDENTITY:
+            self._add_residual(goal.out, value, added, goal)
+        elif end.residual == BEFORE:
+            self._add_residual(value, value, added, goal)
+            self._activate(goal.out, value, goal)
+        else:
+            self._activate(value, value, goal)
+            self._add_residual(goal.out, value, added, goal)
+
+    def _activate(self, dst: OnChip, value: OnChip, goal: OutputRun) -> None:
+        placed = self.scalar(self.costs.scalar(goal.elems), max(value.ready, dst.free))
+        self._used(placed.released, value)
+        self._written(dst, placed.visible)
+
+    def _add_residual(self, dst: OnChip, value: OnChip, added: OnChip, goal: OutputRun) -> None:
+        ready = max(value.vector_ready, added.ready, dst.free)
+        placed = self.vector(self.costs.vector(2 * goal.elems, psum=False), ready)
+        self._used(placed.released, value, added)
+        self._written(dst, placed.visible)
+
+    def _used(self, released: float, *tiles: OnChip) -> None:
+        for tile in tiles:
+            tile.free = max(tile.free, released + self.hop_ns)
+
+    def _written(self, tile: OnChip, visible: float) -> None:
+        tile.written(max(tile.ready, visible + self.hop_ns))
+
+    def _on_gpsimd(self, elems: int, ready: float) -> float:
+        return self.gpsimd(self.costs.gpsimd(elems), ready).visible + self.hop_ns
+
+    def _move(self, moved: Moved, direction: str, ready: float) -> float:
+        """When a transfer is done."""
+        return self.dma(self.costs.transfer(moved, direction), ready).visible

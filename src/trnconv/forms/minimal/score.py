@@ -1,0 +1,209 @@
+"""Score: what a fast kernel's pipeline depends on, for blocks of a plan's most frequent kind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from nkisim.machine import Machine
+from trnconv.ask.ends import ITEM_BYTES, NO_RESIDUAL, End
+from trnconv.forms.minimal.blocks import (
+    Span,
+    column_kinds,
+    frame_spans,
+    rectangles,
+    row_kinds,
+)
+from trnconv.forms.minimal.channels import (
+    InChannels,
+    OutChannels,
+    in_channels,
+    matrices_of_a_load,
+    out_channels,
+    taps_of,
+)
+from trnconv.forms.minimal.lower import in_part
+from trnconv.forms.minimal.pacing import Schedule, schedule
+from trnconv.forms.minimal.plan import V_BYTES, WIDTH, MinimalPlan
+from trnconv.forms.minimal.recipe import InLoad, Rectangle
+from trnconv.forms.minimal.sbuf import RESIDUALS, float_copies
+
+
+class Moved(NamedTuple):
+    """A transfer: its descriptors, and bytes of each."""
+
+    descriptors: int
+    bytes_each: float
+
+
+class StepWork(NamedTuple):
+    """A step of a transform: the product it makes, or -1, and the inputs it reads, by slot."""
+
+    product: int
+    inputs: tuple[int, ...]
+
+
+class InWork(NamedTuple):
+    """A tile of input channels: loads of a frame, and elements of what is done to it."""
+
+    loads: tuple[Moved, ...]
+    zeros: int  # GpSimd: all of a frame that does not exist
+    x_cleared: tuple[int, ...]  # GpSimd: borders of inputs
+    completed: tuple[int, ...]  # GpSimd: edges and copies, for a new frame
+    v_cleared: tuple[int, ...]  # GpSimd: borders of transformed inputs
+    step: int  # Vector: a step of the transform
+    filled: tuple[int, ...]  # Scalar: columns that padding repeats
+
+
+class OutWork(NamedTuple):
+    """A tile of output channels: its rectangles, and what a product and a store take."""
+
+    rectangles: tuple[int, ...]  # positions
+    matmuls: int  # of a product
+    share: float  # of the array
+    stack: int
+    weights: tuple[Moved, ...]  # loads of a product's weights, if they are streamed
+    store: Moved
+
+
+@dataclass(frozen=True)
+class SlotCounts:
+    """How many there are of what is used in turn."""
+
+    x: int
+    v: int
+    outs: int
+    residuals: int
+    weights: int
+    copies: int
+
+
+@dataclass(frozen=True)
+class Score:
+    """One block, and how blocks follow each other."""
+
+    machine: Machine
+    m: int
+    steps: tuple[StepWork, ...]  # of a transform
+    midgroup: bool
+    end: End
+    residual: bool
+    wide: bool  # inputs of four bytes: a step takes two cycles an element
+    ins: tuple[InWork, ...]
+    outs: tuple[OutWork, ...]  # of a group
+    kept_weights: Moved | None  # None: they are streamed
+    slots: SlotCounts
+    body: Schedule
+    blocks: int  # of a body
+    wanted: tuple[tuple[int, ...], ...]  # outputs of each unit of a block
+    missing: tuple[bool, ...]  # frames of a block that are zeros
+    edges: bool  # whether a block is told which rows beside it exist
+    rolled: bool
+
+
+def score_of(plan: MinimalPlan, tiles: tuple[int, int]) -> Score:
+    """That of a plan's tiles of output channels, first and end: a group."""
+    row, column = most_frequent(plan)
+    streamed, group = plan.streamed > 0, out_channels(plan)[slice(*tiles)]
+    frames = frame_spans(plan)[0]
+    outs = tuple(_out_work(plan, tile, row, column) for tile in group)
+    weights = sum(
+        len(taps_of(plan, tile.shared)) * tile.width * plan.algorithm.products for tile in group
+    )
+    residual = plan.end.residual != NO_RESIDUAL
+    return Score(
+        machine=plan.target,
+        m=plan.m,
+        steps=_steps(plan),
+        midgroup=plan.midgroup,
+        end=plan.end,
+        residual=residual,
+        wide=plan.item_bytes > V_BYTES,
+        ins=tuple(_in_work(plan, tile, row, column) for tile in in_channels(plan)),
+        outs=outs,
+        kept_weights=None if streamed else Moved(plan.target.partitions, weights * V_BYTES),
+        slots=SlotCounts(
+            plan.x_slots,
+            plan.v_slots,
+            plan.out_buffers,
+            RESIDUALS if residual else 0,
+            plan.streamed,
+            float_copies(plan),
+        ),
+        body=schedule(plan),
+        blocks=plan.body_blocks,
+        wanted=tuple(unit.outputs for unit in frames.units),
+        missing=tuple(frame.piece < 0 for frame in frames.frames),
+        edges=plan.even_rows,
+        rolled=plan.rolled,
+    )
+
+
+def _steps(plan: MinimalPlan) -> tuple[StepWork, ...]:
+    """A row tile's inputs lie in one slot, those of a tile of frames in a slot each."""
+    count = plan.algorithm.products
+    found = []
+    for step in plan.algorithm.steps:
+        inputs = tuple(operand for operand in (step.a, step.b) if operand < count)
+        if plan.by_rows:
+            inputs = (0,) if inputs else ()
+        found.append(StepWork(step.dst - count if step.dst < 2 * count else -1, inputs))
+    return tuple(found)
+
+
+def most_frequent(plan: MinimalPlan) -> tuple[Span, Span]:
+    """Rows and columns of the kind of block that there are most of; of those, the largest."""
+    row, column = (
+        max(kinds, key=lambda kind: (kind[1], kind[0].outs))[0]
+        for kinds in (row_kinds(plan), column_kinds(plan))
+    )
+    return row, column
+
+
+def _in_work(plan: MinimalPlan, tile: InChannels, row: Span, column: Span) -> InWork:
+    part, products = in_part(plan, tile, row, column), plan.algorithm.products
+    written = part.written
+    v_rows = row.outs // plan.m if plan.by_rows else row.ins
+    copies = [(part.rows - copy.rows) * (part.columns - copy.columns) for copy in part.copies]
+    return InWork(
+        loads=tuple(_load_of(plan, load) for load in part.loads),
+        zeros=part.rows * part.columns,
+        x_cleared=tuple(_area(clear) for clear in part.x_clears),
+        completed=(*(len(part.edges) * (part.columns,)), *copies),
+        v_cleared=tuple(products * _area(clear) for clear in part.v_clears),
+        step=_area(written),
+        filled=len(part.v_fills) * (products * v_rows,),
+    )
+
+
+def _load_of(plan: MinimalPlan, load: InLoad) -> Moved:
+    rows = load.into.row_end - load.into.row
+    runs = 1 if load.whole else rows
+    return Moved(load.lines * runs, _area(load.into) // runs * plan.item_bytes)
+
+
+def _area(part: Rectangle) -> int:
+    return (part.row_end - part.row) * (part.column_end - part.column)
+
+
+def _out_work(plan: MinimalPlan, tile: OutChannels, row: Span, column: Span) -> OutWork:
+    machine, taps = plan.target, len(taps_of(plan, tile.shared))
+    rows = row.outs // plan.m if plan.by_rows else row.outs
+    columns = -(-column.outs // tile.stack)
+    sizes = tuple(_area(part) for part in rectangles(rows, columns, machine.psum_bank_fp32_elems))
+    runs = 1 if column.outs == plan.shape.out_size(WIDTH) else row.stored
+    frames = 1 if plan.by_rows else len(frame_spans(plan)[0].units[0].outputs)
+    loads = -(-taps // matrices_of_a_load(taps))
+    lines = max(part.lines for part in in_channels(plan))
+    row_bytes = taps * tile.width * V_BYTES
+    return OutWork(
+        rectangles=sizes,
+        matmuls=taps * (tile.stack if tile.side_by_side else 1),
+        share=lines * tile.width / machine.partitions**2,
+        stack=tile.stack,
+        weights=loads * (Moved(machine.partitions, row_bytes / loads),),
+        store=Moved(
+            tile.channels * frames * runs,
+            row.stored * column.outs // runs * ITEM_BYTES[plan.end.dtype or plan.dtype],
+        ),
+    )

@@ -1,0 +1,94 @@
+"""What a step of a fast kernel's pipeline costs, as nkisim's clocks take it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+
+from nkisim.machine import Machine
+from nkisim.timing.costs import Cost, Transfer
+from trnconv.forms.minimal.score import Moved, OutWork
+
+
+class StepCosts:
+    """Costs of steps; equal ones are worked out once."""
+
+    def __init__(self, machine: Machine, *, in_loop: bool) -> None:
+        self._timing = machine.timing
+        self._port = bool(machine.timing.psum_port_shared)
+        self._in_loop = in_loop
+        self._known: dict[Hashable, Cost] = {}
+
+    def gpsimd(self, elems: int) -> Cost:
+        """A copy, a multiplication or zeros."""
+        return self._once(("gpsimd", elems), lambda: self._gpsimd(elems))
+
+    def vector(self, cycles: float, *, psum: bool) -> Cost:
+        """An instruction that streams for so long."""
+        return self._once(("vector", cycles, psum), lambda: self._vector(cycles, psum=psum))
+
+    def scalar(self, cycles: float) -> Cost:
+        """The same on the Scalar engine, from PSUM."""
+        return self._once(("scalar", cycles), lambda: self._scalar(cycles))
+
+    def product(self, tile: OutWork, elems: int, parts: int) -> Cost:
+        """All matmuls of a product, or an equal part of them."""
+        return self._once(("tensor", tile, elems), lambda: self._product(tile, elems, parts))
+
+    def transfer(self, moved: Moved, direction: str) -> Cost:
+        """A DMA."""
+        return self._once((moved, direction), lambda: self._transfer(moved, direction))
+
+    def _once(self, key: Hashable, work_out: Callable[[], Cost]) -> Cost:
+        cost = self._known.get(key)
+        if cost is None:
+            cost = self._known[key] = work_out()
+        return cost
+
+    def _gpsimd(self, elems: int) -> Cost:
+        timing = self._timing
+        cycles = timing.gpsimd_startup_cycles + timing.gpsimd_cycles_per_elem * elems
+        return Cost(cycles / timing.gpsimd_ghz, cycles / timing.gpsimd_ghz)
+
+    def _vector(self, cycles: float, *, psum: bool) -> Cost:
+        timing = self._timing
+        busy = max(float(timing.engine_min_cycles), cycles + timing.vector_startup_cycles)
+        latency = max(busy, cycles + timing.vector_latency_cycles)
+        ghz = timing.vector_ghz
+        return Cost(busy / ghz, latency / ghz, psum=psum and self._port)
+
+    def _scalar(self, cycles: float) -> Cost:
+        timing = self._timing
+        busy = max(float(timing.engine_min_cycles), cycles + timing.scalar_startup_cycles)
+        latency = max(busy, cycles + timing.scalar_latency_cycles)
+        return Cost(busy / timing.scalar_ghz, latency / timing.scalar_ghz, psum=self._port)
+
+    def _product(self, tile: OutWork, elems: int, parts: int) -> Cost:
+        timing = self._timing
+        ns = 1 / timing.pe_columns_per_ns
+        each = max(elems, timing.pe_min_cycles) + timing.pe_gap_cycles
+        busy = (tile.matmuls / parts * each - timing.pe_gap_cycles) * ns
+        return Cost(
+            busy,
+            busy + timing.pe_latency_cycles * ns,
+            gap_ns=timing.pe_gap_cycles * ns,
+            array_share=tile.share,
+        )
+
+    def _transfer(self, moved: Moved, direction: str) -> Cost:
+        timing = self._timing
+        prebuilt = timing.dma_default_mode == "none"
+        rings = prebuilt and not self._in_loop
+        floor = timing.dma_ring_floor_ns if rings else timing.dma_descriptor_floor_ns
+        issue = timing.dma_issue_swdge_ns if prebuilt else timing.dma_issue_hwdge_ns
+        issue = timing.dma_issue_static_ns if rings else issue
+        data = Transfer(
+            direction=direction,
+            descriptors=moved.descriptors,
+            ns_each=max(floor, moved.bytes_each / timing.dma_bytes_per_ns)
+            + timing.dma_descriptor_overhead_ns,
+            engines=min(timing.dma_engines, moved.descriptors),
+            hbm_bytes=int(moved.descriptors * moved.bytes_each),
+            start_ns=timing.dma_start_ns,
+            done_ns=timing.dma_done_ns,
+        )
+        return Cost(issue, issue, transfer=data)

@@ -1,0 +1,96 @@
+"""The pipeline of a fast kernel in large steps, beside nkisim's schedule of every instruction."""
+
+from dataclasses import replace
+
+import pytest
+
+from nkisim.machine import TRN1, TRN2, TRN3
+from trnconv.ask.ends import AFTER, BEFORE, PLAIN_END, end_of
+from trnconv.ask.policy import FAST, Policy
+from trnconv.ask.question import Question
+from trnconv.forms.minimal.cost import cost_of
+from trnconv.forms.minimal.form import FAMILIES, MINIMAL
+from trnconv.forms.minimal.pace import turn_pace
+from trnconv.forms.minimal.rules import broken_rules
+from trnconv.forms.search import search
+from trnconv.geometry import conv_shape
+from trnconv.runtime import time_plan
+
+POLICY = Policy(FAST, least_macs=0)
+WITHIN = 0.05  # of the schedule, what the planner relies on
+SHAPES = {
+    "96": conv_shape((1, 96, 4, 24, 160), (96, 96, 3, 3, 3), padding=(0, 1, 1)),
+    "192, copies made by an engine": conv_shape(
+        (1, 192, 4, 24, 96), (192, 192, 3, 3, 3), padding=(0, 1, 1)
+    ),
+    "replicated": conv_shape(
+        (1, 128, 4, 48, 96), (128, 128, 3, 3, 3), padding=(0, 1, 1), padding_mode="replicate"
+    ),
+    "512, streamed": conv_shape((1, 512, 3, 24, 48), (512, 512, 3, 3, 3), padding=(0, 1, 1)),
+}
+LARGE = conv_shape((1, 96, 4, 96, 320), (96, 96, 3, 3, 3), padding=(0, 1, 1))
+ENDS = {
+    "plain": PLAIN_END,
+    "before": end_of("silu", BEFORE, ""),
+    "after": end_of("silu", AFTER, ""),
+}
+
+
+def plans(shape, family, budget=10**9, end=PLAIN_END, machine=TRN2):
+    question = Question(shape, machine, policy=POLICY, budget=budget, end=end)
+    return search(MINIMAL, question, family)
+
+
+def error(plan):
+    return cost_of(plan).total_ns / time_plan(plan).makespan_ns - 1
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_prices_are_those_of_the_schedule(shape, family):
+    for priced in plans(SHAPES[shape], family)[:1]:
+        assert abs(error(priced.plan)) < WITHIN
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("budget", [1_200, 10**9])
+def test_prices_with_loops_and_residuals_are_those_of_the_schedule(end, budget):
+    for family in ("F(2,3), frames", "F(4,3), rows"):
+        priced, *_ = plans(LARGE, family, budget=budget, end=ENDS[end])
+        assert priced.plan.rolled == (budget == 1_200)
+        assert abs(error(priced.plan)) < WITHIN
+
+
+def test_prices_on_trn3_are_those_of_the_schedule():
+    priced, *_ = plans(SHAPES["96"], "F(2,3), rows", machine=TRN3)
+    assert abs(error(priced.plan)) < WITHIN
+
+
+def test_a_residual_and_streamed_weights_share_a_queue():
+    """What sums of busy times did not see: the queue is free, and still both come late."""
+    ended, *_ = plans(SHAPES["512, streamed"], "F(4,3), rows", end=ENDS["before"])
+    assert ended.plan.streamed
+    assert ended.cost.total_ns > 1.02 * cost_of(replace(ended.plan, end=PLAIN_END)).total_ns
+    assert abs(error(ended.plan)) < WITHIN
+
+
+def test_a_sweep_for_each_group_of_output_channels():
+    """192 channels are a tile of 128 and one of 64, which two sweeps of one tile multiply."""
+    shape = conv_shape((1, 192, 6, 15, 640), (192, 192, 3, 3, 3), padding=(0, 1, 1))
+    both, *_ = plans(shape, "F(2,3), frames")
+    apart = replace(both.plan, group=1)
+    assert not broken_rules(apart)
+    assert abs(error(apart)) < WITHIN
+
+
+def test_turns_lose_what_no_product_hides():
+    priced, *_ = plans(LARGE, "F(2,3), frames", budget=1_200)
+    turn = turn_pace(priced.plan, (0, 1))
+    assert 0 < turn.lost_ns < turn.body_ns
+    assert priced.cost.loops_ns > turn.pause_ns
+
+
+def test_trn1_is_refused_in_words():
+    reason = MINIMAL.refuses(Question(SHAPES["96"], TRN1, policy=POLICY), "F(2,3), rows")
+    assert "on trn1" in reason
+    assert not MINIMAL.is_worth_asking(Question(SHAPES["96"], TRN1, policy=POLICY))
