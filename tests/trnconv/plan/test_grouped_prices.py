@@ -7,6 +7,7 @@ import pytest
 from nkisim.machine import MACHINES, TRN2
 from trnconv.ask.question import Question
 from trnconv.forms.direct import cost as direct_cost
+from trnconv.forms.direct import ramp
 from trnconv.forms.direct.candidates import Task
 from trnconv.forms.direct.candidates import candidates as direct_plans
 from trnconv.forms.direct.form import DIRECT
@@ -82,6 +83,8 @@ def test_jobs_and_windows_of_a_direct_plan(shape, target, monkeypatch):
     direct_cost._lengths.cache_clear()
     monkeypatch.setattr(JobGroups, "kinds", property(tuple))
     monkeypatch.setattr(direct_cost, "loaded_windows", one_by_one)
+    monkeypatch.setattr(ramp, "loaded_windows", one_by_one)
+    monkeypatch.setattr(ramp, "load_order", lambda *asked: range(len(one_by_one(*asked))))
     for plan, priced in zip(plans, together, strict=True):
         assert_alike(direct_cost.cost_of(plan), priced)
     direct_cost._work.cache_clear()

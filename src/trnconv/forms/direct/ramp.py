@@ -7,7 +7,13 @@ from trnconv.forms.direct.block_types import block_extents, frame_kinds
 from trnconv.forms.direct.blocks import bank_tile_count
 from trnconv.forms.direct.jobs import grouped_jobs
 from trnconv.forms.direct.plan import DirectPlan
-from trnconv.forms.direct.traffic import Extent, loaded_windows, store_transfer, window_transfer
+from trnconv.forms.direct.traffic import (
+    Extent,
+    load_order,
+    loaded_windows,
+    store_transfer,
+    window_transfer,
+)
 
 CELLS = 2  # loads of places in each turn of a hardware loop
 
@@ -23,7 +29,7 @@ def ramp_ns(plan: DirectPlan, timing: Timing, tensor_ns: float) -> tuple[float, 
     blocks = _first_blocks(plan)
     kind = next(iter(frame_kinds(plan.problem, plan.frames)))
     jobs = grouped_jobs(plan.problem, plan.passes, kind.outputs, kind.present)
-    windows = loaded_windows(jobs, plan.slots)
+    windows, order = loaded_windows(jobs, plan.slots), load_order(jobs, plan.slots)
     bank = plan.target.psum_bank_fp32_elems
     latency = timing.dma_issue_hwdge_ns + timing.dma_start_ns + timing.dma_done_ns
     per_position = tensor_ns / plan.problem.images / _positions_of(plan)
@@ -31,18 +37,18 @@ def ramp_ns(plan: DirectPlan, timing: Timing, tensor_ns: float) -> tuple[float, 
     done = 0.0
     idle = 0.0
     for number, extent in enumerate(blocks):
-        loads = [(window_transfer(plan, timing, one, extent), one.count) for one in windows]
-        each = [(max(one.ns, one.dmas * timing.dma_issue_hwdge_ns), count) for one, count in loads]
-        all_ns = sum(load_ns * count for load_ns, count in each)
+        loads = [window_transfer(plan, timing, one, extent) for one in windows]
+        kinds = [max(one.ns, one.dmas * timing.dma_issue_hwdge_ns) for one in loads]
+        each = [kinds[kind] for kind in order]
         compute = per_position * extent.rows * extent.columns * plan.frames
         if number == 0:
             tiles = bank_tile_count(*last_pass_rectangle(plan, extent), bank) * len(jobs)
             tile = compute / tiles
             start = _first_tile_ns(loaded, each, tile) - tile
         else:
-            start = max(done, loaded + all_ns)
+            start = max(done, loaded + sum(each))
         idle += start - done
-        loaded += all_ns
+        loaded += sum(each)
         done = max(start + compute, loaded)
         idle += max(0.0, loaded - start - compute)
     store = sum(store_transfer(plan, timing, group.job, blocks[0]).ns for group in jobs[-1:])
@@ -57,17 +63,12 @@ def _last_tile_ns(plan: DirectPlan, timing: Timing) -> float:
     return seen + evicted / timing.vector_ghz + 2 * timing.semaphore_ns
 
 
-def _first_tile_ns(loaded_ns: float, loads: list[tuple[float, int]], tile_ns: float) -> float:
-    """When the first tile is summed: it meets every window, in the order they are loaded.
-
-    `loads` are what a window takes, and how many take as long one after the other.
-    """
-    part_ns = tile_ns / max(1, sum(count for _, count in loads))
+def _first_tile_ns(loaded_ns: float, loads_ns: list[float], tile_ns: float) -> float:
+    """When the first tile is summed: it meets every window, in the order they are loaded."""
     done = 0.0
-    for load_ns, count in loads:
-        behind_first = max(done, loaded_ns + load_ns) + count * part_ns
-        loaded_ns += count * load_ns
-        done = max(behind_first, loaded_ns + part_ns)
+    for load_ns in loads_ns:
+        loaded_ns += load_ns
+        done = max(done, loaded_ns) + tile_ns / len(loads_ns)
     return done
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from nkisim.machine import Timing
@@ -49,23 +50,42 @@ class Loaded:
 
 def loaded_windows(groups: JobGroups, slots: tuple[int, int, int]) -> tuple[Loaded, ...]:
     """The windows one block loads: slots are used in turn, so some may have to come again."""
+    return _in_turn(groups, slots)[0]
+
+
+def load_order(groups: JobGroups, slots: tuple[int, int, int]) -> tuple[int, ...]:
+    """One window after the other: which of `loaded_windows` each is like."""
+    return _in_turn(groups, slots)[1]
+
+
+def _in_turn(
+    groups: JobGroups, slots: tuple[int, int, int]
+) -> tuple[tuple[Loaded, ...], tuple[int, ...]]:
     if slots not in groups.known:
         groups.known[slots] = _load_in_turn(groups, slots)
-    found: tuple[Loaded, ...] = groups.known[slots]
+    found: tuple[tuple[Loaded, ...], tuple[int, ...]] = groups.known[slots]
     return found
 
 
-def _load_in_turn(groups: JobGroups, slots: tuple[int, int, int]) -> tuple[Loaded, ...]:
+def _load_in_turn(
+    groups: JobGroups, slots: tuple[int, int, int]
+) -> tuple[tuple[Loaded, ...], tuple[int, ...]]:
     held: list[list[tuple[int, ...]]] = [[], [], []]
-    alike: dict[tuple[int, ...], Loaded] = {}
+    places: dict[tuple[int, ...], int] = {}  # of what is loaded alike
+    examples: list[tuple[Pass, LineTile, int]] = []
+    order = []
     for group in groups:
         one = group.job.one
         for times in (1, group.count - 1):
             for tile in _missing(group.job, held, slots) if times else ():
                 key = (times, one.rows, one.columns, tile.level, tile.count, *tile.dmas)
-                before = alike.get(key)
-                alike[key] = Loaded(one, tile, times, before.count + 1 if before else 1)
-    return tuple(alike.values())
+                if key not in places:
+                    places[key] = len(places)
+                    examples.append((one, tile, times))
+                order.append(places[key])
+    counts = Counter(order)
+    loaded = (Loaded(*example, counts[at]) for at, example in enumerate(examples))
+    return tuple(loaded), tuple(order)
 
 
 def _missing(
