@@ -199,6 +199,9 @@ class Form(Generic[P]):
     least_gain: float = 0.0  # how much faster than the forms before it, to be taken
     takes_residual: bool = False  # whether kernels have an argument for one
     kernel_of_two_cores: Callable[..., Any] | None = None  # each core has its arrays and recipe
+    keeps_budget: bool = (
+        False  # whether candidates are within the question's budget, loops included
+    )
     is_worth_asking: Callable[[Question], bool] = lambda _: True  # whether it may gain anything
     more_candidates: Callable[[Question, str], Iterable[P]] = _nothing  # if none is short enough
     least_ns: Callable[[P], float] = lambda _: 0.0  # what a plan takes at least; cheap to ask

@@ -13,6 +13,7 @@ from trnconv.forms.form import Form, P, Priced
 # Numbers that were tried on the 194 forward problems of tests/pinned_problems.py have their effect
 # beside them: how many plans are others, and what that does to the closed form's times.
 _REFINED = 2
+_ANY_LENGTH = 10**9  # static instructions
 _REMEMBERED = 256  # questions; graphs ask for each of theirs with several budgets
 _HOPELESS = 1.15  # without a bound: the same plans; 1.05: too; 1.0: two others, 0.4 % slower
 _LOOP_SHARE = 0.01  # of the time: what turns add is then little enough, and turns long enough
@@ -21,7 +22,7 @@ _LOOP_SHARE = 0.01  # of the time: what turns add is then little enough, and tur
 @lru_cache(maxsize=_REMEMBERED)
 def search(form: Form[P], question: Question, family: str) -> tuple[Priced, ...]:
     """Legal plans of an algorithm within the question's budget, the fastest first."""
-    legal = _of_any_length(form, replace(question, budget=0), family)
+    legal = _proposed(form, question if form.keeps_budget else _of_any_length(question), family)
     found = _within(form, question, family, legal)
     if not found:
         more = tuple(_legal(form, form.more_candidates(question, family)))
@@ -31,9 +32,14 @@ def search(form: Form[P], question: Question, family: str) -> tuple[Priced, ...]
     return tuple(found)
 
 
+def _of_any_length(question: Question) -> Question:
+    """The same for every budget."""
+    return replace(question, budget=_ANY_LENGTH)
+
+
 @lru_cache(maxsize=_REMEMBERED)
-def _of_any_length(form: Form[P], question: Question, family: str) -> tuple[Priced, ...]:
-    """Legal plans, the fastest first: the same for every budget."""
+def _proposed(form: Form[P], question: Question, family: str) -> tuple[Priced, ...]:
+    """Legal plans, the fastest first."""
     legal = _legal(form, form.candidates(question, family))
     variants = [
         plan
@@ -100,7 +106,7 @@ def of_form(form: Form[P], priced: Priced) -> P:
 
 def why_none(form: Form[P], question: Question, family: str) -> str:
     """Why a search found nothing, in words."""
-    legal = _of_any_length(form, replace(question, budget=0), family)
+    legal = _proposed(form, _of_any_length(question), family)
     if legal:
         least = min(priced.cost.instructions for priced in legal)
         return (

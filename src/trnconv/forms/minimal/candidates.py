@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 
 from trnconv.ask.question import Question, Share
-from trnconv.forms.form import Form, Priced
 from trnconv.forms.minimal.blocks import can_be_even
 from trnconv.forms.minimal.channels import in_channels, out_channels
 from trnconv.forms.minimal.cost import cost_of, instructions_of, least_ns, likely_ns
 from trnconv.forms.minimal.pacing import Tempo, broken_tempo, tempo_of
 from trnconv.forms.minimal.plan import DEPTH, HEIGHT, V_BYTES, WIDTH, MinimalPlan
+from trnconv.forms.minimal.rules import broken_rules
 from trnconv.forms.minimal.sbuf import room_of, sbuf_end
 from trnconv.forms.minimal.transforms import TRANSFORMS
 from trnconv.geometry import ConvShape
@@ -26,19 +26,31 @@ _MOST_COLUMN_CUTS = 8
 _MOST_UNITS = 8
 _MOST_BODY = 6
 _STREAM_SLOTS = (12, 8, 5)
-_KEPT = 4  # plans
-_FOLLOWED = 16  # sizes that are followed step by step, of hundreds
-UNLIMITED = 10**9  # static instructions
+_KEPT = 4  # sizes that cannot be among the fastest so many plans are left out
+_FOLLOWED = 8  # sizes that are followed step by step, of hundreds
 
 
 def candidates(
     question: Question, transform: str, axis: int, *, midgroup: bool = True
 ) -> Iterator[MinimalPlan]:
-    """Unrolled plans of one transform along one axis; `midgroup` as in a plan."""
+    """Plans of one transform along one axis within the question's budget, some by hardware loops.
+
+    Those of the most promising sizes, and not of sizes that cannot be among the fastest.
+    `midgroup` as in a plan.
+    """
     base = start(question, transform, axis, midgroup=midgroup)
-    for priced in _followed(base, UNLIMITED, lambda plan: (plan,)):
-        assert isinstance(priced.plan, MinimalPlan)
-        yield priced.plan
+    best: list[float] = []
+    followed = 0
+    for sized in _sizes(base, question.budget):
+        if len(best) >= _KEPT and least_ns(sized) > best[_KEPT - 1]:
+            continue
+        plans = [short for plan in _with_buffers(sized) for short in _within(plan, question.budget)]
+        yield from plans
+        for plan in plans:
+            insort(best, cost_of(plan).weighed_ns)
+        followed += len(plans) > 0
+        if followed == _FOLLOWED:
+            return
 
 
 def start(question: Question, transform: str, axis: int, *, midgroup: bool = True) -> MinimalPlan:
@@ -190,39 +202,14 @@ def _divisors(number: int) -> list[int]:
     return [n for n in range(1, number + 1) if number % n == 0]
 
 
-def rolled(form: Form[MinimalPlan], base: MinimalPlan, budget: int) -> list[Priced]:
-    """The fastest plans that are short enough, or become so by hardware loops."""
-    found = _followed(base, budget, lambda plan: _within(form, plan, budget))
-    return sorted(found, key=lambda priced: priced.cost.weighed_ns)[:_KEPT]
-
-
-def _followed(
-    base: MinimalPlan, budget: int, short: Callable[[MinimalPlan], Iterable[MinimalPlan]]
-) -> Iterator[Priced]:
-    """Short plans of the most promising sizes; not of those that cannot be among the fastest."""
-    best: list[float] = []
-    followed = 0
-    for sized in _sizes(base, budget):
-        if len(best) >= _KEPT and least_ns(sized) > best[_KEPT - 1]:
-            continue
-        plans = [loop for plan in _with_buffers(sized) for loop in short(plan)]
-        for plan in plans:
-            cost = cost_of(plan)
-            insort(best, cost.weighed_ns)
-            yield Priced(plan, cost)
-        followed += len(plans) > 0
-        if followed == _FOLLOWED:
-            return
-
-
-def _within(form: Form[MinimalPlan], plan: MinimalPlan, budget: int) -> Iterator[MinimalPlan]:
+def _within(plan: MinimalPlan, budget: int) -> Iterator[MinimalPlan]:
     """A plan, or its hardware loops, with at most `budget` static instructions."""
     if instructions_of(plan) <= budget:
         yield plan
         return
     for even_rows in (True, False) if can_be_even(plan) else (False,):
         loop = _longest_loop(replace(plan, rolled=True, even_rows=even_rows), budget)
-        if loop is not None and not form.broken_rules(loop):
+        if loop is not None and not broken_rules(loop):
             yield loop
 
 

@@ -106,11 +106,13 @@ def _sweep(plan: MinimalPlan, sized: _Sized, tiles: tuple[int, int]) -> _Sweep:
     """Blocks one after the other, and loops; kinds of blocks by what engines do for each."""
     looped = [(kind, _turns(plan, kind)) for kind in sized.kinds]
     unrolled = sum(kind.share * (kind.blocks - turns * plan.body_blocks) for kind, turns in looped)
-    total = straight_pace(plan, tiles).of_blocks(unrolled) if unrolled else 0.0
+    if not any(turns for _, turns in looped):
+        return _Sweep(straight_pace(plan, tiles).of_blocks(unrolled), 0.0)
+    turn = turn_pace(plan, tiles)
+    total = turn.begin_ns + unrolled * turn.block_ns if unrolled else 0.0
     loops = 0.0
     for kind, turns in looped:
         if turns:
-            turn = turn_pace(plan, tiles)
             total += turn.begin_ns + turns * (turn.pause_ns + kind.share * turn.body_ns)
             loops += turn.begin_ns + turns * (turn.pause_ns + turn.lost_ns)
     return _Sweep(total, loops)

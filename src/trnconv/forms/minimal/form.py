@@ -10,7 +10,7 @@ import numpy as np
 from nkisim.machine import V3
 from trnconv.ask.policy import DIRECT
 from trnconv.ask.question import Question, of_one_frame
-from trnconv.forms.form import Array, Form, Priced
+from trnconv.forms.form import Array, Form
 from trnconv.forms.minimal import candidates, kernel
 from trnconv.forms.minimal.cost import cost_of
 from trnconv.forms.minimal.error import largest_errors, require_range
@@ -85,14 +85,6 @@ def _broken_promises(plan: MinimalPlan, question: Question) -> list[str]:
     return [refused] if refused else []
 
 
-def _rolled(
-    form: Form[MinimalPlan], question: Question, family: str, legal: tuple[Priced, ...]
-) -> list[Priced]:
-    """Hardware loops of blocks of any size."""
-    base = candidates.start(question, *_named(family))
-    return candidates.rolled(form, base, question.budget) if legal else []
-
-
 def _named(family: str) -> tuple[str, int]:
     transform, axis = FAMILIES[family]
     return transform.name, axis
@@ -128,7 +120,7 @@ MINIMAL: Form[Any] = Form(
     cost=cost_of,
     broken_rules=broken_rules,
     broken_promises=_broken_promises,
-    rolled=_rolled,
+    keeps_budget=True,
     moved=_moved,
     lower=lower,
     pack=pack,

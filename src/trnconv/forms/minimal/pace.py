@@ -14,6 +14,7 @@ from trnconv.forms.minimal.plan import MinimalPlan
 from trnconv.forms.minimal.score import score_of
 
 _BODIES, _BLOCKS = 2, 6  # followed at least; the others take as long as the last of them
+_TURN_BLOCKS = 3  # of a turn, the same
 
 
 class StraightPace(NamedTuple):
@@ -34,17 +35,22 @@ class TurnPace(NamedTuple):
     begin_ns: float  # before its first turn
     pause_ns: float  # before each turn
     body_ns: float  # from the first instruction of a turn until all has ended
+    block_ns: float  # each block more
     lost_ns: float  # of a turn: no product is computed yet, or any more
 
 
 def straight_pace(plan: MinimalPlan, tiles: tuple[int, int]) -> StraightPace:
     """Of blocks one after the other, for some tiles of output channels, first and end."""
+    return _straight_pace(replace(plan, rolled=False, body_blocks=_repeat(plan)), tiles)
+
+
+def _repeat(plan: MinimalPlan) -> int:
+    """Blocks after which slots are used as before."""
     tempo = tempo_of(plan)
-    body = lcm(
+    return lcm(
         lcm(plan.x_slots, tempo.block_frames) // tempo.block_frames,
         lcm(plan.v_slots, tempo.tiles_of_block) // tempo.tiles_of_block,
     )
-    return _straight_pace(replace(plan, rolled=False, body_blocks=body), tiles)
 
 
 @lru_cache(maxsize=4096)
@@ -60,9 +66,20 @@ def _straight_pace(plan: MinimalPlan, tiles: tuple[int, int]) -> StraightPace:
     return StraightPace(followed, pipeline.done, (ends[-1] - ends[-2]) / (followed - starts[-1]))
 
 
-@lru_cache(maxsize=4096)
 def turn_pace(plan: MinimalPlan, tiles: tuple[int, int]) -> TurnPace:
-    """Of a plan with hardware loops. What a turn needs first was prepared in the one before."""
+    """Of a plan with hardware loops: a short turn, and more blocks at their pace.
+
+    So turns of every length, which plans for several budgets have, are followed once.
+    """
+    repeat = _repeat(plan)
+    short = replace(plan, body_blocks=-(-_TURN_BLOCKS // repeat) * repeat)
+    turn, more = _turn_pace(short, tiles), plan.body_blocks - short.body_blocks
+    return turn._replace(body_ns=turn.body_ns + more * turn.block_ns)
+
+
+@lru_cache(maxsize=4096)
+def _turn_pace(plan: MinimalPlan, tiles: tuple[int, int]) -> TurnPace:
+    """What a turn needs first was prepared in the one before."""
     score, pause_ns = score_of(plan, tiles), float(plan.target.timing.loop_turn_ns)
     first = Pipeline(score)
     first.begin_turn()
@@ -72,5 +89,11 @@ def turn_pace(plan: MinimalPlan, tiles: tuple[int, int]) -> TurnPace:
     turn = Pipeline(score)
     turn.begin_turn()
     turn.run_body(plan.body_blocks + 1)
-    lost_ns = (turn.begun or 0.0) + turn.done - turn.multiplied
-    return TurnPace(pause_ns + first.done + weights.done, pause_ns, turn.done, lost_ns)
+    ends = turn.block_ends
+    return TurnPace(
+        begin_ns=pause_ns + first.done + weights.done,
+        pause_ns=pause_ns,
+        body_ns=turn.done,
+        block_ns=(ends[-1] - ends[0]) / (len(ends) - 1),
+        lost_ns=(turn.begun or 0.0) + turn.done - turn.multiplied,
+    )

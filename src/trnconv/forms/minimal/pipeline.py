@@ -70,6 +70,7 @@ class Pipeline:
         self.x_places = self.y_places = 0.0  # when offsets of a turn are there
         self.begun: float | None = None  # the start of the first product
         self.multiplied = 0.0  # the end of the last one
+        self.block_ends: list[float] = []  # of the last product of each block
         self.done = 0.0  # the end of everything that was waited for
         self.pauses = self.all_pauses = self.prepared = 0
         self.works: list[Preparation] = []
@@ -102,6 +103,8 @@ class Pipeline:
             if unit.block < left:
                 self._load_frames(load for load in unit.loads if load.block < left)
                 self._run_unit(unit, [one for one in unit.prepares if one.block < left])
+                if unit.number == len(self.score.wanted) - 1:
+                    self.block_ends.append(self.multiplied)
         return self.multiplied
 
     def _start_block(self) -> None:
