@@ -64,15 +64,8 @@ def depthwise():
 
 
 CALLS = {
-    "forward": (
-        lambda: convolved(rolled=True),
-        {"psum-across-loop", "offset-in-dimension"},
-    ),
+    "forward": (lambda: convolved(rolled=True), {"loop-on-one-program"}),
     "forward on trn1": (lambda: convolved("trn1"), {"activation-copy-bias"}),
-    "forward_on_two_cores": (
-        lambda: convolved(cores=2, rolled=True),
-        {"psum-across-loop", "offset-in-dimension"},
-    ),
     "forward_on_two_cores of few rows": (
         lambda: convolved(cores=2, rolled=True, rows=9),
         {"programs-differ"},

@@ -11,12 +11,9 @@ NAME: Final = "trnconv"
 REASON: Final = "written before these rules were known; until the kernels are changed"
 
 _LAUNCH: Final = frozenset({"grid-below-lnc", "loop-on-one-program"})
-_ROLLED: Final = frozenset({"psum-across-loop", "psum-in-two-loops"})
 _LOADS: Final = frozenset({"dma-negative-partition-step", "dma-split-partitions"})
-_DIRECT: Final = _ROLLED | _LOADS | _LAUNCH | {"activation-copy-bias", "offset-in-dimension"}
-_MINIMAL: Final = (
-    _ROLLED | _LAUNCH | {"offset-in-dimension", "psum-chains-untested", "sbuf-refill-across-turns"}
-)
+_DIRECT: Final = _LOADS | _LAUNCH | {"activation-copy-bias"}
+_MINIMAL: Final = _LAUNCH | {"psum-chains-untested", "sbuf-refill-across-turns"}
 
 BROKEN: Final[dict[str, frozenset[str]]] = {
     "forward": _DIRECT,
@@ -27,7 +24,7 @@ BROKEN: Final[dict[str, frozenset[str]]] = {
     "minimal_of_two": _MINIMAL,
     "minimal_of_three": _MINIMAL,
     "depthwise": frozenset({"activation-copy-bias", "gpsimd-elementwise", "grid-below-lnc"}),
-    "weight_gradient": _ROLLED | _LAUNCH | {"bf16-transpose-psum", "offset-in-dimension"},
+    "weight_gradient": _LAUNCH | {"bf16-transpose-psum"},
 }
 
 

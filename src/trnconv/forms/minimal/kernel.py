@@ -126,6 +126,7 @@ def roll(core: MinimalCore, group: Group, loop: Turns, places: nl.NkiTensor) -> 
     nl.fori_loop(0, 1, first_turn)
     load_weights(core, group.weight, group.weight_end)
     nl.fori_loop(0, loop.turns, one_turn)
+    core.banks.open_region()
 
 
 def begun(core: MinimalCore, block: MinimalBlock) -> MinimalBlock:
