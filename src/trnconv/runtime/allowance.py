@@ -23,6 +23,7 @@ BROKEN: Final[dict[str, frozenset[str]]] = {
     "minimal_of_one": _MINIMAL,
     "minimal_of_two": _MINIMAL,
     "minimal_of_three": _MINIMAL,
+    "minimal_on_two_cores": _MINIMAL - _LAUNCH | {"programs-differ"},
     "depthwise": frozenset({"activation-copy-bias", "gpsimd-elementwise", "grid-below-lnc"}),
     "weight_gradient": _LAUNCH | {"bf16-transpose-psum"},
 }

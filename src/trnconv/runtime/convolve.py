@@ -37,7 +37,7 @@ class LaunchOptions:
     or rows (with the halo they need), pieces, batches or shares of cores. Plans are then slower.
 
     `policy` says what may be given for speed (ask/policy.py): by default, large convolutions may
-    be computed by F(2,3) in fp16, which is as accurate as bf16. Two cores are always direct.
+    be computed by F(2,3) in fp16, which is as accurate as bf16.
     `forms` are the names of those that may compute it; empty: any.
     """
 

@@ -13,11 +13,11 @@ from typing import Any
 import nkisim
 from nkisim import Run, Spec
 from nkisim.machine import Machine, Reading
-from nkisim.timing import Timeline, schedule
+from nkisim.timing import Timeline, schedule, schedule_launch
 from trnconv.ask.ends import NO_RESIDUAL
 from trnconv.ask.words import shape_in_words
 from trnconv.errors import PlanError
-from trnconv.forms.form import Array, Form, Lowered, Plan
+from trnconv.forms.form import Array, ArraySpec, Form, Lowered, Plan
 from trnconv.planner.table import form_of
 from trnconv.runtime.allowance import allowed
 
@@ -96,22 +96,31 @@ def run(prepared: Prepared, operands: Operands) -> Run:
     )
 
 
-def trace_plan(plan: Plan) -> Run:
-    """The instructions of a plan's kernel on one core, checked by nkisim, without values."""
-    prepared = prepare((plan,))
-    (lowered,) = prepared.lowered
-    inputs, packed = (
-        tuple(Spec(one.shape, one.dtype) for one in specs)
-        for specs in (lowered.inputs, lowered.arrays)
-    )
+def trace_plans(plans: tuple[Plan, ...]) -> Run:
+    """The instructions of a launch, one plan for each core, checked by nkisim, without values."""
+    prepared = prepare(plans)
+    first = prepared.lowered[0]
+    inputs = _specs(first.inputs)
+    packed = [_specs(lowered.arrays) for lowered in prepared.lowered]
+    arrays = packed[0] if len(packed) == 1 else tuple(zip(*packed, strict=True))
+    plan = plans[0]
     asked = plan.end.residual != NO_RESIDUAL
-    residual = Spec(lowered.outputs[0], plan.dtype) if asked else None
+    residual = Spec(first.outputs[0], plan.dtype) if asked else None
     return nkisim.run(
-        allowed(prepared.kernel(len(inputs))),
-        *prepared.arguments(inputs, packed, residual),
+        allowed(prepared.kernel(len(inputs)))[len(plans)],
+        *prepared.arguments(inputs, arrays, residual),
         target=plan.machine,
         values=False,
     )
+
+
+def _specs(arrays: tuple[ArraySpec, ...]) -> tuple[Spec, ...]:
+    return tuple(Spec(array.shape, array.dtype) for array in arrays)
+
+
+def trace_plan(plan: Plan) -> Run:
+    """The same on one core."""
+    return trace_plans((plan,))
 
 
 def time_plan(
@@ -120,3 +129,10 @@ def time_plan(
     """When each of them would run; `machine` replaces the plan's, to change an assumption."""
     traced = trace_plan(plan)
     return schedule(traced.trace, machine or traced.machine, reading, memory=traced.memory)
+
+
+def time_plans(plans: tuple[Plan, ...], reading: Reading = Reading.default) -> Timeline:
+    """The same of a launch on as many cores as there are plans: the core that ends last."""
+    traced = trace_plans(plans)
+    every = schedule_launch(traced.traces, traced.machine, reading, memories=traced.memories)
+    return max(every, key=lambda timeline: timeline.makespan_ns)

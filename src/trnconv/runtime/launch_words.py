@@ -13,7 +13,7 @@ from trnconv.planner.explain import explain_choice, explain_plan
 from trnconv.planner.shares import shared_plans
 from trnconv.runtime.plans import require_cores
 
-_TWO_CORES = "Each of two cores computes its half directly; other forms have kernels for one core."
+_TWO_CORES = "Each of two cores computes its half, both by what wins on one core, or directly."
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 
 from trnconv.ask.launches import planned_parts, require_room
 from trnconv.ask.question import Question
-from trnconv.errors import UnsupportedError
 from trnconv.forms.form import Priced
 from trnconv.planner.best import best_plan
 from trnconv.planner.shares import shared_plans
-from trnconv.runtime.launch import time_plan
+from trnconv.runtime.launch import time_plan, time_plans
 from trnconv.runtime.plans import require_cores
 
 
@@ -52,24 +51,21 @@ def price(
     if not beyond_hbm:
         require_room(question)
     require_cores(question.machine, cores)
-    if cores > 1 and simulate:
-        raise UnsupportedError(f"{cores} cores scheduled: times of one core are. Ask for one.")
-    parts = planned_parts(
-        question,
-        _price_of_two if cores > 1 else lambda part: _launch_price(part, simulate=simulate),
-    )
+    price_of = _price_of_two if cores > 1 else _launch_price
+    parts = planned_parts(question, lambda part: price_of(part, simulate=simulate))
     first, *others = (one for _, one in parts)
     return sum(others, start=first)
 
 
-def _price_of_two(question: Question) -> Price:
+def _price_of_two(question: Question, *, simulate: bool) -> Price:
     """One launch on two cores."""
     both = shared_plans(question)
     slower = max(both, key=lambda priced: priced.cost.total_ns)
     cost = slower.cost
     columns = sum(priced.cost.columns for priced in both)
+    plans = tuple(priced.plan for priced in both)
     return Price(
-        cost.total_ns,
+        time_plans(plans).makespan_ns if simulate else cost.total_ns,
         max(priced.cost.instructions for priced in both),
         sum(priced.cost.hbm_bytes for priced in both),
         columns * question.machine.partitions**2,

@@ -11,6 +11,7 @@ from trnconv.ask.question import Question
 from trnconv.forms.minimal.cost import cost_of
 from trnconv.forms.minimal.form import FAMILIES, MINIMAL
 from trnconv.forms.minimal.pace import turn_pace
+from trnconv.forms.minimal.rules import broken_rules
 from trnconv.forms.search import search
 from trnconv.geometry import conv_shape
 from trnconv.runtime import time_plan
@@ -73,9 +74,18 @@ def test_a_residual_and_streamed_weights_share_a_queue():
     assert abs(error(ended.plan)) < WITHIN
 
 
+def test_a_sweep_for_each_group_of_output_channels():
+    """192 channels are a tile of 128 and one of 64, which two sweeps of one tile multiply."""
+    shape = conv_shape((1, 192, 6, 15, 640), (192, 192, 3, 3, 3), padding=(0, 1, 1))
+    both, *_ = plans(shape, "F(2,3), frames")
+    apart = replace(both.plan, group=1)
+    assert not broken_rules(apart)
+    assert abs(error(apart)) < WITHIN
+
+
 def test_turns_lose_what_no_product_hides():
     priced, *_ = plans(LARGE, "F(2,3), frames", budget=1_200)
-    turn = turn_pace(priced.plan, 1)
+    turn = turn_pace(priced.plan, (0, 1))
     assert 0 < turn.lost_ns < turn.body_ns
     assert priced.cost.loops_ns > turn.pause_ns
 

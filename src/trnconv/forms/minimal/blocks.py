@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 from math import prod
+from typing import NamedTuple
 
 from trnconv.forms.minimal.channels import out_channels, replicates
 from trnconv.forms.minimal.plan import DEPTH, HEIGHT, WIDTH, MinimalPlan
@@ -55,22 +56,43 @@ Kinds = tuple[tuple[Span, int], ...]  # one span of each look, and how many have
 
 def column_spans(plan: MinimalPlan) -> tuple[Span, ...]:
     """Blocks along columns."""
-    return _plain_spans(plan.shape, WIDTH, plan.columns, _most_columns(plan), even=False)
+    return _plain_spans(plan.shape, _columns_of(plan), even=False)
 
 
 def column_kinds(plan: MinimalPlan) -> Kinds:
     """Blocks along columns by their look."""
-    return _plain_kinds(plan.shape, WIDTH, plan.columns, _most_columns(plan), even=False)
+    return _plain_kinds(plan.shape, _columns_of(plan), even=False)
 
 
-def _most_columns(plan: MinimalPlan) -> int:
-    """Columns that share a matmul, at most."""
-    return max(tile.stack for tile in out_channels(plan))
+class _Cut(NamedTuple):
+    """How an axis is cut into blocks: its outputs, first and end, and the size of a block.
+
+    `stack` is how many outputs share a matmul at most, or a tile of outputs begins.
+    """
+
+    axis: int
+    first: int
+    end: int
+    size: int
+    stack: int
+
+
+def _columns_of(plan: MinimalPlan) -> _Cut:
+    stack = max(tile.stack for tile in out_channels(plan))
+    return _Cut(WIDTH, 0, plan.shape.out_size(WIDTH), plan.columns, stack)
+
+
+def _rows_of(plan: MinimalPlan) -> _Cut:
+    """If tiles are rows, the first one may begin before the first output."""
+    first, end = plan.row_span
+    if not plan.by_rows:
+        return _Cut(HEIGHT, first, end, plan.rows, 1)
+    return _Cut(HEIGHT, first - (plan.phase if first == 0 else 0), end, plan.rows, plan.m)
 
 
 @lru_cache(maxsize=4096)
-def _plain_kinds(shape: ConvShape, axis: int, size: int, stack: int, *, even: bool) -> Kinds:
-    return _by_look(_plain_spans(shape, axis, size, stack, even=even))
+def _plain_kinds(shape: ConvShape, cut: _Cut, *, even: bool) -> Kinds:
+    return _by_look(_plain_spans(shape, cut, even=even))
 
 
 def _by_look(spans: tuple[Span, ...]) -> Kinds:
@@ -83,12 +105,10 @@ def _by_look(spans: tuple[Span, ...]) -> Kinds:
 
 
 @lru_cache(maxsize=4096)
-def _plain_spans(
-    shape: ConvShape, axis: int, size: int, stack: int, *, even: bool
-) -> tuple[Span, ...]:
-    total = shape.out_size(axis)
+def _plain_spans(shape: ConvShape, cut: _Cut, *, even: bool) -> tuple[Span, ...]:
     spans = tuple(
-        _span(shape, axis, at, min(size, total - at), stack) for at in range(0, total, size)
+        _span(shape, cut.axis, at, min(cut.size, cut.end - at), cut.stack)
+        for at in range(cut.first, cut.end, cut.size)
     )
     return tuple(_evened(shape, span) for span in spans) if even else spans
 
@@ -102,35 +122,35 @@ def can_be_even(plan: MinimalPlan) -> bool:
     """Whether only one row before and one behind a block is there or not, by its place."""
     shape = plan.shape
     pads = (shape.pad_before[HEIGHT], shape.pad_after[HEIGHT])
-    whole = not plan.by_rows or (plan.phase == 0 and shape.out_size(HEIGHT) % plan.m == 0)
+    first, end = plan.row_span
+    whole = not plan.by_rows or (plan.phase == 0 and (end - first) % plan.m == 0)
     return max(pads) == 1 and whole and not plan.paired_rows
 
 
 def row_spans(plan: MinimalPlan) -> tuple[Span, ...]:
     """Blocks along rows; if tiles are rows, they begin and end with whole tiles."""
-    if not plan.by_rows:
-        return _plain_spans(plan.shape, HEIGHT, plan.rows, 1, even=plan.even_rows)
-    spans = _tiled_spans(plan.shape, plan.rows, plan.m, plan.phase)
-    return tuple(_evened(plan.shape, span) for span in spans) if plan.even_rows else spans
+    spans = _tiled_spans if plan.by_rows else _plain_spans
+    return spans(plan.shape, _rows_of(plan), even=plan.even_rows)
 
 
 def row_kinds(plan: MinimalPlan) -> Kinds:
     """Blocks along rows by their look."""
-    if not plan.by_rows:
-        return _plain_kinds(plan.shape, HEIGHT, plan.rows, 1, even=plan.even_rows)
-    return _tiled_kinds(plan.shape, plan.rows, plan.m, plan.phase, even=plan.even_rows)
+    kinds = _tiled_kinds if plan.by_rows else _plain_kinds
+    return kinds(plan.shape, _rows_of(plan), even=plan.even_rows)
 
 
 @lru_cache(maxsize=4096)
-def _tiled_kinds(shape: ConvShape, rows: int, m: int, phase: int, *, even: bool) -> Kinds:
-    spans = _tiled_spans(shape, rows, m, phase)
-    return _by_look(tuple(_evened(shape, span) for span in spans) if even else spans)
+def _tiled_kinds(shape: ConvShape, cut: _Cut, *, even: bool) -> Kinds:
+    return _by_look(_tiled_spans(shape, cut, even=even))
 
 
 @lru_cache(maxsize=4096)
-def _tiled_spans(shape: ConvShape, rows: int, m: int, phase: int) -> tuple[Span, ...]:
-    end = -(-(shape.out_size(HEIGHT) + phase) // m) * m - phase
-    return tuple(_tiled_span(shape, at, min(rows, end - at)) for at in range(-phase, end, rows))
+def _tiled_spans(shape: ConvShape, cut: _Cut, *, even: bool) -> tuple[Span, ...]:
+    end = cut.first + -(-(cut.end - cut.first) // cut.stack) * cut.stack
+    spans = tuple(
+        _tiled_span(shape, at, min(cut.size, end - at)) for at in range(cut.first, end, cut.size)
+    )
+    return tuple(_evened(shape, span) for span in spans) if even else spans
 
 
 def _span(shape: ConvShape, axis: int, at: int, count: int, stack: int) -> Span:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 
-from trnconv.ask.question import Question
+from trnconv.ask.question import Question, Share
 from trnconv.forms.form import Form, Priced
 from trnconv.forms.minimal.blocks import can_be_even
 from trnconv.forms.minimal.channels import in_channels, out_channels
@@ -15,9 +15,11 @@ from trnconv.forms.minimal.cost import cost_of, instructions_of, least_ns, likel
 from trnconv.forms.minimal.pacing import Tempo, broken_tempo, tempo_of
 from trnconv.forms.minimal.plan import DEPTH, HEIGHT, V_BYTES, WIDTH, MinimalPlan
 from trnconv.forms.minimal.sbuf import room_of, sbuf_end
+from trnconv.forms.minimal.transforms import TRANSFORMS
 from trnconv.geometry import ConvShape
 
 _MOST_ROWS = 32
+_TILES = sorted({1, *(transform.outputs for transform in TRANSFORMS.values())})  # rows
 _EVERY_SIZE = 8  # larger blocks are tried in steps
 _V_SHARE = 0.75  # of SBUF, for transformed inputs
 _MOST_COLUMN_CUTS = 8
@@ -57,8 +59,23 @@ def start(question: Question, transform: str, axis: int, *, midgroup: bool = Tru
         group=1,
         pieces=question.pieces,
         midgroup=midgroup,
+        rows_of=question.share.rows if question.share else None,
         end=question.end,
     )
+
+
+def halves(question: Question) -> list[tuple[Question, Question]]:
+    """Two cores with half of the rows each, cut at a row that some transform's tiles begin with."""
+    shape = question.shape
+    assert isinstance(shape, ConvShape)
+    height, channels = shape.out_size(HEIGHT), (0, shape.c_out)
+    found = []
+    for middle in {-(-height // (2 * tile)) * tile for tile in _TILES}:
+        if middle < height:
+            shares = (Share((0, middle), channels), Share((middle, height), channels))
+            first, second = (replace(question, share=share) for share in shares)
+            found.append((first, second))
+    return found
 
 
 @lru_cache(maxsize=64)
@@ -80,7 +97,8 @@ def _sensible(plan: MinimalPlan, rows: int, columns: int) -> bool:
     """Whether a block fills half a PSUM bank, and its transformed inputs leave room in SBUF."""
     shape, machine = plan.shape, plan.target
     tiles = rows // plan.m if plan.by_rows else rows
-    whole = columns == shape.out_size(WIDTH) and rows >= shape.out_size(HEIGHT)
+    first, end = plan.row_span
+    whole = columns == shape.out_size(WIDTH) and rows >= end - first
     if not whole and 2 * tiles * columns < machine.psum_bank_fp32_elems:
         return False
     slots = 2 * plan.read_frames * -(-shape.c_in // machine.partitions)
@@ -101,7 +119,8 @@ def _unit_counts(plan: MinimalPlan) -> list[int]:
 
 
 def _row_counts(plan: MinimalPlan) -> list[int]:
-    total = plan.shape.out_size(HEIGHT)
+    first, end = plan.row_span
+    total = end - first
     if plan.axis == HEIGHT:
         tiles = -(-(total + plan.phase) // plan.m)
         return [plan.m * n for n in _even_parts(tiles, _MOST_ROWS // plan.m)]

@@ -83,12 +83,15 @@ def instructions_of(plan: MinimalPlan) -> int:
     return static
 
 
-def _groups(plan: MinimalPlan, tiles: int) -> list[int]:
-    """Tiles of output channels of each sweep over all blocks; one sweep if weights are streamed."""
+def _groups(plan: MinimalPlan, tiles: int) -> list[tuple[int, int]]:
+    """Tiles of output channels of each sweep over all blocks, first and end.
+
+    One sweep if weights are streamed. All tiles but the last are alike, so are their groups.
+    """
     if plan.streamed:
-        return [tiles]
-    whole, rest = divmod(tiles, plan.group)
-    return [*(whole * [plan.group]), *([rest] if rest else [])]
+        return [(0, tiles)]
+    before = (tiles - 1) // plan.group
+    return [*(before * [(0, plan.group)]), (before * plan.group, tiles)]
 
 
 class _Sweep(NamedTuple):
@@ -98,7 +101,7 @@ class _Sweep(NamedTuple):
     loops_ns: float  # what turns of loops add
 
 
-def _sweep(plan: MinimalPlan, sized: _Sized, tiles: int) -> _Sweep:
+def _sweep(plan: MinimalPlan, sized: _Sized, tiles: tuple[int, int]) -> _Sweep:
     """Blocks one after the other, and loops; kinds of blocks by what engines do for each."""
     looped = [(kind, _turns(plan, kind)) for kind in sized.kinds]
     unrolled = sum(kind.share * (kind.blocks - turns * plan.body_blocks) for kind, turns in looped)

@@ -45,13 +45,25 @@ def _refuses(question: Question, family: str) -> str:
             f"{family}: on {question.machine.name} the Scalar engine adds no bias to a copy, and a"
             " transform takes two cycles an element, which is more than it saves"
         )
-    if question.exact or question.share:
-        return f"{family}: transforms spread Inf and NaN, and are for one core"
+    if question.exact:
+        return f"{family}: transforms spread Inf and NaN"
     broken = broken_promise(transform, question.dtype, question.policy)
     if broken:
         return broken
-    reasons = why_not(question.shape, axis)
+    reasons = [*why_not(question.shape, axis), *_refuses_share(question, family)]
     return f"{family}: {'; '.join(reasons)}" if reasons else ""
+
+
+def _refuses_share(question: Question, family: str) -> list[str]:
+    """Why one of two cores cannot compute its share."""
+    share, (transform, axis) = question.share, FAMILIES[family]
+    if share is None:
+        return []
+    if share.channels != (0, question.shape.c_out):
+        return ["a core computes all output channels of its rows"]
+    if axis == HEIGHT and share.rows[0] % transform.outputs:
+        return [f"the rows of a core begin with a tile of {transform.outputs}"]
+    return []
 
 
 def _is_worth_asking(question: Question) -> bool:
@@ -92,9 +104,13 @@ def _check_inputs(plan: MinimalPlan, inputs: tuple[Array, ...]) -> None:
     require_range(plan.algorithm, largest)
 
 
+def _given(question: Question) -> dict[str, Any]:
+    share = question.share
+    return {"shape": question.shape, "rows_of": share.rows if share else None}
+
+
 def _moved(plan: MinimalPlan, question: Question) -> MinimalPlan:
-    assert isinstance(question.shape, ConvShape)
-    return replace(plan, shape=question.shape)
+    return replace(plan, **_given(question))
 
 
 def _rounding_errors(plan: MinimalPlan, x_max: float, w_sums: Array) -> tuple[Array, Array]:
@@ -119,5 +135,8 @@ MINIMAL: Form[Any] = Form(
     check_inputs=_check_inputs,
     rounding_errors=_rounding_errors,
     kernels=(kernel.minimal_of_one, kernel.minimal_of_two, kernel.minimal_of_three),
+    kernel_of_two_cores=kernel.minimal_on_two_cores,
+    halves=candidates.halves,
+    given=_given,
     takes_residual=True,
 )

@@ -35,15 +35,25 @@ def minimal(
     recipe: MinimalRecipe,
 ) -> nl.NkiTensor:
     """x [N, C_in, D, H, W], in pieces along D, and what is packed -> y [N, C_out, D', H', W']."""
+    y = output(x, recipe)
+    compute(MinimalCore(x, y, weights, constants, residual, recipe), places)
+    return y
+
+
+def output(x: tuple[nl.NkiTensor, ...], recipe: MinimalRecipe) -> nl.NkiTensor:
+    """y, in HBM."""
     dtype = recipe.end.dtype if recipe.end.dtype != "" else x[0].dtype
-    y = nl.ndarray(recipe.y_shape, dtype=dtype, buffer=nl.shared_hbm, name="y")
-    core = MinimalCore(x, y, weights, constants, residual, recipe)
+    return nl.ndarray(recipe.y_shape, dtype=dtype, buffer=nl.shared_hbm, name="y")
+
+
+def compute(core: MinimalCore, places: nl.NkiTensor) -> None:
+    """Fill y, or the rows of it that a recipe is for."""
+    recipe = core.recipe
     for group in recipe.groups:
         if len(recipe.blocks) > 0:
             run_blocks(core, group)
         for loop in recipe.loops:
             roll(core, group, loop, places)
-    return y
 
 
 def minimal_of_one(
@@ -83,6 +93,23 @@ def minimal_of_three(
 ) -> nl.NkiTensor:
     """Frames of `first`, then of `second`, then of `third`."""
     return minimal((first, second, third), weights, constants, places, residual, recipe)
+
+
+def minimal_on_two_cores(
+    x: tuple[nl.NkiTensor, ...],
+    weights: tuple[nl.NkiTensor, nl.NkiTensor],
+    constants: tuple[nl.NkiTensor, nl.NkiTensor],
+    places: tuple[nl.NkiTensor, nl.NkiTensor],
+    residual: nl.NkiTensor | None,
+    recipes: tuple[MinimalRecipe, MinimalRecipe],
+) -> nl.NkiTensor:
+    """The same, with each of two cores computing its rows of y."""
+    number = nl.program_id(0)
+    recipe = recipes[number]
+    y = output(x, recipe)
+    core = MinimalCore(x, y, weights[number], constants[number], residual, recipe)
+    compute(core, places[number])
+    return y
 
 
 def run_blocks(core: MinimalCore, group: Group) -> None:

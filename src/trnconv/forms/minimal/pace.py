@@ -37,8 +37,8 @@ class TurnPace(NamedTuple):
     lost_ns: float  # of a turn: no product is computed yet, or any more
 
 
-def straight_pace(plan: MinimalPlan, tiles: int) -> StraightPace:
-    """Of blocks one after the other, so many tiles of output channels in SBUF together."""
+def straight_pace(plan: MinimalPlan, tiles: tuple[int, int]) -> StraightPace:
+    """Of blocks one after the other, for some tiles of output channels, first and end."""
     tempo = tempo_of(plan)
     body = lcm(
         lcm(plan.x_slots, tempo.block_frames) // tempo.block_frames,
@@ -48,7 +48,7 @@ def straight_pace(plan: MinimalPlan, tiles: int) -> StraightPace:
 
 
 @lru_cache(maxsize=4096)
-def _straight_pace(plan: MinimalPlan, tiles: int) -> StraightPace:
+def _straight_pace(plan: MinimalPlan, tiles: tuple[int, int]) -> StraightPace:
     pipeline = Pipeline(score_of(plan, tiles))
     pipeline.begin()
     pipeline.load_weights()
@@ -61,7 +61,7 @@ def _straight_pace(plan: MinimalPlan, tiles: int) -> StraightPace:
 
 
 @lru_cache(maxsize=4096)
-def turn_pace(plan: MinimalPlan, tiles: int) -> TurnPace:
+def turn_pace(plan: MinimalPlan, tiles: tuple[int, int]) -> TurnPace:
     """Of a plan with hardware loops. What a turn needs first was prepared in the one before."""
     score, pause_ns = score_of(plan, tiles), float(plan.target.timing.loop_turn_ns)
     first = Pipeline(score)

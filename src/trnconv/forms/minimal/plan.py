@@ -53,6 +53,7 @@ class MinimalPlan(Plan):
     midgroup: bool = True  # a bank is read while it still grows
     paired_rows: bool = False  # rests of channels also with their next row, on partitions
     even_rows: bool = False  # blocks at the first and last row look like all others
+    rows_of: tuple[int, int] | None = None  # output rows of one of two cores; None: all
 
     @property
     def family(self) -> str:
@@ -123,6 +124,11 @@ class MinimalPlan(Plan):
     def tiles(self) -> int:
         """Tiles along the axis."""
         return -(-(self.shape.out_size(self.axis) + self.phase) // self.m)
+
+    @property
+    def row_span(self) -> tuple[int, int]:
+        """Output rows that are computed, first and end."""
+        return self.rows_of or (0, self.shape.out_size(HEIGHT))
 
     @property
     def block_frames(self) -> int:

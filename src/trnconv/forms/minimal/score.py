@@ -101,10 +101,10 @@ class Score:
     rolled: bool
 
 
-def score_of(plan: MinimalPlan, tiles: int) -> Score:
-    """That of a plan's last tiles of output channels, so many of them: a group, or what is left."""
+def score_of(plan: MinimalPlan, tiles: tuple[int, int]) -> Score:
+    """That of a plan's tiles of output channels, first and end: a group."""
     row, column = most_frequent(plan)
-    streamed, group = plan.streamed > 0, out_channels(plan)[-tiles:]
+    streamed, group = plan.streamed > 0, out_channels(plan)[slice(*tiles)]
     frames = frame_spans(plan)[0]
     outs = tuple(_out_work(plan, tile, row, column) for tile in group)
     weights = sum(
