@@ -159,15 +159,11 @@ def _program(
 
 
 def _rows(plan: MinimalPlan, members: list[BlockAt]) -> list[tuple[int, ...]]:
-    """A row a turn: the offsets of its blocks and the next one into each tensor, then into y.
-
-    Nothing follows the last turn. It prepares its own first block once more, for nobody.
-    """
+    """A row a turn: the offsets of its blocks into each tensor, then into y."""
     rows = []
     for first in range(0, len(members), plan.body_blocks):
         own = members[first : first + plan.body_blocks]
-        following = members[first + plan.body_blocks : first + plan.body_blocks + 1] or own[:1]
-        into_tensors = zip(*(one.place.x for one in (*own, *following)), strict=True)
+        into_tensors = zip(*(one.place.x for one in own), strict=True)
         x = [offset for offsets in into_tensors for offset in offsets]
         rows.append((*x, *(one.place.y for one in own)))
     return rows
