@@ -129,7 +129,7 @@ def at_cell(
 ) -> nl.NkiTensor:
     """A pattern of an HBM tensor, at an offset in elements plus the one in a cell of SBUF.
 
-    An offset counts as out of bounds beyond the dimension it is given for, so that has all elements.
+    A device takes an offset beyond the dimension it is for as out of bounds: here that has all.
     """
     elems = 1
     for size in tensor.shape:

@@ -12,8 +12,8 @@ REASON: Final = "written before these rules were known; until the kernels are ch
 
 _LAUNCH: Final = frozenset({"grid-below-lnc", "loop-on-one-program"})
 _LOADS: Final = frozenset({"dma-negative-partition-step", "dma-split-partitions"})
-_DIRECT: Final = _LOADS | _LAUNCH | {"activation-copy-bias"}
-_MINIMAL: Final = _LAUNCH | {"psum-chains-untested", "sbuf-refill-across-turns"}
+_DIRECT: Final = _LOADS | _LAUNCH
+_MINIMAL: Final = _LAUNCH | {"psum-chains-untested"}
 
 BROKEN: Final[dict[str, frozenset[str]]] = {
     "forward": _DIRECT,
@@ -24,8 +24,8 @@ BROKEN: Final[dict[str, frozenset[str]]] = {
     "minimal_of_two": _MINIMAL,
     "minimal_of_three": _MINIMAL,
     "minimal_on_two_cores": _MINIMAL - _LAUNCH | {"programs-differ"},
-    "depthwise": frozenset({"activation-copy-bias", "gpsimd-elementwise", "grid-below-lnc"}),
-    "weight_gradient": _LAUNCH | {"bf16-transpose-psum"},
+    "depthwise": frozenset({"grid-below-lnc"}),
+    "weight_gradient": _LAUNCH,
 }
 
 

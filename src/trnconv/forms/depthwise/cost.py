@@ -8,7 +8,16 @@ from math import prod
 from nkisim.machine import Reading, Timing
 from trnconv.forms.depthwise.lower import piece_steps, window_steps
 from trnconv.forms.depthwise.plan import WIDE_BYTES, DepthwisePlan
-from trnconv.forms.depthwise.recipe import ADD, PSUM, SUM, WIDE, Place, Step
+from trnconv.forms.depthwise.recipe import (
+    ADD,
+    PSUM,
+    SUM,
+    VECTOR_BEGIN,
+    VECTOR_FILL,
+    WIDE,
+    Place,
+    Step,
+)
 from trnconv.forms.form import Cost
 
 _VECTOR, _SCALAR, _GPSIMD = "vector", "scalar", "gpsimd"
@@ -67,7 +76,8 @@ def _pieces(plan: DepthwisePlan, timing: Timing, kind: str) -> tuple[dict[str, f
 
 
 def _engine(step: Step) -> str:
-    return {ADD: _VECTOR, SUM: _GPSIMD}.get(step.op, _SCALAR)
+    on_vector = dict.fromkeys((ADD, VECTOR_BEGIN, VECTOR_FILL), _VECTOR)
+    return {**on_vector, SUM: _GPSIMD}.get(step.op, _SCALAR)
 
 
 def _ns(plan: DepthwisePlan, timing: Timing, step: Step) -> float:
@@ -77,7 +87,7 @@ def _ns(plan: DepthwisePlan, timing: Timing, step: Step) -> float:
     if step.op == SUM:
         cycles = timing.gpsimd_startup_cycles + elems * timing.gpsimd_cycles_per_elem
         return cycles / timing.gpsimd_ghz
-    if step.op == ADD:
+    if _engine(step) == _VECTOR:
         alone = plan.vector_pieces == 1  # then every sum waits for the one before
         startup = timing.vector_latency_cycles if alone else timing.vector_startup_cycles
         return max(timing.engine_min_cycles, elems + startup) / timing.vector_ghz

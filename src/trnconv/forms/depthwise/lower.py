@@ -14,6 +14,7 @@ from math import prod
 
 import numpy as np
 
+from nkisim.machine import V3
 from trnconv.forms.depthwise.plan import AHEAD, Box, DepthwisePlan, valid_outputs
 from trnconv.forms.depthwise.recipe import (
     ADD,
@@ -26,6 +27,8 @@ from trnconv.forms.depthwise.recipe import (
     PSUM,
     STORE,
     SUM,
+    VECTOR_BEGIN,
+    VECTOR_FILL,
     WIDE,
     WINDOW,
     DepthwiseRecipe,
@@ -116,6 +119,7 @@ class _Writer:
     def __init__(self, plan: DepthwisePlan) -> None:
         self.plan = plan
         self.window_elems = plan.window_elems()
+        self.vector_begins = plan.target.generation < V3  # its Scalar engine copies or adds
         self.taps = [
             (number, tap, valid_outputs(plan.shape, _of_three(tap)))
             for number, tap in enumerate(np.ndindex(*plan.shape.kernel))
@@ -150,9 +154,12 @@ class _Writer:
             yield from work.begin
         yield from _in_turn(work.taps[:AHEAD] for work in on_gpsimd)
         yield from self._finished(before)
-        yield from _begun(self.plan, following)
+        if not self.vector_begins:
+            yield from _begun(self.plan, following)
         taps = [work.taps for work in on_vector] + [work.taps[AHEAD:] for work in on_gpsimd]
         yield from _in_turn(taps)
+        if self.vector_begins:
+            yield from _begun(self.plan, following)  # their engine would wait in front of the taps
 
     def _finished(self, group: Sequence[_Work]) -> Iterator[Step]:
         """The ends of a group, and stores of the outputs that are complete."""
@@ -212,9 +219,12 @@ class _Writer:
         dst = self._target(piece, piece.box, to)
         bias, lines = self._column(piece), piece.block.lines
         if tap is None:
-            return Step(FILL, dst, dst, dst, lines, bias=bias)
+            return Step(
+                VECTOR_FILL if self.vector_begins else FILL, dst, dst, dst, lines, bias=bias
+            )
         data = self._view(piece, tap)
-        return Step(BEGIN, dst, data, data, lines, weight=bias + 1 + tap[0], bias=bias)
+        op = VECTOR_BEGIN if self.vector_begins else BEGIN
+        return Step(op, dst, data, data, lines, weight=bias + 1 + tap[0], bias=bias)
 
     def _tap(
         self, piece: _Piece, tap: tuple[int, Triple, Box], sums: tuple[str, int], *, to_out: bool

@@ -58,6 +58,7 @@ def lower(plan: DirectPlan) -> DirectLowered:
         out=layout.out,
         residual=layout.residual,
         end=plan.end,
+        scalar_adds=plan.scalar_adds,
         bias_columns=len(biases.channels),
         bias_address=layout.bias_address,
         zeros=layout.zeros,

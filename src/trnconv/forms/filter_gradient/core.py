@@ -86,7 +86,8 @@ class GradientCore(nl.NKIObject):
             self.prepare_windows(x.dtype)
         bank = (lines, recipe.bank_elems)
         self.banks = Banks(recipe.banks, bank, nl.float32)
-        self.transposed = Banks(recipe.transpose_banks, bank, x.dtype)
+        transposed = nl.float32 if recipe.wide_transposes else x.dtype
+        self.transposed = Banks(recipe.transpose_banks, bank, transposed)
 
     def prepare_windows(self, dtype: str) -> None:
         """What the Tensor engine needs to transpose: windows."""

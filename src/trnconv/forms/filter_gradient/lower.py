@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from nkisim.machine import V3
 from trnconv.forms.filter_gradient.blocks import blocks_of
 from trnconv.forms.filter_gradient.plan import HEIGHT, WIDTH, FilterGradientPlan, Strip
 from trnconv.forms.filter_gradient.recipe import (
@@ -45,6 +46,7 @@ def lower(plan: FilterGradientPlan) -> FilterGradientLowered:
         bank_elems=machine.psum_bank_fp32_elems,
         banks=machine.psum_banks - (0 if plan.by_dma else _TRANSPOSE_BANKS),
         transpose_banks=0 if plan.by_dma else _TRANSPOSE_BANKS,
+        wide_transposes=machine.generation < V3,
         tiles=plan.tiles,
         masks=len(plan.masks),
         mask_tiles=plan.tiles // plan.images,
