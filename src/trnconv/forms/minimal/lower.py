@@ -35,6 +35,7 @@ from trnconv.forms.minimal.recipe import (
     XCopy,
 )
 from trnconv.forms.minimal.sbuf import CONSTANTS, constant_columns, lay_out
+from trnconv.forms.recipe_parts import loop_spans
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,8 @@ def _program(
     for number, members in enumerate(alike.values()):
         turns = len(members) // plan.body_blocks if plan.rolled else 0
         if turns > 1:
-            loops.append(Turns(number, len(table), turns))
+            for first, end in loop_spans(turns, plan.target):
+                loops.append(Turns(number, len(table) + first, end - first))
             table += _rows(plan, members[: turns * plan.body_blocks])
         else:
             turns = 0
