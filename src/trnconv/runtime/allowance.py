@@ -11,9 +11,9 @@ NAME: Final = "trnconv"
 REASON: Final = "written before these rules were known; until the kernels are changed"
 
 _LAUNCH: Final = frozenset({"grid-below-lnc", "loop-on-one-program"})
-_LOADS: Final = frozenset({"dma-negative-partition-step", "dma-split-partitions"})
+_LOADS: Final = frozenset({"dma-split-partitions"})
 _DIRECT: Final = _LOADS | _LAUNCH
-_MINIMAL: Final = _LAUNCH | {"psum-chains-untested"}
+_MINIMAL: Final = _LAUNCH
 
 BROKEN: Final[dict[str, frozenset[str]]] = {
     "forward": _DIRECT,
