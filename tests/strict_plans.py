@@ -15,7 +15,7 @@ from nkisim.device_rules.rule import Strength
 from nkisim.device_rules.rulebook import RULES
 from nkisim.machine import find_machine
 from random_convolutions import random_convolution
-from random_family import TRANSPOSED, random_member
+from random_family import FORWARD, TRANSPOSED, random_member
 from trnconv.ask.ends import AFTER, BEFORE, NO_RESIDUAL, PLAIN_END, end_of
 from trnconv.ask.policy import FAST, Policy
 from trnconv.ask.question import FILTER_GRADIENT, Question
@@ -101,6 +101,9 @@ def _searched(rng, question: Question, form: str, family: str) -> Plan | None:
 
 def _direct(rng) -> Plan | None:
     shape = random_convolution(int(rng.integers(10_000))).shape
+    member = random_member(int(rng.integers(10_000)))
+    if member.kind == FORWARD:  # groups and padding modes
+        shape = member.shape
     pieces = _pieces(rng, shape)
     question = _asked(rng, shape, end=_one_of(rng, ENDS), pieces=pieces)
     return _looped(rng, _searched(rng, question, "direct", "direct"))

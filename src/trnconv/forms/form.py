@@ -10,15 +10,24 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
-from nkisim.machine import Machine, find_machine
+from nkisim.machine import Machine, Reading, Timing, find_machine
 from trnconv.ask.ends import ITEM_BYTES, PLAIN_END, End
 from trnconv.ask.question import OUTPUT, Question, Shape
 
 Array = np.ndarray[Any, Any]
+
+
+_machine_named = lru_cache(maxsize=16)(find_machine)  # plans are asked for theirs by the million
+
+
+@lru_cache(maxsize=16)
+def _default_timing(machine: str) -> Timing:
+    return find_machine(machine).timing.read(Reading.default)
 
 
 @dataclass(frozen=True)
@@ -43,7 +52,12 @@ class Plan(ABC):
     @property
     def target(self) -> Machine:
         """The machine this was planned for."""
-        return find_machine(self.machine)
+        return _machine_named(self.machine)
+
+    @property
+    def timing(self) -> Timing:
+        """Its rates and costs, in the default reading."""
+        return _default_timing(self.machine)
 
     @property
     def item_bytes(self) -> int:

@@ -60,12 +60,11 @@ def _legal(form: Form[P], plans: Iterable[P]) -> list[Priced]:
     found: list[Priced] = []
     best = inf
     for plan in plans:
-        if form.least_ns(plan) > _HOPELESS * best:
+        if form.least_ns(plan) > _HOPELESS * best or form.broken_rules(plan):
             continue
         cost = form.cost(plan)
-        if not form.broken_rules(plan):
-            found.append(Priced(plan, cost))
-            best = min(best, cost.total_ns)
+        found.append(Priced(plan, cost))
+        best = min(best, cost.total_ns)
     return _ranked(form, found)
 
 

@@ -7,7 +7,12 @@ from dataclasses import replace
 from math import prod
 
 from trnconv.ask.question import Question
-from trnconv.forms.depthwise.plan import DepthwisePlan, least_outs, least_windows
+from trnconv.forms.depthwise.plan import (
+    DepthwisePlan,
+    least_outs,
+    least_windows,
+    valid_span,
+)
 from trnconv.forms.depthwise.rules import broken_rules
 from trnconv.geometry import ConvShape, Triple
 
@@ -39,13 +44,8 @@ def _least_instructions(plan: DepthwisePlan) -> int:
 
 def _outputs_of_taps(shape: ConvShape, axis: int) -> int:
     """The outputs of an axis that each tap meets the input for, all taps together."""
-    total = 0
-    for tap in range(shape.kernel[axis]):
-        shift, stride = shape.in_position(axis, 0, tap), shape.stride[axis]
-        first = max(0, -(shift // stride))
-        last = (shape.size[axis] - 1 - shift) // stride
-        total += max(0, min(last + 1, shape.out_size(axis)) - first)
-    return total
+    valid = [valid_span(shape, axis, tap) for tap in range(shape.kernel[axis])]
+    return sum(max(0, end - first) for first, end in valid)
 
 
 def _tight(question: Question) -> Iterator[DepthwisePlan]:

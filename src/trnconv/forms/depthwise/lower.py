@@ -14,7 +14,6 @@ from math import prod
 
 import numpy as np
 
-from nkisim.machine import V3
 from trnconv.forms.depthwise.plan import AHEAD, Box, DepthwisePlan, valid_outputs
 from trnconv.forms.depthwise.recipe import (
     ADD,
@@ -40,7 +39,7 @@ from trnconv.forms.depthwise.recipe import (
 from trnconv.forms.form import ArraySpec, Lowered
 from trnconv.geometry import Triple
 
-_SMALL = 64  # outputs; copying less than that costs no less
+SMALL = 64  # outputs; copying less than that costs no less
 
 
 @dataclass(frozen=True)
@@ -97,29 +96,12 @@ def recipe_of(plan: DepthwisePlan) -> DepthwiseRecipe:
     )
 
 
-def piece_steps(plan: DepthwisePlan, kind: str) -> Iterator[Step]:
-    """What the engines do for one tile of lines if all its sums are of one kind, PSUM or WIDE."""
-    writer = _Writer(plan)
-    for block in _blocks(plan, tiles=1):
-        for piece in _pieces(plan, block):
-            work = writer.work(piece, kind, 0)
-            yield from (*work.begin, *(step for tap in work.taps for step in tap), *work.finish)
-
-
-def window_steps(plan: DepthwisePlan) -> tuple[list[Step], list[Step]]:
-    """Loads and stores of one tile of lines."""
-    writer, blocks = _Writer(plan), list(_blocks(plan, tiles=1))
-    pieces = [piece for block in blocks for piece in _pieces(plan, block) if piece.last]
-    return [writer.load(block) for block in blocks], [writer.store(piece) for piece in pieces]
-
-
 class _Writer:
     """Writes the steps of a plan in order."""
 
     def __init__(self, plan: DepthwisePlan) -> None:
         self.plan = plan
         self.window_elems = plan.window_elems()
-        self.vector_begins = plan.target.generation < V3  # its Scalar engine copies or adds
         self.taps = [
             (number, tap, valid_outputs(plan.shape, _of_three(tap)))
             for number, tap in enumerate(np.ndindex(*plan.shape.kernel))
@@ -154,11 +136,11 @@ class _Writer:
             yield from work.begin
         yield from _in_turn(work.taps[:AHEAD] for work in on_gpsimd)
         yield from self._finished(before)
-        if not self.vector_begins:
+        if not self.plan.vector_begins:
             yield from _begun(self.plan, following)
         taps = [work.taps for work in on_vector] + [work.taps[AHEAD:] for work in on_gpsimd]
         yield from _in_turn(taps)
-        if self.vector_begins:
+        if self.plan.vector_begins:
             yield from _begun(self.plan, following)  # their engine would wait in front of the taps
 
     def _finished(self, group: Sequence[_Work]) -> Iterator[Step]:
@@ -205,7 +187,7 @@ class _Writer:
         if not rest:
             return _Work(piece, (begin,), (), ())
         left = piece.box.without(rest[-1][2])
-        direct = sum(max(_SMALL, box.elems) for box in left) < piece.box.elems
+        direct = sum(max(SMALL, box.elems) for box in left) < piece.box.elems
         taps = tuple(
             self._tap(piece, one, (kind, slot), to_out=direct and one is rest[-1]) for one in rest
         )
@@ -220,10 +202,10 @@ class _Writer:
         bias, lines = self._column(piece), piece.block.lines
         if tap is None:
             return Step(
-                VECTOR_FILL if self.vector_begins else FILL, dst, dst, dst, lines, bias=bias
+                VECTOR_FILL if self.plan.vector_begins else FILL, dst, dst, dst, lines, bias=bias
             )
         data = self._view(piece, tap)
-        op = VECTOR_BEGIN if self.vector_begins else BEGIN
+        op = VECTOR_BEGIN if self.plan.vector_begins else BEGIN
         return Step(op, dst, data, data, lines, weight=bias + 1 + tap[0], bias=bias)
 
     def _tap(
@@ -309,11 +291,11 @@ def _in_turn(lists: Iterable[Sequence[tuple[Step, ...]]]) -> Iterator[Step]:
             yield from steps
 
 
-def _blocks(plan: DepthwisePlan, tiles: int | None = None) -> Iterator[_Block]:
-    """Tile of lines after tile of lines; the first few, or all."""
+def _blocks(plan: DepthwisePlan) -> Iterator[_Block]:
+    """Tile of lines after tile of lines."""
     side, number = plan.target.partitions, 0
     boxes = [(box, plan.window(box)) for box in plan.blocks()]
-    for tile in range(tiles or plan.line_tiles):
+    for tile in range(plan.line_tiles):
         lines = min(side, plan.lines - tile * side)
         for box, window in boxes:
             yield _Block(number, tile * side, lines, box, window, tile % plan.filter_sets)

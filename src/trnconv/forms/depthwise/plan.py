@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from math import gcd, prod
 from typing import ClassVar
 
+from nkisim.machine import V3
 from trnconv.ask.ends import ITEM_BYTES
 from trnconv.forms.form import Plan
 from trnconv.geometry import ConvShape, Triple
@@ -21,6 +23,12 @@ from trnconv.geometry import ConvShape, Triple
 WIDE_BYTES = ITEM_BYTES["float32"]  # sums and filters
 AHEAD = 2  # taps of a group that GpSimd gets before the Scalar engine turns to the one before
 Span = tuple[int, int]
+
+
+def cut_span(span: Span, size: int) -> list[Span]:
+    """Parts of at most `size`, one after the other."""
+    first, end = span
+    return [(begin, min(begin + size, end)) for begin in range(first, end, size)]
 
 
 @dataclass(frozen=True)
@@ -48,7 +56,7 @@ class Box:
     def cut(self, step: Triple) -> Iterator[Box]:
         """Boxes of at most `step`, the last axis fastest."""
         axes = zip(self.first, self.end, step, strict=True)
-        spans = [[(a, min(a + n, b)) for a in range(a, b, n)] for a, b, n in axes]
+        spans = [cut_span((first, end), size) for first, end, size in axes]
         for depth, height, width in product(*spans):
             yield Box((depth[0], height[0], width[0]), (depth[1], height[1], width[1]))
 
@@ -123,6 +131,11 @@ class DepthwisePlan(Plan):
         return self.filter_sets * self.multiplier * (1 + self.shape.taps())
 
     @property
+    def vector_begins(self) -> bool:
+        """Whether the Vector engine begins sums: trn1's Scalar engine adds no bias to a copy."""
+        return self.target.generation < V3
+
+    @property
     def group(self) -> int:
         """Pieces of a group."""
         return self.vector_pieces + self.gpsimd_pieces
@@ -131,20 +144,30 @@ class DepthwisePlan(Plan):
         """The blocks of one tile of lines."""
         return list(Box((0, 0, 0), self.shape.out_sizes()).cut(self.block_outs))
 
+    def block_spans(self, axis: int) -> list[Span]:
+        """What the blocks are along an axis: every combination of three axes is one."""
+        return cut_span((0, self.shape.out_size(axis)), self.block_outs[axis])
+
     def window(self, block: Box) -> Box:
         """The inputs that the taps of a block meet; one element of an axis if they meet none."""
-        spans = []
-        for axis in range(3):
-            size, shape = self.shape.size[axis], self.shape
-            low = max(0, shape.in_position(axis, block.first[axis], 0))
-            last = shape.in_position(axis, block.end[axis] - 1, shape.kernel[axis] - 1)
-            low = min(low, size - 1)
-            spans.append((low, max(low + 1, min(size, last + 1))))
+        sides = zip(block.first, block.end, strict=True)
+        spans = [self.window_span(axis, side) for axis, side in enumerate(sides)]
         return Box(_triple(a for a, _ in spans), _triple(b for _, b in spans))
+
+    def window_span(self, axis: int, outputs: Span) -> Span:
+        """The window of some outputs along an axis."""
+        size, shape = self.shape.size[axis], self.shape
+        low = min(max(0, shape.in_position(axis, outputs[0], 0)), size - 1)
+        last = shape.in_position(axis, outputs[1] - 1, shape.kernel[axis] - 1)
+        return low, max(low + 1, min(size, last + 1))
 
     def window_elems(self) -> int:
         """Of the largest window."""
-        return max(self.window(block).elems for block in self.blocks())
+        longest = [
+            max(end - first for first, end in map(partial(self.window_span, axis), spans))
+            for axis, spans in enumerate(map(self.block_spans, range(3)))
+        ]
+        return prod(longest)
 
     def bank_elems(self) -> int:
         """Sums of a piece on the Vector engine, in whole PSUM banks."""
@@ -169,13 +192,16 @@ class DepthwisePlan(Plan):
 
 def valid_outputs(shape: ConvShape, tap: Triple) -> Box:
     """The outputs for which a tap lies inside the input."""
-    spans = []
-    for axis in range(3):
-        shift = shape.in_position(axis, 0, tap[axis])
-        first = max(0, -(shift // shape.stride[axis]))
-        last = (shape.size[axis] - 1 - shift) // shape.stride[axis]
-        spans.append((first, min(last + 1, shape.out_size(axis))))
+    spans = [valid_span(shape, axis, tap[axis]) for axis in range(3)]
     return Box(_triple(a for a, _ in spans), _triple(b for _, b in spans))
+
+
+def valid_span(shape: ConvShape, axis: int, tap: int) -> Span:
+    """The same along an axis."""
+    shift, stride = shape.in_position(axis, 0, tap), shape.stride[axis]
+    first = max(0, -(shift // stride))
+    last = (shape.size[axis] - 1 - shift) // stride
+    return first, min(last + 1, shape.out_size(axis))
 
 
 def least_windows(plan: DepthwisePlan) -> int:
@@ -190,14 +216,18 @@ def least_outs(plan: DepthwisePlan) -> int:
 
 def _spanned(plan: DepthwisePlan, pieces: int, passes: int) -> int:
     """The most blocks that so many pieces in a row belong to."""
-    fewest = min(len(list(block.cut(plan.piece))) for block in corners(plan))
+    fewest = min(
+        prod(-(-size // part) for size, part in zip(block.sizes, plan.piece, strict=True))
+        for block in corners(plan)
+    )
     return -(-(pieces - 1) // (fewest * passes)) + 1
 
 
 def corners(plan: DepthwisePlan) -> list[Box]:
     """The first and the last block: no block has fewer pieces than the smaller of them."""
-    blocks = plan.blocks()
-    return [blocks[0], blocks[-1]]
+    spans = [plan.block_spans(axis) for axis in range(3)]
+    ends = ([one[0] for one in spans], [one[-1] for one in spans])
+    return [Box(_triple(a for a, _ in end), _triple(b for _, b in end)) for end in ends]
 
 
 def padded(size_bytes: int) -> int:

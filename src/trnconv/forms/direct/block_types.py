@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from trnconv.forms.direct.blocks import InputSpan, Span, frame_spans, input_span, spans
+from trnconv.forms.direct.blocks import (
+    InputSpan,
+    Span,
+    frame_spans,
+    input_count,
+    input_span,
+    reached,
+    spans,
+)
 from trnconv.forms.direct.jobs import input_frames
 from trnconv.forms.direct.plan import DirectPlan
 from trnconv.forms.direct.problem import DEPTH, HEIGHT, WIDTH, Problem
@@ -87,8 +95,12 @@ def column_kinds(plan: DirectPlan) -> dict[SpanKind, int]:
 def _span_kinds(problem: Problem, axis: int, cut: Cut) -> dict[SpanKind, int]:
     kinds: dict[SpanKind, int] = {}
     for span in spans(*cut):
-        read = input_span(problem, axis, span)
-        kind = SpanKind(span.outputs, read.inputs, read.missing, read.sources)
+        begin, end = reached(problem, axis, span)
+        if begin >= 0 and end <= problem.size[axis]:
+            kind = SpanKind(span.outputs, end - begin, 0)
+        else:
+            read = input_span(problem, axis, span)
+            kind = SpanKind(span.outputs, read.inputs, read.missing, read.sources)
         kinds[kind] = kinds.get(kind, 0) + 1
     return kinds
 
@@ -107,18 +119,14 @@ def frame_kinds(problem: Problem, frames: int) -> dict[FrameKind, int]:
 
 def block_extents(plan: DirectPlan) -> list[tuple[int, int, int, int]]:
     """Rows and columns, of outputs and of inputs, of the first blocks in running order."""
-    problem = plan.problem
-    rows = spans(*_row_cut(plan))[: len(plan.lead) + 1]
-    columns = spans(*_column_cut(plan))[: len(plan.lead) + 1]
+    problem, most = plan.problem, len(plan.lead) + 1
+    rows, columns = spans(*_row_cut(plan))[:most], spans(*_column_cut(plan))[:most]
+    in_rows = [input_count(problem, HEIGHT, row) for row in rows]
+    in_columns = [input_count(problem, WIDTH, column) for column in columns]
     return [
-        (
-            row.outputs,
-            input_span(problem, HEIGHT, row).inputs,
-            column.outputs,
-            input_span(problem, WIDTH, column).inputs,
-        )
-        for row in rows
-        for column in columns
+        (row.outputs, high, column.outputs, wide)
+        for row, high in zip(rows, in_rows, strict=True)
+        for column, wide in zip(columns, in_columns, strict=True)
     ]
 
 

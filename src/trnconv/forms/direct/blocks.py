@@ -27,15 +27,28 @@ class InputSpan(NamedTuple):
 
 def input_span(problem: Problem, axis: int, span: Span) -> InputSpan:
     """What the taps of a span reach, without the padding."""
-    begin = problem.advance(axis, span.first) - problem.pad[axis]
-    last = problem.advance(axis, span.outputs) - problem.step[axis]
-    end = begin + last + problem.reach(axis)
+    begin, end = reached(problem, axis, span)
     if problem.modes[axis] != ZEROS and (begin < 0 or end > problem.size[axis]):
         sources = [problem.source(axis, position) for position in range(begin, end)]
         first = min(sources)
         return InputSpan(first, end - begin, 0, tuple(one - first for one in sources))
     first = min(max(begin, 0), problem.size[axis])
     return InputSpan(first, max(0, min(end, problem.size[axis]) - first), first - begin)
+
+
+def input_count(problem: Problem, axis: int, span: Span) -> int:
+    """The `inputs` of an input span."""
+    begin, end = reached(problem, axis, span)
+    if problem.modes[axis] != ZEROS:
+        return end - begin
+    return max(0, min(end, problem.size[axis]) - max(begin, 0))
+
+
+def reached(problem: Problem, axis: int, span: Span) -> tuple[int, int]:
+    """The same with the padding: the first position, and the end."""
+    begin = problem.advance(axis, span.first) - problem.pad[axis]
+    last = problem.advance(axis, span.outputs) - problem.step[axis]
+    return begin, begin + last + problem.reach(axis)
 
 
 def valid(line: tuple[int, int], count: int, held: int) -> tuple[int, int]:

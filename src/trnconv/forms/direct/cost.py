@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from nkisim.machine import PARTITIONS, Reading, Timing
+from nkisim.machine import PARTITIONS, Timing
 from trnconv.ask.ends import IDENTITY
 from trnconv.forms.direct.array.fills import work
 from trnconv.forms.direct.block_types import (
@@ -20,7 +20,7 @@ from trnconv.forms.direct.block_types import (
     row_kinds,
 )
 from trnconv.forms.direct.blocks import bank_tile_count, valid
-from trnconv.forms.direct.jobs import JobGroup, ProductKind, grouped_jobs
+from trnconv.forms.direct.jobs import JobGroups, ProductKind, grouped_jobs
 from trnconv.forms.direct.plan import BY_FRAME, BY_ROW, DirectPlan, Pass
 from trnconv.forms.direct.problem import HEIGHT, WIDTH, Problem
 from trnconv.forms.direct.ramp import CELLS, last_pass_rectangle, places_ns, ramp_ns
@@ -28,6 +28,7 @@ from trnconv.forms.direct.sbuf import layout_of
 from trnconv.forms.direct.stationaries import image_width
 from trnconv.forms.direct.traffic import (
     Extent,
+    Loaded,
     Transfers,
     loaded_windows,
     store_transfer,
@@ -73,15 +74,14 @@ class _Work:
     evict_ns: float
     waiting_ns: float
     moved: Transfers
-    weight_loads: int  # before the first block
     ends_ns: tuple[float, float]  # before the Tensor engine starts, and after it ends
 
 
 def cost_of(plan: DirectPlan) -> Cost:
     """The cost of a plan, legal or not."""
-    timing = plan.target.timing.read(Reading.default)
+    timing = plan.timing
     work = _work(replace(plan, body_blocks=1))
-    instructions, turns = _program(plan)
+    instructions, turns = program_of(plan)
     start, tail = work.ends_ns
     loops = turns * (timing.loop_turn_ns + places_ns(timing) + start + tail)
     moved = work.moved
@@ -96,7 +96,7 @@ def cost_of(plan: DirectPlan) -> Cost:
         busy=tuple(busy.items()),
         hbm_bytes=int(moved.hbm_bytes),
         sbuf_bytes=layout_of(plan).end,
-        instructions=instructions + work.weight_loads + 2,
+        instructions=instructions,
         loops_ns=loops,
         columns=int(work.columns),
     )
@@ -105,7 +105,7 @@ def cost_of(plan: DirectPlan) -> Cost:
 @lru_cache(maxsize=64)
 def _work(plan: DirectPlan) -> _Work:
     """The same for every length of a loop's turns: it is asked with one."""
-    timing = plan.target.timing.read(Reading.default)
+    timing = plan.timing
     cut = _cut(plan)
     columns = cycles = evict = waiting = 0.0
     moved = Transfers()
@@ -115,34 +115,54 @@ def _work(plan: DirectPlan) -> _Work:
         columns += groups * counted[0]
         cycles += groups * counted[1]
         evict += groups * _evict_ns(plan, timing, jobs, cut)
-        group = _group_transfers(plan, timing, jobs, cut)
-        moved += group.moved.times(groups)
-        waiting += groups * group.waiting_ns
-    loads = 0
-    if not plan.streamed:
-        weight_columns, _ = image_width(plan.problem, plan.passes, plan.frames)
-        loads = -(-weight_columns // (8 * PARTITIONS)) + 2
+        transfers, late = _group_transfers(plan, timing, jobs, cut)
+        moved += transfers.times(groups)
+        waiting += groups * late
+    loads, weight_columns = _weight_loads(plan)
+    if loads:
         moved += transfer(
             timing, loads, loads * PARTITIONS, weight_columns * plan.item_bytes / loads
         )
     tensor = cycles / timing.pe_columns_per_ns
-    return _Work(columns, tensor, evict, waiting, moved, loads, ramp_ns(plan, timing, tensor))
+    return _Work(columns, tensor, evict, waiting, moved, ramp_ns(plan, timing, tensor))
+
+
+def _weight_loads(plan: DirectPlan) -> tuple[int, int]:
+    """Loads of weights before the first block, and their columns."""
+    if plan.streamed:
+        return 0, 0
+    columns, _ = image_width(plan.problem, plan.passes, plan.frames)
+    return -(-columns // (8 * PARTITIONS)) + 2, columns
 
 
 def _cut(plan: DirectPlan) -> _Cut:
     return _Cut(tuple(row_kinds(plan).items()), tuple(column_kinds(plan).items()))
 
 
-def _program(plan: DirectPlan) -> tuple[int, int]:
-    """Static instructions, and turns of hardware loops."""
-    cut = _cut(plan)
-    static = turns = 0
-    for kind, groups in frame_kinds(plan.problem, plan.frames).items():
-        jobs = grouped_jobs(plan.problem, plan.passes, kind.outputs, kind.present)
-        program = _instructions(plan, jobs, cut, groups)
-        static += program[0]
-        turns += program[1]
+def program_of(plan: DirectPlan) -> tuple[int, int]:
+    """Static instructions, and turns of hardware loops: known without a price."""
+    loads, _ = _weight_loads(plan)
+    static, turns = loads + 2, 0
+    for once, blocks in _lengths(replace(plan, body_blocks=1)):
+        if not plan.rolled:
+            static += once * blocks
+            continue
+        whole, rest = divmod(blocks, plan.body_blocks)
+        static += once * (min(whole, 1) * plan.body_blocks + min(rest, 1)) + 2 * CELLS
+        turns += (whole if whole > 1 else 0) + (rest if rest > 1 else 0)
     return static, turns
+
+
+@lru_cache(maxsize=4096)
+def _lengths(plan: DirectPlan) -> tuple[tuple[int, int], ...]:
+    """Static instructions of each kind of block, and how many there are; for turns of one."""
+    cut = _cut(plan)
+    return tuple(
+        (_block_length(plan, jobs, extent), count * groups)
+        for kind, groups in frame_kinds(plan.problem, plan.frames).items()
+        for jobs in [grouped_jobs(plan.problem, plan.passes, kind.outputs, kind.present)]
+        for extent, count in cut.extents()
+    )
 
 
 def _weighed_ns(plan: DirectPlan, total_ns: float, moved: Transfers) -> float:
@@ -195,12 +215,12 @@ def _block_tiles(stack: tuple[int, int], extent: Extent, bank: int) -> int:
 
 
 def _tensor_work(
-    plan: DirectPlan, timing: Timing, jobs: Iterable[JobGroup], cut: _Cut
+    plan: DirectPlan, timing: Timing, jobs: JobGroups, cut: _Cut
 ) -> tuple[float, float]:
     """Matmul columns, and Tensor engine cycles, of one span of frames."""
     bank = plan.target.psum_bank_fp32_elems
     columns = cycles = 0.0
-    for group in jobs:
+    for group in jobs.kinds:
         job = group.job
         tiles = _tiles(job.one.rows, job.one.columns, cut, bank)
         together = len(job.out.parts) if timing.column_tiles_parallel else 1
@@ -237,11 +257,11 @@ def _cycles_per_column(plan: DirectPlan, timing: Timing, one: Pass) -> float:
     return rate
 
 
-def _evict_ns(plan: DirectPlan, timing: Timing, jobs: Iterable[JobGroup], cut: _Cut) -> float:
+def _evict_ns(plan: DirectPlan, timing: Timing, jobs: JobGroups, cut: _Cut) -> float:
     """Each of two engines takes half of the tiles, if both can; the Vector engine is slower."""
     bank = plan.target.psum_bank_fp32_elems
     ns = 0.0
-    for group in jobs:
+    for group in jobs.kinds:
         job = group.job
         tiles = _tiles(job.one.rows, job.one.columns, cut, bank)
         positions = _positions(job.one.rows, cut.rows) * _positions(job.one.columns, cut.columns)
@@ -253,37 +273,31 @@ def _evict_ns(plan: DirectPlan, timing: Timing, jobs: Iterable[JobGroup], cut: _
     return ns
 
 
-@dataclass(frozen=True)
-class _Group:
-    moved: Transfers
-    waiting_ns: float
-
-
 def _group_transfers(
-    plan: DirectPlan, timing: Timing, jobs: tuple[JobGroup, ...], cut: _Cut
-) -> _Group:
-    """Windows in and outputs out of one span of frames."""
+    plan: DirectPlan, timing: Timing, jobs: JobGroups, cut: _Cut
+) -> tuple[Transfers, float]:
+    """Windows in and outputs out of one span of frames; ns that blocks wait for windows."""
     windows = loaded_windows(jobs, plan.slots)
     moved = Transfers()
     waiting = 0.0
     for extent, count in cut.extents():
-        loads = [window_transfer(plan, timing, one, extent).times(one.times) for one in windows]
-        stores = [
-            store_transfer(plan, timing, group.job, extent).times(group.count) for group in jobs
+        loads = [
+            (window_transfer(plan, timing, one, extent).times(one.times), one) for one in windows
         ]
-        block = sum([*loads, *stores], Transfers()) + _streamed(plan, timing, jobs, extent)
-        moved += block.times(count)
-        levels = [(load, one.tile.level) for load, one in zip(loads, windows, strict=True)]
-        late = _late_ns(plan, timing, jobs, _Loads(levels, _tile_positions(plan, extent)))
+        block = sum((load.times(one.count) for load, one in loads), Transfers())
+        for group in jobs.kinds:
+            block += store_transfer(plan, timing, group.job, extent).times(group.count)
+        moved += (block + _streamed(plan, timing, jobs, extent)).times(count)
+        late = _late_ns(plan, timing, jobs, _Loads(loads, _tile_positions(plan, extent)))
         waiting += count * late
-    return _Group(moved, waiting)
+    return moved, waiting
 
 
 @dataclass(frozen=True)
 class _Loads:
     """The window loads of a block, and the positions of one of its tiles."""
 
-    loads: list[tuple[Transfers, int]]  # and their levels
+    loads: list[tuple[Transfers, Loaded]]
     tile_positions: float
 
 
@@ -292,13 +306,11 @@ def _tile_positions(plan: DirectPlan, extent: Extent) -> float:
     return rows * columns / bank_tile_count(rows, columns, plan.target.psum_bank_fp32_elems)
 
 
-def _streamed(
-    plan: DirectPlan, timing: Timing, jobs: tuple[JobGroup, ...], extent: Extent
-) -> Transfers:
+def _streamed(plan: DirectPlan, timing: Timing, jobs: JobGroups, extent: Extent) -> Transfers:
     """Weights that are loaded as they are used, once for as many tiles as there are banks."""
     total = Transfers()
     if plan.streamed:
-        for group in jobs:
+        for group in jobs.kinds:
             job = group.job
             bank = plan.target.psum_bank_fp32_elems
             tiles = _block_tiles((job.one.rows, job.one.columns), extent, bank)
@@ -309,7 +321,7 @@ def _streamed(
     return total
 
 
-def _late_ns(plan: DirectPlan, timing: Timing, jobs: tuple[JobGroup, ...], blocks: _Loads) -> float:
+def _late_ns(plan: DirectPlan, timing: Timing, jobs: JobGroups, blocks: _Loads) -> float:
     """What a block waits for its first windows, if there is no room to load them ahead.
 
     Those of the block before are given up one by one while its last tile is summed.
@@ -319,39 +331,27 @@ def _late_ns(plan: DirectPlan, timing: Timing, jobs: tuple[JobGroup, ...], block
     last_tile = jobs[-1].job.matmuls * blocks.tile_positions / timing.pe_columns_per_ns
     late = 0.0
     for level, slots in enumerate(plan.slots, start=1):
-        first = sum(product.tile.level == level for product in jobs[0].job.products)
-        last = sum(product.tile.level == level for product in jobs[-1].job.products)
+        first, last = (jobs[at].job.tile_levels[level] for at in (0, -1))
         short = first - max(0, slots - last)
         if short > 0:
-            each = max(one.ns for one, at in blocks.loads if at == level)
+            each = max(load.ns for load, one in blocks.loads if one.tile.level == level)
             late += short * each + timing.dma_start_ns + timing.dma_done_ns
     # loads queue in order: those that found room wait behind the first that did not
-    waiting = sum(one.ns for one, _ in blocks.loads) / len(blocks.loads) if late else 0.0
+    whole = sum(one.count * load.ns for load, one in blocks.loads)
+    waiting = whole / sum(one.count for _, one in blocks.loads) if late else 0.0
     return max(0.0, late + waiting - last_tile)
 
 
-def _instructions(
-    plan: DirectPlan, jobs: tuple[JobGroup, ...], cut: _Cut, groups: int
-) -> tuple[int, int]:
-    """Static instructions, and turns of hardware loops, of all blocks with these jobs."""
+def _block_length(plan: DirectPlan, jobs: JobGroups, extent: Extent) -> int:
+    """Static instructions of one block."""
     bank = plan.target.psum_bank_fp32_elems
     windows = loaded_windows(jobs, plan.slots)
-    loads = sum(one.times * window_dmas(plan, one.tile) for one in windows)
-    static = turns = 0
-    for extent, count in cut.extents():
-        once = loads
-        for group in jobs:
-            job = group.job
-            tiles = _block_tiles((job.one.rows, job.one.columns), extent, bank)
-            one = tiles * (job.matmuls + len(job.out.phases)) + len(job.out.boxes)
-            if plan.streamed:
-                one += len(job.products) * -(-tiles // plan.target.psum_banks)
-            once += group.count * one
-        blocks = count * groups
-        if not plan.rolled:
-            static += once * blocks
-            continue
-        whole, rest = divmod(blocks, plan.body_blocks)
-        static += once * (min(whole, 1) * plan.body_blocks + min(rest, 1)) + 2 * CELLS
-        turns += (whole if whole > 1 else 0) + (rest if rest > 1 else 0)
-    return static, turns
+    length = sum(one.count * one.times * window_dmas(plan, one.tile) for one in windows)
+    for group in jobs.kinds:
+        job = group.job
+        tiles = _block_tiles((job.one.rows, job.one.columns), extent, bank)
+        one = tiles * (job.matmuls + len(job.out.phases)) + len(job.out.boxes)
+        if plan.streamed:
+            one += len(job.products) * -(-tiles // plan.target.psum_banks)
+        length += group.count * one
+    return length

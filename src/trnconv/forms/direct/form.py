@@ -10,7 +10,7 @@ from trnconv.ask.question import OUTPUT, Question
 from trnconv.forms.direct import kernel
 from trnconv.forms.direct.array.summation import keeps_orders
 from trnconv.forms.direct.candidates import Task, candidates, halves, refined
-from trnconv.forms.direct.cost import cost_of, least_tensor_ns
+from trnconv.forms.direct.cost import cost_of, least_tensor_ns, program_of
 from trnconv.forms.direct.lower import lower
 from trnconv.forms.direct.pack import pack
 from trnconv.forms.direct.plan import DirectPlan
@@ -37,9 +37,10 @@ def _rolled(
     found: list[Priced] = []
     for priced in legal:
         plan = of_form(form, priced)
-        if plan.lead or plan.ahead:
+        shortest = replace(plan, rolled=True)
+        if plan.lead or plan.ahead or program_of(shortest)[0] > question.budget:
             continue
-        bodies = (replace(plan, rolled=True, body_blocks=count) for count in _BODY_BLOCKS)
+        bodies = (replace(shortest, body_blocks=count) for count in _BODY_BLOCKS)
         best = best_body(form, bodies, question.budget)
         found += [best] if best else []
         if len(found) == _ROLLED_TRIES:

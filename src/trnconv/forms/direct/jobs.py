@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import zip_longest
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nkisim.machine import PARTITIONS
 from trnconv.forms.direct.array.k_lines import LineTile, Needs, cover, line_tiles
@@ -21,8 +21,7 @@ from trnconv.forms.direct.problem import DEPTH, HEIGHT, WIDTH, Problem
 _MOST_VIEWS = 64  # of a product: more than a 7x7 kernel has, and 32 KB a partition in float32
 
 
-@dataclass(frozen=True)
-class Shift:
+class Shift(NamedTuple):
     """Row and column shift of a view; 0 where the lines of the window have their own."""
 
     row: int
@@ -76,6 +75,19 @@ class OutJob:
         )
 
     @cached_property
+    def kind(self) -> tuple[object, ...]:
+        """All that its cost depends on, but for its windows and its frame."""
+        one, out = self.one, self.out
+        stored = (len(out.boxes), sum(box.lines for box in out.boxes), len(out.phases))
+        summed = (frozenset(self.product_kinds.items()), frozenset(self.weight_widths.items()))
+        return (one.rows, one.columns, one.separate, len(out.parts), *stored, *summed)
+
+    @cached_property
+    def tile_levels(self) -> Counter[int]:
+        """How many products read windows of each level."""
+        return Counter(product.tile.level for product in self.products)
+
+    @cached_property
     def weight_widths(self) -> Counter[int]:
         """Stationary columns of a product's weights: how many products have so many."""
         return Counter(len(product.views) * product.part.width for product in self.products)
@@ -101,10 +113,29 @@ class JobGroup:
     count: int
 
 
+class JobGroups(tuple[JobGroup, ...]):  # noqa: SLOT001 (cached properties need a dict)
+    """The jobs of a block, equal ones counted; what follows from them is worked out once."""
+
+    @cached_property
+    def kinds(self) -> tuple[JobGroup, ...]:
+        """The same with jobs together, wherever they are, that cost alike."""
+        counts: dict[object, JobGroup] = {}
+        for group in self:
+            kind = group.job.kind
+            before = counts.get(kind)
+            counts[kind] = JobGroup(group.job, group.count + (before.count if before else 0))
+        return tuple(counts.values())
+
+    @cached_property
+    def known(self) -> dict[object, Any]:
+        """What `traffic.py` found out about its windows."""
+        return {}
+
+
 @lru_cache(maxsize=1024)
 def grouped_jobs(
     problem: Problem, passes: tuple[Pass, ...], frame_count: int, frames: tuple[int, ...]
-) -> tuple[JobGroup, ...]:
+) -> JobGroups:
     """The jobs of a block with equal ones counted."""
     groups: list[JobGroup] = []
     for job in jobs_of(problem, passes, frame_count, frames):
@@ -113,7 +144,7 @@ def grouped_jobs(
             groups[-1] = JobGroup(last, groups[-1].count + 1)
         else:
             groups.append(JobGroup(job, 1))
-    return tuple(groups)
+    return JobGroups(groups)
 
 
 def _alike(one: OutJob, two: OutJob) -> bool:
@@ -201,7 +232,8 @@ def _part_products(
         )
     channels = (problem.first_channel_read(one.first_channel), problem.c_in)
     tiles = line_tiles(level, tuple(everything.keys(level)), channels, apart=one.apart)
-    views = {level: _views(problem, one, level, needs) for level in one.levels}
+    shifts = (needs.rows, needs.columns)
+    views = {level: _views(problem, one, level, shifts) for level in one.levels}
     return [
         Product(tile, some, part)
         for tile in cover(tiles, needs, one.levels)
@@ -210,7 +242,10 @@ def _part_products(
     ]
 
 
-def _views(problem: Problem, one: Pass, level: int, needs: Needs) -> tuple[tuple[Shift, ...], ...]:
+@lru_cache(maxsize=1024)
+def _views(
+    problem: Problem, one: Pass, level: int, shifts: tuple[tuple[int, ...], tuple[int, ...]]
+) -> tuple[tuple[Shift, ...], ...]:
     """The shifts that lines of this level leave to views, in the order of the pass.
 
     Those of a large kernel are cut into rectangles of rows and columns: their weights are streamed
@@ -219,9 +254,9 @@ def _views(problem: Problem, one: Pass, level: int, needs: Needs) -> tuple[tuple
     rows: tuple[int, ...] = (0,)
     columns: tuple[int, ...] = (0,)
     if level == BY_FRAME:
-        rows = in_order(problem, one, HEIGHT, needs.rows)
+        rows = in_order(problem, one, HEIGHT, shifts[0])
     if level <= BY_ROW:
-        columns = in_order(problem, one, WIDTH, needs.columns)
+        columns = in_order(problem, one, WIDTH, shifts[1])
     high = max(1, _MOST_VIEWS // len(columns)) if columns else 1
     return tuple(
         tuple(Shift(row, column) for row in some_rows for column in some_columns)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from math import prod
 
 from nkisim.machine import PARTITIONS
@@ -97,7 +98,14 @@ class Problem(NKIObject):
 
     def reach(self, axis: int) -> int:
         """Input positions from the first to the last that the phases of one step read."""
-        return 1 + max((shift for phase in self.reads[axis] for shift, _ in phase), default=0)
+        return self._reaches[axis]
+
+    @cached_property
+    def _reaches(self) -> tuple[int, ...]:
+        return tuple(
+            1 + max((shift for phase in phases for shift, _ in phase), default=0)
+            for phases in self.reads
+        )
 
     def kernel(self, axis: int) -> int:
         """Taps along an axis that meet the input at all, merged ones of all phases counted once."""

@@ -7,7 +7,13 @@ from trnconv.forms.direct.block_types import block_extents, frame_kinds
 from trnconv.forms.direct.blocks import bank_tile_count
 from trnconv.forms.direct.jobs import grouped_jobs
 from trnconv.forms.direct.plan import DirectPlan
-from trnconv.forms.direct.traffic import Extent, loaded_windows, store_transfer, window_transfer
+from trnconv.forms.direct.traffic import (
+    Extent,
+    load_order,
+    loaded_windows,
+    store_transfer,
+    window_transfer,
+)
 
 CELLS = 2  # loads of places in each turn of a hardware loop
 
@@ -23,7 +29,7 @@ def ramp_ns(plan: DirectPlan, timing: Timing, tensor_ns: float) -> tuple[float, 
     blocks = _first_blocks(plan)
     kind = next(iter(frame_kinds(plan.problem, plan.frames)))
     jobs = grouped_jobs(plan.problem, plan.passes, kind.outputs, kind.present)
-    windows = loaded_windows(jobs, plan.slots)
+    windows, order = loaded_windows(jobs, plan.slots), load_order(jobs, plan.slots)
     bank = plan.target.psum_bank_fp32_elems
     latency = timing.dma_issue_hwdge_ns + timing.dma_start_ns + timing.dma_done_ns
     per_position = tensor_ns / plan.problem.images / _positions_of(plan)
@@ -32,7 +38,8 @@ def ramp_ns(plan: DirectPlan, timing: Timing, tensor_ns: float) -> tuple[float, 
     idle = 0.0
     for number, extent in enumerate(blocks):
         loads = [window_transfer(plan, timing, one, extent) for one in windows]
-        each = [max(one.ns, one.dmas * timing.dma_issue_hwdge_ns) for one in loads]
+        kinds = [max(one.ns, one.dmas * timing.dma_issue_hwdge_ns) for one in loads]
+        each = [kinds[kind] for kind in order]
         compute = per_position * extent.rows * extent.columns * plan.frames
         if number == 0:
             tiles = bank_tile_count(*last_pass_rectangle(plan, extent), bank) * len(jobs)

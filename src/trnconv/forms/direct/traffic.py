@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
 from dataclasses import dataclass
 
 from nkisim.machine import Timing
 from trnconv.ask.ends import NO_RESIDUAL
 from trnconv.forms.direct.array.k_lines import LineTile
-from trnconv.forms.direct.jobs import JobGroup, OutJob
+from trnconv.forms.direct.jobs import JobGroups, OutJob
 from trnconv.forms.direct.plan import BY_COLUMN, BY_ROW, DirectPlan, Pass
 from trnconv.forms.direct.problem import HEIGHT, WIDTH
 
@@ -40,39 +40,52 @@ def transfer(timing: Timing, dmas: float, descriptors: float, run_bytes: float) 
 
 @dataclass(frozen=True)
 class Loaded:
-    """A window that a block loads, and how often."""
+    """A window that a block loads, and how often; and how many such windows there are."""
 
     one: Pass
     tile: LineTile
     times: int
+    count: int
 
 
-def loaded_windows(groups: tuple[JobGroup, ...], slots: tuple[int, int, int]) -> tuple[Loaded, ...]:
+def loaded_windows(groups: JobGroups, slots: tuple[int, int, int]) -> tuple[Loaded, ...]:
     """The windows one block loads: slots are used in turn, so some may have to come again."""
-    key = (id(groups), slots)
-    if key not in _LOADED:
-        if len(_LOADED) >= _MOST_LOADED:
-            _LOADED.clear()
-        _LOADED[key] = (groups, tuple(_load_in_turn(groups, slots)))
-    return _LOADED[key][1]
+    return _in_turn(groups, slots)[0]
 
 
-# Groups come from a cache, so one object is one block; it is kept, so that its id stays its own.
-_LOADED: dict[
-    tuple[int, tuple[int, int, int]], tuple[tuple[JobGroup, ...], tuple[Loaded, ...]]
-] = {}
-_MOST_LOADED = 256
+def load_order(groups: JobGroups, slots: tuple[int, int, int]) -> tuple[int, ...]:
+    """One window after the other: which of `loaded_windows` each is like."""
+    return _in_turn(groups, slots)[1]
 
 
-def _load_in_turn(groups: tuple[JobGroup, ...], slots: tuple[int, int, int]) -> list[Loaded]:
+def _in_turn(
+    groups: JobGroups, slots: tuple[int, int, int]
+) -> tuple[tuple[Loaded, ...], tuple[int, ...]]:
+    if slots not in groups.known:
+        groups.known[slots] = _load_in_turn(groups, slots)
+    found: tuple[tuple[Loaded, ...], tuple[int, ...]] = groups.known[slots]
+    return found
+
+
+def _load_in_turn(
+    groups: JobGroups, slots: tuple[int, int, int]
+) -> tuple[tuple[Loaded, ...], tuple[int, ...]]:
     held: list[list[tuple[int, ...]]] = [[], [], []]
-    loaded = []
+    places: dict[tuple[int, ...], int] = {}  # of what is loaded alike
+    examples: list[tuple[Pass, LineTile, int]] = []
+    order = []
     for group in groups:
+        one = group.job.one
         for times in (1, group.count - 1):
-            if times:
-                missing = _missing(group.job, held, slots)
-                loaded += [Loaded(group.job.one, tile, times) for tile in missing]
-    return loaded
+            for tile in _missing(group.job, held, slots) if times else ():
+                key = (times, one.rows, one.columns, tile.level, tile.count, *tile.dmas)
+                if key not in places:
+                    places[key] = len(places)
+                    examples.append((one, tile, times))
+                order.append(places[key])
+    counts = Counter(order)
+    loaded = (Loaded(*example, counts[at]) for at, example in enumerate(examples))
+    return tuple(loaded), tuple(order)
 
 
 def _missing(
@@ -112,8 +125,15 @@ class WindowCounts:
         )
 
 
-def count_windows(groups: Sequence[JobGroup]) -> WindowCounts:
+def count_windows(groups: JobGroups) -> WindowCounts:
     """The windows that the jobs of a block need."""
+    if WindowCounts not in groups.known:
+        groups.known[WindowCounts] = _count_windows(groups)
+    found: WindowCounts = groups.known[WindowCounts]
+    return found
+
+
+def _count_windows(groups: JobGroups) -> WindowCounts:
     counts = WindowCounts((0, 0, 0), (0, 0, 0), (0, 0, 0))
     seen: list[set[tuple[int, ...]]] = [set(), set(), set()]
     for number, group in enumerate(groups):
@@ -132,16 +152,8 @@ def window_dmas(plan: DirectPlan, tile: LineTile) -> int:
 
     Lines of different column shifts end at different borders, if there is padding.
     """
-    if tile.level == BY_COLUMN and plan.problem.pad[WIDTH]:
-        return len(tile.lines)
-    dmas = 0
-    last: tuple[int, int, tuple[int, ...]] | None = None
-    for one in tile.lines:
-        this = (one.channel, one.channels, one.key[:-1])
-        if this != last:
-            dmas += 1
-        last = this
-    return dmas
+    together, apart = tile.dmas
+    return apart if tile.level == BY_COLUMN and plan.problem.pad[WIDTH] else together
 
 
 @dataclass(frozen=True)

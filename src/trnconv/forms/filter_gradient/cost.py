@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import product
 
-from nkisim.machine import Reading, Timing
+from nkisim.machine import Timing
 from trnconv.forms.filter_gradient.blocks import window_size
+from trnconv.forms.filter_gradient.pass_kinds import PassKind, cut_ends, pass_kinds, rows_outside
 from trnconv.forms.filter_gradient.plan import DEPTH, HEIGHT, WIDTH, FilterGradientPlan, Strip
 from trnconv.forms.filter_gradient.sbuf import addresses
 from trnconv.forms.filter_gradient.turns import look_count
@@ -32,17 +34,23 @@ class _Count:
 
     def add(self, other: _Count, times: float) -> None:
         """This many more of another."""
-        for name in vars(self):
-            setattr(self, name, getattr(self, name) + times * getattr(other, name))
+        self.tensor += times * other.tensor
+        self.vector += times * other.vector
+        self.scalar += times * other.scalar
+        self.gpsimd += times * other.gpsimd
+        self.dma += times * other.dma
+        self.dmas += times * other.dmas
+        self.hbm += times * other.hbm
+        self.instructions += times * other.instructions
 
 
 def cost_of(plan: FilterGradientPlan) -> Cost:
     """The cost of a plan, legal or not."""
-    timing = plan.target.timing.read(Reading.default)
+    timing = plan.timing
     total = _Count()
     static = 0.0
-    for kind in _pass_kinds(plan):
-        whole, once = _one_pass(plan, timing, kind)
+    for kind, work in _works(replace(plan, rolled=False, turn_areas=1)):
+        whole, once = _one_pass(plan, timing, kind, work)
         total.add(whole, kind.times)
         static += kind.times * once
     turns = _turn_count(plan) * _pass_count(plan) if plan.rolled else 0
@@ -74,36 +82,15 @@ def cost_of(plan: FilterGradientPlan) -> Cost:
     )
 
 
-@dataclass(frozen=True)
-class _PassKind:
-    """Passes that differ in nothing that costs."""
-
-    strips: tuple[Strip, ...]
-    outs: int
-    with_bias: bool
-    times: int
-
-
 def _pass_count(plan: FilterGradientPlan) -> int:
-    return sum(kind.times for kind in _pass_kinds(plan))
+    strips = -(-len(plan.strips()) // plan.pass_strips)
+    return plan.packs * strips * -(-plan.pack_out // plan.outs)
 
 
 def _block_count(plan: FilterGradientPlan) -> int:
     """Blocks of all passes."""
     blocks = sum(_extents(plan).values()) * plan.shape.out_size(DEPTH)
     return blocks * _pass_count(plan)
-
-
-def _pass_kinds(plan: FilterGradientPlan) -> list[_PassKind]:
-    strips = plan.strips()
-    whole, rest = divmod(plan.pack_out, plan.outs)
-    kinds = []
-    for first in range(0, len(strips), plan.pass_strips):
-        part = strips[first : first + plan.pass_strips]
-        kinds.append(_PassKind(part, plan.outs, first == 0, plan.packs * whole))
-        if rest:
-            kinds.append(_PassKind(part, rest, first == 0, plan.packs))
-    return kinds
 
 
 def _turn_count(plan: FilterGradientPlan) -> int:
@@ -113,32 +100,58 @@ def _turn_count(plan: FilterGradientPlan) -> int:
     return len(plan.image_spans()) * areas * frames
 
 
-def _one_pass(plan: FilterGradientPlan, timing: Timing, kind: _PassKind) -> tuple[_Count, float]:
-    """Everything a pass does, and its static instructions."""
-    total = _Count()
-    reads = [plan.frames_read(frame) for frame in range(plan.shape.out_size(DEPTH))]
+@dataclass(frozen=True)
+class _PassWork:
+    """What a pass does between its ends, whether it is rolled or not, and however."""
+
+    blocks: _Count
+    edges: _Count  # of one image
+    block_count: int
+
+
+@lru_cache(maxsize=16)
+def _works(plan: FilterGradientPlan) -> list[tuple[PassKind, _PassWork]]:
+    """Every kind of pass; for turns of one area, not rolled."""
+    timing = plan.timing
+    return [(kind, _pass_work(plan, timing, kind)) for kind in pass_kinds(plan)]
+
+
+def _pass_work(plan: FilterGradientPlan, timing: Timing, kind: PassKind) -> _PassWork:
+    total, edges = _Count(), _Count()
+    reads = plan.all_frames_read()
+    taps = {one.frame_tap for one, _ in kind.strips}
+    met = {tap: sum(read[tap] >= 0 for read in reads) for tap in taps}
+    loads = {tap: _loads(plan, reads, tap, kind.strips) for tap in taps}
     extents = _extents(plan)
     for extent, times in extents.items():
         block = _Count()
         block.add(_dy_cost(plan, timing, extent, kind.outs), len(reads))
         if kind.with_bias:
             block.add(_sum_cost(plan, timing, (extent.tiles, 1), kind.outs), len(reads))
-        for one in kind.strips:
-            met = sum(read[one.frame_tap] >= 0 for read in reads)
-            block.add(_sum_cost(plan, timing, (extent.tiles, one.columns), kind.outs), met)
-            loads = _loads(plan, reads, one, kind.strips)
-            block.add(_x_cost(plan, timing, extent, one), loads)
+        for one, alike in kind.strips:
+            sums = _sum_cost(plan, timing, (extent.tiles, one.columns), kind.outs)
+            block.add(sums, alike * met[one.frame_tap])
+            block.add(_x_cost(plan, timing, extent, one), alike * loads[one.frame_tap])
         total.add(block, times)
-    blocks = sum(extents.values()) * len(reads)
-    body = total.instructions / blocks * plan.turn_areas * plan.turn_frames + _TURN_INSTRUCTIONS
-    looping = look_count(plan) * body
+    for one, alike in kind.strips if plan.by_dma else ():
+        edges.add(_edge_cost(plan, timing, one), alike * loads[one.frame_tap])
+    return _PassWork(total, edges, sum(extents.values()) * len(reads))
+
+
+def _one_pass(
+    plan: FilterGradientPlan, timing: Timing, kind: PassKind, work: _PassWork
+) -> tuple[_Count, float]:
+    """Everything a pass does, and its static instructions."""
     ends = _ends_cost(plan, timing, kind)
-    for one in kind.strips if plan.by_dma else ():
-        loads = _loads(plan, reads, one, kind.strips)
-        total.add(_edge_cost(plan, timing, one), loads * plan.shape.batch)
-        looping += loads * _edge_cost(plan, timing, one).instructions
+    total = _Count()
+    total.add(work.blocks, 1)
+    total.add(work.edges, plan.shape.batch)
     total.add(ends, 1)
-    return total, looping + ends.instructions if plan.rolled else total.instructions
+    if not plan.rolled:
+        return total, total.instructions
+    each = work.blocks.instructions / work.block_count
+    body = each * plan.turn_areas * plan.turn_frames + _TURN_INSTRUCTIONS
+    return total, look_count(plan) * body + work.edges.instructions + ends.instructions
 
 
 @dataclass(frozen=True)
@@ -168,21 +181,24 @@ def _extents(plan: FilterGradientPlan) -> dict[_Extent, int]:
 
 
 def _loads(
-    plan: FilterGradientPlan, reads: list[tuple[int, ...]], one: Strip, strips: tuple[Strip, ...]
+    plan: FilterGradientPlan,
+    reads: tuple[tuple[int, ...], ...],
+    frame_tap: int,
+    strips: tuple[tuple[Strip, int], ...],
 ) -> int:
     """How often a strip of x is loaded for an area of the frames.
 
     A frame that another frame tap read before is still there, if there are slots enough for the
     strips of all frame taps but one.
     """
-    taps = {strip.frame_tap for strip in strips}
-    variants = sum(strip.frame_tap == one.frame_tap for strip in strips)
-    shared = plan.slots > len(strips) - variants + 1
+    taps = {strip.frame_tap for strip, _ in strips}
+    others = sum(count for strip, count in strips if strip.frame_tap != frame_tap)
+    shared = plan.slots > others + 1
     found = 0
     for first in range(0, len(reads), plan.turn_frames):
         seen: set[int] = set()
         for read in reads[first : first + plan.turn_frames]:
-            at = read[one.frame_tap]
+            at = read[frame_tap]
             found += at >= 0 and not (shared and at in seen)
             seen |= {read[tap] for tap in taps}
     return found
@@ -242,7 +258,7 @@ def _x_cost(plan: FilterGradientPlan, timing: Timing, extent: _Extent, one: Stri
     """One strip of x of a block on partitions."""
     if plan.by_dma:
         count = _Count()
-        cut = 0 if plan.is_flat else _cut_ends(plan, one)
+        cut = 0 if plan.is_flat else cut_ends(plan, one.column_tap)
         pieces = _pieces(extent) + cut * extent.images
         count.add(_transposed(plan, timing, extent.tiles, one.channels, pieces), one.row_taps)
         count.add(_clear(timing, one.channels), one.row_taps * cut * extent.images)
@@ -257,25 +273,15 @@ def _x_cost(plan: FilterGradientPlan, timing: Timing, extent: _Extent, one: Stri
     return count
 
 
-def _cut_ends(plan: FilterGradientPlan, one: Strip) -> int:
-    """Ends of a row at which a tap lies in the padding."""
-    shape = plan.shape
-    first = shape.in_position(WIDTH, 0, one.column_tap)
-    last = shape.in_position(WIDTH, shape.out_size(WIDTH) - 1, one.column_tap)
-    return (first < 0) + (last >= shape.size[WIDTH])
-
-
 def _edge_cost(plan: FilterGradientPlan, timing: Timing, one: Strip) -> _Count:
     """Rows of a frame that a tap finds in the padding: tiles to clear, tiles loaded in parts."""
-    shape = plan.shape
     count = _Count()
     for tap in range(one.row_tap, one.row_tap + one.row_taps):
-        rows = range(shape.out_size(HEIGHT))
-        places = [shape.in_position(HEIGHT, row, tap) for row in rows]
-        outside = sum(not 0 <= place < shape.size[HEIGHT] for place in places)
+        outside = rows_outside(plan, tap)
         if outside:
             tiles = -(-outside * plan.pitch // plan.target.partitions) + 1
-            all_tiles = len(plan.row_spans()) * plan.tile_count(plan.rows, plan.columns)
+            blocks = -(-plan.shape.out_size(HEIGHT) // plan.rows)
+            all_tiles = blocks * plan.tile_count(plan.rows, plan.columns)
             count.add(_clear(timing, one.channels), min(tiles, all_tiles))
             count.dmas += 1
             count.instructions += 1
@@ -336,18 +342,18 @@ def _window(
     )
 
 
-def _ends_cost(plan: FilterGradientPlan, timing: Timing, kind: _PassKind) -> _Count:
+def _ends_cost(plan: FilterGradientPlan, timing: Timing, kind: PassKind) -> _Count:
     """Zeros at the start of a pass that is rolled, stores at the end of every pass."""
     out_tiles = -(-kind.outs // plan.target.partitions)
     zeros = out_tiles if plan.rolled else 0
     count = _Count(instructions=out_tiles + 1)
-    for one in kind.strips:
+    for one, alike in kind.strips:
         moved = one.columns * _FLOAT_BYTES
         each = max(timing.dma_descriptor_floor_ns, moved / timing.dma_bytes_per_ns)
-        count.dma += kind.outs * (each + timing.dma_descriptor_overhead_ns)
-        count.dmas += out_tiles
-        count.hbm += kind.outs * moved
+        count.dma += alike * kind.outs * (each + timing.dma_descriptor_overhead_ns)
+        count.dmas += alike * out_tiles
+        count.hbm += alike * kind.outs * moved
         cycles = one.columns * timing.gpsimd_cycles_per_elem + timing.gpsimd_startup_cycles
-        count.gpsimd += zeros * cycles
-        count.instructions += zeros + out_tiles
+        count.gpsimd += alike * zeros * cycles
+        count.instructions += alike * (zeros + out_tiles)
     return count

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
+from itertools import accumulate
+from typing import ClassVar, NamedTuple
 
 from trnconv.ask.ends import End
 from trnconv.forms.form import ArraySpec, Plan
@@ -40,6 +41,14 @@ class Strip:
 
 
 WIDE_END = End(dtype="float32")
+
+
+class StripSizes(NamedTuple):
+    """Of all strips: the most columns, the most channels, and the columns before each."""
+
+    columns: int
+    channels: int
+    before: tuple[int, ...]  # and those of all at the end
 
 
 @dataclass(frozen=True)
@@ -163,17 +172,25 @@ class FilterGradientPlan(Plan):
     @property
     def pass_columns(self) -> int:
         """Columns of the gradient that stay in SBUF during a pass."""
-        strips = self.strips()
+        before = self.strip_sizes.before
+        last = len(before) - 1
         return max(
-            sum(one.columns for one in strips[first : first + self.pass_strips])
-            for first in range(0, len(strips), self.pass_strips)
+            before[min(first + self.pass_strips, last)] - before[first]
+            for first in range(0, last, self.pass_strips)
         )
+
+    @property
+    def strip_sizes(self) -> StripSizes:
+        """What SBUF has to hold of strips."""
+        return _strip_sizes(self.shape.kernel, self.pack_in, self.target.psum_bank_fp32_elems)
 
     def frames_read(self, frame: int) -> tuple[int, ...]:
         """The input frame each frame tap of an output frame reads; -1 for padding."""
-        shape = self.shape
-        places = (shape.in_position(DEPTH, frame, tap) for tap in range(shape.kernel[DEPTH]))
-        return tuple(at if 0 <= at < shape.size[DEPTH] else -1 for at in places)
+        return self.all_frames_read()[frame]
+
+    def all_frames_read(self) -> tuple[tuple[int, ...], ...]:
+        """The same for every output frame."""
+        return _frames_read(self.shape)
 
     def image_spans(self) -> tuple[tuple[int, int], ...]:
         """First image and images of each block."""
@@ -186,6 +203,16 @@ class FilterGradientPlan(Plan):
     def column_spans(self) -> tuple[tuple[int, int], ...]:
         """First column and columns of each block of a row."""
         return _cut(self.shape.out_size(WIDTH), self.columns)
+
+
+@lru_cache(maxsize=256)
+def _frames_read(shape: ConvShape) -> tuple[tuple[int, ...], ...]:
+    taps, size = range(shape.kernel[DEPTH]), shape.size[DEPTH]
+    places = [
+        [shape.in_position(DEPTH, frame, tap) for tap in taps]
+        for frame in range(shape.out_size(DEPTH))
+    ]
+    return tuple(tuple(at if 0 <= at < size else -1 for at in read) for read in places)
 
 
 @lru_cache(maxsize=256)
@@ -203,6 +230,14 @@ def _strips(taps: Triple, pack_in: int, most: int) -> tuple[Strip, ...]:
                     strips.append(Strip(variant, *taken))
                     variant += 1
     return tuple(strips)
+
+
+@lru_cache(maxsize=256)
+def _strip_sizes(taps: Triple, pack_in: int, most: int) -> StripSizes:
+    strips = _strips(taps, pack_in, most)
+    columns = [one.columns for one in strips]
+    channels = max(one.channels for one in strips)
+    return StripSizes(max(columns), channels, tuple(accumulate(columns, initial=0)))
 
 
 def _cut(size: int, part: int) -> tuple[tuple[int, int], ...]:

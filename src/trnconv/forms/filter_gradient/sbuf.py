@@ -21,7 +21,7 @@ def addresses(plan: FilterGradientPlan) -> Addresses:
     x_pitch = x_slot_bytes(plan)
     dy_window = x + plan.slots * x_pitch
     windows = dy_window + _aligned(out_tiles * dy_window_elems(plan) * item, align)
-    tiles = -(-max(one.channels for one in plan.strips()) // plan.target.partitions)
+    tiles = -(-plan.strip_sizes.channels // plan.target.partitions)
     window_pitch = _aligned(tiles * window_elems(plan) * item, align)
     masks = windows + plan.windows * window_pitch
     ones = masks + max(1, len(plan.masks) * plan.tiles) * _FLOAT_BYTES
@@ -46,8 +46,9 @@ def addresses(plan: FilterGradientPlan) -> Addresses:
 
 def x_slot_bytes(plan: FilterGradientPlan) -> int:
     """Bytes a partition of one strip of a block of x."""
-    columns = max(one.columns for one in plan.strips())
-    return _aligned(plan.tiles * columns * plan.item_bytes, plan.target.sbuf_align_bytes)
+    return _aligned(
+        plan.tiles * plan.strip_sizes.columns * plan.item_bytes, plan.target.sbuf_align_bytes
+    )
 
 
 def window_elems(plan: FilterGradientPlan) -> int:

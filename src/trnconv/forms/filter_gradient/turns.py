@@ -72,17 +72,30 @@ def appearance(plan: FilterGradientPlan, turn: Turn) -> tuple[object, ...]:
 
 def look_count(plan: FilterGradientPlan) -> int:
     """How many different looks the turns of a plan have."""
-    frames, areas = range(plan.shape.out_size(DEPTH)), areas_of(plan)
+    frames = range(plan.shape.out_size(DEPTH))
     images = {count for _, count in plan.image_spans()}
     frame_looks = {
         _frames_look(plan, tuple(frames[first : first + plan.turn_frames]))
         for first in range(0, len(frames), plan.turn_frames)
     }
-    area_looks = {
-        _areas_look(plan, areas[first : first + plan.turn_areas])
-        for first in range(0, len(areas), plan.turn_areas)
-    }
-    return len(images) * len(frame_looks) * len(area_looks)
+    return len(images) * len(frame_looks) * _area_looks(plan)
+
+
+def _area_looks(plan: FilterGradientPlan) -> int:
+    """How many different looks the areas of turns have: `_areas_look` without the areas.
+
+    Areas lie on a grid, so how they are moved against a turn's first one depends on where a row of
+    it ends alone.
+    """
+    rows = [(rows, *_padding(plan, HEIGHT, first, rows)) for first, rows in plan.row_spans()]
+    columns = [(wide, *_padding(plan, WIDTH, first, wide)) for first, wide in plan.column_spans()]
+    looks = [(row, column) for row in rows for column in columns]
+    in_row = len(columns)
+    found = set()
+    for first in range(0, len(looks), plan.turn_areas):
+        turn = tuple(looks[first : first + plan.turn_areas])
+        found.add((min(len(turn), in_row - first % in_row), turn))
+    return len(found)
 
 
 def _frames_look(plan: FilterGradientPlan, frames: tuple[int, ...]) -> tuple[object, ...]:

@@ -158,6 +158,7 @@ def _with_buffers(sized: MinimalPlan) -> Iterator[MinimalPlan]:
             return
 
 
+@lru_cache(maxsize=30_000)  # every budget of a graph asks again
 def _roomiest(plan: MinimalPlan) -> MinimalPlan | None:
     limit = plan.target.sbuf_usable_bytes_per_partition
     room = room_of(plan)

@@ -39,6 +39,7 @@ _TRAFFIC_WEIGHT = 0.06
 _VECTOR_WEIGHT = 0.03
 
 
+@lru_cache(maxsize=30_000)  # every budget of a graph asks again
 def cost_of(plan: MinimalPlan) -> Cost:
     """The cost of a plan that its schedule and SBUF allow."""
     sized = _sized_cost(_sized(plan))
@@ -183,7 +184,7 @@ def _sized(plan: MinimalPlan) -> MinimalPlan:
     return replace(plan, x_slots=1, v_slots=1, group=1, streamed=0, body_blocks=1, rolled=False)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=15_000)
 def _sized_cost(plan: MinimalPlan) -> _Sized:
     rates, frames = rates_of(plan), plan.block_frames
     every = len(frame_starts(plan)) * plan.shape.batch

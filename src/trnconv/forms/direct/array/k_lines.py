@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from itertools import pairwise
 
 from nkisim.machine import PARTITIONS
 
@@ -36,6 +37,13 @@ class LineTile:
     def count(self) -> int:
         """Partitions in use."""
         return self.lines[-1].line + self.lines[-1].channels
+
+    @cached_property
+    def dmas(self) -> tuple[int, int]:
+        """DMAs that load it: lines in step together, or each by itself."""
+        runs = [(one.channel, one.channels, one.key[:-1]) for one in self.lines]
+        changes = sum(before != after for before, after in pairwise(runs))
+        return 1 + changes, len(runs)
 
 
 @dataclass(frozen=True)

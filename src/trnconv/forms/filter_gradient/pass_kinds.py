@@ -1,0 +1,68 @@
+"""Kinds of passes: strips, and passes of them, that cost alike are counted together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from trnconv.forms.filter_gradient.plan import HEIGHT, WIDTH, FilterGradientPlan, Strip
+
+
+@dataclass(frozen=True)
+class PassKind:
+    """Passes that differ in nothing that costs."""
+
+    strips: tuple[tuple[Strip, int], ...]  # one of each kind, and how many there are
+    outs: int
+    with_bias: bool
+    times: int
+
+
+def pass_kinds(plan: FilterGradientPlan) -> list[PassKind]:
+    """All passes, those together that cost alike."""
+    strips = plan.strips()
+    _, high, wide = plan.shape.kernel
+    outside = [rows_outside(plan, tap) for tap in range(high)]
+    cut = [cut_ends(plan, tap) for tap in range(wide)]
+    looks = [_strip_look(plan, one, outside, cut) for one in strips]
+    examples = dict(zip(looks, strips, strict=True))
+    counted: Counter[tuple[frozenset[tuple[tuple[object, ...], int]], bool]] = Counter()
+    for first in range(0, len(strips), plan.pass_strips):
+        part = Counter(looks[first : first + plan.pass_strips])
+        counted[frozenset(part.items()), first == 0] += 1
+    whole, rest = divmod(plan.pack_out, plan.outs)
+    kinds = []
+    for (looked, with_bias), passes in counted.items():
+        alike = tuple((examples[look], count) for look, count in looked)
+        kinds.append(PassKind(alike, plan.outs, with_bias, plan.packs * whole * passes))
+        if rest:
+            kinds.append(PassKind(alike, rest, with_bias, plan.packs * passes))
+    return kinds
+
+
+def _strip_look(
+    plan: FilterGradientPlan, one: Strip, outside: list[int], cut: list[int]
+) -> tuple[object, ...]:
+    """All of a strip that costs; by tap, rows in the padding and ends of rows there."""
+    sizes = (one.frame_tap, one.row_taps, one.channels)
+    if not plan.by_dma:
+        return (*sizes, one.column_tap == 0 and one.row_tap == 0)
+    edges = outside[one.row_tap : one.row_tap + one.row_taps]
+    return (*sizes, cut[one.column_tap], *edges)
+
+
+def cut_ends(plan: FilterGradientPlan, tap: int) -> int:
+    """Ends of a row at which a tap lies in the padding."""
+    shape = plan.shape
+    first = shape.in_position(WIDTH, 0, tap)
+    last = shape.in_position(WIDTH, shape.out_size(WIDTH) - 1, tap)
+    return (first < 0) + (last >= shape.size[WIDTH])
+
+
+def rows_outside(plan: FilterGradientPlan, tap: int) -> int:
+    """Output rows that a row tap finds in the padding."""
+    shape = plan.shape
+    rows, stride = shape.out_size(HEIGHT), shape.stride[HEIGHT]
+    shift = shape.in_position(HEIGHT, 0, tap)
+    first, end = max(0, -(shift // stride)), (shape.size[HEIGHT] - 1 - shift) // stride + 1
+    return rows - max(0, min(end, rows) - first)
