@@ -5,7 +5,9 @@ What is left to break is listed with the form that breaks it; nothing else may.
 
 import pytest
 
+from direct_plans import direct_plans
 from nkisim.machine import TRN2, TRN3
+from random_family import random_member
 from strict_plans import KINDS, strict_case, surveyed
 from trnconv.forms.recipe_parts import loop_spans
 from trnconv.runtime.allowance import BROKEN
@@ -53,6 +55,12 @@ def test_random_plans_cover_every_form_and_loops_of_each():
         assert any(not plan.is_rolled for plan in plans)
     assert any(len(case.plan.piece_frames) == 3 for case in cases)
     assert any(case.plan.end.residual != "none" for case in cases)
+
+
+def test_mirrored_rows_are_loaded_partition_by_partition_forwards():
+    for priced in direct_plans(random_member(53).shape)[:6]:
+        broken = {one.rule.name for one in surveyed(priced.plan).rules}
+        assert broken <= BROKEN["forward"]
 
 
 def test_loops_of_many_turns_are_split_where_a_machine_stalls():
