@@ -313,7 +313,7 @@ def test_valid_outputs_by_counting():
 
 def test_an_estimate_counts_more_for_more_taps():
     longer = depthwise_shape((8, 512, 2048), (512, 1, 9), padding=4)
-    assert vector_ns(replace(PLAN, shape=longer)) > 3 * vector_ns(PLAN)
+    assert vector_ns(replace(PLAN, shape=longer)) == pytest.approx(3 * vector_ns(PLAN), rel=0.01)
 
 
 def vector_ns(plan):

@@ -45,6 +45,34 @@ class Slots(nl.NKIObject):
         return slot
 
 
+class Banks(nl.NKIObject):
+    """PSUM tensors of a bank each that are used in turn.
+
+    Tensors are of the region that allocated them, the body of a loop or what lies between loops: no
+    compiler takes one that comes from outside of a loop, or one that two loops mention.
+    """
+
+    def __init__(self, count: int, shape: tuple[int, int], dtype: str) -> None:
+        self.count = count
+        self.shape = shape
+        self.dtype = dtype
+        self.tiles: list[nl.NkiTensor] = []
+        self.used = 0
+
+    def open_region(self) -> None:
+        """A loop begins or ends: what comes now has tensors of its own."""
+        self.tiles = []
+        self.used = 0
+
+    def take(self) -> nl.NkiTensor:
+        """The one whose turn it is."""
+        if len(self.tiles) == 0:
+            for _ in range(self.count):
+                self.tiles.append(nl.ndarray(self.shape, dtype=self.dtype, buffer=nl.psum))
+        self.used += 1
+        return self.tiles[(self.used - 1) % self.count]
+
+
 class Turn(nl.NKIObject):
     """A turn of a hardware loop: the offsets of its blocks, in cells of SBUF.
 
@@ -99,8 +127,15 @@ class Turn(nl.NKIObject):
 def at_cell(
     tensor: nl.NkiTensor, pattern: tuple[tuple[int, int], ...], offset: int, cell: nl.NkiTensor
 ) -> nl.NkiTensor:
-    """A pattern of an HBM tensor, at an offset in elements plus the one in a cell of SBUF."""
-    return tensor.ap(listed(pattern), offset=offset, scalar_offset=cell, indirect_dim=4)
+    """A pattern of an HBM tensor, at an offset in elements plus the one in a cell of SBUF.
+
+    A device takes an offset beyond the dimension it is for as out of bounds: here that has all.
+    """
+    elems = 1
+    for size in tensor.shape:
+        elems *= size
+    flat = tensor.reshape((elems,))
+    return flat.ap(listed(pattern), offset=offset, scalar_offset=cell, indirect_dim=0)
 
 
 def listed(pattern: tuple[tuple[int, int], ...]) -> list[list[int]]:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nkisim.machine import Machine
 from trnconv._nki import NKIObject
+
+
+def loop_spans(turns: int, machine: Machine) -> list[tuple[int, int]]:
+    """Turns in loops that a machine goes through to the end, about equal: first and end."""
+    most = machine.loop_trips_max or turns
+    loops = max(1, -(-turns // max(1, most)))
+    return [(turns * n // loops, turns * (n + 1) // loops) for n in range(loops)]
 
 
 @dataclass(frozen=True)

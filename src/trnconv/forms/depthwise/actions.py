@@ -23,7 +23,17 @@ from trnconv.forms.depthwise.plan import (
     cut_span,
     valid_span,
 )
-from trnconv.forms.depthwise.recipe import ADD, BEGIN, COPY, FILL, MULTIPLY, PSUM, SUM
+from trnconv.forms.depthwise.recipe import (
+    ADD,
+    BEGIN,
+    COPY,
+    FILL,
+    MULTIPLY,
+    PSUM,
+    SUM,
+    VECTOR_BEGIN,
+    VECTOR_FILL,
+)
 from trnconv.geometry import Triple
 
 
@@ -96,10 +106,12 @@ def _actions(plan: DepthwisePlan, sides: list[_Side], kind: str) -> Iterator[tup
         first = last.pop()
         taps[first.sizes] -= 1
         sums = bool(+taps)
-        yield Action(BEGIN, piece.elems, _view_step(plan, sides, first.sizes), on_psum and sums), 1
+        op = VECTOR_BEGIN if plan.vector_begins else BEGIN
+        yield Action(op, piece.elems, _view_step(plan, sides, first.sizes), on_psum and sums), 1
     else:
         apart = 0 if taps else _step(piece.sizes, [side.block for side in sides], (1, 1, 1))
-        yield Action(FILL, piece.elems, apart, on_psum and bool(taps)), 1
+        op = VECTOR_FILL if plan.vector_begins else FILL
+        yield Action(op, piece.elems, apart, on_psum and bool(taps)), 1
     if not +taps:
         return
     for sizes, count in (+taps).items():

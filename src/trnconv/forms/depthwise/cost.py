@@ -11,7 +11,7 @@ from trnconv.forms.depthwise.actions import (
     transfers,
 )
 from trnconv.forms.depthwise.plan import WIDE_BYTES, DepthwisePlan
-from trnconv.forms.depthwise.recipe import ADD, PSUM, SUM, WIDE
+from trnconv.forms.depthwise.recipe import ADD, PSUM, SUM, VECTOR_BEGIN, VECTOR_FILL, WIDE
 from trnconv.forms.form import Cost
 
 _VECTOR, _SCALAR, _GPSIMD = "vector", "scalar", "gpsimd"
@@ -70,7 +70,8 @@ def _pieces(plan: DepthwisePlan, timing: Timing, kind: str) -> tuple[dict[str, f
 
 
 def _engine(action: Action) -> str:
-    return {ADD: _VECTOR, SUM: _GPSIMD}.get(action.op, _SCALAR)
+    on_vector = dict.fromkeys((ADD, VECTOR_BEGIN, VECTOR_FILL), _VECTOR)
+    return {**on_vector, SUM: _GPSIMD}.get(action.op, _SCALAR)
 
 
 def _ns(plan: DepthwisePlan, timing: Timing, action: Action) -> float:
@@ -79,7 +80,7 @@ def _ns(plan: DepthwisePlan, timing: Timing, action: Action) -> float:
     if action.op == SUM:
         cycles = timing.gpsimd_startup_cycles + elems * timing.gpsimd_cycles_per_elem
         return cycles / timing.gpsimd_ghz
-    if action.op == ADD:
+    if _engine(action) == _VECTOR:
         alone = plan.vector_pieces == 1  # then every sum waits for the one before
         startup = timing.vector_latency_cycles if alone else timing.vector_startup_cycles
         return max(timing.engine_min_cycles, elems + startup) / timing.vector_ghz

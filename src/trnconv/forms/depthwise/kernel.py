@@ -20,6 +20,8 @@ from trnconv.forms.depthwise.recipe import (
     OUT,
     PSUM,
     STORE,
+    VECTOR_BEGIN,
+    VECTOR_FILL,
     WIDE,
     WINDOW,
     DepthwiseRecipe,
@@ -91,6 +93,8 @@ def issue(tiles: Tiles, step: Step) -> None:
             op1=nl.add,
             operand1=tiles.at(step.other),
         )
+    elif step.op in (VECTOR_BEGIN, VECTOR_FILL):
+        begin_on_vector(tiles, step, dst)
     elif step.op in (BEGIN, FILL, MULTIPLY, COPY):
         scale(tiles, step, dst)
     else:
@@ -98,14 +102,35 @@ def issue(tiles: Tiles, step: Step) -> None:
         nisa.tensor_tensor(dst=dst, data1=data, data2=other, op=nl.add, engine=nisa.engine.gpsimd)
 
 
+def zeros(tiles: Tiles, step: Step) -> nl.NkiTensor:
+    """As many as a step writes."""
+    pattern = [[1, step.lines]]
+    for pair in step.dst.pattern[1:]:
+        pattern.append([0, pair[1]])
+    return tiles.zero.ap(pattern, offset=0)
+
+
+def begin_on_vector(tiles: Tiles, step: Step, dst: nl.NkiTensor) -> None:
+    """data * w + b, or b alone, by the Vector engine."""
+    bias = tiles.number(step, step.bias)
+    if step.op == VECTOR_FILL:
+        nisa.tensor_scalar(dst=dst, data=zeros(tiles, step), op0=nl.add, operand0=bias)
+    else:
+        nisa.tensor_scalar(
+            dst=dst,
+            data=tiles.at(step.data),
+            op0=nl.multiply,
+            operand0=tiles.number(step, step.weight),
+            op1=nl.add,
+            operand1=bias,
+        )
+
+
 def scale(tiles: Tiles, step: Step, dst: nl.NkiTensor) -> None:
     """What the Scalar engine does: data * w + b, or a part of it."""
     if step.op == FILL:
-        pattern = [[1, step.lines]]
-        for pair in step.dst.pattern[1:]:
-            pattern.append([0, pair[1]])
         bias = tiles.number(step, step.bias)
-        nisa.activation(dst=dst, op=nl.copy, data=tiles.zero.ap(pattern, offset=0), bias=bias)
+        nisa.activation(dst=dst, op=nl.copy, data=zeros(tiles, step), bias=bias)
     elif step.op == BEGIN:
         nisa.activation(
             dst=dst,

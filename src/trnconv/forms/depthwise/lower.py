@@ -26,6 +26,8 @@ from trnconv.forms.depthwise.recipe import (
     PSUM,
     STORE,
     SUM,
+    VECTOR_BEGIN,
+    VECTOR_FILL,
     WIDE,
     WINDOW,
     DepthwiseRecipe,
@@ -134,9 +136,12 @@ class _Writer:
             yield from work.begin
         yield from _in_turn(work.taps[:AHEAD] for work in on_gpsimd)
         yield from self._finished(before)
-        yield from _begun(self.plan, following)
+        if not self.plan.vector_begins:
+            yield from _begun(self.plan, following)
         taps = [work.taps for work in on_vector] + [work.taps[AHEAD:] for work in on_gpsimd]
         yield from _in_turn(taps)
+        if self.plan.vector_begins:
+            yield from _begun(self.plan, following)  # their engine would wait in front of the taps
 
     def _finished(self, group: Sequence[_Work]) -> Iterator[Step]:
         """The ends of a group, and stores of the outputs that are complete."""
@@ -196,9 +201,12 @@ class _Writer:
         dst = self._target(piece, piece.box, to)
         bias, lines = self._column(piece), piece.block.lines
         if tap is None:
-            return Step(FILL, dst, dst, dst, lines, bias=bias)
+            return Step(
+                VECTOR_FILL if self.plan.vector_begins else FILL, dst, dst, dst, lines, bias=bias
+            )
         data = self._view(piece, tap)
-        return Step(BEGIN, dst, data, data, lines, weight=bias + 1 + tap[0], bias=bias)
+        op = VECTOR_BEGIN if self.plan.vector_begins else BEGIN
+        return Step(op, dst, data, data, lines, weight=bias + 1 + tap[0], bias=bias)
 
     def _tap(
         self, piece: _Piece, tap: tuple[int, Triple, Box], sums: tuple[str, int], *, to_out: bool

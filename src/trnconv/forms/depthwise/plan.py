@@ -15,6 +15,7 @@ from itertools import product
 from math import gcd, prod
 from typing import ClassVar
 
+from nkisim.machine import V3
 from trnconv.ask.ends import ITEM_BYTES
 from trnconv.forms.form import Plan
 from trnconv.geometry import ConvShape, Triple
@@ -128,6 +129,11 @@ class DepthwisePlan(Plan):
     def filter_columns(self) -> int:
         """Of the image of filters: for each set and multiple the bias, then the taps."""
         return self.filter_sets * self.multiplier * (1 + self.shape.taps())
+
+    @property
+    def vector_begins(self) -> bool:
+        """Whether the Vector engine begins sums: trn1's Scalar engine adds no bias to a copy."""
+        return self.target.generation < V3
 
     @property
     def group(self) -> int:

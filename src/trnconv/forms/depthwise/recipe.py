@@ -11,6 +11,8 @@ LOAD = "load"  # dst = data, by DMA
 STORE = "store"  # dst = data, by DMA
 BEGIN = "begin"  # dst = data * w + b, Scalar engine
 FILL = "fill"  # dst = b, Scalar engine
+VECTOR_BEGIN = "begin, vector"  # the same, Vector engine: trn1's Scalar engine copies or adds
+VECTOR_FILL = "fill, vector"
 ADD = "add"  # dst = data * w + other, Vector engine
 MULTIPLY = "multiply"  # dst = data * w, Scalar engine
 SUM = "sum"  # dst = data + other, GpSimd

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
+from nkisim.machine import V3
 from trnconv.ask.ends import ITEM_BYTES
 from trnconv.ask.limits import MAX_OFFSET
 from trnconv.forms.depthwise.plan import (
@@ -56,6 +57,8 @@ def _sizes(plan: DepthwisePlan) -> list[str]:
             f"groups of {plan.vector_pieces} Vector and {plan.gpsimd_pieces} GpSimd pieces: at"
             " least 1 and 0"
         )
+    if plan.gpsimd_pieces and plan.target.generation < V3:
+        broken.append(f"sums on GpSimd: no device of {plan.machine} was seen to compile them")
     return broken
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trnconv._nki import nisa, nl
 from trnconv.forms.direct.recipe import Chunk, Job, Load, Recipe, Store, Sweep, Tile
-from trnconv.forms.kernel_parts import Slots, Turn, at_cell, listed, sbuf
+from trnconv.forms.kernel_parts import Banks, Slots, Turn, at_cell, listed, sbuf
 from trnconv.forms.recipe_parts import Place, Ring
 
 
@@ -131,21 +131,17 @@ class Core(nl.NKIObject):
         if recipe.zeros:
             self.zeros = sbuf((1, recipe.bank_elems), x[0].dtype, recipe.zeros_address)
             nisa.memset(dst=self.zeros, value=0.0, engine=nisa.engine.gpsimd)
-        self.banks = []
-        for _ in range(recipe.banks):
-            bank = (recipe.lines, recipe.bank_elems)
-            self.banks.append(nl.ndarray(bank, dtype=nl.float32, buffer=nl.psum))
-        self.sums = 0
+        self.banks = Banks(recipe.banks, (recipe.lines, recipe.bank_elems), nl.float32)
 
     def start_over(self) -> None:
-        """What each turn of a hardware loop starts from, so that all turns are alike."""
+        """What each region starts from, so that all turns of a hardware loop are alike."""
         for slots in self.windows:
             slots.start_over()
         if len(self.recipe.weight_loads) == 0:
             self.held_weights.start_over()
         self.outs.start_over()
         self.residuals.start_over()
-        self.sums = 0
+        self.banks.open_region()
 
     def next_out(self, job: Job) -> nl.NkiTensor:
         """An output buffer: [lines, rows, columns]."""
@@ -168,14 +164,12 @@ class Core(nl.NKIObject):
 
     def next_sum(self, job: Job, tile: Tile) -> Sum:
         """The bank whose turn it is."""
-        bank = self.banks[self.sums % len(self.banks)]
-        self.sums += 1
-        view = shaped(bank, job.columns, tile.i_end - tile.i, tile.j_end - tile.j)
+        view = shaped(self.banks.take(), job.columns, tile.i_end - tile.i, tile.j_end - tile.j)
         return Sum(view, job, tile, self.zeros)
 
     def next_on_vector(self) -> bool:
         """Whose turn it is to evict."""
-        return self.sums % 2 == 0
+        return self.banks.used % 2 == 0
 
 
 def slots_of(ring: Ring, lines: int, dtype: str) -> Slots:

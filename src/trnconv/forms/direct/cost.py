@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from nkisim.machine import PARTITIONS, Timing
+from trnconv.ask.ends import IDENTITY
 from trnconv.forms.direct.array.fills import work
 from trnconv.forms.direct.block_types import (
     SpanKind,
@@ -257,7 +258,7 @@ def _cycles_per_column(plan: DirectPlan, timing: Timing, one: Pass) -> float:
 
 
 def _evict_ns(plan: DirectPlan, timing: Timing, jobs: JobGroups, cut: _Cut) -> float:
-    """Each of two engines takes half of the tiles; the Vector engine is the slower one."""
+    """Each of two engines takes half of the tiles, if both can; the Vector engine is slower."""
     bank = plan.target.psum_bank_fp32_elems
     ns = 0.0
     for group in jobs.kinds:
@@ -266,7 +267,8 @@ def _evict_ns(plan: DirectPlan, timing: Timing, jobs: JobGroups, cut: _Cut) -> f
         positions = _positions(job.one.rows, cut.rows) * _positions(job.one.columns, cut.columns)
         cycles = float(max(positions, tiles * timing.engine_min_cycles))
         cycles += tiles * timing.vector_startup_cycles
-        share = 2 if plan.end.shares_engines() else 1
+        alone = plan.end.activation == IDENTITY and not plan.scalar_adds
+        share = 2 if plan.end.shares_engines() and not alone else 1
         ns += group.count * len(job.out.phases) * cycles / timing.vector_ghz / share
     return ns
 

@@ -228,7 +228,8 @@ def evict(
 def finish(core: Core, written: nl.NkiTensor, done: nl.NkiTensor, bias: nl.NkiTensor) -> None:
     """written = activation(done + bias); Vector and Scalar engine take turns where both can."""
     activation = core.recipe.end.activation
-    if not core.recipe.end.shares_engines() or not core.next_on_vector():
+    alone = activation == IDENTITY and not core.recipe.scalar_adds
+    if not core.recipe.end.shares_engines() or not (alone or core.next_on_vector()):
         nisa.activation(dst=written, op=OPERATORS[activation], data=done, bias=bias)
     elif activation == RELU:
         nisa.tensor_scalar(
@@ -250,7 +251,7 @@ def finish_with_residual(
     What is in between stays in PSUM, in float32.
     """
     end = core.recipe.end
-    if end.residual == AFTER:
+    if end.residual == AFTER and (end.activation != IDENTITY or core.recipe.scalar_adds):
         nisa.activation(dst=done, op=OPERATORS[end.activation], data=done, bias=bias)
         nisa.tensor_tensor(dst=written, data1=done, data2=residual, op=nl.add)
         return

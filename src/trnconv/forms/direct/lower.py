@@ -16,7 +16,7 @@ from trnconv.forms.direct.recipe import Recipe, Sweep
 from trnconv.forms.direct.sbuf import lay_out
 from trnconv.forms.direct.stationaries import ChunkWeights, WeightImage
 from trnconv.forms.form import ArraySpec, Lowered
-from trnconv.forms.recipe_parts import Place
+from trnconv.forms.recipe_parts import Place, loop_spans
 
 _FIRST_LOADS = (
     2,
@@ -58,6 +58,7 @@ def lower(plan: DirectPlan) -> DirectLowered:
         out=layout.out,
         residual=layout.residual,
         end=plan.end,
+        scalar_adds=plan.scalar_adds,
         bias_columns=len(biases.channels),
         bias_address=layout.bias_address,
         zeros=layout.zeros,
@@ -123,9 +124,11 @@ def _sweeps(
         places = [Place(block.x, block.y) for block in blocks if block.kind == kind]
         whole = len(places) // plan.body_blocks * plan.body_blocks
         for group, size in ((places[:whole], plan.body_blocks), (places[whole:], 1)):
-            if group:
-                sweeps.append(_sweep(worked, group, size, len(table)))
-                table += _turns(group, size, plan.body_blocks) if sweeps[-1].rolled else []
+            for first, end in loop_spans(len(group) // size, plan.target):
+                part = group[first * size : end * size]
+                if part:
+                    sweeps.append(_sweep(worked, part, size, len(table)))
+                    table += _turns(part, size, plan.body_blocks) if sweeps[-1].rolled else []
     return tuple(sweeps), table
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from math import lcm
 from typing import ClassVar
 
-from nkisim.machine import PARTITIONS
+from nkisim.machine import PARTITIONS, V3
 from trnconv.ask.ends import ITEM_BYTES
 from trnconv.forms.direct.problem import Problem
 from trnconv.forms.form import Plan
@@ -136,6 +136,11 @@ class DirectPlan(Plan):
     def out_bytes(self) -> int:
         """Bytes of an element of y."""
         return ITEM_BYTES[self.end.dtype or self.dtype]
+
+    @property
+    def scalar_adds(self) -> bool:
+        """Whether the Scalar engine adds a bias to what it copies (device rule: not on trn1)."""
+        return self.target.generation >= V3
 
     @property
     def row_multiple(self) -> int:

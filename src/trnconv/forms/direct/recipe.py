@@ -181,6 +181,7 @@ class Recipe(NKIObject):
     out: Ring
     residual: Ring
     end: End
+    scalar_adds: bool  # whether the Scalar engine adds a bias to what it copies; trn1 refuses
     bias_columns: int
     bias_address: int
     zeros: bool  # whether a sum can begin with a product that writes a part of it only

@@ -199,8 +199,8 @@ def _joined(one: Load, two: Load, run: int) -> Load | None:
     step = (two.offset - one.offset) // times
     if single != two.pattern or step * times != two.offset - one.offset:
         return None
-    if times > 1 and step != one.pattern[0][0]:
-        return None
+    if step < 0 or (times > 1 and step != one.pattern[0][0]):
+        return None  # no device was seen to walk partitions backwards
     pattern = ((step, times + 1), *single)
     return replace(one, lines=one.lines + two.lines, pattern=pattern)
 

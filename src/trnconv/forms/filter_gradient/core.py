@@ -10,7 +10,7 @@ from trnconv.forms.filter_gradient.recipe import (
     Place,
     StripWork,
 )
-from trnconv.forms.kernel_parts import Slots, sbuf
+from trnconv.forms.kernel_parts import Banks, Slots, at_cell, listed, sbuf
 
 
 class Turn(nl.NKIObject):
@@ -27,17 +27,21 @@ class Turn(nl.NKIObject):
         row = places.ap(pattern, offset=2 * first_row, scalar_offset=number, indirect_dim=0)
         nisa.dma_copy(dst=self.cells, src=row)
 
-    def in_x(self, x: nl.NkiTensor, pattern: list[list[int]], offset: int) -> nl.NkiTensor:
+    def in_x(
+        self, x: nl.NkiTensor, pattern: tuple[tuple[int, int], ...], offset: int
+    ) -> nl.NkiTensor:
         """A pattern of x."""
         if self.rolled:
-            return x.ap(pattern, offset=offset, scalar_offset=self.cells[0:1, 0:1], indirect_dim=4)
-        return x.ap(pattern, offset=self.place.x + offset)
+            return at_cell(x, pattern, offset, self.cells[0:1, 0:1])
+        return x.ap(listed(pattern), offset=self.place.x + offset)
 
-    def in_dy(self, dy: nl.NkiTensor, pattern: list[list[int]], offset: int) -> nl.NkiTensor:
+    def in_dy(
+        self, dy: nl.NkiTensor, pattern: tuple[tuple[int, int], ...], offset: int
+    ) -> nl.NkiTensor:
         """A pattern of dy."""
         if self.rolled:
-            return dy.ap(pattern, offset=offset, scalar_offset=self.cells[0:1, 1:2], indirect_dim=4)
-        return dy.ap(pattern, offset=self.place.dy + offset)
+            return at_cell(dy, pattern, offset, self.cells[0:1, 1:2])
+        return dy.ap(listed(pattern), offset=self.place.dy + offset)
 
 
 class GradientCore(nl.NKIObject):
@@ -80,14 +84,13 @@ class GradientCore(nl.NKIObject):
         self.windows = Slots([])
         if not recipe.by_dma:
             self.prepare_windows(x.dtype)
-        self.banks = []
-        for _ in range(recipe.banks):
-            bank = (lines, recipe.bank_elems)
-            self.banks.append(nl.ndarray(bank, dtype=nl.float32, buffer=nl.psum))
-        self.banks_used = 0
+        bank = (lines, recipe.bank_elems)
+        self.banks = Banks(recipe.banks, bank, nl.float32)
+        transposed = nl.float32 if recipe.wide_transposes else x.dtype
+        self.transposed = Banks(recipe.transpose_banks, bank, transposed)
 
     def prepare_windows(self, dtype: str) -> None:
-        """What the Tensor engine needs to transpose: windows to read, banks to write."""
+        """What the Tensor engine needs to transpose: windows."""
         recipe = self.recipe
         at = recipe.addresses
         windows = []
@@ -98,11 +101,6 @@ class GradientCore(nl.NKIObject):
         self.windows = Slots(windows)
         elems = recipe.out_tiles * recipe.dy_window_elems
         self.dy_window = sbuf((recipe.lines, elems), dtype, at.dy_window)
-        self.transposed = []
-        for _ in range(recipe.transpose_banks):
-            bank = (recipe.lines, recipe.bank_elems)
-            self.transposed.append(nl.ndarray(bank, dtype=dtype, buffer=nl.psum))
-        self.transposes = 0
 
     def begin_pass(self, one: Pass) -> None:
         """Nothing is summed, nothing is stored."""
@@ -115,8 +113,13 @@ class GradientCore(nl.NKIObject):
         self.slots.start_over()
         self.windows.start_over()
         self.blocks_begun = 0
-        self.banks_used = 0
-        self.transposes = 0
+        self.banks.used = 0
+        self.transposed.used = 0
+
+    def open_region(self) -> None:
+        """A loop begins or ends: what comes now has PSUM of its own."""
+        self.banks.open_region()
+        self.transposed.open_region()
 
     def out_tiles(self, one: Pass) -> int:
         """Tiles of output channels of a pass."""
@@ -132,15 +135,9 @@ class GradientCore(nl.NKIObject):
 
     def next_transposed(self, lines: int, shape: tuple[int, int, int]) -> nl.NkiTensor:
         """The bank for transposes whose turn it is, as [lines, *shape]."""
-        bank = self.transposed[self.transposes % len(self.transposed)]
-        self.transposes += 1
+        bank = self.transposed.take()
         elems = shape[0] * shape[1] * shape[2]
         return bank[0:lines, 0:elems].reshape((lines, shape[0], shape[1], shape[2]))
-
-    def next_bank(self) -> nl.NkiTensor:
-        """The bank whose turn it is."""
-        self.banks_used += 1
-        return self.banks[(self.banks_used - 1) % len(self.banks)]
 
 
 def clear_sums(core: GradientCore, one: Pass) -> None:

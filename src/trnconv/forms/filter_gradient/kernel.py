@@ -57,6 +57,7 @@ def roll(core: GradientCore, one: Pass, sweep: Sweep, places: nl.NkiTensor) -> N
     """One hardware loop over all places of a sweep; each turn reads its offsets from the table."""
 
     def one_turn(number: nisa.VirtualRegister) -> None:
+        core.open_region()
         at = core.recipe.addresses.places
         turn = Turn(sweep.places[0], at, rolled=True)
         turn.load(places, sweep.first_turn, number)
@@ -66,6 +67,7 @@ def roll(core: GradientCore, one: Pass, sweep: Sweep, places: nl.NkiTensor) -> N
         run(core, one, steps, None)
 
     nl.fori_loop(0, len(sweep.places), one_turn)
+    core.open_region()
 
 
 def run(core: GradientCore, one: Pass, steps: list[Step], dw: nl.NkiTensor | None) -> None:
@@ -123,7 +125,7 @@ def add_strip(core: GradientCore, one: Pass, step: Step, n: int, operands: Opera
     for number in range(core.out_tiles(one)):
         first = number * core.recipe.lines
         lines = min(core.recipe.lines, one.outs - first)
-        bank = core.next_bank()[0:lines, 0 : strip.columns]
+        bank = core.banks.take()[0:lines, 0 : strip.columns]
         for tile in range(len(tiles)):
             nisa.nc_matmul(
                 dst=bank,
@@ -142,7 +144,7 @@ def add_bias(core: GradientCore, one: Pass, step: Step, dy: nl.NkiTensor) -> Non
     for number in range(core.out_tiles(one)):
         first = number * core.recipe.lines
         lines = min(core.recipe.lines, one.outs - first)
-        bank = core.next_bank()[0:lines, 0:1]
+        bank = core.banks.take()[0:lines, 0:1]
         for tile in range(len(tiles)):
             nisa.nc_matmul(
                 dst=bank,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from nkisim.machine import V3
 from trnconv.forms.filter_gradient.blocks import blocks_of
 from trnconv.forms.filter_gradient.plan import HEIGHT, WIDTH, FilterGradientPlan, Strip
 from trnconv.forms.filter_gradient.recipe import (
@@ -20,6 +21,7 @@ from trnconv.forms.filter_gradient.recipe import (
 from trnconv.forms.filter_gradient.sbuf import addresses, dy_window_elems, window_elems
 from trnconv.forms.filter_gradient.turns import Turn, appearance, image_elems, origin, turns
 from trnconv.forms.form import ArraySpec, Lowered
+from trnconv.forms.recipe_parts import loop_spans
 
 _TRANSPOSE_BANKS = 4  # the Tensor engine writes some while others are read
 
@@ -45,6 +47,7 @@ def lower(plan: FilterGradientPlan) -> FilterGradientLowered:
         bank_elems=machine.psum_bank_fp32_elems,
         banks=machine.psum_banks - (0 if plan.by_dma else _TRANSPOSE_BANKS),
         transpose_banks=0 if plan.by_dma else _TRANSPOSE_BANKS,
+        wide_transposes=machine.generation < V3,
         tiles=plan.tiles,
         masks=len(plan.masks),
         mask_tiles=plan.tiles // plan.images,
@@ -137,9 +140,11 @@ def _sweeps(plan: FilterGradientPlan) -> tuple[tuple[Sweep, ...], tuple[tuple[in
     sweeps: list[Sweep] = []
     table: list[tuple[int, int]] = []
     for look in looks.values():
-        places = tuple(place for one, place in listed if one is look)
-        sweeps.append(_sweep(look, places, len(table)))
-        table += [(place.x, place.dy) for place in places] if sweeps[-1].rolled else []
+        every = tuple(place for one, place in listed if one is look)
+        for first, end in loop_spans(len(every), plan.target):
+            places = every[first:end]
+            sweeps.append(_sweep(look, places, len(table)))
+            table += [(place.x, place.dy) for place in places] if sweeps[-1].rolled else []
     return tuple(sorted(sweeps, key=lambda sweep: not sweep.rolled)), tuple(table)
 
 

@@ -157,6 +157,7 @@ class FilterGradientRecipe(NKIObject):
     bank_elems: int
     banks: int  # for sums
     transpose_banks: int  # for transposes of the Tensor engine
+    wide_transposes: bool  # those are float32, whatever the input: as trn1 writes them
     tiles: int  # of the largest block
     masks: int
     mask_tiles: int  # tiles of an image

@@ -25,11 +25,11 @@ def load_dy(core: GradientCore, one: Pass, step: Step) -> None:
     if core.recipe.by_dma:
         clear(block.fill, plain)
         for load in block.fill.loads:
-            pattern = [
-                [core.recipe.dy_stride, one.outs],
-                [load.step, load.tiles],
-                [1, load.lines],
-            ]
+            pattern = (
+                (core.recipe.dy_stride, one.outs),
+                (load.step, load.tiles),
+                (1, load.lines),
+            )
             offset = one.out * core.recipe.dy_stride + load.offset
             part = plain[load.line : load.line + load.lines, load.tile : load.tile + load.tiles, :]
             nisa.dma_transpose(dst=part, src=turn.in_dy(core.dy, pattern, offset))
@@ -81,11 +81,11 @@ def bring(
     """Channels of x at one tap: every load of a fill."""
     clear(fill, columns)
     for load in fill.loads:
-        pattern = [
-            [core.recipe.x_stride, strip.channels],
-            [load.step, load.tiles],
-            [1, load.lines],
-        ]
+        pattern = (
+            (core.recipe.x_stride, strip.channels),
+            (load.step, load.tiles),
+            (1, load.lines),
+        )
         offset = strip.channel * core.recipe.x_stride + load.offset
         part = columns[load.line : load.line + load.lines, load.tile : load.tile + load.tiles, :]
         nisa.dma_transpose(dst=part, src=turn.in_x(core.x, pattern, offset))
@@ -155,7 +155,7 @@ def dy_window(core: GradientCore, one: Pass, turn: Turn, window: Window) -> Chan
     for number in range(core.out_tiles(one)):
         first = number * recipe.lines
         lines = min(recipe.lines, one.outs - first)
-        pattern = [[recipe.dy_stride, lines], [recipe.dy_row, window.rows], [1, window.columns]]
+        pattern = ((recipe.dy_stride, lines), (recipe.dy_row, window.rows), (1, window.columns))
         for image in range(window.images):
             offset = image * recipe.dy_image + (one.out + first) * recipe.dy_stride
             rows = tiles[0:lines, number, image * window.rows : (image + 1) * window.rows]
@@ -188,11 +188,11 @@ def load_images(
 ) -> None:
     """One tile of channels of x: [channels, images x rows, columns]."""
     recipe = core.recipe
-    pattern = [
-        [recipe.x_stride, dst.shape[0]],
-        [recipe.x_row, window.row_count],
-        [1, window.column_count],
-    ]
+    pattern = (
+        (recipe.x_stride, dst.shape[0]),
+        (recipe.x_row, window.row_count),
+        (1, window.column_count),
+    )
     column_end = window.column + window.column_count
     for image in range(window.images):
         row = image * window.rows + window.row

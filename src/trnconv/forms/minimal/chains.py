@@ -58,7 +58,7 @@ class Chain(nl.NKIObject):
 
     def bank(self) -> nl.NkiTensor:
         """A bank of the rectangle's shape."""
-        return self.shaped(self.core.next_bank())
+        return self.shaped(self.core.banks.take())
 
     def constant(self, which: int) -> nl.NkiTensor:
         """A number for each line."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trnconv._nki import nisa, nl
-from trnconv.forms.kernel_parts import Turn, at_cell, listed, sbuf
+from trnconv.forms.kernel_parts import Banks, Turn, at_cell, listed, sbuf
 from trnconv.forms.minimal.recipe import InLoad, InPart, Kind, MinimalRecipe, Prepare, XCopy, XLoad
 from trnconv.forms.recipe_parts import Place, Ring
 
@@ -65,11 +65,8 @@ class MinimalCore(nl.NKIObject):
         nisa.dma_copy(dst=self.constants, src=constants)
         self.constant_image = constants
         self.edges = ring(recipe.edges, recipe.lines, nl.float32)
-        self.banks = []
-        for _ in range(recipe.banks):
-            bank = (recipe.lines, recipe.bank_elems)
-            self.banks.append(nl.ndarray(bank, dtype=nl.float32, buffer=nl.psum))
-        self.used = [0, 0, 0, 0, 0]  # banks, copies, outputs, residuals, weights
+        self.banks = Banks(recipe.banks, (recipe.lines, recipe.bank_elems), nl.float32)
+        self.used = [0, 0, 0, 0]  # copies, outputs, residuals, weights
 
     def load_edges(self, block: MinimalBlock) -> None:
         """Whether the rows beside a block exist, for all lines; needed if that may be either."""
@@ -96,32 +93,29 @@ class MinimalCore(nl.NKIObject):
 
     def start_over(self) -> None:
         """What each turn of a hardware loop starts from, so that all turns are alike."""
-        self.used = [0, 0, 0, 0, 0]
+        self.banks.open_region()
+        self.used = [0, 0, 0, 0]
 
     def take(self, of: int, tiles: list[nl.NkiTensor]) -> nl.NkiTensor:
         """The tile whose turn it is."""
         self.used[of] += 1
         return tiles[(self.used[of] - 1) % len(tiles)]
 
-    def next_bank(self) -> nl.NkiTensor:
-        """A PSUM bank."""
-        return self.take(0, self.banks)
-
     def next_copy(self) -> nl.NkiTensor:
         """A float32 tile in SBUF."""
-        return self.take(1, self.copies)
+        return self.take(0, self.copies)
 
     def next_out(self) -> nl.NkiTensor:
         """An output buffer."""
-        return self.take(2, self.outs)
+        return self.take(1, self.outs)
 
     def next_residual(self) -> nl.NkiTensor:
         """A buffer for what is added to the outputs of an output buffer."""
-        return self.take(3, self.residuals)
+        return self.take(2, self.residuals)
 
     def next_weights(self, first: int, end: int) -> nl.NkiTensor:
         """Columns of the weight image that are used once, loaded."""
-        tile = self.take(4, self.weights)[:, 0 : end - first]
+        tile = self.take(3, self.weights)[:, 0 : end - first]
         nisa.dma_copy(dst=tile, src=self.weight_image[:, first:end])
         return tile
 

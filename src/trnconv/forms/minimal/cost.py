@@ -109,7 +109,7 @@ def _sweep(plan: MinimalPlan, sized: _Sized, tiles: tuple[int, int]) -> _Sweep:
     if not any(turns for _, turns in looped):
         return _Sweep(straight_pace(plan, tiles).of_blocks(unrolled), 0.0)
     turn = turn_pace(plan, tiles)
-    total = turn.begin_ns + unrolled * turn.block_ns if unrolled else 0.0
+    total = turn.begin_ns + turn.lost_ns + unrolled * turn.block_ns if unrolled else 0.0
     loops = 0.0
     for kind, turns in looped:
         if turns:

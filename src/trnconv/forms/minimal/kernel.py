@@ -130,29 +130,30 @@ def run_blocks(core: MinimalCore, group: Group) -> None:
 
 
 def roll(core: MinimalCore, group: Group, loop: Turns, places: nl.NkiTensor) -> None:
-    """One hardware loop. Each turn prepares the first unit of the next one."""
+    """One hardware loop. Each turn prepares its own first unit.
+
+    A turn waits until the one before has ended, so that to prepare ahead would gain little; and
+    tiles that one turn refills for the next were seen to be wrong on a device.
+    """
     recipe = core.recipe
     kind = recipe.kinds[loop.kind]
     offsets = recipe.parts * len(recipe.channel_steps)
     if recipe.parts > 1:
         offsets += 1
-    cells = (recipe.places_address, offsets, recipe.body_blocks + 1)
-
-    def first_turn(number: nisa.VirtualRegister) -> None:
-        turn = Turn(places, loop.first_row, number, cells)
-        begin(core, begun(core, MinimalBlock(kind, Place((), 0), turn, 0)))
+    cells = (recipe.places_address, offsets, recipe.body_blocks)
 
     def one_turn(number: nisa.VirtualRegister) -> None:
         turn = Turn(places, loop.first_row, number, cells)
         blocks = []
-        for n in range(recipe.body_blocks + 1):
+        for n in range(recipe.body_blocks):
             blocks.append(begun(core, MinimalBlock(kind, Place((), 0), turn, n)))
         core.start_over()
+        begin(core, blocks[0])
         run_body(core, group, blocks)
 
-    nl.fori_loop(0, 1, first_turn)
     load_weights(core, group.weight, group.weight_end)
     nl.fori_loop(0, loop.turns, one_turn)
+    core.banks.open_region()
 
 
 def begun(core: MinimalCore, block: MinimalBlock) -> MinimalBlock:

@@ -35,6 +35,7 @@ from trnconv.forms.minimal.recipe import (
     XCopy,
 )
 from trnconv.forms.minimal.sbuf import CONSTANTS, constant_columns, lay_out
+from trnconv.forms.recipe_parts import loop_spans
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,8 @@ def _program(
     for number, members in enumerate(alike.values()):
         turns = len(members) // plan.body_blocks if plan.rolled else 0
         if turns > 1:
-            loops.append(Turns(number, len(table), turns))
+            for first, end in loop_spans(turns, plan.target):
+                loops.append(Turns(number, len(table) + first, end - first))
             table += _rows(plan, members[: turns * plan.body_blocks])
         else:
             turns = 0
@@ -159,15 +161,11 @@ def _program(
 
 
 def _rows(plan: MinimalPlan, members: list[BlockAt]) -> list[tuple[int, ...]]:
-    """A row a turn: the offsets of its blocks and the next one into each tensor, then into y.
-
-    Nothing follows the last turn. It prepares its own first block once more, for nobody.
-    """
+    """A row a turn: the offsets of its blocks into each tensor, then into y."""
     rows = []
     for first in range(0, len(members), plan.body_blocks):
         own = members[first : first + plan.body_blocks]
-        following = members[first + plan.body_blocks : first + plan.body_blocks + 1] or own[:1]
-        into_tensors = zip(*(one.place.x for one in (*own, *following)), strict=True)
+        into_tensors = zip(*(one.place.x for one in own), strict=True)
         x = [offset for offsets in into_tensors for offset in offsets]
         rows.append((*x, *(one.place.y for one in own)))
     return rows

@@ -56,6 +56,7 @@ def _repeat(plan: MinimalPlan) -> int:
 @lru_cache(maxsize=4096)
 def _straight_pace(plan: MinimalPlan, tiles: tuple[int, int]) -> StraightPace:
     pipeline = Pipeline(score_of(plan, tiles))
+    pipeline.start_block()
     pipeline.begin()
     pipeline.load_weights()
     blocks = blocks_of(plan)
@@ -79,19 +80,17 @@ def turn_pace(plan: MinimalPlan, tiles: tuple[int, int]) -> TurnPace:
 
 @lru_cache(maxsize=4096)
 def _turn_pace(plan: MinimalPlan, tiles: tuple[int, int]) -> TurnPace:
-    """What a turn needs first was prepared in the one before."""
+    """A turn prepares what it needs first."""
     score, pause_ns = score_of(plan, tiles), float(plan.target.timing.loop_turn_ns)
-    first = Pipeline(score)
-    first.begin_turn()
-    first.begin()
     weights = Pipeline(score)
     weights.load_weights()
     turn = Pipeline(score)
     turn.begin_turn()
-    turn.run_body(plan.body_blocks + 1)
+    turn.begin()
+    turn.run_body(plan.body_blocks)
     ends = turn.block_ends
     return TurnPace(
-        begin_ns=pause_ns + first.done + weights.done,
+        begin_ns=weights.done,
         pause_ns=pause_ns,
         body_ns=turn.done,
         block_ns=(ends[-1] - ends[0]) / (len(ends) - 1),

@@ -79,7 +79,6 @@ class Pipeline:
     def begin(self) -> None:
         """What the first unit needs, with nothing to hide it behind; then weights that stay."""
         body = self.score.body
-        self._start_block()
         self._load_frames(body.first_loads)
         for work in self._preparations(body.first_prepares):
             self._prepare(work)
@@ -94,8 +93,8 @@ class Pipeline:
         """Offsets of the blocks of a turn; those into y are loaded for the first store."""
         self.x_places = self._move(Moved(1, 4), "load", 0.0)
         self.y_places = -1.0
-        for _ in range(self.score.blocks + 1):
-            self._start_block()
+        for _ in range(self.score.blocks):
+            self.start_block()
 
     def run_body(self, left: int) -> float:
         """The units of a body, if so many blocks are left; when the last product has ended."""
@@ -107,7 +106,8 @@ class Pipeline:
                     self.block_ends.append(self.multiplied)
         return self.multiplied
 
-    def _start_block(self) -> None:
+    def start_block(self) -> None:
+        """Whether the rows beside a block exist, loaded."""
         if self.score.edges:
             self._move(Moved(self.score.machine.partitions, 8), "load", self.x_places)
 

@@ -147,7 +147,7 @@ def float_copies(plan: MinimalPlan) -> int:
 def _cells(plan: MinimalPlan) -> int:
     """Offsets of a turn of a hardware loop."""
     of_block = 3 * len(plan.frames) + 1 if plan.even_rows else len(plan.frames)
-    return of_block * (plan.body_blocks + 1) + plan.body_blocks
+    return (of_block + 1) * plan.body_blocks
 
 
 @dataclass(frozen=True)

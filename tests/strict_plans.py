@@ -1,0 +1,202 @@
+"""Random plans of every form, the same for the same number on every machine.
+
+Shapes are small and loops are forced, so that a run with values takes a fraction of a second.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+import nkisim
+from conv_arrays import numpy_dtype
+from nkisim.device_rules.rule import Strength
+from nkisim.device_rules.rulebook import RULES
+from nkisim.machine import find_machine
+from random_convolutions import random_convolution
+from random_family import FORWARD, TRANSPOSED, random_member
+from trnconv.ask.ends import AFTER, BEFORE, NO_RESIDUAL, PLAIN_END, end_of
+from trnconv.ask.policy import FAST, Policy
+from trnconv.ask.question import FILTER_GRADIENT, Question
+from trnconv.errors import PlanError
+from trnconv.forms.form import Plan
+from trnconv.forms.search import search
+from trnconv.geometry import ConvShape, conv_shape
+from trnconv.planner.table import form_named, form_of
+from trnconv.runtime.launch import prepare
+
+TARGETS = ("trn2", "trn3", "trn2", "trn2")
+DTYPES = ("bfloat16", "bfloat16", "float16", "float32")
+ENDS = (PLAIN_END, PLAIN_END, end_of("silu", BEFORE, ""), end_of("relu", AFTER, ""))
+POLICY = Policy(FAST, least_macs=0)
+MINIMAL_FAMILIES = ("F(2,3), rows", "F(2,3), frames", "F(4,3), rows", "F(4,3), frames")
+KINDS = ("direct", "direct", "upsampled", "transposed", "minimal", "minimal", "depthwise", "filter")
+# Every rule there is: those that one report supports are refused, the others named.
+SWITCHES = (
+    "strict",
+    *sorted(rule.name for rule in RULES.values() if rule.strength in (Strength.W, Strength.X)),
+)
+
+
+@dataclass(frozen=True)
+class StrictCase:
+    """A plan, and the words that name it."""
+
+    number: int
+    kind: str
+    plan: Plan
+
+
+def strict_case(number: int) -> StrictCase:
+    """The case of this number."""
+    rng = np.random.default_rng([2020, number])
+    kind = KINDS[number % len(KINDS)]
+    while True:
+        plan = _PLANS[kind](rng)
+        if plan is not None:
+            return StrictCase(number, kind, plan)
+
+
+def surveyed(plan: Plan) -> nkisim.Run:
+    """A run of a plan's kernel that lists every rule it breaks.
+
+    On a logical core of one, so that rules about launches are not among them.
+    """
+    prepared = prepare((plan,))
+    (lowered,) = prepared.lowered
+    inputs = tuple(_zeros(one.shape, one.dtype) for one in lowered.inputs)
+    shape = plan.shape
+    w = np.zeros((shape.c_out, shape.c_in // shape.groups, *shape.kernel), np.float32)
+    packed = prepared.pack(w, np.zeros(shape.c_out, np.float32))
+    asked = plan.end.residual != NO_RESIDUAL
+    residual = _zeros(lowered.outputs[0], plan.dtype) if asked else None
+    kernel = nkisim.Kernel(
+        prepared.kernel(len(inputs)),
+        allowance=nkisim.Allowance("a survey", frozenset(RULES), "to list all that are broken"),
+    )
+    return nkisim.run(
+        kernel,
+        *prepared.arguments(inputs, packed, residual),
+        target=plan.machine,
+        lnc=1,
+        rules=SWITCHES,
+    )
+
+
+def _zeros(shape, dtype):
+    return np.zeros(shape, numpy_dtype(dtype))
+
+
+def _searched(rng, question: Question, form: str, family: str) -> Plan | None:
+    """One of the first plans of a ranking."""
+    if form_named(form).refuses(question, family):
+        return None
+    try:
+        found = search(form_named(form), question, family)
+    except PlanError:
+        return None
+    return found[int(rng.integers(min(6, len(found))))].plan if found else None
+
+
+def _direct(rng) -> Plan | None:
+    shape = random_convolution(int(rng.integers(10_000))).shape
+    member = random_member(int(rng.integers(10_000)))
+    if member.kind == FORWARD:  # groups and padding modes
+        shape = member.shape
+    pieces = _pieces(rng, shape)
+    question = _asked(rng, shape, end=_one_of(rng, ENDS), pieces=pieces)
+    return _looped(rng, _searched(rng, question, "direct", "direct"))
+
+
+def _upsampled(rng) -> Plan | None:
+    c_in, c_out = (int(rng.integers(1, 70)) for _ in "io")
+    times = _one_of(rng, ((1, 2, 2), (2, 2, 2), (1, 1, 2)))
+    size = tuple(int(rng.integers(2, 9)) for _ in range(3))
+    shape = (
+        conv_shape((1, c_in, *size), (c_out, c_in, 3, 3, 3), padding=(0, 1, 1), upsample=times)
+        if size[0] * times[0] >= 3
+        else None
+    )
+    if shape is None:
+        return None
+    question = _asked(rng, shape, end=_one_of(rng, ENDS))
+    return _looped(rng, _searched(rng, question, "direct", "direct"))
+
+
+def _transposed(rng) -> Plan | None:
+    member = random_member(int(rng.integers(10_000)))
+    if member.kind != TRANSPOSED:
+        return None
+    return _looped(rng, _searched(rng, _asked(rng, member.shape), "direct", "direct"))
+
+
+def _minimal(rng) -> Plan | None:
+    c_in, c_out = (_one_of(rng, (3, 16, 32, 64, 96, 130, 192)) for _ in "io")
+    size = (int(rng.integers(3, 7)), int(rng.integers(8, 40)), int(rng.integers(4, 24)))
+    padding = _one_of(rng, ((0, 1, 1), (1, 1, 1), (0, 0, 0)))
+    mode = _one_of(rng, ("zeros", "zeros", "replicate"))
+    shape = conv_shape((1, c_in, *size), (c_out, c_in, 3, 3, 3), padding=padding, padding_mode=mode)
+    question = _asked(rng, shape, end=_one_of(rng, ENDS), pieces=_pieces(rng, shape), policy=POLICY)
+    budget = _one_of(rng, (10**9, 400, 700))
+    plan = _searched(
+        rng, replace(question, budget=budget), "minimal", _one_of(rng, MINIMAL_FAMILIES)
+    )
+    if plan is not None and rng.random() < 0.7:
+        loop = replace(
+            plan, rolled=True, units=1, rows=2 * plan.m, even_rows=bool(rng.random() < 0.5)
+        )
+        return loop if not form_of(loop).broken_rules(loop) else plan
+    return plan
+
+
+def _depthwise(rng) -> Plan | None:
+    channels = int(rng.integers(2, 200))
+    size = tuple(int(rng.integers(3, 9)) for _ in range(3))
+    shape = conv_shape((1, channels, *size), (channels, 1, 3, 3, 3), padding=1, groups=channels)
+    return _searched(rng, _asked(rng, shape), "depthwise", "depthwise")
+
+
+def _filter(rng) -> Plan | None:
+    shape = random_convolution(int(rng.integers(10_000))).shape
+    question = _asked(rng, shape, asks=FILTER_GRADIENT)
+    budget = _one_of(rng, (10**9, 10**9, 300))
+    form = form_named("filter_gradient")
+    families = form.families(question)
+    return _searched(rng, replace(question, budget=budget), form.name, families[0])
+
+
+_PLANS = {
+    "direct": _direct,
+    "upsampled": _upsampled,
+    "transposed": _transposed,
+    "minimal": _minimal,
+    "depthwise": _depthwise,
+    "filter": _filter,
+}
+
+
+def _asked(rng, shape, **asked) -> Question:
+    dtype = _one_of(rng, DTYPES)
+    return Question(shape, find_machine(_one_of(rng, TARGETS)), dtype, **asked)
+
+
+def _pieces(rng, shape: ConvShape) -> tuple[int, ...]:
+    frames = shape.size[0]
+    if frames < 3 or rng.random() < 0.6:
+        return ()
+    first = int(rng.integers(1, frames - 1))
+    return _one_of(rng, ((first, frames - first), (1, first, frames - 1 - first)))
+
+
+def _looped(rng, plan: Plan | None) -> Plan | None:
+    """The same as a hardware loop, in half of the cases."""
+    if plan is None or rng.random() < 0.5:
+        return plan
+    plain = replace(plan, lead=(), ahead=False, rolled=True, rows=plan.row_multiple)
+    loop = replace(plain, body_blocks=_one_of(rng, (1, 1, 2)))
+    return loop if not form_of(loop).broken_rules(loop) else plan
+
+
+def _one_of(rng, choices):
+    return choices[int(rng.integers(len(choices)))]

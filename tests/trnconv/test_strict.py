@@ -1,0 +1,70 @@
+"""Random plans of every form under every device rule: `pytest -m strict` runs more of them.
+
+What is left to break is listed with the form that breaks it; nothing else may.
+"""
+
+import pytest
+
+from direct_plans import direct_plans
+from nkisim.machine import TRN2, TRN3
+from random_family import random_member
+from strict_plans import KINDS, strict_case, surveyed
+from trnconv.forms.recipe_parts import loop_spans
+from trnconv.runtime.allowance import BROKEN
+
+CHUNK = 20  # plans of one test, so that processes share them
+IN_CI, ON_DEMAND = 100, 500
+KERNELS = {"direct": "forward", "minimal": "minimal_of_one", "filter_gradient": "weight_gradient"}
+
+
+def chunks(first, end):
+    return [range(at, at + CHUNK) for at in range(first, end, CHUNK)]
+
+
+def check(numbers):
+    failures, looped = [], set()
+    for number in numbers:
+        case = strict_case(number)
+        run = surveyed(case.plan)
+        name = KERNELS.get(case.plan.form, case.plan.form)
+        broken = {one.rule.name for one in run.rules} - BROKEN[name]
+        failures += [f"{case}: {sorted(broken)}"] if broken else []
+        looped |= {case.plan.form} if run.trace.executed_count > run.trace.static_count else set()
+    assert not failures, "\n".join(failures)
+    return looped
+
+
+@pytest.mark.parametrize("numbers", chunks(0, IN_CI), ids=str)
+def test_random_plans_break_no_rule_but_those_listed(numbers):
+    assert check(numbers) >= {"direct"}  # some of them go round a loop
+
+
+@pytest.mark.strict
+@pytest.mark.parametrize("numbers", chunks(IN_CI, ON_DEMAND), ids=str)
+def test_more_random_plans_break_no_rule_but_those_listed(numbers):
+    check(numbers)
+
+
+def test_random_plans_cover_every_form_and_loops_of_each():
+    cases = [strict_case(number) for number in range(IN_CI)]
+    assert {case.kind for case in cases} == set(KINDS)
+    assert {case.plan.machine for case in cases} == {"trn2", "trn3"}
+    for form in ("direct", "minimal", "filter_gradient"):
+        plans = [case.plan for case in cases if case.plan.form == form]
+        assert any(plan.is_rolled for plan in plans)
+        assert any(not plan.is_rolled for plan in plans)
+    assert any(len(case.plan.piece_frames) == 3 for case in cases)
+    assert any(case.plan.end.residual != "none" for case in cases)
+
+
+def test_mirrored_rows_are_loaded_partition_by_partition_forwards():
+    for priced in direct_plans(random_member(53).shape)[:6]:
+        broken = {one.rule.name for one in surveyed(priced.plan).rules}
+        assert broken <= BROKEN["forward"]
+
+
+def test_loops_of_many_turns_are_split_where_a_machine_stalls():
+    assert loop_spans(TRN2.loop_trips_max, TRN2) == [(0, 2048)]
+    assert loop_spans(4099, TRN2) == [(0, 1366), (1366, 2732), (2732, 4099)]
+    assert loop_spans(4099, TRN3) == [(0, 4099)]
+    assert loop_spans(0, TRN2) == [(0, 0)]
