@@ -13,26 +13,29 @@ from trnconv.pytorch.lazy import tensor as registry
 from trnconv.pytorch.lazy.passing import passing
 from trnconv.pytorch.lazy.pending import Pending
 from trnconv.pytorch.lazy.tensor import LazyTensor
+from trnconv.pytorch.lazy.traits import mapped
 
 Tensor = torch.Tensor
 _OURS = "view_of"
 
 
-def settled(lazy: LazyTensor) -> None:
-    """The very object becomes a plain tensor, or stays a working wrapper where torch refuses.
+def settled(lazy: LazyTensor) -> bool:
+    """The very object becomes a plain tensor; False where torch refuses, and it stays a wrapper.
 
-    It refuses where somebody has a weak reference to it, or C++ holds it.
+    It refuses where somebody has a weak reference to it, or C++ holds it, as a view does.
     """
     plain = lazy.solid().detach()
     own = {name: value for name, value in vars(lazy).items() if name != _OURS}
     vars(plain).update(own)
     if lazy.requires_grad:
         plain.requires_grad_()
-    registry.taken_out(id(lazy))
+    registry.taken_out(id(lazy))  # it has a weak reference too
     try:
         torch.utils.swap_tensors(lazy, plain)  # type: ignore[no-untyped-call]
-    except RuntimeError:  # it is made, and gives the same values for ever
+    except RuntimeError:
         registry.put_back(lazy)
+        return False
+    return True
 
 
 def settle_since(before: frozenset[int], kept: frozenset[int]) -> None:
@@ -41,54 +44,56 @@ def settle_since(before: frozenset[int], kept: frozenset[int]) -> None:
     `kept` are what the model keeps on itself, by id: they may stay lazy, while nobody else can
     change what they have to read.
     """
-    waiting: list[LazyTensor] = []
-    for key in reversed(registry.alive()):
-        lazy = registry.taken_out(key) if key not in before else None
-        if lazy is None:
-            continue
-        if key in kept:
-            waiting.append(lazy)
-        else:
-            settled(lazy)
-        del lazy
-    _settle_unless_safe(waiting)
+    waiting = _settle_all(before | kept)
+    while waiting and waiting != (waiting := _settle_all(before | kept)):
+        pass  # those that held others are gone
+    _settle_unless_safe([key for key in registry.alive() if key in kept and key not in before])
     registry.repair_orphans()
+
+
+def _settle_all(left_alone: frozenset[int]) -> list[int]:
+    """Keys of those that torch has refused to change."""
+    refused = []
+    for key in reversed(registry.alive()):
+        lazy = registry.known(key) if key not in left_alone else None
+        if lazy is not None and not settled(lazy):
+            refused.append(key)
+        del lazy
+    return refused
 
 
 def settle_after_failure(before: frozenset[int]) -> None:
     """The same when a model has failed: what cannot be made says why when it is looked at."""
     for key in reversed(registry.alive()):
-        lazy = registry.taken_out(key) if key not in before else None
+        lazy = registry.known(key) if key not in before else None
         if lazy is None:
             continue
         try:
             settled(lazy)
         except (TrnconvError, RuntimeError, ValueError):
-            registry.put_back(lazy)
-        del lazy
+            continue
+        finally:
+            del lazy
 
 
-def _settle_unless_safe(waiting: list[LazyTensor]) -> None:
+def _settle_unless_safe(keys: list[int]) -> None:
     """One that is made may hold memory that another reads: until nothing changes."""
-    left = list(waiting)
-    waiting.clear()
-    while True:
-        unsafe = [lazy for lazy in left if not lazy.view_of.cell.may_wait()]
-        left = [lazy for lazy in left if lazy.view_of.cell.may_wait()]
-        if not unsafe:
-            break
-        while unsafe:
-            settled(unsafe.pop())
-    for lazy in reversed(left):
-        registry.put_back(lazy)
+    changed = True
+    while changed:
+        changed = False
+        for key in reversed(keys):
+            lazy = registry.known(key)
+            if lazy is not None and not lazy.view_of.cell.may_wait():
+                changed = settled(lazy) or changed
+            del lazy
 
 
 def made_plain(value: Any) -> Any:
-    """The same object with plain tensors in it: for hooks."""
+    """The same with plain tensors in it, for hooks: the very objects, if torch allows it."""
     for lazy in list(lazies_in(value)):
         if isinstance(lazy, LazyTensor):  # not twice
             settled(lazy)
-    return value
+    return mapped(LazyTensor, LazyTensor.solid, value)
 
 
 def convolved_now(value: Any) -> Any:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
 import torch
 
 from trnconv.errors import UnsupportedError
@@ -38,9 +42,28 @@ def written(tensor: torch.Tensor) -> int:
         return UNKNOWN
 
 
+class _Announced(threading.local):
+    """Storages that this thread is about to change: torch may have counted that already."""
+
+    storages: frozenset[int] = frozenset()
+
+
+_announced = _Announced()
+
+
+@contextmanager
+def about_to_change(storages: Iterable[int]) -> Iterator[None]:
+    """While all that reads these storages reads them."""
+    before, _announced.storages = _announced.storages, frozenset(storages)
+    try:
+        yield
+    finally:
+        _announced.storages = before
+
+
 def require_unchanged(tensor: torch.Tensor, times: int) -> None:
     """Refuse to read what was changed since, by code that a patched model cannot see."""
-    if times not in (UNKNOWN, written(tensor)):
+    if times not in (UNKNOWN, written(tensor)) and storage_of(tensor) not in _announced.storages:
         raise UnsupportedError(
             f"a tensor {list(tensor.shape)} was changed in place while a patched model still had to"
             " read it, by code that it does not see (another thread, or outside of the model)."

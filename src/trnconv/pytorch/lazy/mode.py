@@ -50,6 +50,7 @@ class LazyMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _dispatched(self, func: Any, args: Any, kwargs: Any, *, lazy: bool) -> Any:
         traits = traits_of(func)
+        _repair(args)
         note = NOTED.get(traits.name)
         if note is not None and not torch.is_grad_enabled():
             result = note(self.around, func, args, kwargs)
@@ -65,7 +66,6 @@ class LazyMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return self._computed(func, traits, args, kwargs, lazy=lazy)
 
     def _computed(self, func: Any, traits: Traits, args: Any, kwargs: Any, *, lazy: bool) -> Any:
-        _repair(args)
         if lazy:
             args, kwargs = _values(args), _values(kwargs)
         if self.around.reproducible:
@@ -100,8 +100,8 @@ def _values(value: Any) -> Any:
 
 
 def _repair(args: Any) -> None:
-    for each in args:
-        if type(each) is torch.nn.Parameter:
+    for each in tensors_in(args):
+        if not isinstance(each, LazyTensor):
             repaired(each)
 
 
@@ -121,7 +121,6 @@ def _viewed(func: Any, args: Any, kwargs: Any) -> Any:
 
 def _changed(func: Any, args: Any, kwargs: Any, traits: Traits) -> Any:
     """An operator that writes: on tensors, after all that reads what it writes."""
-    _repair(args)
     targets = [args[at] if at < len(args) else kwargs.get(name) for at, name in traits.written]
     if traits.reshapes and isinstance(args[0], LazyTensor):
         return _reshaped(func, args, kwargs)

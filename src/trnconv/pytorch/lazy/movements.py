@@ -56,11 +56,14 @@ def _cat(around: Surroundings, func: Any, args: Any, kwargs: Any) -> Any:
 
 def _pad_with(mode: str) -> Note:
     def note(around: Surroundings, func: Any, args: Any, kwargs: Any) -> Any:
-        del func
         x, pads = args[:2]
         value = args[2] if len(args) > 2 else kwargs.get("value", 0)
         video = video_of(x)
-        return NotImplemented if video is None else _copied(video.padded(pads, mode, value), around)
+        padded = None if video is None else video.padded(pads, mode, value)
+        if padded is not None and mode == "reflect":
+            with unseen():
+                func(_twin_of(x), pads)  # torch refuses more than there is
+        return _copied(padded, around)
 
     return note
 

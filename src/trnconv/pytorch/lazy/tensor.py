@@ -170,6 +170,11 @@ def alive() -> list[int]:
     return list(_alive.tensors.keys())
 
 
+def known(key: int) -> LazyTensor | None:
+    """One of them; None if it has died."""
+    return _alive.tensors.get(key)
+
+
 def taken_out(key: int) -> LazyTensor | None:
     """One of them, not known here any more; None if it has died."""
     return _alive.tensors.pop(key, None)

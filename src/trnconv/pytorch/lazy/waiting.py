@@ -10,6 +10,8 @@ from typing import Protocol
 
 import torch
 
+from trnconv.pytorch.lazy.memory import about_to_change
+
 
 class Reader(Protocol):
     """Something that will read memory later."""
@@ -51,8 +53,9 @@ add, remove = _waiting.add, _waiting.remove
 def settle_readers(storages: Iterable[int]) -> None:
     """Whoever still has to read this memory reads it now: it is about to change."""
     listed = list(storages)
-    for reader in _waiting.of(listed):
-        reader.settle()
+    with about_to_change(listed):
+        for reader in _waiting.of(listed):
+            reader.settle()
     _changes.update(listed)
 
 

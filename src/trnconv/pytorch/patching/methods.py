@@ -84,7 +84,7 @@ class HookedCall:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """As torch's, on tensors that are made."""
         if not torch.compiler.is_compiling():
-            made_plain((args, kwargs))
+            args, kwargs = made_plain((args, kwargs))
         own: Any = type(self.module)._call_impl  # noqa: SLF001 (what torch's __call__ calls)
         return own(self.module, *args, **kwargs)
 
@@ -197,7 +197,7 @@ def convolution_forward(self: Any, x: Tensor, weight: Tensor, bias: Tensor | Non
     if found is None:
         return eager(value_of(x), filters, patch.around)
     if not inside(patch.around) or is_managed(self):
-        made_plain(found)
+        found = made_plain(found)
     return found
 
 
