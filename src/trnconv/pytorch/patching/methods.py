@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -41,6 +41,12 @@ class Patch:
     before: dict[str, Any]  # attributes of the instance that ours replaced
     methods: list[str]  # ours
     reason: str = ""  # why it is kept; empty if it is taken
+    # The class's own functions: dynamo does not find them by the class.
+    own: dict[str, Callable[..., Any]] = field(default_factory=dict)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without functions, which a decorator may have made unpicklable: the class has them."""
+        return {**vars(self), "own": {}}
 
 
 class Bound:
@@ -62,6 +68,12 @@ class Bound:
         if self.method in patch.before:
             return inspect.signature(patch.before[self.method])
         return inspect.signature(getattr(type(self.module), self.method).__get__(self.module))
+
+    @property
+    def __code__(self) -> Any:
+        """Of the method it stands in for: torch.export asks where a model is written."""
+        method = getattr(type(self.module), self.method)
+        return inspect.unwrap(method).__code__
 
 
 class WayIn(Bound):
@@ -129,7 +141,8 @@ def unpatched(module: torch.nn.Module, method: str, args: Any, kwargs: Any) -> A
     patch: Patch = module.__dict__[ATTRIBUTE]
     if method in patch.before:
         return patch.before[method](*args, **kwargs)
-    return getattr(type(module), method)(module, *args, **kwargs)
+    own = patch.own.get(method) or getattr(type(module), method)
+    return own(module, *args, **kwargs)
 
 
 def watch_hooks(model: torch.nn.Module, around: Surroundings) -> None:
@@ -152,6 +165,7 @@ def put(
     bound = WayIn(module, method) if ours is None else Bound(ours, module, method)
     module.__dict__[method] = bound
     patch.methods.append(method)
+    patch.own[method] = getattr(type(module), method)
 
 
 def has_hooks(module: torch.nn.Module) -> bool:
