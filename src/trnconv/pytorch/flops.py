@@ -15,7 +15,7 @@ _PER_MULTIPLY_ADD = 2
 
 
 def _of_outputs(given: Any, w: Sequence[int], *_rest: Any, out_shape: Any, **_: Any) -> int:
-    """Each output reads the taps and channels of one filter; its end is not counted, as by torch."""
+    """Each output reads the taps and channels of one filter; ends are not counted, as by torch."""
     del given
     return _PER_MULTIPLY_ADD * prod(out_shape) * prod(w[1:])
 

@@ -50,8 +50,8 @@ USES = {
     "torch.tensor": lambda h: torch.as_tensor(h.tolist()),
     "numpy": lambda h: torch.from_numpy(h.numpy().copy()),
     "pytree": lambda h: torch.utils._pytree.tree_map(lambda leaf: leaf + 1, [h])[0],
-    "vmap": lambda h: torch.func.vmap(lambda one: one * 2)(h),
-    "dlpack": lambda h: torch.from_dlpack(h),
+    "vmap": torch.func.vmap(lambda one: one * 2),
+    "dlpack": torch.from_dlpack,
     "cond": lambda h: (
         h + torch.cond(torch.tensor(1) > 0, lambda: torch.ones(()), lambda: -torch.ones(()))
     ),
@@ -100,7 +100,7 @@ class Standardised(nn.Conv3d):
 def test_a_convolution_with_its_own_computation_is_kept_with_a_reason():
     model, x = causal()
     model.first = Standardised(2, 2, 3, padding=(0, 1, 1))
-    model.second._conv_forward = lambda x, weight, bias: x * 3
+    model.second._conv_forward = lambda x, *_: x * 3
     with_integers(model).requires_grad_(requires_grad=False)
     expected = model(x)
     with patched(model, backend="torch") as report:
@@ -259,6 +259,7 @@ def test_a_compiled_part_of_a_patched_model():
     torch.compiler.reset()
 
 
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
 @DEPRECATED
 def test_traced_by_jit():
     model, x = causal()
