@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -181,8 +182,9 @@ def require_no_tangents(*tensors: Tensor | None) -> None:
     """Refuse forward-mode differentiation in words: our ops have reverse-mode formulas only."""
     if torch.compiler.is_compiling() or torch.autograd.forward_ad._current_level < 0:  # noqa: SLF001
         return
+    unpack: Any = torch.autograd.forward_ad.unpack_dual
     for each in tensors:
-        if each is not None and torch.autograd.forward_ad.unpack_dual(each).tangent is not None:
+        if each is not None and unpack(each).tangent is not None:
             raise UnsupportedError(
                 "forward-mode differentiation (torch.func.jvp, jacfwd, forward_ad) of a convolution"
                 " on trnconv's kernels: they have formulas for reverse mode only. Use vjp or"

@@ -14,7 +14,9 @@ from trnconv.pytorch import ops
 _PER_MULTIPLY_ADD = 2
 
 
-def _of_outputs(given: Any, w: Sequence[int], *_rest: Any, out_shape: Any, **_: Any) -> int:
+def _of_outputs(
+    given: Any, w: Sequence[int], *_rest: Any, out_shape: Sequence[int], **_: Any
+) -> int:
     """Each output reads the taps and channels of one filter; ends are not counted, as by torch."""
     del given
     return _PER_MULTIPLY_ADD * prod(out_shape) * prod(w[1:])
@@ -25,7 +27,9 @@ def _of_input_gradient(dy: Sequence[int], w: Sequence[int], *_rest: Any, **_: An
     return _PER_MULTIPLY_ADD * prod(dy) * prod(w[1:])
 
 
-def _of_filter_gradient(x: Any, dy: Sequence[int], *_rest: Any, out_shape: Any, **_: Any) -> int:
+def _of_filter_gradient(
+    x: Any, dy: Sequence[int], *_rest: Any, out_shape: Sequence[int], **_: Any
+) -> int:
     """Each tap of each filter adds up all positions."""
     del x
     return _PER_MULTIPLY_ADD * prod(dy) * prod(out_shape[1:])
