@@ -10,7 +10,6 @@ from trnconv.parallel.bands import Interval
 from trnconv.parallel.halos import Surrounded
 from trnconv.parallel.strips import Strip
 from trnconv.pytorch.conv_call import ConvSpec
-from trnconv.pytorch.lazy.memory import written
 from trnconv.pytorch.lazy.pending import Asked
 
 Tensor = torch.Tensor
@@ -69,7 +68,7 @@ class Apart:
             pieces=pieces,
             spec=replace(launch.spec, activation=own.activation, accuracy=own.accuracy),
             residual=self._residual(asked, launch),
-            written=tuple(written(tensor) for tensor in (*pieces, asked.w)),
+            counted=(),
             instead_of=None,
             later=None,
         )

@@ -10,7 +10,7 @@ import torch
 from trnconv.parallel.bands import Bands
 from trnconv.parallel.differentiable import gathered
 from trnconv.parallel.spread import Attended, Spread
-from trnconv.pytorch.lazy import real
+from trnconv.pytorch.lazy.endings import value_of
 
 Tensor = torch.Tensor
 
@@ -23,7 +23,7 @@ def attention(spread: Spread, func: Callable[..., Any], args: Any, kwargs: Any) 
     """
     named = dict(zip(("query", "key", "value", "attn_mask"), args, strict=False), **kwargs)
     query, key, value, mask = (
-        real(named.pop(name, None)) for name in ("query", "key", "value", "attn_mask")
+        value_of(named.pop(name, None)) for name in ("query", "key", "value", "attn_mask")
     )
     ranks, count = spread.links.ranks, query.shape[-2]
     whole = not spread.shares_attention or named.get("is_causal") or count < ranks

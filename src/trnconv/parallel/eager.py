@@ -22,7 +22,6 @@ from trnconv.parallel.mixing import handled
 from trnconv.parallel.reading import Sliding, out_bands, reading
 from trnconv.parallel.spread import NAMES, Spread
 from trnconv.pytorch import functional
-from trnconv.pytorch.lazy import LazyTensor
 from trnconv.pytorch.lazy.convolutions import Filters
 from trnconv.pytorch.patching.methods import ATTRIBUTE
 
@@ -61,7 +60,8 @@ class EagerBands(TorchFunctionMode):
     ) -> Any:
         """Merge, exchange, refuse, or let every rank do its own part."""
         given = kwargs or {}
-        if self._spread.axis is not None and LazyTensor not in types:
+        del types
+        if self._spread.axis is not None:
             if getattr(func, "__name__", "") == "pad":
                 return _pad(self._spread, func, *args, **given)
             found = handled(self._spread, func, args, given)

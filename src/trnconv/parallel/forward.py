@@ -6,17 +6,20 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from trnconv.errors import UnsupportedError
 from trnconv.parallel.differentiable import gathered
 from trnconv.parallel.eager import EagerBands, convolved_with_gradients
 from trnconv.parallel.mixing import GatherWanted, handled
 from trnconv.parallel.spread import Spread
-from trnconv.pytorch.lazy import LazyTensor, lazy, real
+from trnconv.pytorch.lazy import LazyTensor
 from trnconv.pytorch.lazy.context import Surroundings
-from trnconv.pytorch.lazy.dispatch import dispatch
-from trnconv.pytorch.lazy.doing import base_tensor
-from trnconv.pytorch.lazy.video import NO_PADS, Layout, Video
+from trnconv.pytorch.lazy.convolutions import frames_of
+from trnconv.pytorch.lazy.endings import value_of
+from trnconv.pytorch.lazy.passing import is_passing
+from trnconv.pytorch.lazy.video import Layout, Video
+from trnconv.pytorch.lazy.videos import video_of
 from trnconv.pytorch.patching.methods import (
     ATTRIBUTE,
     Patch,
@@ -29,30 +32,40 @@ Tensor = torch.Tensor
 _VIDEO_RANKS = (4, 5)
 
 
-def banded_dispatch(
-    around: Surroundings, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
-    """A function of torch on lazy tensors that are bands."""
-    spread = spread_of(around)
-    found = handled(spread, func, args, kwargs)
-    if found is not NotImplemented:
-        return lazy(found, around)
-    if getattr(func, "__name__", "") != "clone":
-        return dispatch(around, func, args, kwargs)
-    source = args[0].video()  # before it is made real
-    copy: LazyTensor = dispatch(around, func, args, kwargs)
-    _note_copy(spread, source, copy.video())
-    return copy
+class LazyBands(TorchFunctionMode):
+    """While a model in bands runs without gradients: functions that mix rows pass here."""
+
+    def __init__(self, spread: Spread) -> None:
+        super().__init__()
+        self._spread = spread
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Merge, exchange, refuse, or let every rank do its own part."""
+        del types
+        given = kwargs or {}
+        if is_passing() or self._spread.eager:
+            return func(*args, **given)
+        found = handled(self._spread, func, args, given)
+        if found is not NotImplemented:
+            return found
+        if getattr(func, "__name__", "") != "clone":
+            return func(*args, **given)
+        source = video_of(args[0])  # before it is made
+        copy = func(*args, **given)
+        _note_copy(self._spread, source, copy)
+        return copy
 
 
-def _note_copy(spread: Spread, source: Video | None, copy: Video | None) -> None:
+def _note_copy(spread: Spread, source: Video | None, copy: Tensor) -> None:
     """Frames that were copied for a cache have the rows around them of what they are a copy of."""
-    if source is None or copy is None or len(source.runs) != 1:
+    if source is None or isinstance(copy, LazyTensor) or not source.as_it_lies:
         return
-    run, made = source.runs[0], copy.runs[0].base
-    as_it_lies = run.plain and source.pads == NO_PADS and source.dtype == copy.dtype
-    if as_it_lies and source.layout is Layout.video and made is not run.base:
-        spread.halos.copied(base_tensor(run), (run.start, run.stop), made)
+    made = Video.of(copy)
+    if made is not None and source.layout is Layout.video:
+        run = source.runs[0]
+        spread.halos.copied(frames_of(run), (run.start, run.stop), made.runs[0].base)
 
 
 def spread_of(around: Surroundings) -> Spread:
@@ -104,8 +117,8 @@ def _own_forward(module: torch.nn.Module, spread: Spread, args: Any, kwargs: Any
 def _takes_videos_only(args: Any, kwargs: Any) -> bool:
     """Nothing else that the module could have changed before it asked: it runs again."""
     given = [each for each in (*args, *kwargs.values()) if each is not None]
-    tensors = [each for each in given if isinstance(each, (Tensor, LazyTensor))]
-    plain = all(isinstance(each, (Tensor, LazyTensor, int, float, bool, str)) for each in given)
+    tensors = [each for each in given if isinstance(each, Tensor)]
+    plain = all(isinstance(each, (Tensor, int, float, bool, str)) for each in given)
     return plain and bool(tensors) and all(each.dim() in _VIDEO_RANKS for each in tensors)
 
 
@@ -142,26 +155,24 @@ def _convolves(module: torch.nn.Module, spread: Spread) -> bool:
 
 def _gathered(value: Any, spread: Spread) -> Any:
     """A band as the whole tensor; what has no rows as it is."""
-    if not isinstance(value, (Tensor, LazyTensor)) or value.dim() not in _VIDEO_RANKS:
+    if not isinstance(value, Tensor) or value.dim() not in _VIDEO_RANKS:
         return value
-    tensor: Tensor = real(value)
+    tensor: Tensor = value_of(value)
     bands = spread.levels.of(tensor.shape[spread.cut - 3])
-    whole = gathered(tensor, spread.links, tensor.dim() + spread.cut - 3, bands)
-    return LazyTensor(whole, value.around) if isinstance(value, LazyTensor) else whole
+    return gathered(tensor, spread.links, tensor.dim() + spread.cut - 3, bands)
 
 
 def _band(value: Any, spread: Spread) -> Any:
     """This rank's band of a whole tensor."""
-    if not isinstance(value, (Tensor, LazyTensor)) or value.dim() not in _VIDEO_RANKS:
+    if not isinstance(value, Tensor) or value.dim() not in _VIDEO_RANKS:
         return value
-    tensor: Tensor = real(value)
+    tensor: Tensor = value_of(value)
     dim = tensor.dim() + spread.cut - 3
     found = [bands for bands in spread.levels.known if bands.total == tensor.shape[dim]]
     if not found:
         return value
     start, stop = found[0].of(spread.links.rank)
-    band = tensor.narrow(dim, start, stop - start).contiguous()
-    return LazyTensor(band, value.around) if isinstance(value, LazyTensor) else band
+    return tensor.narrow(dim, start, stop - start).contiguous()
 
 
 def _of_all(result: Any, change: Callable[[Any], Any]) -> Any:
@@ -170,13 +181,11 @@ def _of_all(result: Any, change: Callable[[Any], Any]) -> Any:
     return change(result)
 
 
-def banded_convolution_forward(
-    self: Any, x: Any, weight: Tensor, bias: Tensor | None
-) -> Tensor | LazyTensor:
+def banded_convolution_forward(self: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """In place of `_conv_forward`: lazily as in any patched model; with gradients, at once."""
     patch: Patch = self.__dict__[ATTRIBUTE]
     spread = spread_of(patch.around)
     with spread.book.inside(patch.name):
-        if isinstance(x, LazyTensor) or not spread.eager:
+        if not spread.eager:
             return convolution_forward(self, x, weight, bias)
         return convolved_with_gradients(spread, self, x, weight, bias)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch.utils.weak import TensorWeakRef, WeakIdKeyDictionary
+from torch.utils.weak import WeakIdKeyDictionary
 
 from trnconv.parallel.bands import Bands, Interval
 from trnconv.parallel.links import Exchange, Links, Parts, joined_rows
-from trnconv.pytorch.lazy.memory import UNKNOWN, written
+from trnconv.pytorch.lazy.stored import State, StoredFrames
 
 Tensor = torch.Tensor
 
@@ -22,14 +24,14 @@ class _Halo:
     at: int  # where those frames begin in what was sent
     frames: Interval
     wanted: list[Interval]  # by all ranks: they must agree whether to ask again
-    written: int  # how often the tensor had been changed in place
+    state: State  # of the frames, when they were sent
 
     def has(self, frames: Interval, wanted: list[Interval]) -> bool:
         inside = self.frames[0] <= frames[0] and frames[1] <= self.frames[1]
         return inside and self.wanted == wanted
 
-    def is_of(self, tensor: Tensor) -> bool:
-        return self.written != UNKNOWN and self.written == written(tensor)
+    def is_of(self, base: StoredFrames) -> bool:
+        return base.is_unchanged(self.state)
 
     def parts(self, frames: Interval) -> Parts:
         first, count = self.at + frames[0] - self.frames[0], frames[1] - frames[0]
@@ -67,18 +69,26 @@ class Surrounded:
 
 @dataclass(frozen=True)
 class _CopyOf:
-    """A tensor that has some frames of another."""
+    """Frames that were copied from others."""
 
-    copy: TensorWeakRef
-    frames: Interval  # of the other
-    written: int  # how often the other had been changed in place
-    copy_written: int
+    copy: weakref.ref[torch.UntypedStorage]
+    place: _Place  # in that storage
+    frames: Interval  # of the others
+    state: State  # of the others, when they were copied
+    copy_state: State
+
+
+_Place = tuple[int, tuple[int, ...], tuple[int, ...]]  # where frames lie in their storage
+
+
+def _place_of(base: StoredFrames) -> tuple[torch.UntypedStorage, _Place]:
+    return torch.Tensor.untyped_storage(base.alias), (base.origin, base.strides, base.sizes)
 
 
 class Halos:
     """All that one rank has asked for, as long as somebody holds what it lies around.
 
-    A cache is read again with the next frames: it is the same tensor then, or a copy of its last
+    A cache is read again with the next frames: it is the same memory then, or a copy of its last
     frames, and its rows are known.
     """
 
@@ -89,34 +99,43 @@ class Halos:
         self._copies: WeakIdKeyDictionary = WeakIdKeyDictionary()
 
     def around(
-        self, base: Tensor, frames: Interval, bands: Bands, wanted: list[Interval]
+        self, base: StoredFrames, frames: Interval, bands: Bands, wanted: list[Interval]
     ) -> Surrounded:
         """Some frames of a band with the rows that are wanted. What is not known is asked for."""
-        own = base.narrow(2, frames[0], frames[1] - frames[0])
-        halo: _Halo | None = self._known.get(base)  # type: ignore[no-untyped-call]
+        own = base.tensor(*frames)
+        storage, place = _place_of(base)
+        halo: _Halo | None = self._of(self._known, storage).get(place)
         messages: tuple[int, ...] = ()
         if halo is None or not halo.has(frames, wanted) or not halo.is_of(base):
             exchange = self._links.start(own, self._dim, bands, wanted)
             messages = (exchange.received_bytes,) * exchange.messages
-            halo = _Halo(exchange, 0, frames, wanted, written(base))
+            halo = _Halo(exchange, 0, frames, wanted, base.state())
             self._remember(base, halo)
         first_row = bands.of(self._links.rank)[0]
         return Surrounded(own, first_row, self._dim, frames, halo, messages)
 
-    def copied(self, base: Tensor, frames: Interval, copy: Tensor) -> None:
-        """Some frames of a tensor were copied: what lies around them lies around the copy."""
-        listed = self._copies.get(base) or []  # type: ignore[no-untyped-call]
-        made = _CopyOf(TensorWeakRef(copy), frames, written(base), written(copy))
-        self._copies[base] = [*listed, made]
+    def copied(self, base: StoredFrames, frames: Interval, copy: StoredFrames) -> None:
+        """Some frames were copied: what lies around them lies around the copy."""
+        storage, place = _place_of(base)
+        copy_storage, copy_place = _place_of(copy)
+        made = _CopyOf(weakref.ref(copy_storage), copy_place, frames, base.state(), copy.state())
+        self._of(self._copies, storage).setdefault(place, []).append(made)
 
-    def _remember(self, base: Tensor, halo: _Halo) -> None:
-        self._known[base] = halo
-        for each in self._copies.get(base) or []:  # type: ignore[no-untyped-call]
+    def _of(self, known: WeakIdKeyDictionary, storage: torch.UntypedStorage) -> dict[_Place, Any]:
+        found: dict[_Place, Any] | None = known.get(storage)  # type: ignore[no-untyped-call]
+        if found is None:
+            found = known[storage] = {}
+        return found
+
+    def _remember(self, base: StoredFrames, halo: _Halo) -> None:
+        storage, place = _place_of(base)
+        self._of(self._known, storage)[place] = halo
+        for each in self._of(self._copies, storage).get(place, []):
             copy = each.copy()
-            known = halo.has(each.frames, halo.wanted) and each.written == halo.written != UNKNOWN
+            known = halo.has(each.frames, halo.wanted) and base.is_unchanged(each.state)
             if copy is not None and known:
                 start, stop = each.frames
                 at = halo.at + start - halo.frames[0]
-                self._known[copy] = _Halo(
-                    halo.exchange, at, (0, stop - start), halo.wanted, each.copy_written
+                self._of(self._known, copy)[each.place] = _Halo(
+                    halo.exchange, at, (0, stop - start), halo.wanted, each.copy_state
                 )

@@ -15,7 +15,7 @@ from trnconv.errors import UnsupportedError
 from trnconv.parallel.attention import attention
 from trnconv.parallel.group_norm import group_norm
 from trnconv.parallel.spread import NAMES, ROWS, Spread
-from trnconv.pytorch.lazy import LazyTensor, real
+from trnconv.pytorch.lazy.endings import value_of
 
 _MIX_ALL = """scaled_dot_product_attention bmm baddbmm matmul __matmul__ einsum softmax
 multi_head_attention_forward""".split()
@@ -45,8 +45,8 @@ def handled(spread: Spread, func: Callable[..., Any], args: Any, kwargs: Any) ->
         if args[0].dim() < _FRAMES:
             raise GatherWanted(name)
         spread.links.module = spread.book.module
-        given = {name: real(value) for name, value in kwargs.items()}
-        return group_norm(spread.links, *(real(each) for each in args), **given)
+        given = {name: value_of(value) for name, value in kwargs.items()}
+        return group_norm(spread.links, *(value_of(each) for each in args), **given)
     if name == "interpolate":
         _require_nearest(spread, args, kwargs)
     if name == "__getitem__" and _cuts(spread, args):
@@ -106,7 +106,7 @@ def _cuts(spread: Spread, args: Any) -> bool:
 
 
 def _rank(value: Any) -> int:
-    return value.dim() if isinstance(value, (torch.Tensor, LazyTensor)) else 0
+    return value.dim() if isinstance(value, torch.Tensor) else 0
 
 
 def _refusal(spread: Spread, what: str) -> UnsupportedError:

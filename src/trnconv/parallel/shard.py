@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -14,7 +15,7 @@ from torch.distributed import distributed_c10d
 
 from trnconv.errors import ShapeError, UnsupportedError
 from trnconv.parallel.bands import Bands
-from trnconv.parallel.forward import banded_convolution_forward, banded_dispatch, banded_forward
+from trnconv.parallel.forward import LazyBands, banded_convolution_forward, banded_forward
 from trnconv.parallel.links import Links, offered
 from trnconv.parallel.overlap import OVERLAPS
 from trnconv.parallel.spread import COLUMNS, NAMES, ROWS, Spread
@@ -238,8 +239,8 @@ def put_on_bands(model: nn.Module, spread: Spread) -> None:
         if patch is None:
             continue
         patch.around.spread = spread
-        patch.around.dispatch = banded_dispatch
+        patch.around.within = partial(LazyBands, spread)
         for method in patch.methods:
             bound = module.__dict__[method]
-            if bound.function in ours:
-                module.__dict__[method] = Bound(ours[bound.function], module)
+            if type(bound) is Bound and bound.function in ours:
+                module.__dict__[method] = Bound(ours[bound.function], module, method)

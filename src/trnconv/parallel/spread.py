@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
@@ -20,9 +21,7 @@ from trnconv.parallel.overlap import ALWAYS, ASSUMED, AUTO, NEVER, Ways, overlap
 from trnconv.parallel.reading import out_bands, reading
 from trnconv.parallel.splitting import Halves, Layer
 from trnconv.pytorch.lazy.context import Surroundings
-from trnconv.pytorch.lazy.convolutions import Filters
-from trnconv.pytorch.lazy.doing import base_tensor
-from trnconv.pytorch.lazy.memory import UNKNOWN
+from trnconv.pytorch.lazy.convolutions import Filters, frames_of, run_of
 from trnconv.pytorch.lazy.noted import Notebook
 from trnconv.pytorch.lazy.operands import Operands, Window3d
 from trnconv.pytorch.lazy.video import Run, Video
@@ -158,20 +157,19 @@ class Spread:
         self, runs: tuple[Run, ...], bands: Bands, wanted: list[Interval]
     ) -> tuple[Piece, ...]:
         """The frames of every run with the rows around them; each tensor is asked for once."""
-        frames: dict[int, Interval] = {}
+        frames: dict[Any, Interval] = {}
         for run in runs:
-            first, last = frames.get(id(run.base), (run.start, run.stop))
-            frames[id(run.base)] = (min(first, run.start), max(last, run.stop))
+            first, last = frames.get(run.base, (run.start, run.stop))
+            frames[run.base] = (min(first, run.start), max(last, run.stop))
         self.links.module = self.book.module
-        near: dict[int, Surrounded] = {}
+        near: dict[Any, Surrounded] = {}
         for run in runs:
-            if id(run.base) not in near:
-                used = frames[id(run.base)]
-                near[id(run.base)] = self.halos.around(base_tensor(run), used, bands, wanted)
-        places = [(run, frames[id(run.base)][0]) for run in runs]
+            if run.base not in near:
+                used = frames[run.base]
+                near[run.base] = self.halos.around(frames_of(run), used, bands, wanted)
+        places = [(run, frames[run.base][0]) for run in runs]
         return tuple(
-            Piece(near[id(run.base)], (run.start - first, run.stop - first))
-            for run, first in places
+            Piece(near[run.base], (run.start - first, run.stop - first)) for run, first in places
         )
 
     def _later(self, halves: Halves, pieces: tuple[Piece, ...], rows: Interval) -> Apart | None:
@@ -193,20 +191,19 @@ class Spread:
         order: tuple[int, ...],
     ) -> tuple[Run, ...]:
         """Runs of bands side by side with their halos."""
-        made: dict[int, Tensor] = {}
+        made: dict[int, Run] = {}
         for piece in pieces:
             near = piece.near
             if id(near) not in made:
-                made[id(near)] = self._ordered(near.rows(rows), order)
+                made[id(near)] = run_of(self._ordered(near.rows(rows), order))
                 if moved := near.copied_bytes(rows):
                     self.book.moved("halo", moved)
         return tuple(
             replace(
                 run,
-                base=made[id(piece.near)],
-                start=piece.frames[0],
-                stop=piece.frames[1],
-                written=UNKNOWN,
+                base=made[id(piece.near)].base,
+                start=made[id(piece.near)].start + piece.frames[0],
+                stop=made[id(piece.near)].start + piece.frames[1],
             )
             for run, piece in zip(runs, pieces, strict=True)
         )

@@ -1,12 +1,14 @@
 """PyTorch front end: torch's own functions and modules, on trnconv's kernels."""
 
-from trnconv.pytorch import functional, nn
+from trnconv.pytorch import flops, functional, nn
 from trnconv.pytorch.backends import Backend, backend, choose_backend
 from trnconv.pytorch.calibrating import calibrate
 from trnconv.pytorch.causal import causal_conv3d
 from trnconv.pytorch.lazy.context import Rewrites
 from trnconv.pytorch.patching import PatchReport, patch_, patched, unpatch_
 from trnconv.pytorch.streaming import decode_in_chunks, encode_in_chunks
+
+flops.register()
 
 __all__ = [
     "Backend",

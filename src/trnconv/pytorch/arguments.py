@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
+from trnconv.errors import UnsupportedError
 from trnconv.pytorch.conv_call import ConvSpec
 
 Axes = int | Sequence[int]
@@ -174,6 +176,20 @@ def _require_positive_sizes(name: str, sizes: list[int]) -> None:
             f"{name}: an output of {sizes} positions: at least 1 along each axis. Use a smaller"
             " kernel, or another padding."
         )
+
+
+def require_no_tangents(*tensors: Tensor | None) -> None:
+    """Refuse forward-mode differentiation in words: our ops have reverse-mode formulas only."""
+    if torch.compiler.is_compiling() or torch.autograd.forward_ad._current_level < 0:  # noqa: SLF001
+        return
+    unpack: Any = torch.autograd.forward_ad.unpack_dual
+    for each in tensors:
+        if each is not None and unpack(each).tangent is not None:
+            raise UnsupportedError(
+                "forward-mode differentiation (torch.func.jvp, jacfwd, forward_ad) of a convolution"
+                " on trnconv's kernels: they have formulas for reverse mode only. Use vjp or"
+                " jacrev, or run the unpatched model."
+            )
 
 
 def wants_gradient(*tensors: Tensor | None) -> bool:

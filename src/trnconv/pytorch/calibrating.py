@@ -11,6 +11,7 @@ from torch import nn
 
 from trnconv.errors import UnsupportedError
 from trnconv.pytorch.arrays import to_array
+from trnconv.pytorch.patching.methods import ATTRIBUTE
 from trnconv.runtime.ranges import Ranges
 
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -21,6 +22,9 @@ def calibrate(model: nn.Module, run: Callable[[nn.Module], Any]) -> Ranges:
 
     The model must not be patched: the samples are torch's own.
     """
+    for name, module in model.named_modules():
+        if ATTRIBUTE in module.__dict__ and isinstance(module, _CONVOLUTIONS):
+            raise UnsupportedError(f"{name}: the model is patched. Calibrate it before patch_.")
     found = _Sampled()
     hooks = [
         module.register_forward_pre_hook(partial(found.note, name))
@@ -46,6 +50,4 @@ class _Sampled:
         """Before a convolution runs."""
         del module
         x = args[0]
-        if not isinstance(x, torch.Tensor):
-            raise UnsupportedError(f"{name}: the model is patched. Calibrate it before patch_.")
         self.ranges = self.ranges.with_sample(name, to_array(x.detach().abs().amax().float().cpu()))

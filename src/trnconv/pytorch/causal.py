@@ -2,9 +2,8 @@
 
 The cache is a tuple of tensors [N, C_in, T_i, H, W], oldest first: the last `dilation * (kernel -
 1) + 1 - stride` frames of all that came before (none if that is negative), fewer at the start of a
-video. They are read where they lie, nothing is concatenated. A chunk that is no longer than that is
-kept itself, without a copy; of a longer one the last frames are copied, so that the chunk can be
-freed.
+video. They are read where they lie, nothing is concatenated. The last frames of a
+chunk are copied, so that the caller may free the chunk or use its memory again.
 """
 
 from __future__ import annotations
@@ -120,7 +119,8 @@ def next_cache(pieces: Sequence[Tensor], context: int) -> Cache:
         if context <= 0:
             break
         frames = piece.shape[2]
-        kept.append(piece if frames <= context else piece[:, :, frames - context :].clone())
+        ours = piece is not pieces[-1] and frames <= context  # the newest is the caller's
+        kept.append(piece if ours else piece[:, :, max(0, frames - context) :].clone())
         context -= frames
     return tuple(reversed(kept))
 

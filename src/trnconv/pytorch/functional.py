@@ -25,6 +25,7 @@ from trnconv.pytorch.arguments import (
     Axes,
     Operands,
     forward_spec,
+    require_no_tangents,
     require_residual,
     transposed_sizes,
     wants_gradient,
@@ -114,6 +115,7 @@ def _conv(
     options: tuple[Axes, str | Axes, Axes, int],
     end: _End,
 ) -> Tensor:
+    require_no_tangents(*operands, end.residual)
     x, w, bias = _under_autocast(with_batch(operands[0], rank), *operands[1:])
     unbatched = operands[0].dim() == rank + 1
     residual = end.residual
@@ -151,6 +153,7 @@ def _conv_transpose(
     options: tuple[Axes, Axes, Axes, Axes, int],
     backend: str,
 ) -> Tensor:
+    require_no_tangents(*operands)
     x, w, bias = _under_autocast(with_batch(operands[0], rank), *operands[1:])
     reached, zeros, spec = transposed_sizes(rank, (x, w, bias), options)
     shape = [x.shape[0], w.shape[1] * spec.groups, *reached]

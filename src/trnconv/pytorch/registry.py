@@ -19,7 +19,10 @@ BACKENDS: dict[Backend, Any] = {
 
 
 def compute(call: ConvCall, operands: Operands, backend: str) -> torch.Tensor:
-    """By the backend asked for, decided when an op runs: so it is under torch.compile too."""
+    """By the backend asked for, decided when an op runs: so it is under torch.compile too.
+
+    Results lie in order, as the ops' fake kernels say; torch's own may follow the input's strides.
+    """
     chosen = choose_backend(operands.inputs[0], backend).backend
     result: torch.Tensor = BACKENDS[chosen].compute(call, operands)
-    return result
+    return result.contiguous()

@@ -2,6 +2,7 @@
 
 import itertools
 import random
+import threading
 from functools import reduce
 
 import pytest
@@ -297,17 +298,33 @@ def test_a_frame_that_is_not_there_is_refused():
         model(clip())
 
 
-def test_unseen_changes_are_refused_in_words():
-    class Behind(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.register_buffer("frames", clip(seed=5))
+class Behind(nn.Module):
+    """Changes what it has joined, by code that gets no tensor of the model's."""
 
-        def forward(self, x):
-            joined = torch.cat([self.frames, x], dim=2)
-            self.frames.zero_()
-            return joined
+    def __init__(self, change):
+        super().__init__()
+        self.register_buffer("frames", clip(seed=5))
+        self.change = change
 
-    model = Behind()
+    def forward(self, x):
+        joined = torch.cat([self.frames, x], dim=2)
+        self.change(self.frames)
+        return joined
+
+
+def test_changes_by_code_without_lazy_tensors_are_seen():
+    model, fresh = Behind(torch.Tensor.zero_), clip(seed=5)
+    with patched(model):
+        assert torch.equal(model(clip()), torch.cat([fresh, clip()], dim=2))
+    assert not model.frames.any()
+
+
+def test_changes_in_another_thread_are_refused_in_words():
+    def in_a_thread(frames):
+        worker = threading.Thread(target=frames.zero_)
+        worker.start()
+        worker.join()
+
+    model = Behind(in_a_thread)
     with patched(model), pytest.raises(UnsupportedError, match=r"changed in place.*clone"):
         model(clip())

@@ -10,8 +10,8 @@ from trnconv.models import find, models
 from trnconv.pytorch import decode_in_chunks, encode_in_chunks, patch_, patched
 from trnconv.pytorch.building import build
 from trnconv.pytorch.lazy import LazyTensor
-from trnconv.pytorch.lazy.doing import base_tensor
 from trnconv.pytorch.lazy.frame_by_frame import on_each_frame
+from trnconv.pytorch.lazy.pending import Pending
 
 pytestmark = pytest.mark.diffusers
 
@@ -77,30 +77,45 @@ def test_the_reproducible_mode_covers_functions_of_torch():
         assert torch.equal(in_chunks(model, "decode", given, lengths), y), lengths
 
 
+class Applied(torch.nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+@pytest.mark.parametrize("grad_mode", [torch.no_grad, torch.inference_mode])
 @pytest.mark.parametrize("name", ["silu", "sigmoid", "tanh", "gelu", "normalize"])
-def test_functions_on_each_frame(name):
+def test_functions_on_each_frame(name, grad_mode):
     """An odd number of elements, so that torch's vectors leave some over."""
     function = getattr(torch.nn.functional, name)
-    options = {"dim": 1} if name == "normalize" else {}
-    for shape in ((1, 8, 9, 3, 5), (2, 3, 9, 1, 1)):
-        x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
-        y = on_each_frame(function, (x,), options)
-        assert torch.allclose(y, function(x, **options))
-        parts = [on_each_frame(function, (it,), options) for it in x.split([1, 3, 5], 2)]
-        assert torch.equal(torch.cat(parts, 2), y)
-        images = x[0].movedim(1, 0)
-        alone = [on_each_frame(function, (it,), options) for it in images.split([4, 5])]
-        assert torch.equal(torch.cat(alone), on_each_frame(function, (images,), options))
+    model = Applied(function)
+    patch_(model, reproducible=True)
+    with grad_mode():
+        for shape in ((1, 8, 9, 3, 5), (2, 3, 9, 1, 1)):
+            x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+            y = model(x)
+            assert torch.allclose(y, function(x))
+            assert torch.equal(torch.cat([model(it) for it in x.split([1, 3, 5], 2)], 2), y)
+            images = x[0].movedim(1, 0)
+            alone = [model(it) for it in images.split([4, 5])]
+            assert torch.equal(torch.cat(alone), model(images))
 
 
-def test_functions_that_are_left_alone():
-    x = torch.ones(1, 2, 3, 4, 5)
-    functions = torch.nn.functional
-    assert on_each_frame(functions.relu, (x,), {}) is None
-    assert on_each_frame(functions.silu, (x,), {"inplace": True}) is None
-    assert on_each_frame(functions.normalize, (x,), {"dim": 2}) is None
-    assert on_each_frame(functions.silu, (x[0, 0],), {}) is None
-    assert on_each_frame(functions.silu, (x.to("meta"),), {}) is None
+def test_operators_that_are_left_alone():
+    x, aten = torch.ones(1, 2, 3, 4, 5), torch.ops.aten
+    norm = aten.linalg_vector_norm.default
+    for name, operator, args in (
+        ("aten::relu", aten.relu.default, (x,)),
+        ("aten::silu_", aten.silu_.default, (x,)),
+        ("aten::linalg_vector_norm", norm, (x, 2, [2], True)),
+        ("aten::silu", aten.silu.default, (x[0, 0],)),
+        ("aten::silu", aten.silu.default, (x.to("meta"),)),
+    ):
+        assert on_each_frame(name, operator, args, {}) is None
+    assert on_each_frame("aten::linalg_vector_norm", norm, (x, 2, [1], True), {}) is not None
 
 
 @pytest.mark.parametrize("phase", CHUNKS)
@@ -165,8 +180,9 @@ def held_bytes(cache):
     storages = {}
     for kept in cache:
         tensors = [kept] if isinstance(kept, torch.Tensor) else []
-        if isinstance(kept, LazyTensor):
-            tensors = [base_tensor(run) for run in kept.video().runs]
+        if isinstance(kept, LazyTensor) and kept.view_of.cell.video is not None:
+            bases = [run.base for run in kept.video().runs]
+            tensors = [base.result() if isinstance(base, Pending) else base.alias for base in bases]
         for tensor in tensors:
             storage = tensor.untyped_storage()
             storages[storage._cdata] = storage.nbytes()

@@ -34,7 +34,7 @@ def normal(*shape, seed=0):
 
 
 def video(frames=4):
-    return normal(1, 128, frames, 10, 96)
+    return normal(1, 128, frames, 20, 96)
 
 
 def filters():

@@ -4,6 +4,6 @@ A model pads, concatenates a cache, repeats frames, upsamples and permutes, and 
 on lazy tensors, its own code does none of that: the convolution reads every frame where it lies.
 """
 
-from trnconv.pytorch.lazy.tensor import LazyTensor, lazy, real
+from trnconv.pytorch.lazy.tensor import LazyTensor
 
-__all__ = ["LazyTensor", "lazy", "real"]
+__all__ = ["LazyTensor"]

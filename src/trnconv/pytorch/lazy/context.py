@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,13 +32,15 @@ class Surroundings:
     """One patched model at work."""
 
     book: Notebook
-    dispatch: Callable[[Surroundings, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
     rewrites: Rewrites = ALL_REWRITES
     reproducible: bool = False
     policy: Policy = DEFAULT_POLICY
     ranges: Ranges | None = None  # of the inputs of its layers, if they were sampled
     backend: str = "auto"
     refused: frozenset[str] = frozenset()  # modules whose own calls of torch's functions stay
+    kept: frozenset[str] = frozenset()  # convolutions that stay torch's
+    within: Callable[[], AbstractContextManager[Any]] = nullcontext  # of every session
+    lazy: bool = True  # False: convolutions run at once, and nothing is noted
     spread: Spread | None = None  # over several ranks
 
     def policy_for(self, module: str) -> Policy:
@@ -53,29 +54,3 @@ class Surroundings:
         if self.ranges is None:
             return self.policy
         return self.ranges.policy(module, self.policy) if module in self.ranges else ALWAYS_DIRECT
-
-    def call(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A function of torch with a lazy tensor among its arguments."""
-        return self.dispatch(self, func, args, kwargs)
-
-
-class _Depth(threading.local):
-    value: int = 0
-
-
-_depth = _Depth()
-
-
-def active() -> bool:
-    """Whether a patched model is running in this thread."""
-    return _depth.value > 0
-
-
-@contextmanager
-def running() -> Iterator[None]:
-    """While a patched model runs."""
-    _depth.value += 1
-    try:
-        yield
-    finally:
-        _depth.value -= 1

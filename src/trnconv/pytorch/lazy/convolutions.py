@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +14,7 @@ from trnconv.errors import UnsupportedError
 from trnconv.geometry import ZEROS, ConvShape, lifted
 from trnconv.pytorch.arguments import paddings, steps_of
 from trnconv.pytorch.conv_call import ConvSpec
+from trnconv.pytorch.lazy.cell import Cell, ViewOf, as_kernels_leave_it, require_movable
 from trnconv.pytorch.lazy.context import Surroundings
 from trnconv.pytorch.lazy.doing import done, stored
 from trnconv.pytorch.lazy.folding import folding_wins, upsampled_before
@@ -23,9 +26,16 @@ from trnconv.pytorch.lazy.operands import (
     frame_pattern,
     operands_of,
 )
-from trnconv.pytorch.lazy.pending import Asked, Pending
+from trnconv.pytorch.lazy.passing import passing
+from trnconv.pytorch.lazy.pending import Asked, Counted, Pending
+from trnconv.pytorch.lazy.stored import StoredFrames
 from trnconv.pytorch.lazy.tensor import LazyTensor
 from trnconv.pytorch.lazy.video import Layout, Run, Video
+from trnconv.pytorch.lazy.videos import video_of
+from trnconv.pytorch.lazy.waiting import unseen
+
+Tensor = torch.Tensor
+_TO_VIDEO = {Layout.video: (0, 1, 2, 3, 4), Layout.frames_first: (0, 2, 1, 3, 4)}
 
 
 @dataclass(frozen=True)
@@ -76,21 +86,27 @@ def unsupported_type(weights: torch.dtype) -> str:
     return "" if weights in taken else f"its weights are {weights}; kernels take bf16, fp16, fp32."
 
 
-def convolved(x: LazyTensor, filters: Filters) -> LazyTensor | None:
+def convolved(x: Tensor, filters: Filters, around: Surroundings) -> LazyTensor | None:
     """The result, not yet run; None if x is no video that a 3-D or 2-D convolution takes."""
-    video = x.video()
+    video = video_of(x)
     if not _takes(video, filters):
-        if x.around.spread is not None:
-            x.around.spread.require_local(filters)
+        if around.spread is not None:
+            around.spread.require_local(filters)
         return None
     assert video is not None
     window = filters.window()
-    kept, pattern, moved = _reduced(video, window, x.around)
-    pending = Pending(_asked(kept, filters, window, x.around))
+    with passing():
+        kept, pattern, moved = _reduced(video, window, around)
+        pending = Pending(_asked(kept, filters, window, around))
     runs = pattern or (Run(pending, 0, pending.shape[2]),)
     scaled = tuple(replace(run, base=pending, scale=moved) for run in runs)
     result = Video(scaled, video.dtype, video.layout, from_images=video.from_images)
-    return LazyTensor(result, x.around)
+    return _result(result, around)
+
+
+def _result(video: Video, around: Surroundings) -> LazyTensor:
+    memory = as_kernels_leave_it(video)
+    return LazyTensor(ViewOf(Cell(memory, video, around, owns=True), memory), video.device)
 
 
 def _takes(video: Video | None, filters: Filters) -> bool:
@@ -128,14 +144,18 @@ def _asked(video: Video, filters: Filters, window: Window3d, around: Surrounding
     module = filters.module or around.book.module
     spec = replace(spec_of(operands, window, around), accuracy=around.policy_for(module).text())
     pieces = tuple(stored(run) for run in operands.pieces)
+    weights = [each for each in (filters.weight, filters.bias) if each is not None]
+    with unseen():  # aliases: `weight.data = other` does not move them
+        w = filters.weight.detach().reshape(*filters.weight.shape[:2], *window.kernel)
+        bias = None if filters.bias is None else filters.bias.detach()
     asked = Asked(
         pieces=pieces,
-        w=filters.weight.reshape(*filters.weight.shape[:2], *window.kernel),
-        bias=filters.bias,
+        w=w,
+        bias=bias,
         spec=spec,
         module=module,
         book=around.book,
-        written=tuple(written(tensor) for tensor in (*pieces, filters.weight)),
+        counted=(*counted(operands.pieces), *(_counted_tensor(each) for each in weights)),
         backend=around.backend,
         later=operands.later,
     )
@@ -148,14 +168,14 @@ def _after_movement(video: Video, window: Window3d, around: Surroundings) -> Ope
     """The operands of a video made real, but for padding between bands of several ranks."""
     axis = None if around.spread is None else around.spread.axis
     if axis is None:
-        whole = done(replace(video, layout=Layout.video), around.book)
-        return Operands((Run(whole, 0, whole.shape[2]),), window.padding, (window.mode,) * 3)
+        whole = run_of(done(replace(video, layout=Layout.video), around.book))
+        return Operands((whole,), window.padding, (window.mode,) * 3)
     inside = [(0, 0) if at == axis else pair for at, pair in enumerate(video.pads)]
     across = [pair if at == axis else (0, 0) for at, pair in enumerate(video.pads)]
     bare = replace(video, layout=Layout.video, pads=(inside[0], inside[1], inside[2]))
-    band = done(bare, around.book)
+    band = run_of(done(bare, around.book))
     pads = (across[0], across[1], across[2])
-    noted = Video((Run(band, 0, band.shape[2]),), video.dtype, pads=pads, modes=video.modes)
+    noted = Video((band,), video.dtype, pads=pads, modes=video.modes)
     operands = operands_of(noted, window)
     if operands is None:
         raise UnsupportedError(
@@ -163,6 +183,30 @@ def _after_movement(video: Video, window: Window3d, around: Surroundings) -> Ope
             f" {window.mode} padding, across bands of a video. Cut the other axis."
         )
     return operands
+
+
+def frames_of(run: Run) -> StoredFrames:
+    """What a run is some frames of, in memory; a convolution still to run, runs."""
+    base = run.base
+    stored_base = run_of(base.result()).base if isinstance(base, Pending) else base
+    assert isinstance(stored_base, StoredFrames)
+    return stored_base
+
+
+def run_of(frames: Tensor) -> Run:
+    """All of a tensor [N, C, T, H, W]."""
+    video = Video.of(frames)
+    assert video is not None
+    return video.runs[0]
+
+
+def counted(runs: Sequence[Run]) -> tuple[Counted, ...]:
+    """What must not have changed when they are read later."""
+    return tuple(run.base.check() for run in runs if isinstance(run.base, StoredFrames))
+
+
+def _counted_tensor(tensor: Tensor) -> Counted:
+    return weakref.ref(tensor), written(tensor)
 
 
 def spec_of(operands: Operands, window: Window3d, around: Surroundings) -> ConvSpec:
@@ -213,8 +257,8 @@ def plus(left: Any, right: Any) -> LazyTensor | None:
     terms.sort(key=lambda pair: -_macs(pair[0]))
     for one, other in terms:
         seen = one.video()
-        added = _base_like(other, seen)
-        fused = None if added is None else seen.runs[0].base.plus(added)
+        added = _base_like(other, seen, one.view_of.cell.around)
+        fused = None if added is None else seen.runs[0].base.plus(*added)
         if fused is not None:
             return _instead(one, fused)
     return None
@@ -247,22 +291,38 @@ def _macs(value: LazyTensor) -> int:
     return macs
 
 
-def _base_like(value: Any, like: Video) -> torch.Tensor | None:
+def _base_like(
+    value: Any, like: Video, around: Surroundings
+) -> tuple[Tensor, tuple[Counted, ...]] | None:
     """A tensor of the same shape, as [N, C, T, H, W] in the same layout; None if it is not."""
-    if not isinstance(value, LazyTensor) or value.shape != like.shape:
+    if not isinstance(value, Tensor) or value.shape != like.shape:
         return None
-    video = value.video()
-    if video is None or video.layout is not like.layout or video.dtype != like.dtype:
+    if value.dtype != like.dtype:
         return None
-    if video.sizes != like.sizes:
-        return None
-    if value.around.spread is not None:
-        value.around.spread.require_movable(video)
-    return done(replace(video, layout=Layout.video), value.around.book)
+    video = video_of(value)
+    with passing():
+        if video is not None and (video.layout, video.sizes) == (like.layout, like.sizes):
+            require_movable(video, around)
+            made = done(replace(video, layout=Layout.video), around.book)
+            return made, counted(video.runs)
+        seen = value.value() if isinstance(value, LazyTensor) else value
+    own = () if isinstance(value, LazyTensor) else (_counted_tensor(value),)
+    return _as_video(seen, like), own
+
+
+def _as_video(seen: Tensor, like: Video) -> Tensor:
+    """A tensor in a layout, as [N, C, T, H, W]."""
+    n, c, t, h, w = like.sizes
+    with unseen():
+        if like.layout is not Layout.images:
+            return seen.permute(*_TO_VIDEO[like.layout])
+        if n == 1:
+            return seen.permute(1, 0, 2, 3).unsqueeze(0)
+        return seen.reshape(n, t, c, h, w).permute(0, 2, 1, 3, 4)
 
 
 def _instead(x: LazyTensor, pending: Pending) -> LazyTensor:
     video = x.video()
     assert video is not None
     runs = (replace(video.runs[0], base=pending),)
-    return LazyTensor(replace(video, runs=runs), x.around)
+    return _result(replace(video, runs=runs), x.view_of.cell.around)

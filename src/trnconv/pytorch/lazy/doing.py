@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from trnconv.geometry import ZEROS
-from trnconv.pytorch.lazy.memory import require_unchanged, same_memory
+from trnconv.pytorch.lazy.memory import same_memory
 from trnconv.pytorch.lazy.noted import Notebook
 from trnconv.pytorch.lazy.pending import Pending
 from trnconv.pytorch.lazy.video import NO_PADS, Layout, Run, Video
@@ -14,20 +14,14 @@ Tensor = torch.Tensor
 _LAYOUTS = {Layout.video: (0, 1, 2, 3, 4), Layout.frames_first: (0, 2, 1, 3, 4)}
 
 
-def base_tensor(run: Run) -> Tensor:
-    """The tensor of a run; a convolution still to run, runs."""
-    if isinstance(run.base, Pending):
-        return run.base.result()
-    require_unchanged(run.base, run.written)
-    base: Tensor = run.base
-    return base
-
-
 def stored(run: Run) -> Tensor:
-    """The frames of a run as they lie: no copy."""
-    base = base_tensor(run)
-    whole = (run.start, run.stop) == (0, base.shape[2])
-    return base if whole else base[:, :, run.start : run.stop]
+    """The frames of a run as they lie: no copy. A convolution still to run, runs."""
+    if not isinstance(run.base, Pending):
+        frames: Tensor = run.base.tensor(run.start, run.stop)
+        return frames
+    result = run.base.result()
+    whole = (run.start, run.stop) == (0, result.shape[2])
+    return result if whole else result[:, :, run.start : run.stop]
 
 
 def done(video: Video, book: Notebook) -> Tensor:

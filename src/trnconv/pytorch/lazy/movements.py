@@ -1,266 +1,258 @@
-"""Functions that move data, noted on a video. None: not this time, let torch do it."""
+"""Operators of ATen that move data, noted as videos. NotImplemented: this time torch does it."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from math import prod
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from trnconv.pytorch.lazy.cell import Cell, ViewOf, as_memory
+from trnconv.pytorch.lazy.context import Surroundings
+from trnconv.pytorch.lazy.endings import NOTED_ENDS
+from trnconv.pytorch.lazy.memory import same_memory
 from trnconv.pytorch.lazy.pending import Pending
 from trnconv.pytorch.lazy.tensor import LazyTensor
+from trnconv.pytorch.lazy.traits import tensors_in
 from trnconv.pytorch.lazy.video import Layout, Video, spliced
+from trnconv.pytorch.lazy.videos import video_of
+from trnconv.pytorch.lazy.waiting import unseen
 
-_Noted = Video | tuple[Video, ...] | None
-_FRAMES_FIRST = (0, 2, 1, 3, 4)
-_FULL = slice(None)
+Tensor = torch.Tensor
+Note = Callable[[Surroundings, Any, Any, Any], Any]
+_FRAMES = 2
+_AXES = {3: _FRAMES, 4: 3, 5: 4}  # a repeated axis stands behind the one it repeats
+_TORCH = Path(torch.__file__).parent
+_LAYERS = str(_TORCH / "nn")
+_BETWEEN = (  # an operator's caller and its handler
+    str(Path(__file__).parents[1]),
+    *(str(_TORCH / name) for name in ("_dynamo", "_compile.py", "_ops.py", "_tensor.py", "utils")),
+)
+_NARROWEST = 2  # bytes: of what a model computes in; smaller types are for storage
 
 
-def cat(tensors: Sequence[Any], dim: int = 0) -> _Noted:
+def _copied(video: Video | None, around: Surroundings, twin: Tensor | None = None) -> Any:
+    """A lazy tensor in memory of its own; laid out densely, if it is not said how."""
+    if video is None:
+        return NotImplemented
+    memory = as_memory(video) if twin is None else twin
+    return LazyTensor(ViewOf(Cell(memory, video, around), memory), video.device)
+
+
+def _cat(around: Surroundings, func: Any, args: Any, kwargs: Any) -> Any:
     """Frames one after the other."""
-    videos = [each.video() if isinstance(each, LazyTensor) else Video.of(each) for each in tensors]
-    if dim not in (2, -3) or any(video is None for video in videos):
-        return None
-    return spliced([video for video in videos if video is not None])
+    del func
+    tensors = args[0] if args else kwargs["tensors"]
+    dim = args[1] if len(args) > 1 else kwargs.get("dim", 0)
+    if dim not in (_FRAMES, _FRAMES - 5) or any(each.dim() != 5 for each in tensors):
+        return NotImplemented
+    videos = [video_of(each) for each in tensors]
+    known = [video for video in videos if video is not None]
+    return NotImplemented if len(known) < len(videos) else _copied(spliced(known), around)
 
 
-def pad(
-    x: Video, pads: Sequence[int], mode: str = "constant", value: float | None = None
-) -> _Noted:
-    """torch.nn.functional.pad."""
-    return x.padded(list(pads), mode, value or 0.0)
+def _pad_with(mode: str) -> Note:
+    def note(around: Surroundings, func: Any, args: Any, kwargs: Any) -> Any:
+        x, pads = args[:2]
+        value = args[2] if len(args) > 2 else kwargs.get("value", 0)
+        video = video_of(x)
+        padded = None if video is None else video.padded(pads, mode, value)
+        if padded is not None and mode == "reflect":
+            with unseen():
+                func(_twin_of(x), pads)  # torch refuses more than there is
+        return _copied(padded, around)
+
+    return note
 
 
-def interpolate(
-    x: Video,
-    size: Any = None,
-    scale_factor: Any = None,
-    mode: str = "nearest",
-    **rest: Any,
-) -> _Noted:
-    """Nearest-neighbour upsampling by whole numbers."""
-    if mode not in ("nearest", "nearest-exact") or any(rest.values()):
-        return None
-    rank = 3 if x.layout is Layout.video else 2
-    if x.layout is Layout.frames_first:
-        return None
-    now = x.shape[-rank:]
-    asked = size if size is not None else scale_factor
-    if asked is None or not all(now):
-        return None
-    listed = [asked] * rank if isinstance(asked, (int, float)) else list(asked)
-    factors = [n / now[at] for at, n in enumerate(listed)] if size is not None else listed
-    if any(factor < 1 or factor != int(factor) for factor in factors):
-        return None
-    whole = [int(factor) for factor in factors]
-    return x.upsampled((whole[0], whole[1], whole[2]) if rank == 3 else (1, whole[0], whole[1]))
+def _upsample(around: Surroundings, func: Any, args: Any, kwargs: Any) -> Any:
+    """Nearest-neighbour upsampling by whole numbers, to a size or by factors."""
+    x, size = args[:2]
+    listed = (
+        args[2] if func.__name__.endswith("vec") and len(args) > 2 else kwargs.get("scale_factors")
+    )
+    video = video_of(x)
+    if video is None or video.layout is Layout.frames_first:
+        return NotImplemented
+    now = x.shape[2:]
+    factors = [n / now[at] for at, n in enumerate(size)] if size is not None else listed
+    if factors is None or any(factor < 1 or factor != int(factor) for factor in factors):
+        return NotImplemented
+    whole = [1] * (3 - len(now)) + [int(factor) for factor in factors]
+    return _copied(video.upsampled((whole[0], whole[1], whole[2])), around)
 
 
-def getitem(x: Video, key: Any) -> _Noted:
-    """[:, :, a:b], [:, :, i] and [:, :, None]; a trailing ... or full slices may follow."""
-    keys = list(key) if isinstance(key, tuple) else [key]
-    if keys[-1] is Ellipsis:
-        keys.pop()
-    if not 3 <= len(keys) <= 1 + len(x.shape) or not all(
-        _is_full(each) for each in (*keys[:2], *keys[3:])
-    ):
-        return None
-    chosen = keys[2]
-    if chosen is None:
-        return unsqueeze(x, 2)
-    if x.layout is not Layout.video or len(keys) > len(x.shape):
-        return None
-    count = x.shape[2]
-    if type(chosen) is int and -count <= chosen < count:
-        at = chosen % count
-        frame = x.frames(at, at + 1)
-        return None if frame is None else frame.seen_as(Layout.images)
-    if isinstance(chosen, slice) and chosen.step in (None, 1):
-        start, stop, _ = chosen.indices(count)
-        return x.frames(start, stop)
-    return None
-
-
-def _is_full(key: Any) -> bool:
-    return isinstance(key, slice) and key == _FULL
-
-
-def split(x: Video, sizes: Any, dim: int = 0) -> _Noted:
-    """Parts of so many frames."""
-    if dim != 2 or x.layout is not Layout.video:
-        return None
-    count = x.shape[2]
-    if isinstance(sizes, int):
-        sizes = [min(sizes, count - at) for at in range(0, count, max(1, sizes))]
-    listed = list(sizes)
-    return _parts(x, listed) if sum(listed) == count and min(listed, default=0) > 0 else None
-
-
-def chunk(x: Video, chunks: int, dim: int = 0) -> _Noted:
-    """So many parts, as equal as torch makes them."""
-    return split(x, -(-x.shape[2] // chunks), dim) if dim == 2 and chunks > 0 else None
-
-
-def _parts(x: Video, sizes: list[int]) -> _Noted:
-    parts: list[Video] = []
-    at = 0
-    for size in sizes:
-        part = x.frames(at, at + size)
-        if part is None:
-            return None
-        parts.append(part)
-        at += size
-    return tuple(parts)
-
-
-def repeat(x: Video, *counts: Any) -> _Noted:
+def _repeat(around: Surroundings, func: Any, args: Any, kwargs: Any) -> Any:
     """Frames so many times one after the other."""
-    listed = list(counts[0]) if len(counts) == 1 and not isinstance(counts[0], int) else counts
-    if x.layout is not Layout.video or len(listed) != 5:
-        return None
-    if any(count != 1 for at, count in enumerate(listed) if at != 2) or listed[2] < 0:
-        return None
-    return x.times(listed[2])
+    del func, kwargs
+    x, counts = args
+    video = video_of(x)
+    if video is None or video.layout is not Layout.video or len(counts) != 5:
+        return NotImplemented
+    if any(count != 1 for at, count in enumerate(counts) if at != _FRAMES):
+        return NotImplemented
+    return _copied(video.times(counts[_FRAMES]), around)
 
 
-def repeat_interleave(x: Video, repeats: Any, dim: int | None = None) -> _Noted:
-    """Each frame, row or column so many times."""
-    if not isinstance(repeats, int) or dim is None or repeats < 1:
-        return None
-    at = (dim + 5 if dim < 0 else dim) - 2
-    if x.layout is not Layout.video or at not in (0, 1, 2):
-        return None
-    factors = [1, 1, 1]
-    factors[at] = repeats
-    return x.upsampled((factors[0], factors[1], factors[2]))
+def _clone(around: Surroundings, func: Any, args: Any, kwargs: Any) -> Any:
+    """Whole tensors are shared until one is changed in place; a copy of some frames is made.
 
-
-def permute(x: Video, *dims: Any) -> _Noted:
-    """Channels and frames change places."""
-    listed = tuple(dims[0]) if len(dims) == 1 and not isinstance(dims[0], int) else tuple(dims)
-    if listed != _FRAMES_FIRST or x.layout is Layout.images:
-        return None
-    return x.seen_as(Layout.frames_first if x.layout is Layout.video else Layout.video)
-
-
-def reshape(x: Video, *sizes: Any) -> _Noted:
-    """Frames become images, or images frames."""
-    if len(sizes) == 1 and isinstance(sizes[0], torch.dtype):
-        return None
-    listed = list(sizes[0]) if len(sizes) == 1 and not isinstance(sizes[0], int) else list(sizes)
-    known = -torch.Size(listed).numel()
-    if -1 in listed and known > 0:
-        listed[listed.index(-1)] = x.shape.numel() // known
-    n, c, t, h, w = x.sizes
-    targets = {
-        Layout.video: ((n, c, t, h, w), Layout.video),
-        Layout.frames_first: ((n * t, c, h, w), Layout.images),
-        Layout.images: ((n, t, c, h, w), Layout.frames_first),
-    }
-    wanted, layout = targets[x.layout]
-    if tuple(listed) != wanted or x.from_images:  # else only a single image would be a frame
-        return None
-    return _as_images(x) if layout is Layout.images else x.seen_as(layout)
-
-
-def _as_images(x: Video) -> Video:
-    """Frames of several videos do not lie in steps of one size: then torch copies them."""
-    videos, channels, frames, *_ = x.sizes
-    in_steps = 1 in (videos, channels, frames)
-    return replace(x, layout=Layout.images, copied=x.copied or not in_steps)
-
-
-def flatten(x: Video, start_dim: int = 0, end_dim: int = -1) -> _Noted:
-    """Frames become images."""
-    if x.layout is Layout.frames_first and (start_dim, end_dim) == (0, 1):
-        return _as_images(x)
-    return None
-
-
-def unflatten(x: Video, dim: int, sizes: Sequence[int]) -> _Noted:
-    """Images become frames."""
-    if x.layout is not Layout.images or dim != 0 or len(sizes) != 2:
-        return None
-    return reshape(x, *sizes, *x.shape[1:])
-
-
-def squeeze(x: Video, dim: int | None = None) -> _Noted:
-    """A single frame becomes an image."""
-    if dim == 2 and x.layout is Layout.video and x.shape[2] == 1:
-        return x.seen_as(Layout.images)
-    return None
-
-
-def unsqueeze(x: Video, dim: int) -> _Noted:
-    """An image becomes a single frame."""
-    if dim == 2 and x.layout is Layout.images and x.sizes[2] == 1:
-        return x.seen_as(Layout.video)
-    return None
-
-
-def clone(x: Video, **_options: Any) -> _Noted:
-    """Whole tensors are shared until one is changed in place; some frames are copied.
-
-    A few frames of a long tensor would keep all of it in memory.
+    A few frames of a long tensor, kept in a cache, would keep all of it in memory. Who asks for
+    them in order (`contiguous`, `reshape`) keeps them for as long as it takes.
     """
-    for run in x.runs:
+    x, wanted = args[0], kwargs.get("memory_format")
+    if wanted not in (None, torch.preserve_format, torch.contiguous_format):
+        return NotImplemented
+    if x.dim() == 6:
+        return _interleaved(around, x)
+    video = video_of(x) if _has_planes(x) else None
+    if video is None:
+        return NotImplemented
+    for run in video.runs:
         if isinstance(run.base, Pending):
             run.base.result()  # wanted twice: with an end of its own it would run twice
-    parts_of_frames = any((run.start, run.stop) != (0, run.base.shape[2]) for run in x.runs)
-    return None if parts_of_frames else replace(x, copied=True)
+    some = any((run.start, run.stop) != (0, run.base.shape[_FRAMES]) for run in video.runs)
+    if some and wanted is not torch.contiguous_format:
+        return NotImplemented
+    with unseen():
+        twin = func(_twin_of(x), **kwargs)
+    return _copied(video, around, twin)
 
 
-def contiguous(x: Video, **_options: Any) -> _Noted:
-    """Whoever does the movement makes it so."""
-    base = x.runs[0].base
-    lies_so = isinstance(base, Pending) or base.is_contiguous()
-    unmoved = x.layout is Layout.video or 1 in x.sizes[1:3]
-    return replace(x, copied=x.copied or not (x.untouched and unmoved and lies_so))
+def _interleaved(around: Surroundings, x: Tensor) -> Any:
+    """repeat_interleave is unsqueeze, expand, clone, view."""
+    repeated = [at for at in _AXES if x.stride(at) == 0 and x.shape[at] > 1]
+    if len(repeated) != 1:
+        return NotImplemented
+    at = repeated[0]
+    once = x.select(at, 0) if not isinstance(x, LazyTensor) else _selected(x, at)
+    video = video_of(once)
+    if video is None or video.layout is not Layout.video:
+        return NotImplemented
+    factors = [1, 1, 1]
+    factors[_AXES[at] - _FRAMES] = x.shape[at]
+    more = video.upsampled((factors[0], factors[1], factors[2]))
+    if more is None:
+        return NotImplemented
+    memory = as_memory(more)
+    with unseen():
+        twin = memory.view(x.shape)
+    return LazyTensor(ViewOf(Cell(memory, more, around), twin), x.device)
 
 
-def to(x: Video, *args: Any, **kwargs: Any) -> _Noted:
-    """A cast that loses nothing, or no change at all."""
-    given = [*args, *kwargs.values()]
-    dtype = x.dtype
-    for each in given:
-        if isinstance(each, torch.dtype):
-            dtype = each
-        elif not isinstance(each, (str, torch.device)) or torch.device(each) != x.device:
-            return None
-    return x.in_dtype(dtype)
+def _selected(x: LazyTensor, at: int) -> LazyTensor:
+    with unseen():
+        twin = x.view_of.twin.select(at, 0)
+    return LazyTensor(x.view_of.of(twin), x.device)
 
 
-def to_float(x: Video) -> _Noted:
-    """To float32."""
-    return x.in_dtype(torch.float32)
+def _cast(around: Surroundings, func: Any, args: Any, kwargs: Any) -> Any:
+    """A cast that loses nothing, or back to where it came from."""
+    x, dtype = args[0], kwargs.get("dtype")
+    plain = kwargs.get("memory_format") in (None, torch.preserve_format)
+    here = kwargs.get("device") in (None, x.device)
+    if dtype is None or not plain or not here or not x.is_floating_point():
+        return NotImplemented
+    if min(dtype.itemsize, x.dtype.itemsize) < _NARROWEST:
+        return NotImplemented
+    video = video_of(x) if _has_planes(x) else None
+    cast = None if video is None else video.in_dtype(dtype)
+    if cast is None:
+        return NotImplemented
+    with unseen():
+        twin = func(_twin_of(x), dtype=dtype)
+    return _copied(cast, around, twin)
 
 
-def type_as(x: Video, other: Any) -> _Noted:
-    """To the type of another tensor."""
-    return x.in_dtype(other.dtype) if other.device == x.device else None
+def _has_planes(x: Tensor) -> bool:
+    """Whether rows and columns lie together, as in a video: else it is a matrix of something."""
+    if x.dim() not in (4, 5):
+        return False
+    *others, height, width = zip(x.shape, x.stride(), strict=True)
+    plane = (height[0] - 1) * height[1] + width[0]
+    in_rows = width[0] == 1 or (width[1] == 1 and (height[0] == 1 or height[1] >= width[0]))
+    return in_rows and all(size == 1 or step >= plane for size, step in others)
 
 
-ON_VIDEOS: dict[str, Callable[..., _Noted]] = {
-    "pad": pad,
-    "interpolate": interpolate,
-    "__getitem__": getitem,
-    "split": split,
-    "chunk": chunk,
-    "repeat": repeat,
-    "repeat_interleave": repeat_interleave,
-    "permute": permute,
-    "reshape": reshape,
-    "view": reshape,
-    "flatten": flatten,
-    "unflatten": unflatten,
-    "squeeze": squeeze,
-    "unsqueeze": unsqueeze,
-    "clone": clone,
-    "contiguous": contiguous,
-    "to": to,
-    "float": to_float,
-    "type_as": type_as,
+def _twin_of(x: Tensor) -> Tensor:
+    if isinstance(x, LazyTensor):
+        return x.view_of.twin
+    return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="meta")
+
+
+def _spliced(note: Note) -> Note:
+    def if_allowed(around: Surroundings, func: Any, args: Any, kwargs: Any) -> Any:
+        return note(around, func, args, kwargs) if around.rewrites.splice else NotImplemented
+
+    return if_allowed
+
+
+_MOVEMENTS: dict[str, Note] = {
+    "cat": _cat,
+    "constant_pad_nd": _pad_with("constant"),
+    "repeat": _repeat,
+    "clone": _clone,
+    "_to_copy": _cast,
+    **{f"replication_pad{rank}d": _pad_with("replicate") for rank in (2, 3)},
+    **{f"reflection_pad{rank}d": _pad_with("reflect") for rank in (2, 3)},
+    **{f"upsample_nearest{rank}d": _upsample for rank in (2, 3)},
+    **{f"_upsample_nearest_exact{rank}d": _upsample for rank in (2, 3)},
 }
-COPIES = ("pad", "interpolate", "repeat", "repeat_interleave", "clone")  # others are views
-CONCATENATIONS = ("cat", "concat", "concatenate")
+NOTED: dict[str, Note] = {
+    **{f"aten::{name}": _spliced(note) for name, note in _MOVEMENTS.items()},
+    **NOTED_ENDS,
+}
+
+
+def note_copy(around: Surroundings, name: str, given: Any, result: Any) -> None:
+    """An operator that torch did: in the book, if it moved data for nothing but its place."""
+    if name == "aten::_unsafe_view":
+        around.book.call_last("contiguous", "permute")  # reshape is a copy, and this
+        return
+    kind = _kind(name, given)
+    if not kind or not isinstance(result, Tensor):
+        return
+    read: Sequence[Tensor] = list(tensors_in(given[0][:1]))
+    if not any(same_memory(each, result) for each in read):
+        around.book.moved(kind, sum(_bytes_read(each) for each in read) + result.nbytes)
+
+
+def _bytes_read(tensor: Tensor) -> int:
+    """Elements that stand for several are read once."""
+    pairs = zip(tensor.stride(), tensor.shape, strict=True)
+    return prod(size for step, size in pairs if step) * tensor.element_size()
+
+
+def _kind(name: str, given: Any) -> str:
+    bare = name.removeprefix("aten::")
+    if bare == "clone":
+        return _kind_of_clone(*given)
+    if bare in ("cat", "stack", "repeat"):
+        return "repeat" if bare == "repeat" else "cat"
+    if "_pad" in bare and "backward" not in bare:
+        return "pad"
+    return "upsample" if "upsample_" in bare and "backward" not in bare else ""
+
+
+def _kind_of_clone(args: Any, kwargs: Any) -> str:
+    """A copy of frames that the model asked for, or a rearrangement; none inside torch's layers."""
+    if kwargs.get("memory_format") is None:
+        return "cache"
+    if 0 in [step for step, size in zip(args[0].stride(), args[0].shape, strict=True) if size > 1]:
+        return "repeat"
+    is_matrix = args[0].dim() < 5 and not _has_planes(args[0])  # of attention, say
+    return "contiguous" if not is_matrix and _asked_by_a_model() else ""
+
+
+def _asked_by_a_model() -> bool:
+    """Whether no layer of torch's asked: its norms and products copy too, where they have to.
+
+    What they do inside is not movement that a model asked for, and a device has its own ways.
+    """
+    frame = sys._getframe(1)  # noqa: SLF001 (the documented way to a frame)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_BETWEEN):
+        frame = frame.f_back
+    return not frame.f_code.co_filename.startswith(_LAYERS)

@@ -44,7 +44,9 @@ class Notebook:
     copies: Counter[Copy] = field(default_factory=Counter)
     kept: Counter[tuple[str, str]] = field(default_factory=Counter)  # module, why torch did it
     repeated: Counter[str] = field(default_factory=Counter)  # run again because fused too early
+    eager: Counter[str] = field(default_factory=Counter)  # calls without rewrites, and why
     _modules: list[str] = field(default_factory=list)
+    _last: Copy | None = None
 
     @property
     def module(self) -> str:
@@ -62,9 +64,20 @@ class Notebook:
 
     def moved(self, kind: str, moved_bytes: int) -> None:
         """Note a copy of the running module."""
-        self.copies[Copy(self.module, kind, moved_bytes)] += 1
+        self._last = Copy(self.module, kind, moved_bytes)
+        self.copies[self._last] += 1
+
+    def call_last(self, before: str, kind: str) -> None:
+        """The last copy, if it was of one kind, was of another."""
+        last = self._last
+        if last is None or last.kind != before:
+            return
+        self.copies[last] -= 1
+        if not self.copies[last]:
+            del self.copies[last]
+        self.moved(kind, last.moved_bytes)
 
     def clear(self) -> None:
         """Forget what happened so far."""
-        for each in (self.works, self.copies, self.kept, self.repeated):
+        for each in (self.works, self.copies, self.kept, self.repeated, self.eager):
             each.clear()

@@ -63,7 +63,7 @@ def _first_frame_once(runs: list[Run]) -> tuple[list[Run], int]:
     for at in range(len(runs) - 1):
         one, rest = runs[at : at + 2]
         once = one.repeat == 1 and one.stop == rest.start == one.start + 1
-        if once and rest.repeat > 1 and one.base is rest.base and one.scale == rest.scale:
+        if once and rest.repeat > 1 and one.base == rest.base and one.scale == rest.scale:
             if at > 0 and not _copies(runs[at - 1], replace(rest, start=one.start), first=True):
                 continue
             whole = replace(rest, start=one.start)
@@ -86,7 +86,7 @@ def _without_copies(runs: list[Run]) -> tuple[list[Run], tuple[int, int]]:
 def _copies(one: Run, body: Run, *, first: bool) -> bool:
     edge = body.start if first else body.stop - 1
     single = (one.start, one.stop) == (edge, edge + 1)
-    return single and one.base is body.base and one.scale == body.scale
+    return single and one.base == body.base and one.scale == body.scale
 
 
 def _with_copies(video: Video, front: int, back: int) -> tuple[Pads, Modes] | None:
@@ -154,7 +154,7 @@ def frame_pattern(video: Video, window: Window3d) -> tuple[Video, tuple[Run, ...
     """
     bases: list[Any] = []
     for run in video.runs:
-        if not any(run.base is base for base in bases):
+        if not any(run.base == base for base in bases):
             bases.append(run.base)
     repeats = any(run.repeat > 1 for run in video.runs) or len(video.runs) > 1
     if not window.is_pointwise(0) or video.pads[0] != (0, 0) or len(bases) != 1 or not repeats:

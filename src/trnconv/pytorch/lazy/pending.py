@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass, replace
 
 import torch
@@ -10,12 +11,14 @@ from trnconv.ask.ends import IDENTITY
 from trnconv.geometry import ConvShape
 from trnconv.pytorch.arrays import dtype_name
 from trnconv.pytorch.conv_call import ConvSpec
-from trnconv.pytorch.lazy.memory import require_unchanged
+from trnconv.pytorch.lazy import waiting
+from trnconv.pytorch.lazy.memory import require_present, require_unchanged, storage_of
 from trnconv.pytorch.lazy.noted import Notebook, Work
 from trnconv.pytorch.lazy.spreading import Later
 from trnconv.pytorch.ops import fused_convolution
 
 Tensor = torch.Tensor
+Counted = tuple[weakref.ref[Tensor], int]
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class Asked:
     spec: ConvSpec
     module: str
     book: Notebook
-    written: tuple[int, ...]  # how often each operand had been changed in place
+    counted: tuple[Counted, ...] = ()  # operands, and how often each was changed
     backend: str = "auto"
     residual: Tensor | None = None
     instead_of: ConvShape | None = None
@@ -39,10 +42,19 @@ class Asked:
         """The problem in integers."""
         return self.spec.shape([piece.shape for piece in self.pieces], self.w.shape)
 
+    @property
+    def operands(self) -> tuple[Tensor, ...]:
+        """All tensors it reads."""
+        others = [each for each in (self.bias, self.residual) if each is not None]
+        return (*self.pieces, self.w, *others)
+
     def run(self) -> Tensor:
         """Run it, and note it."""
-        for tensor, times in zip((*self.pieces, self.w), self.written, strict=True):
-            require_unchanged(tensor, times)
+        for reference, times in self.counted:
+            if (tensor := reference()) is not None:
+                require_unchanged(tensor, times)
+        for operand in self.operands:
+            require_present(operand)
         frames = tuple(piece.shape[2] for piece in self.pieces)
         work = Work(
             module=self.module,
@@ -89,18 +101,28 @@ class Pending:
         self.device = asked.pieces[0].device
         self._state: Asked | Tensor = asked
         self._family = family or _Family()
+        waiting.add(self)
 
     @property
     def has_run(self) -> bool:
         """Whether there is a result, so that nothing can be fused any more."""
         return isinstance(self._state, Tensor)
 
-    def reads(self) -> list[Tensor]:
-        """Tensors that must not change before it is read: its operands, or its result."""
+    def reads(self) -> frozenset[int]:
+        """Storages that must not change before it has run."""
         if isinstance(self._state, Tensor):
-            return [self._state]
-        added = [] if self._state.residual is None else [self._state.residual]
-        return [*self._state.pieces, *added]
+            return frozenset()
+        return frozenset(storage_of(tensor) for tensor in self._state.operands)
+
+    def lies_in(self) -> frozenset[int]:
+        """Storages that a reader of the result depends on: its operands', or its own."""
+        if isinstance(self._state, Tensor):
+            return frozenset([storage_of(self._state)])
+        return self.reads()
+
+    def settle(self) -> None:
+        """Read the operands now. One with another end took this one's place, unless both are."""
+        self.result()
 
     def result(self) -> Tensor:
         """Run it, the first time."""
@@ -109,9 +131,10 @@ class Pending:
                 self._state.book.repeated[self._state.module] += 1
             self._family.has_run = True
             self._state = self._state.run()
+            waiting.remove(self)
         return self._state
 
-    def plus(self, residual: Tensor) -> Pending | None:
+    def plus(self, residual: Tensor, counted: tuple[Counted, ...]) -> Pending | None:
         """The same with a tensor added, in one kernel; None if it cannot be fused."""
         own = self._state
         if isinstance(own, Tensor) or own.residual is not None:
@@ -119,7 +142,8 @@ class Pending:
         alike = (residual.shape, residual.dtype) == (self.shape, self.dtype)
         if own.spec.activation != IDENTITY or not alike:
             return None
-        return Pending(replace(own, residual=residual), self._family)
+        counts = (*own.counted, *counted)
+        return Pending(replace(own, residual=residual, counted=counts), self._family)
 
     def activated(self, activation: str) -> Pending | None:
         """The same with an activation, in one kernel; None if it cannot be fused."""

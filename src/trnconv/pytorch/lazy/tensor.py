@@ -1,257 +1,203 @@
-"""LazyTensor: looks like a tensor to a model's code, and puts data movement off.
+"""LazyTensor: a torch.Tensor whose memory is noted, and made when somebody looks at it.
 
-It is no subclass of torch.Tensor: torch hands every function with one among its arguments to
-`__torch_function__`. Functions that move data (`movements`) are noted, convolutions
-(`convolutions`) take over what was noted, and any other gets the tensors it would have got.
+It is a wrapper subclass: torch sends every operator with one among its arguments to
+`__torch_dispatch__` (`mode.py`). What torch does not send there looks at the tensor here.
 """
 
 from __future__ import annotations
 
+import gc
+import threading
 import weakref
-from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from trnconv.pytorch.lazy.context import Surroundings
-from trnconv.pytorch.lazy.doing import done
-from trnconv.pytorch.lazy.memory import same_memory
-from trnconv.pytorch.lazy.pending import Pending
+from trnconv.pytorch.lazy.cell import ViewOf
+from trnconv.pytorch.lazy.memory import storage_of
 from trnconv.pytorch.lazy.video import Video
+from trnconv.pytorch.lazy.waiting import unseen
 
-_alive: weakref.WeakValueDictionary[int, LazyTensor] = weakref.WeakValueDictionary()  # by id
-_OPERATORS = """add radd sub rsub mul rmul truediv rtruediv floordiv pow rpow matmul rmatmul neg abs
-mod eq ne lt le gt ge and or xor invert len bool float int iter contains""".split()
-_IN_PLACE = "iadd isub imul itruediv".split()
-
-
-@dataclass(frozen=True)
-class Seen:
-    """How a lazy tensor was made of another, by a function that gives torch's views."""
-
-    of: LazyTensor
-    func: Callable[..., Any]
-    args: tuple[Any, ...]  # behind the tensor
-    kwargs: dict[str, Any]
-    part: int | None = None  # of several
-
-    def again(self) -> torch.Tensor:
-        """The same, of the tensor itself."""
-        named = {key: real(value) for key, value in self.kwargs.items()}
-        made: Any = self.func(self.of.real(), *real(self.args), **named)
-        tensor: torch.Tensor = made if self.part is None else made[self.part]
-        return tensor
+Tensor = torch.Tensor
+_NOT_DISPATCHED = """numpy __array__ tolist data_ptr untyped_storage storage __dlpack__
+__dlpack_device__ share_memory_ is_shared __reduce_ex__ _typed_storage""".split()
 
 
-class LazyTensor:
-    """A tensor, or a video noted on paper."""
+class _Alive(threading.local):
+    """Of this thread: one run must not settle another's tensors. Oldest first."""
 
-    def __init__(
-        self, content: torch.Tensor | Video, around: Surroundings, seen: Seen | None = None
-    ) -> None:
-        self._content = content
-        self.around = around
-        self._seen = seen
-        self._borrowed = False  # the tensor is somebody else's, where torch would have copied it
-        _alive[id(self)] = self
+    def __init__(self) -> None:
+        self.tensors: weakref.WeakValueDictionary[int, LazyTensor] = weakref.WeakValueDictionary()
 
-    @classmethod
-    def __torch_function__(
-        cls,
-        func: Callable[..., Any],
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        """Note it, convolve, or do it on the tensors."""
-        del types
-        given = kwargs or {}
-        found = _first_lazy((*args, *given.values()))
-        return found.around.call(func, args, given)
 
-    def real(self) -> torch.Tensor:
-        """The tensor, made the first time. To look at: who changes it needs `settle`."""
-        if isinstance(self._content, Video):
-            noted = self._content
-            if self.around.spread is not None:
-                self.around.spread.require_movable(noted)
-            self._content = done(noted, self.around.book)
-            self._borrowed = noted.copied and any(
-                same_memory(base, self._content) for base in _read_by(noted)
-            )
-        return self._content
+class _Wrappers:
+    """What belongs in the empty memory of lazy tensors, as long as anybody holds that memory.
 
-    def owned(self) -> torch.Tensor:
-        """The tensor, and nobody else's that torch would have copied."""
-        tensor = self.real()
-        if self._borrowed:
-            self.around.book.moved("cache", 2 * tensor.nbytes)
-            self._content, self._borrowed = tensor.clone(), False
-        return self._content  # type: ignore[return-value]
+    `parameter.data = lazy` makes an ordinary tensor of it, without a word to anybody.
+    """
 
-    def video(self) -> Video | None:
-        """The frames, if it has any; 4 dimensions are images."""
-        if not isinstance(self._content, Video):
-            video = Video.of(self._content)
-            if video is None:
-                return None
-            # kept, so that all that is cut from it knows it by one name
-            self._content = replace(video, copied=self._borrowed)
-        return self._content
+    def __init__(self) -> None:
+        self._views: dict[int, tuple[weakref.ref[Any], ViewOf, int]] = {}
 
-    @property
-    def root(self) -> LazyTensor:
-        """The one that this is a view of, as torch has it; itself, if of none."""
-        return self if self._seen is None else self._seen.of.root
+    def add(self, lazy: LazyTensor) -> None:
+        storage = torch.Tensor.untyped_storage(lazy)
+        key = storage._cdata  # noqa: SLF001 (no public identity)
+        gone = weakref.ref(storage, lambda _: self._views.pop(key, None))
+        self._views[key] = (gone, lazy.view_of, threading.get_ident())
 
-    def as_view(self, made: Any, seen: Seen) -> Any:
-        """What a function made of this tensor: a view of it, where it shares its memory."""
-        if isinstance(made, torch.Tensor):
-            if not same_memory(made, self.real()):
-                return LazyTensor(made, self.around)
-            view = LazyTensor(made, self.around, seen)
-            view._borrowed = self._borrowed
-            return view
-        if type(made) in (list, tuple):
-            parts = [self.as_view(each, replace(seen, part=at)) for at, each in enumerate(made)]
-            return type(made)(parts)
+    def of(self, tensor: Tensor) -> ViewOf | None:
+        storage, view_of, _ = self._views.get(storage_of(tensor), (None, None, 0))
+        return view_of if storage is not None and storage() is not None else None
+
+    def orphans(self, kept: set[int]) -> set[int]:
+        """Storages of this thread that none of those is about: somebody else holds them."""
+        own, entries = threading.get_ident(), list(self._views.items())
+        held = {key for key, (storage, _, home) in entries if home == own and storage() is not None}
+        return held - kept
+
+
+_alive = _Alive()
+_wrappers = _Wrappers()
+
+
+class LazyTensor(torch.Tensor):
+    """A tensor whose making is noted."""
+
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment] # noqa: SLF001
+    view_of: ViewOf
+
+    @staticmethod
+    def __new__(  # noqa: PYI034 (typing.Self arrives with Python 3.11)
+        cls: type[LazyTensor], view_of: ViewOf, device: torch.device
+    ) -> LazyTensor:
+        """A tensor without data, of the twin's sizes."""
+        twin = view_of.twin
+        self = torch.Tensor._make_wrapper_subclass(  # noqa: SLF001 (torch's recipe for wrappers)
+            cls,
+            twin.shape,
+            strides=twin.stride(),
+            storage_offset=twin.storage_offset(),
+            dtype=twin.dtype,
+            device=device,
+        )
+        # Else an extension in C++ would read a null pointer.
+        torch._C._set_throw_on_mutable_data_ptr(self)  # noqa: SLF001
+        made: LazyTensor = self
+        made.show(view_of)
+        _alive.tensors[id(made)] = made
         return made
 
-    def become_view(self) -> None:
-        """A view of the root's tensor, or what torch copies from it."""
-        if self._seen is None:
-            return
-        self._seen.of.become_view()
-        self._content, self._borrowed = self._seen.again(), False
-        if not same_memory(self._content, self._seen.of.real()):
-            self._seen = None
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Outside of a patched model: on tensors."""
+        from trnconv.pytorch.lazy.mode import outside  # noqa: PLC0415 (it needs this class)
 
-    def reads(self) -> list[torch.Tensor]:
-        """Tensors that must not change before the movement is done."""
-        if isinstance(self._content, Video):
-            return _read_by(self._content)
-        return [self._content] if self._borrowed else []
+        del types
+        return outside(func, args, kwargs or {})
+
+    def show(self, view_of: ViewOf) -> None:
+        """From now on, this; the sizes are the caller's business."""
+        self.view_of = view_of
+        _wrappers.add(self)
+
+    def laid_out_densely(self) -> bool:
+        """Give it the strides that torch's result would have, if nobody has a view of it yet.
+
+        Images that a convolution made of frames lie as a video does, and not every view of dense
+        images is one of those.
+        """
+        dense = self.view_of.cell.laid_out_densely()
+        if dense is None:
+            return False
+        self.show(ViewOf(self.view_of.cell, dense))
+        with unseen():
+            self.as_strided_(dense.shape, dense.stride(), 0)
+        return True
+
+    def video(self) -> Video | None:
+        """The frames it shows, if any."""
+        return self.view_of.video()
+
+    def solid(self) -> Tensor:
+        """The tensor; its memory is made for good."""
+        return self.view_of.solid()
+
+    def value(self) -> Tensor:
+        """The tensor, to look at."""
+        return self.view_of.value()
 
     @property
-    def shape(self) -> torch.Size:
-        """As a tensor's."""
-        return self._content.shape
+    def data(self) -> Tensor:
+        """An alias, as of any tensor."""
+        return self.detach()
 
-    @property
-    def dtype(self) -> torch.dtype:
-        """As a tensor's."""
-        return self._content.dtype
+    @data.setter
+    def data(self, other: Tensor) -> None:
+        other_view = other.view_of if isinstance(other, LazyTensor) else None
+        view_of = other_view or ViewOf.of_tensor(other, self.view_of.cell.around)
+        wrapper = LazyTensor(view_of, other.device)
+        torch.Tensor.data.__set__(self, wrapper)  # type: ignore[attr-defined]
+        self.show(view_of)
 
-    @property
-    def device(self) -> torch.device:
-        """As a tensor's."""
-        return self._content.device
-
-    @property
-    def ndim(self) -> int:
-        """As a tensor's."""
-        return len(self.shape)
-
-    @property
-    def requires_grad(self) -> bool:
-        """Lazy tensors are for inference."""
-        return False
-
-    def size(self, dim: int | None = None) -> Any:
-        """As a tensor's."""
-        return self.shape if dim is None else self.shape[dim]
-
-    def dim(self) -> int:
-        """As a tensor's."""
-        return len(self.shape)
-
-    def numel(self) -> int:
-        """As a tensor's."""
-        return self.shape.numel()
-
-    def __getattr__(self, name: str) -> Any:
-        """Methods go the way of functions; other attributes are the tensor's."""
-        if name.startswith("__"):
-            raise AttributeError(name)
-        known = getattr(torch.Tensor, name)
-        if not callable(known):
-            return getattr(self.real(), name)
-        return lambda *args, **kwargs: self.around.call(known, (self, *args), kwargs)
-
-    def __getitem__(self, key: Any) -> Any:
-        return self.around.call(torch.Tensor.__getitem__, (self, key), {})
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        self.around.call(torch.Tensor.__setitem__, (self, key, value), {})
-
-    def __repr__(self) -> str:
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
+        del tensor_contents
         return f"LazyTensor({list(self.shape)}, {self.dtype}, {self.device})"
 
-    __hash__ = object.__hash__
+    def __format__(self, spec: str) -> str:
+        return format(self.solid(), spec)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        copy: Tensor = memo.setdefault(id(self), self.solid().clone())
+        return copy
 
 
-def _operator(name: str) -> Callable[..., Any]:
-    function = getattr(torch.Tensor, f"__{name}__")
+def _of_the_tensor(name: str) -> Any:
+    def method(self: LazyTensor, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self.solid(), name)(*args, **kwargs)
 
-    def operator(self: LazyTensor, *args: Any) -> Any:
-        return self.around.call(function, (self, *args), {})
-
-    return operator
-
-
-for _name in (*_OPERATORS, *_IN_PLACE):
-    setattr(LazyTensor, f"__{_name}__", _operator(_name))
+    method.__name__ = name
+    return method
 
 
-def _first_lazy(values: Any) -> LazyTensor:
-    for value in values:
-        if isinstance(value, LazyTensor):
-            return value
-        if isinstance(value, (list, tuple)) and any(isinstance(e, LazyTensor) for e in value):
-            return _first_lazy(value)
-    raise AssertionError("torch found a lazy tensor where we do not")
+for _name in _NOT_DISPATCHED:
+    setattr(LazyTensor, _name, _of_the_tensor(_name))
 
 
-def lazy(value: Any, around: Surroundings) -> Any:
-    """A tensor as a lazy one, in lists and tuples too; anything else as it is."""
-    if isinstance(value, torch.Tensor):
-        return LazyTensor(value, around)
-    if type(value) in (list, tuple):
-        return type(value)(lazy(each, around) for each in value)
-    return value
+def alive() -> list[int]:
+    """Keys of the lazy tensors of this thread, oldest first."""
+    return list(_alive.tensors.keys())
 
 
-def real(value: Any) -> Any:
-    """A lazy tensor as a tensor; lists and tuples of them too."""
-    if isinstance(value, LazyTensor):
-        return value.real()
-    if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):
-        changed = [real(each) for each in value]
-        return type(value)(*changed) if hasattr(value, "_fields") else type(value)(changed)
-    return value
+def known(key: int) -> LazyTensor | None:
+    """One of them; None if it has died."""
+    return _alive.tensors.get(key)
 
 
-def _read_by(video: Video) -> list[torch.Tensor]:
-    bases = [run.base for run in video.runs]
-    waiting = [base.reads() for base in bases if isinstance(base, Pending)]
-    lying = [base for base in bases if isinstance(base, torch.Tensor)]
-    return [*lying, *(tensor for each in waiting for tensor in each)]
+def taken_out(key: int) -> LazyTensor | None:
+    """One of them, not known here any more; None if it has died."""
+    return _alive.tensors.pop(key, None)
 
 
-def settle(changed: Any) -> None:
-    """Before a tensor is changed in place: what would read it is done, and its views are views.
+def put_back(tensor: LazyTensor) -> None:
+    """It stays lazy."""
+    _alive.tensors[id(tensor)] = tensor
 
-    A view that was looked at before its origin was made is a tensor of its own until then.
-    """
-    alive = list(_alive.values())
-    root = changed.root if isinstance(changed, LazyTensor) else None
-    relatives = [each for each in alive if root is not None and each.root is root]
-    if root is not None:
-        root.owned()
-    for each in relatives:
-        each.become_view()
-    tensor = real(changed)
-    for each in alive:
-        if each.root is not root and any(same_memory(read, tensor) for read in each.reads()):
-            each.owned()
+
+def repaired(tensor: Tensor) -> Tensor:
+    """A tensor that was given a lazy one's memory (`parameter.data = lazy`), with its values."""
+    view_of = _wrappers.of(tensor) if not isinstance(tensor, LazyTensor) else None
+    if view_of is not None:
+        tensor.data = view_of.solid()
+    return tensor
+
+
+def repair_orphans() -> None:
+    """The same for all that nobody has asked about since."""
+    lost = _wrappers.orphans({storage_of(each) for each in _alive.tensors.values()})
+    if not lost:
+        return
+    for each in gc.get_objects():
+        if issubclass(type(each), Tensor) and storage_of(each) in lost:
+            repaired(each)

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 
 from trnconv.geometry import REFLECT, REPLICATE, ZEROS, Modes
-from trnconv.pytorch.lazy.memory import UNKNOWN, written
+from trnconv.pytorch.lazy.stored import StoredFrames, stored_frames
+from trnconv.pytorch.lazy.waiting import unseen
 
 Pair = tuple[int, int]
 Pads = tuple[Pair, Pair, Pair]  # before and after, of frames, rows and columns
@@ -33,14 +34,13 @@ class Layout(Enum):
 
 @dataclass(frozen=True)
 class Run:
-    """Frames start..stop of a tensor [N, C, T, H, W], each repeated; rows and columns too."""
+    """Frames start..stop of a base [N, C, T, H, W], each repeated; rows and columns too."""
 
-    base: Any  # a tensor, or a convolution that is still to run: both have shape, dtype, device
+    base: Any  # StoredFrames, or a convolution still to run: both have shape, dtype, device
     start: int
     stop: int
     repeat: int = 1
     scale: Pair = (1, 1)
-    written: int = UNKNOWN  # how often the tensor had been changed in place
 
     @property
     def frames(self) -> int:
@@ -49,7 +49,7 @@ class Run:
 
     @property
     def whole(self) -> bool:
-        """All of the tensor, and nothing but it."""
+        """All of the base, and nothing but it."""
         return (self.start, self.stop) == (0, self.base.shape[2]) and self.plain
 
     @property
@@ -68,18 +68,29 @@ class Video:
     pads: Pads = NO_PADS
     modes: Modes = NO_MODES
     from_images: bool = False  # a tensor of images: which are frames of one video is unknown
-    copied: bool = False  # torch would have copied the frames, so changes must not show through
 
     @staticmethod
-    def of(base: Any) -> Video | None:
-        """A tensor of 5 dimensions as a video, of 4 as images; others have no frames."""
-        if len(base.shape) == 5:
-            return Video((Run(base, 0, base.shape[2], written=written(base)),), base.dtype)
-        if len(base.shape) == 4:
-            frames = base.unsqueeze(2)
-            run = Run(frames, 0, 1, written=written(base))
-            return Video((run,), base.dtype, Layout.images, from_images=True)
-        return None
+    def of(tensor: torch.Tensor) -> Video | None:
+        """A tensor of 5 dimensions as a video, of 4 as images; others have no frames.
+
+        Images that lie as the frames of one video do are its frames; of others it is not known
+        which belong together.
+        """
+        if not tensor.is_floating_point() or tensor.layout is not torch.strided:
+            return None
+        if tensor.dim() == 5 and 0 not in (*tensor.shape[:2], *tensor.shape[3:]):
+            return _video_of(tensor, tensor, Layout.video)
+        if tensor.dim() != 4 or not tensor.numel():
+            return None
+        image, channel, row, column = tensor.stride()
+        plane = (tensor.shape[2] - 1) * row + (tensor.shape[3] - 1) * column
+        with unseen():
+            alias = tensor.detach()
+            if min(tensor.shape[:2]) > 1 and plane < image < channel:
+                frames = alias.permute(1, 0, 2, 3).unsqueeze(0)
+                return _video_of(frames, tensor, Layout.images)
+            found = _video_of(alias.unsqueeze(2), tensor, Layout.images)
+        return replace(found, from_images=True)
 
     @property
     def sizes(self) -> tuple[int, int, int, int, int]:
@@ -109,9 +120,35 @@ class Video:
 
     @property
     def untouched(self) -> bool:
-        """One tensor, seen through a layout at most."""
+        """All of one base, seen through a layout at most."""
         own = len(self.runs) == 1 and self.runs[0].whole and self.pads == NO_PADS
         return own and self.dtype == self.runs[0].base.dtype
+
+    @property
+    def as_it_lies(self) -> bool:
+        """Frames of one base, seen through a layout at most: no copy makes them."""
+        own = len(self.runs) == 1 and self.runs[0].plain and self.pads == NO_PADS
+        return own and self.dtype == self.runs[0].base.dtype
+
+    def with_roles_exchanged(self) -> Video | None:
+        """The same elements, with frames for channels: a tensor does not say which are which."""
+        run = self.runs[0]
+        base = run.base
+        if len(self.runs) > 1 or not isinstance(base, StoredFrames) or run.repeat > 1:
+            return None
+        if self.pads[0] != (0, 0) or self.layout is Layout.images:
+            return None
+        n, c, _, h, w = base.sizes
+        frames, channel, image = run.stop - run.start, base.strides[1], base.strides[2]
+        start = base.origin + run.start * image
+        exchanged = replace(
+            base,
+            origin=start,
+            sizes=(n, frames, c, h, w),
+            strides=(base.strides[0], image, channel, *base.strides[3:]),
+        )
+        other = Layout.video if self.layout is Layout.frames_first else Layout.frames_first
+        return replace(self, runs=(replace(run, base=exchanged, start=0, stop=c),), layout=other)
 
     def seen_as(self, layout: Layout) -> Video:
         """The same frames in another layout."""
@@ -123,7 +160,7 @@ class Video:
         if not (dtype.is_floating_point and own.is_floating_point):
             return self if dtype == self.dtype else None
         if dtype == own or (self.dtype == own and torch.promote_types(dtype, own) == dtype):
-            return replace(self, dtype=dtype, copied=self.copied or dtype != self.dtype)
+            return replace(self, dtype=dtype)
         return None
 
     def padded(self, pads: Sequence[int], mode: str, value: float) -> Video | None:
@@ -144,7 +181,7 @@ class Video:
             else:
                 return None
         both, modes = zip(*result, strict=True)
-        return replace(self, pads=both, modes=modes, copied=True)
+        return replace(self, pads=both, modes=modes)
 
     def upsampled(self, factors: tuple[int, int, int]) -> Video | None:
         """Nearest-neighbour upsampling by whole numbers, before any padding."""
@@ -159,7 +196,7 @@ class Video:
             )
             for run in self.runs
         )
-        return replace(self, runs=runs, copied=True)
+        return replace(self, runs=runs)
 
     def frames(self, start: int, stop: int) -> Video | None:
         """Some of the frames; repeated ones only as a whole."""
@@ -184,7 +221,13 @@ class Video:
             return None
         if count == 0:
             return self.frames(0, 0)
-        return replace(self, runs=self.runs * count, copied=True)
+        return replace(self, runs=self.runs * count)
+
+
+def _video_of(frames: torch.Tensor, counted: torch.Tensor, layout: Layout) -> Video:
+    stored, first = stored_frames(frames, counted)
+    run = Run(stored, first, first + frames.shape[2])
+    return Video((run,), frames.dtype, layout)
 
 
 def spliced(parts: Sequence[Video]) -> Video | None:
@@ -196,7 +239,7 @@ def spliced(parts: Sequence[Video]) -> Video | None:
     if len({part.modes for part in parts}) != 1:
         return None
     runs = [run for part in parts for run in part.runs if run.frames] or list(first.runs[:1])
-    return replace(first, runs=_joined(runs), copied=True)
+    return replace(first, runs=_joined(runs))
 
 
 def _rest(part: Video) -> tuple[int, ...]:
@@ -218,4 +261,4 @@ def _joined(runs: Sequence[Run]) -> tuple[Run, ...]:
 
 def _continues(last: Run, run: Run) -> bool:
     alike = (last.repeat, last.scale) == (run.repeat, run.scale)
-    return alike and last.base is run.base and last.stop == run.start
+    return alike and last.base == run.base and last.stop == run.start

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch.utils._pytree import tree_leaves
 
 from trnconv.pytorch import functional
-from trnconv.pytorch.lazy.context import Surroundings, active, running
-from trnconv.pytorch.lazy.convolutions import Filters, convolved
-from trnconv.pytorch.lazy.noting import note_forward, note_transposed
-from trnconv.pytorch.lazy.tensor import LazyTensor, lazy, real
+from trnconv.pytorch.lazy.context import Surroundings
+from trnconv.pytorch.lazy.convolutions import Filters, convolved, unsupported_type
+from trnconv.pytorch.lazy.endings import eager, value_of
+from trnconv.pytorch.lazy.leaving import convolved_now, made_plain
+from trnconv.pytorch.lazy.noting import note_transposed
+from trnconv.pytorch.lazy.passing import is_passing, passing
+from trnconv.pytorch.lazy.session import (
+    GRADIENTS,
+    foreign_kind,
+    inside,
+    is_half,
+    is_transformed,
+    session,
+    why_eager,
+)
+from trnconv.pytorch.lazy.tensor import repaired
 
 Tensor = torch.Tensor
 ATTRIBUTE = "_trnconv"
@@ -28,99 +41,165 @@ class Patch:
     before: dict[str, Any]  # attributes of the instance that ours replaced
     methods: list[str]  # ours
     reason: str = ""  # why it is kept; empty if it is taken
+    # The class's own functions: dynamo does not find them by the class.
+    own: dict[str, Callable[..., Any]] = field(default_factory=dict)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without functions, which a decorator may have made unpicklable: the class has them."""
+        return {**vars(self), "own": {}}
 
 
-@dataclass(frozen=True, eq=False)
 class Bound:
     """A function as a method of an instance. Unlike Python's bound methods, it can be pickled."""
 
-    function: Callable[..., Any]
-    module: torch.nn.Module
+    def __init__(self, function: Callable[..., Any], module: torch.nn.Module, method: str) -> None:
+        self.function = function
+        self.module = module
+        self.method = method
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The function, with the instance first."""
         return self.function(self.module, *args, **kwargs)
 
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """That of the method it stands in for."""
+        patch: Patch = self.module.__dict__[ATTRIBUTE]
+        if self.method in patch.before:
+            return inspect.signature(patch.before[self.method])
+        return inspect.signature(getattr(type(self.module), self.method).__get__(self.module))
+
+    @property
+    def __code__(self) -> Any:
+        """Of the method it stands in for: torch.export asks where a model is written."""
+        method = getattr(type(self.module), self.method)
+        return inspect.unwrap(method).__code__
+
+
+class WayIn(Bound):
+    """A way into a model besides its forward: a method that encodes or decodes."""
+
+    def __init__(self, module: torch.nn.Module, method: str) -> None:
+        super().__init__(module_forward, module, method)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The method itself, on lazy tensors."""
+        return entered(self.module, self.method, args, kwargs)
+
+
+class HookedCall:
+    """In place of `_call_impl` of a module with hooks: they see plain tensors."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self.module = module
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """As torch's, on tensors that are made."""
+        if not torch.compiler.is_compiling():
+            args, kwargs = made_plain((args, kwargs))
+        own: Any = type(self.module)._call_impl  # noqa: SLF001 (what torch's __call__ calls)
+        return own(self.module, *args, **kwargs)
+
 
 def module_forward(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
-    """The module's own forward, on lazy tensors. Only the outermost of a model makes them."""
-    patch: Patch = self.__dict__[ATTRIBUTE]
-    own = original(self, "forward")
-    if torch.compiler.is_compiling() or wants_gradient(self, args, kwargs):
-        return own(*args, **kwargs)
-    outermost = not active()
-    with running(), patch.around.book.inside(patch.name):
-        if outermost:
-            args = tuple(_entering(each, patch.around) for each in args)
-            kwargs = {key: _entering(each, patch.around) for key, each in kwargs.items()}
-        result = own(*args, **kwargs)
-        return _leaving(result) if outermost else result
+    """The module's own forward, on lazy tensors."""
+    return entered(self, "forward", args, kwargs)
 
 
-def original(module: torch.nn.Module, method: str) -> Callable[..., Any]:
-    """What the method was before the patch."""
+def entered(module: torch.nn.Module, method: str, args: Any, kwargs: Any) -> Any:
+    """A method of a patched model as it is. The outermost of a model begins a session."""
+    if torch.compiler.is_compiling():  # before all else: dynamo traces no further
+        return unpatched(module, method, args, kwargs)
+    patch: Patch = module.__dict__[ATTRIBUTE]
+    around = patch.around
+    if is_passing() or not around.lazy:
+        return unpatched(module, method, args, kwargs)
+    if inside(around):
+        with around.book.inside(patch.name):
+            result = unpatched(module, method, args, kwargs)
+        if has_hooks(module):
+            return made_plain(result)
+        return convolved_now(result) if is_half(patch.name) else result
+    reason = GRADIENTS if wants_gradient(module, args, kwargs) else why_eager(args, kwargs)
+    if reason:
+        around.book.eager[reason] += 1
+        return unpatched(module, method, args, kwargs)
+    watch_hooks(module, around)
+    by_halves = method != "forward"
+    given = (args, kwargs)
+    with (
+        torch.no_grad(),
+        session(module, around, given, by_halves=by_halves) as results,
+        around.book.inside(patch.name),
+    ):
+        results.append(unpatched(module, method, args, kwargs))
+    return results[0]
+
+
+def unpatched(module: torch.nn.Module, method: str, args: Any, kwargs: Any) -> Any:
+    """The method as it was before the patch."""
     patch: Patch = module.__dict__[ATTRIBUTE]
     if method in patch.before:
-        own: Callable[..., Any] = patch.before[method]
-        return own
-    bound: Callable[..., Any] = getattr(type(module), method).__get__(module)
-    return bound
+        return patch.before[method](*args, **kwargs)
+    own = patch.own.get(method) or getattr(type(module), method)
+    return own(module, *args, **kwargs)
+
+
+def watch_hooks(model: torch.nn.Module, around: Surroundings) -> None:
+    """Modules that have got hooks since the model was patched show them plain tensors."""
+    for name, module in model.named_modules():
+        if not has_hooks(module) or isinstance(module.__dict__.get("_call_impl"), HookedCall):
+            continue
+        module.__dict__["_call_impl"] = HookedCall(module)
+        if ATTRIBUTE not in module.__dict__:
+            put(module, Patch(name, around, {}, []), "forward", module_forward)
+
+
+def put(
+    module: torch.nn.Module, patch: Patch, method: str, ours: Callable[..., Any] | None
+) -> None:
+    """A method of ours in place of the instance's; without one, a way into the model."""
+    if method in module.__dict__:
+        patch.before[method] = module.__dict__[method]
+    module.__dict__[ATTRIBUTE] = patch
+    bound = WayIn(module, method) if ours is None else Bound(ours, module, method)
+    module.__dict__[method] = bound
+    patch.methods.append(method)
+    patch.own[method] = getattr(type(module), method)
+
+
+def has_hooks(module: torch.nn.Module) -> bool:
+    """Whether somebody looks at what goes in or comes out."""
+    return bool(module._forward_hooks or module._forward_pre_hooks)  # noqa: SLF001 (torch's names)
+
+
+def is_managed(module: torch.nn.Module) -> bool:
+    """Whether somebody may take its weights away as soon as it returns."""
+    forward = module.__dict__.get("forward")
+    return has_hooks(module) or not (forward is None or isinstance(forward, Bound))
 
 
 def wants_gradient(module: torch.nn.Module, args: Any, kwargs: Any) -> bool:
     """Then the model runs as it is, on convolutions that have gradients."""
-    if not torch.is_grad_enabled() or active():
+    if not torch.is_grad_enabled():
         return False
     given = [each for each in tree_leaves((args, kwargs)) if isinstance(each, Tensor)]
     return any(each.requires_grad for each in (*given, *module.parameters()))
 
 
-def _entering(value: Any, around: Surroundings) -> Any:
-    """Tensors become lazy. Lists stay the model's own: it may keep its cache in one."""
-    return lazy(value, around) if isinstance(value, Tensor) else value
-
-
-def _leaving(value: Any) -> Any:
-    """Results become tensors, also in records and dictionaries.
-
-    A dictionary beside a result stays as it is: it is a cache, and frames noted in it cost nothing.
-    """
-    if type(value) is dict:
-        return {key: _as_tensors(each) for key, each in value.items()}
-    return _as_tensors(value)
-
-
-def _as_tensors(value: Any) -> Any:
-    if isinstance(value, LazyTensor):
-        return value.owned()
-    if is_dataclass(value) and not isinstance(value, type):
-        return _record(value, {f.name: _as_tensors(getattr(value, f.name)) for f in fields(value)})
-    if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):
-        changed = [_as_tensors(each) for each in value]
-        return type(value)(*changed) if hasattr(value, "_fields") else type(value)(changed)
-    return value
-
-
-def _record(value: Any, changed: dict[str, Any]) -> Any:
-    if value.__dataclass_params__.frozen:
-        return replace(value, **changed)
-    for name, each in changed.items():
-        setattr(value, name, each)
-    return value
-
-
-def convolution_forward(
-    self: Any, x: Any, weight: Tensor, bias: Tensor | None
-) -> Tensor | LazyTensor:
+def convolution_forward(self: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """In place of `_conv_forward` of torch's convolutions."""
+    if torch.compiler.is_compiling():
+        return at_once(self, x, weight, bias)
     patch: Patch = self.__dict__[ATTRIBUTE]
+    if reason := unsupported_type(weight.dtype):
+        return _left_to_torch(self, reason, (x, weight, bias))
+    if not patch.around.lazy or _wants(x, weight, bias) or _is_foreign(patch.around, x, weight):
+        return at_once(self, x, weight, bias)
     own_mode = "zeros" if self.padding_mode == "constant" else self.padding_mode
-    if torch.compiler.is_compiling() or (isinstance(x, Tensor) and _wants(x, weight, bias)):
-        return _eager(self, x, weight, bias)
-    given = x if isinstance(x, LazyTensor) else LazyTensor(x, patch.around)
     filters = Filters(
-        weight,
-        bias,
+        repaired(weight),
+        None if bias is None else repaired(bias),
         stride=self.stride,
         padding=self.padding,
         dilation=self.dilation,
@@ -128,15 +207,22 @@ def convolution_forward(
         mode=own_mode,
         module=patch.name,
     )
-    found = convolved(given, filters)
+    found: Tensor | None = convolved(x, filters, patch.around)
     if found is None:
-        found = LazyTensor(_eager(self, given.real(), weight, bias), patch.around)
-        policy = patch.around.policy_for(patch.name)
-        note_forward(patch.around.book, patch.name, given.real(), filters, policy)
-    return found if given is x else found.real()
+        return eager(value_of(x), filters, patch.around)
+    if not inside(patch.around) or is_managed(self):
+        found = made_plain(found)
+    return found
 
 
-def unsplit_forward(self: torch.nn.Conv3d, x: Any) -> Any:
+def _is_foreign(around: Surroundings, x: Tensor, weight: Tensor) -> bool:
+    """Whether a convolution has to run at once, inside of a session or outside of one."""
+    if not inside(around):
+        return bool(why_eager((x, weight), {}))
+    return is_transformed() or bool(foreign_kind((x, weight)))
+
+
+def unsplit_forward(self: torch.nn.Conv3d, x: Tensor) -> Tensor:
     """torch's own forward, for a subclass that would split the input first."""
     return torch.nn.Conv3d.forward(self, x)
 
@@ -146,8 +232,8 @@ def _wants(*tensors: Tensor | None) -> bool:
     return torch.is_grad_enabled() and asked
 
 
-def _eager(module: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """At once, with gradients, in one graph."""
+def at_once(module: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """With gradients, in one graph."""
     rank = weight.dim() - 2
     convolve = getattr(functional, f"conv{rank}d")
     patch: Patch = module.__dict__[ATTRIBUTE]
@@ -166,35 +252,49 @@ def _eager(module: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tenso
     return y
 
 
-def kept_forward(self: Any, x: Any, weight: Tensor, bias: Tensor | None) -> Tensor | LazyTensor:
-    """torch's own convolution, on the tensor it would have got."""
+def _left_to_torch(
+    module: Any, reason: str, operands: tuple[Tensor, Tensor, Tensor | None]
+) -> Tensor:
+    """A convolution whose weights were cast since, to what kernels do not take."""
+    patch: Patch = module.__dict__[ATTRIBUTE]
+    patch.around.book.kept[patch.name, reason] += 1
+    with patch.around.book.inside(patch.name):
+        y: Tensor = unpatched(module, "_conv_forward", operands, {})
+    return y
+
+
+def kept_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """The module's own method, as it is."""
     patch: Patch = self.__dict__[ATTRIBUTE]
+    method = patch.methods[0]
+    if torch.compiler.is_compiling():
+        return unpatched(self, method, args, kwargs)
     patch.around.book.kept[patch.name, patch.reason] += 1
-    y: Tensor = original(self, "_conv_forward")(real(x), weight, bias)
-    return LazyTensor(y, patch.around) if isinstance(x, LazyTensor) else y
+    with patch.around.book.inside(patch.name):
+        return unpatched(self, method, args, kwargs)
 
 
-def kept_transposed_forward(self: Any, x: Any, *args: Any, **kwargs: Any) -> Tensor | LazyTensor:
-    """torch's own transposed convolution, on the tensor it would have got."""
-    patch: Patch = self.__dict__[ATTRIBUTE]
-    patch.around.book.kept[patch.name, patch.reason] += 1
-    y: Tensor = original(self, "forward")(real(x), *args, **kwargs)
-    return LazyTensor(y, patch.around) if isinstance(x, LazyTensor) else y
-
-
-def transposed_forward(
-    self: Any, x: Any, output_size: list[int] | None = None
-) -> Tensor | LazyTensor:
+def transposed_forward(self: Any, x: Tensor, output_size: list[int] | None = None) -> Tensor:
     """In place of `forward` of torch's transposed convolutions."""
     patch: Patch = self.__dict__[ATTRIBUTE]
-    tensor: Tensor = real(x)
+    if reason := unsupported_type(self.weight.dtype):
+        if not torch.compiler.is_compiling():
+            patch.around.book.kept[patch.name, reason] += 1
+        kept: Tensor = unpatched(self, "forward", (x, output_size), {})
+        return kept
+    tensor: Tensor = x if torch.compiler.is_compiling() else value_of(x)
     rank = self.weight.dim() - 2
     added = self._output_padding(
         tensor, output_size, self.stride, self.padding, self.kernel_size, rank, self.dilation
     )
     options = (self.stride, self.padding, added, self.groups, self.dilation)
     convolve = getattr(functional, f"conv_transpose{rank}d")
-    y: Tensor = convolve(tensor, self.weight, self.bias, *options, backend=patch.around.backend)
-    if not torch.compiler.is_compiling():
-        note_transposed(patch.around.book, patch.name, tensor, self.weight, None, *options)
-    return LazyTensor(y, patch.around) if isinstance(x, LazyTensor) else y
+    if torch.compiler.is_compiling():
+        compiled: Tensor = convolve(
+            tensor, self.weight, self.bias, *options, backend=patch.around.backend
+        )
+        return compiled
+    with passing():
+        y: Tensor = convolve(tensor, self.weight, self.bias, *options, backend=patch.around.backend)
+    note_transposed(patch.around.book, patch.name, tensor, self.weight, None, *options)
+    return y

@@ -13,28 +13,26 @@ from trnconv.errors import UnsupportedError
 from trnconv.pytorch.backends import Backend, asked_for
 from trnconv.pytorch.lazy.context import ALL_REWRITES, Rewrites, Surroundings
 from trnconv.pytorch.lazy.convolutions import unsupported_type
-from trnconv.pytorch.lazy.dispatch import dispatch
 from trnconv.pytorch.lazy.noted import Notebook
 from trnconv.pytorch.patching.methods import (
     ATTRIBUTE,
     Bound,
+    HookedCall,
     Patch,
     convolution_forward,
     kept_forward,
-    kept_transposed_forward,
     module_forward,
+    put,
     transposed_forward,
     unsplit_forward,
 )
+from trnconv.pytorch.patching.own_code import entries_of, own_methods, splits_for_cudnn
 from trnconv.pytorch.patching.report import Entry, PatchReport
 from trnconv.runtime.ranges import Ranges
 
 Filter = Callable[[str, nn.Module], bool]
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
-# They cut an input of more than 2 GiB along the frames for cuDNN's sake, with a halo that is right
-# for a stride of 1 only. Our kernels need no such cut.
-_SPLITTERS = ("CogVideoXSafeConv3d",)
 
 
 def patch_(  # noqa: PLR0913 (each is a decision of the caller's)
@@ -47,6 +45,7 @@ def patch_(  # noqa: PLR0913 (each is a decision of the caller's)
     ranges: Ranges | None = None,
     rewrites: Rewrites = ALL_REWRITES,
     backend: str | Backend | None = None,
+    lazy: bool = True,
 ) -> PatchReport:
     """Put every convolution of a model on the kernels of trnconv, in place.
 
@@ -56,8 +55,8 @@ def patch_(  # noqa: PLR0913 (each is a decision of the caller's)
     (`calibrate`), what may be given depends on the largest input of each layer, and layers that
     were not sampled stay direct.
 
-    Without gradients, padding, caches and upsampling go into the kernels; with gradients and under
-    torch.compile, only the convolutions themselves are ours.
+    Without gradients, padding, caches and upsampling go into the kernels; with gradients, under
+    torch.compile, and with `lazy=False`, only the convolutions themselves are ours.
     """
     if on_unsupported not in ("keep", "raise"):
         raise UnsupportedError(f"on_unsupported={on_unsupported!r}: keep or raise.")
@@ -67,15 +66,16 @@ def patch_(  # noqa: PLR0913 (each is a decision of the caller's)
     refused = frozenset(name for name, each in model.named_modules() if not wanted(name, each))
     around = Surroundings(
         book=Notebook(),
-        dispatch=dispatch,
         rewrites=rewrites,
         reproducible=reproducible,
         policy=policy_of(accuracy),
         ranges=ranges,
         backend=asked_for(backend),
         refused=refused,
+        lazy=lazy,
     )
     entries = _entries(model, refused)
+    around.kept = frozenset(entry.name for entry in entries if entry.reason)
     unsupported = [entry for entry in entries if entry.reason and entry.name not in refused]
     if unsupported and on_unsupported == "raise":
         first = unsupported[0]
@@ -86,6 +86,9 @@ def patch_(  # noqa: PLR0913 (each is a decision of the caller's)
     reasons = {entry.name: entry.reason for entry in entries}
     for name, module in model.named_modules():
         _patch_one(module, Patch(name, around, {}, [], reasons.get(name, "")), root=module is model)
+    for method in entries_of(model):
+        patch = model.__dict__.get(ATTRIBUTE) or Patch("", around, {}, [])
+        put(model, patch, method, None)
     return PatchReport(tuple(entries), around.book)
 
 
@@ -99,6 +102,8 @@ def unpatch_(model: nn.Module) -> None:
                 module.__dict__[method] = patch.before[method]
             else:
                 del module.__dict__[method]
+        if isinstance(module.__dict__.get("_call_impl"), HookedCall):
+            del module.__dict__["_call_impl"]
 
 
 def _require_in_place(model: nn.Module) -> None:
@@ -132,28 +137,19 @@ def _entries(model: nn.Module, refused: frozenset[str]) -> list[Entry]:
     found = []
     for name, module in model.named_modules():
         if isinstance(module, _CONVOLUTIONS + _TRANSPOSED):
-            unsupported = unsupported_type(module.weight.dtype)
-            reason = "filter_fn refused it" if name in refused else unsupported
-            found.append(Entry.of(name, module, reason))
+            reason = own_methods(module) or unsupported_type(module.weight.dtype)
+            asked = "filter_fn refused it" if name in refused else reason
+            found.append(Entry.of(name, module, asked))
     return found
 
 
 def _patch_one(module: nn.Module, patch: Patch, *, root: bool) -> None:
     if isinstance(module, _CONVOLUTIONS):
-        method, ours = "_conv_forward", kept_forward if patch.reason else convolution_forward
-        _replace(module, patch, method, ours)
-        if type(module).__name__ in _SPLITTERS and not patch.reason:
-            _replace(module, patch, "forward", unsplit_forward)
+        ours = kept_forward if patch.reason else convolution_forward
+        put(module, patch, "_conv_forward", ours)
+        if splits_for_cudnn(module) and not patch.reason:
+            put(module, patch, "forward", unsplit_forward)
     elif isinstance(module, _TRANSPOSED):
-        kept = kept_transposed_forward if patch.reason else transposed_forward
-        _replace(module, patch, "forward", kept)
+        put(module, patch, "forward", kept_forward if patch.reason else transposed_forward)
     elif root or not type(module).__module__.startswith("torch.nn."):
-        _replace(module, patch, "forward", module_forward)
-
-
-def _replace(module: nn.Module, patch: Patch, method: str, ours: Callable[..., Any]) -> None:
-    if method in module.__dict__:
-        patch.before[method] = module.__dict__[method]
-    module.__dict__[ATTRIBUTE] = patch
-    module.__dict__[method] = Bound(ours, module)
-    patch.methods.append(method)
+        put(module, patch, "forward", module_forward)

@@ -90,6 +90,8 @@ class PatchReport:
         for module, calls in by_module.items():
             lines.append(f"{module}  a function of torch, taken")
             lines += [_ran_line(one) for one in calls]
+        for reason, times in self.book.eager.items():
+            lines.append(f"{times} x without rewrites: {reason}")
         if any(by_module) or self.book.works:
             lines.append("times are modelled: trn2, one core, default reading")
         return "\n".join(lines)

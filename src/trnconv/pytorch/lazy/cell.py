@@ -1,0 +1,237 @@
+"""Cell: the memory that torch would have given a tensor, noted as a video or made; and views of it.
+
+A twin on the meta device says how the memory would be laid out: views act on the twin, so which
+elements a view shows is torch's own answer, whatever the names of the functions that made it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from trnconv.pytorch.lazy import waiting
+from trnconv.pytorch.lazy.context import Surroundings
+from trnconv.pytorch.lazy.doing import done
+from trnconv.pytorch.lazy.memory import holders, storage_of
+from trnconv.pytorch.lazy.passing import passing
+from trnconv.pytorch.lazy.pending import Pending
+from trnconv.pytorch.lazy.places import shown
+from trnconv.pytorch.lazy.stored import StoredFrames
+from trnconv.pytorch.lazy.video import Layout, Video
+from trnconv.pytorch.lazy.waiting import unseen
+
+Tensor = torch.Tensor
+_FORMATS = {
+    0: (torch.contiguous_format,),
+    4: (torch.contiguous_format, torch.channels_last),
+    5: (torch.contiguous_format, torch.channels_last_3d),
+}
+
+
+class Cell:
+    """A note of how memory is made (`video`), or the tensor once it was made (`real`)."""
+
+    def __init__(
+        self, twin: Tensor, video: Video | None, around: Surroundings, *, owns: bool = False
+    ) -> None:
+        self.twin = twin
+        self.around = around
+        self.video = video
+        self.real: Tensor | None = None
+        self.is_viewed = False
+        self._owns = owns  # the result of a convolution is its own; movement would be a copy
+        if video is not None:
+            waiting.add(self)
+
+    def reads(self) -> frozenset[int]:
+        """Storages that must not change before this is made."""
+        if self.video is None:
+            return frozenset()
+        return frozenset().union(*(_lies_in(run.base) for run in self.video.runs))
+
+    def settle(self) -> None:
+        """Read them now."""
+        self.made()
+
+    def made(self) -> Tensor:
+        """The tensor in memory of its own, laid out as the twin; made the first time."""
+        if self.real is None:
+            assert self.video is not None
+            video = self.video
+            with passing():
+                require_movable(video, self.around)
+                made = done(video, self.around.book)
+                if not self._owns and _is_shared(made, video):
+                    made = self._owned(made, video)
+                self._keep(made)
+        assert self.real is not None
+        return self.real
+
+    def laid_out_densely(self) -> Tensor | None:
+        """Another twin, while nobody has seen the first; None if there is nothing to gain."""
+        if self.video is None or self.is_viewed or self.twin.is_contiguous():
+            return None
+        self.twin = as_memory(self.video)
+        return self.twin
+
+    def keep_if_whole(self, value: Tensor, twin: Tensor) -> None:
+        """Take a value that was made for a view as the memory, if it is all of it as it lies."""
+        alike = value.stride() == twin.stride() and value.storage_offset() == 0
+        if alike and twin.numel() == self.twin.numel() and value.is_contiguous():
+            with unseen():
+                self._take(value.as_strided(self.twin.shape, self.twin.stride(), 0))
+
+    def may_wait(self) -> bool:
+        """Whether nobody else can change what this has to read: it gives the same values later."""
+        return self.video is not None and all(_is_ours(run.base) for run in self.video.runs)
+
+    def _owned(self, made: Tensor, video: Video) -> Tensor:
+        """A copy, but where the memory is of no use to anybody else."""
+        base = video.runs[0].base
+        if isinstance(base, StoredFrames) and video.untouched and base.is_ours(besides=1):
+            return made
+        self.around.book.moved("cache", 2 * made.nbytes)
+        return made.clone(memory_format=torch.contiguous_format)
+
+    def _keep(self, made: Tensor) -> None:
+        as_promised = laid_out_as(made, self.twin)
+        self._take(made if as_promised else restrided(made, self.twin, self.around))
+
+    def _take(self, made: Tensor) -> None:
+        self.real, self.video = made, None
+        waiting.remove(self)
+
+
+def require_movable(video: Video, around: Surroundings) -> None:
+    """Refuse to do what only a convolution can, of a video on several ranks."""
+    if around.spread is not None:
+        around.spread.require_movable(video)
+
+
+def restrided(tensor: Tensor, twin: Tensor, around: Surroundings) -> Tensor:
+    """A copy that is laid out as the twin."""
+    around.book.moved("permute", 2 * tensor.nbytes)
+    fresh = torch.empty_strided(twin.shape, twin.stride(), dtype=tensor.dtype, device=tensor.device)
+    return fresh.copy_(tensor)
+
+
+def _is_as_dense(tensor: Tensor, twin: Tensor) -> bool:
+    """Whether it is in order where the twin is: operators ask one, and rely on the other."""
+    formats = _FORMATS.get(twin.dim(), _FORMATS[0])
+    return all(
+        tensor.is_contiguous(memory_format=each)
+        for each in formats
+        if twin.is_contiguous(memory_format=each)
+    )
+
+
+def laid_out_as(tensor: Tensor, twin: Tensor) -> bool:
+    """Whether the elements lie as the twin says."""
+    pairs = zip(tensor.stride(), twin.stride(), tensor.shape, strict=True)
+    return all(own == theirs or size == 1 for own, theirs, size in pairs)
+
+
+def _lies_in(base: Any) -> frozenset[int]:
+    return base.lies_in() if isinstance(base, Pending) else frozenset([base.storage])
+
+
+def _is_ours(base: Any) -> bool:
+    if isinstance(base, StoredFrames):
+        return base.is_ours()
+    return base.has_run and holders(base.result()) <= 1  # its operands are the model's weights too
+
+
+def _is_shared(made: Tensor, video: Video) -> bool:
+    return any(storage_of(made) in _lies_in(run.base) for run in video.runs)
+
+
+class ViewOf:
+    """What a lazy tensor shows of a cell."""
+
+    def __init__(self, cell: Cell, twin: Tensor) -> None:
+        self.cell = cell
+        self.twin = twin
+        self._video: Video | None = None
+        self._value: Tensor | None = None  # of some of the cell, to look at
+        self._looked = False
+
+    @staticmethod
+    def of_tensor(tensor: Tensor, around: Surroundings) -> ViewOf:
+        """All of a tensor that is made already."""
+        with unseen():
+            twin = torch.empty_strided(
+                tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta"
+            )
+            cell = Cell(twin, None, around)
+            cell.real = tensor.detach()
+        return ViewOf(cell, twin)
+
+    def video(self) -> Video | None:
+        """The frames it shows; None if it shows no frames, or is not a note any more."""
+        if self.cell.video is None:
+            return Video.of(self.solid())
+        if not self._looked:
+            self._video, self._looked = shown(self.cell.video, self.cell.twin, self.twin), True
+        return self._video
+
+    def solid(self) -> Tensor:
+        """The tensor, in memory that is made for good: who writes here writes in all its views."""
+        return self._seen_of(self.cell.made())
+
+    def value(self) -> Tensor:
+        """The tensor, to look at: it may be somebody else's memory, and other strides."""
+        cell = self.cell
+        if cell.real is not None:
+            return self._seen_of(cell.real)
+        if self._value is not None:
+            return self._value
+        video = self.video()
+        if video is None:
+            whole = ViewOf(cell, cell.twin).value()
+            return self._seen_of(whole) if laid_out_as(whole, cell.twin) else self.solid()
+        with passing():
+            require_movable(video, cell.around)
+            made = done(video, cell.around.book)
+            fits = _is_as_dense(made, self.twin)
+            if not fits:
+                made = restrided(made, self.twin, cell.around)
+        if fits and _is_shared(made, video):
+            return made
+        cell.keep_if_whole(made, self.twin)
+        if cell.real is None:
+            self._value = made
+        return made
+
+    def of(self, twin: Tensor) -> ViewOf:
+        """A view of the view."""
+        self.cell.is_viewed = True
+        return ViewOf(self.cell, twin)
+
+    def _seen_of(self, memory: Tensor) -> Tensor:
+        twin, whole = self.twin, self.cell.twin
+        if twin is whole:
+            return memory
+        offset = memory.storage_offset() + twin.storage_offset() - whole.storage_offset()
+        with unseen():
+            seen = memory.view(twin.dtype) if twin.dtype != memory.dtype else memory
+            return seen.as_strided(twin.shape, twin.stride(), offset)
+
+
+def as_kernels_leave_it(video: Video) -> Tensor:
+    """A twin of the result of a convolution: frames of one video lie as a video does.
+
+    So images of them have strides of their own, as with channels_last.
+    """
+    n, c, t, h, w = video.sizes
+    if video.layout is not Layout.images or n > 1 or t == 1 or not video.untouched:
+        return as_memory(video)
+    with unseen():
+        frames = torch.empty((c, t, h, w), dtype=video.dtype, device="meta")
+        return frames.permute(1, 0, 2, 3)
+
+
+def as_memory(video: Video) -> Tensor:
+    """A twin of dense memory that shows the video."""
+    with unseen():
+        return torch.empty(video.shape, dtype=video.dtype, device="meta")

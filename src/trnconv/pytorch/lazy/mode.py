@@ -1,0 +1,157 @@
+"""LazyMode: sees every operator of ATen while a patched model runs, of plain tensors too.
+
+An operator that moves data or ends a convolution is noted (`movements`), one that writes waits for
+whoever still has to read what it changes, a view is a view of the twin, and any other gets tensors.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from trnconv.pytorch.lazy.context import Surroundings
+from trnconv.pytorch.lazy.frame_by_frame import on_each_frame
+from trnconv.pytorch.lazy.memory import same_memory, storage_of
+from trnconv.pytorch.lazy.movements import NOTED, note_copy
+from trnconv.pytorch.lazy.passing import is_passing
+from trnconv.pytorch.lazy.tensor import LazyTensor, repaired
+from trnconv.pytorch.lazy.traits import Traits, mapped, parts, tensors_in, traits_of
+from trnconv.pytorch.lazy.waiting import settle_readers, unseen
+
+Tensor = torch.Tensor
+_OURS = (Tensor, LazyTensor, torch.nn.Parameter)
+
+
+class LazyMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """On while a patched model runs in this thread."""
+
+    supports_higher_order_operators = True  # else torch.cond is refused
+
+    def __init__(self, around: Surroundings) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.around = around
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Else torch.compile runs a compiled part of a model eagerly, without a word."""
+        return True
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Note it, or do it on tensors."""
+        given = kwargs or {}
+        ours = all(kind in _OURS for kind in types)
+        if not isinstance(func, torch._ops.OpOverload) or not ours:  # noqa: SLF001
+            return func(*_solid(args), **_solid(given))
+        if is_passing():
+            return func(*_values(args), **_values(given))
+        return self._dispatched(func, args, given, lazy=LazyTensor in types)
+
+    def _dispatched(self, func: Any, args: Any, kwargs: Any, *, lazy: bool) -> Any:
+        traits = traits_of(func)
+        _repair(args)
+        note = NOTED.get(traits.name)
+        if note is not None and not torch.is_grad_enabled():
+            result = note(self.around, func, args, kwargs)
+            if result is not NotImplemented:
+                return result
+        if traits.composite:
+            with self:
+                return parts(func, *args, **kwargs)
+        if traits.written:
+            return _changed(func, args, kwargs, traits)
+        if lazy and traits.view and isinstance(args[0], LazyTensor):
+            return _viewed(func, args, kwargs)
+        return self._computed(func, traits, args, kwargs, lazy=lazy)
+
+    def _computed(self, func: Any, traits: Traits, args: Any, kwargs: Any, *, lazy: bool) -> Any:
+        if lazy:
+            args, kwargs = _values(args), _values(kwargs)
+        if self.around.reproducible:
+            framed = on_each_frame(traits.name, func, args, kwargs)
+            if framed is not None:
+                return framed
+        result = func(*args, **kwargs)
+        note_copy(self.around, traits.name, (args, kwargs), result)
+        return result
+
+
+def outside(func: Any, args: Any, kwargs: Any) -> Any:
+    """An operator on a lazy tensor where no patched model runs: as on any tensor."""
+    if not isinstance(func, torch._ops.OpOverload):  # noqa: SLF001
+        return func(*_solid(args), **_solid(kwargs))
+    traits = traits_of(func)
+    if traits.composite:
+        return parts(func, *args, **kwargs)
+    if traits.written:
+        return _changed(func, args, kwargs, traits)
+    if traits.view and isinstance(args[0], LazyTensor):
+        return _viewed(func, args, kwargs)
+    return func(*_values(args), **_values(kwargs))
+
+
+def _solid(value: Any) -> Any:
+    return mapped(LazyTensor, LazyTensor.solid, value)
+
+
+def _values(value: Any) -> Any:
+    return mapped(LazyTensor, LazyTensor.value, value)
+
+
+def _repair(args: Any) -> None:
+    for each in tensors_in(args):
+        if not isinstance(each, LazyTensor):
+            repaired(each)
+
+
+def _viewed(func: Any, args: Any, kwargs: Any) -> Any:
+    """A view of a lazy tensor: of its twin."""
+    x: LazyTensor = args[0]
+    try:
+        with unseen():
+            twins = func(x.view_of.twin, *args[1:], **kwargs)
+    except RuntimeError:
+        if not x.laid_out_densely():
+            raise
+        with unseen():
+            twins = func(x.view_of.twin, *args[1:], **kwargs)
+    return mapped(Tensor, lambda twin: LazyTensor(x.view_of.of(twin), x.device), twins)
+
+
+def _changed(func: Any, args: Any, kwargs: Any, traits: Traits) -> Any:
+    """An operator that writes: on tensors, after all that reads what it writes."""
+    targets = [args[at] if at < len(args) else kwargs.get(name) for at, name in traits.written]
+    if traits.reshapes and isinstance(args[0], LazyTensor):
+        return _reshaped(func, args, kwargs)
+    lazies = [each for each in tensors_in((args, kwargs)) if isinstance(each, LazyTensor)]
+    solids = {id(each): each.solid() for each in lazies}
+    written = [solids.get(id(each), each) for each in tensors_in(targets)]
+    if written:
+        settle_readers(storage_of(each) for each in written)
+    tensors, named = mapped(LazyTensor, lambda each: solids[id(each)], (args, kwargs))
+    result = func(*tensors, **named)
+    for each in lazies:
+        if each.shape != solids[id(each)].shape:
+            raise RuntimeError(
+                f"{func} gave {list(solids[id(each)].shape)} elements to a tensor of"
+                f" {list(each.shape)} while a patched model runs: give it a new tensor."
+            )
+    back = {id(solid): lazy for lazy, solid in ((each, solids[id(each)]) for each in lazies)}
+    return mapped(Tensor, lambda each: back.get(id(each), each), result)
+
+
+def _reshaped(func: Any, args: Any, kwargs: Any) -> Any:
+    """unsqueeze_, transpose_, ...: other sizes and strides of the same elements."""
+    lazy: LazyTensor = args[0]
+    twin = lazy.view_of.twin
+    with unseen():
+        other = func(twin.detach(), *_solid(args[1:]), **kwargs)
+        if not same_memory(other, twin):
+            raise RuntimeError(
+                f"{func} gives other memory to a tensor while a patched model runs: give the"
+                " model's code a new tensor instead."
+            )
+        func(*args, **kwargs)
+    lazy.show(lazy.view_of.of(other))
+    return lazy

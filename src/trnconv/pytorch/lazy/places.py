@@ -1,0 +1,113 @@
+"""Which frames of a video a view of its memory shows: by sizes and strides alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
+from trnconv.pytorch.lazy.pending import Pending
+from trnconv.pytorch.lazy.video import Layout, Video
+
+Tensor = torch.Tensor
+_ORDERS = {Layout.video: "nctHW", Layout.frames_first: "ntcHW"}
+
+
+def shown(video: Video, memory: Tensor, view: Tensor) -> Video | None:
+    """The frames of `video`, laid out as `memory`, that `view` shows; None if it shows no frames.
+
+    Both are twins on the meta device: `view` is a view of `memory`.
+    """
+    if view is memory:
+        return video
+    if view.dtype != memory.dtype:
+        return None
+    found = _shown(video, memory, view)
+    if found is None and (other := video.with_roles_exchanged()) is not None:
+        found = _shown(other, memory, view)
+    return found
+
+
+def _shown(video: Video, memory: Tensor, view: Tensor) -> Video | None:
+    sizes = dict(zip("nctHW", video.sizes, strict=True))
+    steps = _steps(video, memory)
+    if memory.storage_offset() != 0:
+        return None
+    layouts = [Layout.images] if view.dim() == 4 else list(_ORDERS) if view.dim() == 5 else []
+    for layout in layouts:
+        frames = _frames(layout, (sizes, steps), view)
+        if frames is not None:
+            if layout is not Layout.images and _are_only_images(video):
+                return None
+            start, stop = frames
+            whole = (start, stop) == (0, sizes["t"])
+            kept = video if whole else video.frames(start, stop)
+            if kept is None:
+                return None
+            images = layout is Layout.images and video.layout is Layout.images
+            return replace(kept, layout=layout, from_images=video.from_images and images)
+    return None
+
+
+def _are_only_images(video: Video) -> bool:
+    """A convolution of images: whether they are frames must not depend on how many they are."""
+    return video.from_images and isinstance(video.runs[0].base, Pending)
+
+
+def _steps(video: Video, memory: Tensor) -> dict[str, int]:
+    """The stride of every axis."""
+    if video.layout is not Layout.images:
+        return dict(zip(_ORDERS[video.layout], memory.stride(), strict=True))
+    image, channel, row, column = memory.stride()
+    frames = video.sizes[2]
+    return {"n": image * frames, "t": image, "c": channel, "H": row, "W": column}
+
+
+def _frames(
+    layout: Layout, axes: tuple[dict[str, int], dict[str, int]], view: Tensor
+) -> tuple[int, int] | None:
+    """First and last frame, if the view shows all of some frames in this layout."""
+    sizes, steps = axes
+    shape, strides = list(view.shape), list(view.stride())
+    if layout is Layout.images:
+        split = _split_images(sizes, steps, shape[0], strides[0])
+        if split is None:
+            return None
+        shape, strides = [*split[0], *shape[1:]], [*split[1], *strides[1:]]
+    order = _ORDERS.get(layout, "ntcHW")
+    at = order.index("t")
+    for axis, name in enumerate(order):
+        if axis != at and not _same(shape[axis], strides[axis], sizes[name], steps[name]):
+            return None
+    return _cut(shape[at], strides[at], int(view.storage_offset()), (sizes["t"], steps["t"]))
+
+
+def _same(size: int, step: int, known: int, known_step: int) -> bool:
+    return size == known and (size == 1 or step == known_step)
+
+
+def _cut(count: int, step: int, offset: int, frames: tuple[int, int]) -> tuple[int, int] | None:
+    total, frame_step = frames
+    if count > 1 and step != frame_step:
+        return None
+    start = offset // frame_step if frame_step else 0
+    if offset != start * frame_step or start + count > total:
+        return None
+    return start, start + count
+
+
+def _split_images(
+    sizes: dict[str, int], steps: dict[str, int], images: int, step: int
+) -> tuple[Sequence[int], Sequence[int]] | None:
+    """An axis of images as videos and frames."""
+    videos = sizes["n"]
+    if images % videos:
+        return None
+    frames = images // videos
+    if videos == 1:
+        return (1, frames), (0, step)
+    if frames == 1:
+        return (videos, 1), (step, 0)
+    in_steps = steps["n"] == frames * steps["t"]
+    return ((videos, frames), (frames * step, step)) if in_steps else None

@@ -1,0 +1,81 @@
+"""What the schema of an ATen operator says: what it writes, what it aliases, what it is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+_HIDDEN_VIEWS = ("aten::_unsafe_view", "aten::_reshape_alias")  # their schemas do not say so
+_DECOMPOSED = "CompositeImplicitAutograd"
+
+
+@dataclass(frozen=True)
+class Traits:
+    """Of one overload."""
+
+    name: str  # aten::add_
+    composite: bool  # made of others; inference mode shows these whole
+    written: tuple[tuple[int, str], ...]  # places and names of arguments that it changes
+    view: bool  # its results are views of its first argument
+    reshapes: bool  # it changes sizes and strides of its first argument
+    returns_written: bool
+
+
+@lru_cache(None)
+def traits_of(func: Any) -> Traits:
+    """Read once for each operator."""
+    schema = func._schema  # noqa: SLF001 (torch's only name for it)
+    infos = [(at, each.name, each.alias_info) for at, each in enumerate(schema.arguments)]
+    written = tuple((at, name) for at, name, info in infos if info is not None and info.is_write)
+    aliases = [each.alias_info for each in schema.returns if each.alias_info is not None]
+    name = func.name()
+    return Traits(
+        name=schema.name,
+        composite=_has_kernel(name, _DECOMPOSED) and not _has_kernel(name, "CPU"),
+        written=written,
+        view=schema.name in _HIDDEN_VIEWS or (bool(aliases) and not written),
+        reshapes=torch.Tag.inplace_view in func.tags,
+        returns_written=bool(aliases) and bool(written),
+    )
+
+
+def _has_kernel(name: str, key: str) -> bool:
+    found: bool = torch._C._dispatch_has_kernel_for_dispatch_key(name, key)  # noqa: SLF001
+    return found
+
+
+def parts(func: Any, *args: Any, **kwargs: Any) -> Any:
+    """A composite operator, by its parts.
+
+    Not `func.decompose()`: it prefers decompositions in Python, which make of nearest upsampling
+    an index.
+    """
+    key = torch._C.DispatchKey.CompositeImplicitAutograd  # noqa: SLF001
+    return func._op_dk(key, *args, **kwargs)  # noqa: SLF001 (no public way)
+
+
+def mapped(kind: type, change: Callable[[Any], Any], value: Any) -> Any:
+    """Arguments, changed where they are of a kind. torch's pytree takes ten times as long."""
+    if isinstance(value, kind):
+        return change(value)
+    if type(value) is tuple or type(value) is list:
+        return type(value)([mapped(kind, change, each) for each in value])
+    if type(value) is dict:
+        return {key: mapped(kind, change, each) for key, each in value.items()}
+    return value
+
+
+def tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    """All tensors among the arguments of an operator."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif type(value) in (tuple, list):
+        for each in value:
+            yield from tensors_in(each)
+    elif type(value) is dict:
+        for each in value.values():
+            yield from tensors_in(each)

@@ -1,0 +1,50 @@
+"""What of a model's modules is torch's own code, and what is somebody else's."""
+
+from __future__ import annotations
+
+import inspect
+
+from torch import nn
+
+_TORCHS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+_TORCHS_TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
+# It cuts an input of more than 2 GiB along the frames for cuDNN's sake, with a halo that is right
+# for a stride of 1 only. Our kernels need no such cut.
+_SPLITTER = ("diffusers.", "CogVideoXSafeConv3d")
+
+
+def own_methods(module: nn.Module) -> str:
+    """Why a convolution computes what torch's does not; empty if it is torch's.
+
+    A subclass with a `forward` of its own, as causal convolutions have, runs that as it is: what
+    is looked at is the method that we would put ours in place of.
+    """
+    method = "forward" if isinstance(module, _TORCHS_TRANSPOSED) else "_conv_forward"
+    if method in module.__dict__:
+        return f"its {method} was replaced on the instance."
+    for kind in (*_TORCHS, *_TORCHS_TRANSPOSED):
+        if isinstance(module, kind) and getattr(type(module), method) is not getattr(kind, method):
+            return f"{type(module).__name__} has its own {method}."
+    return ""
+
+
+def splits_for_cudnn(module: nn.Module) -> bool:
+    """Whether it is the class of diffusers that cuts large inputs."""
+    kind = type(module)
+    return kind.__module__.startswith(_SPLITTER[0]) and kind.__name__ == _SPLITTER[1]
+
+
+def entries_of(model: nn.Module) -> list[str]:
+    """Methods by which a model encodes or decodes, besides its forward.
+
+    From there on, what it keeps from chunk to chunk stays noted. Others work too: then every module
+    they call is entered by itself. Generators run after they return, so they are among the others.
+    """
+    found = []
+    for name in dir(type(model)):
+        method = inspect.getattr_static(type(model), name)
+        if name.startswith("_") or not ("encode" in name or "decode" in name):
+            continue
+        if inspect.isfunction(method) and not inspect.isgeneratorfunction(method):
+            found.append(name)
+    return found

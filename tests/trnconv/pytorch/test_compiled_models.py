@@ -1,0 +1,68 @@
+"""torch.compile and torch.export of patched autoencoders: the unpatched model's values."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from trnconv.models import find
+from trnconv.pytorch import patched
+from trnconv.pytorch.building import build
+
+pytestmark = pytest.mark.diffusers
+
+LATENTS = {"sdxl": (4, 6), "wan2.1": (1, 2, 3)}
+WAYS = {
+    "eager": lambda part, x: torch.compile(part, backend="eager", fullgraph=True)(x),
+    "aot_eager": lambda part, x: torch.compile(part, backend="aot_eager", fullgraph=True)(x),
+    "export": lambda part, x: torch.export.export(part, (x,)).module()(x),
+}
+
+
+def part_of(name, part):
+    """A module of a reduced decoder, and what it is given in a decode."""
+    entry = find(name)
+    model = build(entry, reduced=True).eval().requires_grad_(requires_grad=False)
+    generator = torch.Generator().manual_seed(0)
+    latent = torch.randn(1, entry.reduced_latent_channels, *LATENTS[name], generator=generator)
+    if part == "decoder":
+        return model, model.decoder, latent
+    given = []
+    hook = model.decoder.mid_block.register_forward_pre_hook(lambda _, args: given.append(args[0]))
+    model.decode(latent)
+    hook.remove()
+    return model, model.decoder.mid_block, given[0]
+
+
+def outcome(way, part, x):
+    """A tensor, or torch's refusal in its first words."""
+    torch.compiler.reset()
+    try:
+        return WAYS[way](part, x)
+    except RuntimeError as error:
+        return str(error)[:40]
+
+
+def assert_as_unpatched(way, model, part, x):
+    """Where torch fails at the model as it is, it fails at the patched one alike."""
+    with torch.no_grad():
+        expected, theirs = part(x), outcome(way, part, x)
+        with patched(model, backend="torch"):
+            ours = outcome(way, part, x)
+    if isinstance(theirs, str):
+        assert ours == theirs
+    else:
+        torch.testing.assert_close(ours, expected)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("part", ["block", "decoder"])
+@pytest.mark.parametrize("name", LATENTS)
+def test_a_part_of_a_patched_model_in_one_graph(name, part, way):
+    assert_as_unpatched(way, *part_of(name, part))
+
+
+@pytest.mark.parametrize("way", ["eager", "aot_eager"])
+@pytest.mark.parametrize("name", LATENTS)
+def test_a_compiled_decode(name, way):
+    model, _, latent = part_of(name, "decoder")
+    assert_as_unpatched(way, model, lambda z: model.decode(z, return_dict=False)[0], latent)

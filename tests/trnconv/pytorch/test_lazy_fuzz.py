@@ -1,0 +1,68 @@
+"""Random programs on lazy tensors against plain torch: equal values, and nothing lazy is left.
+
+`pytest -m "torch and fuzz"` runs 1,000; `LAZY_PROGRAMS=20000` that many.
+"""
+
+import gc
+import os
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from lazy_programs import Program, clips
+from trnconv.pytorch import patch_
+from trnconv.pytorch.lazy import LazyTensor
+
+pytestmark = [pytest.mark.torch, pytest.mark.fuzz]
+
+PROGRAMS = int(os.environ.get("LAZY_PROGRAMS", "1000"))
+PARTS = 10
+MODES = [torch.no_grad, torch.inference_mode]
+
+
+def run(seed, mode, *, is_patched):
+    """Everything that can be told from outside."""
+    model, given = Program(seed), clips(seed)
+    if is_patched:
+        patch_(model, backend="torch")
+    with mode():
+        out = model(*given)
+    return out, given, model
+
+
+def assert_alike(seed, mode):
+    theirs, their_clips, model = run(seed, mode, is_patched=False)
+    ours, our_clips, patched_model = run(seed, mode, is_patched=True)
+    pairs = zip(theirs["all"] + their_clips, ours["all"] + our_clips, strict=True)
+    for at, (one, other) in enumerate(pairs):
+        assert type(other) is torch.Tensor, (seed, at)
+        assert (one.shape, one.dtype) == (other.shape, other.dtype), (seed, at)
+        assert torch.equal(one.nan_to_num(), other.nan_to_num()), (seed, at)
+    assert patched_model.log == model.log, seed
+    kept = [each["pair"] for each in patched_model.kept]
+    assert all(type(x) is torch.Tensor and type(y) is torch.Tensor for x, (y,) in kept), seed
+    for one, other in zip(model.parameters(), patched_model.parameters(), strict=True):
+        assert torch.equal(one, other), seed
+    assert_shared_alike(seed, theirs["all"], ours["all"], mode)
+
+
+def assert_shared_alike(seed, theirs, ours, mode):
+    """A change of one afterwards shows where it does in torch's."""
+    at = seed % len(theirs)
+    with mode():
+        try:
+            theirs[at].add_(1)
+        except RuntimeError:
+            return  # expanded
+        ours[at].add_(1)
+        for one, other in zip(theirs, ours, strict=True):
+            assert torch.equal(one.nan_to_num(), other.nan_to_num()), (seed, at)
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_random_programs(part):
+    for seed in range(part, PROGRAMS, PARTS):
+        assert_alike(seed, MODES[seed // PARTS % len(MODES)])
+    gc.collect()
+    assert not [each for each in gc.get_objects() if type(each) is LazyTensor]
