@@ -1,9 +1,10 @@
 """The compute engines as clocks: when an instruction that is ready starts, what it leaves behind.
 
 Service order is fixed (program order per engine), so every time here is a sum, a maximum or a
-minimum of earlier times: a slower constant can never make anything earlier. There are two
+minimum of earlier times: a slower constant can never make anything earlier. There are three
 exceptions. The warm-up of the Tensor engine looks at idle time: a slower producer may spare it a
-restart, or cost it one. And a reordering window may come upon a better order by being late.
+restart, or cost it one. Its rate follows how much of the array works: a slower producer may bring
+two tiles together. And a reordering window may come upon a better order by being late.
 
 At the end of a turn of a hardware loop everything has drained. What an engine then still remembers
 is its `condition`; if a turn starts and ends in the same one, the next turn takes as long.

@@ -114,13 +114,15 @@ def fast_and_slow(name, factor):
 @given(seed=seeds, factor=st.sampled_from([1.01, 1.5, 2.0, 7.0]))
 @settings(max_examples=5, deadline=None)
 def test_a_slower_constant_never_shortens_the_makespan(name, seed, factor):
-    """Exceptions: the array's warm-up, and a reordering window.
+    """Exceptions: the array's warm-up, its rate by how much of it works, a reordering window.
 
     A cold array looks at idle time: a slower producer may leave a gap just too long, or merge two
-    gaps into one, and so add or spare a restart. A window is greedy: being late, it may come upon
-    a better order. Both are switched off here.
+    gaps into one, and so add or spare a restart. A tile runs faster beside another one, and a
+    slower producer may bring the two together. A window is greedy: being late, it may come upon
+    a better order. All are switched off here.
     """
     off = {"pe_cold_rate": 1.0, "reorder_window": IN_ORDER}
+    off |= {rate: 1.0 for rate in ("pe_quarter_rate", "pe_half_rate") if rate != name}
     trace = straight(seed, 40)
     fast, slow = (
         schedule(trace, machine(**off, **{name: value})).makespan_ns
