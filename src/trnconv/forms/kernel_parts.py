@@ -124,6 +124,13 @@ class Turn(nl.NKIObject):
         return self.y_cells[0:1, block : block + 1]
 
 
+def output(x: nl.NkiTensor, y_shape: tuple[int, ...], dtype: str) -> nl.NkiTensor:
+    """y, in HBM; of x's type if none is named."""
+    return nl.ndarray(
+        y_shape, dtype=dtype if dtype != "" else x.dtype, buffer=nl.shared_hbm, name="y"
+    )
+
+
 def at_cell(
     tensor: nl.NkiTensor, pattern: tuple[tuple[int, int], ...], offset: int, cell: nl.NkiTensor
 ) -> nl.NkiTensor:

@@ -21,7 +21,7 @@ from trnconv.forms.direct.core import (
     load_weights,
 )
 from trnconv.forms.direct.recipe import Chunk, Job, Matmul, Recipe, Sweep, View
-from trnconv.forms.kernel_parts import OPERATORS, Turn
+from trnconv.forms.kernel_parts import OPERATORS, Turn, output
 
 
 def forward(
@@ -45,7 +45,7 @@ def forward_of_pieces(
     recipe: Recipe,
 ) -> nl.NkiTensor:
     """The same for an input that lies in several tensors, one after the other along the frames."""
-    y = output(x, recipe)
+    y = output(x[0], recipe.y_shape, recipe.end.dtype)
     compute(Core(x, y, weights, bias, residual, recipe), places)
     return y
 
@@ -88,16 +88,10 @@ def forward_on_two_cores(
     """The same, with each of two cores computing its share of y."""
     number = nl.program_id(0)
     recipe = recipes[number]
-    y = output(x, recipe)
+    y = output(x[0], recipe.y_shape, recipe.end.dtype)
     core = Core(x, y, weights[number], bias[number], residual, recipe)
     compute(core, places[number])
     return y
-
-
-def output(x: tuple[nl.NkiTensor, ...], recipe: Recipe) -> nl.NkiTensor:
-    """y, in HBM."""
-    dtype = recipe.end.dtype if recipe.end.dtype != "" else x[0].dtype
-    return nl.ndarray(recipe.y_shape, dtype=dtype, buffer=nl.shared_hbm, name="y")
 
 
 def compute(core: Core, places: nl.NkiTensor) -> None:

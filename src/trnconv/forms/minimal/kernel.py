@@ -11,7 +11,7 @@ those of this one; Scalar and Vector engine share A^T on the way out of PSUM.
 from __future__ import annotations
 
 from trnconv._nki import nisa, nl
-from trnconv.forms.kernel_parts import Turn
+from trnconv.forms.kernel_parts import Turn, output
 from trnconv.forms.minimal.chains import Chain, Filler, Goal, begin_chain, end_chain
 from trnconv.forms.minimal.core import (
     MinimalBlock,
@@ -35,15 +35,9 @@ def minimal(
     recipe: MinimalRecipe,
 ) -> nl.NkiTensor:
     """x [N, C_in, D, H, W], in pieces along D, and what is packed -> y [N, C_out, D', H', W']."""
-    y = output(x, recipe)
+    y = output(x[0], recipe.y_shape, recipe.end.dtype)
     compute(MinimalCore(x, y, weights, constants, residual, recipe), places)
     return y
-
-
-def output(x: tuple[nl.NkiTensor, ...], recipe: MinimalRecipe) -> nl.NkiTensor:
-    """y, in HBM."""
-    dtype = recipe.end.dtype if recipe.end.dtype != "" else x[0].dtype
-    return nl.ndarray(recipe.y_shape, dtype=dtype, buffer=nl.shared_hbm, name="y")
 
 
 def compute(core: MinimalCore, places: nl.NkiTensor) -> None:
@@ -106,7 +100,7 @@ def minimal_on_two_cores(
     """The same, with each of two cores computing its rows of y."""
     number = nl.program_id(0)
     recipe = recipes[number]
-    y = output(x, recipe)
+    y = output(x[0], recipe.y_shape, recipe.end.dtype)
     core = MinimalCore(x, y, weights[number], constants[number], residual, recipe)
     compute(core, places[number])
     return y

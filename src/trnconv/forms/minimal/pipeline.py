@@ -15,12 +15,11 @@ from nkisim.enums import engine
 from nkisim.timing.core import Core
 from nkisim.timing.shared_limit import SharedLimit
 from trnconv.ask.ends import BEFORE, IDENTITY
+from trnconv.forms.minimal.chains import LAST_PAUSES
 from trnconv.forms.minimal.on_chip import OnChip, Rotation
 from trnconv.forms.minimal.recipe import Prepare, Unit, XLoad
-from trnconv.forms.minimal.score import InWork, Moved, OutWork, Score
+from trnconv.forms.minimal.score import InWork, OutWork, Score, TransferWork
 from trnconv.forms.minimal.step_costs import StepCosts
-
-_LAST_PAUSES = 2  # of a unit, in which nothing is prepared
 
 
 class OutputRun:
@@ -77,7 +76,7 @@ class Pipeline:
         self.costs = StepCosts(score.machine, in_loop=score.rolled)
 
     def begin(self) -> None:
-        """What the first unit needs, with nothing to hide it behind; then weights that stay."""
+        """What the first unit needs, with nothing to hide it behind."""
         body = self.score.body
         self._load_frames(body.first_loads)
         for work in self._preparations(body.first_prepares):
@@ -91,7 +90,7 @@ class Pipeline:
 
     def begin_turn(self) -> None:
         """Offsets of the blocks of a turn; those into y are loaded for the first store."""
-        self.x_places = self._move(Moved(1, 4), "load", 0.0)
+        self.x_places = self._move(TransferWork(1, 4), "load", 0.0)
         self.y_places = -1.0
         for _ in range(self.score.blocks):
             self.start_block()
@@ -109,7 +108,7 @@ class Pipeline:
     def start_block(self) -> None:
         """Whether the rows beside a block exist, loaded."""
         if self.score.edges:
-            self._move(Moved(self.score.machine.partitions, 8), "load", self.x_places)
+            self._move(TransferWork(self.score.machine.partitions, 8), "load", self.x_places)
 
     def _load_frames(self, loads: Iterable[XLoad]) -> None:
         for load in loads:
@@ -185,7 +184,7 @@ class Pipeline:
         self.works = self._preparations(prepares)
         self.pauses = self.prepared = 0
         chains = sum(len(tile.rectangles) for tile in self.score.outs)
-        self.all_pauses = max(1, chains * self.score.m - _LAST_PAUSES)
+        self.all_pauses = max(1, chains * self.score.m - LAST_PAUSES)
         before: OutputRun | None = None
         for tile in self.score.outs:
             out = self.outs.take()
@@ -212,7 +211,7 @@ class Pipeline:
 
     def _load_y_places(self) -> None:
         if self.y_places < 0:
-            self.y_places = self._move(Moved(1, 4), "load", 0.0)
+            self.y_places = self._move(TransferWork(1, 4), "load", 0.0)
 
     def _begin_chain(self, goal: OutputRun) -> None:
         if self.score.m > 2:
@@ -387,6 +386,6 @@ class Pipeline:
     def _on_gpsimd(self, elems: int, ready: float) -> float:
         return self.gpsimd(self.costs.gpsimd(elems), ready).visible + self.hop_ns
 
-    def _move(self, moved: Moved, direction: str, ready: float) -> float:
+    def _move(self, moved: TransferWork, direction: str, ready: float) -> float:
         """When a transfer is done."""
         return self.dma(self.costs.transfer(moved, direction), ready).visible

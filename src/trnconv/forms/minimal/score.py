@@ -29,7 +29,7 @@ from trnconv.forms.minimal.recipe import InLoad, Rectangle
 from trnconv.forms.minimal.sbuf import RESIDUALS, float_copies
 
 
-class Moved(NamedTuple):
+class TransferWork(NamedTuple):
     """A transfer: its descriptors, and bytes of each."""
 
     descriptors: int
@@ -46,7 +46,7 @@ class StepWork(NamedTuple):
 class InWork(NamedTuple):
     """A tile of input channels: loads of a frame, and elements of what is done to it."""
 
-    loads: tuple[Moved, ...]
+    loads: tuple[TransferWork, ...]
     zeros: int  # GpSimd: all of a frame that does not exist
     x_cleared: tuple[int, ...]  # GpSimd: borders of inputs
     completed: tuple[int, ...]  # GpSimd: edges and copies, for a new frame
@@ -62,8 +62,8 @@ class OutWork(NamedTuple):
     matmuls: int  # of a product
     share: float  # of the array
     stack: int
-    weights: tuple[Moved, ...]  # loads of a product's weights, if they are streamed
-    store: Moved
+    weights: tuple[TransferWork, ...]  # loads of a product's weights, if they are streamed
+    store: TransferWork
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Score:
     wide: bool  # inputs of four bytes: a step takes two cycles an element
     ins: tuple[InWork, ...]
     outs: tuple[OutWork, ...]  # of a group
-    kept_weights: Moved | None  # None: they are streamed
+    kept_weights: TransferWork | None  # None: they are streamed
     slots: SlotCounts
     body: Schedule
     blocks: int  # of a body
@@ -121,7 +121,7 @@ def score_of(plan: MinimalPlan, tiles: tuple[int, int]) -> Score:
         wide=plan.item_bytes > V_BYTES,
         ins=tuple(_in_work(plan, tile, row, column) for tile in in_channels(plan)),
         outs=outs,
-        kept_weights=None if streamed else Moved(plan.target.partitions, weights * V_BYTES),
+        kept_weights=None if streamed else TransferWork(plan.target.partitions, weights * V_BYTES),
         slots=SlotCounts(
             plan.x_slots,
             plan.v_slots,
@@ -176,10 +176,10 @@ def _in_work(plan: MinimalPlan, tile: InChannels, row: Span, column: Span) -> In
     )
 
 
-def _load_of(plan: MinimalPlan, load: InLoad) -> Moved:
+def _load_of(plan: MinimalPlan, load: InLoad) -> TransferWork:
     rows = load.into.row_end - load.into.row
     runs = 1 if load.whole else rows
-    return Moved(load.lines * runs, _area(load.into) // runs * plan.item_bytes)
+    return TransferWork(load.lines * runs, _area(load.into) // runs * plan.item_bytes)
 
 
 def _area(part: Rectangle) -> int:
@@ -201,8 +201,8 @@ def _out_work(plan: MinimalPlan, tile: OutChannels, row: Span, column: Span) -> 
         matmuls=taps * (tile.stack if tile.side_by_side else 1),
         share=lines * tile.width / machine.partitions**2,
         stack=tile.stack,
-        weights=loads * (Moved(machine.partitions, row_bytes / loads),),
-        store=Moved(
+        weights=loads * (TransferWork(machine.partitions, row_bytes / loads),),
+        store=TransferWork(
             tile.channels * frames * runs,
             row.stored * column.outs // runs * ITEM_BYTES[plan.end.dtype or plan.dtype],
         ),

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from dataclasses import replace
 
 from nkisim.machine import Machine
 from nkisim.timing.costs import Cost, Transfer
-from trnconv.forms.minimal.score import Moved, OutWork
+from nkisim.timing.costs.gpsimd_engine import gpsimd_cost
+from nkisim.timing.costs.scalar_engine import scalar_cost
+from nkisim.timing.costs.vector_engine import vector_cost
+from trnconv.forms.minimal.score import OutWork, TransferWork
 
 
 class StepCosts:
     """Costs of steps; equal ones are worked out once."""
 
     def __init__(self, machine: Machine, *, in_loop: bool) -> None:
+        self._machine = machine
         self._timing = machine.timing
         self._port = bool(machine.timing.psum_port_shared)
         self._in_loop = in_loop
@@ -20,21 +25,27 @@ class StepCosts:
 
     def gpsimd(self, elems: int) -> Cost:
         """A copy, a multiplication or zeros."""
-        return self._once(("gpsimd", elems), lambda: self._gpsimd(elems))
+        cycles = elems * self._timing.gpsimd_cycles_per_elem
+        return self._once(("gpsimd", elems), lambda: gpsimd_cost(self._machine, cycles))
 
     def vector(self, cycles: float, *, psum: bool) -> Cost:
         """An instruction that streams for so long."""
-        return self._once(("vector", cycles, psum), lambda: self._vector(cycles, psum=psum))
+        port = psum and self._port
+        return self._once(
+            ("vector", cycles, psum), lambda: replace(vector_cost(self._machine, cycles), psum=port)
+        )
 
     def scalar(self, cycles: float) -> Cost:
         """The same on the Scalar engine, from PSUM."""
-        return self._once(("scalar", cycles), lambda: self._scalar(cycles))
+        return self._once(
+            ("scalar", cycles), lambda: replace(scalar_cost(self._machine, cycles), psum=self._port)
+        )
 
     def product(self, tile: OutWork, elems: int, parts: int) -> Cost:
         """All matmuls of a product, or an equal part of them."""
         return self._once(("tensor", tile, elems), lambda: self._product(tile, elems, parts))
 
-    def transfer(self, moved: Moved, direction: str) -> Cost:
+    def transfer(self, moved: TransferWork, direction: str) -> Cost:
         """A DMA."""
         return self._once((moved, direction), lambda: self._transfer(moved, direction))
 
@@ -43,24 +54,6 @@ class StepCosts:
         if cost is None:
             cost = self._known[key] = work_out()
         return cost
-
-    def _gpsimd(self, elems: int) -> Cost:
-        timing = self._timing
-        cycles = timing.gpsimd_startup_cycles + timing.gpsimd_cycles_per_elem * elems
-        return Cost(cycles / timing.gpsimd_ghz, cycles / timing.gpsimd_ghz)
-
-    def _vector(self, cycles: float, *, psum: bool) -> Cost:
-        timing = self._timing
-        busy = max(float(timing.engine_min_cycles), cycles + timing.vector_startup_cycles)
-        latency = max(busy, cycles + timing.vector_latency_cycles)
-        ghz = timing.vector_ghz
-        return Cost(busy / ghz, latency / ghz, psum=psum and self._port)
-
-    def _scalar(self, cycles: float) -> Cost:
-        timing = self._timing
-        busy = max(float(timing.engine_min_cycles), cycles + timing.scalar_startup_cycles)
-        latency = max(busy, cycles + timing.scalar_latency_cycles)
-        return Cost(busy / timing.scalar_ghz, latency / timing.scalar_ghz, psum=self._port)
 
     def _product(self, tile: OutWork, elems: int, parts: int) -> Cost:
         timing = self._timing
@@ -74,7 +67,7 @@ class StepCosts:
             array_share=tile.share,
         )
 
-    def _transfer(self, moved: Moved, direction: str) -> Cost:
+    def _transfer(self, moved: TransferWork, direction: str) -> Cost:
         timing = self._timing
         prebuilt = timing.dma_default_mode == "none"
         rings = prebuilt and not self._in_loop

@@ -1,4 +1,4 @@
-"""Cell: the memory that torch would have given a tensor, noted as a video or made; and views of it.
+"""LazyCell: memory that torch would have given a tensor, noted as a video or made; views of it.
 
 A twin on the meta device says how the memory would be laid out: views act on the twin, so which
 elements a view shows is torch's own answer, whatever the names of the functions that made it.
@@ -29,7 +29,7 @@ _FORMATS = {
 }
 
 
-class Cell:
+class LazyCell:
     """A note of how memory is made (`video`), or the tensor once it was made (`real`)."""
 
     def __init__(
@@ -149,7 +149,7 @@ def _is_shared(made: Tensor, video: Video) -> bool:
 class ViewOf:
     """What a lazy tensor shows of a cell."""
 
-    def __init__(self, cell: Cell, twin: Tensor) -> None:
+    def __init__(self, cell: LazyCell, twin: Tensor) -> None:
         self.cell = cell
         self.twin = twin
         self._video: Video | None = None
@@ -163,7 +163,7 @@ class ViewOf:
             twin = torch.empty_strided(
                 tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta"
             )
-            cell = Cell(twin, None, around)
+            cell = LazyCell(twin, None, around)
             cell.real = tensor.detach()
         return ViewOf(cell, twin)
 

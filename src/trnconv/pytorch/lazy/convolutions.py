@@ -14,7 +14,7 @@ from trnconv.errors import UnsupportedError
 from trnconv.geometry import ZEROS, ConvShape, lifted
 from trnconv.pytorch.arguments import paddings, steps_of
 from trnconv.pytorch.conv_call import ConvSpec
-from trnconv.pytorch.lazy.cell import Cell, ViewOf, as_kernels_leave_it, require_movable
+from trnconv.pytorch.lazy.cell import LazyCell, ViewOf, as_kernels_leave_it, require_movable
 from trnconv.pytorch.lazy.context import Surroundings
 from trnconv.pytorch.lazy.doing import done, stored
 from trnconv.pytorch.lazy.folding import folding_wins, upsampled_before
@@ -106,7 +106,7 @@ def convolved(x: Tensor, filters: Filters, around: Surroundings) -> LazyTensor |
 
 def _result(video: Video, around: Surroundings) -> LazyTensor:
     memory = as_kernels_leave_it(video)
-    return LazyTensor(ViewOf(Cell(memory, video, around, owns=True), memory), video.device)
+    return LazyTensor(ViewOf(LazyCell(memory, video, around, owns=True), memory), video.device)
 
 
 def _takes(video: Video | None, filters: Filters) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from trnconv.pytorch.lazy.cell import Cell, ViewOf, as_memory
+from trnconv.pytorch.lazy.cell import LazyCell, ViewOf, as_memory
 from trnconv.pytorch.lazy.context import Surroundings
 from trnconv.pytorch.lazy.endings import NOTED_ENDS
 from trnconv.pytorch.lazy.memory import same_memory
@@ -39,7 +39,7 @@ def _copied(video: Video | None, around: Surroundings, twin: Tensor | None = Non
     if video is None:
         return NotImplemented
     memory = as_memory(video) if twin is None else twin
-    return LazyTensor(ViewOf(Cell(memory, video, around), memory), video.device)
+    return LazyTensor(ViewOf(LazyCell(memory, video, around), memory), video.device)
 
 
 def _cat(around: Surroundings, func: Any, args: Any, kwargs: Any) -> Any:
@@ -140,7 +140,7 @@ def _interleaved(around: Surroundings, x: Tensor) -> Any:
     memory = as_memory(more)
     with unseen():
         twin = memory.view(x.shape)
-    return LazyTensor(ViewOf(Cell(memory, more, around), twin), x.device)
+    return LazyTensor(ViewOf(LazyCell(memory, more, around), twin), x.device)
 
 
 def _selected(x: LazyTensor, at: int) -> LazyTensor:
