@@ -9,8 +9,8 @@ from direct_plans import direct_plans
 from nkisim.machine import TRN2, TRN3
 from random_family import random_member
 from strict_plans import KINDS, strict_case, surveyed
+from trnconv.forms.allowance import BROKEN
 from trnconv.forms.recipe_parts import loop_spans
-from trnconv.runtime.allowance import BROKEN
 
 CHUNK = 20  # plans of one test, so that processes share them
 IN_CI, ON_DEMAND = 100, 500
