@@ -34,10 +34,27 @@ from trnconv.forms.depthwise.recipe import (
 def depthwise(x: nl.NkiTensor, filters: nl.NkiTensor, recipe: DepthwiseRecipe) -> nl.NkiTensor:
     """x [N, C, D, H, W], filters and bias on lines -> y [N, C * multiplier, D', H', W']."""
     y = nl.ndarray(recipe.y_shape, dtype=x.dtype, buffer=nl.shared_hbm, name="y")
-    tiles = Tiles(x, y, filters, recipe)
+    issue_all(Tiles(x, y, filters, recipe), recipe)
+    return y
+
+
+def depthwise_on_two_cores(
+    x: tuple[nl.NkiTensor],
+    filters: tuple[nl.NkiTensor, nl.NkiTensor],
+    recipes: tuple[DepthwiseRecipe, DepthwiseRecipe],
+) -> nl.NkiTensor:
+    """The same, with each of two cores computing its lines, or its outputs of every line."""
+    number = nl.program_id(0)
+    recipe = recipes[number]
+    y = nl.ndarray(recipe.y_shape, dtype=x[0].dtype, buffer=nl.shared_hbm, name="y")
+    issue_all(Tiles(x[0], y, filters[number], recipe), recipe)
+    return y
+
+
+def issue_all(tiles: Tiles, recipe: DepthwiseRecipe) -> None:
+    """Step after step."""
     for step in recipe.steps:
         issue(tiles, step)
-    return y
 
 
 class Tiles(nl.NKIObject):

@@ -79,6 +79,7 @@ DIRECT = Form(
     refined=_refined,
     rolled=_rolled,
     halves=halves,
+    loops=lambda recipe: tuple(sweep.turns for sweep in recipe.sweeps if sweep.rolled),
     sums_alike=_sums_alike,
     moved=lambda plan, asked: replace(plan, shape=asked.shape, problem=problem_of(asked)),
     given=_given,

@@ -162,6 +162,7 @@ class FilterGradientRecipe(NKIObject):
     masks: int
     mask_tiles: int  # tiles of an image
     channels: int  # of x, all of them
+    pack_in: int  # of x, those of a pack: columns of dw for each tap
     x_stride: int  # elements from channel to channel
     x_image: int  # from image to image
     x_row: int  # from row to row

@@ -129,6 +129,7 @@ MINIMAL: Form[Any] = Form(
     kernels=(kernel.minimal_of_one, kernel.minimal_of_two, kernel.minimal_of_three),
     kernel_of_two_cores=kernel.minimal_on_two_cores,
     halves=candidates.halves,
+    loops=lambda recipe: tuple(loop.turns for loop in recipe.loops) * len(recipe.groups),
     given=_given,
     takes_residual=True,
 )
