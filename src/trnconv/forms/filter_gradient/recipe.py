@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trnconv._nki import NKIObject
+from trnconv.forms.digest import digest_of
 
 
 @dataclass(frozen=True)
@@ -183,3 +184,11 @@ class FilterGradientRecipe(NKIObject):
     addresses: Addresses
     passes: tuple[Pass, ...]
     sweeps: tuple[Sweep, ...]
+
+    def __repr__(self) -> str:
+        """What compiled kernels are kept by: a digest of all of it, and of the kernel's sources."""
+        return f"{type(self).__name__}({digest_of(self)})"
+
+    def __hash__(self) -> int:
+        """By the same, which equal recipes have in common."""
+        return hash(repr(self))
