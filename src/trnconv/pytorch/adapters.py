@@ -30,8 +30,8 @@ class Adapter(Protocol):
 class XlaAdapter:
     """torch-xla: a jitted kernel is called like a function."""
 
-    def __init__(self, jit: Callable[..., Any]) -> None:
-        self._jit = jit  # nki.jit
+    def __init__(self, jit: Callable[..., Any], *, legalise: bool = True) -> None:
+        self._jit = _building(jit, legalise=legalise)  # of nki.jit
 
     def call(self, kernel: Callable[..., Any], tensors: Given, recipe: Any, outputs: int) -> Any:
         """Compile and call; the result stays lazy until torch-xla synchronises."""
@@ -42,9 +42,11 @@ class XlaAdapter:
 class TorchNeuronAdapter:
     """TorchNeuron: an op for each kernel and recipe, because ops take tensors and no recipes."""
 
-    def __init__(self, nki_op: Callable[..., Any], jit: Callable[..., Any]) -> None:
+    def __init__(
+        self, nki_op: Callable[..., Any], jit: Callable[..., Any], *, legalise: bool = True
+    ) -> None:
         self._nki_op = nki_op  # torch_neuronx.nki_op
-        self._jit = jit
+        self._jit = _building(jit, legalise=legalise)
         self._ops: dict[tuple[Callable[..., Any], Any], Any] = {}
 
     def call(self, kernel: Callable[..., Any], tensors: Given, recipe: Any, outputs: int) -> Any:
@@ -55,6 +57,21 @@ class TorchNeuronAdapter:
             typed = _typed(self._jit(kernel), tensors, recipe, outputs)
             self._ops[key] = self._nki_op(name, mutates_args={})(typed)
         return self._ops[key](*tensors)
+
+
+def _building(jit: Callable[..., Any], *, legalise: bool) -> Callable[..., Any]:
+    """nki.jit, and the pass for tensors that are written more than once, where there is a switch.
+
+    All kernels write tensors so (docs/guides/on-a-device.md). NKI 0.7 has the switch, and it is
+    off by default.
+    """
+
+    def build(kernel: Callable[..., Any]) -> Any:
+        made = jit(kernel)
+        enable = getattr(made, "enable_non_ssa_legalization", None)
+        return enable() if legalise and enable is not None else made
+
+    return build
 
 
 def _typed(jitted: Callable[..., Any], tensors: Given, recipe: Any, outputs: int) -> Any:

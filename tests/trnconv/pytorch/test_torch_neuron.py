@@ -166,3 +166,28 @@ def test_the_vendors_toolchain_is_known_by_what_install_says(monkeypatch):
     monkeypatch.setattr(adapters._nki, "SOURCE", "nkisim 0.1.0")
     with pytest.raises(UnsupportedError, match="no Neuron toolchain"):
         adapters.require_adapter()
+
+
+@pytest.mark.parametrize("legalise", [True, False])
+def test_the_pass_for_tensors_written_twice_is_asked_for(legalise):
+    """NKI 0.7's switch makes a new kernel; one without it is called as it is."""
+    asked = []
+
+    class Jitted:
+        def __init__(self, switched):
+            self.switched = switched
+
+        def __call__(self, *_):
+            asked.append(self.switched)
+
+        def enable_non_ssa_legalization(self):
+            return Jitted(switched=True)
+
+    def jit(_):
+        return Jitted(switched=False)
+
+    tensor = torch.zeros(1)
+    adapters.XlaAdapter(jit, legalise=legalise).call(len, (tensor,), "recipe", 1)
+    ops = adapters.TorchNeuronAdapter(lambda *_, **__: lambda op: op, jit, legalise=legalise)
+    ops.call(len, (tensor,), "recipe", 1)
+    assert asked == [legalise, legalise]
