@@ -140,7 +140,8 @@ def test_a_call_takes_less_than_a_millisecond():
     """What NKI does at every call, with the recipes of two cores, once they are known."""
     plans = tuple(priced.plan for priced in shared_plans(QUESTIONS["direct"]))
     recipes = prepare(plans).recipe
-    assert repr(recipes[0]) != repr(recipes[1])
+    assert repr(recipes.cores[0]) != repr(recipes.cores[1])
+    assert all(repr(one) in repr(recipes) for one in recipes.cores)
     begin = perf_counter()
     for _ in range(CALLS):
         repr(recipes)

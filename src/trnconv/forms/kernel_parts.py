@@ -17,6 +17,18 @@ OPERATORS = {
 }
 
 
+class Pair(nl.NKIObject):
+    """One tensor for each of two cores."""
+
+    def __init__(self, first: nl.NkiTensor, second: nl.NkiTensor) -> None:
+        self.first = first
+        self.second = second
+
+    def of(self, core: int) -> nl.NkiTensor:
+        """The one for a core."""
+        return self.first if core == 0 else self.second
+
+
 class Slots(nl.NKIObject):
     """Equal SBUF tiles that are used in turn; `held` is what each one holds, -1 for nothing."""
 

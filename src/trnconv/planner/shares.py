@@ -29,9 +29,7 @@ def shared_plans(question: Question) -> Pair:
         answers += [offer.best for offer in choice.offers[:1] if offer.plans]
     pairs = [pair for answer in answers for pair in _halved(answer, question)]
     pairs = pairs or [
-        (answer, answer)
-        for answer in answers
-        if form_named(answer.plan.form).kernel_of_two_cores is not None
+        (answer, answer) for answer in answers if form_named(answer.plan.form).pair_kernels
     ]
     if not pairs:
         raise PlanError(
@@ -52,7 +50,7 @@ def _slower_rank(pair: Pair) -> tuple[float, ...]:
 def _halved(answer: Priced, question: Question) -> list[Pair]:
     """The best pair of plans like this one, for every way to halve the question."""
     form = form_named(answer.plan.form)
-    if form.kernel_of_two_cores is None:
+    if not form.pair_kernels:
         return []
     found = (
         in_step(*(plans_like(answer, half) for half in halves)) for halves in form.halves(question)

@@ -19,15 +19,14 @@ BROKEN: Final[dict[str, frozenset[str]]] = {
     "forward": _DIRECT,
     "forward_of_two": _DIRECT,
     "forward_of_three": _DIRECT,
-    "forward_on_two_cores": _DIRECT - _LAUNCH,
+    "forward_on_two_cores": _LOADS,
+    "forward_of_two_on_two_cores": _LOADS,
+    "forward_of_three_on_two_cores": _LOADS,
     "minimal_of_one": _MINIMAL,
     "minimal_of_two": _MINIMAL,
     "minimal_of_three": _MINIMAL,
-    "minimal_on_two_cores": _MINIMAL - _LAUNCH,
     "depthwise": frozenset({"grid-below-lnc"}),
-    "depthwise_on_two_cores": frozenset(),
     "weight_gradient": _LAUNCH,
-    "weight_gradient_on_two_cores": frozenset(),
 }
 
 

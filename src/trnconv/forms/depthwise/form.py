@@ -63,6 +63,6 @@ DEPTHWISE = Form(
     lower=lower,
     pack=pack,
     kernels=(depthwise,),
-    kernel_of_two_cores=depthwise_on_two_cores,
+    pair_kernels=(depthwise_on_two_cores,),
     halves=halves,
 )

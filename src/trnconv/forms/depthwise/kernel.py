@@ -29,6 +29,8 @@ from trnconv.forms.depthwise.recipe import (
     Step,
     X,
 )
+from trnconv.forms.kernel_parts import Pair
+from trnconv.forms.recipe_parts import RecipePair
 
 
 def depthwise(x: nl.NkiTensor, filters: nl.NkiTensor, recipe: DepthwiseRecipe) -> nl.NkiTensor:
@@ -39,15 +41,13 @@ def depthwise(x: nl.NkiTensor, filters: nl.NkiTensor, recipe: DepthwiseRecipe) -
 
 
 def depthwise_on_two_cores(
-    x: tuple[nl.NkiTensor],
-    filters: tuple[nl.NkiTensor, nl.NkiTensor],
-    recipes: tuple[DepthwiseRecipe, DepthwiseRecipe],
+    x: nl.NkiTensor, filters_0: nl.NkiTensor, filters_1: nl.NkiTensor, recipes: RecipePair
 ) -> nl.NkiTensor:
     """The same, with each of two cores computing its lines, or its outputs of every line."""
     number = nl.program_id(0)
-    recipe = recipes[number]
-    y = nl.ndarray(recipe.y_shape, dtype=x[0].dtype, buffer=nl.shared_hbm, name="y")
-    issue_all(Tiles(x[0], y, filters[number], recipe), recipe)
+    recipe = recipes.cores[number]
+    y = nl.ndarray(recipe.y_shape, dtype=x.dtype, buffer=nl.shared_hbm, name="y")
+    issue_all(Tiles(x, y, Pair(filters_0, filters_1).of(number), recipe), recipe)
     return y
 
 

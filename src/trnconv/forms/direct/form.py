@@ -87,6 +87,10 @@ DIRECT = Form(
     lower=lower,
     pack=pack,
     kernels=(kernel.forward, kernel.forward_of_two, kernel.forward_of_three),
-    kernel_of_two_cores=kernel.forward_on_two_cores,
+    pair_kernels=(
+        kernel.forward_on_two_cores,
+        kernel.forward_of_two_on_two_cores,
+        kernel.forward_of_three_on_two_cores,
+    ),
     takes_residual=True,
 )

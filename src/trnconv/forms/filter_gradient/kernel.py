@@ -14,6 +14,8 @@ from trnconv._nki import nisa, nl
 from trnconv.forms.filter_gradient.core import GradientCore, Step, Turn, clear_sums
 from trnconv.forms.filter_gradient.recipe import FilterGradientRecipe, Pass, StripWork, Sweep
 from trnconv.forms.filter_gradient.tiles import dy_tiles, held_x, load_dy
+from trnconv.forms.kernel_parts import Pair
+from trnconv.forms.recipe_parts import RecipePair
 
 
 def weight_gradient(
@@ -33,16 +35,20 @@ def weight_gradient(
 
 
 def weight_gradient_on_two_cores(
-    inputs: tuple[nl.NkiTensor, nl.NkiTensor],
-    masks: tuple[nl.NkiTensor, nl.NkiTensor],
-    places: tuple[nl.NkiTensor, nl.NkiTensor],
-    recipes: tuple[FilterGradientRecipe, FilterGradientRecipe],
+    x: nl.NkiTensor,
+    dy: nl.NkiTensor,
+    masks_0: nl.NkiTensor,
+    masks_1: nl.NkiTensor,
+    places_0: nl.NkiTensor,
+    places_1: nl.NkiTensor,
+    recipes: RecipePair,
 ) -> tuple[nl.NkiTensor, nl.NkiTensor]:
-    """The same of x and dy, with each of two cores computing its part of dw and db."""
+    """The same, with each of two cores computing its part of dw and db."""
     number = nl.program_id(0)
-    recipe = recipes[number]
-    dw, db = gradients(inputs[0], recipe)
-    compute(GradientCore(inputs[0], inputs[1], masks[number], recipe), places[number], dw, db)
+    recipe = recipes.cores[number]
+    dw, db = gradients(x, recipe)
+    core = GradientCore(x, dy, Pair(masks_0, masks_1).of(number), recipe)
+    compute(core, Pair(places_0, places_1).of(number), dw, db)
     return dw, db
 
 
