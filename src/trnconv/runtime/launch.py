@@ -22,7 +22,7 @@ from trnconv.forms.recipe_parts import RecipePair
 from trnconv.planner.table import form_of
 from trnconv.runtime.allowance import allowed
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 MOST_PIECES = 3  # tensors that x may lie in: each is an argument of a kernel
 
 
@@ -112,7 +112,7 @@ def trace_plans(plans: tuple[Plan, ...]) -> Run:
     )
 
 
-def _in_turn(packed: list[tuple[T, ...]]) -> tuple[T, ...]:
+def _in_turn(packed: list[tuple[_T, ...]]) -> tuple[_T, ...]:
     """The first array of each core, then the second of each."""
     return tuple(array for arrays in zip(*packed, strict=True) for array in arrays)
 
