@@ -14,12 +14,14 @@ from nkisim.machine import TRN2, TRN3
 from random_convolutions import random_convolution
 from tolerance import assert_convolution
 from trnconv.ask.ends import BEFORE, end_of
+from trnconv.ask.policy import FAST, Policy
 from trnconv.ask.question import FILTER_GRADIENT, Question
 from trnconv.geometry import conv_shape
 from trnconv.planner.best import searched_plan
 from trnconv.planner.shares import shared_plans
 from trnconv.reference import forward
 from trnconv.runtime import LaunchOptions, convolve, convolve_shape
+from trnconv.runtime.launch import trace_plans
 
 COLUMNS = {
     "one row": conv_shape((1, 40, 700), (70, 40, 9), padding=4),
@@ -75,7 +77,7 @@ def test_reproducible_bits_are_those_of_one_core(name):
 
 
 def test_a_pair_is_faster_whatever_the_form():
-    dense = conv_shape((1, 256, 4, 20, 64), (256, 256, 3, 3, 3), padding=(0, 1, 1))
+    dense = conv_shape((1, 256, 4, 60, 64), (256, 256, 3, 3, 3), padding=(0, 1, 1))
     assert 1.75 < gain(Question(dense, TRN2, asks=FILTER_GRADIENT)) <= 2.0
     deep = conv_shape((1, 512, 4, 48, 48), (512, 1, 3, 3, 3), padding=1, groups=512)
     assert 1.8 < gain(Question(deep, TRN2, forms=("depthwise",))) <= 2.0
@@ -91,3 +93,23 @@ def test_values_with_a_residual_and_an_activation():
     y = convolve(x, w, bias, launch=LaunchOptions(cores=2, end=end, residual=residual)).y
     exact = np.maximum(forward(x, w, bias, shape) + residual, 0)
     np.testing.assert_array_equal(y, exact)
+
+
+@pytest.mark.parametrize("name", ["direct", "minimal", "depthwise", "gradient"])
+def test_no_core_goes_on_before_both_have_stored(name):
+    """The last instructions of both programs are barriers of what they return."""
+    dense = conv_shape((1, 96, 3, 12, 16), (96, 96, 3, 3, 3), padding=(0, 1, 1))
+    deep = conv_shape((1, 300, 3, 6, 8), (300, 1, 3, 3, 3), padding=1, groups=300)
+    fast = Policy(FAST, least_macs=0)
+    question = {
+        "direct": Question(dense, TRN2, forms=("direct",)),
+        "minimal": Question(dense, TRN2, policy=fast, forms=("minimal",)),
+        "depthwise": Question(deep, TRN2, forms=("depthwise",)),
+        "gradient": Question(dense, TRN2, asks=FILTER_GRADIENT),
+    }[name]
+    results = ["dw", "db"] if name == "gradient" else ["y"]
+    traced = trace_plans(tuple(priced.plan for priced in shared_plans(question)))
+    for trace in traced.traces:
+        ends = list(trace.instructions())[-len(results) :]
+        assert [one.op for one in ends] == ["core_barrier"] * len(results)
+        assert [one.writes[0].allocation.name for one in ends] == results

@@ -29,6 +29,14 @@ class Pair(nl.NKIObject):
         return self.first if core == 0 else self.second
 
 
+def wait_for_both(result: nl.NkiTensor) -> None:
+    """Neither core goes on before both have written their parts of a result.
+
+    What runs next on a core reads all of it.
+    """
+    nisa.core_barrier(data=result, cores=(0, 1))
+
+
 class Slots(nl.NKIObject):
     """Equal SBUF tiles that are used in turn; `held` is what each one holds, -1 for nothing."""
 

@@ -29,7 +29,7 @@ from trnconv.forms.depthwise.recipe import (
     Step,
     X,
 )
-from trnconv.forms.kernel_parts import Pair
+from trnconv.forms.kernel_parts import Pair, wait_for_both
 from trnconv.forms.recipe_parts import RecipePair
 
 
@@ -48,6 +48,7 @@ def depthwise_on_two_cores(
     recipe = recipes.cores[number]
     y = nl.ndarray(recipe.y_shape, dtype=x.dtype, buffer=nl.shared_hbm, name="y")
     issue_all(Tiles(x, y, Pair(filters_0, filters_1).of(number), recipe), recipe)
+    wait_for_both(y)
     return y
 
 

@@ -21,7 +21,7 @@ from trnconv.forms.direct.core import (
     load_weights,
 )
 from trnconv.forms.direct.recipe import Chunk, Job, Matmul, Recipe, Sweep, View
-from trnconv.forms.kernel_parts import OPERATORS, Pair, Turn, output
+from trnconv.forms.kernel_parts import OPERATORS, Pair, Turn, output, wait_for_both
 from trnconv.forms.recipe_parts import RecipePair
 
 
@@ -149,6 +149,7 @@ def on_two_cores(
     y = output(x[0], recipe.y_shape, recipe.end.dtype)
     core = Core(x, y, weights.of(number), bias.of(number), residual, recipe)
     compute(core, places.of(number))
+    wait_for_both(y)
     return y
 
 

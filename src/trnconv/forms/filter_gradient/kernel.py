@@ -14,7 +14,7 @@ from trnconv._nki import nisa, nl
 from trnconv.forms.filter_gradient.core import GradientCore, Step, Turn, clear_sums
 from trnconv.forms.filter_gradient.recipe import FilterGradientRecipe, Pass, StripWork, Sweep
 from trnconv.forms.filter_gradient.tiles import dy_tiles, held_x, load_dy
-from trnconv.forms.kernel_parts import Pair
+from trnconv.forms.kernel_parts import Pair, wait_for_both
 from trnconv.forms.recipe_parts import RecipePair
 
 
@@ -49,6 +49,8 @@ def weight_gradient_on_two_cores(
     dw, db = gradients(x, recipe)
     core = GradientCore(x, dy, Pair(masks_0, masks_1).of(number), recipe)
     compute(core, Pair(places_0, places_1).of(number), dw, db)
+    wait_for_both(dw)
+    wait_for_both(db)
     return dw, db
 
 

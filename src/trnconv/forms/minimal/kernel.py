@@ -11,7 +11,7 @@ those of this one; Scalar and Vector engine share A^T on the way out of PSUM.
 from __future__ import annotations
 
 from trnconv._nki import nisa, nl
-from trnconv.forms.kernel_parts import Pair, Turn, output
+from trnconv.forms.kernel_parts import Pair, Turn, output, wait_for_both
 from trnconv.forms.minimal.chains import Chain, Filler, Goal, begin_chain, end_chain
 from trnconv.forms.minimal.core import (
     MinimalBlock,
@@ -160,6 +160,7 @@ def on_two_cores(
     y = output(x[0], recipe.y_shape, recipe.end.dtype)
     core = MinimalCore(x, y, weights.of(number), constants.of(number), residual, recipe)
     compute(core, places.of(number))
+    wait_for_both(y)
     return y
 
 
