@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from benchmarks import pairs
 from benchmarks.fast_errors import DECODER, WHITE, Errors, measure
 from benchmarks.model import find_calls
 from benchmarks.scatter_times import baseline_ns, stored
@@ -22,6 +23,7 @@ from nkisim.timing import schedule
 from trnconv.ask.policy import BF16, FAST
 from trnconv.ask.question import Question
 from trnconv.cases import find
+from trnconv.errors import TrnconvError
 from trnconv.forms.form import Priced
 from trnconv.forms.minimal.candidates import candidates
 from trnconv.forms.minimal.plan import MinimalPlan, family_of
@@ -334,10 +336,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--errors", default="all", choices=["all", "none"])
     parser.add_argument("--models", default="all", help="all, none, or names: wan2.1,wan2.2")
     parser.add_argument("--switches", action="store_true", help="also without each assumption")
+    parser.add_argument("--cores", type=int, default=1, choices=[1, 2], help="2: against one core")
 
 
 def main(options: argparse.Namespace) -> int:
     """Model what is asked for and print it; the exit code."""
+    if options.cores == pairs.CORES:
+        return _pairs(options)
     met: list[bool] = []
     print(
         f"Fast convolutions of trnconv: every time is modelled, {TRN2.name}, constants"
@@ -369,3 +374,13 @@ def main(options: argparse.Namespace) -> int:
         met += [one.ratio <= one.bar for one in runs]
     print("", f"bars met {sum(met)}/{len(met)}", sep="\n")
     return 0
+
+
+def _pairs(options: argparse.Namespace) -> int:
+    """Layers and models on two cores; errors and switches are those of one."""
+    if options.switches:
+        raise TrnconvError("--switches with --cores 2: they are of one core. Drop one of the two.")
+    keys = {"all": None, "none": []}.get(options.layers, options.layers.split(","))
+    names = {"all": list(MODELS), "none": []}.get(options.models, options.models.split(","))
+    models = [(name, MODELS[name].entry, MODELS[name].scenario) for name in names]
+    return pairs.compare(pairs.fast_questions(), keys, models)

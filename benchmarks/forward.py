@@ -17,6 +17,7 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
+from benchmarks import pairs
 from benchmarks.scatter import scatter_ns
 from benchmarks.table import Column, aligned, microseconds, percent, yes_or_no
 from nkisim.machine import CONSTANTS_VERSION, MACHINES, TRN2, Machine, Reading
@@ -24,6 +25,7 @@ from nkisim.timing import schedule
 from trnconv.ask.ends import ITEM_BYTES
 from trnconv.ask.question import Question
 from trnconv.cases import BENCHMARK, Case
+from trnconv.errors import TrnconvError
 from trnconv.forms.search import of_form
 from trnconv.geometry import ConvShape
 from trnconv.planner.best import only, searched_plan
@@ -313,6 +315,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="how to take what is not published; bars are always of the default reading",
     )
     parser.add_argument("--machine", default=TRN2.name, choices=sorted(MACHINES))
+    parser.add_argument("--cores", type=int, default=1, choices=[1, 2], help="2: against one core")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the table as JSON")
 
 
@@ -329,6 +332,8 @@ def layers_named(text: str) -> tuple[Case, ...]:
 
 def main(options: argparse.Namespace) -> int:
     """Model the layers asked for, print them; the exit code."""
+    if options.cores == pairs.CORES:
+        return _pairs(options)
     machine = MACHINES[options.machine]
     readings = list(Reading) if options.reading == _ALL else [Reading(options.reading)]
     compared = Reading.default if options.reading == _ALL else readings[0]
@@ -345,6 +350,16 @@ def main(options: argparse.Namespace) -> int:
     print(heading(machine, compared), "", table(layers, compared), "", sep="\n")
     print(checks(layers, compared), "", last_line(layers, compared), sep="\n")
     return 0
+
+
+def _pairs(options: argparse.Namespace) -> int:
+    """Layers on two cores against one."""
+    if options.json is not None or options.machine != TRN2.name:
+        raise TrnconvError("--json and --machine with --cores 2: pairs are of trn2, and printed.")
+    every = options.layers == BENCHMARK
+    return pairs.compare(
+        pairs.direct_questions(), None if every else [case.key for case in options.layers]
+    )
 
 
 def _say_what_is_not_timed() -> None:

@@ -17,15 +17,25 @@ class FakeJit:
         self.called = []
 
     def __call__(self, kernel):
-        def run(*args):
-            *tensors, recipe = args
-            assert all(each is None or type(each) is torch.Tensor for each in tensors)
-            assert all(each is None or each.is_contiguous() for each in tensors)
-            assert isinstance(recipe, nkisim.language.NKIObject)
-            self.called.append((kernel.__name__, tensors))
-            return nkisim.run(allowed(kernel), *args, target="trn2").outputs
+        return FakeKernel(kernel, self.called)
 
-        return run
+
+class FakeKernel:
+    """A jitted kernel; `kernel[2]` is launched on two cores."""
+
+    def __init__(self, kernel, called, cores=1):
+        self.kernel, self.called, self.cores = kernel, called, cores
+
+    def __getitem__(self, cores):
+        return FakeKernel(self.kernel, self.called, cores)
+
+    def __call__(self, *args):
+        *tensors, recipe = args
+        assert all(each is None or type(each) is torch.Tensor for each in tensors)
+        assert all(each is None or each.is_contiguous() for each in tensors)
+        assert isinstance(recipe, nkisim.language.NKIObject)
+        self.called.append((self.kernel.__name__, tensors))
+        return nkisim.run(allowed(self.kernel)[self.cores], *args, target="trn2").outputs
 
 
 class FakeNkiOp:

@@ -23,6 +23,7 @@ from trnconv.errors import PlanError
 from trnconv.forms.form import Plan
 from trnconv.forms.search import search
 from trnconv.geometry import ConvShape, conv_shape
+from trnconv.planner.shares import loops, shared_plans
 from trnconv.planner.table import form_named, form_of
 from trnconv.runtime.launch import prepare
 
@@ -58,13 +59,52 @@ def strict_case(number: int) -> StrictCase:
             return StrictCase(number, kind, plan)
 
 
-def surveyed(plan: Plan) -> nkisim.Run:
-    """A run of a plan's kernel that lists every rule it breaks.
+def pair_like(plan: Plan) -> tuple[Plan, ...] | None:
+    """Plans of two cores for what a plan computes, in loops if it is and both can be in the same.
 
-    On a logical core of one, so that rules about launches are not among them.
+    None if there are none.
     """
-    prepared = prepare((plan,))
-    (lowered,) = prepared.lowered
+    form = form_of(plan)
+    pieces = plan.piece_frames if len(plan.piece_frames) > 1 else ()
+    question = Question(
+        plan.shape,
+        plan.target,
+        plan.dtype,
+        pieces,
+        end=plan.end,
+        policy=POLICY,
+        asks=form.asks,
+        forms=(plan.form,),
+    )
+    try:
+        pair = tuple(priced.plan for priced in shared_plans(question))
+    except PlanError:
+        return None
+    return _pair_in_loops(pair) if plan.is_rolled else pair
+
+
+def _pair_in_loops(pair: tuple[Plan, ...]) -> tuple[Plan, ...]:
+    changes = {
+        "direct": lambda plan: {"lead": (), "ahead": False, "rows": plan.row_multiple},
+        "minimal": lambda plan: {"units": 1, "rows": 2 * plan.m},
+        "filter_gradient": lambda _: {"turn_areas": 1},
+    }
+    form = form_of(pair[0])
+    rolled = tuple(replace(plan, rolled=True, **changes[plan.form](plan)) for plan in pair)
+    if any(form.broken_rules(plan) for plan in rolled):
+        return pair
+    one, two = map(loops, rolled)
+    return rolled if one == two else pair
+
+
+def surveyed(*plans: Plan) -> nkisim.Run:
+    """A run of the kernel of a plan, or of two, that lists every rule it breaks.
+
+    On logical cores of as many, so that rules about too few programs are not among them.
+    """
+    plan = plans[0]
+    prepared = prepare(plans)
+    lowered = prepared.lowered[0]
     inputs = tuple(_zeros(one.shape, one.dtype) for one in lowered.inputs)
     shape = plan.shape
     w = np.zeros((shape.c_out, shape.c_in // shape.groups, *shape.kernel), np.float32)
@@ -76,10 +116,10 @@ def surveyed(plan: Plan) -> nkisim.Run:
         allowance=nkisim.Allowance("a survey", frozenset(RULES), "to list all that are broken"),
     )
     return nkisim.run(
-        kernel,
+        kernel[len(plans)],
         *prepared.arguments(inputs, packed, residual),
         target=plan.machine,
-        lnc=1,
+        lnc=len(plans),
         rules=SWITCHES,
     )
 

@@ -87,8 +87,11 @@ def _written(hint: Any, value: Any) -> Any:
 
 
 def _items(hint: Any, values: Any) -> tuple[Any, ...]:
-    """The hint of each item of a tuple."""
-    _, arguments = _parts(hint)
+    """The hint of each item of a tuple, which may also be None."""
+    origin, arguments = _parts(hint)
+    if origin in (Union, types.UnionType):
+        (hint,) = (one for one in arguments if one is not type(None))
+        _, arguments = _parts(hint)
     if len(arguments) == 2 and arguments[1] is Ellipsis:
         return (arguments[0],) * len(values)
     return arguments

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from conv_arrays import numpy_dtype
+from core_pairs import every_pair
 from nkisim.machine import MACHINES, TRN1, TRN2
 from parser_lint import lint
 from tolerance import assert_within, excess, output_rounding
@@ -20,7 +21,7 @@ from trnconv.geometry import conv_shape
 from trnconv.planner.best import choose, only, searched_plan
 from trnconv.planner.explain import explain_forms
 from trnconv.reference import forward
-from trnconv.runtime import convolve, time_plan
+from trnconv.runtime import LaunchOptions, convolve, time_plan
 from trnconv.runtime.depthwise import OTHERS, TENSOR, depthwise, depthwise_shape, plan_depthwise
 
 SIGNAL = depthwise_shape((8, 512, 2048), (512, 1, 3), padding=1)
@@ -318,3 +319,39 @@ def test_an_estimate_counts_more_for_more_taps():
 
 def vector_ns(plan):
     return cost_of(plan).busy_ns("vector")
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=list(CALLS))
+@pytest.mark.parametrize("target", ["trn2", "trn3"])
+def test_values_of_two_cores(call, target):
+    (x, w, bias), options = arrays(call, "bfloat16")
+    launch = LaunchOptions(target, 2, forms=("depthwise",))
+    done = convolve(x, w, bias, **options, groups=x.shape[1], launch=launch)
+    ((first, second),) = done.plans
+    assert isinstance(first, DepthwisePlan)
+    assert first != second
+    assert_within(done.y, *exact_and_bound(call, (x, w, bias), "bfloat16"))
+
+
+@pytest.mark.parametrize(
+    ("call", "cuts"),
+    [
+        (((1, 300, 5, 6, 7), (300, 1, 3, 3, 3), {"padding": 1}), ["lines", "rows", "columns"]),
+        (((3, 130, 9, 6), (260, 1, 3, 3), {"padding": 1}), ["lines"]),
+        (((1, 70, 5, 6, 7), (70, 1, 3, 3, 3), {"padding": 1}), ["rows", "columns"]),
+        (((1, 70, 1, 16), (70, 1, 1, 4), {"padding": (0, 2)}), ["columns"]),
+        (((1, 70, 8, 7, 5), (70, 1, 3, 3, 3), {"padding": 1}), ["frames", "rows"]),
+    ],
+)
+def test_values_of_every_cut_for_two_cores(call, cuts):
+    (x, w, bias), options = arrays(call, "float32")
+    shape = conv_shape(x.shape, w.shape, groups=x.shape[1], **options)
+    question = Question(shape, TRN2, "float32", forms=("depthwise",))
+    tried = list(every_pair(question))
+    rows = (0, shape.out_size(1))
+    whole = {"lines": None, "rows": rows, "frames": None, "columns": None}
+    for (share, plans), cut in zip(tried, cuts, strict=True):
+        assert [name for name, all_of in whole.items() if getattr(share, name) != all_of] == [cut]
+        launch = LaunchOptions(cores=2, plans=plans)
+        done = convolve(x, w, bias, **options, groups=x.shape[1], launch=launch)
+        assert_within(done.y, *exact_and_bound(call, (x, w, bias), "float32"))

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from nkisim.machine import TRN2, TRN3
 from trnconv.ask.ends import ACTIVATIONS, RESIDUALS, End
 from trnconv.ask.policy import Policy
-from trnconv.ask.question import Question
+from trnconv.ask.question import FILTER_GRADIENT, Question
 from trnconv.cases import BENCHMARK, EDGE, find
 from trnconv.forms.direct.plan import DirectPlan, Pass
 from trnconv.forms.direct.problem import fold
 from trnconv.forms.minimal.plan import MinimalPlan
-from trnconv.geometry import ConvShape, TransposedShape
+from trnconv.geometry import ConvShape, TransposedShape, conv_shape
 from trnconv.planner.best import best_plan
 from trnconv.records import RecordError, from_json, to_json
 from trnconv.runtime.pricing import Price, price
@@ -155,3 +155,28 @@ def test_fields_at_their_default_are_left_out_and_come_back():
     end = End("silu")
     assert to_json(end) == END
     assert through_text(End, replace(end, dtype="float32")) == End("silu", dtype="float32")
+
+
+PAIRS = {
+    "columns": Question(find("j").shape, TRN2),
+    "lines": Question(
+        conv_shape((1, 512, 3, 8, 8), (512, 1, 3, 3, 3), padding=1, groups=512),
+        TRN2,
+        forms=("depthwise",),
+    ),
+    "outputs": Question(
+        conv_shape((1, 70, 4, 8, 8), (70, 1, 3, 3, 3), padding=1, groups=70),
+        TRN2,
+        forms=("depthwise",),
+    ),
+    "ins": Question(
+        conv_shape((1, 96, 3, 8, 16), (96, 96, 3, 3, 3), padding=1), TRN2, asks=FILTER_GRADIENT
+    ),
+}
+
+
+@pytest.mark.parametrize("share", PAIRS)
+def test_prices_of_two_cores_come_back(share):
+    priced = price(PAIRS[share], cores=2)
+    assert getattr(priced.plan.plan, f"{share}_of") not in (None, (0, 0))
+    assert through_text(Price, priced) == priced

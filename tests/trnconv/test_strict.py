@@ -8,12 +8,16 @@ import pytest
 from direct_plans import direct_plans
 from nkisim.machine import TRN2, TRN3
 from random_family import random_member
-from strict_plans import KINDS, strict_case, surveyed
+from strict_plans import KINDS, pair_like, strict_case, surveyed
 from trnconv.forms.allowance import BROKEN
 from trnconv.forms.recipe_parts import loop_spans
+from trnconv.planner.shares import loops
+from trnconv.planner.table import FORMS
+from trnconv.runtime.launch import prepare
 
 CHUNK = 20  # plans of one test, so that processes share them
 IN_CI, ON_DEMAND = 100, 500
+PAIRS_IN_CI = 60
 KERNELS = {"direct": "forward", "minimal": "minimal_of_one", "filter_gradient": "weight_gradient"}
 
 
@@ -43,6 +47,42 @@ def test_random_plans_break_no_rule_but_those_listed(numbers):
 @pytest.mark.parametrize("numbers", chunks(IN_CI, ON_DEMAND), ids=str)
 def test_more_random_plans_break_no_rule_but_those_listed(numbers):
     check(numbers)
+
+
+def check_pairs(numbers):
+    failures = []
+    for number in numbers:
+        case = strict_case(number)
+        plans = pair_like(case.plan)
+        if plans is None:
+            continue
+        run = surveyed(*plans)
+        kernel = prepare(plans).kernel(len(plans[0].piece_frames)).__name__
+        broken = {one.rule.name for one in run.rules} - BROKEN.get(kernel, frozenset())
+        failures += [f"{case}: {sorted(broken)}"] if broken else []
+    assert not failures, "\n".join(failures)
+
+
+@pytest.mark.parametrize("numbers", chunks(0, PAIRS_IN_CI), ids=str)
+def test_random_pairs_break_no_rule_but_those_listed(numbers):
+    """Values are zeros: a race, other loops or an unwritten output are refused all the same."""
+    check_pairs(numbers)
+
+
+@pytest.mark.strict
+@pytest.mark.parametrize("numbers", chunks(PAIRS_IN_CI, ON_DEMAND), ids=str)
+def test_more_random_pairs_break_no_rule_but_those_listed(numbers):
+    check_pairs(numbers)
+
+
+def test_random_pairs_cover_every_form_and_loops_of_some():
+    cases = [strict_case(number) for number in range(PAIRS_IN_CI)]
+    pairs = [pair for case in cases if (pair := pair_like(case.plan)) is not None]
+    assert {pair[0].form for pair in pairs} == {form.name for form in FORMS}
+    apart = [pair for pair in pairs if pair[0] != pair[1]]
+    assert len(apart) > 0.9 * len(cases)
+    rolled = {pair[0].form for pair in apart if loops(pair[0])}
+    assert rolled >= {"direct", "filter_gradient"}  # minimal ones: fast/test_two_cores.py
 
 
 def test_random_plans_cover_every_form_and_loops_of_each():

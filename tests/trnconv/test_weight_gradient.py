@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 import nkisim
+from core_pairs import every_pair
 from gradient_bounds import assert_gradients, bias_bound, references_bound, weight_bound
 from gradient_calls import gradients, integers, normals
 from nkisim import Kernel
+from nkisim.machine import TRN2
 from nkisim.timing import schedule
 from parser_lint import lint
 from tolerance import assert_within, excess
@@ -19,8 +21,12 @@ from trnconv.forms.filter_gradient.lower import lower
 from trnconv.forms.filter_gradient.pack import pack
 from trnconv.forms.filter_gradient.rules import broken_rules
 from trnconv.geometry import conv_shape
+from trnconv.planner.shares import shared_plans
 from trnconv.reference import weight_gradient as reference
+from trnconv.runtime.compute import filter_gradient
 from trnconv.runtime.filter_gradient import gradient_question, plan_for, weight_gradient
+from trnconv.runtime.launch import Operands
+from trnconv.runtime.simulated import SimulatedDevice
 
 SHAPES = {
     "one of everything": conv_shape((1, 1, 1), (1, 1, 1)),
@@ -325,3 +331,32 @@ def test_gradients_are_those_of_torch(shape):
     apart = (-1, 1, 1, 1, 1)
     theirs = b.grad.numpy().reshape(apart)
     assert_within(db.reshape(apart), theirs, bias_bound(dy).reshape(apart))
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=list(SHAPES))
+def test_gradients_of_two_cores(shape):
+    x, dy = normals(shape, "bfloat16")
+    dw, db, _ = gradients(shape, x, dy, cores=2)
+    assert_gradients(dw, db, x, dy, shape)
+
+
+@pytest.mark.parametrize(
+    "name", ["same, many rows", "3-D", "groups", "depthwise", "many channels out", "strided"]
+)
+@pytest.mark.parametrize("budget", [10**9, 400])
+def test_gradients_of_every_cut(name, budget):
+    shape = SHAPES[name]
+    x, dy = integers(shape, "bfloat16")
+    question = replace(gradient_question(shape, TRN2, "bfloat16"), budget=budget)
+    tried = list(every_pair(question))
+    assert tried
+    for _, plans in tried:
+        device = SimulatedDevice(2, plans)
+        dw, db = filter_gradient(question, Operands((x, dy)), device)
+        assert_gradients(np.ascontiguousarray(dw), db, x, dy, shape)
+
+
+def test_what_two_cores_cannot_share_they_both_compute():
+    shape = SHAPES["one of everything"]
+    one, two = shared_plans(gradient_question(shape, TRN2, "bfloat16"))
+    assert one == two

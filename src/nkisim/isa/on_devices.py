@@ -62,6 +62,9 @@ def _pattern(call: Call, tensor: NkiTensor) -> tuple[Pairs, Pairs]:
     """
     gathered = isinstance(tensor.indirection, VectorOffset)
     shape, strides = list(tensor.shape), list(tensor.strides)
+    if call.contract.name == "dma_transpose" and not tensor.layout.on_chip:
+        shape.insert(0, shape.pop())  # the last axis goes to the partitions
+        strides.insert(0, strides.pop())
     counts = [other.shape[0] for other in call.tensors.values() if other.layout.on_chip]
     left = max(counts, default=1)
     if gathered:

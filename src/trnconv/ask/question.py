@@ -16,10 +16,18 @@ OUTPUT, FILTER_GRADIENT = "output", "filter gradient"
 
 @dataclass(frozen=True)
 class Share:
-    """What one of two cores computes: output rows and output channels, first and end."""
+    """What one of two cores computes: parts of the output, first and end; None: all.
+
+    `rows` and `columns` are those of the problem that a form makes of the shape.
+    """
 
     rows: tuple[int, int]
     channels: tuple[int, int]
+    columns: tuple[int, int] | None = None
+    frames: tuple[int, int] | None = None
+    lines: tuple[int, int] | None = None  # images x channels of a depthwise convolution
+    inputs: tuple[int, int] | None = None  # of a filter gradient: input channels of a pack
+    strips: tuple[int, int] | None = None  # of a filter gradient: strips of its columns
 
 
 @dataclass(frozen=True)

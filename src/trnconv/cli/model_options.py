@@ -68,14 +68,6 @@ def require_model_alone(layer: LayerOptions, model: str) -> None:
         )
 
 
-def require_one_core(model: str, cores: int) -> None:
-    """Refuse several cores for a model: its layers are planned for one."""
-    if cores != 1:
-        raise TrnconvError(
-            f"--cores {cores} with --model {model}: models are planned for one core. Plan a layer."
-        )
-
-
 def require_no_phase(phase: str | None) -> None:
     """Refuse a phase without a model."""
     if phase is not None:

@@ -24,7 +24,6 @@ from trnconv.cli.model_options import (
     price_cache,
     require_model_alone,
     require_no_phase,
-    require_one_core,
     with_layer_or_model,
 )
 from trnconv.cli.output import Json, print_json
@@ -62,9 +61,8 @@ def plan(
             answer = _of_layer(layer, (machine, accuracy), cores, cache)
         else:
             require_model_alone(layer, model)
-            require_one_core(model, cores)
             asked = (model, layer.size or "", phase or DEFAULT_PHASE)
-            answer = _of_model(asked, machine, accuracy, cache)
+            answer = _of_model(asked, (machine, accuracy), cores, cache)
     if model is not None and (top is not None or not json):
         answer["layers"] = answer["layers"][: top or _SHOWN]
     if json:
@@ -91,13 +89,14 @@ def _of_layer(
 
 
 def _of_model(
-    asked: tuple[str, str, str], machine: str, accuracy: str, cache: Any
+    asked: tuple[str, str, str], where: tuple[str, str], cores: int, cache: Any
 ) -> dict[str, Any]:
     from trnconv.cli.plan_documents import model_document
     from trnconv.model_plan import PlanOptions, Prices, model_plan
 
     model, size, phase = asked
-    options = PlanOptions(asked_machine(machine).name, accuracy)
+    machine, accuracy = where
+    options = PlanOptions(asked_machine(machine).name, accuracy, cores)
     with working(f"planning {model}") as tell:
-        prices = Prices(cache, watch=lambda done: tell(f"{done} prices"))
+        prices = Prices(cache, watch=lambda done: tell(f"{done} prices"), cores=cores)
         return model_document(model_plan(model, size, phase, options, prices))

@@ -80,6 +80,7 @@ def model_document(plan: ModelPlan) -> dict[str, Any]:
         },
         "phase": seen.phase,
         **_label(plan.options.machine),
+        "cores": plan.options.cores,
         "accuracy": plan.options.accuracy,
         "seconds": plan.seconds,
         "calls": plan.calls,

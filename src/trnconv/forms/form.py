@@ -202,7 +202,7 @@ class Form(Generic[P]):
     asks: str = OUTPUT  # what it computes
     least_gain: float = 0.0  # how much faster than the forms before it, to be taken
     takes_residual: bool = False  # whether kernels have an argument for one
-    kernel_of_two_cores: Callable[..., Any] | None = None  # each core has its arrays and recipe
+    pair_kernels: tuple[Callable[..., Any], ...] = ()  # the same on two cores; empty: on one only
     keeps_budget: bool = (
         False  # whether candidates are within the question's budget, loops included
     )
@@ -213,6 +213,7 @@ class Form(Generic[P]):
     refined: Callable[[P, Cost], Iterable[P]] = _nothing  # a good plan and its variants
     rolled: Callable[..., list[Priced]] = _nothing  # form, question, family, legal: loops
     halves: Callable[[Question], list[tuple[Question, Question]]] = _nothing  # for two cores
+    loops: Callable[[Any], tuple[int, ...]] = _nothing  # trips of a recipe's hardware loops
     broken_promises: Callable[[P, Question], list[str]] = _nothing  # of what a question asks for
     sums_alike: Callable[[Question, Question], bool] = lambda *_: True  # a part as the whole
     fits: Callable[[P, Question], bool] = lambda plan, question: plan.shape == question.shape
@@ -226,6 +227,10 @@ class Form(Generic[P]):
     def __hash__(self) -> int:
         return hash(self.name)
 
-    def kernel(self, inputs: int) -> Callable[..., Any]:
-        """For so many tensors; they, the packed arrays, a residual if any and a recipe go in."""
-        return self.kernels[min(inputs, len(self.kernels)) - 1]
+    def kernel(self, inputs: int, cores: int = 1) -> Callable[..., Any]:
+        """For so many tensors; they, the packed arrays, a residual if any and a recipe go in.
+
+        On two cores, each array is followed by the second core's, and recipes are a pair.
+        """
+        kernels = self.kernels if cores == 1 else self.pair_kernels
+        return kernels[min(inputs, len(kernels)) - 1]

@@ -17,6 +17,26 @@ OPERATORS = {
 }
 
 
+class Pair(nl.NKIObject):
+    """One tensor for each of two cores."""
+
+    def __init__(self, first: nl.NkiTensor, second: nl.NkiTensor) -> None:
+        self.first = first
+        self.second = second
+
+    def of(self, core: int) -> nl.NkiTensor:
+        """The one for a core."""
+        return self.first if core == 0 else self.second
+
+
+def wait_for_both(result: nl.NkiTensor) -> None:
+    """Neither core goes on before both have written their parts of a result.
+
+    What runs next on a core reads all of it.
+    """
+    nisa.core_barrier(data=result, cores=(0, 1))
+
+
 class Slots(nl.NKIObject):
     """Equal SBUF tiles that are used in turn; `held` is what each one holds, -1 for nothing."""
 

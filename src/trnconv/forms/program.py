@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import nkisim
 from nkisim import Run, Spec
@@ -13,6 +13,9 @@ from trnconv.ask.words import shape_in_words
 from trnconv.errors import PlanError
 from trnconv.forms.allowance import allowed
 from trnconv.forms.form import Array, ArraySpec, Form, Lowered, Plan
+from trnconv.forms.recipe_parts import RecipePair
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -26,33 +29,30 @@ class Prepared:
     @property
     def recipe(self) -> Any:
         """The kernel's last argument: a recipe, or one for each core."""
-        recipes = tuple(each.recipe for each in self.lowered)
-        return recipes[0] if len(recipes) == 1 else recipes
+        if len(self.lowered) == 1:
+            return self.lowered[0].recipe
+        first, second = self.lowered
+        return RecipePair((first.recipe, second.recipe))
 
-    def pack(self, w: Array | None, bias: Array | None) -> tuple[Any, ...]:
-        """What the host prepares: arrays, or for each of them a tuple with one for each core."""
-        packed = [self.form.pack(each, w, bias) for each in self.lowered]
-        return packed[0] if len(packed) == 1 else tuple(zip(*packed, strict=True))
+    def pack(self, w: Array | None, bias: Array | None) -> tuple[Array, ...]:
+        """What the host prepares: arrays, each followed by the other core's if there are two."""
+        return _in_turn([self.form.pack(each, w, bias) for each in self.lowered])
 
     def kernel(self, inputs: int) -> Callable[..., Any]:
         """The kernel for so many tensors."""
-        if len(self.lowered) == 1:
-            return self.form.kernel(inputs)
-        assert self.form.kernel_of_two_cores is not None
-        return self.form.kernel_of_two_cores
+        return self.form.kernel(inputs, len(self.lowered))
 
     def arguments(self, inputs: tuple[Any, ...], packed: tuple[Any, ...], residual: Any) -> Any:
         """What the kernel is called with, in its order."""
-        given = inputs if len(self.lowered) == 1 else (inputs,)
         added = (residual,) if self.form.takes_residual else ()
-        return (*given, *packed, *added, self.recipe)
+        return (*inputs, *packed, *added, self.recipe)
 
 
 def prepared(form: Form[Any], plans: tuple[Plan, ...]) -> Prepared:
     """Lower plans of a form that their machine can run; PlanError says why it cannot."""
     if any(plan.form != form.name for plan in plans):
         raise PlanError(f"plans of different forms: {', '.join(plan.form for plan in plans)}.")
-    if len(plans) > 1 and form.kernel_of_two_cores is None:
+    if len(plans) > 1 and not form.pair_kernels:
         raise PlanError(f"{len(plans)} plans of the {form.name} form: its kernel is for one core.")
     for plan in plans:
         broken = form.broken_rules(plan)
@@ -67,8 +67,7 @@ def traced(program: Prepared) -> Run:
     """The instructions of a launch, checked by nkisim, without values."""
     first, plan = program.lowered[0], program.plans[0]
     inputs = _specs(first.inputs)
-    packed = [_specs(lowered.arrays) for lowered in program.lowered]
-    arrays = packed[0] if len(packed) == 1 else tuple(zip(*packed, strict=True))
+    arrays = _in_turn([_specs(lowered.arrays) for lowered in program.lowered])
     asked = plan.end.residual != NO_RESIDUAL
     residual = Spec(first.outputs[0], plan.dtype) if asked else None
     return nkisim.run(
@@ -77,6 +76,11 @@ def traced(program: Prepared) -> Run:
         target=plan.machine,
         values=False,
     )
+
+
+def _in_turn(packed: list[tuple[_T, ...]]) -> tuple[_T, ...]:
+    """The first array of each core, then the second of each."""
+    return tuple(array for arrays in zip(*packed, strict=True) for array in arrays)
 
 
 def _specs(arrays: tuple[ArraySpec, ...]) -> tuple[Spec, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from nkisim.machine import Machine
 from trnconv._nki import NKIObject
@@ -31,3 +32,10 @@ class Ring(NKIObject):
     elems: int
     address: int
     pitch: int  # bytes from slot to slot
+
+
+@dataclass(frozen=True)
+class RecipePair(NKIObject):
+    """What each of two cores does, by its number; the last argument of a kernel on both."""
+
+    cores: tuple[Any, Any]  # recipes of one form

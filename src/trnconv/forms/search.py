@@ -34,7 +34,8 @@ def search(form: Form[P], question: Question, family: str) -> tuple[Priced, ...]
         found = _within(form, question, family, more)
     if question.reproducible:
         found = [priced for priced in found if priced.plan.is_reproducible]
-    return tuple(_scheduled(form, found))
+    alone = question.share is None  # a share of an output is no program of its own
+    return tuple(_scheduled(form, found) if alone else found)
 
 
 def _of_any_length(question: Question) -> Question:

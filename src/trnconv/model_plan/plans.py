@@ -1,4 +1,4 @@
-"""ModelPlan: every convolution of a model planned and priced, on one core, without torch."""
+"""ModelPlan: every convolution of a model planned and priced, on one core or a pair, no torch."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ class PlanOptions:
 
     machine: str = "trn2"
     accuracy: str = BF16
+    cores: int = 1  # of a launch
 
     @property
     def target(self) -> Machine:
@@ -69,7 +70,7 @@ class LayerPlan:
 
 @dataclass(frozen=True)
 class ModelPlan:
-    """A phase of a model at a size. Times are modelled: convolutions, one core, one by one.
+    """A phase of a model at a size. Times are modelled: convolutions, one by one.
 
     `layers` are in the order of their first calls. Left out: norms, attention, activations that no
     convolution took over, launches, and copies, whose bytes are counted (`copied_bytes`).
@@ -152,7 +153,11 @@ def plan_observed(
     prices: Prices | None = None,
 ) -> ModelPlan:
     """Plan what a model was observed to do."""
-    known = Prices() if prices is None else prices
+    known = Prices(cores=options.cores) if prices is None else prices
+    if known.cores != options.cores:
+        raise UnsupportedError(
+            f"prices of {known.cores} cores for a plan of {options.cores}: ask for the same."
+        )
     grouped = _equal_calls(seen)
     asked = [(_asking(known, works[0], options), calls) for works, calls in grouped]
     layers = tuple(

@@ -23,6 +23,8 @@ Given = tuple[Tensor | None, ...]
 class Adapter(Protocol):
     """Calls a kernel with device tensors, and a recipe last."""
 
+    cores: int  # of a launch: as many as a logical core of the device has
+
     def call(self, kernel: Callable[..., Any], tensors: Given, recipe: Any, outputs: int) -> Any:
         """The kernel's output or outputs, on the device; there are so many."""
 
@@ -30,8 +32,9 @@ class Adapter(Protocol):
 class XlaAdapter:
     """torch-xla: a jitted kernel is called like a function."""
 
-    def __init__(self, jit: Callable[..., Any]) -> None:
-        self._jit = jit  # nki.jit
+    def __init__(self, jit: Callable[..., Any], *, legalise: bool = True, cores: int = 1) -> None:
+        self.cores = cores
+        self._jit = _building(jit, cores, legalise=legalise)  # of nki.jit
 
     def call(self, kernel: Callable[..., Any], tensors: Given, recipe: Any, outputs: int) -> Any:
         """Compile and call; the result stays lazy until torch-xla synchronises."""
@@ -42,9 +45,17 @@ class XlaAdapter:
 class TorchNeuronAdapter:
     """TorchNeuron: an op for each kernel and recipe, because ops take tensors and no recipes."""
 
-    def __init__(self, nki_op: Callable[..., Any], jit: Callable[..., Any]) -> None:
+    def __init__(
+        self,
+        nki_op: Callable[..., Any],
+        jit: Callable[..., Any],
+        *,
+        legalise: bool = True,
+        cores: int = 1,
+    ) -> None:
+        self.cores = cores
         self._nki_op = nki_op  # torch_neuronx.nki_op
-        self._jit = jit
+        self._jit = _building(jit, cores, legalise=legalise)
         self._ops: dict[tuple[Callable[..., Any], Any], Any] = {}
 
     def call(self, kernel: Callable[..., Any], tensors: Given, recipe: Any, outputs: int) -> Any:
@@ -55,6 +66,22 @@ class TorchNeuronAdapter:
             typed = _typed(self._jit(kernel), tensors, recipe, outputs)
             self._ops[key] = self._nki_op(name, mutates_args={})(typed)
         return self._ops[key](*tensors)
+
+
+def _building(jit: Callable[..., Any], cores: int, *, legalise: bool) -> Callable[..., Any]:
+    """nki.jit on so many cores, with the pass for tensors that are written more than once.
+
+    The pass is asked for where there is a switch for it: NKI 0.7 has one, and it is off by default.
+    All kernels write tensors so (docs/guides/on-a-device.md).
+    """
+
+    def build(kernel: Callable[..., Any]) -> Any:
+        made = jit(kernel)
+        enable = getattr(made, "enable_non_ssa_legalization", None)
+        made = enable() if legalise and enable is not None else made
+        return made if cores == 1 else made[cores]
+
+    return build
 
 
 def _typed(jitted: Callable[..., Any], tensors: Given, recipe: Any, outputs: int) -> Any:

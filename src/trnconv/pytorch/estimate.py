@@ -58,7 +58,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A run with every convolution priced, on one core. Modelled, machine and reading as given."""
+    """A run with every convolution priced. Modelled, machine and reading as given."""
 
     run: Run
     machine: Machine
@@ -121,17 +121,22 @@ def observe(
 
 
 def estimate(
-    run: Run, machine: Machine, *, simulate: bool = False, accuracy: str | Policy | None = None
+    run: Run,
+    machine: Machine,
+    *,
+    simulate: bool = False,
+    accuracy: str | Policy | None = None,
+    cores: int = 1,
 ) -> Estimate:
     """Price every distinct convolution of a run, such that they fit one graph if they can.
 
-    `accuracy` replaces the policy that the model was patched with.
+    `accuracy` replaces the policy that the model was patched with; `cores` are those of a launch.
     """
     works = list(run.report.book.works.items())
     policy = None if accuracy is None else policy_of(accuracy)
 
     def asked(work: Work) -> Ask:
-        return lambda budget: _price(work.question(machine, budget, policy), simulate=simulate)
+        return lambda budget: _price(work.question(machine, budget, policy), simulate, cores)
 
     prices = price_graph([(asked(work), calls) for work, calls in works])
     return Estimate(
@@ -142,8 +147,8 @@ def estimate(
 
 
 @lru_cache(_PRICES)
-def _price(question: Question, *, simulate: bool) -> Price:
-    return price(question, simulate=simulate)
+def _price(question: Question, simulate: bool, cores: int) -> Price:  # noqa: FBT001 (a key)
+    return price(question, simulate=simulate, cores=cores)
 
 
 def observe_entry(

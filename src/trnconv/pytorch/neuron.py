@@ -45,8 +45,8 @@ class NeuronDevice:
     wanted: str
 
     def prepared(self, question: Question) -> Prepared:
-        """Planned and lowered once for each question."""
-        return _prepared(question)
+        """Planned and lowered once for each question, for the cores of the adapter's launches."""
+        return _prepared(question, require_adapter().cores)
 
     def launch(self, prepared: Prepared, operands: Operands) -> tuple[Any, ...]:
         """Pack what changed since the last time, and call the kernel."""
@@ -87,5 +87,5 @@ def _on_host(tensor: torch.Tensor | None) -> Array | None:
 
 
 @lru_cache(_LAUNCHES)
-def _prepared(question: Question) -> Prepared:
-    return prepare(plans_for(question))
+def _prepared(question: Question, cores: int) -> Prepared:
+    return prepare(plans_for(question, cores))

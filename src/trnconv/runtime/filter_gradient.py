@@ -26,7 +26,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class WeightGradient:
-    """Both gradients, the plan that made them and what nkisim saw."""
+    """Both gradients, the plan that made them (the first core's) and what nkisim saw."""
 
     dw: Array  # [C_out, C_in / groups, ...]
     db: Array  # [C_out], float32
@@ -46,12 +46,13 @@ def weight_gradient(  # noqa: PLR0913 (torch's own arguments, and where to run)
     target: str = "trn2",
     wide: bool = True,
     plan: Plan | None = None,
+    cores: int = 1,
 ) -> WeightGradient:
     """The gradient of a convolution's weight and bias, simulated.
 
     x is [N, C_in, ...], dy the gradient of its output [N, C_out, ...], `kernel_shape` the taps
     along each axis. dw is float32, or of the type of x if not `wide`. `plan` replaces the planner's
-    choice.
+    choice for one core; with two `cores`, each computes its part of dw.
     """
     shape = conv_shape(
         x.shape,
@@ -65,14 +66,14 @@ def weight_gradient(  # noqa: PLR0913 (torch's own arguments, and where to run)
     require_not_upsampled(shape, "weight gradient")
     if x.dtype != dy.dtype:
         raise ShapeError(f"x is {x.dtype} and dy {dy.dtype}: both must be the same. Cast one.")
-    device = SimulatedDevice(plans=(plan,) if plan else ())
+    device = SimulatedDevice(cores, plans=(plan,) if plan else ())
     question = gradient_question(shape, target, str(x.dtype), wide=wide)
     x5 = x.reshape(shape.batch, shape.c_in, *shape.size)
     dy5 = dy.reshape(shape.batch, shape.c_out, *shape.out_sizes())
     dw, db = compute.filter_gradient(question, Operands((x5, dy5)), device)
-    (mine,), run = device.launched[0]
+    plans, run = device.launched[0]
     sizes = (shape.c_out, shape.c_in // groups, *kernel_shape)
-    return WeightGradient(np.ascontiguousarray(dw).reshape(sizes), db, mine, run)
+    return WeightGradient(np.ascontiguousarray(dw).reshape(sizes), db, plans[0], run)
 
 
 def gradient_question(

@@ -268,3 +268,19 @@ def test_a_dma_that_may_skip_goes_by_the_named_dimension():
     for place, expected in ((3, [[7, 8]]), (5, [[0, 0]])):
         done = nkisim.run(kernel, x, np.array([[place]], np.int32), target="trn2")
         np.testing.assert_array_equal(done.outputs, expected)
+
+
+def few_channels_transposed(x):
+    """Two channels of three tiles: the 128 positions go to the partitions, in one dimension."""
+    tiles = nl.ndarray((128, 3, 2), nl.bfloat16)
+    pattern = [[x.shape[1], 2], [128, 3], [1, 128]]
+    nisa.dma_transpose(dst=tiles, src=x.ap(pattern, offset=0))
+    y = nl.ndarray((128, 3, 2), nl.bfloat16, nl.shared_hbm)
+    nisa.dma_copy(dst=y, src=tiles)
+    return y
+
+
+def test_the_last_axis_of_a_transposing_dma_is_that_of_partitions():
+    x = nkisim.Spec((2, 502), "bfloat16")
+    run = nkisim.run(few_channels_transposed, x, target="trn2", lnc=1, values=False)
+    assert "dma-split-partitions" not in touched(run)

@@ -13,7 +13,8 @@ from nkisim.machine import TRN2
 from trnconv.ask.question import Question
 from trnconv.cases import find
 from trnconv.cli import completion, surroundings
-from trnconv.model_plan import PlanOptions, model_plan
+from trnconv.errors import UnsupportedError
+from trnconv.model_plan import PlanOptions, Prices, model_plan
 from trnconv.models import models
 from trnconv.runtime.launch import time_plan
 from trnconv.runtime.pricing import price
@@ -56,6 +57,20 @@ def test_plan_of_a_model_has_the_totals_of_the_library(run):
     assert len(found["layers"]) == len(expected.layers)
     total = sum(one["calls"] * one["call"]["ns"] for one in found["layers"])
     assert total == pytest.approx(found["seconds"] * 1e9, rel=1e-12)
+
+
+def test_plan_of_a_model_on_two_cores(run):
+    options = PlanOptions(accuracy="direct", cores=2)
+    expected = model_plan("sdxl", "", "decode", options)
+    found = answer(run("plan", *SDXL, "--cores", "2", "--json"))
+    assert (found["cores"], found["seconds"]) == (2, expected.seconds)
+    alone = answer(run("plan", *SDXL, "--json"))
+    assert alone["cores"] == 1
+    # More than twice: a half may be short enough to be unrolled where the whole is a loop.
+    assert 1.9 < alone["seconds"] / found["seconds"] < 2.1
+    assert "default reading, 2 cores," in run("plan", *SDXL, "--cores", "2", "--top", "1").out
+    with pytest.raises(UnsupportedError, match="prices of 1 cores for a plan of 2"):
+        model_plan("sdxl", "", "decode", options, Prices())
 
 
 def test_top_leaves_layers_out_but_not_of_the_totals(run):
@@ -112,7 +127,7 @@ def test_no_cache_leaves_no_trace(run, tmp_path):
         (("plan", *SMALL, "--transposed", "--padding", "same"), "--padding same"),
         (("plan", *SMALL, "--cores", "3"), "3 cores on trn2"),
         (("explain", *SMALL, "--cores", "2", "--machine", "trn1"), "2 cores on trn1"),
-        (("plan", *SDXL, "--cores", "2"), "models are planned for one core"),
+        (("plan", *SDXL, "--cores", "2", "--machine", "trn1"), "2 cores on trn1"),
         (("plan", *SDXL, "--transposed"), "--transposed: a model has its layers"),
         (("verify", *SMALL, "--transposed"), "plain convolutions are verified"),
         (("plan", "--colour"), "colour"),

@@ -15,6 +15,8 @@ from trnconv.planner.shares import shared_plans
 
 # Of a plan, what a question already says.
 _ASKED = {"problem", "shape", "machine", "dtype", "end", "pieces"}
+# What one of two cores computes, where it says so.
+_SHARES = {"columns_of", "lines_of", "outputs_of", "outs_of", "ins_of", "strips_of"}
 
 
 def answers(problem):
@@ -38,7 +40,9 @@ def answers(problem):
 def decisions(value):
     """Values without the names of their fields, which may change."""
     if is_dataclass(value):
-        own = [field.name for field in fields(value) if field.name not in _ASKED]
+        unsaid = {one.name for one in fields(value) if getattr(value, one.name) == one.default}
+        left_out = _ASKED | (_SHARES & unsaid)
+        own = [field.name for field in fields(value) if field.name not in left_out]
         return "(" + " ".join(decisions(getattr(value, name)) for name in own) + ")"
     if isinstance(value, tuple):
         return "[" + " ".join(map(decisions, value)) + "]"

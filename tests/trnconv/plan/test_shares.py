@@ -1,17 +1,23 @@
 """Two cores: together they compute every row of every channel, and neither much more."""
 
 from collections import Counter
+from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
 
 from direct_plans import direct_plans
 from nkisim.machine import TRN2
+from trnconv.ask.policy import FAST, Policy
 from trnconv.ask.question import Question
 from trnconv.forms.direct.block_types import blocks_of
-from trnconv.forms.direct.problem import HEIGHT, fold
+from trnconv.forms.direct.problem import HEIGHT, WIDTH, fold
+from trnconv.forms.form import Priced
 from trnconv.geometry import conv_shape, transposed_shape
-from trnconv.planner.shares import shared_plans
+from trnconv.planner.best import only
+from trnconv.planner.shares import in_step, loops, shared_plans
+from trnconv.runtime.launch import trace_plans
 
 SHAPES = {
     "rows": conv_shape((1, 64, 4, 30, 40), (64, 64, 3, 3, 3), padding=1),
@@ -27,39 +33,45 @@ SHAPES = {
 shapes = pytest.mark.parametrize("shape", SHAPES.values(), ids=list(SHAPES))
 
 
+def direct_pair(shape):
+    """Plans of both cores, by the direct form."""
+    return shared_plans(only(Question(shape, TRN2), "direct"))
+
+
 def computed(plan):
-    """Rows and channels that a plan computes."""
-    begin, end = plan.row_span
+    """Rows, columns and channels that a plan computes."""
     channels = [
         channel
         for one in plan.passes
         for channel in range(one.first_channel, one.first_channel + one.channels)
     ]
-    return range(begin, end), channels
+    return range(*plan.row_span), range(*plan.column_span), channels
 
 
 @shapes
-def test_every_row_of_every_channel_is_computed_once(shape):
+def test_every_position_of_every_channel_is_computed_once(shape):
     counts = Counter()
-    for priced in shared_plans(Question(shape, TRN2)):
-        rows, channels = computed(priced.plan)
-        counts.update((row, channel) for row in rows for channel in channels)
-    rows = range(fold(shape).out[HEIGHT])
-    assert counts == Counter((row, channel) for row in rows for channel in range(shape.c_out))
+    for priced in direct_pair(shape):
+        counts.update(product(*computed(priced.plan)))
+    out = fold(shape).out
+    every = product(range(out[HEIGHT]), range(out[WIDTH]), range(shape.c_out))
+    assert counts == Counter(every)
 
 
 @shapes
 def test_cores_take_whole_steps_of_a_transposed_convolution(shape):
-    whole = fold(shape).phases[HEIGHT]
-    for priced in shared_plans(Question(shape, TRN2)):
-        assert priced.plan.row_span[0] % whole == 0
-        assert priced.plan.row_span[1] % whole == 0
+    phases = fold(shape).phases
+    for priced in direct_pair(shape):
+        for edge in priced.plan.row_span:
+            assert edge % phases[HEIGHT] == 0
+        for edge in priced.plan.column_span:
+            assert edge % phases[WIDTH] == 0
 
 
 @shapes
-def test_blocks_of_a_core_write_within_its_rows_and_reach_all_of_them(shape):
+def test_blocks_of_a_core_write_within_its_share_and_reach_all_of_it(shape):
     """By the offsets of blocks into y: no core needs to know what the other does."""
-    for priced in shared_plans(Question(shape, TRN2)):
+    for priced in direct_pair(shape):
         plan = priced.plan
         strides, out = plan.problem.y_strides, plan.problem.out
         written = np.zeros((plan.problem.images, *out), bool)
@@ -70,10 +82,10 @@ def test_blocks_of_a_core_write_within_its_rows_and_reach_all_of_them(shape):
             assert row + kind.rows <= plan.row_span[1]
             part = written[image, frame : frame + kind.frame_count, row : row + kind.rows]
             part[:, :, column : column + kind.columns] = True
-        first, end = plan.row_span
-        assert written[:, :, first:end].all()
-        assert not written[:, :, :first].any()
-        assert not written[:, :, end:].any()
+        own = (slice(None), slice(None), slice(*plan.row_span), slice(*plan.column_span))
+        assert written[own].all()
+        written[own] = False
+        assert not written.any()
 
 
 def place_of(offset, strides, out):
@@ -94,6 +106,35 @@ def test_the_way_that_ends_sooner_is_taken():
 
 
 def test_what_cannot_be_shared_is_computed_by_both():
-    one, two = shared_plans(Question(conv_shape((1, 8, 100), (1, 8, 3)), TRN2))
+    one, two = shared_plans(Question(conv_shape((1, 8, 3), (1, 8, 3)), TRN2))
     assert one == two
-    assert one.plan.row_span == (0, 1)
+    assert (one.plan.row_span, one.plan.column_span) == ((0, 1), (0, 1))
+
+
+@pytest.mark.parametrize("height", [97, 122, 145])
+@pytest.mark.parametrize("form", ["direct", "minimal"])
+def test_both_cores_have_the_same_loops(form, height):
+    """By the trips that a run of the kernel goes through: nkisim refuses others."""
+    shape = conv_shape((1, 96, 4, height, 96), (96, 96, 3, 3, 3), padding=(0, 1, 1))
+    question = Question(shape, TRN2, policy=Policy(FAST, least_macs=0), budget=350)
+    one, two = (priced.plan for priced in shared_plans(only(question, form)))
+    assert one != two
+    assert one.is_rolled
+    assert loops(one) == loops(two) != ()
+    assert max(run.executed_count for run in trace_plans((one, two)).traces) > 350
+
+
+def test_plans_whose_loops_agree_are_taken_before_faster_ones():
+    fast, slow = (Priced(plan, cost) for plan, cost in rolled_by_hand())
+    assert loops(fast.plan) != loops(slow.plan)
+    assert in_step((fast, slow), (slow,)) == (slow, slow)
+    assert in_step((fast,), (slow,)) is None
+
+
+def rolled_by_hand():
+    """Two plans of one problem with loops of different trips, and prices for them."""
+    shape = conv_shape((1, 96, 4, 48, 40), (96, 96, 3, 3, 3), padding=(0, 1, 1))
+    priced = direct_plans(shape)[0]
+    for rows, ns in ((2, 1.0), (4, 2.0)):
+        plan = replace(priced.plan, rolled=True, lead=(), ahead=False, rows=rows)
+        yield plan, replace(priced.cost, total_ns=ns, weighed_ns=ns)

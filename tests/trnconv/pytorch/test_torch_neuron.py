@@ -25,13 +25,15 @@ def jit():
     return FakeJit()
 
 
-@pytest.fixture(params=["xla", "torch_neuron"])
+@pytest.fixture(params=["xla", "torch_neuron", "xla, two cores", "torch_neuron, two cores"])
 def on_device(request, jit, monkeypatch):
     """Tensors of this test are on a Neuron device that has this adapter."""
     monkeypatch.setattr(backends, "NEURON_DEVICES", ("cpu",))
     ways = {
         "xla": lambda: adapters.XlaAdapter(jit),
         "torch_neuron": lambda: adapters.TorchNeuronAdapter(FakeNkiOp(), jit),
+        "xla, two cores": lambda: adapters.XlaAdapter(jit, cores=2),
+        "torch_neuron, two cores": lambda: adapters.TorchNeuronAdapter(FakeNkiOp(), jit, cores=2),
     }
     adapters.use_adapter(ways[request.param]())
     yield jit
@@ -68,8 +70,10 @@ def test_outputs_and_gradients_are_torchs(case, on_device):
         results.append([y, *torch.autograd.grad(y, given, dy)])
     assert all(torch.equal(one, other) for one, other in zip(*results, strict=True))
     forward = "depthwise" if case == "depthwise" else "forward"
-    called = sorted(name for name, _ in on_device.called)
+    called = sorted(name.removesuffix("_on_two_cores") for name, _ in on_device.called)
     assert called == sorted([forward, "forward", "weight_gradient"])
+    pairs = sum(name.endswith("_on_two_cores") for name, _ in on_device.called)
+    assert pairs == (3 if adapters.require_adapter().cores == 2 else 0)
 
 
 def test_the_end_is_fused_without_gradients(on_device):
@@ -78,7 +82,7 @@ def test_the_end_is_fused_without_gradients(on_device):
     found = functional.conv1d(x, w, bias, activation="relu", residual=residual)
     assert torch.equal(found, torch.relu(torch.nn.functional.conv1d(x, w, bias) + residual))
     ((_, tensors),) = on_device.called
-    assert tensors[4].shape == (1, 3, 1, 1, 4)
+    assert tensors[-1].shape == (1, 3, 1, 1, 4)
 
 
 def test_an_op_is_made_once_for_each_kernel_and_shape(jit, monkeypatch):
@@ -166,3 +170,28 @@ def test_the_vendors_toolchain_is_known_by_what_install_says(monkeypatch):
     monkeypatch.setattr(adapters._nki, "SOURCE", "nkisim 0.1.0")
     with pytest.raises(UnsupportedError, match="no Neuron toolchain"):
         adapters.require_adapter()
+
+
+@pytest.mark.parametrize("legalise", [True, False])
+def test_the_pass_for_tensors_written_twice_is_asked_for(legalise):
+    """NKI 0.7's switch makes a new kernel; one without it is called as it is."""
+    asked = []
+
+    class Jitted:
+        def __init__(self, switched):
+            self.switched = switched
+
+        def __call__(self, *_):
+            asked.append(self.switched)
+
+        def enable_non_ssa_legalization(self):
+            return Jitted(switched=True)
+
+    def jit(_):
+        return Jitted(switched=False)
+
+    tensor = torch.zeros(1)
+    adapters.XlaAdapter(jit, legalise=legalise).call(len, (tensor,), "recipe", 1)
+    ops = adapters.TorchNeuronAdapter(lambda *_, **__: lambda op: op, jit, legalise=legalise)
+    ops.call(len, (tensor,), "recipe", 1)
+    assert asked == [legalise, legalise]

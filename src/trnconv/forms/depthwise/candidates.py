@@ -8,12 +8,14 @@ from math import prod
 
 from trnconv.ask.question import Question
 from trnconv.forms.depthwise.plan import (
+    Box,
     DepthwisePlan,
     least_outs,
     least_windows,
     valid_span,
 )
 from trnconv.forms.depthwise.rules import broken_rules
+from trnconv.forms.depthwise.shares import part_of
 from trnconv.geometry import ConvShape, Triple
 
 _GROUPS = ((2, 0), (1, 0), (2, 1), (3, 1), (3, 2))  # Vector and GpSimd pieces
@@ -38,20 +40,23 @@ def shortest(question: Question) -> int:
 
 def _least_instructions(plan: DepthwisePlan) -> int:
     """One for each tap of each piece, but for outputs that find padding there."""
-    met = prod(_outputs_of_taps(plan.shape, axis) for axis in range(3))
+    met = prod(_outputs_of_taps(plan, axis) for axis in range(3))
     return met // prod(plan.piece) * plan.line_tiles * plan.multiplier
 
 
-def _outputs_of_taps(shape: ConvShape, axis: int) -> int:
+def _outputs_of_taps(plan: DepthwisePlan, axis: int) -> int:
     """The outputs of an axis that each tap meets the input for, all taps together."""
-    valid = [valid_span(shape, axis, tap) for tap in range(shape.kernel[axis])]
-    return sum(max(0, end - first) for first, end in valid)
+    begin, stop = plan.outputs.span(axis)
+    valid = [valid_span(plan.shape, axis, tap) for tap in range(plan.shape.kernel[axis])]
+    return sum(max(0, min(end, stop) - max(first, begin)) for first, end in valid)
 
 
 def _tight(question: Question) -> Iterator[DepthwisePlan]:
     shape, machine = question.shape, question.machine
     assert isinstance(shape, ConvShape)
-    whole = shape.out_sizes()
+    share = question.share
+    outputs = part_of(shape, share) if share else None
+    whole = Box(*outputs).sizes if outputs else shape.out_sizes()
     for vector, gpsimd in _GROUPS:
         sums = machine.psum_bank_fp32_elems * (machine.psum_banks // (2 * vector))
         seen = set()
@@ -62,7 +67,17 @@ def _tight(question: Question) -> Iterator[DepthwisePlan]:
                 continue
             seen.add((block, piece))
             plan = DepthwisePlan(
-                shape, machine.name, question.dtype, block, piece, vector, gpsimd, 0, 0
+                shape,
+                machine.name,
+                question.dtype,
+                block,
+                piece,
+                vector,
+                gpsimd,
+                windows=0,
+                outs=0,
+                lines_of=share.lines if share else None,
+                outputs_of=outputs,
             )
             yield replace(plan, windows=least_windows(plan), outs=least_outs(plan))
 

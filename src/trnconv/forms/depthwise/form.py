@@ -8,11 +8,12 @@ from trnconv.ask.ends import PLAIN_END
 from trnconv.ask.question import Question
 from trnconv.forms.depthwise.candidates import MOST_INSTRUCTIONS, candidates, shortest
 from trnconv.forms.depthwise.cost import cost_of
-from trnconv.forms.depthwise.kernel import depthwise
+from trnconv.forms.depthwise.kernel import depthwise, depthwise_on_two_cores
 from trnconv.forms.depthwise.lower import lower
 from trnconv.forms.depthwise.pack import pack
 from trnconv.forms.depthwise.plan import DepthwisePlan
 from trnconv.forms.depthwise.rules import broken_rules, why_not
+from trnconv.forms.depthwise.shares import halves
 from trnconv.forms.form import Form, problem_and_plan
 from trnconv.geometry import ConvShape
 
@@ -28,8 +29,6 @@ def _refuses(question: Question, family: str) -> str:
         reasons.append("an input in pieces: these engines read one tensor")
     if question.reproducible:
         reasons.append("a fixed order of sums: which tap is first depends on the borders")
-    if question.share:
-        reasons.append("a share of two cores: the kernel is for one")
     most = min(MOST_INSTRUCTIONS, question.budget)
     if not reasons and shortest(question) > most:
         reasons.append(
@@ -64,4 +63,6 @@ DEPTHWISE = Form(
     lower=lower,
     pack=pack,
     kernels=(depthwise,),
+    pair_kernels=(depthwise_on_two_cores,),
+    halves=halves,
 )

@@ -29,15 +29,33 @@ from trnconv.forms.depthwise.recipe import (
     Step,
     X,
 )
+from trnconv.forms.kernel_parts import Pair, wait_for_both
+from trnconv.forms.recipe_parts import RecipePair
 
 
 def depthwise(x: nl.NkiTensor, filters: nl.NkiTensor, recipe: DepthwiseRecipe) -> nl.NkiTensor:
     """x [N, C, D, H, W], filters and bias on lines -> y [N, C * multiplier, D', H', W']."""
     y = nl.ndarray(recipe.y_shape, dtype=x.dtype, buffer=nl.shared_hbm, name="y")
-    tiles = Tiles(x, y, filters, recipe)
+    issue_all(Tiles(x, y, filters, recipe), recipe)
+    return y
+
+
+def depthwise_on_two_cores(
+    x: nl.NkiTensor, filters_0: nl.NkiTensor, filters_1: nl.NkiTensor, recipes: RecipePair
+) -> nl.NkiTensor:
+    """The same, with each of two cores computing its lines, or its outputs of every line."""
+    number = nl.program_id(0)
+    recipe = recipes.cores[number]
+    y = nl.ndarray(recipe.y_shape, dtype=x.dtype, buffer=nl.shared_hbm, name="y")
+    issue_all(Tiles(x, y, Pair(filters_0, filters_1).of(number), recipe), recipe)
+    wait_for_both(y)
+    return y
+
+
+def issue_all(tiles: Tiles, recipe: DepthwiseRecipe) -> None:
+    """Step after step."""
     for step in recipe.steps:
         issue(tiles, step)
-    return y
 
 
 class Tiles(nl.NKIObject):

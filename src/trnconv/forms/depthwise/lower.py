@@ -298,7 +298,8 @@ def _blocks(plan: DepthwisePlan) -> Iterator[_Block]:
     for tile in range(plan.line_tiles):
         lines = min(side, plan.lines - tile * side)
         for box, window in boxes:
-            yield _Block(number, tile * side, lines, box, window, tile % plan.filter_sets)
+            first = plan.first_line + tile * side
+            yield _Block(number, first, lines, box, window, tile % plan.filter_sets)
             number += 1
 
 

@@ -26,6 +26,7 @@ def filter_image(plan: DepthwisePlan, w: Array, bias: Array | None) -> Array:
     if bias is not None:
         offsets[...] = bias.reshape(shape.c_in, plan.multiplier, 1)
     each = np.concatenate([offsets, taps], axis=2).reshape(shape.c_in, -1)
-    on_lines = np.arange(plan.filter_sets * plan.target.partitions) % shape.c_in
-    sets = each[on_lines].reshape(plan.filter_sets, plan.target.partitions, -1)[:, :lines]
+    numbers = plan.first_line + np.arange(plan.filter_sets * plan.target.partitions)
+    on_lines = each[numbers % shape.c_in]
+    sets = on_lines.reshape(plan.filter_sets, plan.target.partitions, -1)[:, :lines]
     return np.ascontiguousarray(sets.transpose(1, 0, 2).reshape(lines, plan.filter_columns))

@@ -73,6 +73,10 @@ class Box:
             rest = rest.along(axis, (inner.first[axis], inner.end[axis]))
         return left
 
+    def span(self, axis: int) -> Span:
+        """Its first and its end along an axis."""
+        return self.first[axis], self.end[axis]
+
     def along(self, axis: int, span: Span) -> Box:
         """The box with another span of one axis."""
         first, end = list(self.first), list(self.end)
@@ -93,6 +97,8 @@ class DepthwisePlan(Plan):
     gpsimd_pieces: int
     windows: int
     outs: int
+    lines_of: Span | None = None  # of one of two cores, first and end; None: all
+    outputs_of: tuple[Triple, Triple] | None = None  # likewise, the first and the end of a box
 
     def block(self) -> Triple:
         """Output frames, rows and columns of a block."""
@@ -111,8 +117,18 @@ class DepthwisePlan(Plan):
 
     @property
     def lines(self) -> int:
-        """Images times channels."""
-        return self.shape.batch * self.shape.c_in
+        """Images times channels that this core computes."""
+        return self.lines_of[1] - self.lines_of[0] if self.lines_of else every_line(self.shape)
+
+    @property
+    def first_line(self) -> int:
+        """The first of them."""
+        return self.lines_of[0] if self.lines_of else 0
+
+    @property
+    def outputs(self) -> Box:
+        """The outputs of a line that this core computes."""
+        return Box(*self.outputs_of) if self.outputs_of else Box((0, 0, 0), self.shape.out_sizes())
 
     @property
     def line_tiles(self) -> int:
@@ -142,11 +158,11 @@ class DepthwisePlan(Plan):
 
     def blocks(self) -> list[Box]:
         """The blocks of one tile of lines."""
-        return list(Box((0, 0, 0), self.shape.out_sizes()).cut(self.block_outs))
+        return list(self.outputs.cut(self.block_outs))
 
     def block_spans(self, axis: int) -> list[Span]:
         """What the blocks are along an axis: every combination of three axes is one."""
-        return cut_span((0, self.shape.out_size(axis)), self.block_outs[axis])
+        return cut_span(self.outputs.span(axis), self.block_outs[axis])
 
     def window(self, block: Box) -> Box:
         """The inputs that the taps of a block meet; one element of an axis if they meet none."""
@@ -188,6 +204,11 @@ class DepthwisePlan(Plan):
         outs = self.outs * padded(prod(self.block_outs) * self.item_bytes)
         sums = self.wide_tiles() * prod(self.piece) * WIDE_BYTES
         return windows + outs + sums + WIDE_BYTES * (self.filter_columns + 1)
+
+
+def every_line(shape: ConvShape) -> int:
+    """Images times channels of a convolution."""
+    return shape.batch * shape.c_in
 
 
 def valid_outputs(shape: ConvShape, tap: Triple) -> Box:

@@ -47,7 +47,7 @@ def broken_rules(plan: DepthwisePlan) -> list[str]:
 def _sizes(plan: DepthwisePlan) -> list[str]:
     broken = []
     for name, inner, outer in (
-        ("block", plan.block_outs, plan.shape.out_sizes()),
+        ("block", plan.block_outs, plan.outputs.sizes),
         ("piece", plan.piece, plan.block_outs),
     ):
         if any(not 1 <= a <= b for a, b in zip(inner, outer, strict=True)):

@@ -76,9 +76,8 @@ def _row_cut(plan: DirectPlan) -> Cut:
 
 def _column_cut(plan: DirectPlan) -> Cut:
     lead = plan.lead if plan.problem.out[HEIGHT] == 1 else ()
-    end = plan.problem.out[WIDTH]
     multiple = plan.columns if plan.rolled else plan.problem.phases[WIDTH]
-    return (0, end), plan.columns, multiple, lead
+    return plan.column_span, plan.columns, multiple, lead
 
 
 def row_kinds(plan: DirectPlan) -> dict[SpanKind, int]:

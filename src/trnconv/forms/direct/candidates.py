@@ -34,6 +34,7 @@ _STREAM_SLOTS = (6, 2)  # for weights; fewer where matrices of large kernels lea
 _OUT_BUFFERS = (6, 4, 2)
 _LEAD_SHARES = ((6, 3), (4, 2), (3,), (2,), (6,))
 _ENOUGH_SIZES = 2  # of blocks, in frames and columns, that leave room for their windows
+_UNEVEN = 20  # two cores also cut columns where one has a 20th of all rows more than the other
 _OUT_SHARE = 4  # output buffers take at most a quarter of SBUF if there are more than two
 
 
@@ -67,9 +68,20 @@ class Task:
         return share.channels if share else (0, self.problem.c_out)
 
     @property
+    def columns(self) -> tuple[int, int]:
+        """Output columns, first and end."""
+        share = self.question.share
+        return share.columns if share and share.columns else (0, self.problem.out[WIDTH])
+
+    @property
     def height(self) -> int:
         """Output rows."""
         return self.rows[1] - self.rows[0]
+
+    @property
+    def width(self) -> int:
+        """Output columns."""
+        return self.columns[1] - self.columns[0]
 
     @property
     def item_bytes(self) -> int:
@@ -174,7 +186,7 @@ def _is_one_row(task: Task) -> bool:
 
 def _row_parts(task: Task) -> list[int]:
     """Output columns of a block if there is one row: any part of it is contiguous in HBM."""
-    bank, out = task.machine.psum_bank_fp32_elems, task.problem.out[WIDTH]
+    bank, out = task.machine.psum_bank_fp32_elems, task.width
     whole = task.problem.phases[WIDTH]
     sizes = {_equal_part(out // whole, banks * bank) * whole for banks in _BLOCK_BANKS}
     return sorted(sizes, reverse=True)
@@ -183,7 +195,7 @@ def _row_parts(task: Task) -> list[int]:
 def column_blocks(task: Task) -> list[int]:
     """Output columns of a block: whole rows where they fit, else equal parts."""
     problem = task.problem
-    out = problem.out[WIDTH]
+    out = task.width
     most = task.machine.access_stride_max // (2 * problem.step[WIDTH])
     whole = problem.phases[WIDTH]
     parts = -(-out // most)
@@ -257,6 +269,7 @@ def _buffered(
         columns=block[2],
         slots=(0, 0, 0),
         rows_of=task.rows,
+        columns_of=(task.question.share and task.question.share.columns) or (0, 0),
         end=task.question.end,
     )
     kept = ((0, False), (0, True))
@@ -331,23 +344,29 @@ def _leads(plan: DirectPlan) -> Iterator[tuple[int, ...]]:
     if plan.problem.out[HEIGHT] == 1:
         bank = plan.target.psum_bank_fp32_elems
         multiple = -(-plan.columns // -(-plan.columns // bank))
-        total, size = plan.problem.out[WIDTH], plan.columns
+        (first, end), size = plan.column_span, plan.columns
     else:
-        total, size = plan.row_span[1] - plan.row_span[0], plan.rows
+        (first, end), size = plan.row_span, plan.rows
     for shares in _LEAD_SHARES:
         lead = tuple(-(-size // (share * multiple)) * multiple for share in shares)
-        if max(lead) < size and 2 * sum(lead) + size <= total:
+        if max(lead) < size and 2 * sum(lead) + size <= end - first:
             yield lead
 
 
 def halves(question: Question) -> list[tuple[Question, Question]]:
-    """Two cores with half of the rows each, or half of the output channels."""
+    """Two cores with half of the rows or output channels each; of columns, if rows are few."""
     task = Task.of(question)
     whole = task.problem.phases[HEIGHT]  # a core takes whole steps
-    rows = _halved(task.rows, -(-task.height // (2 * whole)) * whole)
+    taller = -(-task.height // (2 * whole)) * whole
+    rows = _halved(task.rows, taller)
     channels = _halved(task.channels, -(-(task.channels[1] - task.channels[0]) // 2))
     shares = [(Share(first, task.channels), Share(second, task.channels)) for first, second in rows]
+    every = (task.rows, task.channels)
     shares += [(Share(task.rows, first), Share(task.rows, second)) for first, second in channels]
+    if _UNEVEN * (2 * taller - task.height) > task.height:
+        step = task.problem.phases[WIDTH]
+        columns = _halved(task.columns, -(-task.width // (2 * step)) * step)
+        shares += [(Share(*every, first), Share(*every, second)) for first, second in columns]
     return [(replace(question, share=one), replace(question, share=two)) for one, two in shares]
 
 

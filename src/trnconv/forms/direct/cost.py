@@ -176,8 +176,7 @@ def _weighed_ns(plan: DirectPlan, total_ns: float, moved: Transfers) -> float:
 def least_tensor_ns(plan: DirectPlan) -> float:
     """What the Tensor engine needs at least for the matmuls of a plan, borders not counted off."""
     groups = plan.problem.out[0] / plan.frames * plan.problem.images
-    first, end = plan.row_span
-    positions = groups * (end - first) * plan.problem.out[2]
+    positions = groups * plan.frame_area
     matmuls = sum(work(plan.problem, one, plan.frames) for one in plan.passes)
     return _BORDERS * positions * matmuls / plan.target.timing.pe_columns_per_ns
 

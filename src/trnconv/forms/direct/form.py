@@ -79,6 +79,7 @@ DIRECT = Form(
     refined=_refined,
     rolled=_rolled,
     halves=halves,
+    loops=lambda recipe: tuple(sweep.turns for sweep in recipe.sweeps if sweep.rolled),
     sums_alike=_sums_alike,
     moved=lambda plan, asked: replace(plan, shape=asked.shape, problem=problem_of(asked)),
     given=_given,
@@ -86,6 +87,10 @@ DIRECT = Form(
     lower=lower,
     pack=pack,
     kernels=(kernel.forward, kernel.forward_of_two, kernel.forward_of_three),
-    kernel_of_two_cores=kernel.forward_on_two_cores,
+    pair_kernels=(
+        kernel.forward_on_two_cores,
+        kernel.forward_of_two_on_two_cores,
+        kernel.forward_of_three_on_two_cores,
+    ),
     takes_residual=True,
 )

@@ -21,7 +21,8 @@ from trnconv.forms.direct.core import (
     load_weights,
 )
 from trnconv.forms.direct.recipe import Chunk, Job, Matmul, Recipe, Sweep, View
-from trnconv.forms.kernel_parts import OPERATORS, Turn, output
+from trnconv.forms.kernel_parts import OPERATORS, Pair, Turn, output, wait_for_both
+from trnconv.forms.recipe_parts import RecipePair
 
 
 def forward(
@@ -78,19 +79,77 @@ def forward_of_three(
 
 
 def forward_on_two_cores(
-    x: tuple[nl.NkiTensor, ...],
-    weights: tuple[nl.NkiTensor, nl.NkiTensor],
-    bias: tuple[nl.NkiTensor, nl.NkiTensor],
-    places: tuple[nl.NkiTensor, nl.NkiTensor],
+    x: nl.NkiTensor,
+    weights_0: nl.NkiTensor,
+    weights_1: nl.NkiTensor,
+    bias_0: nl.NkiTensor,
+    bias_1: nl.NkiTensor,
+    places_0: nl.NkiTensor,
+    places_1: nl.NkiTensor,
     residual: nl.NkiTensor | None,
-    recipes: tuple[Recipe, Recipe],
+    recipes: RecipePair,
+) -> nl.NkiTensor:
+    """All frames in one tensor."""
+    weights = Pair(weights_0, weights_1)
+    bias = Pair(bias_0, bias_1)
+    places = Pair(places_0, places_1)
+    return on_two_cores((x,), weights, bias, places, residual, recipes)
+
+
+def forward_of_two_on_two_cores(
+    first: nl.NkiTensor,
+    second: nl.NkiTensor,
+    weights_0: nl.NkiTensor,
+    weights_1: nl.NkiTensor,
+    bias_0: nl.NkiTensor,
+    bias_1: nl.NkiTensor,
+    places_0: nl.NkiTensor,
+    places_1: nl.NkiTensor,
+    residual: nl.NkiTensor | None,
+    recipes: RecipePair,
+) -> nl.NkiTensor:
+    """Frames of `first`, then of `second`."""
+    weights = Pair(weights_0, weights_1)
+    bias = Pair(bias_0, bias_1)
+    places = Pair(places_0, places_1)
+    return on_two_cores((first, second), weights, bias, places, residual, recipes)
+
+
+def forward_of_three_on_two_cores(
+    first: nl.NkiTensor,
+    second: nl.NkiTensor,
+    third: nl.NkiTensor,
+    weights_0: nl.NkiTensor,
+    weights_1: nl.NkiTensor,
+    bias_0: nl.NkiTensor,
+    bias_1: nl.NkiTensor,
+    places_0: nl.NkiTensor,
+    places_1: nl.NkiTensor,
+    residual: nl.NkiTensor | None,
+    recipes: RecipePair,
+) -> nl.NkiTensor:
+    """Frames of `first`, then of `second`, then of `third`."""
+    weights = Pair(weights_0, weights_1)
+    bias = Pair(bias_0, bias_1)
+    places = Pair(places_0, places_1)
+    return on_two_cores((first, second, third), weights, bias, places, residual, recipes)
+
+
+def on_two_cores(
+    x: tuple[nl.NkiTensor, ...],
+    weights: Pair,
+    bias: Pair,
+    places: Pair,
+    residual: nl.NkiTensor | None,
+    recipes: RecipePair,
 ) -> nl.NkiTensor:
     """The same, with each of two cores computing its share of y."""
     number = nl.program_id(0)
-    recipe = recipes[number]
+    recipe = recipes.cores[number]
     y = output(x[0], recipe.y_shape, recipe.end.dtype)
-    core = Core(x, y, weights[number], bias[number], residual, recipe)
-    compute(core, places[number])
+    core = Core(x, y, weights.of(number), bias.of(number), residual, recipe)
+    compute(core, places.of(number))
+    wait_for_both(y)
     return y
 
 

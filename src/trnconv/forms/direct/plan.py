@@ -104,6 +104,7 @@ class DirectPlan(Plan):
     body_blocks: int = 1  # blocks in a turn of the loop
     lead: tuple[int, ...] = ()  # sizes of the first blocks, mirrored at the end
     rows_of: tuple[int, int] = (0, 0)  # the output rows this core computes; (0, 0): all
+    columns_of: tuple[int, int] = (0, 0)  # the same of columns
 
     @property
     def piece_frames(self) -> tuple[int, ...]:
@@ -156,6 +157,17 @@ class DirectPlan(Plan):
     def row_span(self) -> tuple[int, int]:
         """The output rows this core computes, first and end."""
         return self.rows_of if self.rows_of != (0, 0) else (0, self.problem.out[1])
+
+    @property
+    def column_span(self) -> tuple[int, int]:
+        """The output columns this core computes, first and end."""
+        return self.columns_of if self.columns_of != (0, 0) else (0, self.problem.out[2])
+
+    @property
+    def frame_area(self) -> int:
+        """Output positions of a frame that this core computes."""
+        (row, row_end), (column, column_end) = self.row_span, self.column_span
+        return (row_end - row) * (column_end - column)
 
     @property
     def is_plain(self) -> bool:

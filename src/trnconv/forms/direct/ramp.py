@@ -89,5 +89,4 @@ def _first_blocks(plan: DirectPlan) -> list[Extent]:
 
 
 def _positions_of(plan: DirectPlan) -> int:
-    first, end = plan.row_span
-    return plan.problem.out[0] * (end - first) * plan.problem.out[2]
+    return plan.problem.out[0] * plan.frame_area

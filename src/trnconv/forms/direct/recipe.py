@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from trnconv._nki import NKIObject
 from trnconv.ask.ends import End
+from trnconv.forms.digest import digest_of
 from trnconv.forms.recipe_parts import Place, Ring
 
 Pattern = tuple[tuple[int, int], ...]  # (step, count) pairs, outermost first
@@ -193,3 +194,11 @@ class Recipe(NKIObject):
     ahead: bool  # windows of the next block are loaded before the stores of this one
     weight_loads: tuple[tuple[int, int], ...]  # columns of each load, in order; none if streamed
     sweeps: tuple[Sweep, ...]
+
+    def __repr__(self) -> str:
+        """What compiled kernels are kept by: a digest of all of it, and of the kernel's sources."""
+        return f"{type(self).__name__}({digest_of(self)})"
+
+    def __hash__(self) -> int:
+        """By the same, which equal recipes have in common."""
+        return hash(repr(self))

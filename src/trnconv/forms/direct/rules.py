@@ -23,10 +23,11 @@ def broken_rules(plan: DirectPlan) -> list[str]:
 def _sizes(plan: DirectPlan) -> list[str]:
     broken = []
     first, end = plan.row_span
+    left, right = plan.column_span
     limits = {
         "frames": (plan.frames, plan.problem.out[DEPTH], max(p.frames for p in plan.passes)),
         "rows": (plan.rows, end - first, plan.row_multiple),
-        "columns": (plan.columns, plan.problem.out[WIDTH], 1),
+        "columns": (plan.columns, right - left, 1),
     }
     for name, (size, most, least) in limits.items():
         if not least <= size <= most:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from nkisim.machine import Machine
-from trnconv.ask.question import Question
+from trnconv.ask.question import Question, Share
 from trnconv.forms.filter_gradient.plan import DEPTH, HEIGHT, WIDE_END, WIDTH, FilterGradientPlan
 from trnconv.forms.filter_gradient.sbuf import addresses, x_slot_bytes
 from trnconv.geometry import ConvShape
@@ -41,7 +41,7 @@ def _start(question: Question) -> FilterGradientPlan:
         images=1,
         rows=1,
         columns=shape.out_size(WIDTH),
-        outs=shape.c_out // shape.groups * pack,
+        outs=shape.c_out // shape.groups * pack,  # chosen below
         pass_strips=1,
         slots=0,
         windows=0,
@@ -49,7 +49,41 @@ def _start(question: Question) -> FilterGradientPlan:
         turn_areas=1,
         rolled=False,
         end=question.end,
+        **given_share(question),
     )
+
+
+def given_share(question: Question) -> dict[str, tuple[int, int] | None]:
+    """The fields of a plan that follow from a share of two cores."""
+    share = question.share
+    if share is None:
+        return {}
+    outs = share.channels if share.channels != (0, question.shape.c_out) else None
+    return {"outs_of": outs, "ins_of": share.inputs, "strips_of": share.strips}
+
+
+def halves(question: Question) -> list[tuple[Question, Question]]:
+    """Two cores with half of the output channels, of the input channels or of the strips each.
+
+    No element of a gradient is summed by both.
+    """
+    start = _start(question)
+    rows, every = (0, start.shape.out_size(HEIGHT)), (0, start.shape.c_out)
+    unit = start.pack_out if start.packs > 1 else start.target.partitions
+    cuts = [
+        [Share(rows, span) for span in _in_two(start.shape.c_out, unit)],
+        [Share(rows, every, inputs=span) for span in _in_two(start.pack_in, 1)],
+        [Share(rows, every, strips=span) for span in _in_two(len(start.strips()), 1)],
+    ]
+    return [
+        (replace(question, share=cut[0]), replace(question, share=cut[1])) for cut in cuts if cut
+    ]
+
+
+def _in_two(size: int, unit: int) -> list[tuple[int, int]]:
+    """Whole units, the first part at least as large; nothing if there is one unit."""
+    middle = -(-size // (2 * unit)) * unit
+    return [(0, middle), (middle, size)] if middle < size else []
 
 
 def folded(shape: ConvShape) -> ConvShape:
@@ -124,9 +158,9 @@ def _tiles_of_frame(plan: FilterGradientPlan) -> int:
 
 def _outs(plan: FilterGradientPlan) -> Iterator[int]:
     """Output channels of a pass: all, or a number of whole tiles."""
-    yield plan.pack_out
+    yield plan.most_outs
     for tiles in _OUT_TILES:
-        if tiles * plan.target.partitions < plan.pack_out:
+        if tiles * plan.target.partitions < plan.most_outs:
             yield tiles * plan.target.partitions
 
 

@@ -85,7 +85,7 @@ def cost_of(plan: FilterGradientPlan) -> Cost:
 
 def _pass_count(plan: FilterGradientPlan) -> int:
     strips = -(-len(plan.strips()) // plan.pass_strips)
-    return plan.packs * strips * -(-plan.pack_out // plan.outs)
+    return len(plan.own_packs) * strips * -(-plan.most_outs // plan.outs)
 
 
 def _block_count(plan: FilterGradientPlan) -> int:

@@ -7,12 +7,13 @@ from typing import Any
 
 from trnconv.ask.ends import PLAIN_END
 from trnconv.ask.question import FILTER_GRADIENT, Question
-from trnconv.forms.filter_gradient.candidates import candidates, folded
+from trnconv.forms.filter_gradient.candidates import candidates, folded, given_share, halves
 from trnconv.forms.filter_gradient.cost import cost_of
-from trnconv.forms.filter_gradient.kernel import weight_gradient
+from trnconv.forms.filter_gradient.kernel import weight_gradient, weight_gradient_on_two_cores
 from trnconv.forms.filter_gradient.lower import FilterGradientLowered, lower
 from trnconv.forms.filter_gradient.pack import filters_of, pack
 from trnconv.forms.filter_gradient.plan import WIDE_END, FilterGradientPlan
+from trnconv.forms.filter_gradient.recipe import FilterGradientRecipe
 from trnconv.forms.filter_gradient.rules import broken_rules
 from trnconv.forms.form import Form, problem_and_plan
 from trnconv.geometry import ONCE, ConvShape
@@ -24,8 +25,8 @@ def _refuses(question: Question, family: str) -> str:
         return f"{family}: the input is transposed or upsampled; do that before"
     if question.end not in (PLAIN_END, WIDE_END):
         return f"{family}: {question.end}; gradients are as x or float32, and nothing is added"
-    if question.pieces or question.share:
-        return f"{family}: an input in pieces, or a share of two cores; it is for one of each"
+    if question.pieces:
+        return f"{family}: an input in pieces; it reads one tensor"
     return ""
 
 
@@ -48,6 +49,12 @@ def _results(lowered: FilterGradientLowered, outputs: tuple[Any, Any]) -> tuple[
     return filters_of(dw, lowered.plan), db.reshape(-1)
 
 
+def _loops(recipe: FilterGradientRecipe) -> tuple[int, ...]:
+    """Those of a pass, as often as there are passes."""
+    rolled = tuple(len(sweep.places) for sweep in recipe.sweeps if sweep.rolled)
+    return rolled * len(recipe.passes)
+
+
 GRADIENT = Form(
     name=FilterGradientPlan.form,
     plan_type=FilterGradientPlan,
@@ -59,11 +66,14 @@ GRADIENT = Form(
     rank=lambda cost: (cost.weighed_ns, cost.sbuf_bytes),
     broken_rules=broken_rules,
     moved=lambda plan, question: replace(plan, shape=_folded(question)),
-    given=lambda question: {"shape": _folded(question)},
+    given=lambda question: {"shape": _folded(question), **given_share(question)},
     fits=lambda plan, question: plan.shape == _folded(question),
     decisions=_decisions,
     lower=lower,
     pack=lambda lowered, *_: pack(lowered),
     kernels=(weight_gradient,),
+    pair_kernels=(weight_gradient_on_two_cores,),
+    halves=halves,
+    loops=_loops,
     results=_results,
 )

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 from trnconv._nki import nisa, nl
 from trnconv.forms.filter_gradient.core import GradientCore, Step, Turn, clear_sums
-from trnconv.forms.filter_gradient.recipe import FilterGradientRecipe, Pass, Sweep
+from trnconv.forms.filter_gradient.recipe import FilterGradientRecipe, Pass, StripWork, Sweep
 from trnconv.forms.filter_gradient.tiles import dy_tiles, held_x, load_dy
+from trnconv.forms.kernel_parts import Pair, wait_for_both
+from trnconv.forms.recipe_parts import RecipePair
 
 
 def weight_gradient(
@@ -27,11 +29,43 @@ def weight_gradient(
 
     dw is [C_out, KD x KW x KH x C_in of a pack], db is [C_out, 1] in float32.
     """
+    dw, db = gradients(x, recipe)
+    compute(GradientCore(x, dy, masks, recipe), places, dw, db)
+    return dw, db
+
+
+def weight_gradient_on_two_cores(
+    x: nl.NkiTensor,
+    dy: nl.NkiTensor,
+    masks_0: nl.NkiTensor,
+    masks_1: nl.NkiTensor,
+    places_0: nl.NkiTensor,
+    places_1: nl.NkiTensor,
+    recipes: RecipePair,
+) -> tuple[nl.NkiTensor, nl.NkiTensor]:
+    """The same, with each of two cores computing its part of dw and db."""
+    number = nl.program_id(0)
+    recipe = recipes.cores[number]
+    dw, db = gradients(x, recipe)
+    core = GradientCore(x, dy, Pair(masks_0, masks_1).of(number), recipe)
+    compute(core, Pair(places_0, places_1).of(number), dw, db)
+    wait_for_both(dw)
+    wait_for_both(db)
+    return dw, db
+
+
+def gradients(x: nl.NkiTensor, recipe: FilterGradientRecipe) -> tuple[nl.NkiTensor, nl.NkiTensor]:
+    """dw and db, to be written."""
     dtype = nl.float32 if recipe.wide else x.dtype
     dw = nl.ndarray(recipe.dw_shape, dtype=dtype, buffer=nl.shared_hbm, name="dw")
     db_shape = (recipe.dw_shape[0], 1)
     db = nl.ndarray(db_shape, dtype=nl.float32, buffer=nl.shared_hbm, name="db")
-    core = GradientCore(x, dy, masks, recipe)
+    return dw, db
+
+
+def compute(core: GradientCore, places: nl.NkiTensor, dw: nl.NkiTensor, db: nl.NkiTensor) -> None:
+    """Pass after pass."""
+    recipe = core.recipe
     for one in recipe.passes:
         core.begin_pass(one)
         steps = []
@@ -50,7 +84,6 @@ def weight_gradient(
         for n in range(len(one.strips)):
             store_strip(core, one, n, dw)
         store_bias(core, one, db)
-    return dw, db
 
 
 def roll(core: GradientCore, one: Pass, sweep: Sweep, places: nl.NkiTensor) -> None:
@@ -172,11 +205,24 @@ def store_strip(core: GradientCore, one: Pass, n: int, dw: nl.NkiTensor) -> None
         for number in range(core.out_tiles(one)):
             first = number * core.recipe.lines
             lines = min(core.recipe.lines, one.outs - first)
-            rows = dw[one.out + first : one.out + first + lines]
-            nisa.dma_copy(
-                dst=rows[:, strip.column : strip.column + strip.columns],
-                src=core.sum_of(strip, number, lines),
-            )
+            store_sums(core, strip, core.sum_of(strip, number, lines), dw, one.out + first)
+
+
+def store_sums(
+    core: GradientCore, strip: StripWork, sums: nl.NkiTensor, dw: nl.NkiTensor, out: int
+) -> None:
+    """The sums of a strip to rows of dw from `out` on; some channels of several taps lie apart."""
+    end, ins = out + sums.shape[0], core.recipe.pack_in
+    if strip.channels == ins or len(strip.taps) == 1:
+        columns = dw[out:end, strip.column : strip.column + strip.columns]
+        nisa.dma_copy(dst=columns, src=sums)
+        return
+    tap, channel = strip.column // ins, strip.column % ins
+    by_tap = dw.reshape((dw.shape[0], dw.shape[1] // ins, ins))
+    nisa.dma_copy(
+        dst=by_tap[out:end, tap : tap + len(strip.taps), channel : channel + strip.channels],
+        src=sums.reshape((sums.shape[0], len(strip.taps), strip.channels)),
+    )
 
 
 def store_bias(core: GradientCore, one: Pass, db: nl.NkiTensor) -> None:

@@ -52,6 +52,7 @@ def lower(plan: FilterGradientPlan) -> FilterGradientLowered:
         masks=len(plan.masks),
         mask_tiles=plan.tiles // plan.images,
         channels=shape.c_in,
+        pack_in=plan.pack_in,
         x_stride=positions,
         x_image=image_elems(plan)[0],
         x_row=shape.size[WIDTH],
@@ -82,17 +83,18 @@ def lower(plan: FilterGradientPlan) -> FilterGradientLowered:
 
 def _passes(plan: FilterGradientPlan, strips: Sequence[Strip]) -> list[Pass]:
     passes = []
-    for pack in range(plan.packs):
-        for out in range(0, plan.pack_out, plan.outs):
+    begin, end = plan.own_outs
+    for pack in plan.own_packs:
+        for out in range(begin, end, plan.outs):
             for first in range(0, len(strips), plan.pass_strips):
                 works = _strip_works(plan, strips[first : first + plan.pass_strips], pack)
                 passes.append(
                     Pass(
                         out=pack * plan.pack_out + out,
-                        outs=min(plan.outs, plan.pack_out - out),
+                        outs=min(plan.outs, end - out),
                         columns=plan.pass_columns,
                         strips=works,
-                        with_bias=first == 0,
+                        with_bias=first == 0 and plan.makes_bias,
                     )
                 )
     return passes

@@ -29,14 +29,15 @@ def pass_kinds(plan: FilterGradientPlan) -> list[PassKind]:
     counted: Counter[tuple[frozenset[tuple[tuple[object, ...], int]], bool]] = Counter()
     for first in range(0, len(strips), plan.pass_strips):
         part = Counter(looks[first : first + plan.pass_strips])
-        counted[frozenset(part.items()), first == 0] += 1
-    whole, rest = divmod(plan.pack_out, plan.outs)
+        counted[frozenset(part.items()), first == 0 and plan.makes_bias] += 1
+    whole, rest = divmod(plan.most_outs, plan.outs)
+    packs = len(plan.own_packs)
     kinds = []
     for (looked, with_bias), passes in counted.items():
         alike = tuple((examples[look], count) for look, count in looked)
-        kinds.append(PassKind(alike, plan.outs, with_bias, plan.packs * whole * passes))
+        kinds.append(PassKind(alike, plan.outs, with_bias, packs * whole * passes))
         if rest:
-            kinds.append(PassKind(alike, rest, with_bias, plan.packs * passes))
+            kinds.append(PassKind(alike, rest, with_bias, packs * passes))
     return kinds
 
 

@@ -20,6 +20,7 @@ from trnconv.forms.form import ArraySpec, Plan
 from trnconv.geometry import ConvShape, Triple
 
 DEPTH, HEIGHT, WIDTH = 0, 1, 2
+Span = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,10 @@ class FilterGradientPlan(Plan):
     turn_frames: int  # output frames of a turn
     turn_areas: int  # rows by columns of a frame, of a turn
     rolled: bool  # equal turns are one hardware loop
+    # What one of two cores computes, first and end; None: all.
+    outs_of: Span | None = None  # output channels: whole packs, or some of the only one
+    ins_of: Span | None = None  # input channels of a pack
+    strips_of: Span | None = None  # strips, of those that these input channels make
 
     @property
     def is_rolled(self) -> bool:
@@ -117,6 +122,30 @@ class FilterGradientPlan(Plan):
         return self.groups // self.pack
 
     @property
+    def own_packs(self) -> range:
+        """The packs that this core computes."""
+        if self.outs_of is None or self.packs == 1:
+            return range(self.packs)
+        return range(self.outs_of[0] // self.pack_out, self.outs_of[1] // self.pack_out)
+
+    @property
+    def own_outs(self) -> Span:
+        """The output channels of each of them that it computes, first and end."""
+        only = self.outs_of if self.packs == 1 else None
+        return only or (0, self.pack_out)
+
+    @property
+    def most_outs(self) -> int:
+        """How many they are."""
+        first, end = self.own_outs
+        return end - first
+
+    @property
+    def makes_bias(self) -> bool:
+        """Whether this core sums up dy: cores that share output channels do not both."""
+        return not (self.ins_of or (0,))[0] and not (self.strips_of or (0,))[0]
+
+    @property
     def gradient_columns(self) -> int:
         """Columns of the gradient of one output channel: taps x input channels of a pack."""
         return self.shape.taps() * self.pack_in
@@ -161,8 +190,9 @@ class FilterGradientPlan(Plan):
         return tuple(shift for shift in shifts if not 0 <= shift <= beyond)
 
     def strips(self) -> tuple[Strip, ...]:
-        """All columns of the gradient of a pack, in the order in which they are made."""
-        return _strips(self.shape.kernel, self.pack_in, self.target.psum_bank_fp32_elems)
+        """The columns of the gradient of a pack, in the order in which they are made."""
+        ins, bank = self.ins_of or (0, self.pack_in), self.target.psum_bank_fp32_elems
+        return _strips(self.shape.kernel, ins, bank, self.strips_of)
 
     @property
     def out_tiles(self) -> int:
@@ -182,7 +212,7 @@ class FilterGradientPlan(Plan):
     @property
     def strip_sizes(self) -> StripSizes:
         """What SBUF has to hold of strips."""
-        return _strip_sizes(self.shape.kernel, self.pack_in, self.target.psum_bank_fp32_elems)
+        return _strip_sizes(self.strips())
 
     def frames_read(self, frame: int) -> tuple[int, ...]:
         """The input frame each frame tap of an output frame reads; -1 for padding."""
@@ -216,25 +246,25 @@ def _frames_read(shape: ConvShape) -> tuple[tuple[int, ...], ...]:
 
 
 @lru_cache(maxsize=256)
-def _strips(taps: Triple, pack_in: int, most: int) -> tuple[Strip, ...]:
-    row_taps = max(1, min(taps[HEIGHT], most // pack_in))
+def _strips(taps: Triple, ins: Span, most: int, part: Span | None) -> tuple[Strip, ...]:
+    begin, end = ins
+    row_taps = max(1, min(taps[HEIGHT], most // (end - begin)))
     strips = []
     for frame_tap in range(taps[DEPTH]):
         variant = 0
-        for channel in range(0, pack_in, most):
-            channels = min(most, pack_in - channel)
+        for channel in range(begin, end, most):
+            channels = min(most, end - channel)
             for column_tap in range(taps[WIDTH]):
                 for row_tap in range(0, taps[HEIGHT], row_taps):
                     count = min(row_taps, taps[HEIGHT] - row_tap)
                     taken = (frame_tap, column_tap, row_tap, count, channel, channels)
                     strips.append(Strip(variant, *taken))
                     variant += 1
-    return tuple(strips)
+    return tuple(strips[slice(*part)] if part else strips)
 
 
 @lru_cache(maxsize=256)
-def _strip_sizes(taps: Triple, pack_in: int, most: int) -> StripSizes:
-    strips = _strips(taps, pack_in, most)
+def _strip_sizes(strips: tuple[Strip, ...]) -> StripSizes:
     columns = [one.columns for one in strips]
     channels = max(one.channels for one in strips)
     return StripSizes(max(columns), channels, tuple(accumulate(columns, initial=0)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trnconv._nki import NKIObject
+from trnconv.forms.digest import digest_of
 
 
 @dataclass(frozen=True)
@@ -162,6 +163,7 @@ class FilterGradientRecipe(NKIObject):
     masks: int
     mask_tiles: int  # tiles of an image
     channels: int  # of x, all of them
+    pack_in: int  # of x, those of a pack: columns of dw for each tap
     x_stride: int  # elements from channel to channel
     x_image: int  # from image to image
     x_row: int  # from row to row
@@ -182,3 +184,11 @@ class FilterGradientRecipe(NKIObject):
     addresses: Addresses
     passes: tuple[Pass, ...]
     sweeps: tuple[Sweep, ...]
+
+    def __repr__(self) -> str:
+        """What compiled kernels are kept by: a digest of all of it, and of the kernel's sources."""
+        return f"{type(self).__name__}({digest_of(self)})"
+
+    def __hash__(self) -> int:
+        """By the same, which equal recipes have in common."""
+        return hash(repr(self))

@@ -55,9 +55,9 @@ def _channels(plan: FilterGradientPlan) -> list[str]:
     broken = []
     if plan.groups % plan.pack:
         broken.append(f"packs of {plan.pack} groups: {plan.groups} is not a multiple")
-    if plan.outs % plan.target.partitions and plan.outs != plan.pack_out:
+    if plan.outs % plan.target.partitions and plan.outs != plan.most_outs:
         broken.append(
-            f"{plan.outs} output channels of a pass: all {plan.pack_out}, or a multiple of"
+            f"{plan.outs} output channels of a pass: all {plan.most_outs}, or a multiple of"
             f" {plan.target.partitions}"
         )
     return broken

@@ -127,8 +127,13 @@ MINIMAL: Form[Any] = Form(
     check_inputs=_check_inputs,
     rounding_errors=_rounding_errors,
     kernels=(kernel.minimal_of_one, kernel.minimal_of_two, kernel.minimal_of_three),
-    kernel_of_two_cores=kernel.minimal_on_two_cores,
+    pair_kernels=(
+        kernel.minimal_on_two_cores,
+        kernel.minimal_of_two_on_two_cores,
+        kernel.minimal_of_three_on_two_cores,
+    ),
     halves=candidates.halves,
+    loops=lambda recipe: tuple(loop.turns for loop in recipe.loops) * len(recipe.groups),
     given=_given,
     takes_residual=True,
 )

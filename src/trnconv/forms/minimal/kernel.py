@@ -11,7 +11,7 @@ those of this one; Scalar and Vector engine share A^T on the way out of PSUM.
 from __future__ import annotations
 
 from trnconv._nki import nisa, nl
-from trnconv.forms.kernel_parts import Turn, output
+from trnconv.forms.kernel_parts import Pair, Turn, output, wait_for_both
 from trnconv.forms.minimal.chains import Chain, Filler, Goal, begin_chain, end_chain
 from trnconv.forms.minimal.core import (
     MinimalBlock,
@@ -23,7 +23,7 @@ from trnconv.forms.minimal.core import (
     pending,
 )
 from trnconv.forms.minimal.recipe import Group, MinimalRecipe, OutTile, Turns, Unit
-from trnconv.forms.recipe_parts import Place
+from trnconv.forms.recipe_parts import Place, RecipePair
 
 
 def minimal(
@@ -90,19 +90,77 @@ def minimal_of_three(
 
 
 def minimal_on_two_cores(
-    x: tuple[nl.NkiTensor, ...],
-    weights: tuple[nl.NkiTensor, nl.NkiTensor],
-    constants: tuple[nl.NkiTensor, nl.NkiTensor],
-    places: tuple[nl.NkiTensor, nl.NkiTensor],
+    x: nl.NkiTensor,
+    weights_0: nl.NkiTensor,
+    weights_1: nl.NkiTensor,
+    constants_0: nl.NkiTensor,
+    constants_1: nl.NkiTensor,
+    places_0: nl.NkiTensor,
+    places_1: nl.NkiTensor,
     residual: nl.NkiTensor | None,
-    recipes: tuple[MinimalRecipe, MinimalRecipe],
+    recipes: RecipePair,
+) -> nl.NkiTensor:
+    """All frames in one tensor."""
+    weights = Pair(weights_0, weights_1)
+    constants = Pair(constants_0, constants_1)
+    places = Pair(places_0, places_1)
+    return on_two_cores((x,), weights, constants, places, residual, recipes)
+
+
+def minimal_of_two_on_two_cores(
+    first: nl.NkiTensor,
+    second: nl.NkiTensor,
+    weights_0: nl.NkiTensor,
+    weights_1: nl.NkiTensor,
+    constants_0: nl.NkiTensor,
+    constants_1: nl.NkiTensor,
+    places_0: nl.NkiTensor,
+    places_1: nl.NkiTensor,
+    residual: nl.NkiTensor | None,
+    recipes: RecipePair,
+) -> nl.NkiTensor:
+    """Frames of `first`, then of `second`."""
+    weights = Pair(weights_0, weights_1)
+    constants = Pair(constants_0, constants_1)
+    places = Pair(places_0, places_1)
+    return on_two_cores((first, second), weights, constants, places, residual, recipes)
+
+
+def minimal_of_three_on_two_cores(
+    first: nl.NkiTensor,
+    second: nl.NkiTensor,
+    third: nl.NkiTensor,
+    weights_0: nl.NkiTensor,
+    weights_1: nl.NkiTensor,
+    constants_0: nl.NkiTensor,
+    constants_1: nl.NkiTensor,
+    places_0: nl.NkiTensor,
+    places_1: nl.NkiTensor,
+    residual: nl.NkiTensor | None,
+    recipes: RecipePair,
+) -> nl.NkiTensor:
+    """Frames of `first`, then of `second`, then of `third`."""
+    weights = Pair(weights_0, weights_1)
+    constants = Pair(constants_0, constants_1)
+    places = Pair(places_0, places_1)
+    return on_two_cores((first, second, third), weights, constants, places, residual, recipes)
+
+
+def on_two_cores(
+    x: tuple[nl.NkiTensor, ...],
+    weights: Pair,
+    constants: Pair,
+    places: Pair,
+    residual: nl.NkiTensor | None,
+    recipes: RecipePair,
 ) -> nl.NkiTensor:
     """The same, with each of two cores computing its rows of y."""
     number = nl.program_id(0)
-    recipe = recipes[number]
+    recipe = recipes.cores[number]
     y = output(x[0], recipe.y_shape, recipe.end.dtype)
-    core = MinimalCore(x, y, weights[number], constants[number], residual, recipe)
-    compute(core, places[number])
+    core = MinimalCore(x, y, weights.of(number), constants.of(number), residual, recipe)
+    compute(core, places.of(number))
+    wait_for_both(y)
     return y
 
 

@@ -1,0 +1,148 @@
+"""The `repr` of a recipe: one for equal recipes, another for any change of it or of its kernel."""
+
+import subprocess
+import sys
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from time import perf_counter
+
+import pytest
+
+from nkisim.machine import TRN2
+from trnconv.ask.policy import FAST, Policy
+from trnconv.ask.question import FILTER_GRADIENT, Question
+from trnconv.forms import digest
+from trnconv.geometry import conv_shape
+from trnconv.planner.best import searched_plan
+from trnconv.planner.shares import shared_plans
+from trnconv.planner.table import form_of
+from trnconv.runtime.launch import prepare
+
+SHAPE = conv_shape((1, 96, 3, 12, 16), (96, 96, 3, 3, 3), padding=(0, 1, 1))
+DEEP = conv_shape((1, 70, 3, 6, 8), (70, 1, 3, 3, 3), padding=1, groups=70)
+QUESTIONS = {
+    "direct": Question(SHAPE, TRN2, forms=("direct",)),
+    "minimal": Question(SHAPE, TRN2, policy=Policy(FAST, least_macs=0), forms=("minimal",)),
+    "depthwise": Question(DEEP, TRN2, forms=("depthwise",)),
+    "filter_gradient": Question(SHAPE, TRN2, asks=FILTER_GRADIENT),
+}
+forms = pytest.mark.parametrize("form", QUESTIONS)
+CALLS = 100
+LONGEST_S = 1e-3
+
+
+def recipe_of(form):
+    plan = searched_plan(QUESTIONS[form]).plan
+    assert plan.form == form
+    return form_of(plan).lower(plan).recipe
+
+
+@forms
+def test_equal_recipes_have_one_repr(form):
+    one, two = recipe_of(form), recipe_of(form)
+    assert one is not two
+    assert one == two
+    assert repr(one) == repr(two)
+    assert hash(one) == hash(two)
+    assert len(repr(one)) < 100
+
+
+@forms
+def test_any_changed_field_makes_another(form):
+    recipe = recipe_of(form)
+    changed = list(others(recipe))
+    assert len(changed) > len(fields(recipe))
+    assert len({repr(one) for one in (recipe, *changed)}) == 1 + len(changed)
+
+
+def others(value):
+    """Values like this one, each with one thing changed; of a tuple, its end or its last item."""
+    if isinstance(value, bool):
+        yield not value
+    elif isinstance(value, int):
+        yield value + 1
+    elif isinstance(value, str):
+        yield value + "x"
+    elif isinstance(value, tuple):
+        yield (*value, 12345)
+        for other in others(value[-1]) if value else ():
+            yield (*value[:-1], other)
+    elif is_dataclass(value):
+        for field in fields(value):
+            for other in others(getattr(value, field.name)):
+                yield replace(value, **{field.name: other})
+
+
+@forms
+def test_another_process_gives_the_same(form):
+    """Nothing in it is an address, or depends on how sets and hashes fall."""
+    code = f"import test_digest; print(repr(test_digest.recipe_of({form!r})))"
+    here = Path(__file__).parent
+    paths = [*sys.path, str(here.parent), str(here)]
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path = {paths!r}\n{code}"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout.strip() == repr(recipe_of(form))
+
+
+@forms
+def test_an_edited_kernel_makes_another(form, monkeypatch):
+    before = repr(recipe_of(form))
+    monkeypatch.setattr(digest, "sources_digest", lambda module: f"edited {module}")
+    assert repr(recipe_of(form)) != before
+
+
+def test_what_a_kernel_imports_counts_and_nothing_else_does(tmp_path, monkeypatch):
+    package = tmp_path / "some_kernels"
+    package.mkdir()
+    files = {
+        "__init__": "",
+        "kernel": "import math\nfrom some_kernels import parts\n",
+        "parts": "from some_kernels.deeper import number\n",
+        "deeper": "number = 1\n",
+        "prices": "price = 1\n",
+    }
+    for name, text in files.items():
+        (package / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def edited(name, text):
+        (package / f"{name}.py").write_text(text)
+        digest.sources_digest.cache_clear()
+        return digest.sources_digest("some_kernels.kernel")
+
+    before = edited("prices", "price = 1\n")
+    assert edited("prices", "price = 2\n") == before
+    assert edited("deeper", "number = 2\n") != before
+    assert edited("deeper", "number = 1\n") == before
+    assert edited("kernel", files["kernel"] + "# another line\n") != before
+    digest.sources_digest.cache_clear()
+
+
+@forms
+def test_sources_are_those_that_the_kernel_runs(form):
+    """Kernels and the parts they call, but not how plans are found and priced."""
+    named = {
+        name.removeprefix("trnconv.")
+        for name, _ in digest.sources_of(f"trnconv.forms.{form}.kernel")
+    }
+    assert {f"forms.{form}.kernel", f"forms.{form}.recipe", "_nki"} <= named
+    parts = {"direct": "core", "minimal": "core", "filter_gradient": "tiles"}
+    assert form not in parts or f"forms.{form}.{parts[form]}" in named
+    assert not [name for name in named if name.endswith(("cost", "candidates", "search"))]
+
+
+def test_a_call_takes_less_than_a_millisecond():
+    """What NKI does at every call, with the recipes of two cores, once they are known."""
+    plans = tuple(priced.plan for priced in shared_plans(QUESTIONS["direct"]))
+    recipes = prepare(plans).recipe
+    assert repr(recipes.cores[0]) != repr(recipes.cores[1])
+    assert all(repr(one) in repr(recipes) for one in recipes.cores)
+    begin = perf_counter()
+    for _ in range(CALLS):
+        repr(recipes)
+    assert (perf_counter() - begin) / CALLS < LONGEST_S

@@ -1,0 +1,115 @@
+"""Two cores: every form's values against the reference, for random shapes, loops and ways to cut.
+
+nkisim raises if both cores touch an element without an order, and if their loops differ.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from conv_arrays import integer_arrays, normal_arrays
+from core_pairs import every_pair, gain
+from nkisim.machine import TRN2, TRN3
+from random_convolutions import random_convolution
+from tolerance import assert_convolution
+from trnconv.ask.ends import BEFORE, end_of
+from trnconv.ask.policy import FAST, Policy
+from trnconv.ask.question import FILTER_GRADIENT, Question
+from trnconv.geometry import conv_shape
+from trnconv.planner.best import searched_plan
+from trnconv.planner.shares import shared_plans
+from trnconv.reference import forward
+from trnconv.runtime import LaunchOptions, convolve, convolve_shape
+from trnconv.runtime.launch import trace_plans
+
+COLUMNS = {
+    "one row": conv_shape((1, 40, 700), (70, 40, 9), padding=4),
+    "1x1x1": conv_shape((1, 130, 3, 5, 7), (20, 130, 1, 1, 1)),
+    "frames": conv_shape((1, 40, 4, 9, 7), (24, 40, 3, 1, 1), padding=(1, 0, 0)),
+    "three rows": conv_shape((1, 16, 4, 3, 41), (24, 16, 3, 3, 3), padding=1),
+    "strided": conv_shape((1, 16, 5, 43), (24, 16, 3, 3), stride=2, padding=1),
+    "replicated": conv_shape((1, 8, 3, 31), (8, 8, 3, 3), padding=1, padding_mode="replicate"),
+}
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+@pytest.mark.parametrize("draw", [integer_arrays, normal_arrays])
+def test_direct_values_of_every_cut(name, draw):
+    shape = COLUMNS[name]
+    x, w, bias = draw(shape, "bfloat16")
+    tried = [share for share, plans in every_pair(Question(shape, TRN2, forms=("direct",)))]
+    assert any(share.columns for share in tried)
+    for _, plans in every_pair(Question(shape, TRN2, forms=("direct",))):
+        done = convolve_shape((x,), w, bias, shape, LaunchOptions(cores=2, plans=plans))
+        assert_convolution(done.y, x, w, bias, shape)
+
+
+@pytest.mark.parametrize("numbers", [range(at, at + 10) for at in range(0, 60, 10)], ids=str)
+def test_direct_values_of_random_shapes_with_loops(numbers):
+    """Budgets so small that most are rolled."""
+    for number in numbers:
+        problem = random_convolution(number)
+        shape = problem.shape
+        x, w, bias = integer_arrays(shape, problem.dtype)
+        question = Question(shape, TRN3 if number % 3 else TRN2, problem.dtype, forms=("direct",))
+        alone = searched_plan(question).cost.instructions
+        tight = replace(question, budget=max(120, alone // 3))
+        plans = tuple(priced.plan for priced in shared_plans(tight))
+        launch = LaunchOptions(question.machine.name, 2, plans=plans)
+        done = convolve_shape((x,), w, bias, shape, launch)
+        assert_convolution(done.y, x, w, bias, shape)
+
+
+@pytest.mark.parametrize("name", ["one row", "1x1x1", "frames", "three rows"])
+def test_reproducible_bits_are_those_of_one_core(name):
+    shape = COLUMNS[name]
+    x, w, bias = normal_arrays(shape, "bfloat16")
+    one, two = (LaunchOptions(cores=cores, reproducible=True) for cores in (1, 2))
+    alone = convolve_shape((x,), w, bias, shape, one).y
+    both = convolve_shape((x,), w, bias, shape, two)
+    assert both.plans[0][0] != both.plans[0][1]
+    np.testing.assert_array_equal(both.y, alone)
+    question = Question(shape, TRN2, reproducible=True, forms=("direct",))
+    for _, plans in every_pair(question):
+        launch = replace(two, plans=plans)
+        np.testing.assert_array_equal(convolve_shape((x,), w, bias, shape, launch).y, alone)
+
+
+def test_a_pair_is_faster_whatever_the_form():
+    dense = conv_shape((1, 256, 4, 60, 64), (256, 256, 3, 3, 3), padding=(0, 1, 1))
+    assert 1.75 < gain(Question(dense, TRN2, asks=FILTER_GRADIENT)) <= 2.0
+    deep = conv_shape((1, 512, 4, 48, 48), (512, 1, 3, 3, 3), padding=1, groups=512)
+    assert 1.8 < gain(Question(deep, TRN2, forms=("depthwise",))) <= 2.0
+    pointwise = conv_shape((1, 512, 4, 64, 64), (512, 512, 1, 1, 1))
+    assert 1.8 < gain(Question(pointwise, TRN2, forms=("direct",))) <= 2.0
+
+
+def test_values_with_a_residual_and_an_activation():
+    shape = COLUMNS["1x1x1"]
+    x, w, bias = integer_arrays(shape, "float32")
+    residual = np.ones((1, shape.c_out, *shape.out_sizes()), np.float32)
+    end = end_of("relu", BEFORE, "")
+    y = convolve(x, w, bias, launch=LaunchOptions(cores=2, end=end, residual=residual)).y
+    exact = np.maximum(forward(x, w, bias, shape) + residual, 0)
+    np.testing.assert_array_equal(y, exact)
+
+
+@pytest.mark.parametrize("name", ["direct", "minimal", "depthwise", "gradient"])
+def test_no_core_goes_on_before_both_have_stored(name):
+    """The last instructions of both programs are barriers of what they return."""
+    dense = conv_shape((1, 96, 3, 12, 16), (96, 96, 3, 3, 3), padding=(0, 1, 1))
+    deep = conv_shape((1, 300, 3, 6, 8), (300, 1, 3, 3, 3), padding=1, groups=300)
+    fast = Policy(FAST, least_macs=0)
+    question = {
+        "direct": Question(dense, TRN2, forms=("direct",)),
+        "minimal": Question(dense, TRN2, policy=fast, forms=("minimal",)),
+        "depthwise": Question(deep, TRN2, forms=("depthwise",)),
+        "gradient": Question(dense, TRN2, asks=FILTER_GRADIENT),
+    }[name]
+    results = ["dw", "db"] if name == "gradient" else ["y"]
+    traced = trace_plans(tuple(priced.plan for priced in shared_plans(question)))
+    for trace in traced.traces:
+        ends = list(trace.instructions())[-len(results) :]
+        assert [one.op for one in ends] == ["core_barrier"] * len(results)
+        assert [one.writes[0].allocation.name for one in ends] == results
