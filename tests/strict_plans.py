@@ -234,7 +234,7 @@ def _looped(rng, plan: Plan | None) -> Plan | None:
     if plan is None or rng.random() < 0.5:
         return plan
     plain = replace(plan, lead=(), ahead=False, rolled=True, rows=plan.row_multiple)
-    loop = replace(plain, body_blocks=_one_of(rng, (1, 1, 2)))
+    loop = replace(plain, body_blocks=_one_of(rng, (1, 1, 2)), by_kind=_one_of(rng, (False, True)))
     return loop if not form_of(loop).broken_rules(loop) else plan
 
 

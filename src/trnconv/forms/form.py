@@ -131,6 +131,7 @@ class Cost:
     instructions: int  # static
     loops_ns: float = 0.0  # what turns of hardware loops add
     columns: int = 0  # matmul columns that stream through the array
+    regions: int = 0  # hardware loops: the compiler takes long for each
     scheduled: bool = False  # whether total_ns is by nkisim's schedule
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import zip_longest
 
 from trnconv.ask.ends import NO_RESIDUAL
@@ -17,6 +17,7 @@ from trnconv.forms.direct.problem import HEIGHT, WIDTH
 from trnconv.forms.direct.recipe import (
     Chunk,
     Job,
+    KindRecipe,
     Matmul,
     Pattern,
     Phase,
@@ -28,15 +29,6 @@ from trnconv.forms.direct.recipe import (
 )
 from trnconv.forms.direct.stationaries import WeightImage, chunk_weights
 from trnconv.forms.direct.windows import Grid, dense, window_of
-
-
-@dataclass(frozen=True)
-class KindRecipe:
-    """What blocks of one kind do."""
-
-    windows: tuple[Window, ...]
-    views: tuple[View, ...]
-    jobs: tuple[Job, ...]
 
 
 def kind_recipe(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trnconv._nki import nisa, nl
-from trnconv.forms.direct.recipe import Chunk, Job, Load, Recipe, Store, Sweep, Tile
+from trnconv.forms.direct.recipe import Chunk, Job, KindRecipe, Load, Recipe, Store, Tile
 from trnconv.forms.kernel_parts import Banks, Slots, Turn, at_cell, listed, sbuf
 from trnconv.forms.recipe_parts import Place, Ring
 
@@ -68,15 +68,15 @@ class Sum(nl.NKIObject):
 
 
 class Block(nl.NKIObject):
-    """A block of a sweep, and where it is: at a place, or at the one a turn of a loop reads.
+    """A block of a kind, and where it is: at a place, or at the one a turn of a loop reads.
 
     Its windows are numbered from `first_window` on, so that they differ from those of other blocks.
     """
 
     def __init__(
-        self, sweep: Sweep, first_window: int, place: Place, turn: Turn | None, number: int
+        self, kind: KindRecipe, first_window: int, place: Place, turn: Turn | None, number: int
     ) -> None:
-        self.sweep = sweep
+        self.kind = kind
         self.first_window = first_window
         self.place = place
         self.turn = turn
@@ -182,7 +182,7 @@ def slots_of(ring: Ring, lines: int, dtype: str) -> Slots:
 
 def held_window(core: Core, block: Block, number: int) -> nl.NkiTensor:
     """A window as [lines, rows, columns], loaded if it is not in SBUF."""
-    window = block.sweep.windows[number]
+    window = block.kind.windows[number]
     slots = core.windows[window.ring]
     key = block.first_window + number
     slot = slots.find(key)
@@ -207,7 +207,7 @@ def held_window(core: Core, block: Block, number: int) -> nl.NkiTensor:
 def load_ahead(core: Core, block: Block | None) -> None:
     """All windows of the next block, so that its loads do not queue behind this one's stores."""
     if core.recipe.ahead and block != None:
-        for number in range(len(block.sweep.windows)):
+        for number in range(len(block.kind.windows)):
             held_window(core, block, number)
 
 

@@ -21,11 +21,11 @@ from trnconv.forms.direct.block_types import (
 )
 from trnconv.forms.direct.blocks import bank_tile_count, valid
 from trnconv.forms.direct.jobs import JobGroups, ProductKind, grouped_jobs
+from trnconv.forms.direct.length import block_tiles, program_of, weight_loads
 from trnconv.forms.direct.plan import BY_FRAME, BY_ROW, DirectPlan, Pass
 from trnconv.forms.direct.problem import HEIGHT, WIDTH, Problem
-from trnconv.forms.direct.ramp import CELLS, last_pass_rectangle, places_ns, ramp_ns
+from trnconv.forms.direct.ramp import last_pass_rectangle, places_ns, ramp_ns
 from trnconv.forms.direct.sbuf import layout_of
-from trnconv.forms.direct.stationaries import image_width
 from trnconv.forms.direct.traffic import (
     Extent,
     Loaded,
@@ -33,7 +33,6 @@ from trnconv.forms.direct.traffic import (
     loaded_windows,
     store_transfer,
     transfer,
-    window_dmas,
     window_transfer,
 )
 from trnconv.forms.dma import issue_ns
@@ -82,9 +81,10 @@ def cost_of(plan: DirectPlan) -> Cost:
     """The cost of a plan, legal or not."""
     timing = plan.timing
     work = _work(replace(plan, body_blocks=1))
-    instructions, turns = program_of(plan)
+    program = program_of(plan)
     start, tail = work.ends_ns
-    loops = turns * (timing.loop_turn_ns + places_ns(timing) + start + tail)
+    loops = program.turns * (timing.loop_turn_ns + places_ns(timing) + start + tail)
+    loops += program.after * (start + tail)
     moved = work.moved
     issue = moved.dmas * issue_ns(timing, rolled=plan.rolled) / timing.dma_issue_queues
     computing = max(work.tensor_ns + work.waiting_ns, work.evict_ns) + start + tail
@@ -98,7 +98,8 @@ def cost_of(plan: DirectPlan) -> Cost:
         busy=tuple(busy.items()),
         hbm_bytes=int(moved.hbm_bytes),
         sbuf_bytes=layout_of(plan).end,
-        instructions=instructions,
+        instructions=program.instructions,
+        regions=program.regions,
         loops_ns=loops,
         columns=int(work.columns),
     )
@@ -120,49 +121,15 @@ def _work(plan: DirectPlan) -> _Work:
         transfers, late = _group_transfers(plan, timing, jobs, cut)
         moved += transfers.times(groups)
         waiting += groups * late
-    loads, weight_columns = _weight_loads(plan)
+    loads, weight_columns = weight_loads(plan)
     if loads:
         moved += transfer(plan, loads, loads * PARTITIONS, weight_columns * plan.item_bytes / loads)
     tensor = cycles / timing.pe_columns_per_ns
     return _Work(columns, tensor, evict, waiting, moved, ramp_ns(plan, timing, tensor))
 
 
-def _weight_loads(plan: DirectPlan) -> tuple[int, int]:
-    """Loads of weights before the first block, and their columns."""
-    if plan.streamed:
-        return 0, 0
-    columns, _ = image_width(plan.problem, plan.passes, plan.frames)
-    return -(-columns // (8 * PARTITIONS)) + 2, columns
-
-
 def _cut(plan: DirectPlan) -> _Cut:
     return _Cut(tuple(row_kinds(plan).items()), tuple(column_kinds(plan).items()))
-
-
-def program_of(plan: DirectPlan) -> tuple[int, int]:
-    """Static instructions, and turns of hardware loops: known without a price."""
-    loads, _ = _weight_loads(plan)
-    static, turns = loads + 2, 0
-    for once, blocks in _lengths(replace(plan, body_blocks=1)):
-        if not plan.rolled:
-            static += once * blocks
-            continue
-        whole, rest = divmod(blocks, plan.body_blocks)
-        static += once * (min(whole, 1) * plan.body_blocks + min(rest, 1)) + 2 * CELLS
-        turns += (whole if whole > 1 else 0) + (rest if rest > 1 else 0)
-    return static, turns
-
-
-@lru_cache(maxsize=4096)
-def _lengths(plan: DirectPlan) -> tuple[tuple[int, int], ...]:
-    """Static instructions of each kind of block, and how many there are; for turns of one."""
-    cut = _cut(plan)
-    return tuple(
-        (_block_length(plan, jobs, extent), count * groups)
-        for kind, groups in frame_kinds(plan.problem, plan.frames).items()
-        for jobs in [grouped_jobs(plan.problem, plan.passes, kind.outputs, kind.present)]
-        for extent, count in cut.extents()
-    )
 
 
 def _weighed_ns(plan: DirectPlan, total_ns: float, moved: Transfers) -> float:
@@ -203,14 +170,9 @@ def _positions(stack: int, kinds: Kinds) -> int:
 def _tiles(one_rows: int, one_columns: int, cut: _Cut, bank: int) -> int:
     """PSUM tiles of all blocks of one span of frames."""
     return sum(
-        count * _block_tiles((one_rows, one_columns), extent, bank)
+        count * block_tiles((one_rows, one_columns), extent, bank)
         for extent, count in cut.extents()
     )
-
-
-def _block_tiles(stack: tuple[int, int], extent: Extent, bank: int) -> int:
-    """PSUM tiles of one block for a stack of so many rows and columns."""
-    return bank_tile_count(-(-extent.rows // stack[0]), -(-extent.columns // stack[1]), bank)
 
 
 def _tensor_work(
@@ -316,7 +278,7 @@ def _streamed(plan: DirectPlan, jobs: JobGroups, extent: Extent) -> Transfers:
         for group in jobs.kinds:
             job = group.job
             bank = plan.target.psum_bank_fp32_elems
-            tiles = _block_tiles((job.one.rows, job.one.columns), extent, bank)
+            tiles = block_tiles((job.one.rows, job.one.columns), extent, bank)
             again = group.count * -(-tiles // plan.target.psum_banks)
             for width, products in job.weight_widths.items():
                 loads = again * products
@@ -343,18 +305,3 @@ def _late_ns(plan: DirectPlan, timing: Timing, jobs: JobGroups, blocks: _Loads) 
     whole = sum(one.count * load.ns for load, one in blocks.loads)
     waiting = whole / sum(one.count for _, one in blocks.loads) if late else 0.0
     return max(0.0, late + waiting - last_tile)
-
-
-def _block_length(plan: DirectPlan, jobs: JobGroups, extent: Extent) -> int:
-    """Static instructions of one block."""
-    bank = plan.target.psum_bank_fp32_elems
-    windows = loaded_windows(jobs, plan.slots)
-    length = sum(one.count * one.times * window_dmas(plan, one.tile) for one in windows)
-    for group in jobs.kinds:
-        job = group.job
-        tiles = _block_tiles((job.one.rows, job.one.columns), extent, bank)
-        one = tiles * (job.matmuls + len(job.out.phases)) + len(job.out.boxes)
-        if plan.streamed:
-            one += len(job.products) * -(-tiles // plan.target.psum_banks)
-        length += group.count * one
-    return length

@@ -10,7 +10,8 @@ from trnconv.ask.question import OUTPUT, Question
 from trnconv.forms.direct import kernel
 from trnconv.forms.direct.array.summation import keeps_orders
 from trnconv.forms.direct.candidates import Task, candidates, halves, refined
-from trnconv.forms.direct.cost import cost_of, least_tensor_ns, program_of
+from trnconv.forms.direct.cost import cost_of, least_tensor_ns
+from trnconv.forms.direct.length import bodies
 from trnconv.forms.direct.lower import lower
 from trnconv.forms.direct.pack import pack
 from trnconv.forms.direct.plan import DirectPlan
@@ -21,7 +22,6 @@ from trnconv.forms.form import Cost, Form, Priced
 from trnconv.forms.search import best_body, of_form
 
 _ROLLED_TRIES = 6
-_BODY_BLOCKS = (1, 2, 3, 4, 6, 8, 12, 16)
 
 
 def _refined(plan: DirectPlan, cost: Cost) -> Iterator[DirectPlan]:
@@ -37,11 +37,9 @@ def _rolled(
     found: list[Priced] = []
     for priced in legal:
         plan = of_form(form, priced)
-        shortest = replace(plan, rolled=True)
-        if plan.lead or plan.ahead or program_of(shortest)[0] > question.budget:
+        if plan.lead or plan.ahead:
             continue
-        bodies = (replace(shortest, body_blocks=count) for count in _BODY_BLOCKS)
-        best = best_body(form, bodies, question.budget)
+        best = best_body(form, bodies(replace(plan, rolled=True), question.budget), question.budget)
         found += [best] if best else []
         if len(found) == _ROLLED_TRIES:
             break

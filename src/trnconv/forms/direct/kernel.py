@@ -155,20 +155,13 @@ def on_two_cores(
 
 def compute(core: Core, places: nl.NkiTensor) -> None:
     """Fill y, sweep by sweep."""
-    blocks: list[Block] = []
-    windows = 0
     for sweep in core.recipe.sweeps:
         if sweep.rolled:
-            run(core, blocks)
-            blocks = []
             load_weights(core, core.weights.shape[1])
             load_bias(core)
             roll(core, sweep, places)
         else:
-            for place in sweep.places:
-                blocks.append(Block(sweep, windows, place, None, 0))
-                windows += len(sweep.windows)
-    run(core, blocks)
+            run(core, blocks_of(core, sweep, None))
 
 
 def roll(core: Core, sweep: Sweep, places: nl.NkiTensor) -> None:
@@ -179,12 +172,20 @@ def roll(core: Core, sweep: Sweep, places: nl.NkiTensor) -> None:
 
     def one_turn(number: nisa.VirtualRegister) -> None:
         turn = Turn(places, sweep.first_turn, number, cells)
-        blocks = []
-        for n in range(sweep.blocks):
-            blocks.append(Block(sweep, n * len(sweep.windows), sweep.places[n], turn, n))
-        run(core, blocks)
+        run(core, blocks_of(core, sweep, turn))
 
     nl.fori_loop(0, sweep.turns, one_turn)
+
+
+def blocks_of(core: Core, sweep: Sweep, turn: Turn | None) -> list[Block]:
+    """The blocks of a sweep, or of a turn of its loop."""
+    blocks: list[Block] = []
+    windows = 0
+    for n in range(len(sweep.kinds)):
+        kind = core.recipe.kinds[sweep.kinds[n]]
+        blocks.append(Block(kind, windows, sweep.places[n], turn, n))
+        windows += len(kind.windows)
+    return blocks
 
 
 def run(core: Core, blocks: list[Block]) -> None:
@@ -192,11 +193,11 @@ def run(core: Core, blocks: list[Block]) -> None:
     core.start_over()
     for n in range(len(blocks)):
         block = blocks[n]
-        for number in range(len(block.sweep.jobs)):
-            out = sum_up(core, block, block.sweep.jobs[number])
+        for number in range(len(block.kind.jobs)):
+            out = sum_up(core, block, block.kind.jobs[number])
             if number == 0 and n + 1 < len(blocks):
                 load_ahead(core, blocks[n + 1])
-            for store in block.sweep.jobs[number].stores:
+            for store in block.kind.jobs[number].stores:
                 lines = out[store.line : store.line + store.lines, :, :]
                 nisa.dma_copy(dst=block.in_y(core.y, store), src=lines)
 
@@ -223,7 +224,7 @@ def add_products(core: Core, block: Block, total: Sum, chunk: Chunk) -> None:
         window = held_window(core, block, matmul.window)
         first = matmul.weight - weights.column
         stationary = weights.tile[0 : window.shape[0], first : first + matmul.lines]
-        add_product(total, stationary, window, block.sweep.views[matmul.view], matmul)
+        add_product(total, stationary, window, block.kind.views[matmul.view], matmul)
 
 
 def add_product(

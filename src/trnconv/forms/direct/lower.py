@@ -7,16 +7,17 @@ from dataclasses import dataclass
 
 from nkisim.machine import PARTITIONS
 from trnconv.forms.direct.array.m_lines import OutTile
-from trnconv.forms.direct.block_recipe import KindRecipe, kind_recipe
+from trnconv.forms.direct.block_recipe import kind_recipe
 from trnconv.forms.direct.block_types import Block, Kind, blocks_of
 from trnconv.forms.direct.jobs import jobs_of
+from trnconv.forms.direct.loops import stretches_of, turn_blocks
 from trnconv.forms.direct.plan import DirectPlan
 from trnconv.forms.direct.problem import stored_out
-from trnconv.forms.direct.recipe import Recipe, Sweep
+from trnconv.forms.direct.recipe import KindRecipe, Recipe, Sweep
 from trnconv.forms.direct.sbuf import lay_out
 from trnconv.forms.direct.stationaries import ChunkWeights, WeightImage
 from trnconv.forms.form import ArraySpec, Lowered
-from trnconv.forms.recipe_parts import Place, loop_spans
+from trnconv.forms.recipe_parts import Place
 
 _FIRST_LOADS = (
     2,
@@ -69,9 +70,10 @@ def lower(plan: DirectPlan) -> DirectLowered:
         bank_elems=plan.target.psum_bank_fp32_elems,
         ahead=plan.ahead,
         weight_loads=() if plan.streamed else _weight_loads(image),
+        kinds=tuple(kinds.values()),
         sweeps=sweeps,
     )
-    places = tuple(table) or ((0,) * ((recipe.pieces + 1) * plan.body_blocks),)
+    places = tuple(table) or ((0,) * ((recipe.pieces + 1) * turn_blocks(plan)),)
     arrays = (
         ArraySpec((PARTITIONS, max(1, image.width)), plan.dtype),
         ArraySpec((PARTITIONS, len(biases.channels)), "float32"),
@@ -116,58 +118,30 @@ class _BiasImage:
 def _sweeps(
     plan: DirectPlan, blocks: list[Block], kinds: dict[Kind, KindRecipe]
 ) -> tuple[tuple[Sweep, ...], list[tuple[int, ...]]]:
-    if not plan.rolled:
-        return _unrolled(blocks, kinds), []
+    numbers = {kind: number for number, kind in enumerate(kinds)}
     sweeps: list[Sweep] = []
     table: list[tuple[int, ...]] = []
-    for kind, worked in kinds.items():
-        places = [Place(block.x, block.y) for block in blocks if block.kind == kind]
-        whole = len(places) // plan.body_blocks * plan.body_blocks
-        for group, size in ((places[:whole], plan.body_blocks), (places[whole:], 1)):
-            for first, end in loop_spans(len(group) // size, plan.target):
-                part = group[first * size : end * size]
-                if part:
-                    sweeps.append(_sweep(worked, part, size, len(table)))
-                    table += _turns(part, size, plan.body_blocks) if sweeps[-1].rolled else []
+    for stretch in stretches_of(plan, blocks):
+        first = stretch.turns[0]
+        sweeps.append(
+            Sweep(
+                kinds=tuple(numbers[block.kind] for block in first),
+                places=tuple(Place(block.x, block.y) for block in first),
+                rolled=stretch.is_loop,
+                first_turn=len(table),
+                turns=len(stretch.turns),
+            )
+        )
+        if stretch.is_loop:
+            table += [_cells(turn, turn_blocks(plan)) for turn in stretch.turns]
     return tuple(sweeps), table
 
 
-def _unrolled(blocks: list[Block], kinds: dict[Kind, KindRecipe]) -> tuple[Sweep, ...]:
-    sweeps = []
-    at = 0
-    while at < len(blocks):
-        end = at
-        while end < len(blocks) and blocks[end].kind == blocks[at].kind:
-            end += 1
-        places = [Place(block.x, block.y) for block in blocks[at:end]]
-        sweeps.append(_sweep(kinds[blocks[at].kind], places, len(places), 0))
-        at = end
-    return tuple(sweeps)
-
-
-def _sweep(worked: KindRecipe, places: list[Place], size: int, first_turn: int) -> Sweep:
-    turns = len(places) // size
-    return Sweep(
-        windows=worked.windows,
-        views=worked.views,
-        jobs=worked.jobs,
-        places=tuple(places),
-        rolled=turns > 1,
-        first_turn=first_turn,
-        turns=turns,
-        blocks=size,
-    )
-
-
-def _turns(places: Sequence[Place], size: int, most: int) -> list[tuple[int, ...]]:
-    """Rows of the place table: x offsets of a turn's blocks, tensor by tensor, then y offsets."""
-    rows = []
-    for first in range(0, len(places), size):
-        turn = places[first : first + size]
-        fill = [0] * (most - size)
-        columns = [*zip(*[place.x for place in turn], strict=True), [place.y for place in turn]]
-        rows.append(tuple(offset for column in columns for offset in (*column, *fill)))
-    return rows
+def _cells(turn: Sequence[Block], most: int) -> tuple[int, ...]:
+    """A row of the place table: x offsets of a turn's blocks, tensor by tensor, then y offsets."""
+    fill = [0] * (most - len(turn))
+    columns = [*zip(*[block.x for block in turn], strict=True), [block.y for block in turn]]
+    return tuple(offset for column in columns for offset in (*column, *fill))
 
 
 def _weight_loads(image: WeightImage) -> tuple[tuple[int, int], ...]:

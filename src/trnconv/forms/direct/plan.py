@@ -100,8 +100,9 @@ class DirectPlan(Plan):
     out_buffers: int = 2
     streamed: int = 0  # slots for weights that are loaded as they are used; 0: all stay in SBUF
     window_major: bool = False  # window by window over all open sums, not sum by sum
-    rolled: bool = False  # equal blocks are one hardware loop
-    body_blocks: int = 1  # blocks in a turn of the loop
+    rolled: bool = False  # equal blocks are a hardware loop (`loops.py`)
+    body_blocks: int = 1  # spans in a turn of it, each with all its blocks; by kind, blocks
+    by_kind: bool = False  # a loop for each kind of block, not one along an axis
     lead: tuple[int, ...] = ()  # sizes of the first blocks, mirrored at the end
     rows_of: tuple[int, int] = (0, 0)  # the output rows this core computes; (0, 0): all
     columns_of: tuple[int, int] = (0, 0)  # the same of columns
@@ -122,12 +123,20 @@ class DirectPlan(Plan):
 
     def in_words(self) -> str:
         """The decisions in a line."""
-        loop = f"a hardware loop of {self.body_blocks} blocks a turn" if self.rolled else "unrolled"
+        loop = self.loop_in_words()
         weights = "weights streamed" if self.streamed else "weights in SBUF"
         return (
             f"direct, blocks of {self.frames} frames x {self.rows} rows x {self.columns} columns,"
             f" {weights}, {loop}"
         )
+
+    def loop_in_words(self) -> str:
+        """Whether there are hardware loops, and how long their turns are."""
+        if not self.rolled:
+            return "unrolled"
+        if self.by_kind:
+            return f"hardware loops of {self.body_blocks} blocks a turn"
+        return f"a hardware loop of {self.body_blocks} spans a turn"
 
     def variant(self) -> str:
         """How it fills the array."""

@@ -158,17 +158,23 @@ class Job(NKIObject):
 
 
 @dataclass(frozen=True)
-class Sweep(NKIObject):
-    """Blocks that look alike, and where they are."""
+class KindRecipe(NKIObject):
+    """What blocks of one kind do."""
 
     windows: tuple[Window, ...]
     views: tuple[View, ...]
     jobs: tuple[Job, ...]
-    places: tuple[Place, ...]
-    rolled: bool  # a hardware loop over places; they are then read from the place table
+
+
+@dataclass(frozen=True)
+class Sweep(NKIObject):
+    """Blocks that follow each other, and where they are: once, or as the turn of a loop."""
+
+    kinds: tuple[int, ...]  # of each block: its number among the recipe's kinds
+    places: tuple[Place, ...]  # of the first turn; others are read from the place table
+    rolled: bool  # a hardware loop
     first_turn: int  # row of the place table, if rolled
-    turns: int  # turns of the loop, if rolled
-    blocks: int  # places of one turn
+    turns: int  # turns of the loop
 
 
 @dataclass(frozen=True)
@@ -193,6 +199,7 @@ class Recipe(NKIObject):
     bank_elems: int
     ahead: bool  # windows of the next block are loaded before the stores of this one
     weight_loads: tuple[tuple[int, int], ...]  # columns of each load, in order; none if streamed
+    kinds: tuple[KindRecipe, ...]
     sweeps: tuple[Sweep, ...]
 
     def __repr__(self) -> str:

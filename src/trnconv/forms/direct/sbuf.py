@@ -10,6 +10,7 @@ from trnconv.forms.direct.array.m_lines import out_tiles
 from trnconv.forms.direct.block_types import column_kinds, row_kinds
 from trnconv.forms.direct.blocks import valid
 from trnconv.forms.direct.jobs import in_order
+from trnconv.forms.direct.loops import turn_blocks
 from trnconv.forms.direct.plan import BY_COLUMN, BY_FRAME, BY_ROW, DirectPlan, Pass
 from trnconv.forms.direct.problem import DEPTH, HEIGHT, WIDTH, Problem
 from trnconv.forms.direct.stationaries import bias_width, image_width
@@ -83,8 +84,8 @@ def lay_out(plan: DirectPlan, weight_columns: int, chunk_columns: int, bias_colu
     zeros = bias + bias_columns * _FLOAT_BYTES
     has_zeros = needs_zeros(plan)
     places = zeros + (plan.target.psum_bank_fp32_elems * item if has_zeros else 0)
-    offsets = plan.body_blocks * (plan.problem.piece_count() + 1)
-    end = places + (offsets * _INT_BYTES if plan.rolled else 0)
+    offsets = turn_blocks(plan) * (plan.problem.piece_count() + 1) if plan.rolled else 0
+    end = places + offsets * _INT_BYTES
     held_windows = (rings[0], rings[1], rings[2])
     ends = (out, residual, bias)
     return Layout(held_windows, weights, *ends, has_zeros, zeros, places, end)

@@ -47,8 +47,8 @@ def _decisions(plan: DirectPlan) -> list[str]:
     lines.append(
         f"  SBUF      {windows} windows, {plan.out_buffers} output buffers, weights {weights}"
     )
-    loop = f"a hardware loop of {plan.body_blocks} blocks a turn" if plan.rolled else "unrolled"
-    lines.append(f"  program   {loop}{', loads ahead of stores' if plan.ahead else ''}")
+    ahead = ", loads ahead of stores" if plan.ahead else ""
+    lines.append(f"  program   {plan.loop_in_words()}{ahead}")
     return lines
 
 

@@ -1,0 +1,153 @@
+"""How long a plan's program is, and its hardware loops: known without a price."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple
+
+from nkisim.machine import PARTITIONS
+from trnconv.forms.direct.block_types import (
+    FrameKind,
+    SpanKind,
+    column_kinds,
+    frame_kinds,
+    row_kinds,
+)
+from trnconv.forms.direct.blocks import bank_tile_count
+from trnconv.forms.direct.jobs import JobGroups, grouped_jobs
+from trnconv.forms.direct.loops import along_of
+from trnconv.forms.direct.plan import DirectPlan
+from trnconv.forms.direct.problem import DEPTH, HEIGHT
+from trnconv.forms.direct.ramp import CELLS
+from trnconv.forms.direct.stationaries import image_width
+from trnconv.forms.direct.traffic import Extent, loaded_windows, window_dmas
+
+AnyKind = FrameKind | SpanKind
+Lengths = tuple[tuple[tuple[FrameKind, SpanKind, SpanKind], int, int], ...]
+_BY_KIND = (1, 2, 3, 4, 6, 8, 12, 16)  # blocks of a turn
+_TRIED = 2  # lengths of turns; those with the fewest
+
+
+class Program(NamedTuple):
+    """What is known of a program without a price."""
+
+    instructions: int  # static
+    turns: int = 0  # of hardware loops
+    regions: int = 0  # hardware loops
+    after: int = 0  # stretches that start with an empty array, behind loops
+
+
+def program_of(plan: DirectPlan) -> Program:
+    """How long a plan's program is, and its loops."""
+    loads, _ = weight_loads(plan)
+    once = loads + 2
+    lengths = _lengths(replace(plan, body_blocks=1, by_kind=False))
+    if not plan.rolled:
+        return Program(once + sum(length * count for _, length, count in lengths))
+    return _by_kind(plan, once, lengths) if plan.by_kind else _one_loop(plan, once, lengths)
+
+
+def _one_loop(plan: DirectPlan, once: int, lengths: Lengths) -> Program:
+    """Spans at the borders, a loop over the others, and spans that are left over."""
+    along = along_of(plan)
+    spans: dict[AnyKind, int] = {}  # instructions of all spans of a kind along the axis
+    for kinds, length, count in lengths:
+        spans[kinds[along.axis]] = spans.get(kinds[along.axis], 0) + length * count
+    total = sum(spans.values())
+    turns = along.equal // plan.body_blocks
+    if turns < 2:
+        return Program(once + total)
+    counted = _counts(plan, along.axis)
+    most = max(counted, key=counted.__getitem__)
+    span = spans[most] // along.equal
+    left = along.equal - turns * plan.body_blocks
+    static = total - spans[most] + (plan.body_blocks + left) * span
+    return Program(once + static + 2 * CELLS, turns, -(-turns // _most_turns(plan)), left > 0)
+
+
+def _counts(plan: DirectPlan, axis: int) -> Mapping[AnyKind, int]:
+    """How many spans there are of each kind along an axis."""
+    if axis == DEPTH:
+        return dict(frame_kinds(plan.problem, plan.frames).items())
+    return dict((row_kinds(plan) if axis == HEIGHT else column_kinds(plan)).items())
+
+
+def _most_turns(plan: DirectPlan) -> int:
+    return plan.target.loop_trips_max or 10**9
+
+
+def _by_kind(plan: DirectPlan, once: int, lengths: Lengths) -> Program:
+    static, turns, regions = once, 0, 0
+    for _, length, blocks in lengths:
+        whole, rest = divmod(blocks, plan.body_blocks)
+        static += length * (min(whole, 1) * plan.body_blocks + min(rest, 1)) + 2 * CELLS
+        for loop in (whole, rest):
+            turns += loop if loop > 1 else 0
+            regions += -(-loop // _most_turns(plan)) if loop > 1 else 0
+    return Program(static, turns, regions)
+
+
+@lru_cache(maxsize=4096)
+def _lengths(plan: DirectPlan) -> Lengths:
+    """Of each kind of block: its spans, static instructions, and how many there are."""
+    rows, columns = row_kinds(plan).items(), column_kinds(plan).items()
+    return tuple(
+        (
+            (kind, row, column),
+            _block_length(
+                plan, jobs, Extent(row.outputs, row.inputs, column.outputs, column.inputs)
+            ),
+            groups * row_count * column_count,
+        )
+        for kind, groups in frame_kinds(plan.problem, plan.frames).items()
+        for jobs in [grouped_jobs(plan.problem, plan.passes, kind.outputs, kind.present)]
+        for row, row_count in rows
+        for column, column_count in columns
+    )
+
+
+def bodies(plan: DirectPlan, budget: int) -> Iterator[DirectPlan]:
+    """Lengths of turns that are short enough, of one loop if any are; those with few turns last."""
+    most = along_of(plan).equal // 2
+    spans = [replace(plan, body_blocks=count) for count in range(1, most + 1)]
+    short = [one for one in spans if program_of(one).instructions <= budget]
+    if short:
+        yield from reversed(sorted(short, key=_starts)[:_TRIED])
+        return
+    yield from (replace(plan, by_kind=True, body_blocks=count) for count in _BY_KIND)
+
+
+def _starts(plan: DirectPlan) -> int:
+    """How often the array starts empty."""
+    program = program_of(plan)
+    return program.turns + program.after
+
+
+def weight_loads(plan: DirectPlan) -> tuple[int, int]:
+    """Loads of weights before the first block, and their columns."""
+    if plan.streamed:
+        return 0, 0
+    columns, _ = image_width(plan.problem, plan.passes, plan.frames)
+    return -(-columns // (8 * PARTITIONS)) + 2, columns
+
+
+def block_tiles(stack: tuple[int, int], extent: Extent, bank: int) -> int:
+    """PSUM tiles of one block for a stack of so many rows and columns."""
+    return bank_tile_count(-(-extent.rows // stack[0]), -(-extent.columns // stack[1]), bank)
+
+
+def _block_length(plan: DirectPlan, jobs: JobGroups, extent: Extent) -> int:
+    """Static instructions of one block."""
+    bank = plan.target.psum_bank_fp32_elems
+    windows = loaded_windows(jobs, plan.slots)
+    length = sum(one.count * one.times * window_dmas(plan, one.tile) for one in windows)
+    for group in jobs.kinds:
+        job = group.job
+        tiles = block_tiles((job.one.rows, job.one.columns), extent, bank)
+        one = tiles * (job.matmuls + len(job.out.phases)) + len(job.out.boxes)
+        if plan.streamed:
+            one += len(job.products) * -(-tiles // plan.target.psum_banks)
+        length += group.count * one
+    return length

@@ -1,0 +1,133 @@
+"""Hardware loops: which blocks repeat, and in how many turns.
+
+One loop goes along one axis: a span of rows (or frames, or columns) has the same blocks as the next
+one, but for those at the borders, which stand before the loop. A turn has as many spans as the
+program may be long; spans that are left over stand behind the loop. Where the blocks of one span
+are too long a program, each kind of block has a loop of its own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from itertools import product
+from typing import NamedTuple
+
+from trnconv.forms.direct.block_types import Block, Kind, column_kinds, frame_kinds, row_kinds
+from trnconv.forms.direct.plan import DirectPlan
+from trnconv.forms.direct.problem import DEPTH, HEIGHT, WIDTH
+from trnconv.forms.recipe_parts import loop_spans
+
+
+class Stretch(NamedTuple):
+    """Blocks that follow each other `turns` times: once, or as a hardware loop."""
+
+    turns: tuple[tuple[Block, ...], ...]
+
+    @property
+    def is_loop(self) -> bool:
+        """Whether it is a hardware loop."""
+        return len(self.turns) > 1
+
+
+class Along(NamedTuple):
+    """Spans along the axis of a loop."""
+
+    axis: int
+    blocks: int  # of a span
+    equal: int  # spans of the most frequent kind, over all images
+    others: int
+
+
+@lru_cache(maxsize=8192)
+def _along(plan: DirectPlan) -> Along:
+    """The axis with which the shortest program has the fewest blocks."""
+    images = plan.problem.images
+    kinds = {
+        DEPTH: list(frame_kinds(plan.problem, plan.frames).values()),
+        HEIGHT: [images * count for count in row_kinds(plan).values()],
+        WIDTH: [images * count for count in column_kinds(plan).values()],
+    }
+    spans = {axis: sum(counts) for axis, counts in kinds.items()}
+    whole = spans[DEPTH] * spans[HEIGHT] * spans[WIDTH] // images**2
+    found = [
+        Along(axis, whole // spans[axis], max(counts), spans[axis] - max(counts))
+        for axis, counts in kinds.items()
+    ]
+    return min(found, key=lambda along: (along.blocks * (along.others + 1), along.axis != HEIGHT))
+
+
+def along_of(plan: DirectPlan) -> Along:
+    """The axis of a plan's loop; the same for turns of every length."""
+    return _along(replace(plan, body_blocks=1))
+
+
+def turn_blocks(plan: DirectPlan) -> int:
+    """Blocks of a turn, whose places are held at once."""
+    return plan.body_blocks * (1 if plan.by_kind else along_of(plan).blocks)
+
+
+def stretches_of(plan: DirectPlan, blocks: Sequence[Block]) -> list[Stretch]:
+    """All blocks, in running order."""
+    if not plan.rolled:
+        return [Stretch((tuple(blocks),))]
+    return _by_kind(plan, blocks) if plan.by_kind else _one_loop(plan, blocks)
+
+
+def _one_loop(plan: DirectPlan, blocks: Sequence[Block]) -> list[Stretch]:
+    groups = _spans(plan, blocks)
+    looks = Counter(_look(group) for group in groups)
+    most = max(looks, key=looks.__getitem__)
+    equal = [group for group in groups if _look(group) == most]
+    before = [block for group in groups if _look(group) != most for block in group]
+    turns = len(equal) // plan.body_blocks if len(equal) >= 2 * plan.body_blocks else 0
+    looped, left = equal[: turns * plan.body_blocks], equal[turns * plan.body_blocks :]
+    found = [Stretch((tuple(before),))] if before else []
+    found += _loops(plan, [_joined(looped, plan.body_blocks, n) for n in range(turns)])
+    after = tuple(block for group in left for block in group)
+    return [*found, Stretch((after,))] if after else found
+
+
+def _spans(plan: DirectPlan, blocks: Sequence[Block]) -> list[tuple[Block, ...]]:
+    """The blocks of each span along the axis, over all images."""
+    images = plan.problem.images
+    counts = {
+        DEPTH: sum(frame_kinds(plan.problem, plan.frames).values()) // images,
+        HEIGHT: sum(row_kinds(plan).values()),
+        WIDTH: sum(column_kinds(plan).values()),
+    }
+    places = product(range(images), *(range(counts[axis]) for axis in (DEPTH, HEIGHT, WIDTH)))
+    found: dict[tuple[int, int], list[Block]] = {}
+    axis = along_of(plan).axis
+    for block, (image, *at) in zip(blocks, places, strict=True):
+        found.setdefault((image, at[axis]), []).append(block)
+    return [tuple(group) for group in found.values()]
+
+
+def _look(group: Sequence[Block]) -> tuple[Kind, ...]:
+    return tuple(block.kind for block in group)
+
+
+def _joined(groups: Sequence[tuple[Block, ...]], size: int, number: int) -> tuple[Block, ...]:
+    """The blocks of one turn."""
+    return tuple(block for group in groups[number * size : (number + 1) * size] for block in group)
+
+
+def _by_kind(plan: DirectPlan, blocks: Sequence[Block]) -> list[Stretch]:
+    """Each kind in a loop, and what is left over of it in a loop of single blocks."""
+    found = []
+    for kind in dict.fromkeys(block.kind for block in blocks):
+        alike = [block for block in blocks if block.kind == kind]
+        whole = len(alike) // plan.body_blocks * plan.body_blocks
+        for group, size in ((alike[:whole], plan.body_blocks), (alike[whole:], 1)):
+            starts = range(0, len(group), size)
+            found += _loops(plan, [tuple(group[first : first + size]) for first in starts])
+    return found
+
+
+def _loops(plan: DirectPlan, turns: Sequence[tuple[Block, ...]]) -> list[Stretch]:
+    """A loop, or several where a machine takes no more turns."""
+    spans = loop_spans(len(turns), plan.target)
+    return [Stretch(tuple(turns[first:end])) for first, end in spans if end > first]
