@@ -11,7 +11,7 @@ from nkisim.device_rules.rule import DeviceRule, Strength
 from nkisim.device_rules.rulebook import RULES
 from nkisim.device_rules.sources import SOURCES
 from nkisim.device_rules.switches import DEFAULT
-from trnconv.runtime.allowance import BROKEN, NAME, REASON
+from trnconv.forms.allowance import BROKEN, NAME, REASON
 
 HEAD = """# Device rules
 

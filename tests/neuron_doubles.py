@@ -7,7 +7,7 @@ They hold a call to what is documented: a jitted kernel takes device tensors and
 import torch
 
 import nkisim
-from trnconv.runtime.allowance import allowed
+from trnconv.forms.allowance import allowed
 
 
 class FakeJit:

@@ -13,9 +13,9 @@ import nkisim.language as nl
 from conv_arrays import integer_arrays
 from nkisim.device_rules.rule import State
 from nkisim.device_rules.rulebook import RULES
+from trnconv.forms.allowance import BROKEN, NAME, allowed
 from trnconv.geometry import conv_shape
 from trnconv.runtime import LaunchOptions
-from trnconv.runtime.allowance import BROKEN, NAME, allowed
 from trnconv.runtime.convolve import convolve_shape, plan_for
 from trnconv.runtime.depthwise import depthwise as convolve_depthwise
 
@@ -38,7 +38,7 @@ def test_nothing_else_in_the_packages_has_an_allowance():
     ]
     assert places == [
         "src/nkisim/running/kernel.py",  # hands it on
-        "src/trnconv/runtime/allowance.py",
+        "src/trnconv/forms/allowance.py",
     ]
 
 

@@ -9,10 +9,10 @@ from direct_plans import direct_plans
 from nkisim.machine import TRN2, TRN3
 from random_family import random_member
 from strict_plans import KINDS, pair_like, strict_case, surveyed
+from trnconv.forms.allowance import BROKEN
 from trnconv.forms.recipe_parts import loop_spans
 from trnconv.planner.shares import loops
 from trnconv.planner.table import FORMS
-from trnconv.runtime.allowance import BROKEN
 from trnconv.runtime.launch import prepare
 
 CHUNK = 20  # plans of one test, so that processes share them

@@ -118,7 +118,10 @@ P = TypeVar("P", bound=Plan)
 
 @dataclass(frozen=True)
 class Cost:
-    """What a plan costs in closed form. Modelled: the plan's machine, default reading."""
+    """What a plan costs, in closed form. Modelled: the plan's machine, default reading.
+
+    The time of a short program is that of its schedule (`scheduled`).
+    """
 
     total_ns: float
     weighed_ns: float  # what plans are ranked by: where times are close, traffic counts
@@ -128,6 +131,7 @@ class Cost:
     instructions: int  # static
     loops_ns: float = 0.0  # what turns of hardware loops add
     columns: int = 0  # matmul columns that stream through the array
+    scheduled: bool = False  # whether total_ns is by nkisim's schedule
 
     @property
     def bound(self) -> str:

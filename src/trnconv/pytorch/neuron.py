@@ -15,12 +15,13 @@ import torch
 from nkisim.machine import TRN2
 from trnconv.ask.policy import ALWAYS_DIRECT
 from trnconv.ask.question import Question
+from trnconv.forms.program import Prepared
 from trnconv.pytorch.adapters import require_adapter
 from trnconv.pytorch.arrays import Array, dtype_name, to_array, to_tensor
 from trnconv.pytorch.conv_call import ConvCall
 from trnconv.pytorch.on_device import computed
 from trnconv.pytorch.packed import packed_once
-from trnconv.runtime.launch import Operands, Prepared, prepare
+from trnconv.runtime.launch import Operands, prepare
 from trnconv.runtime.plans import plans_for
 
 _LAUNCHES = 4096  # questions of a process; a large model has some hundreds

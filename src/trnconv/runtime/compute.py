@@ -13,8 +13,9 @@ from trnconv.ask.launches import Launch, planned_parts, require_room
 from trnconv.ask.question import Question, Shape
 from trnconv.ask.words import call_in_words, shape_in_words
 from trnconv.errors import PlanError, ShapeError, UnsupportedError
+from trnconv.forms.program import Prepared
 from trnconv.planner.table import form_of
-from trnconv.runtime.launch import MOST_PIECES, Operands, Prepared
+from trnconv.runtime.launch import MOST_PIECES, Operands
 
 
 class Device(Protocol):

@@ -9,6 +9,7 @@ from trnconv.runtime.pricing import Price
 
 GRAPH_INSTRUCTIONS = 5_000_000  # static; above it the compiler gives up (NCC_EBVF030)
 _LIMITS = (DEFAULT_BUDGET, 12_000, 8_000, 6_000)  # of a launch, tried in turn
+_CLOSE = 0.1  # of a limit
 _MINOR = 200  # a convolution with less than that part of a graph is shortened only if it must be
 
 Ask = Callable[[int], Price]  # the price with at most so many instructions a launch
@@ -23,12 +24,18 @@ def price_graph(convolutions: Asked) -> list[Price]:
     of those with many instructions first, and if that is not enough, of all.
     """
     share = GRAPH_INSTRUCTIONS // max(1, sum(calls for _, calls in convolutions))
-    limits = sorted({*_LIMITS, min(DEFAULT_BUDGET, share)}, reverse=True)
+    limits = sorted({*_LIMITS, _of_a_launch(share)}, reverse=True)
     taken = [ask(limits[0]) for ask, _ in convolutions]
     for least in (GRAPH_INSTRUCTIONS // _MINOR, 0):
         if _total(taken, convolutions) > GRAPH_INSTRUCTIONS:
             taken = _shortened(taken, convolutions, limits, least)
     return taken
+
+
+def _of_a_launch(share: int) -> int:
+    """An equal share of the graph, or a limit that is close to it: one search is enough."""
+    close = [limit for limit in _LIMITS if abs(limit - share) <= _CLOSE * limit]
+    return close[0] if close else min(DEFAULT_BUDGET, share)
 
 
 def _total(prices: list[Price], convolutions: Asked) -> int:

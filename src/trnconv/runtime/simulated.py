@@ -10,7 +10,8 @@ import numpy as np
 from nkisim import Run
 from trnconv.ask.question import Question
 from trnconv.forms.form import Plan
-from trnconv.runtime.launch import Operands, Prepared, prepare, run
+from trnconv.forms.program import Prepared
+from trnconv.runtime.launch import Operands, prepare, run
 from trnconv.runtime.plans import plans_for
 
 

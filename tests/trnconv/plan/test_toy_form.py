@@ -29,9 +29,9 @@ from trnconv.runtime.pricing import Price, price
 from trnconv.runtime.tuning import tune
 from trnconv.verification.layer import verify_layer
 
-SHAPE = conv_shape((2, 24, 3, 17, 29), (40, 24, 1, 1, 1))
+SHAPE = conv_shape((40, 24, 3, 17, 29), (40, 24, 1, 1, 1))
 QUESTION = Question(SHAPE, TRN2)
-LAYER = ("--channels", "24:40", "--kernel", "1x1x1", "--size", "3x17x29", "--batch", "2")
+LAYER = ("--channels", "24:40", "--kernel", "1x1x1", "--size", "3x17x29", "--batch", "40")
 
 
 @pytest.fixture(autouse=True)
@@ -108,7 +108,7 @@ def test_it_is_launched_and_right(with_bias):
     assert isinstance(plan, PointPlan)
     np.testing.assert_array_equal(done.y, forward(x, w, given, SHAPE).astype(x.dtype))
     products = [one for one in done.runs[0].trace.instructions() if one.op == "nc_matmul"]
-    assert len(products) == 2 * 3  # 1,479 positions of each image, 512 at a time
+    assert len(products) == 40 * 3  # 1,479 positions of each image, 512 at a time
 
 
 def test_a_plan_of_it_may_be_given():

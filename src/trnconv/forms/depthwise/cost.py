@@ -12,6 +12,7 @@ from trnconv.forms.depthwise.actions import (
 )
 from trnconv.forms.depthwise.plan import WIDE_BYTES, DepthwisePlan
 from trnconv.forms.depthwise.recipe import ADD, PSUM, SUM, VECTOR_BEGIN, VECTOR_FILL, WIDE
+from trnconv.forms.dma import issue_ns, latency_ns, moved_ns
 from trnconv.forms.form import Cost
 
 _VECTOR, _SCALAR, _GPSIMD = "vector", "scalar", "gpsimd"
@@ -40,13 +41,12 @@ def cost_of(plan: DepthwisePlan) -> Cost:
     dmas = plan.line_tiles * moves.total() + 1
     elems = sum(count * one.elems for one, count in moves.items())
     filters = plan.filter_columns * WIDE_BYTES * min(plan.lines, plan.target.partitions)
-    static = timing.dma_default_mode == "none"
-    issue = timing.dma_issue_static_ns if static else timing.dma_issue_hwdge_ns
+    issue = issue_ns(timing)
     steps = share * vector_steps + (1 - share) * gpsimd_steps
     moved = tiles * moving + filters / (timing.dma_engines * timing.dma_bytes_per_ns)
     first, last = (_dma_ns(plan, timing, one) for one in end_transfers(plan))
-    ends = _ends_ns(timing, issue, first, last)
-    total = max(max(times.values()) + ends, moved + _latency_ns(timing, issue), dmas * issue)
+    ends = 2 * latency_ns(timing)  # of the first load and of the last store
+    total = max(max(times.values()) + first + last, moved, dmas * issue - ends) + ends
     return Cost(
         total_ns=total,
         weighed_ns=total,
@@ -89,16 +89,5 @@ def _ns(plan: DepthwisePlan, timing: Timing, action: Action) -> float:
 
 def _dma_ns(plan: DepthwisePlan, timing: Timing, one: Transfer) -> float:
     """A transfer of all partitions, on all DMA engines."""
-    each = max(timing.dma_descriptor_floor_ns, one.run * plan.item_bytes / timing.dma_bytes_per_ns)
     count = plan.target.partitions * one.elems / one.run
-    return count * (each + timing.dma_descriptor_overhead_ns) / timing.dma_engines
-
-
-def _ends_ns(timing: Timing, issue: float, first: float, last: float) -> float:
-    """The first window has to come, the last output has to go."""
-    return _latency_ns(timing, issue) + first + last
-
-
-def _latency_ns(timing: Timing, issue: float) -> float:
-    """Of the first load and of the last store."""
-    return 2 * (issue + timing.dma_start_ns + timing.dma_done_ns)
+    return moved_ns(timing, count, one.run * plan.item_bytes)

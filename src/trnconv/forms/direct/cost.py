@@ -36,6 +36,7 @@ from trnconv.forms.direct.traffic import (
     window_dmas,
     window_transfer,
 )
+from trnconv.forms.dma import issue_ns
 from trnconv.forms.form import Cost
 
 Kinds = tuple[tuple[SpanKind, int], ...]
@@ -85,10 +86,11 @@ def cost_of(plan: DirectPlan) -> Cost:
     start, tail = work.ends_ns
     loops = turns * (timing.loop_turn_ns + places_ns(timing) + start + tail)
     moved = work.moved
-    issue = moved.dmas * timing.dma_issue_hwdge_ns / timing.dma_issue_queues
-    computing = max(work.tensor_ns + work.waiting_ns, work.evict_ns, issue) + start + tail
+    issue = moved.dmas * issue_ns(timing, rolled=plan.rolled) / timing.dma_issue_queues
+    computing = max(work.tensor_ns + work.waiting_ns, work.evict_ns) + start + tail
+    issuing = issue + timing.dma_start_ns + timing.dma_done_ns + tail
     moving = moved.ns + (tail if plan.ahead else start + tail)
-    total = max(computing, moving) + loops
+    total = max(computing, issuing, moving) + loops
     busy = {"tensor": work.tensor_ns, "dma": moved.ns, "dma issue": issue, "evict": work.evict_ns}
     return Cost(
         total_ns=total,
@@ -120,9 +122,7 @@ def _work(plan: DirectPlan) -> _Work:
         waiting += groups * late
     loads, weight_columns = _weight_loads(plan)
     if loads:
-        moved += transfer(
-            timing, loads, loads * PARTITIONS, weight_columns * plan.item_bytes / loads
-        )
+        moved += transfer(plan, loads, loads * PARTITIONS, weight_columns * plan.item_bytes / loads)
     tensor = cycles / timing.pe_columns_per_ns
     return _Work(columns, tensor, evict, waiting, moved, ramp_ns(plan, timing, tensor))
 
@@ -230,9 +230,14 @@ def _tensor_work(
             slowed += count / timing.pe_rate(together * kind.share)
         matmuls = group.count * job.matmuls * tiles
         columns += streamed
-        least = matmuls * timing.pe_min_cycles
-        busy = max(_cycles_per_column(plan, timing, job.one) * slowed, least)
-        cycles += (busy + matmuls * timing.pe_gap_cycles) / together
+        passes, column_cycles = _passes(plan, timing, job.one)
+        least = matmuls * timing.pe_min_cycles * column_cycles
+        one_pass = max(column_cycles * slowed, least) + matmuls * timing.pe_gap_cycles
+        if passes > 1:
+            width = sum(part.width for part in job.out.parts) / len(job.out.parts)
+            loads = matmuls * timing.weight_load_fp32_cycles * width / PARTITIONS
+            one_pass = max(one_pass, loads)
+        cycles += passes * one_pass / together
     return columns, cycles
 
 
@@ -247,13 +252,14 @@ def _product_columns(problem: Problem, one: Pass, kind: ProductKind, cut: _Cut) 
     return rows * columns
 
 
-def _cycles_per_column(plan: DirectPlan, timing: Timing, one: Pass) -> float:
+def _passes(plan: DirectPlan, timing: Timing, one: Pass) -> tuple[int, float]:
+    """Passes of a matmul, each with its load of weights, and cycles a column of each."""
     apart = plan.problem.advance(WIDTH, one.columns) * plan.item_bytes
     wide = apart > timing.wide_stride_bytes
     rate = timing.pe_wide_stride_cycles if wide else 1.0
     if plan.dtype == "float32":
-        rate *= timing.pe_fp32_passes * timing.pe_fp32_cycles_per_column
-    return rate
+        return timing.pe_fp32_passes, rate * timing.pe_fp32_cycles_per_column
+    return 1, rate
 
 
 def _evict_ns(plan: DirectPlan, timing: Timing, jobs: JobGroups, cut: _Cut) -> float:
@@ -280,13 +286,11 @@ def _group_transfers(
     moved = Transfers()
     waiting = 0.0
     for extent, count in cut.extents():
-        loads = [
-            (window_transfer(plan, timing, one, extent).times(one.times), one) for one in windows
-        ]
+        loads = [(window_transfer(plan, one, extent).times(one.times), one) for one in windows]
         block = sum((load.times(one.count) for load, one in loads), Transfers())
         for group in jobs.kinds:
-            block += store_transfer(plan, timing, group.job, extent).times(group.count)
-        moved += (block + _streamed(plan, timing, jobs, extent)).times(count)
+            block += store_transfer(plan, group.job, extent).times(group.count)
+        moved += (block + _streamed(plan, jobs, extent)).times(count)
         late = _late_ns(plan, timing, jobs, _Loads(loads, _tile_positions(plan, extent)))
         waiting += count * late
     return moved, waiting
@@ -305,7 +309,7 @@ def _tile_positions(plan: DirectPlan, extent: Extent) -> float:
     return rows * columns / bank_tile_count(rows, columns, plan.target.psum_bank_fp32_elems)
 
 
-def _streamed(plan: DirectPlan, timing: Timing, jobs: JobGroups, extent: Extent) -> Transfers:
+def _streamed(plan: DirectPlan, jobs: JobGroups, extent: Extent) -> Transfers:
     """Weights that are loaded as they are used, once for as many tiles as there are banks."""
     total = Transfers()
     if plan.streamed:
@@ -316,7 +320,7 @@ def _streamed(plan: DirectPlan, timing: Timing, jobs: JobGroups, extent: Extent)
             again = group.count * -(-tiles // plan.target.psum_banks)
             for width, products in job.weight_widths.items():
                 loads = again * products
-                total += transfer(timing, loads, loads * PARTITIONS, width * plan.item_bytes)
+                total += transfer(plan, loads, loads * PARTITIONS, width * plan.item_bytes)
     return total
 
 

@@ -14,6 +14,7 @@ from trnconv.forms.direct.traffic import (
     store_transfer,
     window_transfer,
 )
+from trnconv.forms.dma import issue_ns, latency_ns
 
 CELLS = 2  # loads of places in each turn of a hardware loop
 
@@ -31,14 +32,14 @@ def ramp_ns(plan: DirectPlan, timing: Timing, tensor_ns: float) -> tuple[float, 
     jobs = grouped_jobs(plan.problem, plan.passes, kind.outputs, kind.present)
     windows, order = loaded_windows(jobs, plan.slots), load_order(jobs, plan.slots)
     bank = plan.target.psum_bank_fp32_elems
-    latency = timing.dma_issue_hwdge_ns + timing.dma_start_ns + timing.dma_done_ns
+    issue, latency = issue_ns(timing, rolled=plan.rolled), latency_ns(timing, rolled=plan.rolled)
     per_position = tensor_ns / plan.problem.images / _positions_of(plan)
-    loaded = latency + timing.dma_issue_hwdge_ns
+    loaded = latency + issue
     done = 0.0
     idle = 0.0
     for number, extent in enumerate(blocks):
-        loads = [window_transfer(plan, timing, one, extent) for one in windows]
-        kinds = [max(one.ns, one.dmas * timing.dma_issue_hwdge_ns) for one in loads]
+        loads = [window_transfer(plan, one, extent) for one in windows]
+        kinds = [max(one.ns, one.dmas * issue) for one in loads]
         each = [kinds[kind] for kind in order]
         compute = per_position * extent.rows * extent.columns * plan.frames
         if number == 0:
@@ -51,9 +52,8 @@ def ramp_ns(plan: DirectPlan, timing: Timing, tensor_ns: float) -> tuple[float, 
         loaded += sum(each)
         done = max(start + compute, loaded)
         idle += max(0.0, loaded - start - compute)
-    store = sum(store_transfer(plan, timing, group.job, blocks[0]).ns for group in jobs[-1:])
-    cold = timing.pe_warm_ns * (1 - timing.pe_cold_rate)
-    return idle + cold, _last_tile_ns(plan, timing) + latency + store
+    store = sum(store_transfer(plan, group.job, blocks[0]).ns for group in jobs[-1:])
+    return idle + _cold_ns(timing, tensor_ns), _last_tile_ns(plan, timing) + latency + store
 
 
 def _last_tile_ns(plan: DirectPlan, timing: Timing) -> float:
@@ -72,9 +72,15 @@ def _first_tile_ns(loaded_ns: float, loads_ns: list[float], tile_ns: float) -> f
     return done
 
 
+def _cold_ns(timing: Timing, tensor_ns: float) -> float:
+    """What the array loses until it is warm, or done."""
+    slow_ns = min(timing.pe_warm_ns, tensor_ns / timing.pe_cold_rate)
+    return slow_ns * (1 - timing.pe_cold_rate)
+
+
 def places_ns(timing: Timing) -> float:
     """What a turn of a hardware loop waits for the places it loads from and stores to."""
-    return CELLS * timing.dma_issue_hwdge_ns + timing.dma_start_ns + timing.dma_done_ns
+    return (CELLS - 1) * issue_ns(timing, rolled=True) + latency_ns(timing, rolled=True)
 
 
 def _first_blocks(plan: DirectPlan) -> list[Extent]:

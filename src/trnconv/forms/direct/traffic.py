@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from nkisim.machine import Timing
 from trnconv.ask.ends import NO_RESIDUAL
 from trnconv.forms.direct.array.k_lines import LineTile
 from trnconv.forms.direct.jobs import JobGroups, OutJob
 from trnconv.forms.direct.plan import BY_COLUMN, BY_ROW, DirectPlan, Pass
 from trnconv.forms.direct.problem import HEIGHT, WIDTH
+from trnconv.forms.dma import moved_ns
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,10 @@ class Transfers:
         return Transfers(self.dmas * count, self.hbm_bytes * count, self.ns * count)
 
 
-def transfer(timing: Timing, dmas: float, descriptors: float, run_bytes: float) -> Transfers:
+def transfer(plan: DirectPlan, dmas: float, descriptors: float, run_bytes: float) -> Transfers:
     """DMAs with so many descriptors of `run_bytes` each in all."""
-    floor = timing.dma_descriptor_floor_ns
-    each = max(floor, run_bytes / timing.dma_bytes_per_ns) + timing.dma_descriptor_overhead_ns
-    return Transfers(dmas, descriptors * run_bytes, descriptors * each / timing.dma_engines)
+    ns = moved_ns(plan.timing, descriptors, run_bytes, rolled=plan.rolled)
+    return Transfers(dmas, descriptors * run_bytes, ns)
 
 
 @dataclass(frozen=True)
@@ -166,7 +165,7 @@ class Extent:
     in_columns: int
 
 
-def window_transfer(plan: DirectPlan, timing: Timing, loaded: Loaded, extent: Extent) -> Transfers:
+def window_transfer(plan: DirectPlan, loaded: Loaded, extent: Extent) -> Transfers:
     """Loading one window of one block, once."""
     problem, item = plan.problem, plan.item_bytes
     one, tile = loaded.one, loaded.tile
@@ -183,10 +182,10 @@ def window_transfer(plan: DirectPlan, timing: Timing, loaded: Loaded, extent: Ex
     runs, length = (1, rows * columns) if whole else (rows, columns)
     if apart:
         runs, length = rows * columns, 1
-    return transfer(timing, window_dmas(plan, tile), tile.count * runs, length * item)
+    return transfer(plan, window_dmas(plan, tile), tile.count * runs, length * item)
 
 
-def store_transfer(plan: DirectPlan, timing: Timing, job: OutJob, extent: Extent) -> Transfers:
+def store_transfer(plan: DirectPlan, job: OutJob, extent: Extent) -> Transfers:
     """Storing one job of one block, and loading its residual."""
     problem, one = plan.problem, job.one
     rows = extent.rows if one.separate else -(-extent.rows // one.rows)
@@ -194,10 +193,10 @@ def store_transfer(plan: DirectPlan, timing: Timing, job: OutJob, extent: Extent
     whole = _rows_touch(problem.y_strides, extent.columns) and in_order
     runs, length = (1, rows * extent.columns) if whole else (rows, extent.columns)
     lines = sum(box.lines for box in job.out.boxes)
-    stored = transfer(timing, len(job.out.boxes), lines * runs, length * plan.out_bytes)
+    stored = transfer(plan, len(job.out.boxes), lines * runs, length * plan.out_bytes)
     if plan.end.residual == NO_RESIDUAL:
         return stored
-    return stored + transfer(timing, len(job.out.boxes), lines * runs, length * plan.item_bytes)
+    return stored + transfer(plan, len(job.out.boxes), lines * runs, length * plan.item_bytes)
 
 
 def _rows_touch(strides: tuple[int, int, int, int, int], columns: int) -> bool:

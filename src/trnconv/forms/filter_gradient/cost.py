@@ -8,6 +8,7 @@ from functools import lru_cache
 from itertools import product
 
 from nkisim.machine import Timing
+from trnconv.forms.dma import descriptor_ns, issue_ns, latency_ns
 from trnconv.forms.filter_gradient.blocks import window_size
 from trnconv.forms.filter_gradient.pass_kinds import PassKind, cut_ends, pass_kinds, rows_outside
 from trnconv.forms.filter_gradient.plan import DEPTH, HEIGHT, WIDTH, FilterGradientPlan, Strip
@@ -49,12 +50,12 @@ def cost_of(plan: FilterGradientPlan) -> Cost:
     timing = plan.timing
     total = _Count()
     static = 0.0
-    for kind, work in _works(replace(plan, rolled=False, turn_areas=1)):
+    for kind, work in _works(replace(plan, turn_areas=1)):
         whole, once = _one_pass(plan, timing, kind, work)
         total.add(whole, kind.times)
         static += kind.times * once
     turns = _turn_count(plan) * _pass_count(plan) if plan.rolled else 0
-    latency = timing.dma_issue_hwdge_ns + timing.dma_start_ns + timing.dma_done_ns
+    latency = latency_ns(timing, rolled=plan.rolled)
     cold = timing.pe_warm_ns * (1 - timing.pe_cold_rate)
     busy = {
         "tensor": total.tensor / timing.pe_columns_per_ns,
@@ -62,7 +63,7 @@ def cost_of(plan: FilterGradientPlan) -> Cost:
         "scalar": total.scalar / timing.scalar_ghz,
         "gpsimd": total.gpsimd / timing.gpsimd_ghz,
         "dma": total.dma / timing.dma_engines,
-        "dma issue": total.dmas * timing.dma_issue_hwdge_ns / timing.dma_issue_queues,
+        "dma issue": total.dmas * issue_ns(timing, rolled=plan.rolled) / timing.dma_issue_queues,
         "dma latency": _block_count(plan) * latency,  # dy waits for the block before the last one
     }
     # A turn starts with an empty array: what its first sum needs is cleared and loaded before
@@ -111,7 +112,7 @@ class _PassWork:
 
 @lru_cache(maxsize=16)
 def _works(plan: FilterGradientPlan) -> list[tuple[PassKind, _PassWork]]:
-    """Every kind of pass; for turns of one area, not rolled."""
+    """Every kind of pass; for turns of one area."""
     timing = plan.timing
     return [(kind, _pass_work(plan, timing, kind)) for kind in pass_kinds(plan)]
 
@@ -300,8 +301,10 @@ def _transposed(
     """Tiles transposed on the way from HBM: a descriptor a partition of every DMA."""
     lines = plan.target.partitions
     moved = tiles * channels * plan.item_bytes
-    each = moved / pieces / timing.dma_transpose_rate / timing.dma_bytes_per_ns
-    each = max(each, timing.dma_descriptor_floor_ns) + timing.dma_descriptor_overhead_ns
+    rate = timing.dma_transpose_rate
+    if plan.item_bytes == _FLOAT_BYTES:
+        rate *= timing.dma_transpose_4_byte_rate
+    each = descriptor_ns(timing, moved / pieces, rolled=plan.rolled, rate=rate)
     return _Count(dma=pieces * lines * each, dmas=pieces, hbm=lines * moved, instructions=pieces)
 
 
@@ -332,9 +335,8 @@ def _window(
     cleared = elems if any(plan.shape.pad_before) or any(plan.shape.pad_after) else 0
     tiles = -(-channels // plan.target.partitions)
     runs = channels * elems / run
-    each = max(timing.dma_descriptor_floor_ns, run * plan.item_bytes / timing.dma_bytes_per_ns)
     return _Count(
-        dma=runs * (each + timing.dma_descriptor_overhead_ns),
+        dma=runs * descriptor_ns(timing, run * plan.item_bytes, rolled=plan.rolled),
         dmas=tiles * images,
         hbm=channels * elems * plan.item_bytes,
         gpsimd=tiles * cleared * timing.gpsimd_cycles_per_elem,
@@ -349,8 +351,7 @@ def _ends_cost(plan: FilterGradientPlan, timing: Timing, kind: PassKind) -> _Cou
     count = _Count(instructions=out_tiles + 1)
     for one, alike in kind.strips:
         moved = one.columns * _FLOAT_BYTES
-        each = max(timing.dma_descriptor_floor_ns, moved / timing.dma_bytes_per_ns)
-        count.dma += alike * kind.outs * (each + timing.dma_descriptor_overhead_ns)
+        count.dma += alike * kind.outs * descriptor_ns(timing, moved, rolled=plan.rolled)
         count.dmas += alike * out_tiles
         count.hbm += alike * kind.outs * moved
         cycles = one.columns * timing.gpsimd_cycles_per_elem + timing.gpsimd_startup_cycles

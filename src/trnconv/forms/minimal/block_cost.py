@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from nkisim.machine import Timing
 from trnconv.ask.ends import IDENTITY, NO_RESIDUAL
+from trnconv.forms.dma import moved_ns
 from trnconv.forms.minimal.blocks import Span, rectangles
 from trnconv.forms.minimal.channels import (
     STACKS,
@@ -204,12 +205,6 @@ def _computed(plan: MinimalPlan) -> float:
     wanted = [tuple(n for n in range(m) if 0 <= at + n < total) for at in starts]
     count = sum(len(plan.algorithm.products_for(outputs)) for outputs in wanted)
     return count / (plan.tiles * plan.algorithm.products)
-
-
-def moved_ns(timing: Timing, descriptors: int, each_bytes: float) -> float:
-    """What descriptors take of the DMA engines together."""
-    each = max(timing.dma_descriptor_floor_ns, each_bytes / timing.dma_bytes_per_ns)
-    return descriptors * (each + timing.dma_descriptor_overhead_ns) / timing.dma_engines
 
 
 class InLook(NamedTuple):

@@ -10,7 +10,14 @@ from functools import lru_cache
 from trnconv.ask.question import Question, Share
 from trnconv.forms.minimal.blocks import can_be_even
 from trnconv.forms.minimal.channels import in_channels, out_channels
-from trnconv.forms.minimal.cost import cost_of, instructions_of, least_ns, likely_ns
+from trnconv.forms.minimal.cost import (
+    cost_of,
+    instructions_of,
+    is_faster_with,
+    least_ns,
+    likely_ns,
+    longest_body,
+)
 from trnconv.forms.minimal.pacing import Tempo, broken_tempo, tempo_of
 from trnconv.forms.minimal.plan import DEPTH, HEIGHT, V_BYTES, WIDTH, MinimalPlan
 from trnconv.forms.minimal.rules import broken_rules
@@ -203,20 +210,28 @@ def _divisors(number: int) -> list[int]:
 
 
 def _within(plan: MinimalPlan, budget: int) -> Iterator[MinimalPlan]:
-    """A plan, or its hardware loops, with at most `budget` static instructions."""
+    """A plan, or its hardware loops, with at most `budget` static instructions.
+
+    Blocks of even rows need fewer loops and compute some rows twice. Where both ways are short
+    enough, the other one is followed only if it gains by what turns of the first one take.
+    """
     if instructions_of(plan) <= budget:
         yield plan
         return
-    for even_rows in (True, False) if can_be_even(plan) else (False,):
-        loop = _longest_loop(replace(plan, rolled=True, even_rows=even_rows), budget)
-        if loop is not None and not broken_rules(loop):
-            yield loop
+    loops = [
+        loop
+        for even_rows in ((True, False) if can_be_even(plan) else (False,))
+        for loop in _longest_loop(replace(plan, rolled=True, even_rows=even_rows), budget)
+    ]
+    yield from loops[:1]
+    yield from (loop for loop in loops[1:] if is_faster_with(loop, loops[0]))
 
 
-def _longest_loop(plan: MinimalPlan, budget: int) -> MinimalPlan | None:
+def _longest_loop(plan: MinimalPlan, budget: int) -> Iterator[MinimalPlan]:
     """The longest turns within the budget: multiples of the blocks after which slots repeat."""
-    for times in range(_MOST_BODY, 0, -1):
-        loop = replace(plan, body_blocks=times * plan.body_blocks)
-        if instructions_of(loop) <= budget:
-            return loop
-    return None
+    times = range(_MOST_BODY, 0, -1)
+    body = longest_body(plan, (one * plan.body_blocks for one in times), budget)
+    if body is not None:
+        loop = replace(plan, body_blocks=body)
+        if not broken_rules(loop):
+            yield loop

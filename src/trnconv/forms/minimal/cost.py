@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
+from trnconv.forms.dma import issue_ns, moved_ns
 from trnconv.forms.form import Cost
 from trnconv.forms.minimal.block_cost import (
     InLook,
@@ -15,7 +17,6 @@ from trnconv.forms.minimal.block_cost import (
     Sum,
     in_look,
     inputs_cost,
-    moved_ns,
     out_look,
     outputs_cost,
     rates_of,
@@ -24,7 +25,7 @@ from trnconv.forms.minimal.block_cost import (
 )
 from trnconv.forms.minimal.blocks import column_kinds, frame_starts, row_kinds
 from trnconv.forms.minimal.channels import out_channels
-from trnconv.forms.minimal.pace import straight_pace, turn_pace
+from trnconv.forms.minimal.pace import TurnPace, straight_pace, turn_pace
 from trnconv.forms.minimal.plan import V_BYTES, MinimalPlan
 from trnconv.forms.minimal.sbuf import sbuf_end, with_least_buffers
 from trnconv.forms.minimal.score import most_frequent
@@ -35,6 +36,7 @@ _NOT_HIDDEN = 0.55
 # What hides behind the Tensor engine in the model may not on a device. By forms/search.py's
 # problems: without the first 37 plans are others, 0.6 % faster with 29 % more traffic; without the
 # second 4 are, 0.5 % slower.
+_CLOSE = 1.02
 _TRAFFIC_WEIGHT = 0.06
 _VECTOR_WEIGHT = 0.03
 
@@ -66,22 +68,31 @@ def cost_of(plan: MinimalPlan) -> Cost:
     )
 
 
-def _turns(plan: MinimalPlan, kind: _Kind) -> int:
-    """Of a loop over the blocks of a kind; 0 if they are unrolled."""
-    turns = kind.blocks // plan.body_blocks if plan.rolled else 0
-    return turns if turns > 1 else 0
-
-
 def instructions_of(plan: MinimalPlan) -> int:
     """Static instructions; those of a loop count once."""
+    return _instructions(plan, _sized_cost(_sized(plan)), plan.body_blocks)
+
+
+def longest_body(plan: MinimalPlan, bodies: Iterable[int], budget: int) -> int | None:
+    """The first of these lengths of a turn, in blocks, with which loops are short enough."""
     sized = _sized_cost(_sized(plan))
+    return next((body for body in bodies if _instructions(plan, sized, body) <= budget), None)
+
+
+def _instructions(plan: MinimalPlan, sized: _Sized, body: int) -> int:
     sweeps = len(_groups(plan, sized.out_tiles))
     static = 0 if plan.streamed else sweeps
     for kind in sized.kinds:
         of_block = sweeps * kind.inputs + kind.outputs + (kind.streamed if plan.streamed else 0)
-        turns = _turns(plan, kind)
-        static += (kind.blocks - max(0, turns - 1) * plan.body_blocks) * of_block
+        turns = _turns(plan, kind, body)
+        static += (kind.blocks - max(0, turns - 1) * body) * of_block
     return static
+
+
+def _turns(plan: MinimalPlan, kind: _Kind, body: int) -> int:
+    """Of a loop over the blocks of a kind, `body` a turn; 0 if they are unrolled."""
+    turns = kind.blocks // body if plan.rolled else 0
+    return turns if turns > 1 else 0
 
 
 def _groups(plan: MinimalPlan, tiles: int) -> list[tuple[int, int]]:
@@ -104,11 +115,16 @@ class _Sweep(NamedTuple):
 
 def _sweep(plan: MinimalPlan, sized: _Sized, tiles: tuple[int, int]) -> _Sweep:
     """Blocks one after the other, and loops; kinds of blocks by what engines do for each."""
-    looped = [(kind, _turns(plan, kind)) for kind in sized.kinds]
+    if any(_turns(plan, kind, plan.body_blocks) for kind in sized.kinds):
+        return _looped(plan, sized, turn_pace(plan, tiles))
+    blocks = sum(kind.share * kind.blocks for kind in sized.kinds)
+    return _Sweep(straight_pace(plan, tiles).of_blocks(blocks), 0.0)
+
+
+def _looped(plan: MinimalPlan, sized: _Sized, turn: TurnPace) -> _Sweep:
+    """Loops over blocks of a kind each, and what is left of a kind one after the other."""
+    looped = [(kind, _turns(plan, kind, plan.body_blocks)) for kind in sized.kinds]
     unrolled = sum(kind.share * (kind.blocks - turns * plan.body_blocks) for kind, turns in looped)
-    if not any(turns for _, turns in looped):
-        return _Sweep(straight_pace(plan, tiles).of_blocks(unrolled), 0.0)
-    turn = turn_pace(plan, tiles)
     total = turn.begin_ns + turn.lost_ns + unrolled * turn.block_ns if unrolled else 0.0
     loops = 0.0
     for kind, turns in looped:
@@ -116,6 +132,15 @@ def _sweep(plan: MinimalPlan, sized: _Sized, tiles: tuple[int, int]) -> _Sweep:
             total += turn.begin_ns + turns * (turn.pause_ns + kind.share * turn.body_ns)
             loops += turn.begin_ns + turns * (turn.pause_ns + turn.lost_ns)
     return _Sweep(total, loops)
+
+
+def is_faster_with(plan: MinimalPlan, pace_of: MinimalPlan) -> bool:
+    """Whether loops over other kinds of blocks take less, if turns take what another plan's do."""
+    sized, other = _sized_cost(_sized(plan)), _sized_cost(_sized(pace_of))
+    tiles = _groups(pace_of, other.out_tiles)[0]
+    longer = replace(pace_of, body_blocks=plan.body_blocks)
+    own = _looped(plan, sized, turn_pace(longer, tiles)).total_ns
+    return own < _CLOSE * _looped(pace_of, other, turn_pace(pace_of, tiles)).total_ns
 
 
 def _busy(plan: MinimalPlan, every: Sum) -> dict[str, float]:
@@ -126,7 +151,7 @@ def _busy(plan: MinimalPlan, every: Sum) -> dict[str, float]:
         "vector": every.vector / timing.vector_ghz,
         "scalar": every.scalar / timing.scalar_ghz,
         "dma": every.moved,
-        "dma issue": every.loads * timing.dma_issue_hwdge_ns,
+        "dma issue": every.loads * issue_ns(timing),
     }
 
 
@@ -253,7 +278,7 @@ def _begin_ns(plan: MinimalPlan, rates: Rates) -> float:
     inputs = inputs_cost(rates, frames, tiles, in_look(rates, row, column))
     first = plan.read_frames if plan.by_rows else rates.products
     share = first / frames
-    loads = inputs.loads * share * timing.dma_issue_hwdge_ns + inputs.moved * share
+    loads = inputs.loads * share * issue_ns(timing) + inputs.moved * share
     prepared = inputs.vector / tiles * plan.read_frames / timing.vector_ghz
     out = row.outs * column.outs * rates.y_bytes * rates.lines
     out_ns = out / timing.dma_bytes_per_ns / timing.dma_engines

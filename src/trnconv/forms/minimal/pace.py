@@ -11,7 +11,7 @@ from trnconv.forms.minimal.blocks import blocks_of
 from trnconv.forms.minimal.pacing import tempo_of
 from trnconv.forms.minimal.pipeline import Pipeline
 from trnconv.forms.minimal.plan import MinimalPlan
-from trnconv.forms.minimal.score import score_of
+from trnconv.forms.minimal.score import Score, score_of
 
 _BODIES, _BLOCKS = 2, 6  # followed at least; the others take as long as the last of them
 _TURN_BLOCKS = 3  # of a turn, the same
@@ -55,14 +55,19 @@ def _repeat(plan: MinimalPlan) -> int:
 
 @lru_cache(maxsize=4096)
 def _straight_pace(plan: MinimalPlan, tiles: tuple[int, int]) -> StraightPace:
-    pipeline = Pipeline(score_of(plan, tiles))
+    blocks, body = blocks_of(plan), plan.body_blocks
+    followed = min(blocks, max(_BODIES, -(-_BLOCKS // body)) * body)
+    return _followed(score_of(plan, tiles), followed, min(blocks, followed + 2 * body))
+
+
+@lru_cache(maxsize=4096)  # layers of other extents have the same blocks
+def _followed(score: Score, followed: int, blocks: int) -> StraightPace:
+    """Of the first `followed` blocks; nothing of what comes after `blocks` is prepared."""
+    pipeline = Pipeline(score)
     pipeline.start_block()
     pipeline.begin()
     pipeline.load_weights()
-    blocks = blocks_of(plan)
-    bodies = max(_BODIES, -(-_BLOCKS // plan.body_blocks))
-    followed = min(blocks, bodies * plan.body_blocks)
-    starts = range(0, followed, plan.body_blocks)
+    starts = range(0, followed, score.blocks)
     ends = [0.0, *(pipeline.run_body(blocks - start) for start in starts)]
     return StraightPace(followed, pipeline.done, (ends[-1] - ends[-2]) / (followed - starts[-1]))
 
@@ -80,18 +85,22 @@ def turn_pace(plan: MinimalPlan, tiles: tuple[int, int]) -> TurnPace:
 
 @lru_cache(maxsize=4096)
 def _turn_pace(plan: MinimalPlan, tiles: tuple[int, int]) -> TurnPace:
+    return _followed_turn(score_of(plan, tiles))
+
+
+@lru_cache(maxsize=4096)
+def _followed_turn(score: Score) -> TurnPace:
     """A turn prepares what it needs first."""
-    score, pause_ns = score_of(plan, tiles), float(plan.target.timing.loop_turn_ns)
     weights = Pipeline(score)
     weights.load_weights()
     turn = Pipeline(score)
     turn.begin_turn()
     turn.begin()
-    turn.run_body(plan.body_blocks)
+    turn.run_body(score.blocks)
     ends = turn.block_ends
     return TurnPace(
         begin_ns=weights.done,
-        pause_ns=pause_ns,
+        pause_ns=float(score.machine.timing.loop_turn_ns),
         body_ns=turn.done,
         block_ns=(ends[-1] - ends[0]) / (len(ends) - 1),
         lost_ns=(turn.begun or 0.0) + turn.done - turn.multiplied,

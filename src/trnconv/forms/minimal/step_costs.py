@@ -10,6 +10,7 @@ from nkisim.timing.costs import Cost, Transfer
 from nkisim.timing.costs.gpsimd_engine import gpsimd_cost
 from nkisim.timing.costs.scalar_engine import scalar_cost
 from nkisim.timing.costs.vector_engine import vector_cost
+from trnconv.forms.dma import descriptor_ns, issue_ns
 from trnconv.forms.minimal.score import OutWork, TransferWork
 
 
@@ -69,16 +70,11 @@ class StepCosts:
 
     def _transfer(self, moved: TransferWork, direction: str) -> Cost:
         timing = self._timing
-        prebuilt = timing.dma_default_mode == "none"
-        rings = prebuilt and not self._in_loop
-        floor = timing.dma_ring_floor_ns if rings else timing.dma_descriptor_floor_ns
-        issue = timing.dma_issue_swdge_ns if prebuilt else timing.dma_issue_hwdge_ns
-        issue = timing.dma_issue_static_ns if rings else issue
+        issue = issue_ns(timing, rolled=self._in_loop)
         data = Transfer(
             direction=direction,
             descriptors=moved.descriptors,
-            ns_each=max(floor, moved.bytes_each / timing.dma_bytes_per_ns)
-            + timing.dma_descriptor_overhead_ns,
+            ns_each=descriptor_ns(timing, moved.bytes_each, rolled=self._in_loop),
             engines=min(timing.dma_engines, moved.descriptors),
             hbm_bytes=int(moved.descriptors * moved.bytes_each),
             start_ns=timing.dma_start_ns,

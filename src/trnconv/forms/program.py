@@ -1,0 +1,87 @@
+"""Plans lowered to a program: a kernel, what it is called with, and its trace in nkisim."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import nkisim
+from nkisim import Run, Spec
+from trnconv.ask.ends import NO_RESIDUAL
+from trnconv.ask.words import shape_in_words
+from trnconv.errors import PlanError
+from trnconv.forms.allowance import allowed
+from trnconv.forms.form import Array, ArraySpec, Form, Lowered, Plan
+from trnconv.forms.recipe_parts import RecipePair
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A launch that is planned and lowered, for each core or once for cores that do the same."""
+
+    form: Form[Any]
+    plans: tuple[Plan, ...]  # one for each core
+    lowered: tuple[Lowered[Any], ...]
+
+    @property
+    def recipe(self) -> Any:
+        """The kernel's last argument: a recipe, or one for each core."""
+        if len(self.lowered) == 1:
+            return self.lowered[0].recipe
+        first, second = self.lowered
+        return RecipePair((first.recipe, second.recipe))
+
+    def pack(self, w: Array | None, bias: Array | None) -> tuple[Array, ...]:
+        """What the host prepares: arrays, each followed by the other core's if there are two."""
+        return _in_turn([self.form.pack(each, w, bias) for each in self.lowered])
+
+    def kernel(self, inputs: int) -> Callable[..., Any]:
+        """The kernel for so many tensors."""
+        return self.form.kernel(inputs, len(self.lowered))
+
+    def arguments(self, inputs: tuple[Any, ...], packed: tuple[Any, ...], residual: Any) -> Any:
+        """What the kernel is called with, in its order."""
+        added = (residual,) if self.form.takes_residual else ()
+        return (*inputs, *packed, *added, self.recipe)
+
+
+def prepared(form: Form[Any], plans: tuple[Plan, ...]) -> Prepared:
+    """Lower plans of a form that their machine can run; PlanError says why it cannot."""
+    if any(plan.form != form.name for plan in plans):
+        raise PlanError(f"plans of different forms: {', '.join(plan.form for plan in plans)}.")
+    if len(plans) > 1 and not form.pair_kernels:
+        raise PlanError(f"{len(plans)} plans of the {form.name} form: its kernel is for one core.")
+    for plan in plans:
+        broken = form.broken_rules(plan)
+        if broken:
+            words = f"{plan.in_words()}, for {shape_in_words(plan.shape)}"
+            raise PlanError(f"{words} on {plan.machine}: {'; '.join(broken)}.")
+    distinct = dict.fromkeys(plans)
+    return Prepared(form, plans, tuple(form.lower(plan) for plan in distinct))
+
+
+def traced(program: Prepared) -> Run:
+    """The instructions of a launch, checked by nkisim, without values."""
+    first, plan = program.lowered[0], program.plans[0]
+    inputs = _specs(first.inputs)
+    arrays = _in_turn([_specs(lowered.arrays) for lowered in program.lowered])
+    asked = plan.end.residual != NO_RESIDUAL
+    residual = Spec(first.outputs[0], plan.dtype) if asked else None
+    return nkisim.run(
+        allowed(program.kernel(len(inputs)))[len(program.plans)],
+        *program.arguments(inputs, arrays, residual),
+        target=plan.machine,
+        values=False,
+    )
+
+
+def _in_turn(packed: list[tuple[_T, ...]]) -> tuple[_T, ...]:
+    """The first array of each core, then the second of each."""
+    return tuple(array for arrays in zip(*packed, strict=True) for array in arrays)
+
+
+def _specs(arrays: tuple[ArraySpec, ...]) -> tuple[Spec, ...]:
+    return tuple(Spec(array.shape, array.dtype) for array in arrays)
