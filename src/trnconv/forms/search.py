@@ -9,7 +9,7 @@ from math import inf
 
 from nkisim.machine import Reading
 from nkisim.timing import schedule
-from trnconv.ask.question import Question
+from trnconv.ask.question import FILTER_GRADIENT, Question
 from trnconv.forms.form import Form, P, Priced
 from trnconv.forms.program import prepared, traced
 
@@ -34,8 +34,12 @@ def search(form: Form[P], question: Question, family: str) -> tuple[Priced, ...]
         found = _within(form, question, family, more)
     if question.reproducible:
         found = [priced for priced in found if priced.plan.is_reproducible]
-    alone = question.share is None  # a share of an output is no program of its own
-    return tuple(_scheduled(form, found) if alone else found)
+    return tuple(found if _leaves_outputs(question) else _scheduled(form, found))
+
+
+def _leaves_outputs(question: Question) -> bool:
+    """Whether a core alone may leave an output, the bias gradient, unwritten: it is never run."""
+    return question.share is not None and question.asks == FILTER_GRADIENT
 
 
 def _of_any_length(question: Question) -> Question:
