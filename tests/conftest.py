@@ -42,7 +42,7 @@ def _needs_nothing():
 OPT_IN = {
     "slow": _needs_nothing,
     "torch": _needs_package("torch"),
-    "diffusers": _needs_package("torch", "diffusers"),
+    "diffusers": _needs_package("torch", "diffusers", "safetensors"),
     "ray": _needs_package("torch", "diffusers", "av", "fsspec", "safetensors", "ray"),
     "distributed": _needs_package("torch", "diffusers"),
     "nkilib": _needs_nki_library,

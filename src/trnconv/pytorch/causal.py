@@ -2,8 +2,8 @@
 
 The cache is a tuple of tensors [N, C_in, T_i, H, W], oldest first: the last `dilation * (kernel -
 1) + 1 - stride` frames of all that came before (none if that is negative), fewer at the start of a
-video. They are read where they lie, nothing is concatenated. The last frames of a
-chunk are copied, so that the caller may free the chunk or use its memory again.
+video. They are read where they lie, nothing is concatenated. What the next cache has is copied: it
+shares memory with nothing that the caller gave, neither the chunk nor the cache before.
 """
 
 from __future__ import annotations
@@ -113,14 +113,13 @@ def _with_gradients(
 
 
 def next_cache(pieces: Sequence[Tensor], context: int) -> Cache:
-    """The last `context` frames of all pieces, and no more memory than those."""
+    """The last `context` frames of all pieces, in memory of their own."""
     kept: list[Tensor] = []
     for piece in reversed(pieces):
         if context <= 0:
             break
         frames = piece.shape[2]
-        ours = piece is not pieces[-1] and frames <= context  # the newest is the caller's
-        kept.append(piece if ours else piece[:, :, max(0, frames - context) :].clone())
+        kept.append(piece[:, :, max(0, frames - context) :].clone())
         context -= frames
     return tuple(reversed(kept))
 
