@@ -50,6 +50,7 @@ OPT_IN = {
     "slow": _needs_nothing,
     "torch": _needs_package("torch"),
     "diffusers": _needs_package("torch", "diffusers", "safetensors"),
+    "adapters": _needs_package("torch", "diffusers", "einops", "peft", "accelerate"),
     "ray": _needs_package("torch", "diffusers", "av", "fsspec", "safetensors", "ray"),
     "distributed": _needs_package("torch", "diffusers"),
     "nkilib": _needs_folder("NKILIB_SRC"),
