@@ -15,10 +15,10 @@ import torch
 
 from trnconv.ask.ends import IDENTITY
 from trnconv.ask.policy import BF16, Policy, policy_of
-from trnconv.errors import ShapeError, UnsupportedError
+from trnconv.errors import ShapeError
 from trnconv.geometry import REPLICATE, ZEROS, Triple
 from trnconv.pytorch import functional
-from trnconv.pytorch.arguments import Axes, wants_gradient
+from trnconv.pytorch.arguments import Axes, require_no_order, wants_gradient
 from trnconv.pytorch.backends import Backend, asked_for
 from trnconv.pytorch.conv_call import ConvSpec
 from trnconv.pytorch.ops import fused_convolution
@@ -44,6 +44,8 @@ def causal_conv3d(  # noqa: PLR0913 (torch's own arguments, and ours)
     reproducible: bool = False,
     accuracy: str | Policy = BF16,
     backend: str | Backend | None = None,
+    target: str | None = None,
+    cores: int | None = None,
 ) -> tuple[Tensor, Cache]:
     """A chunk x [N, C_in, T, H, W] of a video -> (y, the cache for the next chunk).
 
@@ -52,6 +54,7 @@ def causal_conv3d(  # noqa: PLR0913 (torch's own arguments, and ours)
     behind. Chunks of any length give the frames that the whole video would; with a temporal
     stride, a chunk must end where a step ends.
     """
+    asked = asked_for(backend, target, cores)
     steps, dilations = _triple(stride), _triple(dilation)
     rows, columns = _pair(padding)
     held: Cache = () if cache is None else cache
@@ -74,14 +77,10 @@ def causal_conv3d(  # noqa: PLR0913 (torch's own arguments, and ours)
     unread = max(0, steps[0] - reach)  # frames of each step before the kernel begins
     pieces = [*(piece for piece in held if piece.shape[2]), x[:, :, unread:]]
     if wants_gradient(*pieces, weight, bias, residual):
-        if reproducible:
-            raise UnsupportedError(
-                "reproducible=True with gradients: sums have a fixed order without them only. Call"
-                " it inside torch.no_grad()."
-            )
-        y = _with_gradients(pieces, (weight, bias, residual), spec, asked_for(backend))
+        require_no_order(reproducible=reproducible)
+        y = _with_gradients(pieces, (weight, bias, residual), spec, asked)
     else:
-        y = fused_convolution(pieces, weight, bias, spec, residual, asked_for(backend))
+        y = fused_convolution(pieces, weight, bias, spec, residual, asked)
     return y, next_cache(pieces, context)
 
 
