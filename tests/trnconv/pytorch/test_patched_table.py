@@ -3,12 +3,15 @@
 Float32, with torch's own convolution inside ours: what differs is what patching does.
 """
 
+import inspect
 import threading
 
 import pytest
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("einops")
+
+from torch.utils.flop_counter import FlopCounterMode
 
 from patched_subjects import DIFFUSERS, NAMES, Subject
 from recorded_convolutions import Recorder
@@ -175,6 +178,21 @@ def test_layerwise_casts(name, storage, order):
         model.enable_layerwise_casting(**casts)
     assert_alike(subject.both(model), expected)
     assert report.book.works or all("float8" in entry.reason for entry in report.kept)
+
+
+@every_model
+def test_flops_and_signatures(name):
+    subject = Subject(name)
+    model = subject.model()
+    methods = [model.forward, model.encode, model.decode]
+    expected = [inspect.signature(method) for method in methods]
+    with FlopCounterMode(display=False) as theirs:
+        subject.both(model)
+    with patched(model, backend="torch"), FlopCounterMode(display=False) as ours:
+        subject.both(model)
+        methods = [model.forward, model.encode, model.decode]
+        assert [inspect.signature(method) for method in methods] == expected
+    assert ours.get_total_flops() == theirs.get_total_flops() > 0
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in NOISY])
