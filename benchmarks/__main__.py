@@ -1,7 +1,7 @@
 """`python -m benchmarks`: one command for each module that `_COMMANDS` lists.
 
-Every time printed is modelled, but for those of `frontend` and `planning`, which are of this
-machine's CPU; `observe` prints none, it writes what models do.
+Every time printed is modelled, but for those of `frontend`, `overhead` and `planning`, which are of
+this machine's CPU; `observe` prints none, it writes what models do.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from benchmarks import (
     model,
     models,
     observe,
+    overhead,
     planning,
     plans,
     price,
@@ -36,6 +37,7 @@ _COMMANDS = {
     "frontend": frontend,
     "fast": fast,
     "observe": observe,
+    "overhead": overhead,
     "planning": planning,
 }
 _REFUSED = 2  # as argparse exits

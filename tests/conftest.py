@@ -22,13 +22,20 @@ def _needs_package(*names):
     return missing
 
 
-def _needs_nki_library():
-    checkout = os.environ.get("NKILIB_SRC")
-    if not checkout:
-        return "NKILIB_SRC is not set"
-    if not Path(checkout).is_dir():
-        raise pytest.UsageError(f"NKILIB_SRC={checkout} is not a directory")
-    return None
+def _needs_folder(variable):
+    def missing():
+        folder = os.environ.get(variable)
+        if not folder:
+            return f"{variable} is not set"
+        if not Path(folder).is_dir():
+            raise pytest.UsageError(f"{variable}={folder} is not a directory")
+        return None
+
+    return missing
+
+
+def _needs_all(*needs):
+    return lambda: next((reason for need in needs if (reason := need())), None)
 
 
 def _needs_device():
@@ -42,10 +49,14 @@ def _needs_nothing():
 OPT_IN = {
     "slow": _needs_nothing,
     "torch": _needs_package("torch"),
-    "diffusers": _needs_package("torch", "diffusers"),
+    "diffusers": _needs_package("torch", "diffusers", "safetensors"),
+    "adapters": _needs_package("torch", "diffusers", "einops", "peft", "accelerate"),
     "ray": _needs_package("torch", "diffusers", "av", "fsspec", "safetensors", "ray"),
     "distributed": _needs_package("torch", "diffusers"),
-    "nkilib": _needs_nki_library,
+    "nkilib": _needs_folder("NKILIB_SRC"),
+    "models_src": _needs_all(
+        _needs_folder("MODELS_SRC"), _needs_package("torch", "diffusers", "einops")
+    ),
     "device": _needs_device,
     "fast": _needs_nothing,
     "fuzz": _needs_nothing,

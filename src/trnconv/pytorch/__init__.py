@@ -6,6 +6,7 @@ from trnconv.pytorch.calibrating import calibrate
 from trnconv.pytorch.causal import causal_conv3d
 from trnconv.pytorch.lazy.context import Rewrites
 from trnconv.pytorch.patching import PatchReport, patch_, patched, unpatch_
+from trnconv.pytorch.stream_state import StreamState
 from trnconv.pytorch.streaming import decode_in_chunks, encode_in_chunks
 
 flops.register()
@@ -14,6 +15,7 @@ __all__ = [
     "Backend",
     "PatchReport",
     "Rewrites",
+    "StreamState",
     "backend",
     "calibrate",
     "causal_conv3d",

@@ -92,6 +92,15 @@ def with_batch(x: Tensor, rank: int) -> Tensor:
     return x if x.dim() == rank + 2 else x.unsqueeze(0)
 
 
+def require_no_order(*, reproducible: bool) -> None:
+    """Refuse a fixed order of sums where gradients are asked for."""
+    if reproducible:
+        raise UnsupportedError(
+            "reproducible=True with gradients: sums have a fixed order without them only. Call it"
+            " inside torch.no_grad()."
+        )
+
+
 def require_residual(residual: Tensor | None, x: Tensor, expected: list[int]) -> None:
     """A residual is a tensor like the output."""
     if residual is None:

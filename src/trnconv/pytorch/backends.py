@@ -11,6 +11,7 @@ from enum import Enum
 
 import torch
 
+from nkisim.machine import find_machine
 from trnconv.errors import UnsupportedError
 
 ENVIRONMENT = "TRNCONV_BACKEND"
@@ -56,10 +57,52 @@ def backend(name: str | Backend) -> Iterator[None]:
         _surroundings.name = before
 
 
-def asked_for(call: str | Backend | None) -> str:
-    """What the call, else its surroundings, ask for; as ops take it, so gradients ask the same."""
+@dataclass(frozen=True)
+class Simulated:
+    """The machine that nkisim is, and how many of its cores a launch has."""
+
+    target: str = "trn2"
+    cores: int = 1
+
+
+DEFAULT_SIMULATED = Simulated()
+
+
+def asked_for(
+    call: str | Backend | None, target: str | None = None, cores: int | None = None
+) -> str:
+    """What the call, else its surroundings, ask for; as ops take it, so gradients ask the same.
+
+    A machine that was asked for is part of it: `nkisim@trn3*2`.
+    """
     asked = Backend.auto.value if call is None else _named(call).value
-    return _surroundings.name if asked == Backend.auto.value else asked
+    name = _surroundings.name if asked == Backend.auto.value else asked
+    if target is None and cores is None:
+        return name
+    machine = Simulated(
+        target or DEFAULT_SIMULATED.target, DEFAULT_SIMULATED.cores if cores is None else cores
+    )
+    find_machine(machine.target)
+    return _on_machine(name, machine)
+
+
+def _on_machine(name: str, machine: Simulated) -> str:
+    if name in (Backend.torch.value, Backend.neuron.value):
+        raise UnsupportedError(
+            f'target="{machine.target}", cores={machine.cores} on backend "{name}": they are the'
+            " machine that nkisim simulates. torch has none, and a Neuron device is what it is."
+            " Leave them out."
+        )
+    return f"{name}@{machine.target}*{machine.cores}"
+
+
+def machine_of(asked: str) -> tuple[str, Simulated | None]:
+    """The backend's name of what was asked for, and the machine, if one was."""
+    name, _, machine = asked.partition("@")
+    if not machine:
+        return name, None
+    target, _, cores = machine.rpartition("*")
+    return name, Simulated(target, int(cores))
 
 
 def choose_backend(tensor: torch.Tensor, asked: str | Backend | None = None) -> Choice:

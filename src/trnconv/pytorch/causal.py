@@ -2,8 +2,8 @@
 
 The cache is a tuple of tensors [N, C_in, T_i, H, W], oldest first: the last `dilation * (kernel -
 1) + 1 - stride` frames of all that came before (none if that is negative), fewer at the start of a
-video. They are read where they lie, nothing is concatenated. The last frames of a
-chunk are copied, so that the caller may free the chunk or use its memory again.
+video. They are read where they lie, nothing is concatenated. What the next cache has is copied: it
+shares memory with nothing that the caller gave, neither the chunk nor the cache before.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import torch
 
 from trnconv.ask.ends import IDENTITY
 from trnconv.ask.policy import BF16, Policy, policy_of
-from trnconv.errors import ShapeError, UnsupportedError
+from trnconv.errors import ShapeError
 from trnconv.geometry import REPLICATE, ZEROS, Triple
 from trnconv.pytorch import functional
-from trnconv.pytorch.arguments import Axes, wants_gradient
+from trnconv.pytorch.arguments import Axes, require_no_order, wants_gradient
 from trnconv.pytorch.backends import Backend, asked_for
 from trnconv.pytorch.conv_call import ConvSpec
 from trnconv.pytorch.ops import fused_convolution
@@ -44,6 +44,8 @@ def causal_conv3d(  # noqa: PLR0913 (torch's own arguments, and ours)
     reproducible: bool = False,
     accuracy: str | Policy = BF16,
     backend: str | Backend | None = None,
+    target: str | None = None,
+    cores: int | None = None,
 ) -> tuple[Tensor, Cache]:
     """A chunk x [N, C_in, T, H, W] of a video -> (y, the cache for the next chunk).
 
@@ -52,6 +54,7 @@ def causal_conv3d(  # noqa: PLR0913 (torch's own arguments, and ours)
     behind. Chunks of any length give the frames that the whole video would; with a temporal
     stride, a chunk must end where a step ends.
     """
+    asked = asked_for(backend, target, cores)
     steps, dilations = _triple(stride), _triple(dilation)
     rows, columns = _pair(padding)
     held: Cache = () if cache is None else cache
@@ -74,14 +77,10 @@ def causal_conv3d(  # noqa: PLR0913 (torch's own arguments, and ours)
     unread = max(0, steps[0] - reach)  # frames of each step before the kernel begins
     pieces = [*(piece for piece in held if piece.shape[2]), x[:, :, unread:]]
     if wants_gradient(*pieces, weight, bias, residual):
-        if reproducible:
-            raise UnsupportedError(
-                "reproducible=True with gradients: sums have a fixed order without them only. Call"
-                " it inside torch.no_grad()."
-            )
-        y = _with_gradients(pieces, (weight, bias, residual), spec, asked_for(backend))
+        require_no_order(reproducible=reproducible)
+        y = _with_gradients(pieces, (weight, bias, residual), spec, asked)
     else:
-        y = fused_convolution(pieces, weight, bias, spec, residual, asked_for(backend))
+        y = fused_convolution(pieces, weight, bias, spec, residual, asked)
     return y, next_cache(pieces, context)
 
 
@@ -113,14 +112,13 @@ def _with_gradients(
 
 
 def next_cache(pieces: Sequence[Tensor], context: int) -> Cache:
-    """The last `context` frames of all pieces, and no more memory than those."""
+    """The last `context` frames of all pieces, in memory of their own."""
     kept: list[Tensor] = []
     for piece in reversed(pieces):
         if context <= 0:
             break
         frames = piece.shape[2]
-        ours = piece is not pieces[-1] and frames <= context  # the newest is the caller's
-        kept.append(piece if ours else piece[:, :, max(0, frames - context) :].clone())
+        kept.append(piece[:, :, max(0, frames - context) :].clone())
         context -= frames
     return tuple(reversed(kept))
 

@@ -1,8 +1,11 @@
 """torch.nn.functional's convolutions: its names, its order of arguments, its defaults.
 
-What is ours is keyword-only: `padding_mode`, `activation`, `residual`, `accuracy` and `backend`.
-The first three are fused into the kernel where no gradient is asked for; with gradients, they are
-torch's own operators around the kernel, which is the same mathematics.
+What is ours is keyword-only: `padding_mode`, `activation`, `residual`, `accuracy`, `reproducible`,
+`backend`, and the machine (`target`) and its `cores` where nkisim computes. The first three are
+fused into the kernel where no gradient is asked for; with gradients, they are torch's own operators
+around the kernel, which is the same mathematics.
+
+`reproducible` gives every output the same bits however the input is cut; without gradients only.
 
 `accuracy` is what a kernel may give for speed: "direct", "bf16" (large convolutions may run as
 F(2,3) in fp16, with the accuracy of bf16), "fast" (F(4,3) too), "half" (float32 data by products of
@@ -25,6 +28,7 @@ from trnconv.pytorch.arguments import (
     Axes,
     Operands,
     forward_spec,
+    require_no_order,
     require_no_tangents,
     require_residual,
     transposed_sizes,
@@ -55,10 +59,14 @@ def _convolution(rank: int) -> Callable[..., Tensor]:
         activation: str = IDENTITY,
         residual: Tensor | None = None,
         accuracy: str | Policy = BF16,
+        reproducible: bool = False,
         backend: str | Backend | None = None,
+        target: str | None = None,
+        cores: int | None = None,
     ) -> Tensor:
         policy = policy_of(accuracy).text()
-        end = _End(padding_mode, activation, residual, policy, asked_for(backend))
+        asked = asked_for(backend, target, cores)
+        end = _End(padding_mode, activation, residual, policy, asked, reproducible)
         return _conv(rank, (input, weight, bias), (stride, padding, dilation, groups), end)
 
     return named(convolution, f"conv{rank}d", "torch.nn.functional.{}, on the kernels of trnconv.")
@@ -76,9 +84,12 @@ def _transposed_convolution(rank: int) -> Callable[..., Tensor]:
         dilation: Axes = 1,
         *,
         backend: str | Backend | None = None,
+        target: str | None = None,
+        cores: int | None = None,
     ) -> Tensor:
         options = (stride, padding, output_padding, dilation, groups)
-        return _conv_transpose(rank, (input, weight, bias), options, asked_for(backend))
+        asked = asked_for(backend, target, cores)
+        return _conv_transpose(rank, (input, weight, bias), options, asked)
 
     name = f"conv_transpose{rank}d"
     return named(convolution, name, "torch.nn.functional.{}, on the kernels of trnconv.")
@@ -93,6 +104,7 @@ class _End:
     residual: Tensor | None
     accuracy: str  # as ops take it
     backend: str  # as ops take it
+    reproducible: bool
 
     def __post_init__(self) -> None:
         if self.padding_mode not in _MODES:
@@ -101,12 +113,23 @@ class _End:
             raise UnsupportedError(
                 f"activation {self.activation!r}: one of {', '.join(ACTIVATIONS)}."
             )
+        if self.reproducible and self.backend == Backend.torch.value:
+            raise UnsupportedError(
+                'reproducible=True on backend "torch": the order of its sums is its own. Ask for'
+                " nkisim, or for a Neuron device."
+            )
 
     def added_to(self, spec: ConvSpec, rank: int) -> ConvSpec:
         """A spec with this mode along its own axes, this activation and this policy."""
         modes = [ZEROS] * (3 - rank) + [self.padding_mode] * rank
         own = (modes[0], modes[1], modes[2])
-        return replace(spec, modes=own, activation=self.activation, accuracy=self.accuracy)
+        return replace(
+            spec,
+            modes=own,
+            activation=self.activation,
+            accuracy=self.accuracy,
+            reproducible=self.reproducible,
+        )
 
 
 def _conv(
@@ -128,6 +151,7 @@ def _conv(
     x5, w5 = _in_3d(x), _in_3d(w)
     added = None if residual is None else _in_3d(residual)
     if wants_gradient(x, w, bias, residual):
+        require_no_order(reproducible=end.reproducible)
         y = finished(_plain(padded(x5, spec), w5, bias, spec, end.backend), end.activation, added)
     else:
         y = fused_convolution([x5], w5, bias, spec, added, end.backend)

@@ -15,6 +15,9 @@ class _Asked:
 
     backend: str | None = None  # asked for every call of this module; None: as for functions
     accuracy: str = BF16  # as functions take it
+    reproducible: bool = False  # likewise
+    target: str | None = None  # the machine that nkisim simulates; None: trn2
+    cores: int | None = None  # of a launch there; None: one
 
 
 class _Convolution(_Asked):
@@ -32,7 +35,10 @@ class _Convolution(_Asked):
             self.groups,
             padding_mode=self.padding_mode,
             accuracy=self.accuracy,
+            reproducible=self.reproducible,
             backend=self.backend,
+            target=self.target,
+            cores=self.cores,
         )
         return y
 
@@ -59,6 +65,8 @@ class _Transposed(_Asked):
             self.groups,
             self.dilation,
             backend=self.backend,
+            target=self.target,
+            cores=self.cores,
         )
         return y
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from trnconv.pytorch import aten, neuron, simulated
-from trnconv.pytorch.backends import Backend, choose_backend
+from trnconv.pytorch.backends import Backend, asked_for, choose_backend, machine_of
 from trnconv.pytorch.conv_call import ConvCall
 from trnconv.runtime.launch import Operands
 
@@ -23,6 +23,10 @@ def compute(call: ConvCall, operands: Operands, backend: str) -> torch.Tensor:
 
     Results lie in order, as the ops' fake kernels say; torch's own may follow the input's strides.
     """
-    chosen = choose_backend(operands.inputs[0], backend).backend
-    result: torch.Tensor = BACKENDS[chosen].compute(call, operands)
-    return result.contiguous()
+    name, machine = machine_of(backend)
+    chosen = choose_backend(operands.inputs[0], name).backend
+    if machine is None:
+        result: torch.Tensor = BACKENDS[chosen].compute(call, operands)
+        return result.contiguous()
+    asked_for(chosen, machine.target, machine.cores)  # refused unless it is simulated
+    return simulated.compute(call, operands, machine).contiguous()

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import torch
 
-from nkisim.machine import TRN2
+from nkisim.machine import find_machine
 from trnconv.pytorch.arrays import to_array, to_tensor
+from trnconv.pytorch.backends import DEFAULT_SIMULATED, Simulated
 from trnconv.pytorch.conv_call import ConvCall
 from trnconv.pytorch.on_device import computed
 from trnconv.runtime.launch import Operands
 from trnconv.runtime.simulated import SimulatedDevice
 
 
-def compute(call: ConvCall, operands: Operands) -> torch.Tensor:
+def compute(
+    call: ConvCall, operands: Operands, machine: Simulated = DEFAULT_SIMULATED
+) -> torch.Tensor:
     """One convolution, or a gradient of one."""
     x = operands.inputs[0]
     arrays = Operands(
@@ -26,5 +29,6 @@ def compute(call: ConvCall, operands: Operands) -> torch.Tensor:
             for each in (operands.w, operands.bias, operands.residual)
         ),
     )
-    question = call.question(arrays, str(arrays.inputs[0].dtype), TRN2)
-    return to_tensor(computed(call, question, arrays, SimulatedDevice())).to(x.dtype)
+    question = call.question(arrays, str(arrays.inputs[0].dtype), find_machine(machine.target))
+    device = SimulatedDevice(machine.cores)
+    return to_tensor(computed(call, question, arrays, device)).to(x.dtype)

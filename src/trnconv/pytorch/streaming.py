@@ -3,7 +3,8 @@
 A causal model needs the last frames before a chunk and nothing else of the past. It keeps them in
 a cache: a list of slots, one a causal convolution (`feat_cache`: Wan, Qwen-Image), or nested
 dictionaries (`conv_cache`: CogVideoX). Models are known by that, not by name. The cache belongs to
-the stream, so that several streams of one model may take turns.
+the stream's state (`stream_state.py`), so that several streams of one model may take turns, and a
+stream may be saved.
 
 Slots: chunks of any length give the frames of the model's own loop, which feeds one latent frame at
 a time. Temporal resamplers treat the first call differently, whatever its length; so of a first
@@ -24,18 +25,22 @@ import torch
 from torch import nn
 
 from trnconv.errors import ShapeError, UnsupportedError
+from trnconv.pytorch.stream_state import StreamState, identity_of
 
 Tensor = torch.Tensor
 Step = Callable[[Tensor], Tensor]
 
 
-def decode_in_chunks(model: nn.Module, latent_chunks: Iterable[Tensor]) -> Iterator[Tensor]:
+def decode_in_chunks(
+    model: nn.Module, latent_chunks: Iterable[Tensor], *, state: StreamState | None = None
+) -> Iterator[Tensor]:
     """The frames of each chunk of latents [N, C, T, H, W], as soon as they are decoded.
 
     The first latent frame of a video gives one frame, every other as many as the model compresses
-    into one. The model may be patched or not; there are no gradients.
+    into one. The model may be patched or not; there are no gradients. With a `state`, the chunks
+    continue its video, and it knows them afterwards.
     """
-    cache = _cache_of(model, "decoder")
+    cache = _cache_of(model, "decoder", StreamState() if state is None else state)
     clamps = isinstance(cache, _Slots)
 
     def step(latents: Tensor) -> Tensor:
@@ -46,14 +51,19 @@ def decode_in_chunks(model: nn.Module, latent_chunks: Iterable[Tensor]) -> Itera
 
 
 def encode_in_chunks(
-    model: nn.Module, video_chunks: Iterable[Tensor], *, moments: bool = False
+    model: nn.Module,
+    video_chunks: Iterable[Tensor],
+    *,
+    moments: bool = False,
+    state: StreamState | None = None,
 ) -> Iterator[Tensor]:
     """The latents of each chunk of pixels [N, C, T, H, W], as soon as they are encoded.
 
     Latents are the means of their distributions; with `moments`, means and log-variances one after
-    the other along the channels. The model may be patched or not; there are no gradients.
+    the other along the channels. The model may be patched or not; there are no gradients. With a
+    `state`, the chunks continue its video, and it knows them afterwards.
     """
-    cache = _cache_of(model, "encoder")
+    cache = _cache_of(model, "encoder", StreamState() if state is None else state)
 
     def step(pixels: Tensor) -> Tensor:
         both = _through(model, "quant_conv", cache.run(_to_patches(pixels, model)))
@@ -66,21 +76,27 @@ def _stream(
     model: nn.Module, chunks: Iterable[Tensor], cache: _Cache, step: Step
 ) -> Iterator[Tensor]:
     """Each chunk, checked and stepped through."""
-    first: Tensor | None = None
+    state = cache.state
     for chunk in chunks:
         _require_frames(chunk)
-        first = chunk[:, :, :0] if first is None else first
-        _require_alike(chunk, first)
+        identity = identity_of(model, cache.half_name, chunk)
+        state.require(identity)
         _require_one_at_a_time(model, chunk)
         cache.require(chunk.shape[2])
+        state.within_a_chunk = True
         with torch.no_grad():
             # A copy: the cache may keep these frames, and the caller may use their memory again.
             result = step(chunk.detach().clone())
+        state.first_frames = state.first_frames or chunk.shape[2]
+        state.identity, state.within_a_chunk = identity, False
         yield result
 
 
 class _Cache(Protocol):
-    """The frames a model keeps from chunk to chunk, and half of the model on top of them."""
+    """Half of a model on top of the frames that it keeps from chunk to chunk."""
+
+    state: StreamState
+    half_name: str
 
     def require(self, frames: int) -> None:
         """Refuse a next chunk of so many frames in words, if it cannot be."""
@@ -92,18 +108,24 @@ class _Cache(Protocol):
 class _Slots:
     """`feat_cache`: the last frames before each causal convolution, in the order of their calls."""
 
-    def __init__(self, half: nn.Module, multiple: int) -> None:
+    def __init__(self, half: nn.Module, half_name: str, state: StreamState) -> None:
+        self.state = state
+        self.half_name = half_name
         self._half = half
-        self._multiple = multiple  # frames that become one
-        self._kept: list[Any] = [None] * sum(isinstance(it, nn.Conv3d) for it in half.modules())
-        self._begun = False
+        # Frames that become one.
+        self._multiple = _frames_in_one(half) if half_name == "encoder" else 1
+        slots = sum(isinstance(it, nn.Conv3d) for it in half.modules())
+        state.kept = [None] * slots if state.kept is None else state.kept
+        if not isinstance(state.kept, list) or len(state.kept) != slots:
+            raise _of_another_model(half, f"a list of {slots} slots")
 
     def require(self, frames: int) -> None:
         """1 + n k frames, then n k."""
-        alone = 0 if self._begun else 1
+        begun = self.state.first_frames > 0
+        alone = 0 if begun else 1
         if (frames - alone) % self._multiple:
             raise ShapeError(
-                f"a {'later' if self._begun else 'first'} chunk of {frames} frames: the model makes"
+                f"a {'later' if begun else 'first'} chunk of {frames} frames: the model makes"
                 f" one latent of the first frame, and of every {self._multiple} frames after it. So"
                 f" the first chunk has 1 + {self._multiple} k frames (k = 0, 1, 2, ...), and others"
                 f" have {self._multiple} k (k = 1, 2, ...)."
@@ -111,16 +133,17 @@ class _Slots:
 
     def run(self, x: Tensor) -> Tensor:
         """The first frame of a video alone, then all there are."""
-        if self._begun or x.shape[2] == 1:
-            return self._call(x)
-        first = self._call(x[:, :, :1])
-        return torch.cat([first, self._call(x[:, :, 1:])], dim=2)
+        if self.state.first_frames:
+            return self._call(x, first=False)
+        first = self._call(x[:, :, :1], first=True)
+        if x.shape[2] == 1:
+            return first
+        return torch.cat([first, self._call(x[:, :, 1:], first=False)], dim=2)
 
-    def _call(self, x: Tensor) -> Tensor:
-        options: dict[str, Any] = {"feat_cache": self._kept, "feat_idx": [0]}
+    def _call(self, x: Tensor, *, first: bool) -> Tensor:
+        options: dict[str, Any] = {"feat_cache": self.state.kept, "feat_idx": [0]}
         if "first_chunk" in _parameters(self._half):
-            options["first_chunk"] = not self._begun
-        self._begun = True
+            options["first_chunk"] = first
         y: Tensor = self._half(x, **options)
         return y
 
@@ -128,46 +151,54 @@ class _Slots:
 class _Dictionaries:
     """`conv_cache`: nested dictionaries that every module returns."""
 
-    def __init__(self, half: nn.Module, step: int) -> None:
+    def __init__(self, half: nn.Module, half_name: str, state: StreamState, step: int) -> None:
+        self.state = state
+        self.half_name = half_name
         self._half = half
         self._step = step
-        self._kept: Any = None
-        self._first = 0  # frames of the first chunk, once there was one
+        if not isinstance(state.kept, dict | None):
+            raise _of_another_model(half, "nested dictionaries")
 
     def require(self, frames: int) -> None:
         """The model's plan: what is left over with the first step, then steps."""
-        step = self._step
-        fits = frames == step <= self._first if self._first else 1 <= frames < 2 * step
+        step, first = self._step, self.state.first_frames
+        fits = frames == step <= first if first else 1 <= frames < 2 * step
         if not fits:
             raise ShapeError(
-                f"a {'later' if self._first else 'first'} chunk of {frames} frames: this model"
+                f"a {'later' if first else 'first'} chunk of {frames} frames: this model"
                 " normalises over the frames of a chunk, so that only its own chunks make its own"
                 f" frames. It takes {step} at a time, with what is left over in the first chunk:"
                 f" {step} to {2 * step - 1} frames, then {step} each; or one chunk of fewer."
             )
-        self._first = self._first or frames
 
     def run(self, x: Tensor) -> Tensor:
         """The model's own forward."""
         y: Tensor
-        y, self._kept = self._half(x, conv_cache=self._kept)
+        y, self.state.kept = self._half(x, conv_cache=self.state.kept)
         return y
 
 
-def _cache_of(model: nn.Module, name: str) -> _Cache:
-    """A fresh cache for the encoder or decoder of a model; refused if it has none."""
+def _cache_of(model: nn.Module, name: str, state: StreamState) -> _Cache:
+    """The cache of the encoder or decoder of a model; refused if it has none."""
     half: Any = getattr(model, name, None)
     given = _parameters(half) if isinstance(half, nn.Module) else frozenset()
     if {"feat_cache", "feat_idx"} <= given and _looks_back(half):
         _require_whole_frames(model)
-        return _Slots(half, _frames_in_one(half) if name == "encoder" else 1)
+        return _Slots(half, name, state)
     if "conv_cache" in given and (step := _own_step(model, name)):
         _require_whole_frames(model)
-        return _Dictionaries(half, step)
+        return _Dictionaries(half, name, state, step)
     raise UnsupportedError(
         f"streaming {type(model).__name__}: its {name} keeps no frames from chunk to chunk (neither"
         " feat_cache slots before causal convolutions, nor a conv_cache with steps of its own)."
         " Call the model's own encode or decode on a whole clip."
+    )
+
+
+def _of_another_model(half: nn.Module, wanted: str) -> ShapeError:
+    return ShapeError(
+        f"a state for {type(half).__name__}: it is that of another model, this one keeps {wanted}."
+        " Go on with the model that it was saved from."
     )
 
 
@@ -203,16 +234,6 @@ def _require_frames(chunk: Tensor) -> None:
         raise ShapeError(
             f"a chunk of shape {tuple(chunk.shape)}: chunks are (batch, channels, frames, height,"
             " width), with at least one frame."
-        )
-
-
-def _require_alike(chunk: Tensor, first: Tensor) -> None:
-    own, known = ((*it.shape[:2], *it.shape[3:]) for it in (chunk, first))
-    if own != known or chunk.dtype != first.dtype:
-        raise ShapeError(
-            f"a chunk of (batch, channels, height, width) {own} in {chunk.dtype} after one of"
-            f" {known} in {first.dtype}: chunks of one video differ in their number of frames only."
-            " Start a stream for each video."
         )
 
 

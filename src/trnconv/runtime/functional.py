@@ -2,8 +2,8 @@
 
 As in torch, an input without a batch is one image, and no images make no launch. What is ours is
 keyword-only: `padding_mode` ("zeros", "replicate", "reflect", "circular"), the machine (`target`)
-and its `cores`, and `accuracy`, what a kernel may give for speed: "direct", "bf16", "fast", "half"
-(ask/policy.py).
+and its `cores`, `accuracy`, what a kernel may give for speed: "direct", "bf16", "fast", "half"
+(ask/policy.py), and `reproducible`: the same bits however the input is cut.
 """
 
 from __future__ import annotations
@@ -48,10 +48,11 @@ def _convolution(rank: int) -> Callable[..., Array]:
         target: str = "trn2",
         cores: int = 1,
         accuracy: str | Policy = BF16,
+        reproducible: bool = False,
     ) -> Array:
         options: dict[str, Any] = {"stride": stride, "padding": padding, "dilation": dilation}
         options |= {"groups": groups, "padding_mode": padding_mode}
-        launch = LaunchOptions(target, cores, policy=policy_of(accuracy))
+        launch = LaunchOptions(target, cores, reproducible=reproducible, policy=policy_of(accuracy))
 
         x = _images(f"conv{rank}d", input, rank)
         if x.shape[0] == 0:

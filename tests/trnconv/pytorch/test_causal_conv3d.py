@@ -183,6 +183,23 @@ def test_the_callers_chunk_can_be_used_again():
         assert torch.equal(again, expected)
 
 
+@pytest.mark.parametrize("gradients", [True, False])
+@pytest.mark.parametrize("frames", [1, 2, 3])
+def test_the_cache_shares_no_memory_with_what_was_given(frames, gradients):
+    """A caller may have one buffer for the cache, and write each chunk's into it."""
+    weight, bias = filters((5, 1, 1))
+    weight.requires_grad_(gradients)
+    buffer = integers(1, C_IN, 3, 5, 6)
+    pieces, chunk = (buffer[:, :, :1], buffer[:, :, 1:]), integers(1, C_IN, frames, 5, 6, seed=9)
+    before = torch.cat([*pieces, chunk], dim=2)
+    y, cache = causal_conv3d(chunk, weight, bias, pieces, backend="torch")
+    expected = y.detach().clone()
+    buffer.fill_(7)
+    chunk.fill_(8)
+    assert torch.equal(torch.cat(cache, dim=2), before[:, :, -4:])
+    assert torch.equal(y, expected)
+
+
 # Gradients and the op
 
 

@@ -1,9 +1,13 @@
 """torch.compile and torch.export of patched autoencoders: the unpatched model's values."""
 
+import shutil
+from contextlib import nullcontext
+
 import pytest
 
 torch = pytest.importorskip("torch")
 
+from patched_subjects import DIFFUSERS, Subject
 from trnconv.models import find
 from trnconv.pytorch import patched
 from trnconv.pytorch.building import build
@@ -14,8 +18,10 @@ LATENTS = {"sdxl": (4, 6), "wan2.1": (1, 2, 3)}
 WAYS = {
     "eager": lambda part, x: torch.compile(part, backend="eager", fullgraph=True)(x),
     "aot_eager": lambda part, x: torch.compile(part, backend="aot_eager", fullgraph=True)(x),
+    "inductor": lambda part, x: torch.compile(part, backend="inductor", fullgraph=True)(x),
     "export": lambda part, x: torch.export.export(part, (x,)).module()(x),
 }
+QUICK = ("eager", "aot_eager", "export")
 
 
 def part_of(name, part):
@@ -52,13 +58,25 @@ def assert_as_unpatched(way, model, part, x):
         assert ours == theirs
     else:
         torch.testing.assert_close(ours, expected)
+    return ours
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", QUICK)
 @pytest.mark.parametrize("part", ["block", "decoder"])
 @pytest.mark.parametrize("name", LATENTS)
 def test_a_part_of_a_patched_model_in_one_graph(name, part, way):
     assert_as_unpatched(way, *part_of(name, part))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's own code in inductor
+@pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs a C++ compiler")
+@pytest.mark.parametrize("part", ["block", "decoder"])
+@pytest.mark.parametrize("name", LATENTS)
+def test_a_part_of_a_patched_model_by_inductor(name, part, tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    ours = assert_as_unpatched("inductor", *part_of(name, part))
+    assert isinstance(ours, torch.Tensor), ours
 
 
 @pytest.mark.parametrize("way", ["eager", "aot_eager"])
@@ -66,3 +84,18 @@ def test_a_part_of_a_patched_model_in_one_graph(name, part, way):
 def test_a_compiled_decode(name, way):
     model, _, latent = part_of(name, "decoder")
     assert_as_unpatched(way, model, lambda z: model.decode(z, return_dict=False)[0], latent)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DIFFUSERS)
+def test_a_compiled_decode_of_every_model(name):
+    """Against the unpatched model, compiled: of one, torch makes other values by compiling it."""
+    subject = Subject(name)
+    model, latent = subject.model(), subject.given("decode")
+    found = []
+    with torch.no_grad():
+        for is_patched in (False, True):
+            torch.compiler.reset()
+            with patched(model, backend="torch") if is_patched else nullcontext():
+                found.append(torch.compile(subject.run, backend="eager")(model, "decode", latent))
+    torch.testing.assert_close(found[1], found[0])

@@ -14,7 +14,7 @@ from torch import nn
 from integer_networks import integers, small_decoder, with_integers
 from lazy_moves import MOVES
 from trnconv.errors import UnsupportedError
-from trnconv.pytorch import Rewrites, patched
+from trnconv.pytorch import Rewrites, patch_, patched
 from trnconv.pytorch.lazy.context import ALL_REWRITES, NO_REWRITES
 
 pytestmark = pytest.mark.torch
@@ -264,6 +264,29 @@ def test_a_convolution_that_runs_twice_is_noted():
     model = with_integers(UsedTwice()).requires_grad_(requires_grad=False)
     assert dict(assert_the_same(model, clip()).book.repeated) == {"conv": 1}
     assert not assert_the_same(model, clip(), rewrites=NO_REWRITES).book.repeated
+
+
+class NormedImages(nn.Module):
+    """Frames of one video as images, through a layer that wants them in order."""
+
+    def __init__(self, asks):
+        super().__init__()
+        self.conv, self.norm, self.asks = nn.Conv2d(2, 4, 3, padding=1), nn.GroupNorm(2, 4), asks
+
+    def forward(self, video):
+        images = self.conv(video.movedim(2, 1).flatten(0, 1))
+        return self.norm(images.contiguous() if self.asks else images)
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_what_layers_of_torch_put_in_order_is_not_the_models_movement(asks):
+    """A kernel leaves such images as a video lies. Group norm copies them, unless the model did."""
+    model, video = NormedImages(asks), torch.randn(1, 2, 5, 4, 6)
+    with torch.no_grad():
+        expected = model(video)
+        report = patch_(model, backend="torch")
+        assert torch.allclose(model(video), expected, atol=1e-5)
+    assert report.copied() == ({"permute": 2 * expected.nbytes} if asks else {})
 
 
 def test_without_rewrites_every_copy_is_the_models_own():

@@ -7,10 +7,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from recorded_convolutions import Recorder
+from patched_runs import Patched, Unpatched
 from three_way import Error, example, rounded_model, run
 from trnconv.models import Size, find, models
-from trnconv.pytorch import patched
 
 pytestmark = pytest.mark.diffusers
 
@@ -31,7 +30,6 @@ FULL_WIDTH = {
 # Roundings alone stay far below. torch's own strided bf16 convolutions do not, at some sizes: with
 # one column of outputs, oneDNN's are off by as much as the values.
 MOST_OF_A_FLOOR = 0.1
-CONVOLUTIONS = (torch.nn.modules.conv._ConvNd,)
 
 
 def name_of(case):
@@ -57,39 +55,8 @@ def what_torch_lacks_in_bf16(monkeypatch):
     monkeypatch.setattr(torch, "randn", drawn)
 
 
-class Unpatched:
-    """A run of torch's own model: its result, and the convolutions it called."""
-
-    def __init__(self, model, entry, phase, given):
-        self.modules = set()
-        hooks = [
-            module.register_forward_hook(lambda *_, name=name: self.modules.add(name))
-            for name, module in model.named_modules()
-            if isinstance(module, CONVOLUTIONS)
-        ]
-        with Recorder() as recorder:
-            self.y = run(model, entry, phase, given)
-        for hook in hooks:
-            hook.remove()
-        self.calls = len(recorder.calls)
-
-
-class Patched:
-    """A run of the same model on our kernels, which it must have done alone."""
-
-    def __init__(self, model, entry, phase, given):
-        with patched(model, backend="nkisim") as self.report, Recorder() as recorder:
-            self.y = run(model, entry, phase, given)
-        self.calls_of_torch = recorder.calls
-
-    def require_every_convolution(self, unpatched):
-        book = self.report.book
-        assert self.calls_of_torch == []
-        assert self.report.kept == ()
-        assert not book.kept
-        assert not book.repeated
-        assert unpatched.modules <= {work.module for work in book.works}
-        assert sum(book.works.values()) == unpatched.calls > 0
+def calling(entry, phase, given):
+    return lambda model: run(model, entry, phase, given)
 
 
 def three_ways(entry, phase, size, *, reduced):
@@ -97,8 +64,9 @@ def three_ways(entry, phase, size, *, reduced):
     given = example(entry, phase, size, reduced=reduced)
     exact = run(rounded_model(entry, torch.float32, reduced=reduced), entry, phase, given)
     model = rounded_model(entry, torch.bfloat16, reduced=reduced)
-    floor = Unpatched(model, entry, phase, given)
-    ours = Patched(model, entry, phase, given)
+    call = calling(entry, phase, given)
+    floor = Unpatched(model, call)
+    ours = Patched(model, call)
     ours.require_every_convolution(floor)
     assert ours.y.dtype == torch.bfloat16
     assert ours.y.shape == exact.shape
@@ -120,8 +88,9 @@ def test_a_patched_model_in_float32(name, phase):
     entry = find(name)
     given = example(entry, phase, entry.tiny, reduced=True)
     model = rounded_model(entry, torch.float32, reduced=True)
-    theirs = Unpatched(model, entry, phase, given)
-    ours = Patched(model, entry, phase, given)
+    call = calling(entry, phase, given)
+    theirs = Unpatched(model, call)
+    ours = Patched(model, call)
     ours.require_every_convolution(theirs)
     error = Error.of(ours.y, theirs.y)
     assert 0 < error.largest <= FLOAT32_BOUND, error

@@ -316,6 +316,54 @@ def test_a_saved_model_is_patched(carried):
     assert torch.equal(run(loaded, x), expected)
 
 
+class Scaled(nn.Module):
+    """A convolution, and an attribute that a copy may have otherwise."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(2, 2, 3, padding=1)
+        self.scale = 2.0
+
+    def forward(self, x):
+        return self.conv(x) * self.scale
+
+
+class WithItsOwnState(Scaled):
+    def __getstate__(self):
+        return {**self.__dict__, "told": True}
+
+
+@pytest.mark.parametrize("kind", [Scaled, WithItsOwnState])
+def test_a_shallow_copy_has_its_own_attributes(kind):
+    """It runs as its class says; the modules it shares with its origin stay patched."""
+    model, x = with_integers(kind()), integers(1, 2, 4, 5)
+    expected = run(model, x)
+    report = patch_(model, backend="torch")
+    copied, conv = copy.copy(model), copy.copy(model.conv)
+    copied.scale, conv.padding = 4.0, (0, 0)
+    assert hasattr(copied, "told") == (kind is WithItsOwnState)
+    assert torch.equal(run(copied, x), 2 * expected)
+    assert torch.equal(run(model, x), expected)
+    assert torch.equal(run(conv, x), run(model.conv, x)[:, :, 1:-1, 1:-1])
+    assert copied.conv is model.conv
+    assert sum(report.book.works.values()) == 3
+    before = model.forward
+    model.forward = functools.partial(before)
+    assert "forward" not in vars(copied)
+    for other in (copy.deepcopy(copied), pickle.loads(pickle.dumps(copied))):  # noqa: S301
+        assert torch.equal(run(other, x), 2 * expected)
+
+
+def test_a_shallow_copy_has_what_its_origin_had_before():
+    model, x = with_integers(Scaled()), integers(1, 2, 4, 5)
+    expected = run(model, x)
+    model.forward = functools.partial(lambda own, x: own(x) + 1, model.forward)
+    patch_(model, backend="torch")
+    assert torch.equal(run(copy.copy(model), x), expected + 1)
+    unpatch_(model)
+    assert "__getstate__" not in vars(model)
+
+
 def test_states_are_those_of_the_unpatched_model():
     model, x = small_decoder()
     other, _ = small_decoder(seed=50)

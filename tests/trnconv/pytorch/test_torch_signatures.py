@@ -6,6 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import trnconv
 from trnconv.pytorch import functional, nn
 
 pytestmark = pytest.mark.torch
@@ -15,7 +16,8 @@ FORWARD = "input weight bias=None stride=1 padding=0 dilation=1 groups=1"
 TRANSPOSED = "input weight bias=None stride=1 padding=0 output_padding=0 groups=1 dilation=1"
 DOCUMENTED = {f"conv{rank}d": FORWARD for rank in (1, 2, 3)}
 DOCUMENTED |= {f"conv_transpose{rank}d": TRANSPOSED for rank in (1, 2, 3)}
-OURS = {"padding_mode", "activation", "residual", "accuracy", "backend"}
+MACHINE = {"backend", "target", "cores"}
+OURS = MACHINE | {"padding_mode", "activation", "residual", "accuracy", "reproducible"}
 MODULES = ("Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d")
 
 
@@ -35,7 +37,18 @@ def test_a_function_has_torchs_arguments_in_torchs_order(name):
 def test_what_is_ours_is_keyword_only(name):
     parameters = inspect.signature(getattr(functional, name)).parameters.values()
     keywords = {each.name for each in parameters if each.kind is each.KEYWORD_ONLY}
-    assert keywords == ({"backend"} if "transpose" in name else OURS)
+    assert keywords == (MACHINE if "transpose" in name else OURS)
+
+
+@pytest.mark.parametrize("name", DOCUMENTED)
+def test_functions_of_arrays_have_what_is_not_torchs_too(name):
+    """Ends are of `trnconv.runtime.convolve`, and arrays have no backend but nkisim."""
+    keywords = [
+        {each.name for each in inspect.signature(function).parameters.values()}
+        for function in (getattr(functional, name), getattr(trnconv, name))
+    ]
+    assert keywords[0] - keywords[1] <= {"backend", "activation", "residual"}
+    assert keywords[1] <= keywords[0]
 
 
 @pytest.mark.parametrize("name", DOCUMENTED)

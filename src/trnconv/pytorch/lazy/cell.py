@@ -40,6 +40,7 @@ class LazyCell:
         self.video = video
         self.real: Tensor | None = None
         self.is_viewed = False
+        self.for_a_layer = False  # a layer of torch's wants it in order: no movement of the model's
         self._owns = owns  # the result of a convolution is its own; movement would be a copy
         if video is not None:
             waiting.add(self)
@@ -96,7 +97,16 @@ class LazyCell:
 
     def _keep(self, made: Tensor) -> None:
         as_promised = laid_out_as(made, self.twin)
-        self._take(made if as_promised else restrided(made, self.twin, self.around))
+        self._take(made if as_promised else self.restrided(made, self.twin))
+
+    def restrided(self, tensor: Tensor, twin: Tensor) -> Tensor:
+        """A copy that is laid out as the twin."""
+        if not self.for_a_layer:
+            self.around.book.moved("permute", 2 * tensor.nbytes)
+        fresh = torch.empty_strided(
+            twin.shape, twin.stride(), dtype=tensor.dtype, device=tensor.device
+        )
+        return fresh.copy_(tensor)
 
     def _take(self, made: Tensor) -> None:
         self.real, self.video = made, None
@@ -107,13 +117,6 @@ def require_movable(video: Video, around: Surroundings) -> None:
     """Refuse to do what only a convolution can, of a video on several ranks."""
     if around.spread is not None:
         around.spread.require_movable(video)
-
-
-def restrided(tensor: Tensor, twin: Tensor, around: Surroundings) -> Tensor:
-    """A copy that is laid out as the twin."""
-    around.book.moved("permute", 2 * tensor.nbytes)
-    fresh = torch.empty_strided(twin.shape, twin.stride(), dtype=tensor.dtype, device=tensor.device)
-    return fresh.copy_(tensor)
 
 
 def _is_as_dense(tensor: Tensor, twin: Tensor) -> bool:
@@ -195,7 +198,7 @@ class ViewOf:
             made = done(video, cell.around.book)
             fits = _is_as_dense(made, self.twin)
             if not fits:
-                made = restrided(made, self.twin, cell.around)
+                made = cell.restrided(made, self.twin)
         if fits and _is_shared(made, video):
             return made
         cell.keep_if_whole(made, self.twin)

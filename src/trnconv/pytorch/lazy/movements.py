@@ -119,7 +119,10 @@ def _clone(around: Surroundings, func: Any, args: Any, kwargs: Any) -> Any:
         return NotImplemented
     with unseen():
         twin = func(_twin_of(x), **kwargs)
-    return _copied(video, around, twin)
+    copied = _copied(video, around, twin)
+    in_order = wanted is torch.contiguous_format
+    copied.view_of.cell.for_a_layer = in_order and not _asked_by_a_model()
+    return copied
 
 
 def _interleaved(around: Surroundings, x: Tensor) -> Any:

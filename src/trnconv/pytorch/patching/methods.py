@@ -27,9 +27,11 @@ from trnconv.pytorch.lazy.session import (
     why_eager,
 )
 from trnconv.pytorch.lazy.tensor import repaired
+from trnconv.pytorch.patching.shallow_copies import state_of
 
 Tensor = torch.Tensor
 ATTRIBUTE = "_trnconv"
+GETSTATE = "__getstate__"
 
 
 @dataclass
@@ -166,6 +168,15 @@ def put(
     module.__dict__[method] = bound
     patch.methods.append(method)
     patch.own[method] = getattr(type(module), method)
+    if GETSTATE not in module.__dict__:
+        module.__dict__[GETSTATE] = Bound(carried_state, module, GETSTATE)
+        patch.methods.append(GETSTATE)
+
+
+def carried_state(self: torch.nn.Module) -> Any:
+    """For `copy` and `pickle`."""
+    patch: Patch = self.__dict__[ATTRIBUTE]
+    return state_of(self, {ATTRIBUTE, "_call_impl", *patch.methods}, patch.before)
 
 
 def has_hooks(module: torch.nn.Module) -> bool:

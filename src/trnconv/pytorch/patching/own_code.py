@@ -29,8 +29,13 @@ def own_methods(module: nn.Module) -> str:
 
 
 def splits_for_cudnn(module: nn.Module) -> bool:
-    """Whether it is the class of diffusers that cuts large inputs."""
+    """Whether it is the class of diffusers that cuts large inputs, and nobody wrapped its forward.
+
+    A hook that casts or loads weights does, and must run; below it, the class cuts as it likes.
+    """
     kind = type(module)
+    if "forward" in module.__dict__:
+        return False
     return kind.__module__.startswith(_SPLITTER[0]) and kind.__name__ == _SPLITTER[1]
 
 

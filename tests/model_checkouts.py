@@ -1,0 +1,207 @@
+"""Autoencoders of other repositories, from checkouts below MODELS_SRC, in small configurations.
+
+Nothing of theirs is installed or copied: a file is imported by its path, and of what it imports
+from its own repository or from packages that computing does not need there are stand-ins.
+"""
+
+import importlib.util
+import os
+import sys
+import types
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+
+SPREAD = 0.1  # of biases
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """A file of a repository, how its model is built, and how it is called."""
+
+    file: str
+    build: object
+    calls: dict  # phase -> function of (model, given)
+    given: dict  # phase -> sizes
+    stand_ins: dict
+    package: str = ""  # whose relative imports the file has
+
+    def model(self, dtype=torch.float32):
+        """Weights of variance 1 / fan-in that bf16 holds, in a type; no bias is zero."""
+        model = self.build(self.module())
+        generator = torch.Generator().manual_seed(0)
+        for name, parameter in model.named_parameters():
+            noise = torch.randn(parameter.shape, generator=generator)
+            if parameter.dim() > 1 and name.endswith("weight"):
+                noise = noise / parameter[0].numel() ** 0.5
+            else:
+                noise = (0 if name.endswith("bias") else 1) + noise * SPREAD
+            parameter.data.copy_(noise.bfloat16().float())
+        return torch.nn.Module.to(model, dtype=dtype).eval().requires_grad_(requires_grad=False)
+
+    def module(self):
+        """Their file, imported; skipped if this checkout is not there."""
+        path = Path(os.environ["MODELS_SRC"], self.file)
+        if not path.is_file():
+            pytest.skip(f"models_src: {path} is not there")
+        name = f"{self.package}.{path.stem}" if self.package else f"checkout_{path.stem}"
+        spec = importlib.util.spec_from_file_location(name, path)
+        module = importlib.util.module_from_spec(spec)
+        if self.package:  # before the stand-ins: it looks for packages by itself
+            importlib.import_module(self.package)
+        with present(self.stand_ins):
+            spec.loader.exec_module(module)
+        return module
+
+    def example(self, phase):
+        generator = torch.Generator().manual_seed(1)
+        return torch.rand(self.given[phase], generator=generator).bfloat16().float()
+
+    def call(self, phase, model):
+        given = self.example(phase).to(next(model.parameters()).dtype)
+        with torch.no_grad():
+            return self.calls[phase](model, given)
+
+
+@contextmanager
+def present(stand_ins):
+    """Modules of these names with these attributes, and those that contain them."""
+    before = dict(sys.modules)
+    without_bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    for name, attributes in stand_ins.items():
+        parts = name.split(".")
+        for length in range(1, len(parts) + 1):
+            whole = ".".join(parts[:length])
+            sys.modules.setdefault(whole, types.ModuleType(whole))
+        vars(sys.modules[name]).update(attributes)
+    yield
+    sys.dont_write_bytecode = without_bytecode
+    for name in set(sys.modules) - set(before):
+        if any(each == name or each.startswith(f"{name}.") for each in stand_ins):
+            del sys.modules[name]
+
+
+def _wan(options):
+    return lambda module: module.WanVAE_(**options)
+
+
+SCALE = [0.0, 1.0]
+WAN_CALLS = {
+    "encode": lambda model, given: model.encode(given * 2 - 1, SCALE),
+    "decode": lambda model, given: model.decode(given * 2 - 1, SCALE),
+}
+SMALL_WAN = {"dim": 8, "z_dim": 4, "num_res_blocks": 1, "temperal_downsample": [False, True, True]}
+
+
+def _taehv(**options):
+    return lambda module: module.TAEHV(checkpoint_path=None, **options)
+
+
+def _taehv_calls(*, parallel):
+    options = {"parallel": parallel, "show_progress_bar": False}
+    return {
+        "encode": lambda model, given: model.encode_video(given, **options),
+        "decode": lambda model, given: model.decode_video(given, **options),
+    }
+
+
+TAEHV_SIZES = {"encode": (1, 5, 3, 16, 24), "decode": (1, 3, 16, 2, 3)}
+
+
+def _unused(*_args, **_kwargs):
+    raise AssertionError("a stand-in was called")
+
+
+def _hunyuan(module):
+    return module.AutoencoderKLConv3D(
+        in_channels=3,
+        out_channels=3,
+        latent_channels=4,
+        block_out_channels=(16, 32, 32),
+        layers_per_block=1,
+        ffactor_spatial=4,
+        ffactor_temporal=4,
+        sample_size=32,
+        sample_tsize=8,
+    )
+
+
+def _turbo(module):
+    # Wide enough that no position is all but zero: norms would make anything of its roundings.
+    return module.AutoencoderKLTurboVAED(
+        latent_channels=16,
+        decoder_block_out_channels=(16, 32, 64, 64),
+        decoder_layers_per_block=(1, 1, 1, 1, 1),
+        decoder_is_dw_conv=(False, False, False, True, True),
+        decoder_dw_kernel_size=5,
+        patch_size=2,
+    )
+
+
+CHECKOUTS = {
+    "Wan2.1": Checkout(
+        "Wan2.1/wan/modules/vae.py",
+        _wan(SMALL_WAN),
+        WAN_CALLS,
+        {"encode": (1, 3, 9, 16, 24), "decode": (1, 4, 3, 2, 3)},
+        {},
+    ),
+    "Wan2.2": Checkout(
+        "Wan2.2/wan/modules/vae2_2.py",
+        _wan({**SMALL_WAN, "dec_dim": 16}),
+        WAN_CALLS,
+        {"encode": (1, 3, 9, 32, 48), "decode": (1, 4, 3, 2, 3)},
+        {},
+    ),
+    "LightVAE": Checkout(
+        "LightX2V/lightx2v/models/video_encoders/hf/wan/vae.py",
+        _wan({**SMALL_WAN, "dim": 32, "z_dim": 16, "pruning_rate": 0.75}),
+        WAN_CALLS,
+        {"encode": (1, 3, 5, 16, 16), "decode": (1, 16, 3, 2, 2)},
+        {
+            "loguru": {"logger": None},
+            "lightx2v.utils.envs": {"GET_USE_CHANNELS_LAST_3D": lambda: False},
+            "lightx2v.utils.utils": {"load_weights": _unused},
+            "lightx2v_platform.base.global_var": {"AI_DEVICE": "cpu"},
+        },
+    ),
+    "TAEHV": Checkout("taehv/taehv.py", _taehv(), _taehv_calls(parallel=True), TAEHV_SIZES, {}),
+    "TAEHV, frame by frame": Checkout(
+        "taehv/taehv.py",
+        _taehv(),
+        _taehv_calls(parallel=False),
+        {"encode": (1, 4, 3, 16, 24), "decode": (1, 2, 16, 2, 3)},
+        {},
+    ),
+    "TAEHV, super": Checkout(
+        "taehv/taehv.py",
+        _taehv(arch_variant="super"),
+        _taehv_calls(parallel=True),
+        {"encode": (1, 4, 3, 16, 16), "decode": (1, 2, 16, 2, 2)},
+        {},
+    ),
+    "HunyuanVideo-1.5": Checkout(
+        "HunyuanVideo-1.5/hyvideo/models/autoencoders/hunyuanvideo_15_vae.py",
+        _hunyuan,
+        {
+            "encode": lambda model, given: model.encode(given * 2 - 1).latent_dist.mode(),
+            "decode": lambda model, given: model.decode(given * 2 - 1).sample,
+        },
+        {"encode": (1, 3, 5, 16, 16), "decode": (1, 4, 3, 3, 4)},
+        {
+            "loguru": {},
+            "hyvideo.commons.parallel_states": {"get_parallel_state": _unused},
+        },
+    ),
+    "Turbo-VAED": Checkout(
+        "Turbo-VAED/diffusers_vae/src/diffusers/models/autoencoders/autoencoder_kl_turbo_vaed.py",
+        _turbo,
+        {"decode": lambda model, given: model.decode(given * 2 - 1).sample},
+        {"decode": (1, 16, 2, 2, 3)},
+        {"timm.models.vision_transformer": {"Mlp": _unused}},
+        package="diffusers.models.autoencoders",
+    ),
+}
