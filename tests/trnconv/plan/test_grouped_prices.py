@@ -7,6 +7,7 @@ import pytest
 from nkisim.machine import MACHINES, TRN2
 from trnconv.ask.question import Question
 from trnconv.forms.direct import cost as direct_cost
+from trnconv.forms.direct import length as direct_length
 from trnconv.forms.direct import ramp
 from trnconv.forms.direct.candidates import Task
 from trnconv.forms.direct.candidates import candidates as direct_plans
@@ -80,7 +81,7 @@ def test_jobs_and_windows_of_a_direct_plan(shape, target, monkeypatch):
     assert plans
     together = [direct_cost.cost_of(plan) for plan in plans]
     direct_cost._work.cache_clear()
-    direct_cost._lengths.cache_clear()
+    direct_length._lengths.cache_clear()
     monkeypatch.setattr(JobGroups, "kinds", property(tuple))
     monkeypatch.setattr(direct_cost, "loaded_windows", one_by_one)
     monkeypatch.setattr(ramp, "loaded_windows", one_by_one)
@@ -88,7 +89,7 @@ def test_jobs_and_windows_of_a_direct_plan(shape, target, monkeypatch):
     for plan, priced in zip(plans, together, strict=True):
         assert_alike(direct_cost.cost_of(plan), priced)
     direct_cost._work.cache_clear()
-    direct_cost._lengths.cache_clear()
+    direct_length._lengths.cache_clear()
 
 
 def one_by_one(groups, slots):
