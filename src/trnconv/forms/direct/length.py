@@ -41,30 +41,46 @@ class Program(NamedTuple):
 
 def program_of(plan: DirectPlan) -> Program:
     """How long a plan's program is, and its loops."""
-    loads, _ = weight_loads(plan)
-    once = loads + 2
-    lengths = _lengths(replace(plan, body_blocks=1, by_kind=False))
+    once, lengths = _parts(plan)
     if not plan.rolled:
         return Program(once + sum(length * count for _, length, count in lengths))
-    return _by_kind(plan, once, lengths) if plan.by_kind else _one_loop(plan, once, lengths)
+    if plan.by_kind:
+        return _by_kind(plan, once, lengths)
+    return _spans(plan, once, lengths).program(plan.body_blocks, _most_turns(plan))
 
 
-def _one_loop(plan: DirectPlan, once: int, lengths: Lengths) -> Program:
-    """Spans at the borders, a loop over the others, and spans that are left over."""
+def _parts(plan: DirectPlan) -> tuple[int, Lengths]:
+    """Instructions that stand before all blocks, and those of blocks."""
+    loads, _ = weight_loads(plan)
+    return loads + 2, _lengths(replace(plan, body_blocks=1, by_kind=False))
+
+
+class _Spans(NamedTuple):
+    """Static instructions: of what stands beside a loop, and of one of its spans."""
+
+    beside: int
+    span: int
+    equal: int  # spans
+
+    def program(self, body: int, most_turns: int) -> Program:
+        """With so many spans a turn."""
+        turns, left = divmod(self.equal, body)
+        if turns < 2:
+            return Program(self.beside + self.equal * self.span)
+        static = self.beside + (body + left) * self.span + 2 * CELLS
+        return Program(static, turns, -(-turns // most_turns), left > 0)
+
+
+def _spans(plan: DirectPlan, once: int, lengths: Lengths) -> _Spans:
+    """Spans at the borders stand beside the loop."""
     along = along_of(plan)
     spans: dict[AnyKind, int] = {}  # instructions of all spans of a kind along the axis
     for kinds, length, count in lengths:
         spans[kinds[along.axis]] = spans.get(kinds[along.axis], 0) + length * count
-    total = sum(spans.values())
-    turns = along.equal // plan.body_blocks
-    if turns < 2:
-        return Program(once + total)
     counted = _counts(plan, along.axis)
     most = max(counted, key=counted.__getitem__)
-    span = spans[most] // along.equal
-    left = along.equal - turns * plan.body_blocks
-    static = total - spans[most] + (plan.body_blocks + left) * span
-    return Program(once + static + 2 * CELLS, turns, -(-turns // _most_turns(plan)), left > 0)
+    beside = once + sum(spans.values()) - spans[most]
+    return _Spans(beside, spans[most] // along.equal, along.equal)
 
 
 def _counts(plan: DirectPlan, axis: int) -> Mapping[AnyKind, int]:
@@ -110,19 +126,15 @@ def _lengths(plan: DirectPlan) -> Lengths:
 
 def bodies(plan: DirectPlan, budget: int) -> Iterator[DirectPlan]:
     """Lengths of turns that are short enough, of one loop if any are; those with few turns last."""
-    most = along_of(plan).equal // 2
-    spans = [replace(plan, body_blocks=count) for count in range(1, most + 1)]
-    short = [one for one in spans if program_of(one).instructions <= budget]
+    spans, most_turns = _spans(plan, *_parts(plan)), _most_turns(plan)
+    programs = {body: spans.program(body, most_turns) for body in range(1, spans.equal // 2 + 1)}
+    short = [body for body, program in programs.items() if program.instructions <= budget]
     if short:
-        yield from reversed(sorted(short, key=_starts)[:_TRIED])
+        starts = {body: programs[body].turns + programs[body].after for body in short}
+        few = sorted(short, key=starts.__getitem__)[:_TRIED]
+        yield from (replace(plan, body_blocks=body) for body in reversed(few))
         return
     yield from (replace(plan, by_kind=True, body_blocks=count) for count in _BY_KIND)
-
-
-def _starts(plan: DirectPlan) -> int:
-    """How often the array starts empty."""
-    program = program_of(plan)
-    return program.turns + program.after
 
 
 def weight_loads(plan: DirectPlan) -> tuple[int, int]:
