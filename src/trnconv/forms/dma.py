@@ -7,13 +7,12 @@ Descriptors are built before the kernel starts (trn1, outside of hardware loops)
 from __future__ import annotations
 
 from nkisim.machine import Timing
-
-_PREBUILT = "none"  # the default mode of a machine that builds rings of descriptors beforehand
+from nkisim.timing.costs.dma import PREBUILT
 
 
 def issue_ns(timing: Timing, *, rolled: bool = False) -> float:
     """What the queue spends on one DMA."""
-    if timing.dma_default_mode != _PREBUILT:
+    if timing.dma_default_mode != PREBUILT:
         return timing.dma_issue_hwdge_ns
     return timing.dma_issue_swdge_ns if rolled else timing.dma_issue_static_ns
 
@@ -27,7 +26,7 @@ def descriptor_ns(
     timing: Timing, run_bytes: float, *, rolled: bool = False, rate: float = 1.0
 ) -> float:
     """A run of so many bytes, on one DMA engine that moves at a part of its rate."""
-    rings = timing.dma_default_mode == _PREBUILT and not rolled
+    rings = timing.dma_default_mode == PREBUILT and not rolled
     floor = timing.dma_ring_floor_ns if rings else timing.dma_descriptor_floor_ns
     return max(floor, run_bytes / rate / timing.dma_bytes_per_ns) + (
         timing.dma_descriptor_overhead_ns

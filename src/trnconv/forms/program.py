@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 import nkisim
 from nkisim import Run, Spec
+from nkisim.machine import Machine, Reading
+from nkisim.timing import Timeline, schedule
 from trnconv.ask.ends import NO_RESIDUAL
 from trnconv.ask.words import shape_in_words
 from trnconv.errors import PlanError
@@ -76,6 +78,14 @@ def traced(program: Prepared) -> Run:
         target=plan.machine,
         values=False,
     )
+
+
+def timed(
+    program: Prepared, reading: Reading = Reading.default, machine: Machine | None = None
+) -> Timeline:
+    """When the instructions of one core would run; `machine` replaces the plan's."""
+    run = traced(program)
+    return schedule(run.trace, machine or run.machine, reading, memory=run.memory)
 
 
 def _in_turn(packed: list[tuple[_T, ...]]) -> tuple[_T, ...]:

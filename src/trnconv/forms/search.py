@@ -7,11 +7,9 @@ from dataclasses import replace
 from functools import lru_cache
 from math import inf
 
-from nkisim.machine import Reading
-from nkisim.timing import schedule
 from trnconv.ask.question import FILTER_GRADIENT, Question
 from trnconv.forms.form import Form, P, Priced
-from trnconv.forms.program import prepared, traced
+from trnconv.forms.program import prepared, timed
 
 # Numbers that were tried on the 194 forward problems of tests/pinned_problems.py have their effect
 # beside them: how many plans are others, and what that does to the closed form's times.
@@ -100,8 +98,7 @@ def _scheduled(form: Form[P], ranked: list[Priced]) -> list[Priced]:
 
 def _by_schedule(form: Form[P], priced: Priced) -> Priced:
     cost = priced.cost
-    run = traced(prepared(form, (priced.plan,)))
-    ns = schedule(run.trace, run.machine, Reading.default).makespan_ns
+    ns = timed(prepared(form, (priced.plan,))).makespan_ns
     weighed_ns = cost.weighed_ns + ns - cost.total_ns
     return replace(priced, cost=replace(cost, total_ns=ns, weighed_ns=weighed_ns, scheduled=True))
 

@@ -12,10 +12,10 @@ from typing import Any
 import nkisim
 from nkisim import Run
 from nkisim.machine import Machine, Reading
-from nkisim.timing import Timeline, schedule, schedule_launch
+from nkisim.timing import Timeline, schedule_launch
 from trnconv.forms.allowance import allowed
 from trnconv.forms.form import Plan
-from trnconv.forms.program import Prepared, prepared, traced
+from trnconv.forms.program import Prepared, prepared, timed, traced
 from trnconv.planner.table import form_of
 
 MOST_PIECES = 3  # tensors that x may lie in: each is an argument of a kernel
@@ -63,9 +63,7 @@ def time_plan(
     plan: Plan, reading: Reading = Reading.default, machine: Machine | None = None
 ) -> Timeline:
     """When each of them would run; `machine` replaces the plan's, to change an assumption."""
-    of_plan = trace_plan(plan)
-    target = machine or of_plan.machine
-    return schedule(of_plan.trace, target, reading, memory=of_plan.memory)
+    return timed(prepare((plan,)), reading, machine)
 
 
 def time_plans(plans: tuple[Plan, ...], reading: Reading = Reading.default) -> Timeline:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
@@ -17,14 +17,12 @@ from trnconv.forms.direct.block_types import (
 )
 from trnconv.forms.direct.blocks import bank_tile_count
 from trnconv.forms.direct.jobs import JobGroups, grouped_jobs
-from trnconv.forms.direct.loops import along_of
+from trnconv.forms.direct.loops import AnyKind, along_of, span_kinds, turns_of
 from trnconv.forms.direct.plan import DirectPlan
-from trnconv.forms.direct.problem import DEPTH, HEIGHT
 from trnconv.forms.direct.ramp import CELLS
 from trnconv.forms.direct.stationaries import image_width
 from trnconv.forms.direct.traffic import Extent, loaded_windows, window_dmas
 
-AnyKind = FrameKind | SpanKind
 Lengths = tuple[tuple[tuple[FrameKind, SpanKind, SpanKind], int, int], ...]
 _BY_KIND = (1, 2, 3, 4, 6, 8, 12, 16)  # blocks of a turn
 _TRIED = 2  # lengths of turns; those with the fewest
@@ -64,9 +62,10 @@ class _Spans(NamedTuple):
 
     def program(self, body: int, most_turns: int) -> Program:
         """With so many spans a turn."""
-        turns, left = divmod(self.equal, body)
-        if turns < 2:
+        turns = turns_of(self.equal, body)
+        if not turns:
             return Program(self.beside + self.equal * self.span)
+        left = self.equal - turns * body
         static = self.beside + (body + left) * self.span + 2 * CELLS
         return Program(static, turns, -(-turns // most_turns), left > 0)
 
@@ -77,17 +76,10 @@ def _spans(plan: DirectPlan, once: int, lengths: Lengths) -> _Spans:
     spans: dict[AnyKind, int] = {}  # instructions of all spans of a kind along the axis
     for kinds, length, count in lengths:
         spans[kinds[along.axis]] = spans.get(kinds[along.axis], 0) + length * count
-    counted = _counts(plan, along.axis)
+    counted = span_kinds(plan, along.axis)
     most = max(counted, key=counted.__getitem__)
     beside = once + sum(spans.values()) - spans[most]
     return _Spans(beside, spans[most] // along.equal, along.equal)
-
-
-def _counts(plan: DirectPlan, axis: int) -> Mapping[AnyKind, int]:
-    """How many spans there are of each kind along an axis."""
-    if axis == DEPTH:
-        return dict(frame_kinds(plan.problem, plan.frames).items())
-    return dict((row_kinds(plan) if axis == HEIGHT else column_kinds(plan)).items())
 
 
 def _most_turns(plan: DirectPlan) -> int:

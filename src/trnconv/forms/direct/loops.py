@@ -9,16 +9,27 @@ are too long a program, each kind of block has a loop of its own.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 from typing import NamedTuple
 
-from trnconv.forms.direct.block_types import Block, Kind, column_kinds, frame_kinds, row_kinds
+from trnconv.forms.direct.block_types import (
+    Block,
+    FrameKind,
+    Kind,
+    SpanKind,
+    column_kinds,
+    frame_kinds,
+    row_kinds,
+)
 from trnconv.forms.direct.plan import DirectPlan
 from trnconv.forms.direct.problem import DEPTH, HEIGHT, WIDTH
 from trnconv.forms.recipe_parts import loop_spans
+
+AXES = (DEPTH, HEIGHT, WIDTH)
+AnyKind = FrameKind | SpanKind
 
 
 class Stretch(NamedTuple):
@@ -41,20 +52,34 @@ class Along(NamedTuple):
     others: int
 
 
+def span_kinds(plan: DirectPlan, axis: int) -> Mapping[AnyKind, int]:
+    """How many spans there are of each kind along an axis, of one image."""
+    if axis == DEPTH:
+        kinds = frame_kinds(plan.problem, plan.frames)
+        return {kind: count // plan.problem.images for kind, count in kinds.items()}
+    return dict((row_kinds(plan) if axis == HEIGHT else column_kinds(plan)).items())
+
+
+def turns_of(spans: int, body: int) -> int:
+    """Turns of a loop over so many spans, `body` of them a turn; 0 if there would be one."""
+    return spans // body if spans >= 2 * body else 0
+
+
 @lru_cache(maxsize=8192)
 def _along(plan: DirectPlan) -> Along:
     """The axis with which the shortest program has the fewest blocks."""
     images = plan.problem.images
-    kinds = {
-        DEPTH: list(frame_kinds(plan.problem, plan.frames).values()),
-        HEIGHT: [images * count for count in row_kinds(plan).values()],
-        WIDTH: [images * count for count in column_kinds(plan).values()],
-    }
-    spans = {axis: sum(counts) for axis, counts in kinds.items()}
-    whole = spans[DEPTH] * spans[HEIGHT] * spans[WIDTH] // images**2
+    counts = {axis: span_kinds(plan, axis).values() for axis in AXES}
+    spans = {axis: sum(counts[axis]) for axis in AXES}
+    whole = images * spans[DEPTH] * spans[HEIGHT] * spans[WIDTH]
     found = [
-        Along(axis, whole // spans[axis], max(counts), spans[axis] - max(counts))
-        for axis, counts in kinds.items()
+        Along(
+            axis,
+            whole // (images * spans[axis]),
+            images * max(counts[axis]),
+            images * (spans[axis] - max(counts[axis])),
+        )
+        for axis in AXES
     ]
     return min(found, key=lambda along: (along.blocks * (along.others + 1), along.axis != HEIGHT))
 
@@ -82,7 +107,7 @@ def _one_loop(plan: DirectPlan, blocks: Sequence[Block]) -> list[Stretch]:
     most = max(looks, key=looks.__getitem__)
     equal = [group for group in groups if _look(group) == most]
     before = [block for group in groups if _look(group) != most for block in group]
-    turns = len(equal) // plan.body_blocks if len(equal) >= 2 * plan.body_blocks else 0
+    turns = turns_of(len(equal), plan.body_blocks)
     looped, left = equal[: turns * plan.body_blocks], equal[turns * plan.body_blocks :]
     found = [Stretch((tuple(before),))] if before else []
     found += _loops(plan, [_joined(looped, plan.body_blocks, n) for n in range(turns)])
@@ -93,12 +118,8 @@ def _one_loop(plan: DirectPlan, blocks: Sequence[Block]) -> list[Stretch]:
 def _spans(plan: DirectPlan, blocks: Sequence[Block]) -> list[tuple[Block, ...]]:
     """The blocks of each span along the axis, over all images."""
     images = plan.problem.images
-    counts = {
-        DEPTH: sum(frame_kinds(plan.problem, plan.frames).values()) // images,
-        HEIGHT: sum(row_kinds(plan).values()),
-        WIDTH: sum(column_kinds(plan).values()),
-    }
-    places = product(range(images), *(range(counts[axis]) for axis in (DEPTH, HEIGHT, WIDTH)))
+    counts = [sum(span_kinds(plan, axis).values()) for axis in AXES]
+    places = product(range(images), *(range(count) for count in counts))
     found: dict[tuple[int, int], list[Block]] = {}
     axis = along_of(plan).axis
     for block, (image, *at) in zip(blocks, places, strict=True):
