@@ -33,16 +33,6 @@ def digest_of(recipe: Any) -> str:
     return str(known)
 
 
-def repr_by_digest(recipe: Any) -> str:
-    """What compiled kernels are kept by: a digest of all of it, and of the kernel's sources."""
-    return f"{type(recipe).__name__}({digest_of(recipe)})"
-
-
-def hash_by_digest(recipe: Any) -> int:
-    """By the same, which equal recipes have in common."""
-    return hash(repr(recipe))
-
-
 @lru_cache(maxsize=64)
 def sources_digest(module: str) -> str:
     """The digest of a module's source and of all it imports from its package, as first read."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trnconv._nki import NKIObject
-from trnconv.forms.digest import hash_by_digest, repr_by_digest
+from trnconv.forms.digest import digest_of
 
 
 @dataclass(frozen=True)
@@ -185,5 +185,10 @@ class FilterGradientRecipe(NKIObject):
     passes: tuple[Pass, ...]
     sweeps: tuple[Sweep, ...]
 
-    __repr__ = repr_by_digest
-    __hash__ = hash_by_digest
+    def __repr__(self) -> str:
+        """What compiled kernels are kept by: a digest of all of it, and of the kernel's sources."""
+        return f"{type(self).__name__}({digest_of(self)})"
+
+    def __hash__(self) -> int:
+        """By the same, which equal recipes have in common."""
+        return hash(repr(self))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from trnconv._nki import NKIObject
 from trnconv.ask.ends import End
-from trnconv.forms.digest import hash_by_digest, repr_by_digest
+from trnconv.forms.digest import digest_of
 from trnconv.forms.minimal.transforms import Step
 from trnconv.forms.recipe_parts import Place, Ring
 
@@ -274,5 +274,10 @@ class MinimalRecipe(NKIObject):
     banks: int
     bank_elems: int
 
-    __repr__ = repr_by_digest
-    __hash__ = hash_by_digest
+    def __repr__(self) -> str:
+        """What compiled kernels are kept by: a digest of all of it, and of the kernel's sources."""
+        return f"{type(self).__name__}({digest_of(self)})"
+
+    def __hash__(self) -> int:
+        """By the same, which equal recipes have in common."""
+        return hash(repr(self))
