@@ -10,9 +10,13 @@ from trnconv import cache as cache_module
 from trnconv.ask.question import Question
 from trnconv.cache import Cache, cache_folder
 from trnconv.cases import find
+from trnconv.geometry import conv_shape
 from trnconv.model_plan import Prices
 from trnconv.model_plan import prices as prices_module
+from trnconv.planner.tuned import use_tuned
+from trnconv.planner.tuned_file import TunedPlan, key_of, written
 from trnconv.runtime.pricing import price
+from trnconv.runtime.tuning import best_candidates
 
 QUESTION = Question(find("wan_from_latent").shape, TRN2)
 ASKED = {"what": 1}
@@ -126,3 +130,38 @@ def test_the_folder_can_be_chosen(tmp_path, monkeypatch):
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert os.fspath(cache_folder()) == os.fspath(tmp_path / ".cache" / "trnconv")
+
+
+def many_questions(count):
+    shapes = [conv_shape((1, 8, 8, 8 + number), (8, 8, 3, 3)) for number in range(count)]
+    return [Question(shape, TRN2) for shape in shapes]
+
+
+def test_prices_of_other_processes_are_those_of_this_one(tmp_path):
+    questions = many_questions(9)
+    seen = []
+    known = Prices(Cache(tmp_path), jobs=2, watch=seen.append)
+    known.prepare([*questions, questions[0]])
+    assert seen == list(range(1, 10))
+    assert len(files(known.cache)) == 9
+    assert [known.of(question) for question in questions] == [price(each) for each in questions]
+
+
+def test_few_prices_start_no_processes(monkeypatch):
+    monkeypatch.setattr(prices_module, "ProcessPoolExecutor", None)
+    seen = []
+    Prices(jobs=2, watch=seen.append).prepare(many_questions(3))
+    assert seen == []
+    with pytest.raises(TypeError):
+        Prices(jobs=2).prepare(many_questions(9))
+
+
+def test_a_price_of_another_process_takes_the_tuned_plans_in_use(tmp_path):
+    question = many_questions(1)[0]
+    fastest, slower = (priced.plan for priced in best_candidates(question, 2))
+    winner = TunedPlan(key_of(question), slower, 1.0, 2.0, 3)
+    (tmp_path / "tuned.json").write_text(written("trn2", [winner]))
+    with use_tuned(tmp_path / "tuned.json"):
+        known = Prices(jobs=2)
+        known.prepare(many_questions(9))
+        assert known.of(question).plan.plan == slower != fastest

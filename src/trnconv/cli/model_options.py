@@ -31,6 +31,10 @@ NoCache = Annotated[bool, typer.Option("--no-cache", help="Neither read nor writ
 TunedFile = Annotated[
     Path | None, typer.Option("--tuned", help="Plans that `trnconv tune` wrote; TRNCONV_TUNED too.")
 ]
+Jobs = Annotated[
+    int | None,
+    typer.Option(min=1, help="Processes that plan a model. Without, one for each CPU."),
+]
 _SIZE = Annotated[
     str | None,
     typer.Option(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -17,6 +19,7 @@ from trnconv.cli.layer_options import (
 )
 from trnconv.cli.model_options import (
     DEFAULT_PHASE,
+    Jobs,
     ModelName,
     NoCache,
     Phase,
@@ -45,6 +48,7 @@ def plan(
     ] = None,
     tuned: TunedFile = None,
     no_cache: NoCache = False,
+    jobs: Jobs = None,
     json: Json = False,
 ) -> None:
     """Plan one layer, or a whole model: modelled time, bound, instructions, traffic, memory.
@@ -62,7 +66,8 @@ def plan(
         else:
             require_model_alone(layer, model)
             asked = (model, layer.size or "", phase or DEFAULT_PHASE)
-            answer = _of_model(asked, (machine, accuracy), cores, cache)
+            prices = _prices(cache, cores, jobs)
+            answer = _of_model(asked, (machine, accuracy), prices)
     if model is not None and (top is not None or not json):
         answer["layers"] = answer["layers"][: top or _SHOWN]
     if json:
@@ -88,15 +93,19 @@ def _of_layer(
     return layer_document(asked, question, price, cores)
 
 
-def _of_model(
-    asked: tuple[str, str, str], where: tuple[str, str], cores: int, cache: Any
-) -> dict[str, Any]:
+def _prices(cache: Any, cores: int, jobs: int | None) -> Any:
+    from trnconv.model_plan import Prices
+
+    return Prices(cache, cores=cores, jobs=jobs or os.cpu_count() or 1)
+
+
+def _of_model(asked: tuple[str, str, str], where: tuple[str, str], prices: Any) -> dict[str, Any]:
     from trnconv.cli.plan_documents import model_document
-    from trnconv.model_plan import PlanOptions, Prices, model_plan
+    from trnconv.model_plan import PlanOptions, model_plan
 
     model, size, phase = asked
     machine, accuracy = where
-    options = PlanOptions(asked_machine(machine).name, accuracy, cores)
+    options = PlanOptions(asked_machine(machine).name, accuracy, prices.cores)
     with working(f"planning {model}") as tell:
-        prices = Prices(cache, watch=lambda done: tell(f"{done} prices"), cores=cores)
-        return model_document(model_plan(model, size, phase, options, prices))
+        watched = replace(prices, watch=lambda done: tell(f"{done} prices"))
+        return model_document(model_plan(model, size, phase, options, watched))

@@ -159,6 +159,7 @@ def plan_observed(
             f"prices of {known.cores} cores for a plan of {options.cores}: ask for the same."
         )
     grouped = _equal_calls(seen)
+    known.prepare([_question(works[0], options) for works, _ in grouped])
     asked = [(_asking(known, works[0], options), calls) for works, calls in grouped]
     layers = tuple(
         LayerPlan(

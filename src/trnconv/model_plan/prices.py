@@ -2,51 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from itertools import repeat
+from multiprocessing import get_context
 from typing import Any
 
 from trnconv.ask.question import Question
 from trnconv.cache import Cache
-from trnconv.planner.tuned import active
+from trnconv.planner.tuned import active, use_file
+from trnconv.planner.tuned_file import TunedFile
 from trnconv.records import RecordError, from_json, to_json
 from trnconv.runtime.pricing import Price, price
+
+_FEW = 8  # questions are worked out by the time that processes have started
 
 
 @dataclass(frozen=True)
 class Prices:
-    """Answers to `runtime.pricing.price` that are remembered."""
+    """Answers to `runtime.pricing.price` that are remembered.
+
+    `jobs` processes work out what is asked for together. They start by importing the program that
+    asks, so a script that wants more than one does its work under `if __name__ == "__main__"`.
+    """
 
     cache: Cache | None = None
     simulate: bool = False  # schedule every launch instead of using the planner's closed form
     watch: Callable[[int], None] | None = None  # called with how many were worked out so far
     cores: int = 1
+    jobs: int = 1
     _known: dict[Question, Price] = field(default_factory=dict, init=False)
 
     def of(self, question: Question) -> Price:
         """What the convolution costs."""
-        if question not in self._known:
-            self._known[question] = self._kept(question)
-            if self.watch is not None:
-                self.watch(len(self._known))
+        if not self._is_known(question):
+            found = price(question, simulate=self.simulate, cores=self.cores, beyond_hbm=True)
+            self._keep(question, found)
         return self._known[question]
 
-    def _kept(self, question: Question) -> Price:
-        if self.cache is None:
-            return self._price(question)
-        asked = self._asked(question)
-        answer = self.cache.get(asked)
-        if answer is not None:
-            try:
-                return from_json(Price, answer)
-            except RecordError:
-                self.cache.distrust(asked)
-        found = self._price(question)
-        self.cache.put(asked, to_json(found))
-        return found
+    def prepare(self, questions: Sequence[Question]) -> None:
+        """Work out what is not known yet, in `jobs` processes; large convolutions first."""
+        missing = [each for each in dict.fromkeys(questions) if not self._is_known(each)]
+        if self.jobs == 1 or len(missing) < _FEW:
+            return
+        missing.sort(key=lambda question: question.shape.macs(), reverse=True)
+        tuned = [active(question.machine.name) for question in missing]
+        with ProcessPoolExecutor(self.jobs, mp_context=get_context("spawn")) as pool:
+            found = pool.map(_price_with, tuned, missing, repeat(self.simulate), repeat(self.cores))
+            for question, worked_out in zip(missing, found, strict=True):
+                self._keep(question, worked_out)
 
-    def _price(self, question: Question) -> Price:
-        return price(question, simulate=self.simulate, cores=self.cores, beyond_hbm=True)
+    def _is_known(self, question: Question) -> bool:
+        """Whether it is in memory, by now: what is on disk is read."""
+        if question not in self._known and self.cache is not None:
+            answer = self.cache.get(self._asked(question))
+            if answer is not None:
+                try:
+                    self._remember(question, from_json(Price, answer))
+                except RecordError:
+                    self.cache.distrust(self._asked(question))
+        return question in self._known
+
+    def _keep(self, question: Question, found: Price) -> None:
+        if self.cache is not None:
+            self.cache.put(self._asked(question), to_json(found))
+        self._remember(question, found)
+
+    def _remember(self, question: Question, found: Price) -> None:
+        self._known[question] = found
+        if self.watch is not None:
+            self.watch(len(self._known))
 
     def _asked(self, question: Question) -> dict[str, Any]:
         file = active(question.machine.name)
@@ -57,3 +83,14 @@ class Prices:
             "tuned": file.digest if file else "",
         }
         return {**surroundings, **to_json(question, but=("machine",))}
+
+
+def _price_with(
+    tuned: TunedFile | None,
+    question: Question,
+    simulate: bool,  # noqa: FBT001 (an executor's map has no keywords)
+    cores: int,
+) -> Price:
+    """A price of another process, with the tuned plans that are in use in this one."""
+    with use_file(tuned):
+        return price(question, simulate=simulate, cores=cores, beyond_hbm=True)

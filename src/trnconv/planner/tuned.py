@@ -48,9 +48,16 @@ _chosen = _Chosen()
 @contextmanager
 def use_tuned(path: Path | None) -> Iterator[TunedFile | None]:
     """Plan with the tuned plans of a file, in all threads; None: as if nothing was named."""
-    before, _chosen.file = _chosen.file, None if path is None else read(path)
+    with use_file(None if path is None else read(path)) as file:
+        yield file
+
+
+@contextmanager
+def use_file(file: TunedFile | None) -> Iterator[TunedFile | None]:
+    """The same with a file that was read."""
+    before, _chosen.file = _chosen.file, file
     try:
-        yield _chosen.file
+        yield file
     finally:
         _chosen.file = before
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
 
 from trnconv.ask.limits import DEFAULT_BUDGET
 from trnconv.runtime.pricing import Price
@@ -51,18 +52,28 @@ def _shortened(
     Convolutions with fewer than `least` instructions in all calls stay as they are.
     """
     taken = list(taken)
-    savings = [
-        (max(0.0, other.ns - one.ns) / (one.instructions - other.instructions), at, other)
-        for at, (one, (ask, calls)) in enumerate(zip(taken, convolutions, strict=True))
-        if calls * one.instructions >= least
-        for limit in limits
-        if limit < one.instructions  # else it is the same plan
-        for other in [ask(limit)]
-        if other.instructions < one.instructions
-    ]
-    for _, at, other in sorted(savings, key=lambda each: each[0]):
-        if _total(taken, convolutions) <= GRAPH_INSTRUCTIONS:
-            break
-        if other.instructions < taken[at].instructions:
-            taken[at] = other
+    total = _total(taken, convolutions)
+    waiting: list[tuple[float, int, Price]] = []
+    for at, (_, calls) in enumerate(convolutions):
+        if calls * taken[at].instructions >= least:
+            _await_shorter(waiting, at, taken[at], convolutions[at][0], limits)
+    while waiting and total > GRAPH_INSTRUCTIONS:
+        _, at, shorter = heappop(waiting)
+        ask, calls = convolutions[at]
+        total -= calls * (taken[at].instructions - shorter.instructions)
+        taken[at] = shorter
+        _await_shorter(waiting, at, shorter, ask, limits)
     return taken
+
+
+def _await_shorter(
+    waiting: list[tuple[float, int, Price]], at: int, taken: Price, ask: Ask, limits: list[int]
+) -> None:
+    """Add what an instruction costs that the next shorter program saves, if there is one."""
+    for limit in limits:
+        if limit < taken.instructions:  # else it is the same plan
+            shorter = ask(limit)
+            saved = taken.instructions - shorter.instructions
+            if saved > 0:
+                heappush(waiting, (max(0.0, shorter.ns - taken.ns) / saved, at, shorter))
+                return
