@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from benchmarks import (
+    chunk,
     family,
     fast,
     forward,
@@ -32,6 +33,7 @@ _COMMANDS = {
     "price": price,
     "model": model,
     "models": models,
+    "chunk": chunk,
     "scaling": scaling,
     "family": family,
     "frontend": frontend,

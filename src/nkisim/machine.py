@@ -359,6 +359,14 @@ FABRICS = {
 _COLUMN_TILES = "+column-tiles"
 
 
+def matmul_instructions(dtype: str, *, transposes: bool = False) -> int:
+    """Instructions that a compiler makes of one matmul: a weight load and a product (KILN).
+
+    An fp32 matmul is two such pairs (KO: 65,536 for 32,768 of them); one that transposes is not.
+    """
+    return 4 if dtype == "float32" and not transposes else 2
+
+
 def with_column_tiles(machine: Machine) -> Machine:
     """The machine if column tiles of its PE array run in parallel, in every reading.
 

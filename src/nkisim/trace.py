@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from nkisim.machine import matmul_instructions
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -183,10 +185,7 @@ class Trace:
 
     @property
     def compiler_count(self) -> int:
-        """The same as a compiler counts: a matmul is a weight load and a product (KILN).
-
-        An fp32 matmul is two such pairs (KO: 65,536 for 32,768 of them).
-        """
+        """The same as a compiler counts: see `machine.matmul_instructions`."""
         return sum(map(_compiled, self.instructions()))
 
     @property
@@ -217,8 +216,8 @@ def _compiled(instruction: Instruction) -> int:
     if instruction.op not in _MATMULS or instruction.engine.name != "tensor":
         return 1
     fp32 = any(access.layout.dtype == "float32" for access in instruction.reads)
-    passes = 2 if fp32 and not instruction.option("transpose") else 1
-    return 2 * passes
+    transposes = instruction.op == "nc_transpose" or bool(instruction.option("transpose"))
+    return matmul_instructions("float32" if fp32 else "", transposes=transposes)
 
 
 def _executed(items: list[Item]) -> int:

@@ -10,6 +10,7 @@ from benchmarks.scatter import scatter_ns
 from benchmarks.table import Column, aligned, significant
 from direct_plans import direct_plans
 from nkisim.machine import TRN2, Reading
+from trnconv.ask.limits import DEFAULT_BUDGET
 from trnconv.catalogue import calls
 from trnconv.runtime import time_plan
 
@@ -115,7 +116,7 @@ def test_a_short_graph_leaves_a_call_the_default_budget(monkeypatch):
 
     monkeypatch.setattr(model, "price", price)
     main(ONE_LAYER)
-    assert budgets == {20_000}
+    assert budgets == {DEFAULT_BUDGET}
 
 
 def test_a_layer_that_is_called_seven_times(capsys):

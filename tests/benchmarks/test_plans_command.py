@@ -6,6 +6,7 @@ import pytest
 
 from benchmarks import plans
 from benchmarks.__main__ import main
+from trnconv.ask.limits import DEFAULT_BUDGET
 from trnconv.catalogue import calls
 from trnconv.errors import PlanError
 from trnconv.geometry import conv_shape
@@ -31,7 +32,7 @@ def test_a_model_is_planned_on_all_machines(capsys):
     found = last(lines)
     assert found[3] == "trn1 trn2 trn3"
     assert found[1] == found[2] == "3"
-    assert 0 < int(found[5]) <= 20_000
+    assert 0 < int(found[5]) <= DEFAULT_BUDGET
     assert lines[0].startswith("3 dense records are 3 distinct problems")
 
 
@@ -83,7 +84,7 @@ def test_tensors_beyond_32_bits_are_planned_by_launches():
     assert outcome.failure == ""
     assert outcome.launches == 4
     assert outcome.rolled
-    assert 0 < outcome.instructions <= 20_000
+    assert 0 < outcome.instructions <= DEFAULT_BUDGET
 
 
 def test_the_largest_come_first():

@@ -1,12 +1,14 @@
 """Whole models planned without torch: from what was observed, within a graph's instructions."""
 
 import json
+from collections import Counter
 from dataclasses import dataclass
 from importlib import resources
 
 import pytest
 
 from nkisim.machine import TRN2
+from trnconv.ask.limits import GRAPH_INSTRUCTIONS
 from trnconv.ask.policy import ALWAYS_DIRECT
 from trnconv.errors import ShapeError, UnsupportedError
 from trnconv.model_plan import (
@@ -20,9 +22,9 @@ from trnconv.model_plan import (
 from trnconv.model_plan import observing as observing_module
 from trnconv.models import Size, find, models
 from trnconv.models.sizes import size_of
-from trnconv.observed import shipped, shipped_text
+from trnconv.observed import graphs_of, shipped, shipped_text
 from trnconv.observed.shipped import file_name, observation_of
-from trnconv.runtime.graph import GRAPH_INSTRUCTIONS, price_graph
+from trnconv.runtime.graph import GraphBudget, price_graph
 from trnconv.runtime.pricing import price
 
 DIRECT = PlanOptions(accuracy="direct")
@@ -164,11 +166,12 @@ class MadeUp:
 
     ns: float
     instructions: int
+    regions: int = 0
 
 
 def asking(table):
     def ask(budget):
-        return next(one for one in table if one.instructions <= budget)
+        return next((one for one in table if one.instructions <= budget), table[-1])
 
     return ask
 
@@ -204,3 +207,92 @@ def test_minor_convolutions_are_shortened_if_nothing_else_helps():
     assert found[0] == DEAR_TO_SHORTEN[0]
     assert CHEAP_TO_SHORTEN[1] in found
     assert 230 * 20_000 + sum(one.instructions for one in found[1:]) <= GRAPH_INSTRUCTIONS
+
+
+LOOPED = [MadeUp(100.0, 300_000), MadeUp(103.0, 40_000, 1), MadeUp(110.0, 10_000, 1)]
+SMALL = [MadeUp(10.0, 30_000), MadeUp(11.0, 9_000, 1)]
+
+
+def test_loops_of_a_graph_are_counted_too():
+    asked = [(asking(LOOPED), 1), (asking(SMALL), 3)]
+    free = price_graph(asked, GraphBudget(instructions=150_000))
+    assert free == [LOOPED[1], SMALL[0]]
+    one = price_graph(asked, GraphBudget(instructions=400_000, regions=0))
+    assert one == [LOOPED[0], SMALL[0]]
+    tight = price_graph(asked, GraphBudget(instructions=140_000, regions=1))
+    assert tight == [LOOPED[1], SMALL[0]]
+
+
+def test_a_graph_that_no_mix_fits_gets_the_shortest_programs():
+    asked = [(asking(LOOPED), 1), (asking(SMALL), 3)]
+    assert price_graph(asked, GraphBudget(instructions=1_000)) == [LOOPED[2], SMALL[1]]
+    assert price_graph([], GraphBudget(instructions=1_000)) == []
+
+
+@dataclass(frozen=True)
+class Named:
+    """A convolution of a module."""
+
+    module: str
+    size: int
+
+
+def called(module, *sizes):
+    """A module that was called with these sizes, one after the other."""
+    return [(Named(module, size), count) for size, count in sizes]
+
+
+CAUSAL = [
+    *called("around", (9, 1)),
+    *called("first", (1, 1), (2, 1), (4, 19)),
+    *called("second", (1, 1), (4, 20)),
+    *called("in time", (2, 1), (4, 19)),
+]
+
+
+def test_chunks_that_call_the_same_are_one_graph():
+    """As Wan decodes: a first chunk without upsampling in time, a second one, 19 steady ones."""
+    one, two, steady, around = graphs_of(CAUSAL)
+    assert [graph.launches for graph in (one, two, steady, around)] == [1, 1, 19, 1]
+    assert one.works == ((Named("first", 1), 1), (Named("second", 1), 1))
+    assert [work for work, _ in two.works] == [
+        Named("first", 2),
+        Named("second", 4),
+        Named("in time", 2),
+    ]
+    assert {work.size for work, _ in steady.works} == {4}
+    assert around.works == ((Named("around", 9), 1),)
+    assert (one.name, steady.name) == ("chunk 1 of 21", "19 of 21 chunks, from 3 on")
+
+
+def test_every_call_is_in_one_graph():
+    calls = Counter()
+    for graph in graphs_of(CAUSAL):
+        for work, times in graph.works:
+            calls[work] += graph.launches * times
+    assert calls == Counter(dict(CAUSAL))
+
+
+@pytest.mark.parametrize(
+    "works",
+    [
+        [],
+        called("once", (3, 1)),
+        [*called("once", (3, 1)), *called("twice", (3, 1)), *called("often", (1, 28))],
+        [*called("two", (3, 2)), *called("twos", (1, 2)), *called("often", (1, 28))],
+    ],
+    ids=["nothing", "one", "often", "no chunks"],
+)
+def test_what_is_not_called_chunk_by_chunk_is_one_graph(works):
+    [graph] = graphs_of(works)
+    assert (graph.launches, graph.works) == (1, tuple(works))
+
+
+def test_the_graphs_of_a_model_have_all_its_calls():
+    found = model_plan("wan2.1", "64x96x9", options=DIRECT)
+    assert [graph.launches for graph in found.graphs] == [1, 1, 1, 1]
+    assert found.seconds == pytest.approx(sum(g.launches * g.ns for g in found.graphs) / 1e9)
+    assert found.instructions == max(graph.instructions for graph in found.graphs)
+    assert found.compile_s == pytest.approx(
+        sum(0.29e-3 * g.instructions + 53 * g.regions for g in found.graphs)
+    )

@@ -3,6 +3,18 @@
 from __future__ import annotations
 
 MAX_OFFSET = 2**31 - 1  # elements: NKI's integers have 32 bits
-DEFAULT_BUDGET = 20_000  # static instructions of one launch; a graph may have 5 M
+# Static, as a compiler counts them; above it neuronx-cc gives up (NCC_EBVF030).
+GRAPH_INSTRUCTIONS = 5_000_000
+DEFAULT_BUDGET = 40_000  # static instructions of one launch, as a compiler counts them
 # Where even one tile of channels has no shorter program: kernels of thousands of taps.
 LONGER_BUDGETS = (4 * DEFAULT_BUDGET, 16 * DEFAULT_BUDGET)
+# An assumption from public notes of users, for graphs of up to 0.3 M instructions: what a compiler
+# takes for an instruction, and for a hardware loop. Seconds.
+COMPILE_S_AN_INSTRUCTION = 0.29e-3
+COMPILE_S_A_REGION = 53.0
+COMPILE_ASSUMPTION = "assumed: 0.29 ms an instruction, 53 s a loop"
+
+
+def compile_s(instructions: int, regions: int) -> float:
+    """How long compiling is assumed to take."""
+    return COMPILE_S_AN_INSTRUCTION * instructions + COMPILE_S_A_REGION * regions

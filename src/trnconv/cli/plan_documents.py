@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nkisim.machine import CONSTANTS_VERSION
+from trnconv.ask.limits import COMPILE_ASSUMPTION
 from trnconv.ask.question import Question
 from trnconv.geometry import ConvShape
-from trnconv.model_plan import LayerPlan, ModelPlan, is_tuned
+from trnconv.model_plan import GraphPlan, LayerPlan, ModelPlan, is_tuned
 from trnconv.models import find
 from trnconv.observed import Work
 from trnconv.records import to_json
-from trnconv.runtime.graph import GRAPH_INSTRUCTIONS
 from trnconv.runtime.pricing import Price
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def _price(price: Price, *, tuned: bool) -> dict[str, Any]:
         "ns": price.ns,
         "bound": price.bound,
         "instructions": price.instructions,
+        "regions": price.regions,
         "hbm_bytes": price.hbm_bytes,
         "executed_multiply_adds": price.executed_macs,
         "launches": price.launches,
@@ -86,8 +87,12 @@ def model_document(plan: ModelPlan) -> dict[str, Any]:
         "calls": plan.calls,
         "multiply_adds": plan.macs,
         "instructions": plan.instructions,
-        "instruction_limit": GRAPH_INSTRUCTIONS,
+        "instruction_limit": plan.options.graph.instructions,
         "fits_a_graph": plan.fits_a_graph,
+        "graphs": [_graph(graph) for graph in plan.graphs],
+        "regions": plan.regions,
+        "compile_s": plan.compile_s,
+        "compile_assumption": COMPILE_ASSUMPTION,
         "convolution_bytes": plan.convolution_bytes,
         "copied_bytes": plan.copied_bytes,
         "copies": [to_json(one) for one in seen.moved],
@@ -102,6 +107,17 @@ def model_document(plan: ModelPlan) -> dict[str, Any]:
         "distinct": len(plan.layers),
         "tuned": sum(layer.tuned for layer in plan.layers),
         "layers": [_layer(layer, plan) for layer in plan.heaviest()],
+    }
+
+
+def _graph(graph: GraphPlan) -> dict[str, Any]:
+    return {
+        "name": graph.name,
+        "launches": graph.launches,
+        "ns": graph.ns,
+        "instructions": graph.instructions,
+        "regions": graph.regions,
+        "compile_s": graph.compile_s,
     }
 
 

@@ -95,7 +95,10 @@ def _modules(names: list[str]) -> str:
 
 def _totals(answer: dict[str, Any]) -> list[tuple[str, str]]:
     limit = answer["instruction_limit"]
-    used = f"{answer['instructions'] / 1e6:.2f} M of {limit / 1e6:.0f} M that one graph may have"
+    graphs = len(answer["graphs"])
+    longest = f"in the longest of {graphs} graphs" if graphs > 1 else "in one graph"
+    used = f"{answer['instructions'] / 1e6:.2f} M {longest}, which may have {limit / 1e6:g} M"
+    compiled = f"some {answer['compile_s'] / 60:.0f} min, {answer['regions']} hardware loops"
     shape = "x".join(map(str, answer["largest_shape"]))
     kept = len(answer["convolutions_kept"])
     return [
@@ -103,6 +106,7 @@ def _totals(answer: dict[str, Any]) -> list[tuple[str, str]]:
         ("calls", f"{answer['calls']:,}, {answer['distinct']} different, {answer['tuned']} tuned"),
         ("work", f"{amount(answer['multiply_adds'])} multiply-adds, if done directly"),
         ("instructions", used if answer["fits_a_graph"] else f"{used}: split the graph"),
+        ("compiling", f"{compiled} ({answer['compile_assumption']})"),
         ("HBM traffic", f"{amount(answer['convolution_bytes'], 'B')} of convolutions"),
         ("copies", f"{amount(answer['copied_bytes'], 'B')} of padding, caches and the like"),
         ("peak memory", f"{amount(answer['peak_bytes'], 'B')} of activations and caches"),

@@ -17,7 +17,7 @@ _REFINED = 2
 _ANY_LENGTH = 10**9  # static instructions
 _REMEMBERED = 256  # questions; graphs ask for each of theirs with several budgets
 _HOPELESS = 1.15  # without a bound: the same plans; 1.05: too; 1.0: two others, 0.4 % slower
-_SHORT = 200  # static instructions of a program that is scheduled, in some 20 ms
+_SHORT = 350  # instructions, as a compiler counts them, of a program that is scheduled: 20 ms
 _SCHEDULED = 3  # of those, the first. By schedule: geomean 0.970 of before; 6 of 400: 0.967
 _LOOP_SHARE = 0.01  # of the time: what turns add is then little enough, and turns long enough
 

@@ -3,6 +3,7 @@
 from trnconv.model_plan.observing import observation, planned_sizes
 from trnconv.model_plan.plans import (
     DEFAULT_OPTIONS,
+    GraphPlan,
     LayerPlan,
     ModelPlan,
     PlanOptions,
@@ -14,6 +15,7 @@ from trnconv.model_plan.prices import Prices
 
 __all__ = [
     "DEFAULT_OPTIONS",
+    "GraphPlan",
     "LayerPlan",
     "ModelPlan",
     "PlanOptions",

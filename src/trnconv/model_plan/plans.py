@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nkisim.machine import CONSTANTS_VERSION, Machine, find_machine
-from trnconv.ask.limits import DEFAULT_BUDGET
+from trnconv.ask.limits import DEFAULT_BUDGET, compile_s
 from trnconv.ask.policy import BF16, policy_of
 from trnconv.ask.question import Question
 from trnconv.errors import UnsupportedError
@@ -13,9 +13,9 @@ from trnconv.model_plan.observing import observation
 from trnconv.model_plan.prices import Prices
 from trnconv.models import ModelEntry, Size, find
 from trnconv.models.sizes import size_of
-from trnconv.observed import Observation, Work
+from trnconv.observed import Graph, Observation, Work, graphs_of
 from trnconv.planner.tuned import tuned_plan
-from trnconv.runtime.graph import GRAPH_INSTRUCTIONS, Ask, price_graph
+from trnconv.runtime.graph import ONE_GRAPH, Ask, GraphBudget, price_graph
 from trnconv.runtime.pricing import Price
 
 
@@ -26,6 +26,7 @@ class PlanOptions:
     machine: str = "trn2"
     accuracy: str = BF16
     cores: int = 1  # of a launch
+    graph: GraphBudget = ONE_GRAPH  # what a compiler may be given at once
 
     @property
     def target(self) -> Machine:
@@ -34,6 +35,7 @@ class PlanOptions:
 
 
 DEFAULT_OPTIONS = PlanOptions()
+Alike = list[tuple[list[Work], int]]  # works that a kernel cannot tell apart, and their calls
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,35 @@ class LayerPlan:
 
 
 @dataclass(frozen=True)
+class GraphPlan:
+    """Convolutions that are compiled together, and one launch of them."""
+
+    name: str
+    launches: int
+    calls: tuple[tuple[Price, int], ...]  # of a launch: equal ones, and how many
+
+    @property
+    def ns(self) -> float:
+        """Of a launch, its convolutions one after the other."""
+        return sum(calls * price.ns for price, calls in self.calls)
+
+    @property
+    def instructions(self) -> int:
+        """Static, as a compiler counts them."""
+        return sum(calls * price.instructions for price, calls in self.calls)
+
+    @property
+    def regions(self) -> int:
+        """Hardware loops."""
+        return sum(calls * price.regions for price, calls in self.calls)
+
+    @property
+    def compile_s(self) -> float:
+        """How long compiling is assumed to take."""
+        return compile_s(self.instructions, self.regions)
+
+
+@dataclass(frozen=True)
 class ModelPlan:
     """A phase of a model at a size. Times are modelled: convolutions, one by one.
 
@@ -80,6 +111,7 @@ class ModelPlan:
     size: Size
     options: PlanOptions
     layers: tuple[LayerPlan, ...]
+    graphs: tuple[GraphPlan, ...]
 
     @property
     def label(self) -> str:
@@ -93,13 +125,23 @@ class ModelPlan:
 
     @property
     def instructions(self) -> int:
-        """Static instructions of all calls, as one graph would have."""
-        return sum(layer.instructions for layer in self.layers)
+        """Static instructions of the longest graph."""
+        return max((graph.instructions for graph in self.graphs), default=0)
+
+    @property
+    def regions(self) -> int:
+        """Hardware loops of all graphs."""
+        return sum(graph.regions for graph in self.graphs)
+
+    @property
+    def compile_s(self) -> float:
+        """How long compiling all graphs is assumed to take."""
+        return sum(graph.compile_s for graph in self.graphs)
 
     @property
     def fits_a_graph(self) -> bool:
-        """Whether the compiler would take all calls as one graph."""
-        return self.instructions <= GRAPH_INSTRUCTIONS
+        """Whether the compiler would take each of them as one graph."""
+        return self.instructions <= self.options.graph.instructions
 
     @property
     def convolution_bytes(self) -> int:
@@ -158,20 +200,57 @@ def plan_observed(
         raise UnsupportedError(
             f"prices of {known.cores} cores for a plan of {options.cores}: ask for the same."
         )
-    grouped = _equal_calls(seen)
-    known.prepare([_question(works[0], options) for works, _ in grouped])
-    asked = [(_asking(known, works[0], options), calls) for works, calls in grouped]
-    layers = tuple(
-        LayerPlan(
-            works[0],
-            tuple(work.module for work in works),
-            calls,
-            price,
-            is_tuned(_question(works[0], options), price),
-        )
-        for (works, calls), price in zip(grouped, price_graph(asked), strict=True)
+    graphs = [(graph, _equal_calls(graph)) for graph in graphs_of(seen.works)]
+    known.prepare([_question(works[0], options) for _, alike in graphs for works, _ in alike])
+    priced = [(graph, alike, _prices_of(alike, known, options)) for graph, alike in graphs]
+    return ModelPlan(
+        seen,
+        size,
+        options,
+        _in_order(_layers(priced, options), seen),
+        tuple(_graph_plan(*each) for each in priced),
     )
-    return ModelPlan(seen, size, options, layers)
+
+
+def _prices_of(alike: Alike, known: Prices, options: PlanOptions) -> list[Price]:
+    asked = [(_asking(known, works[0], options), calls) for works, calls in alike]
+    return price_graph(asked, options.graph)
+
+
+def _graph_plan(graph: Graph[Work], alike: Alike, prices: list[Price]) -> GraphPlan:
+    called = ((price, calls) for price, (_, calls) in zip(prices, alike, strict=True))
+    return GraphPlan(graph.name, graph.launches, tuple(called))
+
+
+def _layers(
+    priced: list[tuple[Graph[Work], Alike, list[Price]]], options: PlanOptions
+) -> list[LayerPlan]:
+    """Equal calls with one plan, of all graphs together."""
+    found: dict[tuple[object, Price], LayerPlan] = {}
+    for graph, alike, prices in priced:
+        for (works, calls), price in zip(alike, prices, strict=True):
+            key = (_kernel_key(works[0]), price)
+            before = found.get(key)
+            modules = (*(before.modules if before else ()), *(work.module for work in works))
+            found[key] = LayerPlan(
+                before.work if before else works[0],
+                tuple(dict.fromkeys(modules)),
+                (before.calls if before else 0) + graph.launches * calls,
+                price,
+                is_tuned(_question(works[0], options), price),
+            )
+    return list(found.values())
+
+
+def _in_order(layers: list[LayerPlan], seen: Observation) -> tuple[LayerPlan, ...]:
+    """By the first call of a module, the modules of a layer too."""
+    modules = dict.fromkeys(work.module for work, _ in seen.works)
+    first = {module: number for number, module in enumerate(modules)}
+    ordered = [
+        replace(layer, modules=tuple(sorted(layer.modules, key=first.__getitem__)))
+        for layer in layers
+    ]
+    return tuple(sorted(ordered, key=lambda layer: first[layer.modules[0]]))
 
 
 def is_tuned(question: Question, price: Price) -> bool:
@@ -180,14 +259,17 @@ def is_tuned(question: Question, price: Price) -> bool:
     return stored is not None and stored.plan == price.plan.plan
 
 
-def _equal_calls(seen: Observation) -> list[tuple[list[Work], int]]:
-    """Works that a kernel cannot tell apart, together, and how often they are called."""
+def _equal_calls(graph: Graph[Work]) -> Alike:
+    """Works that a kernel cannot tell apart, together, and how often a launch calls them."""
     found: dict[object, tuple[list[Work], int]] = {}
-    for work, calls in seen.works:
-        key = (work.shape, work.dtype, work.pieces, work.end, work.reproducible, work.instead_of)
-        works, before = found.get(key, ([], 0))
-        found[key] = ([*works, work], before + calls)
+    for work, calls in graph.works:
+        works, before = found.get(_kernel_key(work), ([], 0))
+        found[_kernel_key(work)] = ([*works, work], before + calls)
     return list(found.values())
+
+
+def _kernel_key(work: Work) -> tuple[object, ...]:
+    return (work.shape, work.dtype, work.pieces, work.end, work.reproducible, work.instead_of)
 
 
 def _asking(prices: Prices, work: Work, options: PlanOptions) -> Ask:

@@ -4,7 +4,17 @@ Observed by `trnconv.pytorch` on the meta device, kept here for the sizes of the
 whole models are planned without torch.
 """
 
+from trnconv.observed.graphs import Graph, graphs_of
 from trnconv.observed.observation import Kept, Moved, Observation, Work
 from trnconv.observed.shipped import shipped, shipped_text
 
-__all__ = ["Kept", "Moved", "Observation", "Work", "shipped", "shipped_text"]
+__all__ = [
+    "Graph",
+    "Kept",
+    "Moved",
+    "Observation",
+    "Work",
+    "graphs_of",
+    "shipped",
+    "shipped_text",
+]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nkisim.machine import CONSTANTS_VERSION
+from trnconv.ask.limits import COMPILE_ASSUMPTION, compile_s
 from trnconv.ask.question import Question
 from trnconv.forms.form import Cost, Plan, Priced
 from trnconv.planner.best import Choice, Offer, choose
@@ -47,13 +48,16 @@ def explain_plan(taken: Priced, budget: int) -> str:
 def _cost(cost: Cost, plan: Plan, budget: int) -> list[str]:
     room = plan.target.sbuf_usable_bytes_per_partition
     busy = ", ".join(f"{_RESOURCES.get(name, name)} {ns / 1e3:.1f}" for name, ns in cost.busy)
+    loops = f"{cost.regions or 'no'} hardware loop{'' if cost.regions == 1 else 's'}"
+    seconds = compile_s(cost.instructions, cost.regions)
     label = f"({plan.machine}, constants {CONSTANTS_VERSION}, default reading)"
     return [
         f"  time      {cost.total_ns / 1e3:.1f} us modelled in closed form {label}",
         f"  bound     by {cost.bound}: {busy} us",
         f"  traffic   {cost.hbm_bytes / 1e6:.1f} MB",
         f"  memory    {cost.sbuf_bytes} of {room} bytes a partition",
-        f"  program   {cost.instructions} static instructions (budget {budget})",
+        f"  program   {cost.instructions} static instructions (budget {budget}), {loops}",
+        f"  compiling some {seconds:.0f} s ({COMPILE_ASSUMPTION})",
     ]
 
 

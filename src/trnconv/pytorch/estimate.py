@@ -19,6 +19,7 @@ from trnconv.ask.policy import BF16, Policy, policy_of
 from trnconv.ask.question import Question
 from trnconv.errors import UnsupportedError
 from trnconv.models import ModelEntry, Size
+from trnconv.observed import graphs_of
 from trnconv.pytorch import building
 from trnconv.pytorch.lazy.context import ALL_REWRITES, Rewrites
 from trnconv.pytorch.lazy.noted import Work
@@ -63,16 +64,12 @@ class Estimate:
     run: Run
     machine: Machine
     layers: tuple[Layer, ...]
+    instructions: int  # static, of the longest graph
 
     @property
     def seconds(self) -> float:
         """All convolutions one after the other."""
         return sum(layer.ns for layer in self.layers) / 1e9
-
-    @property
-    def instructions(self) -> int:
-        """Static instructions of all calls, as one graph would have."""
-        return sum(layer.calls * layer.price.instructions for layer in self.layers)
 
     @property
     def convolution_bytes(self) -> int:
@@ -128,22 +125,25 @@ def estimate(
     accuracy: str | Policy | None = None,
     cores: int = 1,
 ) -> Estimate:
-    """Price every distinct convolution of a run, such that they fit one graph if they can.
+    """Price every distinct convolution of a run, such that chunks fit one graph each if they can.
 
     `accuracy` replaces the policy that the model was patched with; `cores` are those of a launch.
     """
-    works = list(run.report.book.works.items())
     policy = None if accuracy is None else policy_of(accuracy)
 
     def asked(work: Work) -> Ask:
         return lambda budget: _price(work.question(machine, budget, policy), simulate, cores)
 
-    prices = price_graph([(asked(work), calls) for work, calls in works])
-    return Estimate(
-        run,
-        machine,
-        tuple(Layer(work, calls, one) for (work, calls), one in zip(works, prices, strict=True)),
-    )
+    layers: dict[tuple[Work, Price], int] = {}
+    longest = 0
+    for graph in graphs_of(list(run.report.book.works.items())):
+        prices = price_graph([(asked(work), calls) for work, calls in graph.works])
+        counted = list(zip(graph.works, prices, strict=True))
+        longest = max(longest, sum(calls * one.instructions for (_, calls), one in counted))
+        for (work, calls), one in counted:
+            layers[work, one] = layers.get((work, one), 0) + graph.launches * calls
+    every = tuple(Layer(work, calls, one) for (work, one), calls in layers.items())
+    return Estimate(run, machine, every, longest)
 
 
 @lru_cache(_PRICES)

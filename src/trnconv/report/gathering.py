@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from nkisim.machine import CONSTANTS_VERSION, FABRICS, Machine, Reading
+from trnconv.ask.limits import GRAPH_INSTRUCTIONS
 from trnconv.ask.question import Question
 from trnconv.geometry import ConvShape
 from trnconv.report.content import Budget, LayerRow, LayerTimeline, MachineFacts, Totals
 from trnconv.report.timed import macs_per_ns
-from trnconv.runtime.graph import GRAPH_INSTRUCTIONS
 from trnconv.runtime.pricing import Price
 
 BaselineOf = Callable[[ConvShape], float | None]
@@ -120,14 +120,14 @@ def machine_facts(machine: Machine) -> MachineFacts:
     )
 
 
-def instruction_budget(totals: Totals) -> Budget:
-    """All calls as one graph."""
+def instruction_budget(longest: int) -> Budget:
+    """Of the longest graph."""
     return Budget(
         name="Instructions of one graph",
-        used=totals.static_instructions,
+        used=longest,
         limit=GRAPH_INSTRUCTIONS,
         unit="",
-        note="static, of all calls; above the limit the compiler gives up (NCC_EBVF030)",
+        note="static, of the longest; above the limit the compiler gives up (NCC_EBVF030)",
     )
 
 

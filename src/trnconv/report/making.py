@@ -54,6 +54,7 @@ class Given:
     baseline: BaselineOf
     baseline_seconds: float | None
     copied_bytes: int
+    longest_graph: int  # static instructions
     memory: tuple[Budget, ...]  # off chip
     contenders: tuple[Contender, ...]
     modelled: tuple[str, ...]
@@ -82,6 +83,7 @@ def make_report(given: Given, asked: Asked) -> Report:
         timed.append(_scheduled(one))
     timelines = tuple(_timeline(number, one) for number, one in enumerate(timed, 1))
     facts = machine_facts(given.machine)
+    instructions = instruction_budget(given.longest_graph)
     return Report(
         subject=given.subject,
         origin=_origin(asked),
@@ -89,7 +91,11 @@ def make_report(given: Given, asked: Asked) -> Report:
         totals=totals,
         layers=rows,
         timelines=timelines,
-        budgets=(instruction_budget(totals), *given.memory, *on_chip_budgets(timelines, facts)),
+        budgets=(
+            instructions,
+            *given.memory,
+            *on_chip_budgets(timelines, facts),
+        ),
         contenders=(*given.contenders, *_baseline(totals)),
         sensitivity=_sensitivity(ordered, timed, asked),
         modelled=given.modelled,

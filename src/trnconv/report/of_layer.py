@@ -33,6 +33,7 @@ def report_of_layer(name: str, note: str, question: Question, asked: Asked) -> R
         baseline=lambda _: known,
         baseline_seconds=None if known is None else known / 1e9,
         copied_bytes=0,
+        longest_graph=one.instructions,
         memory=(),
         contenders=_contenders(question, one.ns / 1e9),
         modelled=MODELLED,

@@ -50,6 +50,7 @@ def _given(
         baseline=_unknown if baseline is None else baseline.ns_of,
         baseline_seconds=None if baseline is None else baseline.seconds,
         copied_bytes=plan.copied_bytes,
+        longest_graph=plan.instructions,
         memory=_memory(plan, machine),
         contenders=_contenders(entry, plan, prices),
         modelled=MODELLED,

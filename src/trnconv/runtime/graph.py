@@ -3,34 +3,70 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from heapq import heappop, heappush
+from dataclasses import dataclass
 
-from trnconv.ask.limits import DEFAULT_BUDGET
+from trnconv.ask.limits import DEFAULT_BUDGET, GRAPH_INSTRUCTIONS, LONGER_BUDGETS
 from trnconv.runtime.pricing import Price
 
-GRAPH_INSTRUCTIONS = 5_000_000  # static; above it the compiler gives up (NCC_EBVF030)
-_LIMITS = (DEFAULT_BUDGET, 12_000, 8_000, 6_000)  # of a launch, tried in turn
+_LIMITS = (DEFAULT_BUDGET, 24_000, 16_000, 12_000)  # of a launch
+_WITHOUT_LOOPS = (*LONGER_BUDGETS, GRAPH_INSTRUCTIONS)  # the same, where loops are counted
 _CLOSE = 0.1  # of a limit
 _MINOR = 200  # a convolution with less than that part of a graph is shortened only if it must be
+# What an instruction and a loop may be worth, in ns: each of them twice as much as the one before.
+_WORTH = (0.0, *(2.0**power for power in range(-6, 24)))
+_STEPS = 40  # of halving
 
 Ask = Callable[[int], Price]  # the price with at most so many instructions a launch
 Asked = Sequence[tuple[Ask, int]]  # and how often it is called
 
 
-def price_graph(convolutions: Asked) -> list[Price]:
-    """A price for each convolution, such that all calls fit one graph if that is possible.
+@dataclass(frozen=True)
+class GraphBudget:
+    """What a compiler may be given at once."""
 
-    The more instructions a launch may have, the less it loses to hardware loops. Every convolution
-    gets its fastest plan, and while the graph is too long, the one that loses least a shorter one:
-    of those with many instructions first, and if that is not enough, of all.
+    instructions: int = GRAPH_INSTRUCTIONS
+    regions: int | None = None  # hardware loops; None: any number
+
+    def counts_loops_of(self, price: Price) -> bool:
+        """Whether it has loops, and they count."""
+        return self.regions is not None and price.regions > 0
+
+    def holds(self, mix: Sequence[Price], convolutions: Asked) -> bool:
+        """Whether all calls fit."""
+        instructions, regions = _totals(mix, convolutions)
+        few = self.regions is None or regions <= self.regions
+        return few and instructions <= self.instructions
+
+
+ONE_GRAPH = GraphBudget()
+
+
+def price_graph(convolutions: Asked, budget: GraphBudget = ONE_GRAPH) -> list[Price]:
+    """A price for each convolution, such that all calls fit the budget if that is possible.
+
+    The more instructions a launch may have, the less it loses to hardware loops, and the fewer of
+    them there are. Every convolution gets its fastest plan. If they do not fit together, those with
+    many instructions or loops get the plans that cost the least time, and if that is not enough,
+    all do.
     """
-    share = GRAPH_INSTRUCTIONS // max(1, sum(calls for _, calls in convolutions))
-    limits = sorted({*_LIMITS, _of_a_launch(share)}, reverse=True)
-    taken = [ask(limits[0]) for ask, _ in convolutions]
-    for least in (GRAPH_INSTRUCTIONS // _MINOR, 0):
-        if _total(taken, convolutions) > GRAPH_INSTRUCTIONS:
-            taken = _shortened(taken, convolutions, limits, least)
-    return taken
+    share = budget.instructions // max(1, sum(calls for _, calls in convolutions))
+    limits = {*_LIMITS, _of_a_launch(share)}
+    if budget.regions is not None:
+        limits |= {min(limit, budget.instructions) for limit in _WITHOUT_LOOPS}
+    offers = [[ask(DEFAULT_BUDGET)] for ask, _ in convolutions]
+    mix = [offer[0] for offer in offers]
+    for least in (budget.instructions // _MINOR, 0):
+        if budget.holds(mix, convolutions):
+            return mix
+        for offer, (ask, calls) in zip(offers, convolutions, strict=True):
+            if calls * offer[0].instructions >= least or budget.counts_loops_of(offer[0]):
+                offer[1:] = _others(offer[0], [ask(limit) for limit in sorted(limits)])
+        mix = _cheapest_mix(offers, convolutions, budget)
+    return mix
+
+
+def _others(first: Price, found: list[Price]) -> list[Price]:
+    return [price for price in dict.fromkeys(found) if price != first]
 
 
 def _of_a_launch(share: int) -> int:
@@ -39,41 +75,51 @@ def _of_a_launch(share: int) -> int:
     return close[0] if close else min(DEFAULT_BUDGET, share)
 
 
-def _total(prices: list[Price], convolutions: Asked) -> int:
-    counted = zip(prices, convolutions, strict=True)
-    return sum(calls * one.instructions for one, (_, calls) in counted)
+def _totals(mix: Sequence[Price], convolutions: Asked) -> tuple[int, int]:
+    """Instructions and hardware loops of all calls."""
+    counted = [(price, calls) for price, (_, calls) in zip(mix, convolutions, strict=True)]
+    return (
+        sum(calls * price.instructions for price, calls in counted),
+        sum(calls * price.regions for price, calls in counted),
+    )
 
 
-def _shortened(
-    taken: list[Price], convolutions: Asked, limits: list[int], least: int
+def _cheapest_mix(
+    offers: list[list[Price]], convolutions: Asked, budget: GraphBudget
 ) -> list[Price]:
-    """Shorter programs where an instruction saved costs least time, until the graph fits.
+    """Of all that is offered, what takes least time within the budget; else the shortest mix.
 
-    Convolutions with fewer than `least` instructions in all calls stay as they are.
+    Instructions and loops are given a worth in time: the higher, the fewer of them are taken.
     """
-    taken = list(taken)
-    total = _total(taken, convolutions)
-    waiting: list[tuple[float, int, Price]] = []
-    for at, (_, calls) in enumerate(convolutions):
-        if calls * taken[at].instructions >= least:
-            _await_shorter(waiting, at, taken[at], convolutions[at][0], limits)
-    while waiting and total > GRAPH_INSTRUCTIONS:
-        _, at, shorter = heappop(waiting)
-        ask, calls = convolutions[at]
-        total -= calls * (taken[at].instructions - shorter.instructions)
-        taken[at] = shorter
-        _await_shorter(waiting, at, shorter, ask, limits)
-    return taken
+    worths = _WORTH if budget.regions is not None else _WORTH[:1]
+    mixes = [_short_mix(offers, convolutions, budget, region_ns) for region_ns in worths]
+    held = [mix for mix in mixes if budget.holds(mix, convolutions)]
+    return min(held or mixes[:1], key=lambda mix: _ns(mix, convolutions))
 
 
-def _await_shorter(
-    waiting: list[tuple[float, int, Price]], at: int, taken: Price, ask: Ask, limits: list[int]
-) -> None:
-    """Add what an instruction costs that the next shorter program saves, if there is one."""
-    for limit in limits:
-        if limit < taken.instructions:  # else it is the same plan
-            shorter = ask(limit)
-            saved = taken.instructions - shorter.instructions
-            if saved > 0:
-                heappush(waiting, (max(0.0, shorter.ns - taken.ns) / saved, at, shorter))
-                return
+def _short_mix(
+    offers: list[list[Price]], convolutions: Asked, budget: GraphBudget, region_ns: float
+) -> list[Price]:
+    """With the lowest worth of an instruction that keeps to the budget's number of them."""
+    low, high = 0.0, _WORTH[-1]
+    mix = _taken(offers, low, region_ns)
+    if _totals(mix, convolutions)[0] <= budget.instructions:
+        return mix
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        few = _totals(_taken(offers, middle, region_ns), convolutions)[0] <= budget.instructions
+        low, high = (low, middle) if few else (middle, high)
+    return _taken(offers, high, region_ns)
+
+
+def _taken(offers: list[list[Price]], instruction_ns: float, region_ns: float) -> list[Price]:
+    """The best of each, if an instruction and a loop cost so much."""
+
+    def worth(price: Price) -> float:
+        return price.ns + instruction_ns * price.instructions + region_ns * price.regions
+
+    return [min(offer, key=worth) for offer in offers]
+
+
+def _ns(mix: Sequence[Price], convolutions: Asked) -> float:
+    return sum(calls * price.ns for price, (_, calls) in zip(mix, convolutions, strict=True))

@@ -18,12 +18,14 @@ class Price:
     """All launches of one call together, modelled."""
 
     ns: float
-    instructions: int
+    instructions: int  # static, as a compiler counts them; of the core that has more
     hbm_bytes: int
     executed_macs: int  # what the array does, useful or not
     launches: int
     bound: str  # of the longest launch
     plan: Priced  # of the longest launch
+    regions: int = 0  # hardware loops of a core
+    loops_ns: float = 0.0  # what their turns add
 
     def __add__(self, other: Price) -> Price:
         """One after the other."""
@@ -36,6 +38,8 @@ class Price:
             self.launches + other.launches,
             longer.bound,
             longer.plan,
+            self.regions + other.regions,
+            self.loops_ns + other.loops_ns,
         )
 
 
@@ -72,6 +76,8 @@ def _price_of_two(question: Question, *, simulate: bool) -> Price:
         1,
         cost.bound,
         slower,
+        max(priced.cost.regions for priced in both),
+        cost.loops_ns,
     )
 
 
@@ -80,14 +86,26 @@ def _launch_price(question: Question, *, simulate: bool) -> Price:
     cost = taken.cost
     macs = cost.columns * question.machine.partitions**2
     if not simulate:
-        return Price(cost.total_ns, cost.instructions, cost.hbm_bytes, macs, 1, cost.bound, taken)
+        return Price(
+            cost.total_ns,
+            cost.instructions,
+            cost.hbm_bytes,
+            macs,
+            1,
+            cost.bound,
+            taken,
+            cost.regions,
+            cost.loops_ns,
+        )
     timeline = time_plan(taken.plan)
     return Price(
         timeline.makespan_ns,
-        timeline.static_instructions,
+        timeline.compiler_instructions,
         int(timeline.hbm_bytes),
         macs,
         1,
         timeline.bound,
         taken,
+        cost.regions,
+        cost.loops_ns,
     )

@@ -86,10 +86,10 @@ def test_passes_in_words():
 
 
 def test_loops_and_streamed_weights_are_named():
-    long = direct_plans(SHAPE, budget=400)
+    long = direct_plans(SHAPE, budget=700)
     assert long[0].plan.rolled
     spans = long[0].plan.body_blocks
-    assert f"program   a hardware loop of {spans} spans a turn" in explain(long, 400)
+    assert f"program   a hardware loop of {spans} spans a turn" in explain(long, 700)
     heavy = direct_plans(conv_shape((1, 1024, 6, 6), (2048, 1024, 3, 3)))
     assert heavy[0].plan.streamed
     streamed = f"weights streamed through {heavy[0].plan.streamed} slots"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
-from nkisim.machine import PARTITIONS
+from nkisim.machine import PARTITIONS, matmul_instructions
 from trnconv.forms.direct.block_types import (
     FrameKind,
     SpanKind,
@@ -145,12 +145,13 @@ def block_tiles(stack: tuple[int, int], extent: Extent, bank: int) -> int:
 def _block_length(plan: DirectPlan, jobs: JobGroups, extent: Extent) -> int:
     """Static instructions of one block."""
     bank = plan.target.psum_bank_fp32_elems
+    each = matmul_instructions(plan.dtype)
     windows = loaded_windows(jobs, plan.slots)
     length = sum(one.count * one.times * window_dmas(plan, one.tile) for one in windows)
     for group in jobs.kinds:
         job = group.job
         tiles = block_tiles((job.one.rows, job.one.columns), extent, bank)
-        one = tiles * (job.matmuls + len(job.out.phases)) + len(job.out.boxes)
+        one = tiles * (each * job.matmuls + len(job.out.phases)) + len(job.out.boxes)
         if plan.streamed:
             one += len(job.products) * -(-tiles // plan.target.psum_banks)
         length += group.count * one

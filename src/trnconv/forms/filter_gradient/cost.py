@@ -7,14 +7,15 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 
-from nkisim.machine import Timing
+from nkisim.machine import Timing, matmul_instructions
 from trnconv.forms.dma import descriptor_ns, issue_ns, latency_ns
 from trnconv.forms.filter_gradient.blocks import window_size
 from trnconv.forms.filter_gradient.pass_kinds import PassKind, cut_ends, pass_kinds, rows_outside
 from trnconv.forms.filter_gradient.plan import DEPTH, HEIGHT, WIDTH, FilterGradientPlan, Strip
 from trnconv.forms.filter_gradient.sbuf import addresses
-from trnconv.forms.filter_gradient.turns import look_count
+from trnconv.forms.filter_gradient.turns import turns_of_looks
 from trnconv.forms.form import Cost
+from trnconv.forms.recipe_parts import loop_spans
 
 _FLOAT_BYTES = 4
 _TURN_INSTRUCTIONS = 1  # the row of the place table
@@ -80,6 +81,7 @@ def cost_of(plan: FilterGradientPlan) -> Cost:
         sbuf_bytes=addresses(plan).end,
         instructions=int(static) + 2,
         loops_ns=loops,
+        regions=_pass_count(plan) * _regions(plan) if plan.rolled else 0,
     )
 
 
@@ -92,6 +94,12 @@ def _block_count(plan: FilterGradientPlan) -> int:
     """Blocks of all passes."""
     blocks = sum(_extents(plan).values()) * plan.shape.out_size(DEPTH)
     return blocks * _pass_count(plan)
+
+
+def _regions(plan: FilterGradientPlan) -> int:
+    """Hardware loops of a pass; a turn that is alone is none."""
+    turns = turns_of_looks(plan)
+    return sum(len(loop_spans(count, plan.target)) for count in turns if count > 1)
 
 
 def _turn_count(plan: FilterGradientPlan) -> int:
@@ -152,7 +160,7 @@ def _one_pass(
         return total, total.instructions
     each = work.blocks.instructions / work.block_count
     body = each * plan.turn_areas * plan.turn_frames + _TURN_INSTRUCTIONS
-    return total, look_count(plan) * body + work.edges.instructions + ends.instructions
+    return total, len(turns_of_looks(plan)) * body + work.edges.instructions + ends.instructions
 
 
 @dataclass(frozen=True)
@@ -223,7 +231,7 @@ def _sum_cost(
     return _Count(
         tensor=out_tiles * tiles * _matmul_cycles(plan, timing, columns) / rate,
         vector=out_tiles * (columns + timing.vector_startup_cycles),
-        instructions=out_tiles * (tiles + 1),
+        instructions=out_tiles * (matmul_instructions(plan.dtype) * tiles + 1),
     )
 
 
@@ -323,7 +331,7 @@ def _by_tensor(
     return _Count(
         tensor=transposes * (stream * passes / rate + timing.pe_gap_cycles),
         scalar=taps * tiles * channels + copies * timing.scalar_startup_cycles,
-        instructions=transposes + copies,
+        instructions=matmul_instructions(plan.dtype, transposes=True) * transposes + copies,
     )
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
+from math import prod
 
 from trnconv.forms.filter_gradient.plan import DEPTH, HEIGHT, WIDTH, FilterGradientPlan
 
@@ -70,19 +73,20 @@ def appearance(plan: FilterGradientPlan, turn: Turn) -> tuple[object, ...]:
     return (turn.images, _frames_look(plan, turn.frames), _areas_look(plan, turn.areas))
 
 
-def look_count(plan: FilterGradientPlan) -> int:
-    """How many different looks the turns of a plan have."""
+def turns_of_looks(plan: FilterGradientPlan) -> list[int]:
+    """Of the different looks that the turns of a plan have, how many turns each has."""
     frames = range(plan.shape.out_size(DEPTH))
-    images = {count for _, count in plan.image_spans()}
-    frame_looks = {
+    images = Counter(count for _, count in plan.image_spans())
+    frame_looks = Counter(
         _frames_look(plan, tuple(frames[first : first + plan.turn_frames]))
         for first in range(0, len(frames), plan.turn_frames)
-    }
-    return len(images) * len(frame_looks) * _area_looks(plan)
+    )
+    parts = (images.values(), frame_looks.values(), _area_looks(plan).values())
+    return [prod(counts) for counts in product(*parts)]
 
 
-def _area_looks(plan: FilterGradientPlan) -> int:
-    """How many different looks the areas of turns have: `_areas_look` without the areas.
+def _area_looks(plan: FilterGradientPlan) -> Counter[object]:
+    """The different looks of the areas of turns: `_areas_look` without the areas.
 
     Areas lie on a grid, so how they are moved against a turn's first one depends on where a row of
     it ends alone.
@@ -91,11 +95,11 @@ def _area_looks(plan: FilterGradientPlan) -> int:
     columns = [(wide, *_padding(plan, WIDTH, first, wide)) for first, wide in plan.column_spans()]
     looks = [(row, column) for row in rows for column in columns]
     in_row = len(columns)
-    found = set()
+    found: Counter[object] = Counter()
     for first in range(0, len(looks), plan.turn_areas):
         turn = tuple(looks[first : first + plan.turn_areas])
-        found.add((min(len(turn), in_row - first % in_row), turn))
-    return len(found)
+        found[min(len(turn), in_row - first % in_row), turn] += 1
+    return found
 
 
 def _frames_look(plan: FilterGradientPlan, frames: tuple[int, ...]) -> tuple[object, ...]:

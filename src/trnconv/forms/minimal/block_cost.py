@@ -13,7 +13,7 @@ from functools import lru_cache
 from operator import add
 from typing import NamedTuple
 
-from nkisim.machine import Timing
+from nkisim.machine import Timing, matmul_instructions
 from trnconv.ask.ends import IDENTITY, NO_RESIDUAL
 from trnconv.forms.dma import moved_ns
 from trnconv.forms.minimal.blocks import Span, rectangles
@@ -25,7 +25,9 @@ from trnconv.forms.minimal.channels import (
     replicates,
     taps_of,
 )
-from trnconv.forms.minimal.plan import DEPTH, HEIGHT, V_BYTES, WIDTH, MinimalPlan
+from trnconv.forms.minimal.plan import DEPTH, HEIGHT, V_BYTES, V_DTYPE, WIDTH, MinimalPlan
+
+_MATMUL = matmul_instructions(V_DTYPE)
 
 
 class Sum(NamedTuple):
@@ -300,7 +302,7 @@ def _chains(rates: Rates, out: OutRates, look: OutLook) -> Sum:
         tensor=out.matmuls * (cycles / out.rate + count * timing.pe_gap_cycles),
         vector=out.passes * (elems + count * timing.vector_startup_cycles),
         scalar=out.copies * (elems + count * timing.scalar_startup_cycles),
-        instructions=count * (out.matmuls + int(out.passes + out.copies)),
+        instructions=count * (_MATMUL * out.matmuls + int(out.passes + out.copies)),
     )
 
 

@@ -181,6 +181,29 @@ def frame_spans(plan: MinimalPlan) -> list[FrameSpan]:
     return [_frame_span(plan, at) for at in frame_starts(plan)]
 
 
+def frame_looks(plan: MinimalPlan) -> tuple[int, ...]:
+    """How many blocks along frames look alike, for each look."""
+    along_frames = replace(
+        plan,
+        rows=1,
+        columns=1,
+        x_slots=1,
+        v_slots=1,
+        group=1,
+        streamed=0,
+        body_blocks=1,
+        rolled=False,
+        even_rows=False,
+    )
+    return _frame_looks(along_frames)
+
+
+@lru_cache(maxsize=4096)
+def _frame_looks(plan: MinimalPlan) -> tuple[int, ...]:
+    looks = Counter((span.frames, span.units) for span in frame_spans(plan))
+    return tuple(looks.values())
+
+
 def _frame_span(plan: MinimalPlan, at: int) -> FrameSpan:
     shape = plan.shape
     origin = at - shape.pad_before[DEPTH]

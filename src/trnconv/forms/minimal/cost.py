@@ -23,12 +23,13 @@ from trnconv.forms.minimal.block_cost import (
     streamed_cost,
     total,
 )
-from trnconv.forms.minimal.blocks import column_kinds, frame_starts, row_kinds
+from trnconv.forms.minimal.blocks import column_kinds, frame_looks, frame_starts, row_kinds
 from trnconv.forms.minimal.channels import out_channels
 from trnconv.forms.minimal.pace import TurnPace, straight_pace, turn_pace
 from trnconv.forms.minimal.plan import V_BYTES, MinimalPlan
 from trnconv.forms.minimal.sbuf import sbuf_end, with_least_buffers
 from trnconv.forms.minimal.score import most_frequent
+from trnconv.forms.recipe_parts import loop_spans
 
 # By schedules of the layers of `benchmarks fast`; good to 30 %, which is enough to look for sizes.
 _HIDDEN_SHARE = 0.62
@@ -65,6 +66,7 @@ def cost_of(plan: MinimalPlan) -> Cost:
         instructions=instructions_of(plan),
         loops_ns=sum(sweep.loops_ns for sweep in taken),
         columns=every.columns,
+        regions=sweeps * _regions(plan, sized),
     )
 
 
@@ -87,6 +89,12 @@ def _instructions(plan: MinimalPlan, sized: _Sized, body: int) -> int:
         turns = _turns(plan, kind, body)
         static += (kind.blocks - max(0, turns - 1) * body) * of_block
     return static
+
+
+def _regions(plan: MinimalPlan, sized: _Sized) -> int:
+    """Hardware loops of a sweep."""
+    turns = (_turns(plan, kind, plan.body_blocks) for kind in sized.kinds)
+    return sum(len(loop_spans(count, plan.target)) for count in turns if count)
 
 
 def _turns(plan: MinimalPlan, kind: _Kind, body: int) -> int:
@@ -232,10 +240,11 @@ def _sized_cost(plan: MinimalPlan) -> _Sized:
                 into[one].instructions,
                 out[other].instructions,
                 weights[other].instructions,
-                every * count,
+                plan.shape.batch * frames_alike * count,
                 _block_ns(plan, into[one], out[other]) / most,
             )
             for one, other, count in kinds
+            for frames_alike in frame_looks(plan)
         ),
         _begin_ns(plan, rates),
         len(out_channels(plan)),

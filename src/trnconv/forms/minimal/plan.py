@@ -12,7 +12,8 @@ from trnconv.forms.minimal.transforms import Transform, transform_of
 from trnconv.geometry import ConvShape
 
 DEPTH, HEIGHT, WIDTH = 0, 1, 2
-V_BYTES = 2  # of transformed inputs and weights: fp16
+V_DTYPE = "float16"  # of transformed inputs and weights
+V_BYTES = ITEM_BYTES[V_DTYPE]
 STACKED_COLUMNS = 2  # that a matmul of few output channels makes
 _ALONG = {DEPTH: "frames", HEIGHT: "rows"}
 

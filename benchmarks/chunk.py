@@ -1,0 +1,131 @@
+"""`python -m benchmarks chunk`: the graphs of a model that works chunk by chunk, within a budget.
+
+Of each kind of chunk: modelled time of its convolutions, instructions as a compiler counts them,
+hardware loops, what the loops lose against the same plans unrolled, and how long compiling is
+assumed to take. The steady chunk is the one that is launched most often.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from benchmarks.table import Column, aligned
+from trnconv.ask.limits import COMPILE_ASSUMPTION
+from trnconv.ask.policy import BF16
+from trnconv.model_plan import GraphPlan, PlanOptions, Prices, model_plan
+from trnconv.models import ModelEntry, Size, find
+from trnconv.models.sizes import size_of
+from trnconv.planner.table import priced
+from trnconv.runtime.graph import GraphBudget
+from trnconv.runtime.pricing import Price
+
+HELP = "graphs of a model that works chunk by chunk, within instructions and hardware loops"
+_INSTRUCTIONS = 1_000_000
+_REGIONS = 21
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A graph, and what its loops lose."""
+
+    graph: GraphPlan
+    lost: float  # of the time that its plans take unrolled
+
+    @property
+    def line(self) -> str:
+        """The last line of this benchmark, for the steady one."""
+        graph = self.graph
+        size = f"instructions {graph.instructions}, regions {graph.regions}"
+        return (
+            f"steady chunk {graph.ns / 1e6:.2f} ms modelled, {size}, lost {100 * self.lost:.2f} %"
+        )
+
+
+def unrolled_ns(price: Price) -> float:
+    """What a call takes if its plan has no hardware loop; of several launches, as the longest."""
+    taken: Any = price.plan.plan
+    if not taken.is_rolled:
+        return price.ns
+    return price.ns * priced(replace(taken, rolled=False)).cost.total_ns / price.plan.cost.total_ns
+
+
+def size_asked(entry: ModelEntry, text: str) -> Size:
+    """A size of the registry with these rows and columns, if no frames are named."""
+    asked = size_of(entry, text)
+    same = [
+        size for size in entry.sizes if (size.height, size.width) == (asked.height, asked.width)
+    ]
+    return same[0] if text.count("x") == 1 and same else asked
+
+
+def chunks_of(
+    model: str, size: str, phase: str, options: PlanOptions, jobs: int
+) -> tuple[Chunk, ...]:
+    """Every graph of a phase."""
+    prices = Prices(cores=options.cores, jobs=jobs)
+    plan = model_plan(model, size_asked(find(model), size), phase, options, prices)
+    found = []
+    for graph in plan.graphs:
+        unrolled = sum(calls * unrolled_ns(price) for price, calls in graph.calls)
+        found.append(Chunk(graph, graph.ns / unrolled - 1))
+    return tuple(found)
+
+
+def table(chunks: Sequence[Chunk]) -> str:
+    """A row a graph."""
+    columns = [
+        Column("graph", "<"),
+        Column("launches"),
+        Column("ms a\nlaunch"),
+        Column("instructions"),
+        Column("hardware\nloops"),
+        Column("lost to\nloops, %"),
+        Column("compiling,\nmin"),
+    ]
+    rows = [
+        [
+            chunk.graph.name,
+            f"{chunk.graph.launches}",
+            f"{chunk.graph.ns / 1e6:.2f}",
+            f"{chunk.graph.instructions}",
+            f"{chunk.graph.regions}",
+            f"{100 * chunk.lost:.2f}",
+            f"{chunk.graph.compile_s / 60:.1f}",
+        ]
+        for chunk in chunks
+    ]
+    return aligned(columns, rows)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    parser.add_argument("model")
+    parser.add_argument("--size", default="", help="height x width [x frames]")
+    parser.add_argument("--phase", default="decode")
+    parser.add_argument("--machine", default="trn2")
+    parser.add_argument("--accuracy", default=BF16)
+    parser.add_argument("--cores", type=int, default=1)
+    parser.add_argument("--instructions", type=int, default=_INSTRUCTIONS, help="of a graph")
+    parser.add_argument("--regions", type=int, default=_REGIONS, help="hardware loops of a graph")
+    parser.add_argument("--jobs", type=int, default=2)
+
+
+def main(options: argparse.Namespace) -> int:
+    """Print the graphs; 1 if the steady one is beyond its budget."""
+    budget = GraphBudget(options.instructions, options.regions)
+    asked = PlanOptions(options.machine, options.accuracy, options.cores, budget)
+    chunks = chunks_of(options.model, options.size, options.phase, asked, options.jobs)
+    cores = "one core" if options.cores == 1 else f"{options.cores} cores, each of them"
+    print(
+        f"{options.model} {options.phase}, {options.machine}, accuracy {options.accuracy}, {cores},"
+        f" at most {budget.instructions} instructions and {budget.regions} loops a graph"
+    )
+    print(f"{table(chunks)}\ncompiling {COMPILE_ASSUMPTION}")
+    steady = max(chunks, key=lambda chunk: (chunk.graph.launches, chunk.graph.ns))
+    print(steady.line)
+    graph = steady.graph
+    held = graph.instructions <= budget.instructions and graph.regions <= options.regions
+    return 0 if held else 1

@@ -1,0 +1,57 @@
+"""Graphs by chunk: `python -m benchmarks chunk`."""
+
+import re
+
+import pytest
+
+from benchmarks.__main__ import main
+from benchmarks.chunk import size_asked, unrolled_ns
+from nkisim.machine import TRN2
+from trnconv.ask.question import Question
+from trnconv.geometry import conv_shape
+from trnconv.models import find
+from trnconv.runtime.pricing import price
+
+SMALL = ["chunk", "wan2.1", "--size", "64x96x9", "--accuracy", "direct", "--jobs", "1"]
+LAST = r"steady chunk ([\d.]+) ms modelled, instructions (\d+), regions (\d+), lost ([\d.-]+) %"
+
+
+def last_line(capsys):
+    return re.fullmatch(LAST, capsys.readouterr().out.splitlines()[-1]).groups()
+
+
+def test_the_last_line_is_the_steady_chunk(capsys):
+    assert main(SMALL) == 0
+    ms, instructions, regions, lost = map(float, last_line(capsys))
+    assert ms > 0
+    assert 0 < instructions <= 1_000_000
+    assert (regions, lost) == (0, 0)
+
+
+def test_fewer_instructions_take_loops_and_time(capsys):
+    main(SMALL)
+    ms, instructions, *_ = map(float, last_line(capsys))
+    assert main([*SMALL, "--instructions", str(int(0.8 * instructions)), "--regions", "99"]) == 0
+    longer, fewer, regions, lost = map(float, last_line(capsys))
+    assert longer > ms
+    assert fewer <= 0.8 * instructions
+    assert regions > 0
+    assert lost > 0
+
+
+def test_a_budget_that_nothing_keeps_to_is_an_error(capsys):
+    assert main([*SMALL, "--instructions", "50", "--regions", "0"]) == 1
+    assert int(last_line(capsys)[1]) > 50
+
+
+@pytest.mark.parametrize("budget", [2_000, 40_000])
+def test_what_loops_lose_is_against_the_same_plan_unrolled(budget):
+    shape = conv_shape((1, 96, 6, 48, 128), (96, 96, 3, 3, 3), padding=(0, 1, 1))
+    found = price(Question(shape, TRN2, budget=budget))
+    assert (unrolled_ns(found) < found.ns) == (budget == 2_000)
+
+
+def test_a_size_without_frames_is_that_of_the_registry():
+    wan = find("wan2.1")
+    assert size_asked(wan, "720x1280").frames == 81
+    assert size_asked(wan, "64x96x9").frames == 9
