@@ -44,6 +44,24 @@ CASES = {
         (0, 1, 1),
         _BY_FRAMES | {"rolled": True},
     ),
+    "one_loop_over_spans": (
+        (2, 40, 6, 37, 11),
+        (70, 40, 3, 3, 3),
+        (0, 1, 1),
+        _BY_FRAMES | {"columns": 6, "rolled": True, "spans": 3, "body_blocks": 6},
+    ),
+    "one_loop_over_several_kinds_of_frames": (
+        (1, 40, 8, 26, 11),
+        (70, 40, 3, 3, 3),
+        ((2, 0), 1, 1),
+        _BY_FRAMES | {"columns": 6, "rolled": True, "spans": 2, "body_blocks": 8},
+    ),
+    "one_loop_over_rows": (
+        (1, 40, 4, 45, 11),
+        (70, 40, 3, 3, 3),
+        ((2, 0), 1, 1),
+        _BY_ROWS | {"columns": 6, "pieces": (1, 3), "rolled": True, "spans": 2, "body_blocks": 4},
+    ),
     "frames_from_an_odd_one": (
         (1, 40, 7, 9, 11),
         (70, 40, 3, 3, 3),

@@ -9,7 +9,8 @@ from trnconv.ask.limits import DEFAULT_BUDGET, GRAPH_INSTRUCTIONS, LONGER_BUDGET
 from trnconv.runtime.pricing import Price
 
 _LIMITS = (DEFAULT_BUDGET, 24_000, 16_000, 12_000)  # of a launch
-_WITHOUT_LOOPS = (*LONGER_BUDGETS, GRAPH_INSTRUCTIONS)  # the same, where loops are counted
+# The same where loops are counted too: longer turns, or no loop.
+_LONGER = (60_000, 80_000, 120_000, *LONGER_BUDGETS, GRAPH_INSTRUCTIONS)
 _CLOSE = 0.1  # of a limit
 _MINOR = 200  # a convolution with less than that part of a graph is shortened only if it must be
 # What an instruction and a loop may be worth, in ns: each of them twice as much as the one before.
@@ -45,18 +46,18 @@ def price_graph(convolutions: Asked, budget: GraphBudget = ONE_GRAPH) -> list[Pr
     """A price for each convolution, such that all calls fit the budget if that is possible.
 
     The more instructions a launch may have, the less it loses to hardware loops, and the fewer of
-    them there are. Every convolution gets its fastest plan. If they do not fit together, those with
-    many instructions or loops get the plans that cost the least time, and if that is not enough,
-    all do.
+    them there are. Every convolution gets its fastest plan of the usual length. If they do not fit
+    together, those with many instructions get the plans that cost the least time, and if that is
+    not enough, all do. Where loops are counted, longer programs are weighed too.
     """
     share = budget.instructions // max(1, sum(calls for _, calls in convolutions))
     limits = {*_LIMITS, _of_a_launch(share)}
     if budget.regions is not None:
-        limits |= {min(limit, budget.instructions) for limit in _WITHOUT_LOOPS}
+        limits |= {min(limit, budget.instructions) for limit in _LONGER}
     offers = [[ask(DEFAULT_BUDGET)] for ask, _ in convolutions]
     mix = [offer[0] for offer in offers]
     for least in (budget.instructions // _MINOR, 0):
-        if budget.holds(mix, convolutions):
+        if budget.holds(mix, convolutions) and (budget.regions is None or least == 0):
             return mix
         for offer, (ask, calls) in zip(offers, convolutions, strict=True):
             if calls * offer[0].instructions >= least or budget.counts_loops_of(offer[0]):

@@ -5,16 +5,22 @@ from itertools import product
 
 import pytest
 
+from fast_cases import case_of
 from minimal_plans import minimal_plans
 from nkisim.machine import TRN2
 from trnconv.ask.question import Question
+from trnconv.forms.minimal.blocks import blocks_of, blocks_of_span
 from trnconv.forms.minimal.candidates import candidates
 from trnconv.forms.minimal.cost import cost_of, least_ns
 from trnconv.forms.minimal.lower import lower
 from trnconv.forms.minimal.rules import broken_rules
 from trnconv.forms.minimal.sbuf import lay_out, sbuf_end
+from trnconv.forms.search import search
 from trnconv.geometry import conv_shape
+from trnconv.planner.table import form_named
+from trnconv.runtime import time_plan
 
+MINIMAL = form_named("minimal")
 SHAPES = {
     "192": conv_shape((1, 192, 6, 48, 160), (192, 192, 3, 3, 3), padding=(0, 1, 1)),
     "1024": conv_shape((1, 1024, 4, 44, 80), (1024, 1024, 3, 3, 3), padding=(0, 1, 1)),
@@ -61,3 +67,32 @@ def test_even_rows_need_one_loop():
     uneven, even = (lower(replace(plan, even_rows=even)).recipe for even in (False, True))
     assert len(even.kinds) == 1
     assert len(uneven.kinds) == 3
+
+
+def test_one_loop_goes_through_spans_of_several_kinds_of_blocks():
+    plan = case_of("one_loop_over_several_kinds_of_frames")
+    recipe = lower(plan).recipe
+    [loop] = recipe.loops
+    assert len(set(loop.kinds)) == 4 < len(recipe.kinds)
+    assert len(loop.kinds) == plan.body_blocks == 2 * blocks_of_span(plan)
+    beside = blocks_of(plan) - loop.turns * plan.body_blocks
+    assert len(recipe.blocks) == beside > 0
+
+
+@pytest.mark.parametrize("spans", [1, 3])
+def test_turns_are_of_whole_spans(spans):
+    plan = replace(case_of("one_loop_over_several_kinds_of_frames"), spans=spans)
+    assert any("spans" in rule for rule in broken_rules(plan))
+
+
+@pytest.mark.parametrize("family", ["F(2,3), frames", "F(2,3), rows"])
+@pytest.mark.parametrize("budget", [4_000, 9_000])
+def test_a_long_layer_is_one_loop_that_is_priced_and_counted_as_it_runs(family, budget):
+    """720 rows, causal, of which frames make several kinds of blocks."""
+    shape = conv_shape((1, 96, 4, 720, 160), (96, 96, 3, 3, 3), padding=((2, 0), 1, 1))
+    taken, *_ = search(MINIMAL, Question(shape, TRN2, budget=budget), family)
+    line = time_plan(taken.plan)
+    assert (taken.plan.rolled, taken.cost.regions) == (True, 1)
+    assert taken.cost.instructions == pytest.approx(line.compiler_instructions, rel=0.03)
+    assert taken.cost.instructions <= budget
+    assert taken.cost.total_ns == pytest.approx(line.makespan_ns, rel=0.03)

@@ -53,11 +53,11 @@ def test_prices_are_those_of_the_schedule(shape, family):
 
 
 @pytest.mark.parametrize("end", ENDS)
-@pytest.mark.parametrize("budget", [1_200, 10**9])
+@pytest.mark.parametrize("budget", [2_400, 10**9])
 def test_prices_with_loops_and_residuals_are_those_of_the_schedule(end, budget):
     for family in ("F(2,3), frames", "F(4,3), rows"):
         priced, *_ = plans(LARGE, family, budget=budget, end=ENDS[end])
-        assert priced.plan.rolled == (budget == 1_200)
+        assert priced.plan.rolled == (budget == 2_400)
         assert abs(error(priced.plan)) < WITHIN
 
 
@@ -84,7 +84,7 @@ def test_a_sweep_for_each_group_of_output_channels():
 
 
 def test_turns_lose_what_no_product_hides():
-    priced, *_ = plans(LARGE, "F(2,3), frames", budget=1_200)
+    priced, *_ = plans(LARGE, "F(2,3), frames", budget=2_400)
     turn = turn_pace(priced.plan, (0, 1))
     assert 0 < turn.lost_ns < turn.body_ns
     assert priced.cost.loops_ns > turn.pause_ns

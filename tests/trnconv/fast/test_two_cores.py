@@ -95,7 +95,7 @@ def test_loops_of_both_cores_compute_the_same_values(family):
     """nkisim raises if both cores write one element without an order."""
     shape = shape_of(96, (4, 96, 96), padding=PADDING)
     x, w, bias = normal_arrays(shape, "bfloat16")
-    question = Question(shape, TRN2, policy=POLICY, budget=350)
+    question = Question(shape, TRN2, policy=POLICY, budget=700)
     answer, *_ = search(MINIMAL, question, family)
     halves = next(pair for pair in MINIMAL.halves(question) if pair[0].share.rows == (0, 48))
     plans = tuple(plans_like(answer, half)[0].plan for half in halves)

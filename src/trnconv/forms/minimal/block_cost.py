@@ -118,6 +118,7 @@ def rates_of(plan: MinimalPlan) -> Rates:
         streamed=0,
         body_blocks=1,
         rolled=False,
+        spans=0,
     )
     return _rates(same)
 

@@ -193,6 +193,7 @@ def frame_looks(plan: MinimalPlan) -> tuple[int, ...]:
         streamed=0,
         body_blocks=1,
         rolled=False,
+        spans=0,
         even_rows=False,
     )
     return _frame_looks(along_frames)
@@ -297,6 +298,11 @@ def blocks(plan: MinimalPlan) -> Iterator[BlockAt]:
             for column in column_spans(plan):
                 for frame in frame_spans(plan):
                     yield BlockAt(row, column, frame, _place(plan, image, (row, column, frame)))
+
+
+def blocks_of_span(plan: MinimalPlan) -> int:
+    """Blocks with the same rows of an image."""
+    return sum(count for _, count in column_kinds(plan)) * len(frame_starts(plan))
 
 
 def blocks_of(plan: MinimalPlan) -> int:

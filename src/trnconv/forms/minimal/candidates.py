@@ -12,6 +12,7 @@ from trnconv.forms.minimal.blocks import can_be_even
 from trnconv.forms.minimal.channels import in_channels, out_channels
 from trnconv.forms.minimal.cost import (
     cost_of,
+    fewest_turns,
     instructions_of,
     is_faster_with,
     least_ns,
@@ -219,12 +220,22 @@ def _within(plan: MinimalPlan, budget: int) -> Iterator[MinimalPlan]:
         yield plan
         return
     loops = [
-        loop
-        for even_rows in ((True, False) if can_be_even(plan) else (False,))
-        for loop in _longest_loop(replace(plan, rolled=True, even_rows=even_rows), budget)
+        *_one_loop(plan, budget),
+        *(
+            loop
+            for even_rows in ((True, False) if can_be_even(plan) else (False,))
+            for loop in _longest_loop(replace(plan, rolled=True, even_rows=even_rows), budget)
+        ),
     ]
     yield from loops[:1]
     yield from (loop for loop in loops[1:] if is_faster_with(loop, loops[0]))
+
+
+def _one_loop(plan: MinimalPlan, budget: int) -> Iterator[MinimalPlan]:
+    """One hardware loop over spans along rows; spans at the borders stand beside it."""
+    loop = fewest_turns(plan, budget)
+    if loop is not None and not broken_rules(loop):
+        yield loop
 
 
 def _longest_loop(plan: MinimalPlan, budget: int) -> Iterator[MinimalPlan]:

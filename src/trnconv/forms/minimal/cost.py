@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from math import lcm
 from typing import NamedTuple
 
 from trnconv.forms.dma import issue_ns, moved_ns
@@ -23,7 +24,13 @@ from trnconv.forms.minimal.block_cost import (
     streamed_cost,
     total,
 )
-from trnconv.forms.minimal.blocks import column_kinds, frame_looks, frame_starts, row_kinds
+from trnconv.forms.minimal.blocks import (
+    blocks_of_span,
+    column_kinds,
+    frame_looks,
+    frame_starts,
+    row_kinds,
+)
 from trnconv.forms.minimal.channels import out_channels
 from trnconv.forms.minimal.pace import TurnPace, straight_pace, turn_pace
 from trnconv.forms.minimal.plan import V_BYTES, MinimalPlan
@@ -75,6 +82,25 @@ def instructions_of(plan: MinimalPlan) -> int:
     return _instructions(plan, _sized_cost(_sized(plan)), plan.body_blocks)
 
 
+def fewest_turns(plan: MinimalPlan, budget: int) -> MinimalPlan | None:
+    """One loop over spans along rows with the fewest turns within the budget, if there is one.
+
+    A turn is a multiple of the blocks after which slots repeat (`body_blocks`), and of a span's.
+    """
+    sized = _sized_cost(_sized(plan))
+    of_span = blocks_of_span(plan)
+    step = lcm(plan.body_blocks, of_span) // of_span
+    equal = plan.shape.batch * max(count for _, count in row_kinds(plan))
+    loop = replace(plan, rolled=True, spans=1)
+    spans_before = 0
+    for turns in range(2, equal // step + 1):
+        spans = equal // turns // step * step
+        if spans != spans_before and _instructions(loop, sized, spans * of_span) <= budget:
+            return replace(loop, spans=spans, body_blocks=spans * of_span)
+        spans_before = spans
+    return None
+
+
 def longest_body(plan: MinimalPlan, bodies: Iterable[int], budget: int) -> int | None:
     """The first of these lengths of a turn, in blocks, with which loops are short enough."""
     sized = _sized_cost(_sized(plan))
@@ -84,22 +110,22 @@ def longest_body(plan: MinimalPlan, bodies: Iterable[int], budget: int) -> int |
 def _instructions(plan: MinimalPlan, sized: _Sized, body: int) -> int:
     sweeps = len(_groups(plan, sized.out_tiles))
     static = 0 if plan.streamed else sweeps
-    for kind in sized.kinds:
+    for kind in sized.kinds_of(plan):
         of_block = sweeps * kind.inputs + kind.outputs + (kind.streamed if plan.streamed else 0)
         turns = _turns(plan, kind, body)
-        static += (kind.blocks - max(0, turns - 1) * body) * of_block
+        static += round((kind.blocks - max(0, turns - 1) * body) * of_block)
     return static
 
 
 def _regions(plan: MinimalPlan, sized: _Sized) -> int:
     """Hardware loops of a sweep."""
-    turns = (_turns(plan, kind, plan.body_blocks) for kind in sized.kinds)
+    turns = (_turns(plan, kind, plan.body_blocks) for kind in sized.kinds_of(plan))
     return sum(len(loop_spans(count, plan.target)) for count in turns if count)
 
 
 def _turns(plan: MinimalPlan, kind: _Kind, body: int) -> int:
     """Of a loop over the blocks of a kind, `body` a turn; 0 if they are unrolled."""
-    turns = kind.blocks // body if plan.rolled else 0
+    turns = kind.blocks // body if plan.rolled and kind.loops else 0
     return turns if turns > 1 else 0
 
 
@@ -123,7 +149,7 @@ class _Sweep(NamedTuple):
 
 def _sweep(plan: MinimalPlan, sized: _Sized, tiles: tuple[int, int]) -> _Sweep:
     """Blocks one after the other, and loops; kinds of blocks by what engines do for each."""
-    if any(_turns(plan, kind, plan.body_blocks) for kind in sized.kinds):
+    if any(_turns(plan, kind, plan.body_blocks) for kind in sized.kinds_of(plan)):
         return _looped(plan, sized, turn_pace(plan, tiles))
     blocks = sum(kind.share * kind.blocks for kind in sized.kinds)
     return _Sweep(straight_pace(plan, tiles).of_blocks(blocks), 0.0)
@@ -131,7 +157,7 @@ def _sweep(plan: MinimalPlan, sized: _Sized, tiles: tuple[int, int]) -> _Sweep:
 
 def _looped(plan: MinimalPlan, sized: _Sized, turn: TurnPace) -> _Sweep:
     """Loops over blocks of a kind each, and what is left of a kind one after the other."""
-    looped = [(kind, _turns(plan, kind, plan.body_blocks)) for kind in sized.kinds]
+    looped = [(kind, _turns(plan, kind, plan.body_blocks)) for kind in sized.kinds_of(plan)]
     unrolled = sum(kind.share * (kind.blocks - turns * plan.body_blocks) for kind, turns in looped)
     total = turn.begin_ns + turn.lost_ns + unrolled * turn.block_ns if unrolled else 0.0
     loops = 0.0
@@ -191,13 +217,22 @@ def likely_ns(plan: MinimalPlan, budget: int) -> float:
 
 
 class _Kind(NamedTuple):
-    """Instructions of one block of a kind, and how many such blocks there are."""
+    """Instructions of one block of a kind, or of the mean of some, and how many there are."""
 
-    inputs: int
-    outputs: int
-    streamed: int
+    inputs: float
+    outputs: float
+    streamed: float
     blocks: int
     share: float  # of the time of a block of the most frequent kind
+    loops: bool = True  # whether a hardware loop may go through them
+
+
+def _mean(kinds: Sequence[_Kind]) -> _Kind:
+    """All of some kinds, as blocks of one."""
+    blocks = sum(kind.blocks for kind in kinds)
+    sums = [sum(kind.blocks * kind[at] for kind in kinds) for at in (0, 1, 2, 4)]
+    inputs, outputs, streamed, share = (total / blocks for total in sums)
+    return _Kind(inputs, outputs, streamed, blocks, share)
 
 
 class _Sized(NamedTuple):
@@ -208,15 +243,22 @@ class _Sized(NamedTuple):
     streamed: Sum  # loads of weights, if they are streamed
     weights: Sum  # if they stay
     kinds: tuple[_Kind, ...]
+    spans: tuple[_Kind, ...]  # those of most frequent spans along rows as one, then the others
     begin_ns: float  # before the first matmul of a sweep, without weights
     out_tiles: int
+
+    def kinds_of(self, plan: MinimalPlan) -> tuple[_Kind, ...]:
+        """Kinds as loops of a plan go through them."""
+        return self.spans if plan.spans else self.kinds
 
 
 def _sized(plan: MinimalPlan) -> MinimalPlan:
     """The same for all plans that differ only in what a size's costs do not depend on."""
     if plan.group == 1 and plan.streamed == 0:
         return with_least_buffers(plan)
-    return replace(plan, x_slots=1, v_slots=1, group=1, streamed=0, body_blocks=1, rolled=False)
+    return replace(
+        plan, x_slots=1, v_slots=1, group=1, streamed=0, body_blocks=1, rolled=False, spans=0
+    )
 
 
 @lru_cache(maxsize=15_000)
@@ -224,28 +266,35 @@ def _sized_cost(plan: MinimalPlan) -> _Sized:
     rates, frames = rates_of(plan), plan.block_frames
     every = len(frame_starts(plan)) * plan.shape.batch
     tiles = frames if plan.by_rows else plan.units
-    read, written, kinds = _alike(plan, rates)
+    read, written, rows = _alike(plan, rates)
     into = {look: inputs_cost(rates, frames, tiles, look) for look in read}
     out = {look: outputs_cost(rates, look).times(plan.units) for look in written}
     weights = {look: streamed_cost(rates, look).times(plan.units) for look in written}
     row, column = most_frequent(plan)
     most = _block_ns(plan, into[in_look(rates, row, column)], out[out_look(row, column)])
+    by_row = [
+        [
+            _Kind(
+                into[read_look].instructions,
+                out[written_look].instructions,
+                weights[written_look].instructions,
+                plan.shape.batch * frames_alike * count,
+                _block_ns(plan, into[read_look], out[written_look]) / most,
+            )
+            for read_look, written_look, count in kinds
+            for frames_alike in frame_looks(plan)
+        ]
+        for kinds in rows
+    ]
+    longest = max(by_row, key=lambda kinds: sum(kind.blocks for kind in kinds))
+    others = [kind for kinds in by_row if kinds is not longest for kind in kinds]
     return _Sized(
         total((one, every * read[look]) for look, one in into.items()),
         total((one, every * written[look]) for look, one in out.items()),
         total((one, every * written[look]) for look, one in weights.items()),
         _weight_loads(rates),
-        tuple(
-            _Kind(
-                into[one].instructions,
-                out[other].instructions,
-                weights[other].instructions,
-                plan.shape.batch * frames_alike * count,
-                _block_ns(plan, into[one], out[other]) / most,
-            )
-            for one, other, count in kinds
-            for frames_alike in frame_looks(plan)
-        ),
+        tuple(kind for kinds in by_row for kind in kinds),
+        (_mean(longest), *(kind._replace(loops=False) for kind in others)),
         _begin_ns(plan, rates),
         len(out_channels(plan)),
     )
@@ -259,17 +308,19 @@ def _block_ns(plan: MinimalPlan, inputs: Sum, outputs: Sum) -> float:
 
 def _alike(
     plan: MinimalPlan, rates: Rates
-) -> tuple[Counter[InLook], Counter[OutLook], list[tuple[InLook, OutLook, int]]]:
-    """Kinds of blocks by what their inputs and their outputs cost."""
+) -> tuple[Counter[InLook], Counter[OutLook], list[list[tuple[InLook, OutLook, int]]]]:
+    """Kinds of blocks by what their inputs and their outputs cost, for each look of rows."""
     read, written = Counter[InLook](), Counter[OutLook]()
-    kinds = []
+    rows = []
     for row, many in row_kinds(plan):
+        kinds = []
         for column, more in column_kinds(plan):
             one, other, count = in_look(rates, row, column), out_look(row, column), many * more
             read[one] += count
             written[other] += count
             kinds.append((one, other, count))
-    return read, written, kinds
+        rows.append(kinds)
+    return read, written, rows
 
 
 def _weight_loads(rates: Rates) -> Sum:

@@ -188,7 +188,6 @@ def roll(core: MinimalCore, group: Group, loop: Turns, places: nl.NkiTensor) -> 
     tiles that one turn refills for the next were seen to be wrong on a device.
     """
     recipe = core.recipe
-    kind = recipe.kinds[loop.kind]
     offsets = recipe.parts * len(recipe.channel_steps)
     if recipe.parts > 1:
         offsets += 1
@@ -198,6 +197,7 @@ def roll(core: MinimalCore, group: Group, loop: Turns, places: nl.NkiTensor) -> 
         turn = Turn(places, loop.first_row, number, cells)
         blocks = []
         for n in range(recipe.body_blocks):
+            kind = recipe.kinds[loop.kinds[n]]
             blocks.append(begun(core, MinimalBlock(kind, Place((), 0), turn, n)))
         core.start_over()
         begin(core, blocks[0])

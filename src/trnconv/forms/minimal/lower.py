@@ -141,23 +141,42 @@ def _program(
     plan: MinimalPlan,
 ) -> tuple[tuple[Kind, ...], tuple[Located, ...], tuple[Turns, ...], tuple[tuple[int, ...], ...]]:
     """Kinds of blocks, those that are unrolled, loops over the others, and their table."""
-    alike: dict[tuple[object, ...], list[BlockAt]] = {}
-    for one in blocks(plan):
-        alike.setdefault(one.look, []).append(one)
-    kinds = tuple(kind_of(plan, members[0]) for members in alike.values())
+    every = list(blocks(plan))
+    one_of = {block.look: block for block in every}
+    numbers = {look: number for number, look in enumerate(one_of)}
+    kinds = tuple(kind_of(plan, block) for block in one_of.values())
     located: list[Located] = []
     loops: list[Turns] = []
     table: list[tuple[int, ...]] = []
-    for number, members in enumerate(alike.values()):
+    for members in _alike(plan, every):
         turns = len(members) // plan.body_blocks if plan.rolled else 0
-        if turns > 1:
+        looped = members[: turns * plan.body_blocks] if turns > 1 else []
+        if looped:
+            body = tuple(numbers[block.look] for block in looped[: plan.body_blocks])
             for first, end in loop_spans(turns, plan.target):
-                loops.append(Turns(number, len(table) + first, end - first))
-            table += _rows(plan, members[: turns * plan.body_blocks])
-        else:
-            turns = 0
-        located += [Located(number, one.place) for one in members[turns * plan.body_blocks :]]
+                loops.append(Turns(body, len(table) + first, end - first))
+            table += _rows(plan, looped)
+        located += [Located(numbers[block.look], block.place) for block in members[len(looped) :]]
     return kinds, tuple(located), tuple(loops), tuple(table)
+
+
+def _alike(plan: MinimalPlan, every: list[BlockAt]) -> list[list[BlockAt]]:
+    """What a loop may go through: blocks of one kind, or spans along rows that are made alike.
+
+    Of spans, those that are most frequent; the others are together, and never as long as a turn.
+    """
+    alike: dict[object, list[BlockAt]] = {}
+    if not plan.spans:
+        for block in every:
+            alike.setdefault(block.look, []).append(block)
+        return list(alike.values())
+    for block in every:
+        alike.setdefault(block.row.look, []).append(block)
+    most = max(alike.values(), key=len)
+    return [
+        *([block] for members in alike.values() if members is not most for block in members),
+        most,
+    ]
 
 
 def _rows(plan: MinimalPlan, members: list[BlockAt]) -> list[tuple[int, ...]]:

@@ -41,7 +41,7 @@ class TurnPace(NamedTuple):
 
 def straight_pace(plan: MinimalPlan, tiles: tuple[int, int]) -> StraightPace:
     """Of blocks one after the other, for some tiles of output channels, first and end."""
-    return _straight_pace(replace(plan, rolled=False, body_blocks=_repeat(plan)), tiles)
+    return _straight_pace(replace(plan, rolled=False, spans=0, body_blocks=_repeat(plan)), tiles)
 
 
 def _repeat(plan: MinimalPlan) -> int:
@@ -78,7 +78,7 @@ def turn_pace(plan: MinimalPlan, tiles: tuple[int, int]) -> TurnPace:
     So turns of every length, which plans for several budgets have, are followed once.
     """
     repeat = _repeat(plan)
-    short = replace(plan, body_blocks=-(-_TURN_BLOCKS // repeat) * repeat)
+    short = replace(plan, spans=0, body_blocks=-(-_TURN_BLOCKS // repeat) * repeat)
     turn, more = _turn_pace(short, tiles), plan.body_blocks - short.body_blocks
     return turn._replace(body_ns=turn.body_ns + more * turn.block_ns)
 

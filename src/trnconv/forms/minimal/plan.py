@@ -50,6 +50,7 @@ class MinimalPlan(Plan):
     anchor: int = 0
     body_blocks: int = 1
     rolled: bool = False
+    spans: int = 0  # along rows, of a turn: one loop over whole spans; 0: a loop a kind of block
     out_buffers: int = 2
     midgroup: bool = True  # a bank is read while it still grows
     paired_rows: bool = False  # rests of channels also with their next row, on partitions

@@ -226,9 +226,9 @@ class Located(NKIObject):
 
 @dataclass(frozen=True)
 class Turns(NKIObject):
-    """A hardware loop over blocks of one kind, read from the table of places."""
+    """A hardware loop over blocks of these kinds in turn, read from the table of places."""
 
-    kind: int
+    kinds: tuple[int, ...]
     first_row: int
     turns: int
 

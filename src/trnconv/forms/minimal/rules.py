@@ -5,7 +5,7 @@ from __future__ import annotations
 from trnconv.ask.ends import ITEM_BYTES
 from trnconv.ask.limits import MAX_OFFSET
 from trnconv.ask.policy import DIRECT, HALF, LIMITS, Policy
-from trnconv.forms.minimal.blocks import can_be_even
+from trnconv.forms.minimal.blocks import blocks_of_span, can_be_even
 from trnconv.forms.minimal.channels import in_channels
 from trnconv.forms.minimal.error import expected_ratio, range_limit
 from trnconv.forms.minimal.pacing import broken_schedule
@@ -81,6 +81,8 @@ def _sizes(plan: MinimalPlan) -> list[str]:
         broken.append(f"blocks of {plan.rows} rows: tiles have {plan.m}")
     if min(plan.rows, plan.columns, plan.body_blocks, plan.group) < 1:
         broken.append("a block, body or group of nothing")
+    if plan.spans and (not plan.rolled or plan.body_blocks != plan.spans * blocks_of_span(plan)):
+        broken.append(f"turns of {plan.spans} spans: of {blocks_of_span(plan)} blocks each")
     if plan.dtype not in ITEM_BYTES:
         broken.append(f"dtype {plan.dtype}: one of {', '.join(ITEM_BYTES)}")
     if not plan.midgroup and plan.m > 2:

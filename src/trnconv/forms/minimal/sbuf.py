@@ -167,7 +167,7 @@ def with_least_buffers(plan: MinimalPlan) -> MinimalPlan:
     """The same with one slot of each kind and one block in a body, unrolled."""
     if plan.x_slots == plan.v_slots == plan.body_blocks == 1 and not plan.rolled:
         return plan
-    return replace(plan, x_slots=1, v_slots=1, body_blocks=1, rolled=False)
+    return replace(plan, x_slots=1, v_slots=1, body_blocks=1, rolled=False, spans=0)
 
 
 @lru_cache(maxsize=4096)
