@@ -134,7 +134,8 @@ class _Build:
         key = (tile, grid.at_level(tile.level))
         if key not in self._window_numbers:
             self._window_numbers[key] = len(self.windows)
-            self.windows.append(window_of(self.plan.problem, self.kind, tile, grid))
+            merge = self.plan.target.accepts.split_partitions
+            self.windows.append(window_of(self.plan.problem, self.kind, tile, grid, merge=merge))
         return self._window_numbers[key]
 
     def _view(self, shift: Shift, level: int, grid: Grid) -> int:

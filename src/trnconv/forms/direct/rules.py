@@ -10,6 +10,7 @@ from trnconv.forms.direct.plan import BY_COLUMN, BY_FRAME, BY_ROW, DirectPlan
 from trnconv.forms.direct.problem import DEPTH, HEIGHT, WIDTH
 from trnconv.forms.direct.sbuf import layout_of, window_elems
 from trnconv.forms.direct.traffic import count_windows
+from trnconv.forms.form import switched_off
 
 
 def broken_rules(plan: DirectPlan) -> list[str]:
@@ -17,7 +18,13 @@ def broken_rules(plan: DirectPlan) -> list[str]:
     unusable = _sizes(plan)
     if unusable:
         return unusable  # such a plan has no price, and no windows
-    return [*_channels(plan), *_memory(plan), *_windows(plan), *broken_patterns(plan)]
+    return [
+        *switched_off(plan),
+        *_channels(plan),
+        *_memory(plan),
+        *_windows(plan),
+        *broken_patterns(plan),
+    ]
 
 
 def _sizes(plan: DirectPlan) -> list[str]:
@@ -78,6 +85,8 @@ def _memory(plan: DirectPlan) -> list[str]:
 def _windows(plan: DirectPlan) -> list[str]:
     """Sum by sum, all windows of a job must be in SBUF at once; window by window, one is enough."""
     broken = []
+    if plan.ahead and not plan.target.accepts.loads_ahead:
+        broken.append(f"loads ahead of stores: {plan.machine} has them switched off")
     held = [
         count_windows(grouped_jobs(plan.problem, plan.passes, kind.outputs, kind.present))
         for kind in frame_kinds(plan.problem, plan.frames)

@@ -151,6 +151,8 @@ def window_dmas(plan: DirectPlan, tile: LineTile) -> int:
 
     Lines of different column shifts end at different borders, if there is padding.
     """
+    if not plan.target.accepts.split_partitions:
+        return len(tile.lines)
     together, apart = tile.dmas
     return apart if tile.level == BY_COLUMN and plan.problem.pad[WIDTH] else together
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from trnconv.ask.ends import ITEM_BYTES
 from trnconv.ask.limits import MAX_OFFSET
 from trnconv.ask.policy import DIRECT, HALF, LIMITS, Policy
+from trnconv.forms.form import switched_off
 from trnconv.forms.minimal.blocks import can_be_even
 from trnconv.forms.minimal.channels import in_channels
 from trnconv.forms.minimal.error import expected_ratio, range_limit
@@ -68,7 +69,7 @@ def broken_rules(plan: MinimalPlan) -> list[str]:
     broken = _sizes(plan)
     if broken:
         return broken
-    return [*broken_schedule(plan), *_memory(plan)]
+    return [*switched_off(plan), *broken_schedule(plan), *_memory(plan)]
 
 
 def _sizes(plan: MinimalPlan) -> list[str]:
@@ -83,6 +84,8 @@ def _sizes(plan: MinimalPlan) -> list[str]:
         broken.append("a block, body or group of nothing")
     if plan.dtype not in ITEM_BYTES:
         broken.append(f"dtype {plan.dtype}: one of {', '.join(ITEM_BYTES)}")
+    if plan.midgroup and not plan.target.accepts.growing_banks:
+        broken.append(f"sums read while they grow: {plan.machine} has that switched off")
     if not plan.midgroup and plan.m > 2:
         broken.append(f"{plan.transform} without reading sums that still grow: only F(2,3) can")
     if plan.even_rows and not can_be_even(plan):
