@@ -68,7 +68,7 @@ _TURNED_OFF: Final = (
         ACCEPTS,
         "split_partitions",
         value=False,
-        effect="a DMA for each run of partitions, where stacked taps were one",
+        effect="a DMA for each run of partitions, where stacked taps were one; no stacked outputs",
         evidence="device rule dma-split-partitions: no report either way",
     ),
     MachineSwitch(
@@ -76,7 +76,8 @@ _TURNED_OFF: Final = (
         ACCEPTS,
         "loads_ahead",
         value=False,
-        effect="windows are loaded when they are asked for",
+        effect="windows are loaded when they are asked for, sums of gradients are stored last;"
+        " depthwise and minimal kernels are not taken",
         evidence="device rule sbuf-refill-across-turns is one report of a refill (JIN)",
     ),
     MachineSwitch(

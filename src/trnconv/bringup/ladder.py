@@ -45,6 +45,7 @@ class Rung:
     climb: Callable[[Bench], Finding]
     switch: str = ""
     notes: bool = False  # whatever comes out, the ladder goes on
+    void_with: tuple[str, ...] = ()  # other switches under which nothing depends on the answer
 
 
 @dataclass(frozen=True)
@@ -93,8 +94,9 @@ def climb(
 
 
 def _finding(rung: Rung, bench: Bench) -> Finding:
-    if rung.switch and rung.switch in bench.switches:
-        return Finding(OFF, f"{rung.switch} is on: nothing depends on it")
+    on = [name for name in (rung.switch, *rung.void_with) if name in bench.switches]
+    if on:
+        return Finding(OFF, f"{on[0]} is on: nothing depends on it")
     try:
         found = rung.climb(bench)
     except Exception as error:  # noqa: BLE001 (whatever a toolchain raises is the answer)

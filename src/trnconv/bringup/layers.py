@@ -18,12 +18,13 @@ from trnconv.errors import PlanError
 from trnconv.forms.form import Plan
 from trnconv.geometry import ConvShape, TransposedShape, conv_shape, transposed_shape
 from trnconv.planner.best import offers_of
+from trnconv.planner.table import form_named
 from trnconv.reference import forward, transposed, weight_gradient
 from trnconv.runtime.launch import Operands
 from trnconv.runtime.plans import plans_for
 
 _DTYPES: Final = {"bfloat16": ml_dtypes.bfloat16, "float32": np.float32, "float16": np.float16}
-_BUDGETS: Final = (60, 80, 100, 130, 160, 200, 250, 300, 400, 600)  # static instructions
+_BUDGETS: Final = (60, 80, 100, 130, 160, 200, 250, 300, 400, 600, 900, 1400)  # static instructions
 _WIDE: Final = end_of("identity", "none", "float32")
 
 
@@ -89,7 +90,10 @@ def _asked(*sizes: Any, **options: Any) -> Callable[[Machine], Question]:
 
 
 def _rolled(question: Question, cores: int) -> tuple[Plan, ...]:
-    """Plans with a hardware loop, because little else is short enough; unrolled without loops."""
+    """Plans with a hardware loop, because little else is short enough; unrolled without loops.
+
+    If each core's share has none of a few lengths, both do all of it, in a loop.
+    """
     if not question.machine.accepts.loops:
         return plans_for(question, cores)
     for budget in _BUDGETS:
@@ -99,6 +103,10 @@ def _rolled(question: Question, cores: int) -> tuple[Plan, ...]:
             continue
         if all(plan.is_rolled for plan in plans):
             return plans
+    form = form_named("direct")
+    for offer in offers_of(replace(question, forms=(form.name,))):
+        for priced in form.rolled(form, question, offer.family, offer.plans):
+            return (priced.plan,) * cores
     raise PlanError(f"no plan of {question.shape} has a loop. Report it.")
 
 

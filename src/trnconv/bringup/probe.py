@@ -30,6 +30,7 @@ class Probe:
     constants: tuple[Any, ...] = ()  # arguments after the arrays
     notes: bool = False
     on_two_cores: bool = False  # asks about two cores: needs a logical core of two
+    void_with: tuple[str, ...] = ()  # switches under which nothing depends on the answer
     legalised: bool = True  # built with the pass for tensors that are written again
 
 

@@ -10,19 +10,27 @@ import numpy as np
 from trnconv.bringup.ladder import GREEN, OFF, RED, Bench, Finding, Rung
 from trnconv.bringup.probe import Arrays, Probe
 from trnconv.bringup.probes.engines import ENGINES, MATMUL
-from trnconv.bringup.probes.launches import LAUNCHES, TWO_CORES
+from trnconv.bringup.probes.launches import LAUNCHES, ROTATED, TWO_CORES
 from trnconv.bringup.probes.loops import LOOPS
-from trnconv.bringup.probes.moving import COPY, MOVING
+from trnconv.bringup.probes.moving import ADDRESS, COPY, MOVING
 
 STAGE: Final = 1
 SEEDS: Final = (1, 2, 3)  # other data each time: a result that is left from before is noticed
-PROBES: Final = (COPY, MATMUL, *LAUNCHES, *MOVING, *ENGINES, TWO_CORES, *LOOPS)
+PROBES: Final = (COPY, MATMUL, *LAUNCHES, ADDRESS, ROTATED, *MOVING, *ENGINES, *LOOPS, *TWO_CORES)
 
 
 def rungs() -> tuple[Rung, ...]:
     """A rung for each probe."""
     return tuple(
-        Rung(STAGE, probe.name, probe.asks, partial(ask, probe), probe.switch, probe.notes)
+        Rung(
+            STAGE,
+            probe.name,
+            probe.asks,
+            partial(ask, probe),
+            probe.switch,
+            notes=probe.notes,
+            void_with=probe.void_with,
+        )
         for probe in PROBES
     )
 

@@ -127,7 +127,9 @@ def _pair(seed: int) -> Arrays:
     return integers(seed, 128, 64), integers(seed + 1000, 128, 64)
 
 
-MATMUL: Final = Probe("matmul", "one matmul", matmul, _matrices, lambda a, b: (_product(a, b),))
+MATMUL: Final = Probe(
+    "matmul", "one matmul", matmul, _matrices, lambda a, b: (_product(a, b),), legalised=False
+)
 ENGINES: Final = (
     Probe(
         "column-tile",

@@ -34,8 +34,8 @@ def recipe_argument(x: nl.NkiTensor, numbers: Numbers) -> nl.NkiTensor:
     return stored(tile)
 
 
-def two_cores(x: nl.NkiTensor) -> nl.NkiTensor:
-    """Each of two cores copies half of the lines, in a loop of as many turns."""
+def two_cores(x: nl.NkiTensor, turns: int) -> nl.NkiTensor:
+    """Each of two cores copies half of the lines, and adds 1 in every turn of a loop, if any."""
     y = empty_like(x)
     half, columns = x.shape[0] // 2, x.shape[1]
     first = nl.program_id(0) * half
@@ -45,7 +45,8 @@ def two_cores(x: nl.NkiTensor) -> nl.NkiTensor:
     def one_turn(_number: nisa.VirtualRegister) -> None:
         nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=1.0)
 
-    nl.fori_loop(0, 3, one_turn)
+    if turns > 0:
+        nl.fori_loop(0, turns, one_turn)
     nisa.dma_copy(dst=y[first : first + half, :], src=tile)
     nisa.core_barrier(data=y, cores=(0, 1))
     return y
@@ -119,21 +120,36 @@ LAUNCHES: Final = (
         switch="no-compile-cache",
         constants=(Numbers(2, (5,)),),
     ),
+)
+ROTATED: Final = Probe(
+    "rotated-tiles",
+    "tiles at addresses of ours that are filled in turn",
+    rotated_tiles,
+    _tile,
+    lambda x: (x,),
+    switch="no-address-rotation",
+    void_with=("placed-by-compiler",),
+)
+TWO_CORES: Final = (
     Probe(
-        "rotated-tiles",
-        "tiles at addresses of ours that are filled in turn",
-        rotated_tiles,
+        "two-cores",
+        "two programs, each with its half of a result",
+        two_cores,
         _tile,
         lambda x: (x,),
-        switch="no-address-rotation",
+        switch="one-core",
+        constants=(0,),
+        on_two_cores=True,
     ),
-)
-TWO_CORES: Final = Probe(
-    "two-cores",
-    "two programs with the same loop, each with its half",
-    two_cores,
-    _tile,
-    lambda x: (x + 3,),
-    switch="one-core",
-    on_two_cores=True,
+    Probe(
+        "two-cores-in-loops",
+        "two programs with the same loop",
+        two_cores,
+        _tile,
+        lambda x: (x + 3,),
+        switch="one-core",
+        constants=(3,),
+        on_two_cores=True,
+        void_with=("no-loops",),
+    ),
 )

@@ -75,6 +75,7 @@ def flat_offsets(x: nl.NkiTensor) -> nl.NkiTensor:
         nisa.dma_copy(dst=given.ap(rows, offset=0, scalar_offset=number, indirect_dim=0), src=tile)
 
     nl.fori_loop(0, _TURNS, one_turn)
+    nisa.dma_copy(dst=y, src=y)
     return y
 
 
@@ -97,6 +98,7 @@ def cell_in_loop(x: nl.NkiTensor, places: nl.NkiTensor) -> nl.NkiTensor:
         nisa.dma_copy(dst=given.ap(rows, offset=0, scalar_offset=cell, indirect_dim=0), src=tile)
 
     nl.fori_loop(0, _TURNS, one_turn)
+    nisa.dma_copy(dst=y, src=y)
     return y
 
 
@@ -118,15 +120,11 @@ def sbuf_across_loops(x: nl.NkiTensor) -> nl.NkiTensor:
 
 
 def _stored_by_a_loop(x: nl.NkiTensor, y: nl.NkiTensor) -> None:
-    columns = x.shape[1]
-    rows = [[columns, _LINES], [1, columns]]
+    """y = x, stored in every turn."""
+    tile = loaded(x)
 
-    def one_turn(number: nisa.VirtualRegister) -> None:
-        tile = nl.ndarray((_LINES, columns), dtype=x.dtype, buffer=nl.sbuf)
-        taken = x.reshape((_TURNS, _LINES * columns))
-        given = y.reshape((_TURNS, _LINES * columns))
-        nisa.dma_copy(dst=tile, src=taken.ap(rows, offset=0, scalar_offset=number, indirect_dim=0))
-        nisa.dma_copy(dst=given.ap(rows, offset=0, scalar_offset=number, indirect_dim=0), src=tile)
+    def one_turn(_number: nisa.VirtualRegister) -> None:
+        nisa.dma_copy(dst=y, src=tile)
 
     nl.fori_loop(0, _TURNS, one_turn)
 
@@ -188,6 +186,23 @@ LOOPS: Final = (
         notes=True,
     ),
     Probe(
+        "fenced-loop",
+        "what a loop stored, read after a fence",
+        fenced_loop,
+        _tile,
+        lambda x: (x, x),
+        switch=_NO_LOOPS,
+    ),
+    Probe(
+        "unfenced-loop",
+        "the same without a fence",
+        unfenced_loop,
+        _tile,
+        lambda x: (x, x),
+        switch="fence",
+        void_with=(_NO_LOOPS,),
+    ),
+    Probe(
         "flat-offsets",
         "DMA at offsets that the counter of a loop gives",
         flat_offsets,
@@ -212,28 +227,13 @@ LOOPS: Final = (
         switch=_NO_LOOPS,
     ),
     Probe(
-        "fenced-loop",
-        "what a loop stored, read after a fence",
-        fenced_loop,
-        _blocks,
-        lambda x: (x, x),
-        switch=_NO_LOOPS,
-    ),
-    Probe(
-        "unfenced-loop",
-        "the same without a fence",
-        unfenced_loop,
-        _blocks,
-        lambda x: (x, x),
-        switch="fence",
-    ),
-    Probe(
         "trips-2048",
         "a loop of 2,048 turns",
         static_loop,
         _tile,
         lambda x: (x + 2048,),
         switch="short-loops",
+        void_with=(_NO_LOOPS,),
         constants=_turns(2048),
     ),
     Probe(

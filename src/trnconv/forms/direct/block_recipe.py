@@ -28,6 +28,7 @@ from trnconv.forms.direct.recipe import (
     Window,
 )
 from trnconv.forms.direct.stationaries import WeightImage, chunk_weights
+from trnconv.forms.direct.traffic import stored_boxes
 from trnconv.forms.direct.windows import Grid, dense, window_of
 
 
@@ -89,7 +90,7 @@ class _Build:
             chunks=chunks,
             visits=_visits(len(tiles), len(chunks), self.plan.target.psum_banks, chunk_major),
             phases=self._phases(job),
-            stores=tuple(self._store(box, job, grid) for box in job.out.boxes),
+            stores=tuple(self._store(box, job, grid) for box in stored_boxes(self.plan, job)),
         )
 
     def _grid(self, job: OutJob) -> Grid:
