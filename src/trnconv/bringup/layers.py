@@ -9,7 +9,7 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
-from nkisim.machine import Machine
+from nkisim.machine import PARTITIONS, Machine
 from trnconv.ask.ends import AFTER, BEFORE, RELU, end_of
 from trnconv.ask.policy import FAST, Policy
 from trnconv.ask.question import FILTER_GRADIENT, Question
@@ -184,7 +184,7 @@ LAYERS: Final = (
     Layer(
         "ahead",
         "windows of the next block are loaded before this one is stored",
-        _asked((1, 128, 2, 24, 160), (128, 128, 1, 1, 1)),
+        _asked((1, PARTITIONS, 2, 24, 160), (PARTITIONS, PARTITIONS, 1, 1, 1)),
         _ahead,
     ),
     Layer(

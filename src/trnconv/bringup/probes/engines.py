@@ -6,11 +6,12 @@ from typing import Final
 
 import numpy as np
 
+from nkisim.machine import PARTITIONS
 from trnconv._nki import nisa, nl
 from trnconv.bringup.probe import Array, Arrays, Probe, integers
 from trnconv.bringup.probes.tiles import evicted, loaded, stored
 
-_K, _M, _N = 128, 64, 128
+_K, _M, _N = PARTITIONS, 64, PARTITIONS
 _SUBNORMAL = 2.0**-20  # of fp16, whose normal values begin at 2**-14
 _WHOLE = 2.0**20  # brings the products back to integers
 
@@ -124,7 +125,7 @@ def gpsimd_sum(a: nl.NkiTensor, b: nl.NkiTensor) -> nl.NkiTensor:
 
 
 def _pair(seed: int) -> Arrays:
-    return integers(seed, 128, 64), integers(seed + 1000, 128, 64)
+    return integers(seed, PARTITIONS, 64), integers(seed + 1000, PARTITIONS, 64)
 
 
 MATMUL: Final = Probe(
@@ -174,7 +175,7 @@ ENGINES: Final = (
         "scalar-bias",
         "a bias tile added to a copy on the Scalar engine",
         scalar_bias,
-        lambda seed: (integers(seed, 128, 64), integers(seed + 1000, 128, 1)),
+        lambda seed: (integers(seed, PARTITIONS, 64), integers(seed + 1000, PARTITIONS, 1)),
         lambda x, bias: (x + bias,),
         switch="no-scalar-bias",
     ),

@@ -6,12 +6,14 @@ from typing import Final
 
 import numpy as np
 
+from nkisim.machine import TRN2
 from trnconv._nki import nisa, nl
 from trnconv.bringup.probe import Array, Arrays, Probe, integers
 from trnconv.bringup.probes.tiles import empty_like, evicted, loaded, stored
 
 _NO_LOOPS = "no-loops"
 _LINES, _COLUMNS, _TURNS = 32, 16, 3
+_MOST_TURNS = TRN2.loop_trips_max or 0  # seen to run; twice as many were seen to stall
 
 
 def _tile(seed: int) -> Arrays:
@@ -231,18 +233,18 @@ LOOPS: Final = (
         "a loop of 2,048 turns",
         static_loop,
         _tile,
-        lambda x: (x + 2048,),
+        lambda x: (x + _MOST_TURNS,),
         switch="short-loops",
         void_with=(_NO_LOOPS,),
-        constants=_turns(2048),
+        constants=_turns(_MOST_TURNS),
     ),
     Probe(
         "trips-4096",
         "a loop of 4,096 turns, which stalls on trn2 (LDC)",
         static_loop,
         _tile,
-        lambda x: (x + 4096,),
-        constants=_turns(4096),
+        lambda x: (x + 2 * _MOST_TURNS,),
+        constants=_turns(2 * _MOST_TURNS),
         notes=True,
     ),
 )

@@ -7,11 +7,12 @@ from typing import Final
 import ml_dtypes
 import numpy as np
 
+from nkisim.machine import PARTITIONS
 from trnconv._nki import nisa, nl
 from trnconv.bringup.probe import Array, Arrays, Probe, integers
 from trnconv.bringup.probes.tiles import empty_like, loaded, stored
 
-_LINES, _COLUMNS = 128, 64
+_LINES, _COLUMNS = PARTITIONS, 64
 _ADDRESS = 4096  # bytes of a partition, anywhere but at its start
 
 
@@ -75,7 +76,7 @@ def negative_step(x: nl.NkiTensor) -> nl.NkiTensor:
 
 
 def dma_transpose(x: nl.NkiTensor) -> nl.NkiTensor:
-    """[128, 32] of 16 bits as [32, 128], transposed on the way."""
+    """[PARTITIONS, 32] of 16 bits as [32, PARTITIONS], transposed on the way."""
     tile = nl.ndarray((x.shape[1], x.shape[0]), dtype=x.dtype, buffer=nl.sbuf)
     nisa.dma_transpose(dst=tile, src=x)
     return stored(tile)
