@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from nki_double import CACHE_OFF, NkiDouble
 from trnconv.bringup import stages
 from trnconv.bringup.ladder import climb
-from trnconv.bringup.vendor import Vendor
 from trnconv.host.found import Found
 from trnconv.host.record import HostRecord
+from trnconv.host.vendor import Vendor
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from typing import Any
 
 from nkisim.machine import Machine
 from trnconv.bringup.runner import Runner
-from trnconv.bringup.vendor import Vendor
+from trnconv.host.switches import ASKED_AGAIN
+from trnconv.host.vendor import Vendor
 
 GREEN, RED, NOTED, OFF = "green", "red", "noted", "off"
 STARTED = "started"  # and not ended: it hung, or the process died
@@ -94,7 +95,8 @@ def climb(
 
 
 def _finding(rung: Rung, bench: Bench) -> Finding:
-    on = [name for name in (rung.switch, *rung.void_with) if name in bench.switches]
+    voiding = bench.switches - ASKED_AGAIN
+    on = [name for name in (rung.switch, *rung.void_with) if name in voiding]
     if on:
         return Finding(OFF, f"{on[0]} is on: nothing depends on it")
     try:

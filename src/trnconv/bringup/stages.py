@@ -6,19 +6,20 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from trnconv.bringup import stage1, stage2
+from trnconv.bringup import stage1, stage2, stage3
 from trnconv.bringup.ladder import Bench, Climbed, Finding, Rung, climb
 from trnconv.bringup.result import ResultFile
 from trnconv.bringup.runner import SimulatedRunner, VendorRunner
-from trnconv.bringup.vendor import Vendor
 from trnconv.errors import UnsupportedError
 from trnconv.host.found import Found
 from trnconv.host.record import HostRecord
 from trnconv.host.switches import ONE_CORE
+from trnconv.host.vendor import Vendor
 
 STAGES: Final[dict[int, Callable[[], tuple[Rung, ...]]]] = {
     1: stage1.rungs,
     2: stage2.rungs,
+    3: stage3.rungs,
 }
 NKISIM, DEVICE = "nkisim", "device"
 

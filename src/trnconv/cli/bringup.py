@@ -68,9 +68,9 @@ def bringup(
 
 def _bench(host: HostRecord, on: str | None) -> Bench:
     from trnconv.bringup import stages
-    from trnconv.bringup.vendor import find_vendor
     from trnconv.errors import TrnconvError
     from trnconv.host.found import find
+    from trnconv.host.vendor import find_vendor
 
     vendor = find_vendor()
     where = on or (stages.NKISIM if vendor.nki is None else stages.DEVICE)

@@ -83,6 +83,10 @@ LAUNCH_SWITCHES: Final = {
         ),
     )
 }
+# These change how a kernel is called and not what it does: what they are for is asked again.
+ASKED_AGAIN: Final = frozenset(
+    (RECIPE_IN_CLOSURE, NO_LEGALISATION, NO_ROTATION, NO_COMPILE_CACHE, WRAP_NKI, HOST_COPIES)
+)
 KNOWN: Final = (*MACHINE_SWITCHES, *LAUNCH_SWITCHES)
 
 
