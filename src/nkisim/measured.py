@@ -42,15 +42,16 @@ def machine_of(document: dict[str, Any], path: Path) -> Machine:
     if unknown:
         raise _refused(path, f"constants {', '.join(unknown)}, which no machine has")
     changes: Any = values
+    kind = document.get("kind", "measured")
     words = (
-        f"{len(values)} of them measured on {document['host']}, SDK {document['sdk']},"
+        f"{len(values)} of them {kind} on {document['host']}, SDK {document['sdk']},"
         f" {document['date']}"
     )
     digest = hashlib.blake2b(json.dumps(document, sort_keys=True).encode()).hexdigest()[:_DIGITS]
     return register(
         replace(
             base,
-            name=f"{base.name}@measured-{digest}",
+            name=f"{base.name}@{kind}-{digest}",
             timing=replace(base.timing, **changes),
             measured=words,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from nkisim.machine import Machine
@@ -25,6 +26,7 @@ class Bench:
     runner: Runner
     switches: frozenset[str] = frozenset()
     vendor: Vendor = field(default_factory=Vendor)
+    folder: Path = Path()  # where files of findings go
 
 
 @dataclass(frozen=True)

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from statistics import median
+from typing import Any, Final, Protocol
 
 import numpy as np
 
 import nkisim
+from nkisim import Run, Spec
 from nkisim.machine import Machine
+from nkisim.timing import schedule_launch
 from trnconv._nki import NKIObject
 from trnconv.bringup.probe import Arrays
 from trnconv.forms.allowance import allowed
 from trnconv.host.building import built, with_recipe
 from trnconv.host.switches import NO_LEGALISATION
+
+_WARM_UP: Final = 3
+_CALLS: Final = 15
 
 
 class Runner(Protocol):
@@ -30,6 +37,9 @@ class Runner(Protocol):
 
     def call(self, kernel: Callable[..., Any], args: Arrays, *, legalised: bool = True) -> Arrays:
         """What the kernel returns."""
+
+    def duration_ns(self, kernel: Callable[..., Any], args: Arrays) -> float:
+        """What a call takes, from the call to its results: modelled, or by the host's clock."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +67,10 @@ class SimulatedRunner:
         )
         return as_arrays(run.outputs)
 
+    def duration_ns(self, kernel: Callable[..., Any], args: Arrays) -> float:
+        """Modelled, on the runner's own machine."""
+        return latency_ns(traced(kernel, args, self.machine, self.cores), self.machine)
+
 
 @dataclass(frozen=True)
 class VendorRunner:
@@ -80,11 +94,35 @@ class VendorRunner:
         tensors = args if recipe is None else args[:-1]
         return as_arrays(made(*tensors, *passed))
 
+    def duration_ns(self, kernel: Callable[..., Any], args: Arrays) -> float:
+        """The median of some calls, after some that warm up."""
+        taken = []
+        for _ in range(_WARM_UP + _CALLS):
+            begin = time.perf_counter_ns()
+            self.call(kernel, args)
+            taken.append(time.perf_counter_ns() - begin)
+        return float(median(taken[_WARM_UP:]))
+
     def _made(self, kernel: Callable[..., Any], recipe: Any, switches: frozenset[str]) -> Any:
         function, passed = kernel, ()
         if recipe is not None:
             function, passed = with_recipe(kernel, recipe, switches)
         return built(self.nki.jit, function, self.cores, switches), passed
+
+
+def traced(kernel: Callable[..., Any], args: Arrays, machine: Machine, cores: int) -> Run:
+    """A call without values."""
+    specs = [
+        Spec(one.shape, str(one.dtype)) if isinstance(one, np.ndarray) else one for one in args
+    ]
+    launched = nkisim.Kernel(kernel)[cores]
+    return nkisim.run(launched, *specs, target=machine, lnc=cores, values=False)
+
+
+def latency_ns(run: Run, machine: Machine) -> float:
+    """Launch and run, modelled."""
+    timelines = schedule_launch(run.traces, machine, memories=run.memories)
+    return max(timeline.latency_ns for timeline in timelines)
 
 
 def as_arrays(outputs: Any) -> Arrays:

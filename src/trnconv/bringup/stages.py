@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from trnconv.bringup import stage1, stage2, stage3
+from trnconv.bringup import stage1, stage2, stage3, stage4
 from trnconv.bringup.ladder import Bench, Climbed, Finding, Rung, climb
 from trnconv.bringup.result import ResultFile
 from trnconv.bringup.runner import SimulatedRunner, VendorRunner
@@ -20,6 +21,7 @@ STAGES: Final[dict[int, Callable[[], tuple[Rung, ...]]]] = {
     1: stage1.rungs,
     2: stage2.rungs,
     3: stage3.rungs,
+    4: stage4.rungs,
 }
 NKISIM, DEVICE = "nkisim", "device"
 
@@ -49,6 +51,7 @@ def climbed(
 ) -> Iterator[Climbed]:
     """The rungs of some stages, in order, up to the first that is red; the file follows."""
     file = ResultFile.opened(path, bench, restart=restart)
+    bench = replace(bench, folder=path.parent)
     rungs = [rung for stage in stages for rung in STAGES[stage]()]
 
     def kept(rung: Rung) -> Finding | None:

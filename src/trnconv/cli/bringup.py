@@ -56,6 +56,7 @@ def bringup(
     for last in climbed(stage or [1, 2, 3], bench, file, restart=restart, retry=retry):
         if shown:
             _show(last)
+        _keep_measured(last, bench, host)
     if shown:
         _foot(last, file)
     else:
@@ -64,6 +65,17 @@ def bringup(
         print_json(ResultFile.opened(file, bench).document())
     if last is not None and last.stops:
         raise typer.Exit(FAILED)
+
+
+def _keep_measured(climbed: Climbed, bench: Bench, host: HostRecord) -> None:
+    """What was measured on a device is this host's from now on; what was simulated is not."""
+    from dataclasses import replace
+
+    from trnconv.host.record import write_host
+
+    made = climbed.finding.data.get("file")
+    if made and bench.runner.is_device:
+        write_host(replace(host, measured=str(Path(made).resolve())))
 
 
 def _bench(host: HostRecord, on: str | None) -> Bench:

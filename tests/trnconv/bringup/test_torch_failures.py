@@ -81,7 +81,6 @@ def test_cores_that_the_environment_contradicts_are_refused(doubles, monkeypatch
 def test_weights_and_tables_travel_once(doubles, monkeypatch):
     """Nothing is copied to the host, or packed, in a call like the one before."""
 
-
     import neuron_tensor
     from trnconv.pytorch import functional
 
