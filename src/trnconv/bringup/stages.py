@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from trnconv.bringup import stage1, stage2, stage3, stage4
+from trnconv.bringup import stage0, stage1, stage2, stage3, stage4
 from trnconv.bringup.ladder import Bench, Climbed, Finding, Rung, climb
 from trnconv.bringup.result import ResultFile
 from trnconv.bringup.runner import SimulatedRunner, VendorRunner
@@ -18,6 +18,7 @@ from trnconv.host.switches import ONE_CORE
 from trnconv.host.vendor import Vendor
 
 STAGES: Final[dict[int, Callable[[], tuple[Rung, ...]]]] = {
+    0: stage0.rungs,
     1: stage1.rungs,
     2: stage2.rungs,
     3: stage3.rungs,

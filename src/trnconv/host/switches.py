@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from nkisim.machine_switches import SEPARATOR
 from nkisim.machine_switches import SWITCHES as MACHINE_SWITCHES
 from trnconv.errors import UnsupportedError
 
@@ -102,6 +103,11 @@ def require_known(names: Iterable[str]) -> frozenset[str]:
 def of_machine(names: Iterable[str]) -> tuple[str, ...]:
     """Those that change the machine that is planned for."""
     return tuple(sorted(name for name in names if name in MACHINE_SWITCHES))
+
+
+def switches_of(machine: str) -> tuple[str, ...]:
+    """The switches in the name of a machine."""
+    return tuple(machine.split(SEPARATOR)[1:])
 
 
 def in_words(name: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from nkisim.machine import CONSTANTS_VERSION
 from trnconv.ask.question import Question
 from trnconv.forms.form import Cost, Plan, Priced
 from trnconv.planner.best import Choice, Offer, choose
@@ -47,7 +46,7 @@ def explain_plan(taken: Priced, budget: int) -> str:
 def _cost(cost: Cost, plan: Plan, budget: int) -> list[str]:
     room = plan.target.sbuf_usable_bytes_per_partition
     busy = ", ".join(f"{_RESOURCES.get(name, name)} {ns / 1e3:.1f}" for name, ns in cost.busy)
-    label = f"({plan.machine}, constants {CONSTANTS_VERSION}, default reading)"
+    label = f"({plan.machine}, constants {plan.target.constants}, default reading)"
     return [
         f"  time      {cost.total_ns / 1e3:.1f} us modelled in closed form {label}",
         f"  bound     by {cost.bound}: {busy} us",
@@ -94,7 +93,7 @@ def explain_forms(choice: Choice) -> str:
         (
             f"{shape.c_in} -> {shape.c_out} channels, {taps} taps, on {shape.batch} x {sizes}"
             f" {question.dtype}, accuracy {question.policy.accuracy} ({machine.name}, constants"
-            f" {CONSTANTS_VERSION}, default reading; every time is modelled in closed form)"
+            f" {machine.constants}, default reading; every time is modelled in closed form)"
         ),
     ]
     found = [offer.best for offer in choice.offers[1:] if offer.plans]
