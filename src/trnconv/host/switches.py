@@ -32,7 +32,7 @@ ONE_CORE: Final = "one-core"
 WRAP_NKI: Final = "wrap-nki"
 NO_COMPILE: Final = "no-compile"
 HOST_COPIES: Final = "host-copies"
-ALL_GATHER: Final = "all-gather"
+POINT_TO_POINT: Final = "point-to-point"
 
 LAUNCH_SWITCHES: Final = {
     switch.name: switch
@@ -78,9 +78,9 @@ LAUNCH_SWITCHES: Final = {
             ".contiguous() of a permuted device tensor raises on the Lite runtime",
         ),
         LaunchSwitch(
-            ALL_GATHER,
-            "neighbours exchange rows by all_gather instead of send and receive",
-            "whether backend neuron has point to point is unsettled",
+            POINT_TO_POINT,
+            "neighbours exchange rows by send and receive on backend neuron, not by all_gather",
+            "pages of 2.33 list send and receive; an older beta had none",
         ),
     )
 }
