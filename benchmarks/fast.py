@@ -18,7 +18,8 @@ from benchmarks.fast_errors import DECODER, WHITE, Errors, measure
 from benchmarks.model import find_calls
 from benchmarks.scatter_times import baseline_ns, stored
 from benchmarks.table import Column, aligned, microseconds, percent
-from nkisim.machine import CONSTANTS_VERSION, TRN2, Reading, with_column_tiles
+from nkisim.machine import CONSTANTS_VERSION, TRN2, Reading
+from nkisim.machine_switches import switched
 from nkisim.timing import schedule
 from trnconv.ask.policy import BF16, FAST
 from trnconv.ask.question import Question
@@ -178,7 +179,7 @@ def _switch_row(one: Layer) -> list[str]:
         microseconds(time_plan(one.plan, machine=slow_pairs).makespan_ns),
         microseconds(time_plan(one.plan, machine=slow_copies).makespan_ns),
         whole,
-        microseconds(time_plan(one.plan, machine=with_column_tiles(TRN2)).makespan_ns),
+        microseconds(time_plan(one.plan, machine=switched(TRN2, "column-tiles")).makespan_ns),
     ]
 
 

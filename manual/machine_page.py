@@ -74,7 +74,7 @@ def _across(what: str, rows: Iterator[tuple[str, ...]]) -> str:
 def _rows(record: type, *, assumed: bool | None = None) -> Iterator[tuple[str, ...]]:
     notes = comments(record)
     for field in fields(record):
-        if field.name in {"name", "timing"}:
+        if field.name in {"name", "timing", "accepts", "measured"}:
             continue
         owners = [m if record is Machine else m.timing for m in MACHINES.values()]
         values = [getattr(owner, field.name) for owner in owners]
@@ -111,7 +111,7 @@ def comments(record: type) -> dict[str, str]:
 def _constant(name: str) -> str:
     """The line of the file that states a constant which a field is given."""
     every = inspect.getsource(numbers).splitlines()
-    return next(line for line in every if line.startswith(f"{name} = "))
+    return next((line for line in every if line.startswith(f"{name} = ")), "")
 
 
 def _derived() -> Iterator[tuple[str, ...]]:

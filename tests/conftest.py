@@ -47,6 +47,7 @@ def _needs_nothing():
 
 
 OPT_IN = {
+    "contact": _needs_nothing,
     "slow": _needs_nothing,
     "torch": _needs_package("torch"),
     "diffusers": _needs_package("torch", "diffusers", "safetensors"),

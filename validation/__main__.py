@@ -13,11 +13,13 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 from nkisim.machine import CONSTANTS_VERSION
+from nkisim.measured import read_machine
 from validation import forecast_page
 from validation.correlation import draw
 from validation.forecast import DESIGN, LIBRARY, OURS, Forecast, library_design, our_layers
@@ -72,6 +74,9 @@ def _set_of_number(number: str) -> str:
 def compare(options: argparse.Namespace) -> None:
     """Model rows and hold them against their figures; all rows make the page."""
     rows = chosen_rows(options.rows, options.sets)
+    if options.measured is not None:
+        compare_measured(rows, options)
+        return
     record = read_record()
     try:
         require_predicted(rows, record)
@@ -87,6 +92,16 @@ def compare(options: argparse.Namespace) -> None:
         write_page(outcomes)
     for line in set_lines(outcomes, ROWS):
         print(line)
+
+
+def compare_measured(rows: Sequence[Row], options: argparse.Namespace) -> None:
+    """Model rows with constants that were measured on a device; no page is written."""
+    machine = read_machine(options.measured)
+    base = machine.name.partition("@")[0]
+    own = [replace(row, target=machine.name) for row in rows if row.target == base]
+    print(f"{base}, constants {machine.constants}: {len(own)} of {len(rows)} rows are of {base}")
+    for row in own:
+        print(progress(Outcome(row, model(row)), {}, held=False), flush=True)
 
 
 def write_page(outcomes: Sequence[Outcome]) -> None:
@@ -106,10 +121,11 @@ def page_again(_: argparse.Namespace) -> None:
         sys.exit(str(error))
 
 
-def progress(outcome: Outcome, predictions: dict[str, Prediction]) -> str:
-    """One row in one line."""
+def progress(outcome: Outcome, predictions: dict[str, Prediction], *, held: bool = True) -> str:
+    """One row in one line; with its prediction, if it is held out."""
     row, modelled = outcome.row, outcome.modelled
-    when = f"  predicted {predicted(outcome, predictions)}" if set_of(row) == HELD else ""
+    predict_too = held and set_of(row) == HELD
+    when = f"  predicted {predicted(outcome, predictions)}" if predict_too else ""
     return (
         f"{row.number:>4}  {row.title:<45} {row.target} {row.dtype:<9}"
         f" published {duration(row.published_us):>9}  modelled {duration(modelled.default_us):>9}"
@@ -215,6 +231,7 @@ def main(arguments: list[str]) -> None:
     else:
         parser = _parser("", "Modelled times against published ones; see also predict --help.")
         parser.add_argument("--sets", type=_sets, default=SETS, help="fitted,seen,held-out")
+        parser.add_argument("--measured", type=Path, help="a file of `trnconv bringup --stage 4`")
         compare(parser.parse_args(arguments))
 
 

@@ -23,7 +23,9 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from enum import Enum
 
+from nkisim.acceptance import EVERYTHING, Acceptance
 from nkisim.errors import NkiValidationError
+from nkisim.machine_switches import SEPARATOR, switched
 
 
 class Reading(Enum):
@@ -182,6 +184,8 @@ class Machine:
     timing: Timing
     lnc_max: int = 2  # HW: cores of a logical NeuronCore, and its default; trn1 has none
     loop_trips_max: int | None = None  # device_rules loop-trips: known for trn2 only
+    accepts: Acceptance = EVERYTHING  # what of NKI it takes, as far as that is open
+    measured: str = ""  # which constants were measured where, with what and when; empty: none
 
     partitions: int = PARTITIONS
     quadrant_partitions: int = QUADRANT
@@ -214,6 +218,11 @@ class Machine:
     def read(self, reading: Reading) -> Machine:
         """The machine with its open points settled one way."""
         return replace(self, timing=self.timing.read(reading))
+
+    @property
+    def constants(self) -> str:
+        """What its times follow from, in words."""
+        return CONSTANTS_VERSION + (f", {self.measured}" if self.measured else "")
 
     @property
     def psum_bytes_per_partition(self) -> int:
@@ -356,8 +365,6 @@ FABRICS = {
     TRN3.name: Fabric(cores_per_chip=8, chips=16, link_bytes_per_ns=2560, neighbours=4),
 }
 
-_COLUMN_TILES = "+column-tiles"
-
 
 def matmul_instructions(dtype: str, *, transposes: bool = False) -> int:
     """Instructions that a compiler makes of one matmul: a weight load and a product (KILN).
@@ -367,31 +374,25 @@ def matmul_instructions(dtype: str, *, transposes: bool = False) -> int:
     return 4 if dtype == "float32" and not transposes else 2
 
 
-def with_column_tiles(machine: Machine) -> Machine:
-    """The machine if column tiles of its PE array run in parallel, in every reading.
-
-    NKI's documents contradict each other on it (`column_tiles_parallel`), so it has a name of its
-    own: what is planned or timed for it never passes for the plain machine.
-    """
-    timing = replace(machine.timing, column_tiles_parallel=1.0)
-    return replace(machine, name=machine.name + _COLUMN_TILES, timing=timing)
-
-
 MACHINES = {machine.name: machine for machine in (TRN1, TRN2, TRN3)}
 _ALIASES = {"inf2": TRN1, "gen2": TRN1, "gen3": TRN2, "gen4": TRN3, **MACHINES}
 
 
+def register(machine: Machine) -> Machine:
+    """Let `find_machine` know a machine of this process by its name."""
+    _ALIASES[machine.name] = machine
+    return machine
+
+
 def find_machine(target: str | Machine) -> Machine:
-    """The machine named trn1/inf2/gen2, trn2/gen3 or trn3/gen4; `+column-tiles` may follow."""
+    """The machine named trn1/inf2/gen2, trn2/gen3 or trn3/gen4; `+` and switches may follow."""
     if isinstance(target, Machine):
         return target
-    known = _ALIASES.get(target)
-    if known is not None:
-        return known
-    if target.endswith(_COLUMN_TILES):
-        return with_column_tiles(find_machine(target.removesuffix(_COLUMN_TILES)))
-    raise NkiValidationError(
-        f"unknown target {target!r}",
-        limit=f"known targets: {', '.join(sorted(_ALIASES))}",
-        remedy="name one of them",
-    )
+    base, *switches = target.split(SEPARATOR)
+    if base not in _ALIASES:
+        raise NkiValidationError(
+            f"unknown target {target!r}",
+            limit=f"known targets: {', '.join(sorted(_ALIASES))}",
+            remedy="name one of them",
+        )
+    return switched(_ALIASES[base], *switches) if switches else _ALIASES[base]

@@ -8,6 +8,7 @@ import typer
 
 from trnconv.cli import (
     bench,
+    bringup,
     capacity,
     doctor,
     encode,
@@ -43,6 +44,7 @@ app.command()(tune.tune)
 app.command()(encode.encode)
 app.command()(capacity.capacity)
 app.command()(doctor.doctor)
+app.command()(bringup.bringup)
 
 
 @app.callback()

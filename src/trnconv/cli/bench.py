@@ -78,13 +78,12 @@ def _require_sense(layers: list[str] | None, model: list[str] | None, *, cpu: bo
 
 
 def _heading(target: Machine, *, simulate: bool) -> dict[str, Any]:
-    from nkisim.machine import CONSTANTS_VERSION
     from trnconv.baseline import WHAT
 
     return {
         "kind": "modelled",
         "machine": target.name,
-        "constants_version": CONSTANTS_VERSION,
+        "constants_version": target.constants,
         "reading": "default",
         "method": "scheduled" if simulate else "closed form",
         "baseline": WHAT,

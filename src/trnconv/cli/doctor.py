@@ -28,6 +28,8 @@ def _show(found: dict[str, Any]) -> None:
     screen = console()
     for name, words in [*found["versions"].items(), *_packages(found), *_machine(found)]:
         screen.print(f"{name:<12}{words}", markup=False)
+    for line in _host(found["host"], device=bool(found["devices"])):
+        screen.print(line, markup=False)
     for name, value in found["environment"].items():
         screen.print(f"{name} is {value}", markup=False)
     screen.print()
@@ -65,12 +67,28 @@ def _machine(found: dict[str, Any]) -> list[tuple[str, str]]:
     return lines
 
 
+def _host(host: dict[str, Any], *, device: bool) -> list[str]:
+    """The machine of this host and its switches; without a device, only what was stored."""
+    lines = [f"switch      {words}" for words in host["switches"]]
+    if host["measured"]:
+        lines.append(f"measured    {host['measured']}")
+    if host["machine"]:
+        lines.insert(0, f"machine     {host['machine']}")
+    elif device:
+        lines.insert(0, f"machine     REFUSED: {host['refused']}")
+    if device:
+        lines += [f"run this    {line}" for line in host["exports"]]
+    return lines
+
+
 def _missing(found: dict[str, Any]) -> list[str]:
     lines = [
         f"Missing for {one['for']}: {', '.join(one['missing'])}. {one['install']}"
         for one in found["extras"]
         if one["missing"]
     ]
+    if found["devices"] and not found["nki"]["simulated"]:
+        lines.append("A device and its toolchain: climb the ladder with `trnconv bringup`.")
     if not found["devices"]:
         lines.append("No Neuron device: kernels run in nkisim, times are modelled.")
     return lines

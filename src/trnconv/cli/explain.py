@@ -50,6 +50,7 @@ def explain(
 
 def _answer(asked: AskedLayer, question: Question, cores: int) -> dict[str, Any]:
     from trnconv.cli.plan_documents import layer_document
+    from trnconv.host.switches import in_words, switches_of
     from trnconv.model_plan import Prices
     from trnconv.runtime.launch_words import explained
 
@@ -59,7 +60,12 @@ def _answer(asked: AskedLayer, question: Question, cores: int) -> dict[str, Any]
         for name in _POLICIES
     ]
     document = layer_document(asked, question, prices.of(question), cores)
-    return {**document, "words": list(explained(question, cores)), "policies": policies}
+    return {
+        **document,
+        "switches": [in_words(name) for name in switches_of(question.machine.name)],
+        "words": list(explained(question, cores)),
+        "policies": policies,
+    }
 
 
 def _policy(question: Question, prices: Any) -> dict[str, Any]:
@@ -82,7 +88,9 @@ def _show(answer: dict[str, Any]) -> None:
 
     screen = console(_WIDE)
     screen.print(answer["layer"]["in_words"], markup=False)
-    screen.print(label(answer, f"{answer['dtype']}, accuracy {answer['accuracy']}"))
+    screen.print(label(answer, f"{answer['dtype']}, accuracy {answer['accuracy']}"), markup=False)
+    for words in answer["switches"]:
+        screen.print(f"Switch {words}", markup=False)
     taken = f"Taken: {answer['plan']}, {answer['ns'] / 1e3:,.1f} us"
     screen.print(f"{taken} (tuned)." if answer["tuned"] else f"{taken}.", markup=False)
     for title, text in zip(("Directly", "By every form"), answer["words"], strict=True):

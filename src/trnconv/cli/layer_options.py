@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 
 Command = Callable[..., None]
 MachineName = Annotated[
-    str, typer.Option("--machine", help="trn1, trn2 or trn3.", autocompletion=machine_names)
+    str,
+    typer.Option(
+        "--machine",
+        help="trn1, trn2 or trn3; switches after a +; or a file of measured constants.",
+        autocompletion=machine_names,
+    ),
 ]
 Cores = Annotated[
     int, typer.Option("--cores", help="Of a launch: 1, or 2 where the machine has two.")
@@ -247,12 +252,16 @@ def _dtype(text: str | None) -> str | None:
 def asked_machine(name: str) -> Machine:
     """The machine of this name; a TrnconvError lists those there are."""
     from nkisim import NkiValidationError
-    from nkisim.machine import MACHINES, find_machine
+    from nkisim.machine import MACHINES
+    from nkisim.measured import named_machine
 
     try:
-        return find_machine(name)
+        return named_machine(name)
     except NkiValidationError as error:
-        raise TrnconvError(f"--machine {name}: there are {', '.join(MACHINES)}.") from error
+        raise TrnconvError(
+            f"--machine {name}: there are {', '.join(MACHINES)}, each with switches behind it"
+            f" (trn2+fence), and files that `trnconv bringup --stage 4` writes. {error.args[0]}"
+        ) from error
 
 
 def asked_question(asked: AskedLayer, machine: str, accuracy: str) -> Question:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nkisim.machine import CONSTANTS_VERSION
+from nkisim.machine import find_machine
 from trnconv.ask.limits import COMPILE_ASSUMPTION
 from trnconv.ask.question import Question
 from trnconv.geometry import ConvShape
@@ -45,7 +45,8 @@ def layer_document(
 
 
 def _label(machine: str) -> dict[str, Any]:
-    return {"machine": machine, "constants_version": CONSTANTS_VERSION, "reading": "default"}
+    constants = find_machine(machine).constants
+    return {"machine": machine, "constants_version": constants, "reading": "default"}
 
 
 def _price(price: Price, *, tuned: bool) -> dict[str, Any]:

@@ -34,9 +34,10 @@ def show_layer(answer: dict[str, Any]) -> None:
 def label(answer: dict[str, Any], more: str) -> str:
     """Where times come from."""
     cores = "one core" if answer.get("cores", 1) == 1 else f"{answer['cores']} cores"
+    ended = "the time is modelled" if "@" in answer["machine"] else "nothing was measured"
     return (
         f"Modelled: {answer['machine']}, constants {answer['constants_version']}, default reading,"
-        f" {cores}, {more}; nothing was measured."
+        f" {cores}, {more}; {ended}."
     )
 
 

@@ -21,7 +21,10 @@ _VARIABLES = (
     "TRNCONV_BACKEND",
     "TRNCONV_CACHE_DIR",
     "TRNCONV_TUNED",
+    "TRNCONV_HOST",
     "NEURON_PLATFORM_TARGET_OVERRIDE",
+    "NEURON_LOGICAL_NC_CONFIG",
+    "NKI_DISABLE_COMPILE_CACHE",
 )
 _DEVICES = ("/dev", "neuron*")
 _BORDER_SUM, _INNER_SUM = 16.0, 36.0  # of 4 channels of ones under 3 x 3 taps: 4 or 9 of them
@@ -36,6 +39,7 @@ def surroundings() -> dict[str, Any]:
         "nki": _nki(),
         "devices": sorted(str(path) for path in Path(_DEVICES[0]).glob(_DEVICES[1])),
         "backend": _backend(),
+        "host": _host(),
         "caches": [_cache("prices")],
         "tuned": _tuned(),
         "environment": {name: os.environ[name] for name in _VARIABLES if name in os.environ},
@@ -98,6 +102,25 @@ def _backend() -> dict[str, Any]:
     except TrnconvError as refusal:
         return {"taken": None, "reason": str(refusal)}
     return {"taken": choice.backend.value, "reason": choice.reason}
+
+
+def _host() -> dict[str, Any]:
+    """Which machine this is, what is to be exported, and which switches are on."""
+    from trnconv.errors import TrnconvError
+    from trnconv.host.found import find
+    from trnconv.host.record import host_file, read_host
+    from trnconv.host.switches import in_words
+
+    found: dict[str, Any] = {"file": str(host_file()), "exports": [], "machine": None}
+    try:
+        record = read_host()
+        found["switches"] = [in_words(name) for name in record.switches]
+        found["measured"] = record.measured
+        here = find()
+    except TrnconvError as refusal:
+        return {"switches": [], "measured": "", **found, "refused": str(refusal)}
+    words = f"{here.target} ({here.target_source}), logical cores of {here.lnc} ({here.lnc_source})"
+    return {**found, "machine": words, "exports": list(here.exports()), "refused": ""}
 
 
 def _cache(name: str) -> dict[str, Any]:

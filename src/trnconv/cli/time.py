@@ -45,7 +45,6 @@ def time(
 
 
 def _answer(asked: AskedLayer, timed: TimedLayer) -> dict[str, Any]:
-    from nkisim.machine import CONSTANTS_VERSION
     from trnconv.report.timed import READINGS
 
     longest = timed.longest
@@ -54,7 +53,7 @@ def _answer(asked: AskedLayer, timed: TimedLayer) -> dict[str, Any]:
         "kind": "modelled",
         "layer": {"name": asked.name, "note": asked.note, "in_words": asked.in_words()},
         "machine": target.name,
-        "constants_version": CONSTANTS_VERSION,
+        "constants_version": target.constants,
         "dtype": asked.dtype,
         "accuracy": timed.question.policy.accuracy,
         "plan": longest.taken.plan.in_words(),

@@ -33,6 +33,12 @@ def descriptor_ns(
     )
 
 
+def fence_ns(timing: Timing, output_bytes: float) -> float:
+    """A copy of an output onto itself, in packets, after everything else."""
+    packet = timing.dma_packet_bytes
+    return latency_ns(timing) + moved_ns(timing, output_bytes / packet, packet)
+
+
 def moved_ns(
     timing: Timing, descriptors: float, run_bytes: float, *, rolled: bool = False
 ) -> float:

@@ -80,6 +80,11 @@ class Plan(ABC):
         return False
 
     @property
+    def is_fenced(self) -> bool:
+        """Whether the output is copied onto itself after hardware loops that stored it."""
+        return self.is_rolled and not self.target.accepts.unfenced_loops
+
+    @property
     def is_reproducible(self) -> bool:
         """Whether every output is summed alike, however the input is cut."""
         return False
@@ -175,6 +180,13 @@ def problem_and_plan(plan: Plan) -> list[str]:
     channels = f"{shape.c_in} -> {shape.c_out} channels"
     problem = f"{channels}, {taps} taps, on {shape.batch} x {sizes} {plan.dtype}"
     return [problem, f"  {plan.in_words()}"]
+
+
+def switched_off(plan: Plan) -> list[str]:
+    """What a switch of the machine keeps from running, whatever the form."""
+    if plan.is_rolled and not plan.target.accepts.loops:
+        return [f"a hardware loop: {plan.machine} has them switched off"]
+    return []
 
 
 def _nothing(*_: Any) -> Any:

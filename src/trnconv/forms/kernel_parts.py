@@ -37,6 +37,11 @@ def wait_for_both(result: nl.NkiTensor) -> None:
     nisa.core_barrier(data=result, cores=(0, 1))
 
 
+def fence(result: nl.NkiTensor) -> None:
+    """A copy of a result onto itself: it reads all that loops stored, and so waits for it."""
+    nisa.dma_copy(dst=result, src=result)
+
+
 class Slots(nl.NKIObject):
     """Equal SBUF tiles that are used in turn; `held` is what each one holds, -1 for nothing."""
 
@@ -174,5 +179,7 @@ def listed(pattern: tuple[tuple[int, int], ...]) -> list[list[int]]:
 
 
 def sbuf(shape: tuple[int, int], dtype: str, address: int) -> nl.NkiTensor:
-    """A tile at a byte of every partition."""
+    """A tile at a byte of every partition; with a negative one, where the compiler puts it."""
+    if address < 0:
+        return nl.ndarray(shape, dtype=dtype, buffer=nl.sbuf)
     return nl.ndarray(shape, dtype=dtype, buffer=nl.sbuf, address=(0, address))

@@ -8,12 +8,19 @@ from typing import Any
 from nkisim.machine import Machine
 from trnconv._nki import NKIObject
 
+_UNPLACED = -(2**30)  # bytes: whatever is added to it stays negative
+
 
 def loop_spans(turns: int, machine: Machine) -> list[tuple[int, int]]:
     """Turns in loops that a machine goes through to the end, about equal: first and end."""
     most = machine.loop_trips_max or turns
     loops = max(1, -(-turns // max(1, most)))
     return [(turns * n // loops, turns * (n + 1) // loops) for n in range(loops)]
+
+
+def first_address(machine: Machine) -> int:
+    """Where tiles begin in SBUF; far below 0 if the compiler is to place each of them."""
+    return 0 if machine.accepts.fixed_addresses else _UNPLACED
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from nkisim.machine import CONSTANTS_VERSION, Machine, find_machine
+from nkisim.machine import Machine, find_machine
 from trnconv.ask.limits import DEFAULT_BUDGET, compile_s
 from trnconv.ask.policy import BF16, policy_of
 from trnconv.ask.question import Question
@@ -116,7 +116,8 @@ class ModelPlan:
     @property
     def label(self) -> str:
         """Where times come from, in words."""
-        return f"modelled, {self.options.machine}, constants {CONSTANTS_VERSION}, default reading"
+        constants = self.options.target.constants
+        return f"modelled, {self.options.machine}, constants {constants}, default reading"
 
     @property
     def seconds(self) -> float:

@@ -14,6 +14,8 @@ import torch
 import torch.distributed as dist
 
 from trnconv.errors import UnsupportedError
+from trnconv.host.record import read_host
+from trnconv.host.switches import POINT_TO_POINT
 from trnconv.parallel.bands import Bands, Interval, meeting
 from trnconv.parallel.errors import LostRankError
 from trnconv.parallel.traffic import Kind, Offer, Traffic, edges, halo_rows
@@ -21,7 +23,10 @@ from trnconv.parallel.watch import Watch
 
 Tensor = torch.Tensor
 Parts = dict[int, Tensor]  # rows, by the number of the first of them
-_POINT_TO_POINT = ("gloo", "nccl", "mpi")  # Neuron's native backend has collectives only
+_POINT_TO_POINT = ("gloo", "nccl", "mpi")
+_NEURON = (
+    "neuron"  # has collectives; whether it has more, a probe says (docs/guides/on-a-device.md)
+)
 _SLICE_S = 0.05  # between two looks at the watch while waiting
 _SETTLE_S = 1.0  # beyond the timeout, for the backend's own to come first
 
@@ -34,7 +39,8 @@ def offered(group: Any, asked: str = "auto") -> Offer:
             raise UnsupportedError(f"exchange={asked!r}: auto, {' or '.join(names)}.")
         return Offer(asked)
     backend = str(dist.get_backend(group))
-    return Offer.permute if backend in _POINT_TO_POINT else Offer.all_gather
+    probed = backend == _NEURON and POINT_TO_POINT in read_host().switches
+    return Offer.permute if probed or backend in _POINT_TO_POINT else Offer.all_gather
 
 
 class Exchange:

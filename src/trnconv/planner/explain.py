@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from nkisim.machine import CONSTANTS_VERSION
 from trnconv.ask.limits import COMPILE_ASSUMPTION, compile_s
 from trnconv.ask.question import Question
 from trnconv.forms.form import Cost, Plan, Priced
@@ -50,7 +49,7 @@ def _cost(cost: Cost, plan: Plan, budget: int) -> list[str]:
     busy = ", ".join(f"{_RESOURCES.get(name, name)} {ns / 1e3:.1f}" for name, ns in cost.busy)
     loops = f"{cost.regions or 'no'} hardware loop{'' if cost.regions == 1 else 's'}"
     seconds = compile_s(cost.instructions, cost.regions)
-    label = f"({plan.machine}, constants {CONSTANTS_VERSION}, default reading)"
+    label = f"({plan.machine}, constants {plan.target.constants}, default reading)"
     return [
         f"  time      {cost.total_ns / 1e3:.1f} us modelled in closed form {label}",
         f"  bound     by {cost.bound}: {busy} us",
@@ -98,7 +97,7 @@ def explain_forms(choice: Choice) -> str:
         (
             f"{shape.c_in} -> {shape.c_out} channels, {taps} taps, on {shape.batch} x {sizes}"
             f" {question.dtype}, accuracy {question.policy.accuracy} ({machine.name}, constants"
-            f" {CONSTANTS_VERSION}, default reading; every time is modelled in closed form)"
+            f" {machine.constants}, default reading; every time is modelled in closed form)"
         ),
     ]
     found = [offer.best for offer in choice.offers[1:] if offer.plans]

@@ -1,100 +1,167 @@
 """Adapters: the documented ways to call an NKI kernel from PyTorch on a Neuron device.
 
-With torch-xla, a kernel decorated with `nki.jit` is called on XLA tensors. With TorchNeuron, a
-function that calls it is made an op by `torch_neuronx.nki_op`. Neither has been run by us: no
-device was at hand. Tests drive them with doubles that hold both to what is documented.
+Which one is taken follows from the type of the device and from what can be imported:
+
+    device "neuron"   torch_neuronx.nki_op around a typed launcher (TorchNeuron)
+                      wrap_nki(kernel)[lnc] where there is no nki_op (libtorch_neuronx_lite)
+    device "xla"      a jitted kernel, called on XLA tensors (torch-xla, in maintenance)
+
+None of them has been run by us: no device was at hand. Tests drive them with doubles that hold each
+to what is documented. NumPy arrays need none of this: `nki.jit(kernel)(*arrays, recipe)`.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Callable
 from inspect import Parameter, Signature
 from typing import Any, Protocol
 
 import torch
 
+from nkisim.machine import Machine, find_machine
 from trnconv import _nki
 from trnconv.errors import UnsupportedError
+from trnconv.host.building import built, with_recipe
+from trnconv.host.found import LNC_VARIABLE, TARGET_VARIABLE, find
+from trnconv.host.record import read_host
+from trnconv.host.switches import NO_LEGALISATION, ONE_CORE, WRAP_NKI
+from trnconv.host.vendor import Vendor, find_vendor
 
 Tensor = torch.Tensor
 Given = tuple[Tensor | None, ...]
+Switches = frozenset[str]
+_NEURON = ("neuron", "privateuseone")
+
+
+_KEY_BYTES = 6
+_ops: dict[Any, dict[str, Any]] = {}  # of each nki_op by name: a name is registered once a process
 
 
 class Adapter(Protocol):
     """Calls a kernel with device tensors, and a recipe last."""
 
     cores: int  # of a launch: as many as a logical core of the device has
+    switches: Switches  # of the host
+
+    @property
+    def machine(self) -> Machine:
+        """What plans are made for."""
 
     def call(self, kernel: Callable[..., Any], tensors: Given, recipe: Any, outputs: int) -> Any:
         """The kernel's output or outputs, on the device; there are so many."""
 
-
-class XlaAdapter:
-    """torch-xla: a jitted kernel is called like a function."""
-
-    def __init__(self, jit: Callable[..., Any], *, legalise: bool = True, cores: int = 1) -> None:
-        self.cores = cores
-        self._jit = _building(jit, cores, legalise=legalise)  # of nki.jit
-
-    def call(self, kernel: Callable[..., Any], tensors: Given, recipe: Any, outputs: int) -> Any:
-        """Compile and call; the result stays lazy until torch-xla synchronises."""
-        del outputs
-        return self._jit(kernel)(*tensors, recipe)
+    def wait(self) -> None:
+        """Until everything that was called has ended: before anything is copied to the host."""
 
 
-class TorchNeuronAdapter:
-    """TorchNeuron: an op for each kernel and recipe, because ops take tensors and no recipes."""
+class _Built:
+    """What adapters have in common: cores, switches, a machine, and kernels that are built once."""
 
     def __init__(
         self,
-        nki_op: Callable[..., Any],
         jit: Callable[..., Any],
         *,
         legalise: bool = True,
         cores: int = 1,
+        machine: str | Machine = "",
+        switches: Switches = frozenset(),
     ) -> None:
         self.cores = cores
-        self._nki_op = nki_op  # torch_neuronx.nki_op
-        self._jit = _building(jit, cores, legalise=legalise)
-        self._ops: dict[tuple[Callable[..., Any], Any], Any] = {}
+        self.switches = switches if legalise else switches | {NO_LEGALISATION}
+        self._jit = jit  # nki.jit
+        self._machine = machine
+        self._known: dict[tuple[Callable[..., Any], str], Any] = {}
+
+    @property
+    def machine(self) -> Machine:
+        """The one given; else what the host is found to be."""
+        return find_machine(self._machine or find().target)
+
+    def _kernel(self, kernel: Callable[..., Any], recipe: Any) -> Callable[..., Any]:
+        """A function of tensors alone, made the first time. The digest of a recipe is its key."""
+        key = (kernel, repr(recipe))
+        if key not in self._known:
+            function, passed = with_recipe(kernel, recipe, self.switches)
+            made = self._made(function)
+            self._known[key] = lambda *tensors: made(*tensors, *passed)
+        found: Callable[..., Any] = self._known[key]
+        return found
+
+    def wait(self) -> None:
+        """As the runtime of the process does it; where it has no such call, a copy waits itself."""
+        synchronize = getattr(getattr(torch, "neuron", None), "synchronize", None)
+        if synchronize is not None:
+            synchronize()
+
+    def _made(self, function: Callable[..., Any]) -> Any:
+        """Jitted, for the cores of a launch."""
+        return built(self._jit, function, self.cores, self.switches)
+
+
+class XlaAdapter(_Built):
+    """torch-xla: a jitted kernel is called like a function."""
 
     def call(self, kernel: Callable[..., Any], tensors: Given, recipe: Any, outputs: int) -> Any:
-        """Call the op, made the first time."""
-        key = (kernel, recipe)
-        if key not in self._ops:
-            name = f"trnconv_neuron::{kernel.__name__}_{len(self._ops)}"
-            typed = _typed(self._jit(kernel), tensors, recipe, outputs)
-            self._ops[key] = self._nki_op(name, mutates_args={})(typed)
-        return self._ops[key](*tensors)
+        """Compile and call; the result stays lazy until torch-xla synchronises."""
+        del outputs
+        return self._kernel(kernel, recipe)(*tensors)
 
 
-def _building(jit: Callable[..., Any], cores: int, *, legalise: bool) -> Callable[..., Any]:
-    """nki.jit on so many cores, with the pass for tensors that are written more than once.
+class WrapNkiAdapter(XlaAdapter):
+    """Stacks without `nki_op`: `wrap_nki(kernel)[lnc]`, called like a function."""
 
-    The pass is asked for where there is a switch for it: NKI 0.7 has one, and it is off by default.
-    All kernels write tensors so (docs/guides/on-a-device.md).
+    def __init__(
+        self, wrap_nki: Callable[..., Any], jit: Callable[..., Any], **options: Any
+    ) -> None:
+        super().__init__(jit, **options)
+        self._wrap_nki = wrap_nki
+
+    def _made(self, function: Callable[..., Any]) -> Any:
+        """With a grid in any case: what wrap_nki returns is not called without."""
+        return self._wrap_nki(built(self._jit, function, 1, self.switches))[self.cores]
+
+
+class TorchNeuronAdapter(_Built):
+    """TorchNeuron: an op for each kernel and recipe, because ops take tensors and no recipes."""
+
+    def __init__(self, nki_op: Callable[..., Any], jit: Callable[..., Any], **options: Any) -> None:
+        super().__init__(jit, **options)
+        self._nki_op = nki_op  # torch_neuronx.nki_op
+
+    def call(self, kernel: Callable[..., Any], tensors: Given, recipe: Any, outputs: int) -> Any:
+        """Call the op, made the first time; what is None is no argument of it."""
+        present = tuple(tensor is not None for tensor in tensors)
+        given = "".join("ny"[one] for one in present)
+        how = short_key((self.cores, sorted(self.switches)))
+        name = f"{kernel.__name__}_{short_key(recipe)}_{given}_{how}"
+        made = _ops.setdefault(self._nki_op, {})
+        if name not in made:
+            typed = launcher(self._kernel(kernel, recipe), present, outputs)
+            made[name] = self._nki_op(f"trnconv_neuron::{name}", mutates_args={})(typed)
+        return made[name](*(tensor for tensor in tensors if tensor is not None))
+
+
+def short_key(what: Any) -> str:
+    """What stands for it in the name of an op: a digest of its repr, which for a recipe is one."""
+    return hashlib.blake2b(repr(what).encode(), digest_size=_KEY_BYTES).hexdigest()
+
+
+def launcher(jitted: Callable[..., Any], present: tuple[bool, ...], outputs: int) -> Any:
+    """A function of so many tensors that `nki_op` can make an op of: it reads the annotations.
+
+    It calls the kernel and does nothing else, so that it can be traced with fake tensors.
     """
 
-    def build(kernel: Callable[..., Any]) -> Any:
-        made = jit(kernel)
-        enable = getattr(made, "enable_non_ssa_legalization", None)
-        made = enable() if legalise and enable is not None else made
-        return made if cores == 1 else made[cores]
+    def call(*given: Tensor) -> Any:
+        left = iter(given)
+        return jitted(*(next(left) if one else None for one in present))
 
-    return build
-
-
-def _typed(jitted: Callable[..., Any], tensors: Given, recipe: Any, outputs: int) -> Any:
-    """A function of so many tensors that `nki_op` can make an op of: it reads the annotations."""
-
-    def call(*given: Tensor | None) -> Any:
-        return jitted(*given, recipe)
-
-    kinds = [Tensor | None if tensor is None else Tensor for tensor in tensors]
     call.__signature__ = Signature(  # type: ignore[attr-defined]
         [
-            Parameter(f"tensor_{number}", Parameter.POSITIONAL_OR_KEYWORD, annotation=kind)
-            for number, kind in enumerate(kinds)
+            Parameter(f"tensor_{number}", Parameter.POSITIONAL_OR_KEYWORD, annotation=Tensor)
+            for number in range(sum(present))
         ],
         return_annotation=Tensor if outputs == 1 else tuple.__class_getitem__((Tensor,) * outputs),
     )
@@ -105,20 +172,58 @@ _adapter: Adapter | None = None
 
 
 def use_adapter(adapter: Adapter | None) -> None:
-    """The adapter for this process; None forgets it."""
+    """The adapter for this process; None forgets it, and lets the device decide."""
     global _adapter  # noqa: PLW0603 (one device runtime a process)
     _adapter = adapter
 
 
-def require_adapter() -> Adapter:
-    """The one in use; without one, torch-xla's, if the vendor's nki is there."""
+def require_adapter(device_type: str = "xla") -> Adapter:
+    """The one in use; without one, the one that fits the device and what can be imported."""
     if _adapter is not None:
+        _require_logical_cores(_adapter)
         return _adapter
     if not _nki.SOURCE.startswith("nki "):  # "nki <version> at <path>" is the vendor's
         raise UnsupportedError(
             "a Neuron tensor, but no Neuron toolchain: `import nki` finds nkisim. Install the"
             " vendor's nki, or move the tensor to the CPU to simulate."
         )
-    import nki  # noqa: PLC0415 (the vendor's, present by now)
+    found, host = find(), read_host()
+    os.environ.setdefault(TARGET_VARIABLE, found.target)  # some versions ask neuron-ls at each call
+    switches = frozenset(host.switches)
+    how = {
+        "cores": 1 if ONE_CORE in switches else found.lnc,
+        "machine": host.machine(found.target),
+        "switches": switches,
+    }
+    use_adapter(fitting_adapter(device_type, find_vendor(), **how))
+    return require_adapter(device_type)
 
-    return XlaAdapter(nki.jit)
+
+def fitting_adapter(device_type: str, vendor: Vendor, **how: Any) -> Adapter:
+    """By the type of the device and by what there is; `how`: cores, machine, switches."""
+    jit = vendor.nki.jit
+    if device_type not in _NEURON:
+        return XlaAdapter(jit, **how)
+    if hasattr(vendor.torch_neuronx, "nki_op") and WRAP_NKI not in how["switches"]:
+        return TorchNeuronAdapter(vendor.torch_neuronx.nki_op, jit, **how)
+    for module in (vendor.torch_neuronx, vendor.lite):
+        if hasattr(module, "wrap_nki") and WRAP_NKI in how["switches"]:
+            return WrapNkiAdapter(module.wrap_nki, jit, **how)
+    if hasattr(vendor.lite, "wrap_nki") and vendor.torch_neuronx is None:
+        return WrapNkiAdapter(vendor.lite.wrap_nki, jit, **how)
+    raise UnsupportedError(
+        f'a tensor on device "{device_type}", and no way to call a kernel there: torch_neuronx has'
+        " no nki_op. Where it has wrap_nki, run `trnconv bringup --turn wrap-nki`; else install"
+        " torch-neuronx 2.13.3 or newer, or name an adapter with use_adapter."
+    )
+
+
+def _require_logical_cores(adapter: Adapter) -> None:
+    """Refuse launches on other cores than the environment states."""
+    stated = os.environ.get(LNC_VARIABLE)
+    if stated is not None and stated != str(adapter.cores):
+        raise UnsupportedError(
+            f"launches on {adapter.cores} cores with {LNC_VARIABLE}={stated}: a grid has to be as"
+            f" large as a logical core. Give the adapter cores={stated}, or run"
+            f" `export {LNC_VARIABLE}={adapter.cores}`."
+        )

@@ -12,15 +12,15 @@ from typing import Any
 
 import torch
 
-from nkisim.machine import TRN2
 from trnconv.ask.policy import ALWAYS_DIRECT
 from trnconv.ask.question import Question
 from trnconv.forms.program import Prepared
-from trnconv.pytorch.adapters import require_adapter
+from trnconv.host.switches import HOST_COPIES
+from trnconv.pytorch.adapters import Adapter, require_adapter
 from trnconv.pytorch.arrays import Array, dtype_name, to_array, to_tensor
 from trnconv.pytorch.conv_call import ConvCall
 from trnconv.pytorch.on_device import computed
-from trnconv.pytorch.packed import packed_once
+from trnconv.pytorch.packed import kept_tables, packed_once
 from trnconv.runtime.launch import Operands, prepare
 from trnconv.runtime.plans import plans_for
 
@@ -32,9 +32,11 @@ def compute(call: ConvCall, operands: Operands) -> torch.Tensor:
     x = operands.inputs[0]
     # Without calibration somebody would have to look at the data, which is on the device.
     policy = None if call.spec.policy.x_max is not None else ALWAYS_DIRECT
-    question = call.question(operands, dtype_name(x), TRN2, policy)
-    result: torch.Tensor = computed(call, question, operands, NeuronDevice(operands, call.wanted))
-    return result.to(x.dtype)
+    adapter = require_adapter(x.device.type)
+    question = call.question(operands, dtype_name(x), adapter.machine, policy)
+    device = NeuronDevice(operands, call.wanted, adapter)
+    result: torch.Tensor = computed(call, question, operands, device)
+    return device.dense(result.to(x.dtype))
 
 
 @dataclass(frozen=True)
@@ -43,34 +45,43 @@ class NeuronDevice:
 
     whole: Operands
     wanted: str
+    adapter: Adapter
 
     def prepared(self, question: Question) -> Prepared:
         """Planned and lowered once for each question, for the cores of the adapter's launches."""
-        return _prepared(question, require_adapter().cores)
+        return _prepared(question, self.adapter.cores)
 
     def launch(self, prepared: Prepared, operands: Operands) -> tuple[Any, ...]:
         """Pack what changed since the last time, and call the kernel."""
-        inputs = tuple(each.contiguous() for each in operands.inputs)
-        residual = None if operands.residual is None else operands.residual.contiguous()
+        inputs = tuple(self.dense(each) for each in operands.inputs)
+        residual = None if operands.residual is None else self.dense(operands.residual)
         packed = self._packed(prepared, operands, inputs[0].device)
         *tensors, recipe = prepared.arguments(inputs, packed, residual)
         kernel = prepared.kernel(len(inputs))
         outputs = len(prepared.lowered[0].outputs)
-        done = require_adapter().call(kernel, tuple(tensors), recipe, outputs)
+        done = self.adapter.call(kernel, tuple(tensors), recipe, outputs)
         return done if isinstance(done, tuple) else (done,)
 
     def _packed(
         self, prepared: Prepared, operands: Operands, device: torch.device
     ) -> tuple[Any, ...]:
         def pack() -> tuple[torch.Tensor, ...]:
+            self.adapter.wait()
             arrays = prepared.pack(_on_host(operands.w), _on_host(operands.bias))
             return tuple(to_tensor(each).to(device) for each in arrays)
 
-        if self.whole.w is None:
-            return pack()
+        if self.whole.w is None:  # tables of a gradient follow from its plan alone
+            return kept_tables((prepared.plans, device), pack)
         part = (tuple(operands.w.shape), operands.w.storage_offset())  # of all output channels
         use = (prepared.plans, self.wanted, device, part)
         return packed_once((self.whole.w, self.whole.bias), use, pack)
+
+    def dense(self, tensor: torch.Tensor) -> torch.Tensor:
+        """In the order of its dimensions; some runtimes cannot do that on the device."""
+        if tensor.is_contiguous() or HOST_COPIES not in self.adapter.switches:
+            return tensor.contiguous()
+        self.adapter.wait()
+        return tensor.cpu().contiguous().to(tensor.device)
 
     def joined(self, pieces: tuple[Any, ...]) -> Any:
         """One tensor, on the device."""

@@ -7,6 +7,7 @@ it. Writing through `.data` does not, for autograd neither; then call `forget_pa
 from __future__ import annotations
 
 import weakref
+from collections import deque
 from collections.abc import Callable, Hashable, MutableMapping
 from dataclasses import dataclass
 
@@ -33,6 +34,10 @@ class _Packed:
 
 
 _Kept = dict[Hashable, _Packed]  # by use
+_QUEUED = 64  # calls that a runtime may have queued (KILN: at most 63): they still read old images
+_MOST_TABLES = 4096
+_retired: deque[Images] = deque(maxlen=_QUEUED)
+_tables: dict[Hashable, Images] = {}
 _kept: MutableMapping[torch.Tensor, _Kept] = torch.utils.weak.WeakTensorKeyDictionary()
 
 
@@ -51,9 +56,20 @@ def packed_once(filters: Filters, use: Hashable, pack: Callable[[], Images]) -> 
     found = kept.get(look)
     if found is None or not found.is_of(w, bias):
         alive: _Bias = (lambda: None) if bias is None else weakref.ref(bias)
+        if found is not None:
+            _retired.append(found.images)
         found = _Packed(_version(w), alive, _version(bias), pack())
         kept[look] = found
     return found.images
+
+
+def kept_tables(use: Hashable, pack: Callable[[], Images]) -> Images:
+    """What `pack` made for this use the first time: tables that no tensor of a caller changes."""
+    if use not in _tables:
+        if len(_tables) >= _MOST_TABLES:
+            _retired.append(_tables.pop(next(iter(_tables))))
+        _tables[use] = pack()
+    return _tables[use]
 
 
 def _version(tensor: torch.Tensor | None) -> int:
@@ -63,3 +79,4 @@ def _version(tensor: torch.Tensor | None) -> int:
 def forget_packed_weights() -> None:
     """Pack again at the next call."""
     _kept.clear()
+    _tables.clear()

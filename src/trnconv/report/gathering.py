@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from nkisim.machine import CONSTANTS_VERSION, FABRICS, Machine, Reading
+from nkisim.machine import FABRICS, Machine, Reading
 from trnconv.ask.limits import GRAPH_INSTRUCTIONS
 from trnconv.ask.question import Question
 from trnconv.geometry import ConvShape
@@ -110,7 +110,7 @@ def machine_facts(machine: Machine) -> MachineFacts:
     engines = timing.dma_engines * timing.dma_bytes_per_ns
     return MachineFacts(
         name=machine.name,
-        constants_version=CONSTANTS_VERSION,
+        constants_version=machine.constants,
         reading=Reading.default.value,
         peak_tflops=2 * macs_per_ns(machine) / 1e3,
         hbm_gb_per_s=min(engines, float(timing.hbm_bytes_per_ns)),

@@ -23,6 +23,9 @@ def _refuses(question: Question, family: str) -> str:
     if not isinstance(question.shape, ConvShape):
         return f"{family}: it computes plain convolutions only"
     reasons = why_not(question.shape, question.dtype)
+    accepts = question.machine.accepts
+    if not (accepts.psum_in_place and accepts.loads_ahead):
+        reasons.append(f"sums in place, loads ahead: {question.machine.name} has one switched off")
     if question.end != PLAIN_END:
         reasons.append("an activation, a residual or an output type: these engines add a bias")
     if question.pieces:

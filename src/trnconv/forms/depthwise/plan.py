@@ -149,7 +149,7 @@ class DepthwisePlan(Plan):
     @property
     def vector_begins(self) -> bool:
         """Whether the Vector engine begins sums: trn1's Scalar engine adds no bias to a copy."""
-        return self.target.generation < V3
+        return self.target.generation < V3 or not self.target.accepts.scalar_bias
 
     @property
     def group(self) -> int:

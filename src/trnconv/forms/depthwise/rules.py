@@ -59,6 +59,8 @@ def _sizes(plan: DepthwisePlan) -> list[str]:
         )
     if plan.gpsimd_pieces and plan.target.generation < V3:
         broken.append(f"sums on GpSimd: no device of {plan.machine} was seen to compile them")
+    if plan.gpsimd_pieces and not plan.target.accepts.gpsimd_sums:
+        broken.append(f"sums on GpSimd: {plan.machine} has them switched off")
     return broken
 
 

@@ -28,6 +28,7 @@ from trnconv.forms.direct.recipe import (
     Window,
 )
 from trnconv.forms.direct.stationaries import WeightImage, chunk_weights
+from trnconv.forms.direct.traffic import stored_boxes
 from trnconv.forms.direct.windows import Grid, dense, window_of
 
 
@@ -89,7 +90,7 @@ class _Build:
             chunks=chunks,
             visits=_visits(len(tiles), len(chunks), self.plan.target.psum_banks, chunk_major),
             phases=self._phases(job),
-            stores=tuple(self._store(box, job, grid) for box in job.out.boxes),
+            stores=tuple(self._store(box, job, grid) for box in stored_boxes(self.plan, job)),
         )
 
     def _grid(self, job: OutJob) -> Grid:
@@ -134,7 +135,8 @@ class _Build:
         key = (tile, grid.at_level(tile.level))
         if key not in self._window_numbers:
             self._window_numbers[key] = len(self.windows)
-            self.windows.append(window_of(self.plan.problem, self.kind, tile, grid))
+            merge = self.plan.target.accepts.split_partitions
+            self.windows.append(window_of(self.plan.problem, self.kind, tile, grid, merge=merge))
         return self._window_numbers[key]
 
     def _view(self, shift: Shift, level: int, grid: Grid) -> int:

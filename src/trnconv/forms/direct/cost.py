@@ -35,7 +35,7 @@ from trnconv.forms.direct.traffic import (
     transfer,
     window_transfer,
 )
-from trnconv.forms.dma import issue_ns
+from trnconv.forms.dma import fence_ns, issue_ns
 from trnconv.forms.form import Cost
 
 Kinds = tuple[tuple[SpanKind, int], ...]
@@ -91,6 +91,8 @@ def cost_of(plan: DirectPlan) -> Cost:
     issuing = issue + timing.dma_start_ns + timing.dma_done_ns + tail
     moving = moved.ns + (tail if plan.ahead else start + tail)
     total = max(computing, issuing, moving) + loops
+    if plan.is_fenced:
+        total += fence_ns(timing, plan.problem.y_elems() * plan.out_bytes)
     busy = {"tensor": work.tensor_ns, "dma": moved.ns, "dma issue": issue, "evict": work.evict_ns}
     return Cost(
         total_ns=total,
@@ -98,7 +100,7 @@ def cost_of(plan: DirectPlan) -> Cost:
         busy=tuple(busy.items()),
         hbm_bytes=int(moved.hbm_bytes),
         sbuf_bytes=layout_of(plan).end,
-        instructions=program.instructions,
+        instructions=program.instructions + plan.is_fenced,
         regions=program.regions,
         loops_ns=loops,
         columns=int(work.columns),

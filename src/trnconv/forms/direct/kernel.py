@@ -21,7 +21,7 @@ from trnconv.forms.direct.core import (
     load_weights,
 )
 from trnconv.forms.direct.recipe import Chunk, Job, Matmul, Recipe, Sweep, View
-from trnconv.forms.kernel_parts import OPERATORS, Pair, Turn, output, wait_for_both
+from trnconv.forms.kernel_parts import OPERATORS, Pair, Turn, fence, output, wait_for_both
 from trnconv.forms.recipe_parts import RecipePair
 
 
@@ -48,6 +48,8 @@ def forward_of_pieces(
     """The same for an input that lies in several tensors, one after the other along the frames."""
     y = output(x[0], recipe.y_shape, recipe.end.dtype)
     compute(Core(x, y, weights, bias, residual, recipe), places)
+    if recipe.fence:
+        fence(y)
     return y
 
 
@@ -150,6 +152,8 @@ def on_two_cores(
     core = Core(x, y, weights.of(number), bias.of(number), residual, recipe)
     compute(core, places.of(number))
     wait_for_both(y)
+    if recipe.fence:
+        fence(y)
     return y
 
 
@@ -302,14 +306,16 @@ def finish_with_residual(
 ) -> None:
     """written = activation(done + bias + residual), or activation(done + bias) + residual.
 
-    What is in between stays in PSUM, in float32.
+    What is in between stays in PSUM, in float32; if PSUM is not to be replaced, it is rounded to
+    the output's type.
     """
     end = core.recipe.end
+    kept = done if core.recipe.in_place else written
     if end.residual == AFTER and (end.activation != IDENTITY or core.recipe.scalar_adds):
-        nisa.activation(dst=done, op=OPERATORS[end.activation], data=done, bias=bias)
-        nisa.tensor_tensor(dst=written, data1=done, data2=residual, op=nl.add)
+        nisa.activation(dst=kept, op=OPERATORS[end.activation], data=done, bias=bias)
+        nisa.tensor_tensor(dst=written, data1=kept, data2=residual, op=nl.add)
         return
-    between = written if end.activation == IDENTITY else done
+    between = written if end.activation == IDENTITY else kept
     nisa.scalar_tensor_tensor(
         dst=between, data=done, op0=nl.add, operand0=bias, op1=nl.add, operand1=residual
     )

@@ -21,7 +21,7 @@ from trnconv.forms.direct.loops import AnyKind, along_of, span_kinds, turns_of
 from trnconv.forms.direct.plan import DirectPlan
 from trnconv.forms.direct.ramp import CELLS
 from trnconv.forms.direct.stationaries import image_width
-from trnconv.forms.direct.traffic import Extent, loaded_windows, window_dmas
+from trnconv.forms.direct.traffic import Extent, loaded_windows, stored_boxes, window_dmas
 
 Lengths = tuple[tuple[tuple[FrameKind, SpanKind, SpanKind], int, int], ...]
 _BY_KIND = (1, 2, 3, 4, 6, 8, 12, 16)  # blocks of a turn
@@ -151,7 +151,7 @@ def _block_length(plan: DirectPlan, jobs: JobGroups, extent: Extent) -> int:
     for group in jobs.kinds:
         job = group.job
         tiles = block_tiles((job.one.rows, job.one.columns), extent, bank)
-        one = tiles * (each * job.matmuls + len(job.out.phases)) + len(job.out.boxes)
+        one = tiles * (each * job.matmuls + len(job.out.phases)) + len(stored_boxes(plan, job))
         if plan.streamed:
             one += len(job.products) * -(-tiles // plan.target.psum_banks)
         length += group.count * one

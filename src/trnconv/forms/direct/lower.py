@@ -68,6 +68,8 @@ def lower(plan: DirectPlan) -> DirectLowered:
         pieces=plan.problem.piece_count(),
         banks=plan.target.psum_banks,
         bank_elems=plan.target.psum_bank_fp32_elems,
+        in_place=plan.target.accepts.psum_in_place,
+        fence=plan.is_fenced,
         ahead=plan.ahead,
         weight_loads=() if plan.streamed else _weight_loads(image),
         kinds=tuple(kinds.values()),

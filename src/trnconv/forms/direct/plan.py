@@ -150,7 +150,7 @@ class DirectPlan(Plan):
     @property
     def scalar_adds(self) -> bool:
         """Whether the Scalar engine adds a bias to what it copies (device rule: not on trn1)."""
-        return self.target.generation >= V3
+        return self.target.generation >= V3 and self.target.accepts.scalar_bias
 
     @property
     def row_multiple(self) -> int:

@@ -197,6 +197,8 @@ class Recipe(NKIObject):
     pieces: int  # tensors the input lies in
     banks: int
     bank_elems: int
+    in_place: bool  # whether sums in PSUM are replaced by what comes of them
+    fence: bool  # whether the output is copied onto itself after loops
     ahead: bool  # windows of the next block are loaded before the stores of this one
     weight_loads: tuple[tuple[int, int], ...]  # columns of each load, in order; none if streamed
     kinds: tuple[KindRecipe, ...]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from trnconv.ask.ends import ITEM_BYTES
 from trnconv.ask.limits import MAX_OFFSET
+from trnconv.forms.direct.array.m_lines import out_tiles
 from trnconv.forms.direct.block_types import frame_kinds
 from trnconv.forms.direct.jobs import grouped_jobs
-from trnconv.forms.direct.plan import BY_COLUMN, BY_FRAME, BY_ROW, DirectPlan
+from trnconv.forms.direct.plan import BY_COLUMN, BY_FRAME, BY_ROW, DirectPlan, Pass
 from trnconv.forms.direct.problem import DEPTH, HEIGHT, WIDTH
 from trnconv.forms.direct.sbuf import layout_of, window_elems
 from trnconv.forms.direct.traffic import count_windows
+from trnconv.forms.form import switched_off
 
 
 def broken_rules(plan: DirectPlan) -> list[str]:
@@ -17,7 +19,13 @@ def broken_rules(plan: DirectPlan) -> list[str]:
     unusable = _sizes(plan)
     if unusable:
         return unusable  # such a plan has no price, and no windows
-    return [*_channels(plan), *_memory(plan), *_windows(plan), *broken_patterns(plan)]
+    return [
+        *switched_off(plan),
+        *_channels(plan),
+        *_memory(plan),
+        *_windows(plan),
+        *broken_patterns(plan),
+    ]
 
 
 def _sizes(plan: DirectPlan) -> list[str]:
@@ -60,12 +68,23 @@ def _channels(plan: DirectPlan) -> list[str]:
                 f"{one}: column phases of {lines} partitions, {plan.machine} has"
                 f" {plan.target.partitions}"
             )
+        if not plan.target.accepts.split_partitions and _stacks_freely(plan, one):
+            broken.append(
+                f"{one}: partitions of a store in two dimensions, which {plan.machine} has switched"
+                " off"
+            )
         if one.tile_columns < plan.target.matmul_tile_min_rows:
             broken.append(
                 f"column tiles of {one.tile_columns}: {plan.machine} has tiles of"
                 f" {plan.target.matmul_tile_min_rows} columns or more"
             )
     return broken
+
+
+def _stacks_freely(plan: DirectPlan, one: Pass) -> bool:
+    """Whether partitions of a store are split by outputs that are stacked for speed alone."""
+    phases = plan.problem.phases != (1, 1, 1)  # they have to be stacked: stores are taken apart
+    return not phases and any(box.is_split for tile in out_tiles(one) for box in tile.boxes)
 
 
 def _memory(plan: DirectPlan) -> list[str]:
@@ -78,6 +97,8 @@ def _memory(plan: DirectPlan) -> list[str]:
 def _windows(plan: DirectPlan) -> list[str]:
     """Sum by sum, all windows of a job must be in SBUF at once; window by window, one is enough."""
     broken = []
+    if plan.ahead and not plan.target.accepts.loads_ahead:
+        broken.append(f"loads ahead of stores: {plan.machine} has them switched off")
     held = [
         count_windows(grouped_jobs(plan.problem, plan.passes, kind.outputs, kind.present))
         for kind in frame_kinds(plan.problem, plan.frames)

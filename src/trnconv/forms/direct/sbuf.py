@@ -14,7 +14,7 @@ from trnconv.forms.direct.loops import turn_blocks
 from trnconv.forms.direct.plan import BY_COLUMN, BY_FRAME, BY_ROW, DirectPlan, Pass
 from trnconv.forms.direct.problem import DEPTH, HEIGHT, WIDTH, Problem
 from trnconv.forms.direct.stationaries import bias_width, image_width
-from trnconv.forms.recipe_parts import Ring
+from trnconv.forms.recipe_parts import Ring, first_address
 
 LEVELS = (BY_FRAME, BY_ROW, BY_COLUMN)
 _FLOAT_BYTES = _INT_BYTES = 4
@@ -67,7 +67,7 @@ def layout_of(plan: DirectPlan) -> Layout:
 def lay_out(plan: DirectPlan, weight_columns: int, chunk_columns: int, bias_columns: int) -> Layout:
     """Everything one after the other."""
     align, item = plan.target.sbuf_align_bytes, plan.item_bytes
-    address = 0
+    address = first_address(plan.target)
     rings = []
     for slots, elems in zip(plan.slots, window_elems(plan), strict=True):
         ring = _ring(slots, elems, address, (item, align))
@@ -85,7 +85,7 @@ def lay_out(plan: DirectPlan, weight_columns: int, chunk_columns: int, bias_colu
     has_zeros = needs_zeros(plan)
     places = zeros + (plan.target.psum_bank_fp32_elems * item if has_zeros else 0)
     offsets = turn_blocks(plan) * (plan.problem.piece_count() + 1) if plan.rolled else 0
-    end = places + offsets * _INT_BYTES
+    end = places + offsets * _INT_BYTES - first_address(plan.target)
     held_windows = (rings[0], rings[1], rings[2])
     ends = (out, residual, bias)
     return Layout(held_windows, weights, *ends, has_zeros, zeros, places, end)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from trnconv.ask.ends import NO_RESIDUAL
 from trnconv.forms.direct.array.k_lines import LineTile
+from trnconv.forms.direct.array.m_lines import OutBox
 from trnconv.forms.direct.jobs import JobGroups, OutJob
 from trnconv.forms.direct.plan import BY_COLUMN, BY_ROW, DirectPlan, Pass
 from trnconv.forms.direct.problem import HEIGHT, WIDTH
@@ -151,6 +152,8 @@ def window_dmas(plan: DirectPlan, tile: LineTile) -> int:
 
     Lines of different column shifts end at different borders, if there is padding.
     """
+    if not plan.target.accepts.split_partitions:
+        return len(tile.lines)
     together, apart = tile.dmas
     return apart if tile.level == BY_COLUMN and plan.problem.pad[WIDTH] else together
 
@@ -185,6 +188,13 @@ def window_transfer(plan: DirectPlan, loaded: Loaded, extent: Extent) -> Transfe
     return transfer(plan, window_dmas(plan, tile), tile.count * runs, length * item)
 
 
+def stored_boxes(plan: DirectPlan, job: OutJob) -> tuple[OutBox, ...]:
+    """The partitions of each store of a job."""
+    if plan.target.accepts.split_partitions:
+        return job.out.boxes
+    return tuple(part for box in job.out.boxes for part in box.whole())
+
+
 def store_transfer(plan: DirectPlan, job: OutJob, extent: Extent) -> Transfers:
     """Storing one job of one block, and loading its residual."""
     problem, one = plan.problem, job.one
@@ -192,11 +202,12 @@ def store_transfer(plan: DirectPlan, job: OutJob, extent: Extent) -> Transfers:
     in_order = one.separate or one.rows == 1
     whole = _rows_touch(problem.y_strides, extent.columns) and in_order
     runs, length = (1, rows * extent.columns) if whole else (rows, extent.columns)
-    lines = sum(box.lines for box in job.out.boxes)
-    stored = transfer(plan, len(job.out.boxes), lines * runs, length * plan.out_bytes)
+    boxes = stored_boxes(plan, job)
+    lines = sum(box.lines for box in boxes)
+    stored = transfer(plan, len(boxes), lines * runs, length * plan.out_bytes)
     if plan.end.residual == NO_RESIDUAL:
         return stored
-    return stored + transfer(plan, len(job.out.boxes), lines * runs, length * plan.item_bytes)
+    return stored + transfer(plan, len(boxes), lines * runs, length * plan.item_bytes)
 
 
 def _rows_touch(strides: tuple[int, int, int, int, int], columns: int) -> bool:

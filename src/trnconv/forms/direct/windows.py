@@ -42,8 +42,13 @@ class _Run(NamedTuple):
 Runs = list[_Run]
 
 
-def window_of(problem: Problem, kind: Kind, tile: LineTile, grid: Grid) -> Window:
-    """The loads that fill a tile, the borders that must be zero first, and those copied on chip."""
+def window_of(
+    problem: Problem, kind: Kind, tile: LineTile, grid: Grid, *, merge: bool = True
+) -> Window:
+    """The loads that fill a tile, the borders that must be zero first, and those copied on chip.
+
+    `merge`: loads of neighbouring lines that differ by one shift are one DMA.
+    """
     rows = kind.in_rows if tile.level < BY_ROW else grid.rows
     columns = kind.in_columns if tile.level < BY_COLUMN else grid.columns
     fills = _fills(kind) if tile.level < BY_COLUMN else ()
@@ -63,7 +68,7 @@ def window_of(problem: Problem, kind: Kind, tile: LineTile, grid: Grid) -> Windo
         rows=rows,
         columns=columns,
         clears=_clears(held, rows, columns),
-        loads=tuple(_merged(loads)),
+        loads=tuple(_merged(loads) if merge else loads),
         fills=fills,
     )
 

@@ -79,7 +79,7 @@ def compute(core: GradientCore, places: nl.NkiTensor, dw: nl.NkiTensor, db: nl.N
                 for block in sweep.blocks:
                     steps.append(Step(block, turn, frames))
                 frames += sweep.frames
-        run(core, one, steps, dw)
+        run(core, one, steps, dw if recipe.stores_early else None)
         clear_sums(core, one)
         for n in range(len(one.strips)):
             store_strip(core, one, n, dw)

@@ -47,6 +47,7 @@ def lower(plan: FilterGradientPlan) -> FilterGradientLowered:
         bank_elems=machine.psum_bank_fp32_elems,
         banks=machine.psum_banks - (0 if plan.by_dma else _TRANSPOSE_BANKS),
         transpose_banks=0 if plan.by_dma else _TRANSPOSE_BANKS,
+        stores_early=machine.accepts.loads_ahead,
         wide_transposes=machine.generation < V3,
         tiles=plan.tiles,
         masks=len(plan.masks),

@@ -158,6 +158,7 @@ class FilterGradientRecipe(NKIObject):
     bank_elems: int
     banks: int  # for sums
     transpose_banks: int  # for transposes of the Tensor engine
+    stores_early: bool  # a strip is stored while the next one is loaded, else after all
     wide_transposes: bool  # those are float32, whatever the input: as trn1 writes them
     tiles: int  # of the largest block
     masks: int

@@ -7,6 +7,7 @@ from trnconv.ask.ends import ITEM_BYTES
 from trnconv.ask.limits import MAX_OFFSET
 from trnconv.forms.filter_gradient.plan import HEIGHT, WIDE_END, WIDTH, FilterGradientPlan
 from trnconv.forms.filter_gradient.sbuf import addresses, window_elems
+from trnconv.forms.form import switched_off
 from trnconv.geometry import NO_MODES
 
 _TRANSPOSED_BYTES = 2  # of an element that DMA transposes at speed
@@ -18,6 +19,7 @@ def broken_rules(plan: FilterGradientPlan) -> list[str]:
     if plan.dtype not in ITEM_BYTES:
         return [f"dtype {plan.dtype}: one of {', '.join(ITEM_BYTES)}"]
     return [
+        *switched_off(plan),
         *_sizes(plan),
         *_channels(plan),
         *(_dma(plan) if plan.by_dma else _windows(plan)),
@@ -69,6 +71,8 @@ def _dma(plan: FilterGradientPlan) -> list[str]:
     broken = []
     if machine.generation < V3:
         broken.append(f"DMA that transposes on {machine.name}: exists from NeuronCore-v3 on")
+    if not machine.accepts.dma_transposes:
+        broken.append(f"DMA that transposes: {machine.name} has it switched off")
     if plan.item_bytes != _TRANSPOSED_BYTES:
         broken.append(f"DMA that transposes {plan.dtype}: {_TRANSPOSED_BYTES} bytes an element")
     if shape.stride[WIDTH] != 1:

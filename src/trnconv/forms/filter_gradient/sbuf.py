@@ -5,6 +5,7 @@ from __future__ import annotations
 from trnconv.forms.filter_gradient.blocks import window_size
 from trnconv.forms.filter_gradient.plan import HEIGHT, WIDTH, FilterGradientPlan
 from trnconv.forms.filter_gradient.recipe import Addresses
+from trnconv.forms.recipe_parts import first_address
 
 _FLOAT_BYTES = 4
 DY_BUFFERS = 2  # one in use, one being filled
@@ -14,7 +15,8 @@ def addresses(plan: FilterGradientPlan) -> Addresses:
     """Everything one after the other; `end` is what the plan needs."""
     align, item = plan.target.sbuf_align_bytes, plan.item_bytes
     out_tiles = plan.out_tiles
-    bias_sums = out_tiles * plan.pass_columns * _FLOAT_BYTES
+    first = first_address(plan.target)
+    bias_sums = first + out_tiles * plan.pass_columns * _FLOAT_BYTES
     dy = bias_sums + out_tiles * _FLOAT_BYTES
     dy_pitch = _aligned((1 + len(plan.masks)) * plan.tiles * plan.outs * item, align)
     x = dy + DY_BUFFERS * dy_pitch
@@ -27,7 +29,7 @@ def addresses(plan: FilterGradientPlan) -> Addresses:
     ones = masks + max(1, len(plan.masks) * plan.tiles) * _FLOAT_BYTES
     places = ones + _FLOAT_BYTES
     return Addresses(
-        sums=0,
+        sums=first,
         sums_pitch=plan.pass_columns * _FLOAT_BYTES,
         bias_sums=bias_sums,
         dy=dy,
@@ -40,7 +42,7 @@ def addresses(plan: FilterGradientPlan) -> Addresses:
         masks=masks,
         ones=ones,
         places=places,
-        end=places + 2 * _FLOAT_BYTES,
+        end=places + 2 * _FLOAT_BYTES - first,
     )
 
 

@@ -39,12 +39,12 @@ _FOLLOWED = 8  # sizes that are followed step by step, of hundreds
 
 
 def candidates(
-    question: Question, transform: str, axis: int, *, midgroup: bool = True
+    question: Question, transform: str, axis: int, *, midgroup: bool | None = None
 ) -> Iterator[MinimalPlan]:
     """Plans of one transform along one axis within the question's budget, some by hardware loops.
 
     Those of the most promising sizes, and not of sizes that cannot be among the fastest.
-    `midgroup` as in a plan.
+    `midgroup` as in a plan; None: as the machine takes it.
     """
     base = start(question, transform, axis, midgroup=midgroup)
     best: list[float] = []
@@ -61,7 +61,9 @@ def candidates(
             return
 
 
-def start(question: Question, transform: str, axis: int, *, midgroup: bool = True) -> MinimalPlan:
+def start(
+    question: Question, transform: str, axis: int, *, midgroup: bool | None = None
+) -> MinimalPlan:
     """A plan with blocks of one output: sizes and buffers are decided from here on."""
     shape = question.shape
     assert isinstance(shape, ConvShape)
@@ -78,7 +80,7 @@ def start(question: Question, transform: str, axis: int, *, midgroup: bool = Tru
         v_slots=1,
         group=1,
         pieces=question.pieces,
-        midgroup=midgroup,
+        midgroup=question.machine.accepts.growing_banks if midgroup is None else midgroup,
         rows_of=question.share.rows if question.share else None,
         end=question.end,
     )

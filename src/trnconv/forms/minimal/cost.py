@@ -9,7 +9,7 @@ from functools import lru_cache
 from math import lcm
 from typing import NamedTuple
 
-from trnconv.forms.dma import issue_ns, moved_ns
+from trnconv.forms.dma import fence_ns, issue_ns, moved_ns
 from trnconv.forms.form import Cost
 from trnconv.forms.minimal.block_cost import (
     InLook,
@@ -64,13 +64,16 @@ def cost_of(plan: MinimalPlan) -> Cost:
     busy = _busy(plan, every)
     taken = [_sweep(plan, sized, tiles) for tiles in groups]
     total_ns = sum(sweep.total_ns for sweep in taken)
+    if plan.is_fenced:
+        outputs = plan.shape.batch * plan.shape.c_out * plan.shape.positions()
+        total_ns += fence_ns(plan.timing, outputs * plan.out_bytes)
     return Cost(
         total_ns=total_ns,
         weighed_ns=total_ns + _TRAFFIC_WEIGHT * busy["dma"] + _VECTOR_WEIGHT * busy["vector"],
         busy=tuple(busy.items()),
         hbm_bytes=every.bytes,
         sbuf_bytes=sbuf_end(plan),
-        instructions=instructions_of(plan),
+        instructions=instructions_of(plan) + plan.is_fenced,
         loops_ns=sum(sweep.loops_ns for sweep in taken),
         columns=every.columns,
         regions=sweeps * _regions(plan, sized),

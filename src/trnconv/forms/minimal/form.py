@@ -29,6 +29,9 @@ FAMILIES = {
 }
 
 
+_NEEDED = ("psum_in_place", "fp16_subnormals", "scalar_bias", "gpsimd_sums", "loads_ahead")
+
+
 def _families(question: Question) -> tuple[str, ...]:
     """Transforms along frames or rows. Tiles of frames depend on where a chunk begins."""
     every = FAMILIES.items()
@@ -45,6 +48,9 @@ def _refuses(question: Question, family: str) -> str:
             f"{family}: on {question.machine.name} the Scalar engine adds no bias to a copy, and a"
             " transform takes two cycles an element, which is more than it saves"
         )
+    off = [name for name in _NEEDED if not getattr(question.machine.accepts, name)]
+    if off:
+        return f"{family}: {question.machine.name} has {' and '.join(off)} switched off"
     if question.exact:
         return f"{family}: transforms spread Inf and NaN"
     broken = broken_promise(transform, question.dtype, question.policy)

@@ -11,7 +11,7 @@ those of this one; Scalar and Vector engine share A^T on the way out of PSUM.
 from __future__ import annotations
 
 from trnconv._nki import nisa, nl
-from trnconv.forms.kernel_parts import Pair, Turn, output, wait_for_both
+from trnconv.forms.kernel_parts import Pair, Turn, fence, output, wait_for_both
 from trnconv.forms.minimal.chains import Chain, Filler, Goal, begin_chain, end_chain
 from trnconv.forms.minimal.core import (
     MinimalBlock,
@@ -37,6 +37,8 @@ def minimal(
     """x [N, C_in, D, H, W], in pieces along D, and what is packed -> y [N, C_out, D', H', W']."""
     y = output(x[0], recipe.y_shape, recipe.end.dtype)
     compute(MinimalCore(x, y, weights, constants, residual, recipe), places)
+    if recipe.fence:
+        fence(y)
     return y
 
 
@@ -161,6 +163,8 @@ def on_two_cores(
     core = MinimalCore(x, y, weights.of(number), constants.of(number), residual, recipe)
     compute(core, places.of(number))
     wait_for_both(y)
+    if recipe.fence:
+        fence(y)
     return y
 
 

@@ -57,6 +57,7 @@ def lower(plan: MinimalPlan) -> MinimalLowered:
         positions=algorithm.products,
         by_rows=plan.by_rows,
         steps=algorithm.steps,
+        fence=plan.is_fenced,
         midgroup=plan.midgroup,
         end=plan.end,
         channel_steps=tuple(

@@ -243,6 +243,7 @@ class MinimalRecipe(NKIObject):
     positions: int  # products of a tile
     by_rows: bool  # tiles are rows; else frames
     steps: tuple[Step, ...]
+    fence: bool  # whether the output is copied onto itself after loops
     midgroup: bool  # sums are read while they still grow
     end: End
     channel_steps: tuple[int, ...]  # from channel to channel, of each tensor x lies in

@@ -5,6 +5,7 @@ from __future__ import annotations
 from trnconv.ask.ends import ITEM_BYTES
 from trnconv.ask.limits import MAX_OFFSET
 from trnconv.ask.policy import DIRECT, HALF, LIMITS, Policy
+from trnconv.forms.form import switched_off
 from trnconv.forms.minimal.blocks import blocks_of_span, can_be_even
 from trnconv.forms.minimal.channels import in_channels
 from trnconv.forms.minimal.error import expected_ratio, range_limit
@@ -68,7 +69,15 @@ def broken_rules(plan: MinimalPlan) -> list[str]:
     broken = _sizes(plan)
     if broken:
         return broken
-    return [*broken_schedule(plan), *_memory(plan)]
+    return [*switched_off(plan), *_turns(plan), *broken_schedule(plan), *_memory(plan)]
+
+
+def _turns(plan: MinimalPlan) -> list[str]:
+    """A loop over spans takes whole ones."""
+    of_span = blocks_of_span(plan) if plan.spans else 0
+    if plan.spans and not (plan.rolled and plan.body_blocks == plan.spans * of_span):
+        return [f"turns of {plan.spans} spans: of {of_span} blocks each"]
+    return []
 
 
 def _sizes(plan: MinimalPlan) -> list[str]:
@@ -81,10 +90,10 @@ def _sizes(plan: MinimalPlan) -> list[str]:
         broken.append(f"blocks of {plan.rows} rows: tiles have {plan.m}")
     if min(plan.rows, plan.columns, plan.body_blocks, plan.group) < 1:
         broken.append("a block, body or group of nothing")
-    if plan.spans and (not plan.rolled or plan.body_blocks != plan.spans * blocks_of_span(plan)):
-        broken.append(f"turns of {plan.spans} spans: of {blocks_of_span(plan)} blocks each")
     if plan.dtype not in ITEM_BYTES:
         broken.append(f"dtype {plan.dtype}: one of {', '.join(ITEM_BYTES)}")
+    if plan.midgroup and not plan.target.accepts.growing_banks:
+        broken.append(f"sums read while they grow: {plan.machine} has that switched off")
     if not plan.midgroup and plan.m > 2:
         broken.append(f"{plan.transform} without reading sums that still grow: only F(2,3) can")
     if plan.even_rows and not can_be_even(plan):

@@ -9,7 +9,7 @@ from trnconv.ask.ends import NO_RESIDUAL
 from trnconv.forms.minimal.blocks import column_kinds, rectangles, row_kinds
 from trnconv.forms.minimal.channels import in_channels, matrices_of_a_load, out_channels, taps_of
 from trnconv.forms.minimal.plan import V_BYTES, MinimalPlan
-from trnconv.forms.recipe_parts import Ring
+from trnconv.forms.recipe_parts import Ring, first_address
 
 CONSTANTS = 7  # columns of an output tile: see chains.py
 EDGES = 8  # columns of edges: four pairs
@@ -43,8 +43,8 @@ def _padded(size: int) -> int:
 class _Floor:
     """Hands out bytes one after the other."""
 
-    def __init__(self) -> None:
-        self.at = 0
+    def __init__(self, first: int) -> None:
+        self.at = first
 
     def ring(self, slots: int, elems: int, item_bytes: int) -> Ring:
         pitch = _padded(elems * item_bytes)
@@ -107,7 +107,8 @@ def _weights(plan: MinimalPlan, floor: _Floor) -> Ring:
 
 def lay_out(plan: MinimalPlan) -> FastMemory:
     """Everything one after the other."""
-    floor, algorithm = _Floor(), plan.algorithm
+    first = first_address(plan.target)
+    floor, algorithm = _Floor(first), plan.algorithm
     x_elems, v_elems = largest_inputs(plan)
     count = len(in_channels(plan))
     x = tuple(floor.ring(plan.x_slots, x_elems, plan.item_bytes) for _ in range(count))
@@ -134,7 +135,7 @@ def lay_out(plan: MinimalPlan) -> FastMemory:
         constants.address,
         edges,
         places.address,
-        floor.at,
+        floor.at - first,
     )
 
 

@@ -40,6 +40,29 @@ class OutBox:
         """Partitions of the box."""
         return self.channels * self.frames * self.rows
 
+    @property
+    def is_split(self) -> bool:
+        """Whether its partitions are more than one dimension of a store."""
+        return sum(count > 1 for count in (self.channels, self.frames, self.rows)) > 1
+
+    def whole(self) -> tuple[OutBox, ...]:
+        """The same partitions in boxes that are not split."""
+        if not self.is_split:
+            return (self,)
+        counts = product(range(self.channels), range(self.frames))
+        return tuple(
+            OutBox(
+                self.line + (channel * self.frames + frame) * self.rows,
+                self.channel + channel,
+                1,
+                self.frame + frame,
+                1,
+                self.row,
+                self.rows,
+            )
+            for channel, frame in counts
+        )
+
 
 @dataclass(frozen=True)
 class OutPart:

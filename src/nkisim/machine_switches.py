@@ -1,0 +1,165 @@
+"""Switches of a machine: each settles one open point the other way, under a name of its own.
+
+`trn2+fence` is trn2 with loops that are fenced. What is planned or timed for it never passes for
+the plain machine, because the name is part of every plan. Probes on a device say which to turn
+(`trnconv bringup`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeVar
+
+from nkisim.errors import NkiValidationError
+
+Switched = TypeVar("Switched")
+SEPARATOR: Final = "+"
+ACCEPTS, TIMING, MACHINE = "accepts", "timing", "machine"
+
+
+@dataclass(frozen=True)
+class MachineSwitch:
+    """One field of a machine, of its acceptance or of its timing, and the value it gets."""
+
+    name: str
+    of: str
+    field: str
+    value: Any
+    effect: str  # what plans and kernels do then
+    evidence: str  # why the point is open: who says what
+
+
+_TURNED_OFF: Final = (
+    MachineSwitch(
+        "no-loops",
+        ACCEPTS,
+        "loops",
+        value=False,
+        effect="programs are unrolled; long ones are split into several launches",
+        evidence="loops of three users run on trn2 (TB, LDC, JIN); SDK#1374 is open",
+    ),
+    MachineSwitch(
+        "no-growing-banks",
+        ACCEPTS,
+        "growing_banks",
+        value=False,
+        effect="minimal filtering sums each product in a bank of its own; F(4,3) is not taken",
+        evidence="nobody found continues to add to a bank that was read",
+    ),
+    MachineSwitch(
+        "no-psum-in-place",
+        ACCEPTS,
+        "psum_in_place",
+        value=False,
+        effect="sums leave PSUM before an activation and a residual meet: one more rounding;"
+        " depthwise and minimal kernels are not taken",
+        evidence="in-place activations on a bank run on trn1 (KILN dsa_fused); trn2 not seen",
+    ),
+    MachineSwitch(
+        "placed-by-compiler",
+        ACCEPTS,
+        "fixed_addresses",
+        value=False,
+        effect="SBUF tensors have no addresses of ours",
+        evidence="a tile overlapped the compiler's scratch in a graph with two loops (KILN)",
+    ),
+    MachineSwitch(
+        "whole-partitions",
+        ACCEPTS,
+        "split_partitions",
+        value=False,
+        effect="a DMA for each run of partitions, where stacked taps were one; no stacked outputs",
+        evidence="device rule dma-split-partitions: no report either way",
+    ),
+    MachineSwitch(
+        "no-loads-ahead",
+        ACCEPTS,
+        "loads_ahead",
+        value=False,
+        effect="windows are loaded when they are asked for, sums of gradients are stored last;"
+        " depthwise and minimal kernels are not taken",
+        evidence="device rule sbuf-refill-across-turns is one report of a refill (JIN)",
+    ),
+    MachineSwitch(
+        "no-fp16-subnormals",
+        ACCEPTS,
+        "fp16_subnormals",
+        value=False,
+        effect="minimal filtering, which multiplies in fp16, is not taken",
+        evidence="nobody found measured subnormals",
+    ),
+    MachineSwitch(
+        "no-scalar-bias",
+        ACCEPTS,
+        "scalar_bias",
+        value=False,
+        effect="the Vector engine adds biases; minimal filtering is not taken",
+        evidence="device rule activation-copy-bias, on trn1; NKL uses it on trn2",
+    ),
+    MachineSwitch(
+        "no-dma-transpose",
+        ACCEPTS,
+        "dma_transposes",
+        value=False,
+        effect="the Tensor engine transposes for gradients of filters",
+        evidence="the hardware generator takes 16 rows of 2 bytes, aligned to 32 bytes (JIN)",
+    ),
+    MachineSwitch(
+        "no-gpsimd-sums",
+        ACCEPTS,
+        "gpsimd_sums",
+        value=False,
+        effect="depthwise sums are on the Vector engine alone; minimal filtering is not taken",
+        evidence="device rule gpsimd-elementwise, on trn1; JIN uses it on trn2",
+    ),
+)
+SWITCHES: Final = {
+    switch.name: switch
+    for switch in (
+        *_TURNED_OFF,
+        MachineSwitch(
+            "column-tiles",
+            TIMING,
+            "column_tiles_parallel",
+            value=1.0,
+            effect="column tiles of the PE array are planned side by side, in every reading",
+            evidence="NKI's documents contradict each other on it",
+        ),
+        MachineSwitch(
+            "fence",
+            ACCEPTS,
+            "unfenced_loops",
+            value=False,
+            effect="after its loops, a kernel copies its output onto itself",
+            evidence="NKL's example of a loop ends so; TB's and KILN's kernels do without",
+        ),
+        MachineSwitch(
+            "short-loops",
+            MACHINE,
+            "loop_trips_max",
+            value=1024,  # half of the most that was seen to run
+            effect="loops have at most 1,024 turns; longer ones are split",
+            evidence="device rule loop-trips: 2,048 run and 4,096 stall (LDC)",
+        ),
+    )
+}
+
+
+def switched(machine: Switched, *names: str) -> Switched:
+    """The machine with switches on; its name says which."""
+    made: Any = machine
+    base, *on = made.name.split(SEPARATOR)
+    for name in names:
+        if name not in SWITCHES:
+            raise NkiValidationError(
+                f"unknown switch {name!r} of {base}",
+                limit=f"known switches: {', '.join(SWITCHES)}",
+                remedy="name one of them",
+            )
+        switch = SWITCHES[name]
+        changes = {switch.field: switch.value}
+        if switch.of != MACHINE:
+            changes = {switch.of: replace(getattr(made, switch.of), **changes)}
+        made = replace(made, **changes)
+    named: Switched = replace(made, name=SEPARATOR.join((base, *sorted({*on, *names}))))
+    return named

@@ -1,0 +1,230 @@
+"""The layers of stage 2: small convolutions, each with something a kernel does only there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import ml_dtypes
+import numpy as np
+
+from nkisim.machine import PARTITIONS, Machine
+from trnconv.ask.ends import AFTER, BEFORE, RELU, end_of
+from trnconv.ask.policy import FAST, Policy
+from trnconv.ask.question import FILTER_GRADIENT, Question
+from trnconv.bringup.probe import Arrays, integers
+from trnconv.errors import PlanError
+from trnconv.forms.form import Plan
+from trnconv.geometry import ConvShape, TransposedShape, conv_shape, transposed_shape
+from trnconv.planner.best import offers_of
+from trnconv.planner.table import form_named
+from trnconv.reference import forward, transposed, weight_gradient
+from trnconv.runtime.launch import Operands
+from trnconv.runtime.plans import plans_for
+
+_DTYPES: Final = {"bfloat16": ml_dtypes.bfloat16, "float32": np.float32, "float16": np.float16}
+_BUDGETS: Final = (60, 80, 100, 130, 160, 200, 250, 300, 400, 600, 900, 1400)  # static instructions
+_WIDE: Final = end_of("identity", "none", "float32")
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A convolution, and what of the kernels it is there for."""
+
+    name: str
+    asks: str
+    question: Callable[[Machine], Question]
+    planned: Callable[[Question, int], tuple[Plan, ...]] = plans_for
+    most: int = 1  # of the integers that go in: results that bfloat16 holds
+
+
+def operands_of(question: Question, seed: int, most: int) -> Operands:
+    """Integers for all that a question asks for."""
+    shape, dtype = question.shape, _DTYPES[question.dtype]
+    x = integers(seed, shape.batch, shape.c_in, *shape.size, dtype=dtype, most=most)
+    y_shape = (shape.batch, shape.c_out, *shape.out_sizes())
+    if question.asks == FILTER_GRADIENT:
+        return Operands((x, integers(seed + 1, *y_shape, dtype=dtype, most=most)))
+    ins = shape.c_in // shape.groups
+    w = integers(seed + 2, shape.c_out, ins, *shape.kernel, dtype=dtype, most=most)
+    bias = integers(seed + 3, shape.c_out, most=most)
+    added = question.end.residual != "none"
+    residual = integers(seed + 4, *y_shape, dtype=dtype, most=most) if added else None
+    return Operands((x,), w, bias, residual)
+
+
+def expected_of(question: Question, operands: Operands) -> Arrays:
+    """The definition in float64, rounded once: exact, because everything is an integer."""
+    shape, x = question.shape, operands.inputs[0]
+    out = _DTYPES[question.end.dtype or question.dtype]
+    if question.asks == FILTER_GRADIENT:
+        assert isinstance(shape, ConvShape)
+        return (weight_gradient(x, operands.inputs[1], shape).astype(out),)
+    if isinstance(shape, TransposedShape):
+        filters = np.swapaxes(operands.w, 0, 1)
+        sums = transposed(x, filters, operands.bias, shape)
+    else:
+        sums = forward(x, operands.w, operands.bias, shape)
+    return (_ended(sums, question, operands.residual).astype(out),)
+
+
+def _ended(sums: Any, question: Question, residual: Any) -> Any:
+    end = question.end
+    if end.residual == BEFORE:
+        sums = sums + residual.astype(np.float64)
+    if end.activation == RELU:
+        sums = np.maximum(sums, 0)
+    return sums + residual.astype(np.float64) if end.residual == AFTER else sums
+
+
+def _asked(*sizes: Any, **options: Any) -> Callable[[Machine], Question]:
+    """A question by sizes of x and w and what conv_shape takes; the rest is the question's."""
+    moves = {name: options.pop(name) for name in ("stride", "padding", "groups") if name in options}
+    shape = conv_shape(*sizes, **moves)
+
+    def question(machine: Machine) -> Question:
+        return Question(shape, machine, **options)
+
+    return question
+
+
+def _rolled(question: Question, cores: int) -> tuple[Plan, ...]:
+    """Plans with a hardware loop, because little else is short enough; unrolled without loops.
+
+    If each core's share has none of a few lengths, both do all of it, in a loop.
+    """
+    if not question.machine.accepts.loops:
+        return plans_for(question, cores)
+    for budget in _BUDGETS:
+        try:
+            plans = plans_for(replace(question, budget=budget), cores)
+        except PlanError:
+            continue
+        if all(plan.is_rolled for plan in plans):
+            return plans
+    form = form_named("direct")
+    for offer in offers_of(replace(question, forms=(form.name,))):
+        for priced in form.rolled(form, question, offer.family, offer.plans):
+            return (priced.plan,) * cores
+    raise PlanError(f"no plan of {question.shape} has a loop. Report it.")
+
+
+def _ahead(question: Question, cores: int) -> tuple[Plan, ...]:
+    """Plans that load ahead of stores; without, if the machine does not take that."""
+    if not question.machine.accepts.loads_ahead:
+        return plans_for(question, cores)
+    return _having(replace(question, forms=("direct",)), cores, "ahead")
+
+
+def _by_dma(question: Question, cores: int) -> tuple[Plan, ...]:
+    """Gradients whose tiles DMA transposes; by the Tensor engine, if DMA is not taken for that."""
+    if not question.machine.accepts.dma_transposes:
+        return plans_for(question, cores)
+    return _having(question, cores, "by_dma")
+
+
+def _having(question: Question, cores: int, decision: str) -> tuple[Plan, ...]:
+    """The fastest plan that has made a decision, the same for every core."""
+    for offer in offers_of(question):
+        for priced in offer.plans:
+            if getattr(priced.plan, decision):
+                return (priced.plan,) * cores
+    raise PlanError(f"no plan of {question.shape} has {decision}. Report it.")
+
+
+def _by(form: str) -> Callable[[Question, int], tuple[Plan, ...]]:
+    """By a form, if the machine takes what it needs; else by what is taken instead."""
+
+    def planned(question: Question, cores: int) -> tuple[Plan, ...]:
+        try:
+            return plans_for(replace(question, forms=(form,)), cores)
+        except PlanError:
+            return plans_for(question, cores)
+
+    return planned
+
+
+def _transposed_question(machine: Machine) -> Question:
+    shape = transposed_shape(
+        (1, 16, 1, 5, 6), (16, 24, 1, 4, 4), stride=(1, 2, 2), padding=(0, 1, 1)
+    )
+    return Question(shape, machine)
+
+
+LAYERS: Final = (
+    Layer("pointwise", "a matrix product", _asked((1, 96, 3, 5, 7), (64, 96, 1, 1, 1))),
+    Layer(
+        "image",
+        "nine taps of 3 channels, stacked on partitions",
+        _asked((1, 3, 1, 9, 11), (48, 3, 1, 3, 3), padding=(0, 1, 1)),
+    ),
+    Layer(
+        "video",
+        "27 taps, two cores if a logical core has them",
+        _asked((1, 48, 4, 6, 10), (56, 48, 3, 3, 3), padding=(0, 1, 1)),
+    ),
+    Layer(
+        "residual-before",
+        "a residual, then an activation, on the way out of PSUM",
+        _asked(
+            (1, 16, 3, 6, 10),
+            (24, 16, 3, 3, 3),
+            padding=(0, 1, 1),
+            end=end_of(RELU, BEFORE, ""),
+        ),
+    ),
+    Layer(
+        "residual-after",
+        "an activation, then a residual",
+        _asked(
+            (1, 16, 3, 6, 10), (24, 16, 3, 3, 3), padding=(0, 1, 1), end=end_of(RELU, AFTER, "")
+        ),
+    ),
+    Layer(
+        "ahead",
+        "windows of the next block are loaded before this one is stored",
+        _asked((1, PARTITIONS, 2, 24, 160), (PARTITIONS, PARTITIONS, 1, 1, 1)),
+        _ahead,
+    ),
+    Layer(
+        "rolled",
+        "a hardware loop over blocks",
+        _asked((1, 64, 3, 24, 320), (64, 64, 3, 3, 3), padding=(0, 1, 1)),
+        _rolled,
+    ),
+    Layer(
+        "transposed",
+        "phases of a transposed convolution, evicted with a step",
+        _transposed_question,
+    ),
+    Layer(
+        "depthwise",
+        "a filter for each channel, without the Tensor engine",
+        _asked((1, 32, 1, 12, 14), (32, 1, 1, 3, 3), padding=(0, 1, 1), groups=32),
+        _by("depthwise"),
+    ),
+    Layer(
+        "minimal",
+        "minimal filtering with fp16 transforms",
+        _asked(
+            (1, 64, 3, 8, 32),
+            (64, 64, 3, 3, 3),
+            padding=(0, 1, 1),
+            policy=Policy(FAST, x_max=4.0, least_macs=0),
+        ),
+        _by("minimal"),
+    ),
+    Layer(
+        "filter-gradient",
+        "the gradient of filters, with transposed tiles",
+        _asked(
+            (1, 32, 1, 12, 32),
+            (48, 32, 1, 3, 3),
+            padding=(0, 1, 1),
+            asks=FILTER_GRADIENT,
+            end=_WIDE,
+        ),
+        _by_dma,
+    ),
+)

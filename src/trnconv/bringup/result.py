@@ -1,0 +1,116 @@
+"""The file of a climb: JSON that can be sent, and gone on with.
+
+A rung is written before it is climbed and after. One that was begun and never ended hung, or took
+the process with it: the next climb takes it for red.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from nkisim.version import __version__
+from trnconv.bringup.ladder import GREEN, NOTED, OFF, RED, STARTED, Bench, Climbed, Finding, Rung
+from trnconv.cache import code_digest
+from trnconv.errors import UnsupportedError
+
+FORMAT = 1
+_LASTING = (GREEN, NOTED, OFF)
+_NEVER_ENDED = "it was begun and never ended: it hung, or the process died"
+
+
+@dataclass
+class ResultFile:
+    """What was found so far, kept on disk after every step."""
+
+    path: Path
+    stamp: dict[str, Any]
+    rungs: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @classmethod
+    def opened(cls, path: Path, bench: Bench, *, restart: bool = False) -> ResultFile:
+        """The file of earlier climbs here, if they asked the same; else a new one."""
+        stamp = stamp_of(bench)
+        if restart or not path.exists():
+            return cls(path, stamp)
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+            same = document["stamp"] == stamp
+            rungs = {one["name"]: one for one in document["rungs"]}
+        except (ValueError, KeyError, TypeError) as error:
+            raise UnsupportedError(
+                f"{path}: not a file of `trnconv bringup` ({error}). Name another with --file."
+            ) from error
+        if same:
+            return cls(path, stamp, rungs)
+        # What was green under other switches or versions is asked again; what hung is known.
+        hung = {name: one for name, one in rungs.items() if one["state"] == STARTED}
+        return cls(path, stamp, hung)
+
+    def kept(self, rung: Rung, switches: frozenset[str], *, retry: bool = False) -> Finding | None:
+        """What is known of a rung; None if it has to be climbed."""
+        known = self.rungs.get(rung.name)
+        if known is None or (retry and known["state"] not in _LASTING):
+            return None
+        if known["state"] in _LASTING:
+            return Finding(known["state"], known["words"], known.get("data", {}))
+        off = switches.intersection((rung.switch, *rung.void_with))
+        if known["state"] == STARTED and not off:
+            return Finding(RED, _NEVER_ENDED)
+        return None
+
+    def begin(self, rung: Rung) -> None:
+        """A rung is about to be climbed."""
+        self._put(rung, STARTED, "", {}, 0.0)
+
+    def end(self, climbed: Climbed) -> None:
+        """It was."""
+        finding = climbed.finding
+        self._put(climbed.rung, finding.state, finding.words, finding.data, climbed.seconds)
+
+    def _put(
+        self, rung: Rung, state: str, words: str, data: dict[str, Any], seconds: float
+    ) -> None:
+        self.rungs[rung.name] = {
+            "stage": rung.stage,
+            "name": rung.name,
+            "asks": rung.asks,
+            "state": state,
+            "words": words,
+            "switch": rung.switch,
+            "seconds": round(seconds, 3),
+            **({"data": data} if data else {}),
+        }
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.write_text(json.dumps(self.document(), indent=1) + "\n", encoding="utf-8")
+
+    def document(self) -> dict[str, Any]:
+        """All of it."""
+        red = [one for one in self.rungs.values() if one["state"] == RED]
+        return {
+            "format": FORMAT,
+            "stamp": self.stamp,
+            "date": datetime.now(timezone.utc).date().isoformat(),
+            "stopped_at": red[0]["name"] if red else None,
+            "turn": red[0]["switch"] or None if red else None,
+            "rungs": list(self.rungs.values()),
+        }
+
+
+def stamp_of(bench: Bench) -> dict[str, Any]:
+    """Where and with what a climb was made; another one is another climb."""
+    return {
+        "kind": "measured" if bench.runner.is_device else "simulated",
+        "host": platform.node(),
+        "where": bench.runner.where,
+        "machine": bench.machine.name,
+        "cores": bench.cores,
+        "switches": sorted(bench.switches),
+        "trnconv": __version__,
+        "code": code_digest(),
+        "python": platform.python_version(),
+    }

@@ -1,0 +1,71 @@
+"""Stage 2: kernels from small to large, without torch: integers, equality, three runs each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+
+from trnconv.ask.question import FILTER_GRADIENT, Question
+from trnconv.bringup.ladder import GREEN, RED, Bench, Finding, Rung
+from trnconv.bringup.layers import LAYERS, Layer, expected_of, operands_of
+from trnconv.bringup.runner import Runner
+from trnconv.bringup.stage1 import SEEDS, difference
+from trnconv.forms.form import Plan
+from trnconv.forms.program import Prepared
+from trnconv.runtime import compute
+from trnconv.runtime.launch import Operands, prepare
+
+STAGE: Final = 2
+
+
+def rungs() -> tuple[Rung, ...]:
+    """A rung for each layer."""
+    return tuple(Rung(STAGE, layer.name, layer.asks, partial(run, layer)) for layer in LAYERS)
+
+
+@dataclass(frozen=True)
+class RunnerDevice:
+    """Launches of given plans by a runner."""
+
+    runner: Runner
+    plans: tuple[Plan, ...]
+
+    def prepared(self, question: Question) -> Prepared:
+        """The given plans."""
+        del question
+        return prepare(self.plans)
+
+    def launch(self, prepared: Prepared, operands: Operands) -> tuple[Any, ...]:
+        """Packed, and called with arrays."""
+        packed = prepared.pack(operands.w, operands.bias)
+        args = prepared.arguments(operands.inputs, packed, operands.residual)
+        return self.runner.call(prepared.kernel(len(operands.inputs)), args)
+
+    def joined(self, pieces: tuple[Any, ...]) -> Any:
+        """One array."""
+        return np.concatenate(pieces, axis=2)
+
+    def empty(self, sizes: tuple[int, ...], like: Any, dtype: str) -> Any:
+        """A NumPy array."""
+        return np.empty(sizes, np.dtype(dtype) if dtype else like.dtype)
+
+
+def run(layer: Layer, bench: Bench) -> Finding:
+    """A layer under its plan on data of three seeds, against the definition."""
+    question = layer.question(bench.machine)
+    plans = layer.planned(question, bench.cores)
+    device = RunnerDevice(bench.runner, plans)
+    words = f"{plans[0].in_words()}, {len(plans)} core{'s' if len(plans) > 1 else ''}"
+    for seed in SEEDS:
+        operands = operands_of(question, 10 * seed, layer.most)
+        if question.asks == FILTER_GRADIENT:
+            found = compute.filter_gradient(question, operands, device)[0]
+        else:
+            found = compute.convolution(question, operands, device)
+        wrong = difference((np.asarray(found),), expected_of(question, operands))
+        if wrong:
+            return Finding(RED, f"run {seed}, {words}: {wrong}", {"plan": words})
+    return Finding(GREEN, f"{len(SEEDS)} runs equal: {words}", {"plan": words})

@@ -1,0 +1,77 @@
+"""Stage 4: calibrate. Times of small kernels, and the constants that would have given them."""
+
+from __future__ import annotations
+
+import json
+import platform
+from dataclasses import fields
+from datetime import datetime, timezone
+from typing import Any, Final
+
+from nkisim.machine import Timing
+from trnconv.bringup.fit import Fitted, Measure, fitted
+from trnconv.bringup.ladder import GREEN, RED, Bench, Finding, Rung
+from trnconv.bringup.timing_kernels import Clocked, clocked_of
+
+STAGE: Final = 4
+
+
+def rungs() -> tuple[Rung, ...]:
+    """One rung: all constants are fitted together."""
+    asks = "constants of the timing model, from times of small kernels"
+    return (Rung(STAGE, "calibrate", asks, calibrate),)
+
+
+def calibrate(bench: Bench) -> Finding:
+    """Measure, fit, and write the machine's file."""
+    found = fitted(clocked_of(bench.cores), bench.machine, bench.cores, measure_of(bench))
+    known = [one for one in found if one.value is not None]
+    if not known:
+        return Finding(RED, "no constant can be told from the times")
+    path = bench.folder / file_name(bench)
+    path.write_text(json.dumps(document(found, bench), indent=1) + "\n", encoding="utf-8")
+    words = ", ".join(f"{one.field} {one.value:.4g} ({one.published:.4g})" for one in known)
+    return Finding(GREEN, f"{path.name}: {words}", {"file": str(path)})
+
+
+def file_name(bench: Bench) -> str:
+    """What a simulator was fitted to is not called measured."""
+    kind = "measured" if bench.runner.is_device else "simulated"
+    return f"machine-{_base(bench)}-{kind}.json"
+
+
+def _base(bench: Bench) -> str:
+    return bench.machine.name.partition("@")[0].partition("+")[0]
+
+
+def measure_of(bench: Bench) -> Measure:
+    """The time, or the difference of two times, that decides a constant."""
+
+    def measure(clocked: Clocked) -> float:
+        times = [
+            bench.runner.duration_ns(clocked.kernel, (*clocked.arrays, *constants))
+            for constants in (clocked.many, clocked.few)
+            if constants is not None
+        ]
+        return times[0] - sum(times[1:])
+
+    return measure
+
+
+def document(found: list[Fitted], bench: Bench) -> dict[str, Any]:
+    """The file of a machine: constants with units, and all that the times do not tell."""
+    known = {one.field: one for one in found if one.value is not None}
+    others = [one.name for one in fields(Timing) if one.name not in known]
+    return {
+        "machine": _base(bench),
+        "kind": "measured" if bench.runner.is_device else "simulated",
+        "host": platform.node(),
+        "sdk": bench.runner.where,
+        "date": datetime.now(timezone.utc).date().isoformat(),
+        "constants": {
+            name: {"value": one.value, "unit": one.unit, "before": one.published}
+            for name, one in known.items()
+        },
+        "times_ns": {one.field: one.measured_ns for one in found},
+        "not_identifiable": others,
+    }

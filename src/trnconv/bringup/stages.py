@@ -1,0 +1,63 @@
+"""All stages by number, and a climb of some of them from the bench to the file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from trnconv.bringup import stage0, stage1, stage2, stage3, stage4
+from trnconv.bringup.ladder import Bench, Climbed, Finding, Rung, climb
+from trnconv.bringup.result import ResultFile
+from trnconv.bringup.runner import SimulatedRunner, VendorRunner
+from trnconv.errors import UnsupportedError
+from trnconv.host.found import Found
+from trnconv.host.record import HostRecord
+from trnconv.host.switches import ONE_CORE
+from trnconv.host.vendor import Vendor
+
+STAGES: Final[dict[int, Callable[[], tuple[Rung, ...]]]] = {
+    0: stage0.rungs,
+    1: stage1.rungs,
+    2: stage2.rungs,
+    3: stage3.rungs,
+    4: stage4.rungs,
+}
+NKISIM, DEVICE = "nkisim", "device"
+
+
+def bench_of(host: HostRecord, found: Found, vendor: Vendor, on: str) -> Bench:
+    """Where rungs are climbed: in nkisim, or on the device by the vendor's nki."""
+    cores = 1 if ONE_CORE in host.switches else found.lnc
+    machine, switches = host.machine(found.target), frozenset(host.switches)
+    if on == NKISIM:
+        return Bench(machine, cores, SimulatedRunner(machine, cores), switches, vendor)
+    if vendor.nki is None:
+        raise UnsupportedError(
+            "bringup on a device: `import nki` finds nkisim here, and no toolchain. Install the"
+            " vendor's nki, or climb in the simulator with --on nkisim."
+        )
+    runner = VendorRunner(vendor.nki, cores, switches, where=vendor.nki_source)
+    return Bench(machine, cores, runner, switches, vendor)
+
+
+def climbed(
+    stages: Sequence[int],
+    bench: Bench,
+    path: Path,
+    *,
+    restart: bool = False,
+    retry: bool = False,
+) -> Iterator[Climbed]:
+    """The rungs of some stages, in order, up to the first that is red; the file follows."""
+    file = ResultFile.opened(path, bench, restart=restart)
+    bench = replace(bench, folder=path.parent)
+    rungs = [rung for stage in stages for rung in STAGES[stage]()]
+
+    def kept(rung: Rung) -> Finding | None:
+        return file.kept(rung, bench.switches, retry=retry)
+
+    for one in climb(rungs, bench, kept, file.begin):
+        file.end(one)
+        yield one

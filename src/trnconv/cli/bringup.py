@@ -1,0 +1,134 @@
+"""`trnconv bringup`: climb the ladder from a copy to a model on a device, or in nkisim."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from trnconv.cli.output import Json, console, print_json
+from trnconv.cli.refusals import FAILED
+
+if TYPE_CHECKING:
+    from trnconv.bringup.ladder import Bench, Climbed
+    from trnconv.host.record import HostRecord
+
+_DEFAULT_FILE = Path("bringup.json")
+
+
+def bringup(
+    stage: Annotated[
+        list[int] | None,
+        typer.Option(
+            help="0 simulate and compile without a device, 1 probes, 2 kernels, 3 torch,"
+            " 4 calibrate; again for several. Default: 1, 2 and 3."
+        ),
+    ] = None,
+    on: Annotated[
+        str | None,
+        typer.Option(help="device or nkisim. Default: the device, where the vendor's nki is."),
+    ] = None,
+    turn: Annotated[
+        list[str] | None, typer.Option(help="Turn a switch on, from now on, on this host.")
+    ] = None,
+    file: Annotated[Path, typer.Option(help="Where findings go.")] = _DEFAULT_FILE,
+    retry: Annotated[bool, typer.Option(help="Climb the red rung again as it is.")] = False,
+    restart: Annotated[bool, typer.Option(help="Forget the findings of the file.")] = False,
+    json: Json = False,
+) -> None:
+    """Climb rung by rung; stop at the first that is red and name the switch to turn.
+
+    Findings go to a file, which the next climb goes on with. Exit code 1 if a rung is red.
+    """
+    from trnconv.bringup.stages import climbed
+    from trnconv.host.record import read_host, write_host
+
+    host = read_host()
+    if turn:
+        host = host.with_switches(*turn)
+        write_host(host)
+    bench = _bench(host, on)
+    shown = not json
+    if shown:
+        _head(bench, host)
+    last: Climbed | None = None
+    for last in climbed(stage or [1, 2, 3], bench, file, restart=restart, retry=retry):
+        if shown:
+            _show(last)
+        _keep_measured(last, bench, host)
+    if shown:
+        _foot(last, file)
+    else:
+        from trnconv.bringup.result import ResultFile
+
+        print_json(ResultFile.opened(file, bench).document())
+    if last is not None and last.stops:
+        raise typer.Exit(FAILED)
+
+
+def _keep_measured(climbed: Climbed, bench: Bench, host: HostRecord) -> None:
+    """What was measured on a device is this host's from now on; what was simulated is not."""
+    from dataclasses import replace
+
+    from trnconv.host.record import write_host
+
+    made = climbed.finding.data.get("file")
+    if made and bench.runner.is_device:
+        write_host(replace(host, measured=str(Path(made).resolve())))
+
+
+def _bench(host: HostRecord, on: str | None) -> Bench:
+    from trnconv.bringup import stages
+    from trnconv.errors import TrnconvError
+    from trnconv.host.found import find
+    from trnconv.host.vendor import find_vendor
+
+    vendor = find_vendor()
+    where = on or (stages.NKISIM if vendor.nki is None else stages.DEVICE)
+    if where not in (stages.NKISIM, stages.DEVICE):
+        raise TrnconvError(f"--on {where}: one of {stages.DEVICE}, {stages.NKISIM}.")
+    found = find(default="trn2" if where == stages.NKISIM else None)
+    return stages.bench_of(host, found, vendor, where)
+
+
+def _head(bench: Bench, host: HostRecord) -> None:
+    screen = console()
+    kind = "on a device" if bench.runner.is_device else "SIMULATED: nothing here ran on a device"
+    screen.print(
+        f"{bench.machine.name}, {bench.cores} core{'s' if bench.cores > 1 else ''} a launch, by"
+        f" {bench.runner.where} ({kind})",
+        markup=False,
+    )
+    on = ", ".join(host.switches) or "none"
+    screen.print(f"switches on: {on}", markup=False)
+
+
+def _show(climbed: Climbed) -> None:
+    rung, finding = climbed.rung, climbed.finding
+    kept = " (kept)" if climbed.kept else ""
+    line = f"{rung.stage} {rung.name:<24}{finding.state:<7}{finding.words}{kept}"
+    console().print(line, markup=False)
+
+
+def _foot(last: Climbed | None, file: Path) -> None:
+    screen = console()
+    screen.print()
+    for line in _advice(last):
+        screen.print(line, markup=False)
+    screen.print(f"Findings are in {file}: send that file, whatever came out.", markup=False)
+
+
+def _advice(last: Any) -> list[str]:
+    from trnconv.host.switches import in_words
+
+    if last is None or not last.stops:
+        return ["Every rung is climbed."]
+    asked = f"Stopped at {last.rung.name}: {last.rung.asks}."
+    if not last.turn:
+        return [asked, "There is no switch for it: please report it."]
+    return [
+        asked,
+        f"Turn a switch and go on: trnconv bringup --turn {last.turn}",
+        f"  {in_words(last.turn)}",
+    ]

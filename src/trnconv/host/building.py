@@ -1,0 +1,53 @@
+"""From a kernel function to what is called on a device: jitted, on its cores, as switches say."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from trnconv.host.switches import (
+    NO_COMPILE_CACHE,
+    NO_LEGALISATION,
+    NO_ROTATION,
+    RECIPE_IN_CLOSURE,
+)
+
+Kernel = Callable[..., Any]
+_CACHE_VARIABLE = "NKI_DISABLE_COMPILE_CACHE"
+
+
+def built(jit: Callable[..., Any], kernel: Kernel, cores: int, switches: frozenset[str]) -> Any:
+    """A kernel as `nki.jit` makes it, for so many cores.
+
+    The pass for tensors that are written more than once is asked for where there is a switch for
+    it: NKI 0.7 has one, and it is off by default. All kernels write tensors so.
+    """
+    if NO_COMPILE_CACHE in switches:
+        os.environ[_CACHE_VARIABLE] = "1"
+    made = jit(kernel)
+    if NO_LEGALISATION not in switches:
+        made = _asked(made, "enable_non_ssa_legalization")
+    if NO_ROTATION in switches:
+        made = _asked(made, "disable_address_rotation")
+    return made if cores == 1 else made[cores]
+
+
+def _asked(made: Any, method: str) -> Any:
+    """The kernel with an option, where this toolchain has it."""
+    found = getattr(made, method, None)
+    return made if found is None else found()
+
+
+def with_recipe(
+    kernel: Kernel, recipe: Any, switches: frozenset[str]
+) -> tuple[Kernel, tuple[Any, ...]]:
+    """A kernel and what follows its tensors: the recipe, or nothing if a closure has it."""
+    if RECIPE_IN_CLOSURE not in switches:
+        return kernel, (recipe,)
+
+    def specialised(*tensors: Any) -> Any:
+        return kernel(*tensors, recipe)
+
+    specialised.__name__ = f"{kernel.__name__}_{abs(hash(recipe)):x}"
+    return specialised, ()

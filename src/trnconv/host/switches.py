@@ -1,0 +1,116 @@
+"""Switches of a host: those of its machine, and those of the way from a call to a kernel.
+
+Machine switches (`nkisim.machine_switches`) change plans and kernels. Launch switches change how a
+kernel is built and called. `trnconv bringup` names the one that a failed probe asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from nkisim.machine_switches import SEPARATOR
+from nkisim.machine_switches import SWITCHES as MACHINE_SWITCHES
+from trnconv.errors import UnsupportedError
+
+
+@dataclass(frozen=True)
+class LaunchSwitch:
+    """Another way to build or call a kernel: what it does, and why it may be needed."""
+
+    name: str
+    effect: str
+    evidence: str
+
+
+RECIPE_IN_CLOSURE: Final = "recipe-in-closure"
+NO_LEGALISATION: Final = "no-legalisation"
+NO_ROTATION: Final = "no-address-rotation"
+NO_COMPILE_CACHE: Final = "no-compile-cache"
+ONE_CORE: Final = "one-core"
+WRAP_NKI: Final = "wrap-nki"
+NO_COMPILE: Final = "no-compile"
+HOST_COPIES: Final = "host-copies"
+POINT_TO_POINT: Final = "point-to-point"
+
+LAUNCH_SWITCHES: Final = {
+    switch.name: switch
+    for switch in (
+        LaunchSwitch(
+            RECIPE_IN_CLOSURE,
+            "a kernel is specialised to its recipe by a closure; only tensors are arguments",
+            "objects are legal arguments of NKI 0.6 and 0.7; a 0.7 beta lost closures (3P)",
+        ),
+        LaunchSwitch(
+            NO_LEGALISATION,
+            "enable_non_ssa_legalization() is not called",
+            "off by default since 0.7; nki-library's conv3d_bwd asks for it",
+        ),
+        LaunchSwitch(
+            NO_ROTATION,
+            "disable_address_rotation() is called",
+            "on by default; what it does to tensors with addresses is not documented",
+        ),
+        LaunchSwitch(
+            NO_COMPILE_CACHE,
+            "NKI_DISABLE_COMPILE_CACHE=1 is set before kernels are built",
+            "caches miss edits of what a kernel calls (KILN, JIN)",
+        ),
+        LaunchSwitch(
+            ONE_CORE,
+            "launches on one core; export NEURON_LOGICAL_NC_CONFIG=1 beside it",
+            "programs of two cores have to be alike block by block (KILN, LDC)",
+        ),
+        LaunchSwitch(
+            WRAP_NKI,
+            "kernels are called by wrap_nki(kernel)[lnc], no op is made of them",
+            "nki_op is missing before TorchNeuron 2.33, and in libtorch_neuronx_lite",
+        ),
+        LaunchSwitch(
+            NO_COMPILE,
+            "models run eagerly: torch.compile is not used",
+            "kernels inside of a compiled graph are traced with fake tensors",
+        ),
+        LaunchSwitch(
+            HOST_COPIES,
+            "views are made contiguous on the host, not on the device",
+            ".contiguous() of a permuted device tensor raises on the Lite runtime",
+        ),
+        LaunchSwitch(
+            POINT_TO_POINT,
+            "neighbours exchange rows by send and receive on backend neuron, not by all_gather",
+            "pages of 2.33 list send and receive; an older beta had none",
+        ),
+    )
+}
+# These change how a kernel is called and not what it does: what they are for is asked again.
+ASKED_AGAIN: Final = frozenset(
+    (RECIPE_IN_CLOSURE, NO_LEGALISATION, NO_ROTATION, NO_COMPILE_CACHE, WRAP_NKI, HOST_COPIES)
+)
+KNOWN: Final = (*MACHINE_SWITCHES, *LAUNCH_SWITCHES)
+
+
+def require_known(names: Iterable[str]) -> frozenset[str]:
+    """The switches of these names; unknown ones are refused."""
+    asked = frozenset(names)
+    unknown = sorted(asked - set(KNOWN))
+    if unknown:
+        raise UnsupportedError(f"a switch {unknown[0]!r}: one of {', '.join(KNOWN)}.")
+    return asked
+
+
+def of_machine(names: Iterable[str]) -> tuple[str, ...]:
+    """Those that change the machine that is planned for."""
+    return tuple(sorted(name for name in names if name in MACHINE_SWITCHES))
+
+
+def switches_of(machine: str) -> tuple[str, ...]:
+    """The switches in the name of a machine."""
+    return tuple(machine.split(SEPARATOR)[1:])
+
+
+def in_words(name: str) -> str:
+    """What a switch does, and why it is there."""
+    switch = LAUNCH_SWITCHES.get(name) or MACHINE_SWITCHES[name]
+    return f"{switch.name}: {switch.effect} (open because: {switch.evidence})"

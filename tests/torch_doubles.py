@@ -1,0 +1,151 @@
+"""Doubles of torch_neuronx, libtorch_neuronx_lite and torch_xla on top of the double of nki.
+
+- `nki_op(name, mutates_args={})` takes a launcher with complete annotations of tensors, traces it
+  with fake tensors, and gives what is called with device tensors alone.
+- `wrap_nki(kernel)` is called with a grid only.
+- A kernel takes contiguous tensors of the device, and is queued until somebody synchronises.
+"""
+
+import inspect
+from types import SimpleNamespace
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+import nkisim
+from neuron_tensor import QUEUE, NeuronTensor
+from nki_double import NkiDouble
+from trnconv.host.vendor import Vendor
+
+
+class TorchNki(NkiDouble):
+    """nki whose kernels take tensors of device "neuron", fake tensors and arrays."""
+
+    def jit(self, function):
+        return TorchKernel(super().jit(function))
+
+
+class TorchKernel:
+    """A jitted kernel, for tensors."""
+
+    def __init__(self, kernel):
+        self.kernel = kernel
+
+    def __getitem__(self, grid):
+        return TorchKernel(self.kernel[grid])
+
+    def enable_non_ssa_legalization(self):
+        return TorchKernel(self.kernel.enable_non_ssa_legalization())
+
+    def disable_address_rotation(self):
+        return TorchKernel(self.kernel.disable_address_rotation())
+
+    def __call__(self, *args):
+        tensors = [one for one in args if isinstance(one, torch.Tensor)]
+        if any(isinstance(one, FakeTensor) for one in tensors):
+            return shapes_of(self.kernel, args)
+        assert all(isinstance(one, NeuronTensor) for one in tensors), "tensors of the device"
+        assert all(one.held.is_contiguous() for one in tensors), "contiguous tensors"
+        QUEUE.kernels.append(self.kernel.func.__name__)
+        done = self.kernel(*(one.held if isinstance(one, NeuronTensor) else one for one in args))
+        made = tuple(map(NeuronTensor, done if isinstance(done, tuple) else (done,)))
+        return made if isinstance(done, tuple) else made[0]
+
+
+def shapes_of(kernel, args):
+    """What a kernel returns for fake tensors: it is traced, nothing is computed."""
+    mode = next(one.fake_mode for one in args if isinstance(one, FakeTensor))
+    run = nkisim.run(
+        nkisim.Kernel(kernel.func)[kernel.grid],
+        *map(_spec, args),
+        target=kernel.nki.target,
+        lnc=kernel.nki.lnc,
+        values=False,
+    )
+    with mode:
+        made = [torch.empty(shape, dtype=getattr(torch, one)) for shape, one in run.output_shapes]
+    return tuple(made) if len(made) > 1 else made[0]
+
+
+def _spec(one):
+    if not isinstance(one, torch.Tensor):
+        return one
+    return nkisim.Spec(tuple(one.shape), str(one.dtype).removeprefix("torch."))
+
+
+class Wrapped:
+    """What wrap_nki returns."""
+
+    def __init__(self, kernel):
+        self.kernel = kernel
+
+    def __getitem__(self, grid):
+        return self.kernel[grid]
+
+    def __call__(self, *_):
+        raise AssertionError("wrap_nki(kernel) is called with a grid: wrap_nki(kernel)[lnc](...)")
+
+
+class NkiOp:
+    """torch_neuronx.nki_op."""
+
+    def __init__(self):
+        self.names = []
+
+    def __call__(self, name, *, mutates_args):
+        assert mutates_args == {}
+        assert all(part.isidentifier() for part in name.split("::"))
+        assert name not in self.names, f"{name} is there already"
+        self.names.append(name)
+
+        def decorate(launcher):
+            schema = torch.library.infer_schema(launcher, mutates_args=())
+            count = len(inspect.signature(launcher).parameters)
+            assert schema.count("Tensor") >= count + 1
+
+            def op(*tensors):
+                assert len(tensors) == count
+                assert all(isinstance(one, torch.Tensor) for one in tensors)
+                require_traceable(launcher, tensors)
+                return launcher(*tensors)
+
+            return op
+
+        return decorate
+
+
+def require_traceable(launcher, tensors):
+    """A launcher runs on fake tensors, and gives fake tensors."""
+    mode = FakeTensorMode()
+    found = launcher(
+        *(mode.from_tensor(torch.empty(one.shape, dtype=one.dtype)) for one in tensors)
+    )
+    assert all(isinstance(one, FakeTensor) for one in (found if type(found) is tuple else [found]))
+
+
+def vendor_with_torch(failures=(), lnc=2):
+    """All packages; torch_neuronx without nki_op if it is to fail so."""
+    members = {"wrap_nki": Wrapped, "__version__": "2.13.3.0"}
+    if "no-nki-op" not in failures:
+        members["nki_op"] = NkiOp()
+    return Vendor(
+        nki=TorchNki(failures, lnc=lnc),
+        torch_neuronx=SimpleNamespace(**members),
+        nki_source="nki 0.7.0 (a double)",
+    )
+
+
+@torch._dynamo.register_backend(name="neuron")
+def compile_for_neuron(graph, _inputs):
+    """The backend of torch.compile: it runs what was traced."""
+    if "no-compile" in QUEUE.failures:
+        raise RuntimeError("neuronx-cc failed to lower the graph")
+    return graph.forward
+
+
+def lite_vendor(lnc=2):
+    return Vendor(nki=TorchNki(lnc=lnc), lite=SimpleNamespace(wrap_nki=Wrapped))
+
+
+def xla_vendor(lnc=2):
+    return Vendor(nki=TorchNki(lnc=lnc), torch_xla=SimpleNamespace(__version__="2.9"))

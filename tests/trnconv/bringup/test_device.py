@@ -1,0 +1,27 @@
+"""The ladder on a device, as tests: skipped here, where there is none."""
+
+import pytest
+
+from trnconv.bringup import stages
+from trnconv.bringup.ladder import RED
+
+pytestmark = pytest.mark.device
+
+RUNGS = [rung for stage in (1, 2, 3) for rung in stages.STAGES[stage]()]
+
+
+@pytest.fixture(scope="session")
+def bench():
+    from trnconv.host.found import find
+    from trnconv.host.record import read_host
+    from trnconv.host.vendor import find_vendor
+
+    return stages.bench_of(read_host(), find(), find_vendor(), stages.DEVICE)
+
+
+@pytest.mark.parametrize("rung", RUNGS, ids=lambda rung: rung.name)
+def test_a_rung_of_the_ladder(rung, bench):
+    from trnconv.bringup.ladder import climb
+
+    (climbed,) = climb([rung], bench)
+    assert climbed.finding.state != RED, f"{climbed.finding.words}; turn {climbed.turn}"

@@ -1,0 +1,46 @@
+"""Every failure of the doubles: the ladder stops where it should, and passes with the switch."""
+
+import pytest
+
+from bringup_climbs import Stop, bench_with, stop_of
+from neuron_failures import IN_KERNELS
+from trnconv.bringup import stage1, stage2
+
+pytestmark = pytest.mark.contact
+
+RUNGS = (*stage1.rungs(), *stage2.rungs())
+
+
+def named(failure):
+    return failure.name
+
+
+@pytest.mark.parametrize("failure", IN_KERNELS, ids=named)
+def test_the_ladder_stops_at_the_rung_and_names_the_switch(failure, monkeypatch):
+    found = stop_of(RUNGS, bench_with((failure.name,), (), monkeypatch))
+    assert (found.rung, found.switch) == (failure.rung, failure.switch), found.words
+
+
+@pytest.mark.parametrize("failure", IN_KERNELS, ids=named)
+def test_with_the_switch_every_kernel_is_right(failure, monkeypatch):
+    bench = bench_with((failure.name,), (failure.switch,), monkeypatch)
+    assert stop_of(RUNGS, bench) == Stop(None, None)
+
+
+def test_without_failures_everything_is_climbed(monkeypatch):
+    assert stop_of(RUNGS, bench_with((), (), monkeypatch)) == Stop(None, None)
+
+
+def test_two_failures_are_found_one_after_the_other(monkeypatch):
+    both = ("growing-bank", "unfenced-loop")
+    switches = []
+    while (found := stop_of(RUNGS, bench_with(both, switches, monkeypatch))).rung is not None:
+        switches.append(found.switch)
+    assert switches == ["no-growing-banks", "fence"]
+
+
+def test_every_switch_of_a_machine_is_asked_for_by_some_rung():
+    """But for the one that makes plans faster: nothing depends on it."""
+    from nkisim.machine_switches import SWITCHES
+
+    assert {rung.switch for rung in RUNGS} >= set(SWITCHES) - {"column-tiles"}

@@ -1,0 +1,100 @@
+"""The ladder itself: its file, going on, hanging rungs, notes and switches."""
+
+import json
+
+import pytest
+
+from nkisim.machine import TRN2
+from trnconv.bringup.ladder import GREEN, NOTED, OFF, RED, STARTED, Bench, Finding, Rung, climb
+from trnconv.bringup.result import ResultFile
+from trnconv.bringup.runner import SimulatedRunner
+from trnconv.errors import UnsupportedError
+
+
+def bench(*switches):
+    return Bench(TRN2, 1, SimulatedRunner(TRN2, 1), frozenset(switches))
+
+
+def rung(name, state, **options):
+    def found(_bench):
+        if state == "raises":
+            raise ValueError("first line\nsecond\nthird\nfourth")
+        return Finding(state, f"{name} is {state}")
+
+    return Rung(1, name, f"asks {name}", found, **options)
+
+
+def states(rungs, *switches):
+    return [(one.rung.name, one.finding.state) for one in climb(rungs, bench(*switches))]
+
+
+def test_it_stops_at_the_first_red_rung():
+    rungs = [rung("a", GREEN), rung("b", RED), rung("c", GREEN)]
+    assert states(rungs) == [("a", GREEN), ("b", RED)]
+
+
+def test_what_is_raised_is_red_in_three_lines():
+    (only,) = climb([rung("a", "raises", switch="fence")], bench())
+    assert only.finding == Finding(RED, "ValueError: first line second third")
+    assert only.turn == "fence"
+
+
+def test_notes_never_stop():
+    rungs = [rung("a", RED, notes=True), rung("b", GREEN, notes=True)]
+    assert states(rungs) == [("a", NOTED), ("b", NOTED)]
+
+
+def test_a_switch_that_is_on_leaves_its_question_out():
+    rungs = [rung("a", RED, switch="fence"), rung("b", RED, void_with=("fence",))]
+    assert states(rungs, "fence") == [("a", OFF), ("b", OFF)]
+
+
+def climbed(path, rungs, *switches, retry=False):
+    file = ResultFile.opened(path, bench(*switches))
+    done = []
+    for one in climb(
+        rungs,
+        bench(*switches),
+        lambda asked: file.kept(asked, frozenset(switches), retry=retry),
+        file.begin,
+    ):
+        file.end(one)
+        done.append((one.rung.name, one.finding.state, one.kept))
+    return done
+
+
+def test_green_rungs_are_kept_and_red_ones_climbed_again(tmp_path):
+    path = tmp_path / "bringup.json"
+    assert climbed(path, [rung("a", GREEN), rung("b", RED)]) == [
+        ("a", GREEN, False),
+        ("b", RED, False),
+    ]
+    document = json.loads(path.read_text())
+    assert (document["stopped_at"], document["turn"]) == ("b", None)
+    again = climbed(path, [rung("a", RED), rung("b", GREEN)])
+    assert again == [("a", GREEN, True), ("b", GREEN, False)]
+
+
+def test_another_switch_asks_everything_again(tmp_path):
+    path = tmp_path / "bringup.json"
+    climbed(path, [rung("a", GREEN)])
+    assert climbed(path, [rung("a", GREEN)], "fence") == [("a", GREEN, False)]
+
+
+def test_a_rung_that_never_ended_is_red_until_it_is_retried_or_off(tmp_path):
+    path = tmp_path / "bringup.json"
+    hanging = rung("a", GREEN, switch="fence")
+    ResultFile.opened(path, bench()).begin(hanging)
+    assert json.loads(path.read_text())["rungs"][0]["state"] == STARTED
+    assert climbed(path, [hanging], retry=False) == [("a", RED, True)]
+    ResultFile.opened(path, bench(), restart=True).begin(hanging)
+    assert climbed(path, [hanging], "fence") == [("a", OFF, False)]
+    ResultFile.opened(path, bench(), restart=True).begin(hanging)
+    assert climbed(path, [hanging], retry=True) == [("a", GREEN, False)]
+
+
+def test_a_file_of_something_else_is_refused(tmp_path):
+    path = tmp_path / "bringup.json"
+    path.write_text("[]")
+    with pytest.raises(UnsupportedError, match="Name another with --file"):
+        ResultFile.opened(path, bench())

@@ -1,0 +1,97 @@
+"""Stage 3 on a device "neuron" of doubles: its failures, and the adapters that are chosen."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from bringup_climbs import Stop, bench_with, stop_of
+from nkisim.machine import TRN2
+from trnconv.bringup import stage3
+from trnconv.errors import UnsupportedError
+from trnconv.pytorch import adapters
+
+pytestmark = [pytest.mark.contact, pytest.mark.torch]
+
+FAILURES = {
+    "no-nki-op": ("torch-call", "wrap-nki"),
+    "device-contiguous": ("torch-view", "host-copies"),
+    "no-compile": ("torch-compile", "no-compile"),
+}
+
+
+@pytest.fixture
+def doubles(monkeypatch):
+    neuron_tensor = pytest.importorskip("neuron_tensor")
+    import torch_doubles
+
+    torch._dynamo.reset()  # a graph of another test would be used as it is
+    monkeypatch.setattr(stage3, "_CALLS", 5)
+    yield torch_doubles
+    neuron_tensor.QUEUE.reset()
+    adapters.use_adapter(None)
+
+
+def stop(doubles, monkeypatch, failures=(), switches=()):
+    doubles.QUEUE.reset(failures)
+    vendor = doubles.vendor_with_torch(failures)
+    return stop_of(stage3.rungs(), bench_with((), switches, monkeypatch, vendor))
+
+
+def test_every_rung_of_torch_is_climbed(doubles, monkeypatch):
+    assert stop(doubles, monkeypatch) == Stop(None, None)
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_a_failure_stops_at_its_rung_and_passes_with_its_switch(failure, doubles, monkeypatch):
+    rung, switch = FAILURES[failure]
+    found = stop(doubles, monkeypatch, (failure,))
+    assert (found.rung, found.switch) == (rung, switch), found.words
+    assert stop(doubles, monkeypatch, (failure,), (switch,)) == Stop(None, None)
+
+
+HOW = {"cores": 2, "machine": TRN2, "switches": frozenset()}
+
+
+def test_the_adapter_follows_from_the_device_and_from_what_is_there(doubles):
+    def kind(device, vendor, **changed):
+        return type(adapters.fitting_adapter(device, vendor, **(HOW | changed)))
+
+    both, lite, xla = doubles.vendor_with_torch(), doubles.lite_vendor(), doubles.xla_vendor()
+    assert kind("neuron", both) is adapters.TorchNeuronAdapter
+    assert kind("privateuseone", both) is adapters.TorchNeuronAdapter
+    assert kind("neuron", both, switches=frozenset({"wrap-nki"})) is adapters.WrapNkiAdapter
+    assert kind("neuron", lite) is adapters.WrapNkiAdapter
+    assert kind("xla", xla) is adapters.XlaAdapter
+    with pytest.raises(UnsupportedError, match="no way to call a kernel there"):
+        kind("neuron", xla)
+
+
+def test_libtorch_neuronx_lite_is_called_with_a_grid(doubles, monkeypatch):
+    bench = bench_with((), (), monkeypatch, doubles.lite_vendor())
+    assert stop_of(stage3.rungs()[:2], bench) == Stop(None, None)
+
+
+def test_cores_that_the_environment_contradicts_are_refused(doubles, monkeypatch):
+    monkeypatch.setenv("NEURON_LOGICAL_NC_CONFIG", "1")
+    adapters.use_adapter(adapters.fitting_adapter("neuron", doubles.vendor_with_torch(), **HOW))
+    with pytest.raises(UnsupportedError, match="export NEURON_LOGICAL_NC_CONFIG=2"):
+        adapters.require_adapter("neuron")
+
+
+def test_weights_and_tables_travel_once(doubles, monkeypatch):
+    """Nothing is copied to the host, or packed, in a call like the one before."""
+
+    import neuron_tensor
+    from trnconv.pytorch import functional
+
+    adapters.use_adapter(adapters.fitting_adapter("neuron", doubles.vendor_with_torch(), **HOW))
+    doubles.QUEUE.reset()
+    x, w, bias = (
+        neuron_tensor.NeuronTensor(torch.ones(*shape))
+        for shape in ((1, 4, 5, 6), (3, 4, 3, 3), (3,))
+    )
+    functional.conv2d(x, w, bias)
+    copied = doubles.QUEUE.host_copies
+    functional.conv2d(x, w, bias)
+    functional.conv2d(x, w, bias)
+    assert doubles.QUEUE.host_copies == copied > 0
