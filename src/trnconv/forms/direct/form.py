@@ -64,9 +64,9 @@ def _given(question: Question) -> dict[str, Any]:
 
 def _moved(plan: DirectPlan, question: Question) -> DirectPlan:
     """With the rows and columns of a share; its channels are those of the plan."""
-    share = question.share
-    spans = {} if share is None else {"rows_of": share.rows, "columns_of": share.columns or (0, 0)}
-    return replace(plan, **_given(question), **spans)
+    moved = replace(plan, **_given(question))
+    rows, columns = Task.of(question).rows, question.share and question.share.columns
+    return replace(moved, rows_of=rows, columns_of=columns or (0, 0))
 
 
 DIRECT = Form(
