@@ -216,6 +216,16 @@ class Machine:
         return replace(self, timing=self.timing.read(reading))
 
     @property
+    def launch_cores(self) -> int:
+        """Cores of a launch unless the process is told otherwise (NEURON_LOGICAL_NC_CONFIG).
+
+        HW, "Logical NeuronCore configuration": 2 is the default on trn2 and trn3, where two cores
+        share an HBM stack and run one kernel; trn1 has physical cores only. A launch of another
+        size fails there, or computes a half (device rules grid-below-lnc, grid-above-lnc).
+        """
+        return self.lnc_max
+
+    @property
     def psum_bytes_per_partition(self) -> int:
         """All banks of one partition."""
         return self.psum_banks * self.psum_bank_bytes_per_partition

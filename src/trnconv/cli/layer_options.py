@@ -24,7 +24,10 @@ MachineName = Annotated[
     str, typer.Option("--machine", help="trn1, trn2 or trn3.", autocompletion=machine_names)
 ]
 Cores = Annotated[
-    int, typer.Option("--cores", help="Of a launch: 1, or 2 where the machine has two.")
+    int | None,
+    typer.Option(
+        "--cores", help="Of a launch: 1 or 2; without, what it has: 2 on trn2 and trn3, 1 on trn1."
+    ),
 ]
 Accuracy = Annotated[
     str,

@@ -39,7 +39,7 @@ def plan(
     phase: Phase = None,
     machine: MachineName = "trn2",
     accuracy: Accuracy = "bf16",
-    cores: Cores = 1,
+    cores: Cores = None,
     top: Annotated[
         int | None, typer.Option(min=1, help="Only so many layers, the heaviest.")
     ] = None,
@@ -74,7 +74,7 @@ def plan(
 
 
 def _of_layer(
-    layer: LayerOptions, where: tuple[str, str], cores: int, cache: Any
+    layer: LayerOptions, where: tuple[str, str], cores: int | None, cache: Any
 ) -> dict[str, Any]:
     from trnconv.ask.launches import require_room
     from trnconv.cli.plan_documents import layer_document
@@ -89,7 +89,7 @@ def _of_layer(
 
 
 def _of_model(
-    asked: tuple[str, str, str], where: tuple[str, str], cores: int, cache: Any
+    asked: tuple[str, str, str], where: tuple[str, str], cores: int | None, cache: Any
 ) -> dict[str, Any]:
     from trnconv.cli.plan_documents import model_document
     from trnconv.model_plan import PlanOptions, Prices, model_plan

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nkisim.machine import CONSTANTS_VERSION, Machine, find_machine
+from trnconv.ask.cores import cores_in_words, cores_of
 from trnconv.ask.limits import DEFAULT_BUDGET
 from trnconv.ask.policy import BF16, policy_of
 from trnconv.ask.question import Question
@@ -14,6 +15,7 @@ from trnconv.model_plan.prices import Prices
 from trnconv.models import ModelEntry, Size, find
 from trnconv.models.sizes import size_of
 from trnconv.observed import Observation, Work
+from trnconv.planner.table import form_of
 from trnconv.planner.tuned import tuned_plan
 from trnconv.runtime.graph import GRAPH_INSTRUCTIONS, Ask, price_graph
 from trnconv.runtime.pricing import Price
@@ -25,12 +27,17 @@ class PlanOptions:
 
     machine: str = "trn2"
     accuracy: str = BF16
-    cores: int = 1  # of a launch
+    cores: int | None = None  # of a launch; None: as many as the machine's has
 
     @property
     def target(self) -> Machine:
         """The machine of this name."""
         return find_machine(self.machine)
+
+    @property
+    def launch_cores(self) -> int:
+        """Cores of a launch."""
+        return cores_of(self.target, self.cores)
 
 
 DEFAULT_OPTIONS = PlanOptions()
@@ -84,7 +91,9 @@ class ModelPlan:
     @property
     def label(self) -> str:
         """Where times come from, in words."""
-        return f"modelled, {self.options.machine}, constants {CONSTANTS_VERSION}, default reading"
+        cores = cores_in_words(self.options.launch_cores)
+        machine = f"{self.options.machine}, constants {CONSTANTS_VERSION}"
+        return f"modelled, {machine}, default reading, {cores}"
 
     @property
     def seconds(self) -> float:
@@ -154,9 +163,10 @@ def plan_observed(
 ) -> ModelPlan:
     """Plan what a model was observed to do."""
     known = Prices(cores=options.cores) if prices is None else prices
-    if known.cores != options.cores:
+    priced = cores_of(options.target, known.cores)
+    if priced != options.launch_cores:
         raise UnsupportedError(
-            f"prices of {known.cores} cores for a plan of {options.cores}: ask for the same."
+            f"prices of {priced} cores for a plan of {options.launch_cores}: ask for the same."
         )
     grouped = _equal_calls(seen)
     asked = [(_asking(known, works[0], options), calls) for works, calls in grouped]
@@ -174,9 +184,9 @@ def plan_observed(
 
 
 def is_tuned(question: Question, price: Price) -> bool:
-    """Whether a price is that of a tuned plan."""
-    stored = tuned_plan(question)
-    return stored is not None and stored.plan == price.plan.plan
+    """Whether a price is that of a tuned plan, or of its decisions for the half of a core."""
+    stored, plan = tuned_plan(question), price.plan.plan
+    return stored is not None and form_of(plan).moved(plan, question) == stored.plan
 
 
 def _equal_calls(seen: Observation) -> list[tuple[list[Work], int]]:

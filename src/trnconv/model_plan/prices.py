@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from trnconv.ask.cores import cores_of
 from trnconv.ask.question import Question
 from trnconv.cache import Cache
 from trnconv.planner.tuned import active
@@ -20,7 +21,7 @@ class Prices:
     cache: Cache | None = None
     simulate: bool = False  # schedule every launch instead of using the planner's closed form
     watch: Callable[[int], None] | None = None  # called with how many were worked out so far
-    cores: int = 1
+    cores: int | None = None  # of a launch; None: as many as the machine's has
     _known: dict[Question, Price] = field(default_factory=dict, init=False)
 
     def of(self, question: Question) -> Price:
@@ -53,7 +54,7 @@ class Prices:
         surroundings = {
             "machine": question.machine.name,
             "simulate": self.simulate,
-            "cores": self.cores,
+            "cores": cores_of(question.machine, self.cores),
             "tuned": file.digest if file else "",
         }
         return {**surroundings, **to_json(question, but=("machine",))}

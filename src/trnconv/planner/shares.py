@@ -11,6 +11,7 @@ from trnconv.errors import PlanError
 from trnconv.forms.form import Plan, Priced
 from trnconv.planner.best import choose, plans_like
 from trnconv.planner.table import form_named, form_of, priced
+from trnconv.planner.tuned import tuned_plan
 
 Pair = tuple[Priced, Priced]
 Halves = tuple[Question, Question]
@@ -25,8 +26,12 @@ def shared_plans(question: Question) -> Pair:
 
     Both have the algorithm that wins on one core, or the first form's; with `reproducible`, the
     former. Both have the same hardware loops: a device takes no others. What cannot be halved is
-    computed by both cores, which write the same.
+    computed by both cores, which write the same. Where a plan was tuned (on one core), both have
+    its decisions, or at least its algorithm.
     """
+    stored = tuned_plan(question)
+    if stored is not None:
+        return plans_of_two(stored, question)
     choice = choose(question)
     answers = [choice.taken]
     if not question.reproducible:
@@ -44,6 +49,12 @@ def shared_plans(question: Question) -> Pair:
             f"{call_in_words(question)}, two cores: no form computes it. Ask for one core."
         )
     return min(pairs, key=_slower_ns)
+
+
+def plans_of_two(answer: Priced, question: Question) -> Pair:
+    """Plans of two cores by the algorithm of one core's plan, and its decisions if they fit."""
+    pairs = _halved(answer, question)
+    return min(pairs, key=_slower_ns) if pairs else (answer, answer)
 
 
 def _slower_ns(pair: Pair) -> float:

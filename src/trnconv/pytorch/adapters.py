@@ -7,15 +7,19 @@ device was at hand. Tests drive them with doubles that hold both to what is docu
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from inspect import Parameter, Signature
 from typing import Any, Protocol
 
 import torch
 
+from nkisim.machine import TRN2
 from trnconv import _nki
+from trnconv.ask.cores import cores_of
 from trnconv.errors import UnsupportedError
 
+LNC_VARIABLE = "NEURON_LOGICAL_NC_CONFIG"  # of the Neuron runtime: cores of a logical core
 Tensor = torch.Tensor
 Given = tuple[Tensor | None, ...]
 
@@ -32,9 +36,11 @@ class Adapter(Protocol):
 class XlaAdapter:
     """torch-xla: a jitted kernel is called like a function."""
 
-    def __init__(self, jit: Callable[..., Any], *, legalise: bool = True, cores: int = 1) -> None:
-        self.cores = cores
-        self._jit = _building(jit, cores, legalise=legalise)  # of nki.jit
+    def __init__(
+        self, jit: Callable[..., Any], *, legalise: bool = True, cores: int | None = None
+    ) -> None:
+        self.cores = launch_cores(cores)
+        self._jit = _building(jit, self.cores, legalise=legalise)  # of nki.jit
 
     def call(self, kernel: Callable[..., Any], tensors: Given, recipe: Any, outputs: int) -> Any:
         """Compile and call; the result stays lazy until torch-xla synchronises."""
@@ -51,11 +57,11 @@ class TorchNeuronAdapter:
         jit: Callable[..., Any],
         *,
         legalise: bool = True,
-        cores: int = 1,
+        cores: int | None = None,
     ) -> None:
-        self.cores = cores
+        self.cores = launch_cores(cores)
         self._nki_op = nki_op  # torch_neuronx.nki_op
-        self._jit = _building(jit, cores, legalise=legalise)
+        self._jit = _building(jit, self.cores, legalise=legalise)
         self._ops: dict[tuple[Callable[..., Any], Any], Any] = {}
 
     def call(self, kernel: Callable[..., Any], tensors: Given, recipe: Any, outputs: int) -> Any:
@@ -66,6 +72,12 @@ class TorchNeuronAdapter:
             typed = _typed(self._jit(kernel), tensors, recipe, outputs)
             self._ops[key] = self._nki_op(name, mutates_args={})(typed)
         return self._ops[key](*tensors)
+
+
+def launch_cores(asked: int | None = None) -> int:
+    """Cores of a launch: as asked, else as the runtime is configured, else as trn2's default is."""
+    configured = os.environ.get(LNC_VARIABLE, "")
+    return cores_of(TRN2, int(configured) if asked is None and configured.isdigit() else asked)
 
 
 def _building(jit: Callable[..., Any], cores: int, *, legalise: bool) -> Callable[..., Any]:

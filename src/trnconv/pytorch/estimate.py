@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from nkisim.machine import Machine
+from trnconv.ask.cores import cores_of
 from trnconv.ask.policy import BF16, Policy, policy_of
 from trnconv.ask.question import Question
 from trnconv.errors import UnsupportedError
@@ -62,6 +63,7 @@ class Estimate:
 
     run: Run
     machine: Machine
+    cores: int  # of a launch
     layers: tuple[Layer, ...]
 
     @property
@@ -126,22 +128,25 @@ def estimate(
     *,
     simulate: bool = False,
     accuracy: str | Policy | None = None,
-    cores: int = 1,
+    cores: int | None = None,
 ) -> Estimate:
     """Price every distinct convolution of a run, such that they fit one graph if they can.
 
-    `accuracy` replaces the policy that the model was patched with; `cores` are those of a launch.
+    `accuracy` replaces the policy that the model was patched with; `cores` are those of a
+    launch, None as many as the machine's has.
     """
     works = list(run.report.book.works.items())
+    launched = cores_of(machine, cores)
     policy = None if accuracy is None else policy_of(accuracy)
 
     def asked(work: Work) -> Ask:
-        return lambda budget: _price(work.question(machine, budget, policy), simulate, cores)
+        return lambda budget: _price(work.question(machine, budget, policy), simulate, launched)
 
     prices = price_graph([(asked(work), calls) for work, calls in works])
     return Estimate(
         run,
         machine,
+        launched,
         tuple(Layer(work, calls, one) for (work, calls), one in zip(works, prices, strict=True)),
     )
 

@@ -41,10 +41,8 @@ def _refuses(question: Question, family: str) -> str:
 def _moved(plan: DepthwisePlan, question: Question) -> DepthwisePlan:
     assert isinstance(question.shape, ConvShape)
     share = question.share
-    if share is None:
-        return replace(plan, shape=question.shape)
-    outputs = part_of(question.shape, share)
-    return replace(plan, shape=question.shape, lines_of=share.lines, outputs_of=outputs)
+    lines, outputs = (share.lines, part_of(question.shape, share)) if share else (None, None)
+    return replace(plan, shape=question.shape, lines_of=lines, outputs_of=outputs)
 
 
 def _decisions(plan: DepthwisePlan) -> list[str]:
