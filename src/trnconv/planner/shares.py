@@ -45,16 +45,21 @@ def shared_plans(question: Question) -> Pair:
         (answer, answer) for answer in answers if form_named(answer.plan.form).pair_kernels
     ]
     if not pairs:
-        raise PlanError(
-            f"{call_in_words(question)}, two cores: no form computes it. Ask for one core."
-        )
+        raise _no_kernel(question)
     return min(pairs, key=_slower_ns)
 
 
 def plans_of_two(answer: Priced, question: Question) -> Pair:
     """Plans of two cores by the algorithm of one core's plan, and its decisions if they fit."""
-    pairs = _halved(answer, question)
-    return min(pairs, key=_slower_ns) if pairs else (answer, answer)
+    if not form_of(answer.plan).pair_kernels:
+        raise _no_kernel(question)
+    return min(_halved(answer, question) or [(answer, answer)], key=_slower_ns)
+
+
+def _no_kernel(question: Question) -> PlanError:
+    return PlanError(
+        f"{call_in_words(question)}, two cores: no form computes it. Ask for one core."
+    )
 
 
 def _slower_ns(pair: Pair) -> float:
