@@ -92,7 +92,7 @@ def test_a_price_says_which_kind_of_plan_it_has():
     taken = best_plan(Question(shape, TRN3))
     assert isinstance(taken.plan, MinimalPlan)
     one = Price(1.5, 2, 3, 4, 5, "tensor", (taken,))
-    assert to_json(one)["plan"]["plan"]["is"] == "MinimalPlan"
+    assert to_json(one)["plans"][0]["plan"]["is"] == "MinimalPlan"
     assert through_text(Price, one) == one
 
 
