@@ -170,6 +170,7 @@ def _lines(answer: dict[str, Any]) -> list[str]:
     clip, most = answer["clip"], answer["clips_per_s_most"]
     first = next(one for one in answer["resources"] if one["name"] == answer["breaks_first"])
     parts = f"{clip['convolution_s']:.2f} convolutions, {clip['copied_s']:.2f} copies"
+    parts += "" if clip["cores"] == 1 else f", on each of {clip['cores']}"
     growth = f"{first['used']:.0%} used: at {most / answer['clips_per_s']:.2f} times the clips"
     lines = [
         f"a clip        {clip['core_s']:.2f} s of a core: {parts}",
