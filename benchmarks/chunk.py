@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmarks.table import Column, aligned
+from trnconv.ask.cores import cores_in_words
 from trnconv.ask.limits import COMPILE_ASSUMPTION
 from trnconv.ask.policy import BF16
 from trnconv.model_plan import GraphPlan, PlanOptions, Prices, model_plan
@@ -107,7 +108,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--phase", default="decode")
     parser.add_argument("--machine", default="trn2")
     parser.add_argument("--accuracy", default=BF16)
-    parser.add_argument("--cores", type=int, default=1)
+    parser.add_argument("--cores", type=int, help="of a launch; without, the machine's")
     parser.add_argument("--instructions", type=int, default=_INSTRUCTIONS, help="of a graph")
     parser.add_argument("--regions", type=int, default=_REGIONS, help="hardware loops of a graph")
     parser.add_argument("--jobs", type=int, default=2)
@@ -118,7 +119,7 @@ def main(options: argparse.Namespace) -> int:
     budget = GraphBudget(options.instructions, options.regions)
     asked = PlanOptions(options.machine, options.accuracy, options.cores, budget)
     chunks = chunks_of(options.model, options.size, options.phase, asked, options.jobs)
-    cores = "one core" if options.cores == 1 else f"{options.cores} cores, each of them"
+    cores = cores_in_words(asked.launch_cores)
     print(
         f"{options.model} {options.phase}, {options.machine}, accuracy {options.accuracy}, {cores},"
         f" at most {budget.instructions} instructions and {budget.regions} loops a graph"

@@ -271,7 +271,7 @@ def run_model(name: str) -> list[ModelRun]:
     )
     runs = []
     for accuracy, bar in model.bars.items():
-        found = estimate(observed, TRN2, accuracy=accuracy)
+        found = estimate(observed, TRN2, accuracy=accuracy, cores=1)
         timed = [(one, one.calls * scheduled_ns(one.price)) for one in found.layers]
         fast = [(one, ns) for one, ns in timed if one.price.plan.plan.form == "minimal"]
         total = sum(ns for _, ns in timed)

@@ -114,7 +114,7 @@ def measure(job: Job, *, asked: Asked, known: Times) -> tuple[Row, Times]:
 def _baseline(work: Work, known: Times) -> float:
     """Grouped and transposed convolutions have no baseline: there it gets our direct time."""
     if not isinstance(work.shape, ConvShape) or work.shape.groups > 1:
-        return price(work.question(TRN2, policy=ALWAYS_DIRECT)).ns
+        return price(work.question(TRN2, policy=ALWAYS_DIRECT), cores=1).ns
     return baseline_ns(work.shape, known)
 
 

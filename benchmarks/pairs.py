@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 from benchmarks.model import find_calls
 from benchmarks.scatter_times import baseline_ns, stored
@@ -24,6 +24,7 @@ from trnconv.models import find as find_model
 from trnconv.planner.best import only, searched_plan
 from trnconv.planner.shares import shared_plans
 from trnconv.runtime.launch import time_plan, time_plans
+from trnconv.runtime.launch_words import split_in_words
 
 Scenario = tuple[str, str, str]  # of a decode: bars, entry of the registry, catalogue
 UNROLLED = 10**9  # static instructions; no layer needs as many, so nothing is rolled
@@ -100,16 +101,6 @@ def timed(asked: Asked) -> Pair:
     return Pair(asked, alone, time_plans(plans).makespan_ns, plans)
 
 
-def split_in_words(plans: tuple[Plan, ...]) -> str:
-    """What the first core has, where it differs from what the second has."""
-    first, second = plans
-    for field in fields(first):
-        own, other = (getattr(plan, field.name) for plan in (first, second))
-        if field.name.endswith("_of") and own != other:
-            return f"{field.name.removesuffix('_of')} from {own[0]}, before {own[1]}"
-    return "half of the output channels" if first != second else "all, as core 1"
-
-
 def table(pairs: Sequence[Pair]) -> str:
     """One line for each question."""
     columns = [
@@ -129,7 +120,7 @@ def table(pairs: Sequence[Pair]) -> str:
             f"{pair.gain:.3f}",
             f"{pair.asked.bar}",
             "met" if pair.met else "missed",
-            split_in_words(pair.plans),
+            split_in_words(*pair.plans) if pair.plans[0] != pair.plans[1] else "all, as core 1",
             pair.plans[0].in_words(),
         ]
         for pair in pairs

@@ -23,7 +23,7 @@ def normals(shape, dtype):
     return x, rng.standard_normal(_dy_sizes(shape), np.float32).astype(numpy_dtype(dtype))
 
 
-def gradients(shape, x, dy, **options):
+def gradients(shape, x, dy, cores=1, **options):
     """dw [C_out, C_in / groups, KD, KH, KW], db, and all that was returned."""
     rank = lowest_rank(shape)
     hidden = 3 - rank
@@ -33,6 +33,7 @@ def gradients(shape, x, dy, **options):
         shape.kernel[hidden:],
         **call_options(shape, rank),
         groups=shape.groups,
+        cores=cores,
         **options,
     )
     ins = shape.c_in // shape.groups

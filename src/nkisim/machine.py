@@ -225,6 +225,16 @@ class Machine:
         return CONSTANTS_VERSION + (f", {self.measured}" if self.measured else "")
 
     @property
+    def launch_cores(self) -> int:
+        """Cores of a launch unless the process is told otherwise (NEURON_LOGICAL_NC_CONFIG).
+
+        HW, "Logical NeuronCore configuration": 2 is the default on trn2 and trn3, where two cores
+        share an HBM stack and run one kernel; trn1 has physical cores only. A launch of another
+        size fails there, or computes a half (device rules grid-below-lnc, grid-above-lnc).
+        """
+        return self.lnc_max
+
+    @property
     def psum_bytes_per_partition(self) -> int:
         """All banks of one partition."""
         return self.psum_banks * self.psum_bank_bytes_per_partition
@@ -364,15 +374,6 @@ FABRICS = {
     TRN2.name: Fabric(cores_per_chip=8, chips=16, link_bytes_per_ns=1024, neighbours=4),
     TRN3.name: Fabric(cores_per_chip=8, chips=16, link_bytes_per_ns=2560, neighbours=4),
 }
-
-
-def matmul_instructions(dtype: str, *, transposes: bool = False) -> int:
-    """Instructions that a compiler makes of one matmul: a weight load and a product (KILN).
-
-    An fp32 matmul is two such pairs (KO: 65,536 for 32,768 of them); one that transposes is not.
-    """
-    return 4 if dtype == "float32" and not transposes else 2
-
 
 MACHINES = {machine.name: machine for machine in (TRN1, TRN2, TRN3)}
 _ALIASES = {"inf2": TRN1, "gen2": TRN1, "gen3": TRN2, "gen4": TRN3, **MACHINES}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from nkisim.machine import matmul_instructions
+from nkisim.compiler_count import matmul_instructions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -185,7 +185,7 @@ class Trace:
 
     @property
     def compiler_count(self) -> int:
-        """The same as a compiler counts: see `machine.matmul_instructions`."""
+        """The same as a compiler counts: see `compiler_count`."""
         return sum(map(_compiled, self.instructions()))
 
     @property

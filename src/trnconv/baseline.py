@@ -20,10 +20,11 @@ from trnconv.models import ModelEntry, Size
 
 DTYPE = "bfloat16"
 NAME = "scatter baseline"
-WHAT = (
+_WHAT = (
     "a model of the published design that copies every tap on chip (nki-library's conv3d), given"
     " the convolutions that the model calls; modelled on the same machine"
 )
+_HALVED = "; on two cores it takes half of its time on one, its rows or channels split ideally"
 FIELDS = [
     field.name
     for field in fields(ConvShape)
@@ -35,6 +36,11 @@ Times = dict[ConvShape, float]  # ns, of shapes as `plain` makes them
 def times_file() -> Path:
     """Where the times are; `python -m benchmarks models` adds to it."""
     return Path(str(resources.files("trnconv") / "data" / "scatter_trn2.csv"))
+
+
+def what(cores: int) -> str:
+    """The baseline in words."""
+    return _WHAT if cores == 1 else _WHAT + _HALVED
 
 
 def plain(shape: ConvShape) -> ConvShape:
@@ -60,11 +66,18 @@ def _shape(row: dict[str, str]) -> ConvShape:
     )
 
 
-def layer_ns(shape: ConvShape, machine: Machine = TRN2, dtype: str = DTYPE) -> float | None:
-    """The stored time of a layer; None where there is none."""
+def layer_ns(
+    shape: ConvShape, machine: Machine = TRN2, dtype: str = DTYPE, cores: int = 1
+) -> float | None:
+    """The time of a layer on so many cores; None where none is stored.
+
+    Stored times are of one core. On two, nki-library halves rows or channels (`lnc_shard`): that is
+    taken to lose nothing.
+    """
     if not _comparable(machine, dtype) or shape.groups > 1 or shape.upsample != ONCE:
         return None
-    return stored().get(plain(shape))
+    alone = stored().get(plain(shape))
+    return None if alone is None else alone / cores
 
 
 def _comparable(machine: Machine, dtype: str) -> bool:
@@ -93,9 +106,9 @@ def _made(shape: ConvShape) -> tuple[int, int, Triple, Triple]:
 
 
 def model_baseline(
-    entry: ModelEntry, size: Size, phase: str, machine: Machine = TRN2
+    entry: ModelEntry, size: Size, phase: str, machine: Machine = TRN2, cores: int = 1
 ) -> ModelBaseline | None:
-    """Of a run as the catalogue has it; None if a call is not dense or has no stored time."""
+    """Of a run as the catalogue has it, on so many cores; None where `layer_ns` has no time."""
     scenarios = [
         capture.scenario
         for capture in entry.captures
@@ -110,7 +123,7 @@ def model_baseline(
         for call in calls()
         if (call.model, call.scenario, call.phase) == (entry.catalogue, scenarios[0], phase)
     ]
-    times = [layer_ns(call.shape()) if call.dense else None for call in mine]
+    times = [layer_ns(call.shape(), cores=cores) if call.dense else None for call in mine]
     known = tuple((call, ns) for call, ns in zip(mine, times, strict=True) if ns is not None)
     return ModelBaseline(known) if len(known) == len(mine) > 0 else None
 

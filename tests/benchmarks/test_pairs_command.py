@@ -44,7 +44,7 @@ def test_times_are_those_of_the_planners_plans():
     both = tuple(priced.plan for priced in shared_plans(asked.question))
     assert found.both_ns == time_plans(both).makespan_ns
     assert found.met == (found.gain >= 1.5)
-    assert pairs.split_in_words(both) == "rows from 0, before 10"
+    assert pairs.split_in_words(*both) == "rows from 0, before 10"
     assert pairs.split_in_words((both[0], both[0])) == "all, as core 1"
 
 

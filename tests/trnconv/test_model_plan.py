@@ -97,7 +97,7 @@ def test_the_heaviest_come_first(plan):
 
 def test_a_plan_says_where_its_times_come_from(plan):
     assert plan.label.startswith("modelled, trn2, constants ")
-    assert plan.label.endswith(", default reading")
+    assert plan.label.endswith(", default reading, two cores (LNC2)")
 
 
 def test_prices_are_not_asked_twice(plan):

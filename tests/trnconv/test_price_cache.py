@@ -162,6 +162,6 @@ def test_a_price_of_another_process_takes_the_tuned_plans_in_use(tmp_path):
     winner = TunedPlan(key_of(question), slower, 1.0, 2.0, 3)
     (tmp_path / "tuned.json").write_text(written("trn2", [winner]))
     with use_tuned(tmp_path / "tuned.json"):
-        known = Prices(jobs=2)
+        known = Prices(jobs=2, cores=1)
         known.prepare(many_questions(9))
         assert known.of(question).plan.plan == slower != fastest

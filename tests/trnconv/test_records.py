@@ -91,8 +91,8 @@ def test_a_price_says_which_kind_of_plan_it_has():
     shape = find("cogvideox_512").shape
     taken = best_plan(Question(shape, TRN3))
     assert isinstance(taken.plan, MinimalPlan)
-    one = Price(1.5, 2, 3, 4, 5, "tensor", taken)
-    assert to_json(one)["plan"]["plan"]["is"] == "MinimalPlan"
+    one = Price(1.5, 2, 3, 4, 5, "tensor", (taken,))
+    assert to_json(one)["plans"][0]["plan"]["is"] == "MinimalPlan"
     assert through_text(Price, one) == one
 
 

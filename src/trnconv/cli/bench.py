@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from trnconv.cli.completion import case_names, model_names
-from trnconv.cli.layer_options import MachineName, asked_machine
+from trnconv.cli.layer_options import Cores, MachineName, asked_machine
 from trnconv.cli.model_options import NoCache, TunedFile, price_cache
 from trnconv.cli.output import Json, console, print_json, table
 from trnconv.cli.working import Tell, working
@@ -36,6 +36,7 @@ def bench(
         ),
     ] = None,
     machine: MachineName = "trn2",
+    cores: Cores = None,
     simulate: Annotated[
         bool, typer.Option("--simulate", help="Schedule every launch: slower, a little nearer.")
     ] = False,
@@ -48,22 +49,28 @@ def bench(
 ) -> None:
     """Modelled times of our kernels beside a baseline: a model of nki-library's published design.
 
-    The baseline's times come with the package, for trn2 and the sizes that models are run at.
+    The baseline's times come with the package, for trn2 and the sizes that models are run at; on
+    two cores it takes half of its time on one.
     """
+    from trnconv.ask.cores import cores_of
     from trnconv.model_plan import Prices
     from trnconv.planner.tuned import use_tuned
 
     _require_sense(layers, model, cpu=cpu)
     target = asked_machine(machine)
     with use_tuned(tuned), price_cache(unused=no_cache) as cache, working("planning") as tell:
-        prices = Prices(cache, simulate)
+        launched = cores_of(target, cores)
+        prices = Prices(cache, simulate, cores=launched)
         if model:
             rows = _model_rows(model, target, prices, tell)
         else:
             rows = _layer_rows(layers, target, prices, tell)
             if cpu:
                 _measure(rows, tell)
-    answer = {**_heading(target, simulate=simulate), "rows": [_public(row) for row in rows]}
+    answer = {
+        **_heading(target, launched, simulate=simulate),
+        "rows": [_public(row) for row in rows],
+    }
     if json:
         print_json(answer)
     else:
@@ -77,8 +84,8 @@ def _require_sense(layers: list[str] | None, model: list[str] | None, *, cpu: bo
         raise TrnconvError("--cpu with --model: a model takes a CPU hours. Measure layers.")
 
 
-def _heading(target: Machine, *, simulate: bool) -> dict[str, Any]:
-    from trnconv.baseline import WHAT
+def _heading(target: Machine, cores: int, *, simulate: bool) -> dict[str, Any]:
+    from trnconv.baseline import what
 
     return {
         "kind": "modelled",
@@ -86,7 +93,8 @@ def _heading(target: Machine, *, simulate: bool) -> dict[str, Any]:
         "constants_version": target.constants,
         "reading": "default",
         "method": "scheduled" if simulate else "closed form",
-        "baseline": WHAT,
+        "cores": cores,
+        "baseline": what(cores),
     }
 
 
@@ -104,6 +112,7 @@ def _layer_rows(
 
 
 def _layer_row(case: Case, target: Machine, prices: Prices) -> dict[str, Any]:
+    from trnconv.ask.cores import cores_of
     from trnconv.ask.policy import Policy
     from trnconv.ask.question import Question
     from trnconv.baseline import layer_ns
@@ -112,7 +121,7 @@ def _layer_row(case: Case, target: Machine, prices: Prices) -> dict[str, Any]:
         name: prices.of(Question(case.shape, target, case.dtype, policy=Policy(name)))
         for name in _ACCURACIES
     }
-    known = layer_ns(case.shape, target, case.dtype)
+    known = layer_ns(case.shape, target, case.dtype, cores_of(target, prices.cores))
     return {
         "name": case.name,
         "key": case.key,
@@ -127,20 +136,23 @@ def _layer_row(case: Case, target: Machine, prices: Prices) -> dict[str, Any]:
 def _model_rows(
     names: list[str], target: Machine, prices: Prices, tell: Tell
 ) -> list[dict[str, Any]]:
+    from trnconv.ask.cores import cores_of
     from trnconv.baseline import model_baseline
     from trnconv.model_plan import PlanOptions, model_plan
     from trnconv.models import find, models
 
     entries = list(models()) if _ALL in names else [find(name) for name in names]
-    rows = []
+    cores, rows = cores_of(target, prices.cores), []
     for entry in entries:
         for phase in entry.phases:
             tell(f"{entry.name} {phase}")
             plans = {
-                name: model_plan(entry, "", phase, PlanOptions(target.name, name), prices)
+                name: model_plan(
+                    entry, "", phase, PlanOptions(target.name, name, prices.cores), prices
+                )
                 for name in _ACCURACIES
             }
-            known = model_baseline(entry, entry.production, phase, target)
+            known = model_baseline(entry, entry.production, phase, target, cores)
             rows.append(
                 {
                     "name": f"{entry.name} {entry.production.name} {phase}",
@@ -169,11 +181,13 @@ def _public(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _show(answer: dict[str, Any], *, what: str, cpu: bool) -> None:
+    from trnconv.ask.cores import cores_in_words
+
     screen, rows = console(), answer["rows"]
     screen.print(
         f"Modelled: {answer['machine']}, constants {answer['constants_version']},"
-        f" {answer['reading']} reading, one core, {answer['method']}; nothing was measured on a"
-        " device."
+        f" {answer['reading']} reading, {cores_in_words(answer['cores'])}, {answer['method']};"
+        " nothing was measured on a device."
     )
     screen.print()
     unit = (1e3, "ms") if what == "layer" else (1.0, "s")

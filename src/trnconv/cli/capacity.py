@@ -10,13 +10,14 @@ import typer
 from trnconv.cli.output import Json, amount, console, print_json, table
 
 if TYPE_CHECKING:
+    from nkisim.machine import Machine
     from trnconv.corpus.capacity import Assumptions, Capacity, Demand, ModelledClip
     from trnconv.corpus.instances import Instance
     from trnconv.models import ModelEntry, Size
 
 _LEFT_OUT = (
     "Norms, attention, launches, and waits for data are not modelled: `reached` stands for them.",
-    "Cores are physical ones (LNC 1); what they slow each other down by is in `reached`, too.",
+    "Cores are physical ones; what launches slow each other down by is in `reached`, too.",
     "Compiling is not counted: once a bucket, then from the compiler's cache.",
 )
 
@@ -36,7 +37,9 @@ def capacity(
     source_mbit_s: Annotated[float, typer.Option(help="Bit rate of the files.")] = 5,
     decode_mpixel_s: Annotated[float, typer.Option(help="Decoded by a vCPU, a second.")] = 60,
     object_store_gbit_s: Annotated[float, typer.Option(help="Of an instance.")] = 50,
-    cores_per_clip: Annotated[int, typer.Option(help="That share a clip; ideally.")] = 1,
+    cores_per_clip: Annotated[
+        int | None, typer.Option(help="That share a clip, ideally; without, those of a launch.")
+    ] = None,
     clips_in_flight: Annotated[float, typer.Option(help="Decoded clips a core.")] = 3,
     latents: Annotated[int, typer.Option(help="Tensors kept: 2 mean and logvar, 1 mode.")] = 2,
     latent_bytes: Annotated[int, typer.Option(help="Of a value: 2 bf16, 4 fp32.")] = 2,
@@ -46,11 +49,15 @@ def capacity(
     json: Json = False,
 ) -> None:
     """Instances, bytes and bottlenecks of encoding a corpus, from modelled times."""
+    from nkisim.machine import find_machine
     from trnconv.corpus.capacity import Assumptions, Demand
     from trnconv.corpus.capacity import capacity as work_out
     from trnconv.corpus.instances import find_instance
     from trnconv.models import find
 
+    entry, where = find(model), find_instance(instance)
+    machine = find_machine(where.machine)
+    per_clip = machine.launch_cores if cores_per_clip is None else cores_per_clip
     assumed = Assumptions(
         reached=reached,
         usable=usable,
@@ -59,14 +66,14 @@ def capacity(
         source_mbit_s=source_mbit_s,
         decode_mpixel_s=decode_mpixel_s,
         object_store_gbit_s=object_store_gbit_s,
-        cores_per_clip=cores_per_clip,
+        cores_per_clip=per_clip,
         clips_in_flight=clips_in_flight,
         latents=latents,
         latent_bytes=latent_bytes,
     )
     demand = Demand(clips=clips, seconds=seconds, days=days)
-    entry, where = find(model), find_instance(instance)
-    clip = _modelled(entry, _clip_size(entry, size, seconds, fps), where.machine)
+    cores = min(per_clip, machine.launch_cores)
+    clip = _modelled(entry, _clip_size(entry, size, seconds, fps), machine, cores)
     found = work_out(demand, clip, where, assumed)
     answer = _answer(found, clip, where)
     answer["asked"] = {**asdict(demand), "model": model, "fps": fps}
@@ -89,9 +96,8 @@ def _clip_size(entry: ModelEntry, size: str, seconds: float, fps: float) -> Size
     return Size(size, frames, picture.height, picture.width)
 
 
-def _modelled(entry: ModelEntry, size: Size, target: str) -> ModelledClip:
+def _modelled(entry: ModelEntry, size: Size, machine: Machine, cores: int) -> ModelledClip:
     """One encoding, priced on the meta device, in the default reading."""
-    from nkisim.machine import find_machine
     from trnconv.corpus.capacity import ModelledClip
     from trnconv.corpus.needs import needed_for
     from trnconv.models import latent_size
@@ -101,17 +107,17 @@ def _modelled(entry: ModelEntry, size: Size, target: str) -> ModelledClip:
         from trnconv.pytorch.estimate import estimate, observe_entry
 
     run = observe_entry(entry, size, "encode")
-    machine = find_machine(target)
-    priced = estimate(run, machine)
+    priced = estimate(run, machine, cores=cores)
     timing = machine.timing
     hbm = min(timing.dma_engines * timing.dma_bytes_per_ns, timing.hbm_bytes_per_ns / 2)
     return ModelledClip(
         size=size,
         latent=latent,
         convolution_s=priced.seconds,
-        copied_s=priced.copied_bytes / hbm / 1e9,
+        copied_s=priced.copied_bytes / (cores * hbm) / 1e9,
         peak_bytes=run.peak_bytes,
         weight_bytes=run.weight_bytes,
+        cores=cores,
     )
 
 
@@ -134,6 +140,7 @@ def _answer(found: Capacity, clip: ModelledClip, where: Instance) -> dict[str, A
 
 def _show(answer: dict[str, Any], demand: Demand, assumed: Assumptions) -> None:
     from nkisim.machine import CONSTANTS_VERSION
+    from trnconv.ask.cores import cores_in_words
 
     size, screen = answer["clip"]["size"], console()
     time = f"{demand.days:g} {'day' if demand.days == 1 else 'days'}"
@@ -144,7 +151,7 @@ def _show(answer: dict[str, Any], demand: Demand, assumed: Assumptions) -> None:
     )
     screen.print(
         f"Modelled: {answer['instance']['machine']}, constants {CONSTANTS_VERSION}, default"
-        " reading; nothing was measured."
+        f" reading, launches of {cores_in_words(answer['clip']['cores'])}; nothing was measured."
     )
     screen.print()
     for line in _lines(answer):
@@ -163,6 +170,7 @@ def _lines(answer: dict[str, Any]) -> list[str]:
     clip, most = answer["clip"], answer["clips_per_s_most"]
     first = next(one for one in answer["resources"] if one["name"] == answer["breaks_first"])
     parts = f"{clip['convolution_s']:.2f} convolutions, {clip['copied_s']:.2f} copies"
+    parts += "" if clip["cores"] == 1 else f", on each of {clip['cores']}"
     growth = f"{first['used']:.0%} used: at {most / answer['clips_per_s']:.2f} times the clips"
     lines = [
         f"a clip        {clip['core_s']:.2f} s of a core: {parts}",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _WIDE = 200  # characters of a table, at most
 _POLICIES = ("direct", "bf16", "fast")
+_TITLES, _TITLES_OF_TWO = ("Directly", "By every form"), ("On two cores", "Against one core")
 
 
 @with_layer
@@ -31,7 +32,7 @@ def explain(
     layer: LayerOptions,
     machine: MachineName = "trn2",
     accuracy: Accuracy = "bf16",
-    cores: Cores = 1,
+    cores: Cores = None,
     tuned: TunedFile = None,
     json: Json = False,
 ) -> None:
@@ -48,7 +49,7 @@ def explain(
         _show(answer)
 
 
-def _answer(asked: AskedLayer, question: Question, cores: int) -> dict[str, Any]:
+def _answer(asked: AskedLayer, question: Question, cores: int | None) -> dict[str, Any]:
     from trnconv.cli.plan_documents import layer_document
     from trnconv.host.switches import in_words, switches_of
     from trnconv.model_plan import Prices
@@ -93,7 +94,8 @@ def _show(answer: dict[str, Any]) -> None:
         screen.print(f"Switch {words}", markup=False)
     taken = f"Taken: {answer['plan']}, {answer['ns'] / 1e3:,.1f} us"
     screen.print(f"{taken} (tuned)." if answer["tuned"] else f"{taken}.", markup=False)
-    for title, text in zip(("Directly", "By every form"), answer["words"], strict=True):
+    titles = _TITLES if answer["cores"] == 1 else _TITLES_OF_TWO
+    for title, text in zip(titles, answer["words"], strict=True):
         screen.print()
         screen.print(f"{title}:")
         screen.print(text, markup=False)

@@ -29,7 +29,10 @@ MachineName = Annotated[
     ),
 ]
 Cores = Annotated[
-    int, typer.Option("--cores", help="Of a launch: 1, or 2 where the machine has two.")
+    int | None,
+    typer.Option(
+        "--cores", help="Of a launch: 1 or 2; without, what it has: 2 on trn2 and trn3, 1 on trn1."
+    ),
 ]
 Accuracy = Annotated[
     str,

@@ -42,7 +42,7 @@ def plan(
     phase: Phase = None,
     machine: MachineName = "trn2",
     accuracy: Accuracy = "bf16",
-    cores: Cores = 1,
+    cores: Cores = None,
     top: Annotated[
         int | None, typer.Option(min=1, help="Only so many layers, the heaviest.")
     ] = None,
@@ -79,7 +79,7 @@ def plan(
 
 
 def _of_layer(
-    layer: LayerOptions, where: tuple[str, str], cores: int, cache: Any
+    layer: LayerOptions, where: tuple[str, str], cores: int | None, cache: Any
 ) -> dict[str, Any]:
     from trnconv.ask.launches import require_room
     from trnconv.cli.plan_documents import layer_document
@@ -93,7 +93,7 @@ def _of_layer(
     return layer_document(asked, question, price, cores)
 
 
-def _prices(cache: Any, cores: int, jobs: int | None) -> Any:
+def _prices(cache: Any, cores: int | None, jobs: int | None) -> Any:
     from trnconv.model_plan import Prices
 
     return Prices(cache, cores=cores, jobs=jobs or os.cpu_count() or 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nkisim.machine import find_machine
+from trnconv.ask.cores import cores_of
 from trnconv.ask.limits import COMPILE_ASSUMPTION
 from trnconv.ask.question import Question
 from trnconv.geometry import ConvShape
@@ -26,14 +27,14 @@ LEFT_OUT = (
 
 
 def layer_document(
-    asked: AskedLayer, question: Question, price: Price, cores: int = 1
+    asked: AskedLayer, question: Question, price: Price, cores: int | None = None
 ) -> dict[str, Any]:
     """One layer, planned."""
     return {
         "kind": "modelled",
         "layer": {"name": asked.name, "note": asked.note, "in_words": asked.in_words()},
         **_label(question.machine.name),
-        "cores": cores,
+        "cores": cores_of(question.machine, cores),
         "dtype": question.dtype,
         "accuracy": question.policy.accuracy,
         "multiply_adds": question.shape.macs(),
@@ -82,7 +83,7 @@ def model_document(plan: ModelPlan) -> dict[str, Any]:
         },
         "phase": seen.phase,
         **_label(plan.options.machine),
-        "cores": plan.options.cores,
+        "cores": plan.options.launch_cores,
         "accuracy": plan.options.accuracy,
         "seconds": plan.seconds,
         "calls": plan.calls,

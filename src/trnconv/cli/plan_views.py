@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from trnconv.ask.cores import cores_in_words
 from trnconv.cli.output import amount, console, table
 
 _WIDE = 200  # characters of the table of a model, at most
@@ -33,11 +34,10 @@ def show_layer(answer: dict[str, Any]) -> None:
 
 def label(answer: dict[str, Any], more: str) -> str:
     """Where times come from."""
-    cores = "one core" if answer.get("cores", 1) == 1 else f"{answer['cores']} cores"
     ended = "the time is modelled" if "@" in answer["machine"] else "nothing was measured"
     return (
         f"Modelled: {answer['machine']}, constants {answer['constants_version']}, default reading,"
-        f" {cores}, {more}; {ended}."
+        f" {cores_in_words(answer['cores'])}, {more}; {ended}."
     )
 
 

@@ -10,6 +10,7 @@ import typer
 
 from trnconv.cli.layer_options import (
     Accuracy,
+    Cores,
     LayerOptions,
     MachineName,
     asked_layer,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 _DEFAULT_FILE = Path("report.html")
 _STDOUT = "-"
+Where = tuple[str, str, int | None]  # machine, accuracy, cores of a launch
 
 
 @with_layer_or_model
@@ -46,6 +48,7 @@ def report(
     phase: Phase = None,
     machine: MachineName = "trn2",
     accuracy: Accuracy = "bf16",
+    cores: Cores = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="The page; report.html if no file is named."),
@@ -77,6 +80,7 @@ def report(
         "--phase": phase,
         "--machine": machine,
         "--accuracy": accuracy,
+        "--cores": cores,
         "--heaviest": heaviest,
         "--tuned": tuned,
         "-o": output,
@@ -93,29 +97,30 @@ def report(
         )
         if model is None:
             require_no_phase(phase)
-            made = _of_layer(layer, (machine, accuracy), asked)
+            made = _of_layer(layer, (machine, accuracy, cores), asked)
         else:
             require_model_alone(layer, model)
             names = (model, layer.size or "", phase or DEFAULT_PHASE)
-            made = _of_model(names, (machine, accuracy), asked, cache)
+            made = _of_model(names, (machine, accuracy, cores), asked, cache)
     _write(made, output, json)
 
 
-def _of_layer(layer: LayerOptions, where: tuple[str, str], asked: Asked) -> Report:
+def _of_layer(layer: LayerOptions, where: Where, asked: Asked) -> Report:
     from trnconv.report.of_layer import report_of_layer
 
     one = asked_layer(layer)
-    return report_of_layer(one.name, one.note, asked_question(one, *where), asked)
+    machine, accuracy, cores = where
+    question = asked_question(one, machine, accuracy)
+    return report_of_layer(one.name, one.note, question, asked, cores)
 
 
-def _of_model(
-    names: tuple[str, str, str], where: tuple[str, str], asked: Asked, cache: Any
-) -> Report:
+def _of_model(names: tuple[str, str, str], where: Where, asked: Asked, cache: Any) -> Report:
     from trnconv.model_plan import PlanOptions, Prices
     from trnconv.report.of_model import report_of_model
 
-    options = PlanOptions(asked_machine(where[0]).name, where[1])
-    prices = Prices(cache, watch=lambda done: asked.tell(f"{done} prices"))
+    machine, accuracy, cores = where
+    options = PlanOptions(asked_machine(machine).name, accuracy, cores)
+    prices = Prices(cache, watch=lambda done: asked.tell(f"{done} prices"), cores=cores)
     return report_of_model(*names, options, asked, prices)
 
 
@@ -163,6 +168,7 @@ def _write(made: Report, output: Path | None, json: Path | None) -> None:
 
 
 def _tell(made: Report, files: list[Path]) -> None:
+    from trnconv.ask.cores import cores_in_words
     from trnconv.report.wording import duration, times
 
     screen, totals, machine = console(), made.totals, made.machine
@@ -173,7 +179,8 @@ def _tell(made: Report, files: list[Path]) -> None:
     screen.print(line, markup=False)
     screen.print(
         f"Modelled: {machine.name}, constants {machine.constants_version}, {machine.reading}"
-        f" reading, accuracy {totals.accuracy}; nothing was measured."
+        f" reading, {cores_in_words(machine.cores)}, accuracy {totals.accuracy}; nothing was"
+        " measured."
     )
     for file in files:
         screen.print(f"wrote {file}", markup=False)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from trnconv.cli.layer_options import (
     Accuracy,
     AskedLayer,
+    Cores,
     LayerOptions,
     MachineName,
     asked_layer,
@@ -28,6 +29,7 @@ def time(
     layer: LayerOptions,
     machine: MachineName = "trn2",
     accuracy: Accuracy = "bf16",
+    cores: Cores = None,
     tuned: TunedFile = None,
     json: Json = False,
 ) -> None:
@@ -37,7 +39,8 @@ def time(
 
     asked = asked_layer(layer)
     with use_tuned(tuned), working(f"scheduling {asked.name}"):
-        answer = _answer(asked, time_layer(asked_question(asked, machine, accuracy)))
+        question = asked_question(asked, machine, accuracy)
+        answer = _answer(asked, time_layer(question, cores=cores))
     if json:
         print_json(answer)
     else:
@@ -48,12 +51,13 @@ def _answer(asked: AskedLayer, timed: TimedLayer) -> dict[str, Any]:
     from trnconv.report.timed import READINGS
 
     longest = timed.longest
-    memory, target = longest.run.memory, timed.machine
+    memory, target = longest.memory, timed.machine
     return {
         "kind": "modelled",
         "layer": {"name": asked.name, "note": asked.note, "in_words": asked.in_words()},
         "machine": target.name,
         "constants_version": target.constants,
+        "cores": timed.launched,
         "dtype": asked.dtype,
         "accuracy": timed.question.policy.accuracy,
         "plan": longest.taken.plan.in_words(),
@@ -87,11 +91,14 @@ def _reading(timed: TimedLayer, reading: Any) -> dict[str, Any]:
 
 
 def _show(answer: dict[str, Any]) -> None:
+    from trnconv.ask.cores import cores_in_words
+
     screen = console()
     screen.print(answer["layer"]["in_words"], markup=False)
     screen.print(
-        f"Modelled: {answer['machine']}, constants {answer['constants_version']}, one core,"
-        f" {answer['dtype']}, accuracy {answer['accuracy']}; nothing was measured."
+        f"Modelled: {answer['machine']}, constants {answer['constants_version']},"
+        f" {cores_in_words(answer['cores'])}, {answer['dtype']}, accuracy"
+        f" {answer['accuracy']}; nothing was measured."
     )
     screen.print(f"Plan: {answer['plan']}.", markup=False)
     screen.print()

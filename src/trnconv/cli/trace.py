@@ -9,6 +9,7 @@ import typer
 
 from trnconv.cli.layer_options import (
     Accuracy,
+    Cores,
     LayerOptions,
     MachineName,
     asked_layer,
@@ -29,7 +30,11 @@ def trace(
     layer: LayerOptions,
     machine: MachineName = "trn2",
     accuracy: Accuracy = "bf16",
+    cores: Cores = None,
     reading: Annotated[str, typer.Option(help="optimistic, default or pessimistic.")] = "default",
+    core: Annotated[
+        int | None, typer.Option(help="0 or 1, of two; without, the one that ends last.")
+    ] = None,
     svg: Annotated[Path | None, typer.Option(help="Draw the engines over time there.")] = None,
     perfetto: Annotated[
         Path | None, typer.Option(help="Write a trace for ui.perfetto.dev there.")
@@ -37,29 +42,41 @@ def trace(
     tuned: TunedFile = None,
     json: Json = False,
 ) -> None:
-    """Show when each engine of a core would work on a layer, and what it waits for."""
+    """Show when each engine of a core would work on a layer, and what it waits for.
+
+    Of two cores, which share a clock and HBM, the one that ends last; --core asks for the other.
+    """
     from nkisim.timing.report import json_report, svg_report, text_report, write_perfetto
     from trnconv.planner.tuned import use_tuned
     from trnconv.report.timed import time_layer
 
     asked, read = asked_layer(layer), _reading(reading)
     with use_tuned(tuned), working(f"scheduling {asked.name}"):
-        timed = time_layer(asked_question(asked, machine, accuracy), (read,))
-    timeline = timed.longest.timelines[read]
+        timed = time_layer(asked_question(asked, machine, accuracy), (read,), cores)
+    shown = timed.longest.last if core is None else _core(core, timed.launched)
+    timeline = timed.longest.cores[read][shown]
+    name = asked.name if timed.launched == 1 else f"{asked.name}, core {shown} of two"
     if svg is not None:
-        svg.write_text(svg_report(timeline, asked.name) + "\n", encoding="utf-8")
+        svg.write_text(svg_report(timeline, name) + "\n", encoding="utf-8")
     if perfetto is not None:
-        write_perfetto(timeline, perfetto, asked.name)
+        write_perfetto(timeline, perfetto, name, shown)
     if json:
-        print_json({**json_report(timeline, asked.name), "launches": len(timed.launches)})
+        launched = {"launches": len(timed.launches), "cores": timed.launched, "core": shown}
+        print_json({**json_report(timeline, name), **launched})
         return
     screen = console()
-    screen.print(text_report(timeline, asked.name), markup=False)
+    screen.print(text_report(timeline, name), markup=False)
     if len(timed.launches) > 1:
         screen.print(f"\nThe layer takes {len(timed.launches)} launches; this is the longest.")
     for path in (svg, perfetto):
         if path is not None:
             screen.print(f"wrote {path}", markup=False)
+
+
+def _core(number: int, launched: int) -> int:
+    if number not in range(launched):
+        raise TrnconvError(f"--core {number} of a launch on {launched}: they count from 0.")
+    return number
 
 
 def _reading(name: str) -> ReadingOf:

@@ -55,6 +55,7 @@ def tune(
     """Schedule the best plans of a layer, or of a model's layers, in nkisim; store the winners.
 
     `trnconv plan --tuned FILE`, or the environment variable TRNCONV_TUNED, makes use of them.
+    Plans are timed on one core; on two, each core gets the winner's decisions for its half.
     """
     before = _before(out, asked_machine(machine).name)
     if model is None:
@@ -96,8 +97,8 @@ def _heaviest(wanted: tuple[str, str, str], how: tuple[str, str], cache: Any) ->
     from trnconv.ask.policy import policy_of
     from trnconv.model_plan import PlanOptions, Prices, model_plan
 
-    options = PlanOptions(asked_machine(how[0]).name, how[1])
-    plan = model_plan(*wanted, options, Prices(cache))
+    options = PlanOptions(asked_machine(how[0]).name, how[1], cores=1)
+    plan = model_plan(*wanted, options, Prices(cache, cores=1))
     policy = policy_of(how[1])
     return [
         (one.modules[0], one.work.question(options.target, policy=policy))
@@ -166,8 +167,8 @@ def _document(name: str, tuning: Tuning) -> dict[str, Any]:
 def _show(answer: dict[str, Any]) -> None:
     screen, stamp = console(_WIDE), answer["stamp"]
     screen.print(
-        f"Modelled: {stamp['machine']}, constants {stamp['constants']}, default reading, accuracy"
-        f" {answer['accuracy']}; scheduled in nkisim, nothing was measured."
+        f"Modelled: {stamp['machine']}, constants {stamp['constants']}, default reading, one core,"
+        f" accuracy {answer['accuracy']}; scheduled in nkisim, nothing was measured."
     )
     screen.print()
     shown = table("", "layer", "input", "tried", "planner's, us", "tuned, us", "gain", "plan")

@@ -9,6 +9,7 @@ import typer
 
 from trnconv.cli.layer_options import (
     Accuracy,
+    Cores,
     LayerOptions,
     MachineName,
     asked_layer,
@@ -41,6 +42,7 @@ def verify(
     phase: Phase = None,
     machine: MachineName = _SIMULATED_ON,
     accuracy: Accuracy = "bf16",
+    cores: Cores = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the random data.")] = 0,
     tuned: TunedFile = None,
     json: Json = False,
@@ -56,11 +58,11 @@ def verify(
     with use_tuned(tuned):
         if model is None:
             require_no_phase(phase)
-            answer = _of_layer(layer, (machine, accuracy), seed)
+            answer = _of_layer(layer, (machine, accuracy), seed, cores)
             show = _show_layer
         else:
             require_model_alone(layer, model)
-            _require_defaults(machine, seed)
+            _require_defaults(machine, seed, cores)
             answer = _of_model(model, layer.size, phase or DEFAULT_PHASE, accuracy)
             show = _show_model
     if json:
@@ -71,16 +73,18 @@ def verify(
         raise typer.Exit(FAILED)
 
 
-def _require_defaults(machine: str, seed: int) -> None:
+def _require_defaults(machine: str, seed: int, cores: int | None) -> None:
     """Refuse what a model would not listen to."""
-    if machine != _SIMULATED_ON or seed:
+    if machine != _SIMULATED_ON or seed or cores is not None:
         raise TrnconvError(
-            f"--machine {machine} --seed {seed} with --model: models are simulated on"
+            f"--machine {machine} --seed {seed} --cores with --model: models are simulated on"
             f" {_SIMULATED_ON} with the registry's random weights. Verify single layers elsewhere."
         )
 
 
-def _of_layer(layer: LayerOptions, where: tuple[str, str], seed: int) -> dict[str, Any]:
+def _of_layer(
+    layer: LayerOptions, where: tuple[str, str], seed: int, cores: int | None
+) -> dict[str, Any]:
     from trnconv.verification.layer import verify_layer
 
     asked = asked_layer(layer)
@@ -91,7 +95,7 @@ def _of_layer(layer: LayerOptions, where: tuple[str, str], seed: int) -> dict[st
         )
     question = asked_question(asked, *where)
     with working(f"simulating {asked.name}"):
-        verdict = verify_layer(question, seed)
+        verdict = verify_layer(question, seed, cores)
     return {
         "kind": "simulated",
         "layer": {"name": asked.name, "in_words": asked.in_words()},
@@ -107,6 +111,7 @@ def _document(verdict: Verdict) -> dict[str, Any]:
 
     return {
         "passed": verdict.passed,
+        "cores": verdict.cores,
         "plan": verdict.plan.plan.in_words(),
         "cut": verdict.cut,
         "input": [verdict.shape.batch, verdict.shape.c_in, *verdict.shape.size],
@@ -116,12 +121,14 @@ def _document(verdict: Verdict) -> dict[str, Any]:
 
 
 def _show_layer(answer: dict[str, Any]) -> None:
+    from trnconv.ask.cores import cores_in_words
+
     screen, errors = console(), answer["errors"]
     screen.print(answer["layer"]["in_words"], markup=False)
     cut = f", cut to {answer['cut']}" if answer["cut"] else ", all of it"
     screen.print(
-        f"Simulated: {answer['machine']}, {answer['dtype']}, accuracy {answer['accuracy']}, normal"
-        f" data of seed {answer['seed']}{cut}."
+        f"Simulated: {answer['machine']}, {cores_in_words(answer['cores'])}, {answer['dtype']},"
+        f" accuracy {answer['accuracy']}, normal data of seed {answer['seed']}{cut}."
     )
     screen.print(f"Plan: {answer['plan']}.", markup=False)
     screen.print()

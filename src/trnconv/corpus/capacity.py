@@ -45,19 +45,20 @@ class Assumptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelledClip:
-    """What encoding one clip takes on one core, modelled."""
+    """What encoding one clip takes on the cores of one launch, modelled."""
 
     size: Size
     latent: LatentSize
     convolution_s: float
-    copied_s: float  # padding, concatenation and caches, at the core's share of HBM
+    copied_s: float  # padding, concatenation and caches, at these cores' share of HBM
     peak_bytes: int  # of activations and caches
     weight_bytes: int
+    cores: int = 1  # of a launch
 
     @property
     def core_s(self) -> float:
-        """Seconds of one core."""
-        return self.convolution_s + self.copied_s
+        """Seconds of a physical core."""
+        return self.cores * (self.convolution_s + self.copied_s)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,7 +186,7 @@ def _memory(clip: ModelledClip, instance: Instance, assumed: Assumptions) -> tup
         Resource(
             name="device memory",
             unit="B",
-            demand=at_once * clip.peak_bytes + instance.cores * clip.weight_bytes,
+            demand=at_once * clip.peak_bytes + instance.cores / clip.cores * clip.weight_bytes,
             supply=instance.device_gib * _GIB,
             scales=False,
         ),

@@ -226,7 +226,7 @@ class Form(Generic[P]):
     refined: Callable[[P, Cost], Iterable[P]] = _nothing  # a good plan and its variants
     rolled: Callable[..., list[Priced]] = _nothing  # form, question, family, legal: loops
     halves: Callable[[Question], list[tuple[Question, Question]]] = _nothing  # for two cores
-    loops: Callable[[Any], tuple[int, ...]] = _nothing  # trips of a recipe's hardware loops
+    loops: Callable[[P], tuple[int, ...]] = _nothing  # trips of hardware loops, in their order
     broken_promises: Callable[[P, Question], list[str]] = _nothing  # of what a question asks for
     sums_alike: Callable[[Question, Question], bool] = lambda *_: True  # a part as the whole
     fits: Callable[[P, Question], bool] = lambda plan, question: plan.shape == question.shape

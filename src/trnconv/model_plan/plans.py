@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from nkisim.machine import Machine, find_machine
+from trnconv.ask.cores import cores_in_words, cores_of
 from trnconv.ask.limits import DEFAULT_BUDGET, compile_s
 from trnconv.ask.policy import BF16, policy_of
 from trnconv.ask.question import Question
@@ -14,6 +15,7 @@ from trnconv.model_plan.prices import Prices
 from trnconv.models import ModelEntry, Size, find
 from trnconv.models.sizes import size_of
 from trnconv.observed import Graph, Observation, Work, graphs_of
+from trnconv.planner.table import form_of
 from trnconv.planner.tuned import tuned_plan
 from trnconv.runtime.graph import ONE_GRAPH, Ask, GraphBudget, price_graph
 from trnconv.runtime.pricing import Price
@@ -25,13 +27,18 @@ class PlanOptions:
 
     machine: str = "trn2"
     accuracy: str = BF16
-    cores: int = 1  # of a launch
+    cores: int | None = None  # of a launch; None: as many as the machine's has
     graph: GraphBudget = ONE_GRAPH  # what a compiler may be given at once
 
     @property
     def target(self) -> Machine:
         """The machine of this name."""
         return find_machine(self.machine)
+
+    @property
+    def launch_cores(self) -> int:
+        """Cores of a launch."""
+        return cores_of(self.target, self.cores)
 
 
 DEFAULT_OPTIONS = PlanOptions()
@@ -116,8 +123,9 @@ class ModelPlan:
     @property
     def label(self) -> str:
         """Where times come from, in words."""
-        constants = self.options.target.constants
-        return f"modelled, {self.options.machine}, constants {constants}, default reading"
+        cores = cores_in_words(self.options.launch_cores)
+        machine = f"{self.options.machine}, constants {self.options.target.constants}"
+        return f"modelled, {machine}, default reading, {cores}"
 
     @property
     def seconds(self) -> float:
@@ -197,9 +205,10 @@ def plan_observed(
 ) -> ModelPlan:
     """Plan what a model was observed to do."""
     known = Prices(cores=options.cores) if prices is None else prices
-    if known.cores != options.cores:
+    cores = cores_of(options.target, known.cores)
+    if cores != options.launch_cores:
         raise UnsupportedError(
-            f"prices of {known.cores} cores for a plan of {options.cores}: ask for the same."
+            f"prices of {cores} cores for a plan of {options.launch_cores}: ask for the same."
         )
     graphs = [(graph, _equal_calls(graph)) for graph in graphs_of(seen.works)]
     known.prepare([_question(works[0], options) for _, alike in graphs for works, _ in alike])
@@ -255,9 +264,9 @@ def _in_order(layers: list[LayerPlan], seen: Observation) -> tuple[LayerPlan, ..
 
 
 def is_tuned(question: Question, price: Price) -> bool:
-    """Whether a price is that of a tuned plan."""
-    stored = tuned_plan(question)
-    return stored is not None and stored.plan == price.plan.plan
+    """Whether a price is that of a tuned plan, or of its decisions for the half of a core."""
+    stored, plan = tuned_plan(question), price.plan.plan
+    return stored is not None and form_of(plan).moved(plan, question) == stored.plan
 
 
 def _equal_calls(graph: Graph[Work]) -> Alike:

@@ -9,6 +9,8 @@ from itertools import repeat
 from multiprocessing import get_context
 from typing import Any
 
+from nkisim.machine import register
+from trnconv.ask.cores import cores_of
 from trnconv.ask.question import Question
 from trnconv.cache import Cache
 from trnconv.planner.tuned import active, use_file
@@ -30,7 +32,7 @@ class Prices:
     cache: Cache | None = None
     simulate: bool = False  # schedule every launch instead of using the planner's closed form
     watch: Callable[[int], None] | None = None  # called with how many were worked out so far
-    cores: int = 1
+    cores: int | None = None  # of a launch; None: as many as the machine's has
     jobs: int = 1
     _known: dict[Question, Price] = field(default_factory=dict, init=False)
 
@@ -79,7 +81,7 @@ class Prices:
         surroundings = {
             "machine": question.machine.name,
             "simulate": self.simulate,
-            "cores": self.cores,
+            "cores": cores_of(question.machine, self.cores),
             "tuned": file.digest if file else "",
         }
         return {**surroundings, **to_json(question, but=("machine",))}
@@ -91,6 +93,7 @@ def _price_with(
     simulate: bool,  # noqa: FBT001 (an executor's map has no keywords)
     cores: int,
 ) -> Price:
-    """A price of another process, with the tuned plans that are in use in this one."""
+    """A price of another process, with the tuned plans and machines of this one."""
+    register(question.machine)
     with use_file(tuned):
         return price(question, simulate=simulate, cores=cores, beyond_hbm=True)

@@ -80,7 +80,7 @@ def core_time(part: Part, instance: Instance) -> CoreTime:
     return CoreTime(
         part,
         share,
-        convolutions_s=estimate(run, machine).seconds,
+        convolutions_s=estimate(run, machine, cores=1).seconds,
         strips_s=sum(each.strips_ns * times for each, times in apart) / _S,
         attention_s=macs / peak_macs_per_ns / _S,
         gathers_s=_messages_ns(spread, Kind.gather) / _S,

@@ -107,6 +107,6 @@ def _peak_ns(ways: Ways) -> float:
 
 def _ns(question: Question) -> float:
     try:
-        return price(question).ns
+        return price(question, cores=1).ns
     except TrnconvError:  # no plan is no price: it never pays
         return inf

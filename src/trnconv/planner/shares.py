@@ -10,10 +10,15 @@ from trnconv.ask.words import call_in_words
 from trnconv.errors import PlanError
 from trnconv.forms.form import Plan, Priced
 from trnconv.planner.best import choose, plans_like
-from trnconv.planner.table import form_named, form_of
+from trnconv.planner.table import form_named, form_of, priced
+from trnconv.planner.tuned import tuned_plan
 
 Pair = tuple[Priced, Priced]
+Halves = tuple[Question, Question]
 _TRIED = 16  # plans of each half that are looked through for loops that agree
+_MIRRORED = 4  # plans of the first half that the second one may have, too
+# Of half of one core's time: a pair that takes no more is taken, and no other cut is searched.
+_EVEN = 1.01
 
 
 def shared_plans(question: Question) -> Pair:
@@ -21,21 +26,40 @@ def shared_plans(question: Question) -> Pair:
 
     Both have the algorithm that wins on one core, or the first form's; with `reproducible`, the
     former. Both have the same hardware loops: a device takes no others. What cannot be halved is
-    computed by both cores, which write the same.
+    computed by both cores, which write the same. Where a plan was tuned (on one core), both have
+    its decisions, or at least its algorithm.
     """
+    stored = tuned_plan(question)
+    if stored is not None:
+        return plans_of_two(stored, question)
     choice = choose(question)
     answers = [choice.taken]
     if not question.reproducible:
         answers += [offer.best for offer in choice.offers[:1] if offer.plans]
-    pairs = [pair for answer in answers for pair in _halved(answer, question)]
+    pairs: list[Pair] = []
+    for answer in dict.fromkeys(answers):
+        pairs += _halved(answer, question)
+        if any(_is_even(pair, choice.taken) for pair in pairs):
+            break
     pairs = pairs or [
         (answer, answer) for answer in answers if form_named(answer.plan.form).pair_kernels
     ]
     if not pairs:
-        raise PlanError(
-            f"{call_in_words(question)}, two cores: no form computes it. Ask for one core."
-        )
+        raise _no_kernel(question)
     return min(pairs, key=_slower_ns)
+
+
+def plans_of_two(answer: Priced, question: Question) -> Pair:
+    """Plans of two cores by the algorithm of one core's plan, and its decisions if they fit."""
+    if not form_of(answer.plan).pair_kernels:
+        raise _no_kernel(question)
+    return min(_halved(answer, question) or [(answer, answer)], key=_slower_ns)
+
+
+def _no_kernel(question: Question) -> PlanError:
+    return PlanError(
+        f"{call_in_words(question)}, two cores: no form computes it. Ask for one core."
+    )
 
 
 def _slower_ns(pair: Pair) -> float:
@@ -47,15 +71,68 @@ def _slower_rank(pair: Pair) -> tuple[float, ...]:
     return max(form_of(priced.plan).rank(priced.cost) for priced in pair)
 
 
+def _is_even(pair: Pair, alone: Priced) -> bool:
+    """Whether two cores take hardly more than half of one core's time."""
+    return 2 * _slower_ns(pair) <= _EVEN * alone.cost.total_ns
+
+
 def _halved(answer: Priced, question: Question) -> list[Pair]:
-    """The best pair of plans like this one, for every way to halve the question."""
+    """The best pair of plans like this one, for ways to halve the question until one is even.
+
+    One core's own decisions come first: often they are as good for halves of the rows, and halves
+    are then not searched.
+    """
     form = form_named(answer.plan.form)
-    if not form.pair_kernels:
-        return []
-    found = (
-        in_step(*(plans_like(answer, half) for half in halves)) for halves in form.halves(question)
-    )
-    return [pair for pair in found if pair is not None]
+    found: list[Pair] = []
+    for halves in form.halves(question) if form.pair_kernels else ():
+        pair = _with_decisions_of(answer, halves)
+        if pair is None or not _is_even(pair, answer):
+            pair = _searched(answer, halves)
+        found += [pair] if pair else []
+        if pair and _is_even(pair, answer):
+            break
+    return found
+
+
+def _with_decisions_of(answer: Priced, halves: Halves) -> Pair | None:
+    """One core's plan for both halves, if it can be."""
+    first = None if _has_own_channels(halves) else _moved(answer, halves[0])
+    second = first and _moved(first, halves[1])
+    return (first, second) if first and second and _are_alike(first, second) else None
+
+
+def _searched(answer: Priced, halves: Halves) -> Pair | None:
+    """The best plans for both halves; where it can be, the second one has the first one's."""
+    found = plans_like(answer, halves[0])
+    for first in () if _has_own_channels(halves) else found[:_MIRRORED]:
+        second = _moved(first, halves[1])
+        if second and _are_alike(first, second):
+            return first, second
+    return in_step(found, plans_like(answer, halves[1]))
+
+
+def _has_own_channels(halves: Halves) -> bool:
+    """Whether each core has output channels of its own, so that plans cannot be moved."""
+    one, two = (half.share.channels if half.share else None for half in halves)
+    return one != two
+
+
+def _moved(taken: Priced, half: Question) -> Priced | None:
+    """A plan's decisions for a half; None if a schedule priced it, or they are not legal there."""
+    form = form_of(taken.plan)
+    if taken.cost.scheduled or form.refuses(half, taken.plan.family):
+        return None
+    plan = form.moved(taken.plan, half)
+    if form.broken_rules(plan):
+        return None
+    moved = priced(plan)
+    return moved if moved.cost.instructions <= half.budget else None
+
+
+def _are_alike(first: Priced, second: Priced) -> bool:
+    """Whether the second core is about as fast, in the same hardware loops."""
+    close = second.cost.total_ns <= _EVEN * first.cost.total_ns
+    return close and loops(first.plan) == loops(second.plan)
 
 
 def in_step(first: tuple[Priced, ...], second: tuple[Priced, ...]) -> Pair | None:
@@ -67,5 +144,4 @@ def in_step(first: tuple[Priced, ...], second: tuple[Priced, ...]) -> Pair | Non
 @lru_cache(maxsize=1024)
 def loops(plan: Plan) -> tuple[int, ...]:
     """Trips of the hardware loops of a plan's program, in their order."""
-    form = form_of(plan)
-    return form.loops(form.lower(plan).recipe) if plan.is_rolled else ()
+    return form_of(plan).loops(plan) if plan.is_rolled else ()

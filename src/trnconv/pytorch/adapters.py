@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 import torch
 
-from nkisim.machine import Machine, find_machine
+from nkisim.machine import TRN2, Machine, find_machine
 from trnconv import _nki
 from trnconv.errors import UnsupportedError
 from trnconv.host.building import built, with_recipe
@@ -64,11 +64,11 @@ class _Built:
         jit: Callable[..., Any],
         *,
         legalise: bool = True,
-        cores: int = 1,
+        cores: int | None = None,
         machine: str | Machine = "",
         switches: Switches = frozenset(),
     ) -> None:
-        self.cores = cores
+        self.cores = find(default=TRN2.name).lnc if cores is None else cores
         self.switches = switches if legalise else switches | {NO_LEGALISATION}
         self._jit = jit  # nki.jit
         self._machine = machine

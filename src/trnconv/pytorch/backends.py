@@ -12,6 +12,7 @@ from enum import Enum
 import torch
 
 from nkisim.machine import find_machine
+from trnconv.ask.cores import cores_of
 from trnconv.errors import UnsupportedError
 
 ENVIRONMENT = "TRNCONV_BACKEND"
@@ -62,7 +63,7 @@ class Simulated:
     """The machine that nkisim is, and how many of its cores a launch has."""
 
     target: str = "trn2"
-    cores: int = 1
+    cores: int | None = None  # None: as many as a launch of it has
 
 
 DEFAULT_SIMULATED = Simulated()
@@ -79,11 +80,8 @@ def asked_for(
     name = _surroundings.name if asked == Backend.auto.value else asked
     if target is None and cores is None:
         return name
-    machine = Simulated(
-        target or DEFAULT_SIMULATED.target, DEFAULT_SIMULATED.cores if cores is None else cores
-    )
-    find_machine(machine.target)
-    return _on_machine(name, machine)
+    machine = find_machine(target or DEFAULT_SIMULATED.target)
+    return _on_machine(name, Simulated(machine.name, cores_of(machine, cores)))
 
 
 def _on_machine(name: str, machine: Simulated) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from nkisim.machine import Machine
+from trnconv.ask.cores import cores_of
 from trnconv.ask.policy import BF16, Policy, policy_of
 from trnconv.ask.question import Question
 from trnconv.errors import UnsupportedError
@@ -63,6 +64,7 @@ class Estimate:
 
     run: Run
     machine: Machine
+    cores: int  # of a launch
     layers: tuple[Layer, ...]
     instructions: int  # static, of the longest graph
 
@@ -123,16 +125,18 @@ def estimate(
     *,
     simulate: bool = False,
     accuracy: str | Policy | None = None,
-    cores: int = 1,
+    cores: int | None = None,
 ) -> Estimate:
     """Price every distinct convolution of a run, such that chunks fit one graph each if they can.
 
-    `accuracy` replaces the policy that the model was patched with; `cores` are those of a launch.
+    `accuracy` replaces the policy that the model was patched with; `cores` are those of a
+    launch, None as many as the machine's has.
     """
+    launched = cores_of(machine, cores)
     policy = None if accuracy is None else policy_of(accuracy)
 
     def asked(work: Work) -> Ask:
-        return lambda budget: _price(work.question(machine, budget, policy), simulate, cores)
+        return lambda budget: _price(work.question(machine, budget, policy), simulate, launched)
 
     layers: dict[tuple[Work, Price], int] = {}
     longest = 0
@@ -143,7 +147,7 @@ def estimate(
         for (work, calls), one in counted:
             layers[work, one] = layers.get((work, one), 0) + graph.launches * calls
     every = tuple(Layer(work, calls, one) for (work, one), calls in layers.items())
-    return Estimate(run, machine, every, longest)
+    return Estimate(run, machine, launched, every, longest)
 
 
 @lru_cache(_PRICES)

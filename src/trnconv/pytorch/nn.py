@@ -17,7 +17,7 @@ class _Asked:
     accuracy: str = BF16  # as functions take it
     reproducible: bool = False  # likewise
     target: str | None = None  # the machine that nkisim simulates; None: trn2
-    cores: int | None = None  # of a launch there; None: one
+    cores: int | None = None  # of a launch there; None: as many as the machine's has
 
 
 class _Convolution(_Asked):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2  # 2: launches of two cores, by which times and peaks are
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,13 +36,14 @@ class Origin:
 
 @dataclass(frozen=True, kw_only=True)
 class MachineFacts:
-    """One core of the machine, as far as pictures need it."""
+    """The cores of one launch, as far as pictures need them."""
 
     name: str
     constants_version: str
     reading: str
-    peak_tflops: float  # bf16, dense
-    hbm_gb_per_s: float  # what the DMA engines of a core sustain
+    cores: int  # of a launch
+    peak_tflops: float  # of these cores, bf16, dense
+    hbm_gb_per_s: float  # what their DMA engines sustain, and the stack they share
     sbuf_bytes_per_partition: int
     psum_banks: int
     cores_per_chip: int
@@ -50,7 +51,7 @@ class MachineFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class Totals:
-    """All convolutions of the subject, one after the other on one core."""
+    """All convolutions of the subject, one launch after the other."""
 
     accuracy: str
     seconds: float
@@ -122,13 +123,18 @@ class Strip:
 
 @dataclass(frozen=True, kw_only=True)
 class LayerTimeline:
-    """When the engines of a core work on the longest launch of a layer."""
+    """When the engines of a core work on the longest launch of a layer.
+
+    Of two cores, the one that ends last; both share a clock, and HBM.
+    """
 
     number: int  # of its LayerRow
     ns: float
     bound: str
     plan: str
     launches: int
+    core: int
+    ends_ns: tuple[float, ...]  # of every core
     mfu: float
     sbuf_peak_bytes_per_partition: int
     psum_peak_banks: int

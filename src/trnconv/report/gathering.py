@@ -32,6 +32,11 @@ class Convolution:
         return (self.asked or self.question.shape).macs()
 
     @property
+    def cores(self) -> int:
+        """Of a launch."""
+        return len(self.price.plans)
+
+    @property
     def total_ns(self) -> float:
         """All calls one after the other."""
         return self.calls * self.price.ns
@@ -70,7 +75,7 @@ def _row(number: int, one: Convolution, whole_ns: float, baseline: BaselineOf) -
         hbm_bytes=price.hbm_bytes,
         flop_per_byte=2 * macs / price.hbm_bytes,
         tflops=2 * macs / price.ns / 1e3,
-        of_peak=macs / price.ns / macs_per_ns(one.question.machine),
+        of_peak=macs / price.ns / (one.cores * macs_per_ns(one.question.machine)),
         instructions=price.instructions,
         total_instructions=one.calls * price.instructions,
         launches=price.launches,
@@ -104,15 +109,16 @@ def totals_of(
     )
 
 
-def machine_facts(machine: Machine) -> MachineFacts:
-    """One core, in the default reading."""
+def machine_facts(machine: Machine, cores: int) -> MachineFacts:
+    """The cores of a launch, in the default reading."""
     timing = machine.timing
-    engines = timing.dma_engines * timing.dma_bytes_per_ns
+    engines = cores * timing.dma_engines * timing.dma_bytes_per_ns
     return MachineFacts(
         name=machine.name,
         constants_version=machine.constants,
         reading=Reading.default.value,
-        peak_tflops=2 * macs_per_ns(machine) / 1e3,
+        cores=cores,
+        peak_tflops=2 * cores * macs_per_ns(machine) / 1e3,
         hbm_gb_per_s=min(engines, float(timing.hbm_bytes_per_ns)),
         sbuf_bytes_per_partition=machine.sbuf_usable_bytes_per_partition,
         psum_banks=machine.psum_banks,

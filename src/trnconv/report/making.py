@@ -10,9 +10,11 @@ import nkisim
 import trnconv
 from nkisim.machine import Machine, Reading
 from trnconv.ask.question import Question
-from trnconv.baseline import NAME, WHAT
+from trnconv.baseline import NAME, what
 from trnconv.cutting import in_words, under_its_plan
 from trnconv.geometry import ConvShape
+from trnconv.planner.best import best_plan
+from trnconv.planner.shares import plans_of_two
 from trnconv.report.content import (
     Budget,
     Contender,
@@ -49,6 +51,7 @@ class Given:
 
     subject: Subject
     machine: Machine
+    cores: int  # of a launch
     accuracy: str
     convolutions: Sequence[Convolution]
     baseline: BaselineOf
@@ -82,7 +85,7 @@ def make_report(given: Given, asked: Asked) -> Report:
         asked.tell(f"scheduling layer {number} of {min(asked.heaviest, len(ordered))}")
         timed.append(_scheduled(one))
     timelines = tuple(_timeline(number, one) for number, one in enumerate(timed, 1))
-    facts = machine_facts(given.machine)
+    facts = machine_facts(given.machine, given.cores)
     instructions = instruction_budget(given.longest_graph)
     return Report(
         subject=given.subject,
@@ -91,12 +94,8 @@ def make_report(given: Given, asked: Asked) -> Report:
         totals=totals,
         layers=rows,
         timelines=timelines,
-        budgets=(
-            instructions,
-            *given.memory,
-            *on_chip_budgets(timelines, facts),
-        ),
-        contenders=(*given.contenders, *_baseline(totals)),
+        budgets=(instructions, *given.memory, *on_chip_budgets(timelines, facts)),
+        contenders=(*given.contenders, *_baseline(totals, given.cores)),
         sensitivity=_sensitivity(ordered, timed, asked),
         modelled=given.modelled,
         left_out=given.left_out,
@@ -104,11 +103,11 @@ def make_report(given: Given, asked: Asked) -> Report:
 
 
 def _scheduled(one: Convolution) -> TimedLayer:
-    """With the plan that was priced."""
-    taken = one.price.plan
+    """With the plans that were priced."""
     if one.price.launches == 1:
-        return time_taken(one.question, taken)
-    return time_layer(replace(one.question, budget=taken.cost.instructions))
+        return time_taken(one.question, one.price.plans)
+    budget = one.price.plan.cost.instructions
+    return time_layer(replace(one.question, budget=budget), cores=one.cores)
 
 
 def _origin(asked: Asked) -> Origin:
@@ -125,13 +124,15 @@ def _timeline(number: int, timed: TimedLayer) -> LayerTimeline:
     launch = timed.longest
     line = launch.timelines[Reading.default]
     window = window_of(line)
-    memory = launch.run.memory
+    memory = launch.memory
     return LayerTimeline(
         number=number,
         ns=line.makespan_ns,
         bound=line.bound,
         plan=launch.taken.plan.in_words(),
         launches=len(timed.launches),
+        core=launch.last,
+        ends_ns=tuple(one.makespan_ns for one in launch.cores[Reading.default]),
         mfu=line.mfu,
         sbuf_peak_bytes_per_partition=memory.sbuf_peak_bytes_per_partition,
         psum_peak_banks=memory.psum_peak_banks,
@@ -142,10 +143,11 @@ def _timeline(number: int, timed: TimedLayer) -> LayerTimeline:
     )
 
 
-def _baseline(totals: Totals) -> tuple[Contender, ...]:
+def _baseline(totals: Totals, cores: int) -> tuple[Contender, ...]:
     if totals.baseline_seconds is None:
         return ()
-    return (Contender(name=NAME, seconds=totals.baseline_seconds, is_subject=False, note=WHAT),)
+    seconds = totals.baseline_seconds
+    return (Contender(name=NAME, seconds=seconds, is_subject=False, note=what(cores)),)
 
 
 def _sensitivity(
@@ -167,7 +169,7 @@ def _sensitivity(
         readings=readings,
         scheduled_share=sum(one.total_ns for one in ordered[: len(timed)]) / whole,
         effects_of=1 if found or without else 0,
-        effects_cut=f", {how} with the same plan" if how else "",
+        effects_cut=f", {how}" if how else "",
         effects=found,
         without_effect=without,
     )
@@ -175,10 +177,15 @@ def _sensitivity(
 
 def _piece(question: Question, whole: TimedLayer) -> tuple[TimedLayer, str]:
     """A few blocks of rows, which are scheduled quickly, and how many; empty: the whole layer."""
-    found = under_its_plan(question, whole.longest.taken, _BLOCKS)
+    alone = whole.launched == 1
+    own = whole.longest.taken if alone else best_plan(question)
+    found = under_its_plan(question, own, whole.launched * _BLOCKS)
     if found is None:
         return whole, ""
     asked, taken = found
     assert isinstance(question.shape, ConvShape)
     assert isinstance(asked.shape, ConvShape)
-    return time_taken(asked, taken, (Reading.default,)), in_words(question.shape, asked.shape)
+    plans = (taken,) if alone else plans_of_two(taken, asked)
+    by = "with the same plan" if alone else "with one core's plan, halved"
+    part = f"{in_words(question.shape, asked.shape)} {by}"
+    return time_taken(asked, plans, (Reading.default,)), part

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from trnconv.ask.cores import cores_of
 from trnconv.ask.policy import ALWAYS_DIRECT, DIRECT
 from trnconv.ask.question import Question
 from trnconv.baseline import layer_ns
@@ -15,17 +16,23 @@ from trnconv.report.scope import MODELLED, left_out_of_layer, promise
 from trnconv.runtime.pricing import price
 
 
-def report_of_layer(name: str, note: str, question: Question, asked: Asked) -> Report:
+def report_of_layer(
+    name: str, note: str, question: Question, asked: Asked, cores: int | None = None
+) -> Report:
     """Plan and schedule one layer, and compare."""
     asked.tell(f"planning {name}")
-    one = price(question)
+    launched = cores_of(question.machine, cores)
+    one = price(question, cores=launched)
     shape = question.shape
     known = (
-        layer_ns(shape, question.machine, question.dtype) if isinstance(shape, ConvShape) else None
+        layer_ns(shape, question.machine, question.dtype, launched)
+        if isinstance(shape, ConvShape)
+        else None
     )
     given = Given(
         subject=_subject(name, note, question),
         machine=question.machine,
+        cores=launched,
         accuracy=question.policy.accuracy,
         convolutions=[
             Convolution((name,), question, 1, one, shape if isinstance(shape, ConvShape) else None)
@@ -35,7 +42,7 @@ def report_of_layer(name: str, note: str, question: Question, asked: Asked) -> R
         copied_bytes=0,
         longest_graph=one.instructions,
         memory=(),
-        contenders=_contenders(question, one.ns / 1e9),
+        contenders=_contenders(question, one.ns / 1e9, launched),
         modelled=MODELLED,
         left_out=left_out_of_layer(),
     )
@@ -55,7 +62,7 @@ def _subject(name: str, note: str, question: Question) -> Subject:
     )
 
 
-def _contenders(question: Question, seconds: float) -> tuple[Contender, ...]:
+def _contenders(question: Question, seconds: float, cores: int) -> tuple[Contender, ...]:
     accuracy = question.policy.accuracy
     own = Contender(
         name=f"ours, accuracy {accuracy}",
@@ -65,6 +72,6 @@ def _contenders(question: Question, seconds: float) -> tuple[Contender, ...]:
     )
     if accuracy == DIRECT:
         return (own,)
-    direct = price(replace(question, policy=ALWAYS_DIRECT)).ns / 1e9
+    direct = price(replace(question, policy=ALWAYS_DIRECT), cores=cores).ns / 1e9
     name = f"ours, accuracy {DIRECT}"
     return (own, Contender(name=name, seconds=direct, is_subject=False, note=promise(DIRECT)))

@@ -31,10 +31,10 @@ def report_of_model(
     """Plan a model, schedule its heaviest layers, and compare."""
     entry = find(model)
     clip = size_of(entry, size)
-    known = Prices() if prices is None else prices
+    known = Prices(cores=options.cores) if prices is None else prices
     asked.tell(f"planning {entry.name} {clip.name} {phase}")
     plan = model_plan(entry, clip, phase, options, known)
-    baseline = model_baseline(entry, clip, phase, options.target)
+    baseline = model_baseline(entry, clip, phase, options.target, options.launch_cores)
     return make_report(_given(entry, plan, baseline, known), asked)
 
 
@@ -45,6 +45,7 @@ def _given(
     return Given(
         subject=_subject(entry, plan),
         machine=machine,
+        cores=plan.options.launch_cores,
         accuracy=plan.options.accuracy,
         convolutions=[_convolution(layer, plan) for layer in plan.layers],
         baseline=_unknown if baseline is None else baseline.ns_of,
@@ -89,7 +90,7 @@ def _convolution(layer: LayerPlan, plan: ModelPlan) -> Convolution:
 
 
 def _memory(plan: ModelPlan, machine: Machine) -> tuple[Budget, ...]:
-    """HBM that one core has if all of an instance work alike."""
+    """HBM that a launch has if all cores of an instance work alike."""
     where = _instance_of(machine)
     if where is None:
         return ()
@@ -100,12 +101,12 @@ def _memory(plan: ModelPlan, machine: Machine) -> tuple[Budget, ...]:
         Budget(
             name="HBM, all cores at work",
             used=seen.peak_bytes + seen.weight_bytes,
-            limit=chip / FABRICS[where.machine].cores_per_chip,
+            limit=chip * plan.options.launch_cores / FABRICS[where.machine].cores_per_chip,
             unit="B",
-            note=f"{note} the memory of a chip divided by its cores ({where.name})",
+            note=f"{note} what a chip has for each launch of as many cores ({where.name})",
         ),
         Budget(
-            name="HBM, one core at work",
+            name="HBM, one launch at work",
             used=seen.peak_bytes + seen.weight_bytes,
             limit=chip,
             unit="B",

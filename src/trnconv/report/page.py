@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from importlib import resources
 
+from trnconv.ask.cores import cores_in_words
 from trnconv.report.content import LayerRow, Report, by_times
 from trnconv.report.markup import tag, words
 from trnconv.report.roofline import roofline
@@ -72,9 +73,10 @@ def _scrolling(name: str, *content: str) -> str:
 def _header(report: Report) -> str:
     machine = report.machine
     lead = (
-        f"Convolutions only, on one core of {machine.name}. Every time is modelled (constants"
-        f" {machine.constants_version}, {machine.reading} reading); nothing here was measured on a"
-        f" device. trnconv {report.origin.trnconv_version}, {report.origin.date}."
+        f"Convolutions only, on {cores_in_words(machine.cores)} of {machine.name}. Every time is"
+        f" modelled (constants {machine.constants_version}, {machine.reading} reading); nothing"
+        f" here was measured on a device. trnconv {report.origin.trnconv_version},"
+        f" {report.origin.date}."
     )
     figures = [
         tag("div", tag("dt", words(what)), tag("dd", words(number)))
@@ -91,12 +93,15 @@ def _header(report: Report) -> str:
 def _key_figures(report: Report) -> Iterator[tuple[str, str]]:
     totals, machine = report.totals, report.machine
     verb = report.subject.phase or "one call"
-    yield duration(totals.seconds), f"{verb} on one core, accuracy {totals.accuracy}"
+    yield (
+        duration(totals.seconds),
+        f"{verb} on {cores_in_words(machine.cores)}, accuracy {totals.accuracy}",
+    )
     if totals.baseline_seconds is not None:
         longer = times(totals.baseline_seconds / totals.seconds)
         yield longer, f"as fast as the baseline, which takes {duration(totals.baseline_seconds)}"
     if report.subject.kind == "model":
-        ideal = duration(totals.seconds / machine.cores_per_chip)
+        ideal = duration(totals.seconds * machine.cores / machine.cores_per_chip)
         yield ideal, f"on {machine.cores_per_chip} cores of a chip, if it were split ideally"
     peak = totals.multiply_adds * 2 / totals.seconds / 1e12 / machine.peak_tflops
     yield percent(peak), "of the Tensor engine\u2019s peak, by multiply-adds of direct convolutions"
@@ -173,6 +178,9 @@ def _engines(report: Report) -> str:
             f"{one.plan[0].upper()}{one.plan[1:]}. Bound: {one.bound}. MFU {percent(one.mfu, 1)}."
         )
         launches = f" The longest of {one.launches} launches." if one.launches > 1 else ""
+        if len(one.ends_ns) > 1:
+            other = duration(one.ends_ns[1 - one.core] / 1e9)
+            launches += f" Core {one.core} of two, which ends last; the other one ends at {other}."
         figure = _scrolling(f"Timeline of layer {one.number}", timeline_figure(one, row))
         caption = tag("figcaption", words(plan + launches))
         parts.append(tag("figure", tag("h3", words(heading)), figure, caption))

@@ -17,7 +17,7 @@ _NEVER_MEASURED = (
     "Never measured: nothing here ran on a Trainium. docs/validation.md holds the timing model"
     " against published measurements."
 )
-_BEYOND = "What the compiler would reorder, and other cores at the same memory."
+_BEYOND = "What the compiler would reorder, and other launches at the same memory."
 MODELLED = (
     _CLOSED_FORM,
     _SCHEDULED,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from nkisim.machine import Reading
-from nkisim.timing import schedule
+from nkisim.timing import schedule_launch
 from trnconv.report.content import Effect, ReadingRow
 from trnconv.report.timed import TimedLaunch, TimedLayer
 
@@ -26,7 +26,7 @@ def reading_row(number: int, closed_form_ns: float, timed: TimedLayer) -> Readin
 
 def effects(launch: TimedLaunch) -> Iterator[Effect]:
     """Every open point of the machine, by name: the time if it alone had its other values."""
-    before = launch.timelines[Reading.default].makespan_ns
+    before = launch.ns(Reading.default)
     for name, open_point in launch.run.machine.timing.assumptions().items():
         changes = [
             0.0 if value == open_point else _ns_with(launch, name, value) / before - 1
@@ -45,7 +45,8 @@ def effects(launch: TimedLaunch) -> Iterator[Effect]:
 def _ns_with(launch: TimedLaunch, name: str, value: float) -> float:
     machine = launch.run.machine
     changed = replace(machine, timing=replace(machine.timing, **{name: value}))  # type: ignore[arg-type] # all are floats
-    return schedule(launch.run.trace, changed, Reading.default).makespan_ns
+    lines = schedule_launch(launch.run.traces, changed, Reading.default)
+    return max(line.makespan_ns for line in lines)
 
 
 def largest_first(found: Sequence[Effect]) -> tuple[tuple[Effect, ...], tuple[str, ...]]:

@@ -71,7 +71,7 @@ def layer_table(report: Report) -> str:
         for at, column in enumerate(COLUMNS)
     ]
     caption = (
-        "Equal convolutions are one layer. One call and its numbers are of one core; all calls is"
+        "Equal convolutions are one layer. One call and its numbers are of one launch; all calls is"
         " the sum; HBM and instructions of all calls. TFLOP/s count the multiply-adds of a direct"
         " convolution. Baseline: how many times longer it takes. Headings sort."
     )

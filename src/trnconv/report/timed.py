@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from nkisim import Run
 from nkisim.machine import Machine, Reading
-from nkisim.timing import Timeline, schedule
+from nkisim.timing import Timeline, schedule_launch
+from trnconv.ask.cores import cores_of
 from trnconv.ask.launches import planned_parts
 from trnconv.ask.question import Question
 from trnconv.forms.form import Priced
 from trnconv.planner.best import best_plan
-from trnconv.runtime.launch import trace_plan
+from trnconv.planner.shares import shared_plans
+from trnconv.runtime.launch import trace_plans
+
+if TYPE_CHECKING:
+    from nkisim.memory.placement import MemoryUse
 
 READINGS = tuple(Reading)
 _OF_ONE_CORE = ("tensor", "vector", "scalar", "gpsimd", "dma", "dma issue")
@@ -20,11 +26,36 @@ _OF_ONE_CORE = ("tensor", "vector", "scalar", "gpsimd", "dma", "dma issue")
 
 @dataclass(frozen=True)
 class TimedLaunch:
-    """One launch of a convolution's kernel on one core."""
+    """One launch of a convolution's kernel, on one core or on two that share a clock and HBM."""
 
-    taken: Priced
+    plans: tuple[Priced, ...]  # one for each core
     run: Run
-    timelines: dict[Reading, Timeline]
+    cores: dict[Reading, tuple[Timeline, ...]]
+
+    @property
+    def last(self) -> int:
+        """The core that ends last, in the first reading."""
+        lines = next(iter(self.cores.values()))
+        return max(range(len(lines)), key=lambda core: lines[core].makespan_ns)
+
+    @property
+    def taken(self) -> Priced:
+        """The plan of the core that ends last."""
+        return self.plans[self.last]
+
+    @property
+    def timelines(self) -> dict[Reading, Timeline]:
+        """Of the core that ends last."""
+        return {reading: lines[self.last] for reading, lines in self.cores.items()}
+
+    def ns(self, reading: Reading) -> float:
+        """Until the last core ends."""
+        return max(line.makespan_ns for line in self.cores[reading])
+
+    @property
+    def memory(self) -> MemoryUse:
+        """Of the core that ends last."""
+        return self.run.memories[self.last]
 
 
 @dataclass(frozen=True)
@@ -40,51 +71,66 @@ class TimedLayer:
         return self.question.machine
 
     @property
+    def launched(self) -> int:
+        """Cores of a launch."""
+        return len(self.launches[0].plans)
+
+    @property
     def longest(self) -> TimedLaunch:
         """The launch to look at."""
-        return max(self.launches, key=lambda one: next(iter(one.timelines.values())).makespan_ns)
+        return max(self.launches, key=lambda one: one.ns(next(iter(one.cores))))
 
     def ns(self, reading: Reading = Reading.default) -> float:
-        """Time on the core, launches themselves not counted."""
-        return sum(one.timelines[reading].makespan_ns for one in self.launches)
+        """Until the last core of every launch ends, launches themselves not counted."""
+        return sum(one.ns(reading) for one in self.launches)
+
+    def _lines(self, reading: Reading) -> list[Timeline]:
+        """Of all cores of all launches."""
+        return [line for one in self.launches for line in one.cores[reading]]
 
     def busy_shares(self, reading: Reading = Reading.default) -> dict[str, float]:
-        """How much of that time each engine works."""
-        lines = [one.timelines[reading] for one in self.launches]
-        total = self.ns(reading)
+        """How much of that time each engine works; of two cores, on average."""
+        lines = self._lines(reading)
+        total = self.launched * self.ns(reading)
         busy = {name: sum(line.busy_ns.get(name, 0.0) for line in lines) for name in _OF_ONE_CORE}
         return {name: ns / total for name, ns in busy.items() if ns}
 
     def of_peak(self, reading: Reading = Reading.default) -> float:
-        """Multiply-adds of a direct convolution over what the array could have done in the time.
+        """Multiply-adds of a direct convolution over what the arrays could have done in the time.
 
         A fast algorithm does fewer: it may pass 1.
         """
-        return self.question.shape.macs() / (macs_per_ns(self.machine) * self.ns(reading))
+        return self.question.shape.macs() / (self._macs_per_ns * self.ns(reading))
 
     def array_use(self, reading: Reading = Reading.default) -> float:
-        """Multiply-adds the array did, over what it could have done (MFU)."""
-        done = sum(one.timelines[reading].flops for one in self.launches) / 2
-        return done / (macs_per_ns(self.machine) * self.ns(reading))
+        """Multiply-adds the arrays did, over what they could have done (MFU)."""
+        done = sum(line.flops for line in self._lines(reading)) / 2
+        return done / (self._macs_per_ns * self.ns(reading))
+
+    @property
+    def _macs_per_ns(self) -> float:
+        return self.launched * macs_per_ns(self.machine)
 
     @property
     def hbm_bytes(self) -> int:
-        """Traffic with HBM; the same in every reading."""
-        return sum(int(_any(one).hbm_bytes) for one in self.launches)
+        """Traffic of all cores with HBM; the same in every reading."""
+        return sum(int(line.hbm_bytes) for line in self._lines(self._any))
 
     @property
     def static_instructions(self) -> int:
-        """In the programs of all launches."""
-        return sum(_any(one).static_instructions for one in self.launches)
+        """In the programs of all launches; of two cores, the longer one's."""
+        return sum(
+            max(line.static_instructions for line in one.cores[self._any]) for one in self.launches
+        )
 
     @property
     def executed_instructions(self) -> int:
-        """Turns of loops counted."""
-        return sum(_any(one).executed_instructions for one in self.launches)
+        """Turns of loops counted, on all cores."""
+        return sum(line.executed_instructions for line in self._lines(self._any))
 
-
-def _any(launch: TimedLaunch) -> Timeline:
-    return next(iter(launch.timelines.values()))
+    @property
+    def _any(self) -> Reading:
+        return next(iter(self.launches[0].cores))
 
 
 def macs_per_ns(machine: Machine) -> float:
@@ -92,23 +138,33 @@ def macs_per_ns(machine: Machine) -> float:
     return float(machine.partitions**2 * machine.timing.pe_ghz)
 
 
-def time_layer(question: Question, readings: Sequence[Reading] = READINGS) -> TimedLayer:
-    """Plan, trace without data, and schedule; launches of equal shape once."""
-    parts = planned_parts(question, lambda part: _scheduled(best_plan(part), readings))
+def time_layer(
+    question: Question, readings: Sequence[Reading] = READINGS, cores: int | None = None
+) -> TimedLayer:
+    """Plan, trace without data, and schedule; launches of equal shape once.
+
+    `cores` of a launch: None is what the machine's has.
+    """
+    parts = planned_parts(question, lambda part: _scheduled(_plans(part, cores), readings))
     return TimedLayer(question, tuple(launch for _, launch in parts))
 
 
 def time_taken(
-    question: Question, taken: Priced, readings: Sequence[Reading] = READINGS
+    question: Question, plans: tuple[Priced, ...], readings: Sequence[Reading] = READINGS
 ) -> TimedLayer:
-    """The same for a plan that was taken before, of a layer of one launch."""
-    return TimedLayer(question, (_scheduled(taken, readings),))
+    """The same for plans that were taken before, one for each core, of a layer of one launch."""
+    return TimedLayer(question, (_scheduled(plans, readings),))
 
 
-def _scheduled(taken: Priced, readings: Sequence[Reading]) -> TimedLaunch:
-    run = trace_plan(taken.plan)
+def _plans(question: Question, cores: int | None) -> tuple[Priced, ...]:
+    alone = cores_of(question.machine, cores) == 1
+    return (best_plan(question),) if alone else shared_plans(question)
+
+
+def _scheduled(plans: tuple[Priced, ...], readings: Sequence[Reading]) -> TimedLaunch:
+    run = trace_plans(tuple(priced.plan for priced in plans))
     lines = {
-        reading: schedule(run.trace, run.machine, reading, memory=run.memory)
+        reading: schedule_launch(run.traces, run.machine, reading, memories=run.memories)
         for reading in readings
     }
-    return TimedLaunch(taken, run, lines)
+    return TimedLaunch(plans, run, lines)

@@ -21,7 +21,9 @@ Span = tuple[float, float]
 def timeline_figure(timeline: LayerTimeline, row: LayerRow) -> str:
     """An SVG figure of one layer; colours are those of the page's style."""
     floor_px = _TOP + _PITCH * len(timeline.strips)
-    title = f"Engines of one core over time, layer {timeline.number}, {row.label}, modelled"
+    title = (
+        f"Engines of core {timeline.core} over time, layer {timeline.number}, {row.label}, modelled"
+    )
     whole, window = (0.0, timeline.ns), (timeline.window_begin_ns, timeline.window_end_ns)
     heads = [
         _head(_WHOLE, f"the whole launch, {duration(timeline.ns / 1e9)}: share of time at work"),

@@ -42,7 +42,7 @@ class LaunchOptions:
     """
 
     target: str = "trn2"
-    cores: int = 1
+    cores: int | None = None  # of a launch; None: as many as the machine's has
     exact: bool = False
     plans: tuple[Plan, ...] | None = None
     end: End = PLAIN_END  # what is fused into the way out of PSUM

@@ -67,9 +67,9 @@ def depthwise_shape(
 
 
 def plan_depthwise(shape: ConvShape, target: str, dtype: str, engines: str = ANY) -> Plan:
-    """The planner's choice."""
+    """The planner's choice for one core."""
     with _naming_the_tensor_engine(engines):
-        return plan_for(shape, dtype, LaunchOptions(target, forms=_forms(engines)))[0]
+        return plan_for(shape, dtype, LaunchOptions(target, 1, forms=_forms(engines)))[0]
 
 
 @contextmanager

@@ -46,13 +46,14 @@ def weight_gradient(  # noqa: PLR0913 (torch's own arguments, and where to run)
     target: str = "trn2",
     wide: bool = True,
     plan: Plan | None = None,
-    cores: int = 1,
+    cores: int | None = None,
 ) -> WeightGradient:
     """The gradient of a convolution's weight and bias, simulated.
 
     x is [N, C_in, ...], dy the gradient of its output [N, C_out, ...], `kernel_shape` the taps
     along each axis. dw is float32, or of the type of x if not `wide`. `plan` replaces the planner's
-    choice for one core; with two `cores`, each computes its part of dw.
+    choice by one for one core; with two `cores`, each computes its part of dw (None: as many as a
+    launch of the machine has).
     """
     shape = conv_shape(
         x.shape,
@@ -85,9 +86,9 @@ def gradient_question(
 
 
 def plan_for(shape: ConvShape, target: str | Machine, dtype: str, *, wide: bool = True) -> Plan:
-    """The planner's choice."""
+    """The planner's choice for one core."""
     require_not_upsampled(shape, "weight gradient")
-    return plans_for(gradient_question(shape, target, dtype, wide=wide))[0]
+    return plans_for(gradient_question(shape, target, dtype, wide=wide), cores=1)[0]
 
 
 def time_weight_gradient(
@@ -97,7 +98,7 @@ def time_weight_gradient(
     dtype: str = "bfloat16",
     plan: Plan | None = None,
 ) -> Timeline:
-    """The modelled time of a weight gradient, or of one plan of it, without data."""
+    """The modelled time of a weight gradient on one core, or of a plan of it, without data."""
     return time_plan(plan or plan_for(shape, machine, dtype), reading)
 
 

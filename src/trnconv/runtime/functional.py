@@ -1,9 +1,10 @@
 """torch's convolutions on NumPy arrays, with its order of arguments and its defaults.
 
 As in torch, an input without a batch is one image, and no images make no launch. What is ours is
-keyword-only: `padding_mode` ("zeros", "replicate", "reflect", "circular"), the machine (`target`)
-and its `cores`, `accuracy`, what a kernel may give for speed: "direct", "bf16", "fast", "half"
-(ask/policy.py), and `reproducible`: the same bits however the input is cut.
+keyword-only: `padding_mode` ("zeros", "replicate", "reflect", "circular"), the machine (`target`),
+the `cores` of a launch (without: two on trn2 and trn3, one on trn1), `accuracy`, what a kernel may
+give for speed: "direct", "bf16", "fast", "half" (ask/policy.py), and `reproducible`: the same bits
+however the input is cut.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def _convolution(rank: int) -> Callable[..., Array]:
         *,
         padding_mode: str = ZEROS,
         target: str = "trn2",
-        cores: int = 1,
+        cores: int | None = None,
         accuracy: str | Policy = BF16,
         reproducible: bool = False,
     ) -> Array:
@@ -78,7 +79,7 @@ def _transposed_convolution(rank: int) -> Callable[..., Array]:
         dilation: Axes = 1,
         *,
         target: str = "trn2",
-        cores: int = 1,
+        cores: int | None = None,
     ) -> Array:
         options: dict[str, Any] = {"stride": stride, "padding": padding, "dilation": dilation}
         options |= {"groups": groups, "output_padding": output_padding}
@@ -140,7 +141,7 @@ def explain(
     transposed: bool = False,
     output_padding: Axes = 0,
     target: str = "trn2",
-    cores: int = 1,
+    cores: int | None = None,
     dtype: str = "bfloat16",
     accuracy: str | Policy = BF16,
 ) -> str:

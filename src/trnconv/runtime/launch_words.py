@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
+from trnconv.ask.cores import cores_in_words, cores_of
 from trnconv.ask.launches import planned_parts, require_room
 from trnconv.ask.question import Question, Shape
 from trnconv.ask.words import shape_in_words
+from trnconv.forms.form import Plan
 from trnconv.planner.best import choose
 from trnconv.planner.explain import explain_choice, explain_plan
 from trnconv.planner.shares import shared_plans
-from trnconv.runtime.plans import require_cores
 
-_TWO_CORES = "Each of two cores computes its half, both by what wins on one core, or directly."
+_TWO_CORES = (
+    "Each of two cores has its part, both by what wins on one core, or directly. On one core:"
+)
+_PARTS = {
+    "rows_of": "rows",
+    "columns_of": "columns",
+    "lines_of": "lines of images and channels",
+    "outputs_of": "outputs of every line",
+    "outs_of": "output channels",
+    "ins_of": "input channels",
+    "strips_of": "strips",
+}
+_NOT_HALVED = "it cannot be halved: both cores compute all of it and write the same"
 
 
 @dataclass(frozen=True)
@@ -24,11 +37,11 @@ class _Explained:
     words: tuple[str, str]
 
 
-def explained(question: Question, cores: int = 1) -> tuple[str, str]:
+def explained(question: Question, cores: int | None = None) -> tuple[str, str]:
     """The plan and what lost to it; then every form. Of several launches, of the longest."""
-    require_cores(question.machine, cores)
+    launched = cores_of(question.machine, cores)
     require_room(question)
-    parts = list(planned_parts(question, lambda part: _explained(part, cores)))
+    parts = list(planned_parts(question, lambda part: _explained(part, launched)))
     if len(parts) == 1:
         return parts[0][1].words
     times = {launch.shape: one.ns for launch, one in parts}
@@ -46,12 +59,26 @@ def _line(shape: Shape, count: int, ns: float) -> str:
 
 
 def _explained(question: Question, cores: int) -> _Explained:
+    choice = choose(question)
+    words = explain_choice(choice)
     if cores == 1:
-        choice = choose(question)
-        return _Explained(choice.taken.cost.total_ns, explain_choice(choice))
+        return _Explained(choice.taken.cost.total_ns, words)
     both = shared_plans(question)
-    texts = [
+    first, second = (priced.plan for priced in both)
+    split = _NOT_HALVED if first == second else f"core 0 has {split_in_words(first, second)}"
+    lines = [f"{cores_in_words(cores)}: {split}"]
+    lines += [
         f"core {core} of {cores}: {explain_plan(priced, question.budget)}"
         for core, priced in enumerate(both)
     ]
-    return _Explained(max(priced.cost.total_ns for priced in both), ("\n".join(texts), _TWO_CORES))
+    ns = max(priced.cost.total_ns for priced in both)
+    return _Explained(ns, ("\n".join(lines), "\n".join([_TWO_CORES, *words])))
+
+
+def split_in_words(first: Plan, second: Plan) -> str:
+    """What the first core has, where it differs from what the second has."""
+    for field in fields(first):
+        own, other = (getattr(plan, field.name) for plan in (first, second))
+        if field.name.endswith("_of") and own != other:
+            return f"{_PARTS[field.name]} from {own[0]}, before {own[1]}"
+    return "half of the output channels"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from nkisim.machine import Machine
+from trnconv.ask.cores import cores_of
 from trnconv.ask.ends import ITEM_BYTES
 from trnconv.ask.question import Question
 from trnconv.errors import UnsupportedError
@@ -14,27 +14,17 @@ from trnconv.planner.shares import shared_plans
 from trnconv.planner.tuned import active
 
 _PLANS = 4096  # questions of a process; a large model has some hundreds
-_MOST_CORES = 2
 
 
-def plans_for(question: Question, cores: int = 1) -> tuple[Plan, ...]:
-    """The planner's choice, one plan for each core."""
+def plans_for(question: Question, cores: int | None = None) -> tuple[Plan, ...]:
+    """The planner's choice, one plan for each core; None: as many as a launch has."""
     if question.dtype not in ITEM_BYTES:
         raise UnsupportedError(
             f"a convolution of {question.dtype}: the kernels take {', '.join(ITEM_BYTES)}. Cast the"
             " input."
         )
-    require_cores(question.machine, cores)
     tuned = active(question.machine.name)
-    return _plans(question, cores, tuned.digest if tuned else "")
-
-
-def require_cores(machine: Machine, cores: int) -> None:
-    """Refuse more cores than a launch has."""
-    if cores not in range(1, min(_MOST_CORES, machine.lnc_max) + 1):
-        raise UnsupportedError(
-            f"{cores} cores on {machine.name}: a launch has 1 to {machine.lnc_max}. Ask for fewer."
-        )
+    return _plans(question, cores_of(question.machine, cores), tuned.digest if tuned else "")
 
 
 @lru_cache(maxsize=_PLANS)

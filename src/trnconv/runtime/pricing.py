@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from trnconv.ask.cores import cores_of
 from trnconv.ask.launches import planned_parts, require_room
 from trnconv.ask.question import Question
 from trnconv.forms.form import Priced
 from trnconv.planner.best import best_plan
 from trnconv.planner.shares import shared_plans
 from trnconv.runtime.launch import time_plan, time_plans
-from trnconv.runtime.plans import require_cores
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,14 @@ class Price:
     executed_macs: int  # what the array does, useful or not
     launches: int
     bound: str  # of the longest launch
-    plan: Priced  # of the longest launch
+    plans: tuple[Priced, ...]  # of the longest launch, one for each core
     regions: int = 0  # hardware loops of a core
     loops_ns: float = 0.0  # what their turns add
+
+    @property
+    def plan(self) -> Priced:
+        """Of the longest launch, the core that ends last."""
+        return max(self.plans, key=lambda priced: priced.cost.total_ns)
 
     def __add__(self, other: Price) -> Price:
         """One after the other."""
@@ -37,25 +42,29 @@ class Price:
             self.executed_macs + other.executed_macs,
             self.launches + other.launches,
             longer.bound,
-            longer.plan,
+            longer.plans,
             self.regions + other.regions,
             self.loops_ns + other.loops_ns,
         )
 
 
 def price(
-    question: Question, *, simulate: bool = False, cores: int = 1, beyond_hbm: bool = False
+    question: Question,
+    *,
+    simulate: bool = False,
+    cores: int | None = None,
+    beyond_hbm: bool = False,
 ) -> Price:
     """By the planner's closed form; with `simulate`, every launch is traced and scheduled.
 
     The closed form is within a few percent of the schedule (tests/trnconv/plan), and a hundred
-    times faster. Of two cores, the slower one's time and plan count. `beyond_hbm`: tensors that
+    times faster. `cores` of a launch: None is what the machine's has. Of two, the slower one's time
+    and plan count. `beyond_hbm`: tensors that
     HBM does not hold are priced all the same, as a model's that would be cut before it runs.
     """
     if not beyond_hbm:
         require_room(question)
-    require_cores(question.machine, cores)
-    price_of = _price_of_two if cores > 1 else _launch_price
+    price_of = _price_of_two if cores_of(question.machine, cores) > 1 else _launch_price
     parts = planned_parts(question, lambda part: price_of(part, simulate=simulate))
     first, *others = (one for _, one in parts)
     return sum(others, start=first)
@@ -75,7 +84,7 @@ def _price_of_two(question: Question, *, simulate: bool) -> Price:
         columns * question.machine.partitions**2,
         1,
         cost.bound,
-        slower,
+        both,
         max(priced.cost.regions for priced in both),
         cost.loops_ns,
     )
@@ -93,7 +102,7 @@ def _launch_price(question: Question, *, simulate: bool) -> Price:
             macs,
             1,
             cost.bound,
-            taken,
+            (taken,),
             cost.regions,
             cost.loops_ns,
         )
@@ -105,7 +114,7 @@ def _launch_price(question: Question, *, simulate: bool) -> Price:
         macs,
         1,
         timeline.bound,
-        taken,
+        (taken,),
         cost.regions,
         cost.loops_ns,
     )

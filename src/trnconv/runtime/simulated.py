@@ -19,7 +19,7 @@ from trnconv.runtime.plans import plans_for
 class SimulatedDevice:
     """Launches in nkisim, and what it saw of them."""
 
-    cores: int = 1
+    cores: int | None = None  # of a launch; None: as many as the machine's has
     plans: tuple[Plan, ...] = ()  # in place of the planner's choice
     launched: list[tuple[tuple[Plan, ...], Run]] = field(default_factory=list)
 

@@ -9,6 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from trnconv.ask.cores import cores_of
 from trnconv.ask.launches import planned_parts
 from trnconv.ask.policy import ALWAYS_DIRECT, LIMITS
 from trnconv.ask.question import Question
@@ -16,6 +17,7 @@ from trnconv.cutting import cut, effort, in_words, under_its_plan
 from trnconv.forms.form import Priced
 from trnconv.geometry import ConvShape
 from trnconv.planner.best import best_plan, plans_like
+from trnconv.planner.shares import plans_of_two
 from trnconv.reference import forward
 from trnconv.runtime.convolve import LaunchOptions, convolve_shape
 from trnconv.verification.bounds import half_steps, largest_errors
@@ -41,7 +43,8 @@ class Errors:
 class Verdict:
     """Whether a kernel is as near as it has to be."""
 
-    plan: Priced
+    plan: Priced  # of the first core
+    cores: int
     shape: ConvShape  # of what was run
     cut: str  # how much of the layer that is; empty: all of it
     errors: Errors
@@ -55,20 +58,26 @@ class Verdict:
         return accurate and not self.errors.outside
 
 
-def verify_layer(question: Question, seed: int = 0) -> Verdict:
-    """Run the plan of a layer, or of a piece of it if it is large, on seeded normal data."""
+def verify_layer(question: Question, seed: int = 0, cores: int | None = None) -> Verdict:
+    """Run the plan of a layer, or of a piece of it if it is large, on seeded normal data.
+
+    `cores` of the launch: None is what the machine's has.
+    """
     whole = question.shape
     assert isinstance(whole, ConvShape)
     asked, taken = _small_enough(question)
     shape = asked.shape
     assert isinstance(shape, ConvShape)
     x, w, bias = random_data(shape, question.dtype, seed)
-    launch = LaunchOptions(target=question.machine.name, plans=(taken.plan,))
+    alone = cores_of(question.machine, cores) == 1
+    plans = (taken,) if alone else plans_of_two(taken, asked)
+    launch = LaunchOptions(question.machine.name, plans=tuple(one.plan for one in plans))
     y = convolve_shape((x,), w, bias, shape, launch).y
     exact = forward(x, w, bias, shape)
     off = largest_errors(x, w, bias, shape, taken.plan)
     return Verdict(
-        plan=taken,
+        plan=plans[0],
+        cores=len(plans),
         shape=shape,
         cut=in_words(whole, shape),
         errors=errors_of(y, exact, off + half_steps(np.abs(exact) + off, y.dtype)),

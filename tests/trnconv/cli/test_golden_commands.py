@@ -52,7 +52,9 @@ def test_help(run, help_golden, verb):
         ("plan_layer", ("plan", *LAYER, "--no-cache")),
         ("plan_named_layer", ("plan", "wan_from_latent", "--no-cache")),
         ("plan_model", ("plan", *MODEL, "--top", "5")),
+        ("plan_layer_one_core", ("plan", *LAYER, "--cores", "1", "--no-cache")),
         ("explain_layer", ("explain", *LAYER)),
+        ("explain_layer_one_core", ("explain", *LAYER, "--cores", "1")),
     ],
 )
 def test_tables(run, golden, name, arguments):
@@ -67,6 +69,7 @@ def test_tables(run, golden, name, arguments):
         ("models", ("models",)),
         ("plan_layer", ("plan", *LAYER, "--no-cache")),
         ("plan_model", ("plan", *MODEL, "--top", "3")),
+        ("plan_layer_one_core", ("plan", *LAYER, "--cores", "1", "--no-cache")),
         ("explain_layer", ("explain", *LAYER)),
     ],
 )

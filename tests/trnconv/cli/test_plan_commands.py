@@ -62,15 +62,17 @@ def test_plan_of_a_model_has_the_totals_of_the_library(run):
 def test_plan_of_a_model_on_two_cores(run):
     options = PlanOptions(accuracy="direct", cores=2)
     expected = model_plan("sdxl", "", "decode", options)
-    found = answer(run("plan", *SDXL, "--cores", "2", "--json"))
+    found = answer(run("plan", *SDXL, "--json"))
     assert (found["cores"], found["seconds"]) == (2, expected.seconds)
-    alone = answer(run("plan", *SDXL, "--json"))
+    assert answer(run("plan", *SDXL, "--cores", "2", "--json")) == found
+    alone = answer(run("plan", *SDXL, "--cores", "1", "--json"))
     assert alone["cores"] == 1
     # More than twice: a half may be short enough to be unrolled where the whole is a loop.
     assert 1.9 < alone["seconds"] / found["seconds"] < 2.1
-    assert "default reading, 2 cores," in run("plan", *SDXL, "--cores", "2", "--top", "1").out
+    assert "default reading, two cores (LNC2)," in run("plan", *SDXL, "--top", "1").out
+    assert "default reading, one core," in run("plan", *SDXL, "--cores", "1", "--top", "1").out
     with pytest.raises(UnsupportedError, match="prices of 1 cores for a plan of 2"):
-        model_plan("sdxl", "", "decode", options, Prices())
+        model_plan("sdxl", "", "decode", options, Prices(cores=1))
 
 
 def test_top_leaves_layers_out_but_not_of_the_totals(run):
@@ -145,7 +147,7 @@ OPTIONS = {
     "groups": ("--groups", "8"),
     "transposed": ("--transposed", "--stride", "2", "--output-padding", "1"),
     "mode": ("--padding-mode", "circular"),
-    "cores": ("--cores", "2"),
+    "cores": ("--cores", "1"),
     "dtype": ("--dtype", "float32"),
 }
 
@@ -159,8 +161,8 @@ def test_plan_and_explain_take_what_the_functions_take(run, command, options):
         assert found["layer"]["in_words"].endswith("transposed to 1x24x40.")
         assert found["multiply_adds"] == 16 * 24 * 9 * 12 * 20
     if "--cores" in options:
-        assert found["cores"] == 2
-        assert ", 2 cores, " in run(command, *SMALL, *options).out
+        assert (plain["cores"], found["cores"]) == (2, 1)
+        assert ", one core, " in run(command, *SMALL, *options).out
 
 
 def test_a_refusal_of_the_planner_names_the_arguments(run):
@@ -179,8 +181,11 @@ def test_explain_says_what_each_accuracy_gives(run):
     assert policies["fast"]["ns"] <= policies["bf16"]["ns"] <= policies["direct"]["ns"]
     assert policies["direct"]["expected_error"] == 1.0 <= policies["bf16"]["expected_error"]
     assert found["ns"] == policies["bf16"]["ns"]
-    assert "lost" in found["words"][0]
+    assert found["words"][0].startswith("two cores (LNC2): core 0 has rows from 0")
+    assert "lost" in found["words"][1]
     assert "F(4,3)" in found["words"][1]
+    alone = answer(run("explain", "hunyuan_512", "--cores", "1", "--json"))
+    assert "lost" in alone["words"][0]
 
 
 def test_tune_stores_what_plan_then_takes(run, tmp_path):
@@ -191,11 +196,11 @@ def test_tune_stores_what_plan_then_takes(run, tmp_path):
     assert len(times) == 3
     assert layer["tuned_ns"] == min(times)
     assert layer["planned_ns"] == times[0]
-    planned = answer(run("plan", *SMALL, "--tuned", str(out), "--json"))
+    planned = answer(run("plan", *SMALL, "--tuned", str(out), "--cores", "1", "--json"))
     assert planned["tuned"] is True
     assert planned["plan"] == layer["plan"]
-    assert "(tuned)" in run("plan", *SMALL, "--tuned", str(out)).out
-    assert "(tuned)" in run("explain", *SMALL, "--tuned", str(out)).out
+    for command in ("plan", "explain"):
+        assert "(tuned)" in run(command, *SMALL, "--tuned", str(out), "--cores", "1").out
     assert answer(run("plan", *SMALL, "--json"))["tuned"] is False
 
 
@@ -213,11 +218,14 @@ def test_tune_adds_to_a_file_of_its_machine_only(run, tmp_path):
 def test_tune_takes_the_heaviest_layers_of_a_model(run, tmp_path):
     out = str(tmp_path / "tuned.json")
     tuned = answer(run("tune", *SDXL, "--top", "1", "--candidates", "1", "-o", out, "--json"))
-    heaviest = model_plan("sdxl", "", "decode", PlanOptions(accuracy="direct")).heaviest(1)[0]
+    options = PlanOptions(accuracy="direct", cores=1)
+    heaviest = model_plan("sdxl", "", "decode", options).heaviest(1)[0]
     assert [one["layer"] for one in tuned["layers"]] == [heaviest.modules[0]]
     scheduled = time_plan(heaviest.price.plan.plan).makespan_ns
     assert tuned["layers"][0]["tuned_ns"] == scheduled
-    assert answer(run("plan", *SDXL, "--tuned", out, "--json"))["tuned"] == 1
+    for cores in ("1", "2"):
+        planned = answer(run("plan", *SDXL, "--tuned", out, "--cores", cores, "--json"))
+        assert planned["tuned"] == 1
 
 
 def without_torch(monkeypatch):

@@ -7,11 +7,14 @@ import pytest
 
 from cli_runs import answer
 from nkisim.machine import TRN2, Reading
+from nkisim.timing import schedule_launch
 from trnconv.ask.policy import Policy
 from trnconv.ask.question import Question
 from trnconv.baseline import layer_ns
 from trnconv.cases import BENCHMARK, find
 from trnconv.report.timed import time_layer
+from trnconv.runtime.launch import trace_plans
+from trnconv.runtime.plans import plans_for
 from trnconv.runtime.pricing import price
 from trnconv.verification import layer as verification
 
@@ -19,8 +22,8 @@ SMALL = ("--channels", "16:24", "--kernel", "3x3", "--size", "12x20", "--padding
 
 
 def test_time_is_the_schedule_in_every_reading(run):
-    found = answer(run("time", "image_2x8", "--json"))
-    timed = time_layer(Question(find("image_2x8").shape, TRN2))
+    found = answer(run("time", "image_2x8", "--cores", "1", "--json"))
+    timed = time_layer(Question(find("image_2x8").shape, TRN2), cores=1)
     assert {name: one["ns"] for name, one in found["readings"].items()} == {
         reading.value: timed.ns(reading) for reading in Reading
     }
@@ -36,6 +39,33 @@ def test_time_is_the_schedule_in_every_reading(run):
         "trn2",
         "3",
     )
+
+
+def test_time_of_two_cores_is_that_of_both_on_one_clock(run):
+    found = answer(run("time", "image_2x8", "--json"))
+    plans = plans_for(Question(find("image_2x8").shape, TRN2))
+    launch = trace_plans(plans)
+    both = schedule_launch(launch.traces, TRN2, memories=launch.memories)
+    assert found["cores"] == len(both) == 2
+    default = found["readings"]["default"]
+    assert default["ns"] == max(line.makespan_ns for line in both)
+    assert found["hbm_bytes"] == sum(line.hbm_bytes for line in both)
+    busy = sum(line.busy_ns["tensor"] for line in both) / (2 * default["ns"])
+    assert default["busy"]["tensor"] == pytest.approx(busy)
+    peak = 2 * default["ns"] * 128 * 128 * 2.4
+    assert default["of_peak"] == pytest.approx(find("image_2x8").shape.macs() / peak)
+    assert "two cores (LNC2)" in run("time", "image_2x8").out
+
+
+def test_trace_shows_the_core_that_ends_last_or_the_one_asked_for(run):
+    last, *each = (
+        answer(run("trace", "image_2x8", *more, "--json"))
+        for more in ((), ("--core", "0"), ("--core", "1"))
+    )
+    assert [one["core"] for one in each] == [0, 1]
+    assert last["makespan_ns"] == max(one["makespan_ns"] for one in each)
+    refused = run("trace", "image_2x8", "--cores", "1", "--core", "1")
+    assert (refused.code, "--core 1 of a launch on 1" in refused.err) == (2, True)
 
 
 def test_time_in_words_has_machine_readings_and_that_nothing_was_measured(run):
@@ -107,7 +137,7 @@ def test_refusals_are_words_and_exit_code_2(run, arguments, words):
 
 def test_trace_writes_a_picture_and_a_perfetto_file(run, tmp_path):
     svg, perfetto = tmp_path / "t.svg", tmp_path / "t.json"
-    ran = run("trace", "image_2x8", "--svg", str(svg), "--perfetto", str(perfetto))
+    ran = run("trace", "image_2x8", "--cores", "1", "--svg", str(svg), "--perfetto", str(perfetto))
     assert ran.code == 0
     assert "image_2x8: modelled, trn2, constants 3, default reading" in ran.out
     assert ET.fromstring(svg.read_text()).tag.endswith("svg")  # noqa: S314 (our own)
@@ -164,9 +194,12 @@ def test_bench_has_our_prices_beside_the_stored_baseline(run):
     shape = find("k3").shape
     for accuracy, seconds in row["seconds"].items():
         asked = Question(shape, TRN2, policy=Policy(accuracy))
-        assert seconds == pytest.approx(price(asked).ns / 1e9)
-    assert row["baseline_seconds"] == pytest.approx(layer_ns(shape) / 1e9)
+        assert seconds == pytest.approx(price(asked, cores=2).ns / 1e9)
+    assert row["baseline_seconds"] == pytest.approx(layer_ns(shape) / 2e9)
     assert "cpu_measured_seconds" not in row
+    (alone,) = answer(run("bench", "k3", "--cores", "1", "--json"))["rows"]
+    assert alone["baseline_seconds"] == pytest.approx(layer_ns(shape) / 1e9)
+    assert alone["seconds"]["bf16"] == pytest.approx(price(Question(shape, TRN2), cores=1).ns / 1e9)
 
 
 def test_bench_measures_this_cpu_only_if_asked_and_says_so(run):
@@ -189,7 +222,7 @@ def test_bench_of_a_model(run):
     first, second = answer(run("bench", "--model", "sdxl", "--json"))["rows"]
     assert [first["name"], second["name"]] == ["sdxl 1024x1024 encode", "sdxl 1024x1024 decode"]
     assert second["seconds"]["fast"] <= second["seconds"]["bf16"] <= second["seconds"]["direct"]
-    assert second["baseline_seconds"] == pytest.approx(0.164, abs=0.0005)  # README.md
+    assert second["baseline_seconds"] == pytest.approx(0.082, abs=0.0005)  # README.md
 
 
 def test_every_benchmark_has_a_key():

@@ -25,7 +25,7 @@ SHAPE = conv_shape((1, 128, 4, 10, 96), (128, 128, 3, 3, 3), padding=(0, 1, 1))
 
 
 def launch(**options):
-    return LaunchOptions(policy=ANY, **options)
+    return LaunchOptions(cores=1, policy=ANY, **options)
 
 
 def test_a_policy_survives_the_way_through_an_op():
@@ -56,7 +56,7 @@ def test_convolve_takes_a_fast_form_and_stays_within_its_bound():
     ids=["small", "direct", "range", "exact"],
 )
 def test_what_is_computed_directly(options):
-    plans = plan_for(SHAPE, "bfloat16", LaunchOptions(**options))
+    plans = plan_for(SHAPE, "bfloat16", LaunchOptions(cores=1, **options))
     assert all(isinstance(plan, DirectPlan) for plan in plans)
 
 
@@ -133,7 +133,8 @@ def test_reproducible_outputs_do_not_depend_on_chunks_or_pieces(accuracy, channe
     size = (1, channels, 5, 96, 64)
     shape = conv_shape(size, (channels, channels, 3, 3, 3), padding=(0, 1, 1))
     x, w, bias = normal_arrays(shape, "bfloat16")
-    options = LaunchOptions(policy=Policy(accuracy, least_macs=0), reproducible=True)
+    policy = Policy(accuracy, least_macs=0)
+    options = LaunchOptions(cores=1, policy=policy, reproducible=True)
     padding = (0, 1, 1)
     whole = convolve(x, w, bias, padding=padding, launch=options)
     assert isinstance(whole.plans[0][0], MinimalPlan)
@@ -149,8 +150,8 @@ def test_reproducible_outputs_do_not_depend_on_chunks_or_pieces(accuracy, channe
 def test_a_price_is_that_of_the_plan_that_runs(accuracy):
     policy = Policy(accuracy, least_macs=0)
     question = Question(SHAPE, TRN2, policy=policy)
-    (plan,) = plan_for(SHAPE, "bfloat16", LaunchOptions(policy=policy))
-    priced, timed = price(question), price(question, simulate=True)
+    (plan,) = plan_for(SHAPE, "bfloat16", LaunchOptions(cores=1, policy=policy))
+    priced, timed = (price(question, simulate=way, cores=1) for way in (False, True))
     assert priced.plan.plan == plan == best_plan(question).plan
     assert isinstance(priced.plan.plan, MinimalPlan) == (accuracy != DIRECT)
     assert timed.ns == time_plan(plan).makespan_ns

@@ -235,7 +235,7 @@ def test_float32_data_through_products_of_fp16():
     """Named and opt-in: the bound is that of fp16 transforms, with nothing to round at the end."""
     shape = conv_shape((1, 128, 6, 12, 64), (128, 128, 3, 3, 3), padding=(0, 1, 1))
     x, w, bias = normal_arrays(shape, "float32")
-    half = LaunchOptions(policy=Policy("half", least_macs=0))
+    half = LaunchOptions(cores=1, policy=Policy("half", least_macs=0))
     done = convolve_pieces([x], w, bias, padding=(0, 1, 1), launch=half)
     ((plan,),) = done.plans
     assert isinstance(plan, MinimalPlan)
@@ -244,6 +244,6 @@ def test_float32_data_through_products_of_fp16():
     assert_within(done.y, exact, fast_bound(x, w, bias, exact, plan))
     error = np.sqrt(np.square(done.y - exact).mean() / np.square(exact).mean())
     assert 0.5 < error / expected_error(F23, "float32") < 1.5
-    every = LaunchOptions(policy=Policy(least_macs=0))
+    every = LaunchOptions(cores=1, policy=Policy(least_macs=0))
     plain = convolve_pieces([x], w, bias, padding=(0, 1, 1), launch=every)
     assert isinstance(plain.plans[0][0], DirectPlan)

@@ -97,11 +97,11 @@ def test_loops_and_streamed_weights_are_named():
 
 
 def test_the_function_of_the_package_says_the_same():
-    text = trnconv.explain((1, 96, 6, 48, 128), (96, 96, 3, 3, 3), padding=(0, 1, 1))
+    text = trnconv.explain((1, 96, 6, 48, 128), (96, 96, 3, 3, 3), padding=(0, 1, 1), cores=1)
     direct, fast = text.split("\n\n")
     assert direct == explain(direct_plans(SHAPE), DEFAULT_BUDGET)
     assert "too small" in fast
-    other = trnconv.explain((1, 3, 64, 64), (8, 3, 3, 3), target="trn3", dtype="float32")
+    other = trnconv.explain((1, 3, 64, 64), (8, 3, 3, 3), target="trn3", dtype="float32", cores=1)
     assert "modelled in closed form (trn3," in other
     assert other.splitlines()[0].endswith("float32")
 
@@ -124,12 +124,14 @@ def test_explain_shows_what_each_fast_form_would_give():
 
 
 def test_explain_takes_what_the_functions_take():
-    grouped = trnconv.explain((2, 64, 28, 28), (96, 16, 3, 3), padding=1, groups=4)
+    grouped = trnconv.explain((2, 64, 28, 28), (96, 16, 3, 3), padding=1, groups=4, cores=1)
     assert grouped.startswith("64 -> 96 channels, 1x3x3 taps")
-    up = trnconv.explain((1, 8, 12, 20), (8, 16, 4, 4), stride=2, padding=1, transposed=True)
+    up = trnconv.explain(
+        (1, 8, 12, 20), (8, 16, 4, 4), stride=2, padding=1, transposed=True, cores=1
+    )
     assert up.startswith("8 -> 16 channels, 1x2x2 phases of 1x2x2 taps, on 1 x 1x12x20")
     more = trnconv.explain(
-        (8, 12, 20), (8, 4, 4, 4), stride=2, output_padding=1, groups=4, transposed=True
+        (8, 12, 20), (8, 4, 4, 4), stride=2, output_padding=1, groups=4, transposed=True, cores=1
     )
     assert more.startswith("8 -> 16 channels")
     sizes = (1, 8, 12, 20), (16, 8, 3, 3)
@@ -139,15 +141,28 @@ def test_explain_takes_what_the_functions_take():
 
 
 def test_explain_of_two_cores_has_a_plan_for_each():
-    details, forms = trnconv.explain((1, 64, 28, 28), (64, 64, 3, 3), cores=2).split("\n\n")
-    assert details.startswith("core 0 of 2: 64 -> 64 channels")
+    sizes = (1, 64, 28, 28), (64, 64, 3, 3)
+    text = trnconv.explain(*sizes, cores=2)
+    assert trnconv.explain(*sizes) == text
+    details, forms = text.split("\n\n")
+    first, second, *_ = details.splitlines()
+    assert first == "two cores (LNC2): core 0 has half of the output channels"
+    assert second.startswith("core 0 of 2: 64 -> 64 channels, 1x3x3 taps")
     assert details.count("modelled in closed form") == 2
     assert "lost" not in details
     assert "two cores" in forms
+    alone, every = trnconv.explain(*sizes, cores=1).split("\n\n")
+    assert forms.endswith(f"On one core:\n{alone}\n{every}")
+
+
+def test_explain_says_what_cannot_be_halved():
+    text = trnconv.explain((1, 8, 3), (1, 8, 3))
+    assert text.startswith("two cores (LNC2): it cannot be halved: both cores compute all of it")
+    assert "LNC2" not in trnconv.explain((1, 8, 3), (1, 8, 3), target="trn1")
 
 
 def test_explain_of_several_launches_lists_them():
-    text = trnconv.explain((2, 1994, 9, 9), (2991, 2, 3, 3), padding=1, groups=997)
+    text = trnconv.explain((2, 1994, 9, 9), (2991, 2, 3, 3), padding=1, groups=997, cores=1)
     first, *lines = text.splitlines()
     assert first.startswith("2 launches, ")
     assert lines[0].startswith(

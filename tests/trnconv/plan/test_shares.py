@@ -12,6 +12,7 @@ from nkisim.machine import TRN2
 from trnconv.ask.policy import FAST, Policy
 from trnconv.ask.question import Question
 from trnconv.forms.direct.block_types import blocks_of
+from trnconv.forms.direct.form import DIRECT
 from trnconv.forms.direct.problem import HEIGHT, WIDTH, fold
 from trnconv.forms.form import Priced
 from trnconv.geometry import conv_shape, transposed_shape
@@ -122,6 +123,24 @@ def test_both_cores_have_the_same_loops(form, height):
     assert one.is_rolled
     assert loops(one) == loops(two) != ()
     assert max(run.executed_count for run in trace_plans((one, two)).traces) > 350
+
+
+@shapes
+@pytest.mark.parametrize("by_kind", [False, True])
+def test_trips_by_arithmetic_are_those_of_the_program(shape, by_kind):
+    plan = replace(direct_plans(shape)[0].plan, rolled=True, lead=(), ahead=False, rows=1)
+    for body in (1, 2, 3):
+        rolled = replace(plan, body_blocks=body, by_kind=by_kind)
+        sweeps = DIRECT.lower(rolled).recipe.sweeps
+        assert loops(rolled) == tuple(sweep.turns for sweep in sweeps if sweep.rolled)
+
+
+def test_blocks_of_nothing_but_padding_are_in_one_loop_whatever_their_frames():
+    shape = conv_shape((1, 16, 3, 4, 4), (16, 16, 3, 3, 3), padding=(1, 9, 1))
+    plan = replace(direct_plans(shape)[0].plan, rolled=True, lead=(), ahead=False, rows=1, frames=1)
+    rolled = replace(plan, by_kind=True)
+    sweeps = DIRECT.lower(rolled).recipe.sweeps
+    assert loops(rolled) == tuple(sweep.turns for sweep in sweeps if sweep.rolled)
 
 
 def test_plans_whose_loops_agree_are_taken_before_faster_ones():

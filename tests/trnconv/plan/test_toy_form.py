@@ -31,6 +31,7 @@ from trnconv.verification.layer import verify_layer
 
 SHAPE = conv_shape((40, 24, 3, 17, 29), (40, 24, 1, 1, 1))
 QUESTION = Question(SHAPE, TRN2)
+ALONE = LaunchOptions(cores=1)  # its kernel is for one core
 LAYER = ("--channels", "24:40", "--kernel", "1x1x1", "--size", "3x17x29", "--batch", "40")
 
 
@@ -103,7 +104,7 @@ def test_it_is_explained():
 def test_it_is_launched_and_right(with_bias):
     x, w, bias = integer_arrays(SHAPE, "bfloat16")
     given = bias if with_bias else None
-    done = convolve(x, w, given)
+    done = convolve(x, w, given, launch=ALONE)
     ((plan,),) = done.plans
     assert isinstance(plan, PointPlan)
     np.testing.assert_array_equal(done.y, forward(x, w, given, SHAPE).astype(x.dtype))
@@ -127,9 +128,20 @@ def test_it_is_timed():
     assert trace_plan(plan).trace.static_count == form_of(plan).cost(plan).instructions
     timeline = time_plan(plan)
     assert timeline.makespan_ns > PRICE_NS
-    found = price(QUESTION, simulate=True)
+    found = price(QUESTION, simulate=True, cores=1)
     assert found.ns == timeline.makespan_ns
     assert from_json(Price, json.loads(json.dumps(to_json(found)))) == found
+
+
+def test_without_a_kernel_for_two_cores_another_form_computes_there():
+    x, w, bias = integer_arrays(SHAPE, "bfloat16")
+    done = convolve(x, w, bias)
+    assert [type(plan) for plan in done.plans[0]] == [DirectPlan, DirectPlan]
+    np.testing.assert_array_equal(done.y, forward(x, w, bias, SHAPE).astype(x.dtype))
+    with pytest.raises(PlanError, match="two cores: no form computes it"):
+        price(replace(QUESTION, forms=("point",)))
+    with pytest.raises(PlanError, match="two cores: no form computes it"):
+        verify_layer(QUESTION)
 
 
 def test_it_is_tuned_and_read_back(tmp_path):
@@ -147,14 +159,14 @@ def test_it_is_tuned_and_read_back(tmp_path):
 
 
 def test_it_is_verified():
-    verdict = verify_layer(QUESTION)
+    verdict = verify_layer(QUESTION, cores=1)
     assert isinstance(verdict.plan.plan, PointPlan)
     assert verdict.passed
 
 
 def test_it_is_reported():
     asked = Asked(command="trnconv report", date="today", effects=False)
-    report = report_of_layer("toy", "", QUESTION, asked)
+    report = report_of_layer("toy", "", QUESTION, asked, cores=1)
     (layer,), (line,) = report.layers, report.timelines
     assert (layer.algorithm, line.plan) == ("point", "point by point, 512 columns")
     assert line.ns == time_plan(choose(QUESTION).taken.plan).makespan_ns
@@ -162,10 +174,10 @@ def test_it_is_reported():
 
 
 def test_commands_tell_of_it(run):
-    planned = answer(run("plan", *LAYER, "--json", "--no-cache"))
+    planned = answer(run("plan", *LAYER, "--cores", "1", "--json", "--no-cache"))
     assert (planned["algorithm"], planned["block"]) == ("point", "1x1x512")
     assert planned["plan"] == "point by point, 512 columns"
     assert planned["decisions"]["columns"] == 512
-    explained = run("explain", *LAYER)
+    explained = run("explain", *LAYER, "--cores", "1")
     assert explained.code == 0
     assert "Taken: point by point, 512 columns, 0.0 us." in explained.out

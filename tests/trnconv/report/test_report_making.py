@@ -6,9 +6,10 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from nkisim.machine import TRN2, Reading
-from nkisim.timing import schedule
+from nkisim.timing import schedule, schedule_launch
 from trnconv.ask.policy import ALWAYS_DIRECT
 from trnconv.ask.question import Question
+from trnconv.baseline import layer_ns
 from trnconv.cases import find
 from trnconv.geometry import conv_shape
 from trnconv.model_plan import PlanOptions, Prices, plan_observed
@@ -34,12 +35,12 @@ def question():
 
 @pytest.fixture(scope="module")
 def report(question):
-    return report_of_layer(CASE.name, CASE.note, question, ASKED)
+    return report_of_layer(CASE.name, CASE.note, question, ASKED, cores=1)
 
 
 def test_a_layer_alone_is_all_of_the_time(report, question):
     (row,) = report.layers
-    priced = price(question)
+    priced = price(question, cores=1)
     assert row.ns == row.total_ns == priced.ns == pytest.approx(1e9 * report.totals.seconds)
     assert row.share == 1
     assert (report.totals.calls, report.totals.static_instructions) == (1, priced.instructions)
@@ -51,7 +52,7 @@ def test_a_layer_alone_is_all_of_the_time(report, question):
 
 
 def test_its_timeline_and_readings_are_those_of_the_schedule(report, question):
-    timed = time_layer(question)
+    timed = time_layer(question, cores=1)
     (line,), (reading,) = report.timelines, report.sensitivity.readings
     assert line.ns == reading.default_ns == timed.ns()
     assert reading.optimistic_ns == timed.ns(Reading.optimistic) < reading.default_ns
@@ -62,7 +63,7 @@ def test_its_timeline_and_readings_are_those_of_the_schedule(report, question):
 
 
 def test_an_effect_is_what_the_schedule_says_with_one_number_changed(report, question):
-    timed = time_layer(question, (Reading.default,))
+    timed = time_layer(question, (Reading.default,), cores=1)
     run = timed.longest.run
     slow = replace(TRN2, timing=replace(TRN2.timing, dma_start_ns=1500.0))
     expected = schedule(run.trace, slow, Reading.default).makespan_ns / timed.ns() - 1
@@ -77,6 +78,35 @@ def test_an_effect_is_what_the_schedule_says_with_one_number_changed(report, que
         for one in report.sensitivity.effects
     ]
     assert sizes == sorted(sizes, reverse=True)
+
+
+def test_on_two_cores_times_peaks_and_the_baseline_are_those_of_both(question):
+    both = report_of_layer(CASE.name, CASE.note, question, ASKED)
+    assert both.machine.cores == 2
+    assert both.machine.peak_tflops == pytest.approx(2 * 78.6432)
+    (row,), (line,), (reading,) = both.layers, both.timelines, both.sensitivity.readings
+    assert row.ns == price(question, cores=2).ns
+    assert row.of_peak == pytest.approx(row.tflops / (2 * 78.6432))
+    timed = time_layer(question, cores=2)
+    assert line.ns == reading.default_ns == timed.ns() == max(line.ends_ns)
+    assert line.ends_ns[line.core] == line.ns
+    slow = replace(TRN2, timing=replace(TRN2.timing, dma_start_ns=1500.0))
+    lines = schedule_launch(timed.longest.run.traces, slow, Reading.default)
+    expected = max(one.makespan_ns for one in lines) / timed.ns() - 1
+    found = {one.name: one for one in both.sensitivity.effects}
+    assert found["dma_start_ns"].pessimistic_change == pytest.approx(expected)
+    text = "".join(ET.fromstring(page(both)).itertext())  # noqa: S314 (our own)
+    assert "on two cores (LNC2) of trn2" in text
+    assert f"Core {line.core} of two, which ends last" in text
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_the_baseline_is_on_as_many_cores(cores):
+    shape = find("k3").shape
+    asked = replace(ASKED, heaviest=0)
+    made = report_of_layer("k3", "", Question(shape, TRN2), asked, cores)
+    assert made.totals.baseline_seconds == pytest.approx(layer_ns(shape) / cores / 1e9)
+    assert ("on two cores it takes half" in made.contenders[-1].note) == (cores == 2)
 
 
 def test_budgets_have_the_limits_of_the_machine(report):
@@ -105,7 +135,7 @@ IN_TURNS = conv_shape((1, 64, 1, 800, 64), (64, 64, 1, 3, 3), padding=(0, 1, 1))
 )
 def test_strips_are_as_busy_as_their_engines(shape, budget, loops):
     asked = Question(shape, TRN2, policy=ALWAYS_DIRECT, budget=budget)
-    line = time_layer(asked, (Reading.default,)).longest.timelines[Reading.default]
+    line = time_layer(asked, (Reading.default,), cores=1).longest.timelines[Reading.default]
     assert bool(line.elisions) == loops
     window = window_of(line)
     assert 0 <= window[0] < window[1] <= line.makespan_ns
@@ -176,9 +206,9 @@ def test_equal_convolutions_of_a_model_are_one_layer(model_report):
 
 def test_a_model_has_memory_and_says_what_is_left_out(model_report):
     budgets = {one.name: one for one in model_report.budgets}
-    alone, shared = budgets["HBM, one core at work"], budgets["HBM, all cores at work"]
+    alone, shared = budgets["HBM, one launch at work"], budgets["HBM, all cores at work"]
     assert alone.used == shared.used == 1.5e9
-    assert alone.limit == 96 * 2**30 == 8 * shared.limit
+    assert alone.limit == 96 * 2**30 == 4 * shared.limit  # a chip has four pairs of cores
     assert any("Norms" in line for line in model_report.left_out)
     assert model_report.totals.baseline_seconds is None
     assert [one.is_subject for one in model_report.contenders] == [True, False]

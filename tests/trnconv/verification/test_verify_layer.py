@@ -157,7 +157,8 @@ def test_a_piece_under_the_plan_of_the_layer():
     taken = best_plan(asked)
     piece, same = under_its_plan(asked, taken, 2)
     assert piece.shape.out_size(1) == 2 * taken.plan.rows
-    whole = {"shape": taken.plan.shape, "problem": taken.plan.problem}
+    assert same.plan.row_span == (0, 2 * taken.plan.rows)
+    whole = {"shape": shape, "problem": taken.plan.problem, "rows_of": taken.plan.rows_of}
     assert replace(same.plan, **whole) == taken.plan
     assert in_words(shape, piece.shape) == f"{2 * taken.plan.rows} of 60 rows"
 

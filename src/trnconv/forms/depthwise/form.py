@@ -13,7 +13,7 @@ from trnconv.forms.depthwise.lower import lower
 from trnconv.forms.depthwise.pack import pack
 from trnconv.forms.depthwise.plan import DepthwisePlan
 from trnconv.forms.depthwise.rules import broken_rules, why_not
-from trnconv.forms.depthwise.shares import halves
+from trnconv.forms.depthwise.shares import halves, part_of
 from trnconv.forms.form import Form, problem_and_plan
 from trnconv.geometry import ConvShape
 
@@ -43,7 +43,9 @@ def _refuses(question: Question, family: str) -> str:
 
 def _moved(plan: DepthwisePlan, question: Question) -> DepthwisePlan:
     assert isinstance(question.shape, ConvShape)
-    return replace(plan, shape=question.shape)
+    share = question.share
+    lines, outputs = (share.lines, part_of(question.shape, share)) if share else (None, None)
+    return replace(plan, shape=question.shape, lines_of=lines, outputs_of=outputs)
 
 
 def _decisions(plan: DepthwisePlan) -> list[str]:

@@ -12,6 +12,7 @@ from trnconv.forms.direct.array.summation import keeps_orders
 from trnconv.forms.direct.candidates import Task, candidates, halves, refined
 from trnconv.forms.direct.cost import cost_of, least_tensor_ns
 from trnconv.forms.direct.length import bodies
+from trnconv.forms.direct.loops import trips_of
 from trnconv.forms.direct.lower import lower
 from trnconv.forms.direct.pack import pack
 from trnconv.forms.direct.plan import DirectPlan
@@ -61,6 +62,13 @@ def _given(question: Question) -> dict[str, Any]:
     return {"shape": question.shape, "problem": problem_of(question)}
 
 
+def _moved(plan: DirectPlan, question: Question) -> DirectPlan:
+    """With the rows and columns of a share; its channels are those of the plan."""
+    moved = replace(plan, **_given(question))
+    rows, columns = Task.of(question).rows, question.share and question.share.columns
+    return replace(moved, rows_of=rows, columns_of=columns or (0, 0))
+
+
 DIRECT = Form(
     name=DirectPlan.form,
     plan_type=DirectPlan,
@@ -77,9 +85,9 @@ DIRECT = Form(
     refined=_refined,
     rolled=_rolled,
     halves=halves,
-    loops=lambda recipe: tuple(sweep.turns for sweep in recipe.sweeps if sweep.rolled),
+    loops=trips_of,
     sums_alike=_sums_alike,
-    moved=lambda plan, asked: replace(plan, shape=asked.shape, problem=problem_of(asked)),
+    moved=_moved,
     given=_given,
     decisions=decisions,
     lower=lower,

@@ -7,7 +7,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
-from nkisim.machine import PARTITIONS, matmul_instructions
+from nkisim.compiler_count import matmul_instructions
+from nkisim.machine import PARTITIONS
 from trnconv.forms.direct.block_types import (
     FrameKind,
     SpanKind,

@@ -20,6 +20,7 @@ from trnconv.forms.direct.block_types import (
     FrameKind,
     Kind,
     SpanKind,
+    blocks_of,
     column_kinds,
     frame_kinds,
     row_kinds,
@@ -92,6 +93,29 @@ def along_of(plan: DirectPlan) -> Along:
 def turn_blocks(plan: DirectPlan) -> int:
     """Blocks of a turn, whose places are held at once."""
     return plan.body_blocks * (1 if plan.by_kind else along_of(plan).blocks)
+
+
+def trips_of(plan: DirectPlan) -> tuple[int, ...]:
+    """Turns of a plan's hardware loops, in their order: by arithmetic, without the blocks."""
+    if not plan.rolled:
+        return ()
+    if any(kind.inputs == 0 for kind in (*row_kinds(plan), *column_kinds(plan))):
+        # Blocks of nothing but padding look alike, whatever their frames are.
+        stretches = stretches_of(plan, blocks_of(plan))
+        return tuple(len(one.turns) for one in stretches if one.is_loop)
+    if not plan.by_kind:
+        return _trips(plan, turns_of(along_of(plan).equal, plan.body_blocks))
+    images = plan.problem.images
+    counts = [span_kinds(plan, axis).values() for axis in AXES]
+    blocks = [images * frames * rows * columns for frames, rows, columns in product(*counts)]
+    parts = [part for count in blocks for part in divmod(count, plan.body_blocks)]
+    return tuple(trips for turns in parts for trips in _trips(plan, turns))
+
+
+def _trips(plan: DirectPlan, turns: int) -> tuple[int, ...]:
+    """A loop, or several; one turn is none."""
+    spans = loop_spans(turns, plan.target)
+    return tuple(end - first for first, end in spans if end > first + 1)
 
 
 def stretches_of(plan: DirectPlan, blocks: Sequence[Block]) -> list[Stretch]:

@@ -57,7 +57,7 @@ def given_share(question: Question) -> dict[str, tuple[int, int] | None]:
     """The fields of a plan that follow from a share of two cores."""
     share = question.share
     if share is None:
-        return {}
+        return {"outs_of": None, "ins_of": None, "strips_of": None}
     outs = share.channels if share.channels != (0, question.shape.c_out) else None
     return {"outs_of": outs, "ins_of": share.inputs, "strips_of": share.strips}
 

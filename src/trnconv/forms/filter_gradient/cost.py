@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 
-from nkisim.machine import Timing, matmul_instructions
+from nkisim.compiler_count import matmul_instructions
+from nkisim.machine import Timing
 from trnconv.forms.dma import descriptor_ns, issue_ns, latency_ns
 from trnconv.forms.filter_gradient.blocks import window_size
 from trnconv.forms.filter_gradient.pass_kinds import PassKind, cut_ends, pass_kinds, rows_outside

@@ -13,7 +13,6 @@ from trnconv.forms.filter_gradient.kernel import weight_gradient, weight_gradien
 from trnconv.forms.filter_gradient.lower import FilterGradientLowered, lower
 from trnconv.forms.filter_gradient.pack import filters_of, pack
 from trnconv.forms.filter_gradient.plan import WIDE_END, FilterGradientPlan
-from trnconv.forms.filter_gradient.recipe import FilterGradientRecipe
 from trnconv.forms.filter_gradient.rules import broken_rules
 from trnconv.forms.form import Form, problem_and_plan
 from trnconv.geometry import ONCE, ConvShape
@@ -35,6 +34,10 @@ def _folded(question: Question) -> ConvShape:
     return folded(question.shape)
 
 
+def _given(question: Question) -> dict[str, Any]:
+    return {"shape": _folded(question), **given_share(question)}
+
+
 def _decisions(plan: FilterGradientPlan) -> list[str]:
     return [
         *problem_and_plan(plan),
@@ -49,8 +52,9 @@ def _results(lowered: FilterGradientLowered, outputs: tuple[Any, Any]) -> tuple[
     return filters_of(dw, lowered.plan), db.reshape(-1)
 
 
-def _loops(recipe: FilterGradientRecipe) -> tuple[int, ...]:
+def _loops(plan: FilterGradientPlan) -> tuple[int, ...]:
     """Those of a pass, as often as there are passes."""
+    recipe = lower(plan).recipe
     rolled = tuple(len(sweep.places) for sweep in recipe.sweeps if sweep.rolled)
     return rolled * len(recipe.passes)
 
@@ -65,8 +69,8 @@ GRADIENT = Form(
     cost=cost_of,
     rank=lambda cost: (cost.weighed_ns, cost.sbuf_bytes),
     broken_rules=broken_rules,
-    moved=lambda plan, question: replace(plan, shape=_folded(question)),
-    given=lambda question: {"shape": _folded(question), **given_share(question)},
+    moved=lambda plan, question: replace(plan, **_given(question)),
+    given=_given,
     fits=lambda plan, question: plan.shape == _folded(question),
     decisions=_decisions,
     lower=lower,

@@ -13,7 +13,8 @@ from functools import lru_cache
 from operator import add
 from typing import NamedTuple
 
-from nkisim.machine import Timing, matmul_instructions
+from nkisim.compiler_count import matmul_instructions
+from nkisim.machine import Timing
 from trnconv.ask.ends import IDENTITY, NO_RESIDUAL
 from trnconv.forms.dma import moved_ns
 from trnconv.forms.minimal.blocks import Span, rectangles

@@ -111,6 +111,12 @@ def _moved(plan: MinimalPlan, question: Question) -> MinimalPlan:
     return replace(plan, **_given(question))
 
 
+def _loops(plan: MinimalPlan) -> tuple[int, ...]:
+    """Those of a group of output channels, as often as there are groups."""
+    recipe = lower(plan).recipe
+    return tuple(loop.turns for loop in recipe.loops) * len(recipe.groups)
+
+
 def _rounding_errors(plan: MinimalPlan, x_max: float, w_sums: Array) -> tuple[Array, Array]:
     return largest_errors(plan.algorithm, x_max, w_sums)
 
@@ -139,7 +145,7 @@ MINIMAL: Form[Any] = Form(
         kernel.minimal_of_three_on_two_cores,
     ),
     halves=candidates.halves,
-    loops=lambda recipe: tuple(loop.turns for loop in recipe.loops) * len(recipe.groups),
+    loops=_loops,
     given=_given,
     takes_residual=True,
 )

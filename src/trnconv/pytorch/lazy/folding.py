@@ -49,6 +49,6 @@ def _one_frame(folded: ConvShape) -> ConvShape:
 
 def _ns(shape: ConvShape) -> float:
     try:
-        return price(Question(shape, TRN2, policy=ALWAYS_DIRECT)).ns
+        return price(Question(shape, TRN2, policy=ALWAYS_DIRECT), cores=1).ns
     except TrnconvError:  # no plan is no price: it never wins
         return float("inf")

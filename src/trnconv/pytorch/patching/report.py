@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nkisim.machine import TRN2, Machine
+from trnconv.ask.cores import cores_in_words
 from trnconv.geometry import ConvShape
 from trnconv.pytorch.lazy.noted import Notebook, Work
 from trnconv.runtime.pricing import Price, price
@@ -65,7 +66,7 @@ class PatchReport:
         return tuple(entry for entry in self.entries if not entry.taken)
 
     def ran(self, machine: Machine = TRN2) -> tuple[Ran, ...]:
-        """Every distinct call so far, planned and priced for a machine (one core)."""
+        """Every distinct call so far, planned and priced for a launch of a machine."""
         return tuple(
             Ran(work, calls, price(work.question(machine)))
             for work, calls in self.book.works.items()
@@ -93,7 +94,8 @@ class PatchReport:
         for reason, times in self.book.eager.items():
             lines.append(f"{times} x without rewrites: {reason}")
         if any(by_module) or self.book.works:
-            lines.append("times are modelled: trn2, one core, default reading")
+            cores = cores_in_words(TRN2.launch_cores)
+            lines.append(f"times are modelled: trn2, {cores}, default reading")
         return "\n".join(lines)
 
 
