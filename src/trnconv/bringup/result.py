@@ -60,7 +60,9 @@ class ResultFile:
             return Finding(known["state"], known["words"], known.get("data", {}))
         off = switches.intersection((rung.switch, *rung.void_with))
         if known["state"] == STARTED and not off:
-            return Finding(RED, _NEVER_ENDED)
+            return (
+                Finding(NOTED, f"no: {_NEVER_ENDED}") if rung.notes else Finding(RED, _NEVER_ENDED)
+            )
         return None
 
     def begin(self, rung: Rung) -> None:
