@@ -15,11 +15,12 @@ from typing import Any
 
 from nkisim.version import __version__
 from trnconv.bringup.ladder import GREEN, NOTED, OFF, RED, STARTED, Bench, Climbed, Finding, Rung
-from trnconv.cache import code_digest
 from trnconv.errors import UnsupportedError
+from trnconv.forms.digest import sources_digest
 
 FORMAT = 1
 _LASTING = (GREEN, NOTED, OFF)
+_SOURCES = "trnconv.bringup.stage2"  # with all it imports: probes, planner, forms and kernels
 _NEVER_ENDED = "it was begun and never ended: it hung, or the process died"
 
 
@@ -60,7 +61,9 @@ class ResultFile:
             return Finding(known["state"], known["words"], known.get("data", {}))
         off = switches.intersection((rung.switch, *rung.void_with))
         if known["state"] == STARTED and not off:
-            return Finding(RED, _NEVER_ENDED)
+            return (
+                Finding(NOTED, f"no: {_NEVER_ENDED}") if rung.notes else Finding(RED, _NEVER_ENDED)
+            )
         return None
 
     def begin(self, rung: Rung) -> None:
@@ -111,6 +114,6 @@ def stamp_of(bench: Bench) -> dict[str, Any]:
         "cores": bench.cores,
         "switches": sorted(bench.switches),
         "trnconv": __version__,
-        "code": code_digest(),
+        "code": sources_digest(_SOURCES),
         "python": platform.python_version(),
     }

@@ -11,12 +11,23 @@ from trnconv.bringup.ladder import GREEN, OFF, RED, Bench, Finding, Rung
 from trnconv.bringup.probe import Arrays, Probe
 from trnconv.bringup.probes.engines import ENGINES, MATMUL
 from trnconv.bringup.probes.launches import LAUNCHES, ROTATED, TWO_CORES
-from trnconv.bringup.probes.loops import LOOPS
+from trnconv.bringup.probes.loops import LOOPS, STALLING
 from trnconv.bringup.probes.moving import ADDRESS, COPY, MOVING
 
 STAGE: Final = 1
 SEEDS: Final = (1, 2, 3)  # other data each time: a result that is left from before is noticed
-PROBES: Final = (COPY, MATMUL, *LAUNCHES, ADDRESS, ROTATED, *MOVING, *ENGINES, *LOOPS, *TWO_CORES)
+PROBES: Final = (
+    COPY,
+    MATMUL,
+    *LAUNCHES,
+    ADDRESS,
+    ROTATED,
+    *MOVING,
+    *ENGINES,
+    *LOOPS,
+    *TWO_CORES,
+    STALLING,  # last: it may hang
+)
 
 
 def rungs() -> tuple[Rung, ...]:

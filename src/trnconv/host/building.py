@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,7 @@ from trnconv.host.switches import (
 )
 
 Kernel = Callable[..., Any]
+_KEY_BYTES = 6
 _CACHE_VARIABLE = "NKI_DISABLE_COMPILE_CACHE"
 
 
@@ -49,5 +51,10 @@ def with_recipe(
     def specialised(*tensors: Any) -> Any:
         return kernel(*tensors, recipe)
 
-    specialised.__name__ = f"{kernel.__name__}_{abs(hash(recipe)):x}"
+    specialised.__name__ = f"{kernel.__name__}_{short_key(recipe)}"
     return specialised, ()
+
+
+def short_key(what: Any) -> str:
+    """What stands for it in a name: a digest of its repr, which for a recipe is one already."""
+    return hashlib.blake2b(repr(what).encode(), digest_size=_KEY_BYTES).hexdigest()

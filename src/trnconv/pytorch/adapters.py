@@ -12,7 +12,6 @@ to what is documented. NumPy arrays need none of this: `nki.jit(kernel)(*arrays,
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable
 from inspect import Parameter, Signature
@@ -23,7 +22,7 @@ import torch
 from nkisim.machine import TRN2, Machine, find_machine
 from trnconv import _nki
 from trnconv.errors import UnsupportedError
-from trnconv.host.building import built, with_recipe
+from trnconv.host.building import built, short_key, with_recipe
 from trnconv.host.found import LNC_VARIABLE, TARGET_VARIABLE, find
 from trnconv.host.record import read_host
 from trnconv.host.switches import NO_LEGALISATION, ONE_CORE, WRAP_NKI
@@ -35,7 +34,6 @@ Switches = frozenset[str]
 _NEURON = ("neuron", "privateuseone")
 
 
-_KEY_BYTES = 6
 _ops: dict[Any, dict[str, Any]] = {}  # of each nki_op by name: a name is registered once a process
 
 
@@ -141,11 +139,6 @@ class TorchNeuronAdapter(_Built):
             typed = launcher(self._kernel(kernel, recipe), present, outputs)
             made[name] = self._nki_op(f"trnconv_neuron::{name}", mutates_args={})(typed)
         return made[name](*(tensor for tensor in tensors if tensor is not None))
-
-
-def short_key(what: Any) -> str:
-    """What stands for it in the name of an op: a digest of its repr, which for a recipe is one."""
-    return hashlib.blake2b(repr(what).encode(), digest_size=_KEY_BYTES).hexdigest()
 
 
 def launcher(jitted: Callable[..., Any], present: tuple[bool, ...], outputs: int) -> Any:

@@ -93,6 +93,13 @@ def test_a_rung_that_never_ended_is_red_until_it_is_retried_or_off(tmp_path):
     assert climbed(path, [hanging], retry=True) == [("a", GREEN, False)]
 
 
+def test_a_note_that_never_ended_does_not_stop(tmp_path):
+    path = tmp_path / "bringup.json"
+    hanging = rung("a", GREEN, notes=True)
+    ResultFile.opened(path, bench()).begin(hanging)
+    assert climbed(path, [hanging, rung("b", GREEN)]) == [("a", NOTED, True), ("b", GREEN, False)]
+
+
 def test_a_file_of_something_else_is_refused(tmp_path):
     path = tmp_path / "bringup.json"
     path.write_text("[]")

@@ -238,13 +238,13 @@ LOOPS: Final = (
         void_with=(_NO_LOOPS,),
         constants=_turns(_MOST_TURNS),
     ),
-    Probe(
-        "trips-4096",
-        "a loop of 4,096 turns, which stalls on trn2 (LDC)",
-        static_loop,
-        _tile,
-        lambda x: (x + 2 * _MOST_TURNS,),
-        constants=_turns(2 * _MOST_TURNS),
-        notes=True,
-    ),
+)
+STALLING: Final = Probe(
+    "trips-4096",
+    "a loop of 4,096 turns, which stalls on trn2 (LDC)",
+    static_loop,
+    _tile,
+    lambda x: (x + 2 * _MOST_TURNS,),
+    constants=_turns(2 * _MOST_TURNS),
+    notes=True,
 )

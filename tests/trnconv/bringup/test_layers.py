@@ -1,0 +1,42 @@
+"""Layers of stage 2 in nkisim, and what switches leave out of them."""
+
+import pytest
+
+import neuron_features as features
+from nkisim.machine import find_machine
+from trnconv.bringup import stage2
+from trnconv.bringup.ladder import GREEN, Bench
+from trnconv.bringup.layers import LAYERS
+from trnconv.bringup.runner import SimulatedRunner
+from trnconv.forms.program import traced
+from trnconv.runtime.launch import prepare
+
+BY_NAME = {layer.name: layer for layer in LAYERS}
+LEFT_OUT = {
+    "placed-by-compiler": ("image", features.fixed_addresses),
+    "no-psum-in-place": ("residual-before", features.psum_in_place),
+    "no-loads-ahead": ("ahead", features.loads_ahead),
+    "no-dma-transpose": ("filter-gradient", features.transposing_dma),
+    "no-growing-banks": ("minimal", features.growing_bank),
+    "no-loops": ("rolled", features.has_loop),
+    "fence": ("rolled", features.unfenced),
+}
+
+
+@pytest.mark.parametrize(
+    "name", ["pointwise", "image", "residual-after", "transposed", "depthwise"]
+)
+def test_a_layer_is_right(name):
+    machine = find_machine("trn2")
+    bench = Bench(machine, 1, SimulatedRunner(machine, 1))
+    assert stage2.run(BY_NAME[name], bench).state == GREEN
+
+
+@pytest.mark.parametrize("switch", LEFT_OUT)
+def test_a_layer_does_the_thing_and_with_the_switch_it_does_not(switch):
+    name, feature = LEFT_OUT[switch]
+    layer = BY_NAME[name]
+    for target, does in (("trn2", True), (f"trn2+{switch}", False)):
+        question = layer.question(find_machine(target))
+        run = traced(prepare(layer.planned(question, 1)))
+        assert feature(run) is does, target
