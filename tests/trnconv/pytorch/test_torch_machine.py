@@ -59,7 +59,7 @@ def test_transposed_and_causal_ones_have_a_machine_too(seen):
 def test_gradients_run_on_the_machine_of_the_output(seen):
     x, w = integers(1, 4, 6, 5).requires_grad_(), integers(4, 4, 3, 3, most=2).requires_grad_()
     functional.conv2d(x, w, padding=1, target="trn1").sum().backward()
-    assert [machine for _, *machine in seen] == [[Simulated("trn1")]] * 3
+    assert [machine for _, *machine in seen] == [[Simulated("trn1", 1)]] * 3
     expected = torch.autograd.grad(torch.nn.functional.conv2d(x, w, padding=1).sum(), (x, w))
     assert torch.equal(x.grad, expected[0])
     assert torch.equal(w.grad, expected[1])

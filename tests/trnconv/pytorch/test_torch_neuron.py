@@ -25,7 +25,7 @@ def jit():
     return FakeJit()
 
 
-@pytest.fixture(params=["xla", "torch_neuron", "xla, two cores", "torch_neuron, two cores"])
+@pytest.fixture(params=["xla", "torch_neuron", "xla, one core", "torch_neuron, one core"])
 def on_device(request, jit, monkeypatch):
     """Tensors of this test are on a Neuron device that has this adapter."""
     monkeypatch.setattr(backends, "NEURON_DEVICES", ("cpu",))
@@ -33,8 +33,8 @@ def on_device(request, jit, monkeypatch):
     ways = {
         "xla": lambda: adapters.XlaAdapter(jit),
         "torch_neuron": lambda: adapters.TorchNeuronAdapter(FakeNkiOp(), jit),
-        "xla, two cores": lambda: adapters.XlaAdapter(jit, cores=2),
-        "torch_neuron, two cores": lambda: adapters.TorchNeuronAdapter(FakeNkiOp(), jit, cores=2),
+        "xla, one core": lambda: adapters.XlaAdapter(jit, cores=1),
+        "torch_neuron, one core": lambda: adapters.TorchNeuronAdapter(FakeNkiOp(), jit, cores=1),
     }
     adapters.use_adapter(ways[request.param]())
     yield jit
@@ -86,11 +86,23 @@ def test_the_end_is_fused_without_gradients(on_device):
     assert tensors[-1].shape == (1, 3, 1, 1, 4)
 
 
+@pytest.mark.parametrize(("configured", "cores"), [(None, 2), ("2", 2), ("1", 1)])
+def test_launches_are_as_large_as_the_runtime_is_configured(jit, monkeypatch, configured, cores):
+    monkeypatch.delenv("NEURON_LOGICAL_NC_CONFIG", raising=False)
+    if configured:
+        monkeypatch.setenv("NEURON_LOGICAL_NC_CONFIG", configured)
+    assert adapters.XlaAdapter(jit).cores == cores
+    assert adapters.TorchNeuronAdapter(FakeNkiOp(), jit).cores == cores
+    assert adapters.XlaAdapter(jit, cores=1).cores == 1
+    with pytest.raises(UnsupportedError, match="3 cores on trn2: a launch has 1 to 2"):
+        adapters.XlaAdapter(jit, cores=3)
+
+
 def test_an_op_is_made_once_for_each_kernel_and_shape(jit, monkeypatch):
     monkeypatch.setattr(backends, "NEURON_DEVICES", ("cpu",))
     monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn2")
     nki_op = FakeNkiOp()
-    adapters.use_adapter(adapters.TorchNeuronAdapter(nki_op, jit))
+    adapters.use_adapter(adapters.TorchNeuronAdapter(nki_op, jit, cores=1))
     w = integers(3, 2, 3)
     for length in (6, 6, 7):
         functional.conv1d(integers(1, 2, length), w)
@@ -197,7 +209,8 @@ def test_the_pass_for_tensors_written_twice_is_asked_for(legalise):
         return Jitted(switched=False)
 
     tensor = torch.zeros(1)
-    adapters.XlaAdapter(jit, legalise=legalise).call(len, (tensor,), "recipe", 1)
-    ops = adapters.TorchNeuronAdapter(lambda *_, **__: lambda op: op, jit, legalise=legalise)
+    adapters.XlaAdapter(jit, legalise=legalise, cores=1).call(len, (tensor,), "recipe", 1)
+    options = {"legalise": legalise, "cores": 1}
+    ops = adapters.TorchNeuronAdapter(lambda *_, **__: lambda op: op, jit, **options)
     ops.call(len, (tensor,), "recipe", 1)
     assert asked == [legalise, legalise]
