@@ -109,10 +109,13 @@ def test_capacity_is_what_the_estimate_says():
     priced = estimate(observe_entry(find("wan2.1"), Size("", 17, 64, 96), "encode"), TRN2)
     answer = json.loads(run(*"capacity --clips 1 --seconds 1 --size 64x96 --json".split()).stdout)
     assert answer["clip"]["convolution_s"] == pytest.approx(priced.seconds)
-    # Copies go at what 16 DMA engines sustain, 23 bytes a nanosecond each, or half of an HBM stack.
-    assert answer["clip"]["copied_s"] == pytest.approx(
-        priced.copied_bytes / min(16 * 23, 360) / 1e9
-    )
+    # Copies go at what 16 DMA engines sustain, 23 bytes a nanosecond each, or half of an HBM stack,
+    # on each of two cores.
+    rate = 2 * min(16 * 23, 360)
+    assert answer["clip"]["copied_s"] == pytest.approx(priced.copied_bytes / rate / 1e9)
+    clip = answer["clip"]
+    assert clip["core_s"] == pytest.approx(2 * (clip["convolution_s"] + clip["copied_s"]))
+    assert answer["assumptions"]["cores_per_clip"] == clip["cores"] == 2
 
 
 @pytest.mark.diffusers

@@ -228,7 +228,10 @@ def test_the_way_is_taken_that_takes_less_time(channels, rows, columns, halos, e
     fabric = FABRICS["trn2"]
     rate = TRN2.timing.dma_engines * TRN2.timing.dma_bytes_per_ns  # four cores of one chip
     travel = sum(fabric.message_ns + each / rate for each in halos)
-    band, (strips,) = price(both.band).ns, [price(each).ns for each in both.strips]
+    band, (strips,) = (
+        price(both.band, cores=1).ns,
+        [price(each, cores=1).ns for each in both.strips],
+    )
     together = travel + both.together_bytes / rate + band
     apart = max(travel, band) + strips + both.apart_bytes / rate + TRN2.timing.launch_ns
     assert overlaps(both) == (apart < together) == expected
@@ -236,7 +239,7 @@ def test_the_way_is_taken_that_takes_less_time(channels, rows, columns, halos, e
 
 def test_a_balance_says_what_is_hidden():
     both = ways(96, 24, 64, (10**9,))
-    assert balance(both).hidden_ns == price(both.band).ns
+    assert balance(both).hidden_ns == price(both.band, cores=1).ns
     assert Balance(hidden_ns=2, uncopied_ns=2, strips_ns=1, launches_ns=2).pays
     assert not Balance(hidden_ns=1, uncopied_ns=2, strips_ns=1, launches_ns=2).pays
 

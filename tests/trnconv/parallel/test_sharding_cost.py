@@ -70,7 +70,7 @@ def test_the_time_of_an_overlap_is_that_of_its_parts():
     part = replace(THREE, overlap=ALWAYS)
     run, spread, _ = observed(part, PLACE)
     time = core_time(part, PLACE)
-    assert time.convolutions_s == estimate(run, TRN2).seconds
+    assert time.convolutions_s == estimate(run, TRN2, cores=1).seconds
     assert time.hidden_s == pytest.approx(
         sum(balance(ways).hidden_ns * times for ways, times in spread.apart.items()) / 1e9
     )

@@ -57,7 +57,7 @@ def test_every_convolution_is_counted(entry, phase):
 def test_an_estimate_adds_up_its_layers():
     entry = find("wan2.1")
     run = observe_entry(entry, entry.tiny, "decode")
-    cost = estimate(run, TRN2)
+    cost = estimate(run, TRN2, cores=1)
     assert cost.calls == sum(run.report.book.works.values())
     assert cost.seconds == pytest.approx(sum(one.calls * one.price.ns for one in cost.layers) / 1e9)
     assert cost.convolution_bytes > 0
@@ -108,7 +108,7 @@ def estimates(name):
     """Of a decode at production size, as it is and with the rewrites."""
     entry = find(name)
     return [
-        estimate(observe_entry(entry, entry.production, "decode", rewrites=flags), TRN2)
+        estimate(observe_entry(entry, entry.production, "decode", rewrites=flags), TRN2, cores=1)
         for flags in (NO_REWRITES, ALL_REWRITES)
     ]
 
