@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from importlib.util import find_spec
 from typing import Any, Final
 
-from trnconv.bringup.ladder import GREEN, RED, Bench, Finding, Rung
+from trnconv.bringup.ladder import GREEN, OFF, RED, Bench, Finding, Rung
 from trnconv.bringup.probe import integers
 from trnconv.errors import UnsupportedError
 from trnconv.host.switches import HOST_COPIES, NO_COMPILE, WRAP_NKI
@@ -34,6 +35,8 @@ def rungs() -> tuple[Rung, ...]:
 
 def _asked(ask: Callable[[Any], str], bench: Bench) -> Finding:
     """Whether what is computed on the device equals torch on the CPU, in integers."""
+    if find_spec("torch") is None:
+        return Finding(OFF, "torch is not installed")
     with _on_device(bench) as on:
         wrong = ask(on)
     return Finding(RED, wrong) if wrong else Finding(GREEN, "equal to torch")

@@ -51,6 +51,10 @@ def climbed(
     retry: bool = False,
 ) -> Iterator[Climbed]:
     """The rungs of some stages, in order, up to the first that is red; the file follows."""
+    unknown = [stage for stage in stages if stage not in STAGES]
+    if unknown:
+        known = ", ".join(map(str, STAGES))
+        raise UnsupportedError(f"stage {unknown[0]} of the bring-up: there are {known}.")
     file = ResultFile.opened(path, bench, restart=restart)
     bench = replace(bench, folder=path.parent)
     rungs = [rung for stage in stages for rung in STAGES[stage]()]
