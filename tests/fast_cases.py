@@ -105,30 +105,6 @@ CASES = {
         (0, 1, 1),
         _BY_ROWS | _PAIR | {"x_slots": 2, "v_slots": 2},
     ),
-    "even_frames_in_a_loop": (
-        (1, 40, 6, 36, 11),
-        (70, 40, 3, 3, 3),
-        (0, 1, 1),
-        _BY_FRAMES | {"rolled": True, "even_rows": True, "columns": 6, "pieces": (2, 4)},
-    ),
-    "even_frames_and_a_rest": (
-        (1, 192, 4, 14, 11),
-        (70, 192, 3, 3, 3),
-        ((2, 0), 1, 1),
-        _BY_FRAMES | {"rolled": True, "even_rows": True, "body_blocks": 2},
-    ),
-    "even_rows_in_a_loop": (
-        (1, 40, 6, 36, 11),
-        (70, 40, 3, 3, 3),
-        (0, 1, 1),
-        _BY_ROWS | {"rolled": True, "even_rows": True, "pieces": (1, 1, 4)},
-    ),
-    "even_rows_below": (
-        (2, 64, 4, 17, 11),
-        (70, 64, 3, 3, 3),
-        ((2, 0), (0, 1), 1),
-        _BY_ROWS | {"rolled": True, "even_rows": True},
-    ),
     "rows_in_a_loop": (
         (1, 40, 6, 37, 11),
         (70, 40, 3, 3, 3),
@@ -226,20 +202,6 @@ REPLICATED = {
         (70, 64, 3, 3, 3),
         ((2, 0), 1, 1),
         _BY_ROWS | {"rolled": True},
-        _EVERYWHERE,
-    ),
-    "even_frames": (
-        (1, 64, 4, 16, 11),
-        (70, 64, 3, 3, 3),
-        ((2, 0), 1, 1),
-        _BY_FRAMES | {"rolled": True, "even_rows": True},
-        _EVERYWHERE,
-    ),
-    "even_rows": (
-        (1, 40, 4, 16, 11),
-        (70, 40, 3, 3, 3),
-        ((2, 0), 1, 1),
-        _BY_ROWS | {"rolled": True, "even_rows": True},
         _EVERYWHERE,
     ),
     "rows_from_an_odd_one": (

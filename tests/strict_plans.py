@@ -183,9 +183,7 @@ def _minimal(rng) -> Plan | None:
         rng, replace(question, budget=budget), "minimal", _one_of(rng, MINIMAL_FAMILIES)
     )
     if plan is not None and rng.random() < 0.7:
-        loop = replace(
-            plan, rolled=True, units=1, rows=2 * plan.m, even_rows=bool(rng.random() < 0.5)
-        )
+        loop = replace(plan, rolled=True, units=1, rows=2 * plan.m)
         return loop if not form_of(loop).broken_rules(loop) else plan
     return plan
 

@@ -20,6 +20,7 @@ from nkisim.machine import CONSTANTS_VERSION
 from nkisim.version import __version__
 
 ENVIRONMENT = "TRNCONV_CACHE_DIR"
+SOURCES = ("ask", "forms", "planner", "runtime")  # folders that prices follow from
 _SET_ASIDE = ".set-aside"
 _NAME_BYTES = 16
 
@@ -38,8 +39,7 @@ def code_digest() -> str:
     """Of the sources that results follow from: an edited planner does not get old answers."""
     digest = hashlib.blake2b(digest_size=_NAME_BYTES)
     package = Path(__file__).parent
-    folders = [package / "plan", package / "kernels", package / "runtime"]
-    for folder in (*folders, package.parent / "nkisim"):
+    for folder in (*(package / name for name in SOURCES), package.parent / "nkisim"):
         for path in sorted(folder.rglob("*.py")):
             digest.update(f"{path.relative_to(package.parent)}\0".encode())
             digest.update(path.read_bytes())

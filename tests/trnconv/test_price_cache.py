@@ -2,6 +2,9 @@
 
 import json
 import os
+import shutil
+from pathlib import Path
+from shutil import ignore_patterns
 
 import pytest
 
@@ -165,3 +168,28 @@ def test_a_price_of_another_process_takes_the_tuned_plans_in_use(tmp_path):
         known = Prices(jobs=2, cores=1)
         known.prepare(many_questions(9))
         assert known.of(question).plan.plan == slower != fastest
+
+
+def test_an_edited_planner_does_not_get_old_answers(tmp_path, monkeypatch):
+    """The digest of a copy of the sources, of which one file at a time is edited."""
+    root = Path(cache_module.__file__).parent
+    for name in ("trnconv", "nkisim"):
+        shutil.copytree(root.parent / name, tmp_path / name, ignore=ignore_patterns("__pycache__"))
+    monkeypatch.setattr(cache_module, "__file__", str(tmp_path / "trnconv" / "cache.py"))
+    digest = cache_module.code_digest.__wrapped__
+    before = digest()
+    edited = [
+        "trnconv/ask/limits.py",
+        "trnconv/forms/search.py",
+        "trnconv/forms/minimal/cost.py",
+        "trnconv/planner/best.py",
+        "trnconv/runtime/pricing.py",
+        "nkisim/machine.py",
+    ]
+    for name in edited:
+        path = tmp_path / name
+        text = path.read_text()
+        path.write_text(text + "# edited\n")
+        assert digest() != before
+        path.write_text(text)
+    assert digest() == before

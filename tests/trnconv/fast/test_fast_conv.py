@@ -13,7 +13,6 @@ from parser_lint import lint
 from tolerance import assert_within
 from trnconv.ask.ends import End
 from trnconv.forms.minimal import kernel
-from trnconv.forms.minimal import pack as minimal_packing
 from trnconv.reference import forward
 
 
@@ -73,18 +72,6 @@ def test_a_border_left_at_zero_is_outside_the_bound(name, axis):
     exact = forward(x, w, bias, plan.shape)
     with pytest.raises(AssertionError, match="outside their bound"):
         assert_within(y, exact, fast_bound(x, w, bias, exact, plan))
-
-
-@pytest.mark.parametrize("name", ["even_frames_in_a_loop", "even_rows_in_a_loop"])
-def test_a_row_beside_a_block_that_is_not_cleared_is_noticed(name, monkeypatch):
-    plan = case_of(name)
-    x, w, bias = integers(plan)
-    monkeypatch.setattr(minimal_packing, "_packed_edges", lambda: [1.0] * 8)
-    y = np.asarray(run_plan(plan, pieces_of(x, plan), w, bias).outputs)
-    exact = forward(x, w, bias, plan.shape).astype(x.dtype)
-    assert not np.array_equal(y[..., 0, :], exact[..., 0, :])
-    assert not np.array_equal(y[..., -1, :], exact[..., -1, :])
-    assert np.array_equal(y[..., 1:-1, :], exact[..., 1:-1, :])
 
 
 ENDS = {

@@ -48,7 +48,7 @@ def test_what_is_left_out_could_not_win(shape, transform, axis):
 def test_memory_in_short_is_memory_laid_out(shape, transform, axis):
     for plan in candidates_of(shape, transform, axis):
         loop = replace(plan, rolled=True, body_blocks=3 * plan.body_blocks)
-        for one in (plan, loop, replace(loop, even_rows=True)):
+        for one in (plan, loop):
             assert sbuf_end(one) == lay_out(one).end
 
 
@@ -58,15 +58,6 @@ def test_what_is_chosen_is_legal_and_within_its_budget(shape, transform, axis, b
     for one in minimal_plans(SHAPES[shape], transform, axis, budget=budget):
         assert broken_rules(one.plan) == []
         assert one.cost.instructions <= budget
-
-
-def test_even_rows_need_one_loop():
-    taken, *_ = minimal_plans(SHAPES["192"], "F(2,3)", 1, budget=6_000)
-    plan = replace(taken.plan, rolled=True, even_rows=False)
-    assert 48 % plan.rows == 0
-    uneven, even = (lower(replace(plan, even_rows=even)).recipe for even in (False, True))
-    assert len(even.kinds) == 1
-    assert len(uneven.kinds) == 3
 
 
 def test_one_loop_goes_through_spans_of_several_kinds_of_blocks():

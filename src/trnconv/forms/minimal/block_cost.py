@@ -99,7 +99,6 @@ class Rates:
     lines: int
     ways: int  # of outputs: out, and in what is added to them
     every_row: bool  # of a block is loaded, what padding repeats or clears by itself
-    clears_edges: bool
     repeats_columns: bool
     ins: tuple[InRates, ...]
     outs: tuple[OutRates, ...]
@@ -145,8 +144,7 @@ def _rates(plan: MinimalPlan) -> Rates:
         bank=machine.psum_bank_fp32_elems,
         lines=machine.partitions,
         ways=1 if plan.end.residual == NO_RESIDUAL else 2,
-        every_row=replicates(plan.shape, HEIGHT) or plan.even_rows,
-        clears_edges=plan.even_rows and not replicates(plan.shape, HEIGHT),
+        every_row=replicates(plan.shape, HEIGHT),
         repeats_columns=replicates(plan.shape, WIDTH),
         ins=tuple(InRates(count, *look) for look, count in alike.items()),
         outs=tuple(
@@ -257,14 +255,13 @@ def inputs_cost(rates: Rates, frames: int, tiles: int, look: InLook) -> Sum:
         lines = one.channels * one.loaded
         loads = one.loaded * (1 + look.repeated)
         made = one.copies - one.loaded
-        edges = look.repeated if rates.clears_edges else 0
         part = Sum(
             vector=tiles * rates.steps * streamed,
             scalar=tiles * one.copies * fills * filled,
             moved=frames * moved_ns(timing, lines * runs, each),
             loads=frames * loads,
             bytes=frames * lines * rows * width * rates.x_bytes,
-            instructions=frames * (loads + made + edges + 1)
+            instructions=frames * (loads + made + 1)
             + tiles * (rates.steps + 2 + one.copies * fills),
         )
         cost = cost.plus(part.times(one.tiles))

@@ -22,8 +22,7 @@ class Span:
     """A block along rows or columns.
 
     `ins` positions of transformed inputs (or of inputs, if they are tiled along it) begin at input
-    position `origin`, which may be padding; `first` .. `end` of them exist. If rows are even, those
-    are the ones that exist in every block; each of the others is loaded by itself.
+    position `origin`, which may be padding; `first` .. `end` of them exist.
     """
 
     outs: int  # positions that are computed
@@ -56,12 +55,12 @@ Kinds = tuple[tuple[Span, int], ...]  # one span of each look, and how many have
 
 def column_spans(plan: MinimalPlan) -> tuple[Span, ...]:
     """Blocks along columns."""
-    return _plain_spans(plan.shape, _columns_of(plan), even=False)
+    return _plain_spans(plan.shape, _columns_of(plan))
 
 
 def column_kinds(plan: MinimalPlan) -> Kinds:
     """Blocks along columns by their look."""
-    return _plain_kinds(plan.shape, _columns_of(plan), even=False)
+    return _plain_kinds(plan.shape, _columns_of(plan))
 
 
 class _Cut(NamedTuple):
@@ -91,8 +90,8 @@ def _rows_of(plan: MinimalPlan) -> _Cut:
 
 
 @lru_cache(maxsize=4096)
-def _plain_kinds(shape: ConvShape, cut: _Cut, *, even: bool) -> Kinds:
-    return _by_look(_plain_spans(shape, cut, even=even))
+def _plain_kinds(shape: ConvShape, cut: _Cut) -> Kinds:
+    return _by_look(_plain_spans(shape, cut))
 
 
 def _by_look(spans: tuple[Span, ...]) -> Kinds:
@@ -105,52 +104,36 @@ def _by_look(spans: tuple[Span, ...]) -> Kinds:
 
 
 @lru_cache(maxsize=4096)
-def _plain_spans(shape: ConvShape, cut: _Cut, *, even: bool) -> tuple[Span, ...]:
-    spans = tuple(
+def _plain_spans(shape: ConvShape, cut: _Cut) -> tuple[Span, ...]:
+    return tuple(
         _span(shape, cut.axis, at, min(cut.size, cut.end - at), cut.stack)
         for at in range(cut.first, cut.end, cut.size)
     )
-    return tuple(_evened(shape, span) for span in spans) if even else spans
-
-
-def _evened(shape: ConvShape, row: Span) -> Span:
-    """The rows that blocks of this size have everywhere."""
-    return replace(row, first=shape.pad_before[HEIGHT], end=row.ins - shape.pad_after[HEIGHT])
-
-
-def can_be_even(plan: MinimalPlan) -> bool:
-    """Whether only one row before and one behind a block is there or not, by its place."""
-    shape = plan.shape
-    pads = (shape.pad_before[HEIGHT], shape.pad_after[HEIGHT])
-    first, end = plan.row_span
-    whole = not plan.by_rows or (plan.phase == 0 and (end - first) % plan.m == 0)
-    return max(pads) == 1 and whole and not plan.paired_rows
 
 
 def row_spans(plan: MinimalPlan) -> tuple[Span, ...]:
     """Blocks along rows; if tiles are rows, they begin and end with whole tiles."""
     spans = _tiled_spans if plan.by_rows else _plain_spans
-    return spans(plan.shape, _rows_of(plan), even=plan.even_rows)
+    return spans(plan.shape, _rows_of(plan))
 
 
 def row_kinds(plan: MinimalPlan) -> Kinds:
     """Blocks along rows by their look."""
     kinds = _tiled_kinds if plan.by_rows else _plain_kinds
-    return kinds(plan.shape, _rows_of(plan), even=plan.even_rows)
+    return kinds(plan.shape, _rows_of(plan))
 
 
 @lru_cache(maxsize=4096)
-def _tiled_kinds(shape: ConvShape, cut: _Cut, *, even: bool) -> Kinds:
-    return _by_look(_tiled_spans(shape, cut, even=even))
+def _tiled_kinds(shape: ConvShape, cut: _Cut) -> Kinds:
+    return _by_look(_tiled_spans(shape, cut))
 
 
 @lru_cache(maxsize=4096)
-def _tiled_spans(shape: ConvShape, cut: _Cut, *, even: bool) -> tuple[Span, ...]:
+def _tiled_spans(shape: ConvShape, cut: _Cut) -> tuple[Span, ...]:
     end = cut.first + -(-(cut.end - cut.first) // cut.stack) * cut.stack
-    spans = tuple(
+    return tuple(
         _tiled_span(shape, at, min(cut.size, end - at)) for at in range(cut.first, end, cut.size)
     )
-    return tuple(_evened(shape, span) for span in spans) if even else spans
 
 
 def _span(shape: ConvShape, axis: int, at: int, count: int, stack: int) -> Span:
@@ -194,7 +177,6 @@ def frame_looks(plan: MinimalPlan) -> tuple[int, ...]:
         body_blocks=1,
         rolled=False,
         spans=0,
-        even_rows=False,
     )
     return _frame_looks(along_frames)
 
@@ -312,12 +294,6 @@ def blocks_of(plan: MinimalPlan) -> int:
     return plan.shape.batch * rows * columns * len(frame_starts(plan))
 
 
-def _edges(plan: MinimalPlan, row: Span) -> int:
-    """Where among the pairs of constants stands which rows beside a block exist."""
-    missing = [row.origin < 0, row.origin + row.end >= plan.shape.size[HEIGHT]]
-    return 2 * (missing[0] + 2 * missing[1])
-
-
 def _place(plan: MinimalPlan, image: int, spans: tuple[Span, Span, FrameSpan]) -> Place:
     row, column, frame = spans
     shape = plan.shape
@@ -328,17 +304,6 @@ def _place(plan: MinimalPlan, image: int, spans: tuple[Span, Span, FrameSpan]) -
         for frames, base in zip(plan.frames, frame.bases, strict=True)
     ]
     x = tuple(start + inside for start in starts)
-    if plan.even_rows:
-        left = column.origin + column.first
-        above, below = max(0, row.origin), min(height - 1, row.origin + row.end)
-        x = (
-            *(
-                start + at
-                for start in starts
-                for at in (inside, above * width + left, below * width + left)
-            ),
-            _edges(plan, row),
-        )
     _, out_height, out_width = shape.out_sizes()
     y = image * shape.c_out * prod(shape.out_sizes())
     return Place(x, y + (frame.out * out_height + row.out) * out_width + column.out)

@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import lru_cache
 
 from trnconv.ask.question import Question, Share
-from trnconv.forms.minimal.blocks import can_be_even
 from trnconv.forms.minimal.channels import in_channels, out_channels
 from trnconv.forms.minimal.cost import (
     cost_of,
@@ -215,20 +214,13 @@ def _divisors(number: int) -> list[int]:
 def _within(plan: MinimalPlan, budget: int) -> Iterator[MinimalPlan]:
     """A plan, or its hardware loops, with at most `budget` static instructions.
 
-    Blocks of even rows need fewer loops and compute some rows twice. Where both ways are short
-    enough, the other one is followed only if it gains by what turns of the first one take.
+    One loop over spans, or one a kind of block. Where both ways are short enough, the other one is
+    followed only if it gains by what turns of the first one take.
     """
     if instructions_of(plan) <= budget:
         yield plan
         return
-    loops = [
-        *_one_loop(plan, budget),
-        *(
-            loop
-            for even_rows in ((True, False) if can_be_even(plan) else (False,))
-            for loop in _longest_loop(replace(plan, rolled=True, even_rows=even_rows), budget)
-        ),
-    ]
+    loops = [*_one_loop(plan, budget), *_longest_loop(replace(plan, rolled=True), budget)]
     yield from loops[:1]
     yield from (loop for loop in loops[1:] if is_faster_with(loop, loops[0]))
 

@@ -63,33 +63,8 @@ class MinimalCore(nl.NKIObject):
             (recipe.lines, recipe.constants), nl.float32, recipe.constants_address
         )
         nisa.dma_copy(dst=self.constants, src=constants)
-        self.constant_image = constants
-        self.edges = ring(recipe.edges, recipe.lines, nl.float32)
         self.banks = Banks(recipe.banks, (recipe.lines, recipe.bank_elems), nl.float32)
         self.used = [0, 0, 0, 0]  # copies, outputs, residuals, weights
-
-    def load_edges(self, block: MinimalBlock) -> None:
-        """Whether the rows beside a block exist, for all lines; needed if that may be either."""
-        if len(block.kind.ins[0].edges) == 0:
-            return
-        recipe = self.recipe
-        pattern = [[recipe.constants, recipe.lines], [1, 2]]
-        which = recipe.parts * len(self.x)
-        if block.turn == None:
-            at = recipe.first_edge + block.place.x[which]
-            edges = self.constant_image.ap(pattern, offset=at)
-        else:
-            cell = block.turn.x_cell(block.number, which)
-            edges = self.constant_image.ap(
-                pattern, offset=recipe.first_edge, scalar_offset=cell, indirect_dim=1
-            )
-        first = 2 * block.number
-        nisa.dma_copy(dst=self.edges[0][:, first : first + 2], src=edges)
-
-    def edge(self, block: MinimalBlock, part: InPart, which: int) -> nl.NkiTensor:
-        """1 or 0 for a row of a tile: whether the row before or behind a block exists."""
-        pattern = [[self.recipe.edges.elems, part.loaded], [0, 1], [0, part.columns]]
-        return self.edges[0].ap(pattern, offset=2 * block.number + which)
 
     def start_over(self) -> None:
         """What each turn of a hardware loop starts from, so that all turns are alike."""
@@ -195,21 +170,15 @@ def load_lines(
     else:
         dst = lines[:, into.row : into.row_end, into.column : into.column_end]
         pattern = [(channel_step, one.lines), (recipe.x_width, rows), (1, columns)]
-    which = frame.piece * recipe.parts + one.part
-    nisa.dma_copy(dst=dst, src=block.in_x(core.x[frame.piece], which, tuple(pattern), at))
+    x = core.x[frame.piece]
+    nisa.dma_copy(dst=dst, src=block.in_x(x, frame.piece, tuple(pattern), at))
 
 
 def complete_inputs(core: MinimalCore, block: MinimalBlock, work: Pending) -> None:
-    """Rows beside a block times 1 or 0, and copies of channels, for inputs that are new."""
+    """Copies of channels, for inputs that are new."""
     part = block.kind.ins[work.tile]
     for slot in work.prepare.fresh:
         tile = input_tile(core, work.tile, slot, part)
-        for edge in part.edges:
-            row = tile[0 : part.loaded, edge.row : edge.row + 1, :]
-            factors = core.edge(block, part, edge.which)
-            nisa.tensor_tensor(
-                dst=row, data1=row, data2=factors, op=nl.multiply, engine=nisa.engine.gpsimd
-            )
         for copy in part.copies:
             copy_lines(tile, copy)
 

@@ -178,7 +178,7 @@ def run_blocks(core: MinimalCore, group: Group) -> None:
             if first + number < count:
                 located = recipe.blocks[first + number]
                 kind = recipe.kinds[located.kind]
-                blocks.append(begun(core, MinimalBlock(kind, located.place, None, number)))
+                blocks.append(MinimalBlock(kind, located.place, None, number))
         if first == 0:
             begin(core, blocks[0])
             load_weights(core, group.weight, group.weight_end)
@@ -192,17 +192,14 @@ def roll(core: MinimalCore, group: Group, loop: Turns, places: nl.NkiTensor) -> 
     tiles that one turn refills for the next were seen to be wrong on a device.
     """
     recipe = core.recipe
-    offsets = recipe.parts * len(recipe.channel_steps)
-    if recipe.parts > 1:
-        offsets += 1
-    cells = (recipe.places_address, offsets, recipe.body_blocks)
+    cells = (recipe.places_address, len(recipe.channel_steps), recipe.body_blocks)
 
     def one_turn(number: nisa.VirtualRegister) -> None:
         turn = Turn(places, loop.first_row, number, cells)
         blocks = []
         for n in range(recipe.body_blocks):
             kind = recipe.kinds[loop.kinds[n]]
-            blocks.append(begun(core, MinimalBlock(kind, Place((), 0), turn, n)))
+            blocks.append(MinimalBlock(kind, Place((), 0), turn, n))
         core.start_over()
         begin(core, blocks[0])
         run_body(core, group, blocks)
@@ -210,12 +207,6 @@ def roll(core: MinimalCore, group: Group, loop: Turns, places: nl.NkiTensor) -> 
     load_weights(core, group.weight, group.weight_end)
     nl.fori_loop(0, loop.turns, one_turn)
     core.banks.open_region()
-
-
-def begun(core: MinimalCore, block: MinimalBlock) -> MinimalBlock:
-    """A block, with what its inputs need to know of its place."""
-    core.load_edges(block)
-    return block
 
 
 def begin(core: MinimalCore, block: MinimalBlock) -> None:

@@ -18,7 +18,6 @@ from trnconv.forms.minimal.channels import (
 from trnconv.forms.minimal.pacing import schedule
 from trnconv.forms.minimal.plan import HEIGHT, WIDTH, MinimalPlan
 from trnconv.forms.minimal.recipe import (
-    Edge,
     Group,
     InLoad,
     InPart,
@@ -65,8 +64,7 @@ def lower(plan: MinimalPlan) -> MinimalLowered:
         ),
         frame_elems=shape.size[HEIGHT] * shape.size[WIDTH],
         x_width=shape.size[WIDTH],
-        parts=3 if plan.even_rows else 1,
-        completes=plan.even_rows or any(tile.copied for tile in in_channels(plan)),
+        completes=any(tile.copied for tile in in_channels(plan)),
         in_tiles=tuple(
             InTile(tile.lines, x, v)
             for tile, x, v in zip(in_channels(plan), memory.x, memory.v, strict=True)
@@ -88,8 +86,6 @@ def lower(plan: MinimalPlan) -> MinimalLowered:
         residual=memory.residual,
         constants=constant_columns(plan),
         constants_address=memory.constants_address,
-        edges=memory.edges,
-        first_edge=CONSTANTS * len(out_channels(plan)),
         places_address=memory.places_address,
         banks=plan.target.psum_banks,
         bank_elems=plan.target.psum_bank_fp32_elems,
@@ -222,7 +218,7 @@ def in_part(plan: MinimalPlan, tile: InChannels, row: Span, column: Span) -> InP
     transformed inputs. Rows that padding repeats are loaded again; columns are copied once they are
     transformed.
     """
-    every_row = replicates(plan.shape, HEIGHT) or plan.even_rows
+    every_row = replicates(plan.shape, HEIGHT)
     rows = (0, row.ins) if plan.by_rows or tile.shifted or every_row else (row.first, row.end)
     columns = (0, column.ins) if tile.shifted else (column.first, column.end)
     v_rows = row.outs // plan.m if plan.by_rows else row.ins
@@ -255,28 +251,12 @@ def in_part(plan: MinimalPlan, tile: InChannels, row: Span, column: Span) -> InP
         x_column=0,
         v_clears=() if filled else around(written, v_rows, column.ins),
         v_fills=_fills(tile, own, columns[0], column.ins) if filled else (),
-        edges=_edges(plan, row),
     )
-
-
-def _edges(plan: MinimalPlan, row: Span) -> tuple[Edge, ...]:
-    """Rows beside a block that are cleared if they do not exist."""
-    if not plan.even_rows or replicates(plan.shape, HEIGHT):
-        return ()
-    above = [Edge(at, 0) for at in range(row.first)]
-    return (*above, *(Edge(at, 1) for at in range(row.end, row.ins)))
 
 
 def _repeated(plan: MinimalPlan, load: InLoad, rows: int) -> list[InLoad]:
     """The first and last row again, in all rows before and behind that padding fills with them."""
     into, width = load.into, plan.shape.size[WIDTH]
-    if plan.even_rows:
-        sides = [(1, row) for row in range(into.row)]
-        sides += [(2, row) for row in range(into.row_end, rows)]
-        return [
-            replace(load, into=replace(into, row=row, row_end=row + 1), part=part)
-            for part, row in sides
-        ]
     if not replicates(plan.shape, HEIGHT):
         return []
     last = load.offset + (into.row_end - 1 - into.row) * width
@@ -323,7 +303,7 @@ def _load(
     for axis, span, down, first in zip((HEIGHT, WIDTH), spans, shift, begin, strict=True):
         low = max(span.first - down, 0, first)
         high = min(span.ins, size[axis] - span.origin - down)
-        if not tile.shifted or (plan.even_rows and axis == HEIGHT):
+        if not tile.shifted:
             low, high = max(span.first, first), span.end
         edges.append((low - first, high - first, low + down - span.first))
     (row, row_end, down), (column, column_end, right) = edges
@@ -332,7 +312,6 @@ def _load(
         lines=tile.channels,
         channel=tile.first,
         into=Rectangle(row, row_end, column, column_end),
-        part=0,
         offset=down * size[WIDTH] + right,
         whole=False,
     )

@@ -64,7 +64,6 @@ def _straight_pace(plan: MinimalPlan, tiles: tuple[int, int]) -> StraightPace:
 def _followed(score: Score, followed: int, blocks: int) -> StraightPace:
     """Of the first `followed` blocks; nothing of what comes after `blocks` is prepared."""
     pipeline = Pipeline(score)
-    pipeline.start_block()
     pipeline.begin()
     pipeline.load_weights()
     starts = range(0, followed, score.blocks)
@@ -78,7 +77,9 @@ def turn_pace(plan: MinimalPlan, tiles: tuple[int, int]) -> TurnPace:
     So turns of every length, which plans for several budgets have, are followed once.
     """
     repeat = _repeat(plan)
-    short = replace(plan, spans=0, body_blocks=-(-_TURN_BLOCKS // repeat) * repeat)
+    usual = -(-_TURN_BLOCKS // repeat) * repeat
+    body = plan.body_blocks if 1 < plan.body_blocks < usual else usual
+    short = replace(plan, spans=0, body_blocks=body)
     turn, more = _turn_pace(short, tiles), plan.body_blocks - short.body_blocks
     return turn._replace(body_ns=turn.body_ns + more * turn.block_ns)
 

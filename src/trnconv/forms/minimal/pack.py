@@ -96,10 +96,7 @@ def pack_constants(u: Array, bias: Array | None, plan: MinimalPlan) -> Array:
     scale = np.ldexp(1.0, -exponents(u))
     fours, ones = np.full(plan.shape.c_out, 4.0), np.ones(plan.shape.c_out)
     added = 0 * scale if bias is None else bias.astype(np.float64)
-    image = _constants((added, scale, -scale, 2 * scale, scale / 2, fours, ones), plan)
-    if plan.even_rows:
-        image[:, CONSTANTS * len(out_channels(plan)) :] = _packed_edges()
-    return image
+    return _constants((added, scale, -scale, 2 * scale, scale / 2, fours, ones), plan)
 
 
 def _constants(columns: tuple[Array, ...], plan: MinimalPlan) -> Array:
@@ -113,8 +110,3 @@ def _constants(columns: tuple[Array, ...], plan: MinimalPlan) -> Array:
             for column, numbers in enumerate(columns, CONSTANTS * number):
                 image[lines, column] = numbers[own]
     return image
-
-
-def _packed_edges() -> list[float]:
-    """Pairs: whether the row before a block and the one behind exist, in the order of places."""
-    return [float(exists) for below in (1, 0) for above in (1, 0) for exists in (above, below)]

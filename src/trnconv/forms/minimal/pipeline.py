@@ -92,8 +92,6 @@ class Pipeline:
         """Offsets of the blocks of a turn; those into y are loaded for the first store."""
         self.x_places = self._move(TransferWork(1, 4), "load", 0.0)
         self.y_places = -1.0
-        for _ in range(self.score.blocks):
-            self.start_block()
 
     def run_body(self, left: int) -> float:
         """The units of a body, if so many blocks are left; when the last product has ended."""
@@ -104,11 +102,6 @@ class Pipeline:
                 if unit.number == len(self.score.wanted) - 1:
                     self.block_ends.append(self.multiplied)
         return self.multiplied
-
-    def start_block(self) -> None:
-        """Whether the rows beside a block exist, loaded."""
-        if self.score.edges:
-            self._move(TransferWork(self.score.machine.partitions, 8), "load", self.x_places)
 
     def _load_frames(self, loads: Iterable[XLoad]) -> None:
         for load in loads:

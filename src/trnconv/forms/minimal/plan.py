@@ -54,7 +54,6 @@ class MinimalPlan(Plan):
     out_buffers: int = 2
     midgroup: bool = True  # a bank is read while it still grows
     paired_rows: bool = False  # rests of channels also with their next row, on partitions
-    even_rows: bool = False  # blocks at the first and last row look like all others
     rows_of: tuple[int, int] | None = None  # output rows of one of two cores; None: all
 
     @property

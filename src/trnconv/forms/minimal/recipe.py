@@ -34,7 +34,6 @@ class InLoad(NKIObject):
     lines: int
     channel: int
     into: Rectangle
-    part: int  # of even rows: all but the first and last row, the first, the last; else 0
     offset: int  # in the frame, from the block's first input (of that part) on
     whole: bool  # whole rows into whole rows: one run
 
@@ -60,17 +59,6 @@ class VFill(NKIObject):
 
 
 @dataclass(frozen=True)
-class Edge(NKIObject):
-    """A row of inputs that may be padding.
-
-    It is multiplied by 1 or 0, which a block finds in column `which` of its two.
-    """
-
-    row: int
-    which: int
-
-
-@dataclass(frozen=True)
 class InPart(NKIObject):
     """What a block of one kind needs of a tile of input channels.
 
@@ -90,7 +78,6 @@ class InPart(NKIObject):
     x_column: int
     v_clears: tuple[Rectangle, ...]
     v_fills: tuple[VFill, ...]
-    edges: tuple[Edge, ...]
 
 
 @dataclass(frozen=True)
@@ -249,8 +236,7 @@ class MinimalRecipe(NKIObject):
     channel_steps: tuple[int, ...]  # from channel to channel, of each tensor x lies in
     frame_elems: int  # of x
     x_width: int
-    parts: int  # offsets of a block into each tensor: 3 if rows are even, else 1
-    completes: bool  # inputs need copies or edges before they are transformed
+    completes: bool  # inputs need copies before they are transformed
     in_tiles: tuple[InTile, ...]
     groups: tuple[Group, ...]
     kinds: tuple[Kind, ...]
@@ -269,8 +255,6 @@ class MinimalRecipe(NKIObject):
     residual: Ring
     constants: int  # columns
     constants_address: int
-    edges: Ring  # two numbers for each block of a body and the next, if rows are even
-    first_edge: int  # column of the image of constants
     places_address: int
     banks: int
     bank_elems: int

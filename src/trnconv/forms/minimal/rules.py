@@ -6,7 +6,7 @@ from trnconv.ask.ends import ITEM_BYTES
 from trnconv.ask.limits import MAX_OFFSET
 from trnconv.ask.policy import DIRECT, HALF, LIMITS, Policy
 from trnconv.forms.form import switched_off
-from trnconv.forms.minimal.blocks import blocks_of_span, can_be_even
+from trnconv.forms.minimal.blocks import blocks_of_span
 from trnconv.forms.minimal.channels import in_channels
 from trnconv.forms.minimal.error import expected_ratio, range_limit
 from trnconv.forms.minimal.pacing import broken_schedule
@@ -96,10 +96,6 @@ def _sizes(plan: MinimalPlan) -> list[str]:
         broken.append(f"sums read while they grow: {plan.machine} has that switched off")
     if not plan.midgroup and plan.m > 2:
         broken.append(f"{plan.transform} without reading sums that still grow: only F(2,3) can")
-    if plan.even_rows and not can_be_even(plan):
-        broken.append(
-            "even rows: they take one row of padding, whole tiles of rows and no pairs of rows"
-        )
     if sum(plan.frames) != shape.size[DEPTH]:
         broken.append(f"pieces of {plan.frames} frames: x has {shape.size[DEPTH]}")
     x = shape.batch * shape.c_in * shape.size[0] * shape.size[1] * shape.size[2]

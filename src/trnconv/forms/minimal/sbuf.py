@@ -12,7 +12,6 @@ from trnconv.forms.minimal.plan import V_BYTES, MinimalPlan
 from trnconv.forms.recipe_parts import Ring, first_address
 
 CONSTANTS = 7  # columns of an output tile: see chains.py
-EDGES = 8  # columns of edges: four pairs
 _ALIGN = 64
 _FLOAT_BYTES = _INT_BYTES = 4
 _CHAINS = 2  # chains whose copies are held at once
@@ -31,7 +30,6 @@ class FastMemory:
     out: Ring
     residual: Ring
     constants_address: int
-    edges: Ring
     places_address: int
     end: int
 
@@ -90,9 +88,8 @@ def largest_rectangle(plan: MinimalPlan) -> int:
 
 
 def constant_columns(plan: MinimalPlan) -> int:
-    """Columns of the image of constants; those of edges are the last ones."""
-    edges = EDGES if plan.even_rows else 0
-    return CONSTANTS * len(out_channels(plan)) + edges
+    """Columns of the image of constants."""
+    return CONSTANTS * len(out_channels(plan))
 
 
 def _weights(plan: MinimalPlan, floor: _Floor) -> Ring:
@@ -122,7 +119,6 @@ def lay_out(plan: MinimalPlan) -> FastMemory:
     has_residual = plan.end.residual != NO_RESIDUAL
     residual = floor.ring(RESIDUALS if has_residual else 0, out_elems, plan.item_bytes)
     constants = floor.ring(1, constant_columns(plan), _FLOAT_BYTES)
-    edges = floor.ring(1 if plan.even_rows else 0, 2 * (plan.body_blocks + 1), _FLOAT_BYTES)
     places = floor.ring(1, _cells(plan), _INT_BYTES)
     return FastMemory(
         x,
@@ -133,7 +129,6 @@ def lay_out(plan: MinimalPlan) -> FastMemory:
         out,
         residual,
         constants.address,
-        edges,
         places.address,
         floor.at - first,
     )
@@ -147,8 +142,7 @@ def float_copies(plan: MinimalPlan) -> int:
 
 def _cells(plan: MinimalPlan) -> int:
     """Offsets of a turn of a hardware loop."""
-    of_block = 3 * len(plan.frames) + 1 if plan.even_rows else len(plan.frames)
-    return (of_block + 1) * plan.body_blocks
+    return (len(plan.frames) + 1) * plan.body_blocks
 
 
 @dataclass(frozen=True)
@@ -189,5 +183,4 @@ def sbuf_end(plan: MinimalPlan) -> int:
 
 
 def _turn_bytes(plan: MinimalPlan) -> int:
-    edges = 2 * (plan.body_blocks + 1) if plan.even_rows else 0
-    return _padded(_cells(plan) * _INT_BYTES) + _padded(edges * _FLOAT_BYTES)
+    return _padded(_cells(plan) * _INT_BYTES)

@@ -49,7 +49,7 @@ class InWork(NamedTuple):
     loads: tuple[TransferWork, ...]
     zeros: int  # GpSimd: all of a frame that does not exist
     x_cleared: tuple[int, ...]  # GpSimd: borders of inputs
-    completed: tuple[int, ...]  # GpSimd: edges and copies, for a new frame
+    completed: tuple[int, ...]  # GpSimd: copies, for a new frame
     v_cleared: tuple[int, ...]  # GpSimd: borders of transformed inputs
     step: int  # Vector: a step of the transform
     filled: tuple[int, ...]  # Scalar: columns that padding repeats
@@ -97,7 +97,6 @@ class Score:
     blocks: int  # of a body
     wanted: tuple[tuple[int, ...], ...]  # outputs of each unit of a block
     missing: tuple[bool, ...]  # frames of a block that are zeros
-    edges: bool  # whether a block is told which rows beside it exist
     rolled: bool
 
 
@@ -134,7 +133,6 @@ def score_of(plan: MinimalPlan, tiles: tuple[int, int]) -> Score:
         blocks=plan.body_blocks,
         wanted=tuple(unit.outputs for unit in frames.units),
         missing=tuple(frame.piece < 0 for frame in frames.frames),
-        edges=plan.even_rows,
         rolled=plan.rolled,
     )
 
@@ -169,7 +167,7 @@ def _in_work(plan: MinimalPlan, tile: InChannels, row: Span, column: Span) -> In
         loads=tuple(_load_of(plan, load) for load in part.loads),
         zeros=part.rows * part.columns,
         x_cleared=tuple(_area(clear) for clear in part.x_clears),
-        completed=(*(len(part.edges) * (part.columns,)), *copies),
+        completed=tuple(copies),
         v_cleared=tuple(products * _area(clear) for clear in part.v_clears),
         step=_area(written),
         filled=len(part.v_fills) * (products * v_rows,),
