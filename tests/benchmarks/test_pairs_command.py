@@ -45,7 +45,6 @@ def test_times_are_those_of_the_planners_plans():
     assert found.both_ns == time_plans(both).makespan_ns
     assert found.met == (found.gain >= 1.5)
     assert pairs.split_in_words(*both) == "rows from 0, before 10"
-    assert pairs.split_in_words((both[0], both[0])) == "all, as core 1"
 
 
 def test_models_that_miss_their_bar_are_counted(capsys, monkeypatch):
