@@ -6,25 +6,21 @@ import pytest
 
 from benchmarks.__main__ import main
 from benchmarks.chunk import size_asked, unrolled_ns
+from causal_run import causal_run
 from nkisim.machine import TRN2
 from trnconv.ask.question import Question
 from trnconv.geometry import conv_shape
+from trnconv.model_plan import plans
 from trnconv.models import find
 from trnconv.runtime.pricing import price
 
-SMALL = [
-    "chunk",
-    "wan2.1",
-    "--size",
-    "64x96x9",
-    "--accuracy",
-    "direct",
-    "--jobs",
-    "1",
-    "--cores",
-    "1",
-]
+COMMAND = ["chunk", "wan2.1", "--size", "720x1280", "--jobs", "1", "--cores", "1"]
 LAST = r"steady chunk ([\d.]+) ms modelled, instructions (\d+), regions (\d+), lost ([\d.-]+) %"
+
+
+@pytest.fixture(autouse=True)
+def small_run(monkeypatch):
+    monkeypatch.setattr(plans, "observation", lambda *_: causal_run())
 
 
 def last_line(capsys):
@@ -32,7 +28,7 @@ def last_line(capsys):
 
 
 def test_the_last_line_is_the_steady_chunk(capsys):
-    assert main(SMALL) == 0
+    assert main(COMMAND) == 0
     ms, instructions, regions, lost = map(float, last_line(capsys))
     assert ms > 0
     assert 0 < instructions <= 1_000_000
@@ -40,9 +36,9 @@ def test_the_last_line_is_the_steady_chunk(capsys):
 
 
 def test_fewer_instructions_take_loops_and_time(capsys):
-    main(SMALL)
+    main(COMMAND)
     ms, instructions, *_ = map(float, last_line(capsys))
-    assert main([*SMALL, "--instructions", str(int(0.8 * instructions)), "--regions", "99"]) == 0
+    assert main([*COMMAND, "--instructions", str(int(0.8 * instructions)), "--regions", "99"]) == 0
     longer, fewer, regions, lost = map(float, last_line(capsys))
     assert longer > ms
     assert fewer <= 0.8 * instructions
@@ -51,7 +47,7 @@ def test_fewer_instructions_take_loops_and_time(capsys):
 
 
 def test_a_budget_that_nothing_keeps_to_is_an_error(capsys):
-    assert main([*SMALL, "--instructions", "50", "--regions", "0"]) == 1
+    assert main([*COMMAND, "--instructions", "50", "--regions", "0"]) == 1
     assert int(last_line(capsys)[1]) > 50
 
 

@@ -7,6 +7,7 @@ from importlib import resources
 
 import pytest
 
+from causal_run import causal_run
 from nkisim.machine import TRN2
 from trnconv.ask.limits import GRAPH_INSTRUCTIONS
 from trnconv.ask.policy import ALWAYS_DIRECT
@@ -289,8 +290,10 @@ def test_what_is_not_called_chunk_by_chunk_is_one_graph(works):
 
 
 def test_the_graphs_of_a_model_have_all_its_calls():
-    found = model_plan("wan2.1", "64x96x9", options=DIRECT)
-    assert [graph.launches for graph in found.graphs] == [1, 1, 1, 1]
+    run = causal_run()
+    found = plan_observed(run, find("wan2.1").production, DIRECT)
+    assert [graph.launches for graph in found.graphs] == [1, 1, 19, 1]
+    assert sum(layer.calls for layer in found.layers) == run.calls
     assert found.seconds == pytest.approx(sum(g.launches * g.ns for g in found.graphs) / 1e9)
     assert found.instructions == max(graph.instructions for graph in found.graphs)
     assert found.compile_s == pytest.approx(
