@@ -122,7 +122,7 @@ def test_both_cores_have_the_same_loops(form, budget, height):
     assert one != two
     assert one.is_rolled
     assert loops(one) == loops(two) != ()
-    assert max(run.executed_count for run in trace_plans((one, two)).traces) > budget
+    assert all(run.executed_count > run.static_count for run in trace_plans((one, two)).traces)
 
 
 @shapes
