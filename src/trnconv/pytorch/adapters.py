@@ -21,6 +21,7 @@ import torch
 
 from nkisim.machine import TRN2, Machine, find_machine
 from trnconv import _nki
+from trnconv.ask.cores import cores_of
 from trnconv.errors import UnsupportedError
 from trnconv.host.building import built, short_key, with_recipe
 from trnconv.host.found import LNC_VARIABLE, TARGET_VARIABLE, find
@@ -66,7 +67,9 @@ class _Built:
         machine: str | Machine = "",
         switches: Switches = frozenset(),
     ) -> None:
-        self.cores = find(default=TRN2.name).lnc if cores is None else cores
+        found = find(default=TRN2.name)
+        target = find_machine(machine) if machine else found.machine
+        self.cores = found.lnc if cores is None else cores_of(target, cores)
         self.switches = switches if legalise else switches | {NO_LEGALISATION}
         self._jit = jit  # nki.jit
         self._machine = machine

@@ -154,7 +154,7 @@ def test_data_outside_the_range_is_refused_where_somebody_looks(model):
 def on_device(monkeypatch):
     jit = FakeJit()
     monkeypatch.setattr(backends, "NEURON_DEVICES", ("cpu",))
-    adapters.use_adapter(adapters.XlaAdapter(jit, cores=1))
+    adapters.use_adapter(adapters.XlaAdapter(jit, cores=1, machine="trn2"))
     yield jit
     adapters.use_adapter(None)
     packed.forget_packed_weights()
