@@ -27,8 +27,8 @@ from trnconv.runtime import time_plan
 
 HELP = "what the planner believes plans take, beside their schedules"
 WITHIN = 0.05  # of the schedule: what a price is wanted to be
-_SHORT = 3_000  # static instructions: a budget that only hardware loops keep
-_LONG = 40_000  # one that most layers keep without
+_SHORT = 6_000  # static instructions: a budget that only hardware loops keep
+_LONG = 80_000  # one that most layers keep without
 _RESIDUAL = end_of("silu", BEFORE, "")
 
 
