@@ -12,7 +12,10 @@ LONGER_BUDGETS = (4 * DEFAULT_BUDGET, 16 * DEFAULT_BUDGET)
 # takes for an instruction, and for a hardware loop. Seconds.
 COMPILE_S_AN_INSTRUCTION = 0.29e-3
 COMPILE_S_A_REGION = 53.0
-COMPILE_ASSUMPTION = "assumed: 0.29 ms an instruction, 53 s a loop"
+COMPILE_ASSUMPTION = (
+    f"assumed: {1e3 * COMPILE_S_AN_INSTRUCTION:g} ms an instruction,"
+    f" {COMPILE_S_A_REGION:g} s a loop"
+)
 
 
 def compile_s(instructions: int, regions: int) -> float:

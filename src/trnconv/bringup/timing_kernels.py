@@ -11,6 +11,7 @@ import ml_dtypes
 from nkisim.machine import PARTITIONS
 from trnconv._nki import nisa, nl
 from trnconv.bringup.probe import Arrays, integers
+from trnconv.bringup.probes.loops import static_loop
 from trnconv.bringup.probes.tiles import evicted, loaded, stored
 
 _BANKS = 4  # PSUM tensors in turn
@@ -86,12 +87,18 @@ def small_loads(x: nl.NkiTensor, repeats: int) -> nl.NkiTensor:
     return stored(tile[:, 0:16])
 
 
-def on_vector(x: nl.NkiTensor, repeats: int) -> nl.NkiTensor:
-    """So many short instructions of the Vector engine that do not wait for each other."""
-    tile = loaded(x)
+def tiles_in_turn(x: nl.NkiTensor) -> list[nl.NkiTensor]:
+    """Tiles of x's shape, so that neighbouring instructions write to different ones."""
     outs = []
     for _ in range(_BANKS):
         outs.append(nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf))
+    return outs
+
+
+def on_vector(x: nl.NkiTensor, repeats: int) -> nl.NkiTensor:
+    """So many short instructions of the Vector engine that do not wait for each other."""
+    tile = loaded(x)
+    outs = tiles_in_turn(x)
     for number in range(repeats):
         nisa.tensor_scalar(dst=outs[number % _BANKS], data=tile, op0=nl.multiply, operand0=2.0)
     return stored(outs[(repeats - 1) % _BANKS])
@@ -100,23 +107,10 @@ def on_vector(x: nl.NkiTensor, repeats: int) -> nl.NkiTensor:
 def on_scalar(x: nl.NkiTensor, repeats: int) -> nl.NkiTensor:
     """The same on the Scalar engine."""
     tile = loaded(x)
-    outs = []
-    for _ in range(_BANKS):
-        outs.append(nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf))
+    outs = tiles_in_turn(x)
     for number in range(repeats):
         nisa.activation(dst=outs[number % _BANKS], op=nl.copy, data=tile)
     return stored(outs[(repeats - 1) % _BANKS])
-
-
-def turns(x: nl.NkiTensor, count: int) -> nl.NkiTensor:
-    """A loop of so many turns with one short instruction."""
-    tile = loaded(x)
-
-    def one_turn(_number: nisa.VirtualRegister) -> None:
-        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=1.0)
-
-    nl.fori_loop(0, count, one_turn)
-    return stored(tile)
 
 
 def one_copy(x: nl.NkiTensor) -> nl.NkiTensor:
@@ -153,6 +147,6 @@ def clocked_of(cores: int) -> tuple[Clocked, ...]:
         Clocked("dma_issue_hwdge_ns", "ns", small_loads, _SMALL, (96,), (32,)),
         Clocked("vector_startup_cycles", "cycles", on_vector, _SMALL, (320,), (64,)),
         Clocked("scalar_startup_cycles", "cycles", on_scalar, _SMALL, (320,), (64,)),
-        Clocked("loop_turn_ns", "ns", turns, _SMALL, (96,), (32,)),
+        Clocked("loop_turn_ns", "ns", static_loop, _SMALL, (96,), (32,)),
         Clocked("launch_ns", call, one_copy, _SMALL, ()),
     )

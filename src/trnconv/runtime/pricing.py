@@ -25,7 +25,6 @@ class Price:
     bound: str  # of the longest launch
     plans: tuple[Priced, ...]  # of the longest launch, one for each core
     regions: int = 0  # hardware loops of a core
-    loops_ns: float = 0.0  # what their turns add
 
     @property
     def plan(self) -> Priced:
@@ -44,7 +43,6 @@ class Price:
             longer.bound,
             longer.plans,
             self.regions + other.regions,
-            self.loops_ns + other.loops_ns,
         )
 
 
@@ -86,7 +84,6 @@ def _price_of_two(question: Question, *, simulate: bool) -> Price:
         cost.bound,
         both,
         max(priced.cost.regions for priced in both),
-        cost.loops_ns,
     )
 
 
@@ -104,7 +101,6 @@ def _launch_price(question: Question, *, simulate: bool) -> Price:
             cost.bound,
             (taken,),
             cost.regions,
-            cost.loops_ns,
         )
     timeline = time_plan(taken.plan)
     return Price(
@@ -116,5 +112,4 @@ def _launch_price(question: Question, *, simulate: bool) -> Price:
         timeline.bound,
         (taken,),
         cost.regions,
-        cost.loops_ns,
     )

@@ -26,7 +26,7 @@ from trnconv.forms.minimal.channels import (
     replicates,
     taps_of,
 )
-from trnconv.forms.minimal.plan import DEPTH, HEIGHT, V_BYTES, V_DTYPE, WIDTH, MinimalPlan
+from trnconv.forms.minimal.plan import DEPTH, HEIGHT, LEAST, V_BYTES, V_DTYPE, WIDTH, MinimalPlan
 
 _MATMUL = matmul_instructions(V_DTYPE)
 
@@ -112,13 +112,7 @@ def rates_of(plan: MinimalPlan) -> Rates:
         units=1,
         rows=plan.m,
         columns=min(plan.columns, max(STACKS)),
-        x_slots=1,
-        v_slots=1,
-        group=1,
-        streamed=0,
-        body_blocks=1,
-        rolled=False,
-        spans=0,
+        **LEAST,
     )
     return _rates(same)
 

@@ -11,7 +11,7 @@ from math import prod
 from typing import NamedTuple
 
 from trnconv.forms.minimal.channels import out_channels, replicates
-from trnconv.forms.minimal.plan import DEPTH, HEIGHT, WIDTH, MinimalPlan
+from trnconv.forms.minimal.plan import DEPTH, HEIGHT, LEAST, WIDTH, MinimalPlan
 from trnconv.forms.minimal.recipe import Frame, Rectangle, Wanted
 from trnconv.forms.recipe_parts import Place
 from trnconv.geometry import ConvShape
@@ -166,19 +166,7 @@ def frame_spans(plan: MinimalPlan) -> list[FrameSpan]:
 
 def frame_looks(plan: MinimalPlan) -> tuple[int, ...]:
     """How many blocks along frames look alike, for each look."""
-    along_frames = replace(
-        plan,
-        rows=1,
-        columns=1,
-        x_slots=1,
-        v_slots=1,
-        group=1,
-        streamed=0,
-        body_blocks=1,
-        rolled=False,
-        spans=0,
-    )
-    return _frame_looks(along_frames)
+    return _frame_looks(replace(plan, rows=1, columns=1, **LEAST))
 
 
 @lru_cache(maxsize=4096)

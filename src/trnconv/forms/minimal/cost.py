@@ -33,7 +33,7 @@ from trnconv.forms.minimal.blocks import (
 )
 from trnconv.forms.minimal.channels import out_channels
 from trnconv.forms.minimal.pace import TurnPace, straight_pace, turn_pace
-from trnconv.forms.minimal.plan import V_BYTES, MinimalPlan
+from trnconv.forms.minimal.plan import LEAST, V_BYTES, MinimalPlan
 from trnconv.forms.minimal.sbuf import sbuf_end, with_least_buffers
 from trnconv.forms.minimal.score import most_frequent
 from trnconv.forms.recipe_parts import loop_spans
@@ -259,9 +259,7 @@ def _sized(plan: MinimalPlan) -> MinimalPlan:
     """The same for all plans that differ only in what a size's costs do not depend on."""
     if plan.group == 1 and plan.streamed == 0:
         return with_least_buffers(plan)
-    return replace(
-        plan, x_slots=1, v_slots=1, group=1, streamed=0, body_blocks=1, rolled=False, spans=0
-    )
+    return replace(plan, **LEAST)
 
 
 @lru_cache(maxsize=15_000)

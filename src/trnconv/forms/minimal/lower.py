@@ -160,15 +160,13 @@ def _program(
 def _alike(plan: MinimalPlan, every: list[BlockAt]) -> list[list[BlockAt]]:
     """What a loop may go through: blocks of one kind, or spans along rows that are made alike.
 
-    Of spans, those that are most frequent; the others are together, and never as long as a turn.
+    Of spans, those that are most frequent; blocks of the others stand alone.
     """
     alike: dict[object, list[BlockAt]] = {}
-    if not plan.spans:
-        for block in every:
-            alike.setdefault(block.look, []).append(block)
-        return list(alike.values())
     for block in every:
-        alike.setdefault(block.row.look, []).append(block)
+        alike.setdefault(block.row.look if plan.spans else block.look, []).append(block)
+    if not plan.spans:
+        return list(alike.values())
     most = max(alike.values(), key=len)
     return [
         *([block] for members in alike.values() if members is not most for block in members),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from trnconv.ask.ends import ITEM_BYTES
 from trnconv.forms.form import Plan
@@ -21,6 +22,19 @@ _ALONG = {DEPTH: "frames", HEIGHT: "rows"}
 def family_of(transform: str, axis: int) -> str:
     """An algorithm by name: its transform, and what its tiles are made of."""
     return f"{transform}, {_ALONG[axis]}"
+
+
+# Buffers, groups of weights and loops of a plan that has as little as can be: what the sizes of its
+# blocks decide does not depend on them.
+LEAST: Mapping[str, Any] = {
+    "x_slots": 1,
+    "v_slots": 1,
+    "group": 1,
+    "streamed": 0,
+    "body_blocks": 1,
+    "rolled": False,
+    "spans": 0,
+}
 
 
 @dataclass(frozen=True)
