@@ -48,6 +48,7 @@ class Pass:
     levels: tuple[int, ...] = (BY_FRAME,)
     own_windows: bool = False
     separate: bool = False  # every position of the stack in sums of its own
+    pairs_columns: bool = False  # but for its columns, which share them
     tile_columns: int = PARTITIONS
     unit: tuple[int, int] = (0, 0)  # frames and rows of one column tile
     apart: bool = False  # no window has lines of two frames
@@ -77,11 +78,17 @@ class Pass:
         last = self.first_channel + self.channels - 1
         counts = ((self.frames, "frames"), (self.rows, "rows"), (self.columns, "columns"))
         stack = [f"{count} {name}" for count, name in counts if count > 1]
-        outputs = f", {' x '.join(stack)} of outputs on M" if stack else ""
+        outputs = f", {' x '.join(stack)} of outputs {self._sums_in_words()}" if stack else ""
         deeper = [_LEVEL_WORDS.get(level, "all taps") for level in self.levels]
         lines = f"lines stacked by {', the rest by '.join(deeper)}"
         tiles = f", column tiles of {self.tile_columns}" if self.unit != (0, 0) else ""
         return f"channels {self.first_channel}..{last}{outputs}; {lines}{tiles}"
+
+    def _sums_in_words(self) -> str:
+        """Which of its stacked outputs are on M together."""
+        if not self.separate:
+            return "on M"
+        return "with their columns on M" if self.pairs_columns else "in sums of their own"
 
 
 @dataclass(frozen=True)

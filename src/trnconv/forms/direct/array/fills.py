@@ -102,17 +102,34 @@ def _least_work_first(problem: Problem, found: list[Passes], frames: int) -> lis
 
 
 def _phased(problem: Problem, room: Room) -> list[Passes]:
-    """Phases of a transposed convolution: each in sums of its own, or stacked if they are small."""
+    """Phases of a transposed convolution: each in sums of its own, or stacked if they are small.
+
+    Channels beyond whole tiles leave much of the array idle; their columns share it if they can.
+    """
     first, end = room.channels
-    frames, rows, columns = problem.phases
-    apart = Pass(first, end - first, frames, rows, columns, separate=True)
-    passes = [apart]
-    if not room.exact:
-        passes += [one for one in phase_stacks(problem, room.channels) if fits(problem, one, room)]
-    found: list[Passes] = [
-        (it,) for one in passes for it in _best_levels(problem, one, room.frames, exact=room.exact)
-    ]
+    apart = Pass(first, end - first, *problem.phases, separate=True)
+    found: list[Passes] = [(one,) for one in _best_levels_of(problem, [apart], room)]
+    if room.exact:
+        return _least_work_first(problem, found, room.frames)
+    stacks = [one for one in phase_stacks(problem, room.channels) if fits(problem, one, room)]
+    found += [(one,) for one in _best_levels_of(problem, stacks, room)]
+    whole = (end - first) // PARTITIONS * PARTITIONS
+    rest = replace(apart, first_channel=first + whole, channels=end - first - whole)
+    mains = _best_levels_of(problem, [replace(apart, channels=whole)], room) if whole else []
+    for one in _best_levels_of(problem, _paired_columns(rest), room):
+        found += [(main, one) for main in mains] or [(one,)]
     return _least_work_first(problem, found, room.frames)
+
+
+def _best_levels_of(problem: Problem, passes: list[Pass], room: Room) -> list[Pass]:
+    found = [_best_levels(problem, one, room.frames, exact=room.exact) for one in passes]
+    return [leveled for options in found for leveled in options]
+
+
+def _paired_columns(one: Pass) -> list[Pass]:
+    """The columns of a separate pass in the same sums, if the array has room for them."""
+    pairs = one.columns > 1 and one.channels > 0 and _on_array(replace(one, frames=1, rows=1))
+    return [replace(one, pairs_columns=True)] if pairs else []
 
 
 def phase_stacks(problem: Problem, channels: tuple[int, int]) -> list[Pass]:

@@ -111,7 +111,12 @@ def out_tiles(one: Pass) -> tuple[OutTile, ...]:
 def phase_pitch(one: Pass) -> int:
     """Partitions from one column phase to the next: engines start on quadrants only."""
     lines = one.channels * one.frames * one.rows
-    return lines if one.columns == 1 else -(-lines // QUADRANT) * QUADRANT
+    return lines if one.columns == 1 else _quadrants(lines)
+
+
+def _quadrants(lines: int) -> int:
+    """Partitions of the quadrants that so many are in."""
+    return -(-lines // QUADRANT) * QUADRANT
 
 
 def _channel_major(one: Pass) -> OutTile:
@@ -158,21 +163,27 @@ def _channel_minor(one: Pass) -> tuple[OutTile, ...]:
 
 
 def _separate(one: Pass) -> tuple[OutTile, ...]:
-    """A tile for each position of the stack; those of a frame share an output buffer."""
+    """A tile for each position, or row, of the stack; those of a frame share an output buffer."""
     tiles = []
-    positions = list(product(range(one.rows), range(one.columns)))
+    together = one.columns if one.pairs_columns else 1
+    positions = list(product(range(one.rows), range(0, one.columns, together)))
     for frame, first in product(range(one.frames), range(0, one.channels, PARTITIONS)):
         count = min(PARTITIONS, one.channels - first)
         channel = one.first_channel + first
+        pitch = _quadrants(count)
         for row, column in positions:
             box = OutBox(0, channel, count, frame, 1, 0, 1)
+            width = (together - 1) * pitch + count
             tiles.append(
                 OutTile(
-                    count,
-                    (OutLines(0, 1, channel, count, frame, row, column),),
+                    width,
+                    tuple(
+                        OutLines(n * pitch, 1, channel, count, frame, row, column + n)
+                        for n in range(together)
+                    ),
                     (box,) if (row, column) == positions[-1] else (),
-                    ((0, column),),
-                    (OutPart(0, count),),
+                    tuple((n * pitch, column + n) for n in range(together)),
+                    (OutPart(0, width),),
                     count,
                     opens=(row, column) == positions[0],
                     row=row,
