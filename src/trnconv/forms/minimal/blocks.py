@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, product
 from math import prod
 from typing import NamedTuple
 
@@ -263,11 +263,10 @@ class BlockAt:
 
 def blocks(plan: MinimalPlan) -> Iterator[BlockAt]:
     """Every block, image after image, frames innermost."""
+    spans = (row_spans(plan), column_spans(plan), frame_spans(plan))
     for image in range(plan.shape.batch):
-        for row in row_spans(plan):
-            for column in column_spans(plan):
-                for frame in frame_spans(plan):
-                    yield BlockAt(row, column, frame, _place(plan, image, (row, column, frame)))
+        for row, column, frame in product(*spans):
+            yield BlockAt(row, column, frame, _place(plan, image, (row, column, frame)))
 
 
 def blocks_of_span(plan: MinimalPlan) -> int:

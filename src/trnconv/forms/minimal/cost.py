@@ -76,7 +76,7 @@ def cost_of(plan: MinimalPlan) -> Cost:
         instructions=instructions_of(plan) + plan.is_fenced,
         loops_ns=sum(sweep.loops_ns for sweep in taken),
         columns=every.columns,
-        regions=sweeps * _regions(plan, sized),
+        regions=len(trips_of(plan)),
     )
 
 
@@ -120,10 +120,13 @@ def _instructions(plan: MinimalPlan, sized: _Sized, body: int) -> int:
     return static
 
 
-def _regions(plan: MinimalPlan, sized: _Sized) -> int:
-    """Hardware loops of a sweep."""
+def trips_of(plan: MinimalPlan) -> tuple[int, ...]:
+    """Turns of the hardware loops of a plan's program, in their order."""
+    sized = _sized_cost(_sized(plan))
     turns = (_turns(plan, kind, plan.body_blocks) for kind in sized.kinds_of(plan))
-    return sum(len(loop_spans(count, plan.target)) for count in turns if count)
+    loops = (loop_spans(count, plan.target) for count in turns if count)
+    trips = tuple(end - first for spans in loops for first, end in spans)
+    return trips * len(_groups(plan, sized.out_tiles))
 
 
 def _turns(plan: MinimalPlan, kind: _Kind, body: int) -> int:
