@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from nkisim.enums import engine
-    from nkisim.memory.storage import Allocation
+    from nkisim.memory.allocation import Allocation
     from nkisim.source_lines import CallSite, Place
     from nkisim.tensors.layout import Layout
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from nkisim.device_rules.instruction_rules import OFFSET_IN_DIM
 from nkisim.enums import engine
 from nkisim.errors import NkiValidationError, refuse
+from nkisim.isa.call import Call, Rule
 from nkisim.isa.on_devices import check_on_devices
 from nkisim.numerics.dtypes import SCALAR_ONLY
 from nkisim.tensors.footprint import repeats_elements
@@ -27,7 +28,6 @@ from nkisim.tensors.offsets import Indirection, ScalarOffset, VectorOffset
 from nkisim.tensors.tensor import NkiTensor
 
 if TYPE_CHECKING:
-    from nkisim.device_rules.rule import DeviceRule
     from nkisim.device_rules.watch import RuleWatch
     from nkisim.machine import Machine
     from nkisim.running.session import Session
@@ -56,35 +56,6 @@ class Operand:
     writes: bool = False
     own_start: bool = False
     optional: bool = False  # may be left out, or be a number
-
-
-@dataclass(frozen=True)
-class Call:
-    """One use of an instruction, as its rules see it. Tensors that were not passed are absent."""
-
-    contract: Contract
-    engine: engine
-    machine: Machine
-    tensors: dict[str, NkiTensor]
-    facts: dict[str, Any]
-    watch: RuleWatch
-
-    def __getitem__(self, name: str) -> NkiTensor:
-        return self.tensors[name]
-
-    def __contains__(self, name: str) -> bool:
-        return name in self.tensors
-
-    def refuse(self, what: str, limit: str, remedy: str) -> NoReturn:
-        """Refuse the call in the name of its instruction."""
-        refuse(self.contract.name, what, limit, remedy)
-
-    def breaks(self, rule: DeviceRule, what: str) -> None:
-        """The call breaks a device rule: refused, warned about, or noted."""
-        self.watch.broken(rule, what, self.contract.name)
-
-
-Rule = Callable[[Call], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,9 +128,9 @@ class Contract:
         machine, watch = core.machine, core.watch
         self._require_generation(machine)
         named = self._named(tensors)
-        call = Call(self, asked, machine, named, facts, watch)
+        call = Call(self.name, asked, machine, named, facts, watch)
         where = self._engine(call)
-        call = Call(self, where, machine, named, facts, watch)
+        call = Call(self.name, where, machine, named, facts, watch)
         for operand in self.operands:
             if operand.name in named:
                 check_operand(call, operand, named[operand.name])

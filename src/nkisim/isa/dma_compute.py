@@ -8,7 +8,8 @@ import numpy as np
 
 from nkisim import enums
 from nkisim.errors import UnsupportedError, refuse
-from nkisim.isa.contract import DMA_REACH, Call, Contract, Operand
+from nkisim.isa.call import Call
+from nkisim.isa.contract import DMA_REACH, Contract, Operand
 from nkisim.isa.dma import check_modes, no_free_index
 from nkisim.isa.element_types import NUMBERS
 from nkisim.isa.operands import (

@@ -12,7 +12,7 @@ from nkisim.tensors.layout import MemoryRegion
 from nkisim.tensors.offsets import FreeIndex
 
 if TYPE_CHECKING:
-    from nkisim.isa.contract import Call, Rule
+    from nkisim.isa.call import Call, Rule
     from nkisim.tensors.tensor import NkiTensor
 
 

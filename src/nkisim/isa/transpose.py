@@ -8,7 +8,8 @@ import numpy as np
 
 from nkisim import enums
 from nkisim.device_rules.instruction_rules import BF16_TRANSPOSE, SKIP_IN_LOOP, TRANSPOSE_SKIP
-from nkisim.isa.contract import CHIP, DMA_REACH, SBUF, Call, Contract, Operand
+from nkisim.isa.call import Call
+from nkisim.isa.contract import CHIP, DMA_REACH, SBUF, Contract, Operand
 from nkisim.isa.dma import check_modes, check_priority, no_free_index
 from nkisim.isa.indirect_views import not_indirect
 from nkisim.isa.matmul_rules import one_bank, refuse_fp8_transpose

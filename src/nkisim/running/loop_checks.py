@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from nkisim.device_rules.watch import RuleWatch
     from nkisim.machine import Machine
-    from nkisim.memory.storage import Allocation
+    from nkisim.memory.allocation import Allocation
     from nkisim.trace import Access, Instruction, Loop
 
 _WHOLE_TURN = 2  # a loop of one turn leaves nothing to a next one

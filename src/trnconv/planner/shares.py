@@ -62,6 +62,11 @@ def _no_kernel(question: Question) -> PlanError:
     )
 
 
+def pair_ns(pair: Pair) -> float:
+    """What both cores take, the slower one and the barrier at which they meet."""
+    return _slower_ns(pair) + pair[0].plan.timing.core_barrier_ns
+
+
 def _slower_ns(pair: Pair) -> float:
     return max(priced.cost.total_ns for priced in pair)
 

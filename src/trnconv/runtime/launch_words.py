@@ -12,7 +12,7 @@ from trnconv.ask.words import shape_in_words
 from trnconv.forms.form import Plan
 from trnconv.planner.best import choose
 from trnconv.planner.explain import explain_choice, explain_plan
-from trnconv.planner.shares import shared_plans
+from trnconv.planner.shares import pair_ns, shared_plans
 
 _TWO_CORES = (
     "Each of two cores has its part, both by what wins on one core, or directly. On one core:"
@@ -71,8 +71,7 @@ def _explained(question: Question, cores: int) -> _Explained:
         f"core {core} of {cores}: {explain_plan(priced, question.budget)}"
         for core, priced in enumerate(both)
     ]
-    ns = max(priced.cost.total_ns for priced in both)
-    return _Explained(ns, ("\n".join(lines), "\n".join([_TWO_CORES, *words])))
+    return _Explained(pair_ns(both), ("\n".join(lines), "\n".join([_TWO_CORES, *words])))
 
 
 def split_in_words(first: Plan, second: Plan) -> str:
