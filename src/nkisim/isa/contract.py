@@ -24,8 +24,7 @@ from nkisim.tensors.indirection import (
     value_outside_dimension,
 )
 from nkisim.tensors.layout import HBM, MemoryRegion
-from nkisim.tensors.offsets import Indirection, ScalarOffset, VectorOffset
-from nkisim.tensors.tensor import NkiTensor
+from nkisim.tensors.tensor import Indirection, NkiTensor, ScalarOffset, VectorOffset
 
 if TYPE_CHECKING:
     from nkisim.device_rules.watch import RuleWatch

@@ -16,7 +16,7 @@ from nkisim.machine import V3, V4
 from nkisim.numerics import dtypes
 from nkisim.running.session import current
 from nkisim.tensors.indirection import leaves, read_row, row_numbers, write_row
-from nkisim.tensors.offsets import FreeIndex, VectorOffset
+from nkisim.tensors.tensor import FreeIndex, VectorOffset
 
 if TYPE_CHECKING:
     from nkisim.isa.operands import Array

@@ -26,7 +26,7 @@ from nkisim.numerics.operators.operator import Operator
 from nkisim.running.session import current
 from nkisim.tensors.indirection import read_row, row_numbers, write_row
 from nkisim.tensors.layout import HBM, MemoryRegion
-from nkisim.tensors.offsets import ScalarOffset, VectorOffset
+from nkisim.tensors.tensor import ScalarOffset, VectorOffset
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,7 @@ from nkisim.errors import UnsupportedError
 from nkisim.isa.element_types import INTEGERS
 from nkisim.machine import V3, V4
 from nkisim.tensors.layout import MemoryRegion
-from nkisim.tensors.offsets import FreeIndex
+from nkisim.tensors.tensor import FreeIndex
 
 if TYPE_CHECKING:
     from nkisim.isa.call import Call

@@ -22,8 +22,7 @@ from nkisim.isa.rules import same_elements, same_partitions
 from nkisim.machine import V3
 from nkisim.numerics import dtypes
 from nkisim.running.session import current
-from nkisim.tensors.offsets import FreeIndex, ScalarOffset
-from nkisim.tensors.tensor import NkiTensor
+from nkisim.tensors.tensor import FreeIndex, NkiTensor, ScalarOffset
 
 
 def copy_elements(dst: NkiTensor, src: NkiTensor) -> None:

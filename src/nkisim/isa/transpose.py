@@ -28,7 +28,7 @@ from nkisim.numerics import dtypes
 from nkisim.running.session import Session, current
 from nkisim.tensors.indirection import leaves, read_row, row_numbers
 from nkisim.tensors.layout import HBM, MemoryRegion
-from nkisim.tensors.offsets import VectorOffset
+from nkisim.tensors.tensor import VectorOffset
 
 if TYPE_CHECKING:
     from nkisim.tensors.tensor import NkiTensor

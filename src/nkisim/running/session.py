@@ -22,9 +22,9 @@ from nkisim.running.turns import refuse_foreign_turn
 from nkisim.source_lines import CallSites
 from nkisim.tensors.indirection import row_places, scalar_value, whole_rows
 from nkisim.tensors.layout import MemoryRegion
-from nkisim.tensors.offsets import FreeIndex, ScalarOffset, VectorOffset
 from nkisim.tensors.registers import RunTimeValue
 from nkisim.tensors.scalars import NkiScalar
+from nkisim.tensors.tensor import FreeIndex, ScalarOffset, VectorOffset
 from nkisim.trace import Access, Instruction, Loop, Options, Trace
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from nkisim.errors import NkiValidationError
 from nkisim.machine import Machine
 from nkisim.numerics import dtypes
 from nkisim.tensors.layout import Layout, layout_of
-from nkisim.tensors.offsets import FreeIndex, ScalarOffset, VectorOffset
 from nkisim.tensors.registers import RunTimeValue
+from nkisim.tensors.tensor import FreeIndex, ScalarOffset, VectorOffset
 
 if TYPE_CHECKING:
     from nkisim.tensors.tensor import NkiTensor
