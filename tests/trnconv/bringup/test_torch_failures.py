@@ -96,3 +96,5 @@ def test_weights_and_tables_travel_once(doubles, monkeypatch):
     functional.conv2d(x, w, bias)
     functional.conv2d(x, w, bias)
     assert doubles.QUEUE.host_copies == copied > 0
+    functional.conv2d(x, w, neuron_tensor.NeuronTensor(torch.zeros(3)))
+    assert doubles.QUEUE.host_copies == copied + 1  # the bias, and nothing of the weights
