@@ -7,6 +7,7 @@ queued and nobody has synchronised, it is an error.
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.utils import backend_registration
 from torch.utils._pytree import tree_leaves, tree_map_only
 
@@ -19,6 +20,9 @@ OURS = {
     "trnconv::filter_gradient": ops.filter_gradient,
     "trnconv::fused_convolution": ops.fused_op,
 }
+
+
+LAUNCHERS = {}  # by the names of the ops that a double of nki_op made
 
 
 class Queue:
@@ -77,6 +81,8 @@ class NeuronTensor(torch.Tensor):
         name = func._schema.name
         if name in OURS and not _fake(args):  # for every device: it gets the tensors as they are
             return OURS[name]._init_fn(*args, **kwargs)
+        if name in LAUNCHERS and not _fake(args):
+            return LAUNCHERS[name](*args)
         dense = name in {"aten::clone", "aten::contiguous"} and not args[0].is_contiguous()
         if dense and "device-contiguous" in QUEUE.failures:
             raise RuntimeError("clone with another layout is not implemented on this device")
@@ -91,8 +97,9 @@ class NeuronTensor(torch.Tensor):
 
 
 def _fake(tree):
+    """Whether there are no values: tensors are fake, or functional ones around fake ones."""
     return any(
-        isinstance(leaf.held, FakeTensor)
+        isinstance(leaf.held, (FakeTensor, FunctionalTensor))
         for leaf in tree_leaves(tree)
         if isinstance(leaf, NeuronTensor)
     )

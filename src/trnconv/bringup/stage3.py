@@ -177,13 +177,15 @@ def _compiled(on: _OnDevice) -> str:
     import torch  # noqa: PLC0415
 
     from trnconv.pytorch import functional  # noqa: PLC0415
+    from trnconv.pytorch.launch_graph import with_launches  # noqa: PLC0415
 
     x, w = on.drawn(1, 1, 4, 1, 4, 5), on.drawn(2, 6, 4, 1, 3, 3)
-    backend = "neuron" if on.bench.runner.is_device else "eager"
+    compiler = "neuron" if on.bench.runner.is_device else "eager"
 
     def doubled(tensor: Any, filters: Any) -> Any:
         return functional.conv3d(tensor, filters) * 2
 
-    compiled = torch.compile(doubled, backend=backend, dynamic=False)
-    y = compiled(on.put(x), on.put(w))
+    compiled = torch.compile(doubled, backend=with_launches(compiler), dynamic=False)
+    with torch.no_grad():
+        y = compiled(on.put(x), on.put(w))
     return _difference(on.get(y), 2 * torch.nn.functional.conv3d(x, w))

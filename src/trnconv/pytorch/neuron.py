@@ -31,13 +31,18 @@ _LAUNCHES = 4096  # questions of a process; a large model has some hundreds
 def compute(call: ConvCall, operands: Operands) -> torch.Tensor:
     """One convolution, or a gradient of one."""
     x = operands.inputs[0]
-    # Without calibration somebody would have to look at the data, which is on the device.
-    policy = None if call.spec.policy.x_max is not None else ALWAYS_DIRECT
     adapter = require_adapter(x.device.type)
-    question = call.question(operands, dtype_name(x), adapter.machine, policy)
+    question = question_of(call, operands, adapter)
     device = NeuronDevice(operands, call.wanted, adapter)
     result: torch.Tensor = computed(call, question, operands, device)
     return device.dense(result.to(x.dtype))
+
+
+def question_of(call: ConvCall, operands: Operands, adapter: Adapter) -> Question:
+    """What is asked of the planner; of the operands, sizes and types are enough."""
+    # Without calibration somebody would have to look at the data, which is on the device.
+    policy = None if call.spec.policy.x_max is not None else ALWAYS_DIRECT
+    return call.question(operands, dtype_name(operands.inputs[0]), adapter.machine, policy)
 
 
 @dataclass(frozen=True)
