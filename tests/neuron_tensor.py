@@ -9,6 +9,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.utils import backend_registration
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from trnconv.pytorch import ops
@@ -83,7 +84,7 @@ class NeuronTensor(torch.Tensor):
             return OURS[name]._init_fn(*args, **kwargs)
         if name in LAUNCHERS and not _fake(args):
             return LAUNCHERS[name](*args)
-        dense = name in {"aten::clone", "aten::contiguous"} and not args[0].is_contiguous()
+        dense = name in {"aten::clone", "aten::contiguous"} and _permuted(args[0])
         if dense and "device-contiguous" in QUEUE.failures:
             raise RuntimeError("clone with another layout is not implemented on this device")
         to_host = _to_host(name, args, kwargs)
@@ -94,6 +95,28 @@ class NeuronTensor(torch.Tensor):
         if func._schema.is_mutable:
             return args[0]
         return found if to_host else tree_map_only(torch.Tensor, NeuronTensor, found)
+
+
+def _permuted(tensor):
+    """Whether its dimensions lie in another order; a slice, or what is expanded, does not."""
+    strides = [
+        step for size, step in zip(tensor.shape, tensor.stride(), strict=True) if size > 1 and step
+    ]
+    return strides != sorted(strides, reverse=True)
+
+
+_enter = TorchDispatchMode.__enter__
+
+
+def _entered_unless_told(mode):
+    """Modes of others than torch can be told to fail."""
+    of_torch = type(mode).__module__.partition(".")[0] == "torch"
+    if "no-dispatch-modes" in QUEUE.failures and not of_torch:
+        raise RuntimeError("a dispatch mode above device neuron is not implemented")
+    return _enter(mode)
+
+
+TorchDispatchMode.__enter__ = _entered_unless_told
 
 
 def _fake(tree):
