@@ -150,8 +150,7 @@ def _neff(launch_of: Callable[[Bench], _Launch], bench: Bench) -> Finding:
     size = neff.size_bytes
     words = f"{seconds:.1f} s, {size} bytes, {peak:.2f} GiB, {counted} instructions counted by us"
     data = {"seconds": seconds, "neff_bytes": size, "gib": peak, "instructions": counted}
-    data["compiler"] = neff.said
-    return Finding(GREEN if size else RED, words, data)
+    return Finding(GREEN if size else RED, words, {**data, "compiler": neff.said})
 
 
 def _birsim(launch_of: Callable[[Bench], _Launch], bench: Bench) -> Finding:
