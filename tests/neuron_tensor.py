@@ -94,7 +94,7 @@ class NeuronTensor(torch.Tensor):
         found = func(*_held(args), **_held(kwargs))
         if func._schema.is_mutable:
             return args[0]
-        return found if to_host else tree_map_only(torch.Tensor, NeuronTensor, found)
+        return found if to_host else tree_map_only(torch.Tensor, cls, found)
 
 
 def _permuted(tensor):
@@ -128,6 +128,22 @@ def _fake(tree):
     )
 
 
+class XlaTensor(NeuronTensor):
+    """A tensor that says it is on device "xla".
+
+    torch is not linked with that here, so below Python it is one of "neuron", and `moved` stands
+    for `Tensor.to`.
+    """
+
+    @property
+    def device(self):
+        return torch.device("xla")
+
+    @staticmethod
+    def __tensor_unflatten__(inner, _context, _size, _stride):
+        return XlaTensor(inner["held"])
+
+
 def _held(tree):
     return tree_map_only(NeuronTensor, lambda tensor: tensor.held, tree)
 
@@ -154,3 +170,13 @@ def _empty_strided(size, stride, *, dtype=None, **_):
 
 _library.impl("empty.memory_format", _empty, "PrivateUse1")
 _library.impl("empty_strided", _empty_strided, "PrivateUse1")
+
+_to = torch.Tensor.to
+
+
+def moved(tensor, *args, **kwargs):
+    """`Tensor.to` that knows device "xla"."""
+    is_there = isinstance(tensor, XlaTensor)
+    if args and isinstance(args[0], (str, torch.device)) and torch.device(args[0]).type == "xla":
+        return tensor if is_there else XlaTensor(tensor.detach().clone())
+    return _to(tensor, *args, **kwargs)

@@ -55,7 +55,7 @@ class TorchKernel:
         assert all(one.held.is_contiguous() for one in tensors), "contiguous tensors"
         QUEUE.kernels.append(self.kernel.func.__name__)
         done = self.kernel(*(one.held if isinstance(one, NeuronTensor) else one for one in args))
-        made = tuple(map(NeuronTensor, done if isinstance(done, tuple) else (done,)))
+        made = tuple(map(type(tensors[0]), done if isinstance(done, tuple) else (done,)))
         return made if isinstance(done, tuple) else made[0]
 
 

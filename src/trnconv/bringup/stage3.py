@@ -41,6 +41,8 @@ def _asked(ask: Callable[[Any], str], bench: Bench) -> Finding:
     if find_spec("torch") is None:
         return Finding(OFF, "torch is not installed")
     with _on_device(bench) as on:
+        if on.device == "xla" and ask in (_compiled, _compiled_vae):
+            return Finding(OFF, "torch-xla compiles whatever runs: torch.compile is not asked")
         wrong = ask(on)
     return Finding(RED, wrong) if wrong else Finding(GREEN, "equal to torch")
 
