@@ -31,6 +31,8 @@ the ladder passes only if no kernel does it any more.
 25  no-compile          torch.compile cannot trace a kernel
 26  device-contiguous   .contiguous() of a view on the device raises
 27  no-point-to-point   send and receive of backend "neuron" raise
+28  no-dispatch-modes   a dispatch mode of torch, as patch_ uses it, raises
+29  one-launch-a-graph  a compiled graph with two kernels does not compile
 """
 
 from dataclasses import dataclass

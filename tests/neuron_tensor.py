@@ -7,7 +7,9 @@ queued and nobody has synchronised, it is an error.
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.utils import backend_registration
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from trnconv.pytorch import ops
@@ -19,6 +21,9 @@ OURS = {
     "trnconv::filter_gradient": ops.filter_gradient,
     "trnconv::fused_convolution": ops.fused_op,
 }
+
+
+LAUNCHERS = {}  # by the names of the ops that a double of nki_op made
 
 
 class Queue:
@@ -77,7 +82,9 @@ class NeuronTensor(torch.Tensor):
         name = func._schema.name
         if name in OURS and not _fake(args):  # for every device: it gets the tensors as they are
             return OURS[name]._init_fn(*args, **kwargs)
-        dense = name in {"aten::clone", "aten::contiguous"} and not args[0].is_contiguous()
+        if name in LAUNCHERS and not _fake(args):
+            return LAUNCHERS[name](*args)
+        dense = name in {"aten::clone", "aten::contiguous"} and _permuted(args[0])
         if dense and "device-contiguous" in QUEUE.failures:
             raise RuntimeError("clone with another layout is not implemented on this device")
         to_host = _to_host(name, args, kwargs)
@@ -87,15 +94,54 @@ class NeuronTensor(torch.Tensor):
         found = func(*_held(args), **_held(kwargs))
         if func._schema.is_mutable:
             return args[0]
-        return found if to_host else tree_map_only(torch.Tensor, NeuronTensor, found)
+        return found if to_host else tree_map_only(torch.Tensor, cls, found)
+
+
+def _permuted(tensor):
+    """Whether its dimensions lie in another order; a slice, or what is expanded, does not."""
+    strides = [
+        step for size, step in zip(tensor.shape, tensor.stride(), strict=True) if size > 1 and step
+    ]
+    return strides != sorted(strides, reverse=True)
+
+
+_enter = TorchDispatchMode.__enter__
+
+
+def _entered_unless_told(mode):
+    """Modes of others than torch can be told to fail."""
+    of_torch = type(mode).__module__.partition(".")[0] == "torch"
+    if "no-dispatch-modes" in QUEUE.failures and not of_torch:
+        raise RuntimeError("a dispatch mode above device neuron is not implemented")
+    return _enter(mode)
+
+
+TorchDispatchMode.__enter__ = _entered_unless_told
 
 
 def _fake(tree):
+    """Whether there are no values: tensors are fake, or functional ones around fake ones."""
     return any(
-        isinstance(leaf.held, FakeTensor)
+        isinstance(leaf.held, (FakeTensor, FunctionalTensor))
         for leaf in tree_leaves(tree)
         if isinstance(leaf, NeuronTensor)
     )
+
+
+class XlaTensor(NeuronTensor):
+    """A tensor that says it is on device "xla".
+
+    torch is not linked with that here, so below Python it is one of "neuron", and `moved` stands
+    for `Tensor.to`.
+    """
+
+    @property
+    def device(self):
+        return torch.device("xla")
+
+    @staticmethod
+    def __tensor_unflatten__(inner, _context, _size, _stride):
+        return XlaTensor(inner["held"])
 
 
 def _held(tree):
@@ -124,3 +170,13 @@ def _empty_strided(size, stride, *, dtype=None, **_):
 
 _library.impl("empty.memory_format", _empty, "PrivateUse1")
 _library.impl("empty_strided", _empty_strided, "PrivateUse1")
+
+_to = torch.Tensor.to
+
+
+def moved(tensor, *args, **kwargs):
+    """`Tensor.to` that knows device "xla"."""
+    is_there = isinstance(tensor, XlaTensor)
+    if args and isinstance(args[0], (str, torch.device)) and torch.device(args[0]).type == "xla":
+        return tensor if is_there else XlaTensor(tensor.detach().clone())
+    return _to(tensor, *args, **kwargs)

@@ -3,19 +3,26 @@
 - `nki_op(name, mutates_args={})` takes a launcher with complete annotations of tensors, traces it
   with fake tensors, and gives what is called with device tensors alone.
 - `wrap_nki(kernel)` is called with a grid only.
+- Tensors of the device are a subclass here: patched models note no data movement on them.
 - A kernel takes contiguous tensors of the device, and is queued until somebody synchronises.
 """
 
 import inspect
+from itertools import count
 from types import SimpleNamespace
 
 import torch
+from functorch.compile import make_boxed_func
+from torch._dynamo.backends.common import aot_autograd
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._pytree import tree_map_only
 
 import nkisim
-from neuron_tensor import QUEUE, NeuronTensor
+from neuron_tensor import LAUNCHERS, QUEUE, NeuronTensor
 from nki_double import NkiDouble
 from trnconv.host.vendor import Vendor
+
+GRAPHS = []  # that backend "neuron" has compiled
 
 
 class TorchNki(NkiDouble):
@@ -48,7 +55,7 @@ class TorchKernel:
         assert all(one.held.is_contiguous() for one in tensors), "contiguous tensors"
         QUEUE.kernels.append(self.kernel.func.__name__)
         done = self.kernel(*(one.held if isinstance(one, NeuronTensor) else one for one in args))
-        made = tuple(map(NeuronTensor, done if isinstance(done, tuple) else (done,)))
+        made = tuple(map(type(tensors[0]), done if isinstance(done, tuple) else (done,)))
         return made if isinstance(done, tuple) else made[0]
 
 
@@ -74,13 +81,26 @@ def _spec(one):
 
 
 class Wrapped:
-    """What wrap_nki returns."""
+    """What wrap_nki returns. The call with a grid is one node of a graph, constants in it."""
+
+    made = count()
 
     def __init__(self, kernel):
         self.kernel = kernel
 
     def __getitem__(self, grid):
-        return self.kernel[grid]
+        ops = {}
+
+        def call(*args):
+            present = tuple(isinstance(one, torch.Tensor) for one in args)
+            constants = [one for one, here in zip(args, present, strict=True) if not here]
+            key = (present, repr(constants))
+            if key not in ops:
+                launcher = typed_launcher(self.kernel[grid], args, present)
+                ops[key] = registered(f"nki_kernel_wrapper::kernel_{next(self.made)}", launcher)
+            return ops[key](*(one for one in args if isinstance(one, torch.Tensor)))
+
+        return call
 
     def __call__(self, *_):
         raise AssertionError("wrap_nki(kernel) is called with a grid: wrap_nki(kernel)[lnc](...)")
@@ -99,28 +119,57 @@ class NkiOp:
         self.names.append(name)
 
         def decorate(launcher):
-            schema = torch.library.infer_schema(launcher, mutates_args=())
-            count = len(inspect.signature(launcher).parameters)
-            assert schema.count("Tensor") >= count + 1
-
-            def op(*tensors):
-                assert len(tensors) == count
-                assert all(isinstance(one, torch.Tensor) for one in tensors)
-                require_traceable(launcher, tensors)
-                return launcher(*tensors)
-
-            return op
+            return registered(name, launcher)
 
         return decorate
+
+
+def registered(name, launcher):
+    """The op of a launcher, which stands for its shapes as well."""
+    schema = torch.library.infer_schema(launcher, mutates_args=())
+    expected = len(inspect.signature(launcher).parameters)
+    assert schema.count("Tensor") >= expected + 1
+
+    def launch(*tensors):
+        assert len(tensors) == expected
+        assert all(isinstance(one, torch.Tensor) for one in tensors)
+        require_traceable(launcher, tensors)
+        return launcher(*tensors)
+
+    LAUNCHERS[name] = launch
+    op = torch.library.custom_op(name, launcher, mutates_args=())
+    op.register_fake(launcher)
+    return op
+
+
+def typed_launcher(kernel, args, present):
+    """A function of tensors alone, with the annotations that an op needs."""
+
+    def launch(*tensors):
+        left = iter(tensors)
+        return kernel(
+            *(next(left) if here else one for one, here in zip(args, present, strict=True))
+        )
+
+    names = [f"tensor_{number}" for number in range(sum(present))]
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    tensors = [inspect.Parameter(name, kind, annotation=torch.Tensor) for name in names]
+    mode = FakeTensorMode()
+    traced = launch(*(faked(one, mode) for one in args if isinstance(one, torch.Tensor)))
+    returned = tuple[(torch.Tensor,) * len(traced)] if type(traced) is tuple else torch.Tensor
+    launch.__signature__ = inspect.Signature(tensors, return_annotation=returned)
+    return launch
 
 
 def require_traceable(launcher, tensors):
     """A launcher runs on fake tensors, and gives fake tensors."""
     mode = FakeTensorMode()
-    found = launcher(
-        *(mode.from_tensor(torch.empty(one.shape, dtype=one.dtype)) for one in tensors)
-    )
+    found = launcher(*(faked(one, mode) for one in tensors))
     assert all(isinstance(one, FakeTensor) for one in (found if type(found) is tuple else [found]))
+
+
+def faked(tensor, mode):
+    return mode.from_tensor(torch.empty(tensor.shape, dtype=tensor.dtype))
 
 
 def vendor_with_torch(failures=(), lnc=2):
@@ -136,11 +185,37 @@ def vendor_with_torch(failures=(), lnc=2):
 
 
 @torch._dynamo.register_backend(name="neuron")
-def compile_for_neuron(graph, _inputs):
-    """The backend of torch.compile: it runs what was traced."""
+def compile_for_neuron(graph, inputs):
+    """The backend of torch.compile: a graph is traced with fake tensors, lowered, and then runs."""
     if "no-compile" in QUEUE.failures:
         raise RuntimeError("neuronx-cc failed to lower the graph")
-    return graph.forward
+    return aot_autograd(fw_compiler=lowered)(graph, inputs)
+
+
+def lowered(graph, _inputs):
+    """It knows ATen's operators and what nki_op made; any other op has no lowering.
+
+    Tracing takes tensors of the device apart (they are a subclass): here they are put together.
+    """
+    for name in ops_in(graph):
+        if name not in LAUNCHERS and not name.startswith("aten::"):
+            raise RuntimeError(f"no lowering for {name}")
+    launches = [name for name in ops_in(graph) if name in LAUNCHERS]
+    if len(launches) > 1 and "one-launch-a-graph" in QUEUE.failures:
+        raise RuntimeError("neuronx-cc failed with NCC_IXCG998: kernels in one graph")
+    GRAPHS.append(graph)
+
+    def run(*given):
+        done = graph.forward(*tree_map_only(torch.Tensor, NeuronTensor, given))
+        return tree_map_only(NeuronTensor, lambda one: one.held, done)
+
+    return make_boxed_func(run)
+
+
+def ops_in(graph):
+    """Ops of torch.library in a graph, by name."""
+    targets = [node.target for node in graph.graph.nodes if node.op == "call_function"]
+    return [one._schema.name for one in targets if isinstance(one, torch._ops.OpOverload)]
 
 
 def lite_vendor(lnc=2):

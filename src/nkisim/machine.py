@@ -25,7 +25,7 @@ from enum import Enum
 
 from nkisim.acceptance import EVERYTHING, Acceptance
 from nkisim.errors import NkiValidationError
-from nkisim.machine_switches import SEPARATOR, switched
+from nkisim.machine_switches import MEASURED, SEPARATOR, switched
 
 
 class Reading(Enum):
@@ -223,6 +223,11 @@ class Machine:
     def constants(self) -> str:
         """What its times follow from, in words."""
         return CONSTANTS_VERSION + (f", {self.measured}" if self.measured else "")
+
+    @property
+    def base_name(self) -> str:
+        """The generation's name, whatever was measured or switched."""
+        return self.name.partition(SEPARATOR)[0].partition(MEASURED)[0]
 
     @property
     def launch_cores(self) -> int:

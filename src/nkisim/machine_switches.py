@@ -14,6 +14,7 @@ from nkisim.errors import NkiValidationError
 
 Switched = TypeVar("Switched")
 SEPARATOR: Final = "+"
+MEASURED: Final = "@"  # what follows it in a name says which file of constants it has
 ACCEPTS, TIMING, MACHINE = "accepts", "timing", "machine"
 
 

@@ -15,9 +15,11 @@ from typing import Any
 
 from nkisim.errors import NkiValidationError
 from nkisim.machine import MACHINES, Machine, Timing, find_machine, register
+from nkisim.machine_switches import MEASURED, SEPARATOR, switched
 
 _SAID = ("machine", "host", "sdk", "date", "constants")
 _DIGITS = 8
+_FILES = ".json"
 
 
 def read_machine(path: Path) -> Machine:
@@ -51,7 +53,7 @@ def machine_of(document: dict[str, Any], path: Path) -> Machine:
     return register(
         replace(
             base,
-            name=f"{base.name}@{kind}-{digest}",
+            name=f"{base.name}{MEASURED}{kind}-{digest}",
             timing=replace(base.timing, **changes),
             measured=words,
         )
@@ -59,8 +61,13 @@ def machine_of(document: dict[str, Any], path: Path) -> Machine:
 
 
 def named_machine(target: str) -> Machine:
-    """A machine by its name, or by a file of measured constants."""
-    return read_machine(Path(target)) if target.endswith(".json") else find_machine(target)
+    """A machine by its name, or by a file of measured constants; switches may follow either."""
+    file, _, switches = target.partition(f"{_FILES}{SEPARATOR}")
+    if not target.endswith(_FILES) and not switches:
+        return find_machine(target)
+    if target.endswith(_FILES):
+        return read_machine(Path(target))
+    return switched(read_machine(Path(f"{file}{_FILES}")), *switches.split(SEPARATOR))
 
 
 def _refused(path: Path, why: str) -> NkiValidationError:

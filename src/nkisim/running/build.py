@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 from nkisim.errors import UnsupportedError, refuse
 from nkisim.running.schedule_edges import Edges
+
+if TYPE_CHECKING:
+    from typing_extensions import Self  # typing has it from Python 3.11 on
 
 # Seen in shipped kernels: mode everywhere, the others in nki-library's core/qkv/qkv.py.
 COMPILER_OPTIONS: Final = ("mode", "debug_kernel", "show_compiler_tb", "experimental_flags")

@@ -1,30 +1,28 @@
 """Stage 0: no device. The vendor's simulator against nkisim, and kernels compiled to NEFFs.
 
-It needs the vendor's wheels, on any x86-64 host. Names of the compile-only flow are those of copies
-of `nki/framework/compiled.py` that call themselves internal; none of it has run here.
+It needs the vendor's wheels, on any x86-64 host. What does not compile, or is wrong in BIRSim, is
+known by that before there is a device, and names the same switch as the probe would there.
 """
 
 from __future__ import annotations
 
-import importlib
 import resource
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 from trnconv.ask.question import Question
 from trnconv.bringup.ladder import GREEN, OFF, RED, Bench, Finding, Rung
 from trnconv.bringup.layers import LAYERS, Layer, operands_of
-from trnconv.bringup.probe import Arrays
+from trnconv.bringup.probe import Arrays, Probe
 from trnconv.bringup.runner import SimulatedRunner, as_arrays, traced
 from trnconv.bringup.stage1 import PROBES, difference
 from trnconv.bringup.stage2 import RunnerDevice
+from trnconv.bringup.toolchain import Toolchain, find_toolchain
 from trnconv.cases import BENCHMARK, EDGE, Case
 from trnconv.cutting import cut
 from trnconv.runtime import compute
@@ -32,23 +30,39 @@ from trnconv.runtime.plans import plans_for
 
 STAGE: Final = 0
 _EFFORT: Final = 20_000_000  # multiply-adds of a layer that is simulated twice
+_NO_COMPILER = "nki.framework.compiled cannot be imported: compiling is not possible"
 _NOTHING = "nkisim is the only nki here: there is nothing to compare it with"
 
 
 def rungs() -> tuple[Rung, ...]:
-    """Every probe and layer in both simulators, then every layer compiled."""
-    probes = [probe for probe in PROBES if not probe.notes]
+    """Every probe and layer in both simulators, then compiled, then in BIRSim."""
+    asked = [probe for probe in PROBES if not probe.notes]
     cases = [*EDGE, *BENCHMARK]
     return (
-        *(
-            Rung(STAGE, f"simulate-{probe.name}", probe.asks, partial(_probe, probe))
-            for probe in probes
-        ),
+        *(_rung("simulate", probe, partial(_probe, probe), switched=False) for probe in asked),
         *(Rung(STAGE, f"simulate-{case.name}", case.note, partial(_case, case)) for case in cases),
+        *(_rung("compile", probe, partial(_neff, partial(_of_probe, probe))) for probe in asked),
+        *(_layer_rung("compile", layer, _neff) for layer in LAYERS),
         *(
-            Rung(STAGE, f"compile-{layer.name}", f"to a NEFF: {layer.asks}", partial(_neff, layer))
-            for layer in LAYERS
+            _rung("birsim", probe, partial(_birsim, partial(_of_probe, probe)))
+            for probe in asked
+            if not probe.on_two_cores
         ),
+        *(_layer_rung("birsim", layer, _birsim) for layer in LAYERS),
+    )
+
+
+def _rung(
+    kind: str, probe: Probe, climb: Callable[[Bench], Finding], *, switched: bool = True
+) -> Rung:
+    """A probe's question; a simulator that differs from another is no question of a switch."""
+    name, switch = f"{kind}-{probe.name}", probe.switch if switched else ""
+    return Rung(STAGE, name, probe.asks, climb, switch, void_with=probe.void_with)
+
+
+def _layer_rung(kind: str, layer: Layer, climb: Callable[..., Finding]) -> Rung:
+    return Rung(
+        STAGE, f"{kind}-{layer.name}", layer.asks, partial(climb, partial(_of_layer, layer))
     )
 
 
@@ -79,7 +93,7 @@ def _both(bench: Bench) -> _Simulators:
     return _Simulators(bench.vendor.nki, SimulatedRunner(bench.machine, bench.cores))
 
 
-def _probe(probe: Any, bench: Bench) -> Finding:
+def _probe(probe: Probe, bench: Bench) -> Finding:
     if bench.vendor.nki is None:
         return Finding(OFF, _NOTHING)
     arrays = probe.given(1)
@@ -98,58 +112,66 @@ def _case(case: Case, bench: Bench) -> Finding:
     return Finding(GREEN, f"equal, bit for bit: {plans[0].in_words()}")
 
 
-def _neff(layer: Layer, bench: Bench) -> Finding:
-    """Compile a layer's kernel without a device: seconds, memory, and instructions beside ours."""
-    framework = _compiler(bench)
-    if framework is None:
-        return Finding(OFF, "nki.framework.compiled cannot be imported: compiling is not possible")
+@dataclass(frozen=True)
+class _Launch:
+    """A kernel and what it is called with."""
+
+    kernel: Callable[..., Any]
+    args: Any
+
+
+def _of_probe(probe: Probe, bench: Bench) -> _Launch:
+    del bench
+    return _Launch(probe.kernel, (*probe.given(1), *probe.constants))
+
+
+def _of_layer(layer: Layer, bench: Bench) -> _Launch:
     question = layer.question(bench.machine)
     prepared = RunnerDevice(bench.runner, layer.planned(question, bench.cores)).prepared(question)
     operands = operands_of(question, 1, layer.most)
     packed = prepared.pack(operands.w, operands.bias)
     args = prepared.arguments(operands.inputs, packed, operands.residual)
-    kernel = prepared.kernel(len(operands.inputs))
+    return _Launch(prepared.kernel(len(operands.inputs)), args)
+
+
+def _neff(launch_of: Callable[[Bench], _Launch], bench: Bench) -> Finding:
+    """Compile a kernel without a device: seconds, memory, and instructions by our count."""
+    toolchain = _toolchain(bench)
+    if toolchain is None:
+        return Finding(OFF, _NO_COMPILER)
+    launch = launch_of(bench)
     begin = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        size = framework.neff_bytes(kernel, args, Path(folder))
+        neff = toolchain.neff(launch.kernel, launch.args, Path(folder))
     seconds = time.perf_counter() - begin
-    own = traced(kernel, args, bench.machine, bench.cores)
+    own = traced(launch.kernel, launch.args, bench.machine, bench.cores)
     counted = max(trace.compiler_count for trace in own.traces)
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
+    size = neff.size_bytes
     words = f"{seconds:.1f} s, {size} bytes, {peak:.2f} GiB, {counted} instructions counted by us"
     data = {"seconds": seconds, "neff_bytes": size, "gib": peak, "instructions": counted}
-    return Finding(GREEN if size else RED, words, data)
+    return Finding(GREEN if size else RED, words, {**data, "compiler": neff.said})
 
 
-@dataclass(frozen=True)
-class _Framework:
-    """The compile-only flow of the vendor's nki."""
-
-    compiled: Any  # nki.framework.compiled
-    driver: Any  # nki.compiler.ncc_driver
-    target: str
-    cores: int
-
-    def neff_bytes(self, kernel: Callable[..., Any], args: Any, folder: Path) -> int:
-        """A kernel to a NEFF in an empty folder; how large it is."""
-        names = kernel.__code__.co_varnames[: kernel.__code__.co_argcount]
-        inputs = dict(zip(names, args, strict=True))
-        making = self.compiled.CompileKernel(
-            func=kernel, lnc=self.cores, target=self.target, artifacts_dir=str(folder)
-        )
-        options = making._compile_opts()  # noqa: SLF001 (the flow has no public name for it)
-        nir = self.compiled.compile_kernel_to_nir(making, inputs=inputs, compile_opts=options)
-        tensors = [name for name, value in inputs.items() if isinstance(value, np.ndarray)]
-        done = self.driver.compile_bir_to_neff(options, nir, [], tensors, list(nir.output_names))
-        return Path(done.neff_path).stat().st_size
+def _birsim(launch_of: Callable[[Bench], _Launch], bench: Bench) -> Finding:
+    """What was compiled, run by the compiler's own simulator, on one core."""
+    one = replace(bench, cores=1, runner=SimulatedRunner(bench.machine, 1))
+    toolchain = _toolchain(one)
+    if toolchain is None or not toolchain.simulates:
+        return Finding(OFF, _NO_COMPILER if toolchain is None else "this compiler has no BIRSim")
+    launch = launch_of(one)
+    with tempfile.TemporaryDirectory() as folder:
+        neff = toolchain.neff(launch.kernel, launch.args, Path(folder), simulated=True)
+    if neff.outputs is None:
+        return Finding(OFF, "BIRSim left no outputs")
+    wrong = difference(neff.outputs, one.runner.call(launch.kernel, launch.args))
+    if wrong:
+        return Finding(RED, f"BIRSim differs from nkisim: {wrong}")
+    return Finding(GREEN, "compiled and simulated, equal bit for bit")
 
 
-def _compiler(bench: Bench) -> _Framework | None:
+def _toolchain(bench: Bench) -> Toolchain | None:
     if bench.vendor.nki is None:
         return None
-    try:
-        compiled = importlib.import_module("nki.framework.compiled")
-        driver = importlib.import_module("nki.compiler.ncc_driver")
-    except ImportError:
-        return None
-    return _Framework(compiled, driver, bench.machine.name.partition("+")[0], bench.cores)
+    target = bench.machine.base_name
+    return find_toolchain(target, bench.cores, bench.switches)

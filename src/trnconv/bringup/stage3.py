@@ -1,4 +1,4 @@
-"""Stage 3: torch. One convolution, calls with changing biases, a view, a block, compile."""
+"""Stage 3: torch. From one convolution to a whole autoencoder, eagerly and compiled."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from typing import Any, Final
 from trnconv.bringup.ladder import GREEN, OFF, RED, Bench, Finding, Rung
 from trnconv.bringup.probe import integers
 from trnconv.errors import UnsupportedError
-from trnconv.host.switches import HOST_COPIES, NO_COMPILE, WRAP_NKI
+from trnconv.host.switches import HOST_COPIES, NO_COMPILE, PLAIN_TENSORS, WRAP_NKI
 
 STAGE: Final = 3
 _CALLS: Final = 100
+_VIDEO: Final = (1, 3, 3, 8, 12)
 _X, _W = (1, 8, 3, 6, 7), (12, 8, 3, 3, 3)
 
 
@@ -26,7 +27,9 @@ def rungs() -> tuple[Rung, ...]:
         ("torch-view", "an input that is a view", _of_view, HOST_COPIES),
         ("torch-block", "two convolutions with an activation and a residual", _block, ""),
         ("torch-gradients", "gradients of input and of filters", _gradients, ""),
-        ("torch-compile", "a module under torch.compile", _compiled, NO_COMPILE),
+        ("torch-vae", "a patched autoencoder, decoded in chunks", _vae, PLAIN_TENSORS),
+        ("torch-compile", "a convolution under torch.compile", _compiled, NO_COMPILE),
+        ("torch-compile-vae", "a patched decoder under torch.compile", _compiled_vae, NO_COMPILE),
     )
     return tuple(
         Rung(STAGE, name, asks, partial(_asked, ask), switch) for name, asks, ask, switch in listed
@@ -38,6 +41,8 @@ def _asked(ask: Callable[[Any], str], bench: Bench) -> Finding:
     if find_spec("torch") is None:
         return Finding(OFF, "torch is not installed")
     with _on_device(bench) as on:
+        if on.device == "xla" and ask in (_compiled, _compiled_vae):
+            return Finding(OFF, "torch-xla compiles whatever runs: torch.compile is not asked")
         wrong = ask(on)
     return Finding(RED, wrong) if wrong else Finding(GREEN, "equal to torch")
 
@@ -50,7 +55,7 @@ class _OnDevice:
         self.device = device_type(bench) if bench.runner.is_device else "cpu"
 
     def put(self, tensor: Any) -> Any:
-        """A tensor on the device."""
+        """A tensor, or a model, on the device."""
         return tensor.to(self.device) if self.device != "cpu" else tensor
 
     def get(self, tensor: Any) -> Any:
@@ -60,6 +65,15 @@ class _OnDevice:
 
             require_adapter(self.device).wait()
         return tensor.detach().cpu()
+
+    def compiled(self, function: Any) -> Any:
+        """Under torch.compile, with launches in the graph."""
+        import torch  # noqa: PLC0415 (the other stages need none)
+
+        from trnconv.pytorch.launch_graph import with_launches  # noqa: PLC0415
+
+        compiler = "neuron" if self.bench.runner.is_device else "eager"
+        return torch.compile(function, backend=with_launches(compiler), dynamic=False)
 
     def drawn(self, seed: int, *shape: int) -> Any:
         """Integers on the host."""
@@ -179,11 +193,39 @@ def _compiled(on: _OnDevice) -> str:
     from trnconv.pytorch import functional  # noqa: PLC0415
 
     x, w = on.drawn(1, 1, 4, 1, 4, 5), on.drawn(2, 6, 4, 1, 3, 3)
-    backend = "neuron" if on.bench.runner.is_device else "eager"
 
     def doubled(tensor: Any, filters: Any) -> Any:
         return functional.conv3d(tensor, filters) * 2
 
-    compiled = torch.compile(doubled, backend=backend, dynamic=False)
-    y = compiled(on.put(x), on.put(w))
+    with torch.no_grad():
+        y = on.compiled(doubled)(on.put(x), on.put(w))
     return _difference(on.get(y), 2 * torch.nn.functional.conv3d(x, w))
+
+
+def _vae(on: _OnDevice) -> str:
+    import torch  # noqa: PLC0415
+
+    from trnconv.pytorch import patched  # noqa: PLC0415
+    from trnconv.pytorch.causal_vae import CausalVae  # noqa: PLC0415
+
+    x = on.drawn(1, *_VIDEO)
+    with torch.no_grad():
+        expected, model = CausalVae()(x), on.put(CausalVae())
+        with patched(model):
+            y = model(on.put(x))
+    return _difference(on.get(y), expected)
+
+
+def _compiled_vae(on: _OnDevice) -> str:
+    import torch  # noqa: PLC0415
+
+    from trnconv.pytorch import patched  # noqa: PLC0415
+    from trnconv.pytorch.causal_vae import CausalVae  # noqa: PLC0415
+
+    with torch.no_grad():
+        plain, model = CausalVae(), on.put(CausalVae())
+        z = plain.encode(on.drawn(1, *_VIDEO))
+        with patched(model):
+            y = on.compiled(model.decoder)(on.put(z))
+        expected = plain.decoder(z)
+    return _difference(on.get(y), expected)

@@ -37,11 +37,7 @@ def calibrate(bench: Bench) -> Finding:
 def file_name(bench: Bench) -> str:
     """What a simulator was fitted to is not called measured."""
     kind = "measured" if bench.runner.is_device else "simulated"
-    return f"machine-{_base(bench)}-{kind}.json"
-
-
-def _base(bench: Bench) -> str:
-    return bench.machine.name.partition("@")[0].partition("+")[0]
+    return f"machine-{bench.machine.base_name}-{kind}.json"
 
 
 def measure_of(bench: Bench) -> Measure:
@@ -63,7 +59,7 @@ def document(found: list[Fitted], bench: Bench) -> dict[str, Any]:
     known = {one.field: one for one in found if one.value is not None}
     others = [one.name for one in fields(Timing) if one.name not in known]
     return {
-        "machine": _base(bench),
+        "machine": bench.machine.base_name,
         "kind": "measured" if bench.runner.is_device else "simulated",
         "host": platform.node(),
         "sdk": bench.runner.where,

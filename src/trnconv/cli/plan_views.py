@@ -6,6 +6,7 @@ from typing import Any
 
 from trnconv.ask.cores import cores_in_words
 from trnconv.cli.output import amount, console, table
+from trnconv.report.wording import measured_in
 
 _WIDE = 200  # characters of the table of a model, at most
 _MODULE = 30
@@ -34,10 +35,9 @@ def show_layer(answer: dict[str, Any]) -> None:
 
 def label(answer: dict[str, Any], more: str) -> str:
     """Where times come from."""
-    ended = "the time is modelled" if "@" in answer["machine"] else "nothing was measured"
     return (
         f"Modelled: {answer['machine']}, constants {answer['constants_version']}, default reading,"
-        f" {cores_in_words(answer['cores'])}, {more}; {ended}."
+        f" {cores_in_words(answer['cores'])}, {more}; {measured_in(answer['machine'])}."
     )
 
 

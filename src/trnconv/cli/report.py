@@ -169,7 +169,7 @@ def _write(made: Report, output: Path | None, json: Path | None) -> None:
 
 def _tell(made: Report, files: list[Path]) -> None:
     from trnconv.ask.cores import cores_in_words
-    from trnconv.report.wording import duration, times
+    from trnconv.report.wording import duration, measured_in, times
 
     screen, totals, machine = console(), made.totals, made.machine
     line = f"{made.subject.title}: {duration(totals.seconds)}"
@@ -179,8 +179,8 @@ def _tell(made: Report, files: list[Path]) -> None:
     screen.print(line, markup=False)
     screen.print(
         f"Modelled: {machine.name}, constants {machine.constants_version}, {machine.reading}"
-        f" reading, {cores_in_words(machine.cores)}, accuracy {totals.accuracy}; nothing was"
-        " measured."
+        f" reading, {cores_in_words(machine.cores)}, accuracy {totals.accuracy};"
+        f" {measured_in(machine.name)}."
     )
     for file in files:
         screen.print(f"wrote {file}", markup=False)

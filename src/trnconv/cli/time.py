@@ -92,13 +92,14 @@ def _reading(timed: TimedLayer, reading: Any) -> dict[str, Any]:
 
 def _show(answer: dict[str, Any]) -> None:
     from trnconv.ask.cores import cores_in_words
+    from trnconv.report.wording import measured_in
 
     screen = console()
     screen.print(answer["layer"]["in_words"], markup=False)
     screen.print(
         f"Modelled: {answer['machine']}, constants {answer['constants_version']},"
         f" {cores_in_words(answer['cores'])}, {answer['dtype']}, accuracy"
-        f" {answer['accuracy']}; nothing was measured."
+        f" {answer['accuracy']}; {measured_in(answer['machine'])}."
     )
     screen.print(f"Plan: {answer['plan']}.", markup=False)
     screen.print()

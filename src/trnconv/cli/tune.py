@@ -165,10 +165,12 @@ def _document(name: str, tuning: Tuning) -> dict[str, Any]:
 
 
 def _show(answer: dict[str, Any]) -> None:
+    from trnconv.report.wording import measured_in
+
     screen, stamp = console(_WIDE), answer["stamp"]
     screen.print(
         f"Modelled: {stamp['machine']}, constants {stamp['constants']}, default reading, one core,"
-        f" accuracy {answer['accuracy']}; scheduled in nkisim, nothing was measured."
+        f" accuracy {answer['accuracy']}; scheduled in nkisim, {measured_in(stamp['machine'])}."
     )
     screen.print()
     shown = table("", "layer", "input", "tried", "planner's, us", "tuned, us", "gain", "plan")

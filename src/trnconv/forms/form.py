@@ -121,6 +121,13 @@ class Plan(ABC):
 P = TypeVar("P", bound=Plan)
 
 
+def with_bias(array: Array, channels: Array, bias: Array | None) -> Array:
+    """An array with the bias of its channel in every element that has one (`bias_channels`)."""
+    image, own = array.copy(), channels >= 0
+    image[own] = 0 if bias is None else bias.astype(array.dtype)[channels[own]]
+    return image
+
+
 @dataclass(frozen=True)
 class Cost:
     """What a plan costs, in closed form. Modelled: the plan's machine, default reading.
@@ -234,6 +241,9 @@ class Form(Generic[P]):
     decisions: Callable[[P], list[str]] = problem_and_plan  # in lines
     check_inputs: Callable[[P, tuple[Array, ...]], None] = _nothing  # refuse what it cannot hold
     results: Callable[[Any, Any], tuple[Any, ...]] = lambda _, outputs: tuple(outputs)
+    # lowered -> for each array whose bias each of its elements is, -1: none; None: it has none.
+    # Empty: another bias packs all arrays anew.
+    bias_channels: Callable[[Any], tuple[Array | None, ...]] = _nothing
     # plan, largest |x|, sums of |w| -> error before the sums and most that is summed, by channel
     rounding_errors: Callable[..., tuple[Array, Array] | None] = lambda *_: None
 

@@ -27,12 +27,15 @@ def built(jit: Callable[..., Any], kernel: Kernel, cores: int, switches: frozens
     """
     if NO_COMPILE_CACHE in switches:
         os.environ[_CACHE_VARIABLE] = "1"
-    made = jit(kernel)
-    if NO_LEGALISATION not in switches:
-        made = _asked(made, "enable_non_ssa_legalization")
+    made = legalised(jit(kernel), switches)
     if NO_ROTATION in switches:
         made = _asked(made, "disable_address_rotation")
     return made if cores == 1 else made[cores]
+
+
+def legalised(made: Any, switches: frozenset[str]) -> Any:
+    """A kernel object, with the pass for tensors that are written again, unless it is off."""
+    return made if NO_LEGALISATION in switches else _asked(made, "enable_non_ssa_legalization")
 
 
 def _asked(made: Any, method: str) -> Any:

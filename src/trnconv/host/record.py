@@ -39,7 +39,7 @@ class HostRecord:
         base = find_machine(target)
         if self.measured:
             found = read_machine(Path(self.measured))
-            base = found if found.name.startswith(f"{target}@") else base
+            base = found if found.base_name == target else base
         return switched(base, *of_machine(self.switches)) if of_machine(self.switches) else base
 
 

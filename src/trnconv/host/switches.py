@@ -32,6 +32,7 @@ ONE_CORE: Final = "one-core"
 WRAP_NKI: Final = "wrap-nki"
 NO_COMPILE: Final = "no-compile"
 HOST_COPIES: Final = "host-copies"
+PLAIN_TENSORS: Final = "plain-tensors"
 POINT_TO_POINT: Final = "point-to-point"
 
 LAUNCH_SWITCHES: Final = {
@@ -78,6 +79,11 @@ LAUNCH_SWITCHES: Final = {
             ".contiguous() of a permuted device tensor raises on the Lite runtime",
         ),
         LaunchSwitch(
+            PLAIN_TENSORS,
+            "patch_ leaves caches, padding and upsampling to torch: no tensors of ours are there",
+            "nobody was seen to use a dispatch mode of torch above device neuron, as patch_ does",
+        ),
+        LaunchSwitch(
             POINT_TO_POINT,
             "neighbours exchange rows by send and receive on backend neuron, not by all_gather",
             "pages of 2.33 list send and receive; an older beta had none",
@@ -86,7 +92,15 @@ LAUNCH_SWITCHES: Final = {
 }
 # These change how a kernel is called and not what it does: what they are for is asked again.
 ASKED_AGAIN: Final = frozenset(
-    (RECIPE_IN_CLOSURE, NO_LEGALISATION, NO_ROTATION, NO_COMPILE_CACHE, WRAP_NKI, HOST_COPIES)
+    (
+        RECIPE_IN_CLOSURE,
+        NO_LEGALISATION,
+        NO_ROTATION,
+        NO_COMPILE_CACHE,
+        WRAP_NKI,
+        HOST_COPIES,
+        PLAIN_TENSORS,
+    )
 )
 KNOWN: Final = (*MACHINE_SWITCHES, *LAUNCH_SWITCHES)
 

@@ -33,7 +33,7 @@ class Instance:
     @staticmethod
     def of(machine: Machine, reading: Reading = Reading.default) -> Instance:
         """The largest one with such cores, in a reading of what is not published."""
-        return Instance(machine.read(reading), FABRICS[machine.name].read(reading))
+        return Instance(machine.read(reading), FABRICS[machine.base_name].read(reading))
 
     def message_ns(self, received_bytes: int, ranks: int) -> float:
         """Latency and bandwidth. A band's neighbour may sit on the next chip."""

@@ -31,7 +31,9 @@ from trnconv.host.vendor import Vendor, find_vendor
 
 Tensor = torch.Tensor
 Given = tuple[Tensor | None, ...]
+Present = tuple[bool, ...]  # which of a kernel's tensors there are
 Switches = frozenset[str]
+NAMESPACE = "trnconv_neuron"  # of the ops that `nki_op` makes
 _NEURON = ("neuron", "privateuseone")
 
 
@@ -50,6 +52,11 @@ class Adapter(Protocol):
 
     def call(self, kernel: Callable[..., Any], tensors: Given, recipe: Any, outputs: int) -> Any:
         """The kernel's output or outputs, on the device; there are so many."""
+
+    def launcher(
+        self, kernel: Callable[..., Any], present: Present, recipe: Any, outputs: int
+    ) -> Callable[..., Any]:
+        """What is called with the tensors that are present: one node of a graph."""
 
     def wait(self) -> None:
         """Until everything that was called has ended: before anything is copied to the host."""
@@ -90,6 +97,18 @@ class _Built:
         found: Callable[..., Any] = self._known[key]
         return found
 
+    def launcher(
+        self, kernel: Callable[..., Any], present: Present, recipe: Any, outputs: int
+    ) -> Callable[..., Any]:
+        """A function of the tensors that are present."""
+        del outputs
+        return of_present(self._kernel(kernel, recipe), present)
+
+    def call(self, kernel: Callable[..., Any], tensors: Given, recipe: Any, outputs: int) -> Any:
+        """By the launcher; the result stays where the runtime has it."""
+        launched = self.launcher(kernel, present_in(tensors), recipe, outputs)
+        return launched(*(tensor for tensor in tensors if tensor is not None))
+
     def wait(self) -> None:
         """As the runtime of the process does it; where it has no such call, a copy waits itself."""
         synchronize = getattr(getattr(torch, "neuron", None), "synchronize", None)
@@ -102,12 +121,7 @@ class _Built:
 
 
 class XlaAdapter(_Built):
-    """torch-xla: a jitted kernel is called like a function."""
-
-    def call(self, kernel: Callable[..., Any], tensors: Given, recipe: Any, outputs: int) -> Any:
-        """Compile and call; the result stays lazy until torch-xla synchronises."""
-        del outputs
-        return self._kernel(kernel, recipe)(*tensors)
+    """torch-xla: a jitted kernel is called like a function; its result is lazy until it syncs."""
 
 
 class WrapNkiAdapter(XlaAdapter):
@@ -131,29 +145,42 @@ class TorchNeuronAdapter(_Built):
         super().__init__(jit, **options)
         self._nki_op = nki_op  # torch_neuronx.nki_op
 
-    def call(self, kernel: Callable[..., Any], tensors: Given, recipe: Any, outputs: int) -> Any:
-        """Call the op, made the first time; what is None is no argument of it."""
-        present = tuple(tensor is not None for tensor in tensors)
+    def launcher(
+        self, kernel: Callable[..., Any], present: Present, recipe: Any, outputs: int
+    ) -> Callable[..., Any]:
+        """The op, made the first time; what is None is no argument of it."""
         given = "".join("ny"[one] for one in present)
         how = short_key((self.cores, sorted(self.switches)))
         name = f"{kernel.__name__}_{short_key(recipe)}_{given}_{how}"
         made = _ops.setdefault(self._nki_op, {})
         if name not in made:
-            typed = launcher(self._kernel(kernel, recipe), present, outputs)
-            made[name] = self._nki_op(f"trnconv_neuron::{name}", mutates_args={})(typed)
-        return made[name](*(tensor for tensor in tensors if tensor is not None))
+            typed = typed_launcher(self._kernel(kernel, recipe), present, outputs)
+            made[name] = self._nki_op(f"{NAMESPACE}::{name}", mutates_args={})(typed)
+        found: Callable[..., Any] = made[name]
+        return found
 
 
-def launcher(jitted: Callable[..., Any], present: tuple[bool, ...], outputs: int) -> Any:
-    """A function of so many tensors that `nki_op` can make an op of: it reads the annotations.
+def present_in(tensors: Given) -> Present:
+    """Which of a kernel's tensors there are."""
+    return tuple(tensor is not None for tensor in tensors)
 
-    It calls the kernel and does nothing else, so that it can be traced with fake tensors.
-    """
+
+def of_present(jitted: Callable[..., Any], present: Present) -> Callable[..., Any]:
+    """A function of the tensors that are present; the others are None."""
 
     def call(*given: Tensor) -> Any:
         left = iter(given)
         return jitted(*(next(left) if one else None for one in present))
 
+    return call
+
+
+def typed_launcher(jitted: Callable[..., Any], present: Present, outputs: int) -> Any:
+    """A function of so many tensors that `nki_op` can make an op of: it reads the annotations.
+
+    It calls the kernel and does nothing else, so that it can be traced with fake tensors.
+    """
+    call = of_present(jitted, present)
     call.__signature__ = Signature(  # type: ignore[attr-defined]
         [
             Parameter(f"tensor_{number}", Parameter.POSITIONAL_OR_KEYWORD, annotation=Tensor)

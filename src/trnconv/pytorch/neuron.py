@@ -14,13 +14,14 @@ import torch
 
 from trnconv.ask.policy import ALWAYS_DIRECT
 from trnconv.ask.question import Question
+from trnconv.forms.form import with_bias
 from trnconv.forms.program import Prepared
 from trnconv.host.switches import HOST_COPIES
 from trnconv.pytorch.adapters import Adapter, require_adapter
 from trnconv.pytorch.arrays import Array, dtype_name, to_array, to_tensor
 from trnconv.pytorch.conv_call import ConvCall
 from trnconv.pytorch.on_device import computed
-from trnconv.pytorch.packed import kept_tables, packed_once
+from trnconv.pytorch.packed import Images, kept_tables, packed_once
 from trnconv.runtime.launch import Operands, prepare
 from trnconv.runtime.plans import plans_for
 
@@ -30,13 +31,18 @@ _LAUNCHES = 4096  # questions of a process; a large model has some hundreds
 def compute(call: ConvCall, operands: Operands) -> torch.Tensor:
     """One convolution, or a gradient of one."""
     x = operands.inputs[0]
-    # Without calibration somebody would have to look at the data, which is on the device.
-    policy = None if call.spec.policy.x_max is not None else ALWAYS_DIRECT
     adapter = require_adapter(x.device.type)
-    question = call.question(operands, dtype_name(x), adapter.machine, policy)
+    question = question_of(call, operands, adapter)
     device = NeuronDevice(operands, call.wanted, adapter)
     result: torch.Tensor = computed(call, question, operands, device)
     return device.dense(result.to(x.dtype))
+
+
+def question_of(call: ConvCall, operands: Operands, adapter: Adapter) -> Question:
+    """What is asked of the planner; of the operands, sizes and types are enough."""
+    # Without calibration somebody would have to look at the data, which is on the device.
+    policy = None if call.spec.policy.x_max is not None else ALWAYS_DIRECT
+    return call.question(operands, dtype_name(operands.inputs[0]), adapter.machine, policy)
 
 
 @dataclass(frozen=True)
@@ -55,26 +61,21 @@ class NeuronDevice:
         """Pack what changed since the last time, and call the kernel."""
         inputs = tuple(self.dense(each) for each in operands.inputs)
         residual = None if operands.residual is None else self.dense(operands.residual)
-        packed = self._packed(prepared, operands, inputs[0].device)
+        packed = self.packed(prepared, operands, inputs[0].device)
         *tensors, recipe = prepared.arguments(inputs, packed, residual)
         kernel = prepared.kernel(len(inputs))
         outputs = len(prepared.lowered[0].outputs)
         done = self.adapter.call(kernel, tuple(tensors), recipe, outputs)
         return done if isinstance(done, tuple) else (done,)
 
-    def _packed(
-        self, prepared: Prepared, operands: Operands, device: torch.device
-    ) -> tuple[Any, ...]:
-        def pack() -> tuple[torch.Tensor, ...]:
-            self.adapter.wait()
-            arrays = prepared.pack(_on_host(operands.w), _on_host(operands.bias))
-            return tuple(to_tensor(each).to(device) for each in arrays)
-
+    def packed(self, prepared: Prepared, operands: Operands, device: torch.device) -> Images:
+        """What the kernel reads of the filters, on the device."""
+        packing = LaunchPacking(prepared, operands, device, self.adapter)
         if self.whole.w is None:  # tables of a gradient follow from its plan alone
-            return kept_tables((prepared.plans, device), pack)
+            return kept_tables((prepared.plans, device), lambda: packing.pack()[0])
         part = (tuple(operands.w.shape), operands.w.storage_offset())  # of all output channels
         use = (prepared.plans, self.wanted, device, part)
-        return packed_once((self.whole.w, self.whole.bias), use, pack)
+        return packed_once((self.whole.w, self.whole.bias), use, packing)
 
     def dense(self, tensor: torch.Tensor) -> torch.Tensor:
         """In the order of its dimensions; some runtimes cannot do that on the device."""
@@ -91,6 +92,43 @@ class NeuronDevice:
         """A tensor on the device."""
         kind = getattr(torch, dtype) if dtype else like.dtype
         return torch.empty(sizes, dtype=kind, device=like.device)
+
+
+@dataclass(frozen=True)
+class LaunchPacking:
+    """Images of a launch: packed on the host, where the device has ended, and copied to it."""
+
+    prepared: Prepared
+    operands: Operands
+    device: torch.device
+    adapter: Adapter
+
+    def pack(self) -> tuple[Images, dict[int, Array]]:
+        """All of them, and the arrays on the host that have biases, by number."""
+        self.adapter.wait()
+        arrays = self.prepared.pack(_on_host(self.operands.w), _on_host(self.operands.bias))
+        biased = {
+            number: arrays[number]
+            for number, channels in enumerate(self.prepared.bias_channels())
+            if channels is not None
+        }
+        return tuple(self._there(each) for each in arrays), biased
+
+    def rebias(self, images: Images, kept: dict[int, Array]) -> Images | None:
+        """Only the bias is read, and only arrays that have one are copied."""
+        channels = self.prepared.bias_channels()
+        if not channels:
+            return None
+        self.adapter.wait()
+        bias, made = _on_host(self.operands.bias), list(images)
+        for number, array in kept.items():
+            own = channels[number]
+            assert own is not None
+            made[number] = self._there(with_bias(array, own, bias))
+        return tuple(made)
+
+    def _there(self, array: Array) -> torch.Tensor:
+        return to_tensor(array).to(self.device)
 
 
 def _on_host(tensor: torch.Tensor | None) -> Array | None:

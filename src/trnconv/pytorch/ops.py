@@ -12,6 +12,7 @@ dimensions; `numbers` are those of a ConvSpec. No images make no launch.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -29,6 +30,7 @@ from trnconv.pytorch.registry import compute
 from trnconv.runtime.launch import Operands
 
 Tensor = torch.Tensor
+Call = tuple[ConvCall, Operands]
 
 
 def _linear(numbers: list[int]) -> ConvSpec:
@@ -41,7 +43,12 @@ def convolution(x: Tensor, w: Tensor, numbers: list[int], backend: str) -> Tenso
     """x [N, C_in, D, H, W] and w [C_out, C_in / groups, KD, KH, KW] -> y."""
     if x.numel() == 0:
         return _empty_output([x], w, numbered(numbers))
-    return compute(ConvCall(_linear(numbers)), Operands((x,), w), backend)
+    return compute(*convolution_call(x, w, numbers), backend)
+
+
+def convolution_call(x: Tensor, w: Tensor, numbers: list[int]) -> Call:
+    """What `convolution` asks for."""
+    return ConvCall(_linear(numbers)), Operands((x,), w)
 
 
 @torch.library.custom_op("trnconv::input_gradient", mutates_args=())
@@ -51,8 +58,12 @@ def input_gradient(
     """dy [N, C_out, ...] and w [C_out, C_in / groups, ...] -> dx of shape `x_shape`."""
     if dy.numel() == 0:
         return dy.new_zeros(x_shape)
-    call = ConvCall(_linear(numbers), INPUT_GRADIENT, tuple(x_shape))
-    return compute(call, Operands((dy,), w), backend)
+    return compute(*input_gradient_call(dy, w, x_shape, numbers), backend)
+
+
+def input_gradient_call(dy: Tensor, w: Tensor, x_shape: list[int], numbers: list[int]) -> Call:
+    """What `input_gradient` asks for."""
+    return ConvCall(_linear(numbers), INPUT_GRADIENT, tuple(x_shape)), Operands((dy,), w)
 
 
 @torch.library.custom_op("trnconv::filter_gradient", mutates_args=())
@@ -81,7 +92,21 @@ def fused_op(
     spec = worded(numbers, words, reproducible=reproducible)
     if pieces[0].numel() == 0:
         return _empty_output(pieces, w, spec)
-    return compute(ConvCall(spec), Operands(tuple(pieces), w, bias, residual), backend)
+    call = fused_call(pieces, w, bias, residual, numbers, words, reproducible)
+    return compute(*call, backend)
+
+
+def fused_call(
+    pieces: Sequence[Tensor],
+    w: Tensor,
+    bias: Tensor | None,
+    residual: Tensor | None,
+    numbers: list[int],
+    *words: Any,
+) -> Call:
+    """What `fused_op` asks for; `words`: those of its spec, and whether it is reproducible."""
+    spec = worded(numbers, words[0], reproducible=words[1])
+    return ConvCall(spec), Operands(tuple(pieces), w, bias, residual)
 
 
 def fused_convolution(

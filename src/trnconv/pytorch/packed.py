@@ -1,7 +1,8 @@
 """Packed weights, kept on their device for as long as what they were made of is unchanged.
 
 A tensor is changed when its version is: in-place operations, optimizers and load_state_dict move
-it. Writing through `.data` does not, for autograd neither; then call `forget_packed_weights`.
+it. Writing through `.data` does not, for autograd neither; then call `forget_packed_weights`. Where
+only a bias is another one, the weights stay where they are.
 """
 
 from __future__ import annotations
@@ -10,12 +11,23 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Hashable, MutableMapping
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 
 Images = tuple[torch.Tensor, ...]
 Filters = tuple[torch.Tensor, torch.Tensor | None]  # weight and bias
 _Bias = Callable[[], torch.Tensor | None]  # a weak reference
+
+
+class Packing(Protocol):
+    """How images are made of a weight and a bias."""
+
+    def pack(self) -> tuple[Images, Any]:
+        """All of them, and what `rebias` will want."""
+
+    def rebias(self, images: Images, kept: Any) -> Images | None:
+        """The same with another bias; None if that takes packing all."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +38,15 @@ class _Packed:
     bias: _Bias
     bias_version: int
     images: Images
+    kept: Any  # for another bias
 
-    def is_of(self, w: torch.Tensor, bias: torch.Tensor | None) -> bool:
-        """Whether neither has changed since."""
-        versions = (self.weight_version, self.bias_version)
-        return self.bias() is bias and versions == (_version(w), _version(bias))
+    def has_weight(self, w: torch.Tensor) -> bool:
+        """Whether the weight has not changed since."""
+        return self.weight_version == _version(w)
+
+    def has_bias(self, bias: torch.Tensor | None) -> bool:
+        """Whether it is this one, unchanged."""
+        return self.bias() is bias and self.bias_version == _version(bias)
 
 
 _Kept = dict[Hashable, _Packed]  # by use
@@ -41,26 +57,36 @@ _tables: dict[Hashable, Images] = {}
 _kept: MutableMapping[torch.Tensor, _Kept] = torch.utils.weak.WeakTensorKeyDictionary()
 
 
-def packed_once(filters: Filters, use: Hashable, pack: Callable[[], Images]) -> Images:
-    """`pack()`, or what it returned for these versions and this use; w is not kept alive.
+def packed_once(filters: Filters, use: Hashable, packing: Packing) -> Images:
+    """What `packing` gives, or gave for these versions and this use; w is not kept alive.
 
     A view is known by the tensor it looks at: whoever reshapes a parameter makes a new one each
     time.
     """
     w, bias = filters
     if any(each is not None and each.is_inference() for each in filters):  # has no version
-        return pack()
+        return packing.pack()[0]
     owner = w if w._base is None else w._base  # noqa: SLF001 (torch documents it by this name)
     kept: _Kept = _kept.setdefault(owner, {})
     look = (use, tuple(w.shape), w.stride(), w.storage_offset())
     found = kept.get(look)
-    if found is None or not found.is_of(w, bias):
-        alive: _Bias = (lambda: None) if bias is None else weakref.ref(bias)
+    if found is None or not (found.has_weight(w) and found.has_bias(bias)):
+        kept[look] = _packed(w, bias, packing, found)
         if found is not None:
             _retired.append(found.images)
-        found = _Packed(_version(w), alive, _version(bias), pack())
-        kept[look] = found
-    return found.images
+    return kept[look].images
+
+
+def _packed(
+    w: torch.Tensor, bias: torch.Tensor | None, packing: Packing, before: _Packed | None
+) -> _Packed:
+    alive: _Bias = (lambda: None) if bias is None else weakref.ref(bias)
+    images = None
+    if before is not None and before.has_weight(w):
+        images, kept = packing.rebias(before.images, before.kept), before.kept
+    if images is None:
+        images, kept = packing.pack()
+    return _Packed(_version(w), alive, _version(bias), images, kept)
 
 
 def kept_tables(use: Hashable, pack: Callable[[], Images]) -> Images:

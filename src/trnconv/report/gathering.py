@@ -122,7 +122,7 @@ def machine_facts(machine: Machine, cores: int) -> MachineFacts:
         hbm_gb_per_s=min(engines, float(timing.hbm_bytes_per_ns)),
         sbuf_bytes_per_partition=machine.sbuf_usable_bytes_per_partition,
         psum_banks=machine.psum_banks,
-        cores_per_chip=FABRICS[machine.name.partition("+")[0]].cores_per_chip,
+        cores_per_chip=FABRICS[machine.base_name].cores_per_chip,
     )
 
 

@@ -116,7 +116,7 @@ def _memory(plan: ModelPlan, machine: Machine) -> tuple[Budget, ...]:
 
 
 def _instance_of(machine: Machine) -> Instance | None:
-    return next((one for one in instances() if one.machine == machine.name), None)
+    return next((one for one in instances() if one.machine == machine.base_name), None)
 
 
 def _contenders(entry: ModelEntry, plan: ModelPlan, prices: Prices) -> tuple[Contender, ...]:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from importlib import resources
 
+from nkisim.machine_switches import MEASURED
 from trnconv.ask.cores import cores_in_words
 from trnconv.report.content import LayerRow, Report, by_times
 from trnconv.report.markup import tag, words
@@ -74,9 +75,9 @@ def _header(report: Report) -> str:
     machine = report.machine
     lead = (
         f"Convolutions only, on {cores_in_words(machine.cores)} of {machine.name}. Every time is"
-        f" modelled (constants {machine.constants_version}, {machine.reading} reading); nothing"
-        f" here was measured on a device. trnconv {report.origin.trnconv_version},"
-        f" {report.origin.date}."
+        f" modelled (constants {machine.constants_version}, {machine.reading} reading);"
+        f" {'no time' if MEASURED in machine.name else 'nothing'} here was measured on a device."
+        f" trnconv {report.origin.trnconv_version}, {report.origin.date}."
     )
     figures = [
         tag("div", tag("dt", words(what)), tag("dd", words(number)))

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from math import floor, log10
 
+from nkisim.machine_switches import MEASURED
+
 _TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "\u00b5s"), (1e-9, "ns"))
 _AMOUNTS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def measured_in(machine: str) -> str:
+    """What of a time on a machine of this name was measured: nothing, or some of its constants."""
+    return "the time is modelled" if MEASURED in machine else "nothing was measured"
 
 
 def significant(value: float, digits: int = 3) -> str:

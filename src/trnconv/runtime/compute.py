@@ -5,7 +5,7 @@ Written once, for arrays in nkisim and for tensors on a device: both are sliced 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -44,10 +44,9 @@ def convolution(question: Question, operands: Operands, device: Device) -> Any:
         operands = replace(operands, inputs=(device.joined(operands.inputs),))
         question = replace(question, pieces=())
     y: Any = None
-    require_room(question)
-    for part, prepared in planned_parts(question, _planned(question, device)):
+    for part, prepared in launches_of(question, device):
         own = _operands(part, operands)
-        _require_whole_phases(prepared, own)
+        require_whole_phases(prepared, own)
         (done,) = device.launch(prepared, own)
         done = _cropped(done, part.shape)
         if part.shape == question.shape:
@@ -59,12 +58,17 @@ def convolution(question: Question, operands: Operands, device: Device) -> Any:
     return y
 
 
+def launches_of(question: Question, device: Device) -> Iterator[tuple[Launch, Prepared]]:
+    """The parts of what is asked for, each as the device prepares it; mostly there is one."""
+    require_room(question)
+    yield from planned_parts(question, _planned(question, device))
+
+
 def filter_gradient(question: Question, operands: Operands, device: Device) -> tuple[Any, Any]:
     """dw [C_out, C_in / groups, KD, KH, KW] and db [C_out], summed over the launches."""
     x, dy = operands.inputs
     total: tuple[Any, Any] | None = None
-    require_room(question)
-    for part, prepared in planned_parts(question, _planned(question, device)):
+    for part, prepared in launches_of(question, device):
         (own,) = part.inputs_of((x,))
         folded = prepared.lowered[0].inputs
         given = (own.reshape(folded[0].shape), part.output_of(dy).reshape(folded[1].shape))
@@ -93,7 +97,7 @@ def _require_sizes(shape: Shape, operands: Operands) -> None:
         require_shape("residual", operands.residual, sizes)
 
 
-def _require_whole_phases(prepared: Prepared, operands: Operands) -> None:
+def require_whole_phases(prepared: Prepared, operands: Operands) -> None:
     """A kernel adds a residual to all it stores, which may be more than the output."""
     stored, residual = prepared.lowered[0].outputs[0], operands.residual
     if residual is not None and tuple(residual.shape) != stored:

@@ -78,6 +78,8 @@ def test_a_measured_machine_has_a_name_of_its_own_and_is_cited(tmp_path):
     assert machine.name.startswith("trn2@measured-")
     assert find_machine(machine.name) is machine
     assert find_machine(f"{machine.name}+fence").timing == machine.timing
+    assert named_machine(f"{path}+fence+no-loops").name == f"{machine.name}+fence+no-loops"
+    assert find_machine(f"{machine.name}+fence").base_name == machine.base_name == "trn2"
     assert machine.constants.endswith("2 of them measured on a-host, SDK 2.33, 2026-11-16")
     assert (machine.timing.pe_ghz, machine.timing.vector_ghz) == (1.92, TRN2.timing.vector_ghz)
 

@@ -1,59 +1,115 @@
-"""Stage 0: the vendor's simulator against nkisim, on a double of it."""
+"""Stage 0 on doubles of the vendor's simulator and of its compile-only flow."""
 
-import nkisim
-from bringup_climbs import vendor_of
+import pytest
+
+from bringup_climbs import Stop
 from nkisim.machine import TRN2
+from nkisim.machine_switches import switched
+from toolchain_double import installed
 from trnconv.bringup import stage0
 from trnconv.bringup.ladder import GREEN, OFF, RED, Bench, climb
 from trnconv.bringup.runner import SimulatedRunner
+from trnconv.host.switches import of_machine
 from trnconv.host.vendor import Vendor
 
 
-def bench(vendor):
-    return Bench(TRN2, 2, SimulatedRunner(TRN2, 2), vendor=vendor)
-
-
-def simulating(spoil=False):
-    """nki whose simulator is nkisim, or one that is wrong in one value."""
-    vendor = vendor_of((), 2)
-
-    def simulate(kernel):
-        def call(*args):
-            done = nkisim.run(nkisim.Kernel(kernel.func)[2], *args, target=TRN2, lnc=2).outputs
-            if spoil:
-                done = done.copy()
-                done.reshape(-1)[0] += 1
-            return done
-
-        return call
-
-    vendor.nki.simulate = simulate
-    return vendor
+def bench(vendor, *switches):
+    machine = switched(TRN2, *of_machine(switches)) if of_machine(switches) else TRN2
+    return Bench(machine, 2, SimulatedRunner(machine, 2), frozenset(switches), vendor=vendor)
 
 
 def states(rungs, vendor):
     return {one.rung.name: one.finding.state for one in climb(rungs, bench(vendor))}
 
 
-RUNGS = [
-    rung
-    for rung in stage0.rungs()
-    if rung.name in ("simulate-copy", "simulate-matmul", "simulate-c_in_3", "compile-pointwise")
-]
+def stop(rungs, vendor, *switches):
+    for one in climb(rungs, bench(vendor, *switches)):
+        if one.stops:
+            return Stop(one.rung.name, one.turn, one.finding.words)
+    return Stop(None, None)
 
 
-def test_equal_simulators_are_green_and_nothing_is_compiled_without_a_compiler():
-    assert states(RUNGS, simulating()) == {
-        "simulate-copy": GREEN,
-        "simulate-matmul": GREEN,
-        "simulate-c_in_3": GREEN,
-        "compile-pointwise": OFF,
-    }
+FEW = (
+    "simulate-copy",
+    "simulate-c_in_3",
+    "compile-matmul",
+    "compile-pointwise",
+    "birsim-matmul",
+    "birsim-pointwise",
+)
+RUNGS = [rung for rung in stage0.rungs() if rung.name in FEW]
+COMPILED = [rung for rung in stage0.rungs() if not rung.name.startswith("simulate-")]
 
 
-def test_one_wrong_value_is_red():
-    assert states(RUNGS, simulating(spoil=True)) == {"simulate-copy": RED}
+def test_equal_simulators_are_green_and_so_is_what_compiles(monkeypatch):
+    vendor, flow = installed(monkeypatch)
+    assert states(RUNGS, vendor) == dict.fromkeys(FEW, GREEN)
+    assert flow.compiles == ["matmul", "forward_on_two_cores", "matmul", "forward"]
+
+
+def test_what_the_compiler_says_goes_to_the_file(monkeypatch):
+    vendor, _ = installed(monkeypatch)
+    rung = next(rung for rung in RUNGS if rung.name == "compile-matmul")
+    (climbed,) = climb([rung], bench(vendor))
+    assert climbed.finding.data["compiler"]["total_time_ns"] == 1000
+    assert climbed.finding.data["neff_bytes"] == len(b"neff")
+    assert climbed.finding.data["instructions"] > 0
+
+
+@pytest.mark.parametrize(
+    ("failure", "off"),
+    [
+        ("no-flow", FEW[2:]),
+        ("no-birsim", FEW[4:]),
+        ("no-outputs", FEW[4:]),
+    ],
+)
+def test_what_is_not_there_is_left_out(failure, off, monkeypatch):
+    vendor, _ = installed(monkeypatch, (failure,))
+    expected = {name: OFF if name in off else GREEN for name in FEW}
+    assert states(RUNGS, vendor) == expected
+
+
+def test_one_wrong_value_is_red(monkeypatch):
+    vendor, _ = installed(monkeypatch, ("wrong-simulator",))
+    assert states(RUNGS, vendor) == {"simulate-copy": RED}
+
+
+def test_an_empty_neff_is_red(monkeypatch):
+    vendor, _ = installed(monkeypatch, ("empty-neff",))
+    assert stop(RUNGS, vendor).rung == "compile-matmul"
 
 
 def test_without_the_vendors_nki_there_is_nothing_to_ask():
     assert set(states(RUNGS, Vendor()).values()) == {OFF}
+
+
+# What fails, the rung of stage 0 that finds it without a device, and the switch it names.
+FAILURES = {
+    "addresses": ("compile-sbuf-address", "placed-by-compiler"),
+    "five-dimensions": ("compile-five-dimensions", "whole-partitions"),
+    "dma-transpose": ("compile-dma-transpose", "no-dma-transpose"),
+    "loops": ("compile-static-loop", "no-loops"),
+    "psum-in-loop": ("compile-psum-in-loop", "no-loops"),
+    "growing-bank": ("birsim-growing-bank", "no-growing-banks"),
+    "psum-in-place": ("birsim-psum-in-place", "no-psum-in-place"),
+    "unfenced-loop": ("birsim-unfenced-loop", "fence"),
+}
+
+
+@pytest.mark.contact
+@pytest.mark.parametrize("failure", FAILURES)
+def test_a_compiler_that_refuses_names_the_switch_and_then_compiles(failure, monkeypatch):
+    rung, switch = FAILURES[failure]
+    vendor, _ = installed(monkeypatch, (failure,))
+    found = stop(COMPILED, vendor)
+    assert (found.rung, found.switch) == (rung, switch), found.words
+    assert stop(COMPILED, vendor, switch) == Stop(None, None)
+
+
+@pytest.mark.contact
+def test_stage_0_is_climbed_whole(monkeypatch):
+    vendor, flow = installed(monkeypatch)
+    found = states(stage0.rungs(), vendor)
+    assert set(found.values()) == {GREEN}
+    assert len(flow.compiles) == len(COMPILED)

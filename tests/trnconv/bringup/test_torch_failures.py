@@ -7,8 +7,10 @@ torch = pytest.importorskip("torch")
 from bringup_climbs import Stop, bench_with, stop_of
 from nkisim.machine import TRN2
 from trnconv.bringup import stage3
+from trnconv.bringup.ladder import GREEN, OFF, climb
 from trnconv.errors import UnsupportedError
 from trnconv.pytorch import adapters
+from trnconv.pytorch.lazy import session
 
 # Not with the other tests of torch: a process has one private backend, and keeps it.
 pytestmark = pytest.mark.contact
@@ -16,7 +18,9 @@ pytestmark = pytest.mark.contact
 FAILURES = {
     "no-nki-op": ("torch-call", "wrap-nki"),
     "device-contiguous": ("torch-view", "host-copies"),
+    "no-dispatch-modes": ("torch-vae", "plain-tensors"),
     "no-compile": ("torch-compile", "no-compile"),
+    "one-launch-a-graph": ("torch-compile-vae", "no-compile"),
 }
 
 
@@ -34,6 +38,8 @@ def doubles(monkeypatch):
 
 def stop(doubles, monkeypatch, failures=(), switches=()):
     doubles.QUEUE.reset(failures)
+    if "no-dispatch-modes" in failures:  # on a device, its tensors are torch's own
+        monkeypatch.setattr(session, "foreign_kind", lambda _: "")
     vendor = doubles.vendor_with_torch(failures)
     return stop_of(stage3.rungs(), bench_with((), switches, monkeypatch, vendor))
 
@@ -67,9 +73,19 @@ def test_the_adapter_follows_from_the_device_and_from_what_is_there(doubles):
         kind("neuron", xla)
 
 
-def test_libtorch_neuronx_lite_is_called_with_a_grid(doubles, monkeypatch):
-    bench = bench_with((), (), monkeypatch, doubles.lite_vendor())
-    assert stop_of(stage3.rungs()[:2], bench) == Stop(None, None)
+@pytest.mark.parametrize("kind", ["lite", "xla"])
+def test_other_stacks_climb_every_rung_too(kind, doubles, monkeypatch):
+    vendor = {"lite": doubles.lite_vendor, "xla": doubles.xla_vendor}[kind]()
+    if kind == "xla":
+        import neuron_tensor
+
+        monkeypatch.setattr(torch.Tensor, "to", neuron_tensor.moved)
+    bench = bench_with((), (), monkeypatch, vendor)
+    found = {one.rung.name: one.finding for one in climb(stage3.rungs(), bench)}
+    left_out = {"torch-compile", "torch-compile-vae"} if kind == "xla" else set()
+    for name, finding in found.items():
+        assert finding.state == (OFF if name in left_out else GREEN), (name, finding.words)
+    assert len(found) == len(stage3.rungs())
 
 
 def test_cores_that_the_environment_contradicts_are_refused(doubles, monkeypatch):
@@ -96,3 +112,5 @@ def test_weights_and_tables_travel_once(doubles, monkeypatch):
     functional.conv2d(x, w, bias)
     functional.conv2d(x, w, bias)
     assert doubles.QUEUE.host_copies == copied > 0
+    functional.conv2d(x, w, neuron_tensor.NeuronTensor(torch.zeros(3)))
+    assert doubles.QUEUE.host_copies == copied + 1  # the bias, and nothing of the weights

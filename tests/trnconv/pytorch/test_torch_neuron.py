@@ -136,6 +136,23 @@ def test_weights_are_packed_once_for_each_version(on_device, packings):
     assert len(packings) == 3
 
 
+@pytest.mark.parametrize("case", ["direct", "depthwise", "without, then with"])
+def test_a_changed_bias_packs_no_weights(case, on_device, packings):
+    """Every call has another bias, as a new tensor or in place; weights are packed once."""
+    groups = 4 if case == "depthwise" else 1
+    x, w = integers(1, 4, 5, 6), integers(8, 4 // groups, 3, 3, seed=1)
+    bias = integers(8, seed=2)
+    given = [None, bias] if case == "without, then with" else [bias]
+    given += [integers(8, seed=seed) for seed in range(3, 6)]
+    for each in given:
+        y = functional.conv2d(x, w, each, groups=groups)
+        assert torch.equal(y, torch.nn.functional.conv2d(x, w, each, groups=groups))
+    given[-1].mul_(2)
+    y = functional.conv2d(x, w, given[-1], groups=groups)
+    assert torch.equal(y, torch.nn.functional.conv2d(x, w, given[-1], groups=groups))
+    assert len(packings) == 1
+
+
 def test_forward_and_input_gradient_pack_apart_even_if_their_plans_are_equal(on_device, packings):
     x, w = integers(1, 2, 5).requires_grad_(), integers(2, 2, 1, seed=1)
     (dx,) = torch.autograd.grad(functional.conv1d(x, w).sum(), x)

@@ -10,7 +10,7 @@ from trnconv.forms.depthwise.candidates import MOST_INSTRUCTIONS, candidates, sh
 from trnconv.forms.depthwise.cost import cost_of
 from trnconv.forms.depthwise.kernel import depthwise, depthwise_on_two_cores
 from trnconv.forms.depthwise.lower import lower
-from trnconv.forms.depthwise.pack import pack
+from trnconv.forms.depthwise.pack import bias_channels, pack
 from trnconv.forms.depthwise.plan import DepthwisePlan
 from trnconv.forms.depthwise.rules import broken_rules, why_not
 from trnconv.forms.depthwise.shares import halves, part_of
@@ -67,6 +67,7 @@ DEPTHWISE = Form(
     decisions=_decisions,
     lower=lower,
     pack=pack,
+    bias_channels=bias_channels,
     kernels=(depthwise,),
     pair_kernels=(depthwise_on_two_cores,),
     halves=halves,

@@ -17,6 +17,14 @@ def pack(lowered: Lowered[DepthwisePlan], w: Array, bias: Array | None) -> tuple
     return (filter_image(lowered.plan, w, bias),)
 
 
+def bias_channels(lowered: Lowered[DepthwisePlan]) -> tuple[Array]:
+    """Whose bias each element of the image is; -1 where it is a filter's."""
+    shape = lowered.plan.shape
+    numbers = np.arange(1, shape.c_out + 1)
+    image = filter_image(lowered.plan, np.zeros((shape.c_out, 1, *shape.kernel)), numbers)
+    return (image.astype(np.int64) - 1,)
+
+
 def filter_image(plan: DepthwisePlan, w: Array, bias: Array | None) -> Array:
     """w [C * multiplier, 1, KD, KH, KW] and bias as the kernel takes them: [lines, columns]."""
     shape, lines = plan.shape, min(plan.target.partitions, plan.lines)

@@ -11,6 +11,7 @@ from trnconv.forms.direct.jobs import Shift
 from trnconv.forms.direct.lower import DirectLowered
 from trnconv.forms.direct.problem import Problem
 from trnconv.forms.direct.stationaries import ChunkWeights
+from trnconv.forms.form import with_bias
 
 Array = np.ndarray[Any, Any]
 
@@ -112,11 +113,16 @@ def _tap(
 
 def pack_bias(bias: Array | None, lowered: DirectLowered) -> Array:
     """bias [C_out] as float32 [partitions, columns]: each partition's channel of each sum."""
-    image = np.zeros(lowered.arrays[1].shape, np.float32)
-    if bias is not None:
-        values = bias.astype(np.float32)
-        for column, channels in enumerate(lowered.bias_channels):
-            for line, channel in enumerate(channels):
-                if channel >= 0:
-                    image[line, column] = values[channel]
-    return image
+    return with_bias(np.zeros(lowered.arrays[1].shape, np.float32), _channels(lowered), bias)
+
+
+def bias_channels(lowered: DirectLowered) -> tuple[None, Array, None]:
+    """Where each array has biases: the second, in each partition that of its channel."""
+    return None, _channels(lowered), None
+
+
+def _channels(lowered: DirectLowered) -> Array:
+    found = np.full(lowered.arrays[1].shape, -1)
+    for column, channels in enumerate(lowered.bias_channels):
+        found[: len(channels), column] = channels
+    return found

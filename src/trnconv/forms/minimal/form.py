@@ -15,7 +15,7 @@ from trnconv.forms.minimal import candidates, kernel
 from trnconv.forms.minimal.cost import cost_of, trips_of
 from trnconv.forms.minimal.error import largest_errors, require_range
 from trnconv.forms.minimal.lower import lower
-from trnconv.forms.minimal.pack import pack
+from trnconv.forms.minimal.pack import bias_channels, pack
 from trnconv.forms.minimal.plan import DEPTH, HEIGHT, MinimalPlan, family_of
 from trnconv.forms.minimal.rules import broken_promise, broken_rules, why_not
 from trnconv.forms.minimal.transforms import TRANSFORMS
@@ -130,6 +130,7 @@ MINIMAL: Form[Any] = Form(
     moved=_moved,
     lower=lower,
     pack=pack,
+    bias_channels=bias_channels,
     check_inputs=_check_inputs,
     rounding_errors=_rounding_errors,
     kernels=(kernel.minimal_of_one, kernel.minimal_of_two, kernel.minimal_of_three),

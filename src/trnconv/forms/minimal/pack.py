@@ -99,6 +99,13 @@ def pack_constants(u: Array, bias: Array | None, plan: MinimalPlan) -> Array:
     return _constants((added, scale, -scale, 2 * scale, scale / 2, fours, ones), plan)
 
 
+def bias_channels(lowered: MinimalLowered) -> tuple[None, Array, None]:
+    """Where each array has biases: the constants, in the first column of every tile."""
+    numbers = np.arange(1, lowered.plan.shape.c_out + 1)
+    image = _constants((numbers, *[0 * numbers] * (CONSTANTS - 1)), lowered.plan)
+    return None, image.astype(np.int64) - 1, None
+
+
 def _constants(columns: tuple[Array, ...], plan: MinimalPlan) -> Array:
     """One value for each output channel in every column, where its tile has it."""
     tiles = out_channels(plan)

@@ -10,7 +10,9 @@ from torch import nn
 
 from trnconv.ask.policy import BF16, Policy, policy_of
 from trnconv.errors import UnsupportedError
-from trnconv.pytorch.backends import Backend, asked_for
+from trnconv.host.switches import PLAIN_TENSORS
+from trnconv.pytorch.adapters import require_adapter
+from trnconv.pytorch.backends import NEURON_DEVICES, Backend, asked_for
 from trnconv.pytorch.lazy.context import ALL_REWRITES, Rewrites, Surroundings
 from trnconv.pytorch.lazy.convolutions import unsupported_type
 from trnconv.pytorch.lazy.noted import Notebook
@@ -56,7 +58,8 @@ def patch_(  # noqa: PLR0913 (each is a decision of the caller's)
     were not sampled stay direct.
 
     Without gradients, padding, caches and upsampling go into the kernels; with gradients, under
-    torch.compile, and with `lazy=False`, only the convolutions themselves are ours.
+    torch.compile, with `lazy=False`, and on a host whose switch `plain-tensors` is on, only the
+    convolutions themselves are ours.
     """
     if on_unsupported not in ("keep", "raise"):
         raise UnsupportedError(f"on_unsupported={on_unsupported!r}: keep or raise.")
@@ -72,7 +75,7 @@ def patch_(  # noqa: PLR0913 (each is a decision of the caller's)
         ranges=ranges,
         backend=asked_for(backend),
         refused=refused,
-        lazy=lazy,
+        lazy=lazy and not _wants_plain_tensors(model),
     )
     entries = _entries(model, refused)
     around.kept = frozenset(entry.name for entry in entries if entry.reason)
@@ -126,6 +129,15 @@ def patched(model: nn.Module, *args: Any, **kwargs: Any) -> Iterator[PatchReport
         yield report
     finally:
         unpatch_(model)
+
+
+def _wants_plain_tensors(model: nn.Module) -> bool:
+    """Whether the model is on a device whose host has the switch on."""
+    kinds = {parameter.device.type for parameter in model.parameters()}
+    return any(
+        PLAIN_TENSORS in require_adapter(kind).switches
+        for kind in kinds.intersection(NEURON_DEVICES)
+    )
 
 
 def _everything(name: str, module: nn.Module) -> bool:
