@@ -41,7 +41,7 @@ class LazyCell:
         self.real: Tensor | None = None
         self.is_viewed = False
         self.for_a_layer = False  # a layer of torch's wants it in order: no movement of the model's
-        self._owns = owns  # the result of a convolution is its own; movement would be a copy
+        self.is_a_result = owns  # of a convolution: its own memory; movement would be a copy
         if video is not None:
             waiting.add(self)
 
@@ -63,7 +63,7 @@ class LazyCell:
             with passing():
                 require_movable(video, self.around)
                 made = done(video, self.around.book)
-                if not self._owns and _is_shared(made, video):
+                if not self.is_a_result and _is_shared(made, video):
                     made = self._owned(made, video)
                 self._keep(made)
         assert self.real is not None
@@ -71,10 +71,21 @@ class LazyCell:
 
     def laid_out_densely(self) -> Tensor | None:
         """Another twin, while nobody has seen the first; None if there is nothing to gain."""
-        if self.video is None or self.is_viewed or self.twin.is_contiguous():
+        video = self.video
+        if video is None or self.is_viewed or self.twin.is_contiguous():
             return None
-        self.twin = as_memory(self.video)
+        if video.layout is not Layout.images:  # the model's own strides
+            return None
+        return self.noted_as(video)
+
+    def noted_as(self, video: Video) -> Tensor:
+        """Another note of the same images, in dense memory; the twin of that."""
+        self.video, self.twin = video, as_memory(video)
         return self.twin
+
+    def is_of(self, base: Any) -> bool:
+        """Whether its making takes this."""
+        return self.video is not None and any(run.base is base for run in self.video.runs)
 
     def keep_if_whole(self, value: Tensor, twin: Tensor) -> None:
         """Take a value that was made for a view as the memory, if it is all of it as it lies."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,11 +13,12 @@ from trnconv.errors import UnsupportedError
 from trnconv.geometry import ZEROS, ConvShape, lifted
 from trnconv.pytorch.arguments import paddings, steps_of
 from trnconv.pytorch.conv_call import ConvSpec
+from trnconv.pytorch.lazy.as_images import put_in_order
 from trnconv.pytorch.lazy.cell import LazyCell, ViewOf, as_kernels_leave_it, require_movable
 from trnconv.pytorch.lazy.context import Surroundings
 from trnconv.pytorch.lazy.doing import done, stored
 from trnconv.pytorch.lazy.folding import folding_wins, upsampled_before
-from trnconv.pytorch.lazy.memory import written
+from trnconv.pytorch.lazy.memory import Counted
 from trnconv.pytorch.lazy.operands import (
     Operands,
     Window3d,
@@ -27,7 +27,7 @@ from trnconv.pytorch.lazy.operands import (
     operands_of,
 )
 from trnconv.pytorch.lazy.passing import passing
-from trnconv.pytorch.lazy.pending import Asked, Counted, Pending
+from trnconv.pytorch.lazy.pending import Asked, Pending
 from trnconv.pytorch.lazy.stored import StoredFrames
 from trnconv.pytorch.lazy.tensor import LazyTensor
 from trnconv.pytorch.lazy.video import Layout, Run, Video
@@ -155,7 +155,7 @@ def _asked(video: Video, filters: Filters, window: Window3d, around: Surrounding
         spec=spec,
         module=module,
         book=around.book,
-        counted=(*counted(operands.pieces), *(_counted_tensor(each) for each in weights)),
+        counted=(*counted(operands.pieces), *(Counted.of(each) for each in weights)),
         backend=around.backend,
         later=operands.later,
     )
@@ -202,11 +202,7 @@ def run_of(frames: Tensor) -> Run:
 
 def counted(runs: Sequence[Run]) -> tuple[Counted, ...]:
     """What must not have changed when they are read later."""
-    return tuple(run.base.check() for run in runs if isinstance(run.base, StoredFrames))
-
-
-def _counted_tensor(tensor: Tensor) -> Counted:
-    return weakref.ref(tensor), written(tensor)
+    return tuple(run.base.counted for run in runs if isinstance(run.base, StoredFrames))
 
 
 def spec_of(operands: Operands, window: Window3d, around: Surroundings) -> ConvSpec:
@@ -299,6 +295,8 @@ def _base_like(
         return None
     if value.dtype != like.dtype:
         return None
+    if like.from_images and around.spread is None:
+        put_in_order(value)
     video = video_of(value)
     with passing():
         if video is not None and (video.layout, video.sizes) == (like.layout, like.sizes):
@@ -306,7 +304,7 @@ def _base_like(
             made = done(replace(video, layout=Layout.video), around.book)
             return made, counted(video.runs)
         seen = value.value() if isinstance(value, LazyTensor) else value
-    own = () if isinstance(value, LazyTensor) else (_counted_tensor(value),)
+    own = () if isinstance(value, LazyTensor) else (Counted.of(value),)
     return _as_video(seen, like), own
 
 

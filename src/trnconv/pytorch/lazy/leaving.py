@@ -48,7 +48,6 @@ def settle_since(before: frozenset[int], kept: frozenset[int]) -> None:
     while waiting and waiting != (waiting := _settle_all(before | kept)):
         pass  # those that held others are gone
     _settle_unless_safe([key for key in registry.alive() if key in kept and key not in before])
-    registry.repair_orphans()
 
 
 def _settle_all(left_alone: frozenset[int]) -> list[int]:

@@ -16,7 +16,7 @@ from trnconv.pytorch.lazy.frame_by_frame import on_each_frame
 from trnconv.pytorch.lazy.memory import same_memory, storage_of
 from trnconv.pytorch.lazy.movements import NOTED, note_copy
 from trnconv.pytorch.lazy.passing import is_passing
-from trnconv.pytorch.lazy.tensor import LazyTensor, repaired
+from trnconv.pytorch.lazy.tensor import LazyTensor
 from trnconv.pytorch.lazy.traits import Traits, mapped, parts, tensors_in, traits_of
 from trnconv.pytorch.lazy.waiting import settle_readers, unseen
 
@@ -50,7 +50,6 @@ class LazyMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _dispatched(self, func: Any, args: Any, kwargs: Any, *, lazy: bool) -> Any:
         traits = traits_of(func)
-        _repair(args)
         note = NOTED.get(traits.name)
         if note is not None and not torch.is_grad_enabled():
             result = note(self.around, func, args, kwargs)
@@ -97,12 +96,6 @@ def _solid(value: Any) -> Any:
 
 def _values(value: Any) -> Any:
     return mapped(LazyTensor, LazyTensor.value, value)
-
-
-def _repair(args: Any) -> None:
-    for each in tensors_in(args):
-        if not isinstance(each, LazyTensor):
-            repaired(each)
 
 
 def _viewed(func: Any, args: Any, kwargs: Any) -> Any:

@@ -10,10 +10,12 @@ from typing import Any
 
 import torch
 
+from trnconv.pytorch.lazy.as_images import put_in_order
 from trnconv.pytorch.lazy.cell import LazyCell, ViewOf, as_memory
 from trnconv.pytorch.lazy.context import Surroundings
 from trnconv.pytorch.lazy.endings import NOTED_ENDS
 from trnconv.pytorch.lazy.memory import same_memory
+from trnconv.pytorch.lazy.noted import Copy
 from trnconv.pytorch.lazy.pending import Pending
 from trnconv.pytorch.lazy.tensor import LazyTensor
 from trnconv.pytorch.lazy.traits import tensors_in
@@ -108,6 +110,8 @@ def _clone(around: Surroundings, func: Any, args: Any, kwargs: Any) -> Any:
         return NotImplemented
     if x.dim() == 6:
         return _interleaved(around, x)
+    if wanted is torch.contiguous_format and around.spread is None:
+        put_in_order(x)
     video = video_of(x) if _has_planes(x) else None
     if video is None:
         return NotImplemented
@@ -213,7 +217,8 @@ NOTED: dict[str, Note] = {
 def note_copy(around: Surroundings, name: str, given: Any, result: Any) -> None:
     """An operator that torch did: in the book, if it moved data for nothing but its place."""
     if name == "aten::_unsafe_view":
-        around.book.call_last("contiguous", "permute")  # reshape is a copy, and this
+        known = Copy(around.book.module, "contiguous", 2 * given[0][0].nbytes)
+        around.book.call_last(known, "permute")  # reshape is a copy, and this
         return
     kind = _kind(name, given)
     if not kind or not isinstance(result, Tensor):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import weakref
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -12,13 +12,12 @@ from trnconv.geometry import ConvShape
 from trnconv.pytorch.arrays import dtype_name
 from trnconv.pytorch.conv_call import ConvSpec
 from trnconv.pytorch.lazy import waiting
-from trnconv.pytorch.lazy.memory import require_present, require_unchanged, storage_of
+from trnconv.pytorch.lazy.memory import Counted, require_present, same_memory, storage_of
 from trnconv.pytorch.lazy.noted import Notebook, Work
 from trnconv.pytorch.lazy.spreading import Later
 from trnconv.pytorch.ops import fused_convolution
 
 Tensor = torch.Tensor
-Counted = tuple[weakref.ref[Tensor], int]
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class Asked:
     spec: ConvSpec
     module: str
     book: Notebook
-    counted: tuple[Counted, ...] = ()  # operands, and how often each was changed
+    counted: tuple[Counted, ...] = ()  # operands
     backend: str = "auto"
     residual: Tensor | None = None
     instead_of: ConvShape | None = None
@@ -50,9 +49,8 @@ class Asked:
 
     def run(self) -> Tensor:
         """Run it, and note it."""
-        for reference, times in self.counted:
-            if (tensor := reference()) is not None:
-                require_unchanged(tensor, times)
+        for each in self.counted:
+            each.require_unchanged()
         for operand in self.operands:
             require_present(operand)
         frames = tuple(piece.shape[2] for piece in self.pieces)
@@ -67,10 +65,19 @@ class Asked:
             instead_of=self.instead_of,
         )
         self.book.works[work] += 1
-        pieces = [dense(piece, self.book) for piece in self.pieces]
-        residual = None if self.residual is None else dense(self.residual, self.book)
+        pieces, residual = self._in_order()
         y = fused_convolution(pieces, self.w, self.bias, self.spec, residual, self.backend)
         return y if self.later is None else self.later.completed(self, y)
+
+    def _in_order(self) -> tuple[list[Tensor], Tensor | None]:
+        """Pieces and residual, dense; what is both is copied once."""
+        pieces = [dense(piece, self.book) for piece in self.pieces]
+        if self.residual is None:
+            return pieces, None
+        for piece, made in zip(self.pieces, pieces, strict=True):
+            if _are_one(piece, self.residual):
+                return pieces, made
+        return pieces, dense(self.residual, self.book)
 
 
 def dense(tensor: Tensor, book: Notebook) -> Tensor:
@@ -78,6 +85,13 @@ def dense(tensor: Tensor, book: Notebook) -> Tensor:
     if not tensor.is_contiguous():
         book.moved("contiguous", 2 * tensor.nbytes)
     return tensor.contiguous()
+
+
+def _are_one(one: Tensor, other: Tensor) -> bool:
+    """Whether both show the same elements in the same order."""
+    begin_alike = one.storage_offset() == other.storage_offset() and same_memory(one, other)
+    lie_alike = (one.shape, one.stride()) == (other.shape, other.stride())
+    return begin_alike and lie_alike and one.dtype == other.dtype
 
 
 @dataclass
@@ -152,3 +166,8 @@ class Pending:
             return None
         spec = replace(own.spec, activation=activation)
         return Pending(replace(own, spec=spec), self._family)
+
+    def asked_as(self, other: Callable[[Asked], Asked | None]) -> Pending | None:
+        """The same, asked in another way, instead of this; None if it cannot be, or has run."""
+        asked = None if isinstance(self._state, Tensor) else other(self._state)
+        return None if asked is None else Pending(asked, self._family)

@@ -15,6 +15,7 @@ from torch.utils.flop_counter import _FlopCounterMode
 
 from trnconv.pytorch.lazy import tensor as registry
 from trnconv.pytorch.lazy.context import Surroundings
+from trnconv.pytorch.lazy.given_memory import GivenMemory
 from trnconv.pytorch.lazy.leaving import kept_by, lazies_in, settle_after_failure, settle_since
 from trnconv.pytorch.lazy.mode import LazyMode
 from trnconv.pytorch.lazy.tensor import LazyTensor
@@ -89,7 +90,7 @@ def session(
     results: list[Any] = []
     _current.around, _current.by_halves = around, by_halves
     try:
-        with LazyMode(around), around.within():
+        with LazyMode(around), GivenMemory(), around.within():
             yield results
     except BaseException:
         _current.around, _current.by_halves = outer

@@ -26,7 +26,6 @@ from trnconv.pytorch.lazy.session import (
     session,
     why_eager,
 )
-from trnconv.pytorch.lazy.tensor import repaired
 from trnconv.pytorch.patching.shallow_copies import state_of
 
 Tensor = torch.Tensor
@@ -209,8 +208,8 @@ def convolution_forward(self: Any, x: Tensor, weight: Tensor, bias: Tensor | Non
         return at_once(self, x, weight, bias)
     own_mode = "zeros" if self.padding_mode == "constant" else self.padding_mode
     filters = Filters(
-        repaired(weight),
-        None if bias is None else repaired(bias),
+        weight,
+        bias,
         stride=self.stride,
         padding=self.padding,
         dilation=self.dilation,
