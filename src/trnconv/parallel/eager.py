@@ -22,7 +22,7 @@ from trnconv.parallel.mixing import handled
 from trnconv.parallel.reading import Sliding, out_bands, reading
 from trnconv.parallel.spread import NAMES, Spread
 from trnconv.pytorch import functional
-from trnconv.pytorch.lazy.convolutions import Filters
+from trnconv.pytorch.lazy.filters import Filters
 from trnconv.pytorch.patching.methods import ATTRIBUTE
 
 Tensor = torch.Tensor

@@ -14,7 +14,8 @@ from trnconv.parallel.reading import Sliding
 from trnconv.parallel.strips import Strip, alike, strips
 from trnconv.pytorch.arrays import dtype_name
 from trnconv.pytorch.lazy.context import Surroundings
-from trnconv.pytorch.lazy.convolutions import Filters, problem_of, spec_of
+from trnconv.pytorch.lazy.convolutions import problem_of, spec_of
+from trnconv.pytorch.lazy.filters import Filters
 from trnconv.pytorch.lazy.operands import Operands, Window3d, frame_counts
 
 

@@ -21,7 +21,8 @@ from trnconv.parallel.overlap import ALWAYS, ASSUMED, AUTO, NEVER, Ways, overlap
 from trnconv.parallel.reading import out_bands, reading
 from trnconv.parallel.splitting import Halves, Layer
 from trnconv.pytorch.lazy.context import Surroundings
-from trnconv.pytorch.lazy.convolutions import Filters, frames_of, run_of
+from trnconv.pytorch.lazy.convolutions import frames_of, run_of
+from trnconv.pytorch.lazy.filters import Filters
 from trnconv.pytorch.lazy.noted import Notebook
 from trnconv.pytorch.lazy.operands import Operands, Window3d
 from trnconv.pytorch.lazy.video import Run, Video

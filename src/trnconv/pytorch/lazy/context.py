@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from trnconv.ask.policy import ALWAYS_DIRECT, DEFAULT_POLICY, Policy
+from trnconv.pytorch.lazy.filters import Filters
 from trnconv.pytorch.lazy.noted import Notebook
-from trnconv.pytorch.lazy.spreading import Spread
+from trnconv.pytorch.lazy.operands import Operands, Window3d
+from trnconv.pytorch.lazy.video import Video
 from trnconv.runtime.ranges import Ranges
 
 
@@ -25,6 +27,31 @@ class Rewrites:
 
 ALL_REWRITES = Rewrites()
 NO_REWRITES = Rewrites(splice=False, fold_upsample=False, before_upsample=False, fuse_ends=False)
+
+
+class Spread(Protocol):
+    """Every tensor is a band, along rows or columns, of what the model is about."""
+
+    @property
+    def axis(self) -> int | None:
+        """1: bands of rows, 2: of columns, None: tensors are whole at the moment."""
+
+    def whole(self, operands: Operands, window: Window3d) -> Operands:
+        """The operands of all ranks together: sizes only."""
+
+    def every(self, operands: Operands, window: Window3d) -> list[Operands]:
+        """The operands of each rank, with the rows its outputs read: sizes only."""
+
+    def extended(
+        self, operands: Operands, window: Window3d, filters: Filters, around: Surroundings
+    ) -> Operands:
+        """The operands of this rank, with the rows its outputs read, or with `later`."""
+
+    def require_movable(self, video: Video) -> None:
+        """Refuse to do padding of bands, where no convolution asks what is beyond."""
+
+    def require_local(self, filters: Filters) -> None:
+        """Refuse a convolution that reads other rows, and whose input is no video."""
 
 
 @dataclass

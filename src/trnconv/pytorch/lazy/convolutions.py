@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from trnconv.ask.launches import launches
 from trnconv.errors import UnsupportedError
-from trnconv.geometry import ZEROS, ConvShape, lifted
-from trnconv.pytorch.arguments import paddings, steps_of
+from trnconv.geometry import ConvShape
 from trnconv.pytorch.conv_call import ConvSpec
 from trnconv.pytorch.lazy.as_images import put_in_order
 from trnconv.pytorch.lazy.cell import LazyCell, ViewOf, as_kernels_leave_it, require_movable
 from trnconv.pytorch.lazy.context import Surroundings
 from trnconv.pytorch.lazy.doing import done, stored
+from trnconv.pytorch.lazy.filters import Filters
 from trnconv.pytorch.lazy.folding import folding_wins, upsampled_before
 from trnconv.pytorch.lazy.memory import Counted
 from trnconv.pytorch.lazy.operands import (
@@ -36,48 +36,6 @@ from trnconv.pytorch.lazy.waiting import unseen
 
 Tensor = torch.Tensor
 _TO_VIDEO = {Layout.video: (0, 1, 2, 3, 4), Layout.frames_first: (0, 2, 1, 3, 4)}
-
-
-@dataclass(frozen=True)
-class Filters:
-    """What a convolution does, whatever its input."""
-
-    weight: torch.Tensor
-    bias: torch.Tensor | None = None
-    stride: Any = 1
-    padding: Any = 0
-    dilation: Any = 1
-    groups: int = 1
-    mode: str = ZEROS
-    module: str = ""
-
-    @property
-    def rank(self) -> int:
-        """1, 2 or 3."""
-        return self.weight.dim() - 2
-
-    def fit(self, video: Video) -> bool:
-        """Whether types and channels agree and autocast is off; else torch's rules decide."""
-        device = video.device.type
-        if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
-            return False
-        biases = [] if self.bias is None else [self.bias]
-        alike = all(each.dtype == video.dtype for each in (self.weight, *biases))
-        return alike and self.weight.shape[1] * self.groups == video.sizes[1]
-
-    def window(self) -> Window3d:
-        """The same in 3-D."""
-        steps, dilations = steps_of(self.rank, self.stride, self.dilation, self.groups)
-        sides = paddings(self.padding, self.weight, steps, dilations)
-        before, after = (lifted(each, 0) for each in sides)
-        return Window3d(
-            kernel=lifted(tuple(self.weight.shape[2:]), 1),
-            stride=lifted(steps, 1),
-            padding=((before[0], after[0]), (before[1], after[1]), (before[2], after[2])),
-            dilation=lifted(dilations, 1),
-            groups=self.groups,
-            mode=self.mode,
-        )
 
 
 def unsupported_type(weights: torch.dtype) -> str:

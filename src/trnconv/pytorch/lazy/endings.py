@@ -9,13 +9,8 @@ import torch
 
 from trnconv.pytorch import functional
 from trnconv.pytorch.lazy.context import Surroundings
-from trnconv.pytorch.lazy.convolutions import (
-    Filters,
-    activated,
-    convolved,
-    plus,
-    unsupported_type,
-)
+from trnconv.pytorch.lazy.convolutions import activated, convolved, plus, unsupported_type
+from trnconv.pytorch.lazy.filters import Filters
 from trnconv.pytorch.lazy.noting import note_forward, note_transposed
 from trnconv.pytorch.lazy.passing import passing
 from trnconv.pytorch.lazy.tensor import LazyTensor

@@ -16,7 +16,7 @@ from trnconv.pytorch.lazy.frame_by_frame import on_each_frame
 from trnconv.pytorch.lazy.memory import same_memory, storage_of
 from trnconv.pytorch.lazy.movements import NOTED, note_copy
 from trnconv.pytorch.lazy.passing import is_passing
-from trnconv.pytorch.lazy.tensor import LazyTensor
+from trnconv.pytorch.lazy.tensor import LazyTensor, define_dispatch
 from trnconv.pytorch.lazy.traits import Traits, mapped, parts, tensors_in, traits_of
 from trnconv.pytorch.lazy.waiting import settle_readers, unseen
 
@@ -148,3 +148,6 @@ def _reshaped(func: Any, args: Any, kwargs: Any) -> Any:
         func(*args, **kwargs)
     lazy.show(lazy.view_of.of(other))
     return lazy
+
+
+define_dispatch(outside)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from trnconv.geometry import CIRCULAR, REFLECT, REPLICATE, ZEROS, Modes, Triple
-from trnconv.pytorch.lazy.spreading import Later
+from trnconv.pytorch.lazy.pending import Later
 from trnconv.pytorch.lazy.video import Pads, Run, Video
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import torch
 
@@ -14,10 +15,16 @@ from trnconv.pytorch.conv_call import ConvSpec
 from trnconv.pytorch.lazy import waiting
 from trnconv.pytorch.lazy.memory import Counted, require_present, same_memory, storage_of
 from trnconv.pytorch.lazy.noted import Notebook, Work
-from trnconv.pytorch.lazy.spreading import Later
 from trnconv.pytorch.ops import fused_convolution
 
 Tensor = torch.Tensor
+
+
+class Later(Protocol):
+    """What is left to do when a convolution of a band alone has run."""
+
+    def completed(self, asked: Asked, y: Tensor) -> Tensor:
+        """The result with the outputs that read rows of other ranks."""
 
 
 @dataclass(frozen=True)

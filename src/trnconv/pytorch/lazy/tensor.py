@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import threading
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -30,6 +31,19 @@ class _Alive(threading.local):
 
 
 _alive = _Alive()
+
+
+def _no_dispatch(func: Any, _args: Any, _kwargs: Any) -> Any:
+    message = f"{func} on a lazy tensor: import trnconv.pytorch.lazy.mode, which runs operators"
+    raise RuntimeError(message)
+
+
+_dispatch: list[Callable[[Any, Any, Any], Any]] = [_no_dispatch]
+
+
+def define_dispatch(dispatch: Callable[[Any, Any, Any], Any]) -> None:
+    """Say what an operator on lazy tensors does; that needs this class, so it tells us."""
+    _dispatch[0] = dispatch
 
 
 class LazyTensor(torch.Tensor):
@@ -64,10 +78,8 @@ class LazyTensor(torch.Tensor):
         cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         """Outside of a patched model: on tensors."""
-        from trnconv.pytorch.lazy.mode import outside  # noqa: PLC0415 (it needs this class)
-
         del types
-        return outside(func, args, kwargs or {})
+        return _dispatch[0](func, args, kwargs or {})
 
     def show(self, view_of: ViewOf) -> None:
         """From now on, this; the sizes are the caller's business."""

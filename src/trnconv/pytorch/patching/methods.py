@@ -12,8 +12,9 @@ from torch.utils._pytree import tree_leaves
 
 from trnconv.pytorch import functional
 from trnconv.pytorch.lazy.context import Surroundings
-from trnconv.pytorch.lazy.convolutions import Filters, convolved, unsupported_type
+from trnconv.pytorch.lazy.convolutions import convolved, unsupported_type
 from trnconv.pytorch.lazy.endings import eager, value_of
+from trnconv.pytorch.lazy.filters import Filters
 from trnconv.pytorch.lazy.leaving import convolved_now, made_plain
 from trnconv.pytorch.lazy.noting import note_transposed
 from trnconv.pytorch.lazy.passing import is_passing, passing
