@@ -9,7 +9,7 @@ import pytest
 from conv_arrays import normal_arrays
 from direct_plans import direct_plan, direct_plans
 from trnconv.ask import launches
-from trnconv.ask.ends import AFTER, BEFORE, NO_RESIDUAL, RELU, End
+from trnconv.ask.ends import AFTER, BEFORE, NO_RESIDUAL, RELU, Epilogue
 from trnconv.ask.limits import DEFAULT_BUDGET
 from trnconv.errors import ShapeError, UnsupportedError
 from trnconv.forms.direct.pack import merged_filters
@@ -140,7 +140,7 @@ def test_sharing_columns_takes_an_eighth_off_192_channels():
 
 
 @pytest.mark.parametrize(
-    "end", [End(residual=BEFORE), End(RELU, AFTER), End(RELU, BEFORE)], ids=str
+    "end", [Epilogue(residual=BEFORE), Epilogue(RELU, AFTER), Epilogue(RELU, BEFORE)], ids=str
 )
 @pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ PIECES = {
 }
 
 
-@pytest.mark.parametrize("end", [End(), End(RELU, AFTER)], ids=["plain", "residual"])
+@pytest.mark.parametrize("end", [Epilogue(), Epilogue(RELU, AFTER)], ids=["plain", "residual"])
 @pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize("name", PIECES)
 def test_pieces(name, cores, end):
@@ -431,4 +431,4 @@ def test_a_residual_of_what_is_cropped_is_refused():
     shape = CASES["no padding, skipping"]
     assert stored_out(shape)[HEIGHT] > shape.out_size(HEIGHT)
     with pytest.raises(UnsupportedError, match=r"whole phases.*add it afterwards"):
-        check(shape, LaunchOptions(end=End(residual=BEFORE)))
+        check(shape, LaunchOptions(end=Epilogue(residual=BEFORE)))

@@ -171,7 +171,7 @@ class Contract:
         if asked is engine.unknown:
             return self.choose(call) if self.choose else self.engines[0]
         if asked not in self.engines:
-            names = ", ".join(f"engine.{one.name}" for one in self.engines)
+            names = ", ".join(f"engine.{member.name}" for member in self.engines)
             call.refuse(f"engine.{asked.name}", f"runs on {names}", "choose one of them")
         return asked
 
@@ -250,7 +250,7 @@ def _region_remedy(operand: Operand, tensor: NkiTensor) -> str:
     """How to get an operand to where its instruction reaches it."""
     regions, here = operand.regions, tensor.buffer
     if operand.writes:
-        first = next(one for one in _ALLOCATED if one in regions)
+        first = next(region for region in _ALLOCATED if region in regions)
         after = "" if here in regions | CHIP else ", and nisa.dma_copy the result to HBM after it"
         return f"allocate {operand.name} with buffer=nl.{first.name}{after}"
     if here in HBM:

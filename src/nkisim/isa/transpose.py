@@ -147,7 +147,7 @@ def _element_size(call: Call) -> None:
     if size not in legal:
         call.refuse(
             f"elements of {size} bytes ({call['src'].dtype})",
-            f"{' or '.join(str(one) for one in legal)} bytes",
+            f"{' or '.join(str(legal_size) for legal_size in legal)} bytes",
             "view the tensor as a type of that size, or use nc_transpose",
         )
 

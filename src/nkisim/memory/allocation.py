@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from nkisim.variable_names import assigned_name
 
 if TYPE_CHECKING:
-    from nkisim.source_lines import CallSite, Place
+    from nkisim.source_lines import CallSite, SourceLine
     from nkisim.tensors.layout import MemoryRegion
 
 
@@ -63,7 +63,7 @@ class Allocation:
         self.is_named = False
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> SourceLine | None:
         """File and line of the kernel that made it."""
         return self.sites[0].place if self.sites else None
 

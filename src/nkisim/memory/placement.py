@@ -19,7 +19,7 @@ from nkisim.memory.allocation import Allocation
 from nkisim.memory.storage import Storage
 from nkisim.numerics import dtypes
 from nkisim.tensors.layout import ON_CHIP, MemoryRegion
-from nkisim.tensors.reshaping import product
+from nkisim.tensors.reshape import product
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,8 +10,8 @@ from nkisim.numerics import dtypes
 from nkisim.source_lines import warn_user
 from nkisim.tensors.layout import ON_CHIP, Layout, layout_of
 from nkisim.tensors.offsets import require_row_numbers
-from nkisim.tensors.reshaping import Shape
-from nkisim.tensors.strided import StridedTensor
+from nkisim.tensors.reshape import Shape
+from nkisim.tensors.strided_tensor import StridedTensor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -141,9 +141,9 @@ def value_outside_dimension(tensor: NkiTensor) -> tuple[int, int] | None:
     source = indirection.source
     value = scalar_value(source)
     bounds = source.bounds if isinstance(source, RunTimeValue) else None
-    for one in bounds or (value,):
-        if one is not None and not 0 <= one < indirection.dimension:
-            return one, indirection.dimension
+    for offset in bounds or (value,):
+        if offset is not None and not 0 <= offset < indirection.dimension:
+            return offset, indirection.dimension
     return None
 
 

@@ -11,7 +11,7 @@ from nkisim.tensors.registers import RunTimeValue
 from nkisim.tensors.scalars import NkiScalar
 
 if TYPE_CHECKING:
-    from nkisim.tensors.strided import StridedTensor
+    from nkisim.tensors.strided_tensor import StridedTensor
 
 
 def require_scalar(method: str, source: StridedTensor | RunTimeValue, region: MemoryRegion) -> None:

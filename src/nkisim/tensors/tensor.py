@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 from nkisim.errors import refuse
 from nkisim.numerics import dtypes
-from nkisim.tensors import reshaping
+from nkisim.tensors import reshape
 from nkisim.tensors.access_pattern import make_pattern_view, reinterpret, rescale
 from nkisim.tensors.indexing import dynamic_room, select_key
 from nkisim.tensors.layout import ON_CHIP
 from nkisim.tensors.offsets import require_free_index, require_row_numbers, require_scalar
 from nkisim.tensors.registers import RunTimeValue
-from nkisim.tensors.reshaping import Shape, require_dim
-from nkisim.tensors.strided import StridedTensor
+from nkisim.tensors.reshape import Shape, require_dim
+from nkisim.tensors.strided_tensor import StridedTensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -226,7 +226,7 @@ class NkiTensor(StridedTensor):
         return indirection
 
     def _refuse_indirected(self, method: str, dim: int) -> None:
-        reshaping.require_dim(method, dim, self.ndim)
+        reshape.require_dim(method, dim, self.ndim)
         if dim == 0 and isinstance(self.indirection, VectorOffset):
             _refuse_part_of_rows(method)
 

@@ -11,7 +11,7 @@ from trnconv.errors import PlanError
 from trnconv.forms.form import Plan, Priced
 from trnconv.planner.best import choose, plans_like
 from trnconv.planner.table import form_named, form_of, priced
-from trnconv.planner.tuned import tuned_plan
+from trnconv.planner.tuned_plans import tuned_plan
 
 Pair = tuple[Priced, Priced]
 Halves = tuple[Question, Question]

@@ -44,11 +44,11 @@ def explained(question: Question, cores: int | None = None) -> tuple[str, str]:
     parts = list(planned_parts(question, lambda part: _explained(part, launched)))
     if len(parts) == 1:
         return parts[0][1].words
-    times = {launch.shape: one.ns for launch, one in parts}
-    longest = max((one for _, one in parts), key=lambda one: one.ns)
+    times = {launch.shape: explanation.ns for launch, explanation in parts}
+    longest = max((explanation for _, explanation in parts), key=lambda one: one.ns)
     counts = Counter(launch.shape for launch, _ in parts)
     lines = [_line(shape, counts[shape], ns) for shape, ns in times.items()]
-    total = sum(one.ns for _, one in parts)
+    total = sum(explanation.ns for _, explanation in parts)
     first = f"{len(parts)} launches, {total / 1e3:.1f} us together; the longest is explained"
     details, forms = longest.words
     return "\n".join([first, *lines, details]), forms

@@ -64,7 +64,7 @@ def price(
         require_room(question)
     price_of = _price_of_two if cores_of(question.machine, cores) > 1 else _launch_price
     parts = planned_parts(question, lambda part: price_of(part, simulate=simulate))
-    first, *others = (one for _, one in parts)
+    first, *others = (part_price for _, part_price in parts)
     return sum(others, start=first)
 
 

@@ -22,7 +22,7 @@ INNER_FIRST, MIDDLE_FIRST, ASCENDING = "inner first", "middle first", "ascending
 
 
 @dataclass(frozen=True)
-class Pass:
+class ArrayFill:
     """Some output channels, and how many of their output positions share one matmul.
 
     A stationary matrix holds the filters of `frames` x `rows` x `columns` neighbouring outputs,
@@ -54,7 +54,7 @@ class Pass:
     apart: bool = False  # no window has lines of two frames
     order: str = INNER_FIRST  # of views
 
-    def at(self, levels: tuple[int, ...], own_windows: bool) -> Pass:  # noqa: FBT001
+    def at(self, levels: tuple[int, ...], own_windows: bool) -> ArrayFill:  # noqa: FBT001
         """The same outputs with input lines stacked another way."""
         return replace(self, levels=levels, own_windows=own_windows)
 
@@ -98,7 +98,7 @@ class DirectPlan(Plan):
     form: ClassVar[str] = "direct"
 
     problem: Problem  # the shape, folded
-    passes: tuple[Pass, ...]
+    passes: tuple[ArrayFill, ...]
     frames: int  # output frames of a block
     rows: int  # output rows of a block
     columns: int  # output columns of a block
@@ -165,9 +165,9 @@ class DirectPlan(Plan):
         return self.multiple_of(self.passes)
 
     @staticmethod
-    def multiple_of(passes: tuple[Pass, ...]) -> int:
+    def multiple_of(passes: tuple[ArrayFill, ...]) -> int:
         """The least common number of rows that fills the stacks of all passes."""
-        return lcm(*(one.rows for one in passes))
+        return lcm(*(fill.rows for fill in passes))
 
     @property
     def row_span(self) -> tuple[int, int]:
@@ -188,12 +188,12 @@ class DirectPlan(Plan):
     @property
     def is_plain(self) -> bool:
         """Whether every window holds channels of one frame, and every matmul one position."""
-        return all(one.stack == 1 and one.levels == (BY_FRAME,) for one in self.passes)
+        return all(fill.stack == 1 and fill.levels == (BY_FRAME,) for fill in self.passes)
 
     @property
     def is_reproducible(self) -> bool:
         """Whether the order in which an output is summed depends on the filters alone."""
-        return all(one.sums_alike for one in self.passes)
+        return all(fill.sums_alike for fill in self.passes)
 
     def exact_for_non_finite(self) -> bool:
         """Whether an Inf or NaN reaches only the outputs whose taps meet it.
@@ -202,5 +202,5 @@ class DirectPlan(Plan):
         output has no tap for: 0 * Inf is NaN.
         """
         whole = self.problem.c_in % PARTITIONS == 0
-        alone = [one.stack == 1 or one.unit == (1, 1) for one in self.passes]
-        return all(alone) and (whole or all(one.takes_needed_lines_only for one in self.passes))
+        alone = [fill.stack == 1 or fill.unit == (1, 1) for fill in self.passes]
+        return all(alone) and (whole or all(fill.takes_needed_lines_only for fill in self.passes))

@@ -12,12 +12,12 @@ from dataclasses import replace
 
 import torch
 
-from trnconv.pytorch.lazy import waiting
+from trnconv.pytorch.lazy import unread
 from trnconv.pytorch.lazy.cell import LazyCell
-from trnconv.pytorch.lazy.pending import Asked, Pending
+from trnconv.pytorch.lazy.deferred_conv import DeferredConv, Pending
 from trnconv.pytorch.lazy.tensor import LazyTensor
-from trnconv.pytorch.lazy.video import Layout, Run, Video
-from trnconv.pytorch.lazy.waiting import unseen
+from trnconv.pytorch.lazy.unread import unseen
+from trnconv.pytorch.lazy.video import AxisOrder, FrameRun, LazyVideo
 
 Tensor = torch.Tensor
 
@@ -30,18 +30,20 @@ def put_in_order(x: Tensor) -> None:
     if video is None or not cell.is_a_result or cell.is_viewed:
         return
     run = video.runs[0]
-    if not (video.untouched and video.layout is Layout.images and isinstance(run.base, Pending)):
+    if not (video.untouched and video.layout is AxisOrder.images and isinstance(run.base, Pending)):
         return
-    others = [each for each in waiting.readers(run.base.reads()) if each is not cell]
-    if any(isinstance(each, LazyCell) and each.is_of(run.base) for each in others):
+    others = [reader for reader in unread.readers(run.base.reads()) if reader is not cell]
+    if any(isinstance(other, LazyCell) and other.is_of(run.base) for other in others):
         return  # it would run twice
     pending = run.base.asked_as(_of_images)
     if pending is not None:
-        images = Video((Run(pending, 0, 1),), video.dtype, Layout.images, from_images=True)
+        images = LazyVideo(
+            (FrameRun(pending, 0, 1),), video.dtype, AxisOrder.images, from_images=True
+        )
         x.becomes(images)
 
 
-def _of_images(asked: Asked) -> Asked | None:
+def _of_images(asked: DeferredConv) -> DeferredConv | None:
     """The same convolution of images; None if it cannot be, or gains nothing."""
     spec, shape = asked.spec, asked.problem
     if len(asked.pieces) > 1 or asked.later is not None or spec.reproducible:

@@ -10,7 +10,7 @@ import torch
 from trnconv.geometry import ZEROS, lifted
 from trnconv.pytorch.arguments import paddings, steps_of
 from trnconv.pytorch.lazy.operands import Window3d
-from trnconv.pytorch.lazy.video import Video
+from trnconv.pytorch.lazy.video import LazyVideo
 
 
 @dataclass(frozen=True)
@@ -31,20 +31,20 @@ class Filters:
         """1, 2 or 3."""
         return self.weight.dim() - 2
 
-    def fit(self, video: Video) -> bool:
+    def fit(self, video: LazyVideo) -> bool:
         """Whether types and channels agree and autocast is off; else torch's rules decide."""
         device = video.device.type
         if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
             return False
         biases = [] if self.bias is None else [self.bias]
-        alike = all(each.dtype == video.dtype for each in (self.weight, *biases))
+        alike = all(tensor.dtype == video.dtype for tensor in (self.weight, *biases))
         return alike and self.weight.shape[1] * self.groups == video.sizes[1]
 
     def window(self) -> Window3d:
         """The same in 3-D."""
         steps, dilations = steps_of(self.rank, self.stride, self.dilation, self.groups)
         sides = paddings(self.padding, self.weight, steps, dilations)
-        before, after = (lifted(each, 0) for each in sides)
+        before, after = (lifted(side, 0) for side in sides)
         return Window3d(
             kernel=lifted(tuple(self.weight.shape[2:]), 1),
             stride=lifted(steps, 1),

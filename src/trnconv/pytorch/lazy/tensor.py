@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 from trnconv.pytorch.lazy.cell import ViewOf
-from trnconv.pytorch.lazy.video import Video
-from trnconv.pytorch.lazy.waiting import unseen
+from trnconv.pytorch.lazy.unread import unseen
+from trnconv.pytorch.lazy.video import LazyVideo
 
 Tensor = torch.Tensor
 _NOT_DISPATCHED = """numpy __array__ tolist data_ptr untyped_storage storage __dlpack__
@@ -97,7 +97,7 @@ class LazyTensor(torch.Tensor):
         self._lies_as(dense)
         return True
 
-    def becomes(self, video: Video) -> None:
+    def becomes(self, video: LazyVideo) -> None:
         """Another note of the same images, which nobody has a view of yet."""
         self._lies_as(self.view_of.cell.noted_as(video))
 
@@ -106,7 +106,7 @@ class LazyTensor(torch.Tensor):
         with unseen():
             self.as_strided_(twin.shape, twin.stride(), 0)
 
-    def video(self) -> Video | None:
+    def video(self) -> LazyVideo | None:
         """The frames it shows, if any."""
         return self.view_of.video()
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 from itertools import product
 
 from nkisim.machine import PARTITIONS, QUADRANT
-from trnconv.forms.direct.plan import Pass
+from trnconv.forms.direct.plan import ArrayFill
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class OutTile:
 
 
 @lru_cache(maxsize=1024)
-def out_tiles(one: Pass) -> tuple[OutTile, ...]:
+def out_tiles(one: ArrayFill) -> tuple[OutTile, ...]:
     """The sums of a pass, at most as many partitions each as the machine has."""
     if one.tile_columns < PARTITIONS:
         return _column_tiles(one)
@@ -108,7 +108,7 @@ def out_tiles(one: Pass) -> tuple[OutTile, ...]:
     return _channel_minor(one)
 
 
-def phase_pitch(one: Pass) -> int:
+def phase_pitch(one: ArrayFill) -> int:
     """Partitions from one column phase to the next: engines start on quadrants only."""
     lines = one.channels * one.frames * one.rows
     return lines if one.columns == 1 else _quadrants(lines)
@@ -119,7 +119,7 @@ def _quadrants(lines: int) -> int:
     return -(-lines // QUADRANT) * QUADRANT
 
 
-def _channel_major(one: Pass) -> OutTile:
+def _channel_major(one: ArrayFill) -> OutTile:
     """All of a pass in one tile, positions innermost: one store takes the whole tile."""
     pitch, step = phase_pitch(one), one.frames * one.rows
     lines = tuple(
@@ -142,7 +142,7 @@ def _channel_major(one: Pass) -> OutTile:
     return OutTile(width, lines, (box,), phases, (OutPart(0, width),), box.lines)
 
 
-def _channel_minor(one: Pass) -> tuple[OutTile, ...]:
+def _channel_minor(one: ArrayFill) -> tuple[OutTile, ...]:
     """Channels innermost, cut into full tiles: each meets few positions, so it reads few lines."""
     pieces: list[list[OutLines]] = [[]]
     free = PARTITIONS
@@ -162,7 +162,7 @@ def _channel_minor(one: Pass) -> tuple[OutTile, ...]:
     return tuple(_tile_of(lines) for lines in pieces)
 
 
-def _separate(one: Pass) -> tuple[OutTile, ...]:
+def _separate(one: ArrayFill) -> tuple[OutTile, ...]:
     """A tile for each position, or row, of the stack; those of a frame share an output buffer."""
     tiles = []
     together = one.columns if one.pairs_columns else 1
@@ -194,13 +194,13 @@ def _separate(one: Pass) -> tuple[OutTile, ...]:
 
 def _tile_of(lines: list[OutLines]) -> OutTile:
     boxes = tuple(
-        OutBox(one.line, one.channel, one.channels, one.frame, 1, one.row, 1) for one in lines
+        OutBox(line.line, line.channel, line.channels, line.frame, 1, line.row, 1) for line in lines
     )
     width = boxes[-1].line + boxes[-1].lines
     return OutTile(width, tuple(lines), boxes, ((0, 0),), (OutPart(0, width),), width)
 
 
-def _column_tiles(one: Pass) -> tuple[OutTile, ...]:
+def _column_tiles(one: ArrayFill) -> tuple[OutTile, ...]:
     """Units of a few channels, frames and rows, each in a column tile of its own."""
     frames, rows = one.unit
     channels = min(one.channels, one.tile_columns // (frames * rows))

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from nkisim.errors import refuse
 from nkisim.numerics import dtypes
-from nkisim.tensors import reshaping
+from nkisim.tensors import reshape
 from nkisim.tensors.arithmetic import TensorOperators
 from nkisim.tensors.layout import ON_CHIP, Layout, MemoryRegion, layout_of
 from nkisim.tensors.registers import NKIObject
-from nkisim.tensors.reshaping import Dims, Shape, product, row_major_strides
+from nkisim.tensors.reshape import Dims, Shape, product, row_major_strides
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -120,31 +120,31 @@ class StridedTensor(TensorOperators, NKIObject):
 
     def permute(self, dims: Shape) -> Self:
         """Reorder dimensions; on chip the partition dimension stays first."""
-        return self._with(reshaping.permuted(self._dims, dims, self._pinned))
+        return self._with(reshape.permuted(self._dims, dims, self._pinned))
 
     def broadcast(self, dim: int, size: int) -> Self:
         """Repeat a dimension of size 1 with stride 0."""
-        return self._with(reshaping.repeated(self._dims, dim, size, self._pinned))
+        return self._with(reshape.repeated(self._dims, dim, size, self._pinned))
 
     def expand_dim(self, dim: int) -> Self:
         """Insert a dimension of size 1."""
-        return self._with(reshaping.expanded(self._dims, dim, self._pinned))
+        return self._with(reshape.expanded(self._dims, dim, self._pinned))
 
     def squeeze_dim(self, dim: int) -> Self:
         """Remove a dimension of size 1."""
-        return self._with(reshaping.squeezed(self._dims, dim, self._pinned))
+        return self._with(reshape.squeezed(self._dims, dim, self._pinned))
 
     def reshape_dim(self, dim: int, shape: Shape) -> Self:
         """Split one dimension; one size may be -1."""
-        return self._with(reshaping.split(self._dims, dim, shape, self._pinned))
+        return self._with(reshape.split(self._dims, dim, shape, self._pinned))
 
     def flatten_dims(self, start_dim: int, end_dim: int) -> Self:
         """Merge the dimensions start_dim..end_dim (inclusive) into one."""
-        return self._with(reshaping.merged(self._dims, start_dim, end_dim, self._pinned))
+        return self._with(reshape.merged(self._dims, start_dim, end_dim, self._pinned))
 
     def reshape(self, shape: Shape) -> Self:
         """Another shape over the same elements, where strides allow it without a copy."""
-        return self._with(reshaping.reshaped(self._dims, shape, self._pinned))
+        return self._with(reshape.reshaped(self._dims, shape, self._pinned))
 
     def rearrange(
         self,
@@ -153,7 +153,7 @@ class StridedTensor(TensorOperators, NKIObject):
         fixed_sizes: dict[str, int] | None = None,
     ) -> Self:
         """einops by tuples of names: split groups of `src_pattern`, permute, merge groups."""
-        parts, order, groups = reshaping.regroup(
+        parts, order, groups = reshape.regroup(
             self.shape, src_pattern, dst_pattern, fixed_sizes or {}
         )
         view = self

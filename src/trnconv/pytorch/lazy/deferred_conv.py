@@ -12,9 +12,9 @@ from trnconv.ask.ends import IDENTITY
 from trnconv.geometry import ConvShape
 from trnconv.pytorch.arrays import dtype_name
 from trnconv.pytorch.conv_call import ConvSpec
-from trnconv.pytorch.lazy import waiting
+from trnconv.pytorch.lazy import unread
+from trnconv.pytorch.lazy.ledger import Ledger, PolicedConv
 from trnconv.pytorch.lazy.memory import Counted, require_present, same_memory, storage_of
-from trnconv.pytorch.lazy.noted import Notebook, Work
 from trnconv.pytorch.ops import fused_convolution
 
 Tensor = torch.Tensor
@@ -23,12 +23,12 @@ Tensor = torch.Tensor
 class Later(Protocol):
     """What is left to do when a convolution of a band alone has run."""
 
-    def completed(self, asked: Asked, y: Tensor) -> Tensor:
+    def completed(self, asked: DeferredConv, y: Tensor) -> Tensor:
         """The result with the outputs that read rows of other ranks."""
 
 
 @dataclass(frozen=True)
-class Asked:
+class DeferredConv:
     """All that a convolution needs, and the book it is noted in."""
 
     pieces: tuple[Tensor, ...]
@@ -36,7 +36,7 @@ class Asked:
     bias: Tensor | None
     spec: ConvSpec
     module: str
-    book: Notebook
+    book: Ledger
     counted: tuple[Counted, ...] = ()  # operands
     backend: str = "auto"
     residual: Tensor | None = None
@@ -51,17 +51,17 @@ class Asked:
     @property
     def operands(self) -> tuple[Tensor, ...]:
         """All tensors it reads."""
-        others = [each for each in (self.bias, self.residual) if each is not None]
+        others = [operand for operand in (self.bias, self.residual) if operand is not None]
         return (*self.pieces, self.w, *others)
 
     def run(self) -> Tensor:
         """Run it, and note it."""
-        for each in self.counted:
-            each.require_unchanged()
+        for counted in self.counted:
+            counted.require_unchanged()
         for operand in self.operands:
             require_present(operand)
         frames = tuple(piece.shape[2] for piece in self.pieces)
-        work = Work(
+        work = PolicedConv(
             module=self.module,
             shape=self.problem,
             dtype=dtype_name(self.pieces[0]),
@@ -87,7 +87,7 @@ class Asked:
         return pieces, dense(self.residual, self.book)
 
 
-def dense(tensor: Tensor, book: Notebook) -> Tensor:
+def dense(tensor: Tensor, book: Ledger) -> Tensor:
     """The tensor, copied if its elements do not lie in order."""
     if not tensor.is_contiguous():
         book.moved("contiguous", 2 * tensor.nbytes)
@@ -114,15 +114,15 @@ class Pending:
     It holds its operands until then and its result from then on, never both.
     """
 
-    def __init__(self, asked: Asked, family: _Family | None = None) -> None:
+    def __init__(self, asked: DeferredConv, family: _Family | None = None) -> None:
         shape = asked.problem
         self.shape = torch.Size((shape.batch, shape.c_out, *shape.out_sizes()))
         self.macs = shape.macs()
         self.dtype = asked.pieces[0].dtype
         self.device = asked.pieces[0].device
-        self._state: Asked | Tensor = asked
+        self._state: DeferredConv | Tensor = asked
         self._family = family or _Family()
-        waiting.add(self)
+        unread.add(self)
 
     @property
     def has_run(self) -> bool:
@@ -147,12 +147,12 @@ class Pending:
 
     def result(self) -> Tensor:
         """Run it, the first time."""
-        if isinstance(self._state, Asked):
+        if isinstance(self._state, DeferredConv):
             if self._family.has_run:
                 self._state.book.repeated[self._state.module] += 1
             self._family.has_run = True
             self._state = self._state.run()
-            waiting.remove(self)
+            unread.remove(self)
         return self._state
 
     def plus(self, residual: Tensor, counted: tuple[Counted, ...]) -> Pending | None:
@@ -174,7 +174,7 @@ class Pending:
         spec = replace(own.spec, activation=activation)
         return Pending(replace(own, spec=spec), self._family)
 
-    def asked_as(self, other: Callable[[Asked], Asked | None]) -> Pending | None:
+    def asked_as(self, other: Callable[[DeferredConv], DeferredConv | None]) -> Pending | None:
         """The same, asked in another way, instead of this; None if it cannot be, or has run."""
         asked = None if isinstance(self._state, Tensor) else other(self._state)
         return None if asked is None else Pending(asked, self._family)

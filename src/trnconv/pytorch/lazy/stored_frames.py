@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from trnconv.pytorch.lazy import waiting
+from trnconv.pytorch.lazy import unread
 from trnconv.pytorch.lazy.memory import (
     UNKNOWN,
     Counted,
@@ -16,7 +16,7 @@ from trnconv.pytorch.lazy.memory import (
     storage_of,
     written,
 )
-from trnconv.pytorch.lazy.waiting import unseen
+from trnconv.pytorch.lazy.unread import unseen
 
 Tensor = torch.Tensor
 Five = tuple[int, int, int, int, int]
@@ -71,7 +71,7 @@ class StoredFrames:
     def state(self) -> State:
         """What tells whether it is changed later; compare it by `is_unchanged`."""
         counted = self.counted.tensor()
-        return waiting.changes_of(self.storage), None if counted is None else written(counted)
+        return unread.changes_of(self.storage), None if counted is None else written(counted)
 
     def is_unchanged(self, since: State) -> bool:
         """Whether it is as it was then. What nobody but notes holds is changed by nobody else."""
@@ -103,7 +103,7 @@ def stored_frames(video: Tensor, counted: Tensor) -> tuple[StoredFrames, int]:
     first, frames = 0, t
     around = [outer for outer in steps[:2] if outer >= step]
     outer = min(around) if around else _elements(video)
-    if step > 0 and outer >= step * t and not any(outer % each for each in around):
+    if step > 0 and outer >= step * t and not any(outer % stride for stride in around):
         first, frames = offset % outer // step, outer // step
     if first + t > frames:
         first, frames = 0, t
