@@ -15,6 +15,7 @@ BY_NAME = {layer.name: layer for layer in LAYERS}
 LEFT_OUT = {
     "placed-by-compiler": ("image", features.fixed_addresses),
     "no-psum-in-place": ("residual-before", features.psum_in_place),
+    "dense-evictions": ("transposed", features.strided_eviction),
     "no-loads-ahead": ("ahead", features.loads_ahead),
     "no-dma-transpose": ("filter-gradient", features.transposing_dma),
     "no-growing-banks": ("minimal", features.growing_bank),
