@@ -22,7 +22,7 @@ from benchmarks.table import Column, aligned
 from nkisim.machine import CONSTANTS_VERSION, TRN1, TRN2, Machine, Reading
 from nkisim.timing import Timeline, schedule
 from nkisim.trace import Trace
-from trnconv.ask.ends import BEFORE, ITEM_BYTES, PLAIN_END, End
+from trnconv.ask.ends import BEFORE, ITEM_BYTES, PLAIN_END, Epilogue
 from trnconv.ask.question import Question
 from trnconv.forms.depthwise.plan import valid_outputs
 from trnconv.forms.form import Plan
@@ -47,8 +47,8 @@ INPUT_GRADIENT_MFU = 0.90
 SIGNAL = conv_shape((8, 512, 2048), (512, 1, 3), padding=1, groups=512)
 VIDEO = conv_shape((1, 512, 6, 30, 52), (512, 1, 3, 3, 3), padding=1, groups=512)
 GROUPED = tuple(
-    conv_shape((1, 512, 6, 30, 52), (512, each, 3, 3, 3), padding=1, groups=512 // each)
-    for each in (32, 64)
+    conv_shape((1, 512, 6, 30, 52), (512, channels, 3, 3, 3), padding=1, groups=512 // channels)
+    for channels in (32, 64)
 )
 DENSE = conv_shape((1, 384, 6, 60, 104), (384, 384, 3, 3, 3), padding=(0, 1, 1))
 _PUBLISHED = {"27": "vendor's kernel, its stream", "31": "Autocomp's last step, its stream"}
@@ -206,7 +206,7 @@ def _unrolled(shape: ConvShape | TransposedShape, reading: Reading) -> tuple[Tim
     return line, matmul_columns(run.trace)
 
 
-def _direct(shape: ConvShape | TransposedShape, end: End = PLAIN_END) -> Plan:
+def _direct(shape: ConvShape | TransposedShape, end: Epilogue = PLAIN_END) -> Plan:
     """The fastest direct plan, however long."""
     question = Question(shape, TRN2, _BF16, end=end, budget=UNROLLED)
     return searched_plan(only(question, "direct")).plan
@@ -214,13 +214,13 @@ def _direct(shape: ConvShape | TransposedShape, end: End = PLAIN_END) -> Plan:
 
 def matmul_columns(trace: Trace) -> int:
     """Columns of the moving operands of all matmuls."""
-    matmuls = (one for one in trace.instructions() if one.op == "nc_matmul")
-    return sum(one.reads[1].layout.elems for one in matmuls)
+    matmuls = (instruction for instruction in trace.instructions() if instruction.op == "nc_matmul")
+    return sum(matmul.reads[1].layout.elems for matmul in matmuls)
 
 
 def fused(reading: Reading) -> Iterator[Finding]:
     """What an activation after a residual costs in HBM traffic: the residual, read once."""
-    plan = _direct(DENSE, End("silu", BEFORE))
+    plan = _direct(DENSE, Epilogue("silu", BEFORE))
     with_end = time_plan(plan, reading)
     without = time_plan(replace(plan, end=PLAIN_END), reading)
     residual = ITEM_BYTES[_BF16] * DENSE.batch * DENSE.c_out * DENSE.positions()
@@ -286,7 +286,7 @@ def table(findings: Sequence[Finding]) -> str:
         Column("met", "<"),
         Column("remark", "<"),
     ]
-    return aligned(columns, [_row(one) for one in findings])
+    return aligned(columns, [_row(finding) for finding in findings])
 
 
 def _row(one: Finding) -> list[str]:
@@ -299,8 +299,8 @@ def _row(one: Finding) -> list[str]:
 
 def last_line(findings: Sequence[Finding]) -> str:
     """How many bars are met."""
-    barred = [one for one in findings if one.limit is not None]
-    return f"bars met {sum(one.met for one in barred)}/{len(barred)}"
+    barred = [finding for finding in findings if finding.limit is not None]
+    return f"bars met {sum(finding.met for finding in barred)}/{len(barred)}"
 
 
 def as_json(findings: Sequence[Finding], reading: Reading) -> dict[str, Any]:
@@ -311,15 +311,15 @@ def as_json(findings: Sequence[Finding], reading: Reading) -> dict[str, Any]:
         "reading": reading.value,
         "findings": [
             {
-                "name": one.name.strip(),
-                "machine": one.machine,
-                "figure": one.figure,
-                "unit": one.unit,
-                "limit": one.limit,
-                "at_least": one.at_least,
-                "met": None if one.limit is None else one.met,
+                "name": finding.name.strip(),
+                "machine": finding.machine,
+                "figure": finding.figure,
+                "unit": finding.unit,
+                "limit": finding.limit,
+                "at_least": finding.at_least,
+                "met": None if finding.limit is None else finding.met,
             }
-            for one in findings
+            for finding in findings
         ],
         "summary": last_line(findings),
     }

@@ -101,7 +101,7 @@ def best_timed(shape: ConvShape, transform: str) -> Priced:
     families = [family_of(transform, axis) for axis in (0, 1)]
     found = [search(form_named("minimal"), question, family)[:1] for family in families]
     return min(
-        (one for few in found for one in few), key=lambda one: time_plan(one.plan).makespan_ns
+        (best for few in found for best in few), key=lambda one: time_plan(one.plan).makespan_ns
     )
 
 
@@ -131,7 +131,7 @@ def layer_table(layers: Sequence[Layer]) -> str:
     columns += [Column("met", "<"), Column("optimistic"), Column("pessimistic")]
     columns += [Column("closed\nform"), Column("HBM\nMB"), Column("instruc-\ntions")]
     columns += [Column("plan", "<")]
-    return aligned(columns, [_layer_row(one) for one in layers])
+    return aligned(columns, [_layer_row(layer) for layer in layers])
 
 
 def _layer_row(one: Layer) -> list[str]:
@@ -161,7 +161,7 @@ def switches(layers: Sequence[Layer]) -> str:
     columns = [Column("layer", "<"), Column("transform", "<"), Column("as read")]
     columns += [Column("16-bit pairs\nat half rate"), Column("no fast\ncopies")]
     columns += [Column("whole sums\nonly"), Column("column tiles\nin parallel")]
-    return aligned(columns, [_switch_row(one) for one in layers])
+    return aligned(columns, [_switch_row(layer) for layer in layers])
 
 
 def _switch_row(one: Layer) -> list[str]:
@@ -190,17 +190,17 @@ def error_table(errors: Sequence[Errors]) -> str:
     columns += [Column("largest\nover floor"), Column("bar"), Column("met", "<")]
     rows = [
         [
-            one.transform,
-            "rows" if one.axis else "frames",
-            f"{one.channels}",
-            one.data,
-            f"{one.rms:.3f}",
-            f"{RMS_BARS[one.transform]}",
-            f"{one.largest:.2f}",
+            error.transform,
+            "rows" if error.axis else "frames",
+            f"{error.channels}",
+            error.data,
+            f"{error.rms:.3f}",
+            f"{RMS_BARS[error.transform]}",
+            f"{error.largest:.2f}",
             f"{LARGEST_BAR}",
-            "met" if errors_met(one) else "missed",
+            "met" if errors_met(error) else "missed",
         ]
-        for one in errors
+        for error in errors
     ]
     return aligned(columns, rows)
 
@@ -272,8 +272,8 @@ def run_model(name: str) -> list[ModelRun]:
     runs = []
     for accuracy, bar in model.bars.items():
         found = estimate(observed, TRN2, accuracy=accuracy, cores=1)
-        timed = [(one, one.calls * scheduled_ns(one.price)) for one in found.layers]
-        fast = [(one, ns) for one, ns in timed if one.price.plan.plan.form == "minimal"]
+        timed = [(layer, layer.calls * scheduled_ns(layer.price)) for layer in found.layers]
+        fast = [(layer, ns) for layer, ns in timed if layer.price.plan.plan.form == "minimal"]
         total = sum(ns for _, ns in timed)
         runs.append(
             ModelRun(
@@ -284,7 +284,7 @@ def run_model(name: str) -> list[ModelRun]:
                 baseline / 1e9,
                 found.instructions,
                 found.calls,
-                sum(one.calls for one, _ in fast),
+                sum(layer.calls for layer, _ in fast),
                 sum(ns for _, ns in fast) / total,
                 bar,
             )
@@ -313,20 +313,20 @@ def model_table(runs: Sequence[ModelRun]) -> str:
     columns += [Column("of the\ntime"), Column("instruc-\ntions")]
     rows = [
         [
-            one.name,
-            one.accuracy,
-            f"{one.ours_s:.2f}",
-            f"{one.baseline_s:.2f}",
-            f"{one.ratio:.3f}",
-            f"{one.bar}",
-            "met" if one.ratio <= one.bar else "missed",
-            percent(one.closed_s / one.ours_s - 1),
-            f"{one.calls}",
-            f"{one.fast_calls}",
-            f"{100 * one.fast_share:.0f} %",
-            f"{one.instructions}",
+            run.name,
+            run.accuracy,
+            f"{run.ours_s:.2f}",
+            f"{run.baseline_s:.2f}",
+            f"{run.ratio:.3f}",
+            f"{run.bar}",
+            "met" if run.ratio <= run.bar else "missed",
+            percent(run.closed_s / run.ours_s - 1),
+            f"{run.calls}",
+            f"{run.fast_calls}",
+            f"{100 * run.fast_share:.0f} %",
+            f"{run.instructions}",
         ]
-        for one in runs
+        for run in runs
     ]
     return aligned(columns, rows)
 
@@ -358,21 +358,21 @@ def main(options: argparse.Namespace) -> int:
             if keys is None or key in keys
         ]
         print("", layer_table(layers), sep="\n")
-        met += [met_bar(one) for one in layers if one.bar_us is not None]
-        steady = [abs(one.shift(Reading.pessimistic)) <= READING_LIMIT for one in layers]
-        counted = [ok for ok, one in zip(steady, layers, strict=True) if one.plan.m == 2]
+        met += [met_bar(layer) for layer in layers if layer.bar_us is not None]
+        steady = [abs(layer.shift(Reading.pessimistic)) <= READING_LIMIT for layer in layers]
+        counted = [ok for ok, layer in zip(steady, layers, strict=True) if layer.plan.m == 2]
         print(f"F(2,3) in the pessimistic reading within 3 %: {sum(counted)}/{len(counted)}")
         if options.switches:
             print("", switches(layers), sep="\n")
     if options.errors != "none":
         errors = all_errors()
         print("", error_table(errors), sep="\n")
-        met += [errors_met(one) for one in errors]
+        met += [errors_met(error) for error in errors]
     if options.models != "none":
         names = list(MODELS) if options.models == "all" else options.models.split(",")
-        runs = [one for name in names for one in run_model(name)]
+        runs = [run for name in names for run in run_model(name)]
         print("", model_table(runs), sep="\n")
-        met += [one.ratio <= one.bar for one in runs]
+        met += [run.ratio <= run.bar for run in runs]
     print("", f"bars met {sum(met)}/{len(met)}", sep="\n")
     return 0
 

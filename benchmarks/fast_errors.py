@@ -19,7 +19,7 @@ from trnconv.forms.search import search
 from trnconv.geometry import ConvShape, conv_shape
 from trnconv.planner.table import form_named
 from trnconv.reference import forward
-from trnconv.runtime.launch import Operands, prepare, run
+from trnconv.runtime.launch import LaunchOperands, prepare, run
 
 Array = np.ndarray[Any, Any]
 BF16 = np.dtype(ml_dtypes.bfloat16)
@@ -65,7 +65,7 @@ def measure(transform: str, axis: int, channels: int, data: str) -> Errors:
     shape = shape_of(channels)
     x, w = arrays(shape, data)
     found = search(form_named("minimal"), Question(shape, TRN2), family_of(transform, axis))
-    done = run(prepare((found[0].plan,)), Operands((x,), w))
+    done = run(prepare((found[0].plan,)), LaunchOperands((x,), w))
     y = np.asarray(done.outputs).astype(np.float64)
     exact = forward(x, w, None, shape)
     floor = np.abs(exact.astype(BF16).astype(np.float64) - exact)

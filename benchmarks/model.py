@@ -81,12 +81,12 @@ def price(shape: ConvShape, machine: Machine, budget: int) -> Cost:
     costs = {part: _price_launch(part, machine, budget) for part in dict.fromkeys(parts)}
     every = [costs[part] for part in parts]
     return Cost(
-        ours_ns=sum(one.ours_ns for one in every),
+        ours_ns=sum(cost.ours_ns for cost in every),
         baseline_ns=scatter_ns(shape, machine, Reading.default),
         bound=max(every, key=lambda one: one.ours_ns).bound,
-        instructions=sum(one.instructions for one in every),
-        rolled=any(one.rolled for one in every),
-        executed_macs=sum(one.executed_macs for one in every),
+        instructions=sum(cost.instructions for cost in every),
+        rolled=any(cost.rolled for cost in every),
+        executed_macs=sum(cost.executed_macs for cost in every),
         launches=len(every),
     )
 
@@ -137,13 +137,13 @@ class Totals:
 def totals(layers: Sequence[Layer]) -> Totals:
     """Every layer as often as it is called."""
     return Totals(
-        sum(one.call.calls * one.cost.ours_ns for one in layers) / 1e9,
-        sum(one.call.calls * one.cost.baseline_ns for one in layers) / 1e9,
-        sum(one.call.calls * one.cost.instructions for one in layers),
-        sum(one.call.calls * one.cost.executed_macs for one in layers),
-        sum(one.call.calls * one.call.macs for one in layers),
-        sum(one.call.calls for one in layers),
-        sum(one.call.calls * one.cost.launches for one in layers),
+        sum(layer.call.calls * layer.cost.ours_ns for layer in layers) / 1e9,
+        sum(layer.call.calls * layer.cost.baseline_ns for layer in layers) / 1e9,
+        sum(layer.call.calls * layer.cost.instructions for layer in layers),
+        sum(layer.call.calls * layer.cost.executed_macs for layer in layers),
+        sum(layer.call.calls * layer.call.macs for layer in layers),
+        sum(layer.call.calls for layer in layers),
+        sum(layer.call.calls * layer.cost.launches for layer in layers),
     )
 
 

@@ -25,7 +25,7 @@ from trnconv.ask.policy import ALWAYS_DIRECT, DIRECT, FAST
 from trnconv.errors import TrnconvError
 from trnconv.geometry import ConvShape
 from trnconv.models import find, models
-from trnconv.observed import Work
+from trnconv.observed import ObservedConv
 from trnconv.runtime.pricing import price
 
 HELP = "every autoencoder of the registry at its production size"
@@ -111,7 +111,7 @@ def measure(job: Job, *, asked: Asked, known: Times) -> tuple[Row, Times]:
     )
 
 
-def _baseline(work: Work, known: Times) -> float:
+def _baseline(work: ObservedConv, known: Times) -> float:
     """Grouped and transposed convolutions have no baseline: there it gets our direct time."""
     if not isinstance(work.shape, ConvShape) or work.shape.groups > 1:
         return price(work.question(TRN2, policy=ALWAYS_DIRECT), cores=1).ns

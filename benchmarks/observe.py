@@ -13,7 +13,7 @@ from pathlib import Path
 from trnconv import observed
 from trnconv.model_plan import planned_sizes
 from trnconv.models import find, models
-from trnconv.observed.shipped import file_name, shipped_text
+from trnconv.observed.files import file_name, shipped_text
 
 HELP = "observe models on the meta device; writes src/trnconv/observed/data"
 DATA = Path(observed.__file__).parent / "data"
@@ -26,7 +26,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Observe, write; the exit code."""
-    from trnconv.pytorch.observing import observe  # noqa: PLC0415 (torch: for this command only)
+    from trnconv.pytorch.observer import observe  # noqa: PLC0415 (torch: for this command only)
 
     DATA.mkdir(exist_ok=True)
     for entry in [find(name) for name in options.model] if options.model else models():

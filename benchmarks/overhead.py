@@ -69,7 +69,7 @@ def measured(name: str, turns: int) -> Overhead:
     import torch  # noqa: PLC0415 (the other commands run without it)
 
     from trnconv.pytorch import patch_, unpatch_  # noqa: PLC0415
-    from trnconv.pytorch.building import build, decode, example_latent  # noqa: PLC0415
+    from trnconv.pytorch.model_builder import build, decode, example_latent  # noqa: PLC0415
 
     entry, on_meta = find(name), {"device": "meta", "dtype": torch.bfloat16}
     model = build(entry, **on_meta)

@@ -174,17 +174,17 @@ def model_table(runs: Sequence[ModelPair]) -> str:
     columns += [Column("bar"), Column("met", "<")]
     rows = [
         [
-            one.name,
-            one.accuracy,
-            f"{one.ours_s:.2f}",
-            f"{one.alone_s:.2f}",
-            f"{one.alone_s / one.ours_s:.2f}",
-            f"{one.baseline_s:.2f}",
-            f"{one.ratio:.3f}",
-            f"{one.bar}",
-            "met" if one.ratio <= one.bar else "missed",
+            run.name,
+            run.accuracy,
+            f"{run.ours_s:.2f}",
+            f"{run.alone_s:.2f}",
+            f"{run.alone_s / run.ours_s:.2f}",
+            f"{run.baseline_s:.2f}",
+            f"{run.ratio:.3f}",
+            f"{run.bar}",
+            "met" if run.ratio <= run.bar else "missed",
         ]
-        for one in runs
+        for run in runs
     ]
     return aligned(columns, rows)
 

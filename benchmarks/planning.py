@@ -59,7 +59,7 @@ def call_number(number: int) -> Question:
     named += [gradient_question(shape, TRN2.name, "bfloat16") for shape in _GRADIENTS]
     if number < len(named):
         return named[number]
-    large = (one for one in count() if not is_small(one))
+    large = (shape_number for shape_number in count() if not is_small(shape_number))
     return drawn_shape(next(islice(large, number - len(named), None))).question()
 
 
@@ -104,13 +104,13 @@ def slowest(outcomes: Sequence[Timed]) -> str:
     """Those that took longest, those first."""
     ranked = sorted(outcomes, key=lambda one: one.seconds, reverse=True)[:_SLOWEST]
     columns = [Column("CPU\nseconds"), Column("planned", "<")]
-    return aligned(columns, [[f"{one.seconds:.2f}", one.name] for one in ranked])
+    return aligned(columns, [[f"{outcome.seconds:.2f}", outcome.name] for outcome in ranked])
 
 
 def summary(what: str, outcomes: Sequence[Timed], most: float) -> str:
     """How many, how long, and how many are above what they may take."""
-    seconds = [one.seconds for one in outcomes]
-    above = sum(one > most for one in seconds)
+    seconds = [outcome.seconds for outcome in outcomes]
+    above = sum(elapsed > most for elapsed in seconds)
     return (
         f"{len(outcomes)} {what}: median {median(seconds):.2f} s, in all {sum(seconds):.1f} s,"
         f" {above} above {most:g} s"
@@ -119,7 +119,7 @@ def summary(what: str, outcomes: Sequence[Timed], most: float) -> str:
 
 def worst(outcomes: Sequence[Timed]) -> str:
     """The longest, or a dash if nothing was asked for."""
-    return f"{max(one.seconds for one in outcomes):.2f} s" if outcomes else "-"
+    return f"{max(outcome.seconds for outcome in outcomes):.2f} s" if outcomes else "-"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -146,5 +146,5 @@ def main(options: argparse.Namespace) -> int:
         if outcomes:
             print(summary(what, outcomes, most), slowest(outcomes), "", sep="\n")
     print(f"single calls: worst {worst(calls)}, models: worst {worst(planned)}")
-    above = [one for one in calls if one.seconds > SINGLE_S]
-    return 1 if above or any(one.seconds > MODEL_S for one in planned) else 0
+    above = [call for call in calls if call.seconds > SINGLE_S]
+    return 1 if above or any(model.seconds > MODEL_S for model in planned) else 0

@@ -90,9 +90,9 @@ def _outcome(task: Task, ms: float, launch_count: int, taken: Sequence[Priced]) 
         task=task,
         ms=ms,
         launches=launch_count,
-        instructions=max(one.cost.instructions for one in taken),
-        rolled=any(one.plan.is_rolled for one in taken),
-        streamed=any(of_form(DIRECT, one).streamed > 0 for one in taken),
+        instructions=max(priced.cost.instructions for priced in taken),
+        rolled=any(priced.plan.is_rolled for priced in taken),
+        streamed=any(of_form(DIRECT, priced).streamed > 0 for priced in taken),
     )
 
 
@@ -118,15 +118,15 @@ def by_machine(outcomes: Sequence[Planned], machines: Sequence[str]) -> str:
         Column("most\ninstructions"),
     ]
     rows = [
-        _machine_row(name, [one for one in outcomes if one.task.machine == name])
+        _machine_row(name, [outcome for outcome in outcomes if outcome.task.machine == name])
         for name in machines
     ]
     return aligned(columns, rows)
 
 
 def _machine_row(name: str, outcomes: Sequence[Planned]) -> list[str]:
-    times = [one.ms for one in outcomes]
-    failed = sum(bool(one.failure) for one in outcomes)
+    times = [outcome.ms for outcome in outcomes]
+    failed = sum(bool(outcome.failure) for outcome in outcomes)
     return [
         name,
         f"{len(outcomes) - failed}",
@@ -134,11 +134,11 @@ def _machine_row(name: str, outcomes: Sequence[Planned]) -> list[str]:
         f"{median(times):.1f}",
         f"{percentile(times, 95):.1f}",
         f"{max(times):.1f}",
-        f"{sum(one.rolled for one in outcomes)}",
-        f"{sum(one.streamed for one in outcomes)}",
-        f"{sum(one.launches > 1 for one in outcomes)}",
-        f"{sum(one.launches for one in outcomes)}",
-        f"{max(one.instructions for one in outcomes)}",
+        f"{sum(outcome.rolled for outcome in outcomes)}",
+        f"{sum(outcome.streamed for outcome in outcomes)}",
+        f"{sum(outcome.launches > 1 for outcome in outcomes)}",
+        f"{sum(outcome.launches for outcome in outcomes)}",
+        f"{max(outcome.instructions for outcome in outcomes)}",
     ]
 
 
@@ -154,14 +154,14 @@ def largest(outcomes: Sequence[Planned]) -> str:
     ranked = sorted(outcomes, key=lambda one: one.instructions, reverse=True)
     rows = [
         [
-            f"{one.instructions}",
-            one.task.machine,
-            f"{one.launches}",
-            f"{one.ms:.1f}",
-            "rolled" if one.rolled else "unrolled",
-            described(one.task.shape),
+            f"{outcome.instructions}",
+            outcome.task.machine,
+            f"{outcome.launches}",
+            f"{outcome.ms:.1f}",
+            "rolled" if outcome.rolled else "unrolled",
+            described(outcome.task.shape),
         ]
-        for one in ranked[:_LARGEST]
+        for outcome in ranked[:_LARGEST]
     ]
     return aligned(columns, rows)
 
@@ -182,12 +182,12 @@ def described(shape: Shape) -> str:
 
 def last_line(outcomes: Sequence[Planned], machines: Sequence[str]) -> str:
     """Problems planned on every machine, the median planning time, the longest call."""
-    problems = {one.task.shape for one in outcomes}
-    failed = {one.task.shape for one in outcomes if one.failure}
+    problems = {outcome.task.shape for outcome in outcomes}
+    failed = {outcome.task.shape for outcome in outcomes if outcome.failure}
     return (
         f"planned {len(problems) - len(failed)}/{len(problems)} on {' '.join(machines)},"
-        f" median {median(one.ms for one in outcomes):.1f} ms,"
-        f" most instructions {max(one.instructions for one in outcomes)}"
+        f" median {median(outcome.ms for outcome in outcomes):.1f} ms,"
+        f" most instructions {max(outcome.instructions for outcome in outcomes)}"
     )
 
 
@@ -249,8 +249,10 @@ def main(options: argparse.Namespace) -> int:
             print(f"{len(outcomes)} of {len(tasks)}", file=sys.stderr, flush=True)
     print(heading(len(records), len(problems), options.jobs), "", sep="\n")
     print(by_machine(outcomes, options.machines), "", largest(outcomes), "", sep="\n")
-    failures = [one for one in outcomes if one.failure]
-    for one in failures:
-        print(f"failed on {one.task.machine}: {described(one.task.shape)}: {one.failure}")
+    failures = [outcome for outcome in outcomes if outcome.failure]
+    for failure in failures:
+        print(
+            f"failed on {failure.task.machine}: {described(failure.task.shape)}: {failure.failure}"
+        )
     print(last_line(outcomes, options.machines))
     return 1 if failures else 0

@@ -18,7 +18,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from benchmarks.table import Column, aligned, significant
-from nkisim.machine import CONSTANTS_VERSION, FABRICS, MACHINES, TRN2, Reading
+from nkisim.fabric import FABRICS
+from nkisim.machine import CONSTANTS_VERSION, MACHINES, TRN2, Reading
 from trnconv.errors import TrnconvError
 from trnconv.models import find
 
@@ -68,10 +69,10 @@ def measure(job: Job) -> Point:
         Part,
         core_time,
     )
-    from trnconv.parallel.overlap import NEVER, Instance  # noqa: PLC0415 (as above)
+    from trnconv.parallel.overlap import NEVER, LinkedCore  # noqa: PLC0415 (as above)
 
     entry = find(job.model)
-    instance = Instance.of(MACHINES[job.machine], Reading(job.reading))
+    instance = LinkedCore.of(MACHINES[job.machine], Reading(job.reading))
     part = Part(entry, entry.size(job.size), job.phase, job.axis, job.cores)
     time = core_time(part, instance)
     plain = core_time(replace(part, overlap=NEVER), instance) if job.cores > 1 else time

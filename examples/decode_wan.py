@@ -28,8 +28,8 @@ from nkisim.machine import TRN2
 from trnconv.errors import UnsupportedError
 from trnconv.models import ModelEntry, find
 from trnconv.pytorch import PatchReport, decode_in_chunks, patched
-from trnconv.pytorch.building import build
 from trnconv.pytorch.estimate import Estimate, estimate, observe_entry
+from trnconv.pytorch.model_builder import build
 
 Tensor = torch.Tensor
 CONVOLUTIONS = (torch.nn.Conv2d, torch.nn.Conv3d)

@@ -66,7 +66,10 @@ class Command(NamedTuple):
 def render() -> str:
     """The whole page."""
     found = list(commands())
-    linked = [(f"[`trnconv {one.name}`](#trnconv-{one.name})", _first(one.says)) for one in found]
+    linked = [
+        (f"[`trnconv {command.name}`](#trnconv-{command.name})", _first(command.says))
+        for command in found
+    ]
     overview = table(("command", "what it does"), linked)
     return HEAD + overview + "\n" + "".join(map(_section, found)) + NKISIM
 
@@ -87,8 +90,8 @@ def _first(says: str) -> str:
 
 def _section(command: Command) -> str:
     rows = [
-        (", ".join(f"`{name}`" for name in one.names), one.takes, one.default, one.says)
-        for one in command.options
+        (", ".join(f"`{name}`" for name in option.names), option.takes, option.default, option.says)
+        for option in command.options
     ]
     return f"## trnconv {command.name}\n\n{command.says}\n\n{table(COLUMNS, rows)}\n"
 
@@ -112,7 +115,7 @@ def _names(parameter: inspect.Parameter, info: Any) -> tuple[str, ...]:
 
 def _takes(kind: Any, info: Any) -> str:
     if get_origin(kind) in {Union, types.UnionType}:
-        kind = next(one for one in get_args(kind) if one is not type(None))
+        kind = next(alternative for alternative in get_args(kind) if alternative is not type(None))
     several = get_origin(kind) is list
     one = get_args(kind)[0] if several else kind
     word = info.metavar or WORDS.get(one, getattr(one, "__name__", str(one)).lower())

@@ -10,7 +10,8 @@ from dataclasses import fields
 
 from manual.tables import table
 from nkisim import machine as numbers
-from nkisim.machine import CONSTANTS_VERSION, FABRICS, MACHINES, Assumption, Fabric, Machine, Timing
+from nkisim.fabric import FABRICS, Fabric
+from nkisim.machine import CONSTANTS_VERSION, MACHINES, Assumption, Machine, Timing
 
 HEAD = """# The machine in numbers
 
@@ -85,7 +86,7 @@ def _rows(record: type, *, assumed: bool | None = None) -> Iterator[tuple[str, .
 def text_of(value: object) -> str:
     """A number as it is printed; an assumption with all three values."""
     if isinstance(value, Assumption):
-        return " / ".join(f"{one:g}" for one in (value.optimistic, value, value.pessimistic))
+        return " / ".join(f"{number:g}" for number in (value.optimistic, value, value.pessimistic))
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
@@ -117,17 +118,17 @@ def _constant(name: str) -> str:
 def _derived() -> Iterator[tuple[str, ...]]:
     cores = list(MACHINES.values())
     cells = [2 * core.partitions * core.stationary_max_elems * core.timing.pe_ghz for core in cores]
-    yield "peak of a core, TFLOP/s", *(f"{one / 1e3:.1f}" for one in cells), "A1, A2, A3: clocks"
+    yield "peak of a core, TFLOP/s", *(f"{cell / 1e3:.1f}" for cell in cells), "A1, A2, A3: clocks"
     sbuf = [core.partitions * core.sbuf_physical_bytes_per_partition / 2**20 for core in cores]
-    yield "SBUF, MiB", *(f"{one:g}" for one in sbuf), "A1, A2, A3"
+    yield "SBUF, MiB", *(f"{size:g}" for size in sbuf), "A1, A2, A3"
     psum = [core.partitions * core.psum_bytes_per_partition / 2**20 for core in cores]
-    yield "PSUM, MiB", *(f"{one:g}" for one in psum), "A1"
+    yield "PSUM, MiB", *(f"{size:g}" for size in psum), "A1"
     rates = [core.timing.dma_engines * float(core.timing.dma_bytes_per_ns) for core in cores]
-    yield "DMA of a core, GB/s", *(f"{one:.0f}" for one in rates), "A1, BW"
+    yield "DMA of a core, GB/s", *(f"{rate:.0f}" for rate in rates), "A1, BW"
     ridge = [cell / rate for cell, rate in zip(cells, rates, strict=True)]
     yield (
         "operations a byte from which the Tensor engine is the bound",
-        *(f"{one:.0f}" for one in ridge),
+        *(f"{intensity:.0f}" for intensity in ridge),
         "the peak over DMA",
     )
 

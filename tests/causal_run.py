@@ -1,14 +1,14 @@
 """A made-up run of a causal decoder: small convolutions, chunk by chunk, as Wan calls its own."""
 
 from trnconv.geometry import conv_shape
-from trnconv.observed import Observation, Work
+from trnconv.observed import Observation, ObservedConv
 
 CHUNKS = 21
 
 
 def _work(module, channels, frames, size):
     x = (1, channels, frames + 2, *size)
-    return Work(module, conv_shape(x, (channels, channels, 3, 3, 3), padding=(0, 1, 1)))
+    return ObservedConv(module, conv_shape(x, (channels, channels, 3, 3, 3), padding=(0, 1, 1)))
 
 
 def _module(name, channels, size):

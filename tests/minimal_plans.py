@@ -5,7 +5,7 @@ from trnconv.ask.question import Question
 from trnconv.forms.minimal.plan import family_of
 from trnconv.forms.search import search
 from trnconv.planner.table import form_named
-from trnconv.runtime.launch import Operands, prepare, run
+from trnconv.runtime.launch import LaunchOperands, prepare, run
 
 
 def minimal_plans(shape, transform, axis, **asked):
@@ -16,4 +16,4 @@ def minimal_plans(shape, transform, axis, **asked):
 
 def run_plan(plan, pieces, w, bias=None, residual=None):
     """What nkisim saw of a plan's kernel, and its output."""
-    return run(prepare((plan,)), Operands(tuple(pieces), w, bias, residual))
+    return run(prepare((plan,)), LaunchOperands(tuple(pieces), w, bias, residual))

@@ -4,7 +4,7 @@ import torch
 
 from imitated_vaes import IMITATIONS
 from trnconv.models import find, models
-from trnconv.pytorch.building import build, decode, encode, example_latent, example_video
+from trnconv.pytorch.model_builder import build, decode, encode, example_latent, example_video
 
 DIFFUSERS = tuple(entry.name for entry in models())
 NAMES = (*DIFFUSERS, *IMITATIONS)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trnconv.ask.ends import ACTIVATIONS, IDENTITY, PLAIN_END, RESIDUALS, End, end_of
+from trnconv.ask.ends import ACTIVATIONS, IDENTITY, PLAIN_END, RESIDUALS, Epilogue, end_of
 from trnconv.geometry import ConvShape, TransposedShape, Triple, transposed_shape
 
 MACHINES = (("trn1", 1), ("trn2", 1), ("trn2", 2), ("trn3", 1), ("trn3", 2))
@@ -38,7 +38,7 @@ class Member:
     target: str
     cores: int
     exact: bool
-    end: End
+    end: Epilogue
 
     @property
     def is_linear(self) -> bool:
@@ -84,7 +84,7 @@ def _is_affordable(shape: ConvShape | TransposedShape) -> bool:
     return shape.macs() <= AFFORDABLE_MACS and blocks <= AFFORDABLE_BLOCKS
 
 
-def _end(rng: np.random.Generator, kind: str) -> End:
+def _end(rng: np.random.Generator, kind: str) -> Epilogue:
     """An activation, a residual and a type of the output; gradients have no activation."""
     if kind == INPUT_GRADIENT or _chance(rng, 0.4):
         return PLAIN_END

@@ -1,10 +1,11 @@
 """A report made by hand: every number is different, so that a mix-up shows."""
 
 from trnconv.report.content import (
-    Block,
     Budget,
+    BusySpan,
     Contender,
     Effect,
+    LaneStrip,
     LayerRow,
     LayerTimeline,
     MachineFacts,
@@ -12,7 +13,6 @@ from trnconv.report.content import (
     ReadingRow,
     Report,
     Sensitivity,
-    Strip,
     Subject,
     Totals,
 )
@@ -56,15 +56,15 @@ def example(**others):
         layer(2, 192, 3, 150_000.0, 2, bound="dma", algorithm="F(2,3), rows", baseline_ns=None),
         layer(3, 16, 384, 50_000.0, 2, bound="evict", stride=(1, 2, 2)),
     )
-    strip = Strip(
+    strip = LaneStrip(
         lane="tensor",
         is_dma=False,
         share=0.875,
         idle="15.00 us: 15.00 for dma loads",
         levels=(1.0, 0.75, 0.875, 0.875),
-        blocks=(Block(begin_ns=50_000.0, end_ns=60_000.0, op="nc_matmul"),),
+        blocks=(BusySpan(begin_ns=50_000.0, end_ns=60_000.0, op="nc_matmul"),),
     )
-    loads = Strip(
+    loads = LaneStrip(
         lane="dma loads", is_dma=True, share=0.25, idle="never idle", levels=(0.25,) * 4, blocks=()
     )
     timeline = LayerTimeline(

@@ -10,8 +10,8 @@ from torch.distributed.device_mesh import init_device_mesh
 
 from small_vae import SmallVae, built, clip
 from trnconv.models import Size, find
-from trnconv.parallel import Kind, Options, shard_, unshard_
-from trnconv.pytorch import building, patched
+from trnconv.parallel import Options, TrafficKind, shard_, unshard_
+from trnconv.pytorch import model_builder, patched
 
 FLOAT32 = Options(backend="torch")
 
@@ -19,15 +19,20 @@ FLOAT32 = Options(backend="torch")
 def given(name, phase, dtype, size):
     """The reduced model, what goes in, and the rows of it that must stay together."""
     entry = find(name)
-    model = building.build(entry, reduced=True, dtype=dtype)
+    model = model_builder.build(entry, reduced=True, dtype=dtype)
     clip_size = Size("test", *size)
     if phase == "decode":
-        return entry, model, building.example_latent(entry, clip_size, reduced=True, dtype=dtype), 1
-    return entry, model, building.example_video(entry, clip_size, dtype=dtype), 8
+        return (
+            entry,
+            model,
+            model_builder.example_latent(entry, clip_size, reduced=True, dtype=dtype),
+            1,
+        )
+    return entry, model, model_builder.example_video(entry, clip_size, dtype=dtype), 8
 
 
 def run_phase(entry, model, phase, x):
-    run = building.decode if phase == "decode" else building.encode
+    run = model_builder.decode if phase == "decode" else model_builder.encode
     with torch.no_grad():
         return run(model, entry, x)
 
@@ -62,8 +67,8 @@ def in_bands(group, rank, name, phase, dtype, size, axis, shares, options):
             shards.traffic.clear()
             shards.spread.apart.clear()
         y = shards.whole(run_phase(entry, model, phase, shards.split(x, unit)))
-        times = {kind.value: shards.traffic.times(kind) for kind in Kind}
-        received, apart = shards.traffic.received(Kind.halo), shards.spread.apart.total()
+        times = {kind.value: shards.traffic.times(kind) for kind in TrafficKind}
+        received, apart = shards.traffic.received(TrafficKind.halo), shards.spread.apart.total()
         return Outcome(y, received, times, shards.gathering, apart)
     finally:
         unshard_(shards)
@@ -171,7 +176,7 @@ def refused(group, rank, what):
     options = FLOAT32
     try:
         if what == "tiling":
-            model = building.build(find("wan2.1"), reduced=True, tiling="on")
+            model = model_builder.build(find("wan2.1"), reduced=True, tiling="on")
             shard_(model, group, options=options)
         elif what == "axis":
             shard_(SmallVae(), group, "frames")

@@ -190,3 +190,32 @@ def test_the_checker_reads_the_notes_and_finds_undrawn_modules():
     layers = read_layers(TOY_PAGE)
     assert [line.node for line in layers if line.planned] == ["nkisim.timing"]
     assert node_of("nkisim.bench", {line.node for line in layers}) is None
+
+
+def named_files(module):
+    """Which modules of ours a file names in its imports, those for types included."""
+    path = MODULES[module]
+    statements = ast.walk(ast.parse(path.read_text()))
+    names = imported_names(statements, module, is_package=path.name == "__init__.py")
+    return {target_of(name, MODULES) for name in names}
+
+
+def circles(arrows):
+    """Modules that lead to a circle: what is left when those that lead nowhere are taken away."""
+    left = {module: set(targets) for module, targets in arrows.items()}
+    while ends := [module for module, targets in left.items() if not targets]:
+        for module in ends:
+            del left[module]
+        for targets in left.values():
+            targets.difference_update(ends)
+    return sorted(left)
+
+
+def test_no_files_name_each_other_in_a_circle():
+    """Packages aside: an `__init__` gathers what its files have."""
+    files = {name for name, path in MODULES.items() if path.name != "__init__.py"}
+    assert circles({file: named_files(file) & files - {file} for file in files}) == []
+
+
+def test_circles_are_found():
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}) == ["a", "b", "c"]

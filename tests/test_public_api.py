@@ -23,7 +23,7 @@ MODULES = (
     "trnconv.planner.best",
     "trnconv.planner.explain",
     "trnconv.planner.table",
-    "trnconv.planner.tuned",
+    "trnconv.planner.tuned_plans",
     "trnconv.runtime",
     "trnconv.runtime.launch",
     "trnconv.runtime.pricing",

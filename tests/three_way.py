@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import torch
 
-from trnconv.pytorch.building import build, decode, encode, example_latent, example_video
+from trnconv.pytorch.model_builder import build, decode, encode, example_latent, example_video
 
 FACTOR = 2
 ALLOWANCE = 0.005

@@ -5,7 +5,7 @@ from math import prod
 
 from nkisim.enums import engine
 from nkisim.machine import Reading, find_machine
-from nkisim.memory.storage import Allocation
+from nkisim.memory.allocation import Allocation
 from nkisim.numerics import dtypes
 from nkisim.tensors.layout import ON_CHIP, MemoryRegion, layout_of
 from nkisim.timing.costs import cost_of

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from conv_arrays import numpy_dtype
-from trnconv.ask.ends import AFTER, BEFORE, NO_RESIDUAL, RELU, End
+from trnconv.ask.ends import AFTER, BEFORE, NO_RESIDUAL, RELU, Epilogue
 from trnconv.errors import ShapeError
 from trnconv.geometry import ConvShape, conv_shape
 
 MACHINES = (("trn1", 1), ("trn2", 1), ("trn2", 2), ("trn3", 1), ("trn3", 2))
 DTYPES = ("bfloat16", "bfloat16", "float16", "float32")
-ENDS = (End(), End(), End(RELU), End(residual=BEFORE), End(RELU, AFTER))
+ENDS = (Epilogue(), Epilogue(), Epilogue(RELU), Epilogue(residual=BEFORE), Epilogue(RELU, AFTER))
 AFFORDABLE_MACS = 20_000_000
 LARGEST_W = 2  # 5 x 5 x 5 of them merged are 250: exact in every type
 
@@ -28,7 +28,7 @@ class Member:
     target: str
     cores: int
     exact: bool
-    end: End
+    end: Epilogue
 
 
 def whole_arrays(shape, dtype, seed=0):
@@ -67,7 +67,7 @@ def random_upsampled(number):
         target=target,
         cores=cores,
         exact=bool(rng.random() < 0.2),
-        end=end if whole_phases or end.residual == NO_RESIDUAL else End(),
+        end=end if whole_phases or end.residual == NO_RESIDUAL else Epilogue(),
     )
 
 

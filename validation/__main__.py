@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from nkisim.machine import CONSTANTS_VERSION
-from nkisim.measured import read_machine
+from nkisim.measured_machine import read_machine
 from validation import forecast_page
 from validation.correlation import draw
 from validation.forecast import DESIGN, LIBRARY, OURS, Forecast, library_design, our_layers
@@ -151,7 +151,7 @@ def sensitivity(options: argparse.Namespace) -> None:
     found = found_for(rows, options.most, lambda text: print(text, flush=True), options.workers)
     if not options.rows:
         write_sensitivity(found)
-    untested = [one["constant"] for one in found["found"] if one["untested"]]
+    untested = [finding["constant"] for finding in found["found"] if finding["untested"]]
     print(f"{found['rows']} rows; untested: {', '.join(untested) or 'none'}")
 
 
@@ -163,8 +163,8 @@ def forecast(options: argparse.Namespace) -> None:
         found = list(library_forecasts(options.nki_library))
         record |= {
             "commit": commit_of(options.nki_library),
-            LIBRARY: [one for one in found if isinstance(one, Forecast)],
-            "not_run": [one for one in found if not isinstance(one, Forecast)],
+            LIBRARY: [outcome for outcome in found if isinstance(outcome, Forecast)],
+            "not_run": [outcome for outcome in found if not isinstance(outcome, Forecast)],
         }
     record.setdefault(LIBRARY, [])
     write_forecast(record)

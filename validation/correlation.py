@@ -38,7 +38,11 @@ def draw(outcomes: Sequence[Outcome]) -> str:
 class _Plot:
     def __init__(self, outcomes: Sequence[Outcome]) -> None:
         self.outcomes = outcomes
-        values = [us for one in outcomes for us in (one.row.published_us, one.modelled.default_us)]
+        values = [
+            us
+            for outcome in outcomes
+            for us in (outcome.row.published_us, outcome.modelled.default_us)
+        ]
         self.low, self.high = floor(log10(min(values))), ceil(log10(max(values)))
         if self.low == self.high:
             self.high += 1
@@ -105,7 +109,7 @@ class _Plot:
 
     def _legend(self) -> Iterator[str]:
         x, y = _LEFT + _SIDE + 24, _TOP + 16
-        used = [one.row for one in self.outcomes]
+        used = [outcome.row for outcome in self.outcomes]
         machines = [name for name in _COLOURS if any(row.target == name for row in used)]
         for name in machines:
             shape = f'<rect x="{x - 6}" y="{y - 9}" width="12" height="8" fill="{_COLOURS[name]}"/>'
@@ -128,7 +132,7 @@ class _Plot:
 
 def _tick(power: int) -> str:
     us = 10.0**power
-    scale, unit = max((each for each in _UNITS if each[0] <= us * 1.001), default=_UNITS[0])
+    scale, unit = max((pair for pair in _UNITS if pair[0] <= us * 1.001), default=_UNITS[0])
     return f"{us / scale:g} {unit}"
 
 

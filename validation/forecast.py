@@ -19,7 +19,7 @@ from trnconv.ask.policy import DIRECT, Policy
 from trnconv.ask.question import Question
 from trnconv.cases import find
 from trnconv.geometry import ConvShape, conv_shape
-from trnconv.report.timed import time_layer
+from trnconv.report.schedules import time_layer
 
 RECORD = Path(__file__).with_name("forecast.json")
 OURS, DESIGN, LIBRARY = "ours", "design", "library"  # parts of the record
@@ -116,7 +116,7 @@ def _design_times(shape: ConvShape) -> dict[str, float]:
 
 def in_words(shape: ConvShape) -> str:
     """Channels, taps, input and padding of a convolution."""
-    taps, size = ("x".join(map(str, each)) for each in (shape.kernel, shape.size))
+    taps, size = ("x".join(map(str, numbers)) for numbers in (shape.kernel, shape.size))
     padding = " ".join(
         str(before) if before == after else f"{before}+{after}"
         for before, after in zip(shape.pad_before, shape.pad_after, strict=True)
@@ -139,5 +139,5 @@ def write_record(record: dict[str, Any], path: Path = RECORD) -> None:
     """The same, for `read_record`."""
     plain = dict(record)
     for part in (OURS, DESIGN, LIBRARY):
-        plain[part] = [asdict(one) for one in record.get(part, [])]
+        plain[part] = [asdict(forecast) for forecast in record.get(part, [])]
     path.write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")

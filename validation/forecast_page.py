@@ -109,7 +109,7 @@ def _table(forecasts: Sequence[Forecast], last: tuple[str, ...]) -> str:
     if not forecasts:
         return "Nothing yet.\n\n"
     columns = ("kernel", "shape", "machine", "default", "interval", "constants", *last)
-    return table(columns, [_cells(one, last) for one in forecasts]) + "\n"
+    return table(columns, [_cells(forecast, last) for forecast in forecasts]) + "\n"
 
 
 def _cells(one: Forecast, last: tuple[str, ...]) -> list[str]:
@@ -139,8 +139,10 @@ def _not_run(missing: Sequence[dict[str, str]]) -> str:
     if not missing:
         return ""
     machines: dict[tuple[str, str, str], list[str]] = {}
-    for one in missing:
-        machines.setdefault((one["kernel"], one["shape"], one["why"]), []).append(one["machine"])
+    for skipped in missing:
+        machines.setdefault((skipped["kernel"], skipped["shape"], skipped["why"]), []).append(
+            skipped["machine"]
+        )
     lines = [
         (kernel, shape, ", ".join(where), why) for (kernel, shape, why), where in machines.items()
     ]

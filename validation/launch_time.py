@@ -27,5 +27,5 @@ def launch_time(run: Run, machine: Machine, reading: Reading = Reading.default) 
     """The launch ends with the slower of its cores; both are on one clock."""
     timelines = schedule_launch(run.traces, machine, reading, memories=run.memories)
     last = max(timelines, key=lambda one: one.makespan_ns)
-    scheduled = sum(len(one.events) for one in timelines)
+    scheduled = sum(len(timeline.events) for timeline in timelines)
     return LaunchTime(last.makespan_ns, last.launch_ns, last.bound, scheduled)

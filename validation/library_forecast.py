@@ -38,7 +38,11 @@ class Call:
     @property
     def dtype(self) -> str:
         """Of the first tensor."""
-        return str(next(one for one in self.arguments.values() if isinstance(one, Spec)).dtype)
+        return str(
+            next(
+                argument for argument in self.arguments.values() if isinstance(argument, Spec)
+            ).dtype
+        )
 
 
 def _conv1d(channels: int, length: int, taps: int) -> Call:
@@ -101,7 +105,7 @@ def _conv3d_bwd(name: str) -> Call:
 
 def _six(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[int, ...]:
     """Padding as the library writes it: both ends of each axis."""
-    return tuple(one for pair in zip(before, after, strict=True) for one in pair)
+    return tuple(pad for pair in zip(before, after, strict=True) for pad in pair)
 
 
 CALLS = (
@@ -152,8 +156,8 @@ def _forecast(call: Call, machine: Machine) -> Forecast | dict[str, str]:
 
 def _call_in_words(call: Call) -> str:
     given = ", ".join(
-        f"{name}={'x'.join(map(str, one.shape)) if isinstance(one, Spec) else one}"
-        for name, one in call.arguments.items()
+        f"{name}={'x'.join(map(str, argument.shape)) if isinstance(argument, Spec) else argument}"
+        for name, argument in call.arguments.items()
     )
     return f"{call.function}[1]({given})"
 
@@ -183,5 +187,5 @@ def _imported(checkout: Path, machine: Machine) -> Iterator[None]:
         del os.environ[TARGET_VARIABLE]
         if before is not None:
             os.environ[TARGET_VARIABLE] = before
-        for name in [one for one in sys.modules if one.partition(".")[0] == PACKAGE]:
+        for name in [module for module in sys.modules if module.partition(".")[0] == PACKAGE]:
             del sys.modules[name]

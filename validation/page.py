@@ -156,7 +156,7 @@ def _groups(outcomes: Sequence[Outcome]) -> str:
     lines = []
     for group in GROUPS:
         for name in SETS:
-            members = [one for one in of_set(outcomes, name) if one.row.group == group]
+            members = [outcome for outcome in of_set(outcomes, name) if outcome.row.group == group]
             if members:
                 lines.append((group, name, *_counts(summarise(members))))
     columns = (
@@ -236,15 +236,17 @@ def _sensitivity(found: Mapping[str, Any] | None) -> str:
         *("constant", "trn1", "trn2", "median \\|error\\|, less / more, points", "median ratio"),
         *("rows moved by more than 1 %", "largest move"),
     )
-    return intro + table(columns, [_sensitivity_cells(one) for one in found["found"]]) + "\n"
+    return (
+        intro + table(columns, [_sensitivity_cells(finding) for finding in found["found"]]) + "\n"
+    )
 
 
 def _sensitivity_cells(one: Mapping[str, Any]) -> tuple[str, ...]:
     values = [one["tried"].get(machine, "-") for machine in ("trn1", "trn2")]
     if one["untested"]:
         return f"`{one['constant']}`", *values, "0", "0", "0", "**untested**"
-    errors = " / ".join(f"{100 * each:+.2f}" for each in one["median_error"])
-    ratios = " / ".join(f"{each:+.4f}" for each in one["median_ratio"])
+    errors = " / ".join(f"{100 * error:+.2f}" for error in one["median_error"])
+    ratios = " / ".join(f"{ratio:+.4f}" for ratio in one["median_ratio"])
     largest = f"{100 * one['largest']:+.1f} % (row {one['largest_row']})"
     return f"`{one['constant']}`", *values, errors, ratios, str(one["moved"]), largest
 

@@ -70,7 +70,7 @@ def read_record(path: Path = RECORD) -> Record:
 def write_record(record: Record, path: Path = RECORD) -> None:
     """Versions and rows in the order in which they were predicted."""
     plain = {
-        version: {number: asdict(one) for number, one in rows.items()}
+        version: {number: asdict(prediction) for number, prediction in rows.items()}
         for version, rows in record.items()
     }
     path.write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")

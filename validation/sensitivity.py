@@ -103,17 +103,17 @@ def row_moves(stream: Stream) -> RowMoves:
 
 def constant_found(name: str, moves: Sequence[RowMoves]) -> dict[str, Any]:
     """What one constant moves: medians for each end, and the rows."""
-    base = [one.ratio for one in moves]
-    unread = [(one.ratio, one.ratio) for one in moves]
-    both = [one.ratios.get(name, same) for one, same in zip(moves, unread, strict=True)]
+    base = [move.ratio for move in moves]
+    unread = [(move.ratio, move.ratio) for move in moves]
+    both = [move.ratios.get(name, same) for move, same in zip(moves, unread, strict=True)]
     at_ends = [[pair[end] for pair in both] for end in (0, 1)]
     shifts = [
-        (ratio / one.ratio - 1, one.number)
+        (ratio / move.ratio - 1, move.number)
         for ratios in at_ends
-        for ratio, one in zip(ratios, moves, strict=True)
+        for ratio, move in zip(ratios, moves, strict=True)
     ]
     largest, number = max(shifts, key=lambda each: abs(each[0]))
-    machines = dict.fromkeys(one.target for one in moves)
+    machines = dict.fromkeys(move.target for move in moves)
     return {
         "constant": name,
         "tried": {machine: _tried(find_machine(machine).timing, name) for machine in machines},
@@ -159,10 +159,10 @@ def found_for(
 ) -> dict[str, Any]:
     """All constants, over the rows that take at most so many scheduled instructions."""
     moves = []
-    for one in for_each(partial(moves_within, most=most), rows, workers):
-        if one is not None:
-            moves.append(one)
-            say(f"{one.number}: {len(one.ratios)} constants")
+    for move in for_each(partial(moves_within, most=most), rows, workers):
+        if move is not None:
+            moves.append(move)
+            say(f"{move.number}: {len(move.ratios)} constants")
     if not moves:
         raise ValueError(f"no row has at most {most} scheduled instructions: raise --most")
     found = [constant_found(name, moves) for name in _NAMES]
@@ -171,7 +171,7 @@ def found_for(
         "constants": CONSTANTS_VERSION,
         "most_instructions": most,
         "rows": len(moves),
-        "numbers": [one.number for one in moves],
+        "numbers": [move.number for move in moves],
         "found": found,
     }
 

@@ -35,4 +35,4 @@ def read_sets(text: str) -> tuple[str, ...]:
     unknown = [word for word in words if word not in SETS]
     if unknown:
         raise ValueError(f"unknown set {', '.join(unknown)}; sets are {', '.join(SETS)}")
-    return tuple(one for one in SETS if one in words)
+    return tuple(name for name in SETS if name in words)

@@ -35,7 +35,7 @@ class Stream:
     def time(self, reading: Reading = Reading.default, machine: Machine | None = None) -> Timed:
         """The row's figure as modelled; `machine` replaces the row's, to change a constant."""
         times = [launch_time(run, machine or self.machine, reading) for run in self.runs]
-        scheduled, last = sum(one.scheduled for one in times), times[-1]
+        scheduled, last = sum(time.scheduled for time in times), times[-1]
         if self.row.repeats:
             few, many = times
             ns = (many.makespan_ns - few.makespan_ns) / self.row.repeats

@@ -9,7 +9,7 @@ from typing import Final
 
 from nkisim import bench, rules_command, surface
 from nkisim.commands import run_command, time_command, trace_command
-from nkisim.commands.asked_run import reporting
+from nkisim.commands.kernel_call import reporting
 from nkisim.lint.__main__ import main as lint_main
 from nkisim.running.api_version import DEFAULT, VERSIONS, NkiVersion
 

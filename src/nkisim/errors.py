@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from nkisim.source_lines import Place, user_place
+from nkisim.source_lines import SourceLine, user_place
 
 
 class NkiValidationError(Exception):
@@ -36,7 +36,7 @@ class NkiValidationError(Exception):
         instruction: str | None = None,
         limit: str | None = None,
         remedy: str | None = None,
-        place: Place | None = None,
+        place: SourceLine | None = None,
     ) -> None:
         self.what = what
         self.instruction = instruction
@@ -102,7 +102,7 @@ class DeviceRuleError(NkiValidationError):
         instruction: str | None = None,
         limit: str | None = None,
         remedy: str | None = None,
-        place: Place | None = None,
+        place: SourceLine | None = None,
         rule: str = "",
     ) -> None:
         self.rule = rule

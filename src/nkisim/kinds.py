@@ -35,7 +35,7 @@ _UNIONS: Final = (Union, types.UnionType)
 
 def annotated_kinds(signature: Signature, names: Mapping[str, Any]) -> dict[str, Any]:
     """What each parameter is annotated with; `Any` where an annotation names what is not known."""
-    return {name: _evaluated(one, names) for name, one in signature.parameters.items()}
+    return {name: _evaluated(parameter, names) for name, parameter in signature.parameters.items()}
 
 
 def _evaluated(parameter: Parameter, names: Mapping[str, Any]) -> Any:
@@ -59,7 +59,7 @@ def fits(value: Any, kind: Any) -> bool:
         return value is None
     origin = get_origin(kind)
     if origin in _UNIONS:
-        return any(fits(value, one) for one in get_args(kind))
+        return any(fits(value, alternative) for alternative in get_args(kind))
     if origin is not None:
         return _fits_generic(value, origin, get_args(kind))
     return _fits_class(value, kind) if isinstance(kind, type) else True
@@ -82,7 +82,9 @@ def _fits_generic(value: Any, origin: Any, inside: tuple[Any, ...]) -> bool:
         return isinstance(value, Mapping)
     if origin in (list, tuple, Sequence):  # NKI takes a list for a tuple, and the reverse
         every = inside[0] if inside else Any
-        return isinstance(value, (list, tuple, range)) and all(fits(one, every) for one in value)
+        return isinstance(value, (list, tuple, range)) and all(
+            fits(member, every) for member in value
+        )
     return not isinstance(origin, type) or isinstance(value, origin)
 
 
@@ -92,7 +94,7 @@ def in_words(kind: Any) -> str:
         return "a dtype of nki.language, such as nl.float32"
     origin = get_origin(kind)
     if origin in _UNIONS:
-        words = list(dict.fromkeys(in_words(one) for one in get_args(kind)))
+        words = list(dict.fromkeys(in_words(alternative) for alternative in get_args(kind)))
         return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
     if origin in _GENERIC_WORDS:
         return _GENERIC_WORDS[origin]
@@ -130,7 +132,7 @@ def remedy_for(value: Any, kind: Any) -> str:
         return "divide with //, or round it with int(...)"
     if isinstance(value, (int, np.integer)) and fits((1,), kind) and not fits(1, kind):
         return f"write ({value},) for one dimension, or give all of them"
-    if isinstance(value, (list, tuple)) and any(isinstance(one, float) for one in value):
+    if isinstance(value, (list, tuple)) and any(isinstance(member, float) for member in value):
         return "divide with //: sizes, steps and counts are integers"
     if fits([[1, 1]], kind) and not fits([1], kind):
         return "write one [step, count] pair per dimension: [[step, count], ...]"

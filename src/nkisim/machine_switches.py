@@ -136,6 +136,14 @@ SWITCHES: Final = {
             evidence="NKI's documents contradict each other on it",
         ),
         MachineSwitch(
+            "activity-clock",
+            TIMING,
+            "pe_half_rate",
+            value=0.5,
+            effect="matmuls on half of the PE array or less are planned at half its rate",
+            evidence="KILN V9 on trn1 shows 0.81; nobody published such a matmul of trn2",
+        ),
+        MachineSwitch(
             "fence",
             ACCEPTS,
             "unfenced_loops",

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from nkisim.errors import ArgumentError, NkiValidationError, UnknownNameError
 from nkisim.kinds import annotated_kinds, fits, in_words, remedy_for, value_in_words
-from nkisim.source_lines import Place, is_user_code, last_place
+from nkisim.source_lines import SourceLine, is_user_code, last_place
 
 _PYTHONS: Final = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError)
 _LEFT_OUT: Final = {
@@ -197,11 +197,11 @@ def unknown_attribute(error: AttributeError) -> UnknownNameError | None:
 def _refuse_unknown(prefix: str, members: Mapping[str, Any], name: str) -> Any:
     if name.startswith("_"):  # Python's own questions: copying, pickling, documentation
         raise AttributeError(f"{prefix} has no {name}")
-    raise _unknown(prefix, [one for one in members["__all__"] if one[0] != "_"], name)
+    raise _unknown(prefix, [member for member in members["__all__"] if member[0] != "_"], name)
 
 
 def _unknown(
-    prefix: str, known: list[str], name: str, place: Place | None = None
+    prefix: str, known: list[str], name: str, place: SourceLine | None = None
 ) -> UnknownNameError:
     if name in known:
         return UnknownNameError(

@@ -41,7 +41,7 @@ class _Files(dict[str, bool]):
 _ours: Final = _Files({contextlib.__file__: True})  # `with nl.no_reorder()` passes through it
 
 
-class Place(NamedTuple):
+class SourceLine(NamedTuple):
     """A line of a file, as text that outlives the frame."""
 
     file: str
@@ -75,9 +75,9 @@ class CallSite:
         self.lasti = lasti
 
     @property
-    def place(self) -> Place:
+    def place(self) -> SourceLine:
         """File, line and function."""
-        return Place(self.code.co_filename, self.line, self.code.co_name)
+        return SourceLine(self.code.co_filename, self.line, self.code.co_name)
 
     @property
     def line(self) -> int:
@@ -138,12 +138,12 @@ def user_frame() -> FrameType | None:
     return frame
 
 
-def user_place() -> Place | None:
+def user_place() -> SourceLine | None:
     """Where the user called the nkisim that is running, as text."""
     frame = user_frame()
     if frame is None:
         return None
-    return Place(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+    return SourceLine(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
 
 
 def warn_user(message: str, category: type[Warning]) -> None:
@@ -184,14 +184,14 @@ def _is_library(frame: FrameType) -> bool:
     return package in {"numpy", "ml_dtypes"} or package in sys.stdlib_module_names
 
 
-def last_place(traceback: TracebackType | None) -> Place | None:
+def last_place(traceback: TracebackType | None) -> SourceLine | None:
     """Where a traceback ends."""
     if traceback is None:
         return None
     while traceback.tb_next is not None:
         traceback = traceback.tb_next
     code = traceback.tb_frame.f_code
-    return Place(code.co_filename, traceback.tb_lineno, code.co_name)
+    return SourceLine(code.co_filename, traceback.tb_lineno, code.co_name)
 
 
 def up_to_user(traceback: TracebackType | None) -> TracebackType | None:
@@ -203,8 +203,8 @@ def up_to_user(traceback: TracebackType | None) -> TracebackType | None:
             frames.append(at)
         at = at.tb_next
     kept: TracebackType | None = None
-    for one in reversed(frames):
-        kept = TracebackType(kept, one.tb_frame, one.tb_lasti, one.tb_lineno)
+    for frame in reversed(frames):
+        kept = TracebackType(kept, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
     return kept
 
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from nkisim.enums import engine
-    from nkisim.memory.storage import Allocation
-    from nkisim.source_lines import CallSite, Place
+    from nkisim.memory.allocation import Allocation
+    from nkisim.source_lines import CallSite, SourceLine
     from nkisim.tensors.layout import Layout
 
 Options = tuple[tuple[str, Any], ...]
@@ -108,7 +108,7 @@ class Instruction:
         self.site: CallSite | None = None
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> SourceLine | None:
         """File and line of the kernel that issued it."""
         return None if self.site is None else self.site.place
 

@@ -358,7 +358,7 @@ def lifted(sizes: tuple[int, ...], missing: int) -> Triple:
 def _per_axis(name: str, value: Axes, rank: int) -> tuple[int, ...]:
     if isinstance(value, SupportsIndex):
         return (index(value),) * rank
-    values = tuple(index(each) for each in value)
+    values = tuple(index(number) for number in value)
     if len(values) == 1:
         return values * rank
     if len(values) != rank:

@@ -65,15 +65,15 @@ def _classes(hint: Any) -> tuple[type[Any], ...]:
     """The dataclasses that a hint allows."""
     origin, arguments = _parts(hint)
     options = arguments if origin in (Union, types.UnionType) else (hint,)
-    classes = [one for one in options if is_dataclass(one) and isinstance(one, type)]
-    return tuple(one for named in classes for one in _concrete(named))
+    classes = [option for option in options if is_dataclass(option) and isinstance(option, type)]
+    return tuple(cls for named in classes for cls in _concrete(named))
 
 
 def _concrete(kind: type[Any]) -> tuple[type[Any], ...]:
     """A class; an abstract one stands for its concrete subclasses."""
     if not isabstract(kind):
         return (kind,)
-    return tuple(one for named in kind.__subclasses__() for one in _concrete(named))
+    return tuple(cls for named in kind.__subclasses__() for cls in _concrete(named))
 
 
 def _written(hint: Any, value: Any) -> Any:
@@ -82,7 +82,10 @@ def _written(hint: Any, value: Any) -> Any:
         several = len(_classes(hint)) > 1 or isabstract(hint)
         return {_CLASS: type(value).__name__, **document} if several else document
     if isinstance(value, tuple):
-        return [_written(one, each) for one, each in zip(_items(hint, value), value, strict=True)]
+        return [
+            _written(inner_hint, inner)
+            for inner_hint, inner in zip(_items(hint, value), value, strict=True)
+        ]
     return value
 
 
@@ -90,7 +93,7 @@ def _items(hint: Any, values: Any) -> tuple[Any, ...]:
     """The hint of each item of a tuple, which may also be None."""
     origin, arguments = _parts(hint)
     if origin in (Union, types.UnionType):
-        (hint,) = (one for one in arguments if one is not type(None))
+        (hint,) = (argument for argument in arguments if argument is not type(None))
         _, arguments = _parts(hint)
     if len(arguments) == 2 and arguments[1] is Ellipsis:
         return (arguments[0],) * len(values)
@@ -117,7 +120,7 @@ def _read(hint: Any, value: Any, where: str) -> Any:
 def _one_of(hint: Any, options: tuple[Any, ...], value: Any, where: str) -> Any:
     if value is None and type(None) in options:
         return None
-    given = [one for one in options if one is not type(None)]
+    given = [option for option in options if option is not type(None)]
     if len(given) == 1:
         return _read(given[0], value, where)
     return _named(hint, value, where)
@@ -127,11 +130,11 @@ def _named(hint: Any, value: Any, where: str) -> Any:
     """A record of the class that it names."""
     classes = _classes(hint)
     named = value.get(_CLASS) if isinstance(value, Mapping) else None
-    for one in classes:
-        if one.__name__ == named:
-            rest = {name: each for name, each in value.items() if name != _CLASS}
-            return _record(one, rest, where)
-    raise _misfit(where, " or ".join(one.__name__ for one in classes), value)
+    for cls in classes:
+        if cls.__name__ == named:
+            rest = {name: inner for name, inner in value.items() if name != _CLASS}
+            return _record(cls, rest, where)
+    raise _misfit(where, " or ".join(cls.__name__ for cls in classes), value)
 
 
 def _tuple(hint: Any, value: Any, where: str) -> tuple[Any, ...]:
@@ -140,7 +143,9 @@ def _tuple(hint: Any, value: Any, where: str) -> tuple[Any, ...]:
     items = _items(hint, value)
     if len(items) != len(value):
         raise _misfit(where, f"list of {len(items)}", value)
-    return tuple(_read(one, each, where) for one, each in zip(items, value, strict=True))
+    return tuple(
+        _read(inner_hint, inner, where) for inner_hint, inner in zip(items, value, strict=True)
+    )
 
 
 def _record(kind: Any, document: Any, where: str) -> Any:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import nkisim.isa as nisa
 import nkisim.language as nl
 from nkisim.enums import engine
-from nkisim.memory.storage import Allocation
+from nkisim.memory.allocation import Allocation
 from nkisim.running.host_arrays import Spec
 from nkisim.running.kernel import run
 from nkisim.tensors.layout import MemoryRegion, layout_of

@@ -14,7 +14,7 @@ from trnconv.ask.question import Question
 from trnconv.errors import PlanError, ShapeError, UnsupportedError
 from trnconv.forms.depthwise import kernel as kernels
 from trnconv.forms.depthwise.cost import cost_of
-from trnconv.forms.depthwise.plan import Box, DepthwisePlan, valid_outputs
+from trnconv.forms.depthwise.plan import DepthwisePlan, PositionBox, valid_outputs
 from trnconv.forms.depthwise.rules import broken_rules
 from trnconv.forms.direct.plan import DirectPlan
 from trnconv.geometry import conv_shape
@@ -293,8 +293,8 @@ def test_refusals():
 
 
 def test_boxes():
-    box = Box((0, 0, 0), (3, 5, 7))
-    inner = Box((1, 0, 2), (3, 4, 7))
+    box = PositionBox((0, 0, 0), (3, 5, 7))
+    inner = PositionBox((1, 0, 2), (3, 4, 7))
     left = box.without(inner)
     seen = np.zeros((3, 5, 7), int)
     for one in (inner, *left):

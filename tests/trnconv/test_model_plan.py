@@ -24,7 +24,7 @@ from trnconv.model_plan import observing as observing_module
 from trnconv.models import Size, find, models
 from trnconv.models.sizes import size_of
 from trnconv.observed import graphs_of, shipped, shipped_text
-from trnconv.observed.shipped import file_name, observation_of
+from trnconv.observed.files import file_name, observation_of
 from trnconv.runtime.graph import GraphBudget, price_graph
 from trnconv.runtime.pricing import price
 

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from trnconv.ask.ends import BEFORE, End
+from trnconv.ask.ends import BEFORE, Epilogue
 from trnconv.ask.policy import Policy
 from trnconv.geometry import conv_shape, input_gradient_shape
 from trnconv.runtime import LaunchOptions, convolve_shape, convolve_transposed
@@ -39,7 +39,7 @@ def _convolved(shape, frames=(), residual=False, **options):
     x, w, bias = _operands(shape)
     pieces = np.split(x, np.cumsum(frames)[:-1], axis=2) if frames else (x,)
     if residual:
-        options["end"] = End("relu", BEFORE)
+        options["end"] = Epilogue("relu", BEFORE)
         options["residual"] = _integers(shape.batch, shape.c_out, *shape.out_sizes(), seed=3)
     return convolve_shape(pieces, w, bias, shape, LaunchOptions(**{"cores": 1, **options})).y
 

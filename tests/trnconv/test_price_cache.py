@@ -16,8 +16,8 @@ from trnconv.cases import find
 from trnconv.geometry import conv_shape
 from trnconv.model_plan import Prices
 from trnconv.model_plan import prices as prices_module
-from trnconv.planner.tuned import use_tuned
 from trnconv.planner.tuned_file import TunedPlan, key_of, written
+from trnconv.planner.tuned_plans import use_tuned
 from trnconv.runtime.pricing import price
 from trnconv.runtime.tuning import best_candidates
 

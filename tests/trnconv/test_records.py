@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nkisim.machine import TRN2, TRN3
-from trnconv.ask.ends import ACTIVATIONS, RESIDUALS, End
+from trnconv.ask.ends import ACTIVATIONS, RESIDUALS, Epilogue
 from trnconv.ask.policy import Policy
 from trnconv.ask.question import FILTER_GRADIENT, Question
 from trnconv.cases import BENCHMARK, EDGE, find
-from trnconv.forms.direct.plan import DirectPlan, Pass
+from trnconv.forms.direct.plan import ArrayFill, DirectPlan
 from trnconv.forms.direct.problem import fold
 from trnconv.forms.minimal.plan import MinimalPlan
 from trnconv.geometry import ConvShape, TransposedShape, conv_shape
@@ -22,7 +22,7 @@ from trnconv.runtime.pricing import Price, price
 
 COUNT = st.integers(0, 10**6)
 PASSES = st.builds(
-    Pass,
+    ArrayFill,
     *[COUNT] * 5,
     levels=st.lists(st.integers(1, 3), min_size=1, max_size=3).map(tuple),
     own_windows=st.booleans(),
@@ -30,7 +30,10 @@ PASSES = st.builds(
     order=st.text(max_size=12),
 )
 ENDS = st.builds(
-    End, st.sampled_from(ACTIVATIONS), st.sampled_from(RESIDUALS), st.sampled_from(("", "float32"))
+    Epilogue,
+    st.sampled_from(ACTIVATIONS),
+    st.sampled_from(RESIDUALS),
+    st.sampled_from(("", "float32")),
 )
 PROBLEMS = st.sampled_from([fold(case.shape) for case in EDGE])
 
@@ -123,7 +126,7 @@ END = {"activation": "silu"}
 )
 def test_what_does_not_fit_is_refused_with_its_place(document, words):
     with pytest.raises(RecordError) as refusal:
-        from_json(End, document)
+        from_json(Epilogue, document)
     assert words in str(refusal.value)
 
 
@@ -152,9 +155,11 @@ def test_a_missing_field_is_named():
 
 
 def test_fields_at_their_default_are_left_out_and_come_back():
-    end = End("silu")
+    end = Epilogue("silu")
     assert to_json(end) == END
-    assert through_text(End, replace(end, dtype="float32")) == End("silu", dtype="float32")
+    assert through_text(Epilogue, replace(end, dtype="float32")) == Epilogue(
+        "silu", dtype="float32"
+    )
 
 
 PAIRS = {

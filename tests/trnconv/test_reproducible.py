@@ -15,13 +15,13 @@ from conv_arrays import numpy_dtype
 from direct_plans import direct_plans
 from tolerance import forward_bound
 from trnconv.ask.ends import end_of
-from trnconv.ask.launches import Launch, halve_channels
+from trnconv.ask.launches import LaunchPart, halve_channels
 from trnconv.ask.limits import DEFAULT_BUDGET
 from trnconv.errors import PlanError, UnsupportedError
 from trnconv.geometry import conv_shape, transposed_shape
 from trnconv.planner.explain import explain
 from trnconv.reference import forward
-from trnconv.runtime import LaunchOptions, convolve_shape, convolve_transposed, plan_for, simulated
+from trnconv.runtime import LaunchOptions, convolve_shape, convolve_transposed, plan_for, simulator
 
 DEPTH, HEIGHT, WIDTH = 0, 1, 2
 CUBE, FRAMES, IMAGE = (3, 3, 3), (3, 1, 1), (1, 3, 3)
@@ -358,7 +358,7 @@ def test_halves_of_the_output_channels_have_the_same_bits(channels):
     layer = Layer(40, channels, size=(3, 6, 7))
     x, w, bias = layer.arrays()
     y = whole(layer, (x, w, bias))
-    for half in halve_channels(Launch(layer.shape(), 0, (0, 0, 0), (0, 0, 0))):
+    for half in halve_channels(LaunchPart(layer.shape(), 0, (0, 0, 0), (0, 0, 0))):
         filters, biases = half.channels_of(w), half.channels_of(bias)
         alone = convolve_shape((x,), filters, biases, half.shape, launch(layer)).y
         np.testing.assert_array_equal(alone, half.output_of(y))
@@ -369,14 +369,14 @@ def test_halves_of_less_than_a_tile_are_refused(monkeypatch):
 
     layer = LAYERS["96"]
     x, w, bias = layer.arrays()
-    right = simulated.plans_for
+    right = simulator.plans_for
 
     def none_for_the_whole(question, cores):
         if question.shape == layer.shape():
             raise PlanError(f"{question.shape}: too long")
         return right(question, cores)
 
-    monkeypatch.setattr(simulated, "plans_for", none_for_the_whole)
+    monkeypatch.setattr(simulator, "plans_for", none_for_the_whole)
     with pytest.raises(UnsupportedError, match="one with 48 output channels"):
         convolve_shape((x,), w, bias, layer.shape(), launch(layer))
 

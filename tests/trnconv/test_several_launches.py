@@ -15,7 +15,7 @@ from trnconv.ask import launches
 from trnconv.errors import PlanError
 from trnconv.geometry import conv_shape, transposed_shape
 from trnconv.reference import forward, transposed
-from trnconv.runtime import LaunchOptions, convolve_shape, convolve_transposed, simulated
+from trnconv.runtime import LaunchOptions, convolve_shape, convolve_transposed, simulator
 
 COUNT = 30
 TARGETS = ("trn2", "trn3", "trn1")
@@ -36,13 +36,13 @@ def memory_ends(monkeypatch):
 def planned(monkeypatch):
     """Shapes of the launches that were planned."""
     seen = []
-    right = simulated.plans_for
+    right = simulator.plans_for
 
     def recording(question, cores):
         seen.append(question.shape)
         return right(question, cores)
 
-    monkeypatch.setattr(simulated, "plans_for", recording)
+    monkeypatch.setattr(simulator, "plans_for", recording)
     return seen
 
 
@@ -135,14 +135,14 @@ def test_outputs_of_a_part_are_those_of_the_whole(number):
 def test_transposed_channels_are_halved_where_no_program_is_short_enough(monkeypatch):
     shape = transposed_shape((1, 12, 5, 6), (12, 20, 4, 4), stride=2, padding=1)
     x, w, bias = transposed_arrays(shape)
-    right = simulated.plans_for
+    right = simulator.plans_for
 
     def short_ones(question, cores):
         if question.shape.c_out > 5:
             raise PlanError("too long")
         return right(question, cores)
 
-    monkeypatch.setattr(simulated, "plans_for", short_ones)
+    monkeypatch.setattr(simulator, "plans_for", short_ones)
     done = convolve_transposed(x, w, bias, shape)
     assert len(done.runs) == 4
     np.testing.assert_array_equal(done.y, transposed(x, w, bias, shape))
@@ -187,7 +187,7 @@ def test_most_of_those_took_several_launches():
 def test_filter_gradients_of_channels_that_are_halved(monkeypatch):
     shape = conv_shape((1, 12, 7, 9), (20, 12, 3, 3), padding=1)
     x, dy = integers(shape, "bfloat16")
-    right = simulated.plans_for
+    right = simulator.plans_for
     launched = []
 
     def short_ones(question, cores):
@@ -196,7 +196,7 @@ def test_filter_gradients_of_channels_that_are_halved(monkeypatch):
         launched.append(question.shape)
         return right(question, cores)
 
-    monkeypatch.setattr(simulated, "plans_for", short_ones)
+    monkeypatch.setattr(simulator, "plans_for", short_ones)
     dw, db, _ = gradients(shape, x, dy)
     assert launched
     assert_gradients(dw, db, x, dy, shape)

@@ -9,7 +9,7 @@ import pytest
 from conv_arrays import normal_arrays
 from direct_plans import direct_plan, direct_plans
 from trnconv.ask import launches
-from trnconv.ask.ends import AFTER, BEFORE, NO_RESIDUAL, RELU, End
+from trnconv.ask.ends import AFTER, BEFORE, NO_RESIDUAL, RELU, Epilogue
 from trnconv.ask.limits import DEFAULT_BUDGET
 from trnconv.errors import ShapeError, UnsupportedError
 from trnconv.forms.direct.pack import merged_filters
@@ -42,6 +42,8 @@ CASES = {
     "wan": conv_shape((3, 24, 5, 7), (12, 24, 3, 3), padding=1, upsample=2),
     "hunyuan": hunyuan(20, 16, (4, 5, 6)),
     "hunyuan, wide": hunyuan(130, 140, (2, 3, 4)),
+    "paired columns": hunyuan(130, 50, (2, 3, 4)),
+    "paired columns beside whole tiles": hunyuan(24, 192, (2, 3, 4)),
     "hunyuan, two frames": hunyuan(8, 8, (2, 3, 5)),
     "hunyuan, one frame": hunyuan(200, 9, (1, 3, 5)),
     "thirds": conv_shape((1, 6, 3, 4, 5), (5, 6, 3, 3, 3), padding=1, upsample=3),
@@ -105,17 +107,46 @@ def test_hardware_loops(shape):
         check(shape, LaunchOptions(plans=(one,)))
 
 
-@pytest.mark.parametrize("name", ["wan", "hunyuan", "hunyuan, wide", "grouped", "rows only"])
+@pytest.mark.parametrize(
+    "name", ["wan", "hunyuan", "hunyuan, wide", "paired columns", "grouped", "rows only"]
+)
 def test_every_plan_that_lost(name):
     for other in direct_plans(CASES[name])[1:13]:
         check(CASES[name], LaunchOptions(plans=(other.plan,)))
 
 
 @pytest.mark.parametrize(
-    "end", [End(residual=BEFORE), End(RELU, AFTER), End(RELU, BEFORE)], ids=str
+    ("c_out", "channels"), [(192, [128, 64]), (50, [50]), (96, [96]), (200, [200])], ids=str
+)
+def test_columns_of_few_channels_share_the_array(c_out, channels):
+    """Those beyond whole tiles, if two columns of them fit; 72 do not."""
+    shape = conv_shape(
+        (1, 384, 1, 24, 40), (c_out, 384, 1, 3, 3), padding=(0, 1, 1), upsample=(1, 2, 2)
+    )
+    plan = direct_plan(shape)
+    assert [one.channels for one in plan.passes] == channels
+    assert plan.passes[-1].pairs_columns == (channels[-1] <= 64)
+
+
+def test_sharing_columns_takes_an_eighth_off_192_channels():
+    """Of 4 phases x 2 x 2 taps in two tiles, the second's pairs of columns have 2 x 3 taps."""
+    shape = conv_shape(
+        (1, 384, 1, 24, 320), (192, 384, 1, 3, 3), padding=(0, 1, 1), upsample=(1, 2, 2)
+    )
+    plan = direct_plan(shape)
+    apart = [it.plan for it in direct_plans(shape) if len(it.plan.passes) == 1]
+    gain = time_plan(plan).makespan_ns / min(time_plan(it).makespan_ns for it in apart[:3])
+    assert 0.86 < gain < 0.9
+
+
+@pytest.mark.parametrize(
+    "end", [Epilogue(residual=BEFORE), Epilogue(RELU, AFTER), Epilogue(RELU, BEFORE)], ids=str
 )
 @pytest.mark.parametrize("cores", [1, 2])
-@pytest.mark.parametrize("name", ["wan", "hunyuan", "hunyuan, wide", "grouped", "one tap"])
+@pytest.mark.parametrize(
+    "name",
+    ["wan", "hunyuan", "hunyuan, wide", "paired columns beside whole tiles", "grouped", "one tap"],
+)
 def test_ends(name, cores, end):
     check(CASES[name], LaunchOptions(cores=cores, end=end))
 
@@ -146,7 +177,7 @@ PIECES = {
 }
 
 
-@pytest.mark.parametrize("end", [End(), End(RELU, AFTER)], ids=["plain", "residual"])
+@pytest.mark.parametrize("end", [Epilogue(), Epilogue(RELU, AFTER)], ids=["plain", "residual"])
 @pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize("name", PIECES)
 def test_pieces(name, cores, end):
@@ -400,4 +431,4 @@ def test_a_residual_of_what_is_cropped_is_refused():
     shape = CASES["no padding, skipping"]
     assert stored_out(shape)[HEIGHT] > shape.out_size(HEIGHT)
     with pytest.raises(UnsupportedError, match=r"whole phases.*add it afterwards"):
-        check(shape, LaunchOptions(end=End(residual=BEFORE)))
+        check(shape, LaunchOptions(end=Epilogue(residual=BEFORE)))

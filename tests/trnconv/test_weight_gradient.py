@@ -25,8 +25,8 @@ from trnconv.planner.shares import shared_plans
 from trnconv.reference import weight_gradient as reference
 from trnconv.runtime.compute import filter_gradient
 from trnconv.runtime.filter_gradient import gradient_question, plan_for, weight_gradient
-from trnconv.runtime.launch import Operands
-from trnconv.runtime.simulated import SimulatedDevice
+from trnconv.runtime.launch import LaunchOperands
+from trnconv.runtime.simulator import SimulatedDevice
 
 SHAPES = {
     "one of everything": conv_shape((1, 1, 1), (1, 1, 1)),
@@ -352,7 +352,7 @@ def test_gradients_of_every_cut(name, budget):
     assert tried
     for _, plans in tried:
         device = SimulatedDevice(2, plans)
-        dw, db = filter_gradient(question, Operands((x, dy)), device)
+        dw, db = filter_gradient(question, LaunchOperands((x, dy)), device)
         assert_gradients(np.ascontiguousarray(dw), db, x, dy, shape)
 
 

@@ -41,7 +41,9 @@ def arguments_of(
             remedy = meant(name, parameters) or "leave it out"
             not_run(f"--arg {word}", f"the kernel's parameters are {known}", remedy)
         found[name] = _value(word, text, rng, values=values)
-    missing = [name for name, one in parameters.items() if one.default is one.empty]
+    missing = [
+        name for name, parameter in parameters.items() if parameter.default is parameter.empty
+    ]
     missing = [name for name in missing if name not in found]
     if missing:
         not_run(

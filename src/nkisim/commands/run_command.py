@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nkisim.commands.argument_words import described
-from nkisim.commands.asked_run import Asked, add_kernel_options, kernel_asked, run_asked
+from nkisim.commands.kernel_call import KernelCall, add_kernel_options, kernel_asked, run_asked
 from nkisim.running.host_arrays import Spec
 
 if TYPE_CHECKING:
-    from nkisim.commands.asked_run import Commands
+    from nkisim.commands.kernel_call import Commands
     from nkisim.running.kernel import Run
 
 
@@ -37,7 +37,7 @@ def main(options: argparse.Namespace) -> int:
     """Run the kernel and print a summary; the exit code."""
     values = not options.shape_only and options.example is None
     asked = kernel_asked(options, values=values, seed=options.seed)
-    values = values and not any(isinstance(one, Spec) for one in asked.arguments.values())
+    values = values and not any(isinstance(argument, Spec) for argument in asked.arguments.values())
     result = run_asked(options, asked, values=values, inspect_values=options.inspect)
     sys.stdout.writelines(f"{line}\n" for line in _summary(options, asked, result))
     if options.save is not None and values:
@@ -46,7 +46,7 @@ def main(options: argparse.Namespace) -> int:
     return 0
 
 
-def _summary(options: argparse.Namespace, asked: Asked, result: Run) -> Iterator[str]:
+def _summary(options: argparse.Namespace, asked: KernelCall, result: Run) -> Iterator[str]:
     machine = result.machine
     cores = len(result.traces)
     how = "shapes only" if result.outputs is None and result.output_shapes else "values"
@@ -91,7 +91,9 @@ def _returned_lines(result: Run) -> Iterator[str]:
 def _returned(outputs: Any) -> list[np.ndarray[Any, Any]]:
     if outputs is None:
         return []
-    return [np.asarray(one) for one in (outputs if isinstance(outputs, tuple) else (outputs,))]
+    return [
+        np.asarray(output) for output in (outputs if isinstance(outputs, tuple) else (outputs,))
+    ]
 
 
 def _range_of(array: np.ndarray[Any, Any]) -> str:

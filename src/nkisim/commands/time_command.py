@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from nkisim.commands.asked_run import add_kernel_options, kernel_asked, run_asked
+from nkisim.commands.kernel_call import add_kernel_options, kernel_asked, run_asked
 from nkisim.machine import Reading
 from nkisim.timing.report import json_report, svg_report, text_report, write_perfetto
-from nkisim.timing.report.wording import time_text
+from nkisim.timing.report.words import time_text
 from nkisim.timing.schedule import schedule_launch
 from nkisim.timing.timeline import Timeline
 
 if TYPE_CHECKING:
-    from nkisim.commands.asked_run import Commands
+    from nkisim.commands.kernel_call import Commands
 
 _ALL: Final = "all"
 

@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from nkisim.commands.asked_run import add_kernel_options, kernel_asked, run_asked
+from nkisim.commands.kernel_call import add_kernel_options, kernel_asked, run_asked
 from nkisim.commands.not_run import not_run
 from nkisim.timing.report import svg_instruction
-from nkisim.timing.report.wording import lane_name, operand
+from nkisim.timing.report.words import lane_name, operand
 from nkisim.trace import Instruction, Item, Loop, Trace
 
 if TYPE_CHECKING:
-    from nkisim.commands.asked_run import Commands
+    from nkisim.commands.kernel_call import Commands
 
 _FIRST: Final = 60  # instructions to print, unless told
 _SOURCE_COLUMNS: Final = 24
@@ -52,7 +52,7 @@ def main(options: argparse.Namespace) -> int:
     sys.stdout.write(f"{asked.name} on {result.machine.name}: {_counts(trace)}\n")
     sys.stdout.writelines(f"{line}\n" for line in _lines(trace, options))
     if options.json is not None:
-        records = [_record(one) for one in trace.instructions()]
+        records = [_record(instruction) for instruction in trace.instructions()]
         options.json.write_text(json.dumps(records, indent=1) + "\n", encoding="utf-8")
     if options.picture is not None:
         _draw(trace, *options.picture)
@@ -120,9 +120,11 @@ def _record(one: Instruction) -> dict[str, Any]:
 
 
 def _draw(trace: Trace, number: str, file: str) -> None:
-    chosen = [one for one in trace.instructions() if str(one.index) == number]
+    chosen = [
+        instruction for instruction in trace.instructions() if str(instruction.index) == number
+    ]
     if not chosen:
-        last = max((one.index for one in trace.instructions()), default=-1)
+        last = max((instruction.index for instruction in trace.instructions()), default=-1)
         not_run(f"--picture {number}", f"instructions are 0..{last}", "take one of them")
     Path(file).write_text(svg_instruction(chosen[0]) + "\n", encoding="utf-8")
     sys.stdout.write(f"instruction {number} drawn in {file}\n")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from nkisim.device_rules.rule import DeviceRule, State
 from nkisim.errors import DeviceRuleError
-from nkisim.source_lines import Place, user_place
+from nkisim.source_lines import SourceLine, user_place
 
 if TYPE_CHECKING:
     from nkisim.device_rules.allowance import Allowance
@@ -27,7 +27,7 @@ class TouchedRule:
     rule: DeviceRule
     state: State
     what: str
-    place: Place | None  # the kernel's line
+    place: SourceLine | None  # the kernel's line
     allowance: str = ""  # whose, if the state is `allowed`
 
     def __str__(self) -> str:
@@ -55,7 +55,7 @@ class RuleWatch:
         rule: DeviceRule,
         what: str,
         instruction: str | None = None,
-        place: Place | None = None,
+        place: SourceLine | None = None,
     ) -> None:
         """Do what is to be done about a rule that does not hold.
 

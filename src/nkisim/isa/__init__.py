@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Sequence
 
+import nkisim.isa.assignment  # noqa: F401 (defines `tile[...] = value`)
 from nkisim import enums as constants
 from nkisim.enums import (
     dge_mode,

@@ -21,7 +21,7 @@ from nkisim.running.session import Session
 from nkisim.tensors.tensor import NkiTensor
 
 if TYPE_CHECKING:
-    from nkisim.isa.contract import Call, Rule
+    from nkisim.isa.call import Call, Rule
     from nkisim.isa.operands import Array
 
 _RESETTING = (reduce_cmd.reset, reduce_cmd.reset_reduce)

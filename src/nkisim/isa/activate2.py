@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from nkisim import enums
 from nkisim.isa.accumulators import Reduction, reduce_commands, reducing_operator, store_reducing
 from nkisim.isa.activation import SCALAR_ENGINE_COMMANDS, activated, activation_function
-from nkisim.isa.contract import CHIP, Call, Contract, Operand
+from nkisim.isa.call import Call
+from nkisim.isa.contract import CHIP, Contract, Operand
 from nkisim.isa.element_types import NUMBERS
 from nkisim.isa.indirect_views import may_be_indirect, with_indices
 from nkisim.isa.operands import NkiInstruction, floats

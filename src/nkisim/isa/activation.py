@@ -14,7 +14,8 @@ from nkisim.isa.accumulators import (
     reducing_operator,
     store_reducing,
 )
-from nkisim.isa.contract import CHIP, Call, Contract, Operand
+from nkisim.isa.call import Call
+from nkisim.isa.contract import CHIP, Contract, Operand
 from nkisim.isa.element_types import FP32, NUMBERS
 from nkisim.isa.indirect_views import may_be_indirect, with_indices
 from nkisim.isa.operands import NkiInstruction, floats
@@ -53,7 +54,7 @@ def _function_without_slope(call: Call) -> None:
     if call.facts["op"] is operators.prelu:
         raise UnsupportedError(
             "op=nl.prelu",
-            instruction=call.contract.name,
+            instruction=call.instruction,
             limit="the slope that prelu has here is not documented",
             remedy="use nisa.activate2, which takes it as relu_param",
         )

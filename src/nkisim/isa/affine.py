@@ -11,7 +11,8 @@ import numpy as np
 
 from nkisim import enums
 from nkisim.errors import refuse
-from nkisim.isa.contract import SBUF, Call, Contract, Operand
+from nkisim.isa.call import Call
+from nkisim.isa.contract import SBUF, Contract, Operand
 from nkisim.isa.element_types import INTEGERS, NUMBERS
 from nkisim.isa.indirect_views import not_indirect, with_indices
 from nkisim.isa.operands import NkiInstruction, floats, held, store_floats, store_held
@@ -26,7 +27,8 @@ from nkisim.tensors.registers import RunTimeValue
 from nkisim.tensors.tensor import NkiTensor
 
 if TYPE_CHECKING:
-    from nkisim.isa.contract import Facts, Rule
+    from nkisim.isa.call import Rule
+    from nkisim.isa.contract import Facts
     from nkisim.isa.operands import Array
 
 Pattern: TypeAlias = Sequence[Sequence[int]]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from nkisim.device_rules.instruction_rules import OFFSET_IN_DIM
 from nkisim.enums import engine
 from nkisim.errors import NkiValidationError, refuse
+from nkisim.isa.call import Call, Rule
 from nkisim.isa.on_devices import check_on_devices
 from nkisim.numerics.dtypes import SCALAR_ONLY
 from nkisim.tensors.footprint import repeats_elements
@@ -23,11 +24,9 @@ from nkisim.tensors.indirection import (
     value_outside_dimension,
 )
 from nkisim.tensors.layout import HBM, MemoryRegion
-from nkisim.tensors.offsets import Indirection, ScalarOffset, VectorOffset
-from nkisim.tensors.tensor import NkiTensor
+from nkisim.tensors.tensor import Indirection, NkiTensor, ScalarOffset, VectorOffset
 
 if TYPE_CHECKING:
-    from nkisim.device_rules.rule import DeviceRule
     from nkisim.device_rules.watch import RuleWatch
     from nkisim.machine import Machine
     from nkisim.running.session import Session
@@ -56,35 +55,6 @@ class Operand:
     writes: bool = False
     own_start: bool = False
     optional: bool = False  # may be left out, or be a number
-
-
-@dataclass(frozen=True)
-class Call:
-    """One use of an instruction, as its rules see it. Tensors that were not passed are absent."""
-
-    contract: Contract
-    engine: engine
-    machine: Machine
-    tensors: dict[str, NkiTensor]
-    facts: dict[str, Any]
-    watch: RuleWatch
-
-    def __getitem__(self, name: str) -> NkiTensor:
-        return self.tensors[name]
-
-    def __contains__(self, name: str) -> bool:
-        return name in self.tensors
-
-    def refuse(self, what: str, limit: str, remedy: str) -> NoReturn:
-        """Refuse the call in the name of its instruction."""
-        refuse(self.contract.name, what, limit, remedy)
-
-    def breaks(self, rule: DeviceRule, what: str) -> None:
-        """The call breaks a device rule: refused, warned about, or noted."""
-        self.watch.broken(rule, what, self.contract.name)
-
-
-Rule = Callable[[Call], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,9 +127,9 @@ class Contract:
         machine, watch = core.machine, core.watch
         self._require_generation(machine)
         named = self._named(tensors)
-        call = Call(self, asked, machine, named, facts, watch)
+        call = Call(self.name, asked, machine, named, facts, watch)
         where = self._engine(call)
-        call = Call(self, where, machine, named, facts, watch)
+        call = Call(self.name, where, machine, named, facts, watch)
         for operand in self.operands:
             if operand.name in named:
                 check_operand(call, operand, named[operand.name])
@@ -201,7 +171,7 @@ class Contract:
         if asked is engine.unknown:
             return self.choose(call) if self.choose else self.engines[0]
         if asked not in self.engines:
-            names = ", ".join(f"engine.{one.name}" for one in self.engines)
+            names = ", ".join(f"engine.{member.name}" for member in self.engines)
             call.refuse(f"engine.{asked.name}", f"runs on {names}", "choose one of them")
         return asked
 
@@ -280,7 +250,7 @@ def _region_remedy(operand: Operand, tensor: NkiTensor) -> str:
     """How to get an operand to where its instruction reaches it."""
     regions, here = operand.regions, tensor.buffer
     if operand.writes:
-        first = next(one for one in _ALLOCATED if one in regions)
+        first = next(region for region in _ALLOCATED if region in regions)
         after = "" if here in regions | CHIP else ", and nisa.dma_copy the result to HBM after it"
         return f"allocate {operand.name} with buffer=nl.{first.name}{after}"
     if here in HBM:

@@ -8,14 +8,15 @@ import numpy as np
 
 from nkisim import enums
 from nkisim.device_rules.instruction_rules import SKIP_IN_LOOP
-from nkisim.isa.contract import DMA_REACH, Call, Contract, Operand
+from nkisim.isa.call import Call
+from nkisim.isa.contract import DMA_REACH, Contract, Operand
 from nkisim.isa.move import castable, copy_elements
 from nkisim.isa.operands import NkiInstruction, held, index_tensors, store_held
 from nkisim.machine import V3, V4
 from nkisim.numerics import dtypes
 from nkisim.running.session import current
 from nkisim.tensors.indirection import leaves, read_row, row_numbers, write_row
-from nkisim.tensors.offsets import FreeIndex, VectorOffset
+from nkisim.tensors.tensor import FreeIndex, VectorOffset
 
 if TYPE_CHECKING:
     from nkisim.isa.operands import Array

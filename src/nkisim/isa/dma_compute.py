@@ -8,7 +8,8 @@ import numpy as np
 
 from nkisim import enums
 from nkisim.errors import UnsupportedError, refuse
-from nkisim.isa.contract import DMA_REACH, Call, Contract, Operand
+from nkisim.isa.call import Call
+from nkisim.isa.contract import DMA_REACH, Contract, Operand
 from nkisim.isa.dma import check_modes, no_free_index
 from nkisim.isa.element_types import NUMBERS
 from nkisim.isa.operands import (
@@ -25,7 +26,7 @@ from nkisim.numerics.operators.operator import Operator
 from nkisim.running.session import current
 from nkisim.tensors.indirection import read_row, row_numbers, write_row
 from nkisim.tensors.layout import HBM, MemoryRegion
-from nkisim.tensors.offsets import ScalarOffset, VectorOffset
+from nkisim.tensors.tensor import ScalarOffset, VectorOffset
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

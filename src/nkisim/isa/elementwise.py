@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nkisim import enums
-from nkisim.isa.contract import CHIP, Call, Contract, Operand
+from nkisim.isa.call import Call
+from nkisim.isa.contract import CHIP, Contract, Operand
 from nkisim.isa.element_types import NUMBERS, WORDS
 from nkisim.isa.indirect_views import may_be_indirect, not_indirect, with_indices
 from nkisim.isa.operands import NkiInstruction, floats, held, store_floats, store_held

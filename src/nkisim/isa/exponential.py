@@ -5,7 +5,8 @@ from __future__ import annotations
 from nkisim import enums
 from nkisim.enums import reduce_cmd as commands
 from nkisim.isa.accumulators import Reduction, loaded_value, reduce_commands, store_reducing
-from nkisim.isa.contract import CHIP, Call, Contract, Operand
+from nkisim.isa.call import Call
+from nkisim.isa.contract import CHIP, Contract, Operand
 from nkisim.isa.element_types import FP32
 from nkisim.isa.indirect_views import may_be_indirect, with_indices
 from nkisim.isa.operands import NkiInstruction, floats

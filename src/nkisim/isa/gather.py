@@ -8,7 +8,8 @@ import numpy as np
 
 from nkisim import enums
 from nkisim.errors import refuse
-from nkisim.isa.contract import SBUF, Call, Contract, Operand
+from nkisim.isa.call import Call
+from nkisim.isa.contract import SBUF, Contract, Operand
 from nkisim.isa.indirect_views import not_indirect
 from nkisim.isa.operands import Array, NkiInstruction, held, index_tensors, store_held
 from nkisim.isa.rules import same_dtype, same_elements, same_partitions

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nkisim import enums
-from nkisim.isa.contract import SBUF, Call, Contract, Operand
+from nkisim.isa.call import Call
+from nkisim.isa.contract import SBUF, Contract, Operand
 from nkisim.isa.indirect_views import not_indirect
 from nkisim.isa.operands import (
     NkiInstruction,

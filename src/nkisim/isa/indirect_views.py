@@ -9,10 +9,10 @@ from nkisim.isa.element_types import INTEGERS
 from nkisim.isa.operands import index_tensors
 from nkisim.machine import V4
 from nkisim.tensors.layout import MemoryRegion
-from nkisim.tensors.offsets import FreeIndex
+from nkisim.tensors.tensor import FreeIndex
 
 if TYPE_CHECKING:
-    from nkisim.isa.contract import Call, Rule
+    from nkisim.isa.call import Call, Rule
     from nkisim.tensors.tensor import NkiTensor
 
 

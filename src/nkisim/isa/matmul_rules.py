@@ -9,10 +9,10 @@ from nkisim.errors import UnsupportedError
 from nkisim.isa.element_types import INTEGERS
 from nkisim.machine import V3, V4
 from nkisim.tensors.layout import MemoryRegion
-from nkisim.tensors.offsets import FreeIndex
+from nkisim.tensors.tensor import FreeIndex
 
 if TYPE_CHECKING:
-    from nkisim.isa.contract import Call
+    from nkisim.isa.call import Call
     from nkisim.tensors.tensor import NkiTensor
 
 FP8 = frozenset({"float8_e4m3", "float8_e5m2", "float8_e4m3fn"})
@@ -215,7 +215,7 @@ def refuse_fp8_transpose(call: Call, data: NkiTensor) -> None:
     if data.dtype in FP8 and call.machine.generation == V3:
         raise UnsupportedError(
             f"transpose of {data.dtype} on the Tensor engine of {call.machine.name}",
-            instruction=call.contract.name,
+            instruction=call.instruction,
             limit="it writes 16-bit elements with an empty upper byte",
             remedy="view pairs of values as a 16-bit type, or use dma_transpose",
         )

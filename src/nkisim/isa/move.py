@@ -7,8 +7,8 @@ from enum import Enum
 import numpy as np
 
 from nkisim import enums
-from nkisim.errors import refuse
-from nkisim.isa.contract import CHIP, Call, Contract, Operand
+from nkisim.isa.call import Call
+from nkisim.isa.contract import CHIP, Contract, Operand
 from nkisim.isa.indirect_views import may_be_indirect, not_indirect
 from nkisim.isa.operands import (
     NkiInstruction,
@@ -19,13 +19,10 @@ from nkisim.isa.operands import (
     store_held,
 )
 from nkisim.isa.rules import same_elements, same_partitions
-from nkisim.kinds import value_in_words
 from nkisim.machine import V3
 from nkisim.numerics import dtypes
 from nkisim.running.session import current
-from nkisim.tensors.layout import HBM
-from nkisim.tensors.offsets import FreeIndex, ScalarOffset
-from nkisim.tensors.tensor import NkiTensor, define_assignment
+from nkisim.tensors.tensor import FreeIndex, NkiTensor, ScalarOffset
 
 
 def copy_elements(dst: NkiTensor, src: NkiTensor) -> None:
@@ -167,23 +164,3 @@ def _fill(dst: NkiTensor, value: float) -> None:
             store_floats(dst, np.full(dst.shape, value, np.float32))
     else:
         store_held(dst, np.full(dst.shape, value, dtypes.held_dtype(dst.dtype)))
-
-
-def assign(dst: NkiTensor, src: NkiTensor) -> None:
-    """`tile[...] = value`: a copy by the engine that reaches both sides."""
-    from nkisim.isa.dma import dma_copy  # noqa: PLC0415 (dma copies elements with this module)
-
-    if not isinstance(src, NkiTensor):
-        refuse(
-            "tensor[...] = value",
-            f"the value is {value_in_words(src)}",
-            "assigning copies one tensor into another",
-            "fill it with nisa.memset(tensor, number), or compute into it with an instruction",
-        )
-    if dst.buffer in HBM or src.buffer in HBM:
-        dma_copy(dst, src)
-    else:
-        tensor_copy(dst, src)
-
-
-define_assignment(assign)

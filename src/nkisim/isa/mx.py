@@ -12,7 +12,8 @@ import numpy as np
 
 from nkisim import enums
 from nkisim.isa import matmul_rules
-from nkisim.isa.contract import PSUM, SBUF, Call, Contract, Operand
+from nkisim.isa.call import Call
+from nkisim.isa.contract import PSUM, SBUF, Contract, Operand
 from nkisim.isa.indirect_views import not_indirect
 from nkisim.isa.operands import NkiInstruction, held, index_tensors, rows, store_held
 from nkisim.isa.product import product
@@ -23,7 +24,7 @@ from nkisim.numerics import dtypes
 from nkisim.running.session import Session, current
 
 if TYPE_CHECKING:
-    from nkisim.isa.contract import Rule
+    from nkisim.isa.call import Rule
     from nkisim.isa.operands import Array
     from nkisim.machine import Machine
     from nkisim.tensors.tensor import NkiTensor

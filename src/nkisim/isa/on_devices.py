@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 from nkisim.device_rules import instruction_rules as rules
 from nkisim.enums import engine
 from nkisim.tensors.layout import coalesce
-from nkisim.tensors.offsets import ScalarOffset, VectorOffset
+from nkisim.tensors.tensor import ScalarOffset, VectorOffset
 
 if TYPE_CHECKING:
-    from nkisim.isa.contract import Call
+    from nkisim.isa.call import Call
     from nkisim.tensors.tensor import NkiTensor
 
 _COMPUTE: Final = (engine.tensor, engine.vector, engine.scalar, engine.gpsimd)
@@ -23,7 +23,7 @@ def check_on_devices(call: Call) -> None:
     """What devices were reported not to take, whatever the documentation says."""
     if call.engine in _COMPUTE:
         _fixed_operands(call)
-        if call.engine is engine.gpsimd and call.contract.name in _ELEMENTWISE:
+        if call.engine is engine.gpsimd and call.instruction in _ELEMENTWISE:
             call.breaks(rules.GPSIMD_ELEMENTWISE, "on engine.gpsimd")
     elif call.engine is engine.dma:
         for name, tensor in call.tensors.items():
@@ -62,7 +62,7 @@ def _pattern(call: Call, tensor: NkiTensor) -> tuple[Pairs, Pairs]:
     """
     gathered = isinstance(tensor.indirection, VectorOffset)
     shape, strides = list(tensor.shape), list(tensor.strides)
-    if call.contract.name == "dma_transpose" and not tensor.layout.on_chip:
+    if call.instruction == "dma_transpose" and not tensor.layout.on_chip:
         shape.insert(0, shape.pop())  # the last axis goes to the partitions
         strides.insert(0, strides.pop())
     counts = [other.shape[0] for other in call.tensors.values() if other.layout.on_chip]

@@ -10,8 +10,8 @@ from nkisim.errors import refuse
 from nkisim.numerics import dtypes
 from nkisim.running.session import current
 from nkisim.tensors.indirection import read_held, write_held
-from nkisim.tensors.offsets import FreeIndex, VectorOffset
 from nkisim.tensors.registers import NKIObject, RunTimeValue
+from nkisim.tensors.tensor import FreeIndex, VectorOffset
 
 if TYPE_CHECKING:
     from nkisim.tensors.tensor import NkiTensor

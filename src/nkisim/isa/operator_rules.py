@@ -10,7 +10,7 @@ from nkisim.numerics import dtypes, operators
 from nkisim.numerics.operators.operator import Operator
 
 if TYPE_CHECKING:
-    from nkisim.isa.contract import Call, Rule
+    from nkisim.isa.call import Call, Rule
 
 
 def operator_of(call: Call, name: str) -> Operator:

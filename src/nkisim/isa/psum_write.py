@@ -20,7 +20,7 @@ from nkisim.errors import UnsupportedError, refuse
 from nkisim.machine import V4
 from nkisim.numerics import dtypes
 from nkisim.tensors.indirection import current_offset, read_held, whole_rows, write_held
-from nkisim.tensors.offsets import FreeIndex
+from nkisim.tensors.tensor import FreeIndex
 
 if TYPE_CHECKING:
     from nkisim.isa.operands import Array

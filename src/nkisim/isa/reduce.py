@@ -13,7 +13,8 @@ from nkisim.isa.accumulators import (
     reducing_operator,
     store_reducing,
 )
-from nkisim.isa.contract import CHIP, SBUF, Call, Contract, Operand
+from nkisim.isa.call import Call
+from nkisim.isa.contract import CHIP, SBUF, Contract, Operand
 from nkisim.isa.element_types import FP32, NUMBERS
 from nkisim.isa.indirect_views import may_be_indirect, not_indirect, with_indices
 from nkisim.isa.operands import NkiInstruction, floats, held, rows, store_floats, store_held

@@ -13,7 +13,8 @@ import numpy as np
 from nkisim.device_rules.instruction_rules import REGISTER_STORE as STORE_TO_SBUF
 from nkisim.enums import engine
 from nkisim.errors import refuse
-from nkisim.isa.contract import DMA_REACH, Call, Contract, Operand
+from nkisim.isa.call import Call
+from nkisim.isa.contract import DMA_REACH, Contract, Operand
 from nkisim.isa.element_types import INTEGERS
 from nkisim.isa.indirect_views import not_indirect
 from nkisim.isa.operands import NkiInstruction, index_tensors, store_held

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from nkisim.tensors.layout import MemoryRegion
 
 if TYPE_CHECKING:
-    from nkisim.isa.contract import Call, Rule
+    from nkisim.isa.call import Call, Rule
 
 
 def same_partitions(*names: str) -> Rule:

@@ -8,7 +8,8 @@ import numpy as np
 
 from nkisim.enums import engine
 from nkisim.errors import refuse
-from nkisim.isa.contract import DMA_REACH, Call, Contract, Operand
+from nkisim.isa.call import Call
+from nkisim.isa.contract import DMA_REACH, Contract, Operand
 from nkisim.isa.indirect_views import not_indirect
 from nkisim.isa.operands import index_tensors, store_held
 from nkisim.running.session import Session, current

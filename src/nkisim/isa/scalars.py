@@ -15,7 +15,7 @@ from nkisim.numerics.operators.operator import Operator
 from nkisim.tensors.tensor import NkiTensor
 
 if TYPE_CHECKING:
-    from nkisim.isa.contract import Call, Rule
+    from nkisim.isa.call import Call, Rule
     from nkisim.isa.operands import Array
 
 Scalar: TypeAlias = float | NkiTensor | None

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nkisim import enums
-from nkisim.isa.contract import CHIP, Call, Contract, Operand
+from nkisim.isa.call import Call
+from nkisim.isa.contract import CHIP, Contract, Operand
 from nkisim.isa.element_types import NUMBERS
 from nkisim.isa.indirect_views import not_indirect
 from nkisim.isa.operands import NkiInstruction, index_tensors, rows, store_floats, store_held
@@ -18,7 +19,7 @@ from nkisim.running.session import current
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from nkisim.isa.contract import Rule
+    from nkisim.isa.call import Rule
     from nkisim.isa.operands import Array
     from nkisim.tensors.tensor import NkiTensor
 

@@ -14,7 +14,8 @@ from nkisim.isa.accumulators import (
     reducing_operator,
     store_reducing,
 )
-from nkisim.isa.contract import CHIP, Call, Contract, Operand
+from nkisim.isa.call import Call
+from nkisim.isa.contract import CHIP, Contract, Operand
 from nkisim.isa.element_types import FLOATS, FP32, INTEGERS, NUMBERS, WORDS
 from nkisim.isa.indirect_views import may_be_indirect, not_indirect, with_indices
 from nkisim.isa.operands import NkiInstruction, floats, held, rows, store_held

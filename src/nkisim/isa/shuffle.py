@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nkisim import enums
-from nkisim.isa.contract import CHIP, Call, Contract, Operand
+from nkisim.isa.call import Call
+from nkisim.isa.contract import CHIP, Contract, Operand
 from nkisim.isa.indirect_views import not_indirect
 from nkisim.isa.operands import NkiInstruction, held, index_tensors, store_held
 from nkisim.isa.rules import same_dtype, same_elements

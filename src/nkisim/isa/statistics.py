@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nkisim import enums
-from nkisim.isa.contract import CHIP, Call, Contract, Operand
+from nkisim.isa.call import Call
+from nkisim.isa.contract import CHIP, Contract, Operand
 from nkisim.isa.element_types import NUMBERS
 from nkisim.isa.indirect_views import not_indirect, with_indices
 from nkisim.isa.operands import NkiInstruction, rows, store_floats
@@ -16,7 +17,7 @@ from nkisim.running.session import current
 from nkisim.tensors.tensor import NkiTensor
 
 if TYPE_CHECKING:
-    from nkisim.isa.contract import Rule
+    from nkisim.isa.call import Rule
     from nkisim.isa.operands import Array
 
 _TRIPLE = 3  # count, mean, variance * count

@@ -8,7 +8,8 @@ import numpy as np
 
 from nkisim import enums
 from nkisim.device_rules.instruction_rules import BF16_TRANSPOSE, SKIP_IN_LOOP, TRANSPOSE_SKIP
-from nkisim.isa.contract import CHIP, DMA_REACH, SBUF, Call, Contract, Operand
+from nkisim.isa.call import Call
+from nkisim.isa.contract import CHIP, DMA_REACH, SBUF, Contract, Operand
 from nkisim.isa.dma import check_modes, check_priority, no_free_index
 from nkisim.isa.indirect_views import not_indirect
 from nkisim.isa.matmul_rules import one_bank, refuse_fp8_transpose
@@ -27,7 +28,7 @@ from nkisim.numerics import dtypes
 from nkisim.running.session import Session, current
 from nkisim.tensors.indirection import leaves, read_row, row_numbers
 from nkisim.tensors.layout import HBM, MemoryRegion
-from nkisim.tensors.offsets import VectorOffset
+from nkisim.tensors.tensor import VectorOffset
 
 if TYPE_CHECKING:
     from nkisim.tensors.tensor import NkiTensor
@@ -146,7 +147,7 @@ def _element_size(call: Call) -> None:
     if size not in legal:
         call.refuse(
             f"elements of {size} bytes ({call['src'].dtype})",
-            f"{' or '.join(str(one) for one in legal)} bytes",
+            f"{' or '.join(str(legal_size) for legal_size in legal)} bytes",
             "view the tensor as a type of that size, or use nc_transpose",
         )
 

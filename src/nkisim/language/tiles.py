@@ -31,7 +31,7 @@ def require_tensor(who: str, name: str, value: Any) -> NkiTensor:
 def free_axes(x: NkiTensor, axis: int | tuple[int, ...] | list[int]) -> Shape:
     """Axis numbers counted from the front, in order."""
     axes = (axis,) if isinstance(axis, int) else tuple(axis)
-    return tuple(sorted(each + x.ndim if each < 0 else each for each in axes))
+    return tuple(sorted(number + x.ndim if number < 0 else number for number in axes))
 
 
 def stretch(column: NkiTensor, shape: Shape) -> NkiTensor:

@@ -14,7 +14,7 @@ _NOT_LINTED = 2  # as argparse exits
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _FileCheck:
     """A file to check, from one function if `entry` names it.
 
     A file that was named is checked if it has functions, one of a folder if it has kernels.
@@ -49,42 +49,42 @@ def main(argv: Sequence[str]) -> int:
     )
     options = parser.parse_args(argv)
     try:
-        asked = [one for path in options.paths for one in _files(path, options.entry)]
-        reports = [lint_file(one.file, one.entry, options.nki) for one in asked if one.checked]
+        asked = [file for path in options.paths for file in _files(path, options.entry)]
+        reports = [lint_file(file.file, file.entry, options.nki) for file in asked if file.checked]
     except (OSError, SyntaxError, ValueError) as problem:
         print(problem, file=sys.stderr)
         return _NOT_LINTED
     if not reports:
         print(f"no kernels here: nothing under nki.jit in {_count(len(asked), 'file')}")
         return _NOT_LINTED
-    findings = [finding for each in reports for finding in each.findings]
+    findings = [finding for file_report in reports for finding in file_report.findings]
     report = Report.of(findings, options.nki)
     print("\n".join(_lines(asked, report)))
     return 0 if report.ok else 1
 
 
-def _lines(asked: list[_Asked], report: Report) -> Iterator[str]:
+def _lines(asked: list[_FileCheck], report: Report) -> Iterator[str]:
     yield from map(str, report.findings)
-    checked = [one for one in asked if one.checked]
-    for one in checked:
-        if not one.kernels and one.entry is None:
-            functions = _count(one.functions, "function")
-            yield f"{one.file}: no kernels here, nothing under nki.jit; checked {functions}"
-    count = sum(1 if one.entry else one.kernels for one in checked)
+    checked = [file for file in asked if file.checked]
+    for file in checked:
+        if not file.kernels and file.entry is None:
+            functions = _count(file.functions, "function")
+            yield f"{file.file}: no kernels here, nothing under nki.jit; checked {functions}"
+    count = sum(1 if file.entry else file.kernels for file in checked)
     yield f"{_count(count, 'kernel')} in {_count(len(checked), 'file')}: {report.counts}"
 
 
-def _files(path: str, entry: str | None) -> Iterator[_Asked]:
+def _files(path: str, entry: str | None) -> Iterator[_FileCheck]:
     """What a path of the command line asks for."""
     place = Path(path)
     if place.is_dir():
         for file in sorted(place.rglob("*.py")):
-            yield _Asked(file, None, *count_kernels(file), named=False)
+            yield _FileCheck(file, None, *count_kernels(file), named=False)
         return
     if not place.exists() and ":" in path:
         before, _, entry = path.rpartition(":")
         place = Path(before)
-    yield _Asked(place, entry, *count_kernels(place), named=True)
+    yield _FileCheck(place, entry, *count_kernels(place), named=True)
 
 
 def _count(number: int, noun: str) -> str:

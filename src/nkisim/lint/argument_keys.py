@@ -44,9 +44,9 @@ def _record_problems(name: str, value: Any) -> Iterator[str]:
 
 
 def _has_default_repr(value: object) -> bool:
-    owner = next(each for each in type(value).__mro__ if "__repr__" in vars(each))
+    owner = next(cls for cls in type(value).__mro__ if "__repr__" in vars(cls))
     return owner is object
 
 
 def _is_nki_object(value: object) -> bool:
-    return any(each.__name__ == "NKIObject" for each in type(value).__mro__)
+    return any(cls.__name__ == "NKIObject" for cls in type(value).__mro__)

@@ -14,7 +14,7 @@ Binding: TypeAlias = tuple[str, ast.expr | Kind]  # a name, and a value or the k
 
 def parameters(arguments: ast.arguments) -> list[ast.arg]:
     """Every parameter of a signature, in order."""
-    starred = [each for each in (arguments.vararg, arguments.kwarg) if each]
+    starred = [parameter for parameter in (arguments.vararg, arguments.kwarg) if parameter]
     return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *starred]
 
 
@@ -31,7 +31,7 @@ def own_nodes(function: FunctionNode) -> Iterator[ast.AST]:
 def bound_names(function: FunctionNode) -> frozenset[str]:
     """The names that are local to the function."""
     names = {name for name, _ in _body_bindings(function, _unresolved)}
-    return frozenset(names.union(each.arg for each in parameters(function.args)))
+    return frozenset(names.union(parameter.arg for parameter in parameters(function.args)))
 
 
 def infer_kinds(
@@ -109,7 +109,7 @@ def _names_declared_by(node: ast.AST) -> Iterator[str]:
         case ast.Import(names=names) | ast.ImportFrom(names=names):
             yield from ((alias.asname or alias.name).partition(".")[0] for alias in names)
         case ast.Lambda(args=arguments):
-            yield from (each.arg for each in parameters(arguments))
+            yield from (parameter.arg for parameter in parameters(arguments))
 
 
 def _unpack(target: ast.expr, value: ast.expr | Kind) -> Iterator[Binding]:

@@ -65,8 +65,8 @@ def _lint_text(namespace: TextNamespace, entry: str | None, nki: str) -> Report:
     functions = namespace.functions()
     if entry is None:
         return examine(namespace.kernels() or functions, version)
-    wanted = [each for each in functions if each.name == entry]
+    wanted = [function for function in functions if function.name == entry]
     if not wanted:
-        names = ", ".join(each.name for each in functions) or "none"
+        names = ", ".join(function.name for function in functions) or "none"
         raise ValueError(f"no module-level function {entry!r} to lint; there are: {names}")
     return examine(wanted, version)

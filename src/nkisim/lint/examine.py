@@ -69,7 +69,7 @@ def _definitions_that_loop(reviews: _Reviews) -> set[_Key]:
     uses: dict[_Key, set[_Key]] = {}
     looping: set[_Key] = set()
     for (key, _), (_, result) in reviews.items():
-        uses.setdefault(key, set()).update(each.definition.key for each in result.reached)
+        uses.setdefault(key, set()).update(reach.definition.key for reach in result.reached)
         if result.device_loops:
             looping.add(key)
     while more := {key for key, used in uses.items() if key not in looping and used & looping}:

@@ -55,7 +55,7 @@ def class_definition(cls: type) -> Definition | None:
     wanted = cls.__qualname__.replace("<locals>.", "")
     for name, node in _read(file, names):
         if isinstance(node, ast.ClassDef) and name == wanted:
-            methods = (each for each in vars(cls).values() if isinstance(each, FunctionType))
+            methods = (member for member in vars(cls).values() if isinstance(member, FunctionType))
             for method in methods:
                 names |= _closure(method)
             return Definition(node, file, name, LiveNamespace(names))
@@ -125,8 +125,8 @@ def _definitions_held_by(value: object) -> Iterator[Definition]:
     """Functions and classes in a container, or the class of an object."""
     if isinstance(value, Mapping):
         value = tuple(value.values())
-    for each in value if isinstance(value, tuple | list) else (type(value),):
-        if isinstance(each, FunctionType | type) and not is_library(each.__module__):
-            definition = _definition(each)
+    for held in value if isinstance(value, tuple | list) else (type(value),):
+        if isinstance(held, FunctionType | type) and not is_library(held.__module__):
+            definition = _definition(held)
             if definition:
                 yield definition

@@ -40,12 +40,12 @@ class Report:
     @property
     def errors(self) -> tuple[Finding, ...]:
         """What NKI's compiler refuses."""
-        return tuple(each for each in self.findings if each.level == "error")
+        return tuple(finding for finding in self.findings if finding.level == "error")
 
     @property
     def warnings(self) -> tuple[Finding, ...]:
         """What compiles, or may compile, but is deprecated, contradictory or a trap."""
-        return tuple(each for each in self.findings if each.level == "warning")
+        return tuple(finding for finding in self.findings if finding.level == "warning")
 
     @property
     def ok(self) -> bool:

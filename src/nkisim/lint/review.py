@@ -134,8 +134,8 @@ def _reached_by_value(value: ast.expr, definition: Definition) -> Iterator[Reach
 
 def _reached_by_annotation(annotation: ast.expr | None, definition: Definition) -> Iterator[Reach]:
     """Classes of arguments, so that their methods are checked; others are not NKI's business."""
-    for each in annotated_types(annotation):
-        names = dotted_names(each)
+    for annotated in annotated_types(annotation):
+        names = dotted_names(annotated)
         for found in definition.namespace.resolve(names).definitions if names else ():
             node = found.node
             if isinstance(node, ast.ClassDef) and any(is_base(base, found) for base in node.bases):

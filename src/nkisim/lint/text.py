@@ -53,19 +53,30 @@ class TextNamespace:
     def functions(self) -> list[Definition]:
         """Every module-level function."""
         found = (self._definition(name) for name in self._bindings)
-        return [each for each in found if each and isinstance(each.node, FUNCTION_NODES)]
+        return [
+            definition
+            for definition in found
+            if definition and isinstance(definition.node, FUNCTION_NODES)
+        ]
 
     def kernels(self) -> list[Definition]:
         """The functions that nki.jit is applied to."""
         targets = [self.resolve((name,)) for name in self._own_names()]
-        return [each for target in targets if target.is_jitted for each in target.definitions]
+        return [
+            definition
+            for target in targets
+            if target.is_jitted
+            for definition in target.definitions
+        ]
 
     def binds(self, name: str) -> bool:
         """Whether the text itself gives the name a meaning."""
         return name in self._bindings
 
     def _own_names(self) -> list[str]:
-        return [name for name, each in self._bindings.items() if not isinstance(each, _Import)]
+        return [
+            name for name, binding in self._bindings.items() if not isinstance(binding, _Import)
+        ]
 
     def _definition(self, name: str) -> Definition | None:
         node = self._bindings.get(name)
@@ -158,9 +169,11 @@ class TextNamespace:
             return self._called_value(value, names, seen)
         if isinstance(value, ast.Lambda):
             return Target(self._path(names[0]), sight=Sight.NO_SOURCE)
-        held = (dotted_names(each) for each in _items_of(value))
-        targets = [self.resolve(each, seen) for each in held if each]
-        return Target(self._path(names[0]), tuple(d for each in targets for d in each.definitions))
+        held = (dotted_names(expression) for expression in _items_of(value))
+        targets = [self.resolve(dotted, seen) for dotted in held if dotted]
+        return Target(
+            self._path(names[0]), tuple(d for target in targets for d in target.definitions)
+        )
 
     def _called_value(self, call: ast.Call, names: _Names, seen: _Seen) -> Target:
         """`k = nki.jit(f)` is a kernel; `x = Class(...)` brings the methods of the class."""
@@ -169,13 +182,20 @@ class TextNamespace:
         wrapped = dotted_names(call.args[0]) if call.args else None
         if is_jit(maker.path) and wrapped:
             return replace(self.resolve(wrapped, seen), is_jitted=True)
-        made = tuple(each for each in maker.definitions if isinstance(each.node, ast.ClassDef))
+        made = tuple(
+            definition
+            for definition in maker.definitions
+            if isinstance(definition.node, ast.ClassDef)
+        )
         return Target(self._path(names[0]), made)
 
     def _is_jitted(self, node: DefinitionNode, seen: _Seen) -> bool:
-        calls = (each.func if isinstance(each, ast.Call) else each for each in node.decorator_list)
-        names = (dotted_names(each) for each in calls)
-        return any(is_jit(self.resolve(each, seen).path) for each in names if each)
+        calls = (
+            decorator.func if isinstance(decorator, ast.Call) else decorator
+            for decorator in node.decorator_list
+        )
+        names = (dotted_names(call) for call in calls)
+        return any(is_jit(self.resolve(name, seen).path) for name in names if name)
 
 
 def _bindings_of(statement: ast.stmt) -> Iterator[tuple[str, _Binding]]:
@@ -207,8 +227,8 @@ def _assigned(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, _Binding
     if isinstance(target, ast.Name):
         yield target.id, value
     elif isinstance(target, ast.Tuple | ast.List):
-        for each in target.elts:
-            yield from _assigned(each, _OPAQUE)
+        for element in target.elts:
+            yield from _assigned(element, _OPAQUE)
 
 
 def _blocks_of(statement: ast.stmt) -> Iterator[list[ast.stmt]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import weakref
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -16,10 +16,25 @@ from nkisim.errors import AliasError
 from nkisim.tensors.footprint import Runs, runs_of, view_at
 
 if TYPE_CHECKING:
-    from nkisim.memory.storage import Storage
+    from collections.abc import Sequence
+
+    from nkisim.memory.allocation import Allocation
     from nkisim.tensors.layout import Layout
 
 _MOST_BOXES = 16
+
+
+class PlacedStorage(Protocol):
+    """What this file needs of a storage."""
+
+    neighbours: Neighbours | None
+
+    @property
+    def allocation(self) -> Allocation:
+        """Which tensor it is, and where it lies."""
+
+
+P = TypeVar("P", bound=PlacedStorage)
 
 
 class Box(NamedTuple):
@@ -64,7 +79,7 @@ class Box(NamedTuple):
         return Runs(np.array([self.low]), np.array([self.high]))
 
 
-def box_of(storage: Storage) -> Box:
+def box_of(storage: PlacedStorage) -> Box:
     """All bytes of a manually placed tensor."""
     place = storage.allocation
     low = place.address_bytes or 0
@@ -96,15 +111,15 @@ class Neighbours:
 
     def __init__(self, whole: Box) -> None:
         self._whole = whole
-        self._others: list[weakref.ref[Storage]] = []
+        self._others: list[weakref.ref[PlacedStorage]] = []
         self._stale: list[tuple[Box, str]] = []
 
-    def add(self, other: Storage) -> None:
+    def add(self, other: PlacedStorage) -> None:
         """`other` shares bytes with this storage."""
         self._others = [known for known in self._others if known() is not None]
         self._others.append(weakref.ref(other))
 
-    def note_write(self, storage: Storage, layout: Layout, offset: int) -> None:
+    def note_write(self, storage: PlacedStorage, layout: Layout, offset: int) -> None:
         """The view is written: it is fresh here and stale in every tensor below it."""
         boxes = boxes_of_view(self._whole, layout, offset)
         if self._stale:
@@ -126,7 +141,7 @@ class Neighbours:
         for box in boxes:
             self._stale = [(part, by) for stale, by in self._stale for part in stale.minus(box)]
 
-    def check_read(self, storage: Storage, layout: Layout, offset: int) -> None:
+    def check_read(self, storage: PlacedStorage, layout: Layout, offset: int) -> None:
         """Refuse to read bytes that another tensor wrote last."""
         if not self._stale:
             return
@@ -136,7 +151,7 @@ class Neighbours:
                     _refuse_stale(storage, stale, by)
 
 
-def _refuse_stale(storage: Storage, stale: Box, by: str) -> None:
+def _refuse_stale(storage: PlacedStorage, stale: Box, by: str) -> None:
     raise AliasError(
         f"read of tensor {storage.allocation.name!r} after tensor {by!r}, placed over it, was"
         " written",
@@ -146,7 +161,7 @@ def _refuse_stale(storage: Storage, stale: Box, by: str) -> None:
     )
 
 
-def link(storage: Storage, placed: list[weakref.ref[Storage]]) -> None:
+def link(storage: P, placed: Sequence[weakref.ref[P]]) -> None:
     """Make a newly placed storage and the live ones it overlaps neighbours of each other."""
     box = box_of(storage)
     region = storage.allocation.region
@@ -154,7 +169,7 @@ def link(storage: Storage, placed: list[weakref.ref[Storage]]) -> None:
         other = reference()
         if other is None or other.allocation.region is not region or not box.meets(box_of(other)):
             continue
-        for one, two in ((storage, other), (other, storage)):
-            if one.neighbours is None:
-                one.neighbours = Neighbours(box_of(one))
-            one.neighbours.add(two)
+        for first, second in ((storage, other), (other, storage)):
+            if first.neighbours is None:
+                first.neighbours = Neighbours(box_of(first))
+            first.neighbours.add(second)

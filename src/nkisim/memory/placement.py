@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 from nkisim.errors import MemoryLimitError, NkiValidationError
 from nkisim.memory.accumulation import Accumulation
 from nkisim.memory.aliasing import link
-from nkisim.memory.storage import Allocation, Storage
+from nkisim.memory.allocation import Allocation
+from nkisim.memory.storage import Storage
 from nkisim.numerics import dtypes
 from nkisim.tensors.layout import ON_CHIP, MemoryRegion
-from nkisim.tensors.reshaping import product
+from nkisim.tensors.reshape import product
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,7 +18,7 @@ from nkisim.tensors.indirection import read_held
 
 if TYPE_CHECKING:
     from nkisim.memory.storage import Storage
-    from nkisim.source_lines import Place
+    from nkisim.source_lines import SourceLine
     from nkisim.tensors.tensor import NkiTensor
     from nkisim.trace import Access, Instruction
 
@@ -36,7 +36,7 @@ class UninitialisedRead:
     instruction: int
     never_bytes: int
     asked_bytes: int
-    place: Place | None = None  # of the kernel's source
+    place: SourceLine | None = None  # of the kernel's source
 
     def __str__(self) -> str:
         part = f"{self.never_bytes} of {self.asked_bytes} bytes"
@@ -53,7 +53,7 @@ class NotFinite:
     instruction: int
     value: float
     element: tuple[int, ...]
-    place: Place | None = None  # of the kernel's source
+    place: SourceLine | None = None  # of the kernel's source
 
     def __str__(self) -> str:
         where = f"{self.tensor!r} at {self.element}"
@@ -61,7 +61,7 @@ class NotFinite:
         return f"{label} writes {self.value} to {where}"
 
 
-def _label(op: str, instruction: int, place: Place | None) -> str:
+def _label(op: str, instruction: int, place: SourceLine | None) -> str:
     return f"{op} (instruction {instruction}{f', {place.short}' if place else ''})"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -21,8 +21,9 @@ from nkisim.tensors.registers import NKIObject
 from nkisim.tensors.tensor import NkiTensor
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nkisim.running.inspection import Inspector
-    from nkisim.running.kernel import Kernel
 
 
 @dataclass(frozen=True)
@@ -33,10 +34,22 @@ class _Argument:
     storage: Storage
 
 
+class Launched(Protocol):
+    """What a launch needs of a kernel."""
+
+    @property
+    def title(self) -> str:
+        """How messages name it."""
+
+    @property
+    def func(self) -> Callable[..., Any]:
+        """What the author wrote."""
+
+
 class Launch:
     """One call of a kernel: its arguments as HBM tensors, shared by the cores."""
 
-    def __init__(self, kernel: Kernel, settings: Settings, pair: CorePair | None) -> None:
+    def __init__(self, kernel: Launched, settings: Settings, pair: CorePair | None) -> None:
         self.kernel = kernel
         self.settings = settings
         self.hbm = HbmRoom(settings.machine)

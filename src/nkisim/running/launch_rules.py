@@ -28,5 +28,5 @@ def launch_rules(
         watch.broken(PROGRAMS_DIFFER, found)
     for session in sessions:
         session.require_scratch_elsewhere(returned)
-    touched = {name: one for session in sessions for name, one in session.watch.touched.items()}
+    touched = {name: rule for session in sessions for name, rule in session.watch.touched.items()}
     return tuple(touched.values())

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from nkisim.device_rules.watch import RuleWatch
     from nkisim.machine import Machine
-    from nkisim.memory.storage import Allocation
+    from nkisim.memory.allocation import Allocation
     from nkisim.trace import Access, Instruction, Loop
 
 _WHOLE_TURN = 2  # a loop of one turn leaves nothing to a next one
@@ -84,7 +84,7 @@ class LoopChecks:
             self.watch.broken(rules.SBUF_REFILL, what, refill.op, refill.place)
 
 
-class _Use(NamedTuple):
+class _LoopUse(NamedTuple):
     position: int
     instruction: Instruction
     access: Access
@@ -98,8 +98,8 @@ def _refills(loop: Loop) -> list[tuple[str, Instruction]]:
     place is no refill: kernels that ship (NKL, TB) count up offset cells which the next turn's DMA
     reads.
     """
-    reads: dict[Allocation, list[_Use]] = {}
-    writes: dict[Allocation, list[_Use]] = {}
+    reads: dict[Allocation, list[_LoopUse]] = {}
+    writes: dict[Allocation, list[_LoopUse]] = {}
     awaited: set[int] = set()
     for position, instruction in enumerate(walk(loop.body)):
         awaited.update(instruction.after)
@@ -108,7 +108,7 @@ def _refills(loop: Loop) -> list[tuple[str, Instruction]]:
                 allocation = access.allocation
                 outside = allocation.index < loop.allocations_before
                 if outside and allocation.region is MemoryRegion.sbuf:
-                    use = _Use(position, instruction, access)
+                    use = _LoopUse(position, instruction, access)
                     found.setdefault(allocation, []).append(use)
     return [
         (allocation.name, write.instruction)
@@ -120,27 +120,27 @@ def _refills(loop: Loop) -> list[tuple[str, Instruction]]:
     ]
 
 
-def _updates(write: _Use) -> bool:
+def _updates(write: _LoopUse) -> bool:
     """Whether the instruction also reads what it writes."""
     mine = write.access.allocation
     reads = (read for read in write.instruction.reads if read.allocation is mine)
-    return any(_meet(_Use(write.position, write.instruction, read), write) for read in reads)
+    return any(_meet(_LoopUse(write.position, write.instruction, read), write) for read in reads)
 
 
-def _is_left(write: _Use, writes: list[_Use], reads: list[_Use]) -> bool:
+def _is_left(write: _LoopUse, writes: list[_LoopUse], reads: list[_LoopUse]) -> bool:
     """Whether another engine finds what was written in the next turn, and nobody in this one."""
     if any(read.position > write.position and _meet(read, write) for read in reads):
         return False
     for read in reads:
         other = read.instruction.engine is not write.instruction.engine
         if other and _meet(read, write):
-            before = (one for one in writes if one.position < read.position)
-            if not any(_meet(one, read) for one in before):
+            before = (use for use in writes if use.position < read.position)
+            if not any(_meet(use, read) for use in before):
                 return True
     return False
 
 
-def _meet(one: _Use, two: _Use) -> bool:
+def _meet(one: _LoopUse, two: _LoopUse) -> bool:
     """Whether two accesses of one tensor may share bytes; run-time offsets may be anywhere."""
     mine, theirs = one.access, two.access
     if mine.anywhere or theirs.anywhere or mine.step or theirs.step:

@@ -46,12 +46,12 @@ class LoopNest:
     def _issue_in_loop(self, instruction: Instruction) -> None:
         innermost = self._loops[-1]
         instruction.loop = innermost.loop.number
-        innermost.issue(instruction, {one.loop.number: one.count for one in self._loops})
+        innermost.issue(instruction, {loop.loop.number: loop.count for loop in self._loops})
         if not self._replaying:
-            self._checks.issue(instruction, [one.loop for one in self._loops])
+            self._checks.issue(instruction, [loop.loop for loop in self._loops])
 
     def _running(self, number: int) -> Loop | None:
-        return next((one.loop for one in self._loops if one.loop.number == number), None)
+        return next((loop.loop for loop in self._loops if loop.loop.number == number), None)
 
     def begin_loop(self, who: str, trips: int | None, step: int) -> Loop:
         """Start a dynamic loop: what is issued until `next_turn` or `end_loop` is its body."""
@@ -87,7 +87,7 @@ class LoopNest:
 
     def loops_around(self) -> tuple[int, ...]:
         """Numbers of the dynamic loops now running, outermost first."""
-        return tuple(one.loop.number for one in self._loops)
+        return tuple(loop.loop.number for loop in self._loops)
 
     def outlives_iteration(self, storage: Storage) -> bool:
         """Whether a tensor was there before the innermost dynamic loop now running."""
@@ -98,7 +98,7 @@ class LoopNest:
     def follows_counter(self, *values: object) -> bool:
         """Whether one of the values changes with a dynamic loop now running."""
         followed = [v.loop_factors for v in values if isinstance(v, RunTimeValue)]
-        return any(self._running(number) is not None for each in followed for number in each)
+        return any(self._running(number) is not None for factors in followed for number in factors)
 
     def count(self, value: int | None) -> None:
         """The value of the innermost loop's counter; None where a shape-only run has none."""

@@ -139,7 +139,7 @@ class _Contents:
             if not touch.meets(written):
                 continue
             boxes = _boxes(written)
-            if not (hidden and boxes) or any(one.meets(two) for one in hidden for two in boxes):
+            if not (hidden and boxes) or any(part.meets(two) for part in hidden for two in boxes):
                 seen.append((written, number))
             for box in boxes:
                 hidden = [part for whole in hidden for part in whole.minus(box)]
@@ -172,9 +172,9 @@ def _in_one_order(seen: list[tuple[Touch, Number]]) -> list[tuple[Touch, Number]
     left, ordered = list(seen), []
     while left:
         free = [
-            one
-            for position, one in enumerate(left)
-            if not any(one[0].meets(newer[0]) for newer in left[:position])
+            write
+            for position, write in enumerate(left)
+            if not any(write[0].meets(newer[0]) for newer in left[:position])
         ]
         first = min(free, key=lambda one: one[1])
         left.remove(first)

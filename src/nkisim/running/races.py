@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from nkisim.memory.storage import Storage
-    from nkisim.source_lines import Place
+    from nkisim.source_lines import SourceLine
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
@@ -60,7 +60,7 @@ class Race:
     tensor: str
     first: str
     second: str
-    place: Place | None = field(default=None, compare=False)  # of core 0's access
+    place: SourceLine | None = field(default=None, compare=False)  # of core 0's access
 
     def __str__(self) -> str:
         return f"{self.tensor!r}: core 0 {self.first} and core 1 {self.second}"
@@ -134,15 +134,15 @@ def _uses(event: Event) -> Iterator[Use]:
 def _races_of(storage: Storage, uses: tuple[list[Use], list[Use]], judge: _Judge) -> Iterator[Race]:
     every = [edge for use in (*uses[0], *uses[1]) for edge in use.touch.runs()]
     edges = np.unique(np.concatenate(every))
-    cores = _Core(uses[0], edges), _Core(uses[1], edges)
+    cores = _CoreUses(uses[0], edges), _CoreUses(uses[1], edges)
     both = cores[0].written & cores[1].written
     if both.any():
         for core in cores:
             core.follow_values(both, judge)
     unordered = (pair for pair in _conflicts(cores, both) if not judge.ordered(*pair))
-    for one, two in islice(unordered, _MOST_RACES):
+    for first, second in islice(unordered, _MOST_RACES):
         name = storage.allocation.name
-        yield Race(name, str(one), str(two), one.event.instruction.place)
+        yield Race(name, str(first), str(second), first.event.instruction.place)
 
 
 class _Covered:
@@ -156,7 +156,7 @@ class _Covered:
         self.seen: Ints | None = None
 
 
-class _Core:
+class _CoreUses:
     """The uses of one tensor by one core, and for every piece what they do to it."""
 
     def __init__(self, uses: list[Use], edges: Ints) -> None:
@@ -184,7 +184,7 @@ class _Core:
                 self.left[pieces] = number
 
 
-def _conflicts(cores: tuple[_Core, _Core], both: Flags) -> Iterator[tuple[Use, Use]]:
+def _conflicts(cores: tuple[_CoreUses, _CoreUses], both: Flags) -> Iterator[tuple[Use, Use]]:
     """Pairs of uses (of core 0, of core 1) that meet in a piece, one writing another value."""
     differing = both & (cores[0].left != cores[1].left)
     writers = _Users(cores[1], differing)
@@ -202,7 +202,7 @@ def _conflicts(cores: tuple[_Core, _Core], both: Flags) -> Iterator[tuple[Use, U
                     yield pair if reader == 0 else pair[::-1]
 
 
-def _unlike(read: _Covered, other: _Core) -> Ints:
+def _unlike(read: _Covered, other: _CoreUses) -> Ints:
     """The pieces of a read in which the other core writes anything but what is read."""
     pieces, seen = read.pieces, read.seen
     if seen is None:
@@ -215,7 +215,7 @@ def _unlike(read: _Covered, other: _Core) -> Ints:
 class _Users:
     """By piece, who writes it, for the pieces that are asked about."""
 
-    def __init__(self, core: _Core, pieces: Flags) -> None:
+    def __init__(self, core: _CoreUses, pieces: Flags) -> None:
         self._asked: Flags = pieces & core.written
         self._writers: dict[int, list[Use]] = {}
         if self._asked.any():

@@ -22,7 +22,7 @@ def add_edges(trace: Trace, edges: Edges) -> None:
     for consumer, producers in edges:
         wanted = [producers] if isinstance(producers, str) else list(producers)
         _require_names((consumer, *wanted), by_name)
-        earlier = [one for name in wanted for one in by_name[name]]
+        earlier = [producer for name in wanted for producer in by_name[name]]
         for instruction in by_name[consumer]:
             for producer in earlier:
                 _require_order(instruction, producer, around[instruction.loop])

@@ -22,9 +22,9 @@ from nkisim.running.turns import refuse_foreign_turn
 from nkisim.source_lines import CallSites
 from nkisim.tensors.indirection import row_places, scalar_value, whole_rows
 from nkisim.tensors.layout import MemoryRegion
-from nkisim.tensors.offsets import FreeIndex, ScalarOffset, VectorOffset
 from nkisim.tensors.registers import RunTimeValue
 from nkisim.tensors.scalars import NkiScalar
+from nkisim.tensors.tensor import FreeIndex, ScalarOffset, VectorOffset
 from nkisim.trace import Access, Instruction, Loop, Options, Trace
 
 if TYPE_CHECKING:
@@ -248,8 +248,10 @@ class Session(LoopNest):
         writes: tuple[NkiTensor, ...],
     ) -> None:
         """Remember what an instruction touches, for the race check after the launch."""
-        read = [self._touch(*each) for each in zip(reads, instruction.reads, strict=True)]
-        written = [self._touch(*each) for each in zip(writes, instruction.writes, strict=True)]
+        read = [self._touch(*operand) for operand in zip(reads, instruction.reads, strict=True)]
+        written = [
+            self._touch(*operand) for operand in zip(writes, instruction.writes, strict=True)
+        ]
         pair.log.add(self.core, instruction, tuple(read), tuple(written))
 
     def _touch(self, tensor: NkiTensor, access: Access) -> Touch:
@@ -269,8 +271,8 @@ class Session(LoopNest):
     def meet(self, instruction: Instruction, what: str, message: Any) -> Any:
         """Wait for the other core in an instruction called `what`; returns its message."""
         assert self.pair is not None, "instructions that meet need two cores"
-        for one in self._loops:
-            one.loop.meets = True
+        for loop in self._loops:
+            loop.loop.meets = True
         if self.recording:
             self.trace.meetings[instruction.index] = self.pair.meetings
         return self.pair.meet(self.core, what, message)

@@ -12,10 +12,9 @@ import numpy as np
 
 from nkisim.errors import NkiValidationError
 from nkisim.source_lines import entry_arguments
-from nkisim.tensors.offsets import FreeIndex, ScalarOffset, VectorOffset
 from nkisim.tensors.registers import RunTimeValue
 from nkisim.tensors.scalars import NkiScalar
-from nkisim.tensors.tensor import NkiTensor
+from nkisim.tensors.tensor import FreeIndex, NkiTensor, ScalarOffset, VectorOffset
 
 if TYPE_CHECKING:
     from nkisim.trace import Instruction, Item, Loop

@@ -55,7 +55,7 @@ def table(rows: tuple[Row, ...]) -> str:
 
 def offered(name: str, version: NkiVersion = DEFAULT) -> Any:
     """What nkisim has under a dotted name of NKI; AttributeError if nothing."""
-    module = next(each for each in _MODULES if name.startswith(f"{each}."))
+    module = next(prefix for prefix in _MODULES if name.startswith(f"{prefix}."))
     found = modules_of(version)[module]
     return reduce(getattr, name.removeprefix(f"{module}.").split("."), found)
 

@@ -3,35 +3,31 @@
 from __future__ import annotations
 
 from operator import index as as_int
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from nkisim.errors import refuse
 from nkisim.numerics import dtypes
 from nkisim.source_lines import warn_user
 from nkisim.tensors.layout import ON_CHIP, Layout, layout_of
-from nkisim.tensors.offsets import (
-    Indirection,
-    ScalarOffset,
-    VectorOffset,
-    require_row_numbers,
-    require_scalar,
-)
-from nkisim.tensors.reshaping import Shape, require_dim
+from nkisim.tensors.offsets import require_row_numbers
+from nkisim.tensors.reshape import Shape
+from nkisim.tensors.strided_tensor import StridedTensor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
-    from nkisim.tensors.registers import RunTimeValue
-    from nkisim.tensors.tensor import NkiTensor
+
+T = TypeVar("T", bound=StridedTensor)
 
 
 def make_pattern_view(
-    tensor: NkiTensor,
+    tensor: T,
     pattern: Sequence[Sequence[int]],
     offset: int | None,
     dtype: str,
-    indirection: Indirection | None = None,
-) -> NkiTensor:
+    indirection: Any = None,
+) -> T:
     """The view with these (step, count) pairs on the storage of `tensor`."""
     if tensor.indirection is not None:
         refuse("ap", "a view with a run-time offset", "static views only", "use the base tensor")
@@ -50,7 +46,7 @@ def make_pattern_view(
     view = tensor._view(counts, steps, start)  # noqa: SLF001 (same concept, split by size)
     view.dtype = dtype
     view.indirection = indirection
-    if isinstance(indirection, VectorOffset):
+    if indirection is not None and indirection.gathers_rows:
         require_row_numbers("ap", indirection.rows, counts[0])
         _require_in_hbm(view, _one_row(view))  # the first step plays no part: rows are numbered
     elif view.storage.allocation.region in ON_CHIP:
@@ -60,40 +56,7 @@ def make_pattern_view(
     return view
 
 
-def run_time_offset(
-    tensor: NkiTensor,
-    scalar: NkiTensor | RunTimeValue | None,
-    rows: NkiTensor | None,
-    dim: int,
-    dtype: str,
-) -> Indirection | None:
-    """What `.ap(scalar_offset=, vector_offset=, indirect_dim=)` adds to a pattern, if anything."""
-    if scalar is None and rows is None:
-        return None
-    if scalar is not None and rows is not None:
-        refuse(
-            "ap",
-            "scalar_offset together with vector_offset",
-            "one kind of run-time offset per view",
-            "choose one",
-        )
-    require_dim("ap indirect_dim", dim, tensor.ndim)
-    unit = rescale(f"stride of dimension {dim}", tensor.strides[dim], tensor.dtype, dtype)
-    if scalar is not None:
-        require_scalar("ap", scalar, tensor.buffer)
-        return ScalarOffset(scalar, unit, dimension=tensor.shape[dim])
-    assert rows is not None, "one of the two is given"
-    if dim != 0 or tensor.buffer in ON_CHIP:
-        refuse(
-            "ap",
-            f"vector_offset with indirect_dim={dim} in {tensor.buffer.value}",
-            "dimension 0 of an HBM tensor",
-            "gather rows of an HBM tensor",
-        )
-    return VectorOffset(rows, unit)
-
-
-def reinterpret(tensor: NkiTensor, dtype: str) -> NkiTensor:
+def reinterpret(tensor: T, dtype: str) -> T:
     """The same bits as `dtype`: the last dimension grows or shrinks with the element size."""
     old_bytes = dtypes.itemsize_bytes(tensor.dtype)
     new_bytes = dtypes.itemsize_bytes(dtype)
@@ -119,7 +82,7 @@ def rescale(what: str, elems: int, old: str, new: str) -> int:
     return total // size
 
 
-def _require_scalable(tensor: NkiTensor, dtype: str) -> None:
+def _require_scalable(tensor: StridedTensor, dtype: str) -> None:
     old_bytes, new_bytes = dtypes.itemsize_bytes(tensor.dtype), dtypes.itemsize_bytes(dtype)
     partitions = tensor.buffer in ON_CHIP
     if (partitions and tensor.ndim == 1) or (tensor.shape[-1] != 1 and tensor.strides[-1] != 1):
@@ -140,7 +103,7 @@ def _require_scalable(tensor: NkiTensor, dtype: str) -> None:
         )
 
 
-def _require_whole_rows(tensor: NkiTensor, dtype: str) -> None:
+def _require_whole_rows(tensor: StridedTensor, dtype: str) -> None:
     """On chip a partition holds a whole number of elements of every type it is looked at with."""
     storage = tensor.storage
     if storage.allocation.region in ON_CHIP:
@@ -154,11 +117,11 @@ def _steps_and_counts(pattern: Sequence[Sequence[int]]) -> tuple[Shape, Shape]:
     return steps, tuple([as_int(pair[1]) for pair in pattern])
 
 
-def _one_row(view: NkiTensor) -> Layout:
+def _one_row(view: StridedTensor) -> Layout:
     return layout_of(view.buffer, view.dtype, view.shape[1:] or (1,), view.strides[1:] or (1,))
 
 
-def _require_in_hbm(view: NkiTensor, layout: Layout) -> None:
+def _require_in_hbm(view: StridedTensor, layout: Layout) -> None:
     storage = view.storage
     stored = dtypes.itemsize_bytes(storage.dtype)
     total = storage.size * stored // dtypes.itemsize_bytes(view.dtype)
@@ -167,7 +130,7 @@ def _require_in_hbm(view: NkiTensor, layout: Layout) -> None:
         _refuse_outside(view, f"elements 0..{total - 1} of the tensor (asked: {first}..{last})")
 
 
-def _require_on_chip(view: NkiTensor) -> None:
+def _require_on_chip(view: StridedTensor) -> None:
     """The first pair walks whole partitions; the others stay in the row of a partition."""
     pitch, layout = view.pitch_elems, view.layout
     if view.shape[0] > 1 and view.strides[0] != pitch:
@@ -187,7 +150,7 @@ def _require_on_chip(view: NkiTensor) -> None:
         _refuse_outside(view, f"elements 0..{pitch - 1} of a partition (asked: {first}..{last})")
 
 
-def _refuse_outside(view: NkiTensor, limit: str) -> None:
+def _refuse_outside(view: StridedTensor, limit: str) -> None:
     refuse(
         "ap",
         f"pattern {view.get_pattern()} at offset {view.offset} on tensor {view.name!r}",

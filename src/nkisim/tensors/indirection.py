@@ -10,8 +10,8 @@ from nkisim.errors import NkiValidationError
 from nkisim.machine import Machine
 from nkisim.numerics import dtypes
 from nkisim.tensors.layout import Layout, layout_of
-from nkisim.tensors.offsets import FreeIndex, ScalarOffset, VectorOffset
 from nkisim.tensors.registers import RunTimeValue
+from nkisim.tensors.tensor import FreeIndex, ScalarOffset, VectorOffset
 
 if TYPE_CHECKING:
     from nkisim.tensors.tensor import NkiTensor
@@ -141,9 +141,9 @@ def value_outside_dimension(tensor: NkiTensor) -> tuple[int, int] | None:
     source = indirection.source
     value = scalar_value(source)
     bounds = source.bounds if isinstance(source, RunTimeValue) else None
-    for one in bounds or (value,):
-        if one is not None and not 0 <= one < indirection.dimension:
-            return one, indirection.dimension
+    for offset in bounds or (value,):
+        if offset is not None and not 0 <= offset < indirection.dimension:
+            return offset, indirection.dimension
     return None
 
 

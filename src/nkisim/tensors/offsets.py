@@ -1,9 +1,8 @@
-"""Run-time offsets a view can carry: one for the whole view, one a row, or one an element."""
+"""What may be a run-time offset: of a whole view, of its rows, or of its elements."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from nkisim.errors import refuse
 from nkisim.numerics import dtypes
@@ -12,53 +11,10 @@ from nkisim.tensors.registers import RunTimeValue
 from nkisim.tensors.scalars import NkiScalar
 
 if TYPE_CHECKING:
-    from nkisim.tensors.tensor import NkiTensor
+    from nkisim.tensors.strided_tensor import StridedTensor
 
 
-class ScalarOffset(NamedTuple):
-    """One run-time offset for the whole view: `source` times `unit_elems` is added.
-
-    Values are 0 <= value < `limit`; None where only the tensor's end bounds them. `dimension` is
-    the size of the one that `.ap(indirect_dim=)` names, which devices go by.
-    """
-
-    source: NkiTensor | RunTimeValue
-    unit_elems: int
-    limit: int | None = None
-    dimension: int | None = None
-
-
-def scalar_offset(source: NkiTensor | RunTimeValue, unit_elems: int, limit: int) -> ScalarOffset:
-    """An offset below `limit`; where only 0 is, the view stays where it is.
-
-    The stride of a dimension of size 1 says nothing: it may equal that of the partitions.
-    """
-    return ScalarOffset(source, 0 if limit == 1 else unit_elems, limit)
-
-
-class VectorOffset(NamedTuple):
-    """A gather along HBM rows: row p of the view is row `rows[p]` of `unit_elems` elements.
-
-    Row numbers are 0 <= row < `limit`; None where only the tensor's end bounds them.
-    """
-
-    rows: NkiTensor
-    unit_elems: int
-    limit: int | None = None
-
-
-@dataclass(frozen=True)
-class FreeIndex:
-    """Tensor indirection along the free dimension (trn3): `.indirect(index)`."""
-
-    index: NkiTensor
-    elems: int
-
-
-Indirection = ScalarOffset | VectorOffset | FreeIndex
-
-
-def require_scalar(method: str, source: NkiTensor | RunTimeValue, region: MemoryRegion) -> None:
+def require_scalar(method: str, source: StridedTensor | RunTimeValue, region: MemoryRegion) -> None:
     """Refuse anything but a register, a scalar or one integer in SBUF; int64 reaches HBM only."""
     if isinstance(source, NkiScalar):
         _require_addressing(method, source, region)
@@ -84,7 +40,7 @@ def _require_addressing(method: str, scalar: NkiScalar, region: MemoryRegion) ->
         )
 
 
-def require_row_numbers(method: str, rows: NkiTensor, count: int) -> None:
+def require_row_numbers(method: str, rows: StridedTensor, count: int) -> None:
     """Refuse anything but an integer tile in SBUF that holds `count` row numbers."""
     if not _is_integer_tile(rows) or not _has_two_dims(rows) or rows.size < count:
         refuse(
@@ -95,7 +51,7 @@ def require_row_numbers(method: str, rows: NkiTensor, count: int) -> None:
         )
 
 
-def require_free_index(tensor: NkiTensor, index: NkiTensor, elems: int) -> None:
+def require_free_index(tensor: StridedTensor, index: StridedTensor, elems: int) -> None:
     """Refuse an index that does not belong to the partitions of an on-chip tensor."""
     fits = tensor.layout.on_chip and index.layout.on_chip and index.shape[0] == tensor.shape[0]
     if not fits or not dtypes.is_integer(index.dtype) or not tensor.is_contiguous() or elems < 1:
@@ -108,12 +64,12 @@ def require_free_index(tensor: NkiTensor, index: NkiTensor, elems: int) -> None:
         )
 
 
-def _has_two_dims(tile: NkiTensor) -> bool:
+def _has_two_dims(tile: StridedTensor) -> bool:
     """Two dimensions, or more of which only the first two are longer than 1."""
     return tile.ndim >= 2 and max(tile.shape[2:], default=1) == 1
 
 
-def _is_integer_tile(value: NkiTensor) -> bool:
+def _is_integer_tile(value: StridedTensor) -> bool:
     layout = getattr(value, "layout", None)
     if layout is None or layout.region is not MemoryRegion.sbuf:
         return False

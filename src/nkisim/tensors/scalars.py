@@ -174,7 +174,7 @@ def _bounds(operation: _Combine, left: NkiScalar, right: NkiScalar) -> tuple[int
     """Least and greatest result; None where that is data, or where a value could wrap around."""
     if left.bounds is None or right.bounds is None:
         return None
-    ends = [operation(one, other) for one in left.bounds for other in right.bounds]
+    ends = [operation(bound, other) for bound in left.bounds for other in right.bounds]
     if any(_wrapped(end, left.dtype) != end for end in ends):
         return None
     return min(ends), max(ends)
@@ -187,10 +187,10 @@ def _factors(operation: _Combine, left: NkiScalar, right: NkiScalar) -> _Factors
         return _multiplied(left, right)
     sign = -1 if operation is sub else 1
     total = dict(one)
-    for loop, each in other.items():
+    for loop, factor in other.items():
         before = total.get(loop, 0)
-        total[loop] = None if each is None or before is None else before + sign * each
-    return {loop: each for loop, each in total.items() if each != 0}
+        total[loop] = None if factor is None or before is None else before + sign * factor
+    return {loop: factor for loop, factor in total.items() if factor != 0}
 
 
 def _multiplied(left: NkiScalar, right: NkiScalar) -> _Factors:
@@ -202,5 +202,6 @@ def _multiplied(left: NkiScalar, right: NkiScalar) -> _Factors:
     if by == 0:
         return {}
     return {
-        loop: None if by is None or each is None else by * each for loop, each in factors.items()
+        loop: None if by is None or factor is None else by * factor
+        for loop, factor in factors.items()
     }

@@ -32,13 +32,13 @@ class Core:
         self._dma = DmaEngines(machine, hbm, number)
         self.place: dict[engine, Callable[[Cost, float], Placed]] = {
             engine.dma: self._dma.place,
-            **{where: one.place for where, one in self._engines.items()},
+            **{where: unit.place for where, unit in self._engines.items()},
         }
 
     @property
     def busy_ns(self) -> dict[str, float]:
         """Busy time by engine; DMA as data movement and as issue."""
-        busy = {where.name: one.busy for where, one in self._engines.items()}
+        busy = {where.name: unit.busy for where, unit in self._engines.items()}
         busy["dma"] = self._dma.busy
         busy["dma issue"] = self._dma.issue_busy / self._timing.dma_issue_queues
         return busy
@@ -60,23 +60,23 @@ class Core:
 
     def drain(self, when: float) -> None:
         """Everything has ended at a time, and nothing starts earlier."""
-        for one in self._engines.values():
-            one.drain(when)
+        for unit in self._engines.values():
+            unit.drain(when)
         self._dma.drain(when)
         self._psum.drained(when)
 
     def condition(self, now: float) -> tuple[Hashable, ...]:
         """What decides how instructions run once everything has drained."""
-        return tuple(one.condition(now) for one in self._engines.values())
+        return tuple(unit.condition(now) for unit in self._engines.values())
 
     def totals(self) -> list[float]:
         """What a turn of a loop adds to."""
-        return [*(one.busy for one in self._engines.values()), *self._dma.totals()]
+        return [*(unit.busy for unit in self._engines.values()), *self._dma.totals()]
 
     def pass_by(self, turns: int, gains: list[float], shift_ns: float) -> None:
         """Let turns of a loop pass, each with these gains, all of them in this time."""
         engines = list(self._engines.values())
-        for one, gain in zip(engines, gains, strict=False):
-            one.busy += turns * gain
-            one.postpone(shift_ns)
+        for unit, gain in zip(engines, gains, strict=False):
+            unit.busy += turns * gain
+            unit.postpone(shift_ns)
         self._dma.add([turns * gain for gain in gains[len(engines) :]])

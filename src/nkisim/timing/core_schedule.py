@@ -16,7 +16,7 @@ from nkisim.timing.core import Core
 from nkisim.timing.costs import Cost, cost_of
 from nkisim.timing.hazards import Hazards, Waits, read_only_allocations
 from nkisim.timing.ledger import Settled
-from nkisim.timing.reorder import Lane, Reordering
+from nkisim.timing.reorder import Reordering, WaitingLane
 from nkisim.timing.shared_limit import SharedLimit
 from nkisim.timing.timeline import DRAINED, OTHER_CORE, Elision, Events
 from nkisim.trace import Instruction, Item, Loop, Trace
@@ -85,7 +85,7 @@ class CoreSchedule:
         self._settled = Settled(0, self.events.released_ns)
         read_only = read_only_allocations(trace.instructions())
         self._hazards = Hazards(read_only, self._settled, per_tensor=per_tensor)
-        self._named = {index for one in trace.instructions() for index in one.after}
+        self._named = {index for instruction in trace.instructions() for index in instruction.after}
         self._rows_of: dict[int, int] = {}  # index of a named instruction -> its latest row
         self._costs: dict[Any, Cost] = {}
         self._floor = 0.0  # nothing starts before: the last barrier
@@ -134,9 +134,11 @@ class CoreSchedule:
         first = self.events.reserve(instructions)
         self._settled.rows = first
         costs = [self._cost(instruction) for instruction in instructions]
-        waits = [self._waits(one, row) for row, one in enumerate(instructions, first)]
+        waits = [
+            self._waits(instruction, row) for row, instruction in enumerate(instructions, first)
+        ]
         ready: dict[int, tuple[float, int]] = {}
-        lanes: dict[object, Lane] = {}
+        lanes: dict[object, WaitingLane] = {}
 
         def ready_at(number: int) -> float:
             ready[number] = self._ready(instructions[number], waits[number])
@@ -147,13 +149,13 @@ class CoreSchedule:
             self._commit(first + number, one, cost, *ready.pop(number))
             return self.core.free(one, cost)
 
-        for one, cost in zip(instructions, costs, strict=True):
-            key = self.core.lane(one, cost)
+        for instruction, cost in zip(instructions, costs, strict=True):
+            key = self.core.lane(instruction, cost)
             if key not in lanes:
-                window = 1 if one.engine is engine.tensor else self._window
-                lanes[key] = Lane(window, self.core.free(one, cost))
+                window = 1 if instruction.engine is engine.tensor else self._window
+                lanes[key] = WaitingLane(window, self.core.free(instruction, cost))
         in_lane = [lanes[self.core.lane(*pair)] for pair in zip(instructions, costs, strict=True)]
-        producers = [_producers(one, first, number) for number, one in enumerate(waits)]
+        producers = [_producers(wait, first, number) for number, wait in enumerate(waits)]
         Reordering(in_lane, producers, ready_at, run).go()
 
     def _meet(self, instruction: Instruction) -> Steps:

@@ -23,7 +23,7 @@ class Waits(NamedTuple):
     readers: list[Who]  # it overwrites what they read
 
 
-class _Place(NamedTuple):
+class _TensorLedger(NamedTuple):
     """Where the accesses to one tensor are kept; no ledger for a tensor that is only read."""
 
     ledger: Ledger | None
@@ -42,7 +42,7 @@ class Hazards:
         self._per_tensor = per_tensor
         self._settled = settled
         self._read_only = read_only
-        self._places: dict[int, _Place] = {}
+        self._places: dict[int, _TensorLedger] = {}
         self._placed_by_hand: dict[object, Ledger] = {}
 
     def waits(self, instruction: Instruction, row: int) -> Waits:
@@ -71,7 +71,7 @@ class Hazards:
         self._places.clear()
         self._placed_by_hand.clear()
 
-    def _new_place(self, access: Access) -> _Place:
+    def _new_place(self, access: Access) -> _TensorLedger:
         allocation = access.allocation
         ledger: Ledger | None
         pitch = 0
@@ -83,7 +83,7 @@ class Hazards:
             ledger = Ledger(self._settled)
         else:
             ledger = self._placed_by_hand.setdefault(allocation.region, Ledger(self._settled))
-        place = self._places[id(allocation)] = _Place(ledger, pitch)
+        place = self._places[id(allocation)] = _TensorLedger(ledger, pitch)
         return place
 
     def _box(self, access: Access, pitch: int) -> Box:

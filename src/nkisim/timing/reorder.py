@@ -14,7 +14,7 @@ _NEVER = (float("inf"), -1)
 _BEST = attrgetter("best")
 
 
-class Lane:
+class WaitingLane:
     """The instructions of one engine or DMA queue that have not run yet, in program order.
 
     Only the first `window` of them may be chosen. `best` is (start, row) of the one that can start
@@ -83,7 +83,7 @@ class Reordering:
 
     def __init__(
         self,
-        lanes: Sequence[Lane],
+        lanes: Sequence[WaitingLane],
         waits_for: Sequence[set[int]],
         ready_at: Callable[[int], float],
         run: Callable[[int], float],

@@ -26,7 +26,7 @@ RESIDUALS = (NO_RESIDUAL, BEFORE, AFTER)
 
 
 @dataclass(frozen=True)
-class End(NKIObject):
+class Epilogue(NKIObject):
     """y = activation(sum + bias [+ residual]) [+ residual], in a dtype of its own or that of x."""
 
     activation: str = IDENTITY
@@ -39,10 +39,10 @@ class End(NKIObject):
         return self.residual == NO_RESIDUAL and self.activation in simple
 
 
-PLAIN_END = End()
+PLAIN_END = Epilogue()
 
 
-def end_of(activation: str, residual: str, dtype: str) -> End:
+def end_of(activation: str, residual: str, dtype: str) -> Epilogue:
     """An end, if these words are known."""
     if activation not in ACTIVATIONS:
         raise UnsupportedError(
@@ -53,4 +53,4 @@ def end_of(activation: str, residual: str, dtype: str) -> End:
         raise UnsupportedError(f"an output in {dtype}: one of {', '.join(ITEM_BYTES)}.")
     if residual not in RESIDUALS:
         raise UnsupportedError(f"residual {residual!r} the activation: one of before, after.")
-    return End(activation, residual, dtype)
+    return Epilogue(activation, residual, dtype)

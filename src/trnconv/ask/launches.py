@@ -30,7 +30,7 @@ _GIB = 2**30
 
 
 @dataclass(frozen=True)
-class Launch:
+class LaunchPart:
     """A part: what it computes, and where its input and output begin."""
 
     shape: Shape
@@ -63,7 +63,7 @@ class Launch:
 
 def planned_parts(
     question: Question, plan: Callable[[Question], Planned]
-) -> Iterator[tuple[Launch, Planned]]:
+) -> Iterator[tuple[LaunchPart, Planned]]:
     """The launches of a convolution and what `plan` makes of each; equal ones are planned once.
 
     Mostly it is one. There are more where offsets would not fit 32 bits, and where no program is
@@ -126,15 +126,15 @@ def require_room(question: Question) -> None:
         )
 
 
-def launches(shape: Shape, most: int = MAX_OFFSET) -> list[Launch]:
+def launches(shape: Shape, most: int = MAX_OFFSET) -> list[LaunchPart]:
     """The parts of a convolution, each with at most `most` elements in and out."""
-    parts = [Launch(shape, 0, (0, 0, 0), (0, 0, 0))]
+    parts = [LaunchPart(shape, 0, (0, 0, 0), (0, 0, 0))]
     while any(_elems(part.shape) > most for part in parts):
         parts = [piece for part in parts for piece in _halved(part, most)]
     return parts
 
 
-def halve_channels(part: Launch, why: PlanError | None = None) -> list[Launch]:
+def halve_channels(part: LaunchPart, why: PlanError | None = None) -> list[LaunchPart]:
     """Two parts with half of the groups, or of the output channels, each: shorter programs.
 
     Whole arrays of groups and whole tiles of channels stay whole. Halves of output channels both
@@ -169,7 +169,7 @@ def _fits_array(shape: Shape) -> bool:
     return (shape.c_out if shape.groups == 1 else shape.groups) <= most
 
 
-def _whole_arrays(part: Launch) -> list[Launch]:
+def _whole_arrays(part: LaunchPart) -> list[LaunchPart]:
     """A part, or two if its groups fill the array much better so.
 
     Groups share the array by a number that divides theirs.
@@ -182,7 +182,7 @@ def _whole_arrays(part: Launch) -> list[Launch]:
     return _split_groups(part, groups // most * most)
 
 
-def _split_groups(part: Launch, count: int) -> list[Launch]:
+def _split_groups(part: LaunchPart, count: int) -> list[LaunchPart]:
     """The first so many groups, and the others."""
     shape = part.shape
     ins, outs = shape.c_in // shape.groups, shape.c_out // shape.groups
@@ -206,7 +206,7 @@ def _elems(shape: Shape) -> int:
     return max(x, shape.batch * shape.c_out * prod(shape.out_sizes()))
 
 
-def _halved(part: Launch, most: int) -> list[Launch]:
+def _halved(part: LaunchPart, most: int) -> list[LaunchPart]:
     shape = part.shape
     if _elems(shape) <= most:
         return [part]
@@ -224,7 +224,7 @@ def _halved(part: Launch, most: int) -> list[Launch]:
                 parts = [_slice(part, axis, *half) for half in halves]
             except ShapeError:
                 continue  # a part would be smaller than what it reflects
-            if all(one.shape.out_sizes()[axis] < count for one in parts):
+            if all(launch.shape.out_sizes()[axis] < count for launch in parts):
                 return parts
     raise PlanError(
         f"{shape_in_words(shape)} has {_elems(shape)} elements and nothing to split: offsets have"
@@ -262,7 +262,7 @@ def _reach(shape: ConvShape, axis: int, first: int, end: int) -> tuple[int, int]
     return begin, (end - 1) * shape.stride[axis] + front + reach
 
 
-def _slice(part: Launch, axis: int, first: int, end: int) -> Launch:
+def _slice(part: LaunchPart, axis: int, first: int, end: int) -> LaunchPart:
     """Outputs `first` .. `end - 1` of an axis: the input they read, the padding that is left.
 
     There are more outputs if the last one reads not all repetitions of a position.
@@ -293,7 +293,7 @@ def _slice(part: Launch, axis: int, first: int, end: int) -> Launch:
     return _at(part, cut, axis, (x_first, first))
 
 
-def _at(part: Launch, shape: Shape, axis: int, first: tuple[int, int]) -> Launch:
+def _at(part: LaunchPart, shape: Shape, axis: int, first: tuple[int, int]) -> LaunchPart:
     """A slice of a part that begins so much further along an axis of x and of y."""
     return replace(
         part,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from nkisim.machine import Machine
-from trnconv.ask.ends import PLAIN_END, End
+from trnconv.ask.ends import PLAIN_END, Epilogue
 from trnconv.ask.limits import DEFAULT_BUDGET
 from trnconv.ask.policy import DEFAULT_POLICY, Policy
 from trnconv.geometry import ConvShape, TransposedShape, with_axis
@@ -38,7 +38,7 @@ class Question:
     machine: Machine
     dtype: str = "bfloat16"
     pieces: tuple[int, ...] = ()  # frames of each tensor that x lies in; empty: one tensor
-    end: End = PLAIN_END
+    end: Epilogue = PLAIN_END
     reproducible: bool = False
     budget: int = DEFAULT_BUDGET  # static instructions of a launch
     policy: Policy = DEFAULT_POLICY

@@ -31,7 +31,7 @@ def shape_in_words(shape: Shape) -> str:
 def _rank(shape: Shape) -> int:
     """The fewest axes that describe it: leading ones where nothing happens are left out."""
     own = (shape.size, shape.kernel, shape.stride, shape.dilation, shape.out_sizes())
-    idle = [all(each[axis] == 1 for each in own) for axis in range(2)]
+    idle = [all(numbers[axis] == 1 for numbers in own) for axis in range(2)]
     return 1 if all(idle) else 2 if idle[0] else 3
 
 

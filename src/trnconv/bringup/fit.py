@@ -34,23 +34,23 @@ def fitted(
     clocked: Sequence[Clocked], machine: Machine, cores: int, measure: Measure
 ) -> list[Fitted]:
     """Every constant that a measured time decides, all of them at once."""
-    traced = [_Traced(one, machine, cores) for one in clocked]
-    times = [measure(one) for one in clocked]
+    traced = [_Traced(constant, machine, cores) for constant in clocked]
+    times = [measure(constant) for constant in clocked]
     values: dict[str, float] = {}
-    told = [one.share(machine) >= _LEAST_SHARE for one in traced]
+    told = [constant.share(machine) >= _LEAST_SHARE for constant in traced]
     for _ in range(_ROUNDS):
-        for one, time, is_told in zip(traced, times, told, strict=True):
+        for constant, time, is_told in zip(traced, times, told, strict=True):
             if is_told:
-                values[one.field] = one.value_of(time, _with(machine, values))
+                values[constant.field] = constant.value_of(time, _with(machine, values))
     return [
         Fitted(
-            one.field,
-            one.clocked.unit,
-            float(getattr(machine.timing, one.field)),
-            values.get(one.field),
+            constant.field,
+            constant.clocked.unit,
+            float(getattr(machine.timing, constant.field)),
+            values.get(constant.field),
             time,
         )
-        for one, time in zip(traced, times, strict=True)
+        for constant, time in zip(traced, times, strict=True)
     ]
 
 

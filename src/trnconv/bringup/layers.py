@@ -20,7 +20,7 @@ from trnconv.geometry import ConvShape, TransposedShape, conv_shape, transposed_
 from trnconv.planner.best import offers_of
 from trnconv.planner.table import form_named
 from trnconv.reference import forward, transposed, weight_gradient
-from trnconv.runtime.launch import Operands
+from trnconv.runtime.launch import LaunchOperands
 from trnconv.runtime.plans import plans_for
 
 _DTYPES: Final = {"bfloat16": ml_dtypes.bfloat16, "float32": np.float32, "float16": np.float16}
@@ -29,7 +29,7 @@ _WIDE: Final = end_of("identity", "none", "float32")
 
 
 @dataclass(frozen=True)
-class Layer:
+class LadderLayer:
     """A convolution, and what of the kernels it is there for."""
 
     name: str
@@ -39,22 +39,22 @@ class Layer:
     most: int = 1  # of the integers that go in: results that bfloat16 holds
 
 
-def operands_of(question: Question, seed: int, most: int) -> Operands:
+def operands_of(question: Question, seed: int, most: int) -> LaunchOperands:
     """Integers for all that a question asks for."""
     shape, dtype = question.shape, _DTYPES[question.dtype]
     x = integers(seed, shape.batch, shape.c_in, *shape.size, dtype=dtype, most=most)
     y_shape = (shape.batch, shape.c_out, *shape.out_sizes())
     if question.asks == FILTER_GRADIENT:
-        return Operands((x, integers(seed + 1, *y_shape, dtype=dtype, most=most)))
+        return LaunchOperands((x, integers(seed + 1, *y_shape, dtype=dtype, most=most)))
     ins = shape.c_in // shape.groups
     w = integers(seed + 2, shape.c_out, ins, *shape.kernel, dtype=dtype, most=most)
     bias = integers(seed + 3, shape.c_out, most=most)
     added = question.end.residual != "none"
     residual = integers(seed + 4, *y_shape, dtype=dtype, most=most) if added else None
-    return Operands((x,), w, bias, residual)
+    return LaunchOperands((x,), w, bias, residual)
 
 
-def expected_of(question: Question, operands: Operands) -> Arrays:
+def expected_of(question: Question, operands: LaunchOperands) -> Arrays:
     """The definition in float64, rounded once: exact, because everything is an integer."""
     shape, x = question.shape, operands.inputs[0]
     out = _DTYPES[question.end.dtype or question.dtype]
@@ -153,18 +153,18 @@ def _transposed_question(machine: Machine) -> Question:
 
 
 LAYERS: Final = (
-    Layer("pointwise", "a matrix product", _asked((1, 96, 3, 5, 7), (64, 96, 1, 1, 1))),
-    Layer(
+    LadderLayer("pointwise", "a matrix product", _asked((1, 96, 3, 5, 7), (64, 96, 1, 1, 1))),
+    LadderLayer(
         "image",
         "nine taps of 3 channels, stacked on partitions",
         _asked((1, 3, 1, 9, 11), (48, 3, 1, 3, 3), padding=(0, 1, 1)),
     ),
-    Layer(
+    LadderLayer(
         "video",
         "27 taps, two cores if a logical core has them",
         _asked((1, 48, 4, 6, 10), (56, 48, 3, 3, 3), padding=(0, 1, 1)),
     ),
-    Layer(
+    LadderLayer(
         "residual-before",
         "a residual, then an activation, on the way out of PSUM",
         _asked(
@@ -174,37 +174,37 @@ LAYERS: Final = (
             end=end_of(RELU, BEFORE, ""),
         ),
     ),
-    Layer(
+    LadderLayer(
         "residual-after",
         "an activation, then a residual",
         _asked(
             (1, 16, 3, 6, 10), (24, 16, 3, 3, 3), padding=(0, 1, 1), end=end_of(RELU, AFTER, "")
         ),
     ),
-    Layer(
+    LadderLayer(
         "ahead",
         "windows of the next block are loaded before this one is stored",
         _asked((1, PARTITIONS, 2, 24, 160), (PARTITIONS, PARTITIONS, 1, 1, 1)),
         _ahead,
     ),
-    Layer(
+    LadderLayer(
         "rolled",
         "a hardware loop over blocks",
         _asked((1, 64, 3, 24, 320), (64, 64, 3, 3, 3), padding=(0, 1, 1)),
         _rolled,
     ),
-    Layer(
+    LadderLayer(
         "transposed",
         "phases of a transposed convolution, evicted with a step",
         _transposed_question,
     ),
-    Layer(
+    LadderLayer(
         "depthwise",
         "a filter for each channel, without the Tensor engine",
         _asked((1, 32, 1, 12, 14), (32, 1, 1, 3, 3), padding=(0, 1, 1), groups=32),
         _by("depthwise"),
     ),
-    Layer(
+    LadderLayer(
         "minimal",
         "minimal filtering with fp16 transforms",
         _asked(
@@ -215,7 +215,7 @@ LAYERS: Final = (
         ),
         _by("minimal"),
     ),
-    Layer(
+    LadderLayer(
         "filter-gradient",
         "the gradient of filters, with transposed tiles",
         _asked(

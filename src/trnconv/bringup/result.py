@@ -41,7 +41,7 @@ class ResultFile:
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
             same = document["stamp"] == stamp
-            rungs = {one["name"]: one for one in document["rungs"]}
+            rungs = {rung["name"]: rung for rung in document["rungs"]}
         except (ValueError, KeyError, TypeError) as error:
             raise UnsupportedError(
                 f"{path}: not a file of `trnconv bringup` ({error}). Name another with --file."
@@ -49,7 +49,7 @@ class ResultFile:
         if same:
             return cls(path, stamp, rungs)
         # What was green under other switches or versions is asked again; what hung is known.
-        hung = {name: one for name, one in rungs.items() if one["state"] == STARTED}
+        hung = {name: rung for name, rung in rungs.items() if rung["state"] == STARTED}
         return cls(path, stamp, hung)
 
     def kept(self, rung: Rung, switches: frozenset[str], *, retry: bool = False) -> Finding | None:
@@ -93,7 +93,7 @@ class ResultFile:
 
     def document(self) -> dict[str, Any]:
         """All of it."""
-        red = [one for one in self.rungs.values() if one["state"] == RED]
+        red = [rung for rung in self.rungs.values() if rung["state"] == RED]
         return {
             "format": FORMAT,
             "stamp": self.stamp,

@@ -17,7 +17,7 @@ from nkisim.timing import schedule_launch
 from trnconv._nki import NKIObject
 from trnconv.bringup.probe import Arrays
 from trnconv.forms.allowance import allowed
-from trnconv.host.building import built, with_recipe
+from trnconv.host.builder import built, with_recipe
 from trnconv.host.switches import NO_LEGALISATION
 
 _WARM_UP: Final = 3
@@ -113,7 +113,7 @@ class VendorRunner:
 def traced(kernel: Callable[..., Any], args: Arrays, machine: Machine, cores: int) -> Run:
     """A call without values."""
     specs = [
-        Spec(one.shape, str(one.dtype)) if isinstance(one, np.ndarray) else one for one in args
+        Spec(arg.shape, str(arg.dtype)) if isinstance(arg, np.ndarray) else arg for arg in args
     ]
     launched = nkisim.Kernel(kernel)[cores]
     return nkisim.run(launched, *specs, target=machine, lnc=cores, values=False)
@@ -128,4 +128,4 @@ def latency_ns(run: Run, machine: Machine) -> float:
 def as_arrays(outputs: Any) -> Arrays:
     """One result or several as a tuple of arrays."""
     listed = outputs if isinstance(outputs, tuple) else (outputs,)
-    return tuple(np.asarray(each) for each in listed)
+    return tuple(np.asarray(output) for output in listed)

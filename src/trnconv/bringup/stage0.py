@@ -17,14 +17,14 @@ from typing import Any, Final
 
 from trnconv.ask.question import Question
 from trnconv.bringup.ladder import GREEN, OFF, RED, Bench, Finding, Rung
-from trnconv.bringup.layers import LAYERS, Layer, operands_of
+from trnconv.bringup.layers import LAYERS, LadderLayer, operands_of
 from trnconv.bringup.probe import Arrays, Probe
 from trnconv.bringup.runner import SimulatedRunner, as_arrays, traced
 from trnconv.bringup.stage1 import PROBES, difference
 from trnconv.bringup.stage2 import RunnerDevice
 from trnconv.bringup.toolchain import Toolchain, find_toolchain
 from trnconv.cases import BENCHMARK, EDGE, Case
-from trnconv.cutting import cut
+from trnconv.excerpt import cut
 from trnconv.runtime import compute
 from trnconv.runtime.plans import plans_for
 
@@ -60,7 +60,7 @@ def _rung(
     return Rung(STAGE, name, probe.asks, climb, switch, void_with=probe.void_with)
 
 
-def _layer_rung(kind: str, layer: Layer, climb: Callable[..., Finding]) -> Rung:
+def _layer_rung(kind: str, layer: LadderLayer, climb: Callable[..., Finding]) -> Rung:
     return Rung(
         STAGE, f"{kind}-{layer.name}", layer.asks, partial(climb, partial(_of_layer, layer))
     )
@@ -125,7 +125,7 @@ def _of_probe(probe: Probe, bench: Bench) -> _Launch:
     return _Launch(probe.kernel, (*probe.given(1), *probe.constants))
 
 
-def _of_layer(layer: Layer, bench: Bench) -> _Launch:
+def _of_layer(layer: LadderLayer, bench: Bench) -> _Launch:
     question = layer.question(bench.machine)
     prepared = RunnerDevice(bench.runner, layer.planned(question, bench.cores)).prepared(question)
     operands = operands_of(question, 1, layer.most)

@@ -9,10 +9,10 @@ import numpy as np
 
 from trnconv.bringup.ladder import GREEN, OFF, RED, Bench, Finding, Rung
 from trnconv.bringup.probe import Arrays, Probe
+from trnconv.bringup.probes.dma import ADDRESS, COPY, MOVING
 from trnconv.bringup.probes.engines import ENGINES, MATMUL
 from trnconv.bringup.probes.launches import LAUNCHES, ROTATED, TWO_CORES
 from trnconv.bringup.probes.loops import LOOPS, STALLING
-from trnconv.bringup.probes.moving import ADDRESS, COPY, MOVING
 
 STAGE: Final = 1
 SEEDS: Final = (1, 2, 3)  # other data each time: a result that is left from before is noticed
@@ -64,10 +64,10 @@ def difference(found: Arrays, expected: Arrays) -> str:
     """Where results are not what they should be, in words; empty if they are."""
     if len(found) != len(expected):
         return f"{len(found)} results, {len(expected)} expected"
-    for number, (one, other) in enumerate(zip(found, expected, strict=True)):
-        if one.shape != other.shape:
-            return f"result {number} has shape {one.shape}, {other.shape} expected"
-        got, wanted = one.astype(np.float64), other.astype(np.float64)
+    for number, (result, other) in enumerate(zip(found, expected, strict=True)):
+        if result.shape != other.shape:
+            return f"result {number} has shape {result.shape}, {other.shape} expected"
+        got, wanted = result.astype(np.float64), other.astype(np.float64)
         unequal = ~((got == wanted) | (np.isnan(got) & np.isnan(wanted)))
         if unequal.any():
             at = tuple(int(index) for index in np.argwhere(unequal)[0])

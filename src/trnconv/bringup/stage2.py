@@ -10,13 +10,13 @@ import numpy as np
 
 from trnconv.ask.question import FILTER_GRADIENT, Question
 from trnconv.bringup.ladder import GREEN, RED, Bench, Finding, Rung
-from trnconv.bringup.layers import LAYERS, Layer, expected_of, operands_of
+from trnconv.bringup.layers import LAYERS, LadderLayer, expected_of, operands_of
 from trnconv.bringup.runner import Runner
 from trnconv.bringup.stage1 import SEEDS, difference
 from trnconv.forms.form import Plan
 from trnconv.forms.program import Prepared
 from trnconv.runtime import compute
-from trnconv.runtime.launch import Operands, prepare
+from trnconv.runtime.launch import LaunchOperands, prepare
 
 STAGE: Final = 2
 
@@ -38,7 +38,7 @@ class RunnerDevice:
         del question
         return prepare(self.plans)
 
-    def launch(self, prepared: Prepared, operands: Operands) -> tuple[Any, ...]:
+    def launch(self, prepared: Prepared, operands: LaunchOperands) -> tuple[Any, ...]:
         """Packed, and called with arrays."""
         packed = prepared.pack(operands.w, operands.bias)
         args = prepared.arguments(operands.inputs, packed, operands.residual)
@@ -53,7 +53,7 @@ class RunnerDevice:
         return np.empty(sizes, np.dtype(dtype) if dtype else like.dtype)
 
 
-def run(layer: Layer, bench: Bench) -> Finding:
+def run(layer: LadderLayer, bench: Bench) -> Finding:
     """A layer under its plan on data of three seeds, against the definition."""
     question = layer.question(bench.machine)
     plans = layer.planned(question, bench.cores)

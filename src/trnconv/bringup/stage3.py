@@ -183,8 +183,11 @@ def _gradients(on: _OnDevice) -> str:
     numbers = ConvSpec().numbers()
     dx = ops.input_gradient(there[2], there[1], list(_X), numbers, "auto")
     dw = ops.filter_gradient(there[0], there[2], list(_W[2:]), numbers, "auto")
-    wrong = [_difference(on.get(one), other) for one, other in zip((dx, dw), expected, strict=True)]
-    return "; ".join(each for each in wrong if each)
+    wrong = [
+        _difference(on.get(gradient), other)
+        for gradient, other in zip((dx, dw), expected, strict=True)
+    ]
+    return "; ".join(difference for difference in wrong if difference)
 
 
 def _compiled(on: _OnDevice) -> str:

@@ -25,12 +25,14 @@ def rungs() -> tuple[Rung, ...]:
 def calibrate(bench: Bench) -> Finding:
     """Measure, fit, and write the machine's file."""
     found = fitted(clocked_of(bench.cores), bench.machine, bench.cores, measure_of(bench))
-    known = [one for one in found if one.value is not None]
+    known = [constant for constant in found if constant.value is not None]
     if not known:
         return Finding(RED, "no constant can be told from the times")
     path = bench.folder / file_name(bench)
     path.write_text(json.dumps(document(found, bench), indent=1) + "\n", encoding="utf-8")
-    words = ", ".join(f"{one.field} {one.value:.4g} ({one.published:.4g})" for one in known)
+    words = ", ".join(
+        f"{constant.field} {constant.value:.4g} ({constant.published:.4g})" for constant in known
+    )
     return Finding(GREEN, f"{path.name}: {words}", {"file": str(path)})
 
 
@@ -56,8 +58,8 @@ def measure_of(bench: Bench) -> Measure:
 
 def document(found: list[Fitted], bench: Bench) -> dict[str, Any]:
     """The file of a machine: constants with units, and all that the times do not tell."""
-    known = {one.field: one for one in found if one.value is not None}
-    others = [one.name for one in fields(Timing) if one.name not in known]
+    known = {constant.field: constant for constant in found if constant.value is not None}
+    others = [field.name for field in fields(Timing) if field.name not in known]
     return {
         "machine": bench.machine.base_name,
         "kind": "measured" if bench.runner.is_device else "simulated",
@@ -65,9 +67,9 @@ def document(found: list[Fitted], bench: Bench) -> dict[str, Any]:
         "sdk": bench.runner.where,
         "date": datetime.now(timezone.utc).date().isoformat(),
         "constants": {
-            name: {"value": one.value, "unit": one.unit, "before": one.published}
-            for name, one in known.items()
+            name: {"value": constant.value, "unit": constant.unit, "before": constant.published}
+            for name, constant in known.items()
         },
-        "times_ns": {one.field: one.measured_ns for one in found},
+        "times_ns": {constant.field: constant.measured_ns for constant in found},
         "not_identifiable": others,
     }

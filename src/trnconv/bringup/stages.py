@@ -62,6 +62,6 @@ def climbed(
     def kept(rung: Rung) -> Finding | None:
         return file.kept(rung, bench.switches, retry=retry)
 
-    for one in climb(rungs, bench, kept, file.begin):
-        file.end(one)
-        yield one
+    for outcome in climb(rungs, bench, kept, file.begin):
+        file.end(outcome)
+        yield outcome

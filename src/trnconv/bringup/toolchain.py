@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from trnconv.bringup.probe import Arrays
-from trnconv.host.building import legalised
+from trnconv.host.builder import legalised
 
 _SAID: Final = ("total_time_ns", "mac_count", "hbm_bytes", "frontend_time", "mlir_time")
 _SIMULATE: Final = "enable_simulation"
@@ -58,24 +58,28 @@ class Toolchain:
         lowered = self.compiled.compile_kernel_to_nir(
             made, inputs=inputs, compile_opts=options, enable_cache=False
         )
-        given = [one.name for one in lowered.input_specs]
+        given = [input_spec.name for input_spec in lowered.input_specs]
         arrays = [inputs[name] for name in given] if simulated else []
         done = self.driver.compile_bir_to_neff(
-            options, lowered, arrays, given, [one.name for one in lowered.output_specs]
+            options,
+            lowered,
+            arrays,
+            given,
+            [output_spec.name for output_spec in lowered.output_specs],
         )
         said = {name: getattr(lowered, name, None) for name in _SAID}
         outputs = getattr(done, "birsim_outputs", None)
         return Neff(
             Path(done.neff_path).stat().st_size,
             {**said, "neuronx_cc_time": getattr(done, "neuronx_cc_time", None)},
-            None if outputs is None else tuple(np.asarray(each) for each in outputs),
+            None if outputs is None else tuple(np.asarray(output) for output in outputs),
         )
 
     @property
     def simulates(self) -> bool:
         """Whether this compiler's options know BIRSim."""
         options = getattr(self.driver, "CompileOptions", None)
-        return is_dataclass(options) and any(one.name == _SIMULATE for one in fields(options))
+        return is_dataclass(options) and any(field.name == _SIMULATE for field in fields(options))
 
 
 def find_toolchain(target: str, cores: int, switches: frozenset[str]) -> Toolchain | None:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from trnconv.cli.completion import case_names, model_names
+from trnconv.cli.heartbeat import Tell, working
 from trnconv.cli.layer_options import Cores, MachineName, asked_machine
 from trnconv.cli.model_options import NoCache, TunedFile, price_cache
 from trnconv.cli.output import Json, console, print_json, table
-from trnconv.cli.working import Tell, working
 from trnconv.errors import TrnconvError
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def bench(
     """
     from trnconv.ask.cores import cores_of
     from trnconv.model_plan import Prices
-    from trnconv.planner.tuned import use_tuned
+    from trnconv.planner.tuned_plans import use_tuned
 
     _require_sense(layers, model, cpu=cpu)
     target = asked_machine(machine)
@@ -125,8 +125,8 @@ def _layer_row(case: Case, target: Machine, prices: Prices) -> dict[str, Any]:
     return {
         "name": case.name,
         "key": case.key,
-        "seconds": {name: one.ns / 1e9 for name, one in found.items()},
-        "bound": {name: one.bound for name, one in found.items()},
+        "seconds": {name: price.ns / 1e9 for name, price in found.items()},
+        "bound": {name: price.bound for name, price in found.items()},
         "baseline_seconds": None if known is None else known / 1e9,
         "multiply_adds": case.shape.macs(),
         "_case": case,
@@ -214,7 +214,7 @@ def _cells(row: dict[str, Any], scale: float) -> list[str]:
 
 
 def _figure(value: float) -> str:
-    from trnconv.report.wording import significant
+    from trnconv.report.numbers import significant
 
     return significant(value)
 

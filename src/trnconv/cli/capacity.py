@@ -134,7 +134,7 @@ def _answer(found: Capacity, clip: ModelledClip, where: Instance) -> dict[str, A
         "read_bytes": found.read_bytes,
         "written_bytes": found.written_bytes,
         "pixel_bytes": found.pixel_bytes,
-        "resources": [{**asdict(one), "used": found.used(one)} for one in rows],
+        "resources": [{**asdict(row), "used": found.used(row)} for row in rows],
     }
 
 
@@ -168,7 +168,9 @@ def _show(answer: dict[str, Any], demand: Demand, assumed: Assumptions) -> None:
 
 def _lines(answer: dict[str, Any]) -> list[str]:
     clip, most = answer["clip"], answer["clips_per_s_most"]
-    first = next(one for one in answer["resources"] if one["name"] == answer["breaks_first"])
+    first = next(
+        resource for resource in answer["resources"] if resource["name"] == answer["breaks_first"]
+    )
     parts = f"{clip['convolution_s']:.2f} convolutions, {clip['copied_s']:.2f} copies"
     parts += "" if clip["cores"] == 1 else f", on each of {clip['cores']}"
     growth = f"{first['used']:.0%} used: at {most / answer['clips_per_s']:.2f} times the clips"
@@ -187,7 +189,10 @@ def _lines(answer: dict[str, Any]) -> list[str]:
 
 def _used(answer: dict[str, Any]) -> Any:
     shown = table("", "resource", "needed", "of one instance", "used")
-    for one in answer["resources"]:
-        needed, supply = amount(one["demand"], one["unit"]), amount(one["supply"], one["unit"])
-        shown.add_row(one["name"], needed, supply, f"{one['used']:.0%}")
+    for resource in answer["resources"]:
+        needed, supply = (
+            amount(resource["demand"], resource["unit"]),
+            amount(resource["supply"], resource["unit"]),
+        )
+        shown.add_row(resource["name"], needed, supply, f"{resource['used']:.0%}")
     return shown

@@ -11,14 +11,14 @@ def model_names(incomplete: str) -> Iterator[Offer]:
     """Models of the registry."""
     from trnconv.models import models
 
-    return ((one.name, one.title) for one in models() if one.name.startswith(incomplete))
+    return ((model.name, model.title) for model in models() if model.name.startswith(incomplete))
 
 
 def case_names(incomplete: str) -> Iterator[Offer]:
     """Named layers."""
     from trnconv.cases import BENCHMARK
 
-    return ((one.name, one.note) for one in BENCHMARK if one.name.startswith(incomplete))
+    return ((case.name, case.note) for case in BENCHMARK if case.name.startswith(incomplete))
 
 
 def machine_names(incomplete: str) -> Iterator[Offer]:
@@ -31,7 +31,7 @@ def machine_names(incomplete: str) -> Iterator[Offer]:
 def phase_names(incomplete: str) -> Iterator[Offer]:
     """What a model does."""
     offers = (("decode", "latents to video"), ("encode", "video to latents"))
-    return (one for one in offers if one[0].startswith(incomplete))
+    return (offer for offer in offers if offer[0].startswith(incomplete))
 
 
 def accuracy_names(incomplete: str) -> Iterator[Offer]:
@@ -41,4 +41,4 @@ def accuracy_names(incomplete: str) -> Iterator[Offer]:
         ("bf16", "fast algorithms with the error of a bf16 convolution"),
         ("fast", "fast algorithms with 1.2 times that error"),
     )
-    return (one for one in offers if one[0].startswith(incomplete))
+    return (offer for offer in offers if offer[0].startswith(incomplete))

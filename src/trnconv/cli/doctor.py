@@ -12,7 +12,7 @@ from trnconv.cli.refusals import FAILED
 
 def doctor(json: Json = False) -> None:
     """Show versions, toolchain, devices, backend and caches, and say what is missing."""
-    from trnconv.cli.surroundings import surroundings
+    from trnconv.cli.environment import surroundings
 
     found = surroundings()
     found["usable"] = found["check"]["passed"]
@@ -44,8 +44,11 @@ def _show(found: dict[str, Any]) -> None:
 
 
 def _packages(found: dict[str, Any]) -> list[tuple[str, str]]:
-    every = [*found["packages"], *(one for extra in found["extras"] for one in extra["packages"])]
-    return [(one["name"], one["version"] or "not installed") for one in every]
+    every = [
+        *found["packages"],
+        *(package for extra in found["extras"] for package in extra["packages"]),
+    ]
+    return [(package["name"], package["version"] or "not installed") for package in every]
 
 
 def _machine(found: dict[str, Any]) -> list[tuple[str, str]]:
@@ -56,13 +59,16 @@ def _machine(found: dict[str, Any]) -> list[tuple[str, str]]:
         ("devices", f"Neuron: {devices}"),
         ("backend", f"{backend['taken'] or 'none'}: {backend['reason']}"),
     ]
-    for one in found["caches"]:
-        aside = f", {one['set_aside']} set aside" if one["set_aside"] else ""
-        held = f"{one['entries']} {one['name']}, {amount(one['bytes'], 'B')}{aside}"
-        lines.append(("cache", f"{held}, in {one['folder']}"))
+    for cache in found["caches"]:
+        aside = f", {cache['set_aside']} set aside" if cache["set_aside"] else ""
+        held = f"{cache['entries']} {cache['name']}, {amount(cache['bytes'], 'B')}{aside}"
+        lines.append(("cache", f"{held}, in {cache['folder']}"))
     lines += [
-        ("tuned", f"{one['plans']} plans for {one['machine']}, in {one['file']}")
-        for one in found["tuned"]
+        (
+            "tuned",
+            f"{tuned_file['plans']} plans for {tuned_file['machine']}, in {tuned_file['file']}",
+        )
+        for tuned_file in found["tuned"]
     ]
     return lines
 
@@ -83,9 +89,9 @@ def _host(host: dict[str, Any], *, device: bool) -> list[str]:
 
 def _missing(found: dict[str, Any]) -> list[str]:
     lines = [
-        f"Missing for {one['for']}: {', '.join(one['missing'])}. {one['install']}"
-        for one in found["extras"]
-        if one["missing"]
+        f"Missing for {extra['for']}: {', '.join(extra['missing'])}. {extra['install']}"
+        for extra in found["extras"]
+        if extra["missing"]
     ]
     if found["devices"] and not found["nki"]["simulated"]:
         lines.append("A device and its toolchain: climb the ladder with `trnconv bringup`.")

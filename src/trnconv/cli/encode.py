@@ -9,7 +9,7 @@ import typer
 from trnconv.cli.output import Json, amount, console, print_json, table
 
 if TYPE_CHECKING:
-    from trnconv.corpus import Job, Run
+    from trnconv.corpus import CorpusRun, Job
     from trnconv.corpus.metrics import ShardMetrics
 
 
@@ -85,20 +85,20 @@ def encode(
         _show(job, summary)
 
 
-def _done(run: Run) -> list[ShardMetrics]:
+def _done(run: CorpusRun) -> list[ShardMetrics]:
     """Do what is left, and show how far it is, on stderr."""
     from trnconv.cli.progress import shard_progress
 
     metrics = []
     with shard_progress(run) as advance:
-        for one in run:
-            metrics.append(one)
-            advance(one)
+        for shard in run:
+            metrics.append(shard)
+            advance(shard)
     return metrics
 
 
 def _summary(
-    run: Run, metrics: list[ShardMetrics], manifest: dict[str, Any] | None
+    run: CorpusRun, metrics: list[ShardMetrics], manifest: dict[str, Any] | None
 ) -> dict[str, Any]:
     from dataclasses import asdict
 
@@ -114,7 +114,7 @@ def _summary(
         "encoded": manifest["clips"] if manifest else None,
         "bytes": manifest["bytes"] if manifest else None,
         "bad": manifest["bad"] if manifest else None,
-        "workers": [asdict(one) for one in by_worker(metrics)],
+        "workers": [asdict(worker) for worker in by_worker(metrics)],
     }
 
 
@@ -142,9 +142,9 @@ def _show(job: Job, summary: dict[str, Any]) -> None:
 def _by_worker(workers: list[dict[str, Any]]) -> Any:
     rates = ("shards", "clips", "clips/s", "Mpixel/s", "CPU")
     shown = table("", "worker", *rates, "waiting", "encoding", "writing", "shapes")
-    for one in workers:
-        shares = [f"{one[name]:.0%}" for name in ("cpu", "waiting", "encoding", "writing")]
-        speed = [f"{one['clips_per_s']:.3g}", f"{one['megapixels_per_s']:.3g}"]
-        counts = [str(one["shards"]), str(one["clips"])]
-        shown.add_row(one["worker"], *counts, *speed, *shares, str(one["shapes"]))
+    for worker in workers:
+        shares = [f"{worker[name]:.0%}" for name in ("cpu", "waiting", "encoding", "writing")]
+        speed = [f"{worker['clips_per_s']:.3g}", f"{worker['megapixels_per_s']:.3g}"]
+        counts = [str(worker["shards"]), str(worker["clips"])]
+        shown.add_row(worker["worker"], *counts, *speed, *shares, str(worker["shapes"]))
     return shown

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from trnconv.cli.heartbeat import working
 from trnconv.cli.layer_options import (
     Accuracy,
     AskedLayer,
@@ -17,7 +18,6 @@ from trnconv.cli.layer_options import (
 )
 from trnconv.cli.model_options import TunedFile
 from trnconv.cli.output import Json, console, print_json, table
-from trnconv.cli.working import working
 
 if TYPE_CHECKING:
     from trnconv.ask.question import Question
@@ -37,7 +37,7 @@ def explain(
     json: Json = False,
 ) -> None:
     """Say why a layer gets its plan, what the alternatives cost, what each accuracy would give."""
-    from trnconv.planner.tuned import use_tuned
+    from trnconv.planner.tuned_plans import use_tuned
 
     asked = asked_layer(layer)
     question = asked_question(asked, machine, accuracy)
@@ -107,8 +107,10 @@ def _show(answer: dict[str, Any]) -> None:
 def _policies(policies: list[dict[str, Any]]) -> Any:
     shown = table("", "accuracy", "time, us", "expected error", "bound", "plan")
     shown.columns[-1].justify = "left"
-    for one in policies:
-        plan = one["plan"] + (" (tuned)" if one["tuned"] else "")
-        ratio = f"{one['expected_error']:.3f}x"
-        shown.add_row(one["accuracy"], f"{one['ns'] / 1e3:,.1f}", ratio, one["bound"], plan)
+    for policy in policies:
+        plan = policy["plan"] + (" (tuned)" if policy["tuned"] else "")
+        ratio = f"{policy['expected_error']:.3f}x"
+        shown.add_row(
+            policy["accuracy"], f"{policy['ns'] / 1e3:,.1f}", ratio, policy["bound"], plan
+        )
     return shown

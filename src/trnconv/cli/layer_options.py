@@ -116,7 +116,7 @@ class AskedLayer:
         from trnconv.geometry import TransposedShape
 
         shape = self.shape
-        size, taps = ("x".join(map(str, each)) for each in (shape.size, shape.kernel))
+        size, taps = ("x".join(map(str, numbers)) for numbers in (shape.size, shape.kernel))
         images = "" if shape.batch == 1 else f"{shape.batch} x "
         channels = f"{shape.c_in} to {shape.c_out} channels, {taps}, input {images}{size}"
         if isinstance(shape, TransposedShape):
@@ -128,14 +128,14 @@ def with_layer(command: Command) -> Command:
     """A command with the options of a layer; its first parameter, `layer`, is a LayerOptions."""
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
     layer = [_parameter(name, asked) for name, asked in _OPTIONS.items()]
-    every = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*layer, *own)]
+    every = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*layer, *own)]
 
     @wraps(command)
     def taking_options(**values: Any) -> None:
         written = LayerOptions(**{name: values.pop(name) for name in _OPTIONS})
         command(written, **values)
 
-    taking_options.__annotations__ = {each.name: each.annotation for each in every}
+    taking_options.__annotations__ = {parameter.name: parameter.annotation for parameter in every}
     taking_options.__dict__["__signature__"] = inspect.Signature(every)
     return taking_options
 
@@ -256,7 +256,7 @@ def asked_machine(name: str) -> Machine:
     """The machine of this name; a TrnconvError lists those there are."""
     from nkisim import NkiValidationError
     from nkisim.machine import MACHINES
-    from nkisim.measured import named_machine
+    from nkisim.measured_machine import named_machine
 
     try:
         return named_machine(name)

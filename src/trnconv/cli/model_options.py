@@ -49,15 +49,15 @@ def with_layer_or_model(command: Command) -> Command:
     taking = with_layer(command)
     signature = inspect.signature(taking)
     parameters = [
-        each.replace(annotation=_SIZE) if each.name == "size" else each
-        for each in signature.parameters.values()
+        parameter.replace(annotation=_SIZE) if parameter.name == "size" else parameter
+        for parameter in signature.parameters.values()
     ]
 
     @wraps(taking)
     def either(**values: Any) -> None:
         taking(**values)
 
-    either.__annotations__ = {each.name: each.annotation for each in parameters}
+    either.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     either.__dict__["__signature__"] = inspect.Signature(parameters)
     return either
 

@@ -54,9 +54,13 @@ def _show(answer: dict[str, Any]) -> None:
     )
     for column in shown.columns:
         column.justify = "left"
-    for one in answer["models"]:
-        sizes = ", ".join(f"{it['height']}x{it['width']}x{it['frames']}" for it in one["sizes"])
-        shown.add_row(one["name"], one["title"], sizes, one["frames"], one["diffusers_class"])
+    for model in answer["models"]:
+        sizes = ", ".join(
+            f"{size['height']}x{size['width']}x{size['frames']}" for size in model["sizes"]
+        )
+        shown.add_row(
+            model["name"], model["title"], sizes, model["frames"], model["diffusers_class"]
+        )
     screen = console(_WIDE)
     screen.print(shown)
     screen.print()

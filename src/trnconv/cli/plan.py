@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from trnconv.cli.heartbeat import working
 from trnconv.cli.layer_options import (
     Accuracy,
     Cores,
@@ -30,7 +31,6 @@ from trnconv.cli.model_options import (
     with_layer_or_model,
 )
 from trnconv.cli.output import Json, print_json
-from trnconv.cli.working import working
 
 _SHOWN = 15  # layers, unless --top says otherwise
 
@@ -57,7 +57,7 @@ def plan(
     --size 720x1280x81 or a size of `trnconv models`.
     """
     from trnconv.cli import plan_views
-    from trnconv.planner.tuned import use_tuned
+    from trnconv.planner.tuned_plans import use_tuned
 
     with use_tuned(tuned), price_cache(unused=no_cache) as cache:
         if model is None:

@@ -11,7 +11,7 @@ from trnconv.ask.question import Question
 from trnconv.geometry import ConvShape
 from trnconv.model_plan import GraphPlan, LayerPlan, ModelPlan, is_tuned
 from trnconv.models import find
-from trnconv.observed import Work
+from trnconv.observed import ObservedConv
 from trnconv.records import to_json
 from trnconv.runtime.pricing import Price
 
@@ -97,13 +97,13 @@ def model_document(plan: ModelPlan) -> dict[str, Any]:
         "compile_assumption": COMPILE_ASSUMPTION,
         "convolution_bytes": plan.convolution_bytes,
         "copied_bytes": plan.copied_bytes,
-        "copies": [to_json(one) for one in seen.moved],
+        "copies": [to_json(copy) for copy in seen.moved],
         "peak_bytes": seen.peak_bytes,
         "largest_bytes": seen.largest_bytes,
         "largest_shape": list(seen.largest_shape),
         "weight_bytes": seen.weight_bytes,
         "convolutions_taken": seen.taken,
-        "convolutions_kept": [to_json(one) for one in seen.kept],
+        "convolutions_kept": [to_json(convolution) for convolution in seen.kept],
         "observed_with": seen.source,
         "left_out": list(LEFT_OUT),
         "distinct": len(plan.layers),
@@ -136,7 +136,7 @@ def _layer(layer: LayerPlan, plan: ModelPlan) -> dict[str, Any]:
     }
 
 
-def convolution_in_words(work: Work) -> str:
+def convolution_in_words(work: ObservedConv) -> str:
     """Channels, taps and what is special: 384>192 1x3x3 up 1x2x2."""
     shape = work.shape
     words = [f"{shape.c_in}>{shape.c_out}", _by_x(shape.kernel)]

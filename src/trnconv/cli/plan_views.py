@@ -6,7 +6,7 @@ from typing import Any
 
 from trnconv.ask.cores import cores_in_words
 from trnconv.cli.output import amount, console, table
-from trnconv.report.wording import measured_in
+from trnconv.report.numbers import measured_in
 
 _WIDE = 200  # characters of the table of a model, at most
 _MODULE = 30
@@ -67,16 +67,20 @@ def _layers(layers: list[dict[str, Any]]) -> Any:
     numbers = ("calls", "ms a call", "s", "of all")
     shown = table("", "module", "channels, taps", "input", *numbers, "bound", "instr.", "plan")
     for name in ("channels, taps", "plan"):
-        next(one for one in shown.columns if one.header == name).justify = "left"
-    for one in layers:
-        call = one["call"]
-        spent = (f"{call['ns'] / 1e6:.3f}", f"{one['total_ns'] / 1e9:.3f}", f"{one['share']:.1%}")
+        next(column for column in shown.columns if column.header == name).justify = "left"
+    for layer in layers:
+        call = layer["call"]
+        spent = (
+            f"{call['ns'] / 1e6:.3f}",
+            f"{layer['total_ns'] / 1e9:.3f}",
+            f"{layer['share']:.1%}",
+        )
         words = f"{call['algorithm']}, {call['block']}{', tuned' if call['tuned'] else ''}"
         shown.add_row(
-            _modules(one["modules"]),
-            one["convolution"],
-            one["input"],
-            str(one["calls"]),
+            _modules(layer["modules"]),
+            layer["convolution"],
+            layer["input"],
+            str(layer["calls"]),
             *spent,
             call["bound"],
             f"{call['instructions']}",

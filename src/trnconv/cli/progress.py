@@ -10,14 +10,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 if TYPE_CHECKING:
-    from trnconv.corpus import Run
+    from trnconv.corpus import CorpusRun
     from trnconv.corpus.metrics import ShardMetrics
 
 Advance = Callable[["ShardMetrics"], None]
 
 
 @contextmanager
-def shard_progress(run: Run) -> Iterator[Advance]:
+def shard_progress(run: CorpusRun) -> Iterator[Advance]:
     """A function to call with each shard that is done."""
     console = Console(stderr=True, highlight=False)
     total, before = len(run.mine), len(run.mine) - len(run.left)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from trnconv.cli.heartbeat import working
 from trnconv.cli.layer_options import (
     Accuracy,
     Cores,
@@ -29,12 +30,11 @@ from trnconv.cli.model_options import (
     with_layer_or_model,
 )
 from trnconv.cli.output import console, print_json
-from trnconv.cli.working import working
 from trnconv.errors import TrnconvError
 
 if TYPE_CHECKING:
+    from trnconv.report.assemble import ReportOptions
     from trnconv.report.content import Report
-    from trnconv.report.making import Asked
 
 _DEFAULT_FILE = Path("report.html")
 _STDOUT = "-"
@@ -69,8 +69,8 @@ def report(
 
     A model by --model, with --size 720x1280x81; a layer by name (wan_96_wide) or by options.
     """
-    from trnconv.planner.tuned import use_tuned
-    from trnconv.report.making import Asked
+    from trnconv.planner.tuned_plans import use_tuned
+    from trnconv.report.assemble import ReportOptions
 
     if output is None and json is None:
         output = _DEFAULT_FILE
@@ -88,7 +88,7 @@ def report(
     }
     what = model or layer.case or "a layer"
     with use_tuned(tuned), price_cache(unused=no_cache) as cache, working(what) as tell:
-        asked = Asked(
+        asked = ReportOptions(
             command=_command(layer, rest, no_effects=no_effects),
             date=_today(),
             heaviest=heaviest,
@@ -105,7 +105,7 @@ def report(
     _write(made, output, json)
 
 
-def _of_layer(layer: LayerOptions, where: Where, asked: Asked) -> Report:
+def _of_layer(layer: LayerOptions, where: Where, asked: ReportOptions) -> Report:
     from trnconv.report.of_layer import report_of_layer
 
     one = asked_layer(layer)
@@ -114,7 +114,9 @@ def _of_layer(layer: LayerOptions, where: Where, asked: Asked) -> Report:
     return report_of_layer(one.name, one.note, question, asked, cores)
 
 
-def _of_model(names: tuple[str, str, str], where: Where, asked: Asked, cache: Any) -> Report:
+def _of_model(
+    names: tuple[str, str, str], where: Where, asked: ReportOptions, cache: Any
+) -> Report:
     from trnconv.model_plan import PlanOptions, Prices
     from trnconv.report.of_model import report_of_model
 
@@ -169,7 +171,7 @@ def _write(made: Report, output: Path | None, json: Path | None) -> None:
 
 def _tell(made: Report, files: list[Path]) -> None:
     from trnconv.ask.cores import cores_in_words
-    from trnconv.report.wording import duration, measured_in, times
+    from trnconv.report.numbers import duration, measured_in, times
 
     screen, totals, machine = console(), made.totals, made.machine
     line = f"{made.subject.title}: {duration(totals.seconds)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from trnconv.cli.heartbeat import working
 from trnconv.cli.layer_options import (
     Accuracy,
     AskedLayer,
@@ -16,10 +17,9 @@ from trnconv.cli.layer_options import (
 )
 from trnconv.cli.model_options import TunedFile
 from trnconv.cli.output import Json, console, print_json, table
-from trnconv.cli.working import working
 
 if TYPE_CHECKING:
-    from trnconv.report.timed import TimedLayer
+    from trnconv.report.schedules import TimedLayer
 
 ENGINES = ("tensor", "vector", "scalar", "gpsimd", "dma", "dma issue")
 
@@ -34,8 +34,8 @@ def time(
     json: Json = False,
 ) -> None:
     """Plan a layer, schedule its kernel without data: modelled time, bound, engines, traffic."""
-    from trnconv.planner.tuned import use_tuned
-    from trnconv.report.timed import time_layer
+    from trnconv.planner.tuned_plans import use_tuned
+    from trnconv.report.schedules import time_layer
 
     asked = asked_layer(layer)
     with use_tuned(tuned), working(f"scheduling {asked.name}"):
@@ -48,7 +48,7 @@ def time(
 
 
 def _answer(asked: AskedLayer, timed: TimedLayer) -> dict[str, Any]:
-    from trnconv.report.timed import READINGS
+    from trnconv.report.schedules import READINGS
 
     longest = timed.longest
     memory, target = longest.memory, timed.machine
@@ -62,10 +62,10 @@ def _answer(asked: AskedLayer, timed: TimedLayer) -> dict[str, Any]:
         "accuracy": timed.question.policy.accuracy,
         "plan": longest.taken.plan.in_words(),
         "launches": len(timed.launches),
-        "readings": {one.value: _reading(timed, one) for one in READINGS},
+        "readings": {reading.value: _reading(timed, reading) for reading in READINGS},
         "launch_ns": {
-            one.value: len(timed.launches) * line.launch_ns
-            for one, line in longest.timelines.items()
+            reading.value: len(timed.launches) * line.launch_ns
+            for reading, line in longest.timelines.items()
         },
         "multiply_adds": timed.question.shape.macs(),
         "hbm_bytes": timed.hbm_bytes,
@@ -92,7 +92,7 @@ def _reading(timed: TimedLayer, reading: Any) -> dict[str, Any]:
 
 def _show(answer: dict[str, Any]) -> None:
     from trnconv.ask.cores import cores_in_words
-    from trnconv.report.wording import measured_in
+    from trnconv.report.numbers import measured_in
 
     screen = console()
     screen.print(answer["layer"]["in_words"], markup=False)
@@ -113,17 +113,23 @@ def _show(answer: dict[str, Any]) -> None:
 
 def _by_reading(readings: dict[str, Any]) -> Any:
     shown = table("", "reading", "time, us", "bound", "of peak", "MFU", "HBM, GB/s")
-    for name, one in readings.items():
-        shares = (f"{one['of_peak']:.1%}", f"{one['mfu']:.1%}", f"{one['hbm_gb_per_s']:.1f}")
-        shown.add_row(name, f"{one['ns'] / 1e3:,.1f}", one["bound"], *shares)
+    for name, reading in readings.items():
+        shares = (
+            f"{reading['of_peak']:.1%}",
+            f"{reading['mfu']:.1%}",
+            f"{reading['hbm_gb_per_s']:.1f}",
+        )
+        shown.add_row(name, f"{reading['ns'] / 1e3:,.1f}", reading["bound"], *shares)
     return shown
 
 
 def _busy(readings: dict[str, Any]) -> Any:
-    engines = [name for name in ENGINES if any(name in one["busy"] for one in readings.values())]
+    engines = [
+        name for name in ENGINES if any(name in reading["busy"] for reading in readings.values())
+    ]
     shown = table("", "busy", *engines)
-    for name, one in readings.items():
-        shown.add_row(name, *(f"{one['busy'].get(engine, 0.0):.1%}" for engine in engines))
+    for name, reading in readings.items():
+        shown.add_row(name, *(f"{reading['busy'].get(engine, 0.0):.1%}" for engine in engines))
     return shown
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from trnconv.cli.heartbeat import working
 from trnconv.cli.layer_options import (
     Accuracy,
     Cores,
@@ -18,7 +19,6 @@ from trnconv.cli.layer_options import (
 )
 from trnconv.cli.model_options import TunedFile
 from trnconv.cli.output import Json, console, print_json
-from trnconv.cli.working import working
 from trnconv.errors import TrnconvError
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ def trace(
     Of two cores, which share a clock and HBM, the one that ends last; --core asks for the other.
     """
     from nkisim.timing.report import json_report, svg_report, text_report, write_perfetto
-    from trnconv.planner.tuned import use_tuned
-    from trnconv.report.timed import time_layer
+    from trnconv.planner.tuned_plans import use_tuned
+    from trnconv.report.schedules import time_layer
 
     asked, read = asked_layer(layer), _reading(reading)
     with use_tuned(tuned), working(f"scheduling {asked.name}"):
@@ -82,7 +82,7 @@ def _core(number: int, launched: int) -> int:
 def _reading(name: str) -> ReadingOf:
     from nkisim.machine import Reading
 
-    known = [one.value for one in Reading]
+    known = [reading.value for reading in Reading]
     if name not in known:
         raise TrnconvError(f"--reading {name}: one of {', '.join(known)}.")
     return Reading(name)

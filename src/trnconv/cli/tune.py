@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from trnconv.cli.heartbeat import Tell, working
 from trnconv.cli.layer_options import (
     Accuracy,
     LayerOptions,
@@ -27,7 +28,6 @@ from trnconv.cli.model_options import (
     with_layer_or_model,
 )
 from trnconv.cli.output import Json, console, print_json, table
-from trnconv.cli.working import Tell, working
 
 if TYPE_CHECKING:
     from trnconv.ask.question import Question
@@ -101,8 +101,8 @@ def _heaviest(wanted: tuple[str, str, str], how: tuple[str, str], cache: Any) ->
     plan = model_plan(*wanted, options, Prices(cache, cores=1))
     policy = policy_of(how[1])
     return [
-        (one.modules[0], one.work.question(options.target, policy=policy))
-        for one in plan.heaviest()
+        (layer.modules[0], layer.work.question(options.target, policy=policy))
+        for layer in plan.heaviest()
     ]
 
 
@@ -112,7 +112,7 @@ def _tunings(named: list[Named], candidates: int) -> Iterator[tuple[str, Tuning]
     with working("tuning") as tell:
         for at, (name, question) in enumerate(named, 1):
             watch = _teller(tell, f"layer {at} of {len(named)}, {name}")
-            yield from ((name, one) for one in tune_layer(question, candidates, watch))
+            yield from ((name, tuning) for tuning in tune_layer(question, candidates, watch))
 
 
 def _teller(tell: Tell, where: str) -> Callable[[int, int], None]:
@@ -154,18 +154,18 @@ def _document(name: str, tuning: Tuning) -> dict[str, Any]:
         "plan": tuning.winner.candidate.plan.in_words(),
         "timed": [
             {
-                "plan": one.candidate.plan.in_words(),
-                "closed_form_ns": one.candidate.cost.total_ns,
-                "scheduled_ns": one.ns,
-                "bound": one.bound,
+                "plan": timed.candidate.plan.in_words(),
+                "closed_form_ns": timed.candidate.cost.total_ns,
+                "scheduled_ns": timed.ns,
+                "bound": timed.bound,
             }
-            for one in tuning.timed
+            for timed in tuning.timed
         ],
     }
 
 
 def _show(answer: dict[str, Any]) -> None:
-    from trnconv.report.wording import measured_in
+    from trnconv.report.numbers import measured_in
 
     screen, stamp = console(_WIDE), answer["stamp"]
     screen.print(
@@ -175,12 +175,12 @@ def _show(answer: dict[str, Any]) -> None:
     screen.print()
     shown = table("", "layer", "input", "tried", "planner's, us", "tuned, us", "gain", "plan")
     shown.columns[-1].justify = "left"
-    for one in answer["layers"]:
-        gain = one["planned_ns"] / one["tuned_ns"] - 1
-        times = (f"{one['planned_ns'] / 1e3:,.1f}", f"{one['tuned_ns'] / 1e3:,.1f}")
-        words = one["plan"] if one["changed"] else "the planner's"
-        tried = str(len(one["timed"]))
-        shown.add_row(one["layer"], one["input"], tried, *times, f"{gain:.1%}", words)
+    for layer in answer["layers"]:
+        gain = layer["planned_ns"] / layer["tuned_ns"] - 1
+        times = (f"{layer['planned_ns'] / 1e3:,.1f}", f"{layer['tuned_ns'] / 1e3:,.1f}")
+        words = layer["plan"] if layer["changed"] else "the planner's"
+        tried = str(len(layer["timed"]))
+        shown.add_row(layer["layer"], layer["input"], tried, *times, f"{gain:.1%}", words)
     screen.print(shown)
     screen.print()
     screen.print(f"Stored: {answer['file']}. Use it: trnconv plan --tuned {answer['file']} ...")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from trnconv.cli.heartbeat import working
 from trnconv.cli.layer_options import (
     Accuracy,
     Cores,
@@ -26,7 +27,6 @@ from trnconv.cli.model_options import (
 )
 from trnconv.cli.output import Json, console, print_json, table
 from trnconv.cli.refusals import FAILED
-from trnconv.cli.working import working
 from trnconv.errors import TrnconvError
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def verify(
     needs torch and diffusers) runs narrow and shallow, and is held against torch in float32 and in
     bf16.
     """
-    from trnconv.planner.tuned import use_tuned
+    from trnconv.planner.tuned_plans import use_tuned
 
     with use_tuned(tuned):
         if model is None:

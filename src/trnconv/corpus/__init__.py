@@ -1,7 +1,7 @@
 """Encode a corpus of videos into latents: resumable, one shard after the other.
 
-`start` lists clips and assigns them to shards; its `Run` has an engine encode what is not done. The
-folder it leaves is described in docs/guides/encode-a-corpus.md.
+`start` lists clips and assigns them to shards; its `CorpusRun` has an engine encode what is not
+done. The folder it leaves is described in docs/guides/encode-a-corpus.md.
 """
 
 from trnconv.corpus.buckets import Buckets, Picture, buckets_for
@@ -9,15 +9,15 @@ from trnconv.corpus.encoding import EncoderSettings
 from trnconv.corpus.engines import Engine
 from trnconv.corpus.job import Job
 from trnconv.corpus.listing import list_clips
-from trnconv.corpus.run import Run, start
+from trnconv.corpus.run import CorpusRun, start
 
 __all__ = [
     "Buckets",
+    "CorpusRun",
     "EncoderSettings",
     "Engine",
     "Job",
     "Picture",
-    "Run",
     "buckets_for",
     "list_clips",
     "start",

@@ -94,7 +94,7 @@ class Buckets:
 
     def place(self, video: Picture) -> Placement | Unfit:
         """Where a video of this picture goes, and how."""
-        possible = [placed for one in self.pictures if (placed := self._placed(video, one))]
+        possible = [placed for picture in self.pictures if (placed := self._placed(video, picture))]
         if possible:
             most = max(placed.kept for placed in possible)
             near = [placed for placed in possible if placed.kept >= most - KEPT_ALIKE]

@@ -120,14 +120,14 @@ def capacity(
     """How many instances, what they read and write, and how full each resource is."""
     resources = _flows(demand, clip, instance, assumed)
     memory = _memory(clip, instance, assumed)
-    for one in memory:
-        if one.instances > 1:
+    for resource in memory:
+        if resource.instances > 1:
             raise TrnconvError(
-                f"{one.name} of {instance.name}: {one.demand / 1e9:.0f} GB wanted, there are"
-                f" {one.supply / 1e9:.0f} GB. Give a clip more cores (cores_per_clip), or"
+                f"{resource.name} of {instance.name}: {resource.demand / 1e9:.0f} GB wanted, there"
+                f" are {resource.supply / 1e9:.0f} GB. Give a clip more cores (cores_per_clip), or"
                 " take smaller ones."
             )
-    count = max(math.ceil(one.instances) for one in resources)
+    count = max(math.ceil(resource.instances) for resource in resources)
     most = demand.clips_per_s * count / resources[0].instances
     return Capacity(
         instances=count,

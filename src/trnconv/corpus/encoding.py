@@ -14,7 +14,7 @@ from trnconv.models import find
 if TYPE_CHECKING:
     import torch
 
-    from trnconv.corpus.reading import Pixels
+    from trnconv.corpus.video_reader import Pixels
 
 BACKENDS = ("torch", "nkisim", "neuron")
 DTYPES = ("float32", "bfloat16", "float16")
@@ -64,7 +64,7 @@ class Encoder:
         with needed_for("encoding videos"):
             import torch
 
-            from trnconv.pytorch import building, patch_
+            from trnconv.pytorch import model_builder, patch_
 
         torch.set_num_threads(settings.threads)
         self._settings = settings
@@ -72,11 +72,11 @@ class Encoder:
         self._dtype = getattr(torch, settings.dtype)
         self._device = _device(settings)
         if settings.weights is None:
-            model = building.build(
+            model = model_builder.build(
                 self._entry, reduced=settings.reduced, dtype=self._dtype, seed=settings.seed
             )
         else:
-            model = building.load(
+            model = model_builder.load(
                 self._entry, settings.weights, subfolder=settings.subfolder, dtype=self._dtype
             )
         self.weights_sha256 = _sha256_of_weights(model)
@@ -88,13 +88,13 @@ class Encoder:
         """Latents of a clip by name, without a batch axis: (channels, frames, height, width)."""
         import torch
 
-        from trnconv.pytorch import building
+        from trnconv.pytorch import model_builder
 
         self.shapes.add(pixels.shape)
         rgb = torch.from_numpy(pixels).to(self._device).movedim(-1, 0)
         video = (rgb.to(torch.float32) * (2 / _WHITE) - 1).to(self._dtype)
         with torch.no_grad():
-            mean, logvar = building.encode_moments(self._model, self._entry, video[None])
+            mean, logvar = model_builder.encode_moments(self._model, self._entry, video[None])
         kept = {"mean": mean, "logvar": logvar}
         if self._settings.output == "mode":
             kept = {"mode": mean}  # of a normal distribution

@@ -50,7 +50,7 @@ class Job:
         before = self.planned()
         shards = assigned(before, clips, clips_per_shard)
         if shards != before:
-            self.folder.write(PLAN, "".join(f"{one.to_json()}\n" for one in shards).encode())
+            self.folder.write(PLAN, "".join(f"{shard.to_json()}\n" for shard in shards).encode())
         return shards
 
     def planned(self) -> list[Shard]:
@@ -129,6 +129,6 @@ def _leaves(value: Any, name: str = "") -> dict[str, Any]:
     if not isinstance(value, dict):
         return {name: value}
     found: dict[str, Any] = {}
-    for key, each in value.items():
-        found.update(_leaves(each, f"{name}.{key}" if name else key))
+    for key, inner in value.items():
+        found.update(_leaves(inner, f"{name}.{key}" if name else key))
     return found

@@ -54,11 +54,11 @@ def _urls(source: str) -> Iterator[str]:
     elif fs.isfile(path):
         found = [path]
     elif fs.isdir(path):
-        found = [one for one in fs.find(path) if one.lower().endswith(VIDEO_ENDINGS)]
+        found = [file for file in fs.find(path) if file.lower().endswith(VIDEO_ENDINGS)]
     else:
         raise _missing(source)
-    for one in found:
-        yield _address(fs, one)
+    for file in found:
+        yield _address(fs, file)
 
 
 def _address(fs: Any, path: str) -> str:

@@ -91,25 +91,25 @@ def now() -> float:
 def by_worker(metrics: Iterable[ShardMetrics]) -> list[WorkerMetrics]:
     """Sums and rates of each worker."""
     of: dict[str, list[ShardMetrics]] = defaultdict(list)
-    for one in metrics:
-        of[one.worker].append(one)
+    for shard in metrics:
+        of[shard.worker].append(shard)
     return [_summed(worker, shards) for worker, shards in sorted(of.items())]
 
 
 def _summed(worker: str, shards: list[ShardMetrics]) -> WorkerMetrics:
-    seconds = sum(one.seconds for one in shards)
-    clips = sum(one.clips for one in shards)
+    seconds = sum(shard.seconds for shard in shards)
+    clips = sum(shard.clips for shard in shards)
     return WorkerMetrics(
         worker=worker,
         shards=len(shards),
         clips=clips,
-        bad=sum(one.bad for one in shards),
+        bad=sum(shard.bad for shard in shards),
         seconds=seconds,
         clips_per_s=clips / seconds,
-        megapixels_per_s=sum(one.pixels for one in shards) / seconds / 1e6,
-        cpu=sum(one.cpu_s for one in shards) / seconds,
-        waiting=sum(one.waiting_s for one in shards) / seconds,
-        encoding=sum(one.encoding_s for one in shards) / seconds,
-        writing=sum(one.writing_s for one in shards) / seconds,
-        shapes=max(one.shapes for one in shards),
+        megapixels_per_s=sum(shard.pixels for shard in shards) / seconds / 1e6,
+        cpu=sum(shard.cpu_s for shard in shards) / seconds,
+        waiting=sum(shard.waiting_s for shard in shards) / seconds,
+        encoding=sum(shard.encoding_s for shard in shards) / seconds,
+        writing=sum(shard.writing_s for shard in shards) / seconds,
+        shapes=max(shard.shapes for shard in shards),
     )

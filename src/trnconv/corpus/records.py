@@ -68,7 +68,7 @@ def manifest(settings: Mapping[str, Any], records: Iterable[ShardRecord]) -> dic
     if len(weights) > 1:
         raise TrnconvError(
             f"the shards were encoded with {len(weights)} different sets of weights"
-            f" ({', '.join(one[:12] for one in weights)}...): encode into a new folder."
+            f" ({', '.join(digest[:12] for digest in weights)}...): encode into a new folder."
         )
     return {
         "format": 1,

@@ -16,7 +16,7 @@ DEFAULT_CLIPS_PER_SHARD = 64  # about a gigabyte of 5 s of 720p, as mean and log
 
 
 @dataclass(frozen=True)
-class Run:
+class CorpusRun:
     """A job that is planned, and an engine for what is left of it."""
 
     job: Job
@@ -41,10 +41,10 @@ def start(
     engine: Engine,
     *,
     clips_per_shard: int = DEFAULT_CLIPS_PER_SHARD,
-) -> Run:
+) -> CorpusRun:
     """List the clips, assign them to shards, and find out which shards are done."""
     if clips_per_shard < 1:
         raise TrnconvError(f"{clips_per_shard} clips a shard: at least 1.")
     shards = job.prepare(list_clips(sources), clips_per_shard)
     mine = engine.share(shards)
-    return Run(job, engine, tuple(shards), tuple(mine), tuple(job.left(mine)))
+    return CorpusRun(job, engine, tuple(shards), tuple(mine), tuple(job.left(mine)))

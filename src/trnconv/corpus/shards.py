@@ -25,13 +25,15 @@ class Shard:
 
     def to_json(self) -> str:
         """One line of the plan."""
-        return json.dumps({"shard": self.name, "clips": [[one.id, one.url] for one in self.clips]})
+        return json.dumps(
+            {"shard": self.name, "clips": [[clip.id, clip.url] for clip in self.clips]}
+        )
 
     @classmethod
     def from_json(cls, line: str) -> Shard:
         """The shard of such a line."""
         read = json.loads(line)
-        return cls(read["shard"], tuple(Clip(*each) for each in read["clips"]))
+        return cls(read["shard"], tuple(Clip(*clip) for clip in read["clips"]))
 
 
 def assigned(before: Sequence[Shard], clips: Iterable[Clip], clips_per_shard: int) -> list[Shard]:

@@ -56,7 +56,7 @@ class Folder:
         if not fs.isdir(path):
             return []
         fs.invalidate_cache()
-        found = (str(one).rpartition("/")[2] for one in fs.ls(path, detail=False))
+        found = (str(file).rpartition("/")[2] for file in fs.ls(path, detail=False))
         return sorted(f"{below}/{name}" for name in found if not name.endswith(_UNFINISHED))
 
     def write(self, name: str, data: bytes) -> None:

@@ -15,14 +15,14 @@ from trnconv.corpus.encoding import Encoder, sha256_of
 from trnconv.corpus.job import Job, metrics_name, record_name, shard_name
 from trnconv.corpus.metrics import ShardMetrics, Stopwatch, now, worker_name
 from trnconv.corpus.needs import needed_for
-from trnconv.corpus.reading import BadVideoError, Video, read_video
 from trnconv.corpus.records import BadClip, EncodedClip, ShardRecord
 from trnconv.corpus.shards import Shard
+from trnconv.corpus.video_reader import BadVideoError, DecodedVideo, read_video
 
 if TYPE_CHECKING:
     import torch
 
-Result = tuple[Clip, "Video | BadVideoError"]
+Result = tuple[Clip, "DecodedVideo | BadVideoError"]
 
 
 class Worker:
@@ -97,7 +97,7 @@ class _ShardWork:
     def _read(self) -> Iterator[Result]:
         """Clips in order, decoded ahead of their use by as many threads as there are readers."""
         with ThreadPoolExecutor(self._job.readers) as threads:
-            ahead: deque[tuple[Clip, Future[Video]]] = deque()
+            ahead: deque[tuple[Clip, Future[DecodedVideo]]] = deque()
             for clip in self._shard.clips:
                 ahead.append((clip, threads.submit(self._video, clip)))
                 if len(ahead) > self._job.readers:
@@ -105,19 +105,19 @@ class _ShardWork:
             while ahead:
                 yield _ended(*ahead.popleft())
 
-    def _video(self, clip: Clip) -> Video:
+    def _video(self, clip: Clip) -> DecodedVideo:
         return read_video(clip.url, self._job.buckets, self._job.fps)
 
-    def _take(self, clip: Clip, video: Video | BadVideoError) -> None:
+    def _take(self, clip: Clip, video: DecodedVideo | BadVideoError) -> None:
         if isinstance(video, BadVideoError):
             self._bad.append(BadClip(clip.id, clip.url, str(video)))
             return
         latents = self._encoder.encode(video.pixels)
-        if not all(bool(one.isfinite().all()) for one in latents.values()):
+        if not all(bool(latent.isfinite().all()) for latent in latents.values()):
             self._bad.append(BadClip(clip.id, clip.url, "its latents are not finite"))
             return
-        self._tensors |= {f"{clip.id}.{name}": one for name, one in latents.items()}
-        shapes = {name: tuple(one.shape) for name, one in latents.items()}
+        self._tensors |= {f"{clip.id}.{name}": latent for name, latent in latents.items()}
+        shapes = {name: tuple(latent.shape) for name, latent in latents.items()}
         encoded = EncodedClip(clip.id, clip.url, video.bucket, shapes, sha256_of(latents))
         self._clips.append(encoded)
         self._frames += len(video.pixels)
@@ -142,7 +142,7 @@ class _ShardWork:
         self._job.folder.write(record_name(self._shard), record.to_json())
 
 
-def _ended(clip: Clip, reading: Future[Video]) -> Result:
+def _ended(clip: Clip, reading: Future[DecodedVideo]) -> Result:
     try:
         return clip, reading.result()
     except BadVideoError as bad:

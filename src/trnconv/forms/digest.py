@@ -50,7 +50,9 @@ def sources_of(module: str) -> set[tuple[str, Path]]:
         path = _file_of(name)
         if name not in found and path is not None:
             found[name] = path
-            waiting += [one for one in _imported(path) if one.partition(".")[0] == package]
+            waiting += [
+                imported for imported in _imported(path) if imported.partition(".")[0] == package
+            ]
     return set(found.items())
 
 

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 
 from nkisim.machine import Machine, Reading, Timing, find_machine
-from trnconv.ask.ends import ITEM_BYTES, PLAIN_END, End
+from trnconv.ask.ends import ITEM_BYTES, PLAIN_END, Epilogue
 from trnconv.ask.question import OUTPUT, Question, Shape
 
 Array = np.ndarray[Any, Any]
@@ -47,7 +47,7 @@ class Plan(ABC):
     shape: Shape
     machine: str
     dtype: str
-    end: End = field(default=PLAIN_END, kw_only=True)
+    end: Epilogue = field(default=PLAIN_END, kw_only=True)
 
     @property
     def target(self) -> Machine:

@@ -38,11 +38,11 @@ class Prepared:
 
     def pack(self, w: Array | None, bias: Array | None) -> tuple[Array, ...]:
         """What the host prepares: arrays, each followed by the other core's if there are two."""
-        return _in_turn([self.form.pack(each, w, bias) for each in self.lowered])
+        return _in_turn([self.form.pack(lowered, w, bias) for lowered in self.lowered])
 
     def bias_channels(self) -> tuple[Array | None, ...]:
         """Whose bias the elements of each of these arrays are; empty: a bias packs all anew."""
-        return _in_turn([self.form.bias_channels(each) for each in self.lowered])
+        return _in_turn([self.form.bias_channels(lowered) for lowered in self.lowered])
 
     def kernel(self, inputs: int) -> Callable[..., Any]:
         """The kernel for so many tensors."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from nkisim.machine import Machine, find_machine
 from nkisim.machine_switches import switched
-from nkisim.measured import read_machine
+from nkisim.measured_machine import read_machine
 from trnconv.cache import cache_folder
 from trnconv.errors import UnsupportedError
 from trnconv.host.switches import of_machine, require_known

@@ -1,6 +1,6 @@
 """Whole models, planned: what each convolution of an encode or decode would take, without torch."""
 
-from trnconv.model_plan.observing import observation, planned_sizes
+from trnconv.model_plan.observations import observation, planned_sizes
 from trnconv.model_plan.plans import (
     DEFAULT_OPTIONS,
     GraphPlan,

@@ -10,13 +10,13 @@ from trnconv.ask.limits import DEFAULT_BUDGET, compile_s
 from trnconv.ask.policy import BF16, policy_of
 from trnconv.ask.question import Question
 from trnconv.errors import UnsupportedError
-from trnconv.model_plan.observing import observation
+from trnconv.model_plan.observations import observation
 from trnconv.model_plan.prices import Prices
 from trnconv.models import ModelEntry, Size, find
 from trnconv.models.sizes import size_of
-from trnconv.observed import Graph, Observation, Work, graphs_of
+from trnconv.observed import Graph, Observation, ObservedConv, graphs_of
 from trnconv.planner.table import form_of
-from trnconv.planner.tuned import tuned_plan
+from trnconv.planner.tuned_plans import tuned_plan
 from trnconv.runtime.graph import ONE_GRAPH, Ask, GraphBudget, price_graph
 from trnconv.runtime.pricing import Price
 
@@ -42,14 +42,16 @@ class PlanOptions:
 
 
 DEFAULT_OPTIONS = PlanOptions()
-Alike = list[tuple[list[Work], int]]  # works that a kernel cannot tell apart, and their calls
+Alike = list[
+    tuple[list[ObservedConv], int]
+]  # works that a kernel cannot tell apart, and their calls
 
 
 @dataclass(frozen=True)
 class LayerPlan:
     """Equal calls of a convolution, by one module or by several, and what one of them costs."""
 
-    work: Work  # of the first module
+    work: ObservedConv  # of the first module
     modules: tuple[str, ...]
     calls: int  # of all modules together
     price: Price
@@ -218,7 +220,7 @@ def plan_observed(
         size,
         options,
         _in_order(_layers(priced, options), seen),
-        tuple(_graph_plan(*each) for each in priced),
+        tuple(_graph_plan(*priced_graph) for priced_graph in priced),
     )
 
 
@@ -227,13 +229,13 @@ def _prices_of(alike: Alike, known: Prices, options: PlanOptions) -> list[Price]
     return price_graph(asked, options.graph)
 
 
-def _graph_plan(graph: Graph[Work], alike: Alike, prices: list[Price]) -> GraphPlan:
+def _graph_plan(graph: Graph[ObservedConv], alike: Alike, prices: list[Price]) -> GraphPlan:
     called = ((price, calls) for price, (_, calls) in zip(prices, alike, strict=True))
     return GraphPlan(graph.name, graph.launches, tuple(called))
 
 
 def _layers(
-    priced: list[tuple[Graph[Work], Alike, list[Price]]], options: PlanOptions
+    priced: list[tuple[Graph[ObservedConv], Alike, list[Price]]], options: PlanOptions
 ) -> list[LayerPlan]:
     """Equal calls with one plan, of all graphs together."""
     found: dict[tuple[object, Price], LayerPlan] = {}
@@ -269,22 +271,22 @@ def is_tuned(question: Question, price: Price) -> bool:
     return stored is not None and form_of(plan).moved(plan, question) == stored.plan
 
 
-def _equal_calls(graph: Graph[Work]) -> Alike:
+def _equal_calls(graph: Graph[ObservedConv]) -> Alike:
     """Works that a kernel cannot tell apart, together, and how often a launch calls them."""
-    found: dict[object, tuple[list[Work], int]] = {}
+    found: dict[object, tuple[list[ObservedConv], int]] = {}
     for work, calls in graph.works:
         works, before = found.get(_kernel_key(work), ([], 0))
         found[_kernel_key(work)] = ([*works, work], before + calls)
     return list(found.values())
 
 
-def _kernel_key(work: Work) -> tuple[object, ...]:
+def _kernel_key(work: ObservedConv) -> tuple[object, ...]:
     return (work.shape, work.dtype, work.pieces, work.end, work.reproducible, work.instead_of)
 
 
-def _asking(prices: Prices, work: Work, options: PlanOptions) -> Ask:
+def _asking(prices: Prices, work: ObservedConv, options: PlanOptions) -> Ask:
     return lambda budget: prices.of(_question(work, options, budget))
 
 
-def _question(work: Work, options: PlanOptions, budget: int = DEFAULT_BUDGET) -> Question:
+def _question(work: ObservedConv, options: PlanOptions, budget: int = DEFAULT_BUDGET) -> Question:
     return work.question(options.target, budget, policy_of(options.accuracy))

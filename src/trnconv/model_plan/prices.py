@@ -13,8 +13,8 @@ from nkisim.machine import register
 from trnconv.ask.cores import cores_of
 from trnconv.ask.question import Question
 from trnconv.cache import Cache
-from trnconv.planner.tuned import active, use_file
 from trnconv.planner.tuned_file import TunedFile
+from trnconv.planner.tuned_plans import active, use_file
 from trnconv.records import RecordError, from_json, to_json
 from trnconv.runtime.pricing import Price, price
 
@@ -45,7 +45,9 @@ class Prices:
 
     def prepare(self, questions: Sequence[Question]) -> None:
         """Work out what is not known yet, in `jobs` processes; large convolutions first."""
-        missing = [each for each in dict.fromkeys(questions) if not self._is_known(each)]
+        missing = [
+            question for question in dict.fromkeys(questions) if not self._is_known(question)
+        ]
         if self.jobs == 1 or len(missing) < _FEW:
             return
         missing.sort(key=lambda question: question.shape.macs(), reverse=True)

@@ -1,7 +1,8 @@
 """The autoencoders trnconv knows by name, read from `data/registry.json`.
 
 Nothing here builds a model: an entry says which class of diffusers makes it and with what
-configuration, and `trnconv.pytorch.building` does. Each entry states where its values come from.
+configuration, and `trnconv.pytorch.model_builder` does. Each entry states where its values come
+from.
 """
 
 from __future__ import annotations
@@ -189,5 +190,5 @@ def _entry(record: dict[str, Any]) -> ModelEntry:
 
 def _frozen(value: Any) -> Any:
     if isinstance(value, dict):
-        return MappingProxyType({name: _frozen(one) for name, one in value.items()})
-    return tuple(_frozen(one) for one in value) if isinstance(value, list) else value
+        return MappingProxyType({name: _frozen(inner) for name, inner in value.items()})
+    return tuple(_frozen(inner) for inner in value) if isinstance(value, list) else value

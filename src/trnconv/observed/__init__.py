@@ -4,16 +4,16 @@ Observed by `trnconv.pytorch` on the meta device, kept here for the sizes of the
 whole models are planned without torch.
 """
 
+from trnconv.observed.files import shipped, shipped_text
 from trnconv.observed.graphs import Graph, graphs_of
-from trnconv.observed.observation import Kept, Moved, Observation, Work
-from trnconv.observed.shipped import shipped, shipped_text
+from trnconv.observed.observation import Kept, Moved, Observation, ObservedConv
 
 __all__ = [
     "Graph",
     "Kept",
     "Moved",
     "Observation",
-    "Work",
+    "ObservedConv",
     "graphs_of",
     "shipped",
     "shipped_text",

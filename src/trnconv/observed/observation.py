@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nkisim.machine import Machine
-from trnconv.ask.ends import PLAIN_END, End
+from trnconv.ask.ends import PLAIN_END, Epilogue
 from trnconv.ask.limits import DEFAULT_BUDGET
 from trnconv.ask.policy import DEFAULT_POLICY, Policy
 from trnconv.ask.question import Question, Shape
@@ -13,14 +13,14 @@ from trnconv.geometry import ConvShape
 
 
 @dataclass(frozen=True)
-class Work:
+class ObservedConv:
     """One convolution as a kernel gets it."""
 
     module: str  # dotted name
     shape: Shape
     dtype: str = "bfloat16"
     pieces: tuple[int, ...] = ()  # frames of each tensor the input lies in; empty: one
-    end: End = PLAIN_END
+    end: Epilogue = PLAIN_END
     reproducible: bool = False
     instead_of: ConvShape | None = None  # what the model asked for, if this is a cheaper equal
 
@@ -66,7 +66,7 @@ class Observation:
     frames: int
     height: int
     width: int
-    works: tuple[tuple[Work, int], ...]  # with how often each was called
+    works: tuple[tuple[ObservedConv, int], ...]  # with how often each was called
     moved: tuple[Moved, ...]
     kept: tuple[Kept, ...]
     taken: int  # modules whose convolutions run on our kernels
@@ -84,4 +84,4 @@ class Observation:
     @property
     def copied_bytes(self) -> int:
         """HBM traffic of what is no convolution's, read and written."""
-        return sum(one.moved_bytes for one in self.moved)
+        return sum(copy.moved_bytes for copy in self.moved)

@@ -3,6 +3,6 @@
 from trnconv.parallel.bands import Bands
 from trnconv.parallel.errors import LostRankError
 from trnconv.parallel.shard import Options, Shards, shard_, unshard_
-from trnconv.parallel.traffic import Kind
+from trnconv.parallel.traffic import TrafficKind
 
-__all__ = ["Bands", "Kind", "LostRankError", "Options", "Shards", "shard_", "unshard_"]
+__all__ = ["Bands", "LostRankError", "Options", "Shards", "TrafficKind", "shard_", "unshard_"]

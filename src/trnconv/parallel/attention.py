@@ -7,15 +7,15 @@ from typing import Any
 
 import torch
 
+from trnconv.parallel.banded_model import Attended, BandedModel
 from trnconv.parallel.bands import Bands
 from trnconv.parallel.differentiable import gathered
-from trnconv.parallel.spread import Attended, Spread
 from trnconv.pytorch.lazy.endings import value_of
 
 Tensor = torch.Tensor
 
 
-def attention(spread: Spread, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+def attention(spread: BandedModel, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """torch.nn.functional.scaled_dot_product_attention of whole tensors.
 
     The queries are shared out, and the results gathered: less bytes than the tensors themselves.

@@ -7,19 +7,19 @@ from dataclasses import dataclass, replace
 import torch
 
 from trnconv.geometry import ZEROS, with_axis
-from trnconv.parallel.reading import Reading, Sliding
-from trnconv.pytorch.lazy.operands import Operands, Window3d
-from trnconv.pytorch.lazy.video import Run
+from trnconv.parallel.rows_read import Reading, Sliding
+from trnconv.pytorch.lazy.operands import ConvOperands, Window3d
+from trnconv.pytorch.lazy.video import FrameRun
 
 
 @dataclass(frozen=True)
-class _Sized:
+class _SizeOnly:
     """In place of a tensor, where only sizes are asked for."""
 
     shape: torch.Size
 
 
-def sliding_of(operands: Operands, window: Window3d, cut: int) -> Sliding:
+def sliding_of(operands: ConvOperands, window: Window3d, cut: int) -> Sliding:
     """The convolution along that axis."""
     before, after = operands.pads[cut]
     return Sliding(
@@ -33,10 +33,10 @@ def sliding_of(operands: Operands, window: Window3d, cut: int) -> Sliding:
     )
 
 
-def sized(operands: Operands, cut: int, rows: int, images: int = 1) -> tuple[Run, ...]:
+def sized(operands: ConvOperands, cut: int, rows: int, images: int = 1) -> tuple[FrameRun, ...]:
     """Pieces with so many rows, and so many times the images: sizes only."""
     return tuple(
-        replace(run, base=_Sized(_with_rows(run.base.shape, 2 + cut, rows, images)))
+        replace(run, base=_SizeOnly(_with_rows(run.base.shape, 2 + cut, rows, images)))
         for run in operands.pieces
     )
 
@@ -47,7 +47,9 @@ def _with_rows(shape: torch.Size, dim: int, rows: int, images: int) -> torch.Siz
     return torch.Size(sizes)
 
 
-def read_as(operands: Operands, cut: int, pieces: tuple[Run, ...], own: Reading) -> Operands:
+def read_as(
+    operands: ConvOperands, cut: int, pieces: tuple[FrameRun, ...], own: Reading
+) -> ConvOperands:
     """Other pieces, with padding at true borders only."""
     pads, modes = list(operands.pads), list(operands.modes)
     pads[cut] = (own.before, own.after)

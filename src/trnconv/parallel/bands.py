@@ -89,7 +89,7 @@ def meeting(one: Interval, other: Interval) -> Interval:
 def joined(intervals: Sequence[Interval]) -> tuple[Interval, ...]:
     """The same rows in disjoint intervals, in order."""
     result: list[Interval] = []
-    for start, stop in sorted(each for each in intervals if each[0] < each[1]):
+    for start, stop in sorted(interval for interval in intervals if interval[0] < interval[1]):
         if result and start <= result[-1][1]:
             result[-1] = (result[-1][0], max(stop, result[-1][1]))
         else:

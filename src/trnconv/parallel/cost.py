@@ -14,14 +14,14 @@ from dataclasses import dataclass
 import torch
 
 from trnconv.models import ModelEntry, Size
+from trnconv.parallel.banded_model import COLUMNS, ROWS, BandedModel
 from trnconv.parallel.bands import Bands
 from trnconv.parallel.links import PaperLinks
-from trnconv.parallel.overlap import AUTO, Instance, balance
+from trnconv.parallel.overlap import AUTO, LinkedCore, balance
 from trnconv.parallel.shard import put_on_bands
-from trnconv.parallel.spread import COLUMNS, ROWS, Spread
-from trnconv.parallel.traffic import Kind, Offer
-from trnconv.pytorch import building
-from trnconv.pytorch.estimate import Run, estimate
+from trnconv.parallel.traffic import LinkOffer, TrafficKind
+from trnconv.pytorch import model_builder
+from trnconv.pytorch.estimate import MetaRun, estimate
 from trnconv.pytorch.patching import patched
 
 _DIMENSIONS = {"rows": ROWS, "columns": COLUMNS}
@@ -37,7 +37,7 @@ class Part:
     phase: str
     axis: str
     cores: int
-    offer: Offer = Offer.permute
+    offer: LinkOffer = LinkOffer.permute
     overlap: str = AUTO
 
 
@@ -65,7 +65,7 @@ class CoreTime:
         return self.convolutions_s + self.attention_s + beside + self.halos_s - self.hidden_s
 
 
-def core_time(part: Part, instance: Instance) -> CoreTime:
+def core_time(part: Part, instance: LinkedCore) -> CoreTime:
     """One encode or decode at a size on so many cores, in bf16."""
     run, spread, share = observed(part, instance)
     machine = instance.machine
@@ -76,29 +76,29 @@ def core_time(part: Part, instance: Instance) -> CoreTime:
     )
     apart = [(balance(ways), times) for ways, times in spread.apart.items()]
     peak_macs_per_ns = machine.partitions**2 * machine.timing.pe_ghz
-    macs = sum(each.macs * times for each, times in spread.attended.items())
+    macs = sum(attended.macs * times for attended, times in spread.attended.items())
     return CoreTime(
         part,
         share,
         convolutions_s=estimate(run, machine, cores=1).seconds,
-        strips_s=sum(each.strips_ns * times for each, times in apart) / _S,
+        strips_s=sum(balanced.strips_ns * times for balanced, times in apart) / _S,
         attention_s=macs / peak_macs_per_ns / _S,
-        gathers_s=_messages_ns(spread, Kind.gather) / _S,
-        statistics_s=_messages_ns(spread, Kind.statistics) / _S,
+        gathers_s=_messages_ns(spread, TrafficKind.gather) / _S,
+        statistics_s=_messages_ns(spread, TrafficKind.statistics) / _S,
         copies_s=instance.copy_ns(copied) / _S,
-        halos_s=_messages_ns(spread, Kind.halo) / _S,
-        hidden_s=sum(each.hidden_ns * times for each, times in apart) / _S,
-        launches_s=sum(each.launches_ns * times for each, times in apart) / _S,
+        halos_s=_messages_ns(spread, TrafficKind.halo) / _S,
+        hidden_s=sum(balanced.hidden_ns * times for balanced, times in apart) / _S,
+        launches_s=sum(balanced.launches_ns * times for balanced, times in apart) / _S,
         received_bytes=spread.links.traffic.received(),
     )
 
 
-def observed(part: Part, instance: Instance) -> tuple[Run, Spread, float]:
+def observed(part: Part, instance: LinkedCore) -> tuple[MetaRun, BandedModel, float]:
     """The rank with the largest band and most neighbours, on the meta device."""
-    model = building.build(part.entry, device="meta", dtype=torch.bfloat16)
+    model = model_builder.build(part.entry, device="meta", dtype=torch.bfloat16)
     decodes = part.phase == "decode"
-    make = building.example_latent if decodes else building.example_video
-    call = building.decode if decodes else building.encode
+    make = model_builder.example_latent if decodes else model_builder.example_video
+    call = model_builder.decode if decodes else model_builder.encode
     given = make(part.entry, part.size, device="meta", dtype=torch.bfloat16)
     cut = _DIMENSIONS[part.axis]
     unit = 1 if decodes else part.entry.compression[cut]
@@ -106,7 +106,7 @@ def observed(part: Part, instance: Instance) -> tuple[Run, Spread, float]:
     rank = _busiest(bands)
     with torch.no_grad(), patched(model) as report:
         links = PaperLinks(None, rank, part.cores, part.offer, 0.0, None)
-        spread = Spread(cut, links, report.book)
+        spread = BandedModel(cut, links, report.book)
         spread.overlap, spread.instance = part.overlap, instance
         put_on_bands(model, spread)
         band = given.narrow(2 + cut, 0, bands.size(rank))
@@ -117,7 +117,7 @@ def observed(part: Part, instance: Instance) -> tuple[Run, Spread, float]:
             spread.apart.clear()
             spread.levels.begin(bands)
             call(model, part.entry, band[:, :, :frames])
-    return Run(report, 0, 0, (), 0), spread, bands.size(rank) / bands.total
+    return MetaRun(report, 0, 0, (), 0), spread, bands.size(rank) / bands.total
 
 
 def _busiest(bands: Bands) -> int:
@@ -125,7 +125,7 @@ def _busiest(bands: Bands) -> int:
     return max(inner, key=bands.size)
 
 
-def _messages_ns(spread: Spread, kind: Kind) -> float:
+def _messages_ns(spread: BandedModel, kind: TrafficKind) -> float:
     """All messages of a kind, one after the other."""
     ranks = spread.links.ranks
     if ranks == 1:

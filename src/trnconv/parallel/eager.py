@@ -16,13 +16,13 @@ from torch.overrides import TorchFunctionMode
 
 from trnconv.errors import UnsupportedError
 from trnconv.geometry import CIRCULAR, REFLECT, REPLICATE, ZEROS
+from trnconv.parallel.banded_model import NAMES, BandedModel
 from trnconv.parallel.bands import Bands
 from trnconv.parallel.differentiable import fetched
-from trnconv.parallel.mixing import handled
-from trnconv.parallel.reading import Sliding, out_bands, reading
-from trnconv.parallel.spread import NAMES, Spread
+from trnconv.parallel.row_functions import handled
+from trnconv.parallel.rows_read import Sliding, out_bands, reading
 from trnconv.pytorch import functional
-from trnconv.pytorch.lazy.convolutions import Filters
+from trnconv.pytorch.lazy.filters import Filters
 from trnconv.pytorch.patching.methods import ATTRIBUTE
 
 Tensor = torch.Tensor
@@ -42,7 +42,7 @@ class Padded:
 class EagerBands(TorchFunctionMode):
     """While a model in bands runs with gradients: functions that look at several rows pass here."""
 
-    def __init__(self, spread: Spread) -> None:
+    def __init__(self, spread: BandedModel) -> None:
         super().__init__()
         self._spread = spread
 
@@ -71,7 +71,7 @@ class EagerBands(TorchFunctionMode):
 
 
 def _pad(
-    spread: Spread,
+    spread: BandedModel,
     func: Callable[..., Any],
     x: Tensor,
     pads: Any,
@@ -98,14 +98,14 @@ def _pad(
     return wide
 
 
-def padded_band(spread: Spread, x: Tensor, sides: tuple[int, int], mode: str) -> Tensor:
+def padded_band(spread: BandedModel, x: Tensor, sides: tuple[int, int], mode: str) -> Tensor:
     """The band and so many rows more on each side: another rank's, or padding at a border."""
     dim, (before, after) = x.dim() + spread.cut - 3, sides
     bands = spread.levels.of(x.shape[dim])
     all_of_it = Sliding(before + after + 1, before=before, after=after, mode=mode)
     every = [reading(bands, all_of_it, rank) for rank in range(bands.ranks)]
     spread.links.module = spread.book.module
-    rows = fetched(x, spread.links, dim, bands, [each.rows for each in every])
+    rows = fetched(x, spread.links, dim, bands, [reads.rows for reads in every])
     own = every[spread.links.rank]
     if own.order:
         rows = rows.index_select(dim, torch.tensor(own.order, device=rows.device))
@@ -125,7 +125,7 @@ def _unseen(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 def convolved_with_gradients(
-    spread: Spread, module: Any, x: Tensor, weight: Tensor, bias: Tensor | None
+    spread: BandedModel, module: Any, x: Tensor, weight: Tensor, bias: Tensor | None
 ) -> Tensor:
     """A convolution of a band, on tensors, in one graph with its exchange."""
     rank = weight.dim() - 2
@@ -162,7 +162,7 @@ def convolved_with_gradients(
     return y
 
 
-def _require_aligned(spread: Spread, marked: Padded, window: Any) -> None:
+def _require_aligned(spread: BandedModel, marked: Padded, window: Any) -> None:
     """The window must start where the outputs of this rank do, and be as long as they need."""
     axis, bands = spread.cut, marked.bands
     sliding = Sliding(

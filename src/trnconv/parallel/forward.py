@@ -9,16 +9,16 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from trnconv.errors import UnsupportedError
+from trnconv.parallel.banded_model import BandedModel
 from trnconv.parallel.differentiable import gathered
 from trnconv.parallel.eager import EagerBands, convolved_with_gradients
-from trnconv.parallel.mixing import GatherWanted, handled
-from trnconv.parallel.spread import Spread
+from trnconv.parallel.row_functions import GatherWanted, handled
 from trnconv.pytorch.lazy import LazyTensor
-from trnconv.pytorch.lazy.context import Surroundings
+from trnconv.pytorch.lazy.bypass import is_passing
+from trnconv.pytorch.lazy.context import PatchContext
 from trnconv.pytorch.lazy.convolutions import frames_of
 from trnconv.pytorch.lazy.endings import value_of
-from trnconv.pytorch.lazy.passing import is_passing
-from trnconv.pytorch.lazy.video import Layout, Video
+from trnconv.pytorch.lazy.video import AxisOrder, LazyVideo
 from trnconv.pytorch.lazy.videos import video_of
 from trnconv.pytorch.patching.methods import (
     ATTRIBUTE,
@@ -35,7 +35,7 @@ _VIDEO_RANKS = (4, 5)
 class LazyBands(TorchFunctionMode):
     """While a model in bands runs without gradients: functions that mix rows pass here."""
 
-    def __init__(self, spread: Spread) -> None:
+    def __init__(self, spread: BandedModel) -> None:
         super().__init__()
         self._spread = spread
 
@@ -58,19 +58,19 @@ class LazyBands(TorchFunctionMode):
         return copy
 
 
-def _note_copy(spread: Spread, source: Video | None, copy: Tensor) -> None:
+def _note_copy(spread: BandedModel, source: LazyVideo | None, copy: Tensor) -> None:
     """Frames that were copied for a cache have the rows around them of what they are a copy of."""
     if source is None or isinstance(copy, LazyTensor) or not source.as_it_lies:
         return
-    made = Video.of(copy)
-    if made is not None and source.layout is Layout.video:
+    made = LazyVideo.of(copy)
+    if made is not None and source.layout is AxisOrder.video:
         run = source.runs[0]
         spread.halos.copied(frames_of(run), (run.start, run.stop), made.runs[0].base)
 
 
-def spread_of(around: Surroundings) -> Spread:
+def spread_of(around: PatchContext) -> BandedModel:
     """What `shard_` put there."""
-    assert isinstance(around.spread, Spread)
+    assert isinstance(around.spread, BandedModel)
     return around.spread
 
 
@@ -106,7 +106,7 @@ def banded_forward(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
     return _on_whole(self, spread, args, kwargs)
 
 
-def _own_forward(module: torch.nn.Module, spread: Spread, args: Any, kwargs: Any) -> Any:
+def _own_forward(module: torch.nn.Module, spread: BandedModel, args: Any, kwargs: Any) -> Any:
     if not spread.eager:
         return module_forward(module, *args, **kwargs)
     patch: Patch = module.__dict__[ATTRIBUTE]
@@ -116,44 +116,46 @@ def _own_forward(module: torch.nn.Module, spread: Spread, args: Any, kwargs: Any
 
 def _takes_videos_only(args: Any, kwargs: Any) -> bool:
     """Nothing else that the module could have changed before it asked: it runs again."""
-    given = [each for each in (*args, *kwargs.values()) if each is not None]
-    tensors = [each for each in given if isinstance(each, Tensor)]
-    plain = all(isinstance(each, (Tensor, int, float, bool, str)) for each in given)
-    return plain and bool(tensors) and all(each.dim() in _VIDEO_RANKS for each in tensors)
+    given = [arg for arg in (*args, *kwargs.values()) if arg is not None]
+    tensors = [arg for arg in given if isinstance(arg, Tensor)]
+    plain = all(isinstance(arg, (Tensor, int, float, bool, str)) for arg in given)
+    return plain and bool(tensors) and all(tensor.dim() in _VIDEO_RANKS for tensor in tensors)
 
 
-def _on_whole(module: torch.nn.Module, spread: Spread, args: Any, kwargs: Any) -> Any:
+def _on_whole(module: torch.nn.Module, spread: BandedModel, args: Any, kwargs: Any) -> Any:
     """Gather, run, and take this rank's band of the result."""
     patch: Patch = module.__dict__[ATTRIBUTE]
     spread.links.module = patch.name
-    whole = [_gathered(each, spread) for each in args]
-    named = {key: _gathered(each, spread) for key, each in kwargs.items()}
+    whole = [_gathered(arg, spread) for arg in args]
+    named = {key: _gathered(arg, spread) for key, arg in kwargs.items()}
     with spread.gathered():
         result = _own_forward(module, spread, whole, named)
     return _of_all(result, lambda each: _band(each, spread))
 
 
-def _inside_of_gathered(module: torch.nn.Module, spread: Spread, args: Any, kwargs: Any) -> Any:
+def _inside_of_gathered(
+    module: torch.nn.Module, spread: BandedModel, args: Any, kwargs: Any
+) -> Any:
     """Beside the attention, a module with convolutions runs on bands again."""
     patch: Patch = module.__dict__[ATTRIBUTE]
     mixes = any(f"{name}.".startswith(f"{patch.name}.") for name in spread.gathering)
     if mixes or not _takes_videos_only(args, kwargs) or not _convolves(module, spread):
         return _own_forward(module, spread, args, kwargs)
-    bands = [_band(each, spread) for each in args]
-    named = {key: _band(each, spread) for key, each in kwargs.items()}
+    bands = [_band(arg, spread) for arg in args]
+    named = {key: _band(arg, spread) for key, arg in kwargs.items()}
     with spread.banded():
         result = _own_forward(module, spread, bands, named)
         spread.links.module = patch.name
         return _of_all(result, lambda each: _gathered(each, spread))
 
 
-def _convolves(module: torch.nn.Module, spread: Spread) -> bool:
+def _convolves(module: torch.nn.Module, spread: BandedModel) -> bool:
     kinds = (torch.nn.Conv2d, torch.nn.Conv3d)
-    found = [each for each in module.modules() if isinstance(each, kinds)]
-    return any(each.kernel_size[spread.cut - 3] > 1 for each in found)
+    found = [submodule for submodule in module.modules() if isinstance(submodule, kinds)]
+    return any(convolution.kernel_size[spread.cut - 3] > 1 for convolution in found)
 
 
-def _gathered(value: Any, spread: Spread) -> Any:
+def _gathered(value: Any, spread: BandedModel) -> Any:
     """A band as the whole tensor; what has no rows as it is."""
     if not isinstance(value, Tensor) or value.dim() not in _VIDEO_RANKS:
         return value
@@ -162,7 +164,7 @@ def _gathered(value: Any, spread: Spread) -> Any:
     return gathered(tensor, spread.links, tensor.dim() + spread.cut - 3, bands)
 
 
-def _band(value: Any, spread: Spread) -> Any:
+def _band(value: Any, spread: BandedModel) -> Any:
     """This rank's band of a whole tensor."""
     if not isinstance(value, Tensor) or value.dim() not in _VIDEO_RANKS:
         return value
@@ -177,7 +179,7 @@ def _band(value: Any, spread: Spread) -> Any:
 
 def _of_all(result: Any, change: Callable[[Any], Any]) -> Any:
     if isinstance(result, (tuple, list)):
-        return type(result)(_of_all(each, change) for each in result)
+        return type(result)(_of_all(inner, change) for inner in result)
     return change(result)
 
 

@@ -11,7 +11,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from trnconv.parallel.bands import Bands, Interval
 from trnconv.parallel.links import Exchange, Links, Parts, joined_rows
-from trnconv.pytorch.lazy.stored import State, StoredFrames
+from trnconv.pytorch.lazy.stored_frames import State, StoredFrames
 
 Tensor = torch.Tensor
 
@@ -130,12 +130,12 @@ class Halos:
     def _remember(self, base: StoredFrames, halo: _Halo) -> None:
         storage, place = _place_of(base)
         self._of(self._known, storage)[place] = halo
-        for each in self._of(self._copies, storage).get(place, []):
-            copy = each.copy()
-            known = halo.has(each.frames, halo.wanted) and base.is_unchanged(each.state)
+        for copied in self._of(self._copies, storage).get(place, []):
+            copy = copied.copy()
+            known = halo.has(copied.frames, halo.wanted) and base.is_unchanged(copied.state)
             if copy is not None and known:
-                start, stop = each.frames
+                start, stop = copied.frames
                 at = halo.at + start - halo.frames[0]
-                self._of(self._known, copy)[each.place] = _Halo(
-                    halo.exchange, at, (0, stop - start), halo.wanted, each.copy_state
+                self._of(self._known, copy)[copied.place] = _Halo(
+                    halo.exchange, at, (0, stop - start), halo.wanted, copied.copy_state
                 )

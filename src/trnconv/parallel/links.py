@@ -18,7 +18,7 @@ from trnconv.host.record import read_host
 from trnconv.host.switches import POINT_TO_POINT
 from trnconv.parallel.bands import Bands, Interval, meeting
 from trnconv.parallel.errors import LostRankError
-from trnconv.parallel.traffic import Kind, Offer, Traffic, edges, halo_rows
+from trnconv.parallel.traffic import LinkOffer, Traffic, TrafficKind, edges, halo_rows
 from trnconv.parallel.watch import Watch
 
 Tensor = torch.Tensor
@@ -31,16 +31,16 @@ _SLICE_S = 0.05  # between two looks at the watch while waiting
 _SETTLE_S = 1.0  # beyond the timeout, for the backend's own to come first
 
 
-def offered(group: Any, asked: str = "auto") -> Offer:
+def offered(group: Any, asked: str = "auto") -> LinkOffer:
     """How to exchange rows over a group: as asked, or by what its backend is known to offer."""
     if asked != "auto":
-        names = [offer.value for offer in Offer]
+        names = [offer.value for offer in LinkOffer]
         if asked not in names:
             raise UnsupportedError(f"exchange={asked!r}: auto, {' or '.join(names)}.")
-        return Offer(asked)
+        return LinkOffer(asked)
     backend = str(dist.get_backend(group))
     probed = backend == _NEURON and POINT_TO_POINT in read_host().switches
-    return Offer.permute if probed or backend in _POINT_TO_POINT else Offer.all_gather
+    return LinkOffer.permute if probed or backend in _POINT_TO_POINT else LinkOffer.all_gather
 
 
 class Exchange:
@@ -73,7 +73,7 @@ class Links:
     group: Any
     rank: int
     ranks: int
-    offer: Offer
+    offer: LinkOffer
     timeout_s: float
     watch: Watch | None  # None: nobody to wait for
     traffic: Traffic = field(default_factory=Traffic)
@@ -95,10 +95,10 @@ class Links:
             return Exchange(dict)
         rows = halo_rows(bands, wanted, self.rank, self.offer)
         received = rows * (own.numel() // own.shape[dim] * own.element_size())
-        self.traffic.note(self.module, Kind.halo, received)
-        begin = self._permuted if self.offer is Offer.permute else self._from_all_edges
+        self.traffic.note(self.module, TrafficKind.halo, received)
+        begin = self._permuted if self.offer is LinkOffer.permute else self._from_all_edges
         exchange = Exchange(begin(own, dim, bands, wanted), 1, received)
-        self._under_way = [each for each in self._under_way if not each.is_there]
+        self._under_way = [earlier for earlier in self._under_way if not earlier.is_there]
         self._under_way.append(exchange)
         return exchange
 
@@ -135,7 +135,7 @@ class Links:
         sent = [edges(bands, wanted, source) for source in range(self.ranks)]
         base = bands.of(self.rank)[0]
         mine = [own.narrow(dim, start - base, stop - start) for start, stop in sent[self.rank]]
-        longest = max(sum(stop - start for start, stop in each) for each in sent)
+        longest = max(sum(stop - start for start, stop in intervals) for intervals in sent)
         filled = sum(part.shape[dim] for part in mine)
         spare = [_rows_like(own, dim, longest - filled).zero_()] if filled < longest else []
         gathering = self._all_gathered(torch.cat([*mine, *spare], dim))
@@ -155,7 +155,9 @@ class Links:
                 at += stop - start
         return parts
 
-    def gather(self, own: Tensor, dim: int, bands: Bands, kind: Kind = Kind.gather) -> Tensor:
+    def gather(
+        self, own: Tensor, dim: int, bands: Bands, kind: TrafficKind = TrafficKind.gather
+    ) -> Tensor:
         """The whole tensor, of which this rank holds its band."""
         longest = max(bands.sizes())
         spare = longest - own.shape[dim]
@@ -168,7 +170,7 @@ class Links:
 
     def stacked(self, own: Tensor) -> Tensor:
         """A small tensor of every rank, in the order of ranks."""
-        self.traffic.note(self.module, Kind.statistics, (self.ranks - 1) * own.nbytes)
+        self.traffic.note(self.module, TrafficKind.statistics, (self.ranks - 1) * own.nbytes)
         return torch.stack(self._all_gathered(own)())
 
     def summed(self, own: Tensor) -> Tensor:
@@ -188,7 +190,7 @@ class Links:
     def _all_gathered(self, own: Tensor) -> Callable[[], list[Tensor]]:
         own = own.contiguous()
         got = [torch.empty_like(own) for _ in range(self.ranks)]
-        raw = [_raw(each) for each in got]
+        raw = [_raw(tensor) for tensor in got]
         work = dist.all_gather(raw, _raw(own), group=self.group, async_op=True)
         module = self.module
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import inf
 
-from nkisim.machine import FABRICS, TRN2, Fabric, Machine, Reading
+from nkisim.fabric import FABRICS, Fabric
+from nkisim.machine import TRN2, Machine, Reading
 from trnconv.ask.question import Question
 from trnconv.errors import TrnconvError
 from trnconv.runtime.pricing import price
@@ -24,16 +25,16 @@ _FASTEST = 4  # no fast form has fewer multiplications than a quarter
 
 
 @dataclass(frozen=True)
-class Instance:
+class LinkedCore:
     """A core, and what joins it to others."""
 
     machine: Machine
     fabric: Fabric
 
     @staticmethod
-    def of(machine: Machine, reading: Reading = Reading.default) -> Instance:
+    def of(machine: Machine, reading: Reading = Reading.default) -> LinkedCore:
         """The largest one with such cores, in a reading of what is not published."""
-        return Instance(machine.read(reading), FABRICS[machine.base_name].read(reading))
+        return LinkedCore(machine.read(reading), FABRICS[machine.base_name].read(reading))
 
     def message_ns(self, received_bytes: int, ranks: int) -> float:
         """Latency and bandwidth. A band's neighbour may sit on the next chip."""
@@ -46,14 +47,14 @@ class Instance:
         return moved_bytes / self.fabric.bytes_per_ns(self.machine, same_chip=True)
 
 
-ASSUMED = Instance.of(TRN2)  # where a model decides, whatever it runs on
+ASSUMED = LinkedCore.of(TRN2)  # where a model decides, whatever it runs on
 
 
 @dataclass(frozen=True)
 class Ways:
     """A convolution of a band, as it would run both ways: sizes only."""
 
-    instance: Instance
+    instance: LinkedCore
     band: Question
     strips: tuple[Question, ...]  # one for each launch
     halos: tuple[int, ...]  # bytes of each message that this rank waits for
@@ -81,11 +82,11 @@ class Balance:
 def balance(ways: Ways) -> Balance:
     """Both ways compared. The band takes as long in both: it has the same outputs and taps."""
     instance = ways.instance
-    travel = sum(instance.message_ns(each, ways.ranks) for each in ways.halos)
+    travel = sum(instance.message_ns(halo, ways.ranks) for halo in ways.halos)
     return Balance(
         hidden_ns=travel if travel * _FASTEST <= _peak_ns(ways) else min(travel, _ns(ways.band)),
         uncopied_ns=instance.copy_ns(ways.together_bytes - ways.apart_bytes),
-        strips_ns=sum(_ns(each) for each in ways.strips),
+        strips_ns=sum(_ns(strip) for strip in ways.strips),
         launches_ns=len(ways.strips) * instance.machine.timing.launch_ns,
     )
 

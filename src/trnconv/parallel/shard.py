@@ -14,12 +14,12 @@ from torch import nn
 from torch.distributed import distributed_c10d
 
 from trnconv.errors import ShapeError, UnsupportedError
+from trnconv.parallel.banded_model import COLUMNS, NAMES, ROWS, BandedModel
 from trnconv.parallel.bands import Bands
 from trnconv.parallel.forward import LazyBands, banded_convolution_forward, banded_forward
 from trnconv.parallel.links import Links, offered
 from trnconv.parallel.overlap import OVERLAPS
-from trnconv.parallel.spread import COLUMNS, NAMES, ROWS, Spread
-from trnconv.parallel.traffic import Kind, Traffic
+from trnconv.parallel.traffic import Traffic, TrafficKind
 from trnconv.parallel.watch import Watch
 from trnconv.pytorch.backends import Backend
 from trnconv.pytorch.lazy.context import ALL_REWRITES, Rewrites
@@ -61,7 +61,7 @@ class Shards:
     model: nn.Module
     report: PatchReport
     shares: tuple[float, ...]
-    spread: Spread
+    spread: BandedModel
 
     @property
     def rank(self) -> int:
@@ -103,7 +103,7 @@ class Shards:
         dim = self._dim(band)
         bands = self.spread.levels.of(band.shape[dim])
         self.spread.links.module = ""
-        return self.spread.links.gather(band, dim, bands, Kind.result)
+        return self.spread.links.gather(band, dim, bands, TrafficKind.result)
 
     def close(self) -> None:
         """Stop to count as alive. All ranks together, when no more messages are to come."""
@@ -162,7 +162,7 @@ def shard_(
     except BaseException:
         unpatch_(model)
         raise
-    spread = Spread(_AXES[axis], links, report.book)
+    spread = BandedModel(_AXES[axis], links, report.book)
     spread.shares_attention = not options.reproducible
     spread.overlap = options.overlap
     put_on_bands(model, spread)
@@ -228,7 +228,7 @@ def _require_taken(model: nn.Module, report: PatchReport, cut: int) -> None:
             )
 
 
-def put_on_bands(model: nn.Module, spread: Spread) -> None:
+def put_on_bands(model: nn.Module, spread: BandedModel) -> None:
     """Give every part of a patched model the methods for bands."""
     ours: dict[Callable[..., Any], Callable[..., Any]] = {
         module_forward: banded_forward,

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from trnconv.geometry import REFLECT
 from trnconv.parallel.bands import Bands
-from trnconv.parallel.reading import Reading, Sliding, out_bands, read_by
+from trnconv.parallel.rows_read import Reading, Sliding, out_bands, read_by
 
 
 @dataclass(frozen=True)
-class Strip:
+class EdgeStrip:
     """Outputs at one edge of a band, and what they read."""
 
     first: int  # counted from the band's first output
@@ -24,7 +24,7 @@ class Strip:
         return self.count, read.stop - read.start, read.before, read.after, read.skip
 
 
-def strips(bands: Bands, sliding: Sliding, rank: int) -> tuple[Strip, ...] | None:
+def strips(bands: Bands, sliding: Sliding, rank: int) -> tuple[EdgeStrip, ...] | None:
     """What a convolution of the band alone, padded like the whole, gets wrong at its edges.
 
     None where it gets everything wrong: its outputs are not in step with those of the whole, the
@@ -43,13 +43,13 @@ def strips(bands: Bands, sliding: Sliding, rank: int) -> tuple[Strip, ...] | Non
         return None
     edges = [(0, front), (count - back, back)]
     return tuple(
-        Strip(at, size, read_by((first + at, first + at + size), sliding, bands.total))
+        EdgeStrip(at, size, read_by((first + at, first + at + size), sliding, bands.total))
         for at, size in edges
         if size > 0
     )
 
 
-def alike(some: tuple[Strip, ...]) -> tuple[tuple[Strip, ...], ...]:
+def alike(some: tuple[EdgeStrip, ...]) -> tuple[tuple[EdgeStrip, ...], ...]:
     """Strips in groups that one launch can compute."""
     windows = dict.fromkeys(strip.window for strip in some)
     return tuple(tuple(strip for strip in some if strip.window == window) for window in windows)

@@ -10,7 +10,7 @@ from enum import Enum
 from trnconv.parallel.bands import Bands, Interval, joined, meeting
 
 
-class Kind(Enum):
+class TrafficKind(Enum):
     """Why something was sent."""
 
     halo = "halo"  # rows that a convolution reads and another rank holds
@@ -19,7 +19,7 @@ class Kind(Enum):
     result = "result"  # bands joined for the caller
 
 
-class Offer(Enum):
+class LinkOffer(Enum):
     """How rows get to those who read them, by what a backend offers."""
 
     permute = "permute"  # from rank to rank
@@ -31,7 +31,7 @@ class Sent:
     """Equal transfers of one module, as one rank receives them."""
 
     module: str
-    kind: Kind
+    kind: TrafficKind
     received_bytes: int
 
 
@@ -41,11 +41,11 @@ class Traffic:
 
     counts: Counter[Sent] = field(default_factory=Counter)
 
-    def note(self, module: str, kind: Kind, received_bytes: int) -> None:
+    def note(self, module: str, kind: TrafficKind, received_bytes: int) -> None:
         """One more."""
         self.counts[Sent(module, kind, received_bytes)] += 1
 
-    def received(self, kind: Kind | None = None) -> int:
+    def received(self, kind: TrafficKind | None = None) -> int:
         """Bytes, of one kind or of all."""
         return sum(
             sent.received_bytes * times
@@ -53,7 +53,7 @@ class Traffic:
             if kind in (None, sent.kind)
         )
 
-    def times(self, kind: Kind) -> int:
+    def times(self, kind: TrafficKind) -> int:
         """Transfers of a kind."""
         return sum(times for sent, times in self.counts.items() if sent.kind is kind)
 
@@ -65,7 +65,7 @@ class Traffic:
         """A line for each kind."""
         lines = [
             f"{kind.value:<10}  {self.times(kind):>6} x  {self.received(kind) / 1e6:>12.3f} MB"
-            for kind in Kind
+            for kind in TrafficKind
             if self.times(kind)
         ]
         return "\n".join(lines) or "nothing was sent"
@@ -74,10 +74,12 @@ class Traffic:
 def edges(bands: Bands, wanted: Sequence[Interval], source: int) -> tuple[Interval, ...]:
     """The rows of one rank that any other reads."""
     own = bands.of(source)
-    return joined([meeting(own, each) for rank, each in enumerate(wanted) if rank != source])
+    return joined(
+        [meeting(own, interval) for rank, interval in enumerate(wanted) if rank != source]
+    )
 
 
-def halo_rows(bands: Bands, wanted: Sequence[Interval], rank: int, offer: Offer) -> int:
+def halo_rows(bands: Bands, wanted: Sequence[Interval], rank: int, offer: LinkOffer) -> int:
     """Rows a rank receives in one exchange.
 
     By permute: what it reads and does not hold. By all-gather: the edges of every other rank, each
@@ -85,7 +87,7 @@ def halo_rows(bands: Bands, wanted: Sequence[Interval], rank: int, offer: Offer)
     """
     if not any(edges(bands, wanted, source) for source in range(bands.ranks)):
         return 0
-    if offer is Offer.permute:
+    if offer is LinkOffer.permute:
         start, stop = wanted[rank]
         held = meeting(bands.of(rank), wanted[rank])
         return (stop - start) - (held[1] - held[0])

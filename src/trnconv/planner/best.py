@@ -12,7 +12,7 @@ from trnconv.errors import PlanError
 from trnconv.forms.form import Form, Priced
 from trnconv.forms.search import search, why_none
 from trnconv.planner.table import FORMS, form_named
-from trnconv.planner.tuned import tuned_plan
+from trnconv.planner.tuned_plans import tuned_plan
 
 
 @dataclass(frozen=True)

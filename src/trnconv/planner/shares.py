@@ -11,7 +11,7 @@ from trnconv.errors import PlanError
 from trnconv.forms.form import Plan, Priced
 from trnconv.planner.best import choose, plans_like
 from trnconv.planner.table import form_named, form_of, priced
-from trnconv.planner.tuned import tuned_plan
+from trnconv.planner.tuned_plans import tuned_plan
 
 Pair = tuple[Priced, Priced]
 Halves = tuple[Question, Question]
@@ -60,6 +60,11 @@ def _no_kernel(question: Question) -> PlanError:
     return PlanError(
         f"{call_in_words(question)}, two cores: no form computes it. Ask for one core."
     )
+
+
+def pair_ns(pair: Pair) -> float:
+    """What both cores take, the slower one and the barrier at which they meet."""
+    return _slower_ns(pair) + pair[0].plan.timing.core_barrier_ns
 
 
 def _slower_ns(pair: Pair) -> float:

@@ -108,7 +108,7 @@ def stamp(machine: str) -> dict[str, str]:
 def written(machine: str, winners: Iterable[TunedPlan], before: TunedFile | None = None) -> str:
     """A file of these plans, and of those of `before` that they do not replace; keys in order."""
     entries = dict(before.entries) if before else {}
-    entries.update({one.key: _entry(one) for one in winners})
+    entries.update({winner.key: _entry(winner) for winner in winners})
     lines = [_block(key, entries[key]) for key in sorted(entries)]
     return (
         f'{{\n"stamp": {json.dumps(stamp(machine), sort_keys=True)},\n"plans": [\n'
@@ -138,7 +138,7 @@ def read(path: Path) -> TunedFile:
         document = json.loads(text)
         found = document["stamp"]
         machine = str(found["machine"])
-        entries = {_key(one): _without_question(one) for one in document["plans"]}
+        entries = {_key(plan): _without_question(plan) for plan in document["plans"]}
     except OSError as error:
         raise TunedError(f"tuned plans in {path}: {error.strerror}. Name another file.") from error
     except (ValueError, KeyError, TypeError) as error:

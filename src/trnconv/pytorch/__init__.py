@@ -2,7 +2,7 @@
 
 from trnconv.pytorch import flops, functional, nn
 from trnconv.pytorch.backends import Backend, backend, choose_backend
-from trnconv.pytorch.calibrating import calibrate
+from trnconv.pytorch.calibration import calibrate
 from trnconv.pytorch.causal import causal_conv3d
 from trnconv.pytorch.lazy.context import Rewrites
 from trnconv.pytorch.patching import PatchReport, patch_, patched, unpatch_

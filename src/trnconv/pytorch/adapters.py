@@ -23,7 +23,7 @@ from nkisim.machine import TRN2, Machine, find_machine
 from trnconv import _nki
 from trnconv.ask.cores import cores_of
 from trnconv.errors import UnsupportedError
-from trnconv.host.building import built, short_key, with_recipe
+from trnconv.host.builder import built, short_key, with_recipe
 from trnconv.host.found import LNC_VARIABLE, TARGET_VARIABLE, find
 from trnconv.host.record import read_host
 from trnconv.host.switches import NO_LEGALISATION, ONE_CORE, WRAP_NKI
@@ -149,7 +149,7 @@ class TorchNeuronAdapter(_Built):
         self, kernel: Callable[..., Any], present: Present, recipe: Any, outputs: int
     ) -> Callable[..., Any]:
         """The op, made the first time; what is None is no argument of it."""
-        given = "".join("ny"[one] for one in present)
+        given = "".join("ny"[is_present] for is_present in present)
         how = short_key((self.cores, sorted(self.switches)))
         name = f"{kernel.__name__}_{short_key(recipe)}_{given}_{how}"
         made = _ops.setdefault(self._nki_op, {})
@@ -170,7 +170,7 @@ def of_present(jitted: Callable[..., Any], present: Present) -> Callable[..., An
 
     def call(*given: Tensor) -> Any:
         left = iter(given)
-        return jitted(*(next(left) if one else None for one in present))
+        return jitted(*(next(left) if is_present else None for is_present in present))
 
     return call
 

@@ -135,12 +135,12 @@ def paddings(
         raise RuntimeError(f"padding='same' with stride {strides}: defined for stride 1 only.")
     reach = zip(w.shape[2:], dilations, strict=True)
     total = [d * (k - 1) if padding == "same" else 0 for k, d in reach]
-    return tuple(each // 2 for each in total), tuple(each - each // 2 for each in total)
+    return tuple(pad // 2 for pad in total), tuple(pad - pad // 2 for pad in total)
 
 
 def _per_axis(name: str, value: Axes, rank: int, least: int) -> tuple[int, ...]:
     listed = (value,) if isinstance(value, int) else tuple(value)
-    if not all(isinstance(each, int) for each in listed):
+    if not all(isinstance(number, int) for number in listed):
         raise TypeError(f"{name}={value}: integers are needed.")
     if len(listed) not in (1, rank):
         raise RuntimeError(f"{name}={value}: one number, or one for each of {rank} axes.")
@@ -151,15 +151,15 @@ def _per_axis(name: str, value: Axes, rank: int, least: int) -> tuple[int, ...]:
 
 def _require_operands(name: str, operands: Operands, rank: int) -> None:
     x, w, bias = operands
-    for label, each in (("weight", w), ("bias", bias)):
-        if each is None and label == "bias":
+    for label, operand in (("weight", w), ("bias", bias)):
+        if operand is None and label == "bias":
             continue
-        if not isinstance(each, Tensor):
-            raise TypeError(f"{name}: {label} is {type(each).__name__}: a tensor is needed.")
-        if each.dtype != x.dtype or each.device != x.device:
+        if not isinstance(operand, Tensor):
+            raise TypeError(f"{name}: {label} is {type(operand).__name__}: a tensor is needed.")
+        if operand.dtype != x.dtype or operand.device != x.device:
             raise RuntimeError(
-                f"{name}: input is {x.dtype} on {x.device}, {label} {each.dtype} on {each.device}:"
-                " both must be the same. Cast or move one."
+                f"{name}: input is {x.dtype} on {x.device}, {label} {operand.dtype} on"
+                f" {operand.device}: both must be the same. Cast or move one."
             )
     if w.dim() != rank + 2:
         raise RuntimeError(f"{name}: weight {list(w.shape)}: {rank + 2} dimensions are needed.")
@@ -192,8 +192,8 @@ def require_no_tangents(*tensors: Tensor | None) -> None:
     if torch.compiler.is_compiling() or torch.autograd.forward_ad._current_level < 0:  # noqa: SLF001
         return
     unpack: Any = torch.autograd.forward_ad.unpack_dual
-    for each in tensors:
-        if each is not None and unpack(each).tangent is not None:
+    for tensor in tensors:
+        if tensor is not None and unpack(tensor).tangent is not None:
             raise UnsupportedError(
                 "forward-mode differentiation (torch.func.jvp, jacfwd, forward_ad) of a convolution"
                 " on trnconv's kernels: they have formulas for reverse mode only. Use vjp or"
@@ -203,5 +203,5 @@ def require_no_tangents(*tensors: Tensor | None) -> None:
 
 def wants_gradient(*tensors: Tensor | None) -> bool:
     """Whether autograd would record what is computed of these."""
-    asked = any(each is not None and each.requires_grad for each in tensors)
+    asked = any(tensor is not None and tensor.requires_grad for tensor in tensors)
     return torch.is_grad_enabled() and asked

@@ -10,7 +10,7 @@ from trnconv.ask.ends import IDENTITY
 from trnconv.ask.question import FILTER_GRADIENT, OUTPUT
 from trnconv.geometry import ZEROS
 from trnconv.pytorch.conv_call import ConvCall, ConvSpec
-from trnconv.runtime.launch import Operands
+from trnconv.runtime.launch import LaunchOperands
 
 Tensor = torch.Tensor
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -25,7 +25,7 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-def compute(call: ConvCall, operands: Operands) -> Tensor:
+def compute(call: ConvCall, operands: LaunchOperands) -> Tensor:
     """One convolution, step after step, or a gradient of one."""
     spec = call.spec
     if call.wanted == OUTPUT:
@@ -70,7 +70,7 @@ def finished(y: Tensor, activation: str, residual: Tensor | None) -> Tensor:
     return y if activation == IDENTITY else _ACTIVATIONS[activation](y)
 
 
-def _convolved(x: Tensor, operands: Operands, spec: ConvSpec) -> Tensor:
+def _convolved(x: Tensor, operands: LaunchOperands, spec: ConvSpec) -> Tensor:
     """By the operator of the lowest rank: leading axes of one position and one tap are left out."""
     w = operands.w
     idle = [x.shape[2 + axis] == w.shape[2 + axis] == 1 for axis in range(2)]

@@ -29,14 +29,14 @@ class Backend(Enum):
 
 
 @dataclass(frozen=True)
-class Choice:
+class BackendChoice:
     """A backend, and why it was taken."""
 
     backend: Backend
     reason: str
 
 
-class _Surroundings(threading.local):
+class _BackendAsked(threading.local):
     """What the innermost `with backend(...)` of this thread asks for.
 
     Not a ContextVar: torch.compile watches this one, and compiles again when it changes.
@@ -45,7 +45,7 @@ class _Surroundings(threading.local):
     name: str = Backend.auto.value
 
 
-_surroundings = _Surroundings()
+_surroundings = _BackendAsked()
 
 
 @contextmanager
@@ -103,7 +103,7 @@ def machine_of(asked: str) -> tuple[str, Simulated | None]:
     return name, Simulated(target, int(cores))
 
 
-def choose_backend(tensor: torch.Tensor, asked: str | Backend | None = None) -> Choice:
+def choose_backend(tensor: torch.Tensor, asked: str | Backend | None = None) -> BackendChoice:
     """Asked for by the call, else by the context, else by the environment, else the device's."""
     for given, source in (
         (asked, "the call asked for it"),
@@ -112,11 +112,11 @@ def choose_backend(tensor: torch.Tensor, asked: str | Backend | None = None) -> 
     ):
         named = Backend.auto if given is None else _named(given)
         if named is not Backend.auto:
-            return Choice(_possible(named, tensor), source)
+            return BackendChoice(_possible(named, tensor), source)
     if tensor.device.type in NEURON_DEVICES:
-        return Choice(Backend.neuron, f"the tensor is on {tensor.device}")
+        return BackendChoice(Backend.neuron, f"the tensor is on {tensor.device}")
     if tensor.device.type in ("cpu", "meta"):
-        return Choice(Backend.nkisim, f"the tensor is on {tensor.device.type}: simulated")
+        return BackendChoice(Backend.nkisim, f"the tensor is on {tensor.device.type}: simulated")
     raise UnsupportedError(
         f"a tensor on {tensor.device}: trnconv runs on Neuron devices, and on a CPU in nkisim."
         ' Move it, or ask for backend="torch".'
@@ -138,8 +138,8 @@ def _possible(named: Backend, tensor: torch.Tensor) -> Backend:
 
 
 def _named(name: str | Backend) -> Backend:
-    for one in Backend:
-        if name in (one, one.value):
-            return one
-    known = ", ".join(one.value for one in Backend)
+    for member in Backend:
+        if name in (member, member.value):
+            return member
+    known = ", ".join(member.value for member in Backend)
     raise UnsupportedError(f"backend {name!r}: one of {known}.")

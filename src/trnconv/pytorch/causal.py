@@ -139,9 +139,9 @@ def _require_alike(
                 f"a cache with frames {list(piece.shape)} for a chunk {list(x.shape)}: only the"
                 " number of frames may differ. Start a new video with cache=None."
             )
-    types = [each.dtype for each in (x, *others, *cache) if each is not None]
+    types = [tensor.dtype for tensor in (x, *others, *cache) if tensor is not None]
     if len(set(types)) > 1:
-        named = ", ".join(str(each) for each in types)
+        named = ", ".join(str(kind) for kind in types)
         raise ShapeError(f"x, its filters and its cache are of {named}: one type is needed.")
 
 

@@ -39,7 +39,7 @@ class CausalConv(nn.Conv3d):
         return super().forward(nn.functional.pad(x, (1, 1, 1, 1, front, 0)))
 
 
-class Block(nn.Module):
+class CausalBlock(nn.Module):
     """Two convolutions and a residual."""
 
     def __init__(self) -> None:
@@ -53,12 +53,12 @@ class Block(nn.Module):
         return x + added
 
 
-class Encoder(nn.Module):
+class CausalEncoder(nn.Module):
     """[N, 3, T, H, W] -> [N, 4, T, H / 2, W / 2]."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.conv_in, self.block = CausalConv(3, _WIDTH), Block()
+        self.conv_in, self.block = CausalConv(3, _WIDTH), CausalBlock()
         self.down = nn.Conv3d(_WIDTH, _WIDTH, (1, 3, 3), stride=(1, 2, 2))
         self.conv_out = nn.Conv3d(_WIDTH, _LATENT, 1)
 
@@ -69,12 +69,12 @@ class Encoder(nn.Module):
         return _clamped(self.conv_out(_clamped(y)))
 
 
-class Decoder(nn.Module):
+class CausalDecoder(nn.Module):
     """[N, 4, T, H, W] -> [N, 3, T, 2 H, 2 W]."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.conv_in, self.block = CausalConv(_LATENT, _WIDTH), Block()
+        self.conv_in, self.block = CausalConv(_LATENT, _WIDTH), CausalBlock()
         self.up = nn.Conv3d(_WIDTH, _WIDTH, (1, 3, 3), padding=(0, 1, 1))
         self.conv_out = CausalConv(_WIDTH, 3)
 
@@ -91,7 +91,7 @@ class CausalVae(nn.Module):
 
     def __init__(self, seed: int = 0) -> None:
         super().__init__()
-        self.encoder, self.decoder = Encoder(), Decoder()
+        self.encoder, self.decoder = CausalEncoder(), CausalDecoder()
         drawn = torch.Generator().manual_seed(seed)
         for parameter in self.parameters():
             values = torch.randint(-1, 2, parameter.shape, generator=drawn)

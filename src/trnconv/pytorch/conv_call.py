@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from nkisim.machine import Machine
-from trnconv.ask.ends import BEFORE, IDENTITY, NO_RESIDUAL, End, end_of
+from trnconv.ask.ends import BEFORE, IDENTITY, NO_RESIDUAL, Epilogue, end_of
 from trnconv.ask.policy import DEFAULT_POLICY, Policy, policy_of
 from trnconv.ask.question import FILTER_GRADIENT, OUTPUT, Question, Shape
 from trnconv.geometry import NO_MODES, ConvShape, Modes, Triple, input_gradient_shape, lifted
-from trnconv.runtime.launch import Operands
+from trnconv.runtime.launch import LaunchOperands
 
 INPUT_GRADIENT = "input gradient"
 
@@ -69,7 +69,7 @@ class ConvSpec:
             skip=self.skip,
         )
 
-    def end(self, *, residual: bool) -> End:
+    def end(self, *, residual: bool) -> Epilogue:
         """What a kernel fuses: a residual comes before the activation."""
         return end_of(self.activation, BEFORE if residual else NO_RESIDUAL, "")
 
@@ -112,7 +112,7 @@ class ConvCall:
     wanted: str = OUTPUT  # or a gradient
     sizes: tuple[int, ...] = ()  # of x for its gradient, of the kernel for that of the filters
 
-    def shape(self, operands: Operands) -> Shape:
+    def shape(self, operands: LaunchOperands) -> Shape:
         """The problem in integers; of the operands, sizes are enough."""
         if self.wanted == FILTER_GRADIENT:
             x, dy = operands.inputs
@@ -123,7 +123,7 @@ class ConvCall:
         return self.spec.shape([piece.shape for piece in operands.inputs], operands.w.shape)
 
     def question(
-        self, operands: Operands, dtype: str, machine: Machine, policy: Policy | None = None
+        self, operands: LaunchOperands, dtype: str, machine: Machine, policy: Policy | None = None
     ) -> Question:
         """What is asked of the planner; `policy` replaces that of the spec."""
         gradient = self.wanted == FILTER_GRADIENT

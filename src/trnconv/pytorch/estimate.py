@@ -21,9 +21,9 @@ from trnconv.ask.question import Question
 from trnconv.errors import UnsupportedError
 from trnconv.models import ModelEntry, Size
 from trnconv.observed import graphs_of
-from trnconv.pytorch import building
+from trnconv.pytorch import model_builder
 from trnconv.pytorch.lazy.context import ALL_REWRITES, Rewrites
-from trnconv.pytorch.lazy.noted import Work
+from trnconv.pytorch.lazy.ledger import PolicedConv
 from trnconv.pytorch.live_memory import LiveMemory
 from trnconv.pytorch.patching import PatchReport, patched
 from trnconv.runtime.graph import Ask, price_graph
@@ -34,7 +34,7 @@ _PRICES = 10_000  # distinct convolutions of a process
 
 
 @dataclass(frozen=True)
-class Run:
+class MetaRun:
     """What a model did on the meta device."""
 
     report: PatchReport
@@ -45,10 +45,10 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Layer:
+class EstimatedLayer:
     """Equal convolutions of one module, and what one of them costs."""
 
-    work: Work
+    work: PolicedConv
     calls: int
     price: Price
 
@@ -62,10 +62,10 @@ class Layer:
 class Estimate:
     """A run with every convolution priced. Modelled, machine and reading as given."""
 
-    run: Run
+    run: MetaRun
     machine: Machine
     cores: int  # of a launch
-    layers: tuple[Layer, ...]
+    layers: tuple[EstimatedLayer, ...]
     instructions: int  # static, of the longest graph
 
     @property
@@ -97,7 +97,7 @@ def observe(
     rewrites: Rewrites = ALL_REWRITES,
     reproducible: bool = False,
     accuracy: str | Policy = BF16,
-) -> Run:
+) -> MetaRun:
     """Run `call(model)` on the meta device, and note what it does."""
     if any(not parameter.is_meta for parameter in model.parameters()):
         raise UnsupportedError(
@@ -110,7 +110,7 @@ def observe(
         memory,
     ):
         call(model)
-    return Run(
+    return MetaRun(
         report,
         memory.peak_bytes,
         memory.largest_bytes,
@@ -120,7 +120,7 @@ def observe(
 
 
 def estimate(
-    run: Run,
+    run: MetaRun,
     machine: Machine,
     *,
     simulate: bool = False,
@@ -135,18 +135,22 @@ def estimate(
     launched = cores_of(machine, cores)
     policy = None if accuracy is None else policy_of(accuracy)
 
-    def asked(work: Work) -> Ask:
+    def asked(work: PolicedConv) -> Ask:
         return lambda budget: _price(work.question(machine, budget, policy), simulate, launched)
 
-    layers: dict[tuple[Work, Price], int] = {}
+    layers: dict[tuple[PolicedConv, Price], int] = {}
     longest = 0
     for graph in graphs_of(list(run.report.book.works.items())):
         prices = price_graph([(asked(work), calls) for work, calls in graph.works])
         counted = list(zip(graph.works, prices, strict=True))
-        longest = max(longest, sum(calls * one.instructions for (_, calls), one in counted))
-        for (work, calls), one in counted:
-            layers[work, one] = layers.get((work, one), 0) + graph.launches * calls
-    every = tuple(Layer(work, calls, one) for (work, one), calls in layers.items())
+        longest = max(
+            longest, sum(calls * layer_price.instructions for (_, calls), layer_price in counted)
+        )
+        for (work, calls), layer_price in counted:
+            layers[work, layer_price] = layers.get((work, layer_price), 0) + graph.launches * calls
+    every = tuple(
+        EstimatedLayer(work, calls, layer_price) for (work, layer_price), calls in layers.items()
+    )
     return Estimate(run, machine, launched, every, longest)
 
 
@@ -163,16 +167,16 @@ def observe_entry(
     rewrites: Rewrites = ALL_REWRITES,
     reproducible: bool = False,
     accuracy: str | Policy = BF16,
-) -> Run:
+) -> MetaRun:
     """One encode or decode of a registered model at a size, in bf16."""
-    model = building.build(entry, device="meta", dtype=torch.bfloat16)
+    model = model_builder.build(entry, device="meta", dtype=torch.bfloat16)
     dtype = torch.bfloat16
     if phase == "decode":
-        given = building.example_latent(entry, size, device="meta", dtype=dtype)
-        run: _Phase = building.decode
+        given = model_builder.example_latent(entry, size, device="meta", dtype=dtype)
+        run: _Phase = model_builder.decode
     else:
-        given = building.example_video(entry, size, device="meta", dtype=dtype)
-        run = building.encode
+        given = model_builder.example_video(entry, size, device="meta", dtype=dtype)
+        run = model_builder.encode
     return observe(
         model,
         lambda it: run(it, entry, given),

@@ -66,7 +66,7 @@ def _convolution(rank: int) -> Callable[..., Tensor]:
     ) -> Tensor:
         policy = policy_of(accuracy).text()
         asked = asked_for(backend, target, cores)
-        end = _End(padding_mode, activation, residual, policy, asked, reproducible)
+        end = _CallOptions(padding_mode, activation, residual, policy, asked, reproducible)
         return _conv(rank, (input, weight, bias), (stride, padding, dilation, groups), end)
 
     return named(convolution, f"conv{rank}d", "torch.nn.functional.{}, on the kernels of trnconv.")
@@ -96,7 +96,7 @@ def _transposed_convolution(rank: int) -> Callable[..., Tensor]:
 
 
 @dataclass(frozen=True)
-class _End:
+class _CallOptions:
     """What is ours of a call, checked."""
 
     padding_mode: str
@@ -136,7 +136,7 @@ def _conv(
     rank: int,
     operands: Operands,
     options: tuple[Axes, str | Axes, Axes, int],
-    end: _End,
+    end: _CallOptions,
 ) -> Tensor:
     require_no_tangents(*operands, end.residual)
     x, w, bias = _under_autocast(with_batch(operands[0], rank), *operands[1:])

@@ -89,7 +89,7 @@ def _one_by_one(function: Callable[..., torch.Tensor]) -> Callable[..., tuple[to
 
 def _element(arg: Any, dim: Any, number: int) -> Any:
     if isinstance(dim, (list, tuple)):
-        return [_element(each, at, number) for each, at in zip(arg, dim, strict=True)]
+        return [_element(inner, at, number) for inner, at in zip(arg, dim, strict=True)]
     return arg.select(dim, number) if isinstance(dim, int) else arg
 
 

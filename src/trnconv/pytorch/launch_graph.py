@@ -25,10 +25,10 @@ from trnconv.pytorch.adapters import Adapter, present_in, require_adapter
 from trnconv.pytorch.backends import Backend, choose_backend, machine_of
 from trnconv.pytorch.conv_call import INPUT_GRADIENT, ConvCall
 from trnconv.pytorch.neuron import NeuronDevice, question_of
-from trnconv.pytorch.packed import Images
+from trnconv.pytorch.packed_weights import Images
 from trnconv.runtime.compute import launches_of, require_whole_phases
 from trnconv.runtime.convolve import forward_filters
-from trnconv.runtime.launch import MOST_PIECES, Operands
+from trnconv.runtime.launch import MOST_PIECES, LaunchOperands
 
 Compiler = Callable[..., Callable[..., Any]]  # a backend of torch.compile
 _CALLS: Final[dict[str, Callable[..., ops.Call]]] = {
@@ -94,7 +94,7 @@ class _Input:
 
 
 @dataclass(frozen=True)
-class _Filters:
+class _GraphFilters:
     """What a launch reads of a weight and a bias: images, packed when one has changed."""
 
     prepared: Prepared
@@ -105,7 +105,9 @@ class _Filters:
 
     def images(self, inputs: Sequence[Any]) -> Images:
         """On the device, of what the graph is called with."""
-        whole = Operands((), self.w.of(inputs), None if self.bias is None else self.bias.of(inputs))
+        whole = LaunchOperands(
+            (), self.w.of(inputs), None if self.bias is None else self.bias.of(inputs)
+        )
         own = whole
         if self.call.wanted == INPUT_GRADIENT:
             own = replace(whole, w=forward_filters(whole.w, self.call.spec.groups))
@@ -118,11 +120,11 @@ class LaunchGraph:
     """A graph with launchers; images of weights are its last inputs."""
 
     graph: GraphModule
-    filters: tuple[_Filters, ...]
+    filters: tuple[_GraphFilters, ...]
 
     def images(self, inputs: Sequence[Any]) -> list[torch.Tensor]:
         """What is passed behind these inputs."""
-        return [image for each in self.filters for image in each.images(inputs)]
+        return [image for packed in self.filters for image in packed.images(inputs)]
 
 
 def launched_graph(given: GraphModule) -> LaunchGraph:
@@ -161,7 +163,7 @@ def _name(node: Node) -> str:
 
 def _launched(
     node: Node, call_of: Callable[..., ops.Call], placeholders: list[Node]
-) -> _Filters | None:
+) -> _GraphFilters | None:
     """Replace an op by its launch; None if another backend than a device is to run it."""
     *args, backend = node.args
     call, nodes = call_of(*args)
@@ -174,30 +176,31 @@ def _launched(
     adapter = require_adapter(x.device.type)
     prepared = _prepared(call, values, adapter)
     bias = None if nodes.bias is None else _input_of(nodes.bias, placeholders)
-    filters = _Filters(prepared, adapter, call, _input_of(nodes.w, placeholders), bias)
+    filters = _GraphFilters(prepared, adapter, call, _input_of(nodes.w, placeholders), bias)
     _insert(node, filters, nodes)
     return filters
 
 
-def _map(operands: Operands, change: Callable[[Any], Any]) -> Operands:
+def _map(operands: LaunchOperands, change: Callable[[Any], Any]) -> LaunchOperands:
     rest = (operands.w, operands.bias, operands.residual)
-    return Operands(
-        tuple(map(change, operands.inputs)), *(one if one is None else change(one) for one in rest)
+    return LaunchOperands(
+        tuple(map(change, operands.inputs)),
+        *(tensor if tensor is None else change(tensor) for tensor in rest),
     )
 
 
-def _require_plain(node: Node, values: Operands) -> None:
+def _require_plain(node: Node, values: LaunchOperands) -> None:
     """Refuse what a launcher alone would not do."""
     x = values.inputs[0]
     if node.meta[_VALUE].requires_grad:
         raise _Stays("gradients are asked for, and launchers have none. Run it under no_grad.")
-    if any(not isinstance(size, int) for each in values.inputs for size in each.shape):
+    if any(not isinstance(size, int) for input_ in values.inputs for size in input_.shape):
         raise _Stays("its sizes are symbols, and kernels are planned for numbers: dynamic=False.")
     if x.numel() == 0:
         raise _Stays("there is nothing to compute.")
 
 
-def _prepared(call: ConvCall, values: Operands, adapter: Adapter) -> Prepared:
+def _prepared(call: ConvCall, values: LaunchOperands, adapter: Adapter) -> Prepared:
     question = question_of(call, values, adapter)
     if len(values.inputs) > MOST_PIECES:
         question = replace(question, pieces=())
@@ -214,7 +217,7 @@ def _input_of(node: Node, placeholders: list[Node]) -> _Input:
     views: list[tuple[str, tuple[Any, ...]]] = []
     while node not in placeholders:
         source, *args = node.args if node.op == "call_method" else [None]
-        plain = not node.kwargs and not any(isinstance(one, Node) for one in args)
+        plain = not node.kwargs and not any(isinstance(arg, Node) for arg in args)
         if not isinstance(source, Node) or node.target not in _VIEWS or not plain:
             raise _Stays("its weight or bias is computed in the graph. Compute it before.")
         views.append((str(node.target), tuple(args)))
@@ -222,7 +225,7 @@ def _input_of(node: Node, placeholders: list[Node]) -> _Input:
     return _Input(placeholders.index(node), tuple(reversed(views)))
 
 
-def _insert(node: Node, filters: _Filters, nodes: Operands) -> None:
+def _insert(node: Node, filters: _GraphFilters, nodes: LaunchOperands) -> None:
     """The launch in place of a node, with an input of the graph for each image."""
     graph, prepared = node.graph, filters.prepared
     last = list(graph.find_nodes(op="placeholder"))[-1]

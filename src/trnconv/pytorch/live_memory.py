@@ -30,9 +30,9 @@ class LiveMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Run the operator; its outputs may be new storages."""
         del types
         result = func(*args, **(kwargs or {}))
-        for each in tree_leaves(result):
-            if isinstance(each, torch.Tensor):
-                self._count(each)
+        for leaf in tree_leaves(result):
+            if isinstance(leaf, torch.Tensor):
+                self._count(leaf)
         return result
 
     def _count(self, tensor: torch.Tensor) -> None:

@@ -21,14 +21,14 @@ from trnconv.pytorch.adapters import Adapter, require_adapter
 from trnconv.pytorch.arrays import Array, dtype_name, to_array, to_tensor
 from trnconv.pytorch.conv_call import ConvCall
 from trnconv.pytorch.on_device import computed
-from trnconv.pytorch.packed import Images, kept_tables, packed_once
-from trnconv.runtime.launch import Operands, prepare
+from trnconv.pytorch.packed_weights import Images, kept_tables, packed_once
+from trnconv.runtime.launch import LaunchOperands, prepare
 from trnconv.runtime.plans import plans_for
 
 _LAUNCHES = 4096  # questions of a process; a large model has some hundreds
 
 
-def compute(call: ConvCall, operands: Operands) -> torch.Tensor:
+def compute(call: ConvCall, operands: LaunchOperands) -> torch.Tensor:
     """One convolution, or a gradient of one."""
     x = operands.inputs[0]
     adapter = require_adapter(x.device.type)
@@ -38,7 +38,7 @@ def compute(call: ConvCall, operands: Operands) -> torch.Tensor:
     return device.dense(result.to(x.dtype))
 
 
-def question_of(call: ConvCall, operands: Operands, adapter: Adapter) -> Question:
+def question_of(call: ConvCall, operands: LaunchOperands, adapter: Adapter) -> Question:
     """What is asked of the planner; of the operands, sizes and types are enough."""
     # Without calibration somebody would have to look at the data, which is on the device.
     policy = None if call.spec.policy.x_max is not None else ALWAYS_DIRECT
@@ -49,7 +49,7 @@ def question_of(call: ConvCall, operands: Operands, adapter: Adapter) -> Questio
 class NeuronDevice:
     """Launches on a Neuron device. `whole` are the operands that weights are packed for."""
 
-    whole: Operands
+    whole: LaunchOperands
     wanted: str
     adapter: Adapter
 
@@ -57,9 +57,9 @@ class NeuronDevice:
         """Planned and lowered once for each question, for the cores of the adapter's launches."""
         return _prepared(question, self.adapter.cores)
 
-    def launch(self, prepared: Prepared, operands: Operands) -> tuple[Any, ...]:
+    def launch(self, prepared: Prepared, operands: LaunchOperands) -> tuple[Any, ...]:
         """Pack what changed since the last time, and call the kernel."""
-        inputs = tuple(self.dense(each) for each in operands.inputs)
+        inputs = tuple(self.dense(input_) for input_ in operands.inputs)
         residual = None if operands.residual is None else self.dense(operands.residual)
         packed = self.packed(prepared, operands, inputs[0].device)
         *tensors, recipe = prepared.arguments(inputs, packed, residual)
@@ -68,7 +68,7 @@ class NeuronDevice:
         done = self.adapter.call(kernel, tuple(tensors), recipe, outputs)
         return done if isinstance(done, tuple) else (done,)
 
-    def packed(self, prepared: Prepared, operands: Operands, device: torch.device) -> Images:
+    def packed(self, prepared: Prepared, operands: LaunchOperands, device: torch.device) -> Images:
         """What the kernel reads of the filters, on the device."""
         packing = LaunchPacking(prepared, operands, device, self.adapter)
         if self.whole.w is None:  # tables of a gradient follow from its plan alone
@@ -99,7 +99,7 @@ class LaunchPacking:
     """Images of a launch: packed on the host, where the device has ended, and copied to it."""
 
     prepared: Prepared
-    operands: Operands
+    operands: LaunchOperands
     device: torch.device
     adapter: Adapter
 
@@ -112,7 +112,7 @@ class LaunchPacking:
             for number, channels in enumerate(self.prepared.bias_channels())
             if channels is not None
         }
-        return tuple(self._there(each) for each in arrays), biased
+        return tuple(self._there(array) for array in arrays), biased
 
     def rebias(self, images: Images, kept: dict[int, Array]) -> Images | None:
         """Only the bias is read, and only arrays that have one are copied."""

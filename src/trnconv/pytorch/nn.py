@@ -10,7 +10,7 @@ from trnconv.ask.policy import BF16
 from trnconv.pytorch import functional
 
 
-class _Asked:
+class _ModuleOptions:
     """What may be asked of a module besides torch's own arguments."""
 
     backend: str | None = None  # asked for every call of this module; None: as for functions
@@ -20,7 +20,7 @@ class _Asked:
     cores: int | None = None  # of a launch there; None: as many as the machine's has
 
 
-class _Convolution(_Asked):
+class _ConvForward(_ModuleOptions):
     """Replaces the one method torch's convolutions compute in."""
 
     def _conv_forward(self: Any, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: A002
@@ -43,7 +43,7 @@ class _Convolution(_Asked):
         return y
 
 
-class _Transposed(_Asked):
+class _TransposedForward(_ModuleOptions):
     """The same for torch's transposed convolutions."""
 
     def forward(self: Any, input: Tensor, output_size: list[int] | None = None) -> Tensor:  # noqa: A002
@@ -71,27 +71,27 @@ class _Transposed(_Asked):
         return y
 
 
-class Conv1d(_Convolution, nn.Conv1d):
+class Conv1d(_ConvForward, nn.Conv1d):
     """torch.nn.Conv1d, on the kernels of trnconv."""
 
 
-class Conv2d(_Convolution, nn.Conv2d):
+class Conv2d(_ConvForward, nn.Conv2d):
     """torch.nn.Conv2d, on the kernels of trnconv."""
 
 
-class Conv3d(_Convolution, nn.Conv3d):
+class Conv3d(_ConvForward, nn.Conv3d):
     """torch.nn.Conv3d, on the kernels of trnconv."""
 
 
-class ConvTranspose1d(_Transposed, nn.ConvTranspose1d):
+class ConvTranspose1d(_TransposedForward, nn.ConvTranspose1d):
     """torch.nn.ConvTranspose1d, on the kernels of trnconv."""
 
 
-class ConvTranspose2d(_Transposed, nn.ConvTranspose2d):
+class ConvTranspose2d(_TransposedForward, nn.ConvTranspose2d):
     """torch.nn.ConvTranspose2d, on the kernels of trnconv."""
 
 
-class ConvTranspose3d(_Transposed, nn.ConvTranspose3d):
+class ConvTranspose3d(_TransposedForward, nn.ConvTranspose3d):
     """torch.nn.ConvTranspose3d, on the kernels of trnconv."""
 
 

@@ -10,10 +10,10 @@ from trnconv.pytorch.conv_call import INPUT_GRADIENT, ConvCall
 from trnconv.runtime import compute
 from trnconv.runtime.compute import Device
 from trnconv.runtime.convolve import forward_filters
-from trnconv.runtime.launch import Operands
+from trnconv.runtime.launch import LaunchOperands
 
 
-def computed(call: ConvCall, question: Question, operands: Operands, device: Device) -> Any:
+def computed(call: ConvCall, question: Question, operands: LaunchOperands, device: Device) -> Any:
     """The result of a call, as an array or tensor of the device."""
     if call.wanted == FILTER_GRADIENT:
         return compute.filter_gradient(question, operands, device)[0]

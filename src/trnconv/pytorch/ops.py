@@ -27,10 +27,10 @@ from trnconv.pytorch.conv_call import (
     words_of,
 )
 from trnconv.pytorch.registry import compute
-from trnconv.runtime.launch import Operands
+from trnconv.runtime.launch import LaunchOperands
 
 Tensor = torch.Tensor
-Call = tuple[ConvCall, Operands]
+Call = tuple[ConvCall, LaunchOperands]
 
 
 def _linear(numbers: list[int]) -> ConvSpec:
@@ -48,7 +48,7 @@ def convolution(x: Tensor, w: Tensor, numbers: list[int], backend: str) -> Tenso
 
 def convolution_call(x: Tensor, w: Tensor, numbers: list[int]) -> Call:
     """What `convolution` asks for."""
-    return ConvCall(_linear(numbers)), Operands((x,), w)
+    return ConvCall(_linear(numbers)), LaunchOperands((x,), w)
 
 
 @torch.library.custom_op("trnconv::input_gradient", mutates_args=())
@@ -63,7 +63,7 @@ def input_gradient(
 
 def input_gradient_call(dy: Tensor, w: Tensor, x_shape: list[int], numbers: list[int]) -> Call:
     """What `input_gradient` asks for."""
-    return ConvCall(_linear(numbers), INPUT_GRADIENT, tuple(x_shape)), Operands((dy,), w)
+    return ConvCall(_linear(numbers), INPUT_GRADIENT, tuple(x_shape)), LaunchOperands((dy,), w)
 
 
 @torch.library.custom_op("trnconv::filter_gradient", mutates_args=())
@@ -74,7 +74,7 @@ def filter_gradient(
     spec = _linear(numbers)
     if x.numel() == 0:
         return x.new_zeros([dy.shape[1], x.shape[1] // spec.groups, *kernel])
-    return compute(ConvCall(spec, FILTER_GRADIENT, tuple(kernel)), Operands((x, dy)), backend)
+    return compute(ConvCall(spec, FILTER_GRADIENT, tuple(kernel)), LaunchOperands((x, dy)), backend)
 
 
 @torch.library.custom_op("trnconv::fused_convolution", mutates_args=())
@@ -106,7 +106,7 @@ def fused_call(
 ) -> Call:
     """What `fused_op` asks for; `words`: those of its spec, and whether it is reproducible."""
     spec = worded(numbers, words[0], reproducible=words[1])
-    return ConvCall(spec), Operands(tuple(pieces), w, bias, residual)
+    return ConvCall(spec), LaunchOperands(tuple(pieces), w, bias, residual)
 
 
 def fused_convolution(

@@ -6,19 +6,19 @@ from typing import Any
 
 import torch
 
-from trnconv.pytorch import aten, neuron, simulated
+from trnconv.pytorch import aten, neuron, simulator
 from trnconv.pytorch.backends import Backend, asked_for, choose_backend, machine_of
 from trnconv.pytorch.conv_call import ConvCall
-from trnconv.runtime.launch import Operands
+from trnconv.runtime.launch import LaunchOperands
 
 BACKENDS: dict[Backend, Any] = {
-    Backend.nkisim: simulated,
+    Backend.nkisim: simulator,
     Backend.torch: aten,
     Backend.neuron: neuron,
 }
 
 
-def compute(call: ConvCall, operands: Operands, backend: str) -> torch.Tensor:
+def compute(call: ConvCall, operands: LaunchOperands, backend: str) -> torch.Tensor:
     """By the backend asked for, decided when an op runs: so it is under torch.compile too.
 
     Results lie in order, as the ops' fake kernels say; torch's own may follow the input's strides.
@@ -29,4 +29,4 @@ def compute(call: ConvCall, operands: Operands, backend: str) -> torch.Tensor:
         result: torch.Tensor = BACKENDS[chosen].compute(call, operands)
         return result.contiguous()
     asked_for(chosen, machine.target, machine.cores)  # refused unless it is simulated
-    return simulated.compute(call, operands, machine).contiguous()
+    return simulator.compute(call, operands, machine).contiguous()

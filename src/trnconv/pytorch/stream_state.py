@@ -153,9 +153,9 @@ def _taken_apart(kept: Any, tensors: dict[str, Tensor]) -> Any:
         tensors[name] = frames.permute(axes).contiguous()
         return {"tensor": name, "axes": axes}
     if isinstance(kept, list):
-        return [_taken_apart(each, tensors) for each in kept]
+        return [_taken_apart(inner, tensors) for inner in kept]
     if isinstance(kept, dict) and all(isinstance(key, str) for key in kept):
-        return {"entries": {key: _taken_apart(each, tensors) for key, each in kept.items()}}
+        return {"entries": {key: _taken_apart(inner, tensors) for key, inner in kept.items()}}
     raise UnsupportedError(
         f"saving a cache with a {type(kept).__name__}: lists, dictionaries by words, tensors,"
         " numbers, words and None are saved. Keep the stream in its process."
@@ -165,11 +165,11 @@ def _taken_apart(kept: Any, tensors: dict[str, Tensor]) -> Any:
 def _put_together(part: Any, tensors: Mapping[str, Tensor]) -> Any:
     """The cache again."""
     if isinstance(part, list):
-        return [_put_together(each, tensors) for each in part]
+        return [_put_together(inner, tensors) for inner in part]
     if not isinstance(part, dict):
         return part
     if "entries" in part:
-        return {key: _put_together(each, tensors) for key, each in part["entries"].items()}
+        return {key: _put_together(inner, tensors) for key, inner in part["entries"].items()}
     axes = part["axes"]
     back = [axes.index(axis) for axis in range(len(axes))]
     return tensors[part["tensor"]].clone().permute(back)

@@ -41,7 +41,7 @@ def decode_in_chunks(
     continue its video, and it knows them afterwards.
     """
     cache = _cache_of(model, "decoder", StreamState() if state is None else state)
-    clamps = isinstance(cache, _Slots)
+    clamps = isinstance(cache, _FeatureCache)
 
     def step(latents: Tensor) -> Tensor:
         frames = _from_patches(cache.run(_through(model, "post_quant_conv", latents)), model)
@@ -73,7 +73,7 @@ def encode_in_chunks(
 
 
 def _stream(
-    model: nn.Module, chunks: Iterable[Tensor], cache: _Cache, step: Step
+    model: nn.Module, chunks: Iterable[Tensor], cache: _CachedHalf, step: Step
 ) -> Iterator[Tensor]:
     """Each chunk, checked and stepped through."""
     state = cache.state
@@ -92,7 +92,7 @@ def _stream(
         yield result
 
 
-class _Cache(Protocol):
+class _CachedHalf(Protocol):
     """Half of a model on top of the frames that it keeps from chunk to chunk."""
 
     state: StreamState
@@ -105,7 +105,7 @@ class _Cache(Protocol):
         """The next chunk through the encoder or decoder."""
 
 
-class _Slots:
+class _FeatureCache:
     """`feat_cache`: the last frames before each causal convolution, in the order of their calls."""
 
     def __init__(self, half: nn.Module, half_name: str, state: StreamState) -> None:
@@ -114,7 +114,7 @@ class _Slots:
         self._half = half
         # Frames that become one.
         self._multiple = _frames_in_one(half) if half_name == "encoder" else 1
-        slots = sum(isinstance(it, nn.Conv3d) for it in half.modules())
+        slots = sum(isinstance(module, nn.Conv3d) for module in half.modules())
         state.kept = [None] * slots if state.kept is None else state.kept
         if not isinstance(state.kept, list) or len(state.kept) != slots:
             raise _of_another_model(half, f"a list of {slots} slots")
@@ -178,13 +178,13 @@ class _Dictionaries:
         return y
 
 
-def _cache_of(model: nn.Module, name: str, state: StreamState) -> _Cache:
+def _cache_of(model: nn.Module, name: str, state: StreamState) -> _CachedHalf:
     """The cache of the encoder or decoder of a model; refused if it has none."""
     half: Any = getattr(model, name, None)
     given = _parameters(half) if isinstance(half, nn.Module) else frozenset()
     if {"feat_cache", "feat_idx"} <= given and _looks_back(half):
         _require_whole_frames(model)
-        return _Slots(half, name, state)
+        return _FeatureCache(half, name, state)
     if "conv_cache" in given and (step := _own_step(model, name)):
         _require_whole_frames(model)
         return _Dictionaries(half, name, state, step)
@@ -209,13 +209,17 @@ def _parameters(half: nn.Module) -> frozenset[str]:
 
 def _looks_back(half: nn.Module) -> bool:
     """Whether it reads earlier frames at all: a model of images may have slots, and leave them."""
-    return any(isinstance(it, nn.Conv3d) and it.kernel_size[0] > 1 for it in half.modules())
+    return any(
+        isinstance(module, nn.Conv3d) and module.kernel_size[0] > 1 for module in half.modules()
+    )
 
 
 def _frames_in_one(half: nn.Module) -> int:
     """The product of its temporal resamplers, which have a mode and a convolution over time."""
-    each: list[Any] = [it for it in half.modules() if hasattr(it, "mode")]
-    return prod(it.time_conv.stride[0] for it in each if hasattr(it, "time_conv"))
+    each: list[Any] = [module for module in half.modules() if hasattr(module, "mode")]
+    return prod(
+        resampler.time_conv.stride[0] for resampler in each if hasattr(resampler, "time_conv")
+    )
 
 
 def _own_step(model: nn.Module, name: str) -> int:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 
 from trnconv.models import ModelEntry, Size
-from trnconv.pytorch import building
+from trnconv.pytorch import model_builder
 from trnconv.pytorch.patching import PatchReport, patch_
 
 FACTOR, ALLOWANCE = 2, 0.005
@@ -71,9 +71,9 @@ def verify_model(
 
 def _example(entry: ModelEntry, phase: str, size: Size) -> torch.Tensor:
     made = (
-        building.example_video(entry, size)
+        model_builder.example_video(entry, size)
         if phase == "encode"
-        else building.example_latent(entry, size, reduced=True)
+        else model_builder.example_latent(entry, size, reduced=True)
     )
     return made.to(torch.bfloat16).float()
 
@@ -82,14 +82,14 @@ def _run(
     entry: ModelEntry, phase: str, given: torch.Tensor, dtype: torch.dtype, accuracy: str = ""
 ) -> tuple[torch.Tensor, PatchReport | None]:
     """One encode or decode, patched if an accuracy is given."""
-    model = building.build(entry, reduced=True, dtype=torch.bfloat16)
+    model = model_builder.build(entry, reduced=True, dtype=torch.bfloat16)
     last = getattr(model.decoder, "conv_out", None)
     with torch.no_grad():
         for parameter in () if last is None else last.parameters():
             parameter.mul_(_FADED)
         model = torch.nn.Module.to(model, dtype=dtype)
         report = patch_(model, accuracy=accuracy, backend="nkisim") if accuracy else None
-        run = building.encode if phase == "encode" else building.decode
+        run = model_builder.encode if phase == "encode" else model_builder.decode
         return run(model, entry, given.to(dtype)), report
 
 

@@ -101,7 +101,7 @@ class LayerRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Block:
+class BusySpan:
     """A stretch of work of a lane."""
 
     begin_ns: float
@@ -110,7 +110,7 @@ class Block:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Strip:
+class LaneStrip:
     """One engine, or DMA in one direction, over time."""
 
     lane: str
@@ -118,7 +118,7 @@ class Strip:
     share: float  # busy; of DMA: something is in flight
     idle: str  # where the rest went, in words
     levels: tuple[float, ...]  # how busy it is in equal parts of the whole time
-    blocks: tuple[Block, ...]  # in the window
+    blocks: tuple[BusySpan, ...]  # in the window
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +141,7 @@ class LayerTimeline:
     window_begin_ns: float
     window_end_ns: float
     extrapolated: tuple[tuple[float, float], ...]  # stretches of loop turns that repeat
-    strips: tuple[Strip, ...]
+    strips: tuple[LaneStrip, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

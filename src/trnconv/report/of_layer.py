@@ -9,15 +9,15 @@ from trnconv.ask.policy import ALWAYS_DIRECT, DIRECT
 from trnconv.ask.question import Question
 from trnconv.baseline import layer_ns
 from trnconv.geometry import ConvShape
+from trnconv.report.assemble import ReportInputs, ReportOptions, make_report
 from trnconv.report.content import Contender, Report, Subject
-from trnconv.report.gathering import Convolution
-from trnconv.report.making import Asked, Given, make_report
+from trnconv.report.records import Convolution
 from trnconv.report.scope import MODELLED, left_out_of_layer, promise
 from trnconv.runtime.pricing import price
 
 
 def report_of_layer(
-    name: str, note: str, question: Question, asked: Asked, cores: int | None = None
+    name: str, note: str, question: Question, asked: ReportOptions, cores: int | None = None
 ) -> Report:
     """Plan and schedule one layer, and compare."""
     asked.tell(f"planning {name}")
@@ -29,7 +29,7 @@ def report_of_layer(
         if isinstance(shape, ConvShape)
         else None
     )
-    given = Given(
+    given = ReportInputs(
         subject=_subject(name, note, question),
         machine=question.machine,
         cores=launched,
@@ -51,7 +51,7 @@ def report_of_layer(
 
 def _subject(name: str, note: str, question: Question) -> Subject:
     shape = question.shape
-    size, taps = ("\u00d7".join(map(str, each)) for each in (shape.size, shape.kernel))
+    size, taps = ("\u00d7".join(map(str, numbers)) for numbers in (shape.size, shape.kernel))
     return Subject(
         kind="layer",
         title=f"{name}: {shape.c_in} \u2192 {shape.c_out} channels, {taps}, input {size}",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nkisim.machine import FABRICS, Machine
+from nkisim.fabric import FABRICS
+from nkisim.machine import Machine
 from trnconv.ask.policy import DIRECT, policy_of
 from trnconv.baseline import ModelBaseline, model_baseline
 from trnconv.corpus.instances import Instance, instances
@@ -12,9 +13,9 @@ from trnconv.geometry import ConvShape
 from trnconv.model_plan import LayerPlan, ModelPlan, PlanOptions, Prices, model_plan
 from trnconv.models import ModelEntry, find
 from trnconv.models.sizes import size_of
+from trnconv.report.assemble import ReportInputs, ReportOptions, make_report
 from trnconv.report.content import Budget, Contender, Report, Subject
-from trnconv.report.gathering import Convolution
-from trnconv.report.making import Asked, Given, make_report
+from trnconv.report.records import Convolution
 from trnconv.report.scope import MODELLED, left_out_of_model, promise
 
 _GIB = 2**30
@@ -25,7 +26,7 @@ def report_of_model(
     size: str,
     phase: str,
     options: PlanOptions,
-    asked: Asked,
+    asked: ReportOptions,
     prices: Prices | None = None,
 ) -> Report:
     """Plan a model, schedule its heaviest layers, and compare."""
@@ -40,9 +41,9 @@ def report_of_model(
 
 def _given(
     entry: ModelEntry, plan: ModelPlan, baseline: ModelBaseline | None, prices: Prices
-) -> Given:
+) -> ReportInputs:
     machine = plan.options.target
-    return Given(
+    return ReportInputs(
         subject=_subject(entry, plan),
         machine=machine,
         cores=plan.options.launch_cores,
@@ -116,7 +117,9 @@ def _memory(plan: ModelPlan, machine: Machine) -> tuple[Budget, ...]:
 
 
 def _instance_of(machine: Machine) -> Instance | None:
-    return next((one for one in instances() if one.machine == machine.base_name), None)
+    return next(
+        (instance for instance in instances() if instance.machine == machine.base_name), None
+    )
 
 
 def _contenders(entry: ModelEntry, plan: ModelPlan, prices: Prices) -> tuple[Contender, ...]:

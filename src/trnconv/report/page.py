@@ -10,6 +10,7 @@ from nkisim.machine_switches import MEASURED
 from trnconv.ask.cores import cores_in_words
 from trnconv.report.content import LayerRow, Report, by_times
 from trnconv.report.markup import tag, words
+from trnconv.report.numbers import amount, change, duration, percent, times
 from trnconv.report.roofline import roofline
 from trnconv.report.tables import (
     budget_table,
@@ -19,7 +20,6 @@ from trnconv.report.tables import (
     reading_table,
 )
 from trnconv.report.timelines import timeline_figure
-from trnconv.report.wording import amount, change, duration, percent, times
 
 _HEAVY = 0.75  # of the time
 
@@ -134,7 +134,7 @@ def _heaviest(rows: tuple[LayerRow, ...]) -> list[LayerRow]:
     """The fewest layers that make most of the time."""
     taken: list[LayerRow] = []
     for row in rows:
-        if sum(one.share for one in taken) >= _HEAVY:
+        if sum(earlier.share for earlier in taken) >= _HEAVY:
             break
         taken.append(row)
     return taken
@@ -172,17 +172,18 @@ def _layers(report: Report) -> str:
 def _engines(report: Report) -> str:
     rows = {row.number: row for row in report.layers}
     parts = []
-    for one in report.timelines:
-        row = rows[one.number]
-        heading = f"{one.number}  {row.label}, input {by_times(row.size)}"
-        plan = (
-            f"{one.plan[0].upper()}{one.plan[1:]}. Bound: {one.bound}. MFU {percent(one.mfu, 1)}."
-        )
-        launches = f" The longest of {one.launches} launches." if one.launches > 1 else ""
-        if len(one.ends_ns) > 1:
-            other = duration(one.ends_ns[1 - one.core] / 1e9)
-            launches += f" Core {one.core} of two, which ends last; the other one ends at {other}."
-        figure = _scrolling(f"Timeline of layer {one.number}", timeline_figure(one, row))
+    for timeline in report.timelines:
+        row = rows[timeline.number]
+        heading = f"{timeline.number}  {row.label}, input {by_times(row.size)}"
+        plan = f"{timeline.plan[0].upper()}{timeline.plan[1:]}. Bound: {timeline.bound}."
+        plan += f" MFU {percent(timeline.mfu, 1)}."
+        launches = f" The longest of {timeline.launches} launches." if timeline.launches > 1 else ""
+        if len(timeline.ends_ns) > 1:
+            other = duration(timeline.ends_ns[1 - timeline.core] / 1e9)
+            launches += (
+                f" Core {timeline.core} of two, which ends last; the other one ends at {other}."
+            )
+        figure = _scrolling(f"Timeline of layer {timeline.number}", timeline_figure(timeline, row))
         caption = tag("figcaption", words(plan + launches))
         parts.append(tag("figure", tag("h3", words(heading)), figure, caption))
     note = (
@@ -253,7 +254,7 @@ def _range(report: Report) -> str:
     calls = {row.number: row.calls for row in report.layers}
 
     def total(reading: str) -> float:
-        return sum(calls[one.number] * float(getattr(one, f"{reading}_ns")) for one in rows)
+        return sum(calls[row.number] * float(getattr(row, f"{reading}_ns")) for row in rows)
 
     default = total("default")
     low, high = (change(total(name) / default - 1) for name in ("optimistic", "pessimistic"))
@@ -263,7 +264,7 @@ def _range(report: Report) -> str:
 
 def _modelled(report: Report) -> str:
     lists = [
-        tag("div", tag("h3", words(title)), tag("ul", *(tag("li", words(one)) for one in lines)))
+        tag("div", tag("h3", words(title)), tag("ul", *(tag("li", words(line)) for line in lines)))
         for title, lines in (("Modelled", report.modelled), ("Left out", report.left_out))
     ]
     return _section("What is modelled, and what is not", tag("div", *lists, class_="two"))

@@ -8,7 +8,7 @@ from math import ceil, floor, log10, sqrt
 
 from trnconv.report.content import LayerRow, Report
 from trnconv.report.markup import path, tag, words
-from trnconv.report.wording import percent, significant
+from trnconv.report.numbers import percent, significant
 
 WIDTH, HEIGHT = 1040, 430
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 1014, 22, 384
@@ -43,7 +43,7 @@ class Scale:
 
 
 @dataclass(frozen=True)
-class Box:
+class PixelBox:
     """A piece of the picture, in pixels."""
 
     left: float
@@ -73,8 +73,8 @@ class _Roofline:
         self.layers = report.layers
         peak, rate = report.machine.peak_tflops, report.machine.hbm_gb_per_s
         self.ridge = 1e3 * peak / rate  # FLOP per byte
-        at = [one.flop_per_byte for one in self.layers]
-        speeds = [one.tflops for one in self.layers]
+        at = [layer.flop_per_byte for layer in self.layers]
+        speeds = [layer.tflops for layer in self.layers]
         around = (self.ridge / 4, 4 * self.ridge)
         low, high = _round_down(min(*at, *around) / 1.3), _round_up(1.3 * max(*at, *around))
         self.x = Scale(low, high, _LEFT, _RIGHT)
@@ -147,20 +147,20 @@ class _Roofline:
         return self.x.px(one.flop_per_byte), self.y.px(one.tflops)
 
     def _dots(self) -> Iterator[str]:
-        for one in self.layers:  # the largest first, so that small ones lie on top
-            x, y = self._place(one)
+        for layer in self.layers:  # the largest first, so that small ones lie on top
+            x, y = self._place(layer)
             about = (
-                f"{one.number}. {one.label}: {one.tflops:.1f} TFLOP/s, {one.flop_per_byte:.0f}"
-                f" FLOP/B, {percent(one.share, 1)} of the time, bound by {one.bound},"
-                f" {one.algorithm}"
+                f"{layer.number}. {layer.label}: {layer.tflops:.1f} TFLOP/s,"
+                f" {layer.flop_per_byte:.0f} FLOP/B, {percent(layer.share, 1)} of the time, bound"
+                f" by {layer.bound}, {layer.algorithm}"
             )
             yield tag(
                 "circle",
                 tag("title", words(about)),
                 cx=x,
                 cy=y,
-                r=_radius(one),
-                class_=f"dot {bound_class(one.bound)}",
+                r=_radius(layer),
+                class_=f"dot {bound_class(layer.bound)}",
             )
 
     def _labels(self) -> Iterator[str]:
@@ -168,26 +168,26 @@ class _Roofline:
 
         A layer far right and far below the roof would be one that does next to nothing.
         """
-        chosen = [one for one in self.layers[:_LABELLED] if one.share >= _WORTH_A_LABEL]
-        taken: list[Box] = []
-        for one in chosen:
-            x, y = self._place(one)
-            inside = Box(x - 8, y - 8, x + 8, y + 8)
+        chosen = [layer for layer in self.layers[:_LABELLED] if layer.share >= _WORTH_A_LABEL]
+        taken: list[PixelBox] = []
+        for layer in chosen:
+            x, y = self._place(layer)
+            inside = PixelBox(x - 8, y - 8, x + 8, y + 8)
             free = not any(overlap(inside, other) for other in taken)
-            if free and _radius(one) > _NUMBER_INSIDE_PX:
+            if free and _radius(layer) > _NUMBER_INSIDE_PX:
                 taken.append(inside)
                 about = {"x": x, "y": y + 4.5, "text_anchor": "middle"}
-                yield tag("text", str(one.number), **about, class_="number")
+                yield tag("text", str(layer.number), **about, class_="number")
             else:
-                yield from self._number_beside(one, taken)
+                yield from self._number_beside(layer, taken)
         yield from self._list(chosen)
 
-    def _number_beside(self, one: LayerRow, taken: list[Box]) -> Iterator[str]:
+    def _number_beside(self, one: LayerRow, taken: list[PixelBox]) -> Iterator[str]:
         x, y = self._place(one)
         reach = _radius(one) + 8
         for right, down in ((0, -1), (1, 0), (-1, 0), (0, 1), (1, -1), (-1, -1)):
             at_x, at_y = x + right * reach, y + down * reach
-            box = Box(at_x - 6, at_y - 6, at_x + 6, at_y + 6)
+            box = PixelBox(at_x - 6, at_y - 6, at_x + 6, at_y + 6)
             if not any(overlap(box, other) for other in taken):
                 taken.append(box)
                 about = {"x": at_x, "y": at_y + 4, "text_anchor": "middle"}
@@ -201,12 +201,12 @@ class _Roofline:
         left, right = _LIST_PX[0] - 22, _LIST_PX[2] + 10
         size = {"width": right - left, "height": _BOTTOM - top - 2}
         yield tag("rect", x=left, y=top, **size, class_="paper")
-        for place, one in enumerate(chosen, 1):
+        for place, layer in enumerate(chosen, 1):
             y = top + _LINE_PX * place
             number, name, share = _LIST_PX
-            yield tag("text", str(one.number), x=number, y=y, class_="label", text_anchor="end")
-            yield tag("text", words(one.label), x=name, y=y, class_="label")
-            yield tag("text", percent(one.share), x=share, y=y, class_="label", text_anchor="end")
+            yield tag("text", str(layer.number), x=number, y=y, class_="label", text_anchor="end")
+            yield tag("text", words(layer.label), x=name, y=y, class_="label")
+            yield tag("text", percent(layer.share), x=share, y=y, class_="label", text_anchor="end")
 
 
 def _radius(one: LayerRow) -> float:
@@ -218,7 +218,7 @@ def bound_class(bound: str) -> str:
     return bound if bound in ("tensor", "dma", "vector") else "other"
 
 
-def overlap(one: Box, two: Box) -> bool:
+def overlap(one: PixelBox, two: PixelBox) -> bool:
     """Whether two boxes have a point in common."""
     apart_x = one.right < two.left or two.right < one.left
     return not (apart_x or one.bottom < two.top or two.bottom < one.top)

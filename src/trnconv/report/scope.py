@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trnconv.ask.policy import DIRECT, LIMITS
-from trnconv.report.wording import amount
+from trnconv.report.numbers import amount
 
 _CLOSED_FORM = (
     "Every convolution, by the planner\u2019s closed form, with padding, activations and residuals"

@@ -8,7 +8,7 @@ from dataclasses import replace
 from nkisim.machine import Reading
 from nkisim.timing import schedule_launch
 from trnconv.report.content import Effect, ReadingRow
-from trnconv.report.timed import TimedLaunch, TimedLayer
+from trnconv.report.schedules import TimedLaunch, TimedLayer
 
 _NOTHING = 5e-5  # of the time: what would be shown as 0.0 %
 
@@ -51,8 +51,8 @@ def _ns_with(launch: TimedLaunch, name: str, value: float) -> float:
 
 def largest_first(found: Sequence[Effect]) -> tuple[tuple[Effect, ...], tuple[str, ...]]:
     """Those that change the time, and the names of the others."""
-    seen = [one for one in found if _size(one) >= _NOTHING]
-    names = tuple(one.name for one in found if _size(one) < _NOTHING)
+    seen = [effect for effect in found if _size(effect) >= _NOTHING]
+    names = tuple(effect.name for effect in found if _size(effect) < _NOTHING)
     return tuple(sorted(seen, key=lambda one: -_size(one))), names
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from nkisim.timing import Timeline
 from nkisim.timing.report import LaneUse, explain
 from nkisim.timing.report.lanes import Lane, lanes_of
-from trnconv.report.content import Block, Strip
+from trnconv.report.content import BusySpan, LaneStrip
 
 PARTS = 240
 _WINDOW_NS = 160_000.0
@@ -31,18 +31,20 @@ def window_of(timeline: Timeline) -> Span:
 
 def extrapolated(timeline: Timeline) -> tuple[Span, ...]:
     """Where turns of loops are only repeated."""
-    return tuple((one.at_ns, one.at_ns + one.duration_ns) for one in timeline.elisions)
+    return tuple(
+        (elision.at_ns, elision.at_ns + elision.duration_ns) for elision in timeline.elisions
+    )
 
 
-def strips_of(timeline: Timeline, window: Span) -> tuple[Strip, ...]:
+def strips_of(timeline: Timeline, window: Span) -> tuple[LaneStrip, ...]:
     """Every lane that has work."""
     uses = {use.lane: use for use in explain(timeline)}
     return tuple(_strip(lane, uses[lane.name], timeline, window) for lane in lanes_of(timeline))
 
 
-def _strip(lane: Lane, use: LaneUse, timeline: Timeline, window: Span) -> Strip:
+def _strip(lane: Lane, use: LaneUse, timeline: Timeline, window: Span) -> LaneStrip:
     makespan = timeline.makespan_ns
-    return Strip(
+    return LaneStrip(
         lane=lane.name,
         is_dma=use.is_dma,
         share=use.occupied_ns / makespan if makespan else 0.0,
@@ -60,7 +62,7 @@ def _levels(lane: Lane, timeline: Timeline) -> list[float]:
         _fill(levels, (block.begin_ns, block.end_ns), 1.0, width)
     for elision in timeline.elisions:
         rows = range(elision.first_row, elision.end_row)
-        busy = sum(one.end_ns - one.begin_ns for one in lane.blocks() if one.row in rows)
+        busy = sum(block.end_ns - block.begin_ns for block in lane.blocks() if block.row in rows)
         share = min(1.0, busy / elision.ns_per_iteration)
         _fill(levels, (elision.at_ns, elision.at_ns + elision.duration_ns), share, width)
     return [min(1.0, level) for level in levels]
@@ -75,18 +77,18 @@ def _fill(levels: list[float], span: Span, share: float, width: float) -> None:
         levels[part] += share * max(0.0, inside) / width
 
 
-def _inside(lane: Lane, timeline: Timeline, window: Span) -> Iterator[Block]:
+def _inside(lane: Lane, timeline: Timeline, window: Span) -> Iterator[BusySpan]:
     for block in lane.blocks():
         begin, end = max(block.begin_ns, window[0]), min(block.end_ns, window[1])
         if end > begin:
-            yield Block(
+            yield BusySpan(
                 begin_ns=round(begin, 1), end_ns=round(end, 1), op=block.op(timeline.events)
             )
 
 
-def _merged(blocks: Iterable[Block], least_ns: float) -> Iterator[Block]:
+def _merged(blocks: Iterable[BusySpan], least_ns: float) -> Iterator[BusySpan]:
     """Blocks of one op with no gap that shows between them become one."""
-    waiting: Block | None = None
+    waiting: BusySpan | None = None
     for block in blocks:
         if waiting is None:
             waiting = block

@@ -14,7 +14,7 @@ from trnconv.report.content import (
     by_times,
 )
 from trnconv.report.markup import tag, words
-from trnconv.report.wording import amount, change, duration, percent, times
+from trnconv.report.numbers import amount, change, duration, percent, times
 
 _NO_VALUE = "\u2013"
 _MODULE_CHARACTERS = 32
@@ -158,13 +158,13 @@ def budget_table(budgets: Sequence[Budget], caption: str) -> str:
     rows = [
         tag(
             "tr",
-            _noted_head(one.name, one.note),
-            _bar(one.used / one.limit, "over" if one.used > one.limit else "own"),
-            tag("td", words(_quantity(one.used, one.unit))),
-            tag("td", words(f"of {_quantity(one.limit, one.unit)}")),
-            tag("td", percent(one.used / one.limit)),
+            _noted_head(budget.name, budget.note),
+            _bar(budget.used / budget.limit, "over" if budget.used > budget.limit else "own"),
+            tag("td", words(_quantity(budget.used, budget.unit))),
+            tag("td", words(f"of {_quantity(budget.limit, budget.unit)}")),
+            tag("td", percent(budget.used / budget.limit)),
         )
-        for one in budgets
+        for budget in budgets
     ]
     heads = ("what", "", "used", "limit", "share")
     return _table(caption, heads, rows)
@@ -182,17 +182,17 @@ def _quantity(value: float, unit: str) -> str:
 
 def contender_table(contenders: Sequence[Contender], caption: str) -> str:
     """Times of the same work, with bars from zero."""
-    longest = max(one.seconds for one in contenders)
-    own = next(one.seconds for one in contenders if one.is_subject)
+    longest = max(contender.seconds for contender in contenders)
+    own = next(contender.seconds for contender in contenders if contender.is_subject)
     rows = [
         tag(
             "tr",
-            _noted_head(one.name, one.note),
-            _bar(one.seconds / longest, "own" if one.is_subject else ""),
-            tag("td", duration(one.seconds)),
-            tag("td", times(one.seconds / own)),
+            _noted_head(contender.name, contender.note),
+            _bar(contender.seconds / longest, "own" if contender.is_subject else ""),
+            tag("td", duration(contender.seconds)),
+            tag("td", times(contender.seconds / own)),
         )
-        for one in contenders
+        for contender in contenders
     ]
     return _table(caption, ("computed by", "", "time", "relative"), rows)
 
@@ -209,13 +209,19 @@ def reading_table(report: Report, caption: str) -> str:
         tag(
             "tr",
             tag(
-                "th", words(f"{one.number}\u2002{labels[one.number]}"), scope="row", class_="words"
+                "th",
+                words(f"{reading.number}\u2002{labels[reading.number]}"),
+                scope="row",
+                class_="words",
             ),
-            tag("td", duration(one.closed_form_ns / 1e9)),
-            tag("td", duration(one.default_ns / 1e9)),
-            *(_against(ns, one.default_ns) for ns in (one.optimistic_ns, one.pessimistic_ns)),
+            tag("td", duration(reading.closed_form_ns / 1e9)),
+            tag("td", duration(reading.default_ns / 1e9)),
+            *(
+                _against(ns, reading.default_ns)
+                for ns in (reading.optimistic_ns, reading.pessimistic_ns)
+            ),
         )
-        for one in report.sensitivity.readings
+        for reading in report.sensitivity.readings
     ]
     heads = ("layer", "closed form", "default", "optimistic", "pessimistic")
     return _table(caption, heads, rows)
@@ -228,8 +234,10 @@ def _against(ns: float, default_ns: float) -> str:
 
 def effect_table(effects: Sequence[Effect], caption: str) -> str:
     """What each open point alone does, with bars to both sides of no change."""
-    most = max(max(abs(one.optimistic_change), abs(one.pessimistic_change)) for one in effects)
-    rows = [_effect_row(one, most) for one in effects]
+    most = max(
+        max(abs(effect.optimistic_change), abs(effect.pessimistic_change)) for effect in effects
+    )
+    rows = [_effect_row(effect, most) for effect in effects]
     heads = ("open point", "optimistic", "default", "pessimistic", "", "changes the time by")
     return _table(caption, heads, rows)
 

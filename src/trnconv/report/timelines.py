@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import floor, log10
 
-from trnconv.report.content import LayerRow, LayerTimeline, Strip
+from trnconv.report.content import LaneStrip, LayerRow, LayerTimeline
 from trnconv.report.markup import path, tag, words
-from trnconv.report.wording import duration, percent
+from trnconv.report.numbers import duration, percent
 
 WIDTH = 1040
 _NAMES, _GAP = 96, 28
@@ -54,7 +54,7 @@ def _px(ns: float, span: Span, panel: tuple[int, int]) -> float:
     return panel[0] + (ns - span[0]) / (span[1] - span[0]) * (panel[1] - panel[0])
 
 
-def _lane(strip: Strip, top: float, timeline: LayerTimeline) -> Iterator[str]:
+def _lane(strip: LaneStrip, top: float, timeline: LayerTimeline) -> Iterator[str]:
     kind = "dma" if strip.is_dma else strip.lane
     yield tag("text", strip.lane, x=_NAMES - 10, y=top + 14, class_="label", text_anchor="end")
     for panel in (_WHOLE, _WINDOW):

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Protocol
 
-from trnconv.ask.launches import Launch, planned_parts, require_room
+from trnconv.ask.launches import LaunchPart, planned_parts, require_room
 from trnconv.ask.question import Question, Shape
 from trnconv.ask.words import call_in_words, shape_in_words
 from trnconv.errors import PlanError, ShapeError, UnsupportedError
 from trnconv.forms.program import Prepared
 from trnconv.planner.table import form_of
-from trnconv.runtime.launch import MOST_PIECES, Operands
+from trnconv.runtime.launch import MOST_PIECES, LaunchOperands
 
 
 class Device(Protocol):
@@ -24,7 +24,7 @@ class Device(Protocol):
     def prepared(self, question: Question) -> Prepared:
         """Planned and lowered."""
 
-    def launch(self, prepared: Prepared, operands: Operands) -> tuple[Any, ...]:
+    def launch(self, prepared: Prepared, operands: LaunchOperands) -> tuple[Any, ...]:
         """What the kernel returns."""
 
     def joined(self, pieces: tuple[Any, ...]) -> Any:
@@ -34,7 +34,7 @@ class Device(Protocol):
         """An array or tensor; the type of `like` if `dtype` is empty."""
 
 
-def convolution(question: Question, operands: Operands, device: Device) -> Any:
+def convolution(question: Question, operands: LaunchOperands, device: Device) -> Any:
     """y [N, C_out, D', H', W']; transposed if the shape says so.
 
     Kernels have an argument for each piece of x; if there are more pieces, they are joined first.
@@ -58,13 +58,15 @@ def convolution(question: Question, operands: Operands, device: Device) -> Any:
     return y
 
 
-def launches_of(question: Question, device: Device) -> Iterator[tuple[Launch, Prepared]]:
+def launches_of(question: Question, device: Device) -> Iterator[tuple[LaunchPart, Prepared]]:
     """The parts of what is asked for, each as the device prepares it; mostly there is one."""
     require_room(question)
     yield from planned_parts(question, _planned(question, device))
 
 
-def filter_gradient(question: Question, operands: Operands, device: Device) -> tuple[Any, Any]:
+def filter_gradient(
+    question: Question, operands: LaunchOperands, device: Device
+) -> tuple[Any, Any]:
     """dw [C_out, C_in / groups, KD, KH, KW] and db [C_out], summed over the launches."""
     x, dy = operands.inputs
     total: tuple[Any, Any] | None = None
@@ -73,22 +75,22 @@ def filter_gradient(question: Question, operands: Operands, device: Device) -> t
         folded = prepared.lowered[0].inputs
         given = (own.reshape(folded[0].shape), part.output_of(dy).reshape(folded[1].shape))
         dw, db = prepared.form.results(
-            prepared.lowered[0], device.launch(prepared, Operands(given))
+            prepared.lowered[0], device.launch(prepared, LaunchOperands(given))
         )
         if part.shape == question.shape:
             return dw, db
         if total is None:
             whole = (question.shape.c_out, *dw.shape[1:])
             total = (device.empty(whole, dw, ""), device.empty(whole[:1], db, ""))
-            for each in total:
-                each[...] = 0
-        for each, done in zip(total, (dw, db), strict=True):
-            part.channels_of(each)[...] += done
+            for gradient in total:
+                gradient[...] = 0
+        for gradient, done in zip(total, (dw, db), strict=True):
+            part.channels_of(gradient)[...] += done
     assert total is not None
     return total
 
 
-def _require_sizes(shape: Shape, operands: Operands) -> None:
+def _require_sizes(shape: Shape, operands: LaunchOperands) -> None:
     require_shape("weight", operands.w, (shape.c_out, shape.c_in // shape.groups, *shape.kernel))
     if operands.bias is not None:
         require_shape("bias", operands.bias, (shape.c_out,))
@@ -97,7 +99,7 @@ def _require_sizes(shape: Shape, operands: Operands) -> None:
         require_shape("residual", operands.residual, sizes)
 
 
-def require_whole_phases(prepared: Prepared, operands: Operands) -> None:
+def require_whole_phases(prepared: Prepared, operands: LaunchOperands) -> None:
     """A kernel adds a residual to all it stores, which may be more than the output."""
     stored, residual = prepared.lowered[0].outputs[0], operands.residual
     if residual is not None and tuple(residual.shape) != stored:
@@ -133,9 +135,9 @@ def _planned(question: Question, device: Device) -> Callable[[Question], Prepare
     return planned
 
 
-def _operands(part: Launch, whole: Operands) -> Operands:
+def _operands(part: LaunchPart, whole: LaunchOperands) -> LaunchOperands:
     """What a part reads of each."""
-    return Operands(
+    return LaunchOperands(
         part.inputs_of(whole.inputs),
         part.channels_of(whole.w),
         None if whole.bias is None else part.channels_of(whole.bias),

@@ -10,7 +10,7 @@ import numpy as np
 
 from nkisim import Run
 from nkisim.machine import find_machine
-from trnconv.ask.ends import NO_RESIDUAL, PLAIN_END, End
+from trnconv.ask.ends import NO_RESIDUAL, PLAIN_END, Epilogue
 from trnconv.ask.policy import DEFAULT_POLICY, Policy
 from trnconv.ask.question import Question, Shape
 from trnconv.errors import ShapeError, UnsupportedError
@@ -18,9 +18,9 @@ from trnconv.forms.form import Plan
 from trnconv.geometry import ZEROS, Axes, ConvShape, Padding, TransposedShape, conv_shape
 from trnconv.runtime import compute
 from trnconv.runtime.compute import require_shape
-from trnconv.runtime.launch import Operands
+from trnconv.runtime.launch import LaunchOperands
 from trnconv.runtime.plans import plans_for
-from trnconv.runtime.simulated import SimulatedDevice
+from trnconv.runtime.simulator import SimulatedDevice
 
 Array = np.ndarray[Any, Any]
 _DIMENSIONS = 5
@@ -45,7 +45,7 @@ class LaunchOptions:
     cores: int | None = None  # of a launch; None: as many as the machine's has
     exact: bool = False
     plans: tuple[Plan, ...] | None = None
-    end: End = PLAIN_END  # what is fused into the way out of PSUM
+    end: Epilogue = PLAIN_END  # what is fused into the way out of PSUM
     residual: Array | None = None  # of the output's shape, added where `end` says
     reproducible: bool = False
     policy: Policy = DEFAULT_POLICY
@@ -161,7 +161,7 @@ def convolve_shape(
     x = _pieces_of(pieces, shape)
     _require_residual(launch, (shape.batch, shape.c_out, *shape.out_sizes()))
     frames = tuple(piece.shape[2] for piece in x) if len(x) > 1 else ()
-    return _computed(shape, frames, Operands(x, w, bias, launch.residual), launch)
+    return _computed(shape, frames, LaunchOperands(x, w, bias, launch.residual), launch)
 
 
 def convolve_transposed(
@@ -176,7 +176,9 @@ def convolve_transposed(
     require_shape("weight", w, (shape.c_in, shape.c_out // shape.groups, *shape.kernel))
     if launch.residual is not None or launch.end.residual != NO_RESIDUAL:
         raise UnsupportedError("a residual of a transposed convolution: add it afterwards.")
-    return _computed(shape, (), Operands((x,), forward_filters(w, shape.groups), bias), launch)
+    return _computed(
+        shape, (), LaunchOperands((x,), forward_filters(w, shape.groups), bias), launch
+    )
 
 
 def forward_filters(w: Any, groups: int) -> Any:
@@ -186,7 +188,7 @@ def forward_filters(w: Any, groups: int) -> Any:
 
 
 def _computed(
-    shape: Shape, pieces: tuple[int, ...], operands: Operands, launch: LaunchOptions
+    shape: Shape, pieces: tuple[int, ...], operands: LaunchOperands, launch: LaunchOptions
 ) -> Convolved:
     device = SimulatedDevice(launch.cores, launch.plans or ())
     question = launch.question(shape, str(operands.inputs[0].dtype), pieces)

@@ -11,15 +11,15 @@ import numpy as np
 from nkisim import Run
 from nkisim.machine import Machine, Reading, find_machine
 from nkisim.timing import Timeline
-from trnconv.ask.ends import PLAIN_END, End
+from trnconv.ask.ends import PLAIN_END, Epilogue
 from trnconv.ask.question import FILTER_GRADIENT, Question
 from trnconv.errors import ShapeError
 from trnconv.forms.form import Plan
 from trnconv.geometry import Axes, ConvShape, Padding, conv_shape, require_not_upsampled
 from trnconv.runtime import compute
-from trnconv.runtime.launch import Operands, time_plan
+from trnconv.runtime.launch import LaunchOperands, time_plan
 from trnconv.runtime.plans import plans_for
-from trnconv.runtime.simulated import SimulatedDevice
+from trnconv.runtime.simulator import SimulatedDevice
 
 Array = np.ndarray[Any, Any]
 
@@ -71,7 +71,7 @@ def weight_gradient(  # noqa: PLR0913 (torch's own arguments, and where to run)
     question = gradient_question(shape, target, str(x.dtype), wide=wide)
     x5 = x.reshape(shape.batch, shape.c_in, *shape.size)
     dy5 = dy.reshape(shape.batch, shape.c_out, *shape.out_sizes())
-    dw, db = compute.filter_gradient(question, Operands((x5, dy5)), device)
+    dw, db = compute.filter_gradient(question, LaunchOperands((x5, dy5)), device)
     plans, run = device.launched[0]
     sizes = (shape.c_out, shape.c_in // groups, *kernel_shape)
     return WeightGradient(np.ascontiguousarray(dw).reshape(sizes), db, plans[0], run)
@@ -81,7 +81,7 @@ def gradient_question(
     shape: ConvShape, target: str | Machine, dtype: str, *, wide: bool = True
 ) -> Question:
     """What is asked of the planner; dw in float32 if `wide`."""
-    end = End(dtype="float32") if wide else PLAIN_END
+    end = Epilogue(dtype="float32") if wide else PLAIN_END
     return Question(shape, find_machine(target), dtype, end=end, asks=FILTER_GRADIENT)
 
 

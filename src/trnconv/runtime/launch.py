@@ -22,7 +22,7 @@ MOST_PIECES = 3  # tensors that x may lie in: each is an argument of a kernel
 
 
 @dataclass(frozen=True)
-class Operands:
+class LaunchOperands:
     """What a launch is given: arrays of NumPy, or tensors of torch."""
 
     inputs: tuple[Any, ...]  # x in its pieces along the frames, or x and dy
@@ -36,7 +36,7 @@ def prepare(plans: tuple[Plan, ...]) -> Prepared:
     return prepared(form_of(plans[0]), plans)
 
 
-def run(program: Prepared, operands: Operands) -> Run:
+def run(program: Prepared, operands: LaunchOperands) -> Run:
     """The kernel in nkisim, with data."""
     plans, inputs = program.plans, operands.inputs
     program.form.check_inputs(plans[0], inputs)

@@ -12,7 +12,7 @@ from trnconv.ask.words import shape_in_words
 from trnconv.forms.form import Plan
 from trnconv.planner.best import choose
 from trnconv.planner.explain import explain_choice, explain_plan
-from trnconv.planner.shares import shared_plans
+from trnconv.planner.shares import pair_ns, shared_plans
 
 _TWO_CORES = (
     "Each of two cores has its part, both by what wins on one core, or directly. On one core:"
@@ -44,11 +44,11 @@ def explained(question: Question, cores: int | None = None) -> tuple[str, str]:
     parts = list(planned_parts(question, lambda part: _explained(part, launched)))
     if len(parts) == 1:
         return parts[0][1].words
-    times = {launch.shape: one.ns for launch, one in parts}
-    longest = max((one for _, one in parts), key=lambda one: one.ns)
+    times = {launch.shape: explanation.ns for launch, explanation in parts}
+    longest = max((explanation for _, explanation in parts), key=lambda one: one.ns)
     counts = Counter(launch.shape for launch, _ in parts)
     lines = [_line(shape, counts[shape], ns) for shape, ns in times.items()]
-    total = sum(one.ns for _, one in parts)
+    total = sum(explanation.ns for _, explanation in parts)
     first = f"{len(parts)} launches, {total / 1e3:.1f} us together; the longest is explained"
     details, forms = longest.words
     return "\n".join([first, *lines, details]), forms
@@ -71,8 +71,7 @@ def _explained(question: Question, cores: int) -> _Explained:
         f"core {core} of {cores}: {explain_plan(priced, question.budget)}"
         for core, priced in enumerate(both)
     ]
-    ns = max(priced.cost.total_ns for priced in both)
-    return _Explained(ns, ("\n".join(lines), "\n".join([_TWO_CORES, *words])))
+    return _Explained(pair_ns(both), ("\n".join(lines), "\n".join([_TWO_CORES, *words])))
 
 
 def split_in_words(first: Plan, second: Plan) -> str:

@@ -11,7 +11,7 @@ from trnconv.errors import UnsupportedError
 from trnconv.forms.form import Plan
 from trnconv.planner.best import best_plan
 from trnconv.planner.shares import shared_plans
-from trnconv.planner.tuned import active
+from trnconv.planner.tuned_plans import active
 
 _PLANS = 4096  # questions of a process; a large model has some hundreds
 

@@ -9,7 +9,7 @@ from trnconv.ask.launches import planned_parts, require_room
 from trnconv.ask.question import Question
 from trnconv.forms.form import Priced
 from trnconv.planner.best import best_plan
-from trnconv.planner.shares import shared_plans
+from trnconv.planner.shares import pair_ns, shared_plans
 from trnconv.runtime.launch import time_plan, time_plans
 
 
@@ -57,14 +57,14 @@ def price(
 
     The closed form is within a few percent of the schedule (tests/trnconv/plan), and a hundred
     times faster. `cores` of a launch: None is what the machine's has. Of two, the slower one's time
-    and plan count. `beyond_hbm`: tensors that
-    HBM does not hold are priced all the same, as a model's that would be cut before it runs.
+    and plan count, and the barrier at which they meet. `beyond_hbm`: tensors that HBM does not hold
+    are priced all the same, as a model's that would be cut before it runs.
     """
     if not beyond_hbm:
         require_room(question)
     price_of = _price_of_two if cores_of(question.machine, cores) > 1 else _launch_price
     parts = planned_parts(question, lambda part: price_of(part, simulate=simulate))
-    first, *others = (one for _, one in parts)
+    first, *others = (part_price for _, part_price in parts)
     return sum(others, start=first)
 
 
@@ -76,7 +76,7 @@ def _price_of_two(question: Question, *, simulate: bool) -> Price:
     columns = sum(priced.cost.columns for priced in both)
     plans = tuple(priced.plan for priced in both)
     return Price(
-        time_plans(plans).makespan_ns if simulate else cost.total_ns,
+        time_plans(plans).makespan_ns if simulate else pair_ns(both),
         max(priced.cost.instructions for priced in both),
         sum(priced.cost.hbm_bytes for priced in both),
         columns * question.machine.partitions**2,

@@ -64,7 +64,7 @@ def best_candidates(question: Question, count: int) -> list[Priced]:
     choice = choose(question)
     found = [priced for offer in choice.offers for priced in offer.plans]
     found.sort(key=lambda priced: priced.cost.total_ns)
-    return [choice.taken, *(one for one in found if one.plan != choice.taken.plan)][:count]
+    return [choice.taken, *(priced for priced in found if priced.plan != choice.taken.plan)][:count]
 
 
 def tune(question: Question, count: int, watch: Watch = _unwatched) -> tuple[Tuning, ...]:

@@ -13,7 +13,7 @@ from trnconv.ask.cores import cores_of
 from trnconv.ask.launches import planned_parts
 from trnconv.ask.policy import ALWAYS_DIRECT, LIMITS
 from trnconv.ask.question import Question
-from trnconv.cutting import cut, effort, in_words, under_its_plan
+from trnconv.excerpt import cut, effort, in_words, under_its_plan
 from trnconv.forms.form import Priced
 from trnconv.geometry import ConvShape
 from trnconv.planner.best import best_plan, plans_like
@@ -71,7 +71,7 @@ def verify_layer(question: Question, seed: int = 0, cores: int | None = None) ->
     x, w, bias = random_data(shape, question.dtype, seed)
     alone = cores_of(question.machine, cores) == 1
     plans = (taken,) if alone else plans_of_two(taken, asked)
-    launch = LaunchOptions(question.machine.name, plans=tuple(one.plan for one in plans))
+    launch = LaunchOptions(question.machine.name, plans=tuple(plan.plan for plan in plans))
     y = convolve_shape((x,), w, bias, shape, launch).y
     exact = forward(x, w, bias, shape)
     off = largest_errors(x, w, bias, shape, taken.plan)

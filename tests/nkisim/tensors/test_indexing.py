@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from nkisim.errors import NkiValidationError
 from nkisim.tensors.indexing import DynamicSlice, dynamic_room, select_key
 from nkisim.tensors.registers import VirtualRegister
-from nkisim.tensors.reshaping import row_major_strides
+from nkisim.tensors.reshape import row_major_strides
 
 
 def addresses(selection):

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nkisim.errors import NkiValidationError
-from nkisim.tensors.reshaping import (
+from nkisim.tensors.reshape import (
     Dims,
     expanded,
     fill_minus_one,

@@ -4,7 +4,7 @@ import pytest
 
 import hand_built_timeline as by_hand
 from nkisim.timing.report import text_report
-from nkisim.timing.report.wording import time_text
+from nkisim.timing.report.words import time_text
 
 CASES = {"pipeline": by_hand.pipeline, "rolled": by_hand.rolled}
 

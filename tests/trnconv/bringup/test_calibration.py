@@ -7,7 +7,7 @@ import pytest
 
 from nkisim.errors import NkiValidationError
 from nkisim.machine import TRN2, find_machine
-from nkisim.measured import machine_of, named_machine, read_machine
+from nkisim.measured_machine import machine_of, named_machine, read_machine
 from trnconv.ask.question import Question
 from trnconv.bringup import stage4
 from trnconv.bringup.ladder import GREEN, Bench

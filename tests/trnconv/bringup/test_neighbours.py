@@ -11,7 +11,7 @@ pytest.importorskip("torch")
 
 from trnconv.host.record import HostRecord, write_host
 from trnconv.parallel import links
-from trnconv.parallel.traffic import Offer
+from trnconv.parallel.traffic import LinkOffer
 
 pytestmark = pytest.mark.torch
 
@@ -43,9 +43,9 @@ def test_two_processes_exchange_and_name_the_switch():
 @pytest.mark.parametrize(
     ("backend", "switches", "offer"),
     [
-        ("gloo", (), Offer.permute),
-        ("neuron", (), Offer.all_gather),
-        ("neuron", ("point-to-point",), Offer.permute),
+        ("gloo", (), LinkOffer.permute),
+        ("neuron", (), LinkOffer.all_gather),
+        ("neuron", ("point-to-point",), LinkOffer.permute),
     ],
 )
 def test_rows_go_as_the_probe_found(backend, switches, offer, monkeypatch, tmp_path):

@@ -12,7 +12,7 @@ from cli_runs import answer
 from nkisim.machine import TRN2
 from trnconv.ask.question import Question
 from trnconv.cases import find
-from trnconv.cli import completion, surroundings
+from trnconv.cli import completion, environment
 from trnconv.errors import UnsupportedError
 from trnconv.model_plan import PlanOptions, Prices, model_plan
 from trnconv.models import models
@@ -229,10 +229,10 @@ def test_tune_takes_the_heaviest_layers_of_a_model(run, tmp_path):
 
 
 def without_torch(monkeypatch):
-    installed = surroundings.find_spec
-    extras = {name for packages, _ in surroundings.EXTRAS.values() for name in packages}
+    installed = environment.find_spec
+    extras = {name for packages, _ in environment.EXTRAS.values() for name in packages}
     monkeypatch.setattr(
-        surroundings, "find_spec", lambda name: None if name in extras else installed(name)
+        environment, "find_spec", lambda name: None if name in extras else installed(name)
     )
 
 
@@ -261,7 +261,7 @@ def test_doctor_counts_the_cache(run, monkeypatch, tmp_path):
 
 def test_doctor_fails_if_the_check_does(run, monkeypatch):
     without_torch(monkeypatch)
-    monkeypatch.setattr(surroundings, "_INNER_SUM", 35.0)
+    monkeypatch.setattr(environment, "_INNER_SUM", 35.0)
     ran = run("doctor")
     assert ran.code == 1
     assert "WRONG" in ran.out

@@ -12,7 +12,7 @@ from trnconv.ask.policy import Policy
 from trnconv.ask.question import Question
 from trnconv.baseline import layer_ns
 from trnconv.cases import BENCHMARK, find
-from trnconv.report.timed import time_layer
+from trnconv.report.schedules import time_layer
 from trnconv.runtime.launch import trace_plans
 from trnconv.runtime.plans import plans_for
 from trnconv.runtime.pricing import price

@@ -7,8 +7,8 @@ from corpus_videos import spoil, write_corpus, write_video
 from trnconv.corpus.buckets import Buckets, Picture
 from trnconv.corpus.clips import clip_of
 from trnconv.corpus.listing import list_clips
-from trnconv.corpus.reading import BadVideoError, read_video
 from trnconv.corpus.store import Folder
+from trnconv.corpus.video_reader import BadVideoError, read_video
 from trnconv.errors import TrnconvError
 
 pytestmark = pytest.mark.ray

@@ -58,7 +58,7 @@ def moments(pixels, dtype):
     import torch
 
     from trnconv.models import find
-    from trnconv.pytorch.building import build
+    from trnconv.pytorch.model_builder import build
 
     model = build(find("wan2.1"), reduced=True, dtype=dtype)
     video = torch.from_numpy(pixels).permute(3, 0, 1, 2).float() / 127.5 - 1
@@ -82,7 +82,7 @@ def assert_as_good_as_bf16(got, pixels):
 def test_latents_are_those_of_the_model_without_any_of_this(undisturbed):
     from safetensors.torch import load_file
 
-    from trnconv.corpus.reading import read_video
+    from trnconv.corpus.video_reader import read_video
 
     out, _, manifest = undisturbed
     shard = manifest["shards"][0]
@@ -197,7 +197,7 @@ def test_saved_weights_are_loaded_and_those_of_another_model_refused(tmp_path):
 
     from trnconv.corpus.encoding import Encoder
     from trnconv.models import find
-    from trnconv.pytorch.building import build, load
+    from trnconv.pytorch.model_builder import build, load
 
     wan = find("wan2.1")
     narrow = replace(wan, config=wan.reduced_config)  # as if it were released so: quick to save

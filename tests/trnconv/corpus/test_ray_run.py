@@ -109,7 +109,7 @@ def plain_loop(corpus, clips):
 
     from trnconv.corpus import Buckets, EncoderSettings, Picture
     from trnconv.corpus.encoding import Encoder
-    from trnconv.corpus.reading import read_video
+    from trnconv.corpus.video_reader import read_video
 
     sound = [str(path) for path in sorted(corpus.iterdir()) if path not in spoilt(corpus)]
     buckets = Buckets((Picture(64, 64),), (9, 17))

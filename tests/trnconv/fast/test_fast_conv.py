@@ -11,7 +11,7 @@ from fast_cases import EVERY_CASE, case_of
 from minimal_plans import run_plan
 from parser_lint import lint
 from tolerance import assert_within
-from trnconv.ask.ends import End
+from trnconv.ask.ends import Epilogue
 from trnconv.forms.minimal import kernel
 from trnconv.reference import forward
 
@@ -75,11 +75,11 @@ def test_a_border_left_at_zero_is_outside_the_bound(name, axis):
 
 
 ENDS = {
-    "relu": (End("relu"), lambda y, _: np.maximum(y, 0)),
-    "residual": (End("identity", "before"), lambda y, r: y + r),
-    "relu_then_residual": (End("relu", "after"), lambda y, r: np.maximum(y, 0) + r),
-    "residual_then_relu": (End("relu", "before"), lambda y, r: np.maximum(y + r, 0)),
-    "float32": (End(dtype="float32"), lambda y, _: y),
+    "relu": (Epilogue("relu"), lambda y, _: np.maximum(y, 0)),
+    "residual": (Epilogue("identity", "before"), lambda y, r: y + r),
+    "relu_then_residual": (Epilogue("relu", "after"), lambda y, r: np.maximum(y, 0) + r),
+    "residual_then_relu": (Epilogue("relu", "before"), lambda y, r: np.maximum(y + r, 0)),
+    "float32": (Epilogue(dtype="float32"), lambda y, _: y),
 }
 
 

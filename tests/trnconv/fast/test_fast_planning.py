@@ -60,6 +60,15 @@ def test_what_is_chosen_is_legal_and_within_its_budget(shape, transform, axis, b
         assert one.cost.instructions <= budget
 
 
+@pytest.mark.parametrize("budget", [3_000, 9_000, 30_000])
+@pytest.mark.parametrize(("shape", "transform", "axis"), KINDS)
+def test_turns_in_short_are_those_of_the_program(shape, transform, axis, budget):
+    for one in minimal_plans(SHAPES[shape], transform, axis, budget=budget)[:6]:
+        recipe = lower(one.plan).recipe
+        turns = tuple(loop.turns for loop in recipe.loops)
+        assert MINIMAL.loops(one.plan) == turns * len(recipe.groups)
+
+
 def test_one_loop_goes_through_spans_of_several_kinds_of_blocks():
     plan = case_of("one_loop_over_several_kinds_of_frames")
     recipe = lower(plan).recipe

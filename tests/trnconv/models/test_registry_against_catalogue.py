@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 from recorded_convolutions import Convolution, Recorder
 from trnconv.catalogue import calls
 from trnconv.models import models
-from trnconv.pytorch.building import build, decode, encode, example_latent, example_video
+from trnconv.pytorch.model_builder import build, decode, encode, example_latent, example_video
 
 pytestmark = pytest.mark.diffusers
 

@@ -11,9 +11,9 @@ F = torch.nn.functional
 from trnconv.errors import ShapeError, UnsupportedError
 from trnconv.parallel.bands import Bands, joined, meeting
 from trnconv.parallel.levels import Levels
-from trnconv.parallel.reading import Sliding, out_bands, reading
+from trnconv.parallel.rows_read import Sliding, out_bands, reading
 from trnconv.parallel.strips import alike, strips
-from trnconv.parallel.traffic import Offer, edges, halo_rows
+from trnconv.parallel.traffic import LinkOffer, edges, halo_rows
 from trnconv.pytorch.conv_call import ConvSpec
 from trnconv.pytorch.ops import fused_convolution
 
@@ -244,12 +244,12 @@ def test_levels_that_any_rank_could_confuse_are_refused_by_all():
 
 def test_halo_rows_by_hand():
     bands, wanted = Bands((0, 4, 8, 12)), [(0, 5), (3, 9), (7, 12)]
-    assert [halo_rows(bands, wanted, rank, Offer.permute) for rank in range(3)] == [1, 2, 1]
+    assert [halo_rows(bands, wanted, rank, LinkOffer.permute) for rank in range(3)] == [1, 2, 1]
     assert edges(bands, wanted, 1) == ((4, 5), (7, 8))
     # Two others, each as long as the middle one's two rows.
-    assert [halo_rows(bands, wanted, rank, Offer.all_gather) for rank in range(3)] == [4, 4, 4]
+    assert [halo_rows(bands, wanted, rank, LinkOffer.all_gather) for rank in range(3)] == [4, 4, 4]
 
 
 def test_bands_thinner_than_a_halo_are_fetched_from_further_ranks():
     bands, wanted = Bands((0, 1, 2, 3, 9)), [(0, 4), (0, 5), (0, 6), (0, 9)]
-    assert [halo_rows(bands, wanted, rank, Offer.permute) for rank in range(4)] == [3, 4, 5, 3]
+    assert [halo_rows(bands, wanted, rank, LinkOffer.permute) for rank in range(4)] == [3, 4, 5, 3]

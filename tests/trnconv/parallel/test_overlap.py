@@ -8,17 +8,18 @@ import pytest
 pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 
-from nkisim.machine import FABRICS, TRN2, Reading
+from nkisim.fabric import FABRICS
+from nkisim.machine import TRN2, Reading
 from trnconv.ask.question import Question
 from trnconv.geometry import ConvShape
+from trnconv.parallel.banded_model import ROWS, BandedModel
 from trnconv.parallel.bands import Bands, meeting
 from trnconv.parallel.links import PaperLinks
-from trnconv.parallel.overlap import Balance, Instance, Ways, balance, overlaps
+from trnconv.parallel.overlap import Balance, LinkedCore, Ways, balance, overlaps
 from trnconv.parallel.shard import put_on_bands
-from trnconv.parallel.spread import ROWS, Spread
-from trnconv.parallel.traffic import Kind, Offer
+from trnconv.parallel.traffic import LinkOffer, TrafficKind
 from trnconv.pytorch import patched
-from trnconv.pytorch.lazy import pending
+from trnconv.pytorch.lazy import deferred_conv
 from trnconv.runtime.pricing import price
 
 BANDS = Bands((0, 6, 14, 20))
@@ -51,14 +52,14 @@ class Double(PaperLinks):
 @pytest.fixture
 def events(monkeypatch):
     """What happens in order: a convolution is noted by the rows of its output."""
-    seen, own = [], pending.fused_convolution
+    seen, own = [], deferred_conv.fused_convolution
 
     def convolved(*args, **kwargs):
         y = own(*args, **kwargs)
         seen.append(f"{y.shape[3]} rows of {y.shape[0]}")
         return y
 
-    monkeypatch.setattr(pending, "fused_convolution", convolved)
+    monkeypatch.setattr(deferred_conv, "fused_convolution", convolved)
     return seen
 
 
@@ -74,9 +75,9 @@ def layer(**options):
 def in_the_middle(model, x, overlap, events):
     """What the middle rank of three makes of its band; and its spread."""
     with patched(model, backend="torch") as report:
-        links = Double(None, RANK, BANDS.ranks, Offer.permute, 0.0, None)
+        links = Double(None, RANK, BANDS.ranks, LinkOffer.permute, 0.0, None)
         links.begin(x, events)
-        spread = Spread(ROWS, links, report.book)
+        spread = BandedModel(ROWS, links, report.book)
         spread.overlap = overlap
         spread.levels.begin(BANDS)
         put_on_bands(model, spread)
@@ -143,7 +144,7 @@ def test_only_edges_are_copied(events):
 def test_the_same_rows_are_sent_either_way(events):
     model, x = layer(), small_video()
     sent = [
-        in_the_middle(model, x, overlap, events)[1].links.traffic.received(Kind.halo)
+        in_the_middle(model, x, overlap, events)[1].links.traffic.received(TrafficKind.halo)
         for overlap in ("always", "never")
     ]
     assert sent == [2 * 4 * 3 * 5 * 4] * 2
@@ -172,15 +173,15 @@ def test_frames_that_were_copied_for_a_cache_are_not_asked_for_again(overlap):
     model = Chunked().eval().requires_grad_(requires_grad=False)
     start, stop = BANDS.of(RANK)
     with patched(model, backend="torch") as report:
-        links = PaperLinks(None, RANK, BANDS.ranks, Offer.permute, 0.0, None)
-        spread = Spread(ROWS, links, report.book)
+        links = PaperLinks(None, RANK, BANDS.ranks, LinkOffer.permute, 0.0, None)
+        spread = BandedModel(ROWS, links, report.book)
         spread.overlap = overlap
         spread.levels.begin(BANDS)
         put_on_bands(model, spread)
         model(torch.zeros(1, 4, 12, stop - start, 5))
     assert [work.pieces for work in report.book.works if work.pieces] != []
-    assert links.traffic.times(Kind.halo) == 3
-    assert links.traffic.received(Kind.halo) == 12 * 2 * 4 * 5 * 4
+    assert links.traffic.times(TrafficKind.halo) == 3
+    assert links.traffic.received(TrafficKind.halo) == 12 * 2 * 4 * 5 * 4
 
 
 def ways(channels, rows, columns, halos=(40_000,)):
@@ -202,7 +203,7 @@ def ways(channels, rows, columns, halos=(40_000,)):
 
     row_bytes = channels * 3 * columns * 2
     return Ways(
-        instance=Instance.of(TRN2),
+        instance=LinkedCore.of(TRN2),
         band=question(1, (3, rows, columns), (1, 1)),
         strips=(question(2, (3, 3, columns), (0, 1)),),
         halos=halos,
@@ -245,7 +246,7 @@ def test_a_balance_says_what_is_hidden():
 
 
 def test_readings_are_of_core_and_links():
-    low, high = (Instance.of(TRN2, one) for one in (Reading.optimistic, Reading.pessimistic))
+    low, high = (LinkedCore.of(TRN2, one) for one in (Reading.optimistic, Reading.pessimistic))
     assert low.message_ns(0, 2) == FABRICS["trn2"].message_ns.optimistic
     assert high.message_ns(0, 2) == FABRICS["trn2"].message_ns.pessimistic
     assert low.machine.timing.launch_ns < high.machine.timing.launch_ns

@@ -7,18 +7,19 @@ torch = pytest.importorskip("torch")
 
 from dataclasses import replace
 
-from nkisim.machine import FABRICS, TRN2
+from nkisim.fabric import FABRICS
+from nkisim.machine import TRN2
 from trnconv.models import Size, find
-from trnconv.parallel import Kind
+from trnconv.parallel import TrafficKind
 from trnconv.parallel.cost import Part, core_time, observed
-from trnconv.parallel.overlap import ALWAYS, AUTO, NEVER, Instance, balance, overlaps
+from trnconv.parallel.overlap import ALWAYS, AUTO, NEVER, LinkedCore, balance, overlaps
 from trnconv.pytorch.estimate import estimate, observe_entry
 
 HUNYUAN = find("hunyuanvideo")
 SIZE = Size("test", 9, 48, 40)
 THREE = Part(HUNYUAN, SIZE, "decode", "rows", 3)
 LARGER = replace(THREE, size=Size("larger", 5, 192, 320))  # so large that some overlaps pay
-PLACE = Instance.of(TRN2)
+PLACE = LinkedCore.of(TRN2)
 
 
 @pytest.fixture(scope="module")
@@ -45,14 +46,17 @@ def test_the_middle_of_three_ranks_receives_two_rows_for_every_convolution():
     _, spread, share = observed(THREE, PLACE)
     assert spread.links.rank == 1
     assert share == 1 / 3
-    assert spread.links.traffic.received(Kind.halo) == expected
+    assert spread.links.traffic.received(TrafficKind.halo) == expected
 
 
 def test_messages_cost_latency_and_bandwidth(times):
     _, spread, _ = observed(THREE, PLACE)
     fabric, traffic = FABRICS["trn2"], spread.links.traffic
     rate = TRN2.timing.dma_engines * TRN2.timing.dma_bytes_per_ns  # three cores of one chip
-    ns = traffic.times(Kind.halo) * fabric.message_ns + traffic.received(Kind.halo) / rate
+    ns = (
+        traffic.times(TrafficKind.halo) * fabric.message_ns
+        + traffic.received(TrafficKind.halo) / rate
+    )
     assert times[3].halos_s == pytest.approx(ns / 1e9)
 
 

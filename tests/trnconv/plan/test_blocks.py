@@ -5,7 +5,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from trnconv.forms.direct.blocks import (
-    Span,
+    OutputSpan,
     bank_tile_count,
     bank_tiles,
     equal_spans,
@@ -49,15 +49,15 @@ def test_blocks_cover_all_outputs_and_are_multiples(begin, total, multiple, size
 
 def test_small_blocks_stand_at_both_ends():
     assert spans((0, 26), 6, 2, (2, 4)) == [
-        Span(0, 2),
-        Span(2, 4),
-        Span(6, 6),
-        Span(12, 6),
-        Span(18, 2),
-        Span(20, 4),
-        Span(24, 2),
+        OutputSpan(0, 2),
+        OutputSpan(2, 4),
+        OutputSpan(6, 6),
+        OutputSpan(12, 6),
+        OutputSpan(18, 2),
+        OutputSpan(20, 4),
+        OutputSpan(24, 2),
     ]
-    assert spans((0, 17), 6, 2, (2, 4)) == [Span(0, 6), Span(6, 6), Span(11, 6)]
+    assert spans((0, 17), 6, 2, (2, 4)) == [OutputSpan(0, 6), OutputSpan(6, 6), OutputSpan(11, 6)]
 
 
 @settings(max_examples=200, deadline=None)
@@ -125,7 +125,7 @@ def test_a_span_reads_what_its_taps_reach(size, kernel, stride, dilation, pads, 
         for tap in range(kernel)
     }
     there = {at for at in read if 0 <= at < size}
-    span = input_span(problem, WIDTH, Span(first, outputs))
+    span = input_span(problem, WIDTH, OutputSpan(first, outputs))
     held = set(range(span.first, span.first + span.inputs))
     assert there <= held
     assert held <= set(range(size))

@@ -9,7 +9,7 @@ from direct_plans import direct_plans
 from nkisim.machine import CONSTANTS_VERSION, TRN2
 from trnconv.ask.limits import DEFAULT_BUDGET
 from trnconv.errors import TrnconvError
-from trnconv.forms.direct.plan import BY_COLUMN, BY_FRAME, BY_ROW, Pass
+from trnconv.forms.direct.plan import BY_COLUMN, BY_FRAME, BY_ROW, ArrayFill
 from trnconv.geometry import conv_shape
 from trnconv.planner.explain import explain
 
@@ -70,18 +70,18 @@ def test_what_lost_is_slower_and_fills_the_array_another_way(lines, plans):
 
 
 def test_passes_in_words():
-    assert Pass(0, 96).in_words() == "channels 0..95; lines stacked by frames"
-    stacked = Pass(128, 64, rows=2, levels=(BY_FRAME, BY_ROW))
+    assert ArrayFill(0, 96).in_words() == "channels 0..95; lines stacked by frames"
+    stacked = ArrayFill(128, 64, rows=2, levels=(BY_FRAME, BY_ROW))
     assert stacked.in_words() == (
         "channels 128..191, 2 rows of outputs on M; lines stacked by frames, the rest by frames and"
         " rows"
     )
-    rgb = Pass(0, 3, 4, 5, 2, levels=(BY_ROW, BY_COLUMN))
+    rgb = ArrayFill(0, 3, 4, 5, 2, levels=(BY_ROW, BY_COLUMN))
     assert rgb.in_words() == (
         "channels 0..2, 4 frames x 5 rows x 2 columns of outputs on M; lines stacked by frames and"
         " rows, the rest by all taps"
     )
-    tiled = Pass(0, 32, rows=4, tile_columns=32, unit=(1, 1))
+    tiled = ArrayFill(0, 32, rows=4, tile_columns=32, unit=(1, 1))
     assert tiled.in_words().endswith("lines stacked by frames, column tiles of 32")
 
 

@@ -13,7 +13,7 @@ from trnconv.forms.direct import ramp
 from trnconv.forms.direct.candidates import Task
 from trnconv.forms.direct.candidates import candidates as direct_plans
 from trnconv.forms.direct.form import DIRECT
-from trnconv.forms.direct.jobs import JobGroups, OutJob
+from trnconv.forms.direct.jobs import JobGroups, TileSum
 from trnconv.forms.direct.traffic import Loaded, _missing, loaded_windows
 from trnconv.forms.filter_gradient import cost as gradient_cost
 from trnconv.forms.filter_gradient import pass_kinds
@@ -110,7 +110,7 @@ def test_some_of_them_are_together():
     plan = next(iter(direct_plans(Task.of(question))))
     kind = next(iter(direct_cost.frame_kinds(plan.problem, plan.frames)))
     jobs = direct_cost.grouped_jobs(plan.problem, plan.passes, kind.outputs, kind.present)
-    assert all(isinstance(group.job, OutJob) for group in jobs)
+    assert all(isinstance(group.job, TileSum) for group in jobs)
     assert len(jobs.kinds) < len(jobs)
     windows = loaded_windows(jobs, plan.slots)
     assert len(windows) < sum(one.count for one in windows)

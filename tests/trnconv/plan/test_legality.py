@@ -9,7 +9,7 @@ import pytest
 from direct_plans import direct_plan, direct_plans
 from nkisim.machine import TRN2
 from trnconv.forms.direct.cost import cost_of
-from trnconv.forms.direct.plan import BY_FRAME, BY_ROW, DirectPlan, Pass
+from trnconv.forms.direct.plan import BY_FRAME, BY_ROW, ArrayFill, DirectPlan
 from trnconv.forms.direct.problem import fold
 from trnconv.forms.direct.rules import MAX_OFFSET, broken_rules
 from trnconv.geometry import conv_shape, transposed_shape
@@ -24,7 +24,7 @@ def plan_of(shape=SHAPE, **options):
     """A plan in which nothing is close to a limit: plain windows, one position a matmul."""
     problem = fold(shape)
     decisions = {
-        "passes": (Pass(0, shape.c_out),),
+        "passes": (ArrayFill(0, shape.c_out),),
         "frames": 2,
         "rows": 8,
         "columns": problem.out[2],
@@ -34,15 +34,15 @@ def plan_of(shape=SHAPE, **options):
 
 
 def stacked(rows):
-    return (Pass(0, 64, rows=rows),)
+    return (ArrayFill(0, 64, rows=rows),)
 
 
 def of_frames(frames):
-    return (Pass(0, 64, frames=frames),)
+    return (ArrayFill(0, 64, frames=frames),)
 
 
 def column_phases(channels):
-    return (Pass(0, channels, columns=2),)
+    return (ArrayFill(0, channels, columns=2),)
 
 
 LINE = conv_shape((1, 2, 4, 40_000), (2, 2, 3, 3), padding=1)
@@ -78,8 +78,8 @@ RULES = {
         "column phases of 130 partitions, trn2 has 128",
     ),
     "narrow column tiles": (
-        {"passes": (Pass(0, 32, tile_columns=32, unit=(1, 1)),)},
-        {"passes": (Pass(0, 16, tile_columns=16, unit=(1, 1)),)},
+        {"passes": (ArrayFill(0, 32, tile_columns=32, unit=(1, 1)),)},
+        {"passes": (ArrayFill(0, 16, tile_columns=16, unit=(1, 1)),)},
         "column tiles of 16: trn2 has tiles of 32",
     ),
     "too few windows": (
@@ -88,8 +88,8 @@ RULES = {
         "1 window slots of level 1: .* 2",
     ),
     "too few windows of a deeper level": (
-        {"passes": (Pass(0, 64, levels=(BY_FRAME, BY_ROW)),), "slots": (1, 3, 0)},
-        {"passes": (Pass(0, 64, levels=(BY_FRAME, BY_ROW)),), "slots": (1, 2, 0)},
+        {"passes": (ArrayFill(0, 64, levels=(BY_FRAME, BY_ROW)),), "slots": (1, 3, 0)},
+        {"passes": (ArrayFill(0, 64, levels=(BY_FRAME, BY_ROW)),), "slots": (1, 2, 0)},
         "2 window slots of level 2: .* 3 at once",
     ),
     "too few windows to load ahead": (

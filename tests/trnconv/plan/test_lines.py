@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from trnconv.forms.direct.array.fills import LEVELS
 from trnconv.forms.direct.array.m_lines import out_tiles, phase_pitch
 from trnconv.forms.direct.jobs import input_frames, jobs_of, pass_jobs
-from trnconv.forms.direct.plan import Pass
+from trnconv.forms.direct.plan import ArrayFill
 from trnconv.forms.direct.problem import fold
 from trnconv.geometry import conv_shape, transposed_shape
 
@@ -38,7 +38,7 @@ def fits(one):
 
 
 passes = st.builds(
-    Pass,
+    ArrayFill,
     first_channel=st.integers(0, 200),
     channels=st.integers(1, 300),
     frames=st.integers(1, 4),
@@ -47,7 +47,7 @@ passes = st.builds(
     separate=st.booleans(),
 )
 column_tiled = st.builds(
-    lambda channels, unit, more, tile: Pass(
+    lambda channels, unit, more, tile: ArrayFill(
         0,
         min(channels, tile // (unit[0] * unit[1])) if unit != (1, 1) else channels,
         frames=unit[0] * more[0],
@@ -130,7 +130,7 @@ def covered_by(job, part):
 def test_a_job_reads_every_line_it_needs_exactly_once(
     kernel, stride, dilation, stack, chosen, own, c_in, c_out
 ):
-    assume(fits(Pass(0, c_out, *stack)))
+    assume(fits(ArrayFill(0, c_out, *stack)))
     frames, rows, columns = stack
     frame_count = frames + 1
     shape = conv_shape(
@@ -141,7 +141,7 @@ def test_a_job_reads_every_line_it_needs_exactly_once(
     )
     problem = fold(shape)
     assume(problem.size == shape.size)  # nothing was folded, so positions are those of the shape
-    one = Pass(0, c_out, frames, rows, columns, levels=chosen, own_windows=own)
+    one = ArrayFill(0, c_out, frames, rows, columns, levels=chosen, own_windows=own)
     jobs = pass_jobs(problem, one, frame_count, input_frames(problem, frame_count))
     assert {job.frame for job in jobs} >= {0, 1}
     for job in jobs:
@@ -170,7 +170,7 @@ def test_a_phase_of_a_transposed_convolution_reads_its_own_taps_once(
     problem = fold(shape)
     assume(problem.size == (1, 9, 11))
     rows, columns = stride
-    one = Pass(0, 4, 1, rows, columns, levels=chosen, own_windows=own, separate=True)
+    one = ArrayFill(0, 4, 1, rows, columns, levels=chosen, own_windows=own, separate=True)
     for job in pass_jobs(problem, one, 1, input_frames(problem, 1)):
         (line,) = job.out.lines
         mine = [
@@ -204,7 +204,7 @@ def test_jobs_of_a_block_of_channels_read_its_own_channels(groups):
     )
     problem = fold(shape)
     starts = range(0, problem.c_out, problem.block_out)
-    blocks = tuple(Pass(first, problem.block_out) for first in starts)
+    blocks = tuple(ArrayFill(first, problem.block_out) for first in starts)
     jobs = jobs_of(problem, blocks, 1, input_frames(problem, 1))
     summed = Counter()
     for job in jobs:

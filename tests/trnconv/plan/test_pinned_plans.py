@@ -6,7 +6,7 @@ import pytest
 
 from nkisim.machine import CONSTANTS_VERSION, find_machine
 from pinned_problems import FILTER_GRADIENT, pinned_problems
-from trnconv.ask.ends import BEFORE, PLAIN_END, End, end_of
+from trnconv.ask.ends import BEFORE, PLAIN_END, Epilogue, end_of
 from trnconv.ask.policy import policy_of
 from trnconv.ask.question import OUTPUT, Question
 from trnconv.model_plan import PlanOptions, model_plan
@@ -28,7 +28,7 @@ def answers(problem):
         find_machine(problem.target),
         problem.dtype,
         problem.pieces,
-        End(dtype="float32") if gradient else end,
+        Epilogue(dtype="float32") if gradient else end,
         problem.reproducible,
         policy=policy_of(problem.accuracy),
         exact=problem.exact,

@@ -17,11 +17,11 @@ from trnconv.geometry import conv_shape
 from trnconv.planner.best import best_plan, choose
 from trnconv.planner.explain import explain_question
 from trnconv.planner.table import FORMS, form_of
-from trnconv.planner.tuned import use_tuned
 from trnconv.planner.tuned_file import written
+from trnconv.planner.tuned_plans import use_tuned
 from trnconv.records import from_json, to_json
 from trnconv.reference import forward
-from trnconv.report.making import Asked
+from trnconv.report.assemble import ReportOptions
 from trnconv.report.of_layer import report_of_layer
 from trnconv.report.page import page
 from trnconv.runtime import LaunchOptions, convolve, plans, time_plan, trace_plan
@@ -165,7 +165,7 @@ def test_it_is_verified():
 
 
 def test_it_is_reported():
-    asked = Asked(command="trnconv report", date="today", effects=False)
+    asked = ReportOptions(command="trnconv report", date="today", effects=False)
     report = report_of_layer("toy", "", QUESTION, asked, cores=1)
     (layer,), (line,) = report.layers, report.timelines
     assert (layer.algorithm, line.plan) == ("point", "point by point, 512 columns")

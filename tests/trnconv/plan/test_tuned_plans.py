@@ -12,8 +12,8 @@ from trnconv.errors import PlanError
 from trnconv.geometry import conv_shape
 from trnconv.planner.best import best_plan, searched_plan
 from trnconv.planner.table import FORMS
-from trnconv.planner.tuned import ENVIRONMENT, TunedWarning, active, tuned_plan, use_tuned
 from trnconv.planner.tuned_file import TunedError, TunedPlan, key_of, read, stamp, written
+from trnconv.planner.tuned_plans import ENVIRONMENT, TunedWarning, active, tuned_plan, use_tuned
 from trnconv.runtime.filter_gradient import gradient_question
 from trnconv.runtime.launch import time_plan
 from trnconv.runtime.tuning import best_candidates, tune

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from nkisim.machine import PARTITIONS
-from trnconv.ask.ends import End
+from trnconv.ask.ends import Epilogue
 from trnconv.ask.limits import DEFAULT_BUDGET
 from trnconv.errors import PlanError
 from trnconv.forms.filter_gradient.cost import cost_of
@@ -174,8 +174,8 @@ def test_offsets_beyond_32_bits_are_refused():
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"end": End("relu")}, "nothing is added"),
-        ({"end": End(dtype="float16")}, "gradients are as x or float32"),
+        ({"end": Epilogue("relu")}, "nothing is added"),
+        ({"end": Epilogue(dtype="float16")}, "gradients are as x or float32"),
         ({"pieces": (1, 3)}, "an input in pieces"),
     ],
     ids=["activation", "dtype", "pieces"],

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 from recorded_convolutions import Recorder
 from trnconv.errors import ShapeError, UnsupportedError
 from trnconv.models import find, models
-from trnconv.pytorch.building import build, decode, encode, example_latent, example_video
+from trnconv.pytorch.model_builder import build, decode, encode, example_latent, example_video
 
 pytestmark = pytest.mark.diffusers
 

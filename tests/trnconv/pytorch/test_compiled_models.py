@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 from patched_subjects import DIFFUSERS, Subject
 from trnconv.models import find
 from trnconv.pytorch import patched
-from trnconv.pytorch.building import build
+from trnconv.pytorch.model_builder import build
 
 pytestmark = pytest.mark.diffusers
 

@@ -10,7 +10,7 @@ from nkisim.machine import TRN2
 from recorded_convolutions import Recorder
 from trnconv.errors import UnsupportedError
 from trnconv.models import find, models
-from trnconv.pytorch import building
+from trnconv.pytorch import model_builder
 from trnconv.pytorch.estimate import estimate, observe, observe_entry
 from trnconv.pytorch.lazy.context import ALL_REWRITES, NO_REWRITES
 
@@ -26,11 +26,11 @@ CHUNKS = 6
 
 def recorded(entry, phase, size):
     """The convolutions of the unpatched model."""
-    model = building.build(entry, device="meta", dtype=torch.bfloat16)
-    made = {"encode": building.example_video, "decode": building.example_latent}[phase]
+    model = model_builder.build(entry, device="meta", dtype=torch.bfloat16)
+    made = {"encode": model_builder.example_video, "decode": model_builder.example_latent}[phase]
     given = made(entry, size, device="meta", dtype=torch.bfloat16)
     with torch.no_grad(), Recorder() as recorder:
-        {"encode": building.encode, "decode": building.decode}[phase](model, entry, given)
+        {"encode": model_builder.encode, "decode": model_builder.decode}[phase](model, entry, given)
     return recorder
 
 
@@ -68,7 +68,7 @@ def test_an_estimate_adds_up_its_layers():
 
 def test_weights_are_not_needed_and_not_taken():
     entry = find("sdxl")
-    model = building.build(entry, reduced=True)
+    model = model_builder.build(entry, reduced=True)
     with pytest.raises(UnsupportedError, match="meta device"):
         observe(model, lambda _: None)
 
@@ -82,7 +82,7 @@ def test_memory_is_that_of_tensors_alive_at_once():
     assert run.largest_bytes >= level
     assert 2 * level <= run.peak_bytes
     assert run.weight_bytes == 2 * sum(
-        parameter.numel() for parameter in building.build(entry, device="meta").parameters()
+        parameter.numel() for parameter in model_builder.build(entry, device="meta").parameters()
     )
 
 

@@ -21,7 +21,7 @@ from trnconv.models import Size, find
 from trnconv.planner import best, table
 from trnconv.planner.best import best_plan
 from trnconv.pytorch import patched
-from trnconv.pytorch.building import build, example_latent
+from trnconv.pytorch.model_builder import build, example_latent
 
 pytestmark = [pytest.mark.diffusers, pytest.mark.slow]
 PEAK = 2.0  # frames are in [-1, 1]

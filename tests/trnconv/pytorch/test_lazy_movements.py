@@ -269,9 +269,10 @@ def test_a_convolution_that_runs_twice_is_noted():
 class NormedImages(nn.Module):
     """Frames of one video as images, through a layer that wants them in order."""
 
-    def __init__(self, asks):
+    def __init__(self, asks, channels):
         super().__init__()
-        self.conv, self.norm, self.asks = nn.Conv2d(2, 4, 3, padding=1), nn.GroupNorm(2, 4), asks
+        self.conv, self.norm = nn.Conv2d(channels, 4, 3, padding=1), nn.GroupNorm(2, 4)
+        self.asks = asks
 
     def forward(self, video):
         images = self.conv(video.movedim(2, 1).flatten(0, 1))
@@ -281,12 +282,70 @@ class NormedImages(nn.Module):
 @pytest.mark.parametrize("asks", [True, False])
 def test_what_layers_of_torch_put_in_order_is_not_the_models_movement(asks):
     """A kernel leaves such images as a video lies. Group norm copies them, unless the model did."""
-    model, video = NormedImages(asks), torch.randn(1, 2, 5, 4, 6)
-    with torch.no_grad():
-        expected = model(video)
-        report = patch_(model, backend="torch")
-        assert torch.allclose(model(video), expected, atol=1e-5)
+    model, video = NormedImages(asks, channels=4), torch.randn(1, 4, 5, 4, 6)
+    expected, report = copies_of(model, video)
     assert report.copied() == ({"permute": 2 * expected.nbytes} if asks else {})
+
+
+def copies_of(model, *given):
+    with torch.no_grad():
+        expected = model(*given)
+        report = patch_(model, backend="torch")
+        assert torch.allclose(model(*given), expected, atol=1e-5)
+    return expected, report
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_images_wanted_in_order_are_made_of_images_in_order_where_that_is_less(asks):
+    video = torch.randn(1, 2, 5, 4, 6)
+    _, report = copies_of(NormedImages(asks, channels=2), video)
+    assert report.copied() == {"contiguous": 2 * video.nbytes}
+
+
+class ResidualOfImages(nn.Module):
+    """A block of images, and what it is added to: a convolution of the frames it was made of."""
+
+    def __init__(self, *, is_also_a_video):
+        super().__init__()
+        self.conv, self.shortcut = nn.Conv2d(2, 4, 3, padding=1), nn.Conv2d(2, 4, 1)
+        self.norm, self.is_also_a_video = nn.GroupNorm(1, 2), is_also_a_video
+
+    def forward(self, video):
+        images = video.movedim(2, 1).flatten(0, 1)
+        added = self.shortcut(images)
+        frames = added.unflatten(0, (1, -1)) if self.is_also_a_video else 0
+        return self.conv(self.norm(images)) + added, frames
+
+
+@pytest.mark.parametrize("is_also_a_video", [True, False])
+def test_what_is_added_to_images_is_made_of_images_where_that_is_less(is_also_a_video):
+    """Unless somebody has a view of the frames, whose strides stay as they were."""
+    model, video = ResidualOfImages(is_also_a_video=is_also_a_video), torch.randn(1, 2, 5, 4, 6)
+    with torch.no_grad():
+        expected = model(video)[0]
+        report = patch_(model, backend="torch")
+        assert torch.allclose(model(video)[0], expected, atol=1e-5)
+    least = expected if is_also_a_video else video
+    assert report.copied() == {"contiguous": 2 * least.nbytes}
+    assert not report.book.repeated
+
+
+class AddedToItself(nn.Module):
+    """Images as a video, convolved along the frames and added to."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv3d(4, 4, (3, 1, 1), padding=(1, 0, 0))
+
+    def forward(self, images):
+        video = images.unflatten(0, (1, -1)).transpose(1, 2)
+        return self.conv(video) + video
+
+
+def test_what_is_convolved_and_added_is_put_in_order_once():
+    images = torch.randn(5, 4, 4, 6)
+    _, report = copies_of(AddedToItself(), images)
+    assert report.copied() == {"contiguous": 2 * images.nbytes}
 
 
 def test_without_rewrites_every_copy_is_the_models_own():

@@ -1,5 +1,7 @@
 """Tensors changed in place: noted movement shows the values, and shares the memory, torch would."""
 
+import copy
+import pickle
 import random
 from functools import partial
 
@@ -225,3 +227,116 @@ def random_program(seed):
 def test_random_programs(seeds):
     for seed in seeds:
         assert_the_same(random_program(seed), clips(batch=1 + seed % 2, seed=seed))
+
+
+LOOKS = {
+    "an f-string": lambda x: f"{x}",
+    "tolist": lambda x: x.tolist(),
+    "data_ptr": lambda x: x.data_ptr() != 0,
+    "numpy": lambda x: x.numpy().tolist(),
+    "pickle": lambda x: pickle.loads(pickle.dumps(x)).tolist(),  # noqa: S301
+    "deepcopy": lambda x: copy.deepcopy(x).tolist(),
+    "a convolution": lambda _: None,
+}
+
+
+class GivenMemoryOfAnother(nn.Module):
+    """A plain tensor whose memory becomes that of a tensor that is noted."""
+
+    def __init__(self, look):
+        super().__init__()
+        self.conv, self.look = with_integers(nn.Conv3d(2, 2, 3, padding=1)), look
+
+    def forward(self, x):
+        own, joined = torch.zeros(1), torch.cat([x[:, :, 1:], x[:, :, :1]], dim=2)
+        own.data = joined
+        self.seen = self.look(own)
+        y = self.conv(own)
+        joined += 1  # they share it
+        return y, own
+
+
+@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
+def test_a_tensor_that_is_given_the_memory_of_a_noted_one(look):
+    model, x = GivenMemoryOfAnother(look), integers(1, 2, 3, 4, 5)
+    with torch.no_grad():
+        expected, seen = model(x.clone()), model.seen
+        with patched(model, backend="torch"):
+            results = model(x.clone())
+    assert model.seen == seen
+    for one, other in zip(expected, results, strict=True):
+        assert type(other) is torch.Tensor
+        assert torch.equal(one, other)
+
+
+class WeightReplacedThenChanged(nn.Module):
+    """A convolution waits; its parameter is given other memory, and that is changed."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = with_integers(nn.Conv3d(2, 2, 3, padding=1))
+
+    def forward(self, x):
+        y = self.conv(x)
+        self.conv.weight.data = self.conv.weight.data * 2
+        self.conv.weight.mul_(3)
+        return y, self.conv(x)
+
+
+def test_a_parameter_that_is_given_other_memory_and_changed():
+    x = integers(1, 2, 3, 4, 5)
+    with torch.no_grad():
+        expected = WeightReplacedThenChanged()(x)
+        model = WeightReplacedThenChanged()
+        with patched(model, backend="torch"):
+            results = model(x)
+    assert all(torch.equal(one, other) for one, other in zip(expected, results, strict=True))
+
+
+class DeepCopies(nn.Module):
+    """Copies of a tensor and of a view of it, which share memory as these do."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv3d(2, 2, 1)
+
+    def forward(self, x):
+        joined = torch.cat([x, x], dim=2)
+        whole, some = copy.deepcopy([joined, joined[:, :, 1:3]])
+        some += 1
+        return whole, some
+
+
+def test_deep_copies_share_memory_and_have_the_strides_of_their_origins():
+    x = integers(1, 2, 3, 4, 5)
+    with torch.no_grad():
+        expected = DeepCopies()(x)
+        model = DeepCopies()
+        with patched(model, backend="torch"):
+            results = model(x)
+    for one, other in zip(expected, results, strict=True):
+        assert torch.equal(one, other)
+        assert one.stride() == other.stride()
+
+
+class ViewOfAPermutedCopy(nn.Module):
+    """A view that torch refuses."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv3d(2, 2, 1)
+
+    def forward(self, x):
+        return x.transpose(1, 2).clone().view(x.shape[0], -1)
+
+
+def test_a_view_that_torch_refuses_is_refused():
+    model, x = ViewOfAPermutedCopy(), integers(2, 2, 3, 4, 5)
+    with torch.no_grad():
+        with pytest.raises(RuntimeError, match="view size is not compatible"):
+            model(x)
+        with (
+            patched(model, backend="torch"),
+            pytest.raises(RuntimeError, match="view size is not compatible"),
+        ):
+            model(x)

@@ -15,7 +15,7 @@ DIRECT = PlanOptions(accuracy="direct")
 @pytest.mark.parametrize("name", ["wan2.1", "cogvideox", "sdxl"])
 @pytest.mark.parametrize("phase", ["encode", "decode"])
 def test_what_is_stored_is_observed_again(name, phase):
-    from trnconv.pytorch.observing import observe
+    from trnconv.pytorch.observer import observe
 
     entry = find(name)
     size = planned_sizes(entry)[-1]

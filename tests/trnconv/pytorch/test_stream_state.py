@@ -13,7 +13,7 @@ from three_way import rounded
 from trnconv.errors import ShapeError, UnsupportedError
 from trnconv.models import find
 from trnconv.pytorch import StreamState, decode_in_chunks, encode_in_chunks, patch_
-from trnconv.pytorch.building import build
+from trnconv.pytorch.model_builder import build
 
 pytestmark = pytest.mark.diffusers
 
@@ -39,7 +39,7 @@ import sys
 import torch
 from trnconv.models import find
 from trnconv.pytorch import StreamState, decode_in_chunks, encode_in_chunks, patch_
-from trnconv.pytorch.building import build
+from trnconv.pytorch.model_builder import build
 
 torch.set_num_threads(1)
 name, phase, options, folder = sys.argv[1:]

@@ -16,7 +16,7 @@ from trnconv.pytorch import (
     calibrate,
     causal_conv3d,
     functional,
-    packed,
+    packed_weights,
     patch_,
     patched,
 )
@@ -157,7 +157,7 @@ def on_device(monkeypatch):
     adapters.use_adapter(adapters.XlaAdapter(jit, cores=1, machine="trn2"))
     yield jit
     adapters.use_adapter(None)
-    packed.forget_packed_weights()
+    packed_weights.forget_packed_weights()
 
 
 @pytest.mark.parametrize("pieces", [1, 2, 3])

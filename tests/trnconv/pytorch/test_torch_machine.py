@@ -9,7 +9,7 @@ import nkisim
 import trnconv
 from integer_networks import integers
 from trnconv.errors import UnsupportedError
-from trnconv.pytorch import causal_conv3d, functional, nn, simulated
+from trnconv.pytorch import causal_conv3d, functional, nn, simulator
 from trnconv.pytorch.backends import Simulated, asked_for, machine_of
 
 pytestmark = pytest.mark.torch
@@ -20,13 +20,13 @@ MODES = ("zeros", "replicate", "reflect", "circular")
 @pytest.fixture
 def seen(monkeypatch):
     """The calls that nkisim computed, with their machines."""
-    calls, compute = [], simulated.compute
+    calls, compute = [], simulator.compute
 
     def spy(call, operands, *machine):
         calls.append((call, *machine))
         return compute(call, operands, *machine)
 
-    monkeypatch.setattr(simulated, "compute", spy)
+    monkeypatch.setattr(simulator, "compute", spy)
     return calls
 
 

@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 
 from neuron_doubles import FakeJit, FakeNkiOp
 from trnconv.errors import UnsupportedError
-from trnconv.pytorch import adapters, backends, functional, nn, packed
+from trnconv.pytorch import adapters, backends, functional, nn, packed_weights
 from trnconv.runtime.launch import Prepared
 
 pytestmark = pytest.mark.torch
@@ -39,7 +39,7 @@ def on_device(request, jit, monkeypatch):
     adapters.use_adapter(ways[request.param]())
     yield jit
     adapters.use_adapter(None)
-    packed.forget_packed_weights()
+    packed_weights.forget_packed_weights()
 
 
 def integers(*shape, seed=0):
@@ -165,7 +165,7 @@ def test_a_change_through_data_needs_a_word(on_device):
     w, x = integers(3, 2, 2), integers(1, 2, 5, seed=1)
     functional.conv1d(x, w)
     w.data.mul_(2)
-    packed.forget_packed_weights()
+    packed_weights.forget_packed_weights()
     assert torch.equal(functional.conv1d(x, w), torch.nn.functional.conv1d(x, w))
 
 
@@ -173,13 +173,13 @@ def test_packed_weights_do_not_keep_parameters_alive(on_device):
     module = nn.Conv1d(2, 3, 2)
     with torch.no_grad():
         module(integers(1, 2, 5))
-    assert len(packed._kept) == 1
+    assert len(packed_weights._kept) == 1
     alive = weakref.ref(module.weight)
     del module
     on_device.called.clear()
     gc.collect()
     assert alive() is None
-    assert len(packed._kept) == 0
+    assert len(packed_weights._kept) == 0
 
 
 def test_tensors_of_inference_mode_have_no_version_and_are_packed_each_time(on_device, packings):

@@ -11,7 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from trnconv.pytorch import functional, nn, ops, registry, simulated
+from trnconv.pytorch import functional, nn, ops, registry, simulator
 from trnconv.pytorch.conv_call import ConvSpec, words_of
 
 pytestmark = pytest.mark.torch
@@ -88,9 +88,9 @@ def test_gradgradcheck_is_exact(name):
 @pytest.mark.parametrize("wanted", [(0,), (1,), (2,), (0, 2), (1, 2)])
 def test_only_what_wants_a_gradient_gets_one(wanted, monkeypatch):
     computed = []
-    kept = simulated.compute
+    kept = simulator.compute
     monkeypatch.setattr(
-        simulated, "compute", lambda call, given: computed.append(call.wanted) or kept(call, given)
+        simulator, "compute", lambda call, given: computed.append(call.wanted) or kept(call, given)
     )
     given = [integers(1, 2, 4), integers(3, 2, 2), integers(3)]
     for number, each in enumerate(given):

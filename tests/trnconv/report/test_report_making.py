@@ -14,18 +14,18 @@ from trnconv.cases import find
 from trnconv.geometry import conv_shape
 from trnconv.model_plan import PlanOptions, Prices, plan_observed
 from trnconv.models import Size
-from trnconv.observed import Observation, Work
+from trnconv.observed import Observation, ObservedConv
 from trnconv.report import of_model
-from trnconv.report.making import Asked
+from trnconv.report.assemble import ReportOptions
 from trnconv.report.of_layer import report_of_layer
 from trnconv.report.of_model import report_of_model
 from trnconv.report.page import page
+from trnconv.report.schedules import time_layer
 from trnconv.report.strips import PARTS, strips_of, window_of
-from trnconv.report.timed import time_layer
 from trnconv.runtime.pricing import price
 
 CASE = find("image_2x8")
-ASKED = Asked(command="trnconv report image_2x8", date="2026-01-02")
+ASKED = ReportOptions(command="trnconv report image_2x8", date="2026-01-02")
 
 
 @pytest.fixture(scope="module")
@@ -164,10 +164,10 @@ def observed():
         height=64,
         width=96,
         works=(
-            (Work("a.conv", equal), 3),
-            (Work("b.conv", equal), 4),
-            (Work("up.conv", doubled, instead_of=asked), 2),
-            (Work("in.conv", small), 1),
+            (ObservedConv("a.conv", equal), 3),
+            (ObservedConv("b.conv", equal), 4),
+            (ObservedConv("up.conv", doubled, instead_of=asked), 2),
+            (ObservedConv("in.conv", small), 1),
         ),
         moved=(),
         kept=(),

@@ -7,8 +7,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from report_examples import example, layer
-from trnconv.report.roofline import Box, Scale, overlap, roofline
-from trnconv.report.wording import amount, change, duration, percent, significant, times
+from trnconv.report.numbers import amount, change, duration, percent, significant, times
+from trnconv.report.roofline import PixelBox, Scale, overlap, roofline
 
 
 def picture(**others):
@@ -63,9 +63,9 @@ def test_a_scale_is_logarithmic():
 
 
 def test_boxes_overlap():
-    assert overlap(Box(0, 0, 2, 2), Box(1, 1, 3, 3))
-    assert not overlap(Box(0, 0, 2, 2), Box(3, 0, 4, 2))
-    assert not overlap(Box(0, 0, 2, 2), Box(0, 3, 2, 4))
+    assert overlap(PixelBox(0, 0, 2, 2), PixelBox(1, 1, 3, 3))
+    assert not overlap(PixelBox(0, 0, 2, 2), PixelBox(3, 0, 4, 2))
+    assert not overlap(PixelBox(0, 0, 2, 2), PixelBox(0, 3, 2, 4))
 
 
 @pytest.mark.parametrize(

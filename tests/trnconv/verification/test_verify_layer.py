@@ -12,7 +12,7 @@ from nkisim.machine import TRN2
 from trnconv.ask.policy import ALWAYS_DIRECT, Policy
 from trnconv.ask.question import Question
 from trnconv.cases import BENCHMARK, EDGE, find
-from trnconv.cutting import cut, effort, in_words, under_its_plan
+from trnconv.excerpt import cut, effort, in_words, under_its_plan
 from trnconv.forms.minimal.plan import MinimalPlan
 from trnconv.geometry import conv_shape
 from trnconv.planner.best import best_plan

@@ -30,7 +30,10 @@ def key_breaches(kernel: Definition) -> Iterator[tuple[Breach, Definition]]:
 def _class_breaches(node: ast.ClassDef, definition: Definition) -> Iterator[Breach]:
     if _is_enum(node, definition) or _defines(node, "__repr__"):
         return
-    record = next((each for each in node.decorator_list if _is_dataclass(each, definition)), None)
+    record = next(
+        (decorator for decorator in node.decorator_list if _is_dataclass(decorator, definition)),
+        None,
+    )
     if record is None or _says(record, "repr", value=False):
         message = f"`{node.name}` has Python's default repr, which is an address"
         yield Breach("K01", node, message)
@@ -60,9 +63,11 @@ def _is_dataclass(decorator: ast.expr, definition: Definition) -> bool:
 def _says(call: ast.expr | None, option: str, *, value: bool) -> bool:
     """Whether a call has the option with this value."""
     keywords = call.keywords if isinstance(call, ast.Call) else []
-    given = [each.value for each in keywords if each.arg == option]
-    return any(isinstance(each, ast.Constant) and each.value is value for each in given)
+    given = [keyword.value for keyword in keywords if keyword.arg == option]
+    return any(
+        isinstance(expression, ast.Constant) and expression.value is value for expression in given
+    )
 
 
 def _defines(node: ast.ClassDef, method: str) -> bool:
-    return any(isinstance(each, FUNCTION_NODES) and each.name == method for each in node.body)
+    return any(isinstance(member, FUNCTION_NODES) and member.name == method for member in node.body)

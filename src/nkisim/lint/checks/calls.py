@@ -35,7 +35,7 @@ def _least_and_greatest(call: ast.Call, scope: Scope) -> Iterator[Breach]:
     if name not in {"min", "max"}:
         return
     if call.keywords:
-        words = ", ".join(f"`{each.arg}=`" for each in call.keywords)
+        words = ", ".join(f"`{keyword.arg}=`" for keyword in call.keywords)
         yield Breach("B04", call, f"{name} with {words}", "write it out with a loop")
     elif len(call.args) > 2:
         message = f"{name} of {len(call.args)} values"

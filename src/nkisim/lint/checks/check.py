@@ -38,5 +38,5 @@ def check(*node_types: type[ast.AST]) -> Callable[[_AnyCheck], _AnyCheck]:
 
 def breaches_at(node: ast.AST, scope: Scope) -> Iterator[Breach]:
     """Every rule broken at this node itself, not below it."""
-    for each in _CHECKS.get(type(node), ()):
-        yield from each(node, scope)
+    for function in _CHECKS.get(type(node), ()):
+        yield from function(node, scope)

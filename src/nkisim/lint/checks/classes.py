@@ -44,7 +44,7 @@ def _slots(node: ast.ClassDef) -> Iterator[Breach]:
                 yield Breach("C04", keyword, f"`{node.name}` asks for slots")
     for member in node.body:
         targets = member.targets if isinstance(member, ast.Assign) else ()
-        if any(isinstance(each, ast.Name) and each.id == "__slots__" for each in targets):
+        if any(isinstance(target, ast.Name) and target.id == "__slots__" for target in targets):
             yield Breach("C04", member, f"`{node.name}` has slots")
 
 

@@ -69,14 +69,14 @@ def _sign(operation: ast.UnaryOp, scope: Scope) -> Iterator[Breach]:
 
 @check(ast.Compare)
 def _order(comparison: ast.Compare, scope: Scope) -> Iterator[Breach]:
-    if any(isinstance(each, ast.Lt | ast.LtE | ast.Gt | ast.GtE) for each in comparison.ops):
+    if any(isinstance(op, ast.Lt | ast.LtE | ast.Gt | ast.GtE) for op in comparison.ops):
         yield from _operands(comparison, [comparison.left, *comparison.comparators], scope)
 
 
 def _operands(
     place: ast.expr | ast.stmt, operands: list[ast.expr], scope: Scope
 ) -> Iterator[Breach]:
-    tensors = [each for each in operands if scope.kind(each) is Kind.TENSOR]
+    tensors = [operand for operand in operands if scope.kind(operand) is Kind.TENSOR]
     if tensors:
         text = ast.unparse(tensors[0])
         yield Breach("X04", place, f"a Python operator on the tensor `{text}`")
@@ -139,7 +139,7 @@ def _subscript(subscript: ast.Subscript, scope: Scope) -> Iterator[Breach]:
 
 def _is_nested(index: ast.expr, *, is_tensor: bool) -> bool:
     if isinstance(index, ast.Tuple):
-        return any(isinstance(each, ast.Tuple | ast.List) for each in index.elts)
+        return any(isinstance(element, ast.Tuple | ast.List) for element in index.elts)
     return is_tensor and isinstance(index, ast.List)
 
 
@@ -158,8 +158,8 @@ def _test(node: ast.If | ast.While | ast.IfExp | ast.Assert, scope: Scope) -> It
 
 @check(ast.BoolOp)
 def _boolean(operation: ast.BoolOp, scope: Scope) -> Iterator[Breach]:
-    for each in operation.values:
-        yield from _condition(each, scope)
+    for value in operation.values:
+        yield from _condition(value, scope)
 
 
 def _condition(expression: ast.expr, scope: Scope) -> Iterator[Breach]:

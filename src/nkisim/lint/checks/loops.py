@@ -103,9 +103,13 @@ def _number(call: ast.Call, scope: Scope) -> Iterator[Breach]:
 
 
 def _value_needed(expressions: list[ast.expr], scope: Scope, where: str) -> Iterator[Breach]:
-    for each in expressions:
-        if scope.kind(each) in RUN_TIME:
-            yield Breach("L03", each, f"{where} needs the value of register `{ast.unparse(each)}`")
+    for expression in expressions:
+        if scope.kind(expression) in RUN_TIME:
+            yield Breach(
+                "L03",
+                expression,
+                f"{where} needs the value of register `{ast.unparse(expression)}`",
+            )
 
 
 @check(ast.BinOp, ast.AugAssign, ast.UnaryOp, ast.Compare)
@@ -115,10 +119,10 @@ def _arithmetic(
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         yield from _value_needed([node.operand], scope, "`not`")
         return
-    registers = [each for each in _operands(node) if scope.kind(each) in RUN_TIME]
+    registers = [operand for operand in _operands(node) if scope.kind(operand) in RUN_TIME]
     if registers:
         text = ast.unparse(registers[0])
-        scalar = all(scope.kind(each) is Kind.SCALAR for each in registers)
+        scalar = all(scope.kind(register) is Kind.SCALAR for register in registers)
         refused = not (scalar and _is_scalar_arithmetic(node))
         message = f"a Python operator on the register `{text}`"
         yield Breach("L04", node, message, traced=refused)
@@ -162,7 +166,7 @@ def _counters(scope: Scope) -> set[str]:
         counters.update(parameter.arg for parameter in scope.function.args.args[:1])
     loops = (node for node in scope.ancestors if isinstance(node, ast.For))
     dynamic = (loop.target for loop in loops if is_device_loop(loop, scope))
-    return counters.union(each.id for each in dynamic if isinstance(each, ast.Name))
+    return counters.union(target.id for target in dynamic if isinstance(target, ast.Name))
 
 
 def loop_body_breaches(function: FunctionNode, role: Role) -> Iterator[Breach]:

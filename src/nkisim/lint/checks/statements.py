@@ -48,7 +48,7 @@ def _unread(statement: ast.stmt, _: Scope) -> Iterator[Breach]:
 @check(ast.Assign)
 def _assignment_form(statement: ast.Assign, _: Scope) -> Iterator[Breach]:
     mutated = [
-        each for each in statement.targets if isinstance(each, ast.Subscript | ast.Attribute)
+        target for target in statement.targets if isinstance(target, ast.Subscript | ast.Attribute)
     ]
     if len(mutated) > 1:
         yield Breach("S02", statement, "one statement changes two containers or objects")
@@ -58,13 +58,13 @@ def _assignment_form(statement: ast.Assign, _: Scope) -> Iterator[Breach]:
 
 
 def _pattern(target: ast.Tuple) -> Iterator[Breach]:
-    for each in target.elts:
-        if isinstance(each, ast.Tuple):
-            yield from _pattern(each)
-        elif not isinstance(each, ast.Name):
-            text = ast.unparse(each)
+    for element in target.elts:
+        if isinstance(element, ast.Tuple):
+            yield from _pattern(element)
+        elif not isinstance(element, ast.Name):
+            text = ast.unparse(element)
             remedy = "unpack into plain names, then assign them one by one"
-            yield Breach("S02", each, f"`{text}` among unpacked names", remedy)
+            yield Breach("S02", element, f"`{text}` among unpacked names", remedy)
 
 
 @check(ast.Assign, ast.AnnAssign)

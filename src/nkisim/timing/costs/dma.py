@@ -155,12 +155,13 @@ def compute(instruction: Instruction, machine: Machine) -> Cost:
     dst, gathers = instruction.writes[0], bool(instruction.option("indirect"))
     sources = instruction.reads[: 2 if gathers else None]  # what follows two is their index
     copies = [transfer_of(dst, source, machine, Moving(rate)) for source in sources]
-    descriptors = sum(one.descriptors for one in copies)
+    descriptors = sum(source_copy.descriptors for source_copy in copies)
     transfer = replace(
         copies[0],
         descriptors=descriptors,
-        ns_each=sum(one.descriptors * one.ns_each for one in copies) / descriptors,
-        engines=max(one.engines for one in copies),
+        ns_each=sum(source_copy.descriptors * source_copy.ns_each for source_copy in copies)
+        / descriptors,
+        engines=max(source_copy.engines for source_copy in copies),
         hbm_bytes=sum(s.bytes_total for s in (dst, *sources) if not s.layout.on_chip),
     )
     moves = instruction.loop >= 0 or any(access.anywhere for access in instruction.reads)

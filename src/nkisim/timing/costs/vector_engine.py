@@ -51,12 +51,14 @@ def fast_mode(operands: list[Access], machine: Machine) -> int:
     """
     timing = machine.timing
     narrow = (*_TWO_BYTE, *_ONE_BYTE) if timing.vector_wide_8bit else _TWO_BYTE
-    if not timing.vector_wide_16bit or any(one.layout.dtype not in narrow for one in operands):
+    if not timing.vector_wide_16bit or any(
+        operand.layout.dtype not in narrow for operand in operands
+    ):
         return 1
     lost = (
-        not all(_innermost_contiguous(one) for one in operands),
-        any(one.layout.region is MemoryRegion.psum for one in operands),
-        not all(_aligned(one) for one in operands),
+        not all(_innermost_contiguous(operand) for operand in operands),
+        any(operand.layout.region is MemoryRegion.psum for operand in operands),
+        not all(_aligned(operand) for operand in operands),
     )
     return max(1, 4 >> sum(lost))
 
@@ -94,12 +96,12 @@ def two_inputs(instruction: Instruction, machine: Machine) -> Cost:
 def _cycles_for_two(instruction: Instruction, machine: Machine) -> int:
     operands = full_size(instruction)
     inputs = [access for access in operands if access in instruction.reads]
-    if len(inputs) < 2 or any(one.layout.region is MemoryRegion.psum for one in inputs):
+    if len(inputs) < 2 or any(input_.layout.region is MemoryRegion.psum for input_ in inputs):
         return 1
     if machine.timing.vector_pair_16bit_free:
-        return 1 if all(one.layout.dtype in _TWO_BYTE for one in operands) else 2
+        return 1 if all(operand.layout.dtype in _TWO_BYTE for operand in operands) else 2
     cheap = instruction.option("op", instruction.option("op1")) in _CHEAP_ON_V2
-    narrow = all(one.layout.dtype == "bfloat16" for one in operands)
+    narrow = all(operand.layout.dtype == "bfloat16" for operand in operands)
     return 1 if narrow and cheap and all(map(_innermost_contiguous, operands)) else 2
 
 

@@ -24,7 +24,7 @@ class Grid(NamedTuple):
     columns: int
 
 
-class Run(NamedTuple):
+class ElementRun(NamedTuple):
     """Elements side by side: row, first column, how many, and the order of the first of them.
 
     Partitions work side by side, so on chip the order is that of one partition.
@@ -55,7 +55,7 @@ def length_of(access: Access) -> int:
     return prod(access.layout.shape[1:] if access.layout.on_chip else access.layout.shape)
 
 
-def runs_of(access: Access) -> list[Run]:
+def runs_of(access: Access) -> list[ElementRun]:
     """The runs of an access in the order of its pattern, at most MOST_RUNS of them."""
     grid, layout = grid_of(access), access.layout
     pitch = access.allocation.bytes_per_partition // layout.itemsize_bytes
@@ -64,12 +64,12 @@ def runs_of(access: Access) -> list[Run]:
     outer = list(zip(layout.shape[:-1], layout.strides[:-1], strict=True))
     if repeats > 1 or inner == 1:
         outer.append((repeats, stride))
-    found: list[Run] = []
+    found: list[ElementRun] = []
     length = length_of(access)
     for order, start in enumerate(islice(_starts(outer, access.offset), MOST_RUNS)):
         if layout.on_chip:
             partition, column = divmod(start, pitch)
-            found.append(Run(partition, column, inner, order * inner % length))
+            found.append(ElementRun(partition, column, inner, order * inner % length))
         else:
             found.extend(_split(start, inner, order * inner, grid.columns))
     return found
@@ -82,10 +82,10 @@ def _starts(outer: list[tuple[int, int]], offset: int) -> Iterator[int]:
         yield offset + sum(index * stride for index, (_, stride) in steps)
 
 
-def _split(start: int, count: int, order: int, columns: int) -> Iterator[Run]:
+def _split(start: int, count: int, order: int, columns: int) -> Iterator[ElementRun]:
     """A run of HBM, cut where the lines of the last dimension end."""
     while count > 0:
         row, column = divmod(start, columns)
         part = min(count, columns - column)
-        yield Run(row, column, part, order)
+        yield ElementRun(row, column, part, order)
         start, count, order = start + part, count - part, order + part

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from nkisim.timing.report.gaps import Gap, LaneUse, explain
 from nkisim.timing.report.lines import LineUse, busiest_lines, place_text
-from nkisim.timing.report.wording import title
+from nkisim.timing.report.words import title
 from nkisim.timing.timeline import Timeline
 
 SCHEMA_VERSION: Final = 1

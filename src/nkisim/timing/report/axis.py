@@ -30,8 +30,10 @@ class Axis:
     def __init__(self, timeline: Timeline, left_px: float, right_px: float) -> None:
         self.end_ns = timeline.makespan_ns
         longest = sorted(timeline.elisions, key=lambda one: -one.duration_ns)[:_MOST_CUTS]
-        cuts = sorted((one for one in longest if one.duration_ns > 0), key=lambda one: one.at_ns)
-        self.drawn_ns = self.end_ns - sum(one.duration_ns for one in cuts)
+        cuts = sorted(
+            (elision for elision in longest if elision.duration_ns > 0), key=lambda one: one.at_ns
+        )
+        self.drawn_ns = self.end_ns - sum(cut.duration_ns for cut in cuts)
         room_px = right_px - left_px - CUT_PX * len(cuts)
         self.px_per_ns = room_px / self.drawn_ns if self.drawn_ns > 0 else 0.0
         self.pieces = list(self._pieces(cuts, left_px))

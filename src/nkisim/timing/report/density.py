@@ -116,13 +116,13 @@ def _stacked(shares: dict[int, dict[str, float]]) -> Iterator[Columns]:
 def _joined(columns: Iterable[Columns]) -> Iterator[Columns]:
     """Bands of one op and height that touch become one."""
     growing: dict[tuple[float, float, str], Columns] = {}
-    for one in columns:
-        key = (one.low, one.high, one.op)
+    for column in columns:
+        key = (column.low, column.high, column.op)
         last = growing.get(key)
-        if last is not None and last.right_px == one.left_px:
-            growing[key] = last._replace(right_px=one.right_px)
+        if last is not None and last.right_px == column.left_px:
+            growing[key] = last._replace(right_px=column.right_px)
         else:
             if last is not None:
                 yield last
-            growing[key] = one
+            growing[key] = column
     yield from growing.values()

@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import Final
 
 from nkisim.timing.report.lanes import Lane, lanes_of, times_run
-from nkisim.timing.report.wording import waited_for
+from nkisim.timing.report.words import waited_for
 from nkisim.timing.timeline import OTHER_CORE, Elision, Events, Timeline
 
 BETWEEN: Final = "between instructions"  # own pace: weight loads, gaps between matmuls
@@ -84,7 +84,7 @@ def explain(timeline: Timeline) -> tuple[LaneUse, ...]:
 def gaps_of(lane: Lane, timeline: Timeline) -> Iterator[Gap]:
     """The idle stretches of a lane in order, the last one up to the end of the run."""
     events = timeline.events
-    elisions = [one for one in timeline.elisions if lane.works_in(one)]
+    elisions = [elision for elision in timeline.elisions if lane.works_in(elision)]
     reached, before = 0.0, -1
     for block in lane.blocks():
         row, elided = block.row, _passed(elisions, block.row)

@@ -9,15 +9,15 @@ from typing import Any, Final
 
 from nkisim.timing.report.access_runs import (
     MOST_RUNS,
+    ElementRun,
     Grid,
-    Run,
     grid_of,
     length_of,
     runs_of,
 )
-from nkisim.timing.report.drawing import FONT, bands, box, line, shortened, text
 from nkisim.timing.report.palette import FAINT_INK, GRID, INK, LANE, PAPER
-from nkisim.timing.report.wording import lane_name
+from nkisim.timing.report.svg_elements import FONT, bands, box, line, shortened, text
+from nkisim.timing.report.words import lane_name
 from nkisim.trace import Access, Instruction
 
 WIDTH_PX: Final = 960
@@ -36,8 +36,8 @@ _PALE: Final = 4  # shades from here on want dark ink
 def svg_instruction(instruction: Instruction) -> str:
     """An instruction's operands: where each lies in its tensor, first accesses darkest."""
     parts, y = list(_heading(instruction)), 92.0
-    operands = [(one, True) for one in instruction.writes]
-    operands += [(one, False) for one in instruction.reads]
+    operands = [(access, True) for access in instruction.writes]
+    operands += [(access, False) for access in instruction.reads]
     for access, written in operands:
         panel, y = _Panel(access, y, written=written).draw()
         parts += panel
@@ -76,9 +76,9 @@ def _notes(instruction: Instruction) -> Iterator[str]:
         " Blue is read, orange is written; the darkest come first, partitions side by side."
     )
     accesses = (*instruction.writes, *instruction.reads)
-    if any(one.anywhere for one in accesses):
+    if any(access.anywhere for access in accesses):
         yield "Only the device knows the place of a gathered or data-dependent operand."
-    if any(one.step for one in accesses):
+    if any(access.step for access in accesses):
         yield "Inside of a hardware loop this is the first iteration."
 
 
@@ -90,7 +90,7 @@ class _Panel:
         self.top = top
         self.written = written
         self.grid: Grid = grid_of(access)
-        self.runs: list[Run] = runs_of(access)
+        self.runs: list[ElementRun] = runs_of(access)
         self.length = max(1, length_of(access))
         rows, columns = self.grid
         self.numbered = rows <= _NUMBERED_ROWS and columns * _CELL_PX <= _WIDEST_PX
@@ -144,11 +144,11 @@ class _Panel:
     def _colours(self) -> Iterator[str]:
         """Bands of one shade each; runs of one shade that lie below each other become one."""
         shades = _WRITTEN if self.written else _SHADES
-        by_shade: dict[int, list[Run]] = {}
+        by_shade: dict[int, list[ElementRun]] = {}
         for run in self.runs:
             by_shade.setdefault(self._shade(run.order), []).append(run)
         for shade in sorted(by_shade, reverse=True):
-            corners = [self._corner(one) for one in _stacked(by_shade[shade])]
+            corners = [self._corner(block) for block in _stacked(by_shade[shade])]
             yield bands(corners, shades[shade], crisp=False)
 
     def _corner(self, block: tuple[int, int, int, int]) -> tuple[float, float, float, float]:
@@ -214,7 +214,7 @@ class _Panel:
         yield text((_LEFT_PX, bottom + 14), count, 11, FAINT_INK)
 
 
-def _stacked(runs: list[Run]) -> Iterator[tuple[int, int, int, int]]:
+def _stacked(runs: list[ElementRun]) -> Iterator[tuple[int, int, int, int]]:
     """Runs of equal columns in rows that follow each other, as (first row, end, left, right)."""
     rows: dict[tuple[int, int], list[int]] = {}
     for run in runs:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from nkisim.enums import engine
 from nkisim.timing.costs import cost_of
-from nkisim.timing.report.wording import LANES, TABLE_LOAD, lane_name
+from nkisim.timing.report.words import LANES, TABLE_LOAD, lane_name
 from nkisim.timing.timeline import Elision, Events, Timeline
 
 

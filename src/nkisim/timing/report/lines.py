@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from nkisim.source_lines import CallSite, Place
+from nkisim.source_lines import CallSite, SourceLine
 from nkisim.timing.report.lanes import lanes_of, times_run
 from nkisim.timing.timeline import Timeline
 from nkisim.trace import Instruction
@@ -13,7 +13,7 @@ from nkisim.trace import Instruction
 class LineUse(NamedTuple):
     """What a line of source did on one lane; extrapolated iterations count too."""
 
-    place: Place
+    place: SourceLine
     lane: str
     instructions: int
     occupied_ns: float  # busy; of a DMA direction: of what was in flight
@@ -28,8 +28,8 @@ def place_text(instruction: Instruction) -> str:
 def busiest_lines(timeline: Timeline) -> list[LineUse]:
     """Lines and lanes that took time, the longest first; empty if no line was noted."""
     times = times_run(timeline)
-    places: dict[CallSite, Place] = {}
-    found: dict[tuple[Place, str], tuple[int, float]] = {}
+    places: dict[CallSite, SourceLine] = {}
+    found: dict[tuple[SourceLine, str], tuple[int, float]] = {}
     for lane in lanes_of(timeline):
         for block in lane.blocks():
             site = timeline.events.instructions[block.row].site

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from nkisim.timing.report.wording import TABLE_LOAD
+from nkisim.timing.report.words import TABLE_LOAD
 
 INK: Final = "#1f2933"
 FAINT_INK: Final = "#5f6b7a"

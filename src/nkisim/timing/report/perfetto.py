@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from nkisim.timing.report.lanes import Block, Lane, lanes_of
 from nkisim.timing.report.lines import place_text
-from nkisim.timing.report.wording import LANES, lane_name, operand, time_text, title
+from nkisim.timing.report.words import LANES, lane_name, operand, time_text, title
 from nkisim.timing.timeline import Timeline
 from nkisim.trace import Instruction
 

@@ -9,12 +9,12 @@ from typing import Final
 
 from nkisim.timing.report.axis import Axis
 from nkisim.timing.report.density import Columns, Span, Wide, shapes
-from nkisim.timing.report.drawing import FONT, bands, box, line, shortened, text, width_px
 from nkisim.timing.report.gaps import LaneUse, explain, gaps_of
 from nkisim.timing.report.lanes import Lane, lanes_of, times_run
 from nkisim.timing.report.lines import busiest_lines
 from nkisim.timing.report.palette import FAINT_INK, GRID, INK, LANE, PAPER, colours
-from nkisim.timing.report.wording import time_text, title
+from nkisim.timing.report.svg_elements import FONT, bands, box, line, shortened, text, width_px
+from nkisim.timing.report.words import time_text, title
 from nkisim.timing.timeline import Timeline
 
 WIDTH_PX: Final = 1200
@@ -144,14 +144,18 @@ class _Picture:
     ) -> Iterator[str]:
         wide, columns = shapes(spans, self.axis)
         self.merged = self.merged or bool(columns and seam)
-        for op in sorted({one.op for one in columns}):
+        for op in sorted({column.op for column in columns}):
             yield bands(_corners(columns, op, top, height), self.colours[op])
-        for one in wide:
+        for block in wide:
             room = (
-                one.right_px - one.left_px - (_SEAM_PX if seam and one.instructions == 1 else 0.0)
+                block.right_px
+                - block.left_px
+                - (_SEAM_PX if seam and block.instructions == 1 else 0.0)
             )
             size = (room, height)
-            yield box((one.left_px, top), size, self.colours[one.op], self._tooltip(one, seam=seam))
+            yield box(
+                (block.left_px, top), size, self.colours[block.op], self._tooltip(block, seam=seam)
+            )
 
     def _tooltip(self, one: Wide, *, seam: bool) -> str:
         if not self.tooltips:
@@ -177,9 +181,9 @@ class _Picture:
             )
             middle_y = _TOP_PX + height / 2
             yield box((left + 4, middle_y - 26), (width - 8, 50), PAPER)
-            for number, each in enumerate(words):
+            for number, word in enumerate(words):
                 place = (left + width / 2, middle_y - 11 + 14 * number)
-                fitting = shortened(each, 10.5, width - 8)
+                fitting = shortened(word, 10.5, width - 8)
                 yield text(place, fitting, 10.5, INK, 'text-anchor="middle"')
 
     def _below(self, top: float) -> tuple[list[str], float]:
@@ -253,7 +257,7 @@ _HATCH: Final = (
 def _corners(
     columns: list[Columns], op: str, top: float, height: float
 ) -> Iterator[tuple[float, float, float, float]]:
-    for one in columns:
-        if one.op == op:
-            high, low = top + height * (1 - one.high), top + height * (1 - one.low)
-            yield one.left_px, high, one.right_px, low
+    for column in columns:
+        if column.op == op:
+            high, low = top + height * (1 - column.high), top + height * (1 - column.low)
+            yield column.left_px, high, column.right_px, low

@@ -7,7 +7,7 @@ from typing import Final
 
 from nkisim.timing.report.gaps import LaneUse, explain
 from nkisim.timing.report.lines import busiest_lines, place_text
-from nkisim.timing.report.wording import time_text, title
+from nkisim.timing.report.words import time_text, title
 from nkisim.timing.timeline import Timeline
 
 WIDTH: Final = 100

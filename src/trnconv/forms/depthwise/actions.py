@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from trnconv.forms.depthwise.lower import SMALL
 from trnconv.forms.depthwise.plan import (
-    Box,
     DepthwisePlan,
+    PositionBox,
     Span,
     corners,
     cut_span,
@@ -97,7 +97,7 @@ def _sides(plan: DepthwisePlan, axis: int) -> Counter[_Side]:
 
 def _actions(plan: DepthwisePlan, sides: list[_Side], kind: str) -> Iterator[tuple[Action, int]]:
     """One piece, as `lower.py` writes it."""
-    piece = Box((0, 0, 0), _triple(side.outputs for side in sides))
+    piece = PositionBox((0, 0, 0), _triple(side.outputs for side in sides))
     taps = _taps_by_sizes(sides)
     last = _widest_boxes(sides) if taps else []
     whole = bool(last) and last[-1].elems == piece.elems
@@ -135,14 +135,14 @@ def _taps_by_sizes(sides: list[_Side]) -> Counter[Triple]:
     return counts
 
 
-def _widest_boxes(sides: list[_Side]) -> list[Box]:
+def _widest_boxes(sides: list[_Side]) -> list[PositionBox]:
     """What the two taps meet that meet most; of equal ones the last, and the very last at the end.
 
     The second differs from the first along one axis, and is the second there.
     """
     taps = [
         (
-            Box(_triple(span[0] for _, span in axes), _triple(span[1] for _, span in axes)),
+            PositionBox(_triple(span[0] for _, span in axes), _triple(span[1] for _, span in axes)),
             [tap for tap, _ in axes],
         )
         for axes in product(*(side.widest() for side in sides))

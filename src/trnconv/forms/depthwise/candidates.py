@@ -8,8 +8,8 @@ from math import prod
 
 from trnconv.ask.question import Question
 from trnconv.forms.depthwise.plan import (
-    Box,
     DepthwisePlan,
+    PositionBox,
     least_outs,
     least_windows,
     valid_span,
@@ -56,7 +56,7 @@ def _tight(question: Question) -> Iterator[DepthwisePlan]:
     assert isinstance(shape, ConvShape)
     share = question.share
     outputs = part_of(shape, share) if share else None
-    whole = Box(*outputs).sizes if outputs else shape.out_sizes()
+    whole = PositionBox(*outputs).sizes if outputs else shape.out_sizes()
     for vector, gpsimd in _GROUPS:
         sums = machine.psum_bank_fp32_elems * (machine.psum_banks // (2 * vector))
         seen = set()

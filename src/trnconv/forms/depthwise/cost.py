@@ -37,14 +37,14 @@ def cost_of(plan: DepthwisePlan) -> Cost:
         )
     }
     moves = transfers(plan)
-    moving = sum(count * _dma_ns(plan, timing, one) for one, count in moves.items())
+    moving = sum(count * _dma_ns(plan, timing, transfer) for transfer, count in moves.items())
     dmas = plan.line_tiles * moves.total() + 1
-    elems = sum(count * one.elems for one, count in moves.items())
+    elems = sum(count * transfer.elems for transfer, count in moves.items())
     filters = plan.filter_columns * WIDE_BYTES * min(plan.lines, plan.target.partitions)
     issue = issue_ns(timing)
     steps = share * vector_steps + (1 - share) * gpsimd_steps
     moved = tiles * moving + filters / (timing.dma_engines * timing.dma_bytes_per_ns)
-    first, last = (_dma_ns(plan, timing, one) for one in end_transfers(plan))
+    first, last = (_dma_ns(plan, timing, transfer) for transfer in end_transfers(plan))
     ends = 2 * latency_ns(timing)  # of the first load and of the last store
     total = max(max(times.values()) + first + last, moved, dmas * issue - ends) + ends
     return Cost(

@@ -25,8 +25,8 @@ from trnconv.forms.depthwise.recipe import (
     WIDE,
     WINDOW,
     DepthwiseRecipe,
-    Place,
-    Step,
+    Elements,
+    EngineStep,
     X,
 )
 from trnconv.forms.kernel_parts import Pair, wait_for_both
@@ -76,11 +76,11 @@ class Tiles(nl.NKIObject):
         nisa.memset(dst=self.zero, value=0.0, engine=nisa.engine.gpsimd)
         nisa.dma_copy(dst=self.filters, src=filters)
 
-    def at(self, place: Place) -> nl.NkiTensor:
+    def at(self, place: Elements) -> nl.NkiTensor:
         """The elements of a place."""
         return self.tile(place).ap(listed(place.pattern), offset=place.offset)
 
-    def tile(self, place: Place) -> nl.NkiTensor:
+    def tile(self, place: Elements) -> nl.NkiTensor:
         """The tensor they are in."""
         if place.kind == WINDOW:
             return self.windows[place.slot]
@@ -92,12 +92,12 @@ class Tiles(nl.NKIObject):
             return self.wide[place.slot]
         return self.x if place.kind == X else self.y
 
-    def number(self, step: Step, column: int) -> nl.NkiTensor:
+    def number(self, step: EngineStep, column: int) -> nl.NkiTensor:
         """One number for each line of a step."""
         return self.filters[0 : step.lines, column : column + 1]
 
 
-def issue(tiles: Tiles, step: Step) -> None:
+def issue(tiles: Tiles, step: EngineStep) -> None:
     """One instruction."""
     dst = tiles.at(step.dst)
     if step.op in (LOAD, STORE):
@@ -120,7 +120,7 @@ def issue(tiles: Tiles, step: Step) -> None:
         nisa.tensor_tensor(dst=dst, data1=data, data2=other, op=nl.add, engine=nisa.engine.gpsimd)
 
 
-def zeros(tiles: Tiles, step: Step) -> nl.NkiTensor:
+def zeros(tiles: Tiles, step: EngineStep) -> nl.NkiTensor:
     """As many as a step writes."""
     pattern = [[1, step.lines]]
     for pair in step.dst.pattern[1:]:
@@ -128,7 +128,7 @@ def zeros(tiles: Tiles, step: Step) -> nl.NkiTensor:
     return tiles.zero.ap(pattern, offset=0)
 
 
-def begin_on_vector(tiles: Tiles, step: Step, dst: nl.NkiTensor) -> None:
+def begin_on_vector(tiles: Tiles, step: EngineStep, dst: nl.NkiTensor) -> None:
     """data * w + b, or b alone, by the Vector engine."""
     bias = tiles.number(step, step.bias)
     if step.op == VECTOR_FILL:
@@ -144,7 +144,7 @@ def begin_on_vector(tiles: Tiles, step: Step, dst: nl.NkiTensor) -> None:
         )
 
 
-def scale(tiles: Tiles, step: Step, dst: nl.NkiTensor) -> None:
+def scale(tiles: Tiles, step: EngineStep, dst: nl.NkiTensor) -> None:
     """What the Scalar engine does: data * w + b, or a part of it."""
     if step.op == FILL:
         bias = tiles.number(step, step.bias)

@@ -14,7 +14,7 @@ from math import prod
 
 import numpy as np
 
-from trnconv.forms.depthwise.plan import AHEAD, Box, DepthwisePlan, valid_outputs
+from trnconv.forms.depthwise.plan import AHEAD, DepthwisePlan, PositionBox, valid_outputs
 from trnconv.forms.depthwise.recipe import (
     ADD,
     BEGIN,
@@ -31,8 +31,8 @@ from trnconv.forms.depthwise.recipe import (
     WIDE,
     WINDOW,
     DepthwiseRecipe,
-    Place,
-    Step,
+    Elements,
+    EngineStep,
     X,
     Y,
 )
@@ -43,35 +43,35 @@ SMALL = 64  # outputs; copying less than that costs no less
 
 
 @dataclass(frozen=True)
-class _Block:
+class _LineBlock:
     """A block of a tile of lines; `number` counts all of them."""
 
     number: int
     first_line: int
     lines: int
-    box: Box
-    window: Box
+    box: PositionBox
+    window: PositionBox
     filters: int  # which set
 
 
 @dataclass(frozen=True)
-class _Piece:
+class _OutputPiece:
     """A piece of one of the outputs of a block."""
 
-    block: _Block
+    block: _LineBlock
     multiple: int
-    box: Box
+    box: PositionBox
     last: bool  # of its block and multiple
 
 
 @dataclass(frozen=True)
-class _Work:
+class _PieceSteps:
     """The steps of a piece, in three parts; `taps` are one or two instructions each."""
 
-    piece: _Piece
-    begin: tuple[Step, ...]
-    taps: tuple[tuple[Step, ...], ...]
-    finish: tuple[Step, ...]
+    piece: _OutputPiece
+    begin: tuple[EngineStep, ...]
+    taps: tuple[tuple[EngineStep, ...], ...]
+    finish: tuple[EngineStep, ...]
 
 
 def lower(plan: DepthwisePlan) -> Lowered[DepthwisePlan]:
@@ -108,7 +108,7 @@ class _Writer:
         ]
         self.products = 0  # how many were written
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Iterator[EngineStep]:
         """All of them."""
         plan = self.plan
         blocks = list(_blocks(plan))
@@ -120,7 +120,7 @@ class _Writer:
         for block in blocks[: plan.windows]:
             yield self.load(block)
         yield from _begun(plan, groups[0])
-        before: Sequence[_Work] = ()
+        before: Sequence[_PieceSteps] = ()
         for number, group in enumerate(groups):
             following = groups[number + 1] if number + 1 < len(groups) else ()
             yield from self._one_group(before, group, following)
@@ -129,8 +129,11 @@ class _Writer:
         yield from self._finished(before)
 
     def _one_group(
-        self, before: Sequence[_Work], group: Sequence[_Work], following: Sequence[_Work]
-    ) -> Iterator[Step]:
+        self,
+        before: Sequence[_PieceSteps],
+        group: Sequence[_PieceSteps],
+        following: Sequence[_PieceSteps],
+    ) -> Iterator[EngineStep]:
         on_vector, on_gpsimd = group[: self.plan.vector_pieces], group[self.plan.vector_pieces :]
         for work in on_gpsimd:
             yield from work.begin
@@ -143,7 +146,7 @@ class _Writer:
         if self.plan.vector_begins:
             yield from _begun(self.plan, following)  # their engine would wait in front of the taps
 
-    def _finished(self, group: Sequence[_Work]) -> Iterator[Step]:
+    def _finished(self, group: Sequence[_PieceSteps]) -> Iterator[EngineStep]:
         """The ends of a group, and stores of the outputs that are complete."""
         for work in group:
             yield from work.finish
@@ -151,8 +154,11 @@ class _Writer:
                 yield self.store(work.piece)
 
     def _loads(
-        self, blocks: Sequence[_Block], group: Sequence[_Work], following: Sequence[_Work]
-    ) -> Iterator[Step]:
+        self,
+        blocks: Sequence[_LineBlock],
+        group: Sequence[_PieceSteps],
+        following: Sequence[_PieceSteps],
+    ) -> Iterator[EngineStep]:
         """Windows into the tiles that this group was the last to read."""
         first = group[0].piece.block.number
         end = following[0].piece.block.number if following else len(blocks)
@@ -160,7 +166,7 @@ class _Writer:
             if number + self.plan.windows < len(blocks):
                 yield self.load(blocks[number + self.plan.windows])
 
-    def _group(self, number: int, pieces: Sequence[_Piece]) -> list[_Work]:
+    def _group(self, number: int, pieces: Sequence[_OutputPiece]) -> list[_PieceSteps]:
         side = number % 2
         vector, gpsimd = self.plan.vector_pieces, self.plan.gpsimd_pieces
         return [
@@ -170,7 +176,7 @@ class _Writer:
             for place, piece in enumerate(pieces)
         ]
 
-    def work(self, piece: _Piece, kind: str, slot: int) -> _Work:
+    def work(self, piece: _OutputPiece, kind: str, slot: int) -> _PieceSteps:
         """The widest tap begins if it reaches every output; the next in width comes last.
 
         That one writes to the output itself, and what it leaves is copied.
@@ -185,55 +191,60 @@ class _Writer:
         rest = met[:-1] if whole else met
         begin = self._begin(piece, met[-1] if whole else None, (kind if rest else OUT, slot))
         if not rest:
-            return _Work(piece, (begin,), (), ())
+            return _PieceSteps(piece, (begin,), (), ())
         left = piece.box.without(rest[-1][2])
         direct = sum(max(SMALL, box.elems) for box in left) < piece.box.elems
         taps = tuple(
-            self._tap(piece, one, (kind, slot), to_out=direct and one is rest[-1]) for one in rest
+            self._tap(piece, tap, (kind, slot), to_out=direct and tap is rest[-1]) for tap in rest
         )
         left = left if direct else [piece.box]
         ends = tuple(self._copy(piece, box, (kind, slot)) for box in left)
-        return _Work(piece, (begin,), taps, ends)
+        return _PieceSteps(piece, (begin,), taps, ends)
 
     def _begin(
-        self, piece: _Piece, tap: tuple[int, Triple, Box] | None, to: tuple[str, int]
-    ) -> Step:
+        self, piece: _OutputPiece, tap: tuple[int, Triple, PositionBox] | None, to: tuple[str, int]
+    ) -> EngineStep:
         dst = self._target(piece, piece.box, to)
         bias, lines = self._column(piece), piece.block.lines
         if tap is None:
-            return Step(
+            return EngineStep(
                 VECTOR_FILL if self.plan.vector_begins else FILL, dst, dst, dst, lines, bias=bias
             )
         data = self._view(piece, tap)
         op = VECTOR_BEGIN if self.plan.vector_begins else BEGIN
-        return Step(op, dst, data, data, lines, weight=bias + 1 + tap[0], bias=bias)
+        return EngineStep(op, dst, data, data, lines, weight=bias + 1 + tap[0], bias=bias)
 
     def _tap(
-        self, piece: _Piece, tap: tuple[int, Triple, Box], sums: tuple[str, int], *, to_out: bool
-    ) -> tuple[Step, ...]:
+        self,
+        piece: _OutputPiece,
+        tap: tuple[int, Triple, PositionBox],
+        sums: tuple[str, int],
+        *,
+        to_out: bool,
+    ) -> tuple[EngineStep, ...]:
         total = self._target(piece, tap[2], sums)
         dst = self._target(piece, tap[2], (OUT, 0)) if to_out else total
         data, lines = self._view(piece, tap), piece.block.lines
         weight = self._column(piece) + 1 + tap[0]
         if sums[0] == PSUM:
-            return (Step(ADD, dst, data, total, lines, weight=weight),)
+            return (EngineStep(ADD, dst, data, total, lines, weight=weight),)
         slot = 2 * self.plan.gpsimd_pieces + self.products % self.plan.product_tiles()
         self.products += 1
         between = self._target(piece, tap[2], (WIDE, slot))
         return (
-            Step(MULTIPLY, between, data, data, lines, weight=weight),
-            Step(SUM, dst, between, total, lines),
+            EngineStep(MULTIPLY, between, data, data, lines, weight=weight),
+            EngineStep(SUM, dst, between, total, lines),
         )
 
-    def _copy(self, piece: _Piece, box: Box, sums: tuple[str, int]) -> Step:
+    def _copy(self, piece: _OutputPiece, box: PositionBox, sums: tuple[str, int]) -> EngineStep:
         total = self._target(piece, box, sums)
-        return Step(COPY, self._target(piece, box, (OUT, 0)), total, total, piece.block.lines)
+        return EngineStep(COPY, self._target(piece, box, (OUT, 0)), total, total, piece.block.lines)
 
-    def _column(self, piece: _Piece) -> int:
+    def _column(self, piece: _OutputPiece) -> int:
         columns = 1 + self.plan.shape.taps()
         return (piece.block.filters * self.plan.multiplier + piece.multiple) * columns
 
-    def _target(self, piece: _Piece, box: Box, to: tuple[str, int]) -> Place:
+    def _target(self, piece: _OutputPiece, box: PositionBox, to: tuple[str, int]) -> Elements:
         """Outputs, in the tile for sums or in the one that is stored."""
         plan, (kind, slot) = self.plan, to
         around, pitch = piece.box, plan.bank_elems() if kind == PSUM else prod(plan.piece)
@@ -241,9 +252,9 @@ class _Writer:
             around, pitch = piece.block.box, prod(plan.block_outs)
             slot = self._stored(piece) % plan.outs
         place = _inside(around, box.first, box.sizes, (1, 1, 1))
-        return Place(kind, slot, place[0], ((pitch, piece.block.lines), *place[1]))
+        return Elements(kind, slot, place[0], ((pitch, piece.block.lines), *place[1]))
 
-    def _view(self, piece: _Piece, tap: tuple[int, Triple, Box]) -> Place:
+    def _view(self, piece: _OutputPiece, tap: tuple[int, Triple, PositionBox]) -> Elements:
         """What a tap of some outputs reads, in the window of the block."""
         plan, (_, position, box) = self.plan, tap
         first = _of_three(
@@ -252,46 +263,46 @@ class _Writer:
         block = piece.block
         offset, pattern = _inside(block.window, first, box.sizes, plan.shape.stride)
         pitch, slot = self.window_elems, block.number % plan.windows
-        return Place(WINDOW, slot, offset, ((pitch, block.lines), *pattern))
+        return Elements(WINDOW, slot, offset, ((pitch, block.lines), *pattern))
 
-    def _stored(self, piece: _Piece) -> int:
+    def _stored(self, piece: _OutputPiece) -> int:
         return piece.block.number * self.plan.multiplier + piece.multiple
 
-    def load(self, block: _Block) -> Step:
-        plan, whole = self.plan, Box((0, 0, 0), self.plan.shape.size)
+    def load(self, block: _LineBlock) -> EngineStep:
+        plan, whole = self.plan, PositionBox((0, 0, 0), self.plan.shape.size)
         offset, pattern = _inside(whole, block.window.first, block.window.sizes, (1, 1, 1))
         line = prod(plan.shape.size)
-        data = Place(X, 0, block.first_line * line + offset, ((line, block.lines), *pattern))
+        data = Elements(X, 0, block.first_line * line + offset, ((line, block.lines), *pattern))
         elems = ((self.window_elems, block.lines), (1, block.window.elems))
-        dst = Place(WINDOW, block.number % plan.windows, 0, elems)
-        return Step(LOAD, dst, data, data, block.lines)
+        dst = Elements(WINDOW, block.number % plan.windows, 0, elems)
+        return EngineStep(LOAD, dst, data, data, block.lines)
 
-    def store(self, piece: _Piece) -> Step:
+    def store(self, piece: _OutputPiece) -> EngineStep:
         plan, block = self.plan, piece.block
-        whole = Box((0, 0, 0), plan.shape.out_sizes())
+        whole = PositionBox((0, 0, 0), plan.shape.out_sizes())
         offset, pattern = _inside(whole, block.box.first, block.box.sizes, (1, 1, 1))
         line = plan.shape.positions()
         first = (block.first_line * plan.multiplier + piece.multiple) * line
-        dst = Place(Y, 0, first + offset, ((plan.multiplier * line, block.lines), *pattern))
+        dst = Elements(Y, 0, first + offset, ((plan.multiplier * line, block.lines), *pattern))
         elems = ((prod(plan.block_outs), block.lines), (1, block.box.elems))
-        data = Place(OUT, self._stored(piece) % plan.outs, 0, elems)
-        return Step(STORE, dst, data, data, block.lines)
+        data = Elements(OUT, self._stored(piece) % plan.outs, 0, elems)
+        return EngineStep(STORE, dst, data, data, block.lines)
 
 
-def _begun(plan: DepthwisePlan, group: Sequence[_Work]) -> Iterator[Step]:
+def _begun(plan: DepthwisePlan, group: Sequence[_PieceSteps]) -> Iterator[EngineStep]:
     """The beginnings on the Vector engine's side of a group."""
     for work in group[: plan.vector_pieces]:
         yield from work.begin
 
 
-def _in_turn(lists: Iterable[Sequence[tuple[Step, ...]]]) -> Iterator[Step]:
+def _in_turn(lists: Iterable[Sequence[tuple[EngineStep, ...]]]) -> Iterator[EngineStep]:
     """The first tap of each piece, then the second: neighbours do not wait for one another."""
     for together in zip_longest(*lists, fillvalue=()):
         for steps in together:
             yield from steps
 
 
-def _blocks(plan: DepthwisePlan) -> Iterator[_Block]:
+def _blocks(plan: DepthwisePlan) -> Iterator[_LineBlock]:
     """Tile of lines after tile of lines."""
     side, number = plan.target.partitions, 0
     boxes = [(box, plan.window(box)) for box in plan.blocks()]
@@ -299,19 +310,19 @@ def _blocks(plan: DepthwisePlan) -> Iterator[_Block]:
         lines = min(side, plan.lines - tile * side)
         for box, window in boxes:
             first = plan.first_line + tile * side
-            yield _Block(number, first, lines, box, window, tile % plan.filter_sets)
+            yield _LineBlock(number, first, lines, box, window, tile % plan.filter_sets)
             number += 1
 
 
-def _pieces(plan: DepthwisePlan, block: _Block) -> Iterator[_Piece]:
+def _pieces(plan: DepthwisePlan, block: _LineBlock) -> Iterator[_OutputPiece]:
     boxes = list(block.box.cut(plan.piece))
     for multiple in range(plan.multiplier):
         for box in boxes:
-            yield _Piece(block, multiple, box, box is boxes[-1])
+            yield _OutputPiece(block, multiple, box, box is boxes[-1])
 
 
 def _inside(
-    around: Box, first: Triple, sizes: Triple, step: Triple
+    around: PositionBox, first: Triple, sizes: Triple, step: Triple
 ) -> tuple[int, tuple[tuple[int, int], ...]]:
     """Offset and pattern of `sizes` elements, `step` apart, in a dense tile that holds `around`."""
     _, rows, columns = around.sizes

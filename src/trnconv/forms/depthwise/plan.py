@@ -32,7 +32,7 @@ def cut_span(span: Span, size: int) -> list[Span]:
 
 
 @dataclass(frozen=True)
-class Box:
+class PositionBox:
     """Outputs or inputs from `first` up to, not including, `end`; (depth, height, width)."""
 
     first: Triple
@@ -48,19 +48,19 @@ class Box:
         """All of them."""
         return prod(self.sizes)
 
-    def meet(self, other: Box) -> Box:
+    def meet(self, other: PositionBox) -> PositionBox:
         """What is in both."""
         first = _triple(map(max, self.first, other.first))
-        return Box(first, _triple(map(min, self.end, other.end)))
+        return PositionBox(first, _triple(map(min, self.end, other.end)))
 
-    def cut(self, step: Triple) -> Iterator[Box]:
+    def cut(self, step: Triple) -> Iterator[PositionBox]:
         """Boxes of at most `step`, the last axis fastest."""
         axes = zip(self.first, self.end, step, strict=True)
         spans = [cut_span((first, end), size) for first, end, size in axes]
         for depth, height, width in product(*spans):
-            yield Box((depth[0], height[0], width[0]), (depth[1], height[1], width[1]))
+            yield PositionBox((depth[0], height[0], width[0]), (depth[1], height[1], width[1]))
 
-    def without(self, inner: Box) -> list[Box]:
+    def without(self, inner: PositionBox) -> list[PositionBox]:
         """Boxes that fill what `inner`, a box inside this one, leaves."""
         left, rest = [], self
         for axis in range(3):
@@ -77,11 +77,11 @@ class Box:
         """Its first and its end along an axis."""
         return self.first[axis], self.end[axis]
 
-    def along(self, axis: int, span: Span) -> Box:
+    def along(self, axis: int, span: Span) -> PositionBox:
         """The box with another span of one axis."""
         first, end = list(self.first), list(self.end)
         first[axis], end[axis] = span
-        return Box(_triple(first), _triple(end))
+        return PositionBox(_triple(first), _triple(end))
 
 
 @dataclass(frozen=True)
@@ -126,9 +126,13 @@ class DepthwisePlan(Plan):
         return self.lines_of[0] if self.lines_of else 0
 
     @property
-    def outputs(self) -> Box:
+    def outputs(self) -> PositionBox:
         """The outputs of a line that this core computes."""
-        return Box(*self.outputs_of) if self.outputs_of else Box((0, 0, 0), self.shape.out_sizes())
+        return (
+            PositionBox(*self.outputs_of)
+            if self.outputs_of
+            else PositionBox((0, 0, 0), self.shape.out_sizes())
+        )
 
     @property
     def line_tiles(self) -> int:
@@ -156,7 +160,7 @@ class DepthwisePlan(Plan):
         """Pieces of a group."""
         return self.vector_pieces + self.gpsimd_pieces
 
-    def blocks(self) -> list[Box]:
+    def blocks(self) -> list[PositionBox]:
         """The blocks of one tile of lines."""
         return list(self.outputs.cut(self.block_outs))
 
@@ -164,11 +168,11 @@ class DepthwisePlan(Plan):
         """What the blocks are along an axis: every combination of three axes is one."""
         return cut_span(self.outputs.span(axis), self.block_outs[axis])
 
-    def window(self, block: Box) -> Box:
+    def window(self, block: PositionBox) -> PositionBox:
         """The inputs that the taps of a block meet; one element of an axis if they meet none."""
         sides = zip(block.first, block.end, strict=True)
         spans = [self.window_span(axis, side) for axis, side in enumerate(sides)]
-        return Box(_triple(a for a, _ in spans), _triple(b for _, b in spans))
+        return PositionBox(_triple(a for a, _ in spans), _triple(b for _, b in spans))
 
     def window_span(self, axis: int, outputs: Span) -> Span:
         """The window of some outputs along an axis."""
@@ -211,10 +215,10 @@ def every_line(shape: ConvShape) -> int:
     return shape.batch * shape.c_in
 
 
-def valid_outputs(shape: ConvShape, tap: Triple) -> Box:
+def valid_outputs(shape: ConvShape, tap: Triple) -> PositionBox:
     """The outputs for which a tap lies inside the input."""
     spans = [valid_span(shape, axis, tap[axis]) for axis in range(3)]
-    return Box(_triple(a for a, _ in spans), _triple(b for _, b in spans))
+    return PositionBox(_triple(a for a, _ in spans), _triple(b for _, b in spans))
 
 
 def valid_span(shape: ConvShape, axis: int, tap: int) -> Span:
@@ -244,11 +248,11 @@ def _spanned(plan: DepthwisePlan, pieces: int, passes: int) -> int:
     return -(-(pieces - 1) // (fewest * passes)) + 1
 
 
-def corners(plan: DepthwisePlan) -> list[Box]:
+def corners(plan: DepthwisePlan) -> list[PositionBox]:
     """The first and the last block: no block has fewer pieces than the smaller of them."""
     spans = [plan.block_spans(axis) for axis in range(3)]
-    ends = ([one[0] for one in spans], [one[-1] for one in spans])
-    return [Box(_triple(a for a, _ in end), _triple(b for _, b in end)) for end in ends]
+    ends = ([span[0] for span in spans], [span[-1] for span in spans])
+    return [PositionBox(_triple(a for a, _ in end), _triple(b for _, b in end)) for end in ends]
 
 
 def padded(size_bytes: int) -> int:

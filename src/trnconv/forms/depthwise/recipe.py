@@ -24,7 +24,7 @@ X, Y, WINDOW, OUT, PSUM, WIDE = "x", "y", "window", "out", "psum", "wide"
 
 
 @dataclass(frozen=True)
-class Place(NKIObject):
+class Elements(NKIObject):
     """Elements of a tensor: (stride, count) pairs from `offset` on, the lines first."""
 
     kind: str
@@ -34,13 +34,13 @@ class Place(NKIObject):
 
 
 @dataclass(frozen=True)
-class Step(NKIObject):
+class EngineStep(NKIObject):
     """One instruction."""
 
     op: str
-    dst: Place
-    data: Place
-    other: Place
+    dst: Elements
+    data: Elements
+    other: Elements
     lines: int
     weight: int = 0  # column of the filters
     bias: int = 0
@@ -57,7 +57,7 @@ class DepthwiseRecipe(NKIObject):
     psum: tuple[int, int]
     wide: tuple[int, int]
     filter_columns: int
-    steps: tuple[Step, ...]
+    steps: tuple[EngineStep, ...]
 
     def __repr__(self) -> str:
         """What compiled kernels are kept by: a digest of all of it, and of the kernel's sources."""

@@ -116,7 +116,7 @@ class _Line:
             alike.setdefault(self._sources(shift), []).append(shift)
         inner = {min(shifts, key=self._outside): shifts for shifts in alike.values()}
         return {
-            shift: tuple(sorted(tap for one in inner[shift] for tap in groups[one]))
+            shift: tuple(sorted(tap for agreeing in inner[shift] for tap in groups[agreeing]))
             for shift in sorted(inner)
         }
 

@@ -9,23 +9,23 @@ from itertools import zip_longest
 from trnconv.ask.ends import NO_RESIDUAL
 from trnconv.forms.direct.array.k_lines import LineTile
 from trnconv.forms.direct.array.m_lines import OutBox
-from trnconv.forms.direct.block_types import Kind
+from trnconv.forms.direct.block_types import BlockType
 from trnconv.forms.direct.blocks import bank_tiles, valid
-from trnconv.forms.direct.jobs import OutJob, Product, Shift
+from trnconv.forms.direct.jobs import Shift, TileSum, WindowProduct
 from trnconv.forms.direct.plan import BY_ROW, DirectPlan
 from trnconv.forms.direct.problem import HEIGHT, WIDTH
 from trnconv.forms.direct.recipe import (
     Chunk,
-    Job,
+    InputWindow,
     KindRecipe,
     Matmul,
     Pattern,
     Phase,
     Store,
+    SumRecipe,
     Tile,
-    View,
     Visit,
-    Window,
+    WindowView,
 )
 from trnconv.forms.direct.stationaries import WeightImage, chunk_weights
 from trnconv.forms.direct.traffic import stored_boxes
@@ -34,8 +34,8 @@ from trnconv.forms.direct.windows import Grid, dense, window_of
 
 def kind_recipe(
     plan: DirectPlan,
-    kind: Kind,
-    jobs: Sequence[OutJob],
+    kind: BlockType,
+    jobs: Sequence[TileSum],
     image: WeightImage,
     bias_columns: Sequence[int],
     *,
@@ -52,9 +52,9 @@ def kind_recipe(
     return KindRecipe(tuple(build.windows), tuple(build.views), tuple(worked))
 
 
-def _with_residuals(jobs: Sequence[Job]) -> list[Job]:
+def _with_residuals(jobs: Sequence[SumRecipe]) -> list[SumRecipe]:
     """Jobs that open a buffer load what is added to it: where the last of its jobs stores it."""
-    done: list[Job] = []
+    done: list[SumRecipe] = []
     stores: tuple[Store, ...] = ()
     for job in reversed(jobs):
         stores = job.stores or stores
@@ -65,20 +65,20 @@ def _with_residuals(jobs: Sequence[Job]) -> list[Job]:
 class _Build:
     """Windows and views get a number when they are first asked for."""
 
-    def __init__(self, plan: DirectPlan, kind: Kind, image: WeightImage) -> None:
+    def __init__(self, plan: DirectPlan, kind: BlockType, image: WeightImage) -> None:
         self.plan, self.kind, self.image = plan, kind, image
-        self.windows: list[Window] = []
-        self.views: list[View] = []
+        self.windows: list[InputWindow] = []
+        self.views: list[WindowView] = []
         self._window_numbers: dict[tuple[LineTile, Grid], int] = {}
-        self._view_numbers: dict[View, int] = {}
+        self._view_numbers: dict[WindowView, int] = {}
 
-    def job(self, job: OutJob, bias: int, *, chunk_major: bool) -> Job:
+    def job(self, job: TileSum, bias: int, *, chunk_major: bool) -> SumRecipe:
         grid = self._grid(job)
         parts = len(job.out.parts)
         tiles = bank_tiles(grid.rows, grid.columns, self.plan.target.psum_bank_fp32_elems)
         turns = [job.products[n : n + parts] for n in range(0, len(job.products), parts)]
         chunks = tuple(self._chunk(job, turn, grid) for turn in turns) or (Chunk((), 0, 0),)
-        return Job(
+        return SumRecipe(
             columns=job.out.width,
             parts=parts,
             tile_columns=job.one.tile_columns if parts > 1 else 0,
@@ -93,7 +93,7 @@ class _Build:
             stores=tuple(self._store(box, job, grid) for box in stored_boxes(self.plan, job)),
         )
 
-    def _grid(self, job: OutJob) -> Grid:
+    def _grid(self, job: TileSum) -> Grid:
         problem, kind = self.plan.problem, self.kind
         return Grid(
             rows=-(-kind.rows // job.one.rows),
@@ -102,21 +102,26 @@ class _Build:
             column_step=problem.advance(WIDTH, job.one.columns),
         )
 
-    def _chunk(self, job: OutJob, products: Sequence[Product], grid: Grid) -> Chunk:
+    def _chunk(self, job: TileSum, products: Sequence[WindowProduct], grid: Grid) -> Chunk:
         """One window, or one for each column tile: then their matmuls take turns."""
-        placed = [self.image.place(chunk_weights(self.plan.problem, job, it)) for it in products]
+        placed = [
+            self.image.place(chunk_weights(self.plan.problem, job, product)) for product in products
+        ]
         by_product = [
-            self._matmuls(job, it, grid, first) for it, first in zip(products, placed, strict=True)
+            self._matmuls(job, product, grid, first)
+            for product, first in zip(products, placed, strict=True)
         ]
         turns = zip_longest(*by_product)
-        matmuls = tuple(it for turn in turns for it in turn if it is not None)
+        matmuls = tuple(matmul for turn in turns for matmul in turn if matmul is not None)
         ends = [
-            first + len(it.views) * it.part.width
-            for it, first in zip(products, placed, strict=True)
+            first + len(product.views) * product.part.width
+            for product, first in zip(products, placed, strict=True)
         ]
         return Chunk(matmuls, min(placed), max(ends))
 
-    def _matmuls(self, job: OutJob, product: Product, grid: Grid, first: int) -> list[Matmul]:
+    def _matmuls(
+        self, job: TileSum, product: WindowProduct, grid: Grid, first: int
+    ) -> list[Matmul]:
         window, part = self._window(product.tile, grid), product.part
         number = job.out.parts.index(part)
         return [
@@ -149,13 +154,13 @@ class _Build:
             column = (shift.column - self.kind.missing_columns, grid.column_step)
             wide = self.kind.in_columns
         first_j, end_j = valid(column, grid.columns, wide)
-        view = View(*row, *column, first_i, end_i, first_j, end_j)
+        view = WindowView(*row, *column, first_i, end_i, first_j, end_j)
         if view not in self._view_numbers:
             self._view_numbers[view] = len(self.views)
             self.views.append(view)
         return self._view_numbers[view]
 
-    def _phases(self, job: OutJob) -> tuple[Phase, ...]:
+    def _phases(self, job: TileSum) -> tuple[Phase, ...]:
         step, lines = job.one.columns, job.out.phase_lines
         row_step = job.one.rows if job.one.separate else 1
         return tuple(
@@ -172,11 +177,11 @@ class _Build:
             if column < self.kind.columns
         )
 
-    def _out_rows(self, job: OutJob, grid: Grid) -> int:
+    def _out_rows(self, job: TileSum, grid: Grid) -> int:
         """Rows of the output buffer: those of all phases, if they share it."""
         return self.kind.rows if job.one.separate else grid.rows
 
-    def _store(self, box: OutBox, job: OutJob, grid: Grid) -> Store:
+    def _store(self, box: OutBox, job: TileSum, grid: Grid) -> Store:
         _, channel, frame, row, column = self.plan.problem.y_strides
         offset = box.channel * channel + (job.frame + box.frame) * frame + box.row * row
         pattern: Pattern = (

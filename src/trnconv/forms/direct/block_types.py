@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from trnconv.forms.direct.blocks import (
     InputSpan,
-    Span,
+    OutputSpan,
     frame_spans,
     input_count,
     input_span,
@@ -22,7 +22,7 @@ from trnconv.geometry import ZEROS
 
 
 @dataclass(frozen=True)
-class Kind:
+class BlockType:
     """A block up to its place: sizes, and what it finds of the input."""
 
     frame_count: int  # output frames
@@ -39,10 +39,10 @@ class Kind:
 
 
 @dataclass(frozen=True)
-class Block:
+class PlacedBlock:
     """A kind at a place: offsets of its first input and output elements."""
 
-    kind: Kind
+    kind: BlockType
     x: tuple[int, ...]  # in each tensor the input lies in
     y: int
 
@@ -62,7 +62,7 @@ class FrameKind:
 
     outputs: int
     present: tuple[int, ...]
-    places: tuple[tuple[int, int], ...]  # as in `Kind`
+    places: tuple[tuple[int, int], ...]  # as in `BlockType`
 
 
 Cut = tuple[tuple[int, int], int, int, tuple[int, ...]]  # the arguments of `spans`
@@ -129,7 +129,7 @@ def block_extents(plan: DirectPlan) -> list[tuple[int, int, int, int]]:
     ]
 
 
-def blocks_of(plan: DirectPlan) -> list[Block]:
+def blocks_of(plan: DirectPlan) -> list[PlacedBlock]:
     """All blocks, in the order in which they run if nothing is rolled."""
     rows, columns = spans(*_row_cut(plan)), spans(*_column_cut(plan))
     return [
@@ -141,7 +141,9 @@ def blocks_of(plan: DirectPlan) -> list[Block]:
     ]
 
 
-def _block(problem: Problem, image: int, cut: tuple[Span, Span, Span]) -> Block:
+def _block(
+    problem: Problem, image: int, cut: tuple[OutputSpan, OutputSpan, OutputSpan]
+) -> PlacedBlock:
     frames, rows, columns = cut
     present = _present_frames(problem, frames)
     in_rows = input_span(problem, HEIGHT, rows)
@@ -149,7 +151,7 @@ def _block(problem: Problem, image: int, cut: tuple[Span, Span, Span]) -> Block:
     if not (in_rows.inputs and in_columns.inputs):
         present = ()  # nothing but padding
     places, firsts = _frame_places(problem, _first_tap(problem, frames), present)
-    kind = Kind(
+    kind = BlockType(
         frame_count=frames.outputs,
         frames=present,
         rows=rows.outputs,
@@ -162,7 +164,7 @@ def _block(problem: Problem, image: int, cut: tuple[Span, Span, Span]) -> Block:
         row_sources=in_rows.sources,
         column_sources=in_columns.sources,
     )
-    return Block(
+    return PlacedBlock(
         kind,
         tuple(
             _x_offset(problem, image, (piece, first), (in_rows, in_columns))
@@ -172,7 +174,7 @@ def _block(problem: Problem, image: int, cut: tuple[Span, Span, Span]) -> Block:
     )
 
 
-def _first_tap(problem: Problem, frames: Span) -> int:
+def _first_tap(problem: Problem, frames: OutputSpan) -> int:
     return problem.advance(DEPTH, frames.first) - problem.pad[DEPTH]
 
 
@@ -180,7 +182,7 @@ def _frame_places(
     problem: Problem, first_tap: int, present: tuple[int, ...]
 ) -> tuple[tuple[tuple[int, int], ...], list[int]]:
     """The tensor each frame is in, and where after its first one there; those first ones."""
-    places = [problem.piece_of(_frame_source(problem, first_tap + one)) for one in present]
+    places = [problem.piece_of(_frame_source(problem, first_tap + frame)) for frame in present]
     firsts = [
         min((at for piece, at in places if piece == number), default=0)
         for number in range(problem.piece_count())
@@ -188,13 +190,13 @@ def _frame_places(
     return tuple((piece, at - firsts[piece]) for piece, at in places), firsts
 
 
-def _present_frames(problem: Problem, frames: Span) -> tuple[int, ...]:
+def _present_frames(problem: Problem, frames: OutputSpan) -> tuple[int, ...]:
     """The input frames that exist, counted from the first tap."""
     first_tap = _first_tap(problem, frames)
     read = input_frames(problem, frames.outputs)
     if problem.modes[DEPTH] != ZEROS:
         return read
-    return tuple(one for one in read if 0 <= first_tap + one < problem.size[DEPTH])
+    return tuple(frame for frame in read if 0 <= first_tap + frame < problem.size[DEPTH])
 
 
 def _frame_source(problem: Problem, frame: int) -> int:

@@ -9,7 +9,7 @@ from trnconv.forms.direct.problem import DEPTH, Problem
 from trnconv.geometry import ZEROS
 
 
-class Span(NamedTuple):
+class OutputSpan(NamedTuple):
     """Outputs `first` .. `first + outputs - 1` of an axis."""
 
     first: int
@@ -25,18 +25,18 @@ class InputSpan(NamedTuple):
     sources: tuple[int, ...] = ()  # of each position, from `first` on, if padding has values
 
 
-def input_span(problem: Problem, axis: int, span: Span) -> InputSpan:
+def input_span(problem: Problem, axis: int, span: OutputSpan) -> InputSpan:
     """What the taps of a span reach, without the padding."""
     begin, end = reached(problem, axis, span)
     if problem.modes[axis] != ZEROS and (begin < 0 or end > problem.size[axis]):
         sources = [problem.source(axis, position) for position in range(begin, end)]
         first = min(sources)
-        return InputSpan(first, end - begin, 0, tuple(one - first for one in sources))
+        return InputSpan(first, end - begin, 0, tuple(source - first for source in sources))
     first = min(max(begin, 0), problem.size[axis])
     return InputSpan(first, max(0, min(end, problem.size[axis]) - first), first - begin)
 
 
-def input_count(problem: Problem, axis: int, span: Span) -> int:
+def input_count(problem: Problem, axis: int, span: OutputSpan) -> int:
     """The `inputs` of an input span."""
     begin, end = reached(problem, axis, span)
     if problem.modes[axis] != ZEROS:
@@ -44,7 +44,7 @@ def input_count(problem: Problem, axis: int, span: Span) -> int:
     return max(0, min(end, problem.size[axis]) - max(begin, 0))
 
 
-def reached(problem: Problem, axis: int, span: Span) -> tuple[int, int]:
+def reached(problem: Problem, axis: int, span: OutputSpan) -> tuple[int, int]:
     """The same with the padding: the first position, and the end."""
     begin = problem.advance(axis, span.first) - problem.pad[axis]
     last = problem.advance(axis, span.outputs) - problem.step[axis]
@@ -61,7 +61,7 @@ def valid(line: tuple[int, int], count: int, held: int) -> tuple[int, int]:
 
 def spans(
     outputs: tuple[int, int], size: int, multiple: int = 1, lead: tuple[int, ...] = ()
-) -> list[Span]:
+) -> list[OutputSpan]:
     """Blocks of `size` from the first to the end of `outputs`, small ones at both ends.
 
     Every block has a multiple of `multiple` outputs; where the last has too few, it reaches back
@@ -72,33 +72,33 @@ def spans(
     middle = end - begin - 2 * sum(sizes)
     whole, rest = divmod(middle, size)
     last = [-(-rest // multiple) * multiple] if rest else []
-    cut: list[Span] = []
+    cut: list[OutputSpan] = []
     at = begin
     for count in [*sizes, *[size] * whole]:
-        cut.append(Span(at, count))
+        cut.append(OutputSpan(at, count))
         at += count
     for count in last:
         at = begin + sum(sizes) + middle
-        cut.append(Span(at - count, count))
+        cut.append(OutputSpan(at - count, count))
     for count in reversed(sizes):
-        cut.append(Span(at, count))
+        cut.append(OutputSpan(at, count))
         at += count
     return cut
 
 
-def equal_spans(total: int, size: int) -> list[Span]:
+def equal_spans(total: int, size: int) -> list[OutputSpan]:
     """Blocks of one size; the last reaches back over outputs that are computed twice."""
     count = min(size, total)
     firsts = [*range(0, total - count, count), total - count]
-    return [Span(first, count) for first in firsts]
+    return [OutputSpan(first, count) for first in firsts]
 
 
-def frame_spans(problem: Problem, frames: int) -> list[Span]:
+def frame_spans(problem: Problem, frames: int) -> list[OutputSpan]:
     """Blocks of frames in whole phases; what is left of a last phase is a block of its own."""
     out = problem.out[DEPTH]
     left = out % problem.phases[DEPTH]
     whole = equal_spans(out - left, frames)
-    return [*whole, Span(out - left, left)] if left else whole
+    return [*whole, OutputSpan(out - left, left)] if left else whole
 
 
 def _parts(total: int, count: int) -> list[tuple[int, int]]:

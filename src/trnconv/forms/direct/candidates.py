@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from nkisim.machine import Machine
 from trnconv.ask.ends import ITEM_BYTES
 from trnconv.ask.question import Question, Share
-from trnconv.forms.direct.array.fills import Room, pass_candidates, work
+from trnconv.forms.direct.array.fills import FillRoom, pass_candidates, work
 from trnconv.forms.direct.array.summation import alike_candidates
 from trnconv.forms.direct.block_types import frame_kinds
 from trnconv.forms.direct.blocks import bank_tile_count
 from trnconv.forms.direct.jobs import grouped_jobs
-from trnconv.forms.direct.plan import BY_COLUMN, BY_FRAME, DirectPlan, Pass
+from trnconv.forms.direct.plan import BY_COLUMN, BY_FRAME, ArrayFill, DirectPlan
 from trnconv.forms.direct.problem import DEPTH, HEIGHT, WIDTH, Problem, problem_of
 from trnconv.forms.direct.rules import broken_patterns
 from trnconv.forms.direct.sbuf import lay_out
@@ -134,11 +134,11 @@ def _blocks(
     problem = task.problem
     height = task.height
     tiles = bool(task.machine.timing.column_tiles_parallel)
-    room = Room(task.channels, frames, height, task.question.exact, tiles)
+    room = FillRoom(task.channels, frames, height, task.question.exact, tiles)
     find = alike_candidates if task.question.reproducible else pass_candidates
     options = find(problem, room)
     for passes in _kept(problem, options, frames):
-        needs = _Needs.of(problem, passes, frames)
+        needs = _SbufNeeds.of(problem, passes, frames)
         sizes = _row_sizes(task, passes, columns, needs)
         if rows_of_block is not None:
             step = DirectPlan.multiple_of(passes)
@@ -148,22 +148,24 @@ def _blocks(
         yield from [plan for plan in found if not plan.window_major] or found
 
 
-def _kept(problem: Problem, options: list[tuple[Pass, ...]], frames: int) -> list[tuple[Pass, ...]]:
+def _kept(
+    problem: Problem, options: list[tuple[ArrayFill, ...]], frames: int
+) -> list[tuple[ArrayFill, ...]]:
     """The few with the least work, and those with the fewest loads, in case DMA binds."""
-    amounts = {it: sum(work(problem, one, frames) for one in it) for it in options}
-    near = [it for it in options if amounts[it] <= _WORTH_A_LOOK * amounts[options[0]]]
-    plain = [it for it in options if all(one.levels == (BY_FRAME,) for one in it)]
-    by_rows = [it for it in options if all(BY_COLUMN not in one.levels for one in it)]
+    amounts = {option: sum(work(problem, fill, frames) for fill in option) for option in options}
+    near = [option for option in options if amounts[option] <= _WORTH_A_LOOK * amounts[options[0]]]
+    plain = [option for option in options if all(fill.levels == (BY_FRAME,) for fill in option)]
+    by_rows = [option for option in options if all(BY_COLUMN not in fill.levels for fill in option)]
     return list(dict.fromkeys([*near[:_KEPT_PASSES], *by_rows[:1], *plain[:1]]))
 
 
 def refined(plan: DirectPlan, *, moving: bool) -> Iterator[DirectPlan]:
     """Variants of a good plan: small blocks at the ends; loads before stores, if DMA binds."""
     plans = [plan, replace(plan, ahead=True)] if moving else [plan]
-    for one in plans:
-        yield one
-        for lead in _leads(one):
-            yield replace(one, lead=lead)
+    for variant in plans:
+        yield variant
+        for lead in _leads(variant):
+            yield replace(variant, lead=lead)
 
 
 def frame_blocks(problem: Problem) -> list[int]:
@@ -207,7 +209,7 @@ def _equal_part(total: int, most: int) -> int:
     return -(-total // -(-total // most))
 
 
-def row_blocks(task: Task, passes: tuple[Pass, ...], columns: int) -> list[int]:
+def row_blocks(task: Task, passes: tuple[ArrayFill, ...], columns: int) -> list[int]:
     """Output rows of a block: for each size in banks, the number that leaves the fewest tiles."""
     height = task.height
     bank = task.machine.psum_bank_fp32_elems
@@ -224,7 +226,9 @@ def row_blocks(task: Task, passes: tuple[Pass, ...], columns: int) -> list[int]:
     return sorted(best, reverse=True)
 
 
-def _row_sizes(task: Task, passes: tuple[Pass, ...], columns: int, needs: _Needs) -> list[int]:
+def _row_sizes(
+    task: Task, passes: tuple[ArrayFill, ...], columns: int, needs: _SbufNeeds
+) -> list[int]:
     """Row blocks; where weights are streamed, also the largest that holds all its windows.
 
     Every block streams all weights, so fewer blocks move less.
@@ -253,9 +257,9 @@ def _tiles_of(height: int, rows: int, columns: int, bank: int) -> int:
 
 def _buffered(
     task: Task,
-    passes: tuple[Pass, ...],
+    passes: tuple[ArrayFill, ...],
     block: tuple[int, int, int],
-    needs: _Needs,
+    needs: _SbufNeeds,
 ) -> DirectPlan | None:
     """The block with as many buffers as fit; weights that do not fit are streamed."""
     plan = DirectPlan(
@@ -281,7 +285,7 @@ def _buffered(
 
 
 @dataclass(frozen=True)
-class _Needs:
+class _SbufNeeds:
     """What the jobs of any block need of SBUF."""
 
     windows: WindowCounts
@@ -290,14 +294,14 @@ class _Needs:
     biases: int
 
     @staticmethod
-    def of(problem: Problem, passes: tuple[Pass, ...], frames: int) -> _Needs:
+    def of(problem: Problem, passes: tuple[ArrayFill, ...], frames: int) -> _SbufNeeds:
         """The most that a block of so many frames needs, at the ends of a video too."""
         windows = WindowCounts((0, 0, 0), (0, 0, 0), (0, 0, 0))
         for kind in frame_kinds(problem, frames):
             groups = grouped_jobs(problem, passes, kind.outputs, kind.present)
             windows = windows.most(count_windows(groups))
         width, chunk = image_width(problem, passes, frames)
-        return _Needs(windows, width, chunk, bias_width(problem, passes, frames))
+        return _SbufNeeds(windows, width, chunk, bias_width(problem, passes, frames))
 
     def least_slots(self, *, window_major: bool) -> list[int]:
         """Slots by level with which no job waits for a window that found no room."""
@@ -307,7 +311,7 @@ class _Needs:
         return [min(in_all, at_once + fresh) for at_once, fresh, in_all in counts]
 
 
-def _fit(plan: DirectPlan, needs: _Needs) -> DirectPlan | None:
+def _fit(plan: DirectPlan, needs: _SbufNeeds) -> DirectPlan | None:
     """The plan with the most window slots that fit, or None if too few do."""
     room = plan.target.sbuf_usable_bytes_per_partition
     least = needs.least_slots(window_major=plan.window_major)
@@ -326,7 +330,7 @@ def _fit(plan: DirectPlan, needs: _Needs) -> DirectPlan | None:
 
 
 def _more_slots(
-    needs: _Needs, least: list[int], pitches: list[int], left: int
+    needs: _SbufNeeds, least: list[int], pitches: list[int], left: int
 ) -> tuple[int, int, int]:
     """Slots beyond the least: first so that nothing is loaded twice, then to load ahead."""
     slots = list(least)
@@ -367,7 +371,10 @@ def halves(question: Question) -> list[tuple[Question, Question]]:
         step = task.problem.phases[WIDTH]
         columns = _halved(task.columns, -(-task.width // (2 * step)) * step)
         shares += [(Share(*every, first), Share(*every, second)) for first, second in columns]
-    return [(replace(question, share=one), replace(question, share=two)) for one, two in shares]
+    return [
+        (replace(question, share=first), replace(question, share=second))
+        for first, second in shares
+    ]
 
 
 def _halved(span: tuple[int, int], half: int) -> list[tuple[tuple[int, int], tuple[int, int]]]:

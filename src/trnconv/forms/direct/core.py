@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trnconv._nki import nisa, nl
-from trnconv.forms.direct.recipe import Chunk, Job, KindRecipe, Load, Recipe, Store, Tile
+from trnconv.forms.direct.recipe import Chunk, KindRecipe, Load, Recipe, Store, SumRecipe, Tile
 from trnconv.forms.kernel_parts import Banks, Slots, Turn, at_cell, listed, sbuf
 from trnconv.forms.recipe_parts import Place, Ring
 
@@ -16,11 +16,11 @@ class Weights(nl.NKIObject):
         self.column = column
 
 
-class Sum(nl.NKIObject):
+class BankSum(nl.NKIObject):
     """A PSUM bank that adds up one tile of positions: [lines, rows, columns]."""
 
     def __init__(
-        self, bank: nl.NkiTensor, job: Job, tile: Tile, zeros: nl.NkiTensor | None
+        self, bank: nl.NkiTensor, job: SumRecipe, tile: Tile, zeros: nl.NkiTensor | None
     ) -> None:
         self.bank = bank
         self.job = job
@@ -67,7 +67,7 @@ class Sum(nl.NKIObject):
             )
 
 
-class Block(nl.NKIObject):
+class DirectBlock(nl.NKIObject):
     """A block of a kind, and where it is: at a place, or at the one a turn of a loop reads.
 
     Its windows are numbered from `first_window` on, so that they differ from those of other blocks.
@@ -143,14 +143,14 @@ class Core(nl.NKIObject):
         self.residuals.start_over()
         self.banks.open_region()
 
-    def next_out(self, job: Job) -> nl.NkiTensor:
+    def next_out(self, job: SumRecipe) -> nl.NkiTensor:
         """An output buffer: [lines, rows, columns]."""
         if job.opens:
             self.out = self.outs.take(0)
         buffer = self.outs.tiles[self.out]
         return shaped(buffer, job.columns, job.rows, job.width)
 
-    def next_residual(self, block: Block, job: Job) -> nl.NkiTensor | None:
+    def next_residual(self, block: DirectBlock, job: SumRecipe) -> nl.NkiTensor | None:
         """What is added to the sums of a job, loaded; None if nothing is."""
         if self.residual == None:
             return None
@@ -162,10 +162,10 @@ class Core(nl.NKIObject):
             nisa.dma_copy(dst=lines, src=block.in_y(self.residual, store))
         return tile
 
-    def next_sum(self, job: Job, tile: Tile) -> Sum:
+    def next_sum(self, job: SumRecipe, tile: Tile) -> BankSum:
         """The bank whose turn it is."""
         view = shaped(self.banks.take(), job.columns, tile.i_end - tile.i, tile.j_end - tile.j)
-        return Sum(view, job, tile, self.zeros)
+        return BankSum(view, job, tile, self.zeros)
 
     def next_on_vector(self) -> bool:
         """Whose turn it is to evict."""
@@ -180,7 +180,7 @@ def slots_of(ring: Ring, lines: int, dtype: str) -> Slots:
     return Slots(tiles)
 
 
-def held_window(core: Core, block: Block, number: int) -> nl.NkiTensor:
+def held_window(core: Core, block: DirectBlock, number: int) -> nl.NkiTensor:
     """A window as [lines, rows, columns], loaded if it is not in SBUF."""
     window = block.kind.windows[number]
     slots = core.windows[window.ring]
@@ -204,7 +204,7 @@ def held_window(core: Core, block: Block, number: int) -> nl.NkiTensor:
     return tile
 
 
-def load_ahead(core: Core, block: Block | None) -> None:
+def load_ahead(core: Core, block: DirectBlock | None) -> None:
     """All windows of the next block, so that its loads do not queue behind this one's stores."""
     if core.recipe.ahead and block != None:
         for number in range(len(block.kind.windows)):

@@ -22,12 +22,12 @@ from trnconv.forms.direct.block_types import (
 from trnconv.forms.direct.blocks import bank_tile_count, valid
 from trnconv.forms.direct.jobs import JobGroups, ProductKind, grouped_jobs
 from trnconv.forms.direct.length import block_evictions, block_tiles, program_of, weight_loads
-from trnconv.forms.direct.plan import BY_FRAME, BY_ROW, DirectPlan, Pass
+from trnconv.forms.direct.plan import BY_FRAME, BY_ROW, ArrayFill, DirectPlan
 from trnconv.forms.direct.problem import HEIGHT, WIDTH, Problem
 from trnconv.forms.direct.ramp import last_pass_rectangle, places_ns, ramp_ns
 from trnconv.forms.direct.sbuf import layout_of
 from trnconv.forms.direct.traffic import (
-    Extent,
+    BlockExtent,
     Loaded,
     Transfers,
     loaded_windows,
@@ -51,22 +51,22 @@ _HEAVY_PRICE = 1.04
 
 
 @dataclass(frozen=True)
-class _Cut:
+class _SpanKinds:
     """The kinds of spans of a plan's rows and columns."""
 
     rows: Kinds
     columns: Kinds
 
-    def extents(self) -> Iterable[tuple[Extent, int]]:
+    def extents(self) -> Iterable[tuple[BlockExtent, int]]:
         """Every kind of block, and how many there are for one span of frames."""
         for row, row_count in self.rows:
             for column, column_count in self.columns:
-                extent = Extent(row.outputs, row.inputs, column.outputs, column.inputs)
+                extent = BlockExtent(row.outputs, row.inputs, column.outputs, column.inputs)
                 yield extent, row_count * column_count
 
 
 @dataclass(frozen=True)
-class _Work:
+class _PlanWork:
     """What a plan does, however long the turns of its loops are."""
 
     columns: float
@@ -108,7 +108,7 @@ def cost_of(plan: DirectPlan) -> Cost:
 
 
 @lru_cache(maxsize=64)
-def _work(plan: DirectPlan) -> _Work:
+def _work(plan: DirectPlan) -> _PlanWork:
     """The same for every length of a loop's turns: it is asked with one."""
     timing = plan.timing
     cut = _cut(plan)
@@ -127,11 +127,11 @@ def _work(plan: DirectPlan) -> _Work:
     if loads:
         moved += transfer(plan, loads, loads * PARTITIONS, weight_columns * plan.item_bytes / loads)
     tensor = cycles / timing.pe_columns_per_ns
-    return _Work(columns, tensor, evict, waiting, moved, ramp_ns(plan, timing, tensor))
+    return _PlanWork(columns, tensor, evict, waiting, moved, ramp_ns(plan, timing, tensor))
 
 
-def _cut(plan: DirectPlan) -> _Cut:
-    return _Cut(tuple(row_kinds(plan).items()), tuple(column_kinds(plan).items()))
+def _cut(plan: DirectPlan) -> _SpanKinds:
+    return _SpanKinds(tuple(row_kinds(plan).items()), tuple(column_kinds(plan).items()))
 
 
 def _weighed_ns(plan: DirectPlan, total_ns: float, moved: Transfers) -> float:
@@ -146,7 +146,7 @@ def least_tensor_ns(plan: DirectPlan) -> float:
     """What the Tensor engine needs at least for the matmuls of a plan, borders not counted off."""
     groups = plan.problem.out[0] / plan.frames * plan.problem.images
     positions = groups * plan.frame_area
-    matmuls = sum(work(plan.problem, one, plan.frames) for one in plan.passes)
+    matmuls = sum(work(plan.problem, fill, plan.frames) for fill in plan.passes)
     return _BORDERS * positions * matmuls / plan.target.timing.pe_columns_per_ns
 
 
@@ -169,7 +169,7 @@ def _positions(stack: int, kinds: Kinds) -> int:
 
 
 @lru_cache(maxsize=8192)
-def _tiles(one_rows: int, one_columns: int, cut: _Cut, bank: int) -> int:
+def _tiles(one_rows: int, one_columns: int, cut: _SpanKinds, bank: int) -> int:
     """PSUM tiles of all blocks of one span of frames."""
     return sum(
         count * block_tiles((one_rows, one_columns), extent, bank)
@@ -178,7 +178,7 @@ def _tiles(one_rows: int, one_columns: int, cut: _Cut, bank: int) -> int:
 
 
 def _tensor_work(
-    plan: DirectPlan, timing: Timing, jobs: JobGroups, cut: _Cut
+    plan: DirectPlan, timing: Timing, jobs: JobGroups, cut: _SpanKinds
 ) -> tuple[float, float]:
     """Matmul columns, and Tensor engine cycles, of one span of frames."""
     bank = plan.target.psum_bank_fp32_elems
@@ -205,7 +205,7 @@ def _tensor_work(
     return columns, cycles
 
 
-def _product_columns(problem: Problem, one: Pass, kind: ProductKind, cut: _Cut) -> int:
+def _product_columns(problem: Problem, one: ArrayFill, kind: ProductKind, cut: _SpanKinds) -> int:
     rows, columns = _positions(one.rows, cut.rows), _positions(one.columns, cut.columns)
     if kind.level == BY_FRAME:
         read = _read_positions(problem, HEIGHT, one.rows, cut.rows)
@@ -216,7 +216,7 @@ def _product_columns(problem: Problem, one: Pass, kind: ProductKind, cut: _Cut) 
     return rows * columns
 
 
-def _passes(plan: DirectPlan, timing: Timing, one: Pass) -> tuple[int, float]:
+def _passes(plan: DirectPlan, timing: Timing, one: ArrayFill) -> tuple[int, float]:
     """Passes of a matmul, each with its load of weights, and cycles a column of each."""
     apart = plan.problem.advance(WIDTH, one.columns) * plan.item_bytes
     wide = apart > timing.wide_stride_bytes
@@ -226,7 +226,7 @@ def _passes(plan: DirectPlan, timing: Timing, one: Pass) -> tuple[int, float]:
     return 1, rate
 
 
-def _evict_ns(plan: DirectPlan, timing: Timing, jobs: JobGroups, cut: _Cut) -> float:
+def _evict_ns(plan: DirectPlan, timing: Timing, jobs: JobGroups, cut: _SpanKinds) -> float:
     """Each of two engines takes half of the tiles, if both can; the Vector engine is slower."""
     bank = plan.target.psum_bank_fp32_elems
     ns = 0.0
@@ -247,15 +247,18 @@ def _evict_ns(plan: DirectPlan, timing: Timing, jobs: JobGroups, cut: _Cut) -> f
 
 
 def _group_transfers(
-    plan: DirectPlan, timing: Timing, jobs: JobGroups, cut: _Cut
+    plan: DirectPlan, timing: Timing, jobs: JobGroups, cut: _SpanKinds
 ) -> tuple[Transfers, float]:
     """Windows in and outputs out of one span of frames; ns that blocks wait for windows."""
     windows = loaded_windows(jobs, plan.slots)
     moved = Transfers()
     waiting = 0.0
     for extent, count in cut.extents():
-        loads = [(window_transfer(plan, one, extent).times(one.times), one) for one in windows]
-        block = sum((load.times(one.count) for load, one in loads), Transfers())
+        loads = [
+            (window_transfer(plan, window, extent).times(window.times), window)
+            for window in windows
+        ]
+        block = sum((load.times(window.count) for load, window in loads), Transfers())
         for group in jobs.kinds:
             block += store_transfer(plan, group.job, extent).times(group.count)
         moved += (block + _streamed(plan, jobs, extent)).times(count)
@@ -272,12 +275,12 @@ class _Loads:
     tile_positions: float
 
 
-def _tile_positions(plan: DirectPlan, extent: Extent) -> float:
+def _tile_positions(plan: DirectPlan, extent: BlockExtent) -> float:
     rows, columns = last_pass_rectangle(plan, extent)
     return rows * columns / bank_tile_count(rows, columns, plan.target.psum_bank_fp32_elems)
 
 
-def _streamed(plan: DirectPlan, jobs: JobGroups, extent: Extent) -> Transfers:
+def _streamed(plan: DirectPlan, jobs: JobGroups, extent: BlockExtent) -> Transfers:
     """Weights that are loaded as they are used, once for as many tiles as there are banks."""
     total = Transfers()
     if plan.streamed:
@@ -305,9 +308,9 @@ def _late_ns(plan: DirectPlan, timing: Timing, jobs: JobGroups, blocks: _Loads) 
         first, last = (jobs[at].job.tile_levels[level] for at in (0, -1))
         short = first - max(0, slots - last)
         if short > 0:
-            each = max(load.ns for load, one in blocks.loads if one.tile.level == level)
+            each = max(load.ns for load, window in blocks.loads if window.tile.level == level)
             late += short * each + timing.dma_start_ns + timing.dma_done_ns
     # loads queue in order: those that found room wait behind the first that did not
-    whole = sum(one.count * load.ns for load, one in blocks.loads)
-    waiting = whole / sum(one.count for _, one in blocks.loads) if late else 0.0
+    whole = sum(window.count * load.ns for load, window in blocks.loads)
+    waiting = whole / sum(window.count for _, window in blocks.loads) if late else 0.0
     return max(0.0, late + waiting - last_tile)

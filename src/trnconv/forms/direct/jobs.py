@@ -13,9 +13,9 @@ from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from nkisim.machine import PARTITIONS
-from trnconv.forms.direct.array.k_lines import LineTile, Needs, cover, line_tiles
+from trnconv.forms.direct.array.k_lines import LineTile, ReadNeeds, cover, line_tiles
 from trnconv.forms.direct.array.m_lines import OutPart, OutTile, out_tiles
-from trnconv.forms.direct.plan import BY_FRAME, BY_ROW, INNER_FIRST, MIDDLE_FIRST, Pass
+from trnconv.forms.direct.plan import BY_FRAME, BY_ROW, INNER_FIRST, MIDDLE_FIRST, ArrayFill
 from trnconv.forms.direct.problem import DEPTH, HEIGHT, WIDTH, Problem
 
 _MOST_VIEWS = 64  # of a product: more than a 7x7 kernel has, and 32 KB a partition in float32
@@ -29,7 +29,7 @@ class Shift(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Product:
+class WindowProduct:
     """One window, the views of it that are multiplied, and the part of the sums they add to."""
 
     tile: LineTile
@@ -47,14 +47,14 @@ class ProductKind(NamedTuple):
 
 
 @dataclass(frozen=True)
-class OutJob:
+class TileSum:
     """The sums of one tile of outputs from one output frame on."""
 
-    one: Pass
+    one: ArrayFill
     out_number: int  # which tile of the pass
     out: OutTile
     frame: int  # first output frame, counted from the block's
-    products: tuple[Product, ...]
+    products: tuple[WindowProduct, ...]
 
     @cached_property
     def matmuls(self) -> int:
@@ -94,13 +94,13 @@ class OutJob:
 
 
 def jobs_of(
-    problem: Problem, passes: tuple[Pass, ...], frame_count: int, frames: tuple[int, ...]
-) -> list[OutJob]:
+    problem: Problem, passes: tuple[ArrayFill, ...], frame_count: int, frames: tuple[int, ...]
+) -> list[TileSum]:
     """The jobs of a block with these output frames and these input frames, in running order."""
     keyed = [
         (job.frame, number, job)
-        for number, one in enumerate(passes)
-        for job in pass_jobs(problem, one, frame_count, frames)
+        for number, fill in enumerate(passes)
+        for job in pass_jobs(problem, fill, frame_count, frames)
     ]
     return [job for _, _, job in sorted(keyed, key=lambda entry: entry[:2])]
 
@@ -109,7 +109,7 @@ def jobs_of(
 class JobGroup:
     """Jobs that follow each other and differ in their output channels only."""
 
-    job: OutJob
+    job: TileSum
     count: int
 
 
@@ -134,7 +134,7 @@ class JobGroups(tuple[JobGroup, ...]):  # noqa: SLOT001 (cached properties need 
 
 @lru_cache(maxsize=1024)
 def grouped_jobs(
-    problem: Problem, passes: tuple[Pass, ...], frame_count: int, frames: tuple[int, ...]
+    problem: Problem, passes: tuple[ArrayFill, ...], frame_count: int, frames: tuple[int, ...]
 ) -> JobGroups:
     """The jobs of a block with equal ones counted."""
     groups: list[JobGroup] = []
@@ -147,7 +147,7 @@ def grouped_jobs(
     return JobGroups(groups)
 
 
-def _alike(one: OutJob, two: OutJob) -> bool:
+def _alike(one: TileSum, two: TileSum) -> bool:
     return (
         one.products is two.products
         and (one.frame, one.out.width) == (two.frame, two.out.width)
@@ -158,8 +158,8 @@ def _alike(one: OutJob, two: OutJob) -> bool:
 
 @lru_cache(maxsize=1024)
 def pass_jobs(
-    problem: Problem, one: Pass, frame_count: int, frames: tuple[int, ...]
-) -> tuple[OutJob, ...]:
+    problem: Problem, one: ArrayFill, frame_count: int, frames: tuple[int, ...]
+) -> tuple[TileSum, ...]:
     """The jobs of one pass; a last stack of frames reaches back if they do not divide the block."""
     fitted = within(one, frame_count)
     stack = min(fitted.frames, frame_count)
@@ -172,7 +172,7 @@ def pass_jobs(
     )
 
 
-def within(one: Pass, frame_count: int) -> Pass:
+def within(one: ArrayFill, frame_count: int) -> ArrayFill:
     """The pass in a block of fewer frames than it stacks: the end of a phase that is not whole.
 
     Sums of their own stay as they are, so that their matrices are shared with whole phases.
@@ -182,22 +182,26 @@ def within(one: Pass, frame_count: int) -> Pass:
     return replace(one, frames=frame_count)
 
 
-def _jobs_at(problem: Problem, one: Pass, frame: int, frames: tuple[int, ...]) -> Iterator[OutJob]:
+def _jobs_at(
+    problem: Problem, one: ArrayFill, frame: int, frames: tuple[int, ...]
+) -> Iterator[TileSum]:
     for number, out in enumerate(out_tiles(one)):
         kept = None if one.sums_alike else frames
         needs = tuple((part, _needs(problem, (out, part), frame, kept)) for part in out.parts)
-        yield OutJob(one, number, out, frame, _products(problem, one, frames, needs))
+        yield TileSum(one, number, out, frame, _products(problem, one, frames, needs))
 
 
 def _needs(
     problem: Problem, sums: tuple[OutTile, OutPart], frame: int, frames: tuple[int, ...] | None
-) -> Needs:
+) -> ReadNeeds:
     """What a part of a tile reads, of these input frames or of all."""
     out, part = sums
     first = problem.advance(DEPTH, frame)
     read = [first + shift for shift in problem.shifts(DEPTH, out.stacked(DEPTH, part))]
-    return Needs(
-        frames=tuple(one for one in read if frames is None or one in frames),
+    return ReadNeeds(
+        frames=tuple(
+            input_frame for input_frame in read if frames is None or input_frame in frames
+        ),
         rows=problem.shifts(HEIGHT, out.stacked(HEIGHT, part)),
         columns=problem.shifts(WIDTH, out.stacked(WIDTH, part)),
     )
@@ -206,10 +210,10 @@ def _needs(
 @lru_cache(maxsize=1024)
 def _products(
     problem: Problem,
-    one: Pass,
+    one: ArrayFill,
     frames: tuple[int, ...],
-    needs: tuple[tuple[OutPart, Needs], ...],
-) -> tuple[Product, ...]:
+    needs: tuple[tuple[OutPart, ReadNeeds], ...],
+) -> tuple[WindowProduct, ...]:
     """The windows and views a tile of outputs reads; tiles with the same needs share them.
 
     Column tiles take turns, so that none waits for another.
@@ -220,12 +224,12 @@ def _products(
 
 
 def _part_products(
-    problem: Problem, one: Pass, frames: tuple[int, ...], part: OutPart, needs: Needs
-) -> list[Product]:
+    problem: Problem, one: ArrayFill, frames: tuple[int, ...], part: OutPart, needs: ReadNeeds
+) -> list[WindowProduct]:
     level = one.levels[0]
     everything = needs
     if not one.own_windows:
-        everything = Needs(
+        everything = ReadNeeds(
             frames,
             problem.shifts(HEIGHT, range(one.rows)),
             problem.shifts(WIDTH, range(one.columns)),
@@ -235,7 +239,7 @@ def _part_products(
     shifts = (needs.rows, needs.columns)
     views = {level: _views(problem, one, level, shifts) for level in one.levels}
     return [
-        Product(tile, some, part)
+        WindowProduct(tile, some, part)
         for tile in cover(tiles, needs, one.levels)
         if any(line.key[0] in frames for line in tile.lines)
         for some in views[tile.level]
@@ -244,7 +248,7 @@ def _part_products(
 
 @lru_cache(maxsize=1024)
 def _views(
-    problem: Problem, one: Pass, level: int, shifts: tuple[tuple[int, ...], tuple[int, ...]]
+    problem: Problem, one: ArrayFill, level: int, shifts: tuple[tuple[int, ...], tuple[int, ...]]
 ) -> tuple[tuple[Shift, ...], ...]:
     """The shifts that lines of this level leave to views, in the order of the pass.
 
@@ -273,7 +277,7 @@ def _runs(shifts: tuple[int, ...], most: int) -> list[tuple[int, ...]]:
     return [shifts[first : first + size] for first in range(0, len(shifts), size)]
 
 
-def in_order(problem: Problem, one: Pass, axis: int, read: tuple[int, ...]) -> tuple[int, ...]:
+def in_order(problem: Problem, one: ArrayFill, axis: int, read: tuple[int, ...]) -> tuple[int, ...]:
     """The row or column shifts that some outputs of a pass read, in the order they are added up.
 
     The first product of a sum has to write all of it, or zeros are added first: so first come

@@ -11,16 +11,24 @@ from __future__ import annotations
 from trnconv._nki import nisa, nl
 from trnconv.ask.ends import AFTER, IDENTITY, RELU
 from trnconv.forms.direct.core import (
-    Block,
+    BankSum,
     Core,
-    Sum,
+    DirectBlock,
     held_weights,
     held_window,
     load_ahead,
     load_bias,
     load_weights,
 )
-from trnconv.forms.direct.recipe import Chunk, Job, Matmul, Phase, Recipe, Sweep, View
+from trnconv.forms.direct.recipe import (
+    BlockSweep,
+    Chunk,
+    Matmul,
+    Phase,
+    Recipe,
+    SumRecipe,
+    WindowView,
+)
 from trnconv.forms.kernel_parts import OPERATORS, Pair, Turn, fence, output, wait_for_both
 from trnconv.forms.recipe_parts import RecipePair
 
@@ -168,7 +176,7 @@ def compute(core: Core, places: nl.NkiTensor) -> None:
             run(core, blocks_of(core, sweep, None))
 
 
-def roll(core: Core, sweep: Sweep, places: nl.NkiTensor) -> None:
+def roll(core: Core, sweep: BlockSweep, places: nl.NkiTensor) -> None:
     """One hardware loop over all places of a sweep; each turn reads its offsets from the table."""
     recipe = core.recipe
     blocks_in_a_row = places.shape[1] // (recipe.pieces + 1)
@@ -181,18 +189,18 @@ def roll(core: Core, sweep: Sweep, places: nl.NkiTensor) -> None:
     nl.fori_loop(0, sweep.turns, one_turn)
 
 
-def blocks_of(core: Core, sweep: Sweep, turn: Turn | None) -> list[Block]:
+def blocks_of(core: Core, sweep: BlockSweep, turn: Turn | None) -> list[DirectBlock]:
     """The blocks of a sweep, or of a turn of its loop."""
-    blocks: list[Block] = []
+    blocks: list[DirectBlock] = []
     windows = 0
     for n in range(len(sweep.kinds)):
         kind = core.recipe.kinds[sweep.kinds[n]]
-        blocks.append(Block(kind, windows, sweep.places[n], turn, n))
+        blocks.append(DirectBlock(kind, windows, sweep.places[n], turn, n))
         windows += len(kind.windows)
     return blocks
 
 
-def run(core: Core, blocks: list[Block]) -> None:
+def run(core: Core, blocks: list[DirectBlock]) -> None:
     """Block after block. Windows are loaded when a job first asks for them, or a block ahead."""
     core.start_over()
     for n in range(len(blocks)):
@@ -206,11 +214,11 @@ def run(core: Core, blocks: list[Block]) -> None:
                 nisa.dma_copy(dst=block.in_y(core.y, store), src=lines)
 
 
-def sum_up(core: Core, block: Block, job: Job) -> nl.NkiTensor:
+def sum_up(core: Core, block: DirectBlock, job: SumRecipe) -> nl.NkiTensor:
     """All sums of a job, in an output buffer."""
     out = core.next_out(job)
     residual = core.next_residual(block, job)
-    sums: list[Sum] = []
+    sums: list[BankSum] = []
     for visit in job.visits:
         chunk = job.chunks[visit.chunk]
         if visit.chunk == 0:
@@ -221,7 +229,7 @@ def sum_up(core: Core, block: Block, job: Job) -> nl.NkiTensor:
     return out
 
 
-def add_products(core: Core, block: Block, total: Sum, chunk: Chunk) -> None:
+def add_products(core: Core, block: DirectBlock, total: BankSum, chunk: Chunk) -> None:
     """total += transpose(stationary) @ moving, for every matmul of a chunk."""
     weights = held_weights(core, chunk)
     for matmul in chunk.matmuls:
@@ -232,7 +240,7 @@ def add_products(core: Core, block: Block, total: Sum, chunk: Chunk) -> None:
 
 
 def add_product(
-    total: Sum, stationary: nl.NkiTensor, window: nl.NkiTensor, view: View, matmul: Matmul
+    total: BankSum, stationary: nl.NkiTensor, window: nl.NkiTensor, view: WindowView, matmul: Matmul
 ) -> None:
     """One product, on the positions of the tile that the view reads at all."""
     tile = total.tile
@@ -256,7 +264,7 @@ def add_product(
 
 
 def evict(
-    core: Core, job: Job, total: Sum, out: nl.NkiTensor, residual: nl.NkiTensor | None
+    core: Core, job: SumRecipe, total: BankSum, out: nl.NkiTensor, residual: nl.NkiTensor | None
 ) -> None:
     """out = the end of total + bias, phase by phase of the columns; or column by column."""
     load_bias(core)
@@ -273,7 +281,7 @@ def evict(
 
 def evict_columns(
     core: Core,
-    total: Sum,
+    total: BankSum,
     phase: Phase,
     columns: tuple[int, int],
     out: nl.NkiTensor,

@@ -22,7 +22,7 @@ from trnconv.forms.direct.loops import AnyKind, along_of, span_kinds, turns_of
 from trnconv.forms.direct.plan import DirectPlan
 from trnconv.forms.direct.ramp import CELLS
 from trnconv.forms.direct.stationaries import image_width
-from trnconv.forms.direct.traffic import Extent, loaded_windows, stored_boxes, window_dmas
+from trnconv.forms.direct.traffic import BlockExtent, loaded_windows, stored_boxes, window_dmas
 
 Lengths = tuple[tuple[tuple[FrameKind, SpanKind, SpanKind], int, int], ...]
 _BY_KIND = (1, 2, 3, 4, 6, 8, 12, 16)  # blocks of a turn
@@ -106,7 +106,7 @@ def _lengths(plan: DirectPlan) -> Lengths:
         (
             (kind, row, column),
             _block_length(
-                plan, jobs, Extent(row.outputs, row.inputs, column.outputs, column.inputs)
+                plan, jobs, BlockExtent(row.outputs, row.inputs, column.outputs, column.inputs)
             ),
             groups * row_count * column_count,
         )
@@ -138,12 +138,12 @@ def weight_loads(plan: DirectPlan) -> tuple[int, int]:
     return -(-columns // (8 * PARTITIONS)) + 2, columns
 
 
-def block_tiles(stack: tuple[int, int], extent: Extent, bank: int) -> int:
+def block_tiles(stack: tuple[int, int], extent: BlockExtent, bank: int) -> int:
     """PSUM tiles of one block for a stack of so many rows and columns."""
     return bank_tile_count(-(-extent.rows // stack[0]), -(-extent.columns // stack[1]), bank)
 
 
-def block_evictions(plan: DirectPlan, stack: tuple[int, int], extent: Extent) -> int:
+def block_evictions(plan: DirectPlan, stack: tuple[int, int], extent: BlockExtent) -> int:
     """Instructions that bring the sums of a phase of one block out of PSUM: one for each tile.
 
     One for each column of a tile, where a machine takes no step between columns.
@@ -155,12 +155,12 @@ def block_evictions(plan: DirectPlan, stack: tuple[int, int], extent: Extent) ->
     return sum(end - first for _, _, first, end in tiles)
 
 
-def _block_length(plan: DirectPlan, jobs: JobGroups, extent: Extent) -> int:
+def _block_length(plan: DirectPlan, jobs: JobGroups, extent: BlockExtent) -> int:
     """Static instructions of one block."""
     bank = plan.target.psum_bank_fp32_elems
     each = matmul_instructions(plan.dtype)
     windows = loaded_windows(jobs, plan.slots)
-    length = sum(one.count * one.times * window_dmas(plan, one.tile) for one in windows)
+    length = sum(window.count * window.times * window_dmas(plan, window.tile) for window in windows)
     for group in jobs.kinds:
         job = group.job
         tiles = block_tiles((job.one.rows, job.one.columns), extent, bank)

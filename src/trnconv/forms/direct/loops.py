@@ -16,9 +16,9 @@ from itertools import product
 from typing import NamedTuple
 
 from trnconv.forms.direct.block_types import (
-    Block,
+    BlockType,
     FrameKind,
-    Kind,
+    PlacedBlock,
     SpanKind,
     blocks_of,
     column_kinds,
@@ -36,7 +36,7 @@ AnyKind = FrameKind | SpanKind
 class Stretch(NamedTuple):
     """Blocks that follow each other `turns` times: once, or as a hardware loop."""
 
-    turns: tuple[tuple[Block, ...], ...]
+    turns: tuple[tuple[PlacedBlock, ...], ...]
 
     @property
     def is_loop(self) -> bool:
@@ -102,7 +102,7 @@ def trips_of(plan: DirectPlan) -> tuple[int, ...]:
     if any(kind.inputs == 0 for kind in (*row_kinds(plan), *column_kinds(plan))):
         # Blocks of nothing but padding look alike, whatever their frames are.
         stretches = stretches_of(plan, blocks_of(plan))
-        return tuple(len(one.turns) for one in stretches if one.is_loop)
+        return tuple(len(stretch.turns) for stretch in stretches if stretch.is_loop)
     if not plan.by_kind:
         return _trips(plan, turns_of(along_of(plan).equal, plan.body_blocks))
     images = plan.problem.images
@@ -118,14 +118,14 @@ def _trips(plan: DirectPlan, turns: int) -> tuple[int, ...]:
     return tuple(end - first for first, end in spans if end > first + 1)
 
 
-def stretches_of(plan: DirectPlan, blocks: Sequence[Block]) -> list[Stretch]:
+def stretches_of(plan: DirectPlan, blocks: Sequence[PlacedBlock]) -> list[Stretch]:
     """All blocks, in running order."""
     if not plan.rolled:
         return [Stretch((tuple(blocks),))]
     return _by_kind(plan, blocks) if plan.by_kind else _one_loop(plan, blocks)
 
 
-def _one_loop(plan: DirectPlan, blocks: Sequence[Block]) -> list[Stretch]:
+def _one_loop(plan: DirectPlan, blocks: Sequence[PlacedBlock]) -> list[Stretch]:
     groups = _spans(plan, blocks)
     looks = Counter(_look(group) for group in groups)
     most = max(looks, key=looks.__getitem__)
@@ -139,28 +139,30 @@ def _one_loop(plan: DirectPlan, blocks: Sequence[Block]) -> list[Stretch]:
     return [*found, Stretch((after,))] if after else found
 
 
-def _spans(plan: DirectPlan, blocks: Sequence[Block]) -> list[tuple[Block, ...]]:
+def _spans(plan: DirectPlan, blocks: Sequence[PlacedBlock]) -> list[tuple[PlacedBlock, ...]]:
     """The blocks of each span along the axis, over all images."""
     images = plan.problem.images
     counts = [sum(span_kinds(plan, axis).values()) for axis in AXES]
     places = product(range(images), *(range(count) for count in counts))
-    found: dict[tuple[int, int], list[Block]] = {}
+    found: dict[tuple[int, int], list[PlacedBlock]] = {}
     axis = along_of(plan).axis
     for block, (image, *at) in zip(blocks, places, strict=True):
         found.setdefault((image, at[axis]), []).append(block)
     return [tuple(group) for group in found.values()]
 
 
-def _look(group: Sequence[Block]) -> tuple[Kind, ...]:
+def _look(group: Sequence[PlacedBlock]) -> tuple[BlockType, ...]:
     return tuple(block.kind for block in group)
 
 
-def _joined(groups: Sequence[tuple[Block, ...]], size: int, number: int) -> tuple[Block, ...]:
+def _joined(
+    groups: Sequence[tuple[PlacedBlock, ...]], size: int, number: int
+) -> tuple[PlacedBlock, ...]:
     """The blocks of one turn."""
     return tuple(block for group in groups[number * size : (number + 1) * size] for block in group)
 
 
-def _by_kind(plan: DirectPlan, blocks: Sequence[Block]) -> list[Stretch]:
+def _by_kind(plan: DirectPlan, blocks: Sequence[PlacedBlock]) -> list[Stretch]:
     """Each kind in a loop, and what is left over of it in a loop of single blocks."""
     found = []
     for kind in dict.fromkeys(block.kind for block in blocks):
@@ -172,7 +174,7 @@ def _by_kind(plan: DirectPlan, blocks: Sequence[Block]) -> list[Stretch]:
     return found
 
 
-def _loops(plan: DirectPlan, turns: Sequence[tuple[Block, ...]]) -> list[Stretch]:
+def _loops(plan: DirectPlan, turns: Sequence[tuple[PlacedBlock, ...]]) -> list[Stretch]:
     """A loop, or several where a machine takes no more turns."""
     spans = loop_spans(len(turns), plan.target)
     return [Stretch(tuple(turns[first:end])) for first, end in spans if end > first]

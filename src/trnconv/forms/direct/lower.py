@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from nkisim.machine import PARTITIONS
 from trnconv.forms.direct.array.m_lines import OutTile
 from trnconv.forms.direct.block_recipe import kind_recipe
-from trnconv.forms.direct.block_types import Block, Kind, blocks_of
+from trnconv.forms.direct.block_types import BlockType, PlacedBlock, blocks_of
 from trnconv.forms.direct.jobs import jobs_of
 from trnconv.forms.direct.loops import stretches_of, turn_blocks
 from trnconv.forms.direct.plan import DirectPlan
 from trnconv.forms.direct.problem import stored_out
-from trnconv.forms.direct.recipe import KindRecipe, Recipe, Sweep
+from trnconv.forms.direct.recipe import BlockSweep, KindRecipe, Recipe
 from trnconv.forms.direct.sbuf import lay_out
 from trnconv.forms.direct.stationaries import ChunkWeights, WeightImage
 from trnconv.forms.form import ArraySpec, Lowered
@@ -39,7 +39,7 @@ def lower(plan: DirectPlan) -> DirectLowered:
     """Everything the kernel does for a plan, and everything it is given."""
     shape = plan.shape
     image, biases = WeightImage(), _BiasImage()
-    kinds: dict[Kind, KindRecipe] = {}
+    kinds: dict[BlockType, KindRecipe] = {}
     blocks = blocks_of(plan)
     for number, block in enumerate(blocks):
         if block.kind not in kinds:
@@ -49,7 +49,7 @@ def lower(plan: DirectPlan) -> DirectLowered:
                 plan, block.kind, jobs, image, columns, window_first=number == 0
             )
     sweeps, table = _sweeps(plan, blocks, kinds)
-    chunk = max((chunk_width(one) for one in kinds.values()), default=0)
+    chunk = max((chunk_width(kind) for kind in kinds.values()), default=0)
     layout = lay_out(plan, image.width, chunk, len(biases.channels))
     recipe = Recipe(
         y_shape=(shape.batch, shape.c_out, *stored_out(shape)),
@@ -110,24 +110,24 @@ class _BiasImage:
     def column(self, out: OutTile) -> int:
         """The column that has each partition's channel."""
         lines = [-1] * out.width
-        for one in out.lines:
-            for number in range(one.channels):
-                lines[one.line + number * one.step] = one.channel + number
+        for line in out.lines:
+            for number in range(line.channels):
+                lines[line.line + number * line.step] = line.channel + number
         if tuple(lines) not in self.channels:
             self.channels.append(tuple(lines))
         return self.channels.index(tuple(lines))
 
 
 def _sweeps(
-    plan: DirectPlan, blocks: list[Block], kinds: dict[Kind, KindRecipe]
-) -> tuple[tuple[Sweep, ...], list[tuple[int, ...]]]:
+    plan: DirectPlan, blocks: list[PlacedBlock], kinds: dict[BlockType, KindRecipe]
+) -> tuple[tuple[BlockSweep, ...], list[tuple[int, ...]]]:
     numbers = {kind: number for number, kind in enumerate(kinds)}
-    sweeps: list[Sweep] = []
+    sweeps: list[BlockSweep] = []
     table: list[tuple[int, ...]] = []
     for stretch in stretches_of(plan, blocks):
         first = stretch.turns[0]
         sweeps.append(
-            Sweep(
+            BlockSweep(
                 kinds=tuple(numbers[block.kind] for block in first),
                 places=tuple(Place(block.x, block.y) for block in first),
                 rolled=stretch.is_loop,
@@ -140,7 +140,7 @@ def _sweeps(
     return tuple(sweeps), table
 
 
-def _cells(turn: Sequence[Block], most: int) -> tuple[int, ...]:
+def _cells(turn: Sequence[PlacedBlock], most: int) -> tuple[int, ...]:
     """A row of the place table: x offsets of a turn's blocks, tensor by tensor, then y offsets."""
     fill = [0] * (most - len(turn))
     columns = [*zip(*[block.x for block in turn], strict=True), [block.y for block in turn]]

@@ -100,7 +100,7 @@ def _lines_of(chunk: ChunkWeights) -> list[OutLines]:
     """The output lines of the chunk's part of its tile."""
     first, end = chunk.part.line, chunk.part.line + chunk.part.width
     lines = out_tiles(chunk.one)[chunk.out_number].lines
-    return [one for one in lines if first <= one.line < end]
+    return [line for line in lines if first <= line.line < end]
 
 
 def _tap(

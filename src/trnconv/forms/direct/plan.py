@@ -22,7 +22,7 @@ INNER_FIRST, MIDDLE_FIRST, ASCENDING = "inner first", "middle first", "ascending
 
 
 @dataclass(frozen=True)
-class Pass:
+class ArrayFill:
     """Some output channels, and how many of their output positions share one matmul.
 
     A stationary matrix holds the filters of `frames` x `rows` x `columns` neighbouring outputs,
@@ -48,12 +48,13 @@ class Pass:
     levels: tuple[int, ...] = (BY_FRAME,)
     own_windows: bool = False
     separate: bool = False  # every position of the stack in sums of its own
+    pairs_columns: bool = False  # but for its columns, which share them
     tile_columns: int = PARTITIONS
     unit: tuple[int, int] = (0, 0)  # frames and rows of one column tile
     apart: bool = False  # no window has lines of two frames
     order: str = INNER_FIRST  # of views
 
-    def at(self, levels: tuple[int, ...], own_windows: bool) -> Pass:  # noqa: FBT001
+    def at(self, levels: tuple[int, ...], own_windows: bool) -> ArrayFill:  # noqa: FBT001
         """The same outputs with input lines stacked another way."""
         return replace(self, levels=levels, own_windows=own_windows)
 
@@ -77,11 +78,17 @@ class Pass:
         last = self.first_channel + self.channels - 1
         counts = ((self.frames, "frames"), (self.rows, "rows"), (self.columns, "columns"))
         stack = [f"{count} {name}" for count, name in counts if count > 1]
-        outputs = f", {' x '.join(stack)} of outputs on M" if stack else ""
+        outputs = f", {' x '.join(stack)} of outputs {self._sums_in_words()}" if stack else ""
         deeper = [_LEVEL_WORDS.get(level, "all taps") for level in self.levels]
         lines = f"lines stacked by {', the rest by '.join(deeper)}"
         tiles = f", column tiles of {self.tile_columns}" if self.unit != (0, 0) else ""
         return f"channels {self.first_channel}..{last}{outputs}; {lines}{tiles}"
+
+    def _sums_in_words(self) -> str:
+        """Which of its stacked outputs are on M together."""
+        if not self.separate:
+            return "on M"
+        return "with their columns on M" if self.pairs_columns else "in sums of their own"
 
 
 @dataclass(frozen=True)
@@ -91,7 +98,7 @@ class DirectPlan(Plan):
     form: ClassVar[str] = "direct"
 
     problem: Problem  # the shape, folded
-    passes: tuple[Pass, ...]
+    passes: tuple[ArrayFill, ...]
     frames: int  # output frames of a block
     rows: int  # output rows of a block
     columns: int  # output columns of a block
@@ -158,9 +165,9 @@ class DirectPlan(Plan):
         return self.multiple_of(self.passes)
 
     @staticmethod
-    def multiple_of(passes: tuple[Pass, ...]) -> int:
+    def multiple_of(passes: tuple[ArrayFill, ...]) -> int:
         """The least common number of rows that fills the stacks of all passes."""
-        return lcm(*(one.rows for one in passes))
+        return lcm(*(fill.rows for fill in passes))
 
     @property
     def row_span(self) -> tuple[int, int]:
@@ -181,12 +188,12 @@ class DirectPlan(Plan):
     @property
     def is_plain(self) -> bool:
         """Whether every window holds channels of one frame, and every matmul one position."""
-        return all(one.stack == 1 and one.levels == (BY_FRAME,) for one in self.passes)
+        return all(fill.stack == 1 and fill.levels == (BY_FRAME,) for fill in self.passes)
 
     @property
     def is_reproducible(self) -> bool:
         """Whether the order in which an output is summed depends on the filters alone."""
-        return all(one.sums_alike for one in self.passes)
+        return all(fill.sums_alike for fill in self.passes)
 
     def exact_for_non_finite(self) -> bool:
         """Whether an Inf or NaN reaches only the outputs whose taps meet it.
@@ -195,5 +202,5 @@ class DirectPlan(Plan):
         output has no tap for: 0 * Inf is NaN.
         """
         whole = self.problem.c_in % PARTITIONS == 0
-        alone = [one.stack == 1 or one.unit == (1, 1) for one in self.passes]
-        return all(alone) and (whole or all(one.takes_needed_lines_only for one in self.passes))
+        alone = [fill.stack == 1 or fill.unit == (1, 1) for fill in self.passes]
+        return all(alone) and (whole or all(fill.takes_needed_lines_only for fill in self.passes))

@@ -8,7 +8,7 @@ from trnconv.forms.direct.blocks import bank_tile_count
 from trnconv.forms.direct.jobs import grouped_jobs
 from trnconv.forms.direct.plan import DirectPlan
 from trnconv.forms.direct.traffic import (
-    Extent,
+    BlockExtent,
     load_order,
     loaded_windows,
     store_transfer,
@@ -19,7 +19,7 @@ from trnconv.forms.dma import issue_ns, latency_ns
 CELLS = 2  # loads of places in each turn of a hardware loop
 
 
-def last_pass_rectangle(plan: DirectPlan, extent: Extent) -> tuple[int, int]:
+def last_pass_rectangle(plan: DirectPlan, extent: BlockExtent) -> tuple[int, int]:
     """Rows and columns of positions that the last pass sums for a block."""
     one = plan.passes[-1]
     return -(-extent.rows // one.rows), -(-extent.columns // one.columns)
@@ -38,8 +38,8 @@ def ramp_ns(plan: DirectPlan, timing: Timing, tensor_ns: float) -> tuple[float, 
     done = 0.0
     idle = 0.0
     for number, extent in enumerate(blocks):
-        loads = [window_transfer(plan, one, extent) for one in windows]
-        kinds = [max(one.ns, one.dmas * issue) for one in loads]
+        loads = [window_transfer(plan, window, extent) for window in windows]
+        kinds = [max(load.ns, load.dmas * issue) for load in loads]
         each = [kinds[kind] for kind in order]
         compute = per_position * extent.rows * extent.columns * plan.frames
         if number == 0:
@@ -83,9 +83,9 @@ def places_ns(timing: Timing) -> float:
     return (CELLS - 1) * issue_ns(timing, rolled=True) + latency_ns(timing, rolled=True)
 
 
-def _first_blocks(plan: DirectPlan) -> list[Extent]:
+def _first_blocks(plan: DirectPlan) -> list[BlockExtent]:
     cut = block_extents(plan)
-    return [Extent(*one) for one in cut[: len(plan.lead) + 1]]
+    return [BlockExtent(*sizes) for sizes in cut[: len(plan.lead) + 1]]
 
 
 def _positions_of(plan: DirectPlan) -> int:

@@ -1,7 +1,7 @@
 """Recipe: a plan worked out into what a kernel does, in NKI's own value types.
 
-A kernel that obeys a recipe decides nothing: it loads what a `Window` lists, multiplies what a
-`Job` lists, and stores what a `Store` lists. Offsets are in elements, relative to a place.
+A kernel that obeys a recipe decides nothing: it loads what a `InputWindow` lists, multiplies what a
+`SumRecipe` lists, and stores what a `Store` lists. Offsets are in elements, relative to a place.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trnconv._nki import NKIObject
-from trnconv.ask.ends import End
+from trnconv.ask.ends import Epilogue
 from trnconv.forms.digest import digest_of
 from trnconv.forms.recipe_parts import Place, Ring
 
@@ -42,7 +42,7 @@ class Clear(NKIObject):
 
 
 @dataclass(frozen=True)
-class Fill(NKIObject):
+class BorderFill(NKIObject):
     """A border column of a window: a copy of one of its other columns."""
 
     column: int
@@ -50,7 +50,7 @@ class Fill(NKIObject):
 
 
 @dataclass(frozen=True)
-class Window(NKIObject):
+class InputWindow(NKIObject):
     """Input lines in SBUF: [lines, rows, columns]."""
 
     ring: int
@@ -59,11 +59,11 @@ class Window(NKIObject):
     columns: int
     clears: tuple[Clear, ...]
     loads: tuple[Load, ...]
-    fills: tuple[Fill, ...]
+    fills: tuple[BorderFill, ...]
 
 
 @dataclass(frozen=True)
-class View(NKIObject):
+class WindowView(NKIObject):
     """Where output position (i, j) of a job reads a window, and which positions read it at all."""
 
     row: int
@@ -139,7 +139,7 @@ class Store(NKIObject):
 
 
 @dataclass(frozen=True)
-class Job(NKIObject):
+class SumRecipe(NKIObject):
     """All sums of one tile of output channels over the positions of a block."""
 
     columns: int  # partitions of the sum
@@ -161,13 +161,13 @@ class Job(NKIObject):
 class KindRecipe(NKIObject):
     """What blocks of one kind do."""
 
-    windows: tuple[Window, ...]
-    views: tuple[View, ...]
-    jobs: tuple[Job, ...]
+    windows: tuple[InputWindow, ...]
+    views: tuple[WindowView, ...]
+    jobs: tuple[SumRecipe, ...]
 
 
 @dataclass(frozen=True)
-class Sweep(NKIObject):
+class BlockSweep(NKIObject):
     """Blocks that follow each other, and where they are: once, or as the turn of a loop."""
 
     kinds: tuple[int, ...]  # of each block: its number among the recipe's kinds
@@ -187,7 +187,7 @@ class Recipe(NKIObject):
     weights: Ring  # one slot that holds all, or slots that are streamed through
     out: Ring
     residual: Ring
-    end: End
+    end: Epilogue
     scalar_adds: bool  # whether the Scalar engine adds a bias to what it copies; trn1 refuses
     bias_columns: int
     bias_address: int
@@ -203,7 +203,7 @@ class Recipe(NKIObject):
     ahead: bool  # windows of the next block are loaded before the stores of this one
     weight_loads: tuple[tuple[int, int], ...]  # columns of each load, in order; none if streamed
     kinds: tuple[KindRecipe, ...]
-    sweeps: tuple[Sweep, ...]
+    sweeps: tuple[BlockSweep, ...]
 
     def __repr__(self) -> str:
         """What compiled kernels are kept by: a digest of all of it, and of the kernel's sources."""

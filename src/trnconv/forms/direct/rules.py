@@ -7,7 +7,7 @@ from trnconv.ask.limits import MAX_OFFSET
 from trnconv.forms.direct.array.m_lines import out_tiles
 from trnconv.forms.direct.block_types import frame_kinds
 from trnconv.forms.direct.jobs import grouped_jobs
-from trnconv.forms.direct.plan import BY_COLUMN, BY_FRAME, BY_ROW, DirectPlan, Pass
+from trnconv.forms.direct.plan import BY_COLUMN, BY_FRAME, BY_ROW, ArrayFill, DirectPlan
 from trnconv.forms.direct.problem import DEPTH, HEIGHT, WIDTH
 from trnconv.forms.direct.sbuf import layout_of, window_elems
 from trnconv.forms.direct.traffic import count_windows
@@ -61,27 +61,27 @@ def _sizes(plan: DirectPlan) -> list[str]:
 
 def _channels(plan: DirectPlan) -> list[str]:
     broken = []
-    for one in plan.passes:
-        lines = one.channels * one.stack
-        if one.columns > 1 and not one.separate and lines > plan.target.partitions:
+    for fill in plan.passes:
+        lines = fill.channels * fill.stack
+        if fill.columns > 1 and not fill.separate and lines > plan.target.partitions:
             broken.append(
-                f"{one}: column phases of {lines} partitions, {plan.machine} has"
+                f"{fill}: column phases of {lines} partitions, {plan.machine} has"
                 f" {plan.target.partitions}"
             )
-        if not plan.target.accepts.split_partitions and _stacks_freely(plan, one):
+        if not plan.target.accepts.split_partitions and _stacks_freely(plan, fill):
             broken.append(
-                f"{one}: partitions of a store in two dimensions, which {plan.machine} has switched"
-                " off"
+                f"{fill}: partitions of a store in two dimensions, which {plan.machine} has"
+                " switched off"
             )
-        if one.tile_columns < plan.target.matmul_tile_min_rows:
+        if fill.tile_columns < plan.target.matmul_tile_min_rows:
             broken.append(
-                f"column tiles of {one.tile_columns}: {plan.machine} has tiles of"
+                f"column tiles of {fill.tile_columns}: {plan.machine} has tiles of"
                 f" {plan.target.matmul_tile_min_rows} columns or more"
             )
     return broken
 
 
-def _stacks_freely(plan: DirectPlan, one: Pass) -> bool:
+def _stacks_freely(plan: DirectPlan, one: ArrayFill) -> bool:
     """Whether partitions of a store are split by outputs that are stacked for speed alone."""
     phases = plan.problem.phases != (1, 1, 1)  # they have to be stacked: stores are taken apart
     return not phases and any(box.is_split for tile in out_tiles(one) for box in tile.boxes)
@@ -129,7 +129,7 @@ def broken_patterns(plan: DirectPlan) -> list[str]:
     in_columns = min(
         problem.size[WIDTH], problem.advance(WIDTH, plan.columns) + problem.reach(WIDTH)
     )
-    step = max(problem.advance(HEIGHT, one.rows) for one in plan.passes) * in_columns
+    step = max(problem.advance(HEIGHT, fill.rows) for fill in plan.passes) * in_columns
     if plan.rows > 1 and step > machine.access_stride_max:
         broken.append(
             f"rows {step} elements apart in a window: a stride has at most"

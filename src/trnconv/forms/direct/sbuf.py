@@ -11,7 +11,7 @@ from trnconv.forms.direct.block_types import column_kinds, row_kinds
 from trnconv.forms.direct.blocks import valid
 from trnconv.forms.direct.jobs import in_order
 from trnconv.forms.direct.loops import turn_blocks
-from trnconv.forms.direct.plan import BY_COLUMN, BY_FRAME, BY_ROW, DirectPlan, Pass
+from trnconv.forms.direct.plan import BY_COLUMN, BY_FRAME, BY_ROW, ArrayFill, DirectPlan
 from trnconv.forms.direct.problem import DEPTH, HEIGHT, WIDTH, Problem
 from trnconv.forms.direct.stationaries import bias_width, image_width
 from trnconv.forms.recipe_parts import Ring, first_address
@@ -22,7 +22,7 @@ _RESIDUALS = 2  # tiles of residuals: one is loaded while the other is added
 
 
 @dataclass(frozen=True)
-class Layout:
+class SbufLayout:
     """Addresses on every partition, in bytes, and their end: what the plan needs."""
 
     rings: tuple[Ring, Ring, Ring]
@@ -40,10 +40,10 @@ def window_elems(plan: DirectPlan) -> tuple[int, int, int]:
     """Elements of the largest window of each level, a partition."""
     in_rows = max(kind.inputs for kind in row_kinds(plan))
     in_columns = max(kind.inputs for kind in column_kinds(plan))
-    by_row = max([_positions(plan.rows, one.rows) for one in plan.passes])
+    by_row = max([_positions(plan.rows, fill.rows) for fill in plan.passes])
     by_column = max(
-        _positions(plan.rows, one.rows) * _positions(plan.columns, one.columns)
-        for one in plan.passes
+        _positions(plan.rows, fill.rows) * _positions(plan.columns, fill.columns)
+        for fill in plan.passes
     )
     return (max(1, in_rows * in_columns), max(1, by_row * in_columns), by_column)
 
@@ -54,17 +54,21 @@ def _positions(outputs: int, stack: int) -> int:
 
 def out_elems(plan: DirectPlan) -> int:
     """Elements of an output buffer, a partition."""
-    rows = [plan.rows if one.separate else _positions(plan.rows, one.rows) for one in plan.passes]
+    rows = [
+        plan.rows if fill.separate else _positions(plan.rows, fill.rows) for fill in plan.passes
+    ]
     return max(rows) * plan.columns
 
 
-def layout_of(plan: DirectPlan) -> Layout:
+def layout_of(plan: DirectPlan) -> SbufLayout:
     """Where things lie, without working out a recipe."""
     weights = image_width(plan.problem, plan.passes, plan.frames)
     return lay_out(plan, *weights, bias_width(plan.problem, plan.passes, plan.frames))
 
 
-def lay_out(plan: DirectPlan, weight_columns: int, chunk_columns: int, bias_columns: int) -> Layout:
+def lay_out(
+    plan: DirectPlan, weight_columns: int, chunk_columns: int, bias_columns: int
+) -> SbufLayout:
     """Everything one after the other."""
     align, item = plan.target.sbuf_align_bytes, plan.item_bytes
     address = first_address(plan.target)
@@ -88,7 +92,7 @@ def lay_out(plan: DirectPlan, weight_columns: int, chunk_columns: int, bias_colu
     end = places + offsets * _INT_BYTES - first_address(plan.target)
     held_windows = (rings[0], rings[1], rings[2])
     ends = (out, residual, bias)
-    return Layout(held_windows, weights, *ends, has_zeros, zeros, places, end)
+    return SbufLayout(held_windows, weights, *ends, has_zeros, zeros, places, end)
 
 
 def _ring(slots: int, elems: int, address: int, item_align: tuple[int, int]) -> Ring:
@@ -101,11 +105,11 @@ def needs_zeros(plan: DirectPlan) -> bool:
     return (
         any(not kind.inputs for kind in (*row_kinds(plan), *column_kinds(plan)))
         or _some_output_frame_is_padding(plan.problem)
-        or any(_first_view_is_cut(plan, one) for one in plan.passes)
+        or any(_first_view_is_cut(plan, fill) for fill in plan.passes)
     )
 
 
-def _first_view_is_cut(plan: DirectPlan, one: Pass) -> bool:
+def _first_view_is_cut(plan: DirectPlan, one: ArrayFill) -> bool:
     by_frame, by_row = BY_FRAME in one.levels, BY_ROW in one.levels
     checked = [(HEIGHT, by_frame), (WIDTH, by_frame or by_row)]
     return any(
@@ -116,13 +120,13 @@ def _first_view_is_cut(plan: DirectPlan, one: Pass) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _stacks(one: Pass, axis: int) -> tuple[tuple[int, ...], ...]:
+def _stacks(one: ArrayFill, axis: int) -> tuple[tuple[int, ...], ...]:
     """The rows or columns of the stack that sums of a pass have together."""
     tiles = out_tiles(one)
     return tuple({tile.stacked(axis, part) for tile in tiles for part in tile.parts})
 
 
-def _covers(plan: DirectPlan, axis: int, one: Pass, stacked: tuple[int, ...]) -> bool:
+def _covers(plan: DirectPlan, axis: int, one: ArrayFill, stacked: tuple[int, ...]) -> bool:
     """Whether every position of every span finds the input at the shift that comes first."""
     problem = plan.problem
     stack = one.rows if axis == HEIGHT else one.columns

@@ -8,8 +8,8 @@ from functools import lru_cache
 
 from trnconv.forms.direct.array.m_lines import OutPart, out_tiles
 from trnconv.forms.direct.block_types import frame_kinds
-from trnconv.forms.direct.jobs import OutJob, Product, Shift, grouped_jobs, within
-from trnconv.forms.direct.plan import Pass
+from trnconv.forms.direct.jobs import Shift, TileSum, WindowProduct, grouped_jobs, within
+from trnconv.forms.direct.plan import ArrayFill
 from trnconv.forms.direct.problem import DEPTH, Problem
 
 Key = tuple[int, ...]
@@ -19,7 +19,7 @@ Key = tuple[int, ...]
 class ChunkWeights:
     """The matrices of one window: input lines down, outputs across, one matrix for each view."""
 
-    one: Pass
+    one: ArrayFill
     out_number: int  # which tile of the pass
     lines: tuple[tuple[int, Key, int, int], ...]  # line, key from the first tap, channel, channels
     views: tuple[Shift, ...]
@@ -58,18 +58,18 @@ class WeightImage:
                 yield column, column + step
 
 
-def chunk_weights(problem: Problem, job: OutJob, product: Product) -> ChunkWeights:
+def chunk_weights(problem: Problem, job: TileSum, product: WindowProduct) -> ChunkWeights:
     """The matrices of one window of a job. Frames count from the job's first tap."""
     first = problem.advance(DEPTH, job.frame)
     lines = tuple(
-        (one.line, (one.key[0] - first, *one.key[1:]), one.channel, one.channels)
-        for one in product.tile.lines
+        (line.line, (line.key[0] - first, *line.key[1:]), line.channel, line.channels)
+        for line in product.tile.lines
     )
     return ChunkWeights(job.one, job.out_number, lines, product.views, product.part)
 
 
 @lru_cache(maxsize=1024)
-def image_width(problem: Problem, passes: tuple[Pass, ...], frames: int) -> tuple[int, int]:
+def image_width(problem: Problem, passes: tuple[ArrayFill, ...], frames: int) -> tuple[int, int]:
     """Columns that the weights of all blocks take, equal ones once; and the widest chunk."""
     image = WeightImage()
     width = widest = 0
@@ -84,8 +84,8 @@ def image_width(problem: Problem, passes: tuple[Pass, ...], frames: int) -> tupl
     return width, widest
 
 
-def bias_width(problem: Problem, passes: tuple[Pass, ...], frames: int) -> int:
+def bias_width(problem: Problem, passes: tuple[ArrayFill, ...], frames: int) -> int:
     """Columns that the bias takes at most: one for each tile of outputs of all blocks."""
     counts = {kind.outputs for kind in frame_kinds(problem, frames)}
-    used = {within(one, count) for one in passes for count in counts}
-    return sum(len(out_tiles(one)) for one in used)
+    used = {within(fill, count) for fill in passes for count in counts}
+    return sum(len(out_tiles(fill)) for fill in used)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from trnconv.ask.ends import NO_RESIDUAL
 from trnconv.forms.direct.array.k_lines import LineTile
 from trnconv.forms.direct.array.m_lines import OutBox
-from trnconv.forms.direct.jobs import JobGroups, OutJob
-from trnconv.forms.direct.plan import BY_COLUMN, BY_ROW, DirectPlan, Pass
+from trnconv.forms.direct.jobs import JobGroups, TileSum
+from trnconv.forms.direct.plan import BY_COLUMN, BY_ROW, ArrayFill, DirectPlan
 from trnconv.forms.direct.problem import HEIGHT, WIDTH
 from trnconv.forms.dma import moved_ns
 
@@ -42,7 +42,7 @@ def transfer(plan: DirectPlan, dmas: float, descriptors: float, run_bytes: float
 class Loaded:
     """A window that a block loads, and how often; and how many such windows there are."""
 
-    one: Pass
+    one: ArrayFill
     tile: LineTile
     times: int
     count: int
@@ -72,7 +72,7 @@ def _load_in_turn(
 ) -> tuple[tuple[Loaded, ...], tuple[int, ...]]:
     held: list[list[tuple[int, ...]]] = [[], [], []]
     places: dict[tuple[int, ...], int] = {}  # of what is loaded alike
-    examples: list[tuple[Pass, LineTile, int]] = []
+    examples: list[tuple[ArrayFill, LineTile, int]] = []
     order = []
     for group in groups:
         one = group.job.one
@@ -89,7 +89,7 @@ def _load_in_turn(
 
 
 def _missing(
-    job: OutJob, held: list[list[tuple[int, ...]]], slots: tuple[int, int, int]
+    job: TileSum, held: list[list[tuple[int, ...]]], slots: tuple[int, int, int]
 ) -> list[LineTile]:
     missing = []
     for product in job.products:
@@ -102,7 +102,7 @@ def _missing(
     return missing
 
 
-def _window_key(job: OutJob, tile: LineTile) -> tuple[int, ...]:
+def _window_key(job: TileSum, tile: LineTile) -> tuple[int, ...]:
     """Windows with equal keys are one: cut tiles are cached, so one tile is one object."""
     stack = (job.one.rows, job.one.columns)[: tile.level - 1]
     return (id(tile), *stack)
@@ -159,7 +159,7 @@ def window_dmas(plan: DirectPlan, tile: LineTile) -> int:
 
 
 @dataclass(frozen=True)
-class Extent:
+class BlockExtent:
     """Rows and columns of one block."""
 
     rows: int
@@ -168,7 +168,7 @@ class Extent:
     in_columns: int
 
 
-def window_transfer(plan: DirectPlan, loaded: Loaded, extent: Extent) -> Transfers:
+def window_transfer(plan: DirectPlan, loaded: Loaded, extent: BlockExtent) -> Transfers:
     """Loading one window of one block, once."""
     problem, item = plan.problem, plan.item_bytes
     one, tile = loaded.one, loaded.tile
@@ -188,14 +188,14 @@ def window_transfer(plan: DirectPlan, loaded: Loaded, extent: Extent) -> Transfe
     return transfer(plan, window_dmas(plan, tile), tile.count * runs, length * item)
 
 
-def stored_boxes(plan: DirectPlan, job: OutJob) -> tuple[OutBox, ...]:
+def stored_boxes(plan: DirectPlan, job: TileSum) -> tuple[OutBox, ...]:
     """The partitions of each store of a job."""
     if plan.target.accepts.split_partitions:
         return job.out.boxes
     return tuple(part for box in job.out.boxes for part in box.whole())
 
 
-def store_transfer(plan: DirectPlan, job: OutJob, extent: Extent) -> Transfers:
+def store_transfer(plan: DirectPlan, job: TileSum, extent: BlockExtent) -> Transfers:
     """Storing one job of one block, and loading its residual."""
     problem, one = plan.problem, job.one
     rows = extent.rows if one.separate else -(-extent.rows // one.rows)

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from trnconv.forms.direct.array.k_lines import InLines, LineTile
-from trnconv.forms.direct.block_types import Kind
+from trnconv.forms.direct.block_types import BlockType
 from trnconv.forms.direct.blocks import valid
 from trnconv.forms.direct.plan import BY_COLUMN, BY_FRAME, BY_ROW
 from trnconv.forms.direct.problem import Problem
-from trnconv.forms.direct.recipe import Clear, Fill, Load, Pattern, Window
+from trnconv.forms.direct.recipe import BorderFill, Clear, InputWindow, Load, Pattern
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Grid:
         return self if level == BY_COLUMN else replace(self, columns=0, column_step=0)
 
 
-class _Run(NamedTuple):
+class _PositionRun(NamedTuple):
     """Positions `at` .. `end - 1` of a window, read from `first` on in steps of `step`."""
 
     at: int
@@ -39,12 +39,12 @@ class _Run(NamedTuple):
     step: int
 
 
-Runs = list[_Run]
+Runs = list[_PositionRun]
 
 
 def window_of(
-    problem: Problem, kind: Kind, tile: LineTile, grid: Grid, *, merge: bool = True
-) -> Window:
+    problem: Problem, kind: BlockType, tile: LineTile, grid: Grid, *, merge: bool = True
+) -> InputWindow:
     """The loads that fill a tile, the borders that must be zero first, and those copied on chip.
 
     `merge`: loads of neighbouring lines that differ by one shift are one DMA.
@@ -53,16 +53,16 @@ def window_of(
     columns = kind.in_columns if tile.level < BY_COLUMN else grid.columns
     fills = _fills(kind) if tile.level < BY_COLUMN else ()
     placed = [
-        (one, _row_runs(kind, one, grid), _column_runs(kind, one, grid)) for one in tile.lines
+        (line, _row_runs(kind, line, grid), _column_runs(kind, line, grid)) for line in tile.lines
     ]
     loads = [
-        _load(problem, kind, one, (row, column))
-        for one, row_runs, column_runs in placed
+        _load(problem, kind, line, (row, column))
+        for line, row_runs, column_runs in placed
         for row in row_runs
         for column in column_runs
     ]
     held = [(r, c if tile.level == BY_COLUMN else _whole(columns)) for _, r, c in placed]
-    return Window(
+    return InputWindow(
         ring=tile.level - 1,
         lines=tile.count,
         rows=rows,
@@ -73,7 +73,7 @@ def window_of(
     )
 
 
-def _row_runs(kind: Kind, one: InLines, grid: Grid) -> Runs:
+def _row_runs(kind: BlockType, one: InLines, grid: Grid) -> Runs:
     """The rows of the input that a line holds: none, if its frame does not exist."""
     if one.key[0] not in kind.frames:
         return []
@@ -85,22 +85,22 @@ def _row_runs(kind: Kind, one: InLines, grid: Grid) -> Runs:
     return _clipped(one.key[1] - kind.missing_rows, grid.row_step, grid.rows, kind.in_rows)
 
 
-def _column_runs(kind: Kind, one: InLines, grid: Grid) -> Runs:
+def _column_runs(kind: BlockType, one: InLines, grid: Grid) -> Runs:
     if len(one.key) == BY_COLUMN:
         first = one.key[2] - kind.missing_columns
         return _clipped(first, grid.column_step, grid.columns, kind.in_columns)
     filled = {fill.column for fill in _fills(kind)}
-    loaded = [it for it in enumerate(kind.column_sources) if it[0] not in filled]
+    loaded = [column for column in enumerate(kind.column_sources) if column[0] not in filled]
     return _runs(loaded) or _whole(kind.in_columns)
 
 
 def _whole(count: int) -> Runs:
-    return [_Run(0, count, 0, 1)] if count else []
+    return [_PositionRun(0, count, 0, 1)] if count else []
 
 
 def _clipped(first: int, step: int, count: int, held: int) -> Runs:
     begin, end = valid((first, step), count, held)
-    return [_Run(begin, end, first + begin * step, step)] if begin < end else []
+    return [_PositionRun(begin, end, first + begin * step, step)] if begin < end else []
 
 
 def _runs(places: Iterable[tuple[int, int]]) -> Runs:
@@ -109,17 +109,17 @@ def _runs(places: Iterable[tuple[int, int]]) -> Runs:
     for position, source in places:
         last = runs[-1] if runs else None
         if last is None or last.end != position:
-            runs.append(_Run(position, position + 1, source, 1))
+            runs.append(_PositionRun(position, position + 1, source, 1))
         elif last.end - last.at == 1 and source > last.first:
-            runs[-1] = _Run(last.at, position + 1, last.first, source - last.first)
+            runs[-1] = _PositionRun(last.at, position + 1, last.first, source - last.first)
         elif last.end - last.at > 1 and source == last.first + (last.end - last.at) * last.step:
             runs[-1] = last._replace(end=position + 1)
         else:
-            runs.append(_Run(position, position + 1, source, 1))
+            runs.append(_PositionRun(position, position + 1, source, 1))
     return runs
 
 
-def _fills(kind: Kind) -> tuple[Fill, ...]:
+def _fills(kind: BlockType) -> tuple[BorderFill, ...]:
     """Border columns whose source is in the window: single elements are copied, not loaded."""
     sources = kind.column_sources
     if not sources:
@@ -127,7 +127,7 @@ def _fills(kind: Kind) -> tuple[Fill, ...]:
     inner = max(_runs(enumerate(sources)), key=lambda run: run.end - run.at)
     held = {sources[column]: column for column in range(inner.at, inner.end)}
     return tuple(
-        Fill(column, held[source])
+        BorderFill(column, held[source])
         for column, source in enumerate(sources)
         if not inner.at <= column < inner.end and source in held
     )
@@ -148,10 +148,16 @@ def _clears(held: list[tuple[Runs, Runs]], rows: int, columns: int) -> tuple[Cle
         Clear(top, bottom, 0, left),
         Clear(top, bottom, right, columns),
     )
-    return tuple(one for one in borders if one.row < one.row_end and one.column < one.column_end)
+    return tuple(
+        border
+        for border in borders
+        if border.row < border.row_end and border.column < border.column_end
+    )
 
 
-def _load(problem: Problem, kind: Kind, one: InLines, runs: tuple[_Run, _Run]) -> Load:
+def _load(
+    problem: Problem, kind: BlockType, one: InLines, runs: tuple[_PositionRun, _PositionRun]
+) -> Load:
     rows, columns = runs
     piece, number = kind.frame_places[kind.frames.index(one.key[0])]
     _, channel, frame, row, column = problem.piece_strides(piece)

@@ -37,7 +37,7 @@ def _decisions(plan: DirectPlan) -> list[str]:
     lines = [
         f"  blocks    {plan.frames} frames x {plan.rows} rows x {plan.columns} columns{_lead(plan)}"
     ]
-    lines += [f"  array     {one.in_words()}" for one in plan.passes[:_SHOWN]]
+    lines += [f"  array     {fill.in_words()}" for fill in plan.passes[:_SHOWN]]
     if len(plan.passes) > _SHOWN:
         lines.append(f"            and so on: {len(plan.passes)} passes in all")
     if plan.is_reproducible:

@@ -10,18 +10,18 @@ from trnconv.forms.filter_gradient.plan import HEIGHT, WIDTH, FilterGradientPlan
 from trnconv.forms.filter_gradient.recipe import (
     NO_FILL,
     NO_WINDOW,
-    Block,
-    Fill,
-    Frame,
-    Transposed,
-    View,
-    Window,
+    GradientBlock,
+    PaddedWindow,
+    TapFrame,
+    TileFill,
+    TileView,
+    TransposedLoad,
 )
-from trnconv.forms.filter_gradient.turns import Area, Turn, image_elems, origin
+from trnconv.forms.filter_gradient.turns import Area, AreaTurn, image_elems, origin
 
 
 @dataclass(frozen=True)
-class _Run:
+class _HbmRun:
     """Positions that follow each other in HBM; the first one goes to `position` of a block."""
 
     position: int
@@ -29,7 +29,7 @@ class _Run:
     offset: int
 
 
-def blocks_of(plan: FilterGradientPlan, turn: Turn) -> tuple[Block, ...]:
+def blocks_of(plan: FilterGradientPlan, turn: AreaTurn) -> tuple[GradientBlock, ...]:
     """The blocks of a turn; offsets count from its origin."""
     numbers: dict[tuple[int, Area], int] = {}
     return tuple(
@@ -39,36 +39,36 @@ def blocks_of(plan: FilterGradientPlan, turn: Turn) -> tuple[Block, ...]:
 
 def _block(
     plan: FilterGradientPlan,
-    turn: Turn,
+    turn: AreaTurn,
     place: tuple[Area, int],
     numbers: dict[tuple[int, Area], int],
-) -> Block:
+) -> GradientBlock:
     area, frame = place
     x_image, dy_image = image_elems(plan)
     x_origin, dy_origin = origin(plan, turn)
     frames = []
     for at in plan.frames_read(frame):
         if at < 0:
-            frames.append(Frame(-1, (), NO_WINDOW))
+            frames.append(TapFrame(-1, (), NO_WINDOW))
             continue
         number = numbers.setdefault((at, area), len(numbers))
         base = turn.image * x_image + _before_frame(plan.shape.size, at) - x_origin
         if plan.by_dma:
-            frames.append(Frame(number, _x_fills(plan, turn.images, area, base), NO_WINDOW))
+            frames.append(TapFrame(number, _x_fills(plan, turn.images, area, base), NO_WINDOW))
         else:
-            frames.append(Frame(number, (), _x_window(plan, turn.images, area, base)))
+            frames.append(TapFrame(number, (), _x_window(plan, turn.images, area, base)))
     base = turn.image * dy_image + _before_frame(plan.shape.out_sizes(), frame) - dy_origin
     one_image = _tiles(plan, area.rows, area.columns)
     fill, window = NO_FILL, NO_WINDOW
-    views: tuple[View, ...] = ()
-    x_views: tuple[tuple[View, ...], ...] = ()
+    views: tuple[TileView, ...] = ()
+    x_views: tuple[tuple[TileView, ...], ...] = ()
     if plan.by_dma:
         fill = _dy_fill(plan, turn.images, area, base)
     else:
         window = _dy_window(plan, turn.images, area, base)
         views, x_views = _views(plan, turn.images, area.rows, area.columns)
     sizes = one_image * turn.images
-    return Block(sizes, len(one_image), fill, window, views, x_views, tuple(frames))
+    return GradientBlock(sizes, len(one_image), fill, window, views, x_views, tuple(frames))
 
 
 def _before_frame(size: tuple[int, int, int], frame: int) -> int:
@@ -85,13 +85,13 @@ def _tiles(plan: FilterGradientPlan, rows: int, columns: int) -> tuple[int, ...]
     return tuple(min(each, positions - at) for at in range(0, positions, each))
 
 
-def _dy_fill(plan: FilterGradientPlan, images: int, area: Area, base: int) -> Fill:
+def _dy_fill(plan: FilterGradientPlan, images: int, area: Area, base: int) -> TileFill:
     first = base + area.row * plan.shape.out_size(WIDTH) + area.column
     if plan.pitch == area.columns:
-        runs = [_Run(0, area.rows * area.columns, first)]
+        runs = [_HbmRun(0, area.rows * area.columns, first)]
     else:
         runs = [
-            _Run(row * plan.pitch, area.columns, first + row * plan.shape.out_size(WIDTH))
+            _HbmRun(row * plan.pitch, area.columns, first + row * plan.shape.out_size(WIDTH))
             for row in range(area.rows)
         ]
     sizes = _tiles(plan, area.rows, area.columns)
@@ -99,7 +99,7 @@ def _dy_fill(plan: FilterGradientPlan, images: int, area: Area, base: int) -> Fi
     return _fill(plan, _of_images(runs, images, image_elems(plan)[1], apart), sizes * images)
 
 
-def _x_fills(plan: FilterGradientPlan, images: int, area: Area, base: int) -> tuple[Fill, ...]:
+def _x_fills(plan: FilterGradientPlan, images: int, area: Area, base: int) -> tuple[TileFill, ...]:
     """By column tap, then row tap."""
     shape = plan.shape
     sizes = _tiles(plan, area.rows, area.columns)
@@ -111,7 +111,7 @@ def _x_fills(plan: FilterGradientPlan, images: int, area: Area, base: int) -> tu
             row = shape.in_position(HEIGHT, area.row, row_tap)
             first = row * shape.size[WIDTH] + column
             begin, count = _clipped(first, sum(sizes), _limits(plan, row))
-            runs = [_Run(begin, count, base + first + begin)] if count > 0 else []
+            runs = [_HbmRun(begin, count, base + first + begin)] if count > 0 else []
             runs = _of_images(runs, images, image_elems(plan)[0], apart)
             fills.append(_fill(plan, runs, sizes * images))
     return tuple(fills)
@@ -131,7 +131,7 @@ def _clipped(first: int, count: int, limits: tuple[int, int]) -> tuple[int, int]
     return begin, min(count, limits[1] - first) - begin
 
 
-def _of_images(runs: list[_Run], images: int, elems: int, positions: int) -> list[_Run]:
+def _of_images(runs: list[_HbmRun], images: int, elems: int, positions: int) -> list[_HbmRun]:
     """The same runs for each image: `elems` further in HBM, `positions` further in the block."""
     return [
         replace(run, position=run.position + image * positions, offset=run.offset + image * elems)
@@ -140,10 +140,10 @@ def _of_images(runs: list[_Run], images: int, elems: int, positions: int) -> lis
     ]
 
 
-def _fill(plan: FilterGradientPlan, runs: list[_Run], sizes: tuple[int, ...]) -> Fill:
+def _fill(plan: FilterGradientPlan, runs: list[_HbmRun], sizes: tuple[int, ...]) -> TileFill:
     """Runs cut at the ends of tiles; what is alike on tiles that follow each other is one DMA."""
     covered = [0] * len(sizes)
-    loads: list[Transposed] = []
+    loads: list[TransposedLoad] = []
     for piece in _pieces(plan, runs):
         covered[piece.tile] += piece.lines
         if loads and _continues(loads[-1], piece):
@@ -153,26 +153,26 @@ def _fill(plan: FilterGradientPlan, runs: list[_Run], sizes: tuple[int, ...]) ->
         else:
             loads.append(piece)
     pairs = zip(range(len(sizes)), covered, sizes, strict=True)
-    return Fill(tuple(tile for tile, has, size in pairs if has < size), tuple(loads))
+    return TileFill(tuple(tile for tile, has, size in pairs if has < size), tuple(loads))
 
 
-def _continues(last: Transposed, piece: Transposed) -> bool:
+def _continues(last: TransposedLoad, piece: TransposedLoad) -> bool:
     alike = (last.line, last.lines, last.tile + last.tiles) == (piece.line, piece.lines, piece.tile)
     return alike and (last.tiles == 1 or last.offset + last.tiles * last.step == piece.offset)
 
 
-def _pieces(plan: FilterGradientPlan, runs: Iterable[_Run]) -> Iterator[Transposed]:
+def _pieces(plan: FilterGradientPlan, runs: Iterable[_HbmRun]) -> Iterator[TransposedLoad]:
     whole = plan.target.partitions
     for run in runs:
         at, end = run.position, run.position + run.count
         while at < end:
             tile, line = divmod(at, whole)
             lines = min(whole - line, end - at)
-            yield Transposed(line, lines, tile, 1, run.offset + at - run.position, whole)
+            yield TransposedLoad(line, lines, tile, 1, run.offset + at - run.position, whole)
             at += lines
 
 
-def _x_window(plan: FilterGradientPlan, images: int, area: Area, base: int) -> Window:
+def _x_window(plan: FilterGradientPlan, images: int, area: Area, base: int) -> PaddedWindow:
     shape = plan.shape
     sizes, firsts, counts, at = [], [], [], []
     spans = ((HEIGHT, area.row, area.rows), (WIDTH, area.column, area.columns))
@@ -184,7 +184,7 @@ def _x_window(plan: FilterGradientPlan, images: int, area: Area, base: int) -> W
         firsts.append(first if count > 0 else 0)
         counts.append(max(0, count))
         at.append(begin + firsts[-1])
-    return Window(
+    return PaddedWindow(
         images=images,
         rows=sizes[0],
         columns=sizes[1],
@@ -204,8 +204,8 @@ def window_size(plan: FilterGradientPlan, axis: int, outs: int) -> int:
     return (outs - 1) * shape.stride[axis] + reach
 
 
-def _dy_window(plan: FilterGradientPlan, images: int, area: Area, base: int) -> Window:
-    return Window(
+def _dy_window(plan: FilterGradientPlan, images: int, area: Area, base: int) -> PaddedWindow:
+    return PaddedWindow(
         images=images,
         rows=area.rows,
         columns=area.columns,
@@ -221,7 +221,7 @@ def _dy_window(plan: FilterGradientPlan, images: int, area: Area, base: int) -> 
 @lru_cache(maxsize=256)
 def _views(
     plan: FilterGradientPlan, images: int, rows: int, columns: int
-) -> tuple[tuple[View, ...], tuple[tuple[View, ...], ...]]:
+) -> tuple[tuple[TileView, ...], tuple[tuple[TileView, ...], ...]]:
     """Where each tile is in a window of dy, and for each tap in a window of x."""
     shape, each = plan.shape, plan.rows_of_tile
     cut = [
@@ -229,7 +229,7 @@ def _views(
         for image in range(images)
         for row in range(0, rows, each)
     ]
-    views = tuple(View(image * rows + row, count, 0, columns) for image, row, count in cut)
+    views = tuple(TileView(image * rows + row, count, 0, columns) for image, row, count in cut)
     high = window_size(plan, HEIGHT, rows)
     x_views = []
     for column_tap in range(shape.kernel[WIDTH]):
@@ -238,7 +238,9 @@ def _views(
             right = column_tap * shape.dilation[WIDTH]
             x_views.append(
                 tuple(
-                    View(image * high + row * shape.stride[HEIGHT] + down, count, right, columns)
+                    TileView(
+                        image * high + row * shape.stride[HEIGHT] + down, count, right, columns
+                    )
                     for image, row, count in cut
                 )
             )

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from trnconv._nki import nisa, nl
 from trnconv.forms.filter_gradient.recipe import (
-    Block,
     FilterGradientRecipe,
-    Pass,
-    Place,
+    GradientBlock,
+    GradientPass,
     StripWork,
+    TurnPlace,
 )
 from trnconv.forms.kernel_parts import Banks, Slots, at_cell, listed, sbuf
 
 
-class Turn(nl.NKIObject):
+class GradientTurn(nl.NKIObject):
     """Where a turn is: at a place, or, in a hardware loop, where a row of the place table says."""
 
-    def __init__(self, place: Place, address: int, rolled: bool) -> None:  # noqa: FBT001
+    def __init__(self, place: TurnPlace, address: int, rolled: bool) -> None:  # noqa: FBT001
         self.place = place
         self.rolled = rolled
         self.cells = sbuf((1, 2), nl.int32, address)
@@ -102,7 +102,7 @@ class GradientCore(nl.NKIObject):
         elems = recipe.out_tiles * recipe.dy_window_elems
         self.dy_window = sbuf((recipe.lines, elems), dtype, at.dy_window)
 
-    def begin_pass(self, one: Pass) -> None:
+    def begin_pass(self, one: GradientPass) -> None:
         """Nothing is summed, nothing is stored."""
         self.begun = [False] * len(one.strips)
         self.stored = [False] * len(one.strips)
@@ -121,7 +121,7 @@ class GradientCore(nl.NKIObject):
         self.banks.open_region()
         self.transposed.open_region()
 
-    def out_tiles(self, one: Pass) -> int:
+    def out_tiles(self, one: GradientPass) -> int:
         """Tiles of output channels of a pass."""
         return (one.outs + self.recipe.lines - 1) // self.recipe.lines
 
@@ -140,7 +140,7 @@ class GradientCore(nl.NKIObject):
         return bank[0:lines, 0:elems].reshape((lines, shape[0], shape[1], shape[2]))
 
 
-def clear_sums(core: GradientCore, one: Pass) -> None:
+def clear_sums(core: GradientCore, one: GradientPass) -> None:
     """Zeros where nothing was summed yet; strip by strip, so that the first need not wait long."""
     if not core.bias_begun:
         core.bias_begun = True
@@ -153,10 +153,10 @@ def clear_sums(core: GradientCore, one: Pass) -> None:
                 nisa.memset(dst=kept, value=0.0, engine=nisa.engine.gpsimd)
 
 
-class Step(nl.NKIObject):
+class BlockStep(nl.NKIObject):
     """A block, the turn it belongs to, and the number of the turn's first frame."""
 
-    def __init__(self, block: Block, turn: Turn, first_frame: int) -> None:
+    def __init__(self, block: GradientBlock, turn: GradientTurn, first_frame: int) -> None:
         self.block = block
         self.turn = turn
         self.first_frame = first_frame

@@ -12,7 +12,13 @@ from nkisim.machine import Timing
 from trnconv.forms.dma import descriptor_ns, issue_ns, latency_ns
 from trnconv.forms.filter_gradient.blocks import window_size
 from trnconv.forms.filter_gradient.pass_kinds import PassKind, cut_ends, pass_kinds, rows_outside
-from trnconv.forms.filter_gradient.plan import DEPTH, HEIGHT, WIDTH, FilterGradientPlan, Strip
+from trnconv.forms.filter_gradient.plan import (
+    DEPTH,
+    HEIGHT,
+    WIDTH,
+    FilterGradientPlan,
+    GradientStrip,
+)
 from trnconv.forms.filter_gradient.sbuf import addresses
 from trnconv.forms.filter_gradient.turns import turns_of_looks
 from trnconv.forms.form import Cost
@@ -129,7 +135,7 @@ def _works(plan: FilterGradientPlan) -> list[tuple[PassKind, _PassWork]]:
 def _pass_work(plan: FilterGradientPlan, timing: Timing, kind: PassKind) -> _PassWork:
     total, edges = _Count(), _Count()
     reads = plan.all_frames_read()
-    taps = {one.frame_tap for one, _ in kind.strips}
+    taps = {strip.frame_tap for strip, _ in kind.strips}
     met = {tap: sum(read[tap] >= 0 for read in reads) for tap in taps}
     loads = {tap: _loads(plan, reads, tap, kind.strips) for tap in taps}
     extents = _extents(plan)
@@ -138,13 +144,13 @@ def _pass_work(plan: FilterGradientPlan, timing: Timing, kind: PassKind) -> _Pas
         block.add(_dy_cost(plan, timing, extent, kind.outs), len(reads))
         if kind.with_bias:
             block.add(_sum_cost(plan, timing, (extent.tiles, 1), kind.outs), len(reads))
-        for one, alike in kind.strips:
-            sums = _sum_cost(plan, timing, (extent.tiles, one.columns), kind.outs)
-            block.add(sums, alike * met[one.frame_tap])
-            block.add(_x_cost(plan, timing, extent, one), alike * loads[one.frame_tap])
+        for strip, alike in kind.strips:
+            sums = _sum_cost(plan, timing, (extent.tiles, strip.columns), kind.outs)
+            block.add(sums, alike * met[strip.frame_tap])
+            block.add(_x_cost(plan, timing, extent, strip), alike * loads[strip.frame_tap])
         total.add(block, times)
-    for one, alike in kind.strips if plan.by_dma else ():
-        edges.add(_edge_cost(plan, timing, one), alike * loads[one.frame_tap])
+    for strip, alike in kind.strips if plan.by_dma else ():
+        edges.add(_edge_cost(plan, timing, strip), alike * loads[strip.frame_tap])
     return _PassWork(total, edges, sum(extents.values()) * len(reads))
 
 
@@ -165,7 +171,7 @@ def _one_pass(
 
 
 @dataclass(frozen=True)
-class _Extent:
+class _BlockSize:
     """The size of a block."""
 
     images: int
@@ -175,17 +181,17 @@ class _Extent:
     is_ragged: bool  # its last tiles are not full
 
 
-def _extents(plan: FilterGradientPlan) -> dict[_Extent, int]:
+def _extents(plan: FilterGradientPlan) -> dict[_BlockSize, int]:
     """Sizes of blocks of an output frame, and how many there are."""
     sizes = [
         Counter(count for _, count in spans)
         for spans in (plan.image_spans(), plan.row_spans(), plan.column_spans())
     ]
-    counts: dict[_Extent, int] = {}
+    counts: dict[_BlockSize, int] = {}
     for images, rows, columns in product(*sizes):
         tiles = plan.tile_count(rows, columns)
         ragged = tiles * plan.target.partitions > rows * columns
-        one = _Extent(images, rows, columns, images * tiles, ragged)
+        one = _BlockSize(images, rows, columns, images * tiles, ragged)
         counts[one] = sizes[0][images] * sizes[1][rows] * sizes[2][columns]
     return counts
 
@@ -194,7 +200,7 @@ def _loads(
     plan: FilterGradientPlan,
     reads: tuple[tuple[int, ...], ...],
     frame_tap: int,
-    strips: tuple[tuple[Strip, int], ...],
+    strips: tuple[tuple[GradientStrip, int], ...],
 ) -> int:
     """How often a strip of x is loaded for an area of the frames.
 
@@ -236,7 +242,7 @@ def _sum_cost(
     )
 
 
-def _dy_cost(plan: FilterGradientPlan, timing: Timing, extent: _Extent, outs: int) -> _Count:
+def _dy_cost(plan: FilterGradientPlan, timing: Timing, extent: _BlockSize, outs: int) -> _Count:
     """dy of a block on partitions, and its masked copies."""
     tiles = extent.tiles
     count = _Count()
@@ -256,7 +262,7 @@ def _dy_cost(plan: FilterGradientPlan, timing: Timing, extent: _Extent, outs: in
     return count
 
 
-def _pieces(extent: _Extent) -> int:
+def _pieces(extent: _BlockSize) -> int:
     """DMAs that transpose all tiles of a block: whole tiles of an image are one."""
     whole = extent.tiles > extent.images
     if not whole:
@@ -264,7 +270,9 @@ def _pieces(extent: _Extent) -> int:
     return extent.images * (2 if extent.is_ragged else 1)
 
 
-def _x_cost(plan: FilterGradientPlan, timing: Timing, extent: _Extent, one: Strip) -> _Count:
+def _x_cost(
+    plan: FilterGradientPlan, timing: Timing, extent: _BlockSize, one: GradientStrip
+) -> _Count:
     """One strip of x of a block on partitions."""
     if plan.by_dma:
         count = _Count()
@@ -283,7 +291,7 @@ def _x_cost(plan: FilterGradientPlan, timing: Timing, extent: _Extent, one: Stri
     return count
 
 
-def _edge_cost(plan: FilterGradientPlan, timing: Timing, one: Strip) -> _Count:
+def _edge_cost(plan: FilterGradientPlan, timing: Timing, one: GradientStrip) -> _Count:
     """Rows of a frame that a tap finds in the padding: tiles to clear, tiles loaded in parts."""
     count = _Count()
     for tap in range(one.row_tap, one.row_tap + one.row_taps):
@@ -358,12 +366,12 @@ def _ends_cost(plan: FilterGradientPlan, timing: Timing, kind: PassKind) -> _Cou
     out_tiles = -(-kind.outs // plan.target.partitions)
     zeros = out_tiles if plan.rolled else 0
     count = _Count(instructions=out_tiles + 1)
-    for one, alike in kind.strips:
-        moved = one.columns * _FLOAT_BYTES
+    for strip, alike in kind.strips:
+        moved = strip.columns * _FLOAT_BYTES
         count.dma += alike * kind.outs * descriptor_ns(timing, moved, rolled=plan.rolled)
         count.dmas += alike * out_tiles
         count.hbm += alike * kind.outs * moved
-        cycles = one.columns * timing.gpsimd_cycles_per_elem + timing.gpsimd_startup_cycles
+        cycles = strip.columns * timing.gpsimd_cycles_per_elem + timing.gpsimd_startup_cycles
         count.gpsimd += alike * zeros * cycles
         count.instructions += alike * (zeros + out_tiles)
     return count

@@ -11,8 +11,13 @@ passes, strips and blocks.
 from __future__ import annotations
 
 from trnconv._nki import nisa, nl
-from trnconv.forms.filter_gradient.core import GradientCore, Step, Turn, clear_sums
-from trnconv.forms.filter_gradient.recipe import FilterGradientRecipe, Pass, StripWork, Sweep
+from trnconv.forms.filter_gradient.core import BlockStep, GradientCore, GradientTurn, clear_sums
+from trnconv.forms.filter_gradient.recipe import (
+    FilterGradientRecipe,
+    GradientPass,
+    StripWork,
+    TurnSweep,
+)
 from trnconv.forms.filter_gradient.tiles import dy_tiles, held_x, load_dy
 from trnconv.forms.kernel_parts import Pair, wait_for_both
 from trnconv.forms.recipe_parts import RecipePair
@@ -66,44 +71,46 @@ def gradients(x: nl.NkiTensor, recipe: FilterGradientRecipe) -> tuple[nl.NkiTens
 def compute(core: GradientCore, places: nl.NkiTensor, dw: nl.NkiTensor, db: nl.NkiTensor) -> None:
     """Pass after pass."""
     recipe = core.recipe
-    for one in recipe.passes:
-        core.begin_pass(one)
+    for gradient_pass in recipe.passes:
+        core.begin_pass(gradient_pass)
         steps = []
         frames = 0
         for sweep in recipe.sweeps:
             if sweep.rolled:
-                clear_sums(core, one)
-                roll(core, one, sweep, places)
+                clear_sums(core, gradient_pass)
+                roll(core, gradient_pass, sweep, places)
             else:
-                turn = Turn(sweep.places[0], recipe.addresses.places, rolled=False)
+                turn = GradientTurn(sweep.places[0], recipe.addresses.places, rolled=False)
                 for block in sweep.blocks:
-                    steps.append(Step(block, turn, frames))
+                    steps.append(BlockStep(block, turn, frames))
                 frames += sweep.frames
-        run(core, one, steps, dw if recipe.stores_early else None)
-        clear_sums(core, one)
-        for n in range(len(one.strips)):
-            store_strip(core, one, n, dw)
-        store_bias(core, one, db)
+        run(core, gradient_pass, steps, dw if recipe.stores_early else None)
+        clear_sums(core, gradient_pass)
+        for n in range(len(gradient_pass.strips)):
+            store_strip(core, gradient_pass, n, dw)
+        store_bias(core, gradient_pass, db)
 
 
-def roll(core: GradientCore, one: Pass, sweep: Sweep, places: nl.NkiTensor) -> None:
+def roll(core: GradientCore, one: GradientPass, sweep: TurnSweep, places: nl.NkiTensor) -> None:
     """One hardware loop over all places of a sweep; each turn reads its offsets from the table."""
 
     def one_turn(number: nisa.VirtualRegister) -> None:
         core.open_region()
         at = core.recipe.addresses.places
-        turn = Turn(sweep.places[0], at, rolled=True)
+        turn = GradientTurn(sweep.places[0], at, rolled=True)
         turn.load(places, sweep.first_turn, number)
         steps = []
         for block in sweep.blocks:
-            steps.append(Step(block, turn, 0))
+            steps.append(BlockStep(block, turn, 0))
         run(core, one, steps, None)
 
     nl.fori_loop(0, len(sweep.places), one_turn)
     core.open_region()
 
 
-def run(core: GradientCore, one: Pass, steps: list[Step], dw: nl.NkiTensor | None) -> None:
+def run(
+    core: GradientCore, one: GradientPass, steps: list[BlockStep], dw: nl.NkiTensor | None
+) -> None:
     """Block after block; dy of the next one is on its way while this one is summed.
 
     Strips of the last block go to dw, if given, as soon as they are complete.
@@ -118,7 +125,11 @@ def run(core: GradientCore, one: Pass, steps: list[Step], dw: nl.NkiTensor | Non
 
 
 def sum_up(
-    core: GradientCore, one: Pass, step: Step, following: Step | None, dw: nl.NkiTensor | None
+    core: GradientCore,
+    one: GradientPass,
+    step: BlockStep,
+    following: BlockStep | None,
+    dw: nl.NkiTensor | None,
 ) -> None:
     """Every strip that a block adds to, and the bias gradient."""
     dy = core.dy_in_use()
@@ -135,14 +146,14 @@ def sum_up(
             held_x(core, step, one.strips[present[n + 1]])
         elif following != None:
             load_dy(core, one, following)
-        add_strip(core, one, step, present[n], Operands(dy, x))
+        add_strip(core, one, step, present[n], TransposedTiles(dy, x))
         if dw != None:
             store_strip(core, one, present[n], dw)
     if len(present) == 0 and following != None:
         load_dy(core, one, following)
 
 
-class Operands(nl.NKIObject):
+class TransposedTiles(nl.NKIObject):
     """Transposed tiles: dy as it was loaded, x [positions, taps, tiles, channels]."""
 
     def __init__(self, dy: nl.NkiTensor, x: nl.NkiTensor) -> None:
@@ -150,7 +161,9 @@ class Operands(nl.NKIObject):
         self.x = x
 
 
-def add_strip(core: GradientCore, one: Pass, step: Step, n: int, operands: Operands) -> None:
+def add_strip(
+    core: GradientCore, one: GradientPass, step: BlockStep, n: int, operands: TransposedTiles
+) -> None:
     """All output channels of a pass by the columns of its n-th strip."""
     strip = one.strips[n]
     stationary = dy_tiles(core, one, operands.dy, strip.mask)
@@ -170,7 +183,7 @@ def add_strip(core: GradientCore, one: Pass, step: Step, n: int, operands: Opera
     core.begun[n] = True
 
 
-def add_bias(core: GradientCore, one: Pass, step: Step, dy: nl.NkiTensor) -> None:
+def add_bias(core: GradientCore, one: GradientPass, step: BlockStep, dy: nl.NkiTensor) -> None:
     """Sums of dy: the same matmul, with a column of ones in place of x."""
     stationary = dy_tiles(core, one, dy, 0)
     tiles = step.block.tiles
@@ -197,7 +210,7 @@ def keep(kept: nl.NkiTensor, bank: nl.NkiTensor, begun: bool) -> None:  # noqa: 
         nisa.activation(dst=kept, op=nl.copy, data=bank)
 
 
-def store_strip(core: GradientCore, one: Pass, n: int, dw: nl.NkiTensor) -> None:
+def store_strip(core: GradientCore, one: GradientPass, n: int, dw: nl.NkiTensor) -> None:
     """The n-th strip of a pass to dw, unless it is there."""
     if not core.stored[n]:
         core.stored[n] = True
@@ -225,7 +238,7 @@ def store_sums(
     )
 
 
-def store_bias(core: GradientCore, one: Pass, db: nl.NkiTensor) -> None:
+def store_bias(core: GradientCore, one: GradientPass, db: nl.NkiTensor) -> None:
     """The bias gradient of a pass, if it made one."""
     if one.with_bias:
         for number in range(core.out_tiles(one)):

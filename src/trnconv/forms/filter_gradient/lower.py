@@ -7,19 +7,19 @@ from dataclasses import dataclass, replace
 
 from nkisim.machine import V3
 from trnconv.forms.filter_gradient.blocks import blocks_of
-from trnconv.forms.filter_gradient.plan import HEIGHT, WIDTH, FilterGradientPlan, Strip
+from trnconv.forms.filter_gradient.plan import HEIGHT, WIDTH, FilterGradientPlan, GradientStrip
 from trnconv.forms.filter_gradient.recipe import (
-    Block,
-    Fill,
     FilterGradientRecipe,
-    Pass,
-    Place,
+    GradientBlock,
+    GradientPass,
+    PaddedWindow,
     StripWork,
-    Sweep,
-    Window,
+    TileFill,
+    TurnPlace,
+    TurnSweep,
 )
 from trnconv.forms.filter_gradient.sbuf import addresses, dy_window_elems, window_elems
-from trnconv.forms.filter_gradient.turns import Turn, appearance, image_elems, origin, turns
+from trnconv.forms.filter_gradient.turns import AreaTurn, appearance, image_elems, origin, turns
 from trnconv.forms.form import ArraySpec, Lowered
 from trnconv.forms.recipe_parts import loop_spans
 
@@ -62,14 +62,14 @@ def lower(plan: FilterGradientPlan) -> FilterGradientLowered:
         dy_row=shape.out_size(WIDTH),
         row_step=shape.stride[HEIGHT],
         column_step=shape.stride[WIDTH],
-        variants=max(one.variant for one in strips) + 1,
-        strip_columns=max(one.columns for one in strips),
+        variants=max(strip.variant for strip in strips) + 1,
+        strip_columns=max(strip.columns for strip in strips),
         outs=plan.outs,
         out_tiles=plan.out_tiles,
         slots=plan.slots,
         window_slots=plan.windows,
         window_elems=window_elems(plan),
-        window_tiles=-(-max(one.channels for one in strips) // machine.partitions),
+        window_tiles=-(-max(strip.channels for strip in strips) // machine.partitions),
         dy_window_elems=dy_window_elems(plan),
         addresses=addresses(plan),
         passes=tuple(_passes(plan, strips)),
@@ -82,7 +82,7 @@ def lower(plan: FilterGradientPlan) -> FilterGradientLowered:
     return FilterGradientLowered(plan, recipe, arrays, plan.input_specs(), outputs, table)
 
 
-def _passes(plan: FilterGradientPlan, strips: Sequence[Strip]) -> list[Pass]:
+def _passes(plan: FilterGradientPlan, strips: Sequence[GradientStrip]) -> list[GradientPass]:
     passes = []
     begin, end = plan.own_outs
     for pack in plan.own_packs:
@@ -90,7 +90,7 @@ def _passes(plan: FilterGradientPlan, strips: Sequence[Strip]) -> list[Pass]:
             for first in range(0, len(strips), plan.pass_strips):
                 works = _strip_works(plan, strips[first : first + plan.pass_strips], pack)
                 passes.append(
-                    Pass(
+                    GradientPass(
                         out=pack * plan.pack_out + out,
                         outs=min(plan.outs, end - out),
                         columns=plan.pass_columns,
@@ -102,48 +102,48 @@ def _passes(plan: FilterGradientPlan, strips: Sequence[Strip]) -> list[Pass]:
 
 
 def _strip_works(
-    plan: FilterGradientPlan, strips: Sequence[Strip], pack: int
+    plan: FilterGradientPlan, strips: Sequence[GradientStrip], pack: int
 ) -> tuple[StripWork, ...]:
     taps, shape = plan.shape.kernel, plan.shape
     works = []
     kept = 0
-    for one in strips:
-        first = one.column_tap * taps[HEIGHT] + one.row_tap
-        tap = one.frame_tap * taps[WIDTH] * taps[HEIGHT] + first
-        shift = one.column_tap * shape.dilation[WIDTH] - shape.pad_before[WIDTH]
+    for strip in strips:
+        first = strip.column_tap * taps[HEIGHT] + strip.row_tap
+        tap = strip.frame_tap * taps[WIDTH] * taps[HEIGHT] + first
+        shift = strip.column_tap * shape.dilation[WIDTH] - shape.pad_before[WIDTH]
         works.append(
             StripWork(
-                variant=one.variant,
-                frame_tap=one.frame_tap,
-                column=tap * plan.pack_in + one.channel,
+                variant=strip.variant,
+                frame_tap=strip.frame_tap,
+                column=tap * plan.pack_in + strip.channel,
                 kept=kept,
-                columns=one.columns,
-                taps=tuple(range(first, first + one.row_taps)),
-                channel=pack * plan.pack_in + one.channel,
-                channels=one.channels,
+                columns=strip.columns,
+                taps=tuple(range(first, first + strip.row_taps)),
+                channel=pack * plan.pack_in + strip.channel,
+                channels=strip.channels,
                 mask=plan.masks.index(shift) + 1 if shift in plan.masks else 0,
             )
         )
-        kept += one.columns
+        kept += strip.columns
     return tuple(works)
 
 
-def _sweeps(plan: FilterGradientPlan) -> tuple[tuple[Sweep, ...], tuple[tuple[int, int], ...]]:
+def _sweeps(plan: FilterGradientPlan) -> tuple[tuple[TurnSweep, ...], tuple[tuple[int, int], ...]]:
     """Turns in order, or by looks if equal ones are a hardware loop; single ones come last."""
     looks: dict[tuple[object, ...], _Look] = {}
-    listed: list[tuple[_Look, Place]] = []
+    listed: list[tuple[_Look, TurnPlace]] = []
     for turn in turns(plan):
         key = appearance(plan, turn)
         if key not in looks:
             looks[key] = _look(plan, turn)
         x, dy = origin(plan, turn)
-        listed.append((looks[key], Place(x + looks[key].x, dy + looks[key].dy)))
+        listed.append((looks[key], TurnPlace(x + looks[key].x, dy + looks[key].dy)))
     if not plan.rolled:
-        return tuple(_sweep(one, (place,), 0) for one, place in listed), ()
-    sweeps: list[Sweep] = []
+        return tuple(_sweep(turn_look, (place,), 0) for turn_look, place in listed), ()
+    sweeps: list[TurnSweep] = []
     table: list[tuple[int, int]] = []
     for look in looks.values():
-        every = tuple(place for one, place in listed if one is look)
+        every = tuple(place for turn_look, place in listed if turn_look is look)
         for first, end in loop_spans(len(every), plan.target):
             places = every[first:end]
             sweeps.append(_sweep(look, places, len(table)))
@@ -151,40 +151,40 @@ def _sweeps(plan: FilterGradientPlan) -> tuple[tuple[Sweep, ...], tuple[tuple[in
     return tuple(sorted(sweeps, key=lambda sweep: not sweep.rolled)), tuple(table)
 
 
-def _sweep(look: _Look, places: tuple[Place, ...], first_turn: int) -> Sweep:
+def _sweep(look: _Look, places: tuple[TurnPlace, ...], first_turn: int) -> TurnSweep:
     numbers = [frame.number for block in look.blocks for frame in block.frames]
-    return Sweep(look.blocks, max(numbers) + 1, places, len(places) > 1, first_turn)
+    return TurnSweep(look.blocks, max(numbers) + 1, places, len(places) > 1, first_turn)
 
 
 @dataclass(frozen=True)
 class _Look:
     """Blocks with offsets from 0 on, and what that took away from them."""
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[GradientBlock, ...]
     x: int
     dy: int
 
 
-def _look(plan: FilterGradientPlan, turn: Turn) -> _Look:
+def _look(plan: FilterGradientPlan, turn: AreaTurn) -> _Look:
     blocks = blocks_of(plan, turn)
     x = min((at for block in blocks for at in _x_offsets(block)), default=0)
     dy = min(at for block in blocks for at in _offsets((block.fill,), block.window))
     return _Look(tuple(_moved(block, x, dy) for block in blocks), x, dy)
 
 
-def _x_offsets(block: Block) -> list[int]:
+def _x_offsets(block: GradientBlock) -> list[int]:
     found = []
     for frame in block.frames:
         found += _offsets(frame.fills, frame.window)
     return found
 
 
-def _offsets(fills: tuple[Fill, ...], window: Window) -> list[int]:
+def _offsets(fills: tuple[TileFill, ...], window: PaddedWindow) -> list[int]:
     loads = [load.offset for fill in fills for load in fill.loads]
     return [*loads, window.offset] if window.row_count else loads
 
 
-def _moved(block: Block, x: int, dy: int) -> Block:
+def _moved(block: GradientBlock, x: int, dy: int) -> GradientBlock:
     frames = tuple(
         replace(
             frame,
@@ -197,10 +197,10 @@ def _moved(block: Block, x: int, dy: int) -> Block:
     return replace(block, frames=frames, fill=fill, window=window)
 
 
-def _moved_fill(fill: Fill, by: int) -> Fill:
+def _moved_fill(fill: TileFill, by: int) -> TileFill:
     loads = tuple(replace(load, offset=load.offset - by) for load in fill.loads)
     return replace(fill, loads=loads)
 
 
-def _moved_window(window: Window, by: int) -> Window:
+def _moved_window(window: PaddedWindow, by: int) -> PaddedWindow:
     return replace(window, offset=window.offset - by)

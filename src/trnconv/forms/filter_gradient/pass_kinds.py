@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from trnconv.forms.filter_gradient.plan import HEIGHT, WIDTH, FilterGradientPlan, Strip
+from trnconv.forms.filter_gradient.plan import HEIGHT, WIDTH, FilterGradientPlan, GradientStrip
 
 
 @dataclass(frozen=True)
 class PassKind:
     """Passes that differ in nothing that costs."""
 
-    strips: tuple[tuple[Strip, int], ...]  # one of each kind, and how many there are
+    strips: tuple[tuple[GradientStrip, int], ...]  # one of each kind, and how many there are
     outs: int
     with_bias: bool
     times: int
@@ -24,7 +24,7 @@ def pass_kinds(plan: FilterGradientPlan) -> list[PassKind]:
     _, high, wide = plan.shape.kernel
     outside = [rows_outside(plan, tap) for tap in range(high)]
     cut = [cut_ends(plan, tap) for tap in range(wide)]
-    looks = [_strip_look(plan, one, outside, cut) for one in strips]
+    looks = [_strip_look(plan, strip, outside, cut) for strip in strips]
     examples = dict(zip(looks, strips, strict=True))
     counted: Counter[tuple[frozenset[tuple[tuple[object, ...], int]], bool]] = Counter()
     for first in range(0, len(strips), plan.pass_strips):
@@ -42,7 +42,7 @@ def pass_kinds(plan: FilterGradientPlan) -> list[PassKind]:
 
 
 def _strip_look(
-    plan: FilterGradientPlan, one: Strip, outside: list[int], cut: list[int]
+    plan: FilterGradientPlan, one: GradientStrip, outside: list[int], cut: list[int]
 ) -> tuple[object, ...]:
     """All of a strip that costs; by tap, rows in the padding and ends of rows there."""
     sizes = (one.frame_tap, one.row_taps, one.channels)

@@ -15,7 +15,7 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import ClassVar, NamedTuple
 
-from trnconv.ask.ends import End
+from trnconv.ask.ends import Epilogue
 from trnconv.forms.form import ArraySpec, Plan
 from trnconv.geometry import ConvShape, Triple
 
@@ -24,7 +24,7 @@ Span = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Strip:
+class GradientStrip:
     """Columns of the gradient made at once: some taps along the height, one of each other axis."""
 
     variant: int  # its number among the strips of one frame tap
@@ -41,7 +41,7 @@ class Strip:
         return self.row_taps * self.channels
 
 
-WIDE_END = End(dtype="float32")
+WIDE_END = Epilogue(dtype="float32")
 
 
 class StripSizes(NamedTuple):
@@ -189,7 +189,7 @@ class FilterGradientPlan(Plan):
         beyond = shape.size[WIDTH] - shape.out_size(WIDTH)
         return tuple(shift for shift in shifts if not 0 <= shift <= beyond)
 
-    def strips(self) -> tuple[Strip, ...]:
+    def strips(self) -> tuple[GradientStrip, ...]:
         """The columns of the gradient of a pack, in the order in which they are made."""
         ins, bank = self.ins_of or (0, self.pack_in), self.target.psum_bank_fp32_elems
         return _strips(self.shape.kernel, ins, bank, self.strips_of)
@@ -246,7 +246,7 @@ def _frames_read(shape: ConvShape) -> tuple[tuple[int, ...], ...]:
 
 
 @lru_cache(maxsize=256)
-def _strips(taps: Triple, ins: Span, most: int, part: Span | None) -> tuple[Strip, ...]:
+def _strips(taps: Triple, ins: Span, most: int, part: Span | None) -> tuple[GradientStrip, ...]:
     begin, end = ins
     row_taps = max(1, min(taps[HEIGHT], most // (end - begin)))
     strips = []
@@ -258,15 +258,15 @@ def _strips(taps: Triple, ins: Span, most: int, part: Span | None) -> tuple[Stri
                 for row_tap in range(0, taps[HEIGHT], row_taps):
                     count = min(row_taps, taps[HEIGHT] - row_tap)
                     taken = (frame_tap, column_tap, row_tap, count, channel, channels)
-                    strips.append(Strip(variant, *taken))
+                    strips.append(GradientStrip(variant, *taken))
                     variant += 1
     return tuple(strips[slice(*part)] if part else strips)
 
 
 @lru_cache(maxsize=256)
-def _strip_sizes(strips: tuple[Strip, ...]) -> StripSizes:
-    columns = [one.columns for one in strips]
-    channels = max(one.channels for one in strips)
+def _strip_sizes(strips: tuple[GradientStrip, ...]) -> StripSizes:
+    columns = [strip.columns for strip in strips]
+    channels = max(strip.channels for strip in strips)
     return StripSizes(max(columns), channels, tuple(accumulate(columns, initial=0)))
 
 

@@ -12,7 +12,7 @@ from trnconv.forms.digest import digest_of
 
 
 @dataclass(frozen=True)
-class Transposed(NKIObject):
+class TransposedLoad(NKIObject):
     """One DMA that brings positions to partitions: `lines` of each of some tiles."""
 
     line: int  # first partition
@@ -24,15 +24,15 @@ class Transposed(NKIObject):
 
 
 @dataclass(frozen=True)
-class Fill(NKIObject):
+class TileFill(NKIObject):
     """How the tiles of a block get their positions; tiles that no DMA covers are cleared first."""
 
     clears: tuple[int, ...]  # tiles
-    loads: tuple[Transposed, ...]
+    loads: tuple[TransposedLoad, ...]
 
 
 @dataclass(frozen=True)
-class Window(NKIObject):
+class PaddedWindow(NKIObject):
     """Rows of a frame in SBUF, with the padding they need, for the Tensor engine."""
 
     images: int  # one below the other
@@ -46,12 +46,14 @@ class Window(NKIObject):
     offset: int
 
 
-NO_FILL = Fill((), ())
-NO_WINDOW = Window(0, 0, 0, clear=False, row=0, row_count=0, column=0, column_count=0, offset=0)
+NO_FILL = TileFill((), ())
+NO_WINDOW = PaddedWindow(
+    0, 0, 0, clear=False, row=0, row_count=0, column=0, column_count=0, offset=0
+)
 
 
 @dataclass(frozen=True)
-class View(NKIObject):
+class TileView(NKIObject):
     """The positions of a tile in a window."""
 
     row: int
@@ -61,29 +63,29 @@ class View(NKIObject):
 
 
 @dataclass(frozen=True)
-class Frame(NKIObject):
+class TapFrame(NKIObject):
     """A block of one input frame, as one frame tap reads it."""
 
     number: int  # equal numbers in a turn are equal positions; -1: padding only
-    fills: tuple[Fill, ...]  # by column tap, then row tap; none if the Tensor engine transposes
-    window: Window
+    fills: tuple[TileFill, ...]  # by column tap, then row tap; none if the Tensor engine transposes
+    window: PaddedWindow
 
 
 @dataclass(frozen=True)
-class Block(NKIObject):
+class GradientBlock(NKIObject):
     """Some rows of one output frame."""
 
     tiles: tuple[int, ...]  # positions of each
     tiles_of_image: int
-    fill: Fill  # of dy
-    window: Window
-    views: tuple[View, ...]  # of dy, by tile
-    x_views: tuple[tuple[View, ...], ...]  # by column tap, then row tap; by tile
-    frames: tuple[Frame, ...]  # by frame tap
+    fill: TileFill  # of dy
+    window: PaddedWindow
+    views: tuple[TileView, ...]  # of dy, by tile
+    x_views: tuple[tuple[TileView, ...], ...]  # by column tap, then row tap; by tile
+    frames: tuple[TapFrame, ...]  # by frame tap
 
 
 @dataclass(frozen=True)
-class Place(NKIObject):
+class TurnPlace(NKIObject):
     """Where a turn is: what to add to its offsets."""
 
     x: int
@@ -91,12 +93,12 @@ class Place(NKIObject):
 
 
 @dataclass(frozen=True)
-class Sweep(NKIObject):
+class TurnSweep(NKIObject):
     """Turns that look alike, and where they are."""
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[GradientBlock, ...]
     frames: int  # different ones of a turn
-    places: tuple[Place, ...]
+    places: tuple[TurnPlace, ...]
     rolled: bool
     first_turn: int  # row of the place table, if rolled
 
@@ -117,7 +119,7 @@ class StripWork(NKIObject):
 
 
 @dataclass(frozen=True)
-class Pass(NKIObject):
+class GradientPass(NKIObject):
     """Sums that are in SBUF together: some output channels by some strips."""
 
     out: int  # first output channel
@@ -183,8 +185,8 @@ class FilterGradientRecipe(NKIObject):
     window_tiles: int  # tiles of channels of an x window
     dy_window_elems: int
     addresses: Addresses
-    passes: tuple[Pass, ...]
-    sweeps: tuple[Sweep, ...]
+    passes: tuple[GradientPass, ...]
+    sweeps: tuple[TurnSweep, ...]
 
     def __repr__(self) -> str:
         """What compiled kernels are kept by: a digest of all of it, and of the kernel's sources."""

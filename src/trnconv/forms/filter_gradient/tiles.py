@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from trnconv._nki import nisa, nl
-from trnconv.forms.filter_gradient.core import GradientCore, Step, Turn
-from trnconv.forms.filter_gradient.recipe import Fill, Pass, StripWork, View, Window
+from trnconv.forms.filter_gradient.core import BlockStep, GradientCore, GradientTurn
+from trnconv.forms.filter_gradient.recipe import (
+    GradientPass,
+    PaddedWindow,
+    StripWork,
+    TileFill,
+    TileView,
+)
 
 
-def dy_tiles(core: GradientCore, one: Pass, buffer: nl.NkiTensor, mask: int) -> nl.NkiTensor:
+def dy_tiles(
+    core: GradientCore, one: GradientPass, buffer: nl.NkiTensor, mask: int
+) -> nl.NkiTensor:
     """A copy of dy as [positions, tiles, channels]."""
     tiles = core.recipe.tiles
     first = mask * tiles * core.recipe.outs
@@ -15,7 +23,7 @@ def dy_tiles(core: GradientCore, one: Pass, buffer: nl.NkiTensor, mask: int) -> 
     return buffer[:, first : first + elems].reshape((core.recipe.lines, tiles, one.outs))
 
 
-def load_dy(core: GradientCore, one: Pass, step: Step) -> None:
+def load_dy(core: GradientCore, one: GradientPass, step: BlockStep) -> None:
     """The positions of a block on partitions, and copies without those that a mask hides."""
     block = step.block
     turn = step.turn
@@ -51,7 +59,7 @@ def load_dy(core: GradientCore, one: Pass, step: Step) -> None:
             )
 
 
-def held_x(core: GradientCore, step: Step, strip: StripWork) -> nl.NkiTensor:
+def held_x(core: GradientCore, step: BlockStep, strip: StripWork) -> nl.NkiTensor:
     """A strip of x as [positions, taps, tiles, channels], transposed if it is not in SBUF."""
     recipe = core.recipe
     block = step.block
@@ -76,7 +84,7 @@ def held_x(core: GradientCore, step: Step, strip: StripWork) -> nl.NkiTensor:
 
 
 def bring(
-    core: GradientCore, turn: Turn, strip: StripWork, fill: Fill, columns: nl.NkiTensor
+    core: GradientCore, turn: GradientTurn, strip: StripWork, fill: TileFill, columns: nl.NkiTensor
 ) -> None:
     """Channels of x at one tap: every load of a fill."""
     clear(fill, columns)
@@ -91,7 +99,7 @@ def bring(
         nisa.dma_transpose(dst=part, src=turn.in_x(core.x, pattern, offset))
 
 
-def clear(fill: Fill, tiles: nl.NkiTensor) -> None:
+def clear(fill: TileFill, tiles: nl.NkiTensor) -> None:
     """Zeros where no load comes."""
     for tile in fill.clears:
         nisa.memset(dst=tiles[:, tile, :], value=0.0, engine=nisa.engine.gpsimd)
@@ -100,7 +108,7 @@ def clear(fill: Fill, tiles: nl.NkiTensor) -> None:
 class KeyedWindow(nl.NKIObject):
     """A window, and the number by which a turn knows it."""
 
-    def __init__(self, window: Window, number: int) -> None:
+    def __init__(self, window: PaddedWindow, number: int) -> None:
         self.window = window
         self.number = number
 
@@ -110,7 +118,7 @@ class Patches(nl.NKIObject):
 
     def __init__(
         self,
-        views: tuple[tuple[View, ...], ...],
+        views: tuple[tuple[TileView, ...], ...],
         sizes: tuple[int, ...],
         row_step: int,
         column_step: int,
@@ -148,7 +156,9 @@ class Channels(nl.NKIObject):
         self.count = count
 
 
-def dy_window(core: GradientCore, one: Pass, turn: Turn, window: Window) -> Channels:
+def dy_window(
+    core: GradientCore, one: GradientPass, turn: GradientTurn, window: PaddedWindow
+) -> Channels:
     """Rows of dy as they are in HBM."""
     recipe = core.recipe
     tiles = windowed(core.dy_window, window, core.out_tiles(one))
@@ -163,7 +173,9 @@ def dy_window(core: GradientCore, one: Pass, turn: Turn, window: Window) -> Chan
     return Channels(tiles, one.outs)
 
 
-def held_window(core: GradientCore, turn: Turn, strip: StripWork, keyed: KeyedWindow) -> Channels:
+def held_window(
+    core: GradientCore, turn: GradientTurn, strip: StripWork, keyed: KeyedWindow
+) -> Channels:
     """Rows of x with their padding, loaded if they are not in SBUF."""
     recipe = core.recipe
     key = keyed.number * recipe.channels + strip.channel
@@ -184,7 +196,7 @@ def held_window(core: GradientCore, turn: Turn, strip: StripWork, keyed: KeyedWi
 
 
 def load_images(
-    core: GradientCore, turn: Turn, window: Window, dst: nl.NkiTensor, offset: int
+    core: GradientCore, turn: GradientTurn, window: PaddedWindow, dst: nl.NkiTensor, offset: int
 ) -> None:
     """One tile of channels of x: [channels, images x rows, columns]."""
     recipe = core.recipe
@@ -201,7 +213,7 @@ def load_images(
         nisa.dma_copy(dst=rows, src=turn.in_x(core.x, pattern, at))
 
 
-def windowed(tile: nl.NkiTensor, window: Window, count: int) -> nl.NkiTensor:
+def windowed(tile: nl.NkiTensor, window: PaddedWindow, count: int) -> nl.NkiTensor:
     """The first elements of a tile: [partitions, tiles of channels, images x rows, columns]."""
     rows = window.images * window.rows
     elems = count * rows * window.columns

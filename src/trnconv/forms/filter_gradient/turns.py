@@ -22,7 +22,7 @@ class Area:
 
 
 @dataclass(frozen=True)
-class Turn:
+class AreaTurn:
     """Some areas of some output frames of some images; an area of a frame is a block."""
 
     image: int
@@ -40,14 +40,16 @@ def areas_of(plan: FilterGradientPlan) -> tuple[Area, ...]:
     )
 
 
-def turns(plan: FilterGradientPlan) -> Iterator[Turn]:
+def turns(plan: FilterGradientPlan) -> Iterator[AreaTurn]:
     """Every position of the output, once."""
     frames, areas = range(plan.shape.out_size(DEPTH)), areas_of(plan)
     for image, images in plan.image_spans():
         for first in range(0, len(areas), plan.turn_areas):
             taken = areas[first : first + plan.turn_areas]
             for frame in range(0, len(frames), plan.turn_frames):
-                yield Turn(image, images, tuple(frames[frame : frame + plan.turn_frames]), taken)
+                yield AreaTurn(
+                    image, images, tuple(frames[frame : frame + plan.turn_frames]), taken
+                )
 
 
 def image_elems(plan: FilterGradientPlan) -> tuple[int, int]:
@@ -57,7 +59,7 @@ def image_elems(plan: FilterGradientPlan) -> tuple[int, int]:
     return shape.c_in * positions, shape.c_out * shape.positions()
 
 
-def origin(plan: FilterGradientPlan, turn: Turn) -> tuple[int, int]:
+def origin(plan: FilterGradientPlan, turn: AreaTurn) -> tuple[int, int]:
     """Elements of x and dy before the first position of a turn, as if there were no padding."""
     stride, size, out = plan.shape.stride, plan.shape.size, plan.shape.out_sizes()
     frame, area = turn.frames[0], turn.areas[0]
@@ -68,7 +70,7 @@ def origin(plan: FilterGradientPlan, turn: Turn) -> tuple[int, int]:
     return x, turn.image * dy_image + dy + area.column
 
 
-def appearance(plan: FilterGradientPlan, turn: Turn) -> tuple[object, ...]:
+def appearance(plan: FilterGradientPlan, turn: AreaTurn) -> tuple[object, ...]:
     """What decides how a turn's blocks look: turns that agree differ in their place only."""
     return (turn.images, _frames_look(plan, turn.frames), _areas_look(plan, turn.areas))
 

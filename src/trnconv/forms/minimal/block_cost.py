@@ -17,7 +17,7 @@ from nkisim.compiler_count import matmul_instructions
 from nkisim.machine import Timing
 from trnconv.ask.ends import IDENTITY, NO_RESIDUAL
 from trnconv.forms.dma import moved_ns
-from trnconv.forms.minimal.blocks import Span, rectangles
+from trnconv.forms.minimal.blocks import BlockSpan, rectangles
 from trnconv.forms.minimal.channels import (
     STACKS,
     in_channels,
@@ -31,7 +31,7 @@ from trnconv.forms.minimal.plan import DEPTH, HEIGHT, LEAST, V_BYTES, V_DTYPE, W
 _MATMUL = matmul_instructions(V_DTYPE)
 
 
-class Sum(NamedTuple):
+class EngineSum(NamedTuple):
     """What some part of the work adds up to; engines in cycles, `moved` in ns."""
 
     columns: int = 0
@@ -43,20 +43,20 @@ class Sum(NamedTuple):
     bytes: int = 0
     instructions: int = 0
 
-    def plus(self, other: Sum) -> Sum:
+    def plus(self, other: EngineSum) -> EngineSum:
         """Both together."""
-        return Sum._make(map(add, self, other))
+        return EngineSum._make(map(add, self, other))
 
-    def times(self, count: int) -> Sum:
+    def times(self, count: int) -> EngineSum:
         """So many of them."""
-        return Sum._make([count * value for value in self])
+        return EngineSum._make([count * value for value in self])
 
 
-def total(parts: Iterable[tuple[Sum, int]]) -> Sum:
+def total(parts: Iterable[tuple[EngineSum, int]]) -> EngineSum:
     """So many of each."""
-    every = Sum()
-    for one, count in parts:
-        every = every.plus(one.times(count))
+    every = EngineSum()
+    for part, count in parts:
+        every = every.plus(part.times(count))
     return every
 
 
@@ -79,7 +79,7 @@ class OutRates(NamedTuple):
     rate: float  # of them, by the part of the array they use
     passes: float  # on the Vector engine
     copies: float  # on the Scalar engine
-    weights: Sum  # loads of the weights of a tile, if they are streamed
+    weights: EngineSum  # loads of the weights of a tile, if they are streamed
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ def _out_rates(plan: MinimalPlan, stack: int) -> OutRates:
     lines, timing = plan.target.partitions, plan.target.timing
     loads = -(-taps // matrices_of_a_load(taps))
     row_bytes = taps * max(tile.width for tile in tiles) * V_BYTES
-    one = Sum(
+    one = EngineSum(
         moved=moved_ns(timing, lines * loads, row_bytes / loads),
         loads=loads,
         bytes=lines * row_bytes,
@@ -221,62 +221,62 @@ class OutLook(NamedTuple):
     columns: int
 
 
-def in_look(rates: Rates, row: Span, column: Span) -> InLook:
+def in_look(rates: Rates, row: BlockSpan, column: BlockSpan) -> InLook:
     """Of a block."""
     rows = row.end - row.first
     repeated = row.ins - rows if rates.every_row else 0
     return InLook(rows + repeated, repeated, row.outs, column.end - column.first, column.ins)
 
 
-def out_look(row: Span, column: Span) -> OutLook:
+def out_look(row: BlockSpan, column: BlockSpan) -> OutLook:
     """Of a block."""
     return OutLook(row.outs, row.stored, column.outs)
 
 
-def inputs_cost(rates: Rates, frames: int, tiles: int, look: InLook) -> Sum:
+def inputs_cost(rates: Rates, frames: int, tiles: int, look: InLook) -> EngineSum:
     """Loads of a block's frames, and transforms into its tiles."""
     timing, rows = rates.timing, look.rows
     v_rows = look.out_rows // rates.m if rates.by_rows else rows
     cycles = 1 if rates.x_bytes == V_BYTES else 2
     fills = look.all_columns - look.columns if rates.repeats_columns else 0
     filled = rates.products * v_rows + timing.scalar_startup_cycles
-    cost = Sum()
-    for one in rates.ins:
-        width = look.all_columns if one.copies > 1 else look.columns
-        runs = 1 if one.copies == 1 and width == rates.x_width else rows
+    cost = EngineSum()
+    for in_rates in rates.ins:
+        width = look.all_columns if in_rates.copies > 1 else look.columns
+        runs = 1 if in_rates.copies == 1 and width == rates.x_width else rows
         each = rows * width // runs * rates.x_bytes
         streamed = v_rows * width * cycles + timing.vector_startup_cycles
-        lines = one.channels * one.loaded
-        loads = one.loaded * (1 + look.repeated)
-        made = one.copies - one.loaded
-        part = Sum(
+        lines = in_rates.channels * in_rates.loaded
+        loads = in_rates.loaded * (1 + look.repeated)
+        made = in_rates.copies - in_rates.loaded
+        part = EngineSum(
             vector=tiles * rates.steps * streamed,
-            scalar=tiles * one.copies * fills * filled,
+            scalar=tiles * in_rates.copies * fills * filled,
             moved=frames * moved_ns(timing, lines * runs, each),
             loads=frames * loads,
             bytes=frames * lines * rows * width * rates.x_bytes,
             instructions=frames * (loads + made + 1)
-            + tiles * (rates.steps + 2 + one.copies * fills),
+            + tiles * (rates.steps + 2 + in_rates.copies * fills),
         )
-        cost = cost.plus(part.times(one.tiles))
+        cost = cost.plus(part.times(in_rates.tiles))
     return cost
 
 
-def outputs_cost(rates: Rates, look: OutLook) -> Sum:
+def outputs_cost(rates: Rates, look: OutLook) -> EngineSum:
     """Products of a unit, their way out of PSUM, and to y; all output channels."""
-    cost = Sum()
-    for one in rates.outs:
-        cost = cost.plus(_chains(rates, one, look).times(one.tiles))
-        cost = cost.plus(_stores(rates, one, look))
+    cost = EngineSum()
+    for out in rates.outs:
+        cost = cost.plus(_chains(rates, out, look).times(out.tiles))
+        cost = cost.plus(_stores(rates, out, look))
     return cost
 
 
-def streamed_cost(rates: Rates, look: OutLook) -> Sum:
+def streamed_cost(rates: Rates, look: OutLook) -> EngineSum:
     """Loads of the weights of a unit, if they are loaded product by product."""
-    cost = Sum()
-    for one in rates.outs:
-        count, _, _ = _rectangles(rates, one, look)
-        cost = cost.plus(one.weights.times(count * one.tiles))
+    cost = EngineSum()
+    for out in rates.outs:
+        count, _, _ = _rectangles(rates, out, look)
+        cost = cost.plus(out.weights.times(count * out.tiles))
     return cost
 
 
@@ -286,11 +286,11 @@ def _rectangles(rates: Rates, out: OutRates, look: OutLook) -> tuple[int, int, i
     return _rectangle_sums(rows, -(-look.columns // out.stack), rates.bank, least)
 
 
-def _chains(rates: Rates, out: OutRates, look: OutLook) -> Sum:
+def _chains(rates: Rates, out: OutRates, look: OutLook) -> EngineSum:
     """Products of one tile of output channels, and their way out of PSUM."""
     timing = rates.timing
     count, elems, cycles = _rectangles(rates, out, look)
-    return Sum(
+    return EngineSum(
         columns=out.matmuls * elems,
         tensor=out.matmuls * (cycles / out.rate + count * timing.pe_gap_cycles),
         vector=out.passes * (elems + count * timing.vector_startup_cycles),
@@ -303,19 +303,19 @@ def _chains(rates: Rates, out: OutRates, look: OutLook) -> Sum:
 def _rectangle_sums(rows: int, columns: int, most: int, least: int) -> tuple[int, int, int]:
     """Rectangles, their positions, and those of matmuls that take as long as `least` of them."""
     sizes = [
-        (one.row_end - one.row) * (one.column_end - one.column)
-        for one in rectangles(rows, columns, most)
+        (rectangle.row_end - rectangle.row) * (rectangle.column_end - rectangle.column)
+        for rectangle in rectangles(rows, columns, most)
     ]
     return len(sizes), sum(sizes), sum(max(size, least) for size in sizes)
 
 
-def _stores(rates: Rates, out: OutRates, look: OutLook) -> Sum:
+def _stores(rates: Rates, out: OutRates, look: OutLook) -> EngineSum:
     """Output buffers to y; what is added comes the same way."""
     runs = 1 if look.columns == rates.y_width else look.stored
     frames = 1 if rates.by_rows else rates.m
     each = look.stored * look.columns // runs * rates.y_bytes
     buffers = -(-out.channels // rates.lines)
-    one = Sum(
+    one = EngineSum(
         moved=moved_ns(rates.timing, out.channels * frames * runs, each),
         loads=buffers,
         bytes=out.channels * frames * look.stored * look.columns * rates.y_bytes,

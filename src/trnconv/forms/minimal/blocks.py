@@ -6,19 +6,19 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, product
 from math import prod
 from typing import NamedTuple
 
 from trnconv.forms.minimal.channels import out_channels, replicates
 from trnconv.forms.minimal.plan import DEPTH, HEIGHT, LEAST, WIDTH, MinimalPlan
-from trnconv.forms.minimal.recipe import Frame, Rectangle, Wanted
+from trnconv.forms.minimal.recipe import InputFrame, Rectangle, Wanted
 from trnconv.forms.recipe_parts import Place
 from trnconv.geometry import ConvShape
 
 
 @dataclass(frozen=True)
-class Span:
+class BlockSpan:
     """A block along rows or columns.
 
     `ins` positions of transformed inputs (or of inputs, if they are tiled along it) begin at input
@@ -44,16 +44,16 @@ class Span:
 class FrameSpan:
     """A block along frames: where its input frames lie, and what its units want."""
 
-    frames: tuple[Frame, ...]
+    frames: tuple[InputFrame, ...]
     units: tuple[Wanted, ...]
     bases: tuple[int, ...]  # the first frame it reads of each tensor
     out: int  # the first output frame
 
 
-Kinds = tuple[tuple[Span, int], ...]  # one span of each look, and how many have it
+Kinds = tuple[tuple[BlockSpan, int], ...]  # one span of each look, and how many have it
 
 
-def column_spans(plan: MinimalPlan) -> tuple[Span, ...]:
+def column_spans(plan: MinimalPlan) -> tuple[BlockSpan, ...]:
     """Blocks along columns."""
     return _plain_spans(plan.shape, _columns_of(plan))
 
@@ -63,7 +63,7 @@ def column_kinds(plan: MinimalPlan) -> Kinds:
     return _plain_kinds(plan.shape, _columns_of(plan))
 
 
-class _Cut(NamedTuple):
+class _AxisCut(NamedTuple):
     """How an axis is cut into blocks: its outputs, first and end, and the size of a block.
 
     `stack` is how many outputs share a matmul at most, or a tile of outputs begins.
@@ -76,26 +76,26 @@ class _Cut(NamedTuple):
     stack: int
 
 
-def _columns_of(plan: MinimalPlan) -> _Cut:
+def _columns_of(plan: MinimalPlan) -> _AxisCut:
     stack = max(tile.stack for tile in out_channels(plan))
-    return _Cut(WIDTH, 0, plan.shape.out_size(WIDTH), plan.columns, stack)
+    return _AxisCut(WIDTH, 0, plan.shape.out_size(WIDTH), plan.columns, stack)
 
 
-def _rows_of(plan: MinimalPlan) -> _Cut:
+def _rows_of(plan: MinimalPlan) -> _AxisCut:
     """If tiles are rows, the first one may begin before the first output."""
     first, end = plan.row_span
     if not plan.by_rows:
-        return _Cut(HEIGHT, first, end, plan.rows, 1)
-    return _Cut(HEIGHT, first - (plan.phase if first == 0 else 0), end, plan.rows, plan.m)
+        return _AxisCut(HEIGHT, first, end, plan.rows, 1)
+    return _AxisCut(HEIGHT, first - (plan.phase if first == 0 else 0), end, plan.rows, plan.m)
 
 
 @lru_cache(maxsize=4096)
-def _plain_kinds(shape: ConvShape, cut: _Cut) -> Kinds:
+def _plain_kinds(shape: ConvShape, cut: _AxisCut) -> Kinds:
     return _by_look(_plain_spans(shape, cut))
 
 
-def _by_look(spans: tuple[Span, ...]) -> Kinds:
-    one_of: dict[tuple[int, ...], Span] = {}
+def _by_look(spans: tuple[BlockSpan, ...]) -> Kinds:
+    one_of: dict[tuple[int, ...], BlockSpan] = {}
     counts: Counter[tuple[int, ...]] = Counter()
     for span in spans:
         counts[span.look] += 1
@@ -104,14 +104,14 @@ def _by_look(spans: tuple[Span, ...]) -> Kinds:
 
 
 @lru_cache(maxsize=4096)
-def _plain_spans(shape: ConvShape, cut: _Cut) -> tuple[Span, ...]:
+def _plain_spans(shape: ConvShape, cut: _AxisCut) -> tuple[BlockSpan, ...]:
     return tuple(
         _span(shape, cut.axis, at, min(cut.size, cut.end - at), cut.stack)
         for at in range(cut.first, cut.end, cut.size)
     )
 
 
-def row_spans(plan: MinimalPlan) -> tuple[Span, ...]:
+def row_spans(plan: MinimalPlan) -> tuple[BlockSpan, ...]:
     """Blocks along rows; if tiles are rows, they begin and end with whole tiles."""
     spans = _tiled_spans if plan.by_rows else _plain_spans
     return spans(plan.shape, _rows_of(plan))
@@ -124,32 +124,32 @@ def row_kinds(plan: MinimalPlan) -> Kinds:
 
 
 @lru_cache(maxsize=4096)
-def _tiled_kinds(shape: ConvShape, cut: _Cut) -> Kinds:
+def _tiled_kinds(shape: ConvShape, cut: _AxisCut) -> Kinds:
     return _by_look(_tiled_spans(shape, cut))
 
 
 @lru_cache(maxsize=4096)
-def _tiled_spans(shape: ConvShape, cut: _Cut) -> tuple[Span, ...]:
+def _tiled_spans(shape: ConvShape, cut: _AxisCut) -> tuple[BlockSpan, ...]:
     end = cut.first + -(-(cut.end - cut.first) // cut.stack) * cut.stack
     return tuple(
         _tiled_span(shape, at, min(cut.size, end - at)) for at in range(cut.first, end, cut.size)
     )
 
 
-def _span(shape: ConvShape, axis: int, at: int, count: int, stack: int) -> Span:
+def _span(shape: ConvShape, axis: int, at: int, count: int, stack: int) -> BlockSpan:
     origin = at - shape.pad_before[axis]
     ins = -(-count // stack) * stack + shape.kernel[axis] - 1
     first, end = max(0, -origin), min(ins, shape.size[axis] - origin)
-    return Span(count, ins, first, end, 0, count, origin, at)
+    return BlockSpan(count, ins, first, end, 0, count, origin, at)
 
 
-def _tiled_span(shape: ConvShape, at: int, count: int) -> Span:
+def _tiled_span(shape: ConvShape, at: int, count: int) -> BlockSpan:
     origin = at - shape.pad_before[HEIGHT]
     ins = count + shape.kernel[HEIGHT] - 1
     first, end = max(0, -origin), min(ins, shape.size[HEIGHT] - origin)
     out = max(0, at)
     stored = min(at + count, shape.out_size(HEIGHT)) - out
-    return Span(count, ins, first, end, out - at, stored, origin, out)
+    return BlockSpan(count, ins, first, end, out - at, stored, origin, out)
 
 
 def frame_starts(plan: MinimalPlan) -> range:
@@ -185,7 +185,7 @@ def _frame_span(plan: MinimalPlan, at: int) -> FrameSpan:
     )
     elems = shape.size[HEIGHT] * shape.size[WIDTH]
     frames = tuple(
-        Frame(piece, (frame - bases[piece]) * elems) if piece >= 0 else Frame(-1, 0)
+        InputFrame(piece, (frame - bases[piece]) * elems) if piece >= 0 else InputFrame(-1, 0)
         for piece, frame in found
     )
     out = max(0, at)
@@ -250,8 +250,8 @@ def _cuts(size: int, parts: int) -> list[tuple[int, int]]:
 class BlockAt:
     """A block: its spans and its place."""
 
-    row: Span
-    column: Span
+    row: BlockSpan
+    column: BlockSpan
     frame: FrameSpan
     place: Place
 
@@ -263,11 +263,10 @@ class BlockAt:
 
 def blocks(plan: MinimalPlan) -> Iterator[BlockAt]:
     """Every block, image after image, frames innermost."""
+    spans = (row_spans(plan), column_spans(plan), frame_spans(plan))
     for image in range(plan.shape.batch):
-        for row in row_spans(plan):
-            for column in column_spans(plan):
-                for frame in frame_spans(plan):
-                    yield BlockAt(row, column, frame, _place(plan, image, (row, column, frame)))
+        for row, column, frame in product(*spans):
+            yield BlockAt(row, column, frame, _place(plan, image, (row, column, frame)))
 
 
 def blocks_of_span(plan: MinimalPlan) -> int:
@@ -282,7 +281,7 @@ def blocks_of(plan: MinimalPlan) -> int:
     return plan.shape.batch * rows * columns * len(frame_starts(plan))
 
 
-def _place(plan: MinimalPlan, image: int, spans: tuple[Span, Span, FrameSpan]) -> Place:
+def _place(plan: MinimalPlan, image: int, spans: tuple[BlockSpan, BlockSpan, FrameSpan]) -> Place:
     row, column, frame = spans
     shape = plan.shape
     height, width = shape.size[HEIGHT:]

@@ -18,10 +18,10 @@ from trnconv.forms.minimal.cost import (
     likely_ns,
     longest_body,
 )
-from trnconv.forms.minimal.pacing import Tempo, broken_tempo, tempo_of
 from trnconv.forms.minimal.plan import DEPTH, HEIGHT, V_BYTES, WIDTH, MinimalPlan
 from trnconv.forms.minimal.rules import broken_rules
 from trnconv.forms.minimal.sbuf import room_of, sbuf_end
+from trnconv.forms.minimal.tempo import Tempo, broken_tempo, tempo_of
 from trnconv.forms.minimal.transforms import TRANSFORMS
 from trnconv.geometry import ConvShape
 
@@ -235,7 +235,7 @@ def _one_loop(plan: MinimalPlan, budget: int) -> Iterator[MinimalPlan]:
 def _longest_loop(plan: MinimalPlan, budget: int) -> Iterator[MinimalPlan]:
     """The longest turns within the budget: multiples of the blocks after which slots repeat."""
     times = range(_MOST_BODY, 0, -1)
-    body = longest_body(plan, (one * plan.body_blocks for one in times), budget)
+    body = longest_body(plan, (factor * plan.body_blocks for factor in times), budget)
     if body is not None:
         loop = replace(plan, body_blocks=body)
         if not broken_rules(loop):

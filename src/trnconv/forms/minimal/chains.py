@@ -20,8 +20,8 @@ from __future__ import annotations
 from trnconv._nki import nisa, nl
 from trnconv.ask.ends import AFTER, BEFORE, IDENTITY
 from trnconv.forms.kernel_parts import OPERATORS
-from trnconv.forms.minimal.core import MinimalBlock, MinimalCore, Pending, do_step
-from trnconv.forms.minimal.recipe import OutTile, Rectangle, Unit
+from trnconv.forms.minimal.core import MinimalBlock, MinimalCore, PrepareStep, do_step
+from trnconv.forms.minimal.recipe import ChannelTile, Rectangle, Unit
 
 # columns in the image of constants, from an output tile's first one on
 BIAS, ONE, MINUS, TWICE, HALF, FOUR, PLAIN = 0, 1, 2, 3, 4, 5, 6
@@ -36,7 +36,7 @@ class Chain(nl.NKIObject):
         core: MinimalCore,
         block: MinimalBlock,
         unit: Unit,
-        tile: OutTile,
+        tile: ChannelTile,
         rectangle: Rectangle,
         first_weight: int,
     ) -> None:
@@ -242,7 +242,7 @@ class Filler(nl.NKIObject):
     """
 
     def __init__(
-        self, core: MinimalCore, blocks: list[MinimalBlock], works: list[Pending], chains: int
+        self, core: MinimalCore, blocks: list[MinimalBlock], works: list[PrepareStep], chains: int
     ) -> None:
         self.core = core
         self.blocks = blocks

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from trnconv._nki import nisa, nl
 from trnconv.forms.kernel_parts import Banks, Turn, at_cell, listed, sbuf
-from trnconv.forms.minimal.recipe import InLoad, InPart, Kind, MinimalRecipe, Prepare, XCopy, XLoad
+from trnconv.forms.minimal.recipe import (
+    InLoad,
+    InPart,
+    MinimalBlockType,
+    MinimalRecipe,
+    Prepare,
+    XCopy,
+    XLoad,
+)
 from trnconv.forms.recipe_parts import Place, Ring
 
 
 class MinimalBlock(nl.NKIObject):
     """A block: its kind, and where it is, at a place or at the one a turn of a loop reads."""
 
-    def __init__(self, kind: Kind, place: Place, turn: Turn | None, number: int) -> None:
+    def __init__(
+        self, kind: MinimalBlockType, place: Place, turn: Turn | None, number: int
+    ) -> None:
         self.kind = kind
         self.place = place
         self.turn = turn
@@ -94,7 +104,7 @@ class MinimalCore(nl.NKIObject):
         nisa.dma_copy(dst=tile, src=self.weight_image[:, first:end])
         return tile
 
-    def transformed(self, tile: int, slot: int, kind: Kind) -> nl.NkiTensor:
+    def transformed(self, tile: int, slot: int, kind: MinimalBlockType) -> nl.NkiTensor:
         """A slot of transformed inputs as [lines, positions, rows, columns]."""
         shape = (self.recipe.positions, kind.v_rows, kind.v_columns)
         lines = self.recipe.in_tiles[tile].lines
@@ -103,7 +113,7 @@ class MinimalCore(nl.NKIObject):
         return flat.reshape((lines, shape[0], shape[1], shape[2]))
 
 
-class Pending(nl.NKIObject):
+class PrepareStep(nl.NKIObject):
     """A part of the work of preparing transformed inputs: one step on one tile of channels.
 
     Step -1 is what inputs need before they are transformed. It comes early: nobody waits for it.
@@ -115,16 +125,18 @@ class Pending(nl.NKIObject):
         self.step = step
 
 
-def pending(recipe: MinimalRecipe, prepares: tuple[Prepare, ...] | list[Prepare]) -> list[Pending]:
+def pending(
+    recipe: MinimalRecipe, prepares: tuple[Prepare, ...] | list[Prepare]
+) -> list[PrepareStep]:
     """All steps of some preparations, in order."""
     found = []
     for prepare in prepares:
         if recipe.completes:
             for tile in range(len(recipe.in_tiles)):
-                found.append(Pending(prepare, tile, -1))
+                found.append(PrepareStep(prepare, tile, -1))
         for tile in range(len(recipe.in_tiles)):
             for step in range(len(recipe.steps)):
-                found.append(Pending(prepare, tile, step))
+                found.append(PrepareStep(prepare, tile, step))
     return found
 
 
@@ -148,8 +160,8 @@ def load_frame(core: MinimalCore, block: MinimalBlock, load: XLoad) -> None:
             for clear in part.x_clears:
                 border = tile[:, clear.row : clear.row_end, clear.column : clear.column_end]
                 nisa.memset(dst=border, value=0.0, engine=nisa.engine.gpsimd)
-            for one in part.loads:
-                load_lines(core, block, tile, one, load.frame)
+            for in_load in part.loads:
+                load_lines(core, block, tile, in_load, load.frame)
 
 
 def load_lines(
@@ -174,7 +186,7 @@ def load_lines(
     nisa.dma_copy(dst=dst, src=block.in_x(x, frame.piece, tuple(pattern), at))
 
 
-def complete_inputs(core: MinimalCore, block: MinimalBlock, work: Pending) -> None:
+def complete_inputs(core: MinimalCore, block: MinimalBlock, work: PrepareStep) -> None:
     """Copies of channels, for inputs that are new."""
     part = block.kind.ins[work.tile]
     for slot in work.prepare.fresh:
@@ -183,7 +195,7 @@ def complete_inputs(core: MinimalCore, block: MinimalBlock, work: Pending) -> No
             copy_lines(tile, copy)
 
 
-def clear_transformed(core: MinimalCore, block: MinimalBlock, work: Pending) -> None:
+def clear_transformed(core: MinimalCore, block: MinimalBlock, work: PrepareStep) -> None:
     """The border of a tile's transformed inputs, before its first step.
 
     Also before copies, which take the GpSimd engine long: steps of other tiles need not wait.
@@ -211,7 +223,7 @@ def input_tile(core: MinimalCore, number: int, slot: int, part: InPart) -> nl.Nk
     return flat.reshape((lines, part.rows, part.columns))
 
 
-def do_step(core: MinimalCore, block: MinimalBlock, work: Pending) -> None:
+def do_step(core: MinimalCore, block: MinimalBlock, work: PrepareStep) -> None:
     """One step of a transform; its border is cleared before the first, and filled by the last."""
     if work.step < 0:
         clear_transformed(core, block, work)
@@ -242,7 +254,7 @@ def do_step(core: MinimalCore, block: MinimalBlock, work: Pending) -> None:
             nisa.tensor_copy(dst=border, src=source, engine=nisa.engine.scalar)
 
 
-def operand(core: MinimalCore, block: MinimalBlock, work: Pending, number: int) -> nl.NkiTensor:
+def operand(core: MinimalCore, block: MinimalBlock, work: PrepareStep, number: int) -> nl.NkiTensor:
     """An operand of a step: an input, a transformed input or the scratch tile."""
     recipe = core.recipe
     part = block.kind.ins[work.tile]

@@ -12,10 +12,10 @@ from typing import NamedTuple
 from trnconv.forms.dma import fence_ns, issue_ns, moved_ns
 from trnconv.forms.form import Cost
 from trnconv.forms.minimal.block_cost import (
+    EngineSum,
     InLook,
     OutLook,
     Rates,
-    Sum,
     in_look,
     inputs_cost,
     out_look,
@@ -76,7 +76,7 @@ def cost_of(plan: MinimalPlan) -> Cost:
         instructions=instructions_of(plan) + plan.is_fenced,
         loops_ns=sum(sweep.loops_ns for sweep in taken),
         columns=every.columns,
-        regions=sweeps * _regions(plan, sized),
+        regions=len(trips_of(plan)),
     )
 
 
@@ -110,7 +110,7 @@ def longest_body(plan: MinimalPlan, bodies: Iterable[int], budget: int) -> int |
     return next((body for body in bodies if _instructions(plan, sized, body) <= budget), None)
 
 
-def _instructions(plan: MinimalPlan, sized: _Sized, body: int) -> int:
+def _instructions(plan: MinimalPlan, sized: _SizeCost, body: int) -> int:
     sweeps = len(_groups(plan, sized.out_tiles))
     static = 0 if plan.streamed else sweeps
     for kind in sized.kinds_of(plan):
@@ -120,13 +120,16 @@ def _instructions(plan: MinimalPlan, sized: _Sized, body: int) -> int:
     return static
 
 
-def _regions(plan: MinimalPlan, sized: _Sized) -> int:
-    """Hardware loops of a sweep."""
+def trips_of(plan: MinimalPlan) -> tuple[int, ...]:
+    """Turns of the hardware loops of a plan's program, in their order."""
+    sized = _sized_cost(_sized(plan))
     turns = (_turns(plan, kind, plan.body_blocks) for kind in sized.kinds_of(plan))
-    return sum(len(loop_spans(count, plan.target)) for count in turns if count)
+    loops = (loop_spans(count, plan.target) for count in turns if count)
+    trips = tuple(end - first for spans in loops for first, end in spans)
+    return trips * len(_groups(plan, sized.out_tiles))
 
 
-def _turns(plan: MinimalPlan, kind: _Kind, body: int) -> int:
+def _turns(plan: MinimalPlan, kind: _BlockCount, body: int) -> int:
     """Of a loop over the blocks of a kind, `body` a turn; 0 if they are unrolled."""
     turns = kind.blocks // body if plan.rolled and kind.loops else 0
     return turns if turns > 1 else 0
@@ -143,22 +146,22 @@ def _groups(plan: MinimalPlan, tiles: int) -> list[tuple[int, int]]:
     return [*(before * [(0, plan.group)]), (before * plan.group, tiles)]
 
 
-class _Sweep(NamedTuple):
+class _SweepTime(NamedTuple):
     """Modelled times of a sweep over all blocks, in ns."""
 
     total_ns: float
     loops_ns: float  # what turns of loops add
 
 
-def _sweep(plan: MinimalPlan, sized: _Sized, tiles: tuple[int, int]) -> _Sweep:
+def _sweep(plan: MinimalPlan, sized: _SizeCost, tiles: tuple[int, int]) -> _SweepTime:
     """Blocks one after the other, and loops; kinds of blocks by what engines do for each."""
     if any(_turns(plan, kind, plan.body_blocks) for kind in sized.kinds_of(plan)):
         return _looped(plan, sized, turn_pace(plan, tiles))
     blocks = sum(kind.share * kind.blocks for kind in sized.kinds)
-    return _Sweep(straight_pace(plan, tiles).of_blocks(blocks), 0.0)
+    return _SweepTime(straight_pace(plan, tiles).of_blocks(blocks), 0.0)
 
 
-def _looped(plan: MinimalPlan, sized: _Sized, turn: TurnPace) -> _Sweep:
+def _looped(plan: MinimalPlan, sized: _SizeCost, turn: TurnPace) -> _SweepTime:
     """Loops over blocks of a kind each, and what is left of a kind one after the other."""
     looped = [(kind, _turns(plan, kind, plan.body_blocks)) for kind in sized.kinds_of(plan)]
     unrolled = sum(kind.share * (kind.blocks - turns * plan.body_blocks) for kind, turns in looped)
@@ -168,7 +171,7 @@ def _looped(plan: MinimalPlan, sized: _Sized, turn: TurnPace) -> _Sweep:
         if turns:
             total += turn.begin_ns + turns * (turn.pause_ns + kind.share * turn.body_ns)
             loops += turn.begin_ns + turns * (turn.pause_ns + turn.lost_ns)
-    return _Sweep(total, loops)
+    return _SweepTime(total, loops)
 
 
 def is_faster_with(plan: MinimalPlan, pace_of: MinimalPlan) -> bool:
@@ -180,7 +183,7 @@ def is_faster_with(plan: MinimalPlan, pace_of: MinimalPlan) -> bool:
     return own < _CLOSE * _looped(pace_of, other, turn_pace(pace_of, tiles)).total_ns
 
 
-def _busy(plan: MinimalPlan, every: Sum) -> dict[str, float]:
+def _busy(plan: MinimalPlan, every: EngineSum) -> dict[str, float]:
     """By resource, in ns."""
     timing = plan.target.timing
     return {
@@ -219,7 +222,7 @@ def likely_ns(plan: MinimalPlan, budget: int) -> float:
     return waited + begin_ns + _TRAFFIC_WEIGHT * busy["dma"]
 
 
-class _Kind(NamedTuple):
+class _BlockCount(NamedTuple):
     """Instructions of one block of a kind, or of the mean of some, and how many there are."""
 
     inputs: float
@@ -230,27 +233,29 @@ class _Kind(NamedTuple):
     loops: bool = True  # whether a hardware loop may go through them
 
 
-def _mean(kinds: Sequence[_Kind]) -> _Kind:
+def _mean(kinds: Sequence[_BlockCount]) -> _BlockCount:
     """All of some kinds, as blocks of one."""
     blocks = sum(kind.blocks for kind in kinds)
     sums = [sum(kind.blocks * kind[at] for kind in kinds) for at in (0, 1, 2, 4)]
     inputs, outputs, streamed, share = (total / blocks for total in sums)
-    return _Kind(inputs, outputs, streamed, blocks, share)
+    return _BlockCount(inputs, outputs, streamed, blocks, share)
 
 
-class _Sized(NamedTuple):
+class _SizeCost(NamedTuple):
     """What all plans cost that have blocks of one size, whatever else they decide."""
 
-    inputs: Sum  # of one sweep
-    outputs: Sum
-    streamed: Sum  # loads of weights, if they are streamed
-    weights: Sum  # if they stay
-    kinds: tuple[_Kind, ...]
-    spans: tuple[_Kind, ...]  # those of most frequent spans along rows as one, then the others
+    inputs: EngineSum  # of one sweep
+    outputs: EngineSum
+    streamed: EngineSum  # loads of weights, if they are streamed
+    weights: EngineSum  # if they stay
+    kinds: tuple[_BlockCount, ...]
+    spans: tuple[
+        _BlockCount, ...
+    ]  # those of most frequent spans along rows as one, then the others
     begin_ns: float  # before the first matmul of a sweep, without weights
     out_tiles: int
 
-    def kinds_of(self, plan: MinimalPlan) -> tuple[_Kind, ...]:
+    def kinds_of(self, plan: MinimalPlan) -> tuple[_BlockCount, ...]:
         """Kinds as loops of a plan go through them."""
         return self.spans if plan.spans else self.kinds
 
@@ -263,7 +268,7 @@ def _sized(plan: MinimalPlan) -> MinimalPlan:
 
 
 @lru_cache(maxsize=15_000)
-def _sized_cost(plan: MinimalPlan) -> _Sized:
+def _sized_cost(plan: MinimalPlan) -> _SizeCost:
     rates, frames = rates_of(plan), plan.block_frames
     every = len(frame_starts(plan)) * plan.shape.batch
     tiles = frames if plan.by_rows else plan.units
@@ -275,7 +280,7 @@ def _sized_cost(plan: MinimalPlan) -> _Sized:
     most = _block_ns(plan, into[in_look(rates, row, column)], out[out_look(row, column)])
     by_row = [
         [
-            _Kind(
+            _BlockCount(
                 into[read_look].instructions,
                 out[written_look].instructions,
                 weights[written_look].instructions,
@@ -289,10 +294,10 @@ def _sized_cost(plan: MinimalPlan) -> _Sized:
     ]
     longest = max(by_row, key=lambda kinds: sum(kind.blocks for kind in kinds))
     others = [kind for kinds in by_row if kinds is not longest for kind in kinds]
-    return _Sized(
-        total((one, every * read[look]) for look, one in into.items()),
-        total((one, every * written[look]) for look, one in out.items()),
-        total((one, every * written[look]) for look, one in weights.items()),
+    return _SizeCost(
+        total((cost, every * read[look]) for look, cost in into.items()),
+        total((cost, every * written[look]) for look, cost in out.items()),
+        total((cost, every * written[look]) for look, cost in weights.items()),
         _weight_loads(rates),
         tuple(kind for kinds in by_row for kind in kinds),
         (_mean(longest), *(kind._replace(loops=False) for kind in others)),
@@ -301,7 +306,7 @@ def _sized_cost(plan: MinimalPlan) -> _Sized:
     )
 
 
-def _block_ns(plan: MinimalPlan, inputs: Sum, outputs: Sum) -> float:
+def _block_ns(plan: MinimalPlan, inputs: EngineSum, outputs: EngineSum) -> float:
     """What decides how long a block takes beside others."""
     busy = _busy(plan, inputs.plus(outputs))
     return busy["tensor"] + busy["vector"]
@@ -324,11 +329,11 @@ def _alike(
     return read, written, rows
 
 
-def _weight_loads(rates: Rates) -> Sum:
+def _weight_loads(rates: Rates) -> EngineSum:
     """Weights that stay."""
     row_bytes = rates.weight_columns * V_BYTES
     moved = moved_ns(rates.timing, rates.lines, row_bytes)
-    return Sum(moved=moved, bytes=rates.lines * row_bytes)
+    return EngineSum(moved=moved, bytes=rates.lines * row_bytes)
 
 
 def _begin_ns(plan: MinimalPlan, rates: Rates) -> float:

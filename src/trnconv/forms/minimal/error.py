@@ -64,7 +64,7 @@ def input_errors(transform: Transform, dtype: str) -> tuple[float, ...]:
     exact = np.array([[float(b) for b in row] for row in transform.b_t]) @ d
     found = np.array([tiles[transform.products + p] for p in range(transform.products)])
     off = np.sqrt(np.square(found - exact).mean(axis=1) / np.square(exact).mean(axis=1))
-    return tuple(float(one) for one in off)
+    return tuple(float(error) for error in off)
 
 
 def expected_error(transform: Transform, dtype: str) -> float:
@@ -77,7 +77,7 @@ def expected_error(transform: Transform, dtype: str) -> float:
         )
     ]
     outputs = [
-        sum(float(a * a) * one for a, one in zip(row, share, strict=True)) / TAPS
+        sum(float(a * a) * variance for a, variance in zip(row, share, strict=True)) / TAPS
         for row in transform.a_t
     ]
     return sqrt(sum(outputs) / len(outputs))
@@ -108,7 +108,7 @@ def error_bound(transform: Transform, x_max: float, w_sum: float) -> float:
 
 def largest_errors(transform: Transform, x_max: float, w_sums: Array) -> tuple[Array, Array]:
     """For output channels with these sums of |w|: the error bound, and the most that is summed."""
-    rounded = np.array([error_bound(transform, x_max, float(each)) for each in w_sums])
+    rounded = np.array([error_bound(transform, x_max, float(w_sum)) for w_sum in w_sums])
     grown = (1 + 2.0**-_HALF_BITS) ** (roundings(transform) + 1) - 1
     return rounded, rounded / grown
 

@@ -12,7 +12,7 @@ from trnconv.ask.policy import DIRECT
 from trnconv.ask.question import Question, of_one_frame
 from trnconv.forms.form import Array, Form
 from trnconv.forms.minimal import candidates, kernel
-from trnconv.forms.minimal.cost import cost_of
+from trnconv.forms.minimal.cost import cost_of, trips_of
 from trnconv.forms.minimal.error import largest_errors, require_range
 from trnconv.forms.minimal.lower import lower
 from trnconv.forms.minimal.pack import bias_channels, pack
@@ -118,12 +118,6 @@ def _moved(plan: MinimalPlan, question: Question) -> MinimalPlan:
     return replace(plan, **_given(question))
 
 
-def _loops(plan: MinimalPlan) -> tuple[int, ...]:
-    """Those of a group of output channels, as often as there are groups."""
-    recipe = lower(plan).recipe
-    return tuple(loop.turns for loop in recipe.loops) * len(recipe.groups)
-
-
 def _rounding_errors(plan: MinimalPlan, x_max: float, w_sums: Array) -> tuple[Array, Array]:
     return largest_errors(plan.algorithm, x_max, w_sums)
 
@@ -153,7 +147,7 @@ MINIMAL: Form[Any] = Form(
         kernel.minimal_of_three_on_two_cores,
     ),
     halves=candidates.halves,
-    loops=_loops,
+    loops=trips_of,
     given=_given,
     takes_residual=True,
 )

@@ -16,13 +16,13 @@ from trnconv.forms.minimal.chains import Chain, Filler, Goal, begin_chain, end_c
 from trnconv.forms.minimal.core import (
     MinimalBlock,
     MinimalCore,
-    Pending,
+    PrepareStep,
     do_step,
     load_frame,
     load_weights,
     pending,
 )
-from trnconv.forms.minimal.recipe import Group, MinimalRecipe, OutTile, Turns, Unit
+from trnconv.forms.minimal.recipe import ChannelTile, Group, MinimalRecipe, Turns, Unit
 from trnconv.forms.recipe_parts import Place, RecipePair
 
 
@@ -232,7 +232,11 @@ def run_body(core: MinimalCore, group: Group, blocks: list[MinimalBlock]) -> Non
 
 
 def run_unit(
-    core: MinimalCore, group: Group, blocks: list[MinimalBlock], unit: Unit, works: list[Pending]
+    core: MinimalCore,
+    group: Group,
+    blocks: list[MinimalBlock],
+    unit: Unit,
+    works: list[PrepareStep],
 ) -> None:
     """All sums of a unit; between them, steps of preparing the next one, evenly spread."""
     block = blocks[unit.block]
@@ -265,7 +269,7 @@ def finish(goal: Goal, filler: Filler) -> None:
 
 
 def store(
-    core: MinimalCore, block: MinimalBlock, unit: Unit, tile: OutTile, out: nl.NkiTensor
+    core: MinimalCore, block: MinimalBlock, unit: Unit, tile: ChannelTile, out: nl.NkiTensor
 ) -> None:
     """An output buffer to y."""
     rows = stored(core, block, unit, tile, out)
@@ -273,7 +277,7 @@ def store(
 
 
 def residual_of(
-    core: MinimalCore, block: MinimalBlock, unit: Unit, tile: OutTile
+    core: MinimalCore, block: MinimalBlock, unit: Unit, tile: ChannelTile
 ) -> nl.NkiTensor | None:
     """What is added to an output buffer, loaded; None if nothing is."""
     if core.residual == None:
@@ -285,7 +289,7 @@ def residual_of(
 
 
 def stored(
-    core: MinimalCore, block: MinimalBlock, unit: Unit, tile: OutTile, buffer: nl.NkiTensor
+    core: MinimalCore, block: MinimalBlock, unit: Unit, tile: ChannelTile, buffer: nl.NkiTensor
 ) -> nl.NkiTensor:
     """The part of a buffer that exists in y: [channels, frames, elements of whole rows]."""
     wanted = block.kind.units[unit.number]
@@ -300,7 +304,7 @@ def stored(
 
 
 def in_output(
-    core: MinimalCore, y: nl.NkiTensor, block: MinimalBlock, unit: Unit, tile: OutTile
+    core: MinimalCore, y: nl.NkiTensor, block: MinimalBlock, unit: Unit, tile: ChannelTile
 ) -> nl.NkiTensor:
     """The same part of y, or of a tensor of its shape."""
     wanted = block.kind.units[unit.number]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from trnconv.forms.form import ArraySpec, Lowered
-from trnconv.forms.minimal.blocks import BlockAt, Span, blocks, rectangles
+from trnconv.forms.minimal.blocks import BlockAt, BlockSpan, blocks, rectangles
 from trnconv.forms.minimal.channels import (
     STACKS,
     InChannels,
@@ -15,25 +15,25 @@ from trnconv.forms.minimal.channels import (
     replicates,
     taps_of,
 )
-from trnconv.forms.minimal.pacing import schedule
 from trnconv.forms.minimal.plan import HEIGHT, WIDTH, MinimalPlan
 from trnconv.forms.minimal.recipe import (
+    ChannelTile,
     Group,
     InLoad,
     InPart,
     InTile,
-    Kind,
     Located,
+    MatrixProduct,
+    MinimalBlockType,
     MinimalRecipe,
-    OutPart,
-    OutTile,
-    Product,
+    OutRectangles,
     Rectangle,
     Turns,
     VFill,
     XCopy,
 )
 from trnconv.forms.minimal.sbuf import CONSTANTS, constant_columns, lay_out
+from trnconv.forms.minimal.tempo import schedule
 from trnconv.forms.recipe_parts import loop_spans
 
 
@@ -109,12 +109,12 @@ def out_groups(plan: MinimalPlan) -> tuple[Group, ...]:
         for number, tile in enumerate(tiles[first : first + plan.group], first):
             taps = taps_of(plan, tile.shared)
             products = tuple(
-                Product(one.tile, one.read, one.row, one.column, n * tile.width)
-                for n, one in enumerate(taps)
+                MatrixProduct(tap.tile, tap.read, tap.row, tap.column, n * tile.width)
+                for n, tap in enumerate(taps)
             )
             width = len(taps) * tile.width
             members.append(
-                OutTile(
+                ChannelTile(
                     tile.first,
                     tile.channels,
                     tile.stack,
@@ -136,7 +136,12 @@ def out_groups(plan: MinimalPlan) -> tuple[Group, ...]:
 
 def _program(
     plan: MinimalPlan,
-) -> tuple[tuple[Kind, ...], tuple[Located, ...], tuple[Turns, ...], tuple[tuple[int, ...], ...]]:
+) -> tuple[
+    tuple[MinimalBlockType, ...],
+    tuple[Located, ...],
+    tuple[Turns, ...],
+    tuple[tuple[int, ...], ...],
+]:
     """Kinds of blocks, those that are unrolled, loops over the others, and their table."""
     every = list(blocks(plan))
     one_of = {block.look: block for block in every}
@@ -179,18 +184,18 @@ def _rows(plan: MinimalPlan, members: list[BlockAt]) -> list[tuple[int, ...]]:
     rows = []
     for first in range(0, len(members), plan.body_blocks):
         own = members[first : first + plan.body_blocks]
-        into_tensors = zip(*(one.place.x for one in own), strict=True)
+        into_tensors = zip(*(member.place.x for member in own), strict=True)
         x = [offset for offsets in into_tensors for offset in offsets]
-        rows.append((*x, *(one.place.y for one in own)))
+        rows.append((*x, *(member.place.y for member in own)))
     return rows
 
 
-def kind_of(plan: MinimalPlan, block: BlockAt) -> Kind:
+def kind_of(plan: MinimalPlan, block: BlockAt) -> MinimalBlockType:
     """What all blocks that look like this one have in common."""
     row, column = block.row, block.column
     v_rows = row.outs // plan.m if plan.by_rows else row.ins
-    units = tuple(replace(one, first=row.cut, rows=row.stored) for one in block.frame.units)
-    return Kind(
+    units = tuple(replace(unit, first=row.cut, rows=row.stored) for unit in block.frame.units)
+    return MinimalBlockType(
         v_rows=v_rows,
         v_columns=column.ins,
         columns=column.outs,
@@ -201,13 +206,13 @@ def kind_of(plan: MinimalPlan, block: BlockAt) -> Kind:
     )
 
 
-def _out_part(plan: MinimalPlan, row: Span, column: Span, stack: int) -> OutPart:
+def _out_part(plan: MinimalPlan, row: BlockSpan, column: BlockSpan, stack: int) -> OutRectangles:
     rows = row.outs // plan.m if plan.by_rows else row.outs
     most = plan.target.psum_bank_fp32_elems
-    return OutPart(rectangles(rows, -(-column.outs // stack), most))
+    return OutRectangles(rectangles(rows, -(-column.outs // stack), most))
 
 
-def in_part(plan: MinimalPlan, tile: InChannels, row: Span, column: Span) -> InPart:
+def in_part(plan: MinimalPlan, tile: InChannels, row: BlockSpan, column: BlockSpan) -> InPart:
     """Inputs of a tile of channels.
 
     Rows that are tiled must all be there, so padding is cleared in the input; so it is for channels
@@ -228,20 +233,20 @@ def in_part(plan: MinimalPlan, tile: InChannels, row: Span, column: Span) -> InP
         _load(plan, tile, copy, (row, column), (rows[0], columns[0]))
         for copy in range(1 if tile.copied else len(tile.shifts))
     ]
-    loads = [one for load in own for one in (load, *_repeated(plan, load, size[0]))]
+    loads = [in_load for load in own for in_load in (load, *_repeated(plan, load, size[0]))]
     down, right = tile.shifts[-1] if tile.copied else (0, 0)
     kept = Rectangle(
-        0 if every_row else max(one.into.row for one in own),
-        min(size[0] - down, size[0] if every_row else min(one.into.row_end for one in own)),
-        max(one.into.column for one in own),
-        min(size[1] - right, *(one.into.column_end for one in own)),
+        0 if every_row else max(member.into.row for member in own),
+        min(size[0] - down, size[0] if every_row else min(member.into.row_end for member in own)),
+        max(member.into.column for member in own),
+        min(size[1] - right, *(member.into.column_end for member in own)),
     )
     filled = replicates(plan.shape, WIDTH)
     return InPart(
         rows=size[0],
         columns=size[1],
         x_clears=around(kept, *size),
-        loads=tuple(replace(one, whole=_is_whole(plan, one, size[1])) for one in loads),
+        loads=tuple(replace(load, whole=_is_whole(plan, load, size[1])) for load in loads),
         loaded=tile.channels if tile.copied else tile.lines,
         copies=_copies(tile),
         written=written,
@@ -292,7 +297,7 @@ def _load(
     plan: MinimalPlan,
     tile: InChannels,
     copy: int,
-    spans: tuple[Span, Span],
+    spans: tuple[BlockSpan, BlockSpan],
     begin: tuple[int, int],
 ) -> InLoad:
     """The lines of one copy of the channels, from the first input that exists on."""
@@ -328,4 +333,6 @@ def around(inner: Rectangle, rows: int, columns: int) -> tuple[Rectangle, ...]:
         Rectangle(inner.row, inner.row_end, 0, inner.column),
         Rectangle(inner.row, inner.row_end, inner.column_end, columns),
     )
-    return tuple(one for one in sides if one.row_end > one.row and one.column_end > one.column)
+    return tuple(
+        side for side in sides if side.row_end > side.row and side.column_end > side.column
+    )

@@ -8,10 +8,10 @@ from math import lcm
 from typing import NamedTuple
 
 from trnconv.forms.minimal.blocks import blocks_of
-from trnconv.forms.minimal.pacing import tempo_of
 from trnconv.forms.minimal.pipeline import Pipeline
 from trnconv.forms.minimal.plan import MinimalPlan
 from trnconv.forms.minimal.score import Score, score_of
+from trnconv.forms.minimal.tempo import tempo_of
 
 _BODIES, _BLOCKS = 2, 6  # followed at least; the others take as long as the last of them
 _TURN_BLOCKS = 3  # of a turn, the same

@@ -63,7 +63,7 @@ def pack_weights(u: Array, plan: MinimalPlan) -> Array:
     groups = out_groups(plan)
     image = np.zeros((plan.target.partitions, groups[-1].weight_end), np.float16)
     ins, outs = in_channels(plan), out_channels(plan)
-    for tile, out in zip((one for group in groups for one in group.tiles), outs, strict=True):
+    for tile, out in zip((tile for group in groups for tile in group.tiles), outs, strict=True):
         for product in range(plan.algorithm.products):
             first = tile.weight + product * tile.position_weights
             for number, taps in enumerate(taps_of(plan, out.shared)):

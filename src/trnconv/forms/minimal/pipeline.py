@@ -98,7 +98,7 @@ class Pipeline:
         for unit in self.score.body.units:
             if unit.block < left:
                 self._load_frames(load for load in unit.loads if load.block < left)
-                self._run_unit(unit, [one for one in unit.prepares if one.block < left])
+                self._run_unit(unit, [prepare for prepare in unit.prepares if prepare.block < left])
                 if unit.number == len(self.score.wanted) - 1:
                     self.block_ends.append(self.multiplied)
         return self.multiplied

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trnconv._nki import NKIObject
-from trnconv.ask.ends import End
+from trnconv.ask.ends import Epilogue
 from trnconv.forms.digest import digest_of
-from trnconv.forms.minimal.transforms import Step
+from trnconv.forms.minimal.transforms import TransformStep
 from trnconv.forms.recipe_parts import Place, Ring
 
 
@@ -81,14 +81,14 @@ class InPart(NKIObject):
 
 
 @dataclass(frozen=True)
-class OutPart(NKIObject):
+class OutRectangles(NKIObject):
     """What a block of one kind computes of a tile of output channels: rectangles of positions."""
 
     tiles: tuple[Rectangle, ...]
 
 
 @dataclass(frozen=True)
-class Frame(NKIObject):
+class InputFrame(NKIObject):
     """Where an input frame of a block lies: which tensor, and how far from the block's first."""
 
     piece: int  # -1: it is padding
@@ -111,15 +111,15 @@ class Wanted(NKIObject):
 
 
 @dataclass(frozen=True)
-class Kind(NKIObject):
+class MinimalBlockType(NKIObject):
     """Blocks that look alike: rows and columns of transformed inputs, and what fills them."""
 
     v_rows: int
     v_columns: int
     columns: int  # outputs
     ins: tuple[InPart, ...]
-    outs: tuple[OutPart, ...]  # by number of columns that share a matmul: 1, 2
-    frames: tuple[Frame, ...]
+    outs: tuple[OutRectangles, ...]  # by number of columns that share a matmul: 1, 2
+    frames: tuple[InputFrame, ...]
     units: tuple[Wanted, ...]
 
 
@@ -166,7 +166,7 @@ class InTile(NKIObject):
 
 
 @dataclass(frozen=True)
-class Product(NKIObject):
+class MatrixProduct(NKIObject):
     """One stationary matrix against a view of transformed inputs."""
 
     tile: int
@@ -177,7 +177,7 @@ class Product(NKIObject):
 
 
 @dataclass(frozen=True)
-class OutTile(NKIObject):
+class ChannelTile(NKIObject):
     """Output channels, with `stack` neighbouring columns of each on partitions."""
 
     channel: int
@@ -190,7 +190,7 @@ class OutTile(NKIObject):
     constant: int  # first column in the image of constants
     weight: int  # first column in the weight image
     position_weights: int  # columns of one product
-    products: tuple[Product, ...]
+    products: tuple[MatrixProduct, ...]
     streamed: int  # products whose weights one load brings, if weights are streamed
 
 
@@ -200,7 +200,7 @@ class Group(NKIObject):
 
     weight: int
     weight_end: int
-    tiles: tuple[OutTile, ...]
+    tiles: tuple[ChannelTile, ...]
 
 
 @dataclass(frozen=True)
@@ -229,17 +229,17 @@ class MinimalRecipe(NKIObject):
     outputs: int  # of a tile
     positions: int  # products of a tile
     by_rows: bool  # tiles are rows; else frames
-    steps: tuple[Step, ...]
+    steps: tuple[TransformStep, ...]
     fence: bool  # whether the output is copied onto itself after loops
     midgroup: bool  # sums are read while they still grow
-    end: End
+    end: Epilogue
     channel_steps: tuple[int, ...]  # from channel to channel, of each tensor x lies in
     frame_elems: int  # of x
     x_width: int
     completes: bool  # inputs need copies before they are transformed
     in_tiles: tuple[InTile, ...]
     groups: tuple[Group, ...]
-    kinds: tuple[Kind, ...]
+    kinds: tuple[MinimalBlockType, ...]
     first_loads: tuple[XLoad, ...]
     first_prepares: tuple[Prepare, ...]
     units: tuple[Unit, ...]

@@ -9,9 +9,9 @@ from trnconv.forms.form import switched_off
 from trnconv.forms.minimal.blocks import blocks_of_span
 from trnconv.forms.minimal.channels import in_channels
 from trnconv.forms.minimal.error import expected_ratio, range_limit
-from trnconv.forms.minimal.pacing import broken_schedule
 from trnconv.forms.minimal.plan import DEPTH, HEIGHT, MinimalPlan
 from trnconv.forms.minimal.sbuf import largest_inputs, sbuf_end
+from trnconv.forms.minimal.tempo import broken_schedule
 from trnconv.forms.minimal.transforms import TAPS, Transform
 from trnconv.geometry import ONCE, REPLICATE, ZEROS, ConvShape
 

@@ -78,11 +78,13 @@ def largest_rectangle(plan: MinimalPlan) -> int:
     """Positions of the largest rectangle that a bank sums up."""
     most = plan.target.psum_bank_fp32_elems
     sizes = {
-        (one.row_end - one.row) * (one.column_end - one.column)
+        (rectangle.row_end - rectangle.row) * (rectangle.column_end - rectangle.column)
         for row in {span.outs for span, _ in row_kinds(plan)}
         for column in {span.outs for span, _ in column_kinds(plan)}
         for stack in {tile.stack for tile in out_channels(plan)}
-        for one in rectangles(row // plan.m if plan.by_rows else row, -(-column // stack), most)
+        for rectangle in rectangles(
+            row // plan.m if plan.by_rows else row, -(-column // stack), most
+        )
     }
     return max(sizes)
 
@@ -146,7 +148,7 @@ def _cells(plan: MinimalPlan) -> int:
 
 
 @dataclass(frozen=True)
-class Room:
+class SlotRoom:
     """What plans need that differ in slots and blocks of a body: so many bytes, and for each."""
 
     end: int  # with one slot of each kind
@@ -166,10 +168,10 @@ def with_least_buffers(plan: MinimalPlan) -> MinimalPlan:
 
 
 @lru_cache(maxsize=4096)
-def room_of(plan: MinimalPlan) -> Room:
+def room_of(plan: MinimalPlan) -> SlotRoom:
     """What a plan with the least buffers needs."""
     memory = lay_out(plan)
-    return Room(
+    return SlotRoom(
         memory.end, sum(ring.pitch for ring in memory.x), sum(ring.pitch for ring in memory.v)
     )
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from nkisim.machine import Machine
-from trnconv.ask.ends import ITEM_BYTES, NO_RESIDUAL, End
+from trnconv.ask.ends import ITEM_BYTES, NO_RESIDUAL, Epilogue
 from trnconv.forms.minimal.blocks import (
-    Span,
+    BlockSpan,
     column_kinds,
     frame_spans,
     rectangles,
@@ -23,10 +23,10 @@ from trnconv.forms.minimal.channels import (
     taps_of,
 )
 from trnconv.forms.minimal.lower import in_part
-from trnconv.forms.minimal.pacing import Schedule, schedule
 from trnconv.forms.minimal.plan import V_BYTES, WIDTH, MinimalPlan
 from trnconv.forms.minimal.recipe import InLoad, Rectangle
 from trnconv.forms.minimal.sbuf import RESIDUALS, float_copies
+from trnconv.forms.minimal.tempo import Schedule, schedule
 
 
 class TransferWork(NamedTuple):
@@ -86,7 +86,7 @@ class Score:
     m: int
     steps: tuple[StepWork, ...]  # of a transform
     midgroup: bool
-    end: End
+    end: Epilogue
     residual: bool
     wide: bool  # inputs of four bytes: a step takes two cycles an element
     ins: tuple[InWork, ...]
@@ -149,7 +149,7 @@ def _steps(plan: MinimalPlan) -> tuple[StepWork, ...]:
     return tuple(found)
 
 
-def most_frequent(plan: MinimalPlan) -> tuple[Span, Span]:
+def most_frequent(plan: MinimalPlan) -> tuple[BlockSpan, BlockSpan]:
     """Rows and columns of the kind of block that there are most of; of those, the largest."""
     row, column = (
         max(kinds, key=lambda kind: (kind[1], kind[0].outs))[0]
@@ -158,7 +158,7 @@ def most_frequent(plan: MinimalPlan) -> tuple[Span, Span]:
     return row, column
 
 
-def _in_work(plan: MinimalPlan, tile: InChannels, row: Span, column: Span) -> InWork:
+def _in_work(plan: MinimalPlan, tile: InChannels, row: BlockSpan, column: BlockSpan) -> InWork:
     part, products = in_part(plan, tile, row, column), plan.algorithm.products
     written = part.written
     v_rows = row.outs // plan.m if plan.by_rows else row.ins
@@ -184,7 +184,7 @@ def _area(part: Rectangle) -> int:
     return (part.row_end - part.row) * (part.column_end - part.column)
 
 
-def _out_work(plan: MinimalPlan, tile: OutChannels, row: Span, column: Span) -> OutWork:
+def _out_work(plan: MinimalPlan, tile: OutChannels, row: BlockSpan, column: BlockSpan) -> OutWork:
     machine, taps = plan.target, len(taps_of(plan, tile.shared))
     rows = row.outs // plan.m if plan.by_rows else row.outs
     columns = -(-column.outs // tile.stack)

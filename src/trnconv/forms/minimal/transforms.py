@@ -19,7 +19,7 @@ Matrix = tuple[tuple[Fraction, ...], ...]
 
 
 @dataclass(frozen=True)
-class Step(NKIObject):
+class TransformStep(NKIObject):
     """dst = scale * a + b.
 
     Operands are numbers: 0 .. n - 1 are inputs d, n .. 2n - 1 are transformed inputs v, 2n is a
@@ -41,7 +41,7 @@ class Transform:
     b_t: Matrix
     g: Matrix
     a_t: Matrix
-    steps: tuple[Step, ...]
+    steps: tuple[TransformStep, ...]
     held: tuple[int, ...]  # what a bank holds of each product: a power of two, folded into G
     banks: int  # PSUM banks of one chain of products
     copies: int  # float32 tiles in SBUF that a chain needs
@@ -80,10 +80,10 @@ F23 = Transform(
     g=_matrix("1 0 0; 1/2 1/2 1/2; 1/2 -1/2 1/2; 0 0 1"),
     a_t=_matrix("1 1 1 0; 0 1 -1 -1"),
     steps=(
-        Step(5, 1, 1.0, 2),
-        Step(6, 1, -1.0, 2),
-        Step(4, 2, -1.0, 0),
-        Step(7, 3, -1.0, 1),
+        TransformStep(5, 1, 1.0, 2),
+        TransformStep(6, 1, -1.0, 2),
+        TransformStep(4, 2, -1.0, 0),
+        TransformStep(7, 3, -1.0, 1),
     ),
     held=(1, 1, 1, 1),
     banks=2,
@@ -101,25 +101,25 @@ F43 = Transform(
     g=_matrix("1/4 0 0; -1/6 -1/6 -1/6; -1/6 1/6 -1/6; 1/24 1/12 1/6; 1/24 -1/12 1/6; 0 0 1"),
     a_t=_matrix("1 1 1 1 1 0; 0 1 -1 2 -2 0; 0 1 1 4 4 0; 0 1 -1 8 -8 1"),
     steps=(
-        Step(10, 2, -1.0, 4),
-        Step(12, 1, -1.0, 3),
-        Step(6, 0, -1.0, 2),
-        Step(11, 3, -1.0, 5),
-        Step(9, 12, 2.0, 10),
-        Step(6, 6, -4.0, 10),
-        Step(10, 12, -2.0, 10),
-        Step(11, 12, -4.0, 11),
-        Step(8, 2, -4.0, 4),
-        Step(12, 1, -4.0, 3),
-        Step(7, 8, 1.0, 12),
-        Step(8, 12, -1.0, 8),
+        TransformStep(10, 2, -1.0, 4),
+        TransformStep(12, 1, -1.0, 3),
+        TransformStep(6, 0, -1.0, 2),
+        TransformStep(11, 3, -1.0, 5),
+        TransformStep(9, 12, 2.0, 10),
+        TransformStep(6, 6, -4.0, 10),
+        TransformStep(10, 12, -2.0, 10),
+        TransformStep(11, 12, -4.0, 11),
+        TransformStep(8, 2, -4.0, 4),
+        TransformStep(12, 1, -4.0, 3),
+        TransformStep(7, 8, 1.0, 12),
+        TransformStep(8, 12, -1.0, 8),
     ),
     held=(1, 1, 1, 2, 2, 1),
     banks=3,
     copies=5,
 )
 
-TRANSFORMS = {one.name: one for one in (F23, F43)}
+TRANSFORMS = {transform.name: transform for transform in (F23, F43)}
 
 
 def transform_of(name: str) -> Transform:

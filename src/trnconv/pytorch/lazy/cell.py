@@ -10,16 +10,16 @@ from typing import Any
 
 import torch
 
-from trnconv.pytorch.lazy import waiting
-from trnconv.pytorch.lazy.context import Surroundings
-from trnconv.pytorch.lazy.doing import done
+from trnconv.pytorch.lazy import unread
+from trnconv.pytorch.lazy.bypass import passing
+from trnconv.pytorch.lazy.context import PatchContext
+from trnconv.pytorch.lazy.deferred_conv import Pending
+from trnconv.pytorch.lazy.materialize import done
 from trnconv.pytorch.lazy.memory import holders, storage_of
-from trnconv.pytorch.lazy.passing import passing
-from trnconv.pytorch.lazy.pending import Pending
 from trnconv.pytorch.lazy.places import shown
-from trnconv.pytorch.lazy.stored import StoredFrames
-from trnconv.pytorch.lazy.video import Layout, Video
-from trnconv.pytorch.lazy.waiting import unseen
+from trnconv.pytorch.lazy.stored_frames import StoredFrames
+from trnconv.pytorch.lazy.unread import unseen
+from trnconv.pytorch.lazy.video import AxisOrder, LazyVideo
 
 Tensor = torch.Tensor
 _FORMATS = {
@@ -33,7 +33,7 @@ class LazyCell:
     """A note of how memory is made (`video`), or the tensor once it was made (`real`)."""
 
     def __init__(
-        self, twin: Tensor, video: Video | None, around: Surroundings, *, owns: bool = False
+        self, twin: Tensor, video: LazyVideo | None, around: PatchContext, *, owns: bool = False
     ) -> None:
         self.twin = twin
         self.around = around
@@ -41,9 +41,9 @@ class LazyCell:
         self.real: Tensor | None = None
         self.is_viewed = False
         self.for_a_layer = False  # a layer of torch's wants it in order: no movement of the model's
-        self._owns = owns  # the result of a convolution is its own; movement would be a copy
+        self.is_a_result = owns  # of a convolution: its own memory; movement would be a copy
         if video is not None:
-            waiting.add(self)
+            unread.add(self)
 
     def reads(self) -> frozenset[int]:
         """Storages that must not change before this is made."""
@@ -63,7 +63,7 @@ class LazyCell:
             with passing():
                 require_movable(video, self.around)
                 made = done(video, self.around.book)
-                if not self._owns and _is_shared(made, video):
+                if not self.is_a_result and _is_shared(made, video):
                     made = self._owned(made, video)
                 self._keep(made)
         assert self.real is not None
@@ -71,10 +71,21 @@ class LazyCell:
 
     def laid_out_densely(self) -> Tensor | None:
         """Another twin, while nobody has seen the first; None if there is nothing to gain."""
-        if self.video is None or self.is_viewed or self.twin.is_contiguous():
+        video = self.video
+        if video is None or self.is_viewed or self.twin.is_contiguous():
             return None
-        self.twin = as_memory(self.video)
+        if video.layout is not AxisOrder.images:  # the model's own strides
+            return None
+        return self.noted_as(video)
+
+    def noted_as(self, video: LazyVideo) -> Tensor:
+        """Another note of the same images, in dense memory; the twin of that."""
+        self.video, self.twin = video, as_memory(video)
         return self.twin
+
+    def is_of(self, base: Any) -> bool:
+        """Whether its making takes this."""
+        return self.video is not None and any(run.base is base for run in self.video.runs)
 
     def keep_if_whole(self, value: Tensor, twin: Tensor) -> None:
         """Take a value that was made for a view as the memory, if it is all of it as it lies."""
@@ -87,7 +98,7 @@ class LazyCell:
         """Whether nobody else can change what this has to read: it gives the same values later."""
         return self.video is not None and all(_is_ours(run.base) for run in self.video.runs)
 
-    def _owned(self, made: Tensor, video: Video) -> Tensor:
+    def _owned(self, made: Tensor, video: LazyVideo) -> Tensor:
         """A copy, but where the memory is of no use to anybody else."""
         base = video.runs[0].base
         if isinstance(base, StoredFrames) and video.untouched and base.is_ours(besides=1):
@@ -110,10 +121,10 @@ class LazyCell:
 
     def _take(self, made: Tensor) -> None:
         self.real, self.video = made, None
-        waiting.remove(self)
+        unread.remove(self)
 
 
-def require_movable(video: Video, around: Surroundings) -> None:
+def require_movable(video: LazyVideo, around: PatchContext) -> None:
     """Refuse to do what only a convolution can, of a video on several ranks."""
     if around.spread is not None:
         around.spread.require_movable(video)
@@ -123,9 +134,9 @@ def _is_as_dense(tensor: Tensor, twin: Tensor) -> bool:
     """Whether it is in order where the twin is: operators ask one, and rely on the other."""
     formats = _FORMATS.get(twin.dim(), _FORMATS[0])
     return all(
-        tensor.is_contiguous(memory_format=each)
-        for each in formats
-        if twin.is_contiguous(memory_format=each)
+        tensor.is_contiguous(memory_format=memory_format)
+        for memory_format in formats
+        if twin.is_contiguous(memory_format=memory_format)
     )
 
 
@@ -145,7 +156,7 @@ def _is_ours(base: Any) -> bool:
     return base.has_run and holders(base.result()) <= 1  # its operands are the model's weights too
 
 
-def _is_shared(made: Tensor, video: Video) -> bool:
+def _is_shared(made: Tensor, video: LazyVideo) -> bool:
     return any(storage_of(made) in _lies_in(run.base) for run in video.runs)
 
 
@@ -155,12 +166,12 @@ class ViewOf:
     def __init__(self, cell: LazyCell, twin: Tensor) -> None:
         self.cell = cell
         self.twin = twin
-        self._video: Video | None = None
+        self._video: LazyVideo | None = None
         self._value: Tensor | None = None  # of some of the cell, to look at
         self._looked = False
 
     @staticmethod
-    def of_tensor(tensor: Tensor, around: Surroundings) -> ViewOf:
+    def of_tensor(tensor: Tensor, around: PatchContext) -> ViewOf:
         """All of a tensor that is made already."""
         with unseen():
             twin = torch.empty_strided(
@@ -170,10 +181,10 @@ class ViewOf:
             cell.real = tensor.detach()
         return ViewOf(cell, twin)
 
-    def video(self) -> Video | None:
+    def video(self) -> LazyVideo | None:
         """The frames it shows; None if it shows no frames, or is not a note any more."""
         if self.cell.video is None:
-            return Video.of(self.solid())
+            return LazyVideo.of(self.solid())
         if not self._looked:
             self._video, self._looked = shown(self.cell.video, self.cell.twin, self.twin), True
         return self._video
@@ -221,20 +232,20 @@ class ViewOf:
             return seen.as_strided(twin.shape, twin.stride(), offset)
 
 
-def as_kernels_leave_it(video: Video) -> Tensor:
+def as_kernels_leave_it(video: LazyVideo) -> Tensor:
     """A twin of the result of a convolution: frames of one video lie as a video does.
 
     So images of them have strides of their own, as with channels_last.
     """
     n, c, t, h, w = video.sizes
-    if video.layout is not Layout.images or n > 1 or t == 1 or not video.untouched:
+    if video.layout is not AxisOrder.images or n > 1 or t == 1 or not video.untouched:
         return as_memory(video)
     with unseen():
         frames = torch.empty((c, t, h, w), dtype=video.dtype, device="meta")
         return frames.permute(1, 0, 2, 3)
 
 
-def as_memory(video: Video) -> Tensor:
+def as_memory(video: LazyVideo) -> Tensor:
     """A twin of dense memory that shows the video."""
     with unseen():
         return torch.empty(video.shape, dtype=video.dtype, device="meta")

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from trnconv.ask.policy import ALWAYS_DIRECT, DEFAULT_POLICY, Policy
-from trnconv.pytorch.lazy.noted import Notebook
-from trnconv.pytorch.lazy.spreading import Spread
+from trnconv.pytorch.lazy.filters import Filters
+from trnconv.pytorch.lazy.ledger import Ledger
+from trnconv.pytorch.lazy.operands import ConvOperands, Window3d
+from trnconv.pytorch.lazy.video import LazyVideo
 from trnconv.runtime.ranges import Ranges
 
 
@@ -27,11 +29,36 @@ ALL_REWRITES = Rewrites()
 NO_REWRITES = Rewrites(splice=False, fold_upsample=False, before_upsample=False, fuse_ends=False)
 
 
+class BandPort(Protocol):
+    """Every tensor is a band, along rows or columns, of what the model is about."""
+
+    @property
+    def axis(self) -> int | None:
+        """1: bands of rows, 2: of columns, None: tensors are whole at the moment."""
+
+    def whole(self, operands: ConvOperands, window: Window3d) -> ConvOperands:
+        """The operands of all ranks together: sizes only."""
+
+    def every(self, operands: ConvOperands, window: Window3d) -> list[ConvOperands]:
+        """The operands of each rank, with the rows its outputs read: sizes only."""
+
+    def extended(
+        self, operands: ConvOperands, window: Window3d, filters: Filters, around: PatchContext
+    ) -> ConvOperands:
+        """The operands of this rank, with the rows its outputs read, or with `later`."""
+
+    def require_movable(self, video: LazyVideo) -> None:
+        """Refuse to do padding of bands, where no convolution asks what is beyond."""
+
+    def require_local(self, filters: Filters) -> None:
+        """Refuse a convolution that reads other rows, and whose input is no video."""
+
+
 @dataclass
-class Surroundings:
+class PatchContext:
     """One patched model at work."""
 
-    book: Notebook
+    book: Ledger
     rewrites: Rewrites = ALL_REWRITES
     reproducible: bool = False
     policy: Policy = DEFAULT_POLICY
@@ -41,7 +68,7 @@ class Surroundings:
     kept: frozenset[str] = frozenset()  # convolutions that stay torch's
     within: Callable[[], AbstractContextManager[Any]] = nullcontext  # of every session
     lazy: bool = True  # False: convolutions run at once, and nothing is noted
-    spread: Spread | None = None  # over several ranks
+    spread: BandPort | None = None  # over several ranks
 
     def policy_for(self, module: str) -> Policy:
         """What a layer may give for speed.

@@ -2,82 +2,40 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from trnconv.ask.launches import launches
 from trnconv.errors import UnsupportedError
-from trnconv.geometry import ZEROS, ConvShape, lifted
-from trnconv.pytorch.arguments import paddings, steps_of
+from trnconv.geometry import ConvShape
 from trnconv.pytorch.conv_call import ConvSpec
+from trnconv.pytorch.lazy.as_images import put_in_order
+from trnconv.pytorch.lazy.bypass import passing
 from trnconv.pytorch.lazy.cell import LazyCell, ViewOf, as_kernels_leave_it, require_movable
-from trnconv.pytorch.lazy.context import Surroundings
-from trnconv.pytorch.lazy.doing import done, stored
-from trnconv.pytorch.lazy.folding import folding_wins, upsampled_before
-from trnconv.pytorch.lazy.memory import written
+from trnconv.pytorch.lazy.context import PatchContext
+from trnconv.pytorch.lazy.deferred_conv import DeferredConv, Pending
+from trnconv.pytorch.lazy.filters import Filters
+from trnconv.pytorch.lazy.fold_choice import folding_wins, upsampled_before
+from trnconv.pytorch.lazy.materialize import done, stored
+from trnconv.pytorch.lazy.memory import Counted
 from trnconv.pytorch.lazy.operands import (
-    Operands,
+    ConvOperands,
     Window3d,
     commuting,
     frame_pattern,
     operands_of,
 )
-from trnconv.pytorch.lazy.passing import passing
-from trnconv.pytorch.lazy.pending import Asked, Counted, Pending
-from trnconv.pytorch.lazy.stored import StoredFrames
+from trnconv.pytorch.lazy.stored_frames import StoredFrames
 from trnconv.pytorch.lazy.tensor import LazyTensor
-from trnconv.pytorch.lazy.video import Layout, Run, Video
+from trnconv.pytorch.lazy.unread import unseen
+from trnconv.pytorch.lazy.video import AxisOrder, FrameRun, LazyVideo
 from trnconv.pytorch.lazy.videos import video_of
-from trnconv.pytorch.lazy.waiting import unseen
 
 Tensor = torch.Tensor
-_TO_VIDEO = {Layout.video: (0, 1, 2, 3, 4), Layout.frames_first: (0, 2, 1, 3, 4)}
-
-
-@dataclass(frozen=True)
-class Filters:
-    """What a convolution does, whatever its input."""
-
-    weight: torch.Tensor
-    bias: torch.Tensor | None = None
-    stride: Any = 1
-    padding: Any = 0
-    dilation: Any = 1
-    groups: int = 1
-    mode: str = ZEROS
-    module: str = ""
-
-    @property
-    def rank(self) -> int:
-        """1, 2 or 3."""
-        return self.weight.dim() - 2
-
-    def fit(self, video: Video) -> bool:
-        """Whether types and channels agree and autocast is off; else torch's rules decide."""
-        device = video.device.type
-        if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
-            return False
-        biases = [] if self.bias is None else [self.bias]
-        alike = all(each.dtype == video.dtype for each in (self.weight, *biases))
-        return alike and self.weight.shape[1] * self.groups == video.sizes[1]
-
-    def window(self) -> Window3d:
-        """The same in 3-D."""
-        steps, dilations = steps_of(self.rank, self.stride, self.dilation, self.groups)
-        sides = paddings(self.padding, self.weight, steps, dilations)
-        before, after = (lifted(each, 0) for each in sides)
-        return Window3d(
-            kernel=lifted(tuple(self.weight.shape[2:]), 1),
-            stride=lifted(steps, 1),
-            padding=((before[0], after[0]), (before[1], after[1]), (before[2], after[2])),
-            dilation=lifted(dilations, 1),
-            groups=self.groups,
-            mode=self.mode,
-        )
+_TO_VIDEO = {AxisOrder.video: (0, 1, 2, 3, 4), AxisOrder.frames_first: (0, 2, 1, 3, 4)}
 
 
 def unsupported_type(weights: torch.dtype) -> str:
@@ -86,7 +44,7 @@ def unsupported_type(weights: torch.dtype) -> str:
     return "" if weights in taken else f"its weights are {weights}; kernels take bf16, fp16, fp32."
 
 
-def convolved(x: Tensor, filters: Filters, around: Surroundings) -> LazyTensor | None:
+def convolved(x: Tensor, filters: Filters, around: PatchContext) -> LazyTensor | None:
     """The result, not yet run; None if x is no video that a 3-D or 2-D convolution takes."""
     video = video_of(x)
     if not _takes(video, filters):
@@ -98,29 +56,29 @@ def convolved(x: Tensor, filters: Filters, around: Surroundings) -> LazyTensor |
     with passing():
         kept, pattern, moved = _reduced(video, window, around)
         pending = Pending(_asked(kept, filters, window, around))
-    runs = pattern or (Run(pending, 0, pending.shape[2]),)
+    runs = pattern or (FrameRun(pending, 0, pending.shape[2]),)
     scaled = tuple(replace(run, base=pending, scale=moved) for run in runs)
-    result = Video(scaled, video.dtype, video.layout, from_images=video.from_images)
+    result = LazyVideo(scaled, video.dtype, video.layout, from_images=video.from_images)
     return _result(result, around)
 
 
-def _result(video: Video, around: Surroundings) -> LazyTensor:
+def _result(video: LazyVideo, around: PatchContext) -> LazyTensor:
     memory = as_kernels_leave_it(video)
     return LazyTensor(ViewOf(LazyCell(memory, video, around, owns=True), memory), video.device)
 
 
-def _takes(video: Video | None, filters: Filters) -> bool:
-    wanted = {2: Layout.images, 3: Layout.video}.get(filters.rank)
+def _takes(video: LazyVideo | None, filters: Filters) -> bool:
+    wanted = {2: AxisOrder.images, 3: AxisOrder.video}.get(filters.rank)
     if video is None or video.layout is not wanted or not all(video.sizes):
         return False
     return video.dtype == video.runs[0].base.dtype and filters.fit(video)
 
 
 def _reduced(
-    video: Video, window: Window3d, around: Surroundings
-) -> tuple[Video, tuple[Run, ...], tuple[int, int]]:
+    video: LazyVideo, window: Window3d, around: PatchContext
+) -> tuple[LazyVideo, tuple[FrameRun, ...], tuple[int, int]]:
     """The video without repeated frames and upsampled pixels that the window cannot tell apart."""
-    pattern: tuple[Run, ...] = ()
+    pattern: tuple[FrameRun, ...] = ()
     moved = (1, 1)
     if not around.rewrites.before_upsample:
         return video, pattern, moved
@@ -132,7 +90,9 @@ def _reduced(
     return video, pattern, moved
 
 
-def _asked(video: Video, filters: Filters, window: Window3d, around: Surroundings) -> Asked:
+def _asked(
+    video: LazyVideo, filters: Filters, window: Window3d, around: PatchContext
+) -> DeferredConv:
     """The convolution with all it can take over; the rest is done first."""
     operands = operands_of(video, window)
     if operands is not None and not _may_take(operands, filters, window, around):
@@ -144,18 +104,18 @@ def _asked(video: Video, filters: Filters, window: Window3d, around: Surrounding
     module = filters.module or around.book.module
     spec = replace(spec_of(operands, window, around), accuracy=around.policy_for(module).text())
     pieces = tuple(stored(run) for run in operands.pieces)
-    weights = [each for each in (filters.weight, filters.bias) if each is not None]
+    weights = [tensor for tensor in (filters.weight, filters.bias) if tensor is not None]
     with unseen():  # aliases: `weight.data = other` does not move them
         w = filters.weight.detach().reshape(*filters.weight.shape[:2], *window.kernel)
         bias = None if filters.bias is None else filters.bias.detach()
-    asked = Asked(
+    asked = DeferredConv(
         pieces=pieces,
         w=w,
         bias=bias,
         spec=spec,
         module=module,
         book=around.book,
-        counted=(*counted(operands.pieces), *(_counted_tensor(each) for each in weights)),
+        counted=(*counted(operands.pieces), *(Counted.of(weight) for weight in weights)),
         backend=around.backend,
         later=operands.later,
     )
@@ -164,18 +124,18 @@ def _asked(video: Video, filters: Filters, window: Window3d, around: Surrounding
     return replace(asked, instead_of=upsampled_before(asked.problem))
 
 
-def _after_movement(video: Video, window: Window3d, around: Surroundings) -> Operands:
+def _after_movement(video: LazyVideo, window: Window3d, around: PatchContext) -> ConvOperands:
     """The operands of a video made real, but for padding between bands of several ranks."""
     axis = None if around.spread is None else around.spread.axis
     if axis is None:
-        whole = run_of(done(replace(video, layout=Layout.video), around.book))
-        return Operands((whole,), window.padding, (window.mode,) * 3)
+        whole = run_of(done(replace(video, layout=AxisOrder.video), around.book))
+        return ConvOperands((whole,), window.padding, (window.mode,) * 3)
     inside = [(0, 0) if at == axis else pair for at, pair in enumerate(video.pads)]
     across = [pair if at == axis else (0, 0) for at, pair in enumerate(video.pads)]
-    bare = replace(video, layout=Layout.video, pads=(inside[0], inside[1], inside[2]))
+    bare = replace(video, layout=AxisOrder.video, pads=(inside[0], inside[1], inside[2]))
     band = run_of(done(bare, around.book))
     pads = (across[0], across[1], across[2])
-    noted = Video((band,), video.dtype, pads=pads, modes=video.modes)
+    noted = LazyVideo((band,), video.dtype, pads=pads, modes=video.modes)
     operands = operands_of(noted, window)
     if operands is None:
         raise UnsupportedError(
@@ -185,7 +145,7 @@ def _after_movement(video: Video, window: Window3d, around: Surroundings) -> Ope
     return operands
 
 
-def frames_of(run: Run) -> StoredFrames:
+def frames_of(run: FrameRun) -> StoredFrames:
     """What a run is some frames of, in memory; a convolution still to run, runs."""
     base = run.base
     stored_base = run_of(base.result()).base if isinstance(base, Pending) else base
@@ -193,23 +153,19 @@ def frames_of(run: Run) -> StoredFrames:
     return stored_base
 
 
-def run_of(frames: Tensor) -> Run:
+def run_of(frames: Tensor) -> FrameRun:
     """All of a tensor [N, C, T, H, W]."""
-    video = Video.of(frames)
+    video = LazyVideo.of(frames)
     assert video is not None
     return video.runs[0]
 
 
-def counted(runs: Sequence[Run]) -> tuple[Counted, ...]:
+def counted(runs: Sequence[FrameRun]) -> tuple[Counted, ...]:
     """What must not have changed when they are read later."""
-    return tuple(run.base.check() for run in runs if isinstance(run.base, StoredFrames))
+    return tuple(run.base.counted for run in runs if isinstance(run.base, StoredFrames))
 
 
-def _counted_tensor(tensor: Tensor) -> Counted:
-    return weakref.ref(tensor), written(tensor)
-
-
-def spec_of(operands: Operands, window: Window3d, around: Surroundings) -> ConvSpec:
+def spec_of(operands: ConvOperands, window: Window3d, around: PatchContext) -> ConvSpec:
     """What a kernel does to the operands, without its policy and its end."""
     pads = operands.pads
     return ConvSpec(
@@ -225,13 +181,15 @@ def spec_of(operands: Operands, window: Window3d, around: Surroundings) -> ConvS
     )
 
 
-def _may_take(operands: Operands, filters: Filters, window: Window3d, around: Surroundings) -> bool:
+def _may_take(
+    operands: ConvOperands, filters: Filters, window: Window3d, around: PatchContext
+) -> bool:
     """Whether the convolution is allowed, able and better off to do it. All ranks agree."""
     spread = around.spread
     weight = (*filters.weight.shape[:2], *window.kernel)
     each = [operands] if spread is None else spread.every(operands, window)
-    problems = [problem_of(one, window, weight, around) for one in each]
-    if len(operands.pieces) > 1 and any(len(launches(one)) > 1 for one in problems):
+    problems = [problem_of(rank_operands, window, weight, around) for rank_operands in each]
+    if len(operands.pieces) > 1 and any(len(launches(problem)) > 1 for problem in problems):
         return False
     if operands.upsample == (1, 1, 1):
         return True
@@ -242,7 +200,7 @@ def _may_take(operands: Operands, filters: Filters, window: Window3d, around: Su
 
 
 def problem_of(
-    operands: Operands, window: Window3d, weight: tuple[int, ...], around: Surroundings
+    operands: ConvOperands, window: Window3d, weight: tuple[int, ...], around: PatchContext
 ) -> ConvShape:
     """The problem in integers; of the operands, sizes are enough."""
     sizes = [
@@ -253,14 +211,14 @@ def problem_of(
 
 def plus(left: Any, right: Any) -> LazyTensor | None:
     """A sum, as the end of the larger convolution among the two."""
-    terms = [(one, other) for one, other in ((left, right), (right, left)) if _open(one)]
+    terms = [(term, other) for term, other in ((left, right), (right, left)) if _open(term)]
     terms.sort(key=lambda pair: -_macs(pair[0]))
-    for one, other in terms:
-        seen = one.video()
-        added = _base_like(other, seen, one.view_of.cell.around)
+    for term, other in terms:
+        seen = term.video()
+        added = _base_like(other, seen, term.view_of.cell.around)
         fused = None if added is None else seen.runs[0].base.plus(*added)
         if fused is not None:
-            return _instead(one, fused)
+            return _instead(term, fused)
     return None
 
 
@@ -292,29 +250,31 @@ def _macs(value: LazyTensor) -> int:
 
 
 def _base_like(
-    value: Any, like: Video, around: Surroundings
+    value: Any, like: LazyVideo, around: PatchContext
 ) -> tuple[Tensor, tuple[Counted, ...]] | None:
     """A tensor of the same shape, as [N, C, T, H, W] in the same layout; None if it is not."""
     if not isinstance(value, Tensor) or value.shape != like.shape:
         return None
     if value.dtype != like.dtype:
         return None
+    if like.from_images and around.spread is None:
+        put_in_order(value)
     video = video_of(value)
     with passing():
         if video is not None and (video.layout, video.sizes) == (like.layout, like.sizes):
             require_movable(video, around)
-            made = done(replace(video, layout=Layout.video), around.book)
+            made = done(replace(video, layout=AxisOrder.video), around.book)
             return made, counted(video.runs)
         seen = value.value() if isinstance(value, LazyTensor) else value
-    own = () if isinstance(value, LazyTensor) else (_counted_tensor(value),)
+    own = () if isinstance(value, LazyTensor) else (Counted.of(value),)
     return _as_video(seen, like), own
 
 
-def _as_video(seen: Tensor, like: Video) -> Tensor:
+def _as_video(seen: Tensor, like: LazyVideo) -> Tensor:
     """A tensor in a layout, as [N, C, T, H, W]."""
     n, c, t, h, w = like.sizes
     with unseen():
-        if like.layout is not Layout.images:
+        if like.layout is not AxisOrder.images:
             return seen.permute(*_TO_VIDEO[like.layout])
         if n == 1:
             return seen.permute(1, 0, 2, 3).unsqueeze(0)

@@ -8,24 +8,19 @@ from typing import Any
 import torch
 
 from trnconv.pytorch import functional
-from trnconv.pytorch.lazy.context import Surroundings
-from trnconv.pytorch.lazy.convolutions import (
-    Filters,
-    activated,
-    convolved,
-    plus,
-    unsupported_type,
-)
-from trnconv.pytorch.lazy.noting import note_forward, note_transposed
-from trnconv.pytorch.lazy.passing import passing
+from trnconv.pytorch.lazy.bypass import passing
+from trnconv.pytorch.lazy.context import PatchContext
+from trnconv.pytorch.lazy.convolutions import activated, convolved, plus, unsupported_type
+from trnconv.pytorch.lazy.filters import Filters
+from trnconv.pytorch.lazy.record import note_forward, note_transposed
 from trnconv.pytorch.lazy.tensor import LazyTensor
 from trnconv.pytorch.lazy.traits import mapped
 
 Tensor = torch.Tensor
-Note = Callable[[Surroundings, Any, Any, Any], Any]
+Note = Callable[[PatchContext, Any, Any, Any], Any]
 
 
-def _convolution(around: Surroundings, func: Any, args: Any, kwargs: Any) -> Any:
+def _convolution(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     """aten::convolution: input, weight, bias, stride, padding, dilation, transposed, ..."""
     del func, kwargs
     x, weight, bias, stride, padding, dilation, transposed, added, groups = args
@@ -51,7 +46,7 @@ def _convolution(around: Surroundings, func: Any, args: Any, kwargs: Any) -> Any
     return eager(value_of(x), filters, around) if found is None else found
 
 
-def eager(x: Tensor, filters: Filters, around: Surroundings) -> Tensor:
+def eager(x: Tensor, filters: Filters, around: PatchContext) -> Tensor:
     """At once, on a tensor that is no video."""
     policy = around.policy_for(filters.module or around.book.module)
     with passing():
@@ -76,7 +71,7 @@ def value_of(x: Any) -> Any:
     return x.value() if isinstance(x, LazyTensor) else x
 
 
-def _sum(around: Surroundings, func: Any, args: Any, kwargs: Any) -> Any:
+def _sum(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     del func
     if not around.rewrites.fuse_ends or kwargs or len(args) != 2:
         return NotImplemented
@@ -85,7 +80,7 @@ def _sum(around: Surroundings, func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _activation(name: str) -> Note:
-    def note(around: Surroundings, func: Any, args: Any, kwargs: Any) -> Any:
+    def note(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
         del func, kwargs
         found = activated(args[0], name) if around.rewrites.fuse_ends else None
         return NotImplemented if found is None else found

@@ -24,7 +24,9 @@ def on_each_frame(name: str, func: Any, args: Any, kwargs: Any) -> torch.Tensor 
     if name not in _ACTIVATIONS and not (name in _NORMS and _along_channels(args)):
         return None
     axis = 2 if x.dim() == 5 else 0
-    frames = [func(one.contiguous(), *args[1:], **kwargs) for one in x.chunk(x.shape[axis], axis)]
+    frames = [
+        func(frame.contiguous(), *args[1:], **kwargs) for frame in x.chunk(x.shape[axis], axis)
+    ]
     return torch.cat(frames, dim=axis)
 
 

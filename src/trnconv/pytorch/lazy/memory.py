@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import torch
 
@@ -61,14 +63,33 @@ def about_to_change(storages: Iterable[int]) -> Iterator[None]:
         _announced.storages = before
 
 
-def require_unchanged(tensor: torch.Tensor, times: int) -> None:
-    """Refuse to read what was changed since, by code that a patched model cannot see."""
-    if times not in (UNKNOWN, written(tensor)) and storage_of(tensor) not in _announced.storages:
-        raise UnsupportedError(
-            f"a tensor {list(tensor.shape)} was changed in place while a patched model still had to"
-            " read it, by code that it does not see (another thread, or outside of the model)."
-            " Change a clone of it instead."
-        )
+@dataclass(frozen=True)
+class Counted:
+    """A tensor whose changes torch counts, as it was when its memory was noted."""
+
+    tensor: weakref.ref[torch.Tensor]
+    times: int
+    storage: int
+
+    @staticmethod
+    def of(tensor: torch.Tensor) -> Counted:
+        """As it is now."""
+        return Counted(weakref.ref(tensor), written(tensor), storage_of(tensor))
+
+    def require_unchanged(self) -> None:
+        """Refuse to read what was changed since, by code that a patched model cannot see.
+
+        A tensor that was given other memory since (`.data = other`) counts changes of that.
+        """
+        tensor = self.tensor()
+        if tensor is None or self.times in (UNKNOWN, written(tensor)):
+            return
+        if storage_of(tensor) == self.storage and self.storage not in _announced.storages:
+            raise UnsupportedError(
+                f"a tensor {list(tensor.shape)} was changed in place while a patched model still"
+                " had to read it, by code that it does not see (another thread, or outside of the"
+                " model). Change a clone of it instead."
+            )
 
 
 def require_present(tensor: torch.Tensor) -> None:

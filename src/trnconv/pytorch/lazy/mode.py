@@ -11,14 +11,14 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from trnconv.pytorch.lazy.context import Surroundings
+from trnconv.pytorch.lazy.bypass import is_passing
+from trnconv.pytorch.lazy.context import PatchContext
 from trnconv.pytorch.lazy.frame_by_frame import on_each_frame
 from trnconv.pytorch.lazy.memory import same_memory, storage_of
 from trnconv.pytorch.lazy.movements import NOTED, note_copy
-from trnconv.pytorch.lazy.passing import is_passing
-from trnconv.pytorch.lazy.tensor import LazyTensor, repaired
+from trnconv.pytorch.lazy.tensor import LazyTensor, define_dispatch
 from trnconv.pytorch.lazy.traits import Traits, mapped, parts, tensors_in, traits_of
-from trnconv.pytorch.lazy.waiting import settle_readers, unseen
+from trnconv.pytorch.lazy.unread import settle_readers, unseen
 
 Tensor = torch.Tensor
 _OURS = (Tensor, LazyTensor, torch.nn.Parameter)
@@ -29,7 +29,7 @@ class LazyMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     supports_higher_order_operators = True  # else torch.cond is refused
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: PatchContext) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.around = around
 
@@ -50,7 +50,6 @@ class LazyMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _dispatched(self, func: Any, args: Any, kwargs: Any, *, lazy: bool) -> Any:
         traits = traits_of(func)
-        _repair(args)
         note = NOTED.get(traits.name)
         if note is not None and not torch.is_grad_enabled():
             result = note(self.around, func, args, kwargs)
@@ -99,12 +98,6 @@ def _values(value: Any) -> Any:
     return mapped(LazyTensor, LazyTensor.value, value)
 
 
-def _repair(args: Any) -> None:
-    for each in tensors_in(args):
-        if not isinstance(each, LazyTensor):
-            repaired(each)
-
-
 def _viewed(func: Any, args: Any, kwargs: Any) -> Any:
     """A view of a lazy tensor: of its twin."""
     x: LazyTensor = args[0]
@@ -124,20 +117,20 @@ def _changed(func: Any, args: Any, kwargs: Any, traits: Traits) -> Any:
     targets = [args[at] if at < len(args) else kwargs.get(name) for at, name in traits.written]
     if traits.reshapes and isinstance(args[0], LazyTensor):
         return _reshaped(func, args, kwargs)
-    lazies = [each for each in tensors_in((args, kwargs)) if isinstance(each, LazyTensor)]
-    solids = {id(each): each.solid() for each in lazies}
-    written = [solids.get(id(each), each) for each in tensors_in(targets)]
+    lazies = [tensor for tensor in tensors_in((args, kwargs)) if isinstance(tensor, LazyTensor)]
+    solids = {id(lazy): lazy.solid() for lazy in lazies}
+    written = [solids.get(id(tensor), tensor) for tensor in tensors_in(targets)]
     if written:
-        settle_readers(storage_of(each) for each in written)
+        settle_readers(storage_of(tensor) for tensor in written)
     tensors, named = mapped(LazyTensor, lambda each: solids[id(each)], (args, kwargs))
     result = func(*tensors, **named)
-    for each in lazies:
-        if each.shape != solids[id(each)].shape:
+    for lazy in lazies:
+        if lazy.shape != solids[id(lazy)].shape:
             raise RuntimeError(
-                f"{func} gave {list(solids[id(each)].shape)} elements to a tensor of"
-                f" {list(each.shape)} while a patched model runs: give it a new tensor."
+                f"{func} gave {list(solids[id(lazy)].shape)} elements to a tensor of"
+                f" {list(lazy.shape)} while a patched model runs: give it a new tensor."
             )
-    back = {id(solid): lazy for lazy, solid in ((each, solids[id(each)]) for each in lazies)}
+    back = {id(solid): lazy for lazy, solid in ((lazy, solids[id(lazy)]) for lazy in lazies)}
     return mapped(Tensor, lambda each: back.get(id(each), each), result)
 
 
@@ -155,3 +148,6 @@ def _reshaped(func: Any, args: Any, kwargs: Any) -> Any:
         func(*args, **kwargs)
     lazy.show(lazy.view_of.of(other))
     return lazy
+
+
+define_dispatch(outside)

@@ -10,19 +10,21 @@ from typing import Any
 
 import torch
 
+from trnconv.pytorch.lazy.as_images import put_in_order
 from trnconv.pytorch.lazy.cell import LazyCell, ViewOf, as_memory
-from trnconv.pytorch.lazy.context import Surroundings
+from trnconv.pytorch.lazy.context import PatchContext
+from trnconv.pytorch.lazy.deferred_conv import Pending
 from trnconv.pytorch.lazy.endings import NOTED_ENDS
+from trnconv.pytorch.lazy.ledger import Copy
 from trnconv.pytorch.lazy.memory import same_memory
-from trnconv.pytorch.lazy.pending import Pending
 from trnconv.pytorch.lazy.tensor import LazyTensor
 from trnconv.pytorch.lazy.traits import tensors_in
-from trnconv.pytorch.lazy.video import Layout, Video, spliced
+from trnconv.pytorch.lazy.unread import unseen
+from trnconv.pytorch.lazy.video import AxisOrder, LazyVideo, spliced
 from trnconv.pytorch.lazy.videos import video_of
-from trnconv.pytorch.lazy.waiting import unseen
 
 Tensor = torch.Tensor
-Note = Callable[[Surroundings, Any, Any, Any], Any]
+Note = Callable[[PatchContext, Any, Any, Any], Any]
 _FRAMES = 2
 _AXES = {3: _FRAMES, 4: 3, 5: 4}  # a repeated axis stands behind the one it repeats
 _TORCH = Path(torch.__file__).parent
@@ -34,7 +36,7 @@ _BETWEEN = (  # an operator's caller and its handler
 _NARROWEST = 2  # bytes: of what a model computes in; smaller types are for storage
 
 
-def _copied(video: Video | None, around: Surroundings, twin: Tensor | None = None) -> Any:
+def _copied(video: LazyVideo | None, around: PatchContext, twin: Tensor | None = None) -> Any:
     """A lazy tensor in memory of its own; laid out densely, if it is not said how."""
     if video is None:
         return NotImplemented
@@ -42,20 +44,20 @@ def _copied(video: Video | None, around: Surroundings, twin: Tensor | None = Non
     return LazyTensor(ViewOf(LazyCell(memory, video, around), memory), video.device)
 
 
-def _cat(around: Surroundings, func: Any, args: Any, kwargs: Any) -> Any:
+def _cat(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     """Frames one after the other."""
     del func
     tensors = args[0] if args else kwargs["tensors"]
     dim = args[1] if len(args) > 1 else kwargs.get("dim", 0)
-    if dim not in (_FRAMES, _FRAMES - 5) or any(each.dim() != 5 for each in tensors):
+    if dim not in (_FRAMES, _FRAMES - 5) or any(tensor.dim() != 5 for tensor in tensors):
         return NotImplemented
-    videos = [video_of(each) for each in tensors]
+    videos = [video_of(tensor) for tensor in tensors]
     known = [video for video in videos if video is not None]
     return NotImplemented if len(known) < len(videos) else _copied(spliced(known), around)
 
 
 def _pad_with(mode: str) -> Note:
-    def note(around: Surroundings, func: Any, args: Any, kwargs: Any) -> Any:
+    def note(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
         x, pads = args[:2]
         value = args[2] if len(args) > 2 else kwargs.get("value", 0)
         video = video_of(x)
@@ -68,14 +70,14 @@ def _pad_with(mode: str) -> Note:
     return note
 
 
-def _upsample(around: Surroundings, func: Any, args: Any, kwargs: Any) -> Any:
+def _upsample(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     """Nearest-neighbour upsampling by whole numbers, to a size or by factors."""
     x, size = args[:2]
     listed = (
         args[2] if func.__name__.endswith("vec") and len(args) > 2 else kwargs.get("scale_factors")
     )
     video = video_of(x)
-    if video is None or video.layout is Layout.frames_first:
+    if video is None or video.layout is AxisOrder.frames_first:
         return NotImplemented
     now = x.shape[2:]
     factors = [n / now[at] for at, n in enumerate(size)] if size is not None else listed
@@ -85,19 +87,19 @@ def _upsample(around: Surroundings, func: Any, args: Any, kwargs: Any) -> Any:
     return _copied(video.upsampled((whole[0], whole[1], whole[2])), around)
 
 
-def _repeat(around: Surroundings, func: Any, args: Any, kwargs: Any) -> Any:
+def _repeat(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     """Frames so many times one after the other."""
     del func, kwargs
     x, counts = args
     video = video_of(x)
-    if video is None or video.layout is not Layout.video or len(counts) != 5:
+    if video is None or video.layout is not AxisOrder.video or len(counts) != 5:
         return NotImplemented
     if any(count != 1 for at, count in enumerate(counts) if at != _FRAMES):
         return NotImplemented
     return _copied(video.times(counts[_FRAMES]), around)
 
 
-def _clone(around: Surroundings, func: Any, args: Any, kwargs: Any) -> Any:
+def _clone(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     """Whole tensors are shared until one is changed in place; a copy of some frames is made.
 
     A few frames of a long tensor, kept in a cache, would keep all of it in memory. Who asks for
@@ -108,6 +110,8 @@ def _clone(around: Surroundings, func: Any, args: Any, kwargs: Any) -> Any:
         return NotImplemented
     if x.dim() == 6:
         return _interleaved(around, x)
+    if wanted is torch.contiguous_format and around.spread is None:
+        put_in_order(x)
     video = video_of(x) if _has_planes(x) else None
     if video is None:
         return NotImplemented
@@ -125,7 +129,7 @@ def _clone(around: Surroundings, func: Any, args: Any, kwargs: Any) -> Any:
     return copied
 
 
-def _interleaved(around: Surroundings, x: Tensor) -> Any:
+def _interleaved(around: PatchContext, x: Tensor) -> Any:
     """repeat_interleave is unsqueeze, expand, clone, view."""
     repeated = [at for at in _AXES if x.stride(at) == 0 and x.shape[at] > 1]
     if len(repeated) != 1:
@@ -133,7 +137,7 @@ def _interleaved(around: Surroundings, x: Tensor) -> Any:
     at = repeated[0]
     once = x.select(at, 0) if not isinstance(x, LazyTensor) else _selected(x, at)
     video = video_of(once)
-    if video is None or video.layout is not Layout.video:
+    if video is None or video.layout is not AxisOrder.video:
         return NotImplemented
     factors = [1, 1, 1]
     factors[_AXES[at] - _FRAMES] = x.shape[at]
@@ -152,7 +156,7 @@ def _selected(x: LazyTensor, at: int) -> LazyTensor:
     return LazyTensor(x.view_of.of(twin), x.device)
 
 
-def _cast(around: Surroundings, func: Any, args: Any, kwargs: Any) -> Any:
+def _cast(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     """A cast that loses nothing, or back to where it came from."""
     x, dtype = args[0], kwargs.get("dtype")
     plain = kwargs.get("memory_format") in (None, torch.preserve_format)
@@ -187,7 +191,7 @@ def _twin_of(x: Tensor) -> Tensor:
 
 
 def _spliced(note: Note) -> Note:
-    def if_allowed(around: Surroundings, func: Any, args: Any, kwargs: Any) -> Any:
+    def if_allowed(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
         return note(around, func, args, kwargs) if around.rewrites.splice else NotImplemented
 
     return if_allowed
@@ -210,17 +214,18 @@ NOTED: dict[str, Note] = {
 }
 
 
-def note_copy(around: Surroundings, name: str, given: Any, result: Any) -> None:
+def note_copy(around: PatchContext, name: str, given: Any, result: Any) -> None:
     """An operator that torch did: in the book, if it moved data for nothing but its place."""
     if name == "aten::_unsafe_view":
-        around.book.call_last("contiguous", "permute")  # reshape is a copy, and this
+        known = Copy(around.book.module, "contiguous", 2 * given[0][0].nbytes)
+        around.book.call_last(known, "permute")  # reshape is a copy, and this
         return
     kind = _kind(name, given)
     if not kind or not isinstance(result, Tensor):
         return
     read: Sequence[Tensor] = list(tensors_in(given[0][:1]))
-    if not any(same_memory(each, result) for each in read):
-        around.book.moved(kind, sum(_bytes_read(each) for each in read) + result.nbytes)
+    if not any(same_memory(tensor, result) for tensor in read):
+        around.book.moved(kind, sum(_bytes_read(tensor) for tensor in read) + result.nbytes)
 
 
 def _bytes_read(tensor: Tensor) -> int:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from trnconv.geometry import CIRCULAR, REFLECT, REPLICATE, ZEROS, Modes, Triple
-from trnconv.pytorch.lazy.spreading import Later
-from trnconv.pytorch.lazy.video import Pads, Run, Video
+from trnconv.pytorch.lazy.deferred_conv import Later
+from trnconv.pytorch.lazy.video import FrameRun, LazyVideo, Pads
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,10 @@ class Window3d:
 
 
 @dataclass(frozen=True)
-class Operands:
+class ConvOperands:
     """The input of a convolution, in pieces along the frames, and all that is done to it."""
 
-    pieces: tuple[Run, ...]  # without repeats
+    pieces: tuple[FrameRun, ...]  # without repeats
     pads: Pads
     modes: Modes
     upsample: Triple = (1, 1, 1)
@@ -40,7 +40,7 @@ class Operands:
     later: Later | None = None  # rows of other ranks are on their way
 
 
-def operands_of(video: Video, window: Window3d) -> Operands | None:
+def operands_of(video: LazyVideo, window: Window3d) -> ConvOperands | None:
     """What a convolution of this video takes; None where it cannot take it as it lies."""
     runs, skip = _first_frame_once(list(video.runs))
     runs, (front, back) = _without_copies(runs)
@@ -54,11 +54,11 @@ def operands_of(video: Video, window: Window3d) -> Operands | None:
         return None
     pads, modes = summed
     upsample = (runs[0].repeat, *runs[0].scale)
-    result = Operands(tuple(runs), pads, modes, upsample, (skip, 0, 0))
+    result = ConvOperands(tuple(runs), pads, modes, upsample, (skip, 0, 0))
     return result if _is_exact(result, window) else None
 
 
-def _first_frame_once(runs: list[Run]) -> tuple[list[Run], int]:
+def _first_frame_once(runs: list[FrameRun]) -> tuple[list[FrameRun], int]:
     """Frame 0 once and the others f times is all of them f times, without the first f - 1."""
     for at in range(len(runs) - 1):
         one, rest = runs[at : at + 2]
@@ -71,7 +71,7 @@ def _first_frame_once(runs: list[Run]) -> tuple[list[Run], int]:
     return runs, 0
 
 
-def _without_copies(runs: list[Run]) -> tuple[list[Run], tuple[int, int]]:
+def _without_copies(runs: list[FrameRun]) -> tuple[list[FrameRun], tuple[int, int]]:
     """The runs without copies of the first frame before them and of the last behind them."""
     front = back = 0
     while len(runs) > 1 and _copies(runs[0], runs[1], first=True):
@@ -83,13 +83,13 @@ def _without_copies(runs: list[Run]) -> tuple[list[Run], tuple[int, int]]:
     return runs, (front, back)
 
 
-def _copies(one: Run, body: Run, *, first: bool) -> bool:
+def _copies(one: FrameRun, body: FrameRun, *, first: bool) -> bool:
     edge = body.start if first else body.stop - 1
     single = (one.start, one.stop) == (edge, edge + 1)
     return single and one.base == body.base and one.scale == body.scale
 
 
-def _with_copies(video: Video, front: int, back: int) -> tuple[Pads, Modes] | None:
+def _with_copies(video: LazyVideo, front: int, back: int) -> tuple[Pads, Modes] | None:
     """The video's padding, and copies of its first and last frame as replicate padding."""
     if (front, back) == (0, 0):
         return video.pads, video.modes
@@ -115,7 +115,7 @@ def _summed(noted: tuple[Pads, Modes], window: Window3d) -> tuple[Pads, Modes] |
     return (pads[0], pads[1], pads[2]), (modes[0], modes[1], modes[2])
 
 
-def _is_exact(operands: Operands, window: Window3d) -> bool:
+def _is_exact(operands: ConvOperands, window: Window3d) -> bool:
     """Upsampling folds into a stride of 1, beside zeros or copies of the border."""
     for axis in range(3):
         if operands.upsample[axis] == 1:
@@ -129,7 +129,7 @@ def _is_exact(operands: Operands, window: Window3d) -> bool:
     return True
 
 
-def commuting(video: Video, window: Window3d) -> tuple[Video, Triple] | None:
+def commuting(video: LazyVideo, window: Window3d) -> tuple[LazyVideo, Triple] | None:
     """A video without the upsampling of axes the window is pointwise along, and that upsampling.
 
     A pointwise convolution gives equal outputs for equal inputs, so it can run before them. Frames
@@ -147,7 +147,9 @@ def commuting(video: Video, window: Window3d) -> tuple[Video, Triple] | None:
     return replace(video, runs=runs), (1, moved[0], moved[1])
 
 
-def frame_pattern(video: Video, window: Window3d) -> tuple[Video, tuple[Run, ...]] | None:
+def frame_pattern(
+    video: LazyVideo, window: Window3d
+) -> tuple[LazyVideo, tuple[FrameRun, ...]] | None:
     """For a window without temporal taps: the distinct frames, and the runs to make of the result.
 
     Frames of one tensor that are repeated, or taken several times, are convolved once.
@@ -171,6 +173,6 @@ def frame_pattern(video: Video, window: Window3d) -> tuple[Video, tuple[Run, ...
     return replace(video, runs=(once,)), pattern
 
 
-def frame_counts(pieces: Sequence[Run]) -> tuple[int, ...]:
+def frame_counts(pieces: Sequence[FrameRun]) -> tuple[int, ...]:
     """Frames of each piece."""
     return tuple(run.stop - run.start for run in pieces)

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import torch
 
-from trnconv.pytorch.lazy.pending import Pending
-from trnconv.pytorch.lazy.video import Layout, Video
+from trnconv.pytorch.lazy.deferred_conv import Pending
+from trnconv.pytorch.lazy.video import AxisOrder, LazyVideo
 
 Tensor = torch.Tensor
-_ORDERS = {Layout.video: "nctHW", Layout.frames_first: "ntcHW"}
+_ORDERS = {AxisOrder.video: "nctHW", AxisOrder.frames_first: "ntcHW"}
 
 
-def shown(video: Video, memory: Tensor, view: Tensor) -> Video | None:
+def shown(video: LazyVideo, memory: Tensor, view: Tensor) -> LazyVideo | None:
     """The frames of `video`, laid out as `memory`, that `view` shows; None if it shows no frames.
 
     Both are twins on the meta device: `view` is a view of `memory`.
@@ -29,35 +29,35 @@ def shown(video: Video, memory: Tensor, view: Tensor) -> Video | None:
     return found
 
 
-def _shown(video: Video, memory: Tensor, view: Tensor) -> Video | None:
+def _shown(video: LazyVideo, memory: Tensor, view: Tensor) -> LazyVideo | None:
     sizes = dict(zip("nctHW", video.sizes, strict=True))
     steps = _steps(video, memory)
     if memory.storage_offset() != 0:
         return None
-    layouts = [Layout.images] if view.dim() == 4 else list(_ORDERS) if view.dim() == 5 else []
+    layouts = [AxisOrder.images] if view.dim() == 4 else list(_ORDERS) if view.dim() == 5 else []
     for layout in layouts:
         frames = _frames(layout, (sizes, steps), view)
         if frames is not None:
-            if layout is not Layout.images and _are_only_images(video):
+            if layout is not AxisOrder.images and _are_only_images(video):
                 return None
             start, stop = frames
             whole = (start, stop) == (0, sizes["t"])
             kept = video if whole else video.frames(start, stop)
             if kept is None:
                 return None
-            images = layout is Layout.images and video.layout is Layout.images
+            images = layout is AxisOrder.images and video.layout is AxisOrder.images
             return replace(kept, layout=layout, from_images=video.from_images and images)
     return None
 
 
-def _are_only_images(video: Video) -> bool:
+def _are_only_images(video: LazyVideo) -> bool:
     """A convolution of images: whether they are frames must not depend on how many they are."""
     return video.from_images and isinstance(video.runs[0].base, Pending)
 
 
-def _steps(video: Video, memory: Tensor) -> dict[str, int]:
+def _steps(video: LazyVideo, memory: Tensor) -> dict[str, int]:
     """The stride of every axis."""
-    if video.layout is not Layout.images:
+    if video.layout is not AxisOrder.images:
         return dict(zip(_ORDERS[video.layout], memory.stride(), strict=True))
     image, channel, row, column = memory.stride()
     frames = video.sizes[2]
@@ -65,12 +65,12 @@ def _steps(video: Video, memory: Tensor) -> dict[str, int]:
 
 
 def _frames(
-    layout: Layout, axes: tuple[dict[str, int], dict[str, int]], view: Tensor
+    layout: AxisOrder, axes: tuple[dict[str, int], dict[str, int]], view: Tensor
 ) -> tuple[int, int] | None:
     """First and last frame, if the view shows all of some frames in this layout."""
     sizes, steps = axes
     shape, strides = list(view.shape), list(view.stride())
-    if layout is Layout.images:
+    if layout is AxisOrder.images:
         split = _split_images(sizes, steps, shape[0], strides[0])
         if split is None:
             return None

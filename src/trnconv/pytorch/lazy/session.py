@@ -14,8 +14,9 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import _FlopCounterMode
 
 from trnconv.pytorch.lazy import tensor as registry
-from trnconv.pytorch.lazy.context import Surroundings
-from trnconv.pytorch.lazy.leaving import kept_by, lazies_in, settle_after_failure, settle_since
+from trnconv.pytorch.lazy.context import PatchContext
+from trnconv.pytorch.lazy.exits import kept_by, lazies_in, settle_after_failure, settle_since
+from trnconv.pytorch.lazy.given_memory import GivenMemory
 from trnconv.pytorch.lazy.mode import LazyMode
 from trnconv.pytorch.lazy.tensor import LazyTensor
 
@@ -27,14 +28,14 @@ _GLOBAL_HOOKS = ("_global_forward_pre_hooks", "_global_forward_hooks")
 class _Current(threading.local):
     """The innermost session of this thread."""
 
-    around: Surroundings | None = None
+    around: PatchContext | None = None
     by_halves = False  # entered by a method that encodes or decodes
 
 
 _current = _Current()
 
 
-def inside(around: Surroundings) -> bool:
+def inside(around: PatchContext) -> bool:
     """Whether this thread is in a session of this model."""
     return _current.around is around
 
@@ -71,15 +72,19 @@ def is_transformed() -> bool:
 
 def foreign_kind(values: Iterable[Any]) -> str:
     """A subclass of torch's tensors among values, that has rules of its own; empty if none has."""
-    for each in values:
-        if isinstance(each, Tensor) and type(each) not in (Tensor, torch.nn.Parameter, LazyTensor):
-            return type(each).__name__
+    for value in values:
+        if isinstance(value, Tensor) and type(value) not in (
+            Tensor,
+            torch.nn.Parameter,
+            LazyTensor,
+        ):
+            return type(value).__name__
     return ""
 
 
 @contextmanager
 def session(
-    model: torch.nn.Module, around: Surroundings, given: Any, *, by_halves: bool = False
+    model: torch.nn.Module, around: PatchContext, given: Any, *, by_halves: bool = False
 ) -> Iterator[list[Any]]:
     """Data movement inside is noted; at the end nothing lazy is left but what the model keeps.
 
@@ -89,7 +94,7 @@ def session(
     results: list[Any] = []
     _current.around, _current.by_halves = around, by_halves
     try:
-        with LazyMode(around), around.within():
+        with LazyMode(around), GivenMemory(), around.within():
             yield results
     except BaseException:
         _current.around, _current.by_halves = outer
@@ -104,8 +109,8 @@ def session(
 
 def _kept(model: torch.nn.Module, given: Any, results: list[Any]) -> frozenset[int]:
     args, kwargs = given
-    containers = [each for each in (*args, *kwargs.values()) if isinstance(each, (list, dict))]
+    containers = [arg for arg in (*args, *kwargs.values()) if isinstance(arg, (list, dict))]
     if not registry.alive():
         return frozenset()
-    leaving = {id(each) for each in lazies_in(results)}
+    leaving = {id(lazy) for lazy in lazies_in(results)}
     return kept_by(model, containers) - leaving

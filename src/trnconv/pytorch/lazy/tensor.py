@@ -6,17 +6,17 @@ It is a wrapper subclass: torch sends every operator with one among its argument
 
 from __future__ import annotations
 
-import gc
+import copy
 import threading
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from trnconv.pytorch.lazy.cell import ViewOf
-from trnconv.pytorch.lazy.memory import storage_of
-from trnconv.pytorch.lazy.video import Video
-from trnconv.pytorch.lazy.waiting import unseen
+from trnconv.pytorch.lazy.unread import unseen
+from trnconv.pytorch.lazy.video import LazyVideo
 
 Tensor = torch.Tensor
 _NOT_DISPATCHED = """numpy __array__ tolist data_ptr untyped_storage storage __dlpack__
@@ -30,34 +30,20 @@ class _Alive(threading.local):
         self.tensors: weakref.WeakValueDictionary[int, LazyTensor] = weakref.WeakValueDictionary()
 
 
-class _Wrappers:
-    """What belongs in the empty memory of lazy tensors, as long as anybody holds that memory.
-
-    `parameter.data = lazy` makes an ordinary tensor of it, without a word to anybody.
-    """
-
-    def __init__(self) -> None:
-        self._views: dict[int, tuple[weakref.ref[Any], ViewOf, int]] = {}
-
-    def add(self, lazy: LazyTensor) -> None:
-        storage = torch.Tensor.untyped_storage(lazy)
-        key = storage._cdata  # noqa: SLF001 (no public identity)
-        gone = weakref.ref(storage, lambda _: self._views.pop(key, None))
-        self._views[key] = (gone, lazy.view_of, threading.get_ident())
-
-    def of(self, tensor: Tensor) -> ViewOf | None:
-        storage, view_of, _ = self._views.get(storage_of(tensor), (None, None, 0))
-        return view_of if storage is not None and storage() is not None else None
-
-    def orphans(self, kept: set[int]) -> set[int]:
-        """Storages of this thread that none of those is about: somebody else holds them."""
-        own, entries = threading.get_ident(), list(self._views.items())
-        held = {key for key, (storage, _, home) in entries if home == own and storage() is not None}
-        return held - kept
-
-
 _alive = _Alive()
-_wrappers = _Wrappers()
+
+
+def _no_dispatch(func: Any, _args: Any, _kwargs: Any) -> Any:
+    message = f"{func} on a lazy tensor: import trnconv.pytorch.lazy.mode, which runs operators"
+    raise RuntimeError(message)
+
+
+_dispatch: list[Callable[[Any, Any, Any], Any]] = [_no_dispatch]
+
+
+def define_dispatch(dispatch: Callable[[Any, Any, Any], Any]) -> None:
+    """Say what an operator on lazy tensors does; that needs this class, so it tells us."""
+    _dispatch[0] = dispatch
 
 
 class LazyTensor(torch.Tensor):
@@ -92,15 +78,12 @@ class LazyTensor(torch.Tensor):
         cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         """Outside of a patched model: on tensors."""
-        from trnconv.pytorch.lazy.mode import outside  # noqa: PLC0415 (it needs this class)
-
         del types
-        return outside(func, args, kwargs or {})
+        return _dispatch[0](func, args, kwargs or {})
 
     def show(self, view_of: ViewOf) -> None:
         """From now on, this; the sizes are the caller's business."""
         self.view_of = view_of
-        _wrappers.add(self)
 
     def laid_out_densely(self) -> bool:
         """Give it the strides that torch's result would have, if nobody has a view of it yet.
@@ -111,12 +94,19 @@ class LazyTensor(torch.Tensor):
         dense = self.view_of.cell.laid_out_densely()
         if dense is None:
             return False
-        self.show(ViewOf(self.view_of.cell, dense))
-        with unseen():
-            self.as_strided_(dense.shape, dense.stride(), 0)
+        self._lies_as(dense)
         return True
 
-    def video(self) -> Video | None:
+    def becomes(self, video: LazyVideo) -> None:
+        """Another note of the same images, which nobody has a view of yet."""
+        self._lies_as(self.view_of.cell.noted_as(video))
+
+    def _lies_as(self, twin: Tensor) -> None:
+        self.show(ViewOf(self.view_of.cell, twin))
+        with unseen():
+            self.as_strided_(twin.shape, twin.stride(), 0)
+
+    def video(self) -> LazyVideo | None:
         """The frames it shows, if any."""
         return self.view_of.video()
 
@@ -149,8 +139,9 @@ class LazyTensor(torch.Tensor):
         return format(self.solid(), spec)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
-        copy: Tensor = memo.setdefault(id(self), self.solid().clone())
-        return copy
+        # Not a clone: torch keeps strides, and what shares memory shares that of the copies.
+        copied: Tensor = memo.setdefault(id(self), copy.deepcopy(self.solid(), memo))
+        return copied
 
 
 def _of_the_tensor(name: str) -> Any:
@@ -183,21 +174,3 @@ def taken_out(key: int) -> LazyTensor | None:
 def put_back(tensor: LazyTensor) -> None:
     """It stays lazy."""
     _alive.tensors[id(tensor)] = tensor
-
-
-def repaired(tensor: Tensor) -> Tensor:
-    """A tensor that was given a lazy one's memory (`parameter.data = lazy`), with its values."""
-    view_of = _wrappers.of(tensor) if not isinstance(tensor, LazyTensor) else None
-    if view_of is not None:
-        tensor.data = view_of.solid()
-    return tensor
-
-
-def repair_orphans() -> None:
-    """The same for all that nobody has asked about since."""
-    lost = _wrappers.orphans({storage_of(each) for each in _alive.tensors.values()})
-    if not lost:
-        return
-    for each in gc.get_objects():
-        if issubclass(type(each), Tensor) and storage_of(each) in lost:
-            repaired(each)

@@ -29,9 +29,13 @@ class Traits:
 def traits_of(func: Any) -> Traits:
     """Read once for each operator."""
     schema = func._schema  # noqa: SLF001 (torch's only name for it)
-    infos = [(at, each.name, each.alias_info) for at, each in enumerate(schema.arguments)]
+    infos = [
+        (at, argument.name, argument.alias_info) for at, argument in enumerate(schema.arguments)
+    ]
     written = tuple((at, name) for at, name, info in infos if info is not None and info.is_write)
-    aliases = [each.alias_info for each in schema.returns if each.alias_info is not None]
+    aliases = [
+        returned.alias_info for returned in schema.returns if returned.alias_info is not None
+    ]
     name = func.name()
     return Traits(
         name=schema.name,
@@ -63,9 +67,9 @@ def mapped(kind: type, change: Callable[[Any], Any], value: Any) -> Any:
     if isinstance(value, kind):
         return change(value)
     if type(value) is tuple or type(value) is list:
-        return type(value)([mapped(kind, change, each) for each in value])
+        return type(value)([mapped(kind, change, inner) for inner in value])
     if type(value) is dict:
-        return {key: mapped(kind, change, each) for key, each in value.items()}
+        return {key: mapped(kind, change, inner) for key, inner in value.items()}
     return value
 
 
@@ -74,8 +78,8 @@ def tensors_in(value: Any) -> Iterator[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         yield value
     elif type(value) in (tuple, list):
-        for each in value:
-            yield from tensors_in(each)
+        for inner in value:
+            yield from tensors_in(inner)
     elif type(value) is dict:
-        for each in value.values():
-            yield from tensors_in(each)
+        for inner in value.values():
+            yield from tensors_in(inner)

@@ -1,4 +1,4 @@
-"""Video: frames that lie in several tensors, repeated, upsampled and padded on paper only.
+"""LazyVideo: frames that lie in several tensors, repeated, upsampled and padded on paper only.
 
 Pure bookkeeping: nothing here touches data. A method that returns None cannot note what was asked,
 and the caller makes it happen.
@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from trnconv.geometry import REFLECT, REPLICATE, ZEROS, Modes
-from trnconv.pytorch.lazy.stored import StoredFrames, stored_frames
-from trnconv.pytorch.lazy.waiting import unseen
+from trnconv.pytorch.lazy.stored_frames import StoredFrames, stored_frames
+from trnconv.pytorch.lazy.unread import unseen
 
 Pair = tuple[int, int]
 Pads = tuple[Pair, Pair, Pair]  # before and after, of frames, rows and columns
@@ -24,7 +24,7 @@ NO_MODES: Modes = (ZEROS, ZEROS, ZEROS)
 _MODES = {"constant": ZEROS, "replicate": REPLICATE, "reflect": REFLECT}
 
 
-class Layout(Enum):
+class AxisOrder(Enum):
     """The order in which a model looks at [N, C, T, H, W]."""
 
     video = "N C T H W"
@@ -33,7 +33,7 @@ class Layout(Enum):
 
 
 @dataclass(frozen=True)
-class Run:
+class FrameRun:
     """Frames start..stop of a base [N, C, T, H, W], each repeated; rows and columns too."""
 
     base: Any  # StoredFrames, or a convolution still to run: both have shape, dtype, device
@@ -59,18 +59,18 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Video:
+class LazyVideo:
     """Runs one after the other, padded, seen in a layout, in a dtype."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[FrameRun, ...]
     dtype: torch.dtype
-    layout: Layout = Layout.video
+    layout: AxisOrder = AxisOrder.video
     pads: Pads = NO_PADS
     modes: Modes = NO_MODES
     from_images: bool = False  # a tensor of images: which are frames of one video is unknown
 
     @staticmethod
-    def of(tensor: torch.Tensor) -> Video | None:
+    def of(tensor: torch.Tensor) -> LazyVideo | None:
         """A tensor of 5 dimensions as a video, of 4 as images; others have no frames.
 
         Images that lie as the frames of one video do are its frames; of others it is not known
@@ -79,7 +79,7 @@ class Video:
         if not tensor.is_floating_point() or tensor.layout is not torch.strided:
             return None
         if tensor.dim() == 5 and 0 not in (*tensor.shape[:2], *tensor.shape[3:]):
-            return _video_of(tensor, tensor, Layout.video)
+            return _video_of(tensor, tensor, AxisOrder.video)
         if tensor.dim() != 4 or not tensor.numel():
             return None
         image, channel, row, column = tensor.stride()
@@ -88,8 +88,8 @@ class Video:
             alias = tensor.detach()
             if min(tensor.shape[:2]) > 1 and plane < image < channel:
                 frames = alias.permute(1, 0, 2, 3).unsqueeze(0)
-                return _video_of(frames, tensor, Layout.images)
-            found = _video_of(alias.unsqueeze(2), tensor, Layout.images)
+                return _video_of(frames, tensor, AxisOrder.images)
+            found = _video_of(alias.unsqueeze(2), tensor, AxisOrder.images)
         return replace(found, from_images=True)
 
     @property
@@ -106,9 +106,9 @@ class Video:
         """What the model sees."""
         n, c, t, h, w = self.sizes
         seen = {
-            Layout.video: (n, c, t, h, w),
-            Layout.frames_first: (n, t, c, h, w),
-            Layout.images: (n * t, c, h, w),
+            AxisOrder.video: (n, c, t, h, w),
+            AxisOrder.frames_first: (n, t, c, h, w),
+            AxisOrder.images: (n * t, c, h, w),
         }
         return torch.Size(seen[self.layout])
 
@@ -130,13 +130,13 @@ class Video:
         own = len(self.runs) == 1 and self.runs[0].plain and self.pads == NO_PADS
         return own and self.dtype == self.runs[0].base.dtype
 
-    def with_roles_exchanged(self) -> Video | None:
+    def with_roles_exchanged(self) -> LazyVideo | None:
         """The same elements, with frames for channels: a tensor does not say which are which."""
         run = self.runs[0]
         base = run.base
         if len(self.runs) > 1 or not isinstance(base, StoredFrames) or run.repeat > 1:
             return None
-        if self.pads[0] != (0, 0) or self.layout is Layout.images:
+        if self.pads[0] != (0, 0) or self.layout is AxisOrder.images:
             return None
         n, c, _, h, w = base.sizes
         frames, channel, image = run.stop - run.start, base.strides[1], base.strides[2]
@@ -147,14 +147,14 @@ class Video:
             sizes=(n, frames, c, h, w),
             strides=(base.strides[0], image, channel, *base.strides[3:]),
         )
-        other = Layout.video if self.layout is Layout.frames_first else Layout.frames_first
+        other = AxisOrder.video if self.layout is AxisOrder.frames_first else AxisOrder.frames_first
         return replace(self, runs=(replace(run, base=exchanged, start=0, stop=c),), layout=other)
 
-    def seen_as(self, layout: Layout) -> Video:
+    def seen_as(self, layout: AxisOrder) -> LazyVideo:
         """The same frames in another layout."""
         return replace(self, layout=layout, from_images=False)
 
-    def in_dtype(self, dtype: torch.dtype) -> Video | None:
+    def in_dtype(self, dtype: torch.dtype) -> LazyVideo | None:
         """A cast, noted if it loses nothing: up, or back to where it came from."""
         own = self.runs[0].base.dtype
         if not (dtype.is_floating_point and own.is_floating_point):
@@ -163,12 +163,12 @@ class Video:
             return replace(self, dtype=dtype)
         return None
 
-    def padded(self, pads: Sequence[int], mode: str, value: float) -> Video | None:
+    def padded(self, pads: Sequence[int], mode: str, value: float) -> LazyVideo | None:
         """torch.nn.functional.pad: numbers from the last axis on, before and after."""
         named = _MODES.get(mode)
         if named is None or value != 0 or len(pads) > 6 or min(pads, default=0) < 0:
             return None
-        if self.layout is not Layout.video and any(pads[4:]):
+        if self.layout is not AxisOrder.video and any(pads[4:]):
             return None
         listed = [(pads[at], pads[at + 1]) for at in range(0, len(pads), 2)]
         added = [*[(0, 0)] * (3 - len(listed)), *reversed(listed)]
@@ -183,7 +183,7 @@ class Video:
         both, modes = zip(*result, strict=True)
         return replace(self, pads=both, modes=modes)
 
-    def upsampled(self, factors: tuple[int, int, int]) -> Video | None:
+    def upsampled(self, factors: tuple[int, int, int]) -> LazyVideo | None:
         """Nearest-neighbour upsampling by whole numbers, before any padding."""
         if self.pads != NO_PADS:
             return None
@@ -198,11 +198,11 @@ class Video:
         )
         return replace(self, runs=runs)
 
-    def frames(self, start: int, stop: int) -> Video | None:
+    def frames(self, start: int, stop: int) -> LazyVideo | None:
         """Some of the frames; repeated ones only as a whole."""
         if self.pads[0] != (0, 0):
             return None
-        taken: list[Run] = []
+        taken: list[FrameRun] = []
         for run in self.runs:
             first, last = max(start, 0), min(stop, run.frames)
             if first < last:
@@ -215,7 +215,7 @@ class Video:
             taken = [replace(self.runs[0], stop=self.runs[0].start)]
         return replace(self, runs=_joined(taken))
 
-    def times(self, count: int) -> Video | None:
+    def times(self, count: int) -> LazyVideo | None:
         """All frames, so often one after the other."""
         if self.pads[0] != (0, 0):
             return None
@@ -224,17 +224,17 @@ class Video:
         return replace(self, runs=self.runs * count)
 
 
-def _video_of(frames: torch.Tensor, counted: torch.Tensor, layout: Layout) -> Video:
+def _video_of(frames: torch.Tensor, counted: torch.Tensor, layout: AxisOrder) -> LazyVideo:
     stored, first = stored_frames(frames, counted)
-    run = Run(stored, first, first + frames.shape[2])
-    return Video((run,), frames.dtype, layout)
+    run = FrameRun(stored, first, first + frames.shape[2])
+    return LazyVideo((run,), frames.dtype, layout)
 
 
-def spliced(parts: Sequence[Video]) -> Video | None:
+def spliced(parts: Sequence[LazyVideo]) -> LazyVideo | None:
     """torch.cat along the frames."""
     first = parts[0]
     same = [(part.layout, part.pads, part.dtype, part.device, *_rest(part)) for part in parts]
-    if first.layout is not Layout.video or first.pads[0] != (0, 0) or len(set(same)) != 1:
+    if first.layout is not AxisOrder.video or first.pads[0] != (0, 0) or len(set(same)) != 1:
         return None
     if len({part.modes for part in parts}) != 1:
         return None
@@ -242,14 +242,14 @@ def spliced(parts: Sequence[Video]) -> Video | None:
     return replace(first, runs=_joined(runs))
 
 
-def _rest(part: Video) -> tuple[int, ...]:
+def _rest(part: LazyVideo) -> tuple[int, ...]:
     n, c, _, h, w = part.sizes
     return n, c, h, w
 
 
-def _joined(runs: Sequence[Run]) -> tuple[Run, ...]:
+def _joined(runs: Sequence[FrameRun]) -> tuple[FrameRun, ...]:
     """Neighbours that continue each other, as one."""
-    joined: list[Run] = []
+    joined: list[FrameRun] = []
     for run in runs:
         last = joined[-1] if joined else None
         if last is not None and _continues(last, run):
@@ -259,6 +259,6 @@ def _joined(runs: Sequence[Run]) -> tuple[Run, ...]:
     return tuple(joined)
 
 
-def _continues(last: Run, run: Run) -> bool:
+def _continues(last: FrameRun, run: FrameRun) -> bool:
     alike = (last.repeat, last.scale) == (run.repeat, run.scale)
     return alike and last.base == run.base and last.stop == run.start

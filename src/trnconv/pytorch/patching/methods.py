@@ -11,12 +11,13 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from trnconv.pytorch import functional
-from trnconv.pytorch.lazy.context import Surroundings
-from trnconv.pytorch.lazy.convolutions import Filters, convolved, unsupported_type
+from trnconv.pytorch.lazy.bypass import is_passing, passing
+from trnconv.pytorch.lazy.context import PatchContext
+from trnconv.pytorch.lazy.convolutions import convolved, unsupported_type
 from trnconv.pytorch.lazy.endings import eager, value_of
-from trnconv.pytorch.lazy.leaving import convolved_now, made_plain
-from trnconv.pytorch.lazy.noting import note_transposed
-from trnconv.pytorch.lazy.passing import is_passing, passing
+from trnconv.pytorch.lazy.exits import convolved_now, made_plain
+from trnconv.pytorch.lazy.filters import Filters
+from trnconv.pytorch.lazy.record import note_transposed
 from trnconv.pytorch.lazy.session import (
     GRADIENTS,
     foreign_kind,
@@ -26,7 +27,6 @@ from trnconv.pytorch.lazy.session import (
     session,
     why_eager,
 )
-from trnconv.pytorch.lazy.tensor import repaired
 from trnconv.pytorch.patching.shallow_copies import state_of
 
 Tensor = torch.Tensor
@@ -39,7 +39,7 @@ class Patch:
     """What a patched module carries."""
 
     name: str  # dotted
-    around: Surroundings
+    around: PatchContext
     before: dict[str, Any]  # attributes of the instance that ours replaced
     methods: list[str]  # ours
     reason: str = ""  # why it is kept; empty if it is taken
@@ -147,7 +147,7 @@ def unpatched(module: torch.nn.Module, method: str, args: Any, kwargs: Any) -> A
     return own(module, *args, **kwargs)
 
 
-def watch_hooks(model: torch.nn.Module, around: Surroundings) -> None:
+def watch_hooks(model: torch.nn.Module, around: PatchContext) -> None:
     """Modules that have got hooks since the model was patched show them plain tensors."""
     for name, module in model.named_modules():
         if not has_hooks(module) or isinstance(module.__dict__.get("_call_impl"), HookedCall):
@@ -194,8 +194,8 @@ def wants_gradient(module: torch.nn.Module, args: Any, kwargs: Any) -> bool:
     """Then the model runs as it is, on convolutions that have gradients."""
     if not torch.is_grad_enabled():
         return False
-    given = [each for each in tree_leaves((args, kwargs)) if isinstance(each, Tensor)]
-    return any(each.requires_grad for each in (*given, *module.parameters()))
+    given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+    return any(tensor.requires_grad for tensor in (*given, *module.parameters()))
 
 
 def convolution_forward(self: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -209,8 +209,8 @@ def convolution_forward(self: Any, x: Tensor, weight: Tensor, bias: Tensor | Non
         return at_once(self, x, weight, bias)
     own_mode = "zeros" if self.padding_mode == "constant" else self.padding_mode
     filters = Filters(
-        repaired(weight),
-        None if bias is None else repaired(bias),
+        weight,
+        bias,
         stride=self.stride,
         padding=self.padding,
         dilation=self.dilation,
@@ -226,7 +226,7 @@ def convolution_forward(self: Any, x: Tensor, weight: Tensor, bias: Tensor | Non
     return found
 
 
-def _is_foreign(around: Surroundings, x: Tensor, weight: Tensor) -> bool:
+def _is_foreign(around: PatchContext, x: Tensor, weight: Tensor) -> bool:
     """Whether a convolution has to run at once, inside of a session or outside of one."""
     if not inside(around):
         return bool(why_eager((x, weight), {}))
@@ -239,7 +239,7 @@ def unsplit_forward(self: torch.nn.Conv3d, x: Tensor) -> Tensor:
 
 
 def _wants(*tensors: Tensor | None) -> bool:
-    asked = any(each is not None and each.requires_grad for each in tensors)
+    asked = any(tensor is not None and tensor.requires_grad for tensor in tensors)
     return torch.is_grad_enabled() and asked
 
 

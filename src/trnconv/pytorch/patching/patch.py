@@ -13,9 +13,9 @@ from trnconv.errors import UnsupportedError
 from trnconv.host.switches import PLAIN_TENSORS
 from trnconv.pytorch.adapters import require_adapter
 from trnconv.pytorch.backends import NEURON_DEVICES, Backend, asked_for
-from trnconv.pytorch.lazy.context import ALL_REWRITES, Rewrites, Surroundings
+from trnconv.pytorch.lazy.context import ALL_REWRITES, PatchContext, Rewrites
 from trnconv.pytorch.lazy.convolutions import unsupported_type
-from trnconv.pytorch.lazy.noted import Notebook
+from trnconv.pytorch.lazy.ledger import Ledger
 from trnconv.pytorch.patching.methods import (
     ATTRIBUTE,
     Bound,
@@ -66,9 +66,9 @@ def patch_(  # noqa: PLR0913 (each is a decision of the caller's)
     if any(ATTRIBUTE in module.__dict__ for module in model.modules()):
         raise UnsupportedError("the model, or a part of it, is patched already: unpatch_ it first.")
     wanted = filter_fn or _everything
-    refused = frozenset(name for name, each in model.named_modules() if not wanted(name, each))
-    around = Surroundings(
-        book=Notebook(),
+    refused = frozenset(name for name, module in model.named_modules() if not wanted(name, module))
+    around = PatchContext(
+        book=Ledger(),
         rewrites=rewrites,
         reproducible=reproducible,
         policy=policy_of(accuracy),

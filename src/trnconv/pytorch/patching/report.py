@@ -9,7 +9,7 @@ from typing import Any
 from nkisim.machine import TRN2, Machine
 from trnconv.ask.cores import cores_in_words
 from trnconv.geometry import ConvShape
-from trnconv.pytorch.lazy.noted import Notebook, Work
+from trnconv.pytorch.lazy.ledger import Ledger, PolicedConv
 from trnconv.runtime.pricing import Price, price
 
 
@@ -39,7 +39,7 @@ class Entry:
 class Ran:
     """Equal calls of one convolution since the model was patched; modelled per call."""
 
-    work: Work
+    work: PolicedConv
     calls: int
     price: Price
 
@@ -53,7 +53,7 @@ class PatchReport:
     """
 
     entries: tuple[Entry, ...]
-    book: Notebook
+    book: Ledger
 
     @property
     def taken(self) -> tuple[Entry, ...]:
@@ -82,15 +82,15 @@ class PatchReport:
     def __str__(self) -> str:
         """One line for each convolution, and one for each distinct call of it."""
         by_module: dict[str, list[Ran]] = {}
-        for one in self.ran():
-            by_module.setdefault(one.work.module, []).append(one)
+        for call in self.ran():
+            by_module.setdefault(call.work.module, []).append(call)
         lines = [f"{len(self.taken)} convolutions taken, {len(self.kept)} kept"]
         for entry in self.entries:
             lines.append(_entry_line(entry))
-            lines += [_ran_line(one) for one in by_module.pop(entry.name, [])]
+            lines += [_ran_line(call) for call in by_module.pop(entry.name, [])]
         for module, calls in by_module.items():
             lines.append(f"{module}  a function of torch, taken")
-            lines += [_ran_line(one) for one in calls]
+            lines += [_ran_line(call) for call in calls]
         for reason, times in self.book.eager.items():
             lines.append(f"{times} x without rewrites: {reason}")
         if any(by_module) or self.book.works:

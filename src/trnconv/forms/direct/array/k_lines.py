@@ -41,13 +41,13 @@ class LineTile:
     @cached_property
     def dmas(self) -> tuple[int, int]:
         """DMAs that load it: lines in step together, or each by itself."""
-        runs = [(one.channel, one.channels, one.key[:-1]) for one in self.lines]
+        runs = [(line.channel, line.channels, line.key[:-1]) for line in self.lines]
         changes = sum(before != after for before, after in pairwise(runs))
         return 1 + changes, len(runs)
 
 
 @dataclass(frozen=True)
-class Needs:
+class ReadNeeds:
     """What the outputs of a tile read: frames, and shifts of rows and columns."""
 
     frames: tuple[int, ...]
@@ -75,7 +75,7 @@ def line_tiles(
     return tuple(_cut(level, [(key, *channels) for key in keys]))
 
 
-def cover(tiles: Sequence[LineTile], needs: Needs, levels: tuple[int, ...]) -> list[LineTile]:
+def cover(tiles: Sequence[LineTile], needs: ReadNeeds, levels: tuple[int, ...]) -> list[LineTile]:
     """The windows a job reads, so that each line it needs is read exactly once.
 
     With one level, every shared tile that holds a needed line is read. With more, only tiles that
@@ -83,20 +83,20 @@ def cover(tiles: Sequence[LineTile], needs: Needs, levels: tuple[int, ...]) -> l
     """
     needed = set(needs.keys(levels[0]))
     if len(levels) == 1:
-        return [tile for tile in tiles if any(one.key in needed for one in tile.lines)]
+        return [tile for tile in tiles if any(line.key in needed for line in tile.lines)]
     chosen: list[LineTile] = []
     left: list[tuple[Key, int, int]] = []
     for tile in tiles:
-        wanted = [one for one in tile.lines if one.key in needed]
+        wanted = [line for line in tile.lines if line.key in needed]
         if len(wanted) == len(tile.lines) and tile.count == PARTITIONS:
             chosen.append(tile)
         else:
-            left += [(one.key, one.channel, one.channels) for one in wanted]
+            left += [(line.key, line.channel, line.channels) for line in wanted]
     for level, last in zip(levels[1:], [*[False] * (len(levels) - 2), True], strict=True):
         stacked = _cut(level, _deeper(left, needs, level))
         if not last and stacked and stacked[-1].count < PARTITIONS:
             partial = stacked.pop()
-            left = [(one.key, one.channel, one.channels) for one in partial.lines]
+            left = [(line.key, line.channel, line.channels) for line in partial.lines]
         else:
             left = []
         chosen += stacked
@@ -104,7 +104,7 @@ def cover(tiles: Sequence[LineTile], needs: Needs, levels: tuple[int, ...]) -> l
 
 
 def _deeper(
-    ranges: list[tuple[Key, int, int]], needs: Needs, level: int
+    ranges: list[tuple[Key, int, int]], needs: ReadNeeds, level: int
 ) -> list[tuple[Key, int, int]]:
     """The same channels at every shift of one level more (or two)."""
     for axis, added in ((BY_ROW_LENGTH, needs.rows), (BY_COLUMN_LENGTH, needs.columns)):

@@ -7,7 +7,7 @@ from functools import lru_cache
 from itertools import product
 
 from nkisim.machine import PARTITIONS, QUADRANT
-from trnconv.forms.direct.plan import Pass
+from trnconv.forms.direct.plan import ArrayFill
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class OutTile:
 
 
 @lru_cache(maxsize=1024)
-def out_tiles(one: Pass) -> tuple[OutTile, ...]:
+def out_tiles(one: ArrayFill) -> tuple[OutTile, ...]:
     """The sums of a pass, at most as many partitions each as the machine has."""
     if one.tile_columns < PARTITIONS:
         return _column_tiles(one)
@@ -108,13 +108,18 @@ def out_tiles(one: Pass) -> tuple[OutTile, ...]:
     return _channel_minor(one)
 
 
-def phase_pitch(one: Pass) -> int:
+def phase_pitch(one: ArrayFill) -> int:
     """Partitions from one column phase to the next: engines start on quadrants only."""
     lines = one.channels * one.frames * one.rows
-    return lines if one.columns == 1 else -(-lines // QUADRANT) * QUADRANT
+    return lines if one.columns == 1 else _quadrants(lines)
 
 
-def _channel_major(one: Pass) -> OutTile:
+def _quadrants(lines: int) -> int:
+    """Partitions of the quadrants that so many are in."""
+    return -(-lines // QUADRANT) * QUADRANT
+
+
+def _channel_major(one: ArrayFill) -> OutTile:
     """All of a pass in one tile, positions innermost: one store takes the whole tile."""
     pitch, step = phase_pitch(one), one.frames * one.rows
     lines = tuple(
@@ -137,7 +142,7 @@ def _channel_major(one: Pass) -> OutTile:
     return OutTile(width, lines, (box,), phases, (OutPart(0, width),), box.lines)
 
 
-def _channel_minor(one: Pass) -> tuple[OutTile, ...]:
+def _channel_minor(one: ArrayFill) -> tuple[OutTile, ...]:
     """Channels innermost, cut into full tiles: each meets few positions, so it reads few lines."""
     pieces: list[list[OutLines]] = [[]]
     free = PARTITIONS
@@ -157,22 +162,28 @@ def _channel_minor(one: Pass) -> tuple[OutTile, ...]:
     return tuple(_tile_of(lines) for lines in pieces)
 
 
-def _separate(one: Pass) -> tuple[OutTile, ...]:
-    """A tile for each position of the stack; those of a frame share an output buffer."""
+def _separate(one: ArrayFill) -> tuple[OutTile, ...]:
+    """A tile for each position, or row, of the stack; those of a frame share an output buffer."""
     tiles = []
-    positions = list(product(range(one.rows), range(one.columns)))
+    together = one.columns if one.pairs_columns else 1
+    positions = list(product(range(one.rows), range(0, one.columns, together)))
     for frame, first in product(range(one.frames), range(0, one.channels, PARTITIONS)):
         count = min(PARTITIONS, one.channels - first)
         channel = one.first_channel + first
+        pitch = _quadrants(count)
         for row, column in positions:
             box = OutBox(0, channel, count, frame, 1, 0, 1)
+            width = (together - 1) * pitch + count
             tiles.append(
                 OutTile(
-                    count,
-                    (OutLines(0, 1, channel, count, frame, row, column),),
+                    width,
+                    tuple(
+                        OutLines(n * pitch, 1, channel, count, frame, row, column + n)
+                        for n in range(together)
+                    ),
                     (box,) if (row, column) == positions[-1] else (),
-                    ((0, column),),
-                    (OutPart(0, count),),
+                    tuple((n * pitch, column + n) for n in range(together)),
+                    (OutPart(0, width),),
                     count,
                     opens=(row, column) == positions[0],
                     row=row,
@@ -183,13 +194,13 @@ def _separate(one: Pass) -> tuple[OutTile, ...]:
 
 def _tile_of(lines: list[OutLines]) -> OutTile:
     boxes = tuple(
-        OutBox(one.line, one.channel, one.channels, one.frame, 1, one.row, 1) for one in lines
+        OutBox(line.line, line.channel, line.channels, line.frame, 1, line.row, 1) for line in lines
     )
     width = boxes[-1].line + boxes[-1].lines
     return OutTile(width, tuple(lines), boxes, ((0, 0),), (OutPart(0, width),), width)
 
 
-def _column_tiles(one: Pass) -> tuple[OutTile, ...]:
+def _column_tiles(one: ArrayFill) -> tuple[OutTile, ...]:
     """Units of a few channels, frames and rows, each in a column tile of its own."""
     frames, rows = one.unit
     channels = min(one.channels, one.tile_columns // (frames * rows))

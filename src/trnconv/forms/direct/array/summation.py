@@ -23,8 +23,8 @@ from math import inf
 
 from nkisim.machine import PARTITIONS
 from trnconv.forms.direct.array.fills import (
+    FillRoom,
     Passes,
-    Room,
     blocks_of,
     distinct,
     fits,
@@ -37,20 +37,20 @@ from trnconv.forms.direct.array.fills import (
     usable_levels,
     work,
 )
-from trnconv.forms.direct.array.k_lines import Needs, cover, line_tiles
-from trnconv.forms.direct.plan import ASCENDING, BY_COLUMN, BY_FRAME, MIDDLE_FIRST, Pass
+from trnconv.forms.direct.array.k_lines import ReadNeeds, cover, line_tiles
+from trnconv.forms.direct.plan import ASCENDING, BY_COLUMN, BY_FRAME, MIDDLE_FIRST, ArrayFill
 from trnconv.forms.direct.problem import DEPTH, HEIGHT, WIDTH, Problem
 from trnconv.geometry import ZEROS
 
-_BY_ROWS = Pass(0, 1, own_windows=True, order=ASCENDING)
-_APART = Pass(0, 1, apart=True, order=ASCENDING)
+_BY_ROWS = ArrayFill(0, 1, own_windows=True, order=ASCENDING)
+_APART = ArrayFill(0, 1, apart=True, order=ASCENDING)
 _STACKED_COLUMNS = (1, 2, 4)
 # A line at a column shift is a DMA of its own. On windows as large as SBUF allows, it takes about
 # as long as so many matmuls do.
 _LINE_WORK = 0.1
 
 
-def alike_candidates(problem: Problem, room: Room) -> list[Passes]:
+def alike_candidates(problem: Problem, room: FillRoom) -> list[Passes]:
     """Ways to fill the array that all give the same sums, the least work first."""
     return joined([_block_candidates(problem, part) for part in blocks_of(problem, room)])
 
@@ -64,7 +64,7 @@ def keeps_orders(part: Problem, whole: Problem) -> bool:
     return mains and rests and _rest_order(part) == _rest_order(whole)
 
 
-def _block_candidates(problem: Problem, room: Room) -> list[Passes]:
+def _block_candidates(problem: Problem, room: FillRoom) -> list[Passes]:
     """Ways for one block of channels, or for a part of one: the order is that of the block."""
     first, end = room.channels
     block = first // problem.block_out * problem.block_out
@@ -74,22 +74,22 @@ def _block_candidates(problem: Problem, room: Room) -> list[Passes]:
         mains = (_as(_main_order(problem), _alone(problem, first, min(end, whole))),)
     if end <= whole:
         return [mains]
-    return [(*mains, one) for one in _rests(problem, (max(first, whole), end), room)]
+    return [(*mains, fill) for fill in _rests(problem, (max(first, whole), end), room)]
 
 
-def _main_order(problem: Problem) -> Pass:
+def _main_order(problem: Problem) -> ArrayFill:
     return _deep(_filters(problem), -(-problem.block_out // PARTITIONS))
 
 
-def _rest_order(problem: Problem) -> Pass:
+def _rest_order(problem: Problem) -> ArrayFill:
     """The order of the channels that fill no tile."""
     tiles, rest = -(-problem.block_out // PARTITIONS), problem.block_out % PARTITIONS
     return _least_work(_filters(problem), tiles, rest)
 
 
-def _alone(problem: Problem, first: int, end: int) -> Pass:
+def _alone(problem: Problem, first: int, end: int) -> ArrayFill:
     """Channels with every position in sums of its own."""
-    return Pass(first, end - first, *problem.phases, separate=problem.phases != (1, 1, 1))
+    return ArrayFill(first, end - first, *problem.phases, separate=problem.phases != (1, 1, 1))
 
 
 def _filters(problem: Problem) -> Problem:
@@ -109,7 +109,7 @@ def _filters(problem: Problem) -> Problem:
     )
 
 
-def _as(order: Pass, one: Pass) -> Pass:
+def _as(order: ArrayFill, one: ArrayFill) -> ArrayFill:
     """A pass with the order of another."""
     return replace(
         one,
@@ -121,64 +121,70 @@ def _as(order: Pass, one: Pass) -> Pass:
 
 
 @lru_cache(maxsize=1024)
-def _deep(filters: Problem, tiles: int) -> Pass:
+def _deep(filters: Problem, tiles: int) -> ArrayFill:
     """Lines stacked so that one position of so many tiles of outputs takes the least work."""
-    one = Pass(0, PARTITIONS, order=MIDDLE_FIRST)
+    one = ArrayFill(0, PARTITIONS, order=MIDDLE_FIRST)
     if filters.c_in % PARTITIONS == 0:
         return one
-    options = [replace(one, levels=it, own_windows=True) for it in usable_levels(filters, one)]
+    options = [
+        replace(one, levels=usable, own_windows=True) for usable in usable_levels(filters, one)
+    ]
     return min(options, key=lambda it: (_deep_work(filters, it, tiles), loading(it)))
 
 
-def _deep_work(filters: Problem, one: Pass, tiles: int) -> float:
+def _deep_work(filters: Problem, one: ArrayFill, tiles: int) -> float:
     """Matmuls for each position and tile; tiles share the windows."""
     return work(filters, one, 1) + _LINE_WORK * _column_lines(filters, one) / tiles
 
 
-def _column_lines(filters: Problem, one: Pass) -> int:
+def _column_lines(filters: Problem, one: ArrayFill) -> int:
     """Ranges of lines that are stacked by column shifts."""
     frames, rows, columns = [filters.shifts(axis, [0]) for axis in (DEPTH, HEIGHT, WIDTH)]
-    needs = Needs(frames, rows, columns)
+    needs = ReadNeeds(frames, rows, columns)
     level = one.levels[0]
     tiles = line_tiles(level, tuple(needs.keys(level)), (0, filters.c_in))
     windows = cover(tiles, needs, one.levels)
     return sum(len(tile.lines) for tile in windows if tile.level == BY_COLUMN)
 
 
-def _by_columns(filters: Problem) -> Pass:
+def _by_columns(filters: Problem) -> ArrayFill:
     """Lines stacked by frames and rows so that there are the fewest matmuls."""
-    one = Pass(0, PARTITIONS, own_windows=True, order=ASCENDING)
-    levels = [it for it in usable_levels(filters, one) if BY_COLUMN not in it and it != (BY_FRAME,)]
-    options = [replace(one, levels=it) for it in levels]
+    one = ArrayFill(0, PARTITIONS, own_windows=True, order=ASCENDING)
+    levels = [
+        usable
+        for usable in usable_levels(filters, one)
+        if BY_COLUMN not in usable and usable != (BY_FRAME,)
+    ]
+    options = [replace(one, levels=usable) for usable in levels]
     return min(options, key=lambda it: (work(filters, it, 1), loading(it)))
 
 
 @lru_cache(maxsize=1024)
-def _least_work(filters: Problem, tiles: int, channels: int) -> Pass:
+def _least_work(filters: Problem, tiles: int, channels: int) -> ArrayFill:
     """The order in which so many channels take the least work, if there is room for any stack."""
     deep = _deep(filters, tiles)
-    least = {deep: _deep_work(filters, _as(deep, Pass(0, channels)), tiles)}
+    least = {deep: _deep_work(filters, _as(deep, ArrayFill(0, channels)), tiles)}
     for order in (_by_columns(filters), _BY_ROWS, _APART):
         tried = _stacks(filters, order, (0, channels))
-        least[order] = min((_stacked_work(filters, one) for one in tried), default=inf)
+        least[order] = min((_stacked_work(filters, fill) for fill in tried), default=inf)
     return min(least, key=lambda order: least[order])
 
 
-def _stacked_work(filters: Problem, one: Pass) -> float:
+def _stacked_work(filters: Problem, one: ArrayFill) -> float:
     """Matmuls for each output position; the first view may be cut, then zeros come before it."""
     return work(filters, one, one.frames) / one.frames + 1 / one.stack
 
 
-def _rests(problem: Problem, channels: tuple[int, int], room: Room) -> Iterator[Pass]:
+def _rests(problem: Problem, channels: tuple[int, int], room: FillRoom) -> Iterator[ArrayFill]:
     """Channels that fill no tile, with as many positions as there is room for."""
     order = _rest_order(problem)
     stacks = [] if room.exact else _stacks(problem, order, channels)
-    fitting = [one for one in stacks if fits(problem, one, room)]
+    fitting = [stack for stack in stacks if fits(problem, stack, room)]
     fitting.sort(key=lambda one: work(problem, one, room.frames))
     yield from dict.fromkeys([*distinct(fitting), _as(order, _alone(problem, *channels))])
 
 
-def _stacks(problem: Problem, order: Pass, channels: tuple[int, int]) -> list[Pass]:
+def _stacks(problem: Problem, order: ArrayFill, channels: tuple[int, int]) -> list[ArrayFill]:
     """Stacks of positions that leave every sum as it is: along axes whose taps are views."""
     if order.order == MIDDLE_FIRST:
         return []
@@ -188,7 +194,7 @@ def _stacks(problem: Problem, order: Pass, channels: tuple[int, int]) -> list[Pa
         found = phase_stacks(problem, channels)
     by_rows = order.levels == (BY_FRAME,)
     return [
-        _as(order, one)
-        for one in found
-        if (order.apart or one.frames == 1) and (by_rows or one.rows == 1)
+        _as(order, fill)
+        for fill in found
+        if (order.apart or fill.frames == 1) and (by_rows or fill.rows == 1)
     ]

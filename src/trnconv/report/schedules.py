@@ -82,11 +82,11 @@ class TimedLayer:
 
     def ns(self, reading: Reading = Reading.default) -> float:
         """Until the last core of every launch ends, launches themselves not counted."""
-        return sum(one.ns(reading) for one in self.launches)
+        return sum(launch.ns(reading) for launch in self.launches)
 
     def _lines(self, reading: Reading) -> list[Timeline]:
         """Of all cores of all launches."""
-        return [line for one in self.launches for line in one.cores[reading]]
+        return [line for launch in self.launches for line in launch.cores[reading]]
 
     def busy_shares(self, reading: Reading = Reading.default) -> dict[str, float]:
         """How much of that time each engine works; of two cores, on average."""
@@ -120,7 +120,8 @@ class TimedLayer:
     def static_instructions(self) -> int:
         """In the programs of all launches; of two cores, the longer one's."""
         return sum(
-            max(line.static_instructions for line in one.cores[self._any]) for one in self.launches
+            max(line.static_instructions for line in launch.cores[self._any])
+            for launch in self.launches
         )
 
     @property

@@ -7,8 +7,8 @@ from dataclasses import fields
 from importlib.metadata import version
 
 from trnconv.models import ModelEntry, Size
-from trnconv.observed import Kept, Moved, Observation, Work
-from trnconv.pytorch.estimate import Run, observe_entry
+from trnconv.observed import Kept, Moved, Observation, ObservedConv
+from trnconv.pytorch.estimate import MetaRun, observe_entry
 from trnconv.pytorch.lazy.context import ALL_REWRITES, Rewrites
 
 
@@ -26,7 +26,7 @@ def observe(
         width=size.width,
         works=tuple((_bare(work), calls) for work, calls in book.works.items()),
         moved=_moved(run),
-        kept=tuple(Kept(one.name, one.reason) for one in run.report.kept),
+        kept=tuple(Kept(convolution.name, convolution.reason) for convolution in run.report.kept),
         taken=len(run.report.taken),
         peak_bytes=run.peak_bytes,
         largest_bytes=run.largest_bytes,
@@ -36,12 +36,12 @@ def observe(
     )
 
 
-def _bare(work: object) -> Work:
+def _bare(work: object) -> ObservedConv:
     """What was noted, as data that needs no torch."""
-    return Work(**{field.name: getattr(work, field.name) for field in fields(Work)})
+    return ObservedConv(**{field.name: getattr(work, field.name) for field in fields(ObservedConv)})
 
 
-def _moved(run: Run) -> tuple[Moved, ...]:
+def _moved(run: MetaRun) -> tuple[Moved, ...]:
     times: Counter[str] = Counter()
     for copy, count in run.report.book.copies.items():
         times[copy.kind] += count

@@ -7,14 +7,14 @@ import torch
 from trnconv.ask.policy import ALWAYS_DIRECT, Policy
 from trnconv.geometry import ZEROS, conv_shape, transposed_shape
 from trnconv.pytorch.arrays import dtype_name
-from trnconv.pytorch.lazy.convolutions import Filters
-from trnconv.pytorch.lazy.noted import Notebook, Work
+from trnconv.pytorch.lazy.filters import Filters
+from trnconv.pytorch.lazy.ledger import Ledger, PolicedConv
 
 Tensor = torch.Tensor
 
 
 def note_forward(
-    book: Notebook, module: str, x: Tensor, filters: Filters, policy: Policy = ALWAYS_DIRECT
+    book: Ledger, module: str, x: Tensor, filters: Filters, policy: Policy = ALWAYS_DIRECT
 ) -> None:
     """A convolution of x with its own padding. Of no elements, it is no work."""
     if not x.numel():
@@ -30,11 +30,11 @@ def note_forward(
         groups=filters.groups,
         padding_mode=filters.mode or ZEROS,
     )
-    book.works[Work(module, shape, dtype_name(x), policy=policy)] += 1
+    book.works[PolicedConv(module, shape, dtype_name(x), policy=policy)] += 1
 
 
 def note_transposed(
-    book: Notebook,
+    book: Ledger,
     module: str,
     x: Tensor,
     weight: Tensor,
@@ -58,7 +58,7 @@ def note_transposed(
         groups=groups,
         dilation=dilation,
     )
-    book.works[Work(module, shape, dtype_name(x))] += 1
+    book.works[PolicedConv(module, shape, dtype_name(x))] += 1
 
 
 def _batched(x: Tensor, rank: int) -> tuple[int, ...]:

@@ -25,7 +25,7 @@ class BadVideoError(TrnconvError):
 
 
 @dataclass(frozen=True, eq=False)
-class Video:
+class DecodedVideo:
     """Pixels of a bucket's size: (frames, height, width, RGB)."""
 
     pixels: Pixels
@@ -37,7 +37,7 @@ class Video:
         return f"{height}x{width}x{frames}"
 
 
-def read_video(url: str, buckets: Buckets, fps: float | None = None) -> Video:
+def read_video(url: str, buckets: Buckets, fps: float | None = None) -> DecodedVideo:
     """Decode as much of a video as its bucket holds; with `fps`, at that rate.
 
     A BadVideoError is the file's fault and will come again. What the network, the disk or a missing
@@ -48,7 +48,7 @@ def read_video(url: str, buckets: Buckets, fps: float | None = None) -> Video:
 
     data = _fetched(url)
     try:
-        return Video(_pixels(data, buckets, fps, av))
+        return DecodedVideo(_pixels(data, buckets, fps, av))
     except av.FFmpegError as error:
         raise BadVideoError(f"not decodable: {error.strerror}") from error
     except (ValueError, OverflowError) as error:  # a broken file has seeks to nowhere

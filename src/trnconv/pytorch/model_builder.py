@@ -198,8 +198,8 @@ def _require_config(entry: ModelEntry, saved: Path, config: dict[str, Any]) -> N
 def _thawed(value: Any) -> Any:
     """Mappings and tuples as the dicts and lists of a configuration file, which classes expect."""
     if isinstance(value, Mapping):
-        return {name: _thawed(one) for name, one in value.items()}
-    return [_thawed(one) for one in value] if isinstance(value, tuple) else value
+        return {name: _thawed(inner) for name, inner in value.items()}
+    return [_thawed(inner) for inner in value] if isinstance(value, tuple) else value
 
 
 def _randomize(model: torch.nn.Module, generator: torch.Generator) -> None:

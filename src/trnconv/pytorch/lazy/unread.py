@@ -47,7 +47,7 @@ class _Waiting:
 
 _waiting = _Waiting()
 _changes: Counter[int] = Counter()  # by storage; an address that is used again counts on
-add, remove = _waiting.add, _waiting.remove
+add, remove, readers = _waiting.add, _waiting.remove, _waiting.of
 
 
 def settle_readers(storages: Iterable[int]) -> None:

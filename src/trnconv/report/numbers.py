@@ -27,7 +27,7 @@ def significant(value: float, digits: int = 3) -> str:
 
 def duration(seconds: float) -> str:
     """A time: 9.41 s, 28.8 ms, 812 us."""
-    unit, name = next((each for each in _TIMES if abs(seconds) >= each[0]), _TIMES[-1])
+    unit, name = next((pair for pair in _TIMES if abs(seconds) >= pair[0]), _TIMES[-1])
     return f"{significant(seconds / unit)}\u00a0{name}"
 
 

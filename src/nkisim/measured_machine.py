@@ -39,7 +39,7 @@ def machine_of(document: dict[str, Any], path: Path) -> Machine:
     if document["machine"] not in MACHINES:
         raise _refused(path, f"a machine {document['machine']!r}, not one of {', '.join(MACHINES)}")
     base = find_machine(document["machine"])
-    values = {name: float(one["value"]) for name, one in document["constants"].items()}
+    values = {name: float(constant["value"]) for name, constant in document["constants"].items()}
     unknown = sorted(set(values) - set(Timing.__dataclass_fields__))
     if unknown:
         raise _refused(path, f"constants {', '.join(unknown)}, which no machine has")

@@ -71,8 +71,8 @@ def _package(name: str) -> dict[str, Any]:
 
 
 def _extra(name: str, packages: tuple[str, ...], purpose: str) -> dict[str, Any]:
-    found = [_package(one) for one in packages]
-    missing = [one["name"] for one in found if one["version"] is None]
+    found = [_package(package) for package in packages]
+    missing = [package["name"] for package in found if package["version"] is None]
     return {
         "name": name,
         "for": purpose,
@@ -139,13 +139,13 @@ def _cache(name: str) -> dict[str, Any]:
 
 def _tuned() -> list[dict[str, Any]]:
     from nkisim.machine import MACHINES
-    from trnconv.planner.tuned import active
+    from trnconv.planner.tuned_plans import active
 
     files = [active(name) for name in MACHINES]
     return [
-        {"machine": one.machine, "file": str(one.path), "plans": len(one.entries)}
-        for one in files
-        if one is not None
+        {"machine": file.machine, "file": str(file.path), "plans": len(file.entries)}
+        for file in files
+        if file is not None
     ]
 
 

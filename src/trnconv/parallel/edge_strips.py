@@ -8,15 +8,15 @@ import torch
 
 from trnconv.parallel.bands import Interval
 from trnconv.parallel.halos import Surrounded
-from trnconv.parallel.strips import Strip
+from trnconv.parallel.strips import EdgeStrip
 from trnconv.pytorch.conv_call import ConvSpec
-from trnconv.pytorch.lazy.pending import Asked
+from trnconv.pytorch.lazy.deferred_conv import DeferredConv
 
 Tensor = torch.Tensor
 
 
 @dataclass(frozen=True)
-class Piece:
+class HaloPiece:
     """Some of the frames that a halo was asked for."""
 
     near: Surrounded
@@ -29,22 +29,22 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Launch:
+class StripLaunch:
     """Strips that are images of one convolution."""
 
-    strips: tuple[Strip, ...]
+    strips: tuple[EdgeStrip, ...]
     spec: ConvSpec  # without policy and end
 
 
 @dataclass(frozen=True)
-class Apart:
+class EdgeStrips:
     """What is left when the band has been convolved: outputs that read rows of others."""
 
     dim: int
-    pieces: tuple[Piece, ...]
-    launches: tuple[Launch, ...]
+    pieces: tuple[HaloPiece, ...]
+    launches: tuple[StripLaunch, ...]
 
-    def completed(self, asked: Asked, y: Tensor) -> Tensor:
+    def completed(self, asked: DeferredConv, y: Tensor) -> Tensor:
         """The outputs of the strips, over those that the band was padded for."""
         for piece in self.pieces:
             piece.near.wait()
@@ -56,7 +56,7 @@ class Apart:
                 y.narrow(self.dim, strip.first, strip.count).copy_(part)
         return y
 
-    def _convolved(self, asked: Asked, launch: Launch) -> Tensor:
+    def _convolved(self, asked: DeferredConv, launch: StripLaunch) -> Tensor:
         pieces = tuple(
             torch.cat([piece.rows(strip.reading.rows) for strip in launch.strips])
             for piece in self.pieces
@@ -74,8 +74,10 @@ class Apart:
         )
         return strips.run()
 
-    def _residual(self, asked: Asked, launch: Launch) -> Tensor | None:
+    def _residual(self, asked: DeferredConv, launch: StripLaunch) -> Tensor | None:
         if asked.residual is None:
             return None
-        some = [asked.residual.narrow(self.dim, it.first, it.count) for it in launch.strips]
+        some = [
+            asked.residual.narrow(self.dim, strip.first, strip.count) for strip in launch.strips
+        ]
         return torch.cat(some)

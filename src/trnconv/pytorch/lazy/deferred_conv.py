@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import weakref
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import torch
 
@@ -11,18 +12,23 @@ from trnconv.ask.ends import IDENTITY
 from trnconv.geometry import ConvShape
 from trnconv.pytorch.arrays import dtype_name
 from trnconv.pytorch.conv_call import ConvSpec
-from trnconv.pytorch.lazy import waiting
-from trnconv.pytorch.lazy.memory import require_present, require_unchanged, storage_of
-from trnconv.pytorch.lazy.noted import Notebook, Work
-from trnconv.pytorch.lazy.spreading import Later
+from trnconv.pytorch.lazy import unread
+from trnconv.pytorch.lazy.ledger import Ledger, PolicedConv
+from trnconv.pytorch.lazy.memory import Counted, require_present, same_memory, storage_of
 from trnconv.pytorch.ops import fused_convolution
 
 Tensor = torch.Tensor
-Counted = tuple[weakref.ref[Tensor], int]
+
+
+class Later(Protocol):
+    """What is left to do when a convolution of a band alone has run."""
+
+    def completed(self, asked: DeferredConv, y: Tensor) -> Tensor:
+        """The result with the outputs that read rows of other ranks."""
 
 
 @dataclass(frozen=True)
-class Asked:
+class DeferredConv:
     """All that a convolution needs, and the book it is noted in."""
 
     pieces: tuple[Tensor, ...]
@@ -30,8 +36,8 @@ class Asked:
     bias: Tensor | None
     spec: ConvSpec
     module: str
-    book: Notebook
-    counted: tuple[Counted, ...] = ()  # operands, and how often each was changed
+    book: Ledger
+    counted: tuple[Counted, ...] = ()  # operands
     backend: str = "auto"
     residual: Tensor | None = None
     instead_of: ConvShape | None = None
@@ -45,18 +51,17 @@ class Asked:
     @property
     def operands(self) -> tuple[Tensor, ...]:
         """All tensors it reads."""
-        others = [each for each in (self.bias, self.residual) if each is not None]
+        others = [operand for operand in (self.bias, self.residual) if operand is not None]
         return (*self.pieces, self.w, *others)
 
     def run(self) -> Tensor:
         """Run it, and note it."""
-        for reference, times in self.counted:
-            if (tensor := reference()) is not None:
-                require_unchanged(tensor, times)
+        for counted in self.counted:
+            counted.require_unchanged()
         for operand in self.operands:
             require_present(operand)
         frames = tuple(piece.shape[2] for piece in self.pieces)
-        work = Work(
+        work = PolicedConv(
             module=self.module,
             shape=self.problem,
             dtype=dtype_name(self.pieces[0]),
@@ -67,17 +72,33 @@ class Asked:
             instead_of=self.instead_of,
         )
         self.book.works[work] += 1
-        pieces = [dense(piece, self.book) for piece in self.pieces]
-        residual = None if self.residual is None else dense(self.residual, self.book)
+        pieces, residual = self._in_order()
         y = fused_convolution(pieces, self.w, self.bias, self.spec, residual, self.backend)
         return y if self.later is None else self.later.completed(self, y)
 
+    def _in_order(self) -> tuple[list[Tensor], Tensor | None]:
+        """Pieces and residual, dense; what is both is copied once."""
+        pieces = [dense(piece, self.book) for piece in self.pieces]
+        if self.residual is None:
+            return pieces, None
+        for piece, made in zip(self.pieces, pieces, strict=True):
+            if _are_one(piece, self.residual):
+                return pieces, made
+        return pieces, dense(self.residual, self.book)
 
-def dense(tensor: Tensor, book: Notebook) -> Tensor:
+
+def dense(tensor: Tensor, book: Ledger) -> Tensor:
     """The tensor, copied if its elements do not lie in order."""
     if not tensor.is_contiguous():
         book.moved("contiguous", 2 * tensor.nbytes)
     return tensor.contiguous()
+
+
+def _are_one(one: Tensor, other: Tensor) -> bool:
+    """Whether both show the same elements in the same order."""
+    begin_alike = one.storage_offset() == other.storage_offset() and same_memory(one, other)
+    lie_alike = (one.shape, one.stride()) == (other.shape, other.stride())
+    return begin_alike and lie_alike and one.dtype == other.dtype
 
 
 @dataclass
@@ -93,15 +114,15 @@ class Pending:
     It holds its operands until then and its result from then on, never both.
     """
 
-    def __init__(self, asked: Asked, family: _Family | None = None) -> None:
+    def __init__(self, asked: DeferredConv, family: _Family | None = None) -> None:
         shape = asked.problem
         self.shape = torch.Size((shape.batch, shape.c_out, *shape.out_sizes()))
         self.macs = shape.macs()
         self.dtype = asked.pieces[0].dtype
         self.device = asked.pieces[0].device
-        self._state: Asked | Tensor = asked
+        self._state: DeferredConv | Tensor = asked
         self._family = family or _Family()
-        waiting.add(self)
+        unread.add(self)
 
     @property
     def has_run(self) -> bool:
@@ -126,12 +147,12 @@ class Pending:
 
     def result(self) -> Tensor:
         """Run it, the first time."""
-        if isinstance(self._state, Asked):
+        if isinstance(self._state, DeferredConv):
             if self._family.has_run:
                 self._state.book.repeated[self._state.module] += 1
             self._family.has_run = True
             self._state = self._state.run()
-            waiting.remove(self)
+            unread.remove(self)
         return self._state
 
     def plus(self, residual: Tensor, counted: tuple[Counted, ...]) -> Pending | None:
@@ -152,3 +173,8 @@ class Pending:
             return None
         spec = replace(own.spec, activation=activation)
         return Pending(replace(own, spec=spec), self._family)
+
+    def asked_as(self, other: Callable[[DeferredConv], DeferredConv | None]) -> Pending | None:
+        """The same, asked in another way, instead of this; None if it cannot be, or has run."""
+        asked = None if isinstance(self._state, Tensor) else other(self._state)
+        return None if asked is None else Pending(asked, self._family)

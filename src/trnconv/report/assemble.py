@@ -11,7 +11,7 @@ import trnconv
 from nkisim.machine import Machine, Reading
 from trnconv.ask.question import Question
 from trnconv.baseline import NAME, what
-from trnconv.cutting import in_words, under_its_plan
+from trnconv.excerpt import in_words, under_its_plan
 from trnconv.geometry import ConvShape
 from trnconv.planner.best import best_plan
 from trnconv.planner.shares import plans_of_two
@@ -26,7 +26,7 @@ from trnconv.report.content import (
     Subject,
     Totals,
 )
-from trnconv.report.gathering import (
+from trnconv.report.records import (
     BaselineOf,
     Convolution,
     by_time,
@@ -36,9 +36,9 @@ from trnconv.report.gathering import (
     on_chip_budgets,
     totals_of,
 )
+from trnconv.report.schedules import TimedLayer, time_layer, time_taken
 from trnconv.report.sensitivity import effects, largest_first, reading_row
 from trnconv.report.strips import extrapolated, strips_of, window_of
-from trnconv.report.timed import TimedLayer, time_layer, time_taken
 
 _BLOCKS = 3  # of rows, of the piece that is scheduled again for every open point
 
@@ -46,7 +46,7 @@ Tell = Callable[[str], None]  # what is being done, for whoever waits
 
 
 @dataclass(frozen=True, kw_only=True)
-class Given:
+class ReportInputs:
     """What a report is made of."""
 
     subject: Subject
@@ -65,7 +65,7 @@ class Given:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class ReportOptions:
     """How much of it, and by whom."""
 
     command: str
@@ -75,16 +75,16 @@ class Asked:
     tell: Tell = lambda _: None  # hears what takes time
 
 
-def make_report(given: Given, asked: Asked) -> Report:
+def make_report(given: ReportInputs, asked: ReportOptions) -> Report:
     """The report."""
     ordered = by_time(given.convolutions)
     rows = layer_rows(ordered, given.baseline)
     totals = totals_of(ordered, given.accuracy, given.baseline_seconds, given.copied_bytes)
     timed: list[TimedLayer] = []
-    for number, one in enumerate(ordered[: asked.heaviest], 1):
+    for number, convolution in enumerate(ordered[: asked.heaviest], 1):
         asked.tell(f"scheduling layer {number} of {min(asked.heaviest, len(ordered))}")
-        timed.append(_scheduled(one))
-    timelines = tuple(_timeline(number, one) for number, one in enumerate(timed, 1))
+        timed.append(_scheduled(convolution))
+    timelines = tuple(_timeline(number, layer) for number, layer in enumerate(timed, 1))
     facts = machine_facts(given.machine, given.cores)
     instructions = instruction_budget(given.longest_graph)
     return Report(
@@ -110,7 +110,7 @@ def _scheduled(one: Convolution) -> TimedLayer:
     return time_layer(replace(one.question, budget=budget), cores=one.cores)
 
 
-def _origin(asked: Asked) -> Origin:
+def _origin(asked: ReportOptions) -> Origin:
     return Origin(
         command=asked.command,
         date=asked.date,
@@ -132,7 +132,7 @@ def _timeline(number: int, timed: TimedLayer) -> LayerTimeline:
         plan=launch.taken.plan.in_words(),
         launches=len(timed.launches),
         core=launch.last,
-        ends_ns=tuple(one.makespan_ns for one in launch.cores[Reading.default]),
+        ends_ns=tuple(core.makespan_ns for core in launch.cores[Reading.default]),
         mfu=line.mfu,
         sbuf_peak_bytes_per_partition=memory.sbuf_peak_bytes_per_partition,
         psum_peak_banks=memory.psum_peak_banks,
@@ -151,12 +151,12 @@ def _baseline(totals: Totals, cores: int) -> tuple[Contender, ...]:
 
 
 def _sensitivity(
-    ordered: Sequence[Convolution], timed: Sequence[TimedLayer], asked: Asked
+    ordered: Sequence[Convolution], timed: Sequence[TimedLayer], asked: ReportOptions
 ) -> Sensitivity:
-    whole = sum(one.total_ns for one in ordered)
+    whole = sum(convolution.total_ns for convolution in ordered)
     readings = tuple(
-        reading_row(number, one.price.ns, scheduled)
-        for number, (one, scheduled) in enumerate(zip(ordered, timed, strict=False), 1)
+        reading_row(number, convolution.price.ns, scheduled)
+        for number, (convolution, scheduled) in enumerate(zip(ordered, timed, strict=False), 1)
     )
     found: tuple[Effect, ...] = ()
     without: tuple[str, ...] = ()
@@ -167,7 +167,7 @@ def _sensitivity(
         found, without = largest_first(list(effects(piece.longest)))
     return Sensitivity(
         readings=readings,
-        scheduled_share=sum(one.total_ns for one in ordered[: len(timed)]) / whole,
+        scheduled_share=sum(convolution.total_ns for convolution in ordered[: len(timed)]) / whole,
         effects_of=1 if found or without else 0,
         effects_cut=f", {how}" if how else "",
         effects=found,

@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 
 import torch
 
-from trnconv.pytorch.lazy import waiting
+from trnconv.pytorch.lazy import unread
 from trnconv.pytorch.lazy.memory import (
     UNKNOWN,
+    Counted,
     holders,
     require_present,
-    require_unchanged,
     storage_of,
     written,
 )
-from trnconv.pytorch.lazy.waiting import unseen
+from trnconv.pytorch.lazy.unread import unseen
 
 Tensor = torch.Tensor
 Five = tuple[int, int, int, int, int]
@@ -43,8 +43,7 @@ class StoredFrames:
     dtype: torch.dtype
     device: torch.device
     alias: Tensor = field(compare=False, repr=False)  # `parameter.data = other` does not move it
-    counted: weakref.ref[Tensor] = field(compare=False, repr=False)  # torch counts its changes
-    changes: int = field(compare=False)  # when it was noted
+    counted: Counted = field(compare=False, repr=False)
 
     @property
     def shape(self) -> torch.Size:
@@ -53,8 +52,7 @@ class StoredFrames:
 
     def tensor(self, start: int, stop: int) -> Tensor:
         """Some of the frames, where they lie."""
-        if (counted := self.counted()) is not None:
-            require_unchanged(counted, self.changes)
+        self.counted.require_unchanged()
         require_present(self.alias)
         n, c, _, h, w = self.sizes
         offset = self.origin + start * self.strides[_FRAMES]
@@ -72,8 +70,8 @@ class StoredFrames:
 
     def state(self) -> State:
         """What tells whether it is changed later; compare it by `is_unchanged`."""
-        counted = self.counted()
-        return waiting.changes_of(self.storage), None if counted is None else written(counted)
+        counted = self.counted.tensor()
+        return unread.changes_of(self.storage), None if counted is None else written(counted)
 
     def is_unchanged(self, since: State) -> bool:
         """Whether it is as it was then. What nobody but notes holds is changed by nobody else."""
@@ -81,10 +79,6 @@ class StoredFrames:
         if changes != since[0]:
             return False
         return version is None or version == since[1] != UNKNOWN
-
-    def check(self) -> tuple[weakref.ref[Tensor], int]:
-        """What to look at before it is read later: the tensor, and how often it was changed."""
-        return self.counted, self.changes
 
 
 def _full_strides(strides: Five, sizes: Five) -> list[int]:
@@ -109,7 +103,7 @@ def stored_frames(video: Tensor, counted: Tensor) -> tuple[StoredFrames, int]:
     first, frames = 0, t
     around = [outer for outer in steps[:2] if outer >= step]
     outer = min(around) if around else _elements(video)
-    if step > 0 and outer >= step * t and not any(outer % each for each in around):
+    if step > 0 and outer >= step * t and not any(outer % stride for stride in around):
         first, frames = offset % outer // step, outer // step
     if first + t > frames:
         first, frames = 0, t
@@ -123,8 +117,7 @@ def stored_frames(video: Tensor, counted: Tensor) -> tuple[StoredFrames, int]:
         dtype=video.dtype,
         device=video.device,
         alias=_alias(video),
-        counted=weakref.ref(counted),
-        changes=written(counted),
+        counted=Counted.of(counted),
     )
     return lying, first
 

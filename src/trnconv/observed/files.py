@@ -11,7 +11,7 @@ from importlib import resources
 from typing import Any
 
 from trnconv.models import ModelEntry, Size
-from trnconv.observed.observation import Observation, Work
+from trnconv.observed.observation import Observation, ObservedConv
 from trnconv.records import RecordError, from_json, to_json
 
 _TABLES = ("convolutions", "works")
@@ -35,14 +35,14 @@ def file_name(entry: ModelEntry, size: Size, phase: str) -> str:
 def shipped_text(observation: Observation) -> str:
     """An observation as a file: one line for each convolution, and one for each module's calls."""
     document = to_json(observation)
-    bare: dict[Work, int] = {}
+    bare: dict[ObservedConv, int] = {}
     calls = []
     for work, times in observation.works:
         place = bare.setdefault(replace(work, module=""), len(bare))
         calls.append([work.module, place, times])
     document["works"] = calls
     document["convolutions"] = [_without_module(work) for work in bare]
-    lines = [f"{json.dumps(name)}: {_value(name, each)}" for name, each in document.items()]
+    lines = [f"{json.dumps(name)}: {_value(name, value)}" for name, value in document.items()]
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
@@ -58,7 +58,7 @@ def observation_of(document: dict[str, Any]) -> Observation:
     return from_json(Observation, document)
 
 
-def _without_module(work: Work) -> dict[str, Any]:
+def _without_module(work: ObservedConv) -> dict[str, Any]:
     document = to_json(work)
     del document["module"]
     return document

@@ -11,7 +11,7 @@ from nkisim import Run
 from trnconv.ask.question import Question
 from trnconv.forms.form import Plan
 from trnconv.forms.program import Prepared
-from trnconv.runtime.launch import Operands, prepare, run
+from trnconv.runtime.launch import LaunchOperands, prepare, run
 from trnconv.runtime.plans import plans_for
 
 
@@ -27,12 +27,12 @@ class SimulatedDevice:
         """By the planner, unless plans were given."""
         return prepare(self.plans or plans_for(question, self.cores))
 
-    def launch(self, prepared: Prepared, operands: Operands) -> tuple[Any, ...]:
+    def launch(self, prepared: Prepared, operands: LaunchOperands) -> tuple[Any, ...]:
         """In nkisim."""
         done = run(prepared, operands)
         self.launched.append((prepared.plans, done))
         outputs = done.outputs if isinstance(done.outputs, tuple) else (done.outputs,)
-        return tuple(np.asarray(each) for each in outputs)
+        return tuple(np.asarray(output) for output in outputs)
 
     def joined(self, pieces: tuple[Any, ...]) -> Any:
         """One array."""

@@ -13,20 +13,20 @@ from trnconv.pytorch.arrays import to_array, to_tensor
 from trnconv.pytorch.backends import DEFAULT_SIMULATED, Simulated
 from trnconv.pytorch.conv_call import ConvCall
 from trnconv.pytorch.on_device import computed
-from trnconv.runtime.launch import Operands
-from trnconv.runtime.simulated import SimulatedDevice
+from trnconv.runtime.launch import LaunchOperands
+from trnconv.runtime.simulator import SimulatedDevice
 
 
 def compute(
-    call: ConvCall, operands: Operands, machine: Simulated = DEFAULT_SIMULATED
+    call: ConvCall, operands: LaunchOperands, machine: Simulated = DEFAULT_SIMULATED
 ) -> torch.Tensor:
     """One convolution, or a gradient of one."""
     x = operands.inputs[0]
-    arrays = Operands(
-        tuple(to_array(each) for each in operands.inputs),
+    arrays = LaunchOperands(
+        tuple(to_array(input_) for input_ in operands.inputs),
         *(
-            None if each is None else to_array(each)
-            for each in (operands.w, operands.bias, operands.residual)
+            None if tensor is None else to_array(tensor)
+            for tensor in (operands.w, operands.bias, operands.residual)
         ),
     )
     question = call.question(arrays, str(arrays.inputs[0].dtype), find_machine(machine.target))

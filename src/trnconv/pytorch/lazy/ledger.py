@@ -15,7 +15,7 @@ from trnconv.ask.question import Question
 
 
 @dataclass(frozen=True)
-class Work(observed.Work):
+class PolicedConv(observed.ObservedConv):
     """One convolution as a kernel gets it, and what it may give for speed."""
 
     policy: Policy = DEFAULT_POLICY
@@ -37,10 +37,10 @@ class Copy:
 
 
 @dataclass
-class Notebook:
+class Ledger:
     """Counts of equal work, in the order it first happened."""
 
-    works: Counter[Work] = field(default_factory=Counter)
+    works: Counter[PolicedConv] = field(default_factory=Counter)
     copies: Counter[Copy] = field(default_factory=Counter)
     kept: Counter[tuple[str, str]] = field(default_factory=Counter)  # module, why torch did it
     repeated: Counter[str] = field(default_factory=Counter)  # run again because fused too early
@@ -67,10 +67,10 @@ class Notebook:
         self._last = Copy(self.module, kind, moved_bytes)
         self.copies[self._last] += 1
 
-    def call_last(self, before: str, kind: str) -> None:
-        """The last copy, if it was of one kind, was of another."""
+    def call_last(self, known: Copy, kind: str) -> None:
+        """The last copy, if it was that one, was of another kind."""
         last = self._last
-        if last is None or last.kind != before:
+        if last != known:
             return
         self.copies[last] -= 1
         if not self.copies[last]:
@@ -79,5 +79,5 @@ class Notebook:
 
     def clear(self) -> None:
         """Forget what happened so far."""
-        for each in (self.works, self.copies, self.kept, self.repeated, self.eager):
-            each.clear()
+        for notes in (self.works, self.copies, self.kept, self.repeated, self.eager):
+            notes.clear()

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from nkisim.machine import FABRICS, Machine, Reading
+from nkisim.fabric import FABRICS
+from nkisim.machine import Machine, Reading
 from trnconv.ask.limits import GRAPH_INSTRUCTIONS
 from trnconv.ask.question import Question
 from trnconv.geometry import ConvShape
 from trnconv.report.content import Budget, LayerRow, LayerTimeline, MachineFacts, Totals
-from trnconv.report.timed import macs_per_ns
+from trnconv.report.schedules import macs_per_ns
 from trnconv.runtime.pricing import Price
 
 BaselineOf = Callable[[ConvShape], float | None]
@@ -49,8 +50,10 @@ def by_time(convolutions: Sequence[Convolution]) -> list[Convolution]:
 
 def layer_rows(ordered: Sequence[Convolution], baseline: BaselineOf) -> tuple[LayerRow, ...]:
     """A row for each, numbered from 1."""
-    whole = sum(one.total_ns for one in ordered)
-    return tuple(_row(number, one, whole, baseline) for number, one in enumerate(ordered, 1))
+    whole = sum(convolution.total_ns for convolution in ordered)
+    return tuple(
+        _row(number, convolution, whole, baseline) for number, convolution in enumerate(ordered, 1)
+    )
 
 
 def _row(number: int, one: Convolution, whole_ns: float, baseline: BaselineOf) -> LayerRow:
@@ -93,13 +96,13 @@ def totals_of(
     """Sums over all calls."""
 
     def summed(amount: Callable[[Convolution], int]) -> int:
-        return sum(one.calls * amount(one) for one in convolutions)
+        return sum(convolution.calls * amount(convolution) for convolution in convolutions)
 
     return Totals(
         accuracy=accuracy,
-        seconds=sum(one.total_ns for one in convolutions) / 1e9,
+        seconds=sum(convolution.total_ns for convolution in convolutions) / 1e9,
         baseline_seconds=baseline_seconds,
-        calls=sum(one.calls for one in convolutions),
+        calls=sum(convolution.calls for convolution in convolutions),
         launches=summed(lambda one: one.price.launches),
         multiply_adds=summed(lambda one: one.macs),
         executed_multiply_adds=summed(lambda one: one.price.executed_macs),
@@ -142,18 +145,18 @@ def on_chip_budgets(
 ) -> tuple[Budget, ...]:
     """SBUF and PSUM at the peak of each layer that was traced."""
     found: list[Budget] = []
-    for one in timelines:
+    for timeline in timelines:
         found += [
             Budget(
-                name=f"SBUF of a partition, layer {one.number}",
-                used=one.sbuf_peak_bytes_per_partition,
+                name=f"SBUF of a partition, layer {timeline.number}",
+                used=timeline.sbuf_peak_bytes_per_partition,
                 limit=machine.sbuf_bytes_per_partition,
                 unit="B",
                 note="peak of the longest launch",
             ),
             Budget(
-                name=f"PSUM, layer {one.number}",
-                used=one.psum_peak_banks,
+                name=f"PSUM, layer {timeline.number}",
+                used=timeline.psum_peak_banks,
                 limit=machine.psum_banks,
                 unit="banks",
                 note="peak of the longest launch",

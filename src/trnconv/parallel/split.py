@@ -5,34 +5,35 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trnconv.ask.question import Question
-from trnconv.parallel.apart import Apart, Launch, Piece
 from trnconv.parallel.band_operands import read_as, sized
 from trnconv.parallel.bands import Bands, Interval
+from trnconv.parallel.edge_strips import EdgeStrips, HaloPiece, StripLaunch
 from trnconv.parallel.halos import Surrounded
-from trnconv.parallel.overlap import Instance, Ways
-from trnconv.parallel.reading import Sliding
-from trnconv.parallel.strips import Strip, alike, strips
+from trnconv.parallel.overlap import LinkedCore, Ways
+from trnconv.parallel.rows_read import Sliding
+from trnconv.parallel.strips import EdgeStrip, alike, strips
 from trnconv.pytorch.arrays import dtype_name
-from trnconv.pytorch.lazy.context import Surroundings
-from trnconv.pytorch.lazy.convolutions import Filters, problem_of, spec_of
-from trnconv.pytorch.lazy.operands import Operands, Window3d, frame_counts
+from trnconv.pytorch.lazy.context import PatchContext
+from trnconv.pytorch.lazy.convolutions import problem_of, spec_of
+from trnconv.pytorch.lazy.filters import Filters
+from trnconv.pytorch.lazy.operands import ConvOperands, Window3d, frame_counts
 
 
 @dataclass(frozen=True)
-class Layer:
+class BandLayer:
     """A convolution of this rank's band."""
 
-    operands: Operands
+    operands: ConvOperands
     window: Window3d
     filters: Filters
-    around: Surroundings
+    around: PatchContext
 
     @property
     def module(self) -> str:
         """Its dotted name."""
         return self.filters.module or self.around.book.module
 
-    def question(self, operands: Operands, instance: Instance) -> Question:
+    def question(self, operands: ConvOperands, instance: LinkedCore) -> Question:
         """What a convolution of such operands costs, whatever its end."""
         frames = frame_counts(operands.pieces)
         weight = (*self.filters.weight.shape[:2], *self.window.kernel)
@@ -50,43 +51,43 @@ class Layer:
 class Halves:
     """A layer whose strips can be convolved apart from its band."""
 
-    layer: Layer
+    layer: BandLayer
     cut: int
-    groups: tuple[tuple[Strip, ...], ...]  # one for each launch
+    groups: tuple[tuple[EdgeStrip, ...], ...]  # one for each launch
 
     @staticmethod
-    def of(layer: Layer, cut: int, bands: Bands, sliding: Sliding, rank: int) -> Halves | None:
+    def of(layer: BandLayer, cut: int, bands: Bands, sliding: Sliding, rank: int) -> Halves | None:
         """None where a band alone gives no output of the whole."""
         found = None if layer.operands.skip[cut] else strips(bands, sliding, rank)
         return None if found is None else Halves(layer, cut, alike(found))
 
     def ways(
-        self, near: list[Surrounded], wanted: Interval, ranks: int, instance: Instance
+        self, near: list[Surrounded], wanted: Interval, ranks: int, instance: LinkedCore
     ) -> Ways:
         """Both ways, in sizes."""
         operands = [self._operands(group) for group in self.groups]
-        asked = [self.layer.question(each, instance) for each in operands]
+        asked = [self.layer.question(operand, instance) for operand in operands]
         element_bytes = self.layer.filters.weight.element_size()
-        moved = sum(_elements(each) for each in asked) * element_bytes
+        moved = sum(_elements(question) for question in asked) * element_bytes
         return Ways(
             instance=instance,
             band=self.layer.question(self.layer.operands, instance),
             strips=tuple(asked),
-            halos=tuple(message for each in near for message in each.messages),
+            halos=tuple(message for surrounded in near for message in surrounded.messages),
             ranks=ranks,
-            together_bytes=sum(each.copied_bytes(wanted) for each in near),
+            together_bytes=sum(surrounded.copied_bytes(wanted) for surrounded in near),
             apart_bytes=2 * moved,
         )
 
-    def apart(self, pieces: tuple[Piece, ...]) -> Apart:
+    def apart(self, pieces: tuple[HaloPiece, ...]) -> EdgeStrips:
         """The second step, to be done when the first is."""
         launches = [
-            Launch(group, spec_of(self._operands(group), self.layer.window, self.layer.around))
+            StripLaunch(group, spec_of(self._operands(group), self.layer.window, self.layer.around))
             for group in self.groups
         ]
-        return Apart(2 + self.cut, pieces, tuple(launches))
+        return EdgeStrips(2 + self.cut, pieces, tuple(launches))
 
-    def _operands(self, group: tuple[Strip, ...]) -> Operands:
+    def _operands(self, group: tuple[EdgeStrip, ...]) -> ConvOperands:
         """Of one launch: sizes only."""
         read = group[0].reading
         rows = sized(self.layer.operands, self.cut, read.stop - read.start, len(group))

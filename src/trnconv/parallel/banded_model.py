@@ -1,4 +1,4 @@
-"""Spread: lazy tensors of a model are bands, and a convolution fetches the rows it reads."""
+"""BandedModel: lazy tensors of a model are bands, and a convolution fetches the rows it reads."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from typing import Any
 import torch
 
 from trnconv.errors import UnsupportedError
-from trnconv.parallel.apart import Apart, Piece
 from trnconv.parallel.band_operands import read_as, sized, sliding_of
 from trnconv.parallel.bands import Bands, Interval
+from trnconv.parallel.edge_strips import EdgeStrips, HaloPiece
 from trnconv.parallel.halos import Halos, Surrounded
 from trnconv.parallel.levels import Levels
 from trnconv.parallel.links import Links
 from trnconv.parallel.overlap import ALWAYS, ASSUMED, AUTO, NEVER, Ways, overlaps
-from trnconv.parallel.reading import out_bands, reading
-from trnconv.parallel.splitting import Halves, Layer
-from trnconv.pytorch.lazy.context import Surroundings
-from trnconv.pytorch.lazy.convolutions import Filters, frames_of, run_of
-from trnconv.pytorch.lazy.noted import Notebook
-from trnconv.pytorch.lazy.operands import Operands, Window3d
-from trnconv.pytorch.lazy.video import Run, Video
+from trnconv.parallel.rows_read import out_bands, reading
+from trnconv.parallel.split import BandLayer, Halves
+from trnconv.pytorch.lazy.context import PatchContext
+from trnconv.pytorch.lazy.convolutions import frames_of, run_of
+from trnconv.pytorch.lazy.filters import Filters
+from trnconv.pytorch.lazy.ledger import Ledger
+from trnconv.pytorch.lazy.operands import ConvOperands, Window3d
+from trnconv.pytorch.lazy.video import FrameRun, LazyVideo
 
 Tensor = torch.Tensor
 ROWS, COLUMNS = 1, 2
@@ -46,10 +47,10 @@ class Attended:
         return self.heads * self.queries * self.keys * self.width
 
 
-class Spread:
+class BandedModel:
     """One model on one rank: what its tensors are bands of, and how to get at the rest."""
 
-    def __init__(self, cut: int, links: Links, book: Notebook) -> None:
+    def __init__(self, cut: int, links: Links, book: Ledger) -> None:
         self.cut = cut
         self.links = links
         self.book = book
@@ -87,7 +88,7 @@ class Spread:
         finally:
             self._whole = before
 
-    def whole(self, operands: Operands, window: Window3d) -> Operands:
+    def whole(self, operands: ConvOperands, window: Window3d) -> ConvOperands:
         """The operands of all ranks together: sizes only."""
         del window
         if self.axis is None:
@@ -95,21 +96,21 @@ class Spread:
         bands = self._bands(operands)
         return replace(operands, pieces=sized(operands, self.cut, bands.total))
 
-    def every(self, operands: Operands, window: Window3d) -> list[Operands]:
+    def every(self, operands: ConvOperands, window: Window3d) -> list[ConvOperands]:
         """The operands of each rank, with the rows its outputs read: sizes only."""
         if self.axis is None:
             return [operands]
         bands, sliding = self._bands(operands), sliding_of(operands, window, self.cut)
         found = [reading(bands, sliding, rank) for rank in range(bands.ranks)]
-        rows = [len(each.order) or each.stop - each.start for each in found]
+        rows = [len(reads.order) or reads.stop - reads.start for reads in found]
         return [
-            read_as(operands, self.cut, sized(operands, self.cut, count), each)
-            for count, each in zip(rows, found, strict=True)
+            read_as(operands, self.cut, sized(operands, self.cut, count), reads)
+            for count, reads in zip(rows, found, strict=True)
         ]
 
     def extended(
-        self, operands: Operands, window: Window3d, filters: Filters, around: Surroundings
-    ) -> Operands:
+        self, operands: ConvOperands, window: Window3d, filters: Filters, around: PatchContext
+    ) -> ConvOperands:
         """The operands of this rank, with the rows its outputs read.
 
         Or as they are, where it pays to convolve the band while those rows travel; then `later`
@@ -121,17 +122,19 @@ class Spread:
         self.levels.add(out_bands(bands, sliding))
         every = [reading(bands, sliding, rank) for rank in range(bands.ranks)]
         own = every[self.links.rank]
-        if all(each.rows == bands.of(rank) and not each.order for rank, each in enumerate(every)):
+        if all(
+            reads.rows == bands.of(rank) and not reads.order for rank, reads in enumerate(every)
+        ):
             return read_as(operands, self.cut, operands.pieces, own)
-        pieces = self._surrounded(operands.pieces, bands, [each.rows for each in every])
-        layer = Layer(operands, window, filters, around)
+        pieces = self._surrounded(operands.pieces, bands, [reads.rows for reads in every])
+        layer = BandLayer(operands, window, filters, around)
         halves = Halves.of(layer, self.cut, bands, sliding, self.links.rank)
         if halves is not None and (later := self._later(halves, pieces, own.rows)) is not None:
             return replace(operands, later=later)
         joined = self._joined(operands.pieces, pieces, own.rows, own.order)
         return read_as(operands, self.cut, joined, own)
 
-    def require_movable(self, video: Video) -> None:
+    def require_movable(self, video: LazyVideo) -> None:
         """Refuse padding of bands that no convolution takes over."""
         if self.axis is not None and video.pads[self.axis] != (0, 0):
             raise UnsupportedError(
@@ -150,12 +153,12 @@ class Spread:
             " told; it cannot run on bands. Run this model on one rank."
         )
 
-    def _bands(self, operands: Operands) -> Bands:
+    def _bands(self, operands: ConvOperands) -> Bands:
         return self.levels.of(operands.pieces[0].base.shape[2 + self.cut])
 
     def _surrounded(
-        self, runs: tuple[Run, ...], bands: Bands, wanted: list[Interval]
-    ) -> tuple[Piece, ...]:
+        self, runs: tuple[FrameRun, ...], bands: Bands, wanted: list[Interval]
+    ) -> tuple[HaloPiece, ...]:
         """The frames of every run with the rows around them; each tensor is asked for once."""
         frames: dict[Any, Interval] = {}
         for run in runs:
@@ -169,10 +172,13 @@ class Spread:
                 near[run.base] = self.halos.around(frames_of(run), used, bands, wanted)
         places = [(run, frames[run.base][0]) for run in runs]
         return tuple(
-            Piece(near[run.base], (run.start - first, run.stop - first)) for run, first in places
+            HaloPiece(near[run.base], (run.start - first, run.stop - first))
+            for run, first in places
         )
 
-    def _later(self, halves: Halves, pieces: tuple[Piece, ...], rows: Interval) -> Apart | None:
+    def _later(
+        self, halves: Halves, pieces: tuple[HaloPiece, ...], rows: Interval
+    ) -> EdgeStrips | None:
         """The strips of a convolution, if they are to be convolved apart."""
         if self.overlap == NEVER:
             return None
@@ -185,13 +191,13 @@ class Spread:
 
     def _joined(
         self,
-        runs: tuple[Run, ...],
-        pieces: tuple[Piece, ...],
+        runs: tuple[FrameRun, ...],
+        pieces: tuple[HaloPiece, ...],
         rows: Interval,
         order: tuple[int, ...],
-    ) -> tuple[Run, ...]:
+    ) -> tuple[FrameRun, ...]:
         """Runs of bands side by side with their halos."""
-        made: dict[int, Run] = {}
+        made: dict[int, FrameRun] = {}
         for piece in pieces:
             near = piece.near
             if id(near) not in made:

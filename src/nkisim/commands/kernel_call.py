@@ -26,7 +26,7 @@ REFUSED: Final = 1  # the kernel broke a rule
 NOT_RUN: Final = 2  # there was nothing to run; as argparse exits
 
 
-class Asked(NamedTuple):
+class KernelCall(NamedTuple):
     """A kernel that was asked for, with its arguments."""
 
     name: str
@@ -55,7 +55,7 @@ def add_kernel_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nki", choices=VERSIONS, default=DEFAULT, help="default: %(default)s")
 
 
-def kernel_asked(options: argparse.Namespace, *, values: bool, seed: int = 0) -> Asked:
+def kernel_asked(options: argparse.Namespace, *, values: bool, seed: int = 0) -> KernelCall:
     """The kernel and the arguments that the options name."""
     if (options.kernel is None) == (options.example is None):
         not_run(
@@ -67,10 +67,10 @@ def kernel_asked(options: argparse.Namespace, *, values: bool, seed: int = 0) ->
         return _example(options.example)
     name, kernel = load_kernel(options.kernel, options.nki)
     inside = kernel.func if isinstance(kernel, Kernel) else kernel
-    return Asked(name, kernel, arguments_of(inside, options.arg, values=values, seed=seed))
+    return KernelCall(name, kernel, arguments_of(inside, options.arg, values=values, seed=seed))
 
 
-def _example(name: str) -> Asked:
+def _example(name: str) -> KernelCall:
     # Importing the examples stands in for a real nki for a moment; other commands need not see it.
     from nkisim.examples import EXAMPLES  # noqa: PLC0415
 
@@ -79,11 +79,11 @@ def _example(name: str) -> Asked:
         not_run(f"unknown example {name!r}", f"there are {known}", meant(name, EXAMPLES) or known)
     example = EXAMPLES[name]
     names = inspect.signature(example.kernel).parameters
-    return Asked(name, example.kernel, dict(zip(names, example.arguments, strict=True)))
+    return KernelCall(name, example.kernel, dict(zip(names, example.arguments, strict=True)))
 
 
 def run_asked(
-    options: argparse.Namespace, asked: Asked, *, values: bool, inspect_values: bool = False
+    options: argparse.Namespace, asked: KernelCall, *, values: bool, inspect_values: bool = False
 ) -> Run:
     """Run it where the options say."""
     kernel = asked.kernel if isinstance(asked.kernel, Kernel) else Kernel(asked.kernel)

@@ -10,8 +10,8 @@ import torch
 
 from trnconv.errors import TrnconvError
 from trnconv.pytorch.lazy import tensor as registry
-from trnconv.pytorch.lazy.passing import passing
-from trnconv.pytorch.lazy.pending import Pending
+from trnconv.pytorch.lazy.bypass import passing
+from trnconv.pytorch.lazy.deferred_conv import Pending
 from trnconv.pytorch.lazy.tensor import LazyTensor
 from trnconv.pytorch.lazy.traits import mapped
 
@@ -48,7 +48,6 @@ def settle_since(before: frozenset[int], kept: frozenset[int]) -> None:
     while waiting and waiting != (waiting := _settle_all(before | kept)):
         pass  # those that held others are gone
     _settle_unless_safe([key for key in registry.alive() if key in kept and key not in before])
-    registry.repair_orphans()
 
 
 def _settle_all(left_alone: frozenset[int]) -> list[int]:
@@ -118,22 +117,22 @@ def lazies_in(value: Any, depth: int = 6) -> Iterator[LazyTensor]:
     elif isinstance(value, (list, tuple, set)):
         yield from _in_all(value, depth)
     elif is_dataclass(value) and not isinstance(value, type):
-        yield from _in_all([getattr(value, each.name, None) for each in fields(value)], depth)
+        yield from _in_all([getattr(value, field.name, None) for field in fields(value)], depth)
 
 
 def _in_all(values: Iterable[Any], depth: int) -> Iterator[LazyTensor]:
-    for each in list(values):
-        yield from lazies_in(each, depth - 1)
+    for value in list(values):
+        yield from lazies_in(value, depth - 1)
 
 
 def kept_by(model: torch.nn.Module, containers: Iterable[Any]) -> frozenset[int]:
     """Ids of lazy tensors in attributes of a model, and in lists and dictionaries it was given."""
-    found = [each for value in containers for each in lazies_in(value)]
+    found = [lazy for value in containers for lazy in lazies_in(value)]
     for module in model.modules():
         for name, value in vars(module).items():
             if name not in _MODULES_OWN and isinstance(value, (Tensor, list, dict, tuple)):
                 found.extend(lazies_in(value))
-    return frozenset(id(each) for each in found)
+    return frozenset(id(lazy) for lazy in found)
 
 
 _MODULES_OWN = frozenset(vars(torch.nn.Module())) - {"_buffers"}

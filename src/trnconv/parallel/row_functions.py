@@ -13,8 +13,8 @@ import torch
 
 from trnconv.errors import UnsupportedError
 from trnconv.parallel.attention import attention
+from trnconv.parallel.banded_model import NAMES, ROWS, BandedModel
 from trnconv.parallel.group_norm import group_norm
-from trnconv.parallel.spread import NAMES, ROWS, Spread
 from trnconv.pytorch.lazy.endings import value_of
 
 _MIX_ALL = """scaled_dot_product_attention bmm baddbmm matmul __matmul__ einsum softmax
@@ -31,7 +31,7 @@ class GatherWanted(Exception):  # noqa: N818 (not an error: a module asks for it
     """Raised inside of a module that mixes all positions; caught by `forward`."""
 
 
-def handled(spread: Spread, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+def handled(spread: BandedModel, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """The result of a function over all bands; NotImplemented if every rank may do its own part."""
     name = getattr(func, "__name__", "")
     if spread.axis is None:
@@ -46,7 +46,7 @@ def handled(spread: Spread, func: Callable[..., Any], args: Any, kwargs: Any) ->
             raise GatherWanted(name)
         spread.links.module = spread.book.module
         given = {name: value_of(value) for name, value in kwargs.items()}
-        return group_norm(spread.links, *(value_of(each) for each in args), **given)
+        return group_norm(spread.links, *(value_of(arg) for arg in args), **given)
     if name == "interpolate":
         _require_nearest(spread, args, kwargs)
     if name == "__getitem__" and _cuts(spread, args):
@@ -56,7 +56,7 @@ def handled(spread: Spread, func: Callable[..., Any], args: Any, kwargs: Any) ->
     return NotImplemented
 
 
-def _require_nearest(spread: Spread, args: Any, kwargs: Any) -> None:
+def _require_nearest(spread: BandedModel, args: Any, kwargs: Any) -> None:
     """Upsampling by whole numbers copies rows; any other way reads several."""
     bound = dict(zip(("input", "size", "scale_factor", "mode"), args, strict=False), **kwargs)
     mode = bound.get("mode", "nearest")
@@ -74,7 +74,7 @@ def _require_nearest(spread: Spread, args: Any, kwargs: Any) -> None:
         raise _refusal(spread, f"interpolation ({mode}) by {times}")
 
 
-def _crosses(spread: Spread, name: str, args: Any, kwargs: Any) -> bool:
+def _crosses(spread: BandedModel, name: str, args: Any, kwargs: Any) -> bool:
     """Whether a function along dimensions goes along the one that is cut."""
     rank = _rank(args[0])
     if rank < _FRAMES:
@@ -95,7 +95,7 @@ def _crosses(spread: Spread, name: str, args: Any, kwargs: Any) -> bool:
     return rank + spread.cut - 3 in [dim % rank for dim in listed]
 
 
-def _cuts(spread: Spread, args: Any) -> bool:
+def _cuts(spread: BandedModel, args: Any) -> bool:
     """Whether an index takes some of the rows; [..., None] and the like are let through."""
     keys = args[1] if isinstance(args[1], tuple) else (args[1],)
     plain = all(isinstance(key, (slice, int)) for key in keys)
@@ -109,7 +109,7 @@ def _rank(value: Any) -> int:
     return value.dim() if isinstance(value, torch.Tensor) else 0
 
 
-def _refusal(spread: Spread, what: str) -> UnsupportedError:
+def _refusal(spread: BandedModel, what: str) -> UnsupportedError:
     assert spread.axis is not None
     return UnsupportedError(
         f"{spread.book.module or 'the model'}: {what}, of a video cut into bands of"

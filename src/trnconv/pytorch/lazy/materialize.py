@@ -5,16 +5,16 @@ from __future__ import annotations
 import torch
 
 from trnconv.geometry import ZEROS
+from trnconv.pytorch.lazy.deferred_conv import Pending
+from trnconv.pytorch.lazy.ledger import Ledger
 from trnconv.pytorch.lazy.memory import same_memory
-from trnconv.pytorch.lazy.noted import Notebook
-from trnconv.pytorch.lazy.pending import Pending
-from trnconv.pytorch.lazy.video import NO_PADS, Layout, Run, Video
+from trnconv.pytorch.lazy.video import NO_PADS, AxisOrder, FrameRun, LazyVideo
 
 Tensor = torch.Tensor
-_LAYOUTS = {Layout.video: (0, 1, 2, 3, 4), Layout.frames_first: (0, 2, 1, 3, 4)}
+_LAYOUTS = {AxisOrder.video: (0, 1, 2, 3, 4), AxisOrder.frames_first: (0, 2, 1, 3, 4)}
 
 
-def stored(run: Run) -> Tensor:
+def stored(run: FrameRun) -> Tensor:
     """The frames of a run as they lie: no copy. A convolution still to run, runs."""
     if not isinstance(run.base, Pending):
         frames: Tensor = run.base.tensor(run.start, run.stop)
@@ -24,7 +24,7 @@ def stored(run: Run) -> Tensor:
     return result if whole else result[:, :, run.start : run.stop]
 
 
-def done(video: Video, book: Notebook) -> Tensor:
+def done(video: LazyVideo, book: Ledger) -> Tensor:
     """The tensor the model would have; every copy is noted."""
     parts = [_upsampled(run, book) for run in video.runs]
     joined = parts[0]
@@ -35,7 +35,7 @@ def done(video: Video, book: Notebook) -> Tensor:
     return _laid_out(padded, video, book).to(video.dtype)
 
 
-def _upsampled(run: Run, book: Notebook) -> Tensor:
+def _upsampled(run: FrameRun, book: Ledger) -> Tensor:
     frames = stored(run)
     if run.plain:
         return frames
@@ -47,7 +47,7 @@ def _upsampled(run: Run, book: Notebook) -> Tensor:
     return frames
 
 
-def _padded(frames: Tensor, video: Video, book: Notebook) -> Tensor:
+def _padded(frames: Tensor, video: LazyVideo, book: Ledger) -> Tensor:
     if video.pads == NO_PADS:
         return frames
     for mode in dict.fromkeys(video.modes):
@@ -65,8 +65,8 @@ def _padded(frames: Tensor, video: Video, book: Notebook) -> Tensor:
     return frames
 
 
-def _laid_out(frames: Tensor, video: Video, book: Notebook) -> Tensor:
-    if video.layout is not Layout.images:
+def _laid_out(frames: Tensor, video: LazyVideo, book: Ledger) -> Tensor:
+    if video.layout is not AxisOrder.images:
         return frames.permute(_LAYOUTS[video.layout])
     n, c, t, h, w = frames.shape
     images = frames.permute(0, 2, 1, 3, 4).reshape(n * t, c, h, w)

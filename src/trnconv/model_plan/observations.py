@@ -21,13 +21,15 @@ def observation(entry: ModelEntry, size: Size, phase: str) -> Observation:
         return known
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
-        named = ", ".join(f"{one.height}x{one.width}x{one.frames}" for one in planned_sizes(entry))
+        named = ", ".join(
+            f"{other.height}x{other.width}x{other.frames}" for other in planned_sizes(entry)
+        )
         raise UnsupportedError(
             f"{entry.name} at {size.height}x{size.width}x{size.frames}: what it does at this size"
             f" is not stored, and finding out needs {' and '.join(missing)}. Run `pip install"
             f" 'trnconv[diffusers]'`, or ask for {named}."
         )
-    from trnconv.pytorch.observing import observe  # noqa: PLC0415 (torch: for other sizes only)
+    from trnconv.pytorch.observer import observe  # noqa: PLC0415 (torch: for other sizes only)
 
     return observe(entry, size, phase)
 

@@ -64,7 +64,7 @@ def packed_once(filters: Filters, use: Hashable, packing: Packing) -> Images:
     time.
     """
     w, bias = filters
-    if any(each is not None and each.is_inference() for each in filters):  # has no version
+    if any(tensor is not None and tensor.is_inference() for tensor in filters):  # has no version
         return packing.pack()[0]
     owner = w if w._base is None else w._base  # noqa: SLF001 (torch documents it by this name)
     kept: _Kept = _kept.setdefault(owner, {})
