@@ -14,6 +14,7 @@ the ladder passes only if no kernel does it any more.
  8  load-ahead          a load that overtakes a store brings nothing
  9  growing-bank        adding to a bank that was read starts from zero
 10  psum-in-place       writing the bank that is read is wrong
+10b strided-eviction    sums that leave PSUM to columns with a step are wrong
 11  fp16-subnormals     subnormal fp16 values are flushed
 12  scalar-bias         a bias added to a copy on the Scalar engine is refused (NCC_IBVF043)
 13  gpsimd-sum          elementwise work on GpSimd is refused (NCC_IXCG965)
@@ -141,6 +142,12 @@ IN_KERNELS = (
     Failure("load-ahead", "load-ahead", "no-loads-ahead", spoils(features.loads_ahead)),
     Failure("growing-bank", "growing-bank", "no-growing-banks", spoils(features.growing_bank)),
     Failure("psum-in-place", "psum-in-place", "no-psum-in-place", spoils(features.psum_in_place)),
+    Failure(
+        "strided-eviction",
+        "strided-eviction",
+        "dense-evictions",
+        spoils(features.strided_eviction),
+    ),
     Failure("fp16-subnormals", "fp16-subnormals", "no-fp16-subnormals", _flushes),
     Failure("scalar-bias", "scalar-bias", "no-scalar-bias", rules=("activation-copy-bias",)),
     Failure("gpsimd-sum", "gpsimd-sum", "no-gpsimd-sums", rules=("gpsimd-elementwise",)),

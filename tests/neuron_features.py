@@ -100,6 +100,20 @@ def fixed_and_written_again(run):
     return False
 
 
+def strided_eviction(run):
+    """An engine that writes sums to columns with a step between them."""
+    for one in instructions(run):
+        reads = any(a.allocation.region is MemoryRegion.psum for a in one.reads)
+        if one.engine.name == "tensor" or not reads:
+            continue
+        for access in one.writes:
+            if access.allocation.region is MemoryRegion.sbuf and access.layout.free:
+                step, _ = access.layout.free[-1]
+                if step > 1 and access.layout.shape[-1] > 1:
+                    return True
+    return False
+
+
 def psum_in_place(run):
     for one in instructions(run):
         if one.engine.name == "tensor":

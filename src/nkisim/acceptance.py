@@ -17,6 +17,7 @@ class Acceptance:
     unfenced_loops: bool = True  # what a loop stored is there without a fence behind the loop
     growing_banks: bool = True  # a PSUM bank is read between two matmuls that add to it
     psum_in_place: bool = True  # an engine writes the PSUM elements that it reads
+    strided_evictions: bool = True  # sums go from PSUM to every so many-th column of a tile
     fixed_addresses: bool = True  # SBUF tensors at addresses that the kernel chose
     split_partitions: bool = True  # a DMA whose partitions are two dimensions of a pattern
     loads_ahead: bool = True  # a load is issued before stores that come before its use

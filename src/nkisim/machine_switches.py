@@ -57,6 +57,15 @@ _TURNED_OFF: Final = (
         evidence="in-place activations on a bank run on trn1 (KILN dsa_fused); trn2 not seen",
     ),
     MachineSwitch(
+        "dense-evictions",
+        ACCEPTS,
+        "strided_evictions",
+        value=False,
+        effect="where outputs have a step between columns, sums leave PSUM a column at a time;"
+        " minimal filtering is not taken",
+        evidence="nobody was found who evicts with a step on trn2",
+    ),
+    MachineSwitch(
         "placed-by-compiler",
         ACCEPTS,
         "fixed_addresses",

@@ -1,5 +1,7 @@
 """Layers of stage 2 in nkisim, and what switches leave out of them."""
 
+from pathlib import Path
+
 import pytest
 
 import neuron_features as features
@@ -15,6 +17,7 @@ BY_NAME = {layer.name: layer for layer in LAYERS}
 LEFT_OUT = {
     "placed-by-compiler": ("image", features.fixed_addresses),
     "no-psum-in-place": ("residual-before", features.psum_in_place),
+    "dense-evictions": ("transposed", features.strided_eviction),
     "no-loads-ahead": ("ahead", features.loads_ahead),
     "no-dma-transpose": ("filter-gradient", features.transposing_dma),
     "no-growing-banks": ("minimal", features.growing_bank),
@@ -40,3 +43,9 @@ def test_a_layer_does_the_thing_and_with_the_switch_it_does_not(switch):
         question = layer.question(find_machine(target))
         run = traced(prepare(layer.planned(question, 1)))
         assert feature(run) is does, target
+
+
+def test_no_kernel_names_who_makes_descriptors():
+    """So no result depends on it, and there is no switch for it: the compiler decides."""
+    sources = (Path(__file__).parents[3] / "src" / "trnconv").rglob("*.py")
+    assert not [path for path in sources if "dge_mode" in path.read_text(encoding="utf-8")]

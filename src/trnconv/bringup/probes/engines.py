@@ -162,6 +162,7 @@ ENGINES: Final = (
         strided_eviction,
         _matrices,
         _interleaved,
+        switch="dense-evictions",
     ),
     Probe(
         "fp16-subnormals",

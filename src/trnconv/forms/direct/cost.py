@@ -21,7 +21,7 @@ from trnconv.forms.direct.block_types import (
 )
 from trnconv.forms.direct.blocks import bank_tile_count, valid
 from trnconv.forms.direct.jobs import JobGroups, ProductKind, grouped_jobs
-from trnconv.forms.direct.length import block_tiles, program_of, weight_loads
+from trnconv.forms.direct.length import block_evictions, block_tiles, program_of, weight_loads
 from trnconv.forms.direct.plan import BY_FRAME, BY_ROW, ArrayFill, DirectPlan
 from trnconv.forms.direct.problem import HEIGHT, WIDTH, Problem
 from trnconv.forms.direct.ramp import last_pass_rectangle, places_ns, ramp_ns
@@ -232,10 +232,14 @@ def _evict_ns(plan: DirectPlan, timing: Timing, jobs: JobGroups, cut: _SpanKinds
     ns = 0.0
     for group in jobs.kinds:
         job = group.job
-        tiles = _tiles(job.one.rows, job.one.columns, cut, bank)
+        evicted = _tiles(job.one.rows, job.one.columns, cut, bank)
+        if job.one.columns > 1 and not plan.target.accepts.strided_evictions:
+            stack = (job.one.rows, job.one.columns)
+            extents = cut.extents()
+            evicted = sum(count * block_evictions(plan, stack, extent) for extent, count in extents)
         positions = _positions(job.one.rows, cut.rows) * _positions(job.one.columns, cut.columns)
-        cycles = float(max(positions, tiles * timing.engine_min_cycles))
-        cycles += tiles * timing.vector_startup_cycles
+        cycles = float(max(positions, evicted * timing.engine_min_cycles))
+        cycles += evicted * timing.vector_startup_cycles
         alone = plan.end.activation == IDENTITY and not plan.scalar_adds
         share = 2 if plan.end.shares_engines() and not alone else 1
         ns += group.count * len(job.out.phases) * cycles / timing.vector_ghz / share

@@ -20,7 +20,15 @@ from trnconv.forms.direct.core import (
     load_bias,
     load_weights,
 )
-from trnconv.forms.direct.recipe import BlockSweep, Chunk, Matmul, Recipe, SumRecipe, WindowView
+from trnconv.forms.direct.recipe import (
+    BlockSweep,
+    Chunk,
+    Matmul,
+    Phase,
+    Recipe,
+    SumRecipe,
+    WindowView,
+)
 from trnconv.forms.kernel_parts import OPERATORS, Pair, Turn, fence, output, wait_for_both
 from trnconv.forms.recipe_parts import RecipePair
 
@@ -258,29 +266,44 @@ def add_product(
 def evict(
     core: Core, job: SumRecipe, total: BankSum, out: nl.NkiTensor, residual: nl.NkiTensor | None
 ) -> None:
-    """out = the end of total + bias, phase by phase of the columns."""
+    """out = the end of total + bias, phase by phase of the columns; or column by column."""
     load_bias(core)
     if not total.begun[0]:
         total.begin(0, 0, job.columns)
     tile = total.tile
     for phase in job.phases:
-        lines = phase.line + phase.lines
         j_end = min(tile.j_end, phase.count)
         if j_end > tile.j:
-            first = tile.j * phase.step + phase.column
-            last = (j_end - 1) * phase.step + phase.column
-            top = tile.i * phase.row_step + phase.row
-            bottom = (tile.i_end - 1) * phase.row_step + phase.row + 1
-            rows = out[0 : phase.lines, top : bottom : phase.row_step, :]
-            written = rows[:, :, first : last + 1 : phase.step]
-            done = total.bank[phase.line : lines, :, 0 : j_end - tile.j]
-            bias = core.bias[phase.line : lines, job.bias : job.bias + 1]
-            if residual == None:
-                finish(core, written, done, bias)
-            else:
-                part = residual[0 : phase.lines, top : bottom : phase.row_step, :]
-                added = part[:, :, first : last + 1 : phase.step]
-                finish_with_residual(core, written, done, bias, added)
+            width = 1 if core.recipe.by_column and phase.step > 1 else j_end - tile.j
+            for j in range(tile.j, j_end, width):
+                evict_columns(core, total, phase, (j, j + width), out, residual)
+
+
+def evict_columns(
+    core: Core,
+    total: BankSum,
+    phase: Phase,
+    columns: tuple[int, int],
+    out: nl.NkiTensor,
+    residual: nl.NkiTensor | None,
+) -> None:
+    """The same for some columns of a phase: first and end."""
+    job, tile, lines = total.job, total.tile, phase.line + phase.lines
+    j, j_end = columns
+    first = j * phase.step + phase.column
+    last = (j_end - 1) * phase.step + phase.column
+    top = tile.i * phase.row_step + phase.row
+    bottom = (tile.i_end - 1) * phase.row_step + phase.row + 1
+    rows = out[0 : phase.lines, top : bottom : phase.row_step, :]
+    written = rows[:, :, first : last + 1 : phase.step]
+    done = total.bank[phase.line : lines, :, j - tile.j : j_end - tile.j]
+    bias = core.bias[phase.line : lines, job.bias : job.bias + 1]
+    if residual == None:
+        finish(core, written, done, bias)
+    else:
+        part = residual[0 : phase.lines, top : bottom : phase.row_step, :]
+        added = part[:, :, first : last + 1 : phase.step]
+        finish_with_residual(core, written, done, bias, added)
 
 
 def finish(core: Core, written: nl.NkiTensor, done: nl.NkiTensor, bias: nl.NkiTensor) -> None:

@@ -16,7 +16,7 @@ from trnconv.forms.direct.block_types import (
     frame_kinds,
     row_kinds,
 )
-from trnconv.forms.direct.blocks import bank_tile_count
+from trnconv.forms.direct.blocks import bank_tile_count, bank_tiles
 from trnconv.forms.direct.jobs import JobGroups, grouped_jobs
 from trnconv.forms.direct.loops import AnyKind, along_of, span_kinds, turns_of
 from trnconv.forms.direct.plan import DirectPlan
@@ -143,6 +143,18 @@ def block_tiles(stack: tuple[int, int], extent: BlockExtent, bank: int) -> int:
     return bank_tile_count(-(-extent.rows // stack[0]), -(-extent.columns // stack[1]), bank)
 
 
+def block_evictions(plan: DirectPlan, stack: tuple[int, int], extent: BlockExtent) -> int:
+    """Instructions that bring the sums of a phase of one block out of PSUM: one for each tile.
+
+    One for each column of a tile, where a machine takes no step between columns.
+    """
+    bank = plan.target.psum_bank_fp32_elems
+    if stack[1] == 1 or plan.target.accepts.strided_evictions:
+        return block_tiles(stack, extent, bank)
+    tiles = bank_tiles(-(-extent.rows // stack[0]), -(-extent.columns // stack[1]), bank)
+    return sum(end - first for _, _, first, end in tiles)
+
+
 def _block_length(plan: DirectPlan, jobs: JobGroups, extent: BlockExtent) -> int:
     """Static instructions of one block."""
     bank = plan.target.psum_bank_fp32_elems
@@ -152,7 +164,9 @@ def _block_length(plan: DirectPlan, jobs: JobGroups, extent: BlockExtent) -> int
     for group in jobs.kinds:
         job = group.job
         tiles = block_tiles((job.one.rows, job.one.columns), extent, bank)
-        one = tiles * (each * job.matmuls + len(job.out.phases)) + len(stored_boxes(plan, job))
+        evicted = block_evictions(plan, (job.one.rows, job.one.columns), extent)
+        one = tiles * each * job.matmuls + evicted * len(job.out.phases)
+        one += len(stored_boxes(plan, job))
         if plan.streamed:
             one += len(job.products) * -(-tiles // plan.target.psum_banks)
         length += group.count * one

@@ -198,6 +198,7 @@ class Recipe(NKIObject):
     banks: int
     bank_elems: int
     in_place: bool  # whether sums in PSUM are replaced by what comes of them
+    by_column: bool  # whether sums of columns with a step between them leave PSUM one by one
     fence: bool  # whether the output is copied onto itself after loops
     ahead: bool  # windows of the next block are loaded before the stores of this one
     weight_loads: tuple[tuple[int, int], ...]  # columns of each load, in order; none if streamed

@@ -29,7 +29,14 @@ FAMILIES = {
 }
 
 
-_NEEDED = ("psum_in_place", "fp16_subnormals", "scalar_bias", "gpsimd_sums", "loads_ahead")
+_NEEDED = (
+    "psum_in_place",
+    "strided_evictions",
+    "fp16_subnormals",
+    "scalar_bias",
+    "gpsimd_sums",
+    "loads_ahead",
+)
 
 
 def _families(question: Question) -> tuple[str, ...]:
