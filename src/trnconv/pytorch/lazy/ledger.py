@@ -67,10 +67,10 @@ class Ledger:
         self._last = Copy(self.module, kind, moved_bytes)
         self.copies[self._last] += 1
 
-    def call_last(self, known: Copy, kind: str) -> None:
-        """The last copy, if it was that one, was of another kind."""
+    def call_last(self, before: str, kind: str) -> None:
+        """The last copy, if it was of one kind, was of another."""
         last = self._last
-        if last != known:
+        if last is None or last.kind != before:
             return
         self.copies[last] -= 1
         if not self.copies[last]:

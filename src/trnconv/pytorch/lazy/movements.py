@@ -15,7 +15,6 @@ from trnconv.pytorch.lazy.cell import LazyCell, ViewOf, as_memory
 from trnconv.pytorch.lazy.context import PatchContext
 from trnconv.pytorch.lazy.deferred_conv import Pending
 from trnconv.pytorch.lazy.endings import NOTED_ENDS
-from trnconv.pytorch.lazy.ledger import Copy
 from trnconv.pytorch.lazy.memory import same_memory
 from trnconv.pytorch.lazy.tensor import LazyTensor
 from trnconv.pytorch.lazy.traits import tensors_in
@@ -217,8 +216,7 @@ NOTED: dict[str, Note] = {
 def note_copy(around: PatchContext, name: str, given: Any, result: Any) -> None:
     """An operator that torch did: in the book, if it moved data for nothing but its place."""
     if name == "aten::_unsafe_view":
-        known = Copy(around.book.module, "contiguous", 2 * given[0][0].nbytes)
-        around.book.call_last(known, "permute")  # reshape is a copy, and this
+        around.book.call_last("contiguous", "permute")  # reshape is a copy, and this
         return
     kind = _kind(name, given)
     if not kind or not isinstance(result, Tensor):
