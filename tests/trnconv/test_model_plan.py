@@ -20,7 +20,7 @@ from trnconv.model_plan import (
     plan_observed,
     planned_sizes,
 )
-from trnconv.model_plan import observing as observing_module
+from trnconv.model_plan import observations as observations_module
 from trnconv.models import Size, find, models
 from trnconv.models.sizes import size_of
 from trnconv.observed import graphs_of, shipped, shipped_text
@@ -144,7 +144,7 @@ def test_sizes_that_a_model_cannot_take_are_refused(text, words):
 
 
 def test_other_sizes_without_torch_say_what_to_install(monkeypatch):
-    monkeypatch.setattr(observing_module, "find_spec", lambda _name: None)
+    monkeypatch.setattr(observations_module, "find_spec", lambda _name: None)
     with pytest.raises(UnsupportedError) as refusal:
         observation(find("sdxl"), Size("small", 1, 64, 64), "decode")
     for words in (

@@ -119,9 +119,9 @@ END = {"activation": "silu"}
     ("document", "words"),
     [
         ({**END, "colour": 1}, "unknown ['colour']"),
-        ({"activation": 3}, "End.activation: str expected, not 3"),
-        ([], "End: End expected"),
-        (None, "End: End expected"),
+        ({"activation": 3}, "Epilogue.activation: str expected, not 3"),
+        ([], "Epilogue: Epilogue expected"),
+        (None, "Epilogue: Epilogue expected"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_its_place(document, words):

@@ -46,6 +46,7 @@ from nkisim.public_calls import open_methods, open_namespace
 from nkisim.tensors.layout import MemoryRegion
 from nkisim.tensors.registers import VirtualRegister
 from nkisim.tensors.scalars import NkiScalar
+from nkisim.tensors.strided_tensor import StridedTensor
 from nkisim.tensors.tensor import NkiTensor
 
 tensor_engine = engine.tensor
@@ -137,5 +138,6 @@ KINDS = {
 }  # named in annotations of modules that import them for the type checker only
 
 open_namespace(sys.modules[__name__], "nisa", KINDS)
+open_methods(StridedTensor, "tensor", KINDS)
 open_methods(NkiTensor, "tensor", KINDS)
 open_methods(NkiInstruction, "instruction", KINDS)
