@@ -62,11 +62,11 @@ def machine_of(document: dict[str, Any], path: Path) -> Machine:
 
 def named_machine(target: str) -> Machine:
     """A machine by its name, or by a file of measured constants; switches may follow either."""
-    file, _, switches = target.partition(f"{_FILES}{SEPARATOR}")
-    if not target.endswith(_FILES) and not switches:
-        return find_machine(target)
     if target.endswith(_FILES):
         return read_machine(Path(target))
+    file, _, switches = target.partition(f"{_FILES}{SEPARATOR}")
+    if not switches:
+        return find_machine(target)
     return switched(read_machine(Path(f"{file}{_FILES}")), *switches.split(SEPARATOR))
 
 

@@ -28,7 +28,7 @@ from trnconv.pytorch.neuron import NeuronDevice, question_of
 from trnconv.pytorch.packed_weights import Images
 from trnconv.runtime.compute import launches_of, require_whole_phases
 from trnconv.runtime.convolve import forward_filters
-from trnconv.runtime.launch import MOST_PIECES, LaunchOperands
+from trnconv.runtime.launch import MOST_PIECES, LaunchOperands, with_joined_pieces
 
 Compiler = Callable[..., Callable[..., Any]]  # a backend of torch.compile
 _CALLS: Final[dict[str, Callable[..., ops.Call]]] = {
@@ -201,9 +201,7 @@ def _require_plain(node: Node, values: LaunchOperands) -> None:
 
 
 def _prepared(call: ConvCall, values: LaunchOperands, adapter: Adapter) -> Prepared:
-    question = question_of(call, values, adapter)
-    if len(values.inputs) > MOST_PIECES:
-        question = replace(question, pieces=())
+    question = with_joined_pieces(question_of(call, values, adapter))
     device = NeuronDevice(values, call.wanted, adapter)
     parts = [prepared for _, prepared in launches_of(question, device)]
     if len(parts) != 1:

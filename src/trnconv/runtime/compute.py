@@ -15,7 +15,7 @@ from trnconv.ask.words import call_in_words, shape_in_words
 from trnconv.errors import PlanError, ShapeError, UnsupportedError
 from trnconv.forms.program import Prepared
 from trnconv.planner.table import form_of
-from trnconv.runtime.launch import MOST_PIECES, LaunchOperands
+from trnconv.runtime.launch import MOST_PIECES, LaunchOperands, with_joined_pieces
 
 
 class Device(Protocol):
@@ -42,7 +42,7 @@ def convolution(question: Question, operands: LaunchOperands, device: Device) ->
     _require_sizes(question.shape, operands)
     if len(operands.inputs) > MOST_PIECES:
         operands = replace(operands, inputs=(device.joined(operands.inputs),))
-        question = replace(question, pieces=())
+    question = with_joined_pieces(question)
     y: Any = None
     for part, prepared in launches_of(question, device):
         own = _operands(part, operands)

@@ -6,19 +6,25 @@ gets the same kernel and operands (`Prepared`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import nkisim
 from nkisim import Run
 from nkisim.machine import Machine, Reading
 from nkisim.timing import Timeline, schedule_launch
+from trnconv.ask.question import Question
 from trnconv.forms.allowance import allowed
 from trnconv.forms.form import Plan
 from trnconv.forms.program import Prepared, prepared, timed, traced
 from trnconv.planner.table import form_of
 
 MOST_PIECES = 3  # tensors that x may lie in: each is an argument of a kernel
+
+
+def with_joined_pieces(question: Question) -> Question:
+    """What runs: more pieces than a kernel has arguments for are joined before."""
+    return replace(question, pieces=()) if len(question.pieces) > MOST_PIECES else question
 
 
 @dataclass(frozen=True)

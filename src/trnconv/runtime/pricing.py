@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from trnconv.ask.cores import cores_of
 from trnconv.ask.launches import planned_parts, require_room
@@ -10,7 +10,7 @@ from trnconv.ask.question import Question
 from trnconv.forms.form import Priced
 from trnconv.planner.best import best_plan
 from trnconv.planner.shares import pair_ns, shared_plans
-from trnconv.runtime.launch import MOST_PIECES, time_plan, time_plans
+from trnconv.runtime.launch import time_plan, time_plans, with_joined_pieces
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,7 @@ def price(
     and plan count, and the barrier at which they meet. `beyond_hbm`: tensors that HBM does not hold
     are priced all the same, as a model's that would be cut before it runs.
     """
-    if len(question.pieces) > MOST_PIECES:
-        question = replace(question, pieces=())  # they are joined before it runs
+    question = with_joined_pieces(question)
     if not beyond_hbm:
         require_room(question)
     price_of = _price_of_two if cores_of(question.machine, cores) > 1 else _launch_price

@@ -177,6 +177,15 @@ def _tiles(one_rows: int, one_columns: int, cut: _SpanKinds, bank: int) -> int:
     )
 
 
+@lru_cache(maxsize=8192)
+def _evictions(stack: tuple[int, int], cut: _SpanKinds, bank: int, *, by_column: bool) -> int:
+    """What brings the sums of a phase of all those blocks out of PSUM."""
+    return sum(
+        count * block_evictions(stack, extent, bank, by_column=by_column)
+        for extent, count in cut.extents()
+    )
+
+
 def _tensor_work(
     plan: DirectPlan, timing: Timing, jobs: JobGroups, cut: _SpanKinds
 ) -> tuple[float, float]:
@@ -232,11 +241,8 @@ def _evict_ns(plan: DirectPlan, timing: Timing, jobs: JobGroups, cut: _SpanKinds
     ns = 0.0
     for group in jobs.kinds:
         job = group.job
-        evicted = _tiles(job.one.rows, job.one.columns, cut, bank)
-        if job.one.columns > 1 and not plan.target.accepts.strided_evictions:
-            stack = (job.one.rows, job.one.columns)
-            extents = cut.extents()
-            evicted = sum(count * block_evictions(plan, stack, extent) for extent, count in extents)
+        stack = (job.one.rows, job.one.columns)
+        evicted = _evictions(stack, cut, bank, by_column=plan.evicts_by_column)
         positions = _positions(job.one.rows, cut.rows) * _positions(job.one.columns, cut.columns)
         cycles = float(max(positions, evicted * timing.engine_min_cycles))
         cycles += evicted * timing.vector_startup_cycles

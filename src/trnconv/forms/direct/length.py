@@ -143,13 +143,14 @@ def block_tiles(stack: tuple[int, int], extent: BlockExtent, bank: int) -> int:
     return bank_tile_count(-(-extent.rows // stack[0]), -(-extent.columns // stack[1]), bank)
 
 
-def block_evictions(plan: DirectPlan, stack: tuple[int, int], extent: BlockExtent) -> int:
+def block_evictions(
+    stack: tuple[int, int], extent: BlockExtent, bank: int, *, by_column: bool
+) -> int:
     """Instructions that bring the sums of a phase of one block out of PSUM: one for each tile.
 
     One for each column of a tile, where a machine takes no step between columns.
     """
-    bank = plan.target.psum_bank_fp32_elems
-    if stack[1] == 1 or plan.target.accepts.strided_evictions:
+    if stack[1] == 1 or not by_column:
         return block_tiles(stack, extent, bank)
     tiles = bank_tiles(-(-extent.rows // stack[0]), -(-extent.columns // stack[1]), bank)
     return sum(end - first for _, _, first, end in tiles)
@@ -163,8 +164,9 @@ def _block_length(plan: DirectPlan, jobs: JobGroups, extent: BlockExtent) -> int
     length = sum(window.count * window.times * window_dmas(plan, window.tile) for window in windows)
     for group in jobs.kinds:
         job = group.job
-        tiles = block_tiles((job.one.rows, job.one.columns), extent, bank)
-        evicted = block_evictions(plan, (job.one.rows, job.one.columns), extent)
+        stack = (job.one.rows, job.one.columns)
+        tiles = block_tiles(stack, extent, bank)
+        evicted = block_evictions(stack, extent, bank, by_column=plan.evicts_by_column)
         one = tiles * each * job.matmuls + evicted * len(job.out.phases)
         one += len(stored_boxes(plan, job))
         if plan.streamed:

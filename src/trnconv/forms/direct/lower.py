@@ -69,7 +69,7 @@ def lower(plan: DirectPlan) -> DirectLowered:
         banks=plan.target.psum_banks,
         bank_elems=plan.target.psum_bank_fp32_elems,
         in_place=plan.target.accepts.psum_in_place,
-        by_column=not plan.target.accepts.strided_evictions,
+        by_column=plan.evicts_by_column,
         fence=plan.is_fenced,
         ahead=plan.ahead,
         weight_loads=() if plan.streamed else _weight_loads(image),

@@ -120,6 +120,11 @@ class DirectPlan(Plan):
         return self.problem.pieces or (self.shape.size[0],)
 
     @property
+    def evicts_by_column(self) -> bool:
+        """Whether sums of columns with a step between them leave PSUM one by one."""
+        return not self.target.accepts.strided_evictions
+
+    @property
     def is_rolled(self) -> bool:
         """Whether equal blocks are a hardware loop."""
         return self.rolled

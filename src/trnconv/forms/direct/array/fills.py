@@ -83,8 +83,8 @@ def _block_candidates(problem: Problem, room: FillRoom) -> list[Passes]:
     rest = end - first - whole
     mains = _best_levels(problem, ArrayFill(first, whole or rest), frames, exact=exact)
     found: list[Passes] = [
-        (best_level,)
-        for best_level in _best_levels(problem, ArrayFill(first, end - first), frames, exact=exact)
+        (fill,)
+        for fill in _best_levels(problem, ArrayFill(first, end - first), frames, exact=exact)
     ]
     if not exact and rest:
         rests = list(_rests(problem, (first + whole, rest), room))
