@@ -3,8 +3,8 @@
 Each model runs on the meta device, encode and decode, once patched with all rewrites and once as
 it is. The convolutions of the former are priced by the planner's closed form (`--simulate`: traced
 and scheduled), under the default policy, and once more directly and under "fast"; with `--full`,
-also on trn3, and those of the model as it is. The baseline gets the convolutions that the model
-calls.
+also on trn3, and those of the model as it is. Times are of a launch: two cores, or `--cores 1`. The
+baseline gets the convolutions that the model calls; on two cores it takes half of its time on one.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from math import isnan
 from benchmarks.scatter_times import Times, baseline_ns, store, stored
 from benchmarks.table import Column, aligned, significant
 from nkisim.machine import CONSTANTS_VERSION, TRN2, TRN3
+from trnconv.ask.cores import cores_in_words
 from trnconv.ask.policy import ALWAYS_DIRECT, DIRECT, FAST
 from trnconv.errors import TrnconvError
 from trnconv.geometry import ConvShape
@@ -63,6 +64,7 @@ class Asked:
     simulate: bool
     baseline: bool
     full: bool
+    cores: int  # of a launch
 
 
 def measure(job: Job, *, asked: Asked, known: Times) -> tuple[Row, Times]:
@@ -77,7 +79,7 @@ def measure(job: Job, *, asked: Asked, known: Times) -> tuple[Row, Times]:
     size = entry.production
     run = observe_entry(entry, size, phase)
     as_is_run = observe_entry(entry, size, phase, rewrites=NO_REWRITES)
-    priced = partial(estimate, simulate=asked.simulate)
+    priced = partial(estimate, simulate=asked.simulate, cores=asked.cores)
     ours = priced(run, TRN2)
     times: Times = {}
     total = float("nan")
@@ -98,7 +100,7 @@ def measure(job: Job, *, asked: Asked, known: Times) -> tuple[Row, Times]:
             fast_s=priced(run, TRN2, accuracy=FAST).seconds,
             as_is_s=priced(as_is_run, TRN2).seconds if asked.full else float("nan"),
             trn3_s=priced(run, TRN3).seconds if asked.full else float("nan"),
-            baseline_s=total / 1e9,
+            baseline_s=total / asked.cores / 1e9,
             instructions=ours.instructions,
             copied_gb=ours.copied_bytes / 1e9,
             copied_as_is_gb=sum(as_is_run.report.copied().values()) / 1e9,
@@ -114,14 +116,14 @@ def measure(job: Job, *, asked: Asked, known: Times) -> tuple[Row, Times]:
 def _baseline(work: ObservedConv, known: Times) -> float:
     """Grouped and transposed convolutions have no baseline: there it gets our direct time."""
     if not isinstance(work.shape, ConvShape) or work.shape.groups > 1:
-        return price(work.question(TRN2, policy=ALWAYS_DIRECT), cores=1).ns
+        return price(work.question(TRN2, policy=ALWAYS_DIRECT), cores=1, beyond_hbm=True).ns
     return baseline_ns(work.shape, known)
 
 
 def rows_of(jobs: Sequence[Job], options: argparse.Namespace) -> Iterator[Row]:
     """Rows as they are done; new times of the baseline are kept in its file."""
     known = stored()
-    asked = Asked(options.simulate, not options.no_baseline, options.full)
+    asked = Asked(options.simulate, not options.no_baseline, options.full, options.cores)
     work = partial(measure, asked=asked, known=known)
     with multiprocessing.get_context("spawn").Pool(options.workers) as pool:
         for done, (row, times) in enumerate(pool.imap(work, jobs), 1):
@@ -132,19 +134,20 @@ def rows_of(jobs: Sequence[Job], options: argparse.Namespace) -> Iterator[Row]:
             yield row
 
 
-def table(rows: Sequence[Row]) -> str:
+def table(rows: Sequence[Row], cores: int) -> str:
     """One line for each phase of each model."""
-    names = ("calls", "trn2\ncore, s", "direct\ns", "fast\ns", "chip of 8,\nideal, s")
-    names += ("trn3\ncore, s", "baseline\ns")
+    launch = "core" if cores == 1 else "pair"
+    names = ("calls", f"trn2\n{launch}, s", "direct\ns", "fast\ns", "chip of 8,\nideal, s")
+    names += (f"trn3\n{launch}, s", "baseline\ns")
     columns = [Column("model", "<"), Column("size", "<"), Column("phase", "<")]
     columns += [Column(name) for name in names]
     columns += [Column(name) for name in ("ours /\nbaseline", "ours /\nas it is")]
     columns += [Column(name) for name in ("instruc-\ntions", "copies\nGB", "as it is\nGB")]
     columns += [Column("peak\nGB"), Column("largest\ntensor, GB")]
-    return aligned(columns, [_cells(row) for row in rows])
+    return aligned(columns, [_cells(row, cores) for row in rows])
 
 
-def _cells(row: Row) -> list[str]:
+def _cells(row: Row, cores: int) -> list[str]:
     known = not isnan(row.baseline_s)
     return [
         row.model,
@@ -154,7 +157,7 @@ def _cells(row: Row) -> list[str]:
         significant(row.ours_s),
         significant(row.direct_s),
         significant(row.fast_s),
-        significant(row.ours_s / CORES_OF_A_CHIP),
+        significant(row.ours_s * cores / CORES_OF_A_CHIP),
         _seconds(row.trn3_s),
         _seconds(row.baseline_s),
         f"{row.ours_s / row.baseline_s:.2f}" if known else "-",
@@ -184,6 +187,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--simulate", action="store_true", help="schedule every launch: slow")
     parser.add_argument("--no-baseline", action="store_true", help="leave the baseline out")
     parser.add_argument("--full", action="store_true", help="also trn3, and models as they are")
+    parser.add_argument("--cores", type=int, default=2, choices=[1, 2], help="of a launch")
     parser.add_argument("--workers", type=int, default=2, metavar="N", help="processes")
     parser.add_argument("--json", metavar="FILE", help="write the rows there, too")
 
@@ -201,12 +205,13 @@ def main(options: argparse.Namespace) -> int:
         raise TrnconvError(f"{wanted} {options.phase}: no such phase.")
     rows = list(rows_of(jobs, options))
     print(
-        f"Modelled, constants {CONSTANTS_VERSION}, default reading, bf16, batch 1, one core;"
+        f"Modelled, constants {CONSTANTS_VERSION}, default reading, bf16, batch 1,"
+        f" {cores_in_words(options.cores)};"
         f" {'scheduled' if options.simulate else 'closed form of the planner'}.\n"
         "Convolutions only: no norms, attention, launches. Copies are bytes of padding,"
         " concatenation, upsampling and caches, read and written.\n"
     )
-    print(table(rows), "", last_line(rows), sep="\n")
+    print(table(rows, options.cores), "", last_line(rows), sep="\n")
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:  # noqa: PTH123
             json.dump([asdict(row) for row in rows], file, indent=1)

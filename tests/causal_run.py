@@ -40,4 +40,6 @@ def causal_run():
         largest_shape=(1,),
         weight_bytes=1,
         source="made up",
+        operations=(),
+        operations_as_is=(),
     )

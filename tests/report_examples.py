@@ -5,6 +5,7 @@ from trnconv.report.content import (
     BusySpan,
     Contender,
     Effect,
+    KindRow,
     LaneStrip,
     LayerRow,
     LayerTimeline,
@@ -113,7 +114,9 @@ def example(**others):
         totals=Totals(
             accuracy="bf16",
             seconds=0.001,
+            whole_seconds=0.00125,
             baseline_seconds=0.00173,
+            baseline_whole_seconds=0.00273,
             calls=9,
             launches=9,
             multiply_adds=15 * 10**9,
@@ -123,6 +126,17 @@ def example(**others):
             static_instructions=10_815,
         ),
         layers=rows,
+        others=(
+            KindRow(
+                kind="channel norm",
+                calls=3,
+                moved_bytes=90_000_000,
+                as_written_bytes=500_000_000,
+                seconds=0.00025,
+                share=0.2,
+                bound="hbm",
+            ),
+        ),
         timelines=(timeline,),
         budgets=(
             Budget(name="Instructions", used=10_815, limit=5e6, unit="", note="static"),

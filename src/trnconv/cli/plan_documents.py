@@ -9,7 +9,7 @@ from trnconv.ask.cores import cores_of
 from trnconv.ask.limits import COMPILE_ASSUMPTION
 from trnconv.ask.question import Question
 from trnconv.geometry import ConvShape
-from trnconv.model_plan import GraphPlan, LayerPlan, ModelPlan, is_tuned
+from trnconv.model_plan import GraphPlan, LayerPlan, ModelPlan, by_kind, is_tuned
 from trnconv.models import find
 from trnconv.observed import ObservedConv
 from trnconv.records import to_json
@@ -18,12 +18,8 @@ from trnconv.runtime.pricing import Price
 if TYPE_CHECKING:
     from trnconv.cli.layer_options import AskedLayer
 
-LEFT_OUT = (
-    "norms and attention",
-    "activations that no convolution took over",
-    "launches",
-    "copies: their bytes are counted, their time is not",
-)
+LEFT_OUT = ("what a launch takes to start",)
+REST = "left to the compiler; priced as one kernel each, which reads and writes HBM once"
 
 
 def layer_document(
@@ -85,7 +81,11 @@ def model_document(plan: ModelPlan) -> dict[str, Any]:
         **_label(plan.options.machine),
         "cores": plan.options.launch_cores,
         "accuracy": plan.options.accuracy,
+        "whole_seconds": plan.whole_seconds,
         "seconds": plan.seconds,
+        "operation_seconds": plan.operation_seconds,
+        "operations": [to_json(kind) for kind in by_kind(plan.operations)],
+        "operations_by": REST,
         "calls": plan.calls,
         "multiply_adds": plan.macs,
         "instructions": plan.instructions,

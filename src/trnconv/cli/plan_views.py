@@ -52,10 +52,19 @@ def show_model(answer: dict[str, Any]) -> None:
     )
     screen.print(label(answer, f"bfloat16, accuracy {answer['accuracy']}"))
     screen.print()
+    screen.print(
+        f"The whole {answer['phase']}: {answer['whole_seconds']:.3f} s, {answer['seconds']:.3f} of"
+        f" convolutions and {answer['operation_seconds']:.3f} of all else.",
+        markup=False,
+    )
+    screen.print()
     screen.print(_layers(answer["layers"]))
     hidden = answer["distinct"] - len(answer["layers"])
     if hidden:
         screen.print(f"and {hidden} more convolutions: --top {answer['distinct']}, or --json")
+    screen.print()
+    screen.print(_operations(answer))
+    screen.print(f"All else is {answer['operations_by']}.")
     screen.print()
     for name, words in _totals(answer):
         screen.print(f"{name:<14}{words}", markup=False)
@@ -89,6 +98,24 @@ def _layers(layers: list[dict[str, Any]]) -> Any:
     return shown
 
 
+def _operations(answer: dict[str, Any]) -> Any:
+    """What is no convolution, by kind."""
+    numbers = ("calls", "GB", "GB by torch's operators", "s", "of all")
+    shown = table("", "besides convolutions", *numbers, "bound")
+    for kind in answer["operations"]:
+        spent = kind["ns"] / 1e9
+        shown.add_row(
+            kind["kind"],
+            str(kind["calls"]),
+            f"{kind['moved_bytes'] / 1e9:.2f}",
+            f"{kind['as_written_bytes'] / 1e9:.2f}",
+            f"{spent:.3f}",
+            f"{spent / answer['whole_seconds']:.1%}",
+            kind["bound"],
+        )
+    return shown
+
+
 def _modules(names: list[str]) -> str:
     """The first name without what all names of a model share, and how many more there are."""
     first = names[0].partition(".")[2] or names[0]
@@ -113,7 +140,7 @@ def _totals(answer: dict[str, Any]) -> list[tuple[str, str]]:
         ("instructions", used if answer["fits_a_graph"] else f"{used}: split the graph"),
         ("compiling", f"{compiled} ({answer['compile_assumption']})"),
         ("HBM traffic", f"{amount(answer['convolution_bytes'], 'B')} of convolutions"),
-        ("copies", f"{amount(answer['copied_bytes'], 'B')} of padding, caches and the like"),
+        ("copies", f"{amount(answer['copied_bytes'], 'B')} of padding, caches and the like, above"),
         ("peak memory", f"{amount(answer['peak_bytes'], 'B')} of activations and caches"),
         ("largest", f"{amount(answer['largest_bytes'], 'B')}, a tensor of {shape}"),
         ("weights", amount(answer["weight_bytes"], "B")),

@@ -174,9 +174,9 @@ def _tell(made: Report, files: list[Path]) -> None:
     from trnconv.report.numbers import duration, measured_in, times
 
     screen, totals, machine = console(), made.totals, made.machine
-    line = f"{made.subject.title}: {duration(totals.seconds)}"
-    if totals.baseline_seconds is not None:
-        faster = times(totals.baseline_seconds / totals.seconds)
+    line = f"{made.subject.title}: {duration(totals.whole_seconds)}"
+    if totals.baseline_whole_seconds is not None:
+        faster = times(totals.baseline_whole_seconds / totals.whole_seconds)
         line += f", {faster} as fast as the baseline"
     screen.print(line, markup=False)
     screen.print(

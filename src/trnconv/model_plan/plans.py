@@ -1,4 +1,4 @@
-"""ModelPlan: every convolution of a model planned and priced, on one core or a pair, no torch."""
+"""ModelPlan: every convolution of a model planned, everything it does priced, without torch."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from trnconv.ask.policy import BF16, policy_of
 from trnconv.ask.question import Question
 from trnconv.errors import UnsupportedError
 from trnconv.model_plan.observations import observation
+from trnconv.model_plan.operations import OperationPlan, operation_plans
 from trnconv.model_plan.prices import Prices
 from trnconv.models import ModelEntry, Size, find
 from trnconv.models.sizes import size_of
@@ -110,10 +111,11 @@ class GraphPlan:
 
 @dataclass(frozen=True)
 class ModelPlan:
-    """A phase of a model at a size. Times are modelled: convolutions, one by one.
+    """A phase of a model at a size. Times are modelled, one launch after the other.
 
-    `layers` are in the order of their first calls. Left out: norms, attention, activations that no
-    convolution took over, launches, and copies, whose bytes are counted (`copied_bytes`).
+    `layers` are in the order of their first calls. `operations` are all that the model does
+    besides, copies included, each priced as a kernel of its own. Left out: what a launch takes to
+    start.
     """
 
     observation: Observation
@@ -121,6 +123,7 @@ class ModelPlan:
     options: PlanOptions
     layers: tuple[LayerPlan, ...]
     graphs: tuple[GraphPlan, ...]
+    operations: tuple[OperationPlan, ...]
 
     @property
     def label(self) -> str:
@@ -133,6 +136,16 @@ class ModelPlan:
     def seconds(self) -> float:
         """All convolutions one after the other."""
         return sum(layer.ns for layer in self.layers) / 1e9
+
+    @property
+    def operation_seconds(self) -> float:
+        """All that is no convolution, one after the other."""
+        return sum(operation.ns for operation in self.operations) / 1e9
+
+    @property
+    def whole_seconds(self) -> float:
+        """Everything, one after the other."""
+        return self.seconds + self.operation_seconds
 
     @property
     def instructions(self) -> int:
@@ -221,6 +234,7 @@ def plan_observed(
         options,
         _in_order(_layers(priced, options), seen),
         tuple(_graph_plan(*priced_graph) for priced_graph in priced),
+        operation_plans(seen.operations, options.target, cores),
     )
 
 

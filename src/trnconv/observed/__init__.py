@@ -1,4 +1,4 @@
-"""What models do, as data: the convolutions and copies of one encode or decode.
+"""What models do, as data: the convolutions of one encode or decode, and all else.
 
 Observed by `trnconv.pytorch` on the meta device, kept here for the sizes of the registry. So
 whole models are planned without torch.
@@ -7,6 +7,7 @@ whole models are planned without torch.
 from trnconv.observed.files import shipped, shipped_text
 from trnconv.observed.graphs import Graph, graphs_of
 from trnconv.observed.observation import Kept, Moved, Observation, ObservedConv
+from trnconv.observed.operation import Operation
 
 __all__ = [
     "Graph",
@@ -14,6 +15,7 @@ __all__ = [
     "Moved",
     "Observation",
     "ObservedConv",
+    "Operation",
     "graphs_of",
     "shipped",
     "shipped_text",

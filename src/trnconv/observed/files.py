@@ -14,7 +14,7 @@ from trnconv.models import ModelEntry, Size
 from trnconv.observed.observation import Observation, ObservedConv
 from trnconv.records import RecordError, from_json, to_json
 
-_TABLES = ("convolutions", "works")
+_TABLES = ("convolutions", "works", "operations", "operations_as_is")
 
 
 def shipped(entry: ModelEntry, size: Size, phase: str) -> Observation | None:
@@ -33,7 +33,7 @@ def file_name(entry: ModelEntry, size: Size, phase: str) -> str:
 
 
 def shipped_text(observation: Observation) -> str:
-    """An observation as a file: one line for each convolution, and one for each module's calls."""
+    """An observation as a file: a line for each convolution, module's calls and operation."""
     document = to_json(observation)
     bare: dict[ObservedConv, int] = {}
     calls = []

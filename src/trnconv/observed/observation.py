@@ -1,4 +1,4 @@
-"""Observation: the convolutions of one run of a model, and the data it moved besides."""
+"""Observation: the convolutions of one run of a model, and all that it did besides."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from trnconv.ask.limits import DEFAULT_BUDGET
 from trnconv.ask.policy import DEFAULT_POLICY, Policy
 from trnconv.ask.question import Question, Shape
 from trnconv.geometry import ConvShape
+from trnconv.observed.operation import Operation
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,8 @@ class Observation:
     largest_shape: tuple[int, ...]
     weight_bytes: int
     source: str  # what it was observed with
+    operations: tuple[tuple[Operation, int], ...]  # all but the convolutions, with how often each
+    operations_as_is: tuple[tuple[Operation, int], ...]  # of the model without our rewrites
 
     @property
     def calls(self) -> int:

@@ -117,7 +117,7 @@ def observed(part: Part, instance: LinkedCore) -> tuple[MetaRun, BandedModel, fl
             spread.apart.clear()
             spread.levels.begin(bands)
             call(model, part.entry, band[:, :, :frames])
-    return MetaRun(report, 0, 0, (), 0), spread, bands.size(rank) / bands.total
+    return MetaRun(report, 0, 0, (), 0, ()), spread, bands.size(rank) / bands.total
 
 
 def _busiest(bands: Bands) -> int:

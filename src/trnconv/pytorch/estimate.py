@@ -21,11 +21,13 @@ from trnconv.ask.question import Question
 from trnconv.errors import UnsupportedError
 from trnconv.models import ModelEntry, Size
 from trnconv.observed import graphs_of
+from trnconv.observed.step import Step
 from trnconv.pytorch import model_builder
 from trnconv.pytorch.lazy.context import ALL_REWRITES, Rewrites
 from trnconv.pytorch.lazy.ledger import PolicedConv
 from trnconv.pytorch.live_memory import LiveMemory
 from trnconv.pytorch.patching import PatchReport, patched
+from trnconv.pytorch.step_log import StepLog
 from trnconv.runtime.graph import Ask, price_graph
 from trnconv.runtime.pricing import Price, price
 
@@ -42,6 +44,7 @@ class MetaRun:
     largest_bytes: int
     largest_shape: tuple[int, ...]
     weight_bytes: int
+    steps: tuple[Step, ...]  # every operator that ran, in order
 
 
 @dataclass(frozen=True)
@@ -108,6 +111,7 @@ def observe(
         torch.no_grad(),
         patched(model, rewrites=rewrites, reproducible=reproducible, accuracy=accuracy) as report,
         memory,
+        StepLog(report.book) as log,
     ):
         call(model)
     return MetaRun(
@@ -116,6 +120,7 @@ def observe(
         memory.largest_bytes,
         memory.largest_shape,
         sum(parameter.nbytes for parameter in model.parameters()),
+        tuple(log.steps),
     )
 
 
@@ -130,7 +135,8 @@ def estimate(
     """Price every distinct convolution of a run, such that chunks fit one graph each if they can.
 
     `accuracy` replaces the policy that the model was patched with; `cores` are those of a
-    launch, None as many as the machine's has.
+    launch, None as many as the machine's has. What HBM does not hold has a price as well: the run
+    says how large its tensors are.
     """
     launched = cores_of(machine, cores)
     policy = None if accuracy is None else policy_of(accuracy)
@@ -156,7 +162,7 @@ def estimate(
 
 @lru_cache(_PRICES)
 def _price(question: Question, simulate: bool, cores: int) -> Price:  # noqa: FBT001 (a key)
-    return price(question, simulate=simulate, cores=cores)
+    return price(question, simulate=simulate, cores=cores, beyond_hbm=True)
 
 
 def observe_entry(

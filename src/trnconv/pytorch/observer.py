@@ -7,9 +7,10 @@ from dataclasses import fields
 from importlib.metadata import version
 
 from trnconv.models import ModelEntry, Size
-from trnconv.observed import Kept, Moved, Observation, ObservedConv
+from trnconv.observed import Kept, Moved, Observation, ObservedConv, Operation
+from trnconv.observed.groups import operations_of
 from trnconv.pytorch.estimate import MetaRun, observe_entry
-from trnconv.pytorch.lazy.context import ALL_REWRITES, Rewrites
+from trnconv.pytorch.lazy.context import ALL_REWRITES, NO_REWRITES, Rewrites
 
 
 def observe(
@@ -33,12 +34,18 @@ def observe(
         largest_shape=tuple(run.largest_shape),
         weight_bytes=run.weight_bytes,
         source=f"diffusers {version('diffusers')}",
+        operations=_operations(run),
+        operations_as_is=_operations(observe_entry(entry, size, phase, rewrites=NO_REWRITES)),
     )
 
 
 def _bare(work: object) -> ObservedConv:
     """What was noted, as data that needs no torch."""
     return ObservedConv(**{field.name: getattr(work, field.name) for field in fields(ObservedConv)})
+
+
+def _operations(run: MetaRun) -> tuple[tuple[Operation, int], ...]:
+    return tuple(operations_of(run.steps).items())
 
 
 def _moved(run: MetaRun) -> tuple[Moved, ...]:

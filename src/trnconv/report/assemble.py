@@ -28,9 +28,11 @@ from trnconv.report.content import (
 )
 from trnconv.report.records import (
     BaselineOf,
+    Besides,
     Convolution,
     by_time,
     instruction_budget,
+    kind_rows,
     layer_rows,
     machine_facts,
     on_chip_budgets,
@@ -56,7 +58,7 @@ class ReportInputs:
     convolutions: Sequence[Convolution]
     baseline: BaselineOf
     baseline_seconds: float | None
-    copied_bytes: int
+    besides: Besides
     longest_graph: int  # static instructions
     memory: tuple[Budget, ...]  # off chip
     contenders: tuple[Contender, ...]
@@ -79,7 +81,7 @@ def make_report(given: ReportInputs, asked: ReportOptions) -> Report:
     """The report."""
     ordered = by_time(given.convolutions)
     rows = layer_rows(ordered, given.baseline)
-    totals = totals_of(ordered, given.accuracy, given.baseline_seconds, given.copied_bytes)
+    totals = totals_of(ordered, given.accuracy, given.baseline_seconds, given.besides)
     timed: list[TimedLayer] = []
     for number, convolution in enumerate(ordered[: asked.heaviest], 1):
         asked.tell(f"scheduling layer {number} of {min(asked.heaviest, len(ordered))}")
@@ -93,6 +95,7 @@ def make_report(given: ReportInputs, asked: ReportOptions) -> Report:
         machine=facts,
         totals=totals,
         layers=rows,
+        others=kind_rows(given.besides, totals.whole_seconds),
         timelines=timelines,
         budgets=(instructions, *given.memory, *on_chip_budgets(timelines, facts)),
         contenders=(*given.contenders, *_baseline(totals, given.cores)),
@@ -144,9 +147,9 @@ def _timeline(number: int, timed: TimedLayer) -> LayerTimeline:
 
 
 def _baseline(totals: Totals, cores: int) -> tuple[Contender, ...]:
-    if totals.baseline_seconds is None:
+    if totals.baseline_whole_seconds is None:
         return ()
-    seconds = totals.baseline_seconds
+    seconds = totals.baseline_whole_seconds
     return (Contender(name=NAME, seconds=seconds, is_subject=False, note=what(cores)),)
 
 

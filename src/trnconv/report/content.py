@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-SCHEMA_VERSION = 2  # 2: launches of two cores, by which times and peaks are
+SCHEMA_VERSION = 3  # 3: what is no convolution; 2: launches of two cores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,18 +51,33 @@ class MachineFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class Totals:
-    """All convolutions of the subject, one launch after the other."""
+    """All convolutions of the subject, one launch after the other; `whole` has all else, too."""
 
     accuracy: str
     seconds: float
+    whole_seconds: float
     baseline_seconds: float | None  # None where it is not known for every call
+    baseline_whole_seconds: float | None
     calls: int
     launches: int
     multiply_adds: int  # of direct convolutions
     executed_multiply_adds: int  # what the array does, useful or not
     hbm_bytes: int
-    copied_bytes: int  # padding, concatenation and the like; not in `seconds`
+    copied_bytes: int  # padding, concatenation and the like: among what is no convolution
     static_instructions: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class KindRow:
+    """Operations of a kind that are no convolutions, each as a kernel of its own."""
+
+    kind: str
+    calls: int
+    moved_bytes: int
+    as_written_bytes: int  # by torch's operators, one by one
+    seconds: float
+    share: float  # of the whole
+    bound: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,6 +224,7 @@ class Report:
     machine: MachineFacts
     totals: Totals
     layers: tuple[LayerRow, ...]  # by time, the longest first
+    others: tuple[KindRow, ...]  # what is no convolution, likewise
     timelines: tuple[LayerTimeline, ...]
     budgets: tuple[Budget, ...]
     contenders: tuple[Contender, ...]

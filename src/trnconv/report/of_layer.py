@@ -11,7 +11,7 @@ from trnconv.baseline import layer_ns
 from trnconv.geometry import ConvShape
 from trnconv.report.assemble import ReportInputs, ReportOptions, make_report
 from trnconv.report.content import Contender, Report, Subject
-from trnconv.report.records import Convolution
+from trnconv.report.records import Besides, Convolution
 from trnconv.report.scope import MODELLED, left_out_of_layer, promise
 from trnconv.runtime.pricing import price
 
@@ -39,7 +39,7 @@ def report_of_layer(
         ],
         baseline=lambda _: known,
         baseline_seconds=None if known is None else known / 1e9,
-        copied_bytes=0,
+        besides=Besides(),
         longest_graph=one.instructions,
         memory=(),
         contenders=_contenders(question, one.ns / 1e9, launched),

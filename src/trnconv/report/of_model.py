@@ -10,13 +10,21 @@ from trnconv.ask.policy import DIRECT, policy_of
 from trnconv.baseline import ModelBaseline, model_baseline
 from trnconv.corpus.instances import Instance, instances
 from trnconv.geometry import ConvShape
-from trnconv.model_plan import LayerPlan, ModelPlan, PlanOptions, Prices, model_plan
+from trnconv.model_plan import (
+    LayerPlan,
+    ModelPlan,
+    PlanOptions,
+    Prices,
+    by_kind,
+    model_plan,
+    operation_plans,
+)
 from trnconv.models import ModelEntry, find
 from trnconv.models.sizes import size_of
 from trnconv.report.assemble import ReportInputs, ReportOptions, make_report
 from trnconv.report.content import Budget, Contender, Report, Subject
-from trnconv.report.records import Convolution
-from trnconv.report.scope import MODELLED, left_out_of_model, promise
+from trnconv.report.records import Besides, Convolution
+from trnconv.report.scope import BESIDES, MODELLED, left_out_of_model, promise
 
 _GIB = 2**30
 
@@ -51,17 +59,24 @@ def _given(
         convolutions=[_convolution(layer, plan) for layer in plan.layers],
         baseline=_unknown if baseline is None else baseline.ns_of,
         baseline_seconds=None if baseline is None else baseline.seconds,
-        copied_bytes=plan.copied_bytes,
+        besides=_besides(plan),
         longest_graph=plan.instructions,
         memory=_memory(plan, machine),
         contenders=_contenders(entry, plan, prices),
-        modelled=MODELLED,
-        left_out=left_out_of_model(plan.copied_bytes),
+        modelled=(*MODELLED, BESIDES),
+        left_out=left_out_of_model(),
     )
 
 
 def _unknown(shape: ConvShape) -> None:
     """No baseline."""
+
+
+def _besides(plan: ModelPlan) -> Besides:
+    seen, options = plan.observation, plan.options
+    as_is = operation_plans(seen.operations_as_is, options.target, options.launch_cores)
+    as_is_seconds = sum(operation.ns for operation in as_is) / 1e9
+    return Besides(by_kind(plan.operations), as_is_seconds, plan.copied_bytes)
 
 
 def _subject(entry: ModelEntry, plan: ModelPlan) -> Subject:
@@ -126,7 +141,7 @@ def _contenders(entry: ModelEntry, plan: ModelPlan, prices: Prices) -> tuple[Con
     accuracy = plan.options.accuracy
     own = Contender(
         name=f"ours, accuracy {accuracy}",
-        seconds=plan.seconds,
+        seconds=plan.whole_seconds,
         is_subject=True,
         note=promise(accuracy),
     )
@@ -136,7 +151,7 @@ def _contenders(entry: ModelEntry, plan: ModelPlan, prices: Prices) -> tuple[Con
     direct = model_plan(entry, plan.size, plan.observation.phase, options, prices)
     other = Contender(
         name=f"ours, accuracy {DIRECT}",
-        seconds=direct.seconds,
+        seconds=direct.whole_seconds,
         is_subject=False,
         note=promise(DIRECT),
     )

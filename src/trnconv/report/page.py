@@ -16,6 +16,7 @@ from trnconv.report.tables import (
     budget_table,
     contender_table,
     effect_table,
+    kind_table,
     layer_table,
     reading_table,
 )
@@ -30,7 +31,7 @@ def page(report: Report) -> str:
         tag("meta", charset="utf-8"),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
-        tag("title", words(f"{report.subject.title}: modelled convolutions")),
+        tag("title", words(f"{report.subject.title}: modelled times")),
         tag("style", _asset("page.css")),
     ]
     script = tag("script", _asset("sort.js"))
@@ -48,6 +49,8 @@ def _sections(report: Report) -> Iterator[str]:
     yield _header(report)
     yield _where_time_goes(report)
     yield _layers(report)
+    if report.others:
+        yield _besides(report)
     if report.timelines:
         yield _engines(report)
     yield _budgets(report)
@@ -74,7 +77,7 @@ def _scrolling(name: str, *content: str) -> str:
 def _header(report: Report) -> str:
     machine = report.machine
     lead = (
-        f"Convolutions only, on {cores_in_words(machine.cores)} of {machine.name}. Every time is"
+        f"On {cores_in_words(machine.cores)} of {machine.name}. Every time is"
         f" modelled (constants {machine.constants_version}, {machine.reading} reading);"
         f" {'no time' if MEASURED in machine.name else 'nothing'} here was measured on a device."
         f" trnconv {report.origin.trnconv_version}, {report.origin.date}."
@@ -95,14 +98,16 @@ def _key_figures(report: Report) -> Iterator[tuple[str, str]]:
     totals, machine = report.totals, report.machine
     verb = report.subject.phase or "one call"
     yield (
-        duration(totals.seconds),
+        duration(totals.whole_seconds),
         f"{verb} on {cores_in_words(machine.cores)}, accuracy {totals.accuracy}",
     )
-    if totals.baseline_seconds is not None:
-        longer = times(totals.baseline_seconds / totals.seconds)
-        yield longer, f"as fast as the baseline, which takes {duration(totals.baseline_seconds)}"
+    if totals.baseline_whole_seconds is not None:
+        longer = times(totals.baseline_whole_seconds / totals.whole_seconds)
+        slower = duration(totals.baseline_whole_seconds)
+        yield longer, f"as fast as the baseline, which takes {slower}"
     if report.subject.kind == "model":
-        ideal = duration(totals.seconds * machine.cores / machine.cores_per_chip)
+        yield duration(totals.seconds), "of it are convolutions, on our kernels"
+        ideal = duration(totals.whole_seconds * machine.cores / machine.cores_per_chip)
         yield ideal, f"on {machine.cores_per_chip} cores of a chip, if it were split ideally"
     peak = totals.multiply_adds * 2 / totals.seconds / 1e12 / machine.peak_tflops
     yield percent(peak), "of the Tensor engine\u2019s peak, by multiply-adds of direct convolutions"
@@ -169,6 +174,23 @@ def _layers(report: Report) -> str:
     return _section("Layers", _scrolling("Table of layers", layer_table(report)))
 
 
+def _besides(report: Report) -> str:
+    rest = report.totals.whole_seconds - report.totals.seconds
+    text = (
+        f"All else takes {duration(rest)}, {percent(rest / report.totals.whole_seconds)} of the"
+        " whole, if every operation is a kernel that reads HBM and writes it once. It is left to"
+        " the compiler."
+    )
+    caption = (
+        "Kinds of operations, by time; as written: a kernel for each of torch\u2019s operators."
+    )
+    return _section(
+        "Besides convolutions",
+        _p(text),
+        _scrolling("Operations", kind_table(report.others, caption)),
+    )
+
+
 def _engines(report: Report) -> str:
     rows = {row.number: row for row in report.layers}
     parts = []
@@ -212,8 +234,8 @@ def _against_others(report: Report) -> str:
         )
     else:
         factor = times(totals.baseline_seconds / totals.seconds)
-        text = f"The baseline takes {factor} as long."
-    caption = "The same convolutions, modelled on the same machine; bars begin at zero."
+        text = f"The baseline\u2019s convolutions take {factor} as long."
+    caption = "The same work, modelled on the same machine; bars begin at zero."
     return _section(
         "Against a baseline",
         _p(text),

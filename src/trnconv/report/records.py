@@ -10,7 +10,8 @@ from nkisim.machine import Machine, Reading
 from trnconv.ask.limits import GRAPH_INSTRUCTIONS
 from trnconv.ask.question import Question
 from trnconv.geometry import ConvShape
-from trnconv.report.content import Budget, LayerRow, LayerTimeline, MachineFacts, Totals
+from trnconv.model_plan import KindPlan
+from trnconv.report.content import Budget, KindRow, LayerRow, LayerTimeline, MachineFacts, Totals
 from trnconv.report.schedules import macs_per_ns
 from trnconv.runtime.pricing import Price
 
@@ -87,27 +88,62 @@ def _row(number: int, one: Convolution, whole_ns: float, baseline: BaselineOf) -
     )
 
 
+@dataclass(frozen=True)
+class Besides:
+    """What a subject does besides convolutions."""
+
+    kinds: tuple[KindPlan, ...] = ()
+    as_is_seconds: float = 0.0  # of the model without our rewrites
+    copied_bytes: int = 0
+
+    @property
+    def seconds(self) -> float:
+        """All of it, one kernel after the other."""
+        return sum(kind.ns for kind in self.kinds) / 1e9
+
+
+def kind_rows(besides: Besides, whole_seconds: float) -> tuple[KindRow, ...]:
+    """One row for each kind."""
+    return tuple(
+        KindRow(
+            kind=kind.kind,
+            calls=kind.calls,
+            moved_bytes=kind.moved_bytes,
+            as_written_bytes=kind.as_written_bytes,
+            seconds=kind.ns / 1e9,
+            share=kind.ns / 1e9 / whole_seconds,
+            bound=kind.bound,
+        )
+        for kind in besides.kinds
+    )
+
+
 def totals_of(
     convolutions: Sequence[Convolution],
     accuracy: str,
     baseline_seconds: float | None,
-    copied_bytes: int,
+    besides: Besides,
 ) -> Totals:
     """Sums over all calls."""
 
     def summed(amount: Callable[[Convolution], int]) -> int:
         return sum(convolution.calls * amount(convolution) for convolution in convolutions)
 
+    seconds = sum(convolution.total_ns for convolution in convolutions) / 1e9
     return Totals(
         accuracy=accuracy,
-        seconds=sum(convolution.total_ns for convolution in convolutions) / 1e9,
+        seconds=seconds,
+        whole_seconds=seconds + besides.seconds,
         baseline_seconds=baseline_seconds,
+        baseline_whole_seconds=(
+            None if baseline_seconds is None else baseline_seconds + besides.as_is_seconds
+        ),
         calls=sum(convolution.calls for convolution in convolutions),
         launches=summed(lambda one: one.price.launches),
         multiply_adds=summed(lambda one: one.macs),
         executed_multiply_adds=summed(lambda one: one.price.executed_macs),
         hbm_bytes=summed(lambda one: one.price.hbm_bytes),
-        copied_bytes=copied_bytes,
+        copied_bytes=besides.copied_bytes,
         static_instructions=summed(lambda one: one.price.instructions),
     )
 

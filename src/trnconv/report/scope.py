@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from trnconv.ask.policy import DIRECT, LIMITS
-from trnconv.report.numbers import amount
 
 _CLOSED_FORM = (
     "Every convolution, by the planner\u2019s closed form, with padding, activations and residuals"
@@ -18,6 +17,10 @@ _NEVER_MEASURED = (
     " against published measurements."
 )
 _BEYOND = "What the compiler would reorder, and other launches at the same memory."
+BESIDES = (
+    "Norms, attention, activations and copies: one kernel each, which reads HBM and writes it once."
+    " They are left to the compiler; what it makes of them is not known."
+)
 MODELLED = (
     _CLOSED_FORM,
     _SCHEDULED,
@@ -26,16 +29,10 @@ MODELLED = (
 )
 
 
-def left_out_of_model(copied_bytes: int) -> tuple[str, ...]:
-    """What else a model does."""
-    copies = "Copies: padding, concatenation, upsampling and caches move"
-    return (
-        _NEVER_MEASURED,
-        "Norms, attention, and activations that no convolution took over.",
-        "Launches of kernels, and waiting for data from the host.",
-        f"{copies} {amount(copied_bytes, 'B')} more, for which no time is counted.",
-        _BEYOND,
-    )
+def left_out_of_model() -> tuple[str, ...]:
+    """What else a model takes."""
+    launches = "Launches of kernels, and waiting for data from the host."
+    return (_NEVER_MEASURED, launches, _BEYOND)
 
 
 def left_out_of_layer() -> tuple[str, ...]:

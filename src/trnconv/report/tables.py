@@ -9,6 +9,7 @@ from trnconv.report.content import (
     Budget,
     Contender,
     Effect,
+    KindRow,
     LayerRow,
     Report,
     by_times,
@@ -168,6 +169,26 @@ def budget_table(budgets: Sequence[Budget], caption: str) -> str:
     ]
     heads = ("what", "", "used", "limit", "share")
     return _table(caption, heads, rows)
+
+
+def kind_table(rows: Sequence[KindRow], caption: str) -> str:
+    """What is no convolution, by kind."""
+    lines = [
+        tag(
+            "tr",
+            tag("th", words(row.kind), scope="row", class_="words"),
+            _bar(row.seconds / rows[0].seconds, "own"),
+            tag("td", duration(row.seconds)),
+            tag("td", percent(row.share, 1)),
+            tag("td", f"{row.calls}"),
+            tag("td", words(amount(row.moved_bytes, "B"))),
+            tag("td", words(amount(row.as_written_bytes, "B"))),
+            tag("td", words(row.bound)),
+        )
+        for row in rows
+    ]
+    heads = ("what", "", "time", "of the whole", "calls", "HBM", "as written", "bound")
+    return _table(caption, heads, lines)
 
 
 def _noted_head(name: str, note: str) -> str:

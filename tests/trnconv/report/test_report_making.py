@@ -177,6 +177,8 @@ def observed():
         largest_shape=(1, 96, 3, 8, 32),
         weight_bytes=5 * 10**8,
         source="made up",
+        operations=((NORM, 5),),
+        operations_as_is=((NORM, 5), (COPY, 2)),
     )
 
 

@@ -1,0 +1,123 @@
+"""What a model does besides convolutions, priced as if each operation was a kernel of its own.
+
+Inside of a patched model it is left to torch, and on a device to its compiler: what that would take
+is not known. A kernel of its own reads from HBM and writes to it once, and can be no faster than
+that, nor than the Tensor engine at its products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from nkisim.machine import Machine, Reading
+from trnconv.observed.operation import ATTENTION, PRODUCT, Operation
+
+HBM, TENSOR = "hbm", "tensor"
+
+
+@dataclass(frozen=True)
+class OperationPlan:
+    """Equal operations, and what one of them would take as a kernel of its own."""
+
+    operation: Operation
+    calls: int
+    call_ns: float
+    bound: str  # what decides: HBM, or an engine
+
+    @property
+    def ns(self) -> float:
+        """All of them together."""
+        return self.calls * self.call_ns
+
+    @property
+    def moved_bytes(self) -> int:
+        """Read and written, by all of them."""
+        return self.calls * self.operation.moved_bytes
+
+
+@dataclass(frozen=True)
+class KindPlan:
+    """All operations of a kind."""
+
+    kind: str
+    calls: int
+    moved_bytes: int
+    as_written_bytes: int  # read and written by torch's operators, one by one
+    ns: float
+    bound: str  # of the one that takes longest
+
+
+def operation_plans(
+    operations: Iterable[tuple[Operation, int]], machine: Machine, cores: int
+) -> tuple[OperationPlan, ...]:
+    """Every operation with its price on so many cores of a launch."""
+    return tuple(
+        OperationPlan(operation, calls, *_price(operation, machine, cores))
+        for operation, calls in operations
+    )
+
+
+def by_kind(plans: Iterable[OperationPlan]) -> tuple[KindPlan, ...]:
+    """Operations of a kind together, those that take longest first."""
+    kinds: dict[str, list[OperationPlan]] = {}
+    for plan in plans:
+        kinds.setdefault(plan.operation.kind, []).append(plan)
+    found = [
+        KindPlan(
+            kind,
+            sum(plan.calls for plan in own),
+            sum(plan.moved_bytes for plan in own),
+            sum(plan.calls * plan.operation.step_bytes for plan in own),
+            sum(plan.ns for plan in own),
+            max(own, key=lambda plan: plan.ns).bound,
+        )
+        for kind, own in kinds.items()
+    ]
+    return tuple(sorted(found, key=lambda kind: -kind.ns))
+
+
+def as_written_ns(
+    operations: Iterable[tuple[Operation, int]], machine: Machine, cores: int
+) -> float:
+    """All operations with a kernel for each of torch's operators, as the model is written."""
+    return sum(
+        calls
+        * max(
+            operation.step_bytes / _hbm_bytes_per_ns(machine, cores),
+            _tensor_ns(operation, machine, cores),
+        )
+        for operation, calls in operations
+    )
+
+
+@lru_cache(maxsize=4096)
+def _price(operation: Operation, machine: Machine, cores: int) -> tuple[float, str]:
+    """Nanoseconds, and what decides them."""
+    moving = operation.moved_bytes / _hbm_bytes_per_ns(machine, cores)
+    multiplying = _tensor_ns(operation, machine, cores)
+    return max((moving, HBM), (multiplying, TENSOR))
+
+
+def _hbm_bytes_per_ns(machine: Machine, cores: int) -> float:
+    """What the DMA engines of so many cores move, within what their HBM gives."""
+    timing = machine.timing.read(Reading.default)
+    return min(cores * timing.dma_engines * timing.dma_bytes_per_ns, timing.hbm_bytes_per_ns)
+
+
+def _tensor_ns(operation: Operation, machine: Machine, cores: int) -> float:
+    """The Tensor engine at its products, each line of the array busy."""
+    timing = machine.timing.read(Reading.default)
+    a_ns = cores * machine.partitions**2 * timing.pe_columns_per_ns
+    return _multiply_adds(operation) / a_ns
+
+
+def _multiply_adds(operation: Operation) -> int:
+    if operation.kind == ATTENTION:
+        batch, queries, keys, head, _ = operation.sizes
+        return 2 * batch * queries * keys * head
+    if operation.kind == PRODUCT:
+        batch, rows, summed, columns = operation.sizes
+        return batch * rows * summed * columns
+    return 0

@@ -1,0 +1,117 @@
+"""StepLog: every operator that a model runs, in order. It works on the meta device.
+
+What a patched model only notes is no step; what it then does is, its convolutions included.
+"""
+
+from __future__ import annotations
+
+import weakref
+from math import prod
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from trnconv.observed.step import (
+    CONVOLUTION,
+    FILL,
+    MOVEMENT,
+    NORM,
+    POINTWISE,
+    PRODUCT,
+    REDUCTION,
+    SOFTMAX,
+    Operand,
+    Step,
+)
+from trnconv.pytorch.arrays import dtype_name
+from trnconv.pytorch.lazy.ledger import Ledger
+from trnconv.pytorch.lazy.traits import Traits, parts, tensors_in, traits_of
+
+Tensor = torch.Tensor
+_OURS = "trnconv"
+_PRODUCTS = ("mm", "bmm", "addmm", "baddbmm", "matmul", "linear")
+_NOTHING = ("empty", "new_empty")  # memory, and no values
+_MOVES = ("clone", "copy_")  # torch calls them pointwise
+
+
+class StepLog(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Notes what runs inside of it, with the module that the ledger says is running."""
+
+    def __init__(self, book: Ledger) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.steps: list[Step] = []
+        self._book = book
+        self._written = 0  # memories so far
+        self._known: dict[int, tuple[weakref.ref[Any], int]] = {}  # by storage
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Run the operator, and note it unless it is a view."""
+        del types
+        given = kwargs or {}
+        if not isinstance(func, torch._ops.OpOverload):  # noqa: SLF001
+            return func(*args, **given)
+        if traits_of(func).composite:
+            with self:
+                return parts(func, *args, **given)
+        operands = tuple(self._operand(tensor) for tensor in tensors_in((args, given)))
+        result = func(*args, **given)
+        made = [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
+        if made and not traits_of(func).view and not func.__name__.startswith(_NOTHING):
+            self._note(func, args, operands, made[0])
+        return result
+
+    def _note(
+        self, func: Any, args: tuple[Any, ...], operands: tuple[Operand, ...], made: Tensor
+    ) -> None:
+        traits = traits_of(func)
+        name = traits.name.partition("::")[2]
+        self.steps.append(
+            Step(
+                name,
+                _role(func, traits, name, operands),
+                self._book.module,
+                operands,
+                self._newly_written(made),
+                tuple(made.shape),
+                dtype_name(made),
+                made.nbytes,
+                args[6] if name == "native_group_norm" else 1,
+            )
+        )
+
+    def _operand(self, tensor: Tensor) -> Operand:
+        pairs = zip(tensor.stride(), tensor.shape, strict=True)
+        read = prod(size for step, size in pairs if step) * tensor.element_size()
+        return Operand(self._memory(tensor), tuple(tensor.shape), read)
+
+    def _memory(self, tensor: Tensor) -> int:
+        storage = tensor.untyped_storage()
+        known = self._known.get(storage._cdata)  # noqa: SLF001 (no public identity)
+        if known is not None and known[0]() is not None:
+            return known[1]
+        return self._newly_written(tensor)
+
+    def _newly_written(self, tensor: Tensor) -> int:
+        storage = tensor.untyped_storage()
+        self._written += 1
+        self._known[storage._cdata] = (weakref.ref(storage), self._written)  # noqa: SLF001
+        return self._written
+
+
+def _role(func: Any, traits: Traits, name: str, operands: tuple[Operand, ...]) -> str:
+    """What kind of step it is, by what torch says about its operators where it does."""
+    cases = (
+        (CONVOLUTION, traits.name.startswith(_OURS)),
+        (PRODUCT, name in _PRODUCTS),
+        (SOFTMAX, name.endswith("softmax")),
+        (NORM, name.startswith("native_") and name.endswith("_norm")),
+        (FILL, not operands),
+        (REDUCTION, torch.Tag.reduction in func.tags),
+        (POINTWISE, name == "_to_copy"),
+        (POINTWISE, torch.Tag.pointwise in func.tags and name not in _MOVES),
+    )
+    return next((role for role, is_so in cases if is_so), MOVEMENT)
