@@ -22,7 +22,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 ALL = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 END_OF_BLOCK = "\x1e"
 NEEDS = re.compile(r"^<!-- needs: (\w+) -->$", re.MULTILINE)
