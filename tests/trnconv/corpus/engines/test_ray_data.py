@@ -19,7 +19,7 @@ from processes import descendants, kill, parents, wait_until
 
 pytestmark = pytest.mark.ray
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 CLIPS, BAD, PER_SHARD, WORKERS = 200, 10, 7, 4
 SHARDS = (CLIPS + BAD) // PER_SHARD
 LIMIT_S = 150  # of one run
