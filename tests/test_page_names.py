@@ -33,7 +33,6 @@ NOT_OURS = {
     "experimental/conv/conv3d.py",
     "fused.py",
 }
-PROGRAMS = ("benchmarks", "manual", "nkisim", "validation")
 
 
 def name(page):
@@ -157,14 +156,27 @@ def commands(text):
 
 
 @cache
-def verbs(program):
-    """What may follow `python -m PROGRAM`, by its own help; nothing if it takes other words."""
+def help_of(program, *verb):
+    """What `python -m PROGRAM VERB --help` prints."""
     main = importlib.import_module(f"{program}.__main__").main
     printed = io.StringIO()
-    with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
-        main(["--help"])
-    listed = re.search(r"\{([\w,-]+)\}", printed.getvalue())
-    return frozenset(listed[1].split(",")) if listed else None
+    with (
+        contextlib.redirect_stdout(printed),
+        contextlib.redirect_stderr(io.StringIO()),
+        contextlib.suppress(SystemExit),
+    ):
+        main([*verb, "--help"])
+    return printed.getvalue()
+
+
+def unknown_to_program(program, words):
+    """The verb, or those of its options, that the help of `python -m PROGRAM` does not have."""
+    verb = [word for word in words[:1] if word.isalpha()]
+    text = help_of(program, *verb)
+    if verb and not text.startswith(f"usage: python -m {program} {verb[0]} "):
+        return set(verb)
+    options = {word.partition("=")[0] for word in words if word.startswith("--")}
+    return options - set(re.findall(r"--[\w-]+", text))
 
 
 def markers():
@@ -186,9 +198,8 @@ def unknown_words(command):
     match [word for word in command if "=" not in word or word.startswith("-")]:
         case ["trnconv", verb, *options] if verb.isalpha():
             return unknown_to_trnconv(verb, options)
-        case ["python", "-m", program, verb, *_] if program in PROGRAMS and verb.isalpha():
-            known = verbs(program)
-            return {verb} - known if known is not None else set()
+        case ["python", "-m", ("benchmarks" | "nkisim" | "validation") as program, *rest]:
+            return unknown_to_program(program, rest)
         case ["pytest" | "scripts/test", *options] if "-m" in options:
             expression = options[options.index("-m") + 1]
             return set(re.findall(r"\w+", expression)) - markers() - {"and", "or", "not"}
@@ -220,5 +231,6 @@ def test_the_checks_can_fail():
     )
     found = [unknown_words(command) for command in commands(page)]
     assert found == [{"--x"}, {"plans"}, {"slower"}]
-    assert unknown_words(["python", "-m", "benchmarks", "forwards"]) == {"forwards"}
-    assert unknown_words(["python", "-m", "benchmarks", "forward"]) == set()
+    command = "python -m benchmarks forward --x".split()
+    assert unknown_words(command) == {"--x"}
+    assert unknown_words([*command[:3], "forwards"]) == {"forwards"}
