@@ -75,7 +75,7 @@ def pytest_addoption(parser):
         type=int,
         default=500,
         metavar="N",
-        help="how many random convolutions tests/trnconv/test_forward_random.py makes up",
+        help="how many random convolutions tests/trnconv/runtime/test_convolve_random.py makes up",
     )
     parser.addoption(
         "--rewrite-golden",

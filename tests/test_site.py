@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from doc_pages import ALL, ROOT, fences
-from manual import command_page, machine_page
+from doc_pages import ALL, ROOT
+from manual import machine_page
 from manual.__main__ import PAGES, stale
 
 pytestmark = pytest.mark.docs
@@ -197,27 +197,6 @@ def test_the_api_page_has_all_of_trnconv_and_only_public_names_of_nkisim():
     assert public <= set(api_names())
     named = {one for one in api_names() if one.startswith("nkisim.") and one.count(".") == 1}
     assert named <= {f"nkisim.{one}" for one in nkisim.__all__}
-
-
-def unrun_commands():
-    """(page, words) of the commands in blocks that are only shown."""
-    for page in ALL:
-        for fence in fences(page.read_text()):
-            if fence.language == "sh":
-                joined = "\n".join(fence.lines).replace("\\\n", " ")
-                for line in joined.splitlines():
-                    words = line.split("#")[0].split()
-                    if words[:1] == ["trnconv"]:
-                        yield name(page), words[1:]
-
-
-@pytest.mark.parametrize(("page", "words"), list(unrun_commands()))
-def test_a_command_that_is_only_shown_has_the_options_it_is_shown_with(page, words):
-    known = {command.name: command for command in command_page.commands()}
-    if words[0].startswith("--"):
-        return
-    options = {one for option in known[words[0]].options for one in option.names} | {"--help"}
-    assert {word for word in words[1:] if word.startswith("--")} <= options
 
 
 def test_the_image_to_build_on_is_the_one_the_page_speaks_of():

@@ -11,8 +11,8 @@ from trnconv.ask.question import FILTER_GRADIENT, Question
 from trnconv.forms.form import Form, P, Priced
 from trnconv.forms.program import prepared, timed
 
-# Numbers that were tried on the 194 forward problems of tests/pinned_problems.py have their effect
-# beside them: how many plans are others, and what that does to the closed form's times.
+# Numbers that were tried on the 194 forward problems of tests/support/pinned_problems.py have their
+# effect beside them: how many plans are others, and what that does to the closed form's times.
 _REFINED = 2
 _ANY_LENGTH = 10**9  # static instructions
 _REMEMBERED = 256  # questions; graphs ask for each of theirs with several budgets

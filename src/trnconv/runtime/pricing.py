@@ -55,7 +55,7 @@ def price(
 ) -> Price:
     """By the planner's closed form; with `simulate`, every launch is traced and scheduled.
 
-    The closed form is within a few percent of the schedule (tests/trnconv/plan), and a hundred
+    The closed form is within a few percent of the schedule (tests/trnconv/planner), and a hundred
     times faster. `cores` of a launch: None is what the machine's has. Of two, the slower one's time
     and plan count, and the barrier at which they meet. `beyond_hbm`: tensors that HBM does not hold
     are priced all the same, as a model's that would be cut before it runs.

@@ -1,17 +1,17 @@
 """What commands print, as reviewed text: help, tables and JSON."""
 
 import json
+from pathlib import Path
 
 import pytest
 import typer
 
-from conftest import GOLDEN
 from trnconv.cli import app
 
 VERBS = sorted(command.callback.__name__ for command in app.registered_commands)
 LAYER = ("--channels", "96:96", "--kernel", "3x3x3", "--size", "6x30x52", "--padding", "0x1x1")
 MODEL = ("--model", "sdxl", "--accuracy", "direct", "--no-cache")
-WRITTEN_WITH = GOLDEN / "typer_version.txt"
+WRITTEN_WITH = Path(__file__).parents[2] / "golden" / "typer_version.txt"
 
 
 @pytest.fixture

@@ -82,7 +82,7 @@ def test_random_pairs_cover_every_form_and_loops_of_some():
     apart = [pair for pair in pairs if pair[0] != pair[1]]
     assert len(apart) > 0.9 * len(cases)
     rolled = {pair[0].form for pair in apart if loops(pair[0])}
-    assert rolled >= {"direct", "filter_gradient"}  # minimal ones: fast/test_two_cores.py
+    assert rolled >= {"direct", "filter_gradient"}  # minimal ones: minimal/test_form_two_cores.py
 
 
 def test_random_plans_cover_every_form_and_loops_of_each():

@@ -19,7 +19,7 @@ from trnconv.runtime import LaunchOptions
 from trnconv.runtime.convolve import convolve_shape, plan_for
 from trnconv.runtime.depthwise import depthwise as convolve_depthwise
 
-SRC = Path(__file__).parents[2]
+SRC = Path(__file__).parents[3]
 
 
 def test_every_listed_rule_exists_and_every_kernel_is_one_of_ours():

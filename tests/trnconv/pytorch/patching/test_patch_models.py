@@ -1,6 +1,6 @@
 """Every autoencoder of the registry, patched, against itself: every convolution ours, and right.
 
-`tests/three_way.py` says what is measured, and where the bound comes from.
+`tests/support/three_way.py` says what is measured, and where the bound comes from.
 """
 
 import pytest

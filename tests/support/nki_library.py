@@ -22,7 +22,7 @@ import nkisim
 bfloat16 = ml_dtypes.bfloat16
 PACKAGE = "nkilib_src"
 RAN = "nkilib"  # the property of a test: a kernel's name, and the files that ran for it
-RECORD = Path(__file__).parents[1] / "validation" / "nki_library.json"
+RECORD = Path(__file__).parents[2] / "validation" / "nki_library.json"
 
 
 def import_root():

@@ -5,7 +5,7 @@ import importlib.util
 import sys
 from pathlib import Path
 
-SOURCE = Path(__file__).parents[1] / "src"
+SOURCE = Path(__file__).parents[2] / "src"
 PACKAGES = ("nkisim", "trnconv")
 BASE_DEPENDENCIES = {"numpy", "ml_dtypes"}
 TYPE_CHECKING = {"TYPE_CHECKING", "typing.TYPE_CHECKING"}

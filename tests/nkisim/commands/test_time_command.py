@@ -11,7 +11,7 @@ from nkisim.__main__ import main
 from nkisim.examples import EXAMPLES
 from nkisim.machine import CONSTANTS_VERSION
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def run_time(*arguments):

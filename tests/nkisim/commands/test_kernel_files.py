@@ -12,7 +12,7 @@ import pytest
 
 from nkisim.__main__ import main
 
-SRC = Path(__file__).parents[2] / "src"
+SRC = Path(__file__).parents[3] / "src"
 KERNELS = """import nki
 import nki.isa as nisa
 import nki.language as nl

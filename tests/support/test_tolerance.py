@@ -1,4 +1,4 @@
-"""The bound of tests/tolerance.py: it holds for every honest rounding, and for little else."""
+"""The bound of tolerance.py: it holds for every honest rounding, and for little else."""
 
 from dataclasses import replace
 from fractions import Fraction

@@ -18,7 +18,7 @@ from trnconv.planner.table import FORMS
 from trnconv.runtime.launch import trace_plan
 from written_twice import ADDED, AGAIN, IN_PLACE, written_twice
 
-PAGE = Path(__file__).parents[2] / "docs" / "guides" / "on-a-device.md"
+PAGE = Path(__file__).parents[3] / "docs" / "guides" / "on-a-device.md"
 RANDOM_PLANS = 100
 MEMORIES = {"psum": "PSUM", "sbuf": "SBUF", "shared_hbm": "HBM"}
 LARGER = (
