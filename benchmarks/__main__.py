@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from benchmarks import (
     chunk,
+    decode,
     family,
     fast,
     forward,
@@ -34,6 +35,7 @@ _COMMANDS = {
     "model": model,
     "models": models,
     "chunk": chunk,
+    "decode": decode,
     "scaling": scaling,
     "family": family,
     "frontend": frontend,

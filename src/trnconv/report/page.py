@@ -77,7 +77,7 @@ def _scrolling(name: str, *content: str) -> str:
 def _header(report: Report) -> str:
     machine = report.machine
     lead = (
-        f"On {cores_in_words(machine.cores)} of {machine.name}. Every time is"
+        f"What it takes on {cores_in_words(machine.cores)} of {machine.name}. Every time is"
         f" modelled (constants {machine.constants_version}, {machine.reading} reading);"
         f" {'no time' if MEASURED in machine.name else 'nothing'} here was measured on a device."
         f" trnconv {report.origin.trnconv_version}, {report.origin.date}."

@@ -14,7 +14,7 @@ from trnconv.cases import find
 from trnconv.geometry import conv_shape
 from trnconv.model_plan import PlanOptions, Prices, plan_observed
 from trnconv.models import Size
-from trnconv.observed import Observation, ObservedConv
+from trnconv.observed import Observation, ObservedConv, Operation
 from trnconv.report import of_model
 from trnconv.report.assemble import ReportOptions
 from trnconv.report.of_layer import report_of_layer
@@ -25,6 +25,8 @@ from trnconv.report.strips import PARTS, strips_of, window_of
 from trnconv.runtime.pricing import price
 
 CASE = find("image_2x8")
+NORM = Operation("channel norm", (1, 96), "bfloat16", 36_000_000, 36_000_000, ("mean",), 1)
+COPY = Operation("cat", (1, 96), "bfloat16", 18_000_000, 18_000_000, ("cat",), 1)
 ASKED = ReportOptions(command="trnconv report image_2x8", date="2026-01-02")
 
 
@@ -211,6 +213,21 @@ def test_a_model_has_memory_and_says_what_is_left_out(model_report):
     alone, shared = budgets["HBM, one launch at work"], budgets["HBM, all cores at work"]
     assert alone.used == shared.used == 1.5e9
     assert alone.limit == 96 * 2**30 == 4 * shared.limit  # a chip has four pairs of cores
-    assert any("Norms" in line for line in model_report.left_out)
+    assert any("Launches" in line for line in model_report.left_out)
+    assert any("Norms" in line for line in model_report.modelled)
     assert model_report.totals.baseline_seconds is None
     assert [one.is_subject for one in model_report.contenders] == [True, False]
+
+
+def test_a_model_has_what_is_no_convolution(model_report):
+    (norm,) = model_report.others
+    assert (norm.kind, norm.calls, norm.bound) == ("channel norm", 5, "hbm")
+    totals = model_report.totals
+    spent = 5 * 72e6 / 720e9  # bytes, and what the HBM of two cores gives in a second
+    assert norm.seconds == pytest.approx(spent)
+    assert totals.whole_seconds == pytest.approx(totals.seconds + spent)
+    assert norm.share == pytest.approx(spent / totals.whole_seconds)
+    assert next(one for one in model_report.contenders if one.is_subject).seconds == (
+        totals.whole_seconds
+    )
+    assert "channel norm" in page(model_report)
