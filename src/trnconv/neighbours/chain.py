@@ -42,7 +42,7 @@ def chain_ns(
     `once`: what an engine does before its last stage of the first step, as soon as it is free.
     """
     first, last = stages_of(widths[0]), stages_of(widths[-1])
-    busy = dict(once)
+    busy = {resource: _unhidden(first, resource, ns) for resource, ns in once.items()}
     for width in set(widths):
         for resource, ns in busy_of(stages_of(width)).items():
             busy[resource] = busy.get(resource, 0.0) + widths.count(width) * ns
@@ -52,11 +52,22 @@ def chain_ns(
         for resource, ns in busy.items()
     ]
     delays = (max(0.0, ns - _idle(first, resource)) for resource, ns in once.items())
-    return max(*ends, sum(stage.latency_ns for stage in first) + sum(delays))
+    behind = sum(stages_of(width)[-1].busy_ns for width in widths[1:])  # one after the other
+    return max(*ends, sum(stage.latency_ns for stage in first) + sum(delays) + behind)
 
 
 def _places(stages: Stages, resource: str) -> list[int]:
     return [n for n, stage in enumerate(stages) if stage.resource == resource]
+
+
+def _unhidden(stages: Stages, resource: str, ns: float) -> float:
+    """What is left of work that an engine may do before the first step comes to it.
+
+    Not if it has two stages: it is then done between these.
+    """
+    if len(_places(stages, resource)) > 1:
+        return ns
+    return max(0.0, ns - _before(stages, resource))
 
 
 def _idle(stages: Stages, resource: str) -> float:

@@ -89,16 +89,20 @@ class Clock:
         cycles += self.timing.vector_latency_cycles
         return cycles / self.timing.vector_ghz + self.timing.semaphore_ns
 
-    def matmul(self, columns: float, *, wide: bool = False, rate: float = 1.0) -> float:
-        """The Tensor engine is busy with one matmul; `wide`: of float32."""
-        timing = self.timing
-        cycles = max(columns, timing.pe_min_cycles)
+    def matmul(self, columns: float, *, wide: bool = False) -> float:
+        """The Tensor engine is busy with one matmul of many; `wide`: of float32."""
         if wide:
-            one_pass = timing.pe_fp32_cycles_per_column * cycles + timing.pe_gap_cycles
-            cycles = timing.pe_fp32_passes * max(one_pass, timing.weight_load_fp32_cycles)
-        else:
-            cycles += timing.pe_gap_cycles
-        return cycles / timing.pe_columns_per_ns / rate
+            return self.wide_matmul(columns)
+        cycles = max(columns, self.timing.pe_min_cycles) + self.timing.pe_gap_cycles
+        return cycles / self.timing.pe_columns_per_ns
+
+    def wide_matmul(self, columns: float) -> float:
+        """One of float32: passes with a load of weights between them."""
+        timing = self.timing
+        streamed = timing.pe_fp32_cycles_per_column * max(columns, timing.pe_min_cycles)
+        before = max(streamed + timing.pe_gap_cycles, timing.weight_load_fp32_cycles)
+        cycles = (timing.pe_fp32_passes - 1) * before + streamed + timing.pe_gap_cycles
+        return cycles / timing.pe_columns_per_ns
 
     def warming(self, work_ns: float) -> float:
         """Work of a Tensor engine that is cold: slow until it has worked for a while."""
@@ -182,7 +186,7 @@ def rows_price(rows: Sequence[SweepRow], width: int, clock: Clock, steps: Steps)
             for resource, ns in busy_of(steps.stages(count)).items():
                 busy[resource] = busy.get(resource, 0.0) + row.turns * widths.count(count) * ns
         turn = chain_ns(widths, steps.stages) + pause
-        first = chain_ns(widths, steps.stages, {SCALAR: table}) + pause
+        first = chain_ns(widths, steps.stages, {SCALAR: table} if table else {}) + pause
         ns = first + (row.turns - 1) * turn
         length = sum(widths.count(count) * steps.length(count) for count in set(widths))
         total += LaunchPrice(ns, length, int(looped), 0, tuple(busy.items()))

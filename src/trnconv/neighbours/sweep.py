@@ -9,7 +9,7 @@ short; an image that is long, or that is left over, is dealt to all cores, and i
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from nkisim.machine import Machine
@@ -34,6 +34,9 @@ class SweepPiece(NKIObject):
     image: int
     first: int  # position
     length: int  # positions
+    alone: bool  # no other core has a part of the image
+    begins: bool = False  # it is the first that its core has of the image
+    ends: bool = False  # it is the last
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,7 @@ def sweeps(
     for image in range(whole * cores, images):
         for core, dealt in enumerate(_dealt(image, positions, cut, cores, loops=loops)):
             rows[core] += dealt
-    return tuple(tuple(_split(_joined(core), machine)) for core in rows)
+    return tuple(tuple(_marked(_split(_joined(core), machine))) for core in rows)
 
 
 def _whole_images(
@@ -86,10 +89,10 @@ def _whole_images(
     """Images of one core: a loop, and what is left over behind it."""
     group = max(1, cut.turn_steps // -(-positions // cut.width))
     turns = count // group if count > group and loops else 0
-    looped = tuple(SweepPiece(first + n, 0, positions) for n in range(group))
+    looped = tuple(SweepPiece(first + n, 0, positions, alone=True) for n in range(group))
     left = range(first + turns * group, first + count)
     rows = [SweepRow(IMAGES, turns, group, looped)] if turns else []
-    return [*rows, _once(SweepPiece(image, 0, positions) for image in left)]
+    return [*rows, _once(SweepPiece(image, 0, positions, alone=True) for image in left)]
 
 
 def _dealt(
@@ -104,11 +107,12 @@ def _dealt(
     body = -(-fewest // max(1, -(-fewest // cut.turn_steps)))
     turns = fewest // body if fewest > cut.turn_steps and loops else 0
     length = body * cut.width
+    alone = bounds[1] == positions  # then the first core has all of it
     rows = []
     for at, end in pairwise(bounds):
-        looped = [SweepRow(POSITIONS, turns, length, (SweepPiece(image, at, length),))]
+        looped = [SweepRow(POSITIONS, turns, length, (SweepPiece(image, at, length, alone),))]
         rest = at + turns * length
-        left = [SweepPiece(image, rest, end - rest)] if end > rest else []
+        left = [SweepPiece(image, rest, end - rest, alone)] if end > rest else []
         rows.append([*(looped if turns else []), _once(left)])
     return rows
 
@@ -137,11 +141,32 @@ def _split(rows: list[SweepRow], machine: Machine) -> list[SweepRow]:
             continue
         for first, end in loop_spans(row.turns, machine):
             at = first * row.step
+            images, positions = (at, 0) if row.along == IMAGES else (0, at)
             pieces = tuple(
-                SweepPiece(piece.image + at, piece.first, piece.length)
-                if row.along == IMAGES
-                else SweepPiece(piece.image, piece.first + at, piece.length)
+                replace(piece, image=piece.image + images, first=piece.first + positions)
                 for piece in row.pieces
             )
             split.append(SweepRow(row.along, end - first, row.step, pieces))
     return split
+
+
+def _marked(rows: list[SweepRow]) -> list[SweepRow]:
+    """Pieces that know whether they begin or end an image on their core."""
+    places = [(n, m) for n, row in enumerate(rows) for m in range(len(row.pieces))]
+    images = [rows[n].pieces[m].image for n, m in places]
+    firsts = dict(zip(reversed(images), reversed(places), strict=True))
+    lasts = dict(zip(images, places, strict=True))
+    return [
+        replace(
+            row,
+            pieces=tuple(
+                replace(
+                    piece,
+                    begins=row.along == IMAGES or firsts[piece.image] == (n, m),
+                    ends=row.along == IMAGES or lasts[piece.image] == (n, m),
+                )
+                for m, piece in enumerate(row.pieces)
+            ),
+        )
+        for n, row in enumerate(rows)
+    ]

@@ -6,7 +6,7 @@ from typing import Any
 
 from trnconv._nki import nisa, nl
 from trnconv.forms.kernel_parts import listed
-from trnconv.neighbours.sweep import IMAGES, ONCE, SweepPiece, SweepRow
+from trnconv.neighbours.sweep import IMAGES, ONCE, POSITIONS, SweepPiece, SweepRow
 
 
 class SweepStep(nl.NKIObject):
@@ -22,23 +22,27 @@ class SweepStep(nl.NKIObject):
         self.image = piece.image
         self.first = piece.first + span[0]
         self.width = span[1]
-        self.is_first = span[0] == 0
-        self.is_last = span[0] + span[1] == piece.length
+        self.begins = piece.begins and along != POSITIONS and span[0] == 0
+        self.ends = piece.ends and along != POSITIONS and span[0] + span[1] == piece.length
+        self.alone = piece.alone
         self.along = along
         self.counter = counter
 
     def of(
-        self, tensor: nl.NkiTensor, pattern: tuple[tuple[int, int], ...], offset: int
+        self, tensor: nl.NkiTensor, pitch: int, pattern: tuple[tuple[int, int], ...], offset: int
     ) -> nl.NkiTensor:
-        """A pattern of a tensor [images, ...], from an offset in its image on."""
-        pitch = 1
-        for size in tensor.shape[1:]:
-            pitch *= size
+        """A pattern of a tensor whose images are `pitch` apart, from an offset on.
+
+        The offset does not have the step's first position.
+        """
+        elems = 1
+        for size in tensor.shape:
+            elems *= size
         at = self.image * pitch + offset
         if self.along == IMAGES:
-            rows = tensor.reshape((tensor.shape[0], pitch))
+            rows = tensor.reshape((elems // pitch, pitch))
             return rows.ap(listed(pattern), offset=at, scalar_offset=self.counter, indirect_dim=0)
-        flat = tensor.reshape((tensor.shape[0] * pitch,))
+        flat = tensor.reshape((elems,))
         if self.along == ONCE:
             return flat.ap(listed(pattern), offset=at)
         return flat.ap(listed(pattern), offset=at, scalar_offset=self.counter, indirect_dim=0)
@@ -51,6 +55,24 @@ def sweep(core: Any, rows: tuple[SweepRow, ...], width: int) -> None:
             core.run(sweep_steps(row, width, None))
         else:
             roll(core, row, width)
+
+
+def sweep_images(core: Any, rows: tuple[SweepRow, ...], width: int) -> None:
+    """The same where images have something of their own: `core.begin` and `core.end` of a step.
+
+    Those of an image whose positions are turns stand around its loop.
+    """
+    for row in rows:
+        if row.along != POSITIONS:
+            sweep(core, (row,), width)
+            continue
+        piece = row.pieces[0]
+        step = SweepStep(piece, (0, piece.length), ONCE, None)
+        if piece.begins:
+            core.begin(step)
+        roll(core, row, width)
+        if piece.ends:
+            core.end(step)
 
 
 def roll(core: Any, row: SweepRow, width: int) -> None:

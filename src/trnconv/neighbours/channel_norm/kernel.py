@@ -59,6 +59,7 @@ class ChannelNormCore(nl.NKIObject):
         self.x = x
         self.y = y
         self.recipe = recipe
+        self.image = recipe.shape[1] * recipe.shape[2]
         lines, width = recipe.lines, recipe.width
         self.constants = nl.ndarray(constants.shape, dtype=nl.float32, buffer=nl.sbuf)
         nisa.dma_copy(dst=self.constants, src=constants)
@@ -102,7 +103,7 @@ def load(core: ChannelNormCore, step: SweepStep, n: int) -> None:
     for tile in range(len(core.recipe.tiles)):
         first, channels = core.recipe.tiles[tile]
         pattern = ((pitch, channels), (1, step.width))
-        src = step.of(core.x, pattern, first * pitch + step.first)
+        src = step.of(core.x, core.image, pattern, first * pitch + step.first)
         nisa.dma_copy(dst=core.xs[n % SLOTS][tile][0:channels, 0 : step.width], src=src)
 
 
@@ -181,5 +182,5 @@ def finish(core: ChannelNormCore, step: SweepStep, n: int) -> None:
             bias=bias if recipe.has_beta else None,
         )
         pattern = ((pitch, channels), (1, step.width))
-        dst = step.of(core.y, pattern, first * pitch + step.first)
+        dst = step.of(core.y, core.image, pattern, first * pitch + step.first)
         nisa.dma_copy(dst=dst, src=y)
