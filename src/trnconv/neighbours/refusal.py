@@ -7,7 +7,7 @@ from math import prod
 from typing import Protocol
 
 from nkisim.machine import V3, Machine
-from trnconv.ask.ends import ITEM_BYTES
+from trnconv.ask.ends import IDENTITY, ITEM_BYTES
 from trnconv.ask.limits import MAX_OFFSET
 from trnconv.errors import PlanError
 
@@ -40,6 +40,19 @@ def machine_reasons(machine: Machine, cores: int) -> Iterator[str]:
         yield f"{machine.name}: planned for trn2 and trn3; its engines share one port to PSUM"
     if not 1 <= cores <= machine.lnc_max:
         yield f"{cores} cores: a launch on {machine.name} has 1 to {machine.lnc_max}"
+    if not machine.accepts.loads_ahead:
+        yield f"loads ahead of stores: {machine.name} has them switched off"
+
+
+def bias_reasons(machine: Machine, activation: str) -> Iterator[str]:
+    """A bias that the Scalar engine adds."""
+    if activation == IDENTITY and not machine.accepts.scalar_bias:
+        yield f"a bias without an activation: {machine.name} has that switched off"
+
+
+def takes_loops(machine: Machine) -> bool:
+    """Whether there are hardware loops; kernels here have no fence behind them."""
+    return machine.accepts.loops and machine.accepts.unfenced_loops
 
 
 def require(problem: Refusing, machine: Machine, cores: int) -> None:

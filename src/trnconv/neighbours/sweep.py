@@ -15,6 +15,7 @@ from itertools import pairwise
 from nkisim.machine import Machine
 from trnconv._nki import NKIObject
 from trnconv.forms.recipe_parts import loop_spans
+from trnconv.neighbours.refusal import takes_loops
 
 ONCE, IMAGES, POSITIONS = "once", "images", "positions"  # what a loop counts
 
@@ -73,7 +74,7 @@ def sweeps(
     """What each core does."""
     steps = -(-positions // cut.width)
     whole = images // cores if steps <= cut.turn_steps else 0
-    loops = machine.accepts.loops
+    loops = takes_loops(machine)
     rows = [
         _whole_images(core * whole, whole, positions, cut, loops=loops) for core in range(cores)
     ]

@@ -28,16 +28,13 @@ class AttentionCore(nl.NKIObject):
         self.o = o
         self.recipe = recipe
         lines, block, depth = recipe.lines, recipe.block, recipe.shape[2]
-        deep, tiles = len(recipe.depth), recipe.tiles
-        self.queries = sbuf_tiles(deep, (lines, tiles * lines), q.dtype)
-        self.keys = []
-        self.values = []
-        for _ in range(BLOCKS):
-            self.keys.append(sbuf_tiles(deep, (lines, block), k.dtype))
-            shape = (lines, block // lines, depth)
-            self.values.append(nl.ndarray(shape, dtype=v.dtype, buffer=nl.sbuf))
+        deep, elems = recipe.depth
+        tiles = recipe.tiles
+        self.queries = sbuf_tiles(1, (elems, deep, tiles * lines), q.dtype)[0]
+        self.keys = sbuf_tiles(BLOCKS, (elems, deep, block), k.dtype)
+        self.values = sbuf_tiles(BLOCKS, (lines, block // lines, depth), v.dtype)
         self.weights = sbuf_tiles(ITEMS, (lines, block), v.dtype)
-        self.turned = sbuf_tiles(ITEMS, (lines, block), v.dtype)
+        self.turned = sbuf_tiles(ITEMS, (lines, block // lines, lines), v.dtype)
         halves = -(-block // recipe.bank)
         self.maxima = [
             sbuf_tiles(tiles, (lines, 1 + halves), nl.float32),
@@ -48,10 +45,10 @@ class AttentionCore(nl.NKIObject):
         self.item_sums = sbuf_tiles(ITEMS, (lines, 1), nl.float32)
         self.sums = sbuf_tiles(tiles, (lines, 1), nl.float32)
         self.outs = sbuf_tiles(tiles, (lines, depth), nl.float32)
-        self.results = sbuf_tiles(2, (lines, depth), o.dtype)
+        self.results = sbuf_tiles(ITEMS, (lines, depth), o.dtype)
 
 
-def sbuf_tiles(count: int, shape: tuple[int, int], dtype: str) -> list[nl.NkiTensor]:
+def sbuf_tiles(count: int, shape: tuple[int, ...], dtype: str) -> list[nl.NkiTensor]:
     """Equal tiles."""
     tiles = []
     for _ in range(count):
@@ -60,7 +57,7 @@ def sbuf_tiles(count: int, shape: tuple[int, int], dtype: str) -> list[nl.NkiTen
 
 
 class QueryRegion(nl.NKIObject):
-    """Some queries through all keys that they see; an item is a tile of them and a block of keys."""
+    """Some queries through all keys that they see, in items: a tile of them by a block of keys."""
 
     def __init__(
         self, core: AttentionCore, row: QueryRow, counter: nisa.VirtualRegister | None
@@ -71,31 +68,39 @@ class QueryRegion(nl.NKIObject):
         self.counter = counter
         recipe = core.recipe
         self.tiles = -(-row.count // recipe.lines)
+        self.height = -(-row.count // self.tiles)  # about equal: few queries are a slow matmul
         self.blocks = -(-row.keys // recipe.block)
         self.scores = Banks(4, (recipe.lines, recipe.bank), nl.float32)
-        self.turns = Banks(2, (recipe.lines, recipe.bank), core.v.dtype)
+        self.turns: list[nl.NkiTensor] = []
+        self.turned = 0
         self.products = Banks(2, (recipe.lines, recipe.shape[2]), nl.float32)
 
     def run(self) -> None:
         """Item after item."""
         items = self.tiles * self.blocks
-        self.load_block(0)
+        shape = (self.recipe.lines, self.recipe.bank // self.recipe.lines, self.recipe.lines)
+        for _ in range(2):
+            bank = nl.ndarray(shape, dtype=self.core.v.dtype, buffer=nl.psum)
+            self.turns.append(bank)
+        self.load_keys(0)
         self.load_queries()
+        self.load_values(0)
         for n in range(items + LATE):
             if n < items:
                 self.score(n)
             if n >= LATE:
                 self.multiply(n - LATE)
+                if (n - LATE) // self.tiles + 1 == self.blocks:
+                    self.finish((n - LATE) % self.tiles)
             if n >= 1 and n <= items:
                 self.turn(n - 1)
             if n < items and n % self.tiles == 0 and n // self.tiles + 1 < self.blocks:
-                self.load_block(n // self.tiles + 1)
-        for tile in range(self.tiles):
-            self.finish(tile)
+                self.load_keys(n // self.tiles + 1)
+                self.load_values(n // self.tiles + 1)
 
     def queries_of(self, n: int) -> int:
         """Queries of an item."""
-        return min(self.recipe.lines, self.row.count - n % self.tiles * self.recipe.lines)
+        return min(self.height, self.row.count - n % self.tiles * self.height)
 
     def keys_of(self, block: int) -> int:
         """Keys of a block."""
@@ -108,39 +113,44 @@ class QueryRegion(nl.NKIObject):
         images, tokens, depth = self.recipe.shape
         rows = tensor.reshape((images * tokens, depth))
         at = (self.row.image * tokens + self.row.first) * depth + offset
-        if self.counter == None:
+        if self.row.turns == 1:
             return rows.ap(listed(pattern), offset=at)
         return rows.ap(listed(pattern), offset=at, scalar_offset=self.counter, indirect_dim=0)
 
     def load_queries(self) -> None:
         """All queries of the region, elements of a head on partitions."""
-        depth = self.recipe.shape[2]
-        for deep in range(len(self.recipe.depth)):
-            first, elems = self.recipe.depth[deep]
-            src = self.at_query(self.core.q, ((depth, self.row.count), (1, elems)), first)
-            dst = self.core.queries[deep][0:elems, 0 : self.row.count]
-            nisa.dma_transpose(dst=dst, src=src)
+        deep, elems = self.recipe.depth
+        pattern = ((deep * elems, self.row.count), (elems, deep), (1, elems))
+        src = self.at_query(self.core.q, pattern, 0)
+        nisa.dma_transpose(dst=self.core.queries[:, :, 0 : self.row.count], src=src)
 
-    def load_block(self, block: int) -> None:
-        """Keys with elements of a head on partitions, values with keys on partitions."""
-        recipe = self.recipe
-        depth, lines, keys = recipe.shape[2], recipe.lines, self.keys_of(block)
-        first = (self.row.image * recipe.shape[1] + block * recipe.block) * depth
-        k = self.core.k.reshape((recipe.shape[0] * recipe.shape[1] * depth,))
-        v = self.core.v.reshape((recipe.shape[0] * recipe.shape[1] * depth,))
-        slot = block % BLOCKS
-        for deep in range(len(recipe.depth)):
-            at, elems = recipe.depth[deep]
-            src = k.ap([[depth, keys], [1, elems]], offset=first + at)
-            nisa.dma_transpose(dst=self.core.keys[slot][deep][0:elems, 0:keys], src=src)
-        whole = keys // lines
+    def at_key(self, tensor: nl.NkiTensor, pattern: list[list[int]], key: int) -> nl.NkiTensor:
+        """A pattern of k or v, from a key on."""
+        images, tokens, depth = self.recipe.shape
+        flat = tensor.reshape((images * tokens * depth,))
+        return flat.ap(pattern, offset=(self.row.image * tokens + key) * depth)
+
+    def load_keys(self, block: int) -> None:
+        """Keys of a block, elements of a head on partitions."""
+        deep, elems = self.recipe.depth
+        keys = self.keys_of(block)
+        pattern = [[deep * elems, keys], [elems, deep], [1, elems]]
+        src = self.at_key(self.core.k, pattern, block * self.recipe.block)
+        nisa.dma_transpose(dst=self.core.keys[block % BLOCKS][:, :, 0:keys], src=src)
+
+    def load_values(self, block: int) -> None:
+        """Values of a block, keys on partitions."""
+        depth, lines, keys = self.recipe.shape[2], self.recipe.lines, self.keys_of(block)
+        first, whole = block * self.recipe.block, keys // lines
+        values = self.core.values[block % BLOCKS]
         if whole > 0:
-            src = v.ap([[depth, lines], [lines * depth, whole], [1, depth]], offset=first)
-            nisa.dma_copy(dst=self.core.values[slot][:, 0:whole, :], src=src)
-        if keys > whole * lines:
-            left = keys - whole * lines
-            src = v.ap([[depth, left], [1, depth]], offset=first + whole * lines * depth)
-            nisa.dma_copy(dst=self.core.values[slot][0:left, whole, :], src=src)
+            pattern = [[depth, lines], [lines * depth, whole], [1, depth]]
+            src = self.at_key(self.core.v, pattern, first)
+            nisa.dma_copy(dst=values[:, 0:whole, :], src=src)
+        left = keys - whole * lines
+        if left > 0:
+            src = self.at_key(self.core.v, [[depth, left], [1, depth]], first + whole * lines)
+            nisa.dma_copy(dst=values[0:left, whole, :], src=src)
 
     def score(self, n: int) -> None:
         """Scores, their maximum so far, and exp of what they are below it, with its sum."""
@@ -148,16 +158,16 @@ class QueryRegion(nl.NKIObject):
         block, tile, queries = n // self.tiles, n % self.tiles, self.queries_of(n)
         keys, slot = self.keys_of(block), block % BLOCKS
         maxima = core.maxima[block % 2][tile]
-        banks = []
+        banks: list[nl.NkiTensor] = []
         for first in range(0, keys, recipe.bank):
             count = min(recipe.bank, keys - first)
             bank = self.scores.take()[0:queries, 0:count]
-            for deep in range(len(recipe.depth)):
-                elems, at = recipe.depth[deep][1], tile * recipe.lines
+            for deep in range(recipe.depth[0]):
+                at = tile * self.height
                 nisa.nc_matmul(
                     dst=bank,
-                    stationary=core.queries[deep][0:elems, at : at + queries],
-                    moving=core.keys[slot][deep][0:elems, first : first + count],
+                    stationary=core.queries[:, deep, at : at + queries],
+                    moving=core.keys[slot][:, deep, first : first + count],
                     accumulate=deep > 0,
                 )
             column = 1 + len(banks)
@@ -208,11 +218,12 @@ class QueryRegion(nl.NKIObject):
         queries, keys = self.queries_of(n), self.keys_of(n // self.tiles)
         for first in range(0, keys, recipe.bank):
             end = min(first + recipe.bank, keys)
-            bank = self.turns.take()
+            bank = self.turns[self.turned % 2]
+            self.turned += 1
             for at in range(first, end, recipe.lines):
                 count = min(recipe.lines, end - at)
                 nisa.nc_transpose(
-                    dst=bank[0:count, at - first : at - first + queries],
+                    dst=bank[0:count, (at - first) // recipe.lines, 0:queries],
                     data=core.weights[n % ITEMS][0:queries, at : at + count],
                 )
             self.take_out(n, bank, first, end)
@@ -221,20 +232,18 @@ class QueryRegion(nl.NKIObject):
         """From PSUM to SBUF: what has keys on all partitions, then what is left."""
         lines, queries = self.recipe.lines, self.queries_of(n)
         turned = self.core.turned[n % ITEMS]
-        whole = (end - first) // lines
+        at, whole = first // lines, (end - first) // lines
         if whole > 0:
-            columns = (whole - 1) * lines + queries
             nisa.tensor_copy(
-                dst=turned[:, first : first + columns],
-                src=bank[:, 0:columns],
+                dst=turned[:, at : at + whole, 0:queries],
+                src=bank[:, 0:whole, 0:queries],
                 engine=nisa.engine.vector,
             )
         left = end - first - whole * lines
         if left > 0:
-            at = whole * lines
             nisa.tensor_copy(
-                dst=turned[0:left, first + at : first + at + queries],
-                src=bank[0:left, at : at + queries],
+                dst=turned[0:left, at + whole, 0:queries],
+                src=bank[0:left, whole, 0:queries],
                 engine=nisa.engine.vector,
             )
 
@@ -248,7 +257,7 @@ class QueryRegion(nl.NKIObject):
             count = min(lines, keys - first)
             nisa.nc_matmul(
                 dst=bank,
-                stationary=core.turned[n % ITEMS][0:count, first : first + queries],
+                stationary=core.turned[n % ITEMS][0:count, first // lines, 0:queries],
                 moving=core.values[block % BLOCKS][0:count, first // lines, :],
                 accumulate=first > 0,
             )
@@ -268,10 +277,10 @@ class QueryRegion(nl.NKIObject):
         queries = self.queries_of(tile)
         sums = core.sums[tile][0:queries, :]
         nisa.reciprocal(dst=sums, data=sums)
-        result = core.results[tile % 2][0:queries, :]
+        result = core.results[tile % ITEMS][0:queries, :]
         out = core.outs[tile][0:queries, :]
         nisa.activation(dst=result, op=nl.copy, data=out, scale=sums)
-        offset = tile * self.recipe.lines * depth
+        offset = tile * self.height * depth
         dst = self.at_query(core.o, ((depth, queries), (1, depth)), offset)
         nisa.dma_copy(dst=dst, src=result)
 

@@ -1,10 +1,12 @@
-"""Attention in one pass over keys:  o = softmax(scale * q k^T) v, with sums that follow the maximum.
+"""Attention in one pass over keys, with sums that follow the maximum.
+
+    o = softmax(scale * q k^T) v
 
 Tiles of queries go through blocks of keys. For each: the Tensor engine makes scores in PSUM; the
 Vector engine finds their maximum so far; the Scalar engine makes exp(scale * (s - m)) and its sum;
-the Tensor engine turns that around and multiplies by v; the Vector engine adds it to what the blocks
-before gave, scaled to the new maximum. Scores are never in HBM. Queries that see the same keys are
-rows of the recipe: what no query of a row sees is not computed, so no mask is needed.
+the Tensor engine turns that around and multiplies by v; the Vector engine adds it to what the
+blocks before gave, scaled to the new maximum. Scores are never in HBM. Queries that see the same
+keys are rows of the recipe: what no query of a row sees is not computed, so no mask is needed.
 
 The Tensor engine has scores of one tile, products of the one two before, and turns the one between:
 so it waits for no other engine.

@@ -24,7 +24,7 @@ class AttentionRecipe(NKIObject):
     """Everything the kernel does on one core."""
 
     shape: tuple[int, int, int]  # of q, k, v and o: images, tokens, elements of a head
-    depth: tuple[tuple[int, int], ...]  # first element and elements of each tile of a head
+    depth: tuple[int, int]  # tiles of a head, and elements of each
     lines: int  # queries of a tile, keys of a product
     bank: int  # keys whose scores stand in one PSUM bank
     block: int  # keys that are loaded at once

@@ -19,7 +19,13 @@ from trnconv.neighbours.channel_norm.kernel import SLOTS, channel_norm, channel_
 from trnconv.neighbours.channel_norm.recipe import ChannelNormRecipe
 from trnconv.neighbours.launch import NeighbourLaunch, launch_on
 from trnconv.neighbours.price import SCALAR, TENSOR, VECTOR, Clock, LaunchPrice, Steps, rows_price
-from trnconv.neighbours.refusal import choice_reasons, machine_reasons, require, shape_reasons
+from trnconv.neighbours.refusal import (
+    bias_reasons,
+    choice_reasons,
+    machine_reasons,
+    require,
+    shape_reasons,
+)
 from trnconv.neighbours.sweep import Cut, SweepRow, channel_tiles, steps_of, sweeps
 
 NORM = "norm"  # x / max(|x|, eps) * sqrt(C): eps is a length (Wan, HunyuanVideo 1.5)
@@ -56,6 +62,8 @@ class ChannelNorm:
         yield from choice_reasons("activation", self.activation, ACTIVATIONS)
         yield from choice_reasons("variant", self.variant, VARIANTS)
         yield from machine_reasons(machine, cores)
+        if self.has_beta:
+            yield from bias_reasons(machine, self.activation)
         if _width(self, machine) == 0:
             yield (
                 f"{self.channels} channels: {_step_bytes(self, machine)} bytes a position in SBUF,"

@@ -22,7 +22,13 @@ from trnconv.neighbours.group_norm.price import apply_price, statistics_price
 from trnconv.neighbours.group_norm.recipe import GroupNormRecipe
 from trnconv.neighbours.launch import NeighbourLaunch, launch_on
 from trnconv.neighbours.price import LaunchPrice
-from trnconv.neighbours.refusal import choice_reasons, machine_reasons, require, shape_reasons
+from trnconv.neighbours.refusal import (
+    bias_reasons,
+    choice_reasons,
+    machine_reasons,
+    require,
+    shape_reasons,
+)
 from trnconv.neighbours.sweep import Cut, channel_tiles, sweeps
 
 _TURN_INSTRUCTIONS = 4000  # static, of a turn
@@ -58,6 +64,7 @@ class GroupNorm:
         yield from shape_reasons(sizes, self.dtype)
         yield from choice_reasons("activation", self.activation, ACTIVATIONS)
         yield from machine_reasons(machine, cores)
+        yield from bias_reasons(machine, self.activation)
         if self.groups < 1 or self.channels % self.groups:
             yield f"{self.groups} groups: they divide {self.channels} channels"
         if self.channels // self.groups > machine.partitions:
