@@ -1,0 +1,1 @@
+"""Attention of one head, without a tensor of scores; causal by frame if asked."""

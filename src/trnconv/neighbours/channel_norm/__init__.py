@@ -1,0 +1,1 @@
+"""Norm over channels, position by position, and SiLU."""

@@ -1,0 +1,61 @@
+"""Group norm in two launches: statistics of channels, then y = act(a_c x + b_c).
+
+    a_c = gamma_c * rsqrt(variance of c's group + eps)      b_c = beta_c - mean of c's group * a_c
+
+Statistics are [images, parts, channels, 3]: count, mean and count * variance, of as many parts of
+an image as there are cores. Whoever cuts an image otherwise may join parts of several launches.
+"""
+
+from __future__ import annotations
+
+from trnconv._nki import nl
+from trnconv.forms.kernel_parts import wait_for_both
+from trnconv.forms.recipe_parts import RecipePair
+from trnconv.neighbours.group_norm.apply_core import ApplyCore
+from trnconv.neighbours.group_norm.recipe import GroupNormRecipe
+from trnconv.neighbours.group_norm.statistics_core import TRIPLE, StatisticsCore
+from trnconv.neighbours.sweep_kernel import sweep_images
+
+
+def channel_statistics(x: nl.NkiTensor, recipe: GroupNormRecipe) -> nl.NkiTensor:
+    """x [N, C, P] -> statistics [images, parts, C, 3]."""
+    statistics = all_statistics(recipe)
+    sweep_images(StatisticsCore(x, statistics, recipe), recipe.rows, recipe.width)
+    return statistics
+
+
+def channel_statistics_on_two_cores(x: nl.NkiTensor, recipes: RecipePair) -> nl.NkiTensor:
+    """The same, with each of two cores counting its positions."""
+    recipe = recipes.cores[nl.program_id(0)]
+    statistics = all_statistics(recipe)
+    sweep_images(StatisticsCore(x, statistics, recipe), recipe.rows, recipe.width)
+    wait_for_both(statistics)
+    return statistics
+
+
+def all_statistics(recipe: GroupNormRecipe) -> nl.NkiTensor:
+    """To be written."""
+    shape = (recipe.images, recipe.parts, recipe.shape[1], TRIPLE)
+    return nl.ndarray(shape, dtype=nl.float32, buffer=nl.shared_hbm, name="statistics")
+
+
+def group_norm(
+    x: nl.NkiTensor, statistics: nl.NkiTensor, constants: nl.NkiTensor, recipe: GroupNormRecipe
+) -> nl.NkiTensor:
+    """x, statistics, and constants [partitions, gamma and beta of every tile, averages] -> y."""
+    y = nl.ndarray(recipe.shape, dtype=x.dtype, buffer=nl.shared_hbm, name="y")
+    core = ApplyCore(x, y, statistics, constants, recipe)
+    sweep_images(core, recipe.rows, recipe.width)
+    return y
+
+
+def group_norm_on_two_cores(
+    x: nl.NkiTensor, statistics: nl.NkiTensor, constants: nl.NkiTensor, recipes: RecipePair
+) -> nl.NkiTensor:
+    """The same, with each of two cores computing its positions."""
+    recipe = recipes.cores[nl.program_id(0)]
+    y = nl.ndarray(recipe.shape, dtype=x.dtype, buffer=nl.shared_hbm, name="y")
+    core = ApplyCore(x, y, statistics, constants, recipe)
+    sweep_images(core, recipe.rows, recipe.width)
+    wait_for_both(y)
+    return y

@@ -1,0 +1,157 @@
+"""What the two launches of a group norm take, in closed form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from nkisim.compiler_count import matmul_instructions
+from nkisim.machine import Machine
+from trnconv.neighbours.chain import Stage, Stages
+from trnconv.neighbours.group_norm.apply_core import SLOTS
+from trnconv.neighbours.group_norm.recipe import GroupNormRecipe
+from trnconv.neighbours.group_norm.statistics_core import RECORD, TRIPLE
+from trnconv.neighbours.price import SCALAR, VECTOR, Clock, LaunchPrice, Steps, rows_price
+from trnconv.neighbours.sweep import IMAGES, SweepRow, steps_of
+
+_TRIPLE_CYCLES = 13  # of bn_aggr
+_SMALL = 1.0  # columns
+_COMBINED = 4  # instructions that combine records
+_COEFFICIENTS = 6  # instructions of the Vector engine that make a and b
+
+
+def statistics_price(
+    recipes: Sequence[GroupNormRecipe], item: int, machine: Machine, hbm_bytes: int
+) -> LaunchPrice:
+    """The core that ends last."""
+    return _slowest(recipes, machine, hbm_bytes, partial(_statistics, item))
+
+
+def apply_price(
+    recipes: Sequence[GroupNormRecipe], item: int, machine: Machine, hbm_bytes: int
+) -> LaunchPrice:
+    """The core that ends last."""
+    return _slowest(recipes, machine, hbm_bytes, partial(_applied, item))
+
+
+def _slowest(
+    recipes: Sequence[GroupNormRecipe],
+    machine: Machine,
+    hbm_bytes: int,
+    core_price: Callable[[GroupNormRecipe, Clock], LaunchPrice],
+) -> LaunchPrice:
+    clock = Clock(machine, len(recipes))
+    slowest = max((core_price(recipe, clock) for recipe in recipes), key=lambda price: price.ns)
+    return replace(slowest, hbm_bytes=hbm_bytes)
+
+
+def _chunks(width: int, recipe: GroupNormRecipe) -> list[int]:
+    return [count for _, count in steps_of(width, recipe.chunk)]
+
+
+def _combine_ns(recipe: GroupNormRecipe, clock: Clock, records: float) -> float:
+    """Records into the image so far; each instruction waits for the one before."""
+    aggregated = _TRIPLE_CYCLES * (1 + RECORD / TRIPLE * records)
+    waits = clock.vector_latency(_SMALL) - clock.timing.semaphore_ns
+    return len(recipe.tiles) * (
+        max(clock.vector(aggregated), clock.vector_latency(aggregated) - clock.timing.semaphore_ns)
+        + (_COMBINED - 2) * waits
+    )
+
+
+def _statistics(item: int, recipe: GroupNormRecipe, clock: Clock) -> LaunchPrice:
+    """Steps at the pace of the Vector engine or of loads; records are combined on the way."""
+    tiles, channels = len(recipe.tiles), recipe.shape[1]
+    full = _combine_ns(recipe, clock, recipe.records) / recipe.records
+
+    def stages(width: int) -> Stages:
+        chunks = _chunks(width, recipe)
+        counted = tiles * sum(map(clock.vector, chunks))
+        busy = counted + full * len(chunks)
+        last = clock.vector_latency(chunks[-1])
+        return (
+            *clock.load(channels, width * item, tiles),
+            Stage(VECTOR, busy, counted - clock.vector(chunks[-1]) + last),
+        )
+
+    def length(width: int) -> int:
+        return tiles * (1 + len(_chunks(width, recipe)))
+
+    rows = [row for row in recipe.rows if row.pieces]
+    total = rows_price(rows, recipe.width, clock, Steps(stages, length))
+    stored = clock.dma_latency + clock.moved_alone(recipe.tiles[-1][1], 4 * TRIPLE)
+    alone = bool(rows) and rows[-1].pieces[-1].alone
+    stored += (tiles * (recipe.parts if alone else 1) - 1) * clock.issue
+    total += LaunchPrice(stored if rows else 0.0, 1, 0, 0, ())
+    for row in rows:
+        total += _image_ends(recipe, clock, row)
+    return total
+
+
+def _image_ends(recipe: GroupNormRecipe, clock: Clock, row: SweepRow) -> LaunchPrice:
+    """What begins and ends of images add to a row: clears, records left over, stores."""
+    tiles = len(recipe.tiles)
+    ns, instructions = 0.0, 0
+    for piece in row.pieces:
+        chunks = sum(
+            len(_chunks(width, recipe)) for _, width in steps_of(piece.length, recipe.width)
+        )
+        whole, left = divmod(chunks - 1, recipe.records)
+        times = whole + 1
+        instructions += times * _COMBINED * tiles
+        priced = chunks * _combine_ns(recipe, clock, recipe.records) / recipe.records
+        spent = whole * _combine_ns(recipe, clock, recipe.records)
+        ns += row.turns * max(0.0, spent + _combine_ns(recipe, clock, left + 1) - priced)
+        parts = recipe.parts if piece.alone else 1
+        instructions += tiles * (piece.begins + parts * piece.ends)
+    if row.along == IMAGES:
+        ns += (row.turns - 1) * clock.dma_latency
+    return LaunchPrice(ns, instructions, 0, 0, ())
+
+
+def _applied(item: int, recipe: GroupNormRecipe, clock: Clock) -> LaunchPrice:
+    """Steps at the pace of DMA or of the Scalar engine; an image waits for its coefficients."""
+    tiles, channels = len(recipe.tiles), recipe.shape[1]
+
+    def stages(width: int) -> Stages:
+        ends = clock.scalar_latency(width)
+        return (
+            *clock.load(channels, width * item, tiles),
+            Stage(SCALAR, tiles * clock.scalar(width), ends),
+            *clock.store(channels, width * item, tiles, SLOTS),
+        )
+
+    steps = Steps(stages, lambda _: 3 * tiles, clock.table(recipe.activation))
+    rows = [row for row in recipe.rows if row.pieces]
+    total = LaunchPrice(clock.issue, 1, 0, 0, ())
+    total += rows_price(rows, recipe.width, clock, steps)
+    load = clock.dma_latency + clock.moved(channels, recipe.width * item)
+    waits = max(0.0, _coefficients_ns(recipe, clock) - load)
+    for row in rows:
+        begun = sum(piece.begins for piece in row.pieces)
+        if begun:
+            total += _begun(recipe, clock, row, waits)
+    return total
+
+
+def _begun(recipe: GroupNormRecipe, clock: Clock, row: SweepRow, waits: float) -> LaunchPrice:
+    """Coefficients of the images of a row; of the first of a turn, all wait for them."""
+    tiles, count = len(recipe.tiles), sum(piece.begins for piece in row.pieces)
+    turns = row.turns if row.along == IMAGES else 1
+    runs = recipe.shape[1] * recipe.parts
+    moved = clock.moved(runs, 4 * TRIPLE)
+    matmuls = 2 * matmul_instructions("float32")
+    busy = count * turns * tiles * _COEFFICIENTS * clock.vector(_SMALL)
+    ns = turns * (waits + (count - 1) * moved)
+    instructions = count * tiles * (1 + _COEFFICIENTS + matmuls)
+    return LaunchPrice(ns, instructions, 0, 0, ((VECTOR, busy),))
+
+
+def _coefficients_ns(recipe: GroupNormRecipe, clock: Clock) -> float:
+    """From the load of statistics to the last tile's coefficients."""
+    hop, tiles = clock.timing.semaphore_ns, len(recipe.tiles)
+    waits = _COEFFICIENTS * (clock.vector_latency(_SMALL) - hop) + 3 * hop
+    chain = waits + 2 * (clock.warming(clock.wide_matmul(_SMALL)) + clock.matmul_latency())
+    load = clock.dma_latency + clock.moved_alone(recipe.tiles[-1][1] * recipe.parts, 4 * TRIPLE)
+    return load + tiles * chain

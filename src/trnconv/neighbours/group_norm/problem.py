@@ -1,0 +1,191 @@
+"""The problem of a group norm, its decisions, and what its two launches cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from nkisim.machine import Machine
+from trnconv.ask.ends import ACTIVATIONS, ITEM_BYTES
+from trnconv.forms.form import Array
+from trnconv.neighbours.group_norm.apply_core import SLOTS, Y_SLOTS
+from trnconv.neighbours.group_norm.kernel import (
+    channel_statistics,
+    channel_statistics_on_two_cores,
+    group_norm,
+    group_norm_on_two_cores,
+)
+from trnconv.neighbours.group_norm.price import apply_price, statistics_price
+from trnconv.neighbours.group_norm.recipe import GroupNormRecipe
+from trnconv.neighbours.launch import NeighbourLaunch, launch_on
+from trnconv.neighbours.price import LaunchPrice
+from trnconv.neighbours.refusal import (
+    bias_reasons,
+    choice_reasons,
+    machine_reasons,
+    require,
+    shape_reasons,
+)
+from trnconv.neighbours.sweep import Cut, channel_tiles, sweeps
+
+_TURN_INSTRUCTIONS = 4000  # static, of a turn
+_WIDTH_IN_CHUNKS = 4
+_RECORDS = 32  # combined at once
+_TILES = SLOTS + Y_SLOTS
+_APPLIED = 5  # instructions of a step, at most, of either kernel
+
+
+@dataclass(frozen=True)
+class GroupNorm:
+    """act(gamma_c * (x - mean) * rsqrt(variance + eps) + beta_c) of groups of channels.
+
+    x is [images, channels, frames * positions]; each image, or each frame of one image, has
+    statistics of its own.
+    """
+
+    images: int
+    channels: int
+    groups: int
+    positions: int
+    dtype: str = "bfloat16"
+    activation: str = "silu"
+    eps: float = 1e-6
+    frames: int = 1  # that have statistics of their own
+
+    def refuses(self, machine: Machine, cores: int = 1) -> str:
+        """Why there is no plan, in words; empty if there is one."""
+        return next(self._reasons(machine, cores), "")
+
+    def _reasons(self, machine: Machine, cores: int) -> Iterator[str]:
+        sizes = (self.images, self.channels, self.frames, self.positions)
+        yield from shape_reasons(sizes, self.dtype)
+        yield from choice_reasons("activation", self.activation, ACTIVATIONS)
+        yield from machine_reasons(machine, cores)
+        yield from bias_reasons(machine, self.activation)
+        if self.groups < 1 or self.channels % self.groups:
+            yield f"{self.groups} groups: they divide {self.channels} channels"
+        if self.channels // self.groups > machine.partitions:
+            yield (
+                f"groups of {self.channels // self.groups} channels: at most {machine.partitions},"
+                " the partitions of a tile; use more groups"
+            )
+        if self.images > 1 and self.frames > 1:
+            yield f"{self.images} images of {self.frames} frames: one image a launch"
+        if _width(self, machine) == 0:
+            yield (
+                f"{self.channels} channels: tiles of x and y do not fit SBUF, which has"
+                f" {machine.sbuf_usable_bytes_per_partition} bytes a partition; split the groups"
+            )
+
+    @property
+    def units(self) -> int:
+        """What has statistics of its own."""
+        return self.images * self.frames
+
+    def price(self, machine: Machine, cores: int = 1) -> LaunchPrice:
+        """What both launches take, in closed form. Modelled."""
+        require(self, machine, cores)
+        return self.statistics_price(machine, cores) + self.apply_price(machine, cores)
+
+    def statistics_price(self, machine: Machine, cores: int = 1) -> LaunchPrice:
+        """The first launch."""
+        recipes = recipes_of(self, machine, cores)
+        elems = self.units * self.channels * self.positions
+        total = ITEM_BYTES[self.dtype] * elems + _statistics_bytes(self, cores)
+        return statistics_price(recipes, ITEM_BYTES[self.dtype], machine, total)
+
+    def apply_price(self, machine: Machine, cores: int = 1) -> LaunchPrice:
+        """The second launch."""
+        recipes = recipes_of(self, machine, cores)
+        elems = self.units * self.channels * self.positions
+        total = 2 * ITEM_BYTES[self.dtype] * elems + _statistics_bytes(self, cores)
+        return apply_price(recipes, ITEM_BYTES[self.dtype], machine, total)
+
+
+def _statistics_bytes(problem: GroupNorm, cores: int) -> int:
+    return 3 * 4 * problem.units * cores * problem.channels
+
+
+def _tiles(problem: GroupNorm, machine: Machine) -> tuple[tuple[int, int], ...]:
+    return channel_tiles(problem.channels, machine, problem.channels // problem.groups)
+
+
+def _width(problem: GroupNorm, machine: Machine) -> int:
+    """Positions of a step, in whole chunks of statistics; 0 if not even one fits."""
+    tiles = len(_tiles(problem, machine))
+    constants = 4 * machine.partitions + 2 * tiles * 4 * (3 + 6 * _RECORDS) + 200 * tiles
+    room = machine.sbuf_usable_bytes_per_partition - constants
+    most = room // (_TILES * tiles * ITEM_BYTES[problem.dtype]) // machine.bn_stats_max_elems
+    return machine.bn_stats_max_elems * min(most, _WIDTH_IN_CHUNKS)
+
+
+@lru_cache(maxsize=1024)
+def recipes_of(problem: GroupNorm, machine: Machine, cores: int) -> tuple[GroupNormRecipe, ...]:
+    """What both kernels do, on each core."""
+    chunk, tiles = machine.bn_stats_max_elems, _tiles(problem, machine)
+    share = -(-problem.units * problem.positions // cores)
+    width = min(_width(problem, machine), chunk * -(-share // chunk), problem.positions)
+    cut = Cut(width, max(1, _TURN_INSTRUCTIONS // (_APPLIED * len(tiles))))
+    rows = sweeps(problem.units, problem.positions, cut, machine, cores)
+    whole = problem.positions * problem.frames
+    return tuple(
+        GroupNormRecipe(
+            shape=(problem.images, problem.channels, whole),
+            images=problem.units,
+            image_pitch=problem.positions if problem.frames > 1 else problem.channels * whole,
+            channel_pitch=whole,
+            tiles=tiles,
+            lines=machine.partitions,
+            width=width,
+            chunk=chunk,
+            records=_RECORDS,
+            part=core,
+            parts=cores,
+            eps=problem.eps,
+            activation=problem.activation,
+            rows=rows[core],
+        )
+        for core in range(cores)
+    )
+
+
+def statistics_launch(problem: GroupNorm, machine: Machine, cores: int) -> NeighbourLaunch:
+    """The first kernel; it takes x."""
+    require(problem, machine, cores)
+    kernels = (channel_statistics, channel_statistics_on_two_cores)
+    return launch_on(machine, kernels, (), recipes_of(problem, machine, cores))
+
+
+def apply_launch(
+    problem: GroupNorm, gamma: Array, beta: Array, machine: Machine, cores: int
+) -> NeighbourLaunch:
+    """The second kernel; it takes x and statistics."""
+    require(problem, machine, cores)
+    constants = _constants(problem, gamma, beta, machine)
+    kernels = (group_norm, group_norm_on_two_cores)
+    return launch_on(machine, kernels, (constants,), recipes_of(problem, machine, cores))
+
+
+def _constants(problem: GroupNorm, gamma: Array, beta: Array, machine: Machine) -> Array:
+    """gamma and beta of every tile, and the matrix that averages over groups."""
+    tiles, lines = _tiles(problem, machine), machine.partitions
+    group = problem.channels // problem.groups
+    constants = np.zeros((lines, 2 * len(tiles) + lines), np.float32)
+    for tile, (first, count) in enumerate(tiles):
+        constants[:count, 2 * tile] = gamma[first : first + count]
+        constants[:count, 2 * tile + 1] = beta[first : first + count]
+    numbers = np.arange(lines) // group
+    constants[:, 2 * len(tiles) :] = (numbers[:, None] == numbers[None, :]) / group
+    return constants
+
+
+def simulate(
+    problem: GroupNorm, x: Array, gamma: Array, beta: Array, machine: Machine, cores: int = 1
+) -> Array:
+    """y of both kernels in nkisim."""
+    statistics = statistics_launch(problem, machine, cores).run(x).outputs
+    launch = apply_launch(problem, gamma, beta, machine, cores)
+    return np.asarray(launch.run(x, statistics).outputs)

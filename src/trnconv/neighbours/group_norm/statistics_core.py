@@ -1,0 +1,133 @@
+"""Statistics of channels: count, mean and count * variance of all positions of an image.
+
+The Vector engine makes a record of every chunk (bn_stats) and combines them (bn_aggr) with what it
+has of the image so far; sums of squares would cancel. An image that several cores share has a part
+for each; of any other, the parts that nobody has are written with count 0.
+"""
+
+from __future__ import annotations
+
+from trnconv._nki import nisa, nl
+from trnconv.neighbours.group_norm.recipe import GroupNormRecipe
+from trnconv.neighbours.sweep_kernel import SweepStep, tile_rings
+
+TRIPLE = 3  # count, mean, count * variance
+RECORD = 2 * TRIPLE  # of even and of odd positions
+SLOTS = 4  # tiles of x
+
+
+class StatisticsCore(nl.NKIObject):
+    """What a core holds; the first triple of its records is the image so far."""
+
+    def __init__(self, x: nl.NkiTensor, statistics: nl.NkiTensor, recipe: GroupNormRecipe) -> None:
+        self.x = x
+        self.statistics = statistics
+        self.recipe = recipe
+        lines, count = recipe.lines, len(recipe.tiles)
+        self.xs = tile_rings(SLOTS, count, (lines, recipe.width), x.dtype)
+        columns = TRIPLE + RECORD * recipe.records
+        self.records = tile_rings(2, count, (lines, columns), nl.float32)
+        self.moments = tile_rings(1, count, (lines, 2), nl.float32)[0]
+        self.absent = nl.ndarray((lines, TRIPLE), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.memset(dst=self.absent, value=0.0)
+        self.slot = 0
+        self.held = 0
+        self.counted = 0
+
+    def open_region(self) -> None:
+        """Nothing is of a region: no PSUM."""
+
+    def begin(self, _step: SweepStep) -> None:
+        """An image of which nothing is counted."""
+        self.slot = 1 - self.slot
+        for tile in range(len(self.recipe.tiles)):
+            nisa.memset(dst=self.records[self.slot][tile][:, 0:TRIPLE], value=0.0)
+
+    def end(self, step: SweepStep) -> None:
+        """What was found of an image, to this core's part; what is nobody's has count 0."""
+        recipe = self.recipe
+        for part in range(recipe.parts):
+            if part == recipe.part:
+                for tile in range(len(recipe.tiles)):
+                    channels = recipe.tiles[tile][1]
+                    kept = self.records[self.slot][tile][0:channels, 0:TRIPLE]
+                    self.store(step, part, tile, kept)
+            elif step.alone:
+                for tile in range(len(recipe.tiles)):
+                    self.store(step, part, tile, self.absent[0 : recipe.tiles[tile][1], :])
+
+    def store(self, step: SweepStep, part: int, tile: int, kept: nl.NkiTensor) -> None:
+        """A triple for each channel of a tile."""
+        recipe = self.recipe
+        channels = recipe.shape[1]
+        pattern = ((TRIPLE, recipe.tiles[tile][1]), (1, TRIPLE))
+        offset = TRIPLE * (part * channels + recipe.tiles[tile][0])
+        pitch = TRIPLE * recipe.parts * channels
+        nisa.dma_copy(dst=step.of(self.statistics, pitch, pattern, offset), src=kept)
+
+    def run(self, steps: list[SweepStep]) -> None:
+        """Some steps; their loads are issued as far ahead as there are tiles for them."""
+        if steps[0].begins:
+            self.slot = 0  # every turn of a loop begins alike
+        for n in range(len(steps) + 1):
+            if n < len(steps):
+                self.load(steps[n], n)
+            if n >= 1:
+                if steps[n - 1].begins:
+                    self.begin(steps[n - 1])
+                self.count(steps[n - 1], n - 1)
+                if n == len(steps) or steps[n - 1].image != steps[n].image:
+                    self.combine()
+                if steps[n - 1].ends:
+                    self.end(steps[n - 1])
+
+    def load(self, step: SweepStep, n: int) -> None:
+        """x of a step, tile by tile of channels."""
+        recipe = self.recipe
+        for tile in range(len(recipe.tiles)):
+            first, channels = recipe.tiles[tile]
+            pattern = ((recipe.channel_pitch, channels), (1, step.width))
+            offset = first * recipe.channel_pitch + step.first
+            src = step.of(self.x, recipe.image_pitch, pattern, offset)
+            nisa.dma_copy(dst=self.xs[n % SLOTS][tile][0:channels, 0 : step.width], src=src)
+
+    def count(self, step: SweepStep, n: int) -> None:
+        """A record of every chunk."""
+        recipe = self.recipe
+        for first in range(0, step.width, recipe.chunk):
+            if self.held == recipe.records:
+                self.combine()
+            end = min(first + recipe.chunk, step.width)
+            at = TRIPLE + RECORD * self.held
+            for tile in range(len(recipe.tiles)):
+                channels = recipe.tiles[tile][1]
+                nisa.bn_stats(
+                    dst=self.records[self.slot][tile][0:channels, at : at + RECORD],
+                    data=self.xs[n % SLOTS][tile][0:channels, first:end],
+                )
+            self.held += 1
+            self.counted += end - first
+
+    def combine(self) -> None:
+        """The image so far, with the records that are held."""
+        columns = TRIPLE + RECORD * self.held
+        for tile in range(len(self.recipe.tiles)):
+            channels = self.recipe.tiles[tile][1]
+            records = self.records[self.slot][tile]
+            moments = self.moments[tile]
+            nisa.bn_aggr(dst=moments[0:channels, :], data=records[0:channels, 0:columns])
+            so_far = records[0:channels, 0:1]
+            nisa.tensor_scalar(dst=so_far, data=so_far, op0=nl.add, operand0=float(self.counted))
+            nisa.tensor_copy(
+                dst=records[0:channels, 1:2],
+                src=moments[0:channels, 0:1],
+                engine=nisa.engine.vector,
+            )
+            nisa.tensor_tensor(
+                dst=records[0:channels, 2:3],
+                data1=moments[0:channels, 1:2],
+                data2=so_far,
+                op=nl.multiply,
+            )
+        self.held = 0
+        self.counted = 0

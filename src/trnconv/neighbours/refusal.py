@@ -1,0 +1,62 @@
+"""Why a problem has no plan, in words: what all problems have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+from typing import Protocol
+
+from nkisim.machine import V3, Machine
+from trnconv.ask.ends import IDENTITY, ITEM_BYTES
+from trnconv.ask.limits import MAX_OFFSET
+from trnconv.errors import PlanError
+
+
+class Refusing(Protocol):
+    """A problem that says what it refuses."""
+
+    def refuses(self, machine: Machine, cores: int = 1) -> str:
+        """Why there is no plan; empty if there is one."""
+
+
+def shape_reasons(sizes: tuple[int, ...], dtype: str) -> Iterator[str]:
+    """A tensor of these sizes."""
+    if min(sizes) < 1:
+        yield f"sizes {sizes}: each is at least 1"
+    if prod(sizes) > MAX_OFFSET:
+        yield f"a tensor of {prod(sizes)} elements: offsets have 32 bits; split it"
+    yield from choice_reasons("dtype", dtype, tuple(ITEM_BYTES))
+
+
+def choice_reasons(name: str, value: str, known: tuple[str, ...]) -> Iterator[str]:
+    """One of several words."""
+    if value not in known:
+        yield f"{name} {value}: one of {', '.join(known)}"
+
+
+def machine_reasons(machine: Machine, cores: int) -> Iterator[str]:
+    """A machine, and cores of a launch."""
+    if machine.generation < V3:
+        yield f"{machine.name}: planned for trn2 and trn3; its engines share one port to PSUM"
+    if not 1 <= cores <= machine.lnc_max:
+        yield f"{cores} cores: a launch on {machine.name} has 1 to {machine.lnc_max}"
+    if not machine.accepts.loads_ahead:
+        yield f"loads ahead of stores: {machine.name} has them switched off"
+
+
+def bias_reasons(machine: Machine, activation: str) -> Iterator[str]:
+    """A bias that the Scalar engine adds."""
+    if activation == IDENTITY and not machine.accepts.scalar_bias:
+        yield f"a bias without an activation: {machine.name} has that switched off"
+
+
+def takes_loops(machine: Machine) -> bool:
+    """Whether there are hardware loops; kernels here have no fence behind them."""
+    return machine.accepts.loops and machine.accepts.unfenced_loops
+
+
+def require(problem: Refusing, machine: Machine, cores: int) -> None:
+    """PlanError with what a problem refuses, if it does."""
+    why = problem.refuses(machine, cores)
+    if why:
+        raise PlanError(f"{problem} on {cores} cores of {machine.name}: {why}.")
