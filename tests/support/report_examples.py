@@ -135,6 +135,7 @@ def example(**others):
                 seconds=0.00025,
                 share=0.2,
                 bound="hbm",
+                price_of="a kernel of ours",
             ),
         ),
         timelines=(timeline,),

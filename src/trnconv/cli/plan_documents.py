@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from trnconv.cli.layer_options import AskedLayer
 
 LEFT_OUT = ("what a launch takes to start",)
-REST = "left to the compiler; priced as one kernel each, which reads and writes HBM once"
+REST = "left to the compiler; priced as one kernel each, since what that makes of it is not known"
 
 
 def layer_document(

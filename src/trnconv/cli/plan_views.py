@@ -101,7 +101,7 @@ def _layers(layers: list[dict[str, Any]]) -> Any:
 def _operations(answer: dict[str, Any]) -> Any:
     """What is no convolution, by kind."""
     numbers = ("calls", "GB", "GB by torch's operators", "s", "of all")
-    shown = table("", "besides convolutions", *numbers, "bound")
+    shown = table("", "besides convolutions", *numbers, "bound", "priced as")
     for kind in answer["operations"]:
         spent = kind["ns"] / 1e9
         shown.add_row(
@@ -112,6 +112,7 @@ def _operations(answer: dict[str, Any]) -> Any:
             f"{spent:.3f}",
             f"{spent / answer['whole_seconds']:.1%}",
             kind["bound"],
+            kind["price_of"],
         )
     return shown
 

@@ -1,8 +1,9 @@
 """What a model does besides convolutions, priced as if each operation was a kernel of its own.
 
-Inside of a patched model it is left to torch, and on a device to its compiler: what that would take
-is not known. A kernel of its own reads from HBM and writes to it once, and can be no faster than
-that, nor than the Tensor engine at its products.
+Norms and attention have kernels of ours, with prices of their own (`trnconv.neighbours`). Anything
+else has the price of a kernel that reads HBM and writes it once, and multiplies at the Tensor
+engine's peak: none is faster. Inside of a patched model all of it is left to torch, and on a device
+to its compiler: what that would take is not known.
 """
 
 from __future__ import annotations
@@ -12,9 +13,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from nkisim.machine import Machine, Reading
-from trnconv.observed.operation import ATTENTION, PRODUCT, Operation
+from trnconv.ask.ends import IDENTITY
+from trnconv.neighbours.attention.problem import Attention
+from trnconv.neighbours.channel_norm.problem import ChannelNorm
+from trnconv.neighbours.group_norm.problem import GroupNorm
+from trnconv.observed.operation import ATTENTION, CHANNEL_NORM, GROUP_NORM, PRODUCT, Operation
 
 HBM, TENSOR = "hbm", "tensor"
+KERNEL, BOUND = "a kernel of ours", "its bytes and products"  # what a price is of
 
 
 @dataclass(frozen=True)
@@ -25,6 +31,7 @@ class OperationPlan:
     calls: int
     call_ns: float
     bound: str  # what decides: HBM, or an engine
+    price_of: str  # KERNEL or BOUND
 
     @property
     def ns(self) -> float:
@@ -47,6 +54,7 @@ class KindPlan:
     as_written_bytes: int  # read and written by torch's operators, one by one
     ns: float
     bound: str  # of the one that takes longest
+    price_of: str  # likewise
 
 
 def operation_plans(
@@ -72,6 +80,7 @@ def by_kind(plans: Iterable[OperationPlan]) -> tuple[KindPlan, ...]:
             sum(plan.calls * plan.operation.step_bytes for plan in own),
             sum(plan.ns for plan in own),
             max(own, key=lambda plan: plan.ns).bound,
+            max(own, key=lambda plan: plan.ns).price_of,
         )
         for kind, own in kinds.items()
     ]
@@ -93,11 +102,32 @@ def as_written_ns(
 
 
 @lru_cache(maxsize=4096)
-def _price(operation: Operation, machine: Machine, cores: int) -> tuple[float, str]:
-    """Nanoseconds, and what decides them."""
+def _price(operation: Operation, machine: Machine, cores: int) -> tuple[float, str, str]:
+    """Nanoseconds, what decides them, and what it is the price of."""
+    problem = _problem(operation)
+    if problem is not None and not problem.refuses(machine, cores):
+        price = problem.price(machine, cores)
+        return price.ns, price.bound, KERNEL
     moving = operation.moved_bytes / _hbm_bytes_per_ns(machine, cores)
     multiplying = _tensor_ns(operation, machine, cores)
-    return max((moving, HBM), (multiplying, TENSOR))
+    return (*max((moving, HBM), (multiplying, TENSOR)), BOUND)
+
+
+def _problem(operation: Operation) -> ChannelNorm | GroupNorm | Attention | None:
+    """What a kernel of ours would be asked; None if there is none for it.
+
+    A mask of an attention may spare it half of its products: it is priced without.
+    """
+    if operation.kind == CHANNEL_NORM:
+        images, channels, positions = operation.sizes
+        return ChannelNorm(channels, positions, operation.dtype, IDENTITY, images)
+    if operation.kind == GROUP_NORM:
+        images, channels, groups, positions = operation.sizes
+        return GroupNorm(images, channels, groups, positions, operation.dtype, IDENTITY)
+    if operation.kind == ATTENTION:
+        batch, queries, keys, head, _ = operation.sizes
+        return Attention(batch, queries, head, dtype=operation.dtype) if queries == keys else None
+    return None
 
 
 def _hbm_bytes_per_ns(machine: Machine, cores: int) -> float:

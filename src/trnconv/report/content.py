@@ -78,6 +78,7 @@ class KindRow:
     seconds: float
     share: float  # of the whole
     bound: str
+    price_of: str  # a kernel of ours, or what no kernel can be faster than
 
 
 @dataclass(frozen=True, kw_only=True)

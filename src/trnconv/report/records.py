@@ -113,6 +113,7 @@ def kind_rows(besides: Besides, whole_seconds: float) -> tuple[KindRow, ...]:
             seconds=kind.ns / 1e9,
             share=kind.ns / 1e9 / whole_seconds,
             bound=kind.bound,
+            price_of=kind.price_of,
         )
         for kind in besides.kinds
     )

@@ -18,8 +18,8 @@ _NEVER_MEASURED = (
 )
 _BEYOND = "What the compiler would reorder, and other launches at the same memory."
 BESIDES = (
-    "Norms, attention, activations and copies: one kernel each, which reads HBM and writes it once."
-    " They are left to the compiler; what it makes of them is not known."
+    "Norms, attention, activations and copies: as one kernel each. They are left to the compiler;"
+    " what it makes of them is not known."
 )
 MODELLED = (
     _CLOSED_FORM,

@@ -184,10 +184,11 @@ def kind_table(rows: Sequence[KindRow], caption: str) -> str:
             tag("td", words(amount(row.moved_bytes, "B"))),
             tag("td", words(amount(row.as_written_bytes, "B"))),
             tag("td", words(row.bound)),
+            tag("td", words(row.price_of)),
         )
         for row in rows
     ]
-    heads = ("what", "", "time", "of the whole", "calls", "HBM", "as written", "bound")
+    heads = ("what", "", "time", "of the whole", "calls", "HBM", "as written", "bound", "priced as")
     return _table(caption, heads, lines)
 
 
