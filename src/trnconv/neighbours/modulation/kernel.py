@@ -1,0 +1,270 @@
+"""Modulation by repeated views, of scales and shifts of a lower resolution.
+
+    y = act((a_c x + b_c) * m + s)
+
+An element of m and s is for factor x factor positions of x, and for one or more frames. On a loaded
+tile of low rows, m becomes a m and s becomes b m + s. Views with a step of 0 repeat them: the
+Vector engine multiplies x by one, the Tensor engine adds the other to the product (an identity
+matrix by both, summed in PSUM), and the Scalar engine takes the activation on the way out.
+"""
+
+from __future__ import annotations
+
+from trnconv._nki import nisa, nl
+from trnconv.forms.kernel_parts import OPERATORS, Banks, listed, wait_for_both
+from trnconv.forms.recipe_parts import RecipePair
+from trnconv.neighbours.modulation.recipe import FrameRun, ModulationRecipe, PsumChunk
+from trnconv.neighbours.sweep_kernel import tile_rings
+
+SLOTS = 4  # tiles of x
+Y_SLOTS = 3
+LATE = 2  # steps from a load to its store
+BANKS = 6
+
+
+def modulation(
+    x: nl.NkiTensor,
+    scale: nl.NkiTensor,
+    shift: nl.NkiTensor,
+    coefficients: nl.NkiTensor,
+    identity: nl.NkiTensor,
+    recipe: ModulationRecipe,
+) -> nl.NkiTensor:
+    """x [C, F, H, W], scale and shift [C, F', H', W'], coefficients [C, 2] -> y like x."""
+    y = nl.ndarray(recipe.shape, dtype=x.dtype, buffer=nl.shared_hbm, name="y")
+    core = ModulationCore((x, scale, shift, y), coefficients, identity, recipe)
+    modulate(core)
+    return y
+
+
+def modulation_on_two_cores(
+    x: nl.NkiTensor,
+    scale: nl.NkiTensor,
+    shift: nl.NkiTensor,
+    coefficients: nl.NkiTensor,
+    identity: nl.NkiTensor,
+    recipes: RecipePair,
+) -> nl.NkiTensor:
+    """The same, with each of two cores computing its blocks of every frame."""
+    recipe = recipes.cores[nl.program_id(0)]
+    y = nl.ndarray(recipe.shape, dtype=x.dtype, buffer=nl.shared_hbm, name="y")
+    core = ModulationCore((x, scale, shift, y), coefficients, identity, recipe)
+    modulate(core)
+    wait_for_both(y)
+    return y
+
+
+class ModulationCore(nl.NKIObject):
+    """What a core holds: constants, and tiles that steps use in turn."""
+
+    def __init__(
+        self,
+        tensors: tuple[nl.NkiTensor, nl.NkiTensor, nl.NkiTensor, nl.NkiTensor],
+        coefficients: nl.NkiTensor,
+        identity: nl.NkiTensor,
+        recipe: ModulationRecipe,
+    ) -> None:
+        self.x, self.scale, self.shift, self.y = tensors
+        self.recipe = recipe
+        lines, count, dtype = recipe.lines, len(recipe.tiles), self.x.dtype
+        self.identity = nl.ndarray((lines, lines), dtype=dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=self.identity, src=identity)
+        self.coefficients = tile_rings(1, count, (lines, 2), nl.float32)[0]
+        if recipe.has_coefficients:
+            for tile in range(count):
+                first, channels = recipe.tiles[tile]
+                dst = self.coefficients[tile][0:channels, :]
+                nisa.dma_copy(dst=dst, src=coefficients[first : first + channels, :])
+        low = (lines, recipe.low_rows * recipe.low[2])
+        self.xs = tile_rings(SLOTS, count, (lines, recipe.width), dtype)
+        self.scales = tile_rings(SLOTS, count, low, dtype)
+        self.shifts = tile_rings(SLOTS, count, low, dtype)
+        self.products = tile_rings(2, count, (lines, recipe.width), dtype)
+        self.ys = tile_rings(Y_SLOTS, count, (lines, recipe.width), dtype)
+        self.banks = Banks(BANKS, (lines, recipe.bank), nl.float32)
+
+
+class BlockPart(nl.NKIObject):
+    """A step: a part of a block of a frame; `counter` of a loop counts blocks."""
+
+    def __init__(
+        self, run: FrameRun, block: int, part: int, counter: nisa.VirtualRegister | None
+    ) -> None:
+        self.run = run
+        self.block = block
+        self.part = part
+        self.counter = counter
+
+    def of(
+        self, tensor: nl.NkiTensor, unit: int, pattern: tuple[tuple[int, int], ...], offset: int
+    ) -> nl.NkiTensor:
+        """A pattern of a tensor whose blocks are `unit` apart, from an offset in this block on."""
+        elems = 1
+        for size in tensor.shape:
+            elems *= size
+        blocks = tensor.reshape((elems // unit, unit))
+        at = self.block * unit + offset
+        if self.run.turns == 1:
+            return blocks.ap(listed(pattern), offset=at)
+        return blocks.ap(listed(pattern), offset=at, scalar_offset=self.counter, indirect_dim=0)
+
+
+def modulate(core: ModulationCore) -> None:
+    """Run after run; those without a loop that follow each other are one stretch."""
+    straight: list[BlockPart] = []
+    for run in core.recipe.runs:
+        if run.turns == 1:
+            straight = straight + parts_of(core, run, None)
+        else:
+            go_through(core, straight)
+            straight = []
+            roll(core, run)
+    go_through(core, straight)
+
+
+def roll(core: ModulationCore, run: FrameRun) -> None:
+    """A hardware loop over blocks of a frame."""
+
+    def one_turn(counter: nisa.VirtualRegister) -> None:
+        core.banks.open_region()
+        go_through(core, parts_of(core, run, counter))
+
+    nl.fori_loop(0, run.turns * run.blocks, one_turn, step=run.blocks)
+    core.banks.open_region()
+
+
+def parts_of(
+    core: ModulationCore, run: FrameRun, counter: nisa.VirtualRegister | None
+) -> list[BlockPart]:
+    """The steps of a run, or of one turn."""
+    steps = []
+    for block in range(run.blocks):
+        for part in range(core.recipe.parts):
+            step = BlockPart(run, run.first + block, part, counter)
+            steps.append(step)
+    return steps
+
+
+def go_through(core: ModulationCore, steps: list[BlockPart]) -> None:
+    """Steps, each engine at another."""
+    late = LATE if len(steps) > 0 else 0
+    for n in range(len(steps) + late):
+        if n < len(steps):
+            load(core, steps[n], n)
+        if n >= 1 and n - 1 < len(steps):
+            multiply(core, n - 1)
+        if n >= late:
+            finish(core, steps[n - late], n - late)
+
+
+def positions(
+    core: ModulationCore, tensor: nl.NkiTensor, step: BlockPart, tile: int
+) -> nl.NkiTensor:
+    """A step's positions of a tile of channels, of x or y."""
+    recipe = core.recipe
+    _, frames, rows, columns = recipe.shape
+    first, channels = recipe.tiles[tile]
+    pitch = frames * rows * columns
+    unit = recipe.low_rows * recipe.factor * columns
+    offset = first * pitch + step.run.frame * rows * columns + step.part * recipe.width
+    return step.of(tensor, unit, ((pitch, channels), (1, recipe.width)), offset)
+
+
+def load(core: ModulationCore, step: BlockPart, n: int) -> None:
+    """x of a step, and the low rows that it shares."""
+    recipe = core.recipe
+    low_frames, low_rows, low_columns = recipe.low
+    unit = recipe.low_rows * low_columns
+    pitch = low_frames * low_rows * low_columns
+    for tile in range(len(recipe.tiles)):
+        first, channels = recipe.tiles[tile]
+        dst = core.xs[n % SLOTS][tile][0:channels, :]
+        nisa.dma_copy(dst=dst, src=positions(core, core.x, step, tile))
+        offset = first * pitch + step.run.low_frame * low_rows * low_columns
+        pattern = ((pitch, channels), (1, unit))
+        scale = step.of(core.scale, unit, pattern, offset)
+        nisa.dma_copy(dst=core.scales[n % SLOTS][tile][0:channels, :], src=scale)
+        shift = step.of(core.shift, unit, pattern, offset)
+        nisa.dma_copy(dst=core.shifts[n % SLOTS][tile][0:channels, :], src=shift)
+
+
+def multiply(core: ModulationCore, n: int) -> None:
+    """x by its scales; coefficients go into scales and shifts, which are smaller."""
+    recipe = core.recipe
+    columns = recipe.low[2]
+    for tile in range(len(recipe.tiles)):
+        channels = recipe.tiles[tile][1]
+        if recipe.has_coefficients:
+            add_coefficients(core, n, tile)
+        pattern = [
+            [recipe.low_rows * columns, channels],
+            [columns, recipe.low_rows],
+            [0, recipe.rows],
+            [1, columns],
+            [0, recipe.factor],
+        ]
+        repeated = core.scales[n % SLOTS][tile].ap(pattern, offset=0)
+        x = core.xs[n % SLOTS][tile][0:channels, :]
+        product = core.products[n % 2][tile][0:channels, :]
+        nisa.tensor_tensor(dst=product, data1=x, data2=repeated, op=nl.multiply)
+
+
+def add_coefficients(core: ModulationCore, n: int, tile: int) -> None:
+    """shift = b * scale + shift, then scale = a * scale."""
+    channels = core.recipe.tiles[tile][1]
+    scale = core.scales[n % SLOTS][tile][0:channels, :]
+    shift = core.shifts[n % SLOTS][tile][0:channels, :]
+    a = core.coefficients[tile][0:channels, 0:1]
+    b = core.coefficients[tile][0:channels, 1:2]
+    nisa.scalar_tensor_tensor(
+        dst=shift, data=scale, op0=nl.multiply, operand0=b, op1=nl.add, operand1=shift
+    )
+    nisa.tensor_scalar(dst=scale, data=scale, op0=nl.multiply, operand0=a)
+
+
+def finish(core: ModulationCore, step: BlockPart, n: int) -> None:
+    """act(product + shift), bank by bank, to y."""
+    for tile in range(len(core.recipe.tiles)):
+        channels = core.recipe.tiles[tile][1]
+        for chunk in core.recipe.chunks:
+            add_shift(core, n, tile, chunk)
+        y = core.ys[n % Y_SLOTS][tile][0:channels, :]
+        nisa.dma_copy(dst=positions(core, core.y, step, tile), src=y)
+
+
+def add_shift(core: ModulationCore, n: int, tile: int, chunk: PsumChunk) -> None:
+    """One bank."""
+    recipe = core.recipe
+    channels, columns, low_columns = recipe.tiles[tile][1], recipe.shape[3], recipe.low[2]
+    wide = chunk.low_columns * recipe.factor
+    count = chunk.low_rows * chunk.rows * wide
+    first = (chunk.low_row * recipe.rows + chunk.row) * columns
+    pattern = [[recipe.width, channels], [columns, chunk.low_rows * chunk.rows], [1, wide]]
+    offset = first + chunk.low_column * recipe.factor
+    bank = core.banks.take()[0:channels, 0:count]
+    nisa.nc_matmul(
+        dst=bank,
+        stationary=core.identity[0:channels, 0:channels],
+        moving=core.products[n % 2][tile].ap(pattern, offset=offset),
+        accumulate=False,
+    )
+    repeated = [
+        [recipe.low_rows * low_columns, channels],
+        [low_columns, chunk.low_rows],
+        [0, chunk.rows],
+        [1, chunk.low_columns],
+        [0, recipe.factor],
+    ]
+    nisa.nc_matmul(
+        dst=bank,
+        stationary=core.identity[0:channels, 0:channels],
+        moving=core.shifts[n % SLOTS][tile].ap(
+            repeated, offset=chunk.low_row * low_columns + chunk.low_column
+        ),
+        accumulate=True,
+    )
+    nisa.activation(
+        dst=core.ys[n % Y_SLOTS][tile].ap(pattern, offset=offset),
+        op=OPERATORS[recipe.activation],
+        data=bank,
+    )
