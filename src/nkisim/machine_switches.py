@@ -78,7 +78,7 @@ _TURNED_OFF: Final = (
         ACCEPTS,
         "split_partitions",
         value=False,
-        effect="a DMA for each run of partitions, where stacked taps were one; no stacked outputs",
+        effect="a DMA for each run of partitions, where those of stacked taps and outputs were one",
         evidence="device rule dma-split-partitions: no report either way",
     ),
     MachineSwitch(

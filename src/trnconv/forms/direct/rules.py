@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from trnconv.ask.ends import ITEM_BYTES
 from trnconv.ask.limits import MAX_OFFSET
-from trnconv.forms.direct.array.m_lines import out_tiles
 from trnconv.forms.direct.block_types import frame_kinds
 from trnconv.forms.direct.jobs import grouped_jobs
-from trnconv.forms.direct.plan import BY_COLUMN, BY_FRAME, BY_ROW, ArrayFill, DirectPlan
+from trnconv.forms.direct.plan import BY_COLUMN, BY_FRAME, BY_ROW, DirectPlan
 from trnconv.forms.direct.problem import DEPTH, HEIGHT, WIDTH
 from trnconv.forms.direct.sbuf import layout_of, window_elems
 from trnconv.forms.direct.traffic import count_windows
@@ -68,23 +67,12 @@ def _channels(plan: DirectPlan) -> list[str]:
                 f"{fill}: column phases of {lines} partitions, {plan.machine} has"
                 f" {plan.target.partitions}"
             )
-        if not plan.target.accepts.split_partitions and _stacks_freely(plan, fill):
-            broken.append(
-                f"{fill}: partitions of a store in two dimensions, which {plan.machine} has"
-                " switched off"
-            )
         if fill.tile_columns < plan.target.matmul_tile_min_rows:
             broken.append(
                 f"column tiles of {fill.tile_columns}: {plan.machine} has tiles of"
                 f" {plan.target.matmul_tile_min_rows} columns or more"
             )
     return broken
-
-
-def _stacks_freely(plan: DirectPlan, one: ArrayFill) -> bool:
-    """Whether partitions of a store are split by outputs that are stacked for speed alone."""
-    phases = plan.problem.phases != (1, 1, 1)  # they have to be stacked: stores are taken apart
-    return not phases and any(box.is_split for tile in out_tiles(one) for box in tile.boxes)
 
 
 def _memory(plan: DirectPlan) -> list[str]:
