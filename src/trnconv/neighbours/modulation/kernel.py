@@ -64,7 +64,11 @@ class ModulationCore(nl.NKIObject):
         identity: nl.NkiTensor,
         recipe: ModulationRecipe,
     ) -> None:
-        self.x, self.scale, self.shift, self.y = tensors
+        x, scale, shift, y = tensors
+        self.x = x
+        self.scale = scale
+        self.shift = shift
+        self.y = y
         self.recipe = recipe
         lines, count, dtype = recipe.lines, len(recipe.tiles), self.x.dtype
         self.identity = nl.ndarray((lines, lines), dtype=dtype, buffer=nl.sbuf)

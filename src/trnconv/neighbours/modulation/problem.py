@@ -119,6 +119,8 @@ def recipes_of(problem: Modulation, machine: Machine, cores: int) -> tuple[Modul
         bank=machine.psum_bank_fp32_elems,
         low_rows=low_rows,
         parts=s // rows,
+        rows=rows,
+        width=low_rows * rows * problem.columns,
         chunks=tuple(_chunks(low_rows, rows, low[2], s, machine.psum_bank_fp32_elems)),
         has_coefficients=problem.has_coefficients,
         activation=problem.activation,
