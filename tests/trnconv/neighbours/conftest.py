@@ -23,7 +23,7 @@ def short_turns(monkeypatch):
     for module in (channel_norm, group_norm, modulation):
         monkeypatch.setattr(module, "_TURN_INSTRUCTIONS", TURN)
     monkeypatch.setattr(modulation, "_UNROLLED", 2 * TURN)
-    monkeypatch.setattr(attention, "_TILES", 2)
+    monkeypatch.setattr(attention, "_TILES", (2,))
     for kept in KEPT:
         kept.cache_clear()
     yield

@@ -9,14 +9,14 @@ from nkisim.compiler_count import matmul_instructions
 from nkisim.machine import Machine
 from trnconv.neighbours.chain import Stage, Stages, busy_of, chain_ns
 from trnconv.neighbours.modulation.recipe import FrameRun, ModulationRecipe, PsumChunk
-from trnconv.neighbours.price import SCALAR, TENSOR, VECTOR, Clock, LaunchPrice
+from trnconv.neighbours.price import SCALAR, TENSOR, VECTOR, Clock, LaunchPrice, clock_of
 
 _SLOTS = 4
 
 
 def price_of(recipes: Sequence[ModulationRecipe], item: int, machine: Machine) -> LaunchPrice:
     """The core that ends last."""
-    clock = Clock(machine, len(recipes))
+    clock = clock_of(machine, len(recipes))
     prices = [_core(recipe, item, clock) for recipe in recipes]
     slowest = max(prices, key=lambda price: price.ns)
     return replace(slowest, hbm_bytes=sum(price.hbm_bytes for price in prices))
