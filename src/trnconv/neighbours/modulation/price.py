@@ -8,7 +8,7 @@ from dataclasses import replace
 from nkisim.compiler_count import matmul_instructions
 from nkisim.machine import Machine
 from trnconv.neighbours.chain import Stage, Stages, busy_of, chain_ns
-from trnconv.neighbours.modulation.recipe import FrameRun, ModulationRecipe, PsumChunk
+from trnconv.neighbours.modulation.recipe import BlockRun, ModulationRecipe, PsumChunk
 from trnconv.neighbours.price import SCALAR, TENSOR, VECTOR, Clock, LaunchPrice, clock_of
 
 _SLOTS = 4
@@ -43,7 +43,7 @@ def _core(recipe: ModulationRecipe, item: int, clock: Clock) -> LaunchPrice:
     return total
 
 
-def _stretches(runs: Sequence[FrameRun], parts: int) -> list[tuple[int, int]]:
+def _stretches(runs: Sequence[BlockRun], parts: int) -> list[tuple[int, int]]:
     """Turns and steps of a turn."""
     found: list[tuple[int, int]] = []
     for run in runs:

@@ -9,7 +9,7 @@ from trnconv.forms.digest import digest_of
 
 
 @dataclass(frozen=True)
-class FrameRun(NKIObject):
+class BlockRun(NKIObject):
     """Blocks of a frame, one after the other: `blocks` of them, `turns` times."""
 
     frame: int
@@ -48,7 +48,7 @@ class ModulationRecipe(NKIObject):
     chunks: tuple[PsumChunk, ...]  # of a step
     has_coefficients: bool
     activation: str
-    runs: tuple[FrameRun, ...]
+    runs: tuple[BlockRun, ...]
 
     def __repr__(self) -> str:
         """What compiled kernels are kept by: a digest of all of it, and of the kernel's sources."""
