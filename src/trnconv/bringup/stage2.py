@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from trnconv.ask.question import FILTER_GRADIENT, Question
+from trnconv.bringup import neighbour_layers
 from trnconv.bringup.ladder import GREEN, RED, Bench, Finding, Rung
 from trnconv.bringup.layers import LAYERS, LadderLayer, expected_of, operands_of
 from trnconv.bringup.runner import Runner
@@ -22,8 +23,14 @@ STAGE: Final = 2
 
 
 def rungs() -> tuple[Rung, ...]:
-    """A rung for each layer."""
-    return tuple(Rung(STAGE, layer.name, layer.asks, partial(run, layer)) for layer in LAYERS)
+    """A rung for each layer, and for each kernel between convolutions."""
+    return (
+        *(Rung(STAGE, layer.name, layer.asks, partial(run, layer)) for layer in LAYERS),
+        *(
+            Rung(STAGE, layer.name, layer.asks, partial(neighbour_layers.run, layer))
+            for layer in neighbour_layers.NEIGHBOUR_LAYERS
+        ),
+    )
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ An engine starts when the first step has reached it, and what is behind it goes 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -43,16 +44,18 @@ def chain_ns(
     """
     first, last = stages_of(widths[0]), stages_of(widths[-1])
     busy = {resource: _unhidden(first, resource, ns) for resource, ns in once.items()}
-    for width in set(widths):
-        for resource, ns in busy_of(stages_of(width)).items():
-            busy[resource] = busy.get(resource, 0.0) + widths.count(width) * ns
+    behind = -first[-1].busy_ns  # last stages of all others, one after the other
+    for width, count in Counter(widths).items():
+        stages = stages_of(width)
+        behind += count * stages[-1].busy_ns
+        for resource, ns in busy_of(stages).items():
+            busy[resource] = busy.get(resource, 0.0) + count * ns
     alone = once if len(widths) == 1 else {}  # then it is done while the engine waits
     ends = [
         _before(first, resource) + ns + _after(last, resource, alone.get(resource, 0.0))
         for resource, ns in busy.items()
     ]
     delays = (max(0.0, ns - _idle(first, resource)) for resource, ns in once.items())
-    behind = sum(stages_of(width)[-1].busy_ns for width in widths[1:])  # one after the other
     return max(*ends, sum(stage.latency_ns for stage in first) + sum(delays) + behind)
 
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 from nkisim.machine import Machine
 from trnconv.ask.ends import ITEM_BYTES
 from trnconv.neighbours.chain import Stage, Stages
-from trnconv.neighbours.price import VECTOR, Clock, LaunchPrice, Steps, rows_price
+from trnconv.neighbours.price import VECTOR, LaunchPrice, Steps, clock_of, rows_price
 from trnconv.neighbours.refusal import choice_reasons, machine_reasons, require
 from trnconv.neighbours.sweep import Cut, sweeps
 
@@ -55,7 +55,7 @@ def _price(problem: Pointwise, machine: Machine, cores: int) -> LaunchPrice:
     """Elements on all partitions, in steps; the core that ends last."""
     item, lines = ITEM_BYTES[problem.dtype], machine.partitions
     positions = -(-problem.elements // lines)
-    clock = Clock(machine, cores)
+    clock = clock_of(machine, cores)
     length = problem.reads + problem.operators + problem.writes
     width = min(_WIDTH_IN_BANKS * machine.psum_bank_fp32_elems, positions)
     cycles = 2 if item == 4 and problem.reads > 1 else 1

@@ -5,6 +5,7 @@ Modelled: constants of the machine in the default reading, as nkisim's clock has
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -51,23 +52,13 @@ class LaunchPrice:
         )
 
 
-@lru_cache(maxsize=16)
-def timing_of(machine: Machine) -> Timing:
-    """Rates and costs of a machine in the default reading."""
-    return machine.timing.read(Reading.default)
-
-
 @dataclass(frozen=True)
 class Clock:
     """Times of instructions on one core of a launch, ns."""
 
     machine: Machine
-    cores: int = 1
-
-    @property
-    def timing(self) -> Timing:
-        """Rates and costs, in the default reading."""
-        return timing_of(self.machine)
+    cores: int
+    timing: Timing  # in the default reading
 
     def scalar(self, elems: float) -> float:
         """The Scalar engine is busy."""
@@ -163,6 +154,12 @@ class Clock:
         return latency_ns(self.timing)
 
 
+@lru_cache(maxsize=16)
+def clock_of(machine: Machine, cores: int) -> Clock:
+    """The clock of one of so many cores."""
+    return Clock(machine, cores, machine.timing.read(Reading.default))
+
+
 @dataclass(frozen=True)
 class Steps:
     """Steps of a sweep by their width: their stages, and static instructions."""
@@ -182,13 +179,14 @@ def rows_price(rows: Sequence[SweepRow], width: int, clock: Clock, steps: Steps)
         looped = row.along != ONCE
         pause = clock.timing.loop_turn_ns if looped else 0.0
         busy: dict[str, float] = {}
-        for count in set(widths):
+        length = 0
+        for count, times in Counter(widths).items():
+            length += times * steps.length(count)
             for resource, ns in busy_of(steps.stages(count)).items():
-                busy[resource] = busy.get(resource, 0.0) + row.turns * widths.count(count) * ns
+                busy[resource] = busy.get(resource, 0.0) + row.turns * times * ns
         turn = chain_ns(widths, steps.stages) + pause
         first = chain_ns(widths, steps.stages, {SCALAR: table} if table else {}) + pause
         ns = first + (row.turns - 1) * turn
-        length = sum(widths.count(count) * steps.length(count) for count in set(widths))
         total += LaunchPrice(ns, length, int(looped), 0, tuple(busy.items()))
         table = 0.0
     return total

@@ -11,6 +11,7 @@ from nkisim.machine import find_machine
 from trnconv.errors import PlanError
 from trnconv.neighbours.attention.problem import Attention, launch_of, simulate
 
+MACHINES = [TRN2, pytest.param(TRN3, marks=pytest.mark.slow)]
 CASES = [
     Attention(1, 1, 64),
     Attention(2, 3, 16),
@@ -21,8 +22,8 @@ CASES = [
     Attention(1, 1200, 384, frame_tokens=300),
     Attention(1, 60, 32, frame_tokens=4),
     Attention(1, 260, 80, scale=0.7),
-    Attention(1, 2500, 16, frame_tokens=2500),  # a loop over queries, and what is left
 ]
+LOOPED = [Attention(1, 1200, 32), Attention(1, 1800, 16, frame_tokens=900)]
 
 
 def arrays(problem, seed=0):
@@ -63,6 +64,15 @@ def test_values_are_within_the_derived_bound(problem, cores):
     assert worst(o, *exact_and_bound(problem, *given)) <= 1
 
 
+@pytest.mark.usefixtures("short_turns")
+@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize("problem", LOOPED, ids=str)
+def test_values_of_loops_are_within_the_derived_bound(problem, cores):
+    test_values_are_within_the_derived_bound(problem, cores)
+    test_no_device_rule_is_broken(problem, TRN2, cores)
+    assert cores == 2 or problem.price(TRN2, cores).regions > 0
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_random_sizes(seed):
     rng = np.random.default_rng(seed)
@@ -87,7 +97,8 @@ def test_large_scores_do_not_overflow_and_the_maximum_may_come_last():
     assert worst(simulate(problem, q, k, v, TRN2), exact, bound) <= 1
 
 
-@pytest.mark.parametrize("problem", [CASES[3], CASES[6], CASES[9]], ids=str)
+@pytest.mark.usefixtures("short_turns")
+@pytest.mark.parametrize("problem", [CASES[3], CASES[6], *LOOPED], ids=str)
 def test_two_cores_give_the_bits_of_one(problem):
     given = arrays(problem)
     one, two = (
@@ -127,13 +138,14 @@ def check_price(problem, machine, cores, rel):
 
 
 @pytest.mark.parametrize("cores", [1, 2])
-@pytest.mark.parametrize("machine", [TRN2, TRN3], ids=lambda machine: machine.name)
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
 @pytest.mark.parametrize(
     "problem",
     [
         Attention(1, 1024, 512),
         Attention(1, 3600, 384),
-        Attention(1, 4096, 64),
+        pytest.param(Attention(1, 4096, 64), marks=pytest.mark.slow),
+        Attention(1, 2048, 64),
         Attention(2, 900, 512),
         Attention(1, 3600, 256, frame_tokens=1800),
     ],

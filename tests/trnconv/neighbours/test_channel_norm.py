@@ -11,6 +11,7 @@ from trnconv.errors import PlanError
 from trnconv.neighbours.channel_norm import kernel
 from trnconv.neighbours.channel_norm.problem import MEAN, NORM, ChannelNorm, launch_of, simulate
 
+MACHINES = [TRN2, pytest.param(TRN3, marks=pytest.mark.slow)]
 CASES = [
     ChannelNorm(96, 5000),
     ChannelNorm(1, 1),
@@ -22,8 +23,11 @@ CASES = [
     ChannelNorm(512, 2049, dtype="float32", variant=MEAN, eps=0.5),
     ChannelNorm(1024, 300),
     ChannelNorm(300, 511, images=2, activation="identity"),
-    ChannelNorm(3, 350_001),  # a loop over positions, and what is left
-    ChannelNorm(3, 1200, images=451),  # a loop over images, and what is left
+]
+LOOPED = [
+    ChannelNorm(3, 45_001),  # a loop over positions, and what is left
+    ChannelNorm(3, 1200, images=31),  # a loop over images, and what is left
+    ChannelNorm(130, 20_000, images=3),  # two whole images, and one that two cores share
 ]
 
 
@@ -66,6 +70,15 @@ def test_values_are_within_the_derived_bound(problem, cores):
     assert worst(y, *exact_and_bound(problem, x, gamma, beta)) <= 1
 
 
+@pytest.mark.usefixtures("short_turns")
+@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize("problem", LOOPED, ids=str)
+def test_values_of_loops_are_within_the_derived_bound(problem, cores):
+    test_values_are_within_the_derived_bound(problem, cores)
+    test_no_device_rule_is_broken(problem, TRN2, cores)
+    assert problem.price(TRN2, cores).regions > 0
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_random_sizes(seed):
     rng = np.random.default_rng(seed)
@@ -97,7 +110,8 @@ def test_zeros_stay_zeros_and_large_values_do_not_overflow(dtype):
     )
 
 
-@pytest.mark.parametrize("problem", [CASES[0], CASES[5], CASES[10], CASES[11]], ids=str)
+@pytest.mark.usefixtures("short_turns")
+@pytest.mark.parametrize("problem", [CASES[0], CASES[5], *LOOPED], ids=str)
 def test_two_cores_give_the_bits_of_one(problem):
     x, gamma, beta = arrays(problem)
     one, two = (
@@ -125,7 +139,7 @@ PRICED = [
     ChannelNorm(96, 1),
     ChannelNorm(96, 3000),
     ChannelNorm(96, 20_000),
-    ChannelNorm(96, 400_000),
+    pytest.param(ChannelNorm(96, 400_000), marks=pytest.mark.slow),
     ChannelNorm(128, 100_000),
     ChannelNorm(192, 50_000),
     ChannelNorm(384, 30_000, dtype="float32"),
@@ -135,7 +149,7 @@ PRICED = [
 
 
 @pytest.mark.parametrize("cores", [1, 2])
-@pytest.mark.parametrize("machine", [TRN2, TRN3], ids=lambda machine: machine.name)
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
 @pytest.mark.parametrize("problem", PRICED, ids=str)
 def test_the_price_is_within_5_percent_of_the_schedule(problem, machine, cores):
     spec = Spec((problem.images, problem.channels, problem.positions), problem.dtype)

@@ -16,6 +16,7 @@ from trnconv.neighbours.group_norm.problem import (
 )
 from trnconv.neighbours.group_norm.statistics_core import StatisticsCore
 
+MACHINES = [TRN2, pytest.param(TRN3, marks=pytest.mark.slow)]
 CASES = [
     GroupNorm(1, 128, 32, 5000),
     GroupNorm(1, 1, 1, 1),
@@ -28,8 +29,11 @@ CASES = [
     GroupNorm(1, 1024, 32, 300),
     GroupNorm(1, 128, 1, 700),
     GroupNorm(1, 64, 32, 600, frames=5),
-    GroupNorm(1, 4, 2, 3_300_001),  # a loop over positions, and what is left
-    GroupNorm(1, 8, 4, 900, frames=813),  # a loop over frames, and what is left
+]
+LOOPED = [
+    GroupNorm(1, 4, 2, 130_001),  # a loop over positions, and what is left
+    GroupNorm(1, 8, 4, 900, frames=63),  # a loop over frames, and what is left
+    GroupNorm(3, 8, 4, 110_000),  # images one after the other, each dealt to all cores
 ]
 
 
@@ -74,6 +78,15 @@ def test_values_are_within_the_derived_bound(problem, cores):
     assert worst(y, *exact_and_bound(problem, x, gamma, beta)) <= 1
 
 
+@pytest.mark.usefixtures("short_turns")
+@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize("problem", LOOPED, ids=str)
+def test_values_of_loops_are_within_the_derived_bound(problem, cores):
+    test_values_are_within_the_derived_bound(problem, cores)
+    test_no_device_rule_is_broken(problem, TRN2, cores)
+    assert problem.price(TRN2, cores).regions > 0
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_random_sizes(seed):
     rng = np.random.default_rng(seed)
@@ -106,7 +119,8 @@ def test_a_large_mean_does_not_cancel():
     assert abs(naive / np.var(x.astype(np.float64)) - 1) > 0.01
 
 
-@pytest.mark.parametrize("problem", [CASES[0], CASES[3], CASES[8], CASES[10], CASES[12]], ids=str)
+@pytest.mark.usefixtures("short_turns")
+@pytest.mark.parametrize("problem", [CASES[0], CASES[3], CASES[8], CASES[10], LOOPED[1]], ids=str)
 def test_two_cores_apply_the_bits_of_one(problem):
     """Statistics in two parts have other roundings; what is made of given ones is the same."""
     x, gamma, beta = arrays(problem)
@@ -157,16 +171,16 @@ PRICED = [
     GroupNorm(1, 128, 32, 1),
     GroupNorm(1, 128, 32, 3000),
     GroupNorm(1, 128, 32, 20_000),
-    GroupNorm(1, 128, 32, 2_000_000),
+    pytest.param(GroupNorm(1, 128, 32, 2_000_000), marks=pytest.mark.slow),
     GroupNorm(1, 256, 32, 50_000),
     GroupNorm(1, 512, 32, 30_000),
     GroupNorm(1, 512, 32, 3600, frames=17),
-    GroupNorm(1, 128, 32, 3600, frames=200),
+    pytest.param(GroupNorm(1, 128, 32, 3600, frames=200), marks=pytest.mark.slow),
 ]
 
 
 @pytest.mark.parametrize("cores", [1, 2])
-@pytest.mark.parametrize("machine", [TRN2, TRN3], ids=lambda machine: machine.name)
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
 @pytest.mark.parametrize("problem", PRICED, ids=str)
 def test_prices_are_within_5_percent_of_schedules(problem, machine, cores):
     x, statistics = specs(problem, cores)

@@ -10,6 +10,7 @@ from nkisim import TRN1, TRN2, TRN3, Spec
 from trnconv.errors import PlanError
 from trnconv.neighbours.modulation.problem import Modulation, launch_of, recipes_of, simulate
 
+MACHINES = [TRN2, pytest.param(TRN3, marks=pytest.mark.slow)]
 CASES = [
     Modulation(64, 16, 24, 2, (0, 1, 1)),
     Modulation(1, 1, 1, 1, (0,), activation="identity", has_coefficients=False),
@@ -17,8 +18,8 @@ CASES = [
     Modulation(130, 12, 40, 4, (0, 0, 1, 1), dtype="float32"),
     Modulation(5, 7, 11, 1, (2, 0, 1), dtype="float16"),
     Modulation(300, 6, 1026, 2, (0,), has_coefficients=False),
-    Modulation(2, 900, 640, 1, (1, 0, 0, 0)),  # loops over blocks of every frame
 ]
+LOOPED = [Modulation(2, 80, 640, 1, (1, 0, 0)), Modulation(3, 48, 720, 8, (0, 0))]
 
 
 def arrays(problem, seed=0):
@@ -75,6 +76,15 @@ def test_values_are_within_the_derived_bound(problem, cores):
     assert worst(y, *exact_and_bound(problem, x, low, coefficients)) <= 1
 
 
+@pytest.mark.usefixtures("short_turns")
+@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize("problem", LOOPED, ids=str)
+def test_values_of_loops_are_within_the_derived_bound(problem, cores):
+    test_values_are_within_the_derived_bound(problem, cores)
+    test_no_device_rule_is_broken(problem, TRN2, cores)
+    assert problem.price(TRN2, cores).regions > 0
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_random_sizes(seed):
     rng = np.random.default_rng(seed)
@@ -93,7 +103,8 @@ def test_random_sizes(seed):
     assert worst(y, *exact_and_bound(problem, x, low, coefficients)) <= 1
 
 
-@pytest.mark.parametrize("problem", [CASES[0], CASES[2], CASES[6]], ids=str)
+@pytest.mark.usefixtures("short_turns")
+@pytest.mark.parametrize("problem", [CASES[0], CASES[2], *LOOPED], ids=str)
 def test_two_cores_give_the_bits_of_one(problem):
     x, low, coefficients = arrays(problem)
     one, two = (simulate(problem, x, low, coefficients, TRN2, cores) for cores in (1, 2))
@@ -101,7 +112,7 @@ def test_two_cores_give_the_bits_of_one(problem):
 
 
 def specs(problem):
-    x, low, _ = ((problem.channels, len(problem.frame_map), problem.rows, problem.columns), 0, 0)
+    high = (problem.channels, len(problem.frame_map), problem.rows, problem.columns)
     low = (
         problem.channels,
         problem.low_frames,
@@ -110,7 +121,7 @@ def specs(problem):
     )
     dtype = problem.dtype
     return (
-        Spec(x, dtype),
+        Spec(high, dtype),
         Spec(low, dtype),
         Spec(low, dtype),
         Spec((problem.channels, 2), "float32"),
@@ -128,12 +139,8 @@ def test_no_device_rule_is_broken(problem, machine, cores):
     assert price.regions == sum(hasattr(item, "trips") for item in run.traces[0].items)
 
 
-def test_one_of_the_cases_has_loops():
-    assert any(run.turns > 1 for run in recipes_of(CASES[6], TRN2, 1)[0].runs)
-
-
 @pytest.mark.parametrize("cores", [1, 2])
-@pytest.mark.parametrize("machine", [TRN2, TRN3], ids=lambda machine: machine.name)
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
 @pytest.mark.parametrize(
     "problem",
     [

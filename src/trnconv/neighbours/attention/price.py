@@ -9,10 +9,21 @@ from nkisim.compiler_count import matmul_instructions
 from nkisim.machine import Machine
 from trnconv.forms.dma import descriptor_ns
 from trnconv.neighbours.attention.recipe import AttentionRecipe, QueryRow
-from trnconv.neighbours.price import DMA, HBM, ISSUE, SCALAR, TENSOR, VECTOR, Clock, LaunchPrice
+from trnconv.neighbours.price import (
+    DMA,
+    HBM,
+    ISSUE,
+    SCALAR,
+    TENSOR,
+    VECTOR,
+    Clock,
+    LaunchPrice,
+    clock_of,
+)
 from trnconv.neighbours.sweep import steps_of
 
 _SMALL = 1.0  # columns
+_NEAR = 0.75  # of the busiest engine's work: the Tensor engine's waits then show
 
 
 @dataclass(frozen=True)
@@ -35,7 +46,7 @@ class _Item:
 
 def price_of(recipes: Sequence[AttentionRecipe], machine: Machine) -> LaunchPrice:
     """The core that ends last."""
-    clock = Clock(machine, len(recipes))
+    clock = clock_of(machine, len(recipes))
     prices = [_core(recipe, clock) for recipe in recipes]
     slowest = max(prices, key=lambda price: price.ns)
     return replace(slowest, hbm_bytes=sum(price.hbm_bytes for price in prices))
@@ -90,8 +101,10 @@ def _row(recipe: AttentionRecipe, row: QueryRow, clock: Clock, ends: _Ends) -> L
         ):
             busy[resource] += row.turns * count * ns
     cold = max(0.0, clock.warming(tensor) - work)
+    waits = tensor > _NEAR * work
     work = max(work, alone + (pace if tiles > 2 else 0.0))  # the last item, behind those before
     fill, copied, drain = _around(recipe, row, clock)
+    copied = copied if waits else 0.0  # else it is work of the engine that is the bound
     work += fill + cold if ends.fills else max(0.0, fill - 2 * pace - copied) + cold
     work += copied + (drain if ends.drains else 0.0)
     looped = row.turns > 1

@@ -23,7 +23,9 @@ from trnconv.neighbours.refusal import (
     takes_loops,
 )
 
-_TILES = 8  # of queries that share a block of keys: its loads then hide behind the Tensor engine
+# Of queries that share a block of keys: its loads then hide behind the Tensor engine.
+_TILES = (5, 6, 7, 8)
+_WORSE = 1.01  # times that are taken for equal: the shorter program is
 _BLOCK_IN_BANKS = 2
 _MOST_HEAD_TILES = 8
 _DTYPES = ("bfloat16", "float16")
@@ -81,10 +83,21 @@ def _head_tiles(elems: int, machine: Machine) -> int:
 
 @lru_cache(maxsize=1024)
 def recipes_of(problem: Attention, machine: Machine, cores: int) -> tuple[AttentionRecipe, ...]:
-    """What each core does."""
+    """What each core does: the fastest, or nearly that if its program is shorter."""
+    choices = [_recipes(problem, machine, cores, tiles) for tiles in _TILES]
+    prices = [price_of(recipes, machine) for recipes in choices]
+    most = _WORSE * min(price.ns for price in prices)
+    fast = [n for n, price in enumerate(prices) if price.ns <= most]
+    return choices[min(fast, key=lambda n: prices[n].instructions)]
+
+
+def _recipes(
+    problem: Attention, machine: Machine, cores: int, tiles: int
+) -> tuple[AttentionRecipe, ...]:
     bank = machine.psum_bank_fp32_elems
     deep = _head_tiles(problem.head_dim, machine)
     scale = problem.head_dim**-0.5 if problem.scale is None else problem.scale
+    region = tiles * machine.partitions
     return tuple(
         AttentionRecipe(
             shape=(problem.batch, problem.tokens, problem.head_dim),
@@ -92,18 +105,20 @@ def recipes_of(problem: Attention, machine: Machine, cores: int) -> tuple[Attent
             lines=machine.partitions,
             bank=bank,
             block=_BLOCK_IN_BANKS * bank,
-            tiles=_TILES,
+            tiles=tiles,
             scale=scale,
-            rows=tuple(_rows(problem, machine, core, cores)),
+            rows=tuple(_rows(problem, machine, (core, cores), region)),
         )
         for core in range(cores)
     )
 
 
-def _rows(problem: Attention, machine: Machine, core: int, cores: int) -> Iterator[QueryRow]:
+def _rows(
+    problem: Attention, machine: Machine, program: tuple[int, int], region: int
+) -> Iterator[QueryRow]:
     """Queries of a core, frame by frame: a loop over regions, and what is left behind it."""
+    core, cores = program
     frame, lines = problem.frame_tokens or problem.tokens, machine.partitions
-    region = _TILES * lines
     tiles = -(-frame // lines)
     bounds = [min(frame, lines * -(-tiles * n // cores)) for n in range(cores + 1)]
     shares = [bounds[n + 1] - bounds[n] for n in range(cores)]

@@ -18,7 +18,16 @@ from trnconv.neighbours.chain import Stage, Stages, busy_of
 from trnconv.neighbours.channel_norm.kernel import SLOTS, channel_norm, channel_norm_on_two_cores
 from trnconv.neighbours.channel_norm.recipe import ChannelNormRecipe
 from trnconv.neighbours.launch import NeighbourLaunch, launch_on
-from trnconv.neighbours.price import SCALAR, TENSOR, VECTOR, Clock, LaunchPrice, Steps, rows_price
+from trnconv.neighbours.price import (
+    SCALAR,
+    TENSOR,
+    VECTOR,
+    Clock,
+    LaunchPrice,
+    Steps,
+    clock_of,
+    rows_price,
+)
 from trnconv.neighbours.refusal import (
     bias_reasons,
     choice_reasons,
@@ -93,7 +102,7 @@ def plan_of(problem: ChannelNorm, machine: Machine, cores: int) -> ChannelNormPl
     bank = machine.psum_bank_fp32_elems
     share = -(-problem.images * problem.positions // cores)
     width = min(_width(problem, machine), bank * -(-share // bank), problem.positions)
-    clock = Clock(machine, cores)
+    clock = clock_of(machine, cores)
     columns = range(0, width + 1, max(1, width // 16))
     busy = {count: busy_of(_stages(problem, clock, width, count)) for count in columns}
     best = min(busy, key=lambda count: (max(busy[count][SCALAR], busy[count][VECTOR]), count))
@@ -169,7 +178,7 @@ def _step_length(problem: ChannelNorm, machine: Machine, width: int, columns: in
 def _price(problem: ChannelNorm, machine: Machine, cores: int) -> LaunchPrice:
     plan = plan_of(problem, machine, cores)
     rows = sweeps(problem.images, problem.positions, plan.cut, machine, cores)
-    prices = [_core_price(problem, plan, Clock(machine, cores), core) for core in rows]
+    prices = [_core_price(problem, plan, clock_of(machine, cores), core) for core in rows]
     slowest = max(prices, key=lambda price: price.ns)
     total = 2 * problem.images * problem.channels * problem.positions * ITEM_BYTES[problem.dtype]
     return LaunchPrice(slowest.ns, slowest.instructions, slowest.regions, total, slowest.busy)

@@ -12,7 +12,7 @@ from trnconv.neighbours.chain import Stage, Stages
 from trnconv.neighbours.group_norm.apply_core import SLOTS
 from trnconv.neighbours.group_norm.recipe import GroupNormRecipe
 from trnconv.neighbours.group_norm.statistics_core import RECORD, TRIPLE
-from trnconv.neighbours.price import SCALAR, VECTOR, Clock, LaunchPrice, Steps, rows_price
+from trnconv.neighbours.price import SCALAR, VECTOR, Clock, LaunchPrice, Steps, clock_of, rows_price
 from trnconv.neighbours.sweep import IMAGES, SweepRow, steps_of
 
 _TRIPLE_CYCLES = 13  # of bn_aggr
@@ -41,7 +41,7 @@ def _slowest(
     hbm_bytes: int,
     core_price: Callable[[GroupNormRecipe, Clock], LaunchPrice],
 ) -> LaunchPrice:
-    clock = Clock(machine, len(recipes))
+    clock = clock_of(machine, len(recipes))
     slowest = max((core_price(recipe, clock) for recipe in recipes), key=lambda price: price.ns)
     return replace(slowest, hbm_bytes=hbm_bytes)
 

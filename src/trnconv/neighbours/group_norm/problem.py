@@ -88,7 +88,7 @@ class GroupNorm:
     def price(self, machine: Machine, cores: int = 1) -> LaunchPrice:
         """What both launches take, in closed form. Modelled."""
         require(self, machine, cores)
-        return self.statistics_price(machine, cores) + self.apply_price(machine, cores)
+        return _price(self, machine, cores)
 
     def statistics_price(self, machine: Machine, cores: int = 1) -> LaunchPrice:
         """The first launch."""
@@ -103,6 +103,11 @@ class GroupNorm:
         elems = self.units * self.channels * self.positions
         total = 2 * ITEM_BYTES[self.dtype] * elems + _statistics_bytes(self, cores)
         return apply_price(recipes, ITEM_BYTES[self.dtype], machine, total)
+
+
+@lru_cache(maxsize=4096)
+def _price(problem: GroupNorm, machine: Machine, cores: int) -> LaunchPrice:
+    return problem.statistics_price(machine, cores) + problem.apply_price(machine, cores)
 
 
 def _statistics_bytes(problem: GroupNorm, cores: int) -> int:

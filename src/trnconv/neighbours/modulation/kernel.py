@@ -13,7 +13,7 @@ from __future__ import annotations
 from trnconv._nki import nisa, nl
 from trnconv.forms.kernel_parts import OPERATORS, Banks, listed, wait_for_both
 from trnconv.forms.recipe_parts import RecipePair
-from trnconv.neighbours.modulation.recipe import FrameRun, ModulationRecipe, PsumChunk
+from trnconv.neighbours.modulation.recipe import BlockRun, ModulationRecipe, PsumChunk
 from trnconv.neighbours.sweep_kernel import tile_rings
 
 SLOTS = 4  # tiles of x
@@ -64,7 +64,11 @@ class ModulationCore(nl.NKIObject):
         identity: nl.NkiTensor,
         recipe: ModulationRecipe,
     ) -> None:
-        self.x, self.scale, self.shift, self.y = tensors
+        x, scale, shift, y = tensors
+        self.x = x
+        self.scale = scale
+        self.shift = shift
+        self.y = y
         self.recipe = recipe
         lines, count, dtype = recipe.lines, len(recipe.tiles), self.x.dtype
         self.identity = nl.ndarray((lines, lines), dtype=dtype, buffer=nl.sbuf)
@@ -88,7 +92,7 @@ class BlockPart(nl.NKIObject):
     """A step: a part of a block of a frame; `counter` of a loop counts blocks."""
 
     def __init__(
-        self, run: FrameRun, block: int, part: int, counter: nisa.VirtualRegister | None
+        self, run: BlockRun, block: int, part: int, counter: nisa.VirtualRegister | None
     ) -> None:
         self.run = run
         self.block = block
@@ -122,7 +126,7 @@ def modulate(core: ModulationCore) -> None:
     go_through(core, straight)
 
 
-def roll(core: ModulationCore, run: FrameRun) -> None:
+def roll(core: ModulationCore, run: BlockRun) -> None:
     """A hardware loop over blocks of a frame."""
 
     def one_turn(counter: nisa.VirtualRegister) -> None:
@@ -134,7 +138,7 @@ def roll(core: ModulationCore, run: FrameRun) -> None:
 
 
 def parts_of(
-    core: ModulationCore, run: FrameRun, counter: nisa.VirtualRegister | None
+    core: ModulationCore, run: BlockRun, counter: nisa.VirtualRegister | None
 ) -> list[BlockPart]:
     """The steps of a run, or of one turn."""
     steps = []

@@ -8,15 +8,15 @@ from dataclasses import replace
 from nkisim.compiler_count import matmul_instructions
 from nkisim.machine import Machine
 from trnconv.neighbours.chain import Stage, Stages, busy_of, chain_ns
-from trnconv.neighbours.modulation.recipe import FrameRun, ModulationRecipe, PsumChunk
-from trnconv.neighbours.price import SCALAR, TENSOR, VECTOR, Clock, LaunchPrice
+from trnconv.neighbours.modulation.recipe import BlockRun, ModulationRecipe, PsumChunk
+from trnconv.neighbours.price import SCALAR, TENSOR, VECTOR, Clock, LaunchPrice, clock_of
 
 _SLOTS = 4
 
 
 def price_of(recipes: Sequence[ModulationRecipe], item: int, machine: Machine) -> LaunchPrice:
     """The core that ends last."""
-    clock = Clock(machine, len(recipes))
+    clock = clock_of(machine, len(recipes))
     prices = [_core(recipe, item, clock) for recipe in recipes]
     slowest = max(prices, key=lambda price: price.ns)
     return replace(slowest, hbm_bytes=sum(price.hbm_bytes for price in prices))
@@ -43,7 +43,7 @@ def _core(recipe: ModulationRecipe, item: int, clock: Clock) -> LaunchPrice:
     return total
 
 
-def _stretches(runs: Sequence[FrameRun], parts: int) -> list[tuple[int, int]]:
+def _stretches(runs: Sequence[BlockRun], parts: int) -> list[tuple[int, int]]:
     """Turns and steps of a turn."""
     found: list[tuple[int, int]] = []
     for run in runs:

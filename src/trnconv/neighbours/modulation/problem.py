@@ -22,7 +22,7 @@ from trnconv.neighbours.modulation.kernel import (
     modulation_on_two_cores,
 )
 from trnconv.neighbours.modulation.price import price_of, step_length
-from trnconv.neighbours.modulation.recipe import FrameRun, ModulationRecipe, PsumChunk
+from trnconv.neighbours.modulation.recipe import BlockRun, ModulationRecipe, PsumChunk
 from trnconv.neighbours.price import LaunchPrice
 from trnconv.neighbours.refusal import (
     choice_reasons,
@@ -119,6 +119,8 @@ def recipes_of(problem: Modulation, machine: Machine, cores: int) -> tuple[Modul
         bank=machine.psum_bank_fp32_elems,
         low_rows=low_rows,
         parts=s // rows,
+        rows=rows,
+        width=low_rows * rows * problem.columns,
         chunks=tuple(_chunks(low_rows, rows, low[2], s, machine.psum_bank_fp32_elems)),
         has_coefficients=problem.has_coefficients,
         activation=problem.activation,
@@ -150,7 +152,7 @@ def _chunks(low_rows: int, rows: int, columns: int, s: int, bank: int) -> Iterat
 
 def _runs(
     problem: Modulation, recipe: ModulationRecipe, machine: Machine, program: tuple[int, int]
-) -> Iterator[FrameRun]:
+) -> Iterator[BlockRun]:
     """Blocks of a core, frame by frame; a loop and what is left of it if they are many."""
     core, cores = program
     blocks = recipe.low[1] // recipe.low_rows
@@ -164,10 +166,10 @@ def _runs(
     for frame, low_frame in enumerate(problem.frame_map):
         first = bounds[core]
         if turns:
-            yield FrameRun(frame, low_frame, first, body, turns)
+            yield BlockRun(frame, low_frame, first, body, turns)
         left = share - turns * body
         if left:
-            yield FrameRun(frame, low_frame, first + turns * body, left, 1)
+            yield BlockRun(frame, low_frame, first + turns * body, left, 1)
 
 
 def launch_of(problem: Modulation, machine: Machine, cores: int) -> NeighbourLaunch:

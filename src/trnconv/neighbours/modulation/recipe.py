@@ -9,7 +9,7 @@ from trnconv.forms.digest import digest_of
 
 
 @dataclass(frozen=True)
-class FrameRun(NKIObject):
+class BlockRun(NKIObject):
     """Blocks of a frame, one after the other: `blocks` of them, `turns` times."""
 
     frame: int
@@ -43,20 +43,12 @@ class ModulationRecipe(NKIObject):
     bank: int
     low_rows: int
     parts: int
+    rows: int  # of a step that share a low one
+    width: int  # positions of a step
     chunks: tuple[PsumChunk, ...]  # of a step
     has_coefficients: bool
     activation: str
-    runs: tuple[FrameRun, ...]
-
-    @property
-    def rows(self) -> int:
-        """Rows of a step that share a low one."""
-        return self.factor // self.parts
-
-    @property
-    def width(self) -> int:
-        """Positions of a step."""
-        return self.low_rows * self.rows * self.shape[3]
+    runs: tuple[BlockRun, ...]
 
     def __repr__(self) -> str:
         """What compiled kernels are kept by: a digest of all of it, and of the kernel's sources."""
