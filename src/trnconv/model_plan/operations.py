@@ -90,13 +90,10 @@ def by_kind(plans: Iterable[OperationPlan]) -> tuple[KindPlan, ...]:
 def as_written_ns(
     operations: Iterable[tuple[Operation, int]], machine: Machine, cores: int
 ) -> float:
-    """All operations with a kernel for each of torch's operators, as the model is written."""
+    """All operations with a kernel for each of torch's operators, none faster than one for all."""
+    rate = _hbm_bytes_per_ns(machine, cores)
     return sum(
-        calls
-        * max(
-            operation.step_bytes / _hbm_bytes_per_ns(machine, cores),
-            _tensor_ns(operation, machine, cores),
-        )
+        calls * max(operation.step_bytes / rate, _price(operation, machine, cores)[0])
         for operation, calls in operations
     )
 
