@@ -1,0 +1,204 @@
+"""Tests lie where the source lies: every test file is named after a module, or says what it spans.
+
+`tests/nkisim/isa/test_matmul.py` and `test_matmul_tiles.py` are of `src/nkisim/isa/matmul.py`. A
+module that is too long to be obvious has such a file, or stands in `SPANS` beside the suite that
+runs it.
+"""
+
+import ast
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from source_imports import (
+    PACKAGES,
+    executed,
+    imported_names,
+    imports_of,
+    source_files,
+    target_of,
+)
+
+TESTS = Path(__file__).parent
+MODULES = source_files()
+LONG = 90  # lines of a module that needs a test of its own, or an entry below
+# Suites, and the modules they are of besides the one that they are named after: of the same folder,
+# or with their packages. A suite that is named after none has to be here.
+SPANS = {
+    "nkisim/commands/test_kernel_files.py": "argument_words kernel_call run_command trace_command",
+    "nkisim/device_rules/test_rulebook.py": """instruction_rules loop_rules watch
+        nkisim.isa.on_devices nkisim.memory.chains""",
+    "nkisim/isa/test_activate2.py": "exponential",
+    "nkisim/isa/test_activation.py": "accumulators",
+    "nkisim/isa/test_elementwise.py": "operator_rules",
+    "nkisim/isa/test_matmul.py": "psum_write nkisim.language.tile_size",
+    "nkisim/isa/test_matmul_tiles.py": "matmul_rules",
+    "nkisim/isa/test_operands.py": "contract rules nkisim.running.overlap",
+    "nkisim/isa/test_search.py": "gpsimd_search",
+    "nkisim/isa/test_tensor_scalar.py": "scalars",
+    "nkisim/language/test_transfer.py": "creation",
+    "nkisim/lint/test_clean_kernels.py": "bindings kinds vocabulary",
+    "nkisim/lint/test_nki_library.py": "examine",
+    "nkisim/lint/test_reach.py": "live review text",
+    "nkisim/lint/test_report.py": "__main__",
+    "nkisim/lint/test_second_opinion.py": "syntax_rules",
+    "nkisim/lint/test_tracer.py": "front_ends program_rules",
+    "nkisim/lint/test_violations.py": """syntax_rules checks.expressions checks.loops
+        checks.references checks.statements""",
+    "nkisim/memory/test_aliasing.py": "storage",
+    "nkisim/memory/test_placement.py": "allocation",
+    "nkisim/numerics/operators/test_operator.py": "nkisim.numerics.operators",
+    "nkisim/running/test_kernel.py": "host_arrays launch session",
+    "nkisim/running/test_loop_nest.py": "loop_checks nkisim.language.control",
+    "nkisim/running/test_races.py": "joint_log order provenance",
+    "nkisim/surface/test_comparison.py": "nkisim.collectives nkisim.isa nkisim.language",
+    "nkisim/tensors/test_offsets.py": "indirection registers",
+    "nkisim/tensors/test_scalars.py": "nkisim.isa.run_time_scalars",
+    "nkisim/tensors/test_tensor.py": "layout strided_tensor",
+    "nkisim/test_public_calls.py": "errors kinds",
+    "nkisim/test_random_kernels.py": "isa running.races",
+    "nkisim/test_shipped_idioms.py": "isa language",
+    "nkisim/test_source_lines.py": "variable_names",
+    "nkisim/test_trace.py": "tensors.footprint",
+    "nkisim/timing/report/test_instruction.py": "access_runs",
+    "nkisim/timing/report/test_svg.py": "axis density lanes",
+    "nkisim/timing/test_core_schedule_loops.py": "core",
+    "nkisim/timing/test_engines.py": "dma_engines",
+    "nkisim/timing/test_hazards.py": "ledger",
+    "nkisim/timing/test_schedule_properties.py": "reorder",
+    "trnconv/ask/test_policy.py": "trnconv.forms.minimal.error trnconv.forms.minimal.rules",
+    "trnconv/bringup/test_fit.py": "timing_kernels",
+    "trnconv/bringup/test_ladder.py": "result runner",
+    "trnconv/bringup/test_ladder_failures.py": """probes.dma probes.engines probes.launches
+        probes.loops""",
+    "trnconv/bringup/test_stage0.py": "toolchain trnconv.host.switches",
+    "trnconv/cli/test_command_line.py": "capacity encode",
+    "trnconv/cli/test_golden_commands.py": "plan_documents plan_views",
+    "trnconv/cli/test_measured_machine.py": "layer_options",
+    "trnconv/cli/test_plan_commands.py": "doctor environment explain model_options tune",
+    "trnconv/cli/test_timed_commands.py": "bench layer_options report time trace verify",
+    "trnconv/corpus/test_job.py": "encoding store worker",
+    "trnconv/forms/depthwise/test_kernel.py": """candidates cost lower plan rules
+        trnconv.runtime.depthwise""",
+    "trnconv/forms/direct/array/test_fills.py": "k_lines m_lines trnconv.forms.direct.jobs",
+    "trnconv/forms/direct/test_candidates.py": """block_recipe core kernel lower loops pack plan
+        recipe stationaries windows""",
+    "trnconv/forms/direct/test_cost.py": "length ramp sbuf traffic",
+    "trnconv/forms/direct/test_problem.py": "axis_reads",
+    "trnconv/forms/filter_gradient/test_cost.py": "rules turns",
+    "trnconv/forms/filter_gradient/test_kernel.py": """blocks candidates core lower plan recipe
+        tiles trnconv.runtime.filter_gradient""",
+    "trnconv/forms/minimal/test_candidates.py": "block_cost blocks cost sbuf",
+    "trnconv/forms/minimal/test_kernel.py": """chains channels core lower pack plan recipe
+        transforms""",
+    "trnconv/forms/minimal/test_pipeline.py": "pace score step_costs tempo",
+    "trnconv/forms/test_strict.py": "kernel_parts program recipe_parts",
+    "trnconv/forms/test_written_twice.py": "program",
+    "trnconv/model_plan/test_plans.py": "trnconv.observed.observation trnconv.runtime.graph",
+    "trnconv/parallel/test_bands.py": "rows_read traffic",
+    "trnconv/parallel/test_overlap.py": "edge_strips split",
+    "trnconv/parallel/test_shard_layers.py": "differentiable eager halos links watch",
+    "trnconv/parallel/test_shard_models.py": "banded_model forward row_functions",
+    "trnconv/planner/test_best_honesty.py": "trnconv.forms.search",
+    "trnconv/planner/test_explain.py": "trnconv.runtime.launch_words",
+    "trnconv/planner/test_shares.py": """trnconv.forms.direct.block_types
+        trnconv.forms.direct.form trnconv.forms.filter_gradient.form""",
+    "trnconv/planner/test_tuned_plans.py": "tuned_file trnconv.runtime.tuning",
+    "trnconv/pytorch/lazy/test_movements.py": """convolutions deferred_conv endings mode operands
+        places stored_frames tensor traits video""",
+    "trnconv/pytorch/lazy/test_unread.py": "cell memory",
+    "trnconv/pytorch/patching/test_patch.py": """methods report trnconv.pytorch.lazy.context
+        trnconv.pytorch.lazy.exits trnconv.pytorch.lazy.ledger""",
+    "trnconv/pytorch/test_functional.py": "arguments aten conv_call gradients",
+    "trnconv/pytorch/test_launch_graph.py": "packed_weights",
+    "trnconv/pytorch/test_neuron.py": "adapters",
+    "trnconv/report/test_assemble.py": "content of_model records schedules strips",
+    "trnconv/report/test_page.py": "tables timelines",
+    "trnconv/test_cache.py": "model_plan.prices",
+}
+SUITES = sorted(
+    str(path.relative_to(TESTS))
+    for package in PACKAGES
+    for path in (TESTS / package).rglob("test_*.py")
+)
+
+
+def package_of(suite):
+    return ".".join(Path(suite).parent.parts)
+
+
+def namesake(suite):
+    """The module that a suite is named after: test_<module>.py, or test_<module>_<topic>.py."""
+    words = Path(suite).stem.removeprefix("test_").split("_")
+    names = ["_".join(words[:count]) for count in range(len(words), 0, -1)]
+    spelled = [f"{package_of(suite)}.{form}" for name in names for form in (name, f"__{name}__")]
+    return next((module for module in spelled if module in MODULES), None)
+
+
+def spanned(suite):
+    """The modules of an entry, with their packages."""
+    for name in SPANS.get(suite, "").split():
+        inside = name.partition(".")[0] not in PACKAGES
+        yield f"{package_of(suite)}.{name}" if inside else name
+
+
+def lines(module):
+    return len(MODULES[module].read_text().splitlines())
+
+
+def imported(path):
+    """Modules of ours and files of tests/support that a file of the tests imports."""
+    for name in imported_names(executed(ast.parse(path.read_text())), "", is_package=False):
+        top = name.partition(".")[0]
+        if top in PACKAGES:
+            yield target_of(name, MODULES)
+        elif (TESTS / "support" / f"{top}.py").is_file():
+            yield TESTS / "support" / f"{top}.py"
+
+
+@cache
+def imported_by(module):
+    return frozenset(imports_of(module, MODULES))
+
+
+def reached(suite):
+    """Every module that a suite imports, or that something it imports does."""
+    fixtures = [TESTS / folder / "conftest.py" for folder in Path(suite).parents]
+    waiting = [TESTS / suite, *(path for path in fixtures if path.is_file())]
+    found = set(waiting)
+    while waiting:
+        last = waiting.pop()
+        fresh = {*(imported_by(last) if isinstance(last, str) else imported(last))} - found
+        found |= fresh
+        waiting += fresh
+    return found
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_a_suite_lies_and_is_called_as_a_module_or_says_what_it_spans(suite):
+    assert package_of(suite) in MODULES
+    assert namesake(suite) or suite in SPANS
+
+
+@pytest.mark.parametrize("suite", SPANS)
+def test_what_a_suite_spans_is_there_and_run_by_it(suite):
+    assert suite in SUITES
+    modules = set(spanned(suite))
+    assert modules - set(MODULES) == set()
+    assert modules - reached(suite) == set()
+    assert namesake(suite) not in modules
+
+
+def test_every_long_module_has_a_suite():
+    known = {namesake(suite) for suite in SUITES}
+    known |= {module for suite in SPANS for module in spanned(suite)}
+    assert {module for module in MODULES if lines(module) > LONG} - known == set()
+
+
+def test_names_are_read_as_people_read_them():
+    assert namesake("nkisim/isa/test_matmul_tiles.py") == "nkisim.isa.matmul"
+    assert namesake("nkisim/isa/test_matmul_rules.py") == "nkisim.isa.matmul_rules"
+    assert namesake("nkisim/test_main.py") == "nkisim.__main__"
+    assert namesake("nkisim/isa/test_matmuls.py") is None
+    assert "nkisim.lint.review" not in reached("trnconv/host/test_found.py")

@@ -1,0 +1,40 @@
+"""verify_model: a right model passes, a wrong one does not, and the allowance is as stated."""
+
+from dataclasses import replace
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from trnconv.models import find
+from trnconv.pytorch import three_ways
+from trnconv.pytorch.three_ways import Error, ModelVerdict, verify_model
+
+pytestmark = pytest.mark.diffusers
+
+
+@pytest.mark.parametrize("phase", ["encode", "decode"])
+def test_a_patched_model_passes(phase):
+    verdict = verify_model(find("sdxl"), phase, "bf16")
+    assert verdict.passed
+    assert verdict.taken > 0
+    assert 0 < verdict.floor.rms < 0.05  # bf16 has 8 bits, and there are a few dozen roundings
+
+
+def test_a_wrong_weight_is_noticed(monkeypatch):
+    patch = three_ways.patch_
+
+    def patch_wrongly(model, **options):
+        model.decoder.conv_in.weight.mul_(0.5)
+        return patch(model, **options)
+
+    monkeypatch.setattr(three_ways, "patch_", patch_wrongly)
+    assert not verify_model(find("sdxl"), "decode", "bf16").passed
+
+
+def test_twice_the_floor_and_a_little_is_allowed():
+    least = Error(rms=0.01, largest=0.1)
+    verdict = ModelVerdict(ours=Error(0.024, 0.204), floor=least, outputs=1, taken=1, kept=0)
+    assert verdict.passed
+    assert not replace(verdict, ours=Error(0.026, 0.204)).passed
+    assert not replace(verdict, ours=Error(0.024, 0.206)).passed
