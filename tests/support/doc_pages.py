@@ -22,6 +22,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+from yardstick import limit_s
+
 ROOT = Path(__file__).parents[2]
 ALL = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 END_OF_BLOCK = "\x1e"
@@ -157,7 +159,7 @@ def run(page, folder, launcher=()):
         capture_output=True,
         text=True,
         check=False,
-        timeout=TIMEOUT_S,
+        timeout=limit_s(TIMEOUT_S),
         cwd=folder,
         env={
             **os.environ,

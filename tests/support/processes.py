@@ -6,6 +6,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from yardstick import limit_s
+
 
 def parents():
     """The parent of every process of this machine."""
@@ -32,9 +34,9 @@ def descendants(process):
 
 def wait_until(condition, seconds, what):
     """Look ten times a second; what was waited for, if the time is over."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + limit_s(seconds)
     while not (value := condition()):
-        assert time.monotonic() < end, f"{what}: not within {seconds} s"
+        assert time.monotonic() < end, f"{what}: not within {limit_s(seconds):.0f} s"
         time.sleep(0.1)
     return value
 

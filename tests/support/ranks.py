@@ -9,6 +9,8 @@ import time
 import traceback
 from pathlib import Path
 
+from yardstick import limit_s
+
 SPAWN = multiprocessing.get_context("spawn")
 START_S = 120
 TASK_S = 120
@@ -33,12 +35,12 @@ class Ranks:
         for process in self.processes:
             process.start()
         for rank in range(count):
-            self._answer(rank, time.monotonic() + START_S)
+            self._answer(rank, time.monotonic() + limit_s(START_S))
 
     def run(self, ranks, function, *args, seconds=TASK_S):
         """What function(group, rank, *args) returns on each of the first `ranks` ranks."""
         self.send(ranks, function, *args)
-        until = time.monotonic() + seconds
+        until = time.monotonic() + limit_s(seconds)
         return [self._answer(rank, until) for rank in range(ranks)]
 
     def send(self, ranks, function, *args):
@@ -47,7 +49,7 @@ class Ranks:
 
     def answers(self, some, seconds):
         """(worked, value or text) of some ranks."""
-        until = time.monotonic() + seconds
+        until = time.monotonic() + limit_s(seconds)
         return [self._answer(rank, until, raises=False) for rank in some]
 
     def _answer(self, rank, until, raises=True):

@@ -1,6 +1,7 @@
 """How fast schedules are made, and in how much memory: in a process of its own, on one core.
 
-Processor time is counted, not wall time: the computer may be busy with something else.
+Processor time is counted, not wall time: the computer may be busy with something else. A slow one
+need only be as fast as it is.
 """
 
 import json
@@ -10,6 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from yardstick import slowness
 
 ROOT = Path(__file__).parents[3]
 MEBIBYTE = 2**20
@@ -52,7 +55,7 @@ def scheduled(row_tiles, reading, repeats):
 def test_30_000_instructions_are_scheduled_in_a_second(reading):
     found = scheduled(row_tiles=32, reading=reading, repeats=3)
     assert found["count"] > 50_000
-    assert found["rate"] > 30_000
+    assert found["rate"] > 30_000 / slowness()
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ pytest.importorskip("torch")
 from trnconv.host.record import HostRecord, write_host
 from trnconv.parallel import links
 from trnconv.parallel.traffic import LinkOffer
+from yardstick import limit_s
 
 pytestmark = pytest.mark.torch
 
@@ -35,7 +36,7 @@ def test_two_processes_exchange_and_name_the_switch():
         )
         for rank in range(2)
     ]
-    said = [rank.communicate(timeout=120)[0] for rank in ranks]
+    said = [rank.communicate(timeout=limit_s(120))[0] for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0, 0]
     assert all("works: trnconv bringup --turn point-to-point" in words for words in said)
 
