@@ -73,9 +73,8 @@ def pytest_addoption(parser):
     parser.addoption(
         "--random-shapes",
         type=int,
-        default=500,
         metavar="N",
-        help="how many random convolutions tests/trnconv/runtime/test_convolve_random.py makes up",
+        help="how many problems each random suite of tests/trnconv/runtime makes up, in every run",
     )
     parser.addoption(
         "--rewrite-golden",

@@ -11,6 +11,7 @@ import pytest
 
 from gradient_bounds import assert_gradients
 from gradient_calls import gradients, integers
+from repetition import slow_beyond
 from trnconv.ask import launches
 from trnconv.errors import PlanError
 from trnconv.geometry import conv_shape, transposed_shape
@@ -94,7 +95,7 @@ def transposed_arrays(shape, dtype=np.float32):
     return [rng.integers(-3, 4, size).astype(dtype) for size in sizes]
 
 
-@pytest.mark.parametrize("number", range(COUNT))
+@pytest.mark.parametrize("number", slow_beyond(15, range(COUNT)))
 def test_transposed_convolutions(number, memory_ends, planned):
     shape = random_transposed(number)
     x, w, bias = transposed_arrays(shape)

@@ -1,18 +1,12 @@
 """The forward convolution on every distinct dense call of 30 models, at reduced extent.
 
-The default run takes the problems of fewer than two million weights, `-m slow` takes the rest.
+The default run takes the problems of fewer than a million weights, `-m slow` takes the rest.
 Inputs are integers in bfloat16, so that outputs are exact.
 """
 
 import pytest
 
-from catalogue_problems import (
-    MANY_WEIGHTS,
-    catalogue_problems,
-    cropped,
-    unpadded,
-    zero_padding,
-)
+from catalogue_problems import catalogue_problems, cropped, unpadded, zero_padding
 from conv_arrays import integer_arrays
 from conv_calls import compute
 from tolerance import assert_convolution
@@ -20,8 +14,9 @@ from trnconv.catalogue import calls
 from trnconv.geometry import conv_shape
 
 PROBLEMS = catalogue_problems()
-QUICK = tuple(problem for problem in PROBLEMS if problem.weights < MANY_WEIGHTS)
-SLOW = tuple(problem for problem in PROBLEMS if problem.weights >= MANY_WEIGHTS)
+QUICK_WEIGHTS = 1_000_000
+QUICK = tuple(problem for problem in PROBLEMS if problem.weights < QUICK_WEIGHTS)
+SLOW = tuple(problem for problem in PROBLEMS if problem.weights >= QUICK_WEIGHTS)
 
 
 def check(problem):

@@ -4,6 +4,7 @@ import pytest
 
 from conv_arrays import integer_arrays, normal_arrays
 from conv_calls import compute, lowest_rank
+from repetition import slow_beyond
 from tolerance import assert_convolution
 from trnconv.cases import EDGE
 
@@ -17,9 +18,14 @@ def test_outputs_are_the_reference_within_the_bound(case):
     assert_convolution(y, x, w, bias, case.shape)
 
 
-@pytest.mark.parametrize(("target", "cores"), [("trn1", 1), ("trn2", 2), ("trn3", 1), ("trn3", 2)])
+# Pairs of trn3 by default: those of the random suite, of the families and of the catalogue.
+MACHINES = [("trn1", 1), ("trn2", 2), ("trn3", 1), ("trn3", 2)]
+
+
+@pytest.mark.parametrize("machine", slow_beyond(3, MACHINES), ids=str)
 @cases
-def test_integers_come_out_exactly(case, target, cores):
+def test_integers_come_out_exactly(case, machine):
+    target, cores = machine
     x, w, bias = integer_arrays(case.shape, case.dtype, bias=cores == 1)
     y = compute(case.shape, (x, w, bias), target=target, cores=cores)
     assert_convolution(y, x, w, bias, case.shape)

@@ -1,19 +1,14 @@
-"""The forward convolution on random legal shapes: 500, or as many as --random-shapes says."""
+"""The forward convolution on random legal shapes: 200, 500 with `-m slow`, or --random-shapes."""
 
 from conv_arrays import integer_arrays, normal_arrays
 from conv_calls import compute
 from random_convolutions import random_convolution
+from repetition import BY_DEFAULT, IN_ALL, parametrize_numbers
 from tolerance import assert_convolution
-
-CHUNK = 25  # shapes of one test, so that processes share them
 
 
 def pytest_generate_tests(metafunc):
-    if "numbers" in metafunc.fixturenames:
-        total = metafunc.config.getoption("random_shapes")
-        chunks = [range(first, min(first + CHUNK, total)) for first in range(0, total, CHUNK)]
-        ids = [f"{chunk.start}..{chunk.stop - 1}" for chunk in chunks]
-        metafunc.parametrize("numbers", chunks, ids=ids)
+    parametrize_numbers(metafunc)
 
 
 def failure(problem):
@@ -35,9 +30,9 @@ def test_random_shapes_are_the_reference_within_the_bound(numbers):
 
 
 def test_random_shapes_cover_what_they_should():
-    problems = [random_convolution(number) for number in range(500)]
+    problems = [random_convolution(number) for number in range(IN_ALL)]
     shapes = [problem.shape for problem in problems]
-    assert {(p.target, p.cores) for p in problems} == {
+    assert {(p.target, p.cores) for p in problems[:BY_DEFAULT]} == {
         ("trn1", 1),
         ("trn2", 1),
         ("trn2", 2),

@@ -1,4 +1,4 @@
-"""The whole family on random members: 500, or as many as --random-shapes says."""
+"""The whole family on random members: 200, 500 with `-m slow`, or as many as --random-shapes."""
 
 from collections import Counter
 
@@ -15,18 +15,13 @@ from random_family import (
     TRANSPOSED,
     random_member,
 )
+from repetition import BY_DEFAULT, IN_ALL, parametrize_numbers
 from tolerance import excess
 from trnconv.ask.ends import ACTIVATIONS
 
-CHUNK = 25  # members of one test, so that processes share them
-
 
 def pytest_generate_tests(metafunc):
-    if "numbers" in metafunc.fixturenames:
-        total = metafunc.config.getoption("random_shapes")
-        chunks = [range(first, min(first + CHUNK, total)) for first in range(0, total, CHUNK)]
-        ids = [f"{chunk.start}..{chunk.stop - 1}" for chunk in chunks]
-        metafunc.parametrize("numbers", chunks, ids=ids)
+    parametrize_numbers(metafunc)
 
 
 def failure(member):
@@ -44,13 +39,13 @@ def test_random_members_are_the_reference_within_the_bound(numbers):
 
 
 def test_random_members_cover_the_family():
-    members = [random_member(number) for number in range(500)]
+    members = [random_member(number) for number in range(IN_ALL)]
     shapes = [member.shape for member in members]
     kinds = Counter(member.kind for member in members)
     assert kinds[FORWARD] > 200
     assert kinds[TRANSPOSED] > 120
     assert kinds[INPUT_GRADIENT] > 60
-    assert {(member.target, member.cores) for member in members} == set(MACHINES)
+    assert {(member.target, member.cores) for member in members[:BY_DEFAULT]} == set(MACHINES)
     assert sum(member.exact for member in members) > 100
     assert sum(shape.groups > 1 for shape in shapes) > 250
     assert (
@@ -64,7 +59,7 @@ def test_random_members_cover_the_family():
 
 
 def test_random_members_mix_padding_modes_and_ends():
-    members = [random_member(number) for number in range(500)]
+    members = [random_member(number) for number in range(IN_ALL)]
     forwards = [member.shape for member in members if member.kind == FORWARD]
     for mode in MODES:
         assert sum(mode in shape.modes for shape in forwards) > 60, mode

@@ -12,6 +12,7 @@ from conv_arrays import integer_arrays, normal_arrays
 from core_pairs import every_pair, gain
 from nkisim.machine import TRN2, TRN3
 from random_convolutions import random_convolution
+from repetition import slow_beyond
 from tolerance import assert_convolution
 from trnconv.ask.ends import BEFORE, end_of
 from trnconv.ask.policy import FAST, Policy
@@ -45,7 +46,9 @@ def test_direct_values_of_every_cut(name, draw):
         assert_convolution(done.y, x, w, bias, shape)
 
 
-@pytest.mark.parametrize("numbers", [range(at, at + 10) for at in range(0, 60, 10)], ids=str)
+@pytest.mark.parametrize(
+    "numbers", slow_beyond(3, [range(at, at + 10) for at in range(0, 60, 10)]), ids=str
+)
 def test_direct_values_of_random_shapes_with_loops(numbers):
     """Budgets so small that most are rolled."""
     for number in numbers:
