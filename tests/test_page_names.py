@@ -97,6 +97,13 @@ def test_every_path_exists(page):
     assert list(missing_paths(page.read_text())) == []
 
 
+def test_scripts_and_settings_name_tests_that_exist():
+    files = [*(ROOT / "scripts").iterdir(), ROOT / ".ci" / "run", ROOT / "pyproject.toml"]
+    named = {path for file in files for path in re.findall(r"\btests/[\w./-]*\w", file.read_text())}
+    assert len(named) > 5
+    assert named - tree() == set()
+
+
 def test_every_class_of_the_architecture_exists():
     text = (ROOT / "ARCHITECTURE.md").read_text()
     code = [code for paragraph in paragraphs(text) for code in CODE.findall(paragraph)]
