@@ -6,6 +6,7 @@ Shapes are small and loops are forced, so that a run with values takes a fractio
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
@@ -49,6 +50,7 @@ class StrictCase:
     plan: Plan
 
 
+@cache  # plans are searched for; suites ask for the same ones
 def strict_case(number: int) -> StrictCase:
     """The case of this number."""
     rng = np.random.default_rng([2020, number])
@@ -59,6 +61,7 @@ def strict_case(number: int) -> StrictCase:
             return StrictCase(number, kind, plan)
 
 
+@cache
 def pair_like(plan: Plan) -> tuple[Plan, ...] | None:
     """Plans of two cores for what a plan computes, in loops if it is and both can be in the same.
 

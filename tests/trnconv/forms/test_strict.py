@@ -17,7 +17,7 @@ from trnconv.runtime.launch import prepare
 
 CHUNK = 20  # plans of one test, so that processes share them
 IN_CI, ON_DEMAND = 100, 500
-PAIRS_IN_CI = 60
+PAIRS_IN_CI = 40
 KERNELS = {"direct": "forward", "minimal": "minimal_of_one", "filter_gradient": "weight_gradient"}
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from conv_arrays import normal_arrays
 from direct_plans import direct_plan, direct_plans
+from repetition import slow_beyond
 from trnconv.ask import launches
 from trnconv.ask.ends import AFTER, BEFORE, NO_RESIDUAL, RELU, Epilogue
 from trnconv.ask.limits import DEFAULT_BUDGET
@@ -80,10 +81,11 @@ def finished(y, residual, end):
     return y + residual if end.residual == AFTER else y
 
 
-@pytest.mark.parametrize(("target", "cores"), MACHINES)
+@pytest.mark.parametrize("machine", slow_beyond(4, MACHINES), ids=str)
 @cases
-def test_it_is_the_convolution_of_the_repeated_input(shape, target, cores):
-    check(shape, LaunchOptions(target, cores))
+def test_it_is_the_convolution_of_the_repeated_input(shape, machine):
+    """Pairs of trn3 are among the random members of every run."""
+    check(shape, LaunchOptions(*machine))
 
 
 def test_the_reference_repeats_all_frames_but_the_first():
@@ -230,7 +232,7 @@ def test_several_launches(name, monkeypatch):
     assert len(check(shape).runs) > 1
 
 
-@pytest.mark.parametrize("number", range(200))
+@pytest.mark.parametrize("number", slow_beyond(80, range(200)))
 def test_random_members(number):
     member = random_upsampled(number)
     launch = LaunchOptions(member.target, member.cores, member.exact, end=member.end)
