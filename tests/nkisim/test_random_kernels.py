@@ -10,8 +10,8 @@ import random_kernels
 from nkisim.errors import NkiValidationError
 from nkisim.running.kernel import Kernel, run
 
-EVERY_RUN = 2_000  # kernels with values, in every run of the tests
-EVERY_RUN_PAIRS = 1_000  # kernels on two cores
+EVERY_RUN = 1_000  # kernels with values, in every run of the tests
+EVERY_RUN_PAIRS = 500  # kernels on two cores
 ON_DEMAND = 20_000  # with -m fuzz
 ON_DEMAND_PAIRS = 10_000
 PARTS = 10  # the tests are cut into, so that several processes share them
