@@ -113,11 +113,11 @@ def checked_loops(name, chosen):
 
 @pytest.mark.parametrize("name", LOOPED)
 def test_plans_are_exact_as_hardware_loops(name):
-    """The best two; random pairs and random plans have loops in every run too."""
-    assert any(turns_repeat(run) for run in checked_loops(name, slice(2)))
+    """The second best; random pairs and random plans have loops in every run too."""
+    assert any(turns_repeat(run) for run in checked_loops(name, slice(1, 2)))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LOOPED)
 def test_more_plans_are_exact_as_hardware_loops(name):
-    checked_loops(name, slice(6, None, 6))
+    checked_loops(name, slice(0, None, 6))
