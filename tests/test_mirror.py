@@ -68,10 +68,10 @@ SPANS = {
     "nkisim/timing/test_schedule_properties.py": "reorder",
     "trnconv/ask/test_policy.py": "trnconv.forms.minimal.error trnconv.forms.minimal.rules",
     "trnconv/bringup/test_fit.py": "timing_kernels",
-    "trnconv/bringup/test_ladder.py": "result runner",
+    "trnconv/bringup/test_ladder.py": "result",
     "trnconv/bringup/test_ladder_failures.py": """probes.dma probes.engines probes.launches
-        probes.loops""",
-    "trnconv/bringup/test_stage0.py": "toolchain trnconv.host.switches",
+        probes.loops runner""",
+    "trnconv/bringup/test_stage0.py": "toolchain",
     "trnconv/cli/test_command_line.py": "capacity encode",
     "trnconv/cli/test_golden_commands.py": "plan_documents plan_views",
     "trnconv/cli/test_measured_machine.py": "layer_options",
@@ -80,10 +80,10 @@ SPANS = {
     "trnconv/corpus/test_job.py": "encoding store worker",
     "trnconv/forms/depthwise/test_kernel.py": """candidates cost lower plan rules
         trnconv.runtime.depthwise""",
-    "trnconv/forms/direct/array/test_fills.py": "k_lines m_lines trnconv.forms.direct.jobs",
+    "trnconv/forms/direct/array/test_fills.py": "k_lines m_lines",
     "trnconv/forms/direct/test_candidates.py": """block_recipe core kernel lower loops pack plan
         recipe stationaries windows""",
-    "trnconv/forms/direct/test_cost.py": "length ramp sbuf traffic",
+    "trnconv/forms/direct/test_cost.py": "jobs length ramp sbuf traffic",
     "trnconv/forms/direct/test_problem.py": "axis_reads",
     "trnconv/forms/filter_gradient/test_cost.py": "rules turns",
     "trnconv/forms/filter_gradient/test_kernel.py": """blocks candidates core lower plan recipe
@@ -94,6 +94,7 @@ SPANS = {
     "trnconv/forms/minimal/test_pipeline.py": "pace score step_costs tempo",
     "trnconv/forms/test_strict.py": "kernel_parts program recipe_parts",
     "trnconv/forms/test_written_twice.py": "program",
+    "trnconv/host/test_record.py": "switches",
     "trnconv/model_plan/test_plans.py": "trnconv.observed.observation trnconv.runtime.graph",
     "trnconv/parallel/test_bands.py": "rows_read traffic",
     "trnconv/parallel/test_overlap.py": "edge_strips split",

@@ -54,7 +54,7 @@ def test_every_dense_call_is_one_of_the_problems():
         assert shape.out_sizes() == call.shape().out_sizes(), call
         assert kind(shape, call.bias) in found, call
     assert len(PROBLEMS) == 362
-    assert (len(QUICK), len(SLOW)) == (256, 106)
+    assert (len(QUICK), len(SLOW)) == (208, 154)
 
 
 def test_targets_and_cores_are_spread():

@@ -113,7 +113,11 @@ def checked_loops(name, chosen):
 
 @pytest.mark.parametrize("name", LOOPED)
 def test_plans_are_exact_as_hardware_loops(name):
-    """The second best; random pairs and random plans have loops in every run too."""
+    """The second best: the best of `c_out_3` has no loop that goes round twice.
+
+    So the best plans as loops are with the others, in `-m slow`. Random pairs and random plans have
+    loops in every run too.
+    """
     assert any(turns_repeat(run) for run in checked_loops(name, slice(1, 2)))
 
 
