@@ -19,7 +19,7 @@ CASES = [
     Attention(2, 130, 384),
     Attention(1, 1100, 512),
     Attention(1, 520, 96, frame_tokens=130, dtype="float16"),
-    Attention(1, 1200, 384, frame_tokens=300),
+    Attention(1, 600, 384, frame_tokens=150),
     Attention(1, 60, 32, frame_tokens=4),
     Attention(1, 260, 80, scale=0.7),
 ]

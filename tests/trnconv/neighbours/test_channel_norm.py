@@ -27,7 +27,7 @@ CASES = [
 LOOPED = [
     ChannelNorm(3, 45_001),  # a loop over positions, and what is left
     ChannelNorm(3, 1200, images=31),  # a loop over images, and what is left
-    ChannelNorm(130, 20_000, images=3),  # two whole images, and one that two cores share
+    ChannelNorm(3, 30_000, images=3),  # images one after the other, each dealt to all cores
 ]
 
 
