@@ -96,6 +96,14 @@ SPANS = {
     "trnconv/forms/test_written_twice.py": "program",
     "trnconv/host/test_record.py": "switches",
     "trnconv/model_plan/test_plans.py": "trnconv.observed.observation trnconv.runtime.graph",
+    "trnconv/neighbours/test_attention.py": "attention.core attention.price attention.problem",
+    "trnconv/neighbours/test_channel_norm.py": """chain channel_norm.kernel channel_norm.problem
+        price sweep sweep_kernel""",
+    "trnconv/neighbours/test_group_norm.py": """group_norm.apply_core group_norm.price
+        group_norm.problem group_norm.statistics_core""",
+    "trnconv/neighbours/test_kernel_subset.py": """attention.kernel channel_norm.kernel
+        group_norm.kernel modulation.kernel""",
+    "trnconv/neighbours/test_modulation.py": "modulation.kernel modulation.price modulation.problem",
     "trnconv/parallel/test_bands.py": "rows_read traffic",
     "trnconv/parallel/test_overlap.py": "edge_strips split",
     "trnconv/parallel/test_shard_layers.py": "differentiable eager halos links watch",

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from neighbour_bounds import EVERY_RULE, SINGLE, SMALLEST, UNIT, normal, rounded, worst
 
+from neighbour_bounds import EVERY_RULE, SINGLE, SMALLEST, UNIT, normal, rounded, worst
 from nkisim import TRN1, TRN2, TRN3, Spec
 from nkisim.machine import find_machine
 from trnconv.errors import PlanError
