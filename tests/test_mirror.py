@@ -103,7 +103,8 @@ SPANS = {
         group_norm.problem group_norm.statistics_core""",
     "trnconv/neighbours/test_kernel_subset.py": """attention.kernel channel_norm.kernel
         group_norm.kernel modulation.kernel""",
-    "trnconv/neighbours/test_modulation.py": "modulation.kernel modulation.price modulation.problem",
+    "trnconv/neighbours/test_modulation.py": """modulation.kernel modulation.price
+        modulation.problem""",
     "trnconv/parallel/test_bands.py": "rows_read traffic",
     "trnconv/parallel/test_overlap.py": "edge_strips split",
     "trnconv/parallel/test_shard_layers.py": "differentiable eager halos links watch",
