@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from neighbour_bounds import EVERY_RULE, SINGLE, SLOPE, normal, rounded, silu, worst
 
+from neighbour_bounds import EVERY_RULE, SINGLE, SLOPE, normal, rounded, silu, worst
 from nkisim import TRN1, TRN2, TRN3, Spec
 from trnconv.errors import PlanError
 from trnconv.neighbours.group_norm.problem import (
