@@ -120,7 +120,8 @@ def _where_time_goes(report: Report) -> str:
     name, count = bounds.most_common(1)[0]
     found = (
         f"{_few(len(heavy), len(report.layers))} {percent(sum(row.share for row in heavy))} of the"
-        f" time. {count} of {len(report.layers)} are bound by {bound_in_words(name)}."
+        f" convolutions\u2019 time. {count} of {len(report.layers)} are bound by"
+        f" {bound_in_words(name)}."
         if len(report.layers) > 1
         else f"The layer is bound by {bound_in_words(name)}."
     )
