@@ -14,6 +14,8 @@ from trnconv.model_plan import plans
 from trnconv.models import find
 from trnconv.runtime.pricing import price
 
+pytestmark = pytest.mark.slow  # what benchmarks print: they are run by hand
+
 COMMAND = ["chunk", "wan2.1", "--size", "720x1280", "--jobs", "1", "--cores", "1"]
 LAST = r"steady chunk ([\d.]+) ms modelled, instructions (\d+), regions (\d+), lost ([\d.-]+) %"
 

@@ -12,6 +12,8 @@ from nkisim.machine import Reading
 from trnconv.geometry import TransposedShape, conv_shape
 from trnconv.runtime import trace_plan
 
+pytestmark = pytest.mark.slow  # what benchmarks print: they are run by hand
+
 
 def printed(capsys, *arguments):
     assert main(["family", *arguments]) == 0

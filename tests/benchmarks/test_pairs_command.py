@@ -14,6 +14,8 @@ from trnconv.planner.best import searched_plan
 from trnconv.planner.shares import shared_plans
 from trnconv.runtime.launch import time_plan, time_plans
 
+pytestmark = pytest.mark.slow  # what benchmarks print: they are run by hand
+
 
 def printed(capsys, *arguments):
     assert main(arguments) == 0

@@ -86,6 +86,7 @@ def error_and_bound(y, x, w, bias, shape):
     return error, (terms + 2) * 2.0**-24 * size + half_ulp
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_it_is_a_convolution(name):
     shape = CASES[name]
@@ -188,6 +189,7 @@ LONG = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", LONG)
 @pytest.mark.parametrize("reading", [Reading.default, Reading.optimistic], ids=str)
 def test_a_long_problem_is_extended_from_two_crops(kind, reading, monkeypatch):
@@ -216,6 +218,7 @@ def test_the_estimate_of_a_stream_is_close():
         assert scatter.instruction_count(shape, TRN2) == pytest.approx(counted, rel=0.1)
 
 
+@pytest.mark.slow
 def test_the_kernel_stays_inside_what_nki_compiles():
     """ConvShape checks itself on the host; its findings are not the baseline's."""
     found = lint(scatter.scatter_forward).findings
