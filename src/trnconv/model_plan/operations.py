@@ -8,7 +8,7 @@ to its compiler: what that would take is not known.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -72,19 +72,21 @@ def by_kind(plans: Iterable[OperationPlan]) -> tuple[KindPlan, ...]:
     kinds: dict[str, list[OperationPlan]] = {}
     for plan in plans:
         kinds.setdefault(plan.operation.kind, []).append(plan)
-    found = [
-        KindPlan(
-            kind,
-            sum(plan.calls for plan in own),
-            sum(plan.moved_bytes for plan in own),
-            sum(plan.calls * plan.operation.step_bytes for plan in own),
-            sum(plan.ns for plan in own),
-            max(own, key=lambda plan: plan.ns).bound,
-            max(own, key=lambda plan: plan.ns).price_of,
-        )
-        for kind, own in kinds.items()
-    ]
+    found = [_together(kind, own) for kind, own in kinds.items()]
     return tuple(sorted(found, key=lambda kind: -kind.ns))
+
+
+def _together(kind: str, plans: Sequence[OperationPlan]) -> KindPlan:
+    longest = max(plans, key=lambda plan: plan.ns)
+    return KindPlan(
+        kind,
+        sum(plan.calls for plan in plans),
+        sum(plan.moved_bytes for plan in plans),
+        sum(plan.calls * plan.operation.step_bytes for plan in plans),
+        sum(plan.ns for plan in plans),
+        longest.bound,
+        longest.price_of,
+    )
 
 
 def as_written_ns(

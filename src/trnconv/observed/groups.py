@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 from trnconv.observed.operation import (
     ATTENTION,
@@ -87,11 +88,11 @@ def _channel_norm(run: _Run, at: int) -> Operation | None:
         elif any(operand.memory in own for operand in step.operands):
             break
     last = run.steps[members[-1]]
-    if last.elements < _elements(source.shape):
+    if last.elements < prod(source.shape):
         return None
     run.taken.update(members)
-    channels = _elements(source.shape) // max(run.steps[at].elements, 1)
-    positions = _elements(source.shape) // channels
+    channels = prod(source.shape) // max(run.steps[at].elements, 1)
+    positions = prod(source.shape) // channels
     return _grouped(CHANNEL_NORM, run, members, (1, channels, positions))
 
 
@@ -116,13 +117,12 @@ def _belongs(step: Step, own: set[int], source: int) -> bool:
         for operand in step.operands
         if operand.memory not in own and operand.memory != source
     ]
-    return all(_elements(operand.shape) < step.elements or step.elements == 1 for operand in others)
+    return all(prod(operand.shape) < step.elements or step.elements == 1 for operand in others)
 
 
 def _attention(run: _Run, at: int) -> Operation | None:
     """softmax(q k) v; None if there is no product on either side."""
     members = [at]
-    masked = 0
     scores = _back_to_product(run, at, members)
     values = _on_to_product(run, at, members)
     if scores is None or values is None:
@@ -132,14 +132,11 @@ def _attention(run: _Run, at: int) -> Operation | None:
         if before is not None:
             members.append(before)
     masked = int(any(run.steps[number].name == "add" for number in members))
-    last = run.steps[values]
-    for number in run.after(values):
+    for number in run.after(values)[:1]:
         step = run.steps[number]
-        if step.role == POINTWISE and [operand.memory for operand in step.operands] == [
-            last.memory
-        ]:
+        read = [operand.memory for operand in step.operands]
+        if step.role == POINTWISE and read == [run.steps[values].memory]:
             members.append(number)
-        break
     members.sort()
     run.taken.update(members)
     batch, queries, head = _batched(run.steps[scores].operands[0].shape)
@@ -194,7 +191,7 @@ def _alone(step: Step) -> Operation:
 
 def _norm_alone(step: Step) -> tuple[str, tuple[int, ...]]:
     images, channels = step.shape[:2]
-    positions = _elements(step.shape[2:])
+    positions = prod(step.shape[2:])
     return GROUP_NORM, (images, channels, step.groups, positions)
 
 
@@ -231,11 +228,4 @@ def _is_activation(step: Step) -> bool:
 
 
 def _batched(shape: tuple[int, ...]) -> tuple[int, int, int]:
-    return _elements(shape[:-2]), shape[-2], shape[-1]
-
-
-def _elements(shape: Sequence[int]) -> int:
-    count = 1
-    for size in shape:
-        count *= size
-    return count
+    return prod(shape[:-2]), shape[-2], shape[-1]

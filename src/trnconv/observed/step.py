@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 POINTWISE, REDUCTION, PRODUCT, SOFTMAX, NORM, MOVEMENT, FILL, CONVOLUTION = (
     "pointwise",
@@ -48,7 +49,4 @@ class Step:
     @property
     def elements(self) -> int:
         """Of the result."""
-        count = 1
-        for size in self.shape:
-            count *= size
-        return count
+        return prod(self.shape)

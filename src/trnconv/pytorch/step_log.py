@@ -6,7 +6,6 @@ What a patched model only notes is no step; what it then does is, its convolutio
 from __future__ import annotations
 
 import weakref
-from math import prod
 from typing import Any
 
 import torch
@@ -27,6 +26,7 @@ from trnconv.observed.step import (
 )
 from trnconv.pytorch.arrays import dtype_name
 from trnconv.pytorch.lazy.ledger import Ledger
+from trnconv.pytorch.lazy.movements import bytes_read
 from trnconv.pytorch.lazy.traits import Traits, parts, tensors_in, traits_of
 
 Tensor = torch.Tensor
@@ -84,9 +84,7 @@ class StepLog(TorchDispatchMode):  # type: ignore[no-untyped-call]
         )
 
     def _operand(self, tensor: Tensor) -> Operand:
-        pairs = zip(tensor.stride(), tensor.shape, strict=True)
-        read = prod(size for step, size in pairs if step) * tensor.element_size()
-        return Operand(self._memory(tensor), tuple(tensor.shape), read)
+        return Operand(self._memory(tensor), tuple(tensor.shape), bytes_read(tensor))
 
     def _memory(self, tensor: Tensor) -> int:
         storage = tensor.untyped_storage()

@@ -223,10 +223,10 @@ def note_copy(around: PatchContext, name: str, given: Any, result: Any) -> None:
         return
     read: Sequence[Tensor] = list(tensors_in(given[0][:1]))
     if not any(same_memory(tensor, result) for tensor in read):
-        around.book.moved(kind, sum(_bytes_read(tensor) for tensor in read) + result.nbytes)
+        around.book.moved(kind, sum(bytes_read(tensor) for tensor in read) + result.nbytes)
 
 
-def _bytes_read(tensor: Tensor) -> int:
+def bytes_read(tensor: Tensor) -> int:
     """Elements that stand for several are read once."""
     pairs = zip(tensor.stride(), tensor.shape, strict=True)
     return prod(size for step, size in pairs if step) * tensor.element_size()
