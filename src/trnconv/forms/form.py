@@ -11,13 +11,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
 from nkisim.machine import Machine, Reading, Timing, find_machine
 from trnconv.ask.ends import ITEM_BYTES, PLAIN_END, Epilogue
 from trnconv.ask.question import OUTPUT, Question, Shape
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Array = np.ndarray[Any, Any]
 
@@ -48,6 +51,18 @@ class Plan(ABC):
     machine: str
     dtype: str
     end: Epilogue = field(default=PLAIN_END, kw_only=True)
+
+    def but(self, **changes: Any) -> Self:
+        """The same with other decisions: `dataclasses.replace`, in a fifth of the time.
+
+        Searches make plans by the hundred thousand, and plans check nothing when they are made.
+        """
+        unknown = changes.keys() - self.__dict__.keys()
+        if unknown:
+            raise TypeError(f"{type(self).__name__} has no {', '.join(sorted(unknown))}")
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__, **changes)
+        return other
 
     @property
     def target(self) -> Machine:

@@ -161,11 +161,11 @@ def _kept(
 
 def refined(plan: DirectPlan, *, moving: bool) -> Iterator[DirectPlan]:
     """Variants of a good plan: small blocks at the ends; loads before stores, if DMA binds."""
-    plans = [plan, replace(plan, ahead=True)] if moving else [plan]
+    plans = [plan, plan.but(ahead=True)] if moving else [plan]
     for variant in plans:
         yield variant
         for lead in _leads(variant):
-            yield replace(variant, lead=lead)
+            yield variant.but(lead=lead)
 
 
 def frame_blocks(problem: Problem) -> list[int]:
@@ -278,7 +278,7 @@ def _buffered(
     )
     kept = ((0, False), (0, True))
     for streamed, window_major in (*kept, *((slots, True) for slots in _STREAM_SLOTS)):
-        fitted = _fit(replace(plan, streamed=streamed, window_major=window_major), needs)
+        fitted = _fit(plan.but(streamed=streamed, window_major=window_major), needs)
         if fitted is not None:
             return fitted
     return None
@@ -315,17 +315,18 @@ def _fit(plan: DirectPlan, needs: _SbufNeeds) -> DirectPlan | None:
     """The plan with the most window slots that fit, or None if too few do."""
     room = plan.target.sbuf_usable_bytes_per_partition
     least = needs.least_slots(window_major=plan.window_major)
+    bare = plan.but(out_buffers=0)
+    layout = lay_out(bare, needs.weight_columns, needs.chunk_columns, needs.biases)
+    pitches = [ring.pitch for ring in layout.rings]
+    held = layout.end + sum(n * pitch for n, pitch in zip(least, pitches, strict=True))
     for buffers in _OUT_BUFFERS:
-        bare = replace(plan, out_buffers=buffers)
-        layout = lay_out(bare, needs.weight_columns, needs.chunk_columns, needs.biases)
-        out_bytes = layout.out.slots * layout.out.pitch
+        out_bytes = buffers * layout.out.pitch
         if buffers > _OUT_BUFFERS[-1] and out_bytes * _OUT_SHARE > room:
             continue
-        pitches = [ring.pitch for ring in layout.rings]
-        left = room - layout.end - sum(n * pitch for n, pitch in zip(least, pitches, strict=True))
+        left = room - held - out_bytes
         if left >= 0:
             slots = _more_slots(needs, least, pitches, left)
-            return replace(bare, slots=slots)
+            return plan.but(out_buffers=buffers, slots=slots)
     return None
 
 

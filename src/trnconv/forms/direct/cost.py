@@ -7,7 +7,7 @@ product of rows and columns; so sums over blocks are products of sums over spans
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from nkisim.machine import PARTITIONS, Timing
@@ -80,7 +80,7 @@ class _PlanWork:
 def cost_of(plan: DirectPlan) -> Cost:
     """The cost of a plan, legal or not."""
     timing = plan.timing
-    work = _work(replace(plan, body_blocks=1))
+    work = _work(plan.but(body_blocks=1))
     program = program_of(plan)
     start, tail = work.ends_ns
     loops = program.turns * (timing.loop_turn_ns + places_ns(timing) + start + tail)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from trnconv.ask.question import OUTPUT, Question
@@ -40,7 +39,7 @@ def _rolled(
         plan = of_form(form, priced)
         if plan.lead or plan.ahead:
             continue
-        best = best_body(form, bodies(replace(plan, rolled=True), question.budget), question.budget)
+        best = best_body(form, bodies(plan.but(rolled=True), question.budget), question.budget)
         found += [best] if best else []
         if len(found) == _ROLLED_TRIES:
             break
@@ -64,9 +63,9 @@ def _given(question: Question) -> dict[str, Any]:
 
 def _moved(plan: DirectPlan, question: Question) -> DirectPlan:
     """With the rows and columns of a share; its channels are those of the plan."""
-    moved = replace(plan, **_given(question))
+    moved = plan.but(**_given(question))
     rows, columns = Task.of(question).rows, question.share and question.share.columns
-    return replace(moved, rows_of=rows, columns_of=columns or (0, 0))
+    return moved.but(rows_of=rows, columns_of=columns or (0, 0))
 
 
 DIRECT = Form(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -51,7 +50,7 @@ def program_of(plan: DirectPlan) -> Program:
 def _parts(plan: DirectPlan) -> tuple[int, Lengths]:
     """Instructions that stand before all blocks, and those of blocks."""
     loads, _ = weight_loads(plan)
-    return loads + 2, _lengths(replace(plan, body_blocks=1, by_kind=False))
+    return loads + 2, _lengths(plan.but(body_blocks=1, by_kind=False))
 
 
 class _Spans(NamedTuple):
@@ -125,9 +124,9 @@ def bodies(plan: DirectPlan, budget: int) -> Iterator[DirectPlan]:
     if short:
         starts = {body: programs[body].turns + programs[body].after for body in short}
         few = sorted(short, key=starts.__getitem__)[:_TRIED]
-        yield from (replace(plan, body_blocks=body) for body in reversed(few))
+        yield from (plan.but(body_blocks=body) for body in reversed(few))
         return
-    yield from (replace(plan, by_kind=True, body_blocks=count) for count in _BY_KIND)
+    yield from (plan.but(by_kind=True, body_blocks=count) for count in _BY_KIND)
 
 
 def weight_loads(plan: DirectPlan) -> tuple[int, int]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 from typing import NamedTuple
@@ -87,7 +86,7 @@ def _along(plan: DirectPlan) -> Along:
 
 def along_of(plan: DirectPlan) -> Along:
     """The axis of a plan's loop; the same for turns of every length."""
-    return _along(replace(plan, body_blocks=1))
+    return _along(plan.but(body_blocks=1))
 
 
 def turn_blocks(plan: DirectPlan) -> int:

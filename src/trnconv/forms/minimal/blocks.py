@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise, product
 from math import prod
@@ -166,7 +166,7 @@ def frame_spans(plan: MinimalPlan) -> list[FrameSpan]:
 
 def frame_looks(plan: MinimalPlan) -> tuple[int, ...]:
     """How many blocks along frames look alike, for each look."""
-    return _frame_looks(replace(plan, rows=1, columns=1, **LEAST))
+    return _frame_looks(plan.but(rows=1, columns=1, **LEAST))
 
 
 @lru_cache(maxsize=4096)

@@ -104,7 +104,7 @@ def _sizes(base: MinimalPlan, budget: int) -> list[MinimalPlan]:
     """Sizes of blocks, the most promising within so many static instructions first."""
     paired = (False, True) if _can_pair(base) else (False,)
     sizes = [
-        replace(base, units=units, rows=rows, columns=columns, paired_rows=pair)
+        base.but(units=units, rows=rows, columns=columns, paired_rows=pair)
         for rows in _row_counts(base)
         for columns in _column_counts(base)
         if _sensible(base, rows, columns)
@@ -129,8 +129,8 @@ def _sensible(plan: MinimalPlan, rows: int, columns: int) -> bool:
 
 
 def _can_pair(plan: MinimalPlan) -> bool:
-    wide = replace(plan, columns=plan.shape.out_size(WIDTH), paired_rows=True)
-    return len(in_channels(wide)) > len(in_channels(replace(wide, paired_rows=False)))
+    wide = plan.but(columns=plan.shape.out_size(WIDTH), paired_rows=True)
+    return len(in_channels(wide)) > len(in_channels(wide.but(paired_rows=False)))
 
 
 def _unit_counts(plan: MinimalPlan) -> list[int]:
@@ -151,7 +151,7 @@ def _row_counts(plan: MinimalPlan) -> list[int]:
 def _column_counts(plan: MinimalPlan) -> list[int]:
     """Whole multiples of the columns that share a matmul, so that every column is summed alike."""
     total = plan.shape.out_size(WIDTH)
-    stack = max(tile.stack for tile in out_channels(replace(plan, columns=total)))
+    stack = max(tile.stack for tile in out_channels(plan.but(columns=total)))
     cuts = range(1, min(total, _MOST_COLUMN_CUTS) + 1)
     return list(dict.fromkeys(min(total, -(-total // (n * stack)) * stack) for n in cuts))
 
@@ -170,7 +170,7 @@ def _with_buffers(sized: MinimalPlan) -> Iterator[MinimalPlan]:
         ways.insert(1, (-(-tiles // 2), 0))
     found = 0
     for group, streamed in ways:
-        weights = replace(sized, group=group, streamed=streamed)
+        weights = sized.but(group=group, streamed=streamed)
         plan = _roomiest(weights)
         if plan is not None:
             yield plan
@@ -185,7 +185,7 @@ def _roomiest(plan: MinimalPlan) -> MinimalPlan | None:
     room = room_of(plan)
     for body, v_slots, x_slots in _slot_counts(tempo_of(plan)):
         if room.needed(v_slots, x_slots) <= limit:
-            one = replace(plan, body_blocks=body, v_slots=v_slots, x_slots=x_slots)
+            one = plan.but(body_blocks=body, v_slots=v_slots, x_slots=x_slots)
             if sbuf_end(one) <= limit:
                 return one
     return None
@@ -220,7 +220,7 @@ def _within(plan: MinimalPlan, budget: int) -> Iterator[MinimalPlan]:
     if instructions_of(plan) <= budget:
         yield plan
         return
-    loops = [*_one_loop(plan, budget), *_longest_loop(replace(plan, rolled=True), budget)]
+    loops = [*_one_loop(plan, budget), *_longest_loop(plan.but(rolled=True), budget)]
     yield from loops[:1]
     yield from (loop for loop in loops[1:] if is_faster_with(loop, loops[0]))
 
@@ -237,6 +237,6 @@ def _longest_loop(plan: MinimalPlan, budget: int) -> Iterator[MinimalPlan]:
     times = range(_MOST_BODY, 0, -1)
     body = longest_body(plan, (factor * plan.body_blocks for factor in times), budget)
     if body is not None:
-        loop = replace(plan, body_blocks=body)
+        loop = plan.but(body_blocks=body)
         if not broken_rules(loop):
             yield loop

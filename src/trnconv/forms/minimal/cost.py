@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from math import lcm
 from typing import NamedTuple
@@ -94,12 +93,16 @@ def fewest_turns(plan: MinimalPlan, budget: int) -> MinimalPlan | None:
     of_span = blocks_of_span(plan)
     step = lcm(plan.body_blocks, of_span) // of_span
     equal = plan.shape.batch * max(count for _, count in row_kinds(plan))
-    loop = replace(plan, rolled=True, spans=1)
+    loop = plan.but(rolled=True, spans=1)
+    # No turn has more blocks than the budget has room for, whatever stands beside the loop.
+    most = (budget + 1) / (of_span * _of_block(plan, sized.spans[0], sized.out_tiles))
     spans_before = 0
     for turns in range(2, equal // step + 1):
         spans = equal // turns // step * step
-        if spans != spans_before and _instructions(loop, sized, spans * of_span) <= budget:
-            return replace(loop, spans=spans, body_blocks=spans * of_span)
+        if spans > most or spans == spans_before:
+            continue
+        if _instructions(loop, sized, spans * of_span) <= budget:
+            return loop.but(spans=spans, body_blocks=spans * of_span)
         spans_before = spans
     return None
 
@@ -111,13 +114,18 @@ def longest_body(plan: MinimalPlan, bodies: Iterable[int], budget: int) -> int |
 
 
 def _instructions(plan: MinimalPlan, sized: _SizeCost, body: int) -> int:
-    sweeps = len(_groups(plan, sized.out_tiles))
-    static = 0 if plan.streamed else sweeps
+    static = 0 if plan.streamed else len(_groups(plan, sized.out_tiles))
     for kind in sized.kinds_of(plan):
-        of_block = sweeps * kind.inputs + kind.outputs + (kind.streamed if plan.streamed else 0)
         turns = _turns(plan, kind, body)
-        static += round((kind.blocks - max(0, turns - 1) * body) * of_block)
+        blocks = kind.blocks - max(0, turns - 1) * body
+        static += round(blocks * _of_block(plan, kind, sized.out_tiles))
     return static
+
+
+def _of_block(plan: MinimalPlan, kind: _BlockCount, tiles: int) -> float:
+    """Static instructions of a block of a kind, in all sweeps."""
+    sweeps = len(_groups(plan, tiles))
+    return sweeps * kind.inputs + kind.outputs + (kind.streamed if plan.streamed else 0)
 
 
 def trips_of(plan: MinimalPlan) -> tuple[int, ...]:
@@ -178,7 +186,7 @@ def is_faster_with(plan: MinimalPlan, pace_of: MinimalPlan) -> bool:
     """Whether loops over other kinds of blocks take less, if turns take what another plan's do."""
     sized, other = _sized_cost(_sized(plan)), _sized_cost(_sized(pace_of))
     tiles = _groups(pace_of, other.out_tiles)[0]
-    longer = replace(pace_of, body_blocks=plan.body_blocks)
+    longer = pace_of.but(body_blocks=plan.body_blocks)
     own = _looped(plan, sized, turn_pace(longer, tiles)).total_ns
     return own < _CLOSE * _looped(pace_of, other, turn_pace(pace_of, tiles)).total_ns
 
@@ -264,7 +272,7 @@ def _sized(plan: MinimalPlan) -> MinimalPlan:
     """The same for all plans that differ only in what a size's costs do not depend on."""
     if plan.group == 1 and plan.streamed == 0:
         return with_least_buffers(plan)
-    return replace(plan, **LEAST)
+    return plan.but(**LEAST)
 
 
 @lru_cache(maxsize=15_000)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -115,7 +114,7 @@ def _given(question: Question) -> dict[str, Any]:
 
 
 def _moved(plan: MinimalPlan, question: Question) -> MinimalPlan:
-    return replace(plan, **_given(question))
+    return plan.but(**_given(question))
 
 
 def _rounding_errors(plan: MinimalPlan, x_max: float, w_sums: Array) -> tuple[Array, Array]:

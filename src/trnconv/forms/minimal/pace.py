@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 from math import lcm
 from typing import NamedTuple
@@ -41,7 +40,7 @@ class TurnPace(NamedTuple):
 
 def straight_pace(plan: MinimalPlan, tiles: tuple[int, int]) -> StraightPace:
     """Of blocks one after the other, for some tiles of output channels, first and end."""
-    return _straight_pace(replace(plan, rolled=False, spans=0, body_blocks=_repeat(plan)), tiles)
+    return _straight_pace(plan.but(rolled=False, spans=0, body_blocks=_repeat(plan)), tiles)
 
 
 def _repeat(plan: MinimalPlan) -> int:
@@ -79,7 +78,7 @@ def turn_pace(plan: MinimalPlan, tiles: tuple[int, int]) -> TurnPace:
     repeat = _repeat(plan)
     usual = -(-_TURN_BLOCKS // repeat) * repeat
     body = plan.body_blocks if 1 < plan.body_blocks < usual else usual
-    short = replace(plan, spans=0, body_blocks=body)
+    short = plan.but(spans=0, body_blocks=body)
     turn, more = _turn_pace(short, tiles), plan.body_blocks - short.body_blocks
     return turn._replace(body_ns=turn.body_ns + more * turn.block_ns)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from trnconv.ask.ends import NO_RESIDUAL
 from trnconv.forms.minimal.blocks import column_kinds, rectangles, row_kinds
 from trnconv.forms.minimal.channels import in_channels, matrices_of_a_load, out_channels, taps_of
-from trnconv.forms.minimal.plan import V_BYTES, MinimalPlan
+from trnconv.forms.minimal.plan import LEAST, V_BYTES, MinimalPlan
 from trnconv.forms.recipe_parts import Ring, first_address
 
 CONSTANTS = 7  # columns of an output tile: see chains.py
@@ -94,14 +94,15 @@ def constant_columns(plan: MinimalPlan) -> int:
     return CONSTANTS * len(out_channels(plan))
 
 
-def _weights(plan: MinimalPlan, floor: _Floor) -> Ring:
+def _weight_slots(plan: MinimalPlan) -> tuple[int, int]:
+    """Slots for weights, and columns of each."""
     if not plan.streamed:
-        return floor.ring(1, group_columns(plan), V_BYTES)
+        return 1, group_columns(plan)
     widths = [
         matrices_of_a_load(len(taps_of(plan, tile.shared))) * tile.width
         for tile in out_channels(plan)
     ]
-    return floor.ring(plan.streamed, max(widths), V_BYTES)
+    return plan.streamed, max(widths)
 
 
 def lay_out(plan: MinimalPlan) -> FastMemory:
@@ -114,7 +115,7 @@ def lay_out(plan: MinimalPlan) -> FastMemory:
     v = tuple(floor.ring(plan.v_slots, algorithm.products * v_elems, V_BYTES) for _ in range(count))
     out_rows = max(span.outs for span, _ in row_kinds(plan)) * (1 if plan.by_rows else plan.m)
     out_elems = out_rows * min(plan.columns, plan.shape.out_size(2))
-    weights = _weights(plan, floor)
+    weights = floor.ring(*_weight_slots(plan), V_BYTES)
     scratch = floor.ring(1 if algorithm.scratch() else 0, v_elems, V_BYTES)
     copies = floor.ring(float_copies(plan), largest_rectangle(plan), _FLOAT_BYTES)
     out = floor.ring(plan.out_buffers, out_elems, plan.out_bytes)
@@ -164,16 +165,28 @@ def with_least_buffers(plan: MinimalPlan) -> MinimalPlan:
     """The same with one slot of each kind and one block in a body, unrolled."""
     if plan.x_slots == plan.v_slots == plan.body_blocks == 1 and not plan.rolled:
         return plan
-    return replace(plan, x_slots=1, v_slots=1, body_blocks=1, rolled=False, spans=0)
+    return plan.but(x_slots=1, v_slots=1, body_blocks=1, rolled=False, spans=0)
+
+
+def room_of(plan: MinimalPlan) -> SlotRoom:
+    """What a plan with the least buffers needs: that of its size, with its own weights."""
+    least = plan.but(**LEAST)
+    room, other = _room_of_size(least), _weight_bytes(plan) - _weight_bytes(least)
+    return SlotRoom(room.end + other, room.x_bytes, room.v_bytes)
 
 
 @lru_cache(maxsize=4096)
-def room_of(plan: MinimalPlan) -> SlotRoom:
-    """What a plan with the least buffers needs."""
+def _room_of_size(plan: MinimalPlan) -> SlotRoom:
     memory = lay_out(plan)
     return SlotRoom(
         memory.end, sum(ring.pitch for ring in memory.x), sum(ring.pitch for ring in memory.v)
     )
+
+
+@lru_cache(maxsize=4096)
+def _weight_bytes(plan: MinimalPlan) -> int:
+    slots, columns = _weight_slots(plan)
+    return slots * _padded(columns * V_BYTES)
 
 
 def sbuf_end(plan: MinimalPlan) -> int:
