@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import product
+from math import inf
 
 from trnconv.ask.question import Question
 from trnconv.ask.words import call_in_words
 from trnconv.errors import PlanError
 from trnconv.forms.form import Plan, Priced
-from trnconv.planner.best import choose, plans_like
+from trnconv.planner.best import first_floor_ns, first_offer, plans_like, searched_plan
 from trnconv.planner.table import form_named, form_of, priced
 from trnconv.planner.tuned_plans import tuned_plan
 
@@ -32,15 +33,14 @@ def shared_plans(question: Question) -> Pair:
     stored = tuned_plan(question)
     if stored is not None:
         return plans_of_two(stored, question)
-    choice = choose(question)
-    answers = [choice.taken]
-    if not question.reproducible:
-        answers += [offer.best for offer in choice.offers[:1] if offer.plans]
-    pairs: list[Pair] = []
-    for answer in dict.fromkeys(answers):
-        pairs += _halved(answer, question)
-        if any(_is_even(pair, choice.taken) for pair in pairs):
-            break
+    taken = searched_plan(question)
+    answers, pairs = [taken], _halved(taken, question)
+    least = min((_slower_ns(pair) for pair in pairs), default=inf)
+    worth_asking = 2 * least > max(_EVEN * taken.cost.total_ns, first_floor_ns(question))
+    if worth_asking and not question.reproducible:
+        first = first_offer(question)
+        answers += [first] if first and first != taken else []
+        pairs += [pair for answer in answers[1:] for pair in _halved(answer, question)]
     pairs = pairs or [
         (answer, answer) for answer in answers if form_named(answer.plan.form).pair_kernels
     ]

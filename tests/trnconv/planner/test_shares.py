@@ -16,7 +16,7 @@ from trnconv.forms.direct.form import DIRECT
 from trnconv.forms.direct.problem import HEIGHT, WIDTH, fold
 from trnconv.forms.form import Priced
 from trnconv.geometry import conv_shape, transposed_shape
-from trnconv.planner.best import only
+from trnconv.planner.best import choose, only, searched_plan
 from trnconv.planner.shares import in_step, loops, shared_plans
 from trnconv.runtime.launch import trace_plans
 
@@ -157,3 +157,21 @@ def rolled_by_hand():
     for rows, ns in ((2, 1.0), (4, 2.0)):
         plan = replace(priced.plan, rolled=True, lead=(), ahead=False, rows=rows)
         yield plan, replace(priced.cost, total_ns=ns, weighed_ns=ns)
+
+
+def test_cores_with_opposite_borders_have_the_same_loops():
+    """One has the upper border, the other the lower: loops go through the rarest blocks first."""
+    shape = conv_shape(
+        (1, 512, 20, 60, 320), (512, 512, 3, 3, 3), padding=((2, 0), 1, 1), padding_mode="replicate"
+    )
+    first, second = shared_plans(Question(shape, TRN2))
+    assert first.plan.form == second.plan.form == "minimal"
+    assert loops(first.plan) == loops(second.plan) != ()
+
+
+@pytest.mark.parametrize("channels", [96, 128, 256])
+def test_a_form_that_cannot_win_is_not_asked(channels):
+    """What is taken is the same as if it were."""
+    weights = (channels, channels, 3, 3, 3)
+    question = Question(conv_shape((1, channels, 6, 40, 64), weights, padding=(0, 1, 1)), TRN2)
+    assert searched_plan(question) == choose(question).taken

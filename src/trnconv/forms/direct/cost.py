@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from math import prod
 
 from nkisim.machine import PARTITIONS, Timing
 from trnconv.ask.ends import IDENTITY
+from trnconv.ask.question import Question
 from trnconv.forms.direct.array.fills import work
 from trnconv.forms.direct.block_types import (
     SpanKind,
@@ -23,7 +25,7 @@ from trnconv.forms.direct.blocks import bank_tile_count, valid
 from trnconv.forms.direct.jobs import JobGroups, ProductKind, grouped_jobs
 from trnconv.forms.direct.length import block_evictions, block_tiles, program_of, weight_loads
 from trnconv.forms.direct.plan import BY_FRAME, BY_ROW, ArrayFill, DirectPlan
-from trnconv.forms.direct.problem import HEIGHT, WIDTH, Problem
+from trnconv.forms.direct.problem import HEIGHT, WIDTH, Problem, problem_of
 from trnconv.forms.direct.ramp import last_pass_rectangle, places_ns, ramp_ns
 from trnconv.forms.direct.sbuf import layout_of
 from trnconv.forms.direct.traffic import (
@@ -148,6 +150,28 @@ def least_tensor_ns(plan: DirectPlan) -> float:
     positions = groups * plan.frame_area
     matmuls = sum(work(plan.problem, fill, plan.frames) for fill in plan.passes)
     return _BORDERS * positions * matmuls / plan.target.timing.pe_columns_per_ns
+
+
+def floor_ns(question: Question) -> float:
+    """What the Tensor engine needs for the products alone, with every cell of the array at work."""
+    shape, problem, timing = question.shape, problem_of(question), question.machine.timing
+    channels = shape.c_in // shape.groups * shape.c_out
+    products = problem.images * channels * prod(_products_along(problem, axis) for axis in range(3))
+    fp32 = timing.pe_fp32_passes * timing.pe_fp32_cycles_per_column
+    cycles = products / PARTITIONS**2 * (fp32 if question.dtype == "float32" else 1)
+    return 0.0 if question.share else cycles / timing.pe_columns_per_ns
+
+
+def _products_along(problem: Problem, axis: int) -> int:
+    """Pairs of an output and a tap that meet in the input; not in padding, which may be skipped."""
+    step, phases = problem.step[axis], problem.phases[axis]
+    outputs = problem.out[axis] // phases
+    spans = (
+        valid((shift - problem.pad[axis], step), outputs, problem.size[axis])
+        for reads in problem.reads[axis]
+        for shift, _ in reads
+    )
+    return sum(end - first for first, end in spans)
 
 
 @lru_cache(maxsize=8192)

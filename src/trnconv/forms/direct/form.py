@@ -9,7 +9,7 @@ from trnconv.ask.question import OUTPUT, Question
 from trnconv.forms.direct import kernel
 from trnconv.forms.direct.array.summation import keeps_orders
 from trnconv.forms.direct.candidates import Task, candidates, halves, refined
-from trnconv.forms.direct.cost import cost_of, least_tensor_ns
+from trnconv.forms.direct.cost import cost_of, floor_ns, least_tensor_ns
 from trnconv.forms.direct.length import bodies
 from trnconv.forms.direct.loops import trips_of
 from trnconv.forms.direct.lower import lower
@@ -78,6 +78,7 @@ DIRECT = Form(
     candidates=lambda question, _: candidates(Task.of(question)),
     more_candidates=lambda question, _: candidates(Task.of(question), thorough=True),
     least_ns=least_tensor_ns,
+    floor_ns=floor_ns,
     cost=cost_of,
     broken_rules=broken_rules,
     broken_promises=_broken_promises,

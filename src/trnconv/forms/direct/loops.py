@@ -107,7 +107,7 @@ def trips_of(plan: DirectPlan) -> tuple[int, ...]:
     images = plan.problem.images
     counts = [span_kinds(plan, axis).values() for axis in AXES]
     blocks = [images * frames * rows * columns for frames, rows, columns in product(*counts)]
-    parts = [part for count in blocks for part in divmod(count, plan.body_blocks)]
+    parts = [part for count in sorted(blocks) for part in divmod(count, plan.body_blocks)]
     return tuple(trips for turns in parts for trips in _trips(plan, turns))
 
 
@@ -162,10 +162,16 @@ def _joined(
 
 
 def _by_kind(plan: DirectPlan, blocks: Sequence[PlacedBlock]) -> list[Stretch]:
-    """Each kind in a loop, and what is left over of it in a loop of single blocks."""
+    """Each kind in a loop, and what is left over of it in a loop of single blocks.
+
+    The kinds of fewest blocks first: one of two cores has the upper border, the other the lower
+    one, and both have to have the same loops in the same order.
+    """
     found = []
-    for kind in dict.fromkeys(block.kind for block in blocks):
-        alike = [block for block in blocks if block.kind == kind]
+    of_kind: dict[BlockType, list[PlacedBlock]] = {}
+    for block in blocks:
+        of_kind.setdefault(block.kind, []).append(block)
+    for alike in sorted(of_kind.values(), key=len):
         whole = len(alike) // plan.body_blocks * plan.body_blocks
         for group, size in ((alike[:whole], plan.body_blocks), (alike[whole:], 1)):
             starts = range(0, len(group), size)

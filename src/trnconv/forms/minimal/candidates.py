@@ -14,6 +14,7 @@ from trnconv.forms.minimal.cost import (
     fewest_turns,
     instructions_of,
     is_faster_with,
+    least_instructions,
     least_ns,
     likely_ns,
     longest_body,
@@ -50,6 +51,8 @@ def candidates(
     followed = 0
     for sized in _sizes(base, question.budget):
         if len(best) >= _KEPT and least_ns(sized) > best[_KEPT - 1]:
+            continue
+        if least_instructions(sized) > question.budget:
             continue
         plans = [short for plan in _with_buffers(sized) for short in _within(plan, question.budget)]
         yield from plans

@@ -84,6 +84,12 @@ def instructions_of(plan: MinimalPlan) -> int:
     return _instructions(plan, _sized_cost(_sized(plan)), plan.body_blocks)
 
 
+def least_instructions(plan: MinimalPlan) -> int:
+    """Static instructions of any plan with blocks of this size: each kind of block once."""
+    kinds = _sized_cost(_sized(plan)).kinds
+    return round(sum(kind.inputs + kind.outputs for kind in kinds))
+
+
 def fewest_turns(plan: MinimalPlan, budget: int) -> MinimalPlan | None:
     """One loop over spans along rows with the fewest turns within the budget, if there is one.
 
@@ -256,7 +262,7 @@ class _SizeCost(NamedTuple):
     outputs: EngineSum
     streamed: EngineSum  # loads of weights, if they are streamed
     weights: EngineSum  # if they stay
-    kinds: tuple[_BlockCount, ...]
+    kinds: tuple[_BlockCount, ...]  # the fewest blocks first, as programs have their loops
     spans: tuple[
         _BlockCount, ...
     ]  # those of most frequent spans along rows as one, then the others
@@ -307,7 +313,7 @@ def _sized_cost(plan: MinimalPlan) -> _SizeCost:
         total((cost, every * written[look]) for look, cost in out.items()),
         total((cost, every * written[look]) for look, cost in weights.items()),
         _weight_loads(rates),
-        tuple(kind for kinds in by_row for kind in kinds),
+        tuple(sorted((kind for kinds in by_row for kind in kinds), key=lambda kind: kind.blocks)),
         (_mean(longest), *(kind._replace(loops=False) for kind in others)),
         _begin_ns(plan, rates),
         len(out_channels(plan)),

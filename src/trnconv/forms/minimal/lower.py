@@ -165,13 +165,15 @@ def _program(
 def _alike(plan: MinimalPlan, every: list[BlockAt]) -> list[list[BlockAt]]:
     """What a loop may go through: blocks of one kind, or spans along rows that are made alike.
 
-    Of spans, those that are most frequent; blocks of the others stand alone.
+    The fewest first: one of two cores has the upper border, the other the lower one, and both have
+    to have the same loops in the same order. Of spans, those that are most frequent; blocks of the
+    others stand alone.
     """
     alike: dict[object, list[BlockAt]] = {}
     for block in every:
         alike.setdefault(block.row.look if plan.spans else block.look, []).append(block)
     if not plan.spans:
-        return list(alike.values())
+        return sorted(alike.values(), key=len)
     most = max(alike.values(), key=len)
     return [
         *([block] for members in alike.values() if members is not most for block in members),

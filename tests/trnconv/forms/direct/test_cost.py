@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 
 from direct_plans import direct_plan, direct_plans
+from nkisim.machine import TRN2
 from trnconv.ask.ends import end_of
+from trnconv.ask.question import Question
 from trnconv.forms import kernel_parts
 from trnconv.forms.direct import core
 from trnconv.forms.direct.array.m_lines import out_tiles
-from trnconv.forms.direct.cost import cost_of
+from trnconv.forms.direct.cost import cost_of, floor_ns
 from trnconv.forms.direct.lower import lower
 from trnconv.geometry import conv_shape, transposed_shape
 from trnconv.runtime import trace_plan
@@ -147,3 +149,18 @@ def test_an_end_costs_eviction_and_a_residual_costs_traffic():
     assert added.hbm_bytes - plain.hbm_bytes == 2 * plan.problem.y_elems()
     wide = cost_of(replace(plan, end=end_of("identity", "none", "float32")))
     assert wide.hbm_bytes - plain.hbm_bytes == 2 * plan.problem.y_elems()
+
+
+@pytest.mark.parametrize("number", range(COUNT))
+def test_no_plan_takes_less_than_the_products_of_the_array(number):
+    shape = random_shape(number)
+    least = min(priced.cost.busy_ns("tensor") for priced in direct_plans(shape))
+    assert 0 < floor_ns(Question(shape, TRN2)) <= least
+
+
+@pytest.mark.parametrize(("padding", "met"), [(0, 10 * 10 * 9), (1, 34 * 34)])
+def test_products_are_counted_where_a_tap_meets_the_input(padding, met):
+    """Of a 3x3 on 12x12: 10x10 outputs of 9 taps; with padding, 10 x 3 + 2 x 2 pairs an axis."""
+    shape = conv_shape((1, 128, 12, 12), (128, 128, 3, 3), padding=padding)
+    columns = floor_ns(Question(shape, TRN2)) * TRN2.timing.pe_columns_per_ns
+    assert columns == pytest.approx(met)

@@ -11,7 +11,7 @@ from nkisim.machine import TRN2
 from trnconv.ask.question import Question
 from trnconv.forms.minimal.blocks import blocks_of, blocks_of_span
 from trnconv.forms.minimal.candidates import candidates
-from trnconv.forms.minimal.cost import cost_of, least_ns
+from trnconv.forms.minimal.cost import cost_of, least_instructions, least_ns
 from trnconv.forms.minimal.lower import lower
 from trnconv.forms.minimal.rules import broken_rules
 from trnconv.forms.minimal.sbuf import lay_out, sbuf_end
@@ -37,11 +37,12 @@ def candidates_of(shape, transform, axis):
 
 @pytest.mark.parametrize(("shape", "transform", "axis"), KINDS)
 def test_what_is_left_out_could_not_win(shape, transform, axis):
-    """A size is left out by `least_ns`, so it must not exceed what any plan is weighed with."""
+    """A size is left out by what its plans are weighed with at least, or by their instructions."""
     for plan in candidates_of(shape, transform, axis):
         loop = replace(plan, rolled=True, body_blocks=2 * plan.body_blocks)
         for one in (plan, loop):
             assert least_ns(plan) <= cost_of(one).weighed_ns * (1 + 1e-12)
+            assert 0 < least_instructions(plan) <= cost_of(one).instructions
 
 
 @pytest.mark.parametrize(("shape", "transform", "axis"), KINDS)
