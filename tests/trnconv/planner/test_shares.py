@@ -162,7 +162,10 @@ def rolled_by_hand():
 def test_cores_with_opposite_borders_have_the_same_loops():
     """One has the upper border, the other the lower: loops go through the rarest blocks first."""
     shape = conv_shape(
-        (1, 512, 20, 60, 320), (512, 512, 3, 3, 3), padding=((2, 0), 1, 1), padding_mode="replicate"
+        (1, 512, 60, 180, 320),
+        (512, 512, 3, 3, 3),
+        padding=((2, 0), 1, 1),
+        padding_mode="replicate",
     )
     first, second = shared_plans(Question(shape, TRN2))
     assert first.plan.form == second.plan.form == "minimal"
