@@ -8,7 +8,7 @@ import importlib.util
 import os
 import sys
 import types
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +28,7 @@ class Checkout:
     given: dict  # phase -> sizes
     stand_ins: dict
     package: str = ""  # whose relative imports the file has
+    root: str = ""  # a folder of packages that the file imports from
 
     def model(self, dtype=torch.float32):
         """Weights of variance 1 / fan-in that bf16 holds, in a type; no bias is zero."""
@@ -52,7 +53,9 @@ class Checkout:
         module = importlib.util.module_from_spec(spec)
         if self.package:  # before the stand-ins: it looks for packages by itself
             importlib.import_module(self.package)
-        with present(self.stand_ins):
+        with pytest.MonkeyPatch.context() as patch, present(self.stand_ins):
+            if self.root:
+                patch.syspath_prepend(Path(os.environ["MODELS_SRC"], self.root))
             spec.loader.exec_module(module)
         return module
 
@@ -141,6 +144,109 @@ def _turbo(module):
     )
 
 
+class _ContextVarBase(torch.nn.Module):
+    """What sglang's autoencoders are made from, as far as a decode with caches needs it."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.config = config
+
+
+def _cat_pad(x, cache, padding):
+    """Cached frames before those of x, then zeros."""
+    if cache is not None and padding[4] > 0:
+        x = torch.cat([cache, x], dim=2)
+        padding[4] -= cache.shape[2]
+    return torch.nn.functional.pad(x, padding) if any(padding) else x
+
+
+def _sglang(module):
+    config = types.SimpleNamespace(
+        z_dim=4,
+        base_dim=8,
+        decoder_base_dim=None,
+        dim_mult=(1, 2, 4, 4),
+        num_res_blocks=1,
+        attn_scales=(),
+        temperal_downsample=(False, True, True),
+        latents_mean=(0.0,) * 4,
+        latents_std=(1.0,) * 4,
+        shift_factor=None,
+        load_encoder=True,
+        load_decoder=True,
+        in_channels=3,
+        out_channels=3,
+        dropout=0.0,
+        is_residual=False,
+        use_feature_cache=True,
+        patch_size=None,
+    )
+    return module.AutoencoderKLWan(config)
+
+
+SGLANG = "sglang.multimodal_gen"
+SGLANG_STAND_INS = {
+    f"{SGLANG}.configs.models.vaes": {"WanVAEConfig": object},
+    f"{SGLANG}.configs.models.vaes.base": {
+        "should_use_spatial_shard_parallel_decode": lambda _: False
+    },
+    f"{SGLANG}.runtime.distributed.parallel_state": dict.fromkeys(
+        (
+            "get_decode_parallel_rank",
+            "get_decode_parallel_world_size",
+            "get_sp_parallel_rank",
+            "get_sp_world_size",
+        ),
+        _unused,
+    ),
+    f"{SGLANG}.runtime.layers.activation": {"get_act_fn": lambda _: torch.nn.SiLU()},
+    f"{SGLANG}.runtime.layers.parallel_conv": {
+        **{
+            name: type(name, (torch.nn.Module,), {})
+            for name in (
+                "SpatialParallelCausalConv3d",
+                "SpatialParallelConv2d",
+                "SpatialParallelZeroPad2d",
+            )
+        },
+        "causal_conv3d_cat_pad": _cat_pad,
+        "disable_spatial_parallel_decode": nullcontext,
+        **dict.fromkeys(
+            (
+                "chunk_height_for_parallel_decode",
+                "gather_and_trim_height",
+                "gather_height_for_global_op",
+                "split_for_parallel_decode",
+            ),
+            _unused,
+        ),
+    },
+    f"{SGLANG}.runtime.models.vaes.common": {
+        "DiagonalGaussianDistribution": lambda parameters: parameters,
+        "ParallelTiledVAE": _ContextVarBase,
+        "should_run_spatial_shard_parallel_decode": lambda *_: False,
+    },
+    f"{SGLANG}.runtime.platforms": {
+        "current_platform": types.SimpleNamespace(
+            is_cuda=lambda: False, is_rocm=lambda: False, is_amp_supported=lambda: True
+        )
+    },
+}
+
+
+def _ltx2(module):
+    return module.ConvVideoDecoder(
+        in_channels=16,
+        base_channels=16,
+        decoder_blocks=[
+            ("res_x", {"num_layers": 1}),
+            ("compress_all", {"residual": True, "multiplier": 2}),
+            ("res_x", {"num_layers": 1}),
+        ],
+        patch_size=2,
+    )
+
+
 CHECKOUTS = {
     "Wan2.1": Checkout(
         "Wan2.1/wan/modules/vae.py",
@@ -203,5 +309,23 @@ CHECKOUTS = {
         {"decode": (1, 16, 2, 2, 3)},
         {"timm.models.vision_transformer": {"Mlp": _unused}},
         package="diffusers.models.autoencoders",
+    ),
+    "LTX-2": Checkout(
+        "LTX-2/packages/ltx-core/src/ltx_core/model/video_vae/conv_video_decoder.py",
+        _ltx2,
+        {"decode": lambda model, given: model(given * 2 - 1)},
+        {"decode": (1, 16, 3, 3, 4)},
+        {},
+        root="LTX-2/packages/ltx-core/src",
+    ),
+    "sglang": Checkout(
+        "sglang/python/sglang/multimodal_gen/runtime/models/vaes/wanvae.py",
+        _sglang,
+        {
+            "encode": lambda model, given: model.encode(given * 2 - 1),
+            "decode": lambda model, given: model.decode(given * 2 - 1),
+        },
+        {"encode": (1, 3, 9, 16, 24), "decode": (1, 4, 3, 2, 3)},
+        SGLANG_STAND_INS,
     ),
 }
