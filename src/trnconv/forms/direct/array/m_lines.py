@@ -77,8 +77,8 @@ class OutBox:
             return (self,)
         if self.channels_inside:
             return tuple(
-                OutBox(each.line, self.channel, self.channels, each.frame, 1, each.row, 1)
-                for each in self.out_lines()
+                OutBox(lines.line, self.channel, self.channels, lines.frame, 1, lines.row, 1)
+                for lines in self.out_lines()
             )
         counts = product(range(self.channels), range(self.frames))
         return tuple(
@@ -151,12 +151,12 @@ def _quadrants(lines: int) -> int:
 
 
 def _in_one(one: ArrayFill) -> OutTile:
-    """All of a pass in one tile, and one box for each column phase: they are stored as one."""
+    """All of a pass in one tile: column phases lie alike, and are stored together as one box."""
     box = OutBox(0, one.first_channel, one.channels, 0, one.frames, 0, one.rows)
     pitch = phase_pitch(one)
     phases = tuple((column * pitch, column) for column in range(one.columns))
     lines = tuple(
-        each for first, column in phases for each in replace(box, line=first).out_lines(column)
+        line for first, column in phases for line in replace(box, line=first).out_lines(column)
     )
     width = phases[-1][0] + box.lines
     return OutTile(width, lines, (box,), phases, (OutPart(0, width),), box.lines)
@@ -241,7 +241,7 @@ def _column_tiles(one: ArrayFill) -> tuple[OutTile, ...]:
 
 def _side_by_side(units: list[OutBox], tile_columns: int) -> OutTile:
     boxes = [replace(unit, line=n * tile_columns) for n, unit in enumerate(units)]
-    lines = tuple(each for box in boxes for each in box.out_lines())
+    lines = tuple(line for box in boxes for line in box.out_lines())
     parts = tuple(OutPart(box.line, box.lines) for box in boxes)
     width = parts[-1].line + parts[-1].width
     return OutTile(width, lines, tuple(boxes), ((0, 0),), parts, width)
