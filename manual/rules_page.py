@@ -11,7 +11,6 @@ from nkisim.device_rules.rule import DeviceRule, Strength
 from nkisim.device_rules.rulebook import RULES
 from nkisim.device_rules.sources import SOURCES
 from nkisim.device_rules.switches import DEFAULT
-from trnconv.forms.allowance import BROKEN, NAME, REASON
 
 HEAD = """# Device rules
 
@@ -41,12 +40,13 @@ Each with a kernel that breaks it and a neighbour that does not (`manual/rule_ke
 zeros in SBUF, `bank` a PSUM tensor, `far` zeros in HBM). `tests/nkisim/device_rules` runs both.
 
 """
-OURS = """## What our own kernels break
+OURS = """## Our own kernels
 
-The kernels of trnconv were {reason}. They run with an allowance named `{name}` that lists what each
-of them breaks today, on some machine and for some plans; nothing else in this repository has one. A
-run of theirs names the rules in `Run.rules`.
-
+The kernels of trnconv break none of these rules, those that are off included, on the machines that
+they are planned for: `tests/trnconv/forms/test_strict.py` runs random plans of every form under all
+of them, on one core and on two. The switch `split-partitions` of a machine, as in
+`trn2+split-partitions`, lets plans break `dma-split-partitions`; no default has it on. A launch on
+one core is one on logical cores of one: `NEURON_LOGICAL_NC_CONFIG=1` on a device.
 """
 SOURCE_HEAD = """
 ## Sources
@@ -60,9 +60,7 @@ def render() -> str:
         *(HEAD, table(("strength", "means", "nkisim"), _strengths()), USE),
         table(("rule", "strength", "by default", "targets", "forbids"), _overview()),
         *(ONE_BY_ONE, *map(_section, RULES.values())),
-        OURS.format(name=NAME, reason=REASON.replace("; until", ", and stay so until")),
-        table(("kernel", "rule", "strength", "forbids"), _ours()),
-        *(SOURCE_HEAD, *(f"- **{key}**: {what}\n" for key, what in SOURCES.items())),
+        *(OURS, SOURCE_HEAD, *(f"- **{key}**: {what}\n" for key, what in SOURCES.items())),
     )
     return "".join(parts)
 
@@ -103,10 +101,3 @@ def _kernel(what: str, launch: Launch) -> str:
     where = f"{launch.target}, {programs}, logical cores of {launch.lnc}"
     source = inspect.getsource(launch.kernel)
     return f"{what} ({where}):\n\n```py\n{source}```\n\n"
-
-
-def _ours() -> Iterator[tuple[str, ...]]:
-    for kernel, names in BROKEN.items():
-        for name in sorted(names):
-            rule = RULES[name]
-            yield f"`{kernel}`", f"[`{name}`](#{name})", rule.strength.name, rule.forbids

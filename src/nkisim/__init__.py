@@ -5,7 +5,6 @@ toolchain is absent; `nkisim.lint` checks that a kernel stays inside what NKI co
 """
 
 from nkisim import errors, lint
-from nkisim.device_rules.allowance import Allowance
 from nkisim.device_rules.watch import DeviceRuleWarning, TouchedRule
 from nkisim.errors import (
     AliasError,
@@ -28,7 +27,6 @@ __all__ = [
     "TRN3",
     "Access",
     "AliasError",
-    "Allowance",
     "DeviceRuleError",
     "DeviceRuleWarning",
     "Instruction",

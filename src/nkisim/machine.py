@@ -23,7 +23,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from enum import Enum
 
-from nkisim.acceptance import EVERYTHING, Acceptance
+from nkisim.acceptance import ASSUMED, Acceptance
 from nkisim.errors import NkiValidationError
 from nkisim.machine_switches import MEASURED, SEPARATOR, switched
 
@@ -184,7 +184,7 @@ class Machine:
     timing: Timing
     lnc_max: int = 2  # HW: cores of a logical NeuronCore, and its default; trn1 has none
     loop_trips_max: int | None = None  # device_rules loop-trips: known for trn2 only
-    accepts: Acceptance = EVERYTHING  # what of NKI it takes, as far as that is open
+    accepts: Acceptance = ASSUMED  # what of NKI it takes, as far as that is open
     measured: str = ""  # which constants were measured where, with what and when; empty: none
 
     partitions: int = PARTITIONS

@@ -74,14 +74,6 @@ _TURNED_OFF: Final = (
         evidence="a tile overlapped the compiler's scratch in a graph with two loops (KILN)",
     ),
     MachineSwitch(
-        "whole-partitions",
-        ACCEPTS,
-        "split_partitions",
-        value=False,
-        effect="a DMA for each run of partitions, where those of stacked taps and outputs were one",
-        evidence="device rule dma-split-partitions: no report either way",
-    ),
-    MachineSwitch(
         "no-loads-ahead",
         ACCEPTS,
         "loads_ahead",
@@ -127,6 +119,15 @@ SWITCHES: Final = {
     switch.name: switch
     for switch in (
         *_TURNED_OFF,
+        MachineSwitch(
+            "split-partitions",
+            ACCEPTS,
+            "split_partitions",
+            value=True,
+            effect="one DMA for stacked taps or outputs, where each run of partitions has its own",
+            evidence="device rule dma-split-partitions: no report either way; AWS's references for"
+            " writing NKI (AGD) forbid steps and flattening of partitions",
+        ),
         MachineSwitch(
             "column-tiles",
             TIMING,

@@ -7,7 +7,6 @@ They hold a call to what is documented: a jitted kernel takes device tensors and
 import torch
 
 import nkisim
-from trnconv.forms.allowance import allowed
 
 
 class FakeJit:
@@ -35,7 +34,9 @@ class FakeKernel:
         assert all(each is None or each.is_contiguous() for each in tensors)
         assert isinstance(recipe, nkisim.language.NKIObject)
         self.called.append((self.kernel.__name__, tensors))
-        return nkisim.run(allowed(self.kernel)[self.cores], *args, target="trn2").outputs
+        return nkisim.run(
+            nkisim.Kernel(self.kernel)[self.cores], *args, target="trn2", lnc=self.cores
+        ).outputs
 
 
 class FakeNkiOp:

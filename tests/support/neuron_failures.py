@@ -1,7 +1,8 @@
 """What the doubles of the vendor's packages can be told to fail at.
 
 Each failure strikes whatever kernel does the thing, probe or layer, so that with its switch turned
-the ladder passes only if no kernel does it any more.
+the ladder passes only if no kernel does it any more. Failures without a switch are of what no
+kernel does: a probe notes them.
 
  1  recipe-argument     an object as argument is refused
  2  legalisation        the pass for tensors that are written again breaks a kernel
@@ -55,11 +56,14 @@ class StallError(RuntimeError):
 
 @dataclass(frozen=True)
 class Failure:
-    """What fails; `rung` is where the ladder has to stop, `switch` what it has to name."""
+    """What fails; `rung` is where the ladder has to stop, `switch` what it has to name.
+
+    Without a switch, `rung` is the note that has to say no.
+    """
 
     name: str
     rung: str
-    switch: str
+    switch: str = ""
     strikes: object = None  # of a call and its run: raises, or returns whether values are wrong
     rules: tuple = ()  # device rules that hold on this device too
 
@@ -125,15 +129,6 @@ IN_KERNELS = (
     ),
     Failure("rotation", "rotated-tiles", "no-address-rotation", _rotates),
     Failure(
-        "partition-split", "partition-split", "whole-partitions", rules=("dma-split-partitions",)
-    ),
-    Failure(
-        "five-dimensions",
-        "five-dimensions",
-        "whole-partitions",
-        refuses("NCC_IXCG967", features.five_dimensions),
-    ),
-    Failure(
         "dma-transpose",
         "dma-transpose",
         "no-dma-transpose",
@@ -178,7 +173,15 @@ IN_KERNELS = (
         refuses("a hang", _both(features.programs_differ, features.has_loop)),
     ),
 )
-BY_NAME = {failure.name: failure for failure in IN_KERNELS}
+IN_NO_KERNEL = (
+    Failure("partition-split", "partition-split", rules=("dma-split-partitions",)),
+    Failure(
+        "five-dimensions",
+        "five-dimensions",
+        strikes=refuses("NCC_IXCG967", features.five_dimensions),
+    ),
+)
+BY_NAME = {failure.name: failure for failure in (*IN_KERNELS, *IN_NO_KERNEL)}
 
 
 def rules_hold(names):

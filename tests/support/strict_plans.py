@@ -14,6 +14,7 @@ import nkisim
 from conv_arrays import numpy_dtype
 from nkisim.device_rules.rule import Strength
 from nkisim.device_rules.rulebook import RULES
+from nkisim.errors import DeviceRuleError
 from nkisim.machine import find_machine
 from random_convolutions import random_convolution
 from random_family import FORWARD, TRANSPOSED, random_member
@@ -34,7 +35,7 @@ ENDS = (PLAIN_END, PLAIN_END, end_of("silu", BEFORE, ""), end_of("relu", AFTER, 
 POLICY = Policy(FAST, least_macs=0)
 MINIMAL_FAMILIES = ("F(2,3), rows", "F(2,3), frames", "F(4,3), rows", "F(4,3), frames")
 KINDS = ("direct", "direct", "upsampled", "transposed", "minimal", "minimal", "depthwise", "filter")
-# Every rule there is: those that one report supports are refused, the others named.
+# Every rule there is is refused: those that one report supports by "strict", the others by name.
 SWITCHES = (
     "strict",
     *sorted(rule.name for rule in RULES.values() if rule.strength in (Strength.W, Strength.X)),
@@ -100,11 +101,8 @@ def _pair_in_loops(pair: tuple[Plan, ...]) -> tuple[Plan, ...]:
     return rolled if one == two else pair
 
 
-def surveyed(*plans: Plan) -> nkisim.Run:
-    """A run of the kernel of a plan, or of two, that lists every rule it breaks.
-
-    On logical cores of as many, so that rules about too few programs are not among them.
-    """
+def strict_run(*plans: Plan) -> nkisim.Run:
+    """A run of the kernel of a plan, or of two, on zeros; DeviceRuleError if it breaks any rule."""
     plan = plans[0]
     prepared = prepare(plans)
     lowered = prepared.lowered[0]
@@ -114,17 +112,22 @@ def surveyed(*plans: Plan) -> nkisim.Run:
     packed = prepared.pack(w, np.zeros(shape.c_out, np.float32))
     asked = plan.end.residual != NO_RESIDUAL
     residual = _zeros(lowered.outputs[0], plan.dtype) if asked else None
-    kernel = nkisim.Kernel(
-        prepared.kernel(len(inputs)),
-        allowance=nkisim.Allowance("a survey", frozenset(RULES), "to list all that are broken"),
-    )
     return nkisim.run(
-        kernel[len(plans)],
+        nkisim.Kernel(prepared.kernel(len(inputs)))[len(plans)],
         *prepared.arguments(inputs, packed, residual),
         target=plan.machine,
         lnc=len(plans),
         rules=SWITCHES,
     )
+
+
+def broken_rule(*plans: Plan) -> str:
+    """The first rule that they break; empty if they break none."""
+    try:
+        strict_run(*plans)
+    except DeviceRuleError as error:
+        return str(error.rule)
+    return ""
 
 
 def _zeros(shape, dtype):

@@ -26,7 +26,6 @@ class State(Enum):
     refused = "refused"
     warned = "warned"
     off = "off"
-    allowed = "allowed"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,6 @@ from nkisim.errors import DeviceRuleError
 from nkisim.source_lines import SourceLine, user_place
 
 if TYPE_CHECKING:
-    from nkisim.device_rules.allowance import Allowance
     from nkisim.device_rules.switches import Switches
     from nkisim.machine import Machine
 
@@ -28,22 +27,17 @@ class TouchedRule:
     state: State
     what: str
     place: SourceLine | None  # the kernel's line
-    allowance: str = ""  # whose, if the state is `allowed`
 
     def __str__(self) -> str:
-        by = f" by the allowance of {self.allowance}" if self.allowance else ""
-        return f"{self.rule.name} ({self.rule.strength.name}, {self.state.value}{by}): {self.what}"
+        return f"{self.rule.name} ({self.rule.strength.name}, {self.state.value}): {self.what}"
 
 
 class RuleWatch:
     """The broken rules of one core."""
 
-    def __init__(
-        self, machine: Machine, switches: Switches, allowance: Allowance | None = None
-    ) -> None:
+    def __init__(self, machine: Machine, switches: Switches) -> None:
         self._machine = machine
         self._switches = switches
-        self._allowance = allowance
         self.touched: dict[str, TouchedRule] = {}
 
     def unseen(self, rule: DeviceRule) -> bool:
@@ -65,9 +59,6 @@ class RuleWatch:
             return
         where = place or user_place()
         state = self._switches.state_of(rule)
-        owner = ""
-        if self._allowance is not None and rule.name in self._allowance.rules:
-            state, owner = State.allowed, self._allowance.name
         if state is State.refused:
             raise DeviceRuleError(
                 what,
@@ -78,7 +69,7 @@ class RuleWatch:
                 rule=rule.name,
             )
         told = f"{instruction}: {what}" if instruction else what
-        self.touched[rule.name] = TouchedRule(rule, state, told, where, owner)
+        self.touched[rule.name] = TouchedRule(rule, state, told, where)
         if state is State.warned:
             text = f"{told}\n  limit:  {evidence(rule)}\n  remedy: {rule.remedy}"
             file, line = (where.file, where.line) if where else ("nkisim", 0)

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from nkisim.device_rules.allowance import Allowance
 from nkisim.device_rules.switches import read_switches
 from nkisim.device_rules.watch import TouchedRule
 from nkisim.errors import NkiValidationError, RaceError, refuse
@@ -91,14 +90,12 @@ class Kernel(Buildable):
         lnc: int | None = None,
         edges: Edges = (),
         build: Build = _DEFAULT_BUILD,
-        allowance: Allowance | None = None,
     ) -> None:
         functools.update_wrapper(self, func)
         self.func = func
         self.lnc = lnc
         self.edges = edges
         self.build = build
-        self.allowance = allowance  # device rules it may break, and under whose name
 
     @property
     def title(self) -> str:
@@ -124,7 +121,7 @@ class Kernel(Buildable):
 
     def _with(self, **changed: Any) -> Kernel:
         """The same kernel with other options."""
-        options = {name: getattr(self, name) for name in ("lnc", "edges", "build", "allowance")}
+        options = {name: getattr(self, name) for name in ("lnc", "edges", "build")}
         return Kernel(self.func, **(options | changed))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -252,7 +249,6 @@ def run_kernel(
             "launch on one core, or choose trn2 or trn3",
         )
     pair = CorePair() if cores == 2 else None
-    settings = replace(settings, allowance=kernel.allowance)
     launch = Launch(kernel, settings, pair)
     launch.inspector = inspector
     bound = launch.bind(args, kwargs)

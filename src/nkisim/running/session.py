@@ -30,7 +30,6 @@ from nkisim.trace import Access, Instruction, Loop, Options, Trace
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from nkisim.device_rules.allowance import Allowance
     from nkisim.enums import engine
     from nkisim.machine import Machine
     from nkisim.memory.storage import Storage
@@ -60,7 +59,6 @@ class Settings:
     nki: NkiVersion = "0.7"  # whose API and front end the kernel meets
     lnc: int = 1  # cores of the logical NeuronCore that the kernel is compiled for
     switches: Switches = DEFAULT
-    allowance: Allowance | None = None
 
 
 class Session(LoopNest):
@@ -85,7 +83,7 @@ class Session(LoopNest):
             settings.machine, self.core, with_values=settings.values, precise=settings.precise
         )
         self.inspector: Inspector | None = None
-        self.watch = RuleWatch(settings.machine, settings.switches, settings.allowance)
+        self.watch = RuleWatch(settings.machine, settings.switches)
         programs = program[1] if program else 1
         checks = LoopChecks(self.watch, settings.machine, programs, settings.lnc)
         super().__init__(memory, Trace(core=self.core), checks)

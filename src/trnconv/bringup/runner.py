@@ -11,12 +11,11 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 import nkisim
-from nkisim import Run, Spec
+from nkisim import Kernel, Run, Spec
 from nkisim.machine import Machine
 from nkisim.timing import schedule_launch
 from trnconv._nki import NKIObject
 from trnconv.bringup.probe import Arrays
-from trnconv.forms.allowance import allowed
 from trnconv.host.builder import built, with_recipe
 from trnconv.host.switches import NO_LEGALISATION
 
@@ -59,7 +58,7 @@ class SimulatedRunner:
         """In program order, whether legalised or not."""
         del legalised
         run = nkisim.run(
-            allowed(kernel)[self.cores],
+            Kernel(kernel)[self.cores],
             *args,
             target=self.machine,
             lnc=self.cores,
@@ -115,7 +114,7 @@ def traced(kernel: Callable[..., Any], args: Arrays, machine: Machine, cores: in
     specs = [
         Spec(arg.shape, str(arg.dtype)) if isinstance(arg, np.ndarray) else arg for arg in args
     ]
-    launched = nkisim.Kernel(kernel)[cores]
+    launched = Kernel(kernel)[cores]
     return nkisim.run(launched, *specs, target=machine, lnc=cores, values=False)
 
 

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import nkisim
-from nkisim import Run, Spec
+from nkisim import Kernel, Run, Spec
 from nkisim.machine import Machine, Reading
 from nkisim.timing import Timeline, schedule
 from trnconv.ask.ends import NO_RESIDUAL
 from trnconv.ask.words import shape_in_words
 from trnconv.errors import PlanError
-from trnconv.forms.allowance import allowed
 from trnconv.forms.form import Array, ArraySpec, Form, Lowered, Plan
 from trnconv.forms.recipe_parts import RecipePair
 
@@ -77,9 +76,10 @@ def traced(program: Prepared) -> Run:
     asked = plan.end.residual != NO_RESIDUAL
     residual = Spec(first.outputs[0], plan.dtype) if asked else None
     return nkisim.run(
-        allowed(program.kernel(len(inputs)))[len(program.plans)],
+        Kernel(program.kernel(len(inputs)))[len(program.plans)],
         *program.arguments(inputs, arrays, residual),
         target=plan.machine,
+        lnc=len(program.plans),
         values=False,
     )
 

@@ -10,11 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import nkisim
-from nkisim import Run
+from nkisim import Kernel, Run
 from nkisim.machine import Machine, Reading
 from nkisim.timing import Timeline, schedule_launch
 from trnconv.ask.question import Question
-from trnconv.forms.allowance import allowed
 from trnconv.forms.form import Plan
 from trnconv.forms.program import Prepared, prepared, timed, traced
 from trnconv.planner.table import form_of
@@ -43,14 +42,15 @@ def prepare(plans: tuple[Plan, ...]) -> Prepared:
 
 
 def run(program: Prepared, operands: LaunchOperands) -> Run:
-    """The kernel in nkisim, with data."""
+    """The kernel in nkisim, with data, on a logical core of as many cores as there are plans."""
     plans, inputs = program.plans, operands.inputs
     program.form.check_inputs(plans[0], inputs)
     packed = program.pack(operands.w, operands.bias)
     return nkisim.run(
-        allowed(program.kernel(len(inputs)))[len(plans)],
+        Kernel(program.kernel(len(inputs)))[len(plans)],
         *program.arguments(inputs, packed, operands.residual),
         target=plans[0].machine,
+        lnc=len(plans),
         summation="fixed" if all(plan.is_reproducible for plan in plans) else "fast",
     )
 

@@ -9,7 +9,7 @@ import pytest
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
-from manual.rule_kernels import PAIRS, bank_of_the_kernel, no_loop, refill_at_the_end
+from manual.rule_kernels import PAIRS, no_loop, refill_at_the_end
 from nkisim.device_rules.rule import State, Strength
 from nkisim.device_rules.rulebook import RULES
 from nkisim.device_rules.sources import SOURCES
@@ -78,24 +78,6 @@ def test_a_rule_is_applied_to_its_machines_only():
     assert "psum-chains" not in touched(run)
     with pytest.raises(DeviceRuleError):
         nkisim.run(chains, target="trn1")
-
-
-def test_an_allowance_lets_its_kernel_break_its_rules_and_no_other():
-    allowance = nkisim.Allowance("a test", frozenset({"psum-across-loop"}), "to see")
-    kernel = nkisim.Kernel(bank_of_the_kernel, allowance=allowance)
-    (one,) = nkisim.run(kernel, target="trn2", lnc=1).rules
-    assert (one.state, one.allowance) == (State.allowed, "a test")
-    assert "allowed by the allowance of a test" in str(one)
-    with pytest.raises(DeviceRuleError, match="loop-on-one-program"):
-        nkisim.run(kernel, target="trn2", lnc=2)
-    with pytest.raises(DeviceRuleError, match="psum-across-loop"):
-        nkisim.run(bank_of_the_kernel, target="trn2", lnc=1)
-    assert kernel[1].allowance is allowance
-
-
-def test_an_allowance_names_rules_that_exist():
-    with pytest.raises(NkiValidationError, match="no-such-rule"):
-        nkisim.Allowance("a test", frozenset({"no-such-rule"}), "")
 
 
 def test_a_rule_is_warned_about_once_a_run_and_at_the_line():

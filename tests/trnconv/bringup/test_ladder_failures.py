@@ -3,8 +3,9 @@
 import pytest
 
 from bringup_climbs import Stop, bench_with, stop_of
-from neuron_failures import IN_KERNELS
+from neuron_failures import IN_KERNELS, IN_NO_KERNEL
 from trnconv.bringup import stage1, stage2
+from trnconv.bringup.ladder import NOTED, climb
 
 pytestmark = pytest.mark.contact
 
@@ -27,6 +28,20 @@ def test_with_the_switch_every_kernel_is_right(failure, monkeypatch):
     assert stop_of(RUNGS, bench) == Stop(None, None)
 
 
+@pytest.mark.parametrize("failure", IN_NO_KERNEL, ids=named)
+def test_what_no_kernel_does_is_noted_and_every_kernel_is_right(failure, monkeypatch):
+    climbed = list(climb(RUNGS, bench_with((failure.name,), (), monkeypatch)))
+    assert not climbed[-1].stops, climbed[-1].finding.words
+    (note,) = (one.finding for one in climbed if one.rung.name == failure.rung)
+    assert (note.state, note.data["answer"]) == (NOTED, "no")
+
+
+def test_kernels_split_partitions_with_their_switch_only(monkeypatch):
+    bench = bench_with(("partition-split",), ("split-partitions",), monkeypatch)
+    found = stop_of(stage2.rungs(), bench)
+    assert "dma-split-partitions" in found.words
+
+
 def test_without_failures_everything_is_climbed(monkeypatch):
     assert stop_of(RUNGS, bench_with((), (), monkeypatch)) == Stop(None, None)
 
@@ -40,8 +55,14 @@ def test_two_failures_are_found_one_after_the_other(monkeypatch):
 
 
 def test_every_switch_of_a_machine_is_asked_for_by_some_rung():
-    """But for those of the clock, which change times and plans: no value depends on them."""
+    """But for those of the clock, which change times and plans: no value depends on them.
+
+    Nor is one that lets kernels do more a remedy: notes say what would allow it.
+    """
     from nkisim.machine_switches import SWITCHES, TIMING
 
-    asked = {name for name, switch in SWITCHES.items() if switch.of != TIMING}
-    assert {rung.switch for rung in RUNGS} >= asked
+    values = {name: switch for name, switch in SWITCHES.items() if switch.of != TIMING}
+    more = {name for name, switch in values.items() if switch.value is True}
+    assert {rung.switch for rung in RUNGS} >= set(values) - more
+    noted = " ".join(rung.asks for rung in RUNGS if rung.notes)
+    assert all(name in noted for name in more)

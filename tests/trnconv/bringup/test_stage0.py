@@ -87,7 +87,6 @@ def test_without_the_vendors_nki_there_is_nothing_to_ask():
 # What fails, the rung of stage 0 that finds it without a device, and the switch it names.
 FAILURES = {
     "addresses": ("compile-sbuf-address", "placed-by-compiler"),
-    "five-dimensions": ("compile-five-dimensions", "whole-partitions"),
     "dma-transpose": ("compile-dma-transpose", "no-dma-transpose"),
     "loops": ("compile-static-loop", "no-loops"),
     "psum-in-loop": ("compile-psum-in-loop", "no-loops"),

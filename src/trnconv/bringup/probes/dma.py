@@ -114,19 +114,19 @@ ADDRESS: Final = Probe(
 MOVING: Final = (
     Probe(
         "five-dimensions",
-        "a DMA pattern of five dimensions",
+        "a DMA pattern of five dimensions (split-partitions needs it)",
         five_dimensions,
         lambda seed: (integers(seed, 32, 5, 5, 9),),
         _every_other,
-        switch="whole-partitions",
+        notes=True,
     ),
     Probe(
         "partition-split",
-        "a DMA whose partitions are two dimensions of its pattern",
+        "a DMA whose partitions are two dimensions of its pattern (if yes: split-partitions)",
         partition_split,
         lambda seed: (integers(seed, 32, 34),),
         _shifted,
-        switch="whole-partitions",
+        notes=True,
     ),
     Probe(
         "negative-step",

@@ -184,10 +184,9 @@ class _Build:
     def _store(self, box: OutBox, job: TileSum, grid: Grid) -> Store:
         _, channel, frame, row, column = self.plan.problem.y_strides
         offset = box.channel * channel + (job.frame + box.frame) * frame + box.row * row
+        channels, positions = (channel, box.channels), ((frame, box.frames), (row, box.rows))
         pattern: Pattern = (
-            (channel, box.channels),
-            (frame, box.frames),
-            (row, box.rows),
+            *((*positions, channels) if box.channels_inside else (channels, *positions)),
             (row if job.one.separate else row * job.one.rows, self._out_rows(job, grid)),
             (column, self.kind.columns),
         )

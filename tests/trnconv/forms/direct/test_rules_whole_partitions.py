@@ -1,12 +1,12 @@
-"""Without DMAs that split the partition axis: stacked taps and outputs go part by part."""
+"""No DMA splits the partition axis unless switched on: stacked taps and outputs go part by part."""
 
 import numpy as np
 import pytest
 
 import trnconv
-from nkisim.machine import TRN2
+from nkisim.machine import TRN1, TRN2, TRN3
 from nkisim.machine_switches import switched
-from strict_plans import surveyed
+from strict_plans import broken_rule
 from trnconv.ask.policy import ALWAYS_DIRECT
 from trnconv.ask.question import Question
 from trnconv.geometry import conv_shape
@@ -14,8 +14,7 @@ from trnconv.planner.best import best_plan
 from trnconv.planner.shares import shared_plans
 
 RULE = "dma-split-partitions"
-WHOLE = "trn2+whole-partitions"
-MACHINES = (TRN2, switched(TRN2, "whole-partitions"))
+SPLIT = switched(TRN2, "split-partitions")
 # Few outputs, of which neighbours are stacked; few inputs, whose taps are.
 SIZES = {
     "outputs": ((1, 96, 3, 12, 64), (3, 96, 3, 3, 3)),
@@ -28,32 +27,29 @@ def question(name, machine):
     return Question(conv_shape(x, w, padding=1), machine, policy=ALWAYS_DIRECT)
 
 
-def rules_of(plans):
-    return {broken.rule.name for broken in surveyed(*plans).rules}
+@pytest.mark.parametrize("machine", [TRN1, TRN2, TRN3], ids=lambda one: one.name)
+@pytest.mark.parametrize("name", SIZES)
+def test_a_plan_breaks_no_rule(name, machine):
+    assert broken_rule(best_plan(question(name, machine)).plan) == ""
 
 
-def test_partitions_are_split_unless_it_is_switched_off():
-    split, whole = (best_plan(question("outputs", machine)).plan for machine in MACHINES)
-    assert RULE in rules_of((split,))
-    assert RULE not in rules_of((whole,))
+@pytest.mark.parametrize("name", SIZES)
+def test_plans_of_two_cores_break_none_either(name):
+    pair = shared_plans(question(name, TRN2))
+    assert broken_rule(*(priced.plan for priced in pair)) == ""
+
+
+def test_with_the_switch_partitions_are_split_and_the_rule_says_so():
+    assert broken_rule(best_plan(question("outputs", SPLIT)).plan) == RULE
+    pair = shared_plans(question("outputs", SPLIT))
+    assert broken_rule(*(priced.plan for priced in pair)) == RULE
 
 
 def test_outputs_are_stacked_all_the_same():
     """The array is as full, and more DMAs hide behind it: the last layer of Wan 2.1 at 720p."""
     shape = conv_shape((1, 96, 6, 720, 1280), (3, 96, 3, 3, 3), padding=(0, 1, 1))
-    split, whole = (best_plan(Question(shape, machine)).cost.total_ns for machine in MACHINES)
+    split, whole = (best_plan(Question(shape, one)).cost.total_ns for one in (SPLIT, TRN2))
     assert whole <= 1.01 * split
-
-
-@pytest.mark.parametrize("name", SIZES)
-def test_no_plan_splits_them_then(name):
-    assert RULE not in rules_of((best_plan(question(name, MACHINES[1])).plan,))
-
-
-@pytest.mark.parametrize("name", SIZES)
-def test_two_cores_do_not_split_them_either(name):
-    pair = shared_plans(question(name, MACHINES[1]))
-    assert RULE not in rules_of(tuple(priced.plan for priced in pair))
 
 
 @pytest.mark.parametrize("cores", [1, 2])
@@ -62,7 +58,7 @@ def test_values_are_the_same(name, cores):
     rng = np.random.default_rng(7)
     x, w = (rng.integers(-3, 4, size).astype(np.float32) for size in SIZES[name])
     asked = {"padding": 1, "accuracy": "direct", "cores": cores}
-    split = trnconv.conv3d(x, w, **asked)
-    whole = trnconv.conv3d(x, w, target=WHOLE, **asked)
-    assert np.any(split)
+    whole = trnconv.conv3d(x, w, **asked)
+    split = trnconv.conv3d(x, w, target=SPLIT.name, **asked)
+    assert np.any(whole)
     np.testing.assert_array_equal(split, whole)

@@ -25,7 +25,11 @@ class OutLines:
 
 @dataclass(frozen=True)
 class OutBox:
-    """Consecutive partitions that one store takes: channels x frames x rows, in that order."""
+    """Consecutive partitions that hold channels of some frames and rows.
+
+    Their order is frames x rows x channels, or channels x frames x rows unless there are more
+    channels than rows: what is innermost is a run that one store takes if it may not be split.
+    """
 
     line: int
     channel: int
@@ -41,6 +45,28 @@ class OutBox:
         return self.channels * self.frames * self.rows
 
     @property
+    def channels_inside(self) -> bool:
+        """Whether the channels of a position lie side by side, not its rows."""
+        return self.channels > self.rows
+
+    def out_lines(self, column: int = 0) -> tuple[OutLines, ...]:
+        """Its partitions, position by position; `column` is what the stack has in all of them."""
+        positions = product(range(self.frames), range(self.rows))
+        step, apart = (1, self.channels) if self.channels_inside else (self.frames * self.rows, 1)
+        return tuple(
+            OutLines(
+                line=self.line + number * apart,
+                step=step,
+                channel=self.channel,
+                channels=self.channels,
+                frame=self.frame + frame,
+                row=self.row + row,
+                column=column,
+            )
+            for number, (frame, row) in enumerate(positions)
+        )
+
+    @property
     def is_split(self) -> bool:
         """Whether its partitions are more than one dimension of a store."""
         return sum(count > 1 for count in (self.channels, self.frames, self.rows)) > 1
@@ -49,6 +75,11 @@ class OutBox:
         """The same partitions in boxes that are not split."""
         if not self.is_split:
             return (self,)
+        if self.channels_inside:
+            return tuple(
+                OutBox(lines.line, self.channel, self.channels, lines.frame, 1, lines.row, 1)
+                for lines in self.out_lines()
+            )
         counts = product(range(self.channels), range(self.frames))
         return tuple(
             OutBox(
@@ -104,7 +135,7 @@ def out_tiles(one: ArrayFill) -> tuple[OutTile, ...]:
     if one.separate:
         return _separate(one)
     if phase_pitch(one) * (one.columns - 1) + one.channels * one.frames * one.rows <= PARTITIONS:
-        return (_channel_major(one),)
+        return (_in_one(one),)
     return _channel_minor(one)
 
 
@@ -119,25 +150,14 @@ def _quadrants(lines: int) -> int:
     return -(-lines // QUADRANT) * QUADRANT
 
 
-def _channel_major(one: ArrayFill) -> OutTile:
-    """All of a pass in one tile, positions innermost: one store takes the whole tile."""
-    pitch, step = phase_pitch(one), one.frames * one.rows
-    lines = tuple(
-        OutLines(
-            line=column * pitch + frame * one.rows + row,
-            step=step,
-            channel=one.first_channel,
-            channels=one.channels,
-            frame=frame,
-            row=row,
-            column=column,
-        )
-        for column in range(one.columns)
-        for frame in range(one.frames)
-        for row in range(one.rows)
-    )
+def _in_one(one: ArrayFill) -> OutTile:
+    """All of a pass in one tile: column phases lie alike, and are stored together as one box."""
     box = OutBox(0, one.first_channel, one.channels, 0, one.frames, 0, one.rows)
+    pitch = phase_pitch(one)
     phases = tuple((column * pitch, column) for column in range(one.columns))
+    lines = tuple(
+        line for first, column in phases for line in replace(box, line=first).out_lines(column)
+    )
     width = phases[-1][0] + box.lines
     return OutTile(width, lines, (box,), phases, (OutPart(0, width),), box.lines)
 
@@ -221,20 +241,7 @@ def _column_tiles(one: ArrayFill) -> tuple[OutTile, ...]:
 
 def _side_by_side(units: list[OutBox], tile_columns: int) -> OutTile:
     boxes = [replace(unit, line=n * tile_columns) for n, unit in enumerate(units)]
-    lines = tuple(
-        OutLines(
-            line=box.line + frame * box.rows + row,
-            step=box.frames * box.rows,
-            channel=box.channel,
-            channels=box.channels,
-            frame=box.frame + frame,
-            row=box.row + row,
-            column=0,
-        )
-        for box in boxes
-        for frame in range(box.frames)
-        for row in range(box.rows)
-    )
+    lines = tuple(line for box in boxes for line in box.out_lines())
     parts = tuple(OutPart(box.line, box.lines) for box in boxes)
     width = parts[-1].line + parts[-1].width
     return OutTile(width, lines, tuple(boxes), ((0, 0),), parts, width)

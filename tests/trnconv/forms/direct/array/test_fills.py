@@ -80,19 +80,23 @@ def test_every_output_of_a_pass_is_on_one_partition_of_one_tile(one):
 @settings(max_examples=200, deadline=None)
 @given(st.one_of(passes, column_tiled))
 def test_boxes_hold_the_partitions_in_the_order_of_a_store(one):
-    """Channels, then frames, then rows; column phases are woven together in the output buffer."""
+    """Channels innermost if there are more of them than rows, else rows innermost.
+
+    Column phases are woven together in the output buffer.
+    """
     one = replace(one, separate=False)
     assume(fits(one))
     for tile in out_tiles(one):
         stored = {}
         for box in tile.boxes:
-            ranges = (
-                range(box.channel, box.channel + box.channels),
-                range(box.frame, box.frame + box.frames),
-                range(box.row, box.row + box.rows),
-            )
-            for n, place in enumerate(product(*ranges)):
-                stored[box.line + n] = place
+            channels = range(box.channel, box.channel + box.channels)
+            frames = range(box.frame, box.frame + box.frames)
+            rows = range(box.row, box.row + box.rows)
+            if box.channels > box.rows:
+                places = [(c, f, r) for f, r, c in product(frames, rows, channels)]
+            else:
+                places = list(product(channels, frames, rows))
+            stored |= {box.line + n: place for n, place in enumerate(places)}
         summed = {
             line.line + n * line.step: (line.channel + n, line.frame, line.row)
             for line in tile.lines
@@ -100,6 +104,28 @@ def test_boxes_hold_the_partitions_in_the_order_of_a_store(one):
             for n in range(line.channels)
         }
         assert stored == summed
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.one_of(passes, column_tiled))
+def test_boxes_that_are_not_split_are_runs_of_channels_or_rows(one):
+    """The same partitions with the same outputs, in as few runs as the order allows."""
+    assume(fits(one))
+    for box in (box for tile in out_tiles(one) for box in tile.boxes):
+        runs = box.whole()
+        assert all(max(run.lines, 1) == max(run.channels, run.frames, run.rows) for run in runs)
+        assert {each for run in runs for each in places_of(run)} == places_of(box)
+        most = max(box.channels, box.rows)
+        assert len(runs) == (1 if box.frames == box.lines else box.lines // most)
+
+
+def places_of(box):
+    """Partition, channel, frame and row of every line of a box."""
+    return {
+        (line.line + n * line.step, line.channel + n, line.frame, line.row)
+        for line in box.out_lines()
+        for n in range(line.channels)
+    }
 
 
 def read_by(job, part, shape):
