@@ -17,8 +17,6 @@ from doc_pages import ALL, ROOT
 from manual import machine_page
 from manual.__main__ import PAGES, stale
 
-pytestmark = pytest.mark.docs
-
 DOCS = ROOT / "docs"
 ROOT_PAGES = {  # where the site has them
     "about/architecture.md": ROOT / "ARCHITECTURE.md",
@@ -238,6 +236,7 @@ class Loaded(HTMLParser):
             self.addresses.append(given["href"])
 
 
+@pytest.mark.docs
 @pytest.mark.site
 def test_pages_load_nothing_from_elsewhere(site):
     for page in site.rglob("*.html"):
@@ -246,6 +245,7 @@ def test_pages_load_nothing_from_elsewhere(site):
         assert [one for one in loaded.addresses if one.startswith(("http", "//"))] == []
 
 
+@pytest.mark.docs
 @pytest.mark.site
 def test_every_page_of_the_navigation_is_built(site):
     listed = (ROOT / "mkdocs.yml").read_text().split("\nnav:\n")[1]
@@ -253,6 +253,7 @@ def test_every_page_of_the_navigation_is_built(site):
     assert [page for page in pages if not (site / page.with_suffix(".html")).is_file()] == []
 
 
+@pytest.mark.docs
 @pytest.mark.site
 def test_links_to_the_root_are_turned_to_the_site(site):
     assert 'href="about/architecture.html"' in (site / "index.html").read_text()

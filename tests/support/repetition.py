@@ -15,6 +15,43 @@ def slow_beyond(some, values):
     ]
 
 
+def few(some):
+    """A mark: of the cases of a test `some` run by default, and the others are slow.
+
+    Those that run differ as much as so many can: a value of a parameter comes a second time only
+    after all the others came once. Of a whole module (`pytestmark`), so many of each test.
+    """
+    return pytest.mark.few(some)
+
+
+def thin(items):
+    """Mark as slow what `few` leaves out of the default run."""
+    tests = {}
+    for item in items:
+        if item.get_closest_marker("few") and not item.get_closest_marker("slow"):
+            tests.setdefault((item.parent, item.originalname), []).append(item)
+    for cases in tests.values():
+        (some,) = cases[0].get_closest_marker("few").args
+        for case in _different(cases, some):
+            cases.remove(case)
+        for case in cases:
+            case.add_marker(pytest.mark.slow)
+
+
+def _different(cases, some):
+    """The first so many cases, each with as many values as possible that none before it has."""
+    left, met, chosen = list(cases), set(), []
+    while left and len(chosen) < some:
+        chosen.append(max(left, key=lambda case: len(_values(case) - met)))
+        left.remove(chosen[-1])
+        met |= _values(chosen[-1])
+    return chosen
+
+
+def _values(case):
+    return set(case.callspec.indices.items()) if hasattr(case, "callspec") else set()
+
+
 def parametrize_numbers(metafunc):
     """Numbers of random problems, in chunks; with --random-shapes N, the first N in every run."""
     if "numbers" not in metafunc.fixturenames:
