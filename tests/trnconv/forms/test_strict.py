@@ -8,6 +8,7 @@ import pytest
 from direct_plans import direct_plans
 from nkisim.machine import TRN2, TRN3
 from random_family import random_member
+from repetition import few
 from strict_plans import KINDS, pair_like, strict_case, surveyed
 from trnconv.forms.allowance import BROKEN
 from trnconv.forms.recipe_parts import loop_spans
@@ -38,6 +39,7 @@ def check(numbers):
     return looped
 
 
+@few(1)
 @pytest.mark.parametrize("numbers", chunks(0, IN_CI), ids=str)
 def test_random_plans_break_no_rule_but_those_listed(numbers):
     assert check(numbers) >= {"direct"}  # some of them go round a loop
@@ -63,6 +65,7 @@ def check_pairs(numbers):
     assert not failures, "\n".join(failures)
 
 
+@few(1)
 @pytest.mark.parametrize("numbers", chunks(0, PAIRS_IN_CI), ids=str)
 def test_random_pairs_break_no_rule_but_those_listed(numbers):
     """Values are zeros: a race, other loops or an unwritten output are refused all the same."""

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from nkisim.machine import PARTITIONS
+from repetition import few
 from trnconv.ask.ends import Epilogue
 from trnconv.ask.limits import DEFAULT_BUDGET
 from trnconv.errors import PlanError
@@ -46,6 +47,7 @@ def test_the_bar_of_the_largest_layer_of_a_video_decoder():
     assert timeline.compiler_instructions <= DEFAULT_BUDGET
 
 
+@few(2)
 @shapes
 def test_the_estimate_is_the_timeline_within_a_tenth(shape):
     taken = choice(shape)
@@ -54,6 +56,7 @@ def test_the_estimate_is_the_timeline_within_a_tenth(shape):
     assert timeline.compiler_instructions <= taken.cost.instructions <= DEFAULT_BUDGET
 
 
+@few(1)
 @pytest.mark.parametrize(
     ("target", "dtype"), [("trn1", "bfloat16"), ("trn2", "float32"), ("trn3", "float16")]
 )
@@ -65,6 +68,7 @@ def test_large_problems_stay_within_the_budget_everywhere(target, dtype):
     assert timeline.compiler_instructions <= DEFAULT_BUDGET
 
 
+@few(3)
 @shapes
 def test_every_position_is_in_one_turn(shape):
     plan = choice(shape).plan
@@ -75,6 +79,7 @@ def test_every_position_is_in_one_turn(shape):
     assert positions == plan.shape.batch * plan.shape.positions()
 
 
+@few(3)
 @shapes
 def test_every_column_of_the_gradient_is_in_one_strip(shape):
     plan = choice(shape).plan
