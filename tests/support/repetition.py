@@ -1,6 +1,9 @@
 """Cases that repeat each other: enough to find defects in every run, all of them with `-m slow`."""
 
+import os
+
 import pytest
+from hypothesis import settings
 
 IN_ALL = 500  # random problems of a suite
 BY_DEFAULT = 200
@@ -13,6 +16,12 @@ def slow_beyond(some, values):
         pytest.param(value, marks=pytest.mark.slow if number >= some else ())
         for number, value in enumerate(values)
     ]
+
+
+def examples(count):
+    """Settings of hypothesis: a quarter of so many examples, all of them with EVERY_EXAMPLE=1."""
+    some = count if os.environ.get("EVERY_EXAMPLE") else count // 4
+    return settings(max_examples=some, deadline=None)
 
 
 def few(some):

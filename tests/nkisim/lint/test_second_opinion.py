@@ -13,6 +13,7 @@ from textwrap import dedent, indent
 import pytest
 
 from parser_lint import lint_file
+from yardstick import limit_s
 
 pytest.importorskip("klr")
 
@@ -156,7 +157,7 @@ def opinion_of_klr(file):
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=limit_s(60),
     )
     if run.returncode < 0:
         return CRASHES

@@ -22,10 +22,11 @@ from nkisim.timing.boxes import (
 )
 from nkisim.timing.hazards import Hazards, read_only_allocations
 from nkisim.timing.ledger import Ledger, Settled
+from repetition import examples
 from timing_instructions import HBM, PSUM, SBUF, engine, instruction, tensor, view, whole
 
 DMA, DVE, PE = engine.dma, engine.vector, engine.tensor
-MANY = settings(max_examples=200, deadline=None)
+MANY = examples(200)
 
 small = st.integers(0, 6)
 

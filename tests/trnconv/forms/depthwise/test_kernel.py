@@ -347,11 +347,11 @@ def test_values_of_two_cores(call, target):
 @pytest.mark.parametrize(
     ("call", "cuts"),
     [
-        (((1, 300, 5, 6, 7), (300, 1, 3, 3, 3), {"padding": 1}), ["lines", "rows", "columns"]),
         (((3, 130, 9, 6), (260, 1, 3, 3), {"padding": 1}), ["lines"]),
         (((1, 70, 5, 6, 7), (70, 1, 3, 3, 3), {"padding": 1}), ["rows", "columns"]),
         (((1, 70, 1, 16), (70, 1, 1, 4), {"padding": (0, 2)}), ["columns"]),
         (((1, 70, 8, 7, 5), (70, 1, 3, 3, 3), {"padding": 1}), ["frames", "rows"]),
+        (((1, 300, 5, 6, 7), (300, 1, 3, 3, 3), {"padding": 1}), ["lines", "rows", "columns"]),
     ],
 )
 def test_values_of_every_cut_for_two_cores(call, cuts):

@@ -99,7 +99,7 @@ def turns_repeat(run):
     return run.trace.executed_count > run.trace.static_count
 
 
-@few(4)
+@few(3)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_plan_of_the_ranking_is_exact(name):
     case = find(name)
@@ -113,7 +113,7 @@ def checked_loops(name, chosen):
     return checked_runs(case, [loop for plan in plans for loop in rolled(plan)])
 
 
-@few(3)
+@few(2)
 @pytest.mark.parametrize("name", LOOPED)
 def test_plans_are_exact_as_hardware_loops(name):
     """The second best: the best of `c_out_3` has no loop that goes round twice.

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from direct_plans import direct_plan, direct_plans
+from repetition import few
 from trnconv.ask.ends import end_of
 from trnconv.forms import kernel_parts
 from trnconv.forms.direct import core
@@ -68,6 +69,7 @@ def tensors(monkeypatch):
     return asked
 
 
+@few(8)
 @plans
 def test_sbuf_is_what_the_kernel_asks_for_to_the_byte(number, tensors):
     plan = random_plan(number)
@@ -112,6 +114,7 @@ def matmul_columns(items, times=1):
     return products, zeros
 
 
+@few(8)
 @plans
 def test_matmul_columns_are_counted_exactly(number):
     plan = random_plan(number)
@@ -119,6 +122,7 @@ def test_matmul_columns_are_counted_exactly(number):
     assert cost_of(plan).columns == products
 
 
+@few(8)
 @plans
 def test_instructions_are_counted_within_a_tenth(number):
     plan = random_plan(number)

@@ -6,6 +6,7 @@ import pytest
 import trnconv
 from nkisim.machine import TRN2
 from nkisim.machine_switches import switched
+from repetition import few
 from strict_plans import surveyed
 from trnconv.ask.policy import ALWAYS_DIRECT
 from trnconv.ask.question import Question
@@ -56,6 +57,7 @@ def test_two_cores_do_not_split_them_either(name):
     assert RULE not in rules_of(tuple(priced.plan for priced in pair))
 
 
+@few(1)
 @pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize("name", SIZES)
 def test_values_are_the_same(name, cores):

@@ -39,6 +39,7 @@ def mfu(shape, timeline):
     return shape.macs() / peak / timeline.makespan_ns
 
 
+@pytest.mark.slow
 def test_the_bar_of_the_largest_layer_of_a_video_decoder():
     """At least 75 % of the peak was asked for; what is reached is held too."""
     shape = SHAPES["384, 3x3x3"]
@@ -47,7 +48,7 @@ def test_the_bar_of_the_largest_layer_of_a_video_decoder():
     assert timeline.compiler_instructions <= DEFAULT_BUDGET
 
 
-@few(2)
+@few(1)
 @shapes
 def test_the_estimate_is_the_timeline_within_a_tenth(shape):
     taken = choice(shape)
@@ -56,7 +57,7 @@ def test_the_estimate_is_the_timeline_within_a_tenth(shape):
     assert timeline.compiler_instructions <= taken.cost.instructions <= DEFAULT_BUDGET
 
 
-@few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "dtype"), [("trn1", "bfloat16"), ("trn2", "float32"), ("trn3", "float16")]
 )

@@ -77,6 +77,7 @@ def test_values_stay_within_the_bound(channels, size, options):
     assert_within(done.y, exact, fast_bound(x, w, bias, exact, first))
 
 
+@pytest.mark.slow
 def test_reproducible_bits_are_those_of_one_core_and_of_pieces():
     shape = shape_of(128, (5, 96, 64), padding=PADDING)
     x, w, bias = normal_arrays(shape, "bfloat16")
@@ -110,7 +111,7 @@ def test_loops_of_both_cores_compute_the_same_values(family):
     assert_within(done.y, exact, fast_bound(x, w, bias, exact, plans[0]))
 
 
-@few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("machine", [TRN2, TRN3])
 def test_a_pair_is_almost_twice_as_fast(machine):
     shape = shape_of(96, (4, 96, 320), padding=PADDING)

@@ -34,7 +34,7 @@ def integers(plan):
     return x.astype(kind), w.astype(kind), bias.astype(kind)
 
 
-@few(10)
+@few(6)
 @pytest.mark.parametrize("name", EVERY_CASE)
 def test_integers_come_out_exactly(name):
     plan = case_of(name)
@@ -115,6 +115,7 @@ def test_master_weights_are_rounded_once():
     assert np.square(from_master - exact).mean() < np.square(from_rounded - exact).mean()
 
 
+@few(1)
 @pytest.mark.parametrize(
     "function", [kernel.minimal_of_one, kernel.minimal_of_two, kernel.minimal_of_three]
 )

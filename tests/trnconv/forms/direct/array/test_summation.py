@@ -168,7 +168,7 @@ def chunkings(layer):
     return [(1, half, frames - 1 - half), (1, frames - 1), (2, frames - 2)]
 
 
-@few(6)
+@few(3)
 @pytest.mark.parametrize("name", LAYERS)
 def test_frames_in_chunks_have_the_same_bits(name):
     layer = LAYERS[name]
@@ -178,7 +178,7 @@ def test_frames_in_chunks_have_the_same_bits(name):
         np.testing.assert_array_equal(cut(layer, arrays, DEPTH, counts), y, str(counts))
 
 
-@few(4)
+@few(2)
 @pytest.mark.parametrize("name", LAYERS)
 def test_rows_in_halves_have_the_same_bits(name):
     layer = replace(LAYERS[name], size=(3, 14, 9))
@@ -251,7 +251,7 @@ def test_ends_do_not_depend_on_the_chunk(activation):
     np.testing.assert_array_equal(cut(layer, arrays, DEPTH, (1, 4, 4), end=end), y)
 
 
-@few(8)
+@few(6)
 @pytest.mark.parametrize("name", LAYERS)
 def test_the_sums_are_right(name):
     """Small integers: any order gives the exact sum, and a wrong product shows."""
@@ -329,16 +329,14 @@ def test_a_transposed_convolution_in_chunks_of_rows():
     np.testing.assert_array_equal(run(slice(5, 12))[:, :, :, 2:], y[:, :, :, 12:])
 
 
-def test_the_default_mode_is_not_reproducible():
+@few(1)
+@pytest.mark.parametrize("name", ["16", "40", "96", "192"])
+def test_the_default_mode_is_not_reproducible(name):
     """So these tests can fail: sums come in other orders, and BLAS looks at shapes."""
-    names = ["16", "40", "96", "192"]
-    changed = []
-    for name in names:
-        layer, arrays = LAYERS[name], LAYERS[name].arrays()
-        y = whole(layer, arrays, reproducible=False)
-        chunks = cut(layer, arrays, DEPTH, (1, 4, 4), reproducible=False)
-        changed.append(int((chunks != y).sum()))
-    assert all(changed), changed
+    layer, arrays = LAYERS[name], LAYERS[name].arrays()
+    y = whole(layer, arrays, reproducible=False)
+    chunks = cut(layer, arrays, DEPTH, (1, 4, 4), reproducible=False)
+    assert (chunks != y).any()
 
 
 def test_plans_of_another_order_are_refused():
