@@ -6,7 +6,7 @@ import pytest
 from hypothesis import settings
 
 IN_ALL = 500  # random problems of a suite
-BY_DEFAULT = 200
+BY_DEFAULT = 25
 CHUNK = 25  # random problems of one test, so that processes share them
 
 

@@ -6,6 +6,7 @@ import pytest
 from conv_arrays import normal_arrays, numpy_dtype
 from fast_bounds import fast_bound
 from nkisim.machine import TRN2
+from repetition import few
 from tolerance import assert_within
 from trnconv.ask.policy import Policy
 from trnconv.ask.question import Question
@@ -169,6 +170,7 @@ def test_the_a_priori_bound_holds():
         assert error.max() <= most + 2.0**-8 * np.abs(exact).max()
 
 
+@few(2)
 @pytest.mark.parametrize(
     ("transform", "axis", "cut"),
     [

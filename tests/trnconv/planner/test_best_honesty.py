@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from direct_plans import direct_plans
-from repetition import slow_beyond
+from repetition import few, slow_beyond
 from trnconv.cases import find
 from trnconv.geometry import conv_shape
 from trnconv.runtime import time_plan
@@ -38,6 +38,7 @@ UNROLLED = 10**9
 KEYS = "a b c1 c2 c3 d e f g h1 h2 h3 i1 i2 i3 j k1 k2".split()
 
 
+@few(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("key", KEYS)
 def test_the_closed_form_is_within_15_percent_of_the_timeline(key):
@@ -47,6 +48,7 @@ def test_the_closed_form_is_within_15_percent_of_the_timeline(key):
     assert taken.cost.total_ns == pytest.approx(timeline.makespan_ns, rel=0.15)
 
 
+@few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(("x", "w", "options"), SHAPES)
 def test_the_choice_is_within_5_percent_of_the_best_candidate_timed(x, w, options):

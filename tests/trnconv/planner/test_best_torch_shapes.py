@@ -14,6 +14,7 @@ from family_calls import check_member
 from gradient_bounds import assert_gradients
 from gradient_calls import gradients, integers
 from nkisim.machine import MACHINES, TRN2
+from repetition import few
 from torch_shapes import KINDS, TARGETS, is_small, question_of, torch_shape
 from trnconv.ask.launches import planned_parts
 from trnconv.ask.limits import DEFAULT_BUDGET, LONGER_BUDGETS
@@ -134,18 +135,21 @@ def named(table):
     return pytest.mark.parametrize(("shape", "dtype", "most"), table.values(), ids=list(table))
 
 
+@few(6)
 @pytest.mark.parametrize("target", TARGETS)
 @named(NAMED)
 def test_shapes_that_were_refused_are_planned(shape, dtype, most, target):
     assert price(Question(shape, MACHINES[target], dtype)).launches <= most
 
 
+@few(4)
 @pytest.mark.parametrize("target", TARGETS)
 @named(GRADIENTS)
 def test_filter_gradients_that_were_refused_are_planned(shape, dtype, most, target):
     assert price(gradient_question(shape, target, dtype)).launches <= most
 
 
+@few(2)
 @pytest.mark.fuzz
 @pytest.mark.parametrize("target", TARGETS)
 @named(LONG_TO_PLAN)
@@ -153,6 +157,7 @@ def test_gradients_of_large_filters_are_planned(shape, dtype, most, target):
     assert price(gradient_question(shape, target, dtype)).launches <= most
 
 
+@few(1)
 @pytest.mark.fuzz
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_depthwise_31x31_is_planned(target):

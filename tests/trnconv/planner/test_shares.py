@@ -9,6 +9,7 @@ import pytest
 
 from direct_plans import direct_plans
 from nkisim.machine import TRN2
+from repetition import few
 from trnconv.ask.policy import FAST, Policy
 from trnconv.ask.question import Question
 from trnconv.forms.direct.block_types import blocks_of
@@ -112,6 +113,7 @@ def test_what_cannot_be_shared_is_computed_by_both():
     assert (one.plan.row_span, one.plan.column_span) == ((0, 1), (0, 1))
 
 
+@few(2)
 @pytest.mark.parametrize("height", [97, 122, 145])
 @pytest.mark.parametrize(("form", "budget"), [("direct", 350), ("minimal", 700)])
 def test_both_cores_have_the_same_loops(form, budget, height):
@@ -125,6 +127,7 @@ def test_both_cores_have_the_same_loops(form, budget, height):
     assert all(run.executed_count > run.static_count for run in trace_plans((one, two)).traces)
 
 
+@few(6)
 @shapes
 @pytest.mark.parametrize("by_kind", [False, True])
 def test_trips_by_arithmetic_are_those_of_the_program(shape, by_kind):
