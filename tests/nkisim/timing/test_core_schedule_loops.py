@@ -13,6 +13,7 @@ from nkisim.running.host_arrays import Spec
 from nkisim.running.kernel import run
 from nkisim.timing import schedule
 from random_traces import with_loop
+from repetition import few
 from timing_instructions import HBM, engine, instruction, loop_of, tensor, trace_of, view, whole
 
 pytestmark = pytest.mark.usefixtures("logical_cores_of_one")  # loops on one core
@@ -107,6 +108,7 @@ def traced(name, trips, *, rolled):
     return done.trace
 
 
+@few(3)
 @pytest.mark.parametrize("reading", list(Reading))
 @pytest.mark.parametrize("name", sorted(KERNELS))
 def test_a_loop_is_timed_in_the_work_of_a_few_iterations(name, reading):

@@ -54,6 +54,7 @@ def test_what_is_asked_wrongly_is_refused_in_words(device):
         assert words in str(refused)
 
 
+@pytest.mark.slow
 def test_doctor_shows_machine_and_switches(device):
     bringup("--turn", "fence", "--on", "nkisim")
     said = CliRunner().invoke(app, ["doctor"]).output

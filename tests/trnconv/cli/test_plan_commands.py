@@ -51,6 +51,7 @@ def test_plan_takes_every_machine(run, machine):
     assert found["machine"] == machine
 
 
+@pytest.mark.slow
 def test_plan_of_a_model_has_the_totals_of_the_library(run):
     expected = model_plan("sdxl", "", "decode", PlanOptions(accuracy="direct"))
     found = answer(run("plan", *SDXL, "--json"))
