@@ -14,11 +14,11 @@ from nkisim.machine import MACHINES, TRN2, Reading, Timing
 from nkisim.timing import schedule
 from nkisim.timing.costs import cost_of
 from random_traces import broken_waits, straight, with_loop
-from repetition import few
+from repetition import examples, few
 from timing_instructions import HBM, engine, instruction, trace_of, whole
 
 seeds = st.integers(0, 2**32)
-FEW = settings(max_examples=15, deadline=None)
+FEW = examples(32)
 IN_ORDER, WINDOW = 1.0, 8.0
 
 

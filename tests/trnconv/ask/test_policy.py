@@ -84,6 +84,7 @@ def test_ranges_of_the_transforms():
     assert "take 32752" in broken_promise(F23, "bfloat16", Policy("bf16", 33e3))
 
 
+@pytest.mark.slow
 def test_where_no_fast_program_is_short_enough_it_is_said():
     shape = conv_shape((1, 192, 6, 360, 640), (192, 192, 3, 3, 3), padding=(0, 1, 1))
     budget = 1_600

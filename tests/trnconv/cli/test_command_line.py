@@ -57,7 +57,7 @@ ENCODE = "encode videos --out x --model wan2.1 --size 64x64 --frames 9".split()
 CAPACITY = "capacity --clips 1e6 --seconds 5 --size 720x1280".split()
 
 
-@few(3)
+@few(2)
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

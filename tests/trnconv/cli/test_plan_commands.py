@@ -158,7 +158,7 @@ OPTIONS = {
 }
 
 
-@few(5)
+@few(3)
 @pytest.mark.parametrize("command", ["plan", "explain"])
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=list(OPTIONS))
 def test_plan_and_explain_take_what_the_functions_take(run, command, options):

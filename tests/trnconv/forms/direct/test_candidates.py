@@ -40,14 +40,14 @@ NAMES = (
 )
 
 LOOPED = (  # those with several equal blocks
-    "c_in_3",
     "c_in_33",
+    "batch_2",
+    "c_in_3",
     "c_out_3",
     "halved_in_all_axes",
     "dilated_and_strided",
     "padding_around_frames",
     "even_kernel_same",
-    "batch_2",
     "batch_7_images",
     "signal_long",
     "width_513",

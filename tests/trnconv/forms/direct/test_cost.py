@@ -132,6 +132,7 @@ def test_instructions_are_counted_within_a_tenth(number):
     assert cost_of(plan).instructions == pytest.approx(counted, rel=0.1, abs=borders)
 
 
+@pytest.mark.slow
 def test_random_plans_are_of_all_kinds():
     found = [random_plan(number) for number in range(COUNT)]
     assert sum(plan.problem.phases != (1, 1, 1) for plan in found) == COUNT // 3

@@ -19,11 +19,11 @@ from trnconv.planner.best import choose, searched_plan
 from trnconv.runtime.filter_gradient import gradient_question, time_weight_gradient
 
 SHAPES = {
+    "1280, 3x3": conv_shape((2, 1280, 16, 16), (1280, 1280, 3, 3), padding=1),
+    "320, 3x3": conv_shape((2, 320, 64, 64), (320, 320, 3, 3), padding=1),
     "384, 3x3x3": conv_shape((1, 384, 6, 60, 104), (384, 384, 3, 3, 3), padding=(0, 1, 1)),
     "192, 3x3x3": conv_shape((1, 192, 6, 120, 208), (192, 192, 3, 3, 3), padding=(0, 1, 1)),
     "valid": conv_shape((1, 384, 6, 62, 106), (384, 384, 3, 3, 3)),
-    "320, 3x3": conv_shape((2, 320, 64, 64), (320, 320, 3, 3), padding=1),
-    "1280, 3x3": conv_shape((2, 1280, 16, 16), (1280, 1280, 3, 3), padding=1),
     "1-D": conv_shape((4, 256, 40000), (256, 256, 7), padding=3),
     "stem": conv_shape((32, 3, 224, 224), (64, 3, 7, 7), padding=3, stride=2),
 }

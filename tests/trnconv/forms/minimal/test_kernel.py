@@ -115,7 +115,6 @@ def test_master_weights_are_rounded_once():
     assert np.square(from_master - exact).mean() < np.square(from_rounded - exact).mean()
 
 
-@few(1)
 @pytest.mark.parametrize(
     "function", [kernel.minimal_of_one, kernel.minimal_of_two, kernel.minimal_of_three]
 )
