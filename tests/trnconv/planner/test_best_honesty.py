@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from direct_plans import direct_plans
-from repetition import few, slow_beyond
 from trnconv.cases import find
 from trnconv.geometry import conv_shape
 from trnconv.runtime import time_plan
@@ -38,7 +37,6 @@ UNROLLED = 10**9
 KEYS = "a b c1 c2 c3 d e f g h1 h2 h3 i1 i2 i3 j k1 k2".split()
 
 
-@few(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("key", KEYS)
 def test_the_closed_form_is_within_15_percent_of_the_timeline(key):
@@ -48,7 +46,6 @@ def test_the_closed_form_is_within_15_percent_of_the_timeline(key):
     assert taken.cost.total_ns == pytest.approx(timeline.makespan_ns, rel=0.15)
 
 
-@few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(("x", "w", "options"), SHAPES)
 def test_the_choice_is_within_5_percent_of_the_best_candidate_timed(x, w, options):
@@ -60,7 +57,8 @@ def test_the_choice_is_within_5_percent_of_the_best_candidate_timed(x, w, option
     assert taken <= 1.05 * min([taken, *timed])
 
 
-@pytest.mark.parametrize("pieces", slow_beyond(1, [(1, 1, 4), (2, 4), (3, 3)]))
+@pytest.mark.slow
+@pytest.mark.parametrize("pieces", [(1, 1, 4), (2, 4), (3, 3)])
 def test_a_program_for_several_tensors_is_as_long_as_was_said(pieces):
     """A loop for every way in which the frames of a block lie in them; two bodies is twice as much.
 

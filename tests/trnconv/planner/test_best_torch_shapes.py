@@ -28,7 +28,7 @@ from trnconv.runtime.filter_gradient import gradient_question
 from trnconv.runtime.launch import trace_plan
 from trnconv.runtime.pricing import price
 
-COUNT, CHUNK, BY_DEFAULT = 500, 25, 24
+COUNT, CHUNK, BY_DEFAULT = 500, 25, 8
 TRACED = 3_000  # static instructions: programs of more take seconds each
 CHUNKS = [range(first, first + CHUNK) for first in range(0, COUNT, CHUNK)]
 pytestmark = pytest.mark.plan
@@ -186,6 +186,7 @@ def test_values_of_blocks_smaller_than_a_bank():
     np.testing.assert_array_equal(done.y[:, :, None], forward(x, w, bias, shape))
 
 
+@few(1)
 @pytest.mark.parametrize("groups", [1, 4])
 def test_values_of_weights_that_are_streamed_in_parts(groups):
     """31x31 matrices of one window are more than SBUF holds."""

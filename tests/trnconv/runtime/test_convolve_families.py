@@ -29,7 +29,7 @@ def test_no_family_lost_a_member():
     assert len({problem.name for problem in PROBLEMS}) == 86
 
 
-@few(20)
+@few(10)
 @problems
 def test_outputs_are_the_reference_within_the_bound(problem):
     shape = problem.shape()
@@ -37,7 +37,7 @@ def test_outputs_are_the_reference_within_the_bound(problem):
     assert_convolution(compute(shape, (x, w, bias)), x, w, bias, shape)
 
 
-@few(20)
+@few(10)
 @pytest.mark.parametrize("cores", [1, 2])
 @problems
 def test_integers_come_out_exactly_in_bfloat16(problem, cores):

@@ -81,6 +81,7 @@ def test_reproducible_bits_are_those_of_one_core(name):
         np.testing.assert_array_equal(convolve_shape((x,), w, bias, shape, launch).y, alone)
 
 
+@pytest.mark.slow
 def test_a_pair_is_faster_whatever_the_form():
     dense = conv_shape((1, 256, 4, 60, 64), (256, 256, 3, 3, 3), padding=(0, 1, 1))
     assert 1.75 < gain(Question(dense, TRN2, asks=FILTER_GRADIENT)) <= 2.0

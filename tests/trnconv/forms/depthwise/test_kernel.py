@@ -80,7 +80,7 @@ def exact_and_bound(call, given, dtype):
     return exact.reshape(out), bound.reshape(out)
 
 
-@few(15)
+@few(9)
 @calls
 @pytest.mark.parametrize("target", list(MACHINES))
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
@@ -92,7 +92,7 @@ def test_values(call, target, dtype):
     assert_within(done.y, *exact_and_bound(call, (x, w, bias), dtype))
 
 
-@few(15)
+@few(9)
 @calls
 @pytest.mark.parametrize(("vector", "gpsimd"), [(1, 0), (2, 1), (1, 2), (3, 2)])
 def test_values_of_small_blocks_and_pieces(call, vector, gpsimd):
@@ -112,7 +112,7 @@ def fewest(plan, field):
     return next(n for n in range(1, 99) if not broken_rules(replace(plan, **{field: n})))
 
 
-@few(5)
+@few(3)
 @calls
 def test_both_ways_agree_and_bias_may_be_left_out(call):
     (x, w, bias), options = arrays(call, "float32")
@@ -122,7 +122,7 @@ def test_both_ways_agree_and_bias_may_be_left_out(call):
         assert_within(done.y, *exact_and_bound(call, (x, w, np.zeros_like(bias)), "float32"))
 
 
-@few(5)
+@few(3)
 @calls
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_convolution_with_as_many_groups_takes_the_faster_form(call, dtype):
@@ -205,7 +205,7 @@ def without_tensor_engine(shape, machine, dtype):
     return searched_plan(only(Question(shape, machine, dtype), "depthwise"))
 
 
-@few(3)
+@few(1)
 @pytest.mark.parametrize("machine", list(MACHINES.values()), ids=list(MACHINES))
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("shape", [SIGNAL, VIDEO], ids=["signal", "video"])

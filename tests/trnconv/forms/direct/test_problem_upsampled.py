@@ -81,7 +81,7 @@ def finished(y, residual, end):
     return y + residual if end.residual == AFTER else y
 
 
-@few(10)
+@few(6)
 @pytest.mark.parametrize("machine", MACHINES, ids=str)
 @cases
 def test_it_is_the_convolution_of_the_repeated_input(shape, machine):
@@ -145,7 +145,7 @@ def test_sharing_columns_takes_an_eighth_off_192_channels():
     assert 0.86 < gain < 0.9
 
 
-@few(4)
+@few(3)
 @pytest.mark.parametrize(
     "end", [Epilogue(residual=BEFORE), Epilogue(RELU, AFTER), Epilogue(RELU, BEFORE)], ids=str
 )
@@ -240,7 +240,7 @@ def test_several_launches(name, monkeypatch):
     assert len(check(shape).runs) > 1
 
 
-@pytest.mark.parametrize("number", slow_beyond(5, range(200)))
+@pytest.mark.parametrize("number", slow_beyond(3, range(200)))
 def test_random_members(number):
     member = random_upsampled(number)
     launch = LaunchOptions(member.target, member.cores, member.exact, end=member.end)

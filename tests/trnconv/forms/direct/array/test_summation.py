@@ -168,7 +168,7 @@ def chunkings(layer):
     return [(1, half, frames - 1 - half), (1, frames - 1), (2, frames - 2)]
 
 
-@few(3)
+@few(2)
 @pytest.mark.parametrize("name", LAYERS)
 def test_frames_in_chunks_have_the_same_bits(name):
     layer = LAYERS[name]
@@ -189,7 +189,7 @@ def test_rows_in_halves_have_the_same_bits(name):
     np.testing.assert_array_equal(cut(layer, arrays, HEIGHT, (1, rows - 1)), y)
 
 
-@few(2)
+@few(1)
 @pytest.mark.parametrize("name", ["16", "96", "96_to_3", "192", "small_groups", "temporal_narrow"])
 def test_columns_in_halves_have_the_same_bits(name):
     layer = replace(LAYERS[name], size=(3, 5, 24))
@@ -197,7 +197,7 @@ def test_columns_in_halves_have_the_same_bits(name):
     np.testing.assert_array_equal(cut(layer, arrays, WIDTH, (12, 12)), whole(layer, arrays))
 
 
-@few(2)
+@few(1)
 @pytest.mark.parametrize("name", ["12", "40", "96", "192", "96_to_3", "halved_frames"])
 def test_a_cache_of_zeros_gives_the_bits_of_padding(name):
     layer = LAYERS[name]
@@ -213,7 +213,7 @@ def test_a_cache_of_zeros_gives_the_bits_of_padding(name):
     np.testing.assert_array_equal(y, whole(layer, (x, w, bias)))
 
 
-@few(2)
+@few(1)
 @pytest.mark.parametrize("name", ["3", "96", "96_to_3", "spatial", "temporal", "small_groups"])
 def test_images_of_a_batch_have_the_bits_they_have_alone(name):
     layer = replace(LAYERS[name], batch=3)
@@ -224,7 +224,7 @@ def test_images_of_a_batch_have_the_bits_they_have_alone(name):
         np.testing.assert_array_equal(y[image : image + 1], alone)
 
 
-@few(2)
+@few(1)
 @pytest.mark.parametrize("name", ["40", "96", "192", "small_groups", "384"])
 def test_two_cores_give_the_bits_of_one(name):
     arrays = LAYERS[name].arrays()
@@ -267,7 +267,7 @@ def test_the_sums_are_right(name):
     np.testing.assert_array_equal(whole(layer, (x, w, bias)), exact)
 
 
-@few(2)
+@few(1)
 @pytest.mark.parametrize("name", ["96", "96_to_3", "192", "two_cores"])
 def test_many_blocks_in_a_hardware_loop_have_the_same_bits(name):
     layer = LAYERS[name]
