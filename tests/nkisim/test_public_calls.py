@@ -150,7 +150,7 @@ def test_the_sweep_meets_everything():
     )
 
 
-@few(60)
+@few(40)
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_wrong_kinds_are_refused_by_nkisim_not_by_python(name):
     parameters = run_once(lambda: dict(inspect.signature(found(name)).parameters))

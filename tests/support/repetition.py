@@ -6,8 +6,8 @@ import pytest
 from hypothesis import settings
 
 IN_ALL = 500  # random problems of a suite
-BY_DEFAULT = 25
-CHUNK = 25  # random problems of one test, so that processes share them
+BY_DEFAULT = 20
+CHUNK = 20  # random problems of one test, so that processes share them
 
 
 def slow_beyond(some, values):

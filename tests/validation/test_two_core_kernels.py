@@ -59,7 +59,7 @@ CONV3D_SHAPES = {
 }
 
 
-@few(3)
+@few(1)
 @pytest.mark.parametrize("shape", CONV3D_SHAPES)
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
 def test_rolled_conv3d_convolves(shape, dtype):
@@ -70,7 +70,7 @@ def test_rolled_conv3d_convolves(shape, dtype):
     np.testing.assert_array_equal(result.astype(np.float32), expected)
 
 
-@few(2)
+@few(1)
 @pytest.mark.parametrize(("shape", "trips"), CONV3D_SHAPES.items())
 def test_rolled_conv3d_has_the_loops_and_instructions_of_its_source(shape, trips):
     depths, height, _ = shape

@@ -27,6 +27,7 @@ def bringup(*arguments):
     return CliRunner().invoke(app, ["bringup", "--stage", "1", *arguments])
 
 
+@pytest.mark.slow
 def test_it_stops_names_the_switch_and_goes_on_with_it(device):
     red = bringup()
     assert red.exit_code == 1

@@ -50,7 +50,7 @@ def computed(plan):
     return range(*plan.row_span), range(*plan.column_span), channels
 
 
-@few(4)
+@few(2)
 @shapes
 def test_every_position_of_every_channel_is_computed_once(shape):
     counts = Counter()

@@ -95,7 +95,7 @@ def transposed_arrays(shape, dtype=np.float32):
     return [rng.integers(-3, 4, size).astype(dtype) for size in sizes]
 
 
-@pytest.mark.parametrize("number", slow_beyond(2, range(COUNT)))
+@pytest.mark.parametrize("number", slow_beyond(1, range(COUNT)))
 def test_transposed_convolutions(number, memory_ends, planned):
     shape = random_transposed(number)
     x, w, bias = transposed_arrays(shape)

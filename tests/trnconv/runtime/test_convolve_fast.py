@@ -129,7 +129,7 @@ def test_plans_by_frames_do_not_claim_it():
         LaunchOptions(plans=(by_frames[0],), reproducible=True)
 
 
-@few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("accuracy", "channels", "rows", "transform"),
     [(BF16, 128, 96, "F(2,3)"), (FAST, 384, 48, "F(4,3)")],

@@ -45,7 +45,7 @@ def by_length():
     return slow_beyond(sum(shape.groups <= MOST_GROUPS for shape in found), found)
 
 
-@few(10)
+@few(6)
 @pytest.mark.parametrize("shape", by_length(), ids=str)
 def test_a_grouped_or_transposed_call_is_exact(shape):
     rng = np.random.default_rng(0)

@@ -48,7 +48,7 @@ def test_direct_values_of_every_cut(name, draw):
 
 
 @pytest.mark.parametrize(
-    "numbers", slow_beyond(1, [range(at, at + 10) for at in range(0, 60, 10)]), ids=str
+    "numbers", slow_beyond(1, [range(at, at + 5) for at in range(0, 60, 5)]), ids=str
 )
 def test_direct_values_of_random_shapes_with_loops(numbers):
     """Budgets so small that most are rolled."""

@@ -34,7 +34,7 @@ def integers(plan):
     return x.astype(kind), w.astype(kind), bias.astype(kind)
 
 
-@few(6)
+@few(4)
 @pytest.mark.parametrize("name", EVERY_CASE)
 def test_integers_come_out_exactly(name):
     plan = case_of(name)
