@@ -149,7 +149,6 @@ def test_filter_gradients_that_were_refused_are_planned(shape, dtype, most, targ
     assert price(gradient_question(shape, target, dtype)).launches <= most
 
 
-@few(2)
 @pytest.mark.fuzz
 @pytest.mark.parametrize("target", TARGETS)
 @named(LONG_TO_PLAN)
@@ -157,7 +156,6 @@ def test_gradients_of_large_filters_are_planned(shape, dtype, most, target):
     assert price(gradient_question(shape, target, dtype)).launches <= most
 
 
-@few(1)
 @pytest.mark.fuzz
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_depthwise_31x31_is_planned(target):
