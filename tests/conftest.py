@@ -1,72 +1,16 @@
-"""Which tests run by default: all but those that carry an opt-in marker.
+"""Which tests run by default: all but those that carry an opt-in marker (`support/suites.py`).
 
-An opt-in test runs when `-m` names one of its markers and all it needs is there. Otherwise it is
-skipped, not deselected, so that the closing line of pytest counts it.
+The others are skipped, not deselected, so that the closing line of pytest counts them.
 """
 
-import importlib.util
-import os
-import re
 from pathlib import Path
 
 import pytest
 
+import repetition
+from suites import OPT_IN, why_skipped
+
 GOLDEN = Path(__file__).parent / "golden"
-
-
-def _needs_package(*names):
-    def missing():
-        absent = [name for name in names if importlib.util.find_spec(name) is None]
-        return f"{' and '.join(absent)} not installed" if absent else None
-
-    return missing
-
-
-def _needs_folder(variable):
-    def missing():
-        folder = os.environ.get(variable)
-        if not folder:
-            return f"{variable} is not set"
-        if not Path(folder).is_dir():
-            raise pytest.UsageError(f"{variable}={folder} is not a directory")
-        return None
-
-    return missing
-
-
-def _needs_all(*needs):
-    return lambda: next((reason for need in needs if (reason := need())), None)
-
-
-def _needs_device():
-    return None if Path("/dev/neuron0").exists() else "no Neuron device"
-
-
-def _needs_nothing():
-    return None
-
-
-OPT_IN = {
-    "contact": _needs_nothing,
-    "slow": _needs_nothing,
-    "torch": _needs_package("torch"),
-    "diffusers": _needs_package("torch", "diffusers", "safetensors"),
-    "adapters": _needs_package("torch", "diffusers", "einops", "peft", "accelerate"),
-    "ray": _needs_package("torch", "diffusers", "av", "fsspec", "safetensors", "ray"),
-    "distributed": _needs_package("torch", "diffusers"),
-    "nkilib": _needs_folder("NKILIB_SRC"),
-    "models_src": _needs_all(
-        _needs_folder("MODELS_SRC"), _needs_package("torch", "diffusers", "einops")
-    ),
-    "device": _needs_device,
-    "fast": _needs_nothing,
-    "fuzz": _needs_nothing,
-    "strict": _needs_nothing,
-    "site": _needs_package("material"),
-    "dist": _needs_package("hatchling"),
-    "corpus": _needs_package("torch", "diffusers", "av", "fsspec", "safetensors"),
-}
-EVERY_PAGE = "docs"  # no opt-in: pages that need only the base dependencies always run
 
 
 def pytest_addoption(parser):
@@ -98,18 +42,12 @@ def golden(request):
     return compare
 
 
-def why_skipped(markers, mark_expression):
-    """The reason not to run a test with these opt-in markers, or None."""
-    named = set(re.findall(r"\w+", mark_expression))
-    if not named.intersection({*markers, EVERY_PAGE}):
-        return f"{', '.join(markers)}: runs only when named, -m {markers[0]}"
-    reasons = [f"{marker}: {reason}" for marker in markers if (reason := OPT_IN[marker]())]
-    return "; ".join(reasons) or None
-
-
+@pytest.hookimpl(tryfirst=True)  # before pytest looks for what `-m` names
 def pytest_collection_modifyitems(config, items):
+    repetition.thin(items)
     for item in items:
-        markers = [marker for marker in OPT_IN if item.get_closest_marker(marker)]
+        carried = {mark.name for mark in item.iter_markers()}
+        markers = [marker for marker in OPT_IN if marker in carried]
         if markers and (reason := why_skipped(markers, config.getoption("markexpr"))):
             item.add_marker(pytest.mark.skip(reason=reason))
 

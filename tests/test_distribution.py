@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from yardstick import limit_s
+
 ROOT = Path(__file__).parents[1]
 
 pytestmark = pytest.mark.dist
@@ -78,7 +80,7 @@ def clean(built, tmp_path_factory):
 
 def run(*command, cwd):
     return subprocess.run(
-        command, capture_output=True, text=True, check=False, cwd=cwd, timeout=120, env={}
+        command, capture_output=True, text=True, check=False, cwd=cwd, timeout=limit_s(120), env={}
     )
 
 

@@ -9,8 +9,6 @@ import pytest
 import doc_pages
 from doc_pages import ALL, NEEDS, ROOT, TORCHRUN, agrees, fences, program, python_blocks, run
 
-pytestmark = pytest.mark.docs
-
 RUN_HERE = {"python", "console"}
 # sh: what needs a network, a device or a cluster; layers: read by test_imports.py.
 NOT_OURS = {"text", "sh", "toml", "json", "layers", "dockerfile"}
@@ -35,6 +33,7 @@ def cases(languages):
             yield pytest.param(page, marks=marks, id=name(page))
 
 
+@pytest.mark.docs
 @pytest.mark.parametrize("page", list(cases(RUN_HERE)))
 def test_the_code_of_a_page_runs_and_prints_what_the_page_shows(page, tmp_path):
     text = page.read_text()
@@ -49,6 +48,7 @@ def test_the_code_of_a_page_runs_and_prints_what_the_page_shows(page, tmp_path):
         )
 
 
+@pytest.mark.docs
 @pytest.mark.parametrize("page", list(cases({"py"})))
 def test_what_a_fragment_imports_is_there(page):
     fragments = [fence for fence in fences(page.read_text()) if fence.language == "py"]

@@ -11,11 +11,9 @@ import re
 import shlex
 from functools import cache
 
-import pytest
-
 from doc_pages import ALL, ROOT, fences
 from manual import command_page
-from source_imports import PACKAGES, source_files
+from source_imports import PACKAGES, nodes, source_files, syntax
 
 PAGES = [page for page in ALL if page.name != "CHANGELOG.md"]
 MODULES = source_files()
@@ -92,9 +90,13 @@ def missing_paths(text):
                 yield path
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_every_path_exists(page):
-    assert list(missing_paths(page.read_text())) == []
+def findings(check):
+    """What a check finds, by page."""
+    return {name(page): found for page in PAGES if (found := list(check(page.read_text())))}
+
+
+def test_every_path_exists():
+    assert findings(missing_paths) == {}
 
 
 def test_scripts_and_settings_name_tests_that_exist():
@@ -111,7 +113,7 @@ def test_every_class_of_the_architecture_exists():
     classes = {
         node.name
         for path in MODULES.values()
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in nodes(path)
         if isinstance(node, ast.ClassDef)
     }
     assert named - classes == set()
@@ -119,7 +121,7 @@ def test_every_class_of_the_architecture_exists():
 
 def bound_names(module):
     """Names that a module binds at its top level."""
-    for node in ast.parse(MODULES[module].read_text()).body:
+    for node in syntax(MODULES[module]).body:
         for child in ast.walk(node):
             if isinstance(child, (ast.FunctionDef, ast.ClassDef)):
                 yield child.name
@@ -145,9 +147,8 @@ def missing_names(text):
                 yield found[1]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_every_module_exists(page):
-    assert list(missing_names(page.read_text())) == []
+def test_every_module_exists():
+    assert findings(missing_names) == {}
 
 
 def commands(text):
@@ -213,10 +214,12 @@ def unknown_words(command):
     return set()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_every_command_is_known(page):
-    found = {word for command in commands(page.read_text()) for word in unknown_words(command)}
-    assert found == set()
+def unknown_to_programs(text):
+    return {word for command in commands(text) for word in unknown_words(command)}
+
+
+def test_every_command_is_known():
+    assert findings(unknown_to_programs) == {}
 
 
 def test_contributing_has_every_marker():
@@ -241,3 +244,4 @@ def test_the_checks_can_fail():
     command = "python -m benchmarks forward --x".split()
     assert unknown_words(command) == {"--x"}
     assert unknown_words([*command[:3], "forwards"]) == {"forwards"}
+    assert len(findings(paragraphs)) == len(PAGES)

@@ -14,6 +14,7 @@ import nkisim.examples
 from nkisim.examples import EXAMPLES
 from nkisim.lint.__main__ import main as lint
 from nkisim.running.kernel import run
+from yardstick import limit_s
 
 pytestmark = pytest.mark.usefixtures("logical_cores_of_one")  # loops on one core
 
@@ -84,7 +85,7 @@ def run_python(program, *folders):
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=limit_s(60),
         env={**os.environ, "PYTHONPATH": path},
     ).stdout
 

@@ -26,7 +26,7 @@ def run_python(program, *folders):
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=limit_s(60),
         env={**os.environ, "PYTHONPATH": path},
     )
     assert result.returncode == 0, result.stderr

@@ -17,6 +17,7 @@ from nkisim.numerics.operators.operator import Operator
 from nkisim.running.kernel import run
 from nkisim.tensors.registers import VirtualRegister
 from nkisim.tensors.tensor import NkiTensor
+from repetition import few
 
 MODULES = {"nisa": nisa, "nl": nl, "ncc": ncc, "nki": nki}
 
@@ -149,6 +150,7 @@ def test_the_sweep_meets_everything():
     )
 
 
+@few(40)
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_wrong_kinds_are_refused_by_nkisim_not_by_python(name):
     parameters = run_once(lambda: dict(inspect.signature(found(name)).parameters))

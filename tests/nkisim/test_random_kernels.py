@@ -9,6 +9,7 @@ import random_core_pairs
 import random_kernels
 from nkisim.errors import NkiValidationError
 from nkisim.running.kernel import Kernel, run
+from repetition import few
 
 EVERY_RUN = 1_000  # kernels with values, in every run of the tests
 EVERY_RUN_PAIRS = 500  # kernels on two cores
@@ -64,11 +65,13 @@ def instruction_of(words):
     return int(re.search(r"instruction (\d+)", words).group(1))
 
 
+@few(2)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_random_kernels_compute_what_their_model_does(part):
     assert [d for d in map(difference, chunk(part, EVERY_RUN)) if d] == []
 
 
+@few(2)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_races_of_random_core_pairs_are_those_of_every_element_and_chain(part):
     assert [d for d in map(wrong_races, chunk(part, EVERY_RUN_PAIRS)) if d] == []

@@ -22,6 +22,7 @@ from nkisim.errors import (
 )
 from nkisim.running.kernel import Kernel, run, simulate
 from nkisim.tensors.registers import VirtualRegister
+from yardstick import limit_s
 
 pytestmark = pytest.mark.usefixtures("logical_cores_of_one")  # loops on one core
 
@@ -156,7 +157,7 @@ def test_an_uncaught_error_ends_at_the_users_line(tmp_path):
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=limit_s(60),
     )
     assert run_it.returncode == 1
     files = re.findall(r'File "([^"]+)", line (\d+)', run_it.stderr)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import nkisim.isa as nisa
@@ -13,6 +13,7 @@ from nkisim.running.host_arrays import Spec
 from nkisim.running.kernel import run
 from nkisim.tensors.layout import MemoryRegion, layout_of
 from nkisim.trace import Access, Instruction, Loop, Trace, walk
+from repetition import examples
 
 pytestmark = pytest.mark.usefixtures("logical_cores_of_one")  # loops on one core
 
@@ -72,7 +73,7 @@ def test_an_access_to_hbm_is_an_interval_of_the_whole_tensor(view_of, interval):
     assert access.start_partition == 0
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(st.data())
 def test_the_interval_is_the_hull_of_the_bytes_of_the_elements(data):
     """Against stepping through the elements one by one."""

@@ -47,26 +47,30 @@ def catalogue_problems() -> tuple[CatalogueProblem, ...]:
     """One problem for each distinct dense call, in the order of the catalogue."""
     distinct = {}
     for call in calls():
-        if call.dense:
-            problem = _problem(call)
-            distinct.setdefault(problem.name, problem)
+        if call.dense and (name := _name(call)) not in distinct:
+            distinct[name] = _problem(name, call)
     return tuple(distinct.values())
 
 
-def _problem(call: Call) -> CatalogueProblem:
-    rank = len(call.weight) - 2
-    padding = zero_padding(call)
-    full = conv_shape(
-        unpadded(call), call.weight, stride=call.stride, padding=padding, dilation=call.dilation
-    )
-    weights = prod(call.weight)
-    outputs = FEW if weights < MANY_WEIGHTS else FEWER if weights < MOST_WEIGHTS else LEAST
-    sides = "_".join(f"{before}{after}" for before, after in padding)
-    name = (
+def _name(call: Call) -> str:
+    sides = "_".join(f"{before}{after}" for before, after in zero_padding(call))
+    return (
         f"{call.weight[1]}to{call.weight[0]}_k{_times(call.weight[2:])}_s{_times(call.stride)}"
         f"_d{_times(call.dilation)}_p{sides}{'_bias' if call.bias else ''}"
     )
-    return CatalogueProblem(name, cropped(full, outputs), rank, call.bias)
+
+
+def _problem(name: str, call: Call) -> CatalogueProblem:
+    full = conv_shape(
+        unpadded(call),
+        call.weight,
+        stride=call.stride,
+        padding=zero_padding(call),
+        dilation=call.dilation,
+    )
+    weights = prod(call.weight)
+    outputs = FEW if weights < MANY_WEIGHTS else FEWER if weights < MOST_WEIGHTS else LEAST
+    return CatalogueProblem(name, cropped(full, outputs), len(call.weight) - 2, call.bias)
 
 
 def zero_padding(call: Call) -> tuple[tuple[int, int], ...]:

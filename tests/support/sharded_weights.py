@@ -1,8 +1,6 @@
 """What two ranks run with FSDP2: weights in shards, whole while their module runs."""
 
 import torch
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 
 from patched_subjects import Subject
 from trnconv.pytorch import patch_
@@ -11,7 +9,7 @@ from trnconv.pytorch import patch_
 def under_fsdp(group, rank, name, order):
     """(unpatched under FSDP2, patched under FSDP2, convolutions that ran on ours)."""
     del group, rank
-    mesh = init_device_mesh("cpu", (2,))
+    mesh = _mesh()
     subject = Subject(name)
     theirs = _sharded(subject.model(), mesh)
     expected = subject.both(theirs)
@@ -26,8 +24,16 @@ def under_fsdp(group, rank, name, order):
     return expected, ours, sum(report.book.works.values())
 
 
+def _mesh():
+    from torch.distributed.device_mesh import init_device_mesh  # slow to load, and seldom needed
+
+    return init_device_mesh("cpu", (2,))
+
+
 def _sharded(model, mesh):
     """Inner modules that have weights of their own first; single numbers stay whole."""
+    from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+
     numbers = {parameter for parameter in model.parameters() if parameter.dim() == 0}
     for module in reversed(list(model.modules())):
         own = set(module.parameters(recurse=False)) - numbers
@@ -42,7 +48,7 @@ def _sharded(model, mesh):
 def trained_under_fsdp(group, rank, name):
     """Gradients of one step, unpatched and patched, and their names."""
     del group, rank
-    mesh = init_device_mesh("cpu", (2,))
+    mesh = _mesh()
     subject = Subject(name)
     found = []
     for is_patched in (False, True):

@@ -3,6 +3,7 @@
 import ast
 import importlib.util
 import sys
+from functools import cache
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -20,14 +21,38 @@ def source_files():
     return found
 
 
+@cache
+def syntax(path):
+    """The syntax tree of a file, parsed once a process."""
+    return ast.parse(path.read_text())
+
+
 def executed(node):
     """The nodes below this one, without what stands under `if TYPE_CHECKING:`."""
-    children = ast.iter_child_nodes(node)
-    if isinstance(node, ast.If) and ast.unparse(node.test) in TYPE_CHECKING:
-        children = node.orelse
-    for child in children:
-        yield child
-        yield from executed(child)
+    waiting, found = [node], []
+    while waiting:
+        last = waiting.pop()
+        found.append(last)
+        waiting += reversed(last.orelse if _for_types(last) else [*ast.iter_child_nodes(last)])
+    return found[1:]
+
+
+def _for_types(node):
+    named = isinstance(node, ast.If) and isinstance(node.test, (ast.Name, ast.Attribute))
+    return named and ast.unparse(node.test) in TYPE_CHECKING
+
+
+@cache
+def nodes(path):
+    """Every node of a file, in no order; walked once a process."""
+    return tuple(ast.walk(syntax(path)))
+
+
+@cache
+def executed_imports(path):
+    """The nodes of a file that may import something when it runs."""
+    kinds = (ast.Import, ast.ImportFrom, ast.Call)
+    return tuple(node for node in executed(syntax(path)) if isinstance(node, kinds))
 
 
 def imported_names(statements, module, *, is_package):
@@ -68,7 +93,6 @@ def target_of(name, modules):
 def imports_of(module, modules):
     """The modules of ours that a module imports, those inside functions too."""
     path = modules[module]
-    statements = executed(ast.parse(path.read_text()))
-    names = imported_names(statements, module, is_package=path.name == "__init__.py")
+    names = imported_names(executed_imports(path), module, is_package=path.name == "__init__.py")
     targets = {target_of(name, modules) for name in names}
     return {target for target in targets if target and not target.startswith("+")}

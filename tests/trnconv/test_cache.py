@@ -140,6 +140,7 @@ def many_questions(count):
     return [Question(shape, TRN2) for shape in shapes]
 
 
+@pytest.mark.slow
 def test_prices_of_other_processes_are_those_of_this_one(tmp_path):
     questions = many_questions(9)
     seen = []

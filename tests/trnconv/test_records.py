@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nkisim.machine import TRN2, TRN3
+from repetition import examples, few
 from trnconv.ask.ends import ACTIVATIONS, RESIDUALS, Epilogue
 from trnconv.ask.policy import Policy
 from trnconv.ask.question import FILTER_GRADIENT, Question
@@ -42,6 +43,7 @@ def through_text(kind, record):
     return from_json(kind, json.loads(json.dumps(to_json(record))))
 
 
+@examples(100)
 @given(
     st.builds(
         DirectPlan,
@@ -84,6 +86,7 @@ def test_any_fast_plan_comes_back_equal(plan):
     assert through_text(MinimalPlan, plan) == plan
 
 
+@few(10)
 @pytest.mark.parametrize("case", EDGE, ids=lambda case: case.name)
 def test_the_planners_own_plans_come_back_equal(case):
     found = price(Question(case.shape, TRN2, case.dtype))

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import nkisim
+from repetition import few
 from validation.kernels import attention, lora, norm_matmul, rope, softmax_matmul, swiglu
 from validation.rows import ROWS
 
@@ -145,6 +146,7 @@ COUNTERS = {
 EXACT = ("41c", "45b", "45d")
 
 
+@few(3)
 @pytest.mark.parametrize("number", COUNTERS)
 def test_a_stream_has_the_published_counts(number):
     row = next(row for row in ROWS if row.number == number)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from nkisim.machine import CONSTANTS_VERSION, TRN2
+from repetition import few
 from validation import __main__ as command
 from validation import draw, page, page_text
 from validation.correlation import draw as draw_picture
@@ -236,6 +237,7 @@ def run_command(*words):
     )
 
 
+@few(1)
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_the_command_prints_a_line_for_each_set_last(workers):
     result = run_command("23d", "24a", "--sets", "fitted,seen", "--workers", workers)
@@ -248,6 +250,7 @@ def test_the_command_prints_a_line_for_each_set_last(workers):
     assert lines[2] in {"held out: not looked at", "held out: no rows"}
 
 
+@few(2)
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [

@@ -8,6 +8,7 @@ import pytest
 import nkisim
 from nkisim import Kernel
 from nkisim.trace import Loop
+from repetition import few
 from validation.kernels import conv3d_rolled, flat_copy, gemm_two_cores, transpose_blocks
 from validation.rows import ROWS
 
@@ -58,6 +59,7 @@ CONV3D_SHAPES = {
 }
 
 
+@few(1)
 @pytest.mark.parametrize("shape", CONV3D_SHAPES)
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
 def test_rolled_conv3d_convolves(shape, dtype):
@@ -68,6 +70,7 @@ def test_rolled_conv3d_convolves(shape, dtype):
     np.testing.assert_array_equal(result.astype(np.float32), expected)
 
 
+@few(1)
 @pytest.mark.parametrize(("shape", "trips"), CONV3D_SHAPES.items())
 def test_rolled_conv3d_has_the_loops_and_instructions_of_its_source(shape, trips):
     depths, height, _ = shape

@@ -70,7 +70,7 @@ def jitted_function(value: object) -> FunctionType | None:
     return function if isinstance(function, FunctionType) else None
 
 
-def _read(file: str, names: Mapping[str, Any]) -> Iterator[tuple[str, DefinitionNode]]:
+def _read(file: str, names: Mapping[str, Any]) -> tuple[tuple[str, DefinitionNode], ...]:
     linecache.checkcache(file)
     text = "".join(linecache.getlines(file, dict(names)))
     return definitions_in(parsed(text, file))

@@ -13,9 +13,10 @@ def parsed(text: str, file: str) -> ast.Module:
     return ast.parse(text, filename=file)
 
 
-def definitions_in(tree: ast.Module) -> Iterator[tuple[str, DefinitionNode]]:
+@lru_cache(maxsize=256)  # every name of a function that is looked up asks for those of its file
+def definitions_in(tree: ast.Module) -> tuple[tuple[str, DefinitionNode], ...]:
     """Every function and class at any depth, with its qualified name."""
-    yield from _definitions_below(tree, "")
+    return tuple(_definitions_below(tree, ""))
 
 
 def _definitions_below(node: ast.AST, prefix: str) -> Iterator[tuple[str, DefinitionNode]]:

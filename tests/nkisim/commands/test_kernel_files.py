@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from nkisim.__main__ import main
+from yardstick import limit_s
 
 SRC = Path(__file__).parents[3] / "src"
 KERNELS = """import nki
@@ -280,7 +281,7 @@ def test_a_command_in_a_process_of_its_own(file):
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=limit_s(60),
     )
     assert (ran.returncode, ran.stdout) == (1, "")
     assert ran.stderr.splitlines()[-2:] == [

@@ -13,6 +13,8 @@ from textwrap import dedent, indent
 import pytest
 
 from parser_lint import lint_file
+from repetition import few
+from yardstick import limit_s
 
 pytest.importorskip("klr")
 
@@ -156,7 +158,7 @@ def opinion_of_klr(file):
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=limit_s(60),
     )
     if run.returncode < 0:
         return CRASHES
@@ -164,6 +166,7 @@ def opinion_of_klr(file):
     return run.stdout.strip()
 
 
+@few(20)
 @pytest.mark.parametrize("opinion", OPINIONS, ids=str)
 def test_opinions_are_as_recorded(opinion, tmp_path):
     file = tmp_path / "kernels.py"

@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nkisim.memory.accumulation import Accumulation
 from nkisim.tensors.layout import MemoryRegion, layout_of
+from repetition import examples
 
 PARTITIONS, ROW_BYTES = 8, 48
 TYPES = {4: "float32", 2: "bfloat16", 1: "uint8"}
@@ -90,13 +91,13 @@ def agree(tracked, model, layout, offset):
         assert np.array_equal(np.broadcast_to(found, layout.shape), expected)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(histories([4]))
 def test_views_of_the_tensors_own_type(history):
     replay(history, 4)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(histories([1, 2, 4]), st.sampled_from([4, 2]))
 def test_views_of_every_type(history, itemsize):
     replay(history, itemsize)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import nkisim.isa as nisa
@@ -14,6 +14,7 @@ from nkisim.memory.placement import Memory
 from nkisim.running.kernel import run
 from nkisim.tensors.layout import MemoryRegion
 from nkisim.tensors.tensor import NkiTensor
+from repetition import examples
 
 
 def shapes_only(body):
@@ -231,7 +232,7 @@ def part(draw, shape):
     return slice(*rows), slice(first, end, draw(st.sampled_from([1, 1, 2, 5])))
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(st.data())
 def test_a_read_is_refused_exactly_when_another_tensor_wrote_one_of_its_bytes_last(data):
     """Against a table of the last writer of every byte of every partition."""

@@ -8,10 +8,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nkisim.numerics import dtypes
+from repetition import examples
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,7 @@ def test_the_documented_largest_values():
 
 
 @pytest.mark.parametrize("name", [layout.name for layout in LAYOUTS] + ["float8_e8m0fnu"])
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(value=st.floats(width=32))
 def test_any_float_rounds_as_in_ml_dtypes(name, value):
     values = np.array([value], np.float32)

@@ -19,6 +19,7 @@ from nkisim.refusal import Refusal, refusal_of, refused
 from nkisim.surface import comparison
 from nkisim.surface.comparison import Row, offered, parameters_of
 from nkisim.surface.golden import Name
+from yardstick import limit_s
 
 SRC = Path(__file__).parents[3] / "src"
 NAMES = {name.name: name for name in surface.golden_names()}
@@ -206,7 +207,7 @@ def test_the_command_prints_the_table():
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=limit_s(60),
         env={**os.environ, "PYTHONPATH": str(SRC)},
     )
     assert result.returncode == 0, result.stderr

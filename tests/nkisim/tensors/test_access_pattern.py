@@ -3,7 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nkisim.errors import NkiValidationError
@@ -11,6 +11,7 @@ from nkisim.numerics import dtypes
 from nkisim.tensors.indirection import write_held
 from nkisim.tensors.registers import VirtualRegister
 from numbered_tensor import HBM, PSUM, SBUF, read, tensor
+from repetition import examples
 
 
 def addresses(pattern, offset):
@@ -21,7 +22,7 @@ def addresses(pattern, offset):
     return found
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(
     st.lists(st.tuples(st.integers(-7, 20), st.integers(1, 4)), min_size=1, max_size=4),
     st.integers(-5, 60),
@@ -39,7 +40,7 @@ def test_a_pattern_on_hbm_reads_its_addresses_or_is_refused(pattern, offset):
         assert np.array_equal(read(view), wanted)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(
     st.integers(1, 7),
     st.lists(st.tuples(st.integers(-4, 12), st.integers(1, 4)), max_size=3),
@@ -276,7 +277,7 @@ def from_bytes(raw, dtype, region, shape):
     return tensor(shape, region, dtype, dtypes.from_host(array)[1]), array
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(every_type, every_type, st.sampled_from([HBM, SBUF]), st.integers(0, 2**32 - 1))
 def test_view_is_numpys_view(old, new, region, seed):
     raw = np.random.default_rng(seed).integers(0, 256, 4 * 16, np.uint8)
@@ -291,7 +292,7 @@ def test_view_is_numpys_view(old, new, region, seed):
 NATIVE_SIZE = {name: np.dtype(kind).itemsize for name, kind in NATIVE.items()}
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(every_type, every_type, st.sampled_from([HBM, SBUF]), st.integers(0, 2**32 - 1))
 def test_bytes_written_as_one_type_are_read_as_the_other(old, new, region, seed):
     rng = np.random.default_rng(seed)

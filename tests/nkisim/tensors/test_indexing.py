@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nkisim.errors import NkiValidationError
 from nkisim.tensors.indexing import DynamicSlice, dynamic_room, select_key
 from nkisim.tensors.registers import VirtualRegister
 from nkisim.tensors.reshape import row_major_strides
+from repetition import examples
 
 
 def addresses(selection):
@@ -60,7 +61,7 @@ def shape_and_key(draw, least):
     return shape, tuple(keys)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(st.data(), st.booleans())
 def test_every_key_selects_what_numpy_selects(data, on_chip):
     shape, key = data.draw(shape_and_key(2 if on_chip else 1))

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nkisim.errors import NkiValidationError
@@ -25,6 +25,7 @@ from nkisim.tensors.reshape import (
     split,
     squeezed,
 )
+from repetition import examples
 
 sizes = st.lists(st.integers(1, 4), min_size=1, max_size=4).map(tuple)
 
@@ -63,7 +64,7 @@ def test_row_major_strides_are_numpys(shape):
     assert product(shape) == math.prod(shape)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(
     sizes, st.lists(st.sampled_from([0, 1, 2, 3, 4, 6, 8, 12]), min_size=4, max_size=4), st.data()
 )

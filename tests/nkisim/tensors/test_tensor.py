@@ -12,6 +12,7 @@ from nkisim.running.kernel import run
 from nkisim.tensors.indirection import write_held
 from nkisim.tensors.tensor import NkiTensor
 from numbered_tensor import HBM, PSUM, SBUF, read, tensor
+from repetition import examples
 
 
 def is_view_of_strides(addresses):
@@ -166,7 +167,7 @@ def check(mirror):
     assert np.array_equal(addressed, array)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(st.data(), st.sampled_from([HBM, SBUF, PSUM]))
 def test_chains_of_views_read_what_numpy_reads(data, region):
     sizes = st.integers(1, 6)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import nkisim.isa as nisa
@@ -13,6 +13,7 @@ from nkisim.running.host_arrays import Spec
 from nkisim.running.kernel import run
 from nkisim.timing import schedule
 from random_traces import with_loop
+from repetition import examples, few
 from timing_instructions import HBM, engine, instruction, loop_of, tensor, trace_of, view, whole
 
 pytestmark = pytest.mark.usefixtures("logical_cores_of_one")  # loops on one core
@@ -107,6 +108,7 @@ def traced(name, trips, *, rolled):
     return done.trace
 
 
+@few(3)
 @pytest.mark.parametrize("reading", list(Reading))
 @pytest.mark.parametrize("name", sorted(KERNELS))
 def test_a_loop_is_timed_in_the_work_of_a_few_iterations(name, reading):
@@ -206,7 +208,7 @@ def test_the_iterations_left_out_are_accounted_for():
 
 @given(seed=st.integers(0, 2**32))
 @example(seed=34779)  # two matmuls of an iteration gain unequally until one meets the other
-@settings(max_examples=20, deadline=None)
+@examples(24)
 def test_random_loops_take_what_all_their_iterations_take(seed):
     trace = with_loop(seed, 120, body=10)
     for window in (1.0, 8.0):

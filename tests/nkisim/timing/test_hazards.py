@@ -22,10 +22,11 @@ from nkisim.timing.boxes import (
 )
 from nkisim.timing.hazards import Hazards, read_only_allocations
 from nkisim.timing.ledger import Ledger, Settled
+from repetition import examples, few
 from timing_instructions import HBM, PSUM, SBUF, engine, instruction, tensor, view, whole
 
 DMA, DVE, PE = engine.dma, engine.vector, engine.tensor
-MANY = settings(max_examples=200, deadline=None)
+MANY = examples(200)
 
 small = st.integers(0, 6)
 
@@ -143,6 +144,7 @@ def random_box(rng, scale):
     return (row, row + rows, byte, byte + rng.randint(1, rng.choice(scale)))
 
 
+@few(1)
 @pytest.mark.parametrize("scale", [[4, 64], [64, 4000], [1, 16, 4000]])
 @given(seed=st.integers(0, 2**32))
 @settings(max_examples=15, deadline=None)

@@ -14,10 +14,11 @@ from nkisim.machine import MACHINES, TRN2, Reading, Timing
 from nkisim.timing import schedule
 from nkisim.timing.costs import cost_of
 from random_traces import broken_waits, straight, with_loop
+from repetition import examples, few
 from timing_instructions import HBM, engine, instruction, trace_of, whole
 
 seeds = st.integers(0, 2**32)
-FEW = settings(max_examples=15, deadline=None)
+FEW = examples(32)
 IN_ORDER, WINDOW = 1.0, 8.0
 
 
@@ -36,6 +37,7 @@ def alone_ns(one, on):
     return schedule(trace_of(one), on).makespan_ns + timing.semaphore_ns + gap
 
 
+@few(3)
 @pytest.mark.parametrize("window", [IN_ORDER, WINDOW])
 @pytest.mark.parametrize("name", sorted(MACHINES))
 @given(seed=seeds)
@@ -110,6 +112,7 @@ def fast_and_slow(name, factor):
     return value, changed
 
 
+@few(20)
 @pytest.mark.parametrize("name", sorted(numbers() - SHAPE))
 @given(seed=seeds, factor=st.sampled_from([1.01, 1.5, 2.0, 7.0]))
 @settings(max_examples=5, deadline=None)

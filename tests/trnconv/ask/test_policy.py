@@ -6,6 +6,7 @@ import pytest
 from conv_arrays import normal_arrays, numpy_dtype
 from fast_bounds import fast_bound
 from nkisim.machine import TRN2
+from repetition import few
 from tolerance import assert_within
 from trnconv.ask.policy import Policy
 from trnconv.ask.question import Question
@@ -83,6 +84,7 @@ def test_ranges_of_the_transforms():
     assert "take 32752" in broken_promise(F23, "bfloat16", Policy("bf16", 33e3))
 
 
+@pytest.mark.slow
 def test_where_no_fast_program_is_short_enough_it_is_said():
     shape = conv_shape((1, 192, 6, 360, 640), (192, 192, 3, 3, 3), padding=(0, 1, 1))
     budget = 1_600
@@ -169,6 +171,7 @@ def test_the_a_priori_bound_holds():
         assert error.max() <= most + 2.0**-8 * np.abs(exact).max()
 
 
+@few(2)
 @pytest.mark.parametrize(
     ("transform", "axis", "cut"),
     [

@@ -39,8 +39,9 @@ def calibrated(machine, cores, folder):
     return folder / "machine-trn2-simulated.json"
 
 
-@pytest.mark.parametrize("cores", [1, pytest.param(2, marks=pytest.mark.contact)])
-@pytest.mark.parametrize("sign", [1, pytest.param(-1, marks=pytest.mark.contact)])
+@pytest.mark.contact
+@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize("sign", [1, -1])
 def test_doctored_constants_are_recovered(cores, sign, tmp_path):
     machine = doctored(sign)
     read = read_machine(calibrated(machine, cores, tmp_path))

@@ -6,6 +6,7 @@ import pytest
 
 import neuron_features as features
 from nkisim.machine import find_machine
+from repetition import few
 from trnconv.bringup import stage2
 from trnconv.bringup.ladder import GREEN, Bench
 from trnconv.bringup.layers import LAYERS
@@ -26,6 +27,7 @@ LEFT_OUT = {
 }
 
 
+@few(2)
 @pytest.mark.parametrize(
     "name", ["pointwise", "image", "residual-after", "transposed", "depthwise"]
 )
@@ -35,6 +37,7 @@ def test_a_layer_is_right(name):
     assert stage2.run(BY_NAME[name], bench).state == GREEN
 
 
+@few(5)
 @pytest.mark.parametrize("switch", LEFT_OUT)
 def test_a_layer_does_the_thing_and_with_the_switch_it_does_not(switch):
     name, feature = LEFT_OUT[switch]

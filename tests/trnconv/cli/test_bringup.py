@@ -27,6 +27,7 @@ def bringup(*arguments):
     return CliRunner().invoke(app, ["bringup", "--stage", "1", *arguments])
 
 
+@pytest.mark.slow
 def test_it_stops_names_the_switch_and_goes_on_with_it(device):
     red = bringup()
     assert red.exit_code == 1
@@ -54,6 +55,7 @@ def test_what_is_asked_wrongly_is_refused_in_words(device):
         assert words in str(refused)
 
 
+@pytest.mark.slow
 def test_doctor_shows_machine_and_switches(device):
     bringup("--turn", "fence", "--on", "nkisim")
     said = CliRunner().invoke(app, ["doctor"]).output

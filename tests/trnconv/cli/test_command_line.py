@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from repetition import few
+from yardstick import limit_s
+
 ROOT = Path(__file__).parents[3]
 
 
@@ -17,7 +20,7 @@ def run(*arguments, program=("-m", "trnconv")):
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=limit_s(300),
         env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "COLUMNS": "100", "NO_COLOR": "1"},
     )
 
@@ -42,6 +45,7 @@ except SystemExit:
     assert result.stdout.endswith("loaded: []\n"), result.stderr
 
 
+@few(1)
 @pytest.mark.parametrize("command", ["encode", "capacity"])
 def test_every_command_has_help_and_answers_in_json(command):
     result = run(command, "--help")
@@ -53,6 +57,7 @@ ENCODE = "encode videos --out x --model wan2.1 --size 64x64 --frames 9".split()
 CAPACITY = "capacity --clips 1e6 --seconds 5 --size 720x1280".split()
 
 
+@few(2)
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

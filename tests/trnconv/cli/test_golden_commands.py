@@ -51,7 +51,7 @@ def test_help(run, help_golden, verb):
         ("models", ("models",)),
         ("plan_layer", ("plan", *LAYER, "--no-cache")),
         ("plan_named_layer", ("plan", "wan_from_latent", "--no-cache")),
-        ("plan_model", ("plan", *MODEL, "--top", "5")),
+        pytest.param("plan_model", ("plan", *MODEL, "--top", "5"), marks=pytest.mark.slow),
         ("plan_layer_one_core", ("plan", *LAYER, "--cores", "1", "--no-cache")),
         ("explain_layer", ("explain", *LAYER)),
         ("explain_layer_one_core", ("explain", *LAYER, "--cores", "1")),

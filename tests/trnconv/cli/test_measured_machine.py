@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from repetition import few
+
 
 @pytest.fixture
 def machine(tmp_path):
@@ -17,6 +19,7 @@ def machine(tmp_path):
 CITED = "2 of them measured on a-host, SDK 2.33, 2026-11-16"
 
 
+@few(1)
 @pytest.mark.parametrize(
     ("command", "switch"),
     [("explain", "+fence"), ("plan", ""), ("time", ""), ("report", "+fence")],

@@ -10,6 +10,7 @@ import pytest
 
 from cli_runs import answer
 from nkisim.machine import TRN2
+from repetition import few, slow_beyond
 from trnconv.ask.question import Question
 from trnconv.cases import find
 from trnconv.cli import completion, environment
@@ -50,6 +51,7 @@ def test_plan_takes_every_machine(run, machine):
     assert found["machine"] == machine
 
 
+@pytest.mark.slow
 def test_plan_of_a_model_has_the_totals_of_the_library(run):
     expected = model_plan("sdxl", "", "decode", PlanOptions(accuracy="direct"))
     found = answer(run("plan", *SDXL, "--json"))
@@ -60,6 +62,7 @@ def test_plan_of_a_model_has_the_totals_of_the_library(run):
     assert total == pytest.approx(found["seconds"] * 1e9, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_plan_of_a_model_on_two_cores(run):
     options = PlanOptions(accuracy="direct", cores=2)
     expected = model_plan("sdxl", "", "decode", options)
@@ -76,6 +79,7 @@ def test_plan_of_a_model_on_two_cores(run):
         model_plan("sdxl", "", "decode", options, Prices(cores=1))
 
 
+@pytest.mark.slow
 def test_top_leaves_layers_out_but_not_of_the_totals(run):
     few, all_of_them = (
         answer(run("plan", *SDXL, *more, "--json")) for more in (("--top", "2"), ())
@@ -85,12 +89,13 @@ def test_top_leaves_layers_out_but_not_of_the_totals(run):
     assert "and 16 more" in run("plan", *SDXL, "--top", "2").out
 
 
-def test_the_second_time_prices_come_from_disk(run, tmp_path, monkeypatch):
-    first = run("plan", *SDXL, "--json")
+@pytest.mark.parametrize("asked", slow_beyond(1, [SMALL, SDXL]), ids=["layer", "model"])
+def test_the_second_time_prices_come_from_disk(run, tmp_path, monkeypatch, asked):
+    first = run("plan", *asked, "--json")
     stored = sorted((tmp_path / "cache").rglob("*.json"))
     assert stored
     monkeypatch.setattr("trnconv.model_plan.prices.price", None)
-    assert run("plan", *SDXL, "--json").out == first.out
+    assert run("plan", *asked, "--json").out == first.out
 
 
 def test_a_spoilt_cache_is_said_and_the_answer_is_right(run, tmp_path):
@@ -153,6 +158,7 @@ OPTIONS = {
 }
 
 
+@few(3)
 @pytest.mark.parametrize("command", ["plan", "explain"])
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=list(OPTIONS))
 def test_plan_and_explain_take_what_the_functions_take(run, command, options):
@@ -216,6 +222,7 @@ def test_tune_adds_to_a_file_of_its_machine_only(run, tmp_path):
     assert "for trn2, and these are for trn3" in refused.err
 
 
+@pytest.mark.slow
 def test_tune_takes_the_heaviest_layers_of_a_model(run, tmp_path):
     out = str(tmp_path / "tuned.json")
     tuned = answer(run("tune", *SDXL, "--top", "1", "--candidates", "1", "-o", out, "--json"))
@@ -298,14 +305,14 @@ def test_completion_offers_what_there_is(offers, incomplete, expected):
 
 ROOT = Path(__file__).parents[3]
 SETTINGS = {
-    "plan": f"sys.argv = ['trnconv', 'plan', *{SDXL}, '--no-cache']",
     "models": "sys.argv = ['trnconv', 'models']",
     "completion": "os.environ.update(_TRNCONV_COMPLETE='complete_zsh',"
     " _TYPER_COMPLETE_ARGS='trnconv plan --model wan')",
+    "plan": f"sys.argv = ['trnconv', 'plan', *{SDXL}, '--no-cache']",
 }
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("name", slow_beyond(2, SETTINGS))
 def test_torch_is_not_loaded(name):
     program = f"""
 import os, sys
@@ -321,7 +328,7 @@ except SystemExit:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=limit_s(120),
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
     )
     assert done.stdout.endswith("loaded: []\n"), done.stderr
@@ -334,7 +341,7 @@ def cpu_seconds(*arguments, cache):
         [sys.executable, "-m", "trnconv", *arguments],
         capture_output=True,
         check=False,
-        timeout=300,
+        timeout=limit_s(300),
         env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "TRNCONV_CACHE_DIR": str(cache)},
     )
     after = os.times()

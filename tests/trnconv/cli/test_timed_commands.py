@@ -218,6 +218,7 @@ def test_bench_elsewhere_has_no_baseline(run):
     assert row["baseline_seconds"] is None
 
 
+@pytest.mark.slow
 def test_bench_of_a_model(run):
     first, second = answer(run("bench", "--model", "sdxl", "--json"))["rows"]
     assert [first["name"], second["name"]] == ["sdxl 1024x1024 encode", "sdxl 1024x1024 decode"]
@@ -254,6 +255,7 @@ def test_report_as_json_on_stdout_writes_no_page(run, tmp_path, monkeypatch):
     assert list(tmp_path.glob("*.html")) == []
 
 
+@pytest.mark.slow
 def test_report_of_a_model_by_default_is_a_file_here(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     ran = run("report", "--model", "sdxl", "--accuracy", "direct", "--heaviest", "0")

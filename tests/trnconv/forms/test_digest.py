@@ -9,6 +9,7 @@ from time import process_time
 import pytest
 
 from nkisim.machine import TRN2
+from repetition import few
 from trnconv.ask.policy import FAST, Policy
 from trnconv.ask.question import FILTER_GRADIENT, Question
 from trnconv.forms import digest
@@ -74,6 +75,7 @@ def others(value):
                 yield replace(value, **{field.name: other})
 
 
+@few(1)
 @forms
 def test_another_process_gives_the_same(form):
     """Nothing in it is an address, or depends on how sets and hashes fall."""
@@ -83,7 +85,7 @@ def test_another_process_gives_the_same(form):
         [sys.executable, "-c", f"import sys; sys.path = {paths!r}\n{code}"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=limit_s(60),
         check=True,
     )
     assert done.stdout.strip() == repr(recipe_of(form))

@@ -7,6 +7,7 @@ from nkisim.errors import DeviceRuleError
 from nkisim.machine import TRN1, TRN2, TRN3
 from random_convolutions import random_convolution
 from random_family import random_member
+from repetition import few
 from strict_plans import KINDS, broken_rule, pair_like, strict_case, strict_run
 from trnconv.ask.question import FILTER_GRADIENT, OUTPUT, Question
 from trnconv.forms.recipe_parts import loop_spans
@@ -15,13 +16,14 @@ from trnconv.planner.shares import loops
 from trnconv.planner.table import FORMS
 
 CHUNK = 20  # plans of one test, so that processes share them
+PAIRS = 8  # pairs of one test, of every kind
 IN_CI, ON_DEMAND = 100, 500
 PAIRS_IN_CI = 40
 ON_TRN1 = 20
 
 
-def chunks(first, end):
-    return [range(at, at + CHUNK) for at in range(first, end, CHUNK)]
+def chunks(first, end, size=CHUNK):
+    return [range(at, min(at + size, end)) for at in range(first, end, size)]
 
 
 def check(numbers):
@@ -38,6 +40,7 @@ def check(numbers):
     return looped
 
 
+@few(1)
 @pytest.mark.parametrize("numbers", chunks(0, IN_CI), ids=str)
 def test_random_plans_break_no_rule(numbers):
     assert check(numbers) >= {"direct"}  # some of them go round a loop
@@ -61,7 +64,8 @@ def check_pairs(numbers):
     assert not failures, "\n".join(failures)
 
 
-@pytest.mark.parametrize("numbers", chunks(0, PAIRS_IN_CI), ids=str)
+@few(1)
+@pytest.mark.parametrize("numbers", chunks(0, PAIRS_IN_CI, PAIRS), ids=str)
 def test_random_pairs_break_no_rule(numbers):
     """Values are zeros: a race, other loops or an unwritten output are refused all the same."""
     check_pairs(numbers)
@@ -73,6 +77,7 @@ def test_more_random_pairs_break_no_rule(numbers):
     check_pairs(numbers)
 
 
+@pytest.mark.slow
 def test_random_pairs_cover_every_form_and_loops_of_some():
     cases = [strict_case(number) for number in range(PAIRS_IN_CI)]
     pairs = [pair for case in cases if (pair := pair_like(case.plan)) is not None]
@@ -83,6 +88,7 @@ def test_random_pairs_cover_every_form_and_loops_of_some():
     assert rolled >= {"direct", "filter_gradient"}  # minimal ones: minimal/test_form_two_cores.py
 
 
+@pytest.mark.slow
 def test_random_plans_cover_every_form_and_loops_of_each():
     cases = [strict_case(number) for number in range(IN_CI)]
     assert {case.kind for case in cases} == set(KINDS)

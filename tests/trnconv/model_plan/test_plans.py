@@ -289,6 +289,7 @@ def test_what_is_not_called_chunk_by_chunk_is_one_graph(works):
     assert (graph.launches, graph.works) == (1, tuple(works))
 
 
+@pytest.mark.slow
 def test_the_graphs_of_a_model_have_all_its_calls():
     run = causal_run()
     found = plan_observed(run, find("wan2.1").production, DIRECT)

@@ -8,6 +8,7 @@ import pytest
 from neighbour_bounds import EVERY_RULE, SINGLE, SMALLEST, UNIT, normal, rounded, worst
 from nkisim import TRN1, TRN2, TRN3, Spec
 from nkisim.machine import find_machine
+from repetition import few
 from trnconv.errors import PlanError
 from trnconv.neighbours.attention.problem import Attention, launch_of, simulate
 
@@ -55,6 +56,7 @@ def exact_and_bound(problem, q, k, v):
     return exact, rounded(relative * (weights @ np.abs(v)) + lost, exact, problem.dtype)
 
 
+@few(6)
 @pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize("problem", CASES, ids=str)
 def test_values_are_within_the_derived_bound(problem, cores):
@@ -64,6 +66,7 @@ def test_values_are_within_the_derived_bound(problem, cores):
     assert worst(o, *exact_and_bound(problem, *given)) <= 1
 
 
+@few(1)
 @pytest.mark.usefixtures("short_turns")
 @pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize("problem", LOOPED, ids=str)
@@ -73,6 +76,7 @@ def test_values_of_loops_are_within_the_derived_bound(problem, cores):
     assert cores == 2 or problem.price(TRN2, cores).regions > 0
 
 
+@few(2)
 @pytest.mark.parametrize("seed", range(8))
 def test_random_sizes(seed):
     rng = np.random.default_rng(seed)
@@ -97,6 +101,7 @@ def test_large_scores_do_not_overflow_and_the_maximum_may_come_last():
     assert worst(simulate(problem, q, k, v, TRN2), exact, bound) <= 1
 
 
+@few(1)
 @pytest.mark.usefixtures("short_turns")
 @pytest.mark.parametrize("problem", [CASES[3], CASES[6], *LOOPED], ids=str)
 def test_two_cores_give_the_bits_of_one(problem):
@@ -112,6 +117,7 @@ def specs(problem):
     return [Spec((problem.batch, problem.tokens, problem.head_dim), problem.dtype)] * 3
 
 
+@few(9)
 @pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize("machine", [TRN2, TRN3], ids=lambda machine: machine.name)
 @pytest.mark.parametrize("problem", CASES, ids=str)
@@ -137,6 +143,7 @@ def check_price(problem, machine, cores, rel):
     assert problem.price(machine, cores).ns == pytest.approx(timeline.makespan_ns, rel=rel)
 
 
+@few(2)
 @pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
 @pytest.mark.parametrize(

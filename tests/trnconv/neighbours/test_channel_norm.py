@@ -7,6 +7,7 @@ import pytest
 
 from neighbour_bounds import EVERY_RULE, SINGLE, SLOPE, UNIT, normal, rounded, silu, worst
 from nkisim import TRN1, TRN2, TRN3, Spec
+from repetition import few
 from trnconv.errors import PlanError
 from trnconv.neighbours.channel_norm import kernel
 from trnconv.neighbours.channel_norm.problem import MEAN, NORM, ChannelNorm, launch_of, simulate
@@ -61,6 +62,7 @@ def exact_and_bound(problem, x, gamma, beta):
     return z, rounded(bound, z, problem.dtype)
 
 
+@few(6)
 @pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize("problem", CASES, ids=str)
 def test_values_are_within_the_derived_bound(problem, cores):
@@ -70,6 +72,7 @@ def test_values_are_within_the_derived_bound(problem, cores):
     assert worst(y, *exact_and_bound(problem, x, gamma, beta)) <= 1
 
 
+@few(1)
 @pytest.mark.usefixtures("short_turns")
 @pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize("problem", LOOPED, ids=str)
@@ -79,6 +82,7 @@ def test_values_of_loops_are_within_the_derived_bound(problem, cores):
     assert problem.price(TRN2, cores).regions > 0
 
 
+@few(2)
 @pytest.mark.parametrize("seed", range(12))
 def test_random_sizes(seed):
     rng = np.random.default_rng(seed)
@@ -110,6 +114,7 @@ def test_zeros_stay_zeros_and_large_values_do_not_overflow(dtype):
     )
 
 
+@few(1)
 @pytest.mark.usefixtures("short_turns")
 @pytest.mark.parametrize("problem", [CASES[0], CASES[5], *LOOPED], ids=str)
 def test_two_cores_give_the_bits_of_one(problem):
@@ -121,6 +126,7 @@ def test_two_cores_give_the_bits_of_one(problem):
     assert one.tobytes() == two.tobytes()
 
 
+@few(9)
 @pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize("machine", [TRN2, TRN3], ids=lambda machine: machine.name)
 @pytest.mark.parametrize("problem", CASES, ids=str)
@@ -148,6 +154,7 @@ PRICED = [
 ]
 
 
+@few(3)
 @pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
 @pytest.mark.parametrize("problem", PRICED, ids=str)

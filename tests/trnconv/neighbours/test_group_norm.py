@@ -7,6 +7,7 @@ import pytest
 
 from neighbour_bounds import EVERY_RULE, SINGLE, SLOPE, normal, rounded, silu, worst
 from nkisim import TRN1, TRN2, TRN3, Spec
+from repetition import few
 from trnconv.errors import PlanError
 from trnconv.neighbours.group_norm.problem import (
     GroupNorm,
@@ -69,6 +70,7 @@ def exact_and_bound(problem, x, gamma, beta):
     return z, rounded(bound, z, problem.dtype)
 
 
+@few(6)
 @pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize("problem", CASES, ids=str)
 def test_values_are_within_the_derived_bound(problem, cores):
@@ -78,6 +80,7 @@ def test_values_are_within_the_derived_bound(problem, cores):
     assert worst(y, *exact_and_bound(problem, x, gamma, beta)) <= 1
 
 
+@few(1)
 @pytest.mark.usefixtures("short_turns")
 @pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize("problem", LOOPED, ids=str)
@@ -87,6 +90,7 @@ def test_values_of_loops_are_within_the_derived_bound(problem, cores):
     assert problem.price(TRN2, cores).regions > 0
 
 
+@few(2)
 @pytest.mark.parametrize("seed", range(12))
 def test_random_sizes(seed):
     rng = np.random.default_rng(seed)
@@ -119,6 +123,7 @@ def test_a_large_mean_does_not_cancel():
     assert abs(naive / np.var(x.astype(np.float64)) - 1) > 0.01
 
 
+@few(1)
 @pytest.mark.usefixtures("short_turns")
 @pytest.mark.parametrize("problem", [CASES[0], CASES[3], CASES[8], CASES[10], LOOPED[1]], ids=str)
 def test_two_cores_apply_the_bits_of_one(problem):
@@ -145,6 +150,7 @@ def specs(problem, cores):
     return Spec(whole, problem.dtype), statistics
 
 
+@few(9)
 @pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize("machine", [TRN2, TRN3], ids=lambda machine: machine.name)
 @pytest.mark.parametrize("problem", CASES, ids=str)
@@ -179,6 +185,7 @@ PRICED = [
 ]
 
 
+@few(3)
 @pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
 @pytest.mark.parametrize("problem", PRICED, ids=str)

@@ -7,6 +7,7 @@ import pytest
 
 from neighbour_bounds import EVERY_RULE, SINGLE, SLOPE, UNIT, normal, rounded, silu, worst
 from nkisim import TRN1, TRN2, TRN3, Spec
+from repetition import few
 from trnconv.errors import PlanError
 from trnconv.neighbours.modulation.problem import Modulation, launch_of, recipes_of, simulate
 
@@ -67,6 +68,7 @@ def exact_and_bound(problem, x, low, coefficients):
     return z, rounded(bound, z, problem.dtype)
 
 
+@few(4)
 @pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize("problem", CASES, ids=str)
 def test_values_are_within_the_derived_bound(problem, cores):
@@ -76,6 +78,7 @@ def test_values_are_within_the_derived_bound(problem, cores):
     assert worst(y, *exact_and_bound(problem, x, low, coefficients)) <= 1
 
 
+@few(1)
 @pytest.mark.usefixtures("short_turns")
 @pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize("problem", LOOPED, ids=str)
@@ -85,6 +88,7 @@ def test_values_of_loops_are_within_the_derived_bound(problem, cores):
     assert problem.price(TRN2, cores).regions > 0
 
 
+@few(2)
 @pytest.mark.parametrize("seed", range(8))
 def test_random_sizes(seed):
     rng = np.random.default_rng(seed)
@@ -103,6 +107,7 @@ def test_random_sizes(seed):
     assert worst(y, *exact_and_bound(problem, x, low, coefficients)) <= 1
 
 
+@few(1)
 @pytest.mark.usefixtures("short_turns")
 @pytest.mark.parametrize("problem", [CASES[0], CASES[2], *LOOPED], ids=str)
 def test_two_cores_give_the_bits_of_one(problem):
@@ -128,6 +133,7 @@ def specs(problem):
     )
 
 
+@few(8)
 @pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize("machine", [TRN2, TRN3], ids=lambda machine: machine.name)
 @pytest.mark.parametrize("problem", CASES, ids=str)
@@ -139,6 +145,7 @@ def test_no_device_rule_is_broken(problem, machine, cores):
     assert price.regions == sum(hasattr(item, "trips") for item in run.traces[0].items)
 
 
+@few(2)
 @pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from direct_plans import direct_plans
-from repetition import slow_beyond
 from trnconv.cases import find
 from trnconv.geometry import conv_shape
 from trnconv.runtime import time_plan
@@ -58,7 +57,8 @@ def test_the_choice_is_within_5_percent_of_the_best_candidate_timed(x, w, option
     assert taken <= 1.05 * min([taken, *timed])
 
 
-@pytest.mark.parametrize("pieces", slow_beyond(1, [(1, 1, 4), (2, 4), (3, 3)]))
+@pytest.mark.slow
+@pytest.mark.parametrize("pieces", [(1, 1, 4), (2, 4), (3, 3)])
 def test_a_program_for_several_tensors_is_as_long_as_was_said(pieces):
     """A loop for every way in which the frames of a block lie in them; two bodies is twice as much.
 

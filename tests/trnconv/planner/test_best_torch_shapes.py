@@ -14,6 +14,7 @@ from family_calls import check_member
 from gradient_bounds import assert_gradients
 from gradient_calls import gradients, integers
 from nkisim.machine import MACHINES, TRN2
+from repetition import few
 from torch_shapes import KINDS, TARGETS, is_small, question_of, torch_shape
 from trnconv.ask.launches import planned_parts
 from trnconv.ask.limits import DEFAULT_BUDGET, LONGER_BUDGETS
@@ -27,7 +28,7 @@ from trnconv.runtime.filter_gradient import gradient_question
 from trnconv.runtime.launch import trace_plan
 from trnconv.runtime.pricing import price
 
-COUNT, CHUNK, BY_DEFAULT = 500, 25, 24
+COUNT, CHUNK, BY_DEFAULT = 500, 25, 8
 TRACED = 3_000  # static instructions: programs of more take seconds each
 CHUNKS = [range(first, first + CHUNK) for first in range(0, COUNT, CHUNK)]
 pytestmark = pytest.mark.plan
@@ -134,12 +135,14 @@ def named(table):
     return pytest.mark.parametrize(("shape", "dtype", "most"), table.values(), ids=list(table))
 
 
+@few(6)
 @pytest.mark.parametrize("target", TARGETS)
 @named(NAMED)
 def test_shapes_that_were_refused_are_planned(shape, dtype, most, target):
     assert price(Question(shape, MACHINES[target], dtype)).launches <= most
 
 
+@few(4)
 @pytest.mark.parametrize("target", TARGETS)
 @named(GRADIENTS)
 def test_filter_gradients_that_were_refused_are_planned(shape, dtype, most, target):
@@ -181,6 +184,7 @@ def test_values_of_blocks_smaller_than_a_bank():
     np.testing.assert_array_equal(done.y[:, :, None], forward(x, w, bias, shape))
 
 
+@few(1)
 @pytest.mark.parametrize("groups", [1, 4])
 def test_values_of_weights_that_are_streamed_in_parts(groups):
     """31x31 matrices of one window are more than SBUF holds."""

@@ -9,6 +9,7 @@ import pytest
 
 from direct_plans import direct_plans
 from nkisim.machine import TRN2
+from repetition import few
 from trnconv.ask.policy import FAST, Policy
 from trnconv.ask.question import Question
 from trnconv.forms.direct.block_types import blocks_of
@@ -49,6 +50,7 @@ def computed(plan):
     return range(*plan.row_span), range(*plan.column_span), channels
 
 
+@few(2)
 @shapes
 def test_every_position_of_every_channel_is_computed_once(shape):
     counts = Counter()
@@ -99,6 +101,7 @@ def place_of(offset, strides, out):
     return at
 
 
+@pytest.mark.slow
 def test_the_way_that_ends_sooner_is_taken():
     for shape in SHAPES.values():
         alone = direct_plans(shape)[0].cost.total_ns
@@ -112,6 +115,7 @@ def test_what_cannot_be_shared_is_computed_by_both():
     assert (one.plan.row_span, one.plan.column_span) == ((0, 1), (0, 1))
 
 
+@few(1)
 @pytest.mark.parametrize("height", [97, 122, 145])
 @pytest.mark.parametrize(("form", "budget"), [("direct", 350), ("minimal", 700)])
 def test_both_cores_have_the_same_loops(form, budget, height):
@@ -125,6 +129,7 @@ def test_both_cores_have_the_same_loops(form, budget, height):
     assert all(run.executed_count > run.static_count for run in trace_plans((one, two)).traces)
 
 
+@few(6)
 @shapes
 @pytest.mark.parametrize("by_kind", [False, True])
 def test_trips_by_arithmetic_are_those_of_the_program(shape, by_kind):

@@ -6,6 +6,8 @@ numbers, so sums are exact and equal results are equal bits, in whatever order t
 
 import pytest
 
+from repetition import few
+
 torch = pytest.importorskip("torch")
 
 from torch.nn import functional
@@ -68,6 +70,7 @@ def test_chunks_give_the_frames_of_the_whole_video(lengths, first):
     assert_chunks_are_the_whole(lengths, padding=(1, 1), first=first)
 
 
+@few(10)
 @pytest.mark.parametrize("lengths", CHUNKINGS, ids=str)
 @pytest.mark.parametrize("kernel", [(1, 1, 1), (1, 3, 3), (2, 1, 1), (5, 2, 2)], ids=str)
 def test_kernels(kernel, lengths):
@@ -81,6 +84,7 @@ def test_dilation_in_time(lengths, first):
     assert_chunks_are_the_whole(lengths, **options)
 
 
+@few(8)
 @pytest.mark.parametrize("first", ["zeros", "replicate"])
 @pytest.mark.parametrize("lengths", [[2, 4, 4], [2, 8], [10], [6, 4]], ids=str)
 @pytest.mark.parametrize("kernel", [(3, 1, 1), (2, 1, 1), (1, 1, 1), (4, 3, 3)], ids=str)

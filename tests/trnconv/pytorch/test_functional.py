@@ -12,6 +12,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from repetition import few
+
 torch = pytest.importorskip("torch")
 
 from tolerance import output_rounding
@@ -118,6 +120,7 @@ def allowed(magnitude, count, dtype, roundings):
     return gamma * reach + roundings * output_rounding(reach, np.dtype(dtype))
 
 
+@few(26)
 @pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel:UserWarning")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("name", "each"), CALLS, ids=IDS)
@@ -138,6 +141,7 @@ def test_outputs_and_gradients_are_torchs(name, each, dtype):
         assert (error <= allowed(magnitude, count, HOST_TYPES[dtype], roundings)).all()
 
 
+@few(8)
 @pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel:UserWarning")
 @pytest.mark.parametrize(("name", "each"), CALLS, ids=IDS)
 def test_without_gradients_the_fused_kernel_says_the_same(name, each):

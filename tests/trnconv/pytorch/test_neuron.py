@@ -10,6 +10,8 @@ import weakref
 
 import pytest
 
+from repetition import few
+
 torch = pytest.importorskip("torch")
 
 from neuron_doubles import FakeJit, FakeNkiOp
@@ -57,6 +59,7 @@ CALLS = {
 }
 
 
+@few(8)
 @pytest.mark.parametrize("case", CALLS)
 def test_outputs_and_gradients_are_torchs(case, on_device):
     name = {"depthwise": "conv2d"}.get(case, case)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from yardstick import limit_s
+
 torch = pytest.importorskip("torch")
 
 from three_way import rounded
@@ -74,7 +76,7 @@ def in_another_process(name, phase, options, folder):
     subprocess.run(
         [sys.executable, "-c", ELSEWHERE, name, phase, repr(options), str(folder)],
         env={"PYTHONPATH": str(SOURCES), "PATH": ""},
-        timeout=300,
+        timeout=limit_s(300),
         check=True,
     )
     return torch.load(folder / "frames.pt")

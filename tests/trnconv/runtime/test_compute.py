@@ -11,7 +11,7 @@ import pytest
 
 from gradient_bounds import assert_gradients
 from gradient_calls import gradients, integers
-from repetition import slow_beyond
+from repetition import few, slow_beyond
 from trnconv.ask import launches
 from trnconv.errors import PlanError
 from trnconv.geometry import conv_shape, transposed_shape
@@ -95,7 +95,7 @@ def transposed_arrays(shape, dtype=np.float32):
     return [rng.integers(-3, 4, size).astype(dtype) for size in sizes]
 
 
-@pytest.mark.parametrize("number", slow_beyond(15, range(COUNT)))
+@pytest.mark.parametrize("number", slow_beyond(1, range(COUNT)))
 def test_transposed_convolutions(number, memory_ends, planned):
     shape = random_transposed(number)
     x, w, bias = transposed_arrays(shape)
@@ -117,6 +117,7 @@ def test_most_of_them_took_several_launches():
     assert any(part.image for found in parts for part in found)
 
 
+@few(8)
 @pytest.mark.parametrize("number", range(COUNT))
 def test_outputs_of_a_part_are_those_of_the_whole(number):
     """By the reference alone, without a kernel."""
@@ -165,6 +166,7 @@ def random_forward(number):
     )
 
 
+@few(6)
 @pytest.mark.parametrize("number", range(COUNT))
 def test_filter_gradients_are_summed_over_the_launches(number, memory_ends, planned):
     shape = random_forward(number)
@@ -203,6 +205,7 @@ def test_filter_gradients_of_channels_that_are_halved(monkeypatch):
     assert_gradients(dw, db, x, dy, shape)
 
 
+@few(1)
 @pytest.mark.parametrize(
     "shape",
     [

@@ -4,13 +4,14 @@ import pytest
 
 from conv_arrays import integer_arrays, normal_arrays
 from conv_calls import compute, lowest_rank
-from repetition import slow_beyond
+from repetition import few
 from tolerance import assert_convolution
 from trnconv.cases import EDGE
 
 cases = pytest.mark.parametrize("case", EDGE, ids=[case.name for case in EDGE])
 
 
+@few(12)
 @cases
 def test_outputs_are_the_reference_within_the_bound(case):
     x, w, bias = normal_arrays(case.shape, case.dtype)
@@ -18,11 +19,11 @@ def test_outputs_are_the_reference_within_the_bound(case):
     assert_convolution(y, x, w, bias, case.shape)
 
 
-# Pairs of trn3 by default: those of the random suite, of the families and of the catalogue.
 MACHINES = [("trn1", 1), ("trn2", 2), ("trn3", 1), ("trn3", 2)]
 
 
-@pytest.mark.parametrize("machine", slow_beyond(3, MACHINES), ids=str)
+@few(12)
+@pytest.mark.parametrize("machine", MACHINES, ids=str)
 @cases
 def test_integers_come_out_exactly(case, machine):
     target, cores = machine

@@ -8,6 +8,7 @@ import pytest
 
 from conv_arrays import integer_arrays, normal_arrays
 from conv_calls import compute
+from repetition import few
 from seed_families import FAMILIES, PROBLEMS
 from tolerance import assert_convolution, assert_within, forward_bound
 
@@ -28,6 +29,7 @@ def test_no_family_lost_a_member():
     assert len({problem.name for problem in PROBLEMS}) == 86
 
 
+@few(10)
 @problems
 def test_outputs_are_the_reference_within_the_bound(problem):
     shape = problem.shape()
@@ -35,6 +37,7 @@ def test_outputs_are_the_reference_within_the_bound(problem):
     assert_convolution(compute(shape, (x, w, bias)), x, w, bias, shape)
 
 
+@few(10)
 @pytest.mark.parametrize("cores", [1, 2])
 @problems
 def test_integers_come_out_exactly_in_bfloat16(problem, cores):
@@ -45,6 +48,7 @@ def test_integers_come_out_exactly_in_bfloat16(problem, cores):
     assert_convolution(y, x, w, bias, shape)
 
 
+@few(20)
 @pytest.mark.torch
 @problems
 def test_outputs_are_pytorch_in_float64_within_the_bound(problem):

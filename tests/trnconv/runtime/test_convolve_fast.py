@@ -7,6 +7,7 @@ from conv_arrays import normal_arrays
 from fast_bounds import fast_bound
 from minimal_plans import minimal_plans
 from nkisim.machine import TRN2
+from repetition import few
 from tolerance import assert_within
 from trnconv.ask.policy import BF16, DIRECT, FAST, LIMITS, Policy, policy_of
 from trnconv.ask.question import Question
@@ -45,6 +46,7 @@ def test_convolve_takes_a_fast_form_and_stays_within_its_bound():
     assert_within(done.y, exact, fast_bound(x, w, bias, exact, plan))
 
 
+@few(2)
 @pytest.mark.parametrize(
     "options",
     [
@@ -102,6 +104,7 @@ def test_a_fast_plan_is_for_its_own_shape():
         convolve(x, w, padding=(0, 1, 0), launch=LaunchOptions(plans=(plan,)))
 
 
+@few(1)
 @pytest.mark.parametrize("channels", [96, 128, 192])
 def test_plans_that_claim_to_sum_alike_give_the_same_bits(channels):
     """Whatever the blocks, loops and buffers: every such plan of a convolution, twelve at most."""
@@ -126,6 +129,7 @@ def test_plans_by_frames_do_not_claim_it():
         LaunchOptions(plans=(by_frames[0],), reproducible=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("accuracy", "channels", "rows", "transform"),
     [(BF16, 128, 96, "F(2,3)"), (FAST, 384, 48, "F(4,3)")],
@@ -149,6 +153,7 @@ def test_reproducible_outputs_do_not_depend_on_chunks_or_pieces(
         assert np.array_equal(np.concatenate([first.y, second.y], axis=2), whole.y)
 
 
+@few(1)
 @pytest.mark.parametrize("accuracy", list(LIMITS)[:3])
 def test_a_price_is_that_of_the_plan_that_runs(accuracy):
     policy = Policy(accuracy, least_macs=0)

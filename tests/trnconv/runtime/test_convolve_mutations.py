@@ -11,6 +11,7 @@ import pytest
 
 from conv_arrays import integer_arrays, normal_arrays
 from conv_calls import compute
+from repetition import few
 from tolerance import excess, forward_bound
 from trnconv.geometry import ConvShape, conv_shape
 from trnconv.reference import forward
@@ -68,11 +69,13 @@ def outputs_that_meet(shape, tap):
     ]
 
 
+@few(4)
 @shapes
 def test_nothing_is_wrong_to_begin_with(shape):
     assert not expectation(shape).wrong().any()
 
 
+@few(3)
 @both_kinds
 @shapes
 def test_each_tap_that_meets_the_image_matters_and_no_other(shape, arrays):
@@ -87,6 +90,7 @@ def test_each_tap_that_meets_the_image_matters_and_no_other(shape, arrays):
         assert not (wrong & ~met).any(), tap
 
 
+@few(2)
 @shapes
 def test_each_row_of_the_image_matters_where_it_is_read(shape):
     """A row at the border of two blocks is read by both; a halo that lacks it is noticed."""
@@ -103,6 +107,7 @@ def test_each_row_of_the_image_matters_where_it_is_read(shape):
         assert np.flatnonzero(wrong.any((0, 1, 2, 4))).tolist() == readers
 
 
+@few(4)
 @pytest.mark.parametrize("axis", [0, 1, 2], ids=["frame", "row", "column"])
 @shapes
 def test_an_image_shifted_by_one_is_noticed(shape, axis):
@@ -111,6 +116,7 @@ def test_an_image_shifted_by_one_is_noticed(shape, axis):
     assert expected.wrong(x=x).any() == (shape.size[axis] > 1)
 
 
+@few(2)
 @shapes
 def test_filters_shifted_by_one_input_channel_are_noticed_in_every_output_channel(shape):
     expected = expectation(shape, integer_arrays)
@@ -149,6 +155,7 @@ def test_a_forgotten_bias_is_noticed_even_where_there_is_only_padding():
     assert wrong[0, :, 0, 0, 0].all()
 
 
+@few(1)
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
 def test_one_wrong_weight_is_noticed_in_its_channel_alone(dtype):
     expected = expectation(SHAPES["ragged"], integer_arrays, dtype)

@@ -5,6 +5,7 @@ import pytest
 
 from conv_arrays import integer_arrays
 from conv_calls import call_options
+from repetition import few
 from tolerance import assert_within, forward_bound
 from trnconv.cases import find
 from trnconv.reference import forward
@@ -36,6 +37,7 @@ def readers(shape, place):
     return forward(marked, np.ones((shape.c_out, shape.c_in, *shape.kernel)), None, shape) > 0
 
 
+@few(4)
 @pytest.mark.parametrize("value", [np.inf, np.nan])
 @pytest.mark.parametrize("name", NAMES)
 def test_only_outputs_that_read_it_see_it(name, value):

@@ -8,6 +8,7 @@ import pytest
 from conv_arrays import integer_arrays
 from conv_calls import call_options
 from direct_plans import direct_plan
+from repetition import few
 from trnconv.geometry import conv_shape
 from trnconv.reference import forward
 from trnconv.runtime import LaunchOptions, convolve_pieces
@@ -31,6 +32,7 @@ def cut(x, frames):
     return [np.ascontiguousarray(x[:, :, e - n : e]) for n, e in zip(frames, ends, strict=True)]
 
 
+@few(6)
 @pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize("name", CASES)
 def test_pieces_are_convolved_as_one(name, cores):
@@ -42,6 +44,7 @@ def test_pieces_are_convolved_as_one(name, cores):
     assert np.array_equal(y, forward(x, w, bias, shape).astype(x.dtype))
 
 
+@few(3)
 @pytest.mark.parametrize("name", CASES)
 def test_pieces_in_a_hardware_loop(name):
     x_shape, w_shape, frames, options = CASES[name]

@@ -5,6 +5,7 @@ import inspect
 import numpy as np
 import pytest
 
+from repetition import few
 from tolerance import assert_within
 from trnconv.errors import ShapeError, UnsupportedError
 from trnconv.runtime.depthwise_conv1d import depthwise_conv1d_implicit_gemm as conv1d
@@ -48,6 +49,7 @@ def test_signature_is_the_library_s():
     assert kinds == {inspect.Parameter.POSITIONAL_OR_KEYWORD}
 
 
+@few(6)
 @pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])
 @pytest.mark.parametrize(
     ("size", "pads", "stride", "rhs", "lhs"),

@@ -14,6 +14,7 @@ import pytest
 
 import trnconv
 from family_bounds import ended, sums_of
+from repetition import few
 from trnconv.ask.ends import PLAIN_END, end_of
 from trnconv.errors import TrnconvError
 from trnconv.runtime import LaunchOptions, convolve
@@ -151,6 +152,7 @@ def test_torch_refuses_the_same(call):
         by_torch(call, *call.arrays())
 
 
+@few(14)
 @pytest.mark.torch
 @pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths:UserWarning")
 @calls(COMPUTED)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from conv_arrays import numpy_dtype
-from repetition import slow_beyond
+from repetition import few, slow_beyond
 from trnconv.catalogue import calls
 from trnconv.geometry import TransposedShape
 from trnconv.reference import forward, transposed
@@ -45,6 +45,7 @@ def by_length():
     return slow_beyond(sum(shape.groups <= MOST_GROUPS for shape in found), found)
 
 
+@few(6)
 @pytest.mark.parametrize("shape", by_length(), ids=str)
 def test_a_grouped_or_transposed_call_is_exact(shape):
     rng = np.random.default_rng(0)

@@ -12,6 +12,7 @@ import pytest
 import trnconv
 from conv_arrays import numpy_dtype
 from family_bounds import ended, sums_of
+from repetition import few
 from seed_family_tables import (
     BACKWARD,
     BACKWARD_DILATED,
@@ -187,6 +188,7 @@ TRANSPOSED = (
 )
 
 
+@few(20)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize(("rank", "channels", "groups", "kernel", "options"), TRANSPOSED, ids=str)
 def test_transposed_convolutions_are_those_of_torch(rank, channels, groups, kernel, options, dtype):

@@ -12,7 +12,7 @@ from conv_arrays import integer_arrays, normal_arrays
 from core_pairs import every_pair, gain
 from nkisim.machine import TRN2, TRN3
 from random_convolutions import random_convolution
-from repetition import slow_beyond
+from repetition import few, slow_beyond
 from tolerance import assert_convolution
 from trnconv.ask.ends import BEFORE, end_of
 from trnconv.ask.policy import FAST, Policy
@@ -34,6 +34,7 @@ COLUMNS = {
 }
 
 
+@few(4)
 @pytest.mark.parametrize("name", COLUMNS)
 @pytest.mark.parametrize("draw", [integer_arrays, normal_arrays])
 def test_direct_values_of_every_cut(name, draw):
@@ -47,7 +48,7 @@ def test_direct_values_of_every_cut(name, draw):
 
 
 @pytest.mark.parametrize(
-    "numbers", slow_beyond(3, [range(at, at + 10) for at in range(0, 60, 10)]), ids=str
+    "numbers", slow_beyond(1, [range(at, at + 5) for at in range(0, 60, 5)]), ids=str
 )
 def test_direct_values_of_random_shapes_with_loops(numbers):
     """Budgets so small that most are rolled."""
@@ -64,6 +65,7 @@ def test_direct_values_of_random_shapes_with_loops(numbers):
         assert_convolution(done.y, x, w, bias, shape)
 
 
+@few(1)
 @pytest.mark.parametrize("name", ["one row", "1x1x1", "frames", "three rows"])
 def test_reproducible_bits_are_those_of_one_core(name):
     shape = COLUMNS[name]
@@ -79,6 +81,7 @@ def test_reproducible_bits_are_those_of_one_core(name):
         np.testing.assert_array_equal(convolve_shape((x,), w, bias, shape, launch).y, alone)
 
 
+@pytest.mark.slow
 def test_a_pair_is_faster_whatever_the_form():
     dense = conv_shape((1, 256, 4, 60, 64), (256, 256, 3, 3, 3), padding=(0, 1, 1))
     assert 1.75 < gain(Question(dense, TRN2, asks=FILTER_GRADIENT)) <= 2.0
@@ -98,6 +101,7 @@ def test_values_with_a_residual_and_an_activation():
     np.testing.assert_array_equal(y, exact)
 
 
+@few(2)
 @pytest.mark.parametrize("name", ["direct", "minimal", "depthwise", "gradient"])
 def test_no_core_goes_on_before_both_have_stored(name):
     """The last instructions of both programs are barriers of what they return."""

@@ -9,6 +9,7 @@ import pytest
 import tolerance
 from fast_bounds import fast_bound
 from nkisim.machine import TRN2
+from repetition import few
 from trnconv.ask.policy import ALWAYS_DIRECT, Policy
 from trnconv.ask.question import Question
 from trnconv.cases import BENCHMARK, EDGE, find
@@ -29,6 +30,7 @@ def question(key, policy=ALWAYS_DIRECT):
     return Question(case.shape, TRN2, case.dtype, policy=policy)
 
 
+@few(2)
 @pytest.mark.parametrize(
     "key", ["image_2x8", "patches_4x8x8", "ragged_channels", "signal", "causal"]
 )

@@ -7,7 +7,7 @@ the floor 43 ns (35 and 107 in the other readings); 16 engines share the work.
 import itertools
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import nkisim.isa as nisa
@@ -18,6 +18,7 @@ from nkisim.running.host_arrays import Spec
 from nkisim.running.kernel import run
 from nkisim.timing.costs import cost_of
 from nkisim.timing.costs.dma import descriptor_count
+from repetition import examples
 from timing_instructions import HBM, SBUF, cost, engine, strided, tensor, view, whole
 
 DMA = engine.dma
@@ -175,7 +176,7 @@ def patterns(draw):
 
 
 @given(patterns())
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_descriptors_are_the_runs_that_are_contiguous_on_both_sides(pair):
     dst, src = pair
     assert descriptor_count(dst, src) == brute_force_descriptors(dst, src)

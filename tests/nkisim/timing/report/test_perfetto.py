@@ -119,6 +119,7 @@ def test_a_transfer_overtaken_by_the_one_before_takes_no_time(tmp_path):
     assert [(event["ts"], event["dur"]) for event in loads] == [(0.0, 3.0), (3.0, 0.0)]
 
 
+@pytest.mark.slow
 def test_writing_takes_little_memory(tmp_path):
     timeline = by_hand.many(20_000)
     file = tmp_path / "trace.json"

@@ -9,6 +9,7 @@ from conv_arrays import numpy_dtype
 from core_pairs import every_pair
 from nkisim.machine import MACHINES, TRN1, TRN2
 from parser_lint import lint
+from repetition import few
 from tolerance import assert_within, excess, output_rounding
 from trnconv.ask.question import Question
 from trnconv.errors import PlanError, ShapeError, UnsupportedError
@@ -79,6 +80,7 @@ def exact_and_bound(call, given, dtype):
     return exact.reshape(out), bound.reshape(out)
 
 
+@few(9)
 @calls
 @pytest.mark.parametrize("target", list(MACHINES))
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
@@ -90,6 +92,7 @@ def test_values(call, target, dtype):
     assert_within(done.y, *exact_and_bound(call, (x, w, bias), dtype))
 
 
+@few(9)
 @calls
 @pytest.mark.parametrize(("vector", "gpsimd"), [(1, 0), (2, 1), (1, 2), (3, 2)])
 def test_values_of_small_blocks_and_pieces(call, vector, gpsimd):
@@ -109,6 +112,7 @@ def fewest(plan, field):
     return next(n for n in range(1, 99) if not broken_rules(replace(plan, **{field: n})))
 
 
+@few(3)
 @calls
 def test_both_ways_agree_and_bias_may_be_left_out(call):
     (x, w, bias), options = arrays(call, "float32")
@@ -118,6 +122,7 @@ def test_both_ways_agree_and_bias_may_be_left_out(call):
         assert_within(done.y, *exact_and_bound(call, (x, w, np.zeros_like(bias)), "float32"))
 
 
+@few(3)
 @calls
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_convolution_with_as_many_groups_takes_the_faster_form(call, dtype):
@@ -134,6 +139,7 @@ def test_a_convolution_with_as_many_groups_takes_the_faster_form(call, dtype):
         assert_within(done.y, *exact_and_bound(call, (x, w, bias), dtype))
 
 
+@few(1)
 @pytest.mark.parametrize("name", ["signal", "multiplier", "image, stride", "causal video"])
 def test_a_changed_tap_shows_in_its_own_channel_and_nowhere_else(name):
     (x, w, bias), options = arrays(CALLS[name], "float32")
@@ -150,6 +156,7 @@ def test_a_changed_tap_shows_in_its_own_channel_and_nowhere_else(name):
         assert wrong.tolist() == [channel]
 
 
+@few(1)
 @pytest.mark.parametrize("column", [0, 1, 5])
 def test_a_wrong_filter_column_shows(monkeypatch, column):
     """The kernel reads what the program says: one column off is outside the bound."""
@@ -179,6 +186,7 @@ def test_the_kernel_is_in_the_subset():
     assert not lint(kernels.depthwise).findings
 
 
+@few(1)
 @pytest.mark.parametrize(
     ("shape", "machine", "dtype", "most_us"),
     [
@@ -197,6 +205,7 @@ def without_tensor_engine(shape, machine, dtype):
     return searched_plan(only(Question(shape, machine, dtype), "depthwise"))
 
 
+@few(1)
 @pytest.mark.parametrize("machine", list(MACHINES.values()), ids=list(MACHINES))
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("shape", [SIGNAL, VIDEO], ids=["signal", "video"])
@@ -321,6 +330,7 @@ def vector_ns(plan):
     return cost_of(plan).busy_ns("vector")
 
 
+@few(6)
 @pytest.mark.parametrize("call", CALLS.values(), ids=list(CALLS))
 @pytest.mark.parametrize("target", ["trn2", "trn3"])
 def test_values_of_two_cores(call, target):
@@ -333,14 +343,15 @@ def test_values_of_two_cores(call, target):
     assert_within(done.y, *exact_and_bound(call, (x, w, bias), "bfloat16"))
 
 
+@few(2)
 @pytest.mark.parametrize(
     ("call", "cuts"),
     [
-        (((1, 300, 5, 6, 7), (300, 1, 3, 3, 3), {"padding": 1}), ["lines", "rows", "columns"]),
         (((3, 130, 9, 6), (260, 1, 3, 3), {"padding": 1}), ["lines"]),
         (((1, 70, 5, 6, 7), (70, 1, 3, 3, 3), {"padding": 1}), ["rows", "columns"]),
         (((1, 70, 1, 16), (70, 1, 1, 4), {"padding": (0, 2)}), ["columns"]),
         (((1, 70, 8, 7, 5), (70, 1, 3, 3, 3), {"padding": 1}), ["frames", "rows"]),
+        (((1, 300, 5, 6, 7), (300, 1, 3, 3, 3), {"padding": 1}), ["lines", "rows", "columns"]),
     ],
 )
 def test_values_of_every_cut_for_two_cores(call, cuts):

@@ -1,9 +1,10 @@
 """Blocks cover the output, tiles partition a block, and spans read what their taps reach."""
 
 import numpy as np
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from repetition import examples
 from trnconv.forms.direct.blocks import (
     OutputSpan,
     bank_tile_count,
@@ -29,7 +30,7 @@ def covered(cut, begin, end):
     return counts
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(
     st.integers(0, 50),
     st.integers(1, 200),
@@ -60,7 +61,7 @@ def test_small_blocks_stand_at_both_ends():
     assert spans((0, 17), 6, 2, (2, 4)) == [OutputSpan(0, 6), OutputSpan(6, 6), OutputSpan(11, 6)]
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.integers(1, 100), st.integers(1, 30))
 def test_equal_blocks_are_equal_and_cover_all_outputs(total, size):
     cut = equal_spans(total, size)
@@ -70,7 +71,7 @@ def test_equal_blocks_are_equal_and_cover_all_outputs(total, size):
     assert len(cut) == -(-total // min(size, total))
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.integers(1, 60), st.integers(1, 1500), st.sampled_from([7, 64, BANK]))
 def test_tiles_partition_a_block_and_fit_a_bank(rows, columns, most):
     tiles = bank_tiles(rows, columns, most)
@@ -95,7 +96,7 @@ def test_tiles_are_as_few_as_equal_rectangles_can_be():
     assert bank_tiles(1, 513, BANK) == ((0, 1, 0, 257), (0, 1, 257, 513))
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.integers(-20, 20), st.integers(1, 5), st.integers(1, 15), st.integers(1, 15))
 def test_valid_positions_are_those_that_find_something(first, step, count, held):
     found = [i for i in range(count) if 0 <= first + i * step < held]
@@ -103,7 +104,7 @@ def test_valid_positions_are_those_that_find_something(first, step, count, held)
     assert list(range(begin, end)) == found
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(
     st.integers(1, 12),
     st.integers(1, 4),

@@ -11,6 +11,7 @@ import pytest
 from conv_arrays import integer_arrays
 from conv_calls import call_options
 from direct_plans import direct_plans
+from repetition import few
 from tolerance import assert_within, forward_bound
 from trnconv.cases import find
 from trnconv.forms.direct.rules import broken_rules
@@ -39,14 +40,14 @@ NAMES = (
 )
 
 LOOPED = (  # those with several equal blocks
-    "c_in_3",
     "c_in_33",
+    "batch_2",
+    "c_in_3",
     "c_out_3",
     "halved_in_all_axes",
     "dilated_and_strided",
     "padding_around_frames",
     "even_kernel_same",
-    "batch_2",
     "batch_7_images",
     "signal_long",
     "width_513",
@@ -98,6 +99,7 @@ def turns_repeat(run):
     return run.trace.executed_count > run.trace.static_count
 
 
+@few(3)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_plan_of_the_ranking_is_exact(name):
     case = find(name)
@@ -111,6 +113,7 @@ def checked_loops(name, chosen):
     return checked_runs(case, [loop for plan in plans for loop in rolled(plan)])
 
 
+@few(2)
 @pytest.mark.parametrize("name", LOOPED)
 def test_plans_are_exact_as_hardware_loops(name):
     """The second best, and of `c_out_3` the best: it alone has a loop that goes round twice.

@@ -9,6 +9,7 @@ import pytest
 from direct_plans import direct_plan, direct_plans
 from nkisim.compiler_count import matmul_instructions
 from nkisim.machine import TRN2
+from repetition import few
 from trnconv.ask.ends import end_of
 from trnconv.ask.question import Question
 from trnconv.forms import kernel_parts
@@ -71,6 +72,7 @@ def tensors(monkeypatch):
     return asked
 
 
+@few(8)
 @plans
 def test_sbuf_is_what_the_kernel_asks_for_to_the_byte(number, tensors):
     plan = random_plan(number)
@@ -115,6 +117,7 @@ def matmul_columns(items, times=1):
     return products, zeros
 
 
+@few(8)
 @plans
 def test_matmul_columns_are_counted_exactly(number):
     plan = random_plan(number)
@@ -140,6 +143,7 @@ def left_out(monkeypatch):
     return views
 
 
+@few(8)
 @plans
 def test_instructions_are_counted_within_a_tenth(number, left_out):
     """Last blocks that are one stack high are counted with their products of padding alone."""
@@ -152,6 +156,7 @@ def test_instructions_are_counted_within_a_tenth(number, left_out):
     assert cost_of(plan).instructions == pytest.approx(counted, rel=0.1, abs=borders)
 
 
+@pytest.mark.slow
 def test_random_plans_are_of_all_kinds():
     found = [random_plan(number) for number in range(COUNT)]
     assert sum(plan.problem.phases != (1, 1, 1) for plan in found) == COUNT // 3

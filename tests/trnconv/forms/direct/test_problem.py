@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from repetition import examples
 from trnconv.forms.direct.problem import DEPTH, HEIGHT, WIDTH, fold
 from trnconv.geometry import conv_shape, transposed_shape
 
@@ -118,7 +119,7 @@ def reads_of(problem, out):
 numbers = st.integers(1, 6)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(numbers, numbers, numbers, numbers, st.integers(0, 6), st.integers(0, 6))
 def test_a_forward_output_reads_what_the_definition_says(
     size, kernel, stride, dilation, before, after
@@ -137,7 +138,7 @@ def test_a_forward_output_reads_what_the_definition_says(
             assert problem.tap(WIDTH, out, at + problem.pad[WIDTH]) == tap
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(numbers, numbers, numbers, numbers, st.integers(0, 6), st.integers(0, 5))
 def test_a_transposed_output_reads_what_the_definition_says(
     size, kernel, stride, dilation, pad, more

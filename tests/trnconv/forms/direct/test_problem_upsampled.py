@@ -8,7 +8,7 @@ import pytest
 
 from conv_arrays import normal_arrays
 from direct_plans import direct_plan, direct_plans
-from repetition import slow_beyond
+from repetition import few, slow_beyond
 from trnconv.ask import launches
 from trnconv.ask.ends import AFTER, BEFORE, NO_RESIDUAL, RELU, Epilogue
 from trnconv.ask.limits import DEFAULT_BUDGET
@@ -81,7 +81,8 @@ def finished(y, residual, end):
     return y + residual if end.residual == AFTER else y
 
 
-@pytest.mark.parametrize("machine", slow_beyond(4, MACHINES), ids=str)
+@few(6)
+@pytest.mark.parametrize("machine", MACHINES, ids=str)
 @cases
 def test_it_is_the_convolution_of_the_repeated_input(shape, machine):
     """Pairs of trn3 are among the random members of every run."""
@@ -95,6 +96,7 @@ def test_the_reference_repeats_all_frames_but_the_first():
     assert y[0, 0, :, 0, :].tolist() == [[n] * 3 for n in (0, 1, 1, 2, 2)]
 
 
+@few(2)
 @cases
 def test_hardware_loops(shape):
     """Every size of block, one and two of them in a turn."""
@@ -109,8 +111,9 @@ def test_hardware_loops(shape):
         check(shape, LaunchOptions(plans=(one,)))
 
 
+@few(2)
 @pytest.mark.parametrize(
-    "name", ["wan", "hunyuan", "hunyuan, wide", "paired columns", "grouped", "rows only"]
+    "name", ["wan", "hunyuan", "paired columns", "grouped", "rows only", "hunyuan, wide"]
 )
 def test_every_plan_that_lost(name):
     for other in direct_plans(CASES[name])[1:13]:
@@ -130,6 +133,7 @@ def test_columns_of_few_channels_share_the_array(c_out, channels):
     assert plan.passes[-1].pairs_columns == (channels[-1] <= 64)
 
 
+@pytest.mark.slow
 def test_sharing_columns_takes_an_eighth_off_192_channels():
     """Of 4 phases x 2 x 2 taps in two tiles, the second's pairs of columns have 2 x 3 taps."""
     shape = conv_shape(
@@ -141,6 +145,7 @@ def test_sharing_columns_takes_an_eighth_off_192_channels():
     assert 0.86 < gain < 0.9
 
 
+@few(3)
 @pytest.mark.parametrize(
     "end", [Epilogue(residual=BEFORE), Epilogue(RELU, AFTER), Epilogue(RELU, BEFORE)], ids=str
 )
@@ -179,6 +184,7 @@ PIECES = {
 }
 
 
+@few(5)
 @pytest.mark.parametrize("end", [Epilogue(), Epilogue(RELU, AFTER)], ids=["plain", "residual"])
 @pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize("name", PIECES)
@@ -187,6 +193,7 @@ def test_pieces(name, cores, end):
     check(shape, LaunchOptions(cores=cores, end=end), frames=frames)
 
 
+@few(2)
 @pytest.mark.parametrize("name", PIECES)
 def test_pieces_in_a_hardware_loop(name):
     shape, frames = PIECES[name]
@@ -222,6 +229,7 @@ def test_pieces_of_several_launches_are_refused():
         convolve_pieces([frame, frame], w)
 
 
+@few(1)
 @pytest.mark.parametrize("name", ["wan", "hunyuan", "thirds, nothing whole", "skipping all axes"])
 def test_several_launches(name, monkeypatch):
     """Offsets as small as if memory ended early."""
@@ -232,7 +240,7 @@ def test_several_launches(name, monkeypatch):
     assert len(check(shape).runs) > 1
 
 
-@pytest.mark.parametrize("number", slow_beyond(80, range(200)))
+@pytest.mark.parametrize("number", slow_beyond(3, range(200)))
 def test_random_members(number):
     member = random_upsampled(number)
     launch = LaunchOptions(member.target, member.cores, member.exact, end=member.end)
@@ -290,6 +298,7 @@ MUTATED = {
 }
 
 
+@few(1)
 @pytest.mark.parametrize("name", MUTATED)
 def test_a_tap_that_is_left_out_of_a_sum_shows(name):
     shape = MUTATED[name]
@@ -340,6 +349,7 @@ LAYERS = {
 }
 
 
+@few(1)
 @pytest.mark.parametrize("name", LAYERS)
 def test_the_planner_sees_the_reduced_work(name):
     """Nearly all of the factor by which there are fewer multiplications; see the last column.
@@ -379,6 +389,7 @@ def test_sums_of_filters_are_rounded_once(dtype, tiny):
             assert float(found) == sign * expected
 
 
+@few(2)
 @pytest.mark.parametrize("name", ["wan", "hunyuan"])
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_the_error_of_merging_is_bounded(name, dtype):

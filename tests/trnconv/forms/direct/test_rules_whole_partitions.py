@@ -6,6 +6,7 @@ import pytest
 import trnconv
 from nkisim.machine import TRN1, TRN2, TRN3
 from nkisim.machine_switches import switched
+from repetition import few
 from strict_plans import broken_rule
 from trnconv.ask.policy import ALWAYS_DIRECT
 from trnconv.ask.question import Question
@@ -52,6 +53,7 @@ def test_outputs_are_stacked_all_the_same():
     assert whole <= 1.01 * split
 
 
+@few(1)
 @pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize("name", SIZES)
 def test_values_are_the_same(name, cores):

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from nkisim.machine import PARTITIONS
+from repetition import few
 from trnconv.ask.ends import Epilogue
 from trnconv.ask.limits import DEFAULT_BUDGET
 from trnconv.errors import PlanError
@@ -18,11 +19,11 @@ from trnconv.planner.best import choose, searched_plan
 from trnconv.runtime.filter_gradient import gradient_question, time_weight_gradient
 
 SHAPES = {
+    "1280, 3x3": conv_shape((2, 1280, 16, 16), (1280, 1280, 3, 3), padding=1),
+    "320, 3x3": conv_shape((2, 320, 64, 64), (320, 320, 3, 3), padding=1),
     "384, 3x3x3": conv_shape((1, 384, 6, 60, 104), (384, 384, 3, 3, 3), padding=(0, 1, 1)),
     "192, 3x3x3": conv_shape((1, 192, 6, 120, 208), (192, 192, 3, 3, 3), padding=(0, 1, 1)),
     "valid": conv_shape((1, 384, 6, 62, 106), (384, 384, 3, 3, 3)),
-    "320, 3x3": conv_shape((2, 320, 64, 64), (320, 320, 3, 3), padding=1),
-    "1280, 3x3": conv_shape((2, 1280, 16, 16), (1280, 1280, 3, 3), padding=1),
     "1-D": conv_shape((4, 256, 40000), (256, 256, 7), padding=3),
     "stem": conv_shape((32, 3, 224, 224), (64, 3, 7, 7), padding=3, stride=2),
 }
@@ -38,6 +39,7 @@ def mfu(shape, timeline):
     return shape.macs() / peak / timeline.makespan_ns
 
 
+@pytest.mark.slow
 def test_the_bar_of_the_largest_layer_of_a_video_decoder():
     """At least 75 % of the peak was asked for; what is reached is held too."""
     shape = SHAPES["384, 3x3x3"]
@@ -46,6 +48,7 @@ def test_the_bar_of_the_largest_layer_of_a_video_decoder():
     assert timeline.compiler_instructions <= DEFAULT_BUDGET
 
 
+@few(1)
 @shapes
 def test_the_estimate_is_the_timeline_within_a_tenth(shape):
     taken = choice(shape)
@@ -54,6 +57,7 @@ def test_the_estimate_is_the_timeline_within_a_tenth(shape):
     assert timeline.compiler_instructions <= taken.cost.instructions <= DEFAULT_BUDGET
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "dtype"), [("trn1", "bfloat16"), ("trn2", "float32"), ("trn3", "float16")]
 )
@@ -65,6 +69,7 @@ def test_large_problems_stay_within_the_budget_everywhere(target, dtype):
     assert timeline.compiler_instructions <= DEFAULT_BUDGET
 
 
+@few(3)
 @shapes
 def test_every_position_is_in_one_turn(shape):
     plan = choice(shape).plan
@@ -75,6 +80,7 @@ def test_every_position_is_in_one_turn(shape):
     assert positions == plan.shape.batch * plan.shape.positions()
 
 
+@few(3)
 @shapes
 def test_every_column_of_the_gradient_is_in_one_strip(shape):
     plan = choice(shape).plan

@@ -13,6 +13,7 @@ from nkisim import Kernel
 from nkisim.machine import TRN2
 from nkisim.timing import schedule
 from parser_lint import lint
+from repetition import few
 from tolerance import assert_within, excess
 from trnconv.errors import ShapeError, UnsupportedError
 from trnconv.forms.filter_gradient.candidates import candidates
@@ -78,6 +79,7 @@ MIXED = [
 ]
 
 
+@few(12)
 @shapes
 def test_gradients_are_the_reference_within_the_bound(shape):
     x, dy = normals(shape, "bfloat16")
@@ -86,6 +88,7 @@ def test_gradients_are_the_reference_within_the_bound(shape):
     assert_gradients(dw, db, x, dy, shape)
 
 
+@few(8)
 @pytest.mark.parametrize(("name", "dtype", "target"), MIXED, ids=[one[0] for one in MIXED])
 def test_other_types_and_machines(name, dtype, target):
     shape = SHAPES[name]
@@ -113,8 +116,9 @@ def legal_plans(shape, dtype="bfloat16", target="trn2"):
     return plans[:: -(-len(plans) // MOST)]
 
 
+@few(2)
 @pytest.mark.parametrize(
-    "name", ["same, many rows", "valid", "3-D", "temporal", "images", "1-D long", "groups"]
+    "name", ["images", "groups", "3-D", "temporal", "1-D long", "valid", "same, many rows"]
 )
 def test_every_plan_computes_the_same(name):
     """Flat, by rows and by windows; unrolled and as hardware loops with turns of many sizes."""
@@ -184,9 +188,10 @@ def test_large_layers_come_out_exactly(name):
     assert_gradients(dw, db, x, dy, shape)
 
 
-MUTATED = ("same", "valid", "strided", "dilated", "3-D causal", "images")
+MUTATED = ("same", "3-D causal", "strided", "dilated", "images", "valid")
 
 
+@few(2)
 @pytest.mark.parametrize("name", MUTATED)
 def test_every_row_of_dy_matters(name):
     shape = SHAPES[name]
@@ -202,6 +207,7 @@ def test_every_row_of_dy_matters(name):
             assert_gradients(exact.astype(np.float32), db, x, dy, shape)
 
 
+@few(2)
 @pytest.mark.parametrize("name", MUTATED)
 def test_every_row_of_x_matters_to_the_taps_that_meet_it(name):
     shape = SHAPES[name]
@@ -296,6 +302,7 @@ def test_a_type_without_kernel_is_refused():
         weight_gradient(x, x, (1,))
 
 
+@few(12)
 @pytest.mark.torch
 @shapes
 def test_gradients_are_those_of_torch(shape):
@@ -333,6 +340,7 @@ def test_gradients_are_those_of_torch(shape):
     assert_within(db.reshape(apart), theirs, bias_bound(dy).reshape(apart))
 
 
+@few(6)
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=list(SHAPES))
 def test_gradients_of_two_cores(shape):
     x, dy = normals(shape, "bfloat16")
@@ -340,6 +348,7 @@ def test_gradients_of_two_cores(shape):
     assert_gradients(dw, db, x, dy, shape)
 
 
+@few(3)
 @pytest.mark.parametrize(
     "name", ["same, many rows", "3-D", "groups", "depthwise", "many channels out", "strided"]
 )

@@ -8,6 +8,7 @@ import pytest
 from fast_cases import case_of
 from minimal_plans import minimal_plans
 from nkisim.machine import TRN2
+from repetition import few
 from trnconv.ask.question import Question
 from trnconv.forms.minimal.blocks import blocks_of, blocks_of_span
 from trnconv.forms.minimal.candidates import candidates
@@ -35,6 +36,7 @@ def candidates_of(shape, transform, axis):
     return list(candidates(Question(SHAPES[shape], TRN2), transform, axis))
 
 
+@few(4)
 @pytest.mark.parametrize(("shape", "transform", "axis"), KINDS)
 def test_what_is_left_out_could_not_win(shape, transform, axis):
     """A size is left out by what its plans are weighed with at least, or by their instructions."""
@@ -86,6 +88,7 @@ def test_turns_are_of_whole_spans(spans):
     assert any("spans" in rule for rule in broken_rules(plan))
 
 
+@few(1)
 @pytest.mark.parametrize("family", ["F(2,3), frames", "F(2,3), rows"])
 @pytest.mark.parametrize("budget", [4_000, 9_000])
 def test_a_long_layer_is_one_loop_that_is_priced_and_counted_as_it_runs(family, budget):

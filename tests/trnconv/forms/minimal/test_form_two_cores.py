@@ -6,6 +6,7 @@ import pytest
 from conv_arrays import normal_arrays
 from fast_bounds import fast_bound
 from nkisim.machine import TRN2, TRN3
+from repetition import few
 from tolerance import assert_within
 from trnconv.ask.policy import FAST, Policy
 from trnconv.ask.question import Question
@@ -40,6 +41,7 @@ def halves_of(shape, family, budget=10**9):
     return pairs
 
 
+@few(6)
 @pytest.mark.parametrize("height", [9, 16, 30, 45])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_rows_of_two_cores_are_all_rows_once(family, height):
@@ -53,6 +55,7 @@ def rows_of(span):
     return range(span.out, span.out + span.stored)
 
 
+@few(1)
 @pytest.mark.parametrize(
     ("channels", "size", "options"),
     [
@@ -74,6 +77,7 @@ def test_values_stay_within_the_bound(channels, size, options):
     assert_within(done.y, exact, fast_bound(x, w, bias, exact, first))
 
 
+@pytest.mark.slow
 def test_reproducible_bits_are_those_of_one_core_and_of_pieces():
     shape = shape_of(128, (5, 96, 64), padding=PADDING)
     x, w, bias = normal_arrays(shape, "bfloat16")
@@ -90,6 +94,7 @@ def test_reproducible_bits_are_those_of_one_core_and_of_pieces():
     assert np.array_equal(cut.y, both.y)
 
 
+@few(1)
 @pytest.mark.parametrize("family", ["F(2,3), frames", "F(2,3), rows", "F(4,3), rows"])
 def test_loops_of_both_cores_compute_the_same_values(family):
     """nkisim raises if both cores write one element without an order."""
@@ -106,6 +111,7 @@ def test_loops_of_both_cores_compute_the_same_values(family):
     assert_within(done.y, exact, fast_bound(x, w, bias, exact, plans[0]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("machine", [TRN2, TRN3])
 def test_a_pair_is_almost_twice_as_fast(machine):
     shape = shape_of(96, (4, 96, 320), padding=PADDING)

@@ -10,6 +10,7 @@ from fast_bounds import fast_bound
 from fast_cases import EVERY_CASE, case_of
 from minimal_plans import run_plan
 from parser_lint import lint
+from repetition import few
 from tolerance import assert_within
 from trnconv.ask.ends import Epilogue
 from trnconv.forms.minimal import kernel
@@ -33,6 +34,7 @@ def integers(plan):
     return x.astype(kind), w.astype(kind), bias.astype(kind)
 
 
+@few(4)
 @pytest.mark.parametrize("name", EVERY_CASE)
 def test_integers_come_out_exactly(name):
     plan = case_of(name)
@@ -60,6 +62,7 @@ def test_a_wrong_transform_is_outside_the_bound():
         assert_within(y, exact, fast_bound(x, w, bias, exact, plan))
 
 
+@few(3)
 @pytest.mark.parametrize("name", ["causal_frames", "rows", "rests_of_channels"])
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_a_border_left_at_zero_is_outside_the_bound(name, axis):

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from nkisim.machine import TRN1, TRN2, TRN3
+from repetition import few
 from trnconv.ask.ends import AFTER, BEFORE, PLAIN_END, end_of
 from trnconv.ask.policy import FAST, Policy
 from trnconv.ask.question import Question
@@ -45,6 +46,7 @@ def error(plan):
     return cost_of(plan).total_ns / time_plan(plan).makespan_ns - 1
 
 
+@few(4)
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_prices_are_those_of_the_schedule(shape, family):
@@ -52,6 +54,7 @@ def test_prices_are_those_of_the_schedule(shape, family):
         assert abs(error(priced.plan)) < WITHIN
 
 
+@few(1)
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("budget", [2_400, 10**9])
 def test_prices_with_loops_and_residuals_are_those_of_the_schedule(end, budget):

@@ -7,6 +7,8 @@ from functools import reduce
 
 import pytest
 
+from repetition import few
+
 torch = pytest.importorskip("torch")
 
 from torch import nn
@@ -90,6 +92,7 @@ def test_a_movement_and_any_convolution(move):
         assert_the_same(network(move, kind), clip(), backend="torch")
 
 
+@few(16)
 @pytest.mark.parametrize("move", MOVES)
 def test_a_movement_and_a_convolution_in_the_simulator(move):
     assert_the_same(network(move, "3x3x3"), clip(), backend="nkisim")

@@ -5,9 +5,10 @@ from dataclasses import replace
 from itertools import product
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from repetition import examples
 from trnconv.forms.direct.array.fills import LEVELS
 from trnconv.forms.direct.array.m_lines import out_tiles, phase_pitch
 from trnconv.forms.direct.jobs import input_frames, jobs_of, pass_jobs
@@ -62,7 +63,7 @@ column_tiled = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.one_of(passes, column_tiled))
 def test_every_output_of_a_pass_is_on_one_partition_of_one_tile(one):
     assume(one.separate or fits(one))
@@ -77,7 +78,7 @@ def test_every_output_of_a_pass_is_on_one_partition_of_one_tile(one):
         assert partition < out_tiles(one)[number].width <= ARRAY
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.one_of(passes, column_tiled))
 def test_boxes_hold_the_partitions_in_the_order_of_a_store(one):
     """Channels innermost if there are more of them than rows, else rows innermost.
@@ -151,7 +152,7 @@ def covered_by(job, part):
     return counts
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(taps, steps, steps, stacks, levels, st.booleans(), st.integers(1, 140), st.integers(1, 150))
 def test_a_job_reads_every_line_it_needs_exactly_once(
     kernel, stride, dilation, stack, chosen, own, c_in, c_out
@@ -181,7 +182,7 @@ def test_a_job_reads_every_line_it_needs_exactly_once(
                 assert wanted == counts.keys()
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     st.tuples(st.integers(1, 5), st.integers(1, 5)),
     st.tuples(st.integers(1, 3), st.integers(1, 3)),
