@@ -107,7 +107,7 @@ def test_boxes_hold_the_partitions_in_the_order_of_a_store(one):
         assert stored == summed
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.one_of(passes, column_tiled))
 def test_boxes_that_are_not_split_are_runs_of_channels_or_rows(one):
     """The same partitions with the same outputs, in as few runs as the order allows."""
