@@ -29,7 +29,7 @@ SHAPES = {
     "many channels": conv_shape((1, 256, 4, 8), (512, 256, 3, 3), padding=1),
     "groups": conv_shape((1, 96, 12, 16), (96, 3, 3, 3), padding=1, groups=32),
     "groups of one row": conv_shape((1, 300, 40), (300, 1, 5), padding=2, groups=300),
-    "upsampling": transposed_shape((1, 32, 13, 12), (32, 24, 4, 4), stride=2, padding=1),
+    "upsampling": transposed_shape((1, 32, 52, 48), (32, 24, 4, 4), stride=2, padding=1),
     "upsampling by three": transposed_shape((1, 8, 7, 5), (8, 6, 5, 5), stride=3),
 }
 shapes = pytest.mark.parametrize("shape", SHAPES.values(), ids=list(SHAPES))
@@ -113,6 +113,13 @@ def test_what_cannot_be_shared_is_computed_by_both():
     one, two = shared_plans(Question(conv_shape((1, 8, 3), (1, 8, 3)), TRN2))
     assert one == two
     assert (one.plan.row_span, one.plan.column_span) == ((0, 1), (0, 1))
+
+
+def test_what_takes_longer_in_halves_is_computed_by_both():
+    small = transposed_shape((1, 32, 13, 12), (32, 24, 4, 4), stride=2, padding=1)
+    one, two = shared_plans(Question(small, TRN2))
+    assert one == two
+    assert one.plan.rows_of == (0, fold(small).out[HEIGHT])
 
 
 @few(1)
