@@ -31,7 +31,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """At a meeting. Asks when the other core arrives."""
+    """At a barrier or an exchange of both cores. Asks when the other core arrives."""
 
     meeting: int
     at_ns: float
@@ -61,6 +61,10 @@ Steps = Generator[Stop, float, None]
 class CoreSchedule:
     """The schedule of one core in the making.
 
+    A row is one execution of an instruction: its number in the columns of `events`. An instruction
+    of a loop has a row for every turn that is scheduled. For each row: whom does it wait for
+    (`_waits`), when is that over (`_ready`), when does its engine take it (`_commit`).
+
     A turn of a hardware loop is a barrier of all engines and queues: nothing of it starts before
     everything earlier has ended, and a pause (KILN, DFA).
     """
@@ -85,6 +89,7 @@ class CoreSchedule:
         self._settled = Settled(0, self.events.released_ns)
         read_only = read_only_allocations(trace.instructions())
         self._hazards = Hazards(read_only, self._settled, per_tensor=per_tensor)
+        # Instructions that others were told to come after (`with_schedule`), by index.
         self._named = {index for instruction in trace.instructions() for index in instruction.after}
         self._rows_of: dict[int, int] = {}  # index of a named instruction -> its latest row
         self._costs: dict[Any, Cost] = {}
@@ -171,6 +176,7 @@ class CoreSchedule:
         self._commit(row, instruction, cost, ready, cause)
 
     def _waits(self, instruction: Instruction, row: int) -> Waits:
+        """Whom a row waits for: because of memory they share, or because the kernel says so."""
         waits = self._hazards.waits(instruction, row)
         if self._named:
             for index in instruction.after:
@@ -212,13 +218,14 @@ class CoreSchedule:
     def _commit(
         self, row: int, instruction: Instruction, cost: Cost, ready: float, cause: int
     ) -> None:
+        """Place a row on its engine, not before `ready`; `cause` is what ended then."""
         start, busy_end, released, visible = self.core.place[instruction.engine](cost, ready)
         events = self.events
         events.start_ns[row] = start
         events.busy_end_ns[row] = busy_end
         events.released_ns[row] = released
         events.visible_ns[row] = visible
-        if start <= ready and ready:
+        if start <= ready and ready:  # else it waited for its own engine, or for nothing
             events.cause[row] = cause
         self.makespan = max(self.makespan, visible)
         self.flops += cost.flops
@@ -242,6 +249,7 @@ class CoreSchedule:
         return cost
 
     def _run_loop(self, loop: Loop) -> Steps:
+        """Turn after turn; after each but the last two, ask how many to leave out."""
         trips = 1 if loop.trips is None else loop.trips
         iterations = self._hazards.iterations
         self._drain(self.machine.timing.semaphore_ns)

@@ -1,4 +1,8 @@
-"""Schedule: traces in, timelines out. One core for itself, or both cores of a launch together."""
+"""Schedule: traces in, timelines out. One core for itself, or both cores of a launch together.
+
+The work is done by `CoreSchedule`, a generator. It stops where it has a question, and whoever runs
+it answers: `schedule` here for one core, `Pair` for two.
+"""
 
 from __future__ import annotations
 
@@ -26,21 +30,23 @@ def schedule(
     """When every instruction of a trace would run on a machine, read one way.
 
     Of a launch on two cores this is one core that never waits for the other: `schedule_launch` has
-    both. `extrapolate=False` runs every iteration of every loop. `per_tensor=True` lets
-    instructions wait for each other that touch different parts of one on-chip tensor (KILN).
+    both. `extrapolate=False` runs every turn of every loop. `per_tensor=True` is stricter about
+    waiting: instructions on different parts of one on-chip tensor wait for each other, too, as
+    KILN (a source of `machine.py`) reports of a compiler.
     """
     made = CoreSchedule(
         machine.read(reading), trace, SharedLimit(), per_tensor=per_tensor, paired=False
     )
     steps = made.steps()
-    asked = next(steps, None)
-    while asked is not None:
-        assert isinstance(asked, TurnEnd), "a core for itself meets nobody"
-        left_out = asked.left - 1 if extrapolate and asked.repeats else 0
+    stop = next(steps, None)
+    while stop is not None:
+        assert isinstance(stop, TurnEnd), "a core for itself meets nobody"
+        # All turns that are left but the last, which is always scheduled (see `Elision`).
+        left_out = stop.left - 1 if extrapolate and stop.repeats else 0
         try:
-            asked = steps.send(left_out)
+            stop = steps.send(left_out)
         except StopIteration:
-            asked = None
+            stop = None
     return _timeline(made, machine, reading, memory)
 
 
@@ -56,15 +62,18 @@ def schedule_launch(
     """The timelines of all cores of a launch, on one clock that starts with both of them.
 
     core_barrier and sendrecv run when both cores are ready for them; the two share the bandwidth
-    of their HBM stack, in every reading all of it. The launch takes as long as the longer one.
+    of their HBM stack. The launch takes as long as the longer one.
     """
     if len(traces) == 1:
         options = {"extrapolate": extrapolate, "per_tensor": per_tensor}
         return (schedule(traces[0], machine, reading, memory=memories[0], **options),)
     read = machine.read(reading)
-    stack = machine.read(Reading.optimistic).timing.hbm_bytes_per_ns  # of nobody else's traffic
+    # The pessimistic reading of a core for itself halves the stack, because the other core may be
+    # busy. Here the other core's traffic is scheduled, so all of the stack is there to be shared.
+    stack = machine.read(Reading.optimistic).timing.hbm_bytes_per_ns
     read = replace(read, timing=replace(read.timing, hbm_bytes_per_ns=stack))
-    # A window places many instructions of a core at once: there, each core has HBM for itself.
+    # To share HBM, the cores place one instruction each in turn. A reordering window places many of
+    # one core at once: there, each core has the whole stack for itself.
     shared = SharedLimit() if read.timing.reorder_window == 1 else None
     one, two = (
         CoreSchedule(read, trace, shared or SharedLimit(), per_tensor=per_tensor, paired=True)
@@ -80,7 +89,10 @@ def schedule_launch(
 def _timeline(
     made: CoreSchedule, machine: Machine, reading: Reading, memory: MemoryUse | None
 ) -> Timeline:
-    """Everything that was scheduled, added up."""
+    """Everything that was scheduled, added up.
+
+    `machine` is the one that was asked about, with its open points; `made.machine` is it as read.
+    """
     return Timeline(
         machine=machine,
         reading=reading,

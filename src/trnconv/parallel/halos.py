@@ -1,4 +1,11 @@
-"""Halos: the rows around a band, asked for once for each frame, and kept while it can be read."""
+"""Halos: the rows around a band, asked for once for each frame, and kept while it can be read.
+
+A rank holds a band of rows of every frame (or of columns: what is said of rows holds for either).
+A convolution of the band reads some rows of the neighbours' bands, too: its halo. A streaming
+model reads the last frames of a chunk again with the next chunk, from a cache. Then their halo is
+known, and no message is sent. So a halo is kept by where its frames lie in memory, and used again
+if that memory has not changed since.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +21,7 @@ from trnconv.parallel.links import Exchange, Links, Parts, joined_rows
 from trnconv.pytorch.lazy.stored_frames import State, StoredFrames
 
 Tensor = torch.Tensor
+_Place = tuple[int, tuple[int, ...], tuple[int, ...]]  # origin, strides and sizes in a storage
 
 
 @dataclass(frozen=True)
@@ -23,17 +31,20 @@ class _Halo:
     exchange: Exchange
     at: int  # where those frames begin in what was sent
     frames: Interval
-    wanted: list[Interval]  # by all ranks: they must agree whether to ask again
+    wanted: list[Interval]  # rows, by every rank: all must agree whether to ask again
     state: State  # of the frames, when they were sent
 
     def has(self, frames: Interval, wanted: list[Interval]) -> bool:
+        """Whether these frames are among its own, and the same rows were wanted by every rank."""
         inside = self.frames[0] <= frames[0] and frames[1] <= self.frames[1]
         return inside and self.wanted == wanted
 
     def is_of(self, base: StoredFrames) -> bool:
+        """Whether the frames are still those that were sent."""
         return base.is_unchanged(self.state)
 
     def parts(self, frames: Interval) -> Parts:
+        """The rows of others for some of its frames; waits for them."""
         first, count = self.at + frames[0] - self.frames[0], frames[1] - frames[0]
         received = self.exchange.rows().items()
         return {row: part.narrow(2, first, count) for row, part in received}
@@ -44,11 +55,11 @@ class Surrounded:
     """Some frames of a band, and the rows around it: there, or on their way."""
 
     own: Tensor
-    first_row: int
-    dim: int
+    first_row: int  # of the band
+    dim: int  # of a tensor, that is cut into bands
     frames: Interval
     halo: _Halo
-    messages: tuple[int, ...]  # bytes received by each that was sent for it; none if it was known
+    messages: tuple[int, ...]  # bytes received, for each exchange; empty if the rows were known
 
     def wait(self) -> None:
         """Until all has come, and what others asked for has gone."""
@@ -69,16 +80,13 @@ class Surrounded:
 
 @dataclass(frozen=True)
 class _CopyOf:
-    """Frames that were copied from others."""
+    """Frames that were copied from others, for a cache."""
 
     copy: weakref.ref[torch.UntypedStorage]
     place: _Place  # in that storage
     frames: Interval  # of the others
     state: State  # of the others, when they were copied
-    copy_state: State
-
-
-_Place = tuple[int, tuple[int, ...], tuple[int, ...]]  # where frames lie in their storage
+    copy_state: State  # of the copy, then
 
 
 def _place_of(base: StoredFrames) -> tuple[torch.UntypedStorage, _Place]:
@@ -89,22 +97,28 @@ class Halos:
     """All that one rank has asked for, as long as somebody holds what it lies around.
 
     A cache is read again with the next frames: it is the same memory then, or a copy of its last
-    frames, and its rows are known.
+    frames, and its rows are known. Models copy before they convolve: a copy of frames whose halo
+    was asked for before is not looked up, and asked for again.
     """
 
     def __init__(self, cut: int, links: Links) -> None:
-        self._dim = 2 + cut
+        self._dim = 2 + cut  # `cut` is an axis of [T, H, W], a tensor is [N, C, T, H, W]
         self._links = links
-        self._known: WeakIdKeyDictionary = WeakIdKeyDictionary()
-        self._copies: WeakIdKeyDictionary = WeakIdKeyDictionary()
+        # Both by storage, so that they end with it, then by place in the storage:
+        self._known: WeakIdKeyDictionary = WeakIdKeyDictionary()  # the halo of what lies there
+        self._copies: WeakIdKeyDictionary = WeakIdKeyDictionary()  # the copies made of it
 
     def around(
         self, base: StoredFrames, frames: Interval, bands: Bands, wanted: list[Interval]
     ) -> Surrounded:
-        """Some frames of a band with the rows that are wanted. What is not known is asked for."""
+        """Some frames of a band with the rows that are wanted. What is not known is asked for.
+
+        `wanted` has the rows of every rank. Whether a message is sent follows from that, from the
+        frames and from what the model did, which are alike on all ranks: so all send, or none.
+        """
         own = base.tensor(*frames)
         storage, place = _place_of(base)
-        halo: _Halo | None = self._of(self._known, storage).get(place)
+        halo: _Halo | None = self._by_place(self._known, storage).get(place)
         messages: tuple[int, ...] = ()
         if halo is None or not halo.has(frames, wanted) or not halo.is_of(base):
             exchange = self._links.start(own, self._dim, bands, wanted)
@@ -115,27 +129,34 @@ class Halos:
         return Surrounded(own, first_row, self._dim, frames, halo, messages)
 
     def copied(self, base: StoredFrames, frames: Interval, copy: StoredFrames) -> None:
-        """Some frames were copied: what lies around them lies around the copy."""
+        """Some frames were copied: what lies around them lies around the copy.
+
+        It is noted here, and looked at when the halo of the frames is asked for (`_remember`).
+        """
         storage, place = _place_of(base)
         copy_storage, copy_place = _place_of(copy)
         made = _CopyOf(weakref.ref(copy_storage), copy_place, frames, base.state(), copy.state())
-        self._of(self._copies, storage).setdefault(place, []).append(made)
+        self._by_place(self._copies, storage).setdefault(place, []).append(made)
 
-    def _of(self, known: WeakIdKeyDictionary, storage: torch.UntypedStorage) -> dict[_Place, Any]:
-        found: dict[_Place, Any] | None = known.get(storage)  # type: ignore[no-untyped-call]
+    def _by_place(
+        self, table: WeakIdKeyDictionary, storage: torch.UntypedStorage
+    ) -> dict[_Place, Any]:
+        """What a table has of a storage; an empty entry, if it has nothing."""
+        found: dict[_Place, Any] | None = table.get(storage)  # type: ignore[no-untyped-call]
         if found is None:
-            found = known[storage] = {}
+            found = table[storage] = {}
         return found
 
     def _remember(self, base: StoredFrames, halo: _Halo) -> None:
+        """Keep the halo of some frames, and of the copies of them that are alive and equal."""
         storage, place = _place_of(base)
-        self._of(self._known, storage)[place] = halo
-        for copied in self._of(self._copies, storage).get(place, []):
+        self._by_place(self._known, storage)[place] = halo
+        for copied in self._by_place(self._copies, storage).get(place, []):
             copy = copied.copy()
             known = halo.has(copied.frames, halo.wanted) and base.is_unchanged(copied.state)
             if copy is not None and known:
                 start, stop = copied.frames
                 at = halo.at + start - halo.frames[0]
-                self._of(self._known, copy)[copied.place] = _Halo(
+                self._by_place(self._known, copy)[copied.place] = _Halo(
                     halo.exchange, at, (0, stop - start), halo.wanted, copied.copy_state
                 )

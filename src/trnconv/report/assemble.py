@@ -1,4 +1,11 @@
-"""Making a report: price is given, the heaviest layers are traced and scheduled here."""
+"""Making a report of convolutions that were planned and priced before.
+
+A report has two kinds of modelled times. Totals and rows of layers are prices as they were given:
+mostly closed forms. The heaviest layers are also traced and scheduled here, instruction by
+instruction, which takes seconds a layer: for their timelines, for what they take in every reading,
+and for what each open point of the timing model changes in the heaviest one. `ReadingRow` has both
+times of a layer side by side.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +56,7 @@ Tell = Callable[[str], None]  # what is being done, for whoever waits
 
 @dataclass(frozen=True, kw_only=True)
 class ReportInputs:
-    """What a report is made of."""
+    """What a report is made of: planned and priced by `of_model.py` or `of_layer.py`."""
 
     subject: Subject
     machine: Machine
@@ -58,17 +65,17 @@ class ReportInputs:
     convolutions: Sequence[Convolution]
     baseline: BaselineOf
     baseline_seconds: float | None
-    besides: Besides
+    besides: Besides  # what is no convolution
     longest_graph: int  # static instructions
     memory: tuple[Budget, ...]  # off chip
-    contenders: tuple[Contender, ...]
-    modelled: tuple[str, ...]
-    left_out: tuple[str, ...]
+    contenders: tuple[Contender, ...]  # ours; the baseline is added
+    modelled: tuple[str, ...]  # what the times cover, in sentences
+    left_out: tuple[str, ...]  # and what not
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReportOptions:
-    """How much of it, and by whom."""
+    """How much of it, and what made it."""
 
     command: str
     date: str
@@ -78,7 +85,7 @@ class ReportOptions:
 
 
 def make_report(given: ReportInputs, asked: ReportOptions) -> Report:
-    """The report."""
+    """The report. A layer's number is its place by time, from 1, in rows and timelines alike."""
     ordered = by_time(given.convolutions)
     rows = layer_rows(ordered, given.baseline)
     totals = totals_of(ordered, given.accuracy, given.baseline_seconds, given.besides)
@@ -106,7 +113,11 @@ def make_report(given: ReportInputs, asked: ReportOptions) -> Report:
 
 
 def _scheduled(one: Convolution) -> TimedLayer:
-    """With the plans that were priced."""
+    """With the plans that were priced.
+
+    Of several launches a price has the plans of the longest only: all are planned again, with the
+    length of its program as the budget.
+    """
     if one.price.launches == 1:
         return time_taken(one.question, one.price.plans)
     budget = one.price.plan.cost.instructions
@@ -124,6 +135,7 @@ def _origin(asked: ReportOptions) -> Origin:
 
 
 def _timeline(number: int, timed: TimedLayer) -> LayerTimeline:
+    """Of the longest launch, and of its core that ends last."""
     launch = timed.longest
     line = launch.timelines[Reading.default]
     window = window_of(line)
@@ -156,30 +168,36 @@ def _baseline(totals: Totals, cores: int) -> tuple[Contender, ...]:
 def _sensitivity(
     ordered: Sequence[Convolution], timed: Sequence[TimedLayer], asked: ReportOptions
 ) -> Sensitivity:
-    whole = sum(convolution.total_ns for convolution in ordered)
+    """What open points change: of the layers in `timed`, which are the first of `ordered`."""
+    heaviest = ordered[: len(timed)]
+    whole_ns = sum(convolution.total_ns for convolution in ordered)
     readings = tuple(
         reading_row(number, convolution.price.ns, scheduled)
-        for number, (convolution, scheduled) in enumerate(zip(ordered, timed, strict=False), 1)
+        for number, (convolution, scheduled) in enumerate(zip(heaviest, timed, strict=True), 1)
     )
     found: tuple[Effect, ...] = ()
     without: tuple[str, ...] = ()
-    how = ""
+    cut = ""
     if asked.effects and timed and len(timed[0].launches) == 1:
         asked.tell("scheduling the heaviest layer once for each open point")
-        piece, how = _piece(ordered[0].question, timed[0])
+        piece, cut = _piece(ordered[0].question, timed[0])
         found, without = largest_first(list(effects(piece.longest)))
     return Sensitivity(
         readings=readings,
-        scheduled_share=sum(convolution.total_ns for convolution in ordered[: len(timed)]) / whole,
+        scheduled_share=sum(convolution.total_ns for convolution in heaviest) / whole_ns,
         effects_of=1 if found or without else 0,
-        effects_cut=f", {how}" if how else "",
+        effects_cut=f", {cut}" if cut else "",
         effects=found,
         without_effect=without,
     )
 
 
 def _piece(question: Question, whole: TimedLayer) -> tuple[TimedLayer, str]:
-    """A few blocks of rows, which are scheduled quickly, and how many; empty: the whole layer."""
+    """A few blocks of a layer's rows, and how many in words; if that fails, the layer and no words.
+
+    Every open point takes up to two more schedules, so a piece is scheduled that is done quickly,
+    with the layer's own plan. On two cores that is the plan of a core alone, cut into two.
+    """
     alone = whole.launched == 1
     own = whole.longest.taken if alone else best_plan(question)
     found = under_its_plan(question, own, whole.launched * _BLOCKS)

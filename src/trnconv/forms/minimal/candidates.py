@@ -1,4 +1,15 @@
-"""Minimal plans worth pricing, by transform and axis."""
+"""Minimal plans worth pricing, by transform and axis.
+
+A price follows the kernel step by step, which is too slow for hundreds of sizes of blocks. So:
+
+1. `_sizes`: every sensible size, in the order of a quick guess (`likely_ns`).
+2. Size after size, unless `_KEPT` plans are known that are better than it can be (`least_ns`).
+3. `_with_buffers`: how weights are held, and the slots for inputs that then fit into SBUF.
+4. `_within`: as it is if its program is short enough, else with hardware loops.
+
+It ends after `_FOLLOWED` sizes that gave a plan. `forms/search.py` drops what is not legal, and
+takes the fastest.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +46,7 @@ _MOST_UNITS = 8
 _MOST_BODY = 6
 _STREAM_SLOTS = (12, 8, 5)
 _KEPT = 4  # sizes that cannot be among the fastest so many plans are left out
-_FOLLOWED = 8  # sizes that are followed step by step, of hundreds
+_FOLLOWED = 8  # sizes that are priced, of hundreds
 
 
 def candidates(
@@ -132,17 +143,20 @@ def _sensible(plan: MinimalPlan, rows: int, columns: int) -> bool:
 
 
 def _can_pair(plan: MinimalPlan) -> bool:
+    """Whether a rest of input channels may stand on partitions with its next row, too."""
     wide = plan.but(columns=plan.shape.out_size(WIDTH), paired_rows=True)
     return len(in_channels(wide)) > len(in_channels(wide.but(paired_rows=False)))
 
 
 def _unit_counts(plan: MinimalPlan) -> list[int]:
+    """Units of a block that cut all units evenly: the most, and one of the fewer, if there is."""
     total = plan.tiles if plan.axis == DEPTH else plan.shape.out_size(DEPTH)
     counts = [n for n in range(1, min(total, _MOST_UNITS) + 1) if total % n == 0]
     return list(dict.fromkeys((counts[-1], counts[len(counts) // 2], counts[0])))[:2]
 
 
 def _row_counts(plan: MinimalPlan) -> list[int]:
+    """Rows of a block; whole tiles, if tiles are rows."""
     first, end = plan.row_span
     total = end - first
     if plan.axis == HEIGHT:
@@ -166,7 +180,11 @@ def _even_parts(total: int, most: int) -> list[int]:
 
 
 def _with_buffers(sized: MinimalPlan) -> Iterator[MinimalPlan]:
-    """The roomiest buffers that SBUF allows, with weights that stay and with streamed ones."""
+    """The first two ways to hold weights that leave room for inputs, each with its buffers.
+
+    In this order: weights of all tiles of output channels stay, those of half the tiles at a time
+    (then inputs are read twice), or they are streamed, through fewer and fewer slots.
+    """
     tiles = len(out_channels(sized))
     ways = [(tiles, 0), *((tiles, slots) for slots in _STREAM_SLOTS)]
     if tiles > 1:
@@ -184,6 +202,7 @@ def _with_buffers(sized: MinimalPlan) -> Iterator[MinimalPlan]:
 
 @lru_cache(maxsize=30_000)  # every budget of a graph asks again
 def _roomiest(plan: MinimalPlan) -> MinimalPlan | None:
+    """With the first of `_slot_counts` that SBUF has room for; None if it has for none."""
     limit = plan.target.sbuf_usable_bytes_per_partition
     room = room_of(plan)
     for body, v_slots, x_slots in _slot_counts(tempo_of(plan)):
@@ -196,7 +215,10 @@ def _roomiest(plan: MinimalPlan) -> MinimalPlan | None:
 
 @lru_cache(maxsize=1024)
 def _slot_counts(tempo: Tempo) -> list[tuple[int, int, int]]:
-    """Blocks of a body, slots of transformed inputs and of inputs; the roomiest first."""
+    """Blocks of a body, slots of transformed inputs and of inputs, in the order to be tried.
+
+    First the fewest slots of transformed inputs, and with those the most slots of inputs.
+    """
     frames = tempo.block_frames
     found: dict[tuple[int, int], int] = {}  # least body for each pair of slots
     for body in range(1, _MOST_BODY + 1):

@@ -5,7 +5,19 @@ Tiles of m neighbouring outputs, along frames or along rows, take m + 2 products
     y = A^T [ sum over the other taps and channels of  U * V ],    U = G w,    V = B^T x
 
 U is made on the host. The Vector engine makes V of the next unit while the Tensor engine multiplies
-those of this one; Scalar and Vector engine share A^T on the way out of PSUM.
+those of this one; Scalar and Vector engine share A^T on the way out of PSUM. The loop nest:
+
+    for each group of output channels whose weights are in SBUF together    compute
+        for each block of outputs, unrolled or in a hardware loop           run_blocks, roll
+            for each unit of the block: a tile of frames, or one frame      run_body
+                start to load inputs of units to come
+                for each tile of output channels and rectangle of positions run_unit
+                    a chain: the products in PSUM, A^T and the end          begin_chain, finish
+                    meanwhile, some steps that make V of the next unit      Filler
+                    the last rectangle of a tile: store its outputs         store
+
+Which unit loads and prepares what, in which slots, is in the recipe (`tempo.py` decides it);
+`recipe.py` explains the words, `chains.py` the sums.
 """
 
 from __future__ import annotations
@@ -169,7 +181,10 @@ def on_two_cores(
 
 
 def run_blocks(core: MinimalCore, group: Group) -> None:
-    """Block after block, unrolled."""
+    """Block after block, unrolled.
+
+    Each body gets one block more than it computes: the first of the next body, which it prepares.
+    """
     recipe = core.recipe
     count = len(recipe.blocks)
     for first in range(0, count, recipe.body_blocks):
@@ -238,12 +253,15 @@ def run_unit(
     unit: Unit,
     works: list[PrepareStep],
 ) -> None:
-    """All sums of a unit; between them, steps of preparing the next one, evenly spread."""
+    """All sums of a unit; between them, steps of preparing the next one, evenly spread.
+
+    A chain is finished after the next one has begun, whose matmuls hide its waits.
+    """
     block = blocks[unit.block]
-    jobs = 0
+    chains = 0
     for tile in group.tiles:
-        jobs += len(block.kind.outs[tile.stack - 1].tiles)
-    filler = Filler(core, blocks, works, jobs)
+        chains += len(block.kind.outs[tile.stack - 1].tiles)
+    filler = Filler(core, blocks, works, chains)
     before: Goal | None = None
     for tile in group.tiles:
         out = core.next_out()

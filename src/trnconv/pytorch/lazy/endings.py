@@ -80,6 +80,8 @@ def _sum(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _activation(name: str) -> Note:
+    """For an operator without options: it looks at the input only."""
+
     def note(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
         del func, kwargs
         found = activated(args[0], name) if around.rewrites.fuse_ends else None
@@ -88,6 +90,7 @@ def _activation(name: str) -> Note:
     return note
 
 
+# Not gelu and softplus: their operators have options (`approximate`, `beta`), torch computes them.
 NOTED_ENDS: dict[str, Note] = {
     "aten::convolution": _convolution,
     "aten::add": _sum,

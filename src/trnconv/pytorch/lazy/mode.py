@@ -1,7 +1,18 @@
 """LazyMode: sees every operator of ATen while a patched model runs, of plain tensors too.
 
-An operator that moves data or ends a convolution is noted (`movements`), one that writes waits for
-whoever still has to read what it changes, a view is a view of the twin, and any other gets tensors.
+The first that fits decides what becomes of an operator:
+
+1. `movements.NOTED` has a note of it: data movement, a convolution, or the end of one. Nothing is
+   computed. A note that cannot take this call over returns NotImplemented, and the next one is
+   asked. While gradients are on, nothing is noted.
+2. It is made of other operators: each of those comes here in its turn.
+3. It writes: whoever still has to read what it changes does so first.
+4. It is a view of a lazy tensor: the same view of its twin on the meta device (`cell.py`).
+5. Any other is computed by torch, on tensors.
+
+Where torch computes, it gets a lazy tensor's value (`LazyTensor.value`: to look at, maybe in memory
+that others use) or its solid (`LazyTensor.solid`: memory made for good, that may be written to, or
+be kept by code that is not seen here).
 """
 
 from __future__ import annotations
@@ -21,7 +32,7 @@ from trnconv.pytorch.lazy.traits import Traits, mapped, parts, tensors_in, trait
 from trnconv.pytorch.lazy.unread import settle_readers, unseen
 
 Tensor = torch.Tensor
-_OURS = (Tensor, LazyTensor, torch.nn.Parameter)
+_OURS = (Tensor, LazyTensor, torch.nn.Parameter)  # other subclasses have rules of their own
 
 
 class LazyMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -39,7 +50,7 @@ class LazyMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Note it, or do it on tensors."""
+        """Note it, or do it on tensors: what is no operator of ATen, or of ours, at once."""
         given = kwargs or {}
         ours = all(kind in _OURS for kind in types)
         if not isinstance(func, torch._ops.OpOverload) or not ours:  # noqa: SLF001
@@ -49,6 +60,7 @@ class LazyMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return self._dispatched(func, args, given, lazy=LazyTensor in types)
 
     def _dispatched(self, func: Any, args: Any, kwargs: Any, *, lazy: bool) -> Any:
+        """By the first of the five cases above; `lazy`: whether an argument is."""
         traits = traits_of(func)
         note = NOTED.get(traits.name)
         if note is not None and not torch.is_grad_enabled():
@@ -56,7 +68,7 @@ class LazyMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if result is not NotImplemented:
                 return result
         if traits.composite:
-            with self:
+            with self:  # torch has this mode off while it is asked
                 return parts(func, *args, **kwargs)
         if traits.written:
             return _changed(func, args, kwargs, traits)
@@ -65,6 +77,7 @@ class LazyMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return self._computed(func, traits, args, kwargs, lazy=lazy)
 
     def _computed(self, func: Any, traits: Traits, args: Any, kwargs: Any, *, lazy: bool) -> Any:
+        """By torch, and in the book if it only moved data."""
         if lazy:
             args, kwargs = _values(args), _values(kwargs)
         if self.around.reproducible:
@@ -77,7 +90,7 @@ class LazyMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def outside(func: Any, args: Any, kwargs: Any) -> Any:
-    """An operator on a lazy tensor where no patched model runs: as on any tensor."""
+    """An operator on a lazy tensor where no patched model runs: the cases above without notes."""
     if not isinstance(func, torch._ops.OpOverload):  # noqa: SLF001
         return func(*_solid(args), **_solid(kwargs))
     traits = traits_of(func)
@@ -99,7 +112,11 @@ def _values(value: Any) -> Any:
 
 
 def _viewed(func: Any, args: Any, kwargs: Any) -> Any:
-    """A view of a lazy tensor: of its twin."""
+    """A view of a lazy tensor: of its twin.
+
+    A `view` that torch's own result would allow, and these strides do not, is tried once more after
+    the memory, which is not made yet, was noted as dense.
+    """
     x: LazyTensor = args[0]
     try:
         with unseen():
@@ -114,9 +131,9 @@ def _viewed(func: Any, args: Any, kwargs: Any) -> Any:
 
 def _changed(func: Any, args: Any, kwargs: Any, traits: Traits) -> Any:
     """An operator that writes: on tensors, after all that reads what it writes."""
-    targets = [args[at] if at < len(args) else kwargs.get(name) for at, name in traits.written]
     if traits.reshapes and isinstance(args[0], LazyTensor):
         return _reshaped(func, args, kwargs)
+    targets = [args[at] if at < len(args) else kwargs.get(name) for at, name in traits.written]
     lazies = [tensor for tensor in tensors_in((args, kwargs)) if isinstance(tensor, LazyTensor)]
     solids = {id(lazy): lazy.solid() for lazy in lazies}
     written = [solids.get(id(tensor), tensor) for tensor in tensors_in(targets)]
@@ -130,7 +147,7 @@ def _changed(func: Any, args: Any, kwargs: Any, traits: Traits) -> Any:
                 f"{func} gave {list(solids[id(lazy)].shape)} elements to a tensor of"
                 f" {list(lazy.shape)} while a patched model runs: give it a new tensor."
             )
-    back = {id(solid): lazy for lazy, solid in ((lazy, solids[id(lazy)]) for lazy in lazies)}
+    back = {id(solids[id(lazy)]): lazy for lazy in lazies}  # add_ returns what it was given
     return mapped(Tensor, lambda each: back.get(id(each), each), result)
 
 
@@ -150,4 +167,4 @@ def _reshaped(func: Any, args: Any, kwargs: Any) -> Any:
     return lazy
 
 
-define_dispatch(outside)
+define_dispatch(outside)  # `tensor.py` is below this file, and cannot import it

@@ -1,4 +1,9 @@
-"""Operators of ATen that move data, noted as videos. NotImplemented: this time torch does it."""
+"""Operators of ATen that move data, noted as videos. NotImplemented: this time torch does it.
+
+`NOTED` is the table that the mode looks operators up in, by name: those of this file, and those of
+`endings.py`. A note gets what surrounds it, the operator and its arguments, and returns what torch
+would have, as a lazy tensor.
+"""
 
 from __future__ import annotations
 

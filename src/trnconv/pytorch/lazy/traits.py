@@ -22,7 +22,6 @@ class Traits:
     written: tuple[tuple[int, str], ...]  # places and names of arguments that it changes
     view: bool  # its results are views of its first argument
     reshapes: bool  # it changes sizes and strides of its first argument
-    returns_written: bool
 
 
 @lru_cache(None)
@@ -43,7 +42,6 @@ def traits_of(func: Any) -> Traits:
         written=written,
         view=schema.name in _HIDDEN_VIEWS or (bool(aliases) and not written),
         reshapes=torch.Tag.inplace_view in func.tags,
-        returns_written=bool(aliases) and bool(written),
     )
 
 
