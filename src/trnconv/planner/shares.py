@@ -27,9 +27,10 @@ def shared_plans(question: Question) -> Pair:
     """The plans of two cores: of all ways to halve it, the one whose slower core ends soonest.
 
     Both have the algorithm that wins on one core, or the first form's; with `reproducible`, the
-    former. Both have the same hardware loops: a device takes no others. What cannot be halved, or
-    takes longer in halves, is computed by both cores, which write the same. Where a plan was tuned
-    (on one core), both have its decisions, or at least its algorithm.
+    former. Both have the same hardware loops: a device takes no others. What cannot be halved is
+    computed by both cores, which write the same. Where a plan was tuned (on one core), both have
+    its decisions, or at least its algorithm. Programs of a few microseconds may take some percent
+    longer in halves: what they wait for does not get shorter.
     """
     stored = tuned_plan(question)
     if stored is not None:
@@ -42,7 +43,9 @@ def shared_plans(question: Question) -> Pair:
         first = first_offer(question)
         answers += [first] if first and first != taken else []
         pairs += [pair for answer in answers[1:] for pair in _halved(answer, question)]
-    pairs += [(answer, answer) for answer in answers if form_named(answer.plan.form).pair_kernels]
+    pairs = pairs or [
+        (answer, answer) for answer in answers if form_named(answer.plan.form).pair_kernels
+    ]
     if not pairs:
         raise _no_kernel(question)
     return min(pairs, key=_slower_ns)

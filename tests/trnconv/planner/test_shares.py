@@ -115,13 +115,6 @@ def test_what_cannot_be_shared_is_computed_by_both():
     assert (one.plan.row_span, one.plan.column_span) == ((0, 1), (0, 1))
 
 
-def test_what_takes_longer_in_halves_is_computed_by_both():
-    small = transposed_shape((1, 32, 13, 12), (32, 24, 4, 4), stride=2, padding=1)
-    one, two = shared_plans(Question(small, TRN2))
-    assert one == two
-    assert one.plan.rows_of == (0, fold(small).out[HEIGHT])
-
-
 @few(1)
 @pytest.mark.parametrize("height", [97, 122, 145])
 @pytest.mark.parametrize(("form", "budget"), [("direct", 350), ("minimal", 700)])
