@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 Array = np.ndarray[Any, Any]
+_LOOP_SHARE = 0.01  # of the time: what turns add is then little enough, and turns long enough
 
 
 _machine_named = lru_cache(maxsize=16)(find_machine)  # plans are asked for theirs by the million
@@ -165,6 +166,11 @@ class Cost:
     def bound(self) -> str:
         """The busiest resource."""
         return max(self.busy, key=lambda one: one[1])[0]
+
+    @property
+    def waits_for_turns(self) -> bool:
+        """Whether what turns of hardware loops add is worth longer turns."""
+        return self.loops_ns > _LOOP_SHARE * self.total_ns
 
     def busy_ns(self, resource: str) -> float:
         """How long one resource works."""

@@ -19,7 +19,6 @@ _REMEMBERED = 256  # questions; graphs ask for each of theirs with several budge
 _HOPELESS = 1.15  # without a bound: the same plans; 1.05: too; 1.0: two others, 0.4 % slower
 _SHORT = 350  # instructions, as a compiler counts them, of a program that is scheduled: 20 ms
 _SCHEDULED = 3  # of those, the first. By schedule: geomean 0.970 of before; 6 of 400: 0.967
-_LOOP_SHARE = 0.01  # of the time: what turns add is then little enough, and turns long enough
 
 
 @lru_cache(maxsize=_REMEMBERED)
@@ -117,7 +116,7 @@ def best_body(form: Form[P], bodies: Iterable[P], budget: int) -> Priced | None:
             if form.broken_rules(plan):
                 break
             best = Priced(plan, cost)
-        if cost.loops_ns <= _LOOP_SHARE * cost.total_ns:
+        if not cost.waits_for_turns:
             break
     return best
 

@@ -71,7 +71,7 @@ def first_floor_ns(question: Question) -> float:
 
 
 def first_offer(question: Question) -> Priced | None:
-    """The best plan of the first form that has one, or no form of the table."""
+    """The best plan of the first algorithm that is asked; None if it has none."""
     offer = next(offers_of(question), None)
     return offer.best if offer and offer.plans else None
 

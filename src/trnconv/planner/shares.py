@@ -20,7 +20,6 @@ _TRIED = 16  # plans of each half that are looked through for loops that agree
 _MIRRORED = 4  # plans of the first half that the second one may have, too
 # Of half of one core's time: a pair that takes no more is taken, and no other cut is searched.
 _EVEN = 1.01
-_LOOP_SHARE = 0.01  # of one core's time: what turns add is then little enough
 
 
 def shared_plans(question: Question) -> Pair:
@@ -92,17 +91,13 @@ def _halved(answer: Priced, question: Question) -> list[Pair]:
     form = form_named(answer.plan.form)
     found: list[Pair] = []
     for halves in form.halves(question) if form.pair_kernels else ():
-        pair = None if _waits_for_turns(answer) else _with_decisions_of(answer, halves)
+        pair = None if answer.cost.waits_for_turns else _with_decisions_of(answer, halves)
         if pair is None or not _is_even(pair, answer):
             pair = _searched(answer, halves)
         found += [pair] if pair else []
         if pair and _is_even(pair, answer):
             break
     return found
-
-
-def _waits_for_turns(answer: Priced) -> bool:
-    return answer.cost.loops_ns > _LOOP_SHARE * answer.cost.total_ns
 
 
 def _with_decisions_of(answer: Priced, halves: Halves) -> Pair | None:

@@ -3,7 +3,8 @@
 A price follows the kernel step by step, which is too slow for hundreds of sizes of blocks. So:
 
 1. `_sizes`: every sensible size, in the order of a quick guess (`likely_ns`).
-2. Size after size, unless `_KEPT` plans are known that are better than it can be (`least_ns`).
+2. Size after size, unless `_KEPT` plans are known that are better than it can be (`least_ns`), or
+   its blocks alone are too long for the budget (`least_instructions`).
 3. `_with_buffers`: how weights are held, and the slots for inputs that then fit into SBUF.
 4. `_within`: as it is if its program is short enough, else with hardware loops.
 

@@ -101,7 +101,8 @@ def fewest_turns(plan: MinimalPlan, budget: int) -> MinimalPlan | None:
     equal = plan.shape.batch * max(count for _, count in row_kinds(plan))
     loop = plan.but(rolled=True, spans=1)
     # No turn has more blocks than the budget has room for, whatever stands beside the loop.
-    most = (budget + 1) / (of_span * _of_block(plan, sized.spans[0], sized.out_tiles))
+    sweeps = len(_groups(plan, sized.out_tiles))
+    most = (budget + 1) / (of_span * _of_block(plan, sized.spans[0], sweeps))
     spans_before = 0
     for turns in range(2, equal // step + 1):
         spans = equal // turns // step * step
@@ -120,17 +121,17 @@ def longest_body(plan: MinimalPlan, bodies: Iterable[int], budget: int) -> int |
 
 
 def _instructions(plan: MinimalPlan, sized: _SizeCost, body: int) -> int:
-    static = 0 if plan.streamed else len(_groups(plan, sized.out_tiles))
+    sweeps = len(_groups(plan, sized.out_tiles))
+    static = 0 if plan.streamed else sweeps
     for kind in sized.kinds_of(plan):
         turns = _turns(plan, kind, body)
         blocks = kind.blocks - max(0, turns - 1) * body
-        static += round(blocks * _of_block(plan, kind, sized.out_tiles))
+        static += round(blocks * _of_block(plan, kind, sweeps))
     return static
 
 
-def _of_block(plan: MinimalPlan, kind: _BlockCount, tiles: int) -> float:
+def _of_block(plan: MinimalPlan, kind: _BlockCount, sweeps: int) -> float:
     """Static instructions of a block of a kind, in all sweeps."""
-    sweeps = len(_groups(plan, tiles))
     return sweeps * kind.inputs + kind.outputs + (kind.streamed if plan.streamed else 0)
 
 
