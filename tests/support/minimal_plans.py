@@ -14,6 +14,6 @@ def minimal_plans(shape, transform, axis, **asked):
     return search(form_named("minimal"), question, family_of(transform, axis))
 
 
-def run_plan(plan, pieces, w, bias=None, residual=None):
+def run_plan(plan, pieces, w, bias=None, residual=None, factors=None):
     """What nkisim saw of a plan's kernel, and its output."""
-    return run(prepare((plan,)), LaunchOperands(tuple(pieces), w, bias, residual))
+    return run(prepare((plan,)), LaunchOperands(tuple(pieces), w, bias, residual, factors))

@@ -51,6 +51,10 @@ class LaunchPart:
         """The slice of w [C_out, ...], or of a bias, that it uses."""
         return filters[self.first_channel : self.first_channel + self.shape.c_out]
 
+    def input_channels_of(self, factors: Any) -> Any:
+        """The slice of factors [C_in, ...] that it uses."""
+        return factors[self.first_input : self.first_input + self.shape.c_in]
+
     def output_of(self, y: Any) -> Any:
         """The slice of y that it computes."""
         part = y[self._slices(self.y_first, self.shape.out_sizes())]

@@ -8,6 +8,7 @@ from nkisim.machine import Machine
 from trnconv.ask.ends import PLAIN_END, Epilogue
 from trnconv.ask.limits import DEFAULT_BUDGET
 from trnconv.ask.policy import DEFAULT_POLICY, Policy
+from trnconv.ask.starts import PLAIN_START, Prologue
 from trnconv.geometry import ConvShape, TransposedShape, with_axis
 
 Shape = ConvShape | TransposedShape
@@ -32,7 +33,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Question:
-    """A convolution, how its input lies, how it ends, where it would run and what is accepted."""
+    """A convolution, its start and end, how its input lies, where it runs and what is accepted."""
 
     shape: Shape
     machine: Machine
@@ -46,6 +47,7 @@ class Question:
     asks: str = OUTPUT  # or the gradient of the filters and of the bias, from x and dy
     share: Share | None = None  # of one of two cores; None: all of it
     forms: tuple[str, ...] = ()  # names of those that may compute it; empty: any
+    start: Prologue = PLAIN_START
 
 
 def of_one_frame(question: Question) -> Question:

@@ -18,6 +18,7 @@ import numpy as np
 from nkisim.machine import Machine, Reading, Timing, find_machine
 from trnconv.ask.ends import ITEM_BYTES, PLAIN_END, Epilogue
 from trnconv.ask.question import OUTPUT, Question, Shape
+from trnconv.ask.starts import FACTORS, PLAIN_START, Prologue
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -52,6 +53,7 @@ class Plan(ABC):
     machine: str
     dtype: str
     end: Epilogue = field(default=PLAIN_END, kw_only=True)
+    start: Prologue = field(default=PLAIN_START, kw_only=True)
 
     def but(self, **changes: Any) -> Self:
         """The same with other decisions: `dataclasses.replace`, in a fifth of the time.
@@ -116,6 +118,10 @@ class Plan(ABC):
         return tuple(
             ArraySpec((batch, c_in, frames, *size[1:]), self.dtype) for frames in self.piece_frames
         )
+
+    def factors_spec(self) -> ArraySpec:
+        """Scales and shifts of the input's channels, if its start has any."""
+        return ArraySpec((self.shape.c_in, FACTORS * len(self.piece_frames)), "float32")
 
     @abstractmethod
     def block(self) -> tuple[int, int, int]:
@@ -243,6 +249,7 @@ class Form(Generic[P]):
     asks: str = OUTPUT  # what it computes
     least_gain: float = 0.0  # how much faster than the forms before it, to be taken
     takes_residual: bool = False  # whether kernels have an argument for one
+    takes_factors: bool = False  # the same of a start's; without, inputs are taken as they are
     pair_kernels: tuple[Callable[..., Any], ...] = ()  # the same on two cores; empty: on one only
     keeps_budget: bool = (
         False  # whether candidates are within the question's budget, loops included
@@ -261,7 +268,8 @@ class Form(Generic[P]):
     fits: Callable[[P, Question], bool] = lambda plan, question: plan.shape == question.shape
     given: Callable[[Question], dict[str, Any]] = shape_alone  # fields that are no decision
     decisions: Callable[[P], list[str]] = problem_and_plan  # in lines
-    check_inputs: Callable[[P, tuple[Array, ...]], None] = _nothing  # refuse what it cannot hold
+    # plan, inputs, factors of its start or None: refuse what it cannot hold
+    check_inputs: Callable[[P, tuple[Array, ...], Array | None], None] = _nothing
     results: Callable[[Any, Any], tuple[Any, ...]] = lambda _, outputs: tuple(outputs)
     # lowered -> for each array whose bias each of its elements is, -1: none; None: it has none.
     # Empty: another bias packs all arrays anew.
@@ -273,7 +281,7 @@ class Form(Generic[P]):
         return hash(self.name)
 
     def kernel(self, inputs: int, cores: int = 1) -> Callable[..., Any]:
-        """For so many tensors; they, the packed arrays, a residual if any and a recipe go in.
+        """For so many tensors; they, packed arrays, residual, factors if any and a recipe go in.
 
         On two cores, each array is followed by the second core's, and recipes are a pair.
         """

@@ -47,10 +47,17 @@ class Prepared:
         """The kernel for so many tensors."""
         return self.form.kernel(inputs, len(self.lowered))
 
-    def arguments(self, inputs: tuple[Any, ...], packed: tuple[Any, ...], residual: Any) -> Any:
+    def arguments(
+        self,
+        inputs: tuple[Any, ...],
+        packed: tuple[Any, ...],
+        residual: Any = None,
+        factors: Any = None,
+    ) -> tuple[Any, ...]:
         """What the kernel is called with, in its order."""
         added = (residual,) if self.form.takes_residual else ()
-        return (*inputs, *packed, *added, self.recipe)
+        scaled = (factors,) if self.form.takes_factors else ()
+        return (*inputs, *packed, *added, *scaled, self.recipe)
 
 
 def prepared(form: Form[Any], plans: tuple[Plan, ...]) -> Prepared:
@@ -75,9 +82,10 @@ def traced(program: Prepared) -> Run:
     arrays = _in_turn([_specs(lowered.arrays) for lowered in program.lowered])
     asked = plan.end.residual != NO_RESIDUAL
     residual = Spec(first.outputs[0], plan.dtype) if asked else None
+    factors = _specs((plan.factors_spec(),))[0] if plan.start.scaled else None
     return nkisim.run(
         Kernel(program.kernel(len(inputs)))[len(program.plans)],
-        *program.arguments(inputs, arrays, residual),
+        *program.arguments(inputs, arrays, residual, factors),
         target=plan.machine,
         lnc=len(program.plans),
         values=False,

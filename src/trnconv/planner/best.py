@@ -110,6 +110,8 @@ def _offers(question: Question, forms: Iterable[Form[Any]]) -> Iterator[Offer]:
 
 def _offer(form: Form[Any], question: Question, family: str) -> Offer:
     refused = form.refuses(question, family)
+    if question.start.scaled and not form.takes_factors:
+        refused = f"{family}: its kernel takes inputs as they are; scale them before"
     plans = () if refused else search(form, question, family)
     if not plans and not refused:
         refused = f"{family}: {why_none(form, question, family)}"

@@ -70,11 +70,8 @@ def _checked(path: Path, question: Question, entry: dict[str, Any]) -> Plan:
     plan = _read_plan(path, question, entry)
     form = form_of(plan)
     broken = form.broken_promises(plan, question) or form.broken_rules(plan)
-    if (plan.machine, plan.dtype, plan.end) != (
-        question.machine.name,
-        question.dtype,
-        question.end,
-    ):
+    asked = (question.machine.name, question.dtype, question.end, question.start)
+    if (plan.machine, plan.dtype, plan.end, plan.start) != asked:
         broken = ["it is of another problem", *broken]
     if broken:
         raise PlanError(

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from trnconv.ask.launches import LaunchPart, planned_parts, require_room
 from trnconv.ask.question import Question, Shape
+from trnconv.ask.starts import FACTORS
 from trnconv.ask.words import call_in_words, shape_in_words
 from trnconv.errors import PlanError, ShapeError, UnsupportedError
 from trnconv.forms.program import Prepared
@@ -41,6 +42,7 @@ def convolution(question: Question, operands: LaunchOperands, device: Device) ->
     """
     _require_sizes(question.shape, operands)
     if len(operands.inputs) > MOST_PIECES:
+        _require_one_scale(operands)
         operands = replace(operands, inputs=(device.joined(operands.inputs),))
     question = with_joined_pieces(question)
     y: Any = None
@@ -56,6 +58,14 @@ def convolution(question: Question, operands: LaunchOperands, device: Device) ->
             y = device.empty(sizes, operands.inputs[0], question.end.dtype)
         part.output_of(y)[...] = done
     return y
+
+
+def _require_one_scale(operands: LaunchOperands) -> None:
+    if operands.factors is not None:
+        raise UnsupportedError(
+            f"factors of an input in {len(operands.inputs)} pieces: a kernel takes {MOST_PIECES}."
+            " Scale the input before, or join some of its pieces."
+        )
 
 
 def launches_of(question: Question, device: Device) -> Iterator[tuple[LaunchPart, Prepared]]:
@@ -97,6 +107,9 @@ def _require_sizes(shape: Shape, operands: LaunchOperands) -> None:
     if operands.residual is not None:
         sizes = (shape.batch, shape.c_out, *shape.out_sizes())
         require_shape("residual", operands.residual, sizes)
+    if operands.factors is not None:
+        factors = (shape.c_in, FACTORS * len(operands.inputs))
+        require_shape("factors of the input", operands.factors, factors)
 
 
 def require_whole_phases(prepared: Prepared, operands: LaunchOperands) -> None:
@@ -142,6 +155,7 @@ def _operands(part: LaunchPart, whole: LaunchOperands) -> LaunchOperands:
         part.channels_of(whole.w),
         None if whole.bias is None else part.channels_of(whole.bias),
         None if whole.residual is None else part.output_of(whole.residual),
+        None if whole.factors is None else part.input_channels_of(whole.factors),
     )
 
 

@@ -13,6 +13,7 @@ from nkisim.machine import find_machine
 from trnconv.ask.ends import NO_RESIDUAL, PLAIN_END, Epilogue
 from trnconv.ask.policy import DEFAULT_POLICY, Policy
 from trnconv.ask.question import Question, Shape
+from trnconv.ask.starts import PLAIN_START, Prologue
 from trnconv.errors import ShapeError, UnsupportedError
 from trnconv.forms.form import Plan
 from trnconv.geometry import ZEROS, Axes, ConvShape, Padding, TransposedShape, conv_shape
@@ -47,6 +48,8 @@ class LaunchOptions:
     plans: tuple[Plan, ...] | None = None
     end: Epilogue = PLAIN_END  # what is fused into the way out of PSUM
     residual: Array | None = None  # of the output's shape, added where `end` says
+    start: Prologue = PLAIN_START  # what is done to the input where it is loaded
+    factors: Array | None = None  # of the start: [C_in, 2 x pieces], scale and shift of each
     reproducible: bool = False
     policy: Policy = DEFAULT_POLICY
     forms: tuple[str, ...] = ()
@@ -67,6 +70,7 @@ class LaunchOptions:
             dtype=dtype,
             pieces=pieces,
             end=self.end,
+            start=self.start,
             reproducible=self.reproducible,
             policy=self.policy,
             exact=self.exact,
@@ -161,7 +165,9 @@ def convolve_shape(
     x = _pieces_of(pieces, shape)
     _require_residual(launch, (shape.batch, shape.c_out, *shape.out_sizes()))
     frames = tuple(piece.shape[2] for piece in x) if len(x) > 1 else ()
-    return _computed(shape, frames, LaunchOperands(x, w, bias, launch.residual), launch)
+    _require_factors(launch)
+    operands = LaunchOperands(x, w, bias, launch.residual, launch.factors)
+    return _computed(shape, frames, operands, launch)
 
 
 def convolve_transposed(
@@ -174,6 +180,8 @@ def convolve_transposed(
     """A transposed convolution of x [N, C_in, D, H, W] and w [C_in, C_out / groups, KD, KH, KW]."""
     require_shape("input", x, (shape.batch, shape.c_in, *shape.size))
     require_shape("weight", w, (shape.c_in, shape.c_out // shape.groups, *shape.kernel))
+    if launch.start.scaled or launch.factors is not None:
+        raise UnsupportedError("a transposed convolution of a scaled input: scale it before.")
     if launch.residual is not None or launch.end.residual != NO_RESIDUAL:
         raise UnsupportedError("a residual of a transposed convolution: add it afterwards.")
     return _computed(
@@ -222,6 +230,17 @@ def _pieces_of(pieces: Sequence[Array], shape: ConvShape) -> tuple[Array, ...]:
     if total != shape.size[0]:
         raise ShapeError(f"pieces with {total} frames in all: {shape.size[0]} are needed.")
     return kept
+
+
+def _require_factors(launch: LaunchOptions) -> None:
+    asked, given = launch.start.scaled, launch.factors
+    if asked != (given is not None):
+        raise ShapeError(
+            f"factors {'asked for, but none given' if asked else 'given, but the start has none'}:"
+            " say both, or neither."
+        )
+    if given is not None and given.dtype != np.float32:
+        raise ShapeError(f"factors of {given.dtype}: float32 is needed.")
 
 
 def _require_residual(launch: LaunchOptions, expected: tuple[int, ...]) -> None:

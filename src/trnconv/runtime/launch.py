@@ -34,6 +34,7 @@ class LaunchOperands:
     w: Any = None  # [C_out, C_in / groups, KD, KH, KW]
     bias: Any = None
     residual: Any = None
+    factors: Any = None  # of the input's start: [C_in, 2 x pieces]
 
 
 def prepare(plans: tuple[Plan, ...]) -> Prepared:
@@ -44,11 +45,11 @@ def prepare(plans: tuple[Plan, ...]) -> Prepared:
 def run(program: Prepared, operands: LaunchOperands) -> Run:
     """The kernel in nkisim, with data, on a logical core of as many cores as there are plans."""
     plans, inputs = program.plans, operands.inputs
-    program.form.check_inputs(plans[0], inputs)
+    program.form.check_inputs(plans[0], inputs, operands.factors)
     packed = program.pack(operands.w, operands.bias)
     return nkisim.run(
         Kernel(program.kernel(len(inputs)))[len(plans)],
-        *program.arguments(inputs, packed, operands.residual),
+        *program.arguments(inputs, packed, operands.residual, operands.factors),
         target=plans[0].machine,
         lnc=len(plans),
         summation="fixed" if all(plan.is_reproducible for plan in plans) else "fast",

@@ -10,7 +10,8 @@ from nkisim import TRN1, TRN2, TRN3, Spec
 from nkisim.machine import find_machine
 from repetition import few
 from trnconv.errors import PlanError
-from trnconv.neighbours.attention.problem import Attention, launch_of, simulate
+from trnconv.neighbours.attention.price import price_of
+from trnconv.neighbours.attention.problem import Attention, launch_of, recipes_of, simulate
 
 MACHINES = [TRN2, pytest.param(TRN3, marks=pytest.mark.slow)]
 CASES = [
@@ -167,6 +168,19 @@ def test_the_price_is_within_5_percent_of_the_schedule(problem, machine, cores):
 def test_prices_of_a_few_hundred_tokens_are_within_10_percent(problem, cores):
     """One or two tiles of queries: waits decide, which the closed form has in part."""
     check_price(problem, TRN2, cores, 0.10)
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize("tokens", [100, 3000])
+def test_images_in_between_are_priced_alike(tokens, cores):
+    """A model may have tens of thousands, of a few tokens each."""
+    problem = Attention(7, tokens, 64)
+    priced = problem.price(TRN2, cores)
+    every = price_of(recipes_of(problem, TRN2, cores), TRN2)
+    assert priced.instructions == every.instructions
+    assert (priced.regions, priced.hbm_bytes) == (every.regions, every.hbm_bytes)
+    assert np.isclose(priced.ns, every.ns, rtol=1e-9)
+    assert np.allclose([ns for _, ns in priced.busy], [ns for _, ns in every.busy], rtol=1e-9)
 
 
 def test_four_fifths_of_the_tensor_engine_are_products_of_long_videos():

@@ -17,7 +17,7 @@ from trnconv.planner.shares import shared_plans
 PINNED = Path(__file__).parents[2] / "golden" / "plans.txt"
 STEP = 20  # of so many problems two are planned in every run
 # Of a plan, what a question already says.
-_ASKED = {"problem", "shape", "machine", "dtype", "end", "pieces"}
+_ASKED = {"problem", "shape", "machine", "dtype", "end", "start", "pieces"}
 # What one of two cores computes, where it says so.
 _SHARES = {"columns_of", "lines_of", "outputs_of", "outs_of", "ins_of", "strips_of"}
 

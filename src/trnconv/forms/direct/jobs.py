@@ -78,8 +78,12 @@ class TileSum:
     def kind(self) -> tuple[object, ...]:
         """All that its cost depends on, but for its windows and its frame."""
         one, out = self.one, self.out
-        runs = sum(len(box.whole()) for box in out.boxes)
-        stored = (len(out.boxes), runs, sum(box.lines for box in out.boxes), len(out.phases))
+        stored = (
+            len(out.boxes),
+            len(out.whole_boxes),
+            sum(box.lines for box in out.boxes),
+            len(out.phases),
+        )
         summed = (frozenset(self.product_kinds.items()), frozenset(self.weight_widths.items()))
         return (one.rows, one.columns, one.separate, len(out.parts), *stored, *summed)
 

@@ -190,9 +190,8 @@ def window_transfer(plan: DirectPlan, loaded: Loaded, extent: BlockExtent) -> Tr
 
 def stored_boxes(plan: DirectPlan, job: TileSum) -> tuple[OutBox, ...]:
     """The partitions of each store of a job."""
-    if plan.target.accepts.split_partitions:
-        return job.out.boxes
-    return tuple(part for box in job.out.boxes for part in box.whole())
+    split = plan.target.accepts.split_partitions
+    return job.out.boxes if split else job.out.whole_boxes
 
 
 def store_transfer(plan: DirectPlan, job: TileSum, extent: BlockExtent) -> Transfers:

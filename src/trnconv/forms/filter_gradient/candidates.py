@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from nkisim.machine import Machine
 from trnconv.ask.question import Question, Share
@@ -53,7 +54,7 @@ def _start(question: Question) -> FilterGradientPlan:
     )
 
 
-def given_share(question: Question) -> dict[str, tuple[int, int] | None]:
+def given_share(question: Question) -> dict[str, Any]:
     """The fields of a plan that follow from a share of two cores."""
     share = question.share
     if share is None:

@@ -191,8 +191,12 @@ class FilterGradientPlan(Plan):
 
     def strips(self) -> tuple[GradientStrip, ...]:
         """The columns of the gradient of a pack, in the order in which they are made."""
+        return _strips(*self._strips_by())
+
+    def _strips_by(self) -> tuple[Triple, Span, int, Span | None]:
+        """What strips follow from."""
         ins, bank = self.ins_of or (0, self.pack_in), self.target.psum_bank_fp32_elems
-        return _strips(self.shape.kernel, ins, bank, self.strips_of)
+        return self.shape.kernel, ins, bank, self.strips_of
 
     @property
     def out_tiles(self) -> int:
@@ -202,17 +206,12 @@ class FilterGradientPlan(Plan):
     @property
     def pass_columns(self) -> int:
         """Columns of the gradient that stay in SBUF during a pass."""
-        before = self.strip_sizes.before
-        last = len(before) - 1
-        return max(
-            before[min(first + self.pass_strips, last)] - before[first]
-            for first in range(0, last, self.pass_strips)
-        )
+        return _pass_columns(self.strip_sizes, self.pass_strips)
 
     @property
     def strip_sizes(self) -> StripSizes:
         """What SBUF has to hold of strips."""
-        return _strip_sizes(self.strips())
+        return _strip_sizes(*self._strips_by())
 
     def frames_read(self, frame: int) -> tuple[int, ...]:
         """The input frame each frame tap of an output frame reads; -1 for padding."""
@@ -264,10 +263,20 @@ def _strips(taps: Triple, ins: Span, most: int, part: Span | None) -> tuple[Grad
 
 
 @lru_cache(maxsize=256)
-def _strip_sizes(strips: tuple[GradientStrip, ...]) -> StripSizes:
+def _strip_sizes(taps: Triple, ins: Span, most: int, part: Span | None) -> StripSizes:
+    strips = _strips(taps, ins, most, part)
     columns = [strip.columns for strip in strips]
     channels = max(strip.channels for strip in strips)
     return StripSizes(max(columns), channels, tuple(accumulate(columns, initial=0)))
+
+
+@lru_cache(maxsize=4096)
+def _pass_columns(sizes: StripSizes, pass_strips: int) -> int:
+    before, last = sizes.before, len(sizes.before) - 1
+    return max(
+        before[min(first + pass_strips, last)] - before[first]
+        for first in range(0, last, pass_strips)
+    )
 
 
 def _cut(size: int, part: int) -> tuple[tuple[int, int], ...]:

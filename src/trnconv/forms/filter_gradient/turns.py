@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 from math import prod
 
 from trnconv.forms.filter_gradient.plan import DEPTH, HEIGHT, WIDTH, FilterGradientPlan
+from trnconv.geometry import ConvShape
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,7 @@ def appearance(plan: FilterGradientPlan, turn: AreaTurn) -> tuple[object, ...]:
     return (turn.images, _frames_look(plan, turn.frames), _areas_look(plan, turn.areas))
 
 
+@lru_cache(maxsize=64)
 def turns_of_looks(plan: FilterGradientPlan) -> list[int]:
     """Of the different looks that the turns of a plan have, how many turns each has."""
     frames = range(plan.shape.out_size(DEPTH))
@@ -93,15 +96,27 @@ def _area_looks(plan: FilterGradientPlan) -> Counter[object]:
     Areas lie on a grid, so how they are moved against a turn's first one depends on where a row of
     it ends alone.
     """
-    rows = [(rows, *_padding(plan, HEIGHT, first, rows)) for first, rows in plan.row_spans()]
-    columns = [(wide, *_padding(plan, WIDTH, first, wide)) for first, wide in plan.column_spans()]
-    looks = [(row, column) for row in rows for column in columns]
+    rows = _span_looks(plan.shape, HEIGHT, plan.rows, plan.is_flat)
+    columns = _span_looks(plan.shape, WIDTH, plan.columns, plan.is_flat)
     in_row = len(columns)
+    looks = [in_row * row + column for row in rows for column in columns]
     found: Counter[object] = Counter()
     for first in range(0, len(looks), plan.turn_areas):
         turn = tuple(looks[first : first + plan.turn_areas])
         found[min(len(turn), in_row - first % in_row), turn] += 1
     return found
+
+
+@lru_cache(maxsize=256)
+def _span_looks(shape: ConvShape, axis: int, size: int, is_flat: bool) -> tuple[int, ...]:  # noqa: FBT001
+    """For every span of an axis that is cut, a number that those which look alike have."""
+    out, numbers = shape.out_size(axis), dict[tuple[int, ...], int]()
+    found = []
+    for first in range(0, out, size):
+        count = min(size, out - first)
+        look = (count, *_reach_beyond(shape, axis, (first, count), is_flat))
+        found.append(numbers.setdefault(look, len(numbers)))
+    return tuple(found)
 
 
 def _frames_look(plan: FilterGradientPlan, frames: tuple[int, ...]) -> tuple[object, ...]:
@@ -124,8 +139,17 @@ def _padding(plan: FilterGradientPlan, axis: int, first: int, count: int) -> tup
     Where tiles run on from row to row, the first tap of a row may lie in the row before, so one
     row more is looked at.
     """
-    shape = plan.shape
-    more = 1 if plan.is_flat and axis == HEIGHT else 0
+    return _reach_beyond(plan.shape, axis, (first, count), plan.is_flat)
+
+
+def _reach_beyond(
+    shape: ConvShape,
+    axis: int,
+    span: tuple[int, int],
+    is_flat: bool,  # noqa: FBT001
+) -> tuple[int, int]:
+    first, count = span
+    more = 1 if is_flat and axis == HEIGHT else 0
     begin = shape.in_position(axis, first, 0) - more
     end = shape.in_position(axis, first + count - 1, shape.kernel[axis] - 1) + more
     return max(0, -begin), max(0, end + 1 - shape.size[axis])

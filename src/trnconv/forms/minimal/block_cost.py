@@ -100,6 +100,7 @@ class Rates:
     ways: int  # of outputs: out, and in what is added to them
     every_row: bool  # of a block is loaded, what padding repeats or clears by itself
     repeats_columns: bool
+    scaled: bool  # whether inputs are, before they are transformed
     ins: tuple[InRates, ...]
     outs: tuple[OutRates, ...]
     weight_columns: int  # of the weight image, all products
@@ -140,6 +141,7 @@ def _rates(plan: MinimalPlan) -> Rates:
         ways=1 if plan.end.residual == NO_RESIDUAL else 2,
         every_row=replicates(plan.shape, HEIGHT),
         repeats_columns=replicates(plan.shape, WIDTH),
+        scaled=plan.start.scaled,
         ins=tuple(InRates(count, *look) for look, count in alike.items()),
         outs=tuple(
             _out_rates(plan, stack) for stack in STACKS if any(o.stack == stack for o in outs)
@@ -249,13 +251,14 @@ def inputs_cost(rates: Rates, frames: int, tiles: int, look: InLook) -> EngineSu
         lines = in_rates.channels * in_rates.loaded
         loads = in_rates.loaded * (1 + look.repeated)
         made = in_rates.copies - in_rates.loaded
+        scaled = frames * (rows * look.columns + timing.scalar_startup_cycles) * rates.scaled
         part = EngineSum(
             vector=tiles * rates.steps * streamed,
-            scalar=tiles * in_rates.copies * fills * filled,
+            scalar=tiles * in_rates.copies * fills * filled + scaled,
             moved=frames * moved_ns(timing, lines * runs, each),
             loads=frames * loads,
             bytes=frames * lines * rows * width * rates.x_bytes,
-            instructions=frames * (loads + made + 1)
+            instructions=frames * (loads + made + 1 + rates.scaled)
             + tiles * (rates.steps + 2 + in_rates.copies * fills),
         )
         cost = cost.plus(part.times(in_rates.tiles))

@@ -97,6 +97,7 @@ def start(
         midgroup=question.machine.accepts.growing_banks if midgroup is None else midgroup,
         rows_of=question.share.rows if question.share else None,
         end=question.end,
+        start=question.start,
     )
 
 

@@ -95,7 +95,10 @@ def replicates(shape: ConvShape, axis: int) -> bool:
 def in_channels(plan: MinimalPlan) -> tuple[InChannels, ...]:
     """The tiles of input channels."""
     pairs, machine = plan.paired_rows and not plan.by_rows, plan.target
-    return _in_channels(plan.shape, machine.partitions, pairs, machine.quadrant_partitions)
+    by_engines = plan.start.scaled or replicates(plan.shape, WIDTH)
+    return _in_channels(
+        plan.shape, machine.partitions, pairs, machine.quadrant_partitions, by_engines
+    )
 
 
 @lru_cache(maxsize=256)
@@ -104,8 +107,12 @@ def _in_channels(
     size: int,
     pairs: bool,  # noqa: FBT001
     quadrant: int,
+    by_engines: bool,  # noqa: FBT001
 ) -> tuple[InChannels, ...]:
-    """Copies have borders of their own. Engines that fill those begin at quadrants only."""
+    """Copies have borders of their own, and are scaled where they were loaded.
+
+    Engines that do this (`by_engines`) begin at quadrants only.
+    """
     c_in = shape.c_in
     whole = [InChannels(first, size) for first in range(0, c_in - size + 1, size)]
     rest = c_in % size
@@ -114,7 +121,7 @@ def _in_channels(
     first = c_in - rest
     copies = min(shape.kernel[WIDTH], size // rest)
     copied = rest % quadrant == 0
-    if copies < 2 or (replicates(shape, WIDTH) and not copied):
+    if copies < 2 or (by_engines and not copied):
         return (*whole, InChannels(first, rest))
     columns = InChannels(first, rest, tuple((0, k) for k in range(copies)), copied)
     if pairs and copies == 2:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from trnconv._nki import nisa, nl
 from trnconv.forms.kernel_parts import Banks, Turn, at_cell, listed, sbuf
+from trnconv.forms.minimal.prologue import InputFactors
 from trnconv.forms.minimal.recipe import (
     InLoad,
     InPart,
@@ -75,6 +76,12 @@ class MinimalCore(nl.NKIObject):
         nisa.dma_copy(dst=self.constants, src=constants)
         self.banks = Banks(recipe.banks, (recipe.lines, recipe.bank_elems), nl.float32)
         self.used = [0, 0, 0, 0]  # copies, outputs, residuals, weights
+        self.factors: InputFactors | None = None
+
+    def hold_factors(self, factors: nl.NkiTensor | None) -> None:
+        """Load scales and shifts of inputs, if there are any."""
+        if factors != None:
+            self.factors = InputFactors(factors, self.recipe)
 
     def start_over(self) -> None:
         """What each turn of a hardware loop starts from, so that all turns are alike."""
@@ -187,12 +194,23 @@ def load_lines(
 
 
 def complete_inputs(core: MinimalCore, block: MinimalBlock, work: PrepareStep) -> None:
-    """Copies of channels, for inputs that are new."""
-    part = block.kind.ins[work.tile]
-    for slot in work.prepare.fresh:
-        tile = input_tile(core, work.tile, slot, part)
+    """The start and copies of channels, for inputs that are new."""
+    part, prepare = block.kind.ins[work.tile], work.prepare
+    for number in range(len(prepare.fresh)):
+        tile = input_tile(core, work.tile, prepare.fresh[number], part)
+        piece = block.kind.frames[prepare.frames[number]].piece
+        if core.factors != None and piece >= 0:
+            core.factors.apply(work.tile, piece, loaded_part(core, work.tile, tile, part))
         for copy in part.copies:
             copy_lines(tile, copy)
+
+
+def loaded_part(core: MinimalCore, number: int, tile: nl.NkiTensor, part: InPart) -> nl.NkiTensor:
+    """What loads have filled of the first lines of an input tile: [channels, rows, columns]."""
+    inside = part.inside
+    lines = tile[0 : core.recipe.in_tiles[number].channels]
+    rows = lines[:, inside.row : inside.row_end, :]
+    return rows[:, :, inside.column : inside.column_end]
 
 
 def clear_transformed(core: MinimalCore, block: MinimalBlock, work: PrepareStep) -> None:

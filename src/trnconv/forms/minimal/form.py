@@ -9,6 +9,7 @@ import numpy as np
 from nkisim.machine import V3
 from trnconv.ask.policy import DIRECT
 from trnconv.ask.question import Question, of_one_frame
+from trnconv.ask.starts import FACTORS
 from trnconv.forms.form import Array, Form
 from trnconv.forms.minimal import candidates, kernel
 from trnconv.forms.minimal.cost import cost_of, trips_of
@@ -102,9 +103,12 @@ def _named(family: str) -> tuple[str, int]:
     return transform.name, axis
 
 
-def _check_inputs(plan: MinimalPlan, inputs: tuple[Array, ...]) -> None:
+def _check_inputs(plan: MinimalPlan, inputs: tuple[Array, ...], factors: Array | None) -> None:
     """Transformed values must fit fp16."""
     largest = max(float(np.abs(part.astype(np.float32)).max()) for part in inputs)
+    if factors is not None:
+        scales, shifts = (float(np.abs(factors[:, n::FACTORS]).max()) for n in range(FACTORS))
+        largest = scales * largest + shifts
     require_range(plan.algorithm, largest)
 
 
@@ -149,4 +153,5 @@ MINIMAL: Form[Any] = Form(
     loops=trips_of,
     given=_given,
     takes_residual=True,
+    takes_factors=True,
 )

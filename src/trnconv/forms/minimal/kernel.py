@@ -5,7 +5,8 @@ Tiles of m neighbouring outputs, along frames or along rows, take m + 2 products
     y = A^T [ sum over the other taps and channels of  U * V ],    U = G w,    V = B^T x
 
 U is made on the host. The Vector engine makes V of the next unit while the Tensor engine multiplies
-those of this one; Scalar and Vector engine share A^T on the way out of PSUM. The loop nest:
+those of this one; Scalar and Vector engine share A^T on the way out of PSUM. Inputs that
+are to be scaled and activated are, where they were loaded (`prologue.py`). The loop nest:
 
     for each group of output channels whose weights are in SBUF together    compute
         for each block of outputs, unrolled or in a hardware loop           run_blocks, roll
@@ -44,11 +45,14 @@ def minimal(
     constants: nl.NkiTensor,
     places: nl.NkiTensor,
     residual: nl.NkiTensor | None,
+    factors: nl.NkiTensor | None,
     recipe: MinimalRecipe,
 ) -> nl.NkiTensor:
     """x [N, C_in, D, H, W], in pieces along D, and what is packed -> y [N, C_out, D', H', W']."""
     y = output(x[0], recipe.y_shape, recipe.end.dtype)
-    compute(MinimalCore(x, y, weights, constants, residual, recipe), places)
+    core = MinimalCore(x, y, weights, constants, residual, recipe)
+    core.hold_factors(factors)
+    compute(core, places)
     if recipe.fence:
         fence(y)
     return y
@@ -70,10 +74,11 @@ def minimal_of_one(
     constants: nl.NkiTensor,
     places: nl.NkiTensor,
     residual: nl.NkiTensor | None,
+    factors: nl.NkiTensor | None,
     recipe: MinimalRecipe,
 ) -> nl.NkiTensor:
     """All frames in one tensor."""
-    return minimal((x,), weights, constants, places, residual, recipe)
+    return minimal((x,), weights, constants, places, residual, factors, recipe)
 
 
 def minimal_of_two(
@@ -83,10 +88,11 @@ def minimal_of_two(
     constants: nl.NkiTensor,
     places: nl.NkiTensor,
     residual: nl.NkiTensor | None,
+    factors: nl.NkiTensor | None,
     recipe: MinimalRecipe,
 ) -> nl.NkiTensor:
     """Frames of `first`, then of `second`."""
-    return minimal((first, second), weights, constants, places, residual, recipe)
+    return minimal((first, second), weights, constants, places, residual, factors, recipe)
 
 
 def minimal_of_three(
@@ -97,10 +103,11 @@ def minimal_of_three(
     constants: nl.NkiTensor,
     places: nl.NkiTensor,
     residual: nl.NkiTensor | None,
+    factors: nl.NkiTensor | None,
     recipe: MinimalRecipe,
 ) -> nl.NkiTensor:
     """Frames of `first`, then of `second`, then of `third`."""
-    return minimal((first, second, third), weights, constants, places, residual, recipe)
+    return minimal((first, second, third), weights, constants, places, residual, factors, recipe)
 
 
 def minimal_on_two_cores(
@@ -112,13 +119,14 @@ def minimal_on_two_cores(
     places_0: nl.NkiTensor,
     places_1: nl.NkiTensor,
     residual: nl.NkiTensor | None,
+    factors: nl.NkiTensor | None,
     recipes: RecipePair,
 ) -> nl.NkiTensor:
     """All frames in one tensor."""
     weights = Pair(weights_0, weights_1)
     constants = Pair(constants_0, constants_1)
     places = Pair(places_0, places_1)
-    return on_two_cores((x,), weights, constants, places, residual, recipes)
+    return on_two_cores((x,), weights, constants, places, residual, factors, recipes)
 
 
 def minimal_of_two_on_two_cores(
@@ -131,13 +139,14 @@ def minimal_of_two_on_two_cores(
     places_0: nl.NkiTensor,
     places_1: nl.NkiTensor,
     residual: nl.NkiTensor | None,
+    factors: nl.NkiTensor | None,
     recipes: RecipePair,
 ) -> nl.NkiTensor:
     """Frames of `first`, then of `second`."""
     weights = Pair(weights_0, weights_1)
     constants = Pair(constants_0, constants_1)
     places = Pair(places_0, places_1)
-    return on_two_cores((first, second), weights, constants, places, residual, recipes)
+    return on_two_cores((first, second), weights, constants, places, residual, factors, recipes)
 
 
 def minimal_of_three_on_two_cores(
@@ -151,13 +160,15 @@ def minimal_of_three_on_two_cores(
     places_0: nl.NkiTensor,
     places_1: nl.NkiTensor,
     residual: nl.NkiTensor | None,
+    factors: nl.NkiTensor | None,
     recipes: RecipePair,
 ) -> nl.NkiTensor:
     """Frames of `first`, then of `second`, then of `third`."""
     weights = Pair(weights_0, weights_1)
     constants = Pair(constants_0, constants_1)
     places = Pair(places_0, places_1)
-    return on_two_cores((first, second, third), weights, constants, places, residual, recipes)
+    pieces = (first, second, third)
+    return on_two_cores(pieces, weights, constants, places, residual, factors, recipes)
 
 
 def on_two_cores(
@@ -166,6 +177,7 @@ def on_two_cores(
     constants: Pair,
     places: Pair,
     residual: nl.NkiTensor | None,
+    factors: nl.NkiTensor | None,
     recipes: RecipePair,
 ) -> nl.NkiTensor:
     """The same, with each of two cores computing its rows of y."""
@@ -173,6 +185,7 @@ def on_two_cores(
     recipe = recipes.cores[number]
     y = output(x[0], recipe.y_shape, recipe.end.dtype)
     core = MinimalCore(x, y, weights.of(number), constants.of(number), residual, recipe)
+    core.hold_factors(factors)
     compute(core, places.of(number))
     wait_for_both(y)
     if recipe.fence:

@@ -59,14 +59,15 @@ def lower(plan: MinimalPlan) -> MinimalLowered:
         fence=plan.is_fenced,
         midgroup=plan.midgroup,
         end=plan.end,
+        start=plan.start,
         channel_steps=tuple(
             frames * shape.size[HEIGHT] * shape.size[WIDTH] for frames in plan.frames
         ),
         frame_elems=shape.size[HEIGHT] * shape.size[WIDTH],
         x_width=shape.size[WIDTH],
-        completes=any(tile.copied for tile in in_channels(plan)),
+        completes=completes(plan),
         in_tiles=tuple(
-            InTile(tile.lines, x, v)
+            InTile(tile.first, tile.channels, tile.lines, x, v)
             for tile, x, v in zip(in_channels(plan), memory.x, memory.v, strict=True)
         ),
         groups=out_groups(plan),
@@ -86,6 +87,7 @@ def lower(plan: MinimalPlan) -> MinimalLowered:
         residual=memory.residual,
         constants=constant_columns(plan),
         constants_address=memory.constants_address,
+        factors_address=memory.factors_address,
         places_address=memory.places_address,
         banks=plan.target.psum_banks,
         bank_elems=plan.target.psum_bank_fp32_elems,
@@ -97,6 +99,11 @@ def lower(plan: MinimalPlan) -> MinimalLowered:
         ArraySpec((len(table), len(table[0])), "int32"),
     )
     return MinimalLowered(plan, recipe, arrays, plan.input_specs(), (recipe.y_shape,), table)
+
+
+def completes(plan: MinimalPlan) -> bool:
+    """Whether inputs are scaled or copied before they are transformed."""
+    return plan.start.scaled or any(tile.copied for tile in in_channels(plan))
 
 
 def out_groups(plan: MinimalPlan) -> tuple[Group, ...]:
@@ -250,6 +257,11 @@ def in_part(plan: MinimalPlan, tile: InChannels, row: BlockSpan, column: BlockSp
         x_clears=around(kept, *size),
         loads=tuple(replace(load, whole=_is_whole(plan, load, size[1])) for load in loads),
         loaded=tile.channels if tile.copied else tile.lines,
+        inside=replace(
+            own[0].into,
+            row=0 if every_row else own[0].into.row,
+            row_end=size[0] if every_row else own[0].into.row_end,
+        ),
         copies=_copies(tile),
         written=written,
         x_row=0,

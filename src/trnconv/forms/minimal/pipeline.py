@@ -64,7 +64,7 @@ class Pipeline:
         self.banks = Rotation(score.machine.psum_banks)
         self.copies, self.outs = Rotation(slots.copies), Rotation(slots.outs)
         self.residuals, self.weights = Rotation(slots.residuals), Rotation(slots.weights)
-        self.completes = any(work.completed for work in score.ins)
+        self.completes = any(work.completed or work.scaled for work in score.ins)
         self.kept_weights = 0.0  # when they are there
         self.x_places = self.y_places = 0.0  # when offsets of a turn are there
         self.begun: float | None = None  # the start of the first product
@@ -132,8 +132,8 @@ class Pipeline:
         of = self.score.ins[work.tile]
         if work.step < 0:
             self._clear(work, of)
-            for slot in work.prepare.fresh:
-                self._complete(of, self.x[slot][work.tile])
+            for slot, frame in zip(work.prepare.fresh, work.prepare.frames, strict=True):
+                self._complete(of, self.x[slot][work.tile], exists=not self.score.missing[frame])
             return
         step = self.score.steps[work.step]
         v = self.v[work.prepare.slot][step.product]  # -1, scratch: as the last one
@@ -168,7 +168,10 @@ class Pipeline:
             for product in products:
                 product.ready = max(product.ready, filled.visible + self.hop_ns)
 
-    def _complete(self, of: InWork, x: OnChip) -> None:
+    def _complete(self, of: InWork, x: OnChip, *, exists: bool) -> None:
+        if of.scaled and exists:
+            scaled = self.scalar(self.costs.scalar(of.scaled), x.ready)
+            x.ready = scaled.visible + self.hop_ns
         for elems in of.completed:
             x.ready = self._on_gpsimd(elems, x.ready)
 

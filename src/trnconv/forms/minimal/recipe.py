@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from trnconv._nki import NKIObject
 from trnconv.ask.ends import Epilogue
+from trnconv.ask.starts import Prologue
 from trnconv.forms.digest import digest_of
 from trnconv.forms.minimal.transforms import TransformStep
 from trnconv.forms.recipe_parts import Place, Ring
@@ -72,6 +73,7 @@ class InPart(NKIObject):
     x_clears: tuple[Rectangle, ...]
     loads: tuple[InLoad, ...]
     loaded: int  # lines that are
+    inside: Rectangle  # what loads fill of the first ones
     copies: tuple[XCopy, ...]
     written: Rectangle
     x_row: int
@@ -136,13 +138,15 @@ class XLoad(NKIObject):
 class Prepare(NKIObject):
     """Transformed inputs of a block of the body, made in a slot from input slots.
 
-    `fresh` are those of the input slots that no other preparation has read before.
+    `fresh` are those of the input slots that no other preparation has read before, `frames` the
+    input frames of the block that they hold.
     """
 
     block: int
     slot: int
     x_slots: tuple[int, ...]
     fresh: tuple[int, ...]
+    frames: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -160,6 +164,8 @@ class Unit(NKIObject):
 class InTile(NKIObject):
     """Input channels on partitions, some of them several times: `shifts` of rows and columns."""
 
+    channel: int
+    channels: int
     lines: int
     x: Ring
     v: Ring
@@ -233,10 +239,11 @@ class MinimalRecipe(NKIObject):
     fence: bool  # whether the output is copied onto itself after loops
     midgroup: bool  # sums are read while they still grow
     end: Epilogue
+    start: Prologue
     channel_steps: tuple[int, ...]  # from channel to channel, of each tensor x lies in
     frame_elems: int  # of x
     x_width: int
-    completes: bool  # inputs need copies before they are transformed
+    completes: bool  # inputs are scaled or copied before they are transformed
     in_tiles: tuple[InTile, ...]
     groups: tuple[Group, ...]
     kinds: tuple[MinimalBlockType, ...]
@@ -255,6 +262,7 @@ class MinimalRecipe(NKIObject):
     residual: Ring
     constants: int  # columns
     constants_address: int
+    factors_address: int
     places_address: int
     banks: int
     bank_elems: int

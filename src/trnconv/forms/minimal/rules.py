@@ -9,7 +9,7 @@ from trnconv.forms.form import switched_off
 from trnconv.forms.minimal.blocks import blocks_of_span
 from trnconv.forms.minimal.channels import in_channels
 from trnconv.forms.minimal.error import expected_ratio, range_limit
-from trnconv.forms.minimal.plan import DEPTH, HEIGHT, MinimalPlan
+from trnconv.forms.minimal.plan import DEPTH, HEIGHT, V_BYTES, MinimalPlan
 from trnconv.forms.minimal.sbuf import largest_inputs, sbuf_end
 from trnconv.forms.minimal.tempo import broken_schedule
 from trnconv.forms.minimal.transforms import TAPS, Transform
@@ -92,6 +92,8 @@ def _sizes(plan: MinimalPlan) -> list[str]:
         broken.append("a block, body or group of nothing")
     if plan.dtype not in ITEM_BYTES:
         broken.append(f"dtype {plan.dtype}: one of {', '.join(ITEM_BYTES)}")
+    if plan.start.scaled and plan.item_bytes != V_BYTES:
+        broken.append(f"scaled inputs of {plan.dtype}: the kernel scales types of 16 bits")
     if plan.midgroup and not plan.target.accepts.growing_banks:
         broken.append(f"sums read while they grow: {plan.machine} has that switched off")
     if not plan.midgroup and plan.m > 2:

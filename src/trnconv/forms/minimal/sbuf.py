@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from trnconv.ask.ends import NO_RESIDUAL
+from trnconv.ask.starts import FACTORS
 from trnconv.forms.minimal.blocks import column_kinds, rectangles, row_kinds
 from trnconv.forms.minimal.channels import in_channels, matrices_of_a_load, out_channels, taps_of
 from trnconv.forms.minimal.plan import LEAST, V_BYTES, MinimalPlan
@@ -30,6 +31,7 @@ class FastMemory:
     out: Ring
     residual: Ring
     constants_address: int
+    factors_address: int
     places_address: int
     end: int
 
@@ -122,6 +124,7 @@ def lay_out(plan: MinimalPlan) -> FastMemory:
     has_residual = plan.end.residual != NO_RESIDUAL
     residual = floor.ring(RESIDUALS if has_residual else 0, out_elems, plan.item_bytes)
     constants = floor.ring(1, constant_columns(plan), _FLOAT_BYTES)
+    factors = floor.ring(1 if plan.start.scaled else 0, _factor_columns(plan), _FLOAT_BYTES)
     places = floor.ring(1, _cells(plan), _INT_BYTES)
     return FastMemory(
         x,
@@ -132,9 +135,15 @@ def lay_out(plan: MinimalPlan) -> FastMemory:
         out,
         residual,
         constants.address,
+        factors.address,
         places.address,
         floor.at - first,
     )
+
+
+def _factor_columns(plan: MinimalPlan) -> int:
+    """Scales and shifts of a partition: of every piece and tile of input channels."""
+    return FACTORS * len(plan.frames) * len(in_channels(plan))
 
 
 def float_copies(plan: MinimalPlan) -> int:

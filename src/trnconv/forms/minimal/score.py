@@ -53,6 +53,7 @@ class InWork(NamedTuple):
     v_cleared: tuple[int, ...]  # GpSimd: borders of transformed inputs
     step: int  # Vector: a step of the transform
     filled: tuple[int, ...]  # Scalar: columns that padding repeats
+    scaled: int  # Scalar: a new frame
 
 
 class OutWork(NamedTuple):
@@ -171,6 +172,7 @@ def _in_work(plan: MinimalPlan, tile: InChannels, row: BlockSpan, column: BlockS
         v_cleared=tuple(products * _area(clear) for clear in part.v_clears),
         step=_area(written),
         filled=len(part.v_fills) * (products * v_rows,),
+        scaled=_area(part.inside) if plan.start.scaled else 0,
     )
 
 

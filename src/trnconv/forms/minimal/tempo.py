@@ -169,5 +169,11 @@ def _load(plan: MinimalPlan, frame: int) -> XLoad:
 def _prepare(plan: MinimalPlan, tempo: Tempo, tile: int) -> Prepare:
     frames = tempo.frames_of(tile)
     slots = tuple(frame % plan.x_slots for frame in frames)
-    fresh = tuple(frame % plan.x_slots for frame in frames if tempo.tiles_from(frame)[0] == tile)
-    return Prepare(tile // tempo.tiles_of_block, tile % plan.v_slots, slots, fresh)
+    new = [frame for frame in frames if tempo.tiles_from(frame)[0] == tile]
+    return Prepare(
+        tile // tempo.tiles_of_block,
+        tile % plan.v_slots,
+        slots,
+        tuple(frame % plan.x_slots for frame in new),
+        tuple(frame % plan.block_frames for frame in new),
+    )

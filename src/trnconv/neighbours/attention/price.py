@@ -52,6 +52,18 @@ def price_of(recipes: Sequence[AttentionRecipe], machine: Machine) -> LaunchPric
     return replace(slowest, hbm_bytes=sum(price.hbm_bytes for price in prices))
 
 
+def more_images(one: LaunchPrice, two: LaunchPrice, count: int) -> LaunchPrice:
+    """What so many images more than two add, each as the second one does."""
+    first = dict(one.busy)
+    return LaunchPrice(
+        count * (two.ns - one.ns),
+        count * (two.instructions - one.instructions),
+        count * (two.regions - one.regions),
+        count * (two.hbm_bytes - one.hbm_bytes),
+        tuple((resource, count * (ns - first[resource])) for resource, ns in two.busy),
+    )
+
+
 def _core(recipe: AttentionRecipe, clock: Clock) -> LaunchPrice:
     barrier = clock.timing.core_barrier_ns if clock.cores > 1 else 0.0
     total = LaunchPrice(barrier, clock.cores - 1, 0, 0, ())

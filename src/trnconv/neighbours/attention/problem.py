@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from nkisim.machine import Machine
 from trnconv.forms.form import Array
 from trnconv.neighbours.attention.kernel import attention, attention_on_two_cores
-from trnconv.neighbours.attention.price import price_of
+from trnconv.neighbours.attention.price import more_images, price_of
 from trnconv.neighbours.attention.recipe import AttentionRecipe, QueryRow
 from trnconv.neighbours.launch import NeighbourLaunch, launch_on
 from trnconv.neighbours.price import LaunchPrice
@@ -70,7 +70,7 @@ class Attention:
     def price(self, machine: Machine, cores: int = 1) -> LaunchPrice:
         """What it takes, in closed form. Modelled."""
         require(self, machine, cores)
-        return price_of(recipes_of(self, machine, cores), machine)
+        return _price(self, machine, cores)
 
 
 def _head_tiles(elems: int, machine: Machine) -> int:
@@ -84,11 +84,37 @@ def _head_tiles(elems: int, machine: Machine) -> int:
 @lru_cache(maxsize=1024)
 def recipes_of(problem: Attention, machine: Machine, cores: int) -> tuple[AttentionRecipe, ...]:
     """What each core does: the fastest, or nearly that if its program is shorter."""
-    choices = [_recipes(problem, machine, cores, tiles) for tiles in _TILES]
-    prices = [price_of(recipes, machine) for recipes in choices]
-    most = _WORSE * min(price.ns for price in prices)
-    fast = [n for n, price in enumerate(prices) if price.ns <= most]
-    return choices[min(fast, key=lambda n: prices[n].instructions)]
+    return _recipes(problem, machine, cores, _best_tiles(_of_images(problem, 2), machine, cores))
+
+
+def _of_images(problem: Attention, most: int) -> Attention:
+    """The same of at most so many images: those in between are all alike."""
+    return replace(problem, batch=min(problem.batch, most))
+
+
+@lru_cache(maxsize=1024)
+def _best_tiles(problem: Attention, machine: Machine, cores: int) -> int:
+    """Of queries that share what is loaded."""
+    prices = {tiles: _price_with(problem, machine, cores, tiles) for tiles in _TILES}
+    most = _WORSE * min(price.ns for price in prices.values())
+    fast = [tiles for tiles, price in prices.items() if price.ns <= most]
+    return min(fast, key=lambda tiles: prices[tiles].instructions)
+
+
+def _price_with(problem: Attention, machine: Machine, cores: int, tiles: int) -> LaunchPrice:
+    return price_of(_recipes(problem, machine, cores, tiles), machine)
+
+
+@lru_cache(maxsize=1024)
+def _price(problem: Attention, machine: Machine, cores: int) -> LaunchPrice:
+    """Of two images and, if there are more, as much again for each as the second one adds."""
+    few = _of_images(problem, 2)
+    tiles = _best_tiles(few, machine, cores)
+    both = _price_with(few, machine, cores, tiles)
+    if problem.batch == few.batch:
+        return both
+    one = _price_with(_of_images(problem, 1), machine, cores, tiles)
+    return both + more_images(one, both, problem.batch - few.batch)
 
 
 def _recipes(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import product
 
 from nkisim.machine import PARTITIONS, QUADRANT
@@ -115,6 +115,11 @@ class OutTile:
     phase_lines: int  # partitions of one column phase
     opens: bool = True  # an output buffer of its own; else it goes on with the one before
     row: int = 0  # which rows of a shared output buffer are its own
+
+    @cached_property
+    def whole_boxes(self) -> tuple[OutBox, ...]:
+        """The boxes, none of them split."""
+        return tuple(part for box in self.boxes for part in box.whole())
 
     def stacked(self, axis: int, part: OutPart) -> tuple[int, ...]:
         """The frames (0), rows (1) or columns (2) of the stack that a part has channels of."""

@@ -1,0 +1,240 @@
+"""Inputs that are scaled, shifted and activated where a fast kernel loads them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from conv_arrays import normal_arrays, numpy_dtype
+from fast_bounds import HALF, fast_bound
+from fast_cases import EVERY_CASE, case_of
+from minimal_plans import minimal_plans, run_plan
+from nkisim.machine import TRN2, find_machine
+from repetition import few
+from tolerance import assert_within, output_rounding
+from trnconv.ask.policy import FAST, Policy
+from trnconv.ask.question import Question
+from trnconv.ask.starts import Prologue, start_of
+from trnconv.errors import PlanError, ShapeError, UnsupportedError
+from trnconv.forms.minimal.cost import cost_of
+from trnconv.forms.minimal.error import RangeError
+from trnconv.forms.minimal.form import FAMILIES, MINIMAL
+from trnconv.forms.minimal.rules import broken_rules
+from trnconv.forms.search import search
+from trnconv.geometry import conv_shape
+from trnconv.planner.best import choose
+from trnconv.planner.shares import shared_plans
+from trnconv.reference import forward
+from trnconv.runtime import time_plan
+from trnconv.runtime.convolve import LaunchOptions, convolve, convolve_pieces
+from trnconv.runtime.launch import LaunchOperands, prepare, run
+
+RELU, SILU = start_of("relu"), start_of("silu")
+BF16 = numpy_dtype("bfloat16")
+SMALL = conv_shape((1, 96, 3, 12, 20), (96, 96, 3, 3, 3), padding=(0, 1, 1))
+WITHIN = 0.05  # of the schedule
+
+
+def scaled_case(name, start=RELU):
+    """A plan of the kernel's own cases, scaled; one whose rests of channels no engine may begin
+    at has those once only."""
+    return replace(case_of(name), start=start)
+
+
+def pieces_of(x, plan):
+    ends = np.cumsum(plan.frames)
+    return [
+        np.ascontiguousarray(x[:, :, e - n : e]) for n, e in zip(plan.frames, ends, strict=True)
+    ]
+
+
+def integers(plan):
+    """x, factors of each piece, w and bias: all that is computed of them is an integer."""
+    rng = np.random.default_rng(plan.shape.c_out)
+    shape = plan.shape
+    x = rng.integers(-2, 3, (shape.batch, shape.c_in, *shape.size)).astype(BF16)
+    w = (24 * rng.integers(-2, 3, (shape.c_out, shape.c_in, *shape.kernel))).astype(BF16)
+    bias = rng.integers(-99, 100, shape.c_out).astype(BF16)
+    factors = rng.integers(-2, 3, plan.factors_spec().shape).astype(np.float32)
+    return x, factors, w, bias
+
+
+def started(x, factors, frames, activate):
+    """The definition: each piece by its own scale and shift, in float64."""
+    ends = np.cumsum(frames)
+    parts = []
+    for number, (count, end) in enumerate(zip(frames, ends, strict=True)):
+        scale, shift = (
+            factors[:, 2 * number + n].astype(np.float64)[None, :, None, None, None]
+            for n in range(2)
+        )
+        parts.append(activate(scale * x[:, :, end - count : end].astype(np.float64) + shift))
+    return np.concatenate(parts, axis=2)
+
+
+def relu(z):
+    return np.maximum(z, 0)
+
+
+def silu(z):
+    return z / (1 + np.exp(-z))
+
+
+@few(6)
+@pytest.mark.parametrize("name", EVERY_CASE)
+def test_integers_come_out_exactly(name):
+    plan = scaled_case(name)
+    broken = broken_rules(plan)
+    if plan.dtype != "bfloat16":
+        assert any("types of 16 bits" in rule for rule in broken)
+        return
+    assert not broken
+    x, factors, w, bias = integers(plan)
+    y = np.asarray(run_plan(plan, pieces_of(x, plan), w, bias, factors=factors).outputs)
+    given = started(x, factors, plan.frames, relu).astype(BF16)
+    assert np.array_equal(y, forward(given, w, bias, plan.shape).astype(BF16))
+
+
+def test_pieces_have_factors_of_their_own():
+    """Frames of one piece scaled as another's: the test above would see it."""
+    plan = scaled_case(next(name for name in EVERY_CASE if len(case_of(name).frames) == 2))
+    x, factors, w, bias = integers(plan)
+    y = np.asarray(run_plan(plan, pieces_of(x, plan), w, bias, factors=factors).outputs)
+    swapped = np.roll(factors, 2, axis=1)
+    wrong = started(x, swapped, plan.frames, relu).astype(BF16)
+    assert not np.array_equal(y, forward(wrong, w, bias, plan.shape).astype(BF16))
+
+
+def test_padding_is_not_scaled():
+    """A shift that reaches into padding: the test of integers would see it."""
+    plan = scaled_case("rows")
+    x, factors, w, bias = integers(plan)
+    factors[:, 1::2] = 2
+    y = np.asarray(run_plan(plan, pieces_of(x, plan), w, bias, factors=factors).outputs)
+    pads = zip(plan.shape.pad_before, plan.shape.pad_after, strict=True)
+    wide = np.pad(x, ((0, 0), (0, 0), *pads))
+    bare = replace(plan.shape, size=wide.shape[2:], pad_before=(0, 0, 0), pad_after=(0, 0, 0))
+    wrong = started(wide, factors, wide.shape[2:3], relu).astype(BF16)
+    assert any(plan.shape.pad_before)
+    assert not np.array_equal(y, forward(wrong, w, bias, bare).astype(BF16))
+
+
+def noise(plan):
+    x, w, bias = normal_arrays(plan.shape, "bfloat16")
+    rng = np.random.default_rng(3)
+    factors = rng.uniform(0.5, 1.5, plan.factors_spec().shape).astype(np.float32)
+    return x, factors, w, bias
+
+
+def bound(plan, given, w, bias):
+    """That of the convolution, and of what each x' is off: a table's 2**-9 and one rounding."""
+    exact = forward(given, w, bias, plan.shape)
+    off = np.abs(given) * 2.0**-9 + output_rounding(np.abs(given), BF16)
+    moved = forward(off, np.abs(w.astype(np.float64)), None, plan.shape)
+    return exact, fast_bound(given.astype(BF16), w, bias, exact, plan) + (1 + HALF) * moved
+
+
+@few(2)
+@pytest.mark.parametrize("name", ["causal", "rows", "four_frames", "rests_of_channels"])
+def test_noise_stays_within_the_derived_bound(name):
+    plan = scaled_case(name, SILU)
+    x, factors, w, bias = noise(plan)
+    y = np.asarray(run_plan(plan, pieces_of(x, plan), w, bias, factors=factors).outputs)
+    exact, most = bound(plan, started(x, factors, plan.frames, silu), w, bias)
+    assert_within(y, exact, most)
+
+
+@pytest.mark.parametrize("mutation", ["scale", "shift", "activation"])
+def test_a_wrong_start_is_outside_the_bound(mutation):
+    plan = scaled_case("rows", SILU)
+    x, factors, w, bias = noise(plan)
+    given = started(x, factors, plan.frames, silu)
+    wrong = factors.copy()
+    if mutation != "activation":
+        wrong[:, 0 if mutation == "scale" else 1] *= 1.1
+    other = replace(plan, start=start_of("identity")) if mutation == "activation" else plan
+    y = np.asarray(run_plan(other, pieces_of(x, plan), w, bias, factors=wrong).outputs)
+    with pytest.raises(AssertionError, match="outside their bound"):
+        assert_within(y, *bound(plan, given, w, bias))
+
+
+@few(2)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_start_costs_what_the_schedule_says(family):
+    """And less than its passes take: the Scalar engine has time for most of them."""
+    shape = conv_shape((1, 128, 4, 24, 160), (256, 128, 3, 3, 3), padding=(0, 1, 1))
+    policy = Policy(FAST, least_macs=0)
+    plain, scaled = (
+        search(MINIMAL, Question(shape, TRN2, policy=policy, start=start, budget=10**9), family)[0]
+        for start in (Prologue(), SILU)
+    )
+    assert abs(cost_of(scaled.plan).total_ns / time_plan(scaled.plan).makespan_ns - 1) < WITHIN
+    passes_ns = scaled.cost.busy_ns("scalar") - plain.cost.busy_ns("scalar")
+    assert 0 <= scaled.cost.total_ns - plain.cost.total_ns < passes_ns / 2
+
+
+def test_hardware_loops_scale_too():
+    plan = scaled_case("frames_in_a_loop")
+    assert plan.rolled
+    x, factors, w, bias = integers(plan)
+    y = np.asarray(run_plan(plan, [x], w, bias, factors=factors).outputs)
+    given = started(x, factors, plan.frames, relu).astype(BF16)
+    assert np.array_equal(y, forward(given, w, bias, plan.shape).astype(BF16))
+
+
+def test_two_cores_scale_what_each_of_them_loads():
+    policy = Policy(FAST, least_macs=0)
+    question = Question(SMALL, TRN2, policy=policy, start=RELU, forms=("minimal",))
+    halves = tuple(priced.plan for priced in shared_plans(question))
+    plan, other = halves
+    assert plan.row_span != other.row_span
+    x, factors, w, bias = integers(plan)
+    both = run(prepare(halves), LaunchOperands((x,), w, bias, None, factors))
+    given = started(x, factors, plan.frames, relu).astype(BF16)
+    assert np.array_equal(np.asarray(both.outputs), forward(given, w, bias, SMALL).astype(BF16))
+
+
+def test_a_convolution_of_arrays_takes_a_start():
+    launch = LaunchOptions(start=RELU, factors=integers_of(SMALL)[1], forms=("minimal",), cores=1)
+    x, factors, w = integers_of(SMALL)
+    done = convolve(x, w, padding=(0, 1, 1), launch=launch)
+    given = started(x, factors, (3,), relu).astype(BF16)
+    assert np.array_equal(done.y, forward(given, w, None, SMALL).astype(BF16))
+    assert done.plans[0][0].start == RELU
+
+
+def integers_of(shape):
+    rng = np.random.default_rng(0)
+    x = rng.integers(-2, 3, (1, shape.c_in, *shape.size)).astype(BF16)
+    w = (24 * rng.integers(-2, 3, (shape.c_out, shape.c_in, *shape.kernel))).astype(BF16)
+    return x, rng.integers(-2, 3, (shape.c_in, 2)).astype(np.float32), w
+
+
+def test_what_does_not_fit_is_refused_in_words():
+    x, factors, w = integers_of(SMALL)
+    with pytest.raises(ShapeError, match="asked for, but none given"):
+        convolve(x, w, launch=LaunchOptions(start=RELU))
+    with pytest.raises(ShapeError, match="the start has none"):
+        convolve(x, w, launch=LaunchOptions(factors=factors))
+    with pytest.raises(ShapeError, match="float32 is needed"):
+        convolve(x, w, launch=LaunchOptions(start=RELU, factors=factors.astype(np.float64)))
+    with pytest.raises(ShapeError, match=r"\(96, 2\) is needed"):
+        convolve(x, w, launch=LaunchOptions(start=RELU, factors=factors[:5]))
+    with pytest.raises(UnsupportedError, match="activation 'swish'"):
+        start_of("swish")
+    many = LaunchOptions(start=RELU, factors=np.tile(factors, (1, 4)))
+    with pytest.raises(UnsupportedError, match="4 pieces: a kernel takes 3"):
+        convolve_pieces([x] * 4, w, launch=many)
+
+
+def test_forms_without_a_start_say_so():
+    narrow = conv_shape((1, 16, 3, 12, 20), (16, 16, 3, 3, 3), padding=1)
+    with pytest.raises(PlanError, match="its kernel takes inputs as they are"):
+        choose(Question(narrow, find_machine("trn2"), start=SILU))
+
+
+def test_values_that_would_not_fit_fp16_are_refused():
+    plan = minimal_plans(SMALL, "F(2,3)", 1, start=RELU)[0].plan
+    x, factors, w = integers_of(SMALL)
+    with pytest.raises(RangeError, match="the input reaches"):
+        run_plan(plan, [x], w, factors=factors * 20_000)
