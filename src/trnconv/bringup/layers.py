@@ -13,6 +13,7 @@ from nkisim.machine import PARTITIONS, Machine
 from trnconv.ask.ends import AFTER, BEFORE, RELU, end_of
 from trnconv.ask.policy import FAST, Policy
 from trnconv.ask.question import FILTER_GRADIENT, Question
+from trnconv.ask.starts import FACTORS, start_of
 from trnconv.bringup.probe import Arrays, integers
 from trnconv.errors import PlanError
 from trnconv.forms.form import Plan
@@ -51,7 +52,9 @@ def operands_of(question: Question, seed: int, most: int) -> LaunchOperands:
     bias = integers(seed + 3, shape.c_out, most=most)
     added = question.end.residual != "none"
     residual = integers(seed + 4, *y_shape, dtype=dtype, most=most) if added else None
-    return LaunchOperands((x,), w, bias, residual)
+    scaled = question.start.scaled
+    factors = integers(seed + 5, shape.c_in, FACTORS, dtype=np.float32, most=most)
+    return LaunchOperands((x,), w, bias, residual, factors if scaled else None)
 
 
 def expected_of(question: Question, operands: LaunchOperands) -> Arrays:
@@ -65,8 +68,16 @@ def expected_of(question: Question, operands: LaunchOperands) -> Arrays:
         filters = np.swapaxes(operands.w, 0, 1)
         sums = transposed(x, filters, operands.bias, shape)
     else:
-        sums = forward(x, operands.w, operands.bias, shape)
+        sums = forward(_started(x, operands.factors), operands.w, operands.bias, shape)
     return (_ended(sums, question, operands.residual).astype(out),)
+
+
+def _started(x: Any, factors: Any) -> Any:
+    """The start that the ladder asks for: relu."""
+    if factors is None:
+        return x
+    scale, shift = (factors[:, n].astype(np.float64)[None, :, None, None, None] for n in range(2))
+    return np.maximum(scale * x.astype(np.float64) + shift, 0)
 
 
 def _ended(sums: Any, question: Question, residual: Any) -> Any:
@@ -152,6 +163,15 @@ def _transposed_question(machine: Machine) -> Question:
     return Question(shape, machine)
 
 
+def _scaled_question(machine: Machine) -> Question:
+    """A start, where the form that has one is not refused; else without."""
+    policy = Policy(FAST, x_max=4.0, least_macs=0)
+    plain = _asked((1, 64, 3, 8, 32), (64, 64, 3, 3, 3), padding=(0, 1, 1), policy=policy)(machine)
+    form = form_named("minimal")
+    refused = all(form.refuses(plain, family) for family in form.families(plain))
+    return plain if refused else replace(plain, start=start_of(RELU))
+
+
 LAYERS: Final = (
     LadderLayer("pointwise", "a matrix product", _asked((1, 96, 3, 5, 7), (64, 96, 1, 1, 1))),
     LadderLayer(
@@ -213,6 +233,12 @@ LAYERS: Final = (
             padding=(0, 1, 1),
             policy=Policy(FAST, x_max=4.0, least_macs=0),
         ),
+        _by("minimal"),
+    ),
+    LadderLayer(
+        "scaled",
+        "inputs scaled and activated where they were loaded, in place",
+        _scaled_question,
         _by("minimal"),
     ),
     LadderLayer(

@@ -130,7 +130,7 @@ def _of_layer(layer: LadderLayer, bench: Bench) -> _Launch:
     prepared = RunnerDevice(bench.runner, layer.planned(question, bench.cores)).prepared(question)
     operands = operands_of(question, 1, layer.most)
     packed = prepared.pack(operands.w, operands.bias)
-    args = prepared.arguments(operands.inputs, packed, operands.residual)
+    args = prepared.arguments(operands.inputs, packed, operands.residual, operands.factors)
     return _Launch(prepared.kernel(len(operands.inputs)), args)
 
 

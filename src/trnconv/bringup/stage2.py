@@ -48,7 +48,7 @@ class RunnerDevice:
     def launch(self, prepared: Prepared, operands: LaunchOperands) -> tuple[Any, ...]:
         """Packed, and called with arrays."""
         packed = prepared.pack(operands.w, operands.bias)
-        args = prepared.arguments(operands.inputs, packed, operands.residual)
+        args = prepared.arguments(operands.inputs, packed, operands.residual, operands.factors)
         return self.runner.call(prepared.kernel(len(operands.inputs)), args)
 
     def joined(self, pieces: tuple[Any, ...]) -> Any:

@@ -12,6 +12,7 @@ from trnconv.errors import PlanError
 from trnconv.neighbours.group_norm.problem import (
     GroupNorm,
     apply_launch,
+    factors_launch,
     simulate,
     statistics_launch,
 )
@@ -254,3 +255,44 @@ def test_a_count_of_unequal_tiles_that_is_off_is_noticed(monkeypatch):
     x[:, :, 16_384:] += 2
     y = simulate(problem, x, gamma, beta, TRN2)
     assert worst(y, *exact_and_bound(problem, x, gamma, beta)) > 1
+
+
+def factors_of(problem, x, gamma, beta, parts=1):
+    statistics = np.asarray(statistics_launch(problem, TRN2, parts).run(x).outputs)
+    launch = factors_launch(problem, gamma, beta, TRN2, parts)
+    return np.asarray(launch.run(statistics).outputs)
+
+
+@few(3)
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("problem", CASES, ids=str)
+def test_factors_make_the_norm(problem, parts):
+    """a x + b in float64, rounded and activated as the second launch does it."""
+    x, gamma, beta = arrays(problem)
+    factors = factors_of(problem, x, gamma, beta, parts).astype(np.float64)
+    assert factors.shape == (problem.channels, 2 * problem.units)
+    grouped = x.astype(np.float64).reshape(problem.images, problem.channels, problem.frames, -1)
+    a, b = (
+        factors[:, n::2]
+        .T.reshape(problem.images, problem.frames, problem.channels)
+        .swapaxes(1, 2)[..., None]
+        for n in range(2)
+    )
+    z = (a * grouped + b).reshape(x.shape)
+    y = silu(z) if problem.activation == "silu" else z
+    assert worst(y, *exact_and_bound(problem, x, gamma, beta)) <= 1
+
+
+@few(2)
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("machine", [TRN2, TRN3], ids=lambda machine: machine.name)
+@pytest.mark.parametrize("problem", PRICED[:6], ids=str)
+def test_factors_break_no_rule_and_have_a_price(problem, machine, parts):
+    statistics = specs(problem, parts)[1]
+    ones = np.ones(problem.channels)
+    launch = factors_launch(problem, ones, ones, machine, parts)
+    run = launch.run(statistics, values=False, rules=EVERY_RULE)
+    price = problem.factors_price(machine, parts)
+    assert run.rules == ()
+    assert price.instructions == run.traces[0].compiler_count
+    assert price.ns == pytest.approx(launch.time(statistics).makespan_ns, rel=0.05)

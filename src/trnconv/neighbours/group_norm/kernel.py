@@ -1,4 +1,4 @@
-"""Group norm in two launches: statistics of channels, then y = act(a_c x + b_c).
+"""Group norm in two launches: statistics of channels, then y = act(a_c x + b_c) or a_c and b_c.
 
     a_c = gamma_c * rsqrt(variance of c's group + eps)      b_c = beta_c - mean of c's group * a_c
 
@@ -8,10 +8,12 @@ an image as there are cores. Whoever cuts an image otherwise may join parts of s
 
 from __future__ import annotations
 
-from trnconv._nki import nl
+from trnconv._nki import nisa, nl
+from trnconv.ask.starts import FACTORS
 from trnconv.forms.kernel_parts import wait_for_both
 from trnconv.forms.recipe_parts import RecipePair
 from trnconv.neighbours.group_norm.apply_core import ApplyCore
+from trnconv.neighbours.group_norm.coefficients import IMAGES, GroupCoefficients
 from trnconv.neighbours.group_norm.recipe import GroupNormRecipe
 from trnconv.neighbours.group_norm.statistics_core import TRIPLE, StatisticsCore
 from trnconv.neighbours.sweep_kernel import sweep_images
@@ -37,6 +39,24 @@ def all_statistics(recipe: GroupNormRecipe) -> nl.NkiTensor:
     """To be written."""
     shape = (recipe.images, recipe.parts, recipe.shape[1], TRIPLE)
     return nl.ndarray(shape, dtype=nl.float32, buffer=nl.shared_hbm, name="statistics")
+
+
+def group_factors(
+    statistics: nl.NkiTensor, constants: nl.NkiTensor, recipe: GroupNormRecipe
+) -> nl.NkiTensor:
+    """Statistics and constants -> factors [C, a and b of every image]: a convolution's start."""
+    shape = (recipe.shape[1], FACTORS * recipe.images)
+    factors = nl.ndarray(shape, dtype=nl.float32, buffer=nl.shared_hbm, name="factors")
+    coefficients = GroupCoefficients(statistics, constants, recipe)
+    for image in range(recipe.images):
+        slot = image % IMAGES
+        coefficients.of_image(image, slot)
+        columns = factors[:, FACTORS * image : FACTORS * (image + 1)]
+        for tile in range(len(recipe.tiles)):
+            first, channels = recipe.tiles[tile]
+            own = coefficients.factors(tile, slot)
+            nisa.dma_copy(dst=columns[first : first + channels], src=own)
+    return factors
 
 
 def group_norm(

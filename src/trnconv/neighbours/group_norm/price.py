@@ -8,6 +8,7 @@ from functools import partial
 
 from nkisim.compiler_count import matmul_instructions
 from nkisim.machine import Machine
+from trnconv.ask.starts import FACTORS
 from trnconv.neighbours.chain import Stage, Stages
 from trnconv.neighbours.group_norm.apply_core import SLOTS
 from trnconv.neighbours.group_norm.recipe import GroupNormRecipe
@@ -18,6 +19,7 @@ from trnconv.neighbours.sweep import IMAGES, SweepRow, steps_of
 _TRIPLE_CYCLES = 13  # of bn_aggr
 _SMALL = 1.0  # columns
 _COMBINED = 4  # instructions that combine records
+_SUMS = 2  # over groups: matmuls that make a and b
 _COEFFICIENTS = 6  # instructions of the Vector engine that make a and b
 
 
@@ -33,6 +35,28 @@ def apply_price(
 ) -> LaunchPrice:
     """The core that ends last."""
     return _slowest(recipes, machine, hbm_bytes, partial(_applied, item))
+
+
+def factors_price(recipe: GroupNormRecipe, machine: Machine) -> LaunchPrice:
+    """Coefficients of all images, one after the other, on one core."""
+    clock, tiles = clock_of(machine, 1), len(recipe.tiles)
+    lines = recipe.tiles[-1][1]
+    stored = clock.dma_latency + clock.moved_alone(lines, 4 * FACTORS)
+    matmuls = _SUMS * matmul_instructions("float32")
+    each = tiles * (1 + _COEFFICIENTS + matmuls + 1)
+    chains = recipe.images * tiles
+    sums = _SUMS * chains * clock.wide_matmul(_SMALL)
+    chain = chains * (_chain_ns(clock) + _SUMS * clock.matmul_latency()) + clock.warming(sums)
+    constants = clock.moved(recipe.lines, 4 * (2 * tiles + recipe.lines))
+    moved = 4 * recipe.images * recipe.shape[1] * (TRIPLE * recipe.parts + FACTORS)
+    busy = recipe.images * tiles * _COEFFICIENTS * clock.vector(_SMALL)
+    return LaunchPrice(
+        constants + _statistics_load_ns(recipe, clock) + chain + stored,
+        1 + recipe.images * each,
+        0,
+        moved,
+        ((VECTOR, busy),),
+    )
 
 
 def _slowest(
@@ -141,7 +165,7 @@ def _begun(recipe: GroupNormRecipe, clock: Clock, row: SweepRow, waits: float) -
     turns = row.turns if row.along == IMAGES else 1
     runs = recipe.shape[1] * recipe.parts
     moved = clock.moved(runs, 4 * TRIPLE)
-    matmuls = 2 * matmul_instructions("float32")
+    matmuls = _SUMS * matmul_instructions("float32")
     busy = count * turns * tiles * _COEFFICIENTS * clock.vector(_SMALL)
     ns = turns * (waits + (count - 1) * moved)
     instructions = count * tiles * (1 + _COEFFICIENTS + matmuls)
@@ -150,8 +174,18 @@ def _begun(recipe: GroupNormRecipe, clock: Clock, row: SweepRow, waits: float) -
 
 def _coefficients_ns(recipe: GroupNormRecipe, clock: Clock) -> float:
     """From the load of statistics to the last tile's coefficients."""
-    hop, tiles = clock.timing.semaphore_ns, len(recipe.tiles)
-    waits = _COEFFICIENTS * (clock.vector_latency(_SMALL) - hop) + 3 * hop
-    chain = waits + 2 * (clock.warming(clock.wide_matmul(_SMALL)) + clock.matmul_latency())
-    load = clock.dma_latency + clock.moved_alone(recipe.tiles[-1][1] * recipe.parts, 4 * TRIPLE)
-    return load + tiles * chain
+    sums = _SUMS * (clock.warming(clock.wide_matmul(_SMALL)) + clock.matmul_latency())
+    return _statistics_load_ns(recipe, clock) + len(recipe.tiles) * (_chain_ns(clock) + sums)
+
+
+def _statistics_load_ns(recipe: GroupNormRecipe, clock: Clock) -> float:
+    return clock.dma_latency + clock.moved_alone(recipe.tiles[-1][1] * recipe.parts, 4 * TRIPLE)
+
+
+def _chain_ns(clock: Clock) -> float:
+    """From statistics of a tile to its coefficients, without sums over groups.
+
+    Each instruction waits for the one before.
+    """
+    hop = clock.timing.semaphore_ns
+    return _COEFFICIENTS * (clock.vector_latency(_SMALL) - hop) + 3 * hop

@@ -15,10 +15,11 @@ from trnconv.neighbours.group_norm.apply_core import SLOTS, Y_SLOTS
 from trnconv.neighbours.group_norm.kernel import (
     channel_statistics,
     channel_statistics_on_two_cores,
+    group_factors,
     group_norm,
     group_norm_on_two_cores,
 )
-from trnconv.neighbours.group_norm.price import apply_price, statistics_price
+from trnconv.neighbours.group_norm.price import apply_price, factors_price, statistics_price
 from trnconv.neighbours.group_norm.recipe import GroupNormRecipe
 from trnconv.neighbours.launch import NeighbourLaunch, launch_on
 from trnconv.neighbours.price import LaunchPrice
@@ -104,6 +105,10 @@ class GroupNorm:
         total = 2 * ITEM_BYTES[self.dtype] * elems + _statistics_bytes(self, cores)
         return apply_price(recipes, ITEM_BYTES[self.dtype], machine, total)
 
+    def factors_price(self, machine: Machine, cores: int = 1) -> LaunchPrice:
+        """The other second launch: scales and shifts alone, of statistics in so many parts."""
+        return factors_price(recipes_of(self, machine, cores)[0], machine)
+
 
 @lru_cache(maxsize=4096)
 def _price(problem: GroupNorm, machine: Machine, cores: int) -> LaunchPrice:
@@ -172,6 +177,19 @@ def apply_launch(
     constants = _constants(problem, gamma, beta, machine)
     kernels = (group_norm, group_norm_on_two_cores)
     return launch_on(machine, kernels, (constants,), recipes_of(problem, machine, cores))
+
+
+def factors_launch(
+    problem: GroupNorm, gamma: Array, beta: Array, machine: Machine, parts: int = 1
+) -> NeighbourLaunch:
+    """What a convolution's start takes: the kernel takes statistics in as many parts as counted.
+
+    It is on one core: there is next to nothing to do.
+    """
+    require(problem, machine, parts)
+    recipe = recipes_of(problem, machine, parts)[0]
+    constants = _constants(problem, gamma, beta, machine)
+    return NeighbourLaunch(group_factors, (constants, recipe), machine, 1)
 
 
 def _constants(problem: GroupNorm, gamma: Array, beta: Array, machine: Machine) -> Array:

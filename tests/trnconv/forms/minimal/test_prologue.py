@@ -22,12 +22,14 @@ from trnconv.forms.minimal.form import FAMILIES, MINIMAL
 from trnconv.forms.minimal.rules import broken_rules
 from trnconv.forms.search import search
 from trnconv.geometry import conv_shape
+from trnconv.neighbours.group_norm.problem import GroupNorm, factors_launch, statistics_launch
 from trnconv.planner.best import choose
 from trnconv.planner.shares import shared_plans
 from trnconv.reference import forward
 from trnconv.runtime import time_plan
 from trnconv.runtime.convolve import LaunchOptions, convolve, convolve_pieces
 from trnconv.runtime.launch import LaunchOperands, prepare, run
+from trnconv.runtime.pricing import price
 
 RELU, SILU = start_of("relu"), start_of("silu")
 BF16 = numpy_dtype("bfloat16")
@@ -238,3 +240,34 @@ def test_values_that_would_not_fit_fp16_are_refused():
     x, factors, w = integers_of(SMALL)
     with pytest.raises(RangeError, match="the input reaches"):
         run_plan(plan, [x], w, factors=factors * 20_000)
+
+
+def test_a_group_norm_is_statistics_factors_and_a_start():
+    """Three launches: what is normed never lies in HBM."""
+    norm = GroupNorm(1, 96, 32, 3 * 12 * 20)
+    plan = minimal_plans(SMALL, "F(2,3)", 1, start=SILU)[0].plan
+    rng = np.random.default_rng(5)
+    x = (2 * rng.standard_normal((1, 96, 3, 12, 20)) + 1).astype(BF16)
+    gamma, beta = rng.uniform(0.5, 1.5, 96), rng.uniform(-0.5, 0.5, 96)
+    w = (rng.standard_normal((96, 96, 3, 3, 3)) / 50).astype(BF16)
+    flat = x.reshape(1, 96, -1)
+    statistics = np.asarray(statistics_launch(norm, TRN2, 1).run(flat).outputs)
+    factors = np.asarray(factors_launch(norm, gamma, beta, TRN2).run(statistics).outputs)
+    y = np.asarray(run_plan(plan, [x], w, factors=factors).outputs)
+    grouped = x.astype(np.float64).reshape(1, 32, -1)
+    mean, spread = grouped.mean(2, keepdims=True), grouped.var(2, keepdims=True)
+    normed = ((grouped - mean) / np.sqrt(spread + norm.eps)).reshape(x.shape)
+    scale, shift = (part[None, :, None, None, None] for part in (gamma, beta))
+    given = silu(scale * normed + shift)
+    assert_within(y, *bound(plan, given, w, None))
+    with pytest.raises(AssertionError, match="outside their bound"):
+        assert_within(y, *bound(plan, silu(scale * normed), w, None))
+
+
+def test_a_start_is_cheaper_than_another_launch():
+    """HunyuanVideo's 128 channels at 720p: a pass over HBM less."""
+    shape = conv_shape((1, 128, 5, 180, 320), (128, 128, 3, 3, 3), padding=(0, 1, 1))
+    norm = GroupNorm(1, 128, 32, 5 * 180 * 320)
+    question = Question(shape, TRN2)
+    plain, scaled = (price(replace(question, start=start)).ns for start in (Prologue(), SILU))
+    assert scaled + norm.factors_price(TRN2, 2).ns < plain + norm.apply_price(TRN2, 2).ns
