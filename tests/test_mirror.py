@@ -96,8 +96,8 @@ SPANS = {
     "trnconv/neighbours/test_attention.py": "attention.core attention.price attention.problem",
     "trnconv/neighbours/test_channel_norm.py": """chain channel_norm.kernel channel_norm.problem
         price sweep sweep_kernel""",
-    "trnconv/neighbours/test_group_norm.py": """group_norm.apply_core group_norm.coefficients group_norm.price
-        group_norm.problem group_norm.statistics_core""",
+    "trnconv/neighbours/test_group_norm.py": """group_norm.apply_core
+        group_norm.coefficients group_norm.price group_norm.problem group_norm.statistics_core""",
     "trnconv/neighbours/test_kernel_subset.py": """attention.kernel channel_norm.kernel
         group_norm.kernel modulation.kernel""",
     "trnconv/neighbours/test_modulation.py": """modulation.kernel modulation.price
