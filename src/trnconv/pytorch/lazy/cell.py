@@ -13,9 +13,9 @@ import torch
 from trnconv.pytorch.lazy import unread
 from trnconv.pytorch.lazy.bypass import passing
 from trnconv.pytorch.lazy.context import PatchContext
-from trnconv.pytorch.lazy.deferred_conv import Pending
 from trnconv.pytorch.lazy.materialize import done
 from trnconv.pytorch.lazy.memory import holders, storage_of
+from trnconv.pytorch.lazy.pending import Pending
 from trnconv.pytorch.lazy.places import shown
 from trnconv.pytorch.lazy.stored_frames import StoredFrames
 from trnconv.pytorch.lazy.unread import unseen

@@ -16,7 +16,7 @@ from trnconv.pytorch.lazy.as_images import put_in_order
 from trnconv.pytorch.lazy.bypass import passing
 from trnconv.pytorch.lazy.cell import LazyCell, ViewOf, as_kernels_leave_it, require_movable
 from trnconv.pytorch.lazy.context import PatchContext
-from trnconv.pytorch.lazy.deferred_conv import DeferredConv, Pending
+from trnconv.pytorch.lazy.deferred_conv import DeferredConv, PendingConv
 from trnconv.pytorch.lazy.filters import Filters
 from trnconv.pytorch.lazy.fold_choice import folding_wins, upsampled_before
 from trnconv.pytorch.lazy.materialize import done, stored
@@ -28,6 +28,7 @@ from trnconv.pytorch.lazy.operands import (
     frame_pattern,
     operands_of,
 )
+from trnconv.pytorch.lazy.pending import Pending
 from trnconv.pytorch.lazy.stored_frames import StoredFrames
 from trnconv.pytorch.lazy.tensor import LazyTensor
 from trnconv.pytorch.lazy.unread import unseen
@@ -55,7 +56,7 @@ def convolved(x: Tensor, filters: Filters, around: PatchContext) -> LazyTensor |
     window = filters.window()
     with passing():
         kept, pattern, moved = _reduced(video, window, around)
-        pending = Pending(_asked(kept, filters, window, around))
+        pending = PendingConv(_asked(kept, filters, window, around))
     runs = pattern or (FrameRun(pending, 0, pending.shape[2]),)
     scaled = tuple(replace(run, base=pending, scale=moved) for run in runs)
     result = LazyVideo(scaled, video.dtype, video.layout, from_images=video.from_images)

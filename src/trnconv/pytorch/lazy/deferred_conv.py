@@ -12,9 +12,9 @@ from trnconv.ask.ends import IDENTITY
 from trnconv.geometry import ConvShape
 from trnconv.pytorch.arrays import dtype_name
 from trnconv.pytorch.conv_call import ConvSpec
-from trnconv.pytorch.lazy import unread
 from trnconv.pytorch.lazy.ledger import Ledger, PolicedConv
 from trnconv.pytorch.lazy.memory import Counted, require_present, same_memory, storage_of
+from trnconv.pytorch.lazy.pending import Pending
 from trnconv.pytorch.ops import fused_convolution
 
 Tensor = torch.Tensor
@@ -108,73 +108,53 @@ class _Family:
     has_run: bool = False
 
 
-class Pending:
-    """The result of a convolution, run when somebody looks at it. [N, C, T, H, W].
-
-    It holds its operands until then and its result from then on, never both.
-    """
+class PendingConv(Pending):
+    """The result of a convolution."""
 
     def __init__(self, asked: DeferredConv, family: _Family | None = None) -> None:
         shape = asked.problem
-        self.shape = torch.Size((shape.batch, shape.c_out, *shape.out_sizes()))
+        sizes = torch.Size((shape.batch, shape.c_out, *shape.out_sizes()))
         self.macs = shape.macs()
-        self.dtype = asked.pieces[0].dtype
-        self.device = asked.pieces[0].device
-        self._state: DeferredConv | Tensor = asked
+        self._asked: DeferredConv | None = asked
         self._family = family or _Family()
-        unread.add(self)
+        super().__init__(sizes, asked.pieces[0].dtype, asked.pieces[0].device)
 
-    @property
-    def has_run(self) -> bool:
-        """Whether there is a result, so that nothing can be fused any more."""
-        return isinstance(self._state, Tensor)
+    def operand_storages(self) -> frozenset[int]:
+        """Of inputs, weights, bias and residual."""
+        operands = () if self._asked is None else self._asked.operands
+        return frozenset(storage_of(tensor) for tensor in operands)
 
-    def reads(self) -> frozenset[int]:
-        """Storages that must not change before it has run."""
-        if isinstance(self._state, Tensor):
-            return frozenset()
-        return frozenset(storage_of(tensor) for tensor in self._state.operands)
+    def run(self) -> Tensor:
+        """One with another end took this one's place, unless both are run."""
+        asked = self._asked
+        assert asked is not None
+        if self._family.has_run:
+            asked.book.repeated[asked.module] += 1
+        self._family.has_run = True
+        y = asked.run()
+        self._asked = None
+        return y
 
-    def lies_in(self) -> frozenset[int]:
-        """Storages that a reader of the result depends on: its operands', or its own."""
-        if isinstance(self._state, Tensor):
-            return frozenset([storage_of(self._state)])
-        return self.reads()
-
-    def settle(self) -> None:
-        """Read the operands now. One with another end took this one's place, unless both are."""
-        self.result()
-
-    def result(self) -> Tensor:
-        """Run it, the first time."""
-        if isinstance(self._state, DeferredConv):
-            if self._family.has_run:
-                self._state.book.repeated[self._state.module] += 1
-            self._family.has_run = True
-            self._state = self._state.run()
-            unread.remove(self)
-        return self._state
-
-    def plus(self, residual: Tensor, counted: tuple[Counted, ...]) -> Pending | None:
+    def plus(self, residual: Tensor, counted: tuple[Counted, ...]) -> PendingConv | None:
         """The same with a tensor added, in one kernel; None if it cannot be fused."""
-        own = self._state
-        if isinstance(own, Tensor) or own.residual is not None:
+        own = self._asked
+        if own is None or own.residual is not None:
             return None
         alike = (residual.shape, residual.dtype) == (self.shape, self.dtype)
         if own.spec.activation != IDENTITY or not alike:
             return None
         counts = (*own.counted, *counted)
-        return Pending(replace(own, residual=residual, counted=counts), self._family)
+        return PendingConv(replace(own, residual=residual, counted=counts), self._family)
 
-    def activated(self, activation: str) -> Pending | None:
+    def activated(self, activation: str) -> PendingConv | None:
         """The same with an activation, in one kernel; None if it cannot be fused."""
-        own = self._state
-        if isinstance(own, Tensor) or own.spec.activation != IDENTITY:
+        own = self._asked
+        if own is None or own.spec.activation != IDENTITY:
             return None
         spec = replace(own.spec, activation=activation)
-        return Pending(replace(own, spec=spec), self._family)
+        return PendingConv(replace(own, spec=spec), self._family)
 
-    def asked_as(self, other: Callable[[DeferredConv], DeferredConv | None]) -> Pending | None:
+    def asked_as(self, other: Callable[[DeferredConv], DeferredConv | None]) -> PendingConv | None:
         """The same, asked in another way, instead of this; None if it cannot be, or has run."""
-        asked = None if isinstance(self._state, Tensor) else other(self._state)
-        return None if asked is None else Pending(asked, self._family)
+        asked = None if self._asked is None else other(self._asked)
+        return None if asked is None else PendingConv(asked, self._family)

@@ -18,9 +18,9 @@ import torch
 from trnconv.pytorch.lazy.as_images import put_in_order
 from trnconv.pytorch.lazy.cell import LazyCell, ViewOf, as_memory
 from trnconv.pytorch.lazy.context import PatchContext
-from trnconv.pytorch.lazy.deferred_conv import Pending
 from trnconv.pytorch.lazy.endings import NOTED_ENDS
 from trnconv.pytorch.lazy.memory import same_memory
+from trnconv.pytorch.lazy.pending import Pending
 from trnconv.pytorch.lazy.tensor import LazyTensor
 from trnconv.pytorch.lazy.traits import tensors_in
 from trnconv.pytorch.lazy.unread import unseen

@@ -1,0 +1,78 @@
+"""What was asked for and has not run: the result of a convolution, or of a norm."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import torch
+
+from trnconv.pytorch.lazy import unread
+from trnconv.pytorch.lazy.memory import Counted, storage_of
+
+Tensor = torch.Tensor
+
+
+class Pending(ABC):
+    """A tensor [N, C, T, H, W], computed when somebody looks at it.
+
+    It holds its operands until then and its result from then on, never both.
+    """
+
+    macs = 0  # multiply-adds: of two that a sum could go into, the larger takes it
+
+    def __init__(self, shape: torch.Size, dtype: torch.dtype, device: torch.device) -> None:
+        self.shape = shape
+        self.dtype = dtype
+        self.device = device
+        self._result: Tensor | None = None
+        unread.add(self)
+
+    @abstractmethod
+    def operand_storages(self) -> frozenset[int]:
+        """Memory that it reads when it runs."""
+
+    @abstractmethod
+    def run(self) -> Tensor:
+        """Compute it, and let the operands go. Called once."""
+
+    @property
+    def has_run(self) -> bool:
+        """Whether there is a result, so that nothing can be fused any more."""
+        return self._result is not None
+
+    def reads(self) -> frozenset[int]:
+        """Storages that must not change before it has run."""
+        return frozenset() if self.has_run else self.operand_storages()
+
+    def lies_in(self) -> frozenset[int]:
+        """Storages that a reader of the result depends on: its operands', or its own."""
+        if self._result is not None:
+            return frozenset([storage_of(self._result)])
+        return self.operand_storages()
+
+    def settle(self) -> None:
+        """Read the operands now."""
+        self.result()
+
+    def result(self) -> Tensor:
+        """Run it, the first time."""
+        if self._result is None:
+            self._result = self.run()
+            unread.remove(self)
+        return self._result
+
+    def plus(self, residual: Tensor, counted: tuple[Counted, ...]) -> Pending | None:
+        """The same with a tensor added, in one kernel; None if it cannot be fused."""
+        del residual, counted
+        return None
+
+    def activated(self, activation: str) -> Pending | None:
+        """The same with an activation, in one kernel; None if it cannot be fused."""
+        del activation
+        return None
+
+    def asked_as(self, other: Any) -> Pending | None:
+        """The same convolution, asked in another way; None if it cannot be, or is none."""
+        del other
+        return None
