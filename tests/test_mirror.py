@@ -113,12 +113,14 @@ SPANS = {
     "trnconv/planner/test_tuned_plans.py": "tuned_file trnconv.runtime.tuning",
     "trnconv/pytorch/lazy/test_movements.py": """convolutions deferred_conv endings mode operands
         places stored_frames tensor traits video""",
+    "trnconv/pytorch/lazy/test_norms.py": "deferred_norm norm_parts proven_range starts",
     "trnconv/pytorch/lazy/test_unread.py": "cell memory",
     "trnconv/pytorch/patching/test_patch.py": """methods report trnconv.pytorch.lazy.context
         trnconv.pytorch.lazy.exits trnconv.pytorch.lazy.ledger""",
     "trnconv/pytorch/test_functional.py": "arguments aten conv_call gradients",
     "trnconv/pytorch/test_launch_graph.py": "packed_weights",
     "trnconv/pytorch/test_neuron.py": "adapters",
+    "trnconv/pytorch/test_norm_ops.py": "norm_call",
     "trnconv/report/test_assemble.py": "content of_model records schedules strips",
     "trnconv/report/test_page.py": "tables timelines",
     "trnconv/test_cache.py": "model_plan.prices",

@@ -41,5 +41,6 @@ def causal_run():
         weight_bytes=1,
         source="made up",
         operations=(),
+        operations_unfused=(),
         operations_as_is=(),
     )

@@ -1,5 +1,7 @@
 """Plans of the minimal form alone: those of one transform along one axis, and one at work."""
 
+import numpy as np
+
 from nkisim.machine import TRN2
 from trnconv.ask.question import Question
 from trnconv.forms.minimal.plan import family_of
@@ -12,6 +14,14 @@ def minimal_plans(shape, transform, axis, **asked):
     """Legal ones within the budget, priced, the fastest first; whatever the policy."""
     question = Question(shape, TRN2, **asked)
     return search(form_named("minimal"), question, family_of(transform, axis))
+
+
+def pieces_of(x, plan):
+    """x as a plan's kernel takes it, along the frames."""
+    ends = np.cumsum(plan.frames)
+    return [
+        np.ascontiguousarray(x[:, :, e - n : e]) for n, e in zip(plan.frames, ends, strict=True)
+    ]
 
 
 def run_plan(plan, pieces, w, bias=None, residual=None, factors=None):

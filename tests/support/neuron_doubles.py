@@ -51,7 +51,7 @@ class FakeNkiOp:
         def decorate(function):
             self.names.append(name)
             schema = torch.library.infer_schema(function, mutates_args=())
-            assert schema.count("Tensor") >= 3  # x, filters and y at least
+            assert schema.count("Tensor") >= 2  # x and y at least: statistics have no weights
             return function
 
         return decorate

@@ -12,7 +12,7 @@ from torch.utils import backend_registration
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from trnconv.pytorch import ops
+from trnconv.pytorch import norm_ops, ops
 
 _library = torch.library.Library("aten", "IMPL")
 OURS = {
@@ -20,6 +20,9 @@ OURS = {
     "trnconv::input_gradient": ops.input_gradient,
     "trnconv::filter_gradient": ops.filter_gradient,
     "trnconv::fused_convolution": ops.fused_op,
+    "trnconv::norm": norm_ops.norm_op,
+    "trnconv::group_factors": norm_ops.factors_op,
+    "trnconv::modulation": norm_ops.modulation_op,
 }
 
 

@@ -50,6 +50,7 @@ OPT_IN = {
     "contact": _needs_nothing,
     "slow": _needs_nothing,
     "torch": _needs_package("torch"),
+    "block": _needs_package("torch"),
     "diffusers": _needs_package("torch", "diffusers", "safetensors"),
     "adapters": _needs_package("torch", "diffusers", "einops", "peft", "accelerate"),
     "ray": _needs_package("torch", "diffusers", "av", "fsspec", "safetensors", "ray"),

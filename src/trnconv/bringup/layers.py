@@ -52,9 +52,10 @@ def operands_of(question: Question, seed: int, most: int) -> LaunchOperands:
     bias = integers(seed + 3, shape.c_out, most=most)
     added = question.end.residual != "none"
     residual = integers(seed + 4, *y_shape, dtype=dtype, most=most) if added else None
+    sizes = (shape.c_in, FACTORS)
     scaled = question.start.scaled
-    factors = integers(seed + 5, shape.c_in, FACTORS, dtype=np.float32, most=most)
-    return LaunchOperands((x,), w, bias, residual, factors if scaled else None)
+    factors = integers(seed + 5, *sizes, dtype=np.float32, most=most) if scaled else None
+    return LaunchOperands((x,), w, bias, residual, factors)
 
 
 def expected_of(question: Question, operands: LaunchOperands) -> Arrays:

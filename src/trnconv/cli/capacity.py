@@ -104,9 +104,9 @@ def _modelled(entry: ModelEntry, size: Size, machine: Machine, cores: int) -> Mo
 
     latent = latent_size(entry, size)
     with needed_for("modelling an encoder", "diffusers"):
-        from trnconv.pytorch.estimate import estimate, observe_entry
+        from trnconv.pytorch.estimate import estimate, observe_entry, rewrites_on
 
-    run = observe_entry(entry, size, "encode")
+    run = observe_entry(entry, size, "encode", rewrites=rewrites_on(machine))
     priced = estimate(run, machine, cores=cores)
     timing = machine.timing
     hbm = min(timing.dma_engines * timing.dma_bytes_per_ns, timing.hbm_bytes_per_ns / 2)

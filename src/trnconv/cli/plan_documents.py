@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from trnconv.cli.layer_options import AskedLayer
 
 LEFT_OUT = ("what a launch takes to start",)
-REST = "left to the compiler; priced as one kernel each, since what that makes of it is not known"
+REST = (
+    "priced as one kernel each; patched models run norms, group statistics and modulation on ours,"
+    " the rest is left to the compiler, and what that makes of it is not known"
+)
 
 
 def layer_document(

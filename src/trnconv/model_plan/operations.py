@@ -2,8 +2,8 @@
 
 Norms and attention have kernels of ours, with prices of their own (`trnconv.neighbours`). Anything
 else has the price of a kernel that reads HBM and writes it once, and multiplies at the Tensor
-engine's peak: none is faster. Inside of a patched model all of it is left to torch, and on a device
-to its compiler: what that would take is not known.
+engine's peak: none is faster. A patched model runs norms on our kernels. All else is left to torch,
+and on a device to its compiler: what that would take is not known.
 """
 
 from __future__ import annotations
@@ -17,7 +17,17 @@ from trnconv.ask.ends import IDENTITY
 from trnconv.neighbours.attention.problem import Attention
 from trnconv.neighbours.channel_norm.problem import ChannelNorm
 from trnconv.neighbours.group_norm.problem import GroupNorm
-from trnconv.observed.operation import ATTENTION, CHANNEL_NORM, GROUP_NORM, PRODUCT, Operation
+from trnconv.neighbours.modulation.problem import Modulation
+from trnconv.neighbours.price import LaunchPrice
+from trnconv.observed.operation import (
+    ATTENTION,
+    CHANNEL_NORM,
+    GROUP_NORM,
+    GROUP_STATISTICS,
+    MODULATION,
+    PRODUCT,
+    Operation,
+)
 
 HBM, TENSOR = "hbm", "tensor"
 KERNEL, BOUND = "a kernel of ours", "its bytes and products"  # what a price is of
@@ -32,6 +42,16 @@ class OperationPlan:
     call_ns: float
     bound: str  # what decides: HBM, or an engine
     price_of: str  # KERNEL or BOUND
+    instructions: int = 0  # static, of one, as a compiler counts them; of a kernel of ours
+    regions: int = 0  # hardware loops of one, likewise
+
+    def in_a_launch(self, launches: int) -> int:
+        """How many of them a graph has that is launched so often, and does most of a run.
+
+        What only other graphs do is called less often than this one is launched; what they do as
+        well adds less than one a launch.
+        """
+        return self.calls // launches
 
     @property
     def ns(self) -> float:
@@ -62,7 +82,7 @@ def operation_plans(
 ) -> tuple[OperationPlan, ...]:
     """Every operation with its price on so many cores of a launch."""
     return tuple(
-        OperationPlan(operation, calls, *_price(operation, machine, cores))
+        _priced(operation, calls, _price(operation, machine, cores))
         for operation, calls in operations
     )
 
@@ -95,34 +115,58 @@ def as_written_ns(
     """All operations with a kernel for each of torch's operators, none faster than one for all."""
     rate = _hbm_bytes_per_ns(machine, cores)
     return sum(
-        calls * max(operation.step_bytes / rate, _price(operation, machine, cores)[0])
+        calls * max(operation.step_bytes / rate, _price(operation, machine, cores).ns)
         for operation, calls in operations
     )
 
 
+def _priced(operation: Operation, calls: int, price: LaunchPrice) -> OperationPlan:
+    price_of = KERNEL if price.instructions else BOUND
+    static = (price.instructions, price.regions)
+    return OperationPlan(operation, calls, price.ns, price.bound, price_of, *static)
+
+
 @lru_cache(maxsize=4096)
-def _price(operation: Operation, machine: Machine, cores: int) -> tuple[float, str, str]:
-    """Nanoseconds, what decides them, and what it is the price of."""
+def _price(operation: Operation, machine: Machine, cores: int) -> LaunchPrice:
+    """Of a kernel of ours; or of no instructions, and the time of its bytes and products."""
     problem = _problem(operation)
+    if isinstance(problem, GroupNorm) and operation.kind == GROUP_STATISTICS:
+        return _statistics_price(problem, machine, cores)
     if problem is not None and not problem.refuses(machine, cores):
-        price = problem.price(machine, cores)
-        return price.ns, price.bound, KERNEL
+        return problem.price(machine, cores)
     moving = operation.moved_bytes / _hbm_bytes_per_ns(machine, cores)
     multiplying = _tensor_ns(operation, machine, cores)
-    return (*max((moving, HBM), (multiplying, TENSOR)), BOUND)
+    busy = ((HBM, moving), (TENSOR, multiplying))
+    return LaunchPrice(max(moving, multiplying), 0, 0, operation.moved_bytes, busy)
 
 
-def _problem(operation: Operation) -> ChannelNorm | GroupNorm | Attention | None:
+def _statistics_price(problem: GroupNorm, machine: Machine, cores: int) -> LaunchPrice:
+    """Statistics and factors, a launch after the other."""
+    first, *others = (
+        part.statistics_price(machine, cores) + part.factors_price(machine, cores)
+        for part in problem.in_launches()
+    )
+    return sum(others, start=first)
+
+
+def _problem(
+    operation: Operation,
+) -> ChannelNorm | GroupNorm | Modulation | Attention | None:
     """What a kernel of ours would be asked; None if there is none for it.
 
     A mask of an attention may spare it half of its products: it is priced without.
     """
+    activation = operation.activation or IDENTITY
     if operation.kind == CHANNEL_NORM:
         images, channels, positions = operation.sizes
-        return ChannelNorm(channels, positions, operation.dtype, IDENTITY, images)
-    if operation.kind == GROUP_NORM:
+        return ChannelNorm(channels, positions, operation.dtype, activation, images)
+    if operation.kind in (GROUP_NORM, GROUP_STATISTICS):
         images, channels, groups, positions = operation.sizes
-        return GroupNorm(images, channels, groups, positions, operation.dtype, IDENTITY)
+        return GroupNorm(images, channels, groups, positions, operation.dtype, activation)
+    if operation.kind == MODULATION:
+        channels, rows, columns, factor, *frames = operation.sizes
+        how = (operation.dtype, activation)
+        return Modulation(channels, rows, columns, factor, tuple(frames), *how)
     if operation.kind == ATTENTION:
         batch, queries, keys, head, _ = operation.sizes
         return Attention(batch, queries, head, dtype=operation.dtype) if queries == keys else None

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from nkisim.machine import Machine, find_machine
+from nkisim.machine import V3, Machine, find_machine
 from trnconv.ask.cores import cores_in_words, cores_of
 from trnconv.ask.limits import DEFAULT_BUDGET, compile_s
 from trnconv.ask.policy import BF16, policy_of
 from trnconv.ask.question import Question
-from trnconv.errors import UnsupportedError
+from trnconv.errors import PlanError, UnsupportedError
 from trnconv.model_plan.observations import observation
 from trnconv.model_plan.operations import OperationPlan, operation_plans
 from trnconv.model_plan.prices import Prices
 from trnconv.models import ModelEntry, Size, find
 from trnconv.models.sizes import size_of
-from trnconv.observed import Graph, Observation, ObservedConv, graphs_of
+from trnconv.observed import (
+    Graph,
+    Observation,
+    ObservedConv,
+    graphs_of,
+    without_norms,
+    without_starts,
+)
 from trnconv.planner.table import form_of
 from trnconv.planner.tuned_plans import tuned_plan
 from trnconv.runtime.graph import ONE_GRAPH, Ask, GraphBudget, price_graph
@@ -218,13 +225,30 @@ def plan_observed(
     options: PlanOptions = DEFAULT_OPTIONS,
     prices: Prices | None = None,
 ) -> ModelPlan:
-    """Plan what a model was observed to do."""
+    """Plan what a model was observed to do.
+
+    Where no kernel takes a norm into a convolution (direct ones), norms are apart; where there are
+    no kernels of norms at all (trn1), models do without.
+    """
+    if options.target.generation < V3:
+        seen = without_norms(seen)
     known = Prices(cores=options.cores) if prices is None else prices
     cores = cores_of(options.target, known.cores)
     if cores != options.launch_cores:
         raise UnsupportedError(
             f"prices of {cores} cores for a plan of {options.launch_cores}: ask for the same."
         )
+    try:
+        return _planned(seen, size, options, known)
+    except PlanError:
+        apart = without_starts(seen)
+        if apart == seen:
+            raise
+        return _planned(apart, size, options, known)
+
+
+def _planned(seen: Observation, size: Size, options: PlanOptions, known: Prices) -> ModelPlan:
+    cores = options.launch_cores
     graphs = [(graph, _equal_calls(graph)) for graph in graphs_of(seen.works)]
     known.prepare([_question(works[0], options) for _, alike in graphs for works, _ in alike])
     priced = [(graph, alike, _prices_of(alike, known, options)) for graph, alike in graphs]
@@ -295,7 +319,8 @@ def _equal_calls(graph: Graph[ObservedConv]) -> Alike:
 
 
 def _kernel_key(work: ObservedConv) -> tuple[object, ...]:
-    return (work.shape, work.dtype, work.pieces, work.end, work.reproducible, work.instead_of)
+    how = (work.reproducible, work.instead_of, work.start)
+    return (work.shape, work.dtype, work.pieces, work.end, *how)
 
 
 def _asking(prices: Prices, work: ObservedConv, options: PlanOptions) -> Ask:

@@ -6,7 +6,14 @@ whole models are planned without torch.
 
 from trnconv.observed.files import shipped, shipped_text
 from trnconv.observed.graphs import Graph, graphs_of
-from trnconv.observed.observation import Kept, Moved, Observation, ObservedConv
+from trnconv.observed.observation import (
+    Kept,
+    Moved,
+    Observation,
+    ObservedConv,
+    without_norms,
+    without_starts,
+)
 from trnconv.observed.operation import Operation
 
 __all__ = [
@@ -19,4 +26,6 @@ __all__ = [
     "graphs_of",
     "shipped",
     "shipped_text",
+    "without_norms",
+    "without_starts",
 ]

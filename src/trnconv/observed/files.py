@@ -14,7 +14,7 @@ from trnconv.models import ModelEntry, Size
 from trnconv.observed.observation import Observation, ObservedConv
 from trnconv.records import RecordError, from_json, to_json
 
-_TABLES = ("convolutions", "works", "operations", "operations_as_is")
+_TABLES = ("convolutions", "works", "operations", "operations_unfused", "operations_as_is")
 
 
 def shipped(entry: ModelEntry, size: Size, phase: str) -> Observation | None:

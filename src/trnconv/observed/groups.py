@@ -16,6 +16,8 @@ from trnconv.observed.operation import (
     ATTENTION,
     CHANNEL_NORM,
     GROUP_NORM,
+    GROUP_STATISTICS,
+    MODULATION,
     PRODUCT,
     Operation,
 )
@@ -32,6 +34,8 @@ from trnconv.observed.step import PRODUCT as PRODUCT_STEP
 ACTIVATIONS = frozenset(
     ["silu", "relu", "gelu", "tanh", "sigmoid", "leaky_relu", "elu", "softplus", "mish"]
 )
+CHANNEL_NORM_STEP, GROUP_NORM_STEP = "channel_norm", "group_norm"  # kernels of ours
+GROUP_STATISTICS_STEP = "group_factors"
 _NEIGHBOURHOOD = 24  # steps: an operation's lie close together
 
 
@@ -186,12 +190,20 @@ def _alone(step: Step) -> Operation:
         (step.name,),
         step.read_bytes + step.written_bytes,
         sizes,
+        step.activation,
     )
 
 
 def _norm_alone(step: Step) -> tuple[str, tuple[int, ...]]:
+    if step.sizes:
+        return MODULATION, step.sizes
     images, channels = step.shape[:2]
     positions = prod(step.shape[2:])
+    if step.name == CHANNEL_NORM_STEP:
+        return CHANNEL_NORM, (images, channels, positions)
+    if step.name == GROUP_STATISTICS_STEP:
+        images, channels, *rest = step.operands[0].shape
+        return GROUP_STATISTICS, (images, channels, step.groups, prod(rest))
     return GROUP_NORM, (images, channels, step.groups, positions)
 
 

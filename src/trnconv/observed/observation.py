@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 
 from nkisim.machine import Machine
 from trnconv.ask.ends import PLAIN_END, Epilogue
 from trnconv.ask.limits import DEFAULT_BUDGET
 from trnconv.ask.policy import DEFAULT_POLICY, Policy
 from trnconv.ask.question import Question, Shape
+from trnconv.ask.starts import PLAIN_START, Prologue
 from trnconv.geometry import ConvShape
 from trnconv.observed.operation import Operation
+
+CACHE = "cache"  # frames that a model keeps a copy of
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,7 @@ class ObservedConv:
     end: Epilogue = PLAIN_END
     reproducible: bool = False
     instead_of: ConvShape | None = None  # what the model asked for, if this is a cheaper equal
+    start: Prologue = PLAIN_START
 
     def question(
         self, machine: Machine, budget: int = DEFAULT_BUDGET, policy: Policy = DEFAULT_POLICY
@@ -38,6 +43,7 @@ class ObservedConv:
             reproducible=self.reproducible,
             budget=budget,
             policy=policy,
+            start=self.start,
         )
 
 
@@ -77,6 +83,7 @@ class Observation:
     weight_bytes: int
     source: str  # what it was observed with
     operations: tuple[tuple[Operation, int], ...]  # all but the convolutions, with how often each
+    operations_unfused: tuple[tuple[Operation, int], ...]  # the same without norms of ours
     operations_as_is: tuple[tuple[Operation, int], ...]  # of the model without our rewrites
 
     @property
@@ -88,3 +95,30 @@ class Observation:
     def copied_bytes(self) -> int:
         """HBM traffic of what is no convolution's, read and written."""
         return sum(copy.moved_bytes for copy in self.moved)
+
+
+def without_norms(seen: Observation) -> Observation:
+    """The same where no norm is a kernel of ours: operation by operation, and caches are copied."""
+    apart = replace(without_starts(seen), operations=seen.operations_unfused)
+    more = _copied(apart) - _copied(seen)
+    copies = [copy for copy in seen.moved if copy.kind != CACHE]
+    caches = sum(copy.moved_bytes for copy in seen.moved if copy.kind == CACHE)
+    times = sum(copy.times for copy in seen.moved if copy.kind == CACHE)
+    return replace(apart, moved=(*copies, Moved(CACHE, times, caches + max(0, more))))
+
+
+def _copied(seen: Observation) -> int:
+    return sum(calls * op.moved_bytes for op, calls in seen.operations if op.kind == "clone")
+
+
+def without_starts(seen: Observation) -> Observation:
+    """The same with norms of their own in place of convolutions' starts, and their statistics."""
+    if all(work.start == PLAIN_START for work, _ in seen.works):
+        return seen
+    works: Counter[ObservedConv] = Counter()
+    for work, calls in seen.works:
+        works[replace(work, start=PLAIN_START)] += calls
+    operations: Counter[Operation] = Counter()
+    for operation, calls in seen.operations:
+        operations[operation.as_norm()] += calls
+    return replace(seen, works=tuple(works.items()), operations=tuple(operations.items()))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 CHANNEL_NORM, GROUP_NORM, ATTENTION, PRODUCT = "channel norm", "group norm", "attention", "product"
+GROUP_STATISTICS, MODULATION = "group statistics", "modulation"
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,8 @@ class Operation:
 
     - channel norm: images, channels, positions
     - group norm: images, channels, groups, positions
+    - group statistics: the same; a convolution, or a modulation, does the rest
+    - modulation: channels, rows, columns, factor, then the low frame of each frame
     - attention: batch, queries, keys, head size; then 1 if a mask is added, else 0
     - product: batch, rows, summed, columns
     """
@@ -26,8 +29,17 @@ class Operation:
     read_bytes: int  # from outside of it
     written_bytes: int  # of the result alone
     steps: tuple[str, ...]  # torch's operators for it, in order
-    step_bytes: int  # what those read and write, each by itself
+    step_bytes: int  # what those read and write, each by itself; of a kernel of ours, it alone
     sizes: tuple[int, ...] = ()
+    activation: str = ""  # of a norm: what its kernel does behind it
+
+    def as_norm(self) -> Operation:
+        """A norm in place of its statistics; any other as it is."""
+        if self.kind != GROUP_STATISTICS:
+            return self
+        images, channels, _, positions = self.sizes
+        shape = (images, channels, positions)
+        return replace(self, kind=GROUP_NORM, shape=shape, written_bytes=self.read_bytes)
 
     @property
     def moved_bytes(self) -> int:

@@ -13,7 +13,7 @@ POINTWISE, REDUCTION, PRODUCT, SOFTMAX, NORM, MOVEMENT, FILL, CONVOLUTION = (
     "norm",
     "movement",
     "fill",
-    "convolution",  # one of our kernels
+    "convolution",  # one of our kernels; so is a norm that has no name of ATen's
 )
 
 
@@ -39,6 +39,8 @@ class Step:
     dtype: str
     written_bytes: int
     groups: int = 1  # of channels, for a norm
+    activation: str = ""  # likewise: what the same kernel does behind it
+    sizes: tuple[int, ...] = ()  # of a modulation, as its Operation has them
 
     @property
     def read_bytes(self) -> int:

@@ -8,6 +8,7 @@ import torch
 
 from trnconv.ask.ends import IDENTITY
 from trnconv.ask.question import FILTER_GRADIENT, OUTPUT
+from trnconv.ask.starts import FACTORS
 from trnconv.geometry import ZEROS
 from trnconv.pytorch.conv_call import ConvCall, ConvSpec
 from trnconv.runtime.launch import LaunchOperands
@@ -29,7 +30,7 @@ def compute(call: ConvCall, operands: LaunchOperands) -> Tensor:
     """One convolution, step after step, or a gradient of one."""
     spec = call.spec
     if call.wanted == OUTPUT:
-        x = padded(upsampled(torch.cat(operands.inputs, dim=2), spec), spec)
+        x = padded(upsampled(torch.cat(started(operands, spec.start), dim=2), spec), spec)
         return finished(_convolved(x, operands, spec), spec.activation, operands.residual)
     if call.wanted == FILTER_GRADIENT:
         x, dy = operands.inputs
@@ -37,6 +38,22 @@ def compute(call: ConvCall, operands: LaunchOperands) -> Tensor:
         return _backward(x, w, dy, spec)[1]
     dy = operands.inputs[0]
     return _backward(dy.new_empty(call.sizes), operands.w, dy, spec)[0]
+
+
+def started(operands: LaunchOperands, activation: str) -> tuple[Tensor, ...]:
+    """Inputs, scaled, shifted and activated if there are factors for that."""
+    if operands.factors is None:
+        return operands.inputs
+    scales = operands.factors.to(operands.inputs[0].dtype).unbind(dim=1)
+    return tuple(
+        finished(
+            x * scales[FACTORS * number].reshape(1, -1, 1, 1, 1)
+            + scales[FACTORS * number + 1].reshape(1, -1, 1, 1, 1),
+            activation,
+            None,
+        )
+        for number, x in enumerate(operands.inputs)
+    )
 
 
 def upsampled(x: Tensor, spec: ConvSpec) -> Tensor:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
+from typing import Protocol
 
 import torch
 
@@ -103,7 +104,20 @@ def machine_of(asked: str) -> tuple[str, Simulated | None]:
     return name, Simulated(target, int(cores))
 
 
-def choose_backend(tensor: torch.Tensor, asked: str | Backend | None = None) -> BackendChoice:
+class HasDevice(Protocol):
+    """A tensor, or what knows where one is."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where it is."""
+
+
+def on_neuron(tensor: HasDevice) -> bool:
+    """Whether it is on a Neuron device."""
+    return tensor.device.type in NEURON_DEVICES
+
+
+def choose_backend(tensor: HasDevice, asked: str | Backend | None = None) -> BackendChoice:
     """Asked for by the call, else by the context, else by the environment, else the device's."""
     for given, source in (
         (asked, "the call asked for it"),
@@ -113,7 +127,7 @@ def choose_backend(tensor: torch.Tensor, asked: str | Backend | None = None) -> 
         named = Backend.auto if given is None else _named(given)
         if named is not Backend.auto:
             return BackendChoice(_possible(named, tensor), source)
-    if tensor.device.type in NEURON_DEVICES:
+    if on_neuron(tensor):
         return BackendChoice(Backend.neuron, f"the tensor is on {tensor.device}")
     if tensor.device.type in ("cpu", "meta"):
         return BackendChoice(Backend.nkisim, f"the tensor is on {tensor.device.type}: simulated")
@@ -123,8 +137,8 @@ def choose_backend(tensor: torch.Tensor, asked: str | Backend | None = None) -> 
     )
 
 
-def _possible(named: Backend, tensor: torch.Tensor) -> Backend:
-    on_device = tensor.device.type in NEURON_DEVICES
+def _possible(named: Backend, tensor: HasDevice) -> Backend:
+    on_device = on_neuron(tensor)
     if named is Backend.neuron and not on_device:
         raise UnsupportedError(
             f'backend="neuron" for a tensor on {tensor.device}: move it to a Neuron device first.'

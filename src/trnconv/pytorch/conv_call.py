@@ -10,6 +10,7 @@ from nkisim.machine import Machine
 from trnconv.ask.ends import BEFORE, IDENTITY, NO_RESIDUAL, Epilogue, end_of
 from trnconv.ask.policy import DEFAULT_POLICY, Policy, policy_of
 from trnconv.ask.question import FILTER_GRADIENT, OUTPUT, Question, Shape
+from trnconv.ask.starts import PLAIN_START, Prologue, start_of
 from trnconv.geometry import NO_MODES, ConvShape, Modes, Triple, input_gradient_shape, lifted
 from trnconv.runtime.launch import LaunchOperands
 
@@ -31,6 +32,7 @@ class ConvSpec:
     activation: str = IDENTITY
     reproducible: bool = False
     accuracy: str = DEFAULT_POLICY.text()  # a policy as text: torch.compile takes no other objects
+    start: str = ""  # the activation of an input that is scaled and shifted first; empty: it is not
 
     @property
     def policy(self) -> Policy:
@@ -73,6 +75,11 @@ class ConvSpec:
         """What a kernel fuses: a residual comes before the activation."""
         return end_of(self.activation, BEFORE if residual else NO_RESIDUAL, "")
 
+    @property
+    def prologue(self) -> Prologue:
+        """What a kernel does to its input first."""
+        return start_of(self.start) if self.start else PLAIN_START
+
     def numbers(self) -> list[int]:
         """As ops take it; `numbered` is the inverse."""
         triples = (self.stride, self.before, self.after, self.dilation, self.upsample, self.skip)
@@ -88,20 +95,21 @@ def numbered(numbers: Sequence[int], modes: Modes = NO_MODES, **options: Any) ->
 
 
 def worded(numbers: Sequence[int], words: str, *, reproducible: bool) -> ConvSpec:
-    """The same with modes, activation and accuracy, as `words_of` has them."""
-    depth, height, width, activation, accuracy = words.split(",")
+    """The same with modes, activation, accuracy and start, as `words_of` has them."""
+    depth, height, width, activation, accuracy, start = words.split(",")
     return numbered(
         numbers,
         (depth, height, width),
         activation=activation,
         accuracy=accuracy,
         reproducible=reproducible,
+        start=start,
     )
 
 
 def words_of(spec: ConvSpec) -> str:
-    """Modes, activation and accuracy, as ops take them."""
-    return ",".join((*spec.modes, spec.activation, spec.accuracy))
+    """Modes, activation, accuracy and start, as ops take them."""
+    return ",".join((*spec.modes, spec.activation, spec.accuracy, spec.start))
 
 
 @dataclass(frozen=True)
@@ -140,4 +148,5 @@ class ConvCall:
             self.spec.reproducible,
             policy=policy or self.spec.policy,
             asks=FILTER_GRADIENT if gradient else OUTPUT,
+            start=self.spec.prologue,
         )

@@ -1,24 +1,25 @@
 """What a model's convolutions would take, without its weights: it runs on the meta device.
 
-Only convolutions have a modelled time. Of everything else the model does, the data it moves
-(padding, concatenation, upsampling, caches) is counted in bytes, and norms, activations that no
-convolution took over, attention and launches are left out.
+Only convolutions have a modelled time, with the norms that go into them. Of everything else the
+model does, the data it moves (padding, concatenation, upsampling, caches) is counted in bytes, and
+other norms, activations, attention and launches are left out (`trnconv.model_plan` has them).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import torch
 
-from nkisim.machine import Machine
+from nkisim.machine import V3, Machine
 from trnconv.ask.cores import cores_of
 from trnconv.ask.policy import BF16, Policy, policy_of
 from trnconv.ask.question import Question
-from trnconv.errors import UnsupportedError
+from trnconv.ask.starts import PLAIN_START
+from trnconv.errors import PlanError, UnsupportedError
 from trnconv.models import ModelEntry, Size
 from trnconv.observed import graphs_of
 from trnconv.observed.step import Step
@@ -162,7 +163,19 @@ def estimate(
 
 @lru_cache(_PRICES)
 def _price(question: Question, simulate: bool, cores: int) -> Price:  # noqa: FBT001 (a key)
-    return price(question, simulate=simulate, cores=cores, beyond_hbm=True)
+    """Where no kernel takes the norm that a model was observed to put into it, without that."""
+    try:
+        return price(question, simulate=simulate, cores=cores, beyond_hbm=True)
+    except PlanError:
+        if not question.start.scaled:
+            raise
+    plain = replace(question, start=PLAIN_START)
+    return price(plain, simulate=simulate, cores=cores, beyond_hbm=True)
+
+
+def rewrites_on(machine: Machine) -> Rewrites:
+    """What a patched model does there: kernels of norms are for trn2 and later."""
+    return replace(ALL_REWRITES, fuse_norms=machine.generation >= V3)
 
 
 def observe_entry(

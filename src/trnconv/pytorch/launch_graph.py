@@ -182,7 +182,7 @@ def _launched(
 
 
 def _map(operands: LaunchOperands, change: Callable[[Any], Any]) -> LaunchOperands:
-    rest = (operands.w, operands.bias, operands.residual)
+    rest = (operands.w, operands.bias, operands.residual, operands.factors)
     return LaunchOperands(
         tuple(map(change, operands.inputs)),
         *(tensor if tensor is None else change(tensor) for tensor in rest),
@@ -237,7 +237,7 @@ def _insert(node: Node, filters: _GraphFilters, nodes: LaunchOperands) -> None:
         if len(inputs) > MOST_PIECES:
             inputs = (graph.call_function(torch.cat, (inputs, 2)),)
         residual = None if nodes.residual is None else _dense(nodes.residual)
-        *tensors, recipe = prepared.arguments(inputs, tuple(images), residual)
+        *tensors, recipe = prepared.arguments(inputs, tuple(images), residual, nodes.factors)
         kernel, outputs = prepared.kernel(len(inputs)), len(prepared.lowered[0].outputs)
         launch = filters.adapter.launcher(kernel, present_in(tuple(tensors)), recipe, outputs)
         given = tuple(tensor for tensor in tensors if tensor is not None)

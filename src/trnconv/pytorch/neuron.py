@@ -62,7 +62,7 @@ class NeuronDevice:
         inputs = tuple(self.dense(input_) for input_ in operands.inputs)
         residual = None if operands.residual is None else self.dense(operands.residual)
         packed = self.packed(prepared, operands, inputs[0].device)
-        *tensors, recipe = prepared.arguments(inputs, packed, residual)
+        *tensors, recipe = prepared.arguments(inputs, packed, residual, operands.factors)
         kernel = prepared.kernel(len(inputs))
         outputs = len(prepared.lowered[0].outputs)
         done = self.adapter.call(kernel, tuple(tensors), recipe, outputs)

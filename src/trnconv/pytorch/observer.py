@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import fields
+from dataclasses import fields, replace
 from importlib.metadata import version
 
 from trnconv.models import ModelEntry, Size
@@ -11,6 +11,8 @@ from trnconv.observed import Kept, Moved, Observation, ObservedConv, Operation
 from trnconv.observed.groups import operations_of
 from trnconv.pytorch.estimate import MetaRun, observe_entry
 from trnconv.pytorch.lazy.context import ALL_REWRITES, NO_REWRITES, Rewrites
+
+_UNFUSED = replace(ALL_REWRITES, fuse_norms=False)
 
 
 def observe(
@@ -35,6 +37,7 @@ def observe(
         weight_bytes=run.weight_bytes,
         source=f"diffusers {version('diffusers')}",
         operations=_operations(run),
+        operations_unfused=_operations(observe_entry(entry, size, phase, rewrites=_UNFUSED)),
         operations_as_is=_operations(observe_entry(entry, size, phase, rewrites=NO_REWRITES)),
     )
 

@@ -83,16 +83,20 @@ def fused_op(
     w: Tensor,
     bias: Tensor | None,
     residual: Tensor | None,
+    factors: Tensor | None,
     numbers: list[int],
     words: str,
     reproducible: bool,  # noqa: FBT001 (the op's schema)
     backend: str,
 ) -> Tensor:
-    """activation(sum + bias + residual) in one kernel. It has no gradient: use the others."""
+    """activation(sum + bias + residual) in one kernel. It has no gradient: use the others.
+
+    `factors` [C_in, 2 x pieces] scale and shift the inputs first, if the spec has a start.
+    """
     spec = worded(numbers, words, reproducible=reproducible)
     if pieces[0].numel() == 0:
         return _empty_output(pieces, w, spec)
-    call = fused_call(pieces, w, bias, residual, numbers, words, reproducible)
+    call = fused_call(pieces, w, bias, residual, factors, numbers, words, reproducible)
     return compute(*call, backend)
 
 
@@ -101,12 +105,13 @@ def fused_call(
     w: Tensor,
     bias: Tensor | None,
     residual: Tensor | None,
+    factors: Tensor | None,
     numbers: list[int],
     *words: Any,
 ) -> Call:
     """What `fused_op` asks for; `words`: those of its spec, and whether it is reproducible."""
     spec = worded(numbers, words[0], reproducible=words[1])
-    return ConvCall(spec), LaunchOperands(tuple(pieces), w, bias, residual)
+    return ConvCall(spec), LaunchOperands(tuple(pieces), w, bias, residual, factors)
 
 
 def fused_convolution(
@@ -116,10 +121,11 @@ def fused_convolution(
     spec: ConvSpec,
     residual: Tensor | None = None,
     backend: str = "auto",
+    factors: Tensor | None = None,
 ) -> Tensor:
     """Pieces [N, C_in, T_i, H, W] and w [C_out, C_in / groups, KD, KH, KW] -> [N, C_out, ...]."""
     options = (spec.numbers(), words_of(spec), spec.reproducible, backend)
-    y: Tensor = fused_op(list(pieces), w, bias, residual, *options)
+    y: Tensor = fused_op(list(pieces), w, bias, residual, factors, *options)
     return y
 
 
@@ -147,10 +153,11 @@ def _(
     w: Tensor,
     bias: Tensor | None,
     residual: Tensor | None,
+    factors: Tensor | None,
     numbers: list[int],
     *rest: object,
 ) -> Tensor:
-    del bias, residual, rest
+    del bias, residual, factors, rest
     return _empty_output(pieces, w, numbered(numbers))
 
 

@@ -26,7 +26,7 @@ def compute(
         tuple(to_array(input_) for input_ in operands.inputs),
         *(
             None if tensor is None else to_array(tensor)
-            for tensor in (operands.w, operands.bias, operands.residual)
+            for tensor in (operands.w, operands.bias, operands.residual, operands.factors)
         ),
     )
     question = call.question(arrays, str(arrays.inputs[0].dtype), find_machine(machine.target))

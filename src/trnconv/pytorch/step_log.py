@@ -6,12 +6,15 @@ What a patched model only notes is no step; what it then does is, its convolutio
 from __future__ import annotations
 
 import weakref
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from trnconv.ask.ends import IDENTITY
+from trnconv.observed.groups import CHANNEL_NORM_STEP, GROUP_NORM_STEP
 from trnconv.observed.step import (
     CONVOLUTION,
     FILL,
@@ -28,6 +31,15 @@ from trnconv.pytorch.arrays import dtype_name
 from trnconv.pytorch.lazy.ledger import Ledger
 from trnconv.pytorch.lazy.movements import bytes_read
 from trnconv.pytorch.lazy.traits import Traits, parts, tensors_in, traits_of
+from trnconv.pytorch.norm_call import (
+    FRAME_GROUPS,
+    GROUPS,
+    ModulationCall,
+    NormCall,
+    worded_modulation,
+    worded_norm,
+)
+from trnconv.pytorch.norm_ops import FACTORS_OP, MODULATION_OP, NORM_OP
 
 Tensor = torch.Tensor
 _OURS = "trnconv"
@@ -69,19 +81,23 @@ class StepLog(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> None:
         traits = traits_of(func)
         name = traits.name.partition("::")[2]
-        self.steps.append(
-            Step(
-                name,
-                _role(func, traits, name, operands),
-                self._book.module,
-                operands,
-                self._newly_written(made),
-                tuple(made.shape),
-                dtype_name(made),
-                made.nbytes,
-                args[6] if name == "native_group_norm" else 1,
-            )
+        step = Step(
+            name,
+            _role(func, traits, name, operands),
+            self._book.module,
+            operands,
+            self._newly_written(made),
+            tuple(made.shape),
+            dtype_name(made),
+            made.nbytes,
+            args[6] if name == "native_group_norm" else 1,
         )
+        if traits.name in (NORM_OP, FACTORS_OP):
+            step = replace(step, dtype=dtype_name(args[0]))  # factors are float32
+            step = _as_norm(step, worded_norm(args[3]), of_x=traits.name == NORM_OP)
+        if traits.name == MODULATION_OP:
+            step = _as_modulation(step, worded_modulation(args[4]))
+        self.steps.append(step)
 
     def _operand(self, tensor: Tensor) -> Operand:
         return Operand(self._memory(tensor), tuple(tensor.shape), bytes_read(tensor))
@@ -98,6 +114,36 @@ class StepLog(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._written += 1
         self._known[storage._cdata] = (weakref.ref(storage), self._written)  # noqa: SLF001
         return self._written
+
+
+def _as_norm(step: Step, call: NormCall, *, of_x: bool) -> Step:
+    """A norm of ours, as its kernels know it; or, if it is not one of x, the factors of one."""
+    known = replace(
+        step,
+        role=NORM,
+        groups=call.groups,
+        activation="" if call.activation == IDENTITY else call.activation,
+    )
+    if not of_x:
+        return known
+    n, c, t, *plane = step.shape
+    x, *weights = step.operands
+    return replace(
+        known,
+        name=GROUP_NORM_STEP if call.kind in (GROUPS, FRAME_GROUPS) else CHANNEL_NORM_STEP,
+        operands=(replace(x, read_bytes=step.written_bytes), *weights),  # x may have more frames
+        shape=(n * t, c, 1, *plane) if call.kind == FRAME_GROUPS else step.shape,
+    )
+
+
+def _as_modulation(step: Step, call: ModulationCall) -> Step:
+    c, _, h, w = step.shape[1:]
+    return replace(
+        step,
+        role=NORM,
+        activation="" if call.activation == IDENTITY else call.activation,
+        sizes=(c, h, w, call.factor, *call.frame_map),
+    )
 
 
 def _role(func: Any, traits: Traits, name: str, operands: tuple[Operand, ...]) -> str:

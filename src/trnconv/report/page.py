@@ -180,7 +180,8 @@ def _besides(report: Report) -> str:
     text = (
         f"All else takes {duration(rest)}, {percent(rest / report.totals.whole_seconds)} of the"
         " whole, if every operation is one kernel: of ours where there is one, else as fast as its"
-        " bytes and products allow. It is left to the compiler."
+        " bytes and products allow. Patched models run norms on ours, and leave the rest to the"
+        " compiler."
     )
     caption = (
         "Kinds of operations, by time; as written: a kernel for each of torch\u2019s operators."

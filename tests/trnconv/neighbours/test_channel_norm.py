@@ -24,16 +24,19 @@ CASES = [
     ChannelNorm(512, 2049, dtype="float32", variant=MEAN, eps=0.5),
     ChannelNorm(1024, 300),
     ChannelNorm(300, 511, images=2, activation="identity"),
+    ChannelNorm(160, 700, images=2, x_first=300, x_positions=1001),  # frames of a longer video
 ]
 LOOPED = [
     ChannelNorm(3, 45_001),  # a loop over positions, and what is left
     ChannelNorm(3, 1200, images=31),  # a loop over images, and what is left
     ChannelNorm(3, 30_000, images=3),  # images one after the other, each dealt to all cores
+    ChannelNorm(3, 45_001, x_first=77, x_positions=45_078),
+    ChannelNorm(3, 1200, images=31, x_first=400, x_positions=1601),
 ]
 
 
 def arrays(problem, seed=0):
-    shape = (problem.images, problem.channels, problem.positions)
+    shape = (problem.images, problem.channels, problem.in_memory)
     gamma = normal(seed + 1, problem.channels)
     beta = normal(seed + 2, problem.channels) if problem.has_beta else None
     return 3 * normal(seed, *shape).astype(normal(0, 1, dtype=problem.dtype).dtype), gamma, beta
@@ -45,7 +48,7 @@ def exact_and_bound(problem, x, gamma, beta):
     Squares are rounded to bf16 (float32 for float32), and sums have C + 3 terms: the root of their
     sum is off by half of that. The product, the scale and the bias are float32.
     """
-    x = x.astype(np.float64)
+    x = x[:, :, problem.x_first : problem.x_first + problem.positions].astype(np.float64)
     sums = np.square(x).sum(axis=1, keepdims=True)
     if problem.variant == NORM:
         normed = x / np.maximum(np.sqrt(sums), problem.eps) * np.sqrt(problem.channels)
@@ -132,7 +135,7 @@ def test_two_cores_give_the_bits_of_one(problem):
 @pytest.mark.parametrize("problem", CASES, ids=str)
 def test_no_device_rule_is_broken(problem, machine, cores):
     gamma = np.ones(problem.channels)
-    spec = Spec((problem.images, problem.channels, problem.positions), problem.dtype)
+    spec = Spec((problem.images, problem.channels, problem.in_memory), problem.dtype)
     launch = launch_of(problem, gamma, gamma if problem.has_beta else None, machine, cores)
     run = launch.run(spec, values=False, rules=EVERY_RULE)
     assert run.rules == ()
@@ -159,7 +162,7 @@ PRICED = [
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
 @pytest.mark.parametrize("problem", PRICED, ids=str)
 def test_the_price_is_within_5_percent_of_the_schedule(problem, machine, cores):
-    spec = Spec((problem.images, problem.channels, problem.positions), problem.dtype)
+    spec = Spec((problem.images, problem.channels, problem.in_memory), problem.dtype)
     timeline = launch_of(problem, np.ones(problem.channels), None, machine, cores).time(spec)
     price = problem.price(machine, cores)
     assert price.ns == pytest.approx(timeline.makespan_ns, rel=0.05)

@@ -1,4 +1,4 @@
-"""One thread for torch: its small operators only wait for each other on more."""
+"""One thread for torch: its small operators only wait for each other on more; and a device."""
 
 import pytest
 
@@ -10,3 +10,31 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def jit():
+    """A double of nki.jit."""
+    from neuron_doubles import FakeJit
+
+    return FakeJit()
+
+
+@pytest.fixture(params=["xla", "torch_neuron", "xla, one core", "torch_neuron, one core"])
+def on_device(request, jit, monkeypatch):
+    """Tensors of this test are on a Neuron device that has this adapter; "cpu" plays it."""
+    from neuron_doubles import FakeNkiOp
+    from trnconv.pytorch import adapters, backends, packed_weights
+
+    monkeypatch.setattr(backends, "NEURON_DEVICES", ("cpu",))
+    monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn2")
+    ways = {
+        "xla": lambda: adapters.XlaAdapter(jit),
+        "torch_neuron": lambda: adapters.TorchNeuronAdapter(FakeNkiOp(), jit),
+        "xla, one core": lambda: adapters.XlaAdapter(jit, cores=1),
+        "torch_neuron, one core": lambda: adapters.TorchNeuronAdapter(FakeNkiOp(), jit, cores=1),
+    }
+    adapters.use_adapter(ways[request.param]())
+    yield jit
+    adapters.use_adapter(None)
+    packed_weights.forget_packed_weights()

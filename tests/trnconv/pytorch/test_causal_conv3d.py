@@ -248,6 +248,7 @@ def test_the_op_keeps_the_rules_of_torch_library(check, backend):
         [integers(1, C_IN, count, 4, 5, seed=count) for count in frames],
         *filters((2, 1, 1)),
         None,
+        None,
         spec.numbers(),
         words_of(spec),
         spec.reproducible,

@@ -14,34 +14,12 @@ from repetition import few
 
 torch = pytest.importorskip("torch")
 
-from neuron_doubles import FakeJit, FakeNkiOp
+from neuron_doubles import FakeNkiOp
 from trnconv.errors import UnsupportedError
 from trnconv.pytorch import adapters, backends, functional, nn, packed_weights
 from trnconv.runtime.launch import Prepared
 
 pytestmark = pytest.mark.torch
-
-
-@pytest.fixture
-def jit():
-    return FakeJit()
-
-
-@pytest.fixture(params=["xla", "torch_neuron", "xla, one core", "torch_neuron, one core"])
-def on_device(request, jit, monkeypatch):
-    """Tensors of this test are on a Neuron device that has this adapter."""
-    monkeypatch.setattr(backends, "NEURON_DEVICES", ("cpu",))
-    monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn2")
-    ways = {
-        "xla": lambda: adapters.XlaAdapter(jit),
-        "torch_neuron": lambda: adapters.TorchNeuronAdapter(FakeNkiOp(), jit),
-        "xla, one core": lambda: adapters.XlaAdapter(jit, cores=1),
-        "torch_neuron, one core": lambda: adapters.TorchNeuronAdapter(FakeNkiOp(), jit, cores=1),
-    }
-    adapters.use_adapter(ways[request.param]())
-    yield jit
-    adapters.use_adapter(None)
-    packed_weights.forget_packed_weights()
 
 
 def integers(*shape, seed=0):

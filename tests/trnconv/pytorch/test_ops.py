@@ -36,7 +36,7 @@ def op_calls(*, wants_gradient):
     dy = integers(*y.shape, seed=2, wants_gradient=wants_gradient)
     bias, residual = integers(6, wants_gradient=False), integers(*y.shape, wants_gradient=False)
     options = (SPEC.numbers(), words_of(SPEC), False, "nkisim")
-    fused = ([x.detach()], w.detach(), bias, residual, *options)
+    fused = ([x.detach()], w.detach(), bias, residual, None, *options)
     return {
         "convolution": (ops.convolution, (x, w, *WINDOW)),
         "input_gradient": (ops.input_gradient, (dy, w, list(x.shape), *WINDOW)),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 torch = pytest.importorskip("torch")
 
 from trnconv.observed.groups import operations_of
 from trnconv.observed.step import CONVOLUTION
+from trnconv.pytorch.lazy.context import ALL_REWRITES
 from trnconv.pytorch.patching import patched
 from trnconv.pytorch.step_log import StepLog
 
@@ -50,9 +53,16 @@ class Block(torch.nn.Module):
         return self.second(torch.nn.functional.silu(y)) + x
 
 
-def steps_of(model, x):
+APART = replace(ALL_REWRITES, fuse_norms=False)
+
+
+def steps_of(model, x, rewrites=ALL_REWRITES):
     model = model.to("meta", torch.bfloat16)
-    with torch.no_grad(), patched(model) as report, StepLog(report.book) as log:
+    with (
+        torch.no_grad(),
+        patched(model, rewrites=rewrites) as report,
+        StepLog(report.book) as log,
+    ):
         model(x)
     return log.steps
 
@@ -63,7 +73,7 @@ def video(*shape):
 
 @pytest.mark.parametrize("norm", [WanNorm(32), MeanSquareNorm()], ids=["length", "mean_square"])
 def test_a_norm_is_found_by_what_it_does(norm):
-    steps = steps_of(Block(norm), video(1, 32, 3, 6, 6))
+    steps = steps_of(Block(norm), video(1, 32, 3, 6, 6), APART)
     found = operations_of(steps)
     assert [operation.kind for operation in found] == ["channel norm", "silu"]
     (channel_norm, _) = found
@@ -75,10 +85,26 @@ def test_a_norm_is_found_by_what_it_does(norm):
 
 
 def test_a_group_norm_has_its_groups():
-    steps = steps_of(Block(torch.nn.GroupNorm(8, 32)), video(2, 32, 3, 6, 6))
+    steps = steps_of(Block(torch.nn.GroupNorm(8, 32)), video(2, 32, 3, 6, 6), APART)
     (norm, silu) = operations_of(steps)
     assert (norm.kind, norm.sizes) == ("group norm", (2, 32, 8, 3 * 6 * 6))
     assert silu.kind == "silu"
+
+
+@pytest.mark.parametrize("norm", [WanNorm(32), MeanSquareNorm()], ids=["length", "mean_square"])
+def test_a_norm_of_ours_has_its_activation(norm):
+    (found,) = operations_of(steps_of(Block(norm), video(1, 32, 3, 6, 6)))
+    assert (found.kind, found.activation) == ("channel norm", "silu")
+    assert found.sizes == (1, 32, 3 * 6 * 6)
+    elements = 32 * 3 * 6 * 6
+    assert found.written_bytes == 2 * elements
+    assert 2 * elements <= found.read_bytes <= 2 * elements + 2 * 32
+
+
+def test_a_group_norm_of_ours_has_its_groups():
+    (norm,) = operations_of(steps_of(Block(torch.nn.GroupNorm(8, 32)), video(2, 32, 3, 6, 6)))
+    assert (norm.kind, norm.sizes) == ("group norm", (2, 32, 8, 3 * 6 * 6))
+    assert norm.activation == "silu"
 
 
 def test_an_attention_is_found():
@@ -100,7 +126,7 @@ def test_convolutions_of_ours_are_steps_and_views_are_none():
 
 
 def test_nothing_that_runs_is_left_out():
-    steps = steps_of(Block(WanNorm(32)), video(1, 32, 3, 6, 6))
+    steps = steps_of(Block(WanNorm(32)), video(1, 32, 3, 6, 6), APART)
     found = operations_of(steps)
     ours = sum(step.role == CONVOLUTION for step in steps)
     listed = sum(len(operation.steps) * times for operation, times in found.items())

@@ -180,6 +180,7 @@ def observed():
         weight_bytes=5 * 10**8,
         source="made up",
         operations=((SILU, 5),),
+        operations_unfused=((SILU, 5),),
         operations_as_is=((SILU, 5), (COPY, 2)),
     )
 

@@ -26,7 +26,7 @@ SLOTS = 4  # tiles of x: one is loaded while the steps of three are at work
 def channel_norm(
     x: nl.NkiTensor, constants: nl.NkiTensor, recipe: ChannelNormRecipe
 ) -> nl.NkiTensor:
-    """x [N, C, P], constants [partitions, scale and b of every tile] -> y [N, C, P]."""
+    """x [N, C, Q], constants [partitions, scale and b of every tile] -> y [N, C, P], P of the Q."""
     y = nl.ndarray(recipe.shape, dtype=x.dtype, buffer=nl.shared_hbm, name="y")
     sweep(ChannelNormCore(x, y, constants, recipe), recipe.rows, recipe.width)
     return y
@@ -99,11 +99,13 @@ class ChannelNormCore(nl.NKIObject):
 
 def load(core: ChannelNormCore, step: SweepStep, n: int) -> None:
     """x of a step, tile by tile of channels."""
-    pitch = core.recipe.shape[2]
+    pitch = core.recipe.x_positions
+    image = core.recipe.shape[1] * pitch
     for tile in range(len(core.recipe.tiles)):
         first, channels = core.recipe.tiles[tile]
         pattern = ((pitch, channels), (1, step.width))
-        src = step.of(core.x, core.image, pattern, first * pitch + step.first)
+        offset = first * pitch + core.recipe.x_first + step.first
+        src = step.of(core.x, image, pattern, offset)
         nisa.dma_copy(dst=core.xs[n % SLOTS][tile][0:channels, 0 : step.width], src=src)
 
 

@@ -61,6 +61,8 @@ class ChannelNorm:
     eps: float = 1e-12
     variant: str = NORM
     has_beta: bool = False
+    x_first: int = 0  # of more positions that a channel of x has in memory
+    x_positions: int = 0  # so many; 0: just those that are normed
 
     def refuses(self, machine: Machine, cores: int = 1) -> str:
         """Why there is no plan, in words; empty if there is one."""
@@ -68,6 +70,12 @@ class ChannelNorm:
 
     def _reasons(self, machine: Machine, cores: int) -> Iterator[str]:
         yield from shape_reasons((self.images, self.channels, self.positions), self.dtype)
+        yield from shape_reasons((self.images, self.channels, self.in_memory), self.dtype)
+        if not 0 <= self.x_first <= self.in_memory - self.positions:
+            yield (
+                f"positions {self.x_first} to {self.x_first + self.positions} of x, which has"
+                f" {self.in_memory} a channel"
+            )
         yield from choice_reasons("activation", self.activation, ACTIVATIONS)
         yield from choice_reasons("variant", self.variant, VARIANTS)
         yield from machine_reasons(machine, cores)
@@ -78,6 +86,11 @@ class ChannelNorm:
                 f"{self.channels} channels: {_step_bytes(self, machine)} bytes a position in SBUF,"
                 f" which has {machine.sbuf_usable_bytes_per_partition} a partition; split them"
             )
+
+    @property
+    def in_memory(self) -> int:
+        """Positions of a channel of x."""
+        return self.x_positions or self.positions
 
     def price(self, machine: Machine, cores: int = 1) -> LaunchPrice:
         """What it takes, in closed form. Modelled."""
@@ -220,6 +233,8 @@ def _recipe(
     sums = problem.eps**2 if problem.variant == NORM else problem.channels * problem.eps
     return ChannelNormRecipe(
         shape=(problem.images, problem.channels, problem.positions),
+        x_first=problem.x_first,
+        x_positions=problem.in_memory,
         tiles=channel_tiles(problem.channels, machine),
         width=plan.cut.width,
         bank=machine.psum_bank_fp32_elems,

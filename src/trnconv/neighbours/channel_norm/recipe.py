@@ -14,6 +14,8 @@ class ChannelNormRecipe(NKIObject):
     """Everything the kernel does on one core."""
 
     shape: tuple[int, int, int]  # images, channels, positions
+    x_first: int  # position of x that is the first of them
+    x_positions: int  # of a channel of x, which may have more
     tiles: tuple[tuple[int, int], ...]  # first channel and channels of each tile
     width: int  # positions of a step
     bank: int  # positions whose sums stand in one PSUM bank

@@ -47,7 +47,28 @@ def group_factors(
     """Statistics and constants -> factors [C, a and b of every image]: a convolution's start."""
     shape = (recipe.shape[1], FACTORS * recipe.images)
     factors = nl.ndarray(shape, dtype=nl.float32, buffer=nl.shared_hbm, name="factors")
+    fill_factors(factors, GroupCoefficients(statistics, constants, recipe), 0, 1)
+    return factors
+
+
+def group_factors_on_two_cores(
+    statistics: nl.NkiTensor, constants: nl.NkiTensor, recipes: RecipePair
+) -> nl.NkiTensor:
+    """The same on both cores; each stores half of the channels of a tile."""
+    recipe = recipes.cores[nl.program_id(0)]
+    shape = (recipe.shape[1], FACTORS * recipe.images)
+    factors = nl.ndarray(shape, dtype=nl.float32, buffer=nl.shared_hbm, name="factors")
     coefficients = GroupCoefficients(statistics, constants, recipe)
+    fill_factors(factors, coefficients, recipe.part, recipe.parts)
+    wait_for_both(factors)
+    return factors
+
+
+def fill_factors(
+    factors: nl.NkiTensor, coefficients: GroupCoefficients, part: int, parts: int
+) -> None:
+    """Image after image; of the channels of a tile, one of as many parts."""
+    recipe = coefficients.recipe
     for image in range(recipe.images):
         slot = image % IMAGES
         coefficients.of_image(image, slot)
@@ -55,8 +76,9 @@ def group_factors(
         for tile in range(len(recipe.tiles)):
             first, channels = recipe.tiles[tile]
             own = coefficients.factors(tile, slot)
-            nisa.dma_copy(dst=columns[first : first + channels], src=own)
-    return factors
+            begin, end = channels * part // parts, channels * (part + 1) // parts
+            if end > begin:
+                nisa.dma_copy(dst=columns[first + begin : first + end], src=own[begin:end])
 
 
 def group_norm(

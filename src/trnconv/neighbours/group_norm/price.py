@@ -38,10 +38,11 @@ def apply_price(
 
 
 def factors_price(recipe: GroupNormRecipe, machine: Machine) -> LaunchPrice:
-    """Coefficients of all images, one after the other, on one core."""
-    clock, tiles = clock_of(machine, 1), len(recipe.tiles)
+    """Coefficients of all images, one after the other, on every core."""
+    others = recipe.parts - 1
+    clock, tiles = clock_of(machine, recipe.parts), len(recipe.tiles)
     lines = recipe.tiles[-1][1]
-    stored = clock.dma_latency + clock.moved_alone(lines, 4 * FACTORS)
+    stored = clock.dma_latency + clock.moved_alone(-(-lines // recipe.parts), 4 * FACTORS)
     matmuls = _SUMS * matmul_instructions("float32")
     each = tiles * (1 + _COEFFICIENTS + matmuls + 1)
     chains = recipe.images * tiles
@@ -51,8 +52,12 @@ def factors_price(recipe: GroupNormRecipe, machine: Machine) -> LaunchPrice:
     moved = 4 * recipe.images * recipe.shape[1] * (TRIPLE * recipe.parts + FACTORS)
     busy = recipe.images * tiles * _COEFFICIENTS * clock.vector(_SMALL)
     return LaunchPrice(
-        constants + _statistics_load_ns(recipe, clock) + chain + stored,
-        1 + recipe.images * each,
+        constants
+        + _statistics_load_ns(recipe, clock)
+        + chain
+        + stored
+        + others * clock.timing.core_barrier_ns,
+        1 + recipe.images * each + others,
         0,
         moved,
         ((VECTOR, busy),),

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 
 from nkisim.machine import Machine
 from trnconv.ask.ends import ACTIVATIONS, ITEM_BYTES
+from trnconv.ask.limits import MAX_OFFSET
 from trnconv.forms.form import Array
 from trnconv.neighbours.group_norm.apply_core import SLOTS, Y_SLOTS
 from trnconv.neighbours.group_norm.kernel import (
     channel_statistics,
     channel_statistics_on_two_cores,
     group_factors,
+    group_factors_on_two_cores,
     group_norm,
     group_norm_on_two_cores,
 )
@@ -81,6 +84,20 @@ class GroupNorm:
                 f" {machine.sbuf_usable_bytes_per_partition} bytes a partition; split the groups"
             )
 
+    def in_launches(self) -> tuple[GroupNorm, ...]:
+        """The same as one launch after another, of as many groups as offsets reach.
+
+        Groups have nothing to do with each other, and those of one image lie together.
+        """
+        group = self.channels // self.groups * self.positions
+        most = max(1, MAX_OFFSET // group) if self.units == 1 else self.groups
+        count = -(-self.groups // most)
+        bounds = [self.groups * n // count for n in range(count + 1)]
+        return tuple(
+            replace(self, groups=end - at, channels=self.channels // self.groups * (end - at))
+            for at, end in pairwise(bounds)
+        )
+
     @property
     def units(self) -> int:
         """What has statistics of its own."""
@@ -106,7 +123,7 @@ class GroupNorm:
         return apply_price(recipes, ITEM_BYTES[self.dtype], machine, total)
 
     def factors_price(self, machine: Machine, cores: int = 1) -> LaunchPrice:
-        """The other second launch: scales and shifts alone, of statistics in so many parts."""
+        """The other second launch: scales and shifts alone."""
         return factors_price(recipes_of(self, machine, cores)[0], machine)
 
 
@@ -180,16 +197,13 @@ def apply_launch(
 
 
 def factors_launch(
-    problem: GroupNorm, gamma: Array, beta: Array, machine: Machine, parts: int = 1
+    problem: GroupNorm, gamma: Array, beta: Array, machine: Machine, cores: int = 1
 ) -> NeighbourLaunch:
-    """What a convolution's start takes: the kernel takes statistics in as many parts as counted.
-
-    It is on one core: there is next to nothing to do.
-    """
-    require(problem, machine, parts)
-    recipe = recipes_of(problem, machine, parts)[0]
+    """What a convolution's start takes: the kernel takes statistics of as many cores as counted."""
+    require(problem, machine, cores)
     constants = _constants(problem, gamma, beta, machine)
-    return NeighbourLaunch(group_factors, (constants, recipe), machine, 1)
+    kernels = (group_factors, group_factors_on_two_cores)
+    return launch_on(machine, kernels, (constants,), recipes_of(problem, machine, cores))
 
 
 def _constants(problem: GroupNorm, gamma: Array, beta: Array, machine: Machine) -> Array:

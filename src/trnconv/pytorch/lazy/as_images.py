@@ -15,7 +15,7 @@ import torch
 from trnconv.pytorch.lazy import unread
 from trnconv.pytorch.lazy.cell import LazyCell
 from trnconv.pytorch.lazy.deferred_conv import DeferredConv
-from trnconv.pytorch.lazy.pending import Pending
+from trnconv.pytorch.lazy.deferred_result import Pending
 from trnconv.pytorch.lazy.tensor import LazyTensor
 from trnconv.pytorch.lazy.unread import unseen
 from trnconv.pytorch.lazy.video import AxisOrder, FrameRun, LazyVideo

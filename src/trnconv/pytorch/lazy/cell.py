@@ -13,9 +13,9 @@ import torch
 from trnconv.pytorch.lazy import unread
 from trnconv.pytorch.lazy.bypass import passing
 from trnconv.pytorch.lazy.context import PatchContext
+from trnconv.pytorch.lazy.deferred_result import Pending
 from trnconv.pytorch.lazy.materialize import done
 from trnconv.pytorch.lazy.memory import holders, storage_of
-from trnconv.pytorch.lazy.pending import Pending
 from trnconv.pytorch.lazy.places import shown
 from trnconv.pytorch.lazy.stored_frames import StoredFrames
 from trnconv.pytorch.lazy.unread import unseen
@@ -82,6 +82,10 @@ class LazyCell:
         """Another note of the same images, in dense memory; the twin of that."""
         self.video, self.twin = video, as_memory(video)
         return self.twin
+
+    def noted_in_parts(self, video: LazyVideo) -> None:
+        """The same frames, each part of them made by itself."""
+        self.video = video
 
     def is_of(self, base: Any) -> bool:
         """Whether its making takes this."""
@@ -168,7 +172,7 @@ class ViewOf:
         self.twin = twin
         self._video: LazyVideo | None = None
         self._value: Tensor | None = None  # of some of the cell, to look at
-        self._looked = False
+        self._looked_at: LazyVideo | None = None
 
     @staticmethod
     def of_tensor(tensor: Tensor, around: PatchContext) -> ViewOf:
@@ -185,8 +189,9 @@ class ViewOf:
         """The frames it shows; None if it shows no frames, or is not a note any more."""
         if self.cell.video is None:
             return LazyVideo.of(self.solid())
-        if not self._looked:
-            self._video, self._looked = shown(self.cell.video, self.cell.twin, self.twin), True
+        if self._looked_at is not self.cell.video:
+            self._looked_at = self.cell.video
+            self._video = shown(self.cell.video, self.cell.twin, self.twin)
         return self._video
 
     def solid(self) -> Tensor:

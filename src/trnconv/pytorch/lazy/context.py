@@ -23,10 +23,13 @@ class Rewrites:
     fold_upsample: bool = True  # nearest upsampling becomes phases of the convolution
     before_upsample: bool = True  # pointwise convolutions run before upsampling
     fuse_ends: bool = True  # residual and activation happen on the way out of PSUM
+    fuse_norms: bool = True  # a norm and the activation behind it are one kernel
 
 
 ALL_REWRITES = Rewrites()
-NO_REWRITES = Rewrites(splice=False, fold_upsample=False, before_upsample=False, fuse_ends=False)
+NO_REWRITES = Rewrites(
+    splice=False, fold_upsample=False, before_upsample=False, fuse_ends=False, fuse_norms=False
+)
 
 
 class BandPort(Protocol):

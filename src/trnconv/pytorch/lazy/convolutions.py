@@ -17,6 +17,7 @@ from trnconv.pytorch.lazy.bypass import passing
 from trnconv.pytorch.lazy.cell import LazyCell, ViewOf, as_kernels_leave_it, require_movable
 from trnconv.pytorch.lazy.context import PatchContext
 from trnconv.pytorch.lazy.deferred_conv import DeferredConv, PendingConv
+from trnconv.pytorch.lazy.deferred_result import Pending
 from trnconv.pytorch.lazy.filters import Filters
 from trnconv.pytorch.lazy.fold_choice import folding_wins, upsampled_before
 from trnconv.pytorch.lazy.materialize import done, stored
@@ -28,7 +29,8 @@ from trnconv.pytorch.lazy.operands import (
     frame_pattern,
     operands_of,
 )
-from trnconv.pytorch.lazy.pending import Pending
+from trnconv.pytorch.lazy.proven_range import with_proven_range
+from trnconv.pytorch.lazy.starts import scaled_input
 from trnconv.pytorch.lazy.stored_frames import StoredFrames
 from trnconv.pytorch.lazy.tensor import LazyTensor
 from trnconv.pytorch.lazy.unread import unseen
@@ -103,8 +105,14 @@ def _asked(
     if around.spread is not None:
         operands = around.spread.extended(operands, window, filters, around)
     module = filters.module or around.book.module
-    spec = replace(spec_of(operands, window, around), accuracy=around.policy_for(module).text())
-    pieces = tuple(stored(run) for run in operands.pieces)
+    policy = with_proven_range(around.policy_for(module), operands.pieces, around)
+    spec = replace(spec_of(operands, window, around), accuracy=policy.text())
+    weight = (*filters.weight.shape[:2], *window.kernel)
+    scaled = scaled_input(operands.pieces, problem_of(operands, window, weight, around), policy)
+    if scaled is None:
+        pieces = tuple(stored(run) for run in operands.pieces)
+    else:
+        pieces, spec = (scaled.x,), replace(spec, start=scaled.activation)
     weights = [tensor for tensor in (filters.weight, filters.bias) if tensor is not None]
     with unseen():  # aliases: `weight.data = other` does not move them
         w = filters.weight.detach().reshape(*filters.weight.shape[:2], *window.kernel)
@@ -118,6 +126,7 @@ def _asked(
         book=around.book,
         counted=(*counted(operands.pieces), *(Counted.of(weight) for weight in weights)),
         backend=around.backend,
+        factors=None if scaled is None else scaled.factors,
         later=operands.later,
     )
     if operands.upsample == (1, 1, 1):
@@ -268,15 +277,15 @@ def _base_like(
             return made, counted(video.runs)
         seen = value.value() if isinstance(value, LazyTensor) else value
     own = () if isinstance(value, LazyTensor) else (Counted.of(value),)
-    return _as_video(seen, like), own
+    return as_video(seen, like.layout, like.sizes), own
 
 
-def _as_video(seen: Tensor, like: LazyVideo) -> Tensor:
-    """A tensor in a layout, as [N, C, T, H, W]."""
-    n, c, t, h, w = like.sizes
+def as_video(seen: Tensor, layout: AxisOrder, sizes: Sequence[int]) -> Tensor:
+    """A tensor in a layout, as [N, C, T, H, W] of these sizes."""
+    n, c, t, h, w = sizes
     with unseen():
-        if like.layout is not AxisOrder.images:
-            return seen.permute(*_TO_VIDEO[like.layout])
+        if layout is not AxisOrder.images:
+            return seen.permute(*_TO_VIDEO[layout])
         if n == 1:
             return seen.permute(1, 0, 2, 3).unsqueeze(0)
         return seen.reshape(n, t, c, h, w).permute(0, 2, 1, 3, 4)

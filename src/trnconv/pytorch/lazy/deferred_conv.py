@@ -12,9 +12,9 @@ from trnconv.ask.ends import IDENTITY
 from trnconv.geometry import ConvShape
 from trnconv.pytorch.arrays import dtype_name
 from trnconv.pytorch.conv_call import ConvSpec
+from trnconv.pytorch.lazy.deferred_result import Pending
 from trnconv.pytorch.lazy.ledger import Ledger, PolicedConv
 from trnconv.pytorch.lazy.memory import Counted, require_present, same_memory, storage_of
-from trnconv.pytorch.lazy.pending import Pending
 from trnconv.pytorch.ops import fused_convolution
 
 Tensor = torch.Tensor
@@ -41,6 +41,7 @@ class DeferredConv:
     backend: str = "auto"
     residual: Tensor | None = None
     instead_of: ConvShape | None = None
+    factors: Tensor | None = None  # of the input's start
     later: Later | None = None  # some outputs read rows of other ranks, on their way
 
     @property
@@ -51,7 +52,8 @@ class DeferredConv:
     @property
     def operands(self) -> tuple[Tensor, ...]:
         """All tensors it reads."""
-        others = [operand for operand in (self.bias, self.residual) if operand is not None]
+        optional = (self.bias, self.residual, self.factors)
+        others = [operand for operand in optional if operand is not None]
         return (*self.pieces, self.w, *others)
 
     def run(self) -> Tensor:
@@ -70,10 +72,13 @@ class DeferredConv:
             reproducible=self.spec.reproducible,
             policy=self.spec.policy,
             instead_of=self.instead_of,
+            start=self.spec.prologue,
         )
         self.book.works[work] += 1
         pieces, residual = self._in_order()
-        y = fused_convolution(pieces, self.w, self.bias, self.spec, residual, self.backend)
+        y = fused_convolution(
+            pieces, self.w, self.bias, self.spec, residual, self.backend, self.factors
+        )
         return y if self.later is None else self.later.completed(self, y)
 
     def _in_order(self) -> tuple[list[Tensor], Tensor | None]:

@@ -11,7 +11,7 @@ import torch
 from trnconv.errors import TrnconvError
 from trnconv.pytorch.lazy import tensor as registry
 from trnconv.pytorch.lazy.bypass import passing
-from trnconv.pytorch.lazy.pending import Pending
+from trnconv.pytorch.lazy.deferred_result import Pending
 from trnconv.pytorch.lazy.tensor import LazyTensor
 from trnconv.pytorch.lazy.traits import mapped
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 
 from trnconv.geometry import ZEROS
+from trnconv.pytorch.lazy.deferred_result import Pending
 from trnconv.pytorch.lazy.ledger import Ledger
 from trnconv.pytorch.lazy.memory import same_memory
-from trnconv.pytorch.lazy.pending import Pending
 from trnconv.pytorch.lazy.video import NO_PADS, AxisOrder, FrameRun, LazyVideo
 
 Tensor = torch.Tensor

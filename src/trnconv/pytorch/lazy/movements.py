@@ -1,14 +1,16 @@
 """Operators of ATen that move data, noted as videos. NotImplemented: this time torch does it.
 
-`NOTED` is the table that the mode looks operators up in, by name: those of this file, and those of
-`endings.py`. A note gets what surrounds it, the operator and its arguments, and returns what torch
-would have, as a lazy tensor.
+`NOTED` is the table that the mode looks operators up in, by name: those of this file, of
+`endings.py` and of `norms.py`. A note gets what surrounds it, the operator and its arguments, and
+returns what torch would have, as a lazy tensor.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import pairwise
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -18,13 +20,15 @@ import torch
 from trnconv.pytorch.lazy.as_images import put_in_order
 from trnconv.pytorch.lazy.cell import LazyCell, ViewOf, as_memory
 from trnconv.pytorch.lazy.context import PatchContext
+from trnconv.pytorch.lazy.deferred_conv import PendingConv
+from trnconv.pytorch.lazy.deferred_norm import PendingNorm
 from trnconv.pytorch.lazy.endings import NOTED_ENDS
 from trnconv.pytorch.lazy.memory import same_memory
-from trnconv.pytorch.lazy.pending import Pending
+from trnconv.pytorch.lazy.norms import NOTED_NORMS
 from trnconv.pytorch.lazy.tensor import LazyTensor
 from trnconv.pytorch.lazy.traits import tensors_in
 from trnconv.pytorch.lazy.unread import unseen
-from trnconv.pytorch.lazy.video import AxisOrder, LazyVideo, spliced
+from trnconv.pytorch.lazy.video import AxisOrder, FrameRun, LazyVideo, spliced
 from trnconv.pytorch.lazy.videos import video_of
 
 Tensor = torch.Tensor
@@ -116,11 +120,11 @@ def _clone(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
         return _interleaved(around, x)
     if wanted is torch.contiguous_format and around.spread is None:
         put_in_order(x)
-    video = video_of(x) if _has_planes(x) else None
+    video = _in_parts(x) if _has_planes(x) else None
     if video is None:
         return NotImplemented
     for run in video.runs:
-        if isinstance(run.base, Pending):
+        if isinstance(run.base, PendingConv):
             run.base.result()  # wanted twice: with an end of its own it would run twice
     some = any((run.start, run.stop) != (0, run.base.shape[_FRAMES]) for run in video.runs)
     if some and wanted is not torch.contiguous_format:
@@ -131,6 +135,30 @@ def _clone(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     in_order = wanted is torch.contiguous_format
     copied.view_of.cell.for_a_layer = in_order and not _asked_by_a_model()
     return copied
+
+
+def _in_parts(x: Tensor) -> LazyVideo | None:
+    """The frames of x; those of a norm that has not run are then a norm by themselves.
+
+    So frames that are kept in a cache lie where others do not, and are not copied.
+    """
+    video = video_of(x)
+    if video is None or not isinstance(x, LazyTensor) or video.layout is not AxisOrder.video:
+        return video
+    cell, run = x.view_of.cell, video.runs[0]
+    noted = cell.video
+    if noted is None or not noted.untouched or not video.as_it_lies or run.whole:
+        return video
+    base = run.base
+    if not isinstance(base, PendingNorm) or base is not noted.runs[0].base:
+        return video
+    bounds = sorted({0, run.start, run.stop, base.shape[_FRAMES]})
+    parts = [base.of_frames(start, stop) for start, stop in pairwise(bounds)]
+    runs = [FrameRun(part, 0, part.shape[_FRAMES]) for part in parts if part is not None]
+    if len(runs) < len(parts):
+        return video
+    cell.noted_in_parts(replace(noted, runs=tuple(runs)))
+    return replace(video, runs=(runs[bounds.index(run.start)],))
 
 
 def _interleaved(around: PatchContext, x: Tensor) -> Any:
@@ -212,9 +240,27 @@ _MOVEMENTS: dict[str, Note] = {
     **{f"upsample_nearest{rank}d": _upsample for rank in (2, 3)},
     **{f"_upsample_nearest_exact{rank}d": _upsample for rank in (2, 3)},
 }
-NOTED: dict[str, Note] = {
+_OTHERS: dict[str, Note] = {
     **{f"aten::{name}": _spliced(note) for name, note in _MOVEMENTS.items()},
     **NOTED_ENDS,
+}
+
+
+def _or_else(norm: Note, other: Note | None) -> Note:
+    """A part of a norm, or else what an operator is elsewhere."""
+    if other is None:
+        return norm
+
+    def note(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+        found = norm(around, func, args, kwargs)
+        return other(around, func, args, kwargs) if found is NotImplemented else found
+
+    return note
+
+
+NOTED: dict[str, Note] = {
+    **_OTHERS,
+    **{name: _or_else(note, _OTHERS.get(name)) for name, note in NOTED_NORMS.items()},
 }
 
 

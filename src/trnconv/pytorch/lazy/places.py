@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import torch
 
-from trnconv.pytorch.lazy.pending import Pending
+from trnconv.pytorch.lazy.deferred_result import Pending
 from trnconv.pytorch.lazy.video import AxisOrder, LazyVideo
 
 Tensor = torch.Tensor

@@ -16,7 +16,7 @@ from torch.utils.flop_counter import _FlopCounterMode
 from trnconv.pytorch.lazy import tensor as registry
 from trnconv.pytorch.lazy.context import PatchContext
 from trnconv.pytorch.lazy.exits import kept_by, lazies_in, settle_after_failure, settle_since
-from trnconv.pytorch.lazy.given_memory import GivenMemory
+from trnconv.pytorch.lazy.functions import LazyFunctions
 from trnconv.pytorch.lazy.mode import LazyMode
 from trnconv.pytorch.lazy.tensor import LazyTensor
 
@@ -94,7 +94,7 @@ def session(
     results: list[Any] = []
     _current.around, _current.by_halves = around, by_halves
     try:
-        with LazyMode(around), GivenMemory(), around.within():
+        with LazyMode(around), LazyFunctions(around), around.within():
             yield results
     except BaseException:
         _current.around, _current.by_halves = outer

@@ -8,20 +8,13 @@ import pytest
 from conv_arrays import normal_arrays, numpy_dtype
 from fast_bounds import fast_bound
 from fast_cases import EVERY_CASE, case_of
-from minimal_plans import run_plan
+from minimal_plans import pieces_of, run_plan
 from parser_lint import lint
 from repetition import few
 from tolerance import assert_within
 from trnconv.ask.ends import Epilogue
 from trnconv.forms.minimal import kernel
 from trnconv.reference import forward
-
-
-def pieces_of(x, plan):
-    ends = np.cumsum(plan.frames)
-    return [
-        np.ascontiguousarray(x[:, :, e - n : e]) for n, e in zip(plan.frames, ends, strict=True)
-    ]
 
 
 def integers(plan):

@@ -8,7 +8,8 @@ import pytest
 from conv_arrays import normal_arrays, numpy_dtype
 from fast_bounds import HALF, fast_bound
 from fast_cases import EVERY_CASE, case_of
-from minimal_plans import minimal_plans, run_plan
+from minimal_plans import minimal_plans, pieces_of, run_plan
+from neighbour_bounds import silu
 from nkisim.machine import TRN2, find_machine
 from repetition import few
 from tolerance import assert_within, output_rounding
@@ -43,13 +44,6 @@ def scaled_case(name, start=RELU):
     return replace(case_of(name), start=start)
 
 
-def pieces_of(x, plan):
-    ends = np.cumsum(plan.frames)
-    return [
-        np.ascontiguousarray(x[:, :, e - n : e]) for n, e in zip(plan.frames, ends, strict=True)
-    ]
-
-
 def integers(plan):
     """x, factors of each piece, w and bias: all that is computed of them is an integer."""
     rng = np.random.default_rng(plan.shape.c_out)
@@ -76,10 +70,6 @@ def started(x, factors, frames, activate):
 
 def relu(z):
     return np.maximum(z, 0)
-
-
-def silu(z):
-    return z / (1 + np.exp(-z))
 
 
 @few(6)
@@ -197,8 +187,8 @@ def test_two_cores_scale_what_each_of_them_loads():
 
 
 def test_a_convolution_of_arrays_takes_a_start():
-    launch = LaunchOptions(start=RELU, factors=integers_of(SMALL)[1], forms=("minimal",), cores=1)
     x, factors, w = integers_of(SMALL)
+    launch = LaunchOptions(start=RELU, factors=factors, forms=("minimal",), cores=1)
     done = convolve(x, w, padding=(0, 1, 1), launch=launch)
     given = started(x, factors, (3,), relu).astype(BF16)
     assert np.array_equal(done.y, forward(given, w, None, SMALL).astype(BF16))
@@ -265,7 +255,7 @@ def test_a_group_norm_is_statistics_factors_and_a_start():
 
 
 def test_a_start_is_cheaper_than_another_launch():
-    """HunyuanVideo's 128 channels at 720p: a pass over HBM less."""
+    """128 channels on 5x180x320, as HunyuanVideo has them: a pass over HBM less."""
     shape = conv_shape((1, 128, 5, 180, 320), (128, 128, 3, 3, 3), padding=(0, 1, 1))
     norm = GroupNorm(1, 128, 32, 5 * 180 * 320)
     question = Question(shape, TRN2)

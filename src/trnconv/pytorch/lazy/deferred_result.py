@@ -21,6 +21,11 @@ class Pending(ABC):
 
     macs = 0  # multiply-adds: of two that a sum could go into, the larger takes it
 
+    @property
+    def largest(self) -> float | None:
+        """The largest magnitude that the result can have for any input; None if nobody knows."""
+        return None
+
     def __init__(self, shape: torch.Size, dtype: torch.dtype, device: torch.device) -> None:
         self.shape = shape
         self.dtype = dtype

@@ -1,0 +1,228 @@
+"""A norm that was asked for and has not run, or a part of one: an operator of torch on its way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+import torch
+
+from trnconv.ask.ends import IDENTITY
+from trnconv.pytorch.aten import finished
+from trnconv.pytorch.backends import on_neuron
+from trnconv.pytorch.lazy.context import PatchContext
+from trnconv.pytorch.lazy.deferred_conv import dense
+from trnconv.pytorch.lazy.deferred_result import Pending
+from trnconv.pytorch.lazy.materialize import done, stored
+from trnconv.pytorch.lazy.memory import Counted, storage_of
+from trnconv.pytorch.lazy.proven_range import largest_of
+from trnconv.pytorch.lazy.stored_frames import StoredFrames
+from trnconv.pytorch.lazy.video import NO_PADS, AxisOrder, FrameRun, LazyVideo
+from trnconv.pytorch.norm_call import FRAME_GROUPS, GROUPS, ModulationCall, NormCall
+from trnconv.pytorch.norm_ops import (
+    factors_refusal,
+    group_factors,
+    modulated,
+    modulation_refusal,
+    normed,
+    refusal,
+)
+
+Tensor = torch.Tensor
+
+
+class NormPart(Enum):
+    """How far a norm has come."""
+
+    squares = "x^2"
+    lengths = "root of the sum of squares over channels"
+    means = "mean of squares over channels"
+    roots = "root of the mean"
+    inverses = "1 / root of the mean"
+    scaled = "x normed, times a video of a lower resolution"
+    whole = "x normed, scaled and shifted"
+
+
+@dataclass(frozen=True)
+class LowVideo:
+    """A video that was upsampled on paper: frames of a base, each for so many rows and columns."""
+
+    base: Any  # StoredFrames or Pending
+    factor: int
+    frame_map: tuple[int, ...]
+
+    @staticmethod
+    def of(video: LazyVideo) -> LowVideo | None:
+        """None if it is not all of one base, upsampled by whole numbers."""
+        first = video.runs[0]
+        alike = all((run.base, run.scale) == (first.base, first.scale) for run in video.runs)
+        if not alike or video.pads != NO_PADS or first.scale[0] != first.scale[1]:
+            return None
+        frames = [
+            frame
+            for run in video.runs
+            for frame in range(run.start, run.stop)
+            for _ in range(run.repeat)
+        ]
+        every = set(frames) == set(range(first.base.shape[2])) and first.base.shape[0] == 1
+        plain = every and video.dtype == first.base.dtype and video.layout is AxisOrder.video
+        return LowVideo(first.base, first.scale[0], tuple(frames)) if plain else None
+
+    def tensor(self, around: PatchContext) -> Tensor:
+        """The base, in order."""
+        return dense(stored(FrameRun(self.base, 0, self.base.shape[2])), around.book)
+
+
+@dataclass(frozen=True)
+class DeferredNorm:
+    """What is normed, and how; of a part, so far as it is known."""
+
+    source: LazyVideo  # frames of x, in the type they have in memory
+    axis: int  # of channels, where the model looks
+    call: NormCall
+    around: PatchContext
+    gamma: Tensor | None = None
+    beta: Tensor | None = None
+    scale: LowVideo | None = None  # what a group norm is multiplied by
+    shift: LowVideo | None = None  # what is then added
+
+    def reads(self) -> frozenset[int]:
+        """Storages of x, gamma and beta."""
+        weights = [tensor for tensor in (self.gamma, self.beta) if tensor is not None]
+        own = frozenset(storage_of(tensor) for tensor in weights)
+        lows = [low.base for low in (self.scale, self.shift) if low is not None]
+        return own.union(*map(_lies_in, [*(run.base for run in self.source.runs), *lows]))
+
+    def by_kernel(self, dtype: torch.dtype) -> Tensor | None:
+        """In one kernel, or two; None if none does it."""
+        if dtype != self.source.dtype or (self.beta is not None and self.gamma is None):
+            return None
+        has_beta = self.beta is not None
+        if self.scale is not None:
+            return self._modulated(self.scale)
+        if refusal(self.source, self.call, self.around.backend, has_beta=has_beta):
+            return None
+        x, call = self._in_memory()
+        return normed(x, self.gamma, self.beta, call, self.around.backend)
+
+    def _modulated(self, scale: LowVideo) -> Tensor | None:
+        """With scale and shift: statistics, and a kernel that does the rest."""
+        backend, shift = self.around.backend, self.shift
+        asked = replace(self.call, activation=IDENTITY)
+        call = ModulationCall(scale.factor, scale.frame_map, self.call.activation)
+        if shift is None or modulation_refusal(self.source, call, backend):
+            return None
+        if factors_refusal(self.source, asked, backend, has_beta=self.beta is not None):
+            return None
+        x, _ = self._in_memory()
+        low = (scale.tensor(self.around), shift.tensor(self.around))
+        factors = group_factors(x, self.gamma, self.beta, asked, backend)
+        return modulated(x, low, factors, call, backend)
+
+    def _in_memory(self) -> tuple[Tensor, NormCall]:
+        """x in order. Some frames of a tensor are read where they lie, by a norm over channels."""
+        run = self.source.runs[0]
+        if len(self.source.runs) == 1 and not run.whole and not self.by_groups:
+            every = stored(replace(run, start=0, stop=run.base.shape[2]))
+            if every.is_contiguous():
+                return every, replace(self.call, first=run.start, frames=run.stop - run.start)
+        x = done(replace(self.source, layout=AxisOrder.video), self.around.book)
+        return dense(x, self.around.book), self.call
+
+    @property
+    def by_groups(self) -> bool:
+        """Whether statistics are of many positions, of several frames perhaps."""
+        return self.call.kind in (GROUPS, FRAME_GROUPS)
+
+    def of_frames(self, start: int, stop: int) -> DeferredNorm | None:
+        """The norm of some frames; None if others have to do with it."""
+        some = None if self.by_groups else self.source.frames(start, stop)
+        return None if some is None else replace(self, source=some)
+
+
+class PendingNorm(Pending):
+    """A norm, or a part of one. `by_torch` is the model's own operator."""
+
+    def __init__(
+        self,
+        part: NormPart,
+        asked: DeferredNorm,
+        like: tuple[torch.Size, torch.dtype],
+        by_torch: Callable[[], Tensor],
+        counted: tuple[Counted, ...] = (),
+    ) -> None:
+        self.part = part
+        self.asked: DeferredNorm | None = asked  # None: it has run
+        self._by_torch: Callable[[], Tensor] | None = by_torch
+        self._counted = counted
+        self._largest: float | None = None
+        super().__init__(*like, asked.source.device)
+
+    @property
+    def largest(self) -> float | None:
+        """By its kind, gamma and beta."""
+        asked = self.asked
+        if self._largest is None and asked is not None and asked.scale is None:
+            sizes = asked.source.sizes
+            self._largest = largest_of(asked.call, sizes, asked.gamma, asked.beta)
+        return self._largest if self.part is NormPart.whole else None
+
+    def operand_storages(self) -> frozenset[int]:
+        """Those of the whole norm: a part reads no others."""
+        return frozenset() if self.asked is None else self.asked.reads()
+
+    def run(self) -> Tensor:
+        """By a kernel if it is whole and there is one, else as the model says."""
+        for counted in self._counted:
+            counted.require_unchanged()
+        assert self.asked is not None
+        assert self._by_torch is not None
+        if on_neuron(self):
+            _ = self.largest  # convolutions ask for it after gamma and beta have gone
+        y = self.asked.by_kernel(self.dtype) if self.part is NormPart.whole else None
+        if y is None:
+            y = self._by_torch()
+        self.asked = self._by_torch = None
+        return y
+
+    def of_frames(self, start: int, stop: int) -> PendingNorm | None:
+        """Some frames of it, as a norm of its own: a kernel for them alone; None if it cannot be.
+
+        It takes the place of this one, which must not run as well.
+        """
+        whole = None if self.part is not NormPart.whole else self.asked
+        asked = None if whole is None else whole.of_frames(start, stop)
+        if asked is None:
+            return None
+        sizes = torch.Size((*self.shape[:2], stop - start, *self.shape[3:]))
+
+        def by_torch() -> Tensor:
+            return self.result()[:, :, start:stop].contiguous()
+
+        return PendingNorm(
+            NormPart.whole,
+            asked,
+            (sizes, self.dtype),
+            by_torch,
+            self._counted,
+        )
+
+    def activated(self, activation: str) -> PendingNorm | None:
+        """The same with an activation, in the same kernel; None if it has one."""
+        asked = self.asked
+        if asked is None or self.part is not NormPart.whole or asked.call.activation != IDENTITY:
+            return None
+        call = replace(asked.call, activation=activation)
+        return PendingNorm(
+            NormPart.whole,
+            replace(asked, call=call),
+            (self.shape, self.dtype),
+            lambda: finished(self.result(), activation, None),
+            self._counted,
+        )
+
+
+def _lies_in(base: Pending | StoredFrames) -> frozenset[int]:
+    return base.lies_in() if isinstance(base, Pending) else frozenset([base.storage])

@@ -1,0 +1,56 @@
+"""LazyFunctions: two functions of torch that are seen before they become operators.
+
+- `tensor.data = lazy` gives the tensor real memory. torch hands a tensor another's memory without
+  asking the dispatcher, and the memory of a lazy tensor is empty: whoever then looks at the tensor
+  without the dispatcher (f-strings, `deepcopy`, `tolist`) would read nothing, or crash.
+- `group_norm` is noted. Its operator of ATen has the statistics for results too, which nobody
+  looks at.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from trnconv.pytorch.lazy.bypass import is_passing
+from trnconv.pytorch.lazy.context import PatchContext
+from trnconv.pytorch.lazy.norms import group_normed
+from trnconv.pytorch.lazy.tensor import LazyTensor
+from trnconv.pytorch.lazy.traits import tensors_in
+
+_SET_DATA = torch.Tensor.data.__set__  # type: ignore[attr-defined]
+_GROUP_NORMS = (torch.nn.functional.group_norm, torch.group_norm)
+_OURS = (torch.Tensor, torch.nn.Parameter, LazyTensor)
+
+
+class LazyFunctions(TorchFunctionMode):
+    """On while a patched model runs in this thread."""
+
+    def __init__(self, around: PatchContext) -> None:
+        super().__init__()
+        self.around = around
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """As it is, but for those two."""
+        del types
+        given = kwargs or {}
+        if func == _SET_DATA and isinstance(args[1], LazyTensor):
+            tensor, lazy = args
+            if not isinstance(tensor, LazyTensor):
+                args = (tensor, lazy.solid().detach())
+        elif func in _GROUP_NORMS and not torch.is_grad_enabled() and not is_passing():
+            noted = self._group_normed(func, args, given)
+            if noted is not NotImplemented:
+                return noted
+        return func(*args, **given)
+
+    def _group_normed(self, func: Any, args: Any, kwargs: Any) -> Any:
+        if any(type(tensor) not in _OURS for tensor in tensors_in((args, kwargs))):
+            return NotImplemented  # a subclass with rules of its own
+        if func is torch.group_norm:
+            args, kwargs = args[:5], {key: kwargs[key] for key in kwargs if key != "cudnn_enabled"}
+        names = {"input": "x", "num_groups": "groups"}
+        named = {names.get(key, key): value for key, value in kwargs.items()}
+        return group_normed(self.around, *args, **named)

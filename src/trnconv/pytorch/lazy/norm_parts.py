@@ -1,0 +1,184 @@
+"""Parts of norms: which of them a tensor shows, and how an operator becomes the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from trnconv.pytorch.lazy.bypass import passing
+from trnconv.pytorch.lazy.cell import LazyCell, ViewOf, as_kernels_leave_it
+from trnconv.pytorch.lazy.context import PatchContext
+from trnconv.pytorch.lazy.convolutions import as_video
+from trnconv.pytorch.lazy.deferred_norm import DeferredNorm, NormPart, PendingNorm
+from trnconv.pytorch.lazy.memory import Counted
+from trnconv.pytorch.lazy.tensor import LazyTensor
+from trnconv.pytorch.lazy.traits import mapped, tensors_in
+from trnconv.pytorch.lazy.unread import unseen
+from trnconv.pytorch.lazy.video import NO_PADS, AxisOrder, FrameRun, LazyVideo
+from trnconv.pytorch.lazy.videos import video_of
+from trnconv.pytorch.norm_ops import runs_kernels
+
+Tensor = torch.Tensor
+CHANNELS, LAST = 1, 4  # the axis of channels, where they are or may be moved to
+TYPES = (torch.bfloat16, torch.float16, torch.float32)
+TO_CHANNELS_LAST, _FROM_CHANNELS_LAST = (0, 2, 3, 4, 1), (0, 4, 1, 2, 3)
+
+
+@dataclass(frozen=True)
+class Operator:
+    """An operator as it was called."""
+
+    func: Any
+    args: Any
+    kwargs: Any
+
+    def later(self) -> Callable[[], Any]:
+        """What calls it. Lazy arguments are held as views: they are nobody's to look at."""
+        func = self.func
+        args, kwargs = mapped(LazyTensor, lambda lazy: lazy.view_of, (self.args, self.kwargs))
+
+        def run() -> Any:
+            given, named = mapped(ViewOf, ViewOf.value, (args, kwargs))
+            with passing(), torch.no_grad():
+                return func(*given, **named)
+
+        return run
+
+    def counted(self) -> tuple[Counted, ...]:
+        """Tensors whose changes nobody else looks for."""
+        given = tensors_in((self.args, self.kwargs))
+        return tuple(Counted.of(tensor) for tensor in given if not isinstance(tensor, LazyTensor))
+
+
+def noted(
+    part: NormPart, asked: DeferredNorm, dtype: torch.dtype, operator: Operator
+) -> LazyTensor:
+    """The result of an operator, that was not called."""
+    n, c, t, h, w = asked.source.sizes
+    per_channel = part in (NormPart.squares, NormPart.scaled, NormPart.whole)
+    sizes = torch.Size((n, c if per_channel else 1, t, h, w))
+    last = asked.axis != CHANNELS
+    layout = AxisOrder.video if last else asked.source.layout
+    run = operator.later()
+
+    def by_torch() -> Tensor:
+        seen = run()
+        return as_video(seen.permute(_FROM_CHANNELS_LAST) if last else seen, layout, sizes)
+
+    pending = PendingNorm(part, asked, (sizes, dtype), by_torch, operator.counted())
+    video = LazyVideo(
+        (FrameRun(pending, 0, t),), dtype, layout, from_images=asked.source.from_images
+    )
+    memory = as_kernels_leave_it(video)
+    with unseen():
+        twin = memory.permute(TO_CHANNELS_LAST) if last else memory
+    cell = LazyCell(memory, video, asked.around, owns=True)
+    return LazyTensor(ViewOf(cell, twin), video.device)
+
+
+def frames_along(x: Any, axis: int) -> LazyVideo | None:
+    """x as frames with channels along an axis; None if it shows none."""
+    if not isinstance(x, Tensor) or x.dim() not in (4, 5):
+        return None
+    if axis == CHANNELS:
+        video = video_of(x)
+        return None if video is None or video.layout is AxisOrder.frames_first else video
+    if x.dim() != 5 or axis != LAST:
+        return None
+    if not isinstance(x, LazyTensor):
+        with unseen():
+            first = x.permute(_FROM_CHANNELS_LAST)
+        return LazyVideo.of(first)
+    with unseen():
+        twin = x.view_of.twin.permute(_FROM_CHANNELS_LAST)
+    video = x.view_of.of(twin).video()
+    return video if video is not None and video.layout is AxisOrder.video else None
+
+
+def lies_in_order(x: Tensor, axis: int) -> bool:
+    """Whether a tensor's channels, if they are along this axis, lie as those of videos do.
+
+    A norm over them is no movement then; and what is not known to be channels is taken for them
+    only so. Of a lazy tensor it is known which they are. Images may lie as frames of one video do.
+    """
+    if isinstance(x, LazyTensor):
+        return True
+    with unseen():
+        first = x.permute(_FROM_CHANNELS_LAST) if axis == LAST and x.dim() == 5 else x
+        return first.is_contiguous() or (x.dim() == 4 and x.transpose(0, 1).is_contiguous())
+
+
+def source_of(x: Any, axis: int, around: PatchContext) -> LazyVideo | None:
+    """The frames that a norm of x is about, in the type they have; None if there are none."""
+    if not around.rewrites.fuse_norms or around.reproducible or around.spread is not None:
+        return None
+    video = frames_along(x, axis)
+    if video is None or video.pads != NO_PADS or not all(video.sizes):
+        return None
+    own = video.runs[0].base.dtype
+    known = own in TYPES and all(run.plain for run in video.runs)
+    if not known or not runs_kernels(video, around.backend):
+        return None
+    return replace(video, dtype=own)
+
+
+@dataclass(frozen=True)
+class FoundPart:
+    """A part of a norm that has not run, with channels along the axis where the model looks."""
+
+    asked: DeferredNorm
+    dtype: torch.dtype
+
+
+def part_of(x: Any, *parts: NormPart) -> FoundPart | None:
+    """The part of a norm that x shows all of, or stands for along channels."""
+    if not isinstance(x, LazyTensor) or x.view_of.cell.video is None:
+        return None
+    base = x.view_of.cell.video.runs[0].base
+    if not isinstance(base, PendingNorm) or base.asked is None or base.part not in parts:
+        return None
+    for axis in (base.asked.axis, *{CHANNELS, LAST} - {base.asked.axis}):
+        if _shows(x, axis, base, base.asked.source.layout):
+            return FoundPart(replace(base.asked, axis=axis), base.dtype)
+    return None
+
+
+def _shows(x: LazyTensor, axis: int, base: PendingNorm, layout: AxisOrder) -> bool:
+    """Whether x is all of a base with channels along an axis, or one of them stands for all."""
+    twin = x.view_of.twin
+    if twin.dim() <= axis or (axis == LAST and layout is not AxisOrder.video):
+        return False
+    with unseen():
+        if twin.stride(axis) == 0:
+            twin = twin.narrow(axis, 0, 1)
+        if axis == LAST:
+            twin = twin.permute(_FROM_CHANNELS_LAST)
+    video = x.view_of.of(twin).video()
+    if video is None or not video.untouched or video.runs[0].base is not base:
+        return False
+    return video.layout is layout
+
+
+def is_source(x: Any, asked: DeferredNorm) -> bool:
+    """Whether x is what the norm is about, in any type that loses nothing."""
+    video = frames_along(x, asked.axis)
+    if video is None or video.pads != NO_PADS:
+        return False
+    return (video.runs, video.layout) == (asked.source.runs, asked.source.layout)
+
+
+def is_per_channel(value: Any, asked: DeferredNorm, rank: int) -> bool:
+    """Whether a tensor has a number for each channel, and for nothing else."""
+    if not isinstance(value, Tensor) or isinstance(value, LazyTensor) or value.dim() > rank:
+        return False
+    sizes = (1,) * (rank - value.dim()) + tuple(value.shape)
+    channels = asked.source.sizes[1]
+    return all(size == (channels if at == asked.axis else 1) for at, size in enumerate(sizes))
+
+
+def rank_of(asked: DeferredNorm) -> int:
+    """Dimensions of the tensors of the model."""
+    return 4 if asked.source.layout is AxisOrder.images else 5

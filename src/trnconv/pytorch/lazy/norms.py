@@ -1,0 +1,287 @@
+"""Norms, found by the operators that a model makes them of.
+
+    x / max(|x|, eps) * factor * gamma + beta         torch.nn.functional.normalize, then a scale
+    x * rsqrt(mean(x^2) + eps) * gamma + beta         the same with a root and a division
+    group_norm(x)                                     one function
+    group_norm(x) * scale + shift                     with videos of a lower resolution, upsampled
+
+Every operator on the way is noted, with what it means for the norm; if what follows is no part of
+one, torch does as noted. A cast in between is part of it: a kernel rounds once, at the end. Nothing
+is noted on the torch backend, in reproducible mode, and in bands of several ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from numbers import Real
+from typing import Any
+
+import torch
+
+from trnconv.ask.ends import IDENTITY
+from trnconv.pytorch.lazy.cell import LazyCell, ViewOf
+from trnconv.pytorch.lazy.context import PatchContext
+from trnconv.pytorch.lazy.deferred_norm import DeferredNorm, LowVideo, NormPart
+from trnconv.pytorch.lazy.norm_parts import (
+    CHANNELS,
+    LAST,
+    TO_CHANNELS_LAST,
+    TYPES,
+    FoundPart,
+    Operator,
+    frames_along,
+    is_per_channel,
+    is_source,
+    lies_in_order,
+    noted,
+    part_of,
+    rank_of,
+    source_of,
+)
+from trnconv.pytorch.lazy.tensor import LazyTensor
+from trnconv.pytorch.lazy.unread import unseen
+from trnconv.pytorch.lazy.video import AxisOrder
+from trnconv.pytorch.norm_call import FRAME_GROUPS, GROUPS, LENGTH, MEAN_SQUARE, NormCall
+
+Tensor = torch.Tensor
+Note = Callable[[PatchContext, Any, Any, Any], Any]
+
+
+def _lengths(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+    """linalg_vector_norm(x, 2, [channels], keepdim=True)."""
+    if kwargs or len(args) != 4:
+        return NotImplemented
+    x, order, dims, keep = args
+    if order != 2 or not keep or dims is None or len(dims) != 1:
+        return NotImplemented
+    axis = dims[0] % x.dim()
+    source = source_of(x, axis, around) if lies_in_order(x, axis) else None
+    if source is None:
+        return NotImplemented
+    asked = DeferredNorm(source, axis, NormCall(LENGTH), around)
+    return noted(NormPart.lengths, asked, x.dtype, Operator(func, args, kwargs))
+
+
+def _squares(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+    """x^2, of a video as the model or as its channels stand last."""
+    x, exponent = args
+    if kwargs or not isinstance(x, Tensor) or not _is_number(exponent) or exponent != 2:
+        return NotImplemented
+    for axis in (CHANNELS, LAST):
+        source = source_of(x, axis, around) if lies_in_order(x, axis) else None
+        if source is not None:
+            asked = DeferredNorm(source, axis, NormCall(MEAN_SQUARE), around)
+            return noted(NormPart.squares, asked, x.dtype, Operator(func, args, kwargs))
+    return NotImplemented
+
+
+def _means(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+    """mean(x^2, [channels], keepdim=True)."""
+    del around
+    squares = part_of(args[0], NormPart.squares)
+    if squares is None or kwargs or len(args) != 3 or not args[2]:
+        return NotImplemented
+    dims = args[1]
+    if dims is None or [dim % args[0].dim() for dim in dims] != [squares.asked.axis]:
+        return NotImplemented
+    return noted(NormPart.means, squares.asked, squares.dtype, Operator(func, args, kwargs))
+
+
+def _at_least(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+    """clamp_min(lengths, eps)."""
+    del around
+    lengths = part_of(args[0], NormPart.lengths)
+    if lengths is None or kwargs or not _is_number(args[1]):
+        return NotImplemented
+    if lengths.asked.call.eps != 0 or args[1] <= 0:
+        return NotImplemented
+    asked = _asking(lengths.asked, eps=float(args[1]))
+    return noted(NormPart.lengths, asked, lengths.dtype, Operator(func, args, kwargs))
+
+
+def _root(to: NormPart) -> Note:
+    """sqrt or rsqrt of the mean of squares."""
+
+    def note(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+        del around
+        means = part_of(args[0], NormPart.means)
+        if means is None or means.asked.call.eps <= 0:
+            return NotImplemented
+        return noted(to, means.asked, means.dtype, Operator(func, args, kwargs))
+
+    return note
+
+
+def _quotient(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+    """x / lengths, or x / root of the mean."""
+    del around
+    x, below = args
+    part = None if kwargs else part_of(below, NormPart.lengths, NormPart.roots)
+    if part is None or part.asked.call.eps <= 0:
+        return NotImplemented
+    return _whole_of(x, part, Operator(func, args, kwargs))
+
+
+def _product(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+    """x * 1 / root of the mean, or a norm times a number, or a number for each channel."""
+    del around
+    if kwargs:
+        return NotImplemented
+    operator = Operator(func, args, kwargs)
+    for x, other in (args, args[::-1]):
+        part = part_of(other, NormPart.inverses)
+        if part is not None:
+            return _whole_of(x, part, operator)
+        whole = part_of(x, NormPart.whole)
+        if whole is not None:
+            return _scaled(whole, other, operator)
+    return NotImplemented
+
+
+def _whole_of(x: Any, part: FoundPart, operator: Operator) -> Any:
+    asked = part.asked
+    if not is_source(x, asked):
+        return NotImplemented
+    dtype = torch.promote_types(x.dtype, part.dtype)
+    return noted(NormPart.whole, asked, dtype, operator)
+
+
+def _scaled(whole: FoundPart, other: Any, operator: Operator) -> Any:
+    asked = whole.asked
+    if asked.call.activation != IDENTITY:
+        return NotImplemented
+    if asked.by_groups:
+        low = None if asked.scale is not None else _low(other, asked)
+        if low is None:
+            return NotImplemented
+        return noted(NormPart.scaled, replace(asked, scale=low), whole.dtype, operator)
+    number = _is_number(other)
+    if asked.beta is not None or not (number or _is_gamma(other, asked)):
+        return NotImplemented
+    if number:
+        scaled = _asking(asked, factor=asked.call.factor * float(other))
+        return noted(NormPart.whole, scaled, whole.dtype, operator)
+    dtype = torch.promote_types(whole.dtype, other.dtype)
+    return noted(NormPart.whole, replace(asked, gamma=other), dtype, operator)
+
+
+def _is_gamma(value: Any, asked: DeferredNorm) -> bool:
+    return asked.gamma is None and is_per_channel(value, asked, rank_of(asked))
+
+
+def _low(x: Any, asked: DeferredNorm) -> LowVideo | None:
+    """A video of a lower resolution for one that has group norms; None if it is none."""
+    video = frames_along(x, CHANNELS) if isinstance(x, LazyTensor) else None
+    source = asked.source
+    if video is None or video.sizes != source.sizes or video.dtype != source.dtype:
+        return None
+    plain = source.layout is AxisOrder.video and source.sizes[0] == 1 and asked.call.kind == GROUPS
+    return LowVideo.of(video) if plain else None
+
+
+def _sum(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+    """The mean of squares + eps; a norm + a number for each channel, or + 0."""
+    del around
+    if kwargs or len(args) != 2:
+        return NotImplemented
+    x, other = args
+    operator = Operator(func, args, kwargs)
+    for term, added in (args, args[::-1]):
+        scaled = part_of(term, NormPart.scaled)
+        if scaled is not None:
+            return _modulated(scaled, added, operator)
+    means, whole = part_of(x, NormPart.means), part_of(x, NormPart.whole)
+    if whole is not None:
+        return _shifted(whole, other, operator)
+    if means is None or not _is_number(other) or means.asked.call.eps != 0:
+        return NotImplemented
+    return noted(NormPart.means, _asking(means.asked, eps=float(other)), means.dtype, operator)
+
+
+def _modulated(scaled: FoundPart, added: Any, operator: Operator) -> Any:
+    """A group norm times a video, plus another that is upsampled alike."""
+    asked = scaled.asked
+    low = _low(added, asked)
+    if asked.scale is None or low is None:
+        return NotImplemented
+    if (low.factor, low.frame_map) != (asked.scale.factor, asked.scale.frame_map):
+        return NotImplemented
+    return noted(NormPart.whole, replace(asked, shift=low), scaled.dtype, operator)
+
+
+def _shifted(whole: FoundPart, other: Any, operator: Operator) -> Any:
+    asked = whole.asked
+    if asked.call.activation != IDENTITY or asked.by_groups:
+        return NotImplemented
+    if _is_number(other) and other == 0:
+        return noted(NormPart.whole, asked, whole.dtype, operator)
+    if asked.beta is not None or not is_per_channel(other, asked, rank_of(asked)):
+        return NotImplemented
+    dtype = torch.promote_types(whole.dtype, other.dtype)
+    return noted(NormPart.whole, replace(asked, beta=other), dtype, operator)
+
+
+def _cast(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+    """A norm in another type; or a video whose channels stand last, in a wider one."""
+    x, dtype = args[0], kwargs.get("dtype")
+    if set(kwargs) != {"dtype"} or dtype is None or not isinstance(x, Tensor):
+        return NotImplemented
+    whole = part_of(x, NormPart.whole)
+    if whole is not None and dtype in TYPES:
+        return noted(NormPart.whole, whole.asked, dtype, Operator(func, args, kwargs))
+    if x.dim() != 5 or not lies_in_order(x, LAST) or source_of(x, LAST, around) is None:
+        return NotImplemented
+    video = frames_along(x, LAST)
+    cast = None if video is None else video.in_dtype(dtype)
+    if cast is None:
+        return NotImplemented
+    with unseen():
+        memory = torch.empty(cast.shape, dtype=dtype, device="meta")
+        twin = memory.permute(TO_CHANNELS_LAST)
+    return LazyTensor(ViewOf(LazyCell(memory, cast, around), twin), x.device)
+
+
+def group_normed(
+    around: PatchContext,
+    x: Tensor,
+    groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Any:
+    """torch.nn.functional.group_norm; its ATen operator has statistics for results as well."""
+    source = source_of(x, CHANNELS, around)
+    weights = [tensor for tensor in (weight, bias) if tensor is not None]
+    if source is None or source.sizes[1] % groups or (weight is None) != (bias is None):
+        return NotImplemented
+    if x[0, 0].numel() * x.shape[1] == groups:
+        return NotImplemented  # torch refuses one value a group
+    if x.dtype != source.dtype or any(isinstance(tensor, LazyTensor) for tensor in weights):
+        return NotImplemented
+    kind = FRAME_GROUPS if source.layout is AxisOrder.images and source.sizes[2] > 1 else GROUPS
+    asked = DeferredNorm(source, CHANNELS, NormCall(kind, eps, groups), around, weight, bias)
+    operator = Operator(torch.group_norm, (x, groups, weight, bias, eps), {})
+    return noted(NormPart.whole, asked, x.dtype, operator)
+
+
+def _asking(asked: DeferredNorm, **changes: Any) -> DeferredNorm:
+    return replace(asked, call=replace(asked.call, **changes))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+NOTED_NORMS: dict[str, Note] = {
+    "aten::linalg_vector_norm": _lengths,
+    "aten::pow": _squares,
+    "aten::mean": _means,
+    "aten::clamp_min": _at_least,
+    "aten::sqrt": _root(NormPart.roots),
+    "aten::rsqrt": _root(NormPart.inverses),
+    "aten::div": _quotient,
+    "aten::mul": _product,
+    "aten::add": _sum,
+    "aten::_to_copy": _cast,
+}
