@@ -40,7 +40,7 @@ class LazyFunctions(TorchFunctionMode):
             tensor, lazy = args
             if not isinstance(tensor, LazyTensor):
                 args = (tensor, lazy.solid().detach())
-        elif func in _GROUP_NORMS and not torch.is_grad_enabled() and not is_passing():
+        elif func in _GROUP_NORMS and _may_note():
             noted = self._group_normed(func, args, given)
             if noted is not NotImplemented:
                 return noted
@@ -54,3 +54,9 @@ class LazyFunctions(TorchFunctionMode):
         names = {"input": "x", "num_groups": "groups"}
         named = {names.get(key, key): value for key, value in kwargs.items()}
         return group_normed(self.around, *args, **named)
+
+
+def _may_note() -> bool:
+    """Not while gradients are on, nor where autocast would choose the type of the result."""
+    by_torch = torch.is_grad_enabled() or torch._C._is_any_autocast_enabled()  # noqa: SLF001 (no public question)
+    return not by_torch and not is_passing()

@@ -643,3 +643,15 @@ def test_what_only_looks_modulated_is_right_too(name):
         patch_(model)
         found = model(x, z)
     assert rms(found - exact) <= 2e-5 * rms(exact)
+
+
+@pytest.mark.parametrize("name", ["length", "mean, scaled", "groups"])
+def test_under_autocast_types_are_torchs(name):
+    make, rank = NORMS[name]
+    model, x = seeded(Block(make(), rank)), clip(rank)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        theirs = model(x)
+        patch_(model)
+        ours = model(x)
+    assert ours.dtype == theirs.dtype
+    assert rms(ours - theirs) <= 0.05 * rms(theirs)

@@ -1,0 +1,56 @@
+"""Observations without norms of ours: what a model does where no kernel takes them."""
+
+from dataclasses import replace
+
+from causal_run import causal_run
+from trnconv.ask.starts import PLAIN_START, start_of
+from trnconv.observed import Moved, Operation, without_norms, without_starts
+
+X = 2 * 32 * 100  # bytes
+STATISTICS = Operation(
+    "group statistics",
+    (32, 2),
+    "bfloat16",
+    X,
+    256,
+    ("group_factors",),
+    X + 256,
+    (1, 32, 8, 100),
+    "silu",
+)
+NORM = Operation("group norm", (1, 32, 100), "bfloat16", X, X, ("norm",), 2 * X, (1, 32, 8, 100))
+COPY = Operation("clone", (1, 32, 50), "bfloat16", X // 2, X // 2, ("clone",), X)
+
+
+def seen():
+    """Every convolution of a run with a start, and statistics for it."""
+    run = causal_run()
+    works = tuple((replace(work, start=start_of("silu")), calls) for work, calls in run.works)
+    return replace(
+        run,
+        works=works,
+        operations=((STATISTICS, 3),),
+        operations_unfused=((NORM, 3), (COPY, 2)),
+        moved=(Moved("pad", 1, 7), Moved("cache", 4, 1000)),
+    )
+
+
+def test_without_starts_statistics_are_norms():
+    apart = without_starts(seen())
+    assert {work.start for work, _ in apart.works} == {PLAIN_START}
+    assert sum(calls for _, calls in apart.works) == seen().calls
+    ((norm, calls),) = apart.operations
+    assert (norm.kind, norm.activation, calls) == ("group norm", "silu", 3)
+    assert (norm.sizes, norm.moved_bytes) == (STATISTICS.sizes, 2 * X)
+
+
+def test_without_starts_nothing_else_changes():
+    plain = causal_run()
+    assert without_starts(plain) is plain
+
+
+def test_without_norms_caches_are_copied():
+    apart = without_norms(seen())
+    assert apart.operations == seen().operations_unfused
+    assert apart.copied_bytes == seen().copied_bytes + 2 * COPY.moved_bytes
+    assert {work.start for work, _ in apart.works} == {PLAIN_START}
