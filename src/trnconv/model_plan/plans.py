@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from nkisim.machine import V3, Machine, find_machine
+from nkisim.machine import Machine, find_machine
 from trnconv.ask.cores import cores_in_words, cores_of
 from trnconv.ask.limits import DEFAULT_BUDGET, compile_s
 from trnconv.ask.policy import BF16, policy_of
@@ -15,6 +15,7 @@ from trnconv.model_plan.operations import OperationPlan, operation_plans
 from trnconv.model_plan.prices import Prices
 from trnconv.models import ModelEntry, Size, find
 from trnconv.models.sizes import size_of
+from trnconv.neighbours.refusal import has_kernels
 from trnconv.observed import (
     Graph,
     Observation,
@@ -230,7 +231,7 @@ def plan_observed(
     Where no kernel takes a norm into a convolution (direct ones), norms are apart; where there are
     no kernels of norms at all (trn1), models do without.
     """
-    if options.target.generation < V3:
+    if not has_kernels(options.target):
         seen = without_norms(seen)
     known = Prices(cores=options.cores) if prices is None else prices
     cores = cores_of(options.target, known.cores)

@@ -34,9 +34,14 @@ def choice_reasons(name: str, value: str, known: tuple[str, ...]) -> Iterator[st
         yield f"{name} {value}: one of {', '.join(known)}"
 
 
+def has_kernels(machine: Machine) -> bool:
+    """Whether the kernels of this package are for such a machine at all."""
+    return machine.generation >= V3
+
+
 def machine_reasons(machine: Machine, cores: int) -> Iterator[str]:
     """A machine, and cores of a launch."""
-    if machine.generation < V3:
+    if not has_kernels(machine):
         yield f"{machine.name}: planned for trn2 and trn3; its engines share one port to PSUM"
     if not 1 <= cores <= machine.lnc_max:
         yield f"{cores} cores: a launch on {machine.name} has 1 to {machine.lnc_max}"

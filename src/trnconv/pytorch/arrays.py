@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import ml_dtypes
 import numpy as np
@@ -27,6 +27,14 @@ def to_tensor(array: Array) -> torch.Tensor:
     return torch.from_numpy(dense)
 
 
-def dtype_name(tensor: torch.Tensor) -> str:
+class HasType(Protocol):
+    """A tensor, or what knows the type of one."""
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of its elements."""
+
+
+def dtype_name(tensor: HasType) -> str:
     """The type of its elements, as kernels and plans call it."""
     return str(tensor.dtype).removeprefix("torch.")

@@ -14,13 +14,14 @@ from typing import Any
 
 import torch
 
-from nkisim.machine import V3, Machine
+from nkisim.machine import Machine
 from trnconv.ask.cores import cores_of
 from trnconv.ask.policy import BF16, Policy, policy_of
 from trnconv.ask.question import Question
 from trnconv.ask.starts import PLAIN_START
 from trnconv.errors import PlanError, UnsupportedError
 from trnconv.models import ModelEntry, Size
+from trnconv.neighbours.refusal import has_kernels
 from trnconv.observed import graphs_of
 from trnconv.observed.step import Step
 from trnconv.pytorch import model_builder
@@ -174,8 +175,8 @@ def _price(question: Question, simulate: bool, cores: int) -> Price:  # noqa: FB
 
 
 def rewrites_on(machine: Machine) -> Rewrites:
-    """What a patched model does there: kernels of norms are for trn2 and later."""
-    return replace(ALL_REWRITES, fuse_norms=machine.generation >= V3)
+    """What a patched model does there: norms have no kernels on every machine."""
+    return replace(ALL_REWRITES, fuse_norms=has_kernels(machine))
 
 
 def observe_entry(

@@ -114,7 +114,7 @@ def modulated(
 
 def modulation_refusal(x: _Sized, call: ModulationCall, backend: str) -> str:
     """Why no kernel does it, in words; empty if one does."""
-    return _refusal(x, call.problem(x.sizes, str(x.dtype).removeprefix("torch.")), backend)
+    return _refusal(x, call.problem(x.sizes, dtype_name(x)), backend)
 
 
 @factors_op.register_fake
@@ -158,7 +158,7 @@ def factors_refusal(x: _Sized, call: NormCall, backend: str, *, has_beta: bool) 
 
 
 def _problem(x: _Sized, call: NormCall, *, has_beta: bool) -> ChannelNorm | GroupNorm:
-    return call.problem(x.sizes, str(x.dtype).removeprefix("torch."), has_beta=has_beta)
+    return call.problem(x.sizes, dtype_name(x), has_beta=has_beta)
 
 
 def _refusal(x: _Sized, problem: ChannelNorm | GroupNorm | Modulation, backend: str) -> str:

@@ -13,7 +13,6 @@ import torch
 from trnconv.pytorch.lazy import unread
 from trnconv.pytorch.lazy.bypass import passing
 from trnconv.pytorch.lazy.context import PatchContext
-from trnconv.pytorch.lazy.deferred_result import Pending
 from trnconv.pytorch.lazy.materialize import done
 from trnconv.pytorch.lazy.memory import holders, storage_of
 from trnconv.pytorch.lazy.places import shown
@@ -49,7 +48,7 @@ class LazyCell:
         """Storages that must not change before this is made."""
         if self.video is None:
             return frozenset()
-        return frozenset().union(*(_lies_in(run.base) for run in self.video.runs))
+        return frozenset().union(*(run.base.lies_in() for run in self.video.runs))
 
     def settle(self) -> None:
         """Read them now."""
@@ -150,10 +149,6 @@ def laid_out_as(tensor: Tensor, twin: Tensor) -> bool:
     return all(own == theirs or size == 1 for own, theirs, size in pairs)
 
 
-def _lies_in(base: Any) -> frozenset[int]:
-    return base.lies_in() if isinstance(base, Pending) else frozenset([base.storage])
-
-
 def _is_ours(base: Any) -> bool:
     if isinstance(base, StoredFrames):
         return base.is_ours()
@@ -161,7 +156,7 @@ def _is_ours(base: Any) -> bool:
 
 
 def _is_shared(made: Tensor, video: LazyVideo) -> bool:
-    return any(storage_of(made) in _lies_in(run.base) for run in video.runs)
+    return any(storage_of(made) in run.base.lies_in() for run in video.runs)
 
 
 class ViewOf:

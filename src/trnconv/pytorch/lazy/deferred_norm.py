@@ -18,7 +18,6 @@ from trnconv.pytorch.lazy.deferred_result import Pending
 from trnconv.pytorch.lazy.materialize import done, stored
 from trnconv.pytorch.lazy.memory import Counted, storage_of
 from trnconv.pytorch.lazy.proven_range import largest_of
-from trnconv.pytorch.lazy.stored_frames import StoredFrames
 from trnconv.pytorch.lazy.video import NO_PADS, AxisOrder, FrameRun, LazyVideo
 from trnconv.pytorch.norm_call import FRAME_GROUPS, GROUPS, ModulationCall, NormCall
 from trnconv.pytorch.norm_ops import (
@@ -93,7 +92,8 @@ class DeferredNorm:
         weights = [tensor for tensor in (self.gamma, self.beta) if tensor is not None]
         own = frozenset(storage_of(tensor) for tensor in weights)
         lows = [low.base for low in (self.scale, self.shift) if low is not None]
-        return own.union(*map(_lies_in, [*(run.base for run in self.source.runs), *lows]))
+        bases = [*(run.base for run in self.source.runs), *lows]
+        return own.union(*(base.lies_in() for base in bases))
 
     def by_kernel(self, dtype: torch.dtype) -> Tensor | None:
         """In one kernel, or two; None if none does it."""
@@ -222,7 +222,3 @@ class PendingNorm(Pending):
             lambda: finished(self.result(), activation, None),
             self._counted,
         )
-
-
-def _lies_in(base: Pending | StoredFrames) -> frozenset[int]:
-    return base.lies_in() if isinstance(base, Pending) else frozenset([base.storage])

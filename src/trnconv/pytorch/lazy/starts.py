@@ -17,6 +17,7 @@ from trnconv.ask.starts import start_of
 from trnconv.errors import TrnconvError
 from trnconv.geometry import ConvShape
 from trnconv.neighbours.group_norm.problem import GroupNorm
+from trnconv.pytorch.arrays import dtype_name
 from trnconv.pytorch.lazy.deferred_conv import dense
 from trnconv.pytorch.lazy.deferred_norm import DeferredNorm, NormPart, PendingNorm
 from trnconv.pytorch.lazy.materialize import stored
@@ -47,8 +48,7 @@ def scaled_input(runs: Sequence[FrameRun], shape: ConvShape, policy: Policy) -> 
     backend, has_beta = asked.around.backend, asked.beta is not None
     if factors_refusal(source, call, backend, has_beta=has_beta):
         return None
-    dtype = str(source.dtype).removeprefix("torch.")
-    problem = call.problem(source.sizes, dtype, has_beta=has_beta)
+    problem = call.problem(source.sizes, dtype_name(source), has_beta=has_beta)
     assert isinstance(problem, GroupNorm)
     if not start_wins(shape, policy, problem, *place_of(source, backend)):
         return None

@@ -50,6 +50,10 @@ class StoredFrames:
         """As a tensor's."""
         return torch.Size(self.sizes)
 
+    def lies_in(self) -> frozenset[int]:
+        """Storages that a reader depends on."""
+        return frozenset([self.storage])
+
     def tensor(self, start: int, stop: int) -> Tensor:
         """Some of the frames, where they lie."""
         self.counted.require_unchanged()

@@ -164,18 +164,22 @@ def clip(rank, images=2, frames=3, seed=1, channels=CHANNELS):
     return torch.randn(shape, generator=generator)
 
 
+def calls_of(monkeypatch, name):
+    """The calls, one before the last argument, that a deferred norm makes of a function."""
+    calls, function = [], getattr(deferred_norm, name)
+
+    def seen(*args):
+        calls.append(args[-2])
+        return function(*args)
+
+    monkeypatch.setattr(deferred_norm, name, seen)
+    return calls
+
+
 @pytest.fixture
 def kernels(monkeypatch):
     """Calls of norm kernels."""
-    calls = []
-
-    def seen(x, gamma, beta, call, asked):
-        calls.append(call)
-        return normed(x, gamma, beta, call, asked)
-
-    normed = deferred_norm.normed
-    monkeypatch.setattr(deferred_norm, "normed", seen)
-    return calls
+    return calls_of(monkeypatch, "normed")
 
 
 def rms(x):
@@ -576,15 +580,7 @@ class SpatialNorm(nn.Module):
 @pytest.fixture
 def modulations(monkeypatch):
     """Calls of the modulation kernel."""
-    calls = []
-
-    def seen(x, low, factors, call, asked):
-        calls.append(call)
-        return modulated(x, low, factors, call, asked)
-
-    modulated = deferred_norm.modulated
-    monkeypatch.setattr(deferred_norm, "modulated", seen)
-    return calls
+    return calls_of(monkeypatch, "modulated")
 
 
 ORDERS = {
