@@ -23,6 +23,8 @@ LONG = 90  # lines of a module that needs a test of its own, or an entry below
 # Suites, and the modules they are of besides the one that they are named after: of the same folder,
 # or with their packages. A suite that is named after none has to be here.
 SPANS = {
+    "trnconv/pytorch/lazy/test_attentions.py": "deferred_mask index_values masks",
+    "trnconv/pytorch/test_attention_op.py": "kernel_place",
     "nkisim/commands/test_kernel_files.py": "argument_words kernel_call run_command trace_command",
     "nkisim/device_rules/test_rulebook.py": """instruction_rules loop_rules watch
         nkisim.isa.on_devices nkisim.memory.chains""",

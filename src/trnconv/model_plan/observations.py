@@ -1,4 +1,7 @@
-"""What a model does at a size: as it was observed and shipped, else by running it, without data."""
+"""What a model does at a size: as it was observed and shipped, or scaled from such a size.
+
+Where neither is known, the model is run, without data.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from importlib.util import find_spec
 
 from trnconv.errors import UnsupportedError
 from trnconv.models import ModelEntry, Size, latent_size
-from trnconv.observed import Observation, shipped
+from trnconv.observed import Observation, at_size, shipped
 
 _NEEDED = ("torch", "diffusers")
 
@@ -16,7 +19,7 @@ def observation(entry: ModelEntry, size: Size, phase: str) -> Observation:
     if phase not in entry.phases:
         raise UnsupportedError(f"{phase} of {entry.name}: it can {' and '.join(entry.phases)}.")
     latent_size(entry, size)
-    known = shipped(entry, size, phase)
+    known = shipped(entry, size, phase) or _scaled(entry, size, phase)
     if known is not None:
         return known
     missing = [name for name in _NEEDED if find_spec(name) is None]
@@ -26,12 +29,27 @@ def observation(entry: ModelEntry, size: Size, phase: str) -> Observation:
         )
         raise UnsupportedError(
             f"{entry.name} at {size.height}x{size.width}x{size.frames}: what it does at this size"
-            f" is not stored, and finding out needs {' and '.join(missing)}. Run `pip install"
-            f" 'trnconv[diffusers]'`, or ask for {named}."
+            " is not stored and does not follow from a size that is, and finding out needs"
+            f" {' and '.join(missing)}. Run `pip install 'trnconv[diffusers]'`, or ask for {named}."
         )
     from trnconv.pytorch.observer import observe  # noqa: PLC0415 (torch: for other sizes only)
 
     return observe(entry, size, phase)
+
+
+def _scaled(entry: ModelEntry, size: Size, phase: str) -> Observation | None:
+    """From the stored size with the same frames, or the nearest area; None if from none."""
+
+    def distance(other: Size) -> tuple[bool, float]:
+        areas = (size.height * size.width, other.height * other.width)
+        return other.frames != size.frames, max(areas) / min(areas)
+
+    for other in sorted(planned_sizes(entry), key=distance):
+        seen = shipped(entry, other, phase)
+        found = None if seen is None else at_size(seen, entry, size)
+        if found is not None:
+            return found
+    return None
 
 
 def planned_sizes(entry: ModelEntry) -> tuple[Size, ...]:

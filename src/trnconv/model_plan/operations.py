@@ -2,8 +2,8 @@
 
 Norms and attention have kernels of ours, with prices of their own (`trnconv.neighbours`). Anything
 else has the price of a kernel that reads HBM and writes it once, and multiplies at the Tensor
-engine's peak: none is faster. A patched model runs norms on our kernels. All else is left to torch,
-and on a device to its compiler: what that would take is not known.
+engine's peak: none is faster. A patched model runs norms and attention on our kernels. All else is
+left to torch, and on a device to its compiler: what that would take is not known.
 """
 
 from __future__ import annotations
@@ -154,7 +154,8 @@ def _problem(
 ) -> ChannelNorm | GroupNorm | Modulation | Attention | None:
     """What a kernel of ours would be asked; None if there is none for it.
 
-    A mask of an attention may spare it half of its products: it is priced without.
+    A mask of an attention may spare it half of its products: where it is torch's, which frames it
+    hides is not known, and it is priced without.
     """
     activation = operation.activation or IDENTITY
     if operation.kind == CHANNEL_NORM:
@@ -168,8 +169,9 @@ def _problem(
         how = (operation.dtype, activation)
         return Modulation(channels, rows, columns, factor, tuple(frames), *how)
     if operation.kind == ATTENTION:
-        batch, queries, keys, head, _ = operation.sizes
-        return Attention(batch, queries, head, dtype=operation.dtype) if queries == keys else None
+        batch, queries, keys, head, _, *frame_tokens = operation.sizes
+        frame = (frame_tokens[0] or None) if frame_tokens else None
+        return Attention(batch, queries, head, frame, operation.dtype) if queries == keys else None
     return None
 
 
@@ -188,7 +190,7 @@ def _tensor_ns(operation: Operation, machine: Machine, cores: int) -> float:
 
 def _multiply_adds(operation: Operation) -> int:
     if operation.kind == ATTENTION:
-        batch, queries, keys, head, _ = operation.sizes
+        batch, queries, keys, head, *_ = operation.sizes
         return 2 * batch * queries * keys * head
     if operation.kind == PRODUCT:
         batch, rows, summed, columns = operation.sizes

@@ -15,6 +15,7 @@ from trnconv.observed.observation import (
     without_starts,
 )
 from trnconv.observed.operation import Operation
+from trnconv.observed.other_size import at_size
 
 __all__ = [
     "Graph",
@@ -23,6 +24,7 @@ __all__ = [
     "Observation",
     "ObservedConv",
     "Operation",
+    "at_size",
     "graphs_of",
     "shipped",
     "shipped_text",

@@ -22,6 +22,7 @@ from trnconv.observed.operation import (
     Operation,
 )
 from trnconv.observed.step import (
+    ATTENDING,
     CONVOLUTION,
     NORM,
     POINTWISE,
@@ -179,6 +180,8 @@ def _alone(step: Step) -> Operation:
     sizes: tuple[int, ...] = ()
     if step.role == NORM:
         kind, sizes = _norm_alone(step)
+    elif step.role == ATTENDING:
+        kind, sizes = ATTENTION, step.sizes
     elif step.role == PRODUCT_STEP:
         kind, sizes = PRODUCT, _product_sizes(step)
     return Operation(

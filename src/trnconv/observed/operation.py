@@ -19,7 +19,8 @@ class Operation:
     - group norm: images, channels, groups, positions
     - group statistics: the same; a convolution, or a modulation, does the rest
     - modulation: channels, rows, columns, factor, then the low frame of each frame
-    - attention: batch, queries, keys, head size; then 1 if a mask is added, else 0
+    - attention: batch, queries, keys, head size; then 1 if a mask is added, else 0; then, of a
+      kernel of ours, tokens of a frame, if it is causal by frame, else 0
     - product: batch, rows, summed, columns
     """
 

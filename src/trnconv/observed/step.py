@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-POINTWISE, REDUCTION, PRODUCT, SOFTMAX, NORM, MOVEMENT, FILL, CONVOLUTION = (
+POINTWISE, REDUCTION, PRODUCT, SOFTMAX, NORM, MOVEMENT, FILL, ATTENDING, CONVOLUTION = (
     "pointwise",
     "reduction",
     "product",
@@ -13,6 +13,7 @@ POINTWISE, REDUCTION, PRODUCT, SOFTMAX, NORM, MOVEMENT, FILL, CONVOLUTION = (
     "norm",
     "movement",
     "fill",
+    "attention",  # a kernel of ours
     "convolution",  # one of our kernels; so is a norm that has no name of ATen's
 )
 
@@ -40,7 +41,7 @@ class Step:
     written_bytes: int
     groups: int = 1  # of channels, for a norm
     activation: str = ""  # likewise: what the same kernel does behind it
-    sizes: tuple[int, ...] = ()  # of a modulation, as its Operation has them
+    sizes: tuple[int, ...] = ()  # of a modulation or an attention, as its Operation has them
 
     @property
     def read_bytes(self) -> int:

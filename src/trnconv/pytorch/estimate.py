@@ -176,7 +176,8 @@ def _price(question: Question, simulate: bool, cores: int) -> Price:  # noqa: FB
 
 def rewrites_on(machine: Machine) -> Rewrites:
     """What a patched model does there: norms have no kernels on every machine."""
-    return replace(ALL_REWRITES, fuse_norms=has_kernels(machine))
+    has = has_kernels(machine)
+    return replace(ALL_REWRITES, fuse_norms=has, fuse_attention=has)
 
 
 def observe_entry(

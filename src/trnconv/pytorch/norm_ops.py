@@ -15,10 +15,8 @@ from typing import Any, Final, Protocol
 
 import torch
 
-from nkisim.machine import Machine, find_machine
-from trnconv.ask.cores import cores_of
+from nkisim.machine import Machine
 from trnconv.ask.starts import FACTORS
-from trnconv.errors import UnsupportedError
 from trnconv.neighbours.channel_norm import problem as channel_norm
 from trnconv.neighbours.channel_norm.problem import ChannelNorm
 from trnconv.neighbours.group_norm import problem as group_norm
@@ -26,15 +24,9 @@ from trnconv.neighbours.group_norm.problem import GroupNorm
 from trnconv.neighbours.launch import NeighbourLaunch
 from trnconv.neighbours.modulation import problem as modulation
 from trnconv.neighbours.modulation.problem import Modulation
-from trnconv.pytorch.adapters import Adapter, require_adapter
 from trnconv.pytorch.arrays import Array, dtype_name, to_array, to_tensor
-from trnconv.pytorch.backends import (
-    DEFAULT_SIMULATED,
-    Backend,
-    HasDevice,
-    choose_backend,
-    machine_of,
-)
+from trnconv.pytorch.backends import HasDevice
+from trnconv.pytorch.kernel_place import DevicePlace, SimulatedPlace, kernel_place, runs_kernels
 from trnconv.pytorch.norm_call import (
     ModulationCall,
     NormCall,
@@ -59,7 +51,7 @@ def norm_op(
     place = _place(x, backend)
     problem = call.problem(tuple(x.shape), dtype_name(x), has_beta=beta is not None)
     packing = _NormPacking(call, problem, gamma, beta, place)
-    y = place.launched(packing, x.contiguous().reshape(flat(tuple(x.shape))))
+    y = packing.launched(x.contiguous().reshape(flat(tuple(x.shape))))
     return y.reshape(call.shape(tuple(x.shape)))
 
 
@@ -81,7 +73,7 @@ def factors_op(
         own_gamma = None if gamma is None else gamma[own]
         own_beta = None if beta is None else beta[own]
         packing = _NormPacking(call, part, own_gamma, own_beta, place, factors=True)
-        factors.append(place.launched(packing, rows[:, own]))
+        factors.append(packing.launched(rows[:, own]))
         first += part.channels
     return factors[0] if len(factors) == 1 else torch.cat(factors)
 
@@ -174,11 +166,6 @@ def place_of(x: HasDevice, backend: str) -> tuple[Machine, int]:
     return place.machine, place.cores
 
 
-def runs_kernels(x: HasDevice, backend: str) -> bool:
-    """Whether the backend is one of ours."""
-    return choose_backend(x, machine_of(backend)[0]).backend is not Backend.torch
-
-
 class _Sized(HasDevice, Protocol):
     """Five sizes, a type and a device."""
 
@@ -189,76 +176,8 @@ class _Sized(HasDevice, Protocol):
     def dtype(self) -> torch.dtype: ...
 
 
-@dataclass(frozen=True)
-class _NormSimulator:
-    """Launches in nkisim."""
-
-    machine: Machine
-    cores: int
-
-    def launched(self, packing: _NormPacking, x: Tensor) -> Tensor:
-        """One launch, or statistics and then another."""
-        given = to_array(x)
-        statistics, main = packing.launches()
-        between = () if statistics is None else (statistics.run(given).outputs,)
-        tensors = between if packing.factors else (given, *between)
-        return to_tensor(main.run(*tensors).outputs)
-
-    def launch(self, launch: NeighbourLaunch, tensors: tuple[Tensor, ...]) -> Tensor:
-        """One kernel, with the constants that its launch has."""
-        return to_tensor(launch.run(*map(to_array, tensors)).outputs)
-
-
-@dataclass(frozen=True)
-class _NormDevice:
-    """Launches on a Neuron device; constants stay there while gamma and beta are the same."""
-
-    adapter: Adapter
-
-    @property
-    def machine(self) -> Machine:
-        """What plans are made for."""
-        return self.adapter.machine
-
-    @property
-    def cores(self) -> int:
-        """Of a launch."""
-        return self.adapter.cores
-
-    def launched(self, packing: _NormPacking, x: Tensor) -> Tensor:
-        """One launch, or statistics and then another."""
-        statistics, main = packing.launches(constants=False)
-        constants = packing.kept(x.device)
-        before = () if statistics is None else (self._call(statistics, (x,)),)
-        tensors = before if packing.factors else (x, *before)
-        return self._call(main, (*tensors, *constants))
-
-    def launch(self, launch: NeighbourLaunch, tensors: tuple[Tensor, ...]) -> Tensor:
-        """One kernel; its constants are the same for every call, and stay on the device."""
-        device = tensors[0].device
-        packed = launch.arguments[:-1]
-        use = (launch.kernel, tuple(map(array_key, packed)), device)
-        constants = kept_tables(use, lambda: tuple(to_tensor(array).to(device) for array in packed))
-        return self._call(launch, (*tensors, *constants))
-
-    def _call(self, launch: NeighbourLaunch, tensors: tuple[Tensor, ...]) -> Tensor:
-        done = self.adapter.call(launch.kernel, tensors, launch.arguments[-1], 1)
-        result: Tensor = done[0] if isinstance(done, tuple) else done
-        return result
-
-
-def _place(x: HasDevice, backend: str) -> _NormSimulator | _NormDevice:
-    name, machine = machine_of(backend)
-    chosen = choose_backend(x, name).backend
-    if chosen is Backend.neuron:
-        return _NormDevice(require_adapter(x.device.type))
-    if chosen is Backend.torch:
-        raise UnsupportedError(
-            'a norm on backend "torch": it has torch\'s own operators, call those.'
-        )
-    simulated = machine or DEFAULT_SIMULATED
-    found = find_machine(simulated.target)
-    return _NormSimulator(found, cores_of(found, simulated.cores))
+def _place(x: HasDevice, backend: str) -> SimulatedPlace | DevicePlace:
+    return kernel_place(x, backend, "a norm")
 
 
 @dataclass(frozen=True)
@@ -269,8 +188,23 @@ class _NormPacking:
     problem: ChannelNorm | GroupNorm
     gamma: Tensor | None
     beta: Tensor | None
-    place: _NormSimulator | _NormDevice
+    place: SimulatedPlace | DevicePlace
     factors: bool = False  # scales and shifts alone, of a group norm
+
+    def launched(self, x: Tensor) -> Tensor:
+        """One launch, or statistics and then another.
+
+        On a device, constants stay there while gamma and beta are the same.
+        """
+        if isinstance(self.place, DevicePlace):
+            statistics, main = self.launches(constants=False)
+            constants = self.kept(x.device)
+            before = () if statistics is None else (self.place.call(statistics, (x,)),)
+            tensors = before if self.factors else (x, *before)
+            return self.place.call(main, (*tensors, *constants))
+        statistics, main = self.launches()
+        between = () if statistics is None else (self.place.launch(statistics, (x,)),)
+        return self.place.launch(main, between if self.factors else (x, *between))
 
     def launches(self, *, constants: bool = True) -> tuple[NeighbourLaunch | None, NeighbourLaunch]:
         """Statistics, if they are a launch of their own, and the norm; without constants, zeros."""
@@ -291,7 +225,7 @@ class _NormPacking:
 
     def pack(self) -> tuple[Images, None]:
         """Constants on the device, packed on the host."""
-        assert isinstance(self.place, _NormDevice)
+        assert isinstance(self.place, DevicePlace)
         self.place.adapter.wait()
         device = None if self.gamma is None else self.gamma.device
         packed = self.launches()[1].arguments[:-1]
@@ -308,11 +242,6 @@ class _NormPacking:
         if self.gamma is not None:
             return packed_once((self.gamma, self.beta), use, self)
         return kept_tables(use, lambda: tuple(image.to(device) for image in self.pack()[0]))
-
-
-def array_key(array: Array) -> tuple[object, ...]:
-    """Equal for equal constants."""
-    return (array.shape, str(array.dtype), array.tobytes())
 
 
 def _on_host(tensor: Tensor | None) -> Array | None:

@@ -12,7 +12,7 @@ from trnconv.observed.groups import operations_of
 from trnconv.pytorch.estimate import MetaRun, observe_entry
 from trnconv.pytorch.lazy.context import ALL_REWRITES, NO_REWRITES, Rewrites
 
-_UNFUSED = replace(ALL_REWRITES, fuse_norms=False)
+_UNFUSED = replace(ALL_REWRITES, fuse_norms=False, fuse_attention=False)
 
 
 def observe(

@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_leaves
 from trnconv.ask.ends import IDENTITY
 from trnconv.observed.groups import CHANNEL_NORM_STEP, GROUP_NORM_STEP
 from trnconv.observed.step import (
+    ATTENDING,
     CONVOLUTION,
     FILL,
     MOVEMENT,
@@ -28,6 +29,7 @@ from trnconv.observed.step import (
     Step,
 )
 from trnconv.pytorch.arrays import dtype_name
+from trnconv.pytorch.attention_op import ATTENTION_OP
 from trnconv.pytorch.lazy.ledger import Ledger
 from trnconv.pytorch.lazy.movements import bytes_read
 from trnconv.pytorch.lazy.traits import Traits, parts, tensors_in, traits_of
@@ -97,6 +99,9 @@ class StepLog(TorchDispatchMode):  # type: ignore[no-untyped-call]
             step = _as_norm(step, worded_norm(args[3]), of_x=traits.name == NORM_OP)
         if traits.name == MODULATION_OP:
             step = _as_modulation(step, worded_modulation(args[4]))
+        if traits.name == ATTENTION_OP:
+            batch, tokens, head = step.shape
+            step = replace(step, role=ATTENDING, sizes=(batch, tokens, tokens, head, 0, args[3]))
         self.steps.append(step)
 
     def _operand(self, tensor: Tensor) -> Operand:

@@ -18,8 +18,8 @@ _NEVER_MEASURED = (
 )
 _BEYOND = "What the compiler would reorder, and other launches at the same memory."
 BESIDES = (
-    "Norms, attention and copies: as one kernel each. Patched models run norms on ours; the rest is"
-    " left to the compiler, and what it makes of it is not known."
+    "Norms, attention and copies: as one kernel each. Patched models run norms and attention on"
+    " ours; the rest is left to the compiler, and what it makes of it is not known."
 )
 MODELLED = (
     _CLOSED_FORM,

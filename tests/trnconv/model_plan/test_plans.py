@@ -146,12 +146,12 @@ def test_sizes_that_a_model_cannot_take_are_refused(text, words):
 def test_other_sizes_without_torch_say_what_to_install(monkeypatch):
     monkeypatch.setattr(observations_module, "find_spec", lambda _name: None)
     with pytest.raises(UnsupportedError) as refusal:
-        observation(find("sdxl"), Size("small", 1, 64, 64), "decode")
+        observation(find("allegro"), Size("small", 88, 480, 832), "decode")
     for words in (
-        "64x64x1",
+        "480x832x88",
         "torch and diffusers",
         "pip install 'trnconv[diffusers]'",
-        "1024x1024x1",
+        "720x1280x88",
     ):
         assert words in str(refusal.value)
 

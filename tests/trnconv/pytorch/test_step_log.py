@@ -53,7 +53,7 @@ class Block(torch.nn.Module):
         return self.second(torch.nn.functional.silu(y)) + x
 
 
-APART = replace(ALL_REWRITES, fuse_norms=False)
+APART = replace(ALL_REWRITES, fuse_norms=False, fuse_attention=False)
 
 
 def steps_of(model, x, rewrites=ALL_REWRITES):
@@ -107,16 +107,19 @@ def test_a_group_norm_of_ours_has_its_groups():
     assert norm.activation == "silu"
 
 
-def test_an_attention_is_found():
+@pytest.mark.parametrize(
+    ("rewrites", "more"), [(APART, ()), (ALL_REWRITES, (0,))], ids=["torchs", "ours"]
+)
+def test_an_attention_is_found(rewrites, more):
     class Attention(torch.nn.Module):
         def forward(self, x):
             tokens = x.flatten(2).transpose(1, 2).unsqueeze(1)
             y = torch.nn.functional.scaled_dot_product_attention(tokens, tokens, tokens)
             return y.squeeze(1).transpose(1, 2).reshape(x.shape)
 
-    steps = steps_of(Block(Attention()), video(1, 32, 3, 4, 4))
+    steps = steps_of(Block(Attention()), video(1, 32, 3, 4, 4), rewrites)
     (attention,) = (found for found in operations_of(steps) if found.kind == "attention")
-    assert attention.sizes == (1, 48, 48, 32, 0)
+    assert attention.sizes == (1, 48, 48, 32, 0, *more)
 
 
 def test_convolutions_of_ours_are_steps_and_views_are_none():

@@ -24,11 +24,17 @@ class Rewrites:
     before_upsample: bool = True  # pointwise convolutions run before upsampling
     fuse_ends: bool = True  # residual and activation happen on the way out of PSUM
     fuse_norms: bool = True  # a norm and the activation behind it are one kernel
+    fuse_attention: bool = True  # attention is one kernel, and skips what a mask hides
 
 
 ALL_REWRITES = Rewrites()
 NO_REWRITES = Rewrites(
-    splice=False, fold_upsample=False, before_upsample=False, fuse_ends=False, fuse_norms=False
+    splice=False,
+    fold_upsample=False,
+    before_upsample=False,
+    fuse_ends=False,
+    fuse_norms=False,
+    fuse_attention=False,
 )
 
 

@@ -1,10 +1,12 @@
-"""LazyFunctions: two functions of torch that are seen before they become operators.
+"""LazyFunctions: functions of torch that are seen before they become operators.
 
 - `tensor.data = lazy` gives the tensor real memory. torch hands a tensor another's memory without
   asking the dispatcher, and the memory of a lazy tensor is empty: whoever then looks at the tensor
   without the dispatcher (f-strings, `deepcopy`, `tolist`) would read nothing, or crash.
 - `group_norm` is noted. Its operator of ATen has the statistics for results too, which nobody
   looks at.
+- `scaled_dot_product_attention` is a kernel of ours where there is one. Its operators of ATen
+  differ from device to device.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from trnconv.pytorch.lazy.attentions import AttentionCall, attention
 from trnconv.pytorch.lazy.bypass import is_passing
 from trnconv.pytorch.lazy.context import PatchContext
 from trnconv.pytorch.lazy.norms import group_normed
@@ -22,6 +25,7 @@ from trnconv.pytorch.lazy.traits import tensors_in
 
 _SET_DATA = torch.Tensor.data.__set__  # type: ignore[attr-defined]
 _GROUP_NORMS = (torch.nn.functional.group_norm, torch.group_norm)
+_ATTENTION = torch.nn.functional.scaled_dot_product_attention
 _OURS = (torch.Tensor, torch.nn.Parameter, LazyTensor)
 
 
@@ -33,22 +37,24 @@ class LazyFunctions(TorchFunctionMode):
         self.around = around
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """As it is, but for those two."""
+        """As it is, but for those."""
         del types
         given = kwargs or {}
         if func == _SET_DATA and isinstance(args[1], LazyTensor):
             tensor, lazy = args
             if not isinstance(tensor, LazyTensor):
                 args = (tensor, lazy.solid().detach())
-        elif func in _GROUP_NORMS and _may_note():
+        elif func in _GROUP_NORMS and _may_note() and _are_ours((args, given)):
             noted = self._group_normed(func, args, given)
             if noted is not NotImplemented:
                 return noted
+        elif func is _ATTENTION and _may_note() and _are_ours((args, given)):
+            done = attention(self.around, AttentionCall(*args, **given))
+            if done is not NotImplemented:
+                return done
         return func(*args, **given)
 
     def _group_normed(self, func: Any, args: Any, kwargs: Any) -> Any:
-        if any(type(tensor) not in _OURS for tensor in tensors_in((args, kwargs))):
-            return NotImplemented  # a subclass with rules of its own
         if func is torch.group_norm:
             args, kwargs = args[:5], {key: kwargs[key] for key in kwargs if key != "cudnn_enabled"}
         names = {"input": "x", "num_groups": "groups"}
@@ -60,3 +66,8 @@ def _may_note() -> bool:
     """Not while gradients are on, nor where autocast would choose the type of the result."""
     by_torch = torch.is_grad_enabled() or torch._C._is_any_autocast_enabled()  # noqa: SLF001 (no public question)
     return not by_torch and not is_passing()
+
+
+def _are_ours(given: Any) -> bool:
+    """Whether no tensor is of a subclass with rules of its own."""
+    return all(type(tensor) in _OURS for tensor in tensors_in(given))

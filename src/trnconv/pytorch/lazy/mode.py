@@ -25,6 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from trnconv.pytorch.lazy.bypass import is_passing
 from trnconv.pytorch.lazy.context import PatchContext
 from trnconv.pytorch.lazy.frame_by_frame import on_each_frame
+from trnconv.pytorch.lazy.index_values import follow
 from trnconv.pytorch.lazy.memory import same_memory, storage_of
 from trnconv.pytorch.lazy.movements import NOTED, note_copy
 from trnconv.pytorch.lazy.tensor import LazyTensor, define_dispatch
@@ -86,6 +87,7 @@ class LazyMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 return framed
         result = func(*args, **kwargs)
         note_copy(self.around, traits.name, (args, kwargs), result)
+        follow(func, traits, args, kwargs, result)
         return result
 
 

@@ -1,8 +1,8 @@
 """Operators of ATen that move data, noted as videos. NotImplemented: this time torch does it.
 
 `NOTED` is the table that the mode looks operators up in, by name: those of this file, of
-`endings.py` and of `norms.py`. A note gets what surrounds it, the operator and its arguments, and
-returns what torch would have, as a lazy tensor.
+`endings.py`, `norms.py` and `masks.py`. A note gets what surrounds it, the operator and its
+arguments, and returns what torch would have, as a lazy tensor.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from trnconv.pytorch.lazy.context import PatchContext
 from trnconv.pytorch.lazy.deferred_conv import PendingConv
 from trnconv.pytorch.lazy.deferred_norm import PendingNorm
 from trnconv.pytorch.lazy.endings import NOTED_ENDS
+from trnconv.pytorch.lazy.masks import NOTED_MASKS
 from trnconv.pytorch.lazy.memory import same_memory
 from trnconv.pytorch.lazy.norms import NOTED_NORMS
 from trnconv.pytorch.lazy.tensor import LazyTensor
@@ -246,21 +247,20 @@ _OTHERS: dict[str, Note] = {
 }
 
 
-def _or_else(norm: Note, other: Note | None) -> Note:
-    """A part of a norm, or else what an operator is elsewhere."""
-    if other is None:
-        return norm
+def _first_of(*notes: Note) -> Note:
+    """The note of the first that takes a call over."""
 
     def note(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
-        found = norm(around, func, args, kwargs)
-        return other(around, func, args, kwargs) if found is NotImplemented else found
+        found = (first(around, func, args, kwargs) for first in notes)
+        return next((result for result in found if result is not NotImplemented), NotImplemented)
 
     return note
 
 
+_TABLES = (NOTED_MASKS, NOTED_NORMS, _OTHERS)
 NOTED: dict[str, Note] = {
-    **_OTHERS,
-    **{name: _or_else(note, _OTHERS.get(name)) for name, note in NOTED_NORMS.items()},
+    name: _first_of(*(table[name] for table in _TABLES if name in table))
+    for name in dict.fromkeys(name for table in _TABLES for name in table)
 }
 
 

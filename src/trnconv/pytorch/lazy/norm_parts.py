@@ -2,55 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from trnconv.pytorch.lazy.bypass import passing
+from trnconv.pytorch.kernel_place import runs_kernels
 from trnconv.pytorch.lazy.cell import LazyCell, ViewOf, as_kernels_leave_it
 from trnconv.pytorch.lazy.context import PatchContext
 from trnconv.pytorch.lazy.convolutions import as_video
 from trnconv.pytorch.lazy.deferred_norm import DeferredNorm, NormPart, PendingNorm
-from trnconv.pytorch.lazy.memory import Counted
+from trnconv.pytorch.lazy.operator_call import Operator
 from trnconv.pytorch.lazy.tensor import LazyTensor
-from trnconv.pytorch.lazy.traits import mapped, tensors_in
 from trnconv.pytorch.lazy.unread import unseen
 from trnconv.pytorch.lazy.video import NO_PADS, AxisOrder, FrameRun, LazyVideo
 from trnconv.pytorch.lazy.videos import video_of
-from trnconv.pytorch.norm_ops import runs_kernels
 
 Tensor = torch.Tensor
 CHANNELS, LAST = 1, 4  # the axis of channels, where they are or may be moved to
 TYPES = (torch.bfloat16, torch.float16, torch.float32)
 TO_CHANNELS_LAST, _FROM_CHANNELS_LAST = (0, 2, 3, 4, 1), (0, 4, 1, 2, 3)
-
-
-@dataclass(frozen=True)
-class Operator:
-    """An operator as it was called."""
-
-    func: Any
-    args: Any
-    kwargs: Any
-
-    def later(self) -> Callable[[], Any]:
-        """What calls it. Lazy arguments are held as views: they are nobody's to look at."""
-        func = self.func
-        args, kwargs = mapped(LazyTensor, lambda lazy: lazy.view_of, (self.args, self.kwargs))
-
-        def run() -> Any:
-            given, named = mapped(ViewOf, ViewOf.value, (args, kwargs))
-            with passing(), torch.no_grad():
-                return func(*given, **named)
-
-        return run
-
-    def counted(self) -> tuple[Counted, ...]:
-        """Tensors whose changes nobody else looks for."""
-        given = tensors_in((self.args, self.kwargs))
-        return tuple(Counted.of(tensor) for tensor in given if not isinstance(tensor, LazyTensor))
 
 
 def noted(

@@ -29,7 +29,6 @@ from trnconv.pytorch.lazy.norm_parts import (
     TO_CHANNELS_LAST,
     TYPES,
     FoundPart,
-    Operator,
     frames_along,
     is_per_channel,
     is_source,
@@ -39,6 +38,7 @@ from trnconv.pytorch.lazy.norm_parts import (
     rank_of,
     source_of,
 )
+from trnconv.pytorch.lazy.operator_call import Operator
 from trnconv.pytorch.lazy.tensor import LazyTensor
 from trnconv.pytorch.lazy.unread import unseen
 from trnconv.pytorch.lazy.video import AxisOrder

@@ -1,0 +1,286 @@
+"""What a model does at a size that nobody observed, from a size that somebody did.
+
+Rows and columns: every plane of a model is a fixed part of its frames, unless the class cuts frames
+into tiles, so planes scale. Frames: a model that takes a latent frame at a time does more of the
+same steady chunk; one that takes all frames at once has m * (latent frames - 1) + 1 of them, one
+more, or m times as many. Where a size does not come out whole, or none of these holds, there is no
+answer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import prod
+
+from trnconv.ask.question import Shape
+from trnconv.geometry import ConvShape, TransposedShape
+from trnconv.models import ModelEntry, Size, latent_size
+from trnconv.observed.graphs import graphs_of
+from trnconv.observed.observation import Moved, Observation, ObservedConv
+from trnconv.observed.operation import Operation
+
+_CACHED, _WHOLE = "cached", "whole"  # ModelEntry.in_time
+_FIRST_CHUNKS = 2  # that do other work than the steady one
+_MOST = 8  # times as many frames as latents
+_VIDEO_AXES, _FRAMES = 5, 2  # [N, C, T, H, W]
+_MOST_PADDING = 2  # rows that a padded plane has more than another
+Plane = tuple[int, int]
+Counts = tuple[tuple[Operation, int], ...]
+
+
+class _NotWholeError(Exception):
+    """A size has no whole number of positions."""
+
+
+@dataclass(frozen=True)
+class _Change:
+    """From a size that was observed to another."""
+
+    rows: Fraction
+    columns: Fraction
+    latents: tuple[int, int]  # frames of the latent: observed, asked
+    frames: tuple[int, int]
+    chunked: bool  # a latent frame at a time
+    planes: frozenset[Plane]  # of all tensors that were observed
+    lengths: frozenset[int]  # frames of all of them
+
+    @property
+    def area(self) -> Fraction:
+        return self.rows * self.columns
+
+    @property
+    def volume(self) -> Fraction:
+        """Of tensors that are alive at once."""
+        longer = 1 if self.chunked else Fraction(self.latents[1], self.latents[0])
+        return self.area * longer
+
+    def plane(self, rows: int, columns: int) -> Plane:
+        return _whole(rows * self.rows), _whole(columns * self.columns)
+
+    def time(self, frames: int) -> int:
+        """Frames of a tensor that had so many."""
+        before, after = self.latents
+        if before == after or self.chunked:
+            pairs = (self.latents, self.frames)
+            return next((new for old, new in pairs if frames == old), frames)
+        for factor in range(1, _MOST + 1):
+            if frames == factor * (before - 1) + 1:
+                return factor * (after - 1) + 1
+            if frames == factor * before:
+                return factor * after
+            if frames == factor * (before - 1) + 2:  # the first of all, twice
+                return factor * (after - 1) + 2
+        if frames == 1:
+            return 1
+        raise _NotWholeError
+
+    def times(self, calls: int) -> int:
+        """How often what ran so often runs: a steady chunk has more or fewer of it."""
+        before, after = self.latents
+        if not self.chunked or before == after:
+            return calls
+        each = calls // (before - _FIRST_CHUNKS)
+        return calls + each * (after - before)
+
+    def sizes(self, sizes: tuple[int, ...]) -> tuple[int, ...]:
+        """Numbers of a shape: planes by their two sizes or their area, frames before a plane."""
+        found = list(sizes)
+        at = next((at for at in range(len(sizes)) if self._plane_at(sizes, at)), None)
+        if at is None:
+            return tuple(self._one(size) for size in sizes)
+        step, pad = self._plane_at(sizes, at) or (1, 0)
+        rows, columns = self.plane(sizes[at] - pad, sizes[at + step] - pad)
+        found[at], found[at + step] = rows + pad, columns + pad
+        for place in range(_FRAMES, at):
+            found[place] = self._frames(sizes[place])
+        return tuple(found)
+
+    def _frames(self, size: int) -> int:
+        """Of a tensor, padded or not; any other number as it is."""
+        for pad in range(_MOST_PADDING + 1):
+            if size - pad in self.lengths:
+                return self.time(size - pad) + pad
+        return size
+
+    def _plane_at(self, sizes: tuple[int, ...], at: int) -> tuple[int, int] | None:
+        """How far columns are behind rows that stand there, and how many of each are padding."""
+        for step in (1, 2):
+            for pad in range(_MOST_PADDING + 1):
+                rows, columns = sizes[at], sizes[at + step] if at + step < len(sizes) else 0
+                if (rows - pad, columns - pad) in self.planes:
+                    return step, pad
+        return None
+
+    def _one(self, size: int) -> int:
+        """All positions of some frames; any other number as it is."""
+        areas = [rows * columns for rows, columns in self.planes if size % (rows * columns) == 0]
+        if not areas:
+            return size
+        frames = size // max(areas)
+        length = max(length for length in {1, *self.lengths} if frames % length == 0)
+        return _whole(max(areas) * self.area) * self.time(length) * (frames // length)
+
+
+def _whole(value: Fraction) -> int:
+    if value.denominator != 1:
+        raise _NotWholeError
+    return value.numerator
+
+
+def at_size(seen: Observation, entry: ModelEntry, size: Size) -> Observation | None:
+    """The same model and phase at another size; None if what it does there is not known."""
+    change = _change(seen, entry, size)
+    if change is None:
+        return None
+    try:
+        return _changed(seen, size, change)
+    except _NotWholeError:
+        return None
+
+
+def _change(seen: Observation, entry: ModelEntry, size: Size) -> _Change | None:
+    planes = frozenset(plane for work, _ in seen.works for plane in _planes(work.shape))
+    rows = {Fraction(seen.height, height) for height, _ in planes}
+    columns = {Fraction(seen.width, width) for _, width in planes}
+    if rows != columns or any(part.denominator != 1 for part in rows):
+        return None  # tiles of a size of their own
+    before = Size("", seen.frames, seen.height, seen.width)
+    latents = latent_size(entry, before).frames, latent_size(entry, size).frames
+    same = latents[0] == latents[1]
+    chunked = entry.in_time == _CACHED and _chunks(seen) == latents[0]
+    if not same and not (chunked or entry.in_time == _WHOLE):
+        return None
+    if chunked and min(latents) <= _FIRST_CHUNKS:
+        return None
+    return _Change(
+        Fraction(size.height, seen.height),
+        Fraction(size.width, seen.width),
+        latents,
+        (seen.frames, size.frames),
+        chunked,
+        planes,
+        frozenset([seen.frames, latents[0]]).union(
+            *((work.shape.size[0], work.shape.out_sizes()[0]) for work, _ in seen.works)
+        ),
+    )
+
+
+def _planes(shape: Shape) -> tuple[Plane, Plane]:
+    _, *before = shape.size
+    _, *after = shape.out_sizes()
+    return (before[0], before[1]), (after[0], after[1])
+
+
+def _chunks(seen: Observation) -> int:
+    """How many times the modules of a model are called."""
+    return sum(graph.launches for graph in graphs_of(seen.works) if "around" not in graph.name)
+
+
+def _changed(seen: Observation, size: Size, change: _Change) -> Observation:
+    return replace(
+        seen,
+        frames=size.frames,
+        height=size.height,
+        width=size.width,
+        works=tuple((_work(work, change), change.times(calls)) for work, calls in seen.works),
+        moved=tuple(_moved(moved, change) for moved in seen.moved),
+        peak_bytes=round(seen.peak_bytes * change.volume),
+        largest_bytes=round(seen.largest_bytes * change.volume),
+        largest_shape=change.sizes(seen.largest_shape),
+        source=f"{seen.source}, scaled from {seen.height}x{seen.width}x{seen.frames}",
+        operations=_operations(seen.operations, change),
+        operations_unfused=_operations(seen.operations_unfused, change),
+        operations_as_is=_operations(seen.operations_as_is, change),
+    )
+
+
+def _work(work: ObservedConv, change: _Change) -> ObservedConv:
+    asked = work.instead_of
+    return replace(
+        work,
+        shape=_shape(work.shape, change),
+        pieces=_pieces(work, change),
+        instead_of=None if asked is None else _conv_shape(asked, change),
+    )
+
+
+def _pieces(work: ObservedConv, change: _Change) -> tuple[int, ...]:
+    """Frames of each tensor that the input lies in: together as many as the input has."""
+    before, after = work.shape.size[0], change.time(work.shape.size[0])
+    if before == after:
+        return work.pieces
+    if set(work.pieces) == {1}:
+        return (1,) * after  # one of each chunk
+    *caches, own = work.pieces or (before,)
+    return (*caches, own + after - before) if work.pieces else ()
+
+
+def _shape(shape: Shape, change: _Change) -> Shape:
+    if isinstance(shape, ConvShape):
+        return _conv_shape(shape, change)
+    return _transposed_shape(shape, change)
+
+
+def _conv_shape(shape: ConvShape, change: _Change) -> ConvShape:
+    return replace(shape, size=_triple(shape.size, change))
+
+
+def _transposed_shape(shape: TransposedShape, change: _Change) -> TransposedShape:
+    return replace(shape, size=_triple(shape.size, change), out=_triple(shape.out, change))
+
+
+def _triple(size: tuple[int, int, int], change: _Change) -> tuple[int, int, int]:
+    frames, rows, columns = size
+    return (change.time(frames), *change.plane(rows, columns))
+
+
+def _moved(moved: Moved, change: _Change) -> Moved:
+    times = change.times(moved.times)
+    part = change.volume * Fraction(times, moved.times)
+    return Moved(moved.kind, times, round(moved.moved_bytes * part))
+
+
+def _operations(counted: Counts, change: _Change) -> Counts:
+    """Every operation, as often as it runs there."""
+    growing = _growing(counted) if change.chunked else frozenset()
+    longer = Fraction(change.latents[1], change.latents[0])
+    found: Counter[Operation] = Counter()
+    for operation, calls in counted:
+        own = _operation(operation, change)
+        if operation in growing:
+            own = _by(own, longer**2, own.shape, own.sizes)
+        found[own] += change.times(calls)
+    return tuple(found.items())
+
+
+def _growing(counted: Counts) -> frozenset[Operation]:
+    """Results that have a chunk more each time: all together, they go with the chunks squared."""
+    alike: dict[tuple[object, ...], list[Operation]] = {}
+    for operation, calls in counted:
+        if calls == 1 and len(operation.shape) == _VIDEO_AXES:
+            key = (operation.kind, operation.shape[:2], operation.shape[3:])
+            alike.setdefault(key, []).append(operation)
+    return frozenset(
+        operation for own in alike.values() if len(own) > _FIRST_CHUNKS for operation in own
+    )
+
+
+def _operation(operation: Operation, change: _Change) -> Operation:
+    shape = change.sizes(operation.shape)
+    part = Fraction(prod(shape), max(1, prod(operation.shape)))
+    return _by(operation, part, shape, change.sizes(operation.sizes))
+
+
+def _by(
+    operation: Operation, part: Fraction, shape: tuple[int, ...], sizes: tuple[int, ...]
+) -> Operation:
+    return replace(
+        operation,
+        shape=shape,
+        sizes=sizes,
+        read_bytes=round(operation.read_bytes * part),
+        written_bytes=round(operation.written_bytes * part),
+        step_bytes=round(operation.step_bytes * part),
+    )

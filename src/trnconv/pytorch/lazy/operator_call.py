@@ -1,0 +1,41 @@
+"""An operator of torch that a patched model called, and that waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from trnconv.pytorch.lazy.bypass import passing
+from trnconv.pytorch.lazy.cell import ViewOf
+from trnconv.pytorch.lazy.memory import Counted
+from trnconv.pytorch.lazy.tensor import LazyTensor
+from trnconv.pytorch.lazy.traits import mapped, tensors_in
+
+
+@dataclass(frozen=True)
+class Operator:
+    """An operator as it was called."""
+
+    func: Any
+    args: Any
+    kwargs: Any
+
+    def later(self) -> Callable[[], Any]:
+        """What calls it. Lazy arguments are held as views: they are nobody's to look at."""
+        func = self.func
+        args, kwargs = mapped(LazyTensor, lambda lazy: lazy.view_of, (self.args, self.kwargs))
+
+        def run() -> Any:
+            given, named = mapped(ViewOf, ViewOf.value, (args, kwargs))
+            with passing(), torch.no_grad():
+                return func(*given, **named)
+
+        return run
+
+    def counted(self) -> tuple[Counted, ...]:
+        """Tensors whose changes nobody else looks for."""
+        given = tensors_in((self.args, self.kwargs))
+        return tuple(Counted.of(tensor) for tensor in given if not isinstance(tensor, LazyTensor))

@@ -1,0 +1,66 @@
+"""Sizes that nobody observed, held against sizes that somebody did."""
+
+from itertools import permutations
+
+import pytest
+
+from trnconv.model_plan.observations import observation, planned_sizes
+from trnconv.models import Size, find
+from trnconv.observed import at_size, shipped
+
+SEVERAL = ["wan2.1", "wan2.2-5b", "hunyuanvideo1.5", "ltx-video-0.9.7", "ltx-2", "qwen-image"]
+PAIRS = [
+    (name, before, after, phase)
+    for name in SEVERAL
+    for before, after in permutations(planned_sizes(find(name)), 2)
+    for phase in find(name).phases
+]
+
+
+def bytes_of(operations):
+    return sum(calls * operation.moved_bytes for operation, calls in operations)
+
+
+@pytest.mark.parametrize(("name", "before", "after", "phase"), PAIRS)
+def test_convolutions_are_those_that_were_observed(name, before, after, phase):
+    entry = find(name)
+    found = at_size(shipped(entry, before, phase), entry, after)
+    assert found.works == shipped(entry, after, phase).works
+
+
+@pytest.mark.parametrize(("name", "before", "after", "phase"), PAIRS)
+def test_all_else_moves_as_many_bytes_nearly(name, before, after, phase):
+    """HunyuanVideo 1.5 fills its mask row by row: those rows do not scale."""
+    entry = find(name)
+    found = at_size(shipped(entry, before, phase), entry, after)
+    seen = shipped(entry, after, phase)
+    within = 0.08 if name == "hunyuanvideo1.5" else 0.01
+    assert bytes_of(found.operations) == pytest.approx(bytes_of(seen.operations), rel=within)
+    assert found.peak_bytes == pytest.approx(seen.peak_bytes, rel=0.15)
+
+
+def test_fewer_frames_are_fewer_steady_chunks():
+    entry = find("wan2.1")
+    found = observation(entry, Size("", 49, 480, 832), "decode")
+    assert "scaled from 480x832x81" in found.source
+    calls = {work.module: 0 for work, _ in found.works}
+    for work, times in found.works:
+        calls[work.module] += times
+    assert calls["decoder.conv_in"] == 13  # latent frames
+    assert calls["post_quant_conv"] == 1
+    whole = next(work for work, _ in found.works if work.module == "post_quant_conv")
+    assert whole.shape.size == (13, 60, 104)
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        ("allegro", Size("", 88, 480, 832)),  # tiles of 320 x 320
+        ("cogvideox", Size("", 81, 480, 720)),  # two latent frames at a time
+        ("hunyuanvideo", Size("", 65, 720, 1280)),  # overlapping pieces of time
+        ("wan2.1", Size("", 5, 480, 832)),  # no steady chunk
+    ],
+)
+def test_what_does_not_follow_is_not_answered(name, size):
+    entry = find(name)
+    assert at_size(shipped(entry, entry.production, "decode"), entry, size) is None
