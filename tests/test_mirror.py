@@ -102,6 +102,7 @@ SPANS = {
         group_norm.kernel modulation.kernel""",
     "trnconv/neighbours/test_modulation.py": """modulation.kernel modulation.price
         modulation.problem""",
+    "trnconv/nkilib/test_forward.py": "call",
     "trnconv/parallel/test_bands.py": "rows_read traffic",
     "trnconv/parallel/test_overlap.py": "edge_strips split",
     "trnconv/parallel/test_shard_layers.py": "differentiable eager halos links watch",
