@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from benchmarks import (
     chunk,
     decode,
+    doors,
     family,
     fast,
     forward,
@@ -36,6 +37,7 @@ _COMMANDS = {
     "models": models,
     "chunk": chunk,
     "decode": decode,
+    "doors": doors,
     "scaling": scaling,
     "family": family,
     "frontend": frontend,
