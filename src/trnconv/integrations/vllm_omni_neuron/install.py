@@ -9,13 +9,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from trnconv.ask.policy import BF16, policy_of
 from trnconv.errors import UnsupportedError
 from trnconv.pytorch import PatchReport, patch_, unpatch_
 from trnconv.pytorch.arguments import wants_gradient
-from trnconv.pytorch.backends import asked_for
 from trnconv.pytorch.conv_call import ConvSpec
 from trnconv.pytorch.ops import fused_convolution
+from trnconv.pytorch.patching.methods import ATTRIBUTE
 
 _DISPATCH, _TRY, _PACKED = "install_nki_dispatch", "_maybe_nki_forward", "_nki_packed_filters"
 
@@ -26,7 +25,8 @@ class _PaddedConv:
 
     accuracy: str
     backend: str
-    lazy: bool
+    reproducible: bool
+    is_ours: bool  # else their forward pads, and what is patched, or torch, goes on
 
 
 @dataclass(frozen=True)
@@ -62,13 +62,11 @@ def install_(vae: nn.Module, *, lazy: bool = False, **options: Any) -> ServedRep
     if any(_DISPATCH in module.__dict__ for module in theirs.values()):
         raise UnsupportedError("the model is served already: uninstall_ it first.")
     report = patch_(vae, lazy=lazy, **options)
-    accuracy, backend = (options.get("accuracy", BF16), options.get("backend"))
-    tried = _PaddedConv(policy_of(accuracy).text(), asked_for(backend), lazy)
     for module in theirs.values():
         setattr(module, _PACKED, None)
         module.__dict__[_DISPATCH] = _packs_nothing
         if hasattr(module, _TRY):
-            module.__dict__[_TRY] = partial(_tried, module, tried)
+            module.__dict__[_TRY] = partial(_tried, module, _padded_conv(module, lazy=lazy))
     return ServedReport(report, tuple(theirs))
 
 
@@ -78,6 +76,15 @@ def uninstall_(vae: nn.Module) -> None:
     for module in vae.modules():
         for name in (_DISPATCH, _TRY):
             module.__dict__.pop(name, None)
+
+
+def _padded_conv(module: nn.Module, *, lazy: bool) -> _PaddedConv:
+    """By what `patch_` decided for the module."""
+    patch = module.__dict__[ATTRIBUTE]
+    around = patch.around
+    accuracy = around.policy_for(patch.name).text()
+    is_ours = not lazy and not patch.reason
+    return _PaddedConv(accuracy, around.backend, around.reproducible, is_ours)
 
 
 def _packs_nothing(target_device: object = None) -> bool:
@@ -90,7 +97,7 @@ def _tried(
     module: Any, how: _PaddedConv, x: torch.Tensor, padding: list[int]
 ) -> torch.Tensor | None:
     """The convolution of x padded so; None: their forward pads, and what is patched goes on."""
-    if how.lazy or wants_gradient(x, module.weight, module.bias):
+    if not how.is_ours or wants_gradient(x, module.weight, module.bias):
         return None
     spec = ConvSpec(
         tuple(module.stride),
@@ -99,5 +106,6 @@ def _tried(
         tuple(module.dilation),
         module.groups,
         accuracy=how.accuracy,
+        reproducible=how.reproducible,
     )
     return fused_convolution([x], module.weight, module.bias, spec, backend=how.backend)

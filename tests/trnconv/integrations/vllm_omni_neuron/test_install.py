@@ -72,6 +72,14 @@ def test_without_lazy_tensors_the_video_is_the_same(vae):
     assert KERNEL_CALLS == []
 
 
+def test_sites_that_are_filtered_out_stay_torch_s(vae):
+    omni.install_(vae, filter_fn=lambda name, _: name != "decoder.conv_in")
+    kept = vae.decoder.conv_in._maybe_nki_forward(torch.zeros(1, 4, 3, 3, 4), [1, 1, 1, 1, 0, 0])
+    taken = vae.decoder.conv_out._maybe_nki_forward(torch.zeros(1, 8, 3, 3, 4), [1] * 4 + [0, 0])
+    assert kept is None
+    assert taken.shape == (1, 3, 1, 3, 4)
+
+
 def compiled_graphs(vae):
     """The video of a compiled decoder, and its graphs."""
     graphs = []
