@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import repetition
-from suites import OPT_IN, why_skipped
+from suites import OPT_IN, TOPICS, why_skipped
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -48,7 +48,8 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         carried = {mark.name for mark in item.iter_markers()}
         markers = [marker for marker in OPT_IN if marker in carried]
-        if markers and (reason := why_skipped(markers, config.getoption("markexpr"))):
+        topics = carried.intersection(TOPICS)
+        if markers and (reason := why_skipped(markers, config.getoption("markexpr"), topics)):
             item.add_marker(pytest.mark.skip(reason=reason))
 
 

@@ -141,9 +141,13 @@ def test_a_module_imports_only_what_its_line_allows():
     assert arrows == []
 
 
-# The front end, and its way over several ranks, are for those who have torch.
+# The front end, its way over several ranks and into servers, and what is frozen need torch.
 TORCHLESS = [
-    name for name in MODULES if not name.startswith(("trnconv.pytorch", "trnconv.parallel"))
+    name
+    for name in MODULES
+    if not name.startswith(
+        ("trnconv.pytorch", "trnconv.parallel", "trnconv.integrations", "trnconv.freezing.template")
+    )
 ]
 
 

@@ -93,6 +93,7 @@ SPANS = {
     "trnconv/forms/minimal/test_pipeline.py": "pace score step_costs tempo",
     "trnconv/forms/test_strict.py": "kernel_parts program recipe_parts",
     "trnconv/forms/test_written_twice.py": "program",
+    "trnconv/freezing/test_folder.py": "template.frozen",
     "trnconv/host/test_record.py": "switches",
     "trnconv/model_plan/test_plans.py": "trnconv.observed.observation trnconv.runtime.graph",
     "trnconv/neighbours/test_attention.py": "attention.core attention.price attention.problem",
@@ -104,6 +105,7 @@ SPANS = {
         group_norm.kernel modulation.kernel""",
     "trnconv/neighbours/test_modulation.py": """modulation.kernel modulation.price
         modulation.problem""",
+    "trnconv/nkilib/test_forward.py": "call",
     "trnconv/parallel/test_bands.py": "rows_read traffic",
     "trnconv/parallel/test_overlap.py": "edge_strips split",
     "trnconv/parallel/test_shard_layers.py": "differentiable eager halos links watch",

@@ -68,6 +68,7 @@ OPT_IN = {
     "corpus": _needs_package("torch", "diffusers", "av", "fsspec", "safetensors"),
 }
 FIRST = ("slow", "fuzz", "docs")  # these decide, whatever else the test needs
+TOPICS = ("doors",)  # name tests of several needs; those that need nothing run by default
 
 
 def suites_of(markers):
@@ -75,10 +76,11 @@ def suites_of(markers):
     return next(([marker] for marker in FIRST if marker in markers), list(markers))
 
 
-def why_skipped(markers, mark_expression):
-    """The reason not to run a test with these opt-in markers, or None."""
+def why_skipped(markers, mark_expression, topics=()):
+    """The reason not to run a test with these opt-in markers and topics, or None."""
     suites = suites_of(markers)
-    if not set(re.findall(r"\w+", mark_expression)).intersection(suites):
+    names = suites if suites[0] in FIRST else [*suites, *topics]
+    if not set(re.findall(r"\w+", mark_expression)).intersection(names):
         return f"{', '.join(markers)}: runs only when named, -m {suites[0]}"
     reasons = [f"{marker}: {reason}" for marker in markers if (reason := OPT_IN[marker]())]
     return "; ".join(reasons) or None

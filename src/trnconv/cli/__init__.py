@@ -13,6 +13,7 @@ from trnconv.cli import (
     doctor,
     encode,
     explain,
+    freeze,
     models,
     plan,
     report,
@@ -41,6 +42,7 @@ app.command()(report.report)
 app.command()(verify.verify)
 app.command()(bench.bench)
 app.command()(tune.tune)
+app.command()(freeze.freeze)
 app.command()(encode.encode)
 app.command()(capacity.capacity)
 app.command()(doctor.doctor)

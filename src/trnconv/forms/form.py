@@ -44,6 +44,20 @@ class ArraySpec:
 
 
 @dataclass(frozen=True)
+class FilterSources:
+    """Where each element of a packed array comes from, for those who pack without this package.
+
+    `numbers` has the element's number among the filters, from 1 on, in the order of
+    [C_out, C_in / groups, taps]; 0 is a zero. Before, the taps of each axis are summed by `merged`,
+    if that lists any: the filters then have as many taps as there are groups.
+    """
+
+    numbers: Array
+    merged: tuple[tuple[tuple[int, ...], ...], ...]
+    filters: tuple[int, ...]  # sizes, taps merged
+
+
+@dataclass(frozen=True)
 class Plan(ABC):
     """Decisions about a convolution on one core; what follows from them is worked out elsewhere."""
 
@@ -274,6 +288,9 @@ class Form(Generic[P]):
     # lowered -> for each array whose bias each of its elements is, -1: none; None: it has none.
     # Empty: another bias packs all arrays anew.
     bias_channels: Callable[[Any], tuple[Array | None, ...]] = _nothing
+    # lowered -> where the elements of each array come from; None: not from filters. Empty: nobody
+    # can say, and filters are packed by this package alone.
+    sources: Callable[[Any], tuple[FilterSources | None, ...]] = _nothing
     # plan, largest |x|, sums of |w| -> error before the sums and most that is summed, by channel
     rounding_errors: Callable[..., tuple[Array, Array] | None] = lambda *_: None
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from nkisim.machine import Machine
 from trnconv._nki import NKIObject
+
+if TYPE_CHECKING:  # kernels are frozen with this file, for places without nkisim
+    from nkisim.machine import Machine
 
 _UNPLACED = -(2**30)  # bytes: whatever is added to it stays negative
 

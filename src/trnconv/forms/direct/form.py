@@ -13,7 +13,7 @@ from trnconv.forms.direct.cost import cost_of, floor_ns, least_tensor_ns
 from trnconv.forms.direct.length import bodies
 from trnconv.forms.direct.loops import trips_of
 from trnconv.forms.direct.lower import lower
-from trnconv.forms.direct.pack import bias_channels, pack
+from trnconv.forms.direct.pack import bias_channels, pack, sources
 from trnconv.forms.direct.plan import DirectPlan
 from trnconv.forms.direct.problem import fold, problem_of
 from trnconv.forms.direct.rules import broken_rules
@@ -93,6 +93,7 @@ DIRECT = Form(
     lower=lower,
     pack=pack,
     bias_channels=bias_channels,
+    sources=sources,
     kernels=(kernel.forward, kernel.forward_of_two, kernel.forward_of_three),
     pair_kernels=(
         kernel.forward_on_two_cores,

@@ -11,7 +11,7 @@ from trnconv.forms.direct.jobs import Shift
 from trnconv.forms.direct.lower import DirectLowered
 from trnconv.forms.direct.problem import Problem
 from trnconv.forms.direct.stationaries import ChunkWeights
-from trnconv.forms.form import with_bias
+from trnconv.forms.form import FilterSources, with_bias
 
 Array = np.ndarray[Any, Any]
 
@@ -24,8 +24,23 @@ def pack(lowered: DirectLowered, w: Array, bias: Array | None) -> tuple[Array, A
 
 def pack_weights(w: Array, lowered: DirectLowered) -> Array:
     """w [C_out, C_in / groups, KD, KH, KW] as [partitions, columns]: matrices in order of use."""
+    return _image(merged_filters(w, lowered.plan.problem), lowered)
+
+
+def sources(lowered: DirectLowered) -> tuple[FilterSources, None, None]:
+    """Whose filter every element of the weight image is; the other arrays have none."""
+    shape, problem = lowered.plan.shape, lowered.plan.problem
+    merged = tuple(tuple(tuple(group) for group in groups or ()) for groups in problem.merged)
+    taps = [len(groups) or own for groups, own in zip(merged, shape.kernel, strict=True)]
+    sizes = (shape.c_out, shape.c_in // shape.groups, *taps)
+    numbers = np.arange(1, np.prod(sizes) + 1, dtype=np.int64).reshape(sizes)
+    return FilterSources(_image(numbers, lowered), merged, sizes), None, None
+
+
+def _image(w: Array, lowered: DirectLowered) -> Array:
+    """Filters of effective taps as matrices in order of use."""
     problem = lowered.plan.problem
-    w = _side_by_side(merged_filters(w, problem), problem)
+    w = _side_by_side(w, problem)
     image = np.zeros(lowered.arrays[0].shape, w.dtype)
     for chunk, first in lowered.weights:
         for number, view in enumerate(chunk.views):

@@ -1,0 +1,61 @@
+"""`trnconv freeze`: kernels and recipes of named convolutions as a folder without this package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trnconv.cli.heartbeat import working
+from trnconv.cli.layer_options import Cores, MachineName, asked_machine
+from trnconv.cli.model_options import DEFAULT_PHASE, Phase
+from trnconv.cli.output import Json, print_json
+
+
+def freeze(
+    what: Annotated[
+        str,
+        typer.Argument(
+            help="A model of `trnconv models`, layers by name with commas, or a .json file of"
+            " shapes."
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write.")],
+    size: Annotated[str, typer.Option(help="Of a model: height x width, or with x frames.")] = "",
+    phase: Phase = None,
+    machine: MachineName = "trn2",
+    cores: Cores = None,
+    name: Annotated[str, typer.Option(help="Of the Python package.")] = "frozen_conv",
+    json: Json = False,
+) -> None:
+    """Freeze the convolutions of a model, or given ones: plain NKI and torch, with tests.
+
+    The folder has the layout of Hugging Face's `kernels` (edition 5, backend neuron) and needs
+    neither trnconv nor NumPy. Recipes are the planner's for direct convolutions.
+    """
+    from trnconv import __version__
+    from trnconv.freezing import frozen_entry, problems_of, write_folder
+
+    problems = problems_of(what, size, phase or DEFAULT_PHASE, asked_machine(machine))
+    entries = []
+    with working(f"freezing {what}") as tell:
+        for problem in problems:
+            entries.append(frozen_entry(problem, cores))
+            tell(f"{len(entries)} of {len(problems)} problems")
+    words = " ".join(part for part in (what, size, phase or "") if part)
+    files = write_folder(out, name, entries, words, __version__)
+    answer = {
+        "folder": str(out),
+        "package": name,
+        "problems": len(entries),
+        "files": len(files),
+        "bytes": sum(path.stat().st_size for path in files),
+    }
+    if json:
+        print_json(answer)
+    else:
+        typer.echo(
+            f"{answer['problems']} problems in {answer['files']} files, {answer['bytes']} bytes:"
+            f" {out}\nIts tests, in the simulator: python -m pytest {out / 'tests'}"
+        )

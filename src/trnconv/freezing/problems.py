@@ -1,0 +1,88 @@
+"""Which convolutions are frozen: those of a model at a size, named layers, or those of a file."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nkisim.machine import Machine
+from trnconv.ask.policy import ALWAYS_DIRECT
+from trnconv.ask.question import Question
+from trnconv.cases import find as find_case
+from trnconv.errors import ShapeError, TrnconvError, UnsupportedError
+from trnconv.geometry import ConvShape, conv_shape
+from trnconv.model_plan.observations import observation
+from trnconv.models import find, models
+from trnconv.models.sizes import size_of
+from trnconv.observed import without_norms
+
+_OPTIONS = ("stride", "padding", "dilation", "groups", "padding_mode")
+
+
+@dataclass(frozen=True)
+class FrozenProblem:
+    """A convolution to be frozen, and whose it is: modules of a model, or its name."""
+
+    question: Question
+    names: tuple[str, ...]
+
+
+def problems_of(asked: str, size: str, phase: str, machine: Machine) -> list[FrozenProblem]:
+    """A model of the registry, names of layers with commas between them, or a JSON file."""
+    if asked.endswith(".json"):
+        return [_direct(shape, machine, name) for name, shape in _of_file(Path(asked))]
+    if asked in {entry.name for entry in models()}:
+        return _of_model(asked, size, phase, machine)
+    if size:
+        raise ShapeError(f"--size {size} of {asked}: layers have their sizes; models take one.")
+    cases = [find_case(name) for name in asked.split(",")]
+    return [_direct(case.shape, machine, case.name, case.dtype) for case in cases]
+
+
+def _of_model(name: str, size: str, phase: str, machine: Machine) -> list[FrozenProblem]:
+    """Its convolutions as a patched model calls them, norms left to kernels of their own."""
+    entry = find(name)
+    if size.count("x") == 1:
+        size = f"{size}x{entry.production.frames}"
+    seen = without_norms(observation(entry, size_of(entry, size), phase))
+    found: dict[Question, list[str]] = {}
+    for work, *_ in seen.works:
+        question = work.question(machine, policy=ALWAYS_DIRECT)
+        if not isinstance(question.shape, ConvShape):
+            raise UnsupportedError(f"{work.module}: transposed convolutions are not frozen.")
+        found.setdefault(question, []).append(work.module)
+    return [FrozenProblem(question, tuple(names)) for question, names in found.items()]
+
+
+def _direct(
+    shape: ConvShape, machine: Machine, name: str, dtype: str = "bfloat16"
+) -> FrozenProblem:
+    return FrozenProblem(Question(shape, machine, dtype, policy=ALWAYS_DIRECT), (name,))
+
+
+def _of_file(path: Path) -> list[tuple[str, ConvShape]]:
+    """[{"input": [1, 96, 6, 60, 104], "weight": [96, 96, 3, 3, 3], "padding": [0, 1, 1]}, ...]."""
+    try:
+        listed = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as trouble:
+        raise TrnconvError(f"{path}: {trouble}. A list of shapes in JSON is needed.") from trouble
+    if not isinstance(listed, list) or not listed:
+        raise TrnconvError(f"{path}: a list of shapes is needed, and it is {type(listed)}.")
+    return [(f"shape_{number}", _shape(path, given)) for number, given in enumerate(listed)]
+
+
+def _shape(path: Path, given: Any) -> ConvShape:
+    known = {"input", "weight", *_OPTIONS}
+    if not isinstance(given, dict) or not {"input", "weight"} <= given.keys() <= known:
+        raise TrnconvError(
+            f"{path}: {given}: an object with input, weight and, of conv3d's arguments,"
+            f" {', '.join(_OPTIONS)}."
+        )
+    options = {name: _tuples(given[name]) for name in _OPTIONS if name in given}
+    return conv_shape(given["input"], given["weight"], **options)
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(part) for part in value) if isinstance(value, list) else value

@@ -1,0 +1,1 @@
+"""Ways into other people's servers and pipelines. They need PyTorch."""

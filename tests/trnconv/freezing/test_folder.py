@@ -1,0 +1,133 @@
+"""A frozen folder needs neither this package nor NumPy, and computes what the planner's does."""
+
+import inspect
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from nkisim.machine import TRN2
+from trnconv.errors import TrnconvError
+from trnconv.freezing import frozen_entry, problems_of, write_folder
+from trnconv.freezing.entries import encoded
+from trnconv.freezing.template import frozen
+from trnconv.freezing.template.images import packed
+from trnconv.pytorch.arrays import to_array
+from trnconv.runtime.launch import prepare
+from trnconv.runtime.plans import plans_for
+from yardstick import limit_s
+
+pytestmark = [pytest.mark.torch, pytest.mark.doors]
+SOURCE = Path(__file__).parents[3] / "src"
+SHAPES = [
+    {"input": [1, 8, 3, 6, 10], "weight": [12, 8, 3, 3, 3], "padding": [[2, 0], [1, 1], [1, 1]]},
+    {"input": [2, 16, 4, 5, 9], "weight": [24, 16, 3, 1, 1], "stride": [2, 1, 1]},
+    {"input": [1, 12, 1, 6, 8], "weight": [8, 3, 1, 3, 3], "groups": 4, "dilation": [1, 1, 2]},
+    {"input": [1, 160, 1, 7, 7], "weight": [3, 160, 1, 3, 3], "padding": [0, 1, 1]},
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    root = tmp_path_factory.mktemp("frozen")
+    shapes = root / "shapes.json"
+    shapes.write_text(json.dumps(SHAPES))
+    entries = [frozen_entry(each) for each in problems_of(str(shapes), "", "decode", TRN2)]
+    write_folder(root / "made", "frozen_small", entries, "small shapes", "0")
+    return root / "made"
+
+
+@pytest.fixture(scope="module")
+def elsewhere(tmp_path_factory):
+    """A path with nkisim, and without this package: importing it fails."""
+    path = tmp_path_factory.mktemp("path")
+    (path / "nkisim").symlink_to(SOURCE / "nkisim")
+    (path / "trnconv.py").write_text("raise ImportError('trnconv is not here')\n")
+    return path
+
+
+def run(program, elsewhere, **variables):
+    environment = {**os.environ, "PYTHONPATH": str(elsewhere), **variables}
+    return subprocess.run(
+        [sys.executable, *program],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=limit_s(240),
+        cwd=elsewhere,
+        env=environment,
+    )
+
+
+def test_its_tests_pass_without_this_package(folder, elsewhere):
+    program = ["-m", "pytest", "-q", "-p", "no:cacheprovider", str(folder / "tests")]
+    done = run(program, elsewhere, FROZEN_EVERY="1")
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert f"{len(SHAPES) + 2} passed" in done.stdout
+
+
+def test_it_imports_without_numpy_and_lists_its_problems(folder, elsewhere):
+    program = f"""
+import sys
+sys.modules["numpy"] = sys.modules["nkisim"] = None
+sys.path.insert(0, {str(folder / "torch-ext")!r})
+import frozen_small
+print(len(frozen_small.problems()), frozen_small.FrozenConv3d.__name__)
+"""
+    done = run(["-W", "ignore", "-c", program], elsewhere)
+    assert done.stdout.split() == [str(len(SHAPES)), "FrozenConv3d"], done.stderr[-2000:]
+
+
+def test_the_layout_is_that_of_kernels(folder):
+    tomllib = pytest.importorskip("tomllib")
+    build = tomllib.loads((folder / "build.toml").read_text())
+    assert build["general"]["edition"] == 5
+    assert build["general"]["backends"] == ["neuron"]
+    assert build["general"]["neuron"]["python-depends"] == ["nki"]
+    assert "torch-noarch" in build
+    package = folder / "torch-ext" / build["general"]["name"]
+    assert (package / "__init__.py").is_file()
+    assert "Nothing here has run on a device" in (folder / "README.md").read_text()
+
+
+def test_its_conv3d_begins_as_torch_s():
+    names = list(inspect.signature(frozen.conv3d).parameters)
+    assert names[:7] == "x weight bias stride padding dilation groups".split()
+
+
+def random_filters(question, seed):
+    shape = question.shape
+    generator = torch.Generator().manual_seed(seed)
+    sizes = (shape.c_out, shape.c_in // shape.groups, *shape.kernel)
+    kind = getattr(torch, question.dtype)
+    w = torch.randn(sizes, generator=generator).to(kind)
+    return w, torch.randn(shape.c_out, generator=generator).to(kind)
+
+
+@pytest.mark.parametrize("step", [6, pytest.param(1, marks=pytest.mark.slow)])
+def test_recipes_and_packing_of_wan_are_the_planner_s(step):
+    """Convolutions of a decode at 720p: upsampled ones, in pieces, with residuals."""
+    problems = problems_of("wan2.1", "720x1280", "decode", TRN2)
+    assert len(problems) > 40
+    for number, problem in enumerate(problems[::step]):
+        document = json.loads(json.dumps(frozen_entry(problem).document))
+        planned = prepare(plans_for(problem.question))
+        assert document["recipe"] == encoded(planned.recipe)
+        w, bias = random_filters(problem.question, number)
+        expected = planned.pack(to_array(w), to_array(bias))
+        images = packed(document["arrays"], w, bias)
+        for image, array in zip(images, expected, strict=True):
+            assert to_array(image).dtype == array.dtype
+            assert (to_array(image) == array).all(), problem.names
+
+
+def test_a_folder_with_files_and_a_name_that_is_none_are_refused(folder):
+    with pytest.raises(TrnconvError, match="not empty"):
+        write_folder(folder, "frozen_small", [], "", "0")
+    with pytest.raises(TrnconvError, match="a name of a Python package"):
+        write_folder(folder / "new", "no-name", [], "", "0")
