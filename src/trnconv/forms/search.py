@@ -92,10 +92,11 @@ def _scheduled(form: Form[P], ranked: list[Priced]) -> list[Priced]:
     if ranked[:1] != few[:1]:
         return ranked
     rest = [priced for priced in ranked if priced not in few]
-    return [*_ranked(form, (_by_schedule(form, priced) for priced in few)), *rest]
+    return [*_ranked(form, (by_schedule(form, priced) for priced in few)), *rest]
 
 
-def _by_schedule(form: Form[P], priced: Priced) -> Priced:
+def by_schedule(form: Form[P], priced: Priced) -> Priced:
+    """The same plan with the time of its schedule."""
     cost = priced.cost
     ns = timed(prepared(form, (priced.plan,))).makespan_ns
     weighed_ns = cost.weighed_ns + ns - cost.total_ns
