@@ -63,7 +63,7 @@ def _document(making: Making, file: ShippedFile) -> dict[str, Any]:
         "file": file.name,
         "stamp": dict(file.stamp),
         "plans": len(entries),
-        "scheduled": sum(entry.get("tried", 0) > 0 for entry in entries),
+        "tuned": sum(entry.get("tried", 0) > 0 for entry in entries),
         "refused": sum("refused" in entry for entry in entries),
         "bytes": making.path.stat().st_size,
     }
@@ -71,9 +71,9 @@ def _document(making: Making, file: ShippedFile) -> dict[str, Any]:
 
 def _show(answer: dict[str, Any]) -> None:
     screen = console()
-    shown = table("", "file", "plans", "judged by schedule", "too long for one launch", "size")
+    shown = table("", "file", "plans", "more than searched", "too long for one launch", "size")
     for file in answer["files"]:
-        counts = (str(file[name]) for name in ("plans", "scheduled", "refused"))
+        counts = (str(file[name]) for name in ("plans", "tuned", "refused"))
         shown.add_row(file["file"], *counts, amount(file["bytes"], "B"))
     screen.print(shown)
     screen.print()

@@ -34,7 +34,7 @@ from trnconv.planner.shipped_file import (
 from trnconv.runtime.launch import with_joined_pieces
 from trnconv.runtime.tuning import Effort, better_launch, tuned_launch
 
-SHIPPED_LAUNCHES = (("trn2", 2), ("trn2", 1))  # machine and cores
+SHIPPED_LAUNCHES = (("trn2", 2), ("trn2", 1), ("trn3", 2))  # machine and cores
 _PART = ".part"
 _SAVED_EVERY = 10  # convolutions
 

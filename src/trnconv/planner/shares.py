@@ -5,11 +5,13 @@ from __future__ import annotations
 from functools import lru_cache
 from itertools import product
 from math import inf
+from typing import Any
 
 from trnconv.ask.question import Question
 from trnconv.ask.words import call_in_words
 from trnconv.errors import PlanError
-from trnconv.forms.form import Plan, Priced
+from trnconv.forms.form import Form, Plan, Priced
+from trnconv.forms.search import thorough_search
 from trnconv.planner.best import first_floor_ns, first_offer, plans_like, searched_plan
 from trnconv.planner.shipped_plans import shipped_answer
 from trnconv.planner.table import form_named, form_of, priced
@@ -57,6 +59,18 @@ def searched_pair(question: Question) -> Pair:
     if not pairs:
         raise _no_kernel(question)
     return min(pairs, key=_slower_ns)
+
+
+def thorough_pairs(form: Form[Any], question: Question) -> list[Pair]:
+    """Plans of two cores that a search has no time for: the best of each way to halve it."""
+    found = []
+    for halves in form.halves(question) if form.pair_kernels else ():
+        for first in thorough_search(form, halves[0])[:_MIRRORED]:
+            second = _moved(first, halves[1])
+            if second and _are_alike(first, second):
+                found.append((first, second))
+                break
+    return found
 
 
 def plans_of_two(answer: Priced, question: Question) -> Pair:

@@ -78,7 +78,7 @@ def digest_of(question: Question) -> str:
 
 
 def entry_of(question: Question, taken: tuple[Priced, ...], tried: int) -> Entry:
-    """Plans as they are stored, one for each core; `tried` is how many were timed by schedule."""
+    """Plans as they are stored, one for each core; `tried`: with how many candidates."""
     form, plan = form_of(taken[0].plan), taken[0].plan
     given, every = _given(form, question), _every_field(plan)
     chosen = to_json(plan)

@@ -9,8 +9,10 @@ from trnconv.ask.launches import planned_parts
 from trnconv.ask.question import Question
 from trnconv.errors import UnsupportedError
 from trnconv.forms.form import Plan, Priced
+from trnconv.forms.search import thorough_search
 from trnconv.planner.best import choose, searched_plan
-from trnconv.planner.shares import pair_ns, plans_of_two, searched_pair
+from trnconv.planner.shares import pair_ns, plans_of_two, searched_pair, thorough_pairs
+from trnconv.planner.table import form_of
 from trnconv.planner.tuned_file import TunedPlan, key_of
 from trnconv.runtime.launch import time_plan, time_plans
 
@@ -99,7 +101,7 @@ class Effort:
     their schedules: it is their judge.
     """
 
-    candidates: int = 4  # timed by their schedules; 1: what a search takes, untimed
+    candidates: int = 4  # timed by their schedules; 1: what a search takes, and nothing else
     longest: int = 1000  # static instructions of a program that is scheduled
 
 
@@ -108,7 +110,7 @@ class TunedLaunch:
     """The plans of a launch, one for each core."""
 
     plans: tuple[Priced, ...]
-    tried: int  # candidates that were weighed by their schedules; 0: the closed form was the judge
+    tried: int  # candidates of the effort that was made; 0: they are what a search takes
 
 
 def tuned_launch(question: Question, cores: int, effort: Effort) -> TunedLaunch:
@@ -118,9 +120,15 @@ def tuned_launch(question: Question, cores: int, effort: Effort) -> TunedLaunch:
 
 
 def better_launch(question: Question, taken: tuple[Priced, ...], effort: Effort) -> TunedLaunch:
-    """The fastest by schedule of these plans, which a search took, and others that are close."""
-    if effort.candidates == 1 or max(answer.cost.instructions for answer in taken) > effort.longest:
+    """The fastest of these plans, which a search took, and others that a search has no time for.
+
+    Among short programs that are close, their schedules decide.
+    """
+    if effort.candidates == 1:
         return TunedLaunch(taken, 0)
+    taken = _thorough(question, taken)
+    if max(answer.cost.instructions for answer in taken) > effort.longest:
+        return TunedLaunch(taken, effort.candidates)
     found = [taken]
     for answer in best_candidates(question, effort.candidates):
         launch = plans_of_two(answer, question) if len(taken) > 1 else (answer,)
@@ -130,6 +138,16 @@ def better_launch(question: Question, taken: tuple[Priced, ...], effort: Effort)
     alone = len(found) == 1
     fastest = taken if alone else min(found, key=_scheduled_ns)
     return TunedLaunch(fastest, effort.candidates)
+
+
+def _thorough(question: Question, taken: tuple[Priced, ...]) -> tuple[Priced, ...]:
+    """The fastest by the closed form, of the same form of kernels; these, if none is faster."""
+    form = form_of(taken[0].plan)
+    if len(taken) > 1:
+        others: list[tuple[Priced, ...]] = [*thorough_pairs(form, question)]
+    else:
+        others = [(plan,) for plan in thorough_search(form, question)[:1]]
+    return min([taken, *others], key=_launch_ns)
 
 
 def _scheduled_ns(launch: tuple[Priced, ...]) -> float:
