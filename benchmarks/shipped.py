@@ -85,10 +85,10 @@ def summary(every: Sequence[Compared]) -> str:
     names = ("plans", "geomean", "best", "worst", "by schedule:\ngeomean", "best", "worst")
     columns = [Column("machine", "<"), Column("cores"), *map(Column, names)]
     rows = []
-    for machine, cores in dict.fromkeys((one.machine, one.cores) for one in every):
-        own = [one for one in every if (one.machine, one.cores) == (machine, cores)]
-        scheduled = [one.schedule for one in own if one.schedule is not None]
-        cells = [*_cells([one.closed_form for one in own]), *_cells(scheduled)]
+    for machine, cores in dict.fromkeys((answer.machine, answer.cores) for answer in every):
+        own = [answer for answer in every if (answer.machine, answer.cores) == (machine, cores)]
+        scheduled = [answer.schedule for answer in own if answer.schedule is not None]
+        cells = [*_cells([answer.closed_form for answer in own]), *_cells(scheduled)]
         rows.append([machine, str(cores), str(len(own)), *cells])
     return aligned(columns, rows)
 
@@ -118,14 +118,14 @@ def main(options: argparse.Namespace) -> int:
     print("Times of shipped plans over those of searched ones; nothing was measured.\n")
     print(summary(found))
     held = sum(len(shipped_set(*launch).entries) for launch in SHIPPED_LAUNCHES)
-    slower = sum(is_slower(one) for one in found)
+    slower = sum(map(is_slower, found))
     print(f"\n{len(found)} of {held} shipped answers compared, {slower} slower than searched")
     return 1 if slower else 0
 
 
-def is_slower(one: Compared) -> bool:
+def is_slower(answer: Compared) -> bool:
     """By its schedule if that was the judge, else by the closed form."""
-    decided = one.closed_form if one.schedule is None else one.schedule
+    decided = answer.closed_form if answer.schedule is None else answer.schedule
     return decided > 1 + 1e-9
 
 
