@@ -27,12 +27,14 @@ from benchmarks import (
     plans,
     price,
     scaling,
+    shipped,
 )
 from trnconv.errors import TrnconvError
 
 _COMMANDS = {
     "forward": forward,
     "plans": plans,
+    "shipped": shipped,
     "price": price,
     "model": model,
     "models": models,

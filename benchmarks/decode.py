@@ -8,7 +8,8 @@ operators one by one ("as written"). The baseline is nki-library's convolutions 
 of the model without our rewrites, copies and padding included. What no kernel of ours does has the
 price of its bytes, in all of them.
 
-A run of all models writes its rows to `benchmarks/decode.json`, for later ones to compare with.
+A run of all models writes its rows to `benchmarks/decode.json`, for later ones to compare with:
+`--against FILE` plans decodes with the accuracy "fast", and says what is left of the stored times.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from benchmarks.decode_against import BARS as RATIO_BARS
+from benchmarks.decode_against import against_table, judged_against, stored_seconds
 from benchmarks.table import Column, aligned, significant
 from nkisim.machine import CONSTANTS_VERSION
 from trnconv.ask.cores import cores_in_words
-from trnconv.ask.policy import BF16
+from trnconv.ask.policy import BF16, FAST
 from trnconv.baseline import model_baseline
 from trnconv.cache import Cache
 from trnconv.model_plan import (
@@ -169,13 +172,21 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """What the command can be asked for."""
     parser.add_argument("--model", action="append", help="only this one; may be repeated")
     parser.add_argument("--phase", choices=("encode", "decode"), help="only this one")
-    parser.add_argument("--accuracy", default="bf16", help="direct, bf16 or fast")
+    parser.add_argument("--accuracy", help="direct, bf16 (default) or fast (with --against)")
     parser.add_argument("--cores", type=int, default=2, choices=[1, 2], help="of a launch")
+    parser.add_argument(
+        "--against", type=Path, metavar="FILE", help="ratios to the rows of this file"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there")
 
 
 def main(options: argparse.Namespace) -> int:
     """Plan every model, print the table; the exit code."""
+    stored = stored_seconds(options.against) if options.against else None
+    options.accuracy = options.accuracy or (BF16 if stored is None else FAST)
+    if stored is not None and options.accuracy == FAST and not options.model:
+        options.model = list(dict.fromkeys(bar.model for bar in RATIO_BARS))
+        options.phase = options.phase or "decode"
     wanted = PlanOptions(accuracy=options.accuracy, cores=options.cores)
     prices = Prices(Cache.named("prices"), cores=options.cores, jobs=os.cpu_count() or 1)
     names = options.model or [entry.name for entry in models()]
@@ -192,11 +203,15 @@ def main(options: argparse.Namespace) -> int:
     print(table(runs))
     print(f"\n{len(runs)} runs of {len(names)} models, every operation in one of the columns")
     every = not options.model and options.phase is None and options.accuracy == BF16
+    every = every and stored is None
     file = options.json or (STORED if every and options.cores == 2 else None)
     if file:
         document = {"constants": CONSTANTS_VERSION, "runs": [asdict(run) for run in runs]}
         file.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     bars = judged(runs)
+    if stored is not None:
+        print(f"\n{against_table(runs, stored)}\n")
+        bars = judged_against(runs, stored, options.accuracy)
     for words, is_met in bars:
         print(f"{'met ' if is_met else 'MISSED '}{words}")
     print(f"bars met {sum(is_met for _, is_met in bars)}/{len(bars)}")

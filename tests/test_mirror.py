@@ -114,6 +114,7 @@ SPANS = {
     "trnconv/planner/test_explain.py": "trnconv.runtime.launch_words",
     "trnconv/planner/test_shares.py": """trnconv.forms.direct.block_types
         trnconv.forms.direct.form trnconv.forms.filter_gradient.form""",
+    "trnconv/planner/test_shipped_plans.py": "shipped_file",
     "trnconv/planner/test_tuned_plans.py": "tuned_file trnconv.runtime.tuning",
     "trnconv/pytorch/lazy/test_movements.py": """convolutions deferred_conv endings mode operands
         places stored_frames tensor traits video""",

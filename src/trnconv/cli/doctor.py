@@ -52,6 +52,8 @@ def _packages(found: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _machine(found: dict[str, Any]) -> list[tuple[str, str]]:
+    from trnconv.ask.cores import cores_in_words
+
     nki, backend = found["nki"], found["backend"]
     devices = ", ".join(found["devices"]) or "none found"
     lines = [
@@ -70,6 +72,10 @@ def _machine(found: dict[str, Any]) -> list[tuple[str, str]]:
         )
         for tuned_file in found["tuned"]
     ]
+    for launch in found["shipped"]:
+        made = f"{launch['of_these_sources']} of {launch['files']} files made from these sources"
+        where = f"{launch['machine']}, {cores_in_words(launch['cores'])}"
+        lines.append(("shipped", f"{launch['plans']} plans for {where}; {made}"))
     return lines
 
 

@@ -42,6 +42,7 @@ def surroundings() -> dict[str, Any]:
         "host": _host(),
         "caches": [_cache("prices")],
         "tuned": _tuned(),
+        "shipped": _shipped(),
         "environment": {name: os.environ[name] for name in _VARIABLES if name in os.environ},
         "check": _check(),
     }
@@ -146,6 +147,26 @@ def _tuned() -> list[dict[str, Any]]:
         {"machine": file.machine, "file": str(file.path), "plans": len(file.entries)}
         for file in files
         if file is not None
+    ]
+
+
+def _shipped() -> list[dict[str, Any]]:
+    """Plans that came with the package, and how many of their files today's sources made."""
+    from nkisim.machine import MACHINES
+    from trnconv.cache import stamp
+    from trnconv.planner.shipped_plans import shipped_set
+
+    return [
+        {
+            "machine": machine,
+            "cores": cores,
+            "plans": len(found.entries),
+            "files": len(found.files),
+            "of_these_sources": sum(dict(file.stamp) == stamp() for file in found.files),
+        }
+        for machine in MACHINES
+        for cores in (2, 1)
+        if (found := shipped_set(machine, cores)).entries
     ]
 
 

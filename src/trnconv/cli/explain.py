@@ -85,7 +85,7 @@ def _policy(question: Question, prices: Any) -> dict[str, Any]:
 
 
 def _show(answer: dict[str, Any]) -> None:
-    from trnconv.cli.plan_views import label
+    from trnconv.cli.plan_views import label, origin
 
     screen = console(_WIDE)
     screen.print(answer["layer"]["in_words"], markup=False)
@@ -93,7 +93,7 @@ def _show(answer: dict[str, Any]) -> None:
     for words in answer["switches"]:
         screen.print(f"Switch {words}", markup=False)
     taken = f"Taken: {answer['plan']}, {answer['ns'] / 1e3:,.1f} us"
-    screen.print(f"{taken} (tuned)." if answer["tuned"] else f"{taken}.", markup=False)
+    screen.print(f"{taken}{origin(answer, ' ({})')}.", markup=False)
     titles = _TITLES if answer["cores"] == 1 else _TITLES_OF_TWO
     for title, text in zip(titles, answer["words"], strict=True):
         screen.print()

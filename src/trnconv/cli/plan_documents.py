@@ -65,6 +65,7 @@ def _price(price: Price, *, tuned: bool) -> dict[str, Any]:
         "plan": taken.plan.in_words(),
         "block": taken.plan.block_in_words(),
         "tuned": tuned,
+        "shipped": price.shipped,
     }
 
 
@@ -111,6 +112,7 @@ def model_document(plan: ModelPlan) -> dict[str, Any]:
         "left_out": list(LEFT_OUT),
         "distinct": len(plan.layers),
         "tuned": sum(layer.tuned for layer in plan.layers),
+        "shipped": sum(layer.price.shipped for layer in plan.layers),
         "layers": [_layer(layer, plan) for layer in plan.heaviest()],
     }
 

@@ -22,7 +22,7 @@ def show_layer(answer: dict[str, Any]) -> None:
     for name, words in (
         ("time", f"{answer['ns'] / 1e3:,.1f} us by the planner's closed form"),
         ("bound", f"by {answer['bound']}"),
-        ("plan", answer["plan"] + (" (tuned)" if answer["tuned"] else "")),
+        ("plan", f"{answer['plan']}{origin(answer, ' ({})')}"),
         ("instructions", f"{answer['instructions']:,} static, budget {answer['budget']:,}"),
         ("HBM traffic", amount(answer["hbm_bytes"], "B")),
         ("SBUF", f"{peak:,} of {usable:,} bytes a partition"),
@@ -84,7 +84,7 @@ def _layers(layers: list[dict[str, Any]]) -> Any:
             f"{layer['total_ns'] / 1e9:.3f}",
             f"{layer['share']:.1%}",
         )
-        words = f"{call['algorithm']}, {call['block']}{', tuned' if call['tuned'] else ''}"
+        words = f"{call['algorithm']}, {call['block']}{origin(call, ', {}')}"
         shown.add_row(
             _modules(layer["modules"]),
             layer["convolution"],
@@ -96,6 +96,18 @@ def _layers(layers: list[dict[str, Any]]) -> Any:
             words,
         )
     return shown
+
+
+def origin(call: dict[str, Any], words: str) -> str:
+    """Where a plan was stored, put into these words; nothing if it was searched for."""
+    stored = "tuned" if call["tuned"] else "shipped" if call["shipped"] else ""
+    return words.format(stored) if stored else ""
+
+
+def _origins(answer: dict[str, Any]) -> str:
+    searched = answer["distinct"] - answer["tuned"] - answer["shipped"]
+    shipped, tuned = answer["shipped"], answer["tuned"]
+    return f"{shipped} came with the package, {tuned} tuned here, {searched} searched for"
 
 
 def _operations(answer: dict[str, Any]) -> Any:
@@ -136,7 +148,8 @@ def _totals(answer: dict[str, Any]) -> list[tuple[str, str]]:
     kept = len(answer["convolutions_kept"])
     return [
         ("time", f"{answer['seconds']:.3f} s of convolutions, one after the other"),
-        ("calls", f"{answer['calls']:,}, {answer['distinct']} different, {answer['tuned']} tuned"),
+        ("calls", f"{answer['calls']:,}, {answer['distinct']} different"),
+        ("plans", _origins(answer)),
         ("work", f"{amount(answer['multiply_adds'])} multiply-adds, if done directly"),
         ("instructions", used if answer["fits_a_graph"] else f"{used}: split the graph"),
         ("compiling", f"{compiled} ({answer['compile_assumption']})"),

@@ -28,11 +28,14 @@ from trnconv.cli.model_options import (
     with_layer_or_model,
 )
 from trnconv.cli.output import Json, console, print_json, table
+from trnconv.cli.tune_registry import tune_registry
+from trnconv.errors import TrnconvError
 
 if TYPE_CHECKING:
     from trnconv.ask.question import Question
     from trnconv.runtime.tuning import Tuning
 
+DEFAULT_MACHINE = "trn2"
 _WIDE = 200  # characters of a table, at most
 Named = tuple[str, "Question"]
 
@@ -40,15 +43,21 @@ Named = tuple[str, "Question"]
 @with_layer_or_model
 def tune(
     layer: LayerOptions,
-    out: Annotated[Path, typer.Option("--out", "-o", help="File of tuned plans; added to.")],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="File of tuned plans, added to; of --registry, a folder."),
+    ] = None,
     model: ModelName = None,
     phase: Phase = None,
-    machine: MachineName = "trn2",
+    machine: MachineName = DEFAULT_MACHINE,
     accuracy: Accuracy = "bf16",
     candidates: Annotated[int, typer.Option(min=1, help="Timed for each layer.")] = 4,
     top: Annotated[
         int | None, typer.Option(min=1, help="Only so many layers of a model, the heaviest.")
     ] = None,
+    registry: Annotated[
+        bool, typer.Option("--registry", help="Make the plans that come with the package again.")
+    ] = False,
     no_cache: NoCache = False,
     json: Json = False,
 ) -> None:
@@ -56,7 +65,15 @@ def tune(
 
     `trnconv plan --tuned FILE`, or the environment variable TRNCONV_TUNED, makes use of them.
     Plans are timed on one core; on two, each core gets the winner's decisions for its half.
+    --registry: those of all models (or of --model) at their stored sizes, on trn2 and trn3; what
+    was begun is gone on with.
     """
+    if registry:
+        _require_registry_alone(layer, phase, machine, top)
+        tune_registry(model, accuracy, candidates, out, json=json)
+        return
+    if out is None:
+        raise TrnconvError("tune without --out: name the file that plans are stored in.")
     before = _before(out, asked_machine(machine).name)
     if model is None:
         require_no_phase(phase)
@@ -76,9 +93,21 @@ def tune(
         _show(answer)
 
 
+def _require_registry_alone(
+    layer: LayerOptions, phase: str | None, machine: str, top: int | None
+) -> None:
+    """Refuse what --registry does not look at."""
+    given = {"--phase": phase, "--machine": machine != DEFAULT_MACHINE, "--top": top}
+    others = [*layer.given(), *(name for name, value in given.items() if value)]
+    if others:
+        raise TrnconvError(
+            f"--registry and {', '.join(others)}: it has all sizes and phases of its models, on the"
+            " machines that plans are shipped for. Leave that out."
+        )
+
+
 def _before(out: Path, machine: str) -> Any:
     """What the file has already: it must be of this machine and this version."""
-    from trnconv.errors import TrnconvError
     from trnconv.planner.tuned_file import read
 
     if not out.exists():

@@ -270,6 +270,7 @@ class Form(Generic[P]):
     )
     is_worth_asking: Callable[[Question], bool] = lambda _: True  # whether it may gain anything
     more_candidates: Callable[[Question, str], Iterable[P]] = _nothing  # if none is short enough
+    thorough: Callable[[Question, str], Iterable[P]] = _nothing  # more than searches have time for
     least_ns: Callable[[P], float] = lambda _: 0.0  # what a plan takes at least; cheap to ask
     floor_ns: Callable[[Question], float] = lambda _: 0.0  # what any plan takes at least; the same
     rank: Callable[[Cost], tuple[float, ...]] = lambda cost: (cost.weighed_ns,)  # best first

@@ -34,6 +34,14 @@ def search(form: Form[P], question: Question, family: str) -> tuple[Priced, ...]
     return tuple(found if _leaves_outputs(question) else _scheduled(form, found))
 
 
+def thorough_search(form: Form[P], question: Question) -> list[Priced]:
+    """Plans of all algorithms of a form that it proposes if time does not matter, best first."""
+    families = [name for name in form.families(question) if not form.refuses(question, name)]
+    plans = (plan for family in families for plan in form.thorough(question, family))
+    legal = _legal(form, plans)
+    return [priced for priced in legal if priced.cost.instructions <= question.budget]
+
+
 def _leaves_outputs(question: Question) -> bool:
     """Whether a core alone may leave an output, the bias gradient, unwritten: it is never run."""
     return question.share is not None and question.asks == FILTER_GRADIENT
@@ -92,10 +100,11 @@ def _scheduled(form: Form[P], ranked: list[Priced]) -> list[Priced]:
     if ranked[:1] != few[:1]:
         return ranked
     rest = [priced for priced in ranked if priced not in few]
-    return [*_ranked(form, (_by_schedule(form, priced) for priced in few)), *rest]
+    return [*_ranked(form, (by_schedule(form, priced) for priced in few)), *rest]
 
 
-def _by_schedule(form: Form[P], priced: Priced) -> Priced:
+def by_schedule(form: Form[P], priced: Priced) -> Priced:
+    """The same plan with the time of its schedule."""
     cost = priced.cost
     ns = timed(prepared(form, (priced.plan,))).makespan_ns
     weighed_ns = cost.weighed_ns + ns - cost.total_ns

@@ -13,9 +13,16 @@ from nkisim.machine import register
 from trnconv.ask.cores import cores_of
 from trnconv.ask.question import Question
 from trnconv.cache import Cache
+from trnconv.planner.shipped_plans import (
+    are_used,
+    is_shipped,
+    shipped_digest,
+    shipped_plans_used,
+)
 from trnconv.planner.tuned_file import TunedFile
 from trnconv.planner.tuned_plans import active, use_file
 from trnconv.records import RecordError, from_json, to_json
+from trnconv.runtime.launch import with_joined_pieces
 from trnconv.runtime.pricing import Price, price
 
 _FEW = 8  # questions are worked out by the time that processes have started
@@ -46,16 +53,24 @@ class Prices:
     def prepare(self, questions: Sequence[Question]) -> None:
         """Work out what is not known yet, in `jobs` processes; large convolutions first."""
         missing = [
-            question for question in dict.fromkeys(questions) if not self._is_known(question)
+            question
+            for question in dict.fromkeys(questions)
+            if not self._is_known(question) and not self._is_shipped(question)
         ]
         if self.jobs == 1 or len(missing) < _FEW:
             return
         missing.sort(key=lambda question: question.shape.macs(), reverse=True)
         tuned = [active(question.machine.name) for question in missing]
         with ProcessPoolExecutor(self.jobs, mp_context=get_context("spawn")) as pool:
-            found = pool.map(_price_with, tuned, missing, repeat(self.simulate), repeat(self.cores))
+            how = (repeat(self.simulate), repeat(self.cores), repeat(are_used()))
+            found = pool.map(_price_with, tuned, missing, *how)
             for question, worked_out in zip(missing, found, strict=True):
                 self._keep(question, worked_out)
+
+    def _is_shipped(self, question: Question) -> bool:
+        """Whether its plan came with the package: pricing it takes milliseconds."""
+        cores = cores_of(question.machine, self.cores)
+        return not self.simulate and is_shipped(with_joined_pieces(question), cores)
 
     def _is_known(self, question: Question) -> bool:
         """Whether it is in memory, by now: what is on disk is read."""
@@ -79,12 +94,13 @@ class Prices:
             self.watch(len(self._known))
 
     def _asked(self, question: Question) -> dict[str, Any]:
-        file = active(question.machine.name)
+        file, cores = active(question.machine.name), cores_of(question.machine, self.cores)
         surroundings = {
             "machine": question.machine.name,
             "simulate": self.simulate,
-            "cores": cores_of(question.machine, self.cores),
+            "cores": cores,
             "tuned": file.digest if file else "",
+            "shipped": shipped_digest(question.machine.name, cores),
         }
         return {**surroundings, **to_json(question, but=("machine",))}
 
@@ -94,8 +110,9 @@ def _price_with(
     question: Question,
     simulate: bool,  # noqa: FBT001 (an executor's map has no keywords)
     cores: int,
+    shipped: bool,  # noqa: FBT001
 ) -> Price:
-    """A price of another process, with the tuned plans and machines of this one."""
+    """A price of another process, with the plans and machines of this one."""
     register(question.machine)
-    with use_file(tuned):
+    with use_file(tuned), shipped_plans_used(wanted=shipped):
         return price(question, simulate=simulate, cores=cores, beyond_hbm=True)

@@ -11,6 +11,7 @@ from trnconv.ask.words import call_in_words
 from trnconv.errors import PlanError
 from trnconv.forms.form import Form, Priced
 from trnconv.forms.search import search, why_none
+from trnconv.planner.shipped_plans import shipped_answer
 from trnconv.planner.table import FORMS, form_named
 from trnconv.planner.tuned_plans import tuned_plan
 
@@ -40,8 +41,12 @@ class Choice:
 
 
 def best_plan(question: Question) -> Priced:
-    """The plan that was tuned for this very question, else what a search finds."""
-    return tuned_plan(question) or searched_plan(question)
+    """The plan that was tuned for this very question, a shipped one, else what a search finds."""
+    tuned = tuned_plan(question)
+    if tuned is not None:
+        return tuned
+    shipped = shipped_answer(question, 1)
+    return shipped[0] if shipped else searched_plan(question)
 
 
 def searched_plan(question: Question) -> Priced:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from functools import lru_cache
 from itertools import product
 from math import inf
+from typing import Any
 
 from trnconv.ask.question import Question
 from trnconv.ask.words import call_in_words
 from trnconv.errors import PlanError
-from trnconv.forms.form import Plan, Priced
+from trnconv.forms.form import Form, Plan, Priced
+from trnconv.forms.search import thorough_search
 from trnconv.planner.best import first_floor_ns, first_offer, plans_like, searched_plan
+from trnconv.planner.shipped_plans import shipped_answer
 from trnconv.planner.table import form_named, form_of, priced
 from trnconv.planner.tuned_plans import tuned_plan
 
@@ -23,17 +26,25 @@ _EVEN = 1.01
 
 
 def shared_plans(question: Question) -> Pair:
-    """The plans of two cores: of all ways to halve it, the one whose slower core ends soonest.
+    """The plans of two cores: tuned, shipped or searched.
 
-    Both have the algorithm that wins on one core, or the first form's; with `reproducible`, the
-    former. Both have the same hardware loops: a device takes no others. What cannot be halved is
-    computed by both cores, which write the same. Where a plan was tuned (on one core), both have
-    its decisions, or at least its algorithm. Programs of a few microseconds may take some percent
-    longer in halves: what they wait for does not get shorter.
+    Where a plan was tuned (on one core), both have its decisions, or at least its algorithm.
     """
     stored = tuned_plan(question)
     if stored is not None:
         return plans_of_two(stored, question)
+    shipped = shipped_answer(question, 2)
+    return (shipped[0], shipped[1]) if shipped else searched_pair(question)
+
+
+def searched_pair(question: Question) -> Pair:
+    """Of all ways to halve a question, the plans whose slower core ends soonest.
+
+    Both have the algorithm that wins on one core, or the first form's; with `reproducible`, the
+    former. Both have the same hardware loops: a device takes no others. What cannot be halved is
+    computed by both cores, which write the same. Programs of a few microseconds may take some
+    percent longer in halves: what they wait for does not get shorter.
+    """
     taken = searched_plan(question)
     answers, pairs = [taken], _halved(taken, question)
     least = min((_slower_ns(pair) for pair in pairs), default=inf)
@@ -48,6 +59,18 @@ def shared_plans(question: Question) -> Pair:
     if not pairs:
         raise _no_kernel(question)
     return min(pairs, key=_slower_ns)
+
+
+def thorough_pairs(form: Form[Any], question: Question) -> list[Pair]:
+    """Plans of two cores that a search has no time for: the best of each way to halve it."""
+    found = []
+    for halves in form.halves(question) if form.pair_kernels else ():
+        for first in thorough_search(form, halves[0])[:_MIRRORED]:
+            second = _moved(first, halves[1])
+            if second and _are_alike(first, second):
+                found.append((first, second))
+                break
+    return found
 
 
 def plans_of_two(answer: Priced, question: Question) -> Pair:

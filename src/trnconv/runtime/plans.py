@@ -11,6 +11,7 @@ from trnconv.errors import UnsupportedError
 from trnconv.forms.form import Plan
 from trnconv.planner.best import best_plan
 from trnconv.planner.shares import shared_plans
+from trnconv.planner.shipped_plans import shipped_digest
 from trnconv.planner.tuned_plans import active
 
 _PLANS = 4096  # questions of a process; a large model has some hundreds
@@ -23,13 +24,14 @@ def plans_for(question: Question, cores: int | None = None) -> tuple[Plan, ...]:
             f"a convolution of {question.dtype}: the kernels take {', '.join(ITEM_BYTES)}. Cast the"
             " input."
         )
-    tuned = active(question.machine.name)
-    return _plans(question, cores_of(question.machine, cores), tuned.digest if tuned else "")
+    tuned, launched = active(question.machine.name), cores_of(question.machine, cores)
+    stored = (tuned.digest if tuned else "", shipped_digest(question.machine.name, launched))
+    return _plans(question, launched, stored)
 
 
 @lru_cache(maxsize=_PLANS)
-def _plans(question: Question, cores: int, tuned: str) -> tuple[Plan, ...]:
-    del tuned  # plans of another file are other plans
+def _plans(question: Question, cores: int, stored: tuple[str, str]) -> tuple[Plan, ...]:
+    del stored  # plans of other files are other plans
     if cores == 1:
         return (best_plan(question).plan,)
     return tuple(priced.plan for priced in shared_plans(question))

@@ -10,6 +10,7 @@ from trnconv.ask.question import Question
 from trnconv.forms.form import Priced
 from trnconv.planner.best import best_plan
 from trnconv.planner.shares import pair_ns, shared_plans
+from trnconv.planner.shipped_plans import shipped_plans_of
 from trnconv.runtime.launch import time_plan, time_plans, with_joined_pieces
 
 
@@ -25,6 +26,7 @@ class Price:
     bound: str  # of the longest launch
     plans: tuple[Priced, ...]  # of the longest launch, one for each core
     regions: int = 0  # hardware loops of a core
+    shipped: bool = False  # whether all its plans came with the package
 
     @property
     def plan(self) -> Priced:
@@ -43,6 +45,7 @@ class Price:
             longer.bound,
             longer.plans,
             self.regions + other.regions,
+            self.shipped and other.shipped,
         )
 
 
@@ -85,12 +88,13 @@ def _price_of_two(question: Question, *, simulate: bool) -> Price:
         cost.bound,
         both,
         max(priced.cost.regions for priced in both),
+        _are_shipped(question, both),
     )
 
 
 def _launch_price(question: Question, *, simulate: bool) -> Price:
     taken = best_plan(question)
-    cost = taken.cost
+    cost, shipped = taken.cost, _are_shipped(question, (taken,))
     macs = cost.columns * question.machine.partitions**2
     if not simulate:
         return Price(
@@ -102,6 +106,7 @@ def _launch_price(question: Question, *, simulate: bool) -> Price:
             cost.bound,
             (taken,),
             cost.regions,
+            shipped,
         )
     timeline = time_plan(taken.plan)
     return Price(
@@ -113,4 +118,10 @@ def _launch_price(question: Question, *, simulate: bool) -> Price:
         timeline.bound,
         (taken,),
         cost.regions,
+        shipped,
     )
+
+
+def _are_shipped(question: Question, taken: tuple[Priced, ...]) -> bool:
+    """Whether these plans are those that came with the package."""
+    return shipped_plans_of(question, len(taken)) == tuple(priced.plan for priced in taken)

@@ -8,11 +8,16 @@ from dataclasses import dataclass
 from trnconv.ask.launches import planned_parts
 from trnconv.ask.question import Question
 from trnconv.errors import UnsupportedError
-from trnconv.forms.form import Priced
-from trnconv.planner.best import choose
+from trnconv.forms.form import Plan, Priced
+from trnconv.forms.search import thorough_search
+from trnconv.planner.best import choose, searched_plan
+from trnconv.planner.shares import pair_ns, plans_of_two, searched_pair, thorough_pairs
+from trnconv.planner.table import form_of
 from trnconv.planner.tuned_file import TunedPlan, key_of
-from trnconv.runtime.launch import time_plan
+from trnconv.runtime.launch import time_plan, time_plans
 
+# By how much a plan may be slower by the closed form to be scheduled: what that form may be off.
+_CLOSE = 1.02
 Watch = Callable[[int, int], None]  # candidates timed, of how many
 
 
@@ -86,3 +91,72 @@ def _tuned(question: Question, count: int, watch: Watch) -> Tuning:
         timed.append(Timed(candidate, timeline.makespan_ns, timeline.bound))
         watch(len(timed), len(found))
     return Tuning(question, tuple(timed))
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is tried for a launch.
+
+    Long programs take minutes to schedule, and the closed form is within a part in a hundred of
+    their schedules: it is their judge.
+    """
+
+    candidates: int = 4  # timed by their schedules; 1: what a search takes, and nothing else
+    longest: int = 1000  # static instructions of a program that is scheduled
+
+
+@dataclass(frozen=True)
+class TunedLaunch:
+    """The plans of a launch, one for each core."""
+
+    plans: tuple[Priced, ...]
+    tried: int  # candidates of the effort that was made; 0: they are what a search takes
+
+
+def tuned_launch(question: Question, cores: int, effort: Effort) -> TunedLaunch:
+    """What a search takes; of short programs, the candidate whose schedule ends first."""
+    searched = searched_pair(question) if cores > 1 else (searched_plan(question),)
+    return better_launch(question, searched, effort)
+
+
+def better_launch(question: Question, taken: tuple[Priced, ...], effort: Effort) -> TunedLaunch:
+    """The fastest of these plans, which a search took, and others that a search has no time for.
+
+    Among short programs that are close, their schedules decide.
+    """
+    if effort.candidates == 1:
+        return TunedLaunch(taken, 0)
+    taken = _thorough(question, taken)
+    if max(answer.cost.instructions for answer in taken) > effort.longest:
+        return TunedLaunch(taken, effort.candidates)
+    found = [taken]
+    for answer in best_candidates(question, effort.candidates):
+        launch = plans_of_two(answer, question) if len(taken) > 1 else (answer,)
+        is_close = _launch_ns(launch) <= _CLOSE * _launch_ns(taken)
+        if is_close and _decisions(launch) not in map(_decisions, found):
+            found.append(launch)
+    alone = len(found) == 1
+    fastest = taken if alone else min(found, key=_scheduled_ns)
+    return TunedLaunch(fastest, effort.candidates)
+
+
+def _thorough(question: Question, taken: tuple[Priced, ...]) -> tuple[Priced, ...]:
+    """The fastest by the closed form, of the same form of kernels; these, if none is faster."""
+    form = form_of(taken[0].plan)
+    if len(taken) > 1:
+        others: list[tuple[Priced, ...]] = [*thorough_pairs(form, question)]
+    else:
+        others = [(plan,) for plan in thorough_search(form, question)[:1]]
+    return min([taken, *others], key=_launch_ns)
+
+
+def _scheduled_ns(launch: tuple[Priced, ...]) -> float:
+    return time_plans(_decisions(launch)).makespan_ns
+
+
+def _launch_ns(launch: tuple[Priced, ...]) -> float:
+    return pair_ns((launch[0], launch[1])) if len(launch) > 1 else launch[0].cost.total_ns
+
+
+def _decisions(launch: tuple[Priced, ...]) -> tuple[Plan, ...]:
+    return tuple(priced.plan for priced in launch)

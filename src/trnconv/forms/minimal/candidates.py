@@ -48,19 +48,25 @@ _MOST_BODY = 6
 _STREAM_SLOTS = (12, 8, 5)
 _KEPT = 4  # sizes that cannot be among the fastest so many plans are left out
 _FOLLOWED = 8  # sizes that are priced, of hundreds
+THOROUGH = 64  # the same where plans are made once, to be shipped
 
 
 def candidates(
-    question: Question, transform: str, axis: int, *, midgroup: bool | None = None
+    question: Question,
+    transform: str,
+    axis: int,
+    *,
+    midgroup: bool | None = None,
+    followed: int = _FOLLOWED,
 ) -> Iterator[MinimalPlan]:
     """Plans of one transform along one axis within the question's budget, some by hardware loops.
 
-    Those of the most promising sizes, and not of sizes that cannot be among the fastest.
-    `midgroup` as in a plan; None: as the machine takes it.
+    Those of the most promising sizes, `followed` at most, and not of sizes that cannot be among the
+    fastest. `midgroup` as in a plan; None: as the machine takes it.
     """
     base = start(question, transform, axis, midgroup=midgroup)
     best: list[float] = []
-    followed = 0
+    priced = 0
     for sized in _sizes(base, question.budget):
         if len(best) >= _KEPT and least_ns(sized) > best[_KEPT - 1]:
             continue
@@ -70,8 +76,8 @@ def candidates(
         yield from plans
         for plan in plans:
             insort(best, cost_of(plan).weighed_ns)
-        followed += len(plans) > 0
-        if followed == _FOLLOWED:
+        priced += len(plans) > 0
+        if priced == followed:
             return
 
 

@@ -133,6 +133,9 @@ MINIMAL: Form[Any] = Form(
     is_worth_asking=_is_worth_asking,
     least_gain=0.02,
     candidates=lambda question, family: candidates.candidates(question, *_named(family)),
+    thorough=lambda question, family: candidates.candidates(
+        question, *_named(family), followed=candidates.THOROUGH
+    ),
     cost=cost_of,
     broken_rules=broken_rules,
     broken_promises=_broken_promises,

@@ -1,0 +1,135 @@
+"""`python -m benchmarks shipped`: plans that come with the package, beside what a search finds.
+
+Ratios below 1: the shipped plan is faster. By the planner's closed form, and of programs that are
+short enough by their schedules, too: those are what `trnconv tune --registry` judges by.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import geometric_mean
+
+from benchmarks.table import Column, aligned
+from nkisim.machine import CONSTANTS_VERSION
+from trnconv.ask.question import Question
+from trnconv.forms.form import Priced
+from trnconv.model_plan.registry_plans import SHIPPED_LAUNCHES, Making
+from trnconv.models import models
+from trnconv.planner.best import searched_plan
+from trnconv.planner.shares import pair_ns, searched_pair
+from trnconv.planner.shipped_plans import shipped_answer, shipped_plans_of, shipped_set
+from trnconv.runtime.launch import time_plans
+from trnconv.runtime.tuning import Effort
+
+HELP = "plans that come with the package, beside what a search finds"
+_SAID_EVERY = 10
+Launch = tuple[Priced, ...]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A convolution's shipped plans over the searched ones."""
+
+    machine: str
+    cores: int
+    closed_form: float
+    schedule: float | None  # of short programs
+
+
+def stored_questions(machine: str, cores: int, model: str) -> list[Question]:
+    """Convolutions of the registry that have a plan, small ones first; equal ones once."""
+    makings = [
+        Making(entry, machine, cores, "bf16", Effort(), Path())
+        for entry in models()
+        if entry.name.startswith(model)
+    ]
+    asked = dict.fromkeys(question for making in makings for question in making.questions())
+    stored = [question for question in asked if shipped_plans_of(question, cores)]
+    return sorted(stored, key=lambda question: question.shape.macs())
+
+
+def compared(question: Question, cores: int) -> Compared:
+    """Search, and weigh both."""
+    shipped = shipped_answer(question, cores)
+    assert shipped is not None
+    searched = searched_pair(question) if cores > 1 else (searched_plan(question),)
+    return Compared(
+        question.machine.name,
+        cores,
+        launch_ns(shipped) / launch_ns(searched),
+        _by_schedule(shipped, searched),
+    )
+
+
+def launch_ns(launch: Launch) -> float:
+    """The closed form's time of a launch."""
+    return pair_ns((launch[0], launch[1])) if len(launch) > 1 else launch[0].cost.total_ns
+
+
+def _by_schedule(shipped: Launch, searched: Launch) -> float | None:
+    plans = [tuple(priced.plan for priced in launch) for launch in (shipped, searched)]
+    if plans[0] == plans[1]:
+        return 1.0
+    longest = max(priced.cost.instructions for priced in (*shipped, *searched))
+    if longest > Effort().longest:
+        return None
+    return time_plans(plans[0]).makespan_ns / time_plans(plans[1]).makespan_ns
+
+
+def summary(every: Sequence[Compared]) -> str:
+    """Geometric mean, best and worst, a row for each launch."""
+    names = ("plans", "geomean", "best", "worst", "by schedule:\ngeomean", "best", "worst")
+    columns = [Column("machine", "<"), Column("cores"), *map(Column, names)]
+    rows = []
+    for machine, cores in dict.fromkeys((answer.machine, answer.cores) for answer in every):
+        own = [answer for answer in every if (answer.machine, answer.cores) == (machine, cores)]
+        scheduled = [answer.schedule for answer in own if answer.schedule is not None]
+        cells = [*_cells([answer.closed_form for answer in own]), *_cells(scheduled)]
+        rows.append([machine, str(cores), str(len(own)), *cells])
+    return aligned(columns, rows)
+
+
+def _cells(ratios: Sequence[float]) -> list[str]:
+    if not ratios:
+        return ["-"] * 3
+    return [f"{value:.4f}" for value in (geometric_mean(ratios), min(ratios), max(ratios))]
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """What the command can be asked for."""
+    parser.add_argument("--model", default="", metavar="NAME", help="start of a model's name")
+    parser.add_argument(
+        "--every", type=int, default=20, metavar="N", help="one in N of them; 1: all, half an hour"
+    )
+
+
+def main(options: argparse.Namespace) -> int:
+    """Compare, report; 1 if a shipped plan is slower by its judge."""
+    found: list[Compared] = []
+    for answer in _all(options.model, max(1, options.every)):
+        found.append(answer)
+        if len(found) % _SAID_EVERY == 0:
+            print(f"{len(found)} compared", file=sys.stderr, flush=True)
+    print(f"Modelled, constants {CONSTANTS_VERSION}, default reading, accuracy bf16.")
+    print("Times of shipped plans over those of searched ones; nothing was measured.\n")
+    print(summary(found))
+    held = sum(len(shipped_set(*launch).entries) for launch in SHIPPED_LAUNCHES)
+    slower = sum(map(is_slower, found))
+    print(f"\n{len(found)} of {held} shipped answers compared, {slower} slower than searched")
+    return 1 if slower else 0
+
+
+def is_slower(answer: Compared) -> bool:
+    """By its schedule if that was the judge, else by the closed form."""
+    decided = answer.closed_form if answer.schedule is None else answer.schedule
+    return decided > 1 + 1e-9
+
+
+def _all(model: str, step: int) -> Iterator[Compared]:
+    for machine, cores in SHIPPED_LAUNCHES:
+        for question in stored_questions(machine, cores, model)[::step]:
+            yield compared(question, cores)

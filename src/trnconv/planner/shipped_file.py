@@ -1,0 +1,155 @@
+"""ShippedFile: plans that come with the package, as JSON: a file for a machine, cores and a model.
+
+An entry has a question's digest as its key, and a plan's decisions alone: what follows from the
+question is not stored, and the second core's plan is what differs from the first one's. Where the
+search found nothing, and a convolution is cut into several launches, its words are stored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from trnconv.ask.question import Question
+from trnconv.errors import TrnconvError
+from trnconv.forms.form import Form, Plan, Priced
+from trnconv.forms.search import by_schedule
+from trnconv.planner.table import FORMS, form_of, priced
+from trnconv.planner.tuned_file import key_of
+from trnconv.records import RecordError, fields_as_json, from_json, to_json
+
+REFUSED = "refused"
+_NAME_BYTES = 12
+_STAMPED = ("code", "constants", "library")
+Entry = dict[str, Any]
+
+
+class ShippedError(TrnconvError):
+    """Shipped plans that are not what they should be."""
+
+
+@dataclass(frozen=True)
+class ShippedFile:
+    """The plans of a model's convolutions on a launch of a machine."""
+
+    machine: str
+    cores: int
+    model: str
+    stamp: Mapping[str, str]  # of the constants and sources that they were tuned with
+    plans: Mapping[str, Entry]
+
+    @property
+    def name(self) -> str:
+        """Of its file."""
+        return f"{self.machine}_{self.cores}_{self.model}.json"
+
+    def text(self) -> str:
+        """The file: a line for each plan, in the order of their keys."""
+        heading = {name: getattr(self, name) for name in ("machine", "cores", "model")}
+        heading["stamp"] = dict(self.stamp)
+        lines = [f"{json.dumps(name)}: {_compact(value)}" for name, value in heading.items()]
+        rows = [f" {json.dumps(key)}: {_compact(self.plans[key])}" for key in sorted(self.plans)]
+        lines.append('"plans": {\n' + ",\n".join(rows) + "\n}")
+        return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def parse(text: str, where: str) -> ShippedFile:
+    """The plans of a file that `ShippedFile.text` wrote."""
+    try:
+        document = json.loads(text)
+        file = ShippedFile(**document)
+        known = all(isinstance(file.stamp[name], str) for name in _STAMPED)
+    except (ValueError, TypeError, KeyError) as error:
+        raise ShippedError(f"{where}: not a file of shipped plans ({error}). {_AGAIN}") from error
+    if not known or not isinstance(file.plans, dict):
+        raise ShippedError(f"{where}: its stamp or its plans are no such thing. {_AGAIN}")
+    return file
+
+
+_AGAIN = "Make it again: trnconv tune --registry."
+
+
+def digest_of(question: Question) -> str:
+    """The key of a question: all that decides its plans but machine, cores and budget."""
+    return hashlib.blake2b(key_of(question).encode(), digest_size=_NAME_BYTES).hexdigest()
+
+
+def entry_of(question: Question, taken: tuple[Priced, ...], tried: int) -> Entry:
+    """Plans as they are stored, one for each core; `tried`: with how many candidates."""
+    form, plan = form_of(taken[0].plan), taken[0].plan
+    given, every = _given(form, question), _every_field(plan)
+    chosen = to_json(plan)
+    entry: Entry = {
+        "form": form.name,
+        "plan": {
+            name: value
+            for name, value in every.items()
+            if (given[name] != value if name in given else name in chosen)
+        },
+        "tried": tried,
+    }
+    if len(taken) > 1:
+        other = _every_field(taken[1].plan)
+        entry["second"] = {name: other[name] for name in other if other[name] != every[name]}
+    if taken[0].cost.scheduled:
+        entry["scheduled"] = True
+    return entry
+
+
+def refusal_of(words: str) -> Entry:
+    """What is stored of a question that has no plan."""
+    return {REFUSED: words}
+
+
+def answer_of(question: Question, entry: Entry) -> tuple[Priced, ...]:
+    """The plans of an entry, one for each core, with today's prices; a ShippedError if illegal."""
+    taken = tuple(priced(plan) for plan in plans_of(question, entry))
+    for answer in taken:
+        _require_legal(question, answer.plan)
+    if entry.get("scheduled"):
+        taken = tuple(by_schedule(form_of(answer.plan), answer) for answer in taken)
+    return taken
+
+
+def plans_of(question: Question, entry: Entry) -> tuple[Plan, ...]:
+    """The plans of an entry, as they are."""
+    form = next((form for form in FORMS if form.name == entry.get("form")), None)
+    if form is None:
+        raise ShippedError(f"a shipped plan of the form {entry.get('form')}. {_AGAIN}")
+    first = {**_given(form, question), **entry["plan"]}
+    documents = [first, {**first, **entry["second"]}] if "second" in entry else [first]
+    try:
+        return tuple(from_json(form.plan_type, document) for document in documents)
+    except RecordError as error:
+        raise ShippedError(f"a shipped plan: {error} {_AGAIN}") from error
+
+
+def _require_legal(question: Question, plan: Plan) -> None:
+    form = form_of(plan)
+    broken = [*form.broken_promises(plan, question), *form.broken_rules(plan)]
+    if not form.fits(plan, question):
+        broken.insert(0, "it is of another problem")
+    if broken:
+        raise ShippedError(f"a shipped plan: {'; '.join(broken)}. {_AGAIN}")
+
+
+def _given(form: Form[Any], question: Question) -> dict[str, Any]:
+    """Fields of a plan that follow from the question."""
+    asked = {name: getattr(question, name) for name in ("dtype", "end", "start", "pieces")}
+    known = {field.name for field in fields(form.plan_type)}
+    own = {name: value for name, value in asked.items() if name in known}
+    machine = {"machine": question.machine.name}
+    return fields_as_json(form.plan_type, **machine, **own, **form.given(question))
+
+
+def _every_field(plan: Plan) -> dict[str, Any]:
+    """A plan as JSON, with the fields that have their default."""
+    values = {field.name: getattr(plan, field.name) for field in fields(plan)}
+    return fields_as_json(type(plan), **values)
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))

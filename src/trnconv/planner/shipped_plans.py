@@ -1,0 +1,140 @@
+"""Which plans come with the package: the planner asks here before it searches.
+
+They are of the convolutions of the registry's models at their stored sizes. `trnconv tune
+--registry` makes them. Each is checked again when it is asked for, and priced with the constants of
+today; plans that were tuned with other constants are left alone, and searched for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import resources
+
+from trnconv.ask.limits import DEFAULT_BUDGET
+from trnconv.ask.question import Question
+from trnconv.errors import PlanError
+from trnconv.forms.form import Plan, Priced
+from trnconv.planner.shipped_file import (
+    REFUSED,
+    Entry,
+    ShippedError,
+    ShippedFile,
+    answer_of,
+    digest_of,
+    parse,
+    plans_of,
+)
+
+DATA = "data"  # folder of this package
+
+
+class ShippedWarning(UserWarning):
+    """A shipped plan is left alone, and searched for."""
+
+
+@dataclass
+class _Use:
+    """Whether shipped plans are asked for at all."""
+
+    wanted: bool = True
+
+
+_use = _Use()
+
+
+@contextmanager
+def shipped_plans_used(*, wanted: bool) -> Iterator[None]:
+    """Plan with shipped plans, or with searches alone, in all threads."""
+    before, _use.wanted = _use.wanted, wanted
+    try:
+        yield
+    finally:
+        _use.wanted = before
+
+
+def are_used() -> bool:
+    """Whether the planner asks for shipped plans."""
+    return _use.wanted
+
+
+@dataclass(frozen=True)
+class ShippedSet:
+    """All plans for launches of a machine."""
+
+    files: tuple[ShippedFile, ...]
+    entries: Mapping[str, Entry]
+    digest: str  # of all files
+
+
+def shipped_answer(question: Question, cores: int) -> tuple[Priced, ...] | None:
+    """The shipped plans of a launch, one for each core; None: search.
+
+    A PlanError is the stored answer where no plan is short enough. Reproducible plans are never
+    shipped: which one is taken must not depend on sizes.
+    """
+    entry = _entry(question, cores)
+    if entry is None:
+        return None
+    if REFUSED in entry:
+        raise PlanError(entry[REFUSED])
+    try:
+        taken = answer_of(question, entry)
+    except ShippedError as error:
+        warnings.warn(f"{error} It is searched for.", ShippedWarning, stacklevel=2)
+        return None
+    short = max(answer.cost.instructions for answer in taken) <= question.budget
+    return taken if short else None
+
+
+def is_shipped(question: Question, cores: int) -> bool:
+    """Whether there is a stored answer for this very question; it may be that no plan is short."""
+    return _entry(question, cores) is not None
+
+
+def shipped_plans_of(question: Question, cores: int) -> tuple[Plan, ...]:
+    """The plans that are stored for a question, as they are; empty if there are none."""
+    entry = _entry(question, cores)
+    return () if entry is None or REFUSED in entry else plans_of(question, entry)
+
+
+def shipped_digest(machine: str, cores: int) -> str:
+    """What shipped plans prices of a machine follow from; empty: none."""
+    found = shipped_set(machine, cores)
+    return found.digest if _use.wanted and found.entries else ""
+
+
+def _entry(question: Question, cores: int) -> Entry | None:
+    machine = question.machine
+    if not _use.wanted or question.reproducible or question.budget > DEFAULT_BUDGET:
+        return None
+    found = shipped_set(machine.name, cores)
+    if not found.entries or any(_constants(file) != machine.constants for file in found.files):
+        return None
+    return found.entries.get(digest_of(question))
+
+
+def _constants(file: ShippedFile) -> str:
+    return file.stamp["constants"]
+
+
+@lru_cache(maxsize=16)
+def shipped_set(machine: str, cores: int) -> ShippedSet:
+    """All plans of a machine's launches, read once."""
+    texts = _texts(f"{machine}_{cores}_")
+    digest = hashlib.blake2b("".join(texts).encode(), digest_size=16).hexdigest()
+    files = tuple(parse(text, f"shipped plans of {machine}") for text in texts)
+    entries = {key: entry for file in files for key, entry in file.plans.items()}
+    return ShippedSet(files, entries, digest)
+
+
+def _texts(first: str) -> list[str]:
+    """The files whose names begin so, in the order of their names."""
+    folder = resources.files("trnconv.planner") / DATA
+    named = {path.name: path for path in folder.iterdir() if path.name.startswith(first)}
+    whole = sorted(name for name in named if name.endswith(".json"))
+    return [named[name].read_text(encoding="utf-8") for name in whole]

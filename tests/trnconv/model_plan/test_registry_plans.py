@@ -1,0 +1,131 @@
+"""Plans of the registry, made: gone on with, equal ones once, tried harder on request."""
+
+from dataclasses import replace
+
+import pytest
+
+from trnconv import cache
+from trnconv.model_plan import registry_plans
+from trnconv.model_plan.registry_plans import Making, make_plans
+from trnconv.models import find
+from trnconv.observed import shipped
+from trnconv.planner.shares import searched_pair
+from trnconv.planner.shipped_file import REFUSED, answer_of, digest_of, parse
+from trnconv.runtime.launch import time_plans
+from trnconv.runtime.tuning import Effort, better_launch, tuned_launch
+
+SDXL = find("sdxl")
+FEW = 3
+
+
+def unwatched(_done, _all):
+    """Nobody looks."""
+
+
+@pytest.fixture
+def making(monkeypatch, tmp_path):
+    """Of a model with three small convolutions, at one size, in one phase."""
+    seen = shipped(SDXL, SDXL.production, "decode")
+    works = sorted(seen.works, key=lambda pair: pair[0].shape.macs())
+    few = replace(seen, works=tuple({work.shape: (work, 1) for work, _ in works}.values())[:FEW])
+    monkeypatch.setattr(registry_plans, "shipped", lambda *_: few)
+    return Making(SDXL, "trn2", 2, "bf16", Effort(1), tmp_path)
+
+
+@pytest.fixture
+def searches(monkeypatch):
+    """The questions that were searched, as they come."""
+    found = []
+
+    def counted(question, *rest):
+        found.append(question)
+        return tuned_launch(question, *rest)
+
+    monkeypatch.setattr(registry_plans, "tuned_launch", counted)
+    return found
+
+
+def test_a_file_has_the_plans_that_a_search_takes(making):
+    file = make_plans(making, unwatched)
+    assert parse(making.path.read_text(), "a test") == file
+    assert file.name == "trn2_2_sdxl.json"
+    assert dict(file.stamp) == cache.stamp()
+    assert len(file.plans) == len(making.questions()) == FEW
+    for question in making.questions():
+        assert answer_of(question, file.plans[digest_of(question)]) == searched_pair(question)
+    assert [path.name for path in making.folder.iterdir()] == [file.name]
+
+
+class EndedError(Exception):
+    """The maker is ended."""
+
+
+def test_what_was_begun_is_gone_on_with(making, searches, monkeypatch):
+    monkeypatch.setattr(registry_plans, "_SAVED_EVERY", 2)
+
+    def end(done, _all):
+        if done == FEW:
+            raise EndedError
+
+    with pytest.raises(EndedError):
+        make_plans(making, end)
+    assert not making.path.exists()
+    searches.clear()
+    whole = make_plans(making, unwatched)
+    assert searches == making.questions()[2:]
+    searches.clear()
+    assert make_plans(making, unwatched) == whole
+    assert searches == []
+
+
+def test_a_part_that_was_cut_off_is_made_anew(making, searches):
+    making.path.with_suffix(".part").write_text('{"machine": "tr')
+    make_plans(making, unwatched)
+    assert len(searches) == FEW
+
+
+def test_other_sources_make_all_anew(making, searches, monkeypatch):
+    make_plans(making, unwatched)
+    stamp = {**cache.stamp(), "code": "other sources"}
+    monkeypatch.setattr(cache, "stamp", lambda: stamp)
+    searches.clear()
+    assert make_plans(making, unwatched).stamp == stamp
+    assert len(searches) == FEW
+
+
+def test_equal_convolutions_of_models_are_searched_once(making, searches):
+    make_plans(making, unwatched)
+    searches.clear()
+    other = make_plans(replace(making, entry=find("flux")), unwatched)
+    assert searches == []
+    assert other.name == "trn2_2_flux.json"
+    assert len(other.plans) == FEW
+
+
+def test_a_file_keeps_its_plans_of_another_accuracy(making):
+    first = make_plans(making, unwatched)
+    both = make_plans(replace(making, accuracy="direct"), unwatched)
+    assert first.plans.items() < both.plans.items()
+    assert len(both.plans) == 2 * FEW
+
+
+def test_plans_are_tried_harder_on_request(making, searches):
+    make_plans(making, unwatched)
+    searches.clear()
+    harder = make_plans(replace(making, effort=Effort(3, longest=10**6)), unwatched)
+    assert searches == []
+    assert {entry["tried"] for entry in harder.plans.values() if REFUSED not in entry} == {3}
+
+
+def test_the_schedule_is_the_judge_of_short_programs(making):
+    question = min(making.questions(), key=lambda asked: asked.shape.macs())
+    taken = searched_pair(question)
+    launch = better_launch(question, taken, Effort(6, longest=10**6))
+    assert ns_of(launch.plans) <= ns_of(taken)
+    assert launch.tried == 6
+    assert better_launch(question, taken, Effort(1)).plans == taken
+    assert better_launch(question, taken, Effort(1)).tried == 0
+
+
+def ns_of(taken):
+    return time_plans(tuple(answer.plan for answer in taken)).makespan_ns

@@ -1,0 +1,290 @@
+"""Shipped plans: what the planner answers from them, and that those of the package are good."""
+
+import json
+from dataclasses import replace
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nkisim.machine import CONSTANTS_VERSION, TRN2, TRN3
+from repetition import few
+from trnconv.ask.limits import DEFAULT_BUDGET
+from trnconv.ask.question import Question
+from trnconv.cases import find
+from trnconv.errors import PlanError
+from trnconv.excerpt import effort
+from trnconv.geometry import ConvShape, conv_shape
+from trnconv.model_plan.registry_plans import SHIPPED_LAUNCHES, Making
+from trnconv.models import models
+from trnconv.planner import shipped_plans
+from trnconv.planner.best import best_plan, searched_plan
+from trnconv.planner.shares import loops, pair_ns, searched_pair, shared_plans
+from trnconv.planner.shipped_file import (
+    REFUSED,
+    ShippedError,
+    ShippedFile,
+    answer_of,
+    digest_of,
+    entry_of,
+    parse,
+    plans_of,
+    refusal_of,
+)
+from trnconv.planner.shipped_plans import (
+    ShippedSet,
+    ShippedWarning,
+    is_shipped,
+    shipped_answer,
+    shipped_digest,
+    shipped_plans_of,
+    shipped_plans_used,
+    shipped_set,
+)
+from trnconv.planner.tuned_file import TunedPlan, key_of, written
+from trnconv.planner.tuned_plans import use_tuned
+from trnconv.reference import forward
+from trnconv.runtime.convolve import LaunchOptions, convolve_shape
+from trnconv.runtime.pricing import price
+from trnconv.runtime.tuning import Effort, best_candidates
+from trnconv.verification.bounds import half_steps, largest_errors
+from trnconv.verification.layer import random_data
+
+STAMP = {"code": "of a test", "constants": CONSTANTS_VERSION, "library": "0"}
+DIRECT = Question(find("wan_from_latent").shape, TRN2)
+FAST = Question(find("hunyuan_512").shape, TRN2)
+SIGNAL = Question(conv_shape((8, 512, 2048), (512, 1, 3), padding=1, groups=512), TRN2, "float32")
+POINTS = Question(conv_shape((1, 16, 1, 116, 208), (16, 16, 1, 1, 1)), TRN2)
+EVERY = {"direct": DIRECT, "minimal": FAST, "depthwise": SIGNAL, "points": POINTS}
+LARGEST_BYTES = 1_500_000  # of all files; the wheel has them compressed
+
+
+def other_plan(question):
+    """A legal plan that a search does not take."""
+    return best_candidates(question, 2)[1]
+
+
+@pytest.fixture
+def ship(monkeypatch):
+    """Make entries, for questions, all that is shipped for launches of trn2."""
+
+    def shipping(*pairs, cores=1, constants=CONSTANTS_VERSION):
+        stamp = {**STAMP, "constants": constants}
+        entries = {digest_of(question): entry for question, entry in pairs}
+        file = ShippedFile("trn2", cores, "a model", stamp, entries)
+        read = parse(file.text(), "a test")
+        assert read == file
+        none = ShippedSet((), {}, "")
+        full = ShippedSet((read,), read.plans, "a digest")
+        monkeypatch.setattr(
+            shipped_plans,
+            "shipped_set",
+            lambda *launch: full if launch == ("trn2", cores) else none,
+        )
+
+    return shipping
+
+
+@pytest.mark.parametrize("question", EVERY.values(), ids=list(EVERY))
+def test_plans_are_read_as_they_were_written(question):
+    for taken in ((searched_plan(question),), searched_pair(question)):
+        entry = json.loads(json.dumps(entry_of(question, taken, 0)))
+        assert answer_of(question, entry) == taken
+        assert ("second" in entry) == (len(taken) == 2)
+
+
+@pytest.mark.parametrize("question", [DIRECT, FAST], ids=["direct", "minimal"])
+def test_an_entry_has_nothing_that_the_question_says(question):
+    entry = entry_of(question, searched_pair(question), 0)
+    asked = {"shape", "problem", "machine", "dtype", "end", "start", "pieces"}
+    assert not asked & (entry["plan"].keys() | entry["second"].keys())
+
+
+def test_the_planner_takes_a_shipped_plan(ship):
+    other = other_plan(DIRECT)
+    assert other.plan != searched_plan(DIRECT).plan
+    ship((DIRECT, entry_of(DIRECT, (other,), 0)))
+    assert best_plan(DIRECT) == other
+    assert shared_plans(DIRECT) == searched_pair(DIRECT)
+    assert price(DIRECT, cores=1).shipped
+    assert not price(DIRECT, cores=2).shipped
+    with shipped_plans_used(wanted=False):
+        assert best_plan(DIRECT) == searched_plan(DIRECT)
+        assert not price(DIRECT, cores=1).shipped
+
+
+def test_two_cores_have_the_shipped_pair(ship):
+    pair = searched_pair(POINTS)
+    swapped = (pair[1], pair[0])
+    ship((POINTS, entry_of(POINTS, swapped, 0)), cores=2)
+    assert shared_plans(POINTS) == swapped != pair
+    assert price(POINTS).shipped
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        replace(DIRECT, machine=TRN3),
+        replace(DIRECT, dtype="float32"),
+        replace(DIRECT, reproducible=True),
+        replace(DIRECT, exact=True),
+        replace(DIRECT, policy=replace(DIRECT.policy, accuracy="fast")),
+        replace(DIRECT, shape=replace(DIRECT.shape, c_out=200)),
+        replace(DIRECT, budget=10),
+        replace(DIRECT, budget=DEFAULT_BUDGET + 1),
+    ],
+    ids=["machine", "dtype", "reproducible", "exact", "policy", "shape", "short", "long"],
+)
+def test_a_shipped_plan_answers_its_own_question_only(ship, question):
+    ship((DIRECT, entry_of(DIRECT, (searched_plan(DIRECT),), 0)))
+    assert shipped_answer(DIRECT, 1) is not None
+    assert shipped_answer(question, 1) is None
+
+
+def test_plans_of_other_constants_are_left_alone(ship):
+    ship((DIRECT, entry_of(DIRECT, (other_plan(DIRECT),), 0)), constants="none")
+    assert shipped_answer(DIRECT, 1) is None
+    assert best_plan(DIRECT) == searched_plan(DIRECT)
+
+
+@pytest.mark.parametrize("values", [{"rows": 10**6}, {"slots": [10**6, 0, 0]}])
+def test_a_plan_that_cannot_be_is_searched_for_and_said(ship, values):
+    entry = entry_of(DIRECT, (searched_plan(DIRECT),), 0)
+    ship((DIRECT, {**entry, "plan": {**entry["plan"], **values}}))
+    with pytest.warns(ShippedWarning, match="searched for"):
+        assert best_plan(DIRECT) == searched_plan(DIRECT)
+
+
+def test_what_has_no_plan_is_not_searched_again(ship):
+    ship((DIRECT, refusal_of("no program is short enough")))
+    assert is_shipped(DIRECT, 1)
+    assert shipped_plans_of(DIRECT, 1) == ()
+    with pytest.raises(PlanError, match="no program is short enough"):
+        best_plan(DIRECT)
+
+
+def test_a_tuned_plan_comes_before_a_shipped_one(ship, tmp_path):
+    ship((DIRECT, entry_of(DIRECT, (searched_plan(DIRECT),), 0)))
+    other = other_plan(DIRECT).plan
+    file = tmp_path / "tuned.json"
+    file.write_text(written("trn2", [TunedPlan(key_of(DIRECT), other, 1.0, 2.0, 3)]))
+    with use_tuned(file):
+        assert best_plan(DIRECT).plan == other
+
+
+def test_prices_follow_from_what_is_shipped(ship):
+    ship((DIRECT, refusal_of("none")))
+    assert shipped_digest("trn2", 1) == "a digest"
+    assert shipped_digest("trn2", 2) == ""
+    with shipped_plans_used(wanted=False):
+        assert shipped_digest("trn2", 1) == ""
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"machine": "trn2"}'])
+def test_a_file_that_is_something_else_is_refused(text):
+    with pytest.raises(ShippedError, match="trnconv tune --registry"):
+        parse(text, "a file")
+
+
+@pytest.mark.parametrize("entry", [{"form": "none", "plan": {}}, {"form": "direct", "plan": {}}])
+def test_an_entry_that_is_no_plan_is_refused(entry):
+    with pytest.raises(ShippedError, match="trnconv tune --registry"):
+        plans_of(DIRECT, entry)
+
+
+LAUNCHES = [
+    f"{machine} {cores}" for machine, cores in SHIPPED_LAUNCHES if shipped_set(machine, cores).files
+]
+
+
+def test_plans_for_trn2_are_shipped():
+    assert {"trn2 2", "trn2 1"} <= set(LAUNCHES)
+
+
+@lru_cache(maxsize=8)
+def stored(launch):
+    """Questions of the registry that have a plan in the package, small ones first."""
+    machine, cores = launch.split()
+    found = {}
+    for entry in models():
+        making = Making(entry, machine, int(cores), "bf16", Effort(), Path())
+        found.update(dict.fromkeys(making.questions()))
+    answered = [question for question in found if shipped_plans_of(question, int(cores))]
+    return sorted(answered, key=lambda question: (question.shape.macs(), digest_of(question)))
+
+
+@pytest.mark.parametrize("launch", LAUNCHES)
+def test_plans_of_the_package_are_of_todays_constants(launch):
+    machine, cores = launch.split()
+    files = shipped_set(machine, int(cores)).files
+    assert files
+    assert {file.stamp["constants"] for file in files} == {CONSTANTS_VERSION}
+    assert {file.model for file in files} <= {entry.name for entry in models()}
+
+
+def test_plans_of_the_package_are_small():
+    folder = resources.files("trnconv.planner") / shipped_plans.DATA
+    assert sum(len(path.read_bytes()) for path in folder.iterdir()) < LARGEST_BYTES
+
+
+@pytest.mark.parametrize("launch", LAUNCHES)
+def test_plans_of_the_package_are_legal(launch):
+    """One in twenty; each of its questions has an answer without a warning."""
+    cores = int(launch.split()[1])
+    for question in stored(launch)[::20]:
+        taken = shipped_answer(question, cores)
+        assert len(taken) == cores
+        assert len({loops(answer.plan) for answer in taken}) == 1
+
+
+def launch_ns(taken):
+    return pair_ns(taken) if len(taken) == 2 else taken[0].cost.total_ns
+
+
+@few(3)
+@pytest.mark.parametrize("launch", LAUNCHES)
+@pytest.mark.parametrize("place", range(0, 100, 11))  # percent of the way to the largest
+def test_plans_of_the_package_are_not_slower_than_what_a_search_finds(launch, place):
+    questions, cores = stored(launch), int(launch.split()[1])
+    question = questions[place * len(questions) // 100]
+    searched = searched_pair(question) if cores == 2 else (searched_plan(question),)
+    found = shipped_answer(question, cores)
+    # One that its schedule chose may be slower by the closed form, as much as that may be off.
+    is_short = max(answer.cost.instructions for answer in found) <= Effort().longest
+    most = 1.02 if is_short else 1 + 1e-9
+    assert launch_ns(found) <= most * launch_ns(searched)
+
+
+def is_plain(question):
+    """Whether it is one tensor and a bias, and small."""
+    bare = isinstance(question.shape, ConvShape)
+    bare = bare and question == Question(question.shape, question.machine)
+    return bare and effort(question.shape) < 2 * 10**8
+
+
+@few(3)
+@pytest.mark.parametrize("launch", LAUNCHES)
+@pytest.mark.parametrize("place", range(3))
+def test_plans_of_the_package_compute_what_they_should(launch, place):
+    cores = int(launch.split()[1])
+    small = [question for question in stored(launch) if is_plain(question)]
+    question = small[place * (len(small) - 1) // 2]
+    plans = tuple(answer.plan for answer in shipped_answer(question, cores))
+    shape = question.shape
+    x, w, bias = random_data(shape, question.dtype, place)
+    options = LaunchOptions(question.machine.name, plans=plans)
+    y = convolve_shape((x,), w, bias, shape, options).y
+    exact = forward(x, w, bias, shape)
+    off = largest_errors(x, w, bias, shape, plans[0])
+    bound = off + half_steps(np.abs(exact) + off, y.dtype)
+    assert (np.abs(y.astype(np.float64) - exact) <= bound).all()
+
+
+def test_a_convolution_whose_launch_is_refused_is_cut():
+    [model] = (entry for entry in models() if entry.name == "ltx-video-0.9.7")
+    entries = shipped_set("trn2", 2).entries
+    questions = Making(model, "trn2", 2, "bf16", Effort(), Path()).questions()
+    refused = [one for one in questions if REFUSED in entries[digest_of(one)]]
+    assert price(refused[0], beyond_hbm=True).launches > 1
