@@ -88,7 +88,9 @@ def read_rows(data: bytes, columns: Sequence[str] | None = None) -> list[dict[st
         import pyarrow.parquet as pq
 
     try:
-        rows: list[dict[str, Any]] = pq.read_table(io.BytesIO(data), columns=columns).to_pylist()
+        rows: list[dict[str, Any]] = pq.read_table(
+            io.BytesIO(data), columns=None if columns is None else list(columns)
+        ).to_pylist()
     except (pa.ArrowException, OSError) as error:
         raise TrnconvError(f"a file of the manifest cannot be read: {error}.") from error
     return rows

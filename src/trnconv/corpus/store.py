@@ -42,6 +42,22 @@ class Folder:
             raise self._failed("reading", name, error) from error
         return data
 
+    def read_range(self, name: str, start: int, end: int) -> bytes | None:
+        """Bytes of a file from `start` up to `end`, or its own end; None if there is none."""
+        fs, path = self._at(name)
+        try:
+            data: bytes = fs.cat_file(path, start=start, end=end)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._failed("reading", name, error) from error
+        return data
+
+    def local(self, name: str) -> str | None:
+        """A file's path on this machine; None in a store."""
+        fs, path = self._at(name)
+        return path if is_local(fs) else None
+
     def sizes(self, below: str) -> dict[str, int]:
         """The complete files of a folder by name, and their bytes: one listing."""
         fs, path = self._at(below)
@@ -107,8 +123,8 @@ class Folder:
 
     def spool(self) -> Path | None:
         """A local folder from which `put` moves files without copying; None in a store."""
-        fs, path = self._at("spool")
-        return Path(path) if is_local(fs) else None
+        path = self.local("spool")
+        return Path(path) if path is not None else None
 
     def _at(self, name: str) -> tuple[Any, str]:
         fs, root = store_of(self.url)

@@ -108,6 +108,10 @@ def _resources(cluster: Cluster) -> dict[str, Any]:
 def _connected(cluster: Cluster) -> Iterator[Any]:
     """Ray, connected to the cluster named, else started here: on loopback, without a dashboard."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anyone
+    if cluster.address is None:
+        # Ray's switch for systems whose firewalls ask about every listener: loopback is this
+        # machine's address then. Without it, Ray replaces 127.0.0.1 by an address others reach.
+        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
     with needed_for("engine ray"):
         import ray
         import ray.data
@@ -120,6 +124,7 @@ def _connected(cluster: Cluster) -> Iterator[Any]:
             _node_ip_address=_LOOPBACK,
             **quiet,
         )
+        _require_loopback(ray)
     else:
         ray.init(address=cluster.address, **quiet)
     ray.data.DataContext.get_current().enable_progress_bars = False
@@ -128,3 +133,14 @@ def _connected(cluster: Cluster) -> Iterator[Any]:
         yield ray
     finally:
         ray.shutdown()
+
+
+def _require_loopback(ray: Any) -> None:
+    """Ray reads its switch when it is imported; who imported it before us has to be told."""
+    at = ray.util.get_node_ip_address()
+    if at != _LOOPBACK:
+        ray.shutdown()
+        raise TrnconvError(
+            f"Ray on this machine would listen at {at}, for others to reach: it was imported before"
+            " with RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER unset. Set it to 0 before Ray is imported."
+        )

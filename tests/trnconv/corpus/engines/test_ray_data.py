@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from corpus_videos import spoil, write_corpus
-from processes import descendants, kill, parents, wait_until
+from processes import descendants, kill, listeners, parents, wait_until
 from trnconv.corpus.manifest import read_rows
 from yardstick import limit_s
 
@@ -25,6 +25,7 @@ ROOT = Path(__file__).parents[4]
 CLIPS, BAD, PER_SHARD, WORKERS = 200, 10, 7, 4
 SHARDS = (CLIPS + BAD) // PER_SHARD
 LIMIT_S = 150  # of one run, on a quiet machine
+LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F"}  # 127.0.0.1, as /proc/net has it
 OPTIONS = (
     "--model wan2.1 --reduced --random-weights --size 64x64 --frames 9 --frames 17 --json"
     f" --clips-per-shard {PER_SHARD}"
@@ -174,6 +175,10 @@ def test_two_workers_and_the_driver_are_killed_and_nobody_can_tell(
     out = tmp_path / "latents"
     driver = Driver(corpus, out, environment)
     try:
+        wait_until(driver.done, LIMIT_S, "a shard")
+        heard = listeners({driver.process.pid, *descendants(driver.process.pid)})
+        assert heard
+        assert heard <= LOOPBACK
         for killed in (1, 2):
             wait_until(lambda least=2 * killed: driver.done() >= least, LIMIT_S, "shards")
             kill(driver.workers()[0])
