@@ -12,7 +12,14 @@ from pathlib import Path
 from shutil import rmtree
 from typing import TypeVar
 
-from trnconv.corpus.manifest import SegmentTotals, as_parquet, manifest_name, read_totals
+from trnconv.corpus.document import as_document, read_document
+from trnconv.corpus.manifest import (
+    SegmentTotals,
+    as_parquet,
+    manifest_name,
+    totals_name,
+    totals_of,
+)
 from trnconv.corpus.plan import CorpusPlan, Segment, read_segment
 from trnconv.corpus.process import Process
 from trnconv.corpus.records import ShardRecord
@@ -31,7 +38,7 @@ def record_name(shard: Shard) -> str:
 def open_segments(plan: CorpusPlan) -> list[Segment]:
     """The segments that are not closed: one listing."""
     closed = plan.folder.sizes("manifest")
-    return [segment for segment in plan.segments if f"{segment.name}.parquet" not in closed]
+    return [segment for segment in plan.segments if f"{segment.name}.json" not in closed]
 
 
 def recorded(folder: Folder, segment: Segment) -> int:
@@ -54,13 +61,14 @@ def open_shards(folder: Folder, segment: Segment) -> list[Shard]:
 
 
 def reopen_damaged(plan: CorpusPlan) -> list[Segment]:
-    """Closed segments that have lost a file, or whose manifest is unreadable: open from now on."""
-    closed = plan.folder.sizes("manifest")
-    looked = [segment for segment in plan.segments if f"{segment.name}.parquet" in closed]
+    """Closed segments that have lost a file, or whose manifest is cut: they are open now."""
+    manifest = plan.folder.sizes("manifest")
+    looked = [segment for segment in plan.segments if f"{segment.name}.json" in manifest]
     with ThreadPoolExecutor(REQUESTS) as threads:
-        sound = threads.map(lambda segment: _is_sound(plan.folder, segment), looked)
+        sound = threads.map(lambda segment: _is_sound(plan.folder, segment, manifest), looked)
         damaged = [segment for segment, whole in zip(looked, sound, strict=True) if not whole]
     for segment in damaged:
+        plan.folder.remove(totals_name(segment.name))
         plan.folder.remove(manifest_name(segment.name))
     return damaged
 
@@ -83,7 +91,9 @@ def close(folder: Folder, segment: Segment) -> bool:
             folder.remove(record_name(shard))
     if len(sound) < len(shards):
         return False
-    folder.create(manifest_name(segment.name), as_parquet(sound))
+    rows = as_parquet(sound)
+    folder.write(manifest_name(segment.name), rows)
+    folder.create(totals_name(segment.name), as_document(totals_of(sound, len(rows))))
     _tidy(folder, segment, sound, sizes)
     return True
 
@@ -92,7 +102,7 @@ def all_totals(plan: CorpusPlan) -> dict[str, SegmentTotals] | None:
     """The sums of every segment by name; None while one is open."""
     with ThreadPoolExecutor(REQUESTS) as threads:
         names = [segment.name for segment in plan.segments]
-        read = threads.map(lambda name: read_totals(plan.folder.read(manifest_name(name))), names)
+        read = threads.map(lambda name: _totals(plan.folder, name), names)
         totals = dict(zip(names, read, strict=True))
     found = {name: sums for name, sums in totals.items() if sums is not None}
     return found if len(found) == len(totals) else None
@@ -105,14 +115,17 @@ def rotated(items: Sequence[_Item], start: float) -> Iterator[_Item]:
     yield from items[:first]
 
 
-def _is_sound(folder: Folder, segment: Segment) -> bool:
-    totals = read_totals(folder.read(manifest_name(segment.name)))
-    if totals is None:
+def _totals(folder: Folder, segment: str) -> SegmentTotals | None:
+    return read_document(SegmentTotals, folder.read(totals_name(segment)))
+
+
+def _is_sound(folder: Folder, segment: Segment, manifest: dict[str, int]) -> bool:
+    totals = _totals(folder, segment.name)
+    if totals is None or manifest.get(f"{segment.name}.parquet") != totals.rows_bytes:
         return False
     sizes = folder.sizes(f"shards/{segment.name}")
-    records = folder.sizes(f"records/{segment.name}")
-    return len(records) >= segment.shards and all(
-        sizes.get(name.rpartition("/")[2]) == size for name, size in totals.files.items()
+    return recorded(folder, segment) >= segment.shards and all(
+        sizes.get(file.name.rpartition("/")[2]) == file.size_bytes for file in totals.files
     )
 
 

@@ -1,13 +1,14 @@
 """The manifest: a row for every window that was encoded and every clip that was set aside.
 
-A Parquet file a segment of the plan, and one small document over all. Both depend on the corpus and
-the settings, not on the run.
+A segment of the plan has a Parquet file, and a document of its sums, created after it; one document
+is over all. They depend on the corpus and the settings, not on the run.
 """
 
 from __future__ import annotations
 
 import io
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +21,6 @@ from trnconv.errors import TrnconvError
 
 MANIFEST = "manifest.json"
 FORMAT = 2
-_TOTALS = b"trnconv"
 _TEXT = ("id", "key", "url", "shard", "file", "bucket", "sha256", "source_sha256")
 _NUMBERS = ("height", "width", "frames", "window", "source_bytes")
 _SECONDS = ("start_s", "fps")
@@ -28,20 +28,46 @@ _SAID = ("caption", "metadata", "reason")
 
 
 @dataclass(frozen=True)
+class FileSize:
+    """A file of latents, and how large it must be."""
+
+    name: str
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class BucketCount:
+    """Windows of a bucket."""
+
+    bucket: str
+    windows: int
+
+
+@dataclass(frozen=True)
 class SegmentTotals:
-    """Sums over a segment, and the sizes its files must have."""
+    """Sums over a segment, and the sizes its files must have. Where it is, the segment is done."""
 
     clips: int
-    windows: int
     set_aside: int
-    files: Mapping[str, int]  # bytes by name
-    buckets: Mapping[str, int]  # windows by bucket
-    weights_sha256: str | None
+    rows_bytes: int  # of its Parquet file
+    files: tuple[FileSize, ...]
+    buckets: tuple[BucketCount, ...]
+    weights_sha256: str
+
+    @property
+    def windows(self) -> int:
+        """That were encoded."""
+        return sum(count.windows for count in self.buckets)
 
 
 def manifest_name(segment: str) -> str:
     """The file of a segment's rows."""
     return f"manifest/{segment}.parquet"
+
+
+def totals_name(segment: str) -> str:
+    """The document of a segment's sums."""
+    return f"manifest/{segment}.json"
 
 
 def as_parquet(records: Sequence[ShardRecord]) -> bytes:
@@ -56,29 +82,11 @@ def as_parquet(records: Sequence[ShardRecord]) -> bytes:
         + [(name, pa.int64()) for name in _NUMBERS]
         + [(name, pa.float64()) for name in _SECONDS]
         + [("shape", pa.list_(pa.int32()))]
-        + [(name, pa.string()) for name in _SAID],
-        metadata={_TOTALS: json.dumps(vars(_totals(records)), sort_keys=True).encode()},
+        + [(name, pa.string()) for name in _SAID]
     )
     data = io.BytesIO()
     pq.write_table(pa.Table.from_pylist(rows, schema=schema), data, compression="zstd")
     return data.getvalue()
-
-
-def read_totals(data: bytes | None) -> SegmentTotals | None:
-    """What a segment's file says of itself; None if it is cut or something else."""
-    with needed_for("reading a manifest"):
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-    if data is None:
-        return None
-    try:
-        said = read_json((pq.read_schema(io.BytesIO(data)).metadata or {}).get(_TOTALS))
-        totals = SegmentTotals(**said)
-        sums = (totals.clips, totals.windows, totals.set_aside, *totals.files.values())
-    except (pa.ArrowException, OSError, TypeError, AttributeError):
-        return None
-    return totals if all(type(number) is int for number in sums) else None
 
 
 def read_rows(data: bytes, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
@@ -96,54 +104,54 @@ def read_rows(data: bytes, columns: Sequence[str] | None = None) -> list[dict[st
     return rows
 
 
+def totals_of(records: Sequence[ShardRecord], rows_bytes: int) -> SegmentTotals:
+    """The sums of a segment's records; a TrnconvError if they are of different weights."""
+    weights = {record.weights_sha256 for record in records}
+    if len(weights) != 1:
+        raise _several(weights)
+    windows = Counter(clip.bucket for record in records for clip in record.clips)
+    return SegmentTotals(
+        clips=sum(len({clip.id for clip in record.clips}) for record in records),
+        set_aside=sum(len(record.bad) for record in records),
+        rows_bytes=rows_bytes,
+        files=tuple(
+            FileSize(file.name, file.file_bytes) for record in records for file in record.files
+        ),
+        buckets=tuple(BucketCount(bucket, count) for bucket, count in sorted(windows.items())),
+        weights_sha256=weights.pop(),
+    )
+
+
 def overview(
     settings: Mapping[str, Any], tensors: Sequence[str], segments: Mapping[str, SegmentTotals]
 ) -> dict[str, Any]:
     """All segments in one document; a TrnconvError if they are of different weights."""
     totals = list(segments.values())
-    weights = sorted({sums.weights_sha256 for sums in totals if sums.weights_sha256})
+    weights = {sums.weights_sha256 for sums in totals}
     if len(weights) > 1:
-        raise TrnconvError(
-            f"the shards were encoded with {len(weights)} different sets of weights"
-            f" ({', '.join(digest[:12] for digest in weights)}...): encode into a new folder."
-        )
-    buckets: dict[str, int] = {}
+        raise _several(weights)
+    buckets: Counter[str] = Counter()
     for sums in totals:
-        for bucket, count in sums.buckets.items():
-            buckets[bucket] = buckets.get(bucket, 0) + count
+        buckets.update({count.bucket: count.windows for count in sums.buckets})
     return {
         "format": FORMAT,
         "settings": dict(settings),
         "tensors": list(tensors),
-        "weights_sha256": weights[0] if weights else None,
+        "weights_sha256": next(iter(weights), None),
         "clips": sum(sums.clips for sums in totals),
         "windows": sum(sums.windows for sums in totals),
         "set_aside": sum(sums.set_aside for sums in totals),
-        "bytes": sum(sum(sums.files.values()) for sums in totals),
+        "bytes": sum(file.size_bytes for sums in totals for file in sums.files),
         "files": sum(len(sums.files) for sums in totals),
         "buckets": dict(sorted(buckets.items())),
         "segments": [manifest_name(segment) for segment in sorted(segments)],
     }
 
 
-def _totals(records: Sequence[ShardRecord]) -> SegmentTotals:
-    buckets: dict[str, int] = {}
-    for record in records:
-        for clip in record.clips:
-            buckets[clip.bucket] = buckets.get(clip.bucket, 0) + 1
-    weights = {record.weights_sha256 for record in records}
-    if len(weights) > 1:
-        raise TrnconvError(
-            f"the shards of a segment were encoded with {len(weights)} different sets of weights:"
-            " encode into a new folder."
-        )
-    return SegmentTotals(
-        clips=sum(len({clip.id for clip in record.clips}) for record in records),
-        windows=sum(len(record.clips) for record in records),
-        set_aside=sum(len(record.bad) for record in records),
-        files={file.name: file.file_bytes for record in records for file in record.files},
-        buckets=buckets,
-        weights_sha256=next(iter(weights), None),
+def _several(weights: set[str]) -> TrnconvError:
+    return TrnconvError(
+        f"the shards were encoded with {len(weights)} different sets of weights"
+        f" ({', '.join(digest[:12] for digest in sorted(weights))}...): encode into a new folder."
     )
 
 

@@ -51,7 +51,7 @@ def out(request, encoded):
 def rows_of(encoded):
     return {
         row["key"]: row
-        for path in sorted(encoded.glob("manifest/*"))
+        for path in sorted(encoded.glob("manifest/*.parquet"))
         for row in read_rows(path.read_bytes())
     }
 

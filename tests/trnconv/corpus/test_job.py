@@ -49,7 +49,11 @@ def contents(out, *names):
 
 def rows(out):
     """Of the whole manifest."""
-    return [row for path in sorted(out.glob("manifest/*")) for row in read_rows(path.read_bytes())]
+    return [
+        row
+        for path in sorted(out.glob("manifest/*.parquet"))
+        for row in read_rows(path.read_bytes())
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -217,6 +221,7 @@ def test_what_is_half_done_is_done_again_and_only_that(undisturbed, videos, tmp_
         manifest.write_bytes(manifest.read_bytes()[:-5])
     else:
         manifest.unlink()
+        manifest.with_suffix(".json").unlink()
         read = json.loads(record.read_bytes())
         record.write_bytes(
             {

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from trnconv.corpus.clips import Clip
-from trnconv.corpus.manifest import as_parquet, overview, read_rows, read_totals
+from trnconv.corpus.manifest import as_parquet, overview, read_rows, totals_of
 from trnconv.corpus.records import BadClip, EncodedWindow, LatentFile, ShardRecord
 from trnconv.corpus.shards import Shard
 from trnconv.errors import TrnconvError
@@ -90,11 +90,10 @@ def test_a_segments_rows_have_what_a_trainer_asks_for():
     assert rows[3]["url"] == "/corpus/\\xff.mp4"
 
 
-@pytest.mark.ray
 def test_totals_are_summed_over_segments():
     totals = {
-        "000001": read_totals(as_parquet([record(1000)])),
-        "000000": read_totals(as_parquet([record(0), record(1)])),
+        "000001": totals_of([record(1000)], 1),
+        "000000": totals_of([record(0), record(1)], 1),
     }
     made = overview({"fps": 16}, ("mean",), totals)
     assert (made["clips"], made["windows"], made["set_aside"]) == (3, 6, 3)
@@ -103,16 +102,16 @@ def test_totals_are_summed_over_segments():
 
 
 @pytest.mark.ray
-@pytest.mark.parametrize("data", [None, b"", b"PAR1PAR1", as_parquet])
-def test_a_file_that_is_no_manifest_has_no_totals(data):
+@pytest.mark.parametrize("data", [b"", b"PAR1PAR1", b"cut"])
+def test_a_file_that_is_no_manifest_is_refused_in_words(data):
     whole = as_parquet([record()])
-    assert read_totals(whole[:-9] if data is as_parquet else data) is None
+    with pytest.raises(TrnconvError, match="cannot be read"):
+        read_rows(whole[:-9] if data == b"cut" else data)
 
 
-@pytest.mark.ray
 def test_shards_of_two_sets_of_weights_make_no_manifest():
     with pytest.raises(TrnconvError, match="2 different sets of weights"):
-        as_parquet([record(), record(1, weights="w2")])
-    totals = {str(n): read_totals(as_parquet([record(n, weights=f"w{n}")])) for n in (1, 2)}
+        totals_of([record(), record(1, weights="w2")], 1)
+    totals = {str(n): totals_of([record(n, weights=f"w{n}")], 1) for n in (1, 2)}
     with pytest.raises(TrnconvError, match="2 different sets of weights"):
         overview({}, ("mean",), totals)

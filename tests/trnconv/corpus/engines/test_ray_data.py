@@ -163,7 +163,7 @@ def test_every_clip_is_encoded_and_the_spoilt_ones_are_reported(undisturbed, cor
     assert sorted(bad["url"] for bad in summary["bad"]) == [str(path) for path in spoilt(corpus)]
     assert all(bad["reason"] for bad in summary["bad"])
     assert len(summary["workers"]) == WORKERS
-    rows = [row for path in out.glob("manifest/*") for row in read_rows(path.read_bytes())]
+    rows = [row for path in out.glob("manifest/*.parquet") for row in read_rows(path.read_bytes())]
     ids = [row["id"] for row in rows if row["file"]]
     assert len(ids) == len(set(ids)) == CLIPS
 
