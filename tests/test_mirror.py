@@ -74,6 +74,7 @@ SPANS = {
     "trnconv/cli/test_measured_machine.py": "layer_options",
     "trnconv/cli/test_plan_commands.py": "doctor environment explain model_options tune",
     "trnconv/cli/test_timed_commands.py": "bench layer_options report time trace verify",
+    "trnconv/corpus/test_chaos.py": "leases planner",
     "trnconv/corpus/test_dataset.py": "latent_file latent_stream",
     "trnconv/corpus/test_job.py": "completion encoding run spool worker",
     "trnconv/corpus/test_plan.py": "clip_order",

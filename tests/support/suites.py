@@ -65,6 +65,9 @@ OPT_IN = {
     "strict": _needs_nothing,
     "site": _needs_package("material"),
     "dist": _needs_package("hatchling"),
+    "chaos": _needs_package(
+        "torch", "diffusers", "av", "fsspec", "pyarrow", "safetensors", "moto", "flask", "s3fs"
+    ),
     "corpus": _needs_package("torch", "diffusers", "av", "fsspec", "pyarrow", "safetensors"),
 }
 FIRST = ("slow", "fuzz", "docs")  # these decide, whatever else the test needs

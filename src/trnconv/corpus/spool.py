@@ -55,12 +55,16 @@ class Spool:
     def put(self) -> dict[str, LatentFile]:
         """Put a file of each bucket in its place, under a name of its content."""
         with needed_for("writing latents"):
+            from safetensors import SafetensorError
             from safetensors.torch import save_file
 
         made = {}
         for bucket, tensors in sorted(self.tensors.items()):
             path = self.place / f"{bucket}.safetensors"
-            save_file(tensors, str(path))
+            try:
+                save_file(tensors, str(path))
+            except SafetensorError as error:
+                raise OSError(str(error)) from error
             digest, size = _sha256_of(path), path.stat().st_size
             name = f"shards/{self.shard.key}-{bucket}-{digest[:12]}.safetensors"
             self._place(name, path, size)

@@ -6,7 +6,7 @@ import json
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from queue import SimpleQueue
@@ -24,6 +24,7 @@ from trnconv.corpus.records import BadClip, EncodedWindow, ShardRecord
 from trnconv.corpus.shards import Shard
 from trnconv.corpus.spool import Spool
 from trnconv.corpus.video_reader import BadVideoError, Window
+from trnconv.errors import TrnconvError
 
 if TYPE_CHECKING:
     import torch
@@ -52,7 +53,7 @@ class Worker:
         lease = claim(self._job.folder, shard.key, self.name)
         if lease is None:
             return None
-        with lease.held():
+        with lease.held(), _disk_in_words():
             if self._job.folder.read(record_name(shard)) is not None:
                 return None
             work = _ShardWork(self._job, self._encoder, shard, lease)
@@ -226,6 +227,18 @@ class _ShardWork:
             bad=tuple(sorted(self._bad, key=lambda one: one.id)),
         )
         self._job.folder.create(record_name(self._shard), record.to_json())
+
+
+@contextmanager
+def _disk_in_words() -> Iterator[None]:
+    """What the spool's disk refuses is no clip's fault, and no traceback."""
+    try:
+        yield
+    except OSError as error:
+        raise TrnconvError(
+            f"keeping latents on disk: {error}. Make room and run the same command again; what is"
+            " done stays done."
+        ) from error
 
 
 def _ended(clip: Clip, reading: Future[DecodedVideo]) -> Result:

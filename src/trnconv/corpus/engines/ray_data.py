@@ -6,6 +6,7 @@ before the death is only looked at. Ray starts a dead actor again, up to a limit
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 from collections.abc import Iterator, Sequence
@@ -47,7 +48,7 @@ class ShardActor:
         """Encode the shard of the one row; a refusal is handed over, so that words stay words."""
         (number,), (said,) = rows["shard"], rows["segment"]
         try:
-            segment = from_json(Segment, said)
+            segment = from_json(Segment, json.loads(str(said)))
             shards = {shard.number: shard for shard in read_segment(self._job.folder, segment)}
             metrics = self._worker.encode(shards[int(number)])
         except TrnconvError as refusal:
@@ -66,7 +67,7 @@ def run(job: Job, segments: Sequence[Segment], cluster: Cluster) -> Iterator[Sha
         for at in range(0, len(segments), _SEGMENTS):
             some = segments[at : at + _SEGMENTS]
             rows = [
-                {"segment": to_json(segment), "shard": shard.number}
+                {"segment": json.dumps(to_json(segment)), "shard": shard.number}
                 for segment in some
                 for shard in open_shards(job.folder, segment)
             ]
