@@ -1,7 +1,7 @@
 """`python -m benchmarks`: one command for each module that `_COMMANDS` lists.
 
-Every time printed is modelled, but for those of `frontend`, `overhead` and `planning`, which are of
-this machine's CPU; `observe` prints none, it writes what models do.
+Every time printed is modelled, but for those of `corpus`, `frontend`, `overhead` and `planning`,
+which are of this machine's CPU; `observe` prints none, it writes what models do.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from benchmarks import (
     chunk,
+    corpus,
     decode,
     errors,
     doors,
@@ -39,6 +40,7 @@ _COMMANDS = {
     "model": model,
     "models": models,
     "chunk": chunk,
+    "corpus": corpus,
     "decode": decode,
     "errors": errors,
     "doors": doors,

@@ -76,7 +76,12 @@ SPANS = {
     "trnconv/cli/test_measured_machine.py": "layer_options",
     "trnconv/cli/test_plan_commands.py": "doctor environment explain model_options tune",
     "trnconv/cli/test_timed_commands.py": "bench layer_options report time trace verify",
-    "trnconv/corpus/test_job.py": "encoding store worker",
+    "trnconv/corpus/test_chaos.py": "leases planner",
+    "trnconv/corpus/test_dataset.py": "latent_file latent_stream",
+    "trnconv/corpus/test_job.py": "completion encoding run spool worker",
+    "trnconv/corpus/test_plan.py": "clip_order",
+    "trnconv/corpus/test_records.py": "manifest",
+    "trnconv/corpus/test_video_reader.py": "listing",
     "trnconv/forms/depthwise/test_kernel.py": """candidates cost lower plan rules
         trnconv.runtime.depthwise""",
     "trnconv/forms/direct/array/test_fills.py": "k_lines m_lines",

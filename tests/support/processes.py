@@ -45,3 +45,19 @@ def kill(process):
     """End one process that the test started, at once; it may be gone already."""
     with suppress(ProcessLookupError):
         os.kill(process, signal.SIGKILL)
+
+
+def listeners(processes):
+    """Addresses, as the kernel writes them, at which these processes wait for connections."""
+    sockets = set()
+    for process in processes:
+        for handle in Path(f"/proc/{process}/fd").glob("*"):
+            with suppress(OSError):
+                sockets.add(str(handle.readlink()))
+    found = set()
+    for kind in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{kind}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and f"socket:[{fields[9]}]" in sockets:
+                found.add(fields[1].partition(":")[0])
+    return found

@@ -53,7 +53,7 @@ OPT_IN = {
     "block": _needs_package("torch"),
     "diffusers": _needs_package("torch", "diffusers", "safetensors"),
     "adapters": _needs_package("torch", "diffusers", "einops", "peft", "accelerate"),
-    "ray": _needs_package("torch", "diffusers", "av", "fsspec", "safetensors", "ray"),
+    "ray": _needs_package("torch", "diffusers", "av", "fsspec", "pyarrow", "safetensors", "ray"),
     "distributed": _needs_package("torch", "diffusers"),
     "nkilib": _needs_folder("NKILIB_SRC"),
     "models_src": _needs_all(
@@ -65,7 +65,10 @@ OPT_IN = {
     "strict": _needs_nothing,
     "site": _needs_package("material"),
     "dist": _needs_package("hatchling"),
-    "corpus": _needs_package("torch", "diffusers", "av", "fsspec", "safetensors"),
+    "chaos": _needs_package(
+        "torch", "diffusers", "av", "fsspec", "pyarrow", "safetensors", "moto", "flask", "s3fs"
+    ),
+    "corpus": _needs_package("torch", "diffusers", "av", "fsspec", "pyarrow", "safetensors"),
 }
 FIRST = ("slow", "fuzz", "docs")  # these decide, whatever else the test needs
 TOPICS = ("doors",)  # name tests of several needs; those that need nothing run by default

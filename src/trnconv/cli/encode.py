@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from trnconv.corpus import CorpusRun, Job
     from trnconv.corpus.metrics import ShardMetrics
 
+_SHOWN = 100  # clips that were set aside; the manifest has all
+
 
 def encode(
     sources: Annotated[
@@ -44,6 +46,7 @@ def encode(
         str | None, typer.Option(help="A Ray cluster; without, one is started here.")
     ] = None,
     clips_per_shard: Annotated[int, typer.Option(help="Clips a file.")] = 64,
+    windows: Annotated[int, typer.Option(help="Stretches of a file to encode, at most.")] = 1,
     readers: Annotated[int, typer.Option(help="Clips a worker decodes ahead.")] = 1,
     threads: Annotated[int, typer.Option(help="Of torch, in each worker, on a CPU.")] = 1,
     json: Json = False,
@@ -73,11 +76,11 @@ def encode(
     )
     pictures = [Picture.parse(text) for text in size]
     buckets = buckets_for(find(model), pictures, frames, fit=fit, enlarge=enlarge)
-    job = Job(out=out, encoder=settings, buckets=buckets, fps=fps, readers=readers)
+    job = Job(out=out, encoder=settings, buckets=buckets, fps=fps, windows=windows, readers=readers)
     chosen = Engine(engine, workers=workers, neuron_cores=neuron_cores, address=ray_address)
     run = start(job, sources, chosen, clips_per_shard=clips_per_shard)
     metrics = _done(run)
-    manifest = job.write_manifest(run.shards)
+    manifest = run.finish()
     summary = _summary(run, metrics, manifest)
     if json:
         print_json(summary)
@@ -106,14 +109,17 @@ def _summary(
 
     return {
         "out": run.job.out,
-        "clips": run.clips,
-        "shards": len(run.shards),
-        "shards_done_before": len(run.mine) - len(run.left),
+        "clips": run.plan.clips,
+        "shards": run.plan.shards,
         "shards_done_now": len(metrics),
         "complete": manifest is not None,
         "encoded": manifest["clips"] if manifest else None,
+        "windows": manifest["windows"] if manifest else None,
         "bytes": manifest["bytes"] if manifest else None,
-        "bad": manifest["bad"] if manifest else None,
+        "set_aside": manifest["set_aside"] if manifest else None,
+        "bad": run.bad(_SHOWN) if manifest else None,
+        "changed": run.changed.count,
+        "changed_some": list(run.changed.some),
         "workers": [asdict(worker) for worker in by_worker(metrics)],
     }
 
@@ -121,19 +127,25 @@ def _summary(
 def _show(job: Job, summary: dict[str, Any]) -> None:
     screen = console()
     screen.print(
-        f"{summary['shards_done_now']} shards encoded now, {summary['shards_done_before']} before,"
-        f" of {summary['shards']} with {summary['clips']} clips."
+        f"{summary['shards_done_now']} shards encoded here and now, of {summary['shards']} with"
+        f" {summary['clips']} clips."
     )
     if summary["workers"]:
         screen.print(_by_worker(summary["workers"]))
-    if not summary["complete"]:
-        screen.print("Others are still at work: whoever ends last writes the manifest.")
-        return
+    if summary["changed"]:
+        some = ", ".join(summary["changed_some"])
+        screen.print(
+            f"{summary['changed']} videos were replaced since they were planned (e.g. {some}):"
+            " their latents are those of the old ones.",
+            markup=False,
+        )
     for clip in summary["bad"]:
         screen.print(f"set aside: {clip['url']}: {clip['reason']}", markup=False)
+    if summary["set_aside"] > len(summary["bad"]):
+        screen.print(f"... and {summary['set_aside'] - len(summary['bad'])} more: see the manifest")
     written = f"{amount(summary['bytes'], 'B')} of latents"
     screen.print(
-        f"{summary['encoded']} clips, {written}, {len(summary['bad'])} set aside:"
+        f"{summary['encoded']} clips, {written}, {summary['set_aside']} set aside:"
         f" {job.out}/manifest.json",
         markup=False,
     )

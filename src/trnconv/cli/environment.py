@@ -14,7 +14,7 @@ BASE = ("numpy", "ml_dtypes", "typer", "rich")
 EXTRAS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "torch": (("torch",), "torch's functions and modules on our kernels"),
     "diffusers": (("diffusers",), "patching models; plans of sizes that are not stored"),
-    "corpus": (("av", "fsspec", "ray", "safetensors"), "trnconv encode"),
+    "corpus": (("av", "fsspec", "pyarrow", "ray", "safetensors"), "trnconv encode"),
     "plots": (("matplotlib",), "pictures of benchmarks"),
 }
 _VARIABLES = (

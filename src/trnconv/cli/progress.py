@@ -20,7 +20,7 @@ Advance = Callable[["ShardMetrics"], None]
 def shard_progress(run: CorpusRun) -> Iterator[Advance]:
     """A function to call with each shard that is done."""
     console = Console(stderr=True, highlight=False)
-    total, before = len(run.mine), len(run.mine) - len(run.left)
+    total, before = run.plan.shards, run.done_before()
     if not console.is_terminal:
         yield _lines(console, total, before)
         return

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from trnconv.corpus.needs import needed_for
+from trnconv.corpus.spool import bytes_of
 from trnconv.errors import UnsupportedError
 from trnconv.models import find
 
@@ -52,6 +53,11 @@ class EncoderSettings:
             raise UnsupportedError(f"encoding with {self.model}: it can only decode.")
         if self.weights is not None and self.reduced:
             raise UnsupportedError("a reduced model has random weights: leave the weights out.")
+
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        """The names of a clip's tensors."""
+        return tuple(self.output.split("+"))
 
 
 class Encoder:
@@ -106,19 +112,12 @@ def sha256_of(tensors: dict[str, torch.Tensor]) -> str:
     digest = hashlib.sha256()
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        digest.update(_bytes_of(tensor))
+        digest.update(bytes_of(tensor))
     return digest.hexdigest()
 
 
 def _sha256_of_weights(model: torch.nn.Module) -> str:
     return sha256_of({name: value.detach() for name, value in model.state_dict().items()})
-
-
-def _bytes_of(tensor: torch.Tensor) -> memoryview:
-    import torch
-
-    data: memoryview = tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data
-    return data
 
 
 def _device(settings: EncoderSettings) -> str:

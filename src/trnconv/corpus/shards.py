@@ -2,49 +2,36 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from trnconv.corpus.clips import Clip
 
-_NAME_DIGITS = 6
+SHARDS_PER_SEGMENT = 1000  # of the plan: as many names as a store lists in one answer
 
 
 @dataclass(frozen=True)
 class Shard:
-    """The clips whose latents make one file."""
+    """The clips whose latents make one set of files."""
 
-    name: str
+    number: int
     clips: tuple[Clip, ...]
 
     @property
-    def number(self) -> int:
-        """Its place among all shards."""
-        return int(self.name)
+    def name(self) -> str:
+        """Its number, as files are called."""
+        return shard_name(self.number)
 
-    def to_json(self) -> str:
-        """One line of the plan."""
-        return json.dumps(
-            {"shard": self.name, "clips": [[clip.id, clip.url] for clip in self.clips]}
-        )
-
-    @classmethod
-    def from_json(cls, line: str) -> Shard:
-        """The shard of such a line."""
-        read = json.loads(line)
-        return cls(read["shard"], tuple(Clip(*clip) for clip in read["clips"]))
+    @property
+    def key(self) -> str:
+        """Its name below the folder of its segment."""
+        return f"{segment_name(self.number // SHARDS_PER_SEGMENT)}/{self.name}"
 
 
-def assigned(before: Sequence[Shard], clips: Iterable[Clip], clips_per_shard: int) -> list[Shard]:
-    """Shards for all clips: those assigned before stay where they are, new ones make new shards.
+def segment_name(number: int) -> str:
+    """A segment's number, as files and folders are called."""
+    return f"{number:06}"
 
-    A pure function of its arguments: who computes it again, or on another machine, gets the same.
-    """
-    known = {clip.id for shard in before for clip in shard.clips}
-    fresh = sorted(clip for clip in clips if clip.id not in known)
-    shards = list(before)
-    for at in range(0, len(fresh), clips_per_shard):
-        name = f"{len(shards):0{_NAME_DIGITS}}"
-        shards.append(Shard(name, tuple(fresh[at : at + clips_per_shard])))
-    return shards
+
+def shard_name(number: int) -> str:
+    """A shard's number, as files are called."""
+    return f"{number:08}"

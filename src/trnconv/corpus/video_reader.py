@@ -1,10 +1,14 @@
-"""From a video file to pixels of a bucket's size; what cannot be read is refused with a reason."""
+"""From a video's bytes to pixels of a bucket's size; what cannot be read is refused with a reason.
+
+FFmpeg is told to open nothing: the bytes are here, playlists and other formats that name further
+files are not on the list, and no protocol is.
+"""
 
 from __future__ import annotations
 
-import io
+import errno
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -12,87 +16,125 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trnconv.corpus.buckets import Buckets, Picture, Placement, Unfit
+from trnconv.corpus.limits import Limits
 from trnconv.corpus.needs import needed_for
 from trnconv.corpus.rate import at_rate
-from trnconv.corpus.store import store_of
 from trnconv.errors import TrnconvError
 
 Pixels = NDArray[np.uint8]
+FORMATS = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpeg,mpegvideo,mpegts"  # FFmpeg's names
 
 
 class BadVideoError(TrnconvError):
     """A video that cannot be encoded, whoever tries: it is set aside."""
 
 
-@dataclass(frozen=True, eq=False)
-class DecodedVideo:
-    """Pixels of a bucket's size: (frames, height, width, RGB)."""
+@dataclass(frozen=True)
+class VideoRequest:
+    """What is asked of a video."""
 
-    pixels: Pixels
-
-    @property
-    def bucket(self) -> str:
-        """Height x width x frames."""
-        frames, height, width, _ = self.pixels.shape
-        return f"{height}x{width}x{frames}"
+    buckets: Buckets
+    fps: float | None = None  # None: every frame
+    windows: int = 1  # stretches of the longest bucket's length, one after the other
+    limits: Limits = field(default_factory=Limits)
 
 
-def read_video(url: str, buckets: Buckets, fps: float | None = None) -> DecodedVideo:
-    """Decode as much of a video as its bucket holds; with `fps`, at that rate.
+@dataclass(frozen=True)
+class Window:
+    """A stretch of a video as its bucket has it."""
 
-    A BadVideoError is the file's fault and will come again. What the network, the disk or a missing
-    right did is another error: the clip is not given up for it.
+    frames: int
+    picture: Picture
+    start_s: float  # from the video's first frame
+
+
+def read_windows(file: Any, asked: VideoRequest, take: Any) -> tuple[tuple[Window, ...], float]:
+    """Decode an open file; `take` gets every frame of (height, width, RGB); the windows, the rate.
+
+    Frames come in the order of windows, `asked.buckets.longest` of each but the last; a window has
+    its first `frames` of them. A BadVideoError is the file's fault and will come again.
     """
     with needed_for("decoding videos"):
         import av
 
-    data = _fetched(url)
     try:
-        return DecodedVideo(_pixels(data, buckets, fps, av))
+        with av.open(
+            file,
+            metadata_errors="replace",
+            container_options={"format_whitelist": FORMATS, "protocol_whitelist": ""},
+        ) as container:
+            return _windows(container, asked, take)
     except av.FFmpegError as error:
         raise BadVideoError(f"not decodable: {error.strerror}") from error
-    except (ValueError, OverflowError) as error:  # a broken file has seeks to nowhere
-        raise BadVideoError(f"not decodable: {error}") from error
-
-
-def _fetched(url: str) -> bytes:
-    """The whole file, so that decoding meets no fault but the file's own; clips are small."""
-    fs, path = store_of(url)
-    try:
-        data: bytes = fs.cat_file(path)
-    except FileNotFoundError as error:
-        raise BadVideoError("no such file") from error
+    except (ValueError, OverflowError, MemoryError) as error:
+        raise BadVideoError(f"not decodable: {error or 'out of memory'}") from error
     except OSError as error:
-        raise TrnconvError(
-            f"reading {url}: {error}. Set it right and run the same command again; what is done"
-            " stays done."
-        ) from error
-    return data
+        if error.errno != errno.EINVAL:
+            raise
+        raise BadVideoError("not decodable: it seeks to nowhere") from error
 
 
-def _pixels(data: bytes, buckets: Buckets, fps: float | None, av: Any) -> Pixels:
-    with av.open(io.BytesIO(data)) as container:
-        if not container.streams.video:
-            raise BadVideoError("no video stream")
-        stream = container.streams.video[0]
-        stream.thread_count = 1  # workers are processes: threads would only compete
-        frames = _frames(container.decode(stream), fps)
-        pixels = _placed(islice(frames, buckets.longest), buckets)
-    length = buckets.length(len(pixels))
-    if isinstance(length, Unfit):
-        raise BadVideoError(length.reason)
-    return np.stack(pixels[:length])
+def _windows(container: Any, asked: VideoRequest, take: Any) -> tuple[tuple[Window, ...], float]:
+    if not container.streams.video:
+        raise BadVideoError("no video stream")
+    stream = container.streams.video[0]
+    if stream.codec_context is None:
+        raise BadVideoError("its codec is not known here")
+    _require_small(stream.codec_context, asked.limits)
+    stream.thread_count = 1  # decoders are processes: threads would only compete
+    longest = asked.buckets.longest
+    starts: list[float] = []
+    picture, count = None, 0
+    frames = _frames(container.decode(stream), asked)
+    for number, (time, pixels) in enumerate(islice(frames, longest * asked.windows)):
+        if number % longest == 0:
+            starts.append(time)
+        picture, count = Picture(*pixels.shape[:2]), number + 1
+        take(pixels)
+    fps = asked.fps or float(stream.average_rate or 0)
+    return _cut_to_buckets(asked, count, picture, starts), fps
 
 
-def _frames(decoded: Iterator[Any], fps: float | None) -> Iterator[Any]:
-    """Sound frames, at the rate asked for."""
-    sound = (_sound(frame, number) for number, frame in enumerate(decoded))
-    return sound if fps is None else at_rate(((_time(frame), frame) for frame in sound), fps)
+def _cut_to_buckets(
+    asked: VideoRequest, count: int, picture: Picture | None, starts: list[float]
+) -> tuple[Window, ...]:
+    """The windows that fill a bucket; a video without any is bad."""
+    made = []
+    for number, start in enumerate(starts):
+        length = asked.buckets.length(
+            min(asked.buckets.longest, count - number * asked.buckets.longest)
+        )
+        if isinstance(length, Unfit):
+            break
+        assert picture is not None
+        made.append(Window(length, picture, round(start - starts[0], 6)))
+    if not made:
+        short = asked.buckets.length(count)
+        assert isinstance(short, Unfit)
+        raise BadVideoError(short.reason)
+    return tuple(made)
 
 
-def _sound(frame: Any, number: int) -> Any:
+def _frames(decoded: Iterator[Any], asked: VideoRequest) -> Iterator[tuple[float, Pixels]]:
+    """Times and pixels of sound frames, at the rate asked for."""
+    sound = (_sound(frame, number, asked) for number, frame in enumerate(decoded))
+    if asked.fps is None:
+        return _placed(((float(frame.time or 0.0), frame) for frame in sound), asked.buckets)
+    timed = ((time, (time, frame)) for frame in sound for time in (_time(frame),))
+    return _placed(at_rate(timed, asked.fps), asked.buckets)
+
+
+def _require_small(picture: Any, limits: Limits) -> None:
+    if picture.width * picture.height > limits.frame_pixels:
+        raise BadVideoError(
+            f"{picture.height}x{picture.width} pixels: a frame has at most {limits.frame_pixels}"
+        )
+
+
+def _sound(frame: Any, number: int, asked: VideoRequest) -> Any:
     if frame.is_corrupt:
         raise BadVideoError(f"frame {number} is damaged")
+    _require_small(frame, asked.limits)
     return frame
 
 
@@ -102,11 +144,12 @@ def _time(frame: Any) -> float:
     return float(frame.time)
 
 
-def _placed(frames: Iterator[Any], buckets: Buckets) -> list[Pixels]:
-    pixels: list[Pixels] = []
+def _placed(
+    frames: Iterator[tuple[float, Any]], buckets: Buckets
+) -> Iterator[tuple[float, Pixels]]:
     placement: Placement | Unfit | None = None
     seen: Picture | None = None
-    for frame in frames:
+    for time, frame in frames:
         picture = Picture(*_upright(frame.height, frame.width, frame.rotation))
         if picture != seen:
             if seen is not None:
@@ -115,8 +158,7 @@ def _placed(frames: Iterator[Any], buckets: Buckets) -> list[Pixels]:
         if isinstance(placement, Unfit):
             raise BadVideoError(placement.reason)
         assert placement is not None
-        pixels.append(_cut(frame, placement))
-    return pixels
+        yield time, _cut(frame, placement)
 
 
 def _upright(height: int, width: int, rotation: int) -> tuple[int, int]:

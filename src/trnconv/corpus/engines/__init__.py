@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from trnconv.corpus.engines import local, ray_data, torchrun
 from trnconv.corpus.job import Job
 from trnconv.corpus.metrics import ShardMetrics
-from trnconv.corpus.shards import Shard
+from trnconv.corpus.plan import Segment
 from trnconv.errors import UnsupportedError
 
 ENGINES = ("local", "torchrun", "ray")
@@ -32,15 +32,16 @@ class Engine:
                 " torchrun takes --nproc-per-node; local is one process."
             )
 
-    def share(self, shards: Sequence[Shard]) -> list[Shard]:
-        """The shards that this process answers for."""
-        return torchrun.share(shards) if self.name == "torchrun" else list(shards)
+    def place(self) -> torchrun.Rank:
+        """Which of how many processes this one is, of those that were started together."""
+        return torchrun.place() if self.name == "torchrun" else torchrun.Rank(0, 1)
 
-    def run(self, job: Job, shards: Sequence[Shard]) -> Iterator[ShardMetrics]:
-        """Encode shards; metrics of each as it is done, in any order."""
-        if not shards:
-            return iter(())
+    def run(self, job: Job, segments: Sequence[Segment]) -> Iterator[ShardMetrics]:
+        """Encode what is not done in these segments and nobody else is at; metrics of each shard.
+
+        Once through: what others have in hand is left to them.
+        """
         if self.name == "ray":
             cluster = ray_data.Cluster(self.workers, self.neuron_cores, self.address)
-            return ray_data.run(job, shards, cluster)
-        return local.run(job, shards)
+            return ray_data.run(job, segments, cluster)
+        return local.run(job, segments, self.place().start)

@@ -1,24 +1,50 @@
-"""Under torchrun, or any launcher that sets RANK and WORLD_SIZE: each rank takes its shards.
+"""Under torchrun, or any launcher that sets RANK and WORLD_SIZE: each rank begins at its own place.
 
-Ranks never wait for each other, so one that dies holds up nobody; torchrun starts it again, and
-what it has done is not done twice. Whichever ends last writes the manifest.
+Rank 0 plans; the others wait for its plan and list nothing. After that nobody waits for anybody
+but at the very end: a rank that finds nothing more to do watches those shards that others have in
+hand, and takes over what they leave. torchrun itself ends all ranks when one dies; started again,
+with --max-restarts or by hand, they go on.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Sequence
+from dataclasses import dataclass
 
-from trnconv.corpus.shards import Shard
 from trnconv.errors import TrnconvError
 
+_LAUNCH = ("TRNCONV_RUN_ID", "TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE")
 
-def share(shards: Sequence[Shard]) -> list[Shard]:
-    """Every WORLD_SIZE-th shard of the plan, from RANK on, whatever of it is done."""
+
+@dataclass(frozen=True)
+class Rank:
+    """One of several processes that were started together."""
+
+    rank: int
+    world: int
+    launch: str = ""  # the same for all of them, and for no other launch; "" if it cannot be told
+
+    @property
+    def start(self) -> float:
+        """The share of the way at which it begins."""
+        return self.rank / self.world
+
+
+def place() -> Rank:
+    """Of this process, from its environment."""
     rank, world = _number("RANK"), _number("WORLD_SIZE")
     if not 0 <= rank < world:
         raise TrnconvError(f"RANK={rank} of WORLD_SIZE={world}: a rank is from 0 to {world - 1}.")
-    return [shard for shard in shards if shard.number % world == rank]
+    return Rank(rank, world, _launch())
+
+
+def _launch() -> str:
+    """A launch has an id, or a port of its own; an AWS Batch array can be given TRNCONV_RUN_ID."""
+    if not os.environ.get("TRNCONV_RUN_ID") and not os.environ.get("MASTER_PORT"):
+        return ""
+    said = "\n".join(os.environ.get(name, "") for name in _LAUNCH)
+    return hashlib.sha256(said.encode()).hexdigest()[:16]
 
 
 def _number(name: str) -> int:

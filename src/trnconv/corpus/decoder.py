@@ -1,0 +1,217 @@
+"""Decoding in a process that can be killed: a video is decoded, or bad, and never our end."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import mmap
+import os
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import IO, Any
+
+import numpy as np
+
+from trnconv.corpus.addresses import is_local, readable, store_of
+from trnconv.corpus.document import read_json
+from trnconv.corpus.limits import MESSAGE_BYTES, Limits
+from trnconv.corpus.video_reader import BadVideoError, Pixels, VideoRequest, Window
+from trnconv.errors import TrnconvError
+from trnconv.records import from_json, to_json
+
+_KEPT = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "SYSTEMROOT")  # no credentials
+_RGB = 3
+
+
+@dataclass(frozen=True, eq=False)
+class DecodedVideo:
+    """Windows of a video with their pixels, (frames, height, width, RGB) each, and its source."""
+
+    windows: tuple[tuple[Window, Pixels], ...]
+    fps: float
+    source_bytes: int
+    source_sha256: str
+
+
+class Decoder:
+    """One process that decodes one video at a time, and another one when that has died."""
+
+    def __init__(self, asked: VideoRequest) -> None:
+        self._asked = asked
+        self._child: _Child | None = None
+
+    def decode(self, url: str) -> DecodedVideo:
+        """Pixels of the video at an address; a BadVideoError is its own fault."""
+        data = fetched(url, self._asked.limits)
+        said = f"{len(data)}", hashlib.sha256(data).hexdigest()
+        with _shared() as source, _shared() as target:
+            source.write(data)
+            source.flush()
+            del data
+            answer = self._answer(source, target)
+            if "bad" in answer:
+                raise BadVideoError(str(answer["bad"]))
+            windows = tuple(from_json(Window, window) for window in answer["windows"])
+            pixels = _mapped(target, windows, self._asked.buckets.longest)
+        return DecodedVideo(pixels, float(answer["fps"]), int(said[0]), said[1])
+
+    def close(self) -> None:
+        """End the process."""
+        if self._child is not None:
+            self._child.end()
+            self._child = None
+
+    def _answer(self, source: IO[bytes], target: IO[bytes]) -> Any:
+        """What the process says; a video that outlives none of its attempts is bad."""
+        reason = ""
+        for _ in range(self._asked.limits.deaths):
+            source.seek(0)
+            target.seek(0)
+            target.truncate()
+            try:
+                return self._asked_once(source, target)
+            except _DeathError as death:
+                reason = str(death)
+                self.close()
+        raise BadVideoError(f"{self._asked.limits.deaths} decoders died of it: {reason}")
+
+    def _asked_once(self, source: IO[bytes], target: IO[bytes]) -> Any:
+        child = self._child = self._child or _started()
+        limit_s = self._asked.limits.decode_s
+        message = json.dumps(to_json(self._asked)).encode()
+        assert len(message) < MESSAGE_BYTES
+        try:
+            socket.send_fds(child.link, [message], [source.fileno(), target.fileno()])
+            answer = read_json(_line(child.link, monotonic() + limit_s))
+        except TimeoutError as late:
+            raise _DeathError(f"no end after {limit_s:g} s") from late
+        except OSError:
+            answer = None
+        if answer is None:
+            raise child.death()
+        return answer
+
+
+class _DeathError(Exception):
+    """The process was ended, by a signal or by us."""
+
+
+@dataclass(frozen=True)
+class _Child:
+    """The process, our end of its line, and what it writes when it fails."""
+
+    process: subprocess.Popen[bytes]
+    link: socket.socket
+    errors: IO[bytes]
+
+    def end(self) -> None:
+        self.link.close()
+        self.process.kill()
+        self.process.wait()
+        self.errors.close()
+
+    def death(self) -> Exception:
+        """Why it hung up. A signal may be the video's fault; an exception of Python's is not."""
+        code = self.process.wait()
+        if code < 0:
+            return _DeathError(f"signal {-code}")
+        self.errors.seek(0)
+        lines = self.errors.read().decode("utf-8", "replace").strip().splitlines()
+        said = lines[-1] if lines else f"exit code {code}"
+        return TrnconvError(f"the process that decodes videos failed: {said}. No clip is blamed.")
+
+
+def fetched(url: str, limits: Limits) -> bytes:
+    """The whole file, so that decoding meets no fault but the file's own.
+
+    What the network, the disk or a missing right did is an error that does not blame the clip.
+    """
+    fs, path = store_of(url)
+    try:
+        size = _local_size(path) if is_local(fs) else int(fs.info(path)["size"])
+        if size > limits.file_bytes:
+            raise BadVideoError(f"{size} bytes: a file has at most {limits.file_bytes}")
+        data: bytes = fs.cat_file(path)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise BadVideoError("no such file") from error
+    except ValueError as error:  # a name with a zero byte
+        raise BadVideoError(f"no such file: {error}") from error
+    except OSError as error:
+        raise TrnconvError(
+            f"reading {readable(url)}: {error}. Set it right and run the same command again; what"
+            " is done stays done."
+        ) from error
+    return data
+
+
+def _local_size(path: str) -> int:
+    found = os.stat(path)  # noqa: PTH116 - names that are no Unicode
+    if not stat.S_ISREG(found.st_mode):
+        raise BadVideoError("not a file: a pipe, socket, device or folder")
+    return found.st_size
+
+
+@contextmanager
+def _shared() -> Iterator[IO[bytes]]:
+    """A file without a name, in memory where the system can: gone with the last who has it open."""
+    if hasattr(os, "memfd_create"):
+        with os.fdopen(os.memfd_create("trnconv"), "w+b") as file:
+            yield file
+    else:
+        with tempfile.TemporaryFile() as file:
+            yield file
+
+
+def _mapped(
+    file: IO[bytes], windows: tuple[Window, ...], longest: int
+) -> tuple[tuple[Window, Pixels], ...]:
+    pixels = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY), np.uint8)
+    found = []
+    for number, window in enumerate(windows):
+        frame = window.picture.pixels * _RGB
+        start = number * longest * frame
+        part = pixels[start : start + window.frames * frame]
+        size = (window.frames, window.picture.height, window.picture.width, _RGB)
+        found.append((window, part.reshape(size)))
+    return tuple(found)
+
+
+def _started() -> _Child:
+    ours, theirs = socket.socketpair()
+    package = str(Path(__file__).parents[2])
+    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    kept["PYTHONPATH"] = os.pathsep.join([package, *filter(None, [kept.get("PYTHONPATH")])])
+    errors = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process
+    with theirs:
+        process = subprocess.Popen(  # noqa: S603 - this interpreter and a module of ours
+            [sys.executable, "-m", "trnconv.corpus.decoder_process", str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            env=kept,
+        )
+    return _Child(process, ours, errors)
+
+
+def _line(link: socket.socket, end: float) -> bytes | None:
+    """A line of an answer; None if the process hangs up before."""
+    received = b""
+    while not received.endswith(b"\n"):
+        left = end - monotonic()
+        if left <= 0:
+            raise TimeoutError
+        link.settimeout(left)
+        part = link.recv(MESSAGE_BYTES)
+        if not part:
+            return None
+        received += part
+    return received
