@@ -69,10 +69,11 @@ SPANS = {
     "trnconv/bringup/test_ladder_failures.py": """probes.dma probes.engines probes.launches
         probes.loops runner""",
     "trnconv/bringup/test_stage0.py": "toolchain",
-    "trnconv/cli/test_command_line.py": "capacity encode",
+    "trnconv/cli/test_command_line.py": "capacity encode trnconv.cli",
     "trnconv/cli/test_golden_commands.py": "plan_documents plan_views",
     "trnconv/cli/test_measured_machine.py": "layer_options",
     "trnconv/cli/test_plan_commands.py": "doctor environment explain model_options tune",
+    "trnconv/cli/test_sweep.py": "layers plan explain time trace report verify tune bench",
     "trnconv/cli/test_timed_commands.py": "bench layer_options report time trace verify",
     "trnconv/corpus/test_job.py": "encoding store worker",
     "trnconv/forms/depthwise/test_kernel.py": """candidates cost lower plan rules

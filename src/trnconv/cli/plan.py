@@ -31,6 +31,8 @@ from trnconv.cli.model_options import (
     with_layer_or_model,
 )
 from trnconv.cli.output import Json, print_json
+from trnconv.cli.sheet import Csv, Wide, require_one_form
+from trnconv.errors import TrnconvError
 
 _SHOWN = 15  # layers, unless --top says otherwise
 
@@ -49,6 +51,8 @@ def plan(
     tuned: TunedFile = None,
     no_cache: NoCache = False,
     jobs: Jobs = None,
+    wide: Wide = False,
+    csv: Csv = False,
     json: Json = False,
 ) -> None:
     """Plan one layer, or a whole model: modelled time, bound, instructions, traffic, memory.
@@ -59,6 +63,9 @@ def plan(
     from trnconv.cli import plan_views
     from trnconv.planner.tuned_plans import use_tuned
 
+    require_one_form(json=json, csv=csv)
+    if csv and model is None:
+        raise TrnconvError("--csv of one layer: a model's layers make a table. Ask with --json.")
     with use_tuned(tuned), price_cache(unused=no_cache) as cache:
         if model is None:
             require_no_phase(phase)
@@ -68,14 +75,16 @@ def plan(
             asked = (model, layer.size or "", phase or DEFAULT_PHASE)
             prices = _prices(cache, cores, jobs)
             answer = _of_model(asked, (machine, accuracy), prices)
-    if model is not None and (top is not None or not json):
+    if model is not None and (top is not None or not (json or csv)):
         answer["layers"] = answer["layers"][: top or _SHOWN]
     if json:
         print_json(answer)
+    elif csv:
+        plan_views.layer_sheet(answer).print_csv()
     elif model is None:
         plan_views.show_layer(answer)
     else:
-        plan_views.show_model(answer)
+        plan_views.show_model(answer, wide=wide)
 
 
 def _of_layer(
@@ -107,5 +116,5 @@ def _of_model(asked: tuple[str, str, str], where: tuple[str, str], prices: Any) 
     machine, accuracy = where
     options = PlanOptions(asked_machine(machine).name, accuracy, prices.cores)
     with working(f"planning {model}") as tell:
-        watched = replace(prices, watch=lambda done: tell(f"{done} prices"))
+        watched = replace(prices, watch=lambda done, of: tell("prices", done, of))
         return model_document(model_plan(model, size, phase, options, watched))

@@ -5,11 +5,33 @@ from __future__ import annotations
 from typing import Any
 
 from trnconv.ask.cores import cores_in_words
-from trnconv.cli.output import amount, console, table
+from trnconv.cli.output import amount, console
+from trnconv.cli.sheet import Field, Sheet, sheet
 from trnconv.report.numbers import measured_in
 
-_WIDE = 200  # characters of the table of a model, at most
 _MODULE = 30
+_LAYER_COLUMNS = (
+    Field("module", words=True, least=16),
+    Field("channels, taps", words=True),
+    Field("input", rank=2),
+    Field("calls"),
+    Field("ms a call", "{:.3f}".format, rank=3),
+    Field("s", "{:.3f}".format),
+    Field("of all", "{:.1%}".format),
+    Field("bound"),
+    Field("instr.", rank=4),
+    Field("plan", words=True, rank=5),
+)
+_OPERATION_COLUMNS = (
+    Field("besides convolutions", words=True),
+    Field("calls"),
+    Field("GB", "{:.2f}".format, rank=1),
+    Field("GB by torch's operators", "{:.2f}".format, rank=3),
+    Field("s", "{:.3f}".format),
+    Field("of all", "{:.1%}".format),
+    Field("bound"),
+    Field("priced as", rank=2),
+)
 
 
 def show_layer(answer: dict[str, Any]) -> None:
@@ -41,9 +63,9 @@ def label(answer: dict[str, Any], more: str) -> str:
     )
 
 
-def show_model(answer: dict[str, Any]) -> None:
+def show_model(answer: dict[str, Any], *, wide: bool = False) -> None:
     """A model: its layers, the heaviest first, and totals."""
-    screen = console(_WIDE)
+    screen = console()
     size = answer["size"]
     screen.print(
         f"{answer['model']['title']}, {answer['phase']} of {size['height']}x{size['width']},"
@@ -58,12 +80,12 @@ def show_model(answer: dict[str, Any]) -> None:
         markup=False,
     )
     screen.print()
-    screen.print(_layers(answer["layers"]))
+    layer_sheet(answer).show(screen, wide=wide)
     hidden = answer["distinct"] - len(answer["layers"])
     if hidden:
         screen.print(f"and {hidden} more convolutions: --top {answer['distinct']}, or --json")
     screen.print()
-    screen.print(_operations(answer))
+    _operations(answer).show(screen, wide=wide)
     screen.print(f"All else is {answer['operations_by']}.")
     screen.print()
     for name, words in _totals(answer):
@@ -72,49 +94,43 @@ def show_model(answer: dict[str, Any]) -> None:
     screen.print(f"Left out: {'; '.join(answer['left_out'])}.")
 
 
-def _layers(layers: list[dict[str, Any]]) -> Any:
-    numbers = ("calls", "ms a call", "s", "of all")
-    shown = table("", "module", "channels, taps", "input", *numbers, "bound", "instr.", "plan")
-    for name in ("channels, taps", "plan"):
-        next(column for column in shown.columns if column.header == name).justify = "left"
-    for layer in layers:
-        call = layer["call"]
-        spent = (
-            f"{call['ns'] / 1e6:.3f}",
-            f"{layer['total_ns'] / 1e9:.3f}",
-            f"{layer['share']:.1%}",
-        )
-        words = f"{call['algorithm']}, {call['block']}{', tuned' if call['tuned'] else ''}"
-        shown.add_row(
-            _modules(layer["modules"]),
-            layer["convolution"],
-            layer["input"],
-            str(layer["calls"]),
-            *spent,
-            call["bound"],
-            f"{call['instructions']}",
-            words,
-        )
-    return shown
+def layer_sheet(answer: dict[str, Any]) -> Sheet:
+    """Convolutions, those first that take longest."""
+    return sheet(_LAYER_COLUMNS, [_layer_row(layer) for layer in answer["layers"]])
 
 
-def _operations(answer: dict[str, Any]) -> Any:
+def _layer_row(layer: dict[str, Any]) -> tuple[Any, ...]:
+    call = layer["call"]
+    return (
+        _modules(layer["modules"]),
+        layer["convolution"],
+        layer["input"],
+        layer["calls"],
+        call["ns"] / 1e6,
+        layer["total_ns"] / 1e9,
+        layer["share"],
+        call["bound"],
+        call["instructions"],
+        f"{call['algorithm']}, {call['block']}{', tuned' if call['tuned'] else ''}",
+    )
+
+
+def _operations(answer: dict[str, Any]) -> Sheet:
     """What is no convolution, by kind."""
-    numbers = ("calls", "GB", "GB by torch's operators", "s", "of all")
-    shown = table("", "besides convolutions", *numbers, "bound", "priced as")
-    for kind in answer["operations"]:
-        spent = kind["ns"] / 1e9
-        shown.add_row(
+    rows = [
+        (
             kind["kind"],
-            str(kind["calls"]),
-            f"{kind['moved_bytes'] / 1e9:.2f}",
-            f"{kind['as_written_bytes'] / 1e9:.2f}",
-            f"{spent:.3f}",
-            f"{spent / answer['whole_seconds']:.1%}",
+            kind["calls"],
+            kind["moved_bytes"] / 1e9,
+            kind["as_written_bytes"] / 1e9,
+            kind["ns"] / 1e9,
+            kind["ns"] / 1e9 / answer["whole_seconds"],
             kind["bound"],
             kind["price_of"],
         )
-    return shown
+        for kind in answer["operations"]
+    ]
+    return sheet(_OPERATION_COLUMNS, rows)
 
 
 def _modules(names: list[str]) -> str:

@@ -41,7 +41,7 @@ def report_of_model(
     entry = find(model)
     clip = size_of(entry, size)
     known = Prices(cores=options.cores) if prices is None else prices
-    asked.tell(f"planning {entry.name} {clip.name} {phase}")
+    asked.tell("planning", 0, 0)
     plan = model_plan(entry, clip, phase, options, known)
     baseline = model_baseline(entry, clip, phase, options.target, options.launch_cores)
     return make_report(_given(entry, plan, baseline, known), asked)
