@@ -11,7 +11,7 @@ from trnconv.cli.heartbeat import Tell, working
 from trnconv.cli.layer_options import Cores, MachineName, asked_machine
 from trnconv.cli.model_options import NoCache, TunedFile, price_cache
 from trnconv.cli.output import Json, console, print_json
-from trnconv.cli.sheet import Field, Csv, Sheet, Wide, require_one_form, sheet
+from trnconv.cli.sheet import Csv, Field, Sheet, Wide, require_one_form, sheet
 from trnconv.errors import TrnconvError
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trnconv.cli.output import Json, console, print_json
-from trnconv.cli.sheet import Field, Csv, Sheet, Wide, require_one_form, sheet
+from trnconv.cli.sheet import Csv, Field, Sheet, Wide, require_one_form, sheet
 
 if TYPE_CHECKING:
     from trnconv.models import ModelEntry

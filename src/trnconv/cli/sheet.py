@@ -23,7 +23,7 @@ _BETWEEN = 2  # characters between columns
 
 @dataclass(frozen=True)
 class Field:
-    """A column of a sheet: its name, how a value is written, and what happens where room is short."""
+    """A column: its name, how a value is written, and what happens where room is short."""
 
     name: str
     written: Callable[[Any], str] = str
