@@ -9,7 +9,16 @@ from trnconv.ask.cores import cores_of
 from trnconv.ask.limits import COMPILE_ASSUMPTION
 from trnconv.ask.question import Question
 from trnconv.geometry import ConvShape
-from trnconv.model_plan import GraphPlan, LayerPlan, ModelPlan, by_kind, is_tuned
+from trnconv.model_plan import (
+    GraphPlan,
+    LayerPlan,
+    ModelPlan,
+    between,
+    by_kind,
+    is_tuned,
+    latencies,
+    shares_by_bound,
+)
 from trnconv.models import find
 from trnconv.observed import ObservedConv
 from trnconv.records import to_json
@@ -87,6 +96,9 @@ def model_document(plan: ModelPlan) -> dict[str, Any]:
         "whole_seconds": plan.whole_seconds,
         "seconds": plan.seconds,
         "operation_seconds": plan.operation_seconds,
+        "latencies": [to_json(latency) for latency in latencies(plan)],
+        "between_seconds": to_json(between(plan)),
+        "share_by_bound": dict(shares_by_bound(plan)),
         "operations": [to_json(kind) for kind in by_kind(plan.operations)],
         "operations_by": REST,
         "calls": plan.calls,

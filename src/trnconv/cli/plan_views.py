@@ -10,6 +10,7 @@ from trnconv.cli.sheet import Field, Sheet, sheet
 from trnconv.report.numbers import measured_in
 
 _MODULE = 30
+_SMALL = 0.005  # of the time: what would be shown as 0 %
 _LAYER_COLUMNS = (
     Field("module", words=True, least=16),
     Field("channels, taps", words=True),
@@ -74,11 +75,8 @@ def show_model(answer: dict[str, Any], *, wide: bool = False) -> None:
     )
     screen.print(label(answer, f"bfloat16, accuracy {answer['accuracy']}"))
     screen.print()
-    screen.print(
-        f"The whole {answer['phase']}: {answer['whole_seconds']:.3f} s, {answer['seconds']:.3f} of"
-        f" convolutions and {answer['operation_seconds']:.3f} of all else.",
-        markup=False,
-    )
+    for line in latency_lines(answer):
+        screen.print(line, markup=False)
     screen.print()
     layer_sheet(answer).show(screen, wide=wide)
     hidden = answer["distinct"] - len(answer["layers"])
@@ -90,8 +88,32 @@ def show_model(answer: dict[str, Any], *, wide: bool = False) -> None:
     screen.print()
     for name, words in _totals(answer):
         screen.print(f"{name:<14}{words}", markup=False)
-    screen.print()
-    screen.print(f"Left out: {'; '.join(answer['left_out'])}.")
+
+
+def latency_lines(answer: dict[str, Any]) -> list[str]:
+    """The first screen: seconds by cores, what is in them, what is not, what would change them."""
+    least, most = (answer["between_seconds"][end] for end in ("least", "most"))
+    by_bound = answer["share_by_bound"].items()
+    bounds = ", ".join(f"{share:.0%} {bound}" for bound, share in by_bound if share >= _SMALL)
+    whole, own, rest = (answer[name] for name in ("whole_seconds", "seconds", "operation_seconds"))
+    parts = f"{own:.3f} of convolutions and {rest:.3f} of all else"
+    about = {
+        "range": f"{least:.3f} s if all else is free, {most:.3f} s if torch runs it op by op",
+        "bound by": f"{bounds} (of the convolutions' time)",
+        "left out": "; ".join(answer["left_out"]),
+        "to change": "--accuracy fast, --machine trn3, `trnconv tune`; `trnconv compare` shows two",
+    }
+    return [
+        f"The whole {answer['phase']}: {whole:.3f} s, {parts}.",
+        *(_latency_line(latency) for latency in answer["latencies"]),
+        *(f"  {name:<11}{words}" for name, words in about.items()),
+    ]
+
+
+def _latency_line(latency: dict[str, Any]) -> str:
+    cores = f"{latency['cores']} core{'s' if latency['cores'] > 1 else ''}"
+    seconds = f"{latency['bound']} {latency['seconds']:.3f} s".strip()
+    return f"  {cores:<11}{seconds:<18}{latency['how']}"
 
 
 def layer_sheet(answer: dict[str, Any]) -> Sheet:

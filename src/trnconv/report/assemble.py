@@ -26,6 +26,7 @@ from trnconv.report.content import (
     Budget,
     Contender,
     Effect,
+    LatencyRow,
     LayerTimeline,
     Origin,
     Report,
@@ -71,6 +72,8 @@ class ReportInputs:
     contenders: tuple[Contender, ...]  # ours; the baseline is added
     modelled: tuple[str, ...]  # what the times cover, in sentences
     left_out: tuple[str, ...]  # and what not
+    latencies: tuple[LatencyRow, ...] = ()
+    range_seconds: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +105,8 @@ def make_report(given: ReportInputs, asked: ReportOptions) -> Report:
         origin=_origin(asked),
         machine=facts,
         totals=totals,
+        latencies=given.latencies,
+        range_seconds=given.range_seconds,
         layers=rows,
         others=kind_rows(given.besides, totals.whole_seconds),
         timelines=timelines,
