@@ -28,7 +28,7 @@ _HOW = (
 
 
 @dataclass(frozen=True)
-class Side:
+class PlanSide:
     """One of the two: a model and how it is planned, or a file."""
 
     text: str
@@ -41,7 +41,7 @@ class Side:
     tuned: str = ""
 
     @classmethod
-    def parse(cls, text: str) -> Side:
+    def parse(cls, text: str) -> PlanSide:
         """`wan2.1,accuracy=fast`; what is a file is left to `_document`."""
         if Path(text).is_file():
             return cls(text)
@@ -73,20 +73,20 @@ def compare(
     from trnconv.report.comparison import as_document, compared, comparison_page
 
     require_one_form(json=json, csv=csv)
-    sides = Side.parse(first), Side.parse(second)
+    sides = PlanSide.parse(first), PlanSide.parse(second)
     with file_to_write(output) as write, price_cache(unused=no_cache) as cache:
         documents = [_document(side, cache) for side in sides]
         made = compared((first, second), *documents)
         write(comparison_page(made))
     if json:
-        print_json({**as_document(made), "sides": [_heading(one) for one in documents]})
+        print_json({**as_document(made), "sides": [_heading(document) for document in documents]})
     elif csv:
         _numbers(made).print_csv()
     else:
         _show(made, documents, output, wide=wide)
 
 
-def _document(side: Side, cache: Any) -> dict[str, Any]:
+def _document(side: PlanSide, cache: Any) -> dict[str, Any]:
     if not side.model:
         return _stored(Path(side.text))
     from trnconv.cli.plan_documents import model_document
@@ -105,7 +105,7 @@ def _watching(tell: Tell) -> Any:
     return lambda done, of: tell("prices", done, of)
 
 
-def _cores(side: Side) -> int | None:
+def _cores(side: PlanSide) -> int | None:
     if side.cores and not side.cores.isdecimal():
         raise TrnconvError(f"compare {side.text}: cores={side.cores} is no number. Write 1 or 2.")
     return int(side.cores) if side.cores else None

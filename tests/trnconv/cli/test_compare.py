@@ -5,14 +5,14 @@ import json
 import pytest
 
 from cli_runs import answer
-from trnconv.cli.compare import Side
+from trnconv.cli.compare import PlanSide
 from trnconv.errors import TrnconvError
 
 PLAIN, FAST = "sdxl,accuracy=direct", "sdxl,accuracy=direct,cores=1"
 
 
 def test_a_side_is_a_model_and_its_choices(tmp_path):
-    side = Side.parse("wan2.1,accuracy=fast,machine=trn3,phase=encode")
+    side = PlanSide.parse("wan2.1,accuracy=fast,machine=trn3,phase=encode")
     assert (side.model, side.accuracy, side.machine, side.phase) == (
         "wan2.1",
         "fast",
@@ -21,13 +21,13 @@ def test_a_side_is_a_model_and_its_choices(tmp_path):
     )
     file = tmp_path / "plan.json"
     file.write_text("{}")
-    assert (Side.parse(str(file)).model, Side.parse(str(file)).text) == ("", str(file))
+    assert (PlanSide.parse(str(file)).model, PlanSide.parse(str(file)).text) == ("", str(file))
 
 
 @pytest.mark.parametrize("choice", ["colour=red", "accuracy", "accuracy="])
 def test_what_is_no_choice_is_refused(choice):
     with pytest.raises(TrnconvError, match="is no choice"):
-        Side.parse(f"wan2.1,{choice}")
+        PlanSide.parse(f"wan2.1,{choice}")
 
 
 @pytest.mark.parametrize(
