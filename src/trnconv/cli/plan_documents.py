@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nkisim.machine import find_machine
@@ -77,12 +78,26 @@ def _price(price: Price, *, tuned: bool) -> dict[str, Any]:
     }
 
 
-def model_document(plan: ModelPlan) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Called:
+    """How a model is called: clips at once, and their type; what it is, if no registry knows it."""
+
+    batch: int = 1
+    dtype: str = "bfloat16"
+    own: str = ""  # class of a module
+
+
+ONE_CLIP = Called()
+
+
+def model_document(plan: ModelPlan, called: Called = ONE_CLIP) -> dict[str, Any]:
     """A model, planned; its layers, the heaviest first."""
-    seen, size, entry = plan.observation, plan.size, find(plan.observation.model)
+    seen, size = plan.observation, plan.size
     return {
         "kind": "modelled",
-        "model": {"name": entry.name, "title": entry.title, "class": entry.diffusers_class},
+        "model": _named(seen.model, called),
+        "batch": called.batch,
+        "dtype": called.dtype,
         "size": {
             "name": size.name,
             "height": size.height,
@@ -125,6 +140,13 @@ def model_document(plan: ModelPlan) -> dict[str, Any]:
         "tuned": sum(layer.tuned for layer in plan.layers),
         "layers": [_layer(layer, plan) for layer in plan.heaviest()],
     }
+
+
+def _named(model: str, called: Called) -> dict[str, str]:
+    if called.own:
+        return {"name": model, "title": model, "class": called.own}
+    entry = find(model)
+    return {"name": entry.name, "title": entry.title, "class": entry.diffusers_class}
 
 
 def _graph(graph: GraphPlan) -> dict[str, Any]:

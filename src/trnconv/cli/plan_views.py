@@ -7,9 +7,10 @@ from typing import Any
 from trnconv.ask.cores import cores_in_words
 from trnconv.cli.output import amount, console
 from trnconv.cli.sheet import Field, Sheet, sheet
-from trnconv.report.numbers import measured_in
+from trnconv.report.numbers import duration, measured_in
 
 _MODULE = 30
+_SHORT = 0.1  # seconds: below, milliseconds
 _SMALL = 0.005  # of the time: what would be shown as 0 %
 _LAYER_COLUMNS = (
     Field("module", words=True, least=16),
@@ -70,10 +71,11 @@ def show_model(answer: dict[str, Any], *, wide: bool = False) -> None:
     size = answer["size"]
     screen.print(
         f"{answer['model']['title']}, {answer['phase']} of {size['height']}x{size['width']},"
-        f" {size['frames']} {'frame' if size['frames'] == 1 else 'frames'}, batch 1",
+        f" {size['frames']} {'frame' if size['frames'] == 1 else 'frames'}, batch"
+        f" {answer['batch']}",
         markup=False,
     )
-    screen.print(label(answer, f"bfloat16, accuracy {answer['accuracy']}"))
+    screen.print(label(answer, f"{answer['dtype']}, accuracy {answer['accuracy']}"))
     screen.print()
     for line in latency_lines(answer):
         screen.print(line, markup=False)
@@ -96,23 +98,30 @@ def latency_lines(answer: dict[str, Any]) -> list[str]:
     by_bound = answer["share_by_bound"].items()
     bounds = ", ".join(f"{share:.0%} {bound}" for bound, share in by_bound if share >= _SMALL)
     whole, own, rest = (answer[name] for name in ("whole_seconds", "seconds", "operation_seconds"))
-    parts = f"{own:.3f} of convolutions and {rest:.3f} of all else"
+    parts = f"{_seconds(own)} of convolutions and {_seconds(rest)} of all else"
     about = {
-        "range": f"{least:.3f} s if all else is free, {most:.3f} s if torch runs it op by op",
+        "range": f"{_seconds(least)} if all else is free, {_seconds(most)} if torch runs it op by op",
         "bound by": f"{bounds} (of the convolutions' time)",
         "left out": "; ".join(answer["left_out"]),
         "to change": "--accuracy fast, --machine trn3, `trnconv tune`; `trnconv compare` shows two",
     }
     return [
-        f"The whole {answer['phase']}: {whole:.3f} s, {parts}.",
+        f"The whole {answer['phase']}: {_seconds(whole)}, {parts}.",
         *(_latency_line(latency) for latency in answer["latencies"]),
         *(f"  {name:<11}{words}" for name, words in about.items()),
     ]
 
 
+def _seconds(value: float) -> str:
+    """Three digits: 4.448 s, 1.85 ms."""
+    if value >= _SHORT or not value:
+        return f"{value:.3f} s"
+    return duration(value).replace("\u00a0", " ")
+
+
 def _latency_line(latency: dict[str, Any]) -> str:
     cores = f"{latency['cores']} core{'s' if latency['cores'] > 1 else ''}"
-    seconds = f"{latency['bound']} {latency['seconds']:.3f} s".strip()
+    seconds = f"{latency['bound']} {_seconds(latency['seconds'])}".strip()
     return f"  {cores:<11}{seconds:<18}{latency['how']}"
 
 

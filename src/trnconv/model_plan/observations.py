@@ -8,16 +8,22 @@ from trnconv.errors import UnsupportedError
 from trnconv.models import ModelEntry, Size, latent_size
 from trnconv.observed import Observation, shipped
 
+STORED_DTYPE = "bfloat16"
 _NEEDED = ("torch", "diffusers")
 
 
-def observation(entry: ModelEntry, size: Size, phase: str) -> Observation:
-    """One encode or decode of a model, batch 1. Sizes nobody looked at need torch and diffusers."""
+def observation(
+    entry: ModelEntry, size: Size, phase: str, batch: int = 1, dtype: str = STORED_DTYPE
+) -> Observation:
+    """One encode or decode of a model. What nobody looked at needs torch and diffusers.
+
+    Stored are sizes of the registry, batch 1 in bfloat16.
+    """
     if phase not in entry.phases:
         raise UnsupportedError(f"{phase} of {entry.name}: it can {' and '.join(entry.phases)}.")
     latent_size(entry, size)
     known = shipped(entry, size, phase)
-    if known is not None:
+    if known is not None and (batch, dtype) == (1, STORED_DTYPE):
         return known
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
@@ -25,13 +31,13 @@ def observation(entry: ModelEntry, size: Size, phase: str) -> Observation:
             f"{other.height}x{other.width}x{other.frames}" for other in planned_sizes(entry)
         )
         raise UnsupportedError(
-            f"{entry.name} at {size.height}x{size.width}x{size.frames}: what it does at this size"
-            f" is not stored, and finding out needs {' and '.join(missing)}. Run `pip install"
-            f" 'trnconv[diffusers]'`, or ask for {named}."
+            f"{entry.name} at {size.height}x{size.width}x{size.frames}, batch {batch}, {dtype}:"
+            f" what it does is not stored, and finding out needs {' and '.join(missing)}. Run"
+            f" `pip install 'trnconv[diffusers]'`, or ask for batch 1 of {named} in {STORED_DTYPE}."
         )
     from trnconv.pytorch.observer import observe  # noqa: PLC0415 (torch: for other sizes only)
 
-    return observe(entry, size, phase)
+    return observe(entry, size, phase, batch=batch, dtype=dtype)
 
 
 def planned_sizes(entry: ModelEntry) -> tuple[Size, ...]:
