@@ -100,7 +100,7 @@ def latency_lines(answer: dict[str, Any]) -> list[str]:
     whole, own, rest = (answer[name] for name in ("whole_seconds", "seconds", "operation_seconds"))
     parts = f"{_seconds(own)} of convolutions and {_seconds(rest)} of all else"
     about = {
-        "range": f"{_seconds(least)} if all else is free, {_seconds(most)} if torch runs it op by op",
+        "range": f"{_seconds(least)} if all else is free, {_seconds(most)} if it runs op by op",
         "bound by": f"{bounds} (of the convolutions' time)",
         "left out": "; ".join(answer["left_out"]),
         "to change": "--accuracy fast, --machine trn3, `trnconv tune`; `trnconv compare` shows two",
