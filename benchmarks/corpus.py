@@ -90,7 +90,7 @@ def resume(options: argparse.Namespace) -> dict[str, Any]:
         found, _ = extend(read_plan(out), find_clips([source]), CLIPS_PER_SHARD)
         planned = sum(store.requests.values())
         damaged = reopen_damaged(found)
-        left = [shard for one in open_segments(found) for shard in open_shards(out, one)]
+        left = [shard for segment in open_segments(found) for shard in open_shards(out, segment)]
         return {
             "clips": found.clips,
             "segments": len(found.segments),

@@ -19,7 +19,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import torch
+try:
+    import torch
+except ModuleNotFoundError:
+    sys.exit("This example needs torch and diffusers: pip install 'trnconv[diffusers,plots]'.")
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table

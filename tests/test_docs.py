@@ -1,6 +1,7 @@
 """The code in the documentation runs, and prints what the page says it prints (doc_pages.py)."""
 
 import ast
+import json
 import subprocess
 import sys
 
@@ -83,6 +84,38 @@ def test_commands_with_output_are_run():
 def test_the_readme_has_code_and_shows_its_output():
     blocks = list(python_blocks((ROOT / "README.md").read_text()))
     assert any(block.printed for block in blocks)
+
+
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+
+
+TITLES = {
+    "wan2.1": "Wan 2.1,",
+    "wan2.2-5b": "Wan 2.2 5B,",
+    "hunyuanvideo": "HunyuanVideo,",
+    "cogvideox": "CogVideoX,",
+    "ltx-video-0.9.7": "LTX-Video 0.9.7,",
+}
+
+
+def test_the_readmes_decodes_are_those_of_the_benchmark():
+    lines = (ROOT / "README.md").read_text().splitlines()
+    stored = json.loads((ROOT / "benchmarks" / "decode.json").read_text())["runs"]
+    runs = {run["model"]: run for run in stored if run["phase"] == "decode"}
+    for model, title in TITLES.items():
+        [line] = [line for line in lines if line.startswith(f"| {title}")]
+        own, rest, whole, baseline, ratio = map(float, line.strip("| ").split("|")[1:])
+        run = runs[model]
+        exact = run["convolutions_s"] + run["rest_s"]
+        for shown, value in (
+            (own, run["convolutions_s"]),
+            (rest, run["rest_s"]),
+            (whole, exact),
+            (baseline, run["baseline_s"]),
+            (ratio, exact / run["baseline_s"]),
+        ):
+            assert abs(shown - value) <= max(0.005, 0.005 * value) + 1e-9, (model, shown, value)
 
 
 PAGE = """a

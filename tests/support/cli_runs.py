@@ -4,7 +4,7 @@ import json
 import sys
 from typing import NamedTuple
 
-from trnconv.cli import main
+from trnconv.cli import heartbeat, main
 
 WIDTH = "100"
 
@@ -18,7 +18,8 @@ class Ran(NamedTuple):
 
 
 def run_trnconv(monkeypatch, capsys, *arguments):
-    """Its exit code and what it wrote; no colours, 100 columns."""
+    """Its exit code and what it wrote; no colours, 100 columns, no lines about what takes long."""
+    monkeypatch.setattr(heartbeat, "EVERY_S", 3600.0)
     for name, value in (("COLUMNS", WIDTH), ("NO_COLOR", "1"), ("TERM", "dumb")):
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("FORCE_COLOR", raising=False)

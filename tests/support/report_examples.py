@@ -7,6 +7,7 @@ from trnconv.report.content import (
     Effect,
     KindRow,
     LaneStrip,
+    LatencyRow,
     LayerRow,
     LayerTimeline,
     MachineFacts,
@@ -111,6 +112,11 @@ def example(**others):
             psum_banks=8,
             cores_per_chip=8,
         ),
+        latencies=(
+            LatencyRow(cores=1, seconds=0.00125, bound="", how="planned for one core"),
+            LatencyRow(cores=8, seconds=0.00015625, bound="at least", how="an even share each"),
+        ),
+        range_seconds=(0.001, 0.0021),
         totals=Totals(
             accuracy="bf16",
             seconds=0.001,

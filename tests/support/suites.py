@@ -63,6 +63,7 @@ OPT_IN = {
     "fast": _needs_nothing,
     "fuzz": _needs_nothing,
     "strict": _needs_nothing,
+    "sweep": _needs_nothing,
     "site": _needs_package("material"),
     "dist": _needs_package("hatchling"),
     "chaos": _needs_package(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from typing import Annotated
 
 import typer
 
@@ -10,10 +12,12 @@ from trnconv.cli import (
     bench,
     bringup,
     capacity,
+    compare,
     doctor,
     encode,
     explain,
     freeze,
+    layers,
     models,
     plan,
     report,
@@ -22,35 +26,56 @@ from trnconv.cli import (
     tune,
     verify,
 )
-from trnconv.cli.refusals import EXIT_CODES, REFUSED, in_words
+from trnconv.cli.flags import PlainCommand, PlainGroup
+from trnconv.cli.refusals import EXIT_CODES, FAILED, REFUSED, in_words
 
 _NAME = "trnconv"
 app = typer.Typer(
     name=_NAME,
+    cls=PlainGroup,
     help="Convolution for video models on AWS Trainium.",
     no_args_is_help=True,
     epilog=EXIT_CODES,
     pretty_exceptions_enable=False,
 )
 # In the order of the help: what to ask first comes first.
-app.command()(models.models)
-app.command()(plan.plan)
-app.command()(explain.explain)
-app.command()(time.time)
-app.command()(trace.trace)
-app.command()(report.report)
-app.command()(verify.verify)
-app.command()(bench.bench)
-app.command()(tune.tune)
-app.command()(freeze.freeze)
-app.command()(encode.encode)
-app.command()(capacity.capacity)
-app.command()(doctor.doctor)
-app.command()(bringup.bringup)
+for _command in (
+    models.models,
+    layers.layers,
+    plan.plan,
+    explain.explain,
+    time.time,
+    trace.trace,
+    report.report,
+    compare.compare,
+    verify.verify,
+    bench.bench,
+    tune.tune,
+    freeze.freeze,
+    encode.encode,
+    capacity.capacity,
+    doctor.doctor,
+    bringup.bringup,
+):
+    app.command(cls=PlainCommand)(_command)
+
+
+def _version(*, asked: bool) -> None:
+    if not asked:
+        return
+    from nkisim.version import __version__
+
+    typer.echo(f"{_NAME} {__version__}")
+    raise typer.Exit
 
 
 @app.callback()
-def _commands() -> None:
+def _commands(
+    *,
+    _: Annotated[
+        bool, typer.Option("--version", help="The version.", is_eager=True, callback=_version)
+    ] = False,
+) -> None:
     """Convolution for video models on AWS Trainium. Times of devices are modelled."""
 
 
@@ -63,3 +88,12 @@ def main() -> None:
     except TrnconvError as refusal:
         in_words(refusal)
         sys.exit(REFUSED)
+    except OSError as error:  # of stdout above all: a full disk; a closed pipe is Typer's business
+        _leave_stdout()
+        in_words(f"{error.strerror}{f': {error.filename}' if error.filename else ''}.")
+        sys.exit(FAILED)
+
+
+def _leave_stdout() -> None:
+    """What is buffered cannot be written: Python would try again at its end, and complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -10,7 +10,8 @@ from trnconv.cli.completion import case_names, model_names
 from trnconv.cli.heartbeat import Tell, working
 from trnconv.cli.layer_options import Cores, MachineName, asked_machine
 from trnconv.cli.model_options import NoCache, TunedFile, price_cache
-from trnconv.cli.output import Json, console, print_json, table
+from trnconv.cli.output import Json, console, print_json
+from trnconv.cli.sheet import Csv, Field, Sheet, Wide, require_one_form, sheet
 from trnconv.errors import TrnconvError
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ def bench(
     ] = False,
     tuned: TunedFile = None,
     no_cache: NoCache = False,
+    wide: Wide = False,
+    csv: Csv = False,
     json: Json = False,
 ) -> None:
     """Modelled times of our kernels beside a baseline: a model of nki-library's published design.
@@ -56,6 +59,7 @@ def bench(
     from trnconv.model_plan import Prices
     from trnconv.planner.tuned_plans import use_tuned
 
+    require_one_form(json=json, csv=csv)
     _require_sense(layers, model, cpu=cpu)
     target = asked_machine(machine)
     with use_tuned(tuned), price_cache(unused=no_cache) as cache, working("planning") as tell:
@@ -71,10 +75,13 @@ def bench(
         **_heading(target, launched, simulate=simulate),
         "rows": [_public(row) for row in rows],
     }
+    made = _sheet(answer["rows"], what="model" if model else "layer", cpu=cpu)
     if json:
         print_json(answer)
+    elif csv:
+        made.print_csv()
     else:
-        _show(answer, what="model" if model else "layer", cpu=cpu)
+        _show(answer, made, wide=wide)
 
 
 def _require_sense(layers: list[str] | None, model: list[str] | None, *, cpu: bool) -> None:
@@ -106,7 +113,7 @@ def _layer_rows(
     cases = [find(name) for name in names] if names else list(BENCHMARK)
     rows = []
     for done, case in enumerate(cases):
-        tell(f"{done} of {len(cases)} layers")
+        tell("layers", done, len(cases))
         rows.append(_layer_row(case, target, prices))
     return rows
 
@@ -142,10 +149,11 @@ def _model_rows(
     from trnconv.models import find, models
 
     entries = list(models()) if _ALL in names else [find(name) for name in names]
-    cores, rows = cores_of(target, prices.cores), []
+    cores, rows = cores_of(target, prices.cores), list[dict[str, Any]]()
+    phases = sum(len(entry.phases) for entry in entries)
     for entry in entries:
         for phase in entry.phases:
-            tell(f"{entry.name} {phase}")
+            tell("models and phases", len(rows), phases)
             plans = {
                 name: model_plan(
                     entry, "", phase, PlanOptions(target.name, name, prices.cores), prices
@@ -169,7 +177,7 @@ def _measure(rows: list[dict[str, Any]], tell: Tell) -> None:
     from trnconv.cpu_time import measurable, measure
 
     for done, row in enumerate(rows):
-        tell(f"measuring on this CPU, {done} of {len(rows)} layers")
+        tell("measuring layers on this CPU", done, len(rows))
         shape = row["_case"].shape
         taken = measure(shape) if measurable(shape) else None
         row["cpu_measured_seconds"] = None if taken is None else taken.seconds
@@ -180,7 +188,43 @@ def _public(row: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if not name.startswith("_")}
 
 
-def _show(answer: dict[str, Any], *, what: str, cpu: bool) -> None:
+def _sheet(rows: list[dict[str, Any]], *, what: str, cpu: bool) -> Sheet:
+    scale, unit = (1e3, "ms") if what == "layer" else (1.0, "s")
+    times = [Field(f"{name}, {unit}", _figure) for name in (*_ACCURACIES, "baseline")]
+    columns = [
+        Field(what, words=True, least=16),
+        *times,
+        Field("baseline / bf16", lambda ratio: _NONE if ratio is None else f"{ratio:.2f}", rank=1),
+        *([Field("this CPU, ms", _whole)] if cpu else []),
+    ]
+    return sheet(columns, [(*_cells(row, scale), *_cpu(row, cpu=cpu)) for row in rows])
+
+
+def _cells(row: dict[str, Any], scale: float) -> tuple[Any, ...]:
+    ours, known = row["seconds"], row["baseline_seconds"]
+    name = f"{row['key']:>2}  {row['name']}" if row.get("key") else row["name"]
+    times = [scale * ours[accuracy] for accuracy in _ACCURACIES]
+    if known is None:
+        return (name, *times, None, None)
+    return (name, *times, scale * known, known / ours["bf16"])
+
+
+def _cpu(row: dict[str, Any], *, cpu: bool) -> tuple[Any, ...]:
+    seconds = row.get("cpu_measured_seconds")
+    return () if not cpu else (None if seconds is None else 1e3 * seconds,)
+
+
+def _figure(value: float | None) -> str:
+    from trnconv.report.numbers import significant
+
+    return _NONE if value is None else significant(value)
+
+
+def _whole(value: float | None) -> str:
+    return _NONE if value is None else f"{value:,.0f}"
+
+
+def _show(answer: dict[str, Any], made: Sheet, *, wide: bool) -> None:
     from trnconv.ask.cores import cores_in_words
 
     screen, rows = console(), answer["rows"]
@@ -190,35 +234,9 @@ def _show(answer: dict[str, Any], *, what: str, cpu: bool) -> None:
         " nothing was measured on a device."
     )
     screen.print()
-    unit = (1e3, "ms") if what == "layer" else (1.0, "s")
-    heads = [f"{name}, {unit[1]}" for name in (*_ACCURACIES, "baseline")]
-    measured = ["this CPU, ms"] if cpu else []
-    shown = table("", what, *heads, "baseline / bf16", *measured)
-    for row in rows:
-        name = f"{row['key']:>2}  {row['name']}" if row.get("key") else row["name"]
-        shown.add_row(name, *_cells(row, unit[0]), *([_cpu(row)] if cpu else []))
-    screen.print(shown)
+    made.show(screen, wide=wide)
     screen.print()
     screen.print(f"Baseline: {answer['baseline']}.", markup=False)
-    for by in dict.fromkeys(row.get("cpu_measured_by") for row in rows if cpu):
+    for by in dict.fromkeys(row.get("cpu_measured_by") for row in rows):
         if by:
             screen.print(f"This CPU: really measured, {by}.")
-
-
-def _cells(row: dict[str, Any], scale: float) -> list[str]:
-    ours, known = row["seconds"], row["baseline_seconds"]
-    times = [_figure(scale * ours[name]) for name in _ACCURACIES]
-    if known is None:
-        return [*times, _NONE, _NONE]
-    return [*times, _figure(scale * known), f"{known / ours['bf16']:.2f}"]
-
-
-def _figure(value: float) -> str:
-    from trnconv.report.numbers import significant
-
-    return significant(value)
-
-
-def _cpu(row: dict[str, Any]) -> str:
-    seconds = row["cpu_measured_seconds"]
-    return _NONE if seconds is None else f"{1e3 * seconds:,.0f}"

@@ -33,8 +33,12 @@ def bringup(
         list[str] | None, typer.Option(help="Turn a switch on, from now on, on this host.")
     ] = None,
     file: Annotated[Path, typer.Option(help="Where findings go.")] = _DEFAULT_FILE,
-    retry: Annotated[bool, typer.Option(help="Climb the red rung again as it is.")] = False,
-    restart: Annotated[bool, typer.Option(help="Forget the findings of the file.")] = False,
+    retry: Annotated[
+        bool, typer.Option("--retry", help="Climb the red rung again as it is.")
+    ] = False,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Forget the findings of the file.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Climb rung by rung; stop at the first that is red and name the switch to turn.

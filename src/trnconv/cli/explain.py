@@ -17,12 +17,19 @@ from trnconv.cli.layer_options import (
     with_layer,
 )
 from trnconv.cli.model_options import TunedFile
-from trnconv.cli.output import Json, console, print_json, table
+from trnconv.cli.output import Json, console, print_json
+from trnconv.cli.sheet import Field, Wide, sheet
 
 if TYPE_CHECKING:
     from trnconv.ask.question import Question
 
-_WIDE = 200  # characters of a table, at most
+_COLUMNS = (
+    Field("accuracy", words=True),
+    Field("time, us", "{:,.1f}".format),
+    Field("expected error", "{:.3f}x".format),
+    Field("bound"),
+    Field("plan", words=True, rank=1),
+)
 _POLICIES = ("direct", "bf16", "fast")
 _TITLES, _TITLES_OF_TWO = ("Directly", "By every form"), ("On two cores", "Against one core")
 
@@ -34,6 +41,7 @@ def explain(
     accuracy: Accuracy = "bf16",
     cores: Cores = None,
     tuned: TunedFile = None,
+    wide: Wide = False,
     json: Json = False,
 ) -> None:
     """Say why a layer gets its plan, what the alternatives cost, what each accuracy would give."""
@@ -46,7 +54,7 @@ def explain(
     if json:
         print_json(answer)
     else:
-        _show(answer)
+        _show(answer, wide=wide)
 
 
 def _answer(asked: AskedLayer, question: Question, cores: int | None) -> dict[str, Any]:
@@ -84,10 +92,10 @@ def _policy(question: Question, prices: Any) -> dict[str, Any]:
     }
 
 
-def _show(answer: dict[str, Any]) -> None:
+def _show(answer: dict[str, Any], *, wide: bool) -> None:
     from trnconv.cli.plan_views import label, origin
 
-    screen = console(_WIDE)
+    screen = console()
     screen.print(answer["layer"]["in_words"], markup=False)
     screen.print(label(answer, f"{answer['dtype']}, accuracy {answer['accuracy']}"), markup=False)
     for words in answer["switches"]:
@@ -100,17 +108,11 @@ def _show(answer: dict[str, Any]) -> None:
         screen.print(f"{title}:")
         screen.print(text, markup=False)
     screen.print()
-    screen.print(_policies(answer["policies"]))
+    sheet(_COLUMNS, [_row(policy) for policy in answer["policies"]]).show(screen, wide=wide)
     screen.print("Expected error: RMS, over that of a direct convolution of the same dtype.")
 
 
-def _policies(policies: list[dict[str, Any]]) -> Any:
-    shown = table("", "accuracy", "time, us", "expected error", "bound", "plan")
-    shown.columns[-1].justify = "left"
-    for policy in policies:
-        plan = policy["plan"] + (" (tuned)" if policy["tuned"] else "")
-        ratio = f"{policy['expected_error']:.3f}x"
-        shown.add_row(
-            policy["accuracy"], f"{policy['ns'] / 1e3:,.1f}", ratio, policy["bound"], plan
-        )
-    return shown
+def _row(policy: dict[str, Any]) -> tuple[Any, ...]:
+    plan = policy["plan"] + (" (tuned)" if policy["tuned"] else "")
+    us = policy["ns"] / 1e3
+    return policy["accuracy"], us, policy["expected_error"], policy["bound"], plan

@@ -42,7 +42,7 @@ def freeze(
     with working(f"freezing {what}") as tell:
         for problem in problems:
             entries.append(frozen_entry(problem, cores))
-            tell(f"{len(entries)} of {len(problems)} problems")
+            tell("problems", len(entries), len(problems))
     words = " ".join(part for part in (what, size, phase or "") if part)
     files = write_folder(out, name, entries, words, __version__)
     answer = {

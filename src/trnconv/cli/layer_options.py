@@ -148,7 +148,7 @@ def asked_layer(options: LayerOptions) -> AskedLayer:
     """The layer that the options describe; a TrnconvError says what is missing or wrong."""
     from trnconv.cases import find
 
-    dtype = _dtype(options.dtype)
+    dtype = asked_dtype(options.dtype)
     if options.case is not None:
         others = options.given(but=("case", "dtype"))
         if others:
@@ -244,7 +244,8 @@ def _padding(text: str) -> Padding:
     return [(side[0], side[-1]) for side in sides]
 
 
-def _dtype(text: str | None) -> str | None:
+def asked_dtype(text: str | None) -> str | None:
+    """A type that kernels take; None if none was named."""
     from trnconv.ask.ends import ITEM_BYTES
 
     if text is not None and text not in ITEM_BYTES:

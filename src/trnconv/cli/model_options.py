@@ -62,9 +62,9 @@ def with_layer_or_model(command: Command) -> Command:
     return either
 
 
-def require_model_alone(layer: LayerOptions, model: str) -> None:
-    """Refuse a model and a layer at once."""
-    others = layer.given(but=("size",))
+def require_model_alone(layer: LayerOptions, model: str, *also: str) -> None:
+    """Refuse a model and a layer at once; `also` are options that both have."""
+    others = layer.given(but=("size", *also))
     if others:
         raise TrnconvError(
             f"--model {model} and {', '.join(others)}: a model has its layers. Ask for a model, or"

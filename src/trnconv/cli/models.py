@@ -4,23 +4,36 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trnconv.cli.output import Json, console, print_json, table
+from trnconv.cli.output import Json, console, print_json
+from trnconv.cli.sheet import Csv, Field, Sheet, Wide, require_one_form, sheet
 
 if TYPE_CHECKING:
     from trnconv.models import ModelEntry
 
-_WIDE = 200  # characters of the table, at most
+_COLUMNS = (
+    Field("name", words=True),
+    Field("what", words=True, rank=3),
+    Field("sizes, height x width x frames", words=True),
+    Field("frames", words=True, rank=1),
+    Field("class of diffusers", words=True, rank=2),
+)
 
 
-def models(json: Json = False) -> None:
+def models(json: Json = False, csv: Csv = False, wide: Wide = False) -> None:
     """List the models of the registry: what they are, their sizes, their class in diffusers."""
     from trnconv.models import models as registered
 
+    require_one_form(json=json, csv=csv)
     answer = {"models": [_document(entry) for entry in registered()]}
     if json:
         print_json(answer)
+    elif csv:
+        _sheet(answer).print_csv()
     else:
-        _show(answer)
+        screen = console()
+        _sheet(answer).show(screen, wide=wide)
+        screen.print()
+        screen.print("The first size is the default. Others work, too, if the model takes them.")
 
 
 def _document(entry: ModelEntry) -> dict[str, Any]:
@@ -48,20 +61,12 @@ def _document(entry: ModelEntry) -> dict[str, Any]:
     }
 
 
-def _show(answer: dict[str, Any]) -> None:
-    shown = table(
-        "", "name", "what", "sizes, height x width x frames", "frames", "class of diffusers"
+def _sheet(answer: dict[str, Any]) -> Sheet:
+    return sheet(_COLUMNS, [_row(model) for model in answer["models"]])
+
+
+def _row(model: dict[str, Any]) -> tuple[str, ...]:
+    sizes = ", ".join(
+        f"{size['height']}x{size['width']}x{size['frames']}" for size in model["sizes"]
     )
-    for column in shown.columns:
-        column.justify = "left"
-    for model in answer["models"]:
-        sizes = ", ".join(
-            f"{size['height']}x{size['width']}x{size['frames']}" for size in model["sizes"]
-        )
-        shown.add_row(
-            model["name"], model["title"], sizes, model["frames"], model["diffusers_class"]
-        )
-    screen = console(_WIDE)
-    screen.print(shown)
-    screen.print()
-    screen.print("The first size is the default. Others work, too, if the model takes them.")
+    return model["name"], model["title"], sizes, model["frames"], model["diffusers_class"]

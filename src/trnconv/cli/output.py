@@ -20,7 +20,7 @@ def print_json(document: Any) -> None:
 
 
 def console(wide: int = _WIDE) -> Console:
-    """stdout; where it is no terminal, wide enough for every table."""
+    """stdout; where it is no terminal, so wide."""
     width = None if sys.stdout.isatty() else wide
     return Console(width=width, soft_wrap=True, highlight=False)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nkisim.machine import find_machine
@@ -9,7 +10,16 @@ from trnconv.ask.cores import cores_of
 from trnconv.ask.limits import COMPILE_ASSUMPTION
 from trnconv.ask.question import Question
 from trnconv.geometry import ConvShape
-from trnconv.model_plan import GraphPlan, LayerPlan, ModelPlan, by_kind, is_tuned
+from trnconv.model_plan import (
+    GraphPlan,
+    LayerPlan,
+    ModelPlan,
+    between,
+    by_kind,
+    is_tuned,
+    latencies,
+    shares_by_bound,
+)
 from trnconv.models import find
 from trnconv.observed import ObservedConv
 from trnconv.records import to_json
@@ -69,12 +79,26 @@ def _price(price: Price, *, tuned: bool) -> dict[str, Any]:
     }
 
 
-def model_document(plan: ModelPlan) -> dict[str, Any]:
+@dataclass(frozen=True)
+class ClipCall:
+    """How a model is called: clips at once, and their type; what it is, if no registry knows it."""
+
+    batch: int = 1
+    dtype: str = "bfloat16"
+    own: str = ""  # class of a module
+
+
+ONE_CLIP = ClipCall()
+
+
+def model_document(plan: ModelPlan, called: ClipCall = ONE_CLIP) -> dict[str, Any]:
     """A model, planned; its layers, the heaviest first."""
-    seen, size, entry = plan.observation, plan.size, find(plan.observation.model)
+    seen, size = plan.observation, plan.size
     return {
         "kind": "modelled",
-        "model": {"name": entry.name, "title": entry.title, "class": entry.diffusers_class},
+        "model": _named(seen.model, called),
+        "batch": called.batch,
+        "dtype": called.dtype,
         "size": {
             "name": size.name,
             "height": size.height,
@@ -88,6 +112,9 @@ def model_document(plan: ModelPlan) -> dict[str, Any]:
         "whole_seconds": plan.whole_seconds,
         "seconds": plan.seconds,
         "operation_seconds": plan.operation_seconds,
+        "latencies": [to_json(latency) for latency in latencies(plan)],
+        "between_seconds": to_json(between(plan)),
+        "share_by_bound": dict(shares_by_bound(plan)),
         "operations": [to_json(kind) for kind in by_kind(plan.operations)],
         "operations_by": REST,
         "calls": plan.calls,
@@ -115,6 +142,13 @@ def model_document(plan: ModelPlan) -> dict[str, Any]:
         "shipped": sum(layer.price.shipped for layer in plan.layers),
         "layers": [_layer(layer, plan) for layer in plan.heaviest()],
     }
+
+
+def _named(model: str, called: ClipCall) -> dict[str, str]:
+    if called.own:
+        return {"name": model, "title": model, "class": called.own}
+    entry = find(model)
+    return {"name": entry.name, "title": entry.title, "class": entry.diffusers_class}
 
 
 def _graph(graph: GraphPlan) -> dict[str, Any]:

@@ -5,11 +5,35 @@ from __future__ import annotations
 from typing import Any
 
 from trnconv.ask.cores import cores_in_words
-from trnconv.cli.output import amount, console, table
-from trnconv.report.numbers import measured_in
+from trnconv.cli.output import amount, console
+from trnconv.cli.sheet import Field, Sheet, sheet
+from trnconv.report.numbers import duration, measured_in
 
-_WIDE = 200  # characters of the table of a model, at most
 _MODULE = 30
+_SHORT = 0.1  # seconds: below, milliseconds
+_SMALL = 0.005  # of the time: what would be shown as 0 %
+_LAYER_COLUMNS = (
+    Field("module", words=True, least=16),
+    Field("channels, taps", words=True),
+    Field("input", rank=2),
+    Field("calls"),
+    Field("ms a call", "{:.3f}".format, rank=3),
+    Field("s", "{:.3f}".format),
+    Field("of all", "{:.1%}".format),
+    Field("bound"),
+    Field("instr.", rank=4),
+    Field("plan", words=True, rank=5),
+)
+_OPERATION_COLUMNS = (
+    Field("besides convolutions", words=True),
+    Field("calls"),
+    Field("GB", "{:.2f}".format, rank=1),
+    Field("GB by torch's operators", "{:.2f}".format, rank=3),
+    Field("s", "{:.3f}".format),
+    Field("of all", "{:.1%}".format),
+    Field("bound"),
+    Field("priced as", rank=2),
+)
 
 
 def show_layer(answer: dict[str, Any]) -> None:
@@ -41,61 +65,64 @@ def label(answer: dict[str, Any], more: str) -> str:
     )
 
 
-def show_model(answer: dict[str, Any]) -> None:
+def show_model(answer: dict[str, Any], *, wide: bool = False) -> None:
     """A model: its layers, the heaviest first, and totals."""
-    screen = console(_WIDE)
+    screen = console()
     size = answer["size"]
     screen.print(
         f"{answer['model']['title']}, {answer['phase']} of {size['height']}x{size['width']},"
-        f" {size['frames']} {'frame' if size['frames'] == 1 else 'frames'}, batch 1",
+        f" {size['frames']} {'frame' if size['frames'] == 1 else 'frames'}, batch"
+        f" {answer['batch']}",
         markup=False,
     )
-    screen.print(label(answer, f"bfloat16, accuracy {answer['accuracy']}"))
+    screen.print(label(answer, f"{answer['dtype']}, accuracy {answer['accuracy']}"))
     screen.print()
-    screen.print(
-        f"The whole {answer['phase']}: {answer['whole_seconds']:.3f} s, {answer['seconds']:.3f} of"
-        f" convolutions and {answer['operation_seconds']:.3f} of all else.",
-        markup=False,
-    )
+    for line in latency_lines(answer):
+        screen.print(line, markup=False)
     screen.print()
-    screen.print(_layers(answer["layers"]))
+    layer_sheet(answer).show(screen, wide=wide)
     hidden = answer["distinct"] - len(answer["layers"])
     if hidden:
         screen.print(f"and {hidden} more convolutions: --top {answer['distinct']}, or --json")
     screen.print()
-    screen.print(_operations(answer))
+    _operations(answer).show(screen, wide=wide)
     screen.print(f"All else is {answer['operations_by']}.")
     screen.print()
     for name, words in _totals(answer):
         screen.print(f"{name:<14}{words}", markup=False)
-    screen.print()
-    screen.print(f"Left out: {'; '.join(answer['left_out'])}.")
 
 
-def _layers(layers: list[dict[str, Any]]) -> Any:
-    numbers = ("calls", "ms a call", "s", "of all")
-    shown = table("", "module", "channels, taps", "input", *numbers, "bound", "instr.", "plan")
-    for name in ("channels, taps", "plan"):
-        next(column for column in shown.columns if column.header == name).justify = "left"
-    for layer in layers:
-        call = layer["call"]
-        spent = (
-            f"{call['ns'] / 1e6:.3f}",
-            f"{layer['total_ns'] / 1e9:.3f}",
-            f"{layer['share']:.1%}",
-        )
-        words = f"{call['algorithm']}, {call['block']}{origin(call, ', {}')}"
-        shown.add_row(
-            _modules(layer["modules"]),
-            layer["convolution"],
-            layer["input"],
-            str(layer["calls"]),
-            *spent,
-            call["bound"],
-            f"{call['instructions']}",
-            words,
-        )
-    return shown
+def latency_lines(answer: dict[str, Any]) -> list[str]:
+    """The first screen: seconds by cores, what is in them, what is not, what would change them."""
+    least, most = (answer["between_seconds"][end] for end in ("least", "most"))
+    by_bound = answer["share_by_bound"].items()
+    bounds = ", ".join(f"{share:.0%} {bound}" for bound, share in by_bound if share >= _SMALL)
+    whole, own, rest = (answer[name] for name in ("whole_seconds", "seconds", "operation_seconds"))
+    parts = f"{_seconds(own)} of convolutions and {_seconds(rest)} of all else"
+    about = {
+        "range": f"{_seconds(least)} if all else is free, {_seconds(most)} if it runs op by op",
+        "bound by": f"{bounds} (of the convolutions' time)",
+        "left out": "; ".join(answer["left_out"]),
+        "to change": "--accuracy fast, --machine trn3, `trnconv tune`; `trnconv compare` shows two",
+    }
+    return [
+        f"The whole {answer['phase']}: {_seconds(whole)}, {parts}.",
+        *(_latency_line(latency) for latency in answer["latencies"]),
+        *(f"  {name:<11}{words}" for name, words in about.items()),
+    ]
+
+
+def _seconds(value: float) -> str:
+    """Three digits: 4.448 s, 1.85 ms."""
+    if value >= _SHORT or not value:
+        return f"{value:.3f} s"
+    return duration(value).replace("\u00a0", " ")
+
+
+def _latency_line(latency: dict[str, Any]) -> str:
+    cores = f"{latency['cores']} core{'s' if latency['cores'] > 1 else ''}"
+    seconds = f"{latency['bound']} {_seconds(latency['seconds'])}".strip()
+    return f"  {cores:<11}{seconds:<18}{latency['how']}"
 
 
 def origin(call: dict[str, Any], words: str) -> str:
@@ -110,23 +137,43 @@ def _origins(answer: dict[str, Any]) -> str:
     return f"{shipped} came with the package, {tuned} tuned here, {searched} searched for"
 
 
-def _operations(answer: dict[str, Any]) -> Any:
+def layer_sheet(answer: dict[str, Any]) -> Sheet:
+    """Convolutions, those first that take longest."""
+    return sheet(_LAYER_COLUMNS, [_layer_row(layer) for layer in answer["layers"]])
+
+
+def _layer_row(layer: dict[str, Any]) -> tuple[Any, ...]:
+    call = layer["call"]
+    return (
+        _modules(layer["modules"]),
+        layer["convolution"],
+        layer["input"],
+        layer["calls"],
+        call["ns"] / 1e6,
+        layer["total_ns"] / 1e9,
+        layer["share"],
+        call["bound"],
+        call["instructions"],
+        f"{call['algorithm']}, {call['block']}{origin(call, ', {}')}",
+    )
+
+
+def _operations(answer: dict[str, Any]) -> Sheet:
     """What is no convolution, by kind."""
-    numbers = ("calls", "GB", "GB by torch's operators", "s", "of all")
-    shown = table("", "besides convolutions", *numbers, "bound", "priced as")
-    for kind in answer["operations"]:
-        spent = kind["ns"] / 1e9
-        shown.add_row(
+    rows = [
+        (
             kind["kind"],
-            str(kind["calls"]),
-            f"{kind['moved_bytes'] / 1e9:.2f}",
-            f"{kind['as_written_bytes'] / 1e9:.2f}",
-            f"{spent:.3f}",
-            f"{spent / answer['whole_seconds']:.1%}",
+            kind["calls"],
+            kind["moved_bytes"] / 1e9,
+            kind["as_written_bytes"] / 1e9,
+            kind["ns"] / 1e9,
+            kind["ns"] / 1e9 / answer["whole_seconds"],
             kind["bound"],
             kind["price_of"],
         )
-    return shown
+        for kind in answer["operations"]
+    ]
+    return sheet(_OPERATION_COLUMNS, rows)
 
 
 def _modules(names: list[str]) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from rich.console import Console
 
-FAILED = 1  # a check did not pass
+FAILED = 1  # a check did not pass, or the system refused a file
 REFUSED = 2  # as Typer exits when it does not understand an option
-EXIT_CODES = "Exit codes: 0 done, 1 a check failed, 2 refused: the message says what to do instead."
+EXIT_CODES = "Exit codes: 0 done, 1 a check or a file failed, 2 refused: the message says why."
 
 
 def in_words(refusal: Exception | str) -> None:

@@ -29,15 +29,14 @@ from trnconv.cli.model_options import (
     require_no_phase,
     with_layer_or_model,
 )
-from trnconv.cli.output import console, print_json
-from trnconv.errors import TrnconvError
+from trnconv.cli.output import Json, console, print_json
+from trnconv.cli.output_files import file_to_write
 
 if TYPE_CHECKING:
     from trnconv.report.assemble import ReportOptions
     from trnconv.report.content import Report
 
 _DEFAULT_FILE = Path("report.html")
-_STDOUT = "-"
 Where = tuple[str, str, int | None]  # machine, accuracy, cores of a launch
 
 
@@ -53,9 +52,6 @@ def report(
         Path | None,
         typer.Option("--output", "-o", help="The page; report.html if no file is named."),
     ] = None,
-    json: Annotated[
-        Path | None, typer.Option("--json", help="The content as JSON there; - is stdout.")
-    ] = None,
     heaviest: Annotated[
         int, typer.Option(min=0, help="Layers that are scheduled instruction by instruction.")
     ] = 3,
@@ -64,17 +60,20 @@ def report(
     ] = False,
     tuned: TunedFile = None,
     no_cache: NoCache = False,
+    json: Json = False,
 ) -> None:
     """Write a self-contained HTML page: roofline, layers, engines, budgets, baseline, assumptions.
 
-    A model by --model, with --size 720x1280x81; a layer by name (wan_96_wide) or by options.
+    A model by --model, with --size 720x1280x81; a layer by name (wan_96_wide) or by options. With
+    --json the content goes to stdout, and a page is written only if -o names one.
     """
     from trnconv.planner.tuned_plans import use_tuned
     from trnconv.report.assemble import ReportOptions
+    from trnconv.report.content import as_json
+    from trnconv.report.page import page
 
-    if output is None and json is None:
+    if output is None and not json:
         output = _DEFAULT_FILE
-    _require_folders(output, json)
     rest = {
         "--model": model,
         "--phase": phase,
@@ -84,12 +83,18 @@ def report(
         "--heaviest": heaviest,
         "--tuned": tuned,
         "-o": output,
+        "--no-effects": no_effects,
         "--json": json,
     }
-    what = model or layer.case or "a layer"
-    with use_tuned(tuned), price_cache(unused=no_cache) as cache, working(what) as tell:
+    what = f"report of {model or layer.case or 'a layer'}"
+    with (
+        file_to_write(output) as write,
+        use_tuned(tuned),
+        price_cache(unused=no_cache) as cache,
+        working(what) as tell,
+    ):
         asked = ReportOptions(
-            command=_command(layer, rest, no_effects=no_effects),
+            command=_command(layer, rest),
             date=_today(),
             heaviest=heaviest,
             effects=not no_effects,
@@ -102,7 +107,11 @@ def report(
             require_model_alone(layer, model)
             names = (model, layer.size or "", phase or DEFAULT_PHASE)
             made = _of_model(names, (machine, accuracy, cores), asked, cache)
-    _write(made, output, json)
+        write(page(made))
+    if json:
+        print_json(as_json(made))
+    else:
+        _tell(made, output)
 
 
 def _of_layer(layer: LayerOptions, where: Where, asked: ReportOptions) -> Report:
@@ -122,25 +131,21 @@ def _of_model(
 
     machine, accuracy, cores = where
     options = PlanOptions(asked_machine(machine).name, accuracy, cores)
-    prices = Prices(cache, watch=lambda done: asked.tell(f"{done} prices"), cores=cores)
+    prices = Prices(cache, watch=lambda done, of: asked.tell("prices", done, of), cores=cores)
     return report_of_model(*names, options, asked, prices)
 
 
-def _require_folders(*files: Path | None) -> None:
-    """Refuse before the work, not after it."""
-    for file in files:
-        if file is not None and not file.parent.is_dir():
-            raise TrnconvError(f"{file}: there is no folder {file.parent}. Make it first.")
-
-
-def _command(layer: LayerOptions, rest: dict[str, Any], *, no_effects: bool) -> str:
-    """What makes this report again."""
+def _command(layer: LayerOptions, rest: dict[str, Any]) -> str:
+    """What makes this report again: values behind their options, flags alone."""
     named = layer.given(but=("case",))
+    written = {name: getattr(layer, name[2:].replace("-", "_")) for name in named} | rest
     words = ["trnconv", "report", *([layer.case] if layer.case else [])]
-    values = {name: getattr(layer, name.removeprefix("--")) for name in named} | rest
-    for name, value in values.items():
-        words += [] if value is None else [name, str(value)]
-    return shlex.join([*words, "--no-effects"] if no_effects else words)
+    for name, value in written.items():
+        if value is True:
+            words.append(name)
+        elif value is not None and value is not False:
+            words += [name, str(value)]
+    return shlex.join(words)
 
 
 def _today() -> str:
@@ -153,23 +158,7 @@ def _today() -> str:
     return now.date().isoformat()
 
 
-def _write(made: Report, output: Path | None, json: Path | None) -> None:
-    from json import dumps
-
-    from trnconv.report.content import as_json
-    from trnconv.report.page import page
-
-    if output is not None:
-        output.write_text(page(made), encoding="utf-8")
-    if json is not None and str(json) == _STDOUT:
-        print_json(as_json(made))
-        return
-    if json is not None:
-        json.write_text(dumps(as_json(made), indent=1) + "\n", encoding="utf-8")
-    _tell(made, [file for file in (output, json) if file is not None])
-
-
-def _tell(made: Report, files: list[Path]) -> None:
+def _tell(made: Report, output: Path | None) -> None:
     from trnconv.ask.cores import cores_in_words
     from trnconv.report.numbers import duration, measured_in, times
 
@@ -184,5 +173,5 @@ def _tell(made: Report, files: list[Path]) -> None:
         f" reading, {cores_in_words(machine.cores)}, accuracy {totals.accuracy};"
         f" {measured_in(machine.name)}."
     )
-    for file in files:
-        screen.print(f"wrote {file}", markup=False)
+    if output is not None:
+        screen.print(f"wrote {output}", markup=False)

@@ -19,6 +19,7 @@ from trnconv.cli.layer_options import (
 )
 from trnconv.cli.model_options import TunedFile
 from trnconv.cli.output import Json, console, print_json
+from trnconv.cli.output_files import file_to_write
 from trnconv.errors import TrnconvError
 
 if TYPE_CHECKING:
@@ -46,20 +47,22 @@ def trace(
 
     Of two cores, which share a clock and HBM, the one that ends last; --core asks for the other.
     """
-    from nkisim.timing.report import json_report, svg_report, text_report, write_perfetto
+    from nkisim.timing.report import json_report, perfetto_pieces, svg_report, text_report
     from trnconv.planner.tuned_plans import use_tuned
     from trnconv.report.schedules import time_layer
 
     asked, read = asked_layer(layer), _reading(reading)
-    with use_tuned(tuned), working(f"scheduling {asked.name}"):
-        timed = time_layer(asked_question(asked, machine, accuracy), (read,), cores)
-    shown = timed.longest.last if core is None else _core(core, timed.launched)
-    timeline = timed.longest.cores[read][shown]
-    name = asked.name if timed.launched == 1 else f"{asked.name}, core {shown} of two"
-    if svg is not None:
-        svg.write_text(svg_report(timeline, name) + "\n", encoding="utf-8")
-    if perfetto is not None:
-        write_perfetto(timeline, perfetto, name, shown)
+    with file_to_write(svg) as draw, file_to_write(perfetto) as export:
+        with use_tuned(tuned), working(f"scheduling {asked.name}"):
+            timed = time_layer(asked_question(asked, machine, accuracy), (read,), cores)
+        shown = timed.longest.last if core is None else _core(core, timed.launched)
+        timeline = timed.longest.cores[read][shown]
+        name = asked.name if timed.launched == 1 else f"{asked.name}, core {shown} of two"
+        if svg is not None:
+            draw(svg_report(timeline, name) + "\n")
+        if perfetto is not None:
+            for piece in perfetto_pieces(timeline, name, shown):
+                export(piece)
     if json:
         launched = {"launches": len(timed.launches), "cores": timed.launched, "core": shown}
         print_json({**json_report(timeline, name), **launched})

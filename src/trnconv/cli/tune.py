@@ -27,7 +27,9 @@ from trnconv.cli.model_options import (
     require_no_phase,
     with_layer_or_model,
 )
-from trnconv.cli.output import Json, console, print_json, table
+from trnconv.cli.output import Json, console, print_json
+from trnconv.cli.output_files import file_to_write
+from trnconv.cli.sheet import Field, Wide, sheet
 from trnconv.cli.tune_registry import tune_registry
 from trnconv.errors import TrnconvError
 
@@ -36,7 +38,15 @@ if TYPE_CHECKING:
     from trnconv.runtime.tuning import Tuning
 
 DEFAULT_MACHINE = "trn2"
-_WIDE = 200  # characters of a table, at most
+_COLUMNS = (
+    Field("layer", words=True, least=16),
+    Field("input"),
+    Field("tried", rank=2),
+    Field("planner's, us", "{:,.1f}".format),
+    Field("tuned, us", "{:,.1f}".format),
+    Field("gain", "{:.1%}".format),
+    Field("plan", words=True, rank=1),
+)
 Named = tuple[str, "Question"]
 
 
@@ -59,6 +69,7 @@ def tune(
         bool, typer.Option("--registry", help="Make the plans that come with the package again.")
     ] = False,
     no_cache: NoCache = False,
+    wide: Wide = False,
     json: Json = False,
 ) -> None:
     """Schedule the best plans of a layer, or of a model's layers, in nkisim; store the winners.
@@ -74,7 +85,10 @@ def tune(
         return
     if out is None:
         raise TrnconvError("tune without --out: name the file that plans are stored in.")
-    before = _before(out, asked_machine(machine).name)
+    target = asked_machine(machine).name
+    from trnconv.planner.tuned_file import written
+
+    before = _before(out, target)
     if model is None:
         require_no_phase(phase)
         asked = asked_layer(layer)
@@ -84,13 +98,14 @@ def tune(
         with price_cache(unused=no_cache) as cache:
             wanted = (model, layer.size or "", phase or DEFAULT_PHASE)
             named = _heaviest(wanted, (machine, accuracy), cache)[:top]
-    done = list(_tunings(named, candidates))
-    _write(out, asked_machine(machine).name, before, done)
-    answer = _answer(out, asked_machine(machine).name, accuracy, done)
+    with file_to_write(out) as write:
+        done = list(_tunings(named, candidates))
+        write(written(target, [tuning.tuned for _, tuning in done], before))
+    answer = _answer(out, target, accuracy, done)
     if json:
         print_json(answer)
     else:
-        _show(answer)
+        _show(answer, wide=wide)
 
 
 def _require_registry_alone(
@@ -145,17 +160,8 @@ def _tunings(named: list[Named], candidates: int) -> Iterator[tuple[str, Tuning]
 
 
 def _teller(tell: Tell, where: str) -> Callable[[int, int], None]:
-    tell(where)
-    return lambda done, count: tell(f"{where}: {done} of {count} plans")
-
-
-def _write(out: Path, machine: str, before: Any, done: list[tuple[str, Tuning]]) -> None:
-    from trnconv.planner.tuned_file import written
-
-    text = written(machine, [tuning.tuned for _, tuning in done], before)
-    part = out.with_name(f"{out.name}.part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(out)
+    tell(where, 0, 0)
+    return lambda done, count: tell(f"{where}: plans", done, count)
 
 
 def _answer(
@@ -193,23 +199,27 @@ def _document(name: str, tuning: Tuning) -> dict[str, Any]:
     }
 
 
-def _show(answer: dict[str, Any]) -> None:
+def _show(answer: dict[str, Any], *, wide: bool) -> None:
     from trnconv.report.numbers import measured_in
 
-    screen, stamp = console(_WIDE), answer["stamp"]
+    screen, stamp = console(), answer["stamp"]
     screen.print(
         f"Modelled: {stamp['machine']}, constants {stamp['constants']}, default reading, one core,"
         f" accuracy {answer['accuracy']}; scheduled in nkisim, {measured_in(stamp['machine'])}."
     )
     screen.print()
-    shown = table("", "layer", "input", "tried", "planner's, us", "tuned, us", "gain", "plan")
-    shown.columns[-1].justify = "left"
-    for layer in answer["layers"]:
-        gain = layer["planned_ns"] / layer["tuned_ns"] - 1
-        times = (f"{layer['planned_ns'] / 1e3:,.1f}", f"{layer['tuned_ns'] / 1e3:,.1f}")
-        words = layer["plan"] if layer["changed"] else "the planner's"
-        tried = str(len(layer["timed"]))
-        shown.add_row(layer["layer"], layer["input"], tried, *times, f"{gain:.1%}", words)
-    screen.print(shown)
+    sheet(_COLUMNS, [_row(layer) for layer in answer["layers"]]).show(screen, wide=wide)
     screen.print()
     screen.print(f"Stored: {answer['file']}. Use it: trnconv plan --tuned {answer['file']} ...")
+
+
+def _row(layer: dict[str, Any]) -> tuple[Any, ...]:
+    return (
+        layer["layer"],
+        layer["input"],
+        len(layer["timed"]),
+        layer["planned_ns"] / 1e3,
+        layer["tuned_ns"] / 1e3,
+        layer["planned_ns"] / layer["tuned_ns"] - 1,
+        layer["plan"] if layer["changed"] else "the planner's",
+    )

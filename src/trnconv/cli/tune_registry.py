@@ -54,7 +54,7 @@ def _package_folder() -> Path:
 
 def _teller(tell: Tell, making: Making) -> Callable[[int, int], None]:
     where = f"{making.entry.name} on {making.machine}, cores {making.cores}"
-    return lambda done, count: tell(f"{where}: {done} of {count} convolutions")
+    return lambda done, count: tell(f"{where}: convolutions", done, count)
 
 
 def _document(making: Making, file: ShippedFile) -> dict[str, Any]:

@@ -18,6 +18,11 @@ _GIB = 2**30
 _RGB = 3
 
 
+def _require_amount(name: str, value: float) -> None:
+    if not 0 < value < math.inf:
+        raise TrnconvError(f"{name} of {value}: it is greater than 0, and finite.")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Assumptions:
     """What no model of ours answers. Every one can be set; the answer lists them."""
@@ -36,8 +41,7 @@ class Assumptions:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if not value > 0:
-                raise TrnconvError(f"{name} of {value}: it is greater than 0.")
+            _require_amount(name, value)
         for name in ("reached", "usable"):
             if getattr(self, name) > 1:
                 raise TrnconvError(f"{name} of {getattr(self, name)}: a share, at most 1.")
@@ -71,8 +75,7 @@ class Demand:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if not value > 0:
-                raise TrnconvError(f"{name} of {value}: it is greater than 0.")
+            _require_amount(name, value)
 
     @property
     def clips_per_s(self) -> float:

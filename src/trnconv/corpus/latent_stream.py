@@ -7,24 +7,35 @@ segment's rows and one file.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from trnconv.corpus.latent_file import read_all
+from trnconv.corpus.store import Folder
 from trnconv.errors import TrnconvError
-
-if TYPE_CHECKING:
-    from trnconv.corpus.dataset import LatentDataset
 
 _Base: Any = object
 with suppress(ImportError):  # the module can be read without torch, not used
     from torch.utils.data import IterableDataset, default_collate, get_worker_info
 
     _Base = IterableDataset
+
+
+class LatentSource(Protocol):
+    """A manifest, and where its latents lie."""
+
+    folder: Folder
+    manifest: Mapping[str, Any]
+
+    def item(self, row: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Any]:
+        """A latent, with what is known of it."""
+
+    def segment_rows(self, segment: str) -> list[dict[str, Any]]:
+        """What the manifest has of a part."""
 
 
 class LatentStream(_Base):  # type: ignore[misc]
@@ -35,7 +46,7 @@ class LatentStream(_Base):  # type: ignore[misc]
     """
 
     def __init__(
-        self, latents: LatentDataset, *, rank: int, world: int, seed: int | None, batch: int | None
+        self, latents: LatentSource, *, rank: int, world: int, seed: int | None, batch: int | None
     ) -> None:
         if not 0 <= rank < world:
             raise TrnconvError(f"rank {rank} of {world}: a rank is from 0 to {world - 1}.")

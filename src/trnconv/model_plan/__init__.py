@@ -1,5 +1,12 @@
 """Whole models, planned: what all that an encode or decode does would take, without torch."""
 
+from trnconv.model_plan.latency import (
+    Between,
+    Latency,
+    between,
+    latencies,
+    shares_by_bound,
+)
 from trnconv.model_plan.observations import observation, planned_sizes
 from trnconv.model_plan.operations import KindPlan, OperationPlan, by_kind, operation_plans
 from trnconv.model_plan.plans import (
@@ -16,18 +23,23 @@ from trnconv.model_plan.prices import Prices
 
 __all__ = [
     "DEFAULT_OPTIONS",
+    "Between",
     "GraphPlan",
     "KindPlan",
+    "Latency",
     "LayerPlan",
     "ModelPlan",
     "OperationPlan",
     "PlanOptions",
     "Prices",
+    "between",
     "by_kind",
     "is_tuned",
+    "latencies",
     "model_plan",
     "observation",
     "operation_plans",
     "plan_observed",
     "planned_sizes",
+    "shares_by_bound",
 ]

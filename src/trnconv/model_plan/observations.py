@@ -11,15 +11,22 @@ from trnconv.errors import UnsupportedError
 from trnconv.models import ModelEntry, Size, latent_size
 from trnconv.observed import Observation, at_size, shipped
 
+STORED_DTYPE = "bfloat16"
 _NEEDED = ("torch", "diffusers")
 
 
-def observation(entry: ModelEntry, size: Size, phase: str) -> Observation:
-    """One encode or decode of a model, batch 1. Sizes nobody looked at need torch and diffusers."""
+def observation(
+    entry: ModelEntry, size: Size, phase: str, batch: int = 1, dtype: str = STORED_DTYPE
+) -> Observation:
+    """One encode or decode of a model. What nobody looked at needs torch and diffusers.
+
+    Stored are sizes of the registry, batch 1 in bfloat16.
+    """
     if phase not in entry.phases:
         raise UnsupportedError(f"{phase} of {entry.name}: it can {' and '.join(entry.phases)}.")
     latent_size(entry, size)
-    known = shipped(entry, size, phase) or _scaled(entry, size, phase)
+    is_stored = (batch, dtype) == (1, STORED_DTYPE)
+    known = (shipped(entry, size, phase) or _scaled(entry, size, phase)) if is_stored else None
     if known is not None:
         return known
     missing = [name for name in _NEEDED if find_spec(name) is None]
@@ -28,13 +35,14 @@ def observation(entry: ModelEntry, size: Size, phase: str) -> Observation:
             f"{other.height}x{other.width}x{other.frames}" for other in planned_sizes(entry)
         )
         raise UnsupportedError(
-            f"{entry.name} at {size.height}x{size.width}x{size.frames}: what it does at this size"
-            " is not stored and does not follow from a size that is, and finding out needs"
-            f" {' and '.join(missing)}. Run `pip install 'trnconv[diffusers]'`, or ask for {named}."
+            f"{entry.name} at {size.height}x{size.width}x{size.frames}, batch {batch}, {dtype}:"
+            " what it does is not stored and does not follow from a size that is, and finding out"
+            f" needs {' and '.join(missing)}. Run `pip install 'trnconv[diffusers]'`, or ask for"
+            f" batch 1 of {named} in {STORED_DTYPE}."
         )
     from trnconv.pytorch.observer import observe  # noqa: PLC0415 (torch: for other sizes only)
 
-    return observe(entry, size, phase)
+    return observe(entry, size, phase, batch=batch, dtype=dtype)
 
 
 def _scaled(entry: ModelEntry, size: Size, phase: str) -> Observation | None:

@@ -38,10 +38,11 @@ class Prices:
 
     cache: Cache | None = None
     simulate: bool = False  # schedule every launch instead of using the planner's closed form
-    watch: Callable[[int], None] | None = None  # called with how many were worked out so far
+    watch: Callable[[int, int], None] | None = None  # hears how many are known, and of how many
     cores: int | None = None  # of a launch; None: as many as the machine's has
     jobs: int = 1
     _known: dict[Question, Price] = field(default_factory=dict, init=False)
+    _awaited: set[Question] = field(default_factory=set, init=False)
 
     def of(self, question: Question) -> Price:
         """What the convolution costs."""
@@ -52,6 +53,7 @@ class Prices:
 
     def prepare(self, questions: Sequence[Question]) -> None:
         """Work out what is not known yet, in `jobs` processes; large convolutions first."""
+        self._awaited.update(questions)
         missing = [
             question
             for question in dict.fromkeys(questions)
@@ -91,7 +93,7 @@ class Prices:
     def _remember(self, question: Question, found: Price) -> None:
         self._known[question] = found
         if self.watch is not None:
-            self.watch(len(self._known))
+            self.watch(len(self._known), len(self._awaited | self._known.keys()))
 
     def _asked(self, question: Question) -> dict[str, Any]:
         file, cores = active(question.machine.name), cores_of(question.machine, self.cores)

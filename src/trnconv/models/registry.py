@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import lru_cache
 from importlib import resources
 from types import MappingProxyType
@@ -152,8 +153,16 @@ def find(name: str) -> ModelEntry:
     for entry in models():
         if entry.name == name:
             return entry
+    plain = {_plain(entry.name): entry.name for entry in models()}
+    near = get_close_matches(_plain(name), plain, n=1)
+    meant = f" Did you mean {plain[near[0]]}?" if near else ""
     known = ", ".join(entry.name for entry in models())
-    raise UnsupportedError(f"model {name!r} is not in the registry. It has {known}.")
+    raise UnsupportedError(f"model {name!r} is not in the registry.{meant} It has {known}.")
+
+
+def _plain(name: str) -> str:
+    """Letters and digits: Wan-2.1 and wan21 are the same."""
+    return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
 def latent_size(entry: ModelEntry, size: Size, *, reduced: bool = False) -> LatentSize:

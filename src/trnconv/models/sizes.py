@@ -9,9 +9,10 @@ from trnconv.models.registry import ModelEntry, Size, latent_size
 
 
 def size_of(entry: ModelEntry, text: str = "") -> Size:
-    """The size that a text names: 720p81, 720x1280x81, 1024x1024; empty: the production size.
+    """The size that a text names: 720p81, 720x1280x81; empty: the production size.
 
-    A ShapeError says what can be written, and which frames and pixels the model takes.
+    A model of images takes 1024x1024, too. A ShapeError says what can be written, and which frames
+    and pixels the model takes.
     """
     if not text:
         return entry.production
@@ -24,6 +25,11 @@ def size_of(entry: ModelEntry, text: str = "") -> Size:
         raise ShapeError(
             f"size {text!r} of {entry.name}: write height x width x frames, such as"
             f" {_written(entry.production)}, or one of {named}."
+        )
+    if numbers[3] is None and entry.production.frames > 1:
+        raise ShapeError(
+            f"size {text!r} of {entry.name}, a model of videos: how many frames? Write"
+            f" {text}x{entry.production.frames}; it takes {entry.frames} frames."
         )
     asked = Size(text, int(numbers[3] or 1), int(numbers[1]), int(numbers[2]))
     for known in entry.sizes:

@@ -1,5 +1,14 @@
 """PyTorch front end: torch's own functions and modules, on trnconv's kernels."""
 
+try:
+    import torch as _torch  # noqa: F401 (said in words here, before any module asks for it)
+except ModuleNotFoundError as missing:
+    raise ModuleNotFoundError(
+        "trnconv.pytorch needs torch, which is not installed. Run `pip install 'trnconv[torch]'`;"
+        " trnconv.conv3d takes NumPy arrays, without torch.",
+        name="torch",
+    ) from missing
+
 from trnconv.pytorch import flops, functional, nn
 from trnconv.pytorch.backends import Backend, backend, choose_backend
 from trnconv.pytorch.calibration import calibrate

@@ -50,6 +50,17 @@ class MetaRun:
 
 
 @dataclass(frozen=True)
+class Clips:
+    """What a model gets: so many clips, in a type."""
+
+    batch: int = 1
+    dtype: torch.dtype = torch.bfloat16
+
+
+ONE_CLIP = Clips()
+
+
+@dataclass(frozen=True)
 class EstimatedLayer:
     """Equal convolutions of one module, and what one of them costs."""
 
@@ -186,22 +197,22 @@ def observe_entry(
     phase: str,
     *,
     rewrites: Rewrites = ALL_REWRITES,
-    reproducible: bool = False,
     accuracy: str | Policy = BF16,
+    clips: Clips = ONE_CLIP,
 ) -> MetaRun:
-    """One encode or decode of a registered model at a size, in bf16."""
-    model = model_builder.build(entry, device="meta", dtype=torch.bfloat16)
-    dtype = torch.bfloat16
+    """One encode or decode of so many clips of a size by a registered model."""
+    dtype = clips.dtype
+    model = model_builder.build(entry, device="meta", dtype=dtype)
     if phase == "decode":
         given = model_builder.example_latent(entry, size, device="meta", dtype=dtype)
         run: _Phase = model_builder.decode
     else:
         given = model_builder.example_video(entry, size, device="meta", dtype=dtype)
         run = model_builder.encode
+    every = given.new_empty((clips.batch, *given.shape[1:]))
     return observe(
         model,
-        lambda it: run(it, entry, given),
+        lambda it: run(it, entry, every),
         rewrites=rewrites,
-        reproducible=reproducible,
         accuracy=accuracy,
     )

@@ -167,6 +167,11 @@ def _constructed(entry: ModelEntry, *, reduced: bool, on_meta: bool) -> torch.nn
     return model
 
 
+def class_of_diffusers(name: str) -> Any:
+    """A class of the installed diffusers; None if it does not have it."""
+    return getattr(importlib.import_module("diffusers"), name, None)
+
+
 def _diffusers_class(entry: ModelEntry) -> Any:
     try:
         diffusers = importlib.import_module("diffusers")

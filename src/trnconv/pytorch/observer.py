@@ -1,33 +1,78 @@
-"""What a registered model does, as an Observation: it runs on the meta device."""
+"""What a model does, registered or not, as an Observation: it runs on the meta device."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import fields, replace
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 from importlib.metadata import version
+from typing import Any
+
+import torch
 
 from trnconv.models import ModelEntry, Size
 from trnconv.observed import Kept, Moved, Observation, ObservedConv, Operation
 from trnconv.observed.groups import operations_of
-from trnconv.pytorch.estimate import MetaRun, observe_entry
+from trnconv.pytorch.estimate import Clips, MetaRun, observe_entry
+from trnconv.pytorch.estimate import observe as run_on_meta
 from trnconv.pytorch.lazy.context import ALL_REWRITES, NO_REWRITES, Rewrites
 
 _UNFUSED = replace(ALL_REWRITES, fuse_norms=False, fuse_attention=False)
 
 
+@dataclass(frozen=True)
+class Observed:
+    """What is being observed: a name, a phase, a size, and what with."""
+
+    model: str
+    phase: str
+    size: tuple[int, int, int]  # frames, height, width
+    source: str
+
+
 def observe(
-    entry: ModelEntry, size: Size, phase: str, *, rewrites: Rewrites = ALL_REWRITES
+    entry: ModelEntry,
+    size: Size,
+    phase: str,
+    *,
+    rewrites: Rewrites = ALL_REWRITES,
+    batch: int = 1,
+    dtype: str = "bfloat16",
 ) -> Observation:
-    """One encode or decode in bf16, batch 1, with the tiling its class has by default."""
-    run = observe_entry(entry, size, phase, rewrites=rewrites)
-    book = run.report.book
+    """One encode or decode, with the tiling its class has by default."""
+    clips = Clips(batch, getattr(torch, dtype))
+    about = Observed(
+        entry.name,
+        phase,
+        (size.frames, size.height, size.width),
+        f"diffusers {version('diffusers')}",
+    )
+    return _observation(
+        about,
+        lambda how: observe_entry(entry, size, phase, rewrites=how, clips=clips),
+        rewrites,
+    )
+
+
+def observe_model(
+    model: torch.nn.Module, call: Callable[[torch.nn.Module], Any], about: Observed
+) -> Observation:
+    """Any module on the meta device, by a call of it."""
+    return _observation(about, lambda how: run_on_meta(model, call, rewrites=how), ALL_REWRITES)
+
+
+def _observation(
+    about: Observed, run_with: Callable[[Rewrites], MetaRun], rewrites: Rewrites
+) -> Observation:
+    run = run_with(rewrites)
+    frames, height, width = about.size
     return Observation(
-        model=entry.name,
-        phase=phase,
-        frames=size.frames,
-        height=size.height,
-        width=size.width,
-        works=tuple((_bare(work), calls) for work, calls in book.works.items()),
+        model=about.model,
+        phase=about.phase,
+        frames=frames,
+        height=height,
+        width=width,
+        works=tuple((_bare(work), calls) for work, calls in run.report.book.works.items()),
         moved=_moved(run),
         kept=tuple(Kept(convolution.name, convolution.reason) for convolution in run.report.kept),
         taken=len(run.report.taken),
@@ -35,10 +80,10 @@ def observe(
         largest_bytes=run.largest_bytes,
         largest_shape=tuple(run.largest_shape),
         weight_bytes=run.weight_bytes,
-        source=f"diffusers {version('diffusers')}",
+        source=about.source,
         operations=_operations(run),
-        operations_unfused=_operations(observe_entry(entry, size, phase, rewrites=_UNFUSED)),
-        operations_as_is=_operations(observe_entry(entry, size, phase, rewrites=NO_REWRITES)),
+        operations_unfused=_operations(run_with(_UNFUSED)),
+        operations_as_is=_operations(run_with(NO_REWRITES)),
     )
 
 

@@ -10,7 +10,7 @@ times of a layer side by side.
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import nkisim
@@ -26,6 +26,7 @@ from trnconv.report.content import (
     Budget,
     Contender,
     Effect,
+    LatencyRow,
     LayerTimeline,
     Origin,
     Report,
@@ -45,13 +46,13 @@ from trnconv.report.records import (
     on_chip_budgets,
     totals_of,
 )
-from trnconv.report.schedules import TimedLayer, time_layer, time_taken
+from trnconv.report.schedules import TimedLaunch, TimedLayer, time_layer, time_taken
 from trnconv.report.sensitivity import effects, largest_first, reading_row
 from trnconv.report.strips import extrapolated, strips_of, window_of
 
 _BLOCKS = 3  # of rows, of the piece that is scheduled again for every open point
 
-Tell = Callable[[str], None]  # what is being done, for whoever waits
+Tell = Callable[[str, int, int], None]  # what is being done, how far, of how many (0: unknown)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +72,8 @@ class ReportInputs:
     contenders: tuple[Contender, ...]  # ours; the baseline is added
     modelled: tuple[str, ...]  # what the times cover, in sentences
     left_out: tuple[str, ...]  # and what not
+    latencies: tuple[LatencyRow, ...] = ()
+    range_seconds: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +84,7 @@ class ReportOptions:
     date: str
     heaviest: int = 3  # layers that are traced and scheduled
     effects: bool = True  # of every open point, on the heaviest of them
-    tell: Tell = lambda _: None  # hears what takes time
+    tell: Tell = lambda *_: None  # hears what takes time
 
 
 def make_report(given: ReportInputs, asked: ReportOptions) -> Report:
@@ -90,8 +93,9 @@ def make_report(given: ReportInputs, asked: ReportOptions) -> Report:
     rows = layer_rows(ordered, given.baseline)
     totals = totals_of(ordered, given.accuracy, given.baseline_seconds, given.besides)
     timed: list[TimedLayer] = []
-    for number, convolution in enumerate(ordered[: asked.heaviest], 1):
-        asked.tell(f"scheduling layer {number} of {min(asked.heaviest, len(ordered))}")
+    heaviest = ordered[: asked.heaviest]
+    for convolution in heaviest:
+        asked.tell("scheduling the heaviest layers", len(timed), len(heaviest))
         timed.append(_scheduled(convolution))
     timelines = tuple(_timeline(number, layer) for number, layer in enumerate(timed, 1))
     facts = machine_facts(given.machine, given.cores)
@@ -101,6 +105,8 @@ def make_report(given: ReportInputs, asked: ReportOptions) -> Report:
         origin=_origin(asked),
         machine=facts,
         totals=totals,
+        latencies=given.latencies,
+        range_seconds=given.range_seconds,
         layers=rows,
         others=kind_rows(given.besides, totals.whole_seconds),
         timelines=timelines,
@@ -179,9 +185,9 @@ def _sensitivity(
     without: tuple[str, ...] = ()
     cut = ""
     if asked.effects and timed and len(timed[0].launches) == 1:
-        asked.tell("scheduling the heaviest layer once for each open point")
+        asked.tell("cutting a piece of the heaviest layer", 0, 0)
         piece, cut = _piece(ordered[0].question, timed[0])
-        found, without = largest_first(list(effects(piece.longest)))
+        found, without = largest_first(list(_effects(piece.longest, asked.tell)))
     return Sensitivity(
         readings=readings,
         scheduled_share=sum(convolution.total_ns for convolution in heaviest) / whole_ns,
@@ -190,6 +196,13 @@ def _sensitivity(
         effects=found,
         without_effect=without,
     )
+
+
+def _effects(launch: TimedLaunch, tell: Tell) -> Iterator[Effect]:
+    points = len(launch.run.machine.timing.assumptions())
+    for done, effect in enumerate(effects(launch), 1):
+        tell("scheduling it once for each open point", done, points)
+        yield effect
 
 
 def _piece(question: Question, whole: TimedLayer) -> tuple[TimedLayer, str]:

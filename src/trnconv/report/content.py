@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-SCHEMA_VERSION = 3  # 3: what is no convolution; 2: launches of two cores
+SCHEMA_VERSION = 4  # 4: latencies; 3: what is no convolution; 2: launches of two cores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +65,16 @@ class Totals:
     hbm_bytes: int
     copied_bytes: int  # padding, concatenation and the like: among what is no convolution
     static_instructions: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class LatencyRow:
+    """The whole on so many cores: planned, or a bound of it."""
+
+    cores: int
+    seconds: float
+    bound: str  # empty, at most, at least
+    how: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,6 +234,8 @@ class Report:
     origin: Origin
     machine: MachineFacts
     totals: Totals
+    latencies: tuple[LatencyRow, ...]  # of a model
+    range_seconds: tuple[float, float] | None  # all else free, and by torch's operators one by one
     layers: tuple[LayerRow, ...]  # by time, the longest first
     others: tuple[KindRow, ...]  # what is no convolution, likewise
     timelines: tuple[LayerTimeline, ...]

@@ -20,7 +20,7 @@ def report_of_layer(
     name: str, note: str, question: Question, asked: ReportOptions, cores: int | None = None
 ) -> Report:
     """Plan and schedule one layer, and compare."""
-    asked.tell(f"planning {name}")
+    asked.tell("planning", 0, 0)
     launched = cores_of(question.machine, cores)
     one = price(question, cores=launched)
     shape = question.shape

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from nkisim.fabric import FABRICS
 from nkisim.machine import Machine
@@ -15,14 +15,16 @@ from trnconv.model_plan import (
     ModelPlan,
     PlanOptions,
     Prices,
+    between,
     by_kind,
+    latencies,
     model_plan,
     operation_plans,
 )
 from trnconv.models import ModelEntry, find
 from trnconv.models.sizes import size_of
 from trnconv.report.assemble import ReportInputs, ReportOptions, make_report
-from trnconv.report.content import Budget, Contender, Report, Subject
+from trnconv.report.content import Budget, Contender, LatencyRow, Report, Subject
 from trnconv.report.records import Besides, Convolution
 from trnconv.report.scope import BESIDES, MODELLED, left_out_of_model, promise
 
@@ -41,7 +43,7 @@ def report_of_model(
     entry = find(model)
     clip = size_of(entry, size)
     known = Prices(cores=options.cores) if prices is None else prices
-    asked.tell(f"planning {entry.name} {clip.name} {phase}")
+    asked.tell("planning", 0, 0)
     plan = model_plan(entry, clip, phase, options, known)
     baseline = model_baseline(entry, clip, phase, options.target, options.launch_cores)
     return make_report(_given(entry, plan, baseline, known), asked)
@@ -50,7 +52,7 @@ def report_of_model(
 def _given(
     entry: ModelEntry, plan: ModelPlan, baseline: ModelBaseline | None, prices: Prices
 ) -> ReportInputs:
-    machine = plan.options.target
+    machine, reach = plan.options.target, between(plan)
     return ReportInputs(
         subject=_subject(entry, plan),
         machine=machine,
@@ -65,6 +67,8 @@ def _given(
         contenders=_contenders(entry, plan, prices),
         modelled=(*MODELLED, BESIDES),
         left_out=left_out_of_model(),
+        latencies=tuple(LatencyRow(**asdict(latency)) for latency in latencies(plan)),
+        range_seconds=(reach.least, reach.most),
     )
 
 

@@ -17,6 +17,7 @@ from trnconv.report.tables import (
     contender_table,
     effect_table,
     kind_table,
+    latency_table,
     layer_table,
     reading_table,
 )
@@ -47,6 +48,8 @@ def _asset(name: str) -> str:
 
 def _sections(report: Report) -> Iterator[str]:
     yield _header(report)
+    if report.latencies:
+        yield _latency(report)
     yield _where_time_goes(report)
     yield _layers(report)
     if report.others:
@@ -107,11 +110,30 @@ def _key_figures(report: Report) -> Iterator[tuple[str, str]]:
         yield longer, f"as fast as the baseline, which takes {slower}"
     if report.subject.kind == "model":
         yield duration(totals.seconds), "of it are convolutions, on our kernels"
-        ideal = duration(totals.whole_seconds * machine.cores / machine.cores_per_chip)
-        yield ideal, f"on {machine.cores_per_chip} cores of a chip, if it were split ideally"
     peak = totals.multiply_adds * 2 / totals.seconds / 1e12 / machine.peak_tflops
-    yield percent(peak), "of the Tensor engine\u2019s peak, by multiply-adds of direct convolutions"
+    beyond = "; fast algorithms do fewer, so it may pass 100\u00a0%" if _has_fast(report) else ""
+    direct = "of the Tensor engine\u2019s peak, by multiply-adds of direct convolutions"
+    yield percent(peak), f"{direct}{beyond}"
     yield amount(totals.hbm_bytes, "B"), "moved to and from HBM by the convolutions"
+
+
+def _has_fast(report: Report) -> bool:
+    return any(row.algorithm != "direct" for row in report.layers)
+
+
+def _latency(report: Report) -> str:
+    verb = report.subject.phase
+    caption = f"The whole {verb}, modelled; grey bars are bounds, made of the blue one."
+    parts = [_scrolling("Latency", latency_table(report.latencies, caption))]
+    if report.range_seconds is not None:
+        least, most = (duration(seconds) for seconds in report.range_seconds)
+        text = (
+            f"{least} if all but convolutions were free, {most} if torch\u2019s operators ran one"
+            " by one: what a compiler makes of them is not known. Starting launches is left out."
+            " Two accuracies, machines or versions side by side: trnconv compare."
+        )
+        parts.append(_p(text))
+    return _section("How long, on how many cores", *parts)
 
 
 def _where_time_goes(report: Report) -> str:
@@ -156,7 +178,7 @@ def _caption_of_roofline(report: Report) -> str:
     seen = {row.bound for row in report.layers}
     bound = [f"{tag('b', words(text), class_=kind)}" for kind, text in keys if kind in seen]
     rest = "" if seen <= {kind for kind, _ in keys} else f", {tag('b', 'others', class_='other')}"
-    fast = any(row.algorithm != "direct" for row in report.layers)
+    fast = _has_fast(report)
     above = (
         " The multiply-adds of a direct convolution are counted, padding included. Fast algorithms"
         " do fewer, and taps that only meet padding cost nothing: such layers may lie above the"

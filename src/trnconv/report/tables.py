@@ -10,6 +10,7 @@ from trnconv.report.content import (
     Contender,
     Effect,
     KindRow,
+    LatencyRow,
     LayerRow,
     Report,
     by_times,
@@ -190,6 +191,21 @@ def kind_table(rows: Sequence[KindRow], caption: str) -> str:
     ]
     heads = ("what", "", "time", "of the whole", "calls", "HBM", "as written", "bound", "priced as")
     return _table(caption, heads, lines)
+
+
+def latency_table(rows: Sequence[LatencyRow], caption: str) -> str:
+    """Seconds by cores, with bars from zero."""
+    longest = max(row.seconds for row in rows)
+    lines = [
+        tag(
+            "tr",
+            _noted_head(f"{row.cores} core{'s' if row.cores > 1 else ''}", row.how),
+            _bar(row.seconds / longest, "" if row.bound else "own"),
+            tag("td", words(f"{row.bound} {duration(row.seconds)}".strip())),
+        )
+        for row in rows
+    ]
+    return _table(caption, ("on", "", "time"), lines)
 
 
 def _noted_head(name: str, note: str) -> str:

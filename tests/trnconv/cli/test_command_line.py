@@ -129,3 +129,61 @@ def test_the_page_on_capacity_shows_what_the_command_prints():
     command, _, shown = page.partition("$ trnconv ")[2].partition("```")[0].partition("\n")
     printed = run(*command.split()).stdout
     assert [line.rstrip() for line in printed.splitlines()] == shown.splitlines()
+
+
+WITHOUT_TORCH = "import sys; sys.modules['torch'] = None\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        ("import trnconv.pytorch", "pip install 'trnconv[torch]'"),
+        ("import trnconv.pytorch.functional", "pip install 'trnconv[torch]'"),
+        (
+            f"import runpy; runpy.run_path({str(ROOT / 'examples' / 'decode_wan.py')!r})",
+            "pip install 'trnconv[diffusers,plots]'",
+        ),
+    ],
+    ids=["package", "module", "example"],
+)
+def test_missing_torch_is_said_in_words(program, words):
+    result = run(program=("-c", WITHOUT_TORCH + program))
+    assert result.returncode == 1
+    assert words in result.stderr.splitlines()[-1]
+
+
+def piped(command):
+    """What a shell makes of it: exit code of the last part, and stderr of all."""
+    return subprocess.run(
+        ["/bin/bash", "-o", "pipefail", "-c", command],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=limit_s(300),
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+    )
+
+
+@pytest.mark.parametrize("answer", ["", "--json", "--csv"])
+def test_a_reader_that_leaves_early_is_no_error(answer):
+    result = piped(f"{sys.executable} -m trnconv models {answer} | head -n 1")
+    assert (len(result.stdout.splitlines()), result.stderr) == (1, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+@pytest.mark.parametrize("answer", ["", "--json", "--csv"])
+def test_a_full_disk_is_said_in_words(answer):
+    result = piped(f"{sys.executable} -m trnconv layers {answer} > /dev/full")
+    assert (result.returncode, result.stderr) == (1, "trnconv: No space left on device.\n")
+
+
+def test_the_version_is_that_of_the_package():
+    import trnconv
+
+    assert run("--version").stdout == f"trnconv {trnconv.__version__}\n"
+
+
+def test_flags_are_shown_without_a_value():
+    shown = run("plan", "--help").stdout
+    assert "--json" in shown
+    assert "<bool>" not in shown

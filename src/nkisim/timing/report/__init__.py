@@ -4,7 +4,7 @@ from nkisim.timing.report.as_json import json_report
 from nkisim.timing.report.gaps import Gap, LaneUse, explain
 from nkisim.timing.report.instruction import svg_instruction
 from nkisim.timing.report.lines import LineUse, busiest_lines
-from nkisim.timing.report.perfetto import write_perfetto
+from nkisim.timing.report.perfetto import perfetto_pieces, write_perfetto
 from nkisim.timing.report.svg import svg_report
 from nkisim.timing.report.text import text_report
 
@@ -15,6 +15,7 @@ __all__ = [
     "busiest_lines",
     "explain",
     "json_report",
+    "perfetto_pieces",
     "svg_instruction",
     "svg_report",
     "text_report",

@@ -25,6 +25,12 @@ _encode: Final = json.JSONEncoder(separators=(",", ":")).encode
 
 def write_perfetto(timeline: Timeline, file: Path, name: str, core: int = 0) -> None:
     """Write a modelled run of the kernel called `name`: a process per core, a thread per lane."""
+    with file.open("w", encoding="utf-8") as out:
+        out.writelines(perfetto_pieces(timeline, name, core))
+
+
+def perfetto_pieces(timeline: Timeline, name: str, core: int = 0) -> Iterator[str]:
+    """The text of such a file, piece by piece: it may be long."""
     facts = {
         "kind": "modelled",
         "kernel": name,
@@ -35,13 +41,12 @@ def write_perfetto(timeline: Timeline, file: Path, name: str, core: int = 0) -> 
         "makespan_ns": timeline.makespan_ns,
         "launch_ns": timeline.launch_ns,
     }
-    with file.open("w", encoding="utf-8") as out:
-        out.write(f'{{"displayTimeUnit":"ns","otherData":{_encode(facts)},"traceEvents":[\n')
-        process = f"core {core}: {name} ({timeline.label})"
-        out.write(_encode(_metadata("process_name", core, 0, process)))
-        for event in _events(timeline, core):
-            out.write(",\n" + _encode(event))
-        out.write("\n]}\n")
+    yield f'{{"displayTimeUnit":"ns","otherData":{_encode(facts)},"traceEvents":[\n'
+    process = f"core {core}: {name} ({timeline.label})"
+    yield _encode(_metadata("process_name", core, 0, process))
+    for event in _events(timeline, core):
+        yield ",\n" + _encode(event)
+    yield "\n]}\n"
 
 
 def _events(timeline: Timeline, core: int) -> Iterator[Event]:

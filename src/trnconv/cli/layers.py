@@ -1,0 +1,69 @@
+"""`trnconv layers`: the convolutions that are known by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trnconv.cli.output import Json, console, print_json
+from trnconv.cli.sheet import Csv, Field, Sheet, Wide, require_one_form, sheet
+
+if TYPE_CHECKING:
+    from trnconv.cases import Case
+
+_COLUMNS = (
+    Field("key", words=True),
+    Field("name", words=True),
+    Field("channels"),
+    Field("taps"),
+    Field("input"),
+    Field("dtype", words=True, rank=2),
+    Field("where it comes from", words=True, rank=1),
+)
+
+
+def layers(json: Json = False, csv: Csv = False, wide: Wide = False) -> None:
+    """List the layers that other commands take by name or key: channels, taps, size, origin."""
+    from trnconv.cases import BENCHMARK
+
+    require_one_form(json=json, csv=csv)
+    answer = {"layers": [_document(case) for case in BENCHMARK]}
+    if json:
+        print_json(answer)
+    elif csv:
+        _sheet(answer).print_csv()
+    else:
+        screen = console()
+        _sheet(answer).show(screen, wide=wide)
+        screen.print()
+        screen.print("Any other: --channels 96:96 --kernel 3x3x3 --size 6x48x1280 --padding 0x1x1.")
+
+
+def _document(case: Case) -> dict[str, Any]:
+    shape = case.shape
+    return {
+        "name": case.name,
+        "key": case.key,
+        "channels": [shape.c_in, shape.c_out],
+        "kernel": list(shape.kernel),
+        "batch": shape.batch,
+        "size": list(shape.size),
+        "dtype": case.dtype,
+        "note": case.note,
+    }
+
+
+def _sheet(answer: dict[str, Any]) -> Sheet:
+    return sheet(_COLUMNS, [_row(layer) for layer in answer["layers"]])
+
+
+def _row(layer: dict[str, Any]) -> tuple[str, ...]:
+    images = "" if layer["batch"] == 1 else f"{layer['batch']} x "
+    return (
+        layer["key"],
+        layer["name"],
+        "{}:{}".format(*layer["channels"]),
+        "x".join(map(str, layer["kernel"])),
+        images + "x".join(map(str, layer["size"])),
+        layer["dtype"],
+        layer["note"],
+    )

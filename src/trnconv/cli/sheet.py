@@ -1,0 +1,120 @@
+"""Tables that fit a terminal: a narrow one gets fewer columns, and no number is ever cut."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+import typer
+from rich.cells import cell_len
+from rich.console import Console
+
+from trnconv.cli.output import table
+from trnconv.errors import TrnconvError
+
+Wide = Annotated[bool, typer.Option("--wide", help="All columns, however narrow the terminal is.")]
+Csv = Annotated[bool, typer.Option("--csv", help="The table as CSV on stdout, numbers in full.")]
+_BETWEEN = 2  # characters between columns
+
+
+@dataclass(frozen=True)
+class Field:
+    """A column: its name, how a value is written, and what happens where room is short."""
+
+    name: str
+    written: Callable[[Any], str] = str
+    rank: int = 0  # 0 is always there; of the others the highest goes first
+    words: bool = False  # text: begins at the left
+    least: int = 0  # characters that text may be shortened to, from its front; 0: never
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """Rows of values under columns."""
+
+    columns: tuple[Field, ...]
+    rows: tuple[tuple[Any, ...], ...]
+
+    def fitted(self, width: int) -> Sheet:
+        """Without the columns that so many characters have no room for."""
+        kept = self
+        while kept.width > width and any(column.rank for column in kept.columns):
+            kept = kept.without(max(column.rank for column in kept.columns))
+        return kept.shortened(width)
+
+    @property
+    def width(self) -> int:
+        """Characters of a line."""
+        widths = [self._width(place) for place in range(len(self.columns))]
+        return sum(widths) + _BETWEEN * (len(widths) - 1)
+
+    def _width(self, place: int) -> int:
+        column = self.columns[place]
+        return max(map(cell_len, (column.name, *(column.written(row[place]) for row in self.rows))))
+
+    def without(self, rank: int) -> Sheet:
+        """Without the columns of a rank."""
+        kept = [place for place, column in enumerate(self.columns) if column.rank != rank]
+        return Sheet(
+            tuple(self.columns[place] for place in kept),
+            tuple(tuple(row[place] for place in kept) for row in self.rows),
+        )
+
+    def shortened(self, width: int) -> Sheet:
+        """With all columns, and text cut at its front as far as it may be."""
+        beyond = self.width - width
+        columns = list(self.columns)
+        for place, column in enumerate(columns):
+            if column.least and beyond > 0:
+                room = max(column.least, self._width(place) - beyond)
+                beyond -= self._width(place) - room
+                columns[place] = replace(column, written=_cut_to(room, column.written))
+        return replace(self, columns=tuple(columns))
+
+    def show(self, screen: Console, *, wide: bool = False) -> None:
+        """Print it; say which columns had no room."""
+        # What is no terminal has no width: a file or a pipe gets everything.
+        shown = self if wide or not screen.is_terminal else self.fitted(screen.width)
+        made = table("", *(column.name for column in shown.columns))
+        for column, drawn in zip(shown.columns, made.columns, strict=True):
+            drawn.justify = "left" if column.words else "right"
+        for row in shown.rows:
+            cells = zip(shown.columns, row, strict=True)
+            made.add_row(*(column.written(value) for column, value in cells))
+        screen.width = max(screen.width, shown.width)  # else Rich would cut
+        screen.print(made)
+        names = [column.name for column in shown.columns]
+        left_out = [column.name for column in self.columns if column.name not in names]
+        if left_out:
+            screen.print(f"No room for: {', '.join(left_out)}. --wide shows all.", markup=False)
+
+    def print_csv(self) -> None:
+        """A line of names, a line a row; numbers as they are."""
+        lines = io.StringIO()
+        writer = csv.writer(lines, lineterminator="\n")
+        writer.writerow(column.name for column in self.columns)
+        writer.writerows(self.rows)
+        sys.stdout.write(lines.getvalue())
+
+
+def _cut_to(room: int, written: Callable[[Any], str]) -> Callable[[Any], str]:
+    def cut(value: Any) -> str:
+        text = written(value)
+        return text if len(text) <= room else f"..{text[2 - room :]}"
+
+    return cut
+
+
+def require_one_form(*, json: bool, csv: bool) -> None:
+    """Refuse two answers on one stdout."""
+    if json and csv:
+        raise TrnconvError("--json and --csv: stdout has room for one of them.")
+
+
+def sheet(columns: Sequence[Field], rows: Sequence[Sequence[Any]]) -> Sheet:
+    """A sheet of any sequences."""
+    return Sheet(tuple(columns), tuple(tuple(row) for row in rows))
