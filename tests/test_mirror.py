@@ -23,7 +23,6 @@ LONG = 90  # lines of a module that needs a test of its own, or an entry below
 # Suites, and the modules they are of besides the one that they are named after: of the same folder,
 # or with their packages. A suite that is named after none has to be here.
 SPANS = {
-    "trnconv/cli/test_plan_commands.py": "own_options",
     "trnconv/pytorch/lazy/test_attentions.py": "deferred_mask index_values masks",
     "trnconv/pytorch/test_attention_op.py": "kernel_place",
     "nkisim/commands/test_kernel_files.py": "argument_words kernel_call run_command trace_command",
@@ -75,7 +74,8 @@ SPANS = {
     "trnconv/cli/test_command_line.py": "capacity encode trnconv.cli",
     "trnconv/cli/test_golden_commands.py": "plan_documents plan_views",
     "trnconv/cli/test_measured_machine.py": "layer_options",
-    "trnconv/cli/test_plan_commands.py": "doctor environment explain model_options tune",
+    "trnconv/cli/test_plan_commands.py": """doctor environment explain model_options own_options
+        tune""",
     "trnconv/cli/test_sweep.py": "layers plan explain time trace report verify tune bench",
     "trnconv/cli/test_timed_commands.py": "bench layer_options report time trace verify",
     "trnconv/corpus/test_chaos.py": "leases planner",

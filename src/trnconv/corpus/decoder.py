@@ -78,7 +78,7 @@ class Decoder:
             target.truncate()
             try:
                 return self._asked_once(source, target)
-            except _DeathError as death:
+            except ChildProcessError as death:
                 reason = str(death)
                 self.close()
         raise BadVideoError(f"{self._asked.limits.deaths} decoders died of it: {reason}")
@@ -92,16 +92,12 @@ class Decoder:
             socket.send_fds(child.link, [message], [source.fileno(), target.fileno()])
             answer = read_json(_line(child.link, monotonic() + limit_s))
         except TimeoutError as late:
-            raise _DeathError(f"no end after {limit_s:g} s") from late
+            raise ChildProcessError(f"no end after {limit_s:g} s") from late
         except OSError:
             answer = None
         if answer is None:
             raise child.death()
         return answer
-
-
-class _DeathError(Exception):
-    """The process was ended, by a signal or by us."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +118,7 @@ class _Child:
         """Why it hung up. A signal may be the video's fault; an exception of Python's is not."""
         code = self.process.wait()
         if code < 0:
-            return _DeathError(f"signal {-code}")
+            return ChildProcessError(f"signal {-code}")
         self.errors.seek(0)
         lines = self.errors.read().decode("utf-8", "replace").strip().splitlines()
         said = lines[-1] if lines else f"exit code {code}"

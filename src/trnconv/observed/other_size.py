@@ -30,10 +30,6 @@ Plane = tuple[int, int]
 Counts = tuple[tuple[Operation, int], ...]
 
 
-class _NotWholeError(Exception):
-    """A size has no whole number of positions."""
-
-
 @dataclass(frozen=True)
 class _Change:
     """From a size that was observed to another."""
@@ -74,7 +70,7 @@ class _Change:
                 return factor * (after - 1) + 2
         if frames == 1:
             return 1
-        raise _NotWholeError
+        raise ArithmeticError
 
     def times(self, calls: int) -> int:
         """How often what ran so often runs: a steady chunk has more or fewer of it."""
@@ -125,7 +121,7 @@ class _Change:
 
 def _whole(value: Fraction) -> int:
     if value.denominator != 1:
-        raise _NotWholeError
+        raise ArithmeticError
     return value.numerator
 
 
@@ -136,7 +132,7 @@ def at_size(seen: Observation, entry: ModelEntry, size: Size) -> Observation | N
         return None
     try:
         return _changed(seen, size, change)
-    except _NotWholeError:
+    except ArithmeticError:
         return None
 
 
