@@ -3,7 +3,6 @@
 import pytest
 
 torch = pytest.importorskip("torch")
-diffusers = pytest.importorskip("diffusers")
 
 import trnconv
 from trnconv.errors import UnsupportedError
@@ -14,26 +13,34 @@ pytestmark = [pytest.mark.diffusers, pytest.mark.doors]
 BOUND = 1e-4
 
 
-class OnlyDecoding(diffusers.DiffusionPipeline):
-    """A pipeline with an autoencoder and nothing else."""
+def only_decoding(vae):
+    """A pipeline of diffusers, which is imported by the tests that run alone."""
+    from diffusers import DiffusionPipeline
 
-    model_cpu_offload_seq = "vae"
+    class OnlyDecoding(DiffusionPipeline):
+        """A pipeline with an autoencoder and nothing else."""
 
-    def __init__(self, vae):
-        super().__init__()
-        self.register_modules(vae=vae)
+        model_cpu_offload_seq = "vae"
 
-    @torch.no_grad()
-    def __call__(self, latents):
-        video = self.vae.decode(latents.to(self.vae.dtype), return_dict=False)[0]
-        self.maybe_free_model_hooks()
-        return video
+        def __init__(self, vae):
+            super().__init__()
+            self.register_modules(vae=vae)
+
+        @torch.no_grad()
+        def __call__(self, latents):
+            video = self.vae.decode(latents.to(self.vae.dtype), return_dict=False)[0]
+            self.maybe_free_model_hooks()
+            return video
+
+    return OnlyDecoding(vae)
 
 
 @pytest.fixture
 def pipe():
+    from diffusers import AutoencoderKLWan
+
     torch.manual_seed(0)
-    vae = diffusers.AutoencoderKLWan(
+    vae = AutoencoderKLWan(
         base_dim=8,
         z_dim=4,
         dim_mult=[1, 2],
@@ -44,7 +51,7 @@ def pipe():
         latents_mean=[0.0] * 4,
         latents_std=[1.0] * 4,
     )
-    return OnlyDecoding(vae.eval())
+    return only_decoding(vae.eval())
 
 
 def latents(batch=1, size=4):
