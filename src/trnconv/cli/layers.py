@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trnconv.cli.output import Json, console, print_json
-from trnconv.cli.sheet import Csv, Field, Sheet, Wide, require_one_form, sheet
+from trnconv.cli.output import Json
+from trnconv.cli.sheet import Csv, Field, Sheet, Wide, print_list, sheet
 
 if TYPE_CHECKING:
     from trnconv.cases import Case
@@ -25,17 +25,9 @@ def layers(json: Json = False, csv: Csv = False, wide: Wide = False) -> None:
     """List the layers that other commands take by name or key: channels, taps, size, origin."""
     from trnconv.cases import BENCHMARK
 
-    require_one_form(json=json, csv=csv)
     answer = {"layers": [_document(case) for case in BENCHMARK]}
-    if json:
-        print_json(answer)
-    elif csv:
-        _sheet(answer).print_csv()
-    else:
-        screen = console()
-        _sheet(answer).show(screen, wide=wide)
-        screen.print()
-        screen.print("Any other: --channels 96:96 --kernel 3x3x3 --size 6x48x1280 --padding 0x1x1.")
+    words = "Any other: --channels 96:96 --kernel 3x3x3 --size 6x48x1280 --padding 0x1x1."
+    print_list(answer, _sheet(answer), words, json=json, csv=csv, wide=wide)
 
 
 def _document(case: Case) -> dict[str, Any]:

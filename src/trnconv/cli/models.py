@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trnconv.cli.output import Json, console, print_json
-from trnconv.cli.sheet import Csv, Field, Sheet, Wide, require_one_form, sheet
+from trnconv.cli.output import Json
+from trnconv.cli.sheet import Csv, Field, Sheet, Wide, print_list, sheet
 
 if TYPE_CHECKING:
     from trnconv.models import ModelEntry
@@ -23,17 +23,9 @@ def models(json: Json = False, csv: Csv = False, wide: Wide = False) -> None:
     """List the models of the registry: what they are, their sizes, their class in diffusers."""
     from trnconv.models import models as registered
 
-    require_one_form(json=json, csv=csv)
     answer = {"models": [_document(entry) for entry in registered()]}
-    if json:
-        print_json(answer)
-    elif csv:
-        _sheet(answer).print_csv()
-    else:
-        screen = console()
-        _sheet(answer).show(screen, wide=wide)
-        screen.print()
-        screen.print("The first size is the default. Others work, too, if the model takes them.")
+    words = "The first size is the default. Others work, too, if the model takes them."
+    print_list(answer, _sheet(answer), words, json=json, csv=csv, wide=wide)
 
 
 def _document(entry: ModelEntry) -> dict[str, Any]:

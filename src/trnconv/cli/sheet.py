@@ -13,7 +13,7 @@ import typer
 from rich.cells import cell_len
 from rich.console import Console
 
-from trnconv.cli.output import table
+from trnconv.cli.output import console, print_json, table
 from trnconv.errors import TrnconvError
 
 Wide = Annotated[bool, typer.Option("--wide", help="All columns, however narrow the terminal is.")]
@@ -113,6 +113,22 @@ def require_one_form(*, json: bool, csv: bool) -> None:
     """Refuse two answers on one stdout."""
     if json and csv:
         raise TrnconvError("--json and --csv: stdout has room for one of them.")
+
+
+def print_list(
+    answer: dict[str, Any], listed: Sheet, words: str, *, json: bool, csv: bool, wide: bool
+) -> None:
+    """An answer in the form that was asked for; as a table, with words below it."""
+    require_one_form(json=json, csv=csv)
+    if json:
+        print_json(answer)
+    elif csv:
+        listed.print_csv()
+    else:
+        screen = console()
+        listed.show(screen, wide=wide)
+        screen.print()
+        screen.print(words)
 
 
 def sheet(columns: Sequence[Field], rows: Sequence[Sequence[Any]]) -> Sheet:

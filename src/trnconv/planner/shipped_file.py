@@ -18,7 +18,7 @@ from trnconv.errors import TrnconvError
 from trnconv.forms.form import Form, Plan, Priced
 from trnconv.forms.search import by_schedule
 from trnconv.planner.table import FORMS, form_of, priced
-from trnconv.planner.tuned_file import key_of
+from trnconv.planner.tuned_file import complaints, key_of
 from trnconv.records import RecordError, fields_as_json, from_json, to_json
 
 REFUSED = "refused"
@@ -108,7 +108,9 @@ def answer_of(question: Question, entry: Entry) -> tuple[Priced, ...]:
     """The plans of an entry, one for each core, with today's prices; a ShippedError if illegal."""
     taken = tuple(priced(plan) for plan in plans_of(question, entry))
     for answer in taken:
-        _require_legal(question, answer.plan)
+        broken = complaints(question, answer.plan)
+        if broken:
+            raise ShippedError(f"a shipped plan: {'; '.join(broken)}. {_AGAIN}")
     if entry.get("scheduled"):
         taken = tuple(by_schedule(form_of(answer.plan), answer) for answer in taken)
     return taken
@@ -125,15 +127,6 @@ def plans_of(question: Question, entry: Entry) -> tuple[Plan, ...]:
         return tuple(from_json(form.plan_type, document) for document in documents)
     except RecordError as error:
         raise ShippedError(f"a shipped plan: {error} {_AGAIN}") from error
-
-
-def _require_legal(question: Question, plan: Plan) -> None:
-    form = form_of(plan)
-    broken = [*form.broken_promises(plan, question), *form.broken_rules(plan)]
-    if not form.fits(plan, question):
-        broken.insert(0, "it is of another problem")
-    if broken:
-        raise ShippedError(f"a shipped plan: {'; '.join(broken)}. {_AGAIN}")
 
 
 def _given(form: Form[Any], question: Question) -> dict[str, Any]:

@@ -65,14 +65,21 @@ def key_of(question: Question) -> str:
     return json.dumps(to_json(question, but=("machine", "budget")), sort_keys=True)
 
 
-def _checked(path: Path, question: Question, entry: dict[str, Any]) -> Plan:
-    """A plan of a file: read whole, of this very problem, and legal."""
-    plan = _read_plan(path, question, entry)
+def complaints(question: Question, plan: Plan) -> list[str]:
+    """Why a stored plan is not one for a question, in words; empty if it is."""
     form = form_of(plan)
     broken = form.broken_promises(plan, question) or form.broken_rules(plan)
     asked = (question.machine.name, question.dtype, question.end, question.start)
-    if (plan.machine, plan.dtype, plan.end, plan.start) != asked:
-        broken = ["it is of another problem", *broken]
+    own = (plan.machine, plan.dtype, plan.end, plan.start)
+    if own != asked or not form.fits(plan, question):
+        return ["it is of another problem", *broken]
+    return list(broken)
+
+
+def _checked(path: Path, question: Question, entry: dict[str, Any]) -> Plan:
+    """A plan of a file: read whole, of this very problem, and legal."""
+    plan = _read_plan(path, question, entry)
+    broken = complaints(question, plan)
     if broken:
         raise PlanError(
             f"a tuned plan in {path} for {call_in_words(question)}: {'; '.join(broken)}. Tune it"

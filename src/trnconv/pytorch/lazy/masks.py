@@ -12,7 +12,6 @@ looks at a mask has it made.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import inf
 from typing import Any
 
@@ -132,12 +131,10 @@ def _filled(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
         return NotImplemented
     if dtype is None or not dtype.is_floating_point or device is None:
         return NotImplemented
-    if not finds_attention(around) or not runs_kernels(
-        _Somewhere(torch.device(device)), around.backend
-    ):
+    if not finds_attention(around):
         return NotImplemented
-    sizes = torch.Size((1, 1, 1, *size))
-    return _shown(FilledMask((sizes, dtype, torch.device(device))), around)
+    mask = FilledMask((torch.Size((1, 1, 1, *size)), dtype, torch.device(device)))
+    return _shown(mask, around) if runs_kernels(mask, around.backend) else NotImplemented
 
 
 def _head_filled(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
@@ -151,17 +148,12 @@ def _head_filled(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any
         return NotImplemented
     twin, tokens = args[0].view_of.twin, mask.shape[-1]
     row, first = divmod(twin.storage_offset(), tokens)
-    if twin.dim() != 1 or first or (twin.shape[0] > 1 and twin.stride(0) != 1):
+    if twin.dim() != 1 or first or twin.shape[0] > tokens:
+        return NotImplemented
+    if twin.shape[0] > 1 and twin.stride(0) != 1:
         return NotImplemented
     mask.fill_head(row, twin.shape[0])
     return args[0]
-
-
-@dataclass(frozen=True)
-class _Somewhere:
-    """What a backend is chosen by."""
-
-    device: torch.device
 
 
 def _noted(

@@ -91,6 +91,16 @@ def one_row_less(frames, plane, dtype, device):
     return mask
 
 
+def one_write_for_two_rows(frames, plane, dtype, device):
+    tokens = frames * plane
+    mask = torch.full((tokens, tokens), -INFINITY, dtype=dtype, device=device)
+    mask.view(-1)[: 2 * tokens] = 0
+    for token in range(2, tokens):
+        mask[token] = 0
+    mask[1, 1:] = -INFINITY
+    return mask
+
+
 def large_and_finite(frames, plane, dtype, device):
     of_token = torch.arange(frames, device=device).repeat_interleave(plane)
     keys, queries = torch.meshgrid(of_token, of_token, indexing="xy")
@@ -122,6 +132,7 @@ OTHERS = {
     "future": of_the_future,
     "one more": one_number_more,
     "one less": one_row_less,
+    "two rows": one_write_for_two_rows,
     "finite": large_and_finite,
     "changed": changed_indices,
     "copied": copied_while_it_grows,
