@@ -23,6 +23,40 @@ ACTIVATIONS = (
 )
 NO_RESIDUAL, BEFORE, AFTER = "none", "before", "after"
 RESIDUALS = (NO_RESIDUAL, BEFORE, AFTER)
+_SEPARATOR = "/"
+
+
+@dataclass(frozen=True)
+class NormEnd(NKIObject):
+    """z = activation(scale_c * y * (sum over c of y^2 + e)^-1/2 + b_c): a norm of y over channels.
+
+    Scales and b are data: [C_out, 2], float32. y is rounded to its type before it is normed.
+    """
+
+    under_root: float  # e
+    activation: str = IDENTITY
+    has_beta: bool = False
+    keeps: bool = True  # whether y is stored too
+    first: int = 0  # frames of z that get a tensor of their own, before the others; 0: one tensor
+
+    def frames(self, every: int) -> tuple[int, ...]:
+        """Frames of each tensor of z, of so many in all."""
+        return (self.first, every - self.first) if self.first else (every,)
+
+
+def norm_text(norm: NormEnd) -> str:
+    """As ops of torch take it; `norm_end_of` is the inverse."""
+    numbers = (int(norm.has_beta), int(norm.keeps), norm.first)
+    return _SEPARATOR.join((norm.under_root.hex(), norm.activation, *map(str, numbers)))
+
+
+def norm_end_of(text: str) -> NormEnd | None:
+    """The norm of a text that `norm_text` gave; None if it is empty."""
+    if not text:
+        return None
+    under_root, activation, has_beta, keeps, first = text.split(_SEPARATOR)
+    flags = (bool(int(has_beta)), bool(int(keeps)))
+    return NormEnd(float.fromhex(under_root), activation, *flags, int(first))
 
 
 @dataclass(frozen=True)
@@ -32,6 +66,7 @@ class Epilogue(NKIObject):
     activation: str = IDENTITY
     residual: str = NO_RESIDUAL  # before or after the activation
     dtype: str = ""  # of y; empty: that of x
+    norm: NormEnd | None = None  # what is stored besides y, or instead
 
     def shares_engines(self) -> bool:
         """Whether Vector and Scalar engine can take turns; else both work on every tile, or one."""

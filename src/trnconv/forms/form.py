@@ -137,6 +137,10 @@ class Plan(ABC):
         """Scales and shifts of the input's channels, if its start has any."""
         return ArraySpec((self.shape.c_in, FACTORS * len(self.piece_frames)), "float32")
 
+    def scales_spec(self) -> ArraySpec:
+        """Scales and shifts of a norm of the outputs, if the end has one."""
+        return ArraySpec((self.shape.c_out, FACTORS), "float32")
+
     @abstractmethod
     def block(self) -> tuple[int, int, int]:
         """Output frames, rows and columns of a block."""
@@ -264,6 +268,7 @@ class Form(Generic[P]):
     least_gain: float = 0.0  # how much faster than the forms before it, to be taken
     takes_residual: bool = False  # whether kernels have an argument for one
     takes_factors: bool = False  # the same of a start's; without, inputs are taken as they are
+    takes_scales: bool = False  # the same of a norm of the outputs; without, there is none
     pair_kernels: tuple[Callable[..., Any], ...] = ()  # the same on two cores; empty: on one only
     keeps_budget: bool = (
         False  # whether candidates are within the question's budget, loops included
@@ -299,7 +304,7 @@ class Form(Generic[P]):
         return hash(self.name)
 
     def kernel(self, inputs: int, cores: int = 1) -> Callable[..., Any]:
-        """For so many tensors; they, packed arrays, residual, factors if any and a recipe go in.
+        """For so many tensors; they, packed arrays, residual, factors, scales and a recipe go in.
 
         On two cores, each array is followed by the second core's, and recipes are a pair.
         """

@@ -53,11 +53,13 @@ class Prepared:
         packed: tuple[Any, ...],
         residual: Any = None,
         factors: Any = None,
+        scales: Any = None,
     ) -> tuple[Any, ...]:
         """What the kernel is called with, in its order."""
         added = (residual,) if self.form.takes_residual else ()
         scaled = (factors,) if self.form.takes_factors else ()
-        return (*inputs, *packed, *added, *scaled, self.recipe)
+        normed = (scales,) if self.form.takes_scales else ()
+        return (*inputs, *packed, *added, *scaled, *normed, self.recipe)
 
 
 def prepared(form: Form[Any], plans: tuple[Plan, ...]) -> Prepared:
@@ -81,11 +83,13 @@ def traced(program: Prepared) -> Run:
     inputs = _specs(first.inputs)
     arrays = _in_turn([_specs(lowered.arrays) for lowered in program.lowered])
     asked = plan.end.residual != NO_RESIDUAL
-    residual = Spec(first.outputs[0], plan.dtype) if asked else None
+    y_shape = (plan.shape.batch, plan.shape.c_out, *plan.shape.out_sizes())
+    residual = Spec(y_shape if plan.end.norm else first.outputs[0], plan.dtype) if asked else None
     factors = _specs((plan.factors_spec(),))[0] if plan.start.scaled else None
+    scales = _specs((plan.scales_spec(),))[0] if plan.end.norm else None
     return nkisim.run(
         Kernel(program.kernel(len(inputs)))[len(program.plans)],
-        *program.arguments(inputs, arrays, residual, factors),
+        *program.arguments(inputs, arrays, residual, factors, scales),
         target=plan.machine,
         lnc=len(program.plans),
         values=False,

@@ -15,6 +15,7 @@ from math import prod
 from trnconv.observed.operation import (
     ATTENTION,
     CHANNEL_NORM,
+    CHANNEL_NORM_STEP,
     GROUP_NORM,
     GROUP_STATISTICS,
     MODULATION,
@@ -35,7 +36,6 @@ from trnconv.observed.step import PRODUCT as PRODUCT_STEP
 ACTIVATIONS = frozenset(
     ["silu", "relu", "gelu", "tanh", "sigmoid", "leaky_relu", "elu", "softplus", "mish"]
 )
-CHANNEL_NORM_STEP, GROUP_NORM_STEP = "channel_norm", "group_norm"  # kernels of ours
 GROUP_STATISTICS_STEP = "group_factors"
 _NEIGHBOURHOOD = 24  # steps: an operation's lie close together
 

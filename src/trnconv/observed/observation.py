@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from math import prod
 
 from nkisim.machine import Machine
-from trnconv.ask.ends import PLAIN_END, Epilogue
+from trnconv.ask.ends import IDENTITY, ITEM_BYTES, PLAIN_END, Epilogue
 from trnconv.ask.limits import DEFAULT_BUDGET
 from trnconv.ask.policy import DEFAULT_POLICY, Policy
 from trnconv.ask.question import Question, Shape
 from trnconv.ask.starts import PLAIN_START, Prologue
 from trnconv.geometry import ConvShape
-from trnconv.observed.operation import Operation
+from trnconv.observed.operation import CHANNEL_NORM, CHANNEL_NORM_STEP, Operation
 
 CACHE = "cache"  # frames that a model keeps a copy of
 
@@ -112,13 +113,42 @@ def _copied(seen: Observation) -> int:
 
 
 def without_starts(seen: Observation) -> Observation:
-    """The same with norms of their own in place of convolutions' starts, and their statistics."""
-    if all(work.start == PLAIN_START for work, _ in seen.works):
+    """The same with norms of their own in place of convolutions' starts and ends."""
+    if all(work.start == PLAIN_START and work.end.norm is None for work, _ in seen.works):
         return seen
     works: Counter[ObservedConv] = Counter()
-    for work, calls in seen.works:
-        works[replace(work, start=PLAIN_START)] += calls
     operations: Counter[Operation] = Counter()
+    for work, calls in seen.works:
+        bare = replace(work, start=PLAIN_START, end=replace(work.end, norm=None))
+        works[bare] += calls
+        for operation in norms_of(work):
+            operations[operation] += calls
     for operation, calls in seen.operations:
         operations[operation.as_norm()] += calls
     return replace(seen, works=tuple(works.items()), operations=tuple(operations.items()))
+
+
+def norms_of(work: ObservedConv) -> tuple[Operation, ...]:
+    """The norms at a convolution's end, as kernels of their own would do them."""
+    norm, shape = work.end.norm, work.shape
+    if norm is None:
+        return ()
+    frames, *plane = shape.out_sizes()
+    found = []
+    for count in norm.frames(frames):
+        sizes = (shape.batch, shape.c_out, count * prod(plane))
+        moved = prod(sizes) * ITEM_BYTES[work.dtype]
+        found.append(
+            Operation(
+                CHANNEL_NORM,
+                (shape.batch, shape.c_out, count, *plane),
+                work.dtype,
+                moved,
+                moved,
+                (CHANNEL_NORM_STEP,),
+                2 * moved,
+                sizes,
+                "" if norm.activation == IDENTITY else norm.activation,
+            )
+        )
+    return tuple(found)

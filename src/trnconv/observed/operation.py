@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 CHANNEL_NORM, GROUP_NORM, ATTENTION, PRODUCT = "channel norm", "group norm", "attention", "product"
 GROUP_STATISTICS, MODULATION = "group statistics", "modulation"
+CHANNEL_NORM_STEP, GROUP_NORM_STEP = "channel_norm", "group_norm"  # steps: kernels of ours
 
 
 @dataclass(frozen=True)

@@ -117,6 +117,8 @@ def _offer(form: Form[Any], question: Question, family: str) -> Offer:
     refused = form.refuses(question, family)
     if question.start.scaled and not form.takes_factors:
         refused = f"{family}: its kernel takes inputs as they are; scale them before"
+    if question.end.norm and not form.takes_scales:
+        refused = f"{family}: its kernel leaves outputs as they are; norm them afterwards"
     plans = () if refused else search(form, question, family)
     if not plans and not refused:
         refused = f"{family}: {why_none(form, question, family)}"

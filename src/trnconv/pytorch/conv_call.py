@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from nkisim.machine import Machine
-from trnconv.ask.ends import BEFORE, IDENTITY, NO_RESIDUAL, Epilogue, end_of
+from trnconv.ask.ends import BEFORE, IDENTITY, NO_RESIDUAL, Epilogue, end_of, norm_end_of
 from trnconv.ask.policy import DEFAULT_POLICY, Policy, policy_of
 from trnconv.ask.question import FILTER_GRADIENT, OUTPUT, Question, Shape
 from trnconv.ask.starts import PLAIN_START, Prologue, start_of
@@ -33,6 +33,7 @@ class ConvSpec:
     reproducible: bool = False
     accuracy: str = DEFAULT_POLICY.text()  # a policy as text: torch.compile takes no other objects
     start: str = ""  # the activation of an input that is scaled and shifted first; empty: it is not
+    norm: str = ""  # of the output, as `norm_text` has it; empty: there is none
 
     @property
     def policy(self) -> Policy:
@@ -73,7 +74,8 @@ class ConvSpec:
 
     def end(self, *, residual: bool) -> Epilogue:
         """What a kernel fuses: a residual comes before the activation."""
-        return end_of(self.activation, BEFORE if residual else NO_RESIDUAL, "")
+        end = end_of(self.activation, BEFORE if residual else NO_RESIDUAL, "")
+        return replace(end, norm=norm_end_of(self.norm)) if self.norm else end
 
     @property
     def prologue(self) -> Prologue:
@@ -95,8 +97,8 @@ def numbered(numbers: Sequence[int], modes: Modes = NO_MODES, **options: Any) ->
 
 
 def worded(numbers: Sequence[int], words: str, *, reproducible: bool) -> ConvSpec:
-    """The same with modes, activation, accuracy and start, as `words_of` has them."""
-    depth, height, width, activation, accuracy, start = words.split(",")
+    """The same with modes, activation, accuracy, start and norm, as `words_of` has them."""
+    depth, height, width, activation, accuracy, start, norm = words.split(",")
     return numbered(
         numbers,
         (depth, height, width),
@@ -104,12 +106,13 @@ def worded(numbers: Sequence[int], words: str, *, reproducible: bool) -> ConvSpe
         accuracy=accuracy,
         reproducible=reproducible,
         start=start,
+        norm=norm,
     )
 
 
 def words_of(spec: ConvSpec) -> str:
-    """Modes, activation, accuracy and start, as ops take them."""
-    return ",".join((*spec.modes, spec.activation, spec.accuracy, spec.start))
+    """Modes, activation, accuracy, start and norm, as ops take them."""
+    return ",".join((*spec.modes, spec.activation, spec.accuracy, spec.start, spec.norm))
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from trnconv.host.switches import HOST_COPIES
 from trnconv.pytorch.adapters import Adapter, require_adapter
 from trnconv.pytorch.arrays import Array, dtype_name, to_array, to_tensor
 from trnconv.pytorch.conv_call import ConvCall
-from trnconv.pytorch.on_device import computed
+from trnconv.pytorch.on_device import Results, computed, each
 from trnconv.pytorch.packed_weights import Images, kept_tables, packed_once
 from trnconv.runtime.launch import LaunchOperands, prepare
 from trnconv.runtime.plans import plans_for
@@ -28,14 +28,14 @@ from trnconv.runtime.plans import plans_for
 _LAUNCHES = 4096  # questions of a process; a large model has some hundreds
 
 
-def compute(call: ConvCall, operands: LaunchOperands) -> torch.Tensor:
+def compute(call: ConvCall, operands: LaunchOperands) -> Results:
     """One convolution, or a gradient of one."""
     x = operands.inputs[0]
     adapter = require_adapter(x.device.type)
     question = question_of(call, operands, adapter)
     device = NeuronDevice(operands, call.wanted, adapter)
-    result: torch.Tensor = computed(call, question, operands, device)
-    return device.dense(result.to(x.dtype))
+    done = computed(call, question, operands, device)
+    return each(done, lambda result: device.dense(result.to(x.dtype)))
 
 
 def question_of(call: ConvCall, operands: LaunchOperands, adapter: Adapter) -> Question:
@@ -62,7 +62,8 @@ class NeuronDevice:
         inputs = tuple(self.dense(input_) for input_ in operands.inputs)
         residual = None if operands.residual is None else self.dense(operands.residual)
         packed = self.packed(prepared, operands, inputs[0].device)
-        *tensors, recipe = prepared.arguments(inputs, packed, residual, operands.factors)
+        data = (residual, operands.factors, operands.scales)
+        *tensors, recipe = prepared.arguments(inputs, packed, *data)
         kernel = prepared.kernel(len(inputs))
         outputs = len(prepared.lowered[0].outputs)
         done = self.adapter.call(kernel, tuple(tensors), recipe, outputs)

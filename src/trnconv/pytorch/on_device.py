@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+
+import torch
 
 from trnconv.ask.question import FILTER_GRADIENT, Question
 from trnconv.pytorch.conv_call import INPUT_GRADIENT, ConvCall
@@ -11,6 +14,13 @@ from trnconv.runtime import compute
 from trnconv.runtime.compute import Device
 from trnconv.runtime.convolve import forward_filters
 from trnconv.runtime.launch import LaunchOperands
+
+Results = torch.Tensor | tuple[torch.Tensor, ...]  # several: y, if it is stored, and its norm
+
+
+def each(done: Any, change: Callable[[Any], torch.Tensor]) -> Results:
+    """A result as a caller gets it, or each of several."""
+    return tuple(map(change, done)) if isinstance(done, tuple) else change(done)
 
 
 def computed(call: ConvCall, question: Question, operands: LaunchOperands, device: Device) -> Any:

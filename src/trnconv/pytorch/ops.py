@@ -42,7 +42,7 @@ def _linear(numbers: list[int]) -> ConvSpec:
 def convolution(x: Tensor, w: Tensor, numbers: list[int], backend: str) -> Tensor:
     """x [N, C_in, D, H, W] and w [C_out, C_in / groups, KD, KH, KW] -> y."""
     if x.numel() == 0:
-        return _empty_output([x], w, numbered(numbers))
+        return empty_output([x], w, numbered(numbers))
     return compute(*convolution_call(x, w, numbers), backend)
 
 
@@ -95,7 +95,7 @@ def fused_op(
     """
     spec = worded(numbers, words, reproducible=reproducible)
     if pieces[0].numel() == 0:
-        return _empty_output(pieces, w, spec)
+        return empty_output(pieces, w, spec)
     call = fused_call(pieces, w, bias, residual, factors, numbers, words, reproducible)
     return compute(*call, backend)
 
@@ -132,7 +132,7 @@ def fused_convolution(
 @convolution.register_fake
 def _(x: Tensor, w: Tensor, numbers: list[int], backend: str) -> Tensor:
     del backend
-    return _empty_output([x], w, numbered(numbers))
+    return empty_output([x], w, numbered(numbers))
 
 
 @input_gradient.register_fake
@@ -158,10 +158,10 @@ def _(
     *rest: object,
 ) -> Tensor:
     del bias, residual, factors, rest
-    return _empty_output(pieces, w, numbered(numbers))
+    return empty_output(pieces, w, numbered(numbers))
 
 
-def _empty_output(pieces: Sequence[Tensor], w: Tensor, spec: ConvSpec) -> Tensor:
+def empty_output(pieces: Sequence[Tensor], w: Tensor, spec: ConvSpec) -> Tensor:
     """Sizes by torch's formula, which takes symbols, and no images, as well."""
     first, frames = pieces[0], sum(piece.shape[2] for piece in pieces)
     read = (frames, first.shape[3], first.shape[4])

@@ -9,6 +9,7 @@ import torch
 from trnconv.pytorch import aten, neuron, simulator
 from trnconv.pytorch.backends import Backend, asked_for, choose_backend, machine_of
 from trnconv.pytorch.conv_call import ConvCall
+from trnconv.pytorch.on_device import Results
 from trnconv.runtime.launch import LaunchOperands
 
 BACKENDS: dict[Backend, Any] = {
@@ -19,6 +20,12 @@ BACKENDS: dict[Backend, Any] = {
 
 
 def compute(call: ConvCall, operands: LaunchOperands, backend: str) -> torch.Tensor:
+    """One result, by the backend asked for; see `compute_all`."""
+    (result,) = compute_all(call, operands, backend)
+    return result
+
+
+def compute_all(call: ConvCall, operands: LaunchOperands, backend: str) -> tuple[torch.Tensor, ...]:
     """By the backend asked for, decided when an op runs: so it is under torch.compile too.
 
     Results lie in order, as the ops' fake kernels say; torch's own may follow the input's strides.
@@ -26,7 +33,11 @@ def compute(call: ConvCall, operands: LaunchOperands, backend: str) -> torch.Ten
     name, machine = machine_of(backend)
     chosen = choose_backend(operands.inputs[0], name).backend
     if machine is None:
-        result: torch.Tensor = BACKENDS[chosen].compute(call, operands)
-        return result.contiguous()
+        return _in_order(BACKENDS[chosen].compute(call, operands))
     asked_for(chosen, machine.target, machine.cores)  # refused unless it is simulated
-    return simulator.compute(call, operands, machine).contiguous()
+    return _in_order(simulator.compute(call, operands, machine))
+
+
+def _in_order(done: Results) -> tuple[torch.Tensor, ...]:
+    results = done if isinstance(done, tuple) else (done,)
+    return tuple(result.contiguous() for result in results)

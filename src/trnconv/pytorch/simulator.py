@@ -6,29 +6,33 @@ changed a weight, the result is right.
 
 from __future__ import annotations
 
-import torch
-
 from nkisim.machine import find_machine
 from trnconv.pytorch.arrays import to_array, to_tensor
 from trnconv.pytorch.backends import DEFAULT_SIMULATED, Simulated
 from trnconv.pytorch.conv_call import ConvCall
-from trnconv.pytorch.on_device import computed
+from trnconv.pytorch.on_device import Results, computed, each
 from trnconv.runtime.launch import LaunchOperands
 from trnconv.runtime.simulator import SimulatedDevice
 
 
 def compute(
     call: ConvCall, operands: LaunchOperands, machine: Simulated = DEFAULT_SIMULATED
-) -> torch.Tensor:
+) -> Results:
     """One convolution, or a gradient of one."""
     x = operands.inputs[0]
     arrays = LaunchOperands(
         tuple(to_array(input_) for input_ in operands.inputs),
         *(
             None if tensor is None else to_array(tensor)
-            for tensor in (operands.w, operands.bias, operands.residual, operands.factors)
+            for tensor in (
+                operands.w,
+                operands.bias,
+                operands.residual,
+                operands.factors,
+                operands.scales,
+            )
         ),
     )
     question = call.question(arrays, str(arrays.inputs[0].dtype), find_machine(machine.target))
     device = SimulatedDevice(machine.cores)
-    return to_tensor(computed(call, question, arrays, device)).to(x.dtype)
+    return each(computed(call, question, arrays, device), lambda one: to_tensor(one).to(x.dtype))

@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from trnconv.ask.ends import IDENTITY
-from trnconv.observed.groups import CHANNEL_NORM_STEP, GROUP_NORM_STEP
+from trnconv.observed.operation import CHANNEL_NORM_STEP, GROUP_NORM_STEP
 from trnconv.observed.step import (
     ATTENDING,
     CONVOLUTION,

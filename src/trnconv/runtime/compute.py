@@ -36,7 +36,7 @@ class Device(Protocol):
 
 
 def convolution(question: Question, operands: LaunchOperands, device: Device) -> Any:
-    """y [N, C_out, D', H', W']; transposed if the shape says so.
+    """y [N, C_out, D', H', W']; transposed if the shape says so. With a norm, a tuple of tensors.
 
     Kernels have an argument for each piece of x; if there are more pieces, they are joined first.
     """
@@ -45,6 +45,8 @@ def convolution(question: Question, operands: LaunchOperands, device: Device) ->
         _require_one_scale(operands)
         operands = replace(operands, inputs=(device.joined(operands.inputs),))
     question = with_joined_pieces(question)
+    if question.end.norm is not None:
+        return _with_norm(question, operands, device)
     y: Any = None
     for part, prepared in launches_of(question, device):
         own = _operands(part, operands)
@@ -58,6 +60,17 @@ def convolution(question: Question, operands: LaunchOperands, device: Device) ->
             y = device.empty(sizes, operands.inputs[0], question.end.dtype)
         part.output_of(y)[...] = done
     return y
+
+
+def _with_norm(question: Question, operands: LaunchOperands, device: Device) -> tuple[Any, ...]:
+    """y, if it is stored, and the tensors of its norm: all channels at once, in one launch."""
+    parts = list(launches_of(question, device))
+    if len(parts) > 1:
+        raise UnsupportedError(
+            f"a norm of the outputs of {call_in_words(question)}: they are computed in"
+            f" {len(parts)} launches. Norm them afterwards."
+        )
+    return device.launch(parts[0][1], operands)
 
 
 def _require_one_scale(operands: LaunchOperands) -> None:
@@ -110,6 +123,8 @@ def _require_sizes(shape: Shape, operands: LaunchOperands) -> None:
     if operands.factors is not None:
         factors = (shape.c_in, FACTORS * len(operands.inputs))
         require_shape("factors of the input", operands.factors, factors)
+    if operands.scales is not None:
+        require_shape("scales of the norm", operands.scales, (shape.c_out, FACTORS))
 
 
 def require_whole_phases(prepared: Prepared, operands: LaunchOperands) -> None:

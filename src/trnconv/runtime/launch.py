@@ -35,6 +35,7 @@ class LaunchOperands:
     bias: Any = None
     residual: Any = None
     factors: Any = None  # of the input's start: [C_in, 2 x pieces]
+    scales: Any = None  # of a norm of the outputs: [C_out, 2]
 
 
 def prepare(plans: tuple[Plan, ...]) -> Prepared:
@@ -49,7 +50,7 @@ def run(program: Prepared, operands: LaunchOperands) -> Run:
     packed = program.pack(operands.w, operands.bias)
     return nkisim.run(
         Kernel(program.kernel(len(inputs)))[len(plans)],
-        *program.arguments(inputs, packed, operands.residual, operands.factors),
+        *program.arguments(inputs, packed, operands.residual, operands.factors, operands.scales),
         target=plans[0].machine,
         lnc=len(plans),
         summation="fixed" if all(plan.is_reproducible for plan in plans) else "fast",

@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 from nkisim.compiler_count import matmul_instructions
 from nkisim.machine import Timing
-from trnconv.ask.ends import IDENTITY, NO_RESIDUAL
+from trnconv.ask.ends import IDENTITY, NO_RESIDUAL, Epilogue
 from trnconv.forms.dma import moved_ns
+from trnconv.forms.float_terms import TERMS
 from trnconv.forms.minimal.blocks import BlockSpan, rectangles
 from trnconv.forms.minimal.channels import (
     STACKS,
@@ -27,6 +28,7 @@ from trnconv.forms.minimal.channels import (
     taps_of,
 )
 from trnconv.forms.minimal.plan import DEPTH, HEIGHT, LEAST, V_BYTES, V_DTYPE, WIDTH, MinimalPlan
+from trnconv.forms.minimal.sbuf import sums_root_by_lines
 
 _MATMUL = matmul_instructions(V_DTYPE)
 
@@ -97,7 +99,8 @@ class Rates:
     y_width: int
     bank: int
     lines: int
-    ways: int  # of outputs: out, and in what is added to them
+    ways: int  # of outputs: out, normed or not or both, and in what is added to them
+    normed: int  # matmuls of a step of the norm of outputs; 0: there is none
     every_row: bool  # of a block is loaded, what padding repeats or clears by itself
     repeats_columns: bool
     scaled: bool  # whether inputs are, before they are transformed
@@ -138,7 +141,8 @@ def _rates(plan: MinimalPlan) -> Rates:
         y_width=plan.shape.out_size(WIDTH),
         bank=machine.psum_bank_fp32_elems,
         lines=machine.partitions,
-        ways=1 if plan.end.residual == NO_RESIDUAL else 2,
+        ways=_ways(plan.end),
+        normed=norm_matmuls(plan),
         every_row=replicates(plan.shape, HEIGHT),
         repeats_columns=replicates(plan.shape, WIDTH),
         scaled=plan.start.scaled,
@@ -148,6 +152,19 @@ def _rates(plan: MinimalPlan) -> Rates:
         ),
         weight_columns=weights * algorithm.products,
     )
+
+
+def _ways(end: Epilogue) -> int:
+    """How often outputs, or what is added to them, are moved."""
+    stored = 2 if end.norm is not None and end.norm.keeps else 1
+    return stored + (end.residual != NO_RESIDUAL)
+
+
+def norm_matmuls(plan: MinimalPlan) -> int:
+    """Matmuls that sum up squares of a step of outputs; 0 if they are not normed."""
+    if plan.end.norm is None:
+        return 0
+    return len(out_channels(plan)) + (not sums_root_by_lines(plan, TERMS))
 
 
 def _out_rates(plan: MinimalPlan, stack: int) -> OutRates:
@@ -271,7 +288,21 @@ def outputs_cost(rates: Rates, look: OutLook) -> EngineSum:
     for out in rates.outs:
         cost = cost.plus(_chains(rates, out, look).times(out.tiles))
         cost = cost.plus(_stores(rates, out, look))
-    return cost
+    return cost.plus(_norm(rates, look)) if rates.normed else cost
+
+
+def _norm(rates: Rates, look: OutLook) -> EngineSum:
+    """The norm of a unit's outputs, all channels."""
+    timing = rates.timing
+    positions = look.stored * look.columns * (1 if rates.by_rows else rates.m)
+    steps = -(-positions // rates.bank)
+    tiles = sum(out.tiles for out in rates.outs)
+    return EngineSum(
+        tensor=rates.normed * (positions + steps * timing.pe_gap_cycles),
+        vector=tiles * (positions + steps * timing.vector_startup_cycles),
+        scalar=2 * tiles * (positions + steps * timing.scalar_startup_cycles),
+        instructions=steps * (3 * tiles + _MATMUL * rates.normed),
+    )
 
 
 def streamed_cost(rates: Rates, look: OutLook) -> EngineSum:

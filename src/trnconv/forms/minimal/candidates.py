@@ -195,7 +195,7 @@ def _with_buffers(sized: MinimalPlan) -> Iterator[MinimalPlan]:
     """
     tiles = len(out_channels(sized))
     ways = [(tiles, 0), *((tiles, slots) for slots in _STREAM_SLOTS)]
-    if tiles > 1:
+    if tiles > 1 and sized.end.norm is None:
         ways.insert(1, (-(-tiles // 2), 0))
     found = 0
     for group, streamed in ways:

@@ -21,6 +21,7 @@ from trnconv._nki import nisa, nl
 from trnconv.ask.ends import AFTER, BEFORE, IDENTITY
 from trnconv.forms.kernel_parts import OPERATORS
 from trnconv.forms.minimal.core import MinimalBlock, MinimalCore, PrepareStep, do_step
+from trnconv.forms.minimal.norm_steps import LateNorm
 from trnconv.forms.minimal.recipe import ChannelTile, Rectangle, Unit
 
 # columns in the image of constants, from an output tile's first one on
@@ -242,7 +243,12 @@ class Filler(nl.NKIObject):
     """
 
     def __init__(
-        self, core: MinimalCore, blocks: list[MinimalBlock], works: list[PrepareStep], chains: int
+        self,
+        core: MinimalCore,
+        blocks: list[MinimalBlock],
+        works: list[PrepareStep],
+        chains: int,
+        late: LateNorm,
     ) -> None:
         self.core = core
         self.blocks = blocks
@@ -250,15 +256,17 @@ class Filler(nl.NKIObject):
         self.pauses = 0
         self.all_pauses = max(1, chains * core.recipe.outputs - LAST_PAUSES)
         self.done = 0
+        self.late = late
 
     def pause(self) -> None:
-        """A share of the steps."""
+        """A share of the steps, and of the norm of the unit before."""
         self.pauses += 1
         until = min(len(self.works), len(self.works) * self.pauses // self.all_pauses)
         while self.done < until:
             work = self.works[self.done]
             do_step(self.core, self.blocks[work.prepare.block], work)
             self.done += 1
+        self.late.share(self.pauses, self.all_pauses)
 
 
 def begin_chain(one: Chain, goal: Goal, filler: Filler) -> None:

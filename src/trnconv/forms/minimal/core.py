@@ -49,7 +49,7 @@ class MinimalCore(nl.NKIObject):
     def __init__(
         self,
         x: tuple[nl.NkiTensor, ...],
-        y: nl.NkiTensor,
+        y: nl.NkiTensor | None,
         weights: nl.NkiTensor,
         constants: nl.NkiTensor,
         residual: nl.NkiTensor | None,
@@ -68,7 +68,7 @@ class MinimalCore(nl.NKIObject):
         self.weights = ring(recipe.weights, recipe.lines, nl.float16)
         self.scratch = ring(recipe.scratch, recipe.lines, nl.float16)
         self.copies = ring(recipe.copies, recipe.lines, nl.float32)
-        self.outs = ring(recipe.out, recipe.lines, y.dtype)
+        self.outs = ring(recipe.out, recipe.lines, out_type(x[0], recipe))
         self.residuals = ring(recipe.residual, recipe.lines, x[0].dtype)
         self.constants = sbuf(
             (recipe.lines, recipe.constants), nl.float32, recipe.constants_address
@@ -296,6 +296,11 @@ def operand(core: MinimalCore, block: MinimalBlock, work: PrepareStep, number: i
     tile = input_tile(core, work.tile, x_slot, part)
     last = first + (rows - 1) * step + 1
     return tile[:, first:last:step, part.x_column : part.x_column + columns]
+
+
+def out_type(x: nl.NkiTensor, recipe: MinimalRecipe) -> str:
+    """Of outputs; x's if none is named."""
+    return recipe.end.dtype if recipe.end.dtype != "" else x.dtype
 
 
 def ring(of: Ring, lines: int, dtype: str) -> list[nl.NkiTensor]:

@@ -157,4 +157,5 @@ MINIMAL: Form[Any] = Form(
     given=_given,
     takes_residual=True,
     takes_factors=True,
+    takes_scales=True,
 )

@@ -16,6 +16,7 @@ are to be scaled and activated are, where they were loaded (`prologue.py`). The 
                     a chain: the products in PSUM, A^T and the end          begin_chain, finish
                     meanwhile, some steps that make V of the next unit      Filler
                     the last rectangle of a tile: store its outputs         store
+                norm the outputs of the unit before, if that is asked for   LateNorm
 
 Which unit loads and prepares what, in which slots, is in the recipe (`tempo.py` decides it);
 `recipe.py` explains the words, `chains.py` the sums.
@@ -33,10 +34,15 @@ from trnconv.forms.minimal.core import (
     do_step,
     load_frame,
     load_weights,
+    out_type,
     pending,
 )
-from trnconv.forms.minimal.recipe import ChannelTile, Group, MinimalRecipe, Turns, Unit
+from trnconv.forms.minimal.norm_steps import LateNorm, OutputNorm
+from trnconv.forms.minimal.recipe import Group, MinimalRecipe, Turns, Unit
+from trnconv.forms.minimal.stores import residual_of, store
 from trnconv.forms.recipe_parts import Place, RecipePair
+
+Outputs = nl.NkiTensor | tuple[nl.NkiTensor, ...]
 
 
 def minimal(
@@ -46,26 +52,25 @@ def minimal(
     places: nl.NkiTensor,
     residual: nl.NkiTensor | None,
     factors: nl.NkiTensor | None,
+    scales: nl.NkiTensor | None,
     recipe: MinimalRecipe,
-) -> nl.NkiTensor:
+) -> Outputs:
     """x [N, C_in, D, H, W], in pieces along D, and what is packed -> y [N, C_out, D', H', W']."""
-    y = output(x[0], recipe.y_shape, recipe.end.dtype)
+    y, z = outputs(x[0], recipe)
     core = MinimalCore(x, y, weights, constants, residual, recipe)
     core.hold_factors(factors)
-    compute(core, places)
-    if recipe.fence:
-        fence(y)
-    return y
+    compute(core, places, norm_of(core, scales, z))
+    return results(recipe, y, z)
 
 
-def compute(core: MinimalCore, places: nl.NkiTensor) -> None:
-    """Fill y, or the rows of it that a recipe is for."""
+def compute(core: MinimalCore, places: nl.NkiTensor, norm: OutputNorm | None) -> None:
+    """Fill y, or the rows of it that a recipe is for, and its norm."""
     recipe = core.recipe
     for group in recipe.groups:
         if len(recipe.blocks) > 0:
-            run_blocks(core, group)
+            run_blocks(core, group, norm)
         for loop in recipe.loops:
-            roll(core, group, loop, places)
+            roll(core, group, loop, (places, norm))
 
 
 def minimal_of_one(
@@ -75,10 +80,11 @@ def minimal_of_one(
     places: nl.NkiTensor,
     residual: nl.NkiTensor | None,
     factors: nl.NkiTensor | None,
+    scales: nl.NkiTensor | None,
     recipe: MinimalRecipe,
-) -> nl.NkiTensor:
+) -> Outputs:
     """All frames in one tensor."""
-    return minimal((x,), weights, constants, places, residual, factors, recipe)
+    return minimal((x,), weights, constants, places, residual, factors, scales, recipe)
 
 
 def minimal_of_two(
@@ -89,10 +95,11 @@ def minimal_of_two(
     places: nl.NkiTensor,
     residual: nl.NkiTensor | None,
     factors: nl.NkiTensor | None,
+    scales: nl.NkiTensor | None,
     recipe: MinimalRecipe,
-) -> nl.NkiTensor:
+) -> Outputs:
     """Frames of `first`, then of `second`."""
-    return minimal((first, second), weights, constants, places, residual, factors, recipe)
+    return minimal((first, second), weights, constants, places, residual, factors, scales, recipe)
 
 
 def minimal_of_three(
@@ -104,10 +111,13 @@ def minimal_of_three(
     places: nl.NkiTensor,
     residual: nl.NkiTensor | None,
     factors: nl.NkiTensor | None,
+    scales: nl.NkiTensor | None,
     recipe: MinimalRecipe,
-) -> nl.NkiTensor:
+) -> Outputs:
     """Frames of `first`, then of `second`, then of `third`."""
-    return minimal((first, second, third), weights, constants, places, residual, factors, recipe)
+    return minimal(
+        (first, second, third), weights, constants, places, residual, factors, scales, recipe
+    )
 
 
 def minimal_on_two_cores(
@@ -120,13 +130,14 @@ def minimal_on_two_cores(
     places_1: nl.NkiTensor,
     residual: nl.NkiTensor | None,
     factors: nl.NkiTensor | None,
+    scales: nl.NkiTensor | None,
     recipes: RecipePair,
-) -> nl.NkiTensor:
+) -> Outputs:
     """All frames in one tensor."""
     weights = Pair(weights_0, weights_1)
     constants = Pair(constants_0, constants_1)
     places = Pair(places_0, places_1)
-    return on_two_cores((x,), weights, constants, places, residual, factors, recipes)
+    return on_two_cores((x,), weights, constants, places, residual, factors, scales, recipes)
 
 
 def minimal_of_two_on_two_cores(
@@ -140,13 +151,16 @@ def minimal_of_two_on_two_cores(
     places_1: nl.NkiTensor,
     residual: nl.NkiTensor | None,
     factors: nl.NkiTensor | None,
+    scales: nl.NkiTensor | None,
     recipes: RecipePair,
-) -> nl.NkiTensor:
+) -> Outputs:
     """Frames of `first`, then of `second`."""
     weights = Pair(weights_0, weights_1)
     constants = Pair(constants_0, constants_1)
     places = Pair(places_0, places_1)
-    return on_two_cores((first, second), weights, constants, places, residual, factors, recipes)
+    return on_two_cores(
+        (first, second), weights, constants, places, residual, factors, scales, recipes
+    )
 
 
 def minimal_of_three_on_two_cores(
@@ -161,14 +175,15 @@ def minimal_of_three_on_two_cores(
     places_1: nl.NkiTensor,
     residual: nl.NkiTensor | None,
     factors: nl.NkiTensor | None,
+    scales: nl.NkiTensor | None,
     recipes: RecipePair,
-) -> nl.NkiTensor:
+) -> Outputs:
     """Frames of `first`, then of `second`, then of `third`."""
     weights = Pair(weights_0, weights_1)
     constants = Pair(constants_0, constants_1)
     places = Pair(places_0, places_1)
     pieces = (first, second, third)
-    return on_two_cores(pieces, weights, constants, places, residual, factors, recipes)
+    return on_two_cores(pieces, weights, constants, places, residual, factors, scales, recipes)
 
 
 def on_two_cores(
@@ -178,28 +193,73 @@ def on_two_cores(
     places: Pair,
     residual: nl.NkiTensor | None,
     factors: nl.NkiTensor | None,
+    scales: nl.NkiTensor | None,
     recipes: RecipePair,
-) -> nl.NkiTensor:
+) -> Outputs:
     """The same, with each of two cores computing its rows of y."""
     number = nl.program_id(0)
     recipe = recipes.cores[number]
-    y = output(x[0], recipe.y_shape, recipe.end.dtype)
+    y, z = outputs(x[0], recipe)
     core = MinimalCore(x, y, weights.of(number), constants.of(number), residual, recipe)
     core.hold_factors(factors)
-    compute(core, places.of(number))
-    wait_for_both(y)
+    compute(core, places.of(number), norm_of(core, scales, z))
+    if y != None:
+        wait_for_both(y)
+    for part in z:
+        wait_for_both(part)
+    return results(recipe, y, z)
+
+
+def outputs(
+    x: nl.NkiTensor, recipe: MinimalRecipe
+) -> tuple[nl.NkiTensor | None, tuple[nl.NkiTensor, ...]]:
+    """y, unless only its norm is stored, and the one or two tensors of that."""
+    norm, dtype = recipe.norm, out_type(x, recipe)
+    if norm == None:
+        return output(x, recipe.y_shape, recipe.end.dtype), ()
+    y = None
+    if norm.keeps:
+        y = output(x, recipe.y_shape, recipe.end.dtype)
+    images, channels, frames, rows, columns = recipe.y_shape
+    counts = [frames]
+    if norm.first > 0:
+        counts = [norm.first, frames - norm.first]
+    z = []
+    for number in range(len(counts)):
+        shape = (images, channels, counts[number], rows, columns)
+        z.append(nl.ndarray(shape, dtype=dtype, buffer=nl.shared_hbm, name=f"z{number}"))
+    return y, tuple(z)
+
+
+def norm_of(
+    core: MinimalCore, scales: nl.NkiTensor | None, z: tuple[nl.NkiTensor, ...]
+) -> OutputNorm | None:
+    """What norms of units share; None if outputs are not normed."""
+    norm = core.recipe.norm
+    if norm == None or scales == None:
+        return None
+    return OutputNorm(core, norm, scales, core.recipe.groups[0].tiles, z)
+
+
+def results(recipe: MinimalRecipe, y: nl.NkiTensor | None, z: tuple[nl.NkiTensor, ...]) -> Outputs:
+    """What the kernel returns: one tensor, or several in order."""
+    found = list(z)
+    if y != None:
+        found = [y, *z]
     if recipe.fence:
-        fence(y)
-    return y
+        for tensor in found:
+            fence(tensor)
+    return found[0] if len(found) == 1 else tuple(found)
 
 
-def run_blocks(core: MinimalCore, group: Group) -> None:
+def run_blocks(core: MinimalCore, group: Group, norm: OutputNorm | None) -> None:
     """Block after block, unrolled.
 
     Each body gets one block more than it computes: the first of the next body, which it prepares.
     """
     recipe = core.recipe
     count = len(recipe.blocks)
+    late = LateNorm(norm)
     for first in range(0, count, recipe.body_blocks):
         blocks = []
         for number in range(recipe.body_blocks + 1):
@@ -210,16 +270,23 @@ def run_blocks(core: MinimalCore, group: Group) -> None:
         if first == 0:
             begin(core, blocks[0])
             load_weights(core, group.weight, group.weight_end)
-        run_body(core, group, blocks)
+        run_body(core, group, blocks, late)
+    late.complete()
 
 
-def roll(core: MinimalCore, group: Group, loop: Turns, places: nl.NkiTensor) -> None:
+def roll(
+    core: MinimalCore,
+    group: Group,
+    loop: Turns,
+    given: tuple[nl.NkiTensor, OutputNorm | None],
+) -> None:
     """One hardware loop. Each turn prepares its own first unit.
 
     A turn waits until the one before has ended, so that to prepare ahead would gain little; and
     tiles that one turn refills for the next were seen to be wrong on a device.
     """
     recipe = core.recipe
+    places, norm = given
     cells = (recipe.places_address, len(recipe.channel_steps), recipe.body_blocks)
 
     def one_turn(number: nisa.VirtualRegister) -> None:
@@ -230,7 +297,9 @@ def roll(core: MinimalCore, group: Group, loop: Turns, places: nl.NkiTensor) -> 
             blocks.append(MinimalBlock(kind, Place((), 0), turn, n))
         core.start_over()
         begin(core, blocks[0])
-        run_body(core, group, blocks)
+        late = LateNorm(norm)
+        run_body(core, group, blocks, late)
+        late.complete()
 
     load_weights(core, group.weight, group.weight_end)
     nl.fori_loop(0, loop.turns, one_turn)
@@ -245,7 +314,7 @@ def begin(core: MinimalCore, block: MinimalBlock) -> None:
         do_step(core, block, work)
 
 
-def run_body(core: MinimalCore, group: Group, blocks: list[MinimalBlock]) -> None:
+def run_body(core: MinimalCore, group: Group, blocks: list[MinimalBlock], late: LateNorm) -> None:
     """The units of some blocks; the last block may be one that is only prepared."""
     for unit in core.recipe.units:
         if unit.block < len(blocks):
@@ -256,7 +325,7 @@ def run_body(core: MinimalCore, group: Group, blocks: list[MinimalBlock]) -> Non
             for prepare in unit.prepares:
                 if prepare.block < len(blocks):
                     prepares.append(prepare)
-            run_unit(core, group, blocks, unit, pending(core.recipe, prepares))
+            run_unit(core, group, blocks, unit, pending(core.recipe, prepares), late)
 
 
 def run_unit(
@@ -265,19 +334,23 @@ def run_unit(
     blocks: list[MinimalBlock],
     unit: Unit,
     works: list[PrepareStep],
+    late: LateNorm,
 ) -> None:
     """All sums of a unit; between them, steps of preparing the next one, evenly spread.
 
-    A chain is finished after the next one has begun, whose matmuls hide its waits.
+    A chain is finished after the next one has begun, whose matmuls hide its waits. Outputs are
+    normed during the next unit.
     """
     block = blocks[unit.block]
     chains = 0
     for tile in group.tiles:
         chains += len(block.kind.outs[tile.stack - 1].tiles)
-    filler = Filler(core, blocks, works, chains)
+    filler = Filler(core, blocks, works, chains, late)
     before: Goal | None = None
+    outs = []
     for tile in group.tiles:
         out = core.next_out()
+        outs.append(out)
         added = residual_of(core, block, unit, tile)
         rectangles = block.kind.outs[tile.stack - 1].tiles
         for number in range(len(rectangles)):
@@ -289,6 +362,7 @@ def run_unit(
             before = goal
     if before != None:
         finish(before, filler)
+    late.follow(block, unit, outs)
 
 
 def finish(goal: Goal, filler: Filler) -> None:
@@ -297,55 +371,3 @@ def finish(goal: Goal, filler: Filler) -> None:
     end_chain(chain, goal, filler)
     if goal.completes:
         store(chain.core, chain.block, chain.unit, chain.tile, goal.out)
-
-
-def store(
-    core: MinimalCore, block: MinimalBlock, unit: Unit, tile: ChannelTile, out: nl.NkiTensor
-) -> None:
-    """An output buffer to y."""
-    rows = stored(core, block, unit, tile, out)
-    nisa.dma_copy(dst=in_output(core, core.y, block, unit, tile), src=rows)
-
-
-def residual_of(
-    core: MinimalCore, block: MinimalBlock, unit: Unit, tile: ChannelTile
-) -> nl.NkiTensor | None:
-    """What is added to an output buffer, loaded; None if nothing is."""
-    if core.residual == None:
-        return None
-    buffer = core.next_residual()
-    rows = stored(core, block, unit, tile, buffer)
-    nisa.dma_copy(dst=rows, src=in_output(core, core.residual, block, unit, tile))
-    return buffer
-
-
-def stored(
-    core: MinimalCore, block: MinimalBlock, unit: Unit, tile: ChannelTile, buffer: nl.NkiTensor
-) -> nl.NkiTensor:
-    """The part of a buffer that exists in y: [channels, frames, elements of whole rows]."""
-    wanted = block.kind.units[unit.number]
-    columns = block.kind.columns
-    if core.recipe.by_rows:
-        flat = buffer[0 : tile.channels, wanted.first * columns :]
-        return flat[:, 0 : wanted.rows * columns].reshape((tile.channels, 1, wanted.rows * columns))
-    first = wanted.outputs[0] * wanted.rows * columns
-    elems = wanted.frames * wanted.rows * columns
-    flat = buffer[0 : tile.channels, first : first + elems]
-    return flat.reshape((tile.channels, wanted.frames, wanted.rows * columns))
-
-
-def in_output(
-    core: MinimalCore, y: nl.NkiTensor, block: MinimalBlock, unit: Unit, tile: ChannelTile
-) -> nl.NkiTensor:
-    """The same part of y, or of a tensor of its shape."""
-    wanted = block.kind.units[unit.number]
-    columns = block.kind.columns
-    width = core.recipe.y_shape[4]
-    frame_elems = core.recipe.y_shape[3] * width
-    channel_step = core.recipe.y_shape[2] * frame_elems
-    at = tile.channel * channel_step + wanted.y_offset
-    lines = (channel_step, tile.channels)
-    frames = (frame_elems, wanted.frames)
-    if columns == width:
-        return block.in_y(y, (lines, frames, (1, wanted.rows * columns)), at)
-    return block.in_y(y, (lines, frames, (width, wanted.rows), (1, columns)), at)

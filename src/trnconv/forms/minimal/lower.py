@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from trnconv.forms.float_terms import bf16_terms
 from trnconv.forms.form import ArraySpec, Lowered
 from trnconv.forms.minimal.blocks import BlockAt, BlockSpan, blocks, rectangles
 from trnconv.forms.minimal.channels import (
@@ -26,13 +27,20 @@ from trnconv.forms.minimal.recipe import (
     MatrixProduct,
     MinimalBlockType,
     MinimalRecipe,
+    NormRecipe,
     OutRectangles,
     Rectangle,
     Turns,
     VFill,
     XCopy,
 )
-from trnconv.forms.minimal.sbuf import CONSTANTS, constant_columns, lay_out
+from trnconv.forms.minimal.sbuf import (
+    CONSTANTS,
+    FastMemory,
+    constant_columns,
+    lay_out,
+    sums_root_by_lines,
+)
 from trnconv.forms.minimal.tempo import schedule
 from trnconv.forms.recipe_parts import loop_spans
 
@@ -91,6 +99,7 @@ def lower(plan: MinimalPlan) -> MinimalLowered:
         places_address=memory.places_address,
         banks=plan.target.psum_banks,
         bank_elems=plan.target.psum_bank_fp32_elems,
+        norm=_norm(plan, memory),
     )
     table = places or ((0,),)
     arrays = (
@@ -98,7 +107,39 @@ def lower(plan: MinimalPlan) -> MinimalLowered:
         ArraySpec((recipe.lines, recipe.constants), "float32"),
         ArraySpec((len(table), len(table[0])), "int32"),
     )
-    return MinimalLowered(plan, recipe, arrays, plan.input_specs(), (recipe.y_shape,), table)
+    return MinimalLowered(plan, recipe, arrays, plan.input_specs(), output_shapes(plan), table)
+
+
+def output_shapes(plan: MinimalPlan) -> tuple[tuple[int, ...], ...]:
+    """Of y, unless only its norm is stored, and of the norm's one or two tensors."""
+    batch, channels = plan.shape.batch, plan.shape.c_out
+    frames, *image = plan.shape.out_sizes()
+    y, norm = (batch, channels, frames, *image), plan.end.norm
+    if norm is None:
+        return (y,)
+    own = tuple((batch, channels, count, *image) for count in norm.frames(frames))
+    return (y, *own) if norm.keeps else own
+
+
+def _norm(plan: MinimalPlan, memory: FastMemory) -> NormRecipe | None:
+    end = plan.end.norm
+    if end is None:
+        return None
+    terms = bf16_terms(end.under_root)
+    return NormRecipe(
+        terms=terms,
+        by_lines=sums_root_by_lines(plan, len(terms)),
+        quadrant=plan.target.quadrant_partitions,
+        activation=end.activation,
+        has_beta=end.has_beta,
+        keeps=end.keeps,
+        first=end.first,
+        squares=memory.squares,
+        products=memory.products,
+        ones=memory.ones,
+        under_root=memory.under_root,
+        scales=memory.scales,
+    )
 
 
 def completes(plan: MinimalPlan) -> bool:

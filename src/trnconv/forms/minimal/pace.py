@@ -67,6 +67,7 @@ def _followed(score: Score, followed: int, blocks: int) -> StraightPace:
     pipeline.load_weights()
     starts = range(0, followed, score.blocks)
     ends = [0.0, *(pipeline.run_body(blocks - start) for start in starts)]
+    pipeline.complete_norm()
     return StraightPace(followed, pipeline.done, (ends[-1] - ends[-2]) / (followed - starts[-1]))
 
 
@@ -97,6 +98,7 @@ def _followed_turn(score: Score) -> TurnPace:
     turn.begin_turn()
     turn.begin()
     turn.run_body(score.blocks)
+    turn.complete_norm()
     ends = turn.block_ends
     return TurnPace(
         begin_ns=weights.done,

@@ -11,15 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from nkisim.enums import engine
-from nkisim.timing.core import Core
-from nkisim.timing.shared_limit import SharedLimit
 from trnconv.ask.ends import BEFORE, IDENTITY
 from trnconv.forms.minimal.chains import LAST_PAUSES
+from trnconv.forms.minimal.engine_clocks import EngineClocks
+from trnconv.forms.minimal.norm_run import NormRun
 from trnconv.forms.minimal.on_chip import OnChip, Rotation
 from trnconv.forms.minimal.recipe import Prepare, Unit, XLoad
 from trnconv.forms.minimal.score import InWork, OutWork, Score, TransferWork
-from trnconv.forms.minimal.step_costs import StepCosts
 
 
 class OutputRun:
@@ -48,17 +46,13 @@ class Preparation(NamedTuple):
     step: int
 
 
-class Pipeline:
+class Pipeline(EngineClocks):
     """One core at work. Times are of the default reading, in ns from a drained start."""
 
     def __init__(self, score: Score) -> None:
-        timing, slots = score.machine.timing, score.slots
+        super().__init__(score.machine, in_loop=score.rolled)
+        slots = score.slots
         self.score = score
-        self.hop_ns = float(timing.semaphore_ns)
-        place = Core(score.machine, SharedLimit()).place
-        self.tensor, self.vector = place[engine.tensor], place[engine.vector]
-        self.scalar, self.gpsimd = place[engine.scalar], place[engine.gpsimd]
-        self.dma = place[engine.dma]
         self.x = [[OnChip() for _ in score.ins] for _ in range(slots.x)]
         self.v = [[OnChip() for _ in range(score.m + 2)] for _ in range(slots.v)]  # by product
         self.banks = Rotation(score.machine.psum_banks)
@@ -73,7 +67,7 @@ class Pipeline:
         self.done = 0.0  # the end of everything that was waited for
         self.pauses = self.all_pauses = self.prepared = 0
         self.works: list[Preparation] = []
-        self.costs = StepCosts(score.machine, in_loop=score.rolled)
+        self.norm = None if score.norm is None else NormRun(score.norm, len(score.outs))
 
     def begin(self) -> None:
         """What the first unit needs, with nothing to hide it behind."""
@@ -86,11 +80,11 @@ class Pipeline:
     def load_weights(self) -> None:
         """All of them, if they stay."""
         if self.score.kept_weights is not None:
-            self.done = self.kept_weights = self._move(self.score.kept_weights, "load", 0.0)
+            self.done = self.kept_weights = self.move(self.score.kept_weights, "load", 0.0)
 
     def begin_turn(self) -> None:
         """Offsets of the blocks of a turn; those into y are loaded for the first store."""
-        self.x_places = self._move(TransferWork(1, 4), "load", 0.0)
+        self.x_places = self.move(TransferWork(1, 4), "load", 0.0)
         self.y_places = -1.0
 
     def run_body(self, left: int) -> float:
@@ -107,11 +101,11 @@ class Pipeline:
         for load in loads:
             for work, tile in zip(self.score.ins, self.x[load.slot], strict=True):
                 if self.score.missing[load.frame]:
-                    tile.ready = self._on_gpsimd(work.zeros, tile.free)
+                    tile.ready = self.on_gpsimd(work.zeros, tile.free)
                     continue
-                cleared = [self._on_gpsimd(elems, tile.free) for elems in work.x_cleared]
+                cleared = [self.on_gpsimd(elems, tile.free) for elems in work.x_cleared]
                 ready = max(tile.free, self.x_places)
-                loaded = [self._move(part, "load", ready) for part in work.loads]
+                loaded = [self.move(part, "load", ready) for part in work.loads]
                 tile.ready = max(*cleared, *loaded, 0.0)
 
     def _preparations(self, prepares: Iterable[Prepare]) -> list[Preparation]:
@@ -155,7 +149,7 @@ class Pipeline:
         """The border of transformed inputs, all products."""
         products = self.v[work.prepare.slot]
         for elems in of.v_cleared:
-            cleared = self._on_gpsimd(elems, max(product.free for product in products))
+            cleared = self.on_gpsimd(elems, max(product.free for product in products))
             for product in products:
                 product.free = max(product.free, cleared)  # a step writes around the border
 
@@ -173,7 +167,7 @@ class Pipeline:
             scaled = self.scalar(self.costs.scalar(of.scaled), x.ready)
             x.ready = scaled.visible + self.hop_ns
         for elems in of.completed:
-            x.ready = self._on_gpsimd(elems, x.ready)
+            x.ready = self.on_gpsimd(elems, x.ready)
 
     def _run_unit(self, unit: Unit, prepares: Iterable[Prepare]) -> None:
         """As `kernel.run_unit`: a chain of F(4,3) ends after the next one has begun."""
@@ -182,9 +176,11 @@ class Pipeline:
         chains = sum(len(tile.rectangles) for tile in self.score.outs)
         self.all_pauses = max(1, chains * self.score.m - LAST_PAUSES)
         before: OutputRun | None = None
+        outs = []
         for tile in self.score.outs:
             out = self.outs.take()
             out.ready = 0.0
+            outs.append(out)
             added = self._residual(tile)
             for number, elems in enumerate(tile.rectangles):
                 goal = OutputRun(tile, elems, unit, self.score.wanted[unit.number], out)
@@ -196,18 +192,21 @@ class Pipeline:
                 before = goal
         if before is not None:
             self._finish(before)
+        self.complete_norm()
+        if self.norm is not None:
+            self.norm.begin(outs)
 
     def _residual(self, tile: OutWork) -> OnChip | None:
         if not self.score.residual:
             return None
         buffer = self.residuals.take()
         self._load_y_places()
-        buffer.ready = self._move(tile.store, "load", max(buffer.free, self.y_places))
+        buffer.ready = self.move(tile.store, "load", max(buffer.free, self.y_places))
         return buffer
 
     def _load_y_places(self) -> None:
         if self.y_places < 0:
-            self.y_places = self._move(TransferWork(1, 4), "load", 0.0)
+            self.y_places = self.move(TransferWork(1, 4), "load", 0.0)
 
     def _begin_chain(self, goal: OutputRun) -> None:
         if self.score.m > 2:
@@ -220,10 +219,10 @@ class Pipeline:
     def _finish(self, goal: OutputRun) -> None:
         if self.score.m > 2:
             self._outer_outputs(goal)
-        if goal.completes:
+        if goal.completes and (self.score.norm is None or self.score.norm.keeps):
             self._load_y_places()
             ready = max(goal.out.ready, self.y_places)
-            self.done = goal.out.free = self._move(goal.tile.store, "store", ready)
+            self.done = goal.out.free = self.move(goal.tile.store, "store", ready)
 
     def _two_outputs(self, goal: OutputRun) -> None:
         left, right = self.banks.take(), self.banks.take()
@@ -300,6 +299,28 @@ class Pipeline:
         while self.prepared < until:
             self._prepare(self.works[self.prepared])
             self.prepared += 1
+        self._share_norm()
+
+    def _share_norm(self) -> None:
+        """A share of the norm of the unit before."""
+        if self.norm is not None and self.norm.outs:
+            for stage in self.norm.share(self.pauses, self.all_pauses):
+                self.norm.advance(self, self.banks, stage)
+            if self.norm.is_done:
+                self.complete_norm()
+
+    def complete_norm(self) -> None:
+        """What is left of it, and its stores."""
+        norm = self.norm
+        if norm is None or not norm.outs:
+            return
+        for stage in norm.rest():
+            norm.advance(self, self.banks, stage)
+        self._load_y_places()
+        for out, tile in zip(norm.outs, self.score.outs, strict=True):
+            ready = max(out.ready, self.y_places)
+            self.done = out.free = self.move(tile.store, "store", ready)
+        norm.outs = []
 
     def _multiply(self, goal: OutputRun, bank: OnChip, product: int) -> None:
         """One product of a rectangle; streamed weights come in parts."""
@@ -310,7 +331,7 @@ class Pipeline:
             cost = self.costs.product(tile, goal.elems, len(tile.weights))
             for part in tile.weights:
                 weights = self.weights.take()
-                loaded = self._move(part, "load", weights.free)
+                loaded = self.move(part, "load", weights.free)
                 placed = self.tensor(cost, max(ready, loaded))
                 weights.free = placed.released + self.hop_ns
         else:
@@ -324,13 +345,13 @@ class Pipeline:
 
     def _copy(self, dst: OnChip, bank: OnChip, elems: int) -> None:
         placed = self.scalar(self.costs.scalar(elems), max(bank.ready, dst.free))
-        self._used(placed.released, bank)
+        self.used(placed.released, bank)
         dst.written(placed.visible + self.hop_ns)
 
     def _add(self, dst: OnChip, bank: OnChip, other: OnChip, elems: int) -> None:
         ready = max(bank.vector_ready, other.vector_ready, dst.free)
         placed = self.vector(self.costs.vector(elems, psum=True), ready)
-        self._used(placed.released, bank, other)
+        self.used(placed.released, bank, other)
         dst.ready, dst.vector_ready = placed.visible + self.hop_ns, placed.visible
 
     def _end(self, goal: OutputRun, bank: OnChip, other: OnChip, between: OnChip) -> None:
@@ -343,8 +364,8 @@ class Pipeline:
             if plain:
                 ready = max(bank.vector_ready, other.vector_ready, goal.out.free)
                 placed = self.vector(self.costs.vector(goal.elems, psum=True), ready)
-                self._used(placed.released, bank, other)
-                self._written(goal.out, placed.visible)
+                self.used(placed.released, bank, other)
+                self.written(goal.out, placed.visible)
             else:
                 self._finish_output(goal, between)
 
@@ -363,25 +384,11 @@ class Pipeline:
 
     def _activate(self, dst: OnChip, value: OnChip, goal: OutputRun) -> None:
         placed = self.scalar(self.costs.scalar(goal.elems), max(value.ready, dst.free))
-        self._used(placed.released, value)
-        self._written(dst, placed.visible)
+        self.used(placed.released, value)
+        self.written(dst, placed.visible)
 
     def _add_residual(self, dst: OnChip, value: OnChip, added: OnChip, goal: OutputRun) -> None:
         ready = max(value.vector_ready, added.ready, dst.free)
         placed = self.vector(self.costs.vector(2 * goal.elems, psum=False), ready)
-        self._used(placed.released, value, added)
-        self._written(dst, placed.visible)
-
-    def _used(self, released: float, *tiles: OnChip) -> None:
-        for tile in tiles:
-            tile.free = max(tile.free, released + self.hop_ns)
-
-    def _written(self, tile: OnChip, visible: float) -> None:
-        tile.written(max(tile.ready, visible + self.hop_ns))
-
-    def _on_gpsimd(self, elems: int, ready: float) -> float:
-        return self.gpsimd(self.costs.gpsimd(elems), ready).visible + self.hop_ns
-
-    def _move(self, moved: TransferWork, direction: str, ready: float) -> float:
-        """When a transfer is done."""
-        return self.dma(self.costs.transfer(moved, direction), ready).visible
+        self.used(placed.released, value, added)
+        self.written(dst, placed.visible)

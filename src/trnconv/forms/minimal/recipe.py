@@ -227,6 +227,24 @@ class Turns(NKIObject):
 
 
 @dataclass(frozen=True)
+class NormRecipe(NKIObject):
+    """A norm of the outputs of a unit over their channels, in steps of positions."""
+
+    terms: tuple[float, ...]  # what is added under the root, as a sum of bf16 numbers
+    by_lines: bool  # they stand on lines beside the last tile's channels; else a matmul adds them
+    quadrant: int
+    activation: str
+    has_beta: bool
+    keeps: bool  # y is stored too
+    first: int  # frames in a tensor of their own; 0: one tensor
+    squares: Ring
+    products: Ring
+    ones: Ring
+    under_root: Ring
+    scales: Ring
+
+
+@dataclass(frozen=True)
 class MinimalRecipe(NKIObject):
     """Everything the kernel does on one core."""
 
@@ -266,6 +284,7 @@ class MinimalRecipe(NKIObject):
     places_address: int
     banks: int
     bank_elems: int
+    norm: NormRecipe | None
 
     def __repr__(self) -> str:
         """What compiled kernels are kept by: a digest of all of it, and of the kernel's sources."""

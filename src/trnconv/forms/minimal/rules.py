@@ -6,8 +6,8 @@ from trnconv.ask.ends import ITEM_BYTES
 from trnconv.ask.limits import MAX_OFFSET
 from trnconv.ask.policy import DIRECT, HALF, LIMITS, Policy
 from trnconv.forms.form import switched_off
-from trnconv.forms.minimal.blocks import blocks_of_span
-from trnconv.forms.minimal.channels import in_channels
+from trnconv.forms.minimal.blocks import blocks_of_span, frame_starts
+from trnconv.forms.minimal.channels import in_channels, out_channels
 from trnconv.forms.minimal.error import expected_ratio, range_limit
 from trnconv.forms.minimal.plan import DEPTH, HEIGHT, V_BYTES, MinimalPlan
 from trnconv.forms.minimal.sbuf import largest_inputs, sbuf_end
@@ -69,7 +69,33 @@ def broken_rules(plan: MinimalPlan) -> list[str]:
     broken = _sizes(plan)
     if broken:
         return broken
-    return [*switched_off(plan), *_turns(plan), *broken_schedule(plan), *_memory(plan)]
+    return [
+        *switched_off(plan),
+        *_turns(plan),
+        *broken_schedule(plan),
+        *_norm(plan),
+        *_memory(plan),
+    ]
+
+
+def _norm(plan: MinimalPlan) -> list[str]:
+    """Outputs that are normed: all channels of a position have to be there at once."""
+    norm = plan.end.norm
+    if norm is None:
+        return []
+    broken = []
+    if not plan.streamed and plan.group < len(out_channels(plan)):
+        broken.append("a norm of outputs whose channels are computed in several sweeps")
+    if max(plan.item_bytes, plan.out_bytes) > V_BYTES:
+        broken.append("a norm of outputs of four bytes: the kernel squares types of 16 bits")
+    if norm.first and (plan.shape.batch > 1 or len(frame_starts(plan)) > 1):
+        broken.append(
+            f"{norm.first} frames of a norm in a tensor of their own: blocks have to have all"
+            " frames of one image"
+        )
+    if not 0 <= norm.first < plan.shape.out_size(DEPTH):
+        broken.append(f"{norm.first} frames apart: there are {plan.shape.out_size(DEPTH)}")
+    return broken
 
 
 def _turns(plan: MinimalPlan) -> list[str]:

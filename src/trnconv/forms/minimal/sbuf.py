@@ -17,6 +17,9 @@ _ALIGN = 64
 _FLOAT_BYTES = _INT_BYTES = 4
 _CHAINS = 2  # chains whose copies are held at once
 RESIDUALS = 2  # buffers for what is added to outputs
+_NORM_STEPS = 4  # of a norm of one tile, whose squares and products are held at once
+NORM_CONSTANTS = 2  # columns of an output tile: scale and b
+_BF16_BYTES = 2
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,11 @@ class FastMemory:
     copies: Ring
     out: Ring
     residual: Ring
+    squares: Ring
+    products: Ring
+    ones: Ring
+    under_root: Ring
+    scales: Ring
     constants_address: int
     factors_address: int
     places_address: int
@@ -120,9 +128,10 @@ def lay_out(plan: MinimalPlan) -> FastMemory:
     weights = floor.ring(*_weight_slots(plan), V_BYTES)
     scratch = floor.ring(1 if algorithm.scratch() else 0, v_elems, V_BYTES)
     copies = floor.ring(float_copies(plan), largest_rectangle(plan), _FLOAT_BYTES)
-    out = floor.ring(plan.out_buffers, out_elems, plan.out_bytes)
+    out = floor.ring(out_slots(plan), out_elems, plan.out_bytes)
     has_residual = plan.end.residual != NO_RESIDUAL
     residual = floor.ring(RESIDUALS if has_residual else 0, out_elems, plan.item_bytes)
+    norm = _norm_rings(plan, floor)
     constants = floor.ring(1, constant_columns(plan), _FLOAT_BYTES)
     factors = floor.ring(1 if plan.start.scaled else 0, _factor_columns(plan), _FLOAT_BYTES)
     places = floor.ring(1, _cells(plan), _INT_BYTES)
@@ -134,10 +143,48 @@ def lay_out(plan: MinimalPlan) -> FastMemory:
         copies,
         out,
         residual,
+        *norm,
         constants.address,
         factors.address,
         places.address,
         floor.at - first,
+    )
+
+
+def out_slots(plan: MinimalPlan) -> int:
+    """Output buffers. Those of a unit are normed together, while the next one fills its own."""
+    if plan.end.norm is None:
+        return plan.out_buffers
+    return max(plan.out_buffers, 2 * len(out_channels(plan)) + 1)
+
+
+def norm_slots(plan: MinimalPlan) -> int:
+    """Steps of a norm that are held at once. With more tiles, a step has more pauses."""
+    return _NORM_STEPS if len(out_channels(plan)) == 1 else _NORM_STEPS - 1
+
+
+def sums_root_by_lines(plan: MinimalPlan, terms: int) -> bool:
+    """Whether lines beside the last tile's channels hold what is added under the root.
+
+    Engines begin at quadrants only. Without such lines, a matmul of its own adds it.
+    """
+    last = out_channels(plan)[-1].channels
+    return last % plan.target.quadrant_partitions == 0 and last + terms <= plan.target.partitions
+
+
+def _norm_rings(plan: MinimalPlan, floor: _Floor) -> tuple[Ring, Ring, Ring, Ring, Ring]:
+    """Squares, products, ones, what is added under the root, and scales of a norm."""
+    if plan.end.norm is None:
+        none = floor.ring(0, 0, _FLOAT_BYTES)
+        return none, none, none, none, none
+    bank, lines = plan.target.psum_bank_fp32_elems, plan.target.partitions
+    tiles, steps = len(out_channels(plan)), norm_slots(plan)
+    return (
+        floor.ring(steps * tiles, bank, _BF16_BYTES),
+        floor.ring(steps * tiles, bank, _FLOAT_BYTES),
+        floor.ring(1, max(bank, lines), _BF16_BYTES),
+        floor.ring(1, lines, _BF16_BYTES),
+        floor.ring(1, NORM_CONSTANTS * tiles, _FLOAT_BYTES),
     )
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from nkisim.machine import Machine
 from trnconv.ask.ends import ITEM_BYTES, NO_RESIDUAL, Epilogue
+from trnconv.forms.minimal.block_cost import norm_matmuls
 from trnconv.forms.minimal.blocks import (
     BlockSpan,
     column_kinds,
@@ -25,7 +26,7 @@ from trnconv.forms.minimal.channels import (
 from trnconv.forms.minimal.lower import in_part
 from trnconv.forms.minimal.plan import V_BYTES, WIDTH, MinimalPlan
 from trnconv.forms.minimal.recipe import InLoad, Rectangle
-from trnconv.forms.minimal.sbuf import RESIDUALS, float_copies
+from trnconv.forms.minimal.sbuf import RESIDUALS, float_copies, norm_slots, out_slots
 from trnconv.forms.minimal.tempo import Schedule, schedule
 
 
@@ -67,6 +68,15 @@ class OutWork(NamedTuple):
     store: TransferWork
 
 
+class NormWork(NamedTuple):
+    """The norm of a unit's outputs: positions of each step, and what sums up its squares."""
+
+    steps: tuple[int, ...]
+    matmuls: int
+    keeps: bool  # whether outputs are stored too
+    slots: int  # steps that are held at once
+
+
 @dataclass(frozen=True)
 class SlotCounts:
     """How many there are of what is used in turn."""
@@ -99,6 +109,7 @@ class Score:
     wanted: tuple[tuple[int, ...], ...]  # outputs of each unit of a block
     missing: tuple[bool, ...]  # frames of a block that are zeros
     rolled: bool
+    norm: NormWork | None
 
 
 def score_of(plan: MinimalPlan, tiles: tuple[int, int]) -> Score:
@@ -125,7 +136,7 @@ def score_of(plan: MinimalPlan, tiles: tuple[int, int]) -> Score:
         slots=SlotCounts(
             plan.x_slots,
             plan.v_slots,
-            plan.out_buffers,
+            out_slots(plan),
             RESIDUALS if residual else 0,
             plan.streamed,
             float_copies(plan),
@@ -135,7 +146,17 @@ def score_of(plan: MinimalPlan, tiles: tuple[int, int]) -> Score:
         wanted=tuple(unit.outputs for unit in frames.units),
         missing=tuple(frame.piece < 0 for frame in frames.frames),
         rolled=plan.rolled,
+        norm=_norm_work(plan, row, column),
     )
+
+
+def _norm_work(plan: MinimalPlan, row: BlockSpan, column: BlockSpan) -> NormWork | None:
+    if plan.end.norm is None:
+        return None
+    frames = 1 if plan.by_rows else len(frame_spans(plan)[0].units[0].outputs)
+    left, bank = row.stored * column.outs * frames, plan.target.psum_bank_fp32_elems
+    steps = tuple(min(bank, left - first) for first in range(0, left, bank))
+    return NormWork(steps, norm_matmuls(plan), plan.end.norm.keeps, norm_slots(plan))
 
 
 def _steps(plan: MinimalPlan) -> tuple[StepWork, ...]:

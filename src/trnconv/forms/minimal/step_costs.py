@@ -46,6 +46,15 @@ class StepCosts:
         """All matmuls of a product, or an equal part of them."""
         return self._once(("tensor", tile, elems), lambda: self._product(tile, elems, parts))
 
+    def sums(self, matmuls: int, columns: int) -> Cost:
+        """Matmuls with ones that sum up a step of squares."""
+        timing = self._timing
+        ns = 1 / timing.pe_columns_per_ns
+        each = max(columns, timing.pe_min_cycles) + timing.pe_gap_cycles
+        busy = (matmuls * each - timing.pe_gap_cycles) * ns
+        gap, latency = timing.pe_gap_cycles * ns, timing.pe_latency_cycles * ns
+        return self._once(("sums", columns), lambda: Cost(busy, busy + latency, gap_ns=gap))
+
     def transfer(self, moved: TransferWork, direction: str) -> Cost:
         """A DMA."""
         return self._once((moved, direction), lambda: self._transfer(moved, direction))

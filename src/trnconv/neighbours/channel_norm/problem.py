@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import sqrt
 
-import ml_dtypes
 import numpy as np
 
 from nkisim.compiler_count import matmul_instructions
 from nkisim.machine import Machine
 from trnconv.ask.ends import ACTIVATIONS, ITEM_BYTES
+from trnconv.forms.float_terms import TERMS, bf16_terms
 from trnconv.forms.form import Array
 from trnconv.neighbours.chain import Stage, Stages, busy_of
 from trnconv.neighbours.channel_norm.kernel import SLOTS, channel_norm, channel_norm_on_two_cores
@@ -42,7 +42,6 @@ MEAN = "mean"  # x / sqrt(mean of squares + eps) (LTX)
 VARIANTS = (NORM, MEAN)
 _TURN_INSTRUCTIONS = 4000  # static, of a turn: its start and end are then 3 % of it
 _WIDTH_IN_BANKS = 4  # two steps of sums fill PSUM
-_SQUARED_TERMS = 3  # of 8 bits each, that make a float32 of bf16
 
 
 @dataclass(frozen=True)
@@ -208,7 +207,7 @@ def _core_price(
     def length(width: int) -> int:
         return _step_length(problem, clock.machine, width, plan.vector_columns)
 
-    terms = 1 if _is_wide(problem) else _SQUARED_TERMS
+    terms = 1 if _is_wide(problem) else TERMS
     before = LaunchPrice(clock.issue, 3 + terms, 0, 0, ())
     table = clock.table(problem.activation)
     return before + rows_price(rows, plan.cut.width, clock, Steps(stages, length, table))
@@ -240,22 +239,13 @@ def _recipe(
         bank=machine.psum_bank_fp32_elems,
         vector_columns=plan.vector_columns,
         squares="float32" if _is_wide(problem) else "bfloat16",
-        under_root=(sums,) if _is_wide(problem) else _terms(sums),
+        under_root=(sums,) if _is_wide(problem) else bf16_terms(sums),
         quadrant=machine.quadrant_partitions,
         lines=machine.partitions,
         activation=problem.activation,
         has_beta=problem.has_beta,
         rows=rows,
     )
-
-
-def _terms(value: float) -> tuple[float, ...]:
-    """A float32 as a sum of bf16 values."""
-    terms, left = [], np.float32(value)
-    for _ in range(_SQUARED_TERMS):
-        terms.append(float(np.float32(left).astype(ml_dtypes.bfloat16)))
-        left = np.float32(left - np.float32(terms[-1]))
-    return tuple(terms)
 
 
 def _constants(problem: ChannelNorm, gamma: Array, beta: Array | None, machine: Machine) -> Array:

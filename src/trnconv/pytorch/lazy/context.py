@@ -25,6 +25,10 @@ class Rewrites:
     fuse_ends: bool = True  # residual and activation happen on the way out of PSUM
     fuse_norms: bool = True  # a norm and the activation behind it are one kernel
     fuse_attention: bool = True  # attention is one kernel, and skips what a mask hides
+    # A norm over channels, and the activation behind it, happen at the end of the convolution
+    # before it, where that is modelled to be faster. Not by default: it takes plans that do not
+    # come with the package, seconds for each shape.
+    norm_ends: bool = False
 
 
 ALL_REWRITES = Rewrites()

@@ -8,13 +8,18 @@ from typing import Protocol
 
 import torch
 
-from trnconv.ask.ends import IDENTITY
+from nkisim.machine import Machine
+from trnconv.ask.ends import IDENTITY, NormEnd, norm_text
+from trnconv.ask.policy import ALWAYS_DIRECT
+from trnconv.ask.question import Question
 from trnconv.geometry import ConvShape
 from trnconv.pytorch.arrays import dtype_name
+from trnconv.pytorch.backends import on_neuron
 from trnconv.pytorch.conv_call import ConvSpec
 from trnconv.pytorch.lazy.deferred_result import Pending
 from trnconv.pytorch.lazy.ledger import Ledger, PolicedConv
 from trnconv.pytorch.lazy.memory import Counted, require_present, same_memory, storage_of
+from trnconv.pytorch.normed_op import OutputNorming, normed_convolution
 from trnconv.pytorch.ops import fused_convolution
 
 Tensor = torch.Tensor
@@ -58,28 +63,42 @@ class DeferredConv:
 
     def run(self) -> Tensor:
         """Run it, and note it."""
-        for counted in self.counted:
-            counted.require_unchanged()
-        for operand in self.operands:
-            require_present(operand)
-        frames = tuple(piece.shape[2] for piece in self.pieces)
-        work = PolicedConv(
-            module=self.module,
-            shape=self.problem,
-            dtype=dtype_name(self.pieces[0]),
-            pieces=frames if len(frames) > 1 else (),
-            end=self.spec.end(residual=self.residual is not None),
-            reproducible=self.spec.reproducible,
-            policy=self.spec.policy,
-            instead_of=self.instead_of,
-            start=self.spec.prologue,
-        )
-        self.book.works[work] += 1
+        self._note(self.spec)
         pieces, residual = self._in_order()
         y = fused_convolution(
             pieces, self.w, self.bias, self.spec, residual, self.backend, self.factors
         )
         return y if self.later is None else self.later.completed(self, y)
+
+    def run_normed(self, norming: OutputNorming, norm: NormEnd) -> tuple[Tensor, ...]:
+        """The same with a norm at its end: y, if that is kept, and the norm's tensors."""
+        spec = replace(self.spec, norm=norm_text(norm))
+        self._note(spec)
+        pieces, residual = self._in_order()
+        operands = (pieces, self.w, self.bias, residual, self.factors)
+        return normed_convolution(operands, spec, norming, self.backend)
+
+    def work(self, spec: ConvSpec) -> PolicedConv:
+        """What is noted of it."""
+        frames = tuple(piece.shape[2] for piece in self.pieces)
+        return PolicedConv(
+            module=self.module,
+            shape=self.problem,
+            dtype=dtype_name(self.pieces[0]),
+            pieces=frames if len(frames) > 1 else (),
+            end=spec.end(residual=self.residual is not None),
+            reproducible=spec.reproducible,
+            policy=spec.policy,
+            instead_of=self.instead_of,
+            start=spec.prologue,
+        )
+
+    def _note(self, spec: ConvSpec) -> None:
+        for counted in self.counted:
+            counted.require_unchanged()
+        for operand in self.operands:
+            require_present(operand)
+        self.book.works[self.work(spec)] += 1
 
     def _in_order(self) -> tuple[list[Tensor], Tensor | None]:
         """Pieces and residual, dense; what is both is copied once."""
@@ -139,6 +158,32 @@ class PendingConv(Pending):
         y = asked.run()
         self._asked = None
         return y
+
+    def question(self, machine: Machine) -> Question | None:
+        """What is asked of the planner; None if it has run, or outputs of other ranks follow."""
+        asked = self._asked
+        if asked is None or asked.later is not None or self._family.has_run:
+            return None
+        # Without calibration, nobody on a device looks at the data: see `neuron.question_of`.
+        known = asked.spec.policy.x_max is not None or not on_neuron(self)
+        policy = None if known else ALWAYS_DIRECT
+        return asked.work(asked.spec).question(machine, policy=policy)
+
+    def run_normed(self, norming: OutputNorming, *, keeps: bool, first: int) -> tuple[Tensor, ...]:
+        """With a norm at its end: the norm's tensors; its own result is there if it is kept.
+
+        If it is not, and somebody asks for it all the same, it runs once more.
+        """
+        asked = self._asked
+        assert asked is not None
+        self._family.has_run = True
+        norm = norming.end(self.shape[1], keeps=keeps, first=first)
+        done = asked.run_normed(norming, norm)
+        if not keeps:
+            return done
+        self._asked = None
+        self.known(done[0])
+        return done[1:]
 
     def plus(self, residual: Tensor, counted: tuple[Counted, ...]) -> PendingConv | None:
         """The same with a tensor added, in one kernel; None if it cannot be fused."""

@@ -1,8 +1,7 @@
-"""A norm that was asked for and has not run, or a part of one: an operator of torch on its way."""
+"""A norm that was asked for: what is normed and how, and the kernels that do it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
@@ -10,14 +9,10 @@ from typing import Any
 import torch
 
 from trnconv.ask.ends import IDENTITY
-from trnconv.pytorch.aten import finished
-from trnconv.pytorch.backends import on_neuron
 from trnconv.pytorch.lazy.context import PatchContext
 from trnconv.pytorch.lazy.deferred_conv import dense
-from trnconv.pytorch.lazy.deferred_result import Pending
 from trnconv.pytorch.lazy.materialize import done, stored
-from trnconv.pytorch.lazy.memory import Counted, storage_of
-from trnconv.pytorch.lazy.proven_range import largest_of
+from trnconv.pytorch.lazy.memory import storage_of
 from trnconv.pytorch.lazy.video import NO_PADS, AxisOrder, FrameRun, LazyVideo
 from trnconv.pytorch.norm_call import FRAME_GROUPS, GROUPS, ModulationCall, NormCall
 from trnconv.pytorch.norm_ops import (
@@ -140,85 +135,3 @@ class DeferredNorm:
         """The norm of some frames; None if others have to do with it."""
         some = None if self.by_groups else self.source.frames(start, stop)
         return None if some is None else replace(self, source=some)
-
-
-class PendingNorm(Pending):
-    """A norm, or a part of one. `by_torch` is the model's own operator."""
-
-    def __init__(
-        self,
-        part: NormPart,
-        asked: DeferredNorm,
-        like: tuple[torch.Size, torch.dtype],
-        by_torch: Callable[[], Tensor],
-        counted: tuple[Counted, ...] = (),
-    ) -> None:
-        self.part = part
-        self.asked: DeferredNorm | None = asked  # None: it has run
-        self._by_torch: Callable[[], Tensor] | None = by_torch
-        self._counted = counted
-        self._largest: float | None = None
-        super().__init__(*like, asked.source.device)
-
-    @property
-    def largest(self) -> float | None:
-        """By its kind, gamma and beta."""
-        asked = self.asked
-        if self._largest is None and asked is not None and asked.scale is None:
-            sizes = asked.source.sizes
-            self._largest = largest_of(asked.call, sizes, asked.gamma, asked.beta)
-        return self._largest if self.part is NormPart.whole else None
-
-    def operand_storages(self) -> frozenset[int]:
-        """Those of the whole norm: a part reads no others."""
-        return frozenset() if self.asked is None else self.asked.reads()
-
-    def run(self) -> Tensor:
-        """By a kernel if it is whole and there is one, else as the model says."""
-        for counted in self._counted:
-            counted.require_unchanged()
-        assert self.asked is not None
-        assert self._by_torch is not None
-        if on_neuron(self):
-            _ = self.largest  # convolutions ask for it after gamma and beta have gone
-        y = self.asked.by_kernel(self.dtype) if self.part is NormPart.whole else None
-        if y is None:
-            y = self._by_torch()
-        self.asked = self._by_torch = None
-        return y
-
-    def of_frames(self, start: int, stop: int) -> PendingNorm | None:
-        """Some frames of it, as a norm of its own: a kernel for them alone; None if it cannot be.
-
-        It takes the place of this one, which must not run as well.
-        """
-        whole = None if self.part is not NormPart.whole else self.asked
-        asked = None if whole is None else whole.of_frames(start, stop)
-        if asked is None:
-            return None
-        sizes = torch.Size((*self.shape[:2], stop - start, *self.shape[3:]))
-
-        def by_torch() -> Tensor:
-            return self.result()[:, :, start:stop].contiguous()
-
-        return PendingNorm(
-            NormPart.whole,
-            asked,
-            (sizes, self.dtype),
-            by_torch,
-            self._counted,
-        )
-
-    def activated(self, activation: str) -> PendingNorm | None:
-        """The same with an activation, in the same kernel; None if it has one."""
-        asked = self.asked
-        if asked is None or self.part is not NormPart.whole or asked.call.activation != IDENTITY:
-            return None
-        call = replace(asked.call, activation=activation)
-        return PendingNorm(
-            NormPart.whole,
-            replace(asked, call=call),
-            (self.shape, self.dtype),
-            lambda: finished(self.result(), activation, None),
-            self._counted,
-        )

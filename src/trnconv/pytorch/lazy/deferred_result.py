@@ -63,9 +63,19 @@ class Pending(ABC):
     def result(self) -> Tensor:
         """Run it, the first time."""
         if self._result is None:
-            self._result = self.run()
-            unread.remove(self)
+            self.known(self.run())
+        assert self._result is not None
         return self._result
+
+    def known(self, result: Tensor) -> None:
+        """It was computed, by itself or with something else."""
+        self._result = result
+        unread.remove(self)
+
+    def reads_of(self, base: Pending) -> bool:
+        """Whether it reads the result of another."""
+        del base
+        return False
 
     def plus(self, residual: Tensor, counted: tuple[Counted, ...]) -> Pending | None:
         """The same with a tensor added, in one kernel; None if it cannot be fused."""

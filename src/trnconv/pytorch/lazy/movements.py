@@ -10,7 +10,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -21,11 +20,11 @@ from trnconv.pytorch.lazy.as_images import put_in_order
 from trnconv.pytorch.lazy.cell import LazyCell, ViewOf, as_memory
 from trnconv.pytorch.lazy.context import PatchContext
 from trnconv.pytorch.lazy.deferred_conv import PendingConv
-from trnconv.pytorch.lazy.deferred_norm import PendingNorm
 from trnconv.pytorch.lazy.endings import NOTED_ENDS
 from trnconv.pytorch.lazy.masks import NOTED_MASKS
 from trnconv.pytorch.lazy.memory import same_memory
 from trnconv.pytorch.lazy.norms import NOTED_NORMS
+from trnconv.pytorch.lazy.pending_norm import PendingNorm
 from trnconv.pytorch.lazy.tensor import LazyTensor
 from trnconv.pytorch.lazy.traits import tensors_in
 from trnconv.pytorch.lazy.unread import unseen
@@ -154,10 +153,10 @@ def _in_parts(x: Tensor) -> LazyVideo | None:
     if not isinstance(base, PendingNorm) or base is not noted.runs[0].base:
         return video
     bounds = sorted({0, run.start, run.stop, base.shape[_FRAMES]})
-    parts = [base.of_frames(start, stop) for start, stop in pairwise(bounds)]
-    runs = [FrameRun(part, 0, part.shape[_FRAMES]) for part in parts if part is not None]
-    if len(runs) < len(parts):
+    parts = base.in_parts(bounds)
+    if parts is None:
         return video
+    runs = [FrameRun(part, 0, part.shape[_FRAMES]) for part in parts]
     cell.noted_in_parts(replace(noted, runs=tuple(runs)))
     return replace(video, runs=(runs[bounds.index(run.start)],))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import inf, isfinite
+from math import isfinite
 
 import torch
 
@@ -14,17 +14,17 @@ from trnconv.ask.ends import BEFORE, IDENTITY, end_of
 from trnconv.ask.policy import Policy
 from trnconv.ask.question import Question
 from trnconv.ask.starts import start_of
-from trnconv.errors import TrnconvError
 from trnconv.geometry import ConvShape
 from trnconv.neighbours.group_norm.problem import GroupNorm
 from trnconv.pytorch.arrays import dtype_name
 from trnconv.pytorch.lazy.deferred_conv import dense
-from trnconv.pytorch.lazy.deferred_norm import DeferredNorm, NormPart, PendingNorm
+from trnconv.pytorch.lazy.deferred_norm import DeferredNorm, NormPart
 from trnconv.pytorch.lazy.materialize import stored
+from trnconv.pytorch.lazy.modelled_time import priced
+from trnconv.pytorch.lazy.pending_norm import PendingNorm
 from trnconv.pytorch.lazy.video import FrameRun
 from trnconv.pytorch.norm_call import GROUPS
 from trnconv.pytorch.norm_ops import factors_refusal, group_factors, place_of
-from trnconv.runtime.pricing import price
 
 Tensor = torch.Tensor
 _COMPARED = 4096  # pairs of a process
@@ -87,11 +87,3 @@ def start_wins(
     applied = sum(part.apply_price(machine, cores).ns for part in parts)
     wins = priced(scaled, cores) + factors < priced(asked, cores) + applied
     return wins and isfinite(priced(added, cores))
-
-
-def priced(question: Question, cores: int) -> float:
-    """Modelled time of a convolution, ns; infinite if there is no plan."""
-    try:
-        return price(question, cores=cores).ns
-    except TrnconvError:  # no plan is no price: it never wins
-        return inf

@@ -113,6 +113,11 @@ def _ran_line(one: Ran) -> str:
         extras.append("upsampled " + "x".join(map(str, shape.upsample)))
     if one.work.end.residual != "none" or one.work.end.activation != "identity":
         extras.append(f"end {one.work.end.activation}, residual {one.work.end.residual}")
+    norm = one.work.end.norm
+    if norm is not None:
+        extras.append(
+            f"normed, {norm.activation}" if norm.keeps else f"only normed, {norm.activation}"
+        )
     if plan.form != "direct":
         extras.append(plan.family)
     loop = "rolled" if plan.is_rolled else "unrolled"

@@ -24,7 +24,7 @@ from trnconv.neighbours.group_norm import problem as group_norm
 from trnconv.pytorch import backend, patch_
 from trnconv.pytorch.lazy import convolutions, deferred_conv, deferred_norm, starts
 from trnconv.pytorch.lazy.context import ALL_REWRITES
-from trnconv.pytorch.lazy.deferred_norm import PendingNorm
+from trnconv.pytorch.lazy.pending_norm import PendingNorm
 from trnconv.pytorch.patching import patched
 
 pytestmark = [pytest.mark.torch, pytest.mark.block]

@@ -1,0 +1,74 @@
+"""Where outputs of a fast kernel go, and where what is added to them comes from."""
+
+from __future__ import annotations
+
+from trnconv._nki import nisa, nl
+from trnconv.forms.minimal.core import MinimalBlock, MinimalCore
+from trnconv.forms.minimal.recipe import ChannelTile, Unit
+
+
+def store(
+    core: MinimalCore, block: MinimalBlock, unit: Unit, tile: ChannelTile, out: nl.NkiTensor
+) -> None:
+    """An output buffer to y, if that is stored."""
+    if core.y == None:
+        return
+    rows = stored(core, block, unit, tile, out)
+    nisa.dma_copy(dst=in_output(core, core.y, block, unit, tile), src=rows)
+
+
+def residual_of(
+    core: MinimalCore, block: MinimalBlock, unit: Unit, tile: ChannelTile
+) -> nl.NkiTensor | None:
+    """What is added to an output buffer, loaded; None if nothing is."""
+    if core.residual == None:
+        return None
+    buffer = core.next_residual()
+    rows = stored(core, block, unit, tile, buffer)
+    nisa.dma_copy(dst=rows, src=in_output(core, core.residual, block, unit, tile))
+    return buffer
+
+
+def stored(
+    core: MinimalCore, block: MinimalBlock, unit: Unit, tile: ChannelTile, buffer: nl.NkiTensor
+) -> nl.NkiTensor:
+    """The part of a buffer that exists in y: [channels, frames, elements of whole rows]."""
+    wanted = block.kind.units[unit.number]
+    columns = block.kind.columns
+    if core.recipe.by_rows:
+        flat = buffer[0 : tile.channels, wanted.first * columns :]
+        return flat[:, 0 : wanted.rows * columns].reshape((tile.channels, 1, wanted.rows * columns))
+    first = wanted.outputs[0] * wanted.rows * columns
+    elems = wanted.frames * wanted.rows * columns
+    flat = buffer[0 : tile.channels, first : first + elems]
+    return flat.reshape((tile.channels, wanted.frames, wanted.rows * columns))
+
+
+def in_output(
+    core: MinimalCore, y: nl.NkiTensor, block: MinimalBlock, unit: Unit, tile: ChannelTile
+) -> nl.NkiTensor:
+    """The same part of y, or of a tensor of its shape."""
+    frames = block.kind.units[unit.number].frames
+    return in_frames(core, y, (block, unit, tile), 0, frames)
+
+
+def in_frames(
+    core: MinimalCore,
+    y: nl.NkiTensor,
+    part: tuple[MinimalBlock, Unit, ChannelTile],
+    first: int,
+    frames: int,
+) -> nl.NkiTensor:
+    """Some frames of that part, in a tensor that begins with frame `first` of y."""
+    block, unit, tile = part
+    wanted = block.kind.units[unit.number]
+    columns = block.kind.columns
+    width = core.recipe.y_shape[4]
+    frame_elems = core.recipe.y_shape[3] * width
+    channel_step = y.shape[2] * frame_elems
+    at = tile.channel * channel_step + wanted.y_offset - first * frame_elems
+    lines = (channel_step, tile.channels)
+    pairs = (frame_elems, frames)
+    if columns == width:
+        return block.in_y(y, (lines, pairs, (1, wanted.rows * columns)), at)
+    return block.in_y(y, (lines, pairs, (width, wanted.rows), (1, columns)), at)

@@ -1,0 +1,98 @@
+"""Norms over channels that a convolution does at its end, if that is faster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+import torch
+
+from trnconv.ask.ends import NormEnd
+from trnconv.ask.question import Question
+from trnconv.neighbours.channel_norm.problem import ChannelNorm
+from trnconv.pytorch.arrays import dtype_name
+from trnconv.pytorch.lazy import unread
+from trnconv.pytorch.lazy.cell import LazyCell
+from trnconv.pytorch.lazy.deferred_conv import PendingConv
+from trnconv.pytorch.lazy.deferred_norm import DeferredNorm
+from trnconv.pytorch.lazy.deferred_result import Pending
+from trnconv.pytorch.lazy.modelled_time import priced
+from trnconv.pytorch.norm_ops import place_of
+from trnconv.pytorch.normed_op import OutputNorming
+
+Tensor = torch.Tensor
+_COMPARED = 4096  # questions of a process
+_MOST_PARTS = 2  # tensors of a norm
+
+
+def conv_to_norm(asked: Sequence[DeferredNorm], dtype: torch.dtype) -> PendingConv | None:
+    """The convolution, not run, that these norms are all frames of; None: they are done apart."""
+    if not asked[0].around.rewrites.norm_ends:
+        return None
+    base, at = asked[0].source.runs[0].base, 0
+    if not isinstance(base, PendingConv) or len(asked) > _MOST_PARTS or base.dtype != dtype:
+        return None
+    for one in asked:
+        if not _is_next(one, base, at):
+            return None
+        at = one.source.runs[0].stop
+    return base if at == base.shape[2] and _wins(base, asked) else None
+
+
+def _is_next(asked: DeferredNorm, base: object, at: int) -> bool:
+    """Whether a norm is of frames of a base from one on, and a kernel's."""
+    run = asked.source.runs[0]
+    plain = len(asked.source.runs) == 1 and run.plain and asked.scale is None
+    weighed = asked.beta is None or asked.gamma is not None
+    return run.base is base and run.start == at and plain and weighed and not asked.by_groups
+
+
+def _wins(base: PendingConv, asked: Sequence[DeferredNorm]) -> bool:
+    machine, cores = place_of(base, asked[0].around.backend)
+    question = base.question(machine)
+    if question is None:
+        return False
+    kind = dtype_name(base)
+    problems = []
+    for one in asked:
+        problem = one.call.problem(one.source.sizes, kind, has_beta=one.beta is not None)
+        assert isinstance(problem, ChannelNorm)
+        problems.append(problem)
+    norm = _norming(asked[0]).end(base.shape[1], keeps=True, first=_cut(asked))
+    return norm_wins(question, norm, tuple(problems), cores)
+
+
+@lru_cache(_COMPARED)
+def norm_wins(
+    question: Question, norm: NormEnd, problems: tuple[ChannelNorm, ...], cores: int
+) -> bool:
+    """Whether a convolution with a norm at its end is modelled to be faster than both apart."""
+    fused = replace(question, end=replace(question.end, norm=norm))
+    if any(problem.refuses(question.machine, cores) for problem in problems):
+        return False
+    apart = sum(problem.price(question.machine, cores).ns for problem in problems)
+    return priced(fused, cores) < priced(question, cores) + apart
+
+
+def _norming(asked: DeferredNorm) -> OutputNorming:
+    return OutputNorming(asked.call, asked.gamma, asked.beta)
+
+
+def _cut(asked: Sequence[DeferredNorm]) -> int:
+    """Frames of the first of two norms; 0 if there is one."""
+    return asked[0].source.runs[0].stop if len(asked) > 1 else 0
+
+
+def normed_by(base: PendingConv, asked: Sequence[DeferredNorm]) -> tuple[Tensor, ...]:
+    """The norms of a convolution's result, with that if anybody else may read it."""
+    return base.run_normed(_norming(asked[0]), keeps=_is_read(base), first=_cut(asked))
+
+
+def _is_read(base: PendingConv) -> bool:
+    """Whether somebody may still look at the result."""
+    return any(
+        (isinstance(reader, LazyCell) and reader.is_of(base))
+        or (isinstance(reader, Pending) and reader.reads_of(base))
+        for reader in unread.readers(base.reads())
+    )

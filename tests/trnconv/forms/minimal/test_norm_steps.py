@@ -1,0 +1,202 @@
+"""Outputs that a fast kernel norms over their channels while it computes the next ones.
+
+References are NumPy in float64, by definition, of the y that the convolution has to have.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from conv_arrays import numpy_dtype
+from fast_cases import EVERY_CASE, case_of
+from minimal_plans import pieces_of
+from neighbour_bounds import EVERY_RULE, SINGLE, SLOPE, UNIT, rounded, silu, worst
+from nkisim import Kernel, Spec
+from nkisim import run as simulated
+from nkisim.machine import TRN2
+from repetition import few
+from trnconv.ask.ends import BEFORE, Epilogue, NormEnd, norm_end_of, norm_text
+from trnconv.ask.policy import FAST, Policy
+from trnconv.ask.question import Question
+from trnconv.errors import PlanError, ShapeError
+from trnconv.forms.minimal.cost import cost_of
+from trnconv.forms.minimal.form import FAMILIES, MINIMAL
+from trnconv.forms.minimal.rules import broken_rules
+from trnconv.forms.program import prepared
+from trnconv.forms.search import search
+from trnconv.geometry import conv_shape
+from trnconv.planner.best import best_plan
+from trnconv.planner.shares import shared_plans
+from trnconv.reference import forward
+from trnconv.runtime import time_plan
+from trnconv.runtime.compute import convolution
+from trnconv.runtime.launch import LaunchOperands, prepare, run
+from trnconv.runtime.simulator import SimulatedDevice
+
+BF16 = numpy_dtype("bfloat16")
+EPS = 2.0**-6
+SILU = NormEnd(EPS, "silu")
+SMALL = conv_shape((1, 96, 6, 12, 20), (96, 96, 3, 3, 3), padding=(0, 1, 1))
+ANY = Policy(FAST, least_macs=0)
+WITHIN = 0.08  # of the schedule
+
+
+def normed_case(name, norm=SILU):
+    """A plan of the kernel's own cases, its outputs normed."""
+    plan = case_of(name)
+    return replace(plan, end=replace(plan.end, norm=norm))
+
+
+def integers(shape, seed=0):
+    """x, w and bias whose sums are integers that bf16 holds, some positions all zeros."""
+    rng = np.random.default_rng([seed, shape.c_out])
+    x = rng.integers(-1, 2, (shape.batch, shape.c_in, *shape.size)).astype(BF16)
+    w = (24 * rng.integers(-1, 2, (shape.c_out, shape.c_in, *shape.kernel))).astype(BF16)
+    bias = rng.integers(-9, 10, shape.c_out).astype(BF16)
+    scales = rng.uniform(-2, 2, (shape.c_out, 2)).astype(np.float32)
+    return x, w, bias, scales
+
+
+def exact_and_bound(y, scales, norm):
+    """The definition of z, and how far the kernel may be: see test_channel_norm.py."""
+    y = y.astype(np.float64)
+    sums = np.square(y).sum(axis=1, keepdims=True) + norm.under_root
+    scale, shift = (scales[:, n].astype(np.float64)[None, :, None, None, None] for n in range(2))
+    scaled = scale * y / np.sqrt(sums)
+    z = scaled + (shift if norm.has_beta else 0)
+    relative = 0.5 * (UNIT["bfloat16"] + (y.shape[1] + 4) * UNIT["float32"]) + SINGLE
+    bound = relative * np.abs(scaled) + SINGLE * np.abs(shift if norm.has_beta else 0)
+    if norm.activation == "silu":
+        z, bound = silu(z), SLOPE * bound + SINGLE * np.abs(z)
+    return z, rounded(bound, z, "bfloat16")
+
+
+def outputs_of(plans, operands):
+    """y or None, and z in one piece."""
+    done = run(prepare(plans), operands).outputs
+    arrays = [np.asarray(one) for one in (done if isinstance(done, tuple) else (done,))]
+    norm = plans[0].end.norm
+    y = arrays.pop(0) if norm.keeps else None
+    assert [one.shape[2] for one in arrays] == list(norm.frames(plans[0].shape.out_size(0)))
+    return y, np.concatenate(arrays, axis=2)
+
+
+@few(5)
+@pytest.mark.parametrize("name", EVERY_CASE)
+def test_y_is_exact_and_z_within_the_derived_bound(name):
+    plan = normed_case(name)
+    broken = broken_rules(plan)
+    if plan.dtype == "float32" or plan.out_bytes > 2:
+        assert any("types of 16 bits" in rule for rule in broken)
+        return
+    if any("bytes a partition" in rule or "sweeps" in rule for rule in broken):
+        return
+    assert not broken
+    x, w, bias, scales = integers(plan.shape)
+    operands = LaunchOperands(tuple(pieces_of(x, plan)), w, bias, None, None, scales)
+    y, z = outputs_of((plan,), operands)
+    expected = forward(x, w, bias, plan.shape).astype(BF16)
+    assert np.array_equal(y, expected)
+    assert worst(z, *exact_and_bound(expected, scales, SILU)) <= 1
+
+
+@pytest.mark.parametrize(
+    "norm",
+    [
+        NormEnd(EPS, "silu", keeps=False, first=2),
+        pytest.param(NormEnd(EPS, "identity", has_beta=True, first=1), marks=pytest.mark.slow),
+        pytest.param(NormEnd(0.0, "silu", keeps=False), marks=pytest.mark.slow),
+    ],
+    ids=norm_text,
+)
+def test_two_cores_with_a_residual_norm_what_each_of_them_computes(norm):
+    end = Epilogue(residual=BEFORE, norm=norm)
+    question = Question(SMALL, TRN2, pieces=(2, 4), end=end, policy=ANY, forms=("minimal",))
+    plans = tuple(priced.plan for priced in shared_plans(question))
+    assert plans[0].row_span != plans[1].row_span
+    x, w, bias, scales = integers(SMALL)
+    added = np.random.default_rng(5).integers(-9, 10, (1, 96, 4, 12, 20)).astype(BF16)
+    pieces = (x[:, :, :2].copy(), x[:, :, 2:].copy())
+    y, z = outputs_of(plans, LaunchOperands(pieces, w, bias, added, None, scales))
+    expected = (forward(x, w, bias, SMALL) + added.astype(np.float64)).astype(BF16)
+    assert (y is None) == (not norm.keeps)
+    assert y is None or np.array_equal(y, expected)
+    assert worst(z, *exact_and_bound(expected, scales, norm)) <= 1
+
+
+@few(2)
+@pytest.mark.parametrize("channels", [96, 128, 160, 192, 384])
+def test_channels_with_and_without_lines_for_what_is_under_the_root(channels):
+    shape = conv_shape((1, 96, 3, 6, 12), (channels, 96, 3, 3, 3), padding=(0, 1, 1))
+    end = Epilogue(norm=replace(SILU, under_root=2.0**22))  # as large as the sums of squares
+    plan = best_plan(Question(shape, TRN2, end=end, policy=ANY, forms=("minimal",))).plan
+    x, w, bias, scales = integers(shape)
+    _, z = outputs_of((plan,), LaunchOperands((x,), w, bias, None, None, scales))
+    expected = forward(x, w, bias, shape).astype(BF16)
+    assert worst(z, *exact_and_bound(expected, scales, end.norm)) <= 1
+
+
+@pytest.mark.parametrize("mutation", ["a channel", "under the root", "frames", "activation"])
+def test_a_wrong_norm_is_outside_the_bound(mutation):
+    plan = normed_case("rows")
+    x, w, bias, scales = integers(plan.shape)
+    _, z = outputs_of((plan,), LaunchOperands((x,), w, bias, None, None, scales))
+    y = forward(x, w, bias, plan.shape).astype(BF16)
+    wrong, norm = y.copy(), SILU
+    if mutation == "a channel":
+        wrong[:, 7] = 0
+    elif mutation == "frames":
+        wrong = np.roll(wrong, 1, axis=2 if y.shape[2] > 1 else 3)
+    elif mutation == "under the root":
+        norm = replace(SILU, under_root=2.0**22)
+    else:
+        norm = replace(SILU, activation="identity")
+    exact, bound = exact_and_bound(wrong, scales, norm)
+    assert worst(z, exact, bound) > 1
+
+
+@few(2)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_norm_costs_what_the_schedule_says(family):
+    shape = conv_shape((1, 128, 6, 24, 160), (128, 128, 3, 3, 3), padding=(0, 1, 1))
+    end = Epilogue(norm=SILU)
+    found = search(MINIMAL, Question(shape, TRN2, policy=ANY, end=end, budget=10**9), family)[0]
+    scheduled = time_plan(found.plan).makespan_ns
+    assert abs(cost_of(found.plan).total_ns / scheduled - 1) < WITHIN
+
+
+@pytest.mark.parametrize("name", ["causal", "frames_in_a_loop"])
+def test_no_device_rule_is_broken(name):
+    plan = normed_case(name)
+    assert not broken_rules(plan)
+    program = prepared(MINIMAL, (plan,))
+    specs = [
+        Spec(one.shape, one.dtype) for one in (*plan.input_specs(), *program.lowered[0].arrays)
+    ]
+    count = len(plan.input_specs())
+    scales = Spec(plan.scales_spec().shape, "float32")
+    arguments = program.arguments(tuple(specs[:count]), tuple(specs[count:]), None, None, scales)
+    kernel = Kernel(program.kernel(count))[1]
+    done = simulated(kernel, *arguments, target="trn2", lnc=1, values=False, rules=EVERY_RULE)
+    assert done.rules == ()
+    assert abs(cost_of(plan).instructions / done.trace.compiler_count - 1) < 0.1
+
+
+def test_a_text_says_all_of_a_norm():
+    norm = NormEnd(1e-6 * 96, "silu", has_beta=True, keeps=False, first=3)
+    assert norm_end_of(norm_text(norm)) == norm
+    assert norm_end_of("") is None
+
+
+def test_what_cannot_be_normed_is_refused_in_words():
+    sweeps = replace(normed_case("rows"), group=1)
+    wide = replace(sweeps, shape=replace(sweeps.shape, c_out=256))
+    assert any("several sweeps" in rule for rule in broken_rules(wide))
+    with pytest.raises(PlanError, match="norm them afterwards"):
+        best_plan(Question(SMALL, TRN2, end=Epilogue(norm=SILU), policy=Policy("direct")))
+    question = Question(SMALL, TRN2, end=Epilogue(norm=SILU), policy=ANY)
+    x, w, bias, scales = integers(SMALL)
+    operands = LaunchOperands((x,), w, bias, None, None, scales[:5])
+    with pytest.raises(ShapeError, match="scales of the norm"):
+        convolution(question, operands, SimulatedDevice(1))

@@ -1,0 +1,171 @@
+"""Norms over channels at the end of the convolution before them, in patched models.
+
+References are the unpatched model in float64, and torch's own bf16.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn
+from torch.nn import functional
+
+from trnconv.ask.policy import Policy
+from trnconv.pytorch import backend, patch_
+from trnconv.pytorch.lazy import deferred_conv
+from trnconv.pytorch.lazy.context import ALL_REWRITES
+
+pytestmark = [pytest.mark.torch, pytest.mark.block]
+
+CHANNELS = 96
+FUSED = replace(ALL_REWRITES, norm_ends=True)
+SMALL = Policy("bf16", least_macs=0)
+
+
+class LengthNorm(nn.Module):
+    """As Wan's."""
+
+    def __init__(self):
+        super().__init__()
+        self.gamma = nn.Parameter(torch.randn(CHANNELS, 1, 1, 1))
+
+    def forward(self, x):
+        wide = x if x.dtype == torch.float64 else x.float()
+        return functional.normalize(wide, dim=1).to(x.dtype) * CHANNELS**0.5 * self.gamma
+
+
+class CausalConv(nn.Conv3d):
+    """With the last two frames of the chunk before, or zeros."""
+
+    def __init__(self):
+        super().__init__(CHANNELS, CHANNELS, 3)
+
+    def forward(self, x, cache):
+        x = functional.pad(x, (0, 0, 0, 0, 2, 0)) if cache is None else torch.cat([cache, x], 2)
+        return super().forward(functional.pad(x, (1, 1, 1, 1)))
+
+
+class ResidualBlock(nn.Module):
+    """As Wan's: each convolution keeps two frames of its input."""
+
+    def __init__(self):
+        super().__init__()
+        self.norms = nn.ModuleList([LengthNorm(), LengthNorm()])
+        self.convolutions = nn.ModuleList([CausalConv(), CausalConv()])
+        self.caches = [None, None]
+
+    def forward(self, x):
+        before = x
+        for number, (norm, convolution) in enumerate(
+            zip(self.norms, self.convolutions, strict=True)
+        ):
+            x = functional.silu(norm(x))
+            kept = x[:, :, -2:].clone()
+            x = convolution(x, self.caches[number])
+            self.caches[number] = kept
+        return x + before
+
+
+class Decoder(nn.Module):
+    """A convolution, a block, a norm, a convolution."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Conv3d(CHANNELS, CHANNELS, 3, padding=1)
+        self.block = ResidualBlock()
+        self.norm = LengthNorm()
+        self.last = nn.Conv3d(CHANNELS, 3, 3, padding=1)
+
+    def forward(self, x):
+        x = self.block(self.first(x))
+        x = functional.silu(self.norm(x))
+        return self.last(x)
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    """Whether each normed convolution kept its own result, and where its norm was cut."""
+    seen = []
+    own = deferred_conv.PendingConv.run_normed
+
+    def noted(self, norming, *, keeps, first):
+        seen.append((keeps, first))
+        return own(self, norming, keeps=keeps, first=first)
+
+    monkeypatch.setattr(deferred_conv.PendingConv, "run_normed", noted)
+    return seen
+
+
+def model_and_chunks(kind=Decoder, chunks=2):
+    torch.manual_seed(0)
+    model = kind().bfloat16().eval()
+    return model, [torch.randn(1, CHANNELS, 4, 6, 16).bfloat16() for _ in range(chunks)]
+
+
+def run_of(model, chunks):
+    with torch.no_grad():
+        return [model(chunk) for chunk in chunks]
+
+
+def patched(model, rewrites=FUSED):
+    made = copy.deepcopy(model)
+    patch_(made, rewrites=rewrites, accuracy=SMALL)
+    return made
+
+
+def rms(tensor):
+    return tensor.double().pow(2).mean().sqrt().item()
+
+
+def test_every_norm_of_a_block_goes_into_a_convolution(runs):
+    model, chunks = model_and_chunks()
+    exact = run_of(copy.deepcopy(model).double(), [chunk.double() for chunk in chunks])
+    plain = run_of(copy.deepcopy(model), chunks)
+    with backend("nkisim"):
+        got = run_of(patched(model), chunks)
+    # The first convolution's result is the residual; nobody else reads those of the block.
+    assert runs == 2 * [(True, 2), (False, 2), (False, 0)]
+    for own, torchs, want in zip(got, plain, exact, strict=True):
+        assert rms(own.double() - want) <= 1.02 * rms(torchs.double() - want)
+
+
+def test_not_by_default(runs):
+    model, chunks = model_and_chunks(chunks=1)
+    with backend("nkisim"):
+        run_of(patched(model, ALL_REWRITES), chunks)
+    assert runs == []
+
+
+class Watched(Decoder):
+    """Somebody looks at what was normed, afterwards."""
+
+    def forward(self, x):
+        x = self.first(x)
+        normed = functional.silu(self.norm(x))
+        y = self.last(normed)
+        return y + torch.atan(x).mean()
+
+
+def test_what_somebody_reads_later_is_kept(runs):
+    model, chunks = model_and_chunks(Watched, chunks=1)
+    made = patched(model)
+    with backend("nkisim"):
+        (got,) = run_of(made, chunks)
+    assert runs == [(True, 0)]
+    exact = run_of(copy.deepcopy(model).double(), [chunks[0].double()])[0]
+    plain = run_of(copy.deepcopy(model), chunks)[0]
+    assert rms(got.double() - exact) <= 1.1 * rms(plain.double() - exact)
+
+
+def test_gradients_and_reproducible_models_stay_as_they_are(runs):
+    model, chunks = model_and_chunks(chunks=1)
+    exactly = copy.deepcopy(model)
+    patch_(exactly, rewrites=FUSED, accuracy=SMALL, reproducible=True)
+    with backend("nkisim"):
+        run_of(exactly, chunks)
+    assert runs == []
