@@ -7,15 +7,21 @@ included. `install_` serves all of them; `routes` says what goes where without i
 """
 
 from trnconv.integrations.vllm_omni_neuron.install import ServedReport, install_, uninstall_
-from trnconv.integrations.vllm_omni_neuron.prices import modelled_ns
+from trnconv.integrations.vllm_omni_neuron.prices import (
+    ChunkReport,
+    chunk_reports,
+    modelled_ns,
+)
 from trnconv.integrations.vllm_omni_neuron.routes import COMPILER, Route, route_of
 from trnconv.integrations.vllm_omni_neuron.sites import SiteCall, chunks_of, site_calls
 
 __all__ = [
     "COMPILER",
+    "ChunkReport",
     "Route",
     "ServedReport",
     "SiteCall",
+    "chunk_reports",
     "chunks_of",
     "install_",
     "modelled_ns",

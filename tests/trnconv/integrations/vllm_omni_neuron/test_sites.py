@@ -5,6 +5,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from imitated_omni import ImitatedOmniVae
+from trnconv.errors import ShapeError
 from trnconv.integrations import vllm_omni_neuron as omni
 
 pytestmark = [pytest.mark.torch, pytest.mark.doors]
@@ -17,6 +18,30 @@ def chunks():
         latent = torch.empty(1, 16, 3, 6, 40)
     with torch.no_grad():
         return omni.chunks_of(omni.site_calls(vae, lambda: vae.decode(latent)))
+
+
+@pytest.mark.parametrize("is_served", [False, True])
+def test_a_report_has_sites_before_and_after_and_modelled_times(chunks, is_served):
+    with torch.device("meta"):
+        vae = ImitatedOmniVae(z=16, width=192).eval().requires_grad_(requires_grad=False)
+        latent = torch.empty(1, 16, 3, 6, 40)
+    if is_served:
+        omni.install_(vae)
+    with torch.no_grad():
+        first, steady = omni.chunk_reports(vae, lambda: vae.decode(latent))
+    assert (first.sites, first.before) == (len(chunks[0]), 1)
+    assert (steady.sites, steady.before) == (len(chunks[2]), 3)
+    assert first.modelled_ns == sum(omni.modelled_ns(chunks[0]))
+    assert steady.modelled_ns == sum(omni.modelled_ns(chunks[2]))
+    ms = f"{steady.modelled_ns / 1e6:.2f}"
+    assert f"on kernels 3 before and {steady.sites} after; {ms} ms modelled (trn2" in str(steady)
+
+
+def test_a_decode_without_a_steady_chunk_is_refused():
+    with torch.device("meta"):
+        vae, latent = ImitatedOmniVae(z=16, width=192).eval(), torch.empty(1, 16, 2, 6, 40)
+    with torch.no_grad(), pytest.raises(ShapeError, match="2 chunks: a steady one is the third"):
+        omni.chunk_reports(vae, lambda: vae.decode(latent))
 
 
 def test_a_chunk_is_a_latent_frame_with_its_cache(chunks):
