@@ -9,8 +9,18 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from manual import array_picture, block_picture, roofline_picture
+
 DOCS = Path(__file__).parents[1] / "docs"
+IMAGES = DOCS / "images"
 COOKBOOK = DOCS / "cookbook"
+GALLERY = {
+    "rooflines": roofline_picture.draw,
+    "residual-block": block_picture.residual_block,
+    "loop-drain": block_picture.loop_drain,
+    "two-cores": lambda: block_picture.two_cores(COOKBOOK / "two-cores.md"),
+    "array": array_picture.draw,
+}
 _FILE = re.compile(r'^```python title="([^"]+)"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"^\$ python (-m nkisim time .* --svg (\S+))$", re.MULTILINE)
 
@@ -37,6 +47,13 @@ def _environment() -> dict[str, str]:
 
 def draw_all() -> list[Path]:
     """Every picture; what was written."""
-    images = DOCS / "images"
     pages = sorted(COOKBOOK.glob("*.md"))
-    return [drawn for page in pages for drawn in draw_page(page, images / "cookbook")]
+    drawn = [file for page in pages for file in draw_page(page, IMAGES / "cookbook")]
+    return [*drawn, *(draw_gallery(name) for name in GALLERY)]
+
+
+def draw_gallery(name: str) -> Path:
+    """One picture of the gallery; the file written."""
+    file = IMAGES / "gallery" / f"{name}.svg"
+    file.write_text(GALLERY[name](), encoding="utf-8")
+    return file

@@ -1,10 +1,11 @@
-"""Pictures of the cookbook are of the kernels and times that its pages show."""
+"""Pictures of the cookbook and the gallery are of the code, and of the times that pages show."""
 
 import re
 
 import pytest
 
-from manual.pictures import COOKBOOK, DOCS, draw_page
+from manual.pictures import COOKBOOK, DOCS, GALLERY, IMAGES, draw_page
+from nkisim.machine import CONSTANTS_VERSION
 
 PAGES = sorted(page for page in COOKBOOK.glob("*.md") if page.name != "index.md")
 
@@ -28,3 +29,16 @@ def test_a_picture_is_drawn_by_the_command_of_its_page(tmp_path):
     page = COOKBOOK / "reduction.md"
     (drawn,) = draw_page(page, tmp_path)
     assert drawn.read_text() == (DOCS / "images" / "cookbook" / "reduction.svg").read_text()
+
+
+@pytest.mark.parametrize("name", GALLERY)
+def test_the_gallery_shows_a_picture_in_light_and_dark(name):
+    picture = (IMAGES / "gallery" / f"{name}.svg").read_text()
+    assert f"images/gallery/{name}.svg" in (DOCS / "gallery.md").read_text()
+    assert "prefers-color-scheme: dark" in picture
+    assert f"constants {CONSTANTS_VERSION}" in picture or name == "array"
+
+
+@pytest.mark.parametrize("name", ["loop-drain", "two-cores"])
+def test_a_picture_of_the_gallery_is_what_the_code_draws(name):
+    assert GALLERY[name]() == (IMAGES / "gallery" / f"{name}.svg").read_text()
