@@ -1,11 +1,14 @@
-"""`python -m manual`: write the pages that are made from code. With `--check`, only compare."""
+"""`python -m manual`: write the pages that are made from code. With `--check`, only compare.
+
+`python -m manual pictures` draws the pictures of the cookbook and the gallery again.
+"""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-from manual import command_page, machine_page, rules_page
+from manual import command_page, machine_page, pictures, rules_page
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
 PAGES = {
@@ -31,8 +34,12 @@ def main(arguments: list[str]) -> int:
         for page in found:
             print(f"{page.name} is not what the code says: run `python -m manual`")
         return 1 if found else 0
+    if arguments == ["pictures"]:
+        for picture in pictures.draw_all():
+            print(f"drew {picture.name}")
+        return 0
     if arguments:
-        print(f"python -m manual {' '.join(arguments)}: there is `--check`, and nothing else")
+        print(f"python -m manual {' '.join(arguments)}: there are `--check` and `pictures`")
         return 2
     for page in found:
         page.write_text(PAGES[page](), encoding="utf-8")

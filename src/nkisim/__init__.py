@@ -1,10 +1,12 @@
 """nkisim: a NeuronCore in NumPy that runs NKI kernels.
 
-`run` and `simulate` execute a kernel; `install` makes `import nki` find nkisim where the real
-toolchain is absent; `nkisim.lint` checks that a kernel stays inside what NKI compiles.
+`run` and `simulate` execute a kernel; `compare` holds its result against exact values; `install`
+makes `import nki` find nkisim where the real toolchain is absent; `nkisim.lint` checks that a
+kernel stays inside what NKI compiles.
 """
 
 from nkisim import errors, lint
+from nkisim.agreement import Agreement, WrongTile, compare
 from nkisim.device_rules.watch import DeviceRuleWarning, TouchedRule
 from nkisim.errors import (
     AliasError,
@@ -26,6 +28,7 @@ __all__ = [
     "TRN2",
     "TRN3",
     "Access",
+    "Agreement",
     "AliasError",
     "DeviceRuleError",
     "DeviceRuleWarning",
@@ -41,7 +44,9 @@ __all__ = [
     "TouchedRule",
     "Trace",
     "UnsupportedError",
+    "WrongTile",
     "__version__",
+    "compare",
     "errors",
     "find_machine",
     "install",

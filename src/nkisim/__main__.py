@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -48,5 +49,16 @@ def _surface(version: NkiVersion) -> int:
     return 1 if any(row.status == "missing" for row in rows) else 0
 
 
+def _until_the_reader_leaves(arguments: list[str]) -> int:
+    """`main`, quiet if what reads its output ends first, as `| head` does."""
+    try:
+        code = main(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return code
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(_until_the_reader_leaves(sys.argv[1:]))

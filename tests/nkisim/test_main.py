@@ -1,5 +1,8 @@
 """`python -m nkisim`: its commands reach what they name."""
 
+import subprocess
+import sys
+
 import pytest
 
 from nkisim import bench
@@ -36,3 +39,12 @@ def test_help_lists_the_commands(capsys):
         main(["--help"])
     listed = capsys.readouterr().out
     assert all(command in listed for command in ("surface", "lint", "bench"))
+
+
+def test_a_reader_that_leaves_ends_it_quietly():
+    command = [sys.executable, "-m", "nkisim", "trace", "--example", "matmul", "--limit", "100000"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as ran:
+        ran.stdout.readline()
+        ran.stdout.close()
+        assert ran.stderr.read() == b""
+    assert ran.returncode == 1

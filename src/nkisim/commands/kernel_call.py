@@ -103,6 +103,8 @@ def reporting(command: Callable[[argparse.Namespace], int], options: argparse.Na
     except NkiValidationError as error:
         sys.stderr.write(f"{options.command}: {error}\n")
         return REFUSED
+    except BrokenPipeError:
+        raise
     except Exception as error:  # noqa: BLE001 (the user's file raised it: show where)
         traceback.print_exception(error.with_traceback(up_to_user(error.__traceback__)))
         return NOT_RUN

@@ -28,7 +28,9 @@ def add_parser(commands: Commands) -> None:
         "--shape-only", action="store_true", help="check shapes and places, compute nothing"
     )
     parser.add_argument(
-        "--inspect", action="store_true", help="list reads before any write, and the first NaN"
+        "--inspect",
+        action="store_true",
+        help="list reads before any write, stores that nothing reads, and the first NaN",
     )
     parser.add_argument("--save", type=Path, metavar="FILE.npz", help="keep what it returns")
 
@@ -71,6 +73,8 @@ def _findings(result: Run) -> Iterator[str]:
     if result.inspection is not None:
         for read in result.inspection.uninitialised:
             yield f"unset    {read}"
+        for store in result.inspection.unread:
+            yield f"unread   {store}"
         if result.inspection.not_finite is not None:
             yield f"first    {result.inspection.not_finite}"
 

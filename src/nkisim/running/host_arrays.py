@@ -1,4 +1,4 @@
-"""The border to the caller: NumPy arrays, torch tensors and bare shapes in, the same kinds out."""
+"""The border to the caller: arrays of NumPy, torch, JAX, and bare shapes in, the same kinds out."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from nkisim.errors import NkiValidationError
 from nkisim.numerics import dtypes
 
 Array = np.ndarray[Any, Any]
@@ -30,9 +31,17 @@ def is_torch(value: Any) -> bool:
     return kind.__module__.split(".")[0] == "torch" and hasattr(value, "data_ptr")
 
 
+def is_foreign(value: Any) -> bool:
+    """Whether a value is an array of another library: one that NumPy can read, such as JAX's."""
+    if isinstance(value, (np.ndarray, np.generic)) or is_torch(value):
+        return False
+    kind = type(value)
+    return all(hasattr(kind, name) for name in ("__array__", "__array_namespace__", "shape"))
+
+
 def is_array(value: Any) -> bool:
     """Whether a kernel argument becomes an HBM tensor."""
-    return isinstance(value, (np.ndarray, Spec)) or is_torch(value)
+    return isinstance(value, (np.ndarray, Spec)) or is_torch(value) or is_foreign(value)
 
 
 def spec_of(value: Any) -> Spec:
@@ -61,7 +70,9 @@ def to_numpy(value: Any) -> Array:
 
 
 def like(array: Array, example: Any) -> Any:
-    """A NumPy result in the caller's kind: a torch tensor if `example` is one."""
+    """A NumPy result in the caller's kind: a torch tensor or JAX's array if `example` is one."""
+    if is_foreign(example):
+        return example.__array_namespace__().asarray(array)
     if not is_torch(example):
         return array
     import torch  # noqa: PLC0415 (only ever reached with a torch tensor in hand)
@@ -74,8 +85,21 @@ def like(array: Array, example: Any) -> Any:
 
 
 def write_back(value: Any, array: Array) -> None:
-    """Copy a mutated argument back into the caller's array."""
+    """Copy a mutated argument back into the caller's array; JAX's cannot be written."""
     if is_torch(value):
         value.copy_(like(array.reshape(tuple(value.shape)), value))
+    elif is_foreign(value):
+        _write_foreign(value, array)
     else:
         value[...] = array.reshape(value.shape)
+
+
+def _write_foreign(value: Any, array: Array) -> None:
+    try:
+        value[...] = like(array.reshape(value.shape), value)
+    except TypeError as error:
+        raise NkiValidationError(
+            f"the kernel writes to an argument that is a {type(value).__name__}",
+            limit="arrays of this library cannot be written",
+            remedy="return the result, or pass a NumPy array",
+        ) from error

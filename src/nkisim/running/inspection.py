@@ -1,8 +1,8 @@
-"""What a run can say about its values on request: reads before any write, and the first NaN or Inf.
+"""What a run can say on request: reads before any write, stores in vain, the first NaN or Inf.
 
-It costs time, so `nkisim.run(..., inspect=True)` asks for it. Neither is an error: kernels read
-tiles whose gaps were never written, and overwrite the result of the gaps. Shape-only runs find the
-same reads, except through an index, whose place is data.
+It costs time, so `nkisim.run(..., inspect=True)` asks for it. None of them is an error: kernels
+read tiles whose gaps were never written, and overwrite the result of the gaps. Shape-only runs
+find the same reads, except through an index, whose place is data.
 """
 
 from __future__ import annotations
@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nkisim.numerics import dtypes
+from nkisim.running.store_watch import StoreWatch, UnreadStore
 from nkisim.tensors.footprint import Runs, joined, runs_of, view_at
 from nkisim.tensors.indirection import read_held
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from nkisim.memory.storage import Storage
     from nkisim.source_lines import SourceLine
     from nkisim.tensors.tensor import NkiTensor
@@ -67,10 +70,14 @@ def _label(op: str, instruction: int, place: SourceLine | None) -> str:
 
 @dataclass(frozen=True)
 class Inspection:
-    """What was seen: reads of bytes nobody had set, and the first value that is not finite."""
+    """What was seen: reads of bytes nobody had set, and the first value that is not finite.
+
+    `unread` are stores that were overwritten or left and never read, of runs with values.
+    """
 
     uninitialised: tuple[UninitialisedRead, ...]
     not_finite: NotFinite | None
+    unread: tuple[UnreadStore, ...] = ()
 
 
 class Inspector:
@@ -80,6 +87,7 @@ class Inspector:
         self._set: dict[Storage, _SetBytes] = {}
         self._reads: dict[tuple[int, int, str], UninitialisedRead] = {}
         self._not_finite: NotFinite | None = None
+        self._stores = StoreWatch()
         self._results: dict[int, tuple[Instruction, tuple[NkiTensor, ...]]] = {}  # of a core's last
 
     def watch(
@@ -96,6 +104,7 @@ class Inspector:
                 self._note_read(core, instruction, tensor, access)
         for tensor, access in zip(writes, instruction.writes, strict=True):
             self._set_bytes(tensor.storage).add(tensor, access)
+        self._stores.watch(core, instruction, reads, writes)
         self._results[core] = (instruction, writes)
 
     def look_at_results(self, core: int) -> None:
@@ -107,9 +116,11 @@ class Inspector:
             if tensor.storage.has_values and dtypes.is_float(tensor.dtype):
                 self._look_at(instruction, tensor)
 
-    def found(self) -> Inspection:
-        """What was seen so far."""
-        return Inspection(tuple(self._reads.values())[:_MOST_READS], self._not_finite)
+    def found(self, returned: Sequence[NkiTensor]) -> Inspection:
+        """What was seen in a kernel that returned these tensors."""
+        reads = tuple(self._reads.values())[:_MOST_READS]
+        kept = {tensor.storage for tensor in returned}
+        return Inspection(reads, self._not_finite, tuple(self._stores.found(kept))[:_MOST_READS])
 
     def _look_at(self, instruction: Instruction, tensor: NkiTensor) -> None:
         values = dtypes.to_float32(read_held(tensor), tensor.dtype)

@@ -187,7 +187,8 @@ def run(  # noqa: PLR0913 (options that have nothing to do with each other)
     shape, so that an element has the same bits whatever stands beside it. It takes longer to run,
     and changes nothing in the trace.
     races="report" lists conflicting accesses of two cores in `Run.races` instead of refusing them.
-    inspect=True fills `Run.inspection`: reads before any write, and the first NaN or Inf.
+    inspect=True fills `Run.inspection`: reads before any write, stores that nothing read, and the
+    first NaN or Inf.
 
     `lnc` is the number of cores of a logical NeuronCore that the kernel is compiled for (default:
     NEURON_LOGICAL_NC_CONFIG, else 2 from trn2 on). `rules` are switches for device rules: "strict",
@@ -274,7 +275,7 @@ def run_kernel(
     outputs = _outputs(results[0], launch.example) if settings.values else None
     shapes = tuple([(tensor.shape, tensor.dtype) for tensor in returned[0]])
     traces = tuple([session.trace for session in sessions])
-    inspection = None if inspector is None else inspector.found()
+    inspection = None if inspector is None else inspector.found(returned[0])
     return Run(outputs, shapes, settings.machine, traces, memories, races, inspection, rules)
 
 

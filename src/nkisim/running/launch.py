@@ -14,7 +14,7 @@ from nkisim.memory.storage import Storage
 from nkisim.numerics import dtypes
 from nkisim.running.argument_names import positional_names
 from nkisim.running.cores import CorePair
-from nkisim.running.host_arrays import is_array, spec_of, to_numpy, write_back
+from nkisim.running.host_arrays import Spec, is_array, spec_of, to_numpy, write_back
 from nkisim.running.session import Session, Settings, activated
 from nkisim.tensors.layout import MemoryRegion
 from nkisim.tensors.registers import NKIObject
@@ -106,7 +106,7 @@ class Launch:
             refuse(title, f"argument {name} is {value}", "integers have 32 bits", "split it")
 
     def _adopt(self, storage: Storage, name: str, value: Any) -> None:
-        if not isinstance(value, np.ndarray) and not hasattr(value, "data_ptr"):
+        if isinstance(value, Spec):
             refuse(
                 self.kernel.title,
                 f"argument {name} is a Spec",

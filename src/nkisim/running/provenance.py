@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Number = int
 
 # Instructions whose result depends on what dst held.
-_KEEPING = frozenset(
+KEEPING = frozenset(
     {
         "nc_matmul",
         "nc_matmul_mx",
@@ -62,7 +62,7 @@ class Provenance:
             return
         touches = (*event.reads, *event.writes)
         inputs = [self._content(touch) for touch in event.reads]
-        if instruction.op in _KEEPING or _skips_rows(event):
+        if instruction.op in KEEPING or _skips_rows(event):
             inputs += [self._content(touch) for touch in event.writes]
         state = self._registers[core] if any(touch.dynamic for touch in touches) else 0
         layouts = tuple([touch.access.layout for touch in touches])

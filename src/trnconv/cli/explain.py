@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from trnconv.cli.heartbeat import working
+from trnconv.cli.hints import hint
 from trnconv.cli.layer_options import (
     Accuracy,
     AskedLayer,
@@ -110,6 +111,8 @@ def _show(answer: dict[str, Any], *, wide: bool) -> None:
     screen.print()
     sheet(_COLUMNS, [_row(policy) for policy in answer["policies"]]).show(screen, wide=wide)
     screen.print("Expected error: RMS, over that of a direct convolution of the same dtype.")
+    bound = next(p["bound"] for p in answer["policies"] if p["accuracy"] == answer["accuracy"])
+    screen.print(f"Bound by {bound}. May help: {hint(bound)}", markup=False)
 
 
 def _row(policy: dict[str, Any]) -> tuple[Any, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from trnconv.ask.cores import cores_in_words
+from trnconv.cli.hints import hint
 from trnconv.cli.output import amount, console
 from trnconv.cli.sheet import Field, Sheet, sheet
 from trnconv.report.numbers import duration, measured_in
@@ -46,6 +47,7 @@ def show_layer(answer: dict[str, Any]) -> None:
     for name, words in (
         ("time", f"{answer['ns'] / 1e3:,.1f} us by the planner's closed form"),
         ("bound", f"by {answer['bound']}"),
+        ("may help", hint(answer["bound"])),
         ("plan", f"{answer['plan']}{origin(answer, ' ({})')}"),
         ("instructions", f"{answer['instructions']:,} static, budget {answer['budget']:,}"),
         ("HBM traffic", amount(answer["hbm_bytes"], "B")),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trnconv.cli.heartbeat import working
+from trnconv.cli.hints import hint
 from trnconv.cli.layer_options import (
     Accuracy,
     AskedLayer,
@@ -145,4 +146,5 @@ def _lines(answer: dict[str, Any]) -> list[str]:
         f"SBUF          {peak:,} of {usable:,} bytes a partition",
         f"PSUM          {answer['psum_peak_banks']} of {answer['psum_banks']} banks",
         f"launches      {launches}, not in the times: {launch_us:,.1f} us more",
+        f"may help      {hint(answer['readings']['default']['bound'])}",
     ]

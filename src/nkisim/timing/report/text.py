@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from nkisim.timing.report.gaps import LaneUse, explain
+from nkisim.timing.report.hints import PAGE, hint
 from nkisim.timing.report.lines import busiest_lines, place_text
 from nkisim.timing.report.words import time_text, title
 from nkisim.timing.timeline import Timeline
@@ -44,6 +45,9 @@ def _totals(timeline: Timeline, name: str) -> Iterator[str]:
     busiest = max(timeline.busy_ns.values(), default=0.0)
     share = _percent(busiest, makespan)
     yield _pair("bound", f"{timeline.bound}; the busiest engine is at {share} of the makespan")
+    if hint(timeline.bound):
+        yield _fit(_pair("hint", hint(timeline.bound)))
+        yield _pair("", f"see {PAGE}, What usually helps")
     yield _pair("MFU", f"{100 * timeline.mfu:.1f} %; {timeline.flops / 1e9:,.3f} GFLOP")
     moved = f"{timeline.hbm_bytes / 1e6:,.3f} MB moved"
     yield _pair("HBM", f"{moved}; {timeline.hbm_gb_per_s:,.1f} GB/s")
