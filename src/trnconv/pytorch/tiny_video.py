@@ -72,7 +72,9 @@ class EveryFrame(nn.Sequential):
 
     def forward(self, clips: torch.Tensor) -> torch.Tensor:
         """All frames at once."""
-        frames: torch.Tensor = super().forward(clips.flatten(0, 1))
+        frames = clips.flatten(0, 1)
+        for layer in self:
+            frames = layer(frames)
         return frames.reshape(*clips.shape[:2], *frames.shape[1:])
 
 
