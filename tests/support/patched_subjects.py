@@ -1,4 +1,4 @@
-"""Subjects of the table of patched models: 18 of diffusers, reduced, and the imitations."""
+"""Subjects of the table of patched models: those of the registry, reduced, and imitations."""
 
 import torch
 

@@ -13,7 +13,10 @@ from typing import Any
 BASE = ("numpy", "ml_dtypes", "typer", "rich")
 EXTRAS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "torch": (("torch",), "torch's functions and modules on our kernels"),
-    "diffusers": (("diffusers",), "patching models; plans of sizes that are not stored"),
+    "diffusers": (
+        ("diffusers",),
+        "patching models; sizes that follow from no stored one",
+    ),
     "corpus": (("av", "fsspec", "pyarrow", "ray", "safetensors"), "trnconv encode"),
     "plots": (("matplotlib",), "pictures of benchmarks"),
 }

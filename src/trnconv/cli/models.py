@@ -15,16 +15,21 @@ _COLUMNS = (
     Field("what", words=True, rank=3),
     Field("sizes, height x width x frames", words=True),
     Field("frames", words=True, rank=1),
-    Field("class of diffusers", words=True, rank=2),
+    Field("class", words=True, rank=2),
 )
 
 
 def models(json: Json = False, csv: Csv = False, wide: Wide = False) -> None:
-    """List the models of the registry: what they are, their sizes, their class in diffusers."""
+    """List the models of the registry: what they are, their sizes, the class that makes them."""
     from trnconv.models import models as registered
 
     answer = {"models": [_document(entry) for entry in registered()]}
-    words = "The first size is the default. Others work, too, if the model takes them."
+    words = (
+        "The first size is the default. Others work, too, if the model takes them.\n"
+        "Classes are diffusers', but for TinyVideoAutoencoder, our imitation of TAEHV.\n"
+        "LTX-2.5 encodes as ltx-2.3; its default decoder is attention, and is not here.\n"
+        f"Other names: {_aliases(answer)}."
+    )
     print_list(answer, _sheet(answer), words, json=json, csv=csv, wide=wide)
 
 
@@ -33,7 +38,9 @@ def _document(entry: ModelEntry) -> dict[str, Any]:
     return {
         "name": entry.name,
         "title": entry.title,
+        "aliases": dict(entry.aliases),
         "diffusers_class": entry.diffusers_class,
+        "own_class": entry.own_class,
         "phases": list(entry.phases),
         "frames": str(entry.frames),
         "compression": list(entry.compression),
@@ -53,6 +60,11 @@ def _document(entry: ModelEntry) -> dict[str, Any]:
     }
 
 
+def _aliases(answer: dict[str, Any]) -> str:
+    listed = [(model["name"], ", ".join(model["aliases"])) for model in answer["models"]]
+    return "; ".join(f"{others} run on {name}" for name, others in listed if others)
+
+
 def _sheet(answer: dict[str, Any]) -> Sheet:
     return sheet(_COLUMNS, [_row(model) for model in answer["models"]])
 
@@ -61,4 +73,5 @@ def _row(model: dict[str, Any]) -> tuple[str, ...]:
     sizes = ", ".join(
         f"{size['height']}x{size['width']}x{size['frames']}" for size in model["sizes"]
     )
-    return model["name"], model["title"], sizes, model["frames"], model["diffusers_class"]
+    made_by = model["diffusers_class"] or model["own_class"]
+    return model["name"], model["title"], sizes, model["frames"], made_by

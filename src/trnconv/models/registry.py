@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import lru_cache
 from importlib import resources
@@ -83,6 +83,7 @@ class Calling:
     input: str  # video: as above; frames: (batch * frames, channels, height, width)
     decode_argument: str  # what decode wants besides latents: none, timestep or num_frames
     decoded: str  # video, frames, or frames_before_channels
+    encoded: str = "latent_dist"  # latent and latents: not a distribution; tensor: the result
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ class ModelEntry:
 
     name: str
     title: str
-    diffusers_class: str
+    diffusers_class: str  # empty: diffusers has none
     source: str  # where the configuration comes from, and what was not compared with a release
     notes: str
     frames: FrameRule
@@ -116,8 +117,18 @@ class ModelEntry:
     reduced_config: Config  # narrow and shallow, with every kind of layer
     reduced_attributes: Config  # set on a reduced instance, so that tiny clips have several tiles
     sizes: tuple[Size, ...]
-    catalogue: str  # the model's name in trnconv.catalogue
+    catalogue: str  # the model's name in trnconv.catalogue; empty if it is not there
     captures: tuple[Capture, ...]
+    pixel_channels: int = 3
+    own_class: str = ""  # of trnconv.pytorch.tiny_video, where diffusers has none
+    aliases: Mapping[str, str] = field(
+        default_factory=dict
+    )  # models that run on it: how that is known
+
+    @property
+    def class_name(self) -> str:
+        """The class that makes it, of diffusers or ours."""
+        return self.diffusers_class or self.own_class
 
     @property
     def production(self) -> Size:
@@ -149,11 +160,12 @@ def models() -> tuple[ModelEntry, ...]:
 
 
 def find(name: str) -> ModelEntry:
-    """The entry of this name; an UnsupportedError lists those there are."""
+    """The entry of this name or alias; an UnsupportedError lists those there are."""
     for entry in models():
-        if entry.name == name:
+        if entry.name == name or name in entry.aliases:
             return entry
-    plain = {_plain(entry.name): entry.name for entry in models()}
+    names = [called for entry in models() for called in (entry.name, *entry.aliases)]
+    plain = {_plain(called): called for called in names}
     near = get_close_matches(_plain(name), plain, n=1)
     meant = f" Did you mean {plain[near[0]]}?" if near else ""
     known = ", ".join(entry.name for entry in models())

@@ -17,11 +17,12 @@ import torch
 
 from trnconv.errors import ShapeError, UnsupportedError
 from trnconv.models import ModelEntry, Size, latent_size
+from trnconv.pytorch import tiny_video
 
 DECODE_TIMESTEP = 0.05  # LTX decoders are told how noisy the latent is: a little
 NOISE_SEED = 0  # of decoders that draw noise: equal calls give equal results
+DISTRIBUTION = "latent_dist"  # Calling.encoded
 SPREAD = 0.1  # standard deviation of biases, and of what is added to affine parameters
-RGB = 3
 
 
 def build(
@@ -62,6 +63,11 @@ def load(
 
     Refused unless the folder's configuration is the entry's. Nothing is downloaded.
     """
+    if entry.own_class:
+        raise UnsupportedError(
+            f"weights of {entry.name}: {entry.own_class} is our imitation, for shapes and times."
+            " Load its authors' own module, and patch that."
+        )
     saved = Path(folder, subfolder or "")
     config = saved / "config.json"
     if not config.is_file():
@@ -78,8 +84,9 @@ def load(
 
 
 def encode(model: torch.nn.Module, entry: ModelEntry, video: torch.Tensor) -> torch.Tensor:
-    """The mode of the latent distribution of a video."""
-    latent: torch.Tensor = _distribution(model, entry, video).mode()
+    """The mode of the latent distribution of a video, or the latent of a model that has none."""
+    encoded = _encoded(model, entry, video)
+    latent: torch.Tensor = encoded.mode() if entry.calling.encoded == DISTRIBUTION else encoded
     return _as_video(entry, latent, video)
 
 
@@ -87,15 +94,22 @@ def encode_moments(
     model: torch.nn.Module, entry: ModelEntry, video: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Mean and log variance of the latent distribution of a video."""
-    distribution = _distribution(model, entry, video)
+    if entry.calling.encoded != DISTRIBUTION:
+        raise UnsupportedError(
+            f"moments of a latent of {entry.name}: {entry.class_name} makes one latent, no"
+            " distribution. Encode without moments."
+        )
+    distribution = _encoded(model, entry, video)
     mean, logvar = distribution.mean, distribution.logvar
     return _as_video(entry, mean, video), _as_video(entry, logvar, video)
 
 
-def _distribution(model: torch.nn.Module, entry: ModelEntry, video: torch.Tensor) -> Any:
+def _encoded(model: torch.nn.Module, entry: ModelEntry, video: torch.Tensor) -> Any:
     _require_phase(entry, "encode")
-    _require_axes(entry, "a video", video, {RGB})
-    return _method(model, "encode")(_given(entry, video)).latent_dist
+    _require_axes(entry, "a video", video, {entry.pixel_channels})
+    encoded = _method(model, "encode")(_given(entry, video))
+    is_bare = isinstance(encoded, torch.Tensor)
+    return encoded if is_bare else getattr(encoded, entry.calling.encoded)
 
 
 def _as_video(entry: ModelEntry, latent: torch.Tensor, video: torch.Tensor) -> torch.Tensor:
@@ -109,7 +123,8 @@ def decode(model: torch.nn.Module, entry: ModelEntry, latent: torch.Tensor) -> t
     _require_axes(entry, "a latent", latent, channels)
     with _undisturbed_random_numbers(NOISE_SEED):
         arguments = _decode_arguments(entry, latent)
-        sample: torch.Tensor = _method(model, "decode")(_given(entry, latent), **arguments).sample
+        decoded = _method(model, "decode")(_given(entry, latent), **arguments)
+    sample: torch.Tensor = decoded if isinstance(decoded, torch.Tensor) else decoded.sample
     if entry.calling.decoded == "frames":
         return _with_frames(sample, latent.shape[0])
     return sample.movedim(1, 2) if entry.calling.decoded == "frames_before_channels" else sample
@@ -125,7 +140,7 @@ def example_video(
 ) -> torch.Tensor:
     """One clip of pixels, uniform in [-1, 1]; refused if the model cannot take the size."""
     latent_size(entry, size)
-    shape = (1, RGB, size.frames, size.height, size.width)
+    shape = (1, entry.pixel_channels, size.frames, size.height, size.width)
     if device == "meta":
         return torch.empty(shape, device=device, dtype=dtype)
     pixels = torch.rand(shape, generator=torch.Generator().manual_seed(seed)) * 2 - 1
@@ -159,7 +174,7 @@ def _undisturbed_random_numbers(seed: int) -> Iterator[None]:
 
 
 def _constructed(entry: ModelEntry, *, reduced: bool, on_meta: bool) -> torch.nn.Module:
-    make = _diffusers_class(entry)
+    make = getattr(tiny_video, entry.own_class) if entry.own_class else _diffusers_class(entry)
     config = _thawed(entry.reduced_config if reduced else entry.config)
     with torch.device("meta" if on_meta else "cpu"):
         model = make(**config)
@@ -233,7 +248,7 @@ def _set_existing(model: torch.nn.Module, name: str, value: Any) -> None:
 def _set_tiling(model: torch.nn.Module, entry: ModelEntry, tiling: str) -> None:
     if tiling not in entry.tilings:
         raise UnsupportedError(
-            f"tiling={tiling!r} for {entry.name}: {entry.diffusers_class} can do"
+            f"tiling={tiling!r} for {entry.name}: {entry.class_name} can do"
             f" {', '.join(entry.tilings)}."
         )
     cannot_do_without = "off" not in entry.tilings

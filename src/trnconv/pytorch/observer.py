@@ -45,7 +45,7 @@ def observe(
         entry.name,
         phase,
         (size.frames, size.height, size.width),
-        f"diffusers {version('diffusers')}",
+        f"our {entry.own_class}" if entry.own_class else f"diffusers {version('diffusers')}",
     )
     return _observation(
         about,

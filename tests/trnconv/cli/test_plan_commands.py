@@ -29,7 +29,7 @@ def test_models_lists_the_registry(run):
     listed = answer(run("models", "--json"))["models"]
     assert [one["name"] for one in listed] == [entry.name for entry in models()]
     table = run("models").out
-    assert all(entry.diffusers_class in table for entry in models())
+    assert all(entry.class_name in table for entry in models())
 
 
 @pytest.mark.parametrize("accuracy", ["direct", "bf16"])

@@ -8,7 +8,9 @@ from trnconv.models import FrameRule, LatentSize, Size, find, latent_size, model
 
 NAMES = """wan2.1 wan2.2-5b cogvideox cogvideox1.5 hunyuanvideo hunyuanvideo1.5 ltx-video-0.9.0
 ltx-video-0.9.1 ltx-video-0.9.7 ltx-2 ltx-2.3 mochi cosmos1.0 qwen-image allegro svd sdxl
-flux""".split()
+flux lightvae-wan2.1 kvae-video kvae-image kandinsky6-sr easyanimate5 hunyuanimage2.1
+hunyuanimage-refiner flux2 flux2-small-decoder qwen-image-2.1 sana-dc-ae dc-ae-f64c128 taesd taef1
+taew2.1 taew2.2 taehv1.5 taeltx2""".split()
 
 
 def of_every_model(function):
@@ -20,8 +22,17 @@ def test_these_models_are_known_and_found_by_name():
     assert all(find(entry.name) is entry for entry in models())
 
 
+def test_models_that_run_on_another_ones_autoencoder_are_found_by_their_names():
+    assert find("wan2.2-a14b") is find("helios") is find("wan2.1")
+    assert find("cosmos3") is find("wan2.2-5b")
+    aliases = [alias for entry in models() for alias in entry.aliases]
+    assert not set(aliases) & set(NAMES)
+    assert len(set(aliases)) == len(aliases)
+    assert all(known for entry in models() for known in entry.aliases.values())
+
+
 def test_an_unknown_name_is_answered_with_all_known_ones():
-    with pytest.raises(UnsupportedError, match=r"'wan3'.*wan2\.1, wan2\.2-5b.*flux\."):
+    with pytest.raises(UnsupportedError, match=r"'wan3'.*wan2\.1, wan2\.2-5b.*taeltx2\."):
         find("wan3")
 
 
@@ -52,6 +63,8 @@ def test_words_are_from_the_vocabulary(entry):
     assert entry.calling.decode_argument in {"none", "timestep", "num_frames"}
     assert entry.calling.decoded in {"video", "frames", "frames_before_channels"}
     assert (entry.in_time == "none") == (str(entry.frames) == "image")
+    assert entry.calling.encoded in {"latent_dist", "latent", "latents", "tensor"}
+    assert bool(entry.diffusers_class) != bool(entry.own_class)
     assert entry.source
     assert entry.notes
 
@@ -62,7 +75,10 @@ def test_the_configuration_states_the_latent_channels(entry):
         (entry.config, entry.latent_channels),
         (entry.reduced_config, entry.reduced_latent_channels),
     ):
-        assert config.get("latent_channels", config.get("z_dim")) == channels
+        [stated] = {
+            config[name] for name in ("latent_channels", "z_dim", "z_channels") if name in config
+        }
+        assert stated == channels
 
 
 @of_every_model
@@ -86,7 +102,8 @@ def test_captures_name_a_size_a_tiling_and_scenarios_of_the_catalogue(entry):
         assert capture.tiling in entry.tilings
         assert {(capture.scenario, phase) for phase in capture.phases} <= captured
     production = entry.production.name
-    assert any(capture.size == production for capture in entry.captures)
+    assert bool(entry.captures) == bool(entry.catalogue)
+    assert not captured or any(capture.size == production for capture in entry.captures)
 
 
 @of_every_model
