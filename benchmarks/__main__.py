@@ -29,6 +29,7 @@ from benchmarks import (
     price,
     scaling,
     shipped,
+    training,
 )
 from trnconv.errors import TrnconvError
 
@@ -51,6 +52,7 @@ _COMMANDS = {
     "observe": observe,
     "overhead": overhead,
     "planning": planning,
+    "training": training,
 }
 _REFUSED = 2  # as argparse exits
 

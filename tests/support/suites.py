@@ -72,7 +72,10 @@ OPT_IN = {
     "corpus": _needs_package("torch", "diffusers", "av", "fsspec", "pyarrow", "safetensors"),
 }
 FIRST = ("slow", "fuzz", "docs")  # these decide, whatever else the test needs
-TOPICS = ("doors",)  # name tests of several needs; those that need nothing run by default
+TOPICS = (
+    "doors",
+    "training",
+)  # name tests of several needs; those that need nothing run by default
 
 
 def suites_of(markers):

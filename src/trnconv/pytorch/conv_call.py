@@ -9,7 +9,7 @@ from typing import Any
 from nkisim.machine import Machine
 from trnconv.ask.ends import BEFORE, IDENTITY, NO_RESIDUAL, Epilogue, end_of, norm_end_of
 from trnconv.ask.policy import DEFAULT_POLICY, Policy, policy_of
-from trnconv.ask.question import FILTER_GRADIENT, OUTPUT, Question, Shape
+from trnconv.ask.question import FILTER_GRADIENT, OUTPUT, Question, Shape, with_plain_shape
 from trnconv.ask.starts import PLAIN_START, Prologue, start_of
 from trnconv.geometry import NO_MODES, ConvShape, Modes, Triple, input_gradient_shape, lifted
 from trnconv.runtime.launch import LaunchOperands
@@ -139,7 +139,7 @@ class ConvCall:
         """What is asked of the planner; `policy` replaces that of the spec."""
         gradient = self.wanted == FILTER_GRADIENT
         pieces = () if gradient else tuple(piece.shape[2] for piece in operands.inputs)
-        return Question(
+        question = Question(
             self.shape(operands),
             machine,
             dtype,
@@ -153,3 +153,4 @@ class ConvCall:
             asks=FILTER_GRADIENT if gradient else OUTPUT,
             start=self.spec.prologue,
         )
+        return with_plain_shape(question)

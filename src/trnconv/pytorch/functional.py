@@ -9,7 +9,8 @@ around the kernel, which is the same mathematics.
 
 `accuracy` is what a kernel may give for speed: "direct", "bf16" (large convolutions may run as
 F(2,3) in fp16, with the accuracy of bf16), "fast" (F(4,3) too), "half" (float32 data by products of
-fp16), or a `Policy`. It is a permission: with gradients and on torch's backend nothing is given.
+fp16), or a `Policy`. It is a permission: on torch's backend nothing is given, and of a call with
+gradients the gradient of the input alone is computed so.
 """
 
 from __future__ import annotations
@@ -162,7 +163,7 @@ def _conv(
 def _plain(x: Tensor, w: Tensor, bias: Tensor | None, spec: ConvSpec, backend: str) -> Tensor:
     """A convolution that has gradients, of an input that is padded already."""
     moves = replace(spec, before=(0, 0, 0), after=(0, 0, 0))
-    y: Tensor = gradients.convolution(x, w, moves.numbers(), backend)
+    y: Tensor = gradients.convolution(x, w, moves.numbers(), backend, spec.accuracy)
     return y if bias is None else y + bias.view(-1, 1, 1, 1)
 
 

@@ -24,6 +24,7 @@ from trnconv.pytorch import ops
 from trnconv.pytorch.adapters import Adapter, present_in, require_adapter
 from trnconv.pytorch.backends import Backend, choose_backend, machine_of
 from trnconv.pytorch.conv_call import INPUT_GRADIENT, ConvCall
+from trnconv.pytorch.gradient_scale import is_scaled
 from trnconv.pytorch.neuron import NeuronDevice, question_of
 from trnconv.pytorch.packed_weights import Images
 from trnconv.runtime.compute import launches_of, require_whole_phases
@@ -165,8 +166,10 @@ def _launched(
     node: Node, call_of: Callable[..., ops.Call], placeholders: list[Node]
 ) -> _GraphFilters | None:
     """Replace an op by its launch; None if another backend than a device is to run it."""
-    *args, backend = node.args
-    call, nodes = call_of(*args)
+    names = [argument.name for argument in node.target._schema.arguments]  # type: ignore[union-attr]  # noqa: SLF001 (its only names)
+    given = dict(zip(names, node.args, strict=False))
+    backend = given.pop("backend")
+    call, nodes = call_of(*given.values())
     values = _map(nodes, lambda one: one.meta[_VALUE])
     x = values.inputs[0]
     name, _ = machine_of(str(backend))
@@ -202,6 +205,8 @@ def _require_plain(node: Node, values: LaunchOperands) -> None:
 
 def _prepared(call: ConvCall, values: LaunchOperands, adapter: Adapter) -> Prepared:
     question = with_joined_pieces(question_of(call, values, adapter))
+    if is_scaled(call, question):
+        raise _Stays("a fast input gradient is scaled before and after its launch.")
     device = NeuronDevice(values, call.wanted, adapter)
     parts = [prepared for _, prepared in launches_of(question, device)]
     if len(parts) != 1:

@@ -6,7 +6,7 @@ calibrated: nobody looks at the data here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -19,7 +19,8 @@ from trnconv.forms.program import Prepared
 from trnconv.host.switches import HOST_COPIES
 from trnconv.pytorch.adapters import Adapter, require_adapter
 from trnconv.pytorch.arrays import Array, dtype_name, to_array, to_tensor
-from trnconv.pytorch.conv_call import ConvCall
+from trnconv.pytorch.conv_call import INPUT_GRADIENT, ConvCall
+from trnconv.pytorch.gradient_scale import SCALED_MAX, is_scaled, scaled
 from trnconv.pytorch.on_device import Results, computed, each
 from trnconv.pytorch.packed_weights import Images, kept_tables, packed_once
 from trnconv.runtime.launch import LaunchOperands, prepare
@@ -34,14 +35,21 @@ def compute(call: ConvCall, operands: LaunchOperands) -> Results:
     adapter = require_adapter(x.device.type)
     question = question_of(call, operands, adapter)
     device = NeuronDevice(operands, call.wanted, adapter)
-    done = computed(call, question, operands, device)
-    return each(done, lambda result: device.dense(result.to(x.dtype)))
+    if not is_scaled(call, question):
+        done = computed(call, question, operands, device)
+        return each(done, lambda result: device.dense(result.to(x.dtype)))
+    dy, undo = scaled(x)
+    result = computed(call, question, replace(operands, inputs=(dy,)), device)
+    return device.dense(result.to(x.dtype) * undo)
 
 
 def question_of(call: ConvCall, operands: LaunchOperands, adapter: Adapter) -> Question:
     """What is asked of the planner; of the operands, sizes and types are enough."""
-    # Without calibration somebody would have to look at the data, which is on the device.
+    # Without calibration somebody would have to look at the data, which is on the device. Gradients
+    # need none: they are scaled there.
     policy = None if call.spec.policy.x_max is not None else ALWAYS_DIRECT
+    if call.wanted == INPUT_GRADIENT:
+        policy = replace(call.spec.policy, x_max=SCALED_MAX)
     return call.question(operands, dtype_name(operands.inputs[0]), adapter.machine, policy)
 
 

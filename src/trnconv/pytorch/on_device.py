@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from trnconv.ask.question import FILTER_GRADIENT, Question
+from trnconv.ask.question import FILTER_GRADIENT, Question, turned_filters
+from trnconv.geometry import ConvShape
 from trnconv.pytorch.conv_call import INPUT_GRADIENT, ConvCall
 from trnconv.runtime import compute
 from trnconv.runtime.compute import Device
@@ -28,5 +29,7 @@ def computed(call: ConvCall, question: Question, operands: LaunchOperands, devic
     if call.wanted == FILTER_GRADIENT:
         return compute.filter_gradient(question, operands, device)[0]
     if call.wanted == INPUT_GRADIENT:
-        operands = replace(operands, w=forward_filters(operands.w, call.spec.groups))
+        w = forward_filters(operands.w, call.spec.groups)
+        plain = isinstance(question.shape, ConvShape)
+        operands = replace(operands, w=turned_filters(w) if plain else w)
     return compute.convolution(question, operands, device)

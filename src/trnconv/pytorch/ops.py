@@ -33,44 +33,68 @@ Tensor = torch.Tensor
 Call = tuple[ConvCall, LaunchOperands]
 
 
-def _linear(numbers: list[int]) -> ConvSpec:
-    """Derivatives are direct convolutions, and maps are linear as they are: so are these."""
-    return numbered(numbers, accuracy=ALWAYS_DIRECT.text())
+DIRECT_TEXT = ALWAYS_DIRECT.text()
+
+
+def _linear(numbers: list[int], accuracy: str = DIRECT_TEXT) -> ConvSpec:
+    """Input gradients may be computed as fast as `accuracy` allows; all else is direct."""
+    return numbered(numbers, accuracy=accuracy)
 
 
 @torch.library.custom_op("trnconv::convolution", mutates_args=())
-def convolution(x: Tensor, w: Tensor, numbers: list[int], backend: str) -> Tensor:
-    """x [N, C_in, D, H, W] and w [C_out, C_in / groups, KD, KH, KW] -> y."""
+def convolution(
+    x: Tensor, w: Tensor, numbers: list[int], backend: str, accuracy: str = DIRECT_TEXT
+) -> Tensor:
+    """x [N, C_in, D, H, W] and w [C_out, C_in / groups, KD, KH, KW] -> y.
+
+    `accuracy` is a policy, of input gradients among the derivatives; here as in all three ops.
+    """
+    del accuracy
     if x.numel() == 0:
         return empty_output([x], w, numbered(numbers))
     return compute(*convolution_call(x, w, numbers), backend)
 
 
-def convolution_call(x: Tensor, w: Tensor, numbers: list[int]) -> Call:
+def convolution_call(x: Tensor, w: Tensor, numbers: list[int], accuracy: str = DIRECT_TEXT) -> Call:
     """What `convolution` asks for."""
+    del accuracy
     return ConvCall(_linear(numbers)), LaunchOperands((x,), w)
 
 
 @torch.library.custom_op("trnconv::input_gradient", mutates_args=())
 def input_gradient(
-    dy: Tensor, w: Tensor, x_shape: list[int], numbers: list[int], backend: str
+    dy: Tensor,
+    w: Tensor,
+    x_shape: list[int],
+    numbers: list[int],
+    backend: str,
+    accuracy: str = DIRECT_TEXT,
 ) -> Tensor:
     """dy [N, C_out, ...] and w [C_out, C_in / groups, ...] -> dx of shape `x_shape`."""
     if dy.numel() == 0:
         return dy.new_zeros(x_shape)
-    return compute(*input_gradient_call(dy, w, x_shape, numbers), backend)
+    return compute(*input_gradient_call(dy, w, x_shape, numbers, accuracy), backend)
 
 
-def input_gradient_call(dy: Tensor, w: Tensor, x_shape: list[int], numbers: list[int]) -> Call:
+def input_gradient_call(
+    dy: Tensor, w: Tensor, x_shape: list[int], numbers: list[int], accuracy: str = DIRECT_TEXT
+) -> Call:
     """What `input_gradient` asks for."""
-    return ConvCall(_linear(numbers), INPUT_GRADIENT, tuple(x_shape)), LaunchOperands((dy,), w)
+    call = ConvCall(_linear(numbers, accuracy), INPUT_GRADIENT, tuple(x_shape))
+    return call, LaunchOperands((dy,), w)
 
 
 @torch.library.custom_op("trnconv::filter_gradient", mutates_args=())
 def filter_gradient(
-    x: Tensor, dy: Tensor, kernel: list[int], numbers: list[int], backend: str
+    x: Tensor,
+    dy: Tensor,
+    kernel: list[int],
+    numbers: list[int],
+    backend: str,
+    accuracy: str = DIRECT_TEXT,
 ) -> Tensor:
     """x [N, C_in, ...] and dy [N, C_out, ...] -> dw [C_out, C_in / groups, *kernel]."""
+    del accuracy
     spec = _linear(numbers)
     if x.numel() == 0:
         return x.new_zeros([dy.shape[1], x.shape[1] // spec.groups, *kernel])
@@ -130,8 +154,8 @@ def fused_convolution(
 
 
 @convolution.register_fake
-def _(x: Tensor, w: Tensor, numbers: list[int], backend: str) -> Tensor:
-    del backend
+def _(x: Tensor, w: Tensor, numbers: list[int], *rest: object) -> Tensor:
+    del rest
     return empty_output([x], w, numbered(numbers))
 
 
@@ -142,8 +166,8 @@ def _(dy: Tensor, w: Tensor, x_shape: list[int], *rest: object) -> Tensor:
 
 
 @filter_gradient.register_fake
-def _(x: Tensor, dy: Tensor, kernel: list[int], numbers: list[int], backend: str) -> Tensor:
-    del backend
+def _(x: Tensor, dy: Tensor, kernel: list[int], numbers: list[int], *rest: object) -> Tensor:
+    del rest
     return x.new_empty([dy.shape[1], x.shape[1] // numbered(numbers).groups, *kernel])
 
 

@@ -6,10 +6,13 @@ changed a weight, the result is right.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from nkisim.machine import find_machine
 from trnconv.pytorch.arrays import to_array, to_tensor
 from trnconv.pytorch.backends import DEFAULT_SIMULATED, Simulated
 from trnconv.pytorch.conv_call import ConvCall
+from trnconv.pytorch.gradient_scale import is_scaled, scaled
 from trnconv.pytorch.on_device import Results, computed, each
 from trnconv.runtime.launch import LaunchOperands
 from trnconv.runtime.simulator import SimulatedDevice
@@ -35,4 +38,9 @@ def compute(
     )
     question = call.question(arrays, str(arrays.inputs[0].dtype), find_machine(machine.target))
     device = SimulatedDevice(machine.cores)
-    return each(computed(call, question, arrays, device), lambda one: to_tensor(one).to(x.dtype))
+    if not is_scaled(call, question):
+        done = computed(call, question, arrays, device)
+        return each(done, lambda one: to_tensor(one).to(x.dtype))
+    dy, undo = scaled(x)
+    arrays = replace(arrays, inputs=(to_array(dy),))
+    return to_tensor(computed(call, question, arrays, device)).to(x.dtype) * undo

@@ -12,7 +12,7 @@ from nkisim import Run
 from nkisim.machine import find_machine
 from trnconv.ask.ends import NO_RESIDUAL, PLAIN_END, Epilogue
 from trnconv.ask.policy import DEFAULT_POLICY, Policy
-from trnconv.ask.question import Question, Shape
+from trnconv.ask.question import Question, Shape, turned_filters, with_plain_shape
 from trnconv.ask.starts import PLAIN_START, Prologue
 from trnconv.errors import ShapeError, UnsupportedError
 from trnconv.forms.form import Plan
@@ -200,6 +200,9 @@ def _computed(
 ) -> Convolved:
     device = SimulatedDevice(launch.cores, launch.plans or ())
     question = launch.question(shape, str(operands.inputs[0].dtype), pieces)
+    if not launch.plans and with_plain_shape(question) != question:
+        question = with_plain_shape(question)
+        operands = replace(operands, w=turned_filters(operands.w))
     y = compute.convolution(question, operands, device)
     plans, runs = zip(*device.launched, strict=True)
     return Convolved(y, plans, runs)

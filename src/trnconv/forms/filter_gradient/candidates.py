@@ -133,7 +133,10 @@ def _areas(start: FilterGradientPlan) -> Iterator[FilterGradientPlan]:
         flat = [replace(start, rows=rows) for rows in _rows_of_tiles(start, least, most)]
         sized = [plan for plan in flat if least < plan.tiles <= most]
         if sized:
-            yield min(sized, key=lambda plan: (_tiles_of_frame(plan), plan.rows))
+            # as few tiles as can be, then as few blocks: each tap of a block is a DMA to issue
+            yield min(
+                sized, key=lambda plan: (_tiles_of_frame(plan), len(plan.row_spans()), plan.rows)
+            )
         if least * lines < width:
             yield replace(start, columns=min(width, most * lines))
         least = most

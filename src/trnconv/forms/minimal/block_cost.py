@@ -29,6 +29,7 @@ from trnconv.forms.minimal.channels import (
 )
 from trnconv.forms.minimal.plan import DEPTH, HEIGHT, LEAST, V_BYTES, V_DTYPE, WIDTH, MinimalPlan
 from trnconv.forms.minimal.sbuf import sums_root_by_lines
+from trnconv.geometry import ConvShape
 
 _MATMUL = matmul_instructions(V_DTYPE)
 
@@ -212,14 +213,28 @@ def _passes(plan: MinimalPlan, stack: int) -> tuple[float, float]:
 
 
 def _computed(plan: MinimalPlan) -> float:
-    """The share of all products that is computed: tiles at the ends may be cut."""
+    """The share of all products that is computed: tiles at the ends may be cut.
+
+    Where tiles are rows, products with frames of zeros are left out.
+    """
     if plan.by_rows:
-        return 1.0
+        return frames_met(plan.shape)
     m, total = plan.m, plan.shape.out_size(DEPTH)
     starts = range(-plan.phase, plan.tiles * m - plan.phase, m)
     wanted = [tuple(n for n in range(m) if 0 <= at + n < total) for at in starts]
     count = sum(len(plan.algorithm.products_for(outputs)) for outputs in wanted)
     return count / (plan.tiles * plan.algorithm.products)
+
+
+def frames_met(shape: ConvShape) -> float:
+    """The share of an output's frame taps that do not meet zeros, on average."""
+    if replicates(shape, DEPTH):
+        return 1.0
+    taps, outs = range(shape.kernel[DEPTH]), range(shape.out_size(DEPTH))
+    met = sum(
+        0 <= shape.in_position(DEPTH, out, tap) < shape.size[DEPTH] for out in outs for tap in taps
+    )
+    return met / (len(outs) * len(taps))
 
 
 class InLook(NamedTuple):

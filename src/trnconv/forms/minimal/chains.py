@@ -22,7 +22,7 @@ from trnconv.ask.ends import AFTER, BEFORE, IDENTITY
 from trnconv.forms.kernel_parts import OPERATORS
 from trnconv.forms.minimal.core import MinimalBlock, MinimalCore, PrepareStep, do_step
 from trnconv.forms.minimal.norm_steps import LateNorm
-from trnconv.forms.minimal.recipe import ChannelTile, Rectangle, Unit
+from trnconv.forms.minimal.recipe import ChannelTile, MatrixProduct, Rectangle, Unit
 
 # columns in the image of constants, from an output tile's first one on
 BIAS, ONE, MINUS, TWICE, HALF, FOUR, PLAIN = 0, 1, 2, 3, 4, 5, 6
@@ -68,27 +68,49 @@ class Chain(nl.NKIObject):
 
     def multiply(self, bank: nl.NkiTensor, position: int, begins: bool) -> None:  # noqa: FBT001
         """bank = or += one product, summed over the other taps and all channels."""
-        tile, rectangle = self.tile, self.rectangle
-        weights, first = self.core.weights[0], 0
+        tile = self.tile
+        weights, first, loaded = self.core.weights[0], 0, -1
         for number in range(len(tile.products)):
             product = tile.products[number]
-            if number % tile.streamed == 0:
-                weights, first = self.weights_from(position, number)
-            slot = self.unit.reads[product.read]
-            moving = self.core.transformed(product.tile, slot, self.block.kind)
-            top = rectangle.row + product.row
-            left = rectangle.column * tile.stack + product.column
-            rows = moving[:, position, top : top + self.rows, :]
-            at = product.weight - first
-            matrix = weights[0 : rows.shape[0], at : at + tile.width]
-            if tile.side_by_side:
-                for phase in range(tile.stack):
-                    columns = self.every(rows, left + phase)
-                    self.multiply_tile(bank, matrix, columns, phase, begins)
-            else:
-                columns = self.every(rows, left)
-                nisa.nc_matmul(dst=bank, stationary=matrix, moving=columns, accumulate=not begins)
-            begins = False
+            if not self.reads_zeros(product):
+                part = number // tile.streamed
+                if part != loaded:
+                    weights, first = self.weights_from(position, part * tile.streamed)
+                    loaded = part
+                at = product.weight - first
+                self.multiply_one(bank, weights, at, position, product, begins)
+                begins = False
+
+    def reads_zeros(self, product: MatrixProduct) -> bool:
+        """Whether a product meets a frame of padding: never all of a unit's do."""
+        if not self.core.recipe.by_rows:
+            return False
+        return self.block.kind.frames[self.unit.number + product.read].piece < 0
+
+    def multiply_one(
+        self,
+        bank: nl.NkiTensor,
+        weights: nl.NkiTensor,
+        at: int,
+        position: int,
+        product: MatrixProduct,
+        begins: bool,  # noqa: FBT001
+    ) -> None:
+        """One matrix, from column `at` of the weights on, against its view."""
+        tile, rectangle = self.tile, self.rectangle
+        slot = self.unit.reads[product.read]
+        moving = self.core.transformed(product.tile, slot, self.block.kind)
+        top = rectangle.row + product.row
+        left = rectangle.column * tile.stack + product.column
+        rows = moving[:, position, top : top + self.rows, :]
+        matrix = weights[0 : rows.shape[0], at : at + tile.width]
+        if tile.side_by_side:
+            for phase in range(tile.stack):
+                columns = self.every(rows, left + phase)
+                self.multiply_tile(bank, matrix, columns, phase, begins)
+        else:
+            columns = self.every(rows, left)
+            nisa.nc_matmul(dst=bank, stationary=matrix, moving=columns, accumulate=not begins)
 
     def weights_from(self, position: int, number: int) -> tuple[nl.NkiTensor, int]:
         """Weights of a position from one of its products on, and that product's place."""

@@ -9,6 +9,7 @@ where a step is all matmuls of a product, or one instruction of another engine.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import ceil
 from typing import NamedTuple
 
 from trnconv.ask.ends import BEFORE, IDENTITY
@@ -326,22 +327,29 @@ class Pipeline(EngineClocks):
         """One product of a rectangle; streamed weights come in parts."""
         reads = [self.v[slot][product] for slot in goal.unit.reads]
         ready = max(bank.free, self.kept_weights, *(v.ready for v in reads))
-        tile = goal.tile
+        tile, share = goal.tile, self._share(goal.unit)
         if self.score.kept_weights is None:
-            cost = self.costs.product(tile, goal.elems, len(tile.weights))
-            for part in tile.weights:
+            parts = tile.weights[: ceil(share * len(tile.weights))]
+            cost = self.costs.product(tile, goal.elems, share / len(parts))
+            for part in parts:
                 weights = self.weights.take()
                 loaded = self.move(part, "load", weights.free)
                 placed = self.tensor(cost, max(ready, loaded))
                 weights.free = placed.released + self.hop_ns
         else:
-            placed = self.tensor(self.costs.product(tile, goal.elems, 1), ready)
+            placed = self.tensor(self.costs.product(tile, goal.elems, share), ready)
         if self.begun is None:
             self.begun = placed.start
         bank.written(placed.visible + self.hop_ns)
         for v in reads:
             v.free = max(v.free, placed.released + self.hop_ns)
         self.multiplied = placed.busy_end
+
+    def _share(self, unit: Unit) -> float:
+        """The share of a unit's frames that are not padding; tiles of frames mix them."""
+        frames, missing = len(unit.reads), self.score.missing
+        zeros = sum(missing[unit.number + n] for n in range(frames)) if frames > 1 else 0
+        return 1 - zeros / frames
 
     def _copy(self, dst: OnChip, bank: OnChip, elems: int) -> None:
         placed = self.scalar(self.costs.scalar(elems), max(bank.ready, dst.free))

@@ -42,9 +42,9 @@ class StepCosts:
             ("scalar", cycles), lambda: replace(scalar_cost(self._machine, cycles), psum=self._port)
         )
 
-    def product(self, tile: OutWork, elems: int, parts: int) -> Cost:
-        """All matmuls of a product, or an equal part of them."""
-        return self._once(("tensor", tile, elems), lambda: self._product(tile, elems, parts))
+    def product(self, tile: OutWork, elems: int, share: float) -> Cost:
+        """A share of the matmuls of a product."""
+        return self._once(("tensor", tile, elems, share), lambda: self._product(tile, elems, share))
 
     def sums(self, matmuls: int, columns: int) -> Cost:
         """Matmuls with ones that sum up a step of squares."""
@@ -65,11 +65,11 @@ class StepCosts:
             cost = self._known[key] = work_out()
         return cost
 
-    def _product(self, tile: OutWork, elems: int, parts: int) -> Cost:
+    def _product(self, tile: OutWork, elems: int, share: float) -> Cost:
         timing = self._timing
         ns = 1 / timing.pe_columns_per_ns
         each = max(elems, timing.pe_min_cycles) + timing.pe_gap_cycles
-        busy = (tile.matmuls / parts * each - timing.pe_gap_cycles) * ns
+        busy = (tile.matmuls * share * each - timing.pe_gap_cycles) * ns
         return Cost(
             busy,
             busy + timing.pe_latency_cycles * ns,
