@@ -1,6 +1,8 @@
 """What ranks run in the tests of trnconv.parallel. Ranks find these functions by name."""
 
+import os
 import time
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -9,6 +11,7 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 
 from small_vae import SmallVae, built, clip
+from trnconv.errors import TrnconvError
 from trnconv.models import Size, find
 from trnconv.parallel import Options, TrafficKind, shard_, unshard_
 from trnconv.pytorch import model_builder, patched
@@ -223,3 +226,52 @@ def come_late(group, rank, absent, timeout_s):
     """All but one go to `shard_`."""
     if rank != absent:
         shard_(SmallVae(), group, options=Options(timeout_s=timeout_s))
+
+
+def differing(group, rank, what, odd):
+    """(seconds, the error as text) of ranks of which one does something else."""
+    began = time.monotonic()
+    try:
+        _differ(group, what, rank == odd)
+    except TrnconvError as error:
+        return time.monotonic() - began, f"{type(error).__name__}: {error}"
+    finally:
+        os.environ.pop("NEURON_CC_FLAGS", None)
+    return time.monotonic() - began, "nothing was noticed"
+
+
+def _differ(group, what, is_odd):
+    model = built().eval().requires_grad_(requires_grad=False)
+    options = FLOAT32
+    if is_odd and what == "weights":
+        model.reflecting.weight[0, 0, 0, 0, 0] += 1
+    if is_odd and what == "options":
+        options = replace(options, overlap="never")
+    if is_odd and what == "environment":
+        os.environ["NEURON_CC_FLAGS"] = "--fast"
+    shards = shard_(model, group, options=options)
+    try:
+        for video in range(3):  # one as all others, then
+            late = is_odd and video > 0
+            if late and what == "written":
+                model.up.bias.add_(1)
+            x = clip(18 if late and what == "shape" else 16)
+            band = shards.split(x, 2)
+            if late and what == "frames":
+                band = torch.cat([band, band[:, :, :2]], dim=2)
+            model(band)
+    finally:
+        unshard_(shards)
+
+
+def agreeing(group, rank):
+    """Shapes of results, all of one model: other sizes, and other weights, on all ranks alike."""
+    model = built().eval().requires_grad_(requires_grad=False)
+    shards = shard_(model, group, options=FLOAT32)
+    try:
+        shapes = [tuple(shards.whole(model(shards.split(clip(n), 2))).shape) for n in (16, 20)]
+        model.up.bias.add_(1)
+        shapes.append(tuple(shards.whole(model(shards.split(clip()[:, :, :2], 2))).shape))
+        return shapes
+    finally:
+        unshard_(shards)

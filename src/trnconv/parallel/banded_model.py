@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,7 +24,7 @@ from trnconv.pytorch.lazy.context import PatchContext
 from trnconv.pytorch.lazy.convolutions import frames_of, run_of
 from trnconv.pytorch.lazy.filters import Filters
 from trnconv.pytorch.lazy.ledger import Ledger
-from trnconv.pytorch.lazy.operands import ConvOperands, Window3d
+from trnconv.pytorch.lazy.operands import ConvOperands, Window3d, frame_counts
 from trnconv.pytorch.lazy.video import FrameRun, LazyVideo
 
 Tensor = torch.Tensor
@@ -64,6 +64,17 @@ class BandedModel:
         self.apart: Counter[Ways] = Counter()  # convolutions that ran while halos travelled
         self.halos = Halos(cut, links)
         self._whole = 0
+        self._is_new = True  # nothing was convolved since the model was called
+
+    def enter(self) -> None:
+        """The model is called: its first convolution says with what."""
+        self._is_new = True
+
+    def first(self, sizes: Sequence[int], dtype: torch.dtype) -> None:
+        """Sizes of what a convolution gets, of all ranks together along the cut."""
+        if self._is_new:
+            self._is_new = False
+            self.links.state("the call", {"the first input": f"{tuple(sizes)} {dtype}"})
 
     @property
     def axis(self) -> int | None:
@@ -119,6 +130,7 @@ class BandedModel:
         if self.axis is None:
             return operands
         bands, sliding = self._bands(operands), sliding_of(operands, window, self.cut)
+        self._note_first(operands, filters)
         self.levels.add(out_bands(bands, sliding))
         every = [reading(bands, sliding, rank) for rank in range(bands.ranks)]
         own = every[self.links.rank]
@@ -152,6 +164,13 @@ class BandedModel:
             f" weight's type ({filters.weight.dtype}), so that its {NAMES[self.axis]} cannot be"
             " told; it cannot run on bands. Run this model on one rank."
         )
+
+    def _note_first(self, operands: ConvOperands, filters: Filters) -> None:
+        if self._is_new:
+            bands, shape = self._bands(operands), list(operands.pieces[0].base.shape)
+            shape[2] = sum(frame_counts(operands.pieces))
+            shape[2 + self.cut] = bands.total
+            self.first(shape, filters.weight.dtype)
 
     def _bands(self, operands: ConvOperands) -> Bands:
         return self.levels.of(operands.pieces[0].base.shape[2 + self.cut])

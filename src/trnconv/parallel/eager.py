@@ -48,6 +48,7 @@ class EagerBands(TorchFunctionMode):
 
     def __enter__(self) -> EagerBands:  # noqa: PYI034 (typing.Self arrives with Python 3.11)
         self._spread.eager = True
+        self._spread.enter()
         super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
@@ -102,6 +103,7 @@ def padded_band(spread: BandedModel, x: Tensor, sides: tuple[int, int], mode: st
     """The band and so many rows more on each side: another rank's, or padding at a border."""
     dim, (before, after) = x.dim() + spread.cut - 3, sides
     bands = spread.levels.of(x.shape[dim])
+    spread.first([bands.total if at == dim else n for at, n in enumerate(x.shape)], x.dtype)
     all_of_it = Sliding(before + after + 1, before=before, after=after, mode=mode)
     every = [reading(bands, all_of_it, rank) for rank in range(bands.ranks)]
     spread.links.module = spread.book.module

@@ -39,6 +39,11 @@ class LazyBands(TorchFunctionMode):
         super().__init__()
         self._spread = spread
 
+    def __enter__(self) -> LazyBands:  # noqa: PYI034 (typing.Self arrives with Python 3.11)
+        self._spread.enter()
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:

@@ -13,9 +13,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from trnconv.errors import UnsupportedError
+from trnconv.errors import TrnconvError, UnsupportedError
 from trnconv.host.record import read_host
 from trnconv.host.switches import POINT_TO_POINT
+from trnconv.parallel.agreement import Agreement, Facts
 from trnconv.parallel.bands import Bands, Interval, meeting
 from trnconv.parallel.errors import LostRankError
 from trnconv.parallel.traffic import LinkOffer, Traffic, TrafficKind, edges, halo_rows
@@ -76,8 +77,10 @@ class Links:
     offer: LinkOffer
     timeout_s: float
     watch: Watch | None  # None: nobody to wait for
+    agreement: Agreement | None = None  # None: nobody to agree with
     traffic: Traffic = field(default_factory=Traffic)
     module: str = ""  # for whom the next message is
+    is_broken: bool = False  # somebody is missing, or differs: nothing more is sent
     _waiter: _Waiter | None = None
     _under_way: list[Exchange] = field(default_factory=list)  # also those nobody waits for
 
@@ -180,6 +183,16 @@ class Links:
         self._wait("sum of gradients", [dist.all_reduce(total, group=self.group, async_op=True)])
         return total.to(own.dtype)
 
+    def state(self, occasion: str, facts: Facts) -> None:
+        """Say what this rank is about to do: all have to do it alike."""
+        if self.agreement is None:
+            return
+        try:
+            self.agreement.state(occasion, facts)
+        except TrnconvError:
+            self.is_broken = True
+            raise
+
     def barrier(self) -> None:
         """Until every rank is here, and all that was asked for has come."""
         for exchange in self._under_way:
@@ -214,6 +227,7 @@ class Links:
                 outcome.error = outcome.error or TimeoutError("nothing came")
                 break
         if outcome.error is not None:
+            self.is_broken = True
             asked = self.module if module is None else module
             where = f" for {asked}" if asked else ""
             said = str(outcome.error).splitlines()[0]

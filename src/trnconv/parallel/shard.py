@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, Literal
 
@@ -14,6 +14,7 @@ from torch import nn
 from torch.distributed import distributed_c10d
 
 from trnconv.errors import ShapeError, UnsupportedError
+from trnconv.parallel.agreement import Agreement, Facts, Weights, environment_facts
 from trnconv.parallel.banded_model import COLUMNS, NAMES, ROWS, BandedModel
 from trnconv.parallel.bands import Bands
 from trnconv.parallel.forward import LazyBands, banded_convolution_forward, banded_forward
@@ -62,6 +63,7 @@ class Shards:
     report: PatchReport
     shares: tuple[float, ...]
     spread: BandedModel
+    weights: Weights
 
     @property
     def rank(self) -> int:
@@ -86,7 +88,7 @@ class Shards:
         """
         dim = self._dim(whole)
         bands = Bands.shared(whole.shape[dim], self.shares, unit)
-        self.begin(bands)
+        self._begin(bands, f"{tuple(whole.shape)} {whole.dtype}")
         start, stop = bands.of(self.rank)
         return whole.narrow(dim, start, stop - start).contiguous()
 
@@ -96,6 +98,12 @@ class Shards:
             raise ShapeError(
                 f"{bands.ranks} bands for {self.spread.links.ranks} ranks: one for each is needed."
             )
+        self._begin(bands, "")
+
+    def _begin(self, bands: Bands, whole: str) -> None:
+        links = self.spread.links
+        facts = {"the video": whole, "the bounds of bands": str(bands.bounds)}
+        links.state("the next video", {**facts, "the weights": self.weights.digest()})
         self.spread.levels.begin(bands)
 
     def whole(self, band: Tensor) -> Tensor:
@@ -106,8 +114,12 @@ class Shards:
         return self.spread.links.gather(band, dim, bands, TrafficKind.result)
 
     def close(self) -> None:
-        """Stop to count as alive. All ranks together, when no more messages are to come."""
-        self.spread.links.barrier()
+        """Stop to count as alive. All ranks together, when no more messages are to come.
+
+        Where a rank was lost or differs, the others are not waited for.
+        """
+        if not self.spread.links.is_broken:
+            self.spread.links.barrier()
         if self.spread.links.watch is not None:
             self.spread.links.watch.stop()
 
@@ -159,6 +171,9 @@ def shard_(
     try:
         _require_taken(model, report, _AXES[axis])
         links = _linked(group, options)
+        weights = Weights(model)
+        said = {"the model": type(model).__name__, "the cut": axis, "shares": str(parts)}
+        links.state("the model", {**said, **_stated(options), **weights.facts()})
     except BaseException:
         unpatch_(model)
         raise
@@ -166,13 +181,25 @@ def shard_(
     spread.shares_attention = not options.reproducible
     spread.overlap = options.overlap
     put_on_bands(model, spread)
-    return Shards(model, report, parts, spread)
+    return Shards(model, report, parts, spread, weights)
 
 
 def unshard_(shards: Shards) -> None:
     """Take back what `shard_` did, on every rank."""
     shards.close()
     unpatch_(shards.model)
+
+
+def _stated(options: Options) -> Facts:
+    named = {field.name: getattr(options, field.name) for field in fields(options)}
+    return {
+        **environment_facts(),
+        **{f"the option {name}": _word(value) for name, value in named.items()},
+    }
+
+
+def _word(value: Any) -> str:
+    return value.value if isinstance(value, Backend) else str(value)
 
 
 def _group(mesh: Any) -> Any:
@@ -202,6 +229,7 @@ def _linked(group: Any, options: Options) -> Links:
     links = Links(group, rank, ranks, offered(group, options.exchange), options.timeout_s, watch)
     links.barrier()
     watch.start()
+    links.agreement = Agreement(store, watch, ranks, options.timeout_s)
     return links
 
 
