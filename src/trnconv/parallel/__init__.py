@@ -2,7 +2,9 @@
 
 from trnconv.parallel.bands import Bands
 from trnconv.parallel.errors import LostRankError, RanksDifferError
-from trnconv.parallel.shard import Options, Shards, shard_, unshard_
+from trnconv.parallel.linked_group import Options
+from trnconv.parallel.shard import Shards, shard_, unshard_
+from trnconv.parallel.tiles import SharedTiles, share_tiles_
 from trnconv.parallel.traffic import TrafficKind
 
 __all__ = [
@@ -11,7 +13,9 @@ __all__ = [
     "Options",
     "RanksDifferError",
     "Shards",
+    "SharedTiles",
     "TrafficKind",
     "shard_",
+    "share_tiles_",
     "unshard_",
 ]
