@@ -1,8 +1,9 @@
-"""`python -m benchmarks scaling`: one decode of a large video on 1 to 64 cores.
+"""`python -m benchmarks scaling`: one decode of a large video on 1 to 128 cores.
 
 One rank of each number of cores, the one with most to do, runs on the meta device with the code of
-`trnconv.parallel`; `trnconv.parallel.cost` prices what it does. Rows and columns are both tried,
-each as it runs, with bands convolved while halos travel where that pays, and without.
+`trnconv.parallel`; `trnconv.parallel.cost` prices what it does. A rank is a logical core, a pair of
+physical ones unless `--lnc 1` asks for one. Of the meshes of so many ranks, those whose bands have
+least to read are tried, with bands convolved while halos travel where that pays.
 """
 
 from __future__ import annotations
@@ -21,11 +22,10 @@ from benchmarks.table import Column, aligned, significant
 from nkisim.fabric import FABRICS
 from nkisim.machine import CONSTANTS_VERSION, MACHINES, TRN2, Reading
 from trnconv.errors import TrnconvError
-from trnconv.models import find
+from trnconv.models import ModelEntry, Size, find
 
-HELP = "one decode of a large video on 1 to 64 cores: table and curve"
-CORES = (1, 2, 4, 8, 16, 32, 64)
-AXES = ("rows", "columns")
+HELP = "one decode of a large video on 1 to 128 cores: table and curve"
+CORES = (1, 2, 4, 8, 16, 32, 64, 128)
 STATED = (8, 64)  # cores of the last line: a chip, and half an instance
 
 
@@ -36,18 +36,24 @@ class Job:
     model: str
     size: str
     phase: str
-    axis: str
-    cores: int
+    mesh: tuple[int, int]  # ranks down and across
+    lnc: int  # physical cores of a rank
     machine: str
     reading: str
+    compares: bool  # with what it takes without overlap
+
+    @property
+    def cores(self) -> int:
+        """Physical ones."""
+        return self.lnc * self.mesh[0] * self.mesh[1]
 
 
 @dataclass(frozen=True)
 class Point:
     """One number of cores, cut one way. Times are modelled, in seconds."""
 
-    cores: int
-    axis: str
+    cores: int  # physical
+    mesh: str
     share: float  # of the video, on the rank that has most
     seconds: float
     without_overlap: float
@@ -60,6 +66,7 @@ class Point:
     hidden: float  # of halos
     gathers: float
     statistics: float
+    others: float  # norms, activations, other copies
     received_gb: float
 
 
@@ -72,13 +79,14 @@ def measure(job: Job) -> Point:
     from trnconv.parallel.overlap import NEVER, LinkedCore  # noqa: PLC0415 (as above)
 
     entry = find(job.model)
-    instance = LinkedCore.of(MACHINES[job.machine], Reading(job.reading))
-    part = Part(entry, entry.size(job.size), job.phase, job.axis, job.cores)
+    instance = LinkedCore.of(MACHINES[job.machine], Reading(job.reading), job.lnc)
+    part = Part(entry, size_of(entry, job.size), job.phase, job.mesh)
     time = core_time(part, instance)
-    plain = core_time(replace(part, overlap=NEVER), instance) if job.cores > 1 else time
+    compared = job.compares and part.ranks > 1
+    plain = core_time(replace(part, overlap=NEVER), instance) if compared else time
     return Point(
         cores=job.cores,
-        axis=job.axis,
+        mesh=f"{job.mesh[0]} x {job.mesh[1]}",
         share=time.largest_share,
         seconds=time.seconds,
         without_overlap=plain.seconds,
@@ -91,8 +99,32 @@ def measure(job: Job) -> Point:
         hidden=time.hidden_s,
         gathers=time.gathers_s,
         statistics=time.statistics_s,
+        others=time.others_s,
         received_gb=time.received_bytes / 1e9,
     )
+
+
+def size_of(entry: ModelEntry, text: str) -> Size:
+    """One of the registry, or FRAMESxHEIGHTxWIDTH."""
+    if text.count("x") != 2:
+        return entry.size(text)
+    frames, height, width = map(int, text.split("x"))
+    return Size(text, frames, height, width)
+
+
+def meshes(ranks: int, latent: tuple[int, int], count: int) -> list[tuple[int, int]]:
+    """Ranks down and across whose largest band, with a row or column around it, is smallest."""
+    rows, columns = latent
+
+    def read(mesh: tuple[int, int]) -> int:
+        return (-(-rows // mesh[0]) + 2) * (-(-columns // mesh[1]) + 2)
+
+    fitting = [
+        (down, ranks // down)
+        for down in range(1, ranks + 1)
+        if ranks % down == 0 and down <= rows and ranks // down <= columns
+    ]
+    return sorted(fitting, key=read)[:count]
 
 
 def points_of(jobs: Sequence[Job], workers: int) -> Iterator[Point]:
@@ -100,7 +132,7 @@ def points_of(jobs: Sequence[Job], workers: int) -> Iterator[Point]:
     with multiprocessing.get_context("spawn").Pool(workers) as pool:
         for done, point in enumerate(pool.imap(measure, jobs), 1):
             print(
-                f"{done} of {len(jobs)}  {point.cores} cores, {point.axis}",
+                f"{done} of {len(jobs)}  {point.cores} cores, {point.mesh}",
                 file=sys.stderr,
                 flush=True,
             )
@@ -137,15 +169,18 @@ def lost_to(points: Sequence[Point], cores: int) -> dict[str, float]:
         + many.attention
         - one.attention / cores,
         "statistics": many.statistics,
+        "norms, activations and other copies": many.others - one.others / cores,
     }
 
 
 def table(points: Sequence[Point]) -> str:
     """One line for each number of cores."""
     names = ("s", "speed-up", "per core", "largest /\neven band", "convolu-\ntions, s", "strips\ns")
-    columns = [Column("cores"), Column("cut", "<"), *(Column(name) for name in names)]
+    columns = [Column("cores"), Column("mesh", "<"), *(Column(name) for name in names)]
     beside = ("copies\ns", "halos\ns", "of it\nhidden, s", "attention\ns", "gathers\ns")
-    columns += [Column(name) for name in (*beside, "received\nGB", "without\noverlap, s")]
+    columns += [
+        Column(name) for name in (*beside, "others\ns", "received\nGB", "without\noverlap, s")
+    ]
     return aligned(columns, [_cells(point, points) for point in points])
 
 
@@ -153,7 +188,7 @@ def _cells(point: Point, points: Sequence[Point]) -> list[str]:
     faster = speedup(points, point.cores)
     return [
         f"{point.cores}",
-        "-" if point.cores == 1 else point.axis,
+        point.mesh,
         significant(point.seconds),
         f"{faster:.2f}",
         f"{100 * faster / point.cores:.0f} %",
@@ -165,6 +200,7 @@ def _cells(point: Point, points: Sequence[Point]) -> list[str]:
         significant(point.hidden),
         significant(point.attention),
         significant(point.gathers),
+        significant(point.others),
         significant(point.received_gb),
         significant(point.without_overlap),
     ]
@@ -219,8 +255,9 @@ def draw(points: Sequence[Point], title: str, path: Path) -> None:
     cores = [point.cores for point in points]
     axes.plot(cores, cores, linestyle="--", color="0.6", label="ideal")
     axes.plot(cores, [speedup(points, n) for n in cores], marker="o", label="as it runs")
-    waiting = [points[0].seconds / point.without_overlap for point in points]
-    axes.plot(cores, waiting, marker=".", linewidth=1, label="without overlap")
+    if any(point.without_overlap != point.seconds for point in points):
+        waiting = [points[0].seconds / point.without_overlap for point in points]
+        axes.plot(cores, waiting, marker=".", linewidth=1, label="without overlap")
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)
     axes.set_xticks(cores, [str(n) for n in cores])
@@ -234,33 +271,45 @@ def draw(points: Sequence[Point], title: str, path: Path) -> None:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """What the command can be asked for."""
     parser.add_argument("--model", default="wan2.1")
-    parser.add_argument("--size", default="720p81", help="a size of the registry")
+    parser.add_argument("--size", default="720p81", help="of the registry, or 81x1024x1792")
     parser.add_argument("--phase", choices=("encode", "decode"), default="decode")
     parser.add_argument("--machine", choices=sorted(MACHINES), default=TRN2.name)
     readings = [reading.value for reading in Reading]
     parser.add_argument("--reading", choices=readings, default=Reading.default.value)
-    parser.add_argument("--cores", type=int, nargs="+", default=list(CORES))
+    parser.add_argument("--cores", type=int, nargs="+", default=list(CORES), help="physical ones")
+    parser.add_argument(
+        "--lnc", type=int, choices=(1, 2), help="cores of a rank; a launch's if none"
+    )
+    parser.add_argument("--meshes", type=int, default=1, metavar="N", help="to try of each number")
+    parser.add_argument(
+        "--compare", action="store_true", help="also without overlap: twice as long"
+    )
     parser.add_argument("--workers", type=int, default=2, metavar="N", help="processes")
     parser.add_argument("--svg", metavar="FILE", help="draw the curve there (matplotlib)")
     parser.add_argument("--json", metavar="FILE", help="write the points there, too")
 
 
+def jobs_of(options: argparse.Namespace, numbers: Sequence[int]) -> list[Job]:
+    """A core alone, and for each larger number the meshes to try."""
+    entry = find(options.model)
+    size = size_of(entry, options.size)
+    latent = size.height // entry.compression[1], size.width // entry.compression[2]
+    lnc = options.lnc or MACHINES[options.machine].launch_cores
+    found = []
+    for cores in numbers:
+        own = min(lnc, cores)
+        if cores % own:
+            raise TrnconvError(f"{cores} cores in ranks of {own}: a whole number of ranks.")
+        for mesh in meshes(cores // own, latent, options.meshes):
+            asked = (options.model, options.size, options.phase, mesh, own)
+            found.append(Job(*asked, options.machine, options.reading, options.compare))
+    return found
+
+
 def main(options: argparse.Namespace) -> int:
     """Find every point, print table and reasons; the exit code."""
     numbers = sorted({1, *options.cores})
-    jobs = [
-        Job(
-            options.model,
-            options.size,
-            options.phase,
-            axis,
-            cores,
-            options.machine,
-            options.reading,
-        )
-        for cores in numbers
-        for axis in (AXES if cores > 1 else AXES[:1])
-    ]
+    jobs = jobs_of(options, numbers)
     points = list(points_of(jobs, options.workers))
     chosen = curve(points)
     fabric = FABRICS[options.machine].read(Reading(options.reading))
@@ -268,8 +317,9 @@ def main(options: argparse.Namespace) -> int:
         f"Modelled, {options.machine}, constants {CONSTANTS_VERSION}, {options.reading} reading,"
         f" bf16: {options.phase} of {options.model} at {options.size}.\n"
         "Convolutions by the planner, attention at the Tensor engine's peak, messages"
-        f" {fabric.message_ns / 1000:g} us and bandwidth; no norms, activations, launches but"
-        " those of strips.\n"
+        f" {fabric.message_ns / 1000:g} us and bandwidth; norms, activations and copies by our"
+        " kernels or by their bytes; no launches but those of strips. A rank is a logical core of"
+        f" {options.lnc or MACHINES[options.machine].launch_cores} physical ones.\n"
     )
     print(table(chosen), "", why(chosen), bend(chosen), "", sep="\n")
     if options.svg:

@@ -113,7 +113,8 @@ SPANS = {
     "trnconv/neighbours/test_modulation.py": """modulation.kernel modulation.price
         modulation.problem""",
     "trnconv/nkilib/test_forward.py": "call",
-    "trnconv/parallel/test_bands.py": "rows_read traffic",
+    "trnconv/parallel/test_agreement.py": "linked_group",
+    "trnconv/parallel/test_bands.py": "grid rows_read traffic",
     "trnconv/parallel/test_overlap.py": "edge_strips split",
     "trnconv/parallel/test_shard_layers.py": "differentiable eager halos links watch",
     "trnconv/parallel/test_shard_models.py": "banded_model forward row_functions",

@@ -10,7 +10,7 @@ from benchmarks.scaling import Point
 
 ONE = Point(
     cores=1,
-    axis="rows",
+    mesh="1 x 1",
     share=1.0,
     seconds=8.0,
     without_overlap=8.0,
@@ -23,6 +23,7 @@ ONE = Point(
     hidden=0.0,
     gathers=0.0,
     statistics=0.0,
+    others=0.0,
     received_gb=0.0,
 )
 PARTS = {
@@ -33,11 +34,13 @@ PARTS = {
     "halos": 0.5,
     "gathers": 0.0625,
     "statistics": 0.03125,
+    "others": 0.0,
 }
 HIDDEN = 0.375
 TWO = replace(
     ONE,
     cores=2,
+    mesh="1 x 2",
     share=0.5,
     seconds=sum(PARTS.values()) - HIDDEN,
     without_overlap=5.5,
@@ -47,12 +50,12 @@ TWO = replace(
     **PARTS,
 )
 FOUR = replace(
-    TWO, cores=4, axis="columns", share=0.375, seconds=4.5, copies=0.25 + 4.5 - TWO.seconds
+    TWO, cores=4, mesh="2 x 2", share=0.375, seconds=4.5, copies=0.25 + 4.5 - TWO.seconds
 )
 
 
 def test_the_faster_cut_is_taken():
-    slower = replace(TWO, axis="columns", seconds=TWO.seconds + 1)
+    slower = replace(TWO, mesh="2 x 1", seconds=TWO.seconds + 1)
     assert scaling.curve([ONE, slower, TWO]) == [ONE, TWO]
 
 
@@ -65,7 +68,7 @@ def test_what_is_lost_is_all_that_an_even_share_would_not_take():
 
 def test_the_table_has_both_ways():
     line = scaling.table([ONE, TWO]).splitlines()[-1]
-    assert line.split()[:3] == ["2", "rows", "4.84"]
+    assert line.split()[:5] == ["2", "1", "x", "2", "4.84"]
     assert line.split()[-1] == "5.50"
     assert "overlap" in scaling.table([ONE, TWO])
 
@@ -91,3 +94,28 @@ def test_readings_are_those_of_the_machine():
     assert parser.parse_args(["--reading", "pessimistic"]).reading == "pessimistic"
     with pytest.raises(SystemExit):
         parser.parse_args(["--reading", "hopeful"])
+
+
+def test_meshes_are_those_that_read_least():
+    """720p has 90 x 160 latents: of 32 ranks, 4 x 8 have 23 x 20, read with what is around."""
+    assert scaling.meshes(32, (90, 160), 2) == [(4, 8), (2, 16)]
+    assert scaling.meshes(1, (90, 160), 2) == [(1, 1)]
+    assert scaling.meshes(4, (1, 160), 2) == [(1, 4)]
+
+
+def test_ranks_are_pairs_and_one_core_is_one():
+    parser = argparse.ArgumentParser()
+    scaling.add_options(parser)
+    jobs = scaling.jobs_of(parser.parse_args([]), [1, 2, 64])
+    assert [(job.mesh, job.lnc, job.cores) for job in jobs] == [
+        ((1, 1), 1, 1),
+        ((1, 1), 2, 2),
+        ((4, 8), 2, 64),
+    ]
+    single = scaling.jobs_of(parser.parse_args(["--lnc", "1"]), [64])
+    assert [(job.lnc, job.cores) for job in single] == [(1, 64)]
+
+
+def test_a_size_may_be_stated():
+    size = scaling.size_of(scaling.find("wan2.1"), "81x1024x1792")
+    assert (size.frames, size.height, size.width) == (81, 1024, 1792)

@@ -1,6 +1,8 @@
 """What ranks run in the tests of trnconv.parallel. Ranks find these functions by name."""
 
+import os
 import time
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -9,9 +11,10 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 
 from small_vae import SmallVae, built, clip
+from trnconv.errors import TrnconvError
 from trnconv.models import Size, find
-from trnconv.parallel import Options, TrafficKind, shard_, unshard_
-from trnconv.pytorch import model_builder, patched
+from trnconv.parallel import Options, TrafficKind, shard_, share_tiles_, unshard_
+from trnconv.pytorch import model_builder, patch_, patched
 
 FLOAT32 = Options(backend="torch")
 
@@ -56,10 +59,18 @@ class Outcome(NamedTuple):
     apart: int  # convolutions that ran while halos travelled
 
 
+def sharded(model, group, cut, shares, options):
+    """By rows or columns over a group; by both over a mesh of such a shape, of all ranks."""
+    if isinstance(cut, str):
+        return shard_(model, group, cut, shares, options)
+    mesh = init_device_mesh("cpu", cut, mesh_dim_names=("down", "across"))
+    return shard_(model, mesh, shares=shares, options=options, dims=("height", "width"))
+
+
 def in_bands(group, rank, name, phase, dtype, size, axis, shares, options):
     """The outcome of one run, when it is known which modules mix all positions."""
     entry, model, x, unit = given(name, phase, dtype, size)
-    shards = shard_(model, group, axis, shares, options)
+    shards = sharded(model, group, axis, shares, options)
     try:
         band = shards.split(x, unit)
         if shards.gathering == ():
@@ -89,7 +100,7 @@ def on_a_mesh(group, rank, name, phase, size):
 def small_vae(group, rank, axis, shares, exchange, learns):
     """(result, gradient of the input, gradients of parameters summed over ranks) of our own VAE."""
     model, x = built(), clip()
-    shards = shard_(model, group, axis, shares, Options(backend="torch", exchange=exchange))
+    shards = sharded(model, group, axis, shares, Options(backend="torch", exchange=exchange))
     try:
         band = shards.split(x, 2)
         if not learns:
@@ -120,7 +131,7 @@ class Alone(nn.Module):
         return self.layer(self.before(x))
 
 
-def layers():
+def layers(is_wide=False):
     """Convolutions of every kind that couples rows, in bf16, with what they read."""
     torch.manual_seed(0)
     made = {
@@ -135,7 +146,8 @@ def layers():
     numbers = torch.Generator().manual_seed(1)
     result = {}
     for name, model in made.items():
-        shape = (1, 8, 2, 6, 6) if isinstance(model.layer, nn.Conv3d) else (2, 8, 6, 6)
+        columns = 8 if is_wide else 6
+        shape = (1, 8, 2, 6, columns) if isinstance(model.layer, nn.Conv3d) else (2, 8, 6, columns)
         x = torch.randn(shape, generator=numbers).bfloat16()
         result[name] = (model.bfloat16().eval().requires_grad_(requires_grad=False), x)
     return result
@@ -144,12 +156,24 @@ def layers():
 def layers_in_bands(group, rank, axis, shares, options):
     """The whole result of each layer."""
     results = {}
-    for name, (model, x) in layers().items():
-        shards = shard_(model, group, axis, shares, options)
+    for name, (model, x) in layers(axis == (1, 4)).items():
+        shards = sharded(model, group, axis, shares, options)
         unit = 2 if name == "strided" else 1
         results[name] = shards.whole(model(shards.split(x, unit)))
         unshard_(shards)
     return results
+
+
+def layer_halo_bytes(group, rank, mesh, options):
+    """Received for one convolution of 2 images of 6 x 6."""
+    model, x = layers()["upsampled"]
+    model.before = nn.Identity()
+    shards = sharded(model, group, mesh, None, options)
+    try:
+        model(shards.split(x))
+        return shards.traffic.received(TrafficKind.halo)
+    finally:
+        unshard_(shards)
 
 
 class Foreign(nn.Module):
@@ -171,6 +195,21 @@ class Foreign(nn.Module):
         }[self.what]()
 
 
+BAD_CALLS = {
+    "axis": lambda group: shard_(SmallVae(), group, "frames"),
+    "shares": lambda group: shard_(SmallVae(), group, "rows", [1.0] * 7),
+    "exchange": lambda group: shard_(SmallVae(), group, options=Options(exchange="by pigeon")),
+    "overlap": lambda group: shard_(SmallVae(), group, options=Options(overlap="perhaps")),
+    "double": lambda group: shard_(SmallVae().double(), group),
+    "transposed": lambda group: shard_(Alone(nn.ConvTranspose2d(3, 3, 4)), group),
+    "mesh": lambda _: shard_(
+        SmallVae(), init_device_mesh("cpu", (4, 1), mesh_dim_names=("a", "b"))
+    ),
+    "dims": lambda group: shard_(SmallVae(), group, dims=("height", "width")),
+    "depth": lambda group: shard_(SmallVae(), group, dims=("height", "depth")),
+}
+
+
 def refused(group, rank, what):
     """What is raised, as text; the group can be used again."""
     options = FLOAT32
@@ -178,20 +217,8 @@ def refused(group, rank, what):
         if what == "tiling":
             model = model_builder.build(find("wan2.1"), reduced=True, tiling="on")
             shard_(model, group, options=options)
-        elif what == "axis":
-            shard_(SmallVae(), group, "frames")
-        elif what == "shares":
-            shard_(SmallVae(), group, "rows", [1.0] * 7)
-        elif what == "exchange":
-            shard_(SmallVae(), group, options=Options(exchange="carrier pigeon"))
-        elif what == "overlap":
-            shard_(SmallVae(), group, options=Options(overlap="perhaps"))
-        elif what == "double":
-            shard_(SmallVae().double(), group)
-        elif what == "transposed":
-            shard_(Alone(nn.ConvTranspose2d(3, 3, 4)), group)
-        elif what == "mesh":
-            shard_(SmallVae(), init_device_mesh("cpu", (4, 1), mesh_dim_names=("a", "b")))
+        elif what in BAD_CALLS:
+            BAD_CALLS[what](group)
         else:
             _ask(group, what, options)
     except Exception as refusal:  # noqa: BLE001 (its type is looked at)
@@ -223,3 +250,80 @@ def come_late(group, rank, absent, timeout_s):
     """All but one go to `shard_`."""
     if rank != absent:
         shard_(SmallVae(), group, options=Options(timeout_s=timeout_s))
+
+
+def differing(group, rank, what, odd):
+    """(seconds, the error as text) of ranks of which one does something else."""
+    began = time.monotonic()
+    try:
+        _differ(group, what, rank == odd)
+    except TrnconvError as error:
+        return time.monotonic() - began, f"{type(error).__name__}: {error}"
+    finally:
+        os.environ.pop("NEURON_CC_FLAGS", None)
+    return time.monotonic() - began, "nothing was noticed"
+
+
+def _differ(group, what, is_odd):
+    model = built().eval().requires_grad_(requires_grad=False)
+    options = FLOAT32
+    if is_odd and what == "weights":
+        model.reflecting.weight[0, 0, 0, 0, 0] += 1
+    if is_odd and what == "options":
+        options = replace(options, overlap="never")
+    if is_odd and what == "environment":
+        os.environ["NEURON_CC_FLAGS"] = "--fast"
+    shards = shard_(model, group, options=options)
+    try:
+        for video in range(3):  # one as all others, then
+            late = is_odd and video > 0
+            if late and what == "written":
+                model.up.bias.add_(1)
+            x = clip(18 if late and what == "shape" else 16)
+            band = shards.split(x, 2)
+            if late and what == "frames":
+                band = torch.cat([band, band[:, :, :2]], dim=2)
+            model(band)
+    finally:
+        unshard_(shards)
+
+
+def agreeing(group, rank):
+    """Shapes of results, all of one model: other sizes, and other weights, on all ranks alike."""
+    model = built().eval().requires_grad_(requires_grad=False)
+    shards = shard_(model, group, options=FLOAT32)
+    try:
+        shapes = [tuple(shards.whole(model(shards.split(clip(n), 2))).shape) for n in (16, 20)]
+        model.up.bias.add_(1)
+        shapes.append(tuple(shards.whole(model(shards.split(clip()[:, :, :2], 2))).shape))
+        return shapes
+    finally:
+        unshard_(shards)
+
+
+def tiled(name, phase, size=(9, 48, 40), is_patched=False):
+    """A reduced model with tiles so small that there are many, and what goes in."""
+    entry, model, x, _ = given(name, phase, torch.float32, size)
+    model.enable_tiling()
+    for attribute, pixels in (("min", 24), ("stride", 16)):
+        for side in ("height", "width"):
+            setattr(model, f"tile_sample_{attribute}_{side}", pixels)
+            setattr(model, f"tile_latent_{attribute}_{side}", pixels // 8)
+    if is_patched:
+        patch_(model, backend="torch")
+    return entry, model, x
+
+
+def in_tiles(group, rank, name, phase, is_patched):
+    """(result, tiles that this rank decoded or encoded, bytes received), of tiles shared out."""
+    entry, model, x = tiled(name, phase, is_patched=is_patched)
+    calls = []
+    half = getattr(model, f"{phase}r")
+    own = half.forward
+    half.forward = lambda *args, **kwargs: calls.append(1) or own(*args, **kwargs)
+    tiles = share_tiles_(model, group)
+    try:
+        y = run_phase(entry, model, phase, x)
+        return y, len(calls), tiles.traffic.received(TrafficKind.result)
+    finally:
+        tiles.close()

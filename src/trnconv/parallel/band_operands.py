@@ -1,7 +1,8 @@
-"""Operands of a convolution along the axis that is cut: how it slides, and what a band reads."""
+"""Operands of a convolution along axes that are cut: how it slides, and what a band reads."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -33,32 +34,45 @@ def sliding_of(operands: ConvOperands, window: Window3d, cut: int) -> Sliding:
     )
 
 
-def sized(operands: ConvOperands, cut: int, rows: int, images: int = 1) -> tuple[FrameRun, ...]:
-    """Pieces with so many rows, and so many times the images: sizes only."""
-    return tuple(
-        replace(run, base=_SizeOnly(_with_rows(run.base.shape, 2 + cut, rows, images)))
-        for run in operands.pieces
-    )
+def sized(
+    operands: ConvOperands, axes: Sequence[int], sizes: Sequence[int], images: int = 1
+) -> tuple[FrameRun, ...]:
+    """Pieces of such sizes along axes, and so many times the images: sizes only."""
 
+    def resized(shape: torch.Size) -> torch.Size:
+        result = [images * shape[0], *shape[1:]]
+        for axis, size in zip(axes, sizes, strict=True):
+            result[2 + axis] = size
+        return torch.Size(result)
 
-def _with_rows(shape: torch.Size, dim: int, rows: int, images: int) -> torch.Size:
-    sizes = list(shape)
-    sizes[0], sizes[dim] = images * sizes[0], rows
-    return torch.Size(sizes)
+    return tuple(replace(run, base=_SizeOnly(resized(run.base.shape))) for run in operands.pieces)
 
 
 def read_as(
-    operands: ConvOperands, cut: int, pieces: tuple[FrameRun, ...], own: Reading
+    operands: ConvOperands,
+    axes: Sequence[int],
+    pieces: tuple[FrameRun, ...],
+    readings: Sequence[Reading],
 ) -> ConvOperands:
     """Other pieces, with padding at true borders only."""
-    pads, modes = list(operands.pads), list(operands.modes)
-    pads[cut] = (own.before, own.after)
-    if own.before <= 0 and own.after <= 0:
-        modes[cut] = ZEROS
+    pads, modes, skip = list(operands.pads), list(operands.modes), operands.skip
+    for axis, own in zip(axes, readings, strict=True):
+        pads[axis] = (own.before, own.after)
+        if own.before <= 0 and own.after <= 0:
+            modes[axis] = ZEROS
+        skip = with_axis(skip, axis, own.skip)
     return replace(
         operands,
         pieces=pieces,
         pads=(pads[0], pads[1], pads[2]),
         modes=(modes[0], modes[1], modes[2]),
-        skip=with_axis(operands.skip, cut, own.skip),
+        skip=skip,
     )
+
+
+def ordered(rows: torch.Tensor, axes: Sequence[int], readings: Sequence[Reading]) -> torch.Tensor:
+    """What was read, with mirrored rows where they are wanted."""
+    for axis, own in zip(axes, readings, strict=True):
+        if own.order:
+            rows = rows.index_select(2 + axis, torch.tensor(own.order, device=rows.device))
+    return rows

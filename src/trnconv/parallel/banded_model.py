@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,25 +11,24 @@ from typing import Any
 import torch
 
 from trnconv.errors import UnsupportedError
-from trnconv.parallel.band_operands import read_as, sized, sliding_of
-from trnconv.parallel.bands import Bands, Interval
+from trnconv.parallel.band_operands import ordered, read_as, sized, sliding_of
+from trnconv.parallel.bands import Interval
 from trnconv.parallel.edge_strips import EdgeStrips, HaloPiece
+from trnconv.parallel.grid import NAMES, Cut, Grid, Region
 from trnconv.parallel.halos import Halos, Surrounded
 from trnconv.parallel.levels import Levels
 from trnconv.parallel.links import Links
 from trnconv.parallel.overlap import ALWAYS, ASSUMED, AUTO, NEVER, Ways, overlaps
-from trnconv.parallel.rows_read import out_bands, reading
+from trnconv.parallel.rows_read import Reading, Sliding, out_bands, readings_of
 from trnconv.parallel.split import BandLayer, Halves
 from trnconv.pytorch.lazy.context import PatchContext
 from trnconv.pytorch.lazy.convolutions import frames_of, run_of
 from trnconv.pytorch.lazy.filters import Filters
 from trnconv.pytorch.lazy.ledger import Ledger
-from trnconv.pytorch.lazy.operands import ConvOperands, Window3d
+from trnconv.pytorch.lazy.operands import ConvOperands, Window3d, frame_counts
 from trnconv.pytorch.lazy.video import FrameRun, LazyVideo
 
 Tensor = torch.Tensor
-ROWS, COLUMNS = 1, 2
-NAMES = {ROWS: "rows", COLUMNS: "columns"}
 
 
 @dataclass(frozen=True)
@@ -50,11 +49,11 @@ class Attended:
 class BandedModel:
     """One model on one rank: what its tensors are bands of, and how to get at the rest."""
 
-    def __init__(self, cut: int, links: Links, book: Ledger) -> None:
+    def __init__(self, cut: Cut, links: Links, book: Ledger) -> None:
         self.cut = cut
         self.links = links
         self.book = book
-        self.levels = Levels(links.rank)
+        self.levels = tuple(Levels(at) for at in cut.place(links.rank))  # of each axis
         self.gathering: set[str] = set()  # modules that mix all positions
         self.shares_attention = True  # each rank computes some of the queries
         self.attended: Counter[Attended] = Counter()  # by this rank
@@ -64,11 +63,47 @@ class BandedModel:
         self.apart: Counter[Ways] = Counter()  # convolutions that ran while halos travelled
         self.halos = Halos(cut, links)
         self._whole = 0
+        self._is_new = True  # nothing was convolved since the model was called
+
+    def begin(self, grid: Grid) -> None:
+        """Another video, of which ranks hold this."""
+        for level, bands in zip(self.levels, grid.bands, strict=True):
+            level.begin(bands)
+
+    def grid(self, shape: Sequence[int]) -> Grid:
+        """What a tensor of this rank is a part of."""
+        dims = self.cut.dims(len(shape))
+        return Grid(
+            tuple(level.of(shape[dim]) for level, dim in zip(self.levels, dims, strict=True))
+        )
+
+    def grid_of_whole(self, shape: Sequence[int]) -> Grid | None:
+        """How a whole tensor is cut; None if there was none of its size."""
+        found = []
+        for level, dim in zip(self.levels, self.cut.dims(len(shape)), strict=True):
+            fitting = [bands for bands in level.known if bands.total == shape[dim]]
+            found += fitting[:1]
+        return Grid(tuple(found)) if len(found) == len(self.levels) else None
+
+    def enter(self) -> None:
+        """The model is called: its first convolution says with what."""
+        self._is_new = True
+
+    def first(self, shape: Sequence[int], frames: int, dtype: torch.dtype) -> None:
+        """What a convolution gets on this rank; the first one of a call is told to the others."""
+        if not self._is_new:
+            return
+        self._is_new = False
+        sizes = list(shape)
+        for dim, (_, total) in zip(self.cut.dims(len(shape)), self.grid(shape).whole, strict=True):
+            sizes[dim] = total
+        said = f"{tuple(sizes)} with {frames} frames, {dtype}"
+        self.links.state("the call", {"the first input": said})
 
     @property
-    def axis(self) -> int | None:
-        """The axis of [T, H, W] that is cut; None while tensors are whole."""
-        return None if self._whole else self.cut
+    def axes(self) -> tuple[int, ...]:
+        """The axes of [T, H, W] that are cut; none while tensors are whole."""
+        return () if self._whole else self.cut.axes
 
     @contextmanager
     def gathered(self) -> Iterator[None]:
@@ -91,22 +126,21 @@ class BandedModel:
     def whole(self, operands: ConvOperands, window: Window3d) -> ConvOperands:
         """The operands of all ranks together: sizes only."""
         del window
-        if self.axis is None:
+        if not self.axes:
             return operands
-        bands = self._bands(operands)
-        return replace(operands, pieces=sized(operands, self.cut, bands.total))
+        sizes = [total for _, total in self._grid(operands).whole]
+        return replace(operands, pieces=sized(operands, self.cut.axes, sizes))
 
     def every(self, operands: ConvOperands, window: Window3d) -> list[ConvOperands]:
         """The operands of each rank, with the rows its outputs read: sizes only."""
-        if self.axis is None:
+        if not self.axes:
             return [operands]
-        bands, sliding = self._bands(operands), sliding_of(operands, window, self.cut)
-        found = [reading(bands, sliding, rank) for rank in range(bands.ranks)]
-        rows = [len(reads.order) or reads.stop - reads.start for reads in found]
-        return [
-            read_as(operands, self.cut, sized(operands, self.cut, count), reads)
-            for count, reads in zip(rows, found, strict=True)
-        ]
+        grid, axes = self._grid(operands), self.cut.axes
+        result = []
+        for readings in dict.fromkeys(readings_of(grid, self._slidings(operands, window))):
+            sizes = sized(operands, axes, [own.count for own in readings])
+            result.append(read_as(operands, axes, sizes, readings))
+        return result
 
     def extended(
         self, operands: ConvOperands, window: Window3d, filters: Filters, around: PatchContext
@@ -116,48 +150,56 @@ class BandedModel:
         Or as they are, where it pays to convolve the band while those rows travel; then `later`
         has the rest.
         """
-        if self.axis is None:
+        if not self.axes:
             return operands
-        bands, sliding = self._bands(operands), sliding_of(operands, window, self.cut)
-        self.levels.add(out_bands(bands, sliding))
-        every = [reading(bands, sliding, rank) for rank in range(bands.ranks)]
+        shape, frames = operands.pieces[0].base.shape, sum(frame_counts(operands.pieces))
+        self.first(shape, frames, filters.weight.dtype)
+        grid, slidings = self._grid(operands), self._slidings(operands, window)
+        for level, bands, sliding in zip(self.levels, grid.bands, slidings, strict=True):
+            level.add(out_bands(bands, sliding))
+        every = readings_of(grid, slidings)
         own = every[self.links.rank]
-        if all(
-            reads.rows == bands.of(rank) and not reads.order for rank, reads in enumerate(every)
-        ):
-            return read_as(operands, self.cut, operands.pieces, own)
-        pieces = self._surrounded(operands.pieces, bands, [reads.rows for reads in every])
+        wanted = tuple(tuple(reads.rows for reads in readings) for readings in every)
+        mirrored = any(reads.order for readings in every for reads in readings)
+        if not mirrored and all(region == grid.of(rank) for rank, region in enumerate(wanted)):
+            return read_as(operands, self.cut.axes, operands.pieces, own)
+        pieces = self._surrounded(operands.pieces, grid, wanted)
         layer = BandLayer(operands, window, filters, around)
-        halves = Halves.of(layer, self.cut, bands, sliding, self.links.rank)
-        if halves is not None and (later := self._later(halves, pieces, own.rows)) is not None:
+        halves = Halves.of(layer, self.cut, grid, slidings, self.links.rank)
+        region = wanted[self.links.rank]
+        if halves is not None and (later := self._later(halves, pieces, region)) is not None:
             return replace(operands, later=later)
-        joined = self._joined(operands.pieces, pieces, own.rows, own.order)
-        return read_as(operands, self.cut, joined, own)
+        joined = self._joined(operands.pieces, pieces, region, own)
+        return read_as(operands, self.cut.axes, joined, own)
 
     def require_movable(self, video: LazyVideo) -> None:
         """Refuse padding of bands that no convolution takes over."""
-        if self.axis is not None and video.pads[self.axis] != (0, 0):
-            raise UnsupportedError(
-                f"{self.book.module or 'the model'} looks at {NAMES[self.axis]} it has padded, in a"
-                f" video cut into bands of {NAMES[self.axis]}: only a convolution knows what lies"
-                " beyond a band. Cut the other axis."
-            )
+        for axis in self.axes:
+            if video.pads[axis] != (0, 0):
+                raise UnsupportedError(
+                    f"{self.book.module or 'the model'} looks at {NAMES[axis]} it has padded, in a"
+                    f" video cut into bands of {NAMES[axis]}: only a convolution knows what lies"
+                    " beyond a band. Cut the other axis."
+                )
 
     def require_local(self, filters: Filters) -> None:
         """Refuse a convolution that would need other rows, where rows cannot be told."""
-        if self.axis is None or set(filters.weight.shape[2:]) == {1}:
+        if not self.axes or set(filters.weight.shape[2:]) == {1}:
             return
         raise UnsupportedError(
             f"{filters.module or self.book.module or 'a convolution'}: its input is no video of the"
-            f" weight's type ({filters.weight.dtype}), so that its {NAMES[self.axis]} cannot be"
+            f" weight's type ({filters.weight.dtype}), so that its {self.cut.names} cannot be"
             " told; it cannot run on bands. Run this model on one rank."
         )
 
-    def _bands(self, operands: ConvOperands) -> Bands:
-        return self.levels.of(operands.pieces[0].base.shape[2 + self.cut])
+    def _grid(self, operands: ConvOperands) -> Grid:
+        return self.grid(operands.pieces[0].base.shape)
+
+    def _slidings(self, operands: ConvOperands, window: Window3d) -> tuple[Sliding, ...]:
+        return tuple(sliding_of(operands, window, axis) for axis in self.cut.axes)
 
     def _surrounded(
-        self, runs: tuple[FrameRun, ...], bands: Bands, wanted: list[Interval]
+        self, runs: tuple[FrameRun, ...], grid: Grid, wanted: tuple[Region, ...]
     ) -> tuple[HaloPiece, ...]:
         """The frames of every run with the rows around them; each tensor is asked for once."""
         frames: dict[Any, Interval] = {}
@@ -169,7 +211,7 @@ class BandedModel:
         for run in runs:
             if run.base not in near:
                 used = frames[run.base]
-                near[run.base] = self.halos.around(frames_of(run), used, bands, wanted)
+                near[run.base] = self.halos.around(frames_of(run), used, grid, wanted)
         places = [(run, frames[run.base][0]) for run in runs]
         return tuple(
             HaloPiece(near[run.base], (run.start - first, run.stop - first))
@@ -177,13 +219,13 @@ class BandedModel:
         )
 
     def _later(
-        self, halves: Halves, pieces: tuple[HaloPiece, ...], rows: Interval
+        self, halves: Halves, pieces: tuple[HaloPiece, ...], region: Region
     ) -> EdgeStrips | None:
         """The strips of a convolution, if they are to be convolved apart."""
         if self.overlap == NEVER:
             return None
         near = list({id(piece.near): piece.near for piece in pieces}.values())
-        ways = halves.ways(near, rows, self.links.ranks, self.instance)
+        ways = halves.ways(near, region, self.links.ranks, self.instance)
         if self.overlap != ALWAYS and not overlaps(ways):
             return None
         self.apart[ways] += 1
@@ -193,16 +235,16 @@ class BandedModel:
         self,
         runs: tuple[FrameRun, ...],
         pieces: tuple[HaloPiece, ...],
-        rows: Interval,
-        order: tuple[int, ...],
+        region: Region,
+        own: tuple[Reading, ...],
     ) -> tuple[FrameRun, ...]:
         """Runs of bands side by side with their halos."""
         made: dict[int, FrameRun] = {}
         for piece in pieces:
             near = piece.near
             if id(near) not in made:
-                made[id(near)] = run_of(self._ordered(near.rows(rows), order))
-                if moved := near.copied_bytes(rows):
+                made[id(near)] = run_of(ordered(near.rows(region), self.cut.axes, own))
+                if moved := near.copied_bytes(region):
                     self.book.moved("halo", moved)
         return tuple(
             replace(
@@ -213,8 +255,3 @@ class BandedModel:
             )
             for run, piece in zip(runs, pieces, strict=True)
         )
-
-    def _ordered(self, rows: Tensor, order: tuple[int, ...]) -> Tensor:
-        if not order:
-            return rows
-        return rows.index_select(2 + self.cut, torch.tensor(order, device=rows.device))

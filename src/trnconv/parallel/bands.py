@@ -84,14 +84,3 @@ def meeting(one: Interval, other: Interval) -> Interval:
     """Where two intervals meet; empty (start == stop) where they do not."""
     start, stop = max(one[0], other[0]), min(one[1], other[1])
     return start, max(start, stop)
-
-
-def joined(intervals: Sequence[Interval]) -> tuple[Interval, ...]:
-    """The same rows in disjoint intervals, in order."""
-    result: list[Interval] = []
-    for start, stop in sorted(interval for interval in intervals if interval[0] < interval[1]):
-        if result and start <= result[-1][1]:
-            result[-1] = (result[-1][0], max(stop, result[-1][1]))
-        else:
-            result.append((start, stop))
-    return tuple(result)

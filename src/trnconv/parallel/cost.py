@@ -3,28 +3,34 @@
 One rank of so many runs on the meta device, with the code that runs in earnest: what its
 convolutions get, what it would receive and copy, and which of them run while halos travel is
 counted, not guessed. Convolutions are priced by the planner, attention by the Tensor engine's peak,
-messages by latency and bandwidth. Norms, and activations that no convolution took over, are left
-out, as they are on one core; so are launches, but for those that an overlap adds.
+messages by latency and bandwidth; norms, activations and copies as `trnconv.model_plan` does, by
+our kernels where there are any and else by their bytes. Launches are left out, but for those that
+an overlap adds. A rank is a logical core: one physical core, or a pair.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 import torch
 
+from trnconv.model_plan.operations import operation_plans
 from trnconv.models import ModelEntry, Size
-from trnconv.parallel.banded_model import COLUMNS, ROWS, BandedModel
+from trnconv.observed.groups import operations_of
+from trnconv.observed.operation import ATTENTION
+from trnconv.parallel.banded_model import BandedModel
 from trnconv.parallel.bands import Bands
-from trnconv.parallel.links import PaperLinks
+from trnconv.parallel.grid import COLUMNS, ROWS, Cut, Grid, area
+from trnconv.parallel.links import PaperLinks, cut_out
 from trnconv.parallel.overlap import AUTO, LinkedCore, balance
 from trnconv.parallel.shard import put_on_bands
 from trnconv.parallel.traffic import LinkOffer, TrafficKind
 from trnconv.pytorch import model_builder
-from trnconv.pytorch.estimate import MetaRun, estimate
+from trnconv.pytorch.estimate import MetaRun, estimate, rewrites_on
 from trnconv.pytorch.patching import patched
+from trnconv.pytorch.step_log import StepLog
 
-_DIMENSIONS = {"rows": ROWS, "columns": COLUMNS}
 _S = 1e9  # ns
 
 
@@ -35,10 +41,22 @@ class Part:
     entry: ModelEntry
     size: Size
     phase: str
-    axis: str
-    cores: int
+    counts: tuple[int, int]  # of bands: down the rows, across the columns
     offer: LinkOffer = LinkOffer.permute
     overlap: str = AUTO
+
+    @property
+    def ranks(self) -> int:
+        """That share the video, each on a logical core."""
+        return prod(self.counts)
+
+    @property
+    def cut(self) -> Cut:
+        """Axes with one band are not cut."""
+        down, across = self.counts
+        cuts = [(axis, n) for axis, n in ((ROWS, down), (COLUMNS, across)) if n > 1]
+        axes, counts = zip(*(cuts or [(ROWS, 1)]), strict=True)
+        return Cut(axes, counts)
 
 
 @dataclass(frozen=True)
@@ -56,12 +74,14 @@ class CoreTime:
     halos_s: float  # on their way
     hidden_s: float  # of that, while a convolution ran
     launches_s: float  # of strips that were convolved apart
+    others_s: float  # norms, activations, and copies that no halo asks for
     received_bytes: int
 
     @property
     def seconds(self) -> float:
         """All together."""
         beside = self.gathers_s + self.statistics_s + self.copies_s + self.launches_s
+        beside += self.others_s
         return self.convolutions_s + self.attention_s + beside + self.halos_s - self.hidden_s
 
 
@@ -74,21 +94,22 @@ def core_time(part: Part, instance: LinkedCore) -> CoreTime:
         for copy, times in run.report.book.copies.items()
         if copy.kind == "halo"
     )
+    copies_ns = instance.copy_ns(copied)
     apart = [(balance(ways), times) for ways, times in spread.apart.items()]
-    peak_macs_per_ns = machine.partitions**2 * machine.timing.pe_ghz
     macs = sum(attended.macs * times for attended, times in spread.attended.items())
     return CoreTime(
         part,
         share,
-        convolutions_s=estimate(run, machine, cores=1).seconds,
+        convolutions_s=estimate(run, machine, cores=instance.cores).seconds,
         strips_s=sum(balanced.strips_ns * times for balanced, times in apart) / _S,
-        attention_s=macs / peak_macs_per_ns / _S,
+        attention_s=macs / instance.macs_per_ns / _S,
         gathers_s=_messages_ns(spread, TrafficKind.gather) / _S,
         statistics_s=_messages_ns(spread, TrafficKind.statistics) / _S,
-        copies_s=instance.copy_ns(copied) / _S,
+        copies_s=copies_ns / _S,
         halos_s=_messages_ns(spread, TrafficKind.halo) / _S,
         hidden_s=sum(balanced.hidden_ns * times for balanced, times in apart) / _S,
         launches_s=sum(balanced.launches_ns * times for balanced, times in apart) / _S,
+        others_s=max(0.0, _others_ns(run, instance) - copies_ns) / _S,
         received_bytes=spread.links.traffic.received(),
     )
 
@@ -100,29 +121,49 @@ def observed(part: Part, instance: LinkedCore) -> tuple[MetaRun, BandedModel, fl
     make = model_builder.example_latent if decodes else model_builder.example_video
     call = model_builder.decode if decodes else model_builder.encode
     given = make(part.entry, part.size, device="meta", dtype=torch.bfloat16)
-    cut = _DIMENSIONS[part.axis]
-    unit = 1 if decodes else part.entry.compression[cut]
-    bands = Bands.shared(given.shape[2 + cut], [1.0] * part.cores, unit)
-    rank = _busiest(bands)
-    with torch.no_grad(), patched(model) as report:
-        links = PaperLinks(None, rank, part.cores, part.offer, 0.0, None)
+    cut = part.cut
+    unit = 1 if decodes else part.entry.compression[ROWS]
+    grid = Grid(
+        tuple(
+            Bands.shared(given.shape[2 + axis], [1.0] * count, unit)
+            for axis, count in zip(cut.axes, cut.counts, strict=True)
+        )
+    )
+    rank = max(range(grid.ranks), key=lambda one: _work_of(grid, one))
+    rewrites = rewrites_on(instance.machine)
+    with torch.no_grad(), patched(model, rewrites=rewrites) as report:
+        links = PaperLinks(None, rank, grid.ranks, part.offer, 0.0, None)
         spread = BandedModel(cut, links, report.book)
         spread.overlap, spread.instance = part.overlap, instance
         put_on_bands(model, spread)
-        band = given.narrow(2 + cut, 0, bands.size(rank))
+        band = cut_out(given, cut.dims(given.dim()), grid.whole, grid.of(rank))
         for frames in (1, band.shape[2]):  # one, to find the modules that need whole tensors
             report.book.clear()
             links.traffic.clear()
             spread.attended.clear()
             spread.apart.clear()
-            spread.levels.begin(bands)
-            call(model, part.entry, band[:, :, :frames])
-    return MetaRun(report, 0, 0, (), 0, ()), spread, bands.size(rank) / bands.total
+            spread.begin(grid)
+            with StepLog(report.book) as log:
+                call(model, part.entry, band[:, :, :frames])
+    share = area(grid.of(rank)) / area(grid.whole)
+    return MetaRun(report, 0, 0, (), 0, tuple(log.steps)), spread, share
 
 
-def _busiest(bands: Bands) -> int:
-    inner = range(1, bands.ranks - 1) if bands.ranks > 2 else range(bands.ranks)
-    return max(inner, key=bands.size)
+def _others_ns(run: MetaRun, instance: LinkedCore) -> float:
+    """All that is neither a convolution nor attention, copies included."""
+    found = operations_of(run.steps).items()
+    asked = [(operation, calls) for operation, calls in found if operation.kind != ATTENTION]
+    return sum(plan.ns for plan in operation_plans(asked, instance.machine, instance.cores))
+
+
+def _work_of(grid: Grid, rank: int) -> tuple[int, int]:
+    """The size of what a rank has, then how many sides of it others have."""
+    region = grid.of(rank)
+    inner = [
+        (start > 0) + (stop < total)
+        for (start, stop), (_, total) in zip(region, grid.whole, strict=True)
+    ]
+    return area(region), sum(inner)
 
 
 def _messages_ns(spread: BandedModel, kind: TrafficKind) -> float:

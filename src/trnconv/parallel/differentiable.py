@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from trnconv.parallel.bands import Bands, Interval
-from trnconv.parallel.links import Links
+from trnconv.parallel.grid import Grid, Region
+from trnconv.parallel.links import Dims, Links, cut_out
 
 Tensor = torch.Tensor
 
@@ -17,37 +17,40 @@ class _Fetch(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, own: Tensor, links: Links, dim: int, bands: Bands, wanted: list[Interval]
+        ctx: Any, own: Tensor, links: Links, dims: Dims, grid: Grid, wanted: tuple[Region, ...]
     ) -> Tensor:
-        """The rows wanted[rank]."""
-        ctx.rest = (links, dim, bands, wanted)
-        return links.fetch(own.contiguous(), dim, bands, wanted).clone()
+        """The region wanted[rank]."""
+        ctx.rest = (links, dims, grid, wanted)
+        return links.fetch(own.contiguous(), dims, grid, wanted).clone()
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
         """Laid out over all rows, summed over ranks, and this rank's band of the sum."""
-        links, dim, bands, wanted = ctx.rest
-        start, stop = wanted[links.rank]
-        sides = [0, 0] * (gradient.dim() - dim)
-        sides[-2], sides[-1] = start, bands.total - stop
+        links, dims, grid, wanted = ctx.rest
+        sides = [0, 0] * gradient.dim()
+        for dim, (start, stop), (_, total) in zip(
+            dims, wanted[links.rank], grid.whole, strict=True
+        ):
+            at = 2 * (gradient.dim() - 1 - dim)  # torch counts from the last axis
+            sides[at : at + 2] = start, total - stop
         spread = torch.nn.functional.pad(gradient, sides)
-        return _own(links.summed(spread), dim, bands, links.rank), None, None, None, None
+        return _own(links.summed(spread), dims, grid, links.rank), None, None, None, None
 
 
 class _Gather(torch.autograd.Function):
     """The whole tensor. Every rank's use of this rank's rows adds to their gradient."""
 
     @staticmethod
-    def forward(ctx: Any, own: Tensor, links: Links, dim: int, bands: Bands) -> Tensor:
+    def forward(ctx: Any, own: Tensor, links: Links, dims: Dims, grid: Grid) -> Tensor:
         """All bands."""
-        ctx.rest = (links, dim, bands)
-        return links.gather(own.contiguous(), dim, bands)
+        ctx.rest = (links, dims, grid)
+        return links.gather(own.contiguous(), dims, grid)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
         """The sum over ranks, this rank's band of it."""
-        links, dim, bands = ctx.rest
-        return _own(links.summed(gradient), dim, bands, links.rank), None, None, None
+        links, dims, grid = ctx.rest
+        return _own(links.summed(gradient), dims, grid, links.rank), None, None, None
 
 
 class _Stacked(torch.autograd.Function):
@@ -65,20 +68,21 @@ class _Stacked(torch.autograd.Function):
         return ctx.links.summed(gradient)[ctx.links.rank], None
 
 
-def _own(whole: Tensor, dim: int, bands: Bands, rank: int) -> Tensor:
-    start, stop = bands.of(rank)
-    return whole.narrow(dim, start, stop - start).contiguous()
+def _own(whole: Tensor, dims: Dims, grid: Grid, rank: int) -> Tensor:
+    return cut_out(whole, dims, grid.whole, grid.of(rank)).contiguous()
 
 
-def fetched(own: Tensor, links: Links, dim: int, bands: Bands, wanted: list[Interval]) -> Tensor:
-    """Rows wanted[rank] of a tensor in bands."""
-    rows: Tensor = _Fetch.apply(own, links, dim, bands, wanted)  # type: ignore[no-untyped-call]
+def fetched(
+    own: Tensor, links: Links, dims: Dims, grid: Grid, wanted: tuple[Region, ...]
+) -> Tensor:
+    """Region wanted[rank] of a tensor in bands."""
+    rows: Tensor = _Fetch.apply(own, links, dims, grid, wanted)  # type: ignore[no-untyped-call]
     return rows
 
 
-def gathered(own: Tensor, links: Links, dim: int, bands: Bands) -> Tensor:
+def gathered(own: Tensor, links: Links, dims: Dims, grid: Grid) -> Tensor:
     """The whole of a tensor in bands."""
-    whole: Tensor = _Gather.apply(own, links, dim, bands)  # type: ignore[no-untyped-call]
+    whole: Tensor = _Gather.apply(own, links, dims, grid)  # type: ignore[no-untyped-call]
     return whole
 
 

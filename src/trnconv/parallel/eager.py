@@ -16,11 +16,11 @@ from torch.overrides import TorchFunctionMode
 
 from trnconv.errors import UnsupportedError
 from trnconv.geometry import CIRCULAR, REFLECT, REPLICATE, ZEROS
-from trnconv.parallel.banded_model import NAMES, BandedModel
-from trnconv.parallel.bands import Bands
+from trnconv.parallel.banded_model import BandedModel
 from trnconv.parallel.differentiable import fetched
+from trnconv.parallel.grid import NAMES, Grid
 from trnconv.parallel.row_functions import handled
-from trnconv.parallel.rows_read import Sliding, out_bands, reading
+from trnconv.parallel.rows_read import Sliding, out_bands, readings_of
 from trnconv.pytorch import functional
 from trnconv.pytorch.lazy.filters import Filters
 from trnconv.pytorch.patching.methods import ATTRIBUTE
@@ -34,9 +34,8 @@ _MODES = {"constant": ZEROS, "replicate": REPLICATE, "reflect": REFLECT, "circul
 class Padded:
     """What a padded band is a window of."""
 
-    bands: Bands
-    before: int
-    after: int
+    grid: Grid
+    sides: tuple[tuple[int, int], ...]  # along each axis that is cut
 
 
 class EagerBands(TorchFunctionMode):
@@ -48,6 +47,7 @@ class EagerBands(TorchFunctionMode):
 
     def __enter__(self) -> EagerBands:  # noqa: PYI034 (typing.Self arrives with Python 3.11)
         self._spread.eager = True
+        self._spread.enter()
         super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
@@ -61,7 +61,7 @@ class EagerBands(TorchFunctionMode):
         """Merge, exchange, refuse, or let every rank do its own part."""
         given = kwargs or {}
         del types
-        if self._spread.axis is not None:
+        if self._spread.axes:
             if getattr(func, "__name__", "") == "pad":
                 return _pad(self._spread, func, *args, **given)
             found = handled(self._spread, func, args, given)
@@ -79,17 +79,18 @@ def _pad(
     value: float | None = None,
 ) -> Tensor:
     """torch.nn.functional.pad: across bands by exchange, the rest by torch."""
-    at = 2 * (2 - spread.cut)  # torch counts from the last axis
-    across = tuple(pads[at : at + 2]) or (0, 0)
-    if across == (0, 0) or x.dim() < 4:
+    places = [2 * (2 - axis) for axis in spread.cut.axes]  # torch counts from the last axis
+    across = tuple(tuple(pads[at : at + 2]) or (0, 0) for at in places)
+    if not any(map(any, across)) or x.dim() < 4:
         padded: Tensor = func(x, pads, mode=mode, value=value)
         return padded
-    if value or min(across) < 0:
+    if value or min(map(min, across)) < 0 or hasattr(x, _MARK):
         raise UnsupportedError(
-            f"padding of {NAMES[spread.cut]} by {across} with {value}, of a video in bands: zeros,"
-            " replicate or reflect, and no cropping."
+            f"padding of {spread.cut.names} by {across} with {value}, of a video in bands: zeros,"
+            " replicate or reflect, once, and no cropping."
         )
-    rest = [0 if at <= place < at + 2 else n for place, n in enumerate(pads)]
+    inside = {at + side for at in places for side in (0, 1)}
+    rest = [0 if place in inside else n for place, n in enumerate(pads)]
     wide = padded_band(spread, x, across, _MODES[mode])
     if any(rest):
         mark = getattr(wide, _MARK)
@@ -98,23 +99,30 @@ def _pad(
     return wide
 
 
-def padded_band(spread: BandedModel, x: Tensor, sides: tuple[int, int], mode: str) -> Tensor:
+def padded_band(
+    spread: BandedModel, x: Tensor, sides: tuple[tuple[int, int], ...], mode: str
+) -> Tensor:
     """The band and so many rows more on each side: another rank's, or padding at a border."""
-    dim, (before, after) = x.dim() + spread.cut - 3, sides
-    bands = spread.levels.of(x.shape[dim])
-    all_of_it = Sliding(before + after + 1, before=before, after=after, mode=mode)
-    every = [reading(bands, all_of_it, rank) for rank in range(bands.ranks)]
+    axes, grid = spread.cut.axes, spread.grid(x.shape)
+    spread.first(x.shape, x.shape[2], x.dtype)
+    all_of_it = tuple(
+        Sliding(before + after + 1, before=before, after=after, mode=mode)
+        for before, after in sides
+    )
+    every = readings_of(grid, all_of_it)
+    wanted = tuple(tuple(reads.rows for reads in readings) for readings in every)
     spread.links.module = spread.book.module
-    rows = fetched(x, spread.links, dim, bands, [reads.rows for reads in every])
-    own = every[spread.links.rank]
-    if own.order:
-        rows = rows.index_select(dim, torch.tensor(own.order, device=rows.device))
-    if own.before or own.after:
-        edges = [0, 0] * (x.dim() - 2)
-        edges[2 * (2 - spread.cut) : 2 * (3 - spread.cut)] = own.before, own.after
+    rows = fetched(x, spread.links, spread.cut.dims(x.dim()), grid, wanted)
+    edges = [0, 0] * (x.dim() - 2)
+    for axis, own in zip(axes, every[spread.links.rank], strict=True):
+        if own.order:
+            order = torch.tensor(own.order, device=rows.device)
+            rows = rows.index_select(x.dim() + axis - 3, order)
+        edges[2 * (2 - axis) : 2 * (3 - axis)] = own.before, own.after
+    if any(edges):
         named = {ZEROS: "constant"}.get(mode, mode)
         rows = _unseen(torch.nn.functional.pad, rows, edges, mode=named)
-    setattr(rows, _MARK, Padded(bands, before, after))
+    setattr(rows, _MARK, Padded(grid, sides))
     return rows
 
 
@@ -133,18 +141,21 @@ def convolved_with_gradients(
     filters = Filters(weight, bias, module.stride, module.padding, module.dilation, module.groups)
     window = filters.window()
     pads = [window.padding[axis] for axis in range(3 - rank, 3)]
-    if spread.axis is not None and rank > 1 and not window.is_pointwise(spread.cut):
+    axes = spread.axes
+    if rank > 1 and not all(window.is_pointwise(axis) for axis in axes):
         marked: Padded | None = getattr(x, _MARK, None)
-        own = window.padding[spread.cut]
+        own = tuple(window.padding[axis] for axis in axes)
         if marked is None:
             x = padded_band(spread, x, own, own_mode)
             marked = getattr(x, _MARK)
-            pads[spread.cut - (3 - rank)] = (0, 0)
-        elif own != (0, 0):
+            for axis in axes:
+                pads[axis - (3 - rank)] = (0, 0)
+        elif any(map(any, own)):
             raise UnsupportedError(
-                f"{spread.book.module}: {NAMES[spread.cut]} padded twice, with gradients, in bands."
+                f"{spread.book.module}: {spread.cut.names} padded twice, with gradients, in bands."
             )
-        _require_aligned(spread, marked, window)
+        for at in range(len(axes)):
+            _require_aligned(spread, marked, window, at)
     if any(before != after for before, after in pads):
         raise UnsupportedError(f"{spread.book.module}: unequal padding {pads}, with gradients.")
     convolve = getattr(functional, f"conv{rank}d")
@@ -162,21 +173,21 @@ def convolved_with_gradients(
     return y
 
 
-def _require_aligned(spread: BandedModel, marked: Padded, window: Any) -> None:
+def _require_aligned(spread: BandedModel, marked: Padded, window: Any, at: int) -> None:
     """The window must start where the outputs of this rank do, and be as long as they need."""
-    axis, bands = spread.cut, marked.bands
+    axis, bands, (before, after) = spread.cut.axes[at], marked.grid.bands[at], marked.sides[at]
     sliding = Sliding(
         kernel=window.kernel[axis],
         stride=window.stride[axis],
         dilation=window.dilation[axis],
-        before=marked.before,
-        after=marked.after,
+        before=before,
+        after=after,
     )
     made = out_bands(bands, sliding)
-    spread.levels.add(made)
+    spread.levels[at].add(made)
     for rank in range(bands.ranks):
         start, stop = bands.of(rank)
-        given = stop - start + marked.before + marked.after
+        given = stop - start + before + after
         outputs = (given - sliding.reach) // sliding.stride + 1
         if made.of(rank)[0] * sliding.stride != start or outputs != made.size(rank):
             raise UnsupportedError(

@@ -6,8 +6,11 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from trnconv.parallel.band_operands import ordered
 from trnconv.parallel.bands import Interval
+from trnconv.parallel.grid import Cut, Region
 from trnconv.parallel.halos import Surrounded
+from trnconv.parallel.rows_read import Reading
 from trnconv.parallel.strips import EdgeStrip
 from trnconv.pytorch.conv_call import ConvSpec
 from trnconv.pytorch.lazy.deferred_conv import DeferredConv
@@ -22,25 +25,31 @@ class HaloPiece:
     near: Surrounded
     frames: Interval  # counted from the first of those
 
-    def rows(self, rows: Interval) -> Tensor:
-        """The rows of an interval; waits for those of others."""
+    def rows(self, region: Region) -> Tensor:
+        """What lies in a region; waits for what is others'."""
         start, stop = self.frames
-        return self.near.rows(rows).narrow(2, start, stop - start)
+        return self.near.rows(region).narrow(2, start, stop - start)
 
 
 @dataclass(frozen=True)
 class StripLaunch:
-    """Strips that are images of one convolution."""
+    """Strips along one axis that are images of one convolution."""
 
+    at: int  # of the axis, among those that are cut
     strips: tuple[EdgeStrip, ...]
+    own: tuple[Reading, ...]  # of the band, along each axis that is cut
     spec: ConvSpec  # without policy and end
+
+    def readings(self, strip: EdgeStrip) -> tuple[Reading, ...]:
+        """What a strip reads: as the band does, but along its own axis."""
+        return (*self.own[: self.at], strip.reading, *self.own[self.at + 1 :])
 
 
 @dataclass(frozen=True)
 class EdgeStrips:
     """What is left when the band has been convolved: outputs that read rows of others."""
 
-    dim: int
+    cut: Cut
     pieces: tuple[HaloPiece, ...]
     launches: tuple[StripLaunch, ...]
 
@@ -53,12 +62,12 @@ class EdgeStrips:
             asked.book.moved("halo", 2 * made.nbytes)
             parts = made.chunk(len(launch.strips))
             for strip, part in zip(launch.strips, parts, strict=True):
-                y.narrow(self.dim, strip.first, strip.count).copy_(part)
+                y.narrow(self._dim(launch), strip.first, strip.count).copy_(part)
         return y
 
     def _convolved(self, asked: DeferredConv, launch: StripLaunch) -> Tensor:
         pieces = tuple(
-            torch.cat([piece.rows(strip.reading.rows) for strip in launch.strips])
+            torch.cat([self._read(piece, launch.readings(strip)) for strip in launch.strips])
             for piece in self.pieces
         )
         asked.book.moved("halo", 2 * sum(piece.nbytes for piece in pieces))
@@ -78,6 +87,14 @@ class EdgeStrips:
         if asked.residual is None:
             return None
         some = [
-            asked.residual.narrow(self.dim, strip.first, strip.count) for strip in launch.strips
+            asked.residual.narrow(self._dim(launch), strip.first, strip.count)
+            for strip in launch.strips
         ]
         return torch.cat(some)
+
+    def _read(self, piece: HaloPiece, readings: tuple[Reading, ...]) -> Tensor:
+        rows = piece.rows(tuple(own.rows for own in readings))
+        return ordered(rows, self.cut.axes, readings)
+
+    def _dim(self, launch: StripLaunch) -> int:
+        return 2 + self.cut.axes[launch.at]

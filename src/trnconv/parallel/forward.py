@@ -12,6 +12,7 @@ from trnconv.errors import UnsupportedError
 from trnconv.parallel.banded_model import BandedModel
 from trnconv.parallel.differentiable import gathered
 from trnconv.parallel.eager import EagerBands, convolved_with_gradients
+from trnconv.parallel.links import cut_out
 from trnconv.parallel.row_functions import GatherWanted, handled
 from trnconv.pytorch.lazy import LazyTensor
 from trnconv.pytorch.lazy.bypass import is_passing
@@ -38,6 +39,11 @@ class LazyBands(TorchFunctionMode):
     def __init__(self, spread: BandedModel) -> None:
         super().__init__()
         self._spread = spread
+
+    def __enter__(self) -> LazyBands:  # noqa: PYI034 (typing.Self arrives with Python 3.11)
+        self._spread.enter()
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
@@ -89,7 +95,7 @@ def banded_forward(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
     if not spread.eager and wants_gradient(self, args, kwargs):
         with EagerBands(spread):
             return banded_forward(self, *args, **kwargs)
-    if spread.axis is None:
+    if not spread.axes:
         return _inside_of_gathered(self, spread, args, kwargs)
     if patch.name in spread.gathering:
         return _on_whole(self, spread, args, kwargs)
@@ -152,7 +158,9 @@ def _inside_of_gathered(
 def _convolves(module: torch.nn.Module, spread: BandedModel) -> bool:
     kinds = (torch.nn.Conv2d, torch.nn.Conv3d)
     found = [submodule for submodule in module.modules() if isinstance(submodule, kinds)]
-    return any(convolution.kernel_size[spread.cut - 3] > 1 for convolution in found)
+    return any(
+        convolution.kernel_size[axis - 3] > 1 for convolution in found for axis in spread.cut.axes
+    )
 
 
 def _gathered(value: Any, spread: BandedModel) -> Any:
@@ -160,8 +168,8 @@ def _gathered(value: Any, spread: BandedModel) -> Any:
     if not isinstance(value, Tensor) or value.dim() not in _VIDEO_RANKS:
         return value
     tensor: Tensor = value_of(value)
-    bands = spread.levels.of(tensor.shape[spread.cut - 3])
-    return gathered(tensor, spread.links, tensor.dim() + spread.cut - 3, bands)
+    dims = spread.cut.dims(tensor.dim())
+    return gathered(tensor, spread.links, dims, spread.grid(tensor.shape))
 
 
 def _band(value: Any, spread: BandedModel) -> Any:
@@ -169,12 +177,11 @@ def _band(value: Any, spread: BandedModel) -> Any:
     if not isinstance(value, Tensor) or value.dim() not in _VIDEO_RANKS:
         return value
     tensor: Tensor = value_of(value)
-    dim = tensor.dim() + spread.cut - 3
-    found = [bands for bands in spread.levels.known if bands.total == tensor.shape[dim]]
-    if not found:
+    grid = spread.grid_of_whole(tensor.shape)
+    if grid is None:
         return value
-    start, stop = found[0].of(spread.links.rank)
-    return tensor.narrow(dim, start, stop - start).contiguous()
+    dims, own = spread.cut.dims(tensor.dim()), grid.of(spread.links.rank)
+    return cut_out(tensor, dims, grid.whole, own).contiguous()
 
 
 def _of_all(result: Any, change: Callable[[Any], Any]) -> Any:

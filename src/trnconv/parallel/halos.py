@@ -1,7 +1,8 @@
 """Halos: the rows around a band, asked for once for each frame, and kept while it can be read.
 
-A rank holds a band of rows of every frame (or of columns: what is said of rows holds for either).
-A convolution of the band reads some rows of the neighbours' bands, too: its halo. A streaming
+A rank holds a band of rows of every frame, of columns, or where two such bands cross: what is said
+of rows holds for each. A convolution of the band reads some rows of the neighbours' bands, too: its
+halo, corners included. A streaming
 model reads the last frames of a chunk again with the next chunk, from a cache. Then their halo is
 known, and no message is sent. So a halo is kept by where its frames lie in memory, and used again
 if that memory has not changed since.
@@ -16,8 +17,9 @@ from typing import Any
 import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
-from trnconv.parallel.bands import Bands, Interval
-from trnconv.parallel.links import Exchange, Links, Parts, joined_rows
+from trnconv.parallel.bands import Interval
+from trnconv.parallel.grid import Cut, Grid, Region, area, common
+from trnconv.parallel.links import Exchange, Links, Parts, joined_region
 from trnconv.pytorch.lazy.stored_frames import State, StoredFrames
 
 Tensor = torch.Tensor
@@ -31,10 +33,10 @@ class _Halo:
     exchange: Exchange
     at: int  # where those frames begin in what was sent
     frames: Interval
-    wanted: list[Interval]  # rows, by every rank: all must agree whether to ask again
+    wanted: tuple[Region, ...]  # by every rank: all must agree whether to ask again
     state: State  # of the frames, when they were sent
 
-    def has(self, frames: Interval, wanted: list[Interval]) -> bool:
+    def has(self, frames: Interval, wanted: tuple[Region, ...]) -> bool:
         """Whether these frames are among its own, and the same rows were wanted by every rank."""
         inside = self.frames[0] <= frames[0] and frames[1] <= self.frames[1]
         return inside and self.wanted == wanted
@@ -47,7 +49,7 @@ class _Halo:
         """The rows of others for some of its frames; waits for them."""
         first, count = self.at + frames[0] - self.frames[0], frames[1] - frames[0]
         received = self.exchange.rows().items()
-        return {row: part.narrow(2, first, count) for row, part in received}
+        return {corner: part.narrow(2, first, count) for corner, part in received}
 
 
 @dataclass(frozen=True)
@@ -55,8 +57,8 @@ class Surrounded:
     """Some frames of a band, and the rows around it: there, or on their way."""
 
     own: Tensor
-    first_row: int  # of the band
-    dim: int  # of a tensor, that is cut into bands
+    held: Region  # by this rank
+    dims: tuple[int, ...]  # of a tensor, that are cut
     frames: Interval
     halo: _Halo
     messages: tuple[int, ...]  # bytes received, for each exchange; empty if the rows were known
@@ -65,17 +67,17 @@ class Surrounded:
         """Until all has come, and what others asked for has gone."""
         self.halo.exchange.rows()
 
-    def copied_bytes(self, rows: Interval) -> int:
+    def copied_bytes(self, region: Region) -> int:
         """What `rows` reads and writes: nothing, where the band has them all."""
-        first, count = self.first_row, self.own.shape[self.dim]
-        if first <= rows[0] and rows[1] <= first + count:
+        if common(self.held, region) == region:
             return 0
-        return self.own.nbytes + self.own.nbytes // count * (rows[1] - rows[0])
+        return self.own.nbytes + self.own.nbytes // area(self.held) * area(region)
 
-    def rows(self, rows: Interval) -> Tensor:
-        """The rows of an interval; waits for those of others."""
-        parts = {**self.halo.parts(self.frames), self.first_row: self.own}
-        return joined_rows(parts, self.dim, rows)
+    def rows(self, region: Region) -> Tensor:
+        """What lies in a region; waits for what is others'."""
+        corner = tuple(start for start, _ in self.held)
+        parts = {**self.halo.parts(self.frames), corner: self.own}
+        return joined_region(parts, self.dims, region)
 
 
 @dataclass(frozen=True)
@@ -101,15 +103,15 @@ class Halos:
     was asked for before is not looked up, and asked for again.
     """
 
-    def __init__(self, cut: int, links: Links) -> None:
-        self._dim = 2 + cut  # `cut` is an axis of [T, H, W], a tensor is [N, C, T, H, W]
+    def __init__(self, cut: Cut, links: Links) -> None:
+        self._dims = cut.dims(5)  # of [N, C, T, H, W]
         self._links = links
         # Both by storage, so that they end with it, then by place in the storage:
         self._known: WeakIdKeyDictionary = WeakIdKeyDictionary()  # the halo of what lies there
         self._copies: WeakIdKeyDictionary = WeakIdKeyDictionary()  # the copies made of it
 
     def around(
-        self, base: StoredFrames, frames: Interval, bands: Bands, wanted: list[Interval]
+        self, base: StoredFrames, frames: Interval, grid: Grid, wanted: tuple[Region, ...]
     ) -> Surrounded:
         """Some frames of a band with the rows that are wanted. What is not known is asked for.
 
@@ -121,12 +123,12 @@ class Halos:
         halo: _Halo | None = self._by_place(self._known, storage).get(place)
         messages: tuple[int, ...] = ()
         if halo is None or not halo.has(frames, wanted) or not halo.is_of(base):
-            exchange = self._links.start(own, self._dim, bands, wanted)
+            exchange = self._links.start(own, self._dims, grid, wanted)
             messages = (exchange.received_bytes,) * exchange.messages
             halo = _Halo(exchange, 0, frames, wanted, base.state())
             self._remember(base, halo)
-        first_row = bands.of(self._links.rank)[0]
-        return Surrounded(own, first_row, self._dim, frames, halo, messages)
+        held = grid.of(self._links.rank)
+        return Surrounded(own, held, self._dims, frames, halo, messages)
 
     def copied(self, base: StoredFrames, frames: Interval, copy: StoredFrames) -> None:
         """Some frames were copied: what lies around them lies around the copy.

@@ -13,16 +13,19 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from trnconv.errors import UnsupportedError
+from trnconv.errors import TrnconvError, UnsupportedError
 from trnconv.host.record import read_host
 from trnconv.host.switches import POINT_TO_POINT
-from trnconv.parallel.bands import Bands, Interval, meeting
+from trnconv.parallel.agreement import Agreement, Facts
 from trnconv.parallel.errors import LostRankError
-from trnconv.parallel.traffic import LinkOffer, Traffic, TrafficKind, edges, halo_rows
+from trnconv.parallel.grid import Grid, Region, area, common, edges, sizes_of
+from trnconv.parallel.traffic import LinkOffer, Traffic, TrafficKind, halo_area
 from trnconv.parallel.watch import Watch
 
 Tensor = torch.Tensor
-Parts = dict[int, Tensor]  # rows, by the number of the first of them
+Dims = tuple[int, ...]  # of a tensor, that are cut
+Wanted = tuple[Region, ...]  # by each rank
+Parts = dict[tuple[int, ...], Tensor]  # of a region, by where they begin
 _POINT_TO_POINT = ("gloo", "nccl", "mpi")
 _NEURON = (
     "neuron"  # has collectives; whether it has more, a probe says (docs/guides/on-a-device.md)
@@ -76,49 +79,48 @@ class Links:
     offer: LinkOffer
     timeout_s: float
     watch: Watch | None  # None: nobody to wait for
+    agreement: Agreement | None = None  # None: nobody to agree with
     traffic: Traffic = field(default_factory=Traffic)
     module: str = ""  # for whom the next message is
+    is_broken: bool = False  # somebody is missing, or differs: nothing more is sent
     _waiter: _Waiter | None = None
     _under_way: list[Exchange] = field(default_factory=list)  # also those nobody waits for
 
-    def fetch(self, own: Tensor, dim: int, bands: Bands, wanted: Sequence[Interval]) -> Tensor:
-        """Rows `wanted[rank]` of a tensor of which this rank holds its band."""
-        parts = self.start(own, dim, bands, wanted).rows()
-        return joined_rows({**parts, bands.of(self.rank)[0]: own}, dim, wanted[self.rank])
+    def fetch(self, own: Tensor, dims: Dims, grid: Grid, wanted: Wanted) -> Tensor:
+        """Region `wanted[rank]` of a tensor of which this rank holds its part."""
+        parts = self.start(own, dims, grid, wanted).rows()
+        return joined_region({**parts, _corner(grid.of(self.rank)): own}, dims, wanted[self.rank])
 
-    def start(self, own: Tensor, dim: int, bands: Bands, wanted: Sequence[Interval]) -> Exchange:
-        """Send what others want of this rank's band, and ask for what it wants of theirs.
+    def start(self, own: Tensor, dims: Dims, grid: Grid, wanted: Wanted) -> Exchange:
+        """Send what others want of this rank's part, and ask for what it wants of theirs.
 
         Nothing is waited for, so `own` must not change before the rows of the exchange are there.
         """
-        if not any(edges(bands, wanted, source) for source in range(self.ranks)):
+        if not any(edges(grid, wanted)):
             return Exchange(dict)
-        rows = halo_rows(bands, wanted, self.rank, self.offer)
-        received = rows * (own.numel() // own.shape[dim] * own.element_size())
+        positions = halo_area(grid, wanted, self.rank, self.offer)
+        received = positions * (own.nbytes // area(grid.of(self.rank)))
         self.traffic.note(self.module, TrafficKind.halo, received)
         begin = self._permuted if self.offer is LinkOffer.permute else self._from_all_edges
-        exchange = Exchange(begin(own, dim, bands, wanted), 1, received)
+        exchange = Exchange(begin(own, dims, grid, wanted), 1, received)
         self._under_way = [earlier for earlier in self._under_way if not earlier.is_there]
         self._under_way.append(exchange)
         return exchange
 
-    def _permuted(
-        self, own: Tensor, dim: int, bands: Bands, wanted: Sequence[Interval]
-    ) -> Callable[[], Parts]:
-        mine, base = bands.of(self.rank), bands.of(self.rank)[0]
+    def _permuted(self, own: Tensor, dims: Dims, grid: Grid, wanted: Wanted) -> Callable[[], Parts]:
+        mine = grid.of(self.rank)
         messages, parts = [], {}
         for other in range(self.ranks):
             if other == self.rank:
                 continue
             peer = dist.get_global_rank(self.group, other)
-            start, stop = meeting(mine, wanted[other])
-            if start < stop:
-                part = own.narrow(dim, start - base, stop - start).contiguous()
+            if area(sent := common(mine, wanted[other])):
+                part = cut_out(own, dims, mine, sent).contiguous()
                 messages.append(dist.P2POp(dist.isend, _raw(part), peer, self.group))
-            start, stop = meeting(bands.of(other), wanted[self.rank])
-            if start < stop:
-                parts[start] = _rows_like(own, dim, stop - start)
-                messages.append(dist.P2POp(dist.irecv, _raw(parts[start]), peer, self.group))
+            if area(got := common(grid.of(other), wanted[self.rank])):
+                parts[_corner(got)] = _sized_like(own, dims, sizes_of(got))
+                raw = _raw(parts[_corner(got)])
+                messages.append(dist.P2POp(dist.irecv, raw, peer, self.group))
         works = dist.batch_isend_irecv(messages) if messages else []
         module = self.module
 
@@ -130,48 +132,68 @@ class Links:
         return arrived
 
     def _from_all_edges(
-        self, own: Tensor, dim: int, bands: Bands, wanted: Sequence[Interval]
+        self, own: Tensor, dims: Dims, grid: Grid, wanted: Wanted
     ) -> Callable[[], Parts]:
-        sent = [edges(bands, wanted, source) for source in range(self.ranks)]
-        base = bands.of(self.rank)[0]
-        mine = [own.narrow(dim, start - base, stop - start) for start, stop in sent[self.rank]]
-        longest = max(sum(stop - start for start, stop in intervals) for intervals in sent)
-        filled = sum(part.shape[dim] for part in mine)
-        spare = [_rows_like(own, dim, longest - filled).zero_()] if filled < longest else []
-        gathering = self._all_gathered(torch.cat([*mine, *spare], dim))
-        return lambda: self._of_edges(gathering(), dim, sent, wanted[self.rank])
+        sent = edges(grid, wanted)
+        held = grid.of(self.rank)
+        mine = [cut_out(own, dims, held, region).reshape(-1) for region in sent[self.rank]]
+        depth = own.numel() // area(held)  # elements of a position
+        longest = depth * max(sum(map(area, regions)) for regions in sent)
+        spare = own.new_zeros(longest - sum(part.numel() for part in mine))
+        gathering = self._all_gathered(torch.cat([*mine, spare]))
+        shape = own.shape
 
-    def _of_edges(
-        self, got: list[Tensor], dim: int, sent: Sequence[tuple[Interval, ...]], rows: Interval
-    ) -> Parts:
-        """The rows that are wanted, without all the others that came."""
-        parts = {}
-        for other in range(self.ranks):
-            at = 0
-            for start, stop in sent[other] if other != self.rank else ():
-                first, last = meeting((start, stop), rows)
-                if first < last:
-                    parts[first] = got[other].narrow(dim, at + first - start, last - first).clone()
-                at += stop - start
-        return parts
+        def arrived() -> Parts:
+            """What is wanted, without all the others that came."""
+            parts: Parts = {}
+            for other, flat in enumerate(gathering()):
+                got = common(grid.of(other), wanted[self.rank])
+                if other == self.rank or not area(got):
+                    continue
+                cells: Parts = {}
+                counts = [depth * area(region) for region in sent[other]]
+                cut = torch.split(flat.narrow(0, 0, sum(counts)), counts)
+                for region, part in zip(sent[other], cut, strict=True):
+                    cells[_corner(region)] = part.view(_resized(shape, dims, sizes_of(region)))
+                parts[_corner(got)] = joined_region(cells, dims, got).clone()
+            return parts
+
+        return arrived
 
     def gather(
-        self, own: Tensor, dim: int, bands: Bands, kind: TrafficKind = TrafficKind.gather
+        self, own: Tensor, dims: Dims, grid: Grid, kind: TrafficKind = TrafficKind.gather
     ) -> Tensor:
-        """The whole tensor, of which this rank holds its band."""
-        longest = max(bands.sizes())
-        spare = longest - own.shape[dim]
-        padded = torch.cat([own, _rows_like(own, dim, spare).zero_()], dim) if spare else own
-        row_bytes = own.numel() // own.shape[dim] * own.element_size()
-        self.traffic.note(self.module, kind, (self.ranks - 1) * longest * row_bytes)
-        got = self._all_gathered(padded)()
-        sizes = bands.sizes()
-        return torch.cat([got[r].narrow(dim, 0, sizes[r]) for r in range(self.ranks)], dim)
+        """The whole tensor, of which this rank holds its part."""
+        padded = own
+        if tuple(own.shape[dim] for dim in dims) != grid.largest:
+            padded = _sized_like(own, dims, grid.largest).zero_()
+            cut_out(padded, dims, grid.whole, _at_zero(grid.of(self.rank))).copy_(own)
+        self.traffic.note(self.module, kind, (self.ranks - 1) * padded.nbytes)
+        parts: Parts = {}
+        for other, got in enumerate(self._all_gathered(padded)()):
+            region = grid.of(other)
+            parts[_corner(region)] = cut_out(got, dims, grid.whole, _at_zero(region))
+        return joined_region(parts, dims, grid.whole).contiguous()
 
     def stacked(self, own: Tensor) -> Tensor:
         """A small tensor of every rank, in the order of ranks."""
         self.traffic.note(self.module, TrafficKind.statistics, (self.ranks - 1) * own.nbytes)
         return torch.stack(self._all_gathered(own)())
+
+    def each(self, own: Tensor) -> list[Tensor]:
+        """Results of every rank, equally large."""
+        self.traffic.note(self.module, TrafficKind.result, (self.ranks - 1) * own.nbytes)
+        return self._all_gathered(own)()
+
+    def close(self) -> None:
+        """Stop to count as alive. All ranks together, when no more messages are to come.
+
+        Where a rank was lost or differs, the others are not waited for.
+        """
+        if not self.is_broken:
+            self.barrier()
+        if self.watch is not None:
+            self.watch.stop()
 
     def summed(self, own: Tensor) -> Tensor:
         """The sum over ranks, in float32 at least; for gradients."""
@@ -179,6 +201,16 @@ class Links:
         total = own.to(wide).contiguous().clone()
         self._wait("sum of gradients", [dist.all_reduce(total, group=self.group, async_op=True)])
         return total.to(own.dtype)
+
+    def state(self, occasion: str, facts: Facts) -> None:
+        """Say what this rank is about to do: all have to do it alike."""
+        if self.agreement is None:
+            return
+        try:
+            self.agreement.state(occasion, facts)
+        except TrnconvError:
+            self.is_broken = True
+            raise
 
     def barrier(self) -> None:
         """Until every rank is here, and all that was asked for has come."""
@@ -214,6 +246,7 @@ class Links:
                 outcome.error = outcome.error or TimeoutError("nothing came")
                 break
         if outcome.error is not None:
+            self.is_broken = True
             asked = self.module if module is None else module
             where = f" for {asked}" if asked else ""
             said = str(outcome.error).splitlines()[0]
@@ -227,14 +260,12 @@ class Links:
 class PaperLinks(Links):
     """One rank on the meta device: nobody answers, and all is counted."""
 
-    def _permuted(
-        self, own: Tensor, dim: int, bands: Bands, wanted: Sequence[Interval]
-    ) -> Callable[[], Parts]:
+    def _permuted(self, own: Tensor, dims: Dims, grid: Grid, wanted: Wanted) -> Callable[[], Parts]:
         parts = {}
         for other in range(self.ranks):
-            start, stop = meeting(bands.of(other), wanted[self.rank])
-            if other != self.rank and start < stop:
-                parts[start] = _rows_like(own, dim, stop - start)
+            got = common(grid.of(other), wanted[self.rank])
+            if other != self.rank and area(got):
+                parts[_corner(got)] = _sized_like(own, dims, sizes_of(got))
         return lambda: parts
 
     def _all_gathered(self, own: Tensor) -> Callable[[], list[Tensor]]:
@@ -270,14 +301,37 @@ class _Waiter:
             outcome.done.set()
 
 
-def joined_rows(parts: Parts, dim: int, rows: Interval) -> Tensor:
-    """The rows of an interval side by side; as they lie, if one part has them all."""
-    found = []
-    for first in sorted(parts):
-        start, stop = meeting((first, first + parts[first].shape[dim]), rows)
-        if start < stop:
-            found.append(parts[first].narrow(dim, start - first, stop - start))
-    return found[0] if len(found) == 1 else torch.cat(found, dim)
+def joined_region(parts: Parts, dims: Dims, region: Region) -> Tensor:
+    """A region out of parts of it; as it lies, if one part has all of it, else copied once."""
+    found: dict[Region, Tensor] = {}
+    for corner, part in parts.items():
+        sizes = [part.shape[dim] for dim in dims]
+        held = tuple((start, start + size) for start, size in zip(corner, sizes, strict=True))
+        if area(some := common(held, region)):
+            found[some] = cut_out(part, dims, held, some)
+    if len(found) == 1:
+        return next(iter(found.values()))
+    if len(dims) == 1:
+        return torch.cat([found[some] for some in sorted(found)], dims[0])
+    whole = _sized_like(next(iter(found.values())), dims, sizes_of(region))
+    for some, part in found.items():
+        cut_out(whole, dims, region, some).copy_(part)
+    return whole
+
+
+def _corner(region: Region) -> tuple[int, ...]:
+    return tuple(start for start, _ in region)
+
+
+def _at_zero(region: Region) -> Region:
+    return tuple((0, stop - start) for start, stop in region)
+
+
+def cut_out(tensor: Tensor, dims: Dims, held: Region, some: Region) -> Tensor:
+    """Some of the region that a tensor is."""
+    for dim, (first, _), (start, stop) in zip(dims, held, some, strict=True):
+        tensor = tensor.narrow(dim, start - first, stop - start)
+    return tensor
 
 
 def _raw(tensor: Tensor) -> Tensor:
@@ -285,7 +339,12 @@ def _raw(tensor: Tensor) -> Tensor:
     return tensor.view(-1).view(torch.uint8)
 
 
-def _rows_like(tensor: Tensor, dim: int, rows: int) -> Tensor:
-    sizes = list(tensor.shape)
-    sizes[dim] = rows
-    return tensor.new_empty(sizes)
+def _sized_like(tensor: Tensor, dims: Dims, sizes: Sequence[int]) -> Tensor:
+    return tensor.new_empty(_resized(tensor.shape, dims, sizes))
+
+
+def _resized(shape: Sequence[int], dims: Dims, sizes: Sequence[int]) -> list[int]:
+    result = list(shape)
+    for dim, size in zip(dims, sizes, strict=True):
+        result[dim] = size
+    return result

@@ -14,8 +14,11 @@ from math import inf
 
 from nkisim.fabric import FABRICS, Fabric
 from nkisim.machine import TRN2, Machine, Reading
+from trnconv.ask.cores import cores_of
 from trnconv.ask.question import Question
 from trnconv.errors import TrnconvError
+from trnconv.host.found import find
+from trnconv.host.record import read_host
 from trnconv.runtime.pricing import price
 
 AUTO, ALWAYS, NEVER = "auto", "always", "never"
@@ -26,28 +29,42 @@ _FASTEST = 4  # no fast form has fewer multiplications than a quarter
 
 @dataclass(frozen=True)
 class LinkedCore:
-    """A core, and what joins it to others."""
+    """A logical core, and what joins it to others: a rank of `trnconv.parallel` has one."""
 
     machine: Machine
     fabric: Fabric
+    cores: int = 1  # physical ones; 2 is a pair (LNC2), whose launches run on both
 
     @staticmethod
-    def of(machine: Machine, reading: Reading = Reading.default) -> LinkedCore:
+    def of(machine: Machine, reading: Reading = Reading.default, cores: int = 1) -> LinkedCore:
         """The largest one with such cores, in a reading of what is not published."""
-        return LinkedCore(machine.read(reading), FABRICS[machine.base_name].read(reading))
+        fabric = FABRICS[machine.base_name].read(reading)
+        return LinkedCore(machine.read(reading), fabric, cores_of(machine, cores))
+
+    @staticmethod
+    def here() -> LinkedCore:
+        """That of this host, as firmware, environment and its probes say; trn2 where none does."""
+        found = find(default=TRN2.name)
+        return LinkedCore.of(read_host().machine(found.target), cores=found.lnc)
 
     def message_ns(self, received_bytes: int, ranks: int) -> float:
         """Latency and bandwidth. A band's neighbour may sit on the next chip."""
-        within = ranks <= self.fabric.cores_per_chip
+        within = ranks * self.cores <= self.fabric.cores_per_chip
         rate = self.fabric.bytes_per_ns(self.machine, same_chip=within)
         return self.fabric.message_ns + received_bytes / rate
 
     def copy_ns(self, moved_bytes: int) -> float:
-        """Of bytes read and written by the core's own DMA engines."""
-        return moved_bytes / self.fabric.bytes_per_ns(self.machine, same_chip=True)
+        """Of bytes read and written by the cores' own DMA engines."""
+        rate = self.fabric.bytes_per_ns(self.machine, same_chip=True)
+        return moved_bytes / (self.cores * rate)
+
+    @property
+    def macs_per_ns(self) -> float:
+        """With all of the array of every core at work."""
+        return self.cores * self.machine.partitions**2 * self.machine.timing.pe_ghz
 
 
-ASSUMED = LinkedCore.of(TRN2)  # where a model decides, whatever it runs on
+ASSUMED = LinkedCore.of(TRN2)  # on paper, where nobody says otherwise
 
 
 @dataclass(frozen=True)
@@ -82,11 +99,15 @@ class Balance:
 def balance(ways: Ways) -> Balance:
     """Both ways compared. The band takes as long in both: it has the same outputs and taps."""
     instance = ways.instance
+
+    def band_ns() -> float:
+        return _ns(ways.band, instance.cores)
+
     travel = sum(instance.message_ns(halo, ways.ranks) for halo in ways.halos)
     return Balance(
-        hidden_ns=travel if travel * _FASTEST <= _peak_ns(ways) else min(travel, _ns(ways.band)),
+        hidden_ns=travel if travel * _FASTEST <= _peak_ns(ways) else min(travel, band_ns()),
         uncopied_ns=instance.copy_ns(ways.together_bytes - ways.apart_bytes),
-        strips_ns=sum(_ns(strip) for strip in ways.strips),
+        strips_ns=sum(_ns(strip, instance.cores) for strip in ways.strips),
         launches_ns=len(ways.strips) * instance.machine.timing.launch_ns,
     )
 
@@ -102,12 +123,11 @@ def overlaps(ways: Ways) -> bool:
 
 def _peak_ns(ways: Ways) -> float:
     """The band's direct convolution with all of the array at work all the time."""
-    machine = ways.instance.machine
-    return ways.band.shape.macs() / (machine.partitions**2 * machine.timing.pe_ghz)
+    return ways.band.shape.macs() / ways.instance.macs_per_ns
 
 
-def _ns(question: Question) -> float:
+def _ns(question: Question, cores: int) -> float:
     try:
-        return price(question, cores=1).ns
+        return price(question, cores=cores).ns
     except TrnconvError:  # no plan is no price: it never pays
         return inf

@@ -13,7 +13,7 @@ import torch
 
 from trnconv.errors import UnsupportedError
 from trnconv.parallel.attention import attention
-from trnconv.parallel.banded_model import NAMES, ROWS, BandedModel
+from trnconv.parallel.banded_model import BandedModel
 from trnconv.parallel.group_norm import group_norm
 from trnconv.pytorch.lazy.endings import value_of
 
@@ -34,7 +34,7 @@ class GatherWanted(Exception):  # noqa: N818 (not an error: a module asks for it
 def handled(spread: BandedModel, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """The result of a function over all bands; NotImplemented if every rank may do its own part."""
     name = getattr(func, "__name__", "")
-    if spread.axis is None:
+    if not spread.axes:
         attends = name == "scaled_dot_product_attention"
         return attention(spread, func, args, kwargs) if attends else NotImplemented
     if name in _MIX_ALL:
@@ -50,9 +50,9 @@ def handled(spread: BandedModel, func: Callable[..., Any], args: Any, kwargs: An
     if name == "interpolate":
         _require_nearest(spread, args, kwargs)
     if name == "__getitem__" and _cuts(spread, args):
-        raise _refusal(spread, f"some of the {NAMES[spread.axis]}")
+        raise _refusal(spread, f"some of the {spread.cut.names}")
     if name in _ALONG_DIMENSIONS and _crosses(spread, name, args, kwargs):
-        raise _refusal(spread, f"{name} along {NAMES[spread.axis]}")
+        raise _refusal(spread, f"{name} along {spread.cut.names}")
     return NotImplemented
 
 
@@ -60,18 +60,15 @@ def _require_nearest(spread: BandedModel, args: Any, kwargs: Any) -> None:
     """Upsampling by whole numbers copies rows; any other way reads several."""
     bound = dict(zip(("input", "size", "scale_factor", "mode"), args, strict=False), **kwargs)
     mode = bound.get("mode", "nearest")
-    at = spread.cut - 3
     x, size, factor = bound["input"], bound.get("size"), bound.get("scale_factor")
     listed = size if size is not None else factor
-    one = listed[at] if isinstance(listed, (tuple, list, torch.Size)) else listed
-    times = one / x.shape[at] if size is not None else one
-    if (
-        mode not in ("nearest", "nearest-exact")
-        or times is None
-        or times < 1
-        or times != int(times)
-    ):
-        raise _refusal(spread, f"interpolation ({mode}) by {times}")
+    for axis in spread.cut.axes:
+        at = axis - 3
+        one = listed[at] if isinstance(listed, (tuple, list, torch.Size)) else listed
+        times = one / x.shape[at] if size is not None else one
+        whole = times is not None and times >= 1 and times == int(times)
+        if mode not in ("nearest", "nearest-exact") or not whole:
+            raise _refusal(spread, f"interpolation ({mode}) by {times}")
 
 
 def _crosses(spread: BandedModel, name: str, args: Any, kwargs: Any) -> bool:
@@ -81,7 +78,7 @@ def _crosses(spread: BandedModel, name: str, args: Any, kwargs: Any) -> bool:
         return False
     if name == "layer_norm":
         shape = kwargs.get("normalized_shape", args[1] if len(args) > 1 else ())
-        return len(shape) > (1 if spread.cut == ROWS else 0)
+        return any(len(shape) > 2 - axis for axis in spread.cut.axes)
     position = 2 if name in ("norm", "normalize", "roll") else 1
     given = args[position] if len(args) > position else None
     dims = kwargs.get("dim", kwargs.get("dims", given))
@@ -92,17 +89,18 @@ def _crosses(spread: BandedModel, name: str, args: Any, kwargs: Any) -> bool:
     if dims is None:
         return True
     listed = dims if isinstance(dims, (tuple, list)) else (dims,)
-    return rank + spread.cut - 3 in [dim % rank for dim in listed]
+    return not {dim % rank for dim in listed}.isdisjoint(spread.cut.dims(rank))
 
 
 def _cuts(spread: BandedModel, args: Any) -> bool:
     """Whether an index takes some of the rows; [..., None] and the like are let through."""
     keys = args[1] if isinstance(args[1], tuple) else (args[1],)
     plain = all(isinstance(key, (slice, int)) for key in keys)
-    at = _rank(args[0]) + spread.cut - 3
-    if not plain or _rank(args[0]) < _FRAMES or len(keys) <= at:
+    rank = _rank(args[0])
+    if not plain or rank < _FRAMES:
         return False
-    return keys[at] not in (slice(None), slice(0, None))
+    taken = [keys[at] for at in spread.cut.dims(rank) if at < len(keys)]
+    return any(key not in (slice(None), slice(0, None)) for key in taken)
 
 
 def _rank(value: Any) -> int:
@@ -110,9 +108,9 @@ def _rank(value: Any) -> int:
 
 
 def _refusal(spread: BandedModel, what: str) -> UnsupportedError:
-    assert spread.axis is not None
+    cut = spread.cut.names
     return UnsupportedError(
         f"{spread.book.module or 'the model'}: {what}, of a video cut into bands of"
-        f" {NAMES[spread.axis]}. It reads {NAMES[spread.axis]} of other ranks, and is not known to"
+        f" {cut}. It reads {cut} of other ranks, and is not known to"
         " trnconv.parallel. Cut the other axis, or run the model on one rank."
     )

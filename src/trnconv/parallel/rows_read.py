@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import lru_cache
+from itertools import pairwise, product
 
 from trnconv.errors import ShapeError, UnsupportedError
 from trnconv.geometry import CIRCULAR, REFLECT, ZEROS
 from trnconv.parallel.bands import Bands, Interval
+from trnconv.parallel.grid import Grid
+
+_KEPT = 4096  # convolutions of a process that differ
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,11 @@ class Reading:
         """As an interval."""
         return self.start, self.stop
 
+    @property
+    def count(self) -> int:
+        """Rows that a convolution gets."""
+        return len(self.order) or self.stop - self.start
+
 
 def out_bands(bands: Bands, sliding: Sliding) -> Bands:
     """Bands of the output: a bound b goes to ceil(b * upsample / stride)."""
@@ -70,6 +79,16 @@ def out_bands(bands: Bands, sliding: Sliding) -> Bands:
 def reading(bands: Bands, sliding: Sliding, rank: int) -> Reading:
     """What the outputs of a rank read."""
     return read_by(out_bands(bands, sliding).of(rank), sliding, bands.total)
+
+
+@lru_cache(_KEPT)
+def readings_of(grid: Grid, slidings: tuple[Sliding, ...]) -> tuple[tuple[Reading, ...], ...]:
+    """What the outputs of each rank read, along each axis that is cut."""
+    along = [
+        [reading(bands, sliding, at) for at in range(bands.ranks)]
+        for bands, sliding in zip(grid.bands, slidings, strict=True)
+    ]
+    return tuple(product(*along))
 
 
 def read_by(outputs: Interval, sliding: Sliding, rows: int) -> Reading:

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
 import torch
-import torch.distributed as dist
 from torch import nn
-from torch.distributed import distributed_c10d
 
 from trnconv.errors import ShapeError, UnsupportedError
-from trnconv.parallel.banded_model import COLUMNS, NAMES, ROWS, BandedModel
+from trnconv.parallel.agreement import Weights
+from trnconv.parallel.banded_model import BandedModel
 from trnconv.parallel.bands import Bands
 from trnconv.parallel.forward import LazyBands, banded_convolution_forward, banded_forward
-from trnconv.parallel.links import Links, offered
-from trnconv.parallel.overlap import OVERLAPS
+from trnconv.parallel.grid import NAMES, Cut, Grid
+from trnconv.parallel.linked_group import DEFAULT, Options, linked
+from trnconv.parallel.links import cut_out
+from trnconv.parallel.mesh import Shares, cut_by, shares_of
+from trnconv.parallel.overlap import OVERLAPS, LinkedCore
 from trnconv.parallel.traffic import Traffic, TrafficKind
-from trnconv.parallel.watch import Watch
-from trnconv.pytorch.backends import Backend
-from trnconv.pytorch.lazy.context import ALL_REWRITES, Rewrites
 from trnconv.pytorch.patching import PatchReport, patch_, unpatch_
 from trnconv.pytorch.patching.methods import (
     ATTRIBUTE,
@@ -33,25 +31,7 @@ from trnconv.pytorch.patching.methods import (
 )
 
 Tensor = torch.Tensor
-_AXES = {"rows": ROWS, "columns": COLUMNS}
 _TRANSPOSED = (nn.ConvTranspose2d, nn.ConvTranspose3d)
-_times: Counter[str] = Counter()  # a group was linked, on this rank; equal on all of its ranks
-PATIENCE_S = 10.0  # without a sign of life; less if the timeout is
-
-
-@dataclass(frozen=True)
-class Options:
-    """How a model in bands runs; the first three as for `patch_`."""
-
-    reproducible: bool = False
-    rewrites: Rewrites = ALL_REWRITES
-    backend: str | Backend | None = None
-    exchange: Literal["auto", "permute", "all_gather"] = "auto"
-    overlap: Literal["auto", "always", "never"] = "auto"  # auto: where it is modelled to pay
-    timeout_s: float = 300.0  # of one message
-
-
-DEFAULT = Options()
 
 
 @dataclass(frozen=True)
@@ -60,8 +40,9 @@ class Shards:
 
     model: nn.Module
     report: PatchReport
-    shares: tuple[float, ...]
+    shares: Shares
     spread: BandedModel
+    weights: Weights
 
     @property
     def rank(self) -> int:
@@ -84,69 +65,79 @@ class Shards:
         Bounds are multiples of `unit` rows: for pixels that are to be encoded, of the pixels of one
         latent row, so that the bands of every resolution are exact multiples of each other.
         """
-        dim = self._dim(whole)
-        bands = Bands.shared(whole.shape[dim], self.shares, unit)
-        self.begin(bands)
-        start, stop = bands.of(self.rank)
-        return whole.narrow(dim, start, stop - start).contiguous()
-
-    def begin(self, bands: Bands) -> None:
-        """Say what the next band is a band of, if it was not cut by `split`."""
-        if bands.ranks != self.spread.links.ranks:
-            raise ShapeError(
-                f"{bands.ranks} bands for {self.spread.links.ranks} ranks: one for each is needed."
+        dims = self._dims(whole)
+        grid = Grid(
+            tuple(
+                Bands.shared(whole.shape[dim], shares, unit)
+                for dim, shares in zip(dims, self.shares, strict=True)
             )
-        self.spread.levels.begin(bands)
+        )
+        self._begin(grid, f"{tuple(whole.shape)} {whole.dtype}")
+        return cut_out(whole, dims, grid.whole, grid.of(self.rank)).contiguous()
+
+    def begin(self, *bands: Bands) -> None:
+        """Say what the next band is a band of, along each axis that is cut, without `split`."""
+        counts = tuple(each.ranks for each in bands)
+        if counts != self.spread.cut.counts:
+            raise ShapeError(
+                f"{' x '.join(map(str, counts))} bands for"
+                f" {' x '.join(map(str, self.spread.cut.counts))} ranks: one for each is needed."
+            )
+        self._begin(Grid(bands), "")
+
+    def _begin(self, grid: Grid, whole: str) -> None:
+        bounds = " x ".join(str(bands.bounds) for bands in grid.bands)
+        facts = {"the video": whole, "the bounds of bands": bounds}
+        self.spread.links.state("the next video", {**facts, "the weights": self.weights.digest()})
+        self.spread.begin(grid)
 
     def whole(self, band: Tensor) -> Tensor:
         """The bands of all ranks joined, on every rank."""
-        dim = self._dim(band)
-        bands = self.spread.levels.of(band.shape[dim])
+        dims = self._dims(band)
         self.spread.links.module = ""
-        return self.spread.links.gather(band, dim, bands, TrafficKind.result)
+        return self.spread.links.gather(
+            band, dims, self.spread.grid(band.shape), TrafficKind.result
+        )
 
     def close(self) -> None:
         """Stop to count as alive. All ranks together, when no more messages are to come."""
-        self.spread.links.barrier()
-        if self.spread.links.watch is not None:
-            self.spread.links.watch.stop()
+        self.spread.links.close()
 
     def __str__(self) -> str:
         """What was sent, and what runs on whole tensors."""
-        lines = [f"bands of {NAMES[self.spread.cut]}, rank {self.rank} of {len(self.shares)}"]
+        cut = self.spread.cut
+        count = " x ".join(map(str, cut.counts))
+        lines = [f"bands of {cut.names}, rank {self.rank} of {count}"]
         lines += [f"{name} runs on whole tensors, on every rank" for name in self.gathering]
         return "\n".join([*lines, "received:", str(self.traffic)])
 
-    def _dim(self, tensor: Tensor) -> int:
+    def _dims(self, tensor: Tensor) -> tuple[int, ...]:
         if tensor.dim() not in (4, 5):
             raise ShapeError(
                 f"a tensor of shape {tuple(tensor.shape)}: videos are (batch, channels, frames,"
                 " height, width), images have no frames."
             )
-        return tensor.dim() + self.spread.cut - 3
+        return self.spread.cut.dims(tensor.dim())
 
 
 def shard_(
     model: nn.Module,
     mesh: Any = None,
     axis: Literal["rows", "columns"] = "rows",
-    shares: Sequence[float] | None = None,
+    shares: Sequence[Any] | None = None,
     options: Options = DEFAULT,
+    dims: Sequence[Literal["height", "width"]] | None = None,
 ) -> Shards:
     """Patch a model to run on bands of a video, one on each rank of a group.
 
     `mesh` is a `DeviceMesh` of one axis (`mesh["name"]` of a larger one), a process group, or None
-    for all ranks. Every rank calls this, and then the model, with bands that `split` cut; results
-    are bands, which `whole` joins. `shares` are the parts of the video, in proportion; equal ones
-    if not given.
+    for all ranks; `axis` is cut. Or it is a `DeviceMesh` of which each axis cuts one of `dims`:
+    with `dims=("height", "width")` ranks hold rectangles. Every rank calls this, and then the
+    model, with bands that `split` cut; results are bands, which `whole` joins. `shares` are the
+    parts of the video, in proportion (with `dims`, a sequence for each); equal ones if not given.
     """
-    if axis not in _AXES:
-        raise UnsupportedError(f"axis={axis!r}: rows or columns.")
-    group = _group(mesh)
-    ranks = dist.get_world_size(group)
-    parts = tuple(shares) if shares is not None else (1.0,) * ranks
-    if len(parts) != ranks:
-        raise ShapeError(f"{len(parts)} shares for {ranks} ranks: one for each is needed.")
+    group, cut = cut_by(mesh, axis, dims)
+    parts = shares_of(cut, shares, is_flat=dims is None)
     if options.overlap not in OVERLAPS:
         raise UnsupportedError(f"overlap={options.overlap!r}: one of {', '.join(OVERLAPS)}.")
     _require_untiled(model)
@@ -157,52 +148,24 @@ def shard_(
         backend=options.backend,
     )
     try:
-        _require_taken(model, report, _AXES[axis])
-        links = _linked(group, options)
+        _require_taken(model, report, cut)
+        weights = Weights(model)
+        said = {"the cut": str(cut), "shares": str(parts), **weights.facts()}
+        links = linked(group, options, type(model).__name__, said)
     except BaseException:
         unpatch_(model)
         raise
-    spread = BandedModel(_AXES[axis], links, report.book)
+    spread = BandedModel(cut, links, report.book)
     spread.shares_attention = not options.reproducible
-    spread.overlap = options.overlap
+    spread.overlap, spread.instance = options.overlap, LinkedCore.here()
     put_on_bands(model, spread)
-    return Shards(model, report, parts, spread)
+    return Shards(model, report, parts, spread, weights)
 
 
 def unshard_(shards: Shards) -> None:
     """Take back what `shard_` did, on every rank."""
     shards.close()
     unpatch_(shards.model)
-
-
-def _group(mesh: Any) -> Any:
-    if not dist.is_initialized():
-        raise UnsupportedError(
-            "no process group: start ranks with torchrun, and call"
-            " torch.distributed.init_process_group first."
-        )
-    if not hasattr(mesh, "get_group"):
-        return dist.group.WORLD if mesh is None else mesh
-    if mesh.ndim != 1:
-        raise UnsupportedError(
-            f"a mesh with axes {mesh.mesh_dim_names}: take one of them, mesh[name]."
-        )
-    return mesh.get_group()
-
-
-def _linked(group: Any, options: Options) -> Links:
-    rank, ranks = dist.get_rank(group), dist.get_world_size(group)
-    members = "-".join(map(str, dist.get_process_group_ranks(group)))
-    _times[members] += 1
-    store = distributed_c10d.PrefixStore(
-        f"trnconv/{members}/{_times[members]}",
-        distributed_c10d._get_default_store(),  # noqa: SLF001 (the group's; there is no other)
-    )
-    watch = Watch(store, rank, ranks, min(PATIENCE_S, options.timeout_s / 2))
-    links = Links(group, rank, ranks, offered(group, options.exchange), options.timeout_s, watch)
-    links.barrier()
-    watch.start()
-    return links
 
 
 def _require_untiled(model: nn.Module) -> None:
@@ -213,19 +176,21 @@ def _require_untiled(model: nn.Module) -> None:
         )
 
 
-def _require_taken(model: nn.Module, report: PatchReport, cut: int) -> None:
-    kept = [entry for entry in report.kept if len(entry.weight) > 3 and entry.weight[cut - 3] > 1]
-    if kept:
-        raise UnsupportedError(
-            f"{kept[0].name}: {kept[0].reason} It reads other {NAMES[cut]}, and torch's own"
-            " convolution cannot fetch them."
-        )
-    for name, module in model.named_modules():
-        if isinstance(module, _TRANSPOSED) and module.kernel_size[cut - 3] > 1:
+def _require_taken(model: nn.Module, report: PatchReport, cut: Cut) -> None:
+    for axis in cut.axes:
+        at, name = axis - 3, NAMES[axis]
+        kept = [entry for entry in report.kept if len(entry.weight) > 3 and entry.weight[at] > 1]
+        if kept:
             raise UnsupportedError(
-                f"{name}: a transposed convolution over {NAMES[cut]} is not done in bands. Cut the"
-                " other axis, or run the model on one rank."
+                f"{kept[0].name}: {kept[0].reason} It reads other {name}, and torch's own"
+                " convolution cannot fetch them."
             )
+        for place, module in model.named_modules():
+            if isinstance(module, _TRANSPOSED) and module.kernel_size[at] > 1:
+                raise UnsupportedError(
+                    f"{place}: a transposed convolution over {name} is not done in bands. Cut the"
+                    " other axis, or run the model on one rank."
+                )
 
 
 def put_on_bands(model: nn.Module, spread: BandedModel) -> None:

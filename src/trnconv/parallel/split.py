@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trnconv.ask.question import Question
 from trnconv.parallel.band_operands import read_as, sized
-from trnconv.parallel.bands import Bands, Interval
 from trnconv.parallel.edge_strips import EdgeStrips, HaloPiece, StripLaunch
+from trnconv.parallel.grid import Cut, Grid, Region
 from trnconv.parallel.halos import Surrounded
 from trnconv.parallel.overlap import LinkedCore, Ways
-from trnconv.parallel.rows_read import Sliding
+from trnconv.parallel.rows_read import Reading, Sliding, reading
 from trnconv.parallel.strips import EdgeStrip, alike, strips
 from trnconv.pytorch.arrays import dtype_name
 from trnconv.pytorch.lazy.context import PatchContext
@@ -48,21 +49,42 @@ class BandLayer:
 
 
 @dataclass(frozen=True)
+class StripGroup:
+    """Strips along one axis that one launch can compute."""
+
+    at: int  # of the axis, among those that are cut
+    strips: tuple[EdgeStrip, ...]
+
+
+@dataclass(frozen=True)
 class Halves:
     """A layer whose strips can be convolved apart from its band."""
 
     layer: BandLayer
-    cut: int
-    groups: tuple[tuple[EdgeStrip, ...], ...]  # one for each launch
+    cut: Cut
+    own: tuple[Reading, ...]  # of the band, along each axis that is cut
+    groups: tuple[StripGroup, ...]
 
     @staticmethod
-    def of(layer: BandLayer, cut: int, bands: Bands, sliding: Sliding, rank: int) -> Halves | None:
-        """None where a band alone gives no output of the whole."""
-        found = None if layer.operands.skip[cut] else strips(bands, sliding, rank)
-        return None if found is None else Halves(layer, cut, alike(found))
+    def of(
+        layer: BandLayer, cut: Cut, grid: Grid, slidings: Sequence[Sliding], rank: int
+    ) -> Halves | None:
+        """None where a band alone gives no output of the whole.
+
+        Strips along one axis are as long as the band is along the other: where two meet, both
+        compute the same outputs.
+        """
+        groups, own, place = [], [], cut.place(rank)
+        for at, (bands, sliding) in enumerate(zip(grid.bands, slidings, strict=True)):
+            found = strips(bands, sliding, place[at])
+            if found is None or layer.operands.skip[cut.axes[at]]:
+                return None
+            own.append(reading(bands, sliding, place[at]))
+            groups += [StripGroup(at, group) for group in alike(found)]
+        return Halves(layer, cut, tuple(own), tuple(groups))
 
     def ways(
-        self, near: list[Surrounded], wanted: Interval, ranks: int, instance: LinkedCore
+        self, near: list[Surrounded], wanted: Region, ranks: int, instance: LinkedCore
     ) -> Ways:
         """Both ways, in sizes."""
         operands = [self._operands(group) for group in self.groups]
@@ -81,17 +103,19 @@ class Halves:
 
     def apart(self, pieces: tuple[HaloPiece, ...]) -> EdgeStrips:
         """The second step, to be done when the first is."""
-        launches = [
-            StripLaunch(group, spec_of(self._operands(group), self.layer.window, self.layer.around))
-            for group in self.groups
-        ]
-        return EdgeStrips(2 + self.cut, pieces, tuple(launches))
+        launches = []
+        for group in self.groups:
+            spec = spec_of(self._operands(group), self.layer.window, self.layer.around)
+            launches.append(StripLaunch(group.at, group.strips, self.own, spec))
+        return EdgeStrips(self.cut, pieces, tuple(launches))
 
-    def _operands(self, group: tuple[EdgeStrip, ...]) -> ConvOperands:
+    def _operands(self, group: StripGroup) -> ConvOperands:
         """Of one launch: sizes only."""
-        read = group[0].reading
-        rows = sized(self.layer.operands, self.cut, read.stop - read.start, len(group))
-        return read_as(self.layer.operands, self.cut, rows, read)
+        readings = list(self.own)
+        readings[group.at] = group.strips[0].reading
+        counts = [own.count for own in readings]
+        sizes = sized(self.layer.operands, self.cut.axes, counts, len(group.strips))
+        return read_as(self.layer.operands, self.cut.axes, sizes, readings)
 
 
 def _elements(question: Question) -> int:

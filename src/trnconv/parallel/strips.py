@@ -28,13 +28,13 @@ def strips(bands: Bands, sliding: Sliding, rank: int) -> tuple[EdgeStrip, ...] |
     """What a convolution of the band alone, padded like the whole, gets wrong at its edges.
 
     None where it gets everything wrong: its outputs are not in step with those of the whole, the
-    band is so thin that every output reads a row of another, or rows are mirrored, which a strip
-    would mirror at its own edge.
+    band is so thin that every output reads a row of another, or a strip reads mirrored rows.
     """
     (start, stop), (first, last) = bands.of(rank), out_bands(bands, sliding).of(rank)
     count, times = last - first, sliding.upsample
     in_step = first * sliding.stride == start * times and sliding.out_size(stop - start) == count
-    if not in_step or sliding.mode == REFLECT:
+    thin = sliding.mode == REFLECT and stop - start <= max(sliding.before, sliding.after)
+    if not in_step or thin:  # so thin that it cannot be mirrored
         return None
     front = -(-sliding.before // sliding.stride) if rank > 0 else 0
     whole = ((stop - start) * times + sliding.before - sliding.reach) // sliding.stride + 1
@@ -42,11 +42,12 @@ def strips(bands: Bands, sliding: Sliding, rank: int) -> tuple[EdgeStrip, ...] |
     if front + back >= count:
         return None
     edges = [(0, front), (count - back, back)]
-    return tuple(
+    found = tuple(
         EdgeStrip(at, size, read_by((first + at, first + at + size), sliding, bands.total))
         for at, size in edges
         if size > 0
     )
+    return None if any(strip.reading.order for strip in found) else found
 
 
 def alike(some: tuple[EdgeStrip, ...]) -> tuple[tuple[EdgeStrip, ...], ...]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from trnconv.parallel.bands import Bands, Interval, joined, meeting
+from trnconv.parallel.grid import Grid, Region, area, common, edges
 
 
 class TrafficKind(Enum):
@@ -71,28 +70,15 @@ class Traffic:
         return "\n".join(lines) or "nothing was sent"
 
 
-def edges(bands: Bands, wanted: Sequence[Interval], source: int) -> tuple[Interval, ...]:
-    """The rows of one rank that any other reads."""
-    own = bands.of(source)
-    return joined(
-        [meeting(own, interval) for rank, interval in enumerate(wanted) if rank != source]
-    )
-
-
-def halo_rows(bands: Bands, wanted: Sequence[Interval], rank: int, offer: LinkOffer) -> int:
-    """Rows a rank receives in one exchange.
+def halo_area(grid: Grid, wanted: tuple[Region, ...], rank: int, offer: LinkOffer) -> int:
+    """Positions a rank receives in one exchange; rows, where only rows are cut.
 
     By permute: what it reads and does not hold. By all-gather: the edges of every other rank, each
-    as long as the longest, because a collective moves equal parts.
+    as much as the largest, because a collective moves equal parts.
     """
-    if not any(edges(bands, wanted, source) for source in range(bands.ranks)):
+    sent = edges(grid, wanted)
+    if not any(sent):
         return 0
     if offer is LinkOffer.permute:
-        start, stop = wanted[rank]
-        held = meeting(bands.of(rank), wanted[rank])
-        return (stop - start) - (held[1] - held[0])
-    longest = max(
-        sum(stop - start for start, stop in edges(bands, wanted, source))
-        for source in range(bands.ranks)
-    )
-    return (bands.ranks - 1) * longest
+        return area(wanted[rank]) - area(common(grid.of(rank), wanted[rank]))
+    return (grid.ranks - 1) * max(sum(map(area, regions)) for regions in sent)

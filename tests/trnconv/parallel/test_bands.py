@@ -9,11 +9,12 @@ torch = pytest.importorskip("torch")
 F = torch.nn.functional
 
 from trnconv.errors import ShapeError, UnsupportedError
-from trnconv.parallel.bands import Bands, joined, meeting
+from trnconv.parallel.bands import Bands, meeting
+from trnconv.parallel.grid import Cut, Grid, area, common, edges
 from trnconv.parallel.levels import Levels
 from trnconv.parallel.rows_read import Sliding, out_bands, reading
 from trnconv.parallel.strips import alike, strips
-from trnconv.parallel.traffic import LinkOffer, edges, halo_rows
+from trnconv.parallel.traffic import LinkOffer, halo_area
 from trnconv.pytorch.conv_call import ConvSpec
 from trnconv.pytorch.ops import fused_convolution
 
@@ -53,7 +54,6 @@ def test_an_empty_band_is_refused():
 def test_intervals():
     assert meeting((0, 4), (2, 9)) == (2, 4)
     assert meeting((0, 4), (6, 9)) == (6, 6)
-    assert joined([(5, 7), (0, 2), (2, 3), (9, 9)]) == ((0, 3), (5, 7))
 
 
 def random_problem(dice):
@@ -168,7 +168,7 @@ def test_a_band_alone_and_the_strips_at_its_edges_are_the_band_of_the_whole():
         (Sliding(3, stride=2, after=1), ((3, 1),)),
         (Sliding(3, before=1, after=1, upsample=2), ((0, 1), (15, 1))),
         (Sliding(3, before=1, after=1, mode="replicate"), ((0, 1), (7, 1))),
-        (Sliding(3, before=1, after=1, mode="reflect"), None),
+        (Sliding(3, before=1, after=1, mode="reflect"), ((0, 1), (7, 1))),
     ],
 )
 def test_strips_of_the_middle_band_by_hand(sliding, launches):
@@ -242,14 +242,69 @@ def test_levels_that_any_rank_could_confuse_are_refused_by_all():
             levels.add(Bands((0, 2, 3, 5)))
 
 
+def along(intervals):
+    return tuple((interval,) for interval in intervals)
+
+
 def test_halo_rows_by_hand():
-    bands, wanted = Bands((0, 4, 8, 12)), [(0, 5), (3, 9), (7, 12)]
-    assert [halo_rows(bands, wanted, rank, LinkOffer.permute) for rank in range(3)] == [1, 2, 1]
-    assert edges(bands, wanted, 1) == ((4, 5), (7, 8))
+    grid, wanted = Grid((Bands((0, 4, 8, 12)),)), along([(0, 5), (3, 9), (7, 12)])
+    assert [halo_area(grid, wanted, rank, LinkOffer.permute) for rank in range(3)] == [1, 2, 1]
+    assert edges(grid, wanted)[1] == (((4, 5),), ((7, 8),))
     # Two others, each as long as the middle one's two rows.
-    assert [halo_rows(bands, wanted, rank, LinkOffer.all_gather) for rank in range(3)] == [4, 4, 4]
+    assert [halo_area(grid, wanted, rank, LinkOffer.all_gather) for rank in range(3)] == [4, 4, 4]
 
 
 def test_bands_thinner_than_a_halo_are_fetched_from_further_ranks():
-    bands, wanted = Bands((0, 1, 2, 3, 9)), [(0, 4), (0, 5), (0, 6), (0, 9)]
-    assert [halo_rows(bands, wanted, rank, LinkOffer.permute) for rank in range(4)] == [3, 4, 5, 3]
+    grid, wanted = Grid((Bands((0, 1, 2, 3, 9)),)), along([(0, 4), (0, 5), (0, 6), (0, 9)])
+    got = [halo_area(grid, wanted, rank, LinkOffer.permute) for rank in range(4)]
+    assert got == [3, 4, 5, 3]
+
+
+def test_places_on_a_mesh_count_columns_first():
+    cut = Cut((1, 2), (2, 3))
+    assert [cut.place(rank) for rank in range(6)] == [
+        (0, 0),
+        (0, 1),
+        (0, 2),
+        (1, 0),
+        (1, 1),
+        (1, 2),
+    ]
+    grid = Grid((Bands((0, 2, 5)), Bands((0, 1, 4, 6))))
+    assert grid.of(4) == ((2, 5), (1, 4))
+    assert sum(area(grid.of(rank)) for rank in range(6)) == 5 * 6
+
+
+def test_corners_of_a_mesh_are_received_once():
+    """The middle of 3 x 3, one row and one column more on each side: 4 x 4 without 2 x 2."""
+    bands = Bands((0, 2, 4, 6))
+    grid = Grid((bands, bands))
+    wanted = tuple(
+        tuple((max(0, start - 1), min(6, stop + 1)) for start, stop in grid.of(rank))
+        for rank in range(9)
+    )
+    assert halo_area(grid, wanted, 4, LinkOffer.permute) == 4 * 4 - 2 * 2
+    assert halo_area(grid, wanted, 0, LinkOffer.permute) == 3 * 3 - 2 * 2
+    assert halo_area(grid, wanted, 0, LinkOffer.all_gather) == 8 * 4  # the middle sends all
+
+
+def test_edges_are_all_that_others_read_and_do_not_overlap():
+    dice = random.Random(5)  # noqa: S311 (a fixed sequence)
+    for _ in range(50):
+        grid = Grid(tuple(Bands.shared(9, [dice.randint(1, 3) for _ in range(3)]) for _ in "hw"))
+        reach = dice.randint(1, 3)
+        wanted = tuple(
+            tuple((max(0, start - reach), min(9, stop + 1)) for start, stop in grid.of(rank))
+            for rank in range(9)
+        )
+        for source, regions in enumerate(edges(grid, wanted)):
+            cells = [cell for region in regions for cell in positions(region)]
+            others = [wanted[rank] for rank in range(9) if rank != source]
+            met = {cell for other in others for cell in positions(common(grid.of(source), other))}
+            assert len(cells) == len(set(cells))
+            assert set(cells) == met
+
+
+def positions(region):
+    (top, bottom), (left, right) = region
+    return [(row, column) for row in range(top, bottom) for column in range(left, right)]

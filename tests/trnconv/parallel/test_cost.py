@@ -17,14 +17,14 @@ from trnconv.pytorch.estimate import estimate, observe_entry
 
 HUNYUAN = find("hunyuanvideo")
 SIZE = Size("test", 9, 48, 40)
-THREE = Part(HUNYUAN, SIZE, "decode", "rows", 3)
+THREE = Part(HUNYUAN, SIZE, "decode", (3, 1))
 LARGER = replace(THREE, size=Size("larger", 5, 192, 320))  # so large that some overlaps pay
 PLACE = LinkedCore.of(TRN2)
 
 
 @pytest.fixture(scope="module")
 def times():
-    return {cores: core_time(replace(THREE, cores=cores), PLACE) for cores in (1, 3)}
+    return {cores: core_time(replace(THREE, counts=(cores, 1)), PLACE) for cores in (1, 3)}
 
 
 def test_one_core_sends_and_copies_nothing(times):
@@ -32,7 +32,7 @@ def test_one_core_sends_and_copies_nothing(times):
     beside = (one.halos_s, one.gathers_s, one.statistics_s, one.copies_s, one.received_bytes)
     assert beside == (0, 0, 0, 0, 0)
     assert one.largest_share == 1
-    assert one.seconds == one.convolutions_s + one.attention_s > 0
+    assert one.seconds == one.convolutions_s + one.attention_s + one.others_s > 0
 
 
 def test_the_middle_of_three_ranks_receives_two_rows_for_every_convolution():
@@ -81,7 +81,7 @@ def test_the_time_of_an_overlap_is_that_of_its_parts():
     launches = sum(len(ways.strips) * times for ways, times in spread.apart.items())
     assert time.launches_s == pytest.approx(launches * TRN2.timing.launch_ns / 1e9)
     assert 0 < time.hidden_s <= time.halos_s
-    beside = time.gathers_s + time.statistics_s + time.copies_s + time.attention_s
+    beside = time.gathers_s + time.statistics_s + time.copies_s + time.attention_s + time.others_s
     exposed = time.halos_s - time.hidden_s
     whole = time.convolutions_s + beside + exposed + time.launches_s
     assert time.seconds == pytest.approx(whole)
@@ -112,3 +112,19 @@ def test_links_of_a_chip_are_shared_among_its_neighbours():
     fabric = FABRICS["trn2"]
     assert fabric.bytes_per_ns(TRN2, same_chip=False) == 1024 / 4 / 2
     assert fabric.bytes_per_ns(TRN2, same_chip=True) == 16 * 23.0
+
+
+def test_a_pair_is_one_rank_and_twice_the_engines(times):
+    """Two cores of a launch: peak and copies twice as fast, a chip of eight has four of them."""
+    pair = LinkedCore.of(TRN2, cores=2)
+    assert pair.macs_per_ns == 2 * PLACE.macs_per_ns
+    assert pair.copy_ns(1000) == PLACE.copy_ns(1000) / 2
+    assert pair.message_ns(10**6, 4) == PLACE.message_ns(10**6, 8)
+    assert pair.message_ns(10**6, 5) == PLACE.message_ns(10**6, 9) > PLACE.message_ns(10**6, 8)
+    time = core_time(replace(THREE, counts=(1, 1)), pair)
+    assert time.convolutions_s < times[1].convolutions_s
+
+
+def test_norms_and_other_copies_are_counted(times):
+    """A third of the video has less of them, and more than nothing."""
+    assert 0 < times[3].others_s < times[1].others_s

@@ -12,8 +12,9 @@ from nkisim.fabric import FABRICS
 from nkisim.machine import TRN2, Reading
 from trnconv.ask.question import Question
 from trnconv.geometry import ConvShape
-from trnconv.parallel.banded_model import ROWS, BandedModel
+from trnconv.parallel.banded_model import BandedModel
 from trnconv.parallel.bands import Bands, meeting
+from trnconv.parallel.grid import ROWS, Cut, Grid
 from trnconv.parallel.links import PaperLinks
 from trnconv.parallel.overlap import Balance, LinkedCore, Ways, balance, overlaps
 from trnconv.parallel.shard import put_on_bands
@@ -33,17 +34,18 @@ class Double(PaperLinks):
     def begin(self, whole, events):
         self.whole, self.events = whole, events
 
-    def _permuted(self, own, dim, bands, wanted):
+    def _permuted(self, own, dims, grid, wanted):
         del own
+        (dim,) = dims
         self.events.append("sent")
 
         def arrived():
             self.events.append(LATE)
             rows = {}
             for other in range(self.ranks):
-                start, stop = meeting(bands.of(other), wanted[self.rank])
+                start, stop = meeting(*grid.of(other), *wanted[self.rank])
                 if other != self.rank and start < stop:
-                    rows[start] = self.whole.narrow(dim, start, stop - start)
+                    rows[start,] = self.whole.narrow(dim, start, stop - start)
             return rows
 
         return arrived
@@ -77,9 +79,9 @@ def in_the_middle(model, x, overlap, events):
     with patched(model, backend="torch") as report:
         links = Double(None, RANK, BANDS.ranks, LinkOffer.permute, 0.0, None)
         links.begin(x, events)
-        spread = BandedModel(ROWS, links, report.book)
+        spread = BandedModel(Cut((ROWS,), (BANDS.ranks,)), links, report.book)
         spread.overlap = overlap
-        spread.levels.begin(BANDS)
+        spread.begin(Grid((BANDS,)))
         put_on_bands(model, spread)
         start, stop = BANDS.of(RANK)
         return model(x[:, :, :, start:stop].contiguous()), spread
@@ -100,7 +102,7 @@ def test_without_overlap_the_rows_come_first(events):
     assert events == ["sent", LATE, "8 rows of 1"]
 
 
-@pytest.mark.parametrize("mode", ["zeros", "replicate"])
+@pytest.mark.parametrize("mode", ["zeros", "replicate", "reflect"])
 @pytest.mark.parametrize("overlap", ["always", "never"])
 def test_the_result_is_the_band_of_the_whole(events, overlap, mode):
     """Small integers: there is one right result."""
@@ -174,9 +176,9 @@ def test_frames_that_were_copied_for_a_cache_are_not_asked_for_again(overlap):
     start, stop = BANDS.of(RANK)
     with patched(model, backend="torch") as report:
         links = PaperLinks(None, RANK, BANDS.ranks, LinkOffer.permute, 0.0, None)
-        spread = BandedModel(ROWS, links, report.book)
+        spread = BandedModel(Cut((ROWS,), (BANDS.ranks,)), links, report.book)
         spread.overlap = overlap
-        spread.levels.begin(BANDS)
+        spread.begin(Grid((BANDS,)))
         put_on_bands(model, spread)
         model(torch.zeros(1, 4, 12, stop - start, 5))
     assert [work.pieces for work in report.book.works if work.pieces] != []

@@ -130,6 +130,8 @@ def test_without_gradients_the_same_model_runs_on_lazy_tensors(
         (2, "double", "UnsupportedError", "float64"),
         (2, "transposed", "UnsupportedError", "transposed convolution over rows"),
         (4, "mesh", "UnsupportedError", r"mesh[name]"),
+        (2, "dims", "UnsupportedError", "needs a DeviceMesh with 2 dimensions"),
+        (2, "depth", "UnsupportedError", "height, width, or both"),
         (2, "pool", "UnsupportedError", "avg_pool2d"),
         (2, "mean", "UnsupportedError", "mean along rows"),
         (2, "slice", "UnsupportedError", "some of the rows"),

@@ -43,11 +43,11 @@ NO_REWRITES = Rewrites(
 
 
 class BandPort(Protocol):
-    """Every tensor is a band, along rows or columns, of what the model is about."""
+    """Every tensor is a band, along rows, columns or both, of what the model is about."""
 
     @property
-    def axis(self) -> int | None:
-        """1: bands of rows, 2: of columns, None: tensors are whole at the moment."""
+    def axes(self) -> tuple[int, ...]:
+        """1: bands of rows, 2: of columns; none: tensors are whole at the moment."""
 
     def whole(self, operands: ConvOperands, window: Window3d) -> ConvOperands:
         """The operands of all ranks together: sizes only."""

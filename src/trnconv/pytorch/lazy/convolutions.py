@@ -108,7 +108,9 @@ def _asked(
     policy = with_proven_range(around.policy_for(module), operands.pieces, around)
     spec = replace(spec_of(operands, window, around), accuracy=policy.text())
     weight = (*filters.weight.shape[:2], *window.kernel)
-    scaled = scaled_input(operands.pieces, problem_of(operands, window, weight, around), policy)
+    scaled = None
+    if operands.later is None:  # what is on its way from other ranks is normed already
+        scaled = scaled_input(operands.pieces, problem_of(operands, window, weight, around), policy)
     if scaled is None:
         pieces = tuple(stored(run) for run in operands.pieces)
     else:
@@ -136,12 +138,12 @@ def _asked(
 
 def _after_movement(video: LazyVideo, window: Window3d, around: PatchContext) -> ConvOperands:
     """The operands of a video made real, but for padding between bands of several ranks."""
-    axis = None if around.spread is None else around.spread.axis
-    if axis is None:
+    axes = () if around.spread is None else around.spread.axes
+    if not axes:
         whole = run_of(done(replace(video, layout=AxisOrder.video), around.book))
         return ConvOperands((whole,), window.padding, (window.mode,) * 3)
-    inside = [(0, 0) if at == axis else pair for at, pair in enumerate(video.pads)]
-    across = [pair if at == axis else (0, 0) for at, pair in enumerate(video.pads)]
+    inside = [(0, 0) if at in axes else pair for at, pair in enumerate(video.pads)]
+    across = [pair if at in axes else (0, 0) for at, pair in enumerate(video.pads)]
     bare = replace(video, layout=AxisOrder.video, pads=(inside[0], inside[1], inside[2]))
     band = run_of(done(bare, around.book))
     pads = (across[0], across[1], across[2])
@@ -149,7 +151,7 @@ def _after_movement(video: LazyVideo, window: Window3d, around: PatchContext) ->
     operands = operands_of(noted, window)
     if operands is None:
         raise UnsupportedError(
-            f"{around.book.module or 'a convolution'}: {video.modes[axis]} padding and then"
+            f"{around.book.module or 'a convolution'}: {video.modes[axes[0]]} padding and then"
             f" {window.mode} padding, across bands of a video. Cut the other axis."
         )
     return operands

@@ -1,0 +1,157 @@
+"""Agreement: ranks say what they are about to do, and one that says something else is named.
+
+Ranks that differ would exchange rows all the same: of other weights, a wrong video; of another
+shape, a wait that ends late and blames whoever waited. A statement is facts by name, written to
+the group's store. It is read where it can have changed: when a model is sharded, at the first call,
+and by a rank that is about to do something else than before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from nkisim.version import __version__
+from trnconv.host.record import read_host
+from trnconv.parallel.errors import LostRankError, RanksDifferError
+from trnconv.parallel.watch import Watch
+
+Facts = dict[str, str]
+# What changes results or what is sent. Folders may differ from host to host.
+VARIABLES = """TRNCONV_BACKEND TRNCONV_TUNED NEURON_PLATFORM_TARGET_OVERRIDE NEURON_CC_FLAGS
+NEURON_LOGICAL_NC_CONFIG""".split()
+_SHOWN = 3  # differences of a message
+_POLL_S = 0.002
+_KEPT = 64  # statements, for ranks that are behind
+_ABSENT = "nothing"
+
+
+def environment_facts() -> Facts:
+    """Versions, variables and what the host's probes found."""
+    precision = torch.get_float32_matmul_precision()
+    return {
+        "the version of trnconv": __version__,
+        "the version of torch": torch.__version__,
+        "the version of python": platform.python_version(),
+        "torch's precision of float32 products": precision,
+        "the switches of the host": " ".join(read_host().switches),
+        **{f"the variable {name}": os.environ.get(name, "") for name in VARIABLES},
+    }
+
+
+class Weights:
+    """Digests of a model's weights, made again when one was written to or replaced."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
+        self._state: tuple[Any, ...] = ()
+        self._facts: Facts = {}
+
+    def facts(self) -> Facts:
+        """One for every parameter and buffer; of parts of one (FSDP), how it is cut."""
+        model = self._model
+        named = [*model.named_parameters(), *model.named_buffers()]
+        state = tuple((id(each), each._version) for _, each in named)  # noqa: SLF001 (torch's)
+        if state != self._state:
+            self._facts = {f"the weight {name}": _digest(tensor) for name, tensor in named}
+            self._state = state
+        return self._facts
+
+    def digest(self) -> str:
+        """One for all of them."""
+        text = json.dumps(self.facts())
+        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def _digest(tensor: torch.Tensor) -> str:
+    said = f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"
+    if hasattr(tensor, "placements"):  # a DTensor: every rank has another part
+        return f"{said} {tensor.placements}"
+    if tensor.is_meta:
+        return said
+    flat = tensor.detach().cpu().contiguous().reshape(-1)
+    digest = hashlib.blake2b(flat.view(torch.uint8).numpy().data, digest_size=8)
+    return f"{said} {digest.hexdigest()}"
+
+
+def difference(statements: Sequence[Facts]) -> str:
+    """Who says something else than most, and what; empty if all say the same.
+
+    Where as many say one thing as another, the lowest rank is taken to be right.
+    """
+    found: dict[str, str] = {}
+    who: Counter[int] = Counter()
+    for name in dict.fromkeys(name for facts in statements for name in facts):
+        said = [facts.get(name, _ABSENT) for facts in statements]
+        times = Counter(said)
+        usual = max(times, key=lambda value: times[value])  # the first of equals: rank 0's
+        others = [rank for rank, value in enumerate(said) if value != usual]
+        if others:
+            who.update(others)
+            there = ", ".join(f"{said[rank]} on rank {rank}" for rank in others[:_SHOWN])
+            found[name] = f"{name}: {there}, {usual} on rank {said.index(usual)}"
+    if not found:
+        return ""
+    ranks = " and ".join(f"rank {rank}" for rank in sorted(who))
+    more = len(found) - _SHOWN
+    listed = "; ".join(list(found.values())[:_SHOWN])
+    beyond = f"; and {more} more" if more > 0 else ""
+    return f"{ranks} of {len(statements)} differs in {listed}{beyond}"
+
+
+class Agreement:
+    """This rank's statements, and those of the others."""
+
+    def __init__(self, store: Any, watch: Watch, ranks: int, timeout_s: float) -> None:
+        self._store = store
+        self._watch = watch
+        self._ranks = ranks
+        self._timeout_s = timeout_s
+        self._before: dict[str, Facts] = {}  # by occasion
+        self._times: Counter[str] = Counter()
+
+    def state(self, occasion: str, facts: Facts) -> None:
+        """Say what this rank is about to do; RanksDifferError if another says something else.
+
+        Others are asked if this rank says something new. A rank that does not ask, because for it
+        nothing changed, learns of it by the watch.
+        """
+        number = self._times[occasion]
+        self._times[occasion] += 1
+        self._store.set(_key(occasion, number, self._watch.rank), json.dumps(facts))
+        if number >= _KEPT:
+            self._store.delete_key(_key(occasion, number - _KEPT, self._watch.rank))
+        if self._before.get(occasion) == facts:
+            return
+        self._before[occasion] = facts
+        said = [json.loads(text) for text in self._all(occasion, number)]
+        if found := difference(said):
+            text = f"ranks disagree on {occasion}: {found}"
+            self._watch.give_up(text)
+            raise RanksDifferError(f"{text}. Start all ranks alike.")
+
+    def _all(self, occasion: str, number: int) -> list[bytes]:
+        keys = [_key(occasion, number, rank) for rank in range(self._ranks)]
+        began = time.monotonic()
+        while absent := [rank for rank, key in enumerate(keys) if not self._store.check([key])]:
+            late = time.monotonic() - began > self._timeout_s
+            if late or self._watch.dead() is not None:
+                raise LostRankError(
+                    f"rank {absent[0]} did not say what it does ({occasion}):"
+                    f" {self._watch.verdict(began)}. Start the group again."
+                )
+            time.sleep(_POLL_S)
+        return [self._store.get(key) for key in keys]
+
+
+def _key(occasion: str, number: int, rank: int) -> str:
+    return f"trnconv/said/{occasion}/{number}/{rank}"
