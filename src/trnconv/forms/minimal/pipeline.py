@@ -10,41 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import ceil
-from typing import NamedTuple
 
 from trnconv.ask.ends import BEFORE, IDENTITY
 from trnconv.forms.minimal.chains import LAST_PAUSES
 from trnconv.forms.minimal.engine_clocks import EngineClocks
 from trnconv.forms.minimal.norm_run import NormRun
 from trnconv.forms.minimal.on_chip import OnChip, Rotation
+from trnconv.forms.minimal.pipeline_parts import OutputRun, Preparation
 from trnconv.forms.minimal.recipe import Prepare, Unit, XLoad
 from trnconv.forms.minimal.score import InWork, OutWork, Score, TransferWork
-
-
-class OutputRun:
-    """A rectangle of an output tile on its way, and what the second part of its chain needs."""
-
-    __slots__ = ("added", "completes", "elems", "kept", "out", "tile", "unit", "wanted")
-
-    def __init__(
-        self, tile: OutWork, elems: int, unit: Unit, wanted: tuple[int, ...], out: OnChip
-    ) -> None:
-        self.tile = tile
-        self.elems = elems
-        self.unit = unit
-        self.wanted = wanted
-        self.out = out
-        self.added: OnChip | None = None
-        self.completes = False
-        self.kept: list[OnChip] = []
-
-
-class Preparation(NamedTuple):
-    """A step of preparing transformed inputs; -1 is what inputs need before."""
-
-    prepare: Prepare
-    tile: int
-    step: int
 
 
 class Pipeline(EngineClocks):

@@ -1,0 +1,35 @@
+"""What a pipeline has in hand: outputs on their way, and steps that prepare inputs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from trnconv.forms.minimal.on_chip import OnChip
+from trnconv.forms.minimal.recipe import Prepare, Unit
+from trnconv.forms.minimal.score import OutWork
+
+
+class OutputRun:
+    """A rectangle of an output tile on its way, and what the second part of its chain needs."""
+
+    __slots__ = ("added", "completes", "elems", "kept", "out", "tile", "unit", "wanted")
+
+    def __init__(
+        self, tile: OutWork, elems: int, unit: Unit, wanted: tuple[int, ...], out: OnChip
+    ) -> None:
+        self.tile = tile
+        self.elems = elems
+        self.unit = unit
+        self.wanted = wanted
+        self.out = out
+        self.added: OnChip | None = None
+        self.completes = False
+        self.kept: list[OnChip] = []
+
+
+class Preparation(NamedTuple):
+    """A step of preparing transformed inputs; -1 is what inputs need before."""
+
+    prepare: Prepare
+    tile: int
+    step: int
