@@ -11,7 +11,7 @@ from trnconv.ask.words import call_in_words
 from trnconv.errors import PlanError
 from trnconv.forms.form import Form, Priced
 from trnconv.forms.search import search, why_none
-from trnconv.planner.shipped_plans import shipped_answer
+from trnconv.planner.shipped_plans import narrower_answer, shipped_answer
 from trnconv.planner.table import FORMS, form_named
 from trnconv.planner.tuned_plans import tuned_plan
 
@@ -46,7 +46,10 @@ def best_plan(question: Question) -> Priced:
     if tuned is not None:
         return tuned
     shipped = shipped_answer(question, 1)
-    return shipped[0] if shipped else searched_plan(question)
+    if shipped is not None:
+        return shipped[0]
+    found = (searched_plan(question), *(narrower_answer(question, 1) or ()))
+    return min(found, key=lambda priced: priced.cost.total_ns)
 
 
 def searched_plan(question: Question) -> Priced:

@@ -13,7 +13,7 @@ from trnconv.errors import PlanError
 from trnconv.forms.form import Form, Plan, Priced
 from trnconv.forms.search import thorough_search
 from trnconv.planner.best import first_floor_ns, first_offer, plans_like, searched_plan
-from trnconv.planner.shipped_plans import shipped_answer
+from trnconv.planner.shipped_plans import narrower_answer, shipped_answer
 from trnconv.planner.table import form_named, form_of, priced
 from trnconv.planner.tuned_plans import tuned_plan
 
@@ -34,7 +34,10 @@ def shared_plans(question: Question) -> Pair:
     if stored is not None:
         return plans_of_two(stored, question)
     shipped = shipped_answer(question, 2)
-    return (shipped[0], shipped[1]) if shipped else searched_pair(question)
+    if shipped is not None:
+        return shipped[0], shipped[1]
+    found, narrower = searched_pair(question), narrower_answer(question, 2)
+    return min([found, (narrower[0], narrower[1])], key=_slower_ns) if narrower else found
 
 
 def searched_pair(question: Question) -> Pair:

@@ -11,7 +11,9 @@ import pytest
 
 from nkisim.machine import CONSTANTS_VERSION, TRN2, TRN3
 from repetition import few
+from trnconv.ask.ends import Epilogue, NormEnd
 from trnconv.ask.limits import DEFAULT_BUDGET
+from trnconv.ask.policy import Policy
 from trnconv.ask.question import Question
 from trnconv.cases import find
 from trnconv.errors import PlanError
@@ -19,7 +21,7 @@ from trnconv.excerpt import effort
 from trnconv.geometry import ConvShape, conv_shape
 from trnconv.model_plan.registry_plans import SHIPPED_LAUNCHES, Making
 from trnconv.models import models
-from trnconv.planner import shipped_plans
+from trnconv.planner import best, shipped_plans
 from trnconv.planner.best import best_plan, searched_plan
 from trnconv.planner.shares import loops, pair_ns, searched_pair, shared_plans
 from trnconv.planner.shipped_file import (
@@ -288,3 +290,29 @@ def test_a_convolution_whose_launch_is_refused_is_cut():
     questions = Making(model, "trn2", 2, "bf16", Effort(), Path()).questions()
     refused = [one for one in questions if REFUSED in entries[digest_of(one)]]
     assert price(refused[0], beyond_hbm=True).launches > 1
+
+
+def test_a_wider_policy_is_never_slower_than_what_is_shipped_for_a_narrower_one(ship, monkeypatch):
+    """Searches look through fewer sizes than plans that ship were found among."""
+    small = Question(conv_shape((1, 96, 3, 12, 20), (96, 96, 3, 3, 3), padding=(0, 1, 1)), TRN2)
+    stored = best_plan(small)
+    ship((small, entry_of(small, (stored,), 9)))
+    wider = replace(small, policy=replace(small.policy, accuracy="fast"))
+    slow = replace(stored, cost=replace(stored.cost, total_ns=2 * stored.cost.total_ns))
+    monkeypatch.setattr(best, "searched_plan", lambda _: slow)
+    assert best_plan(wider).cost == stored.cost
+    monkeypatch.setattr(
+        best, "searched_plan", lambda _: replace(slow, cost=replace(slow.cost, total_ns=1))
+    )
+    assert best_plan(wider).cost.total_ns == 1
+    narrow = replace(small, policy=replace(small.policy, accuracy="direct"))
+    assert best_plan(narrow).cost.total_ns == 1
+
+
+def test_a_norm_at_the_end_has_the_shipped_plan_if_it_fits(ship):
+    shape = conv_shape((1, 96, 3, 12, 20), (96, 96, 3, 3, 3), padding=(0, 1, 1))
+    plain = Question(shape, TRN2, policy=Policy("bf16", least_macs=0), forms=("minimal",))
+    stored = other_plan(plain)
+    ship((plain, entry_of(plain, (stored,), 9)))
+    normed = replace(plain, end=Epilogue(norm=NormEnd(1.0, "silu")))
+    assert best_plan(normed).plan == stored.plan.but(end=normed.end)
