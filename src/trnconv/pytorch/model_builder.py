@@ -88,6 +88,8 @@ def encode_moments(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Mean and log variance of the latent distribution of a video."""
     distribution = _distribution(model, entry, video)
+    if not hasattr(distribution, "logvar"):
+        raise UnsupportedError(f"mean and log variance of {entry.name}: it has the mode alone.")
     mean, logvar = distribution.mean, distribution.logvar
     return _as_video(entry, mean, video), _as_video(entry, logvar, video)
 

@@ -43,7 +43,7 @@ def videos(tmp_path_factory):
 
 
 def encode(videos, out):
-    settings = EncoderSettings(model="wan2.1", reduced=True)
+    settings = EncoderSettings(model="wan2.1", reduced=True, dtype="bfloat16")
     job = Job(out=str(out), encoder=settings, buckets=Buckets((Picture(32, 32),), (5, 9)))
     run = start(job, [str(videos)], Engine(), clips_per_shard=PER_SHARD)
     list(run)
