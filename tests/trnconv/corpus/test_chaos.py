@@ -72,7 +72,8 @@ def undisturbed(videos, tmp_path_factory):
 
 
 def environment(**more):
-    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src"), **more}
+    own = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src"), "PYTHONFAULTHANDLER": "1"}
+    return {**os.environ, **own, **more}
 
 
 def command(videos, out, *more):
