@@ -1,7 +1,8 @@
 """`python -m benchmarks`: one command for each module that `_COMMANDS` lists.
 
 Every time printed is modelled, but for those of `corpus`, `frontend`, `overhead` and `planning`,
-which are of this machine's CPU; `observe` prints none, it writes what models do.
+which are of this machine's CPU; `observe` prints none, it writes what models do,
+and `latents` prints errors.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from benchmarks import (
     fast,
     forward,
     frontend,
+    latents,
     model,
     models,
     observe,
@@ -48,6 +50,7 @@ _COMMANDS = {
     "scaling": scaling,
     "family": family,
     "frontend": frontend,
+    "latents": latents,
     "fast": fast,
     "observe": observe,
     "overhead": overhead,

@@ -2,6 +2,7 @@
 
 A file is trusted only if it can be read, answers the question that is asked, and has the stamp of
 this version: of the library, its sources and the constants of the machines. Any other is set aside.
+A folder that is a link, that everybody can write to, or that is somebody else's is not used at all.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 import tempfile
 from collections import Counter
 from dataclasses import dataclass, field
@@ -75,11 +77,13 @@ class Cache:
     def get(self, question: dict[str, Any]) -> Any:
         """The answer; None if there is none to be trusted."""
         path = self._path(question)
+        if not self._is_ours(path):
+            return None
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return None
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return self._set_aside(path, "unreadable")
         if not isinstance(document, dict) or document.get("question") != question:
             return self._set_aside(path, "an answer to something else")
@@ -95,6 +99,8 @@ class Cache:
         """Keep an answer: whole or not at all, whoever else writes at the same time."""
         document = {"stamp": stamp(), "question": question, "answer": answer}
         path = self._path(question)
+        if not self._is_ours(path):
+            return
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             handle, made = tempfile.mkstemp(dir=path.parent, suffix=".part")
@@ -124,9 +130,32 @@ class Cache:
         name = hashlib.blake2b(text.encode(), digest_size=_NAME_BYTES).hexdigest()
         return self.folder / name[:2] / f"{name}.json"
 
+    def _is_ours(self, path: Path) -> bool:
+        """Whether nobody else can put an answer there, or have ours written elsewhere."""
+        for place in (self.folder.parent, self.folder, path.parent, path):
+            why = _unsafe(place)
+            if why:
+                self.troubles[f"in a place that is {why} ({place})"] += 1
+                return False
+        return True
+
     def _set_aside(self, path: Path, why: str) -> None:
         self.troubles[why] += 1
         try:
             path.replace(path.with_suffix(_SET_ASIDE))
         except OSError:
             self.troubles["cannot be moved"] += 1
+
+
+def _unsafe(place: Path) -> str:
+    """Why what lies there is not to be trusted; empty if it is, or if nothing is there."""
+    try:
+        found = place.lstat()
+    except OSError:
+        return ""
+    if stat.S_ISLNK(found.st_mode):
+        return "a link"
+    if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
+        return "everybody's to write to"
+    owners = (0, os.geteuid()) if hasattr(os, "geteuid") else (found.st_uid,)
+    return "" if found.st_uid in owners else "somebody else's"

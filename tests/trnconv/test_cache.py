@@ -194,3 +194,60 @@ def test_an_edited_planner_does_not_get_old_answers(tmp_path, monkeypatch):
         assert digest() != before
         path.write_text(text)
     assert digest() == before
+
+
+HOSTILE = {
+    "empty": "",
+    "cut": '{"stamp": {"library"',
+    "nested": "[" * 200_000,
+    "nested, an answer": '{"question": ' + '{"a": ' * 100_000,
+    "a list": "[1, 2]",
+    "a number": "17",
+    "no text": "\udcff\udcfe",
+    "no object inside": '{"stamp": 3, "question": "x", "answer": []}',
+    "a huge number": "9" * 10_000,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_somebody_else_wrote_is_set_aside(tmp_path, name):
+    cache = Cache(tmp_path / "prices")
+    cache.put(ASKED, {"ns": 1.5})
+    (path,) = files(cache)
+    path.write_bytes(HOSTILE[name].encode("utf-8", "surrogateescape"))
+    assert cache.get(ASKED) is None
+    assert cache.holding().set_aside == 1
+    assert "made anew" in cache.told()
+    cache.put(ASKED, {"ns": 2.5})
+    assert Cache(tmp_path / "prices").get(ASKED) == {"ns": 2.5}
+
+
+def open_to_all(folder):
+    folder.chmod(0o777)
+
+
+def linked(folder):
+    elsewhere = folder.with_name("elsewhere")
+    folder.rename(elsewhere)
+    folder.symlink_to(elsewhere)
+
+
+def linked_file(folder):
+    (path,) = folder.rglob("*.json")
+    linked(path)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [(open_to_all, "everybody's to write to"), (linked, "a link"), (linked_file, "a link")],
+)
+def test_a_folder_that_others_could_fill_is_not_used(tmp_path, spoil, words):
+    cache = Cache(tmp_path / "prices")
+    cache.put(ASKED, {"ns": 1.5})
+    spoil(cache.folder)
+    assert cache.get(ASKED) is None
+    cache.put(ASKED, {"ns": 2.5})
+    assert words in cache.told()
+    files = [path for path in tmp_path.rglob("*") if path.is_file() and not path.is_symlink()]
+    held = [json.loads(path.read_text()) for path in files]
+    assert [one["answer"] for one in held] == [{"ns": 1.5}]  # nothing was written through it

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from nkisim.machine import Machine
     from trnconv.corpus.capacity import Assumptions, Capacity, Demand, ModelledClip
     from trnconv.corpus.instances import Instance
+    from trnconv.corpus.serving import Serving
     from trnconv.models import ModelEntry, Size
 
 _LEFT_OUT = (
@@ -29,6 +30,9 @@ def capacity(
     model: Annotated[str, typer.Option(help="Name in trnconv's registry.")] = "wan2.1",
     fps: Annotated[float, typer.Option(help="Frames a second that are encoded.")] = 16,
     days: Annotated[float, typer.Option(help="Time there is.")] = 1,
+    serve: Annotated[
+        bool, typer.Option("--serve", help="Decode for who waits: latency, videos, cost of one.")
+    ] = False,
     instance: Annotated[str, typer.Option(help="Kind of instance.")] = "trn2.48xlarge",
     reached: Annotated[float, typer.Option(help="Share of the modelled speed.")] = 0.5,
     usable: Annotated[float, typer.Option(help="Share of vCPUs and network.")] = 0.8,
@@ -41,6 +45,8 @@ def capacity(
         int | None, typer.Option(help="That share a clip, ideally; without, those of a launch.")
     ] = None,
     clips_in_flight: Annotated[float, typer.Option(help="Decoded clips a core.")] = 3,
+    process_gb: Annotated[float, typer.Option(help="Host memory of a worker, its model too.")] = 6,
+    spare: Annotated[float, typer.Option(help="Share of the instances, for failures.")] = 0,
     latents: Annotated[int, typer.Option(help="Tensors kept: 2 mean and logvar, 1 mode.")] = 2,
     latent_bytes: Annotated[int, typer.Option(help="Of a value: 2 bf16, 4 fp32.")] = 2,
     dollars_per_hour: Annotated[
@@ -53,6 +59,7 @@ def capacity(
     from trnconv.corpus.capacity import Assumptions, Demand
     from trnconv.corpus.capacity import capacity as work_out
     from trnconv.corpus.instances import find_instance
+    from trnconv.corpus.serving import serving
     from trnconv.models import find
 
     entry, where = find(model), find_instance(instance)
@@ -68,12 +75,19 @@ def capacity(
         object_store_gbit_s=object_store_gbit_s,
         cores_per_clip=per_clip,
         clips_in_flight=clips_in_flight,
+        process_gb=process_gb,
+        spare=spare,
         latents=latents,
         latent_bytes=latent_bytes,
     )
     demand = Demand(clips=clips, seconds=seconds, days=days)
     cores = min(per_clip, machine.launch_cores)
-    clip = _modelled(entry, _clip_size(entry, size, seconds, fps), machine, cores)
+    phase = "decode" if serve else "encode"
+    clip = _modelled(entry, _clip_size(entry, size, seconds, fps), machine, cores, phase)
+    if serve:
+        found_serving = serving(clip, where, assumed, dollars_per_hour)
+        _show_serving(found_serving, clip, where, json=json)
+        return
     found = work_out(demand, clip, where, assumed)
     answer = _answer(found, clip, where)
     answer["asked"] = {**asdict(demand), "model": model, "fps": fps}
@@ -96,17 +110,19 @@ def _clip_size(entry: ModelEntry, size: str, seconds: float, fps: float) -> Size
     return Size(size, frames, picture.height, picture.width)
 
 
-def _modelled(entry: ModelEntry, size: Size, machine: Machine, cores: int) -> ModelledClip:
-    """One encoding, priced on the meta device, in the default reading."""
+def _modelled(
+    entry: ModelEntry, size: Size, machine: Machine, cores: int, phase: str
+) -> ModelledClip:
+    """One encoding or decoding, priced on the meta device, in the default reading."""
     from trnconv.corpus.capacity import ModelledClip
     from trnconv.corpus.needs import needed_for
     from trnconv.models import latent_size
 
     latent = latent_size(entry, size)
-    with needed_for("modelling an encoder", "diffusers"):
+    with needed_for("modelling an autoencoder", "diffusers"):
         from trnconv.pytorch.estimate import estimate, observe_entry, rewrites_on
 
-    run = observe_entry(entry, size, "encode", rewrites=rewrites_on(machine))
+    run = observe_entry(entry, size, phase, rewrites=rewrites_on(machine))
     priced = estimate(run, machine, cores=cores)
     timing = machine.timing
     hbm = min(timing.dma_engines * timing.dma_bytes_per_ns, timing.hbm_bytes_per_ns / 2)
@@ -119,6 +135,27 @@ def _modelled(entry: ModelEntry, size: Size, machine: Machine, cores: int) -> Mo
         weight_bytes=run.weight_bytes,
         cores=cores,
     )
+
+
+def _show_serving(found: Serving, clip: ModelledClip, where: Instance, *, json: bool) -> None:
+    """One instance that decodes."""
+    from nkisim.machine import CONSTANTS_VERSION
+
+    if json:
+        print_json({"label": "modelled", "instance": asdict(where), **asdict(found)})
+        return
+    screen = console()
+    screen.print(
+        f"{where.name} decodes {clip.size.name}, {clip.size.frames} frames: {found.at_once} videos"
+        f" at once, {found.latency_s:.2f} s each, {found.videos_per_hour:,.0f} an hour."
+    )
+    if found.dollars_per_video is not None:
+        screen.print(f"A video costs {found.dollars_per_video:.5f} dollars, at the price given.")
+    screen.print(
+        f"Modelled: {where.machine}, constants {CONSTANTS_VERSION}, default reading; nothing was"
+        " measured."
+    )
+    screen.print("Queues, writing of video files and the network are not in it.")
 
 
 def _answer(found: Capacity, clip: ModelledClip, where: Instance) -> dict[str, Any]:

@@ -37,7 +37,12 @@ def encode(
     enlarge: Annotated[bool, typer.Option("--enlarge", help="Take smaller videos, too.")] = False,
     backend: Annotated[str, typer.Option(help="torch, nkisim or neuron.")] = "torch",
     device: Annotated[str, typer.Option(help="Of backend neuron: xla or neuron.")] = "xla",
-    dtype: Annotated[str, typer.Option(help="bfloat16, float16 or float32.")] = "bfloat16",
+    dtype: Annotated[
+        str, typer.Option(help="auto (by --latent-error), float32, bfloat16 or float16.")
+    ] = "auto",
+    latent_error: Annotated[
+        float | None, typer.Option(help="RMS, of float32's latents, at most; auto: 0.0039.")
+    ] = None,
     output: Annotated[str, typer.Option(help="mean+logvar, or mode.")] = "mean+logvar",
     engine: Annotated[str, typer.Option(help="local, torchrun or ray.")] = "local",
     workers: Annotated[int, typer.Option(help="Of engine ray.")] = 1,
@@ -48,21 +53,19 @@ def encode(
     clips_per_shard: Annotated[int, typer.Option(help="Clips a file.")] = 64,
     windows: Annotated[int, typer.Option(help="Stretches of a file to encode, at most.")] = 1,
     readers: Annotated[int, typer.Option(help="Clips a worker decodes ahead.")] = 1,
+    most_file_bytes: Annotated[int, typer.Option(help="Of a video.")] = 2 << 30,
+    most_frame_pixels: Annotated[int, typer.Option(help="Of a frame in a file.")] = 1 << 26,
+    most_decode_s: Annotated[float, typer.Option(help="Wall clock, of an attempt.")] = 300,
+    most_decode_bytes: Annotated[int, typer.Option(help="Memory of a decoder.")] = 8 << 30,
+    most_deaths: Annotated[int, typer.Option(help="Of a clip, before it is set aside.")] = 3,
     threads: Annotated[int, typer.Option(help="Of torch, in each worker, on a CPU.")] = 1,
     json: Json = False,
 ) -> None:
     """Encode videos into latents; what is done already is not done again."""
-    from trnconv.corpus import EncoderSettings, Engine, Job, Picture, buckets_for, start
-    from trnconv.errors import TrnconvError
+    from trnconv.corpus import EncoderSettings, Engine, Job, Limits, Picture, buckets_for, start
     from trnconv.models import find
 
-    if weights is None and not random_weights:
-        raise TrnconvError(
-            "encode without weights: name the folder that diffusers saved the autoencoder to with"
-            " --weights, or try things out with --random-weights."
-        )
-    if weights is not None and random_weights:
-        raise TrnconvError("--weights and --random-weights: one of them.")
+    _require_one(weights, random_weights)
     settings = EncoderSettings(
         model=model,
         weights=weights,
@@ -71,12 +74,28 @@ def encode(
         backend=backend,
         device=device,
         dtype=dtype,
+        latent_error=latent_error,
         output=output,
         threads=threads,
     )
     pictures = [Picture.parse(text) for text in size]
     buckets = buckets_for(find(model), pictures, frames, fit=fit, enlarge=enlarge)
-    job = Job(out=out, encoder=settings, buckets=buckets, fps=fps, windows=windows, readers=readers)
+    limits = Limits(
+        file_bytes=most_file_bytes,
+        frame_pixels=most_frame_pixels,
+        decode_s=most_decode_s,
+        memory_bytes=most_decode_bytes,
+        deaths=most_deaths,
+    )
+    job = Job(
+        out=out,
+        encoder=settings,
+        buckets=buckets,
+        fps=fps,
+        windows=windows,
+        limits=limits,
+        readers=readers,
+    )
     chosen = Engine(engine, workers=workers, neuron_cores=neuron_cores, address=ray_address)
     run = start(job, sources, chosen, clips_per_shard=clips_per_shard)
     metrics = _done(run)
@@ -86,6 +105,19 @@ def encode(
         print_json(summary)
     else:
         _show(job, summary)
+
+
+def _require_one(weights: str | None, random_weights: bool) -> None:
+    """Of the two ways to have weights."""
+    from trnconv.errors import TrnconvError
+
+    if weights is None and not random_weights:
+        raise TrnconvError(
+            "encode without weights: name the folder that diffusers saved the autoencoder to with"
+            " --weights, or try things out with --random-weights."
+        )
+    if weights is not None and random_weights:
+        raise TrnconvError("--weights and --random-weights: one of them.")
 
 
 def _done(run: CorpusRun) -> list[ShardMetrics]:
@@ -112,6 +144,7 @@ def _summary(
         "clips": run.plan.clips,
         "shards": run.plan.shards,
         "shards_done_now": len(metrics),
+        "precision": asdict(run.job.encoder.precision),
         "complete": manifest is not None,
         "encoded": manifest["clips"] if manifest else None,
         "windows": manifest["windows"] if manifest else None,
@@ -125,7 +158,14 @@ def _summary(
 
 
 def _show(job: Job, summary: dict[str, Any]) -> None:
+    from trnconv.corpus.precision import in_words
+
     screen = console()
+    kept = summary["precision"]
+    screen.print(
+        f"Model in {kept['model_dtype']}, latents in {kept['latent_dtype']}: off float32's"
+        f" {in_words(kept['error_at_most'])}, by random weights."
+    )
     screen.print(
         f"{summary['shards_done_now']} shards encoded here and now, of {summary['shards']} with"
         f" {summary['clips']} clips."

@@ -36,12 +36,17 @@ class Assumptions:
     object_store_gbit_s: float = 50.0  # of one instance, to and from the object store
     cores_per_clip: int = 1  # that a clip is cut over; halos and uneven bands are not counted
     clips_in_flight: float = 3.0  # decoded clips in host memory for each one being encoded
+    process_gb: float = 6.0  # of a worker: interpreter, torch, runtime, and the model on its way
+    spare: float = 0.0  # of the instances, idle until others fail
     latents: int = 2  # tensors kept of a clip: mean and log variance
     latent_bytes: int = 2  # of a value: bf16
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            _require_amount(name, value)
+            if name != "spare":
+                _require_amount(name, value)
+        if not 0 <= self.spare < 1:
+            raise TrnconvError(f"spare of {self.spare}: a share of the instances, below 1.")
         for name in ("reached", "usable"):
             if getattr(self, name) > 1:
                 raise TrnconvError(f"{name} of {getattr(self, name)}: a share, at most 1.")
@@ -122,15 +127,8 @@ def capacity(
 ) -> Capacity:
     """How many instances, what they read and write, and how full each resource is."""
     resources = _flows(demand, clip, instance, assumed)
-    memory = _memory(clip, instance, assumed)
-    for resource in memory:
-        if resource.instances > 1:
-            raise TrnconvError(
-                f"{resource.name} of {instance.name}: {resource.demand / 1e9:.0f} GB wanted, there"
-                f" are {resource.supply / 1e9:.0f} GB. Give a clip more cores (cores_per_clip), or"
-                " take smaller ones."
-            )
-    count = max(math.ceil(resource.instances) for resource in resources)
+    memory = require_memory(clip, instance, assumed)
+    count = math.ceil(max(resource.instances for resource in resources) / (1 - assumed.spare))
     most = demand.clips_per_s * count / resources[0].instances
     return Capacity(
         instances=count,
@@ -142,6 +140,21 @@ def capacity(
         clips_per_s=demand.clips_per_s,
         clips_per_s_most=most,
     )
+
+
+def require_memory(
+    clip: ModelledClip, instance: Instance, assumed: Assumptions
+) -> tuple[Resource, ...]:
+    """Memory of an instance at work, most used first; a TrnconvError if it is too little."""
+    memory = _memory(clip, instance, assumed)
+    for resource in memory:
+        if resource.instances > 1:
+            raise TrnconvError(
+                f"{resource.name} of {instance.name}: {resource.demand / 1e9:.0f} GB wanted, there"
+                f" are {resource.supply / 1e9:.0f} GB. Give a clip more cores (cores_per_clip), or"
+                " take smaller ones."
+            )
+    return memory
 
 
 def _flows(
@@ -196,7 +209,7 @@ def _memory(clip: ModelledClip, instance: Instance, assumed: Assumptions) -> tup
         Resource(
             name="host memory",
             unit="B",
-            demand=at_once * assumed.clips_in_flight * pixels,
+            demand=at_once * (assumed.clips_in_flight * pixels + assumed.process_gb * 1e9),
             supply=instance.host_gib * _GIB,
             scales=False,
         ),

@@ -30,7 +30,7 @@ class LatentDataset:
         self.folder = Folder(out)
         self.bucket = bucket
         said = read_json(self.folder.read(MANIFEST))
-        if not isinstance(said, dict) or said.get("format") != FORMAT:
+        if not isinstance(said, dict) or said.get("format") != FORMAT or not _is_sound(said):
             raise TrnconvError(
                 f"{out}: no {MANIFEST} of this version is there. It is written when all clips are"
                 " encoded: run `trnconv encode` to its end."
@@ -87,3 +87,15 @@ class LatentDataset:
     def _rows(self) -> list[dict[str, Any]]:
         """All of them: random access needs to know where everything is."""
         return [row for name in self.manifest["segments"] for row in self.segment_rows(name)]
+
+
+def _is_sound(said: Mapping[str, Any]) -> bool:
+    """Whether what is read of a manifest has the types that it is written with."""
+    names = [said.get("segments"), said.get("tensors")]
+    buckets = said.get("buckets")
+    return (
+        all(isinstance(each, list) and all(isinstance(n, str) for n in each) for each in names)
+        and isinstance(buckets, dict)
+        and all(isinstance(count, int) for count in buckets.values())
+        and isinstance(said.get("windows"), int)
+    )

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from trnconv.corpus.needs import needed_for
+from trnconv.corpus.precision import AUTO, DTYPES, Precision, chosen_precision
 from trnconv.corpus.spool import bytes_of
 from trnconv.errors import UnsupportedError
 from trnconv.models import find
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from trnconv.corpus.video_reader import Pixels
 
 BACKENDS = ("torch", "nkisim", "neuron")
-DTYPES = ("float32", "bfloat16", "float16")
 OUTPUTS = ("mode", "mean+logvar")
 NEURON_PACKAGES = {"xla": "torch_xla", "neuron": "torch_neuronx"}  # by name of torch's device
 _WHITE = 255
@@ -34,7 +34,8 @@ class EncoderSettings:
     reduced: bool = False  # the registry's narrow configuration: for trials
     seed: int = 0  # of random weights
     backend: str = "torch"
-    dtype: str = "bfloat16"  # of the model and of the latents
+    dtype: str = AUTO  # of the model and of the latents; auto: what keeps to `latent_error`
+    latent_error: float | None = None  # RMS, of float32's latents; None: as precision.py says
     output: str = "mean+logvar"
     device: str = "xla"  # as torch calls Neuron devices; for the neuron backend
     threads: int = 1  # of torch, on a CPU; sums may depend on it
@@ -42,7 +43,7 @@ class EncoderSettings:
     def __post_init__(self) -> None:
         for name, value, known in (
             ("backend", self.backend, BACKENDS),
-            ("dtype", self.dtype, DTYPES),
+            ("dtype", self.dtype, (AUTO, *DTYPES)),
             ("output", self.output, OUTPUTS),
             ("device", self.device, tuple(NEURON_PACKAGES)),
         ):
@@ -53,6 +54,12 @@ class EncoderSettings:
             raise UnsupportedError(f"encoding with {self.model}: it can only decode.")
         if self.weights is not None and self.reduced:
             raise UnsupportedError("a reduced model has random weights: leave the weights out.")
+        assert self.precision  # asks for what can be had, else it is refused here
+
+    @property
+    def precision(self) -> Precision:
+        """The types that are computed and kept in, and how far latents are from float32's."""
+        return chosen_precision(self.model, self.dtype, self.latent_error)
 
     @property
     def tensors(self) -> tuple[str, ...]:
@@ -75,7 +82,9 @@ class Encoder:
         torch.set_num_threads(settings.threads)
         self._settings = settings
         self._entry = find(settings.model)
-        self._dtype = getattr(torch, settings.dtype)
+        precision = settings.precision
+        self._dtype = getattr(torch, precision.model_dtype)
+        self._kept = getattr(torch, precision.latent_dtype)
         self._device = _device(settings)
         if settings.weights is None:
             model = model_builder.build(
@@ -87,7 +96,7 @@ class Encoder:
             )
         self.weights_sha256 = _sha256_of_weights(model)
         self._model = model.to(self._device)
-        patch_(self._model, backend=settings.backend)
+        patch_(self._model, backend=settings.backend, accuracy=precision.accuracy)
         self.shapes: set[tuple[int, ...]] = set()  # each was planned, and on a device compiled
 
     def encode(self, pixels: Pixels) -> dict[str, torch.Tensor]:
@@ -100,11 +109,12 @@ class Encoder:
         rgb = torch.from_numpy(pixels).to(self._device).movedim(-1, 0)
         video = (rgb.to(torch.float32) * (2 / _WHITE) - 1).to(self._dtype)
         with torch.no_grad():
-            mean, logvar = model_builder.encode_moments(self._model, self._entry, video[None])
-        kept = {"mean": mean, "logvar": logvar}
-        if self._settings.output == "mode":
-            kept = {"mode": mean}  # of a normal distribution
-        return {name: value[0].to("cpu").contiguous() for name, value in kept.items()}
+            if self._settings.output == "mode":
+                kept = {"mode": model_builder.encode(self._model, self._entry, video[None])}
+            else:
+                moments = model_builder.encode_moments(self._model, self._entry, video[None])
+                kept = dict(zip(self._settings.tensors, moments, strict=True))
+        return {name: value[0].to("cpu", self._kept).contiguous() for name, value in kept.items()}
 
 
 def sha256_of(tensors: dict[str, torch.Tensor]) -> str:

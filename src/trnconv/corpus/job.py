@@ -51,6 +51,7 @@ class Job:
         """What the latents depend on, as JSON has it."""
         stated = {
             "encoder": asdict(self.encoder),
+            "precision": asdict(self.encoder.precision),
             "buckets": asdict(self.buckets),
             "fps": self.fps,
             "windows": self.windows,

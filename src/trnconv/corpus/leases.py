@@ -21,7 +21,7 @@ from trnconv.errors import TrnconvError
 
 LEASE_S = 120.0
 _RENEWALS = 4  # in a lease's time: so many may be late before another takes over
-_MOST_ATTEMPTS = 1000
+MOST_ATTEMPTS = 100  # at one key: whoever restarts workers, for ever perhaps, is told to stop
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Lease:
 def claim(folder: Folder, key: str, worker: str, seconds: float = LEASE_S) -> Lease | None:
     """A lease of this key; None if somebody else who may be alive has it."""
     deaths: Counter[str] = Counter()
-    for attempt in range(1, _MOST_ATTEMPTS + 1):
+    for attempt in range(1, MOST_ATTEMPTS + 1):
         mine = Tenure(str(this_process()), worker, time() + seconds)
         if folder.create(_file(key, attempt), as_document(mine)):
             return Lease(folder, key, attempt, mine, seconds, deaths)
@@ -104,7 +104,7 @@ def claim(folder: Folder, key: str, worker: str, seconds: float = LEASE_S) -> Le
         if other.at is not None and not other.ended:
             deaths[other.at] += 1
     raise TrnconvError(
-        f"{folder.url}: {_MOST_ATTEMPTS} attempts at {key} have ended without a result. Look at"
+        f"{folder.url}: {MOST_ATTEMPTS} attempts at {key} have ended without a result. Look at"
         f" leases/{key}.*, and at what ends the workers; then remove those files."
     )
 

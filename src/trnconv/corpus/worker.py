@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from queue import SimpleQueue
 from time import perf_counter, process_time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from trnconv.corpus.clips import Clip
 from trnconv.corpus.completion import record_name
@@ -23,6 +23,7 @@ from trnconv.corpus.metrics import ShardMetrics, Stopwatch, now, worker_name
 from trnconv.corpus.records import BadClip, EncodedWindow, ShardRecord
 from trnconv.corpus.shards import Shard
 from trnconv.corpus.spool import Spool
+from trnconv.corpus.termination import terminated_in_order
 from trnconv.corpus.video_reader import BadVideoError, Window
 from trnconv.errors import TrnconvError
 
@@ -35,12 +36,10 @@ Result = tuple[Clip, "DecodedVideo | BadVideoError"]
 class Worker:
     """Encodes shards of a job. Killed at any point, it leaves whole files only."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, readers: Readers | None = None) -> None:
         self.name = worker_name()
         self._job = job
-        self._encoder = Encoder(job.encoder)
-        job.claim_weights(self._encoder.weights_sha256)
-        self._readers = _Readers(job)
+        self._readers = readers or DecoderThreads(job)
         host, _, process = self.name.rpartition("-")
         here = {"host": host, "pid": int(process), "started": now()}
         job.folder.write(f"workers/{self.name}.json", json.dumps(here).encode())
@@ -53,7 +52,7 @@ class Worker:
         lease = claim(self._job.folder, shard.key, self.name)
         if lease is None:
             return None
-        with lease.held(), _disk_in_words():
+        with terminated_in_order(), lease.held(), _disk_in_words():
             if self._job.folder.read(record_name(shard)) is not None:
                 return None
             work = _ShardWork(self._job, self._encoder, shard, lease)
@@ -66,8 +65,25 @@ class Worker:
         """End the processes that decode."""
         self._readers.close()
 
+    @cached_property
+    def _encoder(self) -> Encoder:
+        """Made with a lease in hand: workers that die of their model are counted, too."""
+        encoder = Encoder(self._job.encoder)
+        self._job.claim_weights(encoder.weights_sha256)
+        return encoder
 
-class _Readers:
+
+class Readers(Protocol):
+    """Who fetches and decodes."""
+
+    def read(self, clips: list[Clip]) -> Iterator[Result]:
+        """Clips in order, some of them decoded ahead of their use."""
+
+    def close(self) -> None:
+        """End what was started for it."""
+
+
+class DecoderThreads:
     """Threads that fetch videos, with a process each that decodes."""
 
     def __init__(self, job: Job) -> None:
@@ -93,6 +109,7 @@ class _Readers:
                 reading.cancel()
 
     def close(self) -> None:
+        """End threads and processes."""
         self._threads.shutdown(cancel_futures=True)
         for decoder in self._all:
             decoder.close()
@@ -117,7 +134,7 @@ class _ShardWork:
         self._frames = self._pixels = self._bytes = 0
         self._started, self._seconds, self._cpu = now(), 0.0, 0.0
 
-    def run(self, readers: _Readers) -> None:
+    def run(self, readers: Readers) -> None:
         start, cpu_start = perf_counter(), process_time()
         with ExitStack() as kept, ThreadPoolExecutor(1) as keeper:
             kept.callback(self._spool.close)

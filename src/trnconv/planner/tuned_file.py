@@ -79,7 +79,10 @@ def complaints(question: Question, plan: Plan) -> list[str]:
 def _checked(path: Path, question: Question, entry: dict[str, Any]) -> Plan:
     """A plan of a file: read whole, of this very problem, and legal."""
     plan = _read_plan(path, question, entry)
-    broken = complaints(question, plan)
+    try:
+        broken = complaints(question, plan)
+    except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
+        broken = [f"its numbers make no sense ({type(error).__name__}: {error})"]
     if broken:
         raise PlanError(
             f"a tuned plan in {path} for {call_in_words(question)}: {'; '.join(broken)}. Tune it"
@@ -90,7 +93,8 @@ def _checked(path: Path, question: Question, entry: dict[str, Any]) -> Plan:
 
 def _read_plan(path: Path, question: Question, entry: dict[str, Any]) -> Plan:
     """What follows from the question is not stored."""
-    stored = dict(entry["plan"])
+    said = entry.get("plan")
+    stored = dict(said) if isinstance(said, dict) else {}
     name = stored.pop("form", "")
     form = next((form for form in FORMS if form.name == name), None)
     if form is None:
@@ -145,7 +149,7 @@ def read(path: Path) -> TunedFile:
         entries = {_key(plan): _without_question(plan) for plan in document["plans"]}
     except OSError as error:
         raise TunedError(f"tuned plans in {path}: {error.strerror}. Name another file.") from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise TunedError(
             f"tuned plans in {path}: not a file that `trnconv tune` wrote ({error}). Tune again."
         ) from error

@@ -100,6 +100,8 @@ def encode_moments(
             " distribution. Encode without moments."
         )
     distribution = _encoded(model, entry, video)
+    if not hasattr(distribution, "logvar"):
+        raise UnsupportedError(f"mean and log variance of {entry.name}: it has the mode alone.")
     mean, logvar = distribution.mean, distribution.logvar
     return _as_video(entry, mean, video), _as_video(entry, logvar, video)
 

@@ -4,6 +4,7 @@ import pytest
 
 from trnconv.corpus.capacity import Assumptions, Demand, ModelledClip, capacity
 from trnconv.corpus.instances import find_instance, instances
+from trnconv.corpus.serving import serving
 from trnconv.errors import TrnconvError, UnsupportedError
 from trnconv.models import LatentSize, Size
 
@@ -34,7 +35,7 @@ def test_each_resource_by_hand():
     assert rows["object store, writing"].demand == pytest.approx(10 * 16 * 21 * 90 * 160 * 4)
     assert rows["object store, writing"].supply == pytest.approx(50e9 / 8 * 0.8)
     assert rows["device memory"].demand == pytest.approx(128 * 7.3e9)
-    assert rows["host memory"].demand == pytest.approx(128 * 3 * 81 * 720 * 1280 * 3)
+    assert rows["host memory"].demand == pytest.approx(128 * (3 * 81 * 720 * 1280 * 3 + 6e9))
     assert found.read_bytes == pytest.approx(864_000 * 3.125e6)
     assert found.written_bytes == pytest.approx(864_000 * 16 * 21 * 90 * 160 * 4)
     assert found.pixel_bytes == pytest.approx(864_000 * 81 * 720 * 1280 * 3)
@@ -91,3 +92,25 @@ def test_instances_name_their_source_and_an_unknown_one_is_refused():
     assert all(instance.source for instance in instances())
     with pytest.raises(UnsupportedError, match=r"There are trn2\.48xlarge"):
         find_instance("p5.48xlarge")
+
+
+def test_spare_instances_are_there_before_something_fails():
+    found = capacity(DEMAND, CLIP, TRN2, Assumptions(spare=0.2))
+    assert found.instances == 2  # 120 / 128 / 0.8 = 1.17
+    assert capacity(DEMAND, CLIP, TRN2, Assumptions(spare=0.05)).instances == 1
+    with pytest.raises(TrnconvError, match="spare of 1"):
+        Assumptions(spare=1)
+
+
+def test_serving_by_hand():
+    """6 s of a core, at half the modelled speed, on 128 cores of an instance."""
+    alone = serving(CLIP, TRN2, Assumptions(), dollars_per_hour=64.0)
+    assert (alone.at_once, alone.latency_s) == (128, 12.0)
+    assert alone.videos_per_hour == 128 * 300
+    assert alone.dollars_per_video == pytest.approx(64 / 38_400)
+    shared = serving(CLIP, TRN2, Assumptions(cores_per_clip=8, spare=0.5), dollars_per_hour=64.0)
+    assert (shared.at_once, shared.latency_s, shared.videos_per_hour) == (16, 1.5, 38_400)
+    assert shared.dollars_per_video == pytest.approx(2 * 64 / 38_400)
+    assert serving(CLIP, TRN2, Assumptions()).dollars_per_video is None
+    with pytest.raises(TrnconvError, match="host memory"):
+        serving(CLIP, TRN2, Assumptions(process_gb=20))

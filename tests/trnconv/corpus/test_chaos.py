@@ -43,7 +43,7 @@ def videos(tmp_path_factory):
 
 
 def encode(videos, out):
-    settings = EncoderSettings(model="wan2.1", reduced=True)
+    settings = EncoderSettings(model="wan2.1", reduced=True, dtype="bfloat16")
     job = Job(out=str(out), encoder=settings, buckets=Buckets((Picture(32, 32),), (5, 9)))
     run = start(job, [str(videos)], Engine(), clips_per_shard=PER_SHARD)
     list(run)
@@ -72,7 +72,8 @@ def undisturbed(videos, tmp_path_factory):
 
 
 def environment(**more):
-    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src"), **more}
+    own = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src"), "PYTHONFAULTHANDLER": "1"}
+    return {**os.environ, **own, **more}
 
 
 def command(videos, out, *more):

@@ -22,7 +22,7 @@ from trnconv.errors import TrnconvError, UnsupportedError
 
 pytestmark = pytest.mark.ray
 
-SETTINGS = EncoderSettings(model="wan2.1", reduced=True)
+SETTINGS = EncoderSettings(model="wan2.1", reduced=True, dtype="bfloat16")
 BUCKETS = Buckets((Picture(32, 32),), (5, 9))
 
 
@@ -303,7 +303,7 @@ def encode(self, pixels):
         os.kill(os.getpid(), signal.SIGKILL)
     return whole(self, pixels)
 encoding.Encoder.encode = encode
-job = Job(out={out!r}, encoder=EncoderSettings(model="wan2.1", reduced=True),
+job = Job(out={out!r}, encoder=EncoderSettings(model="wan2.1", reduced=True, dtype="bfloat16"),
           buckets=Buckets((Picture(32, 32),), (5, 9)))
 list(start(job, [{videos!r}], Engine(), clips_per_shard=10))
 """

@@ -76,9 +76,32 @@ def test_a_file_that_is_no_lease_holds_nobody_up(folder, content):
     assert claim(folder, "s/1", "w").attempt == 2
 
 
-def test_a_thousand_attempts_are_refused_in_words(folder):
+def test_a_hundred_attempts_are_refused_in_words(folder):
+    """Ray Data starts dead actors again for ever: what ends it is the count of attempts."""
     ended = {"process": "x-1-1", "worker": "w", "until": 0.0}
-    for attempt in range(1, 1001):
+    for attempt in range(1, 101):
         folder.write(f"leases/s/1.{attempt}.json", json.dumps(ended).encode())
-    with pytest.raises(TrnconvError, match="1000 attempts at s/1"):
+    with pytest.raises(TrnconvError, match="100 attempts at s/1"):
         claim(folder, "s/1", "w")
+
+
+TERMINATED = """
+import os, signal, sys
+from trnconv.corpus.leases import claim
+from trnconv.corpus.termination import terminated_in_order
+from trnconv.corpus.store import Folder
+lease = claim(Folder(sys.argv[1]), "s/1", "w")
+lease.note(sys.argv[2])
+with terminated_in_order(), lease.held():
+    os.kill(os.getpid(), signal.SIGTERM)
+    signal.pause()
+"""
+
+
+def test_who_is_terminated_has_not_died_of_a_clip(folder, tmp_path):
+    """A launcher ends all ranks when one fails: clips in their hands are not blamed."""
+    for _ in range(4):
+        done = subprocess.run([sys.executable, "-c", TERMINATED, str(tmp_path), "x"], check=False)
+        assert done.returncode == 128 + 15
+    lease = claim(folder, "s/1", "after")
+    assert (lease.attempt, lease.deaths) == (5, {})

@@ -8,7 +8,7 @@ import pytest
 from nkisim.machine import TRN2, TRN3
 from trnconv.ask.question import Question
 from trnconv.cases import find
-from trnconv.errors import PlanError
+from trnconv.errors import PlanError, TrnconvError
 from trnconv.geometry import conv_shape
 from trnconv.planner.best import best_plan, searched_plan
 from trnconv.planner.table import FORMS
@@ -112,11 +112,44 @@ def test_a_file_of_another_version_is_refused(file, name):
         pass
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"stamp": {}, "plans": []}'])
+HOSTILE = {
+    "empty": "",
+    "a list": "[]",
+    "nothing in it": "{}",
+    "no stamp": '{"stamp": {}, "plans": []}',
+    "nested": "[" * 200_000,
+    "nested stamp": '{"stamp": ' + '{"a": ' * 100_000,
+    "stamp of a list": '{"stamp": [1], "plans": []}',
+    "plans of words": '{"stamp": {"machine": "trn2"}, "plans": ["a", "b"]}',
+    "plans of a number": '{"stamp": {"machine": "trn2"}, "plans": 3}',
+    "a huge number": "9" * 6_000,
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_a_file_that_is_something_else_is_refused(tmp_path, text):
     (tmp_path / "tuned.json").write_text(text)
     with pytest.raises(TunedError, match="Tune again"):
         read(tmp_path / "tuned.json")
+
+
+@pytest.mark.parametrize("plan", [None, 3, "direct", [], {}, {"form": []}, {"form": "direct"}])
+def test_a_plan_of_another_type_is_refused(tmp_path, plan):
+    file = stored(tmp_path / "tuned.json", QUESTION)
+    document = json.loads(file.read_text())
+    document["plans"][0]["plan"] = plan
+    file.write_text(json.dumps(document))
+    with use_tuned(file), pytest.raises(TunedError, match="Tune again"):
+        best_plan(QUESTION)
+
+
+@pytest.mark.parametrize("value", [0, -1, 10**9])
+@pytest.mark.parametrize("name", ["rows", "slots"])
+def test_a_plan_with_numbers_that_cannot_be_is_refused(tmp_path, name, value):
+    file = stored(tmp_path / "tuned.json", QUESTION)
+    edited(file, 0, **{name: [value] * 3 if name == "slots" else value})
+    with use_tuned(file), pytest.raises(TrnconvError, match="une"):
+        best_plan(QUESTION)
 
 
 def test_a_missing_file_is_refused(tmp_path):

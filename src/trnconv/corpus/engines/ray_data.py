@@ -1,7 +1,9 @@
-"""Ray Data: actors that hold a model each, and shards for rows.
+"""Ray Data: actors that hold a model each, shards for rows, and tasks that decode clips.
 
 A row is a whole shard, so what Ray repeats after a death is a shard, and a shard that was done
-before the death is only looked at. Ray starts a dead actor again, up to a limit.
+before the death is only looked at. Ray Data starts dead actors again without end; leases count the
+attempts at a shard, and after so many the job stops with words. Decoding has resources of its own:
+a task a clip, on whatever machine has a CPU free, so many ahead of each actor and no more.
 """
 
 from __future__ import annotations
@@ -9,24 +11,27 @@ from __future__ import annotations
 import json
 import logging
 import os
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from typing import Any
 
+from trnconv.corpus.clips import Clip
 from trnconv.corpus.completion import close, open_shards
+from trnconv.corpus.decoder import DecodedVideo, Decoder
 from trnconv.corpus.job import Job
 from trnconv.corpus.metrics import ShardMetrics
 from trnconv.corpus.needs import needed_for
 from trnconv.corpus.plan import Segment, read_segment
-from trnconv.corpus.worker import Worker
+from trnconv.corpus.video_reader import BadVideoError, VideoRequest
+from trnconv.corpus.worker import Result, Worker
 from trnconv.errors import TrnconvError
 from trnconv.records import from_json, to_json
 
 _LOOPBACK = "127.0.0.1"
 _SEGMENTS = 16  # whose open shards are rows at a time: the driver holds no whole plan
-_RESTARTS = 100  # of one actor, and repetitions of one row: a clip is set aside long before
 
 
 @dataclass(frozen=True)
@@ -58,12 +63,62 @@ class ShardActor:
     @cached_property
     def _worker(self) -> Worker:
         """Made with the first shard, because Ray hides what is raised while an actor is made."""
-        return Worker(self._job)
+        return Worker(self._job, DecodeTasks(self._job))
+
+
+class DecodeTasks:
+    """Clips by tasks of a CPU each, as many ahead of their use as the job has readers."""
+
+    def __init__(self, job: Job) -> None:
+        import ray
+
+        self._ray, self._asked, self._count = ray, job.reading, job.readers
+        options = {"num_cpus": 1, "max_retries": job.limits.deaths}
+        self._decoded = ray.remote(**options)(_decoded)
+
+    def read(self, clips: list[Clip]) -> Iterator[Result]:
+        """Clips in order."""
+        ahead: deque[tuple[Clip, Any]] = deque()
+        for clip in clips:
+            ahead.append((clip, self._decoded.remote(clip.url, self._asked)))
+            if len(ahead) > self._count:
+                yield self._ended(*ahead.popleft())
+        while ahead:
+            yield self._ended(*ahead.popleft())
+
+    def close(self) -> None:
+        """Tasks end by themselves."""
+
+    def _ended(self, clip: Clip, task: Any) -> Result:
+        video, bad, refusal = self._ray.get(task)
+        if refusal:
+            raise TrnconvError(refusal)
+        if bad:
+            return clip, BadVideoError(bad)
+        # what lies in Ray's store cannot be written to, and torch warns of such arrays
+        windows = tuple((window, pixels.copy()) for window, pixels in video.windows)
+        return clip, replace(video, windows=windows)
+
+
+def _decoded(url: str, asked: VideoRequest) -> tuple[DecodedVideo | None, str, str]:
+    """A video, or what is wrong with it, or why nobody could tell: words stay words."""
+    try:
+        return _decoder(asked).decode(url), "", ""
+    except BadVideoError as bad:
+        return None, str(bad), ""
+    except TrnconvError as refusal:
+        return None, "", str(refusal)
+
+
+@cache
+def _decoder(asked: VideoRequest) -> Decoder:
+    """Of this process of Ray's; its child ends when this process does."""
+    return Decoder(asked)
 
 
 def run(job: Job, segments: Sequence[Segment], cluster: Cluster) -> Iterator[ShardMetrics]:
     """Encode what is open on a cluster's actors; each shard's metrics as it is done."""
-    with _connected(cluster) as ray:
+    with _connected(cluster, job.readers) as ray:
         for at in range(0, len(segments), _SEGMENTS):
             some = segments[at : at + _SEGMENTS]
             rows = [
@@ -87,8 +142,6 @@ def _encoded(
         fn_constructor_args=(job,),
         batch_size=1,
         compute=ray.data.ActorPoolStrategy(size=workers, max_tasks_in_flight_per_actor=1),
-        max_restarts=_RESTARTS,
-        max_task_retries=_RESTARTS,
         **_resources(cluster),
     )
     for row in done.iter_rows():
@@ -106,7 +159,7 @@ def _resources(cluster: Cluster) -> dict[str, Any]:
 
 
 @contextmanager
-def _connected(cluster: Cluster) -> Iterator[Any]:
+def _connected(cluster: Cluster, readers: int) -> Iterator[Any]:
     """Ray, connected to the cluster named, else started here: on loopback, without a dashboard."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anyone
     if cluster.address is None:
@@ -120,7 +173,7 @@ def _connected(cluster: Cluster) -> Iterator[Any]:
     quiet = {"log_to_driver": False, "logging_level": logging.WARNING}
     if cluster.address is None:
         ray.init(
-            num_cpus=cluster.workers + 1,  # one more for Ray Data's own tasks
+            num_cpus=cluster.workers * (1 + readers) + 1,  # one more for Ray Data's own tasks
             include_dashboard=False,
             _node_ip_address=_LOOPBACK,
             **quiet,
