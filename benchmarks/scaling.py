@@ -54,7 +54,7 @@ class Point:
 
     cores: int  # physical
     mesh: str
-    share: float  # of the video, on the rank that has most
+    share: float  # of the video, for a core of the rank that has most
     seconds: float
     without_overlap: float
     convolutions: float
@@ -87,7 +87,7 @@ def measure(job: Job) -> Point:
     return Point(
         cores=job.cores,
         mesh=f"{job.mesh[0]} x {job.mesh[1]}",
-        share=time.largest_share,
+        share=time.largest_share / job.lnc,  # of a core
         seconds=time.seconds,
         without_overlap=plain.seconds,
         convolutions=time.convolutions_s,

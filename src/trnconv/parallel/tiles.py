@@ -72,7 +72,7 @@ class _Dealer:
             self.returns_tuple = isinstance(result, tuple)
             y, kept = result if self.returns_tuple else (result, None)
             y = value_of(y) if mine else torch.empty_like(y, device=given[0].device)
-            self.own += [y] if mine else []
+            self.own += [y.clone()] if mine else []  # models blend in place
         self.shapes.append(y.shape)
         self.owners.append(owner)
         return self._as_returned(y, kept)

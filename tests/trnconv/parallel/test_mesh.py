@@ -8,9 +8,11 @@ pytestmark = pytest.mark.distributed
 torch = pytest.importorskip("torch")
 
 import sharded_models as ours
+import three_way
 from ranks import Ranks
 from small_vae import built, clip
 from three_way import FLOAT32_ALLOWANCE, Error
+from trnconv.models import Size, find
 from trnconv.parallel import Options
 from trnconv.pytorch import patched
 
@@ -93,6 +95,21 @@ def test_models_with_group_norms_have_the_bits_of_one_rank_with_merged_statistic
     (want,) = ranks.run(1, ours.in_bands, *case, "rows", [1], options)
     for outcome in run(on, mesh, ours.in_bands, *case, mesh, None, options):
         assert torch.equal(outcome.y, want.y)
+
+
+def test_norms_of_channels_are_kernels_in_bands_too(ranks):
+    """Default mode, bf16, and convolutions while halos travel, by the rule of `three_way`."""
+    entry, size = find("wan2.1"), Size("test", *SMALL)
+    given = three_way.example(entry, "decode", size, reduced=True)
+    exact, floor = (
+        three_way.run(three_way.rounded_model(entry, dtype, reduced=True), entry, "decode", given)
+        for dtype in (torch.float64, torch.bfloat16)
+    )
+    options = Options(backend="nkisim", overlap="always")
+    case = ("wan2.1", "decode", torch.bfloat16, SMALL, (2, 2), None, options)
+    for outcome in ranks.run(4, ours.in_bands, *case):
+        error = Error.of(outcome.y, exact)
+        assert error.within(Error.of(floor, exact)), f"{error}"
 
 
 @pytest.mark.parametrize("exchange", ["permute", "all_gather"])
