@@ -51,6 +51,7 @@ OPT_IN = {
     "slow": _needs_nothing,
     "torch": _needs_package("torch"),
     "block": _needs_package("torch"),
+    "audio": _needs_package("torch", "diffusers"),
     "diffusers": _needs_package("torch", "diffusers", "safetensors"),
     "adapters": _needs_package("torch", "diffusers", "einops", "peft", "accelerate"),
     "ray": _needs_package("torch", "diffusers", "av", "fsspec", "pyarrow", "safetensors", "ray"),

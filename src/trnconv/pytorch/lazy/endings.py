@@ -60,6 +60,7 @@ def eager(x: Tensor, filters: Filters, around: PatchContext) -> Tensor:
             filters.groups,
             padding_mode=filters.mode,
             accuracy=policy,
+            reproducible=around.reproducible,
             backend=around.backend,
         )
     note_forward(around.book, filters.module or around.book.module, x, filters, policy)
