@@ -19,6 +19,7 @@ from pathlib import Path
 
 from benchmarks.backward_baseline import backward_floor
 from benchmarks.family import Finding, as_json, last_line, table
+from benchmarks.training_memory import memory
 from nkisim.machine import CONSTANTS_VERSION, TRN2, Reading
 from trnconv.ask.policy import ALWAYS_DIRECT, BF16, Policy
 from trnconv.ask.question import Question, with_plain_shape
@@ -143,7 +144,9 @@ PARTS: dict[str, Callable[[Reading], Iterator[Finding]]] = {
     "grouped": grouped,
     "dense": dense,
     "against": against,
+    "memory": memory,
 }
+BARRED = ["strided", "grouped", "dense", "against"]  # the others need more packages
 
 
 def heading(reading: Reading) -> str:
@@ -165,7 +168,9 @@ def store(part: str, found: list[Finding]) -> None:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """What the command can be asked for."""
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument(
+        "--parts", nargs="+", choices=PARTS, default=BARRED, help="default: all bars"
+    )
     parser.add_argument(
         "--reading",
         default=Reading.default.value,
