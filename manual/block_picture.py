@@ -131,7 +131,8 @@ def two_cores(page: Path) -> str:
 
 def _meeting_ns(timeline: Timeline) -> float:
     events = timeline.events
-    rows = [row for row, one in enumerate(events.instructions) if one.op == "sendrecv"]
+    every = enumerate(events.instructions)
+    rows = [row for row, instruction in every if instruction.op == "sendrecv"]
     return events.start_ns[rows[0]]
 
 

@@ -56,7 +56,7 @@ class _Store:
 
 
 @dataclass(eq=False)
-class _Part:
+class _StoredBytes:
     """Bytes of a store in one storage that nothing has written over."""
 
     store: _Store
@@ -67,7 +67,7 @@ class StoreWatch:
     """Follows stores until their first reader."""
 
     def __init__(self) -> None:
-        self._parts: dict[Storage, list[_Part]] = {}
+        self._parts: dict[Storage, list[_StoredBytes]] = {}
         self._overwritten: list[tuple[_Store, Instruction]] = []
 
     def watch(
@@ -126,7 +126,7 @@ class StoreWatch:
     def _overwrite(self, tensor: NkiTensor, access: Access, by: _Store) -> None:
         """Take the bytes of a write from older stores; those that lose their last are in vain."""
         parts, written = self._parts.get(tensor.storage, []), _bytes(tensor.storage, access)
-        left: list[_Part] = []
+        left: list[_StoredBytes] = []
         for part in parts:
             if part.store is not by and part.bytes.meets(written):
                 part.bytes = part.bytes.minus(written)
@@ -145,7 +145,7 @@ class StoreWatch:
         if access.anywhere or not tensor.storage.has_values:
             store.read = True  # nobody knows where it is
             return
-        part = _Part(store, _bytes(tensor.storage, access))
+        part = _StoredBytes(store, _bytes(tensor.storage, access))
         self._parts.setdefault(tensor.storage, []).append(part)
 
 
