@@ -42,7 +42,8 @@ def on_each_frame(name: str, func: Any, args: Any, kwargs: Any) -> torch.Tensor 
 def _in_blocks(x: torch.Tensor, function: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
     """A function of single elements, on whole blocks only."""
     missing = -x.numel() % _BLOCK_ELEMS
-    blocks = torch.nn.functional.pad(x.flatten(), (0, missing)).split(_BLOCK_ELEMS)
+    padded = torch.nn.functional.pad(x.flatten(), (0, missing))
+    blocks = padded.reshape(-1, _BLOCK_ELEMS).unbind()
     return torch.cat([function(block) for block in blocks])[: x.numel()].reshape(x.shape)
 
 
