@@ -20,7 +20,7 @@ _COLUMNS = (
 
 
 def models(json: Json = False, csv: Csv = False, wide: Wide = False) -> None:
-    """List the models of the registry: what they are, their sizes, the class that makes them."""
+    """List the models of the registry: what they are, their sizes, their class in diffusers."""
     from trnconv.models import models as registered
 
     answer = {"models": [_document(entry) for entry in registered()]}

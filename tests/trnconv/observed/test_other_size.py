@@ -64,3 +64,19 @@ def test_fewer_frames_are_fewer_steady_chunks():
 def test_what_does_not_follow_is_not_answered(name, size):
     entry = find(name)
     assert at_size(shipped(entry, entry.production, "decode"), entry, size) is None
+
+
+@pytest.mark.diffusers
+def test_a_plan_of_another_size_is_that_of_a_run_at_that_size():
+    """Every convolution and all else, priced; a run on the meta device is the other side."""
+    pytest.importorskip("torch")
+    from trnconv.model_plan import PlanOptions, Prices, plan_observed
+    from trnconv.pytorch.observer import observe
+
+    entry, size = find("wan2.1"), Size("", 49, 480, 832)
+    options, prices = PlanOptions(), Prices()
+    scaled, run = (
+        plan_observed(seen, size, options, prices).whole_seconds
+        for seen in (observation(entry, size, "decode"), observe(entry, size, "decode"))
+    )
+    assert scaled == pytest.approx(run, rel=0.02)

@@ -42,9 +42,9 @@ def on_each_frame(name: str, func: Any, args: Any, kwargs: Any) -> torch.Tensor 
 def _in_blocks(x: torch.Tensor, function: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
     """A function of single elements, on whole blocks only."""
     missing = -x.numel() % _BLOCK_ELEMS
-    padded = torch.nn.functional.pad(x.flatten(), (0, missing))
-    blocks = padded.reshape(-1, _BLOCK_ELEMS).unbind()
-    return torch.cat([function(block) for block in blocks])[: x.numel()].reshape(x.shape)
+    blocks = torch.nn.functional.pad(x.flatten(), (0, missing)).reshape(-1, _BLOCK_ELEMS)
+    done = [function(block) for block in blocks.unbind()]
+    return torch.cat(done)[: x.numel()].reshape(x.shape)
 
 
 def _along_channels(args: Any) -> bool:
