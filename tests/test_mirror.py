@@ -23,6 +23,9 @@ LONG = 90  # lines of a module that needs a test of its own, or an entry below
 # Suites, and the modules they are of besides the one that they are named after: of the same folder,
 # or with their packages. A suite that is named after none has to be here.
 SPANS = {
+    "trnconv/forms/minimal/test_norm_steps.py": "trnconv.ask.ends",
+    "trnconv/pytorch/lazy/test_normed_ends.py": """deferred_result pending_norm
+        trnconv.pytorch.normed_op""",
     "trnconv/pytorch/lazy/test_attentions.py": "deferred_mask index_values masks",
     "trnconv/pytorch/test_attention_op.py": "kernel_place",
     "nkisim/commands/test_kernel_files.py": "argument_words kernel_call run_command trace_command",

@@ -12,8 +12,8 @@ from trnconv.cli.output import Json, amount, console, print_json, table
 if TYPE_CHECKING:
     from nkisim.machine import Machine
     from trnconv.corpus.capacity import Assumptions, Capacity, Demand, ModelledClip
+    from trnconv.corpus.decode_service import Serving
     from trnconv.corpus.instances import Instance
-    from trnconv.corpus.serving import Serving
     from trnconv.models import ModelEntry, Size
 
 _LEFT_OUT = (
@@ -58,8 +58,8 @@ def capacity(
     from nkisim.machine import find_machine
     from trnconv.corpus.capacity import Assumptions, Demand
     from trnconv.corpus.capacity import capacity as work_out
+    from trnconv.corpus.decode_service import serving
     from trnconv.corpus.instances import find_instance
-    from trnconv.corpus.serving import serving
     from trnconv.models import find
 
     entry, where = find(model), find_instance(instance)

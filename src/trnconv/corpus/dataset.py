@@ -94,7 +94,7 @@ def _is_sound(said: Mapping[str, Any]) -> bool:
     names = [said.get("segments"), said.get("tensors")]
     buckets = said.get("buckets")
     return (
-        all(isinstance(each, list) and all(isinstance(n, str) for n in each) for each in names)
+        all(isinstance(named, list) and all(isinstance(n, str) for n in named) for named in names)
         and isinstance(buckets, dict)
         and all(isinstance(count, int) for count in buckets.values())
         and isinstance(said.get("windows"), int)

@@ -72,7 +72,7 @@ def _is_within(error: float | None, asked: float) -> bool:
 
 def error_of(model: str, model_dtype: str, latent_dtype: str) -> float | None:
     """The most that latents are off: by the arithmetic, and by rounding them, half a step."""
-    floor = _floors()[model].get(model_dtype)
+    floor = _floors().get(model, {}).get(model_dtype)
     if floor is None:
         return None
     return _FACTOR * floor + _STEPS[model_dtype] + _STEPS[latent_dtype] / 2

@@ -48,7 +48,7 @@ def environment_facts() -> Facts:
     }
 
 
-class Weights:
+class WeightDigests:
     """Digests of a model's weights, made again when one was written to or replaced."""
 
     def __init__(self, model: nn.Module) -> None:
@@ -60,7 +60,7 @@ class Weights:
         """One for every parameter and buffer; of parts of one (FSDP), how it is cut."""
         model = self._model
         named = [*model.named_parameters(), *model.named_buffers()]
-        state = tuple((id(each), each._version) for _, each in named)  # noqa: SLF001 (torch's)
+        state = tuple((id(tensor), tensor._version) for _, tensor in named)  # noqa: SLF001 (torch's)
         if state != self._state:
             self._facts = {f"the weight {name}": _digest(tensor) for name, tensor in named}
             self._state = state

@@ -10,7 +10,7 @@ import torch
 from trnconv.parallel.banded_model import Attended, BandedModel
 from trnconv.parallel.bands import Bands
 from trnconv.parallel.differentiable import gathered
-from trnconv.parallel.grid import Grid
+from trnconv.parallel.grid import BandGrid
 from trnconv.pytorch.lazy.endings import value_of
 
 Tensor = torch.Tensor
@@ -40,4 +40,4 @@ def attention(spread: BandedModel, func: Callable[..., Any], args: Any, kwargs: 
         mask = mask.narrow(-2, start, stop - start)
     mixed: Tensor = func(some, key, value, attn_mask=mask, **named)
     spread.links.module = spread.book.module
-    return gathered(mixed, spread.links, (mixed.dim() - 2,), Grid((bands,)))
+    return gathered(mixed, spread.links, (mixed.dim() - 2,), BandGrid((bands,)))

@@ -14,7 +14,7 @@ from trnconv.errors import UnsupportedError
 from trnconv.parallel.band_operands import ordered, read_as, sized, sliding_of
 from trnconv.parallel.bands import Interval
 from trnconv.parallel.edge_strips import EdgeStrips, HaloPiece
-from trnconv.parallel.grid import NAMES, Cut, Grid, Region
+from trnconv.parallel.grid import NAMES, BandGrid, MeshCut, Region
 from trnconv.parallel.halos import Halos, Surrounded
 from trnconv.parallel.levels import Levels
 from trnconv.parallel.links import Links
@@ -49,7 +49,7 @@ class Attended:
 class BandedModel:
     """One model on one rank: what its tensors are bands of, and how to get at the rest."""
 
-    def __init__(self, cut: Cut, links: Links, book: Ledger) -> None:
+    def __init__(self, cut: MeshCut, links: Links, book: Ledger) -> None:
         self.cut = cut
         self.links = links
         self.book = book
@@ -65,25 +65,25 @@ class BandedModel:
         self._whole = 0
         self._is_new = True  # nothing was convolved since the model was called
 
-    def begin(self, grid: Grid) -> None:
+    def begin(self, grid: BandGrid) -> None:
         """Another video, of which ranks hold this."""
         for level, bands in zip(self.levels, grid.bands, strict=True):
             level.begin(bands)
 
-    def grid(self, shape: Sequence[int]) -> Grid:
+    def grid(self, shape: Sequence[int]) -> BandGrid:
         """What a tensor of this rank is a part of."""
         dims = self.cut.dims(len(shape))
-        return Grid(
+        return BandGrid(
             tuple(level.of(shape[dim]) for level, dim in zip(self.levels, dims, strict=True))
         )
 
-    def grid_of_whole(self, shape: Sequence[int]) -> Grid | None:
+    def grid_of_whole(self, shape: Sequence[int]) -> BandGrid | None:
         """How a whole tensor is cut; None if there was none of its size."""
         found = []
         for level, dim in zip(self.levels, self.cut.dims(len(shape)), strict=True):
             fitting = [bands for bands in level.known if bands.total == shape[dim]]
             found += fitting[:1]
-        return Grid(tuple(found)) if len(found) == len(self.levels) else None
+        return BandGrid(tuple(found)) if len(found) == len(self.levels) else None
 
     def enter(self) -> None:
         """The model is called: its first convolution says with what."""
@@ -192,14 +192,14 @@ class BandedModel:
             " told; it cannot run on bands. Run this model on one rank."
         )
 
-    def _grid(self, operands: ConvOperands) -> Grid:
+    def _grid(self, operands: ConvOperands) -> BandGrid:
         return self.grid(operands.pieces[0].base.shape)
 
     def _slidings(self, operands: ConvOperands, window: Window3d) -> tuple[Sliding, ...]:
         return tuple(sliding_of(operands, window, axis) for axis in self.cut.axes)
 
     def _surrounded(
-        self, runs: tuple[FrameRun, ...], grid: Grid, wanted: tuple[Region, ...]
+        self, runs: tuple[FrameRun, ...], grid: BandGrid, wanted: tuple[Region, ...]
     ) -> tuple[HaloPiece, ...]:
         """The frames of every run with the rows around them; each tensor is asked for once."""
         frames: dict[Any, Interval] = {}

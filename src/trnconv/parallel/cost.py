@@ -21,7 +21,7 @@ from trnconv.observed.groups import operations_of
 from trnconv.observed.operation import ATTENTION
 from trnconv.parallel.banded_model import BandedModel
 from trnconv.parallel.bands import Bands
-from trnconv.parallel.grid import COLUMNS, ROWS, Cut, Grid, area
+from trnconv.parallel.grid import COLUMNS, ROWS, BandGrid, MeshCut, area
 from trnconv.parallel.links import PaperLinks, cut_out
 from trnconv.parallel.overlap import AUTO, LinkedCore, balance
 from trnconv.parallel.shard import put_on_bands
@@ -51,12 +51,12 @@ class Part:
         return prod(self.counts)
 
     @property
-    def cut(self) -> Cut:
+    def cut(self) -> MeshCut:
         """Axes with one band are not cut."""
         down, across = self.counts
         cuts = [(axis, n) for axis, n in ((ROWS, down), (COLUMNS, across)) if n > 1]
         axes, counts = zip(*(cuts or [(ROWS, 1)]), strict=True)
-        return Cut(axes, counts)
+        return MeshCut(axes, counts)
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def observed(part: Part, instance: LinkedCore) -> tuple[MetaRun, BandedModel, fl
     given = make(part.entry, part.size, device="meta", dtype=torch.bfloat16)
     cut = part.cut
     unit = 1 if decodes else part.entry.compression[ROWS]
-    grid = Grid(
+    grid = BandGrid(
         tuple(
             Bands.shared(given.shape[2 + axis], [1.0] * count, unit)
             for axis, count in zip(cut.axes, cut.counts, strict=True)
@@ -156,7 +156,7 @@ def _others_ns(run: MetaRun, instance: LinkedCore) -> float:
     return sum(plan.ns for plan in operation_plans(asked, instance.machine, instance.cores))
 
 
-def _work_of(grid: Grid, rank: int) -> tuple[int, int]:
+def _work_of(grid: BandGrid, rank: int) -> tuple[int, int]:
     """The size of what a rank has, then how many sides of it others have."""
     region = grid.of(rank)
     inner = [

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from trnconv.parallel.grid import Grid, Region
+from trnconv.parallel.grid import BandGrid, Region
 from trnconv.parallel.links import Dims, Links, cut_out
 
 Tensor = torch.Tensor
@@ -17,7 +17,7 @@ class _Fetch(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, own: Tensor, links: Links, dims: Dims, grid: Grid, wanted: tuple[Region, ...]
+        ctx: Any, own: Tensor, links: Links, dims: Dims, grid: BandGrid, wanted: tuple[Region, ...]
     ) -> Tensor:
         """The region wanted[rank]."""
         ctx.rest = (links, dims, grid, wanted)
@@ -41,7 +41,7 @@ class _Gather(torch.autograd.Function):
     """The whole tensor. Every rank's use of this rank's rows adds to their gradient."""
 
     @staticmethod
-    def forward(ctx: Any, own: Tensor, links: Links, dims: Dims, grid: Grid) -> Tensor:
+    def forward(ctx: Any, own: Tensor, links: Links, dims: Dims, grid: BandGrid) -> Tensor:
         """All bands."""
         ctx.rest = (links, dims, grid)
         return links.gather(own.contiguous(), dims, grid)
@@ -68,19 +68,19 @@ class _Stacked(torch.autograd.Function):
         return ctx.links.summed(gradient)[ctx.links.rank], None
 
 
-def _own(whole: Tensor, dims: Dims, grid: Grid, rank: int) -> Tensor:
+def _own(whole: Tensor, dims: Dims, grid: BandGrid, rank: int) -> Tensor:
     return cut_out(whole, dims, grid.whole, grid.of(rank)).contiguous()
 
 
 def fetched(
-    own: Tensor, links: Links, dims: Dims, grid: Grid, wanted: tuple[Region, ...]
+    own: Tensor, links: Links, dims: Dims, grid: BandGrid, wanted: tuple[Region, ...]
 ) -> Tensor:
     """Region wanted[rank] of a tensor in bands."""
     rows: Tensor = _Fetch.apply(own, links, dims, grid, wanted)  # type: ignore[no-untyped-call]
     return rows
 
 
-def gathered(own: Tensor, links: Links, dims: Dims, grid: Grid) -> Tensor:
+def gathered(own: Tensor, links: Links, dims: Dims, grid: BandGrid) -> Tensor:
     """The whole of a tensor in bands."""
     whole: Tensor = _Gather.apply(own, links, dims, grid)  # type: ignore[no-untyped-call]
     return whole

@@ -18,7 +18,7 @@ from trnconv.errors import UnsupportedError
 from trnconv.geometry import CIRCULAR, REFLECT, REPLICATE, ZEROS
 from trnconv.parallel.banded_model import BandedModel
 from trnconv.parallel.differentiable import fetched
-from trnconv.parallel.grid import NAMES, Grid
+from trnconv.parallel.grid import NAMES, BandGrid
 from trnconv.parallel.row_functions import handled
 from trnconv.parallel.rows_read import Sliding, out_bands, readings_of
 from trnconv.pytorch import functional
@@ -34,7 +34,7 @@ _MODES = {"constant": ZEROS, "replicate": REPLICATE, "reflect": REFLECT, "circul
 class Padded:
     """What a padded band is a window of."""
 
-    grid: Grid
+    grid: BandGrid
     sides: tuple[tuple[int, int], ...]  # along each axis that is cut
 
 

@@ -8,7 +8,7 @@ import torch
 
 from trnconv.parallel.band_operands import ordered
 from trnconv.parallel.bands import Interval
-from trnconv.parallel.grid import Cut, Region
+from trnconv.parallel.grid import MeshCut, Region
 from trnconv.parallel.halos import Surrounded
 from trnconv.parallel.rows_read import Reading
 from trnconv.parallel.strips import EdgeStrip
@@ -49,7 +49,7 @@ class StripLaunch:
 class EdgeStrips:
     """What is left when the band has been convolved: outputs that read rows of others."""
 
-    cut: Cut
+    cut: MeshCut
     pieces: tuple[HaloPiece, ...]
     launches: tuple[StripLaunch, ...]
 

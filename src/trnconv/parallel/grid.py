@@ -1,4 +1,4 @@
-"""Grid: who holds which rectangle of a video that is cut along one axis or two, in integers."""
+"""BandGrid: who holds which rectangle of a video that is cut along one axis or two, in integers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Region = tuple[Interval, ...]  # an interval along each axis that is cut
 
 
 @dataclass(frozen=True)
-class Cut:
+class MeshCut:
     """Which axes of [T, H, W] are cut, and into how many bands each; the last varies fastest."""
 
     axes: tuple[int, ...]
@@ -42,7 +42,7 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class Grid:
+class BandGrid:
     """Bands along each axis that is cut. A rank holds where its bands cross."""
 
     bands: tuple[Bands, ...]
@@ -54,7 +54,7 @@ class Grid:
 
     def of(self, rank: int) -> Region:
         """What a rank holds."""
-        place = Cut((), tuple(bands.ranks for bands in self.bands)).place(rank)
+        place = MeshCut((), tuple(bands.ranks for bands in self.bands)).place(rank)
         return tuple(bands.of(at) for bands, at in zip(self.bands, place, strict=True))
 
     @property
@@ -84,12 +84,12 @@ def area(region: Region) -> int:
 
 
 @lru_cache(_KEPT)
-def edges(grid: Grid, wanted: tuple[Region, ...]) -> tuple[tuple[Region, ...], ...]:
+def edges(grid: BandGrid, wanted: tuple[Region, ...]) -> tuple[tuple[Region, ...], ...]:
     """What each rank holds and any other reads, in regions that do not overlap."""
     return tuple(_edges_of(grid, wanted, source) for source in range(grid.ranks))
 
 
-def _edges_of(grid: Grid, wanted: Sequence[Region], source: int) -> tuple[Region, ...]:
+def _edges_of(grid: BandGrid, wanted: Sequence[Region], source: int) -> tuple[Region, ...]:
     own = grid.of(source)
     met = [common(own, region) for rank, region in enumerate(wanted) if rank != source]
     read = list(dict.fromkeys(region for region in met if area(region)))

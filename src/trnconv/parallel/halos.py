@@ -18,7 +18,7 @@ import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
 from trnconv.parallel.bands import Interval
-from trnconv.parallel.grid import Cut, Grid, Region, area, common
+from trnconv.parallel.grid import BandGrid, MeshCut, Region, area, common
 from trnconv.parallel.links import Exchange, Links, Parts, joined_region
 from trnconv.pytorch.lazy.stored_frames import State, StoredFrames
 
@@ -103,7 +103,7 @@ class Halos:
     was asked for before is not looked up, and asked for again.
     """
 
-    def __init__(self, cut: Cut, links: Links) -> None:
+    def __init__(self, cut: MeshCut, links: Links) -> None:
         self._dims = cut.dims(5)  # of [N, C, T, H, W]
         self._links = links
         # Both by storage, so that they end with it, then by place in the storage:
@@ -111,7 +111,7 @@ class Halos:
         self._copies: WeakIdKeyDictionary = WeakIdKeyDictionary()  # the copies made of it
 
     def around(
-        self, base: StoredFrames, frames: Interval, grid: Grid, wanted: tuple[Region, ...]
+        self, base: StoredFrames, frames: Interval, grid: BandGrid, wanted: tuple[Region, ...]
     ) -> Surrounded:
         """Some frames of a band with the rows that are wanted. What is not known is asked for.
 

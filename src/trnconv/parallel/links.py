@@ -18,7 +18,7 @@ from trnconv.host.record import read_host
 from trnconv.host.switches import POINT_TO_POINT
 from trnconv.parallel.agreement import Agreement, Facts
 from trnconv.parallel.errors import LostRankError
-from trnconv.parallel.grid import Grid, Region, area, common, edges, sizes_of
+from trnconv.parallel.grid import BandGrid, Region, area, common, edges, sizes_of
 from trnconv.parallel.traffic import LinkOffer, Traffic, TrafficKind, halo_area
 from trnconv.parallel.watch import Watch
 
@@ -86,12 +86,12 @@ class Links:
     _waiter: _Waiter | None = None
     _under_way: list[Exchange] = field(default_factory=list)  # also those nobody waits for
 
-    def fetch(self, own: Tensor, dims: Dims, grid: Grid, wanted: Wanted) -> Tensor:
+    def fetch(self, own: Tensor, dims: Dims, grid: BandGrid, wanted: Wanted) -> Tensor:
         """Region `wanted[rank]` of a tensor of which this rank holds its part."""
         parts = self.start(own, dims, grid, wanted).rows()
         return joined_region({**parts, _corner(grid.of(self.rank)): own}, dims, wanted[self.rank])
 
-    def start(self, own: Tensor, dims: Dims, grid: Grid, wanted: Wanted) -> Exchange:
+    def start(self, own: Tensor, dims: Dims, grid: BandGrid, wanted: Wanted) -> Exchange:
         """Send what others want of this rank's part, and ask for what it wants of theirs.
 
         Nothing is waited for, so `own` must not change before the rows of the exchange are there.
@@ -107,7 +107,9 @@ class Links:
         self._under_way.append(exchange)
         return exchange
 
-    def _permuted(self, own: Tensor, dims: Dims, grid: Grid, wanted: Wanted) -> Callable[[], Parts]:
+    def _permuted(
+        self, own: Tensor, dims: Dims, grid: BandGrid, wanted: Wanted
+    ) -> Callable[[], Parts]:
         mine = grid.of(self.rank)
         messages, parts = [], {}
         for other in range(self.ranks):
@@ -132,7 +134,7 @@ class Links:
         return arrived
 
     def _from_all_edges(
-        self, own: Tensor, dims: Dims, grid: Grid, wanted: Wanted
+        self, own: Tensor, dims: Dims, grid: BandGrid, wanted: Wanted
     ) -> Callable[[], Parts]:
         sent = edges(grid, wanted)
         held = grid.of(self.rank)
@@ -161,7 +163,7 @@ class Links:
         return arrived
 
     def gather(
-        self, own: Tensor, dims: Dims, grid: Grid, kind: TrafficKind = TrafficKind.gather
+        self, own: Tensor, dims: Dims, grid: BandGrid, kind: TrafficKind = TrafficKind.gather
     ) -> Tensor:
         """The whole tensor, of which this rank holds its part."""
         padded = own
@@ -260,7 +262,9 @@ class Links:
 class PaperLinks(Links):
     """One rank on the meta device: nobody answers, and all is counted."""
 
-    def _permuted(self, own: Tensor, dims: Dims, grid: Grid, wanted: Wanted) -> Callable[[], Parts]:
+    def _permuted(
+        self, own: Tensor, dims: Dims, grid: BandGrid, wanted: Wanted
+    ) -> Callable[[], Parts]:
         parts = {}
         for other in range(self.ranks):
             got = common(grid.of(other), wanted[self.rank])

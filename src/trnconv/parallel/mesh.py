@@ -8,14 +8,14 @@ from typing import Any
 import torch.distributed as dist
 
 from trnconv.errors import ShapeError, UnsupportedError
-from trnconv.parallel.grid import COLUMNS, ROWS, Cut
+from trnconv.parallel.grid import COLUMNS, ROWS, MeshCut
 
 AXES = {"rows": ROWS, "columns": COLUMNS}
 DIMENSIONS = {"height": ROWS, "width": COLUMNS}
 Shares = tuple[tuple[float, ...], ...]  # of the ranks along each axis that is cut
 
 
-def cut_by(mesh: Any, axis: str, dims: Sequence[str] | None) -> tuple[Any, Cut]:
+def cut_by(mesh: Any, axis: str, dims: Sequence[str] | None) -> tuple[Any, MeshCut]:
     """The group, and what its ranks cut: one axis, or one for each dimension of a mesh."""
     if not dist.is_initialized():
         raise UnsupportedError(
@@ -26,7 +26,7 @@ def cut_by(mesh: Any, axis: str, dims: Sequence[str] | None) -> tuple[Any, Cut]:
         if axis not in AXES:
             raise UnsupportedError(f"axis={axis!r}: rows or columns.")
         group = _group_of_one(mesh)
-        return group, Cut((AXES[axis],), (dist.get_world_size(group),))
+        return group, MeshCut((AXES[axis],), (dist.get_world_size(group),))
     named = list(dims)
     if not set(named) <= set(DIMENSIONS) or len(set(named)) < len(named):
         raise UnsupportedError(f"dims={tuple(dims)}: height, width, or both, each once.")
@@ -35,10 +35,10 @@ def cut_by(mesh: Any, axis: str, dims: Sequence[str] | None) -> tuple[Any, Cut]:
             f"dims={tuple(dims)} needs a DeviceMesh with {len(named)} dimensions, one for each:"
             " torch.distributed.device_mesh.init_device_mesh makes one."
         )
-    return _group_of_all(mesh), Cut(tuple(DIMENSIONS[dim] for dim in named), tuple(mesh.shape))
+    return _group_of_all(mesh), MeshCut(tuple(DIMENSIONS[dim] for dim in named), tuple(mesh.shape))
 
 
-def shares_of(cut: Cut, shares: Sequence[Any] | None, *, is_flat: bool) -> Shares:
+def shares_of(cut: MeshCut, shares: Sequence[Any] | None, *, is_flat: bool) -> Shares:
     """The parts of the video in proportion, along each axis; equal ones if none are given."""
     listed = [shares] if is_flat and shares is not None else shares
     given = [(1.0,) * count for count in cut.counts] if listed is None else listed

@@ -9,7 +9,7 @@ from itertools import pairwise, product
 from trnconv.errors import ShapeError, UnsupportedError
 from trnconv.geometry import CIRCULAR, REFLECT, ZEROS
 from trnconv.parallel.bands import Bands, Interval
-from trnconv.parallel.grid import Grid
+from trnconv.parallel.grid import BandGrid
 
 _KEPT = 4096  # convolutions of a process that differ
 
@@ -82,7 +82,7 @@ def reading(bands: Bands, sliding: Sliding, rank: int) -> Reading:
 
 
 @lru_cache(_KEPT)
-def readings_of(grid: Grid, slidings: tuple[Sliding, ...]) -> tuple[tuple[Reading, ...], ...]:
+def readings_of(grid: BandGrid, slidings: tuple[Sliding, ...]) -> tuple[tuple[Reading, ...], ...]:
     """What the outputs of each rank read, along each axis that is cut."""
     along = [
         [reading(bands, sliding, at) for at in range(bands.ranks)]

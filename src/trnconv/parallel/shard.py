@@ -11,11 +11,11 @@ import torch
 from torch import nn
 
 from trnconv.errors import ShapeError, UnsupportedError
-from trnconv.parallel.agreement import Weights
+from trnconv.parallel.agreement import WeightDigests
 from trnconv.parallel.banded_model import BandedModel
 from trnconv.parallel.bands import Bands
 from trnconv.parallel.forward import LazyBands, banded_convolution_forward, banded_forward
-from trnconv.parallel.grid import NAMES, Cut, Grid
+from trnconv.parallel.grid import NAMES, BandGrid, MeshCut
 from trnconv.parallel.linked_group import DEFAULT, Options, linked
 from trnconv.parallel.links import cut_out
 from trnconv.parallel.mesh import Shares, cut_by, shares_of
@@ -42,7 +42,7 @@ class Shards:
     report: PatchReport
     shares: Shares
     spread: BandedModel
-    weights: Weights
+    weights: WeightDigests
 
     @property
     def rank(self) -> int:
@@ -66,7 +66,7 @@ class Shards:
         latent row, so that the bands of every resolution are exact multiples of each other.
         """
         dims = self._dims(whole)
-        grid = Grid(
+        grid = BandGrid(
             tuple(
                 Bands.shared(whole.shape[dim], shares, unit)
                 for dim, shares in zip(dims, self.shares, strict=True)
@@ -77,15 +77,15 @@ class Shards:
 
     def begin(self, *bands: Bands) -> None:
         """Say what the next band is a band of, along each axis that is cut, without `split`."""
-        counts = tuple(each.ranks for each in bands)
+        counts = tuple(along.ranks for along in bands)
         if counts != self.spread.cut.counts:
             raise ShapeError(
                 f"{' x '.join(map(str, counts))} bands for"
                 f" {' x '.join(map(str, self.spread.cut.counts))} ranks: one for each is needed."
             )
-        self._begin(Grid(bands), "")
+        self._begin(BandGrid(bands), "")
 
-    def _begin(self, grid: Grid, whole: str) -> None:
+    def _begin(self, grid: BandGrid, whole: str) -> None:
         bounds = " x ".join(str(bands.bounds) for bands in grid.bands)
         facts = {"the video": whole, "the bounds of bands": bounds}
         self.spread.links.state("the next video", {**facts, "the weights": self.weights.digest()})
@@ -149,7 +149,7 @@ def shard_(
     )
     try:
         _require_taken(model, report, cut)
-        weights = Weights(model)
+        weights = WeightDigests(model)
         said = {"the cut": str(cut), "shares": str(parts), **weights.facts()}
         links = linked(group, options, type(model).__name__, said)
     except BaseException:
@@ -176,7 +176,7 @@ def _require_untiled(model: nn.Module) -> None:
         )
 
 
-def _require_taken(model: nn.Module, report: PatchReport, cut: Cut) -> None:
+def _require_taken(model: nn.Module, report: PatchReport, cut: MeshCut) -> None:
     for axis in cut.axes:
         at, name = axis - 3, NAMES[axis]
         kept = [entry for entry in report.kept if len(entry.weight) > 3 and entry.weight[at] > 1]

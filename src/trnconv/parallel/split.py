@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from trnconv.ask.question import Question
 from trnconv.parallel.band_operands import read_as, sized
 from trnconv.parallel.edge_strips import EdgeStrips, HaloPiece, StripLaunch
-from trnconv.parallel.grid import Cut, Grid, Region
+from trnconv.parallel.grid import BandGrid, MeshCut, Region
 from trnconv.parallel.halos import Surrounded
 from trnconv.parallel.overlap import LinkedCore, Ways
 from trnconv.parallel.rows_read import Reading, Sliding, reading
@@ -61,13 +61,13 @@ class Halves:
     """A layer whose strips can be convolved apart from its band."""
 
     layer: BandLayer
-    cut: Cut
+    cut: MeshCut
     own: tuple[Reading, ...]  # of the band, along each axis that is cut
     groups: tuple[StripGroup, ...]
 
     @staticmethod
     def of(
-        layer: BandLayer, cut: Cut, grid: Grid, slidings: Sequence[Sliding], rank: int
+        layer: BandLayer, cut: MeshCut, grid: BandGrid, slidings: Sequence[Sliding], rank: int
     ) -> Halves | None:
         """None where a band alone gives no output of the whole.
 

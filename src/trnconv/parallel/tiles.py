@@ -19,7 +19,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves, tree_map
 
 from trnconv.errors import UnsupportedError
-from trnconv.parallel.agreement import Weights
+from trnconv.parallel.agreement import WeightDigests
 from trnconv.parallel.linked_group import DEFAULT, Options, linked
 from trnconv.parallel.links import Links
 from trnconv.parallel.mesh import cut_by
@@ -126,7 +126,7 @@ class _Dealer:
 def _argument(value: Any) -> Any:
     """On the meta device; a list stays itself, because a decoder keeps frames in it."""
     if isinstance(value, list):
-        value[:] = [tree_map(_on_meta, each) for each in value]
+        value[:] = [tree_map(_on_meta, item) for item in value]
         return value
     return tree_map(_on_meta, value)
 
@@ -208,7 +208,7 @@ def share_tiles_(model: nn.Module, mesh: Any = None, options: Options = DEFAULT)
     if options != Options(timeout_s=options.timeout_s):
         raise UnsupportedError("share_tiles_: of options, timeout_s is the only one of tiles.")
     group, _ = cut_by(mesh, "rows", None)
-    links = linked(group, options, type(model).__name__, Weights(model).facts())
+    links = linked(group, options, type(model).__name__, WeightDigests(model).facts())
     before = {}
     for name, half in _HALVES.items():
         module = getattr(model, half, None)

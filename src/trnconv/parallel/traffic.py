@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from enum import Enum
 
-from trnconv.parallel.grid import Grid, Region, area, common, edges
+from trnconv.parallel.grid import BandGrid, Region, area, common, edges
 
 
 class TrafficKind(Enum):
@@ -70,7 +70,7 @@ class Traffic:
         return "\n".join(lines) or "nothing was sent"
 
 
-def halo_area(grid: Grid, wanted: tuple[Region, ...], rank: int, offer: LinkOffer) -> int:
+def halo_area(grid: BandGrid, wanted: tuple[Region, ...], rank: int, offer: LinkOffer) -> int:
     """Positions a rank receives in one exchange; rows, where only rows are cut.
 
     By permute: what it reads and does not hold. By all-gather: the edges of every other rank, each

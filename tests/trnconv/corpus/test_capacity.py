@@ -3,8 +3,8 @@
 import pytest
 
 from trnconv.corpus.capacity import Assumptions, Demand, ModelledClip, capacity
+from trnconv.corpus.decode_service import serving
 from trnconv.corpus.instances import find_instance, instances
-from trnconv.corpus.serving import serving
 from trnconv.errors import TrnconvError, UnsupportedError
 from trnconv.models import LatentSize, Size
 

@@ -7,7 +7,7 @@ torch = pytest.importorskip("torch")
 import sharded_models as ours
 from ranks import Ranks
 from small_vae import built
-from trnconv.parallel.agreement import Weights, difference
+from trnconv.parallel.agreement import WeightDigests, difference
 
 BOUND_S = 15.0  # all is known when statements are read; looking at a watch takes a second
 
@@ -36,9 +36,9 @@ def test_a_long_list_is_cut():
 @pytest.mark.torch
 def test_every_weight_counts_and_a_write_is_noticed():
     model = built()
-    weights = Weights(model)
+    weights = WeightDigests(model)
     before = weights.digest()
-    assert weights.digest() == before == Weights(built()).digest()
+    assert weights.digest() == before == WeightDigests(built()).digest()
     with torch.no_grad():
         model.up.bias[0] += 2.0**-20
     after = weights.digest()
@@ -46,7 +46,7 @@ def test_every_weight_counts_and_a_write_is_noticed():
     permuted = built()
     with torch.no_grad():
         permuted.up.weight.copy_(permuted.up.weight.flip(0))
-    assert Weights(permuted).digest() not in (before, after)
+    assert WeightDigests(permuted).digest() not in (before, after)
 
 
 @pytest.fixture

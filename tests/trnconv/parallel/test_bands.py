@@ -10,7 +10,7 @@ F = torch.nn.functional
 
 from trnconv.errors import ShapeError, UnsupportedError
 from trnconv.parallel.bands import Bands, meeting
-from trnconv.parallel.grid import Cut, Grid, area, common, edges
+from trnconv.parallel.grid import BandGrid, MeshCut, area, common, edges
 from trnconv.parallel.levels import Levels
 from trnconv.parallel.rows_read import Sliding, out_bands, reading
 from trnconv.parallel.strips import alike, strips
@@ -247,7 +247,7 @@ def along(intervals):
 
 
 def test_halo_rows_by_hand():
-    grid, wanted = Grid((Bands((0, 4, 8, 12)),)), along([(0, 5), (3, 9), (7, 12)])
+    grid, wanted = BandGrid((Bands((0, 4, 8, 12)),)), along([(0, 5), (3, 9), (7, 12)])
     assert [halo_area(grid, wanted, rank, LinkOffer.permute) for rank in range(3)] == [1, 2, 1]
     assert edges(grid, wanted)[1] == (((4, 5),), ((7, 8),))
     # Two others, each as long as the middle one's two rows.
@@ -255,13 +255,13 @@ def test_halo_rows_by_hand():
 
 
 def test_bands_thinner_than_a_halo_are_fetched_from_further_ranks():
-    grid, wanted = Grid((Bands((0, 1, 2, 3, 9)),)), along([(0, 4), (0, 5), (0, 6), (0, 9)])
+    grid, wanted = BandGrid((Bands((0, 1, 2, 3, 9)),)), along([(0, 4), (0, 5), (0, 6), (0, 9)])
     got = [halo_area(grid, wanted, rank, LinkOffer.permute) for rank in range(4)]
     assert got == [3, 4, 5, 3]
 
 
 def test_places_on_a_mesh_count_columns_first():
-    cut = Cut((1, 2), (2, 3))
+    cut = MeshCut((1, 2), (2, 3))
     assert [cut.place(rank) for rank in range(6)] == [
         (0, 0),
         (0, 1),
@@ -270,7 +270,7 @@ def test_places_on_a_mesh_count_columns_first():
         (1, 1),
         (1, 2),
     ]
-    grid = Grid((Bands((0, 2, 5)), Bands((0, 1, 4, 6))))
+    grid = BandGrid((Bands((0, 2, 5)), Bands((0, 1, 4, 6))))
     assert grid.of(4) == ((2, 5), (1, 4))
     assert sum(area(grid.of(rank)) for rank in range(6)) == 5 * 6
 
@@ -278,7 +278,7 @@ def test_places_on_a_mesh_count_columns_first():
 def test_corners_of_a_mesh_are_received_once():
     """The middle of 3 x 3, one row and one column more on each side: 4 x 4 without 2 x 2."""
     bands = Bands((0, 2, 4, 6))
-    grid = Grid((bands, bands))
+    grid = BandGrid((bands, bands))
     wanted = tuple(
         tuple((max(0, start - 1), min(6, stop + 1)) for start, stop in grid.of(rank))
         for rank in range(9)
@@ -291,7 +291,9 @@ def test_corners_of_a_mesh_are_received_once():
 def test_edges_are_all_that_others_read_and_do_not_overlap():
     dice = random.Random(5)  # noqa: S311 (a fixed sequence)
     for _ in range(50):
-        grid = Grid(tuple(Bands.shared(9, [dice.randint(1, 3) for _ in range(3)]) for _ in "hw"))
+        grid = BandGrid(
+            tuple(Bands.shared(9, [dice.randint(1, 3) for _ in range(3)]) for _ in "hw")
+        )
         reach = dice.randint(1, 3)
         wanted = tuple(
             tuple((max(0, start - reach), min(9, stop + 1)) for start, stop in grid.of(rank))

@@ -14,7 +14,7 @@ from trnconv.ask.question import Question
 from trnconv.geometry import ConvShape
 from trnconv.parallel.banded_model import BandedModel
 from trnconv.parallel.bands import Bands, meeting
-from trnconv.parallel.grid import ROWS, Cut, Grid
+from trnconv.parallel.grid import ROWS, BandGrid, MeshCut
 from trnconv.parallel.links import PaperLinks
 from trnconv.parallel.overlap import Balance, LinkedCore, Ways, balance, overlaps
 from trnconv.parallel.shard import put_on_bands
@@ -79,9 +79,9 @@ def in_the_middle(model, x, overlap, events):
     with patched(model, backend="torch") as report:
         links = Double(None, RANK, BANDS.ranks, LinkOffer.permute, 0.0, None)
         links.begin(x, events)
-        spread = BandedModel(Cut((ROWS,), (BANDS.ranks,)), links, report.book)
+        spread = BandedModel(MeshCut((ROWS,), (BANDS.ranks,)), links, report.book)
         spread.overlap = overlap
-        spread.begin(Grid((BANDS,)))
+        spread.begin(BandGrid((BANDS,)))
         put_on_bands(model, spread)
         start, stop = BANDS.of(RANK)
         return model(x[:, :, :, start:stop].contiguous()), spread
@@ -176,9 +176,9 @@ def test_frames_that_were_copied_for_a_cache_are_not_asked_for_again(overlap):
     start, stop = BANDS.of(RANK)
     with patched(model, backend="torch") as report:
         links = PaperLinks(None, RANK, BANDS.ranks, LinkOffer.permute, 0.0, None)
-        spread = BandedModel(Cut((ROWS,), (BANDS.ranks,)), links, report.book)
+        spread = BandedModel(MeshCut((ROWS,), (BANDS.ranks,)), links, report.book)
         spread.overlap = overlap
-        spread.begin(Grid((BANDS,)))
+        spread.begin(BandGrid((BANDS,)))
         put_on_bands(model, spread)
         model(torch.zeros(1, 4, 12, stop - start, 5))
     assert [work.pieces for work in report.book.works if work.pieces] != []

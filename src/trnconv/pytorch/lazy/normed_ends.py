@@ -33,10 +33,10 @@ def conv_to_norm(asked: Sequence[DeferredNorm], dtype: torch.dtype) -> PendingCo
     base, at = asked[0].source.runs[0].base, 0
     if not isinstance(base, PendingConv) or len(asked) > _MOST_PARTS or base.dtype != dtype:
         return None
-    for one in asked:
-        if not _is_next(one, base, at):
+    for norm in asked:
+        if not _is_next(norm, base, at):
             return None
-        at = one.source.runs[0].stop
+        at = norm.source.runs[0].stop
     return base if at == base.shape[2] and _wins(base, asked) else None
 
 
@@ -55,12 +55,12 @@ def _wins(base: PendingConv, asked: Sequence[DeferredNorm]) -> bool:
         return False
     kind = dtype_name(base)
     problems = []
-    for one in asked:
-        problem = one.call.problem(one.source.sizes, kind, has_beta=one.beta is not None)
+    for norm in asked:
+        problem = norm.call.problem(norm.source.sizes, kind, has_beta=norm.beta is not None)
         assert isinstance(problem, ChannelNorm)
         problems.append(problem)
-    norm = _norming(asked[0]).end(base.shape[1], keeps=True, first=_cut(asked))
-    return norm_wins(question, norm, tuple(problems), cores)
+    end = _norming(asked[0]).end(base.shape[1], keeps=True, first=_cut(asked))
+    return norm_wins(question, end, tuple(problems), cores)
 
 
 @lru_cache(_COMPARED)
