@@ -11,6 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from repetition import few
 from trnconv.ask.policy import BF16, DIRECT, FAST, HALF, Policy
 from trnconv.pytorch import functional
 
@@ -55,6 +56,7 @@ def cases():
         yield {"stride": stride, "dilation": dilation, "groups": groups}, mode
 
 
+@few(48)
 @pytest.mark.parametrize("accuracy", ACCURACIES)
 @pytest.mark.parametrize(("options", "mode"), list(cases()), ids=str)
 def test_gradients_of_both_orders_are_torchs(options, mode, accuracy):
