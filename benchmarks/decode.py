@@ -8,8 +8,9 @@ operators one by one ("as written"). The baseline is nki-library's convolutions 
 of the model without our rewrites, copies and padding included. What no kernel of ours does has the
 price of its bytes, in all of them.
 
-A run of all models writes its rows to `benchmarks/decode.json`, for later ones to compare with:
-`--against FILE` plans decodes with the accuracy "fast", and says what is left of the stored times.
+Without `--model`, those models are planned whose plans come with the package. Such a run writes its
+rows to `benchmarks/decode.json`, for later ones to compare with: `--against FILE` plans decodes with
+the accuracy "fast", and says what is left of the stored times.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from trnconv.model_plan import (
 from trnconv.model_plan.operations import as_written_ns
 from trnconv.models import find, models
 from trnconv.observed import without_norms
+from trnconv.planner.shipped_plans import shipped_set
 
 HELP = "whole decodes and encodes: convolutions and all else"
 STORED = Path(__file__).with_suffix(".json")
@@ -168,6 +170,12 @@ def judged(runs: Sequence[WholeRun]) -> list[tuple[str, bool]]:
     return found
 
 
+def _planned_names(cores: int) -> list[str]:
+    """Models whose plans come with the package: others would be searched for, for minutes each."""
+    known = {file.model for file in shipped_set(PlanOptions().machine, cores).files}
+    return [entry.name for entry in models() if entry.name in known]
+
+
 def add_options(parser: argparse.ArgumentParser) -> None:
     """What the command can be asked for."""
     parser.add_argument("--model", action="append", help="only this one; may be repeated")
@@ -189,7 +197,7 @@ def main(options: argparse.Namespace) -> int:
         options.phase = options.phase or "decode"
     wanted = PlanOptions(accuracy=options.accuracy, cores=options.cores)
     prices = Prices(Cache.named("prices"), cores=options.cores, jobs=os.cpu_count() or 1)
-    names = options.model or [entry.name for entry in models()]
+    names = options.model or _planned_names(options.cores)
     runs = [
         whole_run(name, phase, wanted, prices)
         for name in names
