@@ -9,8 +9,8 @@ of the model without our rewrites, copies and padding included. What no kernel o
 price of its bytes, in all of them.
 
 Without `--model`, those models are planned whose plans come with the package. Such a run writes its
-rows to `benchmarks/decode.json`, for later ones to compare with: `--against FILE` plans decodes with
-the accuracy "fast", and says what is left of the stored times.
+rows to `benchmarks/decode.json`, for later ones to compare with: `--against FILE` plans decodes
+with the accuracy "fast", and says what is left of the stored times.
 """
 
 from __future__ import annotations
