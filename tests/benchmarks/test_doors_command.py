@@ -5,13 +5,12 @@ import re
 import pytest
 
 pytest.importorskip("torch")
-pytest.importorskip("diffusers")
 
 from benchmarks import doors
 from benchmarks.__main__ import main
 from benchmarks.scatter_times import stored
 
-pytestmark = pytest.mark.slow  # what benchmarks print: they are run by hand
+pytestmark = [pytest.mark.slow, pytest.mark.diffusers]  # what benchmarks print: run by hand
 
 CASE = "tiles of 256 x 256"
 

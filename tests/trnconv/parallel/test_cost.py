@@ -10,7 +10,6 @@ from dataclasses import replace
 from nkisim.fabric import FABRICS
 from nkisim.machine import TRN2
 from trnconv.models import Size, find
-from trnconv.observed.groups import operations_of
 from trnconv.parallel import TrafficKind
 from trnconv.parallel.cost import Part, core_time, observed
 from trnconv.parallel.overlap import ALWAYS, AUTO, NEVER, LinkedCore, balance, overlaps
@@ -124,16 +123,6 @@ def test_a_pair_is_one_rank_and_twice_the_engines(times):
     assert pair.message_ns(10**6, 5) == PLACE.message_ns(10**6, 9) > PLACE.message_ns(10**6, 8)
     time = core_time(replace(THREE, counts=(1, 1)), pair)
     assert time.convolutions_s < times[1].convolutions_s
-
-
-def test_norms_of_channels_are_kernels_of_ours_on_bands():
-    """They are of each position alone. Wan has nothing but such norms."""
-    wan = Part(find("wan2.1"), Size("test", 5, 48, 64), "decode", (2, 2))
-    run, _, _ = observed(wan, PLACE)
-    found = [operation for operation in operations_of(run.steps) if "norm" in operation.kind]
-    assert found
-    assert {operation.steps for operation in found} == {("channel_norm",)}
-    assert any(operation.sizes[-1] % (24 * 32) == 0 for operation in found)  # frames of a rank
 
 
 def test_norms_and_other_copies_are_counted(times):

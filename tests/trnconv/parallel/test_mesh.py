@@ -97,7 +97,7 @@ def test_models_with_group_norms_have_the_bits_of_one_rank_with_merged_statistic
         assert torch.equal(outcome.y, want.y)
 
 
-def test_norms_of_channels_are_kernels_in_bands_too(ranks):
+def test_wan_in_bf16_is_as_near_to_the_exact_result_as_torchs(ranks):
     """Default mode, bf16, and convolutions while halos travel, by the rule of `three_way`."""
     entry, size = find("wan2.1"), Size("test", *SMALL)
     given = three_way.example(entry, "decode", size, reduced=True)

@@ -250,11 +250,8 @@ def group_normed(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Any:
-    """torch.nn.functional.group_norm; its ATen operator has statistics for results as well.
-
-    Over several ranks, statistics are theirs to merge.
-    """
-    source = source_of(x, CHANNELS, around) if around.spread is None else None
+    """torch.nn.functional.group_norm; its ATen operator has statistics for results as well."""
+    source = source_of(x, CHANNELS, around)
     weights = [tensor for tensor in (weight, bias) if tensor is not None]
     if source is None or source.sizes[1] % groups or (weight is None) != (bias is None):
         return NotImplemented
