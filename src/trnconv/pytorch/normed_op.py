@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import sqrt
 from typing import Any, Final
 
 import numpy as np
 import torch
 
 from trnconv.ask.ends import NormEnd
+from trnconv.neighbours.channel_norm import problem as channel_norm
+from trnconv.neighbours.channel_norm.problem import under_root
 from trnconv.pytorch.arrays import Array, to_array, to_tensor
 from trnconv.pytorch.backends import on_neuron
 from trnconv.pytorch.conv_call import ConvSpec, worded, words_of
-from trnconv.pytorch.norm_call import LENGTH, NormCall, worded_norm
+from trnconv.pytorch.norm_call import NormCall, worded_norm
 from trnconv.pytorch.ops import empty_output, fused_call
 from trnconv.pytorch.packed_weights import Images, kept_tables, packed_once
 from trnconv.pytorch.registry import compute_all
@@ -82,10 +83,8 @@ class OutputNorming:
 
     def end(self, channels: int, *, keeps: bool, first: int) -> NormEnd:
         """What the planner is asked for."""
-        eps = self.call.eps
-        under_root = eps**2 if self.call.kind == LENGTH else channels * eps
-        beta = self.beta is not None
-        return NormEnd(float(np.float32(under_root)), self.call.activation, beta, keeps, first)
+        added = float(np.float32(under_root(self.call.kind, self.call.eps, channels)))
+        return NormEnd(added, self.call.activation, self.beta is not None, keeps, first)
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
@@ -119,11 +118,7 @@ class _ScalesPacking:
     def pack(self) -> tuple[Images, None]:
         """Made on the host."""
         gamma, beta = (*map(_on_host, self.norms), None, None)[:2]
-        scale, shift = self.call.factors(self.channels, gamma, beta)
-        scales = np.zeros((self.channels, 2), np.float32)
-        scales[:, 0] = scale.astype(np.float64) * sqrt(self.channels)
-        if shift is not None:
-            scales[:, 1] = shift
+        scales = channel_norm.scales_of(*self.call.factors(self.channels, gamma, beta))
         return (to_tensor(scales).to(self.device),), None
 
     def rebias(self, images: Images, kept: Any) -> Images | None:

@@ -16,7 +16,7 @@ from trnconv._nki import nisa, nl
 from trnconv.forms.kernel_parts import OPERATORS, sbuf
 from trnconv.forms.minimal.core import MinimalBlock, MinimalCore, ring
 from trnconv.forms.minimal.recipe import ChannelTile, NormRecipe, Unit
-from trnconv.forms.minimal.stores import in_frames, stored
+from trnconv.forms.minimal.stores import in_frames, positions_of, stored
 
 SCALE, SHIFT = 0, 1  # columns of a tile's constants
 STAGES = 4  # squares, sums, products, z
@@ -238,16 +238,6 @@ class LateNorm(nl.NKIObject):
         for tile in range(len(shared.tiles)):
             store_normed(shared, steps.block, steps.unit, shared.tiles[tile], steps.outs[tile])
         self.steps = None
-
-
-def positions_of(core: MinimalCore, block: MinimalBlock, unit: Unit) -> tuple[int, int]:
-    """Outputs of a unit that exist in y, in each of its buffers: the first, and how many."""
-    wanted = block.kind.units[unit.number]
-    columns = block.kind.columns
-    if core.recipe.by_rows:
-        return wanted.first * columns, wanted.rows * columns
-    of_frame = wanted.rows * columns
-    return wanted.outputs[0] * of_frame, wanted.frames * of_frame
 
 
 def store_normed(

@@ -48,12 +48,7 @@ class StepCosts:
 
     def sums(self, matmuls: int, columns: int) -> Cost:
         """Matmuls with ones that sum up a step of squares."""
-        timing = self._timing
-        ns = 1 / timing.pe_columns_per_ns
-        each = max(columns, timing.pe_min_cycles) + timing.pe_gap_cycles
-        busy = (matmuls * each - timing.pe_gap_cycles) * ns
-        gap, latency = timing.pe_gap_cycles * ns, timing.pe_latency_cycles * ns
-        return self._once(("sums", columns), lambda: Cost(busy, busy + latency, gap_ns=gap))
+        return self._once(("sums", matmuls, columns), lambda: self._matmuls(matmuls, columns))
 
     def transfer(self, moved: TransferWork, direction: str) -> Cost:
         """A DMA."""
@@ -66,16 +61,16 @@ class StepCosts:
         return cost
 
     def _product(self, tile: OutWork, elems: int, share: float) -> Cost:
+        return replace(self._matmuls(tile.matmuls * share, elems), array_share=tile.share)
+
+    def _matmuls(self, count: float, columns: int) -> Cost:
+        """So many matmuls one after the other, each of so many columns, on all of the array."""
         timing = self._timing
         ns = 1 / timing.pe_columns_per_ns
-        each = max(elems, timing.pe_min_cycles) + timing.pe_gap_cycles
-        busy = (tile.matmuls * share * each - timing.pe_gap_cycles) * ns
-        return Cost(
-            busy,
-            busy + timing.pe_latency_cycles * ns,
-            gap_ns=timing.pe_gap_cycles * ns,
-            array_share=tile.share,
-        )
+        each = max(columns, timing.pe_min_cycles) + timing.pe_gap_cycles
+        busy = (count * each - timing.pe_gap_cycles) * ns
+        latency = timing.pe_latency_cycles * ns
+        return Cost(busy, busy + latency, gap_ns=timing.pe_gap_cycles * ns)
 
     def _transfer(self, moved: TransferWork, direction: str) -> Cost:
         timing = self._timing

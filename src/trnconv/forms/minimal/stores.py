@@ -34,14 +34,19 @@ def stored(
 ) -> nl.NkiTensor:
     """The part of a buffer that exists in y: [channels, frames, elements of whole rows]."""
     wanted = block.kind.units[unit.number]
+    first, count = positions_of(core, block, unit)
+    flat = buffer[0 : tile.channels, first : first + count]
+    return flat.reshape((tile.channels, wanted.frames, wanted.rows * block.kind.columns))
+
+
+def positions_of(core: MinimalCore, block: MinimalBlock, unit: Unit) -> tuple[int, int]:
+    """Outputs of a unit that exist in y, in each of its buffers: the first, and how many."""
+    wanted = block.kind.units[unit.number]
     columns = block.kind.columns
     if core.recipe.by_rows:
-        flat = buffer[0 : tile.channels, wanted.first * columns :]
-        return flat[:, 0 : wanted.rows * columns].reshape((tile.channels, 1, wanted.rows * columns))
-    first = wanted.outputs[0] * wanted.rows * columns
-    elems = wanted.frames * wanted.rows * columns
-    flat = buffer[0 : tile.channels, first : first + elems]
-    return flat.reshape((tile.channels, wanted.frames, wanted.rows * columns))
+        return wanted.first * columns, wanted.rows * columns
+    of_frame = wanted.rows * columns
+    return wanted.outputs[0] * of_frame, wanted.frames * of_frame
 
 
 def in_output(

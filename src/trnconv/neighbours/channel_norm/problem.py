@@ -229,7 +229,7 @@ def launch_of(
 def _recipe(
     problem: ChannelNorm, plan: ChannelNormPlan, machine: Machine, rows: tuple[SweepRow, ...]
 ) -> ChannelNormRecipe:
-    sums = problem.eps**2 if problem.variant == NORM else problem.channels * problem.eps
+    sums = under_root(problem.variant, problem.eps, problem.channels)
     return ChannelNormRecipe(
         shape=(problem.images, problem.channels, problem.positions),
         x_first=problem.x_first,
@@ -248,15 +248,27 @@ def _recipe(
     )
 
 
+def under_root(variant: str, eps: float, channels: int) -> float:
+    """What is added to the sum of squares over channels."""
+    return eps**2 if variant == NORM else channels * eps
+
+
+def scales_of(gamma: Array, beta: Array | None) -> Array:
+    """Scale and shift of every channel [C, 2]: the root of their number goes into the scale."""
+    scales = np.zeros((len(gamma), 2), np.float32)
+    scales[:, 0] = gamma.astype(np.float64) * sqrt(len(gamma))
+    if beta is not None:
+        scales[:, 1] = beta
+    return scales
+
+
 def _constants(problem: ChannelNorm, gamma: Array, beta: Array | None, machine: Machine) -> Array:
     """Scale and bias of every tile, on the partitions of its channels."""
     tiles = channel_tiles(problem.channels, machine)
     constants = np.zeros((machine.partitions, 2 * len(tiles)), np.float32)
+    scales = scales_of(gamma, beta)
     for tile, (first, count) in enumerate(tiles):
-        scale = gamma[first : first + count].astype(np.float64) * sqrt(problem.channels)
-        constants[:count, 2 * tile] = scale
-        if beta is not None:
-            constants[:count, 2 * tile + 1] = beta[first : first + count]
+        constants[:count, 2 * tile : 2 * tile + 2] = scales[first : first + count]
     return constants
 
 
