@@ -74,7 +74,8 @@ def planned_parts(
     short enough (`plan` raises PlanError): then groups, and output channels in whole tiles, are
     halved until one is. What one array holds may have a longer program; only if there is none
     either, that is halved too. An input in pieces cannot be sliced: it is refused if it would
-    have to be.
+    have to be. A norm of the outputs is over all channels: it is done in one launch, or there is a
+    PlanError.
     """
     known: dict[Shape, Planned] = {}
     waiting = launches(question.shape)
@@ -85,6 +86,11 @@ def planned_parts(
         )
     if not question.reproducible:
         waiting = [half for part in waiting for half in _whole_arrays(part)]
+    if question.end.norm is not None and len(waiting) > 1:
+        raise PlanError(
+            f"{call_in_words(question)}: a norm of its outputs, which {len(waiting)} launches"
+            " compute. Norm them afterwards."
+        )
     first_error: PlanError | None = None
     while waiting:
         part = waiting.pop(0)
@@ -92,6 +98,8 @@ def planned_parts(
             try:
                 known[part.shape] = _planned(replace(question, shape=part.shape), plan)
             except PlanError as error:
+                if question.end.norm is not None:
+                    raise
                 first_error = first_error or error
                 waiting[:0] = halve_channels(part, first_error)
                 continue

@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 
 from nkisim.machine import PARTITIONS, Machine
-from trnconv.ask.ends import AFTER, BEFORE, RELU, end_of
+from trnconv.ask.ends import AFTER, BEFORE, RELU, NormEnd, end_of
 from trnconv.ask.policy import FAST, Policy
 from trnconv.ask.question import FILTER_GRADIENT, Question
 from trnconv.ask.starts import FACTORS, start_of
@@ -18,7 +18,7 @@ from trnconv.bringup.probe import Arrays, integers
 from trnconv.errors import PlanError
 from trnconv.forms.form import Plan
 from trnconv.geometry import ConvShape, TransposedShape, conv_shape, transposed_shape
-from trnconv.planner.best import offers_of
+from trnconv.planner.best import is_searched, offers_of, only
 from trnconv.planner.table import form_named
 from trnconv.reference import forward, transposed, weight_gradient
 from trnconv.runtime.launch import LaunchOperands
@@ -55,7 +55,24 @@ def operands_of(question: Question, seed: int, most: int) -> LaunchOperands:
     sizes = (shape.c_in, FACTORS)
     scaled = question.start.scaled
     factors = integers(seed + 5, *sizes, dtype=np.float32, most=most) if scaled else None
-    return LaunchOperands((x,), w, bias, residual, factors)
+    if question.end.norm is None:
+        return LaunchOperands((x,), w, bias, residual, factors)
+    return _alike(LaunchOperands((x,), w, bias, residual, factors), seed + 6)
+
+
+def _alike(drawn: LaunchOperands, seed: int) -> LaunchOperands:
+    """The first filter for all channels, with a sign for each: values of a position are alike.
+
+    A norm over channels leaves their signs. Scales are whole after it: it divides by the root of
+    the number of channels.
+    """
+    channels = len(drawn.w)
+    signs = np.where(integers(seed, channels, most=1) < 0, -1, 1)
+    w = (signs[:, None, None, None, None] * drawn.w[:1]).astype(drawn.w.dtype)
+    bias = (signs * drawn.bias[:1]).astype(drawn.bias.dtype)
+    scales = np.zeros((channels, FACTORS), np.float32)
+    scales[:, 0] = integers(seed + 1, channels) * np.sqrt(channels)
+    return replace(drawn, w=w, bias=bias, scales=scales)
 
 
 def expected_of(question: Question, operands: LaunchOperands) -> Arrays:
@@ -70,7 +87,11 @@ def expected_of(question: Question, operands: LaunchOperands) -> Arrays:
         sums = transposed(x, filters, operands.bias, shape)
     else:
         sums = forward(_started(x, operands.factors), operands.w, operands.bias, shape)
-    return (_ended(sums, question, operands.residual).astype(out),)
+    y = _ended(sums, question, operands.residual).astype(out)
+    if question.end.norm is None:
+        return (y,)
+    root = np.sqrt(question.shape.c_out)
+    return (y, (np.sign(y) * operands.scales[None, :, :1, None, None] / root).astype(out))
 
 
 def _started(x: Any, factors: Any) -> Any:
@@ -164,13 +185,25 @@ def _transposed_question(machine: Machine) -> Question:
     return Question(shape, machine)
 
 
+def _fast_question(machine: Machine) -> Question:
+    """What minimal filtering computes, if the machine takes what that needs."""
+    policy = Policy(FAST, x_max=4.0, least_macs=0)
+    shape = conv_shape((1, 64, 3, 8, 32), (64, 64, 3, 3, 3), padding=(0, 1, 1))
+    return Question(shape, machine, policy=policy)
+
+
 def _scaled_question(machine: Machine) -> Question:
     """A start, where the form that has one is not refused; else without."""
-    policy = Policy(FAST, x_max=4.0, least_macs=0)
-    plain = _asked((1, 64, 3, 8, 32), (64, 64, 3, 3, 3), padding=(0, 1, 1), policy=policy)(machine)
-    form = form_named("minimal")
-    refused = all(form.refuses(plain, family) for family in form.families(plain))
-    return plain if refused else replace(plain, start=start_of(RELU))
+    plain = _fast_question(machine)
+    scaled = replace(plain, start=start_of(RELU))
+    return scaled if is_searched(only(scaled, "minimal")) else plain
+
+
+def _normed_question(machine: Machine) -> Question:
+    """A norm at the end, where the form that has one is not refused; else without."""
+    plain = _fast_question(machine)
+    normed = replace(plain, end=replace(plain.end, norm=NormEnd(2.0**-40)))
+    return normed if is_searched(only(normed, "minimal")) else plain
 
 
 LAYERS: Final = (
@@ -228,18 +261,19 @@ LAYERS: Final = (
     LadderLayer(
         "minimal",
         "minimal filtering with fp16 transforms",
-        _asked(
-            (1, 64, 3, 8, 32),
-            (64, 64, 3, 3, 3),
-            padding=(0, 1, 1),
-            policy=Policy(FAST, x_max=4.0, least_macs=0),
-        ),
+        _fast_question,
         _by("minimal"),
     ),
     LadderLayer(
         "scaled",
         "inputs scaled and activated where they were loaded, in place",
         _scaled_question,
+        _by("minimal"),
+    ),
+    LadderLayer(
+        "normed",
+        "outputs normed over channels while the next are computed",
+        _normed_question,
         _by("minimal"),
     ),
     LadderLayer(

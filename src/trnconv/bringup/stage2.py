@@ -48,7 +48,8 @@ class RunnerDevice:
     def launch(self, prepared: Prepared, operands: LaunchOperands) -> tuple[Any, ...]:
         """Packed, and called with arrays."""
         packed = prepared.pack(operands.w, operands.bias)
-        args = prepared.arguments(operands.inputs, packed, operands.residual, operands.factors)
+        given = (operands.residual, operands.factors, operands.scales)
+        args = prepared.arguments(operands.inputs, packed, *given)
         return self.runner.call(prepared.kernel(len(operands.inputs)), args)
 
     def joined(self, pieces: tuple[Any, ...]) -> Any:
@@ -72,7 +73,8 @@ def run(layer: LadderLayer, bench: Bench) -> Finding:
             found = compute.filter_gradient(question, operands, device)[0]
         else:
             found = compute.convolution(question, operands, device)
-        wrong = difference((np.asarray(found),), expected_of(question, operands))
+        results = found if isinstance(found, tuple) else (found,)
+        wrong = difference(tuple(map(np.asarray, results)), expected_of(question, operands))
         if wrong:
             return Finding(RED, f"run {seed}, {words}: {wrong}", {"plan": words})
     return Finding(GREEN, f"{len(SEEDS)} runs equal: {words}", {"plan": words})

@@ -303,6 +303,14 @@ class Form(Generic[P]):
     def __hash__(self) -> int:
         return hash(self.name)
 
+    def lacks(self, question: Question) -> str:
+        """What of a question's start or end its kernels have no argument for, in words."""
+        if question.start.scaled and not self.takes_factors:
+            return "its kernel takes inputs as they are; scale them before"
+        if question.end.norm is not None and not self.takes_scales:
+            return "its kernel leaves outputs as they are; norm them afterwards"
+        return ""
+
     def kernel(self, inputs: int, cores: int = 1) -> Callable[..., Any]:
         """For so many tensors; they, packed arrays, residual, factors, scales and a recipe go in.
 

@@ -15,12 +15,14 @@ from trnconv.model_plan.operations import OperationPlan, operation_plans
 from trnconv.model_plan.prices import Prices
 from trnconv.models import ModelEntry, Size, find
 from trnconv.models.sizes import size_of
+from trnconv.neighbours.channel_norm.ends import is_faster_at_end, without_norm
 from trnconv.neighbours.refusal import has_kernels
 from trnconv.observed import (
     Graph,
     Observation,
     ObservedConv,
     graphs_of,
+    without_ends,
     without_norms,
     without_starts,
 )
@@ -228,7 +230,8 @@ def plan_observed(
 ) -> ModelPlan:
     """Plan what a model was observed to do.
 
-    Where no kernel takes a norm into a convolution (direct ones), norms are apart; where there are
+    A norm is done by the convolution before it where that is faster, and apart elsewhere. Where no
+    kernel takes a norm into a convolution's start (direct ones), norms are apart; where there are
     no kernels of norms at all (trn1), models do without.
     """
     if not has_kernels(options.target):
@@ -240,12 +243,25 @@ def plan_observed(
             f"prices of {cores} cores for a plan of {options.launch_cores}: ask for the same."
         )
     try:
-        return _planned(seen, size, options, known)
+        return _planned(norms_placed(seen, options, known), size, options, known)
     except PlanError:
         apart = without_starts(seen)
         if apart == seen:
             raise
         return _planned(apart, size, options, known)
+
+
+def norms_placed(seen: Observation, options: PlanOptions, known: Prices) -> Observation:
+    """The same, each norm over channels where it is faster: at a convolution's end, or apart."""
+    normed = {work: _question(work, options) for work, _ in seen.works if work.end.norm}
+    known.prepare([asked for own in normed.values() for asked in (own, without_norm(own))])
+    cores = options.launch_cores
+    apart = {
+        work
+        for work, question in normed.items()
+        if not is_faster_at_end(question, cores, known.ns_of)
+    }
+    return without_ends(seen, apart.__contains__) if apart else seen
 
 
 def _planned(seen: Observation, size: Size, options: PlanOptions, known: Prices) -> ModelPlan:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from itertools import repeat
+from math import inf
 from multiprocessing import get_context
 from typing import Any
 
@@ -13,6 +14,7 @@ from nkisim.machine import register
 from trnconv.ask.cores import cores_of
 from trnconv.ask.question import Question
 from trnconv.cache import Cache
+from trnconv.errors import PlanError
 from trnconv.planner.shipped_plans import (
     are_used,
     is_shipped,
@@ -50,6 +52,13 @@ class Prices:
             found = price(question, simulate=self.simulate, cores=self.cores, beyond_hbm=True)
             self._keep(question, found)
         return self._known[question]
+
+    def ns_of(self, question: Question) -> float:
+        """Its time, ns; infinite if it has no plan."""
+        try:
+            return self.of(question).ns
+        except PlanError:
+            return inf
 
     def prepare(self, questions: Sequence[Question]) -> None:
         """Work out what is not known yet, in `jobs` processes; large convolutions first."""

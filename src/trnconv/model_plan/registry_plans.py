@@ -19,6 +19,7 @@ from trnconv.ask.question import Question
 from trnconv.errors import PlanError
 from trnconv.model_plan.observations import planned_sizes
 from trnconv.models import ModelEntry
+from trnconv.neighbours.channel_norm.ends import without_norm
 from trnconv.observed import shipped
 from trnconv.planner.shipped_file import (
     REFUSED,
@@ -32,7 +33,7 @@ from trnconv.planner.shipped_file import (
     refusal_of,
 )
 from trnconv.runtime.launch import with_joined_pieces
-from trnconv.runtime.tuning import Effort, better_launch, tuned_launch
+from trnconv.runtime.tuning import Effort, TunedLaunch, better_launch, tuned_launch
 
 SHIPPED_LAUNCHES = (("trn2", 2), ("trn2", 1), ("trn3", 2))  # machine and cores
 _PART = ".part"
@@ -53,14 +54,19 @@ class Making:
     folder: Path
 
     def questions(self) -> list[Question]:
-        """The convolutions of its stored sizes, encoded and decoded; equal ones once."""
+        """The convolutions of its stored sizes, encoded and decoded; equal ones once.
+
+        Those with a norm at their end are planned without it, too: the norm may be faster apart.
+        """
         target, policy = find_machine(self.machine), policy_of(self.accuracy)
         asked = (
-            with_joined_pieces(work.question(target, policy=policy))
+            with_joined_pieces(question)
             for size in planned_sizes(self.entry)
             for phase in self.entry.phases
             if (seen := shipped(self.entry, size, phase)) is not None
             for work, _ in seen.works
+            for whole in [work.question(target, policy=policy)]
+            for question in (without_norm(whole), whole)
         )
         return [question for question in dict.fromkeys(asked) if not question.reproducible]
 
@@ -80,7 +86,7 @@ def make_plans(making: Making, watch: Watch) -> ShippedFile:
     questions = making.questions()
     part = making.path.with_suffix(_PART)
     for done, question in enumerate(questions, 1):
-        list(planned_parts(question, lambda asked: _planned(asked, making, plans, own)))
+        _plan_parts(question, making, plans, own)
         watch(done, len(questions))
         if done % _SAVED_EVERY == 0 or done == len(questions):
             file = making.file({key: plans[key] for key in own})
@@ -90,9 +96,10 @@ def make_plans(making: Making, watch: Watch) -> ShippedFile:
 
 
 def _begun(making: Making) -> tuple[dict[str, Entry], set[str]]:
-    """What was made before with the same constants and sources, and which are this model's.
+    """What was made before with the same constants, and which are this model's.
 
-    Other models may have the same convolutions, and a file may have plans of other accuracies.
+    Other models may have the same convolutions, and a file may have plans of other accuracies. Of
+    other sources' plans those are kept that are legal with today's; remove a file to search anew.
     """
     plans: dict[str, Entry] = {}
     own: set[str] = set()
@@ -104,10 +111,19 @@ def _begun(making: Making) -> tuple[dict[str, Entry], set[str]]:
             if path.suffix != _PART:
                 raise
             continue  # cut off while it was written: it is made anew
-        if dict(file.stamp) == cache.stamp():
+        if file.stamp["constants"] == cache.stamp()["constants"]:
             plans.update(file.plans)
             own |= set(file.plans) if file.model == making.entry.name else set()
     return plans, own
+
+
+def _plan_parts(question: Question, making: Making, plans: dict[str, Entry], own: set[str]) -> None:
+    """Store the plans of all its launches; of a norm that has none, that it is done apart."""
+    try:
+        list(planned_parts(question, lambda asked: _planned(asked, making, plans, own)))
+    except PlanError:
+        if question.end.norm is None:
+            raise
 
 
 def _planned(question: Question, making: Making, plans: dict[str, Entry], own: set[str]) -> None:
@@ -121,13 +137,21 @@ def _planned(question: Question, making: Making, plans: dict[str, Entry], own: s
     if before and REFUSED in before:
         raise PlanError(before[REFUSED])
     try:
-        if before is None:
-            launch = tuned_launch(question, making.cores, making.effort)
-        elif before["tried"] >= making.effort.candidates:
-            return
-        else:
-            launch = better_launch(question, answer_of(question, before), making.effort)
+        launch = _new_launch(question, before, making)
     except PlanError as error:
         plans[key] = refusal_of(str(error))
         raise
-    plans[key] = entry_of(question, launch.plans, launch.tried)
+    if launch is not None:
+        plans[key] = entry_of(question, launch.plans, launch.tried)
+
+
+def _new_launch(question: Question, before: Entry | None, making: Making) -> TunedLaunch | None:
+    """In place of none, of one that was tried less hard, or is illegal by now; None: it stays."""
+    try:
+        taken = None if before is None else answer_of(question, before)
+    except ShippedError:
+        taken = None
+    if before is None or taken is None:
+        return tuned_launch(question, making.cores, making.effort)
+    enough = before["tried"] >= making.effort.candidates or making.effort.candidates == 1
+    return None if enough else better_launch(question, taken, making.effort)

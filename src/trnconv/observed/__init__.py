@@ -11,6 +11,7 @@ from trnconv.observed.observation import (
     Moved,
     Observation,
     ObservedConv,
+    without_ends,
     without_norms,
     without_starts,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "graphs_of",
     "shipped",
     "shipped_text",
+    "without_ends",
     "without_norms",
     "without_starts",
 ]

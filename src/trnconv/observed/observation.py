@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -116,15 +117,29 @@ def without_starts(seen: Observation) -> Observation:
     """The same with norms of their own in place of convolutions' starts and ends."""
     if all(work.start == PLAIN_START and work.end.norm is None for work, _ in seen.works):
         return seen
+    bare = without_ends(seen, lambda _: True)
+    works: Counter[ObservedConv] = Counter()
+    operations: Counter[Operation] = Counter()
+    for work, calls in bare.works:
+        works[replace(work, start=PLAIN_START)] += calls
+    for operation, calls in bare.operations:
+        operations[operation.as_norm()] += calls
+    return replace(seen, works=tuple(works.items()), operations=tuple(operations.items()))
+
+
+def without_ends(seen: Observation, is_apart: Callable[[ObservedConv], bool]) -> Observation:
+    """The same with norms of their own in place of these convolutions' ends."""
     works: Counter[ObservedConv] = Counter()
     operations: Counter[Operation] = Counter()
     for work, calls in seen.works:
-        bare = replace(work, start=PLAIN_START, end=replace(work.end, norm=None))
-        works[bare] += calls
+        if work.end.norm is None or not is_apart(work):
+            works[work] += calls
+            continue
+        works[replace(work, end=replace(work.end, norm=None))] += calls
         for operation in norms_of(work):
             operations[operation] += calls
     for operation, calls in seen.operations:
-        operations[operation.as_norm()] += calls
+        operations[operation] += calls
     return replace(seen, works=tuple(works.items()), operations=tuple(operations.items()))
 
 

@@ -156,7 +156,7 @@ def _change(seen: Observation, entry: ModelEntry, size: Size) -> _Change | None:
         latents,
         (seen.frames, size.frames),
         chunked,
-        planes,
+        planes | {(seen.height, seen.width)},  # of the video, which no convolution may see
         frozenset([seen.frames, latents[0]]).union(
             *((work.shape.size[0], work.shape.out_sizes()[0]) for work, _ in seen.works)
         ),

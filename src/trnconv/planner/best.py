@@ -108,24 +108,35 @@ def offers_of(question: Question) -> Iterator[Offer]:
     return _offers(question, FORMS)
 
 
+def is_searched(question: Question) -> bool:
+    """Whether any form takes a question before plans are looked for; there may be none."""
+    return any(not _refusal(form, question, family) for form, family in _asked(question, FORMS))
+
+
 def _offers(question: Question, forms: Iterable[Form[Any]]) -> Iterator[Offer]:
+    return (_offer(form, question, family) for form, family in _asked(question, forms))
+
+
+def _asked(question: Question, forms: Iterable[Form[Any]]) -> Iterator[tuple[Form[Any], str]]:
     for form in forms:
         named = form.name in question.forms
         worth = named if question.forms else form.is_worth_asking(question)
         if worth and form.asks == question.asks:
-            yield from (_offer(form, question, name) for name in form.families(question))
+            yield from ((form, family) for family in form.families(question))
 
 
 def _offer(form: Form[Any], question: Question, family: str) -> Offer:
-    refused = form.refuses(question, family)
-    if question.start.scaled and not form.takes_factors:
-        refused = f"{family}: its kernel takes inputs as they are; scale them before"
-    if question.end.norm and not form.takes_scales:
-        refused = f"{family}: its kernel leaves outputs as they are; norm them afterwards"
+    refused = _refusal(form, question, family)
     plans = () if refused else search(form, question, family)
     if not plans and not refused:
         refused = f"{family}: {why_none(form, question, family)}"
     return Offer(form.name, family, plans, refused)
+
+
+def _refusal(form: Form[Any], question: Question, family: str) -> str:
+    """Why a family has no plan at all, in words; empty if it is searched."""
+    lacks = form.lacks(question)
+    return f"{family}: {lacks}" if lacks else form.refuses(question, family)
 
 
 def _fastest(offers: tuple[Offer, ...]) -> Priced | None:

@@ -86,12 +86,13 @@ def shipped_answer(question: Question, cores: int) -> tuple[Priced, ...] | None:
     try:
         taken = answer_of(question, entry)
     except ShippedError as error:
-        if question.end.norm is not None:
-            return None
         warnings.warn(f"{error} It is searched for.", ShippedWarning, stacklevel=2)
         return None
-    short = max(answer.cost.instructions for answer in taken) <= question.budget
-    return taken if short else None
+    return taken if _is_short(taken, question) else None
+
+
+def _is_short(taken: tuple[Priced, ...], question: Question) -> bool:
+    return max(answer.cost.instructions for answer in taken) <= question.budget
 
 
 def narrower_answer(question: Question, cores: int) -> tuple[Priced, ...] | None:
@@ -110,9 +111,10 @@ def narrower_answer(question: Question, cores: int) -> tuple[Priced, ...] | None
 
 def is_shipped(question: Question, cores: int) -> bool:
     """Whether there is a stored answer for this very question; it may be that no plan is short."""
-    if question.end.norm is not None:
+    try:
         return shipped_answer(question, cores) is not None
-    return _entry(question, cores) is not None
+    except PlanError:
+        return True
 
 
 def shipped_plans_of(question: Question, cores: int) -> tuple[Plan, ...]:
@@ -134,14 +136,21 @@ def _entry(question: Question, cores: int) -> Entry | None:
     found = shipped_set(machine.name, cores)
     if not found.entries or any(_constants(file) != machine.constants for file in found.files):
         return None
-    own = found.entries.get(digest_of(question))
-    return own or found.entries.get(digest_of(_without_norm(question)))
+    return found.entries.get(digest_of(question)) or _without_its_norm(question, found)
 
 
-def _without_norm(question: Question) -> Question:
-    """What is stored: with a norm of its outputs, a convolution has the same plan if it fits."""
-    end = question.end
-    return question if end.norm is None else replace(question, end=replace(end, norm=None))
+def _without_its_norm(question: Question, found: ShippedSet) -> Entry | None:
+    """What is stored of a convolution without the norm of its outputs, if it serves with it."""
+    if question.end.norm is None:
+        return None
+    bare = replace(question, end=replace(question.end, norm=None))
+    entry = found.entries.get(digest_of(bare))
+    if entry is None or REFUSED in entry:
+        return None
+    try:
+        return entry if _is_short(answer_of(question, entry), question) else None
+    except ShippedError:
+        return None
 
 
 def _constants(file: ShippedFile) -> str:

@@ -73,7 +73,8 @@ def complaints(question: Question, plan: Plan) -> list[str]:
     own = (plan.machine, plan.dtype, plan.end, plan.start)
     if own != asked or not form.fits(plan, question):
         return ["it is of another problem", *broken]
-    return list(broken)
+    lacks = form.lacks(question)
+    return [lacks, *broken] if lacks else list(broken)
 
 
 def _checked(path: Path, question: Question, entry: dict[str, Any]) -> Plan:

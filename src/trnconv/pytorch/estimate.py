@@ -21,12 +21,14 @@ from trnconv.ask.question import Question
 from trnconv.ask.starts import PLAIN_START
 from trnconv.errors import PlanError, UnsupportedError
 from trnconv.models import ModelEntry, Size
+from trnconv.neighbours.channel_norm.ends import is_faster_at_end, without_norm
 from trnconv.neighbours.refusal import has_kernels
 from trnconv.observed import graphs_of
 from trnconv.observed.step import Step
 from trnconv.pytorch import model_builder
 from trnconv.pytorch.lazy.context import ALL_REWRITES, Rewrites
 from trnconv.pytorch.lazy.ledger import PolicedConv
+from trnconv.pytorch.lazy.modelled_time import priced
 from trnconv.pytorch.live_memory import LiveMemory
 from trnconv.pytorch.patching import PatchReport, patched
 from trnconv.pytorch.step_log import StepLog
@@ -175,7 +177,9 @@ def estimate(
 
 @lru_cache(_PRICES)
 def _price(question: Question, simulate: bool, cores: int) -> Price:  # noqa: FBT001 (a key)
-    """Where no kernel takes the norm that a model was observed to put into it, without that."""
+    """Without the norm that it was observed with, where no kernel takes that or it is slower."""
+    if not is_faster_at_end(question, cores, lambda asked: priced(asked, cores)):
+        question = without_norm(question)
     try:
         return price(question, simulate=simulate, cores=cores, beyond_hbm=True)
     except PlanError:

@@ -64,13 +64,8 @@ def convolution(question: Question, operands: LaunchOperands, device: Device) ->
 
 def _with_norm(question: Question, operands: LaunchOperands, device: Device) -> tuple[Any, ...]:
     """y, if it is stored, and the tensors of its norm: all channels at once, in one launch."""
-    parts = list(launches_of(question, device))
-    if len(parts) > 1:
-        raise UnsupportedError(
-            f"a norm of the outputs of {call_in_words(question)}: they are computed in"
-            f" {len(parts)} launches. Norm them afterwards."
-        )
-    return device.launch(parts[0][1], operands)
+    ((_, prepared),) = launches_of(question, device)
+    return device.launch(prepared, operands)
 
 
 def _require_one_scale(operands: LaunchOperands) -> None:

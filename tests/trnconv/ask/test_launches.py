@@ -5,7 +5,10 @@ from math import prod
 import numpy as np
 import pytest
 
-from trnconv.ask.launches import launches
+from nkisim.machine import TRN2
+from trnconv.ask.ends import Epilogue, NormEnd
+from trnconv.ask.launches import launches, planned_parts
+from trnconv.ask.question import Question
 from trnconv.errors import PlanError
 from trnconv.geometry import conv_shape
 from trnconv.reference import forward
@@ -137,3 +140,20 @@ def test_parts_of_wide_reflected_padding_are_the_whole_or_refused():
         assert "reflect" in str(refusal)  # noqa: PT017 (either outcome is right)
         return
     np.testing.assert_array_equal(y, forward(x, w, None, shape))
+
+
+@pytest.mark.parametrize("reason", ["too long", "too large"])
+def test_a_norm_over_all_channels_is_never_of_several_launches(reason):
+    """Neither of fewer channels, where programs are too long, nor of fewer positions."""
+    size = (8, 12) if reason == "too long" else (40_000, 30_000)
+    shape = conv_shape((1, 256, *size), (256, 256, 3, 3), padding=1)
+    plain = Question(shape, TRN2)
+    normed = Question(shape, TRN2, end=Epilogue(norm=NormEnd(1e-6)))
+
+    def planned(question):
+        if question.shape.c_out > 128:
+            raise PlanError(reason)
+
+    assert len(list(planned_parts(plain, planned))) > 1
+    with pytest.raises(PlanError):
+        list(planned_parts(normed, planned))

@@ -2,16 +2,18 @@
 
 import json
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 
 import pytest
 
 from causal_run import causal_run
 from nkisim.machine import TRN2
+from trnconv.ask.ends import Epilogue, NormEnd
 from trnconv.ask.limits import GRAPH_INSTRUCTIONS
 from trnconv.ask.policy import ALWAYS_DIRECT
 from trnconv.errors import ShapeError, UnsupportedError
+from trnconv.geometry import conv_shape
 from trnconv.model_plan import (
     PlanOptions,
     Prices,
@@ -21,9 +23,10 @@ from trnconv.model_plan import (
     planned_sizes,
 )
 from trnconv.model_plan import observations as observations_module
+from trnconv.model_plan import plans as plans_module
 from trnconv.models import Size, find, models
 from trnconv.models.sizes import size_of
-from trnconv.observed import graphs_of, shipped, shipped_text
+from trnconv.observed import ObservedConv, graphs_of, shipped, shipped_text
 from trnconv.observed.files import file_name, observation_of
 from trnconv.runtime.graph import GraphBudget, price_graph
 from trnconv.runtime.pricing import price
@@ -299,3 +302,25 @@ def test_the_graphs_of_a_model_have_all_its_calls():
     assert found.compile_s == pytest.approx(
         sum(0.29e-3 * g.instructions + 53 * g.regions for g in found.graphs)
     )
+
+
+def test_each_norm_is_where_it_is_faster(monkeypatch):
+    """At the end of one convolution of two; of the other, and by direct ones, apart."""
+    shape = conv_shape((1, 96, 6, 96, 160), (96, 96, 3, 3, 3), padding=(0, 1, 1))
+    end = Epilogue(norm=NormEnd(1e-6, "silu"))
+    large = ObservedConv("large", shape, end=end)
+    small = replace(large, module="small", shape=replace(shape, size=(3, 96, 160)))
+    seen = replace(causal_run(), works=((large, 5), (small, 2)))
+    monkeypatch.setattr(
+        plans_module, "is_faster_at_end", lambda question, *_: question.shape == shape
+    )
+    size = find("wan2.1").production
+    found = plan_observed(seen, size, PlanOptions(cores=1))
+    assert [layer.work.end.norm for layer in found.layers] == [end.norm, None]
+    ((norm, calls),) = found.observation.operations
+    assert (norm.shape, calls) == ((1, 96, 1, 96, 160), 2)
+    assert found.operation_seconds > 0
+    monkeypatch.undo()
+    direct = plan_observed(seen, size, DIRECT)
+    assert [layer.work.end.norm for layer in direct.layers] == [None, None]
+    assert sum(plan.calls for plan in direct.operations) == 7

@@ -84,9 +84,26 @@ def test_a_part_that_was_cut_off_is_made_anew(making, searches):
     assert len(searches) == FEW
 
 
-def test_other_sources_make_all_anew(making, searches, monkeypatch):
-    make_plans(making, unwatched)
+def test_plans_of_other_sources_are_kept_if_they_are_legal(making, searches, monkeypatch):
+    first = make_plans(making, unwatched)
     stamp = {**cache.stamp(), "code": "other sources"}
+    monkeypatch.setattr(cache, "stamp", lambda: stamp)
+    searches.clear()
+    again = make_plans(making, unwatched)
+    assert (again.stamp, again.plans) == (stamp, first.plans)
+    assert searches == []
+
+    illegal = making.questions()[0]
+    broken = {**first.plans, digest_of(illegal): {**first.plans[digest_of(illegal)]}}
+    broken[digest_of(illegal)]["form"] = "of another day"
+    making.path.write_text(making.file(broken).text(), encoding="utf-8")
+    assert make_plans(making, unwatched).plans == first.plans
+    assert searches == [illegal]
+
+
+def test_other_constants_make_all_anew(making, searches, monkeypatch):
+    make_plans(making, unwatched)
+    stamp = {**cache.stamp(), "constants": "other constants"}
     monkeypatch.setattr(cache, "stamp", lambda: stamp)
     searches.clear()
     assert make_plans(making, unwatched).stamp == stamp

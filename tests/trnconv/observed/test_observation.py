@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 from causal_run import causal_run
+from trnconv.ask.ends import BEFORE, Epilogue, NormEnd
 from trnconv.ask.starts import PLAIN_START, start_of
-from trnconv.observed import Moved, Operation, without_norms, without_starts
+from trnconv.observed import Moved, Operation, without_ends, without_norms, without_starts
 
 X = 2 * 32 * 100  # bytes
 STATISTICS = Operation(
@@ -54,3 +55,20 @@ def test_without_norms_caches_are_copied():
     assert apart.operations == seen().operations_unfused
     assert apart.copied_bytes == seen().copied_bytes + 2 * COPY.moved_bytes
     assert {work.start for work, _ in apart.works} == {PLAIN_START}
+
+
+def test_without_some_ends_their_norms_are_operations():
+    run = causal_run()
+    end = Epilogue(residual=BEFORE, norm=NormEnd(1e-6, "silu", first=1))
+    works = tuple((replace(work, end=end), calls) for work, calls in run.works)
+    normed = replace(run, works=works, operations=((COPY, 2),))
+    some = without_ends(normed, lambda work: work.module == "decoder.conv1")
+    kept = [work for work, _ in some.works if work.end == end]
+    assert {work.module for work in kept} == {"post_quant", "decoder.conv2", "decoder.time_conv"}
+    bare = [work for work, _ in some.works if work.module == "decoder.conv1"]
+    assert {work.end for work in bare} == {Epilogue(residual=BEFORE)}
+    norms = {(op.shape[2], calls) for op, calls in some.operations if op.kind == "channel norm"}
+    # Chunks of one, two and four frames, each with its first frame apart.
+    assert norms == {(0, 1), (1, 1 + 2 + 19), (3, 19)}
+    assert (COPY, 2) in some.operations
+    assert without_ends(normed, lambda _: False) == normed

@@ -22,7 +22,7 @@ from trnconv.geometry import ConvShape, conv_shape
 from trnconv.model_plan.registry_plans import SHIPPED_LAUNCHES, Making
 from trnconv.models import models
 from trnconv.planner import best, shipped_plans
-from trnconv.planner.best import best_plan, searched_plan
+from trnconv.planner.best import best_plan, only, searched_plan
 from trnconv.planner.shares import loops, pair_ns, searched_pair, shared_plans
 from trnconv.planner.shipped_file import (
     REFUSED,
@@ -316,3 +316,13 @@ def test_a_norm_at_the_end_has_the_shipped_plan_if_it_fits(ship):
     ship((plain, entry_of(plain, (stored,), 9)))
     normed = replace(plain, end=Epilogue(norm=NormEnd(1.0, "silu")))
     assert best_plan(normed).plan == stored.plan.but(end=normed.end)
+
+
+def test_a_shipped_plan_of_a_form_without_norms_is_not_taken_for_a_norm(ship):
+    shape = conv_shape((1, 96, 3, 12, 20), (96, 96, 3, 3, 3), padding=(0, 1, 1))
+    plain = Question(shape, TRN2, policy=Policy("bf16", least_macs=0))
+    direct = best_plan(only(plain, "direct"))
+    ship((plain, entry_of(plain, (direct,), 9)))
+    normed = replace(plain, end=Epilogue(norm=NormEnd(1.0, "silu")))
+    assert best_plan(plain).plan == direct.plan
+    assert best_plan(normed).plan.form == "minimal"

@@ -44,7 +44,8 @@ _EVERY_SIZE = 8  # larger blocks are tried in steps
 _V_SHARE = 0.75  # of SBUF, for transformed inputs
 _MOST_COLUMN_CUTS = 8
 _MOST_UNITS = 8
-_MOST_BODY = 6
+_MOST_BODY = 6  # blocks after which slots repeat
+_BODY_TIMES = (64, 48, 32, 24, 16, 12, 8, *range(6, 0, -1))  # so often, in a turn
 _STREAM_SLOTS = (12, 8, 5)
 _KEPT = 4  # sizes that cannot be among the fastest so many plans are left out
 _FOLLOWED = 8  # sizes that are priced, of hundreds
@@ -267,8 +268,7 @@ def _one_loop(plan: MinimalPlan, budget: int) -> Iterator[MinimalPlan]:
 
 def _longest_loop(plan: MinimalPlan, budget: int) -> Iterator[MinimalPlan]:
     """The longest turns within the budget: multiples of the blocks after which slots repeat."""
-    times = range(_MOST_BODY, 0, -1)
-    body = longest_body(plan, (factor * plan.body_blocks for factor in times), budget)
+    body = longest_body(plan, (times * plan.body_blocks for times in _BODY_TIMES), budget)
     if body is not None:
         loop = plan.but(body_blocks=body)
         if not broken_rules(loop):

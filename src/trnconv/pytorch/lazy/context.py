@@ -25,10 +25,7 @@ class Rewrites:
     fuse_ends: bool = True  # residual and activation happen on the way out of PSUM
     fuse_norms: bool = True  # a norm and the activation behind it are one kernel
     fuse_attention: bool = True  # attention is one kernel, and skips what a mask hides
-    # A norm over channels, and the activation behind it, happen at the end of the convolution
-    # before it, where that is modelled to be faster. Not by default: it takes plans that do not
-    # come with the package, seconds for each shape.
-    norm_ends: bool = False
+    norm_ends: bool = True  # a norm over channels is done by the convolution before it, if faster
 
 
 ALL_REWRITES = Rewrites()
@@ -39,6 +36,7 @@ NO_REWRITES = Rewrites(
     fuse_ends=False,
     fuse_norms=False,
     fuse_attention=False,
+    norm_ends=False,
 )
 
 

@@ -8,10 +8,9 @@ from functools import lru_cache
 
 import torch
 
-from trnconv.ask.ends import NormEnd
 from trnconv.ask.question import Question
-from trnconv.neighbours.channel_norm.problem import ChannelNorm
-from trnconv.pytorch.arrays import dtype_name
+from trnconv.neighbours.channel_norm.ends import is_faster_at_end
+from trnconv.planner.best import is_searched
 from trnconv.pytorch.lazy import unread
 from trnconv.pytorch.lazy.cell import LazyCell
 from trnconv.pytorch.lazy.deferred_conv import PendingConv
@@ -49,30 +48,22 @@ def _is_next(asked: DeferredNorm, base: object, at: int) -> bool:
 
 
 def _wins(base: PendingConv, asked: Sequence[DeferredNorm]) -> bool:
+    """Whether the end is the faster place; on the meta device, whether it is one at all.
+
+    There nothing runs, and who plans what was noted compares prices.
+    """
     machine, cores = place_of(base, asked[0].around.backend)
-    question = base.question(machine)
-    if question is None:
+    bare = base.question(machine)
+    if bare is None:
         return False
-    kind = dtype_name(base)
-    problems = []
-    for norm in asked:
-        problem = norm.call.problem(norm.source.sizes, kind, has_beta=norm.beta is not None)
-        assert isinstance(problem, ChannelNorm)
-        problems.append(problem)
-    end = _norming(asked[0]).end(base.shape[1], keeps=True, first=_cut(asked))
-    return norm_wins(question, end, tuple(problems), cores)
+    norm = _norming(asked[0]).end(base.shape[1], keeps=True, first=_cut(asked))
+    question = replace(bare, end=replace(bare.end, norm=norm))
+    return is_searched(question) if base.device.type == "meta" else _is_faster(question, cores)
 
 
 @lru_cache(_COMPARED)
-def norm_wins(
-    question: Question, norm: NormEnd, problems: tuple[ChannelNorm, ...], cores: int
-) -> bool:
-    """Whether a convolution with a norm at its end is modelled to be faster than both apart."""
-    fused = replace(question, end=replace(question.end, norm=norm))
-    if any(problem.refuses(question.machine, cores) for problem in problems):
-        return False
-    apart = sum(problem.price(question.machine, cores).ns for problem in problems)
-    return priced(fused, cores) < priced(question, cores) + apart
+def _is_faster(question: Question, cores: int) -> bool:
+    return is_faster_at_end(question, cores, lambda asked: priced(asked, cores))
 
 
 def _norming(asked: DeferredNorm) -> OutputNorming:

@@ -17,13 +17,13 @@ from torch.nn import functional
 
 from trnconv.ask.policy import Policy
 from trnconv.pytorch import backend, patch_
-from trnconv.pytorch.lazy import deferred_conv
+from trnconv.pytorch.lazy import deferred_conv, normed_ends
 from trnconv.pytorch.lazy.context import ALL_REWRITES
 
 pytestmark = [pytest.mark.torch, pytest.mark.block]
 
 CHANNELS = 96
-FUSED = replace(ALL_REWRITES, norm_ends=True)
+APART = replace(ALL_REWRITES, norm_ends=False)
 SMALL = Policy("bf16", least_macs=0)
 
 
@@ -112,7 +112,7 @@ def run_of(model, chunks):
         return [model(chunk) for chunk in chunks]
 
 
-def patched(model, rewrites=FUSED):
+def patched(model, rewrites=ALL_REWRITES):
     made = copy.deepcopy(model)
     patch_(made, rewrites=rewrites, accuracy=SMALL)
     return made
@@ -134,11 +134,23 @@ def test_every_norm_of_a_block_goes_into_a_convolution(runs):
         assert rms(own.double() - want) <= 1.02 * rms(torchs.double() - want)
 
 
-def test_not_by_default(runs):
+def test_norms_are_apart_where_that_is_asked_for_or_is_faster(runs, monkeypatch):
     model, chunks = model_and_chunks(chunks=1)
     with backend("nkisim"):
-        run_of(patched(model, ALL_REWRITES), chunks)
+        run_of(patched(model, APART), chunks)
+        monkeypatch.setattr(normed_ends, "_is_faster", lambda *_: False)
+        run_of(patched(model), chunks)
     assert runs == []
+
+
+def test_on_the_meta_device_nothing_is_priced(runs, monkeypatch):
+    def refuse(*_):
+        raise AssertionError
+
+    monkeypatch.setattr(normed_ends, "_is_faster", refuse)
+    model, chunks = model_and_chunks(chunks=1)
+    run_of(patched(model).to("meta"), [chunk.to("meta") for chunk in chunks])
+    assert runs == [(True, 2), (False, 2), (False, 0)]
 
 
 class Watched(Decoder):
@@ -165,7 +177,7 @@ def test_what_somebody_reads_later_is_kept(runs):
 def test_gradients_and_reproducible_models_stay_as_they_are(runs):
     model, chunks = model_and_chunks(chunks=1)
     exactly = copy.deepcopy(model)
-    patch_(exactly, rewrites=FUSED, accuracy=SMALL, reproducible=True)
+    patch_(exactly, accuracy=SMALL, reproducible=True)
     with backend("nkisim"):
         run_of(exactly, chunks)
     assert runs == []
