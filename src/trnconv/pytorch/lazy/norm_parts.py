@@ -85,7 +85,7 @@ def lies_in_order(x: Tensor, axis: int) -> bool:
 
 def source_of(x: Any, axis: int, around: PatchContext) -> LazyVideo | None:
     """The frames that a norm of x is about, in the type they have; None if there are none."""
-    if not around.rewrites.fuse_norms or around.reproducible or around.spread is not None:
+    if not around.rewrites.fuse_norms or around.reproducible:
         return None
     video = frames_along(x, axis)
     if video is None or video.pads != NO_PADS or not all(video.sizes):

@@ -7,7 +7,7 @@
 
 Every operator on the way is noted, with what it means for the norm; if what follows is no part of
 one, torch does as noted. A cast in between is part of it: a kernel rounds once, at the end. Nothing
-is noted on the torch backend, in reproducible mode, and in bands of several ranks.
+is noted on the torch backend and in reproducible mode, nor of a group norm in bands of several ranks.
 """
 
 from __future__ import annotations
@@ -250,8 +250,11 @@ def group_normed(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Any:
-    """torch.nn.functional.group_norm; its ATen operator has statistics for results as well."""
-    source = source_of(x, CHANNELS, around)
+    """torch.nn.functional.group_norm; its ATen operator has statistics for results as well.
+
+    In bands, statistics are of all ranks together: `trnconv.parallel` has them.
+    """
+    source = None if around.spread is not None else source_of(x, CHANNELS, around)
     weights = [tensor for tensor in (weight, bias) if tensor is not None]
     if source is None or source.sizes[1] % groups or (weight is None) != (bias is None):
         return NotImplemented
