@@ -7,7 +7,8 @@
 
 Every operator on the way is noted, with what it means for the norm; if what follows is no part of
 one, torch does as noted. A cast in between is part of it: a kernel rounds once, at the end. Nothing
-is noted on the torch backend and in reproducible mode, nor of a group norm in bands of several ranks.
+is noted on the torch backend and in reproducible mode; group norms are not in bands of several
+ranks.
 """
 
 from __future__ import annotations
