@@ -60,16 +60,18 @@ class PlanSide:
 
 def compare(
     first: Annotated[str, typer.Argument(help=_HOW)],
-    second: Annotated[str, typer.Argument(help="Likewise.")],
+    second: Annotated[
+        str, typer.Argument(help="The plan to compare it with, written the same way.")
+    ],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write a page, too.")
+        Path | None, typer.Option("--output", "-o", help="Also write an HTML page to this file.")
     ] = None,
     no_cache: NoCache = False,
     wide: Wide = False,
     csv: Csv = False,
     json: Json = False,
 ) -> None:
-    """Two plans of whole models: models, accuracies, machines, versions, tuned or not."""
+    """Compare two model plans: other models, accuracies, machines, versions or tuning."""
     from trnconv.report.comparison import as_document, compared, comparison_page
 
     require_one_form(json=json, csv=csv)

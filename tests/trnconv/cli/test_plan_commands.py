@@ -119,7 +119,7 @@ def test_no_cache_leaves_no_trace(run, tmp_path):
         (("plan", "--model", "wan9"), "It has wan2.1"),
         (("plan", "--model", "wan2.1", "--size", "720x1280x80"), "4n+1 frames"),
         (("plan", "--model", "wan2.1", "--size", "big"), "such as 720x1280x81"),
-        (("plan", "wan_96_wide", "--model", "wan2.1"), "Ask for a model, or for one layer"),
+        (("plan", "wan_96_wide", "--model", "wan2.1"), "Give a model or a layer, not both"),
         (("plan", "--model", "wan2.1", "--kernel", "3"), "--kernel"),
         (("plan", "--model", "wan2.1", "--phase", "up"), "it can encode and decode"),
         (("plan", *SMALL, "--phase", "decode"), "models have phases"),
@@ -136,7 +136,7 @@ def test_no_cache_leaves_no_trace(run, tmp_path):
         (("plan", *SMALL, "--cores", "3"), "3 cores on trn2"),
         (("explain", *SMALL, "--cores", "2", "--machine", "trn1"), "2 cores on trn1"),
         (("plan", *SDXL, "--cores", "2", "--machine", "trn1"), "2 cores on trn1"),
-        (("plan", *SDXL, "--transposed"), "--transposed: a model has its layers"),
+        (("plan", *SDXL, "--transposed"), "--transposed: these options describe a single layer"),
         (("verify", *SMALL, "--transposed"), "plain convolutions are verified"),
         (("plan", "--colour"), "colour"),
     ],
@@ -219,7 +219,7 @@ def test_tune_adds_to_a_file_of_its_machine_only(run, tmp_path):
     assert len(json.loads((tmp_path / "tuned.json").read_text())["plans"]) == 2
     refused = run("tune", *SMALL, "-o", out, "--machine", "trn3")
     assert refused.code == 2
-    assert "for trn2, and these are for trn3" in refused.err
+    assert "for trn2, these are for trn3" in refused.err
 
 
 @pytest.mark.slow
