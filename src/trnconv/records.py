@@ -156,13 +156,13 @@ def _tuple(hint: Any, value: Any, where: str) -> tuple[Any, ...]:
 
 
 @cache
-def _field_readers(kind: type[Any]) -> dict[str, Callable[[Any, str], Any]]:
+def _field_readers(kind: Any) -> dict[str, Callable[[Any, str], Any]]:
     hints = _hints(kind)
     return {field.name: _reader(hints[field.name]) for field in fields(kind)}
 
 
 @cache
-def _needed(kind: type[Any]) -> tuple[str, ...]:
+def _needed(kind: Any) -> tuple[str, ...]:
     """The fields that have no default."""
     return tuple(
         field.name

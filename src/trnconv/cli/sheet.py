@@ -7,7 +7,7 @@ import io
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -96,10 +96,10 @@ class Sheet:
         # What is no terminal has no width: a file or a pipe gets everything.
         shown = self if wide or not screen.is_terminal else self.fitted(screen.width)
         head, *lines = shown.lines()
-        as_it_is = {"markup": False, "highlight": False, "soft_wrap": True}
-        screen.print(head, style="bold", **as_it_is)
+        as_it_is = partial(screen.print, markup=False, highlight=False, soft_wrap=True)
+        as_it_is(head, style="bold")
         if lines:
-            screen.print("\n".join(lines), **as_it_is)
+            as_it_is("\n".join(lines))
         names = [column.name for column in shown.columns]
         left_out = [column.name for column in self.columns if column.name not in names]
         if left_out:
