@@ -115,7 +115,9 @@ def test_latencies_are_planned_or_bounds_and_say_which(tree, text):
 
 def test_a_share_of_the_peak_beyond_100_percent_is_explained_where_it_stands(tree):
     figures = [words(one[0]) for one in tree.find(".//dl")]
-    assert sum("fast algorithms need fewer, so it may exceed 100 %" in what for what in figures) == 1
+    assert (
+        sum("fast algorithms need fewer, so it may exceed 100 %" in what for what in figures) == 1
+    )
 
 
 def test_a_page_without_baseline_or_timelines_says_so():
