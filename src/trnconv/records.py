@@ -150,6 +150,8 @@ def _tuple(hint: Any, value: Any, where: str) -> tuple[Any, ...]:
     items = _items(hint, value)
     if len(items) != len(value):
         raise _misfit(where, f"list of {len(items)}", value)
+    if tuple(map(type, value)) == items:  # numbers, flags and texts
+        return tuple(value)
     return tuple(
         _reader(inner_hint)(inner, where) for inner_hint, inner in zip(items, value, strict=True)
     )
