@@ -186,6 +186,6 @@ def test_a_program_that_is_not_ours_is_refused():
 
 
 def test_how_far_long_work_is_depends_on_the_computer_and_is_left_out(tmp_path):
-    beats = "planning wan2.1: prices, 44 of 48, 10 s so far, about 1 s more\nplanned\n"
-    page = f"```python\nprint({beats!r}, end='')\n```\n\n```text\nplanned\n```\n"
-    assert run(page, tmp_path)[0] == "planned\n"
+    beats = "planning wan2.1: prices, 44 of 48, 10 s so far, about 1 s more\n" * 2
+    block = f"```python\nprint({beats + 'planned'!r})\n```\n\n```text\nplanned\n```\n"
+    assert run(2 * block, tmp_path)[:2] == ["planned\n", "planned\n"]

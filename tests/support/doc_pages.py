@@ -27,7 +27,7 @@ from yardstick import limit_s
 ROOT = Path(__file__).parents[2]
 ALL = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 END_OF_BLOCK = "\x1e"
-HEARTBEAT = re.compile(r"^.+, \d+ s so far.*\n", re.MULTILINE)  # of a slow computer
+HEARTBEAT = re.compile(rf"[^\n{END_OF_BLOCK}]+, \d+ s so far.*\n")  # of a slow computer
 NEEDS = re.compile(r"^<!-- needs: (\w+) -->$", re.MULTILINE)
 TORCHRUN = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone")
 COMMAND_WORDS = {"trnconv": ("-m", "trnconv"), "python": ()}
