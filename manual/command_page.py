@@ -14,35 +14,37 @@ from trnconv.cli import app
 
 HEAD = """# Command line
 
-`trnconv` and `python -m trnconv` are the same. This page is made from the program itself by
-`python -m manual`; do not edit it. Times of devices that commands print are modelled.
+`trnconv` and `python -m trnconv` are the same program. This page is generated from its source by
+`python -m manual`; do not edit it. All device times that commands print are modelled.
 
-Exit codes: 0 done, 1 a check failed, 2 refused, with the reason and a remedy on stderr.
+Exit codes: 0 success, 1 a check failed or a file could not be used, 2 invalid request. The reason
+and a remedy are printed to stderr.
 
 """
 NKISIM = """## python -m nkisim
 
-The simulator has a command of its own, which needs NumPy alone:
+The simulator has its own command line:
 
 | command | what it does |
 | --- | --- |
-| `python -m nkisim surface` | every public name of NKI (`--nki 0.6` or 0.7), done or refused |
+| `python -m nkisim surface` | list NKI's public names (`--nki 0.6` or 0.7) and which are missing |
 | `python -m nkisim run FILE[:kernel] --arg NAME=VALUE` | run a kernel on random or stored data |
-| `python -m nkisim time FILE[:kernel] --arg NAME=VALUE` | its modelled timeline, also drawn |
-| `python -m nkisim trace FILE[:kernel] --arg NAME=VALUE` | its instructions, also drawn |
-| `python -m nkisim lint PATH` | what NKI's compiler would not accept, in a file or a folder |
-| `python -m nkisim bench` | how fast nkisim itself runs on this computer |
+| `python -m nkisim time FILE[:kernel] --arg NAME=VALUE` | show its modelled timeline |
+| `python -m nkisim trace FILE[:kernel] --arg NAME=VALUE` | show its instructions |
+| `python -m nkisim lint PATH` | report what NKI's compiler would not accept in a file or folder |
+| `python -m nkisim bench` | measure the speed of nkisim on this computer |
 
-A kernel is a function under `nki.jit`; if it is named, any function is taken. `--example NAME`
-takes one of nkisim's own instead of a file. VALUE is `4096x2048:float32` for an array,
-`FILE.npy`, `nl.bfloat16`, or a Python number, string, tuple or None. Exit codes: 0 done, 1 the
-kernel broke a rule (its message is on stderr), 2 there was nothing to run.
+A kernel is a function decorated with `nki.jit`; after `FILE:` any function can be named.
+`--example NAME` uses one of nkisim's own examples instead of a file. VALUE is
+`4096x2048:float32` for an array, `FILE.npy`, `nl.bfloat16`, or a Python number, string, tuple or
+None. Exit codes: 0 success, 1 the kernel violates a rule (the message is on stderr), 2 nothing to
+run.
 
 From a checkout there are also `python -m benchmarks` (kernels beside baselines),
 `python -m validation` ([the model against published times](../validation.md)) and
 `python -m manual` (pages like this one).
 """
-COLUMNS = ("argument or option", "takes", "default", "what it says")
+COLUMNS = ("argument or option", "type", "default", "description")
 WORDS = {str: "text", int: "whole number", float: "number", bool: ""}
 
 

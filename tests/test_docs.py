@@ -183,3 +183,9 @@ def test_what_a_page_may_leave_out(shown, printed, same):
 def test_a_program_that_is_not_ours_is_refused():
     with pytest.raises(ValueError, match="line 2: rm is not a command of ours"):
         doc_pages.program("```console\n$ rm x\n```\n")
+
+
+def test_how_far_long_work_is_depends_on_the_computer_and_is_left_out(tmp_path):
+    beats = "planning wan2.1: prices, 44 of 48, 10 s so far, about 1 s more\n" * 2
+    block = f"```python\nprint({beats + 'planned'!r})\n```\n\n```text\nplanned\n```\n"
+    assert run(2 * block, tmp_path)[:2] == ["planned\n", "planned\n"]

@@ -5,7 +5,12 @@ makes `import nki` find nkisim where the real toolchain is absent; `nkisim.lint`
 kernel stays inside what NKI compiles.
 """
 
-from nkisim import errors, lint
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from nkisim import errors
 from nkisim.agreement import Agreement, WrongTile, compare
 from nkisim.device_rules.watch import DeviceRuleWarning, TouchedRule
 from nkisim.errors import (
@@ -22,6 +27,9 @@ from nkisim.running.host_arrays import Spec
 from nkisim.running.kernel import Kernel, Run, jit, run, simulate
 from nkisim.trace import Access, Instruction, Loop, Trace
 from nkisim.version import __version__
+
+if TYPE_CHECKING:
+    from nkisim import lint
 
 __all__ = [
     "TRN1",
@@ -57,3 +65,10 @@ __all__ = [
     "uninstall",
     "which",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`nkisim.lint`, loaded when it is asked for: kernels run without it."""
+    if name != "lint":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return importlib.import_module("nkisim.lint")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import logging
 import sys
 from importlib.machinery import ModuleSpec
@@ -103,6 +102,8 @@ def _spec(name: str, path: list[str] | None) -> ModuleSpec | None:
 
 
 def _version() -> str:
+    import importlib.metadata  # noqa: PLC0415 (slow to load; only a real toolchain has a version)
+
     try:
         return importlib.metadata.version("nki")
     except importlib.metadata.PackageNotFoundError:

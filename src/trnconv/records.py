@@ -8,9 +8,9 @@ which in `is`.
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
-from functools import cache
+from functools import cache, partial
 from inspect import isabstract
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -100,21 +100,28 @@ def _items(hint: Any, values: Any) -> tuple[Any, ...]:
     return arguments
 
 
-def _read(hint: Any, value: Any, where: str) -> Any:
+@cache
+def _reader(hint: Any) -> Callable[[Any, str], Any]:
+    """What reads a value of this hint. Decided once a hint: a cache is read value by value."""
     origin, arguments = _parts(hint)
     if origin in (Union, types.UnionType):
-        return _one_of(hint, arguments, value, where)
+        return partial(_one_of, hint, arguments)
     if isabstract(hint):
-        return _named(hint, value, where)
+        return partial(_named, hint)
     if origin is tuple:
-        return _tuple(hint, value, where)
+        return partial(_tuple, hint)
     if is_dataclass(hint) and isinstance(hint, type):
-        return _record(hint, value, where)
+        return partial(_record, hint)
+    return partial(_plain, hint)
+
+
+def _plain(hint: Any, value: Any, where: str) -> Any:
+    """A number, a flag or a text."""
+    if type(value) is hint:
+        return value
     if hint is float and type(value) is int:
         return float(value)
-    if type(value) is not hint:
-        raise _misfit(where, getattr(hint, "__name__", str(hint)), value)
-    return value
+    raise _misfit(where, getattr(hint, "__name__", str(hint)), value)
 
 
 def _one_of(hint: Any, options: tuple[Any, ...], value: Any, where: str) -> Any:
@@ -122,7 +129,7 @@ def _one_of(hint: Any, options: tuple[Any, ...], value: Any, where: str) -> Any:
         return None
     given = [option for option in options if option is not type(None)]
     if len(given) == 1:
-        return _read(given[0], value, where)
+        return _reader(given[0])(value, where)
     return _named(hint, value, where)
 
 
@@ -143,27 +150,38 @@ def _tuple(hint: Any, value: Any, where: str) -> tuple[Any, ...]:
     items = _items(hint, value)
     if len(items) != len(value):
         raise _misfit(where, f"list of {len(items)}", value)
+    if tuple(map(type, value)) == items:  # numbers, flags and texts
+        return tuple(value)
     return tuple(
-        _read(inner_hint, inner, where) for inner_hint, inner in zip(items, value, strict=True)
+        _reader(inner_hint)(inner, where) for inner_hint, inner in zip(items, value, strict=True)
+    )
+
+
+@cache
+def _field_readers(kind: Any) -> dict[str, Callable[[Any, str], Any]]:
+    hints = _hints(kind)
+    return {field.name: _reader(hints[field.name]) for field in fields(kind)}
+
+
+@cache
+def _needed(kind: Any) -> tuple[str, ...]:
+    """The fields that have no default."""
+    return tuple(
+        field.name
+        for field in fields(kind)
+        if field.default is MISSING and field.default_factory is MISSING
     )
 
 
 def _record(kind: Any, document: Any, where: str) -> Any:
     if not isinstance(document, Mapping):
         raise _misfit(where, kind.__name__, document)
-    hints = _hints(kind)
-    known = {field.name: field for field in fields(kind)}
-    unknown = [name for name in document if name not in known]
-    missing = [
-        name
-        for name, field in known.items()
-        if name not in document and field.default is MISSING and field.default_factory is MISSING
-    ]
+    readers = _field_readers(kind)
+    unknown = [name for name in document if name not in readers]
+    missing = [name for name in _needed(kind) if name not in document]
     if unknown or missing:
         raise RecordError(f"{where}: fields unknown {unknown}, missing {missing}.")
-    values = {
-        name: _read(hints[name], value, f"{where}.{name}") for name, value in document.items()
-    }
+    values = {name: readers[name](value, f"{where}.{name}") for name, value in document.items()}
     return kind(**values)
 
 

@@ -27,6 +27,7 @@ from yardstick import limit_s
 ROOT = Path(__file__).parents[2]
 ALL = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 END_OF_BLOCK = "\x1e"
+HEARTBEAT = re.compile(rf"[^\n{END_OF_BLOCK}]+, \d+ s so far.*\n")  # of a slow computer
 NEEDS = re.compile(r"^<!-- needs: (\w+) -->$", re.MULTILINE)
 TORCHRUN = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone")
 COMMAND_WORDS = {"trnconv": ("-m", "trnconv"), "python": ()}
@@ -172,7 +173,7 @@ def run(page, folder, launcher=()):
         },
     )
     assert ran.returncode == 0, ran.stderr
-    return ran.stdout.split(END_OF_BLOCK)
+    return HEARTBEAT.sub("", ran.stdout).split(END_OF_BLOCK)
 
 
 def agrees(shown, printed):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from typing import Annotated
@@ -30,16 +31,8 @@ from trnconv.cli.flags import PlainCommand, PlainGroup
 from trnconv.cli.refusals import EXIT_CODES, FAILED, REFUSED, in_words
 
 _NAME = "trnconv"
-app = typer.Typer(
-    name=_NAME,
-    cls=PlainGroup,
-    help="Convolution for video models on AWS Trainium.",
-    no_args_is_help=True,
-    epilog=EXIT_CODES,
-    pretty_exceptions_enable=False,
-)
 # In the order of the help: what to ask first comes first.
-for _command in (
+_COMMANDS = (
     models.models,
     layers.layers,
     plan.plan,
@@ -56,8 +49,9 @@ for _command in (
     capacity.capacity,
     doctor.doctor,
     bringup.bringup,
-):
-    app.command(cls=PlainCommand)(_command)
+)
+_WIDEST = 100  # characters of a line of help
+_FEWER_COLLECTIONS = 50_000  # objects; imports make many, and next to no garbage
 
 
 def _version(*, asked: bool) -> None:
@@ -69,22 +63,49 @@ def _version(*, asked: bool) -> None:
     raise typer.Exit
 
 
-@app.callback()
-def _commands(
+def _options(
     *,
     _: Annotated[
-        bool, typer.Option("--version", help="The version.", is_eager=True, callback=_version)
+        bool,
+        typer.Option(
+            "--version", help="Show the version and exit.", is_eager=True, callback=_version
+        ),
     ] = False,
 ) -> None:
     """Convolution for video models on AWS Trainium. Times of devices are modelled."""
+
+
+def application(*names: str) -> typer.Typer:
+    """The command line with the commands of these names, or with all of them."""
+    made = typer.Typer(
+        name=_NAME,
+        cls=PlainGroup,
+        no_args_is_help=True,
+        epilog=EXIT_CODES,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,  # Rich's help takes longer to load than all the rest of `--help`
+        context_settings={"max_content_width": _WIDEST},
+    )
+    made.callback()(_options)
+    for command in _COMMANDS:
+        if not names or command.__name__ in names:
+            first_line = (command.__doc__ or "").partition("\n")[0]
+            made.command(cls=PlainCommand, short_help=first_line)(command)
+    return made
+
+
+app = application()
 
 
 def main() -> None:
     """Run a command. A refusal is said in words on stderr, with exit code 2 and no traceback."""
     from trnconv.errors import TrnconvError
 
+    gc.set_threshold(_FEWER_COLLECTIONS)
+    # Typer builds the options of all commands that it has: for a known command, only its own.
+    asked = [command.__name__ for command in _COMMANDS if sys.argv[1:2] == [command.__name__]]
     try:
-        app(prog_name=_NAME)
+        application(*asked)(prog_name=_NAME)
     except TrnconvError as refusal:
         in_words(refusal)
         sys.exit(REFUSED)

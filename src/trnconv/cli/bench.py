@@ -27,22 +27,26 @@ _NONE = "-"
 def bench(
     layers: Annotated[
         list[str] | None,
-        typer.Argument(help="Names or keys; without, all.", autocompletion=case_names),
+        typer.Argument(help="Layer names or keys. Default: all.", autocompletion=case_names),
     ] = None,
     model: Annotated[
         list[str] | None,
         typer.Option(
-            help="Models in place of layers; may be repeated; all is all of them.",
+            help="Benchmark models instead of layers; may be repeated; `all` for every model.",
             autocompletion=model_names,
         ),
     ] = None,
     machine: MachineName = "trn2",
     cores: Cores = None,
     simulate: Annotated[
-        bool, typer.Option("--simulate", help="Schedule every launch: slower, a little nearer.")
+        bool,
+        typer.Option(
+            "--simulate",
+            help="Schedule every launch instead of using the closed form; slower.",
+        ),
     ] = False,
     cpu: Annotated[
-        bool, typer.Option("--cpu", help="Also measure layers on this computer's CPU.")
+        bool, typer.Option("--cpu", help="Also measure the layers on this computer's CPU.")
     ] = False,
     tuned: TunedFile = None,
     no_cache: NoCache = False,
@@ -50,10 +54,10 @@ def bench(
     csv: Csv = False,
     json: Json = False,
 ) -> None:
-    """Modelled times of our kernels beside a baseline: a model of nki-library's published design.
+    """Compare modelled times with a baseline that follows nki-library's design.
 
-    The baseline's times come with the package, for trn2 and the sizes that models are run at; on
-    two cores it takes half of its time on one.
+    The baseline's times ship with the package, for trn2 and the registry's sizes. On two cores it
+    is assumed to take half of its time on one core.
     """
     from trnconv.ask.cores import cores_of
     from trnconv.model_plan import Prices
@@ -86,9 +90,11 @@ def bench(
 
 def _require_sense(layers: list[str] | None, model: list[str] | None, *, cpu: bool) -> None:
     if model and layers:
-        raise TrnconvError(f"{', '.join(layers)} and --model: layers, or models.")
+        raise TrnconvError(f"{', '.join(layers)} and --model: give layers or models, not both.")
     if model and cpu:
-        raise TrnconvError("--cpu with --model: a model takes a CPU hours. Measure layers.")
+        raise TrnconvError(
+            "--cpu with --model: a whole model takes hours on a CPU. Measure layers."
+        )
 
 
 def _heading(target: Machine, cores: int, *, simulate: bool) -> dict[str, Any]:

@@ -30,20 +30,21 @@ def bringup(
         typer.Option(help="device or nkisim. Default: the device, where the vendor's nki is."),
     ] = None,
     turn: Annotated[
-        list[str] | None, typer.Option(help="Turn a switch on, from now on, on this host.")
+        list[str] | None, typer.Option(help="Turn a switch on for this host, from now on.")
     ] = None,
-    file: Annotated[Path, typer.Option(help="Where findings go.")] = _DEFAULT_FILE,
+    file: Annotated[Path, typer.Option(help="File that findings are written to.")] = _DEFAULT_FILE,
     retry: Annotated[
-        bool, typer.Option("--retry", help="Climb the red rung again as it is.")
+        bool, typer.Option("--retry", help="Run the failed check again without changes.")
     ] = False,
     restart: Annotated[
-        bool, typer.Option("--restart", help="Forget the findings of the file.")
+        bool, typer.Option("--restart", help="Discard earlier findings and start over.")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Climb rung by rung; stop at the first that is red and name the switch to turn.
+    """Check a device step by step; stop at the first failure and name a workaround.
 
-    Findings go to a file, which the next climb goes on with. Exit code 1 if a rung is red.
+    Findings are written to a file, and the next run continues from it. Exit code 1 if a check
+    fails; the workaround is a switch, turned on with --turn.
     """
     from trnconv.bringup.stages import climbed
     from trnconv.host.record import read_host, write_host

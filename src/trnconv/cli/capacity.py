@@ -24,37 +24,58 @@ _LEFT_OUT = (
 
 
 def capacity(
-    clips: Annotated[float, typer.Option(help="How many, e.g. 1e6.")],
-    seconds: Annotated[float, typer.Option(help="Length of a clip.")],
+    clips: Annotated[float, typer.Option(help="Number of clips, e.g. 1e6.")],
+    seconds: Annotated[float, typer.Option(help="Length of a clip in seconds.")],
     size: Annotated[str, typer.Option(help="Height x width, e.g. 720x1280.")],
-    model: Annotated[str, typer.Option(help="Name in trnconv's registry.")] = "wan2.1",
-    fps: Annotated[float, typer.Option(help="Frames a second that are encoded.")] = 16,
-    days: Annotated[float, typer.Option(help="Time there is.")] = 1,
+    model: Annotated[str, typer.Option(help="A model by name (see `trnconv models`).")] = "wan2.1",
+    fps: Annotated[float, typer.Option(help="Frames per second that are encoded.")] = 16,
+    days: Annotated[float, typer.Option(help="Days available.")] = 1,
     serve: Annotated[
-        bool, typer.Option("--serve", help="Decode for who waits: latency, videos, cost of one.")
+        bool,
+        typer.Option(
+            "--serve",
+            help="Plan decodes for serving instead: latency, throughput, cost per video.",
+        ),
     ] = False,
-    instance: Annotated[str, typer.Option(help="Kind of instance.")] = "trn2.48xlarge",
-    reached: Annotated[float, typer.Option(help="Share of the modelled speed.")] = 0.5,
-    usable: Annotated[float, typer.Option(help="Share of vCPUs and network.")] = 0.8,
-    source_fps: Annotated[float, typer.Option(help="Frames a second in the files.")] = 30,
-    source_area: Annotated[float, typer.Option(help="Their pixels, of the clip's.")] = 1,
-    source_mbit_s: Annotated[float, typer.Option(help="Bit rate of the files.")] = 5,
-    decode_mpixel_s: Annotated[float, typer.Option(help="Decoded by a vCPU, a second.")] = 60,
-    object_store_gbit_s: Annotated[float, typer.Option(help="Of an instance.")] = 50,
+    instance: Annotated[str, typer.Option(help="Instance type.")] = "trn2.48xlarge",
+    reached: Annotated[
+        float, typer.Option(help="Share of the modelled speed that is assumed to be reached.")
+    ] = 0.5,
+    usable: Annotated[float, typer.Option(help="Usable share of vCPUs and network.")] = 0.8,
+    source_fps: Annotated[float, typer.Option(help="Frames per second of the source files.")] = 30,
+    source_area: Annotated[
+        float, typer.Option(help="Pixels of a source frame relative to the clip's.")
+    ] = 1,
+    source_mbit_s: Annotated[float, typer.Option(help="Bit rate of the source files, Mbit/s.")] = 5,
+    decode_mpixel_s: Annotated[
+        float, typer.Option(help="Megapixels per second that a vCPU decodes.")
+    ] = 60,
+    object_store_gbit_s: Annotated[
+        float, typer.Option(help="Object store bandwidth per instance, Gbit/s.")
+    ] = 50,
     cores_per_clip: Annotated[
-        int | None, typer.Option(help="That share a clip, ideally; without, those of a launch.")
+        int | None,
+        typer.Option(
+            help="Cores that share a clip, assuming ideal scaling. Default: one launch's."
+        ),
     ] = None,
-    clips_in_flight: Annotated[float, typer.Option(help="Decoded clips a core.")] = 3,
-    process_gb: Annotated[float, typer.Option(help="Host memory of a worker, its model too.")] = 6,
-    spare: Annotated[float, typer.Option(help="Share of the instances, for failures.")] = 0,
-    latents: Annotated[int, typer.Option(help="Tensors kept: 2 mean and logvar, 1 mode.")] = 2,
-    latent_bytes: Annotated[int, typer.Option(help="Of a value: 2 bf16, 4 fp32.")] = 2,
+    clips_in_flight: Annotated[float, typer.Option(help="Decoded clips held per core.")] = 3,
+    process_gb: Annotated[
+        float, typer.Option(help="Host memory per worker, including the model, GB.")
+    ] = 6,
+    spare: Annotated[float, typer.Option(help="Spare instances for failures, as a share.")] = 0,
+    latents: Annotated[
+        int, typer.Option(help="Tensors stored per clip: 2 (mean and logvar) or 1 (mode).")
+    ] = 2,
+    latent_bytes: Annotated[
+        int, typer.Option(help="Bytes per latent value: 2 (bf16) or 4 (fp32).")
+    ] = 2,
     dollars_per_hour: Annotated[
-        float | None, typer.Option(help="Of an instance; without, no cost is given.")
+        float | None, typer.Option(help="Price of an instance per hour. Default: no cost is given.")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Instances, bytes and bottlenecks of encoding a corpus, from modelled times."""
+    """Estimate instances, storage and bottlenecks for encoding a corpus."""
     from nkisim.machine import find_machine
     from trnconv.corpus.capacity import Assumptions, Demand
     from trnconv.corpus.capacity import capacity as work_out

@@ -60,16 +60,18 @@ class PlanSide:
 
 def compare(
     first: Annotated[str, typer.Argument(help=_HOW)],
-    second: Annotated[str, typer.Argument(help="Likewise.")],
+    second: Annotated[
+        str, typer.Argument(help="The plan to compare it with, written the same way.")
+    ],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write a page, too.")
+        Path | None, typer.Option("--output", "-o", help="Also write an HTML page to this file.")
     ] = None,
     no_cache: NoCache = False,
     wide: Wide = False,
     csv: Csv = False,
     json: Json = False,
 ) -> None:
-    """Two plans of whole models: models, accuracies, machines, versions, tuned or not."""
+    """Compare two model plans: other models, accuracies, machines, versions or tuning."""
     from trnconv.report.comparison import as_document, compared, comparison_page
 
     require_one_form(json=json, csv=csv)
@@ -79,11 +81,11 @@ def compare(
         made = compared((first, second), *documents)
         write(comparison_page(made))
     if json:
-        print_json({**as_document(made), "sides": [_heading(document) for document in documents]})
+        print_json(as_document(made))
     elif csv:
         _numbers(made).print_csv()
     else:
-        _show(made, documents, output, wide=wide)
+        _show(made, output, wide=wide)
 
 
 def _document(side: PlanSide, cache: Any) -> dict[str, Any]:
@@ -132,18 +134,6 @@ def _stored(path: Path) -> dict[str, Any]:
     return dict(found)
 
 
-def _heading(document: dict[str, Any]) -> str:
-    from trnconv.ask.cores import cores_in_words
-
-    size = document["size"]
-    return (
-        f"{document['model']['name']} {document['phase']} of {size['height']}x{size['width']}x"
-        f"{size['frames']}, {document['machine']}, constants {document['constants_version']},"
-        f" {cores_in_words(document['cores'])}, accuracy {document['accuracy']},"
-        f" {document['tuned']} tuned"
-    )
-
-
 def _sheet(made: Comparison) -> Sheet:
     """Numbers with their units, for people."""
     from trnconv.report.comparison import written
@@ -170,12 +160,10 @@ def _numbers(made: Comparison) -> Sheet:
     return sheet(columns, rows)
 
 
-def _show(
-    made: Comparison, documents: list[dict[str, Any]], output: Path | None, *, wide: bool
-) -> None:
+def _show(made: Comparison, output: Path | None, *, wide: bool) -> None:
     screen = console()
-    for letter, document in zip("AB", documents, strict=True):
-        screen.print(f"{letter}: {_heading(document)}", markup=False)
+    for letter, side in zip("AB", made.sides, strict=True):
+        screen.print(f"{letter}: {side}", markup=False)
     screen.print("Modelled, default reading; nothing was measured.")
     screen.print()
     _sheet(made).show(screen, wide=wide)

@@ -11,7 +11,7 @@ from trnconv.cli.refusals import FAILED
 
 
 def doctor(json: Json = False) -> None:
-    """Show versions, toolchain, devices, backend and caches, and say what is missing."""
+    """Show versions, toolchain, devices and caches, and what is missing."""
     from trnconv.cli.environment import surroundings
 
     found = surroundings()

@@ -18,50 +18,73 @@ _SHOWN = 100  # clips that were set aside; the manifest has all
 def encode(
     sources: Annotated[
         list[str],
-        typer.Argument(help="Videos: files, folders, patterns, list files; local or s3://, gs://."),
+        typer.Argument(
+            help="Videos: files, folders, glob patterns or list files; local, s3:// or gs://."
+        ),
     ],
-    out: Annotated[str, typer.Option(help="Folder for latents, local or in a store.")],
-    model: Annotated[str, typer.Option(help="Name in trnconv's registry.")],
+    out: Annotated[
+        str, typer.Option(help="Output folder for latents, local or in an object store.")
+    ],
+    model: Annotated[str, typer.Option(help="A model by name (see `trnconv models`).")],
     size: Annotated[list[str], typer.Option(help="Height x width of a bucket; may be repeated.")],
-    frames: Annotated[list[int], typer.Option(help="Length of a bucket; may be repeated.")],
-    weights: Annotated[str | None, typer.Option(help="Folder that diffusers saved.")] = None,
-    subfolder: Annotated[str | None, typer.Option(help="Of that folder, e.g. vae.")] = None,
+    frames: Annotated[list[int], typer.Option(help="Frames of a bucket; may be repeated.")],
+    weights: Annotated[
+        str | None, typer.Option(help="Model folder written by diffusers' save_pretrained.")
+    ] = None,
+    subfolder: Annotated[str | None, typer.Option(help="Subfolder of --weights, e.g. vae.")] = None,
     random_weights: Annotated[
-        bool, typer.Option("--random-weights", help="For trials: no weights but random ones.")
+        bool, typer.Option("--random-weights", help="Use random weights, for trials.")
     ] = False,
     reduced: Annotated[
-        bool, typer.Option("--reduced", help="For trials: the narrow model of the registry.")
+        bool, typer.Option("--reduced", help="Use the registry's reduced model, for trials.")
     ] = False,
-    fps: Annotated[float | None, typer.Option(help="Frames a second; without, all frames.")] = None,
-    fit: Annotated[str, typer.Option(help="cover (scale, cut), crop (cut) or exact.")] = "cover",
-    enlarge: Annotated[bool, typer.Option("--enlarge", help="Take smaller videos, too.")] = False,
+    fps: Annotated[
+        float | None, typer.Option(help="Frames per second to encode. Default: all frames.")
+    ] = None,
+    fit: Annotated[
+        str, typer.Option(help="cover (scale and crop), crop (crop only) or exact.")
+    ] = "cover",
+    enlarge: Annotated[
+        bool,
+        typer.Option(
+            "--enlarge", help="Also accept videos smaller than the bucket, and scale them up."
+        ),
+    ] = False,
     backend: Annotated[str, typer.Option(help="torch, nkisim or neuron.")] = "torch",
-    device: Annotated[str, typer.Option(help="Of backend neuron: xla or neuron.")] = "xla",
+    device: Annotated[str, typer.Option(help="With --backend neuron: xla or neuron.")] = "xla",
     dtype: Annotated[
         str, typer.Option(help="auto (by --latent-error), float32, bfloat16 or float16.")
     ] = "auto",
     latent_error: Annotated[
-        float | None, typer.Option(help="RMS, of float32's latents, at most; auto: 0.0039.")
+        float | None,
+        typer.Option(help="Largest RMS error, relative to float32 latents. auto: 0.0039."),
     ] = None,
     output: Annotated[str, typer.Option(help="mean+logvar, or mode.")] = "mean+logvar",
     engine: Annotated[str, typer.Option(help="local, torchrun or ray.")] = "local",
-    workers: Annotated[int, typer.Option(help="Of engine ray.")] = 1,
-    neuron_cores: Annotated[int, typer.Option(help="Of each worker of engine ray.")] = 0,
+    workers: Annotated[int, typer.Option(help="With --engine ray: number of workers.")] = 1,
+    neuron_cores: Annotated[
+        int, typer.Option(help="With --engine ray: Neuron cores per worker.")
+    ] = 0,
     ray_address: Annotated[
-        str | None, typer.Option(help="A Ray cluster; without, one is started here.")
+        str | None, typer.Option(help="Address of a Ray cluster. Default: start a local one.")
     ] = None,
-    clips_per_shard: Annotated[int, typer.Option(help="Clips a file.")] = 64,
-    windows: Annotated[int, typer.Option(help="Stretches of a file to encode, at most.")] = 1,
-    readers: Annotated[int, typer.Option(help="Clips a worker decodes ahead.")] = 1,
-    most_file_bytes: Annotated[int, typer.Option(help="Of a video.")] = 2 << 30,
-    most_frame_pixels: Annotated[int, typer.Option(help="Of a frame in a file.")] = 1 << 26,
-    most_decode_s: Annotated[float, typer.Option(help="Wall clock, of an attempt.")] = 300,
-    most_decode_bytes: Annotated[int, typer.Option(help="Memory of a decoder.")] = 8 << 30,
-    most_deaths: Annotated[int, typer.Option(help="Of a clip, before it is set aside.")] = 3,
-    threads: Annotated[int, typer.Option(help="Of torch, in each worker, on a CPU.")] = 1,
+    clips_per_shard: Annotated[int, typer.Option(help="Clips per output file.")] = 64,
+    windows: Annotated[int, typer.Option(help="Maximum number of clips taken from one video.")] = 1,
+    readers: Annotated[int, typer.Option(help="Clips that a worker decodes ahead.")] = 1,
+    most_file_bytes: Annotated[int, typer.Option(help="Largest video file.")] = 2 << 30,
+    most_frame_pixels: Annotated[int, typer.Option(help="Largest frame of a video.")] = 1 << 26,
+    most_decode_s: Annotated[
+        float, typer.Option(help="Wall-clock limit of one decoding attempt.")
+    ] = 300,
+    most_decode_bytes: Annotated[int, typer.Option(help="Memory limit of a decoder process.")] = 8
+    << 30,
+    most_deaths: Annotated[
+        int, typer.Option(help="Crashes of a decoder or worker after which a clip is set aside.")
+    ] = 3,
+    threads: Annotated[int, typer.Option(help="torch threads per worker, on a CPU.")] = 1,
     json: Json = False,
 ) -> None:
-    """Encode videos into latents; what is done already is not done again."""
+    """Encode videos into latents; an interrupted run resumes where it stopped."""
     from trnconv.corpus import EncoderSettings, Engine, Job, Limits, Picture, buckets_for, start
     from trnconv.models import find
 
@@ -117,7 +140,7 @@ def _require_one(weights: str | None, random_weights: bool) -> None:
             " --weights, or try things out with --random-weights."
         )
     if weights is not None and random_weights:
-        raise TrnconvError("--weights and --random-weights: one of them.")
+        raise TrnconvError("--weights and --random-weights: give one of them, not both.")
 
 
 def _done(run: CorpusRun) -> list[ShardMetrics]:

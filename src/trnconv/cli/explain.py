@@ -45,7 +45,7 @@ def explain(
     wide: Wide = False,
     json: Json = False,
 ) -> None:
-    """Say why a layer gets its plan, what the alternatives cost, what each accuracy would give."""
+    """Explain why a plan was chosen, and what the alternatives cost."""
     from trnconv.planner.tuned_plans import use_tuned
 
     asked = asked_layer(layer)

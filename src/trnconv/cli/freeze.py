@@ -17,22 +17,25 @@ def freeze(
     what: Annotated[
         str,
         typer.Argument(
-            help="A model of `trnconv models`, layers by name with commas, or a .json file of"
-            " shapes."
+            help="A model name, comma-separated layer names, or a .json file of shapes."
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write.")],
-    size: Annotated[str, typer.Option(help="Of a model: height x width, or with x frames.")] = "",
+    out: Annotated[Path, typer.Option("--out", "-o", help="Output folder.")],
+    size: Annotated[
+        str, typer.Option(help="With a model: height x width, or height x width x frames.")
+    ] = "",
     phase: Phase = None,
     machine: MachineName = "trn2",
     cores: Cores = None,
-    name: Annotated[str, typer.Option(help="Of the Python package.")] = "frozen_conv",
+    name: Annotated[
+        str, typer.Option(help="Name of the generated Python package.")
+    ] = "frozen_conv",
     json: Json = False,
 ) -> None:
-    """Freeze the convolutions of a model, or given ones: plain NKI and torch, with tests.
+    """Export convolutions as a package of plain NKI and torch, with tests.
 
     The folder has the layout of Hugging Face's `kernels` (edition 5, backend neuron) and needs
-    neither trnconv nor NumPy. Recipes are the planner's for direct convolutions.
+    neither trnconv nor NumPy. It uses the planner's direct convolutions only.
     """
     from trnconv import __version__
     from trnconv.freezing import frozen_entry, problems_of, write_folder

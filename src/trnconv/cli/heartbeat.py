@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from threading import Event, Thread
 from time import monotonic
 
-from rich.console import Console
-
 Tell = Callable[[str, int, int], None]  # what is done now; how far; of how many, 0 if not known
 EVERY_S = 10.0  # between lines without a terminal
 _TICK_S = 0.5  # on a terminal
@@ -52,6 +50,8 @@ class _Work:
 @contextmanager
 def working(what: str) -> Iterator[Tell]:
     """A function to call with how far the work is."""
+    from rich.console import Console
+
     console = Console(stderr=True, highlight=False)
     work, ended = _Work(what), Event()
     if not console.is_terminal:

@@ -24,20 +24,21 @@ MachineName = Annotated[
     str,
     typer.Option(
         "--machine",
-        help="trn1, trn2 or trn3; switches after a +; or a file of measured constants.",
+        help="trn1, trn2 or trn3, also with switches (trn2+fence); or a file of constants.",
         autocompletion=machine_names,
     ),
 ]
 Cores = Annotated[
     int | None,
     typer.Option(
-        "--cores", help="Of a launch: 1 or 2; without, what it has: 2 on trn2 and trn3, 1 on trn1."
+        "--cores", help="Cores per launch, 1 or 2. Default: 2 on trn2 and trn3, 1 on trn1."
     ),
 ]
 Accuracy = Annotated[
     str,
     typer.Option(
-        help="direct; bf16: fast algorithms with an error within 1.05 of a direct one's; fast: 1.2",
+        help="direct; or fast algorithms with an error of at most 1.05 (bf16) or 1.2 (fast) times"
+        " that of a direct convolution.",
         autocompletion=accuracy_names,
     ),
 ]
@@ -46,32 +47,38 @@ _OPTIONS: dict[str, Any] = {
     "case": Annotated[
         str | None,
         typer.Argument(
-            help="A layer by name or key, such as wan_96_wide or a (trnconv.cases).",
+            help="A named layer, such as wan_96_wide, or its key (see `trnconv layers`).",
             autocompletion=case_names,
         ),
     ],
-    "channels": Annotated[str | None, typer.Option(help="In:out, as 96:96; 96 is both.")],
-    "kernel": Annotated[str | None, typer.Option(help="As 3x3x3, 3x3 or 5.")],
-    "size": Annotated[str | None, typer.Option(help="Of the input: frames x rows x columns.")],
-    "stride": Annotated[str | None, typer.Option(help="One number, or one an axis: 1x2x2.")],
+    "channels": Annotated[
+        str | None, typer.Option(help="Input:output channels, as in 96:192; 96 means 96:96.")
+    ],
+    "kernel": Annotated[str | None, typer.Option(help="Kernel size, as in 3x3x3, 3x3 or 5.")],
+    "size": Annotated[str | None, typer.Option(help="Input size: frames x rows x columns.")],
+    "stride": Annotated[str | None, typer.Option(help="One number, or one per axis, as in 1x2x2.")],
     "padding": Annotated[
         str | None,
-        typer.Option(help="1, 0x1x1, 2:0x1x1 (before:after), same, or valid; without, none."),
+        typer.Option(help="1, 0x1x1, 2:0x1x1 (before:after), same or valid. Default: none."),
     ],
-    "dilation": Annotated[str | None, typer.Option(help="One number, or one an axis.")],
+    "dilation": Annotated[str | None, typer.Option(help="One number, or one per axis.")],
     "padding_mode": Annotated[
-        str | None, typer.Option(help="zeros (without), replicate, reflect or circular.")
+        str | None, typer.Option(help="zeros (default), replicate, reflect or circular.")
     ],
     "transposed": Annotated[
-        bool | None, typer.Option("--transposed", help="As torch's conv_transpose: padding crops.")
+        bool | None,
+        typer.Option("--transposed", help="A transposed convolution, as torch's conv_transpose."),
     ],
     "output_padding": Annotated[
-        str | None, typer.Option(help="Of a transposed one: one number, or one an axis.")
+        str | None,
+        typer.Option(
+            help="Output padding of a transposed convolution: one number, or one per axis."
+        ),
     ],
-    "groups": Annotated[int | None, typer.Option(help="Groups of channels.")],
-    "batch": Annotated[int | None, typer.Option(help="Images or videos at once.")],
+    "groups": Annotated[int | None, typer.Option(help="Number of groups. Default: 1.")],
+    "batch": Annotated[int | None, typer.Option(help="Batch size. Default: 1.")],
     "dtype": Annotated[
-        str | None, typer.Option(help="bfloat16, float16 or float32; without, the layer's.")
+        str | None, typer.Option(help="bfloat16, float16 or float32. Default: the layer's.")
     ],
 }
 _NEEDED = ("channels", "kernel", "size")
@@ -153,8 +160,8 @@ def asked_layer(options: LayerOptions) -> AskedLayer:
         others = options.given(but=("case", "dtype"))
         if others:
             raise TrnconvError(
-                f"layer {options.case} and {', '.join(others)}: a named layer has its sizes. Name"
-                " one, or describe one with options."
+                f"layer {options.case} and {', '.join(others)}: a named layer has its own"
+                " shape. Give a name or these options, not both."
             )
         case = find(options.case)
         return AskedLayer(case.name, case.note, case.shape, dtype or case.dtype)
@@ -176,8 +183,8 @@ def _shape(options: LayerOptions) -> Shape:
     size = _numbers("--size", options.size or "")
     if len(kernel) != len(size):
         raise ShapeError(
-            f"--kernel {options.kernel} and --size {options.size}: the one has {len(kernel)} axes,"
-            f" the other {len(size)}. Give both the same number, as 3x3x3 and 6x48x1280."
+            f"--kernel {options.kernel} and --size {options.size}: they have"
+            f" {len(kernel)} and {len(size)} axes. Both need the same number of axes."
         )
     batch = 1 if options.batch is None else options.batch
     groups = 1 if options.groups is None else options.groups
@@ -196,8 +203,8 @@ def _shape(options: LayerOptions) -> Shape:
         return transposed_shape(x, (c_in, c_out // groups, *kernel), **steps, **_crop(options))
     if options.output_padding is not None:
         raise ShapeError(
-            f"--output-padding {options.output_padding} without --transposed: of a transposed"
-            " convolution only."
+            f"--output-padding {options.output_padding} without --transposed: only transposed"
+            " convolutions have output padding."
         )
     mode = options.padding_mode or ZEROS
     padding = _padding(options.padding or "0")
@@ -209,8 +216,8 @@ def _crop(options: LayerOptions) -> dict[str, Any]:
     """The padding of a transposed convolution: what is cropped, and what is added."""
     if options.padding_mode is not None:
         raise ShapeError(
-            f"--padding-mode {options.padding_mode} with --transposed: its padding crops the"
-            " output, and has no mode."
+            f"--padding-mode {options.padding_mode} with --transposed: the padding of a"
+            " transposed convolution has no mode."
         )
     return {
         "padding": _numbers("--padding", options.padding or "0"),
@@ -237,7 +244,7 @@ def _padding(text: str) -> Padding:
         return text
     if re.fullmatch(r"\d+(:\d+)?(x\d+(:\d+)?){0,2}", text) is None:
         raise ShapeError(
-            f"--padding {text}: write a number, one an axis (0x1x1), before:after (2:0x1x1), same"
+            f"--padding {text}: write a number, one per axis (0x1x1), before:after (2:0x1x1), same"
             " or valid."
         )
     sides = [[int(side) for side in part.split(":")] for part in text.split("x")]
@@ -263,8 +270,8 @@ def asked_machine(name: str) -> Machine:
         return named_machine(name)
     except NkiValidationError as error:
         raise TrnconvError(
-            f"--machine {name}: there are {', '.join(MACHINES)}, each with switches behind it"
-            f" (trn2+fence), and files that `trnconv bringup --stage 4` writes. {error.args[0]}"
+            f"--machine {name}: use {', '.join(MACHINES)}, optionally with switches"
+            f" (trn2+fence), or a file written by `trnconv bringup --stage 4`. {error.args[0]}"
         ) from error
 
 

@@ -22,11 +22,11 @@ _COLUMNS = (
 
 
 def layers(json: Json = False, csv: Csv = False, wide: Wide = False) -> None:
-    """List the layers that other commands take by name or key: channels, taps, size, origin."""
+    """List the layers that other commands accept by name or key."""
     from trnconv.cases import BENCHMARK
 
     answer = {"layers": [_document(case) for case in BENCHMARK]}
-    words = "Any other: --channels 96:96 --kernel 3x3x3 --size 6x48x1280 --padding 0x1x1."
+    words = "Any other layer: --channels 96:96 --kernel 3x3x3 --size 6x48x1280 --padding 0x1x1."
     print_list(answer, _sheet(answer), words, json=json, csv=csv, wide=wide)
 
 

@@ -22,23 +22,31 @@ if TYPE_CHECKING:
 Command = Callable[..., None]
 ModelName = Annotated[
     str | None,
-    typer.Option("--model", help="A whole model of the registry.", autocompletion=model_names),
+    typer.Option(
+        "--model", help="A model by name (see `trnconv models`).", autocompletion=model_names
+    ),
 ]
 Phase = Annotated[
-    str | None, typer.Option(help="Of the model: decode or encode.", autocompletion=phase_names)
+    str | None,
+    typer.Option(help="With --model: decode (default) or encode.", autocompletion=phase_names),
 ]
-NoCache = Annotated[bool, typer.Option("--no-cache", help="Neither read nor write prices on disk.")]
+NoCache = Annotated[
+    bool, typer.Option("--no-cache", help="Do not read or write the price cache on disk.")
+]
 TunedFile = Annotated[
-    Path | None, typer.Option("--tuned", help="Plans that `trnconv tune` wrote; TRNCONV_TUNED too.")
+    Path | None,
+    typer.Option(
+        "--tuned", help="Use plans that `trnconv tune` wrote. Default: the file in TRNCONV_TUNED."
+    ),
 ]
 Jobs = Annotated[
     int | None,
-    typer.Option(min=1, help="Processes that plan a model. Without, one for each CPU."),
+    typer.Option(min=1, help="Worker processes. Default: one per CPU."),
 ]
 _SIZE = Annotated[
     str | None,
     typer.Option(
-        help="Of a layer's input: frames x rows x columns. Of a model: height x width x frames."
+        help="A layer's input: frames x rows x columns. With --model: height x width x frames."
     ),
 ]
 DEFAULT_PHASE = "decode"
@@ -67,15 +75,15 @@ def require_model_alone(layer: LayerOptions, model: str, *also: str) -> None:
     others = layer.given(but=("size", *also))
     if others:
         raise TrnconvError(
-            f"--model {model} and {', '.join(others)}: a model has its layers. Ask for a model, or"
-            " for one layer."
+            f"--model {model} and {', '.join(others)}: these options describe a single layer."
+            " Give a model or a layer, not both."
         )
 
 
 def require_no_phase(phase: str | None) -> None:
     """Refuse a phase without a model."""
     if phase is not None:
-        raise TrnconvError(f"--phase {phase} of a layer: models have phases. Name one: --model.")
+        raise TrnconvError(f"--phase {phase} without --model: only models have phases.")
 
 
 @contextmanager

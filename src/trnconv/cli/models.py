@@ -20,14 +20,14 @@ _COLUMNS = (
 
 
 def models(json: Json = False, csv: Csv = False, wide: Wide = False) -> None:
-    """List the models of the registry: what they are, their sizes, their class in diffusers."""
+    """List the models of the registry with their sizes and diffusers classes."""
     from trnconv.models import models as registered
 
     answer = {"models": [_document(entry) for entry in registered()]}
     words = (
-        "The first size is the default. Others work, too, if the model takes them.\n"
-        "Classes are diffusers', but for TinyVideoAutoencoder, our imitation of TAEHV.\n"
-        "LTX-2.5 encodes as ltx-2.3; its default decoder is attention, and is not here.\n"
+        "The first size is the default. Other sizes that the model accepts work as well.\n"
+        "Classes are from diffusers, except TinyVideoAutoencoder, our own version of TAEHV.\n"
+        "LTX-2.5 encodes like ltx-2.3; its default decoder is attention and is not included.\n"
         f"Other names: {_aliases(answer)}."
     )
     print_list(answer, _sheet(answer), words, json=json, csv=csv, wide=wide)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
 
 _WIDE = 120  # characters
-Json = Annotated[bool, typer.Option("--json", help="Answer with one JSON document on stdout.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document to stdout.")]
 
 
 def print_json(document: Any) -> None:
@@ -21,12 +23,16 @@ def print_json(document: Any) -> None:
 
 def console(wide: int = _WIDE) -> Console:
     """stdout; where it is no terminal, so wide."""
+    from rich.console import Console
+
     width = None if sys.stdout.isatty() else wide
     return Console(width=width, soft_wrap=True, highlight=False)
 
 
 def table(title: str, *columns: str) -> Table:
     """A plain table: the first column is words, the others are numbers."""
+    from rich.table import Table
+
     made = Table(title=title, title_justify="left", box=None, pad_edge=False)
     for place, name in enumerate(columns):
         made.add_column(name, justify="right" if place else "left", no_wrap=True)

@@ -66,17 +66,17 @@ def asked_own(options: OwnOptions, layer: LayerOptions, model: str | None) -> Ow
     """The module that the options describe; None if they describe none."""
     if options.module is None and options.diffusers is None:
         if options.config is not None or options.input_shape is not None:
-            raise TrnconvError("--config and --input: of --module PACKAGE:CLASS, or a folder.")
+            raise TrnconvError("--config and --input need --module or --diffusers.")
         return None
     others = layer.given(but=("dtype",)) + (["--model"] if model else [])
     if options.module is not None and options.diffusers is not None:
         others.append("--diffusers")
     if others:
         raise TrnconvError(
-            f"a module and {', '.join(others)}: a module is planned as it is, with --input."
+            f"a module and {', '.join(others)}: its shape is given by --input alone."
         )
     if options.diffusers is not None and options.config is not None:
-        raise TrnconvError("--config with --diffusers: the folder has its configuration.")
+        raise TrnconvError("--config with --diffusers: the folder contains its configuration.")
     return OwnModel(
         options.module or "",
         options.config,

@@ -49,23 +49,26 @@ def plan(
     model: ModelName = None,
     phase: Phase = None,
     module: Annotated[
-        str | None, typer.Option(help="A torch.nn.Module of yours, as package.module:Class.")
+        str | None, typer.Option(help="Your own torch.nn.Module, as package.module:Class.")
     ] = None,
     config: Annotated[
-        Path | None, typer.Option(help="Of --module: its arguments, a JSON object.")
+        Path | None,
+        typer.Option(help="With --module: a JSON file with the constructor's arguments."),
     ] = None,
     diffusers: Annotated[
-        Path | None, typer.Option(help="A folder that diffusers saved a model to.")
+        Path | None, typer.Option(help="A model folder written by diffusers' save_pretrained.")
     ] = None,
     input_shape: Annotated[
         str | None,
-        typer.Option("--input", help="Of --module or --diffusers: its tensor, as 1x3x17x256x256."),
+        typer.Option(
+            "--input", help="With --module or --diffusers: the input's shape, as in 1x3x17x256x256."
+        ),
     ] = None,
     machine: MachineName = "trn2",
     accuracy: Accuracy = "bf16",
     cores: Cores = None,
     top: Annotated[
-        int | None, typer.Option(min=1, help="Only so many layers, the heaviest.")
+        int | None, typer.Option(min=1, help="Show only this many layers, slowest first.")
     ] = None,
     tuned: TunedFile = None,
     no_cache: NoCache = False,
@@ -74,11 +77,11 @@ def plan(
     csv: Csv = False,
     json: Json = False,
 ) -> None:
-    """Plan one layer, or a whole model: modelled time, bound, instructions, traffic, memory.
+    """Plan a layer or a whole model: modelled time, bound, instructions, memory.
 
-    A layer by name (wan_96_wide) or by --channels, --kernel, --size ...; a model by --model, with
-    --size 720x1280x81 or a size of `trnconv models`, --batch and --dtype; a module of yours by
-    --module or --diffusers, with --input (needs torch).
+    A layer is given by name (wan_96_wide) or by --channels, --kernel, --size and so on; a model by
+    --model, with --size 720x1280x81 or a size of `trnconv models`, --batch and --dtype; your own
+    module by --module or --diffusers, with --input (needs torch).
     """
     from trnconv.cli import plan_views
     from trnconv.planner.tuned_plans import use_tuned
@@ -87,7 +90,9 @@ def plan(
     own = asked_own(OwnOptions(module, config, diffusers, input_shape), layer, model)
     whole = model is not None or own is not None
     if csv and not whole:
-        raise TrnconvError("--csv of one layer: a model's layers make a table. Ask with --json.")
+        raise TrnconvError(
+            "--csv with one layer: only the layers of a model form a table. Use --json."
+        )
     with use_tuned(tuned), price_cache(unused=no_cache) as cache:
         prices = _prices(cache, cores, jobs)
         if own is not None:
@@ -138,7 +143,7 @@ def _called(layer: LayerOptions) -> ClipCall:
 
     batch = ONE_CLIP.batch if layer.batch is None else layer.batch
     if batch < 1:
-        raise TrnconvError(f"--batch {batch} of a model: at least one clip.")
+        raise TrnconvError(f"--batch {batch}: it must be at least 1.")
     return ClipCall(batch, asked_dtype(layer.dtype) or ONE_CLIP.dtype)
 
 

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 LEFT_OUT = ("what a launch takes to start",)
 REST = (
-    "priced as one kernel each; patched models run norms, group statistics, modulation and"
-    " attention on ours, the rest is left to the compiler, and what that makes of it is not known"
+    "priced as one kernel per operation. Patched models use our kernels for norms, group"
+    " statistics, modulation and attention; how the compiler fuses the rest is not modelled"
 )
 
 

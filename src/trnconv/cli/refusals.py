@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from rich.console import Console
-
 FAILED = 1  # a check did not pass, or the system refused a file
 REFUSED = 2  # as Typer exits when it does not understand an option
-EXIT_CODES = "Exit codes: 0 done, 1 a check or a file failed, 2 refused: the message says why."
+EXIT_CODES = (
+    "Exit codes: 0 success, 1 a check failed or a file could not be used, 2 invalid request."
+)
 
 
 def in_words(refusal: Exception | str) -> None:
     """The message on stderr: what was asked, the limit, and what to do instead."""
+    from rich.console import Console
+
     Console(stderr=True, soft_wrap=True).print(f"trnconv: {refusal}", markup=False, highlight=False)

@@ -50,22 +50,29 @@ def report(
     cores: Cores = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="The page; report.html if no file is named."),
+        typer.Option("--output", "-o", help="Output file. Default: report.html."),
     ] = None,
     heaviest: Annotated[
-        int, typer.Option(min=0, help="Layers that are scheduled instruction by instruction.")
+        int,
+        typer.Option(
+            min=0, help="Schedule this many of the slowest layers instruction by instruction."
+        ),
     ] = 3,
     no_effects: Annotated[
-        bool, typer.Option("--no-effects", help="Leave out what each open point changes.")
+        bool,
+        typer.Option(
+            "--no-effects", help="Skip the section on the effect of each open assumption."
+        ),
     ] = False,
     tuned: TunedFile = None,
     no_cache: NoCache = False,
     json: Json = False,
 ) -> None:
-    """Write a self-contained HTML page: roofline, layers, engines, budgets, baseline, assumptions.
+    """Write a self-contained HTML report on a layer or a model.
 
-    A model by --model, with --size 720x1280x81; a layer by name (wan_96_wide) or by options. With
-    --json the content goes to stdout, and a page is written only if -o names one.
+    It shows the roofline, layers, engine timelines, budgets, the baseline and all assumptions. A
+    model is given by --model, with --size 720x1280x81; a layer by name (wan_96_wide) or by options.
+    With --json the content is printed to stdout, and a page is written only if -o names a file.
     """
     from trnconv.planner.tuned_plans import use_tuned
     from trnconv.report.assemble import ReportOptions

@@ -7,17 +7,23 @@ import io
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.cells import cell_len
-from rich.console import Console
 
-from trnconv.cli.output import console, print_json, table
+from trnconv.cli.output import console, print_json
 from trnconv.errors import TrnconvError
 
-Wide = Annotated[bool, typer.Option("--wide", help="All columns, however narrow the terminal is.")]
-Csv = Annotated[bool, typer.Option("--csv", help="The table as CSV on stdout, numbers in full.")]
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Wide = Annotated[
+    bool, typer.Option("--wide", help="Show all columns, even if the terminal is too narrow.")
+]
+Csv = Annotated[
+    bool, typer.Option("--csv", help="Print the table as CSV to stdout, with unrounded numbers.")
+]
 _BETWEEN = 2  # characters between columns
 
 
@@ -49,12 +55,22 @@ class Sheet:
     @property
     def width(self) -> int:
         """Characters of a line."""
-        widths = [self._width(place) for place in range(len(self.columns))]
-        return sum(widths) + _BETWEEN * (len(widths) - 1)
+        return sum(self._widths) + _BETWEEN * (len(self.columns) - 1)
 
-    def _width(self, place: int) -> int:
-        column = self.columns[place]
-        return max(map(cell_len, (column.name, *(column.written(row[place]) for row in self.rows))))
+    @cached_property
+    def _cells(self) -> tuple[tuple[str, ...], ...]:
+        """All that is shown, the names of the columns first."""
+        rows = (
+            tuple(column.written(value) for column, value in zip(self.columns, row, strict=True))
+            for row in self.rows
+        )
+        return (tuple(column.name for column in self.columns), *rows)
+
+    @cached_property
+    def _widths(self) -> tuple[int, ...]:
+        from rich.cells import cell_len
+
+        return tuple(max(map(cell_len, cells)) for cells in zip(*self._cells, strict=True))
 
     def without(self, rank: int) -> Sheet:
         """Without the columns of a rank."""
@@ -70,8 +86,8 @@ class Sheet:
         columns = list(self.columns)
         for place, column in enumerate(columns):
             if column.least and beyond > 0:
-                room = max(column.least, self._width(place) - beyond)
-                beyond -= self._width(place) - room
+                room = max(column.least, self._widths[place] - beyond)
+                beyond -= self._widths[place] - room
                 columns[place] = replace(column, written=_cut_to(room, column.written))
         return replace(self, columns=tuple(columns))
 
@@ -79,18 +95,28 @@ class Sheet:
         """Print it; say which columns had no room."""
         # What is no terminal has no width: a file or a pipe gets everything.
         shown = self if wide or not screen.is_terminal else self.fitted(screen.width)
-        made = table("", *(column.name for column in shown.columns))
-        for column, drawn in zip(shown.columns, made.columns, strict=True):
-            drawn.justify = "left" if column.words else "right"
-        for row in shown.rows:
-            cells = zip(shown.columns, row, strict=True)
-            made.add_row(*(column.written(value) for column, value in cells))
-        screen.width = max(screen.width, shown.width)  # else Rich would cut
-        screen.print(made)
+        head, *lines = shown.lines()
+        as_it_is = partial(screen.print, markup=False, highlight=False, soft_wrap=True)
+        as_it_is(head, style="bold")
+        if lines:
+            as_it_is("\n".join(lines))
         names = [column.name for column in shown.columns]
         left_out = [column.name for column in self.columns if column.name not in names]
         if left_out:
             screen.print(f"No room for: {', '.join(left_out)}. --wide shows all.", markup=False)
+
+    def lines(self) -> list[str]:
+        """The names of the columns, then a line a row: text starts left, numbers end right."""
+        return [self._line(cells).rstrip() for cells in self._cells]
+
+    def _line(self, cells: Sequence[str]) -> str:
+        from rich.cells import cell_len
+
+        padded = []
+        for column, width, text in zip(self.columns, self._widths, cells, strict=True):
+            blank = " " * (width - cell_len(text))
+            padded.append(text + blank if column.words else blank + text)
+        return (" " * _BETWEEN).join(padded)
 
     def print_csv(self) -> None:
         """A line of names, a line a row; numbers as they are."""
@@ -112,7 +138,7 @@ def _cut_to(room: int, written: Callable[[Any], str]) -> Callable[[Any], str]:
 def require_one_form(*, json: bool, csv: bool) -> None:
     """Refuse two answers on one stdout."""
     if json and csv:
-        raise TrnconvError("--json and --csv: stdout has room for one of them.")
+        raise TrnconvError("--json and --csv: give one of them, not both.")
 
 
 def print_list(

@@ -34,7 +34,7 @@ def time(
     tuned: TunedFile = None,
     json: Json = False,
 ) -> None:
-    """Plan a layer, schedule its kernel without data: modelled time, bound, engines, traffic."""
+    """Schedule a layer's kernel: modelled time, bound, engine use, HBM traffic."""
     from trnconv.planner.tuned_plans import use_tuned
     from trnconv.report.schedules import time_layer
 

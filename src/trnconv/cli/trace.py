@@ -32,20 +32,25 @@ def trace(
     machine: MachineName = "trn2",
     accuracy: Accuracy = "bf16",
     cores: Cores = None,
-    reading: Annotated[str, typer.Option(help="optimistic, default or pessimistic.")] = "default",
+    reading: Annotated[
+        str, typer.Option(help="Timing assumptions: optimistic, default or pessimistic.")
+    ] = "default",
     core: Annotated[
-        int | None, typer.Option(help="0 or 1, of two; without, the one that ends last.")
+        int | None,
+        typer.Option(help="Which core to show, 0 or 1. Default: the one that finishes last."),
     ] = None,
-    svg: Annotated[Path | None, typer.Option(help="Draw the engines over time there.")] = None,
+    svg: Annotated[
+        Path | None, typer.Option(help="Write an SVG of the engines' timelines to this file.")
+    ] = None,
     perfetto: Annotated[
-        Path | None, typer.Option(help="Write a trace for ui.perfetto.dev there.")
+        Path | None, typer.Option(help="Write a trace for ui.perfetto.dev to this file.")
     ] = None,
     tuned: TunedFile = None,
     json: Json = False,
 ) -> None:
-    """Show when each engine of a core would work on a layer, and what it waits for.
+    """Show the timeline of each engine for a layer, and what the engines wait for.
 
-    Of two cores, which share a clock and HBM, the one that ends last; --core asks for the other.
+    With two cores, the one that finishes last is shown; --core selects the other.
     """
     from nkisim.timing.report import json_report, perfetto_pieces, svg_report, text_report
     from trnconv.planner.tuned_plans import use_tuned
@@ -78,7 +83,7 @@ def trace(
 
 def _core(number: int, launched: int) -> int:
     if number not in range(launched):
-        raise TrnconvError(f"--core {number} of a launch on {launched}: they count from 0.")
+        raise TrnconvError(f"--core {number} of a launch on {launched}: cores are numbered from 0.")
     return number
 
 

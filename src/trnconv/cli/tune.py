@@ -55,29 +55,37 @@ def tune(
     layer: LayerOptions,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="File of tuned plans, added to; of --registry, a folder."),
+        typer.Option(
+            "--out", "-o", help="File that tuned plans are added to; with --registry, a folder."
+        ),
     ] = None,
     model: ModelName = None,
     phase: Phase = None,
     machine: MachineName = DEFAULT_MACHINE,
     accuracy: Accuracy = "bf16",
-    candidates: Annotated[int, typer.Option(min=1, help="Timed for each layer.")] = 4,
+    candidates: Annotated[
+        int, typer.Option(min=1, help="Candidate plans to schedule per layer.")
+    ] = 4,
     top: Annotated[
-        int | None, typer.Option(min=1, help="Only so many layers of a model, the heaviest.")
+        int | None,
+        typer.Option(min=1, help="With --model: tune only this many layers, slowest first."),
     ] = None,
     registry: Annotated[
-        bool, typer.Option("--registry", help="Make the plans that come with the package again.")
+        bool,
+        typer.Option(
+            "--registry", help="Rebuild the plans that ship with the package (takes hours)."
+        ),
     ] = False,
     no_cache: NoCache = False,
     wide: Wide = False,
     json: Json = False,
 ) -> None:
-    """Schedule the best plans of a layer, or of a model's layers, in nkisim; store the winners.
+    """Autotune: schedule several plans per layer in nkisim and store the fastest.
 
-    `trnconv plan --tuned FILE`, or the environment variable TRNCONV_TUNED, makes use of them.
-    Plans are timed on one core; on two, each core gets the winner's decisions for its half.
-    --registry: those of all models (or of --model) at their stored sizes, on trn2 and trn3; what
-    was begun is gone on with.
+    `trnconv plan --tuned FILE`, or the environment variable TRNCONV_TUNED, uses the stored plans.
+    Candidates are timed on one core; with two cores, each core uses the winning plan for its half.
+    --registry tunes all models (or --model) at their stored sizes, on trn2 and trn3, and resumes a
+    run that was interrupted.
     """
     if registry:
         _require_registry_alone(layer, phase, machine, top)
@@ -116,8 +124,8 @@ def _require_registry_alone(
     others = [*layer.given(), *(name for name, value in given.items() if value)]
     if others:
         raise TrnconvError(
-            f"--registry and {', '.join(others)}: it has all sizes and phases of its models, on the"
-            " machines that plans are shipped for. Leave that out."
+            f"--registry and {', '.join(others)}: it tunes all sizes and phases of its models,"
+            " on the machines that plans are shipped for. Leave these options out."
         )
 
 
@@ -130,8 +138,8 @@ def _before(out: Path, machine: str) -> Any:
     found = read(out)
     if found.machine != machine:
         raise TrnconvError(
-            f"--out {out}: it has plans for {found.machine}, and these are for {machine}. A file"
-            " has one machine: name another."
+            f"--out {out}: the file holds plans for {found.machine}, these are for {machine}."
+            " Use another file."
         )
     return found
 

@@ -43,15 +43,15 @@ def verify(
     machine: MachineName = _SIMULATED_ON,
     accuracy: Accuracy = "bf16",
     cores: Cores = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the random data.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random data.")] = 0,
     tuned: TunedFile = None,
     json: Json = False,
 ) -> None:
-    """Simulate a kernel on random data and compare; exit code 1 if it is outside its bound.
+    """Simulate a kernel on random data and check it against a reference.
 
-    A layer is held against float64; a large one is cut, and the answer says so. A model (--model,
-    needs torch and diffusers) runs narrow and shallow, and is held against torch in float32 and in
-    bf16.
+    A layer is compared with float64; of a large layer only a part is simulated, and the output says
+    so. A model (--model, needs torch and diffusers) runs with fewer channels and blocks, and is
+    compared with torch in float32 and in bf16. Exit code 1 if an output is outside its error bound.
     """
     from trnconv.planner.tuned_plans import use_tuned
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from itertools import repeat
 from math import inf
-from multiprocessing import get_context
 from typing import Any
 
 from nkisim.machine import register
@@ -70,6 +68,9 @@ class Prices:
         ]
         if self.jobs == 1 or len(missing) < _FEW:
             return
+        from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415 (only if processes start)
+        from multiprocessing import get_context  # noqa: PLC0415
+
         missing.sort(key=lambda question: question.shape.macs(), reverse=True)
         tuned = [active(question.machine.name) for question in missing]
         with ProcessPoolExecutor(self.jobs, mp_context=get_context("spawn")) as pool:

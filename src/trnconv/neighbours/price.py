@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from nkisim.machine import Machine, Reading, Timing
@@ -129,14 +129,13 @@ class Clock:
     def store(self, runs: int, run_bytes: float, transfers: int = 1, late: int = 1) -> Stages:
         """Stores of a step, so many steps after its loads; the last ones end last."""
         alone = self.moved_alone(-(-runs // transfers), run_bytes)
-        moved = Stage(DMA, self.moved(runs, run_bytes), self.dma_latency + alone)
-        stages = (*self._shared(runs * run_bytes, transfers), moved)
-        return tuple(replace(stage, late=late) for stage in stages)
+        moved = Stage(DMA, self.moved(runs, run_bytes), self.dma_latency + alone, late)
+        return (*self._shared(runs * run_bytes, transfers, late), moved)
 
-    def _shared(self, total_bytes: float, transfers: int) -> Stages:
+    def _shared(self, total_bytes: float, transfers: int, late: int = 1) -> Stages:
         return (
-            Stage(ISSUE, transfers * self.issue, 0.0),
-            Stage(HBM, self.hbm(total_bytes), 0.0),
+            Stage(ISSUE, transfers * self.issue, 0.0, late),
+            Stage(HBM, self.hbm(total_bytes), 0.0, late),
         )
 
     def table(self, activation: str) -> float:

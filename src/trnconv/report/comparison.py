@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from importlib import resources
 from typing import Any
 
+from trnconv.ask.cores import cores_in_words
 from trnconv.report.markup import tag, words
 from trnconv.report.numbers import amount, duration, times
 
@@ -39,6 +40,7 @@ class Comparison:
     """Both sides: what they are, their numbers, and the layers that changed most."""
 
     names: tuple[str, str]
+    sides: tuple[str, str]  # model, size, machine and accuracy of each
     rows: tuple[ComparedRow, ...]
     layers: tuple[ComparedRow, ...]  # seconds of all calls
     only: tuple[tuple[str, ...], tuple[str, ...]]  # layers that one side alone has
@@ -53,9 +55,21 @@ def compared(names: tuple[str, str], first: Document, second: Document) -> Compa
     changed = [row for row in shared if abs(row.second - row.first) > _SAME * row.first]
     return Comparison(
         names,
+        (side_in_words(first), side_in_words(second)),
         tuple(_rows(first, second)),
         tuple(sorted(changed, key=lambda row: -abs(row.second - row.first))[:_SHOWN]),
         (_only(both[0], both[1]), _only(both[1], both[0])),
+    )
+
+
+def side_in_words(document: Document) -> str:
+    """What was planned: model, size, machine, cores and accuracy, in a line."""
+    size = document["size"]
+    return (
+        f"{document['model']['name']} {document['phase']} of {size['height']}x{size['width']}x"
+        f"{size['frames']}, {document['machine']}, constants {document['constants_version']},"
+        f" {cores_in_words(document['cores'])}, accuracy {document['accuracy']},"
+        f" {document['tuned']} tuned"
     )
 
 
@@ -68,7 +82,7 @@ def _rows(first: Document, second: Document) -> Iterator[ComparedRow]:
     ]
     for kind in dict.fromkeys([*kinds[0], *kinds[1]]):
         before, after = (side.get(kind, 0.0) for side in kinds)
-        yield ComparedRow(f"of all else: {kind}", before, after, "s")
+        yield ComparedRow(f"other operations: {kind}", before, after, "s")
 
 
 def _named(key: str) -> Callable[[Document], float]:
@@ -76,11 +90,11 @@ def _named(key: str) -> Callable[[Document], float]:
 
 
 _QUANTITIES: tuple[tuple[str, str, Callable[[Document], float]], ...] = (
-    ("the whole", "s", _named("whole_seconds")),
+    ("whole pass", "s", _named("whole_seconds")),
     ("convolutions", "s", _named("seconds")),
-    ("all else", "s", _named("operation_seconds")),
-    ("calls of convolutions", "", _named("calls")),
-    ("multiply-adds, if done directly", "", _named("multiply_adds")),
+    ("other operations", "s", _named("operation_seconds")),
+    ("convolution calls", "", _named("calls")),
+    ("multiply-adds of direct convolutions", "", _named("multiply_adds")),
     ("instructions of the longest graph", "", _named("instructions")),
     ("hardware loops", "", _named("regions")),
     ("compiling, assumed", "s", _named("compile_s")),
@@ -121,6 +135,7 @@ def as_document(made: Comparison) -> Document:
     return {
         "kind": "modelled",
         "names": list(made.names),
+        "sides": list(made.sides),
         "rows": [{**asdict(row), "ratio": row.ratio} for row in made.rows],
         "layers": [{**asdict(row), "ratio": row.ratio} for row in made.layers],
         "only": [list(names) for names in made.only],
@@ -144,8 +159,8 @@ def comparison_page(made: Comparison) -> str:
 
 
 def _sections(made: Comparison, title: str) -> Iterator[str]:
-    lead = "Every time is modelled; nothing here was measured on a device."
-    yield tag("header", tag("h1", words(title)), tag("p", words(lead), class_="lead"))
+    lead = "All times are modelled, default reading; nothing was measured on a device."
+    yield tag("header", tag("h1", words(title)), tag("p", words(lead), class_="lead"), _key(made))
     yield _section("Totals", made, made.rows)
     if made.layers:
         yield _section("Layers that changed most, all calls", made, made.layers)
@@ -153,6 +168,15 @@ def _sections(made: Comparison, title: str) -> Iterator[str]:
         if only:
             items = (tag("li", words(layer)) for layer in only)
             yield tag("section", tag("h2", words(f"Only in {name}")), tag("ul", *items))
+
+
+def _key(made: Comparison) -> str:
+    """Which bar is whose."""
+    lines = (
+        tag("li", tag("i", class_=kind), tag("b", words(name)), words(f": {side}"))
+        for kind, name, side in zip((None, "own"), made.names, made.sides, strict=True)
+    )
+    return tag("ul", *lines, class_="key")
 
 
 def _section(title: str, made: Comparison, rows: tuple[ComparedRow, ...]) -> str:

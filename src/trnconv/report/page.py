@@ -80,7 +80,7 @@ def _scrolling(name: str, *content: str) -> str:
 def _header(report: Report) -> str:
     machine = report.machine
     lead = (
-        f"What it takes on {cores_in_words(machine.cores)} of {machine.name}. Every time is"
+        f"Modelled on {cores_in_words(machine.cores)} of {machine.name}. All times are"
         f" modelled (constants {machine.constants_version}, {machine.reading} reading);"
         f" {'no time' if MEASURED in machine.name else 'nothing'} here was measured on a device."
         f" trnconv {report.origin.trnconv_version}, {report.origin.date}."
@@ -109,10 +109,12 @@ def _key_figures(report: Report) -> Iterator[tuple[str, str]]:
         slower = duration(totals.baseline_whole_seconds)
         yield longer, f"as fast as the baseline, which takes {slower}"
     if report.subject.kind == "model":
-        yield duration(totals.seconds), "of it are convolutions, on our kernels"
+        yield duration(totals.seconds), "of it in convolutions"
     peak = totals.multiply_adds * 2 / totals.seconds / 1e12 / machine.peak_tflops
-    beyond = "; fast algorithms do fewer, so it may pass 100\u00a0%" if _has_fast(report) else ""
-    direct = "of the Tensor engine\u2019s peak, by multiply-adds of direct convolutions"
+    beyond = (
+        "; fast algorithms need fewer, so it may exceed 100\u00a0%" if _has_fast(report) else ""
+    )
+    direct = "of the Tensor engine\u2019s peak, counting the multiply-adds of direct convolutions"
     yield percent(peak), f"{direct}{beyond}"
     yield amount(totals.hbm_bytes, "B"), "moved to and from HBM by the convolutions"
 
@@ -123,17 +125,17 @@ def _has_fast(report: Report) -> bool:
 
 def _latency(report: Report) -> str:
     verb = report.subject.phase
-    caption = f"The whole {verb}, modelled; grey bars are bounds, made of the blue one."
+    caption = f"The whole {verb}, modelled; grey bars are bounds derived from the blue one."
     parts = [_scrolling("Latency", latency_table(report.latencies, caption))]
     if report.range_seconds is not None:
         least, most = (duration(seconds) for seconds in report.range_seconds)
         text = (
-            f"{least} if all but convolutions were free, {most} if torch\u2019s operators ran one"
-            " by one: what a compiler makes of them is not known. Starting launches is left out."
-            " Two accuracies, machines or versions side by side: trnconv compare."
+            f"The range is {least} if only convolutions took time to {most} if torch\u2019s other"
+            " operators ran one by one: how a compiler fuses them is not modelled. Launch overhead"
+            " is not included. To compare accuracies, machines or versions: trnconv compare."
         )
         parts.append(_p(text))
-    return _section("How long, on how many cores", *parts)
+    return _section("Latency by number of cores", *parts)
 
 
 def _where_time_goes(report: Report) -> str:
@@ -181,13 +183,13 @@ def _caption_of_roofline(report: Report) -> str:
     fast = _has_fast(report)
     above = (
         " The multiply-adds of a direct convolution are counted, padding included. Fast algorithms"
-        " do fewer, and taps that only meet padding cost nothing: such layers may lie above the"
+        " need fewer, and taps that only read padding are skipped: such layers may lie above the"
         " roof."
         if fast
         else ""
     )
     text = (
-        "Each dot is a layer, its area the share of time. Bound by "
+        "Each dot is a layer; its area is its share of the time. Bound by "
         f"{', '.join(bound)}{rest}.{words(above)} Both axes are logarithmic."
     )
     return tag("figcaption", text)
@@ -200,16 +202,16 @@ def _layers(report: Report) -> str:
 def _besides(report: Report) -> str:
     rest = report.totals.whole_seconds - report.totals.seconds
     text = (
-        f"All else takes {duration(rest)}, {percent(rest / report.totals.whole_seconds)} of the"
-        " whole, if every operation is one kernel: of ours where there is one, else as fast as its"
-        " bytes and products allow. Patched models run norms on ours, and leave the rest to the"
-        " compiler."
+        f"Other operations take {duration(rest)}, {percent(rest / report.totals.whole_seconds)} of"
+        " the whole, if every operation is one kernel: ours where there is one, else a kernel that"
+        " is limited by its bytes and products alone. Patched models use our kernels for norms and"
+        " attention, and leave the rest to the compiler."
     )
     caption = (
-        "Kinds of operations, by time; as written: a kernel for each of torch\u2019s operators."
+        "Kinds of operations, by time; \u201cas written\u201d is one kernel per torch operator."
     )
     return _section(
-        "Besides convolutions",
+        "Other operations",
         _p(text),
         _scrolling("Operations", kind_table(report.others, caption)),
     )
@@ -233,17 +235,17 @@ def _engines(report: Report) -> str:
         caption = tag("figcaption", words(plan + launches))
         parts.append(tag("figure", tag("h3", words(heading)), figure, caption))
     note = (
-        "Left: how much of each moment a lane works; pale where turns of a hardware loop repeat."
-        " The grey mark is the window on the right, in which single instructions show. The number"
-        " behind a lane is its share of the whole; of DMA, the share in which something is in"
-        " flight."
+        "Left: utilisation of each engine over time; pale where iterations of a hardware loop"
+        " repeat. The grey mark is the window that is shown on the right, with single instructions."
+        " The number at the end of a lane is its share of the whole time; for DMA, the share in"
+        " which a transfer is in flight."
     )
-    title = "Engines on the heaviest layers" if len(report.layers) > 1 else "Engines"
+    title = "Engines on the slowest layers" if len(report.layers) > 1 else "Engines"
     return _section(title, _p(note), *parts)
 
 
 def _budgets(report: Report) -> str:
-    caption = "What is limited, and how much of it is used. Peaks on chip are of traced launches."
+    caption = "Limits and use. Peaks of on-chip memory are of traced launches."
     return _section(
         "Memory and instructions", _scrolling("Budgets", budget_table(report.budgets, caption))
     )
@@ -261,7 +263,7 @@ def _against_others(report: Report) -> str:
         text = f"The baseline\u2019s convolutions take {factor} as long."
     caption = "The same work, modelled on the same machine; bars begin at zero."
     return _section(
-        "Against a baseline",
+        "Comparison with a baseline",
         _p(text),
         _scrolling("Comparison", contender_table(report.contenders, caption)),
     )
@@ -271,9 +273,9 @@ def _assumptions(report: Report) -> str:
     found = report.sensitivity
     parts = [
         _p(
-            "Some numbers of the machine are not published, or sources disagree. Each such open"
-            " point has an optimistic, a default and a pessimistic value; a reading takes one of"
-            " them for all."
+            "Some hardware numbers are not published, or sources disagree. Each such open point has"
+            " an optimistic, a default and a pessimistic value; a reading uses the same choice for"
+            " all of them."
         )
     ]
     if found.readings:
@@ -292,7 +294,7 @@ def _assumptions(report: Report) -> str:
     if found.without_effect:
         names = ", ".join(found.without_effect)
         parts.append(_p(f"Without effect on this layer: {names}.", class_="small"))
-    return _section("What is assumed, and what it changes", *parts)
+    return _section("Assumptions and their effect", *parts)
 
 
 def _range(report: Report) -> str:
@@ -327,6 +329,6 @@ def _reproduce(report: Report) -> str:
 def _footer(report: Report) -> str:
     text = (
         f"trnconv {report.origin.trnconv_version}, {report.origin.date}. AWS, Trainium and Neuron"
-        " are names of Amazon; this project is independent of it."
+        " are trademarks of Amazon; this project is independent of Amazon."
     )
     return tag("footer", _p(text, class_="small"))

@@ -83,7 +83,8 @@ class _Roofline:
 
     def svg(self) -> str:
         title = "Roofline: TFLOP/s of each layer over FLOP per byte of HBM traffic, modelled"
-        parts = [*self._grid(), *self._roof(), *self._dots(), *self._labels()]
+        roof = tag("path", d=path(self._roof()), class_="roof")
+        parts = [*self._grid(), roof, *self._dots(), *self._names(), *self._labels()]
         return tag(
             "svg",
             tag("title", words(title)),
@@ -127,21 +128,25 @@ class _Roofline:
         )
         yield tag("text", "TFLOP/s", x=_LEFT - 8, y=_TOP - 8, class_="tick", text_anchor="start")
 
-    def _roof(self) -> Iterator[str]:
+    def _roof(self) -> list[tuple[float, float]]:
+        """Where the roof begins, its ridge and its end."""
         machine = self.report.machine
         slope = [(value, value * machine.hbm_gb_per_s / 1e3) for value in (self.x.low, self.ridge)]
         if slope[0][1] < self.y.low:
             slope[0] = (1e3 * self.y.low / machine.hbm_gb_per_s, self.y.low)
         line = [*slope, (self.x.high, machine.peak_tflops)]
-        points = [(self.x.px(x), self.y.px(y)) for x, y in line]
-        yield tag("path", d=path(points), class_="roof")
-        top = points[-1][1]
-        words_of_peak = f"Tensor engine, {machine.peak_tflops:.1f} TFLOP/s"
-        yield tag("text", words_of_peak, x=_RIGHT - 4, y=top + 16, class_="note", text_anchor="end")
-        begin, end = points[0], points[1]
-        x, y = begin[0] + 0.35 * (end[0] - begin[0]), begin[1] + 0.35 * (end[1] - begin[1])
+        return [(self.x.px(x), self.y.px(y)) for x, y in line]
+
+    def _names(self) -> Iterator[str]:
+        """What the two parts of the roof are, over dots that lie there."""
+        machine = self.report.machine
+        begin, ridge, (_, top) = self._roof()
+        peak = f"Tensor engine, {machine.peak_tflops:.1f} TFLOP/s"
+        style = {"class_": "note halo", "text_anchor": "end"}
+        yield tag("text", peak, x=_RIGHT - 4, y=top + 16, **style)
+        x, y = (low + 0.35 * (high - low) for low, high in zip(begin, ridge, strict=True))
         rate = f"DMA, {machine.hbm_gb_per_s:.0f} GB/s"
-        yield tag("text", rate, x=x - 10, y=y - 4, class_="note", text_anchor="end")
+        yield tag("text", rate, x=x - 10, y=y - 4, **style)
 
     def _place(self, one: LayerRow) -> tuple[float, float]:
         return self.x.px(one.flop_per_byte), self.y.px(one.tflops)

@@ -13,13 +13,13 @@ _SCHEDULED = (
     " them on the engines of a core."
 )
 _NEVER_MEASURED = (
-    "Never measured: nothing here ran on a Trainium. docs/validation.md holds the timing model"
-    " against published measurements."
+    "Measurements: nothing here ran on a Trainium. docs/validation.md compares the timing model"
+    " with published measurements."
 )
-_BEYOND = "What the compiler would reorder, and other launches at the same memory."
+_BEYOND = "Reordering by the compiler, and other launches that use the same memory."
 BESIDES = (
-    "Norms, attention and copies: as one kernel each. Patched models run norms and attention on"
-    " ours; the rest is left to the compiler, and what it makes of it is not known."
+    "Norms, attention and copies, one kernel per operation. Patched models use our kernels for"
+    " norms and attention; how the compiler fuses the rest is not modelled."
 )
 MODELLED = (
     _CLOSED_FORM,
@@ -31,7 +31,7 @@ MODELLED = (
 
 def left_out_of_model() -> tuple[str, ...]:
     """What else a model takes."""
-    launches = "Launches of kernels, and waiting for data from the host."
+    launches = "Launch overhead, and waiting for data from the host."
     return (_NEVER_MEASURED, launches, _BEYOND)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import sqrt
 
 import numpy as np
@@ -201,6 +201,7 @@ def _core_price(
 ) -> LaunchPrice:
     """Row after row, behind the load of constants."""
 
+    @cache  # a row asks for the same few widths again and again
     def stages(width: int) -> Stages:
         return _stages(problem, clock, width, plan.vector_columns)
 
