@@ -159,15 +159,17 @@ def _sheets(start: FilterGradientPlan) -> Iterator[FilterGradientPlan]:
     height, width = shape.out_size(HEIGHT), shape.out_size(WIDTH)
     if sheet_origin(shape) is None:
         return
+    filled = 0.0
     for count in _SHEET_LINES:
         pieces = -(-width * count // lines)
+        if width * count / pieces <= filled:  # more DMAs, and no fewer tiles
+            continue
+        filled = width * count / pieces
         sheet = replace(start, piece=-(-width // pieces))
         least = 0
         for most in _SHEET_TILES:
             steps = range(least // pieces + 1, min(most // pieces, -(-height // count)) + 1)
-            sized = [
-                replace(sheet, rows=min(height, count * step), apart=step) for step in steps
-            ]
+            sized = [replace(sheet, rows=min(height, count * step), apart=step) for step in steps]
             if sized:
                 # as few tiles as can be, then as few blocks, whose rows overlap in x
                 yield min(sized, key=lambda plan: (_tiles_of_frame(plan), len(plan.row_spans())))

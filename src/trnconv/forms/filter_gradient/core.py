@@ -149,7 +149,7 @@ def clear_sums(core: GradientCore, one: GradientPass) -> None:
             core.begun[n] = True
             for number in range(core.out_tiles(one)):
                 kept = core.sum_of(one.strips[n], number, core.recipe.lines)
-                nisa.memset(dst=kept, value=0.0, engine=nisa.engine.gpsimd)
+                nisa.memset(dst=kept, value=0.0, engine=nisa.engine.vector)
 
 
 class BlockStep(nl.NKIObject):

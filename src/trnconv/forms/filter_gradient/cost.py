@@ -326,7 +326,9 @@ def _transposed(
     if plan.item_bytes == _FLOAT_BYTES:
         rate *= timing.dma_transpose_4_byte_rate
     each = descriptor_ns(timing, moved / pieces, rolled=plan.rolled, rate=rate)
-    return EngineWork(dma=pieces * lines * each, dmas=pieces, hbm=lines * moved, instructions=pieces)
+    return EngineWork(
+        dma=pieces * lines * each, dmas=pieces, hbm=lines * moved, instructions=pieces
+    )
 
 
 def _by_tensor(

@@ -31,9 +31,7 @@ def sheet_work(
 ) -> EngineWork:
     """One sheet of a block."""
     images, rows, columns = sizes
-    tiles = row_steps(plan.shape).tiles(
-        dy_tiles_of_piece(plan, rows), plan.shape.kernel[HEIGHT]
-    )
+    tiles = row_steps(plan.shape).tiles(dy_tiles_of_piece(plan, rows), plan.shape.kernel[HEIGHT])
     runs = piece_runs(plan, columns, sheet_origin(plan.shape) or 0, row_elems(plan))
     return _filled(plan, timing, (images, rows, tiles), runs, (channels, plan.unit))
 

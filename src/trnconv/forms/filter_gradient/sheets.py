@@ -76,7 +76,9 @@ def column_taps(shape: ConvShape) -> tuple[ColumnTap, ...]:
 
 def sheet_shifts(shape: ConvShape) -> tuple[int, ...]:
     """How dy is moved for some of the taps; not moved comes first."""
-    return tuple(sorted({tap.shift for tap in column_taps(shape)}, key=lambda shift: (abs(shift), shift)))
+    return tuple(
+        sorted({tap.shift for tap in column_taps(shape)}, key=lambda shift: (abs(shift), shift))
+    )
 
 
 def _column_reads(shape: ConvShape) -> list[tuple[int, int]]:

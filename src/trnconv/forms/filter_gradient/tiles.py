@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from trnconv._nki import nisa, nl
 from trnconv.forms.filter_gradient.core import BlockStep, GradientCore, GradientTurn
-from trnconv.forms.filter_gradient.sheet_tiles import load_moved_dy
 from trnconv.forms.filter_gradient.recipe import (
     GradientPass,
     PaddedWindow,
@@ -12,6 +11,7 @@ from trnconv.forms.filter_gradient.recipe import (
     TileFill,
     TileView,
 )
+from trnconv.forms.filter_gradient.sheet_tiles import load_moved_dy
 
 
 def dy_tiles(
