@@ -199,7 +199,7 @@ class Addresses(NKIObject):
 
 @dataclass(frozen=True)
 class SheetSteps(NKIObject):
-    """How sheets lie: columns of an element, and tiles from output row to output row, and by tap."""
+    """How sheets lie: columns of an element, tiles from output row to row, and from tap to tap."""
 
     unit: int  # 0: there are none
     by_row: int

@@ -69,7 +69,7 @@ def _channels(plan: FilterGradientPlan) -> list[str]:
 
 def _dma(plan: FilterGradientPlan) -> list[str]:
     """What tiles that DMA transposes ask for."""
-    shape, machine = plan.shape, plan.target
+    machine = plan.target
     broken = []
     if machine.generation < V3:
         broken.append(f"DMA that transposes on {machine.name}: exists from NeuronCore-v3 on")
