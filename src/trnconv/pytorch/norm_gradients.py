@@ -35,16 +35,30 @@ _aten = torch.ops.aten
 _CHANNELS = 1
 _EACH = (1, -1, 1, 1, 1)
 _POSITIONS = (0, 2, 3, 4)
+
+
+def _silu_slope(dy: Tensor, u: Tensor) -> Tensor:
+    """torch's own function for it has no derivative."""
+    s = torch.sigmoid(u)
+    return dy * s * (1 + u * (1 - s))
+
+
+def _mish_slope(dy: Tensor, u: Tensor) -> Tensor:
+    """torch's own function for it has no derivative."""
+    t = torch.tanh(torch.nn.functional.softplus(u))
+    return dy * (t + u * (1 - t.square()) * torch.sigmoid(u))
+
+
 _SLOPES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     IDENTITY: lambda dy, _: dy,
     "relu": lambda dy, u: _aten.threshold_backward(dy, u, 0),
-    "silu": _aten.silu_backward,
+    "silu": _silu_slope,
     "gelu": _aten.gelu_backward,
     "gelu_tanh": lambda dy, u: _aten.gelu_backward(dy, u, approximate="tanh"),
     "tanh": lambda dy, u: _aten.tanh_backward(dy, torch.tanh(u)),
     "sigmoid": lambda dy, u: _aten.sigmoid_backward(dy, torch.sigmoid(u)),
     "softplus": lambda dy, u: _aten.softplus_backward(dy, u, 1, 20),
-    "mish": _aten.mish_backward,
+    "mish": _mish_slope,
 }
 
 

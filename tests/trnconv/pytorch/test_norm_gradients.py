@@ -137,9 +137,13 @@ def test_a_norm_without_gamma_and_beta_has_a_gradient():
     assert torch.equal(narrow.grad, norm_gradients(call, narrow, None, None, given(call))[0])
 
 
-@pytest.mark.parametrize("name", ["length", "mostly short", "mean", "groups", "groups of frames"])
-def test_second_derivatives_are_torchs(name):
-    call = silu(name)
+SECOND = [silu(name) for name in ("mostly short", "mean", "groups", "groups of frames")] + [
+    replace(KINDS["length"], activation=activation) for activation in ACTIVATIONS
+]
+
+
+@pytest.mark.parametrize("call", SECOND, ids=lambda call: f"{call.kind}, {call.activation}")
+def test_second_derivatives_are_torchs(call):
     leaves = [tensor.double().requires_grad_() for tensor in problem()[:3]]
     dy = given(call).double()
     y = by_torch(call, *leaves)
