@@ -16,7 +16,7 @@ from trnconv.geometry import ConvShape
 
 _BLOCK_TILES = (1, 2, 4, 8, 16, 32)  # blocks of up to so many tiles, and more than the one before
 _OUT_TILES = (16, 8, 4, 2, 1)  # tiles of output channels of a pass
-_SHEET_TILES = (*_BLOCK_TILES, 64, 128)
+_SHEET_TILES = (*_BLOCK_TILES, 64, 96)
 _SHEET_LINES = (1, 2, 3, 4, 6, 8)  # rows of a tile of sheets; each is a DMA of its own
 _TURN_AREAS = (1, 2, 4, 8, 16)
 _GOOD_SLOTS = 6  # enough to hide loads
