@@ -377,7 +377,6 @@ def _ends_cost(plan: FilterGradientPlan, timing: Timing, kind: PassKind) -> Engi
         count.dma += alike * kind.outs * descriptor_ns(timing, moved, rolled=plan.rolled)
         count.dmas += alike * out_tiles
         count.hbm += alike * kind.outs * moved
-        cycles = strip.columns * timing.gpsimd_cycles_per_elem + timing.gpsimd_startup_cycles
-        count.gpsimd += alike * zeros * cycles
+        count.vector += alike * zeros * (strip.columns + timing.vector_startup_cycles)
         count.instructions += alike * (zeros + out_tiles)
     return count
