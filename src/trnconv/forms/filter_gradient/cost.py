@@ -32,7 +32,7 @@ from trnconv.forms.form import Cost
 from trnconv.forms.recipe_parts import loop_spans
 
 _FLOAT_BYTES = 4
-_UNHIDDEN = 0.5  # a short DMA's issue hides behind long ones, unless its room in SBUF is awaited
+_UNHIDDEN = 0.5  # of what sheets' DMAs take besides moving: the rest hides behind long ones
 _TURN_INSTRUCTIONS = 1  # the row of the place table
 
 
@@ -53,7 +53,7 @@ def cost_of(plan: FilterGradientPlan) -> Cost:
         "vector": total.vector / timing.vector_ghz,
         "scalar": total.scalar / timing.scalar_ghz,
         "gpsimd": total.gpsimd / timing.gpsimd_ghz,
-        "dma": total.dma / timing.dma_engines + _UNHIDDEN * total.unhidden,
+        "dma": total.dma / timing.dma_engines + _unhidden_ns(plan, total.unhidden, latency),
         "dma issue": total.dmas * issue_ns(timing, rolled=plan.rolled) / timing.dma_issue_queues,
         "dma latency": _block_count(plan) * latency,  # dy waits for the block before the last one
     }
@@ -71,6 +71,14 @@ def cost_of(plan: FilterGradientPlan) -> Cost:
         loops_ns=loops,
         regions=_pass_count(plan) * _regions(plan) if plan.rolled else 0,
     )
+
+
+def _unhidden_ns(plan: FilterGradientPlan, issue: float, latency: float) -> float:
+    """What DMAs of sheets wait for: the issue of short ones, and a free buffer for dy.
+
+    Tiles of single taps are so many DMAs that another one is always under way.
+    """
+    return _UNHIDDEN * (issue + _block_count(plan) * latency) if plan.has_sheets else 0.0
 
 
 def _first_share(plan: FilterGradientPlan) -> float:

@@ -193,7 +193,8 @@ def test_a_tile_has_no_more_positions_than_partitions():
 
 LAYERS = {
     "96, stride 2": conv_shape((1, 96, 5, 96, 208), (96, 96, 3, 3, 3), stride=2, padding=1),
-    "384, stride 2": conv_shape((1, 384, 3, 32, 104), (384, 384, 3, 3, 3), stride=2, padding=1),
+    "384, stride 2": conv_shape((1, 384, 9, 60, 104), (384, 384, 3, 3, 3), stride=2, padding=1),
+    "4x4": conv_shape((4, 64, 128, 128), (128, 64, 4, 4), stride=2, padding=1),
     "96, 2-D": conv_shape((1, 96, 160, 160), (96, 96, 3, 3), stride=2, padding=1),
 }
 
