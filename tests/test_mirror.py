@@ -97,6 +97,7 @@ SPANS = {
     "trnconv/forms/filter_gradient/test_cost.py": "rules turns",
     "trnconv/forms/filter_gradient/test_kernel.py": """blocks candidates core lower plan recipe
         tiles trnconv.runtime.filter_gradient""",
+    "trnconv/forms/filter_gradient/test_sheets.py": "sheet_blocks sheet_cost sheet_tiles",
     "trnconv/forms/minimal/test_candidates.py": "block_cost blocks cost sbuf",
     "trnconv/forms/minimal/test_kernel.py": """chains channels core lower pack plan recipe
         transforms""",

@@ -12,11 +12,15 @@ Array = np.ndarray[Any, Any]
 
 
 def to_array(tensor: torch.Tensor) -> Array:
-    """The values of a CPU tensor. NumPy has no bfloat16 of its own, so that is passed as bits."""
+    """The values of a CPU tensor. NumPy has no bfloat16 of its own, so that is passed as bits.
+
+    Not by `Tensor.numpy`: that fixes the size of the memory for good, which FSDP2 frees and fills
+    again. So an array is to be read before its tensor's memory changes.
+    """
     dense = tensor.detach().contiguous()
     if dense.dtype == torch.bfloat16:
-        return np.asarray(dense.view(torch.int16).numpy().view(ml_dtypes.bfloat16))
-    return np.asarray(dense.numpy())
+        return np.from_dlpack(dense.view(torch.int16)).view(ml_dtypes.bfloat16)
+    return np.from_dlpack(dense)
 
 
 def to_tensor(array: Array) -> torch.Tensor:

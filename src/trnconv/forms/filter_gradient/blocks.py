@@ -9,6 +9,7 @@ from functools import lru_cache
 from trnconv.forms.filter_gradient.plan import HEIGHT, WIDTH, FilterGradientPlan
 from trnconv.forms.filter_gradient.recipe import (
     NO_FILL,
+    NO_SHEETS,
     NO_WINDOW,
     GradientBlock,
     PaddedWindow,
@@ -17,6 +18,7 @@ from trnconv.forms.filter_gradient.recipe import (
     TileView,
     TransposedLoad,
 )
+from trnconv.forms.filter_gradient.sheet_blocks import sheet_block, sheet_tile_sizes, x_sheet
 from trnconv.forms.filter_gradient.turns import Area, AreaTurn, image_elems, origin
 
 
@@ -52,8 +54,11 @@ def _block(
             frames.append(TapFrame(-1, (), NO_WINDOW))
             continue
         number = numbers.setdefault((at, area), len(numbers))
-        base = turn.image * x_image + _before_frame(plan.shape.size, at) - x_origin
-        if plan.by_dma:
+        base = turn.image * x_image + _before_frame(plan.shape.size, at) // plan.unit - x_origin
+        if plan.has_sheets:
+            sheet = x_sheet(plan, turn.images, area, base)
+            frames.append(TapFrame(number, (), NO_WINDOW, sheet))
+        elif plan.by_dma:
             frames.append(TapFrame(number, _x_fills(plan, turn.images, area, base), NO_WINDOW))
         else:
             frames.append(TapFrame(number, (), _x_window(plan, turn.images, area, base)))
@@ -62,13 +67,16 @@ def _block(
     fill, window = NO_FILL, NO_WINDOW
     views: tuple[TileView, ...] = ()
     x_views: tuple[tuple[TileView, ...], ...] = ()
-    if plan.by_dma:
+    sheets = NO_SHEETS
+    if plan.has_sheets:
+        sheets = sheet_block(plan, turn.images, area, base)
+    elif plan.by_dma:
         fill = _dy_fill(plan, turn.images, area, base)
     else:
         window = _dy_window(plan, turn.images, area, base)
         views, x_views = _views(plan, turn.images, area.rows, area.columns)
     sizes = one_image * turn.images
-    return GradientBlock(sizes, len(one_image), fill, window, views, x_views, tuple(frames))
+    return GradientBlock(sizes, len(one_image), fill, window, views, x_views, tuple(frames), sheets)
 
 
 def _before_frame(size: tuple[int, int, int], frame: int) -> int:
@@ -78,6 +86,8 @@ def _before_frame(size: tuple[int, int, int], frame: int) -> int:
 @lru_cache(maxsize=256)
 def _tiles(plan: FilterGradientPlan, rows: int, columns: int) -> tuple[int, ...]:
     """Positions of each tile of an area."""
+    if plan.has_sheets:
+        return sheet_tile_sizes(plan, rows, columns)
     if plan.by_dma:
         positions, each = (rows - 1) * plan.pitch + columns, plan.target.partitions
     else:

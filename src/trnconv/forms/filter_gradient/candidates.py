@@ -11,10 +11,13 @@ from nkisim.machine import Machine
 from trnconv.ask.question import Question, Share
 from trnconv.forms.filter_gradient.plan import DEPTH, HEIGHT, WIDE_END, WIDTH, FilterGradientPlan
 from trnconv.forms.filter_gradient.sbuf import addresses, x_slot_bytes
+from trnconv.forms.filter_gradient.sheets import sheet_origin
 from trnconv.geometry import ConvShape
 
 _BLOCK_TILES = (1, 2, 4, 8, 16, 32)  # blocks of up to so many tiles, and more than the one before
 _OUT_TILES = (16, 8, 4, 2, 1)  # tiles of output channels of a pass
+_SHEET_TILES = (*_BLOCK_TILES, 64, 96)
+_SHEET_LINES = (1, 2, 3, 4, 6, 8)  # rows of a tile of sheets; each is a DMA of its own
 _TURN_AREAS = (1, 2, 4, 8, 16)
 _GOOD_SLOTS = 6  # enough to hide loads
 
@@ -140,6 +143,7 @@ def _areas(start: FilterGradientPlan) -> Iterator[FilterGradientPlan]:
         if least * lines < width:
             yield replace(start, columns=min(width, most * lines))
         least = most
+    yield from _sheets(start)
     columns = -(-width // -(-width // lines))
     windowed = replace(start, by_dma=False, columns=columns, windows=1)
     for most in _BLOCK_TILES:
@@ -147,6 +151,29 @@ def _areas(start: FilterGradientPlan) -> Iterator[FilterGradientPlan]:
         yield replace(windowed, rows=rows)
         if rows == height:
             return
+
+
+def _sheets(start: FilterGradientPlan) -> Iterator[FilterGradientPlan]:
+    """Blocks whose tiles have so many rows each, by their number of tiles."""
+    shape, lines = start.shape, start.target.partitions
+    height, width = shape.out_size(HEIGHT), shape.out_size(WIDTH)
+    if sheet_origin(shape) is None:
+        return
+    filled = 0.0
+    for count in _SHEET_LINES:
+        pieces = -(-width * count // lines)
+        if width * count / pieces <= filled:  # more DMAs, and no fewer tiles
+            continue
+        filled = width * count / pieces
+        sheet = replace(start, piece=-(-width // pieces))
+        least = 0
+        for most in _SHEET_TILES:
+            steps = range(least // pieces + 1, min(most // pieces, -(-height // count)) + 1)
+            sized = [replace(sheet, rows=min(height, count * step), apart=step) for step in steps]
+            if sized:
+                # as few tiles as can be, then as few blocks, whose rows overlap in x
+                yield min(sized, key=lambda plan: (_tiles_of_frame(plan), len(plan.row_spans())))
+            least = most
 
 
 def _rows_of_tiles(start: FilterGradientPlan, least: int, most: int) -> range:
@@ -172,6 +199,9 @@ def _within_sbuf(plan: FilterGradientPlan) -> FilterGradientPlan | None:
     """The same with as few passes as SBUF allows, and what is left used for tiles of x."""
     strips = len(plan.strips())
     frame_taps = plan.shape.kernel[DEPTH]
+    if plan.has_sheets:
+        sheets = len({(strip.frame_tap, strip.channel) for strip in plan.strips()})
+        return _fewest_passes(plan, strips, (sheets + 1, 2 * sheets + 2))
     most = (frame_taps + 1) * strips // frame_taps + _GOOD_SLOTS
     for windows in (0,) if plan.by_dma else (frame_taps + 1, 2, 1):
         found = _fewest_passes(replace(plan, windows=windows), strips, (_GOOD_SLOTS, most))

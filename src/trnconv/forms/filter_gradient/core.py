@@ -65,7 +65,7 @@ class GradientCore(nl.NKIObject):
             address = at.sums + number * at.sums_pitch
             self.sums.append(sbuf((lines, columns), nl.float32, address))
         self.bias_sums = sbuf((lines, recipe.out_tiles), nl.float32, at.bias_sums)
-        copies = (1 + recipe.masks) * recipe.tiles * recipe.outs
+        copies = recipe.dy_copies * recipe.tiles * recipe.outs
         self.dys = [
             sbuf((lines, copies), x.dtype, at.dy),
             sbuf((lines, copies), x.dtype, at.dy + at.dy_pitch),
@@ -73,8 +73,7 @@ class GradientCore(nl.NKIObject):
         self.blocks_begun = 0
         slots = []
         for number in range(recipe.slots):
-            columns = recipe.tiles * recipe.strip_columns
-            slots.append(sbuf((lines, columns), x.dtype, at.x + number * at.x_pitch))
+            slots.append(sbuf((lines, recipe.slot_elems), x.dtype, at.x + number * at.x_pitch))
         self.slots = Slots(slots)
         self.masks = sbuf((lines, masks.shape[1]), nl.float32, at.masks)
         if recipe.masks > 0:
@@ -150,7 +149,7 @@ def clear_sums(core: GradientCore, one: GradientPass) -> None:
             core.begun[n] = True
             for number in range(core.out_tiles(one)):
                 kept = core.sum_of(one.strips[n], number, core.recipe.lines)
-                nisa.memset(dst=kept, value=0.0, engine=nisa.engine.gpsimd)
+                nisa.memset(dst=kept, value=0.0, engine=nisa.engine.vector)
 
 
 class BlockStep(nl.NKIObject):

@@ -11,6 +11,7 @@ from nkisim.compiler_count import matmul_instructions
 from nkisim.machine import Timing
 from trnconv.forms.dma import descriptor_ns, issue_ns, latency_ns
 from trnconv.forms.filter_gradient.blocks import window_size
+from trnconv.forms.filter_gradient.engine_work import EngineWork
 from trnconv.forms.filter_gradient.pass_kinds import PassKind, cut_ends, pass_kinds, rows_outside
 from trnconv.forms.filter_gradient.plan import (
     DEPTH,
@@ -20,43 +21,25 @@ from trnconv.forms.filter_gradient.plan import (
     GradientStrip,
 )
 from trnconv.forms.filter_gradient.sbuf import addresses
+from trnconv.forms.filter_gradient.sheet_cost import (
+    moved_dy_work,
+    sheet_edge_work,
+    sheet_work,
+    sheets_of,
+)
 from trnconv.forms.filter_gradient.turns import turns_of_looks
 from trnconv.forms.form import Cost
 from trnconv.forms.recipe_parts import loop_spans
 
 _FLOAT_BYTES = 4
+_UNHIDDEN = 0.5  # of what sheets' DMAs take besides moving: the rest hides behind long ones
 _TURN_INSTRUCTIONS = 1  # the row of the place table
-
-
-@dataclass
-class _Count:
-    """What one pass over some blocks adds up to."""
-
-    tensor: float = 0.0  # cycles
-    vector: float = 0.0  # cycles
-    scalar: float = 0.0  # cycles
-    gpsimd: float = 0.0  # cycles
-    dma: float = 0.0  # ns of all DMA engines together
-    dmas: float = 0.0
-    hbm: float = 0.0  # bytes
-    instructions: float = 0.0
-
-    def add(self, other: _Count, times: float) -> None:
-        """This many more of another."""
-        self.tensor += times * other.tensor
-        self.vector += times * other.vector
-        self.scalar += times * other.scalar
-        self.gpsimd += times * other.gpsimd
-        self.dma += times * other.dma
-        self.dmas += times * other.dmas
-        self.hbm += times * other.hbm
-        self.instructions += times * other.instructions
 
 
 def cost_of(plan: FilterGradientPlan) -> Cost:
     """The cost of a plan, legal or not."""
     timing = plan.timing
-    total = _Count()
+    total = EngineWork()
     static = 0.0
     for kind, work in _works(replace(plan, turn_areas=1)):
         whole, once = _one_pass(plan, timing, kind, work)
@@ -70,16 +53,14 @@ def cost_of(plan: FilterGradientPlan) -> Cost:
         "vector": total.vector / timing.vector_ghz,
         "scalar": total.scalar / timing.scalar_ghz,
         "gpsimd": total.gpsimd / timing.gpsimd_ghz,
-        "dma": total.dma / timing.dma_engines,
+        "dma": total.dma / timing.dma_engines + _unhidden_ns(plan, total.unhidden, latency),
         "dma issue": total.dmas * issue_ns(timing, rolled=plan.rolled) / timing.dma_issue_queues,
         "dma latency": _block_count(plan) * latency,  # dy waits for the block before the last one
     }
-    # A turn starts with an empty array: what its first sum needs is cleared and loaded before
-    # anything. That is dy and a strip, or a whole window.
-    needed = min(1.0, 2 / (plan.pass_strips + 1)) if plan.by_dma else 1.0
-    first = needed * max(busy["gpsimd"], busy["dma"]) / _block_count(plan)
+    first = _first_share(plan) * max(busy["gpsimd"], busy["dma"]) / _block_count(plan)
     loops = turns * (timing.loop_turn_ns + latency + first + cold)
-    total_ns = max(busy.values()) + loops + _pass_count(plan) * (2 * latency + cold)
+    begin = 2 * latency + cold + (first if plan.has_sheets else 0.0)
+    total_ns = max(busy.values()) + loops + _pass_count(plan) * begin
     return Cost(
         total_ns=total_ns,
         weighed_ns=total_ns,
@@ -90,6 +71,24 @@ def cost_of(plan: FilterGradientPlan) -> Cost:
         loops_ns=loops,
         regions=_pass_count(plan) * _regions(plan) if plan.rolled else 0,
     )
+
+
+def _unhidden_ns(plan: FilterGradientPlan, issue: float, latency: float) -> float:
+    """What DMAs of sheets wait for: the issue of short ones, and a free buffer for dy.
+
+    Tiles of single taps are so many DMAs that another one is always under way.
+    """
+    return _UNHIDDEN * (issue + _block_count(plan) * latency) if plan.has_sheets else 0.0
+
+
+def _first_share(plan: FilterGradientPlan) -> float:
+    """What of a block's loads comes before its first sum: a turn starts with an empty array.
+
+    That is dy and a strip, dy and a sheet, or a whole window.
+    """
+    if plan.has_sheets:
+        return 2 / (plan.shape.kernel[DEPTH] + 1)
+    return min(1.0, 2 / (plan.pass_strips + 1)) if plan.by_dma else 1.0
 
 
 def _pass_count(plan: FilterGradientPlan) -> int:
@@ -120,8 +119,8 @@ def _turn_count(plan: FilterGradientPlan) -> int:
 class _PassWork:
     """What a pass does between its ends, whether it is rolled or not, and however."""
 
-    blocks: _Count
-    edges: _Count  # of one image
+    blocks: EngineWork
+    edges: EngineWork  # of one image
     block_count: int
 
 
@@ -133,33 +132,43 @@ def _works(plan: FilterGradientPlan) -> list[tuple[PassKind, _PassWork]]:
 
 
 def _pass_work(plan: FilterGradientPlan, timing: Timing, kind: PassKind) -> _PassWork:
-    total, edges = _Count(), _Count()
+    total, edges = EngineWork(), EngineWork()
     reads = plan.all_frames_read()
     taps = {strip.frame_tap for strip, _ in kind.strips}
     met = {tap: sum(read[tap] >= 0 for read in reads) for tap in taps}
     loads = {tap: _loads(plan, reads, tap, kind.strips) for tap in taps}
     extents = _extents(plan)
+    sheets = sheets_of(kind.strips) if plan.has_sheets else []
     for extent, times in extents.items():
-        block = _Count()
-        block.add(_dy_cost(plan, timing, extent, kind.outs), len(reads))
+        block = EngineWork()
+        sizes = (extent.images, extent.rows, extent.columns)
+        if plan.has_sheets:
+            block.add(moved_dy_work(plan, timing, sizes, kind.outs), len(reads))
+        else:
+            block.add(_dy_cost(plan, timing, extent, kind.outs), len(reads))
         if kind.with_bias:
             block.add(_sum_cost(plan, timing, (extent.tiles, 1), kind.outs), len(reads))
         for strip, alike in kind.strips:
             sums = _sum_cost(plan, timing, (extent.tiles, strip.columns), kind.outs)
             block.add(sums, alike * met[strip.frame_tap])
-            block.add(_x_cost(plan, timing, extent, strip), alike * loads[strip.frame_tap])
+            if not plan.has_sheets:
+                block.add(_x_cost(plan, timing, extent, strip), alike * loads[strip.frame_tap])
+        for frame_tap, channels in sheets:
+            block.add(sheet_work(plan, timing, sizes, channels), loads[frame_tap])
         total.add(block, times)
-    for strip, alike in kind.strips if plan.by_dma else ():
+    for frame_tap, channels in sheets:
+        edges.add(sheet_edge_work(plan, timing, channels), loads[frame_tap])
+    for strip, alike in kind.strips if plan.by_dma and not plan.has_sheets else ():
         edges.add(_edge_cost(plan, timing, strip), alike * loads[strip.frame_tap])
     return _PassWork(total, edges, sum(extents.values()) * len(reads))
 
 
 def _one_pass(
     plan: FilterGradientPlan, timing: Timing, kind: PassKind, work: _PassWork
-) -> tuple[_Count, float]:
+) -> tuple[EngineWork, float]:
     """Everything a pass does, and its static instructions."""
     ends = _ends_cost(plan, timing, kind)
-    total = _Count()
+    total = EngineWork()
     total.add(work.blocks, 1)
     total.add(work.edges, plan.shape.batch)
     total.add(ends, 1)
@@ -208,7 +217,10 @@ def _loads(
     strips of all frame taps but one.
     """
     taps = {strip.frame_tap for strip, _ in strips}
-    others = sum(count for strip, count in strips if strip.frame_tap != frame_tap)
+    if plan.has_sheets:
+        others = sum(tap != frame_tap for tap, _ in sheets_of(strips))
+    else:
+        others = sum(count for strip, count in strips if strip.frame_tap != frame_tap)
     shared = plan.slots > others + 1
     found = 0
     for first in range(0, len(reads), plan.turn_frames):
@@ -230,22 +242,22 @@ def _matmul_cycles(plan: FilterGradientPlan, timing: Timing, columns: int) -> fl
 
 def _sum_cost(
     plan: FilterGradientPlan, timing: Timing, extent: tuple[int, int], outs: int
-) -> _Count:
+) -> EngineWork:
     """One strip of one block for all output channels of a pass."""
     tiles, columns = extent
     out_tiles = -(-outs // plan.target.partitions)
     rate = timing.pe_rate(outs / out_tiles / plan.target.partitions)
-    return _Count(
+    return EngineWork(
         tensor=out_tiles * tiles * _matmul_cycles(plan, timing, columns) / rate,
         vector=out_tiles * (columns + timing.vector_startup_cycles),
         instructions=out_tiles * (matmul_instructions(plan.dtype) * tiles + 1),
     )
 
 
-def _dy_cost(plan: FilterGradientPlan, timing: Timing, extent: _BlockSize, outs: int) -> _Count:
+def _dy_cost(plan: FilterGradientPlan, timing: Timing, extent: _BlockSize, outs: int) -> EngineWork:
     """dy of a block on partitions, and its masked copies."""
     tiles = extent.tiles
-    count = _Count()
+    count = EngineWork()
     masked = len(plan.masks) * tiles
     count.scalar += masked * (outs + timing.scalar_startup_cycles)
     count.instructions += masked
@@ -272,10 +284,10 @@ def _pieces(extent: _BlockSize) -> int:
 
 def _x_cost(
     plan: FilterGradientPlan, timing: Timing, extent: _BlockSize, one: GradientStrip
-) -> _Count:
+) -> EngineWork:
     """One strip of x of a block on partitions."""
     if plan.by_dma:
-        count = _Count()
+        count = EngineWork()
         cut = 0 if plan.is_flat else cut_ends(plan, one.column_tap)
         pieces = _pieces(extent) + cut * extent.images
         count.add(_transposed(plan, timing, extent.tiles, one.channels, pieces), one.row_taps)
@@ -291,9 +303,9 @@ def _x_cost(
     return count
 
 
-def _edge_cost(plan: FilterGradientPlan, timing: Timing, one: GradientStrip) -> _Count:
+def _edge_cost(plan: FilterGradientPlan, timing: Timing, one: GradientStrip) -> EngineWork:
     """Rows of a frame that a tap finds in the padding: tiles to clear, tiles loaded in parts."""
-    count = _Count()
+    count = EngineWork()
     for tap in range(one.row_tap, one.row_tap + one.row_taps):
         outside = rows_outside(plan, tap)
         if outside:
@@ -306,15 +318,15 @@ def _edge_cost(plan: FilterGradientPlan, timing: Timing, one: GradientStrip) -> 
     return count
 
 
-def _clear(timing: Timing, columns: int) -> _Count:
+def _clear(timing: Timing, columns: int) -> EngineWork:
     """Zeros in some columns of a tile."""
     cycles = columns * timing.gpsimd_cycles_per_elem + timing.gpsimd_startup_cycles
-    return _Count(gpsimd=cycles, instructions=1)
+    return EngineWork(gpsimd=cycles, instructions=1)
 
 
 def _transposed(
     plan: FilterGradientPlan, timing: Timing, tiles: int, channels: int, pieces: int
-) -> _Count:
+) -> EngineWork:
     """Tiles transposed on the way from HBM: a descriptor a partition of every DMA."""
     lines = plan.target.partitions
     moved = tiles * channels * plan.item_bytes
@@ -322,12 +334,14 @@ def _transposed(
     if plan.item_bytes == _FLOAT_BYTES:
         rate *= timing.dma_transpose_4_byte_rate
     each = descriptor_ns(timing, moved / pieces, rolled=plan.rolled, rate=rate)
-    return _Count(dma=pieces * lines * each, dmas=pieces, hbm=lines * moved, instructions=pieces)
+    return EngineWork(
+        dma=pieces * lines * each, dmas=pieces, hbm=lines * moved, instructions=pieces
+    )
 
 
 def _by_tensor(
     plan: FilterGradientPlan, timing: Timing, tiles: int, channels: int, taps: int
-) -> _Count:
+) -> EngineWork:
     """Tiles transposed by the Tensor engine, and copied to SBUF by the Scalar engine."""
     lines, bank = plan.target.partitions, plan.target.psum_bank_fp32_elems
     in_parts = -(-channels // lines)
@@ -337,7 +351,7 @@ def _by_tensor(
     stream = max(min(lines, channels), timing.pe_min_cycles)
     together = max(1, bank // (taps * channels))
     copies = -(-tiles // together) * -(-channels // bank)
-    return _Count(
+    return EngineWork(
         tensor=transposes * (stream * passes / rate + timing.pe_gap_cycles),
         scalar=taps * tiles * channels + copies * timing.scalar_startup_cycles,
         instructions=matmul_instructions(plan.dtype, transposes=True) * transposes + copies,
@@ -346,13 +360,13 @@ def _by_tensor(
 
 def _window(
     plan: FilterGradientPlan, timing: Timing, size: tuple[int, int, int], channels: int
-) -> _Count:
+) -> EngineWork:
     """Rows of some channels as they are in HBM: elements, those of a row, and images."""
     elems, run, images = size
     cleared = elems if any(plan.shape.pad_before) or any(plan.shape.pad_after) else 0
     tiles = -(-channels // plan.target.partitions)
     runs = channels * elems / run
-    return _Count(
+    return EngineWork(
         dma=runs * descriptor_ns(timing, run * plan.item_bytes, rolled=plan.rolled),
         dmas=tiles * images,
         hbm=channels * elems * plan.item_bytes,
@@ -361,17 +375,16 @@ def _window(
     )
 
 
-def _ends_cost(plan: FilterGradientPlan, timing: Timing, kind: PassKind) -> _Count:
+def _ends_cost(plan: FilterGradientPlan, timing: Timing, kind: PassKind) -> EngineWork:
     """Zeros at the start of a pass that is rolled, stores at the end of every pass."""
     out_tiles = -(-kind.outs // plan.target.partitions)
     zeros = out_tiles if plan.rolled else 0
-    count = _Count(instructions=out_tiles + 1)
+    count = EngineWork(instructions=out_tiles + 1)
     for strip, alike in kind.strips:
         moved = strip.columns * _FLOAT_BYTES
         count.dma += alike * kind.outs * descriptor_ns(timing, moved, rolled=plan.rolled)
         count.dmas += alike * out_tiles
         count.hbm += alike * kind.outs * moved
-        cycles = strip.columns * timing.gpsimd_cycles_per_elem + timing.gpsimd_startup_cycles
-        count.gpsimd += alike * zeros * cycles
+        count.vector += alike * zeros * (strip.columns + timing.vector_startup_cycles)
         count.instructions += alike * (zeros + out_tiles)
     return count

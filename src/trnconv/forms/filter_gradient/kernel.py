@@ -14,10 +14,12 @@ from trnconv._nki import nisa, nl
 from trnconv.forms.filter_gradient.core import BlockStep, GradientCore, GradientTurn, clear_sums
 from trnconv.forms.filter_gradient.recipe import (
     FilterGradientRecipe,
+    GradientBlock,
     GradientPass,
     StripWork,
     TurnSweep,
 )
+from trnconv.forms.filter_gradient.sheet_tiles import held_sheet, of_sheet
 from trnconv.forms.filter_gradient.tiles import dy_tiles, held_x, load_dy
 from trnconv.forms.kernel_parts import Pair, wait_for_both
 from trnconv.forms.recipe_parts import RecipePair
@@ -141,9 +143,9 @@ def sum_up(
             present.append(n)
     for n in range(len(present)):
         strip = one.strips[present[n]]
-        x = held_x(core, step, strip)
+        x = held(core, step, strip)
         if n + 1 < len(present):
-            held_x(core, step, one.strips[present[n + 1]])
+            held(core, step, one.strips[present[n + 1]])
         elif following != None:
             load_dy(core, one, following)
         add_strip(core, one, step, present[n], TransposedTiles(dy, x))
@@ -153,12 +155,27 @@ def sum_up(
         load_dy(core, one, following)
 
 
+def held(core: GradientCore, step: BlockStep, strip: StripWork) -> nl.NkiTensor:
+    """What a strip reads of x, in SBUF: tiles of its own, or a sheet."""
+    if core.recipe.sheets.unit > 0:
+        return held_sheet(core, step, strip)
+    return held_x(core, step, strip)
+
+
 class TransposedTiles(nl.NKIObject):
-    """Transposed tiles: dy as it was loaded, x [positions, taps, tiles, channels]."""
+    """Transposed tiles: dy as it was loaded, x [positions, taps, tiles, channels] or a sheet."""
 
     def __init__(self, dy: nl.NkiTensor, x: nl.NkiTensor) -> None:
         self.dy = dy
         self.x = x
+
+    def moving(
+        self, core: GradientCore, block: GradientBlock, strip: StripWork, tile: int
+    ) -> nl.NkiTensor:
+        """What streams past a tile of dy: [positions, taps, channels]."""
+        if core.recipe.sheets.unit > 0:
+            return of_sheet(core.recipe.sheets, block, strip, self.x, tile)
+        return self.x[0 : block.tiles[tile], :, tile, :]
 
 
 def add_strip(
@@ -166,7 +183,7 @@ def add_strip(
 ) -> None:
     """All output channels of a pass by the columns of its n-th strip."""
     strip = one.strips[n]
-    stationary = dy_tiles(core, one, operands.dy, strip.mask)
+    stationary = dy_tiles(core, one, operands.dy, strip.dy_copy)
     tiles = step.block.tiles
     for number in range(core.out_tiles(one)):
         first = number * core.recipe.lines
@@ -176,7 +193,7 @@ def add_strip(
             nisa.nc_matmul(
                 dst=bank,
                 stationary=stationary[0 : tiles[tile], tile, first : first + lines],
-                moving=operands.x[0 : tiles[tile], :, tile, :],
+                moving=operands.moving(core, step.block, strip, tile),
                 accumulate=tile > 0,
             )
         keep(core.sum_of(strip, number, lines), bank, core.begun[n])

@@ -13,13 +13,23 @@ from trnconv.forms.filter_gradient.recipe import (
     GradientBlock,
     GradientPass,
     PaddedWindow,
+    SheetFill,
+    SheetSteps,
     StripWork,
     TileFill,
     TurnPlace,
     TurnSweep,
 )
 from trnconv.forms.filter_gradient.sbuf import addresses, dy_window_elems, window_elems
-from trnconv.forms.filter_gradient.turns import AreaTurn, appearance, image_elems, origin, turns
+from trnconv.forms.filter_gradient.sheets import column_taps, row_steps
+from trnconv.forms.filter_gradient.turns import (
+    AreaTurn,
+    appearance,
+    channel_elems,
+    image_elems,
+    origin,
+    turns,
+)
 from trnconv.forms.form import ArraySpec, Lowered
 from trnconv.forms.recipe_parts import loop_spans
 
@@ -38,7 +48,6 @@ def lower(plan: FilterGradientPlan) -> FilterGradientLowered:
     sweeps, places = _sweeps(plan)
     shape, machine = plan.shape, plan.target
     strips = plan.strips()
-    positions = shape.size[0] * shape.size[1] * shape.size[2]
     recipe = FilterGradientRecipe(
         dw_shape=(shape.c_out, plan.gradient_columns),
         wide=plan.wide,
@@ -50,11 +59,12 @@ def lower(plan: FilterGradientPlan) -> FilterGradientLowered:
         stores_early=machine.accepts.loads_ahead,
         wide_transposes=machine.generation < V3,
         tiles=plan.tiles,
+        dy_copies=plan.dy_copies,
         masks=len(plan.masks),
         mask_tiles=plan.tiles // plan.images,
         channels=shape.c_in,
         pack_in=plan.pack_in,
-        x_stride=positions,
+        x_stride=channel_elems(plan),
         x_image=image_elems(plan)[0],
         x_row=shape.size[WIDTH],
         dy_stride=shape.positions(),
@@ -63,10 +73,11 @@ def lower(plan: FilterGradientPlan) -> FilterGradientLowered:
         row_step=shape.stride[HEIGHT],
         column_step=shape.stride[WIDTH],
         variants=max(strip.variant for strip in strips) + 1,
-        strip_columns=max(strip.columns for strip in strips),
         outs=plan.outs,
         out_tiles=plan.out_tiles,
         slots=plan.slots,
+        slot_elems=plan.slot_elems,
+        sheets=_sheet_steps(plan),
         window_slots=plan.windows,
         window_elems=window_elems(plan),
         window_tiles=-(-max(strip.channels for strip in strips) // machine.partitions),
@@ -80,6 +91,11 @@ def lower(plan: FilterGradientPlan) -> FilterGradientLowered:
     arrays = (ArraySpec((recipe.lines, masks), "float32"), ArraySpec((len(table), 2), "int32"))
     outputs = (recipe.dw_shape, (shape.c_out, 1))
     return FilterGradientLowered(plan, recipe, arrays, plan.input_specs(), outputs, table)
+
+
+def _sheet_steps(plan: FilterGradientPlan) -> SheetSteps:
+    steps = row_steps(plan.shape)
+    return SheetSteps(plan.unit if plan.has_sheets else 0, steps.by_row, steps.by_tap)
 
 
 def _passes(plan: FilterGradientPlan, strips: Sequence[GradientStrip]) -> list[GradientPass]:
@@ -104,13 +120,13 @@ def _passes(plan: FilterGradientPlan, strips: Sequence[GradientStrip]) -> list[G
 def _strip_works(
     plan: FilterGradientPlan, strips: Sequence[GradientStrip], pack: int
 ) -> tuple[StripWork, ...]:
-    taps, shape = plan.shape.kernel, plan.shape
+    taps = plan.shape.kernel
     works = []
     kept = 0
     for strip in strips:
         first = strip.column_tap * taps[HEIGHT] + strip.row_tap
         tap = strip.frame_tap * taps[WIDTH] * taps[HEIGHT] + first
-        shift = strip.column_tap * shape.dilation[WIDTH] - shape.pad_before[WIDTH]
+        copy, phase = _met_by(plan, strip.column_tap)
         works.append(
             StripWork(
                 variant=strip.variant,
@@ -121,11 +137,23 @@ def _strip_works(
                 taps=tuple(range(first, first + strip.row_taps)),
                 channel=pack * plan.pack_in + strip.channel,
                 channels=strip.channels,
-                mask=plan.masks.index(shift) + 1 if shift in plan.masks else 0,
+                dy_copy=copy,
+                row_tap=strip.row_tap,
+                phase=phase,
             )
         )
         kept += strip.columns
     return tuple(works)
+
+
+def _met_by(plan: FilterGradientPlan, column_tap: int) -> tuple[int, int]:
+    """Which copy of dy a column tap meets, and which columns of a sheet."""
+    if plan.has_sheets:
+        read = column_taps(plan.shape)[column_tap]
+        return plan.shifts.index(read.shift), read.phase
+    shape = plan.shape
+    shift = column_tap * shape.dilation[WIDTH] - shape.pad_before[WIDTH]
+    return plan.masks.index(shift) + 1 if shift in plan.masks else 0, 0
 
 
 def _sweeps(plan: FilterGradientPlan) -> tuple[tuple[TurnSweep, ...], tuple[tuple[int, int], ...]]:
@@ -168,18 +196,22 @@ class _Look:
 def _look(plan: FilterGradientPlan, turn: AreaTurn) -> _Look:
     blocks = blocks_of(plan, turn)
     x = min((at for block in blocks for at in _x_offsets(block)), default=0)
-    dy = min(at for block in blocks for at in _offsets((block.fill,), block.window))
+    dy = min(at for block in blocks for at in _dy_offsets(block))
     return _Look(tuple(_moved(block, x, dy) for block in blocks), x, dy)
 
 
 def _x_offsets(block: GradientBlock) -> list[int]:
     found = []
     for frame in block.frames:
-        found += _offsets(frame.fills, frame.window)
+        found += _offsets((*frame.fills, frame.sheet), frame.window)
     return found
 
 
-def _offsets(fills: tuple[TileFill, ...], window: PaddedWindow) -> list[int]:
+def _dy_offsets(block: GradientBlock) -> list[int]:
+    return _offsets((block.fill, *block.sheets.dy), block.window)
+
+
+def _offsets(fills: tuple[TileFill | SheetFill, ...], window: PaddedWindow) -> list[int]:
     loads = [load.offset for fill in fills for load in fill.loads]
     return [*loads, window.offset] if window.row_count else loads
 
@@ -190,14 +222,22 @@ def _moved(block: GradientBlock, x: int, dy: int) -> GradientBlock:
             frame,
             fills=tuple(_moved_fill(fill, x) for fill in frame.fills),
             window=_moved_window(frame.window, x),
+            sheet=_moved_sheet(frame.sheet, x),
         )
         for frame in block.frames
     )
     fill, window = _moved_fill(block.fill, dy), _moved_window(block.window, dy)
-    return replace(block, frames=frames, fill=fill, window=window)
+    copies = tuple(_moved_sheet(copy, dy) for copy in block.sheets.dy)
+    sheets = replace(block.sheets, dy=copies)
+    return replace(block, frames=frames, fill=fill, window=window, sheets=sheets)
 
 
 def _moved_fill(fill: TileFill, by: int) -> TileFill:
+    loads = tuple(replace(load, offset=load.offset - by) for load in fill.loads)
+    return replace(fill, loads=loads)
+
+
+def _moved_sheet(fill: SheetFill, by: int) -> SheetFill:
     loads = tuple(replace(load, offset=load.offset - by) for load in fill.loads)
     return replace(fill, loads=loads)
 

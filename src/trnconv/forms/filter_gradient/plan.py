@@ -16,6 +16,7 @@ from itertools import accumulate
 from typing import ClassVar, NamedTuple
 
 from trnconv.ask.ends import Epilogue
+from trnconv.forms.filter_gradient.sheets import row_steps, sheet_shifts
 from trnconv.forms.form import ArraySpec, Plan
 from trnconv.geometry import ConvShape, Triple
 
@@ -76,6 +77,9 @@ class FilterGradientPlan(Plan):
     outs_of: Span | None = None  # output channels: whole packs, or some of the only one
     ins_of: Span | None = None  # input channels of a pack
     strips_of: Span | None = None  # strips, of those that these input channels make
+    # Of sheets (`sheets.py`): taps share tiles that DMA transposes.
+    piece: int = 0  # columns of a tile; 0: no sheets, each tap has tiles of its own
+    apart: int = 1  # rows from row to row of a tile
 
     @property
     def is_rolled(self) -> bool:
@@ -95,6 +99,7 @@ class FilterGradientPlan(Plan):
     def in_words(self) -> str:
         """The decisions in a line."""
         engine = "DMA" if self.by_dma else "the Tensor engine"
+        engine += ", once for all taps" if self.has_sheets else ""
         loop = "a hardware loop" if self.rolled else "unrolled"
         return (
             f"filter gradient, blocks of {self.images} images x {self.rows} rows x {self.columns}"
@@ -151,9 +156,19 @@ class FilterGradientPlan(Plan):
         return self.shape.taps() * self.pack_in
 
     @property
+    def has_sheets(self) -> bool:
+        """Whether all taps of a frame share tiles of x."""
+        return self.piece > 0
+
+    @property
+    def unit(self) -> int:
+        """Columns of x that DMA transposes as one element."""
+        return self.shape.stride[WIDTH] if self.has_sheets else 1
+
+    @property
     def is_flat(self) -> bool:
         """Whether tiles run on from row to row, so that taps beyond a row's ends are masked."""
-        return self.by_dma and self.rows > 1
+        return self.by_dma and self.rows > 1 and not self.has_sheets
 
     @property
     def pitch(self) -> int:
@@ -167,6 +182,8 @@ class FilterGradientPlan(Plan):
 
     def tile_count(self, rows: int, columns: int) -> int:
         """Tiles of so many rows and columns of an image."""
+        if self.has_sheets:
+            return -(-columns // self.piece) * min(self.apart, rows)
         if not self.by_dma:
             return -(-rows // self.rows_of_tile)
         return -(-((rows - 1) * self.pitch + columns) // self.target.partitions)
@@ -188,6 +205,25 @@ class FilterGradientPlan(Plan):
         )
         beyond = shape.size[WIDTH] - shape.out_size(WIDTH)
         return tuple(shift for shift in shifts if not 0 <= shift <= beyond)
+
+    @property
+    def shifts(self) -> tuple[int, ...]:
+        """How dy is moved, for sheets: a copy each, the first one not moved."""
+        return sheet_shifts(self.shape) if self.has_sheets else (0,)
+
+    @property
+    def dy_copies(self) -> int:
+        """Copies of dy: as it is, masked or moved."""
+        return len(self.shifts) + len(self.masks)
+
+    @property
+    def slot_elems(self) -> int:
+        """Elements a partition of a slot: a strip of a block of x, or a sheet."""
+        if not self.has_sheets:
+            return self.tiles * self.strip_sizes.columns
+        pieces = self.images * -(-self.columns // self.piece)
+        rows = row_steps(self.shape).tiles(min(self.apart, self.rows), self.shape.kernel[HEIGHT])
+        return pieces * rows * self.strip_sizes.channels * self.unit
 
     def strips(self) -> tuple[GradientStrip, ...]:
         """The columns of the gradient of a pack, in the order in which they are made."""

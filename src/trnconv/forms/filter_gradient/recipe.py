@@ -32,6 +32,50 @@ class TileFill(NKIObject):
 
 
 @dataclass(frozen=True)
+class SheetPart(NKIObject):
+    """Some tiles of a sheet: some pieces of rows, by some rows."""
+
+    piece: int
+    pieces: int
+    tile: int
+    tiles: int
+
+
+@dataclass(frozen=True)
+class SheetLoad(NKIObject):
+    """One DMA that brings one row of each of some tiles to partitions."""
+
+    line: int  # first partition
+    lines: int
+    part: SheetPart
+    offset: int
+    piece_step: int  # elements from piece to piece
+    tile_step: int  # from tile to tile
+
+
+@dataclass(frozen=True)
+class SheetFill(NKIObject):
+    """How a sheet, or a copy of dy, gets its positions; what no DMA covers is cleared first."""
+
+    clears: tuple[SheetPart, ...]
+    loads: tuple[SheetLoad, ...]
+
+
+@dataclass(frozen=True)
+class SheetBlock(NKIObject):
+    """A block of sheets: how they are cut, and the copies of dy."""
+
+    pieces: int  # of rows, of all images
+    dy_tiles: int  # of a piece of dy, and of x
+    x_tiles: int
+    dy: tuple[SheetFill, ...]  # by copy
+
+
+NO_SHEET = SheetFill((), ())
+NO_SHEETS = SheetBlock(0, 0, 0, ())
+
+
+@dataclass(frozen=True)
 class PaddedWindow(NKIObject):
     """Rows of a frame in SBUF, with the padding they need, for the Tensor engine."""
 
@@ -69,6 +113,7 @@ class TapFrame(NKIObject):
     number: int  # equal numbers in a turn are equal positions; -1: padding only
     fills: tuple[TileFill, ...]  # by column tap, then row tap; none if the Tensor engine transposes
     window: PaddedWindow
+    sheet: SheetFill = NO_SHEET
 
 
 @dataclass(frozen=True)
@@ -82,6 +127,7 @@ class GradientBlock(NKIObject):
     views: tuple[TileView, ...]  # of dy, by tile
     x_views: tuple[tuple[TileView, ...], ...]  # by column tap, then row tap; by tile
     frames: tuple[TapFrame, ...]  # by frame tap
+    sheets: SheetBlock = NO_SHEETS
 
 
 @dataclass(frozen=True)
@@ -115,7 +161,9 @@ class StripWork(NKIObject):
     taps: tuple[int, ...]  # among those of a frame: column tap, then row tap
     channel: int  # of x
     channels: int
-    mask: int  # which copy of dy; 0: as it is
+    dy_copy: int  # masked or moved; 0: as it is
+    row_tap: int  # the first
+    phase: int  # of the columns of a sheet
 
 
 @dataclass(frozen=True)
@@ -150,6 +198,15 @@ class Addresses(NKIObject):
 
 
 @dataclass(frozen=True)
+class SheetSteps(NKIObject):
+    """How sheets lie: columns of an element, tiles from output row to row, and from tap to tap."""
+
+    unit: int  # 0: there are none
+    by_row: int
+    by_tap: int
+
+
+@dataclass(frozen=True)
 class FilterGradientRecipe(NKIObject):
     """Everything the kernel does."""
 
@@ -163,6 +220,7 @@ class FilterGradientRecipe(NKIObject):
     stores_early: bool  # a strip is stored while the next one is loaded, else after all
     wide_transposes: bool  # those are float32, whatever the input: as trn1 writes them
     tiles: int  # of the largest block
+    dy_copies: int
     masks: int
     mask_tiles: int  # tiles of an image
     channels: int  # of x, all of them
@@ -176,10 +234,11 @@ class FilterGradientRecipe(NKIObject):
     row_step: int
     column_step: int
     variants: int  # strips of a frame tap
-    strip_columns: int  # of the widest strip
     outs: int  # of the largest pass
     out_tiles: int
     slots: int
+    slot_elems: int
+    sheets: SheetSteps
     window_slots: int
     window_elems: int  # of one tile of channels of x, and of dy
     window_tiles: int  # tiles of channels of an x window

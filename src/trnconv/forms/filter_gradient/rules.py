@@ -7,10 +7,12 @@ from trnconv.ask.ends import ITEM_BYTES
 from trnconv.ask.limits import MAX_OFFSET
 from trnconv.forms.filter_gradient.plan import HEIGHT, WIDE_END, WIDTH, FilterGradientPlan
 from trnconv.forms.filter_gradient.sbuf import addresses, window_elems
+from trnconv.forms.filter_gradient.sheets import sheet_origin
 from trnconv.forms.form import switched_off
 from trnconv.geometry import NO_MODES
 
 _TRANSPOSED_BYTES = 2  # of an element that DMA transposes at speed
+_MOST_UNIT = 2  # such elements that DMA transposes as one, of 4 bytes
 _LEAST_SLOTS = 2  # of x: one in use, one being filled
 
 
@@ -67,7 +69,7 @@ def _channels(plan: FilterGradientPlan) -> list[str]:
 
 def _dma(plan: FilterGradientPlan) -> list[str]:
     """What tiles that DMA transposes ask for."""
-    shape, machine = plan.shape, plan.target
+    machine = plan.target
     broken = []
     if machine.generation < V3:
         broken.append(f"DMA that transposes on {machine.name}: exists from NeuronCore-v3 on")
@@ -75,6 +77,13 @@ def _dma(plan: FilterGradientPlan) -> list[str]:
         broken.append(f"DMA that transposes: {machine.name} has it switched off")
     if plan.item_bytes != _TRANSPOSED_BYTES:
         broken.append(f"DMA that transposes {plan.dtype}: {_TRANSPOSED_BYTES} bytes an element")
+    return [*broken, *(_sheets(plan) if plan.has_sheets else _own_tiles(plan))]
+
+
+def _own_tiles(plan: FilterGradientPlan) -> list[str]:
+    """What tiles that are of one tap ask for."""
+    shape = plan.shape
+    broken = []
     if shape.stride[WIDTH] != 1:
         broken.append(f"columns {shape.stride[WIDTH]} apart: DMA transposes what lies together")
     if plan.is_flat:
@@ -88,6 +97,38 @@ def _dma(plan: FilterGradientPlan) -> list[str]:
             )
         if plan.columns != width:
             broken.append(f"{plan.columns} of {width} columns in blocks of several rows")
+    return broken
+
+
+def _sheets(plan: FilterGradientPlan) -> list[str]:
+    """What tiles that all taps share ask for."""
+    shape, machine = plan.shape, plan.target
+    step, width, columns = shape.stride[WIDTH], shape.size[WIDTH], shape.out_size(WIDTH)
+    broken = []
+    if step > _MOST_UNIT or width % step:
+        broken.append(
+            f"sheets of every {step}-th of {width} columns: DMA transposes whole elements of 1 or"
+            f" {_MOST_UNIT} of them"
+        )
+    if sheet_origin(shape) is None:
+        broken.append("sheets: the outermost columns are not padding, and no sheet has all of them")
+    if plan.columns != columns:
+        broken.append(f"{plan.columns} of {columns} columns in blocks of sheets")
+    if plan.piece > columns or plan.apart > plan.rows:
+        broken.append(
+            f"pieces of {plan.piece} columns, rows {plan.apart} apart: a block has {plan.rows} rows"
+            f" of {columns} columns"
+        )
+    lines = plan.piece * -(-plan.rows // plan.apart)
+    if lines > machine.partitions:
+        broken.append(
+            f"{lines} positions of a tile: {machine.name} has {machine.partitions} partitions"
+        )
+    if plan.slot_elems > machine.sbuf_operand_max_elems:
+        broken.append(
+            f"a sheet of {plan.slot_elems} elements: an operand has at most"
+            f" {machine.sbuf_operand_max_elems}"
+        )
     return broken
 
 

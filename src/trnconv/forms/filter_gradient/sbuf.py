@@ -18,7 +18,7 @@ def addresses(plan: FilterGradientPlan) -> Addresses:
     first = first_address(plan.target)
     bias_sums = first + out_tiles * plan.pass_columns * _FLOAT_BYTES
     dy = bias_sums + out_tiles * _FLOAT_BYTES
-    dy_pitch = _aligned((1 + len(plan.masks)) * plan.tiles * plan.outs * item, align)
+    dy_pitch = _aligned(plan.dy_copies * plan.tiles * plan.outs * item, align)
     x = dy + DY_BUFFERS * dy_pitch
     x_pitch = x_slot_bytes(plan)
     dy_window = x + plan.slots * x_pitch
@@ -47,10 +47,8 @@ def addresses(plan: FilterGradientPlan) -> Addresses:
 
 
 def x_slot_bytes(plan: FilterGradientPlan) -> int:
-    """Bytes a partition of one strip of a block of x."""
-    return _aligned(
-        plan.tiles * plan.strip_sizes.columns * plan.item_bytes, plan.target.sbuf_align_bytes
-    )
+    """Bytes a partition of one strip of a block of x, or of one sheet."""
+    return _aligned(plan.slot_elems * plan.item_bytes, plan.target.sbuf_align_bytes)
 
 
 def window_elems(plan: FilterGradientPlan) -> int:

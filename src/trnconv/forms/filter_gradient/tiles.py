@@ -11,14 +11,15 @@ from trnconv.forms.filter_gradient.recipe import (
     TileFill,
     TileView,
 )
+from trnconv.forms.filter_gradient.sheet_tiles import load_moved_dy
 
 
 def dy_tiles(
-    core: GradientCore, one: GradientPass, buffer: nl.NkiTensor, mask: int
+    core: GradientCore, one: GradientPass, buffer: nl.NkiTensor, number: int
 ) -> nl.NkiTensor:
     """A copy of dy as [positions, tiles, channels]."""
     tiles = core.recipe.tiles
-    first = mask * tiles * core.recipe.outs
+    first = number * tiles * core.recipe.outs
     elems = tiles * one.outs
     return buffer[:, first : first + elems].reshape((core.recipe.lines, tiles, one.outs))
 
@@ -30,7 +31,10 @@ def load_dy(core: GradientCore, one: GradientPass, step: BlockStep) -> None:
     buffer = core.dys[core.blocks_begun % 2]
     core.blocks_begun += 1
     plain = dy_tiles(core, one, buffer, 0)
-    if core.recipe.by_dma:
+    if core.recipe.sheets.unit > 0:
+        for number in range(core.recipe.dy_copies):
+            load_moved_dy(core, one, step, dy_tiles(core, one, buffer, number), number)
+    elif core.recipe.by_dma:
         clear(block.fill, plain)
         for load in block.fill.loads:
             pattern = (

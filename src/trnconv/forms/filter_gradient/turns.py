@@ -55,20 +55,30 @@ def turns(plan: FilterGradientPlan) -> Iterator[AreaTurn]:
 
 
 def image_elems(plan: FilterGradientPlan) -> tuple[int, int]:
-    """Elements of an image of x, and of dy."""
+    """Elements of an image of x, as DMA transposes it, and of dy."""
+    return plan.shape.c_in * channel_elems(plan), plan.shape.c_out * plan.shape.positions()
+
+
+def channel_elems(plan: FilterGradientPlan) -> int:
+    """Elements of a channel of x, as DMA transposes it."""
     shape = plan.shape
-    positions = shape.size[DEPTH] * shape.size[HEIGHT] * shape.size[WIDTH]
-    return shape.c_in * positions, shape.c_out * shape.positions()
+    return shape.size[DEPTH] * shape.size[HEIGHT] * row_elems(plan)
+
+
+def row_elems(plan: FilterGradientPlan) -> int:
+    """Elements of a row of x, as DMA transposes it."""
+    return plan.shape.size[WIDTH] // plan.unit
 
 
 def origin(plan: FilterGradientPlan, turn: AreaTurn) -> tuple[int, int]:
     """Elements of x and dy before the first position of a turn, as if there were no padding."""
-    stride, size, out = plan.shape.stride, plan.shape.size, plan.shape.out_sizes()
+    stride, out = plan.shape.stride, plan.shape.out_sizes()
     frame, area = turn.frames[0], turn.areas[0]
     x_image, dy_image = image_elems(plan)
-    x = (frame * stride[DEPTH] * size[HEIGHT] + area.row * stride[HEIGHT]) * size[WIDTH]
+    rows = frame * stride[DEPTH] * plan.shape.size[HEIGHT] + area.row * stride[HEIGHT]
+    x = rows * row_elems(plan) + area.column * stride[WIDTH] // plan.unit
     dy = (frame * out[HEIGHT] + area.row) * out[WIDTH]
-    x += turn.image * x_image + area.column * stride[WIDTH]
+    x += turn.image * x_image
     return x, turn.image * dy_image + dy + area.column
 
 

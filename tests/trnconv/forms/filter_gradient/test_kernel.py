@@ -261,7 +261,7 @@ def test_masks_hide_the_rows_next_door():
     recipe = lower(plan).recipe
     exact = reference(x, dy, shape)
     whole = run_recipe(plan, recipe, x, dy)
-    strips = tuple(replace(strip, mask=0) for strip in recipe.passes[0].strips)
+    strips = tuple(replace(strip, dy_copy=0) for strip in recipe.passes[0].strips)
     unmasked = replace(recipe, passes=(replace(recipe.passes[0], strips=strips),))
     wrong = run_recipe(plan, unmasked, x, dy) != whole
     taps = wrong.reshape(shape.c_out, 3, 3, shape.c_in)  # column tap, row tap

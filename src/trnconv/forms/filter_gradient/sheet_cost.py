@@ -1,0 +1,96 @@
+"""What sheets of x and moved copies of dy cost, in closed form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nkisim.machine import Timing
+from trnconv.forms.dma import descriptor_ns, issue_ns
+from trnconv.forms.filter_gradient.engine_work import EngineWork
+from trnconv.forms.filter_gradient.plan import HEIGHT, WIDTH, FilterGradientPlan, GradientStrip
+from trnconv.forms.filter_gradient.sheet_blocks import (
+    PieceRun,
+    dy_tiles_of_piece,
+    piece_runs,
+    rows_of_sheet_tile,
+)
+from trnconv.forms.filter_gradient.sheets import row_steps, sheet_origin
+from trnconv.forms.filter_gradient.turns import row_elems
+
+BlockSizes = tuple[int, int, int]  # images, rows, columns
+
+
+def sheets_of(strips: Iterable[tuple[GradientStrip, int]]) -> list[tuple[int, int]]:
+    """The sheets that strips read: frame tap and channels of each."""
+    found = {(strip.frame_tap, strip.channel): strip.channels for strip, _ in strips}
+    return [(frame_tap, channels) for (frame_tap, _), channels in found.items()]
+
+
+def sheet_work(
+    plan: FilterGradientPlan, timing: Timing, sizes: BlockSizes, channels: int
+) -> EngineWork:
+    """One sheet of a block."""
+    images, rows, columns = sizes
+    tiles = row_steps(plan.shape).tiles(dy_tiles_of_piece(plan, rows), plan.shape.kernel[HEIGHT])
+    runs = piece_runs(plan, columns, sheet_origin(plan.shape) or 0, row_elems(plan))
+    return _filled(plan, timing, (images, rows, tiles), runs, (channels, plan.unit))
+
+
+def moved_dy_work(
+    plan: FilterGradientPlan, timing: Timing, sizes: BlockSizes, outs: int
+) -> EngineWork:
+    """All copies of dy of a block."""
+    images, rows, columns = sizes
+    tiles = dy_tiles_of_piece(plan, rows)
+    work = EngineWork()
+    for shift in plan.shifts:
+        runs = piece_runs(plan, columns, shift, plan.shape.out_size(WIDTH))
+        work.add(_filled(plan, timing, (images, rows, tiles), runs, (outs, 1)), 1)
+    return work
+
+
+def sheet_edge_work(plan: FilterGradientPlan, timing: Timing, channels: int) -> EngineWork:
+    """Rows of a frame's sheets that are padding: a tile to clear at each end."""
+    shape = plan.shape
+    last = shape.in_position(HEIGHT, shape.out_size(HEIGHT) - 1, shape.kernel[HEIGHT] - 1)
+    ends = (shape.pad_before[HEIGHT] > 0) + (last >= shape.size[HEIGHT])
+    pieces = -(-plan.columns // plan.piece)
+    return _cleared(timing, ends, pieces * channels)
+
+
+def _filled(
+    plan: FilterGradientPlan,
+    timing: Timing,
+    tiles_of: tuple[int, int, int],
+    runs: list[PieceRun],
+    elements: tuple[int, int],
+) -> EngineWork:
+    """DMAs of a block: one for each run of pieces, row of a tile and image."""
+    images, rows, tiles = tiles_of
+    channels, unit = elements
+    work = EngineWork()
+    rate = timing.dma_transpose_rate * (timing.dma_transpose_4_byte_rate if unit > 1 else 1.0)
+    dmas = images * rows_of_sheet_tile(plan, rows)
+    for run in runs:
+        descriptors = max(run.count, channels)
+        moved = run.count * run.pieces * tiles * channels * unit * plan.item_bytes
+        each = descriptor_ns(timing, moved / descriptors, rolled=plan.rolled, rate=rate)
+        busy = descriptors * each
+        issue = issue_ns(timing, rolled=plan.rolled) / timing.dma_issue_queues
+        load = EngineWork(
+            dma=busy,
+            dmas=1,
+            unhidden=max(0.0, issue - busy / timing.dma_engines),
+            hbm=moved,
+            instructions=1,
+        )
+        if run.count > 0:
+            work.add(load, dmas)
+        if not run.is_whole:
+            work.add(_cleared(timing, 1, run.pieces * tiles * channels), images)
+    return work
+
+
+def _cleared(timing: Timing, times: int, elems: int) -> EngineWork:
+    cycles = elems * timing.gpsimd_cycles_per_elem + timing.gpsimd_startup_cycles
+    return EngineWork(gpsimd=times * cycles, instructions=times)
