@@ -26,8 +26,17 @@ from trnconv.errors import TrnconvError
 from trnconv.runtime.pricing import price
 
 HELP = "networks for images, as a check of generality"
-BATCHES = {"resnet-50": (1, 8), "sdxl-unet": (1, 2)}  # 2: a step with guidance
+BATCHES = {"sdxl-unet": (1, 2)}  # 2: a step with guidance
+MANY = (1, 8)  # batches of all others
 _DTYPE = "bfloat16"
+
+_FIGURES = [
+    Column("calls"),
+    Column("GMAC"),
+    Column("ms"),
+    Column("of peak\n%"),
+    Column("what bounds them, by time", "<"),
+]
 
 
 @dataclass(frozen=True)
@@ -44,6 +53,12 @@ class PricedLayer:
     bound: str
     hbm_bytes: int
     refusal: str = ""
+
+
+_Pool = Callable[
+    [Callable[[tuple[ImageLayer, int]], PricedLayer], Sequence[tuple[ImageLayer, int]]],
+    Iterable[PricedLayer],
+]
 
 
 @dataclass(frozen=True)
@@ -77,8 +92,11 @@ class NetworkRow:
         return sum(layer.calls * layer.ns for layer in self.layers)
 
     @property
-    def mfu(self) -> float:
-        """The network's multiply-adds over what the arrays could do in that time."""
+    def of_peak(self) -> float:
+        """The layers' own multiply-adds over what the arrays could do in that time.
+
+        More than 1 where fewer are done: by a fast form, or on what is upsampled.
+        """
         return self.macs / (self.ns * peak_macs_per_ns(self.cores)) if self.ns else 0.0
 
     @property
@@ -122,12 +140,6 @@ def row_of(network: ImageNetwork, cores: int, pool: _Pool) -> NetworkRow:
     """Equal layers are priced once."""
     priced = tuple(pool(partial(priced_layer, cores=cores), counted_layers(network)))
     return NetworkRow(network.name, network.size, network.batch, priced, cores)
-
-
-_Pool = Callable[
-    [Callable[[tuple[ImageLayer, int]], PricedLayer], Sequence[tuple[ImageLayer, int]]],
-    Iterable[PricedLayer],
-]
 
 
 def counted_layers(network: ImageNetwork) -> list[tuple[ImageLayer, int]]:
@@ -175,21 +187,12 @@ def kinds_table(rows: Sequence[NetworkRow]) -> str:
     return aligned(columns, lines)
 
 
-_FIGURES = [
-    Column("calls"),
-    Column("GMAC"),
-    Column("ms"),
-    Column("MFU\n%"),
-    Column("what bounds them, by time", "<"),
-]
-
-
 def _figures(row: NetworkRow) -> list[str]:
     return [
         f"{row.calls}",
         significant(row.macs / 1e9),
         significant(row.ns / 1e6),
-        f"{100 * row.mfu:.1f}",
+        f"{100 * row.of_peak:.1f}",
         row.bounds,
     ]
 
@@ -197,13 +200,13 @@ def _figures(row: NetworkRow) -> list[str]:
 def layers_table(row: NetworkRow) -> str:
     """A line for each distinct layer of a network."""
     columns = [Column("layer", "<"), Column("kind", "<"), Column("channels"), Column("input")]
-    columns += [Column("calls"), Column("GMAC"), Column("us\neach"), Column("MFU\n%")]
+    columns += [Column("calls"), Column("GMAC"), Column("us\neach"), Column("of peak\n%")]
     columns += [Column("HBM\nMB"), Column("bound", "<")]
     return aligned(columns, [_layer_cells(layer, row.cores) for layer in row.layers])
 
 
 def _layer_cells(layer: PricedLayer, cores: int) -> list[str]:
-    mfu = layer.macs / (layer.ns * peak_macs_per_ns(cores)) if layer.ns else 0.0
+    of_peak = layer.macs / (layer.ns * peak_macs_per_ns(cores)) if layer.ns else 0.0
     return [
         layer.name,
         layer.kind,
@@ -212,7 +215,7 @@ def _layer_cells(layer: PricedLayer, cores: int) -> list[str]:
         f"{layer.calls}",
         significant(layer.macs / 1e9),
         microseconds(layer.ns),
-        f"{100 * mfu:.1f}",
+        f"{100 * of_peak:.1f}",
         significant(layer.hbm_bytes / 1e6),
         layer.refusal or layer.bound,
     ]
@@ -222,6 +225,16 @@ def last_line(rows: Sequence[NetworkRow]) -> str:
     """What became of all convolutions."""
     calls, refused = sum(row.calls for row in rows), sum(row.refused for row in rows)
     return f"{len(rows)} networks, {calls - refused} convolutions planned, {refused} refused"
+
+
+def refusals(rows: Sequence[NetworkRow]) -> list[str]:
+    """A line for each layer without a plan, with the reason."""
+    return [
+        f"refused: {row.network} {layer.name}: {layer.refusal}"
+        for row in rows
+        for layer in row.layers
+        if layer.refusal
+    ]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -250,11 +263,7 @@ def main(options: argparse.Namespace) -> int:
         print("", kinds_table(rows), sep="\n")
     for row in rows if options.layers else ():
         print(f"\n{row.network}, batch {row.batch}\n{layers_table(row)}")
-    for row in rows:
-        for layer in row.layers:
-            if layer.refusal:
-                print(f"refused: {row.network} {layer.name}: {layer.refusal}")
-    print("", last_line(rows), sep="\n")
+    print("", *refusals(rows), last_line(rows), sep="\n")
     if options.json is not None:
         document = {"constants": CONSTANTS_VERSION, "networks": [asdict(row) for row in rows]}
         options.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
@@ -263,7 +272,7 @@ def main(options: argparse.Namespace) -> int:
 
 def _rows(options: argparse.Namespace, pool: _Pool) -> Iterator[NetworkRow]:
     for name in options.network or NETWORKS:
-        for batch in BATCHES.get(name, (1, 8)) if options.batch is None else (options.batch,):
+        for batch in BATCHES.get(name, MANY) if options.batch is None else (options.batch,):
             row = row_of(NETWORKS[name](batch), options.cores, pool)
             print(f"{name}, batch {batch}", file=sys.stderr, flush=True)
             yield row

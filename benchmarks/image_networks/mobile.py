@@ -38,4 +38,6 @@ def _inverted(sketch: Sketch, name: str, x: Planes, how: tuple[int, int, int]) -
     y = x if expansion == 1 else sketch.conv(f"{name}.expand", x, wide, 1)
     y = sketch.conv(f"{name}.depthwise", y, wide, 3, stride=stride, groups=wide)
     adds = stride == 1 and x.channels == channels
-    return sketch.conv(f"{name}.project", y, channels, 1, end=Epilogue(residual=BEFORE) if adds else PLAIN_END)
+    return sketch.conv(
+        f"{name}.project", y, channels, 1, end=Epilogue(residual=BEFORE) if adds else PLAIN_END
+    )

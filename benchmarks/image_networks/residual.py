@@ -28,7 +28,7 @@ def residual_stages(sketch: Sketch, image: Planes) -> Planes:
     x = Planes(x.channels, x.height // HALVED, x.width // HALVED)  # max pooling
     for stage, (inner, blocks) in enumerate(_STAGES, 2):
         for block in range(blocks):
-            stride = HALVED if block == 0 and stage > 2 else 1  # noqa: PLR2004 (conv2_x keeps it)
+            stride = HALVED if block == 0 and stage > 2 else 1
             x = _bottleneck(sketch, f"conv{stage}_{block + 1}", x, inner, stride)
     return x
 
