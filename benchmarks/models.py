@@ -22,6 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from math import isnan
+from pathlib import Path
 
 from benchmarks.scatter_times import Times, baseline_ns, store, stored
 from benchmarks.table import Column, aligned, significant
@@ -247,7 +248,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--cores", type=int, default=2, choices=[1, 2], help="of a launch")
     parser.add_argument("--workers", type=int, default=2, metavar="N", help="processes")
-    parser.add_argument("--json", metavar="FILE", help="write the rows there, too")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there, too")
 
 
 def main(options: argparse.Namespace) -> int:
@@ -261,7 +262,12 @@ def main(options: argparse.Namespace) -> int:
     ]
     if not jobs:
         raise TrnconvError(f"{wanted} {options.phase}: no such phase.")
-    rows = list(rows_of(jobs, options))
+    rows: list[Row] = []
+    for row in rows_of(jobs, options):
+        rows.append(row)
+        if options.json:
+            document = {"constants": CONSTANTS_VERSION, "rows": [asdict(done) for done in rows]}
+            options.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     print(
         f"Modelled, constants {CONSTANTS_VERSION}, default reading, bf16, batch 1,"
         f" {cores_in_words(options.cores)};"
@@ -270,7 +276,4 @@ def main(options: argparse.Namespace) -> int:
         " concatenation, upsampling and caches, read and written.\n"
     )
     print(table(rows, options.cores), "", *kept_lines(rows), last_line(rows), sep="\n")
-    if options.json:
-        with open(options.json, "w", encoding="utf-8") as file:  # noqa: PTH123
-            json.dump([asdict(row) for row in rows], file, indent=1)
     return 0
