@@ -2,7 +2,9 @@
 
 A check of generality: the networks are those of `benchmarks/image_networks`. Times are of a launch
 on trn2, by the planner's closed form, convolutions only, each with its activation and residual; a
-layer that is refused is listed with the reason. `--layers` and `--kinds` say where time goes.
+layer that is refused is listed with the reason. `--layers` and `--kinds` say where time goes. The
+least time is that of all products at peak, or of reading all weights once: what is left for whoever
+keeps activations on chip.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from benchmarks.image_networks import NETWORKS, ImageLayer, ImageNetwork
 from benchmarks.table import Column, aligned, microseconds, significant
 from nkisim.machine import CONSTANTS_VERSION, TRN2
 from trnconv.ask.cores import cores_in_words
+from trnconv.ask.ends import ITEM_BYTES
 from trnconv.ask.question import Question, Shape
 from trnconv.errors import TrnconvError
 from trnconv.runtime.pricing import price
@@ -34,6 +37,7 @@ _FIGURES = [
     Column("calls"),
     Column("GMAC"),
     Column("ms"),
+    Column("least\nms"),
     Column("of peak\n%"),
     Column("what bounds them, by time", "<"),
 ]
@@ -49,6 +53,7 @@ class PricedLayer:
     size: str  # of the input
     calls: int
     macs: int  # of one
+    weights: int  # numbers in its filters
     ns: float
     bound: str
     hbm_bytes: int
@@ -92,6 +97,16 @@ class NetworkRow:
         return sum(layer.calls * layer.ns for layer in self.layers)
 
     @property
+    def least_ns(self) -> float:
+        """All products at the arrays' peak, or all weights read once, whichever takes longer.
+
+        What is left if nothing else goes through HBM and no product is saved.
+        """
+        weights = sum(layer.calls * layer.weights for layer in self.layers)
+        reading = ITEM_BYTES[_DTYPE] * weights / TRN2.timing.hbm_bytes_per_ns
+        return max(self.macs / peak_macs_per_ns(self.cores), reading)
+
+    @property
     def of_peak(self) -> float:
         """The layers' own multiply-adds over what the arrays could do in that time.
 
@@ -129,6 +144,7 @@ def priced_layer(counted: tuple[ImageLayer, int], *, cores: int) -> PricedLayer:
         f"{layer.shape.size[1]}x{layer.shape.size[2]}",
         calls,
         layer.shape.macs(),
+        layer.weights,
         ns,
         bound,
         hbm_bytes,
@@ -192,6 +208,7 @@ def _figures(row: NetworkRow) -> list[str]:
         f"{row.calls}",
         significant(row.macs / 1e9),
         significant(row.ns / 1e6),
+        significant(row.least_ns / 1e6),
         f"{100 * row.of_peak:.1f}",
         row.bounds,
     ]

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -179,10 +180,13 @@ def test_equal_layers_are_counted_together():
 
 def test_shares_and_peak_are_of_the_time():
     layers = tuple(
-        networks.PricedLayer("a", kind, "1:1", "1x1", calls, 78_643_200, ns, bound, 0)
+        networks.PricedLayer("a", kind, "1:1", "1x1", calls, 78_643_200, 720, ns, bound, 0)
         for kind, calls, ns, bound in [("1x1", 3, 1000.0, "dma"), ("3x3", 1, 1000.0, "tensor")]
     )
     row = networks.NetworkRow("n", "1x1", 1, layers, 2)
     assert row.bounds == "dma 75%, tensor 25%"
     assert row.of_peak == pytest.approx(78_643_200 / 1000 / networks.peak_macs_per_ns(2))
+    assert row.least_ns == pytest.approx(4 * 78_643_200 / networks.peak_macs_per_ns(2))
+    read_longest = replace(row, layers=tuple(replace(layer, macs=1) for layer in layers))
+    assert read_longest.least_ns == pytest.approx(4 * 2 * 720 / TRN2.timing.hbm_bytes_per_ns)
     assert [kind for kind, _ in networks.by_kind(row)] == ["1x1", "3x3"]

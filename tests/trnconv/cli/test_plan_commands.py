@@ -309,6 +309,8 @@ SETTINGS = {
     "completion": "os.environ.update(_TRNCONV_COMPLETE='complete_zsh',"
     " _TYPER_COMPLETE_ARGS='trnconv plan --model wan')",
     "plan": f"sys.argv = ['trnconv', 'plan', *{SDXL}, '--no-cache']",
+    "size": "sys.argv = ['trnconv', 'plan', '--model', 'wan2.1', '--size', '480x832x49',"
+    " '--no-cache']",
 }
 
 
@@ -358,6 +360,13 @@ WAN = ("plan", "--model", "wan2.1", "--size", "720x1280x81")
 def test_a_model_is_planned_in_20_seconds_and_again_in_3(tmp_path):
     assert cpu_seconds(*WAN, cache=tmp_path) < limit_s(20)
     assert cpu_seconds(*WAN, cache=tmp_path) < limit_s(3)
+
+
+@pytest.mark.slow
+def test_a_size_that_is_not_stored_is_planned_in_10_seconds(tmp_path):
+    """What was observed at another size is scaled; `test_torch_is_not_loaded` has its size, too."""
+    asked = ("plan", "--model", "wan2.1", "--size", "480x832x49")
+    assert cpu_seconds(*asked, cache=tmp_path) < limit_s(10)
 
 
 @pytest.mark.slow
