@@ -87,11 +87,11 @@ def errors_of(
     entry: ModelEntry, phase: str, accuracies: Sequence[str], *, reduced: bool
 ) -> Iterator[ModelError]:
     """One encode or decode under each accuracy."""
-    from trnconv.pytorch.three_ways import Subject, verdicts  # noqa: PLC0415 (torch: this only)
+    from trnconv.pytorch.three_ways import ModelRun, verdicts  # noqa: PLC0415 (torch: this only)
 
     size = entry.tiny if reduced else small_clip(entry)
     policies = [Policy(accuracy, least_macs=0) for accuracy in accuracies]
-    found = verdicts(Subject(entry, phase, size, reduced), policies)
+    found = verdicts(ModelRun(entry, phase, size, reduced), policies)
     for accuracy, verdict in zip(accuracies, found, strict=True):
         yield ModelError(
             entry.name,

@@ -1,10 +1,11 @@
 """`python -m benchmarks models`: every autoencoder of the registry at its production size.
 
 What encodes and decodes do comes from stored observations, without torch. Their convolutions are
-priced by the planner's closed form (`--simulate`: traced and scheduled), under the default policy,
-and once more directly and under "fast"; with `--full`, also on trn3. Times are of a launch: two
-cores, or `--cores 1`. Convolutions that torch keeps are listed with the reason. The baseline gets
-the convolutions that the model calls; on two cores it takes half of its time on one.
+priced by the planner's closed form (`--simulate`: traced and scheduled), under the default policy;
+with `--full` also directly, under "fast" and on trn3, whose plans are searched for: that takes most
+of an hour. Times are of a launch: two cores, or `--cores 1`. Convolutions that torch keeps are
+listed with the reason. The baseline gets the convolutions that the model calls; on two cores it
+takes half of its time on one.
 
 With `--observe` each model runs again on the meta device, once patched with all rewrites and once
 as it is, with the extra `diffusers`: that gives what is printed of models as they are, and times of
@@ -21,6 +22,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import compress
 from math import isnan
 from pathlib import Path
 
@@ -39,6 +41,7 @@ from trnconv.runtime.pricing import price
 
 HELP = "every autoencoder of the registry at its production size"
 CORES_OF_A_CHIP = 8
+_NONE = "-"
 Job = tuple[str, str]  # model, phase
 
 
@@ -51,10 +54,10 @@ class Row:
     phase: str
     calls: int
     ours_s: float  # accuracy bf16, the default
-    direct_s: float
+    direct_s: float  # NaN if it was not asked for, as all of these
     fast_s: float
-    as_is_s: float  # our kernels without the rewrites; NaN if it was not asked for
-    trn3_s: float  # likewise
+    as_is_s: float  # our kernels without the rewrites
+    trn3_s: float
     baseline_s: float  # NaN if it was not asked for, or is not stored
     instructions: int
     copied_gb: float
@@ -101,8 +104,8 @@ def planned(job: Job, asked: Asked) -> Row:
         phase=phase,
         calls=ours.calls,
         ours_s=ours.seconds,
-        direct_s=of(DIRECT).seconds,
-        fast_s=of(FAST).seconds,
+        direct_s=of(DIRECT).seconds if asked.full else unknown,
+        fast_s=of(FAST).seconds if asked.full else unknown,
         as_is_s=unknown,
         trn3_s=of(BF16, TRN3.name).seconds if asked.full else unknown,
         baseline_s=unknown if stored is None else stored.seconds,
@@ -131,7 +134,7 @@ def measure(job: Job, *, asked: Asked, known: Times) -> tuple[Row, Times]:
     priced = partial(estimate, simulate=asked.simulate, cores=asked.cores)
     ours = priced(run, TRN2)
     times: Times = {}
-    total = float("nan")
+    total = unknown = float("nan")
     if asked.baseline:
         used = dict(known)
         works = as_is_run.report.book.works.items()
@@ -145,10 +148,10 @@ def measure(job: Job, *, asked: Asked, known: Times) -> tuple[Row, Times]:
             phase=phase,
             calls=ours.calls,
             ours_s=ours.seconds,
-            direct_s=priced(run, TRN2, accuracy=DIRECT).seconds,
-            fast_s=priced(run, TRN2, accuracy=FAST).seconds,
-            as_is_s=priced(as_is_run, TRN2).seconds if asked.full else float("nan"),
-            trn3_s=priced(run, TRN3).seconds if asked.full else float("nan"),
+            direct_s=priced(run, TRN2, accuracy=DIRECT).seconds if asked.full else unknown,
+            fast_s=priced(run, TRN2, accuracy=FAST).seconds if asked.full else unknown,
+            as_is_s=priced(as_is_run, TRN2).seconds if asked.full else unknown,
+            trn3_s=priced(run, TRN3).seconds if asked.full else unknown,
             baseline_s=total / asked.cores / 1e9,
             instructions=ours.instructions,
             copied_gb=ours.copied_bytes / 1e9,
@@ -186,16 +189,16 @@ def rows_of(jobs: Sequence[Job], options: argparse.Namespace) -> Iterator[Row]:
 
 
 def table(rows: Sequence[Row], cores: int) -> str:
-    """One line for each phase of each model."""
+    """One line for each phase of each model, without columns that have no number at all."""
     launch = "core" if cores == 1 else "pair"
     names = ("calls", f"trn2\n{launch}, s", "direct\ns", "fast\ns", "chip of 8,\nideal, s")
-    names += (f"trn3\n{launch}, s", "baseline\ns")
+    names += (f"trn3\n{launch}, s", "baseline\ns", "ours /\nbaseline", "ours /\nas it is")
+    names += ("instruc-\ntions", "copies\nGB", "as it is\nGB", "peak\nGB", "largest\ntensor, GB")
     columns = [Column("model", "<"), Column("size", "<"), Column("phase", "<")]
     columns += [Column(name) for name in names]
-    columns += [Column(name) for name in ("ours /\nbaseline", "ours /\nas it is")]
-    columns += [Column(name) for name in ("instruc-\ntions", "copies\nGB", "as it is\nGB")]
-    columns += [Column("peak\nGB"), Column("largest\ntensor, GB")]
-    return aligned(columns, [_cells(row, cores) for row in rows])
+    lines = [_cells(row, cores) for row in rows]
+    used = [any(line[place] != _NONE for line in lines) for place in range(len(columns))]
+    return aligned(list(compress(columns, used)), [list(compress(line, used)) for line in lines])
 
 
 def _cells(row: Row, cores: int) -> list[str]:
@@ -206,23 +209,23 @@ def _cells(row: Row, cores: int) -> list[str]:
         row.phase,
         f"{row.calls}",
         significant(row.ours_s),
-        significant(row.direct_s),
-        significant(row.fast_s),
+        _seconds(row.direct_s),
+        _seconds(row.fast_s),
         significant(row.ours_s * cores / CORES_OF_A_CHIP),
         _seconds(row.trn3_s),
         _seconds(row.baseline_s),
-        f"{row.ours_s / row.baseline_s:.2f}" if known else "-",
-        "-" if isnan(row.as_is_s) else f"{row.ours_s / row.as_is_s:.3f}",
+        f"{row.ours_s / row.baseline_s:.2f}" if known else _NONE,
+        _NONE if isnan(row.as_is_s) else f"{row.ours_s / row.as_is_s:.3f}",
         f"{row.instructions}",
         f"{row.copied_gb:.0f}",
-        "-" if isnan(row.copied_as_is_gb) else f"{row.copied_as_is_gb:.0f}",
+        _NONE if isnan(row.copied_as_is_gb) else f"{row.copied_as_is_gb:.0f}",
         f"{row.peak_gb:.1f}",
         f"{row.largest_gb:.2f}",
     ]
 
 
 def _seconds(value: float) -> str:
-    return "-" if isnan(value) else significant(value)
+    return _NONE if isnan(value) else significant(value)
 
 
 def last_line(rows: Sequence[Row]) -> str:
@@ -242,7 +245,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--phase", choices=("encode", "decode"), help="only this one")
     parser.add_argument("--simulate", action="store_true", help="schedule every launch: slow")
     parser.add_argument("--no-baseline", action="store_true", help="leave the baseline out")
-    parser.add_argument("--full", action="store_true", help="also trn3")
+    parser.add_argument("--full", action="store_true", help="also direct, fast and trn3")
     parser.add_argument(
         "--observe", action="store_true", help="run the models again, and as they are: needs torch"
     )

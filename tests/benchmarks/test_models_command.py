@@ -17,6 +17,7 @@ from trnconv.observed import Kept
 
 ROOT = Path(__file__).parents[2]
 ASKED = models.Asked(simulate=False, baseline=True, full=False, cores=2)
+FULL = replace(ASKED, full=True)
 
 
 @pytest.fixture(scope="module")
@@ -31,9 +32,19 @@ def test_a_row_is_what_the_plan_says(row):
     plan = model_plan("wan2.1", "", "decode", PlanOptions(cores=2))
     assert row.ours_s == plan.seconds
     assert row.calls == plan.calls
-    assert row.fast_s <= row.ours_s <= row.direct_s < row.baseline_s
+    assert row.ours_s < row.baseline_s
     assert isnan(row.as_is_s)
+    headings = models.table([row], 2).splitlines()[1]
+    assert "as it is" not in headings
+    assert "baseline" in headings
     assert (row.taken, row.kept) == (plan.observation.taken, ())
+
+
+@pytest.mark.slow
+def test_a_full_row_has_other_accuracies_and_machines():
+    row = models.planned(("taesd", "decode"), FULL)
+    assert 0 < row.fast_s <= row.ours_s <= row.direct_s
+    assert row.trn3_s > 0
 
 
 @pytest.mark.slow

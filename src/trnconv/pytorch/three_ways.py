@@ -57,7 +57,7 @@ class ModelVerdict:
 
 
 @dataclass(frozen=True)
-class Subject:
+class ModelRun:
     """One encode or decode of a registered model with random weights."""
 
     entry: ModelEntry
@@ -70,11 +70,11 @@ def verify_model(
     entry: ModelEntry, phase: str, accuracy: str, size: Size | None = None
 ) -> ModelVerdict:
     """The reduced model of the registry: every kind of layer, narrow and shallow."""
-    subject = Subject(entry, phase, entry.tiny if size is None else size, reduced=True)
+    subject = ModelRun(entry, phase, entry.tiny if size is None else size, reduced=True)
     return next(verdicts(subject, [accuracy]))
 
 
-def verdicts(subject: Subject, accuracies: Sequence[str | Policy]) -> Iterator[ModelVerdict]:
+def verdicts(subject: ModelRun, accuracies: Sequence[str | Policy]) -> Iterator[ModelVerdict]:
     """One for each accuracy; the unpatched model runs once in each type."""
     given = _example(subject)
     exact, _ = _run(subject, given, torch.float32)
@@ -92,7 +92,7 @@ def verdicts(subject: Subject, accuracies: Sequence[str | Policy]) -> Iterator[M
         )
 
 
-def _example(subject: Subject) -> torch.Tensor:
+def _example(subject: ModelRun) -> torch.Tensor:
     entry, size = subject.entry, subject.size
     made = (
         model_builder.example_video(entry, size)
@@ -103,7 +103,7 @@ def _example(subject: Subject) -> torch.Tensor:
 
 
 def _run(
-    subject: Subject, given: torch.Tensor, dtype: torch.dtype, accuracy: str | Policy | None = None
+    subject: ModelRun, given: torch.Tensor, dtype: torch.dtype, accuracy: str | Policy | None = None
 ) -> tuple[torch.Tensor, PatchReport | None]:
     """One encode or decode, patched if an accuracy is given."""
     entry = subject.entry

@@ -30,7 +30,7 @@ def test_pools_that_torch_lacks_in_bf16_are_averaged_in_float32():
 
 def test_accuracies_share_the_unpatched_runs():
     entry = find("sdxl")
-    subject = three_ways.Subject(entry, "decode", entry.tiny, reduced=True)
+    subject = three_ways.ModelRun(entry, "decode", entry.tiny, reduced=True)
     found = list(three_ways.verdicts(subject, ["direct", "bf16"]))
     assert len({verdict.floor for verdict in found}) == 1
     assert [work.policy.accuracy for verdict in found for work, _ in verdict.works[:1]] == [
