@@ -157,6 +157,25 @@ def _cells(error: ModelError) -> list[str]:
     ]
 
 
+def page_lines(errors: Sequence[ModelError]) -> list[str]:
+    """The table of `docs/reference/accuracy.md`: a line for each phase of each model."""
+    lines = [
+        "| model | phase | clip | outputs | torch's bf16 | ratio, bf16 | ratio, fast | +- | fast |",
+        "|---|---|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    by_run: dict[tuple[str, str], dict[str, ModelError]] = {}
+    for error in errors:
+        by_run.setdefault((error.model, error.phase), {})[error.accuracy] = error
+    for (model, phase), found in by_run.items():
+        default, fast = found[BF16], found[FAST]
+        clip = f"{default.size}{', reduced' if default.reduced else ''}"
+        ratios = f"{default.ratio:.3f} | {fast.ratio:.3f} | {default.spread:.3f}"
+        forms = f"{default.fast_calls}, {fast.fast_calls} of {default.calls}"
+        start = f"| {model} | {phase} | {clip} | {default.outputs} | {default.floor:.5f}"
+        lines.append(f"{start} | {ratios} | {forms} |")
+    return lines
+
+
 def last_lines(errors: Sequence[ModelError]) -> list[str]:
     """For each accuracy how many runs are within the bar, and the others by name."""
     lines = []
@@ -178,6 +197,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--accuracy", action="append", choices=(BF16, FAST), help="default: both")
     parser.add_argument("--reduced", action="store_true", help="narrow models, tiny clips")
     parser.add_argument("--stored", action="store_true", help="print what is stored, run nothing")
+    parser.add_argument("--markdown", action="store_true", help="as a table of the documentation")
     parser.add_argument(
         "--json", type=Path, default=STORED, help="where rows are kept, beside those of other runs"
     )
@@ -200,5 +220,6 @@ def main(options: argparse.Namespace) -> int:
                 store(options.json, [*known, *found])
                 print(" ".join(_cells(found[-1])), file=sys.stderr, flush=True)
     print("Simulated; weights and inputs at random, rounded to bf16.\n")
-    print(table(found), "", *last_lines(found), sep="\n")
+    rows = page_lines(found) if options.markdown else [table(found)]
+    print(*rows, "", *last_lines(found), sep="\n")
     return 0

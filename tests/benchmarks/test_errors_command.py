@@ -1,6 +1,7 @@
 """`python -m benchmarks errors`: clips that models take, rows that are kept, bars by name."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -67,6 +68,21 @@ def test_a_model_at_full_width_has_fast_convolutions(capsys, tmp_path):
     assert row["kept"] == 0
     assert row["calls"] == 35
     assert "accuracy bf16: " in capsys.readouterr().out
+
+
+def test_the_page_has_the_stored_rows():
+    page = Path(__file__).parents[2] / "docs" / "reference" / "accuracy.md"
+    lines = page.read_text(encoding="utf-8").splitlines()
+    assert [
+        line for line in errors.page_lines(errors.stored_errors(errors.STORED)) if line not in lines
+    ] == []
+
+
+def test_a_line_of_the_page_has_both_accuracies():
+    rows = [error("taesd"), error("taesd", ours=1.1, accuracy="fast")]
+    assert errors.page_lines(rows)[-1] == (
+        "| taesd | decode | 64x96x1 | 10000 | 0.01000 | 1.000 | 1.100 | 0.010 | 2, 2 of 9 |"
+    )
 
 
 def test_the_stored_table_has_every_model():
