@@ -51,6 +51,15 @@ class ModelError:
     fast_calls: int  # by fast forms
     kept: int  # convolutions that torch kept
     reduced: bool = False
+    seed: int = 0
+
+    @property
+    def clip(self) -> str:
+        """Its size, and what else tells runs apart."""
+        words = [self.size]
+        words += ["reduced"] if self.reduced else []
+        words += [f"seed {self.seed}"] if self.seed else []
+        return ", ".join(words)
 
     @property
     def ratio(self) -> float:
@@ -84,14 +93,14 @@ def small_clip(entry: ModelEntry) -> Size:
 
 
 def errors_of(
-    entry: ModelEntry, phase: str, accuracies: Sequence[str], *, reduced: bool
+    entry: ModelEntry, phase: str, accuracies: Sequence[str], *, reduced: bool, seed: int
 ) -> Iterator[ModelError]:
     """One encode or decode under each accuracy."""
     from trnconv.pytorch.three_ways import ModelRun, verdicts  # noqa: PLC0415 (torch: this only)
 
     size = entry.tiny if reduced else small_clip(entry)
     policies = [Policy(accuracy, least_macs=0) for accuracy in accuracies]
-    found = verdicts(ModelRun(entry, phase, size, reduced), policies)
+    found = verdicts(ModelRun(entry, phase, size, reduced, seed), policies)
     for accuracy, verdict in zip(accuracies, found, strict=True):
         yield ModelError(
             entry.name,
@@ -105,6 +114,7 @@ def errors_of(
             _fast_calls(verdict),
             verdict.kept,
             reduced,
+            seed,
         )
 
 
@@ -127,7 +137,7 @@ def stored_errors(file: Path) -> list[ModelError]:
 def store(file: Path, errors: Sequence[ModelError]) -> None:
     """In the order of the registry; of equal runs the last."""
     names = [entry.name for entry in models()]
-    latest = {(error.model, error.phase, error.accuracy): error for error in errors}
+    latest = {(error.model, error.phase, error.accuracy, error.seed): error for error in errors}
     ordered = sorted(latest.values(), key=lambda error: names.index(error.model))
     rows = [asdict(error) for error in ordered]
     file.write_text(json.dumps({"models": rows}, indent=1) + "\n", encoding="utf-8")
@@ -146,7 +156,7 @@ def _cells(error: ModelError) -> list[str]:
         error.model,
         error.phase,
         error.accuracy,
-        f"{error.size}{', reduced' if error.reduced else ''}",
+        error.clip,
         f"{error.fast_calls}/{error.calls}",
         f"{error.outputs}",
         f"{error.ours:.5f}",
@@ -164,14 +174,13 @@ def page_lines(errors: Sequence[ModelError]) -> list[str]:
         "|---|---|---|--:|--:|--:|--:|--:|--:|",
     ]
     by_run: dict[tuple[str, str], dict[str, ModelError]] = {}
-    for error in errors:
+    for error in (error for error in errors if error.seed == 0):
         by_run.setdefault((error.model, error.phase), {})[error.accuracy] = error
     for (model, phase), found in by_run.items():
         default, fast = found[BF16], found[FAST]
-        clip = f"{default.size}{', reduced' if default.reduced else ''}"
         ratios = f"{default.ratio:.3f} | {fast.ratio:.3f} | {default.spread:.3f}"
         forms = f"{default.fast_calls}, {fast.fast_calls} of {default.calls}"
-        start = f"| {model} | {phase} | {clip} | {default.outputs} | {default.floor:.5f}"
+        start = f"| {model} | {phase} | {default.clip} | {default.outputs} | {default.floor:.5f}"
         lines.append(f"{start} | {ratios} | {forms} |")
     return lines
 
@@ -196,6 +205,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--phase", choices=("encode", "decode"), help="only this one")
     parser.add_argument("--accuracy", action="append", choices=(BF16, FAST), help="default: both")
     parser.add_argument("--reduced", action="store_true", help="narrow models, tiny clips")
+    parser.add_argument("--seed", type=int, default=0, help="of weights and inputs")
     parser.add_argument("--stored", action="store_true", help="print what is stored, run nothing")
     parser.add_argument("--markdown", action="store_true", help="as a table of the documentation")
     parser.add_argument(
@@ -216,7 +226,9 @@ def main(options: argparse.Namespace) -> int:
         jobs = [(model, phase) for model in wanted for phase in model.phases]
         for model, phase in jobs:
             if options.phase in (None, phase):
-                found += errors_of(model, phase, accuracies, reduced=options.reduced)
+                found += errors_of(
+                    model, phase, accuracies, reduced=options.reduced, seed=options.seed
+                )
                 store(options.json, [*known, *found])
                 print(" ".join(_cells(found[-1])), file=sys.stderr, flush=True)
     print("Simulated; weights and inputs at random, rounded to bf16.\n")

@@ -64,6 +64,7 @@ class ModelRun:
     phase: str
     size: Size
     reduced: bool  # the narrow and shallow configuration, with every kind of layer
+    seed: int = 0  # of weights and inputs
 
 
 def verify_model(
@@ -95,9 +96,9 @@ def verdicts(subject: ModelRun, accuracies: Sequence[str | Policy]) -> Iterator[
 def _example(subject: ModelRun) -> torch.Tensor:
     entry, size = subject.entry, subject.size
     made = (
-        model_builder.example_video(entry, size)
+        model_builder.example_video(entry, size, seed=subject.seed)
         if subject.phase == "encode"
-        else model_builder.example_latent(entry, size, reduced=subject.reduced)
+        else model_builder.example_latent(entry, size, reduced=subject.reduced, seed=subject.seed)
     )
     return made.to(torch.bfloat16).float()
 
@@ -107,7 +108,9 @@ def _run(
 ) -> tuple[torch.Tensor, PatchReport | None]:
     """One encode or decode, patched if an accuracy is given."""
     entry = subject.entry
-    model = model_builder.build(entry, reduced=subject.reduced, dtype=torch.bfloat16)
+    model = model_builder.build(
+        entry, reduced=subject.reduced, seed=subject.seed, dtype=torch.bfloat16
+    )
     last = getattr(model.decoder, "conv_out", None)
     with torch.no_grad(), _WidePools():
         for parameter in () if last is None else last.parameters():
