@@ -1,36 +1,65 @@
 """`python -m benchmarks errors`: every registered model against float32, beside torch's bf16.
 
-Reduced models, simulated; norms, attention and fast forms as a patched model has them. The ratio
-is of root mean squares, ours over torch's bf16; in decibels it is what PSNR loses, whatever the
-peak. Needs the extra `diffusers`.
+Models of their full width with random weights on small clips, simulated; norms, attention and fast
+forms as a patched model has them, also for convolutions that are small only because the clip is.
+With `--reduced`, the narrow configurations that tests use: seconds each, but too narrow for any
+fast form, and a latent of some dozens of numbers says little.
+
+The ratio is of root mean squares, ours over torch's bf16; in decibels it is what PSNR loses,
+whatever the peak. Both are draws: with n outputs a ratio is known to about one part in the square
+root of n. Needs the extra `diffusers`.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from math import log10
+from math import log10, sqrt
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from benchmarks.table import Column, aligned
-from trnconv.ask.policy import BF16, FAST
-from trnconv.models import find, models
+from nkisim.machine import TRN2
+from trnconv.ask.policy import BF16, FAST, Policy
+from trnconv.models import ModelEntry, Size, find, models
+from trnconv.runtime.pricing import price
+
+if TYPE_CHECKING:
+    from trnconv.pytorch.three_ways import ModelVerdict
 
 HELP = "errors of whole models against float32, ours beside torch's bf16"
+STORED = Path(__file__).with_suffix(".json")
 RATIO, DECIBELS = 1.02, 0.1
+_LEAST_SIDES = (64, 96)  # pixels of a clip: rows and columns, or more where the latent needs it
 
 
 @dataclass(frozen=True)
 class ModelError:
-    """One encode or decode of a reduced model."""
+    """One encode or decode."""
 
     model: str
     phase: str
     accuracy: str
     ours: float  # RMS, relative to that of the exact result
     floor: float  # the same of torch in bf16
+    size: str  # of the clip
+    outputs: int
+    calls: int  # of convolutions
+    fast_calls: int  # by fast forms
+    kept: int  # convolutions that torch kept
+    reduced: bool = False
+    seed: int = 0
+
+    @property
+    def clip(self) -> str:
+        """Its size, and what else tells runs apart."""
+        words = [self.size]
+        words += ["reduced"] if self.reduced else []
+        words += [f"seed {self.seed}"] if self.seed else []
+        return ", ".join(words)
 
     @property
     def ratio(self) -> float:
@@ -43,52 +72,82 @@ class ModelError:
         return 20 * log10(self.ratio)
 
     @property
+    def spread(self) -> float:
+        """What the ratio of two draws of so many independent errors varies by, about."""
+        return self.ratio / sqrt(self.outputs)
+
+    @property
     def is_within(self) -> bool:
         """No worse than torch's bf16, nearly."""
         return self.ratio <= RATIO and self.lost_db <= DECIBELS
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """What the command can be asked for."""
-    parser.add_argument("--model", action="append", help="only this one; may be repeated")
-    parser.add_argument("--accuracy", action="append", choices=(BF16, FAST), help="default: both")
-    parser.add_argument("--json", type=Path, help="where the figures are stored as well")
-
-
-def main(options: argparse.Namespace) -> int:
-    """Run them one after the other, then print all; the exit code."""
-    from trnconv.pytorch.three_ways import verify_model  # noqa: PLC0415 (torch: this command only)
-
-    found = []
-    for entry in [find(name) for name in options.model] if options.model else models():
-        for phase in entry.phases:
-            for accuracy in options.accuracy or (BF16, FAST):
-                verdict = verify_model(entry, phase, accuracy)
-                own = (verdict.ours.rms, verdict.floor.rms)
-                found.append(ModelError(entry.name, phase, accuracy, *own))
-                print(_line(found[-1]), flush=True)
-    if options.json is not None:
-        options.json.write_text(_stored(found), encoding="utf-8")
-    print(table(found))
-    default = [error for error in found if error.accuracy == BF16]
-    print(
-        f"at most {RATIO} and {DECIBELS} dB at accuracy {BF16}:"
-        f" {sum(error.is_within for error in default)}/{len(default)}"
+def small_clip(entry: ModelEntry) -> Size:
+    """A few rows of latents, and more than one step of time where the model has time."""
+    rows, columns = (
+        -(-least // step) * step
+        for least, step in zip(_LEAST_SIDES, entry.compression[1:], strict=True)
     )
-    return 0
+    frames = entry.frames.first + entry.frames.step
+    return Size("small", max(1, frames), rows, columns)
 
 
-def table(errors: list[ModelError]) -> str:
+def errors_of(
+    entry: ModelEntry, phase: str, accuracies: Sequence[str], *, reduced: bool, seed: int
+) -> Iterator[ModelError]:
+    """One encode or decode under each accuracy."""
+    from trnconv.pytorch.three_ways import ModelRun, verdicts  # noqa: PLC0415 (torch: this only)
+
+    size = entry.tiny if reduced else small_clip(entry)
+    policies = [Policy(accuracy, least_macs=0) for accuracy in accuracies]
+    found = verdicts(ModelRun(entry, phase, size, reduced, seed), policies)
+    for accuracy, verdict in zip(accuracies, found, strict=True):
+        yield ModelError(
+            entry.name,
+            phase,
+            accuracy,
+            verdict.ours.rms,
+            verdict.floor.rms,
+            f"{size.height}x{size.width}x{size.frames}",
+            verdict.outputs,
+            sum(calls for _, calls in verdict.works),
+            _fast_calls(verdict),
+            verdict.kept,
+            reduced,
+            seed,
+        )
+
+
+def _fast_calls(verdict: ModelVerdict) -> int:
+    return sum(
+        calls
+        for work, calls in verdict.works
+        if price(work.question(TRN2)).plan.plan.form == "minimal"
+    )
+
+
+def stored_errors(file: Path) -> list[ModelError]:
+    """Rows of a file that this command wrote; none if there is no such file."""
+    if not file.is_file():
+        return []
+    rows = json.loads(file.read_text(encoding="utf-8"))["models"]
+    return [ModelError(**row) for row in rows]
+
+
+def store(file: Path, errors: Sequence[ModelError]) -> None:
+    """In the order of the registry; of equal runs the last."""
+    names = [entry.name for entry in models()]
+    latest = {(error.model, error.phase, error.accuracy, error.seed): error for error in errors}
+    ordered = sorted(latest.values(), key=lambda error: names.index(error.model))
+    rows = [asdict(error) for error in ordered]
+    file.write_text(json.dumps({"models": rows}, indent=1) + "\n", encoding="utf-8")
+
+
+def table(errors: Sequence[ModelError]) -> str:
     """A row a run."""
-    columns = [
-        Column("model", "<"),
-        Column("phase", "<"),
-        Column("accuracy", "<"),
-        Column("ours"),
-        Column("torch\nbf16"),
-        Column("ratio"),
-        Column("PSNR lost,\ndB"),
-    ]
+    columns = [Column(name, "<") for name in ("model", "phase", "accuracy", "clip")]
+    columns += [Column("fast /\ncalls"), Column("outputs"), Column("ours"), Column("torch\nbf16")]
+    columns += [Column("ratio"), Column("+-"), Column("PSNR lost,\ndB")]
     return aligned(columns, [_cells(error) for error in errors])
 
 
@@ -97,17 +156,82 @@ def _cells(error: ModelError) -> list[str]:
         error.model,
         error.phase,
         error.accuracy,
+        error.clip,
+        f"{error.fast_calls}/{error.calls}",
+        f"{error.outputs}",
         f"{error.ours:.5f}",
         f"{error.floor:.5f}",
         f"{error.ratio:.3f}",
+        f"{error.spread:.3f}",
         f"{error.lost_db:+.2f}",
     ]
 
 
-def _line(error: ModelError) -> str:
-    return " ".join(_cells(error))
+def page_lines(errors: Sequence[ModelError]) -> list[str]:
+    """The table of `docs/reference/accuracy.md`: a line for each phase of each model."""
+    lines = [
+        "| model | phase | clip | outputs | torch's bf16 | ratio, bf16 | ratio, fast | +- | fast |",
+        "|---|---|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    by_run: dict[tuple[str, str], dict[str, ModelError]] = {}
+    for error in (error for error in errors if error.seed == 0):
+        by_run.setdefault((error.model, error.phase), {})[error.accuracy] = error
+    for (model, phase), found in by_run.items():
+        default, fast = found[BF16], found[FAST]
+        ratios = f"{default.ratio:.3f} | {fast.ratio:.3f} | {default.spread:.3f}"
+        forms = f"{default.fast_calls}, {fast.fast_calls} of {default.calls}"
+        start = f"| {model} | {phase} | {default.clip} | {default.outputs} | {default.floor:.5f}"
+        lines.append(f"{start} | {ratios} | {forms} |")
+    return lines
 
 
-def _stored(errors: list[ModelError]) -> str:
-    rows: list[dict[str, Any]] = [asdict(error) for error in errors]
-    return json.dumps({"models": rows}, indent=1) + "\n"
+def last_lines(errors: Sequence[ModelError]) -> list[str]:
+    """For each accuracy how many runs are within the bar, and the others by name."""
+    lines = []
+    for accuracy in dict.fromkeys(error.accuracy for error in errors):
+        own = [error for error in errors if error.accuracy == accuracy]
+        beyond = [error for error in own if not error.is_within]
+        words = f"at most {RATIO} and {DECIBELS} dB at accuracy {accuracy}:"
+        names = ", ".join(f"{error.model} {error.phase}" for error in beyond)
+        lines.append(
+            f"{words} {len(own) - len(beyond)}/{len(own)}{'; not ' if names else ''}{names}"
+        )
+    return lines
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """What the command can be asked for."""
+    parser.add_argument("--model", action="append", help="only this one; may be repeated")
+    parser.add_argument("--phase", choices=("encode", "decode"), help="only this one")
+    parser.add_argument("--accuracy", action="append", choices=(BF16, FAST), help="default: both")
+    parser.add_argument("--reduced", action="store_true", help="narrow models, tiny clips")
+    parser.add_argument("--seed", type=int, default=0, help="of weights and inputs")
+    parser.add_argument("--stored", action="store_true", help="print what is stored, run nothing")
+    parser.add_argument("--markdown", action="store_true", help="as a table of the documentation")
+    parser.add_argument(
+        "--json", type=Path, default=STORED, help="where rows are kept, beside those of other runs"
+    )
+
+
+def main(options: argparse.Namespace) -> int:
+    """Run them one after the other, then print all; the exit code."""
+    wanted = [find(name) for name in options.model] if options.model else models()
+    accuracies = tuple(options.accuracy or (BF16, FAST))
+    known = stored_errors(options.json)
+    found: list[ModelError] = []
+    if options.stored:
+        names = {entry.name for entry in wanted}
+        found = [error for error in known if error.model in names]
+    else:
+        jobs = [(model, phase) for model in wanted for phase in model.phases]
+        for model, phase in jobs:
+            if options.phase in (None, phase):
+                found += errors_of(
+                    model, phase, accuracies, reduced=options.reduced, seed=options.seed
+                )
+                store(options.json, [*known, *found])
+                print(" ".join(_cells(found[-1])), file=sys.stderr, flush=True)
+    print("Simulated; weights and inputs at random, rounded to bf16.\n")
+    rows = page_lines(found) if options.markdown else [table(found)]
+    print(*rows, "", *last_lines(found), sep="\n")
+    return 0

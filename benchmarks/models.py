@@ -1,10 +1,15 @@
 """`python -m benchmarks models`: every autoencoder of the registry at its production size.
 
-Each model runs on the meta device, encode and decode, once patched with all rewrites and once as
-it is. The convolutions of the former are priced by the planner's closed form (`--simulate`: traced
-and scheduled), under the default policy, and once more directly and under "fast"; with `--full`,
-also on trn3, and those of the model as it is. Times are of a launch: two cores, or `--cores 1`. The
-baseline gets the convolutions that the model calls; on two cores it takes half of its time on one.
+What encodes and decodes do comes from stored observations, without torch. Their convolutions are
+priced by the planner's closed form (`--simulate`: traced and scheduled), under the default policy;
+with `--full` also directly, under "fast" and on trn3, whose plans are searched for: that takes most
+of an hour. Times are of a launch: two cores, or `--cores 1`. Convolutions that torch keeps are
+listed with the reason. The baseline gets the convolutions that the model calls; on two cores it
+takes half of its time on one.
+
+With `--observe` each model runs again on the meta device, once patched with all rewrites and once
+as it is, with the extra `diffusers`: that gives what is printed of models as they are, and times of
+the baseline that are not stored, which are then kept.
 """
 
 from __future__ import annotations
@@ -13,24 +18,30 @@ import argparse
 import json
 import multiprocessing
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import compress
 from math import isnan
+from pathlib import Path
 
 from benchmarks.scatter_times import Times, baseline_ns, store, stored
 from benchmarks.table import Column, aligned, significant
 from nkisim.machine import CONSTANTS_VERSION, TRN2, TRN3
 from trnconv.ask.cores import cores_in_words
-from trnconv.ask.policy import ALWAYS_DIRECT, DIRECT, FAST
+from trnconv.ask.policy import ALWAYS_DIRECT, BF16, DIRECT, FAST
+from trnconv.baseline import model_baseline
 from trnconv.errors import TrnconvError
 from trnconv.geometry import ConvShape
+from trnconv.model_plan import ModelPlan, PlanOptions, Prices, observation, plan_observed
 from trnconv.models import find, models
 from trnconv.observed import ObservedConv
 from trnconv.runtime.pricing import price
 
 HELP = "every autoencoder of the registry at its production size"
 CORES_OF_A_CHIP = 8
+_NONE = "-"
 Job = tuple[str, str]  # model, phase
 
 
@@ -43,18 +54,18 @@ class Row:
     phase: str
     calls: int
     ours_s: float  # accuracy bf16, the default
-    direct_s: float
+    direct_s: float  # NaN if it was not asked for, as all of these
     fast_s: float
-    as_is_s: float  # our kernels without the rewrites; NaN if it was not asked for
-    trn3_s: float  # likewise
-    baseline_s: float  # NaN if it was not asked for
+    as_is_s: float  # our kernels without the rewrites
+    trn3_s: float
+    baseline_s: float  # NaN if it was not asked for, or is not stored
     instructions: int
     copied_gb: float
-    copied_as_is_gb: float
+    copied_as_is_gb: float  # NaN if the model did not run as it is
     peak_gb: float
     largest_gb: float
     taken: int
-    kept: int
+    kept: tuple[str, ...]  # by torch: modules, and why
 
 
 @dataclass(frozen=True)
@@ -65,10 +76,51 @@ class Asked:
     baseline: bool
     full: bool
     cores: int  # of a launch
+    observe: bool = False
+
+
+def row_of(job: Job, *, asked: Asked, known: Times) -> tuple[Row, Times]:
+    """The row of a job, and the baseline's times that were computed for it."""
+    return measure(job, asked=asked, known=known) if asked.observe else (planned(job, asked), {})
+
+
+def planned(job: Job, asked: Asked) -> Row:
+    """The row of what was observed before."""
+    entry, phase = find(job[0]), job[1]
+    size, unknown = entry.production, float("nan")
+    seen = observation(entry, size, phase)
+
+    def of(accuracy: str, machine: str = TRN2.name) -> ModelPlan:
+        options = PlanOptions(machine, accuracy, asked.cores)
+        prices = Prices(simulate=asked.simulate, cores=asked.cores)
+        return plan_observed(seen, size, options, prices)
+
+    ours = of(BF16)
+    stored = model_baseline(entry, size, phase, TRN2, asked.cores) if asked.baseline else None
+    whole = phase == entry.phases[-1]  # a model's convolutions are counted once
+    return Row(
+        model=entry.name,
+        size=size.name,
+        phase=phase,
+        calls=ours.calls,
+        ours_s=ours.seconds,
+        direct_s=of(DIRECT).seconds if asked.full else unknown,
+        fast_s=of(FAST).seconds if asked.full else unknown,
+        as_is_s=unknown,
+        trn3_s=of(BF16, TRN3.name).seconds if asked.full else unknown,
+        baseline_s=unknown if stored is None else stored.seconds,
+        instructions=ours.instructions,
+        copied_gb=ours.copied_bytes / 1e9,
+        copied_as_is_gb=unknown,
+        peak_gb=seen.peak_bytes / 1e9,
+        largest_gb=seen.largest_bytes / 1e9,
+        taken=seen.taken if whole else 0,
+        kept=tuple(f"{kept.module}: {kept.reason}" for kept in seen.kept) if whole else (),
+    )
 
 
 def measure(job: Job, *, asked: Asked, known: Times) -> tuple[Row, Times]:
-    """The row of a job, and the baseline's times it needed."""
+    """The row of a model that runs on the meta device, and the baseline's times it needed."""
     from trnconv.pytorch.estimate import (  # noqa: PLC0415 (torch: for this command only)
         estimate,
         observe_entry,
@@ -82,7 +134,7 @@ def measure(job: Job, *, asked: Asked, known: Times) -> tuple[Row, Times]:
     priced = partial(estimate, simulate=asked.simulate, cores=asked.cores)
     ours = priced(run, TRN2)
     times: Times = {}
-    total = float("nan")
+    total = unknown = float("nan")
     if asked.baseline:
         used = dict(known)
         works = as_is_run.report.book.works.items()
@@ -96,10 +148,10 @@ def measure(job: Job, *, asked: Asked, known: Times) -> tuple[Row, Times]:
             phase=phase,
             calls=ours.calls,
             ours_s=ours.seconds,
-            direct_s=priced(run, TRN2, accuracy=DIRECT).seconds,
-            fast_s=priced(run, TRN2, accuracy=FAST).seconds,
-            as_is_s=priced(as_is_run, TRN2).seconds if asked.full else float("nan"),
-            trn3_s=priced(run, TRN3).seconds if asked.full else float("nan"),
+            direct_s=priced(run, TRN2, accuracy=DIRECT).seconds if asked.full else unknown,
+            fast_s=priced(run, TRN2, accuracy=FAST).seconds if asked.full else unknown,
+            as_is_s=priced(as_is_run, TRN2).seconds if asked.full else unknown,
+            trn3_s=priced(run, TRN3).seconds if asked.full else unknown,
             baseline_s=total / asked.cores / 1e9,
             instructions=ours.instructions,
             copied_gb=ours.copied_bytes / 1e9,
@@ -107,7 +159,7 @@ def measure(job: Job, *, asked: Asked, known: Times) -> tuple[Row, Times]:
             peak_gb=run.peak_bytes / 1e9,
             largest_gb=run.largest_bytes / 1e9,
             taken=len(run.report.taken) if whole else 0,
-            kept=len(run.report.kept) if whole else 0,
+            kept=tuple(f"{kept.name}: {kept.reason}" for kept in run.report.kept) if whole else (),
         ),
         times,
     )
@@ -123,11 +175,13 @@ def _baseline(work: ObservedConv, known: Times) -> float:
 def rows_of(jobs: Sequence[Job], options: argparse.Namespace) -> Iterator[Row]:
     """Rows as they are done; new times of the baseline are kept in its file."""
     known = stored()
-    asked = Asked(options.simulate, not options.no_baseline, options.full, options.cores)
-    work = partial(measure, asked=asked, known=known)
+    wanted = (options.simulate, not options.no_baseline, options.full, options.cores)
+    work = partial(row_of, asked=Asked(*wanted, options.observe), known=known)
+    start = time.perf_counter()
     with multiprocessing.get_context("spawn").Pool(options.workers) as pool:
         for done, (row, times) in enumerate(pool.imap(work, jobs), 1):
-            print(f"{done} of {len(jobs)}  {row.model} {row.phase}", file=sys.stderr, flush=True)
+            words = f"{done} of {len(jobs)}  {row.model} {row.phase}"
+            print(f"{words}, {time.perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
             if times:
                 known.update(times)
                 store(known)
@@ -135,16 +189,16 @@ def rows_of(jobs: Sequence[Job], options: argparse.Namespace) -> Iterator[Row]:
 
 
 def table(rows: Sequence[Row], cores: int) -> str:
-    """One line for each phase of each model."""
+    """One line for each phase of each model, without columns that have no number at all."""
     launch = "core" if cores == 1 else "pair"
     names = ("calls", f"trn2\n{launch}, s", "direct\ns", "fast\ns", "chip of 8,\nideal, s")
-    names += (f"trn3\n{launch}, s", "baseline\ns")
+    names += (f"trn3\n{launch}, s", "baseline\ns", "ours /\nbaseline", "ours /\nas it is")
+    names += ("instruc-\ntions", "copies\nGB", "as it is\nGB", "peak\nGB", "largest\ntensor, GB")
     columns = [Column("model", "<"), Column("size", "<"), Column("phase", "<")]
     columns += [Column(name) for name in names]
-    columns += [Column(name) for name in ("ours /\nbaseline", "ours /\nas it is")]
-    columns += [Column(name) for name in ("instruc-\ntions", "copies\nGB", "as it is\nGB")]
-    columns += [Column("peak\nGB"), Column("largest\ntensor, GB")]
-    return aligned(columns, [_cells(row, cores) for row in rows])
+    lines = [_cells(row, cores) for row in rows]
+    used = [any(line[place] != _NONE for line in lines) for place in range(len(columns))]
+    return aligned(list(compress(columns, used)), [list(compress(line, used)) for line in lines])
 
 
 def _cells(row: Row, cores: int) -> list[str]:
@@ -155,29 +209,34 @@ def _cells(row: Row, cores: int) -> list[str]:
         row.phase,
         f"{row.calls}",
         significant(row.ours_s),
-        significant(row.direct_s),
-        significant(row.fast_s),
+        _seconds(row.direct_s),
+        _seconds(row.fast_s),
         significant(row.ours_s * cores / CORES_OF_A_CHIP),
         _seconds(row.trn3_s),
         _seconds(row.baseline_s),
-        f"{row.ours_s / row.baseline_s:.2f}" if known else "-",
-        "-" if isnan(row.as_is_s) else f"{row.ours_s / row.as_is_s:.3f}",
+        f"{row.ours_s / row.baseline_s:.2f}" if known else _NONE,
+        _NONE if isnan(row.as_is_s) else f"{row.ours_s / row.as_is_s:.3f}",
         f"{row.instructions}",
         f"{row.copied_gb:.0f}",
-        f"{row.copied_as_is_gb:.0f}",
+        _NONE if isnan(row.copied_as_is_gb) else f"{row.copied_as_is_gb:.0f}",
         f"{row.peak_gb:.1f}",
         f"{row.largest_gb:.2f}",
     ]
 
 
 def _seconds(value: float) -> str:
-    return "-" if isnan(value) else significant(value)
+    return _NONE if isnan(value) else significant(value)
 
 
 def last_line(rows: Sequence[Row]) -> str:
     """How many models, and what became of their convolutions."""
-    taken, kept = sum(row.taken for row in rows), sum(row.kept for row in rows)
+    taken, kept = sum(row.taken for row in rows), sum(len(row.kept) for row in rows)
     return f"{len({row.model for row in rows})} models, {taken} convolutions taken, {kept} kept"
+
+
+def kept_lines(rows: Sequence[Row]) -> list[str]:
+    """A line for each convolution that torch keeps."""
+    return [f"kept: {row.model} {words}" for row in rows for words in row.kept]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -186,10 +245,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--phase", choices=("encode", "decode"), help="only this one")
     parser.add_argument("--simulate", action="store_true", help="schedule every launch: slow")
     parser.add_argument("--no-baseline", action="store_true", help="leave the baseline out")
-    parser.add_argument("--full", action="store_true", help="also trn3, and models as they are")
+    parser.add_argument("--full", action="store_true", help="also direct, fast and trn3")
+    parser.add_argument(
+        "--observe", action="store_true", help="run the models again, and as they are: needs torch"
+    )
     parser.add_argument("--cores", type=int, default=2, choices=[1, 2], help="of a launch")
     parser.add_argument("--workers", type=int, default=2, metavar="N", help="processes")
-    parser.add_argument("--json", metavar="FILE", help="write the rows there, too")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there, too")
 
 
 def main(options: argparse.Namespace) -> int:
@@ -203,7 +265,12 @@ def main(options: argparse.Namespace) -> int:
     ]
     if not jobs:
         raise TrnconvError(f"{wanted} {options.phase}: no such phase.")
-    rows = list(rows_of(jobs, options))
+    rows: list[Row] = []
+    for row in rows_of(jobs, options):
+        rows.append(row)
+        if options.json:
+            document = {"constants": CONSTANTS_VERSION, "rows": [asdict(done) for done in rows]}
+            options.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     print(
         f"Modelled, constants {CONSTANTS_VERSION}, default reading, bf16, batch 1,"
         f" {cores_in_words(options.cores)};"
@@ -211,8 +278,5 @@ def main(options: argparse.Namespace) -> int:
         "Convolutions only: no norms, attention, launches. Copies are bytes of padding,"
         " concatenation, upsampling and caches, read and written.\n"
     )
-    print(table(rows, options.cores), "", last_line(rows), sep="\n")
-    if options.json:
-        with open(options.json, "w", encoding="utf-8") as file:  # noqa: PTH123
-            json.dump([asdict(row) for row in rows], file, indent=1)
+    print(table(rows, options.cores), "", *kept_lines(rows), last_line(rows), sep="\n")
     return 0

@@ -12,12 +12,17 @@ floor is next to nothing. A wrong tap or a shifted frame is an error of the size
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
+from trnconv.ask.policy import Policy
 from trnconv.models import ModelEntry, Size
 from trnconv.pytorch import model_builder
+from trnconv.pytorch.lazy.ledger import PolicedConv
 from trnconv.pytorch.patching import PatchReport, patch_
 
 FACTOR, ALLOWANCE = 2, 0.005
@@ -42,6 +47,7 @@ class ModelVerdict:
     outputs: int
     taken: int  # convolutions on our kernels
     kept: int  # left to torch
+    works: tuple[tuple[PolicedConv, int], ...] = ()  # what was called, and how often
 
     @property
     def passed(self) -> bool:
@@ -50,47 +56,85 @@ class ModelVerdict:
         return all(own <= FACTOR * least + ALLOWANCE for own, least in pairs)
 
 
+@dataclass(frozen=True)
+class ModelRun:
+    """One encode or decode of a registered model with random weights."""
+
+    entry: ModelEntry
+    phase: str
+    size: Size
+    reduced: bool  # the narrow and shallow configuration, with every kind of layer
+    seed: int = 0  # of weights and inputs
+
+
 def verify_model(
     entry: ModelEntry, phase: str, accuracy: str, size: Size | None = None
 ) -> ModelVerdict:
     """The reduced model of the registry: every kind of layer, narrow and shallow."""
-    clip = entry.tiny if size is None else size
-    given = _example(entry, phase, clip)
-    exact, _ = _run(entry, phase, given, torch.float32)
-    floor, _ = _run(entry, phase, given, torch.bfloat16)
-    ours, report = _run(entry, phase, given, torch.bfloat16, accuracy=accuracy)
-    assert report is not None
-    return ModelVerdict(
-        ours=_error(ours, exact),
-        floor=_error(floor, exact),
-        outputs=exact.numel(),
-        taken=len(report.taken),
-        kept=len(report.kept),
-    )
+    subject = ModelRun(entry, phase, entry.tiny if size is None else size, reduced=True)
+    return next(verdicts(subject, [accuracy]))
 
 
-def _example(entry: ModelEntry, phase: str, size: Size) -> torch.Tensor:
+def verdicts(subject: ModelRun, accuracies: Sequence[str | Policy]) -> Iterator[ModelVerdict]:
+    """One for each accuracy; the unpatched model runs once in each type."""
+    given = _example(subject)
+    exact, _ = _run(subject, given, torch.float32)
+    floor, _ = _run(subject, given, torch.bfloat16)
+    for accuracy in accuracies:
+        ours, report = _run(subject, given, torch.bfloat16, accuracy)
+        assert report is not None
+        yield ModelVerdict(
+            ours=_error(ours, exact),
+            floor=_error(floor, exact),
+            outputs=exact.numel(),
+            taken=len(report.taken),
+            kept=len(report.kept),
+            works=tuple(report.book.works.items()),
+        )
+
+
+def _example(subject: ModelRun) -> torch.Tensor:
+    entry, size = subject.entry, subject.size
     made = (
-        model_builder.example_video(entry, size)
-        if phase == "encode"
-        else model_builder.example_latent(entry, size, reduced=True)
+        model_builder.example_video(entry, size, seed=subject.seed)
+        if subject.phase == "encode"
+        else model_builder.example_latent(entry, size, reduced=subject.reduced, seed=subject.seed)
     )
     return made.to(torch.bfloat16).float()
 
 
 def _run(
-    entry: ModelEntry, phase: str, given: torch.Tensor, dtype: torch.dtype, accuracy: str = ""
+    subject: ModelRun, given: torch.Tensor, dtype: torch.dtype, accuracy: str | Policy | None = None
 ) -> tuple[torch.Tensor, PatchReport | None]:
     """One encode or decode, patched if an accuracy is given."""
-    model = model_builder.build(entry, reduced=True, dtype=torch.bfloat16)
+    entry = subject.entry
+    model = model_builder.build(
+        entry, reduced=subject.reduced, seed=subject.seed, dtype=torch.bfloat16
+    )
     last = getattr(model.decoder, "conv_out", None)
-    with torch.no_grad():
+    with torch.no_grad(), _WidePools():
         for parameter in () if last is None else last.parameters():
             parameter.mul_(_FADED)
         model = torch.nn.Module.to(model, dtype=dtype)
         report = patch_(model, accuracy=accuracy, backend="nkisim") if accuracy else None
-        run = model_builder.encode if phase == "encode" else model_builder.decode
+        run = model_builder.encode if subject.phase == "encode" else model_builder.decode
         return run(model, entry, given.to(dtype)), report
+
+
+class _WidePools(TorchFunctionMode):
+    """Averages over volumes in float32, rounded once: torch's CPU has none in bf16."""
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        options = dict(kwargs or {})
+        if func is torch.nn.functional.avg_pool3d and args[0].dtype == torch.bfloat16:
+            return func(args[0].float(), *args[1:], **options).to(torch.bfloat16)
+        return func(*args, **options)
 
 
 def _error(y: torch.Tensor, exact: torch.Tensor) -> Error:

@@ -309,6 +309,8 @@ SETTINGS = {
     "completion": "os.environ.update(_TRNCONV_COMPLETE='complete_zsh',"
     " _TYPER_COMPLETE_ARGS='trnconv plan --model wan')",
     "plan": f"sys.argv = ['trnconv', 'plan', *{SDXL}, '--no-cache']",
+    "size": "sys.argv = ['trnconv', 'plan', '--model', 'wan2.1', '--size', '480x832x49',"
+    " '--no-cache']",
 }
 
 
@@ -376,3 +378,10 @@ def test_help_takes_at_most_twice_as_long_as_its_libraries(tmp_path):
     ]
     ours, theirs = map(min, zip(*pairs, strict=True))
     assert ours <= 2 * theirs
+
+
+@pytest.mark.slow
+def test_a_size_that_is_not_stored_is_planned_in_10_seconds(tmp_path):
+    """What was observed at another size is scaled; `test_torch_is_not_loaded` has its size, too."""
+    asked = (*PROGRAM, "plan", "--model", "wan2.1", "--size", "480x832x49")
+    assert cpu_seconds(asked, tmp_path) < limit_s(10)

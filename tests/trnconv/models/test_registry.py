@@ -8,9 +8,9 @@ from trnconv.models import FrameRule, LatentSize, Size, find, latent_size, model
 
 NAMES = """wan2.1 wan2.2-5b cogvideox cogvideox1.5 hunyuanvideo hunyuanvideo1.5 ltx-video-0.9.0
 ltx-video-0.9.1 ltx-video-0.9.7 ltx-2 ltx-2.3 mochi cosmos1.0 qwen-image allegro svd sdxl
-flux lightvae-wan2.1 kvae-video kvae-image kandinsky6-sr easyanimate5 hunyuanimage2.1
-hunyuanimage-refiner flux2 flux2-small-decoder qwen-image-2.1 sana-dc-ae dc-ae-f64c128 taesd taef1
-taew2.1 taew2.2 taehv1.5 taeltx2""".split()
+flux lightvae-wan2.1 lightvae-wan2.2 kvae-video kvae-image kandinsky6-sr easyanimate5
+hunyuanimage2.1 hunyuanimage-refiner flux2 flux2-small-decoder qwen-image-2.1 sana-dc-ae
+dc-ae-f64c128 taesd taef1 taew2.1 taew2.2 taehv1.5 taeltx2""".split()
 
 
 def of_every_model(function):

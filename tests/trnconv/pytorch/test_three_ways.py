@@ -21,6 +21,24 @@ def test_a_patched_model_passes(phase):
     assert 0 < verdict.floor.rms < 0.05  # bf16 has 8 bits, and there are a few dozen roundings
 
 
+def test_pools_that_torch_lacks_in_bf16_are_averaged_in_float32():
+    """Cosmos averages over volumes; torch's CPU has no such operator in bf16."""
+    verdict = verify_model(find("cosmos1.0"), "encode", "bf16")
+    assert verdict.passed
+    assert verdict.kept == 0
+
+
+def test_accuracies_share_the_unpatched_runs():
+    entry = find("sdxl")
+    subject = three_ways.ModelRun(entry, "decode", entry.tiny, reduced=True)
+    found = list(three_ways.verdicts(subject, ["direct", "bf16"]))
+    assert len({verdict.floor for verdict in found}) == 1
+    assert [work.policy.accuracy for verdict in found for work, _ in verdict.works[:1]] == [
+        "direct",
+        "bf16",
+    ]
+
+
 def test_a_wrong_weight_is_noticed(monkeypatch):
     patch = three_ways.patch_
 

@@ -1,0 +1,97 @@
+"""`python -m benchmarks errors`: clips that models take, rows that are kept, bars by name."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks import errors
+from benchmarks.__main__ import main
+from trnconv.models import find, models
+from trnconv.models.registry import latent_size
+
+
+def error(model="taesd", *, ours=1.0, accuracy="bf16", outputs=10_000):
+    how = {"size": "64x96x1", "outputs": outputs, "calls": 9, "fast_calls": 2, "kept": 0}
+    return errors.ModelError(model, "decode", accuracy, 0.01 * ours, 0.01, **how)
+
+
+@pytest.mark.parametrize("entry", models(), ids=lambda entry: entry.name)
+def test_every_model_takes_its_small_clip(entry):
+    size = errors.small_clip(entry)
+    latent = latent_size(entry, size)
+    assert latent.height * latent.width >= 2
+    assert (size.frames > 1) == (entry.frames.step > 1)
+
+
+def test_a_ratio_is_decibels_and_has_a_spread():
+    row = error(ours=10 ** (1 / 20))
+    assert row.lost_db == pytest.approx(1.0)
+    assert row.spread == pytest.approx(row.ratio / 100)
+    assert not row.is_within
+    assert error(ours=1.011).is_within
+    assert not error(ours=1.015).is_within  # 0.13 dB
+
+
+def test_rows_of_other_runs_stay(tmp_path):
+    file = tmp_path / "errors.json"
+    errors.store(file, [error("taesd"), error("wan2.1"), error("taesd", ours=2.0)])
+    assert [row.model for row in errors.stored_errors(file)] == ["wan2.1", "taesd"]
+    assert errors.stored_errors(file)[1].ratio == pytest.approx(2.0)
+    assert errors.stored_errors(tmp_path / "none.json") == []
+
+
+def test_runs_beyond_the_bar_are_named():
+    rows = [error("wan2.1"), error("taesd", ours=1.1), error("taesd", ours=1.1, accuracy="fast")]
+    assert errors.last_lines(rows) == [
+        "at most 1.02 and 0.1 dB at accuracy bf16: 1/2; not taesd decode",
+        "at most 1.02 and 0.1 dB at accuracy fast: 0/1; not taesd decode",
+    ]
+
+
+def test_stored_rows_are_printed_without_a_run(capsys, tmp_path):
+    file = tmp_path / "errors.json"
+    errors.store(file, [error("taesd"), error("wan2.1")])
+    assert main(["errors", "--stored", "--model", "taesd", "--json", str(file)]) == 0
+    printed = capsys.readouterr().out
+    assert "taesd" in printed
+    assert "wan2.1" not in printed
+
+
+@pytest.mark.diffusers
+def test_a_model_at_full_width_has_fast_convolutions(capsys, tmp_path):
+    file = tmp_path / "errors.json"
+    asked = ["--model", "taesd", "--phase", "decode", "--accuracy", "bf16"]
+    assert main(["errors", *asked, "--json", str(file)]) == 0
+    (row,) = json.loads(file.read_text())["models"]
+    assert row["outputs"] == 3 * 64 * 96
+    assert row["kept"] == 0
+    assert row["calls"] == 35
+    assert "accuracy bf16: " in capsys.readouterr().out
+
+
+def test_the_page_has_the_stored_rows():
+    page = Path(__file__).parents[2] / "docs" / "reference" / "accuracy.md"
+    lines = page.read_text(encoding="utf-8").splitlines()
+    assert [
+        line for line in errors.page_lines(errors.stored_errors(errors.STORED)) if line not in lines
+    ] == []
+
+
+def test_a_line_of_the_page_has_both_accuracies():
+    rows = [error("taesd"), error("taesd", ours=1.1, accuracy="fast")]
+    assert errors.page_lines(rows)[-1] == (
+        "| taesd | decode | 64x96x1 | 10000 | 0.01000 | 1.000 | 1.100 | 0.010 | 2, 2 of 9 |"
+    )
+
+
+def test_the_stored_table_has_every_model():
+    """Encode and decode under both accuracies; what was not run at full width says so."""
+    stored = {(row.model, row.phase, row.accuracy) for row in errors.stored_errors(errors.STORED)}
+    every = {
+        (entry.name, phase, accuracy)
+        for entry in models()
+        for phase in find(entry.name).phases
+        for accuracy in ("bf16", "fast")
+    }
+    assert stored == every
