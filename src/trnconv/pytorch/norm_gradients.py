@@ -144,11 +144,11 @@ def _normed(call: NormCall, x: Tensor) -> _Normed:
 def _of_groups(call: NormCall, x: Tensor) -> _Normed:
     """Statistics of groups of channels: of all positions of an image, or of each frame."""
     axes = (2, 4, 5) if call.kind == FRAME_GROUPS else (2, 3, 4, 5)
-    groups = x.unflatten(_CHANNELS, (call.groups, -1))
+    images, channels, *rest = x.shape
+    grouped = (images, call.groups, channels // call.groups, *rest)
 
     def mean(of: Tensor) -> Tensor:
-        grouped = of.unflatten(_CHANNELS, (call.groups, -1)).mean(axes, keepdim=True)
-        return grouped.expand(groups.shape).flatten(1, 2)
+        return of.reshape(grouped).mean(axes, keepdim=True).expand(grouped).flatten(1, 2)
 
     centred = x - mean(x)
     inverse = torch.rsqrt(mean(centred.square()) + call.eps)
