@@ -144,11 +144,11 @@ def _normed(call: NormCall, x: Tensor) -> _Normed:
 def _of_groups(call: NormCall, x: Tensor) -> _Normed:
     """Statistics of groups of channels: of all positions of an image, or of each frame."""
     axes = (2, 4, 5) if call.kind == FRAME_GROUPS else (2, 3, 4, 5)
-    groups = x.unflatten(_CHANNELS, (call.groups, -1))
+    shape = (x.shape[0], call.groups, x.shape[1] // call.groups, *x.shape[2:])
 
     def mean(of: Tensor) -> Tensor:
-        grouped = of.unflatten(_CHANNELS, (call.groups, -1)).mean(axes, keepdim=True)
-        return grouped.expand(groups.shape).flatten(1, 2)
+        grouped = of.reshape(shape).mean(axes, keepdim=True)
+        return grouped.expand(shape).reshape(x.shape)
 
     centred = x - mean(x)
     inverse = torch.rsqrt(mean(centred.square()) + call.eps)
