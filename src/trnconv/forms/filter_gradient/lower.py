@@ -134,12 +134,13 @@ def _strip_works(
                 column=tap * plan.pack_in + strip.channel,
                 kept=kept,
                 columns=strip.columns,
-                taps=tuple(range(first, first + strip.row_taps)),
+                taps=tuple(range(first, first + strip.column_taps * strip.row_taps)),
                 channel=pack * plan.pack_in + strip.channel,
                 channels=strip.channels,
                 dy_copy=copy,
                 row_tap=strip.row_tap,
                 phase=phase,
+                phases=strip.column_taps,
             )
         )
         kept += strip.columns

@@ -47,7 +47,7 @@ def _strip_look(
     """All of a strip that costs; by tap, rows in the padding and ends of rows there."""
     sizes = (one.frame_tap, one.row_taps, one.channels)
     if plan.has_sheets:
-        return (*sizes, one.channel)
+        return (*sizes, one.channel, one.column_taps)
     if not plan.by_dma:
         return (*sizes, one.column_tap == 0 and one.row_tap == 0)
     edges = outside[one.row_tap : one.row_tap + one.row_taps]

@@ -16,7 +16,7 @@ from itertools import accumulate
 from typing import ClassVar, NamedTuple
 
 from trnconv.ask.ends import Epilogue
-from trnconv.forms.filter_gradient.sheets import row_steps, sheet_shifts
+from trnconv.forms.filter_gradient.sheets import joined_taps, row_steps, sheet_shifts
 from trnconv.forms.form import ArraySpec, Plan
 from trnconv.geometry import ConvShape, Triple
 
@@ -26,7 +26,7 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True)
 class GradientStrip:
-    """Columns of the gradient made at once: some taps along the height, one of each other axis."""
+    """Columns of the gradient made at once: some taps along the height, one along the depth."""
 
     variant: int  # its number among the strips of one frame tap
     frame_tap: int
@@ -35,11 +35,12 @@ class GradientStrip:
     row_taps: int
     channel: int  # the first, in its pack
     channels: int
+    column_taps: int = 1  # of sheets: so many phases of the same elements
 
     @property
     def columns(self) -> int:
         """Columns of the matmul."""
-        return self.row_taps * self.channels
+        return self.column_taps * self.row_taps * self.channels
 
 
 WIDE_END = Epilogue(dtype="float32")
@@ -229,10 +230,20 @@ class FilterGradientPlan(Plan):
         """The columns of the gradient of a pack, in the order in which they are made."""
         return _strips(*self._strips_by())
 
-    def _strips_by(self) -> tuple[Triple, Span, int, Span | None]:
+    def _strips_by(self) -> tuple[Triple, Span, int, Span | None, tuple[Span, ...]]:
         """What strips follow from."""
         ins, bank = self.ins_of or (0, self.pack_in), self.target.psum_bank_fp32_elems
-        return self.shape.kernel, ins, bank, self.strips_of
+        return self.shape.kernel, ins, bank, self.strips_of, self._joined_taps(ins, bank)
+
+    def _joined_taps(self, ins: Span, bank: int) -> tuple[Span, ...]:
+        """Column taps of a strip, first and how many: several where a sheet and a bank have them.
+
+        Cores that share strips count those of single taps.
+        """
+        columns = self.shape.kernel[HEIGHT] * (ins[1] - ins[0])
+        if self.has_sheets and self.strips_of is None and columns * self.unit <= bank:
+            return joined_taps(self.shape)
+        return tuple((tap, 1) for tap in range(self.shape.kernel[WIDTH]))
 
     @property
     def out_tiles(self) -> int:
@@ -281,7 +292,9 @@ def _frames_read(shape: ConvShape) -> tuple[tuple[int, ...], ...]:
 
 
 @lru_cache(maxsize=256)
-def _strips(taps: Triple, ins: Span, most: int, part: Span | None) -> tuple[GradientStrip, ...]:
+def _strips(
+    taps: Triple, ins: Span, most: int, part: Span | None, joined: tuple[Span, ...]
+) -> tuple[GradientStrip, ...]:
     begin, end = ins
     row_taps = max(1, min(taps[HEIGHT], most // (end - begin)))
     strips = []
@@ -289,18 +302,20 @@ def _strips(taps: Triple, ins: Span, most: int, part: Span | None) -> tuple[Grad
         variant = 0
         for channel in range(begin, end, most):
             channels = min(most, end - channel)
-            for column_tap in range(taps[WIDTH]):
+            for column_tap, columns in joined:
                 for row_tap in range(0, taps[HEIGHT], row_taps):
                     count = min(row_taps, taps[HEIGHT] - row_tap)
-                    taken = (frame_tap, column_tap, row_tap, count, channel, channels)
+                    taken = (frame_tap, column_tap, row_tap, count, channel, channels, columns)
                     strips.append(GradientStrip(variant, *taken))
                     variant += 1
     return tuple(strips[slice(*part)] if part else strips)
 
 
 @lru_cache(maxsize=256)
-def _strip_sizes(taps: Triple, ins: Span, most: int, part: Span | None) -> StripSizes:
-    strips = _strips(taps, ins, most, part)
+def _strip_sizes(
+    taps: Triple, ins: Span, most: int, part: Span | None, joined: tuple[Span, ...]
+) -> StripSizes:
+    strips = _strips(taps, ins, most, part, joined)
     columns = [strip.columns for strip in strips]
     channels = max(strip.channels for strip in strips)
     return StripSizes(max(columns), channels, tuple(accumulate(columns, initial=0)))

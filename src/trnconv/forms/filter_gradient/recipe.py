@@ -163,7 +163,8 @@ class StripWork(NKIObject):
     channels: int
     dy_copy: int  # masked or moved; 0: as it is
     row_tap: int  # the first
-    phase: int  # of the columns of a sheet
+    phase: int  # of the columns of a sheet, the first
+    phases: int
 
 
 @dataclass(frozen=True)

@@ -64,13 +64,15 @@ def held_sheet(core: GradientCore, step: BlockStep, strip: StripWork) -> nl.NkiT
 def of_sheet(
     steps: SheetSteps, block: GradientBlock, strip: StripWork, sheet: nl.NkiTensor, tile: int
 ) -> nl.NkiTensor:
-    """What streams past a tile of dy: [positions, taps, channels] of a sheet."""
+    """What streams past a tile of dy: [positions, phases, row taps, channels] of a sheet."""
     sheets = block.sheets
+    taps = len(strip.taps) // strip.phases
     piece = tile // sheets.dy_tiles
     first = tile % sheets.dy_tiles * steps.by_row + strip.row_tap * steps.by_tap
-    end = first + (len(strip.taps) - 1) * steps.by_tap + 1
-    rows = sheet[0 : block.tiles[tile], piece, first : end : steps.by_tap]
-    return rows[:, :, strip.phase : strip.channels * steps.unit : steps.unit]
+    end = first + (taps - 1) * steps.by_tap + 1
+    shape = (sheet.shape[0], sheets.pieces, sheets.x_tiles, strip.channels, steps.unit)
+    rows = sheet.reshape(shape)[0 : block.tiles[tile], piece, first : end : steps.by_tap]
+    return rows[:, :, :, strip.phase : strip.phase + strip.phases].permute((0, 3, 1, 2))
 
 
 def sheet_pattern(load: SheetLoad, stride: int, channels: int) -> tuple[tuple[int, int], ...]:

@@ -81,6 +81,20 @@ def sheet_shifts(shape: ConvShape) -> tuple[int, ...]:
     )
 
 
+@lru_cache(maxsize=256)
+def joined_taps(shape: ConvShape) -> tuple[tuple[int, int], ...]:
+    """Column taps that meet the same dy and follow each other in a sheet: first, and how many."""
+    joined: list[tuple[int, int]] = []
+    for number, tap in enumerate(column_taps(shape)):
+        first, count = joined[-1] if joined else (0, 0)
+        begin = column_taps(shape)[first]
+        if count and (tap.shift, tap.phase) == (begin.shift, begin.phase + count):
+            joined[-1] = (first, count + 1)
+        else:
+            joined.append((number, 1))
+    return tuple(joined)
+
+
 def _column_reads(shape: ConvShape) -> list[tuple[int, int]]:
     """`ahead` and `phase` of each column tap."""
     stride = shape.stride[_WIDTH]

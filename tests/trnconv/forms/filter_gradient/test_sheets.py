@@ -14,6 +14,7 @@ from repetition import few
 from trnconv.forms.filter_gradient import sheet_tiles
 from trnconv.forms.filter_gradient.candidates import candidates
 from trnconv.forms.filter_gradient.cost import cost_of
+from trnconv.forms.filter_gradient.form import GRADIENT
 from trnconv.forms.filter_gradient.kernel import weight_gradient as kernel
 from trnconv.forms.filter_gradient.lower import lower
 from trnconv.forms.filter_gradient.pack import pack
@@ -23,12 +24,16 @@ from trnconv.forms.filter_gradient.sheets import (
     ColumnTap,
     RowSteps,
     column_taps,
+    joined_taps,
     row_steps,
     sheet_origin,
     sheet_shifts,
 )
 from trnconv.geometry import conv_shape
+from trnconv.runtime.compute import filter_gradient
 from trnconv.runtime.filter_gradient import gradient_question, plan_for, time_weight_gradient
+from trnconv.runtime.launch import LaunchOperands
+from trnconv.runtime.simulator import SimulatedDevice
 
 SHAPES = {
     "3-D, stride 2": conv_shape((1, 40, 5, 16, 16), (20, 40, 3, 3, 3), stride=2, padding=1),
@@ -100,6 +105,40 @@ def test_a_tap_reads_its_phase_of_a_pair_of_columns():
     assert sheet_origin(shape) == 0
     assert column_taps(shape) == (ColumnTap(1, 1), ColumnTap(0, 0), ColumnTap(0, 1))
     assert sheet_shifts(shape) == (0, 1)
+
+
+def test_taps_that_meet_the_same_dy_are_one_matmul():
+    shape = SHAPES["3-D, stride 2"]
+    assert joined_taps(shape) == ((0, 1), (1, 2))
+    assert joined_taps(SHAPES["padded after"]) == ((0, 2), (2, 1))
+    assert joined_taps(SHAPES["stride 1"]) == ((0, 1), (1, 1), (2, 1))
+    plan = sheet_plans(shape)[0]
+    assert [strip.columns for strip in plan.strips()] == [120, 240] * 3
+    halved = replace(plan, strips_of=(0, 9))
+    assert [strip.columns for strip in halved.strips()] == [120] * 9
+    assert len(sheet_plans(SHAPES["many channels"])[0].strips()) == 3 * 3 * 2  # a bank has 512
+
+
+@pytest.mark.parametrize("name", ["3-D, stride 2", "padded after", "groups"])
+@pytest.mark.parametrize("rolled", [False, True])
+def test_every_cut_of_two_cores_is_exact(name, rolled):
+    """Half of the output channels, of the input channels and of the strips."""
+    shape = SHAPES[name]
+    x, dy = integers(shape, "bfloat16")
+    question = gradient_question(shape, "trn2", "bfloat16")
+    plan = next(plan for plan in sheet_plans(shape) if plan.rolled is rolled)
+    cuts = GRADIENT.halves(question)
+    assert cuts
+    for halves in cuts:
+        plans = tuple(_with_own_outs(GRADIENT.moved(plan, half)) for half in halves)
+        assert [broken_rules(half) for half in plans] == [[], []]
+        device = SimulatedDevice(2, plans)
+        dw, db = filter_gradient(question, LaunchOperands((x, dy)), device)
+        assert_gradients(np.ascontiguousarray(dw), db, x, dy, shape)
+
+
+def _with_own_outs(plan):
+    return replace(plan, outs=plan.most_outs)
 
 
 def test_padding_after_moves_dy_the_other_way():
