@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from benchmarks.table import Column, aligned
 from nkisim.machine import TRN2
 from trnconv.ask.policy import BF16, FAST, Policy
+from trnconv.forms.form import Priced
 from trnconv.models import ModelEntry, Size, find, models
 from trnconv.runtime.pricing import price
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 HELP = "errors of whole models against float32, ours beside torch's bf16"
 STORED = Path(__file__).with_suffix(".json")
 RATIO, DECIBELS = 1.02, 0.1
+Plans = tuple[Priced, ...]  # of a launch, one for each core
 _LEAST_SIDES = (64, 96)  # pixels of a clip: rows and columns, or more where the latent needs it
 
 
@@ -95,35 +97,46 @@ def small_clip(entry: ModelEntry) -> Size:
 def errors_of(
     entry: ModelEntry, phase: str, accuracies: Sequence[str], *, reduced: bool, seed: int
 ) -> Iterator[ModelError]:
-    """One encode or decode under each accuracy."""
-    from trnconv.pytorch.three_ways import ModelRun, verdicts  # noqa: PLC0415 (torch: this only)
+    """One encode or decode under each accuracy; where all plans are the same, so is the run."""
+    from trnconv.pytorch.three_ways import (  # noqa: PLC0415 (torch: for this command only)
+        ModelRun,
+        run_unpatched,
+        verdict,
+    )
 
     size = entry.tiny if reduced else small_clip(entry)
-    policies = [Policy(accuracy, least_macs=0) for accuracy in accuracies]
-    found = verdicts(ModelRun(entry, phase, size, reduced, seed), policies)
-    for accuracy, verdict in zip(accuracies, found, strict=True):
+    subject = ModelRun(entry, phase, size, reduced, seed)
+    without = run_unpatched(subject)
+    known: list[tuple[list[Plans], ModelVerdict]] = []
+    for accuracy in accuracies:
+        policy = Policy(accuracy, least_macs=0)
+        same = [found for plans, found in known if plans == _plans(found, policy)]
+        found = same[0] if same else verdict(subject, without, policy)
+        plans = _plans(found, policy)
+        known.append((plans, found))
         yield ModelError(
             entry.name,
             phase,
             accuracy,
-            verdict.ours.rms,
-            verdict.floor.rms,
+            found.ours.rms,
+            found.floor.rms,
             f"{size.height}x{size.width}x{size.frames}",
-            verdict.outputs,
-            sum(calls for _, calls in verdict.works),
-            _fast_calls(verdict),
-            verdict.kept,
+            found.outputs,
+            sum(calls for _, calls in found.works),
+            sum(
+                calls
+                for (_, calls), own in zip(found.works, plans, strict=True)
+                if own[0].plan.form == "minimal"
+            ),
+            found.kept,
             reduced,
             seed,
         )
 
 
-def _fast_calls(verdict: ModelVerdict) -> int:
-    return sum(
-        calls
-        for work, calls in verdict.works
-        if price(work.question(TRN2)).plan.plan.form == "minimal"
-    )
+def _plans(found: ModelVerdict, policy: Policy) -> list[Plans]:
+    """Of every convolution that ran, under a policy."""
+    return [price(work.question(TRN2, policy=policy)).plans for work, _ in found.works]
 
 
 def stored_errors(file: Path) -> list[ModelError]:
