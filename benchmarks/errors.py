@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 HELP = "errors of whole models against float32, ours beside torch's bf16"
 STORED = Path(__file__).with_suffix(".json")
 RATIO, DECIBELS = 1.02, 0.1
+_BOTH = (BF16, FAST)
 Plans = tuple[Priced, ...]  # of a launch, one for each core
 _LEAST_SIDES = (64, 96)  # pixels of a clip: rows and columns, or more where the latent needs it
 
@@ -198,6 +199,16 @@ def page_lines(errors: Sequence[ModelError]) -> list[str]:
     return lines
 
 
+def not_run(errors: Sequence[ModelError]) -> list[str]:
+    """Models of the registry with an encode or decode that is not among these."""
+    found = {(error.model, error.phase, error.accuracy) for error in errors}
+    return [
+        entry.name
+        for entry in models()
+        if any((entry.name, phase, name) not in found for phase in entry.phases for name in _BOTH)
+    ]
+
+
 def last_lines(errors: Sequence[ModelError]) -> list[str]:
     """For each accuracy how many runs are within the bar, and the others by name."""
     lines = []
@@ -216,7 +227,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """What the command can be asked for."""
     parser.add_argument("--model", action="append", help="only this one; may be repeated")
     parser.add_argument("--phase", choices=("encode", "decode"), help="only this one")
-    parser.add_argument("--accuracy", action="append", choices=(BF16, FAST), help="default: both")
+    parser.add_argument("--accuracy", action="append", choices=_BOTH, help="default: both")
     parser.add_argument("--reduced", action="store_true", help="narrow models, tiny clips")
     parser.add_argument("--seed", type=int, default=0, help="of weights and inputs")
     parser.add_argument("--stored", action="store_true", help="print what is stored, run nothing")
@@ -229,7 +240,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def main(options: argparse.Namespace) -> int:
     """Run them one after the other, then print all; the exit code."""
     wanted = [find(name) for name in options.model] if options.model else models()
-    accuracies = tuple(options.accuracy or (BF16, FAST))
+    accuracies = tuple(options.accuracy or _BOTH)
     known = stored_errors(options.json)
     found: list[ModelError] = []
     if options.stored:
@@ -247,4 +258,6 @@ def main(options: argparse.Namespace) -> int:
     print("Simulated; weights and inputs at random, rounded to bf16.\n")
     rows = page_lines(found) if options.markdown else [table(found)]
     print(*rows, "", *last_lines(found), sep="\n")
+    if options.stored and not options.model and not_run(found):
+        print(f"not run: {', '.join(not_run(found))}")
     return 0
