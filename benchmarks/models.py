@@ -191,9 +191,9 @@ def rows_of(jobs: Sequence[Job], options: argparse.Namespace) -> Iterator[Row]:
 def table(rows: Sequence[Row], cores: int) -> str:
     """One line for each phase of each model, without columns that have no number at all."""
     launch = "core" if cores == 1 else "pair"
-    names = ("calls", f"trn2\n{launch}, s", "direct\ns", "fast\ns", "chip of 8,\nideal, s")
-    names += (f"trn3\n{launch}, s", "baseline\ns", "ours /\nbaseline", "ours /\nas it is")
-    names += ("instruc-\ntions", "copies\nGB", "as it is\nGB", "peak\nGB", "largest\ntensor, GB")
+    names = ["calls", f"trn2\n{launch}, s", "direct\ns", "fast\ns", "chip of 8,\nideal, s"]
+    names += [f"trn3\n{launch}, s", "baseline\ns", "ours /\nbaseline", "ours /\nas it is"]
+    names += ["instruc-\ntions", "copies\nGB", "as it is\nGB", "peak\nGB", "largest\ntensor, GB"]
     columns = [Column("model", "<"), Column("size", "<"), Column("phase", "<")]
     columns += [Column(name) for name in names]
     lines = [_cells(row, cores) for row in rows]

@@ -117,10 +117,11 @@ class NetworkRow:
     @property
     def bounds(self) -> str:
         """Shares of the time by what bounds a layer."""
-        spent: Counter[str] = Counter()
+        spent: dict[str, float] = {}
         for layer in self.layers:
-            spent[layer.bound] += layer.calls * layer.ns
-        return ", ".join(f"{bound} {ns / self.ns:.0%}" for bound, ns in spent.most_common() if ns)
+            spent[layer.bound] = spent.get(layer.bound, 0.0) + layer.calls * layer.ns
+        longest = sorted(spent.items(), key=lambda share: -share[1])
+        return ", ".join(f"{bound} {ns / self.ns:.0%}" for bound, ns in longest if ns)
 
 
 def peak_macs_per_ns(cores: int) -> float:

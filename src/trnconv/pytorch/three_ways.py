@@ -12,7 +12,7 @@ floor is next to nothing. A wrong tap or a shifted frame is an error of the size
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,30 +67,43 @@ class ModelRun:
     seed: int = 0  # of weights and inputs
 
 
+@dataclass(frozen=True)
+class Unpatched:
+    """What goes in, and what comes out without us."""
+
+    given: torch.Tensor
+    exact: torch.Tensor
+    floor: torch.Tensor
+
+
 def verify_model(
     entry: ModelEntry, phase: str, accuracy: str, size: Size | None = None
 ) -> ModelVerdict:
     """The reduced model of the registry: every kind of layer, narrow and shallow."""
     subject = ModelRun(entry, phase, entry.tiny if size is None else size, reduced=True)
-    return next(verdicts(subject, [accuracy]))
+    return verdict(subject, run_unpatched(subject), accuracy)
 
 
-def verdicts(subject: ModelRun, accuracies: Sequence[str | Policy]) -> Iterator[ModelVerdict]:
-    """One for each accuracy; the unpatched model runs once in each type."""
+def run_unpatched(subject: ModelRun) -> Unpatched:
+    """The model as it is, in float32 and in bf16."""
     given = _example(subject)
     exact, _ = _run(subject, given, torch.float32)
     floor, _ = _run(subject, given, torch.bfloat16)
-    for accuracy in accuracies:
-        ours, report = _run(subject, given, torch.bfloat16, accuracy)
-        assert report is not None
-        yield ModelVerdict(
-            ours=_error(ours, exact),
-            floor=_error(floor, exact),
-            outputs=exact.numel(),
-            taken=len(report.taken),
-            kept=len(report.kept),
-            works=tuple(report.book.works.items()),
-        )
+    return Unpatched(given, exact, floor)
+
+
+def verdict(subject: ModelRun, without: Unpatched, accuracy: str | Policy) -> ModelVerdict:
+    """The patched model, held against what the unpatched one made of the same input."""
+    ours, report = _run(subject, without.given, torch.bfloat16, accuracy)
+    assert report is not None
+    return ModelVerdict(
+        ours=_error(ours, without.exact),
+        floor=_error(without.floor, without.exact),
+        outputs=without.exact.numel(),
+        taken=len(report.taken),
+        kept=len(report.kept),
+        works=tuple(report.book.works.items()),
+    )
 
 
 def _example(subject: ModelRun) -> torch.Tensor:

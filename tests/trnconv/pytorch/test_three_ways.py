@@ -28,15 +28,26 @@ def test_pools_that_torch_lacks_in_bf16_are_averaged_in_float32():
     assert verdict.kept == 0
 
 
-def test_accuracies_share_the_unpatched_runs():
+def test_one_unpatched_run_serves_all_accuracies():
     entry = find("sdxl")
     subject = three_ways.ModelRun(entry, "decode", entry.tiny, reduced=True)
-    found = list(three_ways.verdicts(subject, ["direct", "bf16"]))
-    assert len({verdict.floor for verdict in found}) == 1
-    assert [work.policy.accuracy for verdict in found for work, _ in verdict.works[:1]] == [
-        "direct",
-        "bf16",
+    without = three_ways.run_unpatched(subject)
+    for accuracy in ("direct", "bf16"):
+        found = three_ways.verdict(subject, without, accuracy)
+        assert found.floor == three_ways.verdict(subject, without, "direct").floor
+        assert {work.policy.accuracy for work, _ in found.works} == {accuracy}
+
+
+def test_another_seed_is_another_draw():
+    entry = find("sdxl")
+    drawn = [
+        three_ways.run_unpatched(
+            three_ways.ModelRun(entry, "decode", entry.tiny, reduced=True, seed=seed)
+        )
+        for seed in (0, 1)
     ]
+    assert not torch.equal(drawn[0].given, drawn[1].given)
+    assert not torch.equal(drawn[0].exact, drawn[1].exact)
 
 
 def test_a_wrong_weight_is_noticed(monkeypatch):
