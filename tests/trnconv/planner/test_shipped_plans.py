@@ -289,7 +289,11 @@ def test_a_convolution_whose_launch_is_refused_is_cut():
     entries = shipped_set("trn2", 2).entries
     questions = Making(model, "trn2", 2, "bf16", Effort(), Path()).questions()
     refused = [one for one in questions if REFUSED in entries[digest_of(one)]]
-    assert price(refused[0], beyond_hbm=True).launches > 1
+    bare = [question for question in refused if question.end.norm is None]
+    assert price(bare[0], beyond_hbm=True).launches > 1
+    normed = [question for question in refused if question.end.norm is not None]
+    with pytest.raises(PlanError):
+        price(normed[0], beyond_hbm=True)
 
 
 def test_a_wider_policy_is_never_slower_than_what_is_shipped_for_a_narrower_one(ship, monkeypatch):
