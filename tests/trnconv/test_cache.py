@@ -152,7 +152,7 @@ def test_prices_of_other_processes_are_those_of_this_one(tmp_path):
 
 
 def test_few_prices_start_no_processes(monkeypatch):
-    monkeypatch.setattr(prices_module, "ProcessPoolExecutor", None)
+    monkeypatch.setattr("concurrent.futures.ProcessPoolExecutor", None)
     seen = []
     Prices(jobs=2, watch=seen.append).prepare(many_questions(3))
     assert seen == []

@@ -214,7 +214,7 @@ def test_a_model_has_memory_and_says_what_is_left_out(model_report):
     alone, shared = budgets["HBM, one launch at work"], budgets["HBM, all cores at work"]
     assert alone.used == shared.used == 1.5e9
     assert alone.limit == 96 * 2**30 == 4 * shared.limit  # a chip has four pairs of cores
-    assert any("Launches" in line for line in model_report.left_out)
+    assert any("Launch overhead" in line for line in model_report.left_out)
     assert any("Norms" in line for line in model_report.modelled)
     assert model_report.totals.baseline_seconds is None
     assert [one.is_subject for one in model_report.contenders] == [True, False]

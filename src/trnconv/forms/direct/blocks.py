@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
-from trnconv.forms.direct.problem import DEPTH, Problem
+from trnconv.forms.direct.problem import DEPTH, WIDTH, Problem
 from trnconv.geometry import ZEROS
 
 
@@ -45,10 +45,14 @@ def input_count(problem: Problem, axis: int, span: OutputSpan) -> int:
 
 
 def reached(problem: Problem, axis: int, span: OutputSpan) -> tuple[int, int]:
-    """The same with the padding: the first position, and the end."""
+    """The same with the padding: the first position, and the end.
+
+    Columns that a stride leaves at the end of a row are loaded, too: whole rows lie together.
+    """
     begin = problem.advance(axis, span.first) - problem.pad[axis]
     last = problem.advance(axis, span.outputs) - problem.step[axis]
-    return begin, begin + last + problem.reach(axis)
+    end, size = begin + last + problem.reach(axis), problem.size[axis]
+    return begin, size if axis == WIDTH and size - problem.step[axis] < end < size else end
 
 
 def valid(line: tuple[int, int], count: int, held: int) -> tuple[int, int]:

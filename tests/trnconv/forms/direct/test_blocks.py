@@ -4,7 +4,9 @@ import numpy as np
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from nkisim.machine import TRN2
 from repetition import examples
+from trnconv.ask.question import Question
 from trnconv.forms.direct.blocks import (
     OutputSpan,
     bank_tile_count,
@@ -16,6 +18,8 @@ from trnconv.forms.direct.blocks import (
 )
 from trnconv.forms.direct.problem import WIDTH, fold
 from trnconv.geometry import conv_shape
+from trnconv.planner.best import best_plan
+from trnconv.runtime.launch import time_plan
 
 BANK = 512
 
@@ -131,6 +135,17 @@ def test_a_span_reads_what_its_taps_reach(size, kernel, stride, dilation, pads, 
     assert there <= held
     assert held <= set(range(size))
     if held and problem.kernel(WIDTH) == kernel:  # no tap was dropped
-        begin = min(read)
+        begin, end = min(read), max(read) + 1
+        end = size if size - stride < end < size else end  # what the stride leaves of a row
         assert span.missing == max(0, -begin)
-        assert len(held) == len([at for at in range(begin, max(read) + 1) if 0 <= at < size])
+        assert len(held) == len([at for at in range(begin, end) if 0 <= at < size])
+
+
+def test_rows_are_loaded_whole_where_a_stride_leaves_a_column():
+    """256 to 512 channels, 1x1, stride 2, as ResNet's: rows of 55 of 56 columns lie apart."""
+    times = {}
+    for columns in (55, 56):
+        shape = conv_shape((1, 256, 56, columns), (512, 256, 1, 1), stride=2)
+        taken = best_plan(Question(shape, TRN2))
+        times[columns] = time_plan(taken.plan).makespan_ns
+    assert times[56] < 1.1 * times[55]
