@@ -254,14 +254,13 @@ def plan_observed(
 def norms_placed(seen: Observation, options: PlanOptions, known: Prices) -> Observation:
     """The same, each norm over channels where it is faster: at a convolution's end, or apart."""
     normed = {work: _question(work, options) for work, _ in seen.works if work.end.norm}
-    known.prepare([asked for own in normed.values() for asked in (own, without_norm(own))])
+    distinct = dict.fromkeys(normed.values())
+    known.prepare([asked for own in distinct for asked in (own, without_norm(own))])
     cores = options.launch_cores
     apart = {
-        work
-        for work, question in normed.items()
-        if not is_faster_at_end(question, cores, known.ns_of)
+        question for question in distinct if not is_faster_at_end(question, cores, known.ns_of)
     }
-    return without_ends(seen, apart.__contains__) if apart else seen
+    return without_ends(seen, lambda work: normed[work] in apart) if apart else seen
 
 
 def _planned(seen: Observation, size: Size, options: PlanOptions, known: Prices) -> ModelPlan:
