@@ -86,11 +86,14 @@ def planned_parts(
         )
     if not question.reproducible:
         waiting = [half for part in waiting for half in _whole_arrays(part)]
-    if question.end.norm is not None and len(waiting) > 1:
-        raise PlanError(
-            f"{call_in_words(question)}: a norm of its outputs, which {len(waiting)} launches"
-            " compute. Norm them afterwards."
-        )
+    if question.end.norm is not None:
+        if len(waiting) > 1:
+            raise PlanError(
+                f"{call_in_words(question)}: a norm of its outputs, which {len(waiting)} launches"
+                " compute. Norm them afterwards."
+            )
+        yield waiting[0], _planned(question, plan)
+        return
     first_error: PlanError | None = None
     while waiting:
         part = waiting.pop(0)
@@ -98,8 +101,6 @@ def planned_parts(
             try:
                 known[part.shape] = _planned(replace(question, shape=part.shape), plan)
             except PlanError as error:
-                if question.end.norm is not None:
-                    raise
                 first_error = first_error or error
                 waiting[:0] = halve_channels(part, first_error)
                 continue

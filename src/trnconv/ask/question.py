@@ -51,6 +51,11 @@ class Question:
     start: Prologue = PLAIN_START
 
 
+def without_norm(question: Question) -> Question:
+    """The same convolution, its outputs as they are."""
+    return replace(question, end=replace(question.end, norm=None))
+
+
 def of_one_frame(question: Question) -> Question:
     """The convolution that makes a single frame of a single image, in one tensor."""
     shape = question.shape

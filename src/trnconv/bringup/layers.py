@@ -55,9 +55,8 @@ def operands_of(question: Question, seed: int, most: int) -> LaunchOperands:
     sizes = (shape.c_in, FACTORS)
     scaled = question.start.scaled
     factors = integers(seed + 5, *sizes, dtype=np.float32, most=most) if scaled else None
-    if question.end.norm is None:
-        return LaunchOperands((x,), w, bias, residual, factors)
-    return _alike(LaunchOperands((x,), w, bias, residual, factors), seed + 6)
+    drawn = LaunchOperands((x,), w, bias, residual, factors)
+    return drawn if question.end.norm is None else _alike(drawn, seed + 6)
 
 
 def _alike(drawn: LaunchOperands, seed: int) -> LaunchOperands:

@@ -8,14 +8,14 @@ from nkisim.machine import Machine, find_machine
 from trnconv.ask.cores import cores_in_words, cores_of
 from trnconv.ask.limits import DEFAULT_BUDGET, compile_s
 from trnconv.ask.policy import BF16, policy_of
-from trnconv.ask.question import Question
+from trnconv.ask.question import Question, without_norm
 from trnconv.errors import PlanError, UnsupportedError
 from trnconv.model_plan.observations import observation
 from trnconv.model_plan.operations import OperationPlan, operation_plans
 from trnconv.model_plan.prices import Prices
 from trnconv.models import ModelEntry, Size, find
 from trnconv.models.sizes import size_of
-from trnconv.neighbours.channel_norm.ends import is_faster_at_end, without_norm
+from trnconv.neighbours.channel_norm.ends import is_faster_at_end
 from trnconv.neighbours.refusal import has_kernels
 from trnconv.observed import (
     Graph,

@@ -15,11 +15,10 @@ from trnconv import cache
 from trnconv.ask.launches import planned_parts
 from trnconv.ask.limits import DEFAULT_BUDGET
 from trnconv.ask.policy import policy_of
-from trnconv.ask.question import Question
+from trnconv.ask.question import Question, without_norm
 from trnconv.errors import PlanError
 from trnconv.model_plan.observations import planned_sizes
 from trnconv.models import ModelEntry
-from trnconv.neighbours.channel_norm.ends import without_norm
 from trnconv.observed import shipped
 from trnconv.planner.shipped_file import (
     REFUSED,

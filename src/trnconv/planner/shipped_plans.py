@@ -17,7 +17,7 @@ from importlib import resources
 
 from trnconv.ask.limits import DEFAULT_BUDGET
 from trnconv.ask.policy import BF16, FAST
-from trnconv.ask.question import Question
+from trnconv.ask.question import Question, without_norm
 from trnconv.errors import PlanError
 from trnconv.forms.form import Plan, Priced
 from trnconv.planner.shipped_file import (
@@ -143,8 +143,7 @@ def _without_its_norm(question: Question, found: ShippedSet) -> Entry | None:
     """What is stored of a convolution without the norm of its outputs, if it serves with it."""
     if question.end.norm is None:
         return None
-    bare = replace(question, end=replace(question.end, norm=None))
-    entry = found.entries.get(digest_of(bare))
+    entry = found.entries.get(digest_of(without_norm(question)))
     if entry is None or REFUSED in entry:
         return None
     try:

@@ -17,18 +17,17 @@ import torch
 from nkisim.machine import Machine
 from trnconv.ask.cores import cores_of
 from trnconv.ask.policy import BF16, Policy, policy_of
-from trnconv.ask.question import Question
+from trnconv.ask.question import Question, without_norm
 from trnconv.ask.starts import PLAIN_START
 from trnconv.errors import PlanError, UnsupportedError
 from trnconv.models import ModelEntry, Size
-from trnconv.neighbours.channel_norm.ends import is_faster_at_end, without_norm
 from trnconv.neighbours.refusal import has_kernels
 from trnconv.observed import graphs_of
 from trnconv.observed.step import Step
 from trnconv.pytorch import model_builder
 from trnconv.pytorch.lazy.context import ALL_REWRITES, Rewrites
 from trnconv.pytorch.lazy.ledger import PolicedConv
-from trnconv.pytorch.lazy.modelled_time import priced
+from trnconv.pytorch.lazy.modelled_time import is_normed_faster
 from trnconv.pytorch.live_memory import LiveMemory
 from trnconv.pytorch.patching import PatchReport, patched
 from trnconv.pytorch.step_log import StepLog
@@ -178,7 +177,7 @@ def estimate(
 @lru_cache(_PRICES)
 def _price(question: Question, simulate: bool, cores: int) -> Price:  # noqa: FBT001 (a key)
     """Without the norm that it was observed with, where no kernel takes that or it is slower."""
-    if not is_faster_at_end(question, cores, lambda asked: priced(asked, cores)):
+    if not is_normed_faster(question, cores):
         question = without_norm(question)
     try:
         return price(question, simulate=simulate, cores=cores, beyond_hbm=True)

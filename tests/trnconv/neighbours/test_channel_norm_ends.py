@@ -7,9 +7,9 @@ import pytest
 
 from nkisim.machine import TRN1, TRN2
 from trnconv.ask.ends import BEFORE, Epilogue, NormEnd
-from trnconv.ask.question import Question
+from trnconv.ask.question import Question, without_norm
 from trnconv.geometry import conv_shape
-from trnconv.neighbours.channel_norm.ends import is_faster_at_end, norms_apart, without_norm
+from trnconv.neighbours.channel_norm.ends import is_faster_at_end, norms_apart
 from trnconv.neighbours.channel_norm.problem import ChannelNorm
 
 SHAPE = conv_shape((2, 96, 8, 12, 20), (64, 96, 3, 3, 3), padding=(0, 1, 1))

@@ -22,6 +22,7 @@ from trnconv.forms.filter_gradient.plan import (
 )
 from trnconv.forms.filter_gradient.sbuf import addresses
 from trnconv.forms.filter_gradient.sheet_cost import (
+    cleared,
     moved_dy_work,
     sheet_edge_work,
     sheet_work,
@@ -266,7 +267,7 @@ def _dy_cost(plan: FilterGradientPlan, timing: Timing, extent: _BlockSize, outs:
         pieces = extent.images * extent.rows + tiles if gaps else _pieces(extent)
         count.add(_transposed(plan, timing, tiles, outs, pieces), 1)
         if gaps:
-            count.add(_clear(timing, outs), tiles)
+            count.add(cleared(timing, 1, outs), tiles)
         return count
     count.add(_by_tensor(plan, timing, tiles, outs, 1), 1)
     elems = extent.images * extent.rows * extent.columns
@@ -291,7 +292,7 @@ def _x_cost(
         cut = 0 if plan.is_flat else cut_ends(plan, one.column_tap)
         pieces = _pieces(extent) + cut * extent.images
         count.add(_transposed(plan, timing, extent.tiles, one.channels, pieces), one.row_taps)
-        count.add(_clear(timing, one.channels), one.row_taps * cut * extent.images)
+        count.add(cleared(timing, 1, one.channels), one.row_taps * cut * extent.images)
         return count
     count = _by_tensor(plan, timing, extent.tiles, one.channels, one.row_taps)
     first = one.column_tap == 0 and one.row_tap == 0
@@ -312,16 +313,10 @@ def _edge_cost(plan: FilterGradientPlan, timing: Timing, one: GradientStrip) -> 
             tiles = -(-outside * plan.pitch // plan.target.partitions) + 1
             blocks = -(-plan.shape.out_size(HEIGHT) // plan.rows)
             all_tiles = blocks * plan.tile_count(plan.rows, plan.columns)
-            count.add(_clear(timing, one.channels), min(tiles, all_tiles))
+            count.add(cleared(timing, 1, one.channels), min(tiles, all_tiles))
             count.dmas += 1
             count.instructions += 1
     return count
-
-
-def _clear(timing: Timing, columns: int) -> EngineWork:
-    """Zeros in some columns of a tile."""
-    cycles = columns * timing.gpsimd_cycles_per_elem + timing.gpsimd_startup_cycles
-    return EngineWork(gpsimd=cycles, instructions=1)
 
 
 def _transposed(

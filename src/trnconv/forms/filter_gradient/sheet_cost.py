@@ -55,7 +55,7 @@ def sheet_edge_work(plan: FilterGradientPlan, timing: Timing, channels: int) -> 
     last = shape.in_position(HEIGHT, shape.out_size(HEIGHT) - 1, shape.kernel[HEIGHT] - 1)
     ends = (shape.pad_before[HEIGHT] > 0) + (last >= shape.size[HEIGHT])
     pieces = -(-plan.columns // plan.piece)
-    return _cleared(timing, ends, pieces * channels)
+    return cleared(timing, ends, pieces * channels)
 
 
 def _filled(
@@ -87,10 +87,11 @@ def _filled(
         if run.count > 0:
             work.add(load, dmas)
         if not run.is_whole:
-            work.add(_cleared(timing, 1, run.pieces * tiles * channels), images)
+            work.add(cleared(timing, 1, run.pieces * tiles * channels), images)
     return work
 
 
-def _cleared(timing: Timing, times: int, elems: int) -> EngineWork:
+def cleared(timing: Timing, times: int, elems: int) -> EngineWork:
+    """Zeros in so many elements of each partition, so often."""
     cycles = elems * timing.gpsimd_cycles_per_elem + timing.gpsimd_startup_cycles
     return EngineWork(gpsimd=times * cycles, instructions=times)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from math import prod
 
-from trnconv.ask.question import Question
+from trnconv.ask.question import Question, without_norm
 from trnconv.neighbours.channel_norm.problem import ChannelNorm
 
 
@@ -30,11 +29,6 @@ def norms_apart(question: Question) -> tuple[ChannelNorm, ...]:
         )
         for count in norm.frames(frames)
     )
-
-
-def without_norm(question: Question) -> Question:
-    """The convolution alone."""
-    return replace(question, end=replace(question.end, norm=None))
 
 
 def is_faster_at_end(question: Question, cores: int, ns_of: Callable[[Question], float]) -> bool:

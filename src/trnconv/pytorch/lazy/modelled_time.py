@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import inf
 
 from trnconv.ask.question import Question
 from trnconv.errors import TrnconvError
+from trnconv.neighbours.channel_norm.ends import is_faster_at_end
 from trnconv.runtime.pricing import price
+
+_COMPARED = 4096  # questions of a process
 
 
 def priced(question: Question, cores: int) -> float:
@@ -15,3 +19,9 @@ def priced(question: Question, cores: int) -> float:
         return price(question, cores=cores).ns
     except TrnconvError:  # no plan is no price: it never wins
         return inf
+
+
+@lru_cache(_COMPARED)
+def is_normed_faster(question: Question, cores: int) -> bool:
+    """Whether a convolution with its norm is modelled to be faster than both apart."""
+    return is_faster_at_end(question, cores, lambda asked: priced(asked, cores))

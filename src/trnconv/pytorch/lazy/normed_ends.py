@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
 
 import torch
 
-from trnconv.ask.question import Question
-from trnconv.neighbours.channel_norm.ends import is_faster_at_end
 from trnconv.planner.best import is_searched
 from trnconv.pytorch.lazy import unread
 from trnconv.pytorch.lazy.cell import LazyCell
 from trnconv.pytorch.lazy.deferred_conv import PendingConv
 from trnconv.pytorch.lazy.deferred_norm import DeferredNorm
 from trnconv.pytorch.lazy.deferred_result import Pending
-from trnconv.pytorch.lazy.modelled_time import priced
+from trnconv.pytorch.lazy.modelled_time import is_normed_faster
 from trnconv.pytorch.norm_ops import place_of
 from trnconv.pytorch.normed_op import OutputNorming
 
 Tensor = torch.Tensor
-_COMPARED = 4096  # questions of a process
 _MOST_PARTS = 2  # tensors of a norm
 
 
@@ -58,12 +54,9 @@ def _wins(base: PendingConv, asked: Sequence[DeferredNorm]) -> bool:
         return False
     norm = _norming(asked[0]).end(base.shape[1], keeps=True, first=_cut(asked))
     question = replace(bare, end=replace(bare.end, norm=norm))
-    return is_searched(question) if base.device.type == "meta" else _is_faster(question, cores)
-
-
-@lru_cache(_COMPARED)
-def _is_faster(question: Question, cores: int) -> bool:
-    return is_faster_at_end(question, cores, lambda asked: priced(asked, cores))
+    return (
+        is_searched(question) if base.device.type == "meta" else is_normed_faster(question, cores)
+    )
 
 
 def _norming(asked: DeferredNorm) -> OutputNorming:

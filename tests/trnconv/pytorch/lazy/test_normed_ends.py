@@ -138,7 +138,7 @@ def test_norms_are_apart_where_that_is_asked_for_or_is_faster(runs, monkeypatch)
     model, chunks = model_and_chunks(chunks=1)
     with backend("nkisim"):
         run_of(patched(model, APART), chunks)
-        monkeypatch.setattr(normed_ends, "_is_faster", lambda *_: False)
+        monkeypatch.setattr(normed_ends, "is_normed_faster", lambda *_: False)
         run_of(patched(model), chunks)
     assert runs == []
 
@@ -147,7 +147,7 @@ def test_on_the_meta_device_nothing_is_priced(runs, monkeypatch):
     def refuse(*_):
         raise AssertionError
 
-    monkeypatch.setattr(normed_ends, "_is_faster", refuse)
+    monkeypatch.setattr(normed_ends, "is_normed_faster", refuse)
     model, chunks = model_and_chunks(chunks=1)
     run_of(patched(model).to("meta"), [chunk.to("meta") for chunk in chunks])
     assert runs == [(True, 2), (False, 2), (False, 0)]
