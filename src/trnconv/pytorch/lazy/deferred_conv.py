@@ -9,6 +9,7 @@ from typing import Protocol
 import torch
 
 from nkisim.machine import Machine
+from trnconv.ask.coarse_residual import CoarseResidual
 from trnconv.ask.ends import IDENTITY, NormEnd, norm_text
 from trnconv.ask.policy import ALWAYS_DIRECT
 from trnconv.ask.question import Question
@@ -195,6 +196,21 @@ class PendingConv(Pending):
             return None
         counts = (*own.counted, *counted)
         return PendingConv(replace(own, residual=residual, counted=counts), self._family)
+
+    def plus_cells(
+        self, residual: Tensor, coarse: CoarseResidual, counted: tuple[Counted, ...]
+    ) -> PendingConv | None:
+        """The same with a residual of lower resolution; None if it cannot be fused."""
+        own = self._asked
+        if own is None or own.residual is not None or own.later is not None:
+            return None
+        if own.spec.activation != IDENTITY or residual.dtype != self.dtype:
+            return None
+        if coarse.spread(tuple(residual.shape)) != tuple(self.shape):
+            return None
+        spec, counts = replace(own.spec, coarse=coarse.text()), (*own.counted, *counted)
+        asked = replace(own, residual=residual, spec=spec, counted=counts)
+        return PendingConv(asked, self._family)
 
     def activated(self, activation: str) -> PendingConv | None:
         """The same with an activation, in one kernel; None if it cannot be fused."""
