@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from benchmarks.table import Column, aligned, significant
 from nkisim.fabric import FABRICS
@@ -241,15 +242,19 @@ def _spent(point: Point) -> float:
     return point.seconds * point.cores
 
 
-def draw(points: Sequence[Point], title: str, path: Path) -> None:
-    """The curve as SVG, by matplotlib."""
+def drawing() -> Any:
+    """matplotlib; TrnconvError if it is missing."""
     try:
-        matplotlib = importlib.import_module("matplotlib")
+        return importlib.import_module("matplotlib")
     except ImportError as missing:
         raise TrnconvError(
             "--svg: drawing needs matplotlib. Run `pip install 'trnconv[plots]'`."
         ) from missing
-    matplotlib.use("svg")
+
+
+def draw(points: Sequence[Point], title: str, path: Path) -> None:
+    """The curve as SVG, by matplotlib."""
+    drawing().use("svg")
     plt = importlib.import_module("matplotlib.pyplot")
     figure, axes = plt.subplots(figsize=(6, 4.5))
     cores = [point.cores for point in points]
@@ -310,6 +315,11 @@ def main(options: argparse.Namespace) -> int:
     """Find every point, print table and reasons; the exit code."""
     numbers = sorted({1, *options.cores})
     jobs = jobs_of(options, numbers)
+    if options.svg:
+        drawing()  # said before the work, not after it
+    for name in (options.svg, options.json):
+        if name:
+            Path(name).touch()
     points = list(points_of(jobs, options.workers))
     chosen = curve(points)
     fabric = FABRICS[options.machine].read(Reading(options.reading))

@@ -32,6 +32,15 @@ class Later(Protocol):
     def completed(self, asked: DeferredConv, y: Tensor) -> Tensor:
         """The result with the outputs that read rows of other ranks."""
 
+    def completed_normed(
+        self,
+        asked: DeferredConv,
+        outputs: tuple[Tensor, ...],
+        norming: OutputNorming,
+        norm: NormEnd,
+    ) -> tuple[Tensor, ...]:
+        """The same with a norm at the end: y, if that is kept, and the norm's tensors."""
+
 
 @dataclass(frozen=True)
 class DeferredConv:
@@ -77,7 +86,10 @@ class DeferredConv:
         self._note(spec)
         pieces, residual = self._in_order()
         operands = (pieces, self.w, self.bias, residual, self.factors)
-        return normed_convolution(operands, spec, norming, self.backend)
+        outputs = normed_convolution(operands, spec, norming, self.backend)
+        if self.later is None:
+            return outputs
+        return self.later.completed_normed(self, outputs, norming, norm)
 
     def work(self, spec: ConvSpec) -> PolicedConv:
         """What is noted of it."""
@@ -161,9 +173,9 @@ class PendingConv(Pending):
         return y
 
     def question(self, machine: Machine) -> Question | None:
-        """What is asked of the planner; None if it has run, or outputs of other ranks follow."""
+        """What is asked of the planner; None if it has run."""
         asked = self._asked
-        if asked is None or asked.later is not None or self._family.has_run:
+        if asked is None or self._family.has_run:
             return None
         # Without calibration, nobody on a device looks at the data: see `neuron.question_of`.
         known = asked.spec.policy.x_max is not None or not on_neuron(self)
