@@ -13,6 +13,7 @@ import os
 import stat
 import tempfile
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -25,6 +26,7 @@ ENVIRONMENT = "TRNCONV_CACHE_DIR"
 SOURCES = ("ask", "forms", "planner", "runtime")  # folders that prices follow from
 _SET_ASIDE = ".set-aside"
 _NAME_BYTES = 16
+_COMPILED = "__pycache__"
 
 
 def cache_folder() -> Path:
@@ -39,18 +41,44 @@ def cache_folder() -> Path:
 @lru_cache(maxsize=1)
 def code_digest() -> str:
     """Of the sources that results follow from: an edited planner does not get old answers."""
-    digest = hashlib.blake2b(digest_size=_NAME_BYTES)
     package = Path(__file__).parent
-    for folder in (*(package / name for name in SOURCES), package.parent / "nkisim"):
-        for path in sorted(folder.rglob("*.py")):
-            digest.update(f"{path.relative_to(package.parent)}\0".encode())
-            digest.update(path.read_bytes())
+    folders = (*(package / name for name in SOURCES), package.parent / "nkisim")
+    paths = (path for folder in folders for path in sorted(folder.rglob("*.py")))
+    return _digest_of(package.parent, map(str, paths))
+
+
+@lru_cache(maxsize=1)
+def package_digest() -> str:
+    """Of every file of both packages: sources, and data such as observed models and plans."""
+    package = Path(__file__).parent
+    folders = (package, package.parent / "nkisim")
+    return _digest_of(package.parent, (path for folder in folders for path in _files_of(folder)))
+
+
+def _files_of(folder: Path) -> Iterator[str]:
+    """All files below a folder but compiled ones, in the order of their names."""
+    for place, below, names in os.walk(folder):
+        below[:] = sorted(name for name in below if name != _COMPILED)
+        yield from (os.path.join(place, name) for name in sorted(names))  # noqa: PTH118 (hundreds)
+
+
+def _digest_of(root: Path, paths: Iterable[str]) -> str:
+    digest = hashlib.blake2b(digest_size=_NAME_BYTES)
+    for path in paths:
+        digest.update(f"{path.removeprefix(f'{root}{os.sep}')}\0".encode())
+        with open(path, "rb") as file:  # noqa: PTH123 (a Path takes longer than the reading)
+            digest.update(file.read())
     return digest.hexdigest()
 
 
 def stamp() -> dict[str, Any]:
-    """What a result follows from besides its question."""
+    """What a price follows from besides its question."""
     return {"library": __version__, "constants": CONSTANTS_VERSION, "code": code_digest()}
+
+
+def package_stamp() -> dict[str, Any]:
+    """What an answer follows from that all of the package takes part in."""
+    return {"library": __version__, "package": package_digest()}
 
 
 @dataclass(frozen=True)
@@ -67,12 +95,13 @@ class Cache:
     """Answers by question, in one folder. `troubles` counts, in words, what went wrong."""
 
     folder: Path
+    stamped: Callable[[], dict[str, Any]] = stamp  # what its answers follow from
     troubles: Counter[str] = field(default_factory=Counter)
 
     @classmethod
-    def named(cls, name: str) -> Cache:
+    def named(cls, name: str, stamped: Callable[[], dict[str, Any]] = stamp) -> Cache:
         """The cache of this name in the cache folder."""
-        return cls(cache_folder() / name)
+        return cls(cache_folder() / name, stamped)
 
     def get(self, question: dict[str, Any]) -> Any:
         """The answer; None if there is none to be trusted."""
@@ -87,7 +116,7 @@ class Cache:
             return self._set_aside(path, "unreadable")
         if not isinstance(document, dict) or document.get("question") != question:
             return self._set_aside(path, "an answer to something else")
-        if document.get("stamp") != stamp():
+        if document.get("stamp") != self.stamped():
             return self._set_aside(path, "of another version")
         return document.get("answer")
 
@@ -97,7 +126,7 @@ class Cache:
 
     def put(self, question: dict[str, Any], answer: Any) -> None:
         """Keep an answer: whole or not at all, whoever else writes at the same time."""
-        document = {"stamp": stamp(), "question": question, "answer": answer}
+        document = {"stamp": self.stamped(), "question": question, "answer": answer}
         path = self._path(question)
         if not self._is_ours(path):
             return

@@ -171,29 +171,66 @@ def test_a_price_of_another_process_takes_the_tuned_plans_in_use(tmp_path):
         assert known.of(question).plan.plan == slower != fastest
 
 
-def test_an_edited_planner_does_not_get_old_answers(tmp_path, monkeypatch):
-    """The digest of a copy of the sources, of which one file at a time is edited."""
+@pytest.fixture
+def sources(tmp_path, monkeypatch):
+    """A copy of the sources, of which digests are made."""
     root = Path(cache_module.__file__).parent
     for name in ("trnconv", "nkisim"):
         shutil.copytree(root.parent / name, tmp_path / name, ignore=ignore_patterns("__pycache__"))
     monkeypatch.setattr(cache_module, "__file__", str(tmp_path / "trnconv" / "cache.py"))
-    digest = cache_module.code_digest.__wrapped__
-    before = digest()
-    edited = [
-        "trnconv/ask/limits.py",
-        "trnconv/forms/search.py",
-        "trnconv/forms/minimal/cost.py",
-        "trnconv/planner/best.py",
-        "trnconv/runtime/pricing.py",
-        "nkisim/machine.py",
-    ]
-    for name in edited:
-        path = tmp_path / name
+    return tmp_path
+
+
+def unnoticed(sources, digest, names):
+    """Which files can be edited, one at a time, without another digest."""
+    before, found = digest(), []
+    for name in names:
+        path = sources / name
         text = path.read_text()
         path.write_text(text + "# edited\n")
-        assert digest() != before
+        found += [name] if digest() == before else []
         path.write_text(text)
     assert digest() == before
+    return found
+
+
+PRICED_BY = [
+    "trnconv/ask/limits.py",
+    "trnconv/forms/search.py",
+    "trnconv/forms/minimal/cost.py",
+    "trnconv/planner/best.py",
+    "trnconv/runtime/pricing.py",
+    "nkisim/machine.py",
+]
+
+
+def test_an_edited_planner_does_not_get_old_answers(sources):
+    digest = cache_module.code_digest.__wrapped__
+    assert unnoticed(sources, digest, PRICED_BY) == []
+
+
+def test_a_plan_of_a_model_follows_from_every_file(sources):
+    digest = cache_module.package_digest.__wrapped__
+    data = [
+        "trnconv/models/data/registry.json",
+        "trnconv/observed/data/wan2.1_720p81_decode.json",
+        "trnconv/planner/data/trn2_2_wan2.1.json",
+        "trnconv/neighbours/channel_norm/problem.py",
+        "trnconv/cli/plan_documents.py",
+    ]
+    assert unnoticed(sources, digest, [*PRICED_BY, *data]) == []
+    (sources / "trnconv" / "__pycache__").mkdir()
+    before = digest()
+    (sources / "trnconv" / "__pycache__" / "cache.pyc").write_text("compiled")
+    assert digest() == before
+    (sources / "nkisim" / "another.py").write_text("")
+    assert digest() != before
+
+
+def test_a_cache_says_what_its_answers_follow_from(tmp_path):
+    Cache(tmp_path, lambda: {"weather": "fine"}).put(ASKED, 1)
+    assert Cache(tmp_path, lambda: {"weather": "fine"}).get(ASKED) == 1
+    assert Cache(tmp_path, lambda: {"weather": "rain"}).get(ASKED) is None
 
 
 HOSTILE = {

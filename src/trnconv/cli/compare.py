@@ -76,6 +76,8 @@ def compare(
 
     require_one_form(json=json, csv=csv)
     sides = PlanSide.parse(first), PlanSide.parse(second)
+    for side in sides:
+        _require_understood(side)
     with file_to_write(output) as write, price_cache(unused=no_cache) as cache:
         documents = [_document(side, cache) for side in sides]
         made = compared((first, second), *documents)
@@ -86,6 +88,17 @@ def compare(
         _numbers(made).print_csv()
     else:
         _show(made, output, wide=wide)
+
+
+def _require_understood(side: PlanSide) -> None:
+    """Refuse what cannot be planned before the other side is."""
+    from trnconv.models import find
+    from trnconv.models.sizes import size_of
+
+    if side.model:
+        size_of(find(side.model), side.size)
+        asked_machine(side.machine)
+        _cores(side)
 
 
 def _document(side: PlanSide, cache: Any) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def surroundings() -> dict[str, Any]:
         "devices": sorted(str(path) for path in Path(_DEVICES[0]).glob(_DEVICES[1])),
         "backend": _backend(),
         "host": _host(),
-        "caches": [_cache("prices")],
+        "caches": [_cache("prices"), _cache("plans")],
         "tuned": _tuned(),
         "shipped": _shipped(),
         "environment": {name: os.environ[name] for name in _VARIABLES if name in os.environ},

@@ -1,10 +1,10 @@
-"""A whole model by options, in place of a layer; and where prices are remembered."""
+"""A whole model by options, in place of a layer; and where prices and plans are remembered."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -31,7 +31,7 @@ Phase = Annotated[
     typer.Option(help="With --model: decode (default) or encode.", autocompletion=phase_names),
 ]
 NoCache = Annotated[
-    bool, typer.Option("--no-cache", help="Do not read or write the price cache on disk.")
+    bool, typer.Option("--no-cache", help="Do not read or write the cache of prices and plans on disk.")
 ]
 TunedFile = Annotated[
     Path | None,
@@ -86,15 +86,22 @@ def require_no_phase(phase: str | None) -> None:
         raise TrnconvError(f"--phase {phase} without --model: only models have phases.")
 
 
-@contextmanager
-def price_cache(*, unused: bool) -> Iterator[Cache | None]:
+def price_cache(*, unused: bool) -> AbstractContextManager[Cache | None]:
     """The prices on disk, unless they are not to be used. Troubles are told on stderr."""
     from trnconv.cache import Cache
 
-    if unused:
-        yield None
-        return
-    cache = Cache.named("prices")
+    return _telling(None if unused else Cache.named("prices"))
+
+
+def plan_cache(*, unused: bool) -> AbstractContextManager[Cache | None]:
+    """The same of whole plans."""
+    from trnconv.cache import Cache, package_stamp
+
+    return _telling(None if unused else Cache.named("plans", package_stamp))
+
+
+@contextmanager
+def _telling(cache: Cache | None) -> Iterator[Cache | None]:
     yield cache
-    if cache.troubles:
+    if cache is not None and cache.troubles:
         in_words(cache.told())

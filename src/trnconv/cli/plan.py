@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -34,11 +37,13 @@ from trnconv.cli.model_options import (
 )
 from trnconv.cli.output import Json, print_json
 from trnconv.cli.own_options import OwnModel, OwnOptions, asked_own
+from trnconv.cli.plan_answers import Document, ModelRequest, kept_or_made
 from trnconv.cli.sheet import Csv, Wide, require_one_form
 from trnconv.errors import TrnconvError
 
 if TYPE_CHECKING:
     from trnconv.cli.plan_documents import ClipCall
+    from trnconv.model_plan import Prices
 
 _SHOWN = 15  # layers, unless --top says otherwise
 
@@ -84,7 +89,6 @@ def plan(
     module by --module or --diffusers, with --input (needs torch).
     """
     from trnconv.cli import plan_views
-    from trnconv.planner.tuned_plans import use_tuned
 
     require_one_form(json=json, csv=csv)
     own = asked_own(OwnOptions(module, config, diffusers, input_shape), layer, model)
@@ -93,17 +97,18 @@ def plan(
         raise TrnconvError(
             "--csv with one layer: only the layers of a model form a table. Use --json."
         )
-    with use_tuned(tuned), price_cache(unused=no_cache) as cache:
-        prices = _prices(cache, cores, jobs)
-        if own is not None:
-            answer = _of_own(own, phase, (machine, accuracy), prices)
-        elif model is not None:
-            require_model_alone(layer, model, "batch", "dtype")
-            asked = (model, layer.size or "", phase or DEFAULT_PHASE)
-            answer = _of_model(asked, _called(layer), (machine, accuracy), prices)
-        else:
-            require_no_phase(phase)
-            answer = _of_layer(layer, (machine, accuracy), cores, cache)
+    pricing = _Pricing(tuned, cores, jobs, no_cache=no_cache)
+    if model is not None:
+        require_model_alone(layer, model, "batch", "dtype")
+        asked = (model, layer.size or "", phase or DEFAULT_PHASE)
+        request = ModelRequest(*asked, machine, accuracy, cores, layer.batch, layer.dtype)
+        made = partial(_of_model, request, pricing)
+        answer = kept_or_made(request, made, unused=no_cache or tuned is not None)
+    elif own is not None:
+        answer = _of_own(own, phase, (machine, accuracy), pricing)
+    else:
+        require_no_phase(phase)
+        answer = _of_layer(layer, (machine, accuracy), pricing)
     if whole and (top is not None or not (json or csv)):
         answer["layers"] = answer["layers"][: top or _SHOWN]
     if json:
@@ -116,64 +121,77 @@ def plan(
         plan_views.show_layer(answer)
 
 
-def _of_layer(
-    layer: LayerOptions, where: tuple[str, str], cores: int | None, cache: Any
-) -> dict[str, Any]:
+@dataclass(frozen=True)
+class _Pricing:
+    """How a price is found."""
+
+    tuned: Path | None
+    cores: int | None
+    jobs: int | None
+    no_cache: bool
+
+    @contextmanager
+    def prices(self) -> Iterator[Prices]:
+        """Prices by these options; while they are open, tuned plans are in use."""
+        from trnconv.model_plan import Prices
+        from trnconv.planner.tuned_plans import use_tuned
+
+        jobs = self.jobs or os.cpu_count() or 1
+        with use_tuned(self.tuned), price_cache(unused=self.no_cache) as cache:
+            yield Prices(cache, cores=self.cores, jobs=jobs)
+
+
+def _of_layer(layer: LayerOptions, where: tuple[str, str], pricing: _Pricing) -> Document:
     from trnconv.ask.launches import require_room
     from trnconv.cli.plan_documents import layer_document
-    from trnconv.model_plan import Prices
 
     asked = asked_layer(layer)
     question = asked_question(asked, *where)
     require_room(question)
-    with working(f"planning {asked.name}"):
-        price = Prices(cache, cores=cores).of(question)
-    return layer_document(asked, question, price, cores)
+    with pricing.prices() as prices, working(f"planning {asked.name}"):
+        return layer_document(asked, question, prices.of(question), pricing.cores)
 
 
-def _prices(cache: Any, cores: int | None, jobs: int | None) -> Any:
-    from trnconv.model_plan import Prices
-
-    return Prices(cache, cores=cores, jobs=jobs or os.cpu_count() or 1)
-
-
-def _called(layer: LayerOptions) -> ClipCall:
-    """Clips at once and their type, of a model."""
-    from trnconv.cli.plan_documents import ONE_CLIP, ClipCall
-
-    batch = ONE_CLIP.batch if layer.batch is None else layer.batch
-    if batch < 1:
-        raise TrnconvError(f"--batch {batch}: it must be at least 1.")
-    return ClipCall(batch, asked_dtype(layer.dtype) or ONE_CLIP.dtype)
-
-
-def _of_model(
-    asked: tuple[str, str, str], called: ClipCall, where: tuple[str, str], prices: Any
-) -> dict[str, Any]:
+def _of_model(request: ModelRequest, pricing: _Pricing) -> tuple[Document, bool]:
+    """The plan, and whether it follows from this package alone."""
     from trnconv.cli.plan_documents import model_document
     from trnconv.model_plan import PlanOptions, observation, plan_observed
+    from trnconv.model_plan.observations import stored_observation
     from trnconv.models import find
     from trnconv.models.sizes import size_of
 
-    model, size, phase = asked
-    options = PlanOptions(asked_machine(where[0]).name, where[1], prices.cores)
-    entry = find(model)
-    clip = size_of(entry, size)
-    with working(f"planning {model}") as tell:
+    called = _called(request)
+    machine = asked_machine(request.machine).name
+    options = PlanOptions(machine, request.accuracy, request.cores)
+    entry = find(request.model)
+    clip = size_of(entry, request.size)
+    how = (entry, clip, request.phase, called.batch, called.dtype)
+    with pricing.prices() as prices, working(f"planning {request.model}") as tell:
         watched = replace(prices, watch=lambda done, of: tell("prices", done, of))
-        seen = observation(entry, clip, phase, called.batch, called.dtype)
-        return model_document(plan_observed(seen, clip, options, watched), called)
+        stored = stored_observation(*how)
+        planned = plan_observed(stored or observation(*how), clip, options, watched)
+        return model_document(planned, called), stored is not None
+
+
+def _called(request: ModelRequest) -> ClipCall:
+    """Clips at once and their type, of a model."""
+    from trnconv.cli.plan_documents import ONE_CLIP, ClipCall
+
+    batch = ONE_CLIP.batch if request.batch is None else request.batch
+    if batch < 1:
+        raise TrnconvError(f"--batch {batch}: it must be at least 1.")
+    return ClipCall(batch, asked_dtype(request.dtype) or ONE_CLIP.dtype)
 
 
 def _of_own(
-    own: OwnModel, phase: str | None, where: tuple[str, str], prices: Any
-) -> dict[str, Any]:
+    own: OwnModel, phase: str | None, where: tuple[str, str], pricing: _Pricing
+) -> Document:
     from trnconv.cli.plan_documents import ClipCall, model_document
     from trnconv.model_plan import PlanOptions, plan_observed
     from trnconv.models import Size
 
-    options = PlanOptions(asked_machine(where[0]).name, where[1], prices.cores)
-    with working(f"planning {own.name}") as tell:
+    options = PlanOptions(asked_machine(where[0]).name, where[1], pricing.cores)
+    with pricing.prices() as prices, working(f"planning {own.name}") as tell:
         seen = own.observed(phase)
         watched = replace(prices, watch=lambda done, of: tell("prices", done, of))
         size = Size("", seen.frames, seen.height, seen.width)

@@ -18,15 +18,8 @@ _NEEDED = ("torch", "diffusers")
 def observation(
     entry: ModelEntry, size: Size, phase: str, batch: int = 1, dtype: str = STORED_DTYPE
 ) -> Observation:
-    """One encode or decode of a model. What nobody looked at needs torch and diffusers.
-
-    Stored are sizes of the registry, batch 1 in bfloat16.
-    """
-    if phase not in entry.phases:
-        raise UnsupportedError(f"{phase} of {entry.name}: it can {' and '.join(entry.phases)}.")
-    latent_size(entry, size)
-    is_stored = (batch, dtype) == (1, STORED_DTYPE)
-    known = (shipped(entry, size, phase) or _scaled(entry, size, phase)) if is_stored else None
+    """One encode or decode of a model. What nobody looked at needs torch and diffusers."""
+    known = stored_observation(entry, size, phase, batch, dtype)
     if known is not None:
         return known
     missing = [name for name in _NEEDED if find_spec(name) is None]
@@ -43,6 +36,21 @@ def observation(
     from trnconv.pytorch.observer import observe  # noqa: PLC0415 (torch: for other sizes only)
 
     return observe(entry, size, phase, batch=batch, dtype=dtype)
+
+
+def stored_observation(
+    entry: ModelEntry, size: Size, phase: str, batch: int = 1, dtype: str = STORED_DTYPE
+) -> Observation | None:
+    """The same of what came with the package: sizes of the registry, batch 1 in bfloat16.
+
+    None if neither it nor a size that it can be scaled from was stored.
+    """
+    if phase not in entry.phases:
+        raise UnsupportedError(f"{phase} of {entry.name}: it can {' and '.join(entry.phases)}.")
+    latent_size(entry, size)
+    if (batch, dtype) != (1, STORED_DTYPE):
+        return None
+    return shipped(entry, size, phase) or _scaled(entry, size, phase)
 
 
 def _scaled(entry: ModelEntry, size: Size, phase: str) -> Observation | None:

@@ -102,8 +102,9 @@ class Prices:
 
     def _remember(self, question: Question, found: Price) -> None:
         self._known[question] = found
+        self._awaited.add(question)
         if self.watch is not None:
-            self.watch(len(self._known), len(self._awaited | self._known.keys()))
+            self.watch(len(self._known), len(self._awaited))
 
     def _asked(self, question: Question) -> dict[str, Any]:
         file, cores = active(question.machine.name), cores_of(question.machine, self.cores)

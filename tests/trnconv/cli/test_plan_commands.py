@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -94,6 +95,7 @@ def test_the_second_time_prices_come_from_disk(run, tmp_path, monkeypatch, asked
     first = run("plan", *asked, "--json")
     stored = sorted((tmp_path / "cache").rglob("*.json"))
     assert stored
+    shutil.rmtree(tmp_path / "cache" / "plans", ignore_errors=True)
     monkeypatch.setattr("trnconv.model_plan.prices.price", None)
     assert run("plan", *asked, "--json").out == first.out
 
@@ -261,10 +263,11 @@ def test_doctor_works_in_a_base_install(run, monkeypatch):
 def test_doctor_counts_the_cache(run, monkeypatch, tmp_path):
     without_torch(monkeypatch)
     run("plan", *SMALL)
-    [cache] = answer(run("doctor", "--json"))["caches"]
-    assert (cache["entries"], cache["set_aside"]) == (1, 0)
-    assert cache["folder"].startswith(str(tmp_path))
-    assert cache["bytes"] > 0
+    prices, plans = answer(run("doctor", "--json"))["caches"]
+    assert (prices["name"], prices["entries"], prices["set_aside"]) == ("prices", 1, 0)
+    assert prices["folder"].startswith(str(tmp_path))
+    assert prices["bytes"] > 0
+    assert (plans["name"], plans["entries"]) == ("plans", 0)
 
 
 def test_doctor_fails_if_the_check_does(run, monkeypatch):
