@@ -6,12 +6,15 @@ Needs hatchling, and an index of packages for the base dependencies: `pytest -m 
 import subprocess
 import sys
 import tarfile
+import time
 import zipfile
 from email import message_from_string
 from pathlib import Path
 
 import pytest
 
+from doc_pages import agrees, program
+from doc_pages import run as run_page
 from yardstick import limit_s
 
 ROOT = Path(__file__).parents[1]
@@ -78,6 +81,14 @@ def clean(built, tmp_path_factory):
     return python
 
 
+@pytest.fixture
+def empty(tmp_path):
+    """The Python of an environment with nothing in it."""
+    folder = tmp_path / "empty"
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    return folder / "bin" / "python"
+
+
 def run(*command, cwd):
     return subprocess.run(
         command, capture_output=True, text=True, check=False, cwd=cwd, timeout=limit_s(120), env={}
@@ -135,6 +146,30 @@ def test_the_commands_start(clean, tmp_path):
     module = run(clean, "-m", "trnconv", "--help", cwd=tmp_path)
     assert (script.returncode, module.returncode) == (0, 0), script.stderr + module.stderr
     assert "capacity" in script.stdout
+
+
+def test_a_models_latency_is_known_30_seconds_after_pip_install(built, empty, tmp_path):
+    begin = time.monotonic()
+    pip = (empty, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", built[0])
+    subprocess.run(pip, check=True)
+    asked = ("plan", "--model", "wan2.1", "--size", "720x1280x81")
+    ran = run(empty.parent / "trnconv", *asked, cwd=tmp_path)
+    taken = time.monotonic() - begin
+    assert "The whole decode: " in ran.stdout, ran.stderr
+    assert taken < limit_s(30)
+
+
+def test_the_three_starts_run_in_an_empty_environment(clean, tmp_path):
+    """The wheel is what runs; of the checkout only `manual` is used, which is not installed."""
+    page = (ROOT / "docs" / "three-starts.md").read_text()
+    shown = program(page)[1]
+    printed = run_page(page, tmp_path, python=clean, paths=(ROOT,))
+    wrong = [
+        (expected, output)
+        for expected, output in zip(shown, printed, strict=False)
+        if expected is not None and not agrees(expected, output)
+    ]
+    assert wrong == []
 
 
 def test_the_simulator_runs(clean, tmp_path):

@@ -151,12 +151,12 @@ def _called(command):
     )
 
 
-def run(page, folder, launcher=()):
-    """What each block of a page's text printed, run in a folder."""
+def run(page, folder, launcher=(), python=sys.executable, paths=(ROOT / "src", ROOT)):
+    """What each block of a page's text printed, run in a folder, by a Python with these paths."""
     script = folder / "page.py"
     script.write_text(program(page)[0])
     ran = subprocess.run(
-        [sys.executable, *(launcher or ("-W", "error")), str(script)],
+        [python, *(launcher or ("-W", "error")), str(script)],
         capture_output=True,
         text=True,
         check=False,
@@ -164,7 +164,7 @@ def run(page, folder, launcher=()):
         cwd=folder,
         env={
             **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
+            "PYTHONPATH": os.pathsep.join(map(str, paths)),
             "COLUMNS": "100",
             "NO_COLOR": "1",
             "TERM": "dumb",

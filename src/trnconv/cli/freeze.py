@@ -58,7 +58,8 @@ def freeze(
     if json:
         print_json(answer)
     else:
+        problems_in_words = f"{len(entries)} problem{'s' if len(entries) > 1 else ''}"
         typer.echo(
-            f"{answer['problems']} problems in {answer['files']} files, {answer['bytes']} bytes:"
-            f" {out}\nIts tests, in the simulator: python -m pytest {out / 'tests'}"
+            f"{problems_in_words} in {answer['files']} files, {answer['bytes']} bytes: {out}\n"
+            f"Its tests, in the simulator: python -m pytest {out / 'tests'}"
         )

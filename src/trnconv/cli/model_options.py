@@ -31,7 +31,7 @@ Phase = Annotated[
     typer.Option(help="With --model: decode (default) or encode.", autocompletion=phase_names),
 ]
 NoCache = Annotated[
-    bool, typer.Option("--no-cache", help="Do not read or write the cache of prices and plans on disk.")
+    bool, typer.Option("--no-cache", help="Do not read or write the cache of prices and plans.")
 ]
 TunedFile = Annotated[
     Path | None,

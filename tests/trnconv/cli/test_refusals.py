@@ -54,7 +54,7 @@ BAD = {
     "plan --module a:B": "--input is missing",
     "plan --module a:B --input 1x2": "--input 1x2",
     "plan --module a:B --input 1x3x8x8 --model wan2.1": "a module and --model",
-    "plan --diffusers FOLDER --config FILE --input 1x3x8x8": "the folder contains its configuration",
+    "plan --diffusers FOLDER --config FILE --input 1x3x8x8": "the folder contains",
     "plan --config FILE": "need --module or --diffusers",
     "compare wan2.1,colour=red wan2.1": "is no choice",
     "compare FILE wan2.1": "cannot be read as JSON",
