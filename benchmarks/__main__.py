@@ -1,8 +1,8 @@
 """`python -m benchmarks`: one command for each module that `_COMMANDS` lists.
 
 Every time printed is modelled, but for those of `corpus`, `frontend`, `overhead` and `planning`,
-which are of this machine's CPU; `observe` prints none, it writes what models do,
-and `latents` prints errors.
+which are of this machine's CPU, as a column of `audio` is; `observe` prints none, it writes what
+models do, and `latents` prints errors.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from benchmarks import (
+    audio,
     chunk,
     corpus,
     decode,
@@ -44,6 +45,7 @@ _COMMANDS = {
     "model": model,
     "models": models,
     "networks": networks,
+    "audio": audio,
     "chunk": chunk,
     "corpus": corpus,
     "decode": decode,

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from math import log10, sqrt
 from pathlib import Path
+from statistics import mean, stdev
 from typing import TYPE_CHECKING
 
 from benchmarks.table import Column, aligned
@@ -57,12 +58,14 @@ class ModelError:
     seed: int = 0
 
     @property
+    def width(self) -> str:
+        """Its size, and whether the model is narrow."""
+        return f"{self.size}, reduced" if self.reduced else self.size
+
+    @property
     def clip(self) -> str:
         """Its size, and what else tells runs apart."""
-        words = [self.size]
-        words += ["reduced"] if self.reduced else []
-        words += [f"seed {self.seed}"] if self.seed else []
-        return ", ".join(words)
+        return f"{self.width}, seed {self.seed}" if self.seed else self.width
 
     @property
     def ratio(self) -> float:
@@ -199,6 +202,24 @@ def page_lines(errors: Sequence[ModelError]) -> list[str]:
     return lines
 
 
+def seed_lines(errors: Sequence[ModelError]) -> list[str]:
+    """A table of runs that were drawn with several seeds, at the default accuracy."""
+    lines = [
+        "| model | phase | clip | seeds | mean ratio | +- | deviation | least | most |",
+        "|---|---|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    drawn: dict[tuple[str, str, str], list[float]] = {}
+    for error in (error for error in errors if error.accuracy == BF16):
+        drawn.setdefault((error.model, error.phase, error.width), []).append(error.ratio)
+    for (model, phase, width), ratios in drawn.items():
+        if len(ratios) > 1:
+            deviation = stdev(ratios)
+            numbers = (mean(ratios), deviation / sqrt(len(ratios)), deviation)
+            cells = [f"{number:.3f}" for number in (*numbers, min(ratios), max(ratios))]
+            lines.append(f"| {model} | {phase} | {width} | {len(ratios)} | {' | '.join(cells)} |")
+    return lines
+
+
 def not_run(errors: Sequence[ModelError]) -> list[str]:
     """Models of the registry with an encode or decode that is not among these."""
     found = {(error.model, error.phase, error.accuracy) for error in errors}
@@ -256,7 +277,7 @@ def main(options: argparse.Namespace) -> int:
                 store(options.json, [*known, *found])
                 print(" ".join(_cells(found[-1])), file=sys.stderr, flush=True)
     print("Simulated; weights and inputs at random, rounded to bf16.\n")
-    rows = page_lines(found) if options.markdown else [table(found)]
+    rows = [*page_lines(found), "", *seed_lines(found)] if options.markdown else [table(found)]
     print(*rows, "", *last_lines(found), sep="\n")
     if options.stored and not options.model and not_run(found):
         print(f"not run: {', '.join(not_run(found))}")

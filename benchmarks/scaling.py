@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from benchmarks.table import Column, aligned, significant
 from nkisim.fabric import FABRICS
@@ -27,6 +28,7 @@ from trnconv.models import ModelEntry, Size, find
 HELP = "one decode of a large video on 1 to 128 cores: table and curve"
 CORES = (1, 2, 4, 8, 16, 32, 64, 128)
 STATED = (8, 64)  # cores of the last line: a chip, and half an instance
+_HOUR_S = 3600
 
 
 @dataclass(frozen=True)
@@ -153,6 +155,11 @@ def speedup(points: Sequence[Point], cores: int) -> float:
     return by_cores[1].seconds / by_cores[cores].seconds
 
 
+def videos_an_hour(point: Point, instance_cores: int) -> float:
+    """Of one instance that decodes as many videos at once as it has such numbers of cores."""
+    return instance_cores // point.cores / point.seconds * _HOUR_S
+
+
 def lost_to(points: Sequence[Point], cores: int) -> dict[str, float]:
     """Core-seconds per core beyond an even share of one core's time, by reason."""
     by_cores = {point.cores: point for point in points}
@@ -182,6 +189,19 @@ def table(points: Sequence[Point]) -> str:
         Column(name) for name in (*beside, "others\ns", "received\nGB", "without\noverlap, s")
     ]
     return aligned(columns, [_cells(point, points) for point in points])
+
+
+def throughput(points: Sequence[Point], instance_cores: int) -> str:
+    """What many videos gain or lose by more cores for each, in words."""
+    rates = [
+        f"{point.cores}: {videos_an_hour(point, instance_cores):.0f}"
+        for point in points
+        if point.cores <= instance_cores
+    ]
+    return (
+        f"videos an hour on an instance of {instance_cores} cores, by cores of a video:"
+        f" {', '.join(rates)}; more instances add up"
+    )
 
 
 def _cells(point: Point, points: Sequence[Point]) -> list[str]:
@@ -241,17 +261,50 @@ def _spent(point: Point) -> float:
     return point.seconds * point.cores
 
 
-def draw(points: Sequence[Point], title: str, path: Path) -> None:
-    """The curve as SVG, by matplotlib."""
+def drawing() -> Any:
+    """matplotlib; TrnconvError if it is missing."""
     try:
-        matplotlib = importlib.import_module("matplotlib")
+        return importlib.import_module("matplotlib")
     except ImportError as missing:
         raise TrnconvError(
             "--svg: drawing needs matplotlib. Run `pip install 'trnconv[plots]'`."
         ) from missing
-    matplotlib.use("svg")
+
+
+def draw(points: Sequence[Point], title: str, path: Path, instance_cores: int) -> None:
+    """One video sooner, and many videos on an instance, as SVG, by matplotlib."""
+    drawing().use("svg")
     plt = importlib.import_module("matplotlib.pyplot")
-    figure, axes = plt.subplots(figsize=(6, 4.5))
+    figure, (one, many) = plt.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
+    figure.suptitle(title)
+    _draw_one_video(one, points)
+    _draw_many_videos(many, points, instance_cores)
+    figure.savefig(path, metadata={"Date": None})
+    plt.close(figure)
+
+
+def _draw_many_videos(axes: Any, points: Sequence[Point], instance_cores: int) -> None:
+    """What an instance decodes in an hour against what one video waits, by cores of a video."""
+    seconds = [point.seconds for point in points]
+    rates = [videos_an_hour(point, instance_cores) for point in points]
+    axes.axhline(rates[0], linestyle="--", color="0.6", label="ideal")
+    axes.plot(seconds, rates, marker="o", label="as it runs")
+    for point, s, rate in zip(points, seconds, rates, strict=True):
+        named = f"{point.cores} core{'s' if point.cores > 1 else ''} a video"
+        axes.annotate(named, (s, rate), xytext=(4, -12), textcoords="offset points", fontsize=8)
+    axes.set_xscale("log", base=2)
+    axes.set_ylim(0, 1.15 * rates[0])
+    axes.set_xticks(seconds, [significant(s) for s in seconds], fontsize=8)
+    axes.minorticks_off()
+    axes.set(
+        xlabel="seconds that one video waits",
+        ylabel=f"videos an hour on an instance of {instance_cores} cores",
+        title="many videos: instances are added without loss",
+    )
+    axes.legend(loc="lower right")
+
+
+def _draw_one_video(axes: Any, points: Sequence[Point]) -> None:
     cores = [point.cores for point in points]
     axes.plot(cores, cores, linestyle="--", color="0.6", label="ideal")
     axes.plot(cores, [speedup(points, n) for n in cores], marker="o", label="as it runs")
@@ -262,10 +315,8 @@ def draw(points: Sequence[Point], title: str, path: Path) -> None:
     axes.set_yscale("log", base=2)
     axes.set_xticks(cores, [str(n) for n in cores])
     axes.set_yticks(cores, [str(n) for n in cores])
-    axes.set(xlabel="cores", ylabel="speed-up over one core", title=title)
+    axes.set(xlabel="cores", ylabel="speed-up over one core", title="one video")
     axes.legend()
-    figure.savefig(path, metadata={"Date": None})
-    plt.close(figure)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -310,6 +361,11 @@ def main(options: argparse.Namespace) -> int:
     """Find every point, print table and reasons; the exit code."""
     numbers = sorted({1, *options.cores})
     jobs = jobs_of(options, numbers)
+    if options.svg:
+        drawing()  # said before the work, not after it
+    for name in (options.svg, options.json):
+        if name:
+            Path(name).touch()
     points = list(points_of(jobs, options.workers))
     chosen = curve(points)
     fabric = FABRICS[options.machine].read(Reading(options.reading))
@@ -321,10 +377,12 @@ def main(options: argparse.Namespace) -> int:
         " kernels or by their bytes; no launches but those of strips. A rank is a logical core of"
         f" {options.lnc or MACHINES[options.machine].launch_cores} physical ones.\n"
     )
-    print(table(chosen), "", why(chosen), bend(chosen), "", sep="\n")
+    instance_cores = fabric.cores_per_chip * fabric.chips
+    rates = throughput(chosen, instance_cores)
+    print(table(chosen), "", why(chosen), bend(chosen), rates, "", sep="\n")
     if options.svg:
         title = f"{options.model} {options.phase} {options.size}, modelled ({options.machine})"
-        draw(chosen, title, Path(options.svg))
+        draw(chosen, title, Path(options.svg), instance_cores)
     if options.json:
         text = json.dumps([asdict(point) for point in points], indent=1)
         Path(options.json).write_text(text + "\n", encoding="utf-8")

@@ -76,15 +76,26 @@ def test_a_model_at_full_width_has_fast_convolutions(capsys, tmp_path):
 def test_the_page_has_the_stored_rows():
     page = ROOT / "docs" / "reference" / "accuracy.md"
     lines = page.read_text(encoding="utf-8").splitlines()
-    assert [
-        line for line in errors.page_lines(errors.stored_errors(errors.STORED)) if line not in lines
-    ] == []
+    stored = errors.stored_errors(errors.STORED)
+    made = [*errors.page_lines(stored), *errors.seed_lines(stored)]
+    assert [line for line in made if line not in lines] == []
 
 
 def test_a_line_of_the_page_has_both_accuracies():
     rows = [error("taesd"), error("taesd", ours=1.1, accuracy="fast")]
     assert errors.page_lines(rows)[-1] == (
         "| taesd | decode | 64x96x1 | 10000 | 0.01000 | 1.000 | 1.100 | 0.010 | 2, 2 of 9 |"
+    )
+
+
+def test_several_seeds_have_a_mean_and_a_deviation():
+    first = error("taesd", ours=1.1)
+    rows = [first, replace(first, seed=1, ours=0.009), replace(first, reduced=True), error("taef1")]
+    assert errors.seed_lines(rows)[2:] == [
+        "| taesd | decode | 64x96x1 | 2 | 1.000 | 0.100 | 0.141 | 0.900 | 1.100 |"
+    ]
+    assert errors.seed_lines([replace(first, accuracy="fast", seed=seed) for seed in (0, 1)]) == (
+        errors.seed_lines([])
     )
 
 

@@ -119,3 +119,12 @@ def test_ranks_are_pairs_and_one_core_is_one():
 def test_a_size_may_be_stated():
     size = scaling.size_of(scaling.find("wan2.1"), "81x1024x1792")
     assert (size.frames, size.height, size.width) == (81, 1024, 1792)
+
+
+def test_an_instance_decodes_as_many_videos_as_have_room():
+    assert scaling.videos_an_hour(ONE, 128) == 128 / 8.0 * 3600
+    assert scaling.videos_an_hour(replace(ONE, cores=3), 8) == 2 / 8.0 * 3600
+    text = scaling.throughput([ONE, replace(ONE, cores=200)], 128)
+    assert text.startswith(
+        "videos an hour on an instance of 128 cores, by cores of a video: 1: 57600;"
+    )

@@ -1,5 +1,9 @@
 """Autoencoders of other repositories as they are written, patched: MODELS_SRC=... -m models_src."""
 
+import json
+import os
+from pathlib import Path
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -8,7 +12,9 @@ pytest.importorskip("einops")
 from model_checkouts import CHECKOUTS, SCALE
 from patched_runs import CONVOLUTIONS, Patched, Unpatched
 from three_way import Error
+from trnconv.models import Size, find
 from trnconv.pytorch import patch_
+from trnconv.pytorch.model_builder import build, decode, encode, example_latent, example_video
 
 pytestmark = pytest.mark.models_src
 
@@ -16,6 +22,17 @@ pytestmark = pytest.mark.models_src
 FLOAT32_BOUND = 1e-4
 CASES = [(name, phase) for name, checkout in CHECKOUTS.items() for phase in checkout.calls]
 every_case = pytest.mark.parametrize(("name", "phase"), CASES)
+
+
+@pytest.fixture(autouse=True)
+def pools_that_torch_lacks_in_bf16(monkeypatch):
+    """Averages over volumes in float32, rounded once: torch's CPU has none in bf16."""
+    pool = torch.nn.functional.avg_pool3d
+
+    def pooled(x, *args, **options):
+        return pool(x.float(), *args, **options).to(x.dtype)
+
+    monkeypatch.setattr(torch.nn.functional, "avg_pool3d", pooled)
 
 
 @every_case
@@ -40,6 +57,64 @@ def test_a_patched_model_in_float32(name, phase):
     assert ours.report.kept == ()
     assert sum(ours.report.book.works.values()) == theirs.calls > 0
     assert Error.of(ours.y, theirs.y).largest <= FLOAT32_BOUND
+
+
+def with_weights_of(theirs, ours):
+    """Our module with the published one's weights, which both have in the same order."""
+    pairs = zip(ours.parameters(), theirs.parameters(), strict=True)
+    for own, published in pairs:
+        own.data.copy_(published)
+    return ours
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("turbo-vaed-hunyuan", "Hunyuan"),
+        ("turbo-vaed-cogvideox", "Cog"),
+        ("turbo-vaed-ltx", "LTX"),
+        ("turbo-vaed-dc", "DC"),
+    ],
+)
+def test_our_turbo_vaed_is_the_published_one(name, file):
+    """Class and configuration of its authors, at full width, and our module with its weights."""
+    entry, checkout = find(name), CHECKOUTS["Turbo-VAED"]
+    config = Path(os.environ["MODELS_SRC"], "Turbo-VAED", "configs", f"Turbo-VAED-{file}.json")
+    module = checkout.module()
+    written = json.loads(config.read_text(encoding="utf-8"))
+    without_heads = {
+        key: value for key, value in written.items() if not key.startswith(("_", "aligned_"))
+    }
+    torch.manual_seed(0)
+    theirs = module.AutoencoderKLTurboVAED(**without_heads).eval().requires_grad_(False)
+    ours = with_weights_of(theirs, build(entry))
+    latent = torch.randn(1, entry.latent_channels, 2, 2, 3)
+    expected, found = theirs.decode(latent).sample, decode(ours, entry, latent)
+    assert Error.of(found, expected).largest <= FLOAT32_BOUND
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("taew2.1", {"patch_size": 1, "latent_channels": 16}),
+        ("taew2.2", {"patch_size": 2, "latent_channels": 48}),
+        ("taehv1.5", {"patch_size": 2, "latent_channels": 32}),
+    ],
+)
+def test_our_taehv_is_the_published_one(name, options):
+    entry = find(name)
+    torch.manual_seed(0)
+    theirs = CHECKOUTS["TAEHV"].module().TAEHV(checkpoint_path=None, **options)
+    ours = with_weights_of(theirs.eval().requires_grad_(False), build(entry))
+    clip = Size("", 5, 4 * entry.compression[1], 2 * entry.compression[2])
+    video, latent = example_video(entry, clip), example_latent(entry, clip)
+    whole = {"parallel": True, "show_progress_bar": False}
+    frames = torch.cat([video, video[:, :, -1:].expand(-1, -1, 3, -1, -1)], 2).movedim(2, 1)
+    encoded = theirs.encode_video(frames, **whole).movedim(1, 2)
+    decoded = theirs.decode_video(latent.movedim(2, 1), **whole).movedim(1, 2)
+    assert Error.of(encode(ours, entry, video), encoded).largest <= FLOAT32_BOUND
+    # Theirs ends in the range of pixels, ours before it.
+    assert Error.of(decode(ours, entry, latent).clamp(0, 1), decoded).largest <= FLOAT32_BOUND
 
 
 def test_every_convolution_of_wan_in_full_width():

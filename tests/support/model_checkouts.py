@@ -8,6 +8,7 @@ import importlib.util
 import os
 import sys
 import types
+import typing
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,7 +52,8 @@ class Checkout:
         name = f"{self.package}.{path.stem}" if self.package else f"checkout_{path.stem}"
         spec = importlib.util.spec_from_file_location(name, path)
         module = importlib.util.module_from_spec(spec)
-        if self.package:  # before the stand-ins: it looks for packages by itself
+        stood_in = any(name.startswith(f"{self.package}.") for name in self.stand_ins)
+        if self.package and not stood_in:  # before the stand-ins: it looks for packages by itself
             importlib.import_module(self.package)
         with pytest.MonkeyPatch.context() as patch, present(self.stand_ins):
             if self.root:
@@ -247,6 +249,24 @@ def _ltx2(module):
     )
 
 
+def _vidtok(module):
+    options = {
+        "ch": 8,
+        "ch_mult": (1, 2, 4, 4),
+        "z_channels": 4,
+        "in_channels": 3,
+        "out_ch": 3,
+        "num_res_blocks": 1,
+        "norm_type": "layernorm",
+        "interpolation_mode": "trilinear",
+    }
+    parts = {
+        "encoder": module.EncoderCausal3DPadding(double_z=True, **options),
+        "decoder": module.DecoderCausal3DPadding(**options),
+    }
+    return torch.nn.ModuleDict(parts)
+
+
 CHECKOUTS = {
     "Wan2.1": Checkout(
         "Wan2.1/wan/modules/vae.py",
@@ -309,6 +329,21 @@ CHECKOUTS = {
         {"decode": (1, 16, 2, 2, 3)},
         {"timm.models.vision_transformer": {"Mlp": _unused}},
         package="diffusers.models.autoencoders",
+    ),
+    "VidTok": Checkout(
+        "VidTok/vidtok/modules/model_3dcausal_v1_1.py",
+        _vidtok,
+        {
+            "encode": lambda model, given: model["encoder"](given * 2 - 1),
+            "decode": lambda model, given: model["decoder"](given * 2 - 1),
+        },
+        {"encode": (1, 3, 9, 16, 24), "decode": (1, 4, 3, 2, 3)},
+        {
+            "beartype": {"beartype": lambda function: function},
+            "beartype.typing": {"Tuple": tuple, "Union": typing.Union},
+            "vidtok.modules.util": {"checkpoint": _unused},
+        },
+        package="vidtok.modules",
     ),
     "LTX-2": Checkout(
         "LTX-2/packages/ltx-core/src/ltx_core/model/video_vae/conv_video_decoder.py",

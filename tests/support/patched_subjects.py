@@ -6,8 +6,9 @@ from imitated_vaes import IMITATIONS
 from trnconv.models import find, models
 from trnconv.pytorch.model_builder import build, decode, encode, example_latent, example_video
 
-DIFFUSERS = tuple(entry.name for entry in models())
-NAMES = (*DIFFUSERS, *IMITATIONS)
+REGISTERED = tuple(entry.name for entry in models())
+DIFFUSERS = tuple(entry.name for entry in models() if entry.diffusers_class)
+NAMES = (*REGISTERED, *IMITATIONS)
 
 
 class Subject:

@@ -9,9 +9,10 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
 from small_vae import SmallVae, built, clip
-from trnconv.errors import TrnconvError
+from trnconv.errors import ShapeError, TrnconvError
 from trnconv.models import Size, find
 from trnconv.parallel import Options, TrafficKind, shard_, share_tiles_, unshard_
 from trnconv.pytorch import model_builder, patch_, patched
@@ -95,6 +96,43 @@ def on_a_mesh(group, rank, name, phase, size):
         return shards.whole(run_phase(entry, model, phase, shards.split(x, unit)))
     finally:
         unshard_(shards)
+
+
+def as_dtensors(group, rank, name, phase, size, shape):
+    """Placements and values of a result as a DTensor, of a DTensor; bytes sent for that."""
+    mesh = init_device_mesh("cpu", shape, mesh_dim_names=("down", "across"))
+    entry, model, x, unit = given(name, phase, torch.float32, size)
+    shards = shard_(model, mesh, options=FLOAT32, dims=("height", "width"))
+    try:
+        placed = distribute_tensor(x, mesh, [Shard(3), Shard(4)])
+        band = shards.split(placed, unit)
+        y = shards.as_dtensor(run_phase(entry, model, phase, band))
+        sent = shards.traffic.received(TrafficKind.result)
+        return str(tuple(y.placements)), y.full_tensor(), sent
+    except ShapeError as error:
+        return str(error)
+    finally:
+        unshard_(shards)
+
+
+def refused_dtensor(group, rank, what):
+    """The error of a DTensor that no bands are made of, or of bands that no DTensor is."""
+    mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("rows",))
+    model = built().eval().requires_grad_(requires_grad=False)
+    shares = [1, 3] if what == "uneven" else None
+    shards = shard_(model, group if what == "group" else mesh, "rows", shares, FLOAT32)
+    try:
+        if what == "uneven":
+            shards.as_dtensor(shards.split(clip(), 2))
+        else:
+            replicated = what == "replicated"
+            placement = Replicate() if replicated else Shard(3)
+            shards.split(distribute_tensor(clip(), mesh, [placement]), 2)
+    except TrnconvError as error:
+        return f"{type(error).__name__}: {error}"
+    finally:
+        unshard_(shards)
+    return "nothing was refused"
 
 
 def small_vae(group, rank, axis, shares, exchange, learns):
@@ -253,18 +291,21 @@ def come_late(group, rank, absent, timeout_s):
 
 
 def differing(group, rank, what, odd):
-    """(seconds, the error as text) of ranks of which one does something else."""
-    began = time.monotonic()
+    """(seconds since one rank did something else, the error as text), of every rank.
+
+    The first video, which is alike, is not counted: layers are planned there.
+    """
+    began = [time.monotonic()]
     try:
-        _differ(group, what, rank == odd)
+        _differ(group, what, rank == odd, began)
     except TrnconvError as error:
-        return time.monotonic() - began, f"{type(error).__name__}: {error}"
+        return time.monotonic() - began[-1], f"{type(error).__name__}: {error}"
     finally:
         os.environ.pop("NEURON_CC_FLAGS", None)
-    return time.monotonic() - began, "nothing was noticed"
+    return time.monotonic() - began[-1], "nothing was noticed"
 
 
-def _differ(group, what, is_odd):
+def _differ(group, what, is_odd, began):
     model = built().eval().requires_grad_(requires_grad=False)
     options = FLOAT32
     if is_odd and what == "weights":
@@ -277,6 +318,8 @@ def _differ(group, what, is_odd):
     try:
         for video in range(3):  # one as all others, then
             late = is_odd and video > 0
+            if video == 1:
+                began.append(time.monotonic())
             if late and what == "written":
                 model.up.bias.add_(1)
             x = clip(18 if late and what == "shape" else 16)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trnconv._nki import NKIObject
+from trnconv.ask.coarse_residual import CoarseResidual
 from trnconv.errors import UnsupportedError
 
 ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}  # the types kernels take
@@ -67,6 +68,7 @@ class Epilogue(NKIObject):
     residual: str = NO_RESIDUAL  # before or after the activation
     dtype: str = ""  # of y; empty: that of x
     norm: NormEnd | None = None  # what is stored besides y, or instead
+    coarse: CoarseResidual | None = None  # how the residual is stored; None: as y is
 
     def shares_engines(self) -> bool:
         """Whether Vector and Scalar engine can take turns; else both work on every tile, or one."""

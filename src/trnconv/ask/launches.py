@@ -74,8 +74,8 @@ def planned_parts(
     short enough (`plan` raises PlanError): then groups, and output channels in whole tiles, are
     halved until one is. What one array holds may have a longer program; only if there is none
     either, that is halved too. An input in pieces cannot be sliced: it is refused if it would
-    have to be. A norm of the outputs is over all channels: it is done in one launch, or there is a
-    PlanError.
+    have to be. A norm of the outputs is over all channels, and a coarse residual is not sliced:
+    with either there is one launch, or a PlanError.
     """
     known: dict[Shape, Planned] = {}
     waiting = launches(question.shape)
@@ -86,11 +86,11 @@ def planned_parts(
         )
     if not question.reproducible:
         waiting = [half for part in waiting for half in _whole_arrays(part)]
-    if question.end.norm is not None:
+    if question.end.norm is not None or question.end.coarse is not None:
         if len(waiting) > 1:
             raise PlanError(
-                f"{call_in_words(question)}: a norm of its outputs, which {len(waiting)} launches"
-                " compute. Norm them afterwards."
+                f"{call_in_words(question)}: {len(waiting)} launches compute its outputs, which are"
+                " normed or get a residual of lower resolution. Do that afterwards."
             )
         yield waiting[0], _planned(question, plan)
         return

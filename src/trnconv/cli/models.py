@@ -26,7 +26,8 @@ def models(json: Json = False, csv: Csv = False, wide: Wide = False) -> None:
     answer = {"models": [_document(entry) for entry in registered()]}
     words = (
         "The first size is the default. Other sizes that the model accepts work as well.\n"
-        "Classes are from diffusers, except TinyVideoAutoencoder, our own version of TAEHV.\n"
+        "Classes are from diffusers, except TinyVideoAutoencoder (TAEHV) and TurboVideoDecoder\n"
+        "(Turbo-VAED), which are our own versions of the published structures.\n"
         "LTX-2.5 encodes like ltx-2.3; its default decoder is attention and is not included.\n"
         f"Other names: {_aliases(answer)}."
     )

@@ -267,6 +267,7 @@ class Form(Generic[P]):
     asks: str = OUTPUT  # what it computes
     least_gain: float = 0.0  # how much faster than the forms before it, to be taken
     takes_residual: bool = False  # whether kernels have an argument for one
+    takes_coarse_residual: bool = False  # whether that may be of a lower resolution
     takes_factors: bool = False  # the same of a start's; without, inputs are taken as they are
     takes_scales: bool = False  # the same of a norm of the outputs; without, there is none
     pair_kernels: tuple[Callable[..., Any], ...] = ()  # the same on two cores; empty: on one only
@@ -309,6 +310,8 @@ class Form(Generic[P]):
             return "its kernel takes inputs as they are; scale them before"
         if question.end.norm is not None and not self.takes_scales:
             return "its kernel leaves outputs as they are; norm them afterwards"
+        if question.end.coarse is not None and not self.takes_coarse_residual:
+            return "its kernel adds a residual of the output's shape; upsample it before"
         return ""
 
     def kernel(self, inputs: int, cores: int = 1) -> Callable[..., Any]:

@@ -84,7 +84,10 @@ def traced(program: Prepared) -> Run:
     arrays = _in_turn([_specs(lowered.arrays) for lowered in program.lowered])
     asked = plan.end.residual != NO_RESIDUAL
     y_shape = (plan.shape.batch, plan.shape.c_out, *plan.shape.out_sizes())
-    residual = Spec(y_shape if plan.end.norm else first.outputs[0], plan.dtype) if asked else None
+    added = y_shape if plan.end.norm else first.outputs[0]
+    if plan.end.coarse is not None:
+        added = plan.end.coarse.sizes(y_shape)
+    residual = Spec(added, plan.dtype) if asked else None
     factors = _specs((plan.factors_spec(),))[0] if plan.start.scaled else None
     scales = _specs((plan.scales_spec(),))[0] if plan.end.norm else None
     return nkisim.run(

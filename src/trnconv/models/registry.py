@@ -84,6 +84,7 @@ class Calling:
     decode_argument: str  # what decode wants besides latents: none, timestep or num_frames
     decoded: str  # video, frames, or frames_before_channels
     encoded: str = "latent_dist"  # latent and latents: not a distribution; tensor: the result
+    first_frames: int = 0  # copies of the first frame that encode wants before the clip
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ class ModelEntry:
     catalogue: str  # the model's name in trnconv.catalogue; empty if it is not there
     captures: tuple[Capture, ...]
     pixel_channels: int = 3
-    own_class: str = ""  # of trnconv.pytorch.tiny_video, where diffusers has none
+    own_class: str = ""  # of trnconv.pytorch.model_builder.OWN, where diffusers has none
     aliases: Mapping[str, str] = field(
         default_factory=dict
     )  # models that run on it: how that is known

@@ -17,6 +17,7 @@ from trnconv.geometry import ConvShape
 from trnconv.observed.operation import CHANNEL_NORM, CHANNEL_NORM_STEP, Operation
 
 CACHE = "cache"  # frames that a model keeps a copy of
+COPY = "clone"  # torch's operator for any copy
 
 
 @dataclass(frozen=True)
@@ -110,21 +111,42 @@ def without_norms(seen: Observation) -> Observation:
 
 
 def _copied(seen: Observation) -> int:
-    return sum(calls * op.moved_bytes for op, calls in seen.operations if op.kind == "clone")
+    return sum(calls * op.moved_bytes for op, calls in seen.operations if op.kind == COPY)
 
 
 def without_starts(seen: Observation) -> Observation:
-    """The same with norms of their own in place of convolutions' starts and ends."""
-    if all(work.start == PLAIN_START and work.end.norm is None for work, _ in seen.works):
+    """The same with norms of their own in place of convolutions' starts and ends.
+
+    Residuals of lower resolution are copied first.
+    """
+    if all(_is_plain(work) for work, _ in seen.works):
         return seen
     bare = without_ends(seen, lambda _: True)
     works: Counter[ObservedConv] = Counter()
     operations: Counter[Operation] = Counter()
     for work, calls in bare.works:
-        works[replace(work, start=PLAIN_START)] += calls
+        end = replace(work.end, coarse=None)
+        works[replace(work, start=PLAIN_START, end=end)] += calls
+        for operation in _spread_residual(work):
+            operations[operation] += calls
     for operation, calls in bare.operations:
         operations[operation.as_norm()] += calls
     return replace(seen, works=tuple(works.items()), operations=tuple(operations.items()))
+
+
+def _is_plain(work: ObservedConv) -> bool:
+    return work.start == PLAIN_START and work.end.norm is None and work.end.coarse is None
+
+
+def _spread_residual(work: ObservedConv) -> tuple[Operation, ...]:
+    """The copy that makes a coarse residual as large as the output."""
+    coarse, shape = work.end.coarse, work.shape
+    if coarse is None:
+        return ()
+    sizes = (shape.batch, shape.c_out, *shape.out_sizes())
+    item = ITEM_BYTES[work.dtype]
+    read, written = prod(coarse.sizes(sizes)) * item, prod(sizes) * item
+    return (Operation(COPY, sizes, work.dtype, read, written, (COPY,), read + written),)
 
 
 def without_ends(seen: Observation, is_apart: Callable[[ObservedConv], bool]) -> Observation:

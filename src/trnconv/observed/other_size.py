@@ -3,8 +3,8 @@
 Rows and columns: every plane of a model is a fixed part of its frames, unless the class cuts frames
 into tiles, so planes scale. Frames: a model that takes a latent frame at a time does more of the
 same steady chunk; one that takes all frames at once has m * (latent frames - 1) + 1 of them, one
-more, or m times as many. Where a size does not come out whole, or none of these holds, there is no
-answer.
+more, or m times as many, as frames of a video, as images, or one call each. Where a size does not
+come out whole, or none of these holds, there is no answer.
 """
 
 from __future__ import annotations
@@ -61,37 +61,65 @@ class _Change:
         if before == after or self.chunked:
             pairs = (self.latents, self.frames)
             return next((new for old, new in pairs if frames == old), frames)
-        for factor in range(1, _MOST + 1):
-            if frames == factor * (before - 1) + 1:
-                return factor * (after - 1) + 1
-            if frames == factor * before:
-                return factor * after
-            if frames == factor * (before - 1) + 2:  # the first of all, twice
-                return factor * (after - 1) + 2
+        for step, first in ((1, 1), (0, 0), (1, 2)):  # all but the first, all, the first one twice
+            for factor in range(1, _MOST + 1):
+                if frames == factor * (before - step) + first:
+                    return factor * (after - step) + first
         if frames == 1:
             return 1
         raise ArithmeticError
 
-    def times(self, calls: int) -> int:
-        """How often what ran so often runs: a steady chunk has more or fewer of it."""
+    def times(self, calls: int, *, of_one_frame: bool = False) -> int:
+        """How often what ran so often runs.
+
+        A steady chunk has more or fewer of it; where all frames are there at once, what is done
+        with one of them may be done with each.
+        """
         before, after = self.latents
-        if not self.chunked or before == after:
+        if before == after:
             return calls
-        each = calls // (before - _FIRST_CHUNKS)
-        return calls + each * (after - before)
+        if self.chunked:
+            each = calls // (before - _FIRST_CHUNKS)
+            return calls + each * (after - before)
+        return self.time(calls) if of_one_frame and calls in self.lengths else calls
+
+    def images(self, batch: int, frames: int) -> int:
+        """Of a convolution that takes a batch of so many frames each: all frames, or clips."""
+        return self.time(batch) if frames == 1 and batch in self.lengths else batch
 
     def sizes(self, sizes: tuple[int, ...]) -> tuple[int, ...]:
         """Numbers of a shape: planes by their two sizes or their area, frames before a plane."""
         found = list(sizes)
-        at = next((at for at in range(len(sizes)) if self._plane_at(sizes, at)), None)
+        at = self._place_of_plane(sizes)
         if at is None:
             return tuple(self._one(size) for size in sizes)
         step, pad = self._plane_at(sizes, at) or (1, 0)
         rows, columns = self.plane(sizes[at] - pad, sizes[at + step] - pad)
         found[at], found[at + step] = rows + pad, columns + pad
-        for place in range(_FRAMES, at):
+        for place in self._time_places(sizes, at):
             found[place] = self._frames(sizes[place])
         return tuple(found)
+
+    def is_of_one_frame(self, sizes: tuple[int, ...]) -> bool:
+        """Whether a shape with a plane has no frames beside it."""
+        at = self._place_of_plane(sizes)
+        return at is not None and sizes[0] == 1 and not self._time_places(sizes, at)
+
+    def _place_of_plane(self, sizes: tuple[int, ...]) -> int | None:
+        return next((at for at in range(len(sizes)) if self._plane_at(sizes, at)), None)
+
+    def _time_places(self, sizes: tuple[int, ...], at: int) -> tuple[int, ...]:
+        """Where frames stand, of a plane that stands there: [N, C, T, ...], [N, T, ...], images."""
+        is_video = len(sizes) >= _VIDEO_AXES
+        for places in (tuple(range(_FRAMES, at)), (1,) if is_video else (), (0,)):
+            if any(place < at and self._frames_known(sizes[place]) for place in places):
+                return places
+        return ()
+
+    def _frames_known(self, size: int) -> bool:
+        """Whether it is a number of frames, padded or not."""
+        padded = range(_MOST_PADDING + 1)
+        return any(size - pad > 1 and size - pad in self.lengths for pad in padded)
 
     def _frames(self, size: int) -> int:
         """Of a tensor, padded or not; any other number as it is."""
@@ -107,7 +135,9 @@ class _Change:
                 rows, columns = sizes[at], sizes[at + step] if at + step < len(sizes) else 0
                 if (rows - pad, columns - pad) in self.planes:
                     return step, pad
-        return None
+        repeated = sizes[at + 1 : at + 3]
+        is_upsampled = len(repeated) == 2 and (sizes[at], prod(repeated)) in self.planes
+        return (1, 0) if is_upsampled else None  # each column as often as the last axis says
 
     def _one(self, size: int) -> int:
         """All positions of some frames; any other number as it is."""
@@ -158,9 +188,15 @@ def _change(seen: Observation, entry: ModelEntry, size: Size) -> _Change | None:
         chunked,
         planes | {(seen.height, seen.width)},  # of the video, which no convolution may see
         frozenset([seen.frames, latents[0]]).union(
-            *((work.shape.size[0], work.shape.out_sizes()[0]) for work, _ in seen.works)
+            *(_lengths(work.shape) for work, _ in seen.works)
         ),
     )
+
+
+def _lengths(shape: Shape) -> tuple[int, ...]:
+    """Frames of a convolution, before and after it, or as images."""
+    frames = (shape.size[0], shape.out_sizes()[0])
+    return (*frames, shape.batch) if frames == (1, 1) else frames
 
 
 def _planes(shape: Shape) -> tuple[Plane, Plane]:
@@ -180,7 +216,9 @@ def _changed(seen: Observation, size: Size, change: _Change) -> Observation:
         frames=size.frames,
         height=size.height,
         width=size.width,
-        works=tuple((_work(work, change), change.times(calls)) for work, calls in seen.works),
+        works=tuple(
+            (_work(work, change), _calls(work, calls, change)) for work, calls in seen.works
+        ),
         moved=tuple(_moved(moved, change) for moved in seen.moved),
         peak_bytes=round(seen.peak_bytes * change.volume),
         largest_bytes=round(seen.largest_bytes * change.volume),
@@ -190,6 +228,11 @@ def _changed(seen: Observation, size: Size, change: _Change) -> Observation:
         operations_unfused=_operations(seen.operations_unfused, change),
         operations_as_is=_operations(seen.operations_as_is, change),
     )
+
+
+def _calls(work: ObservedConv, calls: int, change: _Change) -> int:
+    one = (work.shape.batch, work.shape.size[0]) == (1, 1)
+    return change.times(calls, of_one_frame=one)
 
 
 def _work(work: ObservedConv, change: _Change) -> ObservedConv:
@@ -220,11 +263,14 @@ def _shape(shape: Shape, change: _Change) -> Shape:
 
 
 def _conv_shape(shape: ConvShape, change: _Change) -> ConvShape:
-    return replace(shape, size=_triple(shape.size, change))
+    batch = change.images(shape.batch, shape.size[0])
+    return replace(shape, batch=batch, size=_triple(shape.size, change))
 
 
 def _transposed_shape(shape: TransposedShape, change: _Change) -> TransposedShape:
-    return replace(shape, size=_triple(shape.size, change), out=_triple(shape.out, change))
+    batch = change.images(shape.batch, shape.size[0])
+    size, out = _triple(shape.size, change), _triple(shape.out, change)
+    return replace(shape, batch=batch, size=size, out=out)
 
 
 def _triple(size: tuple[int, int, int], change: _Change) -> tuple[int, int, int]:
@@ -247,7 +293,7 @@ def _operations(counted: Counts, change: _Change) -> Counts:
         own = _operation(operation, change)
         if operation in growing:
             own = _by(own, longer**2, own.shape, own.sizes)
-        found[own] += change.times(calls)
+        found[own] += change.times(calls, of_one_frame=change.is_of_one_frame(operation.shape))
     return tuple(found.items())
 
 

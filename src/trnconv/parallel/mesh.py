@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh
 
 from trnconv.errors import ShapeError, UnsupportedError
 from trnconv.parallel.grid import COLUMNS, ROWS, MeshCut
@@ -36,6 +37,11 @@ def cut_by(mesh: Any, axis: str, dims: Sequence[str] | None) -> tuple[Any, MeshC
             " torch.distributed.device_mesh.init_device_mesh makes one."
         )
     return _group_of_all(mesh), MeshCut(tuple(DIMENSIONS[dim] for dim in named), tuple(mesh.shape))
+
+
+def mesh_of(given: Any) -> DeviceMesh | None:
+    """What was given, if it is a mesh."""
+    return given if isinstance(given, DeviceMesh) else None
 
 
 def shares_of(cut: MeshCut, shares: Sequence[Any] | None, *, is_flat: bool) -> Shares:

@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 import torch
 from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor
 
 from trnconv.errors import ShapeError, UnsupportedError
 from trnconv.parallel.agreement import WeightDigests
@@ -18,8 +20,9 @@ from trnconv.parallel.forward import LazyBands, banded_convolution_forward, band
 from trnconv.parallel.grid import NAMES, BandGrid, MeshCut
 from trnconv.parallel.linked_group import DEFAULT, Options, linked
 from trnconv.parallel.links import cut_out
-from trnconv.parallel.mesh import Shares, cut_by, shares_of
+from trnconv.parallel.mesh import Shares, cut_by, mesh_of, shares_of
 from trnconv.parallel.overlap import OVERLAPS, LinkedCore
+from trnconv.parallel.placement import as_shards, bands_of
 from trnconv.parallel.traffic import Traffic, TrafficKind
 from trnconv.pytorch.patching import PatchReport, patch_, unpatch_
 from trnconv.pytorch.patching.methods import (
@@ -43,6 +46,7 @@ class Shards:
     shares: Shares
     spread: BandedModel
     weights: WeightDigests
+    mesh: DeviceMesh | None = None  # of the ranks; None if a process group was given
 
     @property
     def rank(self) -> int:
@@ -64,8 +68,15 @@ class Shards:
 
         Bounds are multiples of `unit` rows: for pixels that are to be encoded, of the pixels of one
         latent row, so that the bands of every resolution are exact multiples of each other.
+
+        Of a DTensor that is sharded over the mesh along the axes that are cut, it is the local
+        shard: nothing is sent, and `shares` are not looked at.
         """
         dims = self._dims(whole)
+        if isinstance(whole, DTensor):
+            shards = bands_of(whole, self.mesh, self.spread.cut, unit)
+            self._begin(shards, f"a DTensor {tuple(whole.shape)} {whole.dtype}")
+            return whole.to_local()
         grid = BandGrid(
             tuple(
                 Bands.shared(whole.shape[dim], shares, unit)
@@ -98,6 +109,11 @@ class Shards:
         return self.spread.links.gather(
             band, dims, self.spread.grid(band.shape), TrafficKind.result
         )
+
+    def as_dtensor(self, band: Tensor) -> DTensor:
+        """The bands of all ranks as the shards of one DTensor: nothing is sent."""
+        self._dims(band)
+        return as_shards(band, self.mesh, self.spread.cut, self.spread.grid(band.shape))
 
     def close(self) -> None:
         """Stop to count as alive. All ranks together, when no more messages are to come."""
@@ -159,7 +175,7 @@ def shard_(
     spread.shares_attention = not options.reproducible
     spread.overlap, spread.instance = options.overlap, LinkedCore.here()
     put_on_bands(model, spread)
-    return Shards(model, report, parts, spread, weights)
+    return Shards(model, report, parts, spread, weights, mesh_of(mesh))
 
 
 def unshard_(shards: Shards) -> None:

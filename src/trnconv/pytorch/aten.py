@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import torch
 
+from trnconv.ask.coarse_residual import CoarseResidual, coarse_residual_of
 from trnconv.ask.ends import IDENTITY
 from trnconv.ask.question import FILTER_GRADIENT, OUTPUT
 from trnconv.ask.starts import FACTORS
@@ -31,7 +32,7 @@ def compute(call: ConvCall, operands: LaunchOperands) -> Tensor:
     spec = call.spec
     if call.wanted == OUTPUT:
         x = padded(upsampled(torch.cat(started(operands, spec.start), dim=2), spec), spec)
-        return finished(_convolved(x, operands, spec), spec.activation, operands.residual)
+        return finished(_convolved(x, operands, spec), spec.activation, _residual(call, operands))
     if call.wanted == FILTER_GRADIENT:
         x, dy = operands.inputs
         w = x.new_empty([dy.shape[1], x.shape[1] // spec.groups, *call.sizes])
@@ -85,6 +86,21 @@ def finished(y: Tensor, activation: str, residual: Tensor | None) -> Tensor:
     if residual is not None:
         y = y + residual
     return y if activation == IDENTITY else _ACTIVATIONS[activation](y)
+
+
+def _residual(call: ConvCall, operands: LaunchOperands) -> Tensor | None:
+    """What is added, in the output's shape."""
+    coarse, residual = coarse_residual_of(call.spec.coarse), operands.residual
+    return residual if coarse is None or residual is None else in_cells(residual, coarse)
+
+
+def in_cells(r: Tensor, coarse: CoarseResidual) -> Tensor:
+    """A coarse residual in the shape of what it is added to: repeated, moved into positions."""
+    images, _, *low = r.shape
+    cells = r.repeat_interleave(coarse.repeats, dim=1).reshape(images, -1, *coarse.factors, *low)
+    sizes = [n * by for n, by in zip(low, coarse.factors, strict=True)]
+    whole = cells.permute(0, 1, 5, 2, 6, 3, 7, 4).reshape(images, -1, *sizes)
+    return whole[:, :, coarse.skipped :]
 
 
 def _convolved(x: Tensor, operands: LaunchOperands, spec: ConvSpec) -> Tensor:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nkisim.machine import Machine
+from trnconv.ask.coarse_residual import coarse_residual_of
 from trnconv.ask.ends import BEFORE, IDENTITY, NO_RESIDUAL, Epilogue, end_of, norm_end_of
 from trnconv.ask.policy import DEFAULT_POLICY, Policy, policy_of
 from trnconv.ask.question import FILTER_GRADIENT, OUTPUT, Question, Shape, with_plain_shape
@@ -34,6 +35,7 @@ class ConvSpec:
     accuracy: str = DEFAULT_POLICY.text()  # a policy as text: torch.compile takes no other objects
     start: str = ""  # the activation of an input that is scaled and shifted first; empty: it is not
     norm: str = ""  # of the output, as `norm_text` has it; empty: there is none
+    coarse: str = ""  # how a residual is stored (`CoarseResidual.text`); empty: as the output is
 
     @property
     def policy(self) -> Policy:
@@ -75,7 +77,8 @@ class ConvSpec:
     def end(self, *, residual: bool) -> Epilogue:
         """What a kernel fuses: a residual comes before the activation."""
         end = end_of(self.activation, BEFORE if residual else NO_RESIDUAL, "")
-        return replace(end, norm=norm_end_of(self.norm)) if self.norm else end
+        coarse = coarse_residual_of(self.coarse)
+        return replace(end, norm=norm_end_of(self.norm), coarse=coarse)
 
     @property
     def prologue(self) -> Prologue:
@@ -97,8 +100,8 @@ def numbered(numbers: Sequence[int], modes: Modes = NO_MODES, **options: Any) ->
 
 
 def worded(numbers: Sequence[int], words: str, *, reproducible: bool) -> ConvSpec:
-    """The same with modes, activation, accuracy, start and norm, as `words_of` has them."""
-    depth, height, width, activation, accuracy, start, norm = words.split(",")
+    """The same with what `words_of` says."""
+    depth, height, width, activation, accuracy, start, norm, coarse = words.split(",")
     return numbered(
         numbers,
         (depth, height, width),
@@ -107,12 +110,14 @@ def worded(numbers: Sequence[int], words: str, *, reproducible: bool) -> ConvSpe
         reproducible=reproducible,
         start=start,
         norm=norm,
+        coarse=coarse,
     )
 
 
 def words_of(spec: ConvSpec) -> str:
-    """Modes, activation, accuracy, start and norm, as ops take them."""
-    return ",".join((*spec.modes, spec.activation, spec.accuracy, spec.start, spec.norm))
+    """Modes, activation, accuracy, start, norm and how a residual is stored, as ops take them."""
+    ends = (spec.activation, spec.accuracy, spec.start, spec.norm, spec.coarse)
+    return ",".join((*spec.modes, *ends))
 
 
 @dataclass(frozen=True)

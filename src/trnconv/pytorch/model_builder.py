@@ -17,12 +17,14 @@ import torch
 
 from trnconv.errors import ShapeError, UnsupportedError
 from trnconv.models import ModelEntry, Size, latent_size
-from trnconv.pytorch import tiny_video
+from trnconv.pytorch.tiny_video import TinyVideoAutoencoder
+from trnconv.pytorch.turbo_video import TurboVideoDecoder
 
 DECODE_TIMESTEP = 0.05  # LTX decoders are told how noisy the latent is: a little
 NOISE_SEED = 0  # of decoders that draw noise: equal calls give equal results
 DISTRIBUTION = "latent_dist"  # Calling.encoded
 SPREAD = 0.1  # standard deviation of biases, and of what is added to affine parameters
+OWN = {made.__name__: made for made in (TinyVideoAutoencoder, TurboVideoDecoder)}
 
 
 def build(
@@ -109,7 +111,7 @@ def encode_moments(
 def _encoded(model: torch.nn.Module, entry: ModelEntry, video: torch.Tensor) -> Any:
     _require_phase(entry, "encode")
     _require_axes(entry, "a video", video, {entry.pixel_channels})
-    encoded = _method(model, "encode")(_given(entry, video))
+    encoded = _method(model, "encode")(_given(entry, _after_first_frames(entry, video)))
     is_bare = isinstance(encoded, torch.Tensor)
     return encoded if is_bare else getattr(encoded, entry.calling.encoded)
 
@@ -176,7 +178,7 @@ def _undisturbed_random_numbers(seed: int) -> Iterator[None]:
 
 
 def _constructed(entry: ModelEntry, *, reduced: bool, on_meta: bool) -> torch.nn.Module:
-    make = getattr(tiny_video, entry.own_class) if entry.own_class else _diffusers_class(entry)
+    make = OWN[entry.own_class] if entry.own_class else _diffusers_class(entry)
     config = _thawed(entry.reduced_config if reduced else entry.config)
     with torch.device("meta" if on_meta else "cpu"):
         model = make(**config)
@@ -269,6 +271,12 @@ def _method(model: torch.nn.Module, name: str) -> Any:
 def _given(entry: ModelEntry, tensor: torch.Tensor) -> torch.Tensor:
     """The tensor in the axes that the class takes."""
     return tensor.movedim(2, 1).flatten(0, 1) if entry.calling.input == "frames" else tensor
+
+
+def _after_first_frames(entry: ModelEntry, video: torch.Tensor) -> torch.Tensor:
+    """The clip, after the copies of its first frame that the class wants."""
+    copies = entry.calling.first_frames
+    return torch.cat([video[:, :, :1].repeat(1, 1, copies, 1, 1), video], 2) if copies else video
 
 
 def _with_frames(images: torch.Tensor, batch: int) -> torch.Tensor:

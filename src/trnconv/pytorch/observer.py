@@ -17,7 +17,7 @@ from trnconv.pytorch.estimate import Clips, MetaRun, observe_entry
 from trnconv.pytorch.estimate import observe as run_on_meta
 from trnconv.pytorch.lazy.context import ALL_REWRITES, NO_REWRITES, Rewrites
 
-_UNFUSED = replace(ALL_REWRITES, fuse_norms=False, fuse_attention=False)
+_UNFUSED = replace(ALL_REWRITES, fuse_norms=False, fuse_attention=False, coarse_residuals=False)
 
 
 @dataclass(frozen=True)

@@ -83,6 +83,8 @@ class StepLog(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> None:
         traits = traits_of(func)
         name = traits.name.partition("::")[2]
+        if name == "copy_":
+            operands = operands[1:]  # what is overwritten is not read
         step = Step(
             name,
             _role(func, traits, name, operands),

@@ -40,7 +40,7 @@ def convolution(question: Question, operands: LaunchOperands, device: Device) ->
 
     Kernels have an argument for each piece of x; if there are more pieces, they are joined first.
     """
-    _require_sizes(question.shape, operands)
+    _require_sizes(question, operands)
     if len(operands.inputs) > MOST_PIECES:
         _require_one_scale(operands)
         operands = replace(operands, inputs=(device.joined(operands.inputs),))
@@ -49,7 +49,7 @@ def convolution(question: Question, operands: LaunchOperands, device: Device) ->
         return _with_norm(question, operands, device)
     y: Any = None
     for part, prepared in launches_of(question, device):
-        own = _operands(part, operands)
+        own = operands if part.shape == question.shape else _operands(part, operands)
         require_whole_phases(prepared, own)
         (done,) = device.launch(prepared, own)
         done = _cropped(done, part.shape)
@@ -108,13 +108,13 @@ def filter_gradient(
     return total
 
 
-def _require_sizes(shape: Shape, operands: LaunchOperands) -> None:
+def _require_sizes(question: Question, operands: LaunchOperands) -> None:
+    shape = question.shape
     require_shape("weight", operands.w, (shape.c_out, shape.c_in // shape.groups, *shape.kernel))
     if operands.bias is not None:
         require_shape("bias", operands.bias, (shape.c_out,))
     if operands.residual is not None:
-        sizes = (shape.batch, shape.c_out, *shape.out_sizes())
-        require_shape("residual", operands.residual, sizes)
+        require_shape("residual", operands.residual, _residual_sizes(question))
     if operands.factors is not None:
         factors = (shape.c_in, FACTORS * len(operands.inputs))
         require_shape("factors of the input", operands.factors, factors)
@@ -122,10 +122,18 @@ def _require_sizes(shape: Shape, operands: LaunchOperands) -> None:
         require_shape("scales of the norm", operands.scales, (shape.c_out, FACTORS))
 
 
+def _residual_sizes(question: Question) -> tuple[int, ...]:
+    shape, coarse = question.shape, question.end.coarse
+    sizes = (shape.batch, shape.c_out, *shape.out_sizes())
+    return sizes if coarse is None else coarse.sizes(sizes)
+
+
 def require_whole_phases(prepared: Prepared, operands: LaunchOperands) -> None:
     """A kernel adds a residual to all it stores, which may be more than the output."""
     stored, residual = prepared.lowered[0].outputs[0], operands.residual
-    if residual is not None and tuple(residual.shape) != stored:
+    coarse = prepared.plans[0].end.coarse
+    needed = stored if coarse is None else coarse.sizes(stored)
+    if residual is not None and tuple(residual.shape) != needed:
         raise UnsupportedError(
             f"a residual of {tuple(residual.shape)} where whole phases of {stored} are computed and"
             " cropped: add it afterwards."

@@ -254,4 +254,5 @@ def _require_residual(launch: LaunchOptions, expected: tuple[int, ...]) -> None:
             " say both, or neither."
         )
     if given is not None:
-        require_shape("residual", given, expected)
+        coarse = launch.end.coarse
+        require_shape("residual", given, coarse.sizes(expected) if coarse else expected)

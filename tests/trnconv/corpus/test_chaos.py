@@ -6,9 +6,11 @@ here, and is ended by id. Servers are on loopback.
 """
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -104,15 +106,15 @@ def ended(process):
     assert process.returncode == 0, errors.decode()
 
 
-def disturbed(make, kills=KILLS):
+def disturbed(make):
     """Kill a job again and again, later each time, and let it end at last."""
     begun = time.monotonic()
     ended(make("warm"))  # how long a whole run takes here
     whole_s = time.monotonic() - begun
-    for number in range(kills):
+    for number in range(KILLS):
         process = make("killed")
         with suppress(subprocess.TimeoutExpired):
-            process.wait(whole_s * (number + 1) / (kills + 1))
+            process.wait(whole_s * (number + 1) / (KILLS + 1))
         end(process)
     ended(make("killed"))
 
@@ -128,7 +130,19 @@ def test_ranks_of_torchrun_that_are_killed_again_and_again(videos, undisturbed, 
         launcher += ["--nproc-per-node", "2", "--no-python"]
         return started([*launcher, *command(videos, tmp_path / name, "--engine", "torchrun")])
 
-    disturbed(make, max(1, KILLS // 2))
+    disturbed(make)
+    assert result(tmp_path / "killed") == undisturbed
+
+
+def test_ray_that_is_killed_again_and_again(videos, undisturbed, tmp_path):
+    """The driver, Ray's own processes and the workers, all at once."""
+    sockets = tempfile.mkdtemp(prefix="ray")  # names of sockets must be short
+    own = {"HOME": str(tmp_path), "RAY_TMPDIR": sockets}
+    engine = ("--engine", "ray", "--workers", "2")
+    try:
+        disturbed(lambda name: started(command(videos, tmp_path / name, *engine), **own))
+    finally:
+        shutil.rmtree(sockets, ignore_errors=True)
     assert result(tmp_path / "killed") == undisturbed
 
 

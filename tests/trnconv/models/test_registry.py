@@ -10,7 +10,8 @@ NAMES = """wan2.1 wan2.2-5b cogvideox cogvideox1.5 hunyuanvideo hunyuanvideo1.5 
 ltx-video-0.9.1 ltx-video-0.9.7 ltx-2 ltx-2.3 mochi cosmos1.0 qwen-image allegro svd sdxl
 flux lightvae-wan2.1 lightvae-wan2.2 kvae-video kvae-image kandinsky6-sr easyanimate5
 hunyuanimage2.1 hunyuanimage-refiner flux2 flux2-small-decoder qwen-image-2.1 sana-dc-ae
-dc-ae-f64c128 taesd taef1 taew2.1 taew2.2 taehv1.5 taeltx2""".split()
+dc-ae-f64c128 taesd taef1 taew2.1 taew2.2 taehv1.5 taeltx2 turbo-vaed-hunyuan turbo-vaed-ltx
+turbo-vaed-dc vidtok""".split()
 
 
 def of_every_model(function):
@@ -32,7 +33,7 @@ def test_models_that_run_on_another_ones_autoencoder_are_found_by_their_names():
 
 
 def test_an_unknown_name_is_answered_with_all_known_ones():
-    with pytest.raises(UnsupportedError, match=r"'wan3'.*wan2\.1, wan2\.2-5b.*taeltx2\."):
+    with pytest.raises(UnsupportedError, match=r"'wan3'.*wan2\.1, wan2\.2-5b.*vidtok\."):
         find("wan3")
 
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from causal_run import causal_run
+from trnconv.ask.coarse_residual import CoarseResidual
 from trnconv.ask.ends import BEFORE, Epilogue, NormEnd
 from trnconv.ask.starts import PLAIN_START, start_of
 from trnconv.observed import Moved, Operation, without_ends, without_norms, without_starts
@@ -72,3 +73,14 @@ def test_without_some_ends_their_norms_are_operations():
     assert norms == {(0, 1), (1, 1 + 2 + 19), (3, 19)}
     assert (COPY, 2) in some.operations
     assert without_ends(normed, lambda _: False) == normed
+
+
+def test_without_starts_a_coarse_residual_is_copied_first():
+    run = causal_run()
+    end = Epilogue(residual=BEFORE, coarse=CoarseResidual(1, 2, 2, 4))
+    works = tuple((replace(work, end=end), calls) for work, calls in run.works)
+    apart = without_starts(replace(run, works=works))
+    assert {work.end for work, _ in apart.works} == {Epilogue(residual=BEFORE)}
+    copies = [(op, calls) for op, calls in apart.operations if op.kind == "clone"]
+    assert sum(calls for _, calls in copies) == run.calls
+    assert all(op.written_bytes == 4 * op.read_bytes for op, _ in copies)

@@ -8,7 +8,16 @@ from trnconv.model_plan.observations import observation, planned_sizes
 from trnconv.models import Size, find
 from trnconv.observed import at_size, shipped
 
-SEVERAL = ["wan2.1", "wan2.2-5b", "hunyuanvideo1.5", "ltx-video-0.9.7", "ltx-2", "qwen-image"]
+SEVERAL = [
+    "wan2.1",
+    "wan2.2-5b",
+    "hunyuanvideo1.5",
+    "ltx-video-0.9.7",
+    "ltx-2",
+    "qwen-image",
+    "taew2.1",
+    "turbo-vaed-hunyuan",
+]
 PAIRS = [
     (name, before, after, phase)
     for name in SEVERAL
@@ -52,9 +61,32 @@ def test_fewer_frames_are_fewer_steady_chunks():
     assert whole.shape.size == (13, 60, 104)
 
 
+@pytest.mark.parametrize("phase", ["encode", "decode"])
+def test_frames_that_are_images_are_as_many_as_frames(phase):
+    """TAEHV pools and grows frames: a latent frame is four images, two, or one."""
+    entry = find("taew2.1")
+    found = observation(entry, Size("", 49, 720, 1280), phase)
+    seen = shipped(entry, entry.production, phase)
+    images = [
+        (work.shape.batch * work.shape.size[0], before.shape.batch * before.shape.size[0])
+        for (work, _), (before, _) in zip(found.works, seen.works, strict=True)
+    ]
+    assert set(images) == {(13, 21), (26, 42), (52, 84)}
+    part = bytes_of(found.operations) / bytes_of(seen.operations)
+    assert part == pytest.approx(13 / 21, rel=0.01)
+
+
+def test_a_call_for_each_frame_is_made_for_each_frame():
+    entry = find("turbo-vaed-ltx")
+    found = observation(entry, Size("", 81, 512, 704), "decode")
+    assert 81 in {calls for _, calls in found.works}
+    assert sum(calls for _, calls in found.works) == 200 - 161 + 81
+
+
 @pytest.mark.parametrize(
     ("name", "size"),
     [
+        ("vidtok", Size("", 17, 128, 128)),  # a line of frames for each pixel
         ("allegro", Size("", 88, 480, 832)),  # tiles of 320 x 320
         ("cogvideox", Size("", 81, 480, 720)),  # two latent frames at a time
         ("hunyuanvideo", Size("", 65, 720, 1280)),  # overlapping pieces of time
@@ -67,13 +99,21 @@ def test_what_does_not_follow_is_not_answered(name, size):
 
 
 @pytest.mark.diffusers
-def test_a_plan_of_another_size_is_that_of_a_run_at_that_size():
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        ("wan2.1", Size("", 49, 480, 832)),
+        ("taew2.1", Size("", 49, 480, 832)),
+        ("turbo-vaed-ltx", Size("", 81, 512, 704)),
+    ],
+)
+def test_a_plan_of_another_size_is_that_of_a_run_at_that_size(name, size):
     """Every convolution and all else, priced; a run on the meta device is the other side."""
     pytest.importorskip("torch")
     from trnconv.model_plan import PlanOptions, Prices, plan_observed
     from trnconv.pytorch.observer import observe
 
-    entry, size = find("wan2.1"), Size("", 49, 480, 832)
+    entry = find(name)
     options, prices = PlanOptions(), Prices()
     scaled, run = (
         plan_observed(seen, size, options, prices).whole_seconds

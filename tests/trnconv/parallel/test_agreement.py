@@ -83,7 +83,7 @@ def test_a_rank_that_differs_from_the_start_is_named_by_all(ranks, what, words):
     ("what", "words"),
     [
         ("shape", "the video: (1, 3, 3, 18, 12) torch.float32 on rank 1, (1, 3, 3, 16, 12)"),
-        ("frames", "the first input: (1, 3, 5, 16, 12) torch.float32 on rank 1"),
+        ("frames", "the first input: (1, 3, 5, 16, 12) with 5 frames, torch.float32 on rank 1"),
         ("written", "the weights: "),
     ],
 )

@@ -3,6 +3,8 @@
 The link is a double: it has the whole video, answers for all other ranks, and notes when.
 """
 
+import copy
+
 import pytest
 
 pytestmark = pytest.mark.torch
@@ -10,6 +12,7 @@ torch = pytest.importorskip("torch")
 
 from nkisim.fabric import FABRICS
 from nkisim.machine import TRN2, Reading
+from trnconv.ask.policy import Policy
 from trnconv.ask.question import Question
 from trnconv.geometry import ConvShape
 from trnconv.parallel.banded_model import BandedModel
@@ -74,9 +77,9 @@ def layer(**options):
     return torch.nn.Sequential(made).eval().requires_grad_(requires_grad=False)
 
 
-def in_the_middle(model, x, overlap, events):
+def in_the_middle(model, x, overlap, events, **options):
     """What the middle rank of three makes of its band; and its spread."""
-    with patched(model, backend="torch") as report:
+    with patched(model, **{"backend": "torch", **options}) as report:
         links = Double(None, RANK, BANDS.ranks, LinkOffer.permute, 0.0, None)
         links.begin(x, events)
         spread = BandedModel(MeshCut((ROWS,), (BANDS.ranks,)), links, report.book)
@@ -128,6 +131,50 @@ def test_residual_and_activation_reach_the_strips(events):
     assert torch.equal(y, model(x)[:, :, :, slice(*BANDS.of(RANK))])
     ends = {work.end.activation for work in spread.book.works}
     assert (len(spread.book.works), len(ends)) == (2, 1)
+
+
+class Normed(torch.nn.Module):
+    """A convolution and a norm over its channels, which its kernel does at its end."""
+
+    def __init__(self, keeps):
+        super().__init__()
+        self.layer = torch.nn.Conv3d(96, 96, 3, padding=1)
+        self.gamma = torch.nn.Parameter(torch.rand(96, 1, 1, 1))
+        self.keeps = keeps
+
+    def forward(self, x):
+        y = self.layer(x)
+        z = torch.nn.functional.silu(torch.nn.functional.normalize(y, dim=1) * self.gamma)
+        return torch.cat([z, y]) if self.keeps else z
+
+
+def rms(tensor):
+    return tensor.double().pow(2).mean().sqrt().item()
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_norms_at_the_end_reach_the_strips(events, monkeypatch, keeps):
+    """Rows at the cuts are as near to the exact result as torch's bf16 is, as all others are."""
+    seen, own = [], deferred_conv.PendingConv.run_normed
+
+    def noted(self, norming, *, keeps, first):
+        seen.append(keeps)
+        return own(self, norming, keeps=keeps, first=first)
+
+    monkeypatch.setattr(deferred_conv.PendingConv, "run_normed", noted)
+    torch.manual_seed(2)
+    model = Normed(keeps).bfloat16().eval().requires_grad_(requires_grad=False)
+    x = torch.randn(1, 96, 4, BANDS.total, 16).bfloat16()
+    torchs, exact = model(x), copy.deepcopy(model).double()(x.double())
+    small = Policy("bf16", least_macs=0)
+    y, _ = in_the_middle(model, x, "always", events, backend="nkisim", accuracy=small)
+    assert seen == [keeps]
+    assert events[:1] == ["sent"]
+    start, stop = BANDS.of(RANK)
+    for rows in (slice(0, 1), slice(1, -1), slice(-1, None)):
+        band = exact[:, :, :, start:stop][:, :, :, rows]
+        floor = rms(torchs[:, :, :, start:stop][:, :, :, rows] - band)
+        assert rms(y[:, :, :, rows] - band) <= 1.1 * floor
 
 
 def test_only_edges_are_copied(events):

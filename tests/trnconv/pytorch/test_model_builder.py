@@ -22,21 +22,29 @@ def of_every_model(function):
 
 
 def phases(entry, **options):
-    """A reduced model's results and convolutions: (latent, video, encode's, decode's)."""
+    """A reduced model's results and convolutions, of each phase that it has."""
     model = build(entry, reduced=True, **options)
-    with Recorder() as encoding:
-        latent = encode(model, entry, example_video(entry, entry.tiny))
-    with Recorder() as decoding:
-        video = decode(model, entry, example_latent(entry, entry.tiny, reduced=True))
-    return latent, video, encoding, decoding
+    video = example_video(entry, entry.tiny)
+    latent = example_latent(entry, entry.tiny, reduced=True)
+    runs = {
+        "encode": lambda: encode(model, entry, video),
+        "decode": lambda: decode(model, entry, latent),
+    }
+    found = {}
+    for phase in entry.phases:
+        with Recorder() as recorder:
+            found[phase] = (runs[phase](), recorder)
+    return found
 
 
 @of_every_model
 def test_a_reduced_model_encodes_and_decodes(entry):
-    latent, video, encoding, decoding = phases(entry)
-    assert latent.shape == example_latent(entry, entry.tiny, reduced=True).shape
-    assert video.shape == example_video(entry, entry.tiny).shape
-    for result, recorder in ((latent, encoding), (video, decoding)):
+    shapes = {
+        "encode": example_latent(entry, entry.tiny, reduced=True).shape,
+        "decode": example_video(entry, entry.tiny).shape,
+    }
+    for phase, (result, recorder) in phases(entry).items():
+        assert result.shape == shapes[phase]
         assert result.isfinite().all()
         assert 0.1 < result.std() < 10
         assert 0 < recorder.macs < GMAC
@@ -98,17 +106,17 @@ TILED = [entry for entry in models() if {"off", "on"} <= set(entry.tilings)]
 
 @pytest.mark.parametrize("entry", TILED, ids=lambda entry: entry.name)
 def test_tiling_makes_more_calls_and_the_same_shapes(entry):
-    whole = phases(entry, tiling="off")
-    tiled = phases(entry, tiling="on")
-    assert [result.shape for result in tiled[:2]] == [result.shape for result in whole[:2]]
-    for many, few in zip(tiled[2:], whole[2:], strict=True):
+    tiled, whole = phases(entry, tiling="on"), phases(entry, tiling="off")
+    for phase in entry.phases:
+        (result, many), (same, few) = tiled[phase], whole[phase]
+        assert result.shape == same.shape
         assert len(many.calls) > len(few.calls)
 
 
 def test_tiling_off_is_one_clip_where_the_class_would_blend_chunks():
     entry = find("hunyuanvideo")
     default, off = phases(entry), phases(entry, tiling="off")
-    assert len(default[3].calls) == 2 * len(off[3].calls)
+    assert len(default["decode"][1].calls) == 2 * len(off["decode"][1].calls)
 
 
 @pytest.mark.parametrize("name", ["svd", "sdxl", "flux"])
@@ -125,6 +133,17 @@ def test_encoders_of_images_treat_frames_and_clips_alike(name):
         for frame in range(frames):
             one = encode(model, entry, clips[clip : clip + 1, :, frame : frame + 1])
             torch.testing.assert_close(together[clip : clip + 1, :, frame : frame + 1], one)
+
+
+def test_first_frames_are_repeated_where_the_class_wants_them():
+    entry = find("vidtok")
+    model = build(entry, reduced=True, dtype=torch.float64)
+    video = example_video(entry, entry.tiny, dtype=torch.float64)
+    own = model(video, sample_posterior=False, encoder_mode=True)  # as the class's forward pads
+    assert torch.equal(encode(model, entry, video), own)
+    assert own.shape == example_latent(entry, entry.tiny, reduced=True).shape
+    alone = model.encode(video).latent_dist.mode()
+    assert alone.shape[2] == own.shape[2] - 1
 
 
 def test_the_temporal_decoder_mixes_frames_of_a_clip_but_not_clips():

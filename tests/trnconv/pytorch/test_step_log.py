@@ -134,3 +134,18 @@ def test_nothing_that_runs_is_left_out():
     ours = sum(step.role == CONVOLUTION for step in steps)
     listed = sum(len(operation.steps) * times for operation, times in found.items())
     assert listed + ours == len(steps)
+
+
+class Overwriting(torch.nn.Module):
+    """A copy into memory that is there."""
+
+    def forward(self, x):
+        y = torch.zeros_like(x)
+        y.copy_(x)
+        return y
+
+
+def test_a_copy_reads_what_is_copied_and_not_what_it_overwrites():
+    x = torch.empty(1, 8, 2, 4, 4, dtype=torch.bfloat16, device="meta")
+    (copy,) = [op for op in operations_of(steps_of(Overwriting(), x)) if op.kind == "copy_"]
+    assert (copy.read_bytes, copy.written_bytes) == (x.nbytes, x.nbytes)

@@ -9,7 +9,7 @@ from itertools import zip_longest
 from trnconv.ask.ends import NO_RESIDUAL
 from trnconv.forms.direct.array.k_lines import LineTile
 from trnconv.forms.direct.array.m_lines import OutBox
-from trnconv.forms.direct.block_types import BlockType
+from trnconv.forms.direct.block_types import BlockType, coarse_strides
 from trnconv.forms.direct.blocks import bank_tiles, valid
 from trnconv.forms.direct.jobs import Shift, TileSum, WindowProduct
 from trnconv.forms.direct.plan import BY_ROW, DirectPlan
@@ -18,6 +18,7 @@ from trnconv.forms.direct.recipe import (
     Chunk,
     InputWindow,
     KindRecipe,
+    Load,
     Matmul,
     Pattern,
     Phase,
@@ -47,7 +48,9 @@ def kind_recipe(
         build.job(job, bias, chunk_major=plan.window_major or (window_first and number == 0))
         for number, (job, bias) in enumerate(zip(jobs, bias_columns, strict=True))
     ]
-    if plan.end.residual != NO_RESIDUAL:
+    if plan.end.coarse is not None:
+        worked = _with_coarse_residuals(build, jobs, worked)
+    elif plan.end.residual != NO_RESIDUAL:
         worked = _with_residuals(worked)
     return KindRecipe(tuple(build.windows), tuple(build.views), tuple(worked))
 
@@ -59,6 +62,18 @@ def _with_residuals(jobs: Sequence[SumRecipe]) -> list[SumRecipe]:
     for job in reversed(jobs):
         stores = job.stores or stores
         done.append(replace(job, residuals=stores) if job.opens else job)
+    return done[::-1]
+
+
+def _with_coarse_residuals(
+    build: _Build, jobs: Sequence[TileSum], worked: Sequence[SumRecipe]
+) -> list[SumRecipe]:
+    """The same of a coarse residual, whose channels lie apart."""
+    done: list[SumRecipe] = []
+    loads: tuple[Load, ...] = ()
+    for job, recipe in zip(reversed(jobs), reversed(worked), strict=True):
+        loads = build.coarse_loads(job) or loads
+        done.append(replace(recipe, coarse=loads) if recipe.opens else recipe)
     return done[::-1]
 
 
@@ -91,6 +106,29 @@ class _Build:
             visits=_visits(len(tiles), len(chunks), self.plan.target.psum_banks, chunk_major),
             phases=self._phases(job),
             stores=tuple(self._store(box, job, grid) for box in stored_boxes(self.plan, job)),
+        )
+
+    def coarse_loads(self, job: TileSum) -> tuple[Load, ...]:
+        """Rows of a cell are loads of their own: they may be of different channels."""
+        coarse, kind = self.plan.end.coarse, self.kind
+        assert coarse is not None
+        _, channel, _, row, column = coarse_strides(self.plan)
+        rows, columns = kind.rows // coarse.rows, kind.columns // coarse.columns
+        step = channel * coarse.channel_step
+        return tuple(
+            Load(
+                line=box.line,
+                lines=box.lines,
+                row=inside * rows,
+                row_end=(inside + 1) * rows,
+                column=0,
+                column_end=columns,
+                piece=self.plan.placed_tensors - 1,
+                offset=box.channel * step + coarse.channel(0, (0, inside)) * channel,
+                pattern=dense(((step, box.channels), (row, rows), (column, columns))),
+            )
+            for box in stored_boxes(self.plan, job)
+            for inside in range(coarse.rows)
         )
 
     def _grid(self, job: TileSum) -> Grid:

@@ -43,7 +43,7 @@ class PlacedBlock:
     """A kind at a place: offsets of its first input and output elements."""
 
     kind: BlockType
-    x: tuple[int, ...]  # in each tensor the input lies in
+    x: tuple[int, ...]  # in each tensor the input lies in; then in a coarse residual
     y: int
 
 
@@ -133,7 +133,7 @@ def blocks_of(plan: DirectPlan) -> list[PlacedBlock]:
     """All blocks, in the order in which they run if nothing is rolled."""
     rows, columns = spans(*_row_cut(plan)), spans(*_column_cut(plan))
     return [
-        _block(plan.problem, image, (frames, row_span, column_span))
+        _block(plan, image, (frames, row_span, column_span))
         for image in range(plan.problem.images)
         for frames in frame_spans(plan.problem, plan.frames)
         for row_span in rows
@@ -142,8 +142,9 @@ def blocks_of(plan: DirectPlan) -> list[PlacedBlock]:
 
 
 def _block(
-    problem: Problem, image: int, cut: tuple[OutputSpan, OutputSpan, OutputSpan]
+    plan: DirectPlan, image: int, cut: tuple[OutputSpan, OutputSpan, OutputSpan]
 ) -> PlacedBlock:
+    problem = plan.problem
     frames, rows, columns = cut
     present = _present_frames(problem, frames)
     in_rows = input_span(problem, HEIGHT, rows)
@@ -164,14 +165,32 @@ def _block(
         row_sources=in_rows.sources,
         column_sources=in_columns.sources,
     )
-    return PlacedBlock(
-        kind,
-        tuple(
-            _x_offset(problem, image, (piece, first), (in_rows, in_columns))
-            for piece, first in enumerate(firsts)
-        ),
-        _offset(problem.y_strides, image, (frames.first, rows.first, columns.first)),
-    )
+    at = (frames.first, rows.first, columns.first)
+    read = [
+        _x_offset(problem, image, (piece, first), (in_rows, in_columns))
+        for piece, first in enumerate(firsts)
+    ]
+    added = [] if plan.end.coarse is None else [coarse_offset(plan, image, at)]
+    return PlacedBlock(kind, (*read, *added), _offset(problem.y_strides, image, at))
+
+
+def coarse_strides(plan: DirectPlan) -> tuple[int, int, int, int, int]:
+    """Elements from one image, channel, frame, row and column of a coarse residual to the next."""
+    coarse, problem = plan.end.coarse, plan.problem
+    assert coarse is not None
+    _, channels, frames, rows, columns = coarse.sizes((problem.images, problem.c_out, *problem.out))
+    plane = rows * columns
+    return channels * frames * plane, frames * plane, plane, columns, 1
+
+
+def coarse_offset(plan: DirectPlan, image: int, at: tuple[int, int, int]) -> int:
+    """Where the residual of a block begins whose first output is at a frame, row and column."""
+    coarse = plan.end.coarse
+    assert coarse is not None
+    frame, inside = divmod(at[0] + coarse.skipped, coarse.frames)
+    strides = coarse_strides(plan)
+    first = coarse.channel(0, (inside, 0)) * strides[1]
+    return first + _offset(strides, image, (frame, at[1] // coarse.rows, at[2] // coarse.columns))
 
 
 def _first_tap(problem: Problem, frames: OutputSpan) -> int:

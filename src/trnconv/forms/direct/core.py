@@ -111,6 +111,8 @@ class Core(nl.NKIObject):
         recipe: Recipe,
     ) -> None:
         self.x = x
+        if recipe.end.coarse != None and residual != None:
+            self.x = (*x, residual)  # blocks have an offset into it, as into x
         self.y = y
         self.residual = residual
         self.weights = weights
@@ -156,7 +158,15 @@ class Core(nl.NKIObject):
             return None
         if job.opens:
             self.added = self.residuals.take(0)
-        tile = shaped(self.residuals.tiles[self.added], job.columns, job.rows, job.width)
+        coarse = self.recipe.end.coarse
+        held = self.residuals.tiles[self.added]
+        if coarse != None:
+            tile = shaped(held, job.columns, job.rows, job.width // coarse.columns)
+            for load in job.coarse:
+                rows = tile[load.line : load.line + load.lines, load.row : load.row_end, :]
+                nisa.dma_copy(dst=rows, src=block.in_x(self.x, load))
+            return tile
+        tile = shaped(held, job.columns, job.rows, job.width)
         for store in job.residuals:
             lines = tile[store.line : store.line + store.lines, :, :]
             nisa.dma_copy(dst=lines, src=block.in_y(self.residual, store))

@@ -101,4 +101,5 @@ DIRECT = Form(
         kernel.forward_of_three_on_two_cores,
     ),
     takes_residual=True,
+    takes_coarse_residual=True,
 )

@@ -301,8 +301,12 @@ def evict_columns(
     if residual == None:
         finish(core, written, done, bias)
     else:
-        part = residual[0 : phase.lines, top : bottom : phase.row_step, :]
-        added = part[:, :, first : last + 1 : phase.step]
+        if core.recipe.end.coarse == None:
+            part = residual[0 : phase.lines, top : bottom : phase.row_step, :]
+            added = part[:, :, first : last + 1 : phase.step]
+        else:
+            cells = phase.row * (job.rows // phase.row_step)
+            added = residual[0 : phase.lines, cells + tile.i : cells + tile.i_end, j:j_end]
         finish_with_residual(core, written, done, bias, added)
 
 

@@ -65,7 +65,7 @@ def lower(plan: DirectPlan) -> DirectLowered:
         zeros=layout.zeros,
         zeros_address=layout.zeros_address,
         places_address=layout.places_address,
-        pieces=plan.problem.piece_count(),
+        pieces=plan.placed_tensors,
         banks=plan.target.psum_banks,
         bank_elems=plan.target.psum_bank_fp32_elems,
         in_place=plan.target.accepts.psum_in_place,
@@ -141,7 +141,7 @@ def _sweeps(
 
 
 def _cells(turn: Sequence[PlacedBlock], most: int) -> tuple[int, ...]:
-    """A row of the place table: x offsets of a turn's blocks, tensor by tensor, then y offsets."""
+    """A row of the place table: offsets of a turn's blocks, tensor by tensor, then into y."""
     fill = [0] * (most - len(turn))
     columns = [*zip(*[block.x for block in turn], strict=True), [block.y for block in turn]]
     return tuple(offset for column in columns for offset in (*column, *fill))

@@ -120,6 +120,11 @@ class DirectPlan(Plan):
         return self.problem.pieces or (self.shape.size[0],)
 
     @property
+    def placed_tensors(self) -> int:
+        """Tensors that blocks have an offset into, besides y: of x, and a coarse residual."""
+        return self.problem.piece_count() + (self.end.coarse is not None)
+
+    @property
     def evicts_by_column(self) -> bool:
         """Whether sums of columns with a step between them leave PSUM one by one."""
         return not self.target.accepts.strided_evictions

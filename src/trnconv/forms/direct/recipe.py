@@ -155,6 +155,7 @@ class SumRecipe(NKIObject):
     phases: tuple[Phase, ...]
     stores: tuple[Store, ...]
     residuals: tuple[Store, ...] = ()  # where what is added to a new output buffer comes from
+    coarse: tuple[Load, ...] = ()  # the same of a coarse residual: for each row of a cell
 
 
 @dataclass(frozen=True)
@@ -194,7 +195,7 @@ class Recipe(NKIObject):
     zeros: bool  # whether a sum can begin with a product that writes a part of it only
     zeros_address: int
     places_address: int
-    pieces: int  # tensors the input lies in
+    pieces: int  # tensors the input lies in; a coarse residual is one more
     banks: int
     bank_elems: int
     in_place: bool  # whether sums in PSUM are replaced by what comes of them

@@ -23,6 +23,7 @@ def broken_rules(plan: DirectPlan) -> list[str]:
         *_channels(plan),
         *_memory(plan),
         *_windows(plan),
+        *_coarse_residual(plan),
         *broken_patterns(plan),
     ]
 
@@ -101,6 +102,27 @@ def _windows(plan: DirectPlan) -> list[str]:
                 f"{plan.slots[level - 1]} window slots of level {level}: a job needs {least}"
                 " at once"
             )
+    return broken
+
+
+def _coarse_residual(plan: DirectPlan) -> list[str]:
+    """Cells of a coarse residual are phases of the outputs, in sums of their own."""
+    coarse, problem = plan.end.coarse, plan.problem
+    if coarse is None:
+        return []
+    broken = []
+    if not coarse.is_readable:
+        broken.append(f"a residual by {coarse.text()}: columns of a cell have different channels")
+    in_phases = all(fill.separate and fill.columns == coarse.columns for fill in plan.passes)
+    if not in_phases or problem.phases[1:] != coarse.factors[1:]:
+        broken.append(f"cells of {coarse.rows} x {coarse.columns}: outputs are not in such phases")
+    if plan.frames > 1:
+        broken.append(f"a block of {plan.frames} frames: a coarse residual has one at a time")
+    whole = (plan.shape.batch, plan.shape.c_out, *plan.shape.out_sizes())
+    if (problem.images, problem.c_out, *problem.out) != whole or problem.step != (1, 1, 1):
+        broken.append("a coarse residual of outputs that are folded into others")
+    if plan.rows % coarse.rows or plan.row_span[0] % coarse.rows:
+        broken.append(f"a block of {plan.rows} rows: a coarse residual has cells of {coarse.rows}")
     return broken
 
 

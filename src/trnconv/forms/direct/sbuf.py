@@ -60,6 +60,12 @@ def out_elems(plan: DirectPlan) -> int:
     return max(rows) * plan.columns
 
 
+def _residual_elems(plan: DirectPlan) -> int:
+    """The same of a tile of the residual: a coarse one has fewer columns."""
+    coarse = plan.end.coarse
+    return out_elems(plan) // (coarse.columns if coarse else 1)
+
+
 def layout_of(plan: DirectPlan) -> SbufLayout:
     """Where things lie, without working out a recipe."""
     weights = image_width(plan.problem, plan.passes, plan.frames)
@@ -83,12 +89,12 @@ def lay_out(
     out = _ring(plan.out_buffers, out_elems(plan), address, (plan.out_bytes, align))
     address += out.slots * out.pitch
     added = _RESIDUALS if plan.end.residual != NO_RESIDUAL else 0
-    residual = _ring(added, out_elems(plan), address, (item, align))
+    residual = _ring(added, _residual_elems(plan), address, (item, align))
     bias = address + added * residual.pitch
     zeros = bias + bias_columns * _FLOAT_BYTES
     has_zeros = needs_zeros(plan)
     places = zeros + (plan.target.psum_bank_fp32_elems * item if has_zeros else 0)
-    offsets = turn_blocks(plan) * (plan.problem.piece_count() + 1) if plan.rolled else 0
+    offsets = turn_blocks(plan) * (plan.placed_tensors + 1) if plan.rolled else 0
     end = places + offsets * _INT_BYTES - first_address(plan.target)
     held_windows = (rings[0], rings[1], rings[2])
     ends = (out, residual, bias)

@@ -206,7 +206,14 @@ def store_transfer(plan: DirectPlan, job: TileSum, extent: BlockExtent) -> Trans
     stored = transfer(plan, len(boxes), lines * runs, length * plan.out_bytes)
     if plan.end.residual == NO_RESIDUAL:
         return stored
-    return stored + transfer(plan, len(boxes), lines * runs, length * plan.item_bytes)
+    coarse = plan.end.coarse
+    if coarse is None:
+        return stored + transfer(plan, len(boxes), lines * runs, length * plan.item_bytes)
+    cells, run_bytes = rows // coarse.rows, extent.columns // coarse.columns * plan.item_bytes
+    runs = 1 if extent.columns == problem.out[WIDTH] else cells
+    loads = len(boxes) * coarse.rows
+    descriptors = lines * coarse.rows * runs
+    return stored + transfer(plan, loads, descriptors, cells // runs * run_bytes)
 
 
 def _rows_touch(strides: tuple[int, int, int, int, int], columns: int) -> bool:

@@ -26,6 +26,7 @@ class Rewrites:
     fuse_norms: bool = True  # a norm and the activation behind it are one kernel
     fuse_attention: bool = True  # attention is one kernel, and skips what a mask hides
     norm_ends: bool = True  # a norm over channels is done by the convolution before it, if faster
+    coarse_residuals: bool = True  # a shortcut past an upsampling is read at its own resolution
 
 
 ALL_REWRITES = Rewrites()
@@ -37,6 +38,7 @@ NO_REWRITES = Rewrites(
     fuse_norms=False,
     fuse_attention=False,
     norm_ends=False,
+    coarse_residuals=False,
 )
 
 

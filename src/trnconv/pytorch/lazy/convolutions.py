@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import isfinite
 from typing import Any
 
 import torch
@@ -12,9 +13,11 @@ from trnconv.ask.launches import launches
 from trnconv.errors import UnsupportedError
 from trnconv.geometry import ConvShape
 from trnconv.pytorch.conv_call import ConvSpec
+from trnconv.pytorch.kernel_place import runs_kernels
 from trnconv.pytorch.lazy.as_images import put_in_order
 from trnconv.pytorch.lazy.bypass import passing
 from trnconv.pytorch.lazy.cell import LazyCell, ViewOf, as_kernels_leave_it, require_movable
+from trnconv.pytorch.lazy.channel_cells import cells_of
 from trnconv.pytorch.lazy.context import PatchContext
 from trnconv.pytorch.lazy.deferred_conv import DeferredConv, PendingConv
 from trnconv.pytorch.lazy.deferred_result import Pending
@@ -22,6 +25,7 @@ from trnconv.pytorch.lazy.filters import Filters
 from trnconv.pytorch.lazy.fold_choice import folding_wins, upsampled_before
 from trnconv.pytorch.lazy.materialize import done, stored
 from trnconv.pytorch.lazy.memory import Counted
+from trnconv.pytorch.lazy.modelled_time import priced
 from trnconv.pytorch.lazy.operands import (
     ConvOperands,
     Window3d,
@@ -36,6 +40,7 @@ from trnconv.pytorch.lazy.tensor import LazyTensor
 from trnconv.pytorch.lazy.unread import unseen
 from trnconv.pytorch.lazy.video import AxisOrder, FrameRun, LazyVideo
 from trnconv.pytorch.lazy.videos import video_of
+from trnconv.pytorch.norm_ops import place_of
 
 Tensor = torch.Tensor
 _TO_VIDEO = {AxisOrder.video: (0, 1, 2, 3, 4), AxisOrder.frames_first: (0, 2, 1, 3, 4)}
@@ -227,11 +232,29 @@ def plus(left: Any, right: Any) -> LazyTensor | None:
     terms.sort(key=lambda pair: -_macs(pair[0]))
     for term, other in terms:
         seen = term.video()
+        fused = _plus_cells(seen, other, term.view_of.cell.around.backend)
+        if fused is not None:
+            return _instead(term, fused)
         added = _base_like(other, seen, term.view_of.cell.around)
         fused = None if added is None else seen.runs[0].base.plus(*added)
         if fused is not None:
             return _instead(term, fused)
     return None
+
+
+def _plus_cells(seen: LazyVideo, other: Any, backend: str) -> Pending | None:
+    """A convolution with a residual of lower resolution, if a kernel reads that; else None."""
+    cells = cells_of(other.video()) if isinstance(other, LazyTensor) else None
+    base = seen.runs[0].base
+    if cells is None or not isinstance(base, PendingConv) or seen.layout is not AxisOrder.video:
+        return None
+    source, coarse = cells
+    fused = base.plus_cells(source.tensor, coarse, source.counted)
+    if fused is None or not runs_kernels(fused, backend):
+        return None
+    machine, cores = place_of(fused, backend)
+    question = fused.question(machine)
+    return fused if question is not None and isfinite(priced(question, cores)) else None
 
 
 def activated(x: Any, activation: str) -> LazyTensor | None:

@@ -9,6 +9,7 @@ from typing import Protocol
 import torch
 
 from nkisim.machine import Machine
+from trnconv.ask.coarse_residual import CoarseResidual
 from trnconv.ask.ends import IDENTITY, NormEnd, norm_text
 from trnconv.ask.policy import ALWAYS_DIRECT
 from trnconv.ask.question import Question
@@ -30,6 +31,15 @@ class Later(Protocol):
 
     def completed(self, asked: DeferredConv, y: Tensor) -> Tensor:
         """The result with the outputs that read rows of other ranks."""
+
+    def completed_normed(
+        self,
+        asked: DeferredConv,
+        outputs: tuple[Tensor, ...],
+        norming: OutputNorming,
+        norm: NormEnd,
+    ) -> tuple[Tensor, ...]:
+        """The same with a norm at the end: y, if that is kept, and the norm's tensors."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +86,10 @@ class DeferredConv:
         self._note(spec)
         pieces, residual = self._in_order()
         operands = (pieces, self.w, self.bias, residual, self.factors)
-        return normed_convolution(operands, spec, norming, self.backend)
+        outputs = normed_convolution(operands, spec, norming, self.backend)
+        if self.later is None:
+            return outputs
+        return self.later.completed_normed(self, outputs, norming, norm)
 
     def work(self, spec: ConvSpec) -> PolicedConv:
         """What is noted of it."""
@@ -160,9 +173,9 @@ class PendingConv(Pending):
         return y
 
     def question(self, machine: Machine) -> Question | None:
-        """What is asked of the planner; None if it has run, or outputs of other ranks follow."""
+        """What is asked of the planner; None if it has run."""
         asked = self._asked
-        if asked is None or asked.later is not None or self._family.has_run:
+        if asked is None or self._family.has_run:
             return None
         # Without calibration, nobody on a device looks at the data: see `neuron.question_of`.
         known = asked.spec.policy.x_max is not None or not on_neuron(self)
@@ -195,6 +208,21 @@ class PendingConv(Pending):
             return None
         counts = (*own.counted, *counted)
         return PendingConv(replace(own, residual=residual, counted=counts), self._family)
+
+    def plus_cells(
+        self, residual: Tensor, coarse: CoarseResidual, counted: tuple[Counted, ...]
+    ) -> PendingConv | None:
+        """The same with a residual of lower resolution; None if it cannot be fused."""
+        own = self._asked
+        if own is None or own.residual is not None or own.later is not None:
+            return None
+        if own.spec.activation != IDENTITY or residual.dtype != self.dtype:
+            return None
+        if coarse.spread(tuple(residual.shape)) != tuple(self.shape):
+            return None
+        spec, counts = replace(own.spec, coarse=coarse.text()), (*own.counted, *counted)
+        asked = replace(own, residual=residual, spec=spec, counted=counts)
+        return PendingConv(asked, self._family)
 
     def activated(self, activation: str) -> PendingConv | None:
         """The same with an activation, in one kernel; None if it cannot be fused."""

@@ -18,6 +18,7 @@ import torch
 
 from trnconv.pytorch.lazy.as_images import put_in_order
 from trnconv.pytorch.lazy.cell import LazyCell, ViewOf, as_memory
+from trnconv.pytorch.lazy.channel_cells import moved_into_cells, with_repeated_channels
 from trnconv.pytorch.lazy.context import PatchContext
 from trnconv.pytorch.lazy.deferred_conv import PendingConv
 from trnconv.pytorch.lazy.endings import NOTED_ENDS
@@ -50,6 +51,10 @@ def _copied(video: LazyVideo | None, around: PatchContext, twin: Tensor | None =
         return NotImplemented
     memory = as_memory(video) if twin is None else twin
     return LazyTensor(ViewOf(LazyCell(memory, video, around), memory), video.device)
+
+
+def _or_torch(noted: LazyTensor | None) -> Any:
+    return NotImplemented if noted is None else noted
 
 
 def _cat(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
@@ -118,6 +123,8 @@ def _clone(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
         return NotImplemented
     if x.dim() == 6:
         return _interleaved(around, x)
+    if x.dim() == 8:
+        return _or_torch(moved_into_cells(around, x))
     if wanted is torch.contiguous_format and around.spread is None:
         put_in_order(x)
     video = _in_parts(x) if _has_planes(x) else None
@@ -163,7 +170,7 @@ def _in_parts(x: Tensor) -> LazyVideo | None:
 
 def _interleaved(around: PatchContext, x: Tensor) -> Any:
     """repeat_interleave is unsqueeze, expand, clone, view."""
-    repeated = [at for at in _AXES if x.stride(at) == 0 and x.shape[at] > 1]
+    repeated = [at for at in (2, *_AXES) if x.stride(at) == 0 and x.shape[at] > 1]
     if len(repeated) != 1:
         return NotImplemented
     at = repeated[0]
@@ -171,6 +178,8 @@ def _interleaved(around: PatchContext, x: Tensor) -> Any:
     video = video_of(once)
     if video is None or video.layout is not AxisOrder.video:
         return NotImplemented
+    if at not in _AXES:
+        return _or_torch(with_repeated_channels(around, video, x.shape[at], x.shape))
     factors = [1, 1, 1]
     factors[_AXES[at] - _FRAMES] = x.shape[at]
     more = video.upsampled((factors[0], factors[1], factors[2]))

@@ -7,7 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from patched_subjects import DIFFUSERS, Subject
+from patched_subjects import REGISTERED, Subject
 from trnconv.models import find
 from trnconv.pytorch import patched
 from trnconv.pytorch.model_builder import build
@@ -87,7 +87,7 @@ def test_a_compiled_decode(name, way):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", DIFFUSERS)
+@pytest.mark.parametrize("name", REGISTERED)
 def test_a_compiled_decode_of_every_model(name):
     """Against the unpatched model, compiled: of one, torch makes other values by compiling it."""
     subject = Subject(name)

@@ -7,8 +7,10 @@ pytest.importorskip("einops")
 
 from imitated_vaes import IMITATIONS
 from imitated_wan import SURROUNDING
+from model_checkouts import CHECKOUTS
 from patched_runs import Patched, Unpatched
 from three_way import Error
+from trnconv.models import models
 from trnconv.pytorch import patch_
 
 pytestmark = pytest.mark.torch
@@ -22,6 +24,11 @@ PADDED = {
     "hunyuanvideo-1.5": "a padded clip is cut into pieces in time, which overlap",
     "taehv": "the frames before, moved by one, are channels of a convolution",
 }
+# Of each class of ours in the registry: an imitation with other code, and its authors' own file.
+BESIDE_OURS = {
+    "TinyVideoAutoencoder": ("taehv", "TAEHV"),
+    "TurboVideoDecoder": ("turbo-vaed", "Turbo-VAED"),
+}
 every_imitation = pytest.mark.parametrize("name", IMITATIONS)
 every_phase = pytest.mark.parametrize("phase", PHASES)
 
@@ -32,6 +39,13 @@ def calling(phase, given):
             return getattr(model, phase)(given.to(next(model.parameters()).dtype))
 
     return call
+
+
+def test_every_registered_model_is_of_diffusers_or_has_an_imitation_and_a_checkout():
+    own = {entry.own_class for entry in models() if not entry.diffusers_class}
+    assert own == set(BESIDE_OURS)
+    assert {name for name, _ in BESIDE_OURS.values()} <= set(IMITATIONS)
+    assert {name for _, name in BESIDE_OURS.values()} <= set(CHECKOUTS)
 
 
 @every_phase

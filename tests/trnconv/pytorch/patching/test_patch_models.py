@@ -45,8 +45,8 @@ def what_torch_lacks_in_bf16(monkeypatch):
     """Pooling in float32, which torch's CPU has not in bf16; noise of one stream for all types."""
     pool, randn = torch.nn.functional.avg_pool3d, torch.randn
 
-    def pooled(x, **options):
-        return pool(x.float(), **options).to(x.dtype)
+    def pooled(x, *args, **options):
+        return pool(x.float(), *args, **options).to(x.dtype)
 
     def drawn(*shape, dtype=torch.float32, **options):
         return randn(*shape, dtype=torch.float32, **options).to(dtype)

@@ -184,14 +184,13 @@ def test_layerwise_casts(name, storage, order):
 def test_flops_and_signatures(name):
     subject = Subject(name)
     model = subject.model()
-    methods = [model.forward, model.encode, model.decode]
-    expected = [inspect.signature(method) for method in methods]
+    names = ("forward", *subject.phases)
+    expected = [inspect.signature(getattr(model, name)) for name in names]
     with FlopCounterMode(display=False) as theirs:
         subject.both(model)
     with patched(model, backend="torch"), FlopCounterMode(display=False) as ours:
         subject.both(model)
-        methods = [model.forward, model.encode, model.decode]
-        assert [inspect.signature(method) for method in methods] == expected
+        assert [inspect.signature(getattr(model, name)) for name in names] == expected
     assert ours.get_total_flops() == theirs.get_total_flops() > 0
 
 

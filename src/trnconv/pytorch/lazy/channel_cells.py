@@ -1,0 +1,140 @@
+"""Channels that are repeated, or moved into frames, rows and columns: noted, done when looked at.
+
+A shortcut past an upsampling repeats its channels and gives each position of a cell one of them.
+Noted, it is a `CoarseResidual` for the convolution it is added to, and no copy is made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import torch
+
+from trnconv.ask.coarse_residual import CoarseResidual
+from trnconv.pytorch.aten import in_cells
+from trnconv.pytorch.lazy.bypass import passing
+from trnconv.pytorch.lazy.cell import LazyCell, ViewOf, as_memory
+from trnconv.pytorch.lazy.context import PatchContext
+from trnconv.pytorch.lazy.deferred_result import Pending
+from trnconv.pytorch.lazy.ledger import Ledger
+from trnconv.pytorch.lazy.materialize import stored
+from trnconv.pytorch.lazy.memory import Counted, storage_of
+from trnconv.pytorch.lazy.stored_frames import StoredFrames
+from trnconv.pytorch.lazy.tensor import LazyTensor
+from trnconv.pytorch.lazy.unread import unseen
+from trnconv.pytorch.lazy.video import AxisOrder, FrameRun, LazyVideo
+
+Tensor = torch.Tensor
+_CELL_AXES = (3, 5, 7)  # of [N, C, T, frames of a cell, H, its rows, W, its columns]
+
+
+@dataclass(frozen=True)
+class CoarseSource:
+    """A tensor [N, C, T, H, W] that others are made of, and what must not change meanwhile."""
+
+    tensor: Tensor
+    counted: tuple[Counted, ...]
+
+
+class PendingCells(Pending):
+    """A tensor whose elements each stand for a cell of positions."""
+
+    def __init__(self, source: CoarseSource, coarse: CoarseResidual, book: Ledger) -> None:
+        self._book = book
+        self.source: CoarseSource | None = source  # None: it has run
+        self.coarse = coarse
+        tensor = source.tensor
+        sizes = torch.Size(coarse.spread(tuple(tensor.shape)))
+        super().__init__(sizes, tensor.dtype, tensor.device)
+
+    def operand_storages(self) -> frozenset[int]:
+        """Of the tensor it is made of."""
+        return frozenset() if self.source is None else frozenset([storage_of(self.source.tensor)])
+
+    def run(self) -> Tensor:
+        """By torch's operators, as the model would."""
+        assert self.source is not None
+        for counted in self.source.counted:
+            counted.require_unchanged()
+        with passing():
+            made = in_cells(self.source.tensor, self.coarse)
+        self._book.moved("repeat", self.source.tensor.nbytes + made.nbytes)
+        self.source = None
+        return made
+
+
+def with_repeated_channels(
+    around: PatchContext, video: LazyVideo, count: int, seen: torch.Size
+) -> LazyTensor | None:
+    """Channels, each so often in a row; `seen` is the shape the model sees. None: torch does it."""
+    wanted = around.rewrites.fuse_ends and around.rewrites.coarse_residuals
+    is_of_use = wanted and around.spread is None
+    if not is_of_use or not video.as_it_lies or video.layout is not AxisOrder.video:
+        return None
+    run = video.runs[0]
+    with passing():
+        frames = stored(run)
+    counted = (run.base.counted,) if isinstance(run.base, StoredFrames) else ()
+    coarse = CoarseResidual(1, 1, 1, repeats=count)
+    source = CoarseSource(frames, counted)
+    return _noted(around, PendingCells(source, coarse, around.book), seen)
+
+
+def moved_into_cells(around: PatchContext, x: Tensor) -> LazyTensor | None:
+    """Repeated channels, moved into positions; None if x is not that."""
+    repeated = _repeated(x)
+    if repeated is None or x.dim() != 1 + _CELL_AXES[-1]:
+        return None
+    assert isinstance(x, LazyTensor)
+    assert repeated.source is not None
+    frames, rows, columns = (x.shape[at] for at in _CELL_AXES)
+    coarse = CoarseResidual(frames, rows, columns, repeats=repeated.coarse.repeats)
+    whole = x.view_of.cell.twin
+    _, channel, image, row, column = whole.stride()
+    strides = (
+        whole.stride(0),
+        coarse.cell * channel,
+        image,
+        rows * columns * channel,
+        row,
+        columns * channel,
+        column,
+        channel,
+    )
+    pairs = zip(x.stride(), strides, x.shape, strict=True)
+    as_expected = all(own == needed or size == 1 for own, needed, size in pairs)
+    if not as_expected or prod(x.shape) != whole.numel() or x.storage_offset():
+        return None
+    return _noted(around, PendingCells(repeated.source, coarse, around.book), x.shape)
+
+
+def cells_of(video: LazyVideo | None) -> tuple[CoarseSource, CoarseResidual] | None:
+    """What a video is made of whose last frames are cells that are not made; None if it is not."""
+    if video is None or not video.as_it_lies or video.layout is not AxisOrder.video:
+        return None
+    run = video.runs[0]
+    base = run.base
+    if not isinstance(base, PendingCells) or base.source is None or run.stop < base.shape[2]:
+        return None
+    frames, rows, columns = base.coarse.factors
+    coarse = CoarseResidual(frames, rows, columns, base.coarse.repeats, skipped=run.start)
+    return (base.source, coarse) if run.start < frames else None
+
+
+def _repeated(x: Tensor) -> PendingCells | None:
+    """What all of x is, if that is repeated channels that are not made."""
+    video = x.view_of.cell.video if isinstance(x, LazyTensor) else None
+    if video is None or not video.untouched or video.layout is not AxisOrder.video:
+        return None
+    base = video.runs[0].base
+    is_noted = isinstance(base, PendingCells) and base.source is not None
+    return base if is_noted and base.coarse.cell == 1 else None
+
+
+def _noted(around: PatchContext, pending: PendingCells, seen: torch.Size) -> LazyTensor:
+    video = LazyVideo((FrameRun(pending, 0, pending.shape[2]),), pending.dtype)
+    memory = as_memory(video)
+    with unseen():
+        twin = memory.view(seen)
+    return LazyTensor(ViewOf(LazyCell(memory, video, around), twin), pending.device)
