@@ -75,7 +75,7 @@ pessimistic value; any other number is decreased and increased by 25 % (integers
 switch has one other value). The columns of the machines give the lower value, the **default** and
 the higher value. The other columns give the change of the median |error| (in percentage points) and
 of the median ratio for {rows} fitted and seen rows, those with at most {most:,} scheduled
-instructions, with constants {version} and the default reading; held-out rows are not used. A
+instructions, with constants {version}, default reading; held-out rows are not used. A
 constant that changes no row by 0.01 % is **untested**: no published time here depends on it, or the
 default reading does not use it. The table was made by `python -m validation sensitivity`.
 
