@@ -12,9 +12,9 @@ from validation.markdown import duration, table
 HEAD = """# Predictions
 
 This page has modelled times of kernels for which no measurements are published, so that anyone with
-a device can check them later. Every time is modelled by nkisim (constants version {version},
-{date}); nothing ran on a Neuron device. [Validation](validation.md) shows the errors of the model
-for kernels with published times.
+a device can check them later. The times are from nkisim (constants version {version}, {date});
+nothing ran on a Neuron device. [Validation](validation.md) shows the errors of the model for
+kernels with published times.
 
 This page is generated; do not edit it:
 
