@@ -4,13 +4,14 @@ from __future__ import annotations
 
 HEAD = """# Modelled against published times
 
-How long nkisim's timing model says published kernels take, next to what their authors measured.
-Every time in the column “modelled” comes from the model (constants version {version}, default
-reading); nothing here ran on a Neuron device. The interval spans the optimistic and the pessimistic
-reading of what the documents leave open; its ends come from the sources named in
-`nkisim/machine.py`, not from this table. All rows of a machine use the same constants.
+This page compares the times of nkisim's timing model with published measurements of the same
+kernels. The column “modelled” is computed by the model (constants version {version}, default
+reading); we ran nothing on a Neuron device. The interval is spanned by the optimistic and the
+pessimistic reading, which use other values for constants that are not documented. These values come
+from the sources named in `nkisim/machine.py`, not from this table. All rows of a machine use the
+same constants.
 
-This page is generated, do not edit it:
+This page is generated; do not edit it:
 
 ```sh
 python -m validation
@@ -20,22 +21,24 @@ python -m validation
 {summary}
 ```
 
-“error” is |modelled / published - 1|. A ratio above 1 means the model is slower than the device.
-What we expect of kernels without published times is on the page of [predictions](predictions.md).
+The error is |modelled / published - 1|. A ratio above 1 means that the modelled time is longer than
+the published one. [Predictions](predictions.md) has modelled times of kernels without published
+ones.
 
 """
 
 SETS = """## Three sets
 
-- **fitted**: constants were set with the figure in view. The 37 rows of constants 1 and 2, rows
-  whose figures are the evidence for a rule of the model, and two thirds of the rows that had never
-  been compared when constants 3 were begun.
-- **seen**: compared once with an earlier model, in the source's order and without any fit. Nothing
-  was set by them, but for rules of constants 3 whose published evidence some of them are (below).
-- **held out**: the other third, by a seeded draw that was committed before their streams were
-  written (`validation/draw.py`), and every row that was added since. They are not looked at while
-  constants are set. Each is predicted first (`validation/predictions.json`), then compared; the
-  column “predicted” gives the day, and says if the model has changed its mind since.
+- **fitted**: the published time was known when constants were chosen. These are the 37 rows of
+  constants 1 and 2, rows that are the evidence for a rule of the model, and two thirds of the rows
+  that were new when work on constants 3 began.
+- **seen**: compared once with an earlier version of the model, with instructions in the order of
+  the source and without fitting. No constant was chosen by them, except for rules of constants 3
+  for which some of them are the published evidence (below).
+- **held out**: the remaining third, selected by a seeded draw that was committed before the kernels
+  were written (`validation/draw.py`), and every row added since. They are not used to choose
+  constants. Each one is predicted (`validation/predictions.json`) before it is compared; the
+  column “predicted” has the date, and tells whether the modelled time is another one now.
 
 """
 
@@ -43,42 +46,45 @@ CORRELATION = """## Correlation
 
 ![Modelled against published](images/validation.svg)
 
-Colour is the machine, shape the group; held-out rows are filled. Pearson's correlation of the
-logarithms says whether the model puts kernels in the right order over many sizes; it says little
-about the error of one.
+The colour is the machine and the shape the group; held-out rows are filled. Pearson's correlation
+of the logarithms shows whether the model orders kernels of many sizes correctly; it says little
+about the error of a single row.
 
 """
 
-CHOSEN = """## Choices made with the figure in sight
+CHOSEN = """## Choices made after comparing
 
-A published time rarely comes with the compiled stream. Where the source leaves the order of
-instructions, the engine or the buffers open, the re-created kernel has to choose. The plain order
-is taken before the figure is looked at; these rows were changed afterwards, and are to be
-discounted accordingly. A number in brackets is the ratio without the choice, with constants 2.
+A published time rarely comes with the compiled instructions. Where the source does not specify the
+order of instructions, the engine or the buffers, our kernel has to choose. The first choice is made
+before comparing with the published time. The rows below were changed afterwards, so they are weaker
+evidence. A number in brackets is the ratio without the change, with constants 2.
 
 """
 
 HISTORY = """## The constants' history
 
-The constants are one set per machine. Each version says what changed, and which rows led to it.
+There is one set of constants per machine. The table lists what each version changed, and the rows
+that were the reason.
 
 """
 
 SENSITIVITY = """## Sensitivity
 
-Every constant of the model, one at a time: an open point is put at both ends of its reading, any
-other number 25 % down and up (whole numbers by at least 1; a switch has one other value). The
-columns of the machines give less, **default** and more. What moves is the median |error| (in points
-of a percent) and the median ratio of {rows} fitted and seen rows, those of at most {most:,}
-scheduled instructions, with constants {version}, default reading; held-out rows are left alone.
-A constant that moves no row by 0.01 % is **untested**: no published figure here says anything about
-it, or the default reading does not use it. Made by `python -m validation sensitivity`.
+Each constant of the model is varied separately. An assumption is set to its optimistic and its
+pessimistic value; any other number is decreased and increased by 25 % (integers by at least 1; a
+switch has one other value). The columns of the machines give the lower value, the **default** and
+the higher value. The other columns give the change of the median |error| (in percentage points) and
+of the median ratio for {rows} fitted and seen rows, those with at most {most:,} scheduled
+instructions, with constants {version}, default reading; held-out rows are not used. A
+constant that changes no row by 0.01 % is **untested**: no published time here depends on it, or the
+default reading does not use it. The table was made by `python -m validation sensitivity`.
 
 """
 
 BOUNDS = """## Which assumptions matter
 
-The column “bound” names the busiest engine. What to doubt first when a row is off:
+The column “bound” names the busiest engine. If a row has a large error, these assumptions are the
+most likely reason:
 
 | bound | assumptions that move the row (`nkisim/machine.py`) |
 | --- | --- |
@@ -93,32 +99,30 @@ The column “bound” names the busiest engine. What to doubt first when a row 
 
 LEFT_OUT = """## What the model leaves out
 
-- What a compiler does to a kernel. The model takes the instruction stream of the re-created
-  kernel in program order per engine; a real compiler reorders, hoists and drops instructions and
-  chooses engines. Where a source tells what the compiler did, the kernel follows it, and its row
-  says so.
+- Compiler optimizations. The model executes the instructions of our kernel in program order on each
+  engine; a real compiler reorders, hoists and removes instructions and selects engines. Where a
+  source describes what the compiler did, our kernel does the same, and its row says so.
 - Spills, bank conflicts between engines, DMA traffic in SBUF, HBM pages and refresh, instruction
   fetch.
-- Clocks other than those that sources state.
-- Launch is one constant where the source of a row does not state it. It decides rows of a few tens
-  of microseconds, and no document states it.
+- Clock rates other than those stated by sources.
+- Variation of the launch overhead. It is one constant where the source of a row does not state it.
+  It dominates rows of a few tens of microseconds, and it is not documented.
 
 """
 
 NOT_HERE = """## Published figures that are not here
 
-Limits in test suites and course thresholds are not measurements. Kernels whose stream is not
-published cannot be re-created; nor can those whose compiler output visibly differs from their
-source in ways the source does not tell, such as spills. The same tiled GEMM as row 1 is also
-published at 20.99 ms (ucb-bar/autocomp), 2.5 times faster than the tutorial's figure; no single
-model meets both.
+Limits in test suites and course thresholds are not measurements. Kernels whose instructions are not
+published cannot be reproduced, and neither can those whose compiler output differs from their
+source in undocumented ways, such as spills. The tiled GEMM of row 1 is also published with 20.99 ms
+(ucb-bar/autocomp), 2.5 times faster than in the tutorial; no model can reproduce both.
 
 """
 
 LIBRARY = """## Other people's kernels
 
-Kernels of aws-neuron/nki-library, run in nkisim from a checkout: the largest difference from a
-reference, and what was allowed.
-Values, not times. The note says where a kernel was changed, or why it is refused.
+Kernels of aws-neuron/nki-library, run in nkisim from a checkout. The table has the largest
+difference from a reference and the tolerance; it is about values, not times. The note says where a
+kernel was changed, or why nkisim rejects it.
 
 """

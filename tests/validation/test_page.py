@@ -96,7 +96,7 @@ def test_the_page_says_how_a_figure_was_made():
 
 def test_choices_made_afterwards_are_listed():
     text = rendered(outcome_of(1, 1, 1, 1, chosen_after="The order."), outcome_of(1, 1, 1, 1))
-    assert section(text, "Choices made with the figure in sight").count("- **1** The order.") == 1
+    assert section(text, "Choices made after comparing").count("- **1** The order.") == 1
 
 
 def test_times_have_the_unit_of_their_size():
