@@ -71,14 +71,18 @@ def our_layers() -> Iterator[Forecast]:
     for machine in MACHINES:
         for name in LAYERS:
             case = find(name)
-            command = f"trnconv time {name} --accuracy {DIRECT} --machine {machine.name}"
-            yield _ours(name, case.shape, case.dtype, machine, command)
+            yield _ours(name, case.shape, case.dtype, machine, layer_command(name, machine))
     for side in CUBES:
         command = (
             f"trnconv time --channels 64 --kernel 3x3x3 --size 32x{side}x{side} --padding 1"
-            f" --dtype float16 --accuracy {DIRECT}"
+            f" --dtype float16 --accuracy {DIRECT} --cores 1"
         )
         yield _ours(f"conv3d of 32 x {side} x {side}", cube(side), "float16", TRN2, command)
+
+
+def layer_command(name: str, machine: Machine) -> str:
+    """What times a named layer in the same way."""
+    return f"trnconv time {name} --accuracy {DIRECT} --machine {machine.name} --cores 1"
 
 
 def _ours(name: str, shape: ConvShape, dtype: str, machine: Machine, command: str) -> Forecast:

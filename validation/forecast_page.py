@@ -11,61 +11,63 @@ from validation.markdown import duration, table
 
 HEAD = """# Predictions
 
-What we expect of kernels whose times nobody has published, written down before anybody has run
-them. Every time here is modelled by nkisim (constants version {version}, {date}); nothing ran on a
-Neuron device. [Validation](validation.md) says how the model does on kernels with published times.
+This page has modelled times of kernels for which no measurements are published, so that anyone with
+a device can check them later. The times are from nkisim (constants version {version}, {date});
+nothing ran on a Neuron device. [Validation](validation.md) shows the errors of the model for
+kernels with published times.
 
-This page is generated, do not edit it:
+This page is generated; do not edit it:
 
 ```sh
 python -m validation forecast --date {date} --nki-library CHECKOUT
 ```
 
-Without `--nki-library` the section of that library stays as it was. Earlier predictions are in the
+Without `--nki-library` the section on that library is not changed. Earlier predictions are in the
 history of `validation/forecast.json`.
 
-## How to score us
+## How to check a prediction
 
-Run one of these kernels on one core of the machine named, outside of a larger graph, and take the
-time of the kernel on the device from the profiler, without the launch: the median of ten runs after
-five. On trn2 and trn3, one core means `NEURON_LOGICAL_NC_CONFIG=1`. Then
+Run one of these kernels on one core of the named machine, outside of a larger graph. Take the time
+of the kernel on the device from the profiler, without the launch overhead: the median of ten runs
+after five warm-up runs. On trn2 and trn3, set `NEURON_LOGICAL_NC_CONFIG=1` to use one core. Then
 
-- the **ratio** is the default time over yours, as in the table of published rows: above 1, the
-  model is slower than the device;
-- a prediction **holds** if your time lies in the interval;
-- over several kernels, count what the [validation](validation.md) counts: the median of
-  |ratio - 1|, those within 15 % and 40 %, those inside the interval.
+- the **ratio** is the time of the default reading divided by yours, as in the validation table:
+  above 1, the modelled time is longer than yours;
+- a prediction **holds** if your time is in the interval;
+- for several kernels, use the statistics of the [validation](validation.md): the median of |ratio -
+  1|, the number within 15 % and 40 %, and the number inside the interval.
 
-A compiler may change the stream: if the ratio is far from 1, the number of instructions by engine
-in your profile, next to ours (`trnconv trace`), tells a wrong constant from another stream. Send
-what you find as an issue, with machine, SDK version, commit of trnconv and date, whatever it is.
+The compiler may change the instructions. If the ratio is far from 1, compare the number of
+instructions per engine in your profile with ours (`trnconv trace`): equal numbers point to a wrong
+constant, different ones to another program. Please report any result as an issue, with machine, SDK
+version, commit of trnconv and date.
 
 """
 
 OURS_TEXT = """## Layers of trnconv
 
-The plan is what the planner takes with `accuracy="direct"`; the command prints it with the time
-again. On a device, the same convolution runs with `backend="neuron"`
+The plan is chosen by the planner with `accuracy="direct"`; the command in the table prints the plan
+and the time. On a device, the same convolution runs with `backend="neuron"`
 ([On a device](guides/on-a-device.md)).
 
 """
 
 KNOWN_TEXT = """## A published baseline
 
-The last three layers above have a published counterpart, which is no prediction: PyTorch's own
-conv3d on a Trainium2, both cores of an LNC2 pair, and an NKI kernel of the same source, rolled, of
-which both programs do all the work (Deep-Learning-Profiling-Tools/Tilebench, results/B200/csv at
-0cb3588, columns torch_nki_ms and nki_ms; fp16, 64 to 64 channels, 3 x 3 x 3, 32 frames). Our layers
-take padding 1 on every side and one core.
+For the last three layers above there are published measurements of other kernels: PyTorch's own
+conv3d on a Trainium2, on both cores of an LNC2 pair, and an NKI kernel of the same source, with
+hardware loops, of which both cores do all the work (Deep-Learning-Profiling-Tools/Tilebench,
+results/B200/csv at 0cb3588, columns torch_nki_ms and nki_ms; fp16, 64 to 64 channels, 3 x 3 x 3, 32
+frames). Our layers have a padding of 1 on every side and use one core.
 
 """
 
 DESIGN_TEXT = """## nki-library's conv3d, by its design
 
-Expected of `experimental/conv/conv3d.py` of aws-neuron/nki-library (092a49d) on one core. These
-times are of a kernel of our own that follows its design, `benchmarks/scatter.py`: every tap's view
-of the input is copied into a dense tile and multiplied. They are a prediction of the design; its
-own source is below, where a checkout had it.
+Predicted times of `experimental/conv/conv3d.py` of aws-neuron/nki-library (092a49d) on one core.
+They are modelled with a kernel of ours that follows its design, `benchmarks/scatter.py`: for every
+tap, the input is copied into a dense tile and multiplied. The kernels in the next section are run
+from the library's own source.
 
 """
 
@@ -77,7 +79,7 @@ Run in nkisim, without values, unmodified, from a checkout at {commit}; one core
 
 NOT_RUN_TEXT = """### Not run
 
-Named here so that whoever has a newer checkout can fill them in with the command above.
+They can be added with the command above and a newer checkout.
 
 """
 

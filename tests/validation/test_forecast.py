@@ -60,8 +60,8 @@ def checkout(tmp_path):
 def test_a_layer_is_forecast_as_the_command_would_time_it():
     name = "wan_from_latent"
     one = forecast._ours(name, find(name).shape, find(name).dtype, TRN2, "")
-    asked = ["time", name, "--accuracy", "direct", "--cores", "1", "--json"]
-    words = [sys.executable, "-m", "trnconv", *asked]
+    program, *asked = forecast.layer_command(name, TRN2).split()
+    words = [sys.executable, "-m", program, *asked, "--json"]
     timed = subprocess.run(
         words, capture_output=True, text=True, check=True, cwd=ROOT, env={"PYTHONPATH": "src"}
     )

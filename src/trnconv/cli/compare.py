@@ -182,6 +182,7 @@ def _show(made: Comparison, output: Path | None, *, wide: bool) -> None:
     _sheet(made).show(screen, wide=wide)
     for letter, only in zip("AB", made.only, strict=True):
         if only:
-            screen.print(f"{len(only)} layers are in {letter} alone, such as {only[0]}.")
+            are = "layer is" if len(only) == 1 else "layers are"
+            screen.print(f"{len(only)} {are} in {letter} alone, such as {only[0]}.")
     if output is not None:
         screen.print(f"wrote {output}", markup=False)
