@@ -229,7 +229,8 @@ def test_threads(name):
     subject = Subject(name)
     model = subject.model()
     batches = (1, 1 if name in ONE_AT_A_TIME else 2)
-    if subject.entry is None or hasattr(model, "clear_cache"):
+    caches = any(hasattr(model, name) for name in ("clear_cache", "_clear_conv_cache"))
+    if subject.entry is None or caches:
         models = [subject.model() for _ in range(2)]  # it keeps its cache on itself
     else:
         models = [model, model]
