@@ -56,11 +56,13 @@ class ModelError:
     kept: int  # convolutions that torch kept
     reduced: bool = False
     seed: int = 0
+    folded: bool = True  # upsampling may happen inside convolutions
 
     @property
     def width(self) -> str:
-        """Its size, and whether the model is narrow."""
-        return f"{self.size}, reduced" if self.reduced else self.size
+        """Its size, whether the model is narrow, and what was switched off."""
+        words = [self.size, "reduced" * self.reduced, "upsampled before" * (not self.folded)]
+        return ", ".join(word for word in words if word)
 
     @property
     def clip(self) -> str:
@@ -99,9 +101,16 @@ def small_clip(entry: ModelEntry) -> Size:
 
 
 def errors_of(
-    entry: ModelEntry, phase: str, accuracies: Sequence[str], *, reduced: bool, seed: int
+    entry: ModelEntry,
+    phase: str,
+    accuracies: Sequence[str],
+    *,
+    reduced: bool,
+    seed: int,
+    folded: bool = True,
 ) -> Iterator[ModelError]:
     """One encode or decode under each accuracy; where all plans are the same, so is the run."""
+    from trnconv.pytorch.lazy.context import Rewrites  # noqa: PLC0415 (torch: as below)
     from trnconv.pytorch.three_ways import (  # noqa: PLC0415 (torch: for this command only)
         ModelRun,
         run_unpatched,
@@ -111,11 +120,12 @@ def errors_of(
     size = entry.tiny if reduced else small_clip(entry)
     subject = ModelRun(entry, phase, size, reduced, seed)
     without = run_unpatched(subject)
+    rewrites = Rewrites(fold_upsample=folded)
     known: list[tuple[list[Plans], ModelVerdict]] = []
     for accuracy in accuracies:
         policy = Policy(accuracy, least_macs=0)
         same = [found for plans, found in known if plans == _plans(found, policy)]
-        found = same[0] if same else verdict(subject, without, policy)
+        found = same[0] if same else verdict(subject, without, policy, rewrites)
         plans = _plans(found, policy)
         known.append((plans, found))
         yield ModelError(
@@ -135,6 +145,7 @@ def errors_of(
             found.kept,
             reduced,
             seed,
+            folded,
         )
 
 
@@ -154,7 +165,10 @@ def stored_errors(file: Path) -> list[ModelError]:
 def store(file: Path, errors: Sequence[ModelError]) -> None:
     """In the order of the registry; of equal runs the last."""
     names = [entry.name for entry in models()]
-    latest = {(error.model, error.phase, error.accuracy, error.seed): error for error in errors}
+    latest = {
+        (error.model, error.phase, error.accuracy, error.seed, error.folded): error
+        for error in errors
+    }
     ordered = sorted(latest.values(), key=lambda error: names.index(error.model))
     rows = [asdict(error) for error in ordered]
     file.write_text(json.dumps({"models": rows}, indent=1) + "\n", encoding="utf-8")
@@ -191,7 +205,7 @@ def page_lines(errors: Sequence[ModelError]) -> list[str]:
         "|---|---|---|--:|--:|--:|--:|--:|--:|",
     ]
     by_run: dict[tuple[str, str], dict[str, ModelError]] = {}
-    for error in (error for error in errors if error.seed == 0):
+    for error in (error for error in errors if error.seed == 0 and error.folded):
         by_run.setdefault((error.model, error.phase), {})[error.accuracy] = error
     for (model, phase), found in by_run.items():
         default, fast = found[BF16], found[FAST]
@@ -251,6 +265,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--accuracy", action="append", choices=_BOTH, help="default: both")
     parser.add_argument("--reduced", action="store_true", help="narrow models, tiny clips")
     parser.add_argument("--seed", type=int, default=0, help="of weights and inputs")
+    parser.add_argument(
+        "--upsample-before", action="store_true", help="not inside convolutions, as torch does"
+    )
     parser.add_argument("--stored", action="store_true", help="print what is stored, run nothing")
     parser.add_argument("--markdown", action="store_true", help="as a table of the documentation")
     parser.add_argument(
@@ -272,7 +289,12 @@ def main(options: argparse.Namespace) -> int:
         for model, phase in jobs:
             if options.phase in (None, phase):
                 found += errors_of(
-                    model, phase, accuracies, reduced=options.reduced, seed=options.seed
+                    model,
+                    phase,
+                    accuracies,
+                    reduced=options.reduced,
+                    seed=options.seed,
+                    folded=not options.upsample_before,
                 )
                 store(options.json, [*known, *found])
                 print(" ".join(_cells(found[-1])), file=sys.stderr, flush=True)

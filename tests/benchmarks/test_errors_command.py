@@ -99,6 +99,17 @@ def test_several_seeds_have_a_mean_and_a_deviation():
     )
 
 
+def test_runs_that_upsample_before_are_rows_of_their_own(tmp_path):
+    file = tmp_path / "errors.json"
+    rows = [error("taesd"), replace(error("taesd", ours=0.9), folded=False)]
+    errors.store(file, rows)
+    assert errors.stored_errors(file) == rows
+    assert rows[1].clip == "64x96x1, upsampled before"
+    both = [*rows, error("taesd", accuracy="fast")]
+    assert len(errors.page_lines(both)) == 3
+    assert "1.000" in errors.page_lines(both)[-1]
+
+
 def test_the_page_names_what_was_not_run():
     missing = errors.not_run(errors.stored_errors(errors.STORED))
     page = (ROOT / "docs" / "reference" / "accuracy.md").read_text(encoding="utf-8")

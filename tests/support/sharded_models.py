@@ -14,7 +14,7 @@ from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 from small_vae import SmallVae, built, clip
 from trnconv.errors import ShapeError, TrnconvError
 from trnconv.models import Size, find
-from trnconv.parallel import Options, TrafficKind, shard_, share_tiles_, unshard_
+from trnconv.parallel import LostRankError, Options, TrafficKind, shard_, share_tiles_, unshard_
 from trnconv.pytorch import model_builder, patch_, patched
 
 FLOAT32 = Options(backend="torch")
@@ -282,6 +282,25 @@ def decode_until(group, rank, seconds, timeout_s, begun):
         run_phase(entry, model, "decode", shards.split(x, unit))
         (begun / str(rank)).touch()
     return "nobody was missing"
+
+
+def dawdle(group, rank, slow, timeout_s, shape):
+    """Decode on a mesh, of which one rank takes too long after the first layer; the error."""
+    mesh = init_device_mesh("cpu", shape, mesh_dim_names=("down", "across"))
+    entry, model, x, unit = given("wan2.1", "decode", torch.float32, (5, 48, 64))
+    options = Options(backend="torch", timeout_s=timeout_s)
+    shards = shard_(model, mesh, options=options, dims=("height", "width"))
+    run_phase(entry, model, "decode", shards.split(x, unit))  # layers are planned here
+    band = shards.split(x, unit)
+    if rank == slow:
+        block = model.decoder.mid_block
+        block.register_forward_pre_hook(lambda *_: time.sleep(2 * timeout_s))
+    began = time.monotonic()
+    try:
+        run_phase(entry, model, "decode", band)
+    except LostRankError as error:
+        return time.monotonic() - began, str(error)
+    return time.monotonic() - began, "nobody was late"
 
 
 def come_late(group, rank, absent, timeout_s):

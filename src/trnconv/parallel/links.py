@@ -239,6 +239,8 @@ class Links:
         if self._waiter is None:
             self._waiter = _Waiter()
         assert self.watch is not None
+        asked = self.module if module is None else module
+        self.watch.waits(asked)
         outcome = self._waiter.wait(works, self.timeout_s)
         began = time.monotonic()
         until = began + self.timeout_s + _SETTLE_S
@@ -249,7 +251,6 @@ class Links:
                 break
         if outcome.error is not None:
             self.is_broken = True
-            asked = self.module if module is None else module
             where = f" for {asked}" if asked else ""
             said = str(outcome.error).splitlines()[0]
             raise LostRankError(
@@ -257,6 +258,7 @@ class Links:
                 f" {self.watch.verdict(began)}. ({said}) Start the group again without it, or with"
                 " a longer timeout_s."
             ) from outcome.error
+        self.watch.works()
 
 
 class PaperLinks(Links):

@@ -1,18 +1,42 @@
-"""Watch: which ranks are alive, so that an error can name the one that is not.
+"""Watch: which ranks are alive and how far they are, so that an error can name the right one.
 
 Every rank counts in the group's store, in a thread, and reads the counts of the others. A rank
-whose count has stood still for `patience_s` is taken for dead. In place of a count, a rank that
-gives up leaves the reason.
+whose count has stood still for `patience_s` is taken for dead. Beside its count a rank says how
+many exchanges it has come to, and whether it waits in one: whoever is at work while others wait is
+late. In place of a count, a rank that gives up leaves the reason.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from dataclasses import dataclass, replace
 from typing import Any
 
 INTERVAL_S = 0.25  # between two counts
 _REASON = "!"  # before what is no count
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a rank is: exchanges it has come to, whether it waits in the last, and for what."""
+
+    exchanges: int = 0
+    waits: bool = False
+    module: str = ""
+
+    def said(self, count: int) -> str:
+        """As it is written beside a count; `progress_of` is the inverse."""
+        return f"{count} {self.exchanges} {int(self.waits)} {self.module}"
+
+
+def progress_of(said: bytes) -> Progress:
+    """What a rank wrote; nothing if it has written no more than that it is there."""
+    _, _, rest = said.decode().partition(" ")
+    if not rest:
+        return Progress()
+    exchanges, waits, module = rest.split(" ", 2)
+    return Progress(int(exchanges), waits == "1", module)
 
 
 class Watch:
@@ -25,6 +49,7 @@ class Watch:
         self.patience_s = patience_s
         self._seen: dict[int, tuple[bytes, float]] = {}
         self._lost = ""
+        self._own = Progress()
         self._gave_up: dict[int, str] = {}
         self._stopped = threading.Event()
         self._store.set(_key(rank), "0")
@@ -41,6 +66,14 @@ class Watch:
         self._stopped.set()
         if self._thread.is_alive():
             self._thread.join()
+
+    def waits(self, module: str) -> None:
+        """This rank has come to another exchange, and waits in it."""
+        self._own = Progress(self._own.exchanges + 1, waits=True, module=module)
+
+    def works(self) -> None:
+        """It goes on."""
+        self._own = replace(self._own, waits=False)
 
     def give_up(self, reason: str) -> None:
         """No more counting: the others shall end too, with the reason."""
@@ -72,7 +105,22 @@ class Watch:
             return f"rank {found} has given no sign of life for {self.patience_s:g} s or more"
         if self._lost:
             return f"the store of the group is gone, with the rank that hosts it ({self._lost})"
-        return "all ranks are alive: one is late, or has gone another way through the model"
+        return self._late() or "all ranks are alive and wait: one has gone another way"
+
+    def _late(self) -> str:
+        """Who is at work, and least far, while this rank waits; empty if nobody is."""
+        others = {other: progress_of(said) for other, (said, _) in self._seen.items()}
+        at_work = {other: far for other, far in others.items() if not far.waits}
+        if not at_work:
+            return ""
+        late = min(at_work, key=lambda other: at_work[other].exchanges)
+        far = at_work[late]
+        where = f", the last for {far.module}" if far.module else ""
+        return (
+            f"all ranks are alive, and rank {late} is late: it is at work after"
+            f" {far.exchanges} exchanges{where}, while this rank waits in the"
+            f" {self._own.exchanges}th"
+        )
 
     def _absent(self) -> str:
         """Before all have a watch: who has none."""
@@ -92,7 +140,7 @@ class Watch:
                 return
 
     def _look(self, count: int) -> None:
-        self._store.set(_key(self.rank), str(count))
+        self._store.set(_key(self.rank), self._own.said(count))
         for other in self._others:
             value = self._store.get(_key(other))
             if value.startswith(_REASON.encode()):

@@ -22,6 +22,7 @@ from torch.overrides import TorchFunctionMode
 from trnconv.ask.policy import Policy
 from trnconv.models import ModelEntry, Size
 from trnconv.pytorch import model_builder
+from trnconv.pytorch.lazy.context import ALL_REWRITES, Rewrites
 from trnconv.pytorch.lazy.ledger import PolicedConv
 from trnconv.pytorch.patching import PatchReport, patch_
 
@@ -92,9 +93,14 @@ def run_unpatched(subject: ModelRun) -> Unpatched:
     return Unpatched(given, exact, floor)
 
 
-def verdict(subject: ModelRun, without: Unpatched, accuracy: str | Policy) -> ModelVerdict:
+def verdict(
+    subject: ModelRun,
+    without: Unpatched,
+    accuracy: str | Policy,
+    rewrites: Rewrites = ALL_REWRITES,
+) -> ModelVerdict:
     """The patched model, held against what the unpatched one made of the same input."""
-    ours, report = _run(subject, without.given, torch.bfloat16, accuracy)
+    ours, report = _run(subject, without.given, torch.bfloat16, accuracy, rewrites)
     assert report is not None
     return ModelVerdict(
         ours=_error(ours, without.exact),
@@ -117,7 +123,11 @@ def _example(subject: ModelRun) -> torch.Tensor:
 
 
 def _run(
-    subject: ModelRun, given: torch.Tensor, dtype: torch.dtype, accuracy: str | Policy | None = None
+    subject: ModelRun,
+    given: torch.Tensor,
+    dtype: torch.dtype,
+    accuracy: str | Policy | None = None,
+    rewrites: Rewrites = ALL_REWRITES,
 ) -> tuple[torch.Tensor, PatchReport | None]:
     """One encode or decode, patched if an accuracy is given."""
     entry = subject.entry
@@ -129,7 +139,9 @@ def _run(
         for parameter in () if last is None else last.parameters():
             parameter.mul_(_FADED)
         model = torch.nn.Module.to(model, dtype=dtype)
-        report = patch_(model, accuracy=accuracy, backend="nkisim") if accuracy else None
+        report = None
+        if accuracy:
+            report = patch_(model, accuracy=accuracy, backend="nkisim", rewrites=rewrites)
         run = model_builder.encode if subject.phase == "encode" else model_builder.decode
         return run(model, entry, given.to(dtype)), report
 

@@ -151,6 +151,14 @@ def test_without_a_group_the_way_to_one_is_named():
 
 
 @pytest.fixture
+def four(tmp_path):
+    """Ranks whose group is of no use afterwards."""
+    started = Ranks(4, tmp_path)
+    yield started
+    started.end()
+
+
+@pytest.fixture
 def three(tmp_path):
     """Ranks that may be killed."""
     started = Ranks(3, tmp_path)
@@ -174,6 +182,19 @@ def test_a_killed_rank_is_named_by_all_others(three, tmp_path):
         assert not worked
         assert text.startswith("LostRankError"), text
         assert f"rank {victim} has given no sign of life" in text.splitlines()[0]
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (1, 4)])
+def test_a_rank_that_is_late_is_named_with_where_it_is(four, shape):
+    """It lives, and is at work: whoever waits for it says so when the timeout is over."""
+    timeout_s, slow = 16.0, 3
+    answers = four.run(4, ours.dawdle, slow, timeout_s, shape)
+    waited = [answer for rank, answer in enumerate(answers) if rank != slow]
+    named = [text for _, text in waited if f"rank {slow} is late: it is at work after" in text]
+    gave_up = [text for _, text in waited if "has given no sign of life" in text]
+    assert named
+    assert len(named) + len(gave_up) == len(waited), waited
+    assert max(seconds for seconds, _ in waited) < 2 * timeout_s
 
 
 def test_a_rank_that_never_comes_is_named(three):

@@ -11,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("einops")
 
+from torch.utils.checkpoint import CheckpointError
 from torch.utils.flop_counter import FlopCounterMode
 
 from patched_subjects import DIFFUSERS, NAMES, Subject
@@ -27,11 +28,29 @@ FLOAT32_BOUND = 1e-4
 LATENT_TILE = 4
 # diffusers 0.42.1: a batch of two fails in the model's own code, unpatched too.
 ONE_AT_A_TIME = {"allegro": RuntimeError, "hunyuanvideo1.5": RuntimeError}
-# The same with slices; these are told one timestep for each video of the whole batch.
-UNSLICED = {"ltx-video-0.9.1": RuntimeError, "ltx-video-0.9.7": RuntimeError}
-WITHOUT_SLICES = ("svd",)
+# The same with slices; LTX is told one timestep for each video of the whole batch, EasyAnimate
+# goes on with the cache of the slice before.
+UNSLICED = {
+    "ltx-video-0.9.1": RuntimeError,
+    "ltx-video-0.9.7": RuntimeError,
+    "easyanimate5": RuntimeError,
+}
+WITHOUT_SLICES = ("svd", "kandinsky6-sr")
 # diffusers 0.42.1 refuses them: their classes say that they cannot.
-UNCHECKPOINTED = ("wan2.1", "wan2.2-5b", "qwen-image")
+UNCHECKPOINTED = (
+    "wan2.1",
+    "wan2.2-5b",
+    "qwen-image",
+    "lightvae-wan2.1",
+    "lightvae-wan2.2",
+    "kandinsky6-sr",
+    "hunyuanimage2.1",
+    "qwen-image-2.1",
+    "sana-dc-ae",
+    "dc-ae-f64c128",
+)
+# The same: a layer that is recomputed finds its cache filled, and makes other shapes.
+UNRECOMPUTED = ("easyanimate5",)
 # Noise from the one generator of the process: two threads would share it.
 NOISY = ("ltx-video-0.9.1",)
 every_model = pytest.mark.parametrize("name", NAMES)
@@ -133,7 +152,9 @@ def gradients(subject, model, phase):
     return y.detach(), given.grad, {key: grad.clone() for key, grad in grads.items()}
 
 
-@pytest.mark.parametrize("name", [name for name in DIFFUSERS if name not in UNCHECKPOINTED])
+@pytest.mark.parametrize(
+    "name", [name for name in DIFFUSERS if name not in (*UNCHECKPOINTED, *UNRECOMPUTED)]
+)
 def test_gradient_checkpoints(name):
     subject = Subject(name)
     model = subject.model().train().requires_grad_()
@@ -158,6 +179,15 @@ def test_gradient_checkpoints(name):
 def test_models_without_gradient_checkpoints(name):
     with pytest.raises(ValueError, match="does not support gradient checkpointing"):
         Subject(name).model().enable_gradient_checkpointing()
+
+
+@pytest.mark.parametrize("name", UNRECOMPUTED)
+def test_models_whose_layers_cannot_be_recomputed(name):
+    subject = Subject(name)
+    model = subject.model().train().requires_grad_()
+    model.enable_gradient_checkpointing()
+    with pytest.raises(CheckpointError):
+        gradients(subject, model, "decode")
 
 
 @every_diffusers_model
@@ -199,7 +229,8 @@ def test_threads(name):
     subject = Subject(name)
     model = subject.model()
     batches = (1, 1 if name in ONE_AT_A_TIME else 2)
-    if subject.entry is None or hasattr(model, "clear_cache"):
+    caches = any(hasattr(model, name) for name in ("clear_cache", "_clear_conv_cache"))
+    if subject.entry is None or caches:
         models = [subject.model() for _ in range(2)]  # it keeps its cache on itself
     else:
         models = [model, model]
