@@ -4,7 +4,7 @@ import csv
 import io
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -54,6 +54,7 @@ def test_wide_and_what_is_no_terminal_have_all():
     )
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])  # on a busy computer
 @given(
     st.integers(20, 200),
     st.lists(st.tuples(st.integers(0, 10**9), st.floats(0, 1e9)), min_size=1, max_size=5),
