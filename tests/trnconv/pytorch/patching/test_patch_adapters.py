@@ -15,8 +15,8 @@ pytestmark = pytest.mark.adapters
 FLOAT32_BOUND = 1e-4
 ORDERS = ("before", "after")
 every_model = pytest.mark.parametrize("name", NAMES)
-# All convolutions of Cosmos are of subclasses (with_lora).
-every_adapted_model = pytest.mark.parametrize("name", [it for it in NAMES if it != "cosmos1.0"])
+SUBCLASSES = ("cosmos1.0", "kandinsky6-sr")  # of all their convolutions (with_lora)
+every_adapted_model = pytest.mark.parametrize("name", [it for it in NAMES if it not in SUBCLASSES])
 every_order = pytest.mark.parametrize("order", ORDERS)
 
 
@@ -58,7 +58,8 @@ def test_lora_of_peft_before_patching(name):
         assert_alike(subject.both(model), expected)
         assert report.kept == ()
         assert sum("lora_A" in entry.name for entry in report.taken) == count > 0
-    assert Error.of(expected[-1], plain[-1]).largest > 100 * FLOAT32_BOUND
+    changes = [Error.of(own, bare).largest for own, bare in zip(expected, plain, strict=True)]
+    assert max(changes) > 100 * FLOAT32_BOUND  # a half may have convolutions of subclasses alone
 
 
 @every_adapted_model
