@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -23,6 +24,7 @@ from trnconv.parallel.traffic import LinkOffer, Traffic, TrafficKind, halo_area
 from trnconv.parallel.watch import Watch
 
 Tensor = torch.Tensor
+_Begun = TypeVar("_Begun")
 Dims = tuple[int, ...]  # of a tensor, that are cut
 Wanted = tuple[Region, ...]  # by each rank
 Parts = dict[tuple[int, ...], Tensor]  # of a region, by where they begin
@@ -123,7 +125,9 @@ class Links:
                 parts[_corner(got)] = _sized_like(own, dims, sizes_of(got))
                 raw = _raw(parts[_corner(got)])
                 messages.append(dist.P2POp(dist.irecv, raw, peer, self.group))
-        works = dist.batch_isend_irecv(messages) if messages else []
+        works: list[Any] = []
+        if messages:
+            works = self._begun("exchange of rows", partial(dist.batch_isend_irecv, messages))
         module = self.module
 
         def arrived() -> Parts:
@@ -225,7 +229,8 @@ class Links:
         own = own.contiguous()
         got = [torch.empty_like(own) for _ in range(self.ranks)]
         raw = [_raw(tensor) for tensor in got]
-        work = dist.all_gather(raw, _raw(own), group=self.group, async_op=True)
+        gather = partial(dist.all_gather, raw, _raw(own), group=self.group, async_op=True)
+        work = self._begun("all-gather", gather)
         module = self.module
 
         def arrived() -> list[Tensor]:
@@ -250,15 +255,25 @@ class Links:
                 outcome.error = outcome.error or TimeoutError("nothing came")
                 break
         if outcome.error is not None:
-            self.is_broken = True
-            where = f" for {asked}" if asked else ""
-            said = str(outcome.error).splitlines()[0]
-            raise LostRankError(
-                f"{what}{where} failed on rank {self.rank} of {self.ranks}:"
-                f" {self.watch.verdict(began)}. ({said}) Start the group again without it, or with"
-                " a longer timeout_s."
-            ) from outcome.error
+            raise self._lost(what, asked, began, outcome.error) from outcome.error
         self.watch.works()
+
+    def _begun(self, what: str, begin: Callable[[], _Begun]) -> _Begun:
+        """What is under way; if others have left already, the same error as when one waits."""
+        try:
+            return begin()
+        except RuntimeError as gone:  # torch's, of a connection that was closed
+            raise self._lost(what, self.module, time.monotonic(), gone) from gone
+
+    def _lost(self, what: str, asked: str, began: float, error: BaseException) -> LostRankError:
+        self.is_broken = True
+        where = f" for {asked}" if asked else ""
+        said = str(error).splitlines()[0]
+        verdict = self.watch.verdict(began) if self.watch is not None else "nobody watches"
+        return LostRankError(
+            f"{what}{where} failed on rank {self.rank} of {self.ranks}: {verdict}. ({said}) Start"
+            " the group again without it, or with a longer timeout_s."
+        )
 
 
 class PaperLinks(Links):
