@@ -185,6 +185,7 @@ def test_what_is_refused_says_why():
     assert "trn1" in ChannelNorm(4, 5).refuses(TRN1)
     assert "cores" in ChannelNorm(4, 5).refuses(TRN2, 3)
     assert "SBUF" in ChannelNorm(9000, 5).refuses(TRN2)
+    assert "SBUF" in ChannelNorm(2**25, 5).refuses(TRN2)  # constants alone are more than it has
     assert "32 bits" in ChannelNorm(1024, 2**22).refuses(TRN2)
     assert ChannelNorm(4, 5).refuses(TRN2, 2) == ""
     with pytest.raises(PlanError, match="32 bits"):

@@ -141,7 +141,7 @@ def _width(problem: ChannelNorm, machine: Machine) -> int:
     bank, lines = machine.psum_bank_fp32_elems, machine.partitions
     constants = 4 * (bank + lines) + 8 * len(channel_tiles(problem.channels, machine))
     room = machine.sbuf_usable_bytes_per_partition - constants - 4 * lines
-    most = room // _step_bytes(problem, machine) // bank
+    most = max(0, room) // _step_bytes(problem, machine) // bank
     return bank * min(most, _WIDTH_IN_BANKS)
 
 
