@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 
 from trnconv._nki import NKIObject
-
-_SEPARATOR = "/"
 
 
 @dataclass(frozen=True)
@@ -26,43 +23,39 @@ class CoarseResidual(NKIObject):
     repeats: int
     skipped: int = 0  # frames of the result that are left out at the front
 
-    @property
     def cell(self) -> int:
         """Positions of y that an element of r stands for, over all channels it is repeated in."""
         return self.frames * self.rows * self.columns
 
-    @property
     def factors(self) -> tuple[int, int, int]:
         """Frames, rows and columns of a cell."""
         return self.frames, self.rows, self.columns
 
-    @property
     def channel_step(self) -> int:
         """Channels of r from one channel of y to the next, where a kernel can read it."""
-        return self.cell // self.repeats
+        return self.cell() // self.repeats
 
-    @property
     def is_readable(self) -> bool:
         """Whether the columns of a cell come from one channel, and channels lie evenly apart."""
-        first = [
-            self.channel(0, (frame, row)) == self.channel(0, (frame, 0)) + self.channel(0, (0, row))
-            for frame in range(self.frames)
-            for row in range(self.rows)
-        ]
-        return self.cell % self.repeats == 0 and self.repeats % self.columns == 0 and all(first)
+        for frame in range(self.frames):
+            for row in range(self.rows):
+                apart = self.channel(0, (frame, 0)) + self.channel(0, (0, row))
+                if self.channel(0, (frame, row)) != apart:
+                    return False
+        return self.cell() % self.repeats == 0 and self.repeats % self.columns == 0
 
     def channel(self, channel: int, position: tuple[int, int]) -> int:
         """The channel of r that is added to a channel of y at a frame and row of a cell."""
         frame, row = position
         number = (frame * self.rows + row) * self.columns
-        return (channel * self.cell + number) // self.repeats
+        return (channel * self.cell() + number) // self.repeats
 
     def sizes(self, y: tuple[int, ...]) -> tuple[int, ...]:
         """The shape of r, of that of y: images, channels, frames, rows, columns."""
         images, channels, frames, rows, columns = y
         return (
             images,
-            channels * self.cell // self.repeats,
+            channels * self.cell() // self.repeats,
             -(-(frames + self.skipped) // self.frames),
             rows // self.rows,
             columns // self.columns,
@@ -70,21 +63,20 @@ class CoarseResidual(NKIObject):
 
     def spread(self, r: tuple[int, ...]) -> tuple[int, ...]:
         """The shape of y, of that of r."""
-        images, channels, *positions = r
-        frames, rows, columns = (n * by for n, by in zip(positions, self.factors, strict=True))
-        return (images, channels * self.repeats // self.cell, frames - self.skipped, rows, columns)
+        images, channels, frames, rows, columns = r
+        return (
+            images,
+            channels * self.repeats // self.cell(),
+            frames * self.frames - self.skipped,
+            rows * self.rows,
+            columns * self.columns,
+        )
 
     def text(self) -> str:
         """As ops of torch take it; `coarse_residual_of` is the inverse."""
-        numbers = (*self.factors, self.repeats, self.skipped)
-        return _SEPARATOR.join(map(str, numbers))
+        return f"{self.frames}/{self.rows}/{self.columns}/{self.repeats}/{self.skipped}"
 
 
 def coarse_residual_of(text: str) -> CoarseResidual | None:
     """What a text of `CoarseResidual.text` says; None if it is empty."""
-    return CoarseResidual(*map(int, text.split(_SEPARATOR))) if text else None
-
-
-def upsampling(factors: tuple[int, int, int]) -> CoarseResidual:
-    """Nearest-neighbour upsampling by whole numbers."""
-    return CoarseResidual(*factors, repeats=prod(factors))
+    return CoarseResidual(*map(int, text.split("/"))) if text else None

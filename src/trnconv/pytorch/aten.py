@@ -97,8 +97,8 @@ def _residual(call: ConvCall, operands: LaunchOperands) -> Tensor | None:
 def in_cells(r: Tensor, coarse: CoarseResidual) -> Tensor:
     """A coarse residual in the shape of what it is added to: repeated, moved into positions."""
     images, _, *low = r.shape
-    cells = r.repeat_interleave(coarse.repeats, dim=1).reshape(images, -1, *coarse.factors, *low)
-    sizes = [n * by for n, by in zip(low, coarse.factors, strict=True)]
+    cells = r.repeat_interleave(coarse.repeats, dim=1).reshape(images, -1, *coarse.factors(), *low)
+    sizes = [n * by for n, by in zip(low, coarse.factors(), strict=True)]
     whole = cells.permute(0, 1, 5, 2, 6, 3, 7, 4).reshape(images, -1, *sizes)
     return whole[:, :, coarse.skipped :]
 

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from trnconv.ask.coarse_residual import CoarseResidual, coarse_residual_of, upsampling
+from trnconv.ask.coarse_residual import CoarseResidual, coarse_residual_of
 from trnconv.ask.ends import Epilogue
 from trnconv.records import from_json, to_json
 
@@ -23,9 +23,9 @@ def spread(r, coarse):
     """By repeating channels and moving them into positions, as a model does."""
     images, _, frames, rows, columns = r.shape
     cells = np.repeat(r, coarse.repeats, axis=1)
-    cells = cells.reshape(images, -1, *coarse.factors, frames, rows, columns)
+    cells = cells.reshape(images, -1, *coarse.factors(), frames, rows, columns)
     y = cells.transpose(0, 1, 5, 2, 6, 3, 7, 4)
-    sizes = [n * by for n, by in zip((frames, rows, columns), coarse.factors, strict=True)]
+    sizes = [n * by for n, by in zip((frames, rows, columns), coarse.factors(), strict=True)]
     return y.reshape(images, -1, *sizes)[:, :, coarse.skipped :]
 
 
@@ -33,12 +33,12 @@ def spread(r, coarse):
 def test_a_kernel_reads_what_a_model_spreads(coarse):
     r = np.arange(2 * 8 * 3 * 2 * 5).reshape(2, 8, 3, 2, 5)
     y = spread(r, coarse)
-    assert coarse.is_readable
+    assert coarse.is_readable()
     assert coarse.spread(r.shape) == y.shape
     assert coarse.sizes(y.shape) == r.shape
     for c, t, h, w in product(*map(range, y.shape[1:])):
         frame, inside = divmod(t + coarse.skipped, coarse.frames)
-        channel = c * coarse.channel_step
+        channel = c * coarse.channel_step()
         channel += coarse.channel(0, (inside, 0)) + coarse.channel(0, (0, h % coarse.rows))
         assert y[1, c, t, h, w] == r[1, channel, frame, h // coarse.rows, w // coarse.columns]
 
@@ -47,12 +47,12 @@ def test_a_kernel_reads_what_a_model_spreads(coarse):
     "coarse", [CoarseResidual(1, 2, 2, 1), CoarseResidual(1, 2, 2, 3)], ids=CoarseResidual.text
 )
 def test_columns_of_different_channels_are_not_readable(coarse):
-    assert not coarse.is_readable
+    assert not coarse.is_readable()
 
 
 def test_nearest_neighbours_are_a_coarse_residual():
     r = np.arange(12).reshape(1, 1, 2, 2, 3)
-    y = spread(r, upsampling((2, 2, 1)))
+    y = spread(r, CoarseResidual(2, 2, 1, 4))
     np.testing.assert_array_equal(y, r.repeat(2, axis=2).repeat(2, axis=3))
 
 

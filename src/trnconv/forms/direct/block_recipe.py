@@ -114,7 +114,7 @@ class _Build:
         assert coarse is not None
         _, channel, _, row, column = coarse_strides(self.plan)
         rows, columns = kind.rows // coarse.rows, kind.columns // coarse.columns
-        step = channel * coarse.channel_step
+        step = channel * coarse.channel_step()
         return tuple(
             Load(
                 line=box.line,

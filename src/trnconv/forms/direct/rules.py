@@ -111,10 +111,10 @@ def _coarse_residual(plan: DirectPlan) -> list[str]:
     if coarse is None:
         return []
     broken = []
-    if not coarse.is_readable:
+    if not coarse.is_readable():
         broken.append(f"a residual by {coarse.text()}: columns of a cell have different channels")
     in_phases = all(fill.separate and fill.columns == coarse.columns for fill in plan.passes)
-    if not in_phases or problem.phases[1:] != coarse.factors[1:]:
+    if not in_phases or problem.phases[1:] != coarse.factors()[1:]:
         broken.append(f"cells of {coarse.rows} x {coarse.columns}: outputs are not in such phases")
     if plan.frames > 1:
         broken.append(f"a block of {plan.frames} frames: a coarse residual has one at a time")

@@ -94,7 +94,7 @@ def moved_into_cells(around: PatchContext, x: Tensor) -> LazyTensor | None:
     _, channel, image, row, column = whole.stride()
     strides = (
         whole.stride(0),
-        coarse.cell * channel,
+        coarse.cell() * channel,
         image,
         rows * columns * channel,
         row,
@@ -117,7 +117,7 @@ def cells_of(video: LazyVideo | None) -> tuple[CoarseSource, CoarseResidual] | N
     base = run.base
     if not isinstance(base, PendingCells) or base.source is None or run.stop < base.shape[2]:
         return None
-    frames, rows, columns = base.coarse.factors
+    frames, rows, columns = base.coarse.factors()
     coarse = CoarseResidual(frames, rows, columns, base.coarse.repeats, skipped=run.start)
     return (base.source, coarse) if run.start < frames else None
 
@@ -129,7 +129,7 @@ def _repeated(x: Tensor) -> PendingCells | None:
         return None
     base = video.runs[0].base
     is_noted = isinstance(base, PendingCells) and base.source is not None
-    return base if is_noted and base.coarse.cell == 1 else None
+    return base if is_noted and base.coarse.cell() == 1 else None
 
 
 def _noted(around: PatchContext, pending: PendingCells, seen: torch.Size) -> LazyTensor:
