@@ -6,7 +6,6 @@ those that sentences mention must be ones that their programs would take.
 """
 
 import importlib
-import os
 import re
 import shlex
 import subprocess
@@ -17,7 +16,7 @@ from itertools import pairwise
 import pytest
 from typer.main import get_command
 
-from doc_pages import ALL, COMMAND_WORDS, ROOT, commands, fences
+from doc_pages import ALL, COMMAND_WORDS, ROOT, commands, environment, fences
 from trnconv.cli import application
 from yardstick import limit_s
 
@@ -193,11 +192,7 @@ def test_the_commands_of_the_readmes_sentences_run(words, tmp_path):
         check=False,
         timeout=limit_s(TIMEOUT_S),
         cwd=tmp_path,
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
-            "XDG_CACHE_HOME": str(tmp_path / "cache"),
-        },
+        env=environment(tmp_path),
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout

@@ -151,6 +151,19 @@ def _called(command):
     )
 
 
+def environment(folder, paths=(ROOT / "src", ROOT)):
+    """What commands of pages see: a cache of their own, a terminal without colours."""
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(map(str, paths)),
+        "COLUMNS": "100",
+        "NO_COLOR": "1",
+        "TERM": "dumb",
+        "XDG_CACHE_HOME": str(folder / "cache"),
+        "GLOO_SOCKET_IFNAME": "lo",
+    }
+
+
 def run(page, folder, launcher=(), python=sys.executable, paths=(ROOT / "src", ROOT)):
     """What each block of a page's text printed, run in a folder, by a Python with these paths."""
     script = folder / "page.py"
@@ -162,15 +175,7 @@ def run(page, folder, launcher=(), python=sys.executable, paths=(ROOT / "src", R
         check=False,
         timeout=limit_s(TIMEOUT_S),
         cwd=folder,
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(map(str, paths)),
-            "COLUMNS": "100",
-            "NO_COLOR": "1",
-            "TERM": "dumb",
-            "XDG_CACHE_HOME": str(folder / "cache"),
-            "GLOO_SOCKET_IFNAME": "lo",
-        },
+        env=environment(folder, paths),
     )
     assert ran.returncode == 0, ran.stderr
     return HEARTBEAT.sub("", ran.stdout).split(END_OF_BLOCK)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
 
-from trnconv.ask.ends import NormEnd
 from trnconv.parallel.band_operands import ordered
 from trnconv.parallel.bands import Interval
 from trnconv.parallel.grid import MeshCut, Region
@@ -16,8 +15,6 @@ from trnconv.parallel.rows_read import Reading
 from trnconv.parallel.strips import EdgeStrip
 from trnconv.pytorch.conv_call import ConvSpec
 from trnconv.pytorch.lazy.deferred_conv import DeferredConv
-from trnconv.pytorch.norm_ops import normed
-from trnconv.pytorch.normed_op import OutputNorming
 
 Tensor = torch.Tensor
 
@@ -57,38 +54,20 @@ class EdgeStrips:
     pieces: tuple[HaloPiece, ...]
     launches: tuple[StripLaunch, ...]
 
-    def completed(self, asked: DeferredConv, y: Tensor) -> Tensor:
-        """The outputs of the strips, over those that the band was padded for."""
-        for launch, made in self._strips(asked):
-            self._put(launch, made, y)
-            asked.book.moved("halo", 2 * made.nbytes)
-        return y
-
-    def completed_normed(
+    def complete(
         self,
         asked: DeferredConv,
         outputs: tuple[Tensor, ...],
-        norming: OutputNorming,
-        norm: NormEnd,
-    ) -> tuple[Tensor, ...]:
-        """The same of y, if it is kept, and of the tensors of its norm: strips are normed apart."""
-        for launch, made in self._strips(asked):
-            z = normed(made, norming.gamma, norming.beta, norming.call, asked.backend)
-            parts = (
-                *((made,) if norm.keeps else ()),
-                *torch.split(z, list(norm.frames(made.shape[2])), dim=2),
-            )
-            for part, output in zip(parts, outputs, strict=True):
-                self._put(launch, part, output)
-                asked.book.moved("halo", 2 * part.nbytes)
-        return outputs
-
-    def _strips(self, asked: DeferredConv) -> Iterator[tuple[StripLaunch, Tensor]]:
-        """Each launch and its outputs, once the halos are there."""
+        outputs_of: Callable[[Tensor], tuple[Tensor, ...]],
+    ) -> None:
+        """The outputs of the strips, over those that the band was padded for."""
         for piece in self.pieces:
             piece.near.wait()
         for launch in self.launches:
-            yield launch, self._convolved(asked, launch)
+            made = outputs_of(self._convolved(asked, launch))
+            for strips, output in zip(made, outputs, strict=True):
+                self._put(launch, strips, output)
+                asked.book.moved("halo", 2 * strips.nbytes)
 
     def _put(self, launch: StripLaunch, made: Tensor, output: Tensor) -> None:
         parts = made.chunk(len(launch.strips))

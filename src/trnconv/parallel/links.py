@@ -266,13 +266,14 @@ class Links:
             raise self._lost(what, self.module, time.monotonic(), gone) from gone
 
     def _lost(self, what: str, asked: str, began: float, error: BaseException) -> LostRankError:
+        assert self.watch is not None
         self.is_broken = True
         where = f" for {asked}" if asked else ""
         said = str(error).splitlines()[0]
-        verdict = self.watch.verdict(began) if self.watch is not None else "nobody watches"
         return LostRankError(
-            f"{what}{where} failed on rank {self.rank} of {self.ranks}: {verdict}. ({said}) Start"
-            " the group again without it, or with a longer timeout_s."
+            f"{what}{where} failed on rank {self.rank} of {self.ranks}:"
+            f" {self.watch.verdict(began)}. ({said}) Start the group again without it, or with"
+            " a longer timeout_s."
         )
 
 

@@ -20,6 +20,7 @@ from trnconv.pytorch.arrays import Array, to_array, to_tensor
 from trnconv.pytorch.backends import on_neuron
 from trnconv.pytorch.conv_call import ConvSpec, worded, words_of
 from trnconv.pytorch.norm_call import NormCall, worded_norm
+from trnconv.pytorch.norm_ops import normed
 from trnconv.pytorch.ops import empty_output, fused_call
 from trnconv.pytorch.packed_weights import Images, kept_tables, packed_once
 from trnconv.pytorch.registry import compute_all
@@ -85,6 +86,12 @@ class OutputNorming:
         """What the planner is asked for."""
         added = float(np.float32(under_root(self.call.kind, self.call.eps, channels)))
         return NormEnd(added, self.call.activation, self.beta is not None, keeps, first)
+
+    def outputs_of(self, y: Tensor, norm: NormEnd, backend: str) -> tuple[Tensor, ...]:
+        """What a convolution with this norm at its end gives, of its y; a kernel norms it apart."""
+        z = normed(y, self.gamma, self.beta, self.call, backend)
+        parts = torch.split(z, list(norm.frames(y.shape[2])), dim=2)
+        return (y, *parts) if norm.keeps else tuple(parts)
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:

@@ -5,6 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from coarse_cells import spread
 from trnconv.ask.coarse_residual import CoarseResidual, coarse_residual_of
 from trnconv.ask.ends import Epilogue
 from trnconv.records import from_json, to_json
@@ -17,16 +18,6 @@ CASES = [
     CoarseResidual(2, 2, 2, 2),
     CoarseResidual(1, 3, 2, 6),
 ]
-
-
-def spread(r, coarse):
-    """By repeating channels and moving them into positions, as a model does."""
-    images, _, frames, rows, columns = r.shape
-    cells = np.repeat(r, coarse.repeats, axis=1)
-    cells = cells.reshape(images, -1, *coarse.factors(), frames, rows, columns)
-    y = cells.transpose(0, 1, 5, 2, 6, 3, 7, 4)
-    sizes = [n * by for n, by in zip((frames, rows, columns), coarse.factors(), strict=True)]
-    return y.reshape(images, -1, *sizes)[:, :, coarse.skipped :]
 
 
 @pytest.mark.parametrize("coarse", CASES, ids=CoarseResidual.text)

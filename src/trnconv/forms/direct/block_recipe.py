@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import zip_longest
+from typing import TypeVar
 
 from trnconv.ask.ends import NO_RESIDUAL
 from trnconv.forms.direct.array.k_lines import LineTile
@@ -32,6 +33,8 @@ from trnconv.forms.direct.stationaries import WeightImage, chunk_weights
 from trnconv.forms.direct.traffic import stored_boxes
 from trnconv.forms.direct.windows import Grid, dense, window_of
 
+_Read = TypeVar("_Read", Load, Store)
+
 
 def kind_recipe(
     plan: DirectPlan,
@@ -49,31 +52,23 @@ def kind_recipe(
         for number, (job, bias) in enumerate(zip(jobs, bias_columns, strict=True))
     ]
     if plan.end.coarse is not None:
-        worked = _with_coarse_residuals(build, jobs, worked)
+        read = [build.coarse_loads(job) for job in jobs]
+        worked = [replace(job, coarse=own) for job, own in _at_openings(worked, read)]
     elif plan.end.residual != NO_RESIDUAL:
-        worked = _with_residuals(worked)
+        stored = [job.stores for job in worked]
+        worked = [replace(job, residuals=own) for job, own in _at_openings(worked, stored)]
     return KindRecipe(tuple(build.windows), tuple(build.views), tuple(worked))
 
 
-def _with_residuals(jobs: Sequence[SumRecipe]) -> list[SumRecipe]:
+def _at_openings(
+    jobs: Sequence[SumRecipe], stored: Sequence[tuple[_Read, ...]]
+) -> list[tuple[SumRecipe, tuple[_Read, ...]]]:
     """Jobs that open a buffer load what is added to it: where the last of its jobs stores it."""
-    done: list[SumRecipe] = []
-    stores: tuple[Store, ...] = ()
-    for job in reversed(jobs):
-        stores = job.stores or stores
-        done.append(replace(job, residuals=stores) if job.opens else job)
-    return done[::-1]
-
-
-def _with_coarse_residuals(
-    build: _Build, jobs: Sequence[TileSum], worked: Sequence[SumRecipe]
-) -> list[SumRecipe]:
-    """The same of a coarse residual, whose channels lie apart."""
-    done: list[SumRecipe] = []
-    loads: tuple[Load, ...] = ()
-    for job, recipe in zip(reversed(jobs), reversed(worked), strict=True):
-        loads = build.coarse_loads(job) or loads
-        done.append(replace(recipe, coarse=loads) if recipe.opens else recipe)
+    done: list[tuple[SumRecipe, tuple[_Read, ...]]] = []
+    last: tuple[_Read, ...] = ()
+    for job, own in zip(reversed(jobs), reversed(stored), strict=True):
+        last = own or last
+        done.append((job, last if job.opens else ()))
     return done[::-1]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import isfinite
 from typing import Any
 
 import torch
@@ -25,7 +24,7 @@ from trnconv.pytorch.lazy.filters import Filters
 from trnconv.pytorch.lazy.fold_choice import folding_wins, upsampled_before
 from trnconv.pytorch.lazy.materialize import done, stored
 from trnconv.pytorch.lazy.memory import Counted
-from trnconv.pytorch.lazy.modelled_time import priced
+from trnconv.pytorch.lazy.modelled_time import is_planned
 from trnconv.pytorch.lazy.operands import (
     ConvOperands,
     Window3d,
@@ -254,7 +253,7 @@ def _plus_cells(seen: LazyVideo, other: Any, backend: str) -> Pending | None:
         return None
     machine, cores = place_of(fused, backend)
     question = fused.question(machine)
-    return fused if question is not None and isfinite(priced(question, cores)) else None
+    return fused if question is not None and is_planned(question, cores) else None
 
 
 def activated(x: Any, activation: str) -> LazyTensor | None:

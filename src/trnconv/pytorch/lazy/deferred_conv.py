@@ -29,17 +29,13 @@ Tensor = torch.Tensor
 class Later(Protocol):
     """What is left to do when a convolution of a band alone has run."""
 
-    def completed(self, asked: DeferredConv, y: Tensor) -> Tensor:
-        """The result with the outputs that read rows of other ranks."""
-
-    def completed_normed(
+    def complete(
         self,
         asked: DeferredConv,
         outputs: tuple[Tensor, ...],
-        norming: OutputNorming,
-        norm: NormEnd,
-    ) -> tuple[Tensor, ...]:
-        """The same with a norm at the end: y, if that is kept, and the norm's tensors."""
+        outputs_of: Callable[[Tensor], tuple[Tensor, ...]],
+    ) -> None:
+        """Put outputs that read rows of other ranks into place; `outputs_of` ends their sums."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +74,9 @@ class DeferredConv:
         y = fused_convolution(
             pieces, self.w, self.bias, self.spec, residual, self.backend, self.factors
         )
-        return y if self.later is None else self.later.completed(self, y)
+        if self.later is not None:
+            self.later.complete(self, (y,), lambda made: (made,))
+        return y
 
     def run_normed(self, norming: OutputNorming, norm: NormEnd) -> tuple[Tensor, ...]:
         """The same with a norm at its end: y, if that is kept, and the norm's tensors."""
@@ -87,9 +85,11 @@ class DeferredConv:
         pieces, residual = self._in_order()
         operands = (pieces, self.w, self.bias, residual, self.factors)
         outputs = normed_convolution(operands, spec, norming, self.backend)
-        if self.later is None:
-            return outputs
-        return self.later.completed_normed(self, outputs, norming, norm)
+        if self.later is not None:
+            self.later.complete(
+                self, outputs, lambda made: norming.outputs_of(made, norm, self.backend)
+            )
+        return outputs
 
     def work(self, spec: ConvSpec) -> PolicedConv:
         """What is noted of it."""

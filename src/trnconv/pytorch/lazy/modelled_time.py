@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from math import inf
+from math import inf, isfinite
 
 from trnconv.ask.question import Question
 from trnconv.errors import TrnconvError
@@ -19,6 +19,12 @@ def priced(question: Question, cores: int) -> float:
         return price(question, cores=cores).ns
     except TrnconvError:  # no plan is no price: it never wins
         return inf
+
+
+@lru_cache(_COMPARED)
+def is_planned(question: Question, cores: int) -> bool:
+    """Whether there is a plan."""
+    return isfinite(priced(question, cores))
 
 
 @lru_cache(_COMPARED)

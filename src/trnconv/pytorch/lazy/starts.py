@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import isfinite
 
 import torch
 
@@ -20,7 +19,7 @@ from trnconv.pytorch.arrays import dtype_name
 from trnconv.pytorch.lazy.deferred_conv import dense
 from trnconv.pytorch.lazy.deferred_norm import DeferredNorm, NormPart
 from trnconv.pytorch.lazy.materialize import stored
-from trnconv.pytorch.lazy.modelled_time import priced
+from trnconv.pytorch.lazy.modelled_time import is_planned, priced
 from trnconv.pytorch.lazy.pending_norm import PendingNorm
 from trnconv.pytorch.lazy.video import FrameRun
 from trnconv.pytorch.norm_call import GROUPS
@@ -86,4 +85,4 @@ def start_wins(
     factors = sum(part.factors_price(machine, cores).ns for part in parts)
     applied = sum(part.apply_price(machine, cores).ns for part in parts)
     wins = priced(scaled, cores) + factors < priced(asked, cores) + applied
-    return wins and isfinite(priced(added, cores))
+    return wins and is_planned(added, cores)

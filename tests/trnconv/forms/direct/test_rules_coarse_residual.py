@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from coarse_cells import spread
 from nkisim.machine import TRN2
 from repetition import few
 from trnconv.ask.coarse_residual import CoarseResidual
@@ -31,15 +32,6 @@ def upsampled(c_in, c_out, frames, size):
     """As after the time convolution of Wan 2.2: frames are there, rows and columns are doubled."""
     filters = (c_out, c_in, 1, 3, 3)
     return conv_shape((1, c_in, frames, *size), filters, padding=(0, 1, 1), upsample=(1, 2, 2))
-
-
-def spread(r, coarse):
-    """By repeating channels and moving them into positions, as a model does."""
-    images, _, *low = r.shape
-    cell = np.repeat(r, coarse.repeats, axis=1).reshape(images, -1, *coarse.factors(), *low)
-    sizes = [n * by for n, by in zip(low, coarse.factors(), strict=True)]
-    y = cell.transpose(0, 1, 5, 2, 6, 3, 7, 4).reshape(images, -1, *sizes)
-    return y[:, :, coarse.skipped :]
 
 
 def both(shape, coarse, end, **options):
