@@ -32,10 +32,10 @@ from trnconv.forms.minimal.cost import (
     longest_body,
 )
 from trnconv.forms.minimal.plan import DEPTH, HEIGHT, V_BYTES, WIDTH, MinimalPlan
-from trnconv.forms.minimal.rules import broken_rules
+from trnconv.forms.minimal.rules import broken_rules, may_add_first
 from trnconv.forms.minimal.sbuf import room_of, sbuf_end
 from trnconv.forms.minimal.tempo import Tempo, broken_tempo, tempo_of
-from trnconv.forms.minimal.transforms import TRANSFORMS
+from trnconv.forms.minimal.transforms import TRANSFORMS, transform_of
 from trnconv.geometry import ConvShape
 
 _MOST_ROWS = 32
@@ -73,7 +73,12 @@ def candidates(
             continue
         if least_instructions(sized) > question.budget:
             continue
-        plans = [short for plan in _with_buffers(sized) for short in _within(plan, question.budget)]
+        plans = [
+            variant
+            for plan in _with_buffers(sized)
+            for short in _within(plan, question.budget)
+            for variant in _with_fewer_engines(short)
+        ]
         yield from plans
         for plan in plans:
             insort(best, cost_of(plan).weighed_ns)
@@ -105,7 +110,16 @@ def start(
         rows_of=question.share.rows if question.share else None,
         end=question.end,
         start=question.start,
+        gpsimd_steps=transform_of(transform).differences > 0,
+        gpsimd_residual=may_add_first(question.end) and not question.reproducible,
     )
+
+
+def _with_fewer_engines(plan: MinimalPlan) -> Iterator[MinimalPlan]:
+    """A plan, and the same with less work for the GpSimd engine."""
+    for steps in dict.fromkeys((plan.gpsimd_steps, False)):
+        for residual in dict.fromkeys((plan.gpsimd_residual, False)):
+            yield plan.but(gpsimd_steps=steps, gpsimd_residual=residual)
 
 
 def halves(question: Question) -> list[tuple[Question, Question]]:

@@ -100,6 +100,8 @@ class NormSteps(nl.NKIObject):
         self.count = positions[1]
         self.steps = -(-self.count // self.width)
         self.done = [0, 0, 0, 0]  # steps of each stage
+        slots = len(shared.squares) // len(shared.tiles)
+        self.room = [slots, shared.norm.sums, slots]  # for steps that the next stage has not read
         self.sums: list[nl.NkiTensor] = []
 
     def columns(self, step: int) -> tuple[int, int]:
@@ -108,6 +110,14 @@ class NormSteps(nl.NKIObject):
         return first, min(first + self.width, self.first + self.count)
 
     def advance(self, stage: int) -> None:
+        """One more step of a stage, after what makes room for it in later ones."""
+        for back in range(STAGES - 1 - stage):
+            later = STAGES - 1 - back
+            if self.done[later - 1] - self.done[later] == self.room[later - 1]:
+                self.run(later)
+        self.run(stage)
+
+    def run(self, stage: int) -> None:
         """One more step of a stage."""
         step = self.done[stage]
         if stage == 0:
@@ -140,7 +150,8 @@ def sum_up(norm: NormSteps, step: int) -> nl.NkiTensor:
     first, end = norm.columns(step)
     shared, columns = norm.shared, end - first
     lines = shared.core.recipe.lines
-    bank = shared.core.banks.take()[:, 0:columns]
+    taken = shared.core.banks.take()
+    bank = taken[:, 0:columns]
     begins = True
     if not shared.norm.by_lines:
         ones = shared.ones[:, 0:columns]
@@ -157,7 +168,7 @@ def sum_up(norm: NormSteps, step: int) -> nl.NkiTensor:
             accumulate=not begins,
         )
         begins = False
-    return bank
+    return taken
 
 
 def multiply(norm: NormSteps, step: int) -> None:
@@ -168,12 +179,13 @@ def multiply(norm: NormSteps, step: int) -> None:
         channels = shared.tiles[tile].channels
         nisa.scalar_tensor_tensor(
             dst=shared.held(shared.products, tile, step)[0:channels, 0 : end - first],
-            data=norm.sums[step][0:channels, :],
+            data=norm.sums[step][0:channels, 0 : end - first],
             op0=nl.power,
             operand0=-0.5,
             op1=nl.multiply,
             operand1=norm.outs[tile][0:channels, first:end],
         )
+    shared.core.banks.give(norm.sums[step])
 
 
 def finish(norm: NormSteps, step: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trnconv.ask.ends import ITEM_BYTES
+from trnconv.ask.ends import AFTER, BEFORE, IDENTITY, ITEM_BYTES, Epilogue
 from trnconv.ask.limits import MAX_OFFSET
 from trnconv.ask.policy import DIRECT, HALF, LIMITS, Policy
 from trnconv.forms.form import switched_off
@@ -74,6 +74,7 @@ def broken_rules(plan: MinimalPlan) -> list[str]:
         *_turns(plan),
         *broken_schedule(plan),
         *_norm(plan),
+        *_gpsimd(plan),
         *_memory(plan),
     ]
 
@@ -95,6 +96,21 @@ def _norm(plan: MinimalPlan) -> list[str]:
         )
     if not 0 <= norm.first < plan.shape.out_size(DEPTH):
         broken.append(f"{norm.first} frames apart: there are {plan.shape.out_size(DEPTH)}")
+    return broken
+
+
+def may_add_first(end: Epilogue) -> bool:
+    """Whether a residual can be added before sums are complete: nothing is done to them first."""
+    return end.residual == BEFORE or (end.residual == AFTER and end.activation == IDENTITY)
+
+
+def _gpsimd(plan: MinimalPlan) -> list[str]:
+    """Work that the GpSimd engine can have."""
+    broken = []
+    if plan.gpsimd_steps and not plan.algorithm.differences:
+        broken.append(f"steps of {plan.transform} on the GpSimd engine: none is a difference apart")
+    if plan.gpsimd_residual and not may_add_first(plan.end):
+        broken.append("a residual added by the GpSimd engine: there is none, or it comes last")
     return broken
 
 
