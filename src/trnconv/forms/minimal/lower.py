@@ -143,6 +143,7 @@ def _norm(plan: MinimalPlan, memory: FastMemory) -> NormRecipe | None:
         under_root=memory.under_root,
         scales=memory.scales,
         sums=plan.target.psum_banks - plan.chain_banks,
+        by_gpsimd=plan.gpsimd_norm,
     )
 
 

@@ -70,6 +70,7 @@ class MinimalPlan(Plan):
     paired_rows: bool = False  # rests of channels also with their next row, on partitions
     gpsimd_steps: bool = False  # that engine makes a transform's differences of inputs
     gpsimd_residual: bool = False  # that engine adds the residual, before sums are read
+    gpsimd_norm: bool = False  # that engine multiplies outputs by roots that the Scalar one takes
     rows_of: tuple[int, int] | None = None  # output rows of one of two cores; None: all
 
     @property
@@ -93,13 +94,12 @@ class MinimalPlan(Plan):
 
         Output channels that share a matmul with those of the next column are summed by whether
         their column is the first or the second: blocks must not begin between the two. Plans
-        differ in whether a residual is added before the last product.
+        differ in which engines add a residual and take roots of a norm, with other roundings.
         """
         whole = self.columns >= self.shape.out_size(WIDTH)
         even = self.columns % STACKED_COLUMNS == 0
-        return (
-            self.by_rows and not self.gpsimd_residual and (not self.shares_columns or whole or even)
-        )
+        rounds_alike = not (self.gpsimd_residual or self.gpsimd_norm)
+        return self.by_rows and rounds_alike and (not self.shares_columns or whole or even)
 
     @property
     def expected_ratio(self) -> float:

@@ -15,6 +15,7 @@ from trnconv.forms.minimal.tempo import broken_schedule
 from trnconv.forms.minimal.transforms import TAPS, Transform
 from trnconv.geometry import ONCE, REPLICATE, ZEROS, ConvShape
 
+_LEAST_ROOT = 2.0**-87  # the Scalar engine's rsqrt is documented from here on
 _AXIS_WORDS = {DEPTH: "frames", HEIGHT: "rows"}
 
 
@@ -104,6 +105,11 @@ def may_add_first(end: Epilogue) -> bool:
     return end.residual == BEFORE or (end.residual == AFTER and end.activation == IDENTITY)
 
 
+def may_take_roots(end: Epilogue) -> bool:
+    """Whether the Scalar engine can take the roots of a norm, even where all outputs are zero."""
+    return end.norm is not None and end.norm.under_root >= _LEAST_ROOT
+
+
 def _gpsimd(plan: MinimalPlan) -> list[str]:
     """Work that the GpSimd engine can have."""
     broken = []
@@ -111,6 +117,8 @@ def _gpsimd(plan: MinimalPlan) -> list[str]:
         broken.append(f"steps of {plan.transform} on the GpSimd engine: none is a difference apart")
     if plan.gpsimd_residual and not may_add_first(plan.end):
         broken.append("a residual added by the GpSimd engine: there is none, or it comes last")
+    if plan.gpsimd_norm and not may_take_roots(plan.end):
+        broken.append("a norm by the GpSimd engine: there is none, or its root may be of zero")
     return broken
 
 

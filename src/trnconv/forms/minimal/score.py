@@ -78,6 +78,7 @@ class NormWork(NamedTuple):
     keeps: bool  # whether outputs are stored too
     slots: int  # steps that are held at once
     sums: int  # banks that chains do not need
+    by_gpsimd: bool
 
 
 @dataclass(frozen=True)
@@ -164,7 +165,14 @@ def _norm_work(plan: MinimalPlan, row: BlockSpan, column: BlockSpan) -> NormWork
     left, bank = row.stored * column.outs * frames, plan.target.psum_bank_fp32_elems
     steps = tuple(min(bank, left - first) for first in range(0, left, bank))
     sums = plan.target.psum_banks - plan.chain_banks
-    return NormWork(steps, norm_matmuls(plan), plan.end.norm.keeps, norm_slots(plan), sums)
+    return NormWork(
+        steps,
+        norm_matmuls(plan),
+        plan.end.norm.keeps,
+        norm_slots(plan),
+        sums,
+        plan.gpsimd_norm,
+    )
 
 
 def _steps(plan: MinimalPlan) -> tuple[StepWork, ...]:
