@@ -104,7 +104,6 @@ class Rates:
     lines: int
     ways: int  # of outputs: out, normed or not or both, and in what is added to them
     normed: int  # matmuls of a step of the norm of outputs; 0: there is none
-    gpsimd_norm: bool
     every_row: bool  # of a block is loaded, what padding repeats or clears by itself
     repeats_columns: bool
     scaled: bool  # whether inputs are, before they are transformed
@@ -139,7 +138,7 @@ def _rates(plan: MinimalPlan) -> Rates:
         m=plan.m,
         products=algorithm.products,
         steps=len(algorithm.steps),
-        early_steps=plan.early_steps,
+        early_steps=plan.gpsimd_steps,
         x_bytes=plan.item_bytes,
         y_bytes=plan.out_bytes,
         x_width=plan.shape.size[WIDTH],
@@ -148,7 +147,6 @@ def _rates(plan: MinimalPlan) -> Rates:
         lines=machine.partitions,
         ways=_ways(plan.end),
         normed=norm_matmuls(plan),
-        gpsimd_norm=plan.gpsimd_norm,
         every_row=replicates(plan.shape, HEIGHT),
         repeats_columns=replicates(plan.shape, WIDTH),
         scaled=plan.start.scaled,
@@ -319,13 +317,11 @@ def _norm(rates: Rates, look: OutLook) -> EngineSum:
     positions = look.stored * look.columns * (1 if rates.by_rows else rates.m)
     steps = -(-positions // rates.bank)
     tiles = sum(out.tiles for out in rates.outs)
-    roots = int(rates.gpsimd_norm)
-    passes = 0 if rates.gpsimd_norm else tiles
     return EngineSum(
         tensor=rates.normed * (positions + steps * timing.pe_gap_cycles),
-        vector=passes * (positions + steps * timing.vector_startup_cycles),
-        scalar=(2 * tiles + roots) * (positions + steps * timing.scalar_startup_cycles),
-        instructions=steps * (3 * tiles + roots + _MATMUL * rates.normed),
+        vector=tiles * (positions + steps * timing.vector_startup_cycles),
+        scalar=2 * tiles * (positions + steps * timing.scalar_startup_cycles),
+        instructions=steps * (3 * tiles + _MATMUL * rates.normed),
     )
 
 

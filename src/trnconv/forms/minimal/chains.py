@@ -110,11 +110,14 @@ def middle_outputs(one: Chain, goal: Goal, wanted: tuple[int, ...], filler: Fill
     one.add(q, a, MINUS, q)
     if 2 in wanted:
         goal.end(2, a, ONE, twice, twice)
+    other = q
     if 1 in wanted:
-        goal.end(1, b, PLAIN, goal.add_residual(1, p3, q), p3)
+        other = goal.add_residual(1, p3, q)
     if 3 in wanted:
         goal.add_residual(3, q, q)
     filler.pause()
+    if 1 in wanted:
+        goal.end(1, b, PLAIN, other, p3)
     one.kept = [a, b, q, half]
 
 

@@ -272,12 +272,13 @@ def do_step(core: MinimalCore, block: MinimalBlock, work: PrepareStep) -> None:
     dst = operand(core, block, work, step.dst)
     a = operand(core, block, work, step.a)
     b = operand(core, block, work, step.b)
+    engine = nisa.engine.vector
     if work.step < recipe.gpsimd_steps:
-        nisa.tensor_tensor(dst=dst, data1=b, data2=a, op=nl.subtract, engine=nisa.engine.gpsimd)
-    elif step.scale == 1.0:
-        nisa.tensor_tensor(dst=dst, data1=b, data2=a, op=nl.add)
+        engine = nisa.engine.gpsimd
+    if step.scale == 1.0:
+        nisa.tensor_tensor(dst=dst, data1=b, data2=a, op=nl.add, engine=engine)
     elif step.scale == -1.0:
-        nisa.tensor_tensor(dst=dst, data1=b, data2=a, op=nl.subtract)
+        nisa.tensor_tensor(dst=dst, data1=b, data2=a, op=nl.subtract, engine=engine)
     else:
         nisa.scalar_tensor_tensor(
             dst=dst, data=a, op0=nl.multiply, operand0=step.scale, op1=nl.add, operand1=b

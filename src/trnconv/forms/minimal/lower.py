@@ -64,8 +64,8 @@ def lower(plan: MinimalPlan) -> MinimalLowered:
         positions=algorithm.products,
         by_rows=plan.by_rows,
         steps=algorithm.steps,
-        gpsimd_steps=plan.early_steps,
-        step_needs=algorithm.needs(plan.early_steps),
+        gpsimd_steps=plan.gpsimd_steps,
+        step_needs=algorithm.needs(plan.gpsimd_steps),
         gpsimd_residual=plan.gpsimd_residual,
         fence=plan.is_fenced,
         midgroup=plan.midgroup,
@@ -143,7 +143,6 @@ def _norm(plan: MinimalPlan, memory: FastMemory) -> NormRecipe | None:
         under_root=memory.under_root,
         scales=memory.scales,
         sums=plan.target.psum_banks - plan.chain_banks,
-        by_gpsimd=plan.gpsimd_norm,
     )
 
 

@@ -77,37 +77,19 @@ class NormRun:
             engines.used(placed.released, *squares)
             self.sums.append(bank)
         elif stage == 2:
-            if self.work.by_gpsimd:
-                self._multiply_by_root(engines, self.sums[step], products, positions)
-            else:
-                self._multiply(engines, self.sums[step], products, positions)
-            banks.give(self.sums[step])
+            bank = self.sums[step]
+            for product in products:
+                ready = max(bank.vector_ready, product.free)
+                placed = engines.vector(engines.costs.vector(positions, psum=True), ready)
+                engines.used(placed.released, bank)
+                product.written(placed.visible + engines.hop_ns)
+            banks.give(bank)
         else:
             for out, product in zip(self.outs, products, strict=True):
                 ready = max(product.ready, out.free)
                 placed = engines.scalar(engines.costs.scalar(positions), ready)
                 engines.used(placed.released, product)
                 engines.written(out, placed.visible)
-
-    def _multiply(
-        self, engines: EngineClocks, bank: OnChip, products: list[OnChip], positions: int
-    ) -> None:
-        for product in products:
-            ready = max(bank.vector_ready, product.free)
-            placed = engines.vector(engines.costs.vector(positions, psum=True), ready)
-            engines.used(placed.released, bank)
-            product.written(placed.visible + engines.hop_ns)
-
-    def _multiply_by_root(
-        self, engines: EngineClocks, bank: OnChip, products: list[OnChip], positions: int
-    ) -> None:
-        roots = products[0]
-        placed = engines.scalar(engines.costs.scalar(positions), max(bank.ready, roots.free))
-        engines.used(placed.released, bank)
-        ready = placed.visible + engines.hop_ns
-        for product in reversed(products):
-            placed = engines.gpsimd(engines.costs.gpsimd(positions), max(ready, product.free))
-            product.written(placed.visible + engines.hop_ns)
 
     def _ready(self, stage: int) -> int:
         return self.done[stage - 1] if stage else len(self.work.steps)

@@ -5,9 +5,9 @@
 Outputs of all channels stand in output buffers, rounded to their type. A step is as many positions
 as a bank of PSUM has sums for. The Scalar engine squares; the Tensor engine sums squares over
 channels with a matrix of ones, which leaves every sum on every partition; the Vector engine takes
-the power and multiplies y by it, or the Scalar engine takes the root and the GpSimd engine
-multiplies; the Scalar engine does the rest, in place. These four stages are spread over the pauses
-between chains, each a pause behind the one before it, so that no engine waits for another.
+the power and multiplies y by it; the Scalar engine does the rest, in place. These four stages are
+spread over the pauses between chains, each a pause behind the one before it, so that no engine
+waits for another.
 """
 
 from __future__ import annotations
@@ -125,11 +125,7 @@ class NormSteps(nl.NKIObject):
         elif stage == 1:
             self.sums.append(sum_up(self, step))
         elif stage == 2:
-            if self.shared.norm.by_gpsimd:
-                multiply_by_root(self, step)
-            else:
-                multiply(self, step)
-            self.shared.core.banks.give(self.sums[step])
+            multiply(self, step)
         else:
             finish(self, step)
         self.done[stage] += 1
@@ -189,25 +185,7 @@ def multiply(norm: NormSteps, step: int) -> None:
             op1=nl.multiply,
             operand1=norm.outs[tile][0:channels, first:end],
         )
-
-
-def multiply_by_root(norm: NormSteps, step: int) -> None:
-    """The same by two other engines. The first tile's product is the last: it holds the roots."""
-    first, end = norm.columns(step)
-    shared = norm.shared
-    count = len(shared.tiles)
-    roots = shared.held(shared.products, 0, step)[:, 0 : end - first]
-    nisa.activation(dst=roots, op=nl.rsqrt, data=norm.sums[step][:, 0 : end - first])
-    for back in range(count):
-        tile = count - 1 - back
-        channels = shared.tiles[tile].channels
-        nisa.tensor_tensor(
-            dst=shared.held(shared.products, tile, step)[0:channels, 0 : end - first],
-            data1=roots[0:channels],
-            data2=norm.outs[tile][0:channels, first:end],
-            op=nl.multiply,
-            engine=nisa.engine.gpsimd,
-        )
+    shared.core.banks.give(norm.sums[step])
 
 
 def finish(norm: NormSteps, step: int) -> None:

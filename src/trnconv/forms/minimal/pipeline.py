@@ -185,11 +185,12 @@ class Pipeline(InputRun):
         self._add(q, a, q, goal.elems)
         if 2 in goal.wanted:
             self._end(goal, a, twice, twice)
-        if 1 in goal.wanted:
-            self._end(goal, b, self._add_first(goal, p3, q), p3)
+        added = self._add_first(goal, p3, q) if 1 in goal.wanted else q
         if 3 in goal.wanted:
             self._add_first(goal, q, q)
         self._pause()
+        if 1 in goal.wanted:
+            self._end(goal, b, added, p3)
         goal.kept = [a, b, q, half]
 
     def _outer_outputs(self, goal: OutputRun) -> None:

@@ -68,9 +68,8 @@ class MinimalPlan(Plan):
     out_buffers: int = 2
     midgroup: bool = True  # a bank is read while it still grows
     paired_rows: bool = False  # rests of channels also with their next row, on partitions
-    gpsimd_steps: bool = False  # that engine makes a transform's differences of inputs
+    gpsimd_steps: int = 0  # the first so many steps of a transform are that engine's
     gpsimd_residual: bool = False  # that engine adds the residual, before sums are read
-    gpsimd_norm: bool = False  # that engine multiplies outputs by roots that the Scalar one takes
     rows_of: tuple[int, int] | None = None  # output rows of one of two cores; None: all
 
     @property
@@ -94,12 +93,12 @@ class MinimalPlan(Plan):
 
         Output channels that share a matmul with those of the next column are summed by whether
         their column is the first or the second: blocks must not begin between the two. Plans
-        differ in which engines add a residual and take roots of a norm, with other roundings.
+        differ in whether a residual is added before the last product.
         """
         whole = self.columns >= self.shape.out_size(WIDTH)
         even = self.columns % STACKED_COLUMNS == 0
-        rounds_alike = not (self.gpsimd_residual or self.gpsimd_norm)
-        return self.by_rows and rounds_alike and (not self.shares_columns or whole or even)
+        last = not self.gpsimd_residual
+        return self.by_rows and last and (not self.shares_columns or whole or even)
 
     @property
     def expected_ratio(self) -> float:
@@ -134,11 +133,6 @@ class MinimalPlan(Plan):
     def m(self) -> int:
         """Outputs of a tile."""
         return self.algorithm.outputs
-
-    @property
-    def early_steps(self) -> int:
-        """Steps of the transform, the first, that the GpSimd engine does."""
-        return self.algorithm.differences if self.gpsimd_steps else 0
 
     @property
     def chain_banks(self) -> int:

@@ -243,7 +243,6 @@ class NormRecipe(NKIObject):
     under_root: Ring
     scales: Ring
     sums: int  # banks of PSUM, that chains do not need
-    by_gpsimd: bool  # products are the GpSimd engine's, roots the Scalar engine's
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from trnconv.forms.minimal.tempo import broken_schedule
 from trnconv.forms.minimal.transforms import TAPS, Transform
 from trnconv.geometry import ONCE, REPLICATE, ZEROS, ConvShape
 
-_LEAST_ROOT = 2.0**-87  # the Scalar engine's rsqrt is documented from here on
 _AXIS_WORDS = {DEPTH: "frames", HEIGHT: "rows"}
 
 
@@ -105,20 +104,16 @@ def may_add_first(end: Epilogue) -> bool:
     return end.residual == BEFORE or (end.residual == AFTER and end.activation == IDENTITY)
 
 
-def may_take_roots(end: Epilogue) -> bool:
-    """Whether the Scalar engine can take the roots of a norm, even where all outputs are zero."""
-    return end.norm is not None and end.norm.under_root >= _LEAST_ROOT
-
-
 def _gpsimd(plan: MinimalPlan) -> list[str]:
     """Work that the GpSimd engine can have."""
     broken = []
-    if plan.gpsimd_steps and not plan.algorithm.differences:
-        broken.append(f"steps of {plan.transform} on the GpSimd engine: none is a difference apart")
+    if plan.gpsimd_steps not in (0, *plan.algorithm.apart):
+        broken.append(
+            f"{plan.gpsimd_steps} steps of {plan.transform} on the GpSimd engine: the first"
+            f" {' or '.join(map(str, plan.algorithm.apart))} need no other engine's"
+        )
     if plan.gpsimd_residual and not may_add_first(plan.end):
         broken.append("a residual added by the GpSimd engine: there is none, or it comes last")
-    if plan.gpsimd_norm and not may_take_roots(plan.end):
-        broken.append("a norm by the GpSimd engine: there is none, or its root may be of zero")
     return broken
 
 

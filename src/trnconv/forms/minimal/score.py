@@ -78,7 +78,6 @@ class NormWork(NamedTuple):
     keeps: bool  # whether outputs are stored too
     slots: int  # steps that are held at once
     sums: int  # banks that chains do not need
-    by_gpsimd: bool
 
 
 @dataclass(frozen=True)
@@ -132,7 +131,7 @@ def score_of(plan: MinimalPlan, tiles: tuple[int, int]) -> Score:
         machine=plan.target,
         m=plan.m,
         steps=_steps(plan),
-        early_steps=plan.early_steps,
+        early_steps=plan.gpsimd_steps,
         gpsimd_residual=plan.gpsimd_residual,
         midgroup=plan.midgroup,
         end=plan.end,
@@ -165,19 +164,12 @@ def _norm_work(plan: MinimalPlan, row: BlockSpan, column: BlockSpan) -> NormWork
     left, bank = row.stored * column.outs * frames, plan.target.psum_bank_fp32_elems
     steps = tuple(min(bank, left - first) for first in range(0, left, bank))
     sums = plan.target.psum_banks - plan.chain_banks
-    return NormWork(
-        steps,
-        norm_matmuls(plan),
-        plan.end.norm.keeps,
-        norm_slots(plan),
-        sums,
-        plan.gpsimd_norm,
-    )
+    return NormWork(steps, norm_matmuls(plan), plan.end.norm.keeps, norm_slots(plan), sums)
 
 
 def _steps(plan: MinimalPlan) -> tuple[StepWork, ...]:
     """A row tile's inputs lie in one slot, those of a tile of frames in a slot each."""
-    algorithm, early = plan.algorithm, plan.early_steps
+    algorithm, early = plan.algorithm, plan.gpsimd_steps
     count, made = algorithm.products, {step.dst for step in algorithm.steps[:early]}
     found = []
     for step, needs in zip(algorithm.steps, algorithm.needs(early), strict=True):

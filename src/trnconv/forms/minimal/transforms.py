@@ -42,7 +42,7 @@ class Transform:
     g: Matrix
     a_t: Matrix
     steps: tuple[TransformStep, ...]
-    differences: int  # of the steps, the first: of inputs, unscaled, into places of products
+    apart: tuple[int, ...]  # so many of the first steps may be another engine's: none is scaled
     held: tuple[int, ...]  # what a bank holds of each product: a power of two, folded into G
     banks: int  # PSUM banks of one chain of products
     copies: int  # float32 tiles in SBUF that a chain needs
@@ -66,9 +66,15 @@ class Transform:
         )
 
     def needs(self, early: int) -> tuple[int, ...]:
-        """How many of the first `early` steps each step waits for, up to the last it reads."""
-        made = {step.dst: number + 1 for number, step in enumerate(self.steps[:early])}
-        return tuple(max(made.get(step.a, 0), made.get(step.b, 0)) for step in self.steps)
+        """How many of the first `early` steps each step waits for: what it reads, or overwrites."""
+        met: dict[int, int] = {}  # the last of them that reads or writes an operand
+        for number, step in enumerate(self.steps[:early]):
+            met.update(dict.fromkeys((step.dst, step.a, step.b), number + 1))
+        own = range(self.products, 2 * self.products)  # inputs are only read
+        return tuple(
+            max((met.get(at, 0) for at in (step.a, step.b, step.dst) if at in own), default=0)
+            for step in self.steps
+        )
 
     def scratch(self) -> bool:
         """Whether the steps need a tile beside inputs and transformed inputs."""
@@ -91,7 +97,7 @@ F23 = Transform(
         TransformStep(4, 2, -1.0, 0),
         TransformStep(7, 3, -1.0, 1),
     ),
-    differences=0,
+    apart=(1,),
     held=(1, 1, 1, 1),
     banks=2,
     copies=2,
@@ -122,7 +128,7 @@ F43 = Transform(
         TransformStep(10, 12, -2.0, 10),
         TransformStep(11, 12, -4.0, 11),
     ),
-    differences=3,
+    apart=(3,),
     held=(1, 1, 1, 2, 2, 1),
     banks=3,
     copies=5,
