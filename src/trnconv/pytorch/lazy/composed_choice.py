@@ -42,10 +42,14 @@ def takes_composed(base: Any, activation: str, around: PatchContext, *, lines: b
 
 @lru_cache(_COMPARED)
 def _wins(question: Question, cores: int) -> bool:
-    """Whether one kernel is modelled to be faster than two, the second at the rate of HBM."""
+    """Whether one kernel is modelled to be faster than two.
+
+    The second takes as long as its bytes at the rate of HBM, and the latency of a load and a store.
+    """
     bare = replace(question, end=replace(question.end, activation=IDENTITY))
     shape, timing = question.shape, question.machine.timing.read(Reading.default)
     elems = shape.batch * shape.c_out * prod(shape.out_sizes())
     moved = 2 * elems * ITEM_BYTES[question.dtype]
     rate = min(cores * timing.dma_engines * timing.dma_bytes_per_ns, timing.hbm_bytes_per_ns)
-    return priced(question, cores) <= priced(bare, cores) + moved / rate
+    apart = moved / rate + 2 * (timing.dma_start_ns + timing.dma_done_ns)
+    return priced(question, cores) <= priced(bare, cores) + apart

@@ -270,12 +270,12 @@ def activated(x: Any, activation: str, by_torch: ByTorch) -> LazyTensor | None:
     video = x.video()
     assert video is not None
     cell, base = x.view_of.cell, video.runs[0].base
-    lines = video.layout is AxisOrder.lines
+    lines, sizes = video.layout is AxisOrder.lines, video.sizes
     if is_composed(activation) and not takes_composed(base, activation, cell.around, lines=lines):
         return None
     fused = base.activated(activation)
     if lines and isinstance(fused, PendingConv):
-        fused.unless_read(cell, lambda y: as_video(by_torch(y), video.layout, video.sizes))
+        fused.unless_read(cell, lambda y: as_video(by_torch(y), AxisOrder.lines, sizes))
     return None if fused is None else _instead(x, fused)
 
 
