@@ -82,6 +82,7 @@ class OutRates(NamedTuple):
     rate: float  # of them, by the part of the array they use
     passes: float  # on the Vector engine
     copies: float  # on the Scalar engine
+    added: int  # on the GpSimd engine
     weights: EngineSum  # loads of the weights of a tile, if they are streamed
 
 
@@ -94,6 +95,7 @@ class Rates:
     m: int
     products: int
     steps: int
+    early_steps: int  # of them, on the GpSimd engine
     x_bytes: int  # of an element
     y_bytes: int
     x_width: int
@@ -102,6 +104,7 @@ class Rates:
     lines: int
     ways: int  # of outputs: out, normed or not or both, and in what is added to them
     normed: int  # matmuls of a step of the norm of outputs; 0: there is none
+    gpsimd_norm: bool
     every_row: bool  # of a block is loaded, what padding repeats or clears by itself
     repeats_columns: bool
     scaled: bool  # whether inputs are, before they are transformed
@@ -136,6 +139,7 @@ def _rates(plan: MinimalPlan) -> Rates:
         m=plan.m,
         products=algorithm.products,
         steps=len(algorithm.steps),
+        early_steps=plan.early_steps,
         x_bytes=plan.item_bytes,
         y_bytes=plan.out_bytes,
         x_width=plan.shape.size[WIDTH],
@@ -144,6 +148,7 @@ def _rates(plan: MinimalPlan) -> Rates:
         lines=machine.partitions,
         ways=_ways(plan.end),
         normed=norm_matmuls(plan),
+        gpsimd_norm=plan.gpsimd_norm,
         every_row=replicates(plan.shape, HEIGHT),
         repeats_columns=replicates(plan.shape, WIDTH),
         scaled=plan.start.scaled,
@@ -189,6 +194,7 @@ def _out_rates(plan: MinimalPlan, stack: int) -> OutRates:
         timing.pe_rate(_share(plan, max(tile.width for tile in tiles))),
         passes,
         copies,
+        plan.m * stack if plan.gpsimd_residual else 0,
         one.times(plan.algorithm.products),
     )
 
@@ -205,9 +211,10 @@ def _passes(plan: MinimalPlan, stack: int) -> tuple[float, float]:
     inner, copies = (0.0, 2.0) if m == 2 else (3.0, 4.0)
     if not plan.midgroup:
         inner, copies = inner + 2, copies - 1
-    if plan.end.activation == IDENTITY and plan.end.residual == NO_RESIDUAL:
+    adds = plan.end.residual != NO_RESIDUAL and not plan.gpsimd_residual
+    if plan.end.activation == IDENTITY and not adds:
         return inner + m * stack, copies
-    added = 0 if plan.end.residual == NO_RESIDUAL else 2 * m * stack
+    added = 2 * m * stack if adds else 0
     activated = 0 if plan.end.activation == IDENTITY else m * stack
     return inner + m + added, copies + activated
 
@@ -285,7 +292,7 @@ def inputs_cost(rates: Rates, frames: int, tiles: int, look: InLook) -> EngineSu
         made = in_rates.copies - in_rates.loaded
         scaled = frames * (rows * look.columns + timing.scalar_startup_cycles) * rates.scaled
         part = EngineSum(
-            vector=tiles * rates.steps * streamed,
+            vector=tiles * (rates.steps - rates.early_steps) * streamed,
             scalar=tiles * in_rates.copies * fills * filled + scaled,
             moved=frames * moved_ns(timing, lines * runs, each),
             loads=frames * loads,
@@ -312,11 +319,13 @@ def _norm(rates: Rates, look: OutLook) -> EngineSum:
     positions = look.stored * look.columns * (1 if rates.by_rows else rates.m)
     steps = -(-positions // rates.bank)
     tiles = sum(out.tiles for out in rates.outs)
+    roots = int(rates.gpsimd_norm)
+    passes = 0 if rates.gpsimd_norm else tiles
     return EngineSum(
         tensor=rates.normed * (positions + steps * timing.pe_gap_cycles),
-        vector=tiles * (positions + steps * timing.vector_startup_cycles),
-        scalar=2 * tiles * (positions + steps * timing.scalar_startup_cycles),
-        instructions=steps * (3 * tiles + _MATMUL * rates.normed),
+        vector=passes * (positions + steps * timing.vector_startup_cycles),
+        scalar=(2 * tiles + roots) * (positions + steps * timing.scalar_startup_cycles),
+        instructions=steps * (3 * tiles + roots + _MATMUL * rates.normed),
     )
 
 
@@ -344,7 +353,7 @@ def _chains(rates: Rates, out: OutRates, look: OutLook) -> EngineSum:
         tensor=out.matmuls * (cycles / out.rate + count * timing.pe_gap_cycles),
         vector=out.passes * (elems + count * timing.vector_startup_cycles),
         scalar=out.copies * (elems + count * timing.scalar_startup_cycles),
-        instructions=count * (_MATMUL * out.matmuls + int(out.passes + out.copies)),
+        instructions=count * (_MATMUL * out.matmuls + int(out.passes + out.copies) + out.added),
     )
 
 

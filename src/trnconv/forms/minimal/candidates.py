@@ -32,10 +32,10 @@ from trnconv.forms.minimal.cost import (
     longest_body,
 )
 from trnconv.forms.minimal.plan import DEPTH, HEIGHT, V_BYTES, WIDTH, MinimalPlan
-from trnconv.forms.minimal.rules import broken_rules
+from trnconv.forms.minimal.rules import broken_rules, may_add_first, may_take_roots
 from trnconv.forms.minimal.sbuf import room_of, sbuf_end
 from trnconv.forms.minimal.tempo import Tempo, broken_tempo, tempo_of
-from trnconv.forms.minimal.transforms import TRANSFORMS
+from trnconv.forms.minimal.transforms import TRANSFORMS, transform_of
 from trnconv.geometry import ConvShape
 
 _MOST_ROWS = 32
@@ -46,6 +46,7 @@ _MOST_COLUMN_CUTS = 8
 _MOST_UNITS = 8
 _MOST_BODY = 6  # blocks after which slots repeat
 _BODY_TIMES = (64, 48, 32, 24, 16, 12, 8, *range(6, 0, -1))  # so often, in a turn
+_GPSIMD_PARTS = ("gpsimd_steps", "gpsimd_residual", "gpsimd_norm")
 _STREAM_SLOTS = (12, 8, 5)
 _KEPT = 4  # sizes that cannot be among the fastest so many plans are left out
 _FOLLOWED = 8  # sizes that are priced, of hundreds
@@ -73,7 +74,12 @@ def candidates(
             continue
         if least_instructions(sized) > question.budget:
             continue
-        plans = [short for plan in _with_buffers(sized) for short in _within(plan, question.budget)]
+        plans = [
+            variant
+            for plan in _with_buffers(sized)
+            for short in _within(plan, question.budget)
+            for variant in _with_fewer_engines(short)
+        ]
         yield from plans
         for plan in plans:
             insort(best, cost_of(plan).weighed_ns)
@@ -105,7 +111,20 @@ def start(
         rows_of=question.share.rows if question.share else None,
         end=question.end,
         start=question.start,
+        gpsimd_steps=transform_of(transform).differences > 0,
+        gpsimd_residual=may_add_first(question.end) and not question.reproducible,
+        gpsimd_norm=may_take_roots(question.end) and not question.reproducible,
     )
+
+
+def _with_fewer_engines(plan: MinimalPlan) -> Iterator[MinimalPlan]:
+    """A plan, and the same with less work for the GpSimd engine: without a part, or without all."""
+    yield plan
+    given = [name for name in _GPSIMD_PARTS if getattr(plan, name)]
+    if len(given) > 1:
+        yield from (plan.but(**{name: False}) for name in given)
+    if given:
+        yield plan.but(**dict.fromkeys(given, False))
 
 
 def halves(question: Question) -> list[tuple[Question, Question]]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from trnconv._nki import nisa, nl
-from trnconv.forms.kernel_parts import Banks, Turn, at_cell, listed, sbuf
+from trnconv.forms.kernel_parts import Turn, at_cell, listed, sbuf
+from trnconv.forms.minimal.bank_pool import BankPool
 from trnconv.forms.minimal.prologue import InputFactors
 from trnconv.forms.minimal.recipe import (
     InLoad,
@@ -74,7 +75,7 @@ class MinimalCore(nl.NKIObject):
             (recipe.lines, recipe.constants), nl.float32, recipe.constants_address
         )
         nisa.dma_copy(dst=self.constants, src=constants)
-        self.banks = Banks(recipe.banks, (recipe.lines, recipe.bank_elems), nl.float32)
+        self.banks = BankPool(recipe.banks, (recipe.lines, recipe.bank_elems), nl.float32)
         self.used = [0, 0, 0, 0]  # copies, outputs, residuals, weights
         self.factors: InputFactors | None = None
 
@@ -126,25 +127,40 @@ class PrepareStep(nl.NKIObject):
     Step -1 is what inputs need before they are transformed. It comes early: nobody waits for it.
     """
 
-    def __init__(self, prepare: Prepare, tile: int, step: int) -> None:
+    def __init__(self, prepare: Prepare, tile: int, step: int, after: int) -> None:
         self.prepare = prepare
         self.tile = tile
         self.step = step
+        self.after = after  # so many early steps
 
 
-def pending(
-    recipe: MinimalRecipe, prepares: tuple[Prepare, ...] | list[Prepare]
-) -> list[PrepareStep]:
-    """All steps of some preparations, in order."""
-    found = []
-    for prepare in prepares:
-        if recipe.completes:
+class PrepareSteps(nl.NKIObject):
+    """All steps of some preparations: those of the GpSimd engine come early, both in order."""
+
+    def __init__(
+        self, recipe: MinimalRecipe, prepares: tuple[Prepare, ...] | list[Prepare]
+    ) -> None:
+        self.recipe = recipe
+        self.early: list[PrepareStep] = []
+        self.others: list[PrepareStep] = []
+        for prepare in prepares:
+            if recipe.completes:
+                first = self.early if recipe.gpsimd_steps > 0 else self.others
+                for tile in range(len(recipe.in_tiles)):
+                    first.append(PrepareStep(prepare, tile, -1, 0))
             for tile in range(len(recipe.in_tiles)):
-                found.append(PrepareStep(prepare, tile, -1))
-        for tile in range(len(recipe.in_tiles)):
-            for step in range(len(recipe.steps)):
-                found.append(PrepareStep(prepare, tile, step))
-    return found
+                self.list_steps(prepare, tile)
+
+    def list_steps(self, prepare: Prepare, tile: int) -> None:
+        """Those of one tile of channels."""
+        before = len(self.early)
+        for step in range(len(self.recipe.steps)):
+            if step < self.recipe.gpsimd_steps:
+                self.early.append(PrepareStep(prepare, tile, step, 0))
+            else:
+                needed = self.recipe.step_needs[step]
+                after = before + needed if needed > 0 or self.recipe.completes else 0
+                self.others.append(PrepareStep(prepare, tile, step, after))
 
 
 def load_weights(core: MinimalCore, weight: int, weight_end: int) -> None:
@@ -256,7 +272,9 @@ def do_step(core: MinimalCore, block: MinimalBlock, work: PrepareStep) -> None:
     dst = operand(core, block, work, step.dst)
     a = operand(core, block, work, step.a)
     b = operand(core, block, work, step.b)
-    if step.scale == 1.0:
+    if work.step < recipe.gpsimd_steps:
+        nisa.tensor_tensor(dst=dst, data1=b, data2=a, op=nl.subtract, engine=nisa.engine.gpsimd)
+    elif step.scale == 1.0:
         nisa.tensor_tensor(dst=dst, data1=b, data2=a, op=nl.add)
     elif step.scale == -1.0:
         nisa.tensor_tensor(dst=dst, data1=b, data2=a, op=nl.subtract)

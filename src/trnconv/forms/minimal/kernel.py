@@ -6,7 +6,8 @@ Tiles of m neighbouring outputs, along frames or along rows, take m + 2 products
 
 U is made on the host. The Vector engine makes V of the next unit while the Tensor engine multiplies
 those of this one; Scalar and Vector engine share A^T on the way out of PSUM. Inputs that
-are to be scaled and activated are, where they were loaded (`prologue.py`). The loop nest:
+are to be scaled and activated are, where they were loaded (`prologue.py`). A plan may have the
+GpSimd engine make a part of V and add the residual. The loop nest:
 
     for each group of output channels whose weights are in SBUF together    compute
         for each block of outputs, unrolled or in a hardware loop           run_blocks, roll
@@ -26,17 +27,19 @@ from __future__ import annotations
 
 from trnconv._nki import nisa, nl
 from trnconv.forms.kernel_parts import Pair, Turn, fence, output, wait_for_both
-from trnconv.forms.minimal.chains import Chain, Filler, Goal, begin_chain, end_chain
+from trnconv.forms.minimal.chain import Chain
+from trnconv.forms.minimal.chains import begin_chain, end_chain
 from trnconv.forms.minimal.core import (
     MinimalBlock,
     MinimalCore,
-    PrepareStep,
+    PrepareSteps,
     do_step,
     load_frame,
     load_weights,
     out_type,
-    pending,
 )
+from trnconv.forms.minimal.filler import Filler
+from trnconv.forms.minimal.goal import Goal
 from trnconv.forms.minimal.norm_steps import LateNorm, OutputNorm
 from trnconv.forms.minimal.recipe import Group, MinimalRecipe, Turns, Unit
 from trnconv.forms.minimal.stores import residual_of, store
@@ -310,7 +313,10 @@ def begin(core: MinimalCore, block: MinimalBlock) -> None:
     """What the first unit of a block needs, with nothing to hide it behind."""
     for load in core.recipe.first_loads:
         load_frame(core, block, load)
-    for work in pending(core.recipe, core.recipe.first_prepares):
+    works = PrepareSteps(core.recipe, core.recipe.first_prepares)
+    for work in works.early:
+        do_step(core, block, work)
+    for work in works.others:
         do_step(core, block, work)
 
 
@@ -325,7 +331,7 @@ def run_body(core: MinimalCore, group: Group, blocks: list[MinimalBlock], late: 
             for prepare in unit.prepares:
                 if prepare.block < len(blocks):
                     prepares.append(prepare)
-            run_unit(core, group, blocks, unit, pending(core.recipe, prepares), late)
+            run_unit(core, group, blocks, unit, PrepareSteps(core.recipe, prepares), late)
 
 
 def run_unit(
@@ -333,7 +339,7 @@ def run_unit(
     group: Group,
     blocks: list[MinimalBlock],
     unit: Unit,
-    works: list[PrepareStep],
+    works: PrepareSteps,
     late: LateNorm,
 ) -> None:
     """All sums of a unit; between them, steps of preparing the next one, evenly spread.

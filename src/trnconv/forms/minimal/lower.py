@@ -64,6 +64,9 @@ def lower(plan: MinimalPlan) -> MinimalLowered:
         positions=algorithm.products,
         by_rows=plan.by_rows,
         steps=algorithm.steps,
+        gpsimd_steps=plan.early_steps,
+        step_needs=algorithm.needs(plan.early_steps),
+        gpsimd_residual=plan.gpsimd_residual,
         fence=plan.is_fenced,
         midgroup=plan.midgroup,
         end=plan.end,
@@ -139,6 +142,8 @@ def _norm(plan: MinimalPlan, memory: FastMemory) -> NormRecipe | None:
         ones=memory.ones,
         under_root=memory.under_root,
         scales=memory.scales,
+        sums=plan.target.psum_banks - plan.chain_banks,
+        by_gpsimd=plan.gpsimd_norm,
     )
 
 

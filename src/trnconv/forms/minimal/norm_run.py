@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from trnconv.forms.minimal.engine_clocks import EngineClocks
 from trnconv.forms.minimal.norm_steps import STAGES
-from trnconv.forms.minimal.on_chip import OnChip, Rotation
+from trnconv.forms.minimal.on_chip import OnChip, Pool
 from trnconv.forms.minimal.score import NormWork
 
 
@@ -51,8 +51,15 @@ class NormRun:
                 if self.done[stage] < self._ready(stage):
                     yield stage
 
-    def advance(self, engines: EngineClocks, banks: Rotation, stage: int) -> None:
-        """One more step of a stage, as `norm_steps` has them."""
+    def advance(self, engines: EngineClocks, banks: Pool, stage: int) -> None:
+        """One more step of a stage, after what makes room for it, as `norm_steps` has them."""
+        room = (self.work.slots, self.work.sums, self.work.slots)
+        for later in range(STAGES - 1, stage, -1):
+            if self.done[later - 1] - self.done[later] == room[later - 1]:
+                self._run(engines, banks, later)
+        self._run(engines, banks, stage)
+
+    def _run(self, engines: EngineClocks, banks: Pool, stage: int) -> None:
         step, self.done[stage] = self.done[stage], self.done[stage] + 1
         squares, products = self.held(step)
         positions = self.work.steps[step]
@@ -70,18 +77,37 @@ class NormRun:
             engines.used(placed.released, *squares)
             self.sums.append(bank)
         elif stage == 2:
-            bank = self.sums[step]
-            for product in products:
-                ready = max(bank.vector_ready, product.free)
-                placed = engines.vector(engines.costs.vector(positions, psum=True), ready)
-                engines.used(placed.released, bank)
-                product.written(placed.visible + engines.hop_ns)
+            if self.work.by_gpsimd:
+                self._multiply_by_root(engines, self.sums[step], products, positions)
+            else:
+                self._multiply(engines, self.sums[step], products, positions)
+            banks.give(self.sums[step])
         else:
             for out, product in zip(self.outs, products, strict=True):
                 ready = max(product.ready, out.free)
                 placed = engines.scalar(engines.costs.scalar(positions), ready)
                 engines.used(placed.released, product)
                 engines.written(out, placed.visible)
+
+    def _multiply(
+        self, engines: EngineClocks, bank: OnChip, products: list[OnChip], positions: int
+    ) -> None:
+        for product in products:
+            ready = max(bank.vector_ready, product.free)
+            placed = engines.vector(engines.costs.vector(positions, psum=True), ready)
+            engines.used(placed.released, bank)
+            product.written(placed.visible + engines.hop_ns)
+
+    def _multiply_by_root(
+        self, engines: EngineClocks, bank: OnChip, products: list[OnChip], positions: int
+    ) -> None:
+        roots = products[0]
+        placed = engines.scalar(engines.costs.scalar(positions), max(bank.ready, roots.free))
+        engines.used(placed.released, bank)
+        ready = placed.visible + engines.hop_ns
+        for product in reversed(products):
+            placed = engines.gpsimd(engines.costs.gpsimd(positions), max(ready, product.free))
+            product.written(placed.visible + engines.hop_ns)
 
     def _ready(self, stage: int) -> int:
         return self.done[stage - 1] if stage else len(self.work.steps)

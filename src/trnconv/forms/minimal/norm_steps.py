@@ -5,9 +5,9 @@
 Outputs of all channels stand in output buffers, rounded to their type. A step is as many positions
 as a bank of PSUM has sums for. The Scalar engine squares; the Tensor engine sums squares over
 channels with a matrix of ones, which leaves every sum on every partition; the Vector engine takes
-the power and multiplies y by it; the Scalar engine does the rest, in place. These four stages are
-spread over the pauses between chains, each a pause behind the one before it, so that no engine
-waits for another.
+the power and multiplies y by it, or the Scalar engine takes the root and the GpSimd engine
+multiplies; the Scalar engine does the rest, in place. These four stages are spread over the pauses
+between chains, each a pause behind the one before it, so that no engine waits for another.
 """
 
 from __future__ import annotations
@@ -100,6 +100,8 @@ class NormSteps(nl.NKIObject):
         self.count = positions[1]
         self.steps = -(-self.count // self.width)
         self.done = [0, 0, 0, 0]  # steps of each stage
+        slots = len(shared.squares) // len(shared.tiles)
+        self.room = [slots, shared.norm.sums, slots]  # for steps that the next stage has not read
         self.sums: list[nl.NkiTensor] = []
 
     def columns(self, step: int) -> tuple[int, int]:
@@ -108,6 +110,14 @@ class NormSteps(nl.NKIObject):
         return first, min(first + self.width, self.first + self.count)
 
     def advance(self, stage: int) -> None:
+        """One more step of a stage, after what makes room for it in later ones."""
+        for back in range(STAGES - 1 - stage):
+            later = STAGES - 1 - back
+            if self.done[later - 1] - self.done[later] == self.room[later - 1]:
+                self.run(later)
+        self.run(stage)
+
+    def run(self, stage: int) -> None:
         """One more step of a stage."""
         step = self.done[stage]
         if stage == 0:
@@ -115,7 +125,11 @@ class NormSteps(nl.NKIObject):
         elif stage == 1:
             self.sums.append(sum_up(self, step))
         elif stage == 2:
-            multiply(self, step)
+            if self.shared.norm.by_gpsimd:
+                multiply_by_root(self, step)
+            else:
+                multiply(self, step)
+            self.shared.core.banks.give(self.sums[step])
         else:
             finish(self, step)
         self.done[stage] += 1
@@ -140,7 +154,8 @@ def sum_up(norm: NormSteps, step: int) -> nl.NkiTensor:
     first, end = norm.columns(step)
     shared, columns = norm.shared, end - first
     lines = shared.core.recipe.lines
-    bank = shared.core.banks.take()[:, 0:columns]
+    taken = shared.core.banks.take()
+    bank = taken[:, 0:columns]
     begins = True
     if not shared.norm.by_lines:
         ones = shared.ones[:, 0:columns]
@@ -157,7 +172,7 @@ def sum_up(norm: NormSteps, step: int) -> nl.NkiTensor:
             accumulate=not begins,
         )
         begins = False
-    return bank
+    return taken
 
 
 def multiply(norm: NormSteps, step: int) -> None:
@@ -168,11 +183,30 @@ def multiply(norm: NormSteps, step: int) -> None:
         channels = shared.tiles[tile].channels
         nisa.scalar_tensor_tensor(
             dst=shared.held(shared.products, tile, step)[0:channels, 0 : end - first],
-            data=norm.sums[step][0:channels, :],
+            data=norm.sums[step][0:channels, 0 : end - first],
             op0=nl.power,
             operand0=-0.5,
             op1=nl.multiply,
             operand1=norm.outs[tile][0:channels, first:end],
+        )
+
+
+def multiply_by_root(norm: NormSteps, step: int) -> None:
+    """The same by two other engines. The first tile's product is the last: it holds the roots."""
+    first, end = norm.columns(step)
+    shared = norm.shared
+    count = len(shared.tiles)
+    roots = shared.held(shared.products, 0, step)[:, 0 : end - first]
+    nisa.activation(dst=roots, op=nl.rsqrt, data=norm.sums[step][:, 0 : end - first])
+    for back in range(count):
+        tile = count - 1 - back
+        channels = shared.tiles[tile].channels
+        nisa.tensor_tensor(
+            dst=shared.held(shared.products, tile, step)[0:channels, 0 : end - first],
+            data1=roots[0:channels],
+            data2=norm.outs[tile][0:channels, first:end],
+            op=nl.multiply,
+            engine=nisa.engine.gpsimd,
         )
 
 

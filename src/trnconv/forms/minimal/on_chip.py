@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 
 class OnChip:
     """A place on chip: when what it holds can be read, and when it may be overwritten.
@@ -32,3 +34,18 @@ class Rotation:
         """The one whose turn it is."""
         self.used += 1
         return self.tiles[(self.used - 1) % len(self.tiles)]
+
+
+class Pool:
+    """Places that are taken and given back, as `BankPool` has them."""
+
+    def __init__(self, count: int) -> None:
+        self._free = deque(OnChip() for _ in range(count))
+
+    def take(self) -> OnChip:
+        """The one that was given back longest ago."""
+        return self._free.popleft()
+
+    def give(self, *tiles: OnChip) -> None:
+        """Back, in this order."""
+        self._free.extend(tiles)

@@ -12,44 +12,41 @@ from collections.abc import Iterable
 from math import ceil
 
 from trnconv.ask.ends import BEFORE, IDENTITY
-from trnconv.forms.minimal.chains import LAST_PAUSES
-from trnconv.forms.minimal.engine_clocks import EngineClocks
+from trnconv.forms.minimal.filler import EARLIER, LAST_PAUSES
+from trnconv.forms.minimal.input_run import InputRun
 from trnconv.forms.minimal.norm_run import NormRun
-from trnconv.forms.minimal.on_chip import OnChip, Rotation
-from trnconv.forms.minimal.pipeline_parts import OutputRun, Preparation
-from trnconv.forms.minimal.recipe import Prepare, Unit, XLoad
-from trnconv.forms.minimal.score import InWork, OutWork, Score, TransferWork
+from trnconv.forms.minimal.on_chip import OnChip, Pool, Rotation
+from trnconv.forms.minimal.pipeline_parts import OutputRun, Preparations
+from trnconv.forms.minimal.recipe import Prepare, Unit
+from trnconv.forms.minimal.score import OutWork, Score, TransferWork
 
 
-class Pipeline(EngineClocks):
+class Pipeline(InputRun):
     """One core at work. Times are of the default reading, in ns from a drained start."""
 
     def __init__(self, score: Score) -> None:
-        super().__init__(score.machine, in_loop=score.rolled)
+        super().__init__(score)
         slots = score.slots
-        self.score = score
-        self.x = [[OnChip() for _ in score.ins] for _ in range(slots.x)]
-        self.v = [[OnChip() for _ in range(score.m + 2)] for _ in range(slots.v)]  # by product
-        self.banks = Rotation(score.machine.psum_banks)
+        self.banks = Pool(score.machine.psum_banks)
         self.copies, self.outs = Rotation(slots.copies), Rotation(slots.outs)
         self.residuals, self.weights = Rotation(slots.residuals), Rotation(slots.weights)
-        self.completes = any(work.completed or work.scaled for work in score.ins)
         self.kept_weights = 0.0  # when they are there
-        self.x_places = self.y_places = 0.0  # when offsets of a turn are there
+        self.y_places = 0.0  # when offsets of a turn into y are there
         self.begun: float | None = None  # the start of the first product
         self.multiplied = 0.0  # the end of the last one
         self.block_ends: list[float] = []  # of the last product of each block
         self.done = 0.0  # the end of everything that was waited for
-        self.pauses = self.all_pauses = self.prepared = 0
-        self.works: list[Preparation] = []
+        self.pauses = self.all_pauses = self.prepared = self.early = 0
+        self.works = Preparations([], [])
         self.norm = None if score.norm is None else NormRun(score.norm, len(score.outs))
 
     def begin(self) -> None:
         """What the first unit needs, with nothing to hide it behind."""
         body = self.score.body
-        self._load_frames(body.first_loads)
-        for work in self._preparations(body.first_prepares):
-            self._prepare(work)
+        self.load_frames(body.first_loads)
+        works = self.preparations(body.first_prepares)
+        for work in (*works.early, *works.others):
+            self.prepare(work)
         self.done = max(product.ready for products in self.v for product in products)
 
     def load_weights(self) -> None:
@@ -66,88 +63,16 @@ class Pipeline(EngineClocks):
         """The units of a body, if so many blocks are left; when the last product has ended."""
         for unit in self.score.body.units:
             if unit.block < left:
-                self._load_frames(load for load in unit.loads if load.block < left)
+                self.load_frames(load for load in unit.loads if load.block < left)
                 self._run_unit(unit, [prepare for prepare in unit.prepares if prepare.block < left])
                 if unit.number == len(self.score.wanted) - 1:
                     self.block_ends.append(self.multiplied)
         return self.multiplied
 
-    def _load_frames(self, loads: Iterable[XLoad]) -> None:
-        for load in loads:
-            for work, tile in zip(self.score.ins, self.x[load.slot], strict=True):
-                if self.score.missing[load.frame]:
-                    tile.ready = self.on_gpsimd(work.zeros, tile.free)
-                    continue
-                cleared = [self.on_gpsimd(elems, tile.free) for elems in work.x_cleared]
-                ready = max(tile.free, self.x_places)
-                loaded = [self.move(part, "load", ready) for part in work.loads]
-                tile.ready = max(*cleared, *loaded, 0.0)
-
-    def _preparations(self, prepares: Iterable[Prepare]) -> list[Preparation]:
-        """In the kernel's order (`core.pending`)."""
-        tiles = range(len(self.score.ins))
-        found = []
-        for prepare in prepares:
-            if self.completes:
-                found += [Preparation(prepare, tile, -1) for tile in tiles]
-            found += [
-                Preparation(prepare, tile, step)
-                for tile in tiles
-                for step in range(len(self.score.steps))
-            ]
-        return found
-
-    def _prepare(self, work: Preparation) -> None:
-        of = self.score.ins[work.tile]
-        if work.step < 0:
-            self._clear(work, of)
-            for slot, frame in zip(work.prepare.fresh, work.prepare.frames, strict=True):
-                self._complete(of, self.x[slot][work.tile], exists=not self.score.missing[frame])
-            return
-        step = self.score.steps[work.step]
-        v = self.v[work.prepare.slot][step.product]  # -1, scratch: as the last one
-        if work.step == 0 and not self.completes:
-            self._clear(work, of)
-        ready = v.free
-        inputs = [self.x[work.prepare.x_slots[number]][work.tile] for number in step.inputs]
-        for x in inputs:
-            ready = max(ready, x.ready)
-        cycles = of.step * (2 if self.score.wide else 1)
-        placed = self.vector(self.costs.vector(cycles, psum=False), ready)
-        for x in inputs:
-            x.free = max(x.free, placed.released + self.hop_ns)
-        v.ready = max(v.ready, placed.visible + self.hop_ns)
-        if work.step == len(self.score.steps) - 1:
-            self._fill(work, of)
-
-    def _clear(self, work: Preparation, of: InWork) -> None:
-        """The border of transformed inputs, all products."""
-        products = self.v[work.prepare.slot]
-        for elems in of.v_cleared:
-            cleared = self.on_gpsimd(elems, max(product.free for product in products))
-            for product in products:
-                product.free = max(product.free, cleared)  # a step writes around the border
-
-    def _fill(self, work: Preparation, of: InWork) -> None:
-        """Columns that padding repeats, all products."""
-        products = self.v[work.prepare.slot]
-        for elems in of.filled:
-            ready = max(product.ready for product in products)
-            filled = self.scalar(self.costs.scalar(elems), ready)
-            for product in products:
-                product.ready = max(product.ready, filled.visible + self.hop_ns)
-
-    def _complete(self, of: InWork, x: OnChip, *, exists: bool) -> None:
-        if of.scaled and exists:
-            scaled = self.scalar(self.costs.scalar(of.scaled), x.ready)
-            x.ready = scaled.visible + self.hop_ns
-        for elems in of.completed:
-            x.ready = self.on_gpsimd(elems, x.ready)
-
     def _run_unit(self, unit: Unit, prepares: Iterable[Prepare]) -> None:
         """As `kernel.run_unit`: a chain of F(4,3) ends after the next one has begun."""
-        self.works = self._preparations(prepares)
-        self.pauses = self.prepared = 0
+        self.works = self.preparations(prepares)
+        self.pauses = self.prepared = self.early = 0
         chains = sum(len(tile.rectangles) for tile in self.score.outs)
         self.all_pauses = max(1, chains * self.score.m - LAST_PAUSES)
         before: OutputRun | None = None
@@ -200,41 +125,48 @@ class Pipeline(EngineClocks):
             self.done = goal.out.free = self.move(goal.tile.store, "store", ready)
 
     def _two_outputs(self, goal: OutputRun) -> None:
-        left, right = self.banks.take(), self.banks.take()
+        left, right = self._take(goal, 2)
         p1, p2 = self.copies.take(), self.copies.take()
         self._multiply(goal, left, 1)
         if 1 in goal.wanted:
             self._copy(p1, left, goal.elems)
         self._multiply(goal, right, 2)
+        if 1 in goal.wanted:
+            self._add_first(goal, p1, p1)
         if 0 in goal.wanted:
             self._copy(p2, right, goal.elems)
+            self._add_first(goal, p2, p2)
             self._multiply(goal, left, 0)
             self._end(goal, left, p2, p2)
         self._pause()
         if 1 in goal.wanted:
             self._multiply(goal, right, 3)
             self._end(goal, right, p1, p1)
+        self._give_back(goal)
         self._pause()
 
     def _two_outputs_of_whole_sums(self, goal: OutputRun) -> None:
-        first, second, third, fourth = (self.banks.take() for _ in range(4))
+        first, second, third, fourth = self._take(goal, 4)
         p1, both, between = (self.copies.take() for _ in range(3))
         self._multiply(goal, first, 1)
         self._copy(p1, first, goal.elems)
         self._multiply(goal, second, 2)
         if 0 in goal.wanted:
             self._add(both, second, p1, goal.elems)
+            self._add_first(goal, both, both)
             self._multiply(goal, third, 0)
             self._end(goal, third, both, both)
         self._pause()
         if 1 in goal.wanted:
             self._add(between, second, p1, goal.elems)
+            self._add_first(goal, between, between)
             self._multiply(goal, fourth, 3)
             self._end(goal, fourth, between, between)
+        self._give_back(goal)
         self._pause()
 
     def _middle_outputs(self, goal: OutputRun) -> None:
-        a, b = self.banks.take(), self.banks.take()
+        a, b = self._take(goal, 2)
         q, p3, twice, half = (self.copies.take() for _ in range(4))
         self._multiply(goal, b, 3)
         self._copy(p3, b, goal.elems)
@@ -243,20 +175,26 @@ class Pipeline(EngineClocks):
         self._multiply(goal, b, 4)
         self._copy(twice, b, goal.elems)
         self._copy(half, b, goal.elems)
-        self._add(b, b, p3, goal.elems)
+        if 2 in goal.wanted:
+            self._add_first(goal, twice, twice)
+        if 0 in goal.wanted:
+            self._add_first(goal, half, half)
         self._pause()
+        self._add(b, b, p3, goal.elems)
         self._multiply(goal, a, 2)
         self._add(q, a, q, goal.elems)
         if 2 in goal.wanted:
             self._end(goal, a, twice, twice)
         if 1 in goal.wanted:
-            self._end(goal, b, q, p3)
+            self._end(goal, b, self._add_first(goal, p3, q), p3)
+        if 3 in goal.wanted:
+            self._add_first(goal, q, q)
         self._pause()
         goal.kept = [a, b, q, half]
 
     def _outer_outputs(self, goal: OutputRun) -> None:
         a, b, q, half = goal.kept
-        c, g = self.banks.take(), self.copies.take()
+        (c,), g = self._take(goal, 1), self.copies.take()
         if 3 in goal.wanted:
             self._multiply(goal, c, 5)
             self._add(g, c, q, goal.elems)
@@ -265,16 +203,35 @@ class Pipeline(EngineClocks):
         if 0 in goal.wanted:
             self._multiply(goal, a, 0)
             self._end(goal, a, half, half)
+        self._give_back(goal)
         self._pause()
+
+    def _take(self, goal: OutputRun, count: int) -> list[OnChip]:
+        taken = [self.banks.take() for _ in range(count)]
+        goal.banks += taken
+        return taken
+
+    def _give_back(self, goal: OutputRun) -> None:
+        self.banks.give(*goal.banks)
+        goal.banks = []
 
     def _pause(self) -> None:
         """A share of the steps that prepare the next unit."""
         self.pauses += 1
-        until = min(len(self.works), len(self.works) * self.pauses // self.all_pauses)
+        early, others = len(self.works.early), len(self.works.others)
+        self._prepare_early(min(early, EARLIER * early * self.pauses // self.all_pauses))
+        until = min(others, others * self.pauses // self.all_pauses)
         while self.prepared < until:
-            self._prepare(self.works[self.prepared])
+            work = self.works.others[self.prepared]
+            self._prepare_early(work.after)
+            self.prepare(work)
             self.prepared += 1
         self._share_norm()
+
+    def _prepare_early(self, until: int) -> None:
+        while self.early < until:
+            self.prepare(self.works.early[self.early])
+            self.early += 1
 
     def _share_norm(self) -> None:
         """A share of the norm of the unit before."""
@@ -338,8 +295,8 @@ class Pipeline(EngineClocks):
 
     def _end(self, goal: OutputRun, bank: OnChip, other: OnChip, between: OnChip) -> None:
         """An output, phase by phase of stacked columns; with more to do, by way of `between`."""
-        end = self.score.end
-        plain = end.activation == IDENTITY and goal.added is None
+        adds = goal.added is not None and not self.score.gpsimd_residual
+        plain = self.score.end.activation == IDENTITY and not adds
         if not plain:
             self._add(between, bank, other, goal.elems)
         for _ in range(goal.tile.stack):
@@ -351,9 +308,20 @@ class Pipeline(EngineClocks):
             else:
                 self._finish_output(goal, between)
 
+    def _add_first(self, goal: OutputRun, dst: OnChip, other: OnChip) -> OnChip:
+        """dst = other + residual by the GpSimd engine, if that is its work; else other as it is."""
+        if goal.added is None or not self.score.gpsimd_residual:
+            return other
+        ready = max(other.ready, goal.added.ready, dst.free)
+        for _ in range(goal.tile.stack):
+            placed = self.gpsimd(self.costs.gpsimd(goal.elems), ready)
+            self.used(placed.released, goal.added, other)
+            dst.written(placed.visible + self.hop_ns)
+        return dst
+
     def _finish_output(self, goal: OutputRun, value: OnChip) -> None:
         end, added = self.score.end, goal.added
-        if added is None:
+        if added is None or self.score.gpsimd_residual:
             self._activate(goal.out, value, goal)
         elif end.activation == IDENTITY:
             self._add_residual(goal.out, value, added, goal)

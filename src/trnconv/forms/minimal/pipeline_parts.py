@@ -12,7 +12,7 @@ from trnconv.forms.minimal.score import OutWork
 class OutputRun:
     """A rectangle of an output tile on its way, and what the second part of its chain needs."""
 
-    __slots__ = ("added", "completes", "elems", "kept", "out", "tile", "unit", "wanted")
+    __slots__ = ("added", "banks", "completes", "elems", "kept", "out", "tile", "unit", "wanted")
 
     def __init__(
         self, tile: OutWork, elems: int, unit: Unit, wanted: tuple[int, ...], out: OnChip
@@ -24,6 +24,7 @@ class OutputRun:
         self.out = out
         self.added: OnChip | None = None
         self.completes = False
+        self.banks: list[OnChip] = []  # in hand
         self.kept: list[OnChip] = []
 
 
@@ -33,3 +34,11 @@ class Preparation(NamedTuple):
     prepare: Prepare
     tile: int
     step: int
+    after: int = 0  # so many early steps
+
+
+class Preparations(NamedTuple):
+    """Steps as `core.Pending` lists them: those of the GpSimd engine, and all others."""
+
+    early: list[Preparation]
+    others: list[Preparation]

@@ -68,6 +68,9 @@ class MinimalPlan(Plan):
     out_buffers: int = 2
     midgroup: bool = True  # a bank is read while it still grows
     paired_rows: bool = False  # rests of channels also with their next row, on partitions
+    gpsimd_steps: bool = False  # that engine makes a transform's differences of inputs
+    gpsimd_residual: bool = False  # that engine adds the residual, before sums are read
+    gpsimd_norm: bool = False  # that engine multiplies outputs by roots that the Scalar one takes
     rows_of: tuple[int, int] | None = None  # output rows of one of two cores; None: all
 
     @property
@@ -90,11 +93,13 @@ class MinimalPlan(Plan):
         """Whether every output is summed in an order that depends on its row and column only.
 
         Output channels that share a matmul with those of the next column are summed by whether
-        their column is the first or the second: blocks must not begin between the two.
+        their column is the first or the second: blocks must not begin between the two. Plans
+        differ in which engines add a residual and take roots of a norm, with other roundings.
         """
         whole = self.columns >= self.shape.out_size(WIDTH)
         even = self.columns % STACKED_COLUMNS == 0
-        return self.by_rows and (not self.shares_columns or whole or even)
+        rounds_alike = not (self.gpsimd_residual or self.gpsimd_norm)
+        return self.by_rows and rounds_alike and (not self.shares_columns or whole or even)
 
     @property
     def expected_ratio(self) -> float:
@@ -129,6 +134,19 @@ class MinimalPlan(Plan):
     def m(self) -> int:
         """Outputs of a tile."""
         return self.algorithm.outputs
+
+    @property
+    def early_steps(self) -> int:
+        """Steps of the transform, the first, that the GpSimd engine does."""
+        return self.algorithm.differences if self.gpsimd_steps else 0
+
+    @property
+    def chain_banks(self) -> int:
+        """PSUM banks of chains in hand: one of F(4,3) ends after the next one has begun."""
+        banks = self.algorithm.banks
+        if self.m > 2:
+            return 2 * banks - 1
+        return banks if self.midgroup else 2 * banks
 
     @property
     def phase(self) -> int:

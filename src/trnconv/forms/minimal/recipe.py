@@ -242,6 +242,8 @@ class NormRecipe(NKIObject):
     ones: Ring
     under_root: Ring
     scales: Ring
+    sums: int  # banks of PSUM, that chains do not need
+    by_gpsimd: bool  # products are the GpSimd engine's, roots the Scalar engine's
 
 
 @dataclass(frozen=True)
@@ -254,6 +256,9 @@ class MinimalRecipe(NKIObject):
     positions: int  # products of a tile
     by_rows: bool  # tiles are rows; else frames
     steps: tuple[TransformStep, ...]
+    gpsimd_steps: int  # the first so many steps are the GpSimd engine's
+    step_needs: tuple[int, ...]  # how many of them each step has to wait for
+    gpsimd_residual: bool  # that engine adds the residual, before sums are read
     fence: bool  # whether the output is copied onto itself after loops
     midgroup: bool  # sums are read while they still grow
     end: Epilogue

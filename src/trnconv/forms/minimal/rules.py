@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trnconv.ask.ends import ITEM_BYTES
+from trnconv.ask.ends import AFTER, BEFORE, IDENTITY, ITEM_BYTES, Epilogue
 from trnconv.ask.limits import MAX_OFFSET
 from trnconv.ask.policy import DIRECT, HALF, LIMITS, Policy
 from trnconv.forms.form import switched_off
@@ -15,6 +15,7 @@ from trnconv.forms.minimal.tempo import broken_schedule
 from trnconv.forms.minimal.transforms import TAPS, Transform
 from trnconv.geometry import ONCE, REPLICATE, ZEROS, ConvShape
 
+_LEAST_ROOT = 2.0**-87  # the Scalar engine's rsqrt is documented from here on
 _AXIS_WORDS = {DEPTH: "frames", HEIGHT: "rows"}
 
 
@@ -74,6 +75,7 @@ def broken_rules(plan: MinimalPlan) -> list[str]:
         *_turns(plan),
         *broken_schedule(plan),
         *_norm(plan),
+        *_gpsimd(plan),
         *_memory(plan),
     ]
 
@@ -95,6 +97,28 @@ def _norm(plan: MinimalPlan) -> list[str]:
         )
     if not 0 <= norm.first < plan.shape.out_size(DEPTH):
         broken.append(f"{norm.first} frames apart: there are {plan.shape.out_size(DEPTH)}")
+    return broken
+
+
+def may_add_first(end: Epilogue) -> bool:
+    """Whether a residual can be added before sums are complete: nothing is done to them first."""
+    return end.residual == BEFORE or (end.residual == AFTER and end.activation == IDENTITY)
+
+
+def may_take_roots(end: Epilogue) -> bool:
+    """Whether the Scalar engine can take the roots of a norm, even where all outputs are zero."""
+    return end.norm is not None and end.norm.under_root >= _LEAST_ROOT
+
+
+def _gpsimd(plan: MinimalPlan) -> list[str]:
+    """Work that the GpSimd engine can have."""
+    broken = []
+    if plan.gpsimd_steps and not plan.algorithm.differences:
+        broken.append(f"steps of {plan.transform} on the GpSimd engine: none is a difference apart")
+    if plan.gpsimd_residual and not may_add_first(plan.end):
+        broken.append("a residual added by the GpSimd engine: there is none, or it comes last")
+    if plan.gpsimd_norm and not may_take_roots(plan.end):
+        broken.append("a norm by the GpSimd engine: there is none, or its root may be of zero")
     return broken
 
 

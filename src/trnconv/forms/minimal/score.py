@@ -42,6 +42,8 @@ class StepWork(NamedTuple):
 
     product: int
     inputs: tuple[int, ...]
+    needs: int  # early steps of its preparation that come before it; with 0, it reads none's result
+    made: tuple[int, ...]  # products it reads that early steps make
 
 
 class InWork(NamedTuple):
@@ -75,6 +77,8 @@ class NormWork(NamedTuple):
     matmuls: int
     keeps: bool  # whether outputs are stored too
     slots: int  # steps that are held at once
+    sums: int  # banks that chains do not need
+    by_gpsimd: bool
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,8 @@ class Score:
     machine: Machine
     m: int
     steps: tuple[StepWork, ...]  # of a transform
+    early_steps: int  # the first of them, on the GpSimd engine
+    gpsimd_residual: bool
     midgroup: bool
     end: Epilogue
     residual: bool
@@ -126,6 +132,8 @@ def score_of(plan: MinimalPlan, tiles: tuple[int, int]) -> Score:
         machine=plan.target,
         m=plan.m,
         steps=_steps(plan),
+        early_steps=plan.early_steps,
+        gpsimd_residual=plan.gpsimd_residual,
         midgroup=plan.midgroup,
         end=plan.end,
         residual=residual,
@@ -156,18 +164,30 @@ def _norm_work(plan: MinimalPlan, row: BlockSpan, column: BlockSpan) -> NormWork
     frames = 1 if plan.by_rows else len(frame_spans(plan)[0].units[0].outputs)
     left, bank = row.stored * column.outs * frames, plan.target.psum_bank_fp32_elems
     steps = tuple(min(bank, left - first) for first in range(0, left, bank))
-    return NormWork(steps, norm_matmuls(plan), plan.end.norm.keeps, norm_slots(plan))
+    sums = plan.target.psum_banks - plan.chain_banks
+    return NormWork(
+        steps,
+        norm_matmuls(plan),
+        plan.end.norm.keeps,
+        norm_slots(plan),
+        sums,
+        plan.gpsimd_norm,
+    )
 
 
 def _steps(plan: MinimalPlan) -> tuple[StepWork, ...]:
     """A row tile's inputs lie in one slot, those of a tile of frames in a slot each."""
-    count = plan.algorithm.products
+    algorithm, early = plan.algorithm, plan.early_steps
+    count, made = algorithm.products, {step.dst for step in algorithm.steps[:early]}
     found = []
-    for step in plan.algorithm.steps:
+    for step, needs in zip(algorithm.steps, algorithm.needs(early), strict=True):
         inputs = tuple(operand for operand in (step.a, step.b) if operand < count)
         if plan.by_rows:
             inputs = (0,) if inputs else ()
-        found.append(StepWork(step.dst - count if step.dst < 2 * count else -1, inputs))
+        read = tuple(operand - count for operand in (step.a, step.b) if operand in made)
+        found.append(
+            StepWork(step.dst - count if step.dst < 2 * count else -1, inputs, needs, read)
+        )
     return tuple(found)
 
 

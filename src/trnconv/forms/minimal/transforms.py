@@ -2,8 +2,8 @@
 
     y = A^T [ (G w) * (B^T d) ]       d: m + 2 inputs in a row, w: 3 taps, y: m outputs
 
-Matrices are exact fractions. `steps` say how B^T d is computed on the Vector engine, one two-input
-instruction each; the order of products and the way out of PSUM are in `chains.py`.
+Matrices are exact fractions. `steps` say how B^T d is computed, one two-input instruction each; the
+order of products and the way out of PSUM are in `chains.py`.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ class Transform:
     g: Matrix
     a_t: Matrix
     steps: tuple[TransformStep, ...]
+    differences: int  # of the steps, the first: of inputs, unscaled, into places of products
     held: tuple[int, ...]  # what a bank holds of each product: a power of two, folded into G
     banks: int  # PSUM banks of one chain of products
     copies: int  # float32 tiles in SBUF that a chain needs
@@ -64,6 +65,11 @@ class Transform:
             if any(self.a_t[output][product] != 0 for output in wanted)
         )
 
+    def needs(self, early: int) -> tuple[int, ...]:
+        """How many of the first `early` steps each step waits for, up to the last it reads."""
+        made = {step.dst: number + 1 for number, step in enumerate(self.steps[:early])}
+        return tuple(max(made.get(step.a, 0), made.get(step.b, 0)) for step in self.steps)
+
     def scratch(self) -> bool:
         """Whether the steps need a tile beside inputs and transformed inputs."""
         return any(step.dst == 2 * self.products for step in self.steps)
@@ -85,13 +91,15 @@ F23 = Transform(
         TransformStep(4, 2, -1.0, 0),
         TransformStep(7, 3, -1.0, 1),
     ),
+    differences=0,
     held=(1, 1, 1, 1),
     banks=2,
     copies=2,
 )
 
 # The points are 0, 1, -1, 2, -2 and infinity. Differences e_r = d(r+2) - d(r) are computed into the
-# places of v0 (e0), v4 (e2), v5 (e3) and the scratch tile (e1); a = d4 - 4 d2 into that of v2.
+# places of v4 (e2), v0 (e0), v5 (e3) and the scratch tile (e1); a = d4 - 4 d2 into that of v2. What
+# needs no difference comes before what does, which another engine may make meanwhile.
 F43 = Transform(
     name="F(4,3)",
     outputs=4,
@@ -102,18 +110,19 @@ F43 = Transform(
     a_t=_matrix("1 1 1 1 1 0; 0 1 -1 2 -2 0; 0 1 1 4 4 0; 0 1 -1 8 -8 1"),
     steps=(
         TransformStep(10, 2, -1.0, 4),
-        TransformStep(12, 1, -1.0, 3),
         TransformStep(6, 0, -1.0, 2),
         TransformStep(11, 3, -1.0, 5),
-        TransformStep(9, 12, 2.0, 10),
-        TransformStep(6, 6, -4.0, 10),
-        TransformStep(10, 12, -2.0, 10),
-        TransformStep(11, 12, -4.0, 11),
         TransformStep(8, 2, -4.0, 4),
         TransformStep(12, 1, -4.0, 3),
         TransformStep(7, 8, 1.0, 12),
         TransformStep(8, 12, -1.0, 8),
+        TransformStep(12, 1, -1.0, 3),
+        TransformStep(9, 12, 2.0, 10),
+        TransformStep(6, 6, -4.0, 10),
+        TransformStep(10, 12, -2.0, 10),
+        TransformStep(11, 12, -4.0, 11),
     ),
+    differences=3,
     held=(1, 1, 1, 2, 2, 1),
     banks=3,
     copies=5,

@@ -9,11 +9,13 @@ from conv_arrays import normal_arrays, numpy_dtype
 from fast_bounds import fast_bound
 from fast_cases import EVERY_CASE, case_of
 from minimal_plans import pieces_of, run_plan
+from nkisim.enums import engine
 from parser_lint import lint
 from repetition import few
 from tolerance import assert_within
 from trnconv.ask.ends import Epilogue
 from trnconv.forms.minimal import kernel
+from trnconv.forms.minimal.rules import broken_rules, may_add_first
 from trnconv.reference import forward
 
 
@@ -84,9 +86,12 @@ ENDS = {
     "name", ["causal", "rows", "four_frames", "whole_sums", "replicated_rests_of_channels"]
 )
 @pytest.mark.parametrize("end", ENDS)
-def test_ends_are_those_of_the_direct_kernel(name, end):
+@pytest.mark.parametrize("gpsimd", [False, True])
+def test_ends_are_those_of_the_direct_kernel(name, end, gpsimd):
     ending, expected = ENDS[end]
     plan = replace(case_of(name), end=ending)
+    if gpsimd:
+        plan = replace(plan, gpsimd_residual=may_add_first(ending))
     x, w, bias = integers(plan)
     added = None
     exact = forward(x, w, bias, plan.shape)
@@ -95,6 +100,38 @@ def test_ends_are_those_of_the_direct_kernel(name, end):
     y = np.asarray(run_plan(plan, pieces_of(x, plan), w, bias, added).outputs)
     wanted = expected(exact, 0.0 if added is None else added.astype(np.float64))
     assert np.array_equal(y, wanted.astype(ending.dtype or x.dtype))
+
+
+@few(3)
+@pytest.mark.parametrize("name", EVERY_CASE)
+def test_steps_of_the_gpsimd_engine_give_the_same_bits(name):
+    plan = replace(case_of(name), gpsimd_steps=False)
+    if not plan.algorithm.differences:
+        refused = broken_rules(replace(plan, gpsimd_steps=True))
+        assert any("on the GpSimd engine" in rule for rule in refused)
+        return
+    x, w, bias = normal_arrays(plan.shape, "bfloat16")
+    done = [
+        run_plan(replace(plan, gpsimd_steps=steps), pieces_of(x, plan), w, bias)
+        for steps in (False, True)
+    ]
+    assert np.array_equal(*(np.asarray(one.outputs) for one in done))
+    added = [
+        sum(
+            instruction.op == "tensor_tensor" and instruction.engine == engine.gpsimd
+            for instruction in one.trace.instructions()
+        )
+        for one in done
+    ]
+    assert added[0] == 0 < added[1]
+
+
+def test_a_residual_that_comes_last_is_not_added_first():
+    plan = replace(case_of("rows"), end=ENDS["relu_then_residual"][0], gpsimd_residual=True)
+    assert any("it comes last" in rule for rule in broken_rules(plan))
+    none = replace(case_of("rows"), gpsimd_residual=True)
+    assert any("there is none" in rule for rule in broken_rules(none))
+    assert not replace(case_of("rows"), gpsimd_residual=True).is_reproducible
 
 
 def test_master_weights_are_rounded_once():

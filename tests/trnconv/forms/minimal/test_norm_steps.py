@@ -4,6 +4,7 @@ References are NumPy in float64, by definition, of the y that the convolution ha
 """
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -20,9 +21,11 @@ from trnconv.ask.ends import BEFORE, Epilogue, NormEnd, norm_end_of, norm_text
 from trnconv.ask.policy import FAST, Policy
 from trnconv.ask.question import Question
 from trnconv.errors import PlanError, ShapeError
+from trnconv.forms.minimal.candidates import start
 from trnconv.forms.minimal.cost import cost_of
 from trnconv.forms.minimal.form import FAMILIES, MINIMAL
 from trnconv.forms.minimal.rules import broken_rules
+from trnconv.forms.minimal.transforms import transform_of
 from trnconv.forms.program import prepared
 from trnconv.forms.search import search
 from trnconv.geometry import conv_shape
@@ -123,6 +126,30 @@ def test_two_cores_with_a_residual_norm_what_each_of_them_computes(norm):
     assert (y is None) == (not norm.keeps)
     assert y is None or np.array_equal(y, expected)
     assert worst(z, *exact_and_bound(expected, scales, norm)) <= 1
+
+
+@few(3)
+@pytest.mark.parametrize("rows", [4, 8, 12, 16])
+@pytest.mark.parametrize(("transform", "axis"), [("F(4,3)", 0), ("F(2,3)", 0), ("F(4,3)", 1)])
+@pytest.mark.parametrize("channels", [32, 192])
+def test_steps_of_a_norm_never_overtake_those_that_read_them(channels, transform, axis, rows):
+    """Pauses of small blocks have many steps each: more than there are tiles and banks for."""
+    frames = transform_of(transform).outputs if axis == 0 else 1
+    columns = 128 if channels == 32 else 96  # SBUF has room for
+    shape = conv_shape(
+        (1, 32, 2 * frames + 2, 2 * rows, columns), (channels, 32, 3, 3, 3), padding=(0, 1, 1)
+    )
+    question = Question(shape, TRN2, end=Epilogue(norm=SILU), policy=ANY, budget=10**9)
+    sized = start(question, transform, axis).but(rows=rows, columns=columns, group=2)
+    legal = [
+        plan
+        for x, v, body in product((12, 8, 6, 4, 3), (6, 4, 3, 2), (1, 2, 3))
+        if not broken_rules(plan := sized.but(x_slots=x, v_slots=v, body_blocks=body))
+    ]
+    x, w, bias, scales = integers(shape)
+    _, z = outputs_of((legal[0],), LaunchOperands((x,), w, bias, None, None, scales))
+    expected = forward(x, w, bias, shape).astype(BF16)
+    assert worst(z, *exact_and_bound(expected, scales, SILU)) <= 1
 
 
 @few(2)

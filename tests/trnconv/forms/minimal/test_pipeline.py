@@ -12,7 +12,7 @@ from trnconv.ask.question import Question
 from trnconv.forms.minimal.cost import cost_of
 from trnconv.forms.minimal.form import FAMILIES, MINIMAL
 from trnconv.forms.minimal.pace import turn_pace
-from trnconv.forms.minimal.rules import broken_rules
+from trnconv.forms.minimal.rules import broken_rules, may_add_first
 from trnconv.forms.search import search
 from trnconv.geometry import conv_shape
 from trnconv.runtime import time_plan
@@ -73,8 +73,24 @@ def test_a_residual_and_streamed_weights_share_a_queue():
     """What sums of busy times did not see: the queue is free, and still both come late."""
     ended, *_ = plans(SHAPES["512, streamed"], "F(4,3), rows", end=ENDS["before"])
     assert ended.plan.streamed
-    assert ended.cost.total_ns > 1.02 * cost_of(replace(ended.plan, end=PLAIN_END)).total_ns
     assert abs(error(ended.plan)) < WITHIN
+    fewer = replace(ended.plan, gpsimd_steps=False, gpsimd_residual=False)
+    assert cost_of(fewer).total_ns > 1.02 * cost_of(replace(fewer, end=PLAIN_END)).total_ns
+    assert abs(error(fewer)) < WITHIN
+
+
+@few(2)
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("shape", ["96", "192, copies made by an engine"])
+def test_prices_of_work_of_the_gpsimd_engine_are_those_of_the_schedule(shape, family, end):
+    for priced in plans(SHAPES[shape], family, end=ENDS[end])[:1]:
+        plan = priced.plan
+        for steps in {plan.algorithm.differences > 0, False}:
+            for residual in {may_add_first(plan.end), False}:
+                variant = replace(plan, gpsimd_steps=steps, gpsimd_residual=residual)
+                assert not broken_rules(variant)
+                assert abs(error(variant)) < WITHIN
 
 
 def test_a_sweep_for_each_group_of_output_channels():

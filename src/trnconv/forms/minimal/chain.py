@@ -1,0 +1,162 @@
+"""A chain: one rectangle of tiles, its banks of PSUM, and instructions on them."""
+
+from __future__ import annotations
+
+from trnconv._nki import nisa, nl
+from trnconv.forms.minimal.core import MinimalBlock, MinimalCore
+from trnconv.forms.minimal.recipe import ChannelTile, MatrixProduct, Rectangle, Unit
+
+# columns in the image of constants, from an output tile's first one on
+BIAS, ONE, MINUS, TWICE, HALF, FOUR, PLAIN = 0, 1, 2, 3, 4, 5, 6
+
+
+class Chain(nl.NKIObject):
+    """One rectangle of tiles of an output tile: its banks, and where its outputs go."""
+
+    def __init__(
+        self,
+        core: MinimalCore,
+        block: MinimalBlock,
+        unit: Unit,
+        tile: ChannelTile,
+        rectangle: Rectangle,
+        first_weight: int,
+    ) -> None:
+        self.core = core
+        self.block = block
+        self.unit = unit
+        self.tile = tile
+        self.rectangle = rectangle
+        self.first_weight = first_weight
+        self.lines = tile.lines
+        self.rows = rectangle.row_end - rectangle.row
+        self.columns = rectangle.column_end - rectangle.column
+        self.banks: list[nl.NkiTensor] = []  # in hand
+        self.kept: list[nl.NkiTensor] = []  # what the second part of a chain needs of the first
+
+    def shaped(self, flat: nl.NkiTensor) -> nl.NkiTensor:
+        """A bank or a copy as [lines, rows, columns]."""
+        part = flat[0 : self.lines, 0 : self.rows * self.columns]
+        return part.reshape((self.lines, self.rows, self.columns))
+
+    def bank(self) -> nl.NkiTensor:
+        """A bank of the rectangle's shape."""
+        bank = self.core.banks.take()
+        self.banks.append(bank)
+        return self.shaped(bank)
+
+    def give_back(self) -> None:
+        """All banks, in the order in which they were taken."""
+        for bank in self.banks:
+            self.core.banks.give(bank)
+        self.banks = []
+
+    def constant(self, which: int) -> nl.NkiTensor:
+        """A number for each line."""
+        at = self.tile.constant + which
+        return self.core.constants[0 : self.lines, at : at + 1]
+
+    def multiply(self, bank: nl.NkiTensor, position: int, begins: bool) -> None:  # noqa: FBT001
+        """bank = or += one product, summed over the other taps and all channels."""
+        tile = self.tile
+        weights, first, loaded = self.core.weights[0], 0, -1
+        for number in range(len(tile.products)):
+            product = tile.products[number]
+            if not self.reads_zeros(product):
+                part = number // tile.streamed
+                if part != loaded:
+                    weights, first = self.weights_from(position, part * tile.streamed)
+                    loaded = part
+                at = product.weight - first
+                self.multiply_one(bank, weights, at, position, product, begins)
+                begins = False
+
+    def reads_zeros(self, product: MatrixProduct) -> bool:
+        """Whether a product meets a frame of padding: never all of a unit's do."""
+        if not self.core.recipe.by_rows:
+            return False
+        return self.block.kind.frames[self.unit.number + product.read].piece < 0
+
+    def multiply_one(
+        self,
+        bank: nl.NkiTensor,
+        weights: nl.NkiTensor,
+        at: int,
+        position: int,
+        product: MatrixProduct,
+        begins: bool,  # noqa: FBT001
+    ) -> None:
+        """One matrix, from column `at` of the weights on, against its view."""
+        tile, rectangle = self.tile, self.rectangle
+        slot = self.unit.reads[product.read]
+        moving = self.core.transformed(product.tile, slot, self.block.kind)
+        top = rectangle.row + product.row
+        left = rectangle.column * tile.stack + product.column
+        rows = moving[:, position, top : top + self.rows, :]
+        matrix = weights[0 : rows.shape[0], at : at + tile.width]
+        if tile.side_by_side:
+            for phase in range(tile.stack):
+                columns = self.every(rows, left + phase)
+                self.multiply_tile(bank, matrix, columns, phase, begins)
+        else:
+            columns = self.every(rows, left)
+            nisa.nc_matmul(dst=bank, stationary=matrix, moving=columns, accumulate=not begins)
+
+    def weights_from(self, position: int, number: int) -> tuple[nl.NkiTensor, int]:
+        """Weights of a position from one of its products on, and that product's place."""
+        tile = self.tile
+        image = tile.weight + position * tile.position_weights
+        first = tile.products[number].weight
+        end = min(first + tile.streamed * tile.width, tile.position_weights)
+        if self.core.recipe.streamed:
+            return self.core.next_weights(image + first, image + end), first
+        kept = image - self.first_weight
+        return self.core.weights[0][:, kept + first : kept + end], first
+
+    def every(self, rows: nl.NkiTensor, left: int) -> nl.NkiTensor:
+        """The columns of a rectangle, from one on, a stack apart."""
+        step = self.tile.stack
+        return rows[:, :, left : left + (self.columns - 1) * step + 1 : step]
+
+    def multiply_tile(
+        self,
+        bank: nl.NkiTensor,
+        matrix: nl.NkiTensor,
+        columns: nl.NkiTensor,
+        phase: int,
+        begins: bool,  # noqa: FBT001
+    ) -> None:
+        """One product in a column tile of the array."""
+        first = phase * self.tile.pitch
+        nisa.nc_matmul(
+            dst=bank[first : first + self.tile.width],
+            stationary=matrix,
+            moving=columns,
+            accumulate=not begins,
+            tile_position=(0, first),
+            tile_size=(nl.tile_size.pmax, self.tile.pitch),
+        )
+
+    def tile_copy(self) -> nl.NkiTensor:
+        """A float32 tile of the rectangle's shape."""
+        return self.shaped(self.core.next_copy())
+
+    def copy(self, dst: nl.NkiTensor, bank: nl.NkiTensor, scale: int, bias: bool) -> None:  # noqa: FBT001
+        """dst = scale * bank [+ bias], by the Scalar engine."""
+        factor = self.constant(scale)
+        if bias:
+            added = self.constant(BIAS)
+            nisa.activation(dst=dst, op=nl.copy, data=bank, scale=factor, bias=added)
+        else:
+            nisa.activation(dst=dst, op=nl.copy, data=bank, scale=factor)
+
+    def add(self, dst: nl.NkiTensor, bank: nl.NkiTensor, scale: int, other: nl.NkiTensor) -> None:
+        """dst = scale * bank + other, by the Vector engine."""
+        nisa.scalar_tensor_tensor(
+            dst=dst,
+            data=bank,
+            op0=nl.multiply,
+            operand0=self.constant(scale),
+            op1=nl.add,
+            operand1=other,
+        )

@@ -1,0 +1,55 @@
+"""What is done in the pauses between chains: transforms of the next unit, the norm of the last."""
+
+from __future__ import annotations
+
+from trnconv._nki import nl
+from trnconv.forms.minimal.core import MinimalBlock, MinimalCore, PrepareSteps, do_step
+from trnconv.forms.minimal.norm_steps import LateNorm
+
+LAST_PAUSES = 2  # of a unit, in which nothing is prepared
+EARLIER = 2  # times: steps of the GpSimd engine are done in the first half of the others' pauses
+
+
+class Filler(nl.NKIObject):
+    """Steps that prepare the next unit, done in the pauses that chains leave the Vector engine.
+
+    They end before the last of `chains`, so that the next unit need not wait. Those of the GpSimd
+    engine are issued earlier than those that read what they make.
+    """
+
+    def __init__(
+        self,
+        core: MinimalCore,
+        blocks: list[MinimalBlock],
+        works: PrepareSteps,
+        chains: int,
+        late: LateNorm,
+    ) -> None:
+        self.core = core
+        self.blocks = blocks
+        self.works = works
+        self.pauses = 0
+        self.all_pauses = max(1, chains * core.recipe.outputs - LAST_PAUSES)
+        self.done = 0
+        self.early_done = 0
+        self.late = late
+
+    def pause(self) -> None:
+        """A share of the steps, and of the norm of the unit before."""
+        self.pauses += 1
+        early, others = len(self.works.early), len(self.works.others)
+        self.do_early(min(early, EARLIER * early * self.pauses // self.all_pauses))
+        until = min(others, others * self.pauses // self.all_pauses)
+        while self.done < until:
+            work = self.works.others[self.done]
+            self.do_early(work.after)
+            do_step(self.core, self.blocks[work.prepare.block], work)
+            self.done += 1
+        self.late.share(self.pauses, self.all_pauses)
+
+    def do_early(self, until: int) -> None:
+        """So many early steps, with those that are done."""
+        while self.early_done < until:
+            work = self.works.early[self.early_done]
+            do_step(self.core, self.blocks[work.prepare.block], work)
+            self.early_done += 1
