@@ -23,7 +23,8 @@ def takes_composed(base: Any, activation: str, around: PatchContext, *, lines: b
     """Whether a result that has not run is given the activation; all lines that can be are.
 
     Videos and images may have a fast form that knows functions of one instruction only. Which is
-    faster depends on their sizes: where chunks are to have the bits of the whole, torch does it.
+    faster depends on their sizes: where chunks are to have the bits of the whole, or bands of
+    several ranks are computed alike, torch does it.
     """
     if not isinstance(base, PendingConv):
         return False
@@ -32,7 +33,7 @@ def takes_composed(base: Any, activation: str, around: PatchContext, *, lines: b
     machine, cores = place_of(base, around.backend)
     if activation == ELU and not machine.accepts.psum_in_place:
         return False
-    if lines or around.reproducible:
+    if lines or around.reproducible or around.spread is not None:
         return lines
     bare = base.question(machine)
     return bare is not None and _wins(

@@ -31,6 +31,8 @@ ByTorch = Callable[[Tensor], Tensor]
 class Made(Protocol):
     """What holds the result of a convolution for those who may read it."""
 
+    real: Tensor | None  # the result, once it is made
+
     def made(self) -> Tensor:
         """The result, as the model sees it."""
 
@@ -167,9 +169,11 @@ class PendingConv(Pending):
         super().__init__(sizes, asked.pieces[0].dtype, asked.pieces[0].device)
 
     def operand_storages(self) -> frozenset[int]:
-        """Of inputs, weights, bias and residual."""
+        """Of inputs, weights, bias and residual, and of the bare result, if torch ends that."""
         operands = () if self._asked is None else self._asked.operands
-        return frozenset(storage_of(tensor) for tensor in operands)
+        bare = None if self._bare is None else self._bare[0]()
+        made = () if bare is None or bare.real is None else (bare.real,)
+        return frozenset(storage_of(tensor) for tensor in (*operands, *made))
 
     def run(self) -> Tensor:
         """One with another end took this one's place, unless both are run."""

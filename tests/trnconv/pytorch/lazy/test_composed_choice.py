@@ -188,6 +188,26 @@ def test_an_input_that_changes_before_the_convolution_runs():
     run(Late(), line())
 
 
+def _emptied(y):
+    y[:, :, 1] = 0
+    return y
+
+
+@pytest.mark.parametrize("change", [lambda y: y.mul_(3), _emptied], ids=["all", "some"])
+@pytest.mark.parametrize("looks", [False, True])
+def test_a_result_that_changes_after_it_was_activated(change, looks):
+    class Changed(Two):
+        def forward(self, x):
+            y = self.first(x)
+            z = F.leaky_relu(y, HALF)
+            if looks:
+                assert y.sum().item() is not None
+            y = change(y)
+            return self.last(z) + y
+
+    run(Changed(None), line())
+
+
 def test_another_slope_is_noticed(monkeypatch):
     monkeypatch.setattr(endings, "leaky_relu", lambda slope: f"leaky_relu:{slope / 2}")
     with pytest.raises(AssertionError):
