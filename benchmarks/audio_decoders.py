@@ -46,7 +46,8 @@ class DilatedSteps(nn.Module):
         for pair in self.pairs:
             inner = line
             for conv in pair:
-                inner = conv(F.leaky_relu(inner, SLOPE))
+                inner = F.leaky_relu(inner, SLOPE)
+                inner = conv(inner)
             line = line + inner
         return line
 

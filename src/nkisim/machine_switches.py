@@ -53,7 +53,7 @@ _TURNED_OFF: Final = (
         "psum_in_place",
         value=False,
         effect="sums leave PSUM before an activation and a residual meet: one more rounding;"
-        " depthwise and minimal kernels are not taken",
+        " depthwise and minimal kernels are not taken, nor ELU at the end of a convolution",
         evidence="in-place activations on a bank run on trn1 (KILN dsa_fused); trn2 not seen",
     ),
     MachineSwitch(

@@ -19,6 +19,14 @@ the other half is far more than what the float64 evaluations here and there can 
 tens of steps of 2**-53 each. Below the normal range a step is 2**-149, whatever the value.
 A residual that comes after is one more addition in float32, then the output is rounded once to its
 type: half a step of that type.
+
+Composed activations. The Scalar engine multiplies a sum and the bias by the slope s of a leaky
+ReLU, in float32, and adds them: three roundings and that of s, of terms below s A, so that s z is
+off by 4 u s A more. An ELU takes 1 from exp(z), which is off by FUNCTION_ERROR exp(z), and rounds
+once more: below 1.5 * 2**-23 for z <= 0. Above, exp(z) - 1 is taken only where it seems to be less
+than z. It is more by z^2 / 2 at least, which is as much as those errors only below z = 6e-4, where
+exp(z) < 1.001. So 2**-22 bounds both. Before a residual that comes after, both are rounded to the
+type of the output.
 """
 
 from __future__ import annotations
@@ -59,6 +67,24 @@ FUNCTIONS = {
     "softplus": (lambda z: np.logaddexp(0, z), 1.0),
     "mish": (lambda z: z * np.tanh(np.logaddexp(0, z)), 1.0885),  # at z = 1.49
 }
+
+
+def function_of(activation):
+    """An activation in float64, and the largest slope it has."""
+    name, _, slope = activation.partition(":")
+    if name == "leaky_relu":
+        return lambda z: np.where(z < 0, float(slope) * z, z), 1.0
+    if name == "elu":
+        return lambda z: np.where(z < 0, np.expm1(np.minimum(z, 0)), z), 1.0
+    return FUNCTIONS[name]
+
+
+def _composed_error(activation, magnitude):
+    """What the instructions of a composed activation add; None if it is of one."""
+    name, _, slope = activation.partition(":")
+    if name == "leaky_relu":
+        return 4 * 2.0**-FLOAT32_BITS * float(slope) * magnitude + FLOAT32_SUBNORMAL
+    return 2.0**-22 * np.ones_like(magnitude) if name == "elu" else None
 
 
 @dataclass(frozen=True)
@@ -112,9 +138,14 @@ def ended(sums, end, residual, dtype):
     added = None if residual is None else residual.astype(np.float64)
     if end.residual == "before":
         sums = sums.plus(added)
-    function, slope = FUNCTIONS[end.activation]
+    function, slope = function_of(end.activation)
     exact, error = function(sums.exact), slope * sums.error()
-    if end.activation not in ("identity", "relu"):  # those two are exact
+    composed = _composed_error(end.activation, sums.magnitude + error)
+    if composed is not None:
+        error = error + composed
+        if end.residual == "after":
+            error = error + _rounding(np.abs(exact) + error, dtype)
+    elif end.activation not in ("identity", "relu"):  # those two are exact
         error = error + FUNCTION_ERROR * (np.abs(exact) + error) + FLOAT32_SUBNORMAL
     if end.residual == "after":
         exact = exact + added

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from nkisim.machine import TRN2, TRN3
 from repetition import examples, few
-from trnconv.ask.ends import ACTIVATIONS, RESIDUALS, Epilogue
+from trnconv.ask.ends import ACTIVATIONS, ELU, RESIDUALS, Epilogue, leaky_relu
 from trnconv.ask.policy import Policy
 from trnconv.ask.question import FILTER_GRADIENT, Question
 from trnconv.cases import BENCHMARK, EDGE, find
@@ -32,7 +32,7 @@ PASSES = st.builds(
 )
 ENDS = st.builds(
     Epilogue,
-    st.sampled_from(ACTIVATIONS),
+    st.sampled_from([*ACTIVATIONS, leaky_relu(0.1), ELU]),
     st.sampled_from(RESIDUALS),
     st.sampled_from(("", "float32")),
 )

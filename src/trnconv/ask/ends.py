@@ -11,7 +11,9 @@ from trnconv.errors import UnsupportedError
 ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}  # the types kernels take
 IDENTITY = "identity"
 RELU = "relu"
-ACTIVATIONS = (
+LEAKY_RELU = "leaky_relu"
+ELU = "elu"
+ACTIVATIONS = (  # a function of the Scalar engine each
     IDENTITY,
     RELU,
     "silu",
@@ -22,9 +24,13 @@ ACTIVATIONS = (
     "softplus",
     "mish",
 )
+# Of several instructions, at the end of a direct convolution only. A slope follows the name.
+COMPOSED = (LEAKY_RELU, ELU)
+_DEFAULT_SLOPE = 0.01  # of negative values, as in torch
 NO_RESIDUAL, BEFORE, AFTER = "none", "before", "after"
 RESIDUALS = (NO_RESIDUAL, BEFORE, AFTER)
 _SEPARATOR = "/"
+_OPTION = ":"
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,7 @@ def norm_end_of(text: str) -> NormEnd | None:
 class Epilogue(NKIObject):
     """y = activation(sum + bias [+ residual]) [+ residual], in a dtype of its own or that of x."""
 
-    activation: str = IDENTITY
+    activation: str = IDENTITY  # one of ACTIVATIONS, `leaky_relu` of a slope, or ELU
     residual: str = NO_RESIDUAL  # before or after the activation
     dtype: str = ""  # of y; empty: that of x
     norm: NormEnd | None = None  # what is stored besides y, or instead
@@ -75,19 +81,68 @@ class Epilogue(NKIObject):
         simple = (IDENTITY, RELU)
         return self.residual == NO_RESIDUAL and self.activation in simple
 
+    def composed_steps(self, *, scalar_adds: bool) -> tuple[int, float]:
+        """Instructions for a tile of a composed activation, and passes of the busier engine.
+
+        (1, 1) for other ends. A leaky ReLU has one instruction on each engine, if the Scalar engine
+        adds a bias to what it copies; an ELU three, one of which the engines take in turns. The
+        Vector engine adds a residual in one more.
+        """
+        if not is_composed(self.activation):
+            return 1, 1.0
+        added = 0 if self.residual == NO_RESIDUAL else 1
+        if self.activation == ELU:
+            return 3 + added, 1.5 + added
+        return 2 + added, 1 + (added if scalar_adds or self.residual == BEFORE else added + 1)
+
 
 PLAIN_END = Epilogue()
 
 
-def end_of(activation: str, residual: str, dtype: str) -> Epilogue:
-    """An end, if these words are known."""
-    if activation not in ACTIVATIONS:
+def leaky_relu(slope: float) -> str:
+    """max(z, slope z), as an activation is named."""
+    return f"{LEAKY_RELU}{_OPTION}{slope!r}"
+
+
+def slope_of(activation: str) -> float:
+    """What negative values are multiplied by; 0 if it is no leaky ReLU."""
+    name, _, option = activation.partition(_OPTION)
+    if name != LEAKY_RELU:
+        return 0.0
+    try:
+        slope = float(option) if option else _DEFAULT_SLOPE
+    except ValueError:
+        slope = 0.0
+    if not 0 < slope <= 1:
         raise UnsupportedError(
-            f"activation {activation!r}: the eviction knows {', '.join(ACTIVATIONS)}."
+            f"activation {activation!r}: a slope is above 0 and at most 1, as in"
+            f" {leaky_relu(0.1)!r}. Apply it afterwards."
+        )
+    return slope
+
+
+def is_composed(activation: str) -> bool:
+    """Whether it takes several instructions."""
+    return activation.partition(_OPTION)[0] in COMPOSED
+
+
+def known_activation(activation: str) -> str:
+    """The activation of an end as all call it: a slope is written in one way only."""
+    if slope_of(activation):
+        return leaky_relu(slope_of(activation))
+    if activation not in (*ACTIVATIONS, ELU):
+        raise UnsupportedError(
+            f"activation {activation!r}: the eviction knows {', '.join((*ACTIVATIONS, *COMPOSED))}."
             " Apply it afterwards."
         )
+    return activation
+
+
+def end_of(activation: str, residual: str, dtype: str) -> Epilogue:
+    """An end, if these words are known."""
+    known = known_activation(activation)
     if dtype not in ("", *ITEM_BYTES):
         raise UnsupportedError(f"an output in {dtype}: one of {', '.join(ITEM_BYTES)}.")
     if residual not in RESIDUALS:
         raise UnsupportedError(f"residual {residual!r} the activation: one of before, after.")
-    return Epilogue(activation, residual, dtype)
+    return Epilogue(known, residual, dtype)

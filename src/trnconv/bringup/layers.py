@@ -10,7 +10,17 @@ import ml_dtypes
 import numpy as np
 
 from nkisim.machine import PARTITIONS, Machine
-from trnconv.ask.ends import AFTER, BEFORE, RELU, NormEnd, end_of
+from trnconv.ask.ends import (
+    AFTER,
+    BEFORE,
+    ELU,
+    NO_RESIDUAL,
+    RELU,
+    NormEnd,
+    end_of,
+    leaky_relu,
+    slope_of,
+)
 from trnconv.ask.policy import FAST, Policy
 from trnconv.ask.question import FILTER_GRADIENT, Question
 from trnconv.ask.starts import FACTORS, start_of
@@ -105,9 +115,20 @@ def _ended(sums: Any, question: Question, residual: Any) -> Any:
     end = question.end
     if end.residual == BEFORE:
         sums = sums + residual.astype(np.float64)
-    if end.activation == RELU:
-        sums = np.maximum(sums, 0)
+    sums = _activated(sums, end.activation)
     return sums + residual.astype(np.float64) if end.residual == AFTER else sums
+
+
+def _activated(z: Any, activation: str) -> Any:
+    """The activations that the ladder asks for.
+
+    exp(z) - 1 of integers is far from where bfloat16 rounds the other way.
+    """
+    if slope := slope_of(activation):
+        return np.where(z < 0, slope * z, z)
+    if activation == ELU:
+        return np.where(z < 0, np.expm1(np.minimum(z, 0)), z)
+    return np.maximum(z, 0) if activation == RELU else z
 
 
 def _asked(*sizes: Any, **options: Any) -> Callable[[Machine], Question]:
@@ -205,6 +226,13 @@ def _normed_question(machine: Machine) -> Question:
     return normed if is_searched(only(normed, "minimal")) else plain
 
 
+def _elu_question(machine: Machine) -> Question:
+    """ELU, where sums may be replaced in PSUM; else relu."""
+    end = end_of(ELU if machine.accepts.psum_in_place else RELU, NO_RESIDUAL, "")
+    shape = conv_shape((1, 16, 200), (24, 16, 7), padding=9, dilation=3)
+    return Question(shape, machine, end=end)
+
+
 LAYERS: Final = (
     LadderLayer("pointwise", "a matrix product", _asked((1, 96, 3, 5, 7), (64, 96, 1, 1, 1))),
     LadderLayer(
@@ -233,6 +261,16 @@ LAYERS: Final = (
         _asked(
             (1, 16, 3, 6, 10), (24, 16, 3, 3, 3), padding=(0, 1, 1), end=end_of(RELU, AFTER, "")
         ),
+    ),
+    LadderLayer(
+        "leaky-relu",
+        "an activation of two instructions, one on each engine",
+        _asked((1, 16, 200), (24, 16, 3), padding=1, end=end_of(leaky_relu(0.5), NO_RESIDUAL, "")),
+    ),
+    LadderLayer(
+        "elu",
+        "an exponential in the place of sums in PSUM, and what is made of it",
+        _elu_question,
     ),
     LadderLayer(
         "ahead",

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 
 from trnconv.ask.coarse_residual import CoarseResidual, coarse_residual_of
-from trnconv.ask.ends import IDENTITY
+from trnconv.ask.ends import ELU, IDENTITY, slope_of
 from trnconv.ask.question import FILTER_GRADIENT, OUTPUT
 from trnconv.ask.starts import FACTORS
 from trnconv.geometry import ZEROS
@@ -24,6 +24,7 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "sigmoid": torch.sigmoid,
     "softplus": torch.nn.functional.softplus,
     "mish": torch.nn.functional.mish,
+    ELU: torch.nn.functional.elu,
 }
 
 
@@ -85,6 +86,8 @@ def finished(y: Tensor, activation: str, residual: Tensor | None) -> Tensor:
     """What follows a convolution and its bias."""
     if residual is not None:
         y = y + residual
+    if slope := slope_of(activation):
+        return torch.nn.functional.leaky_relu(y, slope)
     return y if activation == IDENTITY else _ACTIVATIONS[activation](y)
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from trnconv.ask.ends import ACTIVATIONS, IDENTITY
+from trnconv.ask.ends import IDENTITY, known_activation
 from trnconv.ask.policy import BF16, Policy, policy_of
 from trnconv.errors import UnsupportedError
 from trnconv.geometry import CIRCULAR, REFLECT, REPLICATE, ZEROS
@@ -110,10 +110,7 @@ class _CallOptions:
     def __post_init__(self) -> None:
         if self.padding_mode not in _MODES:
             raise ValueError(f"padding_mode {self.padding_mode!r}: {', '.join(_MODES)}.")
-        if self.activation not in ACTIVATIONS:
-            raise UnsupportedError(
-                f"activation {self.activation!r}: one of {', '.join(ACTIVATIONS)}."
-            )
+        known_activation(self.activation)
         if self.reproducible and self.backend == Backend.torch.value:
             raise UnsupportedError(
                 'reproducible=True on backend "torch": the order of its sums is its own. Ask for'

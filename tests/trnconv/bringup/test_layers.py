@@ -29,7 +29,17 @@ LEFT_OUT = {
 
 @few(2)
 @pytest.mark.parametrize(
-    "name", ["pointwise", "image", "residual-after", "transposed", "depthwise", "normed"]
+    "name",
+    [
+        "pointwise",
+        "image",
+        "leaky-relu",
+        "elu",
+        "residual-after",
+        "transposed",
+        "depthwise",
+        "normed",
+    ],
 )
 def test_a_layer_is_right(name):
     machine = find_machine("trn2")

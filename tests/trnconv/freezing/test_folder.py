@@ -12,11 +12,15 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from nkisim.machine import TRN2
+from trnconv.ask.ends import end_of
+from trnconv.ask.question import Question
 from trnconv.errors import TrnconvError
 from trnconv.freezing import frozen_entry, problems_of, write_folder
 from trnconv.freezing.entries import encoded
+from trnconv.freezing.problems import FrozenProblem
 from trnconv.freezing.template import frozen
 from trnconv.freezing.template.images import packed
+from trnconv.geometry import conv_shape
 from trnconv.pytorch.arrays import to_array
 from trnconv.runtime.launch import prepare
 from trnconv.runtime.plans import plans_for
@@ -107,6 +111,36 @@ def random_filters(question, seed):
     kind = getattr(torch, question.dtype)
     w = torch.randn(sizes, generator=generator).to(kind)
     return w, torch.randn(shape.c_out, generator=generator).to(kind)
+
+
+@pytest.mark.parametrize("activation", ["leaky_relu:0.5", "elu"])
+def test_a_composed_activation_is_frozen_with_its_slope(activation, elsewhere, tmp_path):
+    """Sums are multiples of 32: exp(z) - 1 is -1 below 0, and all of them are exact."""
+    shape = conv_shape((1, 2, 1, 1, 30), (3, 2, 1, 1, 5), padding=((0, 0), (0, 0), (2, 2)))
+    question = Question(shape, TRN2, end=end_of(activation, "none", ""))
+    made = frozen_entry(FrozenProblem(question, ("line",)))
+    write_folder(tmp_path / "made", "frozen_line", [made], "a line", "0")
+    named = {"elu": "elu(z)", "leaky_relu:0.5": "leaky_relu(z, 0.5)"}[activation]
+    program = f"""
+import sys
+import nkisim
+nkisim.install()
+sys.path.insert(0, {str(tmp_path / "made" / "torch-ext")!r})
+import frozen_line as frozen
+import torch
+torch.manual_seed(0)
+x = (32 * torch.randint(-2, 3, (1, 2, 1, 1, 30))).bfloat16()
+w, bias = torch.randint(-2, 3, (3, 2, 1, 1, 5)).bfloat16(), torch.tensor([32, 0, -32]).bfloat16()
+z = torch.nn.functional.conv3d(x.float(), w.float(), bias.float(), padding=(0, 0, 2))
+found = frozen.conv3d(x, w, bias, padding=(0, 0, 2), activation={activation!r})
+assert torch.equal(found, torch.nn.functional.{named}.bfloat16())
+try:
+    frozen.conv3d(x, w, bias, padding=(0, 0, 2), activation="leaky_relu:0.25")
+except ValueError:
+    print("refused")
+"""
+    done = run(["-W", "ignore", "-c", program], elsewhere)
+    assert done.stdout.split() == ["refused"], done.stderr[-2000:]
 
 
 @pytest.mark.parametrize("step", [6, pytest.param(1, marks=pytest.mark.slow)])

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.torch
 SUM = torch.linspace(-3, 3, 25, dtype=torch.float64)
 
 
-@pytest.mark.parametrize("name", ACTIVATIONS)
+@pytest.mark.parametrize("name", [*ACTIVATIONS, "leaky_relu:0.1", "elu"])
 def test_every_activation_of_a_kernel_is_one_of_torchs(name):
     ended = finished(SUM, name, None)
     assert ended.shape == SUM.shape

@@ -217,6 +217,28 @@ def test_activation_and_residual_are_the_same_with_and_without_gradients(batch, 
     assert torch.equal(found, torch.relu(torch.nn.functional.conv1d(x, w) + residual))
 
 
+@pytest.mark.parametrize("wants_gradient", [False, True])
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("leaky_relu:0.5", lambda z: torch.nn.functional.leaky_relu(z, 0.5)),
+        ("leaky_relu", torch.nn.functional.leaky_relu),
+        ("elu", torch.nn.functional.elu),
+    ],
+    ids=["slope", "default slope", "elu"],
+)
+def test_a_composed_activation_is_torchs(name, expected, wants_gradient):
+    """Of integers: the sums are exact, and what follows is rounded a few times in float32."""
+    x = torch.arange(24.0).reshape(2, 2, 6) - 9
+    w = torch.tensor([[[1.0, -1], [0, 2]], [[2, 1], [-1, -1]], [[0, 0], [3, -2]]])
+    w.requires_grad_(wants_gradient)
+    found = functional.conv1d(x, w, activation=name)
+    z = torch.nn.functional.conv1d(x, w)
+    assert torch.allclose(found, expected(z), rtol=2.0**-22, atol=2.0**-22)
+    other = functional.conv1d(x, w, activation="leaky_relu:0.25")
+    assert not torch.allclose(found, other, rtol=2.0**-22, atol=2.0**-22)
+
+
 @pytest.mark.parametrize("residual", [tensor(1, 3, 1, 1), tensor(1, 3, 3, 3).half()])
 def test_a_residual_is_not_broadcast_or_cast(residual):
     with pytest.raises(RuntimeError, match="it must be the same"):
@@ -228,5 +250,7 @@ def test_unknown_words_are_refused():
         functional.conv2d(X, W, padding_mode="mirror")
     with pytest.raises(UnsupportedError, match="activation 'cubic'"):
         functional.conv2d(X, W, activation="cubic")
+    with pytest.raises(UnsupportedError, match="above 0 and at most 1"):
+        functional.conv2d(X, W, activation="leaky_relu:1.5")
     with pytest.raises(UnsupportedError, match="backend 'cuda'"):
         functional.conv2d(X, W, backend="cuda")

@@ -129,6 +129,10 @@ class Core(nl.NKIObject):
         self.added = 0
         self.bias = sbuf((recipe.lines, recipe.bias_columns), nl.float32, recipe.bias_address)
         self.bias_loaded = False
+        self.slope_bias = None  # the bias times the slope of a leaky ReLU
+        if recipe.slope > 0:
+            behind = recipe.bias_address + 4 * recipe.bias_columns
+            self.slope_bias = sbuf((recipe.lines, recipe.bias_columns), nl.float32, behind)
         self.zeros = None
         if recipe.zeros:
             self.zeros = sbuf((1, recipe.bank_elems), x[0].dtype, recipe.zeros_address)
@@ -241,6 +245,10 @@ def load_bias(core: Core) -> None:
     """The bias, once: not before it is needed, so that the first windows come first."""
     if not core.bias_loaded:
         nisa.dma_copy(dst=core.bias, src=core.bias_image)
+        if core.slope_bias != None:
+            nisa.tensor_scalar(
+                dst=core.slope_bias, data=core.bias, op0=nl.multiply, operand0=core.recipe.slope
+            )
         core.bias_loaded = True
 
 

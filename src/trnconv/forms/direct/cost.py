@@ -272,7 +272,8 @@ def _evict_ns(plan: DirectPlan, timing: Timing, jobs: JobGroups, cut: _SpanKinds
         cycles += evicted * timing.vector_startup_cycles
         alone = plan.end.activation == IDENTITY and not plan.scalar_adds
         share = 2 if plan.end.shares_engines() and not alone else 1
-        ns += group.count * len(job.out.phases) * cycles / timing.vector_ghz / share
+        passes = plan.end.composed_steps(scalar_adds=plan.scalar_adds)[1] / share
+        ns += group.count * len(job.out.phases) * cycles / timing.vector_ghz * passes
     return ns
 
 

@@ -9,7 +9,8 @@ windows they were loaded into. Nothing is decided here: the recipe lists windows
 from __future__ import annotations
 
 from trnconv._nki import nisa, nl
-from trnconv.ask.ends import AFTER, IDENTITY, RELU
+from trnconv.ask.ends import AFTER, ELU, IDENTITY, RELU
+from trnconv.forms.direct.composed_ends import elu, leaky_relu, leaky_relu_of_sum
 from trnconv.forms.direct.core import (
     BankSum,
     Core,
@@ -298,8 +299,11 @@ def evict_columns(
     written = rows[:, :, first : last + 1 : phase.step]
     done = total.bank[phase.line : lines, :, j - tile.j : j_end - tile.j]
     bias = core.bias[phase.line : lines, job.bias : job.bias + 1]
+    scaled = None
+    if core.slope_bias != None:
+        scaled = core.slope_bias[phase.line : lines, job.bias : job.bias + 1]
     if residual == None:
-        finish(core, written, done, bias)
+        finish(core, written, done, bias, scaled)
     else:
         if core.recipe.end.coarse == None:
             part = residual[0 : phase.lines, top : bottom : phase.row_step, :]
@@ -307,12 +311,27 @@ def evict_columns(
         else:
             cells = phase.row * (job.rows // phase.row_step)
             added = residual[0 : phase.lines, cells + tile.i : cells + tile.i_end, j:j_end]
-        finish_with_residual(core, written, done, bias, added)
+        finish_with_residual(core, written, done, (bias, scaled), added)
 
 
-def finish(core: Core, written: nl.NkiTensor, done: nl.NkiTensor, bias: nl.NkiTensor) -> None:
-    """written = activation(done + bias); Vector and Scalar engine take turns where both can."""
+def finish(
+    core: Core,
+    written: nl.NkiTensor,
+    done: nl.NkiTensor,
+    bias: nl.NkiTensor,
+    scaled: nl.NkiTensor | None,
+) -> None:
+    """written = activation(done + bias); Vector and Scalar engine take turns where both can.
+
+    `scaled` is the bias times the slope of a leaky ReLU, if that is what the activation is.
+    """
     activation = core.recipe.end.activation
+    if activation == ELU:
+        elu(core, written, done, bias)
+        return
+    if scaled != None:
+        leaky_relu(core, written, done, bias, scaled)
+        return
     alone = activation == IDENTITY and not core.recipe.scalar_adds
     if not core.recipe.end.shares_engines() or not (alone or core.next_on_vector()):
         nisa.activation(dst=written, op=OPERATORS[activation], data=done, bias=bias)
@@ -328,15 +347,20 @@ def finish_with_residual(
     core: Core,
     written: nl.NkiTensor,
     done: nl.NkiTensor,
-    bias: nl.NkiTensor,
+    biases: tuple[nl.NkiTensor, nl.NkiTensor | None],
     residual: nl.NkiTensor,
 ) -> None:
     """written = activation(done + bias + residual), or activation(done + bias) + residual.
 
-    What is in between stays in PSUM, in float32; if PSUM is not to be replaced, it is rounded to
-    the output's type.
+    What is in between stays in PSUM, in float32; if PSUM is not to be replaced, or if a composed
+    activation comes before the residual, it is rounded to the output's type.
     """
     end = core.recipe.end
+    bias, scaled = biases
+    if end.residual == AFTER and (end.activation == ELU or scaled != None):
+        finish(core, written, done, bias, scaled)
+        nisa.tensor_tensor(dst=written, data1=written, data2=residual, op=nl.add)
+        return
     kept = done if core.recipe.in_place else written
     if end.residual == AFTER and (end.activation != IDENTITY or core.recipe.scalar_adds):
         nisa.activation(dst=kept, op=OPERATORS[end.activation], data=done, bias=bias)
@@ -346,5 +370,9 @@ def finish_with_residual(
     nisa.scalar_tensor_tensor(
         dst=between, data=done, op0=nl.add, operand0=bias, op1=nl.add, operand1=residual
     )
-    if end.activation != IDENTITY:
+    if end.activation == ELU:
+        elu(core, written, between, None)
+    elif scaled != None:
+        leaky_relu_of_sum(core, written, between)
+    elif end.activation != IDENTITY:
         nisa.activation(dst=written, op=OPERATORS[end.activation], data=between)

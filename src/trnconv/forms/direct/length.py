@@ -166,7 +166,8 @@ def _block_length(plan: DirectPlan, jobs: JobGroups, extent: BlockExtent) -> int
         stack = (job.one.rows, job.one.columns)
         tiles = block_tiles(stack, extent, bank)
         evicted = block_evictions(stack, extent, bank, by_column=plan.evicts_by_column)
-        one = tiles * each * job.matmuls + evicted * len(job.out.phases)
+        ended = evicted * plan.end.composed_steps(scalar_adds=plan.scalar_adds)[0]
+        one = tiles * each * job.matmuls + ended * len(job.out.phases)
         one += len(stored_boxes(plan, job))
         if plan.streamed:
             one += len(job.products) * -(-tiles // plan.target.psum_banks)

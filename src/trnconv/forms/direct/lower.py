@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nkisim.machine import PARTITIONS
+from trnconv.ask.ends import slope_of
 from trnconv.forms.direct.array.m_lines import OutTile
 from trnconv.forms.direct.block_recipe import kind_recipe
 from trnconv.forms.direct.block_types import BlockType, PlacedBlock, blocks_of
@@ -59,6 +60,7 @@ def lower(plan: DirectPlan) -> DirectLowered:
         out=layout.out,
         residual=layout.residual,
         end=plan.end,
+        slope=slope_of(plan.end.activation),
         scalar_adds=plan.scalar_adds,
         bias_columns=len(biases.channels),
         bias_address=layout.bias_address,

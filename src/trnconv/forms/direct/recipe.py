@@ -189,6 +189,7 @@ class Recipe(NKIObject):
     out: Ring
     residual: Ring
     end: Epilogue
+    slope: float  # of a leaky ReLU at the end, else 0
     scalar_adds: bool  # whether the Scalar engine adds a bias to what it copies; trn1 refuses
     bias_columns: int
     bias_address: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trnconv.ask.ends import ITEM_BYTES
+from trnconv.ask.ends import ELU, ITEM_BYTES
 from trnconv.ask.limits import MAX_OFFSET
 from trnconv.forms.direct.block_types import frame_kinds
 from trnconv.forms.direct.jobs import grouped_jobs
@@ -23,6 +23,7 @@ def broken_rules(plan: DirectPlan) -> list[str]:
         *_channels(plan),
         *_memory(plan),
         *_windows(plan),
+        *_composed_end(plan),
         *_coarse_residual(plan),
         *broken_patterns(plan),
     ]
@@ -103,6 +104,13 @@ def _windows(plan: DirectPlan) -> list[str]:
                 " at once"
             )
     return broken
+
+
+def _composed_end(plan: DirectPlan) -> list[str]:
+    """ELU keeps exp(z) in float32: 1 is subtracted from it."""
+    if plan.end.activation == ELU and not plan.target.accepts.psum_in_place:
+        return [f"{ELU}: its exponential replaces sums in PSUM; {plan.machine} has that off"]
+    return []
 
 
 def _coarse_residual(plan: DirectPlan) -> list[str]:

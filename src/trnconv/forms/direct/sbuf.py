@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from trnconv.ask.ends import NO_RESIDUAL
+from trnconv.ask.ends import NO_RESIDUAL, slope_of
 from trnconv.forms.direct.array.m_lines import out_tiles
 from trnconv.forms.direct.block_types import column_kinds, row_kinds
 from trnconv.forms.direct.blocks import valid
@@ -91,7 +91,8 @@ def lay_out(
     added = _RESIDUALS if plan.end.residual != NO_RESIDUAL else 0
     residual = _ring(added, _residual_elems(plan), address, (item, align))
     bias = address + added * residual.pitch
-    zeros = bias + bias_columns * _FLOAT_BYTES
+    biases = 2 if slope_of(plan.end.activation) else 1  # and the bias times the slope
+    zeros = bias + biases * bias_columns * _FLOAT_BYTES
     has_zeros = needs_zeros(plan)
     places = zeros + (plan.target.psum_bank_fp32_elems * item if has_zeros else 0)
     offsets = turn_blocks(plan) * (plan.placed_tensors + 1) if plan.rolled else 0

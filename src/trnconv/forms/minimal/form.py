@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from nkisim.machine import V3
+from trnconv.ask.ends import is_composed
 from trnconv.ask.policy import DIRECT
 from trnconv.ask.question import Question, of_one_frame
 from trnconv.ask.starts import FACTORS
@@ -64,6 +65,8 @@ def _refuses(question: Question, family: str) -> str:
     if broken:
         return broken
     reasons = [*why_not(question.shape, axis), *_refuses_share(question, family)]
+    if is_composed(question.end.activation):
+        reasons.append(f"{question.end.activation} at the end: it has functions of one instruction")
     return f"{family}: {'; '.join(reasons)}" if reasons else ""
 
 

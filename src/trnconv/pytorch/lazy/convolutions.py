@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from trnconv.ask.ends import is_composed
 from trnconv.ask.launches import launches
 from trnconv.errors import UnsupportedError
 from trnconv.geometry import ConvShape
@@ -17,8 +18,9 @@ from trnconv.pytorch.lazy.as_images import put_in_order
 from trnconv.pytorch.lazy.bypass import passing
 from trnconv.pytorch.lazy.cell import LazyCell, ViewOf, as_kernels_leave_it, require_movable
 from trnconv.pytorch.lazy.channel_cells import cells_of
+from trnconv.pytorch.lazy.composed_choice import takes_composed
 from trnconv.pytorch.lazy.context import PatchContext
-from trnconv.pytorch.lazy.deferred_conv import DeferredConv, PendingConv
+from trnconv.pytorch.lazy.deferred_conv import ByTorch, DeferredConv, PendingConv
 from trnconv.pytorch.lazy.deferred_result import Pending
 from trnconv.pytorch.lazy.filters import Filters
 from trnconv.pytorch.lazy.fold_choice import folding_wins, upsampled_before
@@ -38,10 +40,11 @@ from trnconv.pytorch.lazy.stored_frames import StoredFrames
 from trnconv.pytorch.lazy.tensor import LazyTensor
 from trnconv.pytorch.lazy.unread import unseen
 from trnconv.pytorch.lazy.video import AxisOrder, FrameRun, LazyVideo
-from trnconv.pytorch.lazy.videos import video_of
+from trnconv.pytorch.lazy.videos import lines_of, video_of
 from trnconv.pytorch.norm_ops import place_of
 
 Tensor = torch.Tensor
+_ORDERS = {1: AxisOrder.lines, 2: AxisOrder.images, 3: AxisOrder.video}  # by rank
 _TO_VIDEO = {AxisOrder.video: (0, 1, 2, 3, 4), AxisOrder.frames_first: (0, 2, 1, 3, 4)}
 
 
@@ -52,8 +55,8 @@ def unsupported_type(weights: torch.dtype) -> str:
 
 
 def convolved(x: Tensor, filters: Filters, around: PatchContext) -> LazyTensor | None:
-    """The result, not yet run; None if x is no video that a 3-D or 2-D convolution takes."""
-    video = video_of(x)
+    """The result, not yet run; None if x is no video, and no lines, that a convolution takes."""
+    video = lines_of(x) if filters.rank == 1 and around.spread is None else video_of(x)
     if not _takes(video, filters):
         if around.spread is not None:
             around.spread.require_local(filters)
@@ -75,7 +78,7 @@ def _result(video: LazyVideo, around: PatchContext) -> LazyTensor:
 
 
 def _takes(video: LazyVideo | None, filters: Filters) -> bool:
-    wanted = {2: AxisOrder.images, 3: AxisOrder.video}.get(filters.rank)
+    wanted = _ORDERS[filters.rank]
     if video is None or video.layout is not wanted or not all(video.sizes):
         return False
     return video.dtype == video.runs[0].base.dtype and filters.fit(video)
@@ -256,13 +259,23 @@ def _plus_cells(seen: LazyVideo, other: Any, backend: str) -> Pending | None:
     return fused if question is not None and is_planned(question, cores) else None
 
 
-def activated(x: Any, activation: str) -> LazyTensor | None:
-    """An activation, as the end of a convolution."""
+def activated(x: Any, activation: str, by_torch: ByTorch) -> LazyTensor | None:
+    """An activation, as the end of a convolution.
+
+    Blocks of lines add what they activate: where a convolution's own result may still be read when
+    the activated one is needed, it runs without, once, and the activation is `by_torch`.
+    """
     if not _open(x):
         return None
     video = x.video()
     assert video is not None
-    fused = video.runs[0].base.activated(activation)
+    cell, base = x.view_of.cell, video.runs[0].base
+    lines, sizes = video.layout is AxisOrder.lines, video.sizes
+    if is_composed(activation) and not takes_composed(base, activation, cell.around, lines=lines):
+        return None
+    fused = base.activated(activation)
+    if lines and isinstance(fused, PendingConv):
+        fused.unless_read(cell, lambda y: as_video(by_torch(y), AxisOrder.lines, sizes))
     return None if fused is None else _instead(x, fused)
 
 
@@ -308,6 +321,8 @@ def as_video(seen: Tensor, layout: AxisOrder, sizes: Sequence[int]) -> Tensor:
     """A tensor in a layout, as [N, C, T, H, W] of these sizes."""
     n, c, t, h, w = sizes
     with unseen():
+        if layout is AxisOrder.lines:
+            return seen.unsqueeze(2).unsqueeze(2)
         if layout is not AxisOrder.images:
             return seen.permute(*_TO_VIDEO[layout])
         if n == 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -24,6 +25,16 @@ from trnconv.pytorch.normed_op import OutputNorming, normed_convolution
 from trnconv.pytorch.ops import fused_convolution
 
 Tensor = torch.Tensor
+ByTorch = Callable[[Tensor], Tensor]
+
+
+class Made(Protocol):
+    """What holds the result of a convolution for those who may read it."""
+
+    real: Tensor | None  # the result, once it is made
+
+    def made(self) -> Tensor:
+        """The result, as the model sees it."""
 
 
 class Later(Protocol):
@@ -154,23 +165,41 @@ class PendingConv(Pending):
         self.macs = shape.macs()
         self._asked: DeferredConv | None = asked
         self._family = family or _Family()
+        self._bare: tuple[weakref.ref[Made], ByTorch] | None = None
         super().__init__(sizes, asked.pieces[0].dtype, asked.pieces[0].device)
 
     def operand_storages(self) -> frozenset[int]:
-        """Of inputs, weights, bias and residual."""
+        """Of inputs, weights, bias and residual, and of the bare result, if torch ends that."""
         operands = () if self._asked is None else self._asked.operands
-        return frozenset(storage_of(tensor) for tensor in operands)
+        bare = None if self._bare is None else self._bare[0]()
+        made = () if bare is None or bare.real is None else (bare.real,)
+        return frozenset(storage_of(tensor) for tensor in (*operands, *made))
 
     def run(self) -> Tensor:
         """One with another end took this one's place, unless both are run."""
         asked = self._asked
         assert asked is not None
+        if (read := self._of_bare()) is not None:
+            self._asked = None
+            return read
         if self._family.has_run:
             asked.book.repeated[asked.module] += 1
         self._family.has_run = True
         y = asked.run()
         self._asked = None
         return y
+
+    def unless_read(self, bare: Made, by_torch: ByTorch) -> None:
+        """Leave the end to torch if what holds the result without it is alive when this runs."""
+        self._bare = weakref.ref(bare), by_torch
+
+    def _of_bare(self) -> Tensor | None:
+        """The result, by torch, of the one without its end; None if nobody can read that."""
+        if self._bare is None:
+            return None
+        holder, by_torch = self._bare
+        bare = holder()
+        return None if bare is None else by_torch(bare.made())
 
     def question(self, machine: Machine) -> Question | None:
         """What is asked of the planner; None if it has run."""

@@ -7,14 +7,16 @@ from typing import Any
 
 import torch
 
+from trnconv.ask.ends import ELU, leaky_relu
 from trnconv.pytorch import functional
 from trnconv.pytorch.lazy.bypass import passing
 from trnconv.pytorch.lazy.context import PatchContext
 from trnconv.pytorch.lazy.convolutions import activated, convolved, plus, unsupported_type
 from trnconv.pytorch.lazy.filters import Filters
+from trnconv.pytorch.lazy.frame_by_frame import on_each_frame
 from trnconv.pytorch.lazy.record import note_forward, note_transposed
 from trnconv.pytorch.lazy.tensor import LazyTensor
-from trnconv.pytorch.lazy.traits import mapped
+from trnconv.pytorch.lazy.traits import mapped, traits_of
 
 Tensor = torch.Tensor
 Note = Callable[[PatchContext, Any, Any, Any], Any]
@@ -80,20 +82,48 @@ def _sum(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     return NotImplemented if found is None else found
 
 
-def _activation(name: str) -> Note:
-    """For an operator without options: it looks at the input only."""
+def _activation(named: Callable[..., str]) -> Note:
+    """For an operator whose activation is `named` by its options; empty: kernels do not have it."""
 
     def note(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
-        del func, kwargs
-        found = activated(args[0], name) if around.rewrites.fuse_ends else None
+        x, *options = args
+        name = named(*options, **kwargs) if around.rewrites.fuse_ends else ""
+
+        def by_torch(y: Tensor) -> Tensor:
+            with passing():
+                given = (y, *options)
+                framed = None
+                if around.reproducible:
+                    framed = on_each_frame(traits_of(func).name, func, given, kwargs)
+                result: Tensor = func(*given, **kwargs) if framed is None else framed
+                return result
+
+        found = activated(x, name, by_torch) if name else None
         return NotImplemented if found is None else found
 
     return note
+
+
+def _leaky_relu(negative_slope: float = 0.01) -> str:
+    return leaky_relu(float(negative_slope)) if 0 < negative_slope <= 1 else ""
+
+
+def _elu(alpha: float = 1, scale: float = 1, input_scale: float = 1) -> str:
+    return ELU if (alpha, scale, input_scale) == (1, 1, 1) else ""
+
+
+def _without_options(name: str) -> Callable[[], str]:
+    return lambda: name
 
 
 # Not gelu and softplus: their operators have options (`approximate`, `beta`), torch computes them.
 NOTED_ENDS: dict[str, Note] = {
     "aten::convolution": _convolution,
     "aten::add": _sum,
-    **{f"aten::{name}": _activation(name) for name in ("silu", "relu", "tanh", "sigmoid")},
+    "aten::leaky_relu": _activation(_leaky_relu),
+    "aten::elu": _activation(_elu),
+    **{
+        f"aten::{name}": _activation(_without_options(name))
+        for name in ("silu", "relu", "tanh", "sigmoid")
+    },
 }

@@ -66,6 +66,8 @@ def _padded(frames: Tensor, video: LazyVideo, book: Ledger) -> Tensor:
 
 
 def _laid_out(frames: Tensor, video: LazyVideo, book: Ledger) -> Tensor:
+    if video.layout is AxisOrder.lines:
+        return frames[:, :, 0, 0]
     if video.layout is not AxisOrder.images:
         return frames.permute(_LAYOUTS[video.layout])
     n, c, t, h, w = frames.shape

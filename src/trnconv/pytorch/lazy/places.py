@@ -21,7 +21,7 @@ def shown(video: LazyVideo, memory: Tensor, view: Tensor) -> LazyVideo | None:
     """
     if view is memory:
         return video
-    if view.dtype != memory.dtype:
+    if view.dtype != memory.dtype or video.layout is AxisOrder.lines:
         return None
     found = _shown(video, memory, view)
     if found is None and (other := video.with_roles_exchanged()) is not None:

@@ -19,6 +19,7 @@ from trnconv.pytorch.lazy.unread import unseen
 
 Pair = tuple[int, int]
 Pads = tuple[Pair, Pair, Pair]  # before and after, of frames, rows and columns
+_LINE_AXES = 3
 NO_PADS: Pads = ((0, 0), (0, 0), (0, 0))
 NO_MODES: Modes = (ZEROS, ZEROS, ZEROS)
 _MODES = {"constant": ZEROS, "replicate": REPLICATE, "reflect": REFLECT}
@@ -30,6 +31,7 @@ class AxisOrder(Enum):
     video = "N C T H W"
     frames_first = "N T C H W"
     images = "NT C H W"
+    lines = "N C W"  # of samples: one frame of one row
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,19 @@ class LazyVideo:
             found = _video_of(alias.unsqueeze(2), tensor, AxisOrder.images)
         return replace(found, from_images=True)
 
+    @staticmethod
+    def of_lines(tensor: torch.Tensor) -> LazyVideo | None:
+        """A tensor of 3 dimensions that a convolution takes for lines; None if it has no elements.
+
+        Tokens have 3 dimensions too: so nothing but a convolution says that they are lines.
+        """
+        plain = tensor.is_floating_point() and tensor.layout is torch.strided
+        if tensor.dim() != _LINE_AXES or not plain or not tensor.numel():
+            return None
+        with unseen():
+            frames = tensor.detach().unsqueeze(2).unsqueeze(2)
+            return _video_of(frames, tensor, AxisOrder.lines)
+
     @property
     def sizes(self) -> tuple[int, int, int, int, int]:
         """(N, C, T, H, W), padding included."""
@@ -109,6 +124,7 @@ class LazyVideo:
             AxisOrder.video: (n, c, t, h, w),
             AxisOrder.frames_first: (n, t, c, h, w),
             AxisOrder.images: (n * t, c, h, w),
+            AxisOrder.lines: (n, c, w),
         }
         return torch.Size(seen[self.layout])
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.nn.utils.weight_norm import WeightNorm
 from torch.utils._pytree import tree_leaves
 
 from trnconv.pytorch import functional
@@ -180,8 +181,12 @@ def carried_state(self: torch.nn.Module) -> Any:
 
 
 def has_hooks(module: torch.nn.Module) -> bool:
-    """Whether somebody looks at what goes in or comes out."""
-    return bool(module._forward_hooks or module._forward_pre_hooks)  # noqa: SLF001 (torch's names)
+    """Whether somebody looks at what goes in or comes out.
+
+    torch's older weight_norm is a hook that does not: it makes a new weight for every call.
+    """
+    both = (module._forward_hooks, module._forward_pre_hooks)  # noqa: SLF001 (torch's names)
+    return any(not isinstance(hook, WeightNorm) for hooks in both for hook in hooks.values())
 
 
 def is_managed(module: torch.nn.Module) -> bool:

@@ -45,6 +45,28 @@ def test_every_convolution_is_taken_and_values_stay(name):
         assert torch.equal(model(codes()), expected)
 
 
+# Activations behind convolutions, and sums. In a vocoder, the first of a pair is of what is added,
+# too: it is torch's. Codecs of this structure add nothing. What transposed ones make is torch's.
+FUSED = {
+    "hifi-gan": ("leaky_relu:0.1", 12, 12),  # two levels of two blocks of three dilations
+    "bigvgan": ("snake", 0, 12),
+    "encodec": ("elu", 8 + 1, 0),  # two levels of two dilations, two convolutions each
+    "mimi": ("elu", 8 + 1, 0),
+    "dac": ("snake", 0, 0),
+}
+
+
+@pytest.mark.parametrize("name", FUSED)
+def test_activations_and_sums_are_ends_of_convolutions(name):
+    model, (activation, ends, sums) = built(name), FUSED[name]
+    with torch.no_grad(), patched(model, backend="nkisim") as report:
+        model(codes())
+    works = report.book.works.items()
+    assert sum(calls for work, calls in works if work.end.activation == activation) == ends
+    assert sum(calls for work, calls in works if work.end.residual == "before") == sums
+    assert not report.book.repeated
+
+
 @pytest.mark.parametrize("name", AUDIO)
 def test_the_bound_notices_a_tap_that_is_missing(name):
     model = built(name)

@@ -105,7 +105,7 @@ def hbm_bytes(trace):
 PLAIN = conv_shape((1, 96, 3, 24, 64), (96, 96, 3, 3, 3), padding=(0, 1, 1))
 
 
-@pytest.mark.parametrize("activation", ["relu", "silu", "gelu", "mish"])
+@pytest.mark.parametrize("activation", ["relu", "silu", "gelu", "mish", "leaky_relu:0.1", "elu"])
 def test_an_activation_moves_nothing(activation):
     end = end_of(activation, "none", "")
     assert hbm_bytes(trace_of(PLAIN, end=end)) == hbm_bytes(trace_of(PLAIN))

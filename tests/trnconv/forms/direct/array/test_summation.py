@@ -240,8 +240,8 @@ def test_exact_plans_give_the_same_bits(name):
     np.testing.assert_array_equal(exact, whole(LAYERS[name], arrays))
 
 
-@few(1)
-@pytest.mark.parametrize("activation", ["relu", "silu", "gelu"])
+@few(3)
+@pytest.mark.parametrize("activation", ["relu", "silu", "gelu", "leaky_relu:0.1", "elu"])
 def test_ends_do_not_depend_on_the_chunk(activation):
     """Two engines take turns to end sums, and elements stand at other places of their tiles."""
     layer = LAYERS["40"]
