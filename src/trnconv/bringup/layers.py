@@ -177,13 +177,21 @@ def _by_dma(question: Question, cores: int) -> tuple[Plan, ...]:
     return _having(question, cores, "by_dma")
 
 
-def _having(question: Question, cores: int, decision: str) -> tuple[Plan, ...]:
-    """The fastest plan that has made a decision, the same for every core."""
+def _having(question: Question, cores: int, *decisions: str) -> tuple[Plan, ...]:
+    """The fastest plan of a family that has made some decisions, the same for every core."""
     for offer in offers_of(question):
         for priced in offer.plans:
-            if getattr(priced.plan, decision):
+            if all(getattr(priced.plan, decision) for decision in decisions):
                 return (priced.plan,) * cores
-    raise PlanError(f"no plan of {question.shape} has {decision}. Report it.")
+    raise PlanError(f"no plan of {question.shape} has {' and '.join(decisions)}. Report it.")
+
+
+def _by_gpsimd(question: Question, cores: int) -> tuple[Plan, ...]:
+    """Minimal filtering with residual and steps on the GpSimd engine; else what is taken instead."""
+    asked = only(question, "minimal")
+    if not is_searched(asked):
+        return plans_for(question, cores)
+    return _having(asked, cores, "gpsimd_residual", "gpsimd_steps")
 
 
 def _by(form: str) -> Callable[[Question, int], tuple[Plan, ...]]:
@@ -210,6 +218,11 @@ def _fast_question(machine: Machine) -> Question:
     policy = Policy(FAST, x_max=4.0, least_macs=0)
     shape = conv_shape((1, 64, 3, 8, 32), (64, 64, 3, 3, 3), padding=(0, 1, 1))
     return Question(shape, machine, policy=policy)
+
+
+def _added_question(machine: Machine) -> Question:
+    """The same with a residual."""
+    return replace(_fast_question(machine), end=end_of(RELU, BEFORE, ""))
 
 
 def _scaled_question(machine: Machine) -> Question:
@@ -300,6 +313,12 @@ LAYERS: Final = (
         "minimal filtering with fp16 transforms",
         _fast_question,
         _by("minimal"),
+    ),
+    LadderLayer(
+        "gpsimd",
+        "inputs subtracted and a residual added by the GpSimd engine, beside the Vector engine",
+        _added_question,
+        _by_gpsimd,
     ),
     LadderLayer(
         "scaled",

@@ -39,6 +39,7 @@ LEFT_OUT = {
         "transposed",
         "depthwise",
         "normed",
+        "gpsimd",
     ],
 )
 def test_a_layer_is_right(name):
