@@ -187,7 +187,7 @@ def _having(question: Question, cores: int, *decisions: str) -> tuple[Plan, ...]
 
 
 def _by_gpsimd(question: Question, cores: int) -> tuple[Plan, ...]:
-    """Minimal filtering with residual and steps on the GpSimd engine; else what is taken instead."""
+    """Minimal filtering with work for the GpSimd engine; else by what is taken instead."""
     asked = only(question, "minimal")
     if not is_searched(asked):
         return plans_for(question, cores)
