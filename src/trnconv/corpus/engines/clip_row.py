@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 
 from trnconv.corpus.decoder import DecodedVideo
-from trnconv.corpus.video_reader import BadVideoError, Pixels, Window
+from trnconv.corpus.video_reader import RGB, BadVideoError, Pixels, Window
 from trnconv.records import from_json, to_json
-
-_RGB = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +61,8 @@ def _video(about: dict[str, Any], pixels: Pixels) -> DecodedVideo | BadVideoErro
         return BadVideoError(about["bad"])
     found, start = [], 0
     for window in (from_json(Window, said) for said in about["windows"]):
-        shape = (window.frames, window.picture.height, window.picture.width, _RGB)
-        end = start + window.frames * window.picture.pixels * _RGB
+        shape = (window.frames, window.picture.height, window.picture.width, RGB)
+        end = start + window.frames * window.picture.pixels * RGB
         found.append((window, pixels[start:end].reshape(shape)))
         start = end
     return DecodedVideo(tuple(found), about["fps"], about["source_bytes"], about["source_sha256"])

@@ -29,7 +29,6 @@ from trnconv.corpus.encoding import Encoder
 from trnconv.corpus.engines.clip_row import ClipRow
 from trnconv.corpus.engines.shard_keeper import ShardKeeper
 from trnconv.corpus.job import Job
-from trnconv.corpus.leases import MOST_ATTEMPTS
 from trnconv.corpus.metrics import ShardMetrics, Stopwatch, now
 from trnconv.corpus.needs import needed_for
 from trnconv.corpus.plan import Segment
@@ -44,7 +43,8 @@ _SEGMENTS = 2  # whose open shards are in a dataset: the driver holds no whole p
 _CLIPS_PER_TASK = 8  # of one shard: what Ray decodes again if a machine is lost
 _WORKERS_PER_KEEPER = 8  # a keeper writes and hashes what so many encode
 _CALLS = 16  # to a keeper at a time
-_RGB = 3
+_PROCESS_BYTES = 256 << 20  # of one that decodes, and has no torch
+_COPIES = 3  # of a clip's pixels where it is decoded: the decoder's, a block's, and Ray's
 
 
 @dataclass(frozen=True)
@@ -165,6 +165,7 @@ class ClipActor:
     @cached_property
     def _encoder(self) -> Encoder:
         """Made with the first clip, because Ray hides what is raised while an actor is made."""
+        self._keepers.ask(0, "join")
         self._name = announce(self._job)
         encoder = job_encoder(self._job)
         self._since = (perf_counter(), process_time())
@@ -204,21 +205,19 @@ def _encoded(
             yield from keepers.ask(row["shard"], "reports")
         for number in range(len(keepers.actors)):
             yield from keepers.ask(number, "settle")
-    except (ray.exceptions.RayActorError, ray.exceptions.WorkerCrashedError) as dead:
+    except ray.exceptions.RayActorError as dead:
         raise TrnconvError(
-            f"processes of Ray died too often: {str(dead).splitlines()[0]} Look at what ends them,"
-            " and run the same command again; what is done stays done."
+            f"those who keep shards died too often: {str(dead).splitlines()[0]} Look at what ends"
+            " them, and run the same command again; what is done stays done."
         ) from dead
 
 
 def _dataset(
     ray: Any, job: Job, rows: list[dict[str, Any]], cluster: Cluster, keepers: Keepers
 ) -> Any:
-    clips = sum(row["last"] - row["first"] for row in rows)
-    workers = min(cluster.workers, clips)
+    workers = min(cluster.workers, sum(row["last"] - row["first"] for row in rows))
     # A block is a clip: whatever has the pixels of the smallest one is handed on.
-    frames, picture = min(job.buckets.lengths), min(one.pixels for one in job.buckets.pictures)
-    ray.data.DataContext.get_current().target_max_block_size = frames * picture * _RGB
+    ray.data.DataContext.get_current().target_max_block_size = job.reading.least_bytes
     decoded = ray.data.from_items(rows, override_num_blocks=len(rows)).map_batches(
         decoded_clips,
         fn_args=(job, keepers),
@@ -226,7 +225,7 @@ def _dataset(
         batch_format="pyarrow",
         compute=ray.data.TaskPoolStrategy(size=workers * job.readers),
         num_cpus=1,
-        max_retries=job.limits.deaths,
+        memory=_PROCESS_BYTES + _COPIES * job.reading.most_bytes,  # unequal needs are not fused
     )
     return decoded.map_batches(
         ClipActor,
@@ -234,7 +233,6 @@ def _dataset(
         batch_size=1,
         batch_format="pyarrow",
         compute=ray.data.ActorPoolStrategy(size=workers),
-        max_restarts=MOST_ATTEMPTS,
         **_resources(cluster),
     )
 
@@ -245,7 +243,7 @@ def _keepers(ray: Any, job: Job, cluster: Cluster) -> Keepers:
         num_cpus=0, max_restarts=job.limits.deaths, max_task_retries=-1, max_concurrency=_CALLS
     )(ShardKeeper)
     count = -(-cluster.workers // _WORKERS_PER_KEEPER)
-    return Keepers(tuple(kind.remote(job) for _ in range(count)))
+    return Keepers(tuple(kind.remote(job, cluster.workers) for _ in range(count)))
 
 
 def _resources(cluster: Cluster) -> dict[str, Any]:

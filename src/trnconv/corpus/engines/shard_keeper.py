@@ -6,6 +6,7 @@ which clips are in hand and what came of them, and commits the shard when the la
 
 from __future__ import annotations
 
+from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -15,11 +16,12 @@ from trnconv.corpus.clip_latents import ClipLatents, dead_of
 from trnconv.corpus.clips import Clip
 from trnconv.corpus.completion import record_name
 from trnconv.corpus.job import Job
-from trnconv.corpus.leases import Lease, claim
+from trnconv.corpus.leases import MOST_ATTEMPTS, Lease, claim
 from trnconv.corpus.metrics import ShardMetrics, shared, worker_name
 from trnconv.corpus.plan import Segment, read_segment
 from trnconv.corpus.shard_outcome import ShardOutcome, disk_in_words
 from trnconv.corpus.shards import Shard
+from trnconv.errors import TrnconvError
 
 
 @dataclass(frozen=True)
@@ -36,16 +38,23 @@ class ShardInHand:
 class ShardKeeper:
     """Keeps shards by number. Its methods may be called from many threads."""
 
-    def __init__(self, job: Job) -> None:
-        self._job = job
+    def __init__(self, job: Job, workers: int) -> None:
+        self._job, self._workers = job, workers
+        self._starts: Counter[str] = Counter()
         self._lock = Lock()
         self._shards: dict[int, ShardInHand | None] = {}  # None: whole now, or another's
         self._committer = ThreadPoolExecutor(1)  # so that nobody's clip waits for an upload
         self._commits: list[Future[ShardMetrics]] = []
 
+    def join(self) -> None:
+        """Count a worker that starts."""
+        with self._lock:
+            self._count("workers", self._workers)
+
     def clips(self, segment: Segment, number: int, first: int, last: int) -> tuple[Clip, ...]:
         """So many of a shard's clips, to be encoded; none if it is done, or another is at it."""
         with self._lock:
+            self._count(f"decoders of shard {number} from clip {first} on", 1)
             if number not in self._shards:
                 self._shards[number] = self._claimed(segment, number)
             held = self._shards[number]
@@ -91,11 +100,21 @@ class ShardKeeper:
         with self._lock:
             kept, self._shards = self._shards, {}
             commits, self._commits = self._commits, []
+            self._starts.clear()
         for held in kept.values():
             if held is not None:
                 with suppress(InterruptedError), held.held:
                     raise InterruptedError(f"clips of shard {held.shard.name} are lost")
         return [commit.result() for commit in commits]
+
+    def _count(self, what: str, needed: int) -> None:
+        """Whoever starts dead processes again, for ever perhaps, is told to stop."""
+        self._starts[what] += 1
+        if self._starts[what] > needed + MOST_ATTEMPTS:
+            raise TrnconvError(
+                f"{self._starts[what]} {what} have started, and {needed} would do: the others died."
+                " Look at what ends them, and run the same command again; what is done stays done."
+            )
 
     def _claimed(self, segment: Segment, number: int) -> ShardInHand | None:
         folder = self._job.folder
