@@ -20,7 +20,7 @@ def parquet_table(data: bytes, columns: Sequence[str] | None = None) -> Any:
         import pyarrow.parquet as pq
 
     try:
-        table = pq.ParquetFile(io.BytesIO(data)).read(columns)
+        table = pq.ParquetFile(io.BytesIO(data)).read(columns, use_threads=False)
         return table if columns is None else table.select(columns)
     except (pa.ArrowException, OSError, KeyError) as error:
         raise ValueError(str(error)) from error
