@@ -84,7 +84,7 @@ class ShardKeeper:
             held.outcome.keep(ended)
         with self._lock:
             held.parts.append(part)
-            if held.outcome.is_whole() and self._shards[number] is held:
+            if held.outcome.is_whole() and self._shards.get(number) is held:
                 self._shards[number] = None
                 self._commits.append(self._committer.submit(self._commit, held, weights_sha256))
 

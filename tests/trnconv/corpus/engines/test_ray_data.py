@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from contextlib import suppress
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -66,12 +67,12 @@ def environment(tmp_path_factory):
 class Driver:
     """`trnconv encode --engine ray` as a process, and all that it starts."""
 
-    def __init__(self, corpus, out, environment, script=("-m", "trnconv")):
+    def __init__(self, corpus, out, environment, script=("-m", "trnconv"), more=()):
         engine = ["--engine", "ray", "--workers", str(WORKERS)]
         command = [sys.executable, *script, "encode", str(corpus), "--out", str(out)]
         self.out = out
         self.process = subprocess.Popen(
-            [*command, *OPTIONS, *engine],
+            [*command, *OPTIONS, *more, *engine],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -248,11 +249,19 @@ class Deadly:
     def encode(self, pixels):
         os.kill(os.getpid(), signal.SIGKILL)
 
-class DyingActor(ray_data.ClipActor):
-    def _ended(self, encoder, row):
-        return super()._ended(Deadly() if row.id == {poison!r} else encoder, row)
+class DyingActor:
+    def __init__(self, job, keepers):
+        from trnconv.corpus.engines import ray_data
+        self.whole = ray_data.ClipActor(job, keepers)
+        ended = self.whole._ended
+        self.whole._ended = lambda encoder, row: ended(
+            Deadly() if row.id == {poison!r} else encoder, row
+        )
 
-ray_data.ClipActor = DyingActor
+    def __call__(self, rows):
+        return self.whole(rows)
+
+ray_data.ClipActor = DyingActor  # here, and not in the processes of Ray
 main()
 """
 
@@ -281,6 +290,72 @@ def test_a_clip_that_actors_die_of_is_set_aside_and_costs_no_other(corpus, envir
         for row in json.loads(data)["clips"]
     }
     assert values == {name: value for name, value in wanted.items() if name != poison}
+
+
+def test_a_keepers_refusal_ends_the_job_in_its_words(corpus, environment, tmp_path):
+    out = tmp_path / "latents"
+    (out / "leases/000000").mkdir(parents=True)
+    ended = json.dumps({"process": "x-1-1", "worker": "w", "until": 0.0})
+    for attempt in range(1, 101):
+        (out / f"leases/000000/00000000.{attempt}.json").write_text(ended)
+    driver = Driver(small(corpus, tmp_path, 3), out, environment)
+    try:
+        _, err = driver.process.communicate(timeout=limit_s(LIMIT_S))
+    finally:
+        driver.kill()
+    assert driver.process.returncode == 2, err
+    assert "100 attempts at 000000/00000000 have ended without a result" in err
+    assert "Traceback" not in err
+
+
+SLOW = """
+import time
+from pathlib import Path
+from trnconv.cli import main
+from trnconv.corpus.clip_latents import ClipLatents
+from trnconv.corpus.engines import ray_data
+
+def decoded_clips(rows, job, keepers):
+    for row in ray_data.decoded_clips(rows, job, keepers):
+        (name,) = row["id"].to_pylist()
+        Path({log!r}, f"{{time.time():.6f}}+{{name}}").touch()
+        yield row
+
+class SlowActor:
+    def __init__(self, job, keepers):
+        from trnconv.corpus.engines import ray_data
+        self.whole = ray_data.ClipActor(job, keepers)
+        self.whole._ended = self.ended
+
+    def ended(self, encoder, row):
+        time.sleep(0.5)
+        Path({log!r}, f"{{time.time():.6f}}-{{row.id}}").touch()
+        return ClipLatents(row.id, reason="of no interest")
+
+    def __call__(self, rows):
+        return self.whole(rows)
+
+ray_data.ClipActor, ray_data.decoded_clips = SlowActor, decoded_clips
+main()
+"""
+
+
+def test_decoding_waits_when_its_share_of_memory_is_full(environment, tmp_path):
+    """Of 80 MB, Ray Data may use half: 11 clips of 3.3 MB, not 60. Each hand has a few more."""
+    videos, log = tmp_path / "videos", tmp_path / "log"
+    log.mkdir()
+    write_corpus(videos, 60, lengths=(17,), height=256, width=256)
+    small_store = {**environment, "RAY_DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES": "80000000"}
+    script = ("-c", SLOW.format(log=str(log)))
+    driver = Driver(videos, tmp_path / "latents", small_store, script, ("--size", "256x256"))
+    try:
+        assert driver.ended()["set_aside"] == 60
+    finally:
+        driver.kill()
+    steps = [1 if "+" in path.name else -1 for path in sorted(log.iterdir())]
+    assert steps.count(1) == steps.count(-1) == 60
+    assert max(accumulate(steps)) <= 11 + 4 * WORKERS
+    assert not list(Path(environment["RAY_TMPDIR"]).rglob("ray_spilled_objects*/*"))
 
 
 def all_at_work(metrics):
