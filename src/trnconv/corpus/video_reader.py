@@ -42,12 +42,12 @@ class VideoRequest:
     @property
     def least_bytes(self) -> int:
         """Of the pixels of a clip that fills the smallest bucket."""
-        return RGB * min(self.buckets.lengths) * min(one.pixels for one in self.buckets.pictures)
+        return RGB * min(self.buckets.lengths) * min(size.pixels for size in self.buckets.pictures)
 
     @property
     def most_bytes(self) -> int:
         """Of the pixels of a clip whose windows all fill the largest bucket."""
-        largest = max(one.pixels for one in self.buckets.pictures)
+        largest = max(size.pixels for size in self.buckets.pictures)
         return RGB * self.windows * self.buckets.longest * largest
 
 

@@ -152,7 +152,7 @@ class ClipActor:
             bad=1 if ended.reason else 0,
             frames=ended.frames,
             pixels=ended.pixels,
-            file_bytes=sum(one.nbytes for _, of in ended.windows for one in of.values()),
+            file_bytes=sum(latent.nbytes for _, of in ended.windows for latent in of.values()),
             started=now() - seconds,
             seconds=seconds,
             cpu_s=self._since[1] - cpu_since,

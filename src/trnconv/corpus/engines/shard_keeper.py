@@ -118,7 +118,7 @@ class ShardKeeper:
 
     def _claimed(self, segment: Segment, number: int) -> ShardInHand | None:
         folder = self._job.folder
-        (shard,) = (one for one in read_segment(folder, segment) if one.number == number)
+        shard = {shard.number: shard for shard in read_segment(folder, segment)}[number]
         lease = claim(folder, shard.key, worker_name())
         if lease is None:
             return None
