@@ -90,7 +90,8 @@ def now() -> float:
 def shared(parts: Iterable[ShardMetrics]) -> ShardMetrics:
     """A shard of which workers did parts, clips perhaps: sums, and the share of each worker."""
     shares = tuple(_added(own, worker) for worker, own in _grouped(parts))
-    return replace(_added(shares, f"{len(shares)} workers"), shares=shares)
+    who = shares[0].worker if len(shares) == 1 else f"{len(shares)} workers"
+    return replace(_added(shares, who), shares=shares)
 
 
 def by_worker(metrics: Iterable[ShardMetrics]) -> list[WorkerMetrics]:

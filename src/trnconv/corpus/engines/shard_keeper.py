@@ -78,12 +78,12 @@ class ShardKeeper:
         """Keep what came of a clip, once; who does it again is not listened to."""
         with self._lock:
             held = self._shards.get(number)
-        if held is None or held.outcome.has(ended.id):
-            return
+            if held is None or held.outcome.has(ended.id):
+                return
+            held.parts.append(part)
         with disk_in_words():
             held.outcome.keep(ended)
         with self._lock:
-            held.parts.append(part)
             if held.outcome.is_whole() and self._shards.get(number) is held:
                 self._shards[number] = None
                 self._commits.append(self._committer.submit(self._commit, held, weights_sha256))
