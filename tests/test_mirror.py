@@ -81,6 +81,7 @@ SPANS = {
         tune""",
     "trnconv/cli/test_sweep.py": "layers plan explain time trace report verify tune bench",
     "trnconv/cli/test_timed_commands.py": "bench layer_options report time trace verify",
+    "trnconv/corpus/engines/test_shard_keeper.py": "trnconv.corpus.shard_outcome",
     "trnconv/corpus/test_chaos.py": "leases planner",
     "trnconv/corpus/test_dataset.py": "latent_file latent_stream",
     "trnconv/corpus/test_job.py": "completion encoding run spool worker",

@@ -144,11 +144,14 @@ def _require_one(weights: str | None, random_weights: bool) -> None:
 
 
 def _done(run: CorpusRun) -> list[ShardMetrics]:
-    """Do what is left, and show how far it is, on stderr."""
+    """Do what is left, and show how far it is, on stderr, with whatever engines have to say."""
+    import sys
+    from contextlib import redirect_stdout
+
     from trnconv.cli.progress import shard_progress
 
     metrics = []
-    with shard_progress(run) as advance:
+    with shard_progress(run) as advance, redirect_stdout(sys.stderr):
         for shard in run:
             metrics.append(shard)
             advance(shard)

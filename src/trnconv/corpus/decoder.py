@@ -23,12 +23,11 @@ import numpy as np
 from trnconv.corpus.addresses import is_local, readable, store_of
 from trnconv.corpus.document import read_json
 from trnconv.corpus.limits import MESSAGE_BYTES, Limits
-from trnconv.corpus.video_reader import BadVideoError, Pixels, VideoRequest, Window
+from trnconv.corpus.video_reader import RGB, BadVideoError, Pixels, VideoRequest, Window
 from trnconv.errors import TrnconvError
 from trnconv.records import from_json, to_json
 
 _KEPT = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "SYSTEMROOT")  # no credentials
-_RGB = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,10 +171,10 @@ def _mapped(
     pixels = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY), np.uint8)
     found = []
     for number, window in enumerate(windows):
-        frame = window.picture.pixels * _RGB
+        frame = window.picture.pixels * RGB
         start = number * longest * frame
         part = pixels[start : start + window.frames * frame]
-        size = (window.frames, window.picture.height, window.picture.width, _RGB)
+        size = (window.frames, window.picture.height, window.picture.width, RGB)
         found.append((window, part.reshape(size)))
     return tuple(found)
 

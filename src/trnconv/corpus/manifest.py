@@ -16,6 +16,7 @@ from typing import Any
 from trnconv.corpus.addresses import readable
 from trnconv.corpus.document import read_json
 from trnconv.corpus.needs import needed_for
+from trnconv.corpus.parquet import parquet_table
 from trnconv.corpus.records import BadClip, EncodedWindow, ShardRecord
 from trnconv.errors import TrnconvError
 
@@ -91,15 +92,9 @@ def as_parquet(records: Sequence[ShardRecord]) -> bytes:
 
 def read_rows(data: bytes, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
     """Rows of a segment's file; a TrnconvError if it is none."""
-    with needed_for("reading a manifest"):
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
     try:
-        rows: list[dict[str, Any]] = pq.read_table(
-            io.BytesIO(data), columns=None if columns is None else list(columns)
-        ).to_pylist()
-    except (pa.ArrowException, OSError) as error:
+        rows: list[dict[str, Any]] = parquet_table(data, columns).to_pylist()
+    except ValueError as error:
         raise TrnconvError(f"a file of the manifest cannot be read: {error}.") from error
     return rows
 

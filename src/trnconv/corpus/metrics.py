@@ -9,15 +9,18 @@ import json
 import os
 import socket
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from time import perf_counter, time
+
+_SECONDS = ("seconds", "cpu_s", "waiting_s", "encoding_s", "writing_s")
+_SUMS = ("clips", "bad", "frames", "pixels", "file_bytes", *_SECONDS)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShardMetrics:
-    """One shard by one worker; seconds of wall clock."""
+    """One shard by one worker, or the sums of several; seconds of wall clock."""
 
     shard: str
     worker: str
@@ -33,15 +36,11 @@ class ShardMetrics:
     encoding_s: float
     writing_s: float
     shapes: int  # distinct shapes the worker has met so far
+    shares: tuple[ShardMetrics, ...] = ()  # of each worker, if clips of a shard go to several
 
     def to_json(self) -> str:
         """As a file."""
         return json.dumps(asdict(self), sort_keys=True)
-
-    @classmethod
-    def from_json(cls, data: str | bytes) -> ShardMetrics:
-        """The metrics of such a file."""
-        return cls(**json.loads(data))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,28 +87,49 @@ def now() -> float:
     return time()
 
 
+def shared(parts: Iterable[ShardMetrics]) -> ShardMetrics:
+    """A shard of which workers did parts, clips perhaps: sums, and the share of each worker."""
+    shares = tuple(_added(own, worker) for worker, own in _grouped(parts))
+    who = shares[0].worker if len(shares) == 1 else f"{len(shares)} workers"
+    return replace(_added(shares, who), shares=shares)
+
+
 def by_worker(metrics: Iterable[ShardMetrics]) -> list[WorkerMetrics]:
     """Sums and rates of each worker."""
+    parts = (part for shard in metrics for part in shard.shares or (shard,))
+    return [_summed(worker, own) for worker, own in _grouped(parts)]
+
+
+def _grouped(parts: Iterable[ShardMetrics]) -> list[tuple[str, list[ShardMetrics]]]:
     of: dict[str, list[ShardMetrics]] = defaultdict(list)
-    for shard in metrics:
-        of[shard.worker].append(shard)
-    return [_summed(worker, shards) for worker, shards in sorted(of.items())]
+    for part in parts:
+        of[part.worker].append(part)
+    return sorted(of.items())
+
+
+def _added(parts: Sequence[ShardMetrics], worker: str) -> ShardMetrics:
+    return ShardMetrics(
+        shard=parts[0].shard,
+        worker=worker,
+        started=min(part.started for part in parts),
+        shapes=max(part.shapes for part in parts),
+        **{name: sum(getattr(part, name) for part in parts) for name in _SUMS},
+    )
 
 
 def _summed(worker: str, shards: list[ShardMetrics]) -> WorkerMetrics:
-    seconds = sum(shard.seconds for shard in shards)
-    clips = sum(shard.clips for shard in shards)
+    total = _added(shards, worker)
     return WorkerMetrics(
         worker=worker,
         shards=len(shards),
-        clips=clips,
-        bad=sum(shard.bad for shard in shards),
-        seconds=seconds,
-        clips_per_s=clips / seconds,
-        megapixels_per_s=sum(shard.pixels for shard in shards) / seconds / 1e6,
-        cpu=sum(shard.cpu_s for shard in shards) / seconds,
-        waiting=sum(shard.waiting_s for shard in shards) / seconds,
-        encoding=sum(shard.encoding_s for shard in shards) / seconds,
-        writing=sum(shard.writing_s for shard in shards) / seconds,
-        shapes=max(shard.shapes for shard in shards),
+        clips=total.clips,
+        bad=total.bad,
+        seconds=total.seconds,
+        clips_per_s=total.clips / total.seconds,
+        megapixels_per_s=total.pixels / total.seconds / 1e6,
+        cpu=total.cpu_s / total.seconds,
+        waiting=total.waiting_s / total.seconds,
+        encoding=total.encoding_s / total.seconds,
+        writing=total.writing_s / total.seconds,
+        shapes=total.shapes,
     )

@@ -17,7 +17,7 @@ from typing import Any
 from trnconv.corpus.clip_order import sorted_clips
 from trnconv.corpus.clips import Clip, two_videos
 from trnconv.corpus.document import as_document, read_document
-from trnconv.corpus.needs import needed_for
+from trnconv.corpus.parquet import parquet_table
 from trnconv.corpus.shards import SHARDS_PER_SEGMENT, Shard, segment_name
 from trnconv.corpus.store import Folder
 from trnconv.errors import TrnconvError
@@ -198,18 +198,13 @@ def _write(folder: Folder, number: int, table: Any, clips_per_shard: int) -> Seg
 
 def _table(folder: Folder, segment: Segment, columns: list[str]) -> Any:
     """Columns of a segment; a TrnconvError if it is not what its generation says."""
-    with needed_for("reading a plan"):
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-    data = folder.read(segment.file)
     try:
-        table = pq.read_table(io.BytesIO(data or b""), columns=columns)
-    except (pa.ArrowException, OSError) as error:
+        table = parquet_table(folder.read(segment.file) or b"", columns)
+    except ValueError as error:
         raise _broken(folder, segment.file) from error
     if len(table) != segment.clips:
         raise _broken(folder, segment.file)
-    return table.select(columns)
+    return table
 
 
 def _broken(folder: Folder, name: str) -> TrnconvError:

@@ -22,6 +22,7 @@ from trnconv.corpus.rate import at_rate
 from trnconv.errors import TrnconvError
 
 Pixels = NDArray[np.uint8]
+RGB = 3  # bytes of a pixel
 FORMATS = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpeg,mpegvideo,mpegts"  # FFmpeg's names
 
 
@@ -37,6 +38,17 @@ class VideoRequest:
     fps: float | None = None  # None: every frame
     windows: int = 1  # stretches of the longest bucket's length, one after the other
     limits: Limits = field(default_factory=Limits)
+
+    @property
+    def least_bytes(self) -> int:
+        """Of the pixels of a clip that fills the smallest bucket."""
+        return RGB * min(self.buckets.lengths) * min(size.pixels for size in self.buckets.pictures)
+
+    @property
+    def most_bytes(self) -> int:
+        """Of the pixels of a clip whose windows all fill the largest bucket."""
+        largest = max(size.pixels for size in self.buckets.pictures)
+        return RGB * self.windows * self.buckets.longest * largest
 
 
 @dataclass(frozen=True)

@@ -1,34 +1,28 @@
-"""A worker: one process with one model, which encodes shard after shard. All engines run this."""
+"""A worker: one process with one model, which encodes shard after shard, of a loop or a rank."""
 
 from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
-from dataclasses import replace
-from functools import cached_property, partial
+from contextlib import ExitStack
+from functools import cached_property
 from queue import SimpleQueue
 from time import perf_counter, process_time
-from typing import TYPE_CHECKING, Protocol
 
+from trnconv.corpus.clip_latents import ClipLatents, clip_latents, dead_of
 from trnconv.corpus.clips import Clip
 from trnconv.corpus.completion import record_name
 from trnconv.corpus.decoder import DecodedVideo, Decoder
-from trnconv.corpus.encoding import Encoder, sha256_of
+from trnconv.corpus.encoding import Encoder
 from trnconv.corpus.job import Job
 from trnconv.corpus.leases import Lease, claim
 from trnconv.corpus.metrics import ShardMetrics, Stopwatch, now, worker_name
-from trnconv.corpus.records import BadClip, EncodedWindow, ShardRecord
+from trnconv.corpus.shard_outcome import ShardOutcome, disk_in_words
 from trnconv.corpus.shards import Shard
-from trnconv.corpus.spool import Spool
 from trnconv.corpus.termination import terminated_in_order
-from trnconv.corpus.video_reader import BadVideoError, Window
-from trnconv.errors import TrnconvError
-
-if TYPE_CHECKING:
-    import torch
+from trnconv.corpus.video_reader import BadVideoError
 
 Result = tuple[Clip, "DecodedVideo | BadVideoError"]
 
@@ -36,13 +30,10 @@ Result = tuple[Clip, "DecodedVideo | BadVideoError"]
 class Worker:
     """Encodes shards of a job. Killed at any point, it leaves whole files only."""
 
-    def __init__(self, job: Job, readers: Readers | None = None) -> None:
-        self.name = worker_name()
+    def __init__(self, job: Job) -> None:
+        self.name = announce(job)
         self._job = job
-        self._readers = readers or DecoderThreads(job)
-        host, _, process = self.name.rpartition("-")
-        here = {"host": host, "pid": int(process), "started": now()}
-        job.folder.write(f"workers/{self.name}.json", json.dumps(here).encode())
+        self._readers = _DecoderThreads(job)
 
     def encode(self, shard: Shard) -> ShardMetrics | None:
         """Encode a shard, write its files and then its record.
@@ -52,7 +43,7 @@ class Worker:
         lease = claim(self._job.folder, shard.key, self.name)
         if lease is None:
             return None
-        with terminated_in_order(), lease.held(), _disk_in_words():
+        with terminated_in_order(), lease.held(), disk_in_words():
             if self._job.folder.read(record_name(shard)) is not None:
                 return None
             work = _ShardWork(self._job, self._encoder, shard, lease)
@@ -68,22 +59,26 @@ class Worker:
     @cached_property
     def _encoder(self) -> Encoder:
         """Made with a lease in hand: workers that die of their model are counted, too."""
-        encoder = Encoder(self._job.encoder)
-        self._job.claim_weights(encoder.weights_sha256)
-        return encoder
+        return job_encoder(self._job)
 
 
-class Readers(Protocol):
-    """Who fetches and decodes."""
+def announce(job: Job) -> str:
+    """Leave a note that this process works for a job; its name."""
+    name = worker_name()
+    host, _, process = name.rpartition("-")
+    here = {"host": host, "pid": int(process), "started": now()}
+    job.folder.write(f"workers/{name}.json", json.dumps(here).encode())
+    return name
 
-    def read(self, clips: list[Clip]) -> Iterator[Result]:
-        """Clips in order, some of them decoded ahead of their use."""
 
-    def close(self) -> None:
-        """End what was started for it."""
+def job_encoder(job: Job) -> Encoder:
+    """A job's model; a TrnconvError if its weights are others than those of the first worker."""
+    encoder = Encoder(job.encoder)
+    job.claim_weights(encoder.weights_sha256)
+    return encoder
 
 
-class DecoderThreads:
+class _DecoderThreads:
     """Threads that fetch videos, with a process each that decodes."""
 
     def __init__(self, job: Job) -> None:
@@ -128,16 +123,14 @@ class _ShardWork:
     def __init__(self, job: Job, encoder: Encoder, shard: Shard, lease: Lease) -> None:
         self._job, self._encoder, self._shard, self._lease = job, encoder, shard, lease
         self._watch = Stopwatch()
-        self._spool = Spool(job.folder, shard)
-        self._clips: list[EncodedWindow] = []
-        self._bad: list[BadClip] = []
+        self._outcome = ShardOutcome(job.folder, shard)
         self._frames = self._pixels = self._bytes = 0
         self._started, self._seconds, self._cpu = now(), 0.0, 0.0
 
-    def run(self, readers: Readers) -> None:
+    def run(self, readers: _DecoderThreads) -> None:
         start, cpu_start = perf_counter(), process_time()
         with ExitStack() as kept, ThreadPoolExecutor(1) as keeper:
-            kept.callback(self._spool.close)
+            kept.callback(self._outcome.close)
             results = readers.read([clip for clip in self._shard.clips if self._is_safe(clip)])
             keeping: deque[Future[None]] = deque()
             while True:
@@ -146,13 +139,13 @@ class _ShardWork:
                 if result is None:
                     break
                 with self._watch.on("encoding"):
-                    keeping += [keeper.submit(keep) for keep in self._take(*result)]
+                    keeping.append(keeper.submit(self._outcome.keep, self._encoded(*result)))
                 while len(keeping) > 1:  # one clip's latents wait to be kept, not more
                     keeping.popleft().result()
             with self._watch.on("writing"):
                 while keeping:
                     keeping.popleft().result()
-                self._write()
+                self._bytes = self._outcome.commit(self._encoder.weights_sha256)
         self._seconds, self._cpu = perf_counter() - start, process_time() - cpu_start
 
     def metrics(self, worker: str) -> ShardMetrics:
@@ -160,8 +153,8 @@ class _ShardWork:
         return ShardMetrics(
             shard=self._shard.name,
             worker=worker,
-            clips=len({clip.id for clip in self._clips}),
-            bad=len(self._bad),
+            clips=len(self._shard.clips) - self._outcome.bad,
+            bad=self._outcome.bad,
             frames=self._frames,
             pixels=self._pixels,
             file_bytes=self._bytes,
@@ -179,83 +172,17 @@ class _ShardWork:
         deaths = self._lease.deaths[clip.id]
         if deaths < self._job.limits.deaths:
             return True
-        self._set_aside(clip, f"{deaths} workers died while they encoded it")
+        self._outcome.keep(ClipLatents(clip.id, reason=dead_of(deaths)))
         return False
 
-    def _take(self, clip: Clip, video: DecodedVideo | BadVideoError) -> list[Callable[[], None]]:
-        """Encode a clip; what is left to do with its latents, which need not be waited for."""
-        if isinstance(video, BadVideoError):
-            self._set_aside(clip, str(video))
-            return []
-        self._lease.note(clip.id)
-        encoded = [(window, self._encoder.encode(pixels)) for window, pixels in video.windows]
-        if not all(bool(latent.isfinite().all()) for _, of in encoded for latent in of.values()):
-            self._set_aside(clip, "its latents are not finite")
-            return []
-        for window, pixels in video.windows:
-            self._frames += window.frames
-            self._pixels += pixels.size // pixels.shape[-1]
-        return [
-            partial(self._keep, clip, video, number, window, latents)
-            for number, (window, latents) in enumerate(encoded)
-        ]
-
-    def _keep(
-        self,
-        clip: Clip,
-        video: DecodedVideo,
-        number: int,
-        window: Window,
-        latents: dict[str, torch.Tensor],
-    ) -> None:
-        key = f"{clip.id}.{number}" if number else clip.id
-        bucket = f"{window.picture}x{window.frames}"
-        for name, latent in latents.items():
-            self._spool.add(bucket, f"{key}.{name}", latent)
-        self._clips.append(
-            EncodedWindow(
-                id=clip.id,
-                key=key,
-                url=clip.url,
-                window=number,
-                start_s=window.start_s,
-                fps=video.fps,
-                bucket=bucket,
-                file="",  # known when all of its bucket is
-                shape=tuple(next(iter(latents.values())).shape),
-                sha256=sha256_of(latents),
-                source_bytes=video.source_bytes,
-                source_sha256=video.source_sha256,
-                note=clip.note,
-            )
-        )
-
-    def _set_aside(self, clip: Clip, reason: str) -> None:
-        self._bad.append(BadClip(clip.id, clip.url, reason, clip.note))
-
-    def _write(self) -> None:
-        files = self._spool.put()
-        self._bytes = sum(file.file_bytes for file in files.values())
-        record = ShardRecord(
-            shard=self._shard.name,
-            weights_sha256=self._encoder.weights_sha256,
-            files=tuple(files.values()),
-            clips=tuple(replace(clip, file=files[clip.bucket].name) for clip in self._clips),
-            bad=tuple(sorted(self._bad, key=lambda one: one.id)),
-        )
-        self._job.folder.create(record_name(self._shard), record.to_json())
-
-
-@contextmanager
-def _disk_in_words() -> Iterator[None]:
-    """What the spool's disk refuses is no clip's fault, and no traceback."""
-    try:
-        yield
-    except OSError as error:
-        raise TrnconvError(
-            f"keeping latents on disk: {error}. Make room and run the same command again; what is"
-            " done stays done."
-        ) from error
+    def _encoded(self, clip: Clip, video: DecodedVideo | BadVideoError) -> ClipLatents:
+        """Encode a clip, which has a cause's name now should this process die."""
+        if not isinstance(video, BadVideoError):
+            self._lease.note(clip.id)
+        ended = clip_latents(self._encoder, clip.id, video)
+        self._frames += ended.frames
+        self._pixels += ended.pixels
+        return ended
 
 
 def _ended(clip: Clip, reading: Future[DecodedVideo]) -> Result:

@@ -1,8 +1,10 @@
 """Metrics: sums and rates of each worker."""
 
+import json
+
 import pytest
 
-from trnconv.corpus.metrics import ShardMetrics, Stopwatch, by_worker
+from trnconv.corpus.metrics import ShardMetrics, Stopwatch, by_worker, shared
 
 
 def metrics(shard, worker, seconds):
@@ -33,9 +35,20 @@ def test_a_workers_shards_are_summed():
     assert (second.cpu, second.shapes) == (pytest.approx(1 / 5), 3)
 
 
-def test_metrics_are_read_back():
-    one = metrics("7", "host-1", 2.5)
-    assert ShardMetrics.from_json(one.to_json()) == one
+def test_a_shard_of_several_workers_is_one_and_each_has_its_share():
+    whole = shared([metrics("1", "b", 2), metrics("1", "a", 1), metrics("1", "b", 6)])
+    assert (whole.worker, whole.clips, whole.seconds) == ("2 workers", 12, 9)
+    assert [(one.worker, one.clips, one.seconds) for one in whole.shares] == [
+        ("a", 4, 1),
+        ("b", 8, 8),
+    ]
+    assert by_worker([whole]) == by_worker(whole.shares)
+
+
+def test_metrics_are_json_with_all_shares():
+    said = json.loads(shared([metrics("7", "a", 2.5), metrics("7", "b", 1.5)]).to_json())
+    assert (said["shard"], said["seconds"], said["bad"]) == ("7", 4.0, 2)
+    assert [share["worker"] for share in said["shares"]] == ["a", "b"]
 
 
 def test_a_stopwatch_counts_by_name_also_when_the_work_fails():

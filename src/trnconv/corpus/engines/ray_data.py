@@ -1,9 +1,13 @@
-"""Ray Data: actors that hold a model each, shards for rows, and tasks that decode clips.
+"""Ray Data: rows are clips, which tasks decode on CPUs, and actors that hold a model encode.
 
-A row is a whole shard, so what Ray repeats after a death is a shard, and a shard that was done
-before the death is only looked at. Ray Data starts dead actors again without end; leases count the
-attempts at a shard, and after so many the job stops with words. Decoding has resources of its own:
-a task a clip, on whatever machine has a CPU free, so many ahead of each actor and no more.
+Two stages, each with resources of its own. Tasks decode a few clips of one shard each, and hand
+them on one by one, as blocks: how far they are ahead of the actors is Ray's backpressure. Clips go
+to whatever actor is free. What is exactly once is a shard, and keepers answer for it: plain actors,
+each for the shards of some numbers, which claim leases, collect latents and commit.
+
+An actor that dies has lost the clip in its hands: Ray starts it again, so often and no more, and
+the clip's pixels, which lie in Ray's store, go to the next one. A clip that was in the hands of
+too many is set aside. A keeper that dies has lost its shards, and the next pass does them again.
 """
 
 from __future__ import annotations
@@ -11,27 +15,36 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, cached_property
+from time import perf_counter, process_time
 from typing import Any
 
-from trnconv.corpus.clips import Clip
+from trnconv.corpus.clip_latents import ClipLatents, clip_latents
 from trnconv.corpus.completion import close, open_shards
 from trnconv.corpus.decoder import DecodedVideo, Decoder
+from trnconv.corpus.encoding import Encoder
+from trnconv.corpus.engines.clip_row import ClipRow
+from trnconv.corpus.engines.shard_keeper import ShardKeeper
 from trnconv.corpus.job import Job
-from trnconv.corpus.metrics import ShardMetrics
+from trnconv.corpus.metrics import ShardMetrics, Stopwatch, now
 from trnconv.corpus.needs import needed_for
-from trnconv.corpus.plan import Segment, read_segment
+from trnconv.corpus.plan import Segment
+from trnconv.corpus.shards import shard_name
 from trnconv.corpus.video_reader import BadVideoError, VideoRequest
-from trnconv.corpus.worker import Result, Worker
+from trnconv.corpus.worker import announce, job_encoder
 from trnconv.errors import TrnconvError
 from trnconv.records import from_json, to_json
 
 _LOOPBACK = "127.0.0.1"
-_SEGMENTS = 16  # whose open shards are rows at a time: the driver holds no whole plan
+_SEGMENTS = 2  # whose open shards are in a dataset: the driver holds no whole plan
+_CLIPS_PER_TASK = 8  # of one shard: what Ray decodes again if a machine is lost
+_WORKERS_PER_KEEPER = 8  # a keeper writes and hashes what so many encode
+_CALLS = 16  # to a keeper at a time
+_PROCESS_BYTES = 256 << 20  # of one that decodes, and has no torch
+_COPIES = 3  # of a clip's pixels where it is decoded: the decoder's, a block's, and Ray's
 
 
 @dataclass(frozen=True)
@@ -43,71 +56,44 @@ class Cluster:
     address: str | None = None
 
 
-class ShardActor:
-    """A worker as Ray Data wants it: a class that is called with batches of rows."""
+@dataclass(frozen=True)
+class Keepers:
+    """Handles of the actors that keep shards."""
 
-    def __init__(self, job: Job) -> None:
-        self._job = job
+    actors: tuple[Any, ...]
 
-    def __call__(self, rows: dict[str, Any]) -> dict[str, list[str]]:
-        """Encode the shard of the one row; a refusal is handed over, so that words stay words."""
-        (number,), (said,) = rows["shard"], rows["segment"]
-        try:
-            segment = from_json(Segment, json.loads(str(said)))
-            shards = {shard.number: shard for shard in read_segment(self._job.folder, segment)}
-            metrics = self._worker.encode(shards[int(number)])
-        except TrnconvError as refusal:
-            return {"metrics": [""], "refusal": [str(refusal)]}
-        return {"metrics": [metrics.to_json() if metrics else ""], "refusal": [""]}
-
-    @cached_property
-    def _worker(self) -> Worker:
-        """Made with the first shard, because Ray hides what is raised while an actor is made."""
-        return Worker(self._job, DecodeTasks(self._job))
-
-
-class DecodeTasks:
-    """Clips by tasks of a CPU each, as many ahead of their use as the job has readers."""
-
-    def __init__(self, job: Job) -> None:
+    def ask(self, number: int, method: str, *about: Any) -> Any:
+        """What the keeper of a shard answers; refusals in its words."""
         import ray
 
-        self._ray, self._asked, self._count = ray, job.reading, job.readers
-        options = {"num_cpus": 1, "max_retries": job.limits.deaths}
-        self._decoded = ray.remote(**options)(_decoded)
-
-    def read(self, clips: list[Clip]) -> Iterator[Result]:
-        """Clips in order."""
-        ahead: deque[tuple[Clip, Any]] = deque()
-        for clip in clips:
-            ahead.append((clip, self._decoded.remote(clip.url, self._asked)))
-            if len(ahead) > self._count:
-                yield self._ended(*ahead.popleft())
-        while ahead:
-            yield self._ended(*ahead.popleft())
-
-    def close(self) -> None:
-        """Tasks end by themselves."""
-
-    def _ended(self, clip: Clip, task: Any) -> Result:
-        video, bad, refusal = self._ray.get(task)
-        if refusal:
-            raise TrnconvError(refusal)
-        if bad:
-            return clip, BadVideoError(bad)
-        # what lies in Ray's store cannot be written to, and torch warns of such arrays
-        windows = tuple((window, pixels.copy()) for window, pixels in video.windows)
-        return clip, replace(video, windows=windows)
+        actor = self.actors[number % len(self.actors)]
+        try:
+            return ray.get(getattr(actor, method).remote(*about))
+        except ray.exceptions.RayTaskError as failed:
+            if isinstance(failed.cause, TrnconvError):
+                raise TrnconvError(str(failed.cause)) from failed
+            raise
 
 
-def _decoded(url: str, asked: VideoRequest) -> tuple[DecodedVideo | None, str, str]:
-    """A video, or what is wrong with it, or why nobody could tell: words stay words."""
+def decoded_clips(rows: Any, job: Job, keepers: Keepers) -> Iterator[Any]:
+    """The clips of one task, as they are decoded; a refusal is a row, so that words stay words."""
+    ((said,), (number,), (first,), (last,)) = (
+        rows[name].to_pylist() for name in ("segment", "shard", "first", "last")
+    )
     try:
-        return _decoder(asked).decode(url), "", ""
-    except BadVideoError as bad:
-        return None, str(bad), ""
+        segment = from_json(Segment, json.loads(said))
+        for clip in keepers.ask(number, "clips", segment, number, first, last):
+            video = _decoded(clip.url, job.reading)
+            yield ClipRow(number, clip.id, video).to_table()
     except TrnconvError as refusal:
-        return None, "", str(refusal)
+        yield ClipRow(refusal=str(refusal)).to_table()
+
+
+def _decoded(url: str, asked: VideoRequest) -> DecodedVideo | BadVideoError:
+    try:
+        return _decoder(asked).decode(url)
+    except BadVideoError as bad:
+        return bad
 
 
 @cache
@@ -116,39 +102,148 @@ def _decoder(asked: VideoRequest) -> Decoder:
     return Decoder(asked)
 
 
+class ClipActor:
+    """A model as Ray Data wants it: a class that is called with the row of one clip."""
+
+    def __init__(self, job: Job, keepers: Keepers) -> None:
+        self._job, self._keepers = job, keepers
+        self._watch, self._since = Stopwatch(), (0.0, 0.0)
+
+    def __call__(self, rows: Any) -> dict[str, list[Any]]:
+        """Encode the clip and hand its latents to the keeper of its shard."""
+        row = ClipRow.from_table(rows)
+        refusal = row.refusal
+        if not refusal:
+            try:
+                self._encode(row)
+            except TrnconvError as refused:
+                refusal = str(refused)
+        return {"shard": [row.shard], "refusal": [refusal]}
+
+    def _encode(self, row: ClipRow) -> None:
+        encoder = self._encoder  # before a clip is in hand: who dies of the model blames none
+        ended = self._ended(encoder, row)
+        if ended is not None:
+            part = self._part(row.shard, ended)
+            with self._watch.on("writing"):  # counted with the next clip
+                self._keepers.ask(row.shard, "end", row.shard, ended, part, encoder.weights_sha256)
+
+    def _ended(self, encoder: Encoder, row: ClipRow) -> ClipLatents | None:
+        """What comes of a clip; None if that is known already."""
+        if isinstance(row.video, DecodedVideo):
+            why_not = self._keepers.ask(row.shard, "begin", row.shard, row.id)
+            if why_not is None:
+                return None
+            if why_not:
+                return ClipLatents(row.id, reason=why_not)
+        assert row.video is not None
+        with self._watch.on("encoding"):
+            return clip_latents(encoder, row.id, row.video)
+
+    def _part(self, number: int, ended: ClipLatents) -> ShardMetrics:
+        """This clip's part of its shard: the time since the last one's."""
+        spent, (since, cpu_since) = self._watch.spent, self._since
+        self._watch, self._since = Stopwatch(), (perf_counter(), process_time())
+        seconds = self._since[0] - since
+        return ShardMetrics(
+            shard=shard_name(number),
+            worker=self._name,
+            clips=0 if ended.reason else 1,
+            bad=1 if ended.reason else 0,
+            frames=ended.frames,
+            pixels=ended.pixels,
+            file_bytes=sum(latent.nbytes for _, of in ended.windows for latent in of.values()),
+            started=now() - seconds,
+            seconds=seconds,
+            cpu_s=self._since[1] - cpu_since,
+            waiting_s=seconds - spent["encoding"] - spent["writing"],
+            encoding_s=spent["encoding"],
+            writing_s=spent["writing"],
+            shapes=len(self._encoder.shapes),
+        )
+
+    @cached_property
+    def _encoder(self) -> Encoder:
+        """Made with the first clip, because Ray hides what is raised while an actor is made."""
+        self._keepers.ask(0, "join")
+        self._name = announce(self._job)
+        encoder = job_encoder(self._job)
+        self._since = (perf_counter(), process_time())
+        return encoder
+
+
 def run(job: Job, segments: Sequence[Segment], cluster: Cluster) -> Iterator[ShardMetrics]:
-    """Encode what is open on a cluster's actors; each shard's metrics as it is done."""
+    """Encode what is open on a cluster; each shard's metrics as it is done."""
     with _connected(cluster, job.readers) as ray:
+        keepers = _keepers(ray, job, cluster)
         for at in range(0, len(segments), _SEGMENTS):
             some = segments[at : at + _SEGMENTS]
-            rows = [
-                {"segment": json.dumps(to_json(segment)), "shard": shard.number}
-                for segment in some
-                for shard in open_shards(job.folder, segment)
-            ]
+            rows = [row for segment in some for row in _rows(job, segment)]
             if rows:
-                yield from _encoded(ray, job, rows, cluster)
+                yield from _encoded(ray, job, rows, cluster, keepers)
             for segment in some:
                 if not open_shards(job.folder, segment):
                     close(job.folder, segment)
 
 
+def _rows(job: Job, segment: Segment) -> Iterator[dict[str, Any]]:
+    """What there is to decode, task by task."""
+    said = json.dumps(to_json(segment))
+    for shard in open_shards(job.folder, segment):
+        for first in range(0, len(shard.clips), _CLIPS_PER_TASK):
+            last = min(first + _CLIPS_PER_TASK, len(shard.clips))
+            yield {"segment": said, "shard": shard.number, "first": first, "last": last}
+
+
 def _encoded(
-    ray: Any, job: Job, rows: list[dict[str, Any]], cluster: Cluster
+    ray: Any, job: Job, rows: list[dict[str, Any]], cluster: Cluster, keepers: Keepers
 ) -> Iterator[ShardMetrics]:
-    workers = min(cluster.workers, len(rows))
-    done = ray.data.from_items(rows, override_num_blocks=len(rows)).map_batches(
-        ShardActor,
-        fn_constructor_args=(job,),
+    try:
+        for row in _dataset(ray, job, rows, cluster, keepers).iter_rows():
+            if row["refusal"]:
+                raise TrnconvError(row["refusal"])
+            yield from keepers.ask(row["shard"], "reports")
+        for number in range(len(keepers.actors)):
+            yield from keepers.ask(number, "settle")
+    except ray.exceptions.RayActorError as dead:
+        raise TrnconvError(
+            f"those who keep shards died too often: {str(dead).splitlines()[0]} Look at what ends"
+            " them, and run the same command again; what is done stays done."
+        ) from dead
+
+
+def _dataset(
+    ray: Any, job: Job, rows: list[dict[str, Any]], cluster: Cluster, keepers: Keepers
+) -> Any:
+    workers = min(cluster.workers, sum(row["last"] - row["first"] for row in rows))
+    # A block is a clip: whatever has the pixels of the smallest one is handed on.
+    ray.data.DataContext.get_current().target_max_block_size = job.reading.least_bytes
+    decoded = ray.data.from_items(rows, override_num_blocks=len(rows)).map_batches(
+        decoded_clips,
+        fn_args=(job, keepers),
         batch_size=1,
-        compute=ray.data.ActorPoolStrategy(size=workers, max_tasks_in_flight_per_actor=1),
+        batch_format="pyarrow",
+        compute=ray.data.TaskPoolStrategy(size=workers * job.readers),
+        num_cpus=1,
+        memory=_PROCESS_BYTES + _COPIES * job.reading.most_bytes,  # unequal needs are not fused
+    )
+    return decoded.map_batches(
+        ClipActor,
+        fn_constructor_args=(job, keepers),
+        batch_size=1,
+        batch_format="pyarrow",
+        compute=ray.data.ActorPoolStrategy(size=workers),
         **_resources(cluster),
     )
-    for row in done.iter_rows():
-        if row["refusal"]:
-            raise TrnconvError(row["refusal"])
-        if row["metrics"]:
-            yield ShardMetrics.from_json(row["metrics"])
+
+
+def _keepers(ray: Any, job: Job, cluster: Cluster) -> Keepers:
+    """They mostly wait for disks and stores, so they ask for no CPU."""
+    kind = ray.remote(
+        num_cpus=0, max_restarts=job.limits.deaths, max_task_retries=-1, max_concurrency=_CALLS
+    )(ShardKeeper)
+    count = -(-cluster.workers // _WORKERS_PER_KEEPER)
+    return Keepers(tuple(kind.remote(job, cluster.workers) for _ in range(count)))
 
 
 def _resources(cluster: Cluster) -> dict[str, Any]:
