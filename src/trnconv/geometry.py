@@ -21,6 +21,19 @@ NO_MODES: Modes = (ZEROS, ZEROS, ZEROS)
 ONCE: Triple = (1, 1, 1)
 
 
+def padding_source(mode: str, size: int, position: int) -> int:
+    """Of an axis, the position whose value stands at a position of its padding; -1: a zero."""
+    if 0 <= position < size:
+        return position
+    if mode == ZEROS:
+        return -1
+    if mode == CIRCULAR:
+        return position % size
+    if mode == REFLECT and size > 1:
+        return (size - 1) - abs((size - 1) - position % (2 * (size - 1)))
+    return min(max(position, 0), size - 1)
+
+
 def with_axis(triple: Triple, axis: int, value: int) -> Triple:
     """The same with another number for one axis."""
     listed = list(triple)
@@ -88,6 +101,15 @@ class ConvShape(NKIObject):
         """The input position one tap of one output reads; outside 0..size-1 it is padding."""
         read = out * self.stride[axis] + tap * self.dilation[axis] - self.pad_before[axis]
         return (read + self.skip[axis]) // self.upsample[axis]
+
+    def source(self, axis: int, position: int) -> int:
+        """Where the value of a position lies, which may be padding; -1 if it is a zero."""
+        return padding_source(self.modes[axis], self.size[axis], position)
+
+    def repeats(self, axis: int) -> bool:
+        """Whether an axis is padded with values of its own."""
+        pads = self.pad_before[axis] + self.pad_after[axis]
+        return pads > 0 and self.modes[axis] != ZEROS
 
     def taps(self) -> int:
         """Kernel positions."""

@@ -11,7 +11,6 @@ from nkisim.machine import Machine
 from trnconv.ask.question import Question, Share
 from trnconv.forms.filter_gradient.plan import DEPTH, HEIGHT, WIDE_END, WIDTH, FilterGradientPlan
 from trnconv.forms.filter_gradient.sbuf import addresses, x_slot_bytes
-from trnconv.forms.filter_gradient.sheets import sheet_origin
 from trnconv.geometry import ConvShape
 
 _BLOCK_TILES = (1, 2, 4, 8, 16, 32)  # blocks of up to so many tiles, and more than the one before
@@ -156,9 +155,7 @@ def _areas(start: FilterGradientPlan) -> Iterator[FilterGradientPlan]:
 def _sheets(start: FilterGradientPlan) -> Iterator[FilterGradientPlan]:
     """Blocks whose tiles have so many rows each, by their number of tiles."""
     shape, lines = start.shape, start.target.partitions
-    height, width = shape.out_size(HEIGHT), shape.out_size(WIDTH)
-    if sheet_origin(shape) is None:
-        return
+    height, width = shape.out_size(HEIGHT), start.sheet_columns
     filled = 0.0
     for count in _SHEET_LINES:
         pieces = -(-width * count // lines)

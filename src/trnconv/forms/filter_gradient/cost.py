@@ -142,7 +142,7 @@ def _pass_work(plan: FilterGradientPlan, timing: Timing, kind: PassKind) -> _Pas
     sheets = sheets_of(kind.strips) if plan.has_sheets else []
     for extent, times in extents.items():
         block = EngineWork()
-        sizes = (extent.images, extent.rows, extent.columns)
+        sizes = (extent.images, extent.rows)
         if plan.has_sheets:
             block.add(moved_dy_work(plan, timing, sizes, kind.outs), len(reads))
         else:
@@ -358,15 +358,19 @@ def _window(
 ) -> EngineWork:
     """Rows of some channels as they are in HBM: elements, those of a row, and images."""
     elems, run, images = size
-    cleared = elems if any(plan.shape.pad_before) or any(plan.shape.pad_after) else 0
+    shape = plan.shape
+    pads = [before + after for before, after in zip(shape.pad_before, shape.pad_after, strict=True)]
+    zeros = any(pad and not shape.repeats(axis) for axis, pad in enumerate(pads))
+    cleared = elems if zeros else 0
+    copied = pads[WIDTH] if shape.repeats(WIDTH) else 0
     tiles = -(-channels // plan.target.partitions)
     runs = channels * elems / run
     return EngineWork(
         dma=runs * descriptor_ns(timing, run * plan.item_bytes, rolled=plan.rolled),
         dmas=tiles * images,
         hbm=channels * elems * plan.item_bytes,
-        gpsimd=tiles * cleared * timing.gpsimd_cycles_per_elem,
-        instructions=tiles * (images + (cleared > 0)),
+        gpsimd=tiles * (cleared + copied * elems // run) * timing.gpsimd_cycles_per_elem,
+        instructions=tiles * (images + (cleared > 0) + copied),
     )
 
 

@@ -16,7 +16,7 @@ from itertools import accumulate
 from typing import ClassVar, NamedTuple
 
 from trnconv.ask.ends import Epilogue
-from trnconv.forms.filter_gradient.sheets import joined_taps, row_steps, sheet_shifts
+from trnconv.forms.filter_gradient.sheets import joined_taps, row_steps, sheet_shifts, sheet_span
 from trnconv.forms.form import ArraySpec, Plan
 from trnconv.geometry import ConvShape, Triple
 
@@ -162,6 +162,11 @@ class FilterGradientPlan(Plan):
         return self.piece > 0
 
     @property
+    def sheet_columns(self) -> int:
+        """Columns of a sheet, and of dy that it meets."""
+        return sheet_span(self.shape).columns
+
+    @property
     def unit(self) -> int:
         """Columns of x that DMA transposes as one element."""
         return self.shape.stride[WIDTH] if self.has_sheets else 1
@@ -184,7 +189,7 @@ class FilterGradientPlan(Plan):
     def tile_count(self, rows: int, columns: int) -> int:
         """Tiles of so many rows and columns of an image."""
         if self.has_sheets:
-            return -(-columns // self.piece) * min(self.apart, rows)
+            return -(-self.sheet_columns // self.piece) * min(self.apart, rows)
         if not self.by_dma:
             return -(-rows // self.rows_of_tile)
         return -(-((rows - 1) * self.pitch + columns) // self.target.partitions)
@@ -222,7 +227,7 @@ class FilterGradientPlan(Plan):
         """Elements a partition of a slot: a strip of a block of x, or a sheet."""
         if not self.has_sheets:
             return self.tiles * self.strip_sizes.columns
-        pieces = self.images * -(-self.columns // self.piece)
+        pieces = self.images * -(-self.sheet_columns // self.piece)
         rows = row_steps(self.shape).tiles(min(self.apart, self.rows), self.shape.kernel[HEIGHT])
         return pieces * rows * self.strip_sizes.channels * self.unit
 
@@ -261,7 +266,7 @@ class FilterGradientPlan(Plan):
         return _strip_sizes(*self._strips_by())
 
     def frames_read(self, frame: int) -> tuple[int, ...]:
-        """The input frame each frame tap of an output frame reads; -1 for padding."""
+        """The input frame each frame tap of an output frame reads; -1 for zeros."""
         return self.all_frames_read()[frame]
 
     def all_frames_read(self) -> tuple[tuple[int, ...], ...]:
@@ -283,12 +288,13 @@ class FilterGradientPlan(Plan):
 
 @lru_cache(maxsize=256)
 def _frames_read(shape: ConvShape) -> tuple[tuple[int, ...], ...]:
-    taps, size = range(shape.kernel[DEPTH]), shape.size[DEPTH]
-    places = [
-        [shape.in_position(DEPTH, frame, tap) for tap in taps]
+    return tuple(
+        tuple(
+            shape.source(DEPTH, shape.in_position(DEPTH, frame, tap))
+            for tap in range(shape.kernel[DEPTH])
+        )
         for frame in range(shape.out_size(DEPTH))
-    ]
-    return tuple(tuple(at if 0 <= at < size else -1 for at in read) for read in places)
+    )
 
 
 @lru_cache(maxsize=256)
