@@ -92,7 +92,7 @@ def _tiles(plan: FilterGradientPlan, rows: int, columns: int) -> tuple[int, ...]
     if plan.has_sheets:
         return sheet_tile_sizes(plan, rows)
     if plan.by_dma:
-        positions, each = (rows - 1) * plan.pitch + columns, plan.target.partitions
+        positions, each = (rows - 1) * plan.pitch + columns, plan.tile_lines
     else:
         positions, each = rows * columns, plan.rows_of_tile * columns
     return tuple(min(each, positions - at) for at in range(0, positions, each))
@@ -108,7 +108,7 @@ def _dy_fill(plan: FilterGradientPlan, images: int, area: Area, base: int) -> Ti
             for row in range(area.rows)
         ]
     sizes = _tiles(plan, area.rows, area.columns)
-    apart = len(sizes) * plan.target.partitions
+    apart = len(sizes) * plan.tile_lines
     return _fill(plan, _of_images(runs, images, image_elems(plan)[1], apart), sizes * images)
 
 
@@ -116,7 +116,7 @@ def _x_fills(plan: FilterGradientPlan, images: int, area: Area, base: int) -> tu
     """By column tap, then row tap."""
     shape = plan.shape
     sizes = _tiles(plan, area.rows, area.columns)
-    apart = len(sizes) * plan.target.partitions
+    apart = len(sizes) * plan.tile_lines
     fills = []
     for column_tap in range(shape.kernel[WIDTH]):
         column = shape.in_position(WIDTH, area.column, column_tap)
@@ -195,7 +195,7 @@ def _continues(last: TransposedLoad, piece: TransposedLoad) -> bool:
 
 
 def _pieces(plan: FilterGradientPlan, runs: Iterable[_HbmRun]) -> Iterator[TransposedLoad]:
-    whole = plan.target.partitions
+    whole = plan.tile_lines
     for run in runs:
         at, end = run.position, run.position + run.count
         while at < end:

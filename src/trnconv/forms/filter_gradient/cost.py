@@ -200,7 +200,7 @@ def _extents(plan: FilterGradientPlan) -> dict[_BlockSize, int]:
     counts: dict[_BlockSize, int] = {}
     for images, rows, columns in product(*sizes):
         tiles = plan.tile_count(rows, columns)
-        ragged = tiles * plan.target.partitions > rows * columns
+        ragged = tiles * plan.tile_lines > rows * columns
         one = _BlockSize(images, rows, columns, images * tiles, ragged)
         counts[one] = sizes[0][images] * sizes[1][rows] * sizes[2][columns]
     return counts
@@ -310,7 +310,7 @@ def _edge_cost(plan: FilterGradientPlan, timing: Timing, one: GradientStrip) -> 
     for tap in range(one.row_tap, one.row_tap + one.row_taps):
         outside = rows_outside(plan, tap)
         if outside:
-            tiles = -(-outside * plan.pitch // plan.target.partitions) + 1
+            tiles = -(-outside * plan.pitch // plan.tile_lines) + 1
             blocks = -(-plan.shape.out_size(HEIGHT) // plan.rows)
             all_tiles = blocks * plan.tile_count(plan.rows, plan.columns)
             count.add(cleared(timing, 1, one.channels), min(tiles, all_tiles))

@@ -186,13 +186,25 @@ class FilterGradientPlan(Plan):
         """Whole rows that a tile of the Tensor engine holds."""
         return max(1, self.target.partitions // self.columns)
 
+    @property
+    def tile_lines(self) -> int:
+        """Positions of a whole tile of a single tap.
+
+        Fewer than there are partitions, if no more tiles of a block are then all alike: one DMA
+        brings them, where a smaller last one is a DMA of its own.
+        """
+        lines = self.target.partitions
+        positions = (self.rows - 1) * self.pitch + self.columns
+        tiles = -(-positions // lines)
+        return lines if positions % tiles else positions // tiles
+
     def tile_count(self, rows: int, columns: int) -> int:
         """Tiles of so many rows and columns of an image."""
         if self.has_sheets:
             return -(-self.sheet_columns // self.piece) * min(self.apart, rows)
         if not self.by_dma:
             return -(-rows // self.rows_of_tile)
-        return -(-((rows - 1) * self.pitch + columns) // self.target.partitions)
+        return -(-((rows - 1) * self.pitch + columns) // self.tile_lines)
 
     @property
     def tiles(self) -> int:
