@@ -76,11 +76,18 @@ def halves(question: Question) -> list[tuple[Question, Question]]:
     cuts = [
         [Share(rows, span) for span in _in_two(start.shape.c_out, unit)],
         [Share(rows, every, inputs=span) for span in _in_two(start.pack_in, 1)],
-        [Share(rows, every, strips=span) for span in _in_two(len(start.strips()), 1)],
+        *([Share(rows, every, strips=span) for span in cut] for cut in _strip_cuts(start)),
     ]
     return [
         (replace(question, share=cut[0]), replace(question, share=cut[1])) for cut in cuts if cut
     ]
+
+
+def _strip_cuts(start: FilterGradientPlan) -> list[list[tuple[int, int]]]:
+    """Halves of all strips for each core: whole strips, or with one of them cut."""
+    halves = 2 * len(start.strips())
+    cuts = [_in_two(halves, 2), _in_two(halves, 1)]
+    return cuts if cuts[0] != cuts[1] else cuts[:1]
 
 
 def _in_two(size: int, unit: int) -> list[tuple[int, int]]:

@@ -58,9 +58,9 @@ def cost_of(plan: FilterGradientPlan) -> Cost:
         "dma issue": total.dmas * issue_ns(timing, rolled=plan.rolled) / timing.dma_issue_queues,
         "dma latency": _block_count(plan) * latency,  # dy waits for the block before the last one
     }
-    first = _first_share(plan) * max(busy["gpsimd"], busy["dma"]) / _block_count(plan)
+    first = _first_ns(plan, max(busy["gpsimd"], busy["dma"]) / _block_count(plan))
     loops = turns * (timing.loop_turn_ns + latency + first + cold)
-    begin = 2 * latency + cold + (first if plan.has_sheets else 0.0)
+    begin = 2 * latency + cold + (first if plan.by_dma else 0.0)
     total_ns = max(busy.values()) + loops + _pass_count(plan) * begin
     return Cost(
         total_ns=total_ns,
@@ -82,14 +82,20 @@ def _unhidden_ns(plan: FilterGradientPlan, issue: float, latency: float) -> floa
     return _UNHIDDEN * (issue + _block_count(plan) * latency) if plan.has_sheets else 0.0
 
 
-def _first_share(plan: FilterGradientPlan) -> float:
-    """What of a block's loads comes before its first sum: a turn starts with an empty array.
+def _first_ns(plan: FilterGradientPlan, block_ns: float) -> float:
+    """Loads of a block before its first sum, of all that take so long: a turn starts with none.
 
-    That is dy and a strip, dy and a sheet, or a whole window.
+    That is dy and a sheet, a whole window, or dy and a strip. Strips of later blocks may be there
+    already, those of the first one never are: so a strip is not its part of all loads.
     """
     if plan.has_sheets:
-        return 2 / (plan.shape.kernel[DEPTH] + 1)
-    return min(1.0, 2 / (plan.pass_strips + 1)) if plan.by_dma else 1.0
+        return block_ns * 2 / (plan.shape.kernel[DEPTH] + 1)
+    if not plan.by_dma:
+        return block_ns
+    timing, whole = plan.timing, next(iter(_extents(plan)))
+    loads = _dy_cost(plan, timing, whole, min(plan.outs, plan.most_outs))
+    loads.add(_x_cost(plan, timing, whole, plan.strips()[0]), 1)
+    return loads.dma / timing.dma_engines
 
 
 def _pass_count(plan: FilterGradientPlan) -> int:

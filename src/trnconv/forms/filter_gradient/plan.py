@@ -10,7 +10,7 @@ up in a PSUM bank, and blocks add up in SBUF.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate
 from typing import ClassVar, NamedTuple
@@ -77,7 +77,7 @@ class FilterGradientPlan(Plan):
     # What one of two cores computes, first and end; None: all.
     outs_of: Span | None = None  # output channels: whole packs, or some of the only one
     ins_of: Span | None = None  # input channels of a pack
-    strips_of: Span | None = None  # strips, of those that these input channels make
+    strips_of: Span | None = None  # halves of strips, of those that these input channels make
     # Of sheets (`sheets.py`): taps share tiles that DMA transposes.
     piece: int = 0  # columns of a tile; 0: no sheets, each tap has tiles of its own
     apart: int = 1  # rows from row to row of a tile
@@ -326,7 +326,25 @@ def _strips(
                     taken = (frame_tap, column_tap, row_tap, count, channel, channels, columns)
                     strips.append(GradientStrip(variant, *taken))
                     variant += 1
-    return tuple(strips[slice(*part)] if part else strips)
+    return _own_halves(strips, part) if part else tuple(strips)
+
+
+def _own_halves(strips: list[GradientStrip], part: Span) -> tuple[GradientStrip, ...]:
+    """Strips from one half to another: of one that is cut, the first or the last channels.
+
+    Tiles of a cut strip are others than those of its variant for another frame tap.
+    """
+    variants = max(strip.variant for strip in strips) + 1
+    own = []
+    for number, strip in enumerate(strips):
+        first, end = max(part[0], 2 * number), min(part[1], 2 * number + 2)
+        begin, stop = (strip.channels * (at - 2 * number) // 2 for at in (first, end))
+        if first < end and stop - begin == strip.channels:
+            own.append(strip)
+        elif first < end and begin < stop:
+            cut = replace(strip, variant=variants, channel=strip.channel + begin)
+            own.append(replace(cut, channels=stop - begin))
+    return tuple(own)
 
 
 @lru_cache(maxsize=256)

@@ -115,6 +115,8 @@ def _sheets(plan: FilterGradientPlan) -> list[str]:
         )
     if plan.columns != columns:
         broken.append(f"{plan.columns} of {columns} columns in blocks of sheets")
+    if any(half % 2 for half in plan.strips_of or ()):
+        broken.append(f"halves of strips {plan.strips_of} of sheets: all taps read all channels")
     if plan.piece > plan.sheet_columns or plan.apart > plan.rows:
         broken.append(
             f"pieces of {plan.piece} columns, rows {plan.apart} apart: a block has {plan.rows} rows"
