@@ -9,29 +9,17 @@ from typing import SupportsIndex
 
 from trnconv._nki import NKIObject
 from trnconv.errors import ShapeError, UnsupportedError
+from trnconv.padding_modes import MODES, padding_source, require_mode
 
 Triple = tuple[int, int, int]
 Axes = int | Sequence[int]
 Padding = int | str | Sequence[int | tuple[int, int]]
 
 AXES = ("depth", "height", "width")
-ZEROS, REPLICATE, REFLECT, CIRCULAR = "zeros", "replicate", "reflect", "circular"
+ZEROS, REPLICATE, REFLECT, CIRCULAR = MODES
 Modes = tuple[str, str, str]
 NO_MODES: Modes = (ZEROS, ZEROS, ZEROS)
 ONCE: Triple = (1, 1, 1)
-
-
-def padding_source(mode: str, size: int, position: int) -> int:
-    """Of an axis, the position whose value stands at a position of its padding; -1: a zero."""
-    if 0 <= position < size:
-        return position
-    if mode == ZEROS:
-        return -1
-    if mode == CIRCULAR:
-        return position % size
-    if mode == REFLECT and size > 1:
-        return (size - 1) - abs((size - 1) - position % (2 * (size - 1)))
-    return min(max(position, 0), size - 1)
 
 
 def with_axis(triple: Triple, axis: int, value: int) -> Triple:
@@ -108,8 +96,7 @@ class ConvShape(NKIObject):
 
     def repeats(self, axis: int) -> bool:
         """Whether an axis is padded with values of its own."""
-        pads = self.pad_before[axis] + self.pad_after[axis]
-        return pads > 0 and self.modes[axis] != ZEROS
+        return self.modes[axis] != ZEROS and self.pad_before[axis] + self.pad_after[axis] > 0
 
     def taps(self) -> int:
         """Kernel positions."""
@@ -117,8 +104,7 @@ class ConvShape(NKIObject):
 
     def positions(self) -> int:
         """Output positions of one image."""
-        depth, height, width = self.out_sizes()
-        return depth * height * width
+        return self.out_size(0) * self.out_size(1) * self.out_size(2)
 
     def macs(self) -> int:
         """Multiply-adds over the upsampled input, padding positions included, as usual."""
@@ -243,14 +229,7 @@ def _require_groups(shape: ConvShape | TransposedShape) -> None:
 def _require_modes(shape: ConvShape) -> None:
     for axis, mode in enumerate(shape.modes):
         most = max(shape.pad_before[axis], shape.pad_after[axis])
-        limit = {REFLECT: shape.size[axis] - 1, CIRCULAR: shape.size[axis]}
-        if mode not in (ZEROS, REPLICATE, REFLECT, CIRCULAR):
-            raise ShapeError(f"padding mode {mode!r}: zeros, replicate, reflect or circular.")
-        if most > limit.get(mode, most):
-            raise ShapeError(
-                f"{mode} padding of {most} along {AXES[axis]}: the input has {shape.size[axis]}"
-                f" elements there, so at most {limit[mode]} can be padded."
-            )
+        require_mode(mode, shape.size[axis], most, AXES[axis])
 
 
 def _require_upsampling(shape: ConvShape) -> None:

@@ -13,30 +13,23 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
-from trnconv.geometry import ZEROS, ConvShape, Triple
+from trnconv.geometry import NO_MODES, ConvShape, with_axis
 
 Run = tuple[int, int, int]  # first position of a padded axis, where its value is from, how many
 
 
 def widened(shape: ConvShape) -> ConvShape:
     """The convolution of an input that has its values of padding already."""
-    repeats = [shape.repeats(axis) for axis in range(3)]
-
-    def where(padded: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, Any, Any]:
-        one, two, three = (
-            one if repeated else two
-            for one, two, repeated in zip(padded, other, repeats, strict=True)
-        )
-        return one, two, three
-
-    sizes: Triple = (shape.padded_size(0), shape.padded_size(1), shape.padded_size(2))
-    return replace(
-        shape,
-        size=where(sizes, shape.size),
-        pad_before=where((0, 0, 0), shape.pad_before),
-        pad_after=where((0, 0, 0), shape.pad_after),
-        modes=(ZEROS, ZEROS, ZEROS),
-    )
+    wide = shape
+    for axis in range(3):
+        if shape.repeats(axis):
+            wide = replace(
+                wide,
+                size=with_axis(wide.size, axis, shape.padded_size(axis)),
+                pad_before=with_axis(wide.pad_before, axis, 0),
+                pad_after=with_axis(wide.pad_after, axis, 0),
+            )
+    return replace(wide, modes=NO_MODES)
 
 
 def input_gradient(shape: ConvShape, compute: Callable[[ConvShape], Any]) -> Any:

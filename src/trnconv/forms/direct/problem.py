@@ -29,9 +29,9 @@ from trnconv.geometry import (
     Modes,
     TransposedShape,
     Triple,
-    padding_source,
     with_axis,
 )
+from trnconv.padding_modes import padding_source
 
 Five = tuple[int, int, int, int, int]
 Reads = tuple[tuple[Phase, ...], tuple[Phase, ...], tuple[Phase, ...]]

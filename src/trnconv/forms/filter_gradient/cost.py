@@ -60,7 +60,9 @@ def cost_of(plan: FilterGradientPlan) -> Cost:
     }
     first = _first_ns(plan, max(busy["gpsimd"], busy["dma"]) / _block_count(plan))
     loops = turns * (timing.loop_turn_ns + latency + first + cold)
-    begin = 2 * latency + cold + (first if plan.by_dma else 0.0)
+    begin = (
+        2 * latency + cold + (first if plan.has_sheets or (plan.by_dma and plan.rolled) else 0.0)
+    )
     total_ns = max(busy.values()) + loops + _pass_count(plan) * begin
     return Cost(
         total_ns=total_ns,

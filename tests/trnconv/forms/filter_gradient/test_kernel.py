@@ -18,6 +18,7 @@ from repetition import few
 from tolerance import assert_within, excess
 from trnconv.errors import ShapeError, UnsupportedError
 from trnconv.forms.filter_gradient.candidates import candidates
+from trnconv.forms.filter_gradient.form import GRADIENT
 from trnconv.forms.filter_gradient.kernel import weight_gradient as kernel
 from trnconv.forms.filter_gradient.lower import lower
 from trnconv.forms.filter_gradient.pack import pack
@@ -155,6 +156,31 @@ def test_padding_of_every_mode_is_exact_in_every_way(modes, step, dtype):
     for plan in legal_plans(shape, dtype)[::5]:
         dw, db, _ = gradients(shape, x, dy, plan=plan)
         assert_gradients(dw, db, x, dy, shape)
+
+
+@pytest.mark.parametrize("rolled", [False, True])
+@pytest.mark.parametrize("pads", [(0, 1, 1), (1, 1, 1)], ids=str)
+def test_a_strip_cut_between_two_cores_is_exact(pads, rolled):
+    """27 strips: the one in the middle has the first channels on a core, the others on the other.
+
+    Its frame is read by the other frame taps too, with all channels.
+    """
+    shape = conv_shape((1, 300, 4, 16, 16), (20, 300, 3, 3, 3), padding=pads)
+    question = gradient_question(shape, "trn2", "bfloat16")
+    halves = next(pair for pair in GRADIENT.halves(question) if pair[0].share.strips == (0, 27))
+    plan = next(
+        plan
+        for plan in candidates(halves[0])
+        if plan.rolled is rolled and plan.pass_strips == 14 and not broken_rules(plan)
+    )
+    plans = (plan, GRADIENT.moved(plan, halves[1]))
+    assert [[strip.channels for strip in half.strips()] for half in plans] == [
+        [300] * 13 + [150],
+        [150] + [300] * 13,
+    ]
+    x, dy = integers(shape, "bfloat16")
+    dw, db = filter_gradient(question, LaunchOperands((x, dy)), SimulatedDevice(2, plans))
+    assert_gradients(np.ascontiguousarray(dw), db, x, dy, shape)
 
 
 def test_those_plans_have_padding_of_rows_in_every_way():

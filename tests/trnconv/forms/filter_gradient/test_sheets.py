@@ -132,8 +132,12 @@ def test_every_cut_of_two_cores_is_exact(name, rolled):
     x, dy = integers(shape, "bfloat16")
     question = gradient_question(shape, "trn2", "bfloat16")
     plan = next(plan for plan in sheet_plans(shape) if plan.rolled is rolled)
-    cuts = GRADIENT.halves(question)
-    assert cuts
+    cuts = [
+        halves
+        for halves in GRADIENT.halves(question)
+        if not any(half % 2 for half in halves[0].share.strips or ())
+    ]
+    assert len(cuts) > 1
     for halves in cuts:
         plans = tuple(_with_own_outs(GRADIENT.moved(plan, half)) for half in halves)
         assert [broken_rules(half) for half in plans] == [[], []]
