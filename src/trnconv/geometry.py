@@ -9,13 +9,14 @@ from typing import SupportsIndex
 
 from trnconv._nki import NKIObject
 from trnconv.errors import ShapeError, UnsupportedError
+from trnconv.padding_modes import MODES, padding_source, require_mode
 
 Triple = tuple[int, int, int]
 Axes = int | Sequence[int]
 Padding = int | str | Sequence[int | tuple[int, int]]
 
 AXES = ("depth", "height", "width")
-ZEROS, REPLICATE, REFLECT, CIRCULAR = "zeros", "replicate", "reflect", "circular"
+ZEROS, REPLICATE, REFLECT, CIRCULAR = MODES
 Modes = tuple[str, str, str]
 NO_MODES: Modes = (ZEROS, ZEROS, ZEROS)
 ONCE: Triple = (1, 1, 1)
@@ -89,14 +90,21 @@ class ConvShape(NKIObject):
         read = out * self.stride[axis] + tap * self.dilation[axis] - self.pad_before[axis]
         return (read + self.skip[axis]) // self.upsample[axis]
 
+    def source(self, axis: int, position: int) -> int:
+        """Where the value of a position lies, which may be padding; -1 if it is a zero."""
+        return padding_source(self.modes[axis], self.size[axis], position)
+
+    def repeats(self, axis: int) -> bool:
+        """Whether an axis is padded with values of its own."""
+        return self.modes[axis] != ZEROS and self.pad_before[axis] + self.pad_after[axis] > 0
+
     def taps(self) -> int:
         """Kernel positions."""
         return self.kernel[0] * self.kernel[1] * self.kernel[2]
 
     def positions(self) -> int:
         """Output positions of one image."""
-        depth, height, width = self.out_sizes()
-        return depth * height * width
+        return self.out_size(0) * self.out_size(1) * self.out_size(2)
 
     def macs(self) -> int:
         """Multiply-adds over the upsampled input, padding positions included, as usual."""
@@ -221,14 +229,7 @@ def _require_groups(shape: ConvShape | TransposedShape) -> None:
 def _require_modes(shape: ConvShape) -> None:
     for axis, mode in enumerate(shape.modes):
         most = max(shape.pad_before[axis], shape.pad_after[axis])
-        limit = {REFLECT: shape.size[axis] - 1, CIRCULAR: shape.size[axis]}
-        if mode not in (ZEROS, REPLICATE, REFLECT, CIRCULAR):
-            raise ShapeError(f"padding mode {mode!r}: zeros, replicate, reflect or circular.")
-        if most > limit.get(mode, most):
-            raise ShapeError(
-                f"{mode} padding of {most} along {AXES[axis]}: the input has {shape.size[axis]}"
-                f" elements there, so at most {limit[mode]} can be padded."
-            )
+        require_mode(mode, shape.size[axis], most, AXES[axis])
 
 
 def _require_upsampling(shape: ConvShape) -> None:

@@ -33,6 +33,7 @@ def gradients(shape, x, dy, cores=1, **options):
         shape.kernel[hidden:],
         **call_options(shape, rank),
         groups=shape.groups,
+        padding_mode=shape.modes[hidden:],
         cores=cores,
         **options,
     )

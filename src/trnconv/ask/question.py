@@ -29,7 +29,7 @@ class Share:
     frames: tuple[int, int] | None = None
     lines: tuple[int, int] | None = None  # images x channels of a depthwise convolution
     inputs: tuple[int, int] | None = None  # of a filter gradient: input channels of a pack
-    strips: tuple[int, int] | None = None  # of a filter gradient: strips of its columns
+    strips: tuple[int, int] | None = None  # of a filter gradient: halves of strips of its columns
 
 
 @dataclass(frozen=True)

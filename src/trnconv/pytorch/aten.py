@@ -126,9 +126,12 @@ def _convolved(x: Tensor, operands: LaunchOperands, spec: ConvSpec) -> Tensor:
 
 
 def _backward(x: Tensor, w: Tensor, dy: Tensor, spec: ConvSpec) -> tuple[Tensor, Tensor]:
+    with torch.enable_grad():
+        leaf = x.detach().requires_grad_()
+        read = padded(leaf, spec)
     dx, dw, _ = torch.ops.aten.convolution_backward(
         dy,
-        padded(x, spec),
+        read.detach(),
         w,
         None,
         spec.stride,
@@ -139,5 +142,4 @@ def _backward(x: Tensor, w: Tensor, dy: Tensor, spec: ConvSpec) -> tuple[Tensor,
         spec.groups,
         [True, True, False],
     )
-    crop = [slice(before, before + n) for before, n in zip(spec.before, x.shape[2:], strict=True)]
-    return dx[(slice(None), slice(None), *crop)].contiguous(), dw
+    return (dx if read is leaf else torch.autograd.grad(read, leaf, dx)[0]), dw

@@ -135,8 +135,17 @@ class ConvCall:
             w = (dy.shape[1], x.shape[1] // self.spec.groups, *self.sizes)
             return self.spec.shape([x.shape], w)
         if self.wanted == INPUT_GRADIENT:
-            return input_gradient_shape(self.spec.shape([self.sizes], operands.w.shape))
+            return input_gradient_shape(self.forward_shape(operands))
         return self.spec.shape([piece.shape for piece in operands.inputs], operands.w.shape)
+
+    def forward_shape(self, operands: LaunchOperands) -> ConvShape:
+        """The convolution whose input gradient this is."""
+        return self.spec.shape([self.sizes], operands.w.shape)
+
+    def with_input(self, shape: ConvShape) -> ConvCall:
+        """The input gradient of another size and padding."""
+        spec = replace(self.spec, before=shape.pad_before, after=shape.pad_after, modes=shape.modes)
+        return replace(self, spec=spec, sizes=(shape.batch, shape.c_in, *shape.size))
 
     def question(
         self, operands: LaunchOperands, dtype: str, machine: Machine, policy: Policy | None = None

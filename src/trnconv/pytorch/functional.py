@@ -1,9 +1,9 @@
 """torch.nn.functional's convolutions: its names, its order of arguments, its defaults.
 
 What is ours is keyword-only: `padding_mode`, `activation`, `residual`, `accuracy`, `reproducible`,
-`backend`, and the machine (`target`) and its `cores` where nkisim computes. The first three are
-fused into the kernel where no gradient is asked for; with gradients, they are torch's own operators
-around the kernel, which is the same mathematics.
+`backend`, and the machine (`target`) and its `cores` where nkisim computes. Padding is the kernel's
+own. Activation and residual are fused into it where no gradient is asked for; with gradients, they
+are torch's own operators after the kernel, which is the same mathematics.
 
 `reproducible` gives every output the same bits however the input is cut; without gradients only.
 
@@ -36,7 +36,7 @@ from trnconv.pytorch.arguments import (
     wants_gradient,
     with_batch,
 )
-from trnconv.pytorch.aten import finished, padded
+from trnconv.pytorch.aten import finished
 from trnconv.pytorch.backends import Backend, asked_for
 from trnconv.pytorch.conv_call import ConvSpec
 from trnconv.pytorch.gradients import fused_convolution
@@ -150,7 +150,7 @@ def _conv(
     added = None if residual is None else _in_3d(residual)
     if wants_gradient(x, w, bias, residual):
         require_no_order(reproducible=end.reproducible)
-        y = finished(_plain(padded(x5, spec), w5, bias, spec, end.backend), end.activation, added)
+        y = finished(_plain(x5, w5, bias, spec, end.backend), end.activation, added)
     else:
         y = fused_convolution([x5], w5, bias, spec, added, end.backend)
     y = y.reshape(shape)
@@ -158,9 +158,9 @@ def _conv(
 
 
 def _plain(x: Tensor, w: Tensor, bias: Tensor | None, spec: ConvSpec, backend: str) -> Tensor:
-    """A convolution that has gradients, of an input that is padded already."""
-    moves = replace(spec, before=(0, 0, 0), after=(0, 0, 0))
-    y: Tensor = gradients.convolution(x, w, moves.numbers(), backend, spec.accuracy)
+    """A convolution that has gradients."""
+    options = (spec.numbers(), backend, spec.accuracy, ",".join(spec.modes))
+    y: Tensor = gradients.convolution(x, w, *options)
     return y if bias is None else y + bias.view(-1, 1, 1, 1)
 
 

@@ -20,6 +20,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from trnconv.forms.program import Prepared
+from trnconv.geometry import NO_MODES
 from trnconv.pytorch import ops
 from trnconv.pytorch.adapters import Adapter, present_in, require_adapter
 from trnconv.pytorch.backends import Backend, choose_backend, machine_of
@@ -204,6 +205,8 @@ def _require_plain(node: Node, values: LaunchOperands) -> None:
 
 
 def _prepared(call: ConvCall, values: LaunchOperands, adapter: Adapter) -> Prepared:
+    if call.wanted == INPUT_GRADIENT and call.spec.modes != NO_MODES:
+        raise _Stays("the borders of its padding are added after its launch.")
     question = with_joined_pieces(question_of(call, values, adapter))
     if is_scaled(call, question):
         raise _Stays("a fast input gradient is scaled before and after its launch.")

@@ -18,6 +18,7 @@ import torch
 
 from trnconv.ask.policy import ALWAYS_DIRECT
 from trnconv.ask.question import FILTER_GRADIENT
+from trnconv.geometry import NO_MODES
 from trnconv.pytorch.conv_call import (
     INPUT_GRADIENT,
     ConvCall,
@@ -34,31 +35,44 @@ Call = tuple[ConvCall, LaunchOperands]
 
 
 DIRECT_TEXT = ALWAYS_DIRECT.text()
+ZEROS_TEXT = ",".join(NO_MODES)
 
 
-def _linear(numbers: list[int], accuracy: str = DIRECT_TEXT) -> ConvSpec:
+def _linear(numbers: list[int], modes: str, accuracy: str = DIRECT_TEXT) -> ConvSpec:
     """Input gradients may be computed as fast as `accuracy` allows; all else is direct."""
-    return numbered(numbers, accuracy=accuracy)
+    depth, height, width = modes.split(",")
+    return numbered(numbers, (depth, height, width), accuracy=accuracy)
 
 
 @torch.library.custom_op("trnconv::convolution", mutates_args=())
 def convolution(
-    x: Tensor, w: Tensor, numbers: list[int], backend: str, accuracy: str = DIRECT_TEXT
+    x: Tensor,
+    w: Tensor,
+    numbers: list[int],
+    backend: str,
+    accuracy: str = DIRECT_TEXT,
+    modes: str = ZEROS_TEXT,
 ) -> Tensor:
     """x [N, C_in, D, H, W] and w [C_out, C_in / groups, KD, KH, KW] -> y.
 
-    `accuracy` is a policy, of input gradients among the derivatives; here as in all three ops.
+    `accuracy` is a policy, of input gradients among the derivatives; `modes` is what the padding of
+    each axis holds. Both are so in all three ops.
     """
-    del accuracy
     if x.numel() == 0:
         return empty_output([x], w, numbered(numbers))
-    return compute(*convolution_call(x, w, numbers), backend)
+    return compute(*convolution_call(x, w, numbers, accuracy, modes), backend)
 
 
-def convolution_call(x: Tensor, w: Tensor, numbers: list[int], accuracy: str = DIRECT_TEXT) -> Call:
+def convolution_call(
+    x: Tensor,
+    w: Tensor,
+    numbers: list[int],
+    accuracy: str = DIRECT_TEXT,
+    modes: str = ZEROS_TEXT,
+) -> Call:
     """What `convolution` asks for."""
     del accuracy
-    return ConvCall(_linear(numbers)), LaunchOperands((x,), w)
+    return ConvCall(_linear(numbers, modes)), LaunchOperands((x,), w)
 
 
 @torch.library.custom_op("trnconv::input_gradient", mutates_args=())
@@ -69,18 +83,24 @@ def input_gradient(
     numbers: list[int],
     backend: str,
     accuracy: str = DIRECT_TEXT,
+    modes: str = ZEROS_TEXT,
 ) -> Tensor:
     """dy [N, C_out, ...] and w [C_out, C_in / groups, ...] -> dx of shape `x_shape`."""
     if dy.numel() == 0:
         return dy.new_zeros(x_shape)
-    return compute(*input_gradient_call(dy, w, x_shape, numbers, accuracy), backend)
+    return compute(*input_gradient_call(dy, w, x_shape, numbers, accuracy, modes), backend)
 
 
 def input_gradient_call(
-    dy: Tensor, w: Tensor, x_shape: list[int], numbers: list[int], accuracy: str = DIRECT_TEXT
+    dy: Tensor,
+    w: Tensor,
+    x_shape: list[int],
+    numbers: list[int],
+    accuracy: str = DIRECT_TEXT,
+    modes: str = ZEROS_TEXT,
 ) -> Call:
     """What `input_gradient` asks for."""
-    call = ConvCall(_linear(numbers, accuracy), INPUT_GRADIENT, tuple(x_shape))
+    call = ConvCall(_linear(numbers, modes, accuracy), INPUT_GRADIENT, tuple(x_shape))
     return call, LaunchOperands((dy,), w)
 
 
@@ -92,10 +112,11 @@ def filter_gradient(
     numbers: list[int],
     backend: str,
     accuracy: str = DIRECT_TEXT,
+    modes: str = ZEROS_TEXT,
 ) -> Tensor:
     """x [N, C_in, ...] and dy [N, C_out, ...] -> dw [C_out, C_in / groups, *kernel]."""
     del accuracy
-    spec = _linear(numbers)
+    spec = _linear(numbers, modes)
     if x.numel() == 0:
         return x.new_zeros([dy.shape[1], x.shape[1] // spec.groups, *kernel])
     return compute(ConvCall(spec, FILTER_GRADIENT, tuple(kernel)), LaunchOperands((x, dy)), backend)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from trnconv.ask import borders
 from trnconv.pytorch import aten, neuron, simulator
 from trnconv.pytorch.backends import Backend, asked_for, choose_backend, machine_of
-from trnconv.pytorch.conv_call import ConvCall
+from trnconv.pytorch.conv_call import INPUT_GRADIENT, ConvCall
 from trnconv.pytorch.on_device import Results
 from trnconv.runtime.launch import LaunchOperands
 
@@ -33,9 +35,27 @@ def compute_all(call: ConvCall, operands: LaunchOperands, backend: str) -> tuple
     name, machine = machine_of(backend)
     chosen = choose_backend(operands.inputs[0], name).backend
     if machine is None:
-        return _in_order(BACKENDS[chosen].compute(call, operands))
+        by_torch = chosen is Backend.torch
+        done = BACKENDS[chosen].compute
+        return _in_order(done(call, operands) if by_torch else _by_kernels(done, call, operands))
     asked_for(chosen, machine.target, machine.cores)  # refused unless it is simulated
-    return _in_order(simulator.compute(call, operands, machine))
+    return _in_order(
+        _by_kernels(lambda one, given: simulator.compute(one, given, machine), call, operands)
+    )
+
+
+def _by_kernels(
+    compute_one: Callable[[ConvCall, LaunchOperands], Any], call: ConvCall, operands: LaunchOperands
+) -> Results:
+    """A call, by kernels; input gradients of padding that has values are folded after them."""
+    if call.wanted != INPUT_GRADIENT:
+        result: Results = compute_one(call, operands)
+        return result
+
+    dx: torch.Tensor = borders.input_gradient(
+        call.forward_shape(operands), lambda shape: compute_one(call.with_input(shape), operands)
+    )
+    return dx
 
 
 def _in_order(done: Results) -> tuple[torch.Tensor, ...]:

@@ -15,7 +15,7 @@ from trnconv.ask.ends import PLAIN_END, Epilogue
 from trnconv.ask.question import FILTER_GRADIENT, Question
 from trnconv.errors import ShapeError
 from trnconv.forms.form import Plan
-from trnconv.geometry import Axes, ConvShape, Padding, conv_shape, require_not_upsampled
+from trnconv.geometry import ZEROS, Axes, ConvShape, Padding, conv_shape, require_not_upsampled
 from trnconv.runtime import compute
 from trnconv.runtime.launch import LaunchOperands, time_plan
 from trnconv.runtime.plans import plans_for
@@ -43,6 +43,7 @@ def weight_gradient(  # noqa: PLR0913 (torch's own arguments, and where to run)
     padding: Padding = 0,
     dilation: Axes = 1,
     groups: int = 1,
+    padding_mode: str | Sequence[str] = ZEROS,
     target: str = "trn2",
     wide: bool = True,
     plan: Plan | None = None,
@@ -62,6 +63,7 @@ def weight_gradient(  # noqa: PLR0913 (torch's own arguments, and where to run)
         padding=padding,
         dilation=dilation,
         groups=groups,
+        padding_mode=padding_mode,
     )
     _require_output(dy, shape, len(kernel_shape))
     require_not_upsampled(shape, "weight gradient")

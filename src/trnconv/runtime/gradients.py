@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from trnconv.errors import UnsupportedError
-from trnconv.geometry import NO_MODES, Axes, Padding, conv_shape, input_gradient_shape
+from trnconv.ask import borders
+from trnconv.geometry import Axes, ConvShape, Padding, conv_shape, input_gradient_shape
 from trnconv.runtime.compute import require_shape
 from trnconv.runtime.convolve import (
     DEFAULT_LAUNCH,
@@ -29,7 +30,7 @@ def input_gradient(  # noqa: PLR0913 (the arguments of the convolution)
     padding: Padding = 0,
     dilation: Axes = 1,
     groups: int = 1,
-    padding_mode: str = "zeros",
+    padding_mode: str | Sequence[str] = "zeros",
     launch: LaunchOptions = DEFAULT_LAUNCH,
 ) -> Convolved:
     """dx [N, C_in, ...] from dy [N, C_out, ...] and w [C_out, C_in / groups, ...]."""
@@ -42,15 +43,15 @@ def input_gradient(  # noqa: PLR0913 (the arguments of the convolution)
         groups=groups,
         padding_mode=padding_mode,
     )
-    if shape.modes != NO_MODES:
-        raise UnsupportedError(
-            f"the input gradient with {shape.modes} padding: computed for zeros only. Pad the input"
-            " before the convolution, and let the padding have its own gradient."
-        )
     rank = len(x_shape) - 2
     require_shape("dy", dy, (shape.batch, shape.c_out, *shape.out_sizes()[3 - rank :]))
-    turned = input_gradient_shape(shape)
-    dy5 = dy.reshape(turned.batch, turned.c_in, *turned.size)
+    dy5 = dy.reshape(shape.batch, shape.c_out, *shape.out_sizes())
     w5 = w.astype(dy.dtype).reshape(shape.c_out, -1, *shape.kernel)
-    done = convolve_transposed(dy5, w5, None, turned, launch)
-    return Convolved(done.y.reshape(tuple(x_shape)), done.plans, done.runs)
+    launched: list[Convolved] = []
+
+    def computed(padded: ConvShape) -> Array:
+        launched.append(convolve_transposed(dy5, w5, None, input_gradient_shape(padded), launch))
+        return launched[0].y
+
+    dx = borders.input_gradient(shape, computed)
+    return replace(launched[0], y=dx.reshape(tuple(x_shape)))

@@ -24,7 +24,7 @@ _PARTS = {
     "outputs_of": "outputs of every line",
     "outs_of": "output channels",
     "ins_of": "input channels",
-    "strips_of": "strips",
+    "strips_of": "halves of strips",
 }
 _NOT_HALVED = "it cannot be halved: both cores compute all of it and write the same"
 

@@ -24,15 +24,14 @@ from trnconv.forms.direct.axis_reads import (
     transposed_axis,
 )
 from trnconv.geometry import (
-    CIRCULAR,
     NO_MODES,
-    REFLECT,
     ConvShape,
     Modes,
     TransposedShape,
     Triple,
     with_axis,
 )
+from trnconv.padding_modes import padding_source
 
 Five = tuple[int, int, int, int, int]
 Reads = tuple[tuple[Phase, ...], tuple[Phase, ...], tuple[Phase, ...]]
@@ -125,13 +124,7 @@ class Problem(NKIObject):
 
     def source(self, axis: int, position: int) -> int:
         """The input position whose value stands at a position of the padding."""
-        size, mode = self.size[axis], self.modes[axis]
-        if mode == CIRCULAR:
-            return position % size
-        if mode == REFLECT and size > 1:
-            period = 2 * (size - 1)
-            return (size - 1) - abs((size - 1) - position % period)
-        return min(max(position, 0), size - 1)
+        return padding_source(self.modes[axis], self.size[axis], position)
 
     def piece_count(self) -> int:
         """Tensors the input lies in."""

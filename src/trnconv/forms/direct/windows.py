@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from trnconv.forms.direct.array.k_lines import InLines, LineTile
 from trnconv.forms.direct.block_types import BlockType
@@ -12,6 +10,7 @@ from trnconv.forms.direct.blocks import valid
 from trnconv.forms.direct.plan import BY_COLUMN, BY_FRAME, BY_ROW
 from trnconv.forms.direct.problem import Problem
 from trnconv.forms.direct.recipe import BorderFill, Clear, InputWindow, Load, Pattern
+from trnconv.forms.position_runs import PositionRun, repeated, runs_of
 
 
 @dataclass(frozen=True)
@@ -30,16 +29,7 @@ class Grid:
         return self if level == BY_COLUMN else replace(self, columns=0, column_step=0)
 
 
-class _PositionRun(NamedTuple):
-    """Positions `at` .. `end - 1` of a window, read from `first` on in steps of `step`."""
-
-    at: int
-    end: int
-    first: int
-    step: int
-
-
-Runs = list[_PositionRun]
+Runs = list[PositionRun]
 
 
 def window_of(
@@ -78,10 +68,10 @@ def _row_runs(kind: BlockType, one: InLines, grid: Grid) -> Runs:
     if one.key[0] not in kind.frames:
         return []
     if len(one.key) < BY_ROW:
-        return _runs(enumerate(kind.row_sources)) or _whole(kind.in_rows)
+        return runs_of(enumerate(kind.row_sources)) or _whole(kind.in_rows)
     if kind.row_sources:
         at = range(one.key[1], one.key[1] + grid.rows * grid.row_step, grid.row_step)
-        return _runs(enumerate(kind.row_sources[row] for row in at))
+        return runs_of(enumerate(kind.row_sources[row] for row in at))
     return _clipped(one.key[1] - kind.missing_rows, grid.row_step, grid.rows, kind.in_rows)
 
 
@@ -91,46 +81,21 @@ def _column_runs(kind: BlockType, one: InLines, grid: Grid) -> Runs:
         return _clipped(first, grid.column_step, grid.columns, kind.in_columns)
     filled = {fill.column for fill in _fills(kind)}
     loaded = [column for column in enumerate(kind.column_sources) if column[0] not in filled]
-    return _runs(loaded) or _whole(kind.in_columns)
+    return runs_of(loaded) or _whole(kind.in_columns)
 
 
 def _whole(count: int) -> Runs:
-    return [_PositionRun(0, count, 0, 1)] if count else []
+    return [PositionRun(0, count, 0, 1)] if count else []
 
 
 def _clipped(first: int, step: int, count: int, held: int) -> Runs:
     begin, end = valid((first, step), count, held)
-    return [_PositionRun(begin, end, first + begin * step, step)] if begin < end else []
-
-
-def _runs(places: Iterable[tuple[int, int]]) -> Runs:
-    """(position, source) pairs as runs of neighbouring positions with equal steps forward."""
-    runs: Runs = []
-    for position, source in places:
-        last = runs[-1] if runs else None
-        if last is None or last.end != position:
-            runs.append(_PositionRun(position, position + 1, source, 1))
-        elif last.end - last.at == 1 and source > last.first:
-            runs[-1] = _PositionRun(last.at, position + 1, last.first, source - last.first)
-        elif last.end - last.at > 1 and source == last.first + (last.end - last.at) * last.step:
-            runs[-1] = last._replace(end=position + 1)
-        else:
-            runs.append(_PositionRun(position, position + 1, source, 1))
-    return runs
+    return [PositionRun(begin, end, first + begin * step, step)] if begin < end else []
 
 
 def _fills(kind: BlockType) -> tuple[BorderFill, ...]:
     """Border columns whose source is in the window: single elements are copied, not loaded."""
-    sources = kind.column_sources
-    if not sources:
-        return ()
-    inner = max(_runs(enumerate(sources)), key=lambda run: run.end - run.at)
-    held = {sources[column]: column for column in range(inner.at, inner.end)}
-    return tuple(
-        BorderFill(column, held[source])
-        for column, source in enumerate(sources)
-        if not inner.at <= column < inner.end and source in held
-    )
+    return tuple(BorderFill(*pair) for pair in repeated(kind.column_sources))
 
 
 def _clears(held: list[tuple[Runs, Runs]], rows: int, columns: int) -> tuple[Clear, ...]:
@@ -156,7 +121,7 @@ def _clears(held: list[tuple[Runs, Runs]], rows: int, columns: int) -> tuple[Cle
 
 
 def _load(
-    problem: Problem, kind: BlockType, one: InLines, runs: tuple[_PositionRun, _PositionRun]
+    problem: Problem, kind: BlockType, one: InLines, runs: tuple[PositionRun, PositionRun]
 ) -> Load:
     rows, columns = runs
     piece, number = kind.frame_places[kind.frames.index(one.key[0])]

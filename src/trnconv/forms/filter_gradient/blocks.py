@@ -11,15 +11,18 @@ from trnconv.forms.filter_gradient.recipe import (
     NO_FILL,
     NO_SHEETS,
     NO_WINDOW,
+    ColumnCopy,
     GradientBlock,
     PaddedWindow,
     TapFrame,
     TileFill,
     TileView,
     TransposedLoad,
+    WindowLoad,
 )
 from trnconv.forms.filter_gradient.sheet_blocks import sheet_block, sheet_tile_sizes, x_sheet
 from trnconv.forms.filter_gradient.turns import Area, AreaTurn, image_elems, origin
+from trnconv.forms.position_runs import PositionRun, repeated, runs_of
 
 
 @dataclass(frozen=True)
@@ -87,9 +90,9 @@ def _before_frame(size: tuple[int, int, int], frame: int) -> int:
 def _tiles(plan: FilterGradientPlan, rows: int, columns: int) -> tuple[int, ...]:
     """Positions of each tile of an area."""
     if plan.has_sheets:
-        return sheet_tile_sizes(plan, rows, columns)
+        return sheet_tile_sizes(plan, rows)
     if plan.by_dma:
-        positions, each = (rows - 1) * plan.pitch + columns, plan.target.partitions
+        positions, each = (rows - 1) * plan.pitch + columns, plan.tile_lines
     else:
         positions, each = rows * columns, plan.rows_of_tile * columns
     return tuple(min(each, positions - at) for at in range(0, positions, each))
@@ -105,7 +108,7 @@ def _dy_fill(plan: FilterGradientPlan, images: int, area: Area, base: int) -> Ti
             for row in range(area.rows)
         ]
     sizes = _tiles(plan, area.rows, area.columns)
-    apart = len(sizes) * plan.target.partitions
+    apart = len(sizes) * plan.tile_lines
     return _fill(plan, _of_images(runs, images, image_elems(plan)[1], apart), sizes * images)
 
 
@@ -113,18 +116,38 @@ def _x_fills(plan: FilterGradientPlan, images: int, area: Area, base: int) -> tu
     """By column tap, then row tap."""
     shape = plan.shape
     sizes = _tiles(plan, area.rows, area.columns)
-    apart = len(sizes) * plan.target.partitions
+    apart = len(sizes) * plan.tile_lines
     fills = []
     for column_tap in range(shape.kernel[WIDTH]):
         column = shape.in_position(WIDTH, area.column, column_tap)
         for row_tap in range(shape.kernel[HEIGHT]):
             row = shape.in_position(HEIGHT, area.row, row_tap)
-            first = row * shape.size[WIDTH] + column
-            begin, count = _clipped(first, sum(sizes), _limits(plan, row))
-            runs = [_HbmRun(begin, count, base + first + begin)] if count > 0 else []
+            runs = [
+                replace(run, offset=base + run.offset)
+                for rows in _row_runs(plan, area, row)
+                for run in _flat_run(plan, rows, column, sum(sizes))
+            ]
             runs = _of_images(runs, images, image_elems(plan)[0], apart)
             fills.append(_fill(plan, runs, sizes * images))
     return tuple(fills)
+
+
+def _row_runs(plan: FilterGradientPlan, area: Area, row: int) -> list[PositionRun]:
+    """Rows of a block that a tap finds together, the first one at `row`; zeros are rows, too."""
+    if not plan.shape.repeats(HEIGHT):
+        return [PositionRun(0, area.rows, row, 1)]
+    return runs_of((at, plan.shape.source(HEIGHT, row + at)) for at in range(area.rows))
+
+
+def _flat_run(
+    plan: FilterGradientPlan, rows: PositionRun, column: int, positions: int
+) -> list[_HbmRun]:
+    """Positions of rows that follow each other, from a column on; without what does not exist."""
+    at = rows.at * plan.pitch
+    first = rows.first * plan.shape.size[WIDTH] + column
+    count = min(positions, rows.end * plan.pitch) - at
+    begin, count = _clipped(first, count, _limits(plan, rows.first))
+    return [_HbmRun(at + begin, count, first + begin)] if count > 0 else []
 
 
 def _limits(plan: FilterGradientPlan, row: int) -> tuple[int, int]:
@@ -172,7 +195,7 @@ def _continues(last: TransposedLoad, piece: TransposedLoad) -> bool:
 
 
 def _pieces(plan: FilterGradientPlan, runs: Iterable[_HbmRun]) -> Iterator[TransposedLoad]:
-    whole = plan.target.partitions
+    whole = plan.tile_lines
     for run in runs:
         at, end = run.position, run.position + run.count
         while at < end:
@@ -184,26 +207,41 @@ def _pieces(plan: FilterGradientPlan, runs: Iterable[_HbmRun]) -> Iterator[Trans
 
 def _x_window(plan: FilterGradientPlan, images: int, area: Area, base: int) -> PaddedWindow:
     shape = plan.shape
-    sizes, firsts, counts, at = [], [], [], []
-    spans = ((HEIGHT, area.row, area.rows), (WIDTH, area.column, area.columns))
-    for axis, out, outs in spans:
-        begin = shape.in_position(axis, out, 0)
-        size = window_size(plan, axis, outs)
-        first, count = _clipped(begin, size, (0, shape.size[axis]))
-        sizes.append(size)
-        firsts.append(first if count > 0 else 0)
-        counts.append(max(0, count))
-        at.append(begin + firsts[-1])
+    rows = _sources(plan, HEIGHT, area.row, area.rows)
+    columns = _sources(plan, WIDTH, area.column, area.columns)
+    copies = repeated(columns) if shape.repeats(WIDTH) else []
+    copied = {column for column, _ in copies}
+    loaded = [at for at in enumerate(columns) if at[0] not in copied]
     return PaddedWindow(
         images=images,
-        rows=sizes[0],
-        columns=sizes[1],
-        clear=counts != sizes,
-        row=firsts[0],
-        row_count=counts[0] if counts[1] else 0,
-        column=firsts[1],
-        column_count=counts[1],
-        offset=base + at[0] * shape.size[WIDTH] + at[1],
+        rows=len(rows),
+        columns=len(columns),
+        clear=-1 in rows or -1 in columns,
+        loads=tuple(
+            _window_load(plan, base, row, column)
+            for row in runs_of(at for at in enumerate(rows) if at[1] >= 0)
+            for column in runs_of(at for at in loaded if at[1] >= 0)
+        ),
+        copies=tuple(ColumnCopy(*pair) for pair in copies),
+    )
+
+
+def _sources(plan: FilterGradientPlan, axis: int, out: int, outs: int) -> list[int]:
+    """Where what so many outputs reach along an axis lies; -1: nowhere, zeros."""
+    begin = plan.shape.in_position(axis, out, 0)
+    reached = range(begin, begin + window_size(plan, axis, outs))
+    return [plan.shape.source(axis, position) for position in reached]
+
+
+def _window_load(
+    plan: FilterGradientPlan, base: int, rows: PositionRun, columns: PositionRun
+) -> WindowLoad:
+    return WindowLoad(
+        row=rows.at,
+        rows=rows.end - rows.at,
+        column=columns.at,
+        columns=columns.end - columns.at,
+        offset=base + rows.first * plan.shape.size[WIDTH] + columns.first,
     )
 
 
@@ -215,16 +253,14 @@ def window_size(plan: FilterGradientPlan, axis: int, outs: int) -> int:
 
 
 def _dy_window(plan: FilterGradientPlan, images: int, area: Area, base: int) -> PaddedWindow:
+    first = base + area.row * plan.shape.out_size(WIDTH) + area.column
     return PaddedWindow(
         images=images,
         rows=area.rows,
         columns=area.columns,
         clear=False,
-        row=0,
-        row_count=area.rows,
-        column=0,
-        column_count=area.columns,
-        offset=base + area.row * plan.shape.out_size(WIDTH) + area.column,
+        loads=(WindowLoad(0, area.rows, 0, area.columns, first),),
+        copies=(),
     )
 
 

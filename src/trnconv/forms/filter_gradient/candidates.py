@@ -11,7 +11,6 @@ from nkisim.machine import Machine
 from trnconv.ask.question import Question, Share
 from trnconv.forms.filter_gradient.plan import DEPTH, HEIGHT, WIDE_END, WIDTH, FilterGradientPlan
 from trnconv.forms.filter_gradient.sbuf import addresses, x_slot_bytes
-from trnconv.forms.filter_gradient.sheets import sheet_origin
 from trnconv.geometry import ConvShape
 
 _BLOCK_TILES = (1, 2, 4, 8, 16, 32)  # blocks of up to so many tiles, and more than the one before
@@ -77,11 +76,18 @@ def halves(question: Question) -> list[tuple[Question, Question]]:
     cuts = [
         [Share(rows, span) for span in _in_two(start.shape.c_out, unit)],
         [Share(rows, every, inputs=span) for span in _in_two(start.pack_in, 1)],
-        [Share(rows, every, strips=span) for span in _in_two(len(start.strips()), 1)],
+        *([Share(rows, every, strips=span) for span in cut] for cut in _strip_cuts(start)),
     ]
     return [
         (replace(question, share=cut[0]), replace(question, share=cut[1])) for cut in cuts if cut
     ]
+
+
+def _strip_cuts(start: FilterGradientPlan) -> list[list[tuple[int, int]]]:
+    """Halves of all strips for each core: whole strips, or with one of them cut."""
+    halves = 2 * len(start.strips())
+    cuts = [_in_two(halves, 2), _in_two(halves, 1)]
+    return cuts if cuts[0] != cuts[1] else cuts[:1]
 
 
 def _in_two(size: int, unit: int) -> list[tuple[int, int]]:
@@ -156,9 +162,7 @@ def _areas(start: FilterGradientPlan) -> Iterator[FilterGradientPlan]:
 def _sheets(start: FilterGradientPlan) -> Iterator[FilterGradientPlan]:
     """Blocks whose tiles have so many rows each, by their number of tiles."""
     shape, lines = start.shape, start.target.partitions
-    height, width = shape.out_size(HEIGHT), shape.out_size(WIDTH)
-    if sheet_origin(shape) is None:
-        return
+    height, width = shape.out_size(HEIGHT), start.sheet_columns
     filled = 0.0
     for count in _SHEET_LINES:
         pieces = -(-width * count // lines)

@@ -58,9 +58,11 @@ def cost_of(plan: FilterGradientPlan) -> Cost:
         "dma issue": total.dmas * issue_ns(timing, rolled=plan.rolled) / timing.dma_issue_queues,
         "dma latency": _block_count(plan) * latency,  # dy waits for the block before the last one
     }
-    first = _first_share(plan) * max(busy["gpsimd"], busy["dma"]) / _block_count(plan)
+    first = _first_ns(plan, max(busy["gpsimd"], busy["dma"]) / _block_count(plan))
     loops = turns * (timing.loop_turn_ns + latency + first + cold)
-    begin = 2 * latency + cold + (first if plan.has_sheets else 0.0)
+    begin = (
+        2 * latency + cold + (first if plan.has_sheets or (plan.by_dma and plan.rolled) else 0.0)
+    )
     total_ns = max(busy.values()) + loops + _pass_count(plan) * begin
     return Cost(
         total_ns=total_ns,
@@ -82,14 +84,20 @@ def _unhidden_ns(plan: FilterGradientPlan, issue: float, latency: float) -> floa
     return _UNHIDDEN * (issue + _block_count(plan) * latency) if plan.has_sheets else 0.0
 
 
-def _first_share(plan: FilterGradientPlan) -> float:
-    """What of a block's loads comes before its first sum: a turn starts with an empty array.
+def _first_ns(plan: FilterGradientPlan, block_ns: float) -> float:
+    """Loads of a block before its first sum, of all that take so long: a turn starts with none.
 
-    That is dy and a strip, dy and a sheet, or a whole window.
+    That is dy and a sheet, a whole window, or dy and a strip. Strips of later blocks may be there
+    already, those of the first one never are: so a strip is not its part of all loads.
     """
     if plan.has_sheets:
-        return 2 / (plan.shape.kernel[DEPTH] + 1)
-    return min(1.0, 2 / (plan.pass_strips + 1)) if plan.by_dma else 1.0
+        return block_ns * 2 / (plan.shape.kernel[DEPTH] + 1)
+    if not plan.by_dma:
+        return block_ns
+    timing, whole = plan.timing, next(iter(_extents(plan)))
+    loads = _dy_cost(plan, timing, whole, min(plan.outs, plan.most_outs))
+    loads.add(_x_cost(plan, timing, whole, plan.strips()[0]), 1)
+    return loads.dma / timing.dma_engines
 
 
 def _pass_count(plan: FilterGradientPlan) -> int:
@@ -142,7 +150,7 @@ def _pass_work(plan: FilterGradientPlan, timing: Timing, kind: PassKind) -> _Pas
     sheets = sheets_of(kind.strips) if plan.has_sheets else []
     for extent, times in extents.items():
         block = EngineWork()
-        sizes = (extent.images, extent.rows, extent.columns)
+        sizes = (extent.images, extent.rows)
         if plan.has_sheets:
             block.add(moved_dy_work(plan, timing, sizes, kind.outs), len(reads))
         else:
@@ -200,7 +208,7 @@ def _extents(plan: FilterGradientPlan) -> dict[_BlockSize, int]:
     counts: dict[_BlockSize, int] = {}
     for images, rows, columns in product(*sizes):
         tiles = plan.tile_count(rows, columns)
-        ragged = tiles * plan.target.partitions > rows * columns
+        ragged = tiles * plan.tile_lines > rows * columns
         one = _BlockSize(images, rows, columns, images * tiles, ragged)
         counts[one] = sizes[0][images] * sizes[1][rows] * sizes[2][columns]
     return counts
@@ -310,7 +318,7 @@ def _edge_cost(plan: FilterGradientPlan, timing: Timing, one: GradientStrip) -> 
     for tap in range(one.row_tap, one.row_tap + one.row_taps):
         outside = rows_outside(plan, tap)
         if outside:
-            tiles = -(-outside * plan.pitch // plan.target.partitions) + 1
+            tiles = -(-outside * plan.pitch // plan.tile_lines) + 1
             blocks = -(-plan.shape.out_size(HEIGHT) // plan.rows)
             all_tiles = blocks * plan.tile_count(plan.rows, plan.columns)
             count.add(cleared(timing, 1, one.channels), min(tiles, all_tiles))
@@ -358,15 +366,19 @@ def _window(
 ) -> EngineWork:
     """Rows of some channels as they are in HBM: elements, those of a row, and images."""
     elems, run, images = size
-    cleared = elems if any(plan.shape.pad_before) or any(plan.shape.pad_after) else 0
+    shape = plan.shape
+    pads = [before + after for before, after in zip(shape.pad_before, shape.pad_after, strict=True)]
+    zeros = any(pad and not shape.repeats(axis) for axis, pad in enumerate(pads))
+    cleared = elems if zeros else 0
+    copied = pads[WIDTH] if shape.repeats(WIDTH) else 0
     tiles = -(-channels // plan.target.partitions)
     runs = channels * elems / run
     return EngineWork(
         dma=runs * descriptor_ns(timing, run * plan.item_bytes, rolled=plan.rolled),
         dmas=tiles * images,
         hbm=channels * elems * plan.item_bytes,
-        gpsimd=tiles * cleared * timing.gpsimd_cycles_per_elem,
-        instructions=tiles * (images + (cleared > 0)),
+        gpsimd=tiles * (cleared + copied * elems // run) * timing.gpsimd_cycles_per_elem,
+        instructions=tiles * (images + (cleared > 0) + copied),
     )
 
 

@@ -213,8 +213,7 @@ def _dy_offsets(block: GradientBlock) -> list[int]:
 
 
 def _offsets(fills: tuple[TileFill | SheetFill, ...], window: PaddedWindow) -> list[int]:
-    loads = [load.offset for fill in fills for load in fill.loads]
-    return [*loads, window.offset] if window.row_count else loads
+    return [load.offset for filled in (*fills, window) for load in filled.loads]
 
 
 def _moved(block: GradientBlock, x: int, dy: int) -> GradientBlock:
@@ -244,4 +243,5 @@ def _moved_sheet(fill: SheetFill, by: int) -> SheetFill:
 
 
 def _moved_window(window: PaddedWindow, by: int) -> PaddedWindow:
-    return replace(window, offset=window.offset - by)
+    loads = tuple(replace(load, offset=load.offset - by) for load in window.loads)
+    return replace(window, loads=loads)

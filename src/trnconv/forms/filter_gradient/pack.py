@@ -19,13 +19,13 @@ def pack(lowered: FilterGradientLowered) -> tuple[Array, Array]:
 
 def mask_image(plan: FilterGradientPlan) -> Array:
     """float32 [partitions, masks x tiles of an image]: 1 where a tap finds its own row, else 0."""
-    lines, tiles = plan.target.partitions, plan.tiles // plan.images
+    lines, tiles = plan.tile_lines, plan.tiles // plan.images
     width = plan.shape.size[WIDTH]
-    image = np.ones((lines, max(1, len(plan.masks) * tiles)), np.float32)
+    image = np.ones((plan.target.partitions, max(1, len(plan.masks) * tiles)), np.float32)
     column = np.arange(tiles * lines).reshape(tiles, lines).T % plan.pitch
     for number, shift in enumerate(plan.masks):
         inside = (column + shift >= 0) & (column + shift < width)
-        image[:, number * tiles : (number + 1) * tiles] = inside
+        image[:lines, number * tiles : (number + 1) * tiles] = inside
     return image
 
 

@@ -10,13 +10,13 @@ up in a PSUM bank, and blocks add up in SBUF.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate
 from typing import ClassVar, NamedTuple
 
 from trnconv.ask.ends import Epilogue
-from trnconv.forms.filter_gradient.sheets import joined_taps, row_steps, sheet_shifts
+from trnconv.forms.filter_gradient.sheets import joined_taps, row_steps, sheet_shifts, sheet_span
 from trnconv.forms.form import ArraySpec, Plan
 from trnconv.geometry import ConvShape, Triple
 
@@ -77,7 +77,7 @@ class FilterGradientPlan(Plan):
     # What one of two cores computes, first and end; None: all.
     outs_of: Span | None = None  # output channels: whole packs, or some of the only one
     ins_of: Span | None = None  # input channels of a pack
-    strips_of: Span | None = None  # strips, of those that these input channels make
+    strips_of: Span | None = None  # halves of strips, of those that these input channels make
     # Of sheets (`sheets.py`): taps share tiles that DMA transposes.
     piece: int = 0  # columns of a tile; 0: no sheets, each tap has tiles of its own
     apart: int = 1  # rows from row to row of a tile
@@ -162,6 +162,11 @@ class FilterGradientPlan(Plan):
         return self.piece > 0
 
     @property
+    def sheet_columns(self) -> int:
+        """Columns of a sheet, and of dy that it meets."""
+        return sheet_span(self.shape).columns
+
+    @property
     def unit(self) -> int:
         """Columns of x that DMA transposes as one element."""
         return self.shape.stride[WIDTH] if self.has_sheets else 1
@@ -181,13 +186,25 @@ class FilterGradientPlan(Plan):
         """Whole rows that a tile of the Tensor engine holds."""
         return max(1, self.target.partitions // self.columns)
 
+    @property
+    def tile_lines(self) -> int:
+        """Positions of a whole tile of a single tap.
+
+        Fewer than there are partitions, if no more tiles of a block are then all alike: one DMA
+        brings them, where a smaller last one is a DMA of its own.
+        """
+        lines = self.target.partitions
+        positions = (self.rows - 1) * self.pitch + self.columns
+        tiles = -(-positions // lines)
+        return lines if positions % tiles else positions // tiles
+
     def tile_count(self, rows: int, columns: int) -> int:
         """Tiles of so many rows and columns of an image."""
         if self.has_sheets:
-            return -(-columns // self.piece) * min(self.apart, rows)
+            return -(-self.sheet_columns // self.piece) * min(self.apart, rows)
         if not self.by_dma:
             return -(-rows // self.rows_of_tile)
-        return -(-((rows - 1) * self.pitch + columns) // self.target.partitions)
+        return -(-((rows - 1) * self.pitch + columns) // self.tile_lines)
 
     @property
     def tiles(self) -> int:
@@ -222,7 +239,7 @@ class FilterGradientPlan(Plan):
         """Elements a partition of a slot: a strip of a block of x, or a sheet."""
         if not self.has_sheets:
             return self.tiles * self.strip_sizes.columns
-        pieces = self.images * -(-self.columns // self.piece)
+        pieces = self.images * -(-self.sheet_columns // self.piece)
         rows = row_steps(self.shape).tiles(min(self.apart, self.rows), self.shape.kernel[HEIGHT])
         return pieces * rows * self.strip_sizes.channels * self.unit
 
@@ -261,7 +278,7 @@ class FilterGradientPlan(Plan):
         return _strip_sizes(*self._strips_by())
 
     def frames_read(self, frame: int) -> tuple[int, ...]:
-        """The input frame each frame tap of an output frame reads; -1 for padding."""
+        """The input frame each frame tap of an output frame reads; -1 for zeros."""
         return self.all_frames_read()[frame]
 
     def all_frames_read(self) -> tuple[tuple[int, ...], ...]:
@@ -283,12 +300,13 @@ class FilterGradientPlan(Plan):
 
 @lru_cache(maxsize=256)
 def _frames_read(shape: ConvShape) -> tuple[tuple[int, ...], ...]:
-    taps, size = range(shape.kernel[DEPTH]), shape.size[DEPTH]
-    places = [
-        [shape.in_position(DEPTH, frame, tap) for tap in taps]
+    return tuple(
+        tuple(
+            shape.source(DEPTH, shape.in_position(DEPTH, frame, tap))
+            for tap in range(shape.kernel[DEPTH])
+        )
         for frame in range(shape.out_size(DEPTH))
-    ]
-    return tuple(tuple(at if 0 <= at < size else -1 for at in read) for read in places)
+    )
 
 
 @lru_cache(maxsize=256)
@@ -308,7 +326,25 @@ def _strips(
                     taken = (frame_tap, column_tap, row_tap, count, channel, channels, columns)
                     strips.append(GradientStrip(variant, *taken))
                     variant += 1
-    return tuple(strips[slice(*part)] if part else strips)
+    return _own_halves(strips, part) if part else tuple(strips)
+
+
+def _own_halves(strips: list[GradientStrip], part: Span) -> tuple[GradientStrip, ...]:
+    """Strips from one half to another: of one that is cut, the first or the last channels.
+
+    Tiles of a cut strip are others than those of its variant for another frame tap.
+    """
+    variants = max(strip.variant for strip in strips) + 1
+    own = []
+    for number, strip in enumerate(strips):
+        first, end = max(part[0], 2 * number), min(part[1], 2 * number + 2)
+        begin, stop = (strip.channels * (at - 2 * number) // 2 for at in (first, end))
+        if first < end and stop - begin == strip.channels:
+            own.append(strip)
+        elif first < end and begin < stop:
+            cut = replace(strip, variant=variants, channel=strip.channel + begin)
+            own.append(replace(cut, channels=stop - begin))
+    return tuple(own)
 
 
 @lru_cache(maxsize=256)

@@ -76,6 +76,25 @@ NO_SHEETS = SheetBlock(0, 0, 0, ())
 
 
 @dataclass(frozen=True)
+class WindowLoad(NKIObject):
+    """One DMA that brings some rows of some columns of an image to their places in a window."""
+
+    row: int
+    rows: int
+    column: int
+    columns: int
+    offset: int
+
+
+@dataclass(frozen=True)
+class ColumnCopy(NKIObject):
+    """A column of padding, and the one of its window that it repeats."""
+
+    column: int
+    source: int
+
+
+@dataclass(frozen=True)
 class PaddedWindow(NKIObject):
     """Rows of a frame in SBUF, with the padding they need, for the Tensor engine."""
 
@@ -83,17 +102,12 @@ class PaddedWindow(NKIObject):
     rows: int
     columns: int
     clear: bool
-    row: int  # where the image begins in the window, and how much of it there is
-    row_count: int
-    column: int
-    column_count: int
-    offset: int
+    loads: tuple[WindowLoad, ...]  # of the first image
+    copies: tuple[ColumnCopy, ...]
 
 
 NO_FILL = TileFill((), ())
-NO_WINDOW = PaddedWindow(
-    0, 0, 0, clear=False, row=0, row_count=0, column=0, column_count=0, offset=0
-)
+NO_WINDOW = PaddedWindow(0, 0, 0, clear=False, loads=(), copies=())
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,7 @@ from trnconv.ask.ends import ITEM_BYTES
 from trnconv.ask.limits import MAX_OFFSET
 from trnconv.forms.filter_gradient.plan import HEIGHT, WIDE_END, WIDTH, FilterGradientPlan
 from trnconv.forms.filter_gradient.sbuf import addresses, window_elems
-from trnconv.forms.filter_gradient.sheets import sheet_origin
 from trnconv.forms.form import switched_off
-from trnconv.geometry import NO_MODES
 
 _TRANSPOSED_BYTES = 2  # of an element that DMA transposes at speed
 _MOST_UNIT = 2  # such elements that DMA transposes as one, of 4 bytes
@@ -48,8 +46,6 @@ def _sizes(plan: FilterGradientPlan) -> list[str]:
         broken.append(f"a tensor of {elems} elements: offsets have 32 bits; split the batch")
     if plan.wide != (plan.end == WIDE_END):
         broken.append(f"wide={plan.wide}: its end asks for {plan.end.dtype or 'the type of x'}")
-    if plan.shape.modes != NO_MODES:
-        broken.append(f"padding of {plan.shape.modes}: zeros only; pad x beforehand")
     if plan.slots < _LEAST_SLOTS:
         broken.append(f"{plan.slots} slots for tiles of x: at least {_LEAST_SLOTS}")
     return broken
@@ -84,6 +80,8 @@ def _own_tiles(plan: FilterGradientPlan) -> list[str]:
     """What tiles that are of one tap ask for."""
     shape = plan.shape
     broken = []
+    if shape.repeats(WIDTH):
+        broken.append(f"{shape.modes[WIDTH]} padding of rows in tiles of single taps: zeros only")
     if shape.stride[WIDTH] != 1:
         broken.append(f"columns {shape.stride[WIDTH]} apart: DMA transposes what lies together")
     if plan.is_flat:
@@ -110,14 +108,19 @@ def _sheets(plan: FilterGradientPlan) -> list[str]:
             f"sheets of every {step}-th of {width} columns: DMA transposes whole elements of 1 or"
             f" {_MOST_UNIT} of them"
         )
-    if sheet_origin(shape) is None:
-        broken.append("sheets: the outermost columns are not padding, and no sheet has all of them")
+    if step > 1 and shape.repeats(WIDTH):
+        broken.append(
+            f"sheets of every {step}-th column, {shape.modes[WIDTH]} padding: what stands there"
+            " does not lie together"
+        )
     if plan.columns != columns:
         broken.append(f"{plan.columns} of {columns} columns in blocks of sheets")
-    if plan.piece > columns or plan.apart > plan.rows:
+    if any(half % 2 for half in plan.strips_of or ()):
+        broken.append(f"halves of strips {plan.strips_of} of sheets: all taps read all channels")
+    if plan.piece > plan.sheet_columns or plan.apart > plan.rows:
         broken.append(
             f"pieces of {plan.piece} columns, rows {plan.apart} apart: a block has {plan.rows} rows"
-            f" of {columns} columns"
+            f" of {plan.sheet_columns} columns"
         )
     lines = plan.piece * -(-plan.rows // plan.apart)
     if lines > machine.partitions:

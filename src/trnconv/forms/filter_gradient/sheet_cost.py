@@ -10,14 +10,14 @@ from trnconv.forms.filter_gradient.engine_work import EngineWork
 from trnconv.forms.filter_gradient.plan import HEIGHT, WIDTH, FilterGradientPlan, GradientStrip
 from trnconv.forms.filter_gradient.sheet_blocks import (
     PieceRun,
+    cut_pieces,
     dy_tiles_of_piece,
     piece_runs,
     rows_of_sheet_tile,
 )
-from trnconv.forms.filter_gradient.sheets import row_steps, sheet_origin
-from trnconv.forms.filter_gradient.turns import row_elems
+from trnconv.forms.filter_gradient.sheets import existing_run, row_steps, sheet_column_runs
 
-BlockSizes = tuple[int, int, int]  # images, rows, columns
+BlockSizes = tuple[int, int]  # images, rows
 
 
 def sheets_of(strips: Iterable[tuple[GradientStrip, int]]) -> list[tuple[int, int]]:
@@ -30,9 +30,9 @@ def sheet_work(
     plan: FilterGradientPlan, timing: Timing, sizes: BlockSizes, channels: int
 ) -> EngineWork:
     """One sheet of a block."""
-    images, rows, columns = sizes
+    images, rows = sizes
     tiles = row_steps(plan.shape).tiles(dy_tiles_of_piece(plan, rows), plan.shape.kernel[HEIGHT])
-    runs = piece_runs(plan, columns, sheet_origin(plan.shape) or 0, row_elems(plan))
+    runs = piece_runs(plan, sheet_column_runs(plan.shape))
     return _filled(plan, timing, (images, rows, tiles), runs, (channels, plan.unit))
 
 
@@ -40,21 +40,25 @@ def moved_dy_work(
     plan: FilterGradientPlan, timing: Timing, sizes: BlockSizes, outs: int
 ) -> EngineWork:
     """All copies of dy of a block."""
-    images, rows, columns = sizes
+    images, rows = sizes
     tiles = dy_tiles_of_piece(plan, rows)
     work = EngineWork()
     for shift in plan.shifts:
-        runs = piece_runs(plan, columns, shift, plan.shape.out_size(WIDTH))
+        held = existing_run(shift, plan.sheet_columns, plan.shape.out_size(WIDTH))
+        runs = piece_runs(plan, held)
         work.add(_filled(plan, timing, (images, rows, tiles), runs, (outs, 1)), 1)
     return work
 
 
 def sheet_edge_work(plan: FilterGradientPlan, timing: Timing, channels: int) -> EngineWork:
-    """Rows of a frame's sheets that are padding: a tile to clear at each end."""
+    """Rows of a frame's sheets that are padding: at each end a tile to clear, or to load."""
     shape = plan.shape
     last = shape.in_position(HEIGHT, shape.out_size(HEIGHT) - 1, shape.kernel[HEIGHT] - 1)
     ends = (shape.pad_before[HEIGHT] > 0) + (last >= shape.size[HEIGHT])
-    pieces = -(-plan.columns // plan.piece)
+    if shape.repeats(HEIGHT):
+        runs = len(piece_runs(plan, sheet_column_runs(shape)))
+        return EngineWork(dmas=ends * runs, instructions=ends * runs)
+    pieces = -(-plan.sheet_columns // plan.piece)
     return cleared(timing, ends, pieces * channels)
 
 
@@ -84,10 +88,9 @@ def _filled(
             hbm=moved,
             instructions=1,
         )
-        if run.count > 0:
-            work.add(load, dmas)
-        if not run.is_whole:
-            work.add(cleared(timing, 1, run.pieces * tiles * channels), images)
+        work.add(load, dmas)
+    cut = len(cut_pieces(plan, runs))
+    work.add(cleared(timing, 1, tiles * channels), cut * images)
     return work
 
 

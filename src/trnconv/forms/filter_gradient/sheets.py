@@ -9,6 +9,9 @@ one element, and go to one partition. So column v of a sheet holds columns strid
 x and those up to the next one; a tap reads its phase of it. Taps of another `ahead` than `origin`
 read the same sheet, and meet dy moved by the difference.
 
+A sheet is as wide as the output where zeros are all that is beyond it. Where padding has values, or
+there is none, it has every column that a tap reads, and dy has zeros at those that are more.
+
 A tile of a sheet has every `apart`-th row of a block. So a row tap further down is another tile
 of the same sheet.
 """
@@ -19,6 +22,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd
 
+from trnconv.forms.position_runs import PositionRun, runs_of
 from trnconv.geometry import ConvShape
 
 _HEIGHT, _WIDTH = 1, 2
@@ -52,25 +56,47 @@ def row_steps(shape: ConvShape) -> RowSteps:
     return RowSteps(rows, stride // rows, dilation // rows)
 
 
-def sheet_origin(shape: ConvShape) -> int | None:
-    """Where sheets begin, in units of the stride.
+@dataclass(frozen=True)
+class SheetSpan:
+    """Where sheets begin, in units of the stride, and how many columns they have."""
 
-    None: wherever they begin, as wide as the output they miss columns that a tap meets.
-    """
+    origin: int
+    columns: int
+
+
+@lru_cache(maxsize=256)
+def sheet_span(shape: ConvShape) -> SheetSpan:
+    """The columns of a sheet: as few as hold all that a tap meets."""
     width, out = shape.size[_WIDTH] // shape.stride[_WIDTH], shape.out_size(_WIDTH)
     aheads = {ahead for ahead, _ in _column_reads(shape)}
-    for origin in sorted(aheads, key=abs):
+    for origin in () if shape.repeats(_WIDTH) else sorted(aheads, key=abs):
         firsts = (max(0, ahead) for ahead in aheads)
         lasts = (min(width, out + ahead) for ahead in aheads)
         if min(firsts) >= origin and max(lasts) <= out + origin:
-            return origin
-    return None
+            return SheetSpan(origin, out)
+    return SheetSpan(min(aheads), out + max(aheads) - min(aheads))
+
+
+@lru_cache(maxsize=256)
+def sheet_column_runs(shape: ConvShape) -> tuple[PositionRun, ...]:
+    """Columns of a sheet that are there, and where."""
+    span = sheet_span(shape)
+    if shape.repeats(_WIDTH):
+        places = (shape.source(_WIDTH, span.origin + column) for column in range(span.columns))
+        return tuple(runs_of(enumerate(places)))
+    return existing_run(span.origin, span.columns, shape.size[_WIDTH] // shape.stride[_WIDTH])
+
+
+def existing_run(first: int, count: int, limit: int) -> tuple[PositionRun, ...]:
+    """Those of `count` columns from `first` on that lie between 0 and `limit`."""
+    begin, end = max(0, -first), min(count, limit - first)
+    return (PositionRun(begin, end, first + begin, 1),) if begin < end else ()
 
 
 @lru_cache(maxsize=256)
 def column_taps(shape: ConvShape) -> tuple[ColumnTap, ...]:
-    """What each column tap reads, of a shape that sheets suit."""
-    origin = sheet_origin(shape) or 0
+    """What each column tap reads."""
+    origin = sheet_span(shape).origin
     return tuple(ColumnTap(origin - ahead, phase) for ahead, phase in _column_reads(shape))
 
 

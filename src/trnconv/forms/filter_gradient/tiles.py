@@ -170,10 +170,10 @@ def dy_window(
         first = number * recipe.lines
         lines = min(recipe.lines, one.outs - first)
         pattern = ((recipe.dy_stride, lines), (recipe.dy_row, window.rows), (1, window.columns))
+        at = (one.out + first) * recipe.dy_stride + window.loads[0].offset
         for image in range(window.images):
-            offset = image * recipe.dy_image + (one.out + first) * recipe.dy_stride
             rows = tiles[0:lines, number, image * window.rows : (image + 1) * window.rows]
-            nisa.dma_copy(dst=rows, src=turn.in_dy(core.dy, pattern, offset + window.offset))
+            nisa.dma_copy(dst=rows, src=turn.in_dy(core.dy, pattern, image * recipe.dy_image + at))
     return Channels(tiles, one.outs)
 
 
@@ -191,11 +191,14 @@ def held_window(
     for number in range(count):
         if keyed.window.clear:
             nisa.memset(dst=tiles[:, number], value=0.0, engine=nisa.engine.gpsimd)
-        if keyed.window.row_count > 0:
-            first = number * recipe.lines
-            lines = min(recipe.lines, strip.channels - first)
-            offset = (strip.channel + first) * recipe.x_stride
-            load_images(core, turn, keyed.window, tiles[0:lines, number], offset)
+        first = number * recipe.lines
+        lines = min(recipe.lines, strip.channels - first)
+        offset = (strip.channel + first) * recipe.x_stride
+        load_images(core, turn, keyed.window, tiles[0:lines, number], offset)
+        for copy in keyed.window.copies:
+            border = tiles[0:lines, number, :, copy.column : copy.column + 1]
+            source = tiles[0:lines, number, :, copy.source : copy.source + 1]
+            nisa.tensor_copy(dst=border, src=source, engine=nisa.engine.gpsimd)
     return Channels(tiles, strip.channels)
 
 
@@ -204,17 +207,13 @@ def load_images(
 ) -> None:
     """One tile of channels of x: [channels, images x rows, columns]."""
     recipe = core.recipe
-    pattern = (
-        (recipe.x_stride, dst.shape[0]),
-        (recipe.x_row, window.row_count),
-        (1, window.column_count),
-    )
-    column_end = window.column + window.column_count
-    for image in range(window.images):
-        row = image * window.rows + window.row
-        rows = dst[:, row : row + window.row_count, window.column : column_end]
-        at = image * recipe.x_image + offset + window.offset
-        nisa.dma_copy(dst=rows, src=turn.in_x(core.x, pattern, at))
+    for load in window.loads:
+        pattern = ((recipe.x_stride, dst.shape[0]), (recipe.x_row, load.rows), (1, load.columns))
+        for image in range(window.images):
+            row = image * window.rows + load.row
+            rows = dst[:, row : row + load.rows, load.column : load.column + load.columns]
+            at = image * recipe.x_image + offset + load.offset
+            nisa.dma_copy(dst=rows, src=turn.in_x(core.x, pattern, at))
 
 
 def windowed(tile: nl.NkiTensor, window: PaddedWindow, count: int) -> nl.NkiTensor:

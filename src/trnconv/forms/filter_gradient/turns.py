@@ -130,7 +130,10 @@ def _span_looks(shape: ConvShape, axis: int, size: int, is_flat: bool) -> tuple[
 
 
 def _frames_look(plan: FilterGradientPlan, frames: tuple[int, ...]) -> tuple[object, ...]:
-    return tuple(tuple(at >= 0 for at in plan.frames_read(frame)) for frame in frames)
+    first = frames[0] * plan.shape.stride[DEPTH]
+    return tuple(
+        tuple(at - first if at >= 0 else None for at in plan.frames_read(frame)) for frame in frames
+    )
 
 
 def _areas_look(plan: FilterGradientPlan, areas: tuple[Area, ...]) -> tuple[object, ...]:

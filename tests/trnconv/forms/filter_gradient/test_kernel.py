@@ -1,6 +1,7 @@
 """Weight and bias gradients against the definition, on every kind of convolution and plan."""
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -17,10 +18,12 @@ from repetition import few
 from tolerance import assert_within, excess
 from trnconv.errors import ShapeError, UnsupportedError
 from trnconv.forms.filter_gradient.candidates import candidates
+from trnconv.forms.filter_gradient.form import GRADIENT
 from trnconv.forms.filter_gradient.kernel import weight_gradient as kernel
 from trnconv.forms.filter_gradient.lower import lower
 from trnconv.forms.filter_gradient.pack import pack
 from trnconv.forms.filter_gradient.rules import broken_rules
+from trnconv.forms.filter_gradient.turns import appearance, turns
 from trnconv.geometry import conv_shape
 from trnconv.planner.shares import shared_plans
 from trnconv.reference import weight_gradient as reference
@@ -127,6 +130,89 @@ def test_every_plan_computes_the_same(name):
     for plan in legal_plans(shape):
         dw, db, _ = gradients(shape, x, dy, plan=plan)
         assert_gradients(dw, db, x, dy, shape)
+
+
+MODES = ("replicate", "reflect", "circular")
+STEPS = {
+    "plain": {"padding": 1},
+    "strided": {"padding": 1, "stride": 2},
+    "dilated": {"padding": ((1, 0), 2, (2, 1)), "stride": (1, 2, 1), "dilation": (1, 2, 1)},
+    "uneven": {"padding": ((2, 0), 1, (1, 2)), "stride": (1, 2, 3)},
+}
+
+
+def padded_shape(modes, step):
+    kernel = (2 if step != "dilated" else 3, 3, 3)
+    return conv_shape((2, 8, 4, 9, 14), (6, 8, *kernel), padding_mode=modes, **STEPS[step])
+
+
+@few(12)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("modes", list(product(("zeros", *MODES), repeat=3)), ids="-".join)
+def test_padding_of_every_mode_is_exact_in_every_way(modes, step, dtype):
+    shape = padded_shape(modes, step)
+    x, dy = integers(shape, dtype)
+    for plan in legal_plans(shape, dtype)[::5]:
+        dw, db, _ = gradients(shape, x, dy, plan=plan)
+        assert_gradients(dw, db, x, dy, shape)
+
+
+@pytest.mark.parametrize("rolled", [False, True])
+@pytest.mark.parametrize("pads", [(0, 1, 1), (1, 1, 1)], ids=str)
+def test_a_strip_cut_between_two_cores_is_exact(pads, rolled):
+    """27 strips: the one in the middle has the first channels on a core, the others on the other.
+
+    Its frame is read by the other frame taps too, with all channels.
+    """
+    shape = conv_shape((1, 300, 4, 16, 16), (20, 300, 3, 3, 3), padding=pads)
+    question = gradient_question(shape, "trn2", "bfloat16")
+    halves = next(pair for pair in GRADIENT.halves(question) if pair[0].share.strips == (0, 27))
+    plan = next(
+        plan
+        for plan in candidates(halves[0])
+        if plan.rolled is rolled and plan.pass_strips == 14 and not broken_rules(plan)
+    )
+    plans = (plan, GRADIENT.moved(plan, halves[1]))
+    assert [[strip.channels for strip in half.strips()] for half in plans] == [
+        [300] * 13 + [150],
+        [150] + [300] * 13,
+    ]
+    x, dy = integers(shape, "bfloat16")
+    dw, db = filter_gradient(question, LaunchOperands((x, dy)), SimulatedDevice(2, plans))
+    assert_gradients(np.ascontiguousarray(dw), db, x, dy, shape)
+
+
+def test_those_plans_have_padding_of_rows_in_every_way():
+    """Windows and sheets; tiles of single taps where values stand above and below alone."""
+    every = legal_plans(padded_shape(MODES, "plain"))
+    assert {(plan.by_dma, plan.has_sheets) for plan in every} == {(False, False), (True, True)}
+    above = legal_plans(padded_shape(("replicate", "reflect", "zeros"), "plain"))
+    assert {(True, False, True), (True, False, False)} <= {
+        (plan.by_dma, plan.has_sheets, plan.is_flat) for plan in above
+    }
+
+
+def test_single_taps_refuse_values_beyond_the_ends_of_rows():
+    plan = next(plan for plan in legal_plans(padded_shape(("zeros",) * 3, "plain")) if plan.is_flat)
+    broken = broken_rules(replace(plan, shape=padded_shape(MODES, "plain")))
+    assert any("circular padding of rows in tiles of single taps" in rule for rule in broken)
+
+
+def test_turns_that_read_other_frames_look_different():
+    """The first frame of replicate padding is read twice: its turn is no copy of the next one."""
+    shape = conv_shape((1, 8, 8, 6, 6), (8, 8, 3, 3, 3), padding=1, padding_mode="replicate")
+    plan = next(
+        plan
+        for plan in candidates(gradient_question(shape, "trn2", "bfloat16"))
+        if plan.rolled and plan.turn_frames == 1 and not broken_rules(plan)
+    )
+    looks = [appearance(plan, turn) for turn in turns(plan)][:8]  # of the first area
+    assert len(set(looks)) == 3
+    assert len(set(looks[1:-1])) == 1
+    x, dy = integers(shape, "bfloat16")
+    dw, db, _ = gradients(shape, x, dy, plan=plan)
+    assert_gradients(dw, db, x, dy, shape)
 
 
 def test_those_plans_are_of_every_kind():
