@@ -81,20 +81,6 @@ class Epilogue(NKIObject):
         simple = (IDENTITY, RELU)
         return self.residual == NO_RESIDUAL and self.activation in simple
 
-    def composed_steps(self, *, scalar_adds: bool) -> tuple[int, float]:
-        """Instructions for a tile of a composed activation, and passes of the busier engine.
-
-        (1, 1) for other ends. A leaky ReLU has one instruction on each engine, if the Scalar engine
-        adds a bias to what it copies; an ELU three, one of which the engines take in turns. The
-        Vector engine adds a residual in one more.
-        """
-        if not is_composed(self.activation):
-            return 1, 1.0
-        added = 0 if self.residual == NO_RESIDUAL else 1
-        if self.activation == ELU:
-            return 3 + added, 1.5 + added
-        return 2 + added, 1 + (added if scalar_adds or self.residual == BEFORE else added + 1)
-
 
 PLAIN_END = Epilogue()
 
@@ -124,6 +110,21 @@ def slope_of(activation: str) -> float:
 def is_composed(activation: str) -> bool:
     """Whether it takes several instructions."""
     return activation.partition(_OPTION)[0] in COMPOSED
+
+
+def composed_steps(end: Epilogue, *, scalar_adds: bool) -> tuple[int, float]:
+    """Instructions for a tile of a composed activation, and passes of the busier engine.
+
+    (1, 1) for other ends. A leaky ReLU has one instruction on each engine, if the Scalar engine
+    adds a bias to what it copies; an ELU three, one of which the engines take in turns. The
+    Vector engine adds a residual in one more.
+    """
+    if not is_composed(end.activation):
+        return 1, 1.0
+    added = 0 if end.residual == NO_RESIDUAL else 1
+    if end.activation == ELU:
+        return 3 + added, 1.5 + added
+    return 2 + added, 1 + (added if scalar_adds or end.residual == BEFORE else added + 1)
 
 
 def known_activation(activation: str) -> str:

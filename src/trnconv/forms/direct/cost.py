@@ -12,7 +12,7 @@ from functools import lru_cache
 from math import prod
 
 from nkisim.machine import PARTITIONS, Timing
-from trnconv.ask.ends import IDENTITY
+from trnconv.ask.ends import IDENTITY, composed_steps
 from trnconv.ask.question import Question
 from trnconv.forms.direct.array.fills import work
 from trnconv.forms.direct.block_types import (
@@ -272,7 +272,7 @@ def _evict_ns(plan: DirectPlan, timing: Timing, jobs: JobGroups, cut: _SpanKinds
         cycles += evicted * timing.vector_startup_cycles
         alone = plan.end.activation == IDENTITY and not plan.scalar_adds
         share = 2 if plan.end.shares_engines() and not alone else 1
-        passes = plan.end.composed_steps(scalar_adds=plan.scalar_adds)[1] / share
+        passes = composed_steps(plan.end, scalar_adds=plan.scalar_adds)[1] / share
         ns += group.count * len(job.out.phases) * cycles / timing.vector_ghz * passes
     return ns
 

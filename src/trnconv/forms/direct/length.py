@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from nkisim.compiler_count import matmul_instructions
 from nkisim.machine import PARTITIONS
+from trnconv.ask.ends import composed_steps
 from trnconv.forms.direct.block_types import (
     FrameKind,
     SpanKind,
@@ -166,7 +167,7 @@ def _block_length(plan: DirectPlan, jobs: JobGroups, extent: BlockExtent) -> int
         stack = (job.one.rows, job.one.columns)
         tiles = block_tiles(stack, extent, bank)
         evicted = block_evictions(stack, extent, bank, by_column=plan.evicts_by_column)
-        ended = evicted * plan.end.composed_steps(scalar_adds=plan.scalar_adds)[0]
+        ended = evicted * composed_steps(plan.end, scalar_adds=plan.scalar_adds)[0]
         one = tiles * each * job.matmuls + ended * len(job.out.phases)
         one += len(stored_boxes(plan, job))
         if plan.streamed:

@@ -7,6 +7,7 @@ A price follows the kernel step by step, which is too slow for hundreds of sizes
    its blocks alone are too long for the budget (`least_instructions`).
 3. `_with_buffers`: how weights are held, and the slots for inputs that then fit into SBUF.
 4. `_within`: as it is if its program is short enough, else with hardware loops.
+5. `_with_engines`: what the GpSimd engine does of it.
 
 It ends after `_FOLLOWED` sizes that gave a plan. `forms/search.py` drops what is not legal, and
 takes the fastest.
@@ -74,10 +75,9 @@ def candidates(
         if least_instructions(sized) > question.budget:
             continue
         plans = [
-            variant
+            _with_engines(short)
             for plan in _with_buffers(sized)
             for short in _within(plan, question.budget)
-            for variant in _with_fewer_engines(short)
         ]
         yield from plans
         for plan in plans:
@@ -115,11 +115,14 @@ def start(
     )
 
 
-def _with_fewer_engines(plan: MinimalPlan) -> Iterator[MinimalPlan]:
-    """A plan, and the same with less work for the GpSimd engine, in every way."""
-    for steps in (0, *plan.algorithm.apart):
-        for residual in dict.fromkeys((plan.gpsimd_residual, False)):
-            yield plan.but(gpsimd_steps=steps, gpsimd_residual=residual)
+def _with_engines(plan: MinimalPlan) -> MinimalPlan:
+    """The same with as much work for the GpSimd engine as makes it fastest."""
+    variants = [
+        plan.but(gpsimd_steps=steps, gpsimd_residual=residual)
+        for steps in (0, *plan.algorithm.apart)
+        for residual in dict.fromkeys((False, plan.gpsimd_residual))
+    ]
+    return min(variants, key=lambda variant: cost_of(variant).weighed_ns)
 
 
 def halves(question: Question) -> list[tuple[Question, Question]]:
