@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import torch
 
+from trnconv.ask.borders import input_gradient
 from trnconv.ask.coarse_residual import CoarseResidual, coarse_residual_of
 from trnconv.ask.ends import ELU, IDENTITY, slope_of
 from trnconv.ask.question import FILTER_GRADIENT, OUTPUT
@@ -38,8 +39,17 @@ def compute(call: ConvCall, operands: LaunchOperands) -> Tensor:
         x, dy = operands.inputs
         w = x.new_empty([dy.shape[1], x.shape[1] // spec.groups, *call.sizes])
         return _backward(x, w, dy, spec)[1]
+    dx: Tensor = input_gradient(
+        call.forward_shape(operands),
+        lambda shape: _input_gradient(call.with_input(shape), operands),
+    )
+    return dx
+
+
+def _input_gradient(call: ConvCall, operands: LaunchOperands) -> Tensor:
+    """Of an input that is padded with zeros."""
     dy = operands.inputs[0]
-    return _backward(dy.new_empty(call.sizes), operands.w, dy, spec)[0]
+    return _backward(dy.new_empty(call.sizes), operands.w, dy, call.spec)[0]
 
 
 def started(operands: LaunchOperands, activation: str) -> tuple[Tensor, ...]:
@@ -126,12 +136,10 @@ def _convolved(x: Tensor, operands: LaunchOperands, spec: ConvSpec) -> Tensor:
 
 
 def _backward(x: Tensor, w: Tensor, dy: Tensor, spec: ConvSpec) -> tuple[Tensor, Tensor]:
-    with torch.enable_grad():
-        leaf = x.detach().requires_grad_()
-        read = padded(leaf, spec)
+    """dx, if padding is zeros, and dw."""
     dx, dw, _ = torch.ops.aten.convolution_backward(
         dy,
-        read.detach(),
+        padded(x, spec),
         w,
         None,
         spec.stride,
@@ -142,4 +150,5 @@ def _backward(x: Tensor, w: Tensor, dy: Tensor, spec: ConvSpec) -> tuple[Tensor,
         spec.groups,
         [True, True, False],
     )
-    return (dx if read is leaf else torch.autograd.grad(read, leaf, dx)[0]), dw
+    crop = [slice(before, before + n) for before, n in zip(spec.before, x.shape[2:], strict=True)]
+    return dx[(slice(None), slice(None), *crop)].contiguous(), dw

@@ -14,7 +14,7 @@ from trnconv.runtime import simulator
 pytestmark = [pytest.mark.torch, pytest.mark.training]
 
 CHANNELS = 96  # the least that fast forms take
-SIZE = (1, CHANNELS, 4, 8, 12)
+SIZE = (1, CHANNELS, 6, 8, 24)
 BF16_STEP = 2.0**-8
 
 
