@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import torch
 
-from trnconv.ask.borders import input_gradient
 from trnconv.ask.coarse_residual import CoarseResidual, coarse_residual_of
 from trnconv.ask.ends import ELU, IDENTITY, slope_of
 from trnconv.ask.question import FILTER_GRADIENT, OUTPUT
@@ -30,7 +29,7 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def compute(call: ConvCall, operands: LaunchOperands) -> Tensor:
-    """One convolution, step after step, or a gradient of one."""
+    """One convolution, step after step, or a gradient of one; an input's, of zero padding."""
     spec = call.spec
     if call.wanted == OUTPUT:
         x = padded(upsampled(torch.cat(started(operands, spec.start), dim=2), spec), spec)
@@ -39,17 +38,8 @@ def compute(call: ConvCall, operands: LaunchOperands) -> Tensor:
         x, dy = operands.inputs
         w = x.new_empty([dy.shape[1], x.shape[1] // spec.groups, *call.sizes])
         return _backward(x, w, dy, spec)[1]
-    dx: Tensor = input_gradient(
-        call.forward_shape(operands),
-        lambda shape: _input_gradient(call.with_input(shape), operands),
-    )
-    return dx
-
-
-def _input_gradient(call: ConvCall, operands: LaunchOperands) -> Tensor:
-    """Of an input that is padded with zeros."""
     dy = operands.inputs[0]
-    return _backward(dy.new_empty(call.sizes), operands.w, dy, call.spec)[0]
+    return _backward(dy.new_empty(call.sizes), operands.w, dy, spec)[0]
 
 
 def started(operands: LaunchOperands, activation: str) -> tuple[Tensor, ...]:

@@ -35,19 +35,17 @@ def compute_all(call: ConvCall, operands: LaunchOperands, backend: str) -> tuple
     name, machine = machine_of(backend)
     chosen = choose_backend(operands.inputs[0], name).backend
     if machine is None:
-        by_torch = chosen is Backend.torch
-        done = BACKENDS[chosen].compute
-        return _in_order(done(call, operands) if by_torch else _by_kernels(done, call, operands))
+        return _in_order(_with_borders(BACKENDS[chosen].compute, call, operands))
     asked_for(chosen, machine.target, machine.cores)  # refused unless it is simulated
     return _in_order(
-        _by_kernels(lambda one, given: simulator.compute(one, given, machine), call, operands)
+        _with_borders(lambda one, given: simulator.compute(one, given, machine), call, operands)
     )
 
 
-def _by_kernels(
+def _with_borders(
     compute_one: Callable[[ConvCall, LaunchOperands], Any], call: ConvCall, operands: LaunchOperands
 ) -> Results:
-    """A call, by kernels; input gradients of padding that has values are folded after them."""
+    """A call; where padding has values, the input gradient of the padded input is folded."""
     if call.wanted != INPUT_GRADIENT:
         result: Results = compute_one(call, operands)
         return result
