@@ -15,7 +15,8 @@ from trnconv.forms.dma import descriptor_ns, issue_ns, latency_ns
 from trnconv.neighbours.chain import Stage, Stages, busy_of, chain_ns
 from trnconv.neighbours.sweep import ONCE, SweepRow, row_steps
 
-SCALAR, VECTOR, TENSOR, DMA, ISSUE, HBM = "scalar", "vector", "tensor", "dma", "dma issue", "hbm"
+SCALAR, VECTOR, TENSOR, GPSIMD = "scalar", "vector", "tensor", "gpsimd"
+DMA, ISSUE, HBM = "dma", "dma issue", "hbm"
 _EVERY_TABLE = ("identity", "relu")
 
 
@@ -79,6 +80,11 @@ class Clock:
         """Until another engine may read its result."""
         cycles += self.timing.vector_latency_cycles
         return cycles / self.timing.vector_ghz + self.timing.semaphore_ns
+
+    def gpsimd(self, elems: float) -> float:
+        """The GpSimd engine is busy, and its result is there when it ends."""
+        cycles = self.timing.gpsimd_startup_cycles + elems * self.timing.gpsimd_cycles_per_elem
+        return cycles / self.timing.gpsimd_ghz
 
     def matmul(self, columns: float, *, wide: bool = False) -> float:
         """The Tensor engine is busy with one matmul of many; `wide`: of float32."""
@@ -166,6 +172,7 @@ class Steps:
     stages: Callable[[int], Stages]
     length: Callable[[int], int]
     table_ns: float = 0.0  # of the Scalar engine's function, before its first use
+    turn_length: Callable[[int], int] = lambda _: 0  # static instructions behind so many steps
 
 
 def rows_price(rows: Sequence[SweepRow], width: int, clock: Clock, steps: Steps) -> LaunchPrice:
@@ -178,7 +185,7 @@ def rows_price(rows: Sequence[SweepRow], width: int, clock: Clock, steps: Steps)
         looped = row.along != ONCE
         pause = clock.timing.loop_turn_ns if looped else 0.0
         busy: dict[str, float] = {}
-        length = 0
+        length = steps.turn_length(len(widths))
         for count, times in Counter(widths).items():
             length += times * steps.length(count)
             for resource, ns in busy_of(steps.stages(count)).items():

@@ -4,6 +4,7 @@ import pytest
 
 from trnconv.neighbours.attention import problem as attention
 from trnconv.neighbours.channel_norm import problem as channel_norm
+from trnconv.neighbours.channel_norm_gradient import problem as channel_norm_gradient
 from trnconv.neighbours.group_norm import problem as group_norm
 from trnconv.neighbours.modulation import problem as modulation
 
@@ -11,6 +12,8 @@ TURN = 120  # static instructions
 KEPT = (
     channel_norm.plan_of,
     channel_norm._price,
+    channel_norm_gradient.plan_of,
+    channel_norm_gradient._price,
     group_norm.recipes_of,
     modulation.recipes_of,
     attention.recipes_of,
@@ -20,7 +23,7 @@ KEPT = (
 @pytest.fixture
 def short_turns(monkeypatch):
     """Turns of some steps, in every kernel; what was planned before is forgotten."""
-    for module in (channel_norm, group_norm, modulation):
+    for module in (channel_norm, channel_norm_gradient, group_norm, modulation):
         monkeypatch.setattr(module, "_TURN_INSTRUCTIONS", TURN)
     monkeypatch.setattr(modulation, "_UNROLLED", 2 * TURN)
     monkeypatch.setattr(attention, "_TILES", (2,))

@@ -9,7 +9,7 @@ from neighbour_bounds import EVERY_RULE, SINGLE, SLOPE, UNIT, normal, rounded, s
 from nkisim import TRN1, TRN2, TRN3, Spec
 from repetition import few
 from trnconv.errors import PlanError
-from trnconv.neighbours.channel_norm import kernel
+from trnconv.neighbours.channel_norm import square_sums
 from trnconv.neighbours.channel_norm.problem import MEAN, NORM, ChannelNorm, launch_of, simulate
 
 MACHINES = [TRN2, pytest.param(TRN3, marks=pytest.mark.slow)]
@@ -201,13 +201,13 @@ def test_a_wrong_eps_is_noticed():
 
 @pytest.mark.parametrize("channels", [96, 192])
 def test_a_channel_that_no_sum_has_is_noticed(monkeypatch, channels):
-    def with_zeros(core, step, number):
-        squared(core, step, number)
-        tile = core.squares[number % 2][0]
-        kernel.nisa.memset(dst=tile[0:1, 0 : step.width], value=0.0)
+    def with_zeros(self, step, number):
+        squared(self, step, number)
+        tile = self.squares[number % 2][0]
+        square_sums.nisa.memset(dst=tile[0:1, 0 : step.width], value=0.0)
 
-    squared = kernel.square
-    monkeypatch.setattr(kernel, "square", with_zeros)
+    squared = square_sums.SquareSums.square
+    monkeypatch.setattr(square_sums.SquareSums, "square", with_zeros)
     problem = ChannelNorm(channels, 600)
     x, gamma, beta = arrays(problem)
     y = simulate(problem, x, gamma, beta, TRN2)

@@ -6,6 +6,10 @@ import nkisim.lint
 from parser_lint import lint
 from trnconv.neighbours.attention.kernel import attention, attention_on_two_cores
 from trnconv.neighbours.channel_norm.kernel import channel_norm, channel_norm_on_two_cores
+from trnconv.neighbours.channel_norm_gradient.kernel import (
+    channel_norm_gradient,
+    channel_norm_gradient_on_two_cores,
+)
 from trnconv.neighbours.group_norm.kernel import (
     channel_statistics,
     channel_statistics_on_two_cores,
@@ -19,6 +23,8 @@ KERNELS = (
     attention_on_two_cores,
     channel_norm,
     channel_norm_on_two_cores,
+    channel_norm_gradient,
+    channel_norm_gradient_on_two_cores,
     channel_statistics,
     channel_statistics_on_two_cores,
     group_norm,

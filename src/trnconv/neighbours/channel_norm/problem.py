@@ -15,8 +15,9 @@ from trnconv.ask.ends import ACTIVATIONS, ITEM_BYTES
 from trnconv.forms.float_terms import TERMS, bf16_terms
 from trnconv.forms.form import Array
 from trnconv.neighbours.chain import Stage, Stages, busy_of
-from trnconv.neighbours.channel_norm.kernel import SLOTS, channel_norm, channel_norm_on_two_cores
+from trnconv.neighbours.channel_norm.kernel import channel_norm, channel_norm_on_two_cores
 from trnconv.neighbours.channel_norm.recipe import ChannelNormRecipe
+from trnconv.neighbours.channel_norm.square_sums import SLOTS
 from trnconv.neighbours.launch import NeighbourLaunch, launch_on
 from trnconv.neighbours.price import (
     SCALAR,
@@ -40,6 +41,7 @@ from trnconv.neighbours.sweep import Cut, SweepRow, channel_tiles, steps_of, swe
 NORM = "norm"  # x / max(|x|, eps) * sqrt(C): eps is a length (Wan, HunyuanVideo 1.5)
 MEAN = "mean"  # x / sqrt(mean of squares + eps) (LTX)
 VARIANTS = (NORM, MEAN)
+SQUARES = "bfloat16"  # type of squares of 16-bit x
 _TURN_INSTRUCTIONS = 4000  # static, of a turn: its start and end are then 3 % of it
 _WIDTH_IN_BANKS = 4  # two steps of sums fill PSUM
 
@@ -125,13 +127,13 @@ def plan_of(problem: ChannelNorm, machine: Machine, cores: int) -> ChannelNormPl
 def _step_bytes(problem: ChannelNorm, machine: Machine) -> int:
     """SBUF of a partition for one position of a step: x, squares, products and y."""
     item = ITEM_BYTES[problem.dtype]
-    squares = 4 if _is_wide(problem) else 2
+    squares = 4 if is_wide(problem) else 2
     return len(channel_tiles(problem.channels, machine)) * (
         4 * item + 2 * squares + 2 * 4 + 2 * item
     )
 
 
-def _is_wide(problem: ChannelNorm) -> bool:
+def is_wide(problem: ChannelNorm) -> bool:
     """Whether squares are float32."""
     return problem.dtype == "float32"
 
@@ -153,7 +155,7 @@ def _banks(width: int, machine: Machine) -> list[int]:
 def _stages(problem: ChannelNorm, clock: Clock, width: int, columns: int) -> Stages:
     """What a step takes of every engine and of memory, and how long the next stage waits."""
     machine, item = clock.machine, ITEM_BYTES[problem.dtype]
-    wide = _is_wide(problem)
+    wide = is_wide(problem)
     tiles = len(channel_tiles(problem.channels, machine))
     banks = _banks(width, machine)
     by_vector = min(columns, width)
@@ -182,7 +184,7 @@ def _step_length(problem: ChannelNorm, machine: Machine, width: int, columns: in
     """Static instructions of a step, as a compiler counts them."""
     tiles, banks = len(channel_tiles(problem.channels, machine)), len(_banks(width, machine))
     squares = (columns > 0) + (columns < width)
-    matmuls = matmul_instructions("float32" if _is_wide(problem) else "")
+    matmuls = matmul_instructions("float32" if is_wide(problem) else "")
     return tiles * (3 + squares + banks) + (1 + tiles) * banks * matmuls
 
 
@@ -208,7 +210,7 @@ def _core_price(
     def length(width: int) -> int:
         return _step_length(problem, clock.machine, width, plan.vector_columns)
 
-    terms = 1 if _is_wide(problem) else TERMS
+    terms = 1 if is_wide(problem) else TERMS
     before = LaunchPrice(clock.issue, 3 + terms, 0, 0, ())
     table = clock.table(problem.activation)
     return before + rows_price(rows, plan.cut.width, clock, Steps(stages, length, table))
@@ -221,15 +223,16 @@ def launch_of(
     require(problem, machine, cores)
     plan = plan_of(problem, machine, cores)
     rows = sweeps(problem.images, problem.positions, plan.cut, machine, cores)
-    recipes = tuple(_recipe(problem, plan, machine, core) for core in rows)
-    constants = _constants(problem, gamma, beta, machine)
+    recipes = tuple(recipe_of(problem, plan, machine, core) for core in rows)
+    constants = constants_of(problem, gamma, beta, machine)
     kernels = (channel_norm, channel_norm_on_two_cores)
     return launch_on(machine, kernels, (constants,), recipes)
 
 
-def _recipe(
+def recipe_of(
     problem: ChannelNorm, plan: ChannelNormPlan, machine: Machine, rows: tuple[SweepRow, ...]
 ) -> ChannelNormRecipe:
+    """What a core does whose steps these rows are."""
     sums = under_root(problem.variant, problem.eps, problem.channels)
     return ChannelNormRecipe(
         shape=(problem.images, problem.channels, problem.positions),
@@ -239,8 +242,8 @@ def _recipe(
         width=plan.cut.width,
         bank=machine.psum_bank_fp32_elems,
         vector_columns=plan.vector_columns,
-        squares="float32" if _is_wide(problem) else "bfloat16",
-        under_root=(sums,) if _is_wide(problem) else bf16_terms(sums),
+        squares="float32" if is_wide(problem) else SQUARES,
+        under_root=(sums,) if is_wide(problem) else bf16_terms(sums),
         quadrant=machine.quadrant_partitions,
         lines=machine.partitions,
         activation=problem.activation,
@@ -263,7 +266,7 @@ def scales_of(gamma: Array, beta: Array | None) -> Array:
     return scales
 
 
-def _constants(problem: ChannelNorm, gamma: Array, beta: Array | None, machine: Machine) -> Array:
+def constants_of(problem: ChannelNorm, gamma: Array, beta: Array | None, machine: Machine) -> Array:
     """Scale and bias of every tile, on the partitions of its channels."""
     tiles = channel_tiles(problem.channels, machine)
     constants = np.zeros((machine.partitions, 2 * len(tiles)), np.float32)

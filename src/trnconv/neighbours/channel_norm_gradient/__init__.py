@@ -1,0 +1,1 @@
+"""Gradient of a norm over channels and its activation."""
