@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -35,6 +35,15 @@ class SimulatedPlace:
         """One kernel, with the constants that its launch has."""
         return to_tensor(launch.run(*map(to_array, tensors)).outputs)
 
+    def call_all(
+        self, launch: NeighbourLaunch, tensors: tuple[Tensor, ...], outputs: int
+    ) -> tuple[Tensor, ...]:
+        """The kernel with all its tensors, constants included; there are so many outputs."""
+        bare = replace(launch, arguments=launch.arguments[-1:])
+        done = bare.run(*map(to_array, tensors)).outputs
+        assert len(done) == outputs
+        return tuple(map(to_tensor, done))
+
 
 @dataclass(frozen=True)
 class DevicePlace:
@@ -65,6 +74,12 @@ class DevicePlace:
         done = self.adapter.call(launch.kernel, tensors, launch.arguments[-1], 1)
         result: Tensor = done[0] if isinstance(done, tuple) else done
         return result
+
+    def call_all(
+        self, launch: NeighbourLaunch, tensors: tuple[Tensor, ...], outputs: int
+    ) -> tuple[Tensor, ...]:
+        """The same of a kernel that has several outputs."""
+        return tuple(self.adapter.call(launch.kernel, tensors, launch.arguments[-1], outputs))
 
 
 def runs_kernels(x: HasDevice, backend: str) -> bool:

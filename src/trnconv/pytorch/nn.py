@@ -1,13 +1,24 @@
-"""Modules that are torch's own, but for who computes: subclasses, so all else is inherited."""
+"""Modules that are torch's own, but for who computes: subclasses, so all else is inherited.
+
+`ChannelNorm` is the exception: torch has no norm over channels with an activation behind it.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
+from trnconv.ask.ends import ACTIVATIONS, IDENTITY
 from trnconv.ask.policy import BF16
+from trnconv.errors import ShapeError, UnsupportedError
 from trnconv.pytorch import functional
+from trnconv.pytorch.aten import finished
+from trnconv.pytorch.backends import asked_for
+from trnconv.pytorch.kernel_place import runs_kernels
+from trnconv.pytorch.norm_call import MEAN_SQUARE, NormCall
+from trnconv.pytorch.norm_ops import normed
 
 
 class _ModuleOptions:
@@ -95,7 +106,52 @@ class ConvTranspose3d(_TransposedForward, nn.ConvTranspose3d):
     """torch.nn.ConvTranspose3d, on the kernels of trnconv."""
 
 
+class ChannelNorm(_ModuleOptions, nn.Module):
+    """act(weight_c * x / sqrt(mean over channels of x^2 + eps) + bias_c), for x [N, C, ...].
+
+    One kernel forwards and, for SiLU, GELU or no activation, one backwards, which reads x and dy
+    and keeps nothing but x. With one to three axes behind the channels.
+    """
+
+    def __init__(
+        self, channels: int, *, eps: float = 1e-6, activation: str = IDENTITY, bias: bool = False
+    ) -> None:
+        super().__init__()
+        if activation not in ACTIVATIONS:
+            raise UnsupportedError(
+                f"activation {activation!r} behind a norm: one of {', '.join(ACTIVATIONS)}. Apply"
+                " it afterwards."
+            )
+        self.eps, self.activation = eps, activation
+        self.weight = nn.Parameter(torch.ones(channels))
+        self.bias = nn.Parameter(torch.zeros(channels)) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The norm of x, in its type."""
+        if not 3 <= x.dim() <= 5 or x.shape[1] != len(self.weight):
+            raise ShapeError(
+                f"ChannelNorm of {len(self.weight)} channels for x of shape {tuple(x.shape)}: give"
+                f" it [N, {len(self.weight)}, ...] with one to three axes behind."
+            )
+        backend = asked_for(self.backend, self.target, self.cores)
+        if not runs_kernels(x, backend):
+            return self._by_torch(x)
+        video = x.reshape(*x.shape[:2], *(1,) * (5 - x.dim()), *x.shape[2:])
+        call = NormCall(MEAN_SQUARE, self.eps, activation=self.activation)
+        return normed(video, self.weight, self.bias, call, backend).reshape(x.shape)
+
+    def _by_torch(self, x: Tensor) -> Tensor:
+        wide = x.float()
+        n = wide * torch.rsqrt(wide.square().mean(1, keepdim=True) + self.eps)
+        each = (-1, *(1,) * (x.dim() - 2))
+        u = n * self.weight.float().reshape(each)
+        if self.bias is not None:
+            u = u + self.bias.float().reshape(each)
+        return finished(u, self.activation, None).to(x.dtype)
+
+
 __all__ = [
+    "ChannelNorm",
     "Conv1d",
     "Conv2d",
     "Conv3d",

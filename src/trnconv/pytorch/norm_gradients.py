@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -26,11 +25,9 @@ from trnconv.pytorch.norm_call import (
     GROUPS,
     LENGTH,
     NormCall,
-    worded_norm,
 )
 
 Tensor = torch.Tensor
-NormGradients = tuple[Tensor | None, Tensor | None, Tensor | None, None, None]
 _aten = torch.ops.aten
 _CHANNELS = 1
 _EACH = (1, -1, 1, 1, 1)
@@ -62,28 +59,6 @@ _SLOPES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 
 
-def save_inputs(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    """What the backward computes from: x, gamma and beta."""
-    del output
-    x, gamma, beta, words, _ = inputs
-    ctx.save_for_backward(x, gamma, beta)
-    ctx.words = words
-
-
-def backward(ctx: Any, dy: Tensor) -> NormGradients:
-    """Those of x, gamma and beta, as far as they are asked for, in their types."""
-    x, gamma, beta = ctx.saved_tensors
-    dx, dgamma, dbeta = norm_gradients(worded_norm(ctx.words), x, gamma, beta, dy)
-    needs_x, needs_gamma, needs_beta = ctx.needs_input_grad[:3]
-    return (
-        dx if needs_x else None,
-        dgamma if needs_gamma else None,
-        dbeta if needs_beta else None,
-        None,
-        None,
-    )
-
-
 def norm_gradients(
     call: NormCall, x: Tensor, gamma: Tensor | None, beta: Tensor | None, dy: Tensor
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
@@ -95,16 +70,21 @@ def norm_gradients(
     if beta is not None:
         u = u + _wide(beta).reshape(_EACH)
     du = _SLOPES[call.activation](_wide(dy), u)
-    dx = normed.input_gradient(du * scale).to(x.dtype)
-    if call.frames:
-        after = x.shape[2] - call.first - call.frames
-        dx = torch.nn.functional.pad(dx, (0, 0, 0, 0, call.first, after))
+    dx = in_all_frames(call, normed.input_gradient(du * scale).to(x.dtype), x)
     dgamma = None
     if gamma is not None:
         products = (du * normed.values).sum(_POSITIONS) * call.factor
         dgamma = products.reshape(gamma.shape).to(gamma.dtype)
     dbeta = None if beta is None else du.sum(_POSITIONS).reshape(beta.shape).to(beta.dtype)
     return dx, dgamma, dbeta
+
+
+def in_all_frames(call: NormCall, dx: Tensor, x: Tensor) -> Tensor:
+    """dx of the frames that are normed, with zeros for the others of x."""
+    if not call.frames:
+        return dx
+    after = x.shape[2] - call.first - call.frames
+    return torch.nn.functional.pad(dx, (0, 0, 0, 0, call.first, after))
 
 
 def _per_channel(gamma: Tensor | None, factor: float) -> Tensor | float:

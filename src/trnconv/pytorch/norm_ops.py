@@ -4,7 +4,7 @@
     f = group_factors(x, gamma, beta, call)   what a convolution's start takes instead
     y = modulated(x, scale, shift, f, call)   the norm by such factors, times a video, plus another
 
-The norm has a gradient, made of torch's operators (`norm_gradients.py`); the others have none. None
+The norm has a gradient (`norm_gradient_op.py`); the others have none. None
 of them is on the torch backend: there a model's own operators are what is wanted.
 """
 
@@ -24,7 +24,7 @@ from trnconv.neighbours.group_norm.problem import GroupNorm
 from trnconv.neighbours.launch import NeighbourLaunch
 from trnconv.neighbours.modulation import problem as modulation
 from trnconv.neighbours.modulation.problem import Modulation
-from trnconv.pytorch import norm_gradients
+from trnconv.pytorch import norm_gradient_op
 from trnconv.pytorch.arrays import Array, dtype_name, to_array, to_tensor
 from trnconv.pytorch.backends import HasDevice
 from trnconv.pytorch.kernel_place import DevicePlace, SimulatedPlace, kernel_place, runs_kernels
@@ -130,7 +130,7 @@ def _(x: Tensor, gamma: object, beta: object, words: str, backend: object) -> Te
     return x.new_empty(worded_norm(words).shape(tuple(x.shape)))
 
 
-norm_op.register_autograd(norm_gradients.backward, setup_context=norm_gradients.save_inputs)
+norm_op.register_autograd(norm_gradient_op.backward, setup_context=norm_gradient_op.save_inputs)
 
 
 def normed(

@@ -18,6 +18,7 @@ from trnconv.neighbours.channel_norm_gradient import kernel, step_sums
 from trnconv.neighbours.channel_norm_gradient.problem import (
     ChannelNormGradient,
     launch_of,
+    pack,
     plan_of,
     simulate,
 )
@@ -178,10 +179,12 @@ def test_no_device_rule_is_broken(norm, machine, cores):
 
 
 def traced(norm, machine, cores):
-    gamma = np.ones(norm.channels)
-    beta = gamma if norm.has_beta else None
-    launch = launch_of(ChannelNormGradient(norm), gamma, beta, machine, cores)
-    return launch.run(*specs(norm), values=False, rules=EVERY_RULE)
+    return launched(norm, machine, cores).run(*specs(norm), values=False, rules=EVERY_RULE)
+
+
+def launched(norm, machine, cores):
+    packed = pack(norm, np.ones(norm.channels), None, machine)
+    return launch_of(ChannelNormGradient(norm), packed, machine, cores)
 
 
 def specs(norm):
@@ -208,10 +211,7 @@ PRICED = [
 @pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize("norm", PRICED, ids=str)
 def test_the_price_is_within_10_percent_of_the_schedule(norm, cores):
-    gamma = np.ones(norm.channels)
-    beta = gamma if norm.has_beta else None
-    launch = launch_of(ChannelNormGradient(norm), gamma, beta, TRN2, cores)
-    timeline = launch.time(*specs(norm))
+    timeline = launched(norm, TRN2, cores).time(*specs(norm))
     price = ChannelNormGradient(norm).price(TRN2, cores)
     assert price.ns == pytest.approx(timeline.makespan_ns, rel=0.10)
 

@@ -2,8 +2,9 @@
 
 The formula is run in float64. An element of a gradient is a sum of at most 1000 terms here, each of
 some 60 roundings of 2**-53 and with condition numbers below 10: 1e-10 of the largest element is
-above all of that, and far below what a wrong term would make. What the op gives in float32 is then
-the formula's own result, bit for bit.
+above all of that, and far below what a wrong term would make. What the op gives in float32 is the
+formula's own result, bit for bit, where no kernel computes it; a kernel has some 120 roundings of
+2**-24, with the same condition numbers: 1e-4 of the largest element.
 """
 
 from dataclasses import replace
@@ -15,13 +16,14 @@ torch = pytest.importorskip("torch")
 from torch.nn import functional
 
 from trnconv.ask.ends import ACTIVATIONS
+from trnconv.pytorch import norm_gradient_op
 from trnconv.pytorch.norm_call import FRAME_GROUPS, GROUPS, LENGTH, MEAN_SQUARE, NormCall
 from trnconv.pytorch.norm_gradients import norm_gradients
 from trnconv.pytorch.norm_ops import normed
 
 pytestmark = [pytest.mark.torch, pytest.mark.block, pytest.mark.training]
 
-CHANNELS, SIZES, CLOSE = 12, (2, 12, 4, 3, 5), 1e-10
+CHANNELS, SIZES, CLOSE, CLOSE_SINGLE = 12, (2, 12, 4, 3, 5), 1e-10, 1e-4
 EACH = (1, -1, 1, 1, 1)
 KINDS = {
     "length": NormCall(LENGTH, 1e-6, factor=CHANNELS**0.5),
@@ -81,10 +83,10 @@ def given(call):
     return weights.narrow(2, call.first, call.frames) if call.frames else weights
 
 
-def assert_close(found, exact):
+def assert_close(found, exact, close=CLOSE):
     for ours, theirs in zip(found, exact, strict=True):
         assert ours.shape == theirs.shape
-        assert (ours - theirs).abs().max() <= CLOSE * theirs.abs().max()
+        assert (ours - theirs).abs().max() <= close * theirs.abs().max()
 
 
 def assert_formula(call):
@@ -104,16 +106,42 @@ def test_gradients_of_activations_are_torchs(activation):
     assert_formula(replace(KINDS["length"], activation=activation))
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_the_op_gives_the_formula(name):
-    """Of one image: norms of frames take no more in a launch."""
-    call = silu(name)
+def by_op(call):
+    """Gradients of one image, in float32: norms of frames take no more in a launch."""
     x, gamma, beta, _ = problem()
     leaves = [tensor.requires_grad_() for tensor in (x[:1], gamma, beta)]
-    dy = given(call)[:1]
-    normed(*leaves, call).backward(dy)
-    formula = norm_gradients(call, *leaves, dy)
-    assert all(torch.equal(leaf.grad, own) for leaf, own in zip(leaves, formula, strict=True))
+    normed(*leaves, call).backward(given(call)[:1])
+    return leaves, [leaf.grad for leaf in leaves]
+
+
+@pytest.mark.parametrize("name", ["groups", "groups of frames"])
+def test_the_op_gives_the_formula_where_there_is_no_kernel(name):
+    call = silu(name)
+    leaves, found = by_op(call)
+    formula = norm_gradients(call, *leaves, given(call)[:1])
+    assert all(torch.equal(one, other) for one, other in zip(found, formula, strict=True))
+
+
+@pytest.mark.parametrize("activation", ["silu", "gelu", "identity"])
+@pytest.mark.parametrize("name", ["length", "some frames", "mean", "mean of frames"])
+def test_the_kernel_gives_the_formula(name, activation, monkeypatch):
+    call = replace(KINDS[name], activation=activation)
+    monkeypatch.setattr(norm_gradient_op, "_by_torch", None)  # nobody else is asked
+    leaves, found = by_op(call)
+    wide = [leaf.detach().double() for leaf in leaves]
+    formula = norm_gradients(call, *wide, given(call)[:1].double())
+    assert_close(found, formula, CLOSE_SINGLE)
+
+
+def test_the_kernel_takes_the_gradient_of_its_own_norm():
+    """It adds the square of eps below the root, where torch has a least length."""
+    call = KINDS["mostly short"]
+    leaves, found = by_op(call)
+    x, gamma, beta = (leaf.detach().double().requires_grad_() for leaf in leaves)
+    n = x * torch.rsqrt(x.square().sum(1, keepdim=True) + call.eps**2)
+    y = call.factor * n * gamma.reshape(EACH) + beta.reshape(EACH)
+    exact = torch.autograd.grad((y * given(call)[:1].double()).sum(), (x, gamma, beta))
+    assert_close(found, exact, CLOSE_SINGLE)
 
 
 def test_short_vectors_are_divided_by_eps():
@@ -134,7 +162,8 @@ def test_a_norm_without_gamma_and_beta_has_a_gradient():
     assert_close([dx], exact)
     narrow = problem()[0].requires_grad_()
     normed(narrow, None, None, call).backward(given(call))
-    assert torch.equal(narrow.grad, norm_gradients(call, narrow, None, None, given(call))[0])
+    formula = norm_gradients(call, narrow, None, None, given(call))
+    assert_close([narrow.grad], formula[:1], CLOSE_SINGLE)
 
 
 SECOND = [silu(name) for name in ("mostly short", "mean", "groups", "groups of frames")] + [
@@ -152,6 +181,31 @@ def test_second_derivatives_are_torchs(call):
     dx = norm_gradients(call, *leaves, dy)[0]
     ours = torch.autograd.grad(dx.square().sum(), leaves, materialize_grads=True)
     assert_close(ours, exact)
+
+
+def by_kernels(call, *tensors):
+    return normed(*tensors, call)
+
+
+@pytest.mark.parametrize("name", ["length", "mean"])
+def test_second_derivatives_of_the_op_are_torchs(name):
+    """The first is the kernel's in float32, the second torch's of the formula."""
+    call = silu(name)
+    exact, found = [], []
+    for function, kept in ((by_torch, exact), (by_kernels, found)):
+        leaves = [tensor.requires_grad_() for tensor in problem()[:3]]
+        y = function(call, *leaves)
+        first = torch.autograd.grad((y * given(call)).sum(), leaves, create_graph=True)
+        total = sum(gradient.square().sum() for gradient in first)
+        kept.extend(torch.autograd.grad(total, leaves))
+    assert_close(found, exact, 10 * CLOSE_SINGLE)  # of sums over products of first derivatives
+
+
+def test_the_op_of_gradients_is_a_proper_op():
+    x, gamma, beta, dy = problem()
+    arguments = (x, dy, gamma, beta, silu("length").words(), "auto")
+    checked = torch.library.opcheck(norm_gradient_op.norm_gradient_op, arguments)
+    assert set(checked.values()) == {"SUCCESS"}
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

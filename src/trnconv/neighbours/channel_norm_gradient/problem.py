@@ -132,9 +132,9 @@ def _rows(
 
 
 def launch_of(
-    problem: ChannelNormGradient, gamma: Array, beta: Array | None, machine: Machine, cores: int
+    problem: ChannelNormGradient, packed: tuple[Array, ...], machine: Machine, cores: int
 ) -> NeighbourLaunch:
-    """The kernel with its constants; x and dy go before them."""
+    """The kernel with what `pack` gives; x and dy go before that."""
     require(problem, machine, cores)
     norm, plan = problem.norm, plan_of(problem, machine, cores)
     recipes = tuple(
@@ -147,16 +147,19 @@ def launch_of(
         )
         for part, rows in enumerate(_rows(norm, plan, machine, cores))
     )
-    constants = channel_norm.constants_of(norm, gamma, beta, machine)
     kernels = (channel_norm_gradient, channel_norm_gradient_on_two_cores)
-    packed = (constants, _repeated_scales(norm, constants, machine))
     return launch_on(machine, kernels, packed, recipes)
 
 
-def _repeated_scales(norm: ChannelNorm, constants: Array, machine: Machine) -> Array:
-    """The scales of every tile, as often as there are partitions: what sums over channels take."""
+def pack(
+    norm: ChannelNorm, gamma: Array, beta: Array | None, machine: Machine
+) -> tuple[Array, Array]:
+    """Scale and bias of every tile; and scales as often as there are partitions, for sums."""
+    constants = channel_norm.constants_of(norm, gamma, beta, machine)
     scales = np.repeat(constants[:, 0::2], machine.partitions, axis=1)
-    return scales if channel_norm.is_wide(norm) else scales.astype(channel_norm.SQUARES)
+    return constants, scales.astype(
+        "float32" if channel_norm.is_wide(norm) else channel_norm.SQUARES
+    )
 
 
 def simulate(
@@ -168,5 +171,6 @@ def simulate(
     cores: int = 1,
 ) -> tuple[Array, Array]:
     """dx, and sums [channels, 2] of du n and of du, of the kernel in nkisim, of x and dy."""
-    dx, sums = launch_of(problem, gamma, beta, machine, cores).run(*tensors).outputs
+    packed = pack(problem.norm, gamma, beta, machine)
+    dx, sums = launch_of(problem, packed, machine, cores).run(*tensors).outputs
     return np.asarray(dx), np.asarray(sums).sum(axis=0)
