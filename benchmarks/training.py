@@ -20,7 +20,7 @@ from pathlib import Path
 from benchmarks.backward_baseline import backward_floor
 from benchmarks.family import Finding, as_json, last_line, table
 from benchmarks.training_memory import memory
-from benchmarks.training_step import step
+from benchmarks.training_step import recomputed, step
 from nkisim.machine import CONSTANTS_VERSION, TRN2, Reading
 from trnconv.ask.policy import ALWAYS_DIRECT, BF16, Policy
 from trnconv.ask.question import Question, with_plain_shape
@@ -147,6 +147,7 @@ PARTS: dict[str, Callable[[Reading], Iterator[Finding]]] = {
     "against": against,
     "memory": memory,
     "step": step,
+    "recomputed": recomputed,
 }
 BARRED = ["strided", "grouped", "dense", "against"]  # the others need more packages
 

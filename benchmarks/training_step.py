@@ -19,6 +19,7 @@ from typing import Any
 
 from benchmarks.family import Finding
 from nkisim.machine import TRN2, Reading
+from trnconv.ask.ends import ITEM_BYTES
 from trnconv.ask.policy import ALWAYS_DIRECT, BF16, Policy
 from trnconv.ask.question import Question, with_plain_shape
 from trnconv.geometry import ConvShape, input_gradient_shape
@@ -32,6 +33,7 @@ CORES = 2
 DTYPE = "bfloat16"
 FORWARDS, BACKWARDS = "forwards", "backwards"
 LEFT = "left to the compiler"
+CONVOLUTIONS = "convolutions"
 _Noted = tuple[str, Any]  # the kind of kernel, and what it is asked
 
 
@@ -45,6 +47,32 @@ def step(reading: Reading) -> Iterator[Finding]:
             yield _finding(f"{name}: {kind}, {when}", own, f"{100 * own / total:.0f} % of it")
         left = sum(own for (kind, _), own in times.items() if kind == LEFT)
         yield _finding(f"{name}: a whole step", total, f"{100 * left / total:.0f} % {LEFT}")
+
+
+def recomputed(reading: Reading) -> Iterator[Finding]:
+    """The same step with `keep_convolutions`: what it keeps, and what it computes again."""
+    del reading
+    noted, left = noted_step(fused=True)
+    kept = sum(
+        calls * shape.batch * shape.c_out * prod(shape.out_sizes()) * ITEM_BYTES[DTYPE]
+        for (_, (kind, shape)), calls in noted.items()
+        if kind == CONVOLUTIONS
+    )
+    norms = sum(
+        calls * _PRICES[kind](problem)
+        for (when, (kind, problem)), calls in noted.items()
+        if when == FORWARDS and kind != CONVOLUTIONS
+    )
+    name = "ChannelNorm, convolutions kept"
+    size = "x".join(map(str, SIZE))
+    yield Finding(
+        name=f"Wan 2.1's encoder, {size}, {name}: kept",
+        machine=TRN2.name,
+        figure=kept / 2.0**30,
+        unit="GiB",
+        remark="outputs of convolutions alone",
+    )
+    yield _finding(f"{name}: computed again", (norms + left[FORWARDS]) / 1e6, "norms, and the rest")
 
 
 def _finding(name: str, ms: float, remark: str) -> Finding:
@@ -156,7 +184,7 @@ def _norm(problem: tuple[tuple[int, ...], str]) -> ChannelNorm:
 
 
 _PRICES: dict[str, Callable[[Any], float]] = {
-    "convolutions": _forward_ns,
+    CONVOLUTIONS: _forward_ns,
     "input gradients": _input_ns,
     "filter gradients": _filter_ns,
     "norms and SiLU": _norm_ns,
