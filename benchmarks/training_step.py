@@ -107,7 +107,7 @@ def noted_step(*, fused: bool) -> tuple[Counter[tuple[str, _Noted]], dict[str, f
     with torch.device("meta"):
         vae = AutoencoderKLWan().bfloat16()
         if fused:
-            _fuse_norms(vae.encoder)
+            fuse_norms(vae.encoder)
     patch_(vae, backend="nkisim")
     x = torch.empty(1, 3, *SIZE, device="meta", dtype=torch.bfloat16)
     tally = OperatorTally()
@@ -119,7 +119,7 @@ def noted_step(*, fused: bool) -> tuple[Counter[tuple[str, _Noted]], dict[str, f
     return tally.kernels, {when: _left_ns(seen) for when, seen in tally.others.items()}
 
 
-def _fuse_norms(encoder: Any) -> None:
+def fuse_norms(encoder: Any) -> None:
     """ChannelNorm for each norm of diffusers' blocks and the SiLU behind it, where there is one.
 
     Attention has a norm over an image's channels without one.
