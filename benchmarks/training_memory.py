@@ -4,8 +4,8 @@ diffusers' own code runs in bf16 on torch's meta device, which has sizes and no 
 tensor that autograd keeps for the backward pass is counted once. Convolutions of trnconv keep what
 torch's keep: their padded input. With checkpointing by blocks, the inputs of the blocks stay, and
 what the largest of their calls keeps is there while it is recomputed; what lies outside of blocks
-is not counted then. `ChannelNorm` in place of the model's norms keeps nothing but its input. Needs
-diffusers.
+is not counted then. `ChannelRMSNorm` in place of the model's norms keeps nothing but its input.
+Needs diffusers.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def memory(reading: Reading) -> Iterator[Finding]:
             x = torch.empty(batch, 3, *SIZE, device="meta", dtype=torch.bfloat16)
             with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
                 vae.encode(x)
-            yield _finding(batch, ", ChannelNorm" if fused else "", whole.gib)
+            yield _finding(batch, ", ChannelRMSNorm" if fused else "", whole.gib)
             if not fused:
                 yield _finding(batch, ", checkpointed by blocks", of_blocks.gib + largest)
 

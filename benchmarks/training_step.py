@@ -7,7 +7,7 @@ rate and of its products at the Tensor engine's peak, as if it was a kernel of i
 holds up: what a compiler fuses is less, what it does badly is more. The optimizer is not counted.
 
 The step is accounted twice: with the model's own norms, which are torch's operators, and with
-`trnconv.pytorch.nn.ChannelNorm` in place of them and of the SiLU behind them. Needs diffusers.
+`trnconv.pytorch.nn.ChannelRMSNorm` in place of them and of the SiLU behind them. Needs diffusers.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _Noted = tuple[str, Any]  # the kind of kernel, and what it is asked
 def step(reading: Reading) -> Iterator[Finding]:
     """Times of each kind of kernel and of what is left, with both kinds of norms."""
     del reading  # closed forms have the default reading
-    for name, fused in (("the model's norms", False), ("ChannelNorm", True)):
+    for name, fused in (("the model's norms", False), ("ChannelRMSNorm", True)):
         times = {kind: ns / 1e6 for kind, ns in accounted(fused=fused).items()}
         total = sum(times.values())
         for (kind, when), own in sorted(times.items(), key=lambda item: -item[1]):
@@ -63,7 +63,7 @@ def recomputed(reading: Reading) -> Iterator[Finding]:
         for (when, (kind, problem)), calls in noted.items()
         if when == FORWARDS and kind != CONVOLUTIONS
     )
-    name = "ChannelNorm, convolutions kept"
+    name = "ChannelRMSNorm, convolutions kept"
     size = "x".join(map(str, SIZE))
     yield Finding(
         name=f"Wan 2.1's encoder, {size}, {name}: kept",
@@ -120,7 +120,7 @@ def noted_step(*, fused: bool) -> tuple[Counter[tuple[str, _Noted]], dict[str, f
 
 
 def fuse_norms(encoder: Any) -> None:
-    """ChannelNorm for each norm of diffusers' blocks and the SiLU behind it, where there is one.
+    """ChannelRMSNorm for each norm of diffusers' blocks and the SiLU behind it, where there is one.
 
     Attention has a norm over an image's channels without one.
     """
@@ -133,7 +133,7 @@ def fuse_norms(encoder: Any) -> None:
         for name, child in list(block.named_children()):
             if type(child).__name__ == "WanRMS_norm":
                 activation = "silu" if activated else "identity"
-                norm = nn.ChannelNorm(child.gamma.numel(), eps=1e-12, activation=activation)
+                norm = nn.ChannelRMSNorm(child.gamma.numel(), eps=1e-12, activation=activation)
                 norm.backend = "nkisim"
                 setattr(block, name, norm.bfloat16())
         if activated:

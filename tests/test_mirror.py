@@ -110,7 +110,10 @@ SPANS = {
     "trnconv/model_plan/test_plans.py": "trnconv.observed.observation trnconv.runtime.graph",
     "trnconv/neighbours/test_attention.py": "attention.core attention.price attention.problem",
     "trnconv/neighbours/test_channel_norm.py": """chain channel_norm.kernel channel_norm.problem
-        price sweep sweep_kernel""",
+        channel_norm.square_sums price sweep sweep_kernel""",
+    "trnconv/neighbours/test_channel_norm_gradient.py": """channel_norm_gradient.kernel
+        channel_norm_gradient.price channel_norm_gradient.problem
+        channel_norm_gradient.step_sums""",
     "trnconv/neighbours/test_group_norm.py": """group_norm.apply_core
         group_norm.coefficients group_norm.price group_norm.problem group_norm.statistics_core""",
     "trnconv/neighbours/test_kernel_subset.py": """attention.kernel channel_norm.kernel
@@ -138,6 +141,7 @@ SPANS = {
     "trnconv/pytorch/test_functional.py": "arguments aten conv_call gradients",
     "trnconv/pytorch/test_launch_graph.py": "packed_weights",
     "trnconv/pytorch/test_neuron.py": "adapters",
+    "trnconv/pytorch/test_norm_gradients.py": "norm_gradient_op",
     "trnconv/pytorch/test_norm_ops.py": "norm_call",
     "trnconv/report/test_assemble.py": "content of_model records schedules strips",
     "trnconv/report/test_page.py": "tables timelines",

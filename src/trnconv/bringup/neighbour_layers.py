@@ -19,12 +19,16 @@ from trnconv.bringup.probe import Array, Arrays, integers
 from trnconv.bringup.stage1 import SEEDS, difference
 from trnconv.neighbours.attention import problem as attention
 from trnconv.neighbours.channel_norm import problem as channel_norm
+from trnconv.neighbours.channel_norm_gradient import problem as channel_norm_gradient
 from trnconv.neighbours.group_norm import problem as group_norm
 from trnconv.neighbours.launch import NeighbourLaunch
 from trnconv.neighbours.modulation import problem as modulation
 
 _BF16: Final = ml_dtypes.bfloat16
 _CHANNEL_NORM: Final = channel_norm.ChannelNorm(96, 2500, activation=IDENTITY)
+_GRADIENT: Final = channel_norm_gradient.ChannelNormGradient(
+    channel_norm.ChannelNorm(64, 2500, activation=IDENTITY)
+)
 _GROUP_NORM: Final = group_norm.GroupNorm(1, 64, 32, 1200, activation=IDENTITY, frames=3)
 _ATTENTION: Final = attention.Attention(1, 3 * 160, 64, frame_tokens=160)
 _MODULATION: Final = modulation.Modulation(64, 8, 24, 2, (0, 1, 1), activation=IDENTITY)
@@ -51,6 +55,23 @@ def _channel_norm(machine: Machine, cores: int, seed: int, call: Call) -> tuple[
     gamma = integers(seed + 2, problem.channels)
     launch = channel_norm.launch_of(problem, gamma, None, machine, cores)
     return call(launch, (x.astype(_BF16),)), signs * gamma[None, :, None]
+
+
+def _gradient(machine: Machine, cores: int, seed: int, call: Call) -> tuple[Array, Array]:
+    """Values of a position have the same magnitude, and few have a gradient: eighths at most."""
+    norm = _GRADIENT.norm
+    shape = (1, norm.channels, norm.positions)
+    signs = np.where(integers(seed, *shape, most=1) < 0, -1.0, 1.0)
+    sizes = 2.0 ** integers(seed + 1, 1, 1, norm.positions)
+    dy = np.zeros(shape, np.float32)
+    dy[:, :8] = integers(seed + 2, 1, 8, norm.positions, most=1)
+    gamma = integers(seed + 3, norm.channels, most=2)
+    packed = channel_norm_gradient.pack(norm, gamma, None, machine)
+    launch = channel_norm_gradient.launch_of(_GRADIENT, packed, machine, cores)
+    found = call(launch, ((signs * sizes).astype(_BF16), dy.astype(_BF16)))
+    scaled = gamma[None, :, None] * dy
+    spread = (scaled * signs).sum(axis=1, keepdims=True) / norm.channels
+    return found, (scaled - signs * spread) / sizes
 
 
 def _group_norm(machine: Machine, cores: int, seed: int, call: Call) -> tuple[Array, Array]:
@@ -100,6 +121,7 @@ def _modulation(machine: Machine, cores: int, seed: int, call: Call) -> tuple[Ar
 
 NEIGHBOUR_LAYERS: Final = (
     NeighbourLayer("channel-norm", "sums over partitions by ones", _CHANNEL_NORM, _channel_norm),
+    NeighbourLayer("channel-norm-gradient", "two sums and two outputs", _GRADIENT, _gradient),
     NeighbourLayer("group-norm", "bn_stats, and averages by a matmul", _GROUP_NORM, _group_norm),
     NeighbourLayer("attention", "exp with its sum, weights turned around", _ATTENTION, _attention),
     NeighbourLayer("modulation", "views with a step of 0", _MODULATION, _modulation),

@@ -1,6 +1,6 @@
 """Modules that are torch's own, but for who computes: subclasses, so all else is inherited.
 
-`ChannelNorm` is the exception: torch has no norm over channels with an activation behind it.
+`ChannelRMSNorm` is the exception: torch has no norm over channels with an activation behind it.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class ConvTranspose3d(_TransposedForward, nn.ConvTranspose3d):
     """torch.nn.ConvTranspose3d, on the kernels of trnconv."""
 
 
-class ChannelNorm(_ModuleOptions, nn.Module):
+class ChannelRMSNorm(_ModuleOptions, nn.Module):
     """act(weight_c * x / sqrt(mean over channels of x^2 + eps) + bias_c), for x [N, C, ...].
 
     One kernel forwards and, for SiLU, GELU or no activation, one backwards, which reads x and dy
@@ -130,8 +130,8 @@ class ChannelNorm(_ModuleOptions, nn.Module):
         """The norm of x, in its type."""
         if not 3 <= x.dim() <= 5 or x.shape[1] != len(self.weight):
             raise ShapeError(
-                f"ChannelNorm of {len(self.weight)} channels for x of shape {tuple(x.shape)}: give"
-                f" it [N, {len(self.weight)}, ...] with one to three axes behind."
+                f"ChannelRMSNorm of {len(self.weight)} channels for x of shape {tuple(x.shape)}:"
+                f" give it [N, {len(self.weight)}, ...] with one to three axes behind."
             )
         backend = asked_for(self.backend, self.target, self.cores)
         if not runs_kernels(x, backend):
@@ -151,7 +151,7 @@ class ChannelNorm(_ModuleOptions, nn.Module):
 
 
 __all__ = [
-    "ChannelNorm",
+    "ChannelRMSNorm",
     "Conv1d",
     "Conv2d",
     "Conv3d",

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.torch, pytest.mark.training]
 class Block(torch.nn.Module):
     def __init__(self, kinds, channels=8):
         super().__init__()
-        self.norm = nn.ChannelNorm(channels, activation="silu")
+        self.norm = nn.ChannelRMSNorm(channels, activation="silu")
         self.first = kinds.Conv3d(channels, channels, 3)
         self.second = kinds.Conv3d(channels, channels, 1)
 

@@ -1,4 +1,4 @@
-"""nn.ChannelNorm: torch's own formula in float64 and its gradients, shapes, backends, refusals.
+"""nn.ChannelRMSNorm: torch's own formula in float64 and its gradients, shapes, backends, refusals.
 
 In float32 a kernel makes some 40 roundings of 2**-24 for a value here, with condition numbers below
 10, and some 120 for a gradient: 1e-5 and 1e-4 of the largest element.
@@ -25,7 +25,7 @@ TORCHS = {
 
 def norm_of(channels, activation="silu", *, bias=True, backend="nkisim"):
     torch.manual_seed(1)
-    norm = nn.ChannelNorm(channels, eps=1e-3, activation=activation, bias=bias)
+    norm = nn.ChannelRMSNorm(channels, eps=1e-3, activation=activation, bias=bias)
     norm.backend = backend
     with torch.no_grad():
         for weight in norm.parameters():
@@ -91,4 +91,4 @@ def test_other_shapes_are_refused_in_words(sizes):
 
 def test_other_activations_are_refused_in_words():
     with pytest.raises(UnsupportedError, match="elu"):
-        nn.ChannelNorm(6, activation="elu")
+        nn.ChannelRMSNorm(6, activation="elu")

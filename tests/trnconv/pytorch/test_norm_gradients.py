@@ -15,6 +15,7 @@ torch = pytest.importorskip("torch")
 
 from torch.nn import functional
 
+from repetition import few
 from trnconv.ask.ends import ACTIVATIONS
 from trnconv.pytorch import norm_gradient_op
 from trnconv.pytorch.norm_call import FRAME_GROUPS, GROUPS, LENGTH, MEAN_SQUARE, NormCall
@@ -130,6 +131,15 @@ def test_the_kernel_gives_the_formula(name, activation, monkeypatch):
     leaves, found = by_op(call)
     wide = [leaf.detach().double() for leaf in leaves]
     formula = norm_gradients(call, *wide, given(call)[:1].double())
+    assert_close(found, formula, CLOSE_SINGLE)
+
+
+@few(2)
+@pytest.mark.parametrize("name", ["length", "some frames", "groups"])
+def test_a_device_gives_the_formula(name, on_device):
+    call = silu(name)
+    leaves, found = by_op(call)
+    formula = norm_gradients(call, *(leaf.double() for leaf in leaves), given(call)[:1].double())
     assert_close(found, formula, CLOSE_SINGLE)
 
 
