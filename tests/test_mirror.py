@@ -112,8 +112,7 @@ SPANS = {
     "trnconv/neighbours/test_channel_norm.py": """chain channel_norm.kernel channel_norm.problem
         channel_norm.square_sums price sweep sweep_kernel""",
     "trnconv/neighbours/test_channel_norm_gradient.py": """channel_norm_gradient.kernel
-        channel_norm_gradient.price channel_norm_gradient.problem
-        channel_norm_gradient.step_sums""",
+        channel_norm_gradient.price channel_norm_gradient.problem step_sums""",
     "trnconv/neighbours/test_group_norm.py": """group_norm.apply_core
         group_norm.coefficients group_norm.price group_norm.problem group_norm.statistics_core""",
     "trnconv/neighbours/test_kernel_subset.py": """attention.kernel channel_norm.kernel

@@ -73,7 +73,8 @@ def _by_kernel(
     dx, parts = place.call_all(launch, (*rows, *constants), 2)
     sums = parts.sum(0)
     whole = in_all_frames(call, dx.reshape(dy.shape), x)
-    return whole, root * sums[:, 0], sums[:, 1].contiguous()
+    of_beta = torch.zeros_like(sums[:, 0]) if beta is None else sums[:, 1].contiguous()
+    return whole, root * sums[:, 0], of_beta
 
 
 def _in_tiles(

@@ -19,7 +19,7 @@ from trnconv.forms.kernel_parts import Banks, wait_for_both
 from trnconv.forms.recipe_parts import RecipePair
 from trnconv.neighbours.channel_norm.square_sums import SquareSums, times_inverse
 from trnconv.neighbours.channel_norm_gradient.recipe import ChannelNormGradientRecipe
-from trnconv.neighbours.channel_norm_gradient.step_sums import StepSums
+from trnconv.neighbours.step_sums import StepSums
 from trnconv.neighbours.sweep_kernel import SweepStep, sweep, tile_rings
 
 SLOPES = {"silu": nl.silu_dx, "gelu": nl.gelu_dx}  # act'; the identity has none to take
@@ -35,7 +35,7 @@ def channel_norm_gradient(
     scales: nl.NkiTensor,
     recipe: ChannelNormGradientRecipe,
 ) -> tuple[nl.NkiTensor, nl.NkiTensor]:
-    """x [N, C, Q], dy [N, C, P] -> dx [N, C, P] and sums [parts, C, 2].
+    """x [N, C, Q], dy [N, C, P] -> dx [N, C, P] and sums [parts, C, 1 or 2].
 
     `constants` [partitions, scale and b of every tile], `scales` [partitions, those of every tile
     as often as there are partitions].
@@ -44,7 +44,7 @@ def channel_norm_gradient(
     sums = all_sums(recipe)
     core = ChannelNormGradientCore(x, dy, dx, (constants, scales), recipe)
     sweep(core, recipe.norm.rows, recipe.norm.width)
-    core.kept.store(sums)
+    core.kept.store(sums, recipe.part)
     return dx, sums
 
 
@@ -61,15 +61,20 @@ def channel_norm_gradient_on_two_cores(
     sums = all_sums(recipe)
     core = ChannelNormGradientCore(x, dy, dx, (constants, scales), recipe)
     sweep(core, recipe.norm.rows, recipe.norm.width)
-    core.kept.store(sums)
+    core.kept.store(sums, recipe.part)
     wait_for_both(dx)
     wait_for_both(sums)
     return dx, sums
 
 
+def kinds_of(recipe: ChannelNormGradientRecipe) -> int:
+    """Sums of du n alone, or of du as well."""
+    return 2 if recipe.norm.has_beta else 1
+
+
 def all_sums(recipe: ChannelNormGradientRecipe) -> nl.NkiTensor:
-    """To be written: of du n and of du, for every channel, by each core."""
-    shape = (recipe.parts, recipe.norm.shape[1], 2)
+    """To be written: of du n, and of du if there is a b, for every channel, by each core."""
+    shape = (recipe.parts, recipe.norm.shape[1], kinds_of(recipe))
     return nl.ndarray(shape, dtype=nl.float32, buffer=nl.shared_hbm, name="sums")
 
 
@@ -97,8 +102,8 @@ class ChannelNormGradientCore(nl.NKIObject):
         nisa.dma_copy(dst=self.scales, src=packed[1])
         self.squares = SquareSums(x, norm, LATE)
         self.spreads = Banks(2, (norm.lines, norm.bank), nl.float32)
-        self.kept = StepSums(recipe)
         count, size = len(norm.tiles), (norm.lines, norm.width)
+        self.kept = StepSums(norm.tiles, size, recipe.between, kinds_of(recipe))
         self.given = tile_rings(GIVEN, count, size, dy.dtype)
         self.normed = tile_rings(NORMED, count, size, recipe.between)
         self.slopes = tile_rings(NORMED, count, size, recipe.between)
@@ -187,9 +192,9 @@ def multiply(core: ChannelNormGradientCore, step: SweepStep, n: int) -> None:
         normed = core.normed[n % NORMED][tile][0 : size[0], 0 : size[1]]
         product = core.products[n % 2][tile][0 : size[0], 0 : size[1]]
         nisa.tensor_tensor(dst=product, data1=du, data2=normed, op=nl.multiply, engine=last)
-        core.kept.add(tile, 0, product)
+        core.kept.add_by_scalar(tile, 0, product)
         if core.recipe.norm.has_beta:
-            core.kept.add(tile, 1, du)
+            core.kept.add_by_scalar(tile, 1, du)
     core.kept.next_step()
 
 

@@ -12,7 +12,6 @@ from trnconv.forms.float_terms import TERMS
 from trnconv.neighbours.chain import Stage, Stages
 from trnconv.neighbours.channel_norm.problem import ChannelNorm, is_wide
 from trnconv.neighbours.channel_norm_gradient.kernel import LATE
-from trnconv.neighbours.channel_norm_gradient.step_sums import COLUMNS, KINDS
 from trnconv.neighbours.price import (
     GPSIMD,
     SCALAR,
@@ -23,6 +22,7 @@ from trnconv.neighbours.price import (
     Steps,
     rows_price,
 )
+from trnconv.neighbours.step_sums import COLUMNS, FOLDING
 from trnconv.neighbours.sweep import SweepRow, channel_tiles
 
 
@@ -48,7 +48,7 @@ class GradientStep:
     @property
     def kinds(self) -> int:
         """Sums over positions."""
-        return KINDS if self.norm.has_beta else 1
+        return 2 if self.norm.has_beta else 1
 
     def stages(self, width: int) -> Stages:
         """What a step takes of every engine and of memory, and how long the next stage waits."""
@@ -90,7 +90,7 @@ class GradientStep:
 
     def folds(self, steps: int) -> int:
         """Static instructions of sums that are folded, of a turn of so many steps."""
-        return -(-steps // COLUMNS) * 2 * self.kinds * self.tiles
+        return -(-steps // COLUMNS) * FOLDING * self.kinds * self.tiles
 
 
 def launch_price(
@@ -100,7 +100,7 @@ def launch_price(
     slowest = max((_core_price(step, rows, width) for rows in cores), key=lambda price: price.ns)
     norm, parts = step.norm, len(cores)
     moved = 3 * norm.images * norm.channels * norm.positions * ITEM_BYTES[norm.dtype]
-    return replace(slowest, hbm_bytes=moved + parts * norm.channels * KINDS * 4)
+    return replace(slowest, hbm_bytes=moved + parts * norm.channels * step.kinds * 4)
 
 
 def _core_price(step: GradientStep, rows: tuple[SweepRow, ...], width: int) -> LaunchPrice:

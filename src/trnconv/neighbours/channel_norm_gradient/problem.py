@@ -24,10 +24,10 @@ from trnconv.neighbours.channel_norm_gradient.kernel import (
 )
 from trnconv.neighbours.channel_norm_gradient.price import GradientStep, launch_price
 from trnconv.neighbours.channel_norm_gradient.recipe import ChannelNormGradientRecipe
-from trnconv.neighbours.channel_norm_gradient.step_sums import COLUMNS, KINDS
 from trnconv.neighbours.launch import NeighbourLaunch, launch_on
 from trnconv.neighbours.price import LaunchPrice, clock_of
 from trnconv.neighbours.refusal import require
+from trnconv.neighbours.step_sums import COLUMNS
 from trnconv.neighbours.sweep import Cut, SweepRow, channel_tiles, sweeps
 
 _TURN_INSTRUCTIONS = 4000  # static, of a turn: its start and end are then a few % of it
@@ -110,7 +110,7 @@ def _width(norm: ChannelNorm, machine: Machine) -> int:
     bank, lines = machine.psum_bank_fp32_elems, machine.partitions
     tiles = len(channel_tiles(norm.channels, machine))
     squares = 4 if channel_norm.is_wide(norm) else 2
-    columns = 4 * (KINDS * COLUMNS + 1 + KINDS)
+    columns = 4 * (2 * (COLUMNS + 1) + 1)
     constants = squares * (bank + lines) + tiles * (8 + squares * lines + columns)
     room = machine.sbuf_usable_bytes_per_partition - constants
     return min(bank, max(0, room) // _step_bytes(norm, machine))
@@ -170,7 +170,7 @@ def simulate(
     machine: Machine,
     cores: int = 1,
 ) -> tuple[Array, Array]:
-    """dx, and sums [channels, 2] of du n and of du, of the kernel in nkisim, of x and dy."""
+    """dx, and sums [channels, 1 or 2] of du n and of du, of the kernel in nkisim, of x and dy."""
     packed = pack(problem.norm, gamma, beta, machine)
     dx, sums = launch_of(problem, packed, machine, cores).run(*tensors).outputs
     return np.asarray(dx), np.asarray(sums).sum(axis=0)
