@@ -115,6 +115,8 @@ SPANS = {
         channel_norm_gradient.price channel_norm_gradient.problem step_sums""",
     "trnconv/neighbours/test_group_norm.py": """group_norm.apply_core
         group_norm.coefficients group_norm.price group_norm.problem group_norm.statistics_core""",
+    "trnconv/neighbours/test_group_norm_gradient.py": """group_norm_gradient.kernel
+        group_norm_gradient.price group_norm_gradient.problem""",
     "trnconv/neighbours/test_kernel_subset.py": """attention.kernel channel_norm.kernel
         group_norm.kernel modulation.kernel""",
     "trnconv/neighbours/test_modulation.py": """modulation.kernel modulation.price

@@ -5,6 +5,8 @@ bits. SINGLE stands for a handful of float32 roundings, and for functions that e
 few units in the last place.
 """
 
+from math import erf
+
 import numpy as np
 
 from conv_arrays import numpy_dtype
@@ -24,6 +26,17 @@ EVERY_RULE = (
 
 def silu(z):
     return z / (1 + np.exp(-z))
+
+
+def slope_and_curvature(activation, u):
+    """act'(u), and the most that it changes by for a change of u."""
+    if activation == "silu":
+        s = 1 / (1 + np.exp(-u))
+        return s * (1 + u * (1 - s)), 0.5
+    if activation == "gelu":
+        phi = np.exp(-u * u / 2) / np.sqrt(2 * np.pi)
+        return 0.5 * (1 + np.vectorize(erf)(u / np.sqrt(2))) + u * phi, 0.8
+    return np.ones_like(u), 0.0
 
 
 def normal(seed, *sizes, dtype="float32"):

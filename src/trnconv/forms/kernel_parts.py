@@ -15,6 +15,7 @@ OPERATORS = {
     "softplus": nl.softplus,
     "mish": nl.mish,
 }
+SLOPES = {"silu": nl.silu_dx, "gelu": nl.gelu_dx}  # of activations that the Scalar engine derives
 
 
 class Pair(nl.NKIObject):

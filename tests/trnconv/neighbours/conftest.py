@@ -6,6 +6,7 @@ from trnconv.neighbours.attention import problem as attention
 from trnconv.neighbours.channel_norm import problem as channel_norm
 from trnconv.neighbours.channel_norm_gradient import problem as channel_norm_gradient
 from trnconv.neighbours.group_norm import problem as group_norm
+from trnconv.neighbours.group_norm_gradient import problem as group_norm_gradient
 from trnconv.neighbours.modulation import problem as modulation
 
 TURN = 120  # static instructions
@@ -15,6 +16,7 @@ KEPT = (
     channel_norm_gradient.plan_of,
     channel_norm_gradient._price,
     group_norm.recipes_of,
+    group_norm_gradient.recipes_of,
     modulation.recipes_of,
     attention.recipes_of,
 )
@@ -23,7 +25,8 @@ KEPT = (
 @pytest.fixture
 def short_turns(monkeypatch):
     """Turns of some steps, in every kernel; what was planned before is forgotten."""
-    for module in (channel_norm, channel_norm_gradient, group_norm, modulation):
+    modules = (channel_norm, channel_norm_gradient, group_norm, group_norm_gradient, modulation)
+    for module in modules:
         monkeypatch.setattr(module, "_TURN_INSTRUCTIONS", TURN)
     monkeypatch.setattr(modulation, "_UNROLLED", 2 * TURN)
     monkeypatch.setattr(attention, "_TILES", (2,))

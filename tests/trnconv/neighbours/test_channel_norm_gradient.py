@@ -5,12 +5,19 @@ products to bf16 (to float32 for float32), and every error goes on through the f
 """
 
 from dataclasses import replace
-from math import erf
 
 import numpy as np
 import pytest
 
-from neighbour_bounds import EVERY_RULE, SINGLE, UNIT, normal, rounded, worst
+from neighbour_bounds import (
+    EVERY_RULE,
+    SINGLE,
+    UNIT,
+    normal,
+    rounded,
+    slope_and_curvature,
+    worst,
+)
 from nkisim import TRN1, TRN2, TRN3, Spec
 from repetition import few
 from trnconv.neighbours import step_sums
@@ -41,21 +48,6 @@ LOOPED = [
     ChannelNorm(3, 1200, images=31),  # a loop over images, and what is left
     ChannelNorm(3, 45_001, x_first=77, x_positions=45_078),
 ]
-
-
-def sigmoid(z):
-    return 1 / (1 + np.exp(-z))
-
-
-def slope_and_curvature(activation, u):
-    """act'(u), and the most that it changes by for a change of u."""
-    if activation == "silu":
-        s = sigmoid(u)
-        return s * (1 + u * (1 - s)), 0.5
-    if activation == "gelu":
-        phi = np.exp(-u * u / 2) / np.sqrt(2 * np.pi)
-        return 0.5 * (1 + np.vectorize(erf)(u / np.sqrt(2))) + u * phi, 0.8
-    return np.ones_like(u), 0.0
 
 
 def arrays(norm, seed=0):

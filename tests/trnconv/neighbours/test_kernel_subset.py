@@ -16,6 +16,12 @@ from trnconv.neighbours.group_norm.kernel import (
     group_norm,
     group_norm_on_two_cores,
 )
+from trnconv.neighbours.group_norm_gradient.kernel import (
+    group_norm_gradient,
+    group_norm_gradient_on_two_cores,
+    group_norm_sums,
+    group_norm_sums_on_two_cores,
+)
 from trnconv.neighbours.modulation.kernel import modulation, modulation_on_two_cores
 
 KERNELS = (
@@ -29,6 +35,10 @@ KERNELS = (
     channel_statistics_on_two_cores,
     group_norm,
     group_norm_on_two_cores,
+    group_norm_gradient,
+    group_norm_gradient_on_two_cores,
+    group_norm_sums,
+    group_norm_sums_on_two_cores,
     modulation,
     modulation_on_two_cores,
 )

@@ -15,14 +15,13 @@ step, so that none waits for the next.
 from __future__ import annotations
 
 from trnconv._nki import nisa, nl
-from trnconv.forms.kernel_parts import Banks, wait_for_both
+from trnconv.forms.kernel_parts import SLOPES, Banks, wait_for_both
 from trnconv.forms.recipe_parts import RecipePair
 from trnconv.neighbours.channel_norm.square_sums import SquareSums, times_inverse
 from trnconv.neighbours.channel_norm_gradient.recipe import ChannelNormGradientRecipe
 from trnconv.neighbours.step_sums import StepSums
 from trnconv.neighbours.sweep_kernel import SweepStep, sweep, tile_rings
 
-SLOPES = {"silu": nl.silu_dx, "gelu": nl.gelu_dx}  # act'; the identity has none to take
 LATE = 5  # steps from a load to its store
 GIVEN = 5  # tiles of dy: one is loaded while the steps of four are at work
 NORMED = 3  # tiles of n, and of act' and du

@@ -11,6 +11,7 @@ import numpy as np
 from nkisim.machine import Machine
 from trnconv.ask.ends import IDENTITY, ITEM_BYTES
 from trnconv.forms.form import Array
+from trnconv.forms.kernel_parts import SLOPES
 from trnconv.neighbours.chain import busy_of
 from trnconv.neighbours.channel_norm import problem as channel_norm
 from trnconv.neighbours.channel_norm.problem import ChannelNorm, ChannelNormPlan
@@ -18,7 +19,6 @@ from trnconv.neighbours.channel_norm.square_sums import SLOTS
 from trnconv.neighbours.channel_norm_gradient.kernel import (
     GIVEN,
     NORMED,
-    SLOPES,
     channel_norm_gradient,
     channel_norm_gradient_on_two_cores,
 )

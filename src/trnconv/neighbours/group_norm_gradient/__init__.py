@@ -1,0 +1,1 @@
+"""Gradient of a group norm and its activation."""

@@ -1,0 +1,169 @@
+"""The problem of a group norm's gradient, its decisions, and its two launches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+
+from nkisim.machine import Machine
+from trnconv.ask.ends import IDENTITY, ITEM_BYTES
+from trnconv.forms.form import Array
+from trnconv.forms.kernel_parts import SLOPES
+from trnconv.neighbours.group_norm_gradient.kernel import (
+    GIVEN,
+    KINDS,
+    group_norm_gradient,
+    group_norm_gradient_on_two_cores,
+    group_norm_sums,
+    group_norm_sums_on_two_cores,
+)
+from trnconv.neighbours.group_norm_gradient.price import GradientPasses
+from trnconv.neighbours.group_norm_gradient.recipe import GroupNormGradientRecipe
+from trnconv.neighbours.launch import NeighbourLaunch, launch_on
+from trnconv.neighbours.price import LaunchPrice, clock_of
+from trnconv.neighbours.refusal import bias_reasons, machine_reasons, require, shape_reasons
+from trnconv.neighbours.step_sums import COLUMNS
+from trnconv.neighbours.sweep import Cut, channel_tiles, sweeps
+
+_TURN_INSTRUCTIONS = 4000  # static, of a turn
+_WIDEST = 2048  # positions of a step
+_LEAST_WIDTH = 32
+_NUMBERS = 5  # of a channel, at most
+
+
+@dataclass(frozen=True)
+class GroupNormGradient:
+    """Sums over positions, and dx, of one image [channels, positions]: groups are the caller's.
+
+    Its numbers for each channel are those of `kernel.py`.
+    """
+
+    channels: int
+    positions: int
+    dtype: str = "bfloat16"
+    activation: str = "silu"
+
+    def refuses(self, machine: Machine, cores: int = 1) -> str:
+        """Why there is no plan, in words; empty if there is one."""
+        return next(self._reasons(machine, cores), "")
+
+    def _reasons(self, machine: Machine, cores: int) -> Iterator[str]:
+        yield from shape_reasons((self.channels, self.positions), self.dtype)
+        yield from machine_reasons(machine, cores)
+        known = (IDENTITY, *SLOPES)
+        if self.activation not in known:
+            yield (
+                f"the gradient of activation {self.activation}: the Scalar engine has those of"
+                f" {', '.join(known)}"
+            )
+        yield from bias_reasons(machine, self.activation)
+        if _width(self, machine) < _LEAST_WIDTH:
+            yield (
+                f"{self.channels} channels: tiles of x and dy do not fit SBUF, which has"
+                f" {machine.sbuf_usable_bytes_per_partition} bytes a partition; split the groups"
+            )
+
+    def price(self, machine: Machine, cores: int = 1) -> LaunchPrice:
+        """What both launches take, in closed form. Modelled."""
+        return self.sums_price(machine, cores) + self.input_price(machine, cores)
+
+    def sums_price(self, machine: Machine, cores: int = 1) -> LaunchPrice:
+        """The first launch."""
+        return self._slowest(machine, cores, GradientPasses.sums_price, 2)
+
+    def input_price(self, machine: Machine, cores: int = 1) -> LaunchPrice:
+        """The second launch."""
+        return self._slowest(machine, cores, GradientPasses.input_price, 3)
+
+    def _slowest(
+        self,
+        machine: Machine,
+        cores: int,
+        price_of: Callable[[GradientPasses], LaunchPrice],
+        tensors: int,
+    ) -> LaunchPrice:
+        require(self, machine, cores)
+        clock = clock_of(machine, cores)
+        prices = [
+            price_of(GradientPasses(recipe, clock)) for recipe in recipes_of(self, machine, cores)
+        ]
+        moved = tensors * ITEM_BYTES[self.dtype] * self.channels * self.positions
+        return replace(max(prices, key=lambda price: price.ns), hbm_bytes=moved)
+
+
+def _width(problem: GroupNormGradient, machine: Machine) -> int:
+    """Positions of a step; those of the second launch have more tiles."""
+    tiles, item = len(channel_tiles(problem.channels, machine)), ITEM_BYTES[problem.dtype]
+    constants = tiles * 4 * (_NUMBERS + KINDS * (COLUMNS + 1) + 1)
+    rings = 3 * GIVEN + 3 + 3  # x, dy, du; lines, dx
+    room = machine.sbuf_usable_bytes_per_partition - constants
+    return min(_WIDEST, max(0, room) // (item * (tiles * rings + 1)))
+
+
+@lru_cache(maxsize=1024)
+def recipes_of(
+    problem: GroupNormGradient, machine: Machine, cores: int
+) -> tuple[GroupNormGradientRecipe, ...]:
+    """What both kernels do, on each core: steps as wide as fit."""
+    tiles = channel_tiles(problem.channels, machine)
+    width = min(_width(problem, machine), -(-problem.positions // cores))
+    cut = Cut(width, max(1, _TURN_INSTRUCTIONS // (8 * len(tiles))))
+    return tuple(
+        GroupNormGradientRecipe(
+            shape=(1, problem.channels, problem.positions),
+            tiles=tiles,
+            lines=machine.partitions,
+            width=width,
+            between=problem.dtype,
+            activation=problem.activation,
+            part=part,
+            parts=cores,
+            rows=rows,
+        )
+        for part, rows in enumerate(sweeps(1, problem.positions, cut, machine, cores))
+    )
+
+
+def sums_launch(
+    problem: GroupNormGradient, packed: tuple[Array, ...], machine: Machine, cores: int
+) -> NeighbourLaunch:
+    """The first kernel with what `pack` makes of a, b, r and s; x and dy go before that."""
+    require(problem, machine, cores)
+    kernels = (group_norm_sums, group_norm_sums_on_two_cores)
+    return launch_on(machine, kernels, packed, recipes_of(problem, machine, cores))
+
+
+def input_launch(
+    problem: GroupNormGradient, packed: tuple[Array, ...], machine: Machine, cores: int
+) -> NeighbourLaunch:
+    """The second kernel with what `pack` makes of a, b, A, B and C."""
+    require(problem, machine, cores)
+    kernels = (group_norm_gradient, group_norm_gradient_on_two_cores)
+    return launch_on(machine, kernels, packed, recipes_of(problem, machine, cores))
+
+
+def pack(numbers: Array, machine: Machine) -> tuple[Array]:
+    """Numbers of every channel [C, 4 or 5], on the partitions of its tile."""
+    channels, each = numbers.shape
+    tiles = channel_tiles(channels, machine)
+    packed = np.zeros((machine.partitions, each * len(tiles)), np.float32)
+    for tile, (first, count) in enumerate(tiles):
+        packed[:count, each * tile : each * (tile + 1)] = numbers[first : first + count]
+    return (packed,)
+
+
+def simulate(
+    problem: GroupNormGradient,
+    tensors: tuple[Array, Array],
+    numbers: tuple[Array, Array],
+    machine: Machine,
+    cores: int = 1,
+) -> tuple[Array, Array]:
+    """Sums [C, 2] and dx, of x and dy [1, C, P] and numbers of both launches, in nkisim."""
+    first, second = (pack(own, machine) for own in numbers)
+    sums = sums_launch(problem, first, machine, cores).run(*tensors).outputs
+    dx = input_launch(problem, second, machine, cores).run(*tensors).outputs
+    return np.asarray(sums).sum(axis=0), np.asarray(dx)
