@@ -142,7 +142,7 @@ SPANS = {
     "trnconv/pytorch/test_functional.py": "arguments aten conv_call gradients",
     "trnconv/pytorch/test_launch_graph.py": "packed_weights",
     "trnconv/pytorch/test_neuron.py": "adapters",
-    "trnconv/pytorch/test_norm_gradients.py": "norm_gradient_op",
+    "trnconv/pytorch/test_norm_gradients.py": "norm_gradient_launches norm_gradient_op",
     "trnconv/pytorch/test_norm_ops.py": "norm_call",
     "trnconv/report/test_assemble.py": "content of_model records schedules strips",
     "trnconv/report/test_page.py": "tables timelines",

@@ -21,6 +21,7 @@ from trnconv.neighbours.attention import problem as attention
 from trnconv.neighbours.channel_norm import problem as channel_norm
 from trnconv.neighbours.channel_norm_gradient import problem as channel_norm_gradient
 from trnconv.neighbours.group_norm import problem as group_norm
+from trnconv.neighbours.group_norm_gradient import problem as group_norm_gradient
 from trnconv.neighbours.launch import NeighbourLaunch
 from trnconv.neighbours.modulation import problem as modulation
 
@@ -30,6 +31,7 @@ _GRADIENT: Final = channel_norm_gradient.ChannelNormGradient(
     channel_norm.ChannelNorm(64, 2500, activation=IDENTITY)
 )
 _GROUP_NORM: Final = group_norm.GroupNorm(1, 64, 32, 1200, activation=IDENTITY, frames=3)
+_GROUP_GRADIENT: Final = group_norm_gradient.GroupNormGradient(160, 2500, activation=IDENTITY)
 _ATTENTION: Final = attention.Attention(1, 3 * 160, 64, frame_tokens=160)
 _MODULATION: Final = modulation.Modulation(64, 8, 24, 2, (0, 1, 1), activation=IDENTITY)
 
@@ -89,6 +91,25 @@ def _group_norm(machine: Machine, cores: int, seed: int, call: Call) -> tuple[Ar
     return found, signs.reshape(whole) * gamma[None, :, None] + beta[None, :, None]
 
 
+def _group_gradient(machine: Machine, cores: int, seed: int, call: Call) -> tuple[Array, Array]:
+    """Few positions have a gradient, so sums are small; they are numbers of the second launch."""
+    problem = _GROUP_GRADIENT
+    shape = (1, problem.channels, problem.positions)
+    x, dy = integers(seed, *shape, most=2), np.zeros(shape, np.float32)
+    dy[:, :, ::350] = integers(seed + 1, *dy[:, :, ::350].shape, most=1)
+    given = (x.astype(_BF16), dy.astype(_BF16))
+    ones, zeros = np.ones(problem.channels), np.zeros(problem.channels)
+    numbers = group_norm_gradient.pack(np.stack([ones, zeros, ones, zeros], 1), machine)
+    parts = call(group_norm_gradient.sums_launch(problem, numbers, machine, cores), given)
+    sums = parts.sum(axis=0)
+    second = np.stack([ones, zeros, 2 * ones, sums[:, 0], sums[:, 1]], 1)
+    launch = group_norm_gradient.input_launch(
+        problem, group_norm_gradient.pack(second, machine), machine, cores
+    )
+    along, shift = (dy * x).sum(axis=2)[..., None], dy.sum(axis=2)[..., None]
+    return call(launch, given), 2 * dy + along * x + shift
+
+
 def _attention(machine: Machine, cores: int, seed: int, call: Call) -> tuple[Array, Array]:
     """Queries of 0 weigh all keys that they see alike: averages over frames up to their own."""
     problem, frame = _ATTENTION, _ATTENTION.frame_tokens or 1
@@ -123,6 +144,7 @@ NEIGHBOUR_LAYERS: Final = (
     NeighbourLayer("channel-norm", "sums over partitions by ones", _CHANNEL_NORM, _channel_norm),
     NeighbourLayer("channel-norm-gradient", "two sums and two outputs", _GRADIENT, _gradient),
     NeighbourLayer("group-norm", "bn_stats, and averages by a matmul", _GROUP_NORM, _group_norm),
+    NeighbourLayer("group-norm-gradient", "sums, then dx", _GROUP_GRADIENT, _group_gradient),
     NeighbourLayer("attention", "exp with its sum, weights turned around", _ATTENTION, _attention),
     NeighbourLayer("modulation", "views with a step of 0", _MODULATION, _modulation),
 )

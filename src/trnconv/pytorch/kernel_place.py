@@ -41,8 +41,7 @@ class SimulatedPlace:
         """The kernel with all its tensors, constants included; there are so many outputs."""
         bare = replace(launch, arguments=launch.arguments[-1:])
         done = bare.run(*map(to_array, tensors)).outputs
-        assert len(done) == outputs
-        return tuple(map(to_tensor, done))
+        return (to_tensor(done),) if outputs == 1 else tuple(map(to_tensor, done))
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,9 @@ class DevicePlace:
     def call_all(
         self, launch: NeighbourLaunch, tensors: tuple[Tensor, ...], outputs: int
     ) -> tuple[Tensor, ...]:
-        """The same of a kernel that has several outputs."""
+        """The same of a kernel that has so many outputs."""
+        if outputs == 1:
+            return (self.call(launch, tensors),)
         return tuple(self.adapter.call(launch.kernel, tensors, launch.arguments[-1], outputs))
 
 

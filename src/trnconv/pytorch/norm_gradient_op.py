@@ -2,26 +2,21 @@
 
     dx, dgamma, dbeta = norm_gradient_op(x, dy, gamma, beta, words, backend)
 
-Norms over channels with SiLU, GELU or nothing behind them have a kernel, which reads x and dy once
-and writes dx (`trnconv.neighbours.channel_norm_gradient`). All others, and the derivative of the op
-itself, are torch's operators (`norm_gradients.py`). Nothing but the norm's inputs is kept.
+Norms over channels or of groups, with SiLU, GELU or nothing behind them, have kernels
+(`norm_gradient_launches.py`). All others, and the derivative of the op itself, are torch's
+operators (`norm_gradients.py`). Nothing but the norm's inputs is kept.
 """
 
 from __future__ import annotations
 
-from math import sqrt
 from typing import Any, Final
 
 import torch
 
-from nkisim.machine import Machine
-from trnconv.neighbours.channel_norm.problem import ChannelNorm, is_wide
-from trnconv.neighbours.channel_norm_gradient.problem import ChannelNormGradient, launch_of
-from trnconv.neighbours.sweep import channel_tiles
-from trnconv.pytorch.arrays import dtype_name
-from trnconv.pytorch.kernel_place import DevicePlace, SimulatedPlace, kernel_place
-from trnconv.pytorch.norm_call import LENGTH, NormCall, flat, worded_norm
-from trnconv.pytorch.norm_gradients import in_all_frames, norm_gradients
+from trnconv.pytorch.kernel_place import kernel_place
+from trnconv.pytorch.norm_call import NormCall, worded_norm
+from trnconv.pytorch.norm_gradient_launches import gradient_by_kernels
+from trnconv.pytorch.norm_gradients import norm_gradients
 
 Tensor = torch.Tensor
 NORM_GRADIENT_OP: Final = "trnconv::norm_gradient"
@@ -37,12 +32,8 @@ def norm_gradient_op(
     Without gamma its sums are those of a gamma of ones; without beta they are zeros.
     """
     call, place = worded_norm(words), kernel_place(x, backend, "the gradient of a norm")
-    problem = call.problem(tuple(x.shape), dtype_name(x), has_beta=beta is not None)
-    if isinstance(problem, ChannelNorm):
-        gradient = ChannelNormGradient(problem)
-        if not gradient.refuses(place.machine, place.cores):
-            return _by_kernel(gradient, call, (x, dy), (gamma, beta), place)
-    return _by_torch(call, x, dy, gamma, beta)
+    found = gradient_by_kernels(call, (x, dy), (gamma, beta), place)
+    return _by_torch(call, x, dy, gamma, beta) if found is None else found
 
 
 @norm_gradient_op.register_fake
@@ -50,45 +41,6 @@ def _(x: Tensor, *rest: object) -> tuple[Tensor, Tensor, Tensor]:
     del rest
     sums = [x.new_empty(x.shape[1], dtype=torch.float32) for _ in range(2)]
     return x.new_empty(x.shape), sums[0], sums[1]
-
-
-def _by_kernel(
-    gradient: ChannelNormGradient,
-    call: NormCall,
-    tensors: tuple[Tensor, Tensor],
-    weights: tuple[Tensor | None, Tensor | None],
-    place: SimulatedPlace | DevicePlace,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """One launch; what it multiplies with is made where x is, since it changes with every step."""
-    x, dy = tensors
-    channels = gradient.norm.channels
-    root = call.factor if call.kind == LENGTH else call.factor * sqrt(channels)
-    gamma, beta = weights
-    scale = x.new_full((channels,), root, dtype=torch.float32)
-    if gamma is not None:
-        scale = scale * gamma.reshape(-1)
-    constants = _in_tiles(gradient.norm, scale, beta, place.machine)
-    launch = launch_of(gradient, (), place.machine, place.cores)
-    rows = [tensor.contiguous().reshape(flat(tuple(tensor.shape))) for tensor in (x, dy)]
-    dx, parts = place.call_all(launch, (*rows, *constants), 2)
-    sums = parts.sum(0)
-    whole = in_all_frames(call, dx.reshape(dy.shape), x)
-    of_beta = torch.zeros_like(sums[:, 0]) if beta is None else sums[:, 1].contiguous()
-    return whole, root * sums[:, 0], of_beta
-
-
-def _in_tiles(
-    norm: ChannelNorm, scale: Tensor, beta: Tensor | None, machine: Machine
-) -> tuple[Tensor, Tensor]:
-    """What `channel_norm_gradient.problem.pack` gives, by torch."""
-    tiles = channel_tiles(norm.channels, machine)
-    constants = scale.new_zeros((machine.partitions, 2 * len(tiles)))
-    for tile, (first, count) in enumerate(tiles):
-        constants[:count, 2 * tile] = scale[first : first + count]
-        if beta is not None:
-            constants[:count, 2 * tile + 1] = beta.reshape(-1)[first : first + count]
-    scales = constants[:, 0::2].repeat_interleave(machine.partitions, dim=1)
-    return constants, scales if is_wide(norm) else scales.bfloat16()
 
 
 def _by_torch(

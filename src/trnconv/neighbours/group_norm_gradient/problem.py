@@ -29,7 +29,7 @@ from trnconv.neighbours.step_sums import COLUMNS
 from trnconv.neighbours.sweep import Cut, channel_tiles, sweeps
 
 _TURN_INSTRUCTIONS = 4000  # static, of a turn
-_WIDEST = 2048  # positions of a step
+_WIDTH_IN_BANKS = 4  # positions of a step, as wide as those of norms
 _LEAST_WIDTH = 32
 _NUMBERS = 5  # of a channel, at most
 
@@ -100,7 +100,8 @@ def _width(problem: GroupNormGradient, machine: Machine) -> int:
     constants = tiles * 4 * (_NUMBERS + KINDS * (COLUMNS + 1) + 1)
     rings = 3 * GIVEN + 3 + 3  # x, dy, du; lines, dx
     room = machine.sbuf_usable_bytes_per_partition - constants
-    return min(_WIDEST, max(0, room) // (item * (tiles * rings + 1)))
+    widest = _WIDTH_IN_BANKS * machine.psum_bank_fp32_elems
+    return min(widest, max(0, room) // (item * (tiles * rings + 1)))
 
 
 @lru_cache(maxsize=1024)
