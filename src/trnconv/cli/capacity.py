@@ -63,6 +63,10 @@ def capacity(
     process_gb: Annotated[
         float, typer.Option(help="Host memory per worker, including the model, GB.")
     ] = 6,
+    ray_store_gb: Annotated[
+        float,
+        typer.Option(help="Ray's object store per instance, GB; 200 with `encode --engine ray`."),
+    ] = 0,
     spare: Annotated[float, typer.Option(help="Spare instances for failures, as a share.")] = 0,
     latents: Annotated[
         int, typer.Option(help="Tensors stored per clip: 2 (mean and logvar) or 1 (mode).")
@@ -97,6 +101,7 @@ def capacity(
         cores_per_clip=per_clip,
         clips_in_flight=clips_in_flight,
         process_gb=process_gb,
+        ray_store_gb=ray_store_gb,
         spare=spare,
         latents=latents,
         latent_bytes=latent_bytes,

@@ -37,14 +37,17 @@ class Assumptions:
     cores_per_clip: int = 1  # that a clip is cut over; halos and uneven bands are not counted
     clips_in_flight: float = 3.0  # decoded clips in host memory for each one being encoded
     process_gb: float = 6.0  # of a worker: interpreter, torch, runtime, and the model on its way
+    ray_store_gb: float = 0.0  # of an instance: Ray's object store, where clips wait
     spare: float = 0.0  # of the instances, idle until others fail
     latents: int = 2  # tensors kept of a clip: mean and log variance
     latent_bytes: int = 2  # of a value: bf16
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if name != "spare":
+            if name not in ("spare", "ray_store_gb"):
                 _require_amount(name, value)
+        if not 0 <= self.ray_store_gb < math.inf:
+            raise TrnconvError(f"ray_store_gb of {self.ray_store_gb}: at least 0, and finite.")
         if not 0 <= self.spare < 1:
             raise TrnconvError(f"spare of {self.spare}: a share of the instances, below 1.")
         for name in ("reached", "usable"):
@@ -209,7 +212,8 @@ def _memory(clip: ModelledClip, instance: Instance, assumed: Assumptions) -> tup
         Resource(
             name="host memory",
             unit="B",
-            demand=at_once * (assumed.clips_in_flight * pixels + assumed.process_gb * 1e9),
+            demand=at_once * (assumed.clips_in_flight * pixels + assumed.process_gb * 1e9)
+            + assumed.ray_store_gb * 1e9,
             supply=instance.host_gib * _GIB,
             scales=False,
         ),

@@ -114,3 +114,13 @@ def test_serving_by_hand():
     assert serving(CLIP, TRN2, Assumptions()).dollars_per_video is None
     with pytest.raises(TrnconvError, match="host memory"):
         serving(CLIP, TRN2, Assumptions(process_gb=20))
+
+
+def test_the_object_store_of_ray_is_host_memory_too():
+    def host(**options):
+        found = capacity(DEMAND, CLIP, TRN2, Assumptions(**options))
+        return {row.name: row.demand for row in found.memory}["host memory"]
+
+    assert host(ray_store_gb=200.0) == host() + 200e9
+    with pytest.raises(TrnconvError, match="ray_store_gb of -1"):
+        Assumptions(ray_store_gb=-1.0)
