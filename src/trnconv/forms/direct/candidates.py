@@ -151,12 +151,13 @@ def _blocks(
 def _kept(
     problem: Problem, options: list[tuple[ArrayFill, ...]], frames: int
 ) -> list[tuple[ArrayFill, ...]]:
-    """The few with the least work, and those with the fewest loads, in case DMA binds."""
+    """The few with the least work, and those with the fewest loads or weights, if DMA binds."""
     amounts = {option: sum(work(problem, fill, frames) for fill in option) for option in options}
     near = [option for option in options if amounts[option] <= _WORTH_A_LOOK * amounts[options[0]]]
     plain = [option for option in options if all(fill.levels == (BY_FRAME,) for fill in option)]
     by_rows = [option for option in options if all(BY_COLUMN not in fill.levels for fill in option)]
-    return list(dict.fromkeys([*near[:_KEPT_PASSES], *by_rows[:1], *plain[:1]]))
+    lightest = min(near, key=lambda option: image_width(problem, option, frames)[0])
+    return list(dict.fromkeys([*near[:_KEPT_PASSES], *by_rows[:1], *plain[:1], lightest]))
 
 
 def refined(plan: DirectPlan, *, moving: bool) -> Iterator[DirectPlan]:
