@@ -111,11 +111,15 @@ def test_operators_that_are_left_alone():
         ("aten::relu", aten.relu.default, (x,)),
         ("aten::silu_", aten.silu_.default, (x,)),
         ("aten::linalg_vector_norm", norm, (x, 2, [2], True)),
-        ("aten::silu", aten.silu.default, (x[0, 0],)),
+        ("aten::silu", aten.silu.default, (x[0, 0, 0],)),
         ("aten::silu", aten.silu.default, (x.to("meta"),)),
     ):
         assert on_each_frame(name, operator, args, {}) is None
     assert on_each_frame("aten::linalg_vector_norm", norm, (x, 2, [1], True), {}) is not None
+    lines = torch.randn(2, 3, 7)  # of samples
+    by_blocks = on_each_frame("aten::silu", aten.silu.default, (lines,), {})
+    assert by_blocks is not None
+    assert torch.allclose(by_blocks, torch.nn.functional.silu(lines))
 
 
 @pytest.mark.parametrize("phase", CHUNKS)
