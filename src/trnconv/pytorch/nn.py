@@ -134,11 +134,16 @@ class ChannelRMSNorm(_ModuleOptions, nn.Module):
                 f" give it [N, {len(self.weight)}, ...] with one to three axes behind."
             )
         backend = asked_for(self.backend, self.target, self.cores)
-        if not runs_kernels(x, backend):
+        if x.numel() == 0 or not runs_kernels(x, backend):
             return self._by_torch(x)
         video = x.reshape(*x.shape[:2], *(1,) * (5 - x.dim()), *x.shape[2:])
         call = NormCall(MEAN_SQUARE, self.eps, activation=self.activation)
         return normed(video, self.weight, self.bias, call, backend).reshape(x.shape)
+
+    def extra_repr(self) -> str:
+        """What it was made with."""
+        bias = self.bias is not None
+        return f"{len(self.weight)}, eps={self.eps}, activation={self.activation!r}, bias={bias}"
 
     def _by_torch(self, x: Tensor) -> Tensor:
         wide = x.float()

@@ -71,6 +71,15 @@ def test_without_a_bias_there_is_none():
     assert norm.weight.grad.shape == (6,)
 
 
+@pytest.mark.parametrize("sizes", [(0, 6, 2, 3, 4), (1, 6, 0)], ids=str)
+def test_nothing_makes_no_launch(sizes):
+    norm, x = norm_of(6), torch.randn(sizes, requires_grad=True)
+    norm(x).sum().backward()
+    assert x.grad.shape == sizes
+    assert not norm.weight.grad.any()
+    assert "activation='silu'" in repr(norm)
+
+
 def test_a_compiled_step_is_an_eager_one():
     x = torch.randn(1, 6, 2, 4, 5)
     found = []
