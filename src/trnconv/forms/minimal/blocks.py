@@ -155,13 +155,20 @@ def _tiled_span(shape: ConvShape, at: int, count: int) -> BlockSpan:
 def frame_starts(plan: MinimalPlan) -> range:
     """The first output frame of each block; the first tile may begin before the first output."""
     if plan.by_rows:
-        return range(0, plan.shape.out_size(DEPTH), plan.units)
+        return range(0, plan.shape.out_size(DEPTH), plan.units * plan.unit_frames)
     return range(-plan.phase, plan.tiles * plan.m - plan.phase, plan.units * plan.m)
 
 
 def frame_spans(plan: MinimalPlan) -> list[FrameSpan]:
     """Blocks along frames."""
     return [_frame_span(plan, at) for at in frame_starts(plan)]
+
+
+def most_frequent_frames(plan: MinimalPlan) -> FrameSpan:
+    """Along frames, a block of the look that most have; the first, if several are as frequent."""
+    spans = frame_spans(plan)
+    looks = Counter((span.frames, span.units) for span in spans)
+    return max(spans, key=lambda span: looks[span.frames, span.units])
 
 
 def frame_looks(plan: MinimalPlan) -> tuple[int, ...]:
@@ -213,8 +220,9 @@ def _wanted(plan: MinimalPlan, at: int, number: int, out: int) -> Wanted:
     total = plan.shape.out_size(DEPTH)
     elems = plan.shape.out_size(HEIGHT) * plan.shape.out_size(WIDTH)
     if plan.by_rows:
-        every = tuple(range(plan.m))
-        return Wanted(every, plan.algorithm.products_for(every), number * elems, 1, 0, 0)
+        every, frames = tuple(range(plan.m)), plan.unit_frames
+        products = plan.algorithm.products_for(every)
+        return Wanted(every, products, number * frames * elems, frames, 0, 0)
     first = at + number * plan.m
     outputs = tuple(n for n in range(plan.m) if 0 <= first + n < total)
     products = plan.algorithm.products_for(outputs)

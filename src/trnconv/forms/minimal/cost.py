@@ -15,8 +15,10 @@ from trnconv.forms.minimal.block_cost import (
     InLook,
     OutLook,
     Rates,
+    frames_loaded,
     in_look,
     inputs_cost,
+    made_of_block,
     out_look,
     outputs_cost,
     rates_of,
@@ -225,7 +227,9 @@ def likely_ns(plan: MinimalPlan, budget: int) -> float:
     Tensor engine waits for some of what the Vector engine does beyond a share of its own time.
     """
     sized = _sized_cost(_sized(plan))
-    busy = _busy(plan, sized.inputs.plus(sized.outputs))
+    every = sized.inputs.plus(sized.outputs)
+    # Inputs are loaded late to make room where weights are streamed: sizes differ in their traffic.
+    busy = _busy(plan, every.plus(sized.streamed) if plan.x_tiles else every)
     beyond = max(0.0, busy["vector"] - _HIDDEN_SHARE * busy["tensor"])
     static = sum(kind.blocks * (kind.inputs + kind.outputs) for kind in sized.kinds)
     begin_ns = sized.begin_ns
@@ -284,9 +288,8 @@ def _sized(plan: MinimalPlan) -> MinimalPlan:
 
 @lru_cache(maxsize=15_000)
 def _sized_cost(plan: MinimalPlan) -> _SizeCost:
-    rates, frames = rates_of(plan), plan.block_frames
+    rates, frames, tiles = rates_of(plan), frames_loaded(plan), made_of_block(plan)
     every = len(frame_starts(plan)) * plan.shape.batch
-    tiles = frames if plan.by_rows else plan.units
     read, written, rows = _alike(plan, rates)
     into = {look: inputs_cost(rates, frames, tiles, look) for look in read}
     out = {look: outputs_cost(rates, look).times(plan.units) for look in written}
@@ -353,14 +356,13 @@ def _weight_loads(rates: Rates) -> EngineSum:
 
 def _begin_ns(plan: MinimalPlan, rates: Rates) -> float:
     """Before the first matmul of a sweep: its loads and the first transforms."""
-    timing, frames = rates.timing, plan.block_frames
+    timing, frames, tiles = rates.timing, frames_loaded(plan), made_of_block(plan)
     row, column = row_kinds(plan)[0][0], column_kinds(plan)[0][0]
-    tiles = frames if plan.by_rows else plan.units
     inputs = inputs_cost(rates, frames, tiles, in_look(rates, row, column))
-    first = plan.read_frames if plan.by_rows else rates.products
-    share = first / frames
+    share = plan.read_frames * plan.tile_frames / frames
     loads = inputs.loads * share * issue_ns(timing) + inputs.moved * share
-    prepared = inputs.vector / tiles * plan.read_frames / timing.vector_ghz
+    first = plan.read_frames * plan.v_frames
+    prepared = inputs.vector / tiles * first / timing.vector_ghz
     out = row.outs * column.outs * rates.y_bytes * rates.lines
     out_ns = out / timing.dma_bytes_per_ns / timing.dma_engines
     return 2 * timing.dma_start_ns + loads + prepared + out_ns

@@ -37,7 +37,7 @@ class Pipeline(InputRun):
         self.block_ends: list[float] = []  # of the last product of each block
         self.done = 0.0  # the end of everything that was waited for
         self.pauses = self.all_pauses = self.prepared = self.early = 0
-        self.works = Preparations([], [])
+        self.works = Preparations([], [], [])
         self.norm = None if score.norm is None else NormRun(score.norm, len(score.outs))
 
     def begin(self) -> None:
@@ -45,7 +45,7 @@ class Pipeline(InputRun):
         body = self.score.body
         self.load_frames(body.first_loads)
         works = self.preparations(body.first_prepares)
-        for work in (*works.early, *works.others):
+        for work in (*works.first, *works.early, *works.others):
             self.prepare(work)
         self.done = max(product.ready for products in self.v for product in products)
 
@@ -72,6 +72,8 @@ class Pipeline(InputRun):
     def _run_unit(self, unit: Unit, prepares: Iterable[Prepare]) -> None:
         """As `kernel.run_unit`: a chain of F(4,3) ends after the next one has begun."""
         self.works = self.preparations(prepares)
+        for work in self.works.first:
+            self.prepare(work)
         self.pauses = self.prepared = self.early = 0
         chains = sum(len(tile.rectangles) for tile in self.score.outs)
         self.all_pauses = max(1, chains * self.score.m - LAST_PAUSES)
