@@ -130,7 +130,7 @@ def _with_engines(plan: MinimalPlan) -> MinimalPlan:
     """The same with as much work for the GpSimd engine as makes it fastest."""
     variants = [
         plan.but(gpsimd_steps=steps, gpsimd_residual=residual)
-        for steps in ((0,) if plan.x_tiles else (0, *plan.algorithm.apart))
+        for steps in (0, *plan.algorithm.apart)
         for residual in dict.fromkeys((False, plan.gpsimd_residual))
     ]
     return min(variants, key=lambda variant: cost_of(variant).weighed_ns)
@@ -176,7 +176,7 @@ def _late_sizes(base: MinimalPlan, budget: int) -> list[MinimalPlan]:
     weights = group_columns(every.but(group=len(out_channels(every)))) * V_BYTES
     if tiles < _LATE_TILES or tiles % _X_TILES or weights < _HEAVY_SHARE * room:
         return []
-    plain = base.but(x_tiles=_X_TILES, gpsimd_steps=0)
+    plain = base.but(x_tiles=_X_TILES)
     return sorted(
         [
             units.but(rows=rows, columns=columns)

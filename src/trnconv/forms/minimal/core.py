@@ -147,6 +147,7 @@ class PrepareSteps(nl.NKIObject):
 
     `first` are loads that nothing has to come before. Each later one stands amid the steps on the
     tile after the one whose place it takes, so that the queue of loads need not wait for those.
+    Then steps of the GpSimd engine come just before the others of their frame: not before a load.
     """
 
     def __init__(
@@ -197,6 +198,8 @@ class PrepareSteps(nl.NKIObject):
                 else:
                     needed = self.recipe.step_needs[step]
                     after = before + needed if needed > 0 or self.recipe.completes else 0
+                    if self.recipe.x_tiles > 0:
+                        after = before + self.recipe.gpsimd_steps
                     self.others.append(PrepareStep(prepare, tile, frame, step, after))
 
 

@@ -295,7 +295,8 @@ def _sized_cost(plan: MinimalPlan) -> _SizeCost:
     out = {look: outputs_cost(rates, look).times(plan.units) for look in written}
     weights = {look: streamed_cost(rates, look).times(plan.units) for look in written}
     row, column = most_frequent(plan)
-    most = _block_ns(plan, into[in_look(rates, row, column)], out[out_look(row, column)])
+    kind = in_look(rates, row, column), out_look(row, column)
+    most = _block_ns(plan, into[kind[0]], out[kind[1]], weights[kind[1]])
     by_row = [
         [
             _BlockCount(
@@ -303,7 +304,7 @@ def _sized_cost(plan: MinimalPlan) -> _SizeCost:
                 out[written_look].instructions,
                 weights[written_look].instructions,
                 plan.shape.batch * frames_alike * count,
-                _block_ns(plan, into[read_look], out[written_look]) / most,
+                _block_ns(plan, into[read_look], out[written_look], weights[written_look]) / most,
             )
             for read_look, written_look, count in kinds
             for frames_alike in frame_looks(plan)
@@ -324,8 +325,16 @@ def _sized_cost(plan: MinimalPlan) -> _SizeCost:
     )
 
 
-def _block_ns(plan: MinimalPlan, inputs: EngineSum, outputs: EngineSum) -> float:
-    """What decides how long a block takes beside others."""
+def _block_ns(
+    plan: MinimalPlan, inputs: EngineSum, outputs: EngineSum, weights: EngineSum
+) -> float:
+    """What decides how long a block takes beside others.
+
+    With inputs that are loaded late, weights are streamed, and small blocks wait for them.
+    """
+    if plan.x_tiles:
+        busy = _busy(plan, inputs.plus(outputs).plus(weights))
+        return max(busy["tensor"], busy["dma"])
     busy = _busy(plan, inputs.plus(outputs))
     return busy["tensor"] + busy["vector"]
 

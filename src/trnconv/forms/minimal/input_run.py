@@ -84,6 +84,7 @@ class InputRun(EngineClocks):
                 works.others.extend(amid if frame * every + step == half else [])
                 needs = self.score.steps[step].needs
                 after = before + needs if needs or self.completes else 0
+                after = before + count if self.score.x_tiles else after
                 works.others.append(Preparation(prepare, tile, frame, step, after))
 
     def prepare(self, work: Preparation) -> None:

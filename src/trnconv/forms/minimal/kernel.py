@@ -316,9 +316,15 @@ def begin(core: MinimalCore, block: MinimalBlock) -> None:
     works = PrepareSteps(core.recipe, core.recipe.first_prepares)
     for work in works.first:
         do_step(core, block, work)
-    for work in works.early:
-        do_step(core, block, work)
+    ahead = 0
+    if core.recipe.x_tiles == 0:
+        ahead = len(works.early)
+    for number in range(ahead):
+        do_step(core, block, works.early[number])
     for work in works.others:
+        while ahead < work.after:
+            do_step(core, block, works.early[ahead])
+            ahead += 1
         do_step(core, block, work)
 
 

@@ -45,7 +45,15 @@ class Pipeline(InputRun):
         body = self.score.body
         self.load_frames(body.first_loads)
         works = self.preparations(body.first_prepares)
-        for work in (*works.first, *works.early, *works.others):
+        for work in works.first:
+            self.prepare(work)
+        ahead = 0 if self.score.x_tiles else len(works.early)
+        for work in works.early[:ahead]:
+            self.prepare(work)
+        for work in works.others:
+            for early in works.early[ahead : work.after]:
+                self.prepare(early)
+            ahead = max(ahead, work.after)
             self.prepare(work)
         self.done = max(product.ready for products in self.v for product in products)
 
@@ -222,7 +230,8 @@ class Pipeline(InputRun):
         """A share of the steps that prepare the next unit."""
         self.pauses += 1
         early, others = len(self.works.early), len(self.works.others)
-        self._prepare_early(min(early, EARLIER * early * self.pauses // self.all_pauses))
+        if not self.score.x_tiles:
+            self._prepare_early(min(early, EARLIER * early * self.pauses // self.all_pauses))
         until = min(others, others * self.pauses // self.all_pauses)
         while self.prepared < until:
             work = self.works.others[self.prepared]

@@ -129,8 +129,10 @@ def _x_tiles(plan: MinimalPlan) -> list[str]:
             f"inputs of {plan.x_tiles} of {tiles} tiles of channels: use a divisor, and two at"
             " least: one is transformed while another is loaded"
         )
-    if plan.x_tiles and plan.gpsimd_steps:
-        broken.append("steps of the GpSimd engine come before what they transform is loaded")
+    if plan.x_tiles and not plan.streamed:
+        broken.append(
+            "inputs loaded tile by tile of channels: that is for weights that stream, too"
+        )
     return broken
 
 
