@@ -94,6 +94,7 @@ class Rates:
     by_rows: bool
     unit_frames: int
     out_frames: int  # of a unit
+    v_frames: int  # of a tile of transformed inputs
     m: int
     products: int
     steps: int
@@ -139,6 +140,7 @@ def _rates(plan: MinimalPlan) -> Rates:
         by_rows=plan.by_rows,
         unit_frames=plan.unit_frames,
         out_frames=plan.out_frames,
+        v_frames=plan.v_frames,
         m=plan.m,
         products=algorithm.products,
         steps=len(algorithm.steps),
@@ -227,7 +229,7 @@ def _computed(plan: MinimalPlan) -> float:
     Where tiles are rows and units one frame, products with frames of zeros are left out.
     """
     if plan.by_rows:
-        return frames_met(plan.shape) if plan.unit_frames == 1 else 1.0
+        return 1.0 if plan.shares_sums else frames_met(plan.shape)
     m, total = plan.m, plan.shape.out_size(DEPTH)
     starts = range(-plan.phase, plan.tiles * m - plan.phase, m)
     wanted = [tuple(n for n in range(m) if 0 <= at + n < total) for at in starts]
@@ -276,22 +278,6 @@ def out_look(row: BlockSpan, column: BlockSpan) -> OutLook:
     return OutLook(row.outs, row.stored, column.outs)
 
 
-def frames_loaded(plan: MinimalPlan) -> int:
-    """Input frames that are loaded for a block; those that units share count for each."""
-    return (
-        made_of_block(plan) // plan.v_frames * plan.tile_frames
-        if plan.x_tiles
-        else plan.block_frames
-    )
-
-
-def made_of_block(plan: MinimalPlan) -> int:
-    """Transforms of a block: into a tile each, or a frame of one if tiles are rows."""
-    if not plan.by_rows:
-        return plan.units
-    return plan.units * plan.v_frames if plan.unit_frames > 1 else plan.block_frames
-
-
 def inputs_cost(rates: Rates, frames: int, tiles: int, look: InLook) -> EngineSum:
     """Loads of so many frames for a block, and so many transforms."""
     timing, rows = rates.timing, look.rows
@@ -316,7 +302,8 @@ def inputs_cost(rates: Rates, frames: int, tiles: int, look: InLook) -> EngineSu
             loads=frames * loads,
             bytes=frames * lines * rows * width * rates.x_bytes,
             instructions=frames * (loads + made + 1 + rates.scaled)
-            + tiles * (rates.steps + 2 + in_rates.copies * fills),
+            + tiles * rates.steps
+            + tiles // rates.v_frames * (2 + in_rates.copies * fills),
         )
         cost = cost.plus(part.times(in_rates.tiles))
     return cost

@@ -152,6 +152,22 @@ def _tiled_span(shape: ConvShape, at: int, count: int) -> BlockSpan:
     return BlockSpan(count, ins, first, end, out - at, stored, origin, out)
 
 
+def frames_loaded(plan: MinimalPlan) -> int:
+    """Input frames that are loaded for a block; those that units share count for each."""
+    return (
+        made_of_block(plan) // plan.v_frames * plan.tile_frames
+        if plan.x_tiles
+        else plan.block_frames
+    )
+
+
+def made_of_block(plan: MinimalPlan) -> int:
+    """Transforms of a block: into a tile each, or a frame of one if tiles are rows."""
+    if not plan.by_rows:
+        return plan.units
+    return plan.units * plan.v_frames if plan.shares_sums else plan.block_frames
+
+
 def frame_starts(plan: MinimalPlan) -> range:
     """The first output frame of each block; the first tile may begin before the first output."""
     if plan.by_rows:
@@ -252,6 +268,19 @@ def _cuts(size: int, parts: int) -> list[tuple[int, int]]:
     """Parts of a size that differ by one at most."""
     ends = [size * part // parts for part in range(parts + 1)]
     return [(first, end) for first, end in pairwise(ends) if end > first]
+
+
+def around(inner: Rectangle, rows: int, columns: int) -> tuple[Rectangle, ...]:
+    """What is left of a rectangle from (0, 0) on: above, below, left and right of another."""
+    sides = (
+        Rectangle(0, inner.row, 0, columns),
+        Rectangle(inner.row_end, rows, 0, columns),
+        Rectangle(inner.row, inner.row_end, 0, inner.column),
+        Rectangle(inner.row, inner.row_end, inner.column_end, columns),
+    )
+    return tuple(
+        side for side in sides if side.row_end > side.row and side.column_end > side.column
+    )
 
 
 @dataclass(frozen=True)

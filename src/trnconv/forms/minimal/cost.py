@@ -15,10 +15,8 @@ from trnconv.forms.minimal.block_cost import (
     InLook,
     OutLook,
     Rates,
-    frames_loaded,
     in_look,
     inputs_cost,
-    made_of_block,
     out_look,
     outputs_cost,
     rates_of,
@@ -30,6 +28,8 @@ from trnconv.forms.minimal.blocks import (
     column_kinds,
     frame_looks,
     frame_starts,
+    frames_loaded,
+    made_of_block,
     row_kinds,
 )
 from trnconv.forms.minimal.channels import out_channels

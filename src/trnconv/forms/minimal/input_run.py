@@ -40,8 +40,11 @@ class InputRun(EngineClocks):
             tile.ready = self.on_gpsimd(work.zeros, tile.free)
             return
         cleared = [self.on_gpsimd(elems, tile.free) for elems in work.x_cleared]
-        ready = max(tile.free, self.x_places, *cleared)
-        tile.ready = max(self.move(part, "load", ready) for part in work.loads)
+        ready = max(tile.free, self.x_places)
+        if not self.score.x_tiles:  # late loads do not wait for rows beside theirs
+            ready = max(ready, *cleared, 0.0)
+        moved = [self.move(part, "load", ready) for part in work.loads]
+        tile.ready = max(*cleared, *moved, 0.0)
 
     def input_of(self, tile: int, slot: int) -> OnChip:
         """An input slot of a tile of channels, which may be one that tiles use in turn."""
@@ -79,9 +82,11 @@ class InputRun(EngineClocks):
         half = self.score.v_frames * every // 2
         for frame in range(self.score.v_frames):
             before = len(works.early)
-            works.early.extend(Preparation(prepare, tile, frame, step) for step in range(count))
-            for step in range(count, every):
+            for step in range(every):
                 works.others.extend(amid if frame * every + step == half else [])
+                if step < count:
+                    works.early.append(Preparation(prepare, tile, frame, step))
+                    continue
                 needs = self.score.steps[step].needs
                 after = before + needs if needs or self.completes else 0
                 after = before + count if self.score.x_tiles else after

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from trnconv.forms.float_terms import bf16_terms
 from trnconv.forms.form import ArraySpec, Lowered
-from trnconv.forms.minimal.blocks import BlockAt, BlockSpan, blocks, rectangles
+from trnconv.forms.minimal.blocks import BlockAt, BlockSpan, around, blocks, rectangles
 from trnconv.forms.minimal.channels import (
     STACKS,
     InChannels,
@@ -388,16 +388,3 @@ def _load(
 def _is_whole(plan: MinimalPlan, load: InLoad, columns: int) -> bool:
     width = load.into.column_end - load.into.column
     return width == columns == plan.shape.size[WIDTH]
-
-
-def around(inner: Rectangle, rows: int, columns: int) -> tuple[Rectangle, ...]:
-    """What is left of a rectangle from (0, 0) on: above, below, left and right of another."""
-    sides = (
-        Rectangle(0, inner.row, 0, columns),
-        Rectangle(inner.row_end, rows, 0, columns),
-        Rectangle(inner.row, inner.row_end, 0, inner.column),
-        Rectangle(inner.row, inner.row_end, inner.column_end, columns),
-    )
-    return tuple(
-        side for side in sides if side.row_end > side.row and side.column_end > side.column
-    )

@@ -118,7 +118,7 @@ class MinimalPlan(Plan):
         loop = "a hardware loop" if self.rolled else "unrolled"
         weights = "weights streamed" if self.streamed else "weights in SBUF"
         units = f"{self.units} units"
-        if self.unit_frames > 1:
+        if self.shares_sums:
             units += f" of {self.unit_frames} frames"
         if self.x_tiles:
             weights += ", inputs too"
@@ -171,6 +171,11 @@ class MinimalPlan(Plan):
         return self.unit_frames if self.by_rows else self.m
 
     @property
+    def shares_sums(self) -> bool:
+        """Whether matmuls of a unit compute several frames of row tiles at once."""
+        return self.unit_frames > 1
+
+    @property
     def block_frames(self) -> int:
         """Input frames of a block, padding included."""
         if self.by_rows:
@@ -185,7 +190,7 @@ class MinimalPlan(Plan):
         """
         if not self.by_rows:
             return self.algorithm.products
-        return self.unit_frames + self.shape.kernel[DEPTH] - 1 if self.unit_frames > 1 else 1
+        return self.unit_frames + self.shape.kernel[DEPTH] - 1 if self.shares_sums else 1
 
     @property
     def v_frames(self) -> int:
@@ -201,7 +206,7 @@ class MinimalPlan(Plan):
     @property
     def read_frames(self) -> int:
         """Tiles of transformed inputs that one unit reads."""
-        return self.shape.kernel[DEPTH] if self.by_rows and self.unit_frames == 1 else 1
+        return self.shape.kernel[DEPTH] if self.by_rows and not self.shares_sums else 1
 
     @property
     def frames(self) -> tuple[int, ...]:

@@ -88,7 +88,7 @@ def _norm(plan: MinimalPlan) -> list[str]:
     broken = []
     if not plan.streamed and plan.group < len(out_channels(plan)):
         broken.append("a norm of outputs whose channels are computed in several sweeps")
-    if plan.unit_frames > 1 and any(span.stored != span.outs for span, _ in row_kinds(plan)):
+    if plan.shares_sums and any(span.stored != span.outs for span, _ in row_kinds(plan)):
         broken.append(f"a norm of units of {plan.unit_frames} frames whose last tile is cut")
     if max(plan.item_bytes, plan.out_bytes) > V_BYTES:
         broken.append("a norm of outputs of four bytes: the kernel squares types of 16 bits")

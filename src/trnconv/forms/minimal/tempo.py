@@ -96,7 +96,7 @@ class Tempo:
 def tempo_of(plan: MinimalPlan) -> Tempo:
     """What its schedule depends on."""
     return Tempo(
-        plan.by_rows and plan.unit_frames == 1,
+        plan.by_rows and not plan.shares_sums,
         plan.units,
         plan.block_frames,
         plan.read_frames,
