@@ -19,6 +19,7 @@ from bisect import insort
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
+from math import inf
 
 from trnconv.ask.question import Question, Share
 from trnconv.forms.minimal.channels import in_channels, out_channels
@@ -69,12 +70,18 @@ def candidates(
     """Plans of one transform along one axis within the question's budget, some by hardware loops.
 
     Those of the most promising sizes, `followed` at most, and not of sizes that cannot be among the
-    fastest. `midgroup` as in a plan; None: as the machine takes it.
+    fastest; plans that load inputs late only if they are faster than all others. `midgroup` as in a
+    plan; None: as the machine takes it.
     """
-    base = start(question, transform, axis, midgroup=midgroup)
+    base, budget = start(question, transform, axis, midgroup=midgroup), question.budget
     best: list[float] = []
-    for sizes in (_sizes, _late_sizes):
-        yield from _followed(sizes(base, question.budget), question.budget, best, followed)
+    fastest = inf
+    for plan in _followed(_sizes(base, budget), budget, best, followed):
+        fastest = min(fastest, cost_of(plan).total_ns)
+        yield plan
+    for plan in _followed(_late_sizes(base, budget), budget, best, followed):
+        if cost_of(plan).total_ns < fastest:
+            yield plan
 
 
 def _followed(
@@ -87,13 +94,13 @@ def _followed(
             continue
         if least_instructions(sized) > budget:
             continue
-        plans = [
-            _with_engines(short) for plan in _with_buffers(sized) for short in _within(plan, budget)
-        ]
-        yield from plans
-        for plan in plans:
-            insort(best, cost_of(plan).weighed_ns)
-        priced += len(plans) > 0
+        before = len(best)
+        for plan in _with_buffers(sized):
+            for short in _within(plan, budget):
+                taken = _with_engines(short)
+                insort(best, cost_of(taken).weighed_ns)
+                yield taken
+        priced += len(best) > before
         if priced == followed:
             return
 
