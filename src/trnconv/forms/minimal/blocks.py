@@ -181,21 +181,43 @@ def frame_spans(plan: MinimalPlan) -> list[FrameSpan]:
 
 
 def most_frequent_frames(plan: MinimalPlan) -> FrameSpan:
-    """Along frames, a block of the look that most have; the first, if several are as frequent."""
+    """Along frames, a block of the look that most have; of those, one that misses few frames."""
     spans = frame_spans(plan)
     looks = Counter((span.frames, span.units) for span in spans)
-    return max(spans, key=lambda span: looks[span.frames, span.units])
+    return max(spans, key=lambda span: (looks[span.frames, span.units], _met(plan, span)))
 
 
-def frame_looks(plan: MinimalPlan) -> tuple[int, ...]:
-    """How many blocks along frames look alike, for each look."""
+class FrameLook(NamedTuple):
+    """Blocks along frames that look alike: how many, and their products over the most frequent's.
+
+    Products with frames of zeros are left out where tiles are rows and units one frame.
+    """
+
+    blocks: int
+    share: float
+
+
+def frame_looks(plan: MinimalPlan) -> tuple[FrameLook, ...]:
+    """Those of a plan."""
     return _frame_looks(plan.but(rows=1, columns=1, **LEAST))
 
 
 @lru_cache(maxsize=4096)
-def _frame_looks(plan: MinimalPlan) -> tuple[int, ...]:
-    looks = Counter((span.frames, span.units) for span in frame_spans(plan))
-    return tuple(looks.values())
+def _frame_looks(plan: MinimalPlan) -> tuple[FrameLook, ...]:
+    spans = frame_spans(plan)
+    looks = Counter((span.frames, span.units) for span in spans)
+    one_of = {(span.frames, span.units): span for span in spans}
+    most = _met(plan, most_frequent_frames(plan))
+    return tuple(FrameLook(n, _met(plan, one_of[look]) / most) for look, n in looks.items())
+
+
+def _met(plan: MinimalPlan, span: FrameSpan) -> float:
+    """The share of a block's products that meet frames that exist."""
+    if not plan.by_rows or plan.shares_sums:
+        return 1.0
+    exist = [frame.piece >= 0 for frame in span.frames]
+    reads = plan.read_frames
+    return sum(sum(exist[n : n + reads]) for n in range(plan.units)) / (reads * plan.units)
 
 
 def _frame_span(plan: MinimalPlan, at: int) -> FrameSpan:

@@ -290,33 +290,33 @@ def _sized(plan: MinimalPlan) -> MinimalPlan:
 def _sized_cost(plan: MinimalPlan) -> _SizeCost:
     rates, frames, tiles = rates_of(plan), frames_loaded(plan), made_of_block(plan)
     every = len(frame_starts(plan)) * plan.shape.batch
-    read, written, rows = _alike(plan, rates)
-    into = {look: inputs_cost(rates, frames, tiles, look) for look in read}
-    out = {look: outputs_cost(rates, look).times(plan.units) for look in written}
-    weights = {look: streamed_cost(rates, look).times(plan.units) for look in written}
+    every_read, every_written, rows = _alike(plan, rates)
+    into = {look: inputs_cost(rates, frames, tiles, look) for look in every_read}
+    out = {look: outputs_cost(rates, look).times(plan.units) for look in every_written}
+    weights = {look: streamed_cost(rates, look).times(plan.units) for look in every_written}
     row, column = most_frequent(plan)
     kind = in_look(rates, row, column), out_look(row, column)
     most = _block_ns(plan, into[kind[0]], out[kind[1]], weights[kind[1]])
     by_row = [
         [
             _BlockCount(
-                into[read_look].instructions,
-                out[written_look].instructions,
-                weights[written_look].instructions,
-                plan.shape.batch * frames_alike * count,
-                _block_ns(plan, into[read_look], out[written_look], weights[written_look]) / most,
+                into[read].instructions,
+                out[written].instructions,
+                weights[written].instructions,
+                plan.shape.batch * alike.blocks * count,
+                _block_ns(plan, into[read], out[written], weights[written], alike.share) / most,
             )
-            for read_look, written_look, count in kinds
-            for frames_alike in frame_looks(plan)
+            for read, written, count in kinds
+            for alike in frame_looks(plan)
         ]
         for kinds in rows
     ]
     longest = max(by_row, key=lambda kinds: sum(kind.blocks for kind in kinds))
     others = [kind for kinds in by_row if kinds is not longest for kind in kinds]
     return _SizeCost(
-        total((cost, every * read[look]) for look, cost in into.items()),
-        total((cost, every * written[look]) for look, cost in out.items()),
-        total((cost, every * written[look]) for look, cost in weights.items()),
+        total((cost, every * every_read[look]) for look, cost in into.items()),
+        total((cost, every * every_written[look]) for look, cost in out.items()),
+        total((cost, every * every_written[look]) for look, cost in weights.items()),
         _weight_loads(rates),
         tuple(sorted((kind for kinds in by_row for kind in kinds), key=lambda kind: kind.blocks)),
         (_mean(longest), *(kind._replace(loops=False) for kind in others)),
@@ -326,17 +326,21 @@ def _sized_cost(plan: MinimalPlan) -> _SizeCost:
 
 
 def _block_ns(
-    plan: MinimalPlan, inputs: EngineSum, outputs: EngineSum, weights: EngineSum
+    plan: MinimalPlan,
+    inputs: EngineSum,
+    outputs: EngineSum,
+    weights: EngineSum,
+    share: float = 1.0,
 ) -> float:
-    """What decides how long a block takes beside others.
+    """What decides how long a block with a share of its products takes beside others.
 
     With inputs that are loaded late, weights are streamed, and small blocks wait for them.
     """
     if plan.x_tiles:
         busy = _busy(plan, inputs.plus(outputs).plus(weights))
-        return max(busy["tensor"], busy["dma"])
+        return max(share * busy["tensor"], busy["dma"])
     busy = _busy(plan, inputs.plus(outputs))
-    return busy["tensor"] + busy["vector"]
+    return share * (busy["tensor"] + busy["vector"])
 
 
 def _alike(
