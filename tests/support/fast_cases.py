@@ -9,6 +9,7 @@ _BY_FRAMES = {"axis": FRAMES, "units": 2, "rows": 4, "columns": 99, "x_slots": 6
 _BY_ROWS = {"axis": ROWS, "units": 4, "rows": 4, "columns": 99, "x_slots": 6, "v_slots": 6}
 _PAIR = {"units": 1, "body_blocks": 2}
 _FOUR = {"transform": "F(4,3)"}
+_LATE = _FOUR | {"streamed": 4, "x_tiles": 2, "columns": 6}
 
 CASES = {
     "frames": ((1, 32, 6, 8, 10), (32, 32, 3, 3, 3), (0, 1, 1), _BY_FRAMES),
@@ -142,6 +143,33 @@ CASES = {
         (0, 1, 1),
         _BY_ROWS | _FOUR | {"rows": 8, "streamed": 4},
     ),
+    "frames_that_share_sums": (
+        (1, 40, 6, 18, 11),
+        (70, 40, 3, 3, 3),
+        (0, 1, 1),
+        _BY_ROWS | _FOUR | {"units": 2, "unit_frames": 2, "v_slots": 2, "columns": 6},
+    ),
+    "late_inputs_of_frames": (
+        (1, 416, 6, 9, 11),
+        (70, 416, 3, 3, 3),
+        (0, 1, 1),
+        _BY_FRAMES | _PAIR | _LATE,
+    ),
+    "late_inputs_of_rows": (
+        (1, 512, 3, 10, 11),
+        (32, 512, 3, 3, 3),
+        ((2, 0), 1, 1),
+        _BY_ROWS | _LATE | {"units": 3, "x_slots": 1, "v_slots": 10, "body_blocks": 2},
+    ),
+    "late_inputs_in_a_loop": (
+        (1, 512, 4, 24, 11),
+        (40, 512, 3, 3, 3),
+        (0, 1, 1),
+        _BY_ROWS
+        | _PAIR
+        | _LATE
+        | {"unit_frames": 2, "x_slots": 4, "v_slots": 2, "pieces": (1, 3), "rolled": True},
+    ),
 }
 
 
@@ -237,6 +265,13 @@ REPLICATED = {
         (70, 40, 3, 3, 3),
         ((2, 0), 1, 1),
         _BY_ROWS | _FOUR | {"rows": 8, "streamed": 4},
+        _EVERYWHERE,
+    ),
+    "late_inputs": (
+        (1, 512, 4, 10, 11),
+        (32, 512, 3, 3, 3),
+        ((2, 0), 1, 1),
+        _BY_ROWS | _PAIR | _LATE | {"unit_frames": 4, "v_slots": 2},
         _EVERYWHERE,
     ),
 }

@@ -21,7 +21,7 @@ from trnconv.ask.ends import (
     leaky_relu,
     slope_of,
 )
-from trnconv.ask.policy import FAST, Policy
+from trnconv.ask.policy import BF16, FAST, Policy
 from trnconv.ask.question import FILTER_GRADIENT, Question
 from trnconv.ask.starts import FACTORS, start_of
 from trnconv.bringup.probe import Arrays, integers
@@ -194,6 +194,14 @@ def _by_gpsimd(question: Question, cores: int) -> tuple[Plan, ...]:
     return _having(asked, cores, "gpsimd_residual", "gpsimd_steps")
 
 
+def _by_late_inputs(question: Question, cores: int) -> tuple[Plan, ...]:
+    """Minimal filtering that streams inputs and weights, for two frames at once; else as taken."""
+    asked = only(question, "minimal")
+    if not is_searched(asked):
+        return plans_for(question, cores)
+    return _having(asked, cores, "x_tiles", "shares_sums")
+
+
 def _by(form: str) -> Callable[[Question, int], tuple[Plan, ...]]:
     """By a form, if the machine takes what it needs; else by what is taken instead."""
 
@@ -217,6 +225,14 @@ def _fast_question(machine: Machine) -> Question:
     """What minimal filtering computes, if the machine takes what that needs."""
     policy = Policy(FAST, x_max=4.0, least_macs=0)
     shape = conv_shape((1, 64, 3, 8, 32), (64, 64, 3, 3, 3), padding=(0, 1, 1))
+    return Question(shape, machine, policy=policy)
+
+
+def _wide_question(machine: Machine) -> Question:
+    """So many channels that weights do not stay in SBUF; by F(2,3), which is exact for integers."""
+    policy = Policy(BF16, x_max=4.0, least_macs=0)
+    wide = 4 * PARTITIONS
+    shape = conv_shape((1, wide, 4, 8, 32), (wide, wide, 3, 3, 3), padding=(0, 1, 1))
     return Question(shape, machine, policy=policy)
 
 
@@ -319,6 +335,12 @@ LAYERS: Final = (
         "inputs subtracted and a residual added by the GpSimd engine, beside the Vector engine",
         _added_question,
         _by_gpsimd,
+    ),
+    LadderLayer(
+        "streamed",
+        "tiles of inputs and weights that are loaded into the place of others while those are used",
+        _wide_question,
+        _by_late_inputs,
     ),
     LadderLayer(
         "scaled",

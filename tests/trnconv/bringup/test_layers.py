@@ -40,6 +40,7 @@ LEFT_OUT = {
         "depthwise",
         "normed",
         "gpsimd",
+        "streamed",
     ],
 )
 def test_a_layer_is_right(name):

@@ -19,8 +19,9 @@ PINNED = Path(__file__).parents[2] / "golden" / "plans.txt"
 STEP = 20  # of so many problems two are planned in every run
 # Of a plan, what a question already says.
 _ASKED = {"problem", "shape", "machine", "dtype", "end", "start", "pieces"}
-# What one of two cores computes, where it says so.
+# What one of two cores computes, and what few plans decide, where they say so.
 _SHARES = {"columns_of", "lines_of", "outputs_of", "outs_of", "ins_of", "strips_of"}
+_SELDOM = {"unit_frames", "x_tiles"}
 
 
 def answers(problem):
@@ -45,7 +46,7 @@ def decisions(value):
     """Values without the names of their fields, which may change."""
     if is_dataclass(value):
         unsaid = {one.name for one in fields(value) if getattr(value, one.name) == one.default}
-        left_out = _ASKED | (_SHARES & unsaid)
+        left_out = _ASKED | ((_SHARES | _SELDOM) & unsaid)
         own = [field.name for field in fields(value) if field.name not in left_out]
         return "(" + " ".join(decisions(getattr(value, name)) for name in own) + ")"
     if isinstance(value, tuple):

@@ -92,6 +92,9 @@ class Rates:
 
     timing: Timing
     by_rows: bool
+    unit_frames: int
+    out_frames: int  # of a unit
+    v_frames: int  # of a tile of transformed inputs
     m: int
     products: int
     steps: int
@@ -135,6 +138,9 @@ def _rates(plan: MinimalPlan) -> Rates:
     return Rates(
         timing=machine.timing,
         by_rows=plan.by_rows,
+        unit_frames=plan.unit_frames,
+        out_frames=plan.out_frames,
+        v_frames=plan.v_frames,
         m=plan.m,
         products=algorithm.products,
         steps=len(algorithm.steps),
@@ -220,10 +226,10 @@ def _passes(plan: MinimalPlan, stack: int) -> tuple[float, float]:
 def _computed(plan: MinimalPlan) -> float:
     """The share of all products that is computed: tiles at the ends may be cut.
 
-    Where tiles are rows, products with frames of zeros are left out.
+    Where tiles are rows and units one frame, products with frames of zeros are left out.
     """
     if plan.by_rows:
-        return frames_met(plan.shape)
+        return 1.0 if plan.shares_sums else frames_met(plan.shape)
     m, total = plan.m, plan.shape.out_size(DEPTH)
     starts = range(-plan.phase, plan.tiles * m - plan.phase, m)
     wanted = [tuple(n for n in range(m) if 0 <= at + n < total) for at in starts]
@@ -273,7 +279,7 @@ def out_look(row: BlockSpan, column: BlockSpan) -> OutLook:
 
 
 def inputs_cost(rates: Rates, frames: int, tiles: int, look: InLook) -> EngineSum:
-    """Loads of a block's frames, and transforms into its tiles."""
+    """Loads of so many frames for a block, and so many transforms."""
     timing, rows = rates.timing, look.rows
     v_rows = look.out_rows // rates.m if rates.by_rows else rows
     cycles = 1 if rates.x_bytes == V_BYTES else 2
@@ -296,7 +302,8 @@ def inputs_cost(rates: Rates, frames: int, tiles: int, look: InLook) -> EngineSu
             loads=frames * loads,
             bytes=frames * lines * rows * width * rates.x_bytes,
             instructions=frames * (loads + made + 1 + rates.scaled)
-            + tiles * (rates.steps + 2 + in_rates.copies * fills),
+            + tiles * rates.steps
+            + tiles // rates.v_frames * (2 + in_rates.copies * fills),
         )
         cost = cost.plus(part.times(in_rates.tiles))
     return cost
@@ -314,7 +321,7 @@ def outputs_cost(rates: Rates, look: OutLook) -> EngineSum:
 def _norm(rates: Rates, look: OutLook) -> EngineSum:
     """The norm of a unit's outputs, all channels."""
     timing = rates.timing
-    positions = look.stored * look.columns * (1 if rates.by_rows else rates.m)
+    positions = look.stored * look.columns * rates.out_frames
     steps = -(-positions // rates.bank)
     tiles = sum(out.tiles for out in rates.outs)
     return EngineSum(
@@ -335,7 +342,7 @@ def streamed_cost(rates: Rates, look: OutLook) -> EngineSum:
 
 
 def _rectangles(rates: Rates, out: OutRates, look: OutLook) -> tuple[int, int, int]:
-    rows = look.rows // rates.m if rates.by_rows else look.rows
+    rows = rates.unit_frames * (look.rows // rates.m) if rates.by_rows else look.rows
     least = rates.timing.pe_min_cycles
     return _rectangle_sums(rows, -(-look.columns // out.stack), rates.bank, least)
 
@@ -366,7 +373,7 @@ def _rectangle_sums(rows: int, columns: int, most: int, least: int) -> tuple[int
 def _stores(rates: Rates, out: OutRates, look: OutLook) -> EngineSum:
     """Output buffers to y; what is added comes the same way."""
     runs = 1 if look.columns == rates.y_width else look.stored
-    frames = 1 if rates.by_rows else rates.m
+    frames = rates.out_frames
     each = look.stored * look.columns // runs * rates.y_bytes
     buffers = -(-out.channels // rates.lines)
     one = EngineSum(

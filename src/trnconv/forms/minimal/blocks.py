@@ -152,10 +152,26 @@ def _tiled_span(shape: ConvShape, at: int, count: int) -> BlockSpan:
     return BlockSpan(count, ins, first, end, out - at, stored, origin, out)
 
 
+def frames_loaded(plan: MinimalPlan) -> int:
+    """Input frames that are loaded for a block; those that units share count for each."""
+    return (
+        made_of_block(plan) // plan.v_frames * plan.tile_frames
+        if plan.x_tiles
+        else plan.block_frames
+    )
+
+
+def made_of_block(plan: MinimalPlan) -> int:
+    """Transforms of a block: into a tile each, or a frame of one if tiles are rows."""
+    if not plan.by_rows:
+        return plan.units
+    return plan.units * plan.v_frames if plan.shares_sums else plan.block_frames
+
+
 def frame_starts(plan: MinimalPlan) -> range:
     """The first output frame of each block; the first tile may begin before the first output."""
     if plan.by_rows:
-        return range(0, plan.shape.out_size(DEPTH), plan.units)
+        return range(0, plan.shape.out_size(DEPTH), plan.units * plan.unit_frames)
     return range(-plan.phase, plan.tiles * plan.m - plan.phase, plan.units * plan.m)
 
 
@@ -164,15 +180,44 @@ def frame_spans(plan: MinimalPlan) -> list[FrameSpan]:
     return [_frame_span(plan, at) for at in frame_starts(plan)]
 
 
-def frame_looks(plan: MinimalPlan) -> tuple[int, ...]:
-    """How many blocks along frames look alike, for each look."""
+def most_frequent_frames(plan: MinimalPlan) -> FrameSpan:
+    """Along frames, a block of the look that most have; of those, one that misses few frames."""
+    spans = frame_spans(plan)
+    looks = Counter((span.frames, span.units) for span in spans)
+    return max(spans, key=lambda span: (looks[span.frames, span.units], _met(plan, span)))
+
+
+class FrameLook(NamedTuple):
+    """Blocks along frames that look alike: how many, and their products over the most frequent's.
+
+    Products with frames of zeros are left out where tiles are rows and units one frame.
+    """
+
+    blocks: int
+    share: float
+
+
+def frame_looks(plan: MinimalPlan) -> tuple[FrameLook, ...]:
+    """Those of a plan."""
     return _frame_looks(plan.but(rows=1, columns=1, **LEAST))
 
 
 @lru_cache(maxsize=4096)
-def _frame_looks(plan: MinimalPlan) -> tuple[int, ...]:
-    looks = Counter((span.frames, span.units) for span in frame_spans(plan))
-    return tuple(looks.values())
+def _frame_looks(plan: MinimalPlan) -> tuple[FrameLook, ...]:
+    spans = frame_spans(plan)
+    looks = Counter((span.frames, span.units) for span in spans)
+    one_of = {(span.frames, span.units): span for span in spans}
+    most = _met(plan, most_frequent_frames(plan))
+    return tuple(FrameLook(n, _met(plan, one_of[look]) / most) for look, n in looks.items())
+
+
+def _met(plan: MinimalPlan, span: FrameSpan) -> float:
+    """The share of a block's products that meet frames that exist."""
+    if not plan.by_rows or plan.shares_sums:
+        return 1.0
+    exist = [frame.piece >= 0 for frame in span.frames]
+    reads = plan.read_frames
+    return sum(sum(exist[n : n + reads]) for n in range(plan.units)) / (reads * plan.units)
 
 
 def _frame_span(plan: MinimalPlan, at: int) -> FrameSpan:
@@ -213,8 +258,9 @@ def _wanted(plan: MinimalPlan, at: int, number: int, out: int) -> Wanted:
     total = plan.shape.out_size(DEPTH)
     elems = plan.shape.out_size(HEIGHT) * plan.shape.out_size(WIDTH)
     if plan.by_rows:
-        every = tuple(range(plan.m))
-        return Wanted(every, plan.algorithm.products_for(every), number * elems, 1, 0, 0)
+        every, frames = tuple(range(plan.m)), plan.unit_frames
+        products = plan.algorithm.products_for(every)
+        return Wanted(every, products, number * frames * elems, frames, 0, 0)
     first = at + number * plan.m
     outputs = tuple(n for n in range(plan.m) if 0 <= first + n < total)
     products = plan.algorithm.products_for(outputs)
@@ -244,6 +290,19 @@ def _cuts(size: int, parts: int) -> list[tuple[int, int]]:
     """Parts of a size that differ by one at most."""
     ends = [size * part // parts for part in range(parts + 1)]
     return [(first, end) for first, end in pairwise(ends) if end > first]
+
+
+def around(inner: Rectangle, rows: int, columns: int) -> tuple[Rectangle, ...]:
+    """What is left of a rectangle from (0, 0) on: above, below, left and right of another."""
+    sides = (
+        Rectangle(0, inner.row, 0, columns),
+        Rectangle(inner.row_end, rows, 0, columns),
+        Rectangle(inner.row, inner.row_end, 0, inner.column),
+        Rectangle(inner.row, inner.row_end, inner.column_end, columns),
+    )
+    return tuple(
+        side for side in sides if side.row_end > side.row and side.column_end > side.column
+    )
 
 
 @dataclass(frozen=True)

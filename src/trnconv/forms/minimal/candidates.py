@@ -19,6 +19,7 @@ from bisect import insort
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
+from math import inf
 
 from trnconv.ask.question import Question, Share
 from trnconv.forms.minimal.channels import in_channels, out_channels
@@ -34,7 +35,7 @@ from trnconv.forms.minimal.cost import (
 )
 from trnconv.forms.minimal.plan import DEPTH, HEIGHT, V_BYTES, WIDTH, MinimalPlan
 from trnconv.forms.minimal.rules import broken_rules, may_add_first
-from trnconv.forms.minimal.sbuf import room_of, sbuf_end
+from trnconv.forms.minimal.sbuf import group_columns, room_of, sbuf_end
 from trnconv.forms.minimal.tempo import Tempo, broken_tempo, tempo_of
 from trnconv.forms.minimal.transforms import TRANSFORMS, transform_of
 from trnconv.geometry import ConvShape
@@ -48,6 +49,11 @@ _MOST_UNITS = 8
 _MOST_BODY = 6  # blocks after which slots repeat
 _BODY_TIMES = (64, 48, 32, 24, 16, 12, 8, *range(6, 0, -1))  # so often, in a turn
 _STREAM_SLOTS = (12, 8, 5)
+_LATE_STREAM_SLOTS = (8, 5, 4, 3)  # where inputs are loaded tile by tile
+_X_TILES = 2  # one is transformed, another loaded
+_FILL, _LATE_FILL = 0.5, 0.4  # of a PSUM bank, at least
+_LATE_TILES = 4  # of input channels, at least
+_HEAVY_SHARE = 0.5  # of SBUF that weights would fill at least
 _KEPT = 4  # sizes that cannot be among the fastest so many plans are left out
 _FOLLOWED = 8  # sizes that are priced, of hundreds
 THOROUGH = 64  # the same where plans are made once, to be shipped
@@ -64,25 +70,37 @@ def candidates(
     """Plans of one transform along one axis within the question's budget, some by hardware loops.
 
     Those of the most promising sizes, `followed` at most, and not of sizes that cannot be among the
-    fastest. `midgroup` as in a plan; None: as the machine takes it.
+    fastest; plans that load inputs late only if they are faster than all others. `midgroup` as in a
+    plan; None: as the machine takes it.
     """
-    base = start(question, transform, axis, midgroup=midgroup)
+    base, budget = start(question, transform, axis, midgroup=midgroup), question.budget
     best: list[float] = []
+    fastest = inf
+    for plan in _followed(_sizes(base, budget), budget, best, followed):
+        fastest = min(fastest, cost_of(plan).total_ns)
+        yield plan
+    for plan in _followed(_late_sizes(base, budget), budget, best, followed):
+        if cost_of(plan).total_ns < fastest:
+            yield plan
+
+
+def _followed(
+    sizes: list[MinimalPlan], budget: int, best: list[float], followed: int
+) -> Iterator[MinimalPlan]:
+    """Plans of the first sizes that may be among the fastest; `best` are the times of all yet."""
     priced = 0
-    for sized in _sizes(base, question.budget):
+    for sized in sizes:
         if len(best) >= _KEPT and least_ns(sized) > best[_KEPT - 1]:
             continue
-        if least_instructions(sized) > question.budget:
+        if least_instructions(sized) > budget:
             continue
-        plans = [
-            _with_engines(short)
-            for plan in _with_buffers(sized)
-            for short in _within(plan, question.budget)
-        ]
-        yield from plans
-        for plan in plans:
-            insort(best, cost_of(plan).weighed_ns)
-        priced += len(plans) > 0
+        before = len(best)
+        for plan in _with_buffers(sized):
+            for short in _within(plan, budget):
+                taken = _with_engines(short)
+                insort(best, cost_of(taken).weighed_ns)
+                yield taken
+        priced += len(best) > before
         if priced == followed:
             return
 
@@ -154,15 +172,49 @@ def _sizes(base: MinimalPlan, budget: int) -> list[MinimalPlan]:
     return sorted(sizes, key=lambda sized: likely_ns(sized, budget))
 
 
-def _sensible(plan: MinimalPlan, rows: int, columns: int) -> bool:
-    """Whether a block fills half a PSUM bank, and its transformed inputs leave room in SBUF."""
+@lru_cache(maxsize=64)
+def _late_sizes(base: MinimalPlan, budget: int) -> list[MinimalPlan]:
+    """The same of plans whose inputs are loaded tile by tile, so that they leave SBUF to weights.
+
+    For many input channels, with weights that are streamed. Frames of a unit share them.
+    """
+    tiles, every = len(in_channels(base)), base.but(columns=base.shape.out_size(WIDTH))
+    room = base.target.sbuf_usable_bytes_per_partition
+    weights = group_columns(every.but(group=len(out_channels(every)))) * V_BYTES
+    if tiles < _LATE_TILES or tiles % _X_TILES or weights < _HEAVY_SHARE * room:
+        return []
+    plain = base.but(x_tiles=_X_TILES)
+    return sorted(
+        [
+            units.but(rows=rows, columns=columns)
+            for units in _late_units(plain)
+            for rows in _row_counts(base)
+            for columns in _column_counts(base)
+            if _sensible(units, rows, columns, least=_LATE_FILL)
+        ],
+        key=lambda sized: likely_ns(sized, budget),
+    )
+
+
+def _late_units(plan: MinimalPlan) -> list[MinimalPlan]:
+    """A unit a block, of one or more frames, and several units of one frame."""
+    several = [plan.but(units=units) for units in dict.fromkeys((1, *_unit_counts(plan)))]
+    if not plan.by_rows:
+        return several
+    total = plan.shape.out_size(DEPTH)
+    counts = range(2, min(total, _MOST_UNITS) + 1)
+    return [*several, *(plan.but(unit_frames=n) for n in counts if total % n == 0)]
+
+
+def _sensible(plan: MinimalPlan, rows: int, columns: int, least: float = _FILL) -> bool:
+    """Whether a block fills so much of a PSUM bank, and its transformed inputs leave SBUF room."""
     shape, machine = plan.shape, plan.target
     tiles = rows // plan.m if plan.by_rows else rows
     first, end = plan.row_span
     whole = columns == shape.out_size(WIDTH) and rows >= end - first
-    if not whole and 2 * tiles * columns < machine.psum_bank_fp32_elems:
+    if not whole and plan.unit_frames * tiles * columns < least * machine.psum_bank_fp32_elems:
         return False
-    slots = 2 * plan.read_frames * -(-shape.c_in // machine.partitions)
+    slots = 2 * plan.read_frames * plan.v_frames * -(-shape.c_in // machine.partitions)
     v_rows = tiles if plan.by_rows else rows + shape.kernel[HEIGHT] - 1
     held = slots * plan.algorithm.products * v_rows * columns * V_BYTES
     return held <= _V_SHARE * machine.sbuf_usable_bytes_per_partition
@@ -213,7 +265,9 @@ def _with_buffers(sized: MinimalPlan) -> Iterator[MinimalPlan]:
     """
     tiles = len(out_channels(sized))
     ways = [(tiles, 0), *((tiles, slots) for slots in _STREAM_SLOTS)]
-    if tiles > 1 and sized.end.norm is None:
+    if sized.x_tiles:
+        ways = [(tiles, slots) for slots in _LATE_STREAM_SLOTS]
+    elif tiles > 1 and sized.end.norm is None:
         ways.insert(1, (-(-tiles // 2), 0))
     found = 0
     for group, streamed in ways:
@@ -249,7 +303,7 @@ def _slot_counts(tempo: Tempo) -> list[tuple[int, int, int]]:
     found: dict[tuple[int, int], int] = {}  # least body for each pair of slots
     for body in range(1, _MOST_BODY + 1):
         for v_slots in _divisors(body * tempo.tiles_of_block):
-            for x_slots in _divisors(body * frames):
+            for x_slots in _divisors(body * frames) if tempo.loads_ahead else (tempo.tile_frames,):
                 small = (v_slots, x_slots) not in found and x_slots <= 2 * frames
                 if small and not broken_tempo(tempo, body, v_slots, x_slots):
                     found[v_slots, x_slots] = body

@@ -73,7 +73,7 @@ class Chain(nl.NKIObject):
 
     def reads_zeros(self, product: MatrixProduct) -> bool:
         """Whether a product meets a frame of padding: never all of a unit's do."""
-        if not self.core.recipe.by_rows:
+        if not self.core.recipe.by_rows or self.core.recipe.unit_frames > 1:
             return False
         return self.block.kind.frames[self.unit.number + product.read].piece < 0
 
@@ -88,9 +88,11 @@ class Chain(nl.NKIObject):
     ) -> None:
         """One matrix, from column `at` of the weights on, against its view."""
         tile, rectangle = self.tile, self.rectangle
-        slot = self.unit.reads[product.read]
-        moving = self.core.transformed(product.tile, slot, self.block.kind)
+        read, kind = product.read, self.block.kind
         top = rectangle.row + product.row
+        if self.core.recipe.unit_frames > 1:  # all in one tile, frame after frame
+            read, top = 0, top + read * kind.frame_rows
+        moving = self.core.transformed(product.tile, self.unit.reads[read], kind)
         left = rectangle.column * tile.stack + product.column
         rows = moving[:, position, top : top + self.rows, :]
         matrix = weights[0 : rows.shape[0], at : at + tile.width]

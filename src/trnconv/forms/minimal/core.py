@@ -17,6 +17,8 @@ from trnconv.forms.minimal.recipe import (
 )
 from trnconv.forms.recipe_parts import Place, Ring
 
+COMPLETE, LOAD = -1, -2  # steps of a preparation that are no step of the transform
+
 
 class MinimalBlock(nl.NKIObject):
     """A block: its kind, and where it is, at a place or at the one a turn of a loop reads."""
@@ -61,10 +63,14 @@ class MinimalCore(nl.NKIObject):
         self.residual = residual
         self.weight_image = weights
         self.recipe = recipe
-        self.x_slots = []
+        self.x_slots = []  # of each tile of channels, or of a few that share them in turn
         self.v_slots = []
-        for tile in recipe.in_tiles:
-            self.x_slots.append(ring(tile.x, tile.lines, x[0].dtype))
+        for number in range(len(recipe.in_tiles)):
+            tile = recipe.in_tiles[number]
+            if recipe.x_tiles == 0:
+                self.x_slots.append(ring(tile.x, tile.lines, x[0].dtype))
+            elif number < recipe.x_tiles:
+                self.x_slots.append(ring(tile.x, recipe.lines, x[0].dtype))
             self.v_slots.append(ring(tile.v, tile.lines, nl.float16))
         self.weights = ring(recipe.weights, recipe.lines, nl.float16)
         self.scratch = ring(recipe.scratch, recipe.lines, nl.float16)
@@ -124,43 +130,77 @@ class MinimalCore(nl.NKIObject):
 class PrepareStep(nl.NKIObject):
     """A part of the work of preparing transformed inputs: one step on one tile of channels.
 
-    Step -1 is what inputs need before they are transformed. It comes early: nobody waits for it.
+    `COMPLETE` is what inputs need before they are transformed. It comes early: nobody waits for it.
+    `LOAD` is the load of the tile's inputs, if inputs of a few tiles only are held.
     """
 
-    def __init__(self, prepare: Prepare, tile: int, step: int, after: int) -> None:
+    def __init__(self, prepare: Prepare, tile: int, frame: int, step: int, after: int) -> None:
         self.prepare = prepare
         self.tile = tile
+        self.frame = frame  # of those that lie one after the other in transformed inputs
         self.step = step
         self.after = after  # so many early steps
 
 
 class PrepareSteps(nl.NKIObject):
-    """All steps of some preparations: those of the GpSimd engine come early, both in order."""
+    """All steps of some preparations: those of the GpSimd engine come early, both in order.
+
+    `first` are loads that nothing has to come before. Each later one stands amid the steps on the
+    tile after the one whose place it takes, so that the queue of loads need not wait for those.
+    Then steps of the GpSimd engine come just before the others of their frame: not before a load.
+    """
 
     def __init__(
         self, recipe: MinimalRecipe, prepares: tuple[Prepare, ...] | list[Prepare]
     ) -> None:
         self.recipe = recipe
+        self.first: list[PrepareStep] = []
         self.early: list[PrepareStep] = []
         self.others: list[PrepareStep] = []
+        if recipe.x_tiles > 0:
+            self.list_with_loads(prepares)
+            return
         for prepare in prepares:
             if recipe.completes:
                 first = self.early if recipe.gpsimd_steps > 0 else self.others
                 for tile in range(len(recipe.in_tiles)):
-                    first.append(PrepareStep(prepare, tile, -1, 0))
+                    first.append(PrepareStep(prepare, tile, 0, COMPLETE, 0))
             for tile in range(len(recipe.in_tiles)):
-                self.list_steps(prepare, tile)
+                self.list_steps(prepare, tile, None)
 
-    def list_steps(self, prepare: Prepare, tile: int) -> None:
-        """Those of one tile of channels."""
-        before = len(self.early)
-        for step in range(len(self.recipe.steps)):
-            if step < self.recipe.gpsimd_steps:
-                self.early.append(PrepareStep(prepare, tile, step, 0))
-            else:
-                needed = self.recipe.step_needs[step]
-                after = before + needed if needed > 0 or self.recipe.completes else 0
-                self.others.append(PrepareStep(prepare, tile, step, after))
+    def list_with_loads(self, prepares: tuple[Prepare, ...] | list[Prepare]) -> None:
+        """The same if inputs are loaded tile by tile."""
+        loads = []
+        for prepare in prepares:
+            for tile in range(len(self.recipe.in_tiles)):
+                loads.append(PrepareStep(prepare, tile, 0, LOAD, 0))
+        held = min(self.recipe.x_tiles, len(loads))
+        self.first = loads[0:held]
+        for number in range(len(loads)):
+            work = loads[number]
+            if self.recipe.completes:
+                self.others.append(PrepareStep(work.prepare, work.tile, 0, COMPLETE, 0))
+            load = None
+            if 0 < number <= len(loads) - held:
+                load = loads[number + held - 1]
+            self.list_steps(work.prepare, work.tile, load)
+
+    def list_steps(self, prepare: Prepare, tile: int, load: PrepareStep | None) -> None:
+        """Those of one tile of channels, with a load of another one amid."""
+        half = self.recipe.v_frames * len(self.recipe.steps) // 2
+        for frame in range(self.recipe.v_frames):
+            before = len(self.early)
+            for step in range(len(self.recipe.steps)):
+                if load != None and frame * len(self.recipe.steps) + step == half:
+                    self.others.append(load)
+                if step < self.recipe.gpsimd_steps:
+                    self.early.append(PrepareStep(prepare, tile, frame, step, 0))
+                else:
+                    needed = self.recipe.step_needs[step]
+                    after = before + needed if needed > 0 or self.recipe.completes else 0
+                    if self.recipe.x_tiles > 0:
+                        after = before + self.recipe.gpsimd_steps
+                    self.others.append(PrepareStep(prepare, tile, frame, step, after))
 
 
 def load_weights(core: MinimalCore, weight: int, weight_end: int) -> None:
@@ -172,19 +212,23 @@ def load_weights(core: MinimalCore, weight: int, weight_end: int) -> None:
 
 
 def load_frame(core: MinimalCore, block: MinimalBlock, load: XLoad) -> None:
-    """One frame of a block, all tiles of channels; zeros where there is none."""
-    frame = block.kind.frames[load.frame]
+    """One frame of a block, all tiles of channels."""
     for number in range(len(core.recipe.in_tiles)):
-        part = block.kind.ins[number]
-        tile = input_tile(core, number, load.slot, part)
-        if frame.piece < 0:
-            nisa.memset(dst=tile, value=0.0, engine=nisa.engine.gpsimd)
-        else:
-            for clear in part.x_clears:
-                border = tile[:, clear.row : clear.row_end, clear.column : clear.column_end]
-                nisa.memset(dst=border, value=0.0, engine=nisa.engine.gpsimd)
-            for in_load in part.loads:
-                load_lines(core, block, tile, in_load, load.frame)
+        load_tile(core, block, number, load.frame, load.slot)
+
+
+def load_tile(core: MinimalCore, block: MinimalBlock, number: int, at: int, slot: int) -> None:
+    """One frame of a tile of channels; zeros where there is none."""
+    part = block.kind.ins[number]
+    tile = input_tile(core, number, slot, part)
+    if block.kind.frames[at].piece < 0:
+        nisa.memset(dst=tile, value=0.0, engine=nisa.engine.gpsimd)
+    else:
+        for clear in part.x_clears:
+            border = tile[:, clear.row : clear.row_end, clear.column : clear.column_end]
+            nisa.memset(dst=border, value=0.0, engine=nisa.engine.gpsimd)
+        for in_load in part.loads:
+            load_lines(core, block, tile, in_load, at)
 
 
 def load_lines(
@@ -253,20 +297,26 @@ def copy_lines(tile: nl.NkiTensor, copy: XCopy) -> None:
 def input_tile(core: MinimalCore, number: int, slot: int, part: InPart) -> nl.NkiTensor:
     """A slot of inputs as [lines, rows, columns]."""
     lines = core.recipe.in_tiles[number].lines
-    flat = core.x_slots[number][slot][0:lines, 0 : part.rows * part.columns]
+    slots = core.x_slots[number % len(core.x_slots)]
+    flat = slots[slot][0:lines, 0 : part.rows * part.columns]
     return flat.reshape((lines, part.rows, part.columns))
 
 
 def do_step(core: MinimalCore, block: MinimalBlock, work: PrepareStep) -> None:
     """One step of a transform; its border is cleared before the first, and filled by the last."""
-    if work.step < 0:
+    if work.step == LOAD:
+        prepare = work.prepare
+        for number in range(len(prepare.fresh)):
+            load_tile(core, block, work.tile, prepare.frames[number], prepare.fresh[number])
+        return
+    if work.step == COMPLETE:
         clear_transformed(core, block, work)
         complete_inputs(core, block, work)
         return
     recipe = core.recipe
     part = block.kind.ins[work.tile]
     slot = core.transformed(work.tile, work.prepare.slot, block.kind)
-    if work.step == 0 and not recipe.completes:
+    if work.step == 0 and work.frame == 0 and not recipe.completes:
         clear_transformed(core, block, work)
     step = recipe.steps[work.step]
     dst = operand(core, block, work, step.dst)
@@ -283,7 +333,7 @@ def do_step(core: MinimalCore, block: MinimalBlock, work: PrepareStep) -> None:
         nisa.scalar_tensor_tensor(
             dst=dst, data=a, op0=nl.multiply, operand0=step.scale, op1=nl.add, operand1=b
         )
-    if work.step == len(recipe.steps) - 1:
+    if work.step == len(recipe.steps) - 1 and work.frame == recipe.v_frames - 1:
         for fill in part.v_fills:
             lines = slot[fill.line : fill.line + fill.lines]
             border = lines[:, :, :, fill.column : fill.column + 1]
@@ -304,10 +354,11 @@ def operand(core: MinimalCore, block: MinimalBlock, work: PrepareStep, number: i
         return flat.reshape((lines, rows, columns))
     if number >= positions:
         slot = core.transformed(work.tile, work.prepare.slot, block.kind)
-        rectangle = slot[:, number - positions, written.row : written.row_end, :]
+        top = work.frame * block.kind.frame_rows + written.row
+        rectangle = slot[:, number - positions, top : top + rows, :]
         return rectangle[:, :, written.column : written.column_end]
     first, step = part.x_row, 1
-    x_slot = work.prepare.x_slots[0]
+    x_slot = work.prepare.x_slots[work.frame]
     if recipe.by_rows:
         first, step = part.x_row + number, recipe.outputs
     else:

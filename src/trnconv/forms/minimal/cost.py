@@ -28,6 +28,8 @@ from trnconv.forms.minimal.blocks import (
     column_kinds,
     frame_looks,
     frame_starts,
+    frames_loaded,
+    made_of_block,
     row_kinds,
 )
 from trnconv.forms.minimal.channels import out_channels
@@ -225,7 +227,9 @@ def likely_ns(plan: MinimalPlan, budget: int) -> float:
     Tensor engine waits for some of what the Vector engine does beyond a share of its own time.
     """
     sized = _sized_cost(_sized(plan))
-    busy = _busy(plan, sized.inputs.plus(sized.outputs))
+    every = sized.inputs.plus(sized.outputs)
+    # Inputs are loaded late to make room where weights are streamed: sizes differ in their traffic.
+    busy = _busy(plan, every.plus(sized.streamed) if plan.x_tiles else every)
     beyond = max(0.0, busy["vector"] - _HIDDEN_SHARE * busy["tensor"])
     static = sum(kind.blocks * (kind.inputs + kind.outputs) for kind in sized.kinds)
     begin_ns = sized.begin_ns
@@ -284,35 +288,35 @@ def _sized(plan: MinimalPlan) -> MinimalPlan:
 
 @lru_cache(maxsize=15_000)
 def _sized_cost(plan: MinimalPlan) -> _SizeCost:
-    rates, frames = rates_of(plan), plan.block_frames
+    rates, frames, tiles = rates_of(plan), frames_loaded(plan), made_of_block(plan)
     every = len(frame_starts(plan)) * plan.shape.batch
-    tiles = frames if plan.by_rows else plan.units
-    read, written, rows = _alike(plan, rates)
-    into = {look: inputs_cost(rates, frames, tiles, look) for look in read}
-    out = {look: outputs_cost(rates, look).times(plan.units) for look in written}
-    weights = {look: streamed_cost(rates, look).times(plan.units) for look in written}
+    every_read, every_written, rows = _alike(plan, rates)
+    into = {look: inputs_cost(rates, frames, tiles, look) for look in every_read}
+    out = {look: outputs_cost(rates, look).times(plan.units) for look in every_written}
+    weights = {look: streamed_cost(rates, look).times(plan.units) for look in every_written}
     row, column = most_frequent(plan)
-    most = _block_ns(plan, into[in_look(rates, row, column)], out[out_look(row, column)])
+    kind = in_look(rates, row, column), out_look(row, column)
+    most = _block_ns(plan, into[kind[0]], out[kind[1]], weights[kind[1]])
     by_row = [
         [
             _BlockCount(
-                into[read_look].instructions,
-                out[written_look].instructions,
-                weights[written_look].instructions,
-                plan.shape.batch * frames_alike * count,
-                _block_ns(plan, into[read_look], out[written_look]) / most,
+                into[read].instructions,
+                out[written].instructions,
+                weights[written].instructions,
+                plan.shape.batch * alike.blocks * count,
+                _block_ns(plan, into[read], out[written], weights[written], alike.share) / most,
             )
-            for read_look, written_look, count in kinds
-            for frames_alike in frame_looks(plan)
+            for read, written, count in kinds
+            for alike in frame_looks(plan)
         ]
         for kinds in rows
     ]
     longest = max(by_row, key=lambda kinds: sum(kind.blocks for kind in kinds))
     others = [kind for kinds in by_row if kinds is not longest for kind in kinds]
     return _SizeCost(
-        total((cost, every * read[look]) for look, cost in into.items()),
-        total((cost, every * written[look]) for look, cost in out.items()),
-        total((cost, every * written[look]) for look, cost in weights.items()),
+        total((cost, every * every_read[look]) for look, cost in into.items()),
+        total((cost, every * every_written[look]) for look, cost in out.items()),
+        total((cost, every * every_written[look]) for look, cost in weights.items()),
         _weight_loads(rates),
         tuple(sorted((kind for kinds in by_row for kind in kinds), key=lambda kind: kind.blocks)),
         (_mean(longest), *(kind._replace(loops=False) for kind in others)),
@@ -321,10 +325,22 @@ def _sized_cost(plan: MinimalPlan) -> _SizeCost:
     )
 
 
-def _block_ns(plan: MinimalPlan, inputs: EngineSum, outputs: EngineSum) -> float:
-    """What decides how long a block takes beside others."""
+def _block_ns(
+    plan: MinimalPlan,
+    inputs: EngineSum,
+    outputs: EngineSum,
+    weights: EngineSum,
+    share: float = 1.0,
+) -> float:
+    """What decides how long a block with a share of its products takes beside others.
+
+    With inputs that are loaded late, weights are streamed, and small blocks wait for them.
+    """
+    if plan.x_tiles:
+        busy = _busy(plan, inputs.plus(outputs).plus(weights))
+        return max(share * busy["tensor"], busy["dma"])
     busy = _busy(plan, inputs.plus(outputs))
-    return busy["tensor"] + busy["vector"]
+    return share * (busy["tensor"] + busy["vector"])
 
 
 def _alike(
@@ -353,14 +369,13 @@ def _weight_loads(rates: Rates) -> EngineSum:
 
 def _begin_ns(plan: MinimalPlan, rates: Rates) -> float:
     """Before the first matmul of a sweep: its loads and the first transforms."""
-    timing, frames = rates.timing, plan.block_frames
+    timing, frames, tiles = rates.timing, frames_loaded(plan), made_of_block(plan)
     row, column = row_kinds(plan)[0][0], column_kinds(plan)[0][0]
-    tiles = frames if plan.by_rows else plan.units
     inputs = inputs_cost(rates, frames, tiles, in_look(rates, row, column))
-    first = plan.read_frames if plan.by_rows else rates.products
-    share = first / frames
+    share = plan.read_frames * plan.tile_frames / frames
     loads = inputs.loads * share * issue_ns(timing) + inputs.moved * share
-    prepared = inputs.vector / tiles * plan.read_frames / timing.vector_ghz
+    first = plan.read_frames * plan.v_frames
+    prepared = inputs.vector / tiles * first / timing.vector_ghz
     out = row.outs * column.outs * rates.y_bytes * rates.lines
     out_ns = out / timing.dma_bytes_per_ns / timing.dma_engines
     return 2 * timing.dma_start_ns + loads + prepared + out_ns

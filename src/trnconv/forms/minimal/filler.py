@@ -14,7 +14,7 @@ class Filler(nl.NKIObject):
     """Steps that prepare the next unit, done in the pauses that chains leave the Vector engine.
 
     They end before the last of `chains`, so that the next unit need not wait. Those of the GpSimd
-    engine are issued earlier than those that read what they make.
+    engine are issued earlier than those that read what they make, unless inputs are loaded late.
     """
 
     def __init__(
@@ -38,7 +38,8 @@ class Filler(nl.NKIObject):
         """A share of the steps, and of the norm of the unit before."""
         self.pauses += 1
         early, others = len(self.works.early), len(self.works.others)
-        self.do_early(min(early, EARLIER * early * self.pauses // self.all_pauses))
+        if self.core.recipe.x_tiles == 0:
+            self.do_early(min(early, EARLIER * early * self.pauses // self.all_pauses))
         until = min(others, others * self.pauses // self.all_pauses)
         while self.done < until:
             work = self.works.others[self.done]

@@ -31,7 +31,7 @@ class Goal(nl.NKIObject):
         m, columns = recipe.outputs, kind.columns
         flat = buffer[0 : tile.channels]
         if recipe.by_rows:
-            rows = kind.v_rows
+            rows = recipe.unit_frames * kind.frame_rows
             shaped = flat[:, 0 : rows * m * columns].reshape((tile.channels, rows, m, columns))
             lines = shaped[:, rectangle.row : rectangle.row_end, output, :]
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from trnconv.forms.minimal.core import COMPLETE, LOAD
 from trnconv.forms.minimal.engine_clocks import EngineClocks
 from trnconv.forms.minimal.on_chip import OnChip
 from trnconv.forms.minimal.pipeline_parts import Preparation, Preparations
@@ -17,68 +18,113 @@ class InputRun(EngineClocks):
     def __init__(self, score: Score) -> None:
         super().__init__(score.machine, in_loop=score.rolled)
         self.score = score
-        self.x = [[OnChip() for _ in score.ins] for _ in range(score.slots.x)]
+        held = score.x_tiles or len(score.ins)
+        self.x = [[OnChip() for _ in range(held)] for _ in range(score.slots.x)]
         self.v = [[OnChip() for _ in range(score.m + 2)] for _ in range(score.slots.v)]
         self.completes = any(work.completed or work.scaled for work in score.ins)
         self.x_places = 0.0  # when offsets of a turn into x are there
         self.cleared: dict[tuple[int, int], float] = {}  # when borders of transformed inputs are
-        self.made: dict[tuple[int, int, int], float] = {}  # when what early steps make is there
+        # When what early steps make is there, by slot, tile, frame and product.
+        self.made: dict[tuple[int, int, int, int], float] = {}
 
     def load_frames(self, loads: Iterable[XLoad]) -> None:
-        """Input frames, zeros where there is none."""
+        """Input frames of all tiles of channels."""
         for load in loads:
-            for work, tile in zip(self.score.ins, self.x[load.slot], strict=True):
-                if self.score.missing[load.frame]:
-                    tile.ready = self.on_gpsimd(work.zeros, tile.free)
-                    continue
-                cleared = [self.on_gpsimd(elems, tile.free) for elems in work.x_cleared]
-                ready = max(tile.free, self.x_places, *cleared)
-                tile.ready = max(self.move(part, "load", ready) for part in work.loads)
+            for number in range(len(self.score.ins)):
+                self._load_tile(number, load.frame, load.slot)
+
+    def _load_tile(self, number: int, frame: int, slot: int) -> None:
+        """A frame of a tile of channels, zeros where there is none."""
+        work, tile = self.score.ins[number], self.input_of(number, slot)
+        if self.score.missing[frame]:
+            tile.ready = self.on_gpsimd(work.zeros, tile.free)
+            return
+        cleared = [self.on_gpsimd(elems, tile.free) for elems in work.x_cleared]
+        ready = max(tile.free, self.x_places)
+        if not self.score.x_tiles:  # late loads do not wait for rows beside theirs
+            ready = max(ready, *cleared, 0.0)
+        moved = [self.move(part, "load", ready) for part in work.loads]
+        tile.ready = max(*cleared, *moved, 0.0)
+
+    def input_of(self, tile: int, slot: int) -> OnChip:
+        """An input slot of a tile of channels, which may be one that tiles use in turn."""
+        return self.x[slot][tile % len(self.x[slot])]
 
     def preparations(self, prepares: Iterable[Prepare]) -> Preparations:
         """In the kernel's order (`core.PrepareSteps`)."""
         tiles, count = range(len(self.score.ins)), self.score.early_steps
-        early: list[Preparation] = []
-        others: list[Preparation] = []
+        works = Preparations([], [], [])
+        if self.score.x_tiles:
+            self._list_with_loads(works, prepares)
+            return works
         for prepare in prepares:
             if self.completes:
-                (early if count else others).extend(Preparation(prepare, n, -1) for n in tiles)
+                first = works.early if count else works.others
+                first.extend(Preparation(prepare, n, 0, COMPLETE) for n in tiles)
             for tile in tiles:
-                before = len(early)
-                early += [Preparation(prepare, tile, step) for step in range(count)]
-                for step in range(count, len(self.score.steps)):
-                    needs = self.score.steps[step].needs
-                    after = before + needs if needs or self.completes else 0
-                    others.append(Preparation(prepare, tile, step, after))
-        return Preparations(early, others)
+                self._list_steps(works, prepare, tile, [])
+        return works
+
+    def _list_with_loads(self, works: Preparations, prepares: Iterable[Prepare]) -> None:
+        tiles, held = range(len(self.score.ins)), self.score.x_tiles
+        loads = [Preparation(prepare, tile, 0, LOAD) for prepare in prepares for tile in tiles]
+        works.first.extend(loads[:held])
+        for number, load in enumerate(loads):
+            if self.completes:
+                works.others.append(load._replace(step=COMPLETE))
+            amid = loads[number + held - 1 : number + held] if number else []
+            self._list_steps(works, load.prepare, load.tile, amid)
+
+    def _list_steps(
+        self, works: Preparations, prepare: Prepare, tile: int, amid: list[Preparation]
+    ) -> None:
+        count, every = self.score.early_steps, len(self.score.steps)
+        half = self.score.v_frames * every // 2
+        for frame in range(self.score.v_frames):
+            before = len(works.early)
+            for step in range(every):
+                works.others.extend(amid if frame * every + step == half else [])
+                if step < count:
+                    works.early.append(Preparation(prepare, tile, frame, step))
+                    continue
+                needs = self.score.steps[step].needs
+                after = before + needs if needs or self.completes else 0
+                after = before + count if self.score.x_tiles else after
+                works.others.append(Preparation(prepare, tile, frame, step, after))
 
     def prepare(self, work: Preparation) -> None:
         """One step."""
         of = self.score.ins[work.tile]
-        if work.step < 0:
+        if work.step == LOAD:
+            for slot, frame in zip(work.prepare.fresh, work.prepare.frames, strict=True):
+                self._load_tile(work.tile, frame, slot)
+            return
+        if work.step == COMPLETE:
             self._clear(work, of)
             for slot, frame in zip(work.prepare.fresh, work.prepare.frames, strict=True):
-                self._complete(of, self.x[slot][work.tile], exists=not self.score.missing[frame])
+                exists = not self.score.missing[frame]
+                self._complete(of, self.input_of(work.tile, slot), exists=exists)
             return
         step = self.score.steps[work.step]
         v = self.v[work.prepare.slot][step.product]  # -1, scratch: as the last one
-        if work.step == 0 and not self.completes:
+        if work.step == 0 and work.frame == 0 and not self.completes:
             self._clear(work, of)
-        slot = work.prepare.slot
-        inputs = [self.x[work.prepare.x_slots[number]][work.tile] for number in step.inputs]
-        made = [self.made[slot, work.tile, product] for product in step.made]
+        slot, frame = work.prepare.slot, work.frame
+        slots = [work.prepare.x_slots[frame + number] for number in step.inputs]
+        inputs = [self.input_of(work.tile, x_slot) for x_slot in slots]
+        made = [self.made[slot, work.tile, frame, product] for product in step.made]
         cleared = self.cleared.get((slot, work.tile), 0.0)  # a step writes around the border
         ready = max((v.free, cleared, *(x.ready for x in inputs), *made))
         if work.step < self.score.early_steps:
             placed = self.gpsimd(self.costs.gpsimd(of.step), ready)
-            self.made[slot, work.tile, step.product] = placed.visible + self.hop_ns
+            self.made[slot, work.tile, frame, step.product] = placed.visible + self.hop_ns
         else:
             cycles = of.step * (2 if self.score.wide else 1)
             placed = self.vector(self.costs.vector(cycles, psum=False), ready)
         for x in inputs:
             x.free = max(x.free, placed.released + self.hop_ns)
         v.ready = max(v.ready, placed.visible + self.hop_ns)
-        if work.step == len(self.score.steps) - 1:
+        if work.step == len(self.score.steps) - 1 and frame == self.score.v_frames - 1:
             self._fill(work, of)
 
     def _clear(self, work: Preparation, of: InWork) -> None:

@@ -11,8 +11,8 @@ GpSimd engine make a part of V and add the residual. The loop nest:
 
     for each group of output channels whose weights are in SBUF together    compute
         for each block of outputs, unrolled or in a hardware loop           run_blocks, roll
-            for each unit of the block: a tile of frames, or one frame      run_body
-                start to load inputs of units to come
+            for each unit of the block: a tile of frames, or some frames    run_body
+                start to load inputs of units to come, or of their first channels
                 for each tile of output channels and rectangle of positions run_unit
                     a chain: the products in PSUM, A^T and the end          begin_chain, finish
                     meanwhile, some steps that make V of the next unit      Filler
@@ -314,9 +314,17 @@ def begin(core: MinimalCore, block: MinimalBlock) -> None:
     for load in core.recipe.first_loads:
         load_frame(core, block, load)
     works = PrepareSteps(core.recipe, core.recipe.first_prepares)
-    for work in works.early:
+    for work in works.first:
         do_step(core, block, work)
+    ahead = 0
+    if core.recipe.x_tiles == 0:
+        ahead = len(works.early)
+    for number in range(ahead):
+        do_step(core, block, works.early[number])
     for work in works.others:
+        while ahead < work.after:
+            do_step(core, block, works.early[ahead])
+            ahead += 1
         do_step(core, block, work)
 
 
@@ -348,6 +356,8 @@ def run_unit(
     normed during the next unit.
     """
     block = blocks[unit.block]
+    for work in works.first:
+        do_step(core, blocks[work.prepare.block], work)
     chains = 0
     for tile in group.tiles:
         chains += len(block.kind.outs[tile.stack - 1].tiles)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from trnconv.forms.float_terms import bf16_terms
 from trnconv.forms.form import ArraySpec, Lowered
-from trnconv.forms.minimal.blocks import BlockAt, BlockSpan, blocks, rectangles
+from trnconv.forms.minimal.blocks import BlockAt, BlockSpan, around, blocks, rectangles
 from trnconv.forms.minimal.channels import (
     STACKS,
     InChannels,
@@ -40,6 +40,7 @@ from trnconv.forms.minimal.sbuf import (
     constant_columns,
     lay_out,
     sums_root_by_lines,
+    tile_rows,
 )
 from trnconv.forms.minimal.tempo import schedule
 from trnconv.forms.recipe_parts import loop_spans
@@ -63,6 +64,9 @@ def lower(plan: MinimalPlan) -> MinimalLowered:
         outputs=algorithm.outputs,
         positions=algorithm.products,
         by_rows=plan.by_rows,
+        unit_frames=plan.unit_frames,
+        v_frames=plan.v_frames,
+        x_tiles=plan.x_tiles,
         steps=algorithm.steps,
         gpsimd_steps=plan.gpsimd_steps,
         step_needs=algorithm.needs(plan.gpsimd_steps),
@@ -78,8 +82,8 @@ def lower(plan: MinimalPlan) -> MinimalLowered:
         x_width=shape.size[WIDTH],
         completes=completes(plan),
         in_tiles=tuple(
-            InTile(tile.first, tile.channels, tile.lines, x, v)
-            for tile, x, v in zip(in_channels(plan), memory.x, memory.v, strict=True)
+            InTile(tile.first, tile.channels, tile.lines, memory.x[n % len(memory.x)], v)
+            for n, (tile, v) in enumerate(zip(in_channels(plan), memory.v, strict=True))
         ),
         groups=out_groups(plan),
         kinds=kinds,
@@ -247,10 +251,11 @@ def _rows(plan: MinimalPlan, members: list[BlockAt]) -> list[tuple[int, ...]]:
 def kind_of(plan: MinimalPlan, block: BlockAt) -> MinimalBlockType:
     """What all blocks that look like this one have in common."""
     row, column = block.row, block.column
-    v_rows = row.outs // plan.m if plan.by_rows else row.ins
+    frame_rows = row.outs // plan.m if plan.by_rows else row.ins
     units = tuple(replace(unit, first=row.cut, rows=row.stored) for unit in block.frame.units)
     return MinimalBlockType(
-        v_rows=v_rows,
+        v_rows=plan.v_frames * frame_rows,
+        frame_rows=frame_rows,
         v_columns=column.ins,
         columns=column.outs,
         ins=tuple(in_part(plan, tile, row, column) for tile in in_channels(plan)),
@@ -261,9 +266,8 @@ def kind_of(plan: MinimalPlan, block: BlockAt) -> MinimalBlockType:
 
 
 def _out_part(plan: MinimalPlan, row: BlockSpan, column: BlockSpan, stack: int) -> OutRectangles:
-    rows = row.outs // plan.m if plan.by_rows else row.outs
     most = plan.target.psum_bank_fp32_elems
-    return OutRectangles(rectangles(rows, -(-column.outs // stack), most))
+    return OutRectangles(rectangles(tile_rows(plan, row.outs), -(-column.outs // stack), most))
 
 
 def in_part(plan: MinimalPlan, tile: InChannels, row: BlockSpan, column: BlockSpan) -> InPart:
@@ -282,6 +286,8 @@ def in_part(plan: MinimalPlan, tile: InChannels, row: BlockSpan, column: BlockSp
     written = Rectangle(
         0 if plan.by_rows else rows[0], v_rows if plan.by_rows else rows[1], *columns
     )
+    every_v_row = plan.v_frames * v_rows
+    every = replace(written, row_end=every_v_row) if plan.by_rows else written
     size = (rows[1] - rows[0], columns[1] - columns[0])
     own = [
         _load(plan, tile, copy, (row, column), (rows[0], columns[0]))
@@ -311,7 +317,7 @@ def in_part(plan: MinimalPlan, tile: InChannels, row: BlockSpan, column: BlockSp
         written=written,
         x_row=0,
         x_column=0,
-        v_clears=() if filled else around(written, v_rows, column.ins),
+        v_clears=() if filled else around(every, every_v_row, column.ins),
         v_fills=_fills(tile, own, columns[0], column.ins) if filled else (),
     )
 
@@ -382,16 +388,3 @@ def _load(
 def _is_whole(plan: MinimalPlan, load: InLoad, columns: int) -> bool:
     width = load.into.column_end - load.into.column
     return width == columns == plan.shape.size[WIDTH]
-
-
-def around(inner: Rectangle, rows: int, columns: int) -> tuple[Rectangle, ...]:
-    """What is left of a rectangle from (0, 0) on: above, below, left and right of another."""
-    sides = (
-        Rectangle(0, inner.row, 0, columns),
-        Rectangle(inner.row_end, rows, 0, columns),
-        Rectangle(inner.row, inner.row_end, 0, inner.column),
-        Rectangle(inner.row, inner.row_end, inner.column_end, columns),
-    )
-    return tuple(
-        side for side in sides if side.row_end > side.row and side.column_end > side.column
-    )

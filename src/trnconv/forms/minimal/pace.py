@@ -46,8 +46,9 @@ def straight_pace(plan: MinimalPlan, tiles: tuple[int, int]) -> StraightPace:
 def _repeat(plan: MinimalPlan) -> int:
     """Blocks after which slots are used as before."""
     tempo = tempo_of(plan)
+    x_slots = plan.x_slots if tempo.loads_ahead else 1
     return lcm(
-        lcm(plan.x_slots, tempo.block_frames) // tempo.block_frames,
+        lcm(x_slots, tempo.block_frames) // tempo.block_frames,
         lcm(plan.v_slots, tempo.tiles_of_block) // tempo.tiles_of_block,
     )
 

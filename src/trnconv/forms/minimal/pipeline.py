@@ -37,7 +37,7 @@ class Pipeline(InputRun):
         self.block_ends: list[float] = []  # of the last product of each block
         self.done = 0.0  # the end of everything that was waited for
         self.pauses = self.all_pauses = self.prepared = self.early = 0
-        self.works = Preparations([], [])
+        self.works = Preparations([], [], [])
         self.norm = None if score.norm is None else NormRun(score.norm, len(score.outs))
 
     def begin(self) -> None:
@@ -45,7 +45,15 @@ class Pipeline(InputRun):
         body = self.score.body
         self.load_frames(body.first_loads)
         works = self.preparations(body.first_prepares)
-        for work in (*works.early, *works.others):
+        for work in works.first:
+            self.prepare(work)
+        ahead = 0 if self.score.x_tiles else len(works.early)
+        for work in works.early[:ahead]:
+            self.prepare(work)
+        for work in works.others:
+            for early in works.early[ahead : work.after]:
+                self.prepare(early)
+            ahead = max(ahead, work.after)
             self.prepare(work)
         self.done = max(product.ready for products in self.v for product in products)
 
@@ -72,6 +80,8 @@ class Pipeline(InputRun):
     def _run_unit(self, unit: Unit, prepares: Iterable[Prepare]) -> None:
         """As `kernel.run_unit`: a chain of F(4,3) ends after the next one has begun."""
         self.works = self.preparations(prepares)
+        for work in self.works.first:
+            self.prepare(work)
         self.pauses = self.prepared = self.early = 0
         chains = sum(len(tile.rectangles) for tile in self.score.outs)
         self.all_pauses = max(1, chains * self.score.m - LAST_PAUSES)
@@ -220,7 +230,8 @@ class Pipeline(InputRun):
         """A share of the steps that prepare the next unit."""
         self.pauses += 1
         early, others = len(self.works.early), len(self.works.others)
-        self._prepare_early(min(early, EARLIER * early * self.pauses // self.all_pauses))
+        if not self.score.x_tiles:
+            self._prepare_early(min(early, EARLIER * early * self.pauses // self.all_pauses))
         until = min(others, others * self.pauses // self.all_pauses)
         while self.prepared < until:
             work = self.works.others[self.prepared]

@@ -29,16 +29,18 @@ class OutputRun:
 
 
 class Preparation(NamedTuple):
-    """A step of preparing transformed inputs; -1 is what inputs need before."""
+    """A step of preparing transformed inputs, or `LOAD` or `COMPLETE` of `core.py`."""
 
     prepare: Prepare
     tile: int
+    frame: int
     step: int
     after: int = 0  # so many early steps
 
 
 class Preparations(NamedTuple):
-    """Steps as `core.Pending` lists them: those of the GpSimd engine, and all others."""
+    """Steps as `core.PrepareSteps` lists them: first loads, the GpSimd engine's, all others."""
 
+    first: list[Preparation]
     early: list[Preparation]
     others: list[Preparation]

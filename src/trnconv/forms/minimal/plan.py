@@ -41,11 +41,12 @@ LEAST: Mapping[str, Any] = {
 class MinimalPlan(Plan):
     """How one core computes a convolution by F(m, 3) along frames or rows.
 
-    A block is `units` x `rows` x `columns` of outputs: a unit is a tile of m frames, or one frame
-    of rows / m tiles of rows. Tiles begin at multiples of m counted from -`anchor`, the position of
-    the first output in a longer sequence; so parts of a sequence cut it into the same tiles.
-    Outputs of F(2,3) meet no inputs but their own three, so a part may end within a tile and still
-    have the bits of the whole; parts of F(4,3) have to end with whole tiles for that.
+    A block is `units` x `rows` x `columns` of outputs: a unit is a tile of m frames, or
+    `unit_frames` frames of rows / m tiles of rows. Tiles begin at multiples of m counted from
+    -`anchor`, the position of the first output in a longer sequence; so parts of a sequence cut it
+    into the same tiles. Outputs of F(2,3) meet no inputs but their own three, so a part may end
+    within a tile and still have the bits of the whole; parts of F(4,3) have to end with whole tiles
+    for that.
     """
 
     form: ClassVar[str] = "minimal"
@@ -71,6 +72,8 @@ class MinimalPlan(Plan):
     gpsimd_steps: int = 0  # the first so many steps of a transform are that engine's
     gpsimd_residual: bool = False  # that engine adds the residual, before sums are read
     rows_of: tuple[int, int] | None = None  # output rows of one of two cores; None: all
+    unit_frames: int = 1  # that share matmuls and streamed weights, if tiles are rows
+    x_tiles: int = 0  # of input channels in SBUF, loaded as they are transformed; 0: all, ahead
 
     @property
     def family(self) -> str:
@@ -107,15 +110,20 @@ class MinimalPlan(Plan):
 
     def block(self) -> tuple[int, int, int]:
         """Output frames, rows and columns of a block."""
-        return self.units * (1 if self.by_rows else self.m), self.rows, self.columns
+        return self.units * self.out_frames, self.rows, self.columns
 
     def in_words(self) -> str:
         """The decisions in a line."""
         along = "rows" if self.by_rows else "frames"
         loop = "a hardware loop" if self.rolled else "unrolled"
         weights = "weights streamed" if self.streamed else "weights in SBUF"
+        units = f"{self.units} units"
+        if self.shares_sums:
+            units += f" of {self.unit_frames} frames"
+        if self.x_tiles:
+            weights += ", inputs too"
         return (
-            f"{self.transform} along {along}, blocks of {self.units} units x {self.rows} rows x"
+            f"{self.transform} along {along}, blocks of {units} x {self.rows} rows x"
             f" {self.columns} columns, {weights}, {loop}"
         )
 
@@ -158,11 +166,36 @@ class MinimalPlan(Plan):
         return self.rows_of or (0, self.shape.out_size(HEIGHT))
 
     @property
+    def out_frames(self) -> int:
+        """Output frames of a unit."""
+        return self.unit_frames if self.by_rows else self.m
+
+    @property
+    def shares_sums(self) -> bool:
+        """Whether matmuls of a unit compute several frames of row tiles at once."""
+        return self.unit_frames > 1
+
+    @property
     def block_frames(self) -> int:
         """Input frames of a block, padding included."""
         if self.by_rows:
-            return self.units + self.shape.kernel[DEPTH] - 1
+            return self.units * self.unit_frames + self.shape.kernel[DEPTH] - 1
         return self.m * (self.units - 1) + self.algorithm.products
+
+    @property
+    def tile_frames(self) -> int:
+        """Input frames that a tile of transformed inputs is made of.
+
+        Where a unit has one frame of row tiles, units share tiles of a frame each.
+        """
+        if not self.by_rows:
+            return self.algorithm.products
+        return self.unit_frames + self.shape.kernel[DEPTH] - 1 if self.shares_sums else 1
+
+    @property
+    def v_frames(self) -> int:
+        """Frames that lie one after the other in a tile of transformed inputs."""
+        return self.tile_frames if self.by_rows else 1
 
     @property
     def shares_columns(self) -> bool:
@@ -173,7 +206,7 @@ class MinimalPlan(Plan):
     @property
     def read_frames(self) -> int:
         """Tiles of transformed inputs that one unit reads."""
-        return self.shape.kernel[DEPTH] if self.by_rows else 1
+        return self.shape.kernel[DEPTH] if self.by_rows and not self.shares_sums else 1
 
     @property
     def frames(self) -> tuple[int, ...]:

@@ -1,6 +1,6 @@
 """MinimalRecipe: a fast plan worked out into what its kernel does, in NKI's own value types.
 
-Blocks of outputs are cut into units: one tile of frames, or one frame of row tiles. A unit
+Blocks of outputs are cut into units: one tile of frames, or some frames of row tiles. A unit
 multiplies transformed inputs that were prepared while the unit before it was at work. Numbers of
 loads, tiles and slots are the same for all blocks; rectangles and offsets are of a block's kind.
 """
@@ -114,9 +114,13 @@ class Wanted(NKIObject):
 
 @dataclass(frozen=True)
 class MinimalBlockType(NKIObject):
-    """Blocks that look alike: rows and columns of transformed inputs, and what fills them."""
+    """Blocks that look alike: rows and columns of transformed inputs, and what fills them.
 
-    v_rows: int
+    `written` of a part is of one frame, `v_clears` of all that a tile has.
+    """
+
+    v_rows: int  # of all frames of a tile
+    frame_rows: int
     v_columns: int
     columns: int  # outputs
     ins: tuple[InPart, ...]
@@ -254,6 +258,9 @@ class MinimalRecipe(NKIObject):
     outputs: int  # of a tile
     positions: int  # products of a tile
     by_rows: bool  # tiles are rows; else frames
+    unit_frames: int  # output frames that share sums, if tiles are rows
+    v_frames: int  # that lie one after the other in a tile of transformed inputs
+    x_tiles: int  # of input channels whose inputs are loaded as they are transformed; 0: ahead
     steps: tuple[TransformStep, ...]
     gpsimd_steps: int  # the first so many steps are the GpSimd engine's
     step_needs: tuple[int, ...]  # how many of them each step has to wait for

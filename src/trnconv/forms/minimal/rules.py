@@ -6,7 +6,7 @@ from trnconv.ask.ends import AFTER, BEFORE, IDENTITY, ITEM_BYTES, Epilogue
 from trnconv.ask.limits import MAX_OFFSET
 from trnconv.ask.policy import DIRECT, HALF, LIMITS, Policy
 from trnconv.forms.form import switched_off
-from trnconv.forms.minimal.blocks import blocks_of_span, frame_starts
+from trnconv.forms.minimal.blocks import blocks_of_span, frame_starts, row_kinds
 from trnconv.forms.minimal.channels import in_channels, out_channels
 from trnconv.forms.minimal.error import expected_ratio, range_limit
 from trnconv.forms.minimal.plan import DEPTH, HEIGHT, V_BYTES, MinimalPlan
@@ -75,6 +75,7 @@ def broken_rules(plan: MinimalPlan) -> list[str]:
         *broken_schedule(plan),
         *_norm(plan),
         *_gpsimd(plan),
+        *_x_tiles(plan),
         *_memory(plan),
     ]
 
@@ -87,6 +88,8 @@ def _norm(plan: MinimalPlan) -> list[str]:
     broken = []
     if not plan.streamed and plan.group < len(out_channels(plan)):
         broken.append("a norm of outputs whose channels are computed in several sweeps")
+    if plan.shares_sums and any(span.stored != span.outs for span, _ in row_kinds(plan)):
+        broken.append(f"a norm of units of {plan.unit_frames} frames whose last tile is cut")
     if max(plan.item_bytes, plan.out_bytes) > V_BYTES:
         broken.append("a norm of outputs of four bytes: the kernel squares types of 16 bits")
     if norm.first and (plan.shape.batch > 1 or len(frame_starts(plan)) > 1):
@@ -117,6 +120,22 @@ def _gpsimd(plan: MinimalPlan) -> list[str]:
     return broken
 
 
+def _x_tiles(plan: MinimalPlan) -> list[str]:
+    """Inputs that are loaded tile by tile of channels, each in the place of an earlier one."""
+    tiles = len(in_channels(plan))
+    broken = []
+    if plan.x_tiles and (not 1 < plan.x_tiles < tiles or tiles % plan.x_tiles):
+        broken.append(
+            f"inputs of {plan.x_tiles} of {tiles} tiles of channels: use a divisor, and two at"
+            " least: one is transformed while another is loaded"
+        )
+    if plan.x_tiles and not plan.streamed:
+        broken.append(
+            "inputs loaded tile by tile of channels: that is for weights that stream, too"
+        )
+    return broken
+
+
 def _turns(plan: MinimalPlan) -> list[str]:
     """A loop over spans takes whole ones."""
     of_span = blocks_of_span(plan) if plan.spans else 0
@@ -125,12 +144,21 @@ def _turns(plan: MinimalPlan) -> list[str]:
     return []
 
 
+def _units(plan: MinimalPlan) -> list[str]:
+    """Units have to fill blocks, and blocks all frames."""
+    frames = plan.unit_frames
+    if frames < 1 or (frames > 1 and not plan.by_rows):
+        return [f"units of {frames} frames: only tiles of rows have several"]
+    units = plan.shape.out_size(DEPTH) if plan.by_rows else plan.tiles
+    if units % (plan.units * frames):
+        each = f" of {frames} frames" if frames > 1 else ""
+        return [f"blocks of {plan.units} units{each}: {units} are not a multiple"]
+    return []
+
+
 def _sizes(plan: MinimalPlan) -> list[str]:
-    broken = []
+    broken = _units(plan)
     shape = plan.shape
-    units = plan.tiles if plan.axis == DEPTH else shape.out_size(DEPTH)
-    if units % plan.units:
-        broken.append(f"blocks of {plan.units} units: {units} are not a multiple")
     if plan.by_rows and plan.rows % plan.m:
         broken.append(f"blocks of {plan.rows} rows: tiles have {plan.m}")
     if min(plan.rows, plan.columns, plan.body_blocks, plan.group) < 1:

@@ -62,7 +62,7 @@ class _Floor:
 
 
 def largest_inputs(plan: MinimalPlan) -> tuple[int, int]:
-    """Elements of the largest input tile of a frame, and of the largest one of V, a product's."""
+    """Elements of a frame of the largest input tile, and of the largest one of V, a product's."""
     rows = max(span.ins for span, _ in row_kinds(plan))
     columns = max(span.ins for span, _ in column_kinds(plan))
     v_rows = rows
@@ -92,11 +92,14 @@ def largest_rectangle(plan: MinimalPlan) -> int:
         for row in {span.outs for span, _ in row_kinds(plan)}
         for column in {span.outs for span, _ in column_kinds(plan)}
         for stack in {tile.stack for tile in out_channels(plan)}
-        for rectangle in rectangles(
-            row // plan.m if plan.by_rows else row, -(-column // stack), most
-        )
+        for rectangle in rectangles(tile_rows(plan, row), -(-column // stack), most)
     }
     return max(sizes)
+
+
+def tile_rows(plan: MinimalPlan, outs: int) -> int:
+    """Rows of sums of a unit, of blocks of so many rows: of tiles, frame after frame."""
+    return plan.unit_frames * (outs // plan.m) if plan.by_rows else outs
 
 
 def constant_columns(plan: MinimalPlan) -> int:
@@ -121,9 +124,11 @@ def lay_out(plan: MinimalPlan) -> FastMemory:
     floor, algorithm = _Floor(first), plan.algorithm
     x_elems, v_elems = largest_inputs(plan)
     count = len(in_channels(plan))
-    x = tuple(floor.ring(plan.x_slots, x_elems, plan.item_bytes) for _ in range(count))
-    v = tuple(floor.ring(plan.v_slots, algorithm.products * v_elems, V_BYTES) for _ in range(count))
-    out_rows = max(span.outs for span, _ in row_kinds(plan)) * (1 if plan.by_rows else plan.m)
+    held = plan.x_tiles or count
+    x = tuple(floor.ring(plan.x_slots, x_elems, plan.item_bytes) for _ in range(held))
+    all_elems = algorithm.products * plan.v_frames * v_elems
+    v = tuple(floor.ring(plan.v_slots, all_elems, V_BYTES) for _ in range(count))
+    out_rows = max(span.outs for span, _ in row_kinds(plan)) * plan.out_frames
     out_elems = out_rows * min(plan.columns, plan.shape.out_size(2))
     weights = floor.ring(*_weight_slots(plan), V_BYTES)
     scratch = floor.ring(1 if algorithm.scratch() else 0, v_elems, V_BYTES)

@@ -12,6 +12,7 @@ from trnconv.forms.minimal.blocks import (
     BlockSpan,
     column_kinds,
     frame_spans,
+    most_frequent_frames,
     rectangles,
     row_kinds,
 )
@@ -26,7 +27,7 @@ from trnconv.forms.minimal.channels import (
 from trnconv.forms.minimal.lower import in_part
 from trnconv.forms.minimal.plan import V_BYTES, WIDTH, MinimalPlan
 from trnconv.forms.minimal.recipe import InLoad, Rectangle
-from trnconv.forms.minimal.sbuf import RESIDUALS, float_copies, norm_slots, out_slots
+from trnconv.forms.minimal.sbuf import RESIDUALS, float_copies, norm_slots, out_slots, tile_rows
 from trnconv.forms.minimal.tempo import Schedule, schedule
 
 
@@ -106,6 +107,8 @@ class Score:
     residual: bool
     wide: bool  # inputs of four bytes: a step takes two cycles an element
     ins: tuple[InWork, ...]
+    v_frames: int  # that lie one after the other in a tile of transformed inputs
+    x_tiles: int  # of input channels whose inputs are loaded as they are transformed; 0: ahead
     outs: tuple[OutWork, ...]  # of a group
     kept_weights: TransferWork | None  # None: they are streamed
     slots: SlotCounts
@@ -121,7 +124,7 @@ def score_of(plan: MinimalPlan, tiles: tuple[int, int]) -> Score:
     """That of a plan's tiles of output channels, first and end: a group."""
     row, column = most_frequent(plan)
     streamed, group = plan.streamed > 0, out_channels(plan)[slice(*tiles)]
-    frames = frame_spans(plan)[0]
+    frames = most_frequent_frames(plan)
     outs = tuple(_out_work(plan, tile, row, column) for tile in group)
     weights = sum(
         len(taps_of(plan, tile.shared)) * tile.width * plan.algorithm.products for tile in group
@@ -138,6 +141,8 @@ def score_of(plan: MinimalPlan, tiles: tuple[int, int]) -> Score:
         residual=residual,
         wide=plan.item_bytes > V_BYTES,
         ins=tuple(_in_work(plan, tile, row, column) for tile in in_channels(plan)),
+        v_frames=plan.v_frames,
+        x_tiles=plan.x_tiles,
         outs=outs,
         kept_weights=None if streamed else TransferWork(plan.target.partitions, weights * V_BYTES),
         slots=SlotCounts(
@@ -160,11 +165,16 @@ def score_of(plan: MinimalPlan, tiles: tuple[int, int]) -> Score:
 def _norm_work(plan: MinimalPlan, row: BlockSpan, column: BlockSpan) -> NormWork | None:
     if plan.end.norm is None:
         return None
-    frames = 1 if plan.by_rows else len(frame_spans(plan)[0].units[0].outputs)
+    frames = _stored_frames(plan)
     left, bank = row.stored * column.outs * frames, plan.target.psum_bank_fp32_elems
     steps = tuple(min(bank, left - first) for first in range(0, left, bank))
     sums = plan.target.psum_banks - plan.chain_banks
     return NormWork(steps, norm_matmuls(plan), plan.end.norm.keeps, norm_slots(plan), sums)
+
+
+def _stored_frames(plan: MinimalPlan) -> int:
+    """Output frames of a unit."""
+    return plan.unit_frames if plan.by_rows else len(frame_spans(plan)[0].units[0].outputs)
 
 
 def _steps(plan: MinimalPlan) -> tuple[StepWork, ...]:
@@ -195,7 +205,7 @@ def most_frequent(plan: MinimalPlan) -> tuple[BlockSpan, BlockSpan]:
 def _in_work(plan: MinimalPlan, tile: InChannels, row: BlockSpan, column: BlockSpan) -> InWork:
     part, products = in_part(plan, tile, row, column), plan.algorithm.products
     written = part.written
-    v_rows = row.outs // plan.m if plan.by_rows else row.ins
+    v_rows = plan.v_frames * (row.outs // plan.m if plan.by_rows else row.ins)
     copies = [(part.rows - copy.rows) * (part.columns - copy.columns) for copy in part.copies]
     return InWork(
         loads=tuple(_load_of(plan, load) for load in part.loads),
@@ -221,11 +231,10 @@ def _area(part: Rectangle) -> int:
 
 def _out_work(plan: MinimalPlan, tile: OutChannels, row: BlockSpan, column: BlockSpan) -> OutWork:
     machine, taps = plan.target, len(taps_of(plan, tile.shared))
-    rows = row.outs // plan.m if plan.by_rows else row.outs
-    columns = -(-column.outs // tile.stack)
-    sizes = tuple(_area(part) for part in rectangles(rows, columns, machine.psum_bank_fp32_elems))
+    columns, most = -(-column.outs // tile.stack), machine.psum_bank_fp32_elems
+    sizes = tuple(_area(part) for part in rectangles(tile_rows(plan, row.outs), columns, most))
     runs = 1 if column.outs == plan.shape.out_size(WIDTH) else row.stored
-    frames = 1 if plan.by_rows else len(frame_spans(plan)[0].units[0].outputs)
+    frames = _stored_frames(plan)
     loads = -(-taps // matrices_of_a_load(taps))
     lines = max(part.lines for part in in_channels(plan))
     row_bytes = taps * tile.width * V_BYTES

@@ -33,19 +33,29 @@ def stored(
     core: MinimalCore, block: MinimalBlock, unit: Unit, tile: ChannelTile, buffer: nl.NkiTensor
 ) -> nl.NkiTensor:
     """The part of a buffer that exists in y: [channels, frames, elements of whole rows]."""
-    wanted = block.kind.units[unit.number]
+    recipe, kind = core.recipe, block.kind
+    wanted = kind.units[unit.number]
+    if recipe.unit_frames > 1:
+        of_frame = kind.frame_rows * recipe.outputs * kind.columns
+        every = buffer[0 : tile.channels, 0 : wanted.frames * of_frame]
+        frames = every.reshape((tile.channels, wanted.frames, of_frame))
+        first = wanted.first * kind.columns
+        return frames[:, :, first : first + wanted.rows * kind.columns]
     first, count = positions_of(core, block, unit)
     flat = buffer[0 : tile.channels, first : first + count]
-    return flat.reshape((tile.channels, wanted.frames, wanted.rows * block.kind.columns))
+    return flat.reshape((tile.channels, wanted.frames, wanted.rows * kind.columns))
 
 
 def positions_of(core: MinimalCore, block: MinimalBlock, unit: Unit) -> tuple[int, int]:
-    """Outputs of a unit that exist in y, in each of its buffers: the first, and how many."""
+    """Outputs of a unit that exist in y, in each of its buffers: the first, and how many.
+
+    Of several frames of row tiles, if none of their rows is cut.
+    """
     wanted = block.kind.units[unit.number]
     columns = block.kind.columns
-    if core.recipe.by_rows:
-        return wanted.first * columns, wanted.rows * columns
     of_frame = wanted.rows * columns
+    if core.recipe.by_rows:
+        return wanted.first * columns, wanted.frames * of_frame
     return wanted.outputs[0] * of_frame, wanted.frames * of_frame
 
 

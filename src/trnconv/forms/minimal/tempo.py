@@ -3,7 +3,8 @@
 Input frames and tiles of transformed inputs are numbered through all blocks of all turns, and use
 their slots in turn. A unit's transformed inputs are prepared during the unit before. An input is
 loaded as soon as its slot was read for the last time, but not more than a unit before it is needed,
-nor before the block ahead of its own.
+nor before the block ahead of its own. A plan that holds inputs of some tiles of channels only
+(`x_tiles`) loads them as they are transformed; then there is nothing to load ahead.
 """
 
 from __future__ import annotations
@@ -31,35 +32,36 @@ class Tempo:
     All three are numbered from the first turn on.
     """
 
-    by_rows: bool
+    by_frame: bool  # a tile of each frame, and units share them; else a tile of each unit
     units: int  # of a block
     block_frames: int
     read_frames: int  # tiles that a unit multiplies
-    m: int
-    products: int
+    advance: int  # frames from unit to unit, if each has a tile
+    tile_frames: int
+    loads_ahead: bool  # inputs lie in slots of their own; else they are loaded tile by tile
 
     @property
     def tiles_of_block(self) -> int:
         """Tiles of transformed inputs."""
-        return self.block_frames if self.by_rows else self.units
+        return self.block_frames if self.by_frame else self.units
 
     def frames_of(self, tile: int) -> range:
         """The input frames a tile of transformed inputs is made of."""
         block, number = divmod(tile, self.tiles_of_block)
         first = block * self.block_frames
-        if self.by_rows:
+        if self.by_frame:
             return range(first + number, first + number + 1)
-        at = first + self.m * number
-        return range(at, at + self.products)
+        at = first + self.advance * number
+        return range(at, at + self.tile_frames)
 
     def tiles_from(self, frame: int) -> range:
         """The tiles that are made of an input frame."""
         block, number = divmod(frame, self.block_frames)
         first = block * self.tiles_of_block
-        if self.by_rows:
+        if self.by_frame:
             return range(first + number, first + number + 1)
-        low = max(0, -(-(number - self.products + 1) // self.m))
-        high = min(self.units - 1, number // self.m)
+        low = max(0, -(-(number - self.tile_frames + 1) // self.advance))
+        high = min(self.units - 1, number // self.advance)
         return range(first + low, first + high + 1)
 
     def tiles_read_by(self, unit: int) -> range:
@@ -94,12 +96,13 @@ class Tempo:
 def tempo_of(plan: MinimalPlan) -> Tempo:
     """What its schedule depends on."""
     return Tempo(
-        plan.by_rows,
+        plan.by_rows and not plan.shares_sums,
         plan.units,
         plan.block_frames,
         plan.read_frames,
-        plan.m,
-        plan.algorithm.products,
+        plan.out_frames,
+        plan.tile_frames,
+        plan.x_tiles == 0,
     )
 
 
@@ -113,7 +116,12 @@ def broken_tempo(tempo: Tempo, blocks: int, v_slots: int, x_slots: int) -> tuple
     """The same of a body of some blocks."""
     broken = []
     frames, tiles = blocks * tempo.block_frames, blocks * tempo.tiles_of_block
-    if frames % x_slots:
+    if not tempo.loads_ahead and x_slots != tempo.tile_frames:
+        broken.append(
+            f"{x_slots} input slots of a tile of channels: it is transformed from"
+            f" {tempo.tile_frames} frames"
+        )
+    if tempo.loads_ahead and frames % x_slots:
         broken.append(
             f"{x_slots} input slots for {blocks} x {tempo.block_frames} frames of a turn: turns"
             " would differ; use a divisor"
@@ -128,7 +136,7 @@ def broken_tempo(tempo: Tempo, blocks: int, v_slots: int, x_slots: int) -> tuple
     for tile in range(tiles, 2 * tiles):
         if tempo.prepared_during(tile) <= tempo.uses(tile - v_slots)[-1]:
             return (f"{v_slots} slots of transformed inputs: a unit and the next need more",)
-    for frame in range(frames, 2 * frames):
+    for frame in range(frames, 2 * frames) if tempo.loads_ahead else ():
         if tempo.loaded_before(frame, x_slots) > tempo.needed(frame):
             return (f"{x_slots} input slots: transforms of a unit need more at once",)
     return ()
@@ -139,13 +147,15 @@ def schedule(plan: MinimalPlan) -> Schedule:
     tempo = tempo_of(plan)
     frames = range((plan.body_blocks + 1) * plan.block_frames)
     tiles = range((plan.body_blocks + 1) * tempo.tiles_of_block)
-    loads = {frame: tempo.loaded_before(frame, plan.x_slots) for frame in frames}
+    loads = {}
+    if tempo.loads_ahead:
+        loads = {frame: tempo.loaded_before(frame, plan.x_slots) for frame in frames}
     units = [
         Unit(
             number // plan.units,
             number % plan.units,
             tuple(tile % plan.v_slots for tile in tempo.tiles_read_by(number)),
-            tuple(_load(plan, frame) for frame in frames if loads[frame] == number),
+            tuple(_load(plan, frame) for frame, before in loads.items() if before == number),
             tuple(
                 _prepare(plan, tempo, tile)
                 for tile in tiles
@@ -155,7 +165,7 @@ def schedule(plan: MinimalPlan) -> Schedule:
         for number in range(plan.body_blocks * plan.units)
     ]
     return Schedule(
-        tuple(_load(plan, frame) for frame in frames if loads[frame] < 0),
+        tuple(_load(plan, frame) for frame, before in loads.items() if before < 0),
         tuple(_prepare(plan, tempo, tile) for tile in tiles if tempo.prepared_during(tile) < 0),
         tuple(units),
     )
@@ -168,12 +178,15 @@ def _load(plan: MinimalPlan, frame: int) -> XLoad:
 
 def _prepare(plan: MinimalPlan, tempo: Tempo, tile: int) -> Prepare:
     frames = tempo.frames_of(tile)
-    slots = tuple(frame % plan.x_slots for frame in frames)
+    block, slot = tile // tempo.tiles_of_block, tile % plan.v_slots
+    if not tempo.loads_ahead:
+        slots = tuple(range(len(frames)))
+        return Prepare(block, slot, slots, slots, tuple(n % plan.block_frames for n in frames))
     new = [frame for frame in frames if tempo.tiles_from(frame)[0] == tile]
     return Prepare(
-        tile // tempo.tiles_of_block,
-        tile % plan.v_slots,
-        slots,
+        block,
+        slot,
+        tuple(frame % plan.x_slots for frame in frames),
         tuple(frame % plan.x_slots for frame in new),
         tuple(frame % plan.block_frames for frame in new),
     )

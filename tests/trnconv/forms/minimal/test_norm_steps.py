@@ -93,7 +93,8 @@ def test_y_is_exact_and_z_within_the_derived_bound(name):
     if plan.dtype == "float32" or plan.out_bytes > 2:
         assert any("types of 16 bits" in rule for rule in broken)
         return
-    if any("bytes a partition" in rule or "sweeps" in rule for rule in broken):
+    words = ("bytes a partition", "sweeps", "tile is cut")
+    if any(word in rule for rule in broken for word in words):
         return
     assert not broken
     x, w, bias, scales = integers(plan.shape)
