@@ -11,8 +11,14 @@ from trnconv.ask.question import Question
 from trnconv.ask.words import call_in_words
 from trnconv.errors import PlanError
 from trnconv.forms.form import Form, Plan, Priced
-from trnconv.forms.search import thorough_search
-from trnconv.planner.best import first_floor_ns, first_offer, plans_like, searched_plan
+from trnconv.forms.search import search, thorough_search
+from trnconv.planner.best import (
+    first_floor_ns,
+    first_offer,
+    others_for_halves,
+    plans_like,
+    searched_plan,
+)
 from trnconv.planner.shipped_plans import narrower_answer, shipped_answer
 from trnconv.planner.table import form_named, form_of, priced
 from trnconv.planner.tuned_plans import tuned_plan
@@ -43,8 +49,9 @@ def shared_plans(question: Question) -> Pair:
 def searched_pair(question: Question) -> Pair:
     """Of all ways to halve a question, the plans whose slower core ends soonest.
 
-    Both have the algorithm that wins on one core, or the first form's; with `reproducible`, the
-    former. Both have the same hardware loops: a device takes no others. What cannot be halved is
+    Both have the algorithm that wins on one core, the first form's, or one that halves have a plan
+    of where the whole has none, or where turns of its loops cost; with `reproducible`, the first of
+    these. Both have the same hardware loops: a device takes no others. What cannot be halved is
     computed by both cores, which write the same. Programs of a few microseconds may take some
     percent longer in halves: what they wait for does not get shorter.
     """
@@ -56,12 +63,27 @@ def searched_pair(question: Question) -> Pair:
         first = first_offer(question)
         answers += [first] if first and first != taken else []
         pairs += [pair for answer in answers[1:] for pair in _halved(answer, question)]
+    if pairs and not question.reproducible:
+        pairs += _of_others(taken, question, min(map(_slower_ns, pairs)))
     pairs = pairs or [
         (answer, answer) for answer in answers if form_named(answer.plan.form).pair_kernels
     ]
     if not pairs:
         raise _no_kernel(question)
     return min(pairs, key=_slower_ns)
+
+
+def _of_others(taken: Priced, question: Question, least: float) -> list[Pair]:
+    """Pairs of algorithms that halves may have, if they gain what their form has to."""
+    found = []
+    for form, family in others_for_halves(taken, question):
+        for halves in form.halves(question):
+            pair = None
+            if not form.refuses(halves[0], family):
+                pair = _mirrored(search(form, halves[0], family), halves)
+            if pair and _slower_ns(pair) < (1 - form.least_gain) * least:
+                found.append(pair)
+    return found
 
 
 def thorough_pairs(form: Form[Any], question: Question) -> list[Pair]:
@@ -136,11 +158,16 @@ def _with_decisions_of(answer: Priced, halves: Halves) -> Pair | None:
 def _searched(answer: Priced, halves: Halves) -> Pair | None:
     """The best plans for both halves; where it can be, the second one has the first one's."""
     found = plans_like(answer, halves[0])
+    return _mirrored(found, halves) or in_step(found, plans_like(answer, halves[1]))
+
+
+def _mirrored(found: tuple[Priced, ...], halves: Halves) -> Pair | None:
+    """One of the first plans of a half whose decisions suit the other one, too."""
     for first in () if _has_own_channels(halves) else found[:_MIRRORED]:
         second = _moved(first, halves[1])
         if second and _are_alike(first, second):
             return first, second
-    return in_step(found, plans_like(answer, halves[1]))
+    return None
 
 
 def _has_own_channels(halves: Halves) -> bool:

@@ -18,7 +18,7 @@ from trnconv.forms.direct.problem import HEIGHT, WIDTH, fold
 from trnconv.forms.form import Priced
 from trnconv.geometry import conv_shape, transposed_shape
 from trnconv.planner.best import choose, only, searched_plan
-from trnconv.planner.shares import in_step, loops, shared_plans
+from trnconv.planner.shares import in_step, loops, searched_pair, shared_plans
 from trnconv.runtime.launch import trace_plans
 
 SHAPES = {
@@ -183,3 +183,14 @@ def test_a_form_that_cannot_win_is_not_asked(channels):
     weights = (channels, channels, 3, 3, 3)
     question = Question(conv_shape((1, channels, 6, 40, 64), weights, padding=(0, 1, 1)), TRN2)
     assert searched_plan(question) == choose(question).taken
+
+
+def test_halves_may_have_an_algorithm_that_the_whole_has_no_plan_of():
+    """F(4,3) of all rows has too many instructions; a core's half of them has a loop."""
+    shape = conv_shape((1, 512, 31, 44, 76), (2048, 512, 3, 3, 3), padding=1)
+    question = Question(shape, TRN2, policy=Policy(FAST))
+    alone = searched_plan(question)
+    pair = searched_pair(question)
+    assert alone.plan.form == "direct"
+    assert {priced.plan.family for priced in pair} == {"F(4,3), rows"}
+    assert 4 * max(priced.cost.total_ns for priced in pair) < 1.2 * alone.cost.total_ns
