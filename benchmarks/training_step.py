@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import cache
 from math import prod
 from typing import Any
 
@@ -23,6 +24,7 @@ from trnconv.ask.ends import ITEM_BYTES
 from trnconv.ask.policy import ALWAYS_DIRECT, BF16, Policy
 from trnconv.ask.question import Question, with_plain_shape
 from trnconv.geometry import ConvShape, input_gradient_shape
+from trnconv.model_plan.operations import hbm_bytes_per_ns
 from trnconv.neighbours.channel_norm.problem import MEAN, ChannelNorm
 from trnconv.neighbours.channel_norm_gradient.problem import ChannelNormGradient
 from trnconv.planner.shares import shared_plans
@@ -96,6 +98,7 @@ def accounted(*, fused: bool) -> dict[tuple[str, str], float]:
     return {**found, **{(LEFT, when): ns for when, ns in left.items()}}
 
 
+@cache  # parts of the command ask for the same step
 def noted_step(*, fused: bool) -> tuple[Counter[tuple[str, _Noted]], dict[str, float]]:
     """Problems of our kernels, and ns of everything else, forwards and backwards."""
     import torch  # noqa: PLC0415 (for this part only)
@@ -143,7 +146,7 @@ def fuse_norms(encoder: Any) -> None:
 def _left_ns(seen: Counter[tuple[int, int]]) -> float:
     """Operators by their bytes and multiply-adds, each at the rate of what it has more of."""
     timing = TRN2.timing.read(Reading.default)
-    moved = min(CORES * timing.dma_engines * timing.dma_bytes_per_ns, timing.hbm_bytes_per_ns)
+    moved = hbm_bytes_per_ns(TRN2, CORES)
     multiplied = CORES * TRN2.partitions**2 * timing.pe_columns_per_ns
     return sum(
         calls * max(moved_bytes / moved, macs / multiplied)

@@ -113,7 +113,7 @@ def as_written_ns(
     operations: Iterable[tuple[Operation, int]], machine: Machine, cores: int
 ) -> float:
     """All operations with a kernel for each of torch's operators, none faster than one for all."""
-    rate = _hbm_bytes_per_ns(machine, cores)
+    rate = hbm_bytes_per_ns(machine, cores)
     return sum(
         calls * max(operation.step_bytes / rate, _price(operation, machine, cores).ns)
         for operation, calls in operations
@@ -134,7 +134,7 @@ def _price(operation: Operation, machine: Machine, cores: int) -> LaunchPrice:
         return _statistics_price(problem, machine, cores)
     if problem is not None and not problem.refuses(machine, cores):
         return problem.price(machine, cores)
-    moving = operation.moved_bytes / _hbm_bytes_per_ns(machine, cores)
+    moving = operation.moved_bytes / hbm_bytes_per_ns(machine, cores)
     multiplying = _tensor_ns(operation, machine, cores)
     busy = ((HBM, moving), (TENSOR, multiplying))
     return LaunchPrice(max(moving, multiplying), 0, 0, operation.moved_bytes, busy)
@@ -175,7 +175,7 @@ def _problem(
     return None
 
 
-def _hbm_bytes_per_ns(machine: Machine, cores: int) -> float:
+def hbm_bytes_per_ns(machine: Machine, cores: int) -> float:
     """What the DMA engines of so many cores move, within what their HBM gives."""
     timing = machine.timing.read(Reading.default)
     return min(cores * timing.dma_engines * timing.dma_bytes_per_ns, timing.hbm_bytes_per_ns)

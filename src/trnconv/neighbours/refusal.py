@@ -10,6 +10,7 @@ from nkisim.machine import V3, Machine
 from trnconv.ask.ends import IDENTITY, ITEM_BYTES
 from trnconv.ask.limits import MAX_OFFSET
 from trnconv.errors import PlanError
+from trnconv.forms.kernel_parts import SLOPES
 
 
 class Refusing(Protocol):
@@ -32,6 +33,16 @@ def choice_reasons(name: str, value: str, known: tuple[str, ...]) -> Iterator[st
     """One of several words."""
     if value not in known:
         yield f"{name} {value}: one of {', '.join(known)}"
+
+
+def slope_reasons(activation: str) -> Iterator[str]:
+    """An activation whose gradient is asked for."""
+    known = (IDENTITY, *SLOPES)
+    if activation not in known:
+        yield (
+            f"the gradient of activation {activation}: the Scalar engine has those of"
+            f" {', '.join(known)}"
+        )
 
 
 def has_kernels(machine: Machine) -> bool:

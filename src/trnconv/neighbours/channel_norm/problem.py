@@ -127,7 +127,7 @@ def plan_of(problem: ChannelNorm, machine: Machine, cores: int) -> ChannelNormPl
 def _step_bytes(problem: ChannelNorm, machine: Machine) -> int:
     """SBUF of a partition for one position of a step: x, squares, products and y."""
     item = ITEM_BYTES[problem.dtype]
-    squares = 4 if is_wide(problem) else 2
+    squares = square_bytes(problem)
     return len(channel_tiles(problem.channels, machine)) * (
         4 * item + 2 * squares + 2 * 4 + 2 * item
     )
@@ -136,6 +136,11 @@ def _step_bytes(problem: ChannelNorm, machine: Machine) -> int:
 def is_wide(problem: ChannelNorm) -> bool:
     """Whether squares are float32."""
     return problem.dtype == "float32"
+
+
+def square_bytes(problem: ChannelNorm) -> int:
+    """Of a square in SBUF."""
+    return 4 if is_wide(problem) else 2
 
 
 def _width(problem: ChannelNorm, machine: Machine) -> int:

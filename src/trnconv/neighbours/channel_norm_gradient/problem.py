@@ -11,7 +11,6 @@ import numpy as np
 from nkisim.machine import Machine
 from trnconv.ask.ends import IDENTITY, ITEM_BYTES
 from trnconv.forms.form import Array
-from trnconv.forms.kernel_parts import SLOPES
 from trnconv.neighbours.chain import busy_of
 from trnconv.neighbours.channel_norm import problem as channel_norm
 from trnconv.neighbours.channel_norm.problem import ChannelNorm, ChannelNormPlan
@@ -26,7 +25,7 @@ from trnconv.neighbours.channel_norm_gradient.price import GradientStep, launch_
 from trnconv.neighbours.channel_norm_gradient.recipe import ChannelNormGradientRecipe
 from trnconv.neighbours.launch import NeighbourLaunch, launch_on
 from trnconv.neighbours.price import LaunchPrice, clock_of
-from trnconv.neighbours.refusal import require
+from trnconv.neighbours.refusal import require, slope_reasons
 from trnconv.neighbours.step_sums import COLUMNS
 from trnconv.neighbours.sweep import Cut, SweepRow, channel_tiles, sweeps
 
@@ -48,12 +47,7 @@ class ChannelNormGradient:
     def _reasons(self, machine: Machine, cores: int) -> Iterator[str]:
         plain = replace(self.norm, activation=IDENTITY, has_beta=False)
         yield from filter(None, (plain.refuses(machine, cores),))
-        known = (IDENTITY, *SLOPES)
-        if self.norm.activation not in known:
-            yield (
-                f"the gradient of activation {self.norm.activation}: the Scalar engine has those"
-                f" of {', '.join(known)}"
-            )
+        yield from slope_reasons(self.norm.activation)
         if _width(self.norm, machine) < _LEAST_WIDTH:
             yield (
                 f"{self.norm.channels} channels: {_step_bytes(self.norm, machine)} bytes a position"
@@ -99,7 +93,7 @@ def plan_of(problem: ChannelNormGradient, machine: Machine, cores: int) -> Chann
 def _step_bytes(norm: ChannelNorm, machine: Machine) -> int:
     """SBUF of a partition for one position of a step: every tile that the kernel's core holds."""
     item = ITEM_BYTES[norm.dtype]
-    squares = 4 if channel_norm.is_wide(norm) else 2
+    squares = channel_norm.square_bytes(norm)
     of_type = SLOTS + GIVEN + 2 * NORMED + 2 + 2  # x, dy, n and du, scale du - n S, dx
     tiles = len(channel_tiles(norm.channels, machine))
     return tiles * (of_type * item + (2 + 2) * squares) + item  # squares, products; once: read
@@ -109,7 +103,7 @@ def _width(norm: ChannelNorm, machine: Machine) -> int:
     """Positions of a step: at most a bank of sums."""
     bank, lines = machine.psum_bank_fp32_elems, machine.partitions
     tiles = len(channel_tiles(norm.channels, machine))
-    squares = 4 if channel_norm.is_wide(norm) else 2
+    squares = channel_norm.square_bytes(norm)
     columns = 4 * (2 * (COLUMNS + 1) + 1)
     constants = squares * (bank + lines) + tiles * (8 + squares * lines + columns)
     room = machine.sbuf_usable_bytes_per_partition - constants

@@ -9,9 +9,8 @@ from functools import lru_cache
 import numpy as np
 
 from nkisim.machine import Machine
-from trnconv.ask.ends import IDENTITY, ITEM_BYTES
+from trnconv.ask.ends import ITEM_BYTES
 from trnconv.forms.form import Array
-from trnconv.forms.kernel_parts import SLOPES
 from trnconv.neighbours.group_norm_gradient.kernel import (
     GIVEN,
     KINDS,
@@ -24,7 +23,13 @@ from trnconv.neighbours.group_norm_gradient.price import GradientPasses
 from trnconv.neighbours.group_norm_gradient.recipe import GroupNormGradientRecipe
 from trnconv.neighbours.launch import NeighbourLaunch, launch_on
 from trnconv.neighbours.price import LaunchPrice, clock_of
-from trnconv.neighbours.refusal import bias_reasons, machine_reasons, require, shape_reasons
+from trnconv.neighbours.refusal import (
+    bias_reasons,
+    machine_reasons,
+    require,
+    shape_reasons,
+    slope_reasons,
+)
 from trnconv.neighbours.step_sums import COLUMNS
 from trnconv.neighbours.sweep import Cut, channel_tiles, sweeps
 
@@ -53,12 +58,7 @@ class GroupNormGradient:
     def _reasons(self, machine: Machine, cores: int) -> Iterator[str]:
         yield from shape_reasons((self.channels, self.positions), self.dtype)
         yield from machine_reasons(machine, cores)
-        known = (IDENTITY, *SLOPES)
-        if self.activation not in known:
-            yield (
-                f"the gradient of activation {self.activation}: the Scalar engine has those of"
-                f" {', '.join(known)}"
-            )
+        yield from slope_reasons(self.activation)
         yield from bias_reasons(machine, self.activation)
         if _width(self, machine) < _LEAST_WIDTH:
             yield (
