@@ -90,6 +90,10 @@ SPANS = {
     "trnconv/corpus/test_video_reader.py": "listing",
     "trnconv/forms/depthwise/test_kernel.py": """candidates cost lower plan rules
         trnconv.runtime.depthwise""",
+    "trnconv/forms/difference/test_form.py": """candidates cost error rules
+        trnconv.forms.half_precision trnconv.forms.rectangles""",
+    "trnconv/forms/difference/test_kernel.py": """blocks chain core lower pack plan plane_filler
+        recipe sbuf stores tempo terms""",
     "trnconv/forms/direct/array/test_fills.py": "k_lines m_lines",
     "trnconv/forms/direct/test_candidates.py": """block_recipe core kernel lower loops pack plan
         recipe stationaries windows""",

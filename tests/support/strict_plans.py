@@ -18,7 +18,7 @@ from nkisim.errors import DeviceRuleError
 from nkisim.machine import find_machine
 from random_convolutions import random_convolution
 from random_family import FORWARD, TRANSPOSED, random_member
-from trnconv.ask.ends import AFTER, BEFORE, NO_RESIDUAL, PLAIN_END, end_of
+from trnconv.ask.ends import AFTER, BEFORE, IDENTITY, NO_RESIDUAL, PLAIN_END, end_of
 from trnconv.ask.policy import FAST, Policy
 from trnconv.ask.question import FILTER_GRADIENT, Question
 from trnconv.errors import PlanError
@@ -156,6 +156,10 @@ def _direct(rng) -> Plan | None:
 
 
 def _upsampled(rng) -> Plan | None:
+    return _difference(rng) if rng.random() < 0.5 else _direct_upsampled(rng)
+
+
+def _direct_upsampled(rng) -> Plan | None:
     c_in, c_out = (int(rng.integers(1, 70)) for _ in "io")
     times = _one_of(rng, ((1, 2, 2), (2, 2, 2), (1, 1, 2)))
     size = tuple(int(rng.integers(2, 9)) for _ in range(3))
@@ -168,6 +172,21 @@ def _upsampled(rng) -> Plan | None:
         return None
     question = _asked(rng, shape, end=_one_of(rng, ENDS))
     return _looped(rng, _searched(rng, question, "direct", "direct"))
+
+
+def _difference(rng) -> Plan | None:
+    c_in, c_out = (int(rng.integers(1, 140)) for _ in "io")
+    size = tuple(int(rng.integers(2, most)) for most in (4, 13, 9))
+    shape = conv_shape(
+        (1, c_in, *size),
+        (c_out, c_in, _one_of(rng, (1, 2)), 3, 3),
+        padding=(0, 1, 1),
+        upsample=(int(rng.integers(1, 3)), 2, 2),
+    )
+    end = _one_of(rng, (PLAIN_END, end_of(IDENTITY, BEFORE, "")))
+    machine = find_machine(_one_of(rng, TARGETS))
+    question = Question(shape, machine, end=end, budget=int(rng.integers(200, 4000)))
+    return _searched(rng, question, "difference", "differences")
 
 
 def _transposed(rng) -> Plan | None:

@@ -133,7 +133,11 @@ def _activated(z: Any, activation: str) -> Any:
 
 def _asked(*sizes: Any, **options: Any) -> Callable[[Machine], Question]:
     """A question by sizes of x and w and what conv_shape takes; the rest is the question's."""
-    moves = {name: options.pop(name) for name in ("stride", "padding", "groups") if name in options}
+    moves = {
+        name: options.pop(name)
+        for name in ("stride", "padding", "groups", "upsample")
+        if name in options
+    }
     shape = conv_shape(*sizes, **moves)
 
     def question(machine: Machine) -> Question:
@@ -341,6 +345,12 @@ LAYERS: Final = (
         "tiles of inputs and weights that are loaded into the place of others while those are used",
         _wide_question,
         _by_late_inputs,
+    ),
+    LadderLayer(
+        "difference",
+        "an upsampled input by differences of neighbours, outputs woven into rows and columns",
+        _asked((1, 64, 2, 6, 16), (64, 64, 1, 3, 3), padding=(0, 1, 1), upsample=(1, 2, 2)),
+        _by("difference"),
     ),
     LadderLayer(
         "scaled",

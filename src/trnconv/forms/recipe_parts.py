@@ -44,6 +44,16 @@ class Ring(NKIObject):
 
 
 @dataclass(frozen=True)
+class Rectangle(NKIObject):
+    """Rows and columns, first and end."""
+
+    row: int
+    row_end: int
+    column: int
+    column_end: int
+
+
+@dataclass(frozen=True)
 class RecipePair(NKIObject):
     """What each of two cores does, by its number; the last argument of a kernel on both."""
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from trnconv.forms.depthwise.form import DEPTHWISE
+from trnconv.forms.difference.form import DIFFERENCE
 from trnconv.forms.direct.form import DIRECT
 from trnconv.forms.filter_gradient.form import GRADIENT
 from trnconv.forms.form import Form, Plan, Priced
 from trnconv.forms.minimal.form import MINIMAL
 
 # In this order they are asked; where prices are equal, the earlier is taken.
-FORMS: list[Form[Any]] = [DIRECT, MINIMAL, DEPTHWISE, GRADIENT]
+FORMS: list[Form[Any]] = [DIRECT, MINIMAL, DIFFERENCE, DEPTHWISE, GRADIENT]
 
 
 def form_named(name: str) -> Form[Any]:

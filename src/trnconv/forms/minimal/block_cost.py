@@ -18,7 +18,7 @@ from nkisim.machine import Timing
 from trnconv.ask.ends import IDENTITY, NO_RESIDUAL, Epilogue
 from trnconv.forms.dma import moved_ns
 from trnconv.forms.float_terms import TERMS
-from trnconv.forms.minimal.blocks import BlockSpan, rectangles
+from trnconv.forms.minimal.blocks import BlockSpan
 from trnconv.forms.minimal.channels import (
     STACKS,
     in_channels,
@@ -29,6 +29,7 @@ from trnconv.forms.minimal.channels import (
 )
 from trnconv.forms.minimal.plan import DEPTH, HEIGHT, LEAST, V_BYTES, V_DTYPE, WIDTH, MinimalPlan
 from trnconv.forms.minimal.sbuf import sums_root_by_lines
+from trnconv.forms.rectangles import rectangles
 from trnconv.geometry import ConvShape
 
 _MATMUL = matmul_instructions(V_DTYPE)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from trnconv._nki import nisa, nl
 from trnconv.forms.minimal.core import MinimalBlock, MinimalCore
-from trnconv.forms.minimal.recipe import ChannelTile, MatrixProduct, Rectangle, Unit
+from trnconv.forms.minimal.recipe import ChannelTile, MatrixProduct, Unit
+from trnconv.forms.recipe_parts import Rectangle
 
 # columns in the image of constants, from an output tile's first one on
 BIAS, ONE, MINUS, TWICE, HALF, FOUR, PLAIN = 0, 1, 2, 3, 4, 5, 6

@@ -23,20 +23,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from trnconv.errors import TrnconvError
+from trnconv.forms.half_precision import HALF_MAX, HALF_UNIT, RangeError, relative_rounding
 from trnconv.forms.minimal.transforms import TAPS, Transform
 
 Array = np.ndarray[Any, Any]
-_BITS = {"bfloat16": 8, "float16": 11, "float32": 24}  # of the significand
-_HALF_BITS = _BITS["float16"]
-HALF_MAX = 65504.0
-# RMS of a rounding over the RMS of what is rounded, in half steps, for a normal distribution.
-_SPREAD = 0.73 / sqrt(3)
 _SAMPLES = 1 << 15
-
-
-class RangeError(TrnconvError):
-    """Inputs that a plan's transformed values cannot hold."""
 
 
 def roundings(transform: Transform) -> int:
@@ -45,11 +36,6 @@ def roundings(transform: Transform) -> int:
     for step in transform.steps:
         depth[step.dst] = 1 + max(depth[step.a], depth[step.b])
     return max(depth[transform.products : 2 * transform.products])
-
-
-def relative_rounding(dtype: str) -> float:
-    """RMS error of rounding to a type, relative to the RMS of normal values."""
-    return float(2.0 ** -_BITS[dtype] * _SPREAD)
 
 
 @lru_cache(maxsize=16)
@@ -101,15 +87,14 @@ def error_bound(transform: Transform, x_max: float, w_sum: float) -> float:
         )
         for row in transform.a_t
     )
-    unit = 2.0**-_HALF_BITS
     count = roundings(transform) + 1
-    return ((1 + unit) ** count - 1) * kappa * x_max * w_sum
+    return ((1 + HALF_UNIT) ** count - 1) * kappa * x_max * w_sum
 
 
 def largest_errors(transform: Transform, x_max: float, w_sums: Array) -> tuple[Array, Array]:
     """For output channels with these sums of |w|: the error bound, and the most that is summed."""
     rounded = np.array([error_bound(transform, x_max, float(w_sum)) for w_sum in w_sums])
-    grown = (1 + 2.0**-_HALF_BITS) ** (roundings(transform) + 1) - 1
+    grown = (1 + HALF_UNIT) ** (roundings(transform) + 1) - 1
     return rounded, rounded / grown
 
 

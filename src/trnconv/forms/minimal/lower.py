@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from trnconv.forms.float_terms import bf16_terms
 from trnconv.forms.form import ArraySpec, Lowered
-from trnconv.forms.minimal.blocks import BlockAt, BlockSpan, around, blocks, rectangles
+from trnconv.forms.minimal.blocks import BlockAt, BlockSpan, blocks
 from trnconv.forms.minimal.channels import (
     STACKS,
     InChannels,
@@ -29,7 +29,6 @@ from trnconv.forms.minimal.recipe import (
     MinimalRecipe,
     NormRecipe,
     OutRectangles,
-    Rectangle,
     Turns,
     VFill,
     XCopy,
@@ -43,7 +42,8 @@ from trnconv.forms.minimal.sbuf import (
     tile_rows,
 )
 from trnconv.forms.minimal.tempo import schedule
-from trnconv.forms.recipe_parts import loop_spans
+from trnconv.forms.recipe_parts import Rectangle, loop_spans
+from trnconv.forms.rectangles import around, rectangles
 
 
 @dataclass(frozen=True)

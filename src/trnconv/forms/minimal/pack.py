@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from trnconv.forms.half_precision import scaling_exponents
 from trnconv.forms.minimal.channels import (
     InChannels,
     OutChannels,
@@ -24,7 +25,6 @@ from trnconv.forms.minimal.plan import MinimalPlan
 from trnconv.forms.minimal.sbuf import CONSTANTS, constant_columns
 
 Array = np.ndarray[Any, Any]
-_TOP = 14  # scaled weights are below 2 ** _TOP, fp16 ends at 2 ** 16
 
 
 def transformed_weights(w: Array, plan: MinimalPlan) -> Array:
@@ -42,9 +42,7 @@ def transformed_weights(w: Array, plan: MinimalPlan) -> Array:
 
 def exponents(transformed: Array) -> Array:
     """The power of two each output channel is scaled by."""
-    largest = np.abs(transformed).max(axis=(0, 2, 3, 4))
-    with_value = np.where(largest > 0, largest, 1.0)
-    return np.where(largest > 0, _TOP - np.frexp(with_value)[1], 0)
+    return scaling_exponents(np.abs(transformed).max(axis=(0, 2, 3, 4)))
 
 
 def pack(lowered: MinimalLowered, w: Array, bias: Array | None) -> tuple[Array, Array, Array]:

@@ -14,17 +14,7 @@ from trnconv.ask.ends import Epilogue
 from trnconv.ask.starts import Prologue
 from trnconv.forms.digest import digest_of
 from trnconv.forms.minimal.transforms import TransformStep
-from trnconv.forms.recipe_parts import Place, Ring
-
-
-@dataclass(frozen=True)
-class Rectangle(NKIObject):
-    """Rows and columns, first and end."""
-
-    row: int
-    row_end: int
-    column: int
-    column_end: int
+from trnconv.forms.recipe_parts import Place, Rectangle, Ring
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,11 @@ from functools import lru_cache
 
 from trnconv.ask.ends import NO_RESIDUAL
 from trnconv.ask.starts import FACTORS
-from trnconv.forms.minimal.blocks import column_kinds, rectangles, row_kinds
+from trnconv.forms.minimal.blocks import column_kinds, row_kinds
 from trnconv.forms.minimal.channels import in_channels, matrices_of_a_load, out_channels, taps_of
 from trnconv.forms.minimal.plan import LEAST, V_BYTES, MinimalPlan
 from trnconv.forms.recipe_parts import Ring, first_address
+from trnconv.forms.rectangles import rectangles
 
 CONSTANTS = 7  # columns of an output tile: see chains.py
 _ALIGN = 64

@@ -13,7 +13,6 @@ from trnconv.forms.minimal.blocks import (
     column_kinds,
     frame_spans,
     most_frequent_frames,
-    rectangles,
     row_kinds,
 )
 from trnconv.forms.minimal.channels import (
@@ -26,9 +25,11 @@ from trnconv.forms.minimal.channels import (
 )
 from trnconv.forms.minimal.lower import in_part
 from trnconv.forms.minimal.plan import V_BYTES, WIDTH, MinimalPlan
-from trnconv.forms.minimal.recipe import InLoad, Rectangle
+from trnconv.forms.minimal.recipe import InLoad
 from trnconv.forms.minimal.sbuf import RESIDUALS, float_copies, norm_slots, out_slots, tile_rows
 from trnconv.forms.minimal.tempo import Schedule, schedule
+from trnconv.forms.recipe_parts import Rectangle
+from trnconv.forms.rectangles import rectangles
 
 
 class TransferWork(NamedTuple):

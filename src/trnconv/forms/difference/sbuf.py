@@ -1,0 +1,130 @@
+"""Where things of a kernel by differences lie in SBUF."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trnconv.ask.ends import NO_RESIDUAL
+from trnconv.forms.difference.blocks import column_spans, frame_reads, row_spans, tap_sets
+from trnconv.forms.difference.plan import V_BYTES, DifferencePlan
+from trnconv.forms.difference.terms import PRODUCTS, TIMES
+from trnconv.forms.recipe_parts import Ring, first_address
+
+CONSTANTS = 2  # columns of an output tile: bias and scale
+X_SLOTS = 2  # one is loaded while differences are made of the other
+OUT_SLOTS = 3
+RESIDUAL_SLOTS = 2
+CHAIN_COPIES = 6  # float32 tiles of a chain
+_CHAINS = 2  # whose copies are held at once
+STEP_ELEMS = 1024
+_ALIGN = 64
+_FLOAT_BYTES = _INT_BYTES = 4
+
+
+@dataclass(frozen=True)
+class DifferenceMemory:
+    """Rings, each for all tiles of channels, addresses in bytes, and the end of everything."""
+
+    x: Ring
+    v: Ring
+    weights: Ring
+    copies: Ring
+    out: Ring
+    residual: Ring
+    constants_address: int
+    places_address: int
+    end: int
+
+
+def channel_tiles(channels: int, lines: int) -> tuple[tuple[int, int], ...]:
+    """Channels of each tile, first and count; the last one has the rest."""
+    return tuple((first, min(lines, channels - first)) for first in range(0, channels, lines))
+
+
+def x_elems(rows: int, columns: int) -> int:
+    """Of an input tile: the block, and a row and a column around it."""
+    return (rows + 2) * (columns + 2)
+
+
+def plane_sizes(rows: int, columns: int) -> tuple[tuple[int, int], ...]:
+    """Rows and columns of what differences are held in: x, across, down, and both.
+
+    Differences across are made of the rows around, too: those of both are made of them.
+    """
+    return (
+        (rows, columns),
+        (rows + 2, columns + 1),
+        (rows + 1, columns),
+        (rows + 1, columns + 1),
+    )
+
+
+def v_elems(rows: int, columns: int) -> int:
+    """Of all of these."""
+    return sum(down * across for down, across in plane_sizes(rows, columns))
+
+
+def pieces_of(plan: DifferencePlan) -> int:
+    """In how many pieces of rows each plane is made, so that no step keeps an engine for long."""
+    rows = max(span.count for span in row_spans(plan))
+    columns = max(span.count for span in column_spans(plan))
+    return min(rows, -(-rows * columns // STEP_ELEMS))
+
+
+def v_slots(plan: DifferencePlan) -> int:
+    """Input frames whose differences are held: those of a unit, and those made for the next."""
+    reads = [{frame for frame, _ in reads} for reads in frame_reads(plan.shape)]
+    following = zip(reads, [*reads[1:], set()], strict=True)
+    within = max(len(now | after) for now, after in following)
+    return max(within, len(reads[-1]) + len(reads[0]))
+
+
+def set_columns(plan: DifferencePlan) -> int:
+    """Weights of an output channel for one set of taps: a column for each product and tile."""
+    return len(PRODUCTS) * len(channel_tiles(plan.shape.c_in, plan.target.partitions))
+
+
+def weight_slots(plan: DifferencePlan) -> tuple[int, int]:
+    """Slots for weights, and columns of each."""
+    sets = tap_sets(plan.shape)
+    if not plan.streamed:
+        return 1, len(sets) * set_columns(plan) * plan.shape.c_out
+    taps = max(len(reads) for reads in frame_reads(plan.shape))
+    width = min(plan.target.partitions, plan.shape.c_out)
+    return 2 * taps, set_columns(plan) * width
+
+
+def lay_out(plan: DifferencePlan) -> DifferenceMemory:
+    """Everything one after the other."""
+    first = first_address(plan.target)
+    at = first
+
+    def ring(slots: int, elems: int, item_bytes: int) -> Ring:
+        nonlocal at
+        pitch = -(-elems * item_bytes // _ALIGN) * _ALIGN
+        begin, at = at, at + slots * pitch
+        return Ring(slots, elems, begin, pitch)
+
+    rows = max(span.count for span in row_spans(plan))
+    columns = max(span.count for span in column_spans(plan))
+    tiles = len(channel_tiles(plan.shape.c_in, plan.target.partitions))
+    outs = TIMES * rows * TIMES * columns
+    added = 0 if plan.end.residual == NO_RESIDUAL else RESIDUAL_SLOTS
+    bank = plan.target.psum_bank_fp32_elems
+    blocks = max(1, plan.turn_spans) * len(column_spans(plan))
+    return DifferenceMemory(
+        x=ring(X_SLOTS * tiles, x_elems(rows, columns), plan.item_bytes),
+        v=ring(v_slots(plan) * tiles, v_elems(rows, columns), V_BYTES),
+        weights=ring(*weight_slots(plan), V_BYTES),
+        copies=ring(_CHAINS * CHAIN_COPIES, min(bank, rows * columns), _FLOAT_BYTES),
+        out=ring(OUT_SLOTS, outs, plan.out_bytes),
+        residual=ring(added, outs // (TIMES if plan.end.coarse else 1), plan.item_bytes),
+        constants_address=ring(1, constant_columns(plan), _FLOAT_BYTES).address,
+        places_address=ring(1, 2 * blocks, _INT_BYTES).address,
+        end=at - first,
+    )
+
+
+def constant_columns(plan: DifferencePlan) -> int:
+    """Columns of the image of constants."""
+    return CONSTANTS * len(channel_tiles(plan.shape.c_out, plan.target.partitions))
