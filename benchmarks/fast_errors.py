@@ -24,6 +24,9 @@ from trnconv.runtime.launch import LaunchOperands, prepare, run
 Array = np.ndarray[Any, Any]
 BF16 = np.dtype(ml_dtypes.bfloat16)
 WHITE, DECODER = "white noise", "like a decoder's"
+DIFFERENCES, PHASES = "differences", "phases"
+_UPSAMPLED = {DIFFERENCES: ("difference", "differences"), PHASES: ("direct", "direct")}
+_ALONG = {0: "frames", 1: "rows"}
 _SIZE = {96: (6, 12, 16), 192: (6, 8, 16), 384: (6, 8, 10), 1024: (6, 4, 6)}
 
 
@@ -32,7 +35,7 @@ class Errors:
     """RMS and largest error, over the floor: the exact output rounded to bf16."""
 
     transform: str
-    axis: int
+    along: str
     channels: int
     data: str
     rms: float
@@ -60,15 +63,36 @@ def arrays(shape: ConvShape, data: str, seed: int = 0) -> tuple[Array, Array]:
     return x.astype(BF16), w.astype(BF16)
 
 
+def upsampled_shape_of(channels: int) -> ConvShape:
+    """A small layer of so many channels that reads its input twice as large."""
+    size = _SIZE[channels]
+    return conv_shape(
+        (1, channels, *size), (channels, channels, 1, 3, 3), padding=(0, 1, 1), upsample=(1, 2, 2)
+    )
+
+
 def measure(transform: str, axis: int, channels: int, data: str) -> Errors:
-    """One layer, simulated."""
-    shape = shape_of(channels)
+    """One layer by F(m, 3) along an axis, simulated."""
+    family = family_of(transform, axis)
+    rms, largest = _over_floor("minimal", family, shape_of(channels), data)
+    return Errors(transform, _ALONG[axis], channels, data, rms, largest)
+
+
+def measure_upsampled(family: str, channels: int, data: str) -> Errors:
+    """One upsampled layer by an algorithm of another form, simulated."""
+    form, searched = _UPSAMPLED[family]
+    rms, largest = _over_floor(form, searched, upsampled_shape_of(channels), data)
+    return Errors(family, "both", channels, data, rms, largest)
+
+
+def _over_floor(form: str, family: str, shape: ConvShape, data: str) -> tuple[float, float]:
+    """RMS and largest error of the best plan, over those of rounding the exact output."""
     x, w = arrays(shape, data)
-    found = search(form_named("minimal"), Question(shape, TRN2), family_of(transform, axis))
+    found = search(form_named(form), Question(shape, TRN2), family)
     done = run(prepare((found[0].plan,)), LaunchOperands((x,), w))
     y = np.asarray(done.outputs).astype(np.float64)
     exact = forward(x, w, None, shape)
     floor = np.abs(exact.astype(BF16).astype(np.float64) - exact)
     error = np.abs(y - exact)
     rms = float(np.sqrt(np.square(error).mean() / np.square(floor).mean()))
-    return Errors(transform, axis, channels, data, rms, float(error.max() / floor.max()))
+    return rms, float(error.max() / floor.max())
