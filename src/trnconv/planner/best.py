@@ -169,17 +169,19 @@ def _reasons(question: Question, offers: tuple[Offer, ...]) -> str:
     return "; ".join(dict.fromkeys(offer.refused for offer in offers)) or nobody
 
 
-def others_for_halves(taken: Priced, question: Question) -> list[tuple[Form[Any], str]]:
+def others_for_halves(
+    taken: Priced, question: Question, *, every: bool
+) -> list[tuple[Form[Any], str]]:
     """Algorithms beyond the first form's that may win for halves of a question, by their names.
 
-    Those without a plan within the budget, which halves may have; where turns of loops cost, all.
+    Those without a plan within the budget, which halves may have; or every one.
     """
     found = []
     for form, family in _asked(question, FORMS[1:]):
         is_other = family != taken.plan.family and not _refusal(form, question, family)
         if is_other and form.pair_kernels:
-            every = taken.cost.waits_for_turns or not search(form, question, family)
-            found += [(form, family)] if every else []
+            wanted = every or not search(form, question, family)
+            found += [(form, family)] if wanted else []
     return found
 
 

@@ -50,10 +50,10 @@ def searched_pair(question: Question) -> Pair:
     """Of all ways to halve a question, the plans whose slower core ends soonest.
 
     Both have the algorithm that wins on one core, the first form's, or one that halves have a plan
-    of where the whole has none, or where turns of its loops cost; with `reproducible`, the first of
-    these. Both have the same hardware loops: a device takes no others. What cannot be halved is
-    computed by both cores, which write the same. Programs of a few microseconds may take some
-    percent longer in halves: what they wait for does not get shorter.
+    of where the whole has none, where turns of its loops cost, or where the winner has no halves;
+    with `reproducible`, the first of these. Both have the same hardware loops: a device takes no
+    others. What cannot be halved is computed by both cores, which write the same. Programs of a few
+    microseconds may take some percent longer in halves: what they wait for does not get shorter.
     """
     taken = searched_plan(question)
     answers, pairs = [taken], _halved(taken, question)
@@ -63,8 +63,8 @@ def searched_pair(question: Question) -> Pair:
         first = first_offer(question)
         answers += [first] if first and first != taken else []
         pairs += [pair for answer in answers[1:] for pair in _halved(answer, question)]
-    if pairs and not question.reproducible:
-        pairs += _of_others(taken, question, min(map(_slower_ns, pairs)))
+    if not question.reproducible:
+        pairs += _of_others(taken, question, pairs)
     pairs = pairs or [
         (answer, answer) for answer in answers if form_named(answer.plan.form).pair_kernels
     ]
@@ -73,10 +73,15 @@ def searched_pair(question: Question) -> Pair:
     return min(pairs, key=_slower_ns)
 
 
-def _of_others(taken: Priced, question: Question, least: float) -> list[Pair]:
-    """Pairs of algorithms that halves may have, if they gain what their form has to."""
+def _of_others(taken: Priced, question: Question, known: list[Pair]) -> list[Pair]:
+    """Pairs of algorithms that halves may have, if they gain what their form has to.
+
+    Where none is known, all are asked, and gain over two cores that both compute everything.
+    """
     found = []
-    for form, family in others_for_halves(taken, question):
+    least = min(map(_slower_ns, known), default=taken.cost.total_ns)
+    every = taken.cost.waits_for_turns or not known
+    for form, family in others_for_halves(taken, question, every=every):
         for halves in form.halves(question):
             pair = None
             if not form.refuses(halves[0], family):

@@ -8,15 +8,16 @@ import numpy as np
 import pytest
 
 from direct_plans import direct_plans
-from nkisim.machine import TRN2
+from nkisim.machine import TRN2, TRN3
 from repetition import few
 from trnconv.ask.policy import FAST, Policy
 from trnconv.ask.question import Question
+from trnconv.ask.starts import Prologue
 from trnconv.forms.direct.block_types import blocks_of
 from trnconv.forms.direct.form import DIRECT
 from trnconv.forms.direct.problem import HEIGHT, WIDTH, fold
 from trnconv.forms.form import Priced
-from trnconv.geometry import conv_shape, transposed_shape
+from trnconv.geometry import ConvShape, conv_shape, transposed_shape
 from trnconv.planner.best import choose, only, searched_plan
 from trnconv.planner.shares import in_step, loops, searched_pair, shared_plans
 from trnconv.runtime.launch import trace_plans
@@ -194,3 +195,18 @@ def test_halves_may_have_an_algorithm_that_the_whole_has_no_plan_of():
     assert alone.plan.form == "direct"
     assert {priced.plan.family for priced in pair} == {"F(4,3), rows"}
     assert 4 * max(priced.cost.total_ns for priced in pair) < 1.2 * alone.cost.total_ns
+
+
+@pytest.mark.slow
+def test_halves_have_another_algorithm_where_the_fastest_of_one_core_cannot_be_halved():
+    """F(4,3) shares sums of five frames, in loops that halves of the rows do not have."""
+    size = {"size": (5, 180, 320), "pad_before": (2, 1, 1), "pad_after": (0, 1, 1)}
+    shape = ConvShape(
+        batch=1, c_in=512, c_out=512, kernel=(3, 3, 3), modes=("replicate",) * 3, **size
+    )
+    start = Prologue(scaled=True, activation="silu")
+    question = Question(shape, TRN3, policy=Policy(FAST), start=start)
+    alone, pair = searched_plan(question), searched_pair(question)
+    assert alone.plan.family == "F(4,3), rows"
+    assert {priced.plan.family for priced in pair} == {"F(2,3), rows"}
+    assert max(priced.cost.total_ns for priced in pair) < 0.6 * alone.cost.total_ns
