@@ -1,8 +1,8 @@
 """`python -m benchmarks fast`: fast convolutions beside their bars: layers, errors, models.
 
-Layers are unrolled plans on one core, as those of `forward`. Models are patched and run on the meta
-device (they need the extra `diffusers`); their plans are chosen in closed form within a graph's
-instructions, and timed. The scatter baseline is that of `models`.
+Layers are unrolled plans on one core, as those of `forward`; bars are of trn2. Models are patched
+and run on the meta device (they need the extra `diffusers`); their plans are chosen in closed form
+within a graph's instructions, and timed. The scatter baseline is that of `models`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from benchmarks.fast_errors import (
 from benchmarks.model import find_calls
 from benchmarks.scatter_times import baseline_ns, stored
 from benchmarks.table import Column, aligned, microseconds, percent
-from nkisim.machine import CONSTANTS_VERSION, TRN2, Reading
+from nkisim.machine import CONSTANTS_VERSION, TRN2, TRN3, Machine, Reading
 from nkisim.machine_switches import switched
 from nkisim.timing import schedule
 from trnconv.ask.policy import BF16, FAST
@@ -62,6 +62,7 @@ READING_LIMIT = 0.03  # of F(2,3), against the default reading
 RMS_BARS = {F23: 1.02, F43: 1.2, DIFFERENCES: 1.05}
 LARGEST_BAR = 1.3
 CHANNELS = (96, 192, 384, 1024)
+_MACHINES = {machine.name: machine for machine in (TRN2, TRN3)}  # those with fast forms
 
 
 @dataclass(frozen=True)
@@ -103,9 +104,9 @@ class Layer:
         return self.times_ns[reading] / self.default_ns - 1
 
 
-def best_timed(shape: ConvShape, transform: str) -> Priced:
+def best_timed(shape: ConvShape, transform: str, machine: Machine = TRN2) -> Priced:
     """The best plan of each axis in closed form, and of those the faster on the timeline."""
-    question = Question(shape, TRN2, budget=UNROLLED)
+    question = Question(shape, machine, budget=UNROLLED)
     families = [family_of(transform, axis) for axis in (0, 1)]
     found = [search(form_named("minimal"), question, family)[:1] for family in families]
     return min(
@@ -113,9 +114,11 @@ def best_timed(shape: ConvShape, transform: str) -> Priced:
     )
 
 
-def model_layer(key: str, transform: str, readings: Sequence[Reading]) -> Layer:
+def model_layer(
+    key: str, transform: str, readings: Sequence[Reading], machine: Machine = TRN2
+) -> Layer:
     """Plan, simulate once and schedule in every reading."""
-    best = best_timed(find(key).shape, transform)
+    best = best_timed(find(key).shape, transform, machine)
     run = trace_plan(best.plan)
     lines = {
         reading: schedule(run.trace, run.machine, reading, memory=run.memory)
@@ -129,7 +132,7 @@ def model_layer(key: str, transform: str, readings: Sequence[Reading]) -> Layer:
         best.cost.total_ns,
         default.hbm_bytes,
         default.static_instructions,
-        BARS_US[transform].get(key),
+        BARS_US[transform].get(key) if machine == TRN2 else None,
     )
 
 
@@ -358,6 +361,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--layers", default="all", help="all, none, or keys: a,b")
     parser.add_argument("--errors", default="all", choices=["all", "none"])
     parser.add_argument("--models", default="all", help="all, none, or names: wan2.1,wan2.2")
+    parser.add_argument("--machine", default=TRN2.name, choices=list(_MACHINES), help="of layers")
     parser.add_argument("--switches", action="store_true", help="also without each assumption")
     parser.add_argument("--cores", type=int, default=1, choices=[1, 2], help="2: against one core")
 
@@ -366,15 +370,21 @@ def main(options: argparse.Namespace) -> int:
     """Model what is asked for and print it; the exit code."""
     if options.cores == pairs.CORES:
         return _pairs(options)
+    machine = _MACHINES[options.machine]
+    if machine != TRN2 and (options.switches or options.models != "none"):
+        raise TrnconvError(
+            f"--machine {machine.name} with switches or models: they are of {TRN2.name}."
+            " Drop --switches and ask for --models none."
+        )
     met: list[bool] = []
     print(
-        f"Fast convolutions of trnconv: every time is modelled, {TRN2.name}, constants"
+        f"Fast convolutions of trnconv: every time is modelled, {machine.name}, constants"
         f" {CONSTANTS_VERSION}, default reading; one core, bf16, launch not counted."
     )
     if options.layers != "none":
         keys = None if options.layers == "all" else options.layers.split(",")
         layers = [
-            model_layer(key, transform, list(Reading))
+            model_layer(key, transform, list(Reading), machine)
             for transform, bars in BARS_US.items()
             for key in bars
             if keys is None or key in keys
@@ -401,8 +411,11 @@ def main(options: argparse.Namespace) -> int:
 
 def _pairs(options: argparse.Namespace) -> int:
     """Layers and models on two cores; errors and switches are those of one."""
-    if options.switches:
-        raise TrnconvError("--switches with --cores 2: they are of one core. Drop one of the two.")
+    if options.switches or options.machine != TRN2.name:
+        raise TrnconvError(
+            "--switches and --machine with --cores 2: switches are of one core, pairs of trn2."
+            " Drop one of the two."
+        )
     keys = {"all": None, "none": []}.get(options.layers, options.layers.split(","))
     names = {"all": list(MODELS), "none": []}.get(options.models, options.models.split(","))
     models = [(name, MODELS[name].entry, MODELS[name].scenario) for name in names]
