@@ -2,7 +2,7 @@
 
 Every time printed is modelled, but for those of `corpus`, `frontend`, `overhead` and `planning`,
 which are of this machine's CPU, as a column of `audio` is; `observe` prints none, it writes what
-models do, and `latents` prints errors.
+models do, and `latents` and `mx` print errors.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from benchmarks import (
     latents,
     model,
     models,
+    mx_errors,
     networks,
     observe,
     overhead,
@@ -56,6 +57,7 @@ _COMMANDS = {
     "frontend": frontend,
     "latents": latents,
     "fast": fast,
+    "mx": mx_errors,
     "observe": observe,
     "overhead": overhead,
     "planning": planning,

@@ -35,3 +35,17 @@ def test_errors_stay_within_their_bars(transform, channels, data):
 def test_phases_have_the_error_of_merged_taps_that_are_rounded():
     """As large as that of the output's own rounding, and independent: the root of two."""
     assert measure_upsampled(PHASES, 96, WHITE).rms == pytest.approx(2**0.5, rel=0.02)
+
+
+def test_a_layer_on_trn3_has_no_bar(capsys):
+    asked = ["--layers", "c2", "--errors", "none", "--models", "none", "--machine", "trn3"]
+    assert main(["fast", *asked]) == 0
+    printed = capsys.readouterr().out
+    assert "every time is modelled, trn3" in printed
+    assert printed.splitlines()[-1] == "bars met 0/0"
+
+
+@pytest.mark.parametrize("others", [["--switches", "--models", "none"], [], ["--cores", "2"]])
+def test_what_is_of_trn2_is_refused_for_trn3(others, capsys):
+    assert main(["fast", "--layers", "none", "--errors", "none", "--machine", "trn3", *others]) == 2
+    assert "of trn2" in capsys.readouterr().err
