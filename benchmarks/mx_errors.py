@@ -91,7 +91,7 @@ def quantized(values: Array) -> Array:
     blocks = values.astype(np.float64).reshape(len(values), -1, BLOCK, *values.shape[2:])
     _, exponents = np.frexp(np.abs(blocks).max(axis=2, keepdims=True))
     scales = np.ldexp(1.0, exponents - 1 - _TOP)
-    rounded = (blocks / scales).astype(_E4M3).astype(np.float64) * scales
+    rounded: Array = (blocks / scales).astype(_E4M3).astype(np.float64) * scales
     return rounded.reshape(values.shape)
 
 
@@ -146,7 +146,7 @@ def fast(x: Array, w: Array, coding: Coding, shape: ConvShape, transform: Transf
         (1, shape.c_in, tiles, rows, columns), (*w.shape[:2], 1, 3, 3), padding=(0, 1, 1)
     )
     products = [multiplied(v[n + p], u[p, :, :, None], coding, flat) for p in range(n)]
-    y = np.einsum("mp,pnothw->notmhw", _matrix(transform.a_t), np.stack(products))
+    y: Array = np.einsum("mp,pnothw->notmhw", _matrix(transform.a_t), np.stack(products))
     return y.reshape(1, shape.c_out, *shape.out_sizes())
 
 
@@ -162,7 +162,8 @@ def _in_fp16(u: Array) -> Array:
     """[products, C_out, ...] rounded to fp16; every output channel scaled by a power of two."""
     largest = np.abs(u).max(axis=(0, 2, 3, 4), keepdims=True)
     scale = np.ldexp(1.0, _HALF_TOP - np.frexp(largest)[1])
-    return (u * scale).astype(np.float16).astype(np.float64) / scale
+    rounded: Array = (u * scale).astype(np.float16).astype(np.float64) / scale
+    return rounded
 
 
 def errors_of(channels: int, data: str) -> list[MxError]:
@@ -196,21 +197,28 @@ def _packed(values: Array) -> Array:
 
 def _mx_matmul(x: Any, w: Any) -> Any:
     """Quantise both, multiply, and return the sums."""
-    operands, scales = [], []
-    for source in (w, x):
-        partitions, columns = source.shape[0], source.shape[1] // PACKED
-        tile = nl.ndarray(source.shape, source.dtype, nl.sbuf)
-        nisa.dma_copy(tile, source)
-        operands.append(nl.ndarray((partitions, columns), nl.float8_e4m3fn_x4, nl.sbuf))
-        scales.append(nl.ndarray((partitions, columns), nl.uint8, nl.sbuf))
-        nisa.quantize_mx(operands[-1], tile, scales[-1])
+    moving, moving_scale = _quantised_tile(x)
+    stationary, stationary_scale = _quantised_tile(w)
     size = (w.shape[1] // PACKED, x.shape[1] // PACKED)
     sums, evicted = nl.ndarray(size, nl.float32, nl.psum), nl.ndarray(size, nl.float32, nl.sbuf)
-    nisa.nc_matmul_mx(sums, *operands, *scales, accumulate=False)
+    nisa.nc_matmul_mx(sums, stationary, moving, stationary_scale, moving_scale, accumulate=False)
     nisa.tensor_copy(evicted, sums)
     y = nl.ndarray(size, nl.float32, nl.shared_hbm)
     nisa.dma_copy(y, evicted)
     return y
+
+
+def _quantised_tile(source: Any) -> tuple[Any, Any]:
+    """A kernel's argument in SBUF as packed values, and their scales."""
+    tile = nl.ndarray(source.shape, source.dtype, nl.sbuf)
+    nisa.dma_copy(tile, source)
+    size = (source.shape[0], source.shape[1] // PACKED)
+    words, scales = (
+        nl.ndarray(size, nl.float8_e4m3fn_x4, nl.sbuf),
+        nl.ndarray(size, nl.uint8, nl.sbuf),
+    )
+    nisa.quantize_mx(words, tile, scales)
+    return words, scales
 
 
 def differing(channels: int = 4 * BLOCK) -> tuple[int, int]:
