@@ -35,7 +35,14 @@ def stored(path, *questions, plan=other_plan):
 
 SIGNAL = Question(conv_shape((8, 512, 2048), (512, 1, 3), padding=1, groups=512), TRN2, "float32")
 FLAT = gradient_question(conv_shape((2, 48, 9, 11), (40, 48, 1, 1)), TRN2, "bfloat16")
-EVERY = {"direct": QUESTION, "minimal": FAST, "depthwise": SIGNAL, "filter_gradient": FLAT}
+DOUBLED = Question(conv_shape((1, 256, 48, 64), (256, 256, 3, 3), padding=1, upsample=2), TRN2)
+EVERY = {
+    "direct": QUESTION,
+    "minimal": FAST,
+    "difference": DOUBLED,
+    "depthwise": SIGNAL,
+    "filter_gradient": FLAT,
+}
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from trnconv.forms.minimal.transforms import TRANSFORMS
 from trnconv.geometry import ConvShape
 
 _LEAST_CHANNELS = 96  # with fewer, the transforms take longer than the multiplications they save
+_LEAST_OUTPUTS = 32  # with fewer, a direct matmul has outputs of more columns than two
 FAMILIES = {
     family_of(transform.name, axis): (transform, axis)
     for transform in TRANSFORMS.values()
@@ -87,7 +88,8 @@ def _is_worth_asking(question: Question) -> bool:
     shape = question.shape
     if question.machine.generation < V3:
         return False
-    if question.policy.accuracy == DIRECT or min(shape.c_in, shape.c_out) < _LEAST_CHANNELS:
+    few = shape.c_in < _LEAST_CHANNELS or shape.c_out < _LEAST_OUTPUTS
+    if question.policy.accuracy == DIRECT or few:
         return False
     counted = of_one_frame(question).shape if question.reproducible else shape
     return counted.macs() >= question.policy.least_macs
