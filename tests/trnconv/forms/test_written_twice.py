@@ -12,6 +12,7 @@ import nkisim.language as nl
 from nkisim.machine import TRN2
 from repetition import slow_beyond
 from strict_plans import strict_case
+from trnconv.ask.ends import BEFORE, Epilogue
 from trnconv.ask.question import FILTER_GRADIENT, Question
 from trnconv.geometry import conv_shape
 from trnconv.planner.best import searched_plan
@@ -32,6 +33,13 @@ LARGER = (
         conv_shape((1, 96, 4, 40, 48), (96, 96, 3, 3, 3), padding=(0, 1, 1)),
         TRN2,
         asks=FILTER_GRADIENT,
+    ),
+    Question(
+        conv_shape((12, 130, 1, 6, 24), (64, 130, 1, 3, 3), padding=(0, 1, 1), upsample=(1, 2, 2)),
+        TRN2,
+        end=Epilogue(residual=BEFORE),
+        budget=300,  # a hardware loop
+        forms=("difference",),
     ),
 )
 

@@ -14,7 +14,7 @@ from trnconv.ask.question import Question
 from trnconv.errors import PlanError
 from trnconv.forms.direct.rules import broken_rules
 from trnconv.geometry import conv_shape
-from trnconv.planner.best import best_plan
+from trnconv.planner.best import best_plan, only
 from trnconv.runtime import LaunchOptions, convolve_shape, time_plan
 from upsampled_calls import MACHINES, whole_arrays
 
@@ -69,7 +69,7 @@ def test_in_hardware_loops_each_turn_reads_its_own_place(coarse):
     """Rows in a loop: offsets into the residual are not those into y, halved."""
     shape = upsampled(128, 128, 4 - coarse.skipped, (24, 16))
     end = Epilogue(residual=BEFORE, coarse=coarse)
-    plan = best_plan(Question(shape, TRN2, end=end)).plan
+    plan = best_plan(only(Question(shape, TRN2, end=end), "direct")).plan
     rolled = plan.but(rows=8, rolled=True)
     assert not broken_rules(rolled)
     read, whole = both(shape, coarse, Epilogue(residual=BEFORE), plans=(rolled,))
@@ -91,7 +91,7 @@ def test_another_channel_would_be_noticed():
 
 def test_it_moves_fewer_bytes():
     shape = upsampled(512, 512, 4, (44, 80))
-    question = Question(shape, TRN2, end=Epilogue(residual=BEFORE))
+    question = only(Question(shape, TRN2, end=Epilogue(residual=BEFORE)), "direct")
     plain = best_plan(question)
     coarse = best_plan(replace(question, end=replace(question.end, coarse=CELLS["nearest"])))
     y_bytes = 512 * 4 * 88 * 160 * 2
@@ -101,7 +101,7 @@ def test_it_moves_fewer_bytes():
 def test_its_price_is_that_of_the_schedule():
     shape = upsampled(256, 256, 2, (44, 80))
     end = Epilogue(residual=BEFORE, coarse=CELLS["rows of two channels"])
-    priced = best_plan(Question(shape, TRN2, end=end))
+    priced = best_plan(only(Question(shape, TRN2, end=end), "direct"))
     assert time_plan(priced.plan).makespan_ns == pytest.approx(priced.cost.total_ns, rel=0.1)
 
 
