@@ -11,6 +11,7 @@ from trnconv.forms.difference.recipe import (
     SpanPrepare,
     YTile,
 )
+from trnconv.forms.difference.terms import plane_sizes
 from trnconv.forms.kernel_parts import Banks, Turn, at_cell, listed, sbuf
 from trnconv.forms.recipe_parts import Place, Ring
 
@@ -130,12 +131,7 @@ class DifferenceCore(nl.NKIObject):
 
 def plane_place(rows: int, columns: int, which: int) -> tuple[int, int, int]:
     """Where a plane begins, and its rows and columns."""
-    sizes = [
-        (rows, columns),
-        (rows + 2, columns + 1),
-        (rows + 1, columns),
-        (rows + 1, columns + 1),
-    ]
+    sizes = plane_sizes(rows, columns)
     first = 0
     for number in range(which):
         first += sizes[number][0] * sizes[number][1]

@@ -22,10 +22,9 @@ from trnconv.forms.difference.sbuf import (
     channel_tiles,
     lay_out,
     pieces_of,
-    plane_sizes,
     set_columns,
 )
-from trnconv.forms.difference.terms import PRODUCTS, TIMES
+from trnconv.forms.difference.terms import PRODUCTS, TIMES, plane_sizes
 from trnconv.forms.dma import fence_ns, issue_ns, latency_ns, moved_ns
 from trnconv.forms.form import Cost
 from trnconv.forms.recipe_parts import loop_spans

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from trnconv.ask.ends import NO_RESIDUAL
 from trnconv.forms.difference.blocks import column_spans, frame_reads, row_spans, tap_sets
 from trnconv.forms.difference.plan import V_BYTES, DifferencePlan
-from trnconv.forms.difference.terms import PRODUCTS, TIMES
+from trnconv.forms.difference.terms import PRODUCTS, TIMES, plane_sizes
 from trnconv.forms.recipe_parts import Ring, first_address
 
 CONSTANTS = 2  # columns of an output tile: bias and scale
@@ -46,21 +46,8 @@ def x_elems(rows: int, columns: int) -> int:
     return (rows + 2) * (columns + 2)
 
 
-def plane_sizes(rows: int, columns: int) -> tuple[tuple[int, int], ...]:
-    """Rows and columns of what differences are held in: x, across, down, and both.
-
-    Differences across are made of the rows around, too: those of both are made of them.
-    """
-    return (
-        (rows, columns),
-        (rows + 2, columns + 1),
-        (rows + 1, columns),
-        (rows + 1, columns + 1),
-    )
-
-
 def v_elems(rows: int, columns: int) -> int:
-    """Of all of these."""
+    """Of all planes of a block."""
     return sum(down * across for down, across in plane_sizes(rows, columns))
 
 

@@ -24,6 +24,14 @@ OUTPUTS = ((SUM, FIRST), (SUM, LAST))  # the terms of each output
 PRODUCTS = tuple(product((SUM, FIRST, LAST), repeat=2))  # terms of rows and of columns
 
 
-def number_of(rows: int, columns: int) -> int:
-    """Which product has these terms."""
-    return len(FILTERS) * rows + columns
+def plane_sizes(rows: int, columns: int) -> tuple[tuple[int, int], ...]:
+    """Rows and columns of the planes of a block: x, differences across, down, and of both.
+
+    Those across are made of the rows around, too: those of both are made of them.
+    """
+    return (
+        (rows, columns),
+        (rows + 2, columns + 1),
+        (rows + 1, columns),
+        (rows + 1, columns + 1),
+    )
