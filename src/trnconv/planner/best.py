@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from math import inf
 from typing import Any
 
 from trnconv.ask.question import Question, of_one_frame
@@ -171,19 +170,18 @@ def _reasons(question: Question, offers: tuple[Offer, ...]) -> str:
 
 
 def others_for_halves(
-    taken: Priced, question: Question, most_ns: float
+    taken: Priced, question: Question, *, every: bool
 ) -> list[tuple[Form[Any], str]]:
     """Algorithms beyond the first form's that may win for halves of a question, by their names.
 
-    Those without a plan within the budget, which halves may have, and those that take less than
-    `most_ns` on one core.
+    Those without a plan within the budget, which halves may have; or every one.
     """
     found = []
     for form, family in _asked(question, FORMS[1:]):
         is_other = family != taken.plan.family and not _refusal(form, question, family)
         if is_other and form.pair_kernels:
-            plans = () if most_ns == inf else search(form, question, family)
-            found += [(form, family)] if not plans or plans[0].cost.total_ns < most_ns else []
+            wanted = every or not search(form, question, family)
+            found += [(form, family)] if wanted else []
     return found
 
 

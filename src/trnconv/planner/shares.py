@@ -50,11 +50,10 @@ def searched_pair(question: Question) -> Pair:
     """Of all ways to halve a question, the plans whose slower core ends soonest.
 
     Both have the algorithm that wins on one core, the first form's, or one that halves have a plan
-    of where the whole has none, where turns of its loops cost, or where halves of the winner take
-    longer than its own may; with `reproducible`, the first of these. Both have the same hardware
-    loops: a device takes no others. What cannot be halved is computed by both cores, which write
-    the same. Programs of a few microseconds may take some percent longer in halves: what they wait
-    for does not get shorter.
+    of where the whole has none, where turns of its loops cost, or where the winner has no halves;
+    with `reproducible`, the first of these. Both have the same hardware loops: a device takes no
+    others. What cannot be halved is computed by both cores, which write the same. Programs of a few
+    microseconds may take some percent longer in halves: what they wait for does not get shorter.
     """
     taken = searched_plan(question)
     answers, pairs = [taken], _halved(taken, question)
@@ -77,13 +76,12 @@ def searched_pair(question: Question) -> Pair:
 def _of_others(taken: Priced, question: Question, known: list[Pair]) -> list[Pair]:
     """Pairs of algorithms that halves may have, if they gain what their form has to.
 
-    Asked are those that take less on one core than both cores together; all of them where turns
-    of loops cost, or where no pair is known: both cores would then compute everything.
+    Where none is known, all are asked, and gain over two cores that both compute everything.
     """
     found = []
     least = min(map(_slower_ns, known), default=taken.cost.total_ns)
-    most_ns = inf if taken.cost.waits_for_turns or not known else 2 * least
-    for form, family in others_for_halves(taken, question, most_ns):
+    every = taken.cost.waits_for_turns or not known
+    for form, family in others_for_halves(taken, question, every=every):
         for halves in form.halves(question):
             pair = None
             if not form.refuses(halves[0], family):
