@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trnconv._nki import nisa, nl
+from trnconv.forms.recipe_parts import Ring
 
 OPERATORS = {
     "identity": nl.copy,
@@ -184,3 +185,11 @@ def sbuf(shape: tuple[int, int], dtype: str, address: int) -> nl.NkiTensor:
     if address < 0:
         return nl.ndarray(shape, dtype=dtype, buffer=nl.sbuf)
     return nl.ndarray(shape, dtype=dtype, buffer=nl.sbuf, address=(0, address))
+
+
+def ring(of: Ring, lines: int, dtype: str) -> list[nl.NkiTensor]:
+    """The tiles a ring has room for."""
+    tiles = []
+    for slot in range(of.slots):
+        tiles.append(sbuf((lines, of.elems), dtype, of.address + slot * of.pitch))
+    return tiles

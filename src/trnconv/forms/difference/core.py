@@ -12,8 +12,8 @@ from trnconv.forms.difference.recipe import (
     YTile,
 )
 from trnconv.forms.difference.terms import plane_sizes
-from trnconv.forms.kernel_parts import Banks, Turn, at_cell, listed, sbuf
-from trnconv.forms.recipe_parts import Place, Ring
+from trnconv.forms.kernel_parts import Banks, Turn, at_cell, listed, ring, sbuf
+from trnconv.forms.recipe_parts import Place
 
 X, ACROSS, DOWN, BOTH = 0, 1, 2, 3  # planes: x, and differences of columns, of rows, of both
 PLANES = 4
@@ -214,11 +214,3 @@ def subtract(
 ) -> None:
     """dst = data - other."""
     nisa.tensor_tensor(dst=dst, data1=data, data2=other, op=nl.subtract, engine=engine)
-
-
-def ring(of: Ring, lines: int, dtype: str) -> list[nl.NkiTensor]:
-    """The tiles a ring has room for."""
-    tiles = []
-    for slot in range(of.slots):
-        tiles.append(sbuf((lines, of.elems), dtype, of.address + slot * of.pitch))
-    return tiles

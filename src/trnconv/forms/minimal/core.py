@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trnconv._nki import nisa, nl
-from trnconv.forms.kernel_parts import Turn, at_cell, listed, sbuf
+from trnconv.forms.kernel_parts import Turn, at_cell, listed, ring, sbuf
 from trnconv.forms.minimal.bank_pool import BankPool
 from trnconv.forms.minimal.prologue import InputFactors
 from trnconv.forms.minimal.recipe import (
@@ -15,7 +15,7 @@ from trnconv.forms.minimal.recipe import (
     XCopy,
     XLoad,
 )
-from trnconv.forms.recipe_parts import Place, Ring
+from trnconv.forms.recipe_parts import Place
 
 COMPLETE, LOAD = -1, -2  # steps of a preparation that are no step of the transform
 
@@ -371,11 +371,3 @@ def operand(core: MinimalCore, block: MinimalBlock, work: PrepareStep, number: i
 def out_type(x: nl.NkiTensor, recipe: MinimalRecipe) -> str:
     """Of outputs; x's if none is named."""
     return recipe.end.dtype if recipe.end.dtype != "" else x.dtype
-
-
-def ring(of: Ring, lines: int, dtype: str) -> list[nl.NkiTensor]:
-    """The tiles a ring has room for."""
-    tiles = []
-    for slot in range(of.slots):
-        tiles.append(sbuf((lines, of.elems), dtype, of.address + slot * of.pitch))
-    return tiles

@@ -13,8 +13,8 @@ waits for another.
 from __future__ import annotations
 
 from trnconv._nki import nisa, nl
-from trnconv.forms.kernel_parts import OPERATORS, sbuf
-from trnconv.forms.minimal.core import MinimalBlock, MinimalCore, ring
+from trnconv.forms.kernel_parts import OPERATORS, ring, sbuf
+from trnconv.forms.minimal.core import MinimalBlock, MinimalCore
 from trnconv.forms.minimal.recipe import ChannelTile, NormRecipe, Unit
 from trnconv.forms.minimal.stores import in_frames, positions_of, stored
 
