@@ -104,8 +104,8 @@ SPANS = {
         tiles trnconv.runtime.filter_gradient""",
     "trnconv/forms/filter_gradient/test_sheets.py": "sheet_blocks sheet_cost sheet_tiles",
     "trnconv/forms/minimal/test_candidates.py": "block_cost blocks cost sbuf",
-    "trnconv/forms/minimal/test_kernel.py": """chain chains channels core goal lower pack
-        plan recipe transforms""",
+    "trnconv/forms/minimal/test_kernel.py": """chain chains channels core goal in_parts lower
+        pack plan prepare_steps recipe transforms""",
     "trnconv/forms/minimal/test_pipeline.py": "input_run pace score step_costs tempo",
     "trnconv/forms/test_strict.py": "kernel_parts program recipe_parts",
     "trnconv/forms/test_written_twice.py": "program",

@@ -11,12 +11,17 @@ U             is rounded once. Its scale puts every channel's largest at 2**13 o
               is lost below the normal range is at most 2**-25 * 2**-13 of that largest.
 float32       n terms, a bias, and at most eight operations on the way out. Those form differences
               such as 4 m - 2 (m + m'), whose terms are at most three times what A has there.
+pairs         F(2,3) along frames around all this: sums or differences of two frames are rounded
+              once more, and every product of the outer transform has such a bound of its own.
 output        as in `tolerance.py`.
 """
+
+from dataclasses import replace
 
 import numpy as np
 
 from tolerance import output_rounding
+from trnconv.forms.minimal.transforms import F23
 from trnconv.geometry import ConvShape
 from trnconv.reference import forward
 
@@ -29,11 +34,24 @@ CANCELLATION = 3
 
 def fast_bound(x, w, bias, exact, plan):
     """The largest error of each output of a correct fast convolution."""
+    sums = _magnitudes(np.abs(x.astype(np.float64)), np.abs(w.astype(np.float64)), exact, plan)
+    roundings = (3 if plan.m > 2 else 2) + plan.frame_pairs
+    terms = plan.shape.c_in * plan.shape.taps() + WAY_OUT
+    gamma = CANCELLATION * terms * FLOAT / (1 - terms * FLOAT)
+    relative = (1 + HALF) ** roundings * (1 + gamma) - 1
+    added = 0.0 if bias is None else np.abs(bias.astype(np.float64)).max()
+    off = relative * sums + gamma * added
+    return off + output_rounding(np.abs(exact) + off, x.dtype)
+
+
+def _magnitudes(x, w, exact, plan):
+    """The moduli of everything that an output is the sum of."""
+    if plan.frame_pairs:
+        return _magnitudes_of_pairs(x, w, exact, plan)
     transform = plan.algorithm
     if plan.axis == 1:
         x, w = x.swapaxes(2, 3), w.swapaxes(2, 3)
-    x_long = _padded(np.abs(x.astype(np.float64)), plan)
-    magnitude = _products(x_long, np.abs(w.astype(np.float64)), plan)
+    magnitude = _products(_padded(x, plan), w, plan)
     sums = np.einsum("op,pnctij->nctoij", _moduli(transform.a_t), magnitude)
     shape = sums.shape
     sums = sums.reshape(*shape[:2], shape[2] * shape[3], *shape[4:])
@@ -41,13 +59,35 @@ def fast_bound(x, w, bias, exact, plan):
     sums = sums[:, :, plan.phase : plan.phase + count]
     if plan.axis == 1:
         sums = sums.swapaxes(2, 3)
-    roundings = 3 if plan.m > 2 else 2
-    terms = plan.shape.c_in * plan.shape.taps() + WAY_OUT
-    gamma = CANCELLATION * terms * FLOAT / (1 - terms * FLOAT)
-    relative = (1 + HALF) ** roundings * (1 + gamma) - 1
-    added = 0.0 if bias is None else np.abs(bias.astype(np.float64)).max()
-    off = relative * sums + gamma * added
-    return off + output_rounding(np.abs(exact) + off, x.dtype)
+    return sums
+
+
+def _magnitudes_of_pairs(x, w, exact, plan):
+    """The same for each product of the outer transform, and all of them for each of two frames."""
+    pairs = -(-exact.shape[2] // 2)
+    sides = (plan.shape.pad_before[0], plan.shape.pad_after[0])
+    mode = "edge" if plan.shape.modes[0] == "replicate" else "constant"
+    long = np.pad(x, ((0, 0), (0, 0), sides, (0, 0), (0, 0)), mode=mode)
+    missing = max(0, 2 * pairs + 2 - long.shape[2])
+    long = np.pad(long, ((0, 0), (0, 0), (0, missing), (0, 0), (0, 0)))
+    frames = [long[:, :, n : n + 2 * pairs - 1 : 2] for n in range(4)]
+    shape = replace(
+        plan.shape,
+        size=(pairs, *plan.shape.size[1:]),
+        kernel=(1, *plan.shape.kernel[1:]),
+        pad_before=(0, *plan.shape.pad_before[1:]),
+        pad_after=(0, *plan.shape.pad_after[1:]),
+    )
+    one = replace(plan, shape=shape, frame_pairs=False, gpsimd_pairs=False, pieces=())
+    found = np.zeros((*exact.shape[:2], 2 * pairs, *exact.shape[3:]))
+    outer = _moduli(F23.a_t), _moduli(F23.b_t), _moduli(F23.g)
+    for a, b, g in zip(outer[0].T, *outer[1:], strict=True):
+        v = sum(b[n] * frames[n] for n in range(4)) + HALF_SUBNORMAL / HALF
+        u = np.einsum("t,octij->ocij", g, w)[:, :, None]
+        sums = _magnitudes(v, u, exact[:, :, :pairs], one)
+        for frame in range(2):
+            found[:, :, frame::2] += a[frame] * sums
+    return found[:, :, : exact.shape[2]]
 
 
 def _padded(x, plan):

@@ -10,6 +10,7 @@ _BY_ROWS = {"axis": ROWS, "units": 4, "rows": 4, "columns": 99, "x_slots": 6, "v
 _PAIR = {"units": 1, "body_blocks": 2}
 _FOUR = {"transform": "F(4,3)"}
 _LATE = _FOUR | {"streamed": 4, "x_tiles": 2, "columns": 6}
+_PAIRS = _BY_ROWS | {"frame_pairs": True, "x_slots": 8, "v_slots": 2, "body_blocks": 2}
 
 CASES = {
     "frames": ((1, 32, 6, 8, 10), (32, 32, 3, 3, 3), (0, 1, 1), _BY_FRAMES),
@@ -170,6 +171,37 @@ CASES = {
         | _LATE
         | {"unit_frames": 2, "x_slots": 4, "v_slots": 2, "pieces": (1, 3), "rolled": True},
     ),
+    "pairs_of_frames": ((1, 40, 6, 8, 11), (70, 40, 3, 3, 3), (0, 1, 1), _PAIRS),
+    "pairs_of_four_rows": (
+        (1, 40, 6, 13, 11),
+        (70, 40, 3, 3, 3),
+        ((2, 0), 1, 1),
+        _PAIRS | _FOUR | {"units": 12, "body_blocks": 1, "pieces": (2, 4)},
+    ),
+    "pairs_of_an_odd_number": (
+        (2, 150, 3, 9, 11),
+        (140, 150, 3, 3, 3),
+        1,
+        _PAIRS | _FOUR | {"units": 8, "x_slots": 6, "columns": 6, "streamed": 4},
+    ),
+    "pairs_of_whole_sums": (
+        (1, 40, 6, 8, 11),
+        (70, 40, 3, 3, 3),
+        (0, 1, 1),
+        _PAIRS | {"midgroup": False, "gpsimd_pairs": True},
+    ),
+    "pairs_in_a_loop": (
+        (1, 40, 6, 37, 11),
+        (70, 40, 3, 3, 3),
+        (0, 1, 1),
+        _PAIRS | {"units": 8, "x_slots": 6, "columns": 6, "rolled": True, "gpsimd_pairs": True},
+    ),
+    "late_pairs_in_a_loop": (
+        (1, 512, 4, 24, 11),
+        (200, 512, 3, 3, 3),
+        (0, 1, 1),
+        _PAIRS | _LATE | {"x_slots": 2, "rolled": True, "gpsimd_pairs": True},
+    ),
 }
 
 
@@ -272,6 +304,13 @@ REPLICATED = {
         (32, 512, 3, 3, 3),
         ((2, 0), 1, 1),
         _BY_ROWS | _PAIR | _LATE | {"unit_frames": 4, "v_slots": 2},
+        _EVERYWHERE,
+    ),
+    "pairs": (
+        (1, 192, 5, 10, 11),
+        (72, 192, 3, 3, 3),
+        ((2, 0), 1, 1),
+        _PAIRS | _FOUR | {"units": 12, "body_blocks": 1, "columns": 6},
         _EVERYWHERE,
     ),
 }

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from trnconv.errors import PlanError
 
-DIRECT, BF16, FAST, HALF = "direct", "bf16", "fast", "half"
+DIRECT, BF16, FAST, FASTEST, HALF = "direct", "bf16", "fast", "fastest", "half"
 # The expected RMS error may be this many times that of a direct bf16 convolution. HALF is for
 # float32 data whose owner accepts products of fp16: it has no such limit, and only F(2,3).
-LIMITS = {DIRECT: 1.0, BF16: 1.05, FAST: 1.2, HALF: float("inf")}
+LIMITS = {DIRECT: 1.0, BF16: 1.05, FAST: 1.2, FASTEST: 1.4, HALF: float("inf")}
 _LEAST_MACS = 10**10  # a direct convolution of that many takes about 0.2 ms on a full array
 _SEPARATOR = "/"
 

@@ -13,12 +13,14 @@ class BankPool(nl.NKIObject):
         self.banks = Banks(count, shape, dtype)
         self.given: list[nl.NkiTensor] = []  # back, in order, those that were taken again too
         self.retaken = 0
+        self.kept: list[nl.NkiTensor] = []
 
     def open_region(self) -> None:
         """A loop begins or ends: what comes now has tensors of its own."""
         self.banks.open_region()
         self.given = []
         self.retaken = 0
+        self.kept = []
 
     def take(self) -> nl.NkiTensor:
         """One that nobody holds."""
@@ -27,6 +29,12 @@ class BankPool(nl.NKIObject):
         assert self.retaken < len(self.given), "every bank of PSUM is held"
         self.retaken += 1
         return self.given[self.retaken - 1]
+
+    def between(self) -> nl.NkiTensor:
+        """One that is never given back, for sums on their way."""
+        if len(self.kept) == 0:
+            self.kept = [self.take()]
+        return self.kept[0]
 
     def give(self, bank: nl.NkiTensor) -> None:
         """Back: everything that reads it was issued."""

@@ -29,6 +29,7 @@ from trnconv.forms.minimal.channels import (
 )
 from trnconv.forms.minimal.plan import DEPTH, HEIGHT, LEAST, V_BYTES, V_DTYPE, WIDTH, MinimalPlan
 from trnconv.forms.minimal.sbuf import sums_root_by_lines
+from trnconv.forms.minimal.transforms import OUTER, TAPS
 from trnconv.forms.rectangles import rectangles
 from trnconv.geometry import ConvShape
 
@@ -96,6 +97,8 @@ class Rates:
     unit_frames: int
     out_frames: int  # of a unit
     v_frames: int  # of a tile of transformed inputs
+    pairs: int  # instructions that add two frames, of a transform
+    pairs_on_vector: int
     m: int
     products: int
     steps: int
@@ -142,6 +145,8 @@ def _rates(plan: MinimalPlan) -> Rates:
         unit_frames=plan.unit_frames,
         out_frames=plan.out_frames,
         v_frames=plan.v_frames,
+        pairs=int(plan.frame_pairs),
+        pairs_on_vector=int(plan.frame_pairs and not plan.gpsimd_pairs),
         m=plan.m,
         products=algorithm.products,
         steps=len(algorithm.steps),
@@ -161,7 +166,7 @@ def _rates(plan: MinimalPlan) -> Rates:
         outs=tuple(
             _out_rates(plan, stack) for stack in STACKS if any(o.stack == stack for o in outs)
         ),
-        weight_columns=weights * algorithm.products,
+        weight_columns=weights * algorithm.products * plan.stages,
     )
 
 
@@ -199,7 +204,7 @@ def _out_rates(plan: MinimalPlan, stack: int) -> OutRates:
         timing.pe_rate(_share(plan, max(tile.width for tile in tiles))),
         passes,
         copies,
-        plan.m * stack if plan.gpsimd_residual else 0,
+        plan.m * stack * plan.gpsimd_residual // (OUTER.outputs if plan.frame_pairs else 1),
         one.times(plan.algorithm.products),
     )
 
@@ -217,11 +222,14 @@ def _passes(plan: MinimalPlan, stack: int) -> tuple[float, float]:
     if not plan.midgroup:
         inner, copies = inner + 2, copies - 1
     adds = plan.end.residual != NO_RESIDUAL and not plan.gpsimd_residual
-    if plan.end.activation == IDENTITY and not adds:
-        return inner + m * stack, copies
-    added = 2 * m * stack if adds else 0
-    activated = 0 if plan.end.activation == IDENTITY else m * stack
-    return inner + m + added, copies + activated
+    last, activated = m * stack, 0
+    if plan.end.activation != IDENTITY or adds:
+        last = m + (2 * m * stack if adds else 0)
+        activated = 0 if plan.end.activation == IDENTITY else m * stack
+    if not plan.frame_pairs:
+        return inner + last, copies + activated
+    # The mean of four stages: m, 3 m, and twice m more than without stages.
+    return inner + (6 * m + 2 * last) / plan.stages, copies + activated / OUTER.outputs
 
 
 def _computed(plan: MinimalPlan) -> float:
@@ -230,7 +238,7 @@ def _computed(plan: MinimalPlan) -> float:
     Where tiles are rows and units one frame, products with frames of zeros are left out.
     """
     if plan.by_rows:
-        return 1.0 if plan.shares_sums else frames_met(plan.shape)
+        return 1.0 if plan.shares_sums or plan.frame_pairs else frames_met(plan.shape)
     m, total = plan.m, plan.shape.out_size(DEPTH)
     starts = range(-plan.phase, plan.tiles * m - plan.phase, m)
     wanted = [tuple(n for n in range(m) if 0 <= at + n < total) for at in starts]
@@ -296,14 +304,16 @@ def inputs_cost(rates: Rates, frames: int, tiles: int, look: InLook) -> EngineSu
         loads = in_rates.loaded * (1 + look.repeated)
         made = in_rates.copies - in_rates.loaded
         scaled = frames * (rows * look.columns + timing.scalar_startup_cycles) * rates.scaled
+        paired = (look.out_rows + TAPS - 1) * width + timing.vector_startup_cycles
         part = EngineSum(
-            vector=tiles * (rates.steps - rates.early_steps) * streamed,
+            vector=tiles
+            * ((rates.steps - rates.early_steps) * streamed + rates.pairs_on_vector * paired),
             scalar=tiles * in_rates.copies * fills * filled + scaled,
             moved=frames * moved_ns(timing, lines * runs, each),
             loads=frames * loads,
             bytes=frames * lines * rows * width * rates.x_bytes,
             instructions=frames * (loads + made + 1 + rates.scaled)
-            + tiles * rates.steps
+            + tiles * (rates.steps + rates.pairs)
             + tiles // rates.v_frames * (2 + in_rates.copies * fills),
         )
         cost = cost.plus(part.times(in_rates.tiles))
@@ -311,11 +321,13 @@ def inputs_cost(rates: Rates, frames: int, tiles: int, look: InLook) -> EngineSu
 
 
 def outputs_cost(rates: Rates, look: OutLook) -> EngineSum:
-    """Products of a unit, their way out of PSUM, and to y; all output channels."""
-    cost = EngineSum()
-    for out in rates.outs:
-        cost = cost.plus(_chains(rates, out, look).times(out.tiles))
-        cost = cost.plus(_stores(rates, out, look))
+    """Products of a unit and their way out of PSUM; all output channels."""
+    return total((_chains(rates, out, look), out.tiles) for out in rates.outs)
+
+
+def stores_cost(rates: Rates, look: OutLook) -> EngineSum:
+    """Outputs of a unit to y, and their norm; all output channels."""
+    cost = total((_stores(rates, out, look), 1) for out in rates.outs)
     return cost.plus(_norm(rates, look)) if rates.normed else cost
 
 

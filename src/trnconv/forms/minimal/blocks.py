@@ -13,6 +13,7 @@ from typing import NamedTuple
 from trnconv.forms.minimal.channels import out_channels, replicates
 from trnconv.forms.minimal.plan import DEPTH, HEIGHT, LEAST, WIDTH, MinimalPlan
 from trnconv.forms.minimal.recipe import InputFrame, Wanted
+from trnconv.forms.minimal.stages import stored_of
 from trnconv.forms.recipe_parts import Place
 from trnconv.geometry import ConvShape
 
@@ -163,15 +164,22 @@ def frames_loaded(plan: MinimalPlan) -> int:
 
 def made_of_block(plan: MinimalPlan) -> int:
     """Transforms of a block: into a tile each, or a frame of one if tiles are rows."""
-    if not plan.by_rows:
+    if not plan.by_rows or plan.frame_pairs:
         return plan.units
     return plan.units * plan.v_frames if plan.shares_sums else plan.block_frames
+
+
+def stored_units(plan: MinimalPlan) -> int:
+    """Units of a block that complete outputs: of a stage's four, one for each frame."""
+    if not plan.frame_pairs:
+        return plan.units
+    return min(plan.frames_of_units, plan.shape.out_size(DEPTH))
 
 
 def frame_starts(plan: MinimalPlan) -> range:
     """The first output frame of each block; the first tile may begin before the first output."""
     if plan.by_rows:
-        return range(0, plan.shape.out_size(DEPTH), plan.units * plan.unit_frames)
+        return range(0, plan.shape.out_size(DEPTH), plan.frames_of_units)
     return range(-plan.phase, plan.tiles * plan.m - plan.phase, plan.units * plan.m)
 
 
@@ -213,7 +221,7 @@ def _frame_looks(plan: MinimalPlan) -> tuple[FrameLook, ...]:
 
 def _met(plan: MinimalPlan, span: FrameSpan) -> float:
     """The share of a block's products that meet frames that exist."""
-    if not plan.by_rows or plan.shares_sums:
+    if not plan.by_rows or plan.shares_sums or plan.frame_pairs:
         return 1.0
     exist = [frame.piece >= 0 for frame in span.frames]
     reads = plan.read_frames
@@ -258,9 +266,11 @@ def _wanted(plan: MinimalPlan, at: int, number: int, out: int) -> Wanted:
     total = plan.shape.out_size(DEPTH)
     elems = plan.shape.out_size(HEIGHT) * plan.shape.out_size(WIDTH)
     if plan.by_rows:
-        every, frames = tuple(range(plan.m)), plan.unit_frames
+        every, frames, first = tuple(range(plan.m)), plan.unit_frames, number * plan.unit_frames
+        if plan.frame_pairs:
+            first, frames = stored_of(number, total - out)
         products = plan.algorithm.products_for(every)
-        return Wanted(every, products, number * frames * elems, frames, 0, 0)
+        return Wanted(every, products, first * elems, frames, 0, 0)
     first = at + number * plan.m
     outputs = tuple(n for n in range(plan.m) if 0 <= first + n < total)
     products = plan.algorithm.products_for(outputs)

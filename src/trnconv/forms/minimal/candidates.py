@@ -9,7 +9,7 @@ A price follows the kernel step by step, which is too slow for hundreds of sizes
 4. `_within`: as it is if its program is short enough, else with hardware loops.
 5. `_with_engines`: what the GpSimd engine does of it.
 
-It ends after `_FOLLOWED` sizes that gave a plan. `forms/search.py` drops what is not legal, and
+It ends after `FOLLOWED` sizes that gave a plan. `forms/search.py` drops what is not legal, and
 takes the fastest.
 """
 
@@ -37,7 +37,7 @@ from trnconv.forms.minimal.plan import DEPTH, HEIGHT, V_BYTES, WIDTH, MinimalPla
 from trnconv.forms.minimal.rules import broken_rules, may_add_first
 from trnconv.forms.minimal.sbuf import group_columns, room_of, sbuf_end
 from trnconv.forms.minimal.tempo import Tempo, broken_tempo, tempo_of
-from trnconv.forms.minimal.transforms import TRANSFORMS, transform_of
+from trnconv.forms.minimal.transforms import OUTER, TRANSFORMS, transform_of
 from trnconv.geometry import ConvShape
 
 _MOST_ROWS = 32
@@ -55,7 +55,7 @@ _FILL, _LATE_FILL = 0.5, 0.4  # of a PSUM bank, at least
 _LATE_TILES = 4  # of input channels, at least
 _HEAVY_SHARE = 0.5  # of SBUF that weights would fill at least
 _KEPT = 4  # sizes that cannot be among the fastest so many plans are left out
-_FOLLOWED = 8  # sizes that are priced, of hundreds
+FOLLOWED = 8  # sizes that are priced, of hundreds
 THOROUGH = 64  # the same where plans are made once, to be shipped
 
 
@@ -64,8 +64,9 @@ def candidates(
     transform: str,
     axis: int,
     *,
+    pairs: bool = False,
     midgroup: bool | None = None,
-    followed: int = _FOLLOWED,
+    followed: int = FOLLOWED,
 ) -> Iterator[MinimalPlan]:
     """Plans of one transform along one axis within the question's budget, some by hardware loops.
 
@@ -73,7 +74,8 @@ def candidates(
     fastest; plans that load inputs late only if they are faster than all others. `midgroup` as in a
     plan; None: as the machine takes it.
     """
-    base, budget = start(question, transform, axis, midgroup=midgroup), question.budget
+    base = start(question, transform, axis, pairs=pairs, midgroup=midgroup)
+    budget = question.budget
     best: list[float] = []
     fastest = inf
     for plan in _followed(_sizes(base, budget), budget, best, followed):
@@ -106,7 +108,12 @@ def _followed(
 
 
 def start(
-    question: Question, transform: str, axis: int, *, midgroup: bool | None = None
+    question: Question,
+    transform: str,
+    axis: int,
+    *,
+    pairs: bool = False,
+    midgroup: bool | None = None,
 ) -> MinimalPlan:
     """A plan with blocks of one output: sizes and buffers are decided from here on."""
     shape = question.shape
@@ -130,14 +137,17 @@ def start(
         start=question.start,
         gpsimd_steps=max(transform_of(transform).apart),
         gpsimd_residual=may_add_first(question.end) and not question.reproducible,
+        frame_pairs=pairs,
+        gpsimd_pairs=pairs,
     )
 
 
 def _with_engines(plan: MinimalPlan) -> MinimalPlan:
     """The same with as much work for the GpSimd engine as makes it fastest."""
     variants = [
-        plan.but(gpsimd_steps=steps, gpsimd_residual=residual)
+        plan.but(gpsimd_steps=steps, gpsimd_residual=residual, gpsimd_pairs=pairs)
         for steps in (0, *plan.algorithm.apart)
+        for pairs in dict.fromkeys((False, plan.gpsimd_pairs))
         for residual in dict.fromkeys((False, plan.gpsimd_residual))
     ]
     return min(variants, key=lambda variant: cost_of(variant).weighed_ns)
@@ -198,8 +208,8 @@ def _late_sizes(base: MinimalPlan, budget: int) -> list[MinimalPlan]:
 
 def _late_units(plan: MinimalPlan) -> list[MinimalPlan]:
     """A unit a block, of one or more frames, and several units of one frame."""
-    several = [plan.but(units=units) for units in dict.fromkeys((1, *_unit_counts(plan)))]
-    if not plan.by_rows:
+    several = [plan.but(units=units) for units in dict.fromkeys((plan.stages, *_unit_counts(plan)))]
+    if not plan.by_rows or plan.frame_pairs:
         return several
     total = plan.shape.out_size(DEPTH)
     counts = range(2, min(total, _MOST_UNITS) + 1)
@@ -212,6 +222,8 @@ def _sensible(plan: MinimalPlan, rows: int, columns: int, least: float = _FILL) 
     tiles = rows // plan.m if plan.by_rows else rows
     first, end = plan.row_span
     whole = columns == shape.out_size(WIDTH) and rows >= end - first
+    if plan.frame_pairs and tiles * columns > machine.psum_bank_fp32_elems:
+        return False
     if not whole and plan.unit_frames * tiles * columns < least * machine.psum_bank_fp32_elems:
         return False
     slots = 2 * plan.read_frames * plan.v_frames * -(-shape.c_in // machine.partitions)
@@ -229,8 +241,11 @@ def _can_pair(plan: MinimalPlan) -> bool:
 def _unit_counts(plan: MinimalPlan) -> list[int]:
     """Units of a block that cut all units evenly: the most, and one of the fewer, if there is."""
     total = plan.tiles if plan.axis == DEPTH else plan.shape.out_size(DEPTH)
+    if plan.frame_pairs:
+        total = -(-total // OUTER.outputs)
     counts = [n for n in range(1, min(total, _MOST_UNITS) + 1) if total % n == 0]
-    return list(dict.fromkeys((counts[-1], counts[len(counts) // 2], counts[0])))[:2]
+    some = list(dict.fromkeys((counts[-1], counts[len(counts) // 2], counts[0])))[:2]
+    return [plan.stages * count for count in some]
 
 
 def _row_counts(plan: MinimalPlan) -> list[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from trnconv._nki import nisa, nl
 from trnconv.forms.minimal.core import MinimalBlock, MinimalCore
 from trnconv.forms.minimal.recipe import ChannelTile, MatrixProduct, Unit
+from trnconv.forms.minimal.stages import FIRST
 from trnconv.forms.recipe_parts import Rectangle
 
 # columns in the image of constants, from an output tile's first one on
@@ -32,6 +33,7 @@ class Chain(nl.NKIObject):
         self.lines = tile.lines
         self.rows = rectangle.row_end - rectangle.row
         self.columns = rectangle.column_end - rectangle.column
+        self.stage = unit.number % core.recipe.stages
         self.banks: list[nl.NkiTensor] = []  # in hand
         self.kept: list[nl.NkiTensor] = []  # what the second part of a chain needs of the first
 
@@ -74,7 +76,8 @@ class Chain(nl.NKIObject):
 
     def reads_zeros(self, product: MatrixProduct) -> bool:
         """Whether a product meets a frame of padding: never all of a unit's do."""
-        if not self.core.recipe.by_rows or self.core.recipe.unit_frames > 1:
+        recipe = self.core.recipe
+        if not recipe.by_rows or recipe.unit_frames > 1 or recipe.stages > 1:
             return False
         return self.block.kind.frames[self.unit.number + product.read].piece < 0
 
@@ -108,7 +111,8 @@ class Chain(nl.NKIObject):
     def weights_from(self, position: int, number: int) -> tuple[nl.NkiTensor, int]:
         """Weights of a position from one of its products on, and that product's place."""
         tile = self.tile
-        image = tile.weight + position * tile.position_weights
+        number_of = self.stage * self.core.recipe.positions + position
+        image = tile.weight + number_of * tile.position_weights
         first = tile.products[number].weight
         end = min(first + tile.streamed * tile.width, tile.position_weights)
         if self.core.recipe.streamed:
@@ -145,9 +149,9 @@ class Chain(nl.NKIObject):
         return self.shaped(self.core.next_copy())
 
     def copy(self, dst: nl.NkiTensor, bank: nl.NkiTensor, scale: int, bias: bool) -> None:  # noqa: FBT001
-        """dst = scale * bank [+ bias], by the Scalar engine."""
+        """dst = scale * bank [+ bias], by the Scalar engine; the first of several stages has it."""
         factor = self.constant(scale)
-        if bias:
+        if bias and self.stage == FIRST:
             added = self.constant(BIAS)
             nisa.activation(dst=dst, op=nl.copy, data=bank, scale=factor, bias=added)
         else:

@@ -163,7 +163,7 @@ def matrices_of_a_load(taps: int) -> int:
 def taps_of(plan: MinimalPlan, stack: int) -> tuple[Taps, ...]:
     """The matmuls of one product, for output tiles of a stack."""
     kernel = plan.shape.kernel
-    reads = kernel[DEPTH] if plan.by_rows else 1
+    reads = kernel[DEPTH] if plan.by_rows and not plan.frame_pairs else 1
     rows = 1 if plan.by_rows else kernel[HEIGHT]
     return _taps(in_channels(plan), reads, rows, kernel[WIDTH] + stack - 1)
 

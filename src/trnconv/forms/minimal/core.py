@@ -5,19 +5,17 @@ from __future__ import annotations
 from trnconv._nki import nisa, nl
 from trnconv.forms.kernel_parts import Turn, at_cell, listed, ring, sbuf
 from trnconv.forms.minimal.bank_pool import BankPool
+from trnconv.forms.minimal.prepare_steps import COMPLETE, LOAD, PAIR_UP, PrepareStep
 from trnconv.forms.minimal.prologue import InputFactors
 from trnconv.forms.minimal.recipe import (
     InLoad,
     InPart,
     MinimalBlockType,
     MinimalRecipe,
-    Prepare,
     XCopy,
     XLoad,
 )
 from trnconv.forms.recipe_parts import Place
-
-COMPLETE, LOAD = -1, -2  # steps of a preparation that are no step of the transform
 
 
 class MinimalBlock(nl.NKIObject):
@@ -74,6 +72,8 @@ class MinimalCore(nl.NKIObject):
             self.v_slots.append(ring(tile.v, tile.lines, nl.float16))
         self.weights = ring(recipe.weights, recipe.lines, nl.float16)
         self.scratch = ring(recipe.scratch, recipe.lines, nl.float16)
+        self.paired = ring(recipe.paired, recipe.lines, nl.float16)
+        self.held = ring(recipe.held, recipe.lines, nl.float32)
         self.copies = ring(recipe.copies, recipe.lines, nl.float32)
         self.outs = ring(recipe.out, recipe.lines, out_type(x[0], recipe))
         self.residuals = ring(recipe.residual, recipe.lines, x[0].dtype)
@@ -125,82 +125,6 @@ class MinimalCore(nl.NKIObject):
         elems = shape[0] * shape[1] * shape[2]
         flat = self.v_slots[tile][slot][0:lines, 0:elems]
         return flat.reshape((lines, shape[0], shape[1], shape[2]))
-
-
-class PrepareStep(nl.NKIObject):
-    """A part of the work of preparing transformed inputs: one step on one tile of channels.
-
-    `COMPLETE` is what inputs need before they are transformed. It comes early: nobody waits for it.
-    `LOAD` is the load of the tile's inputs, if inputs of a few tiles only are held.
-    """
-
-    def __init__(self, prepare: Prepare, tile: int, frame: int, step: int, after: int) -> None:
-        self.prepare = prepare
-        self.tile = tile
-        self.frame = frame  # of those that lie one after the other in transformed inputs
-        self.step = step
-        self.after = after  # so many early steps
-
-
-class PrepareSteps(nl.NKIObject):
-    """All steps of some preparations: those of the GpSimd engine come early, both in order.
-
-    `first` are loads that nothing has to come before. Each later one stands amid the steps on the
-    tile after the one whose place it takes, so that the queue of loads need not wait for those.
-    Then steps of the GpSimd engine come just before the others of their frame: not before a load.
-    """
-
-    def __init__(
-        self, recipe: MinimalRecipe, prepares: tuple[Prepare, ...] | list[Prepare]
-    ) -> None:
-        self.recipe = recipe
-        self.first: list[PrepareStep] = []
-        self.early: list[PrepareStep] = []
-        self.others: list[PrepareStep] = []
-        if recipe.x_tiles > 0:
-            self.list_with_loads(prepares)
-            return
-        for prepare in prepares:
-            if recipe.completes:
-                first = self.early if recipe.gpsimd_steps > 0 else self.others
-                for tile in range(len(recipe.in_tiles)):
-                    first.append(PrepareStep(prepare, tile, 0, COMPLETE, 0))
-            for tile in range(len(recipe.in_tiles)):
-                self.list_steps(prepare, tile, None)
-
-    def list_with_loads(self, prepares: tuple[Prepare, ...] | list[Prepare]) -> None:
-        """The same if inputs are loaded tile by tile."""
-        loads = []
-        for prepare in prepares:
-            for tile in range(len(self.recipe.in_tiles)):
-                loads.append(PrepareStep(prepare, tile, 0, LOAD, 0))
-        held = min(self.recipe.x_tiles, len(loads))
-        self.first = loads[0:held]
-        for number in range(len(loads)):
-            work = loads[number]
-            if self.recipe.completes:
-                self.others.append(PrepareStep(work.prepare, work.tile, 0, COMPLETE, 0))
-            load = None
-            if 0 < number <= len(loads) - held:
-                load = loads[number + held - 1]
-            self.list_steps(work.prepare, work.tile, load)
-
-    def list_steps(self, prepare: Prepare, tile: int, load: PrepareStep | None) -> None:
-        """Those of one tile of channels, with a load of another one amid."""
-        half = self.recipe.v_frames * len(self.recipe.steps) // 2
-        for frame in range(self.recipe.v_frames):
-            before = len(self.early)
-            for step in range(len(self.recipe.steps)):
-                if load != None and frame * len(self.recipe.steps) + step == half:
-                    self.others.append(load)
-                if step < self.recipe.gpsimd_steps:
-                    self.early.append(PrepareStep(prepare, tile, frame, step, 0))
-                else:
-                    needed = self.recipe.step_needs[step]
-                    after = before + needed if needed > 0 or self.recipe.completes else 0
-                    if self.recipe.x_tiles > 0:
-                        after = before + self.recipe.gpsimd_steps
-                    self.others.append(PrepareStep(prepare, tile, frame, step, after))
 
 
 def load_weights(core: MinimalCore, weight: int, weight_end: int) -> None:
@@ -303,7 +227,7 @@ def input_tile(core: MinimalCore, number: int, slot: int, part: InPart) -> nl.Nk
 
 
 def do_step(core: MinimalCore, block: MinimalBlock, work: PrepareStep) -> None:
-    """One step of a transform; its border is cleared before the first, and filled by the last."""
+    """One step of a preparation."""
     if work.step == LOAD:
         prepare = work.prepare
         for number in range(len(prepare.fresh)):
@@ -313,6 +237,14 @@ def do_step(core: MinimalCore, block: MinimalBlock, work: PrepareStep) -> None:
         clear_transformed(core, block, work)
         complete_inputs(core, block, work)
         return
+    if work.step == PAIR_UP:
+        pair_up(core, block, work)
+        return
+    transform_step(core, block, work)
+
+
+def transform_step(core: MinimalCore, block: MinimalBlock, work: PrepareStep) -> None:
+    """One step of a transform; its border is cleared before the first, and filled by the last."""
     recipe = core.recipe
     part = block.kind.ins[work.tile]
     slot = core.transformed(work.tile, work.prepare.slot, block.kind)
@@ -341,6 +273,28 @@ def do_step(core: MinimalCore, block: MinimalBlock, work: PrepareStep) -> None:
             nisa.tensor_copy(dst=border, src=source, engine=nisa.engine.scalar)
 
 
+def pair_up(core: MinimalCore, block: MinimalBlock, work: PrepareStep) -> None:
+    """The sum or difference of two frames of a tile, as its stage has it."""
+    recipe, part = core.recipe, block.kind.ins[work.tile]
+    frames = []
+    for slot in work.prepare.x_slots:
+        frames.append(input_tile(core, work.tile, slot, part))
+    nisa.tensor_tensor(
+        dst=paired_tile(core, work.tile, part),
+        data1=frames[1],
+        data2=frames[0],
+        op=nl.add if recipe.pair_steps[work.prepare.stage].scale > 0 else nl.subtract,
+        engine=nisa.engine.gpsimd if recipe.gpsimd_pairs else nisa.engine.vector,
+    )
+
+
+def paired_tile(core: MinimalCore, number: int, part: InPart) -> nl.NkiTensor:
+    """Paired frames of a tile of channels as [lines, rows, columns]."""
+    lines = core.recipe.in_tiles[number].lines
+    tile = core.paired[number % len(core.paired)]
+    return tile[0:lines, 0 : part.rows * part.columns].reshape((lines, part.rows, part.columns))
+
+
 def operand(core: MinimalCore, block: MinimalBlock, work: PrepareStep, number: int) -> nl.NkiTensor:
     """An operand of a step: an input, a transformed input or the scratch tile."""
     recipe = core.recipe
@@ -363,7 +317,10 @@ def operand(core: MinimalCore, block: MinimalBlock, work: PrepareStep, number: i
         first, step = part.x_row + number, recipe.outputs
     else:
         x_slot = work.prepare.x_slots[number]
-    tile = input_tile(core, work.tile, x_slot, part)
+    if recipe.stages > 1:
+        tile = paired_tile(core, work.tile, part)
+    else:
+        tile = input_tile(core, work.tile, x_slot, part)
     last = first + (rows - 1) * step + 1
     return tile[:, first:last:step, part.x_column : part.x_column + columns]
 

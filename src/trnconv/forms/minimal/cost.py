@@ -20,6 +20,7 @@ from trnconv.forms.minimal.block_cost import (
     out_look,
     outputs_cost,
     rates_of,
+    stores_cost,
     streamed_cost,
     total,
 )
@@ -31,6 +32,7 @@ from trnconv.forms.minimal.blocks import (
     frames_loaded,
     made_of_block,
     row_kinds,
+    stored_units,
 )
 from trnconv.forms.minimal.channels import out_channels
 from trnconv.forms.minimal.pace import TurnPace, straight_pace, turn_pace
@@ -292,7 +294,13 @@ def _sized_cost(plan: MinimalPlan) -> _SizeCost:
     every = len(frame_starts(plan)) * plan.shape.batch
     every_read, every_written, rows = _alike(plan, rates)
     into = {look: inputs_cost(rates, frames, tiles, look) for look in every_read}
-    out = {look: outputs_cost(rates, look).times(plan.units) for look in every_written}
+    stored = stored_units(plan)
+    out = {
+        look: outputs_cost(rates, look)
+        .times(plan.units)
+        .plus(stores_cost(rates, look).times(stored))
+        for look in every_written
+    }
     weights = {look: streamed_cost(rates, look).times(plan.units) for look in every_written}
     row, column = most_frequent(plan)
     kind = in_look(rates, row, column), out_look(row, column)

@@ -24,7 +24,7 @@ import ml_dtypes
 import numpy as np
 
 from trnconv.forms.half_precision import HALF_MAX, HALF_UNIT, RangeError, relative_rounding
-from trnconv.forms.minimal.transforms import TAPS, Transform
+from trnconv.forms.minimal.transforms import Transform
 
 Array = np.ndarray[Any, Any]
 _SAMPLES = 1 << 15
@@ -32,10 +32,10 @@ _SAMPLES = 1 << 15
 
 def roundings(transform: Transform) -> int:
     """Roundings between x and V."""
-    depth = [0] * (2 * transform.products + 1)
+    depth = dict.fromkeys(range(transform.products), 0)
     for step in transform.steps:
         depth[step.dst] = 1 + max(depth[step.a], depth[step.b])
-    return max(depth[transform.products : 2 * transform.products])
+    return max(depth[transform.products + product] for product in range(transform.products))
 
 
 @lru_cache(maxsize=16)
@@ -63,7 +63,8 @@ def expected_error(transform: Transform, dtype: str) -> float:
         )
     ]
     outputs = [
-        sum(float(a * a) * variance for a, variance in zip(row, share, strict=True)) / TAPS
+        sum(float(a * a) * variance for a, variance in zip(row, share, strict=True))
+        / transform.taps
         for row in transform.a_t
     ]
     return sqrt(sum(outputs) / len(outputs))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from trnconv._nki import nl
-from trnconv.forms.minimal.core import MinimalBlock, MinimalCore, PrepareSteps, do_step
+from trnconv.forms.minimal.core import MinimalBlock, MinimalCore, do_step
 from trnconv.forms.minimal.norm_steps import LateNorm
+from trnconv.forms.minimal.prepare_steps import PrepareSteps
 
 LAST_PAUSES = 2  # of a unit, in which nothing is prepared
 EARLIER = 2  # times: steps of the GpSimd engine are done in the first half of the others' pauses
@@ -14,7 +15,7 @@ class Filler(nl.NKIObject):
     """Steps that prepare the next unit, done in the pauses that chains leave the Vector engine.
 
     They end before the last of `chains`, so that the next unit need not wait. Those of the GpSimd
-    engine are issued earlier than those that read what they make, unless inputs are loaded late.
+    engine are issued earlier than those that read what they make, if their inputs are there.
     """
 
     def __init__(
@@ -38,7 +39,7 @@ class Filler(nl.NKIObject):
         """A share of the steps, and of the norm of the unit before."""
         self.pauses += 1
         early, others = len(self.works.early), len(self.works.others)
-        if self.core.recipe.x_tiles == 0:
+        if self.core.recipe.steps_ahead:
             self.do_early(min(early, EARLIER * early * self.pauses // self.all_pauses))
         until = min(others, others * self.pauses // self.all_pauses)
         while self.done < until:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from nkisim.machine import V3
-from trnconv.ask.ends import is_composed
+from trnconv.ask.ends import ITEM_BYTES, is_composed
 from trnconv.ask.policy import DIRECT
 from trnconv.ask.question import Question, of_one_frame
 from trnconv.ask.starts import FACTORS
@@ -17,18 +18,38 @@ from trnconv.forms.minimal.cost import cost_of, trips_of
 from trnconv.forms.minimal.error import largest_errors, require_range
 from trnconv.forms.minimal.lower import lower
 from trnconv.forms.minimal.pack import bias_channels, pack
-from trnconv.forms.minimal.plan import DEPTH, HEIGHT, MinimalPlan, family_of
+from trnconv.forms.minimal.plan import DEPTH, HEIGHT, V_BYTES, MinimalPlan, family_of
 from trnconv.forms.minimal.rules import broken_promise, broken_rules, why_not
-from trnconv.forms.minimal.transforms import TRANSFORMS
+from trnconv.forms.minimal.transforms import OUTER, TRANSFORMS, Transform, nested
 from trnconv.geometry import ConvShape
 
 _LEAST_CHANNELS = 96  # with fewer, the transforms take longer than the multiplications they save
 _LEAST_OUTPUTS = 32  # with fewer, a direct matmul has outputs of more columns than two
-FAMILIES = {
-    family_of(transform.name, axis): (transform, axis)
-    for transform in TRANSFORMS.values()
-    for axis in (DEPTH, HEIGHT)
-}
+
+
+class MinimalFamily(NamedTuple):
+    """An algorithm of the form: a transform along an axis, of frames by one or in pairs."""
+
+    transform: Transform
+    axis: int
+    pairs: bool
+
+    @property
+    def name(self) -> str:
+        """As plans and reports have it."""
+        return family_of(self.transform.name, self.axis, pairs=self.pairs)
+
+    @property
+    def whole(self) -> Transform:
+        """The transform of everything."""
+        return nested(OUTER, self.transform) if self.pairs else self.transform
+
+
+_PLAIN = [
+    MinimalFamily(t, axis, pairs=False) for t in TRANSFORMS.values() for axis in (DEPTH, HEIGHT)
+]
+_PAIRED = [MinimalFamily(transform, HEIGHT, pairs=True) for transform in TRANSFORMS.values()]
+FAMILIES = {family.name: family for family in (*_PLAIN, *_PAIRED)}
 
 
 _NEEDED = (
@@ -43,13 +64,25 @@ _NEEDED = (
 
 def _families(question: Question) -> tuple[str, ...]:
     """Transforms along frames or rows. Tiles of frames depend on where a chunk begins."""
-    every = FAMILIES.items()
-    return tuple(name for name, (_, axis) in every if axis == HEIGHT or not question.reproducible)
+    found = [family for family in _PLAIN if family.axis == HEIGHT or not question.reproducible]
+    if not question.reproducible and _has_channels_for_pairs(question):
+        found += _PAIRED
+    return tuple(family.name for family in found)
+
+
+def _has_channels_for_pairs(question: Question) -> bool:
+    """Whether frames in pairs can be faster than frames by one.
+
+    With less than a tile of inputs and outputs, or two of one of them, sums between stages take the
+    Vector engine longer than the Tensor engine takes for the products they save.
+    """
+    c_in, c_out, tile = question.shape.c_in, question.shape.c_out, question.machine.partitions
+    return min(c_in, c_out) >= tile and c_in * c_out >= 2 * tile**2
 
 
 def _refuses(question: Question, family: str) -> str:
     """By policy, or because tiles of outputs would not share their inputs."""
-    transform, axis = FAMILIES[family]
+    of = FAMILIES[family]
     if not isinstance(question.shape, ConvShape):
         return f"{family}: it computes plain convolutions only"
     if question.machine.generation < V3:
@@ -62,18 +95,30 @@ def _refuses(question: Question, family: str) -> str:
         return f"{family}: {question.machine.name} has {' and '.join(off)} switched off"
     if question.exact:
         return f"{family}: transforms spread Inf and NaN"
-    broken = broken_promise(transform, question.dtype, question.policy)
+    broken = broken_promise(of.whole, question.dtype, question.policy)
     if broken:
         return broken
-    reasons = [*why_not(question.shape, axis), *_refuses_share(question, family)]
+    reasons = [*why_not(question.shape, of.axis), *_refuses_share(question, of)]
+    if of.pairs:
+        reasons += _refuses_pairs(question.shape, question.dtype)
     if is_composed(question.end.activation):
         reasons.append(f"{question.end.activation} at the end: it has functions of one instruction")
     return f"{family}: {'; '.join(reasons)}" if reasons else ""
 
 
-def _refuses_share(question: Question, family: str) -> list[str]:
+def _refuses_pairs(shape: ConvShape, dtype: str) -> list[str]:
+    """Why frames cannot be computed two by two."""
+    reasons = why_not(shape, DEPTH)
+    if shape.out_size(DEPTH) < OUTER.outputs:
+        reasons.append("a single output frame")
+    if ITEM_BYTES[dtype] != V_BYTES:
+        reasons.append(f"{dtype}: pairs are of types of 16 bits")
+    return reasons
+
+
+def _refuses_share(question: Question, family: MinimalFamily) -> list[str]:
     """Why one of two cores cannot compute its share."""
-    share, (transform, axis) = question.share, FAMILIES[family]
+    share, (transform, axis, _) = question.share, family
     if share is None:
         return []
     if share.channels != (0, question.shape.c_out):
@@ -103,9 +148,13 @@ def _broken_promises(plan: MinimalPlan, question: Question) -> list[str]:
     return [refused] if refused else []
 
 
-def _named(family: str) -> tuple[str, int]:
-    transform, axis = FAMILIES[family]
-    return transform.name, axis
+def _candidates(
+    question: Question, family: str, followed: int = candidates.FOLLOWED
+) -> Iterator[MinimalPlan]:
+    of = FAMILIES[family]
+    return candidates.candidates(
+        question, of.transform.name, of.axis, pairs=of.pairs, followed=followed
+    )
 
 
 def _check_inputs(plan: MinimalPlan, inputs: tuple[Array, ...], factors: Array | None) -> None:
@@ -114,7 +163,7 @@ def _check_inputs(plan: MinimalPlan, inputs: tuple[Array, ...], factors: Array |
     if factors is not None:
         scales, shifts = (float(np.abs(factors[:, n::FACTORS]).max()) for n in range(FACTORS))
         largest = scales * largest + shifts
-    require_range(plan.algorithm, largest)
+    require_range(plan.whole, largest)
 
 
 def _given(question: Question) -> dict[str, Any]:
@@ -127,7 +176,7 @@ def _moved(plan: MinimalPlan, question: Question) -> MinimalPlan:
 
 
 def _rounding_errors(plan: MinimalPlan, x_max: float, w_sums: Array) -> tuple[Array, Array]:
-    return largest_errors(plan.algorithm, x_max, w_sums)
+    return largest_errors(plan.whole, x_max, w_sums)
 
 
 MINIMAL: Form[Any] = Form(
@@ -137,10 +186,8 @@ MINIMAL: Form[Any] = Form(
     refuses=_refuses,
     is_worth_asking=_is_worth_asking,
     least_gain=0.02,
-    candidates=lambda question, family: candidates.candidates(question, *_named(family)),
-    thorough=lambda question, family: candidates.candidates(
-        question, *_named(family), followed=candidates.THOROUGH
-    ),
+    candidates=_candidates,
+    thorough=lambda question, family: _candidates(question, family, candidates.THOROUGH),
     cost=cost_of,
     broken_rules=broken_rules,
     broken_promises=_broken_promises,

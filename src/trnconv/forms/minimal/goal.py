@@ -5,7 +5,8 @@ from __future__ import annotations
 from trnconv._nki import nisa, nl
 from trnconv.ask.ends import AFTER, BEFORE, IDENTITY
 from trnconv.forms.kernel_parts import OPERATORS
-from trnconv.forms.minimal.chain import Chain
+from trnconv.forms.minimal.chain import PLAIN, Chain
+from trnconv.forms.minimal.stages import EARLIER_FRAME, FIRST, HELD, SECOND
 
 
 class Goal(nl.NKIObject):
@@ -14,7 +15,7 @@ class Goal(nl.NKIObject):
     def __init__(
         self,
         chain: Chain,
-        out: nl.NkiTensor,
+        out: nl.NkiTensor | None,
         added: nl.NkiTensor | None,
         completes: bool,  # noqa: FBT001
     ) -> None:
@@ -50,11 +51,46 @@ class Goal(nl.NKIObject):
         other: nl.NkiTensor,
         between: nl.NkiTensor,
     ) -> None:
+        """What scale * bank + other ends in: an output, or of an early stage what others need."""
+        chain, stage = self.chain, self.chain.stage
+        if chain.core.recipe.stages == 1:
+            self.end_output(output, bank, scale, other, between)
+            return
+        first, second = self.held(0, output), self.held(1, output)
+        if stage == FIRST:
+            chain.add(first, bank, scale, other)
+            return
+        total = chain.shaped(chain.core.banks.between())
+        chain.add(total, bank, scale, other)
+        if stage == SECOND:
+            nisa.tensor_tensor(dst=second, data1=first, data2=total, op=nl.subtract)
+            nisa.tensor_tensor(dst=first, data1=first, data2=total, op=nl.add)
+        else:
+            before = first if stage == EARLIER_FRAME else second
+            self.end_output(output, total, PLAIN, before, between)
+
+    def held(self, which: int, output: int) -> nl.NkiTensor:
+        """What stages hold of one output: a float32 tile of the rectangle's shape."""
+        chain = self.chain
+        tile = chain.core.held[HELD * chain.tile.number + which]
+        elems = chain.rows * chain.columns
+        return chain.shaped(tile[:, output * elems : (output + 1) * elems])
+
+    def end_output(
+        self,
+        output: int,
+        bank: nl.NkiTensor,
+        scale: int,
+        other: nl.NkiTensor,
+        between: nl.NkiTensor,
+    ) -> None:
         """out = the end of scale * bank + other, phase by phase of stacked columns.
 
         With an activation or a residual that is not in `other`, the sum goes to `between` first.
         """
-        chain, recipe = self.chain, self.chain.core.recipe
+        chain, recipe, out = self.chain, self.chain.core.recipe, self.out
+        if out == None:  # of a pair of frames whose second one does not exist
+            return
         channels = chain.tile.channels
         adds = self.added != None and not recipe.gpsimd_residual
         plain = recipe.end.activation == IDENTITY and not adds
@@ -63,7 +99,7 @@ class Goal(nl.NKIObject):
         for phase in range(chain.tile.stack):
             first = phase * chain.tile.pitch
             last = first + channels
-            written = self.view(self.out, output, phase)
+            written = self.view(out, output, phase)
             count = written.shape[2]
             if plain:
                 nisa.scalar_tensor_tensor(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from trnconv.forms.minimal.core import COMPLETE, LOAD
 from trnconv.forms.minimal.engine_clocks import EngineClocks
 from trnconv.forms.minimal.on_chip import OnChip
 from trnconv.forms.minimal.pipeline_parts import Preparation, Preparations
+from trnconv.forms.minimal.prepare_steps import COMPLETE, LOAD, PAIR_UP
 from trnconv.forms.minimal.recipe import Prepare, XLoad
+from trnconv.forms.minimal.sbuf import PAIRED_TILES
 from trnconv.forms.minimal.score import InWork, Score
 
 
@@ -21,6 +22,7 @@ class InputRun(EngineClocks):
         held = score.x_tiles or len(score.ins)
         self.x = [[OnChip() for _ in range(held)] for _ in range(score.slots.x)]
         self.v = [[OnChip() for _ in range(score.m + 2)] for _ in range(score.slots.v)]
+        self.paired = [OnChip() for _ in range(PAIRED_TILES)]
         self.completes = any(work.completed or work.scaled for work in score.ins)
         self.x_places = 0.0  # when offsets of a turn into x are there
         self.cleared: dict[tuple[int, int], float] = {}  # when borders of transformed inputs are
@@ -51,7 +53,7 @@ class InputRun(EngineClocks):
         return self.x[slot][tile % len(self.x[slot])]
 
     def preparations(self, prepares: Iterable[Prepare]) -> Preparations:
-        """In the kernel's order (`core.PrepareSteps`)."""
+        """In the kernel's order (`prepare_steps.py`)."""
         tiles, count = range(len(self.score.ins)), self.score.early_steps
         works = Preparations([], [], [])
         if self.score.x_tiles:
@@ -59,8 +61,11 @@ class InputRun(EngineClocks):
             return works
         for prepare in prepares:
             if self.completes:
-                first = works.early if count else works.others
+                first = works.early if count and self.score.steps_ahead else works.others
                 first.extend(Preparation(prepare, n, 0, COMPLETE) for n in tiles)
+            if self.score.stages > 1:
+                self._list_pairs(works, prepare, [])
+                continue
             for tile in tiles:
                 self._list_steps(works, prepare, tile, [])
         return works
@@ -69,11 +74,27 @@ class InputRun(EngineClocks):
         tiles, held = range(len(self.score.ins)), self.score.x_tiles
         loads = [Preparation(prepare, tile, 0, LOAD) for prepare in prepares for tile in tiles]
         works.first.extend(loads[:held])
+        if self.score.stages > 1:
+            for prepare in prepares:
+                self._list_pairs(works, prepare, loads)
+            return
         for number, load in enumerate(loads):
             if self.completes:
                 works.others.append(load._replace(step=COMPLETE))
             amid = loads[number + held - 1 : number + held] if number else []
             self._list_steps(works, load.prepare, load.tile, amid)
+
+    def _list_pairs(self, works: Preparations, prepare: Prepare, loads: list[Preparation]) -> None:
+        tiles = len(self.score.ins)
+        works.others.extend(self._pair_of(prepare, 0, loads))
+        for tile in range(tiles):
+            amid = self._pair_of(prepare, tile + 1, loads) if tile + 1 < tiles else []
+            self._list_steps(works, prepare, tile, amid)
+
+    def _pair_of(self, prepare: Prepare, tile: int, loads: list[Preparation]) -> list[Preparation]:
+        completes = [Preparation(prepare, tile, 0, COMPLETE)] if loads and self.completes else []
+        next_load = loads[tile + self.score.x_tiles : tile + self.score.x_tiles + 1]
+        return [*completes, Preparation(prepare, tile, 0, PAIR_UP), *next_load]
 
     def _list_steps(
         self, works: Preparations, prepare: Prepare, tile: int, amid: list[Preparation]
@@ -89,7 +110,7 @@ class InputRun(EngineClocks):
                     continue
                 needs = self.score.steps[step].needs
                 after = before + needs if needs or self.completes else 0
-                after = before + count if self.score.x_tiles else after
+                after = after if self.score.steps_ahead else before + count
                 works.others.append(Preparation(prepare, tile, frame, step, after))
 
     def prepare(self, work: Preparation) -> None:
@@ -105,13 +126,23 @@ class InputRun(EngineClocks):
                 exists = not self.score.missing[frame]
                 self._complete(of, self.input_of(work.tile, slot), exists=exists)
             return
+        if work.step == PAIR_UP:
+            self._pair_up(work, of)
+            return
+        self._transform(work, of)
+
+    def _transform(self, work: Preparation, of: InWork) -> None:
+        """One step of a transform."""
         step = self.score.steps[work.step]
         v = self.v[work.prepare.slot][step.product]  # -1, scratch: as the last one
         if work.step == 0 and work.frame == 0 and not self.completes:
             self._clear(work, of)
         slot, frame = work.prepare.slot, work.frame
-        slots = [work.prepare.x_slots[frame + number] for number in step.inputs]
-        inputs = [self.input_of(work.tile, x_slot) for x_slot in slots]
+        if self.score.stages > 1:
+            inputs = [self._paired(work.tile)] if step.inputs else []
+        else:
+            slots = [work.prepare.x_slots[frame + number] for number in step.inputs]
+            inputs = [self.input_of(work.tile, x_slot) for x_slot in slots]
         made = [self.made[slot, work.tile, frame, product] for product in step.made]
         cleared = self.cleared.get((slot, work.tile), 0.0)  # a step writes around the border
         ready = max((v.free, cleared, *(x.ready for x in inputs), *made))
@@ -126,6 +157,21 @@ class InputRun(EngineClocks):
         v.ready = max(v.ready, placed.visible + self.hop_ns)
         if work.step == len(self.score.steps) - 1 and frame == self.score.v_frames - 1:
             self._fill(work, of)
+
+    def _paired(self, tile: int) -> OnChip:
+        return self.paired[tile % len(self.paired)]
+
+    def _pair_up(self, work: Preparation, of: InWork) -> None:
+        """Two frames of a tile of channels."""
+        inputs = [self.input_of(work.tile, slot) for slot in work.prepare.x_slots]
+        dst = self._paired(work.tile)
+        ready = max(dst.free, *(x.ready for x in inputs))
+        if self.score.gpsimd_pairs:
+            placed = self.gpsimd(self.costs.gpsimd(of.paired), ready)
+        else:
+            placed = self.vector(self.costs.vector(of.paired, psum=False), ready)
+        self.used(placed.released, *inputs)
+        dst.ready = placed.visible + self.hop_ns
 
     def _clear(self, work: Preparation, of: InWork) -> None:
         """The border of transformed inputs, all products."""

@@ -13,6 +13,7 @@ GpSimd engine make a part of V and add the residual. The loop nest:
         for each block of outputs, unrolled or in a hardware loop           run_blocks, roll
             for each unit of the block: a tile of frames, or some frames    run_body
                 start to load inputs of units to come, or of their first channels
+                (where frames are paired, a unit is a stage of four: `stages.py`)
                 for each tile of output channels and rectangle of positions run_unit
                     a chain: the products in PSUM, A^T and the end          begin_chain, finish
                     meanwhile, some steps that make V of the next unit      Filler
@@ -32,7 +33,6 @@ from trnconv.forms.minimal.chains import begin_chain, end_chain
 from trnconv.forms.minimal.core import (
     MinimalBlock,
     MinimalCore,
-    PrepareSteps,
     do_step,
     load_frame,
     load_weights,
@@ -41,6 +41,7 @@ from trnconv.forms.minimal.core import (
 from trnconv.forms.minimal.filler import Filler
 from trnconv.forms.minimal.goal import Goal
 from trnconv.forms.minimal.norm_steps import LateNorm, OutputNorm
+from trnconv.forms.minimal.prepare_steps import PrepareSteps
 from trnconv.forms.minimal.recipe import Group, MinimalRecipe, Turns, Unit
 from trnconv.forms.minimal.stores import residual_of, store
 from trnconv.forms.recipe_parts import Place, RecipePair
@@ -317,7 +318,7 @@ def begin(core: MinimalCore, block: MinimalBlock) -> None:
     for work in works.first:
         do_step(core, block, work)
     ahead = 0
-    if core.recipe.x_tiles == 0:
+    if core.recipe.steps_ahead:
         ahead = len(works.early)
     for number in range(ahead):
         do_step(core, block, works.early[number])
@@ -364,10 +365,14 @@ def run_unit(
     filler = Filler(core, blocks, works, chains, late)
     before: Goal | None = None
     outs = []
+    stored = block.kind.units[unit.number].frames > 0
     for tile in group.tiles:
-        out = core.next_out()
-        outs.append(out)
-        added = residual_of(core, block, unit, tile)
+        out: nl.NkiTensor | None = None
+        added: nl.NkiTensor | None = None
+        if stored:
+            out = core.next_out()
+            outs.append(out)
+            added = residual_of(core, block, unit, tile)
         rectangles = block.kind.outs[tile.stack - 1].tiles
         for number in range(len(rectangles)):
             one = Chain(core, block, unit, tile, rectangles[number], group.weight)
@@ -378,12 +383,13 @@ def run_unit(
             before = goal
     if before != None:
         finish(before, filler)
-    late.follow(block, unit, outs)
+    if stored:
+        late.follow(block, unit, outs)
 
 
 def finish(goal: Goal, filler: Filler) -> None:
     """The rest of a chain; the last one of an output buffer has it stored."""
     chain = goal.chain
     end_chain(chain, goal, filler)
-    if goal.completes:
+    if goal.completes and goal.out != None:
         store(chain.core, chain.block, chain.unit, chain.tile, goal.out)

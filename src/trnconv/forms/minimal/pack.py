@@ -23,6 +23,7 @@ from trnconv.forms.minimal.channels import (
 from trnconv.forms.minimal.lower import MinimalLowered, out_groups
 from trnconv.forms.minimal.plan import MinimalPlan
 from trnconv.forms.minimal.sbuf import CONSTANTS, constant_columns
+from trnconv.forms.minimal.stages import weight_rows
 
 Array = np.ndarray[Any, Any]
 
@@ -31,12 +32,16 @@ def transformed_weights(w: Array, plan: MinimalPlan) -> Array:
     """G w along the plan's axis, in float64: [products, C_out, C_in, taps across, KW].
 
     Taps across are rows if tiles are frames, and frames if tiles are rows. Powers of two that the
-    sums are to hold are included.
+    sums are to hold are included. Where frames are paired, products are those of every stage, and
+    there is one tap across.
     """
     algorithm = plan.algorithm
     g = np.array([[float(value) for value in row] for row in algorithm.g])
     g *= np.array(algorithm.held, np.float64)[:, None]
     moved = np.moveaxis(w.astype(np.float64), 2 + plan.axis, 2)
+    if plan.frame_pairs:
+        u = np.einsum("sa,pt,oitab->spoib", np.array(weight_rows()), g, moved)
+        return np.asarray(u.reshape(-1, *u.shape[2:4], 1, u.shape[4]))
     return np.asarray(np.einsum("pt,oitab->poiab", g, moved))
 
 
@@ -62,7 +67,7 @@ def pack_weights(u: Array, plan: MinimalPlan) -> Array:
     image = np.zeros((plan.target.partitions, groups[-1].weight_end), np.float16)
     ins, outs = in_channels(plan), out_channels(plan)
     for tile, out in zip((tile for group in groups for tile in group.tiles), outs, strict=True):
-        for product in range(plan.algorithm.products):
+        for product in range(plan.stages * plan.algorithm.products):
             first = tile.weight + product * tile.position_weights
             for number, taps in enumerate(taps_of(plan, out.shared)):
                 column = first + number * out.width

@@ -19,6 +19,7 @@ from trnconv.forms.minimal.on_chip import OnChip, Pool, Rotation
 from trnconv.forms.minimal.pipeline_parts import OutputRun, Preparations
 from trnconv.forms.minimal.recipe import Prepare, Unit
 from trnconv.forms.minimal.score import OutWork, Score, TransferWork
+from trnconv.forms.minimal.stages import FIRST, HELD, SECOND
 
 
 class Pipeline(InputRun):
@@ -27,7 +28,8 @@ class Pipeline(InputRun):
     def __init__(self, score: Score) -> None:
         super().__init__(score)
         slots = score.slots
-        self.banks = Pool(score.machine.psum_banks)
+        self.banks = Pool(score.machine.psum_banks - (score.stages > 1))
+        self.between = OnChip()  # a bank for sums on their way, if there are several stages
         self.copies, self.outs = Rotation(slots.copies), Rotation(slots.outs)
         self.residuals, self.weights = Rotation(slots.residuals), Rotation(slots.weights)
         self.kept_weights = 0.0  # when they are there
@@ -47,7 +49,7 @@ class Pipeline(InputRun):
         works = self.preparations(body.first_prepares)
         for work in works.first:
             self.prepare(work)
-        ahead = 0 if self.score.x_tiles else len(works.early)
+        ahead = len(works.early) if self.score.steps_ahead else 0
         for work in works.early[:ahead]:
             self.prepare(work)
         for work in works.others:
@@ -87,11 +89,13 @@ class Pipeline(InputRun):
         self.all_pauses = max(1, chains * self.score.m - LAST_PAUSES)
         before: OutputRun | None = None
         outs = []
+        stored = self.score.stored[unit.number]
         for tile in self.score.outs:
-            out = self.outs.take()
-            out.ready = 0.0
-            outs.append(out)
-            added = self._residual(tile)
+            out = self.outs.take() if stored else None
+            if out is not None:
+                out.ready = 0.0
+                outs.append(out)
+            added = self._residual(tile) if stored else None
             for number, elems in enumerate(tile.rectangles):
                 goal = OutputRun(tile, elems, unit, self.score.wanted[unit.number], out)
                 goal.added = added
@@ -102,9 +106,10 @@ class Pipeline(InputRun):
                 before = goal
         if before is not None:
             self._finish(before)
-        self.complete_norm()
-        if self.norm is not None:
-            self.norm.begin(outs)
+        if stored:
+            self.complete_norm()
+            if self.norm is not None:
+                self.norm.begin(outs)
 
     def _residual(self, tile: OutWork) -> OnChip | None:
         if not self.score.residual:
@@ -129,7 +134,8 @@ class Pipeline(InputRun):
     def _finish(self, goal: OutputRun) -> None:
         if self.score.m > 2:
             self._outer_outputs(goal)
-        if goal.completes and (self.score.norm is None or self.score.norm.keeps):
+        stores = self.score.norm is None or self.score.norm.keeps
+        if goal.completes and goal.out is not None and stores:
             self._load_y_places()
             ready = max(goal.out.ready, self.y_places)
             self.done = goal.out.free = self.move(goal.tile.store, "store", ready)
@@ -230,7 +236,7 @@ class Pipeline(InputRun):
         """A share of the steps that prepare the next unit."""
         self.pauses += 1
         early, others = len(self.works.early), len(self.works.others)
-        if not self.score.x_tiles:
+        if self.score.steps_ahead:
             self._prepare_early(min(early, EARLIER * early * self.pauses // self.all_pauses))
         until = min(others, others * self.pauses // self.all_pauses)
         while self.prepared < until:
@@ -306,19 +312,41 @@ class Pipeline(InputRun):
         dst.ready, dst.vector_ready = placed.visible + self.hop_ns, placed.visible
 
     def _end(self, goal: OutputRun, bank: OnChip, other: OnChip, between: OnChip) -> None:
-        """An output, phase by phase of stacked columns; with more to do, by way of `between`."""
+        """An output, or what a stage holds, which no other engine reads."""
+        stage = goal.unit.number % self.score.stages
+        if self.score.stages == 1:
+            self._end_output(goal, goal.out, bank, other, between)
+            return
+        self._add(self.between, bank, other, goal.elems)
+        if stage == SECOND:
+            for _ in range(HELD):
+                self._add(self.between, self.between, self.between, goal.elems)
+        elif stage != FIRST:
+            self._end_output(goal, goal.out, self.between, self.between, between)
+
+    def _end_output(
+        self,
+        goal: OutputRun,
+        out: OnChip | None,
+        bank: OnChip,
+        other: OnChip,
+        between: OnChip,
+    ) -> None:
+        """Phase by phase of stacked columns; with more to do, by way of `between`."""
+        if out is None:
+            return
         adds = goal.added is not None and not self.score.gpsimd_residual
         plain = self.score.end.activation == IDENTITY and not adds
         if not plain:
             self._add(between, bank, other, goal.elems)
         for _ in range(goal.tile.stack):
             if plain:
-                ready = max(bank.vector_ready, other.vector_ready, goal.out.free)
+                ready = max(bank.vector_ready, other.vector_ready, out.free)
                 placed = self.vector(self.costs.vector(goal.elems, psum=True), ready)
                 self.used(placed.released, bank, other)
-                self.written(goal.out, placed.visible)
+                self.written(out, placed.visible)
             else:
-                self._finish_output(goal, between)
+                self._finish_output(goal, out, between)
 
     def _add_first(self, goal: OutputRun, dst: OnChip, other: OnChip) -> OnChip:
         """dst = other + residual by the GpSimd engine, if that is its work; else other as it is."""
@@ -331,18 +359,18 @@ class Pipeline(InputRun):
             dst.written(placed.visible + self.hop_ns)
         return dst
 
-    def _finish_output(self, goal: OutputRun, value: OnChip) -> None:
+    def _finish_output(self, goal: OutputRun, out: OnChip, value: OnChip) -> None:
         end, added = self.score.end, goal.added
         if added is None or self.score.gpsimd_residual:
-            self._activate(goal.out, value, goal)
+            self._activate(out, value, goal)
         elif end.activation == IDENTITY:
-            self._add_residual(goal.out, value, added, goal)
+            self._add_residual(out, value, added, goal)
         elif end.residual == BEFORE:
             self._add_residual(value, value, added, goal)
-            self._activate(goal.out, value, goal)
+            self._activate(out, value, goal)
         else:
             self._activate(value, value, goal)
-            self._add_residual(goal.out, value, added, goal)
+            self._add_residual(out, value, added, goal)
 
     def _activate(self, dst: OnChip, value: OnChip, goal: OutputRun) -> None:
         placed = self.scalar(self.costs.scalar(goal.elems), max(value.ready, dst.free))

@@ -15,7 +15,7 @@ class OutputRun:
     __slots__ = ("added", "banks", "completes", "elems", "kept", "out", "tile", "unit", "wanted")
 
     def __init__(
-        self, tile: OutWork, elems: int, unit: Unit, wanted: tuple[int, ...], out: OnChip
+        self, tile: OutWork, elems: int, unit: Unit, wanted: tuple[int, ...], out: OnChip | None
     ) -> None:
         self.tile = tile
         self.elems = elems
@@ -29,7 +29,7 @@ class OutputRun:
 
 
 class Preparation(NamedTuple):
-    """A step of preparing transformed inputs, or `LOAD` or `COMPLETE` of `core.py`."""
+    """A step of preparing transformed inputs, or one of those `prepare_steps.py` names."""
 
     prepare: Prepare
     tile: int
@@ -39,7 +39,7 @@ class Preparation(NamedTuple):
 
 
 class Preparations(NamedTuple):
-    """Steps as `core.PrepareSteps` lists them: first loads, the GpSimd engine's, all others."""
+    """Steps as `PrepareSteps` lists them: first loads, the GpSimd engine's, all others."""
 
     first: list[Preparation]
     early: list[Preparation]

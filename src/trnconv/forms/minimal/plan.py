@@ -9,18 +9,21 @@ from typing import Any, ClassVar
 from trnconv.ask.ends import ITEM_BYTES
 from trnconv.forms.form import Plan
 from trnconv.forms.minimal.error import expected_ratio
-from trnconv.forms.minimal.transforms import Transform, transform_of
+from trnconv.forms.minimal.transforms import OUTER, Transform, nested, transform_of
 from trnconv.geometry import ConvShape
 
 DEPTH, HEIGHT, WIDTH = 0, 1, 2
 V_DTYPE = "float16"  # of transformed inputs and weights
 V_BYTES = ITEM_BYTES[V_DTYPE]
+PAIR = 2  # frames whose sum or difference is transformed, if frames are paired
 STACKED_COLUMNS = 2  # that a matmul of few output channels makes
 _ALONG = {DEPTH: "frames", HEIGHT: "rows"}
 
 
-def family_of(transform: str, axis: int) -> str:
+def family_of(transform: str, axis: int, *, pairs: bool = False) -> str:
     """An algorithm by name: its transform, and what its tiles are made of."""
+    if pairs:
+        return f"{OUTER.name} x {transform}, {_ALONG[DEPTH]} x {_ALONG[axis]}"
     return f"{transform}, {_ALONG[axis]}"
 
 
@@ -46,7 +49,8 @@ class MinimalPlan(Plan):
     -`anchor`, the position of the first output in a longer sequence; so parts of a sequence cut it
     into the same tiles. Outputs of F(2,3) meet no inputs but their own three, so a part may end
     within a tile and still have the bits of the whole; parts of F(4,3) have to end with whole tiles
-    for that.
+    for that. With `frame_pairs`, F(2,3) along frames goes around the transform along rows: a unit
+    is one of its products (`stages.py`), so that every two frames have four units.
     """
 
     form: ClassVar[str] = "minimal"
@@ -74,11 +78,13 @@ class MinimalPlan(Plan):
     rows_of: tuple[int, int] | None = None  # output rows of one of two cores; None: all
     unit_frames: int = 1  # that share matmuls and streamed weights, if tiles are rows
     x_tiles: int = 0  # of input channels in SBUF, loaded as they are transformed; 0: all, ahead
+    frame_pairs: bool = False  # tiles of rows of two frames, which F(2,3) computes together
+    gpsimd_pairs: bool = False  # that engine makes sums and differences of frames
 
     @property
     def family(self) -> str:
         """The transform, and what its tiles are made of."""
-        return family_of(self.transform, self.axis)
+        return family_of(self.transform, self.axis, pairs=self.frame_pairs)
 
     @property
     def piece_frames(self) -> tuple[int, ...]:
@@ -100,23 +106,25 @@ class MinimalPlan(Plan):
         """
         whole = self.columns >= self.shape.out_size(WIDTH)
         even = self.columns % STACKED_COLUMNS == 0
-        last = not self.gpsimd_residual
+        last = not self.gpsimd_residual and not self.frame_pairs
         return self.by_rows and last and (not self.shares_columns or whole or even)
 
     @property
     def expected_ratio(self) -> float:
         """See `error.py`."""
-        return expected_ratio(self.algorithm, self.dtype)
+        return expected_ratio(self.whole, self.dtype)
 
     def block(self) -> tuple[int, int, int]:
         """Output frames, rows and columns of a block."""
-        return self.units * self.out_frames, self.rows, self.columns
+        return self.frames_of_units, self.rows, self.columns
 
     def in_words(self) -> str:
         """The decisions in a line."""
         along = "rows" if self.by_rows else "frames"
         loop = "a hardware loop" if self.rolled else "unrolled"
         weights = "weights streamed" if self.streamed else "weights in SBUF"
+        if self.frame_pairs:
+            along += f" in {OUTER.name} along frames"
         units = f"{self.units} units"
         if self.shares_sums:
             units += f" of {self.unit_frames} frames"
@@ -133,6 +141,23 @@ class MinimalPlan(Plan):
         return transform_of(self.transform)
 
     @property
+    def whole(self) -> Transform:
+        """The transform of everything along frames and rows."""
+        return nested(OUTER, self.algorithm) if self.frame_pairs else self.algorithm
+
+    @property
+    def stages(self) -> int:
+        """Units that compute the same outputs together."""
+        return OUTER.products if self.frame_pairs else 1
+
+    @property
+    def frames_of_units(self) -> int:
+        """Output frames of a block."""
+        if self.frame_pairs:
+            return self.units // self.stages * OUTER.outputs
+        return self.units * self.out_frames
+
+    @property
     def by_rows(self) -> bool:
         """Whether tiles are rows."""
         return self.axis == HEIGHT
@@ -145,10 +170,10 @@ class MinimalPlan(Plan):
     @property
     def chain_banks(self) -> int:
         """PSUM banks of chains in hand: one of F(4,3) ends after the next one has begun."""
-        banks = self.algorithm.banks
+        banks, between = self.algorithm.banks, int(self.frame_pairs)  # see stages.py
         if self.m > 2:
-            return 2 * banks - 1
-        return banks if self.midgroup else 2 * banks
+            return 2 * banks - 1 + between
+        return (banks if self.midgroup else 2 * banks) + between
 
     @property
     def phase(self) -> int:
@@ -179,7 +204,7 @@ class MinimalPlan(Plan):
     def block_frames(self) -> int:
         """Input frames of a block, padding included."""
         if self.by_rows:
-            return self.units * self.unit_frames + self.shape.kernel[DEPTH] - 1
+            return self.frames_of_units + self.shape.kernel[DEPTH] - 1
         return self.m * (self.units - 1) + self.algorithm.products
 
     @property
@@ -190,12 +215,14 @@ class MinimalPlan(Plan):
         """
         if not self.by_rows:
             return self.algorithm.products
+        if self.frame_pairs:
+            return PAIR
         return self.unit_frames + self.shape.kernel[DEPTH] - 1 if self.shares_sums else 1
 
     @property
     def v_frames(self) -> int:
         """Frames that lie one after the other in a tile of transformed inputs."""
-        return self.tile_frames if self.by_rows else 1
+        return self.tile_frames if self.by_rows and not self.frame_pairs else 1
 
     @property
     def shares_columns(self) -> bool:
@@ -206,7 +233,13 @@ class MinimalPlan(Plan):
     @property
     def read_frames(self) -> int:
         """Tiles of transformed inputs that one unit reads."""
-        return self.shape.kernel[DEPTH] if self.by_rows and not self.shares_sums else 1
+        apart = self.shares_sums or self.frame_pairs
+        return self.shape.kernel[DEPTH] if self.by_rows and not apart else 1
+
+    @property
+    def steps_ahead(self) -> bool:
+        """Whether steps of the GpSimd engine need nothing but inputs that were loaded long ago."""
+        return not self.x_tiles and not self.frame_pairs
 
     @property
     def frames(self) -> tuple[int, ...]:

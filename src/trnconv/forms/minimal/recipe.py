@@ -141,6 +141,7 @@ class Prepare(NKIObject):
     x_slots: tuple[int, ...]
     fresh: tuple[int, ...]
     frames: tuple[int, ...]
+    stage: int = 0  # of the unit they are for
 
 
 @dataclass(frozen=True)
@@ -187,6 +188,7 @@ class ChannelTile(NKIObject):
     lines: int
     width: int  # columns of a stationary matrix
     side_by_side: bool  # each column of the stack in a column tile of the array
+    number: int
     constant: int  # first column in the image of constants
     weight: int  # first column in the weight image
     position_weights: int  # columns of one product
@@ -251,9 +253,13 @@ class MinimalRecipe(NKIObject):
     unit_frames: int  # output frames that share sums, if tiles are rows
     v_frames: int  # that lie one after the other in a tile of transformed inputs
     x_tiles: int  # of input channels whose inputs are loaded as they are transformed; 0: ahead
+    stages: int  # units that compute the same outputs together: see stages.py
+    pair_steps: tuple[TransformStep, ...]  # which frames each stage adds, or subtracts
+    gpsimd_pairs: bool  # that engine does
     steps: tuple[TransformStep, ...]
     gpsimd_steps: int  # the first so many steps are the GpSimd engine's
     step_needs: tuple[int, ...]  # how many of them each step has to wait for
+    steps_ahead: bool  # they are done ahead of the others; else just before those that need them
     gpsimd_residual: bool  # that engine adds the residual, before sums are read
     fence: bool  # whether the output is copied onto itself after loops
     midgroup: bool  # sums are read while they still grow
@@ -276,6 +282,8 @@ class MinimalRecipe(NKIObject):
     weights: Ring
     streamed: bool  # weights are loaded product by product; else group by group
     scratch: Ring  # one tile of transformed inputs, if steps need one
+    paired: Ring  # sums or differences of two input frames
+    held: Ring  # float32 tiles: what stages hold of each tile of output channels
     copies: Ring  # float32 tiles
     out: Ring
     residual: Ring

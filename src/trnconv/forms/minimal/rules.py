@@ -6,13 +6,13 @@ from trnconv.ask.ends import AFTER, BEFORE, IDENTITY, ITEM_BYTES, Epilogue
 from trnconv.ask.limits import MAX_OFFSET
 from trnconv.ask.policy import DIRECT, HALF, LIMITS, Policy
 from trnconv.forms.form import switched_off
-from trnconv.forms.minimal.blocks import blocks_of_span, frame_starts, row_kinds
+from trnconv.forms.minimal.blocks import blocks_of_span, column_kinds, frame_starts, row_kinds
 from trnconv.forms.minimal.channels import in_channels, out_channels
 from trnconv.forms.minimal.error import expected_ratio, range_limit
 from trnconv.forms.minimal.plan import DEPTH, HEIGHT, V_BYTES, MinimalPlan
 from trnconv.forms.minimal.sbuf import largest_inputs, sbuf_end
 from trnconv.forms.minimal.tempo import broken_schedule
-from trnconv.forms.minimal.transforms import TAPS, Transform
+from trnconv.forms.minimal.transforms import OUTER, TAPS, Transform
 from trnconv.geometry import ONCE, REPLICATE, ZEROS, ConvShape
 
 _AXIS_WORDS = {DEPTH: "frames", HEIGHT: "rows"}
@@ -71,6 +71,7 @@ def broken_rules(plan: MinimalPlan) -> list[str]:
         return broken
     return [
         *switched_off(plan),
+        *_pairs(plan),
         *_turns(plan),
         *broken_schedule(plan),
         *_norm(plan),
@@ -99,6 +100,23 @@ def _norm(plan: MinimalPlan) -> list[str]:
         )
     if not 0 <= norm.first < plan.shape.out_size(DEPTH):
         broken.append(f"{norm.first} frames apart: there are {plan.shape.out_size(DEPTH)}")
+    return broken
+
+
+def _pairs(plan: MinimalPlan) -> list[str]:
+    """Frames that are paired: along another axis than tiles, with sums that a bank holds."""
+    if not plan.frame_pairs:
+        return ["pairs of frames made by the GpSimd engine: there are none"] * plan.gpsimd_pairs
+    if not plan.by_rows:
+        return ["pairs of frames of tiles of frames: pair those of tiles of rows"]
+    broken = why_not(plan.shape, DEPTH)
+    rows = max(span.outs for span, _ in row_kinds(plan)) // plan.m
+    columns = max(span.outs for span, _ in column_kinds(plan))
+    most = plan.target.psum_bank_fp32_elems
+    if any(rows * -(-columns // tile.stack) > most for tile in out_channels(plan)):
+        broken.append(f"pairs of frames of {rows} x {columns} tiles: a bank has {most} sums")
+    if plan.item_bytes != V_BYTES:
+        broken.append(f"pairs of frames of {plan.dtype}: the kernel adds types of 16 bits")
     return broken
 
 
@@ -147,9 +165,13 @@ def _turns(plan: MinimalPlan) -> list[str]:
 def _units(plan: MinimalPlan) -> list[str]:
     """Units have to fill blocks, and blocks all frames."""
     frames = plan.unit_frames
-    if frames < 1 or (frames > 1 and not plan.by_rows):
-        return [f"units of {frames} frames: only tiles of rows have several"]
+    if frames < 1 or (frames > 1 and (not plan.by_rows or plan.frame_pairs)):
+        return [f"units of {frames} frames: only tiles of rows have several, of frames by one"]
     units = plan.shape.out_size(DEPTH) if plan.by_rows else plan.tiles
+    if plan.frame_pairs:
+        if plan.units % plan.stages:
+            return [f"blocks of {plan.units} units: pairs of frames have {plan.stages}"]
+        units = -(-units // OUTER.outputs) * plan.stages
     if units % (plan.units * frames):
         each = f" of {frames} frames" if frames > 1 else ""
         return [f"blocks of {plan.units} units{each}: {units} are not a multiple"]

@@ -10,6 +10,7 @@ from trnconv.ask.starts import FACTORS
 from trnconv.forms.minimal.blocks import column_kinds, row_kinds
 from trnconv.forms.minimal.channels import in_channels, matrices_of_a_load, out_channels, taps_of
 from trnconv.forms.minimal.plan import LEAST, V_BYTES, MinimalPlan
+from trnconv.forms.minimal.stages import HELD
 from trnconv.forms.recipe_parts import Ring, first_address
 from trnconv.forms.rectangles import rectangles
 
@@ -18,6 +19,7 @@ _ALIGN = 64
 _FLOAT_BYTES = _INT_BYTES = 4
 _CHAINS = 2  # chains whose copies are held at once
 RESIDUALS = 2  # buffers for what is added to outputs
+PAIRED_TILES = 2  # one is transformed, another made
 _NORM_STEPS = 4  # of a norm of one tile, whose squares and products are held at once
 NORM_CONSTANTS = 2  # columns of an output tile: scale and b
 _BF16_BYTES = 2
@@ -31,6 +33,8 @@ class FastMemory:
     v: tuple[Ring, ...]
     weights: Ring
     scratch: Ring
+    paired: Ring
+    held: Ring
     copies: Ring
     out: Ring
     residual: Ring
@@ -82,7 +86,7 @@ def group_columns(plan: MinimalPlan) -> int:
         )
         for first in range(0, len(tiles), plan.group)
     ]
-    return max(widths) * plan.algorithm.products
+    return max(widths) * plan.algorithm.products * plan.stages
 
 
 def largest_rectangle(plan: MinimalPlan) -> int:
@@ -125,14 +129,17 @@ def lay_out(plan: MinimalPlan) -> FastMemory:
     floor, algorithm = _Floor(first), plan.algorithm
     x_elems, v_elems = largest_inputs(plan)
     count = len(in_channels(plan))
-    held = plan.x_tiles or count
-    x = tuple(floor.ring(plan.x_slots, x_elems, plan.item_bytes) for _ in range(held))
+    x = tuple(
+        floor.ring(plan.x_slots, x_elems, plan.item_bytes) for _ in range(plan.x_tiles or count)
+    )
     all_elems = algorithm.products * plan.v_frames * v_elems
     v = tuple(floor.ring(plan.v_slots, all_elems, V_BYTES) for _ in range(count))
     out_rows = max(span.outs for span, _ in row_kinds(plan)) * plan.out_frames
     out_elems = out_rows * min(plan.columns, plan.shape.out_size(2))
     weights = floor.ring(*_weight_slots(plan), V_BYTES)
     scratch = floor.ring(1 if algorithm.scratch() else 0, v_elems, V_BYTES)
+    paired = floor.ring(PAIRED_TILES if plan.frame_pairs else 0, x_elems, V_BYTES)
+    held = floor.ring(held_tiles(plan), plan.m * largest_rectangle(plan), _FLOAT_BYTES)
     copies = floor.ring(float_copies(plan), largest_rectangle(plan), _FLOAT_BYTES)
     out = floor.ring(out_slots(plan), out_elems, plan.out_bytes)
     has_residual = plan.end.residual != NO_RESIDUAL
@@ -146,6 +153,8 @@ def lay_out(plan: MinimalPlan) -> FastMemory:
         v,
         weights,
         scratch,
+        paired,
+        held,
         copies,
         out,
         residual,
@@ -155,6 +164,11 @@ def lay_out(plan: MinimalPlan) -> FastMemory:
         places.address,
         floor.at - first,
     )
+
+
+def held_tiles(plan: MinimalPlan) -> int:
+    """Tiles of sums between stages."""
+    return HELD * len(out_channels(plan)) if plan.frame_pairs else 0
 
 
 def out_slots(plan: MinimalPlan) -> int:

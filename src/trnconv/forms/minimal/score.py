@@ -23,7 +23,7 @@ from trnconv.forms.minimal.channels import (
     out_channels,
     taps_of,
 )
-from trnconv.forms.minimal.lower import in_part
+from trnconv.forms.minimal.in_parts import in_part
 from trnconv.forms.minimal.plan import V_BYTES, WIDTH, MinimalPlan
 from trnconv.forms.minimal.recipe import InLoad
 from trnconv.forms.minimal.sbuf import RESIDUALS, float_copies, norm_slots, out_slots, tile_rows
@@ -56,6 +56,7 @@ class InWork(NamedTuple):
     x_cleared: tuple[int, ...]  # GpSimd: borders of inputs
     completed: tuple[int, ...]  # GpSimd: copies, for a new frame
     v_cleared: tuple[int, ...]  # GpSimd: borders of transformed inputs
+    paired: int  # GpSimd or Vector: two frames are added, if they are
     step: int  # Vector: a step of the transform
     filled: tuple[int, ...]  # Scalar: columns that padding repeats
     scaled: int  # Scalar: a new frame
@@ -110,12 +111,16 @@ class Score:
     ins: tuple[InWork, ...]
     v_frames: int  # that lie one after the other in a tile of transformed inputs
     x_tiles: int  # of input channels whose inputs are loaded as they are transformed; 0: ahead
+    steps_ahead: bool  # steps of the GpSimd engine come before the others' turn
+    stages: int  # units that compute the same outputs together
+    gpsimd_pairs: bool
     outs: tuple[OutWork, ...]  # of a group
     kept_weights: TransferWork | None  # None: they are streamed
     slots: SlotCounts
     body: Schedule
     blocks: int  # of a body
     wanted: tuple[tuple[int, ...], ...]  # outputs of each unit of a block
+    stored: tuple[bool, ...]  # whether a unit completes them
     missing: tuple[bool, ...]  # frames of a block that are zeros
     rolled: bool
     norm: NormWork | None
@@ -127,9 +132,8 @@ def score_of(plan: MinimalPlan, tiles: tuple[int, int]) -> Score:
     streamed, group = plan.streamed > 0, out_channels(plan)[slice(*tiles)]
     frames = most_frequent_frames(plan)
     outs = tuple(_out_work(plan, tile, row, column) for tile in group)
-    weights = sum(
-        len(taps_of(plan, tile.shared)) * tile.width * plan.algorithm.products for tile in group
-    )
+    products = plan.stages * plan.algorithm.products
+    weights = sum(len(taps_of(plan, tile.shared)) * tile.width * products for tile in group)
     residual = plan.end.residual != NO_RESIDUAL
     return Score(
         machine=plan.target,
@@ -144,6 +148,9 @@ def score_of(plan: MinimalPlan, tiles: tuple[int, int]) -> Score:
         ins=tuple(_in_work(plan, tile, row, column) for tile in in_channels(plan)),
         v_frames=plan.v_frames,
         x_tiles=plan.x_tiles,
+        steps_ahead=plan.steps_ahead,
+        stages=plan.stages,
+        gpsimd_pairs=plan.gpsimd_pairs,
         outs=outs,
         kept_weights=None if streamed else TransferWork(plan.target.partitions, weights * V_BYTES),
         slots=SlotCounts(
@@ -157,6 +164,7 @@ def score_of(plan: MinimalPlan, tiles: tuple[int, int]) -> Score:
         body=schedule(plan),
         blocks=plan.body_blocks,
         wanted=tuple(unit.outputs for unit in frames.units),
+        stored=tuple(unit.frames > 0 for unit in frames.units),
         missing=tuple(frame.piece < 0 for frame in frames.frames),
         rolled=plan.rolled,
         norm=_norm_work(plan, row, column),
@@ -214,6 +222,7 @@ def _in_work(plan: MinimalPlan, tile: InChannels, row: BlockSpan, column: BlockS
         x_cleared=tuple(_area(clear) for clear in part.x_clears),
         completed=tuple(copies),
         v_cleared=tuple(products * _area(clear) for clear in part.v_clears),
+        paired=part.rows * part.columns if plan.frame_pairs else 0,
         step=_area(written),
         filled=len(part.v_fills) * (products * v_rows,),
         scaled=_area(part.inside) if plan.start.scaled else 0,

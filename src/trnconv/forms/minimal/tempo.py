@@ -9,11 +9,13 @@ nor before the block ahead of its own. A plan that holds inputs of some tiles of
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from trnconv.forms.minimal.plan import MinimalPlan
 from trnconv.forms.minimal.recipe import Prepare, Unit, XLoad
+from trnconv.forms.minimal.stages import frames_of_unit
 
 
 @dataclass(frozen=True)
@@ -39,25 +41,30 @@ class Tempo:
     advance: int  # frames from unit to unit, if each has a tile
     tile_frames: int
     loads_ahead: bool  # inputs lie in slots of their own; else they are loaded tile by tile
+    frame_pairs: bool = False  # a tile is made of two frames that need not be neighbours
 
     @property
     def tiles_of_block(self) -> int:
         """Tiles of transformed inputs."""
         return self.block_frames if self.by_frame else self.units
 
-    def frames_of(self, tile: int) -> range:
+    def frames_of(self, tile: int) -> Sequence[int]:
         """The input frames a tile of transformed inputs is made of."""
         block, number = divmod(tile, self.tiles_of_block)
         first = block * self.block_frames
+        if self.frame_pairs:
+            return [first + frame for frame in frames_of_unit(number)]
         if self.by_frame:
             return range(first + number, first + number + 1)
         at = first + self.advance * number
         return range(at, at + self.tile_frames)
 
-    def tiles_from(self, frame: int) -> range:
+    def tiles_from(self, frame: int) -> Sequence[int]:
         """The tiles that are made of an input frame."""
         block, number = divmod(frame, self.block_frames)
         first = block * self.tiles_of_block
+        if self.frame_pairs:
+            return [first + unit for unit in range(self.units) if number in frames_of_unit(unit)]
         if self.by_frame:
             return range(first + number, first + number + 1)
         low = max(0, -(-(number - self.tile_frames + 1) // self.advance))
@@ -96,13 +103,14 @@ class Tempo:
 def tempo_of(plan: MinimalPlan) -> Tempo:
     """What its schedule depends on."""
     return Tempo(
-        plan.by_rows and not plan.shares_sums,
+        plan.by_rows and not plan.shares_sums and not plan.frame_pairs,
         plan.units,
         plan.block_frames,
         plan.read_frames,
         plan.out_frames,
         plan.tile_frames,
         plan.x_tiles == 0,
+        plan.frame_pairs,
     )
 
 
@@ -181,7 +189,8 @@ def _prepare(plan: MinimalPlan, tempo: Tempo, tile: int) -> Prepare:
     block, slot = tile // tempo.tiles_of_block, tile % plan.v_slots
     if not tempo.loads_ahead:
         slots = tuple(range(len(frames)))
-        return Prepare(block, slot, slots, slots, tuple(n % plan.block_frames for n in frames))
+        own = tuple(n % plan.block_frames for n in frames)
+        return Prepare(block, slot, slots, slots, own, tile % plan.stages)
     new = [frame for frame in frames if tempo.tiles_from(frame)[0] == tile]
     return Prepare(
         block,
@@ -189,4 +198,5 @@ def _prepare(plan: MinimalPlan, tempo: Tempo, tile: int) -> Prepare:
         tuple(frame % plan.x_slots for frame in frames),
         tuple(frame % plan.x_slots for frame in new),
         tuple(frame % plan.block_frames for frame in new),
+        tile % plan.stages,
     )

@@ -3,13 +3,15 @@
     y = A^T [ (G w) * (B^T d) ]       d: m + 2 inputs in a row, w: 3 taps, y: m outputs
 
 Matrices are exact fractions. `steps` say how B^T d is computed, one two-input instruction each; the
-order of products and the way out of PSUM are in `chains.py`.
+order of products and the way out of PSUM are in `chains.py`. `nested` is one transform around
+another, along two axes: what its errors are worked out from.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 from trnconv._nki import NKIObject
 from trnconv.errors import PlanError
@@ -22,8 +24,8 @@ Matrix = tuple[tuple[Fraction, ...], ...]
 class TransformStep(NKIObject):
     """dst = scale * a + b.
 
-    Operands are numbers: 0 .. n - 1 are inputs d, n .. 2n - 1 are transformed inputs v, 2n is a
-    scratch tile.
+    Operands are numbers: 0 .. n - 1 are inputs d, n .. 2n - 1 are transformed inputs v, from 2n on
+    scratch tiles: one of a kernel's transform, more of a nested one.
     """
 
     dst: int
@@ -49,8 +51,13 @@ class Transform:
 
     @property
     def products(self) -> int:
-        """Products of one tile: m + 2."""
-        return self.outputs + TAPS - 1
+        """Products of one tile: m + 2 along an axis."""
+        return len(self.b_t)
+
+    @property
+    def taps(self) -> int:
+        """Taps of the filter: three along an axis."""
+        return len(self.g[0])
 
     @property
     def input_gain(self) -> int:
@@ -135,6 +142,8 @@ F43 = Transform(
 )
 
 TRANSFORMS = {transform.name: transform for transform in (F23, F43)}
+# Of a pair of frames. Its steps are its stages, in their order: see `stages.py`.
+OUTER = F23
 
 
 def transform_of(name: str) -> Transform:
@@ -142,3 +151,42 @@ def transform_of(name: str) -> Transform:
     if name not in TRANSFORMS:
         raise PlanError(f"a transform {name!r}: one of {', '.join(TRANSFORMS)}.")
     return TRANSFORMS[name]
+
+
+@lru_cache(maxsize=16)
+def nested(outer: Transform, inner: Transform) -> Transform:
+    """`outer` along one axis around `inner` along another; inputs are numbered along `inner` first.
+
+    Steps of `outer` come first, each on all inputs of `inner`, into scratch tiles.
+    """
+    count, steps = outer.products * inner.products, []
+    for step in outer.steps:
+        first, made = 2 * count + 1, (step.dst - outer.products) * inner.products
+        for at in range(inner.products):
+            a, b = (operand * inner.products + at for operand in (step.a, step.b))
+            steps.append(TransformStep(first + at, a, step.scale, b))
+        places = (
+            *range(first, first + inner.products),
+            *range(count + made, count + made + inner.products),
+            2 * count,
+        )
+        steps += [
+            TransformStep(places[own.dst], places[own.a], own.scale, places[own.b])
+            for own in inner.steps
+        ]
+    return Transform(
+        name=f"{outer.name} x {inner.name}",
+        outputs=outer.outputs * inner.outputs,
+        b_t=_kron(outer.b_t, inner.b_t),
+        g=_kron(outer.g, inner.g),
+        a_t=_kron(outer.a_t, inner.a_t),
+        steps=tuple(steps),
+        apart=inner.apart,
+        held=tuple(a * b for a in outer.held for b in inner.held),
+        banks=inner.banks,
+        copies=inner.copies,
+    )
+
+
+def _kron(a: Matrix, b: Matrix) -> Matrix:
+    return tuple(tuple(x * y for x in row for y in other) for row in a for other in b)

@@ -83,7 +83,16 @@ ENDS = {
 
 @pytest.mark.fast
 @pytest.mark.parametrize(
-    "name", ["causal", "rows", "four_frames", "whole_sums", "replicated_rests_of_channels"]
+    "name",
+    [
+        "causal",
+        "rows",
+        "four_frames",
+        "whole_sums",
+        "replicated_rests_of_channels",
+        "pairs_of_an_odd_number",
+        "pairs_of_four_rows",
+    ],
 )
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("gpsimd", [False, True])
@@ -105,7 +114,7 @@ def test_ends_are_those_of_the_direct_kernel(name, end, gpsimd):
 @few(3)
 @pytest.mark.parametrize("name", EVERY_CASE)
 def test_steps_of_the_gpsimd_engine_give_the_same_bits(name):
-    plan = replace(case_of(name), gpsimd_steps=0)
+    plan = replace(case_of(name), gpsimd_steps=0, gpsimd_pairs=False)
     some = max(plan.algorithm.apart)
     x, w, bias = normal_arrays(plan.shape, "bfloat16")
     done = [
@@ -124,6 +133,21 @@ def test_steps_of_the_gpsimd_engine_give_the_same_bits(name):
     assert any(
         "need no other" in rule for rule in broken_rules(replace(plan, gpsimd_steps=some + 1))
     )
+
+
+@few(2)
+@pytest.mark.parametrize("name", [name for name in EVERY_CASE if "pairs" in name])
+def test_pairs_of_the_gpsimd_engine_give_the_same_bits(name):
+    plan = case_of(name)
+    x, w, bias = normal_arrays(plan.shape, "bfloat16")
+    if not plan.frame_pairs:
+        assert broken_rules(replace(plan, gpsimd_pairs=True))
+        return
+    done = [
+        run_plan(replace(plan, gpsimd_pairs=paired), pieces_of(x, plan), w, bias).outputs
+        for paired in (False, True)
+    ]
+    assert np.array_equal(*map(np.asarray, done))
 
 
 def test_a_residual_that_comes_last_is_not_added_first():

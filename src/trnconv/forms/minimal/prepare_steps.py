@@ -1,0 +1,116 @@
+"""The order in which transformed inputs are prepared: loads, and steps of each tile of channels."""
+
+from __future__ import annotations
+
+from trnconv._nki import nl
+from trnconv.forms.minimal.recipe import MinimalRecipe, Prepare
+
+COMPLETE, LOAD, PAIR_UP = -1, -2, -3  # steps of a preparation that are no step of the transform
+
+
+class PrepareStep(nl.NKIObject):
+    """A part of the work of preparing transformed inputs: one step on one tile of channels.
+
+    `COMPLETE` is what inputs need before they are transformed. It comes early: nobody waits for it.
+    `LOAD` is the load of the tile's inputs, if inputs of a few tiles only are held. `PAIR_UP` adds
+    or subtracts two frames, which are transformed then.
+    """
+
+    def __init__(self, prepare: Prepare, tile: int, frame: int, step: int, after: int) -> None:
+        self.prepare = prepare
+        self.tile = tile
+        self.frame = frame  # of those that lie one after the other in transformed inputs
+        self.step = step
+        self.after = after  # so many early steps
+
+
+class PrepareSteps(nl.NKIObject):
+    """All steps of some preparations: those of the GpSimd engine come early, both in order.
+
+    `first` are loads that nothing has to come before. Each later one stands amid the steps on the
+    tile after the one whose place it takes, so that the queue of loads need not wait for those.
+    Then steps of the GpSimd engine come just before the others of their frame: not before a load.
+    """
+
+    def __init__(
+        self, recipe: MinimalRecipe, prepares: tuple[Prepare, ...] | list[Prepare]
+    ) -> None:
+        self.recipe = recipe
+        self.first: list[PrepareStep] = []
+        self.early: list[PrepareStep] = []
+        self.others: list[PrepareStep] = []
+        if recipe.x_tiles > 0:
+            self.list_with_loads(prepares)
+            return
+        for prepare in prepares:
+            if recipe.completes:
+                ahead = recipe.gpsimd_steps > 0 and recipe.steps_ahead
+                first = self.early if ahead else self.others
+                for tile in range(len(recipe.in_tiles)):
+                    first.append(PrepareStep(prepare, tile, 0, COMPLETE, 0))
+            if recipe.stages > 1:
+                self.list_pairs(prepare, [])
+            else:
+                for tile in range(len(recipe.in_tiles)):
+                    self.list_steps(prepare, tile, [])
+
+    def list_with_loads(self, prepares: tuple[Prepare, ...] | list[Prepare]) -> None:
+        """The same if inputs are loaded tile by tile."""
+        loads = []
+        for prepare in prepares:
+            for tile in range(len(self.recipe.in_tiles)):
+                loads.append(PrepareStep(prepare, tile, 0, LOAD, 0))
+        held = min(self.recipe.x_tiles, len(loads))
+        self.first = loads[0:held]
+        if self.recipe.stages > 1:
+            for prepare in prepares:
+                self.list_pairs(prepare, loads)
+            return
+        for number in range(len(loads)):
+            work = loads[number]
+            if self.recipe.completes:
+                self.others.append(PrepareStep(work.prepare, work.tile, 0, COMPLETE, 0))
+            amid = []
+            if 0 < number <= len(loads) - held:
+                amid = [loads[number + held - 1]]
+            self.list_steps(work.prepare, work.tile, amid)
+
+    def list_pairs(self, prepare: Prepare, loads: list[PrepareStep]) -> None:
+        """Steps of one preparation whose frames are paired first, each tile's amid those before it.
+
+        A pair leaves the place of its inputs to those of a later tile, if they are loaded late.
+        """
+        tiles = len(self.recipe.in_tiles)
+        self.others = self.others + self.pair_of(prepare, 0, loads)
+        for tile in range(tiles):
+            amid = []
+            if tile + 1 < tiles:
+                amid = self.pair_of(prepare, tile + 1, loads)
+            self.list_steps(prepare, tile, amid)
+
+    def pair_of(self, prepare: Prepare, tile: int, loads: list[PrepareStep]) -> list[PrepareStep]:
+        """How a tile's frames are paired: completed, if they were not before, then added."""
+        found = []
+        if len(loads) > 0 and self.recipe.completes:
+            found.append(PrepareStep(prepare, tile, 0, COMPLETE, 0))
+        found.append(PrepareStep(prepare, tile, 0, PAIR_UP, 0))
+        if len(loads) > 0 and tile + self.recipe.x_tiles < len(self.recipe.in_tiles):
+            found.append(loads[tile + self.recipe.x_tiles])
+        return found
+
+    def list_steps(self, prepare: Prepare, tile: int, amid: list[PrepareStep]) -> None:
+        """Those of one tile of channels, with others amid: the load of another one."""
+        half = self.recipe.v_frames * len(self.recipe.steps) // 2
+        for frame in range(self.recipe.v_frames):
+            before = len(self.early)
+            for step in range(len(self.recipe.steps)):
+                if frame * len(self.recipe.steps) + step == half:
+                    self.others = self.others + amid
+                if step < self.recipe.gpsimd_steps:
+                    self.early.append(PrepareStep(prepare, tile, frame, step, 0))
+                else:
+                    needed = self.recipe.step_needs[step]
+                    after = before + needed if needed > 0 or self.recipe.completes else 0
+                    if not self.recipe.steps_ahead:
+                        after = before + self.recipe.gpsimd_steps
+                    self.others.append(PrepareStep(prepare, tile, frame, step, after))
