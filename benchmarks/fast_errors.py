@@ -15,6 +15,7 @@ import numpy as np
 from nkisim.machine import TRN2
 from trnconv.ask.question import Question
 from trnconv.forms.minimal.plan import family_of
+from trnconv.forms.minimal.transforms import OUTER, nested, transform_of
 from trnconv.forms.search import search
 from trnconv.geometry import ConvShape, conv_shape
 from trnconv.planner.table import form_named
@@ -76,6 +77,18 @@ def measure(transform: str, axis: int, channels: int, data: str) -> Errors:
     family = family_of(transform, axis)
     rms, largest = _over_floor("minimal", family, shape_of(channels), data)
     return Errors(transform, _ALONG[axis], channels, data, rms, largest)
+
+
+def measure_pairs(transform: str, channels: int, data: str) -> Errors:
+    """One layer by F(2,3) along frames around F(m, 3) along rows, simulated."""
+    family = family_of(transform, 1, pairs=True)
+    rms, largest = _over_floor("minimal", family, shape_of(channels), data)
+    return Errors(pairs_of(transform), "both", channels, data, rms, largest)
+
+
+def pairs_of(transform: str) -> str:
+    """The name of a transform whose frames are paired."""
+    return nested(OUTER, transform_of(transform)).name
 
 
 def measure_upsampled(family: str, channels: int, data: str) -> Errors:

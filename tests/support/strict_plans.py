@@ -90,7 +90,7 @@ def pair_like(plan: Plan) -> tuple[Plan, ...] | None:
 def _pair_in_loops(pair: tuple[Plan, ...]) -> tuple[Plan, ...]:
     changes = {
         "direct": lambda plan: {"lead": (), "ahead": False, "rows": plan.row_multiple},
-        "minimal": lambda plan: {"units": 1, "rows": 2 * plan.m},
+        "minimal": lambda plan: {"units": plan.stages, "rows": 2 * plan.m},
         "filter_gradient": lambda _: {"turn_areas": 1},
     }
     form = form_of(pair[0])
@@ -208,7 +208,7 @@ def _minimal(rng) -> Plan | None:
         rng, replace(question, budget=budget), "minimal", _one_of(rng, MINIMAL_FAMILIES)
     )
     if plan is not None and rng.random() < 0.7:
-        loop = replace(plan, rolled=True, units=1, rows=2 * plan.m)
+        loop = replace(plan, rolled=True, units=plan.stages, rows=2 * plan.m)
         return loop if not form_of(loop).broken_rules(loop) else plan
     return plan
 

@@ -190,20 +190,16 @@ def _having(question: Question, cores: int, *decisions: str) -> tuple[Plan, ...]
     raise PlanError(f"no plan of {question.shape} has {' and '.join(decisions)}. Report it.")
 
 
-def _by_gpsimd(question: Question, cores: int) -> tuple[Plan, ...]:
-    """Minimal filtering with work for the GpSimd engine; else by what is taken instead."""
-    asked = only(question, "minimal")
-    if not is_searched(asked):
-        return plans_for(question, cores)
-    return _having(asked, cores, "gpsimd_residual", "gpsimd_steps")
+def _deciding(*decisions: str) -> Callable[[Question, int], tuple[Plan, ...]]:
+    """By minimal filtering that has made some decisions; else by what is taken instead."""
 
+    def planned(question: Question, cores: int) -> tuple[Plan, ...]:
+        asked = only(question, "minimal")
+        if not is_searched(asked):
+            return plans_for(question, cores)
+        return _having(asked, cores, *decisions)
 
-def _by_late_inputs(question: Question, cores: int) -> tuple[Plan, ...]:
-    """Minimal filtering that streams inputs and weights, for two frames at once; else as taken."""
-    asked = only(question, "minimal")
-    if not is_searched(asked):
-        return plans_for(question, cores)
-    return _having(asked, cores, "x_tiles", "shares_sums")
+    return planned
 
 
 def _by(form: str) -> Callable[[Question, int], tuple[Plan, ...]]:
@@ -237,6 +233,14 @@ def _wide_question(machine: Machine) -> Question:
     policy = Policy(BF16, x_max=4.0, least_macs=0)
     wide = 4 * PARTITIONS
     shape = conv_shape((1, wide, 4, 8, 32), (wide, wide, 3, 3, 3), padding=(0, 1, 1))
+    return Question(shape, machine, policy=policy)
+
+
+def _pairs_question(machine: Machine) -> Question:
+    """Two tiles of output channels, for which frames are computed in pairs; exact for integers."""
+    policy = Policy(BF16, x_max=4.0, least_macs=0)
+    c_in, c_out = PARTITIONS, 2 * PARTITIONS
+    shape = conv_shape((1, c_in, 6, 8, 32), (c_out, c_in, 3, 3, 3), padding=(0, 1, 1))
     return Question(shape, machine, policy=policy)
 
 
@@ -338,13 +342,19 @@ LAYERS: Final = (
         "gpsimd",
         "inputs subtracted and a residual added by the GpSimd engine, beside the Vector engine",
         _added_question,
-        _by_gpsimd,
+        _deciding("gpsimd_residual", "gpsimd_steps"),
     ),
     LadderLayer(
         "streamed",
         "tiles of inputs and weights that are loaded into the place of others while those are used",
         _wide_question,
-        _by_late_inputs,
+        _deciding("x_tiles", "shares_sums"),
+    ),
+    LadderLayer(
+        "pairs",
+        "two frames at once, by sums and differences of frames that sums in SBUF are added to",
+        _pairs_question,
+        _deciding("frame_pairs"),
     ),
     LadderLayer(
         "difference",

@@ -40,5 +40,6 @@ def accuracy_names(incomplete: str) -> Iterator[Offer]:
         ("direct", "no fast algorithm"),
         ("bf16", "fast algorithms with the error of a bf16 convolution"),
         ("fast", "fast algorithms with 1.2 times that error"),
+        ("fastest", "fast algorithms with 1.4 times that error"),
     )
     return (offer for offer in offers if offer[0].startswith(incomplete))

@@ -31,7 +31,7 @@ _COLUMNS = (
     Field("bound"),
     Field("plan", words=True, rank=1),
 )
-_POLICIES = ("direct", "bf16", "fast")
+_POLICIES = ("direct", "bf16", "fast", "fastest")
 _TITLES, _TITLES_OF_TWO = ("Directly", "By every form"), ("On two cores", "Against one core")
 
 

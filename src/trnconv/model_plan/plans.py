@@ -34,7 +34,7 @@ from trnconv.runtime.pricing import Price
 
 @dataclass(frozen=True)
 class PlanOptions:
-    """Where a model would run, and what accuracy is asked for: direct, bf16 or fast."""
+    """Where a model would run, and what accuracy is asked for: `ask/policy.py`."""
 
     machine: str = "trn2"
     accuracy: str = BF16

@@ -16,7 +16,7 @@ from functools import lru_cache
 from importlib import resources
 
 from trnconv.ask.limits import DEFAULT_BUDGET
-from trnconv.ask.policy import BF16, FAST
+from trnconv.ask.policy import BF16, FAST, FASTEST
 from trnconv.ask.question import Question, without_norm
 from trnconv.errors import PlanError
 from trnconv.forms.form import Plan, Priced
@@ -32,6 +32,7 @@ from trnconv.planner.shipped_file import (
 )
 
 DATA = "data"  # folder of this package
+_NARROWER = {FAST: (BF16,), FASTEST: (FAST, BF16)}
 
 
 class ShippedWarning(UserWarning):
@@ -96,17 +97,19 @@ def _is_short(taken: tuple[Priced, ...], question: Question) -> bool:
 
 
 def narrower_answer(question: Question, cores: int) -> tuple[Priced, ...] | None:
-    """The shipped plans for accuracy bf16, where "fast" is asked for; None: there are none.
+    """The shipped plans for a narrower accuracy than is asked for; None: there are none.
 
     What the narrower limit allows, the wider one does too. Shipped plans were looked for longer.
     """
-    if question.policy.accuracy != FAST:
-        return None
-    narrower = replace(question, policy=replace(question.policy, accuracy=BF16))
-    try:
-        return shipped_answer(narrower, cores)
-    except PlanError:
-        return None
+    for accuracy in _NARROWER.get(question.policy.accuracy, ()):
+        narrower = replace(question, policy=replace(question.policy, accuracy=accuracy))
+        try:
+            found = shipped_answer(narrower, cores)
+        except PlanError:
+            continue
+        if found is not None:
+            return found
+    return None
 
 
 def is_shipped(question: Question, cores: int) -> bool:

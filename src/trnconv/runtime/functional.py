@@ -3,8 +3,8 @@
 As in torch, an input without a batch is one image, and no images make no launch. What is ours is
 keyword-only: `padding_mode` ("zeros", "replicate", "reflect", "circular"), the machine (`target`),
 the `cores` of a launch (without: two on trn2 and trn3, one on trn1), `accuracy`, what a kernel may
-give for speed: "direct", "bf16", "fast", "half" (ask/policy.py), and `reproducible`: the same bits
-however the input is cut.
+give for speed: "direct", "bf16", "fast", "fastest", "half" (ask/policy.py), and `reproducible`: the
+same bits however the input is cut.
 """
 
 from __future__ import annotations

@@ -41,6 +41,7 @@ LEFT_OUT = {
         "normed",
         "gpsimd",
         "streamed",
+        "pairs",
     ],
 )
 def test_a_layer_is_right(name):

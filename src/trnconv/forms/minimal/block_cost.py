@@ -18,7 +18,7 @@ from nkisim.machine import Timing
 from trnconv.ask.ends import IDENTITY, NO_RESIDUAL, Epilogue
 from trnconv.forms.dma import moved_ns
 from trnconv.forms.float_terms import TERMS
-from trnconv.forms.minimal.blocks import BlockSpan
+from trnconv.forms.minimal.blocks import BlockSpan, computed_share
 from trnconv.forms.minimal.channels import (
     STACKS,
     in_channels,
@@ -27,11 +27,10 @@ from trnconv.forms.minimal.channels import (
     replicates,
     taps_of,
 )
-from trnconv.forms.minimal.plan import DEPTH, HEIGHT, LEAST, V_BYTES, V_DTYPE, WIDTH, MinimalPlan
+from trnconv.forms.minimal.plan import HEIGHT, LEAST, V_BYTES, V_DTYPE, WIDTH, MinimalPlan
 from trnconv.forms.minimal.sbuf import sums_root_by_lines
 from trnconv.forms.minimal.transforms import OUTER, TAPS
 from trnconv.forms.rectangles import rectangles
-from trnconv.geometry import ConvShape
 
 _MATMUL = matmul_instructions(V_DTYPE)
 
@@ -200,7 +199,7 @@ def _out_rates(plan: MinimalPlan, stack: int) -> OutRates:
         stack,
         len(tiles),
         sum(tile.channels for tile in tiles),
-        round(plan.algorithm.products * _computed(plan) * taps),
+        round(plan.algorithm.products * computed_share(plan) * taps),
         timing.pe_rate(_share(plan, max(tile.width for tile in tiles))),
         passes,
         copies,
@@ -230,31 +229,6 @@ def _passes(plan: MinimalPlan, stack: int) -> tuple[float, float]:
         return inner + last, copies + activated
     # The mean of four stages: m, 3 m, and twice m more than without stages.
     return inner + (6 * m + 2 * last) / plan.stages, copies + activated / OUTER.outputs
-
-
-def _computed(plan: MinimalPlan) -> float:
-    """The share of all products that is computed: tiles at the ends may be cut.
-
-    Where tiles are rows and units one frame, products with frames of zeros are left out.
-    """
-    if plan.by_rows:
-        return 1.0 if plan.shares_sums or plan.frame_pairs else frames_met(plan.shape)
-    m, total = plan.m, plan.shape.out_size(DEPTH)
-    starts = range(-plan.phase, plan.tiles * m - plan.phase, m)
-    wanted = [tuple(n for n in range(m) if 0 <= at + n < total) for at in starts]
-    count = sum(len(plan.algorithm.products_for(outputs)) for outputs in wanted)
-    return count / (plan.tiles * plan.algorithm.products)
-
-
-def frames_met(shape: ConvShape) -> float:
-    """The share of an output's frame taps that do not meet zeros, on average."""
-    if replicates(shape, DEPTH):
-        return 1.0
-    taps, outs = range(shape.kernel[DEPTH]), range(shape.out_size(DEPTH))
-    met = sum(
-        0 <= shape.in_position(DEPTH, out, tap) < shape.size[DEPTH] for out in outs for tap in taps
-    )
-    return met / (len(outs) * len(taps))
 
 
 class InLook(NamedTuple):

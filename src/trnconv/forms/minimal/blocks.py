@@ -13,7 +13,8 @@ from typing import NamedTuple
 from trnconv.forms.minimal.channels import out_channels, replicates
 from trnconv.forms.minimal.plan import DEPTH, HEIGHT, LEAST, WIDTH, MinimalPlan
 from trnconv.forms.minimal.recipe import InputFrame, Wanted
-from trnconv.forms.minimal.stages import stored_of
+from trnconv.forms.minimal.stages import is_needed, stored_of
+from trnconv.forms.minimal.transforms import OUTER
 from trnconv.forms.recipe_parts import Place
 from trnconv.geometry import ConvShape
 
@@ -220,12 +221,43 @@ def _frame_looks(plan: MinimalPlan) -> tuple[FrameLook, ...]:
 
 
 def _met(plan: MinimalPlan, span: FrameSpan) -> float:
-    """The share of a block's products that meet frames that exist."""
-    if not plan.by_rows or plan.shares_sums or plan.frame_pairs:
+    """The share of a block's products that meet frames that exist, or make some."""
+    if not plan.by_rows or plan.shares_sums:
         return 1.0
+    if plan.frame_pairs:
+        return sum(len(unit.outputs) > 0 for unit in span.units) / plan.units
     exist = [frame.piece >= 0 for frame in span.frames]
     reads = plan.read_frames
     return sum(sum(exist[n : n + reads]) for n in range(plan.units)) / (reads * plan.units)
+
+
+def computed_share(plan: MinimalPlan) -> float:
+    """The share of all products that is computed: tiles at the ends may be cut.
+
+    Where tiles are rows and units one frame, products with frames of zeros are left out.
+    """
+    if plan.by_rows:
+        if plan.frame_pairs:
+            frames = plan.shape.out_size(DEPTH)
+            units = range(-(-frames // OUTER.outputs) * plan.stages)
+            return sum(is_needed(unit, frames) for unit in units) / len(units)
+        return 1.0 if plan.shares_sums else frames_met(plan.shape)
+    m, total = plan.m, plan.shape.out_size(DEPTH)
+    starts = range(-plan.phase, plan.tiles * m - plan.phase, m)
+    wanted = [tuple(n for n in range(m) if 0 <= at + n < total) for at in starts]
+    count = sum(len(plan.algorithm.products_for(outputs)) for outputs in wanted)
+    return count / (plan.tiles * plan.algorithm.products)
+
+
+def frames_met(shape: ConvShape) -> float:
+    """The share of an output's frame taps that do not meet zeros, on average."""
+    if replicates(shape, DEPTH):
+        return 1.0
+    taps, outs = range(shape.kernel[DEPTH]), range(shape.out_size(DEPTH))
+    met = sum(
+        0 <= shape.in_position(DEPTH, out, tap) < shape.size[DEPTH] for out in outs for tap in taps
+    )
+    return met / (len(outs) * len(taps))
 
 
 def _frame_span(plan: MinimalPlan, at: int) -> FrameSpan:
@@ -269,6 +301,7 @@ def _wanted(plan: MinimalPlan, at: int, number: int, out: int) -> Wanted:
         every, frames, first = tuple(range(plan.m)), plan.unit_frames, number * plan.unit_frames
         if plan.frame_pairs:
             first, frames = stored_of(number, total - out)
+            every = every if is_needed(number, total - out) else ()
         products = plan.algorithm.products_for(every)
         return Wanted(every, products, first * elems, frames, 0, 0)
     first = at + number * plan.m

@@ -49,6 +49,11 @@ class Filler(nl.NKIObject):
             self.done += 1
         self.late.share(self.pauses, self.all_pauses)
 
+    def complete(self) -> None:
+        """All steps, for a unit that has no chains."""
+        self.all_pauses = 1
+        self.pause()
+
     def do_early(self, until: int) -> None:
         """So many early steps, with those that are done."""
         while self.early_done < until:

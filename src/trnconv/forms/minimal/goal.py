@@ -89,8 +89,7 @@ class Goal(nl.NKIObject):
         With an activation or a residual that is not in `other`, the sum goes to `between` first.
         """
         chain, recipe, out = self.chain, self.chain.core.recipe, self.out
-        if out == None:  # of a pair of frames whose second one does not exist
-            return
+        assert out != None, "an output of a stage that completes none"
         channels = chain.tile.channels
         adds = self.added != None and not recipe.gpsimd_residual
         plain = recipe.end.activation == IDENTITY and not adds

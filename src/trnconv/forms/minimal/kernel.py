@@ -363,9 +363,13 @@ def run_unit(
     for tile in group.tiles:
         chains += len(block.kind.outs[tile.stack - 1].tiles)
     filler = Filler(core, blocks, works, chains, late)
+    wanted = block.kind.units[unit.number]
+    if len(wanted.outputs) == 0:
+        filler.complete()
+        return
     before: Goal | None = None
     outs = []
-    stored = block.kind.units[unit.number].frames > 0
+    stored = wanted.frames > 0
     for tile in group.tiles:
         out: nl.NkiTensor | None = None
         added: nl.NkiTensor | None = None

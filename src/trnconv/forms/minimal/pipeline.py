@@ -87,6 +87,10 @@ class Pipeline(InputRun):
         self.pauses = self.prepared = self.early = 0
         chains = sum(len(tile.rectangles) for tile in self.score.outs)
         self.all_pauses = max(1, chains * self.score.m - LAST_PAUSES)
+        if not self.score.wanted[unit.number]:
+            self.all_pauses = 1
+            self._pause()
+            return
         before: OutputRun | None = None
         outs = []
         stored = self.score.stored[unit.number]

@@ -91,6 +91,7 @@ class InputFrame(NKIObject):
 class Wanted(NKIObject):
     """Which outputs of its tiles a unit computes, with which products, and where they go.
 
+    None, if it is the stage of a frame that does not exist.
     `first` and `rows` cut what is stored from the rows of an output buffer.
     """
 

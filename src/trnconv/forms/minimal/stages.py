@@ -41,6 +41,11 @@ def stored_of(unit: int, frames: int) -> tuple[int, int]:
     return frame, int(stage in (EARLIER_FRAME, LATER_FRAME) and frame < frames)
 
 
+def is_needed(unit: int, frames: int) -> bool:
+    """Whether a unit is computed: not the one that is for a second frame which does not exist."""
+    return unit % OUTER.products != LATER_FRAME or stored_of(unit, frames)[1] > 0
+
+
 def weight_rows() -> list[list[float]]:
     """What each stage multiplies the taps of frames by."""
     rows = [OUTER.g[step.dst - OUTER.products] for step in OUTER.steps]

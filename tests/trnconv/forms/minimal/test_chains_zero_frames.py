@@ -3,7 +3,7 @@
 import pytest
 
 from minimal_plans import minimal_plans
-from trnconv.forms.minimal.block_cost import frames_met
+from trnconv.forms.minimal.blocks import frames_met
 from trnconv.forms.minimal.plan import HEIGHT
 from trnconv.geometry import conv_shape
 from trnconv.runtime.launch import trace_plan
