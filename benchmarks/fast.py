@@ -12,18 +12,15 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import inf
 
 from benchmarks import pairs
 from benchmarks.fast_errors import (
-    DECODER,
-    DIFFERENCES,
-    PHASES,
-    WHITE,
-    Errors,
-    measure,
-    measure_pairs,
-    measure_upsampled,
+    F23,
+    F43,
+    all_errors,
+    error_table,
+    errors_met,
+    has_bar,
     pairs_of,
 )
 from benchmarks.model import find_calls
@@ -32,7 +29,7 @@ from benchmarks.table import Column, aligned, microseconds, percent
 from nkisim.machine import CONSTANTS_VERSION, TRN2, TRN3, Machine, Reading
 from nkisim.machine_switches import switched
 from nkisim.timing import schedule
-from trnconv.ask.policy import BF16, FAST, FASTEST, LIMITS
+from trnconv.ask.policy import BF16, FAST
 from trnconv.ask.question import Question
 from trnconv.cases import find
 from trnconv.errors import TrnconvError
@@ -48,7 +45,6 @@ from trnconv.runtime.pricing import Price
 
 HELP = "fast convolutions beside their bars: layers, errors, models"
 UNROLLED = 10**9  # static instructions; no layer needs as many, so nothing is rolled
-F23, F43 = "F(2,3)", "F(4,3)"
 BARS_US: dict[str, dict[str, float | None]] = {
     F23: {
         "a": 2000.0,
@@ -60,17 +56,11 @@ BARS_US: dict[str, dict[str, float | None]] = {
         "i1": 1280.0,
     },
     F43: {"b": 2300.0, "c1": 3200.0, "h2": 4300.0, "a": None, "h1": None},
+    pairs_of(F23): {"c1": None, "h2": None},
+    pairs_of(F43): {"c1": None},
 }
+PAIRED = {pairs_of(transform): transform for transform in (F23, F43)}
 READING_LIMIT = 0.03  # of F(2,3), against the default reading
-RMS_BARS = {
-    F23: 1.02,
-    F43: LIMITS[FAST],
-    DIFFERENCES: LIMITS[BF16],
-    pairs_of(F23): LIMITS[BF16],
-    pairs_of(F43): LIMITS[FASTEST],
-}
-LARGEST_BARS = dict.fromkeys((F23, F43, DIFFERENCES, pairs_of(F23)), 1.3)
-CHANNELS = (96, 192, 384, 1024)
 _MACHINES = {machine.name: machine for machine in (TRN2, TRN3)}  # those with fast forms
 
 
@@ -117,6 +107,8 @@ def best_timed(shape: ConvShape, transform: str, machine: Machine = TRN2) -> Pri
     """The best plan of each axis in closed form, and of those the faster on the timeline."""
     question = Question(shape, machine, budget=UNROLLED)
     families = [family_of(transform, axis) for axis in (0, 1)]
+    if transform in PAIRED:
+        families = [family_of(PAIRED[transform], 1, pairs=True)]
     found = [search(form_named("minimal"), question, family)[:1] for family in families]
     return min(
         (best for few in found for best in few), key=lambda one: time_plan(one.plan).makespan_ns
@@ -158,7 +150,7 @@ def _layer_row(one: Layer) -> list[str]:
     met = "-" if one.bar_us is None else "met" if met_bar(one) else "missed"
     return [
         one.key,
-        one.plan.transform,
+        one.plan.whole.name,
         microseconds(one.default_ns),
         "-" if one.bar_us is None else f"{one.bar_us:.0f}",
         met,
@@ -194,73 +186,12 @@ def _switch_row(one: Layer) -> list[str]:
         whole = microseconds(time_plan(found).makespan_ns) if found else "no plan"
     return [
         one.key,
-        one.plan.transform,
+        one.plan.whole.name,
         microseconds(one.default_ns),
         microseconds(time_plan(one.plan, machine=slow_pairs).makespan_ns),
         microseconds(time_plan(one.plan, machine=slow_copies).makespan_ns),
         whole,
         microseconds(time_plan(one.plan, machine=switched(TRN2, "column-tiles")).makespan_ns),
-    ]
-
-
-def error_table(errors: Sequence[Errors]) -> str:
-    """Measured in the simulator, which rounds as the machine is documented to."""
-    columns = [Column("transform", "<"), Column("along", "<"), Column("channels")]
-    columns += [Column("data", "<"), Column("RMS over\nfloor"), Column("bar")]
-    columns += [Column("largest\nover floor"), Column("bar"), Column("met", "<")]
-    rows = [
-        [
-            error.transform,
-            error.along,
-            f"{error.channels}",
-            error.data,
-            f"{error.rms:.3f}",
-            f"{RMS_BARS[error.transform]}" if has_bar(error) else "-",
-            f"{error.largest:.2f}",
-            f"{LARGEST_BARS.get(error.transform, '-')}",
-            ("met" if errors_met(error) else "missed") if has_bar(error) else "",
-        ]
-        for error in errors
-    ]
-    return aligned(columns, rows)
-
-
-def has_bar(one: Errors) -> bool:
-    """Whether an algorithm promises errors: phases are what the others are compared with."""
-    return one.transform in RMS_BARS
-
-
-def errors_met(one: Errors) -> bool:
-    """Whether both errors are within their bars."""
-    largest = LARGEST_BARS.get(one.transform, inf)
-    return one.rms <= RMS_BARS[one.transform] and one.largest <= largest
-
-
-def all_errors() -> list[Errors]:
-    """Both transforms and kinds of data, by frames; by rows once; rows of frames in pairs.
-
-    Upsampled layers in both ways.
-
-    Phases are direct convolutions of merged taps, which are rounded to bf16: no bar is theirs.
-    """
-    found = [
-        measure(transform, 0, channels, data)
-        for transform in (F23, F43)
-        for channels in CHANNELS
-        for data in (DECODER, WHITE)
-    ]
-    found += [measure(transform, 1, CHANNELS[0], DECODER) for transform in (F23, F43)]
-    found += [
-        measure_pairs(transform, channels, data)
-        for transform in (F23, F43)
-        for channels in CHANNELS
-        for data in (DECODER, WHITE)
-    ]
-    return found + [
-        measure_upsampled(family, channels, data)
-        for family in (DIFFERENCES, PHASES)
-        for channels in CHANNELS
-        for data in (DECODER, WHITE)
     ]
 
 

@@ -1,18 +1,24 @@
 """Errors of fast convolutions against float64, over those of a direct one with the same output.
 
+Bars are limits of the accuracy that an algorithm is offered under, or narrower ones.
+
 Two kinds of data: white noise, and what a decoder feeds its convolutions: SiLU of a normalised
 field that is correlated in space and time, with heavy-tailed weights.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
+from benchmarks.table import Column, aligned
 from nkisim.machine import TRN2
+from trnconv.ask.policy import BF16, FAST, FASTEST, LIMITS
 from trnconv.ask.question import Question
 from trnconv.forms.minimal.plan import family_of
 from trnconv.forms.minimal.transforms import OUTER, nested, transform_of
@@ -23,12 +29,16 @@ from trnconv.reference import forward
 from trnconv.runtime.launch import LaunchOperands, prepare, run
 
 Array = np.ndarray[Any, Any]
-BF16 = np.dtype(ml_dtypes.bfloat16)
+BFLOAT = np.dtype(ml_dtypes.bfloat16)
 WHITE, DECODER = "white noise", "like a decoder's"
 DIFFERENCES, PHASES = "differences", "phases"
 _UPSAMPLED = {DIFFERENCES: ("difference", "differences"), PHASES: ("direct", "direct")}
 _ALONG = {0: "frames", 1: "rows"}
 _SIZE = {96: (6, 12, 16), 192: (6, 8, 16), 384: (6, 8, 10), 1024: (6, 4, 6)}
+
+
+F23, F43 = "F(2,3)", "F(4,3)"
+CHANNELS = (96, 192, 384, 1024)
 
 
 @dataclass(frozen=True)
@@ -61,7 +71,7 @@ def arrays(shape: ConvShape, data: str, seed: int = 0) -> tuple[Array, Array]:
         x = x / np.sqrt(np.square(x).mean(axis=1, keepdims=True))
         x = x / (1 + np.exp(-x))
         w = rng.standard_t(4, w.shape) * spread
-    return x.astype(BF16), w.astype(BF16)
+    return x.astype(BFLOAT), w.astype(BFLOAT)
 
 
 def upsampled_shape_of(channels: int) -> ConvShape:
@@ -105,7 +115,78 @@ def _over_floor(form: str, family: str, shape: ConvShape, data: str) -> tuple[fl
     done = run(prepare((found[0].plan,)), LaunchOperands((x,), w))
     y = np.asarray(done.outputs).astype(np.float64)
     exact = forward(x, w, None, shape)
-    floor = np.abs(exact.astype(BF16).astype(np.float64) - exact)
+    floor = np.abs(exact.astype(BFLOAT).astype(np.float64) - exact)
     error = np.abs(y - exact)
     rms = float(np.sqrt(np.square(error).mean() / np.square(floor).mean()))
     return rms, float(error.max() / floor.max())
+
+
+RMS_BARS = {
+    F23: 1.02,
+    F43: LIMITS[FAST],
+    DIFFERENCES: LIMITS[BF16],
+    pairs_of(F23): LIMITS[BF16],
+    pairs_of(F43): LIMITS[FASTEST],
+}
+LARGEST_BARS = dict.fromkeys((F23, F43, DIFFERENCES, pairs_of(F23)), 1.3)
+
+
+def error_table(errors: Sequence[Errors]) -> str:
+    """Measured in the simulator, which rounds as the machine is documented to."""
+    columns = [Column("transform", "<"), Column("along", "<"), Column("channels")]
+    columns += [Column("data", "<"), Column("RMS over\nfloor"), Column("bar")]
+    columns += [Column("largest\nover floor"), Column("bar"), Column("met", "<")]
+    rows = [
+        [
+            error.transform,
+            error.along,
+            f"{error.channels}",
+            error.data,
+            f"{error.rms:.3f}",
+            f"{RMS_BARS[error.transform]}" if has_bar(error) else "-",
+            f"{error.largest:.2f}",
+            f"{LARGEST_BARS.get(error.transform, '-')}",
+            ("met" if errors_met(error) else "missed") if has_bar(error) else "",
+        ]
+        for error in errors
+    ]
+    return aligned(columns, rows)
+
+
+def has_bar(one: Errors) -> bool:
+    """Whether an algorithm promises errors: phases are what the others are compared with."""
+    return one.transform in RMS_BARS
+
+
+def errors_met(one: Errors) -> bool:
+    """Whether both errors are within their bars."""
+    largest = LARGEST_BARS.get(one.transform, inf)
+    return one.rms <= RMS_BARS[one.transform] and one.largest <= largest
+
+
+def all_errors() -> list[Errors]:
+    """Both transforms and kinds of data, by frames; by rows once; rows of frames in pairs.
+
+    Upsampled layers in both ways.
+
+    Phases are direct convolutions of merged taps, which are rounded to bf16: no bar is theirs.
+    """
+    found = [
+        measure(transform, 0, channels, data)
+        for transform in (F23, F43)
+        for channels in CHANNELS
+        for data in (DECODER, WHITE)
+    ]
+    found += [measure(transform, 1, CHANNELS[0], DECODER) for transform in (F23, F43)]
+    found += [
+        measure_pairs(transform, channels, data)
+        for transform in (F23, F43)
+        for channels in CHANNELS
+        for data in (DECODER, WHITE)
+    ]
+    return found + [
+        measure_upsampled(family, channels, data)
+        for family in (DIFFERENCES, PHASES)
+        for channels in CHANNELS
+        for data in (DECODER, WHITE)
+    ]

@@ -20,7 +20,7 @@ import numpy as np
 
 import nkisim.isa as nisa
 import nkisim.language as nl
-from benchmarks.fast_errors import BF16, DECODER, WHITE, arrays
+from benchmarks.fast_errors import BFLOAT, DECODER, WHITE, arrays
 from benchmarks.table import Column, aligned
 from nkisim.machine import PARTITIONS, TRN3
 from nkisim.running.kernel import run
@@ -155,7 +155,7 @@ def _matrix(rows: Sequence[Sequence[Any]]) -> Array:
 
 
 def _in_bf16(values: Array) -> Array:
-    return values.astype(BF16).astype(np.float64)
+    return values.astype(BFLOAT).astype(np.float64)
 
 
 def _in_fp16(u: Array) -> Array:
@@ -228,7 +228,7 @@ def differing(channels: int = 4 * BLOCK) -> tuple[int, int]:
     """
     x, _ = arrays(shape_of(256), DECODER)
     columns = x[0, :channels].reshape(channels, -1)[:, : TRN3.psum_bank_fp32_elems]
-    theirs = simulated(columns, np.eye(channels).astype(BF16))
+    theirs = simulated(columns, np.eye(channels).astype(BFLOAT))
     ours = quantized(columns[np.newaxis])[0]
     return int(np.count_nonzero(theirs != ours)), ours.size
 
@@ -257,7 +257,7 @@ def table(errors: Sequence[MxError]) -> str:
 
 def within(rms: float) -> str:
     """The accuracy that allows such an error, if one does."""
-    names = [name for name in (policy.BF16, policy.FAST) if rms <= policy.LIMITS[name]]
+    names = [name for name in (policy.BFLOAT, policy.FAST) if rms <= policy.LIMITS[name]]
     return names[0] if names else "-"
 
 

@@ -5,11 +5,14 @@ from math import inf
 import pytest
 
 from benchmarks.__main__ import main
-from benchmarks.fast import F23, F43, LARGEST_BARS, RMS_BARS
 from benchmarks.fast_errors import (
     DECODER,
     DIFFERENCES,
+    F23,
+    F43,
+    LARGEST_BARS,
     PHASES,
+    RMS_BARS,
     WHITE,
     measure,
     measure_pairs,

@@ -22,7 +22,7 @@ from trnconv.forms.minimal.error import (
 )
 from trnconv.forms.minimal.plan import MinimalPlan
 from trnconv.forms.minimal.rules import broken_promise, broken_rules, why_not
-from trnconv.forms.minimal.transforms import F23, F43, TRANSFORMS
+from trnconv.forms.minimal.transforms import F23, F43, OUTER, TRANSFORMS, nested
 from trnconv.geometry import conv_shape
 from trnconv.planner.best import choose
 from trnconv.planner.explain import explain_forms
@@ -30,6 +30,8 @@ from trnconv.reference import forward
 from trnconv.runtime import LaunchOptions, convolve_pieces
 from trnconv.runtime.ranges import Ranges, calibrate
 
+NESTED = {both.name: both for both in (nested(OUTER, inner) for inner in TRANSFORMS.values())}
+EVERY = TRANSFORMS | NESTED
 WIDE = conv_shape((1, 128, 6, 12, 160), (128, 128, 3, 3, 3), padding=(0, 1, 1))
 
 
@@ -52,16 +54,35 @@ def test_the_matrices_compute_a_filter(transform):
     assert y == pytest.approx(np.correlate(d, w, "valid"), abs=1e-9)
 
 
-@pytest.mark.parametrize("transform", TRANSFORMS.values(), ids=TRANSFORMS)
+@pytest.mark.parametrize("inner", TRANSFORMS.values(), ids=TRANSFORMS)
+def test_nested_matrices_compute_a_filter_of_two_axes(inner):
+    both = nested(OUTER, inner)
+    rng = np.random.default_rng(2)
+    d = rng.integers(-9, 10, (OUTER.products, inner.products))
+    w = rng.integers(-9, 10, (3, 3))
+    b, g, a = (
+        np.array([[float(value) for value in row] for row in matrix])
+        for matrix in (both.b_t, both.g, both.a_t)
+    )
+    y = a @ ((g @ w.ravel()) * (b @ d.ravel()))
+    expected = [
+        (d[row : row + 3, column : column + 3] * w).sum()
+        for row in range(OUTER.outputs)
+        for column in range(inner.outputs)
+    ]
+    assert y == pytest.approx(np.array(expected), abs=1e-9)
+
+
+@pytest.mark.parametrize("transform", EVERY.values(), ids=EVERY)
 def test_the_steps_compute_the_input_transform(transform):
     rng = np.random.default_rng(1)
     n = transform.products
-    values = [*rng.integers(-9, 10, n).astype(float), *([np.nan] * (n + 1))]
-    d = np.array(values[:n])
+    values = dict(enumerate(rng.integers(-9, 10, n).astype(float)))
+    d = np.array([values[at] for at in range(n)])
     for step in transform.steps:
         values[step.dst] = step.scale * values[step.a] + values[step.b]
     b = np.array([[float(value) for value in row] for row in transform.b_t])
-    assert np.array_equal(values[n : 2 * n], b @ d)
+    assert np.array_equal([values[n + at] for at in range(n)], b @ d)
 
 
 def test_limits_of_the_policies():
@@ -72,7 +93,12 @@ def test_limits_of_the_policies():
     assert "policy is direct" in broken_promise(F23, "bfloat16", Policy("direct"))
     assert "allows 1.2x" in broken_promise(F23, "float32", Policy("fast"))
     assert broken_promise(F23, "float32", Policy("half")) == ""
-    with pytest.raises(PlanError, match="one of direct, bf16, fast, half"):
+    twice, wide = (nested(OUTER, inner) for inner in (F23, F43))
+    assert broken_promise(twice, "bfloat16", Policy("bf16")) == ""
+    assert "half is for F(2,3)" in broken_promise(twice, "float32", Policy("half"))
+    assert "allows 1.2x" in broken_promise(wide, "bfloat16", Policy("fast"))
+    assert broken_promise(wide, "bfloat16", Policy("fastest")) == ""
+    with pytest.raises(PlanError, match="one of direct, bf16, fast, fastest, half"):
         Policy("exact")
 
 
