@@ -180,7 +180,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """What the command can be asked for."""
     parser.add_argument("--model", action="append", help="only this one; may be repeated")
     parser.add_argument("--phase", choices=("encode", "decode"), help="only this one")
-    parser.add_argument("--accuracy", help="direct, bf16 (default) or fast (with --against)")
+    parser.add_argument(
+        "--accuracy", help="direct, bf16 (default), fast (with --against) or fastest"
+    )
     parser.add_argument("--cores", type=int, default=2, choices=[1, 2], help="of a launch")
     parser.add_argument(
         "--against", type=Path, metavar="FILE", help="ratios to the rows of this file"
@@ -192,8 +194,9 @@ def main(options: argparse.Namespace) -> int:
     """Plan every model, print the table; the exit code."""
     stored = stored_seconds(options.against) if options.against else None
     options.accuracy = options.accuracy or (BF16 if stored is None else FAST)
-    if stored is not None and options.accuracy == FAST and not options.model:
-        options.model = list(dict.fromkeys(bar.model for bar in RATIO_BARS))
+    barred = [bar.model for bar in RATIO_BARS if bar.accuracy == options.accuracy]
+    if stored is not None and barred and not options.model:
+        options.model = list(dict.fromkeys(barred))
         options.phase = options.phase or "decode"
     wanted = PlanOptions(accuracy=options.accuracy, cores=options.cores)
     prices = Prices(Cache.named("prices"), cores=options.cores, jobs=os.cpu_count() or 1)

@@ -257,7 +257,7 @@ def table(errors: Sequence[MxError]) -> str:
 
 def within(rms: float) -> str:
     """The accuracy that allows such an error, if one does."""
-    names = [name for name in (policy.BFLOAT, policy.FAST) if rms <= policy.LIMITS[name]]
+    names = [name for name in (policy.BF16, policy.FAST) if rms <= policy.LIMITS[name]]
     return names[0] if names else "-"
 
 

@@ -186,7 +186,7 @@ def test_a_refusal_of_the_planner_names_the_arguments(run):
 def test_explain_says_what_each_accuracy_gives(run):
     found = answer(run("explain", "hunyuan_512", "--json"))
     policies = {one["accuracy"]: one for one in found["policies"]}
-    assert list(policies) == ["direct", "bf16", "fast"]
+    assert list(policies) == ["direct", "bf16", "fast", "fastest"]
     assert policies["fast"]["ns"] <= policies["bf16"]["ns"] <= policies["direct"]["ns"]
     assert policies["direct"]["expected_error"] == 1.0 <= policies["bf16"]["expected_error"]
     assert found["ns"] == policies["bf16"]["ns"]
@@ -299,7 +299,7 @@ def test_doctor_says_which_backend_is_taken_and_why(run, monkeypatch):
         (completion.case_names, "wan_to", ["wan_to_rgb"]),
         (completion.machine_names, "", ["trn1", "trn2", "trn3"]),
         (completion.phase_names, "e", ["encode"]),
-        (completion.accuracy_names, "", ["direct", "bf16", "fast"]),
+        (completion.accuracy_names, "", ["direct", "bf16", "fast", "fastest"]),
     ],
 )
 def test_completion_offers_what_there_is(offers, incomplete, expected):

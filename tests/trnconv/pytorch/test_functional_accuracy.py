@@ -79,7 +79,7 @@ def test_functions_differ_from_direct_ones_by_rounding_only():
 
 def test_an_unknown_accuracy_is_refused():
     x, (w, bias) = video(3), filters()
-    with pytest.raises(PlanError, match="one of direct, bf16, fast, half"):
+    with pytest.raises(PlanError, match="one of direct, bf16, fast, fastest, half"):
         functional.conv3d(x, w, bias, accuracy="exact")
 
 

@@ -33,7 +33,9 @@ def test_a_policy_survives_the_way_through_an_op():
     for policy in (Policy(), Policy(FAST, 12.5), Policy(DIRECT, least_macs=7)):
         assert policy_of(policy.text()) == policy
     assert policy_of(BF16) == Policy()
-    with pytest.raises(PlanError, match=r"accuracy='exact': one of direct, bf16, fast, half"):
+    with pytest.raises(
+        PlanError, match=r"accuracy='exact': one of direct, bf16, fast, fastest, half"
+    ):
         policy_of("exact")
 
 
