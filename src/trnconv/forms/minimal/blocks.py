@@ -76,6 +76,15 @@ class _AxisCut(NamedTuple):
     end: int
     size: int
     stack: int
+    from_end: bool = False
+
+    def parts(self, end: int) -> list[tuple[int, int]]:
+        """Where each block begins, up to `end`, and its outputs."""
+        lack = -(end - self.first) % self.size if self.from_end else 0
+        starts = range(self.first - lack, end, self.size)
+        return [
+            (max(self.first, at), min(at + self.size, end) - max(self.first, at)) for at in starts
+        ]
 
 
 def _columns_of(plan: MinimalPlan) -> _AxisCut:
@@ -87,8 +96,9 @@ def _rows_of(plan: MinimalPlan) -> _AxisCut:
     """If tiles are rows, the first one may begin before the first output."""
     first, end = plan.row_span
     if not plan.by_rows:
-        return _AxisCut(HEIGHT, first, end, plan.rows, 1)
-    return _AxisCut(HEIGHT, first - (plan.phase if first == 0 else 0), end, plan.rows, plan.m)
+        return _AxisCut(HEIGHT, first, end, plan.rows, 1, plan.cut_from_end)
+    first -= plan.phase if first == 0 else 0
+    return _AxisCut(HEIGHT, first, end, plan.rows, plan.m, plan.cut_from_end)
 
 
 @lru_cache(maxsize=4096)
@@ -107,10 +117,7 @@ def _by_look(spans: tuple[BlockSpan, ...]) -> Kinds:
 
 @lru_cache(maxsize=4096)
 def _plain_spans(shape: ConvShape, cut: _AxisCut) -> tuple[BlockSpan, ...]:
-    return tuple(
-        _span(shape, cut.axis, at, min(cut.size, cut.end - at), cut.stack)
-        for at in range(cut.first, cut.end, cut.size)
-    )
+    return tuple(_span(shape, cut.axis, at, count, cut.stack) for at, count in cut.parts(cut.end))
 
 
 def row_spans(plan: MinimalPlan) -> tuple[BlockSpan, ...]:
@@ -133,9 +140,7 @@ def _tiled_kinds(shape: ConvShape, cut: _AxisCut) -> Kinds:
 @lru_cache(maxsize=4096)
 def _tiled_spans(shape: ConvShape, cut: _AxisCut) -> tuple[BlockSpan, ...]:
     end = cut.first + -(-(cut.end - cut.first) // cut.stack) * cut.stack
-    return tuple(
-        _tiled_span(shape, at, min(cut.size, end - at)) for at in range(cut.first, end, cut.size)
-    )
+    return tuple(_tiled_span(shape, at, count) for at, count in cut.parts(end))
 
 
 def _span(shape: ConvShape, axis: int, at: int, count: int, stack: int) -> BlockSpan:

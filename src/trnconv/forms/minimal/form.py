@@ -172,7 +172,12 @@ def _given(question: Question) -> dict[str, Any]:
 
 
 def _moved(plan: MinimalPlan, question: Question) -> MinimalPlan:
-    return plan.but(**_given(question))
+    """The same decisions; of two ways to cut rows into blocks, the one that has the same loops."""
+    moved = plan.but(**_given(question))
+    if plan.rolled and trips_of(moved) != trips_of(plan):
+        other = moved.but(cut_from_end=not plan.cut_from_end)
+        return other if trips_of(other) == trips_of(plan) else moved
+    return moved
 
 
 def _rounding_errors(plan: MinimalPlan, x_max: float, w_sums: Array) -> tuple[Array, Array]:

@@ -1,22 +1,25 @@
 """Fast forms on both cores of a launch: each computes its rows, and no row twice."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from conv_arrays import normal_arrays
 from fast_bounds import fast_bound
+from fast_cases import case_of
 from nkisim.machine import TRN2, TRN3
 from repetition import few
 from tolerance import assert_within
 from trnconv.ask.policy import FAST, Policy
-from trnconv.ask.question import Question
+from trnconv.ask.question import Question, Share
 from trnconv.forms.minimal.blocks import row_spans
 from trnconv.forms.minimal.form import FAMILIES, MINIMAL
 from trnconv.forms.minimal.plan import MinimalPlan
 from trnconv.forms.search import search
 from trnconv.geometry import conv_shape
 from trnconv.planner.best import plans_like
-from trnconv.planner.shares import shared_plans
+from trnconv.planner.shares import loops, shared_plans
 from trnconv.reference import forward
 from trnconv.runtime import LaunchOptions, convolve, convolve_pieces
 from trnconv.runtime.launch import time_plans
@@ -126,3 +129,30 @@ def test_the_price_of_a_pair_is_that_of_its_schedule():
     said = max(priced.cost.total_ns for priced in both)
     timed = time_plans(tuple(priced.plan for priced in both)).makespan_ns
     assert said == pytest.approx(timed, rel=0.05)
+
+
+@pytest.mark.parametrize("by_rows", [False, True])
+def test_a_second_core_has_the_loops_of_the_first_with_its_short_block_first(by_rows):
+    """11 spans of two cores, in blocks of two: one is short on each, and four are alike."""
+    case = case_of("rows_in_a_loop" if by_rows else "frames_in_a_loop")
+    shape = conv_shape((1, 40, 6, 44, 11), (70, 40, 3, 3, 3), padding=PADDING)
+    first = replace(case, shape=shape, rows=4, rows_of=(0, 22))
+    half = replace(Question(shape, TRN2, policy=POLICY), share=Share((22, 44), (0, 70)))
+    second = MINIMAL.moved(first, half)
+    assert second.cut_from_end
+    assert loops(first) == loops(second) != loops(replace(second, cut_from_end=False))
+    starts = [(span.out, span.stored) for span in row_spans(second)]
+    assert starts == [(22, 2), (24, 4), (28, 4), (32, 4), (36, 4), (40, 4)]
+    x, w, bias = normal_arrays(shape, "bfloat16")
+    launch = LaunchOptions(cores=2, policy=POLICY, plans=(first, second))
+    done = convolve(x, w, bias, padding=PADDING, launch=launch)
+    exact = forward(x, w, bias, shape)
+    assert_within(done.y, exact, fast_bound(x, w, bias, exact, first))
+
+
+def test_a_second_core_whose_loops_agree_is_cut_as_the_first():
+    case = case_of("rows_in_a_loop")
+    shape = conv_shape((1, 40, 6, 40, 11), (70, 40, 3, 3, 3), padding=PADDING)
+    first = replace(case, shape=shape, rows=4, rows_of=(0, 20))
+    half = replace(Question(shape, TRN2, policy=POLICY), share=Share((20, 40), (0, 70)))
+    assert not MINIMAL.moved(first, half).cut_from_end
