@@ -93,8 +93,12 @@ class InputRun(EngineClocks):
 
     def _pair_of(self, prepare: Prepare, tile: int, loads: list[Preparation]) -> list[Preparation]:
         completes = [Preparation(prepare, tile, 0, COMPLETE)] if loads and self.completes else []
-        next_load = loads[tile + self.score.x_tiles : tile + self.score.x_tiles + 1]
-        return [*completes, Preparation(prepare, tile, 0, PAIR_UP), *next_load]
+        later = tile - 1 + self.score.x_tiles
+        return [
+            *(loads[later : later + 1] if tile else []),
+            *completes,
+            Preparation(prepare, tile, 0, PAIR_UP),
+        ]
 
     def _list_steps(
         self, works: Preparations, prepare: Prepare, tile: int, amid: list[Preparation]

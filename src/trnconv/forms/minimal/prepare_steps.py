@@ -78,7 +78,8 @@ class PrepareSteps(nl.NKIObject):
     def list_pairs(self, prepare: Prepare, loads: list[PrepareStep]) -> None:
         """Steps of one preparation whose frames are paired first, each tile's amid those before it.
 
-        A pair leaves the place of its inputs to those of a later tile, if they are loaded late.
+        A pair leaves the place of its inputs to those of a later tile, if they are loaded late:
+        amid the next tile's steps, so that the queue of loads need not wait for the pair.
         """
         tiles = len(self.recipe.in_tiles)
         self.others = self.others + self.pair_of(prepare, 0, loads)
@@ -91,11 +92,12 @@ class PrepareSteps(nl.NKIObject):
     def pair_of(self, prepare: Prepare, tile: int, loads: list[PrepareStep]) -> list[PrepareStep]:
         """How a tile's frames are paired: completed, if they were not before, then added."""
         found = []
+        later = tile - 1 + self.recipe.x_tiles
+        if tile > 0 and later < len(loads):
+            found.append(loads[later])
         if len(loads) > 0 and self.recipe.completes:
             found.append(PrepareStep(prepare, tile, 0, COMPLETE, 0))
         found.append(PrepareStep(prepare, tile, 0, PAIR_UP, 0))
-        if len(loads) > 0 and tile + self.recipe.x_tiles < len(self.recipe.in_tiles):
-            found.append(loads[tile + self.recipe.x_tiles])
         return found
 
     def list_steps(self, prepare: Prepare, tile: int, amid: list[PrepareStep]) -> None:
