@@ -60,7 +60,7 @@ FAST = Question(find("hunyuan_512").shape, TRN2)
 SIGNAL = Question(conv_shape((8, 512, 2048), (512, 1, 3), padding=1, groups=512), TRN2, "float32")
 POINTS = Question(conv_shape((1, 16, 1, 116, 208), (16, 16, 1, 1, 1)), TRN2)
 EVERY = {"direct": DIRECT, "minimal": FAST, "depthwise": SIGNAL, "points": POINTS}
-LARGEST_BYTES = 1_750_000  # of all files; the wheel has them compressed
+LARGEST_BYTES = 2_000_000  # of all files; the wheel has them compressed
 
 
 def other_plan(question):
