@@ -145,11 +145,21 @@ def _fastest(offers: tuple[Offer, ...]) -> Priced | None:
         own = [offer.best for offer in offers if offer.form == form.name and offer.plans]
         if not own:
             continue
-        best = min(own, key=lambda priced: priced.cost.weighed_ns)
         enough = 1 - form.least_gain
+        best = _most_exact(own, enough)
         if taken is None or best.cost.total_ns < enough * taken.cost.total_ns:
             taken = best
     return taken
+
+
+def _most_exact(own: list[Priced], enough: float) -> Priced:
+    """Of the best plans of a form's algorithms, that of the least error among the fastest.
+
+    A more exact one is taken unless another gains what a form has to gain.
+    """
+    least = min(priced.cost.weighed_ns for priced in own)
+    close = [priced for priced in own if enough * priced.cost.weighed_ns <= least]
+    return min(close, key=lambda priced: (priced.plan.expected_ratio, priced.cost.weighed_ns))
 
 
 def _like(alone: Priced, question: Question, offers: tuple[Offer, ...]) -> Priced:
