@@ -70,6 +70,7 @@ def expected_error(transform: Transform, dtype: str) -> float:
     return sqrt(sum(outputs) / len(outputs))
 
 
+@lru_cache(maxsize=64)
 def expected_ratio(transform: Transform, dtype: str) -> float:
     """The expected RMS error over that of a direct convolution whose output has this type."""
     floor = relative_rounding(dtype)
@@ -99,6 +100,7 @@ def largest_errors(transform: Transform, x_max: float, w_sums: Array) -> tuple[A
     return rounded, rounded / grown
 
 
+@lru_cache(maxsize=64)
 def range_limit(transform: Transform) -> float:
     """The largest |x| whose transform fp16 holds."""
     return HALF_MAX / transform.input_gain

@@ -34,7 +34,7 @@ class TransformStep(NKIObject):
     b: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # there is one of each: what is worked out of it is kept
 class Transform:
     """One F(m, 3). Products are numbered as rows of B^T and G."""
 
