@@ -2,11 +2,14 @@
 
 import numpy as np
 
+from conv_arrays import normal_arrays
+from fast_bounds import fast_bound
 from nkisim.machine import TRN2
 from trnconv.ask.question import Question
 from trnconv.forms.minimal.plan import family_of
 from trnconv.forms.search import search
 from trnconv.planner.table import form_named
+from trnconv.reference import forward
 from trnconv.runtime.launch import LaunchOperands, prepare, run
 
 
@@ -27,3 +30,11 @@ def pieces_of(x, plan):
 def run_plan(plan, pieces, w, bias=None, residual=None, factors=None):
     """What nkisim saw of a plan's kernel, and its output."""
     return run(prepare((plan,)), LaunchOperands(tuple(pieces), w, bias, residual, factors))
+
+
+def noise(plan):
+    """What its kernel computes of noise, what is exact, and how far it may be."""
+    x, w, bias = normal_arrays(plan.shape, "bfloat16")
+    y = np.asarray(run_plan(plan, pieces_of(x, plan), w, bias).outputs)
+    exact = forward(x, w, bias, plan.shape)
+    return y, exact, fast_bound(x, w, bias, exact, plan)

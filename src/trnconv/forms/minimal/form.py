@@ -20,7 +20,7 @@ from trnconv.forms.minimal.lower import lower
 from trnconv.forms.minimal.pack import bias_channels, pack
 from trnconv.forms.minimal.plan import DEPTH, HEIGHT, V_BYTES, MinimalPlan, family_of
 from trnconv.forms.minimal.rules import broken_promise, broken_rules, why_not
-from trnconv.forms.minimal.transforms import OUTER, TRANSFORMS, Transform, nested
+from trnconv.forms.minimal.transforms import OUTER, TRANSFORMS, Transform, whole_of
 from trnconv.geometry import ConvShape
 
 _LEAST_CHANNELS = 96  # with fewer, the transforms take longer than the multiplications they save
@@ -42,7 +42,7 @@ class MinimalFamily(NamedTuple):
     @property
     def whole(self) -> Transform:
         """The transform of everything."""
-        return nested(OUTER, self.transform) if self.pairs else self.transform
+        return whole_of(self.transform, pairs=self.pairs)
 
 
 _PLAIN = [

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from trnconv.ask.ends import ITEM_BYTES
 from trnconv.forms.form import Plan
 from trnconv.forms.minimal.error import expected_ratio
-from trnconv.forms.minimal.transforms import OUTER, Transform, nested, transform_of
+from trnconv.forms.minimal.transforms import OUTER, Transform, transform_of, whole_of
 from trnconv.geometry import ConvShape
 
 DEPTH, HEIGHT, WIDTH = 0, 1, 2
@@ -146,7 +146,7 @@ class MinimalPlan(Plan):
     @property
     def whole(self) -> Transform:
         """The transform of everything along frames and rows."""
-        return nested(OUTER, self.algorithm) if self.frame_pairs else self.algorithm
+        return whole_of(self.algorithm, pairs=self.frame_pairs)
 
     @property
     def stages(self) -> int:

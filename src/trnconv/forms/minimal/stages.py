@@ -16,21 +16,17 @@ adds in one cycle an element instead of two.
 
 from __future__ import annotations
 
-from trnconv.forms.minimal.transforms import OUTER, TransformStep
+from trnconv.forms.minimal.transforms import OUTER
 
 FIRST, SECOND, EARLIER_FRAME, LATER_FRAME = range(4)
 HELD = 2  # tiles of sums between stages, of each tile of output channels
 _SIGNS = (1, 1, 1, -1)  # of a stage's weights, so that every stage adds
 
 
-def step_of(unit: int) -> TransformStep:
-    """What the frames of a unit's pair of output frames are combined by: numbers of inputs."""
-    return OUTER.steps[unit % OUTER.products]
-
-
 def frames_of_unit(unit: int) -> tuple[int, int]:
     """The two input frames of a block that a unit's step reads."""
-    step, first = step_of(unit), unit // OUTER.products * OUTER.outputs
+    pair, stage = divmod(unit, OUTER.products)
+    step, first = OUTER.steps[stage], pair * OUTER.outputs
     return first + step.a, first + step.b
 
 

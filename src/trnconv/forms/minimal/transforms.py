@@ -188,5 +188,10 @@ def nested(outer: Transform, inner: Transform) -> Transform:
     )
 
 
+def whole_of(transform: Transform, *, pairs: bool) -> Transform:
+    """A transform along rows, with that of frames around it if they are in pairs."""
+    return nested(OUTER, transform) if pairs else transform
+
+
 def _kron(a: Matrix, b: Matrix) -> Matrix:
     return tuple(tuple(x * y for x in row for y in other) for row in a for other in b)

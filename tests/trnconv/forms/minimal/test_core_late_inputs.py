@@ -8,7 +8,7 @@ import pytest
 from conv_arrays import normal_arrays
 from fast_bounds import fast_bound
 from fast_cases import case_of
-from minimal_plans import pieces_of, run_plan
+from minimal_plans import noise
 from nkisim.machine import TRN2
 from repetition import few
 from strict_plans import broken_rule
@@ -50,18 +50,10 @@ LAYERS = {
 }
 
 
-def values(plan):
-    """What the kernel computes of noise, what is exact, and how far it may be."""
-    x, w, bias = normal_arrays(plan.shape, "bfloat16")
-    y = np.asarray(run_plan(plan, pieces_of(x, plan), w, bias).outputs)
-    exact = forward(x, w, bias, plan.shape)
-    return y, exact, fast_bound(x, w, bias, exact, plan)
-
-
 @few(2)
 @pytest.mark.parametrize("name", EVERY)
 def test_noise_stays_within_the_derived_bound(name):
-    assert_within(*values(case_of(name)))
+    assert_within(*noise(case_of(name)))
 
 
 @pytest.mark.parametrize("number", [0, 7])
@@ -80,7 +72,7 @@ def test_a_dropped_load_of_weights_is_outside_the_bound(monkeypatch, number):
 
     monkeypatch.setattr(minimal_core.MinimalCore, "next_weights", dropped)
     with pytest.raises(AssertionError, match="outside their bound"):
-        assert_within(*values(case_of("late_inputs_of_frames")))
+        assert_within(*noise(case_of("late_inputs_of_frames")))
     assert len(loaded) > number
 
 
@@ -94,7 +86,7 @@ def test_a_dropped_load_of_inputs_is_outside_the_bound(monkeypatch):
 
     monkeypatch.setattr(minimal_core, "load_tile", dropped)
     with pytest.raises(AssertionError, match="outside their bound"):
-        assert_within(*values(case_of("late_inputs_of_rows")))
+        assert_within(*noise(case_of("late_inputs_of_rows")))
 
 
 def test_frames_that_share_sums_have_the_bits_of_single_ones():
@@ -102,7 +94,7 @@ def test_frames_that_share_sums_have_the_bits_of_single_ones():
     single = replace(several, unit_frames=1, units=2, x_slots=1, v_slots=8, body_blocks=2)
     assert not broken_rules(single)
     assert several.is_reproducible
-    assert np.array_equal(values(several)[0], values(single)[0])
+    assert np.array_equal(noise(several)[0], noise(single)[0])
 
 
 @few(2)

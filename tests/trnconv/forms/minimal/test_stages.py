@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from conv_arrays import normal_arrays
-from fast_bounds import fast_bound
 from fast_cases import case_of
-from minimal_plans import pieces_of, run_plan
+from minimal_plans import noise, pieces_of, run_plan
 from nkisim.machine import TRN2, TRN3, find_machine
 from repetition import few
 from strict_plans import broken_rule
@@ -25,7 +24,6 @@ from trnconv.forms.minimal.stages import frames_of_unit, stored_of, weight_rows
 from trnconv.forms.search import search
 from trnconv.geometry import conv_shape
 from trnconv.planner.best import choose
-from trnconv.reference import forward
 from trnconv.runtime import LaunchOptions, convolve, time_plan
 
 PAIRS = [name for name, family in FAMILIES.items() if family.pairs]
@@ -54,18 +52,10 @@ def asked(shape, **more):
     return Question(shape, TRN2, policy=ANY, budget=10**9, **more)
 
 
-def values(plan):
-    """What the kernel computes of noise, what is exact, and how far it may be."""
-    x, w, bias = normal_arrays(plan.shape, "bfloat16")
-    y = np.asarray(run_plan(plan, pieces_of(x, plan), w, bias).outputs)
-    exact = forward(x, w, bias, plan.shape)
-    return y, exact, fast_bound(x, w, bias, exact, plan)
-
-
 @few(3)
 @pytest.mark.parametrize("name", CASES)
 def test_noise_stays_within_the_derived_bound(name):
-    assert_within(*values(case_of(name)))
+    assert_within(*noise(case_of(name)))
 
 
 @few(3)
@@ -82,14 +72,14 @@ def test_a_stage_without_its_weights_is_outside_the_bound(monkeypatch, stage):
     rows[stage] = [0.0] * 3
     monkeypatch.setattr(pack, "weight_rows", lambda: rows)
     with pytest.raises(AssertionError, match="outside their bound"):
-        assert_within(*values(case_of("pairs_of_four_rows")))
+        assert_within(*noise(case_of("pairs_of_four_rows")))
 
 
 def test_held_sums_that_are_mixed_up_are_outside_the_bound(monkeypatch):
     held = goal.Goal.held
     monkeypatch.setattr(goal.Goal, "held", lambda self, _, output: held(self, 0, output))
     with pytest.raises(AssertionError, match="outside their bound"):
-        assert_within(*values(case_of("pairs_of_frames")))
+        assert_within(*noise(case_of("pairs_of_frames")))
 
 
 def test_stages_read_four_frames_and_complete_two():
