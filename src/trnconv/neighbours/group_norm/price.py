@@ -19,6 +19,8 @@ from trnconv.neighbours.sweep import IMAGES, SweepRow, steps_of
 _TRIPLE_CYCLES = 13  # of bn_aggr
 _SMALL = 1.0  # columns
 _COMBINED = 4  # instructions that combine records
+_FILLED = 5  # instructions that make triples of sums
+_HALVES = 2  # elements a cycle of a sum of bf16
 _SUMS = 2  # over groups: matmuls that make a and b
 _COEFFICIENTS = 6  # instructions of the Vector engine that make a and b
 
@@ -71,41 +73,57 @@ def _slowest(
     core_price: Callable[[GroupNormRecipe, Clock], LaunchPrice],
 ) -> LaunchPrice:
     clock = clock_of(machine, len(recipes))
-    slowest = max((core_price(recipe, clock) for recipe in recipes), key=lambda price: price.ns)
-    return replace(slowest, hbm_bytes=hbm_bytes)
+    prices = [core_price(recipe, clock) for recipe in recipes]
+    slowest = max(prices, key=lambda price: price.ns)
+    longest = max(price.instructions for price in prices)
+    return replace(slowest, hbm_bytes=hbm_bytes, instructions=longest)
 
 
 def _chunks(width: int, recipe: GroupNormRecipe) -> list[int]:
-    return [count for _, count in steps_of(width, recipe.chunk)]
+    """Positions of each record of a step."""
+    shared = recipe.shared if width == recipe.width else 0
+    return [count for _, count in steps_of(width - shared, recipe.chunk)]
 
 
-def _combine_ns(recipe: GroupNormRecipe, clock: Clock, records: float) -> float:
-    """Records into the image so far; each instruction waits for the one before."""
-    aggregated = _TRIPLE_CYCLES * (1 + RECORD / TRIPLE * records)
-    waits = clock.vector_latency(_SMALL) - clock.timing.semaphore_ns
-    return len(recipe.tiles) * (
-        max(clock.vector(aggregated), clock.vector_latency(aggregated) - clock.timing.semaphore_ns)
-        + (_COMBINED - 2) * waits
-    )
+def _combine_ns(recipe: GroupNormRecipe, clock: Clock, columns: float, whole: int) -> float:
+    """Columns of records into the image so far; most instructions wait for the one before.
+
+    `whole`: steps with sums that are made a record first.
+    """
+    aggregated = _TRIPLE_CYCLES * (1 + columns / TRIPLE)
+    hop = clock.timing.semaphore_ns
+    ns = max(clock.vector(aggregated), clock.vector_latency(aggregated) - hop)
+    if recipe.shared and whole:
+        ns += clock.vector(whole) + (_FILLED - 1) * (clock.vector_latency(2 * whole) - hop)
+    return len(recipe.tiles) * (ns + (_COMBINED - 2) * clock.vector(_SMALL))
 
 
 def _statistics(item: int, recipe: GroupNormRecipe, clock: Clock) -> LaunchPrice:
-    """Steps at the pace of the Vector engine or of loads; records are combined on the way."""
+    """Steps at the pace of an engine or of loads; records are combined on the way."""
     tiles, channels = len(recipe.tiles), recipe.shape[1]
-    full = _combine_ns(recipe, clock, recipe.records) / recipe.records
+    full = _full_ns(recipe, clock) / recipe.held
 
     def stages(width: int) -> Stages:
         chunks = _chunks(width, recipe)
+        *shared, moved = clock.load(channels, width * item, tiles)
+        # The first tile is counted while the others are on their way.
+        early = (tiles - 1) * min(clock.issue, clock.vector(chunks[0]))
+        loaded = (*shared, replace(moved, latency_ns=moved.latency_ns - early))
         counted = tiles * sum(map(clock.vector, chunks))
-        busy = counted + full * len(chunks)
         last = clock.vector_latency(chunks[-1])
+        if width < recipe.width or not recipe.shared:
+            latency = counted - clock.vector(chunks[-1]) + last
+            return (*loaded, Stage(VECTOR, counted + full, latency), Stage(SCALAR, 0.0, 0.0))
+        summed, squared = (tiles * ns for ns in _shared_ns(recipe.shared, clock))
         return (
-            *clock.load(channels, width * item, tiles),
-            Stage(VECTOR, busy, counted - clock.vector(chunks[-1]) + last),
+            *loaded,
+            Stage(VECTOR, counted + summed + full, last),
+            Stage(SCALAR, squared, squared + clock.scalar_latency(0)),
         )
 
     def length(width: int) -> int:
-        return tiles * (1 + len(_chunks(width, recipe)))
+        sums = 2 if width == recipe.width and recipe.shared else 0
+        return tiles * (1 + len(_chunks(width, recipe)) + sums)
 
     rows = [row for row in recipe.rows if row.pieces]
     total = rows_price(rows, recipe.width, clock, Steps(stages, length))
@@ -118,20 +136,40 @@ def _statistics(item: int, recipe: GroupNormRecipe, clock: Clock) -> LaunchPrice
     return total
 
 
+def _shared_ns(positions: int, clock: Clock) -> tuple[float, float]:
+    """Sums by the Vector engine, and squares by the Scalar engine, of a tile of channels."""
+    read = clock.timing.accumulator_read_cycles / clock.timing.scalar_ghz
+    return clock.vector(positions / _HALVES), clock.scalar(positions) + read
+
+
+def step_ns(width: int, shared: int, machine: Machine) -> float:
+    """What the busier engine takes for a step of one tile, with so many positions shared."""
+    clock = clock_of(machine, 1)
+    summed, squared = _shared_ns(shared, clock)
+    recorded = [count for _, count in steps_of(width - shared, machine.bn_stats_max_elems)]
+    aggregated = _TRIPLE_CYCLES * (1 + RECORD / TRIPLE * len(recorded)) / clock.timing.vector_ghz
+    return max(sum(map(clock.vector, recorded)) + summed + aggregated, squared)
+
+
+def _full_ns(recipe: GroupNormRecipe, clock: Clock) -> float:
+    """As many whole steps as are held, combined."""
+    return _combine_ns(recipe, clock, recipe.held * recipe.stride, recipe.held)
+
+
 def _image_ends(recipe: GroupNormRecipe, clock: Clock, row: SweepRow) -> LaunchPrice:
     """What begins and ends of images add to a row: clears, records left over, stores."""
-    tiles = len(recipe.tiles)
+    tiles, full = len(recipe.tiles), _full_ns(recipe, clock)
     ns, instructions = 0.0, 0
     for piece in row.pieces:
-        chunks = sum(
-            len(_chunks(width, recipe)) for _, width in steps_of(piece.length, recipe.width)
-        )
-        whole, left = divmod(chunks - 1, recipe.records)
-        times = whole + 1
-        instructions += times * _COMBINED * tiles
-        priced = chunks * _combine_ns(recipe, clock, recipe.records) / recipe.records
-        spent = whole * _combine_ns(recipe, clock, recipe.records)
-        ns += row.turns * max(0.0, spent + _combine_ns(recipe, clock, left + 1) - priced)
+        steps, left = divmod(piece.length, recipe.width)
+        count = steps + (left > 0)
+        before = (count - 1) // recipe.held  # times that as many as are held were combined
+        whole = steps - before * recipe.held
+        columns = whole * recipe.stride + RECORD * len(_chunks(left, recipe)) * (left > 0)
+        last = _combine_ns(recipe, clock, columns, whole)
+        filled = _FILLED * (before + (whole > 0)) if recipe.shared else 0
+        instructions += (_COMBINED * (before + 1) + filled) * tiles
+        ns += row.turns * max(0.0, before * full + last - count * full / recipe.held)
         parts = recipe.parts if piece.alone else 1
         instructions += tiles * (piece.begins + parts * piece.ends)
     if row.along == IMAGES:

@@ -22,8 +22,14 @@ from trnconv.neighbours.group_norm.kernel import (
     group_norm,
     group_norm_on_two_cores,
 )
-from trnconv.neighbours.group_norm.price import apply_price, factors_price, statistics_price
+from trnconv.neighbours.group_norm.price import (
+    apply_price,
+    factors_price,
+    statistics_price,
+    step_ns,
+)
 from trnconv.neighbours.group_norm.recipe import GroupNormRecipe
+from trnconv.neighbours.group_norm.statistics_core import KINDS, RECORD, TRIPLE
 from trnconv.neighbours.launch import NeighbourLaunch, launch_on
 from trnconv.neighbours.price import LaunchPrice
 from trnconv.neighbours.refusal import (
@@ -37,9 +43,11 @@ from trnconv.neighbours.sweep import Cut, channel_tiles, sweeps
 
 _TURN_INSTRUCTIONS = 4000  # static, of a turn
 _WIDTH_IN_CHUNKS = 4
-_RECORDS = 32  # combined at once
+_COLUMNS = 288  # of records that are combined at once
 _TILES = SLOTS + Y_SLOTS
 _APPLIED = 5  # instructions of a step, at most, of either kernel
+_SHARES_OF_A_CHUNK = 4
+_SHARED = "bfloat16"  # sums of others take the Vector engine as long as records of them
 
 
 @dataclass(frozen=True)
@@ -143,10 +151,20 @@ def _tiles(problem: GroupNorm, machine: Machine) -> tuple[tuple[int, int], ...]:
 def _width(problem: GroupNorm, machine: Machine) -> int:
     """Positions of a step, in whole chunks of statistics; 0 if not even one fits."""
     tiles = len(_tiles(problem, machine))
-    constants = 4 * machine.partitions + 2 * tiles * 4 * (3 + 6 * _RECORDS) + 200 * tiles
+    records = TRIPLE + _COLUMNS + RECORD * _WIDTH_IN_CHUNKS
+    sums = KINDS * _COLUMNS // (TRIPLE + RECORD)
+    constants = 4 * machine.partitions + 4 * tiles * (2 * records + sums) + 200 * tiles
     room = machine.sbuf_usable_bytes_per_partition - constants
     most = room // (_TILES * tiles * ITEM_BYTES[problem.dtype]) // machine.bn_stats_max_elems
     return machine.bn_stats_max_elems * min(most, _WIDTH_IN_CHUNKS)
+
+
+def _shared(problem: GroupNorm, width: int, machine: Machine) -> int:
+    """Positions of a whole step whose sums two engines take, so that both end together."""
+    unit = machine.bn_stats_max_elems // _SHARES_OF_A_CHUNK
+    if problem.dtype != _SHARED or width < 2 * unit:
+        return 0
+    return min(range(unit, width, unit), key=lambda own: step_ns(width, own, machine))
 
 
 @lru_cache(maxsize=1024)
@@ -155,6 +173,8 @@ def recipes_of(problem: GroupNorm, machine: Machine, cores: int) -> tuple[GroupN
     chunk, tiles = machine.bn_stats_max_elems, _tiles(problem, machine)
     share = -(-problem.units * problem.positions // cores)
     width = min(_width(problem, machine), chunk * -(-share // chunk), problem.positions)
+    shared = _shared(problem, width, machine)
+    stride = RECORD * -(-(width - shared) // chunk) + (TRIPLE if shared else 0)
     cut = Cut(width, max(1, _TURN_INSTRUCTIONS // (_APPLIED * len(tiles))))
     rows = sweeps(problem.units, problem.positions, cut, machine, cores)
     whole = problem.positions * problem.frames
@@ -168,7 +188,9 @@ def recipes_of(problem: GroupNorm, machine: Machine, cores: int) -> tuple[GroupN
             lines=machine.partitions,
             width=width,
             chunk=chunk,
-            records=_RECORDS,
+            shared=shared,
+            held=_COLUMNS // stride,
+            stride=stride,
             part=core,
             parts=cores,
             eps=problem.eps,

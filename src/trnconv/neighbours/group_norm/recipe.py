@@ -21,7 +21,9 @@ class GroupNormRecipe(NKIObject):
     lines: int  # partitions
     width: int  # positions of a step
     chunk: int  # positions of one record of statistics
-    records: int  # that are held before they are combined
+    shared: int  # of a whole step's positions, whose sums two engines take; 0: all have records
+    held: int  # whole steps, before their records are combined
+    stride: int  # columns of the records of such a step
     part: int  # of the statistics that this core writes
     parts: int
     eps: float

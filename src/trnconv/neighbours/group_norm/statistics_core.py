@@ -1,8 +1,14 @@
 """Statistics of channels: count, mean and count * variance of all positions of an image.
 
 The Vector engine makes a record of every chunk (bn_stats) and combines them (bn_aggr) with what it
-has of the image so far; sums of squares would cancel. An image that several cores share has a part
-for each; of any other, the parts that nobody has are written with count 0.
+has of the image so far. Of a step of bf16 it has one chunk only, in which k is the mean of every
+other position. Of the other n positions it has the sum, in half a cycle each, and the Scalar engine
+the squares of what they are off k, which do not cancel as those of x would:
+
+    mean = sum of x / n        count * variance = sum of (k - x)^2 - n (mean - k)^2
+
+An image that several cores share has a part for each; of any other, the parts that nobody has are
+written with count 0.
 """
 
 from __future__ import annotations
@@ -13,7 +19,9 @@ from trnconv.neighbours.sweep_kernel import SweepStep, tile_rings
 
 TRIPLE = 3  # count, mean, count * variance
 RECORD = 2 * TRIPLE  # of even and of odd positions
-SLOTS = 4  # tiles of x
+SLOTS = 6  # tiles of x: loads go on while records are combined
+SUMS, SQUARES, DISTANCES = 0, 1, 2  # columns of a step whose positions the engines share
+KINDS = 3
 
 
 class StatisticsCore(nl.NKIObject):
@@ -25,13 +33,18 @@ class StatisticsCore(nl.NKIObject):
         self.recipe = recipe
         lines, count = recipe.lines, len(recipe.tiles)
         self.xs = tile_rings(SLOTS, count, (lines, recipe.width), x.dtype)
-        columns = TRIPLE + RECORD * recipe.records
+        columns = TRIPLE + recipe.held * recipe.stride + RECORD * -(-recipe.width // recipe.chunk)
         self.records = tile_rings(2, count, (lines, columns), nl.float32)
+        self.sums: list[list[nl.NkiTensor]] = []
+        if recipe.shared > 0:
+            self.sums = tile_rings(KINDS, count, (lines, recipe.held), nl.float32)
+            self.read = nl.ndarray((lines, recipe.shared), dtype=nl.bfloat16, buffer=nl.sbuf)
         self.moments = tile_rings(1, count, (lines, 2), nl.float32)[0]
         self.absent = nl.ndarray((lines, TRIPLE), dtype=nl.float32, buffer=nl.sbuf)
         nisa.memset(dst=self.absent, value=0.0)
         self.slot = 0
-        self.held = 0
+        self.held = 0  # whole steps
+        self.columns = TRIPLE  # of records that are held, with the image so far
         self.counted = 0
 
     def open_region(self) -> None:
@@ -76,7 +89,8 @@ class StatisticsCore(nl.NKIObject):
                 if steps[n - 1].begins:
                     self.begin(steps[n - 1])
                 self.count(steps[n - 1], n - 1)
-                if n == len(steps) or steps[n - 1].image != steps[n].image:
+                last = n == len(steps) or steps[n - 1].image != steps[n].image
+                if last or self.held == self.recipe.held or steps[n - 1].width < self.recipe.width:
                     self.combine()
                 if steps[n - 1].ends:
                     self.end(steps[n - 1])
@@ -92,30 +106,82 @@ class StatisticsCore(nl.NKIObject):
             nisa.dma_copy(dst=self.xs[n % SLOTS][tile][0:channels, 0 : step.width], src=src)
 
     def count(self, step: SweepStep, n: int) -> None:
-        """A record of every chunk."""
-        recipe = self.recipe
-        for first in range(0, step.width, recipe.chunk):
-            if self.held == recipe.records:
-                self.combine()
-            end = min(first + recipe.chunk, step.width)
-            at = TRIPLE + RECORD * self.held
+        """Records of a step; of one that is not whole, of chunks only."""
+        recipe, shared = self.recipe, 0
+        if step.width == recipe.width:
+            shared = recipe.shared
+            self.held += 1
+        if shared > 0:
+            self.columns += TRIPLE  # see `share_out`
+        for first in range(0, step.width - shared, recipe.chunk):
+            end = min(first + recipe.chunk, step.width - shared)
             for tile in range(len(recipe.tiles)):
                 channels = recipe.tiles[tile][1]
+                records = self.records[self.slot][tile]
                 nisa.bn_stats(
-                    dst=self.records[self.slot][tile][0:channels, at : at + RECORD],
+                    dst=records[0:channels, self.columns : self.columns + RECORD],
                     data=self.xs[n % SLOTS][tile][0:channels, first:end],
                 )
-            self.held += 1
-            self.counted += end - first
+            self.columns += RECORD
+        if shared > 0:
+            self.share_out(step.width - shared, n)
+        self.counted += step.width
+
+    def share_out(self, first: int, n: int) -> None:
+        """Sums of a whole step from a position on, by both engines."""
+        at = self.held - 1
+        for tile in range(len(self.recipe.tiles)):
+            channels = self.recipe.tiles[tile][1]
+            x = self.xs[n % SLOTS][tile][0:channels, first:]
+            sums = self.sums[SUMS][tile][0:channels, at : at + 1]
+            nisa.tensor_reduce(dst=sums, op=nl.add, data=x, axis=1)
+            k = self.columns - RECORD + 1
+            nisa.activation(
+                dst=self.read[0:channels, :],
+                op=nl.square,
+                data=x,
+                scale=-1.0,
+                bias=self.records[self.slot][tile][0:channels, k : k + 1],
+                reduce_op=nl.add,
+                reduce_res=self.sums[SQUARES][tile][0:channels, at : at + 1],
+                reduce_cmd=nisa.reduce_cmd.reset_reduce,
+            )
+
+    def fill_triples(self, tile: int) -> None:
+        """Count, mean and count * variance of the shared positions of every whole step."""
+        held, shared = self.held, self.recipe.shared
+        channels, stride = self.recipe.tiles[tile][1], self.recipe.stride
+        steps = self.records[self.slot][tile][0:channels, TRIPLE : TRIPLE + held * stride]
+        mean, k = steps[:, 1::stride], steps[:, stride - RECORD + 1 :: stride]
+        sums = self.sums[SUMS][tile][0:channels, 0:held]
+        distances = self.sums[DISTANCES][tile][0:channels, 0:held]
+        nisa.memset(dst=steps[:, 0::stride], value=float(shared))
+        nisa.tensor_scalar(dst=mean, data=sums, op0=nl.multiply, operand0=1.0 / shared)
+        nisa.tensor_tensor(dst=distances, data1=mean, data2=k, op=nl.subtract)
+        nisa.scalar_tensor_tensor(
+            dst=distances,
+            data=distances,
+            op0=nl.multiply,
+            operand0=float(shared),
+            op1=nl.multiply,
+            operand1=distances,
+        )
+        nisa.tensor_tensor(
+            dst=steps[:, 2::stride],
+            data1=self.sums[SQUARES][tile][0:channels, 0:held],
+            data2=distances,
+            op=nl.subtract,
+        )
 
     def combine(self) -> None:
         """The image so far, with the records that are held."""
-        columns = TRIPLE + RECORD * self.held
         for tile in range(len(self.recipe.tiles)):
             channels = self.recipe.tiles[tile][1]
             records = self.records[self.slot][tile]
             moments = self.moments[tile]
-            nisa.bn_aggr(dst=moments[0:channels, :], data=records[0:channels, 0:columns])
+            if self.recipe.shared > 0 and self.held > 0:
+                self.fill_triples(tile)
+            nisa.bn_aggr(dst=moments[0:channels, :], data=records[0:channels, 0 : self.columns])
             so_far = records[0:channels, 0:1]
             nisa.tensor_scalar(dst=so_far, data=so_far, op0=nl.add, operand0=float(self.counted))
             nisa.tensor_copy(
@@ -130,4 +196,5 @@ class StatisticsCore(nl.NKIObject):
                 op=nl.multiply,
             )
         self.held = 0
+        self.columns = TRIPLE
         self.counted = 0
