@@ -8,6 +8,8 @@ A price follows the kernel step by step, which is too slow for hundreds of sizes
 3. `_with_buffers`: how weights are held, and the slots for inputs that then fit into SBUF.
 4. `_within`: as it is if its program is short enough, else with hardware loops.
 5. `_with_engines`: what the GpSimd engine does of it.
+6. `refined`, of the best: pauses that a unit leaves to the engine that scales inputs, and where
+   tiles of frames begin.
 
 It ends after `FOLLOWED` sizes that gave a plan. `forms/search.py` drops what is not legal, and
 takes the fastest.
@@ -54,6 +56,7 @@ _X_TILES = 2  # one is transformed, another loaded
 _FILL, _LATE_FILL = 0.5, 0.4  # of a PSUM bank, at least
 _LATE_TILES = 4  # of input channels, at least
 _HEAVY_SHARE = 0.5  # of SBUF that weights would fill at least
+_LATE_PAUSES = (1, 3, 5)
 _KEPT = 4  # sizes that cannot be among the fastest so many plans are left out
 FOLLOWED = 8  # sizes that are priced, of hundreds
 THOROUGH = 64  # the same where plans are made once, to be shipped
@@ -151,6 +154,21 @@ def _with_engines(plan: MinimalPlan) -> MinimalPlan:
         for residual in dict.fromkeys((False, plan.gpsimd_residual))
     ]
     return min(variants, key=lambda variant: cost_of(variant).weighed_ns)
+
+
+def refined(plan: MinimalPlan) -> Iterator[MinimalPlan]:
+    """A plan; where inputs are scaled, with steps that come later in a unit; and the best anchored.
+
+    Anchors are for frames that fill no whole tiles: those may be cut at the other end, or at both.
+    """
+    pauses = (0, *_LATE_PAUSES) if plan.start.scaled else (0,)
+    late = [plan.but(late_pauses=count) for count in pauses]
+    yield from late
+    if plan.by_rows or plan.units < plan.tiles:
+        return
+    best = min(late, key=lambda variant: cost_of(variant).weighed_ns)
+    anchored = (best.but(anchor=anchor) for anchor in range(1, plan.m))
+    yield from (variant for variant in anchored if variant.tiles == plan.tiles)
 
 
 def halves(question: Question) -> list[tuple[Question, Question]]:

@@ -178,9 +178,12 @@ def load_lines(
 
 
 def complete_inputs(core: MinimalCore, block: MinimalBlock, work: PrepareStep) -> None:
-    """The start and copies of channels, for inputs that are new."""
+    """The start and copies of channels, for inputs that are new; for one if steps are late."""
     part, prepare = block.kind.ins[work.tile], work.prepare
-    for number in range(len(prepare.fresh)):
+    first, end = 0, len(prepare.fresh)
+    if core.recipe.late_pauses > 0:
+        first, end = work.frame, min(work.frame + 1, end)
+    for number in range(first, end):
         tile = input_tile(core, work.tile, prepare.fresh[number], part)
         piece = block.kind.frames[prepare.frames[number]].piece
         if core.factors != None and piece >= 0:
@@ -234,7 +237,8 @@ def do_step(core: MinimalCore, block: MinimalBlock, work: PrepareStep) -> None:
             load_tile(core, block, work.tile, prepare.frames[number], prepare.fresh[number])
         return
     if work.step == COMPLETE:
-        clear_transformed(core, block, work)
+        if work.frame == 0:
+            clear_transformed(core, block, work)
         complete_inputs(core, block, work)
         return
     if work.step == PAIR_UP:

@@ -16,6 +16,10 @@ class Filler(nl.NKIObject):
 
     They end before the last of `chains`, so that the next unit need not wait. Those of the GpSimd
     engine are issued earlier than those that read what they make, if their inputs are there.
+
+    Engines work in order: a step that waits for its inputs keeps what chains need waiting, too.
+    Where the Scalar engine has to scale inputs first, frame by frame, a plan may leave out some
+    pauses at the beginning (`late_pauses`).
     """
 
     def __init__(
@@ -31,6 +35,7 @@ class Filler(nl.NKIObject):
         self.works = works
         self.pauses = 0
         self.all_pauses = max(1, chains * core.recipe.outputs - LAST_PAUSES)
+        self.late_pauses = min(core.recipe.late_pauses, self.all_pauses - 1)
         self.done = 0
         self.early_done = 0
         self.late = late
@@ -41,7 +46,8 @@ class Filler(nl.NKIObject):
         early, others = len(self.works.early), len(self.works.others)
         if self.core.recipe.steps_ahead:
             self.do_early(min(early, EARLIER * early * self.pauses // self.all_pauses))
-        until = min(others, others * self.pauses // self.all_pauses)
+        passed = max(0, self.pauses - self.late_pauses)
+        until = min(others, others * passed // (self.all_pauses - self.late_pauses))
         while self.done < until:
             work = self.works.others[self.done]
             self.do_early(work.after)
@@ -52,6 +58,7 @@ class Filler(nl.NKIObject):
     def complete(self) -> None:
         """All steps, for a unit that has no chains."""
         self.all_pauses = 1
+        self.late_pauses = 0
         self.pause()
 
     def do_early(self, until: int) -> None:

@@ -209,6 +209,7 @@ MINIMAL: Form[Any] = Form(
         kernel.minimal_of_two_on_two_cores,
         kernel.minimal_of_three_on_two_cores,
     ),
+    refined=lambda plan, _: candidates.refined(plan),
     halves=candidates.halves,
     loops=trips_of,
     given=_given,

@@ -62,7 +62,8 @@ class InputRun(EngineClocks):
         for prepare in prepares:
             if self.completes:
                 first = works.early if count and self.score.steps_ahead else works.others
-                first.extend(Preparation(prepare, n, 0, COMPLETE) for n in tiles)
+                for tile in tiles:
+                    first.extend(self._completion(prepare, tile))
             if self.score.stages > 1:
                 self._list_pairs(works, prepare, [])
                 continue
@@ -80,7 +81,7 @@ class InputRun(EngineClocks):
             return
         for number, load in enumerate(loads):
             if self.completes:
-                works.others.append(load._replace(step=COMPLETE))
+                works.others.extend(self._completion(load.prepare, load.tile))
             amid = loads[number + held - 1 : number + held] if number else []
             self._list_steps(works, load.prepare, load.tile, amid)
 
@@ -92,13 +93,17 @@ class InputRun(EngineClocks):
             self._list_steps(works, prepare, tile, amid)
 
     def _pair_of(self, prepare: Prepare, tile: int, loads: list[Preparation]) -> list[Preparation]:
-        completes = [Preparation(prepare, tile, 0, COMPLETE)] if loads and self.completes else []
+        completes = self._completion(prepare, tile) if loads and self.completes else []
         later = tile - 1 + self.score.x_tiles
         return [
             *(loads[later : later + 1] if tile else []),
             *completes,
             Preparation(prepare, tile, 0, PAIR_UP),
         ]
+
+    def _completion(self, prepare: Prepare, tile: int) -> list[Preparation]:
+        count = max(1, len(prepare.fresh)) if self.score.late_pauses else 1
+        return [Preparation(prepare, tile, frame, COMPLETE) for frame in range(count)]
 
     def _list_steps(
         self, works: Preparations, prepare: Prepare, tile: int, amid: list[Preparation]
@@ -125,8 +130,12 @@ class InputRun(EngineClocks):
                 self._load_tile(work.tile, frame, slot)
             return
         if work.step == COMPLETE:
-            self._clear(work, of)
-            for slot, frame in zip(work.prepare.fresh, work.prepare.frames, strict=True):
+            new = list(zip(work.prepare.fresh, work.prepare.frames, strict=True))
+            if work.frame == 0:
+                self._clear(work, of)
+            if self.score.late_pauses:
+                new = new[work.frame : work.frame + 1]
+            for slot, frame in new:
                 exists = not self.score.missing[frame]
                 self._complete(of, self.input_of(work.tile, slot), exists=exists)
             return

@@ -71,6 +71,7 @@ def lower(plan: MinimalPlan) -> MinimalLowered:
         gpsimd_steps=plan.gpsimd_steps,
         step_needs=algorithm.needs(plan.gpsimd_steps),
         steps_ahead=plan.steps_ahead,
+        late_pauses=plan.late_pauses,
         gpsimd_residual=plan.gpsimd_residual,
         fence=plan.is_fenced,
         midgroup=plan.midgroup,

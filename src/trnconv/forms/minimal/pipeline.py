@@ -242,7 +242,8 @@ class Pipeline(InputRun):
         early, others = len(self.works.early), len(self.works.others)
         if self.score.steps_ahead:
             self._prepare_early(min(early, EARLIER * early * self.pauses // self.all_pauses))
-        until = min(others, others * self.pauses // self.all_pauses)
+        late = min(self.score.late_pauses, self.all_pauses - 1)
+        until = min(others, others * max(0, self.pauses - late) // (self.all_pauses - late))
         while self.prepared < until:
             work = self.works.others[self.prepared]
             self._prepare_early(work.after)

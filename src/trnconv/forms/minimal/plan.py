@@ -80,6 +80,7 @@ class MinimalPlan(Plan):
     x_tiles: int = 0  # of input channels in SBUF, loaded as they are transformed; 0: all, ahead
     frame_pairs: bool = False  # tiles of rows of two frames, which F(2,3) computes together
     gpsimd_pairs: bool = False  # that engine makes sums and differences of frames
+    late_pauses: int = 0  # of a unit, before the first step that prepares the next: see filler.py
     cut_from_end: bool = (
         False  # of rows that no blocks fill, the first block has fewer, not the last
     )

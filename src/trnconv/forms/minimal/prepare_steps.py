@@ -12,6 +12,7 @@ class PrepareStep(nl.NKIObject):
     """A part of the work of preparing transformed inputs: one step on one tile of channels.
 
     `COMPLETE` is what inputs need before they are transformed. It comes early: nobody waits for it.
+    It is of all frames that are new, or of each by itself where other steps come late.
     `LOAD` is the load of the tile's inputs, if inputs of a few tiles only are held. `PAIR_UP` adds
     or subtracts two frames, which are transformed then.
     """
@@ -47,7 +48,7 @@ class PrepareSteps(nl.NKIObject):
                 ahead = recipe.gpsimd_steps > 0 and recipe.steps_ahead
                 first = self.early if ahead else self.others
                 for tile in range(len(recipe.in_tiles)):
-                    first.append(PrepareStep(prepare, tile, 0, COMPLETE, 0))
+                    self.list_completion(first, prepare, tile)
             if recipe.stages > 1:
                 self.list_pairs(prepare, [])
             else:
@@ -69,7 +70,7 @@ class PrepareSteps(nl.NKIObject):
         for number in range(len(loads)):
             work = loads[number]
             if self.recipe.completes:
-                self.others.append(PrepareStep(work.prepare, work.tile, 0, COMPLETE, 0))
+                self.list_completion(self.others, work.prepare, work.tile)
             amid = []
             if 0 < number <= len(loads) - held:
                 amid = [loads[number + held - 1]]
@@ -96,9 +97,17 @@ class PrepareSteps(nl.NKIObject):
         if tile > 0 and later < len(loads):
             found.append(loads[later])
         if len(loads) > 0 and self.recipe.completes:
-            found.append(PrepareStep(prepare, tile, 0, COMPLETE, 0))
+            self.list_completion(found, prepare, tile)
         found.append(PrepareStep(prepare, tile, 0, PAIR_UP, 0))
         return found
+
+    def list_completion(self, steps: list[PrepareStep], prepare: Prepare, tile: int) -> None:
+        """What the new frames of a tile need, at once or one by one."""
+        count = 1
+        if self.recipe.late_pauses > 0:
+            count = max(1, len(prepare.fresh))
+        for frame in range(count):
+            steps.append(PrepareStep(prepare, tile, frame, COMPLETE, 0))
 
     def list_steps(self, prepare: Prepare, tile: int, amid: list[PrepareStep]) -> None:
         """Those of one tile of channels, with others amid: the load of another one."""

@@ -185,6 +185,8 @@ def _sizes(plan: MinimalPlan) -> list[str]:
         broken.append(f"blocks of {plan.rows} rows: tiles have {plan.m}")
     if min(plan.rows, plan.columns, plan.body_blocks, plan.group) < 1:
         broken.append("a block, body or group of nothing")
+    if plan.late_pauses < 0:
+        broken.append(f"{plan.late_pauses} pauses of a unit before its first step: at least 0")
     if plan.dtype not in ITEM_BYTES:
         broken.append(f"dtype {plan.dtype}: one of {', '.join(ITEM_BYTES)}")
     if plan.start.scaled and plan.item_bytes != V_BYTES:

@@ -112,6 +112,7 @@ class Score:
     v_frames: int  # that lie one after the other in a tile of transformed inputs
     x_tiles: int  # of input channels whose inputs are loaded as they are transformed; 0: ahead
     steps_ahead: bool  # steps of the GpSimd engine come before the others' turn
+    late_pauses: int  # of a unit, before the first of the other steps
     stages: int  # units that compute the same outputs together
     gpsimd_pairs: bool
     outs: tuple[OutWork, ...]  # of a group
@@ -149,6 +150,7 @@ def score_of(plan: MinimalPlan, tiles: tuple[int, int]) -> Score:
         v_frames=plan.v_frames,
         x_tiles=plan.x_tiles,
         steps_ahead=plan.steps_ahead,
+        late_pauses=plan.late_pauses,
         stages=plan.stages,
         gpsimd_pairs=plan.gpsimd_pairs,
         outs=outs,
