@@ -35,7 +35,6 @@ class Pipeline(InputRun):
         self.kept_weights = 0.0  # when they are there
         self.y_places = 0.0  # when offsets of a turn into y are there
         self.begun: float | None = None  # the start of the first product
-        self.multiplied = 0.0  # the end of the last one
         self.block_ends: list[float] = []  # of the last product of each block
         self.done = 0.0  # the end of everything that was waited for
         self.pauses = self.all_pauses = self.prepared = self.early = 0
@@ -279,18 +278,21 @@ class Pipeline(InputRun):
     def _multiply(self, goal: OutputRun, bank: OnChip, product: int) -> None:
         """One product of a rectangle; streamed weights come in parts."""
         reads = [self.v[slot][product] for slot in goal.unit.reads]
-        ready = max(bank.free, self.kept_weights, *(v.ready for v in reads))
+        ready = max(bank.free, self.kept_weights)
         tile, share = goal.tile, self._share(goal.unit)
         if self.score.kept_weights is None:
             parts = tile.weights[: ceil(share * len(tile.weights))]
             cost = self.costs.product(tile, goal.elems, share / len(parts))
-            for part in parts:
+            for number, part in enumerate(parts):
                 weights = self.weights.take()
                 loaded = self.move(part, "load", weights.free)
-                placed = self.tensor(cost, max(ready, loaded))
+                there = self.inputs_ready(goal, product, (number, len(parts)), cost.busy_ns)
+                placed = self.tensor(cost, max(ready, loaded, there))
                 weights.free = placed.released + self.hop_ns
         else:
-            placed = self.tensor(self.costs.product(tile, goal.elems, share), ready)
+            cost = self.costs.product(tile, goal.elems, share)
+            there = self.inputs_ready(goal, product, (0, 1), cost.busy_ns)
+            placed = self.tensor(cost, max(ready, there))
         if self.begun is None:
             self.begun = placed.start
         bank.written(placed.visible + self.hop_ns)

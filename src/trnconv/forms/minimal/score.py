@@ -62,11 +62,20 @@ class InWork(NamedTuple):
     scaled: int  # Scalar: a new frame
 
 
+class ReadWork(NamedTuple):
+    """Transformed inputs that a product reads, and the share of its matmuls before they do."""
+
+    tile: int  # of input channels
+    read: int  # of the tiles that a unit reads
+    begins: float
+
+
 class OutWork(NamedTuple):
     """A tile of output channels: its rectangles, and what a product and a store take."""
 
     rectangles: tuple[int, ...]  # positions
     matmuls: int  # of a product
+    reads: tuple[ReadWork, ...]  # in the order of its matmuls
     share: float  # of the array
     stack: int
     weights: tuple[TransferWork, ...]  # loads of a product's weights, if they are streamed
@@ -239,6 +248,15 @@ def _area(part: Rectangle) -> int:
     return (part.row_end - part.row) * (part.column_end - part.column)
 
 
+def _reads(plan: MinimalPlan, tile: OutChannels) -> tuple[ReadWork, ...]:
+    taps = taps_of(plan, tile.shared)
+    first: dict[tuple[int, int], float] = {}
+    for number, tap in enumerate(taps):
+        read = tap.read if plan.read_frames > 1 else 0  # frames that share sums lie in one tile
+        first.setdefault((tap.tile, read), number / len(taps))
+    return tuple(ReadWork(*which, begins) for which, begins in first.items())
+
+
 def _out_work(plan: MinimalPlan, tile: OutChannels, row: BlockSpan, column: BlockSpan) -> OutWork:
     machine, taps = plan.target, len(taps_of(plan, tile.shared))
     columns, most = -(-column.outs // tile.stack), machine.psum_bank_fp32_elems
@@ -251,6 +269,7 @@ def _out_work(plan: MinimalPlan, tile: OutChannels, row: BlockSpan, column: Bloc
     return OutWork(
         rectangles=sizes,
         matmuls=taps * (tile.stack if tile.side_by_side else 1),
+        reads=_reads(plan, tile),
         share=lines * tile.width / machine.partitions**2,
         stack=tile.stack,
         weights=loads * (TransferWork(machine.partitions, row_bytes / loads),),
