@@ -29,7 +29,6 @@ class Pipeline(InputRun):
         super().__init__(score)
         slots = score.slots
         self.banks = Pool(score.machine.psum_banks - (score.stages > 1))
-        self.between = OnChip()  # a bank for sums on their way, if there are several stages
         self.copies, self.outs = Rotation(slots.copies), Rotation(slots.outs)
         self.residuals, self.weights = Rotation(slots.residuals), Rotation(slots.weights)
         self.kept_weights = 0.0  # when they are there
@@ -323,12 +322,15 @@ class Pipeline(InputRun):
         if self.score.stages == 1:
             self._end_output(goal, goal.out, bank, other, between)
             return
-        self._add(self.between, bank, other, goal.elems)
+        cost, total = self.costs.vector(goal.elems, psum=True), OnChip()
+        placed = self.vector(cost, max(bank.vector_ready, other.vector_ready))
+        self.used(placed.released, bank, other)
+        total.vector_ready = placed.visible
         if stage == SECOND:
             for _ in range(HELD):
-                self._add(self.between, self.between, self.between, goal.elems)
+                self.vector(cost, total.vector_ready)
         elif stage != FIRST:
-            self._end_output(goal, goal.out, self.between, self.between, between)
+            self._end_output(goal, goal.out, total, total, between)
 
     def _end_output(
         self,
@@ -338,21 +340,22 @@ class Pipeline(InputRun):
         other: OnChip,
         between: OnChip,
     ) -> None:
-        """Phase by phase of stacked columns; with more to do, by way of `between`."""
+        """Phase by phase of stacked columns; with more to do, by way of parts of `between`."""
         if out is None:
             return
         adds = goal.added is not None and not self.score.gpsimd_residual
         plain = self.score.end.activation == IDENTITY and not adds
         if not plain:
             self._add(between, bank, other, goal.elems)
+            for part in between.parts(goal.tile.stack):
+                self._finish_output(goal, out, part)
+                between.free = max(between.free, part.free)
+            return
         for _ in range(goal.tile.stack):
-            if plain:
-                ready = max(bank.vector_ready, other.vector_ready, out.free)
-                placed = self.vector(self.costs.vector(goal.elems, psum=True), ready)
-                self.used(placed.released, bank, other)
-                self.written(out, placed.visible)
-            else:
-                self._finish_output(goal, out, between)
+            ready = max(bank.vector_ready, other.vector_ready, out.free)
+            placed = self.vector(self.costs.vector(goal.elems, psum=True), ready)
+            self.used(placed.released, bank, other)
+            self.written(out, placed.visible)
 
     def _add_first(self, goal: OutputRun, dst: OnChip, other: OnChip) -> OnChip:
         """dst = other + residual by the GpSimd engine, if that is its work; else other as it is."""
