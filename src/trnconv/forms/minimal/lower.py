@@ -71,7 +71,7 @@ def lower(plan: MinimalPlan) -> MinimalLowered:
         gpsimd_steps=plan.gpsimd_steps,
         step_needs=algorithm.needs(plan.gpsimd_steps),
         steps_ahead=plan.steps_ahead,
-        gpsimd_residual=plan.gpsimd_residual,
+        gpsimd_outputs=plan.gpsimd_outputs,
         fence=plan.is_fenced,
         midgroup=plan.midgroup,
         end=plan.end,

@@ -150,16 +150,16 @@ class Pipeline(InputRun):
             self._copy(p1, left, goal.elems)
         self._multiply(goal, right, 2)
         if 1 in goal.wanted:
-            self._add_first(goal, p1, p1)
+            self._add_first(goal, 1, p1, p1)
         if 0 in goal.wanted:
             self._copy(p2, right, goal.elems)
-            self._add_first(goal, p2, p2)
+            self._add_first(goal, 0, p2, p2)
             self._multiply(goal, left, 0)
-            self._end(goal, left, p2, p2)
+            self._end(goal, 0, left, p2, p2)
         self._pause()
         if 1 in goal.wanted:
             self._multiply(goal, right, 3)
-            self._end(goal, right, p1, p1)
+            self._end(goal, 1, right, p1, p1)
         self._give_back(goal)
         self._pause()
 
@@ -171,15 +171,15 @@ class Pipeline(InputRun):
         self._multiply(goal, second, 2)
         if 0 in goal.wanted:
             self._add(both, second, p1, goal.elems)
-            self._add_first(goal, both, both)
+            self._add_first(goal, 0, both, both)
             self._multiply(goal, third, 0)
-            self._end(goal, third, both, both)
+            self._end(goal, 0, third, both, both)
         self._pause()
         if 1 in goal.wanted:
             self._add(between, second, p1, goal.elems)
-            self._add_first(goal, between, between)
+            self._add_first(goal, 1, between, between)
             self._multiply(goal, fourth, 3)
-            self._end(goal, fourth, between, between)
+            self._end(goal, 1, fourth, between, between)
         self._give_back(goal)
         self._pause()
 
@@ -194,21 +194,21 @@ class Pipeline(InputRun):
         self._copy(twice, b, goal.elems)
         self._copy(half, b, goal.elems)
         if 2 in goal.wanted:
-            self._add_first(goal, twice, twice)
+            self._add_first(goal, 2, twice, twice)
         if 0 in goal.wanted:
-            self._add_first(goal, half, half)
+            self._add_first(goal, 0, half, half)
         self._pause()
         self._add(b, b, p3, goal.elems)
         self._multiply(goal, a, 2)
         self._add(q, a, q, goal.elems)
         if 2 in goal.wanted:
-            self._end(goal, a, twice, twice)
-        added = self._add_first(goal, p3, q) if 1 in goal.wanted else q
+            self._end(goal, 2, a, twice, twice)
+        added = self._add_first(goal, 1, p3, q) if 1 in goal.wanted else q
         if 3 in goal.wanted:
-            self._add_first(goal, q, q)
+            self._add_first(goal, 3, q, q)
         self._pause()
         if 1 in goal.wanted:
-            self._end(goal, b, added, p3)
+            self._end(goal, 1, b, added, p3)
         goal.kept = [a, b, q, half]
 
     def _outer_outputs(self, goal: OutputRun) -> None:
@@ -217,11 +217,11 @@ class Pipeline(InputRun):
         if 3 in goal.wanted:
             self._multiply(goal, c, 5)
             self._add(g, c, q, goal.elems)
-            self._end(goal, b, g, g)
+            self._end(goal, 3, b, g, g)
         self._pause()
         if 0 in goal.wanted:
             self._multiply(goal, a, 0)
-            self._end(goal, a, half, half)
+            self._end(goal, 0, a, half, half)
         self._give_back(goal)
         self._pause()
 
@@ -316,11 +316,13 @@ class Pipeline(InputRun):
         self.used(placed.released, bank, other)
         dst.ready, dst.vector_ready = placed.visible + self.hop_ns, placed.visible
 
-    def _end(self, goal: OutputRun, bank: OnChip, other: OnChip, between: OnChip) -> None:
+    def _end(
+        self, goal: OutputRun, output: int, bank: OnChip, other: OnChip, between: OnChip
+    ) -> None:
         """An output, or what a stage holds, which no other engine reads."""
         stage = goal.unit.number % self.score.stages
         if self.score.stages == 1:
-            self._end_output(goal, goal.out, bank, other, between)
+            self._end_output(goal, output, bank, other, between)
             return
         cost, total = self.costs.vector(goal.elems, psum=True), OnChip()
         placed = self.vector(cost, max(bank.vector_ready, other.vector_ready))
@@ -330,25 +332,20 @@ class Pipeline(InputRun):
             for _ in range(HELD):
                 self.vector(cost, total.vector_ready)
         elif stage != FIRST:
-            self._end_output(goal, goal.out, total, total, between)
+            self._end_output(goal, output, total, total, between)
 
     def _end_output(
-        self,
-        goal: OutputRun,
-        out: OnChip | None,
-        bank: OnChip,
-        other: OnChip,
-        between: OnChip,
+        self, goal: OutputRun, output: int, bank: OnChip, other: OnChip, between: OnChip
     ) -> None:
         """Phase by phase of stacked columns; with more to do, by way of parts of `between`."""
+        out = goal.out
         if out is None:
             return
-        adds = goal.added is not None and not self.score.gpsimd_residual
-        plain = self.score.end.activation == IDENTITY and not adds
-        if not plain:
+        added = None if output in self.score.gpsimd_outputs else goal.added
+        if self.score.end.activation != IDENTITY or added is not None:
             self._add(between, bank, other, goal.elems)
             for part in between.parts(goal.tile.stack):
-                self._finish_output(goal, out, part)
+                self._finish_output(goal, out, part, added)
                 between.free = max(between.free, part.free)
             return
         for _ in range(goal.tile.stack):
@@ -357,9 +354,9 @@ class Pipeline(InputRun):
             self.used(placed.released, bank, other)
             self.written(out, placed.visible)
 
-    def _add_first(self, goal: OutputRun, dst: OnChip, other: OnChip) -> OnChip:
+    def _add_first(self, goal: OutputRun, output: int, dst: OnChip, other: OnChip) -> OnChip:
         """dst = other + residual by the GpSimd engine, if that is its work; else other as it is."""
-        if goal.added is None or not self.score.gpsimd_residual:
+        if goal.added is None or output not in self.score.gpsimd_outputs:
             return other
         ready = max(other.ready, goal.added.ready, dst.free)
         for _ in range(goal.tile.stack):
@@ -368,9 +365,11 @@ class Pipeline(InputRun):
             dst.written(placed.visible + self.hop_ns)
         return dst
 
-    def _finish_output(self, goal: OutputRun, out: OnChip, value: OnChip) -> None:
-        end, added = self.score.end, goal.added
-        if added is None or self.score.gpsimd_residual:
+    def _finish_output(
+        self, goal: OutputRun, out: OnChip, value: OnChip, added: OnChip | None
+    ) -> None:
+        end = self.score.end
+        if added is None:
             self._activate(out, value, goal)
         elif end.activation == IDENTITY:
             self._add_residual(out, value, added, goal)

@@ -26,7 +26,7 @@ from trnconv.forms.minimal.channels import (
 from trnconv.forms.minimal.in_parts import in_part
 from trnconv.forms.minimal.plan import V_BYTES, WIDTH, MinimalPlan
 from trnconv.forms.minimal.recipe import InLoad
-from trnconv.forms.minimal.sbuf import RESIDUALS, float_copies, norm_slots, out_slots, tile_rows
+from trnconv.forms.minimal.sbuf import float_copies, norm_slots, out_slots, tile_rows
 from trnconv.forms.minimal.tempo import Schedule, schedule
 from trnconv.forms.recipe_parts import Rectangle
 from trnconv.forms.rectangles import rectangles
@@ -112,7 +112,7 @@ class Score:
     m: int
     steps: tuple[StepWork, ...]  # of a transform
     early_steps: int  # the first of them, on the GpSimd engine
-    gpsimd_residual: bool
+    gpsimd_outputs: tuple[int, ...]
     midgroup: bool
     end: Epilogue
     residual: bool
@@ -149,7 +149,7 @@ def score_of(plan: MinimalPlan, tiles: tuple[int, int]) -> Score:
         m=plan.m,
         steps=_steps(plan),
         early_steps=plan.gpsimd_steps,
-        gpsimd_residual=plan.gpsimd_residual,
+        gpsimd_outputs=plan.gpsimd_outputs,
         midgroup=plan.midgroup,
         end=plan.end,
         residual=residual,
@@ -166,7 +166,7 @@ def score_of(plan: MinimalPlan, tiles: tuple[int, int]) -> Score:
             plan.x_slots,
             plan.v_slots,
             out_slots(plan),
-            RESIDUALS if residual else 0,
+            plan.residual_buffers if residual else 0,
             plan.streamed,
             float_copies(plan),
         ),
