@@ -203,7 +203,7 @@ def _out_rates(plan: MinimalPlan, stack: int) -> OutRates:
         timing.pe_rate(_share(plan, max(tile.width for tile in tiles))),
         passes,
         copies,
-        plan.m * stack * plan.gpsimd_residual // (OUTER.outputs if plan.frame_pairs else 1),
+        len(plan.gpsimd_outputs) * stack // (OUTER.outputs if plan.frame_pairs else 1),
         one.times(plan.algorithm.products),
     )
 
@@ -220,11 +220,11 @@ def _passes(plan: MinimalPlan, stack: int) -> tuple[float, float]:
     inner, copies = (0.0, 2.0) if m == 2 else (3.0, 4.0)
     if not plan.midgroup:
         inner, copies = inner + 2, copies - 1
-    adds = plan.end.residual != NO_RESIDUAL and not plan.gpsimd_residual
-    last, activated = m * stack, 0
-    if plan.end.activation != IDENTITY or adds:
-        last = m + (2 * m * stack if adds else 0)
-        activated = 0 if plan.end.activation == IDENTITY else m * stack
+    added = 0 if plan.end.residual == NO_RESIDUAL else m - len(plan.gpsimd_outputs)
+    activated = 0 if plan.end.activation == IDENTITY else m
+    between = activated or added  # outputs that are more than a sum
+    last = between + (m - between) * stack + 2 * added * stack
+    activated *= stack
     if not plan.frame_pairs:
         return inner + last, copies + activated
     # The mean of four stages: m, 3 m, and twice m more than without stages.

@@ -23,6 +23,7 @@ from dataclasses import replace
 from functools import lru_cache
 from math import inf
 
+from trnconv.ask.ends import NO_RESIDUAL
 from trnconv.ask.question import Question, Share
 from trnconv.forms.minimal.channels import in_channels, out_channels
 from trnconv.forms.minimal.cost import (
@@ -52,6 +53,7 @@ _MOST_BODY = 6  # blocks after which slots repeat
 _BODY_TIMES = (64, 48, 32, 24, 16, 12, 8, *range(6, 0, -1))  # so often, in a turn
 _STREAM_SLOTS = (12, 8, 5)
 _LATE_STREAM_SLOTS = (8, 5, 4, 3)  # where inputs are loaded tile by tile
+_RESIDUAL_BUFFERS = 4
 _X_TILES = 2  # one is transformed, another loaded
 _FILL, _LATE_FILL = 0.5, 0.4  # of a PSUM bank, at least
 _LATE_TILES = 4  # of input channels, at least
@@ -147,11 +149,15 @@ def start(
 
 def _with_engines(plan: MinimalPlan) -> MinimalPlan:
     """The same with as much work for the GpSimd engine as makes it fastest."""
+    roomy = _with_residuals(plan)
+    residuals = [{"gpsimd_residual": False}]
+    if plan.gpsimd_residual:
+        residuals += [{"gpsimd_residual": True, "shares_residual": way} for way in (False, True)]
     variants = [
-        plan.but(gpsimd_steps=steps, gpsimd_residual=residual, gpsimd_pairs=pairs)
+        roomy.but(gpsimd_steps=steps, gpsimd_pairs=pairs, **residual)
         for steps in (0, *plan.algorithm.apart)
         for pairs in dict.fromkeys((False, plan.gpsimd_pairs))
-        for residual in dict.fromkeys((False, plan.gpsimd_residual))
+        for residual in residuals
     ]
     return min(variants, key=lambda variant: cost_of(variant).weighed_ns)
 
@@ -169,6 +175,14 @@ def refined(plan: MinimalPlan) -> Iterator[MinimalPlan]:
     best = min(late, key=lambda variant: cost_of(variant).weighed_ns)
     anchored = (best.but(anchor=anchor) for anchor in range(1, plan.m))
     yield from (variant for variant in anchored if variant.tiles == plan.tiles)
+
+
+def _with_residuals(plan: MinimalPlan) -> MinimalPlan:
+    """The same with more buffers for what is added to outputs, if SBUF has room for them."""
+    if plan.end.residual == NO_RESIDUAL:
+        return plan
+    more = plan.but(residual_buffers=_RESIDUAL_BUFFERS)
+    return more if sbuf_end(more) <= plan.target.sbuf_usable_bytes_per_partition else plan
 
 
 def halves(question: Question) -> list[tuple[Question, Question]]:

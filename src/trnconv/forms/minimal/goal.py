@@ -91,7 +91,7 @@ class Goal(nl.NKIObject):
         chain, recipe, out = self.chain, self.chain.core.recipe, self.out
         assert out != None, "an output of a stage that completes none"
         channels = chain.tile.channels
-        adds = self.added != None and not recipe.gpsimd_residual
+        adds = self.added != None and output not in recipe.gpsimd_outputs
         plain = recipe.end.activation == IDENTITY and not adds
         if not plain:
             chain.add(between, bank, scale, other)
@@ -115,7 +115,7 @@ class Goal(nl.NKIObject):
     def add_residual(self, output: int, dst: nl.NkiTensor, other: nl.NkiTensor) -> nl.NkiTensor:
         """dst = other + residual by the GpSimd engine, if that is its work; else other as it is."""
         chain = self.chain
-        if self.added == None or not chain.core.recipe.gpsimd_residual:
+        if self.added == None or output not in chain.core.recipe.gpsimd_outputs:
             return other
         for phase in range(chain.tile.stack):
             first = phase * chain.tile.pitch
@@ -134,7 +134,7 @@ class Goal(nl.NKIObject):
     def finish(self, written: nl.NkiTensor, value: nl.NkiTensor, output: int, phase: int) -> None:
         """written = activation(value [+ residual]) [+ residual]."""
         end = self.chain.core.recipe.end
-        if self.added == None or self.chain.core.recipe.gpsimd_residual:
+        if self.added == None or output in self.chain.core.recipe.gpsimd_outputs:
             nisa.activation(dst=written, op=OPERATORS[end.activation], data=value)
             return
         residual = self.view(self.added, output, phase)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from trnconv.forms.minimal.engine_clocks import EngineClocks
 from trnconv.forms.minimal.on_chip import OnChip
-from trnconv.forms.minimal.pipeline_parts import Preparation, Preparations
+from trnconv.forms.minimal.pipeline_parts import OutputRun, Preparation, Preparations
 from trnconv.forms.minimal.prepare_steps import COMPLETE, LOAD, PAIR_UP
 from trnconv.forms.minimal.recipe import Prepare, XLoad
 from trnconv.forms.minimal.sbuf import PAIRED_TILES
@@ -24,8 +24,11 @@ class InputRun(EngineClocks):
         self.v = [[OnChip() for _ in range(score.m + 2)] for _ in range(score.slots.v)]
         self.paired = [OnChip() for _ in range(PAIRED_TILES)]
         self.completes = any(work.completed or work.scaled for work in score.ins)
+        self.multiplied = 0.0  # the end of the last product
         self.x_places = 0.0  # when offsets of a turn into x are there
         self.cleared: dict[tuple[int, int], float] = {}  # when borders of transformed inputs are
+        # When a tile of a product's is there, by slot, product and tile of channels.
+        self.transformed: dict[tuple[int, int, int], float] = {}
         # When what early steps make is there, by slot, tile, frame and product.
         self.made: dict[tuple[int, int, int, int], float] = {}
 
@@ -167,7 +170,7 @@ class InputRun(EngineClocks):
             placed = self.vector(self.costs.vector(cycles, psum=False), ready)
         for x in inputs:
             x.free = max(x.free, placed.released + self.hop_ns)
-        v.ready = max(v.ready, placed.visible + self.hop_ns)
+        self._note(v, (slot, step.product, work.tile), placed.visible + self.hop_ns)
         if work.step == len(self.score.steps) - 1 and frame == self.score.v_frames - 1:
             self._fill(work, of)
 
@@ -198,8 +201,32 @@ class InputRun(EngineClocks):
         for elems in of.filled:
             ready = max(product.ready for product in products)
             filled = self.scalar(self.costs.scalar(elems), ready)
-            for product in products:
-                product.ready = max(product.ready, filled.visible + self.hop_ns)
+            for number, product in enumerate(products):
+                key = (work.prepare.slot, number, work.tile)
+                self._note(product, key, filled.visible + self.hop_ns)
+
+    def inputs_ready(
+        self, goal: OutputRun, product: int, part: tuple[int, int], busy_ns: float
+    ) -> float:
+        """When matmuls of one of several parts of a product may begin, and then go on.
+
+        The last ones need not be there before the first ones: those of later tiles and frames.
+        """
+        slots, (number, parts) = goal.unit.reads, part
+        latest = max(self.v[slot][product].ready for slot in slots)
+        if latest <= self.multiplied:
+            return latest
+        return max(
+            self.transformed[slots[work.read], product, work.tile]
+            - max(0.0, work.begins * parts - number) * busy_ns
+            for work in goal.tile.reads
+            if work.begins * parts < number + 1
+        )
+
+    def _note(self, v: OnChip, key: tuple[int, int, int], ready: float) -> None:
+        """When a tile of channels of a product's is there."""
+        self.transformed[key] = ready
+        v.ready = max(v.ready, ready)
 
     def _complete(self, of: InWork, x: OnChip, *, exists: bool) -> None:
         if of.scaled and exists:

@@ -72,7 +72,7 @@ def lower(plan: MinimalPlan) -> MinimalLowered:
         step_needs=algorithm.needs(plan.gpsimd_steps),
         steps_ahead=plan.steps_ahead,
         late_pauses=plan.late_pauses,
-        gpsimd_residual=plan.gpsimd_residual,
+        gpsimd_outputs=plan.gpsimd_outputs,
         fence=plan.is_fenced,
         midgroup=plan.midgroup,
         end=plan.end,

@@ -22,6 +22,13 @@ class OnChip:
         """By another engine than Vector."""
         self.ready = self.vector_ready = ready
 
+    def parts(self, count: int) -> list[OnChip]:
+        """So many places that are as it is now, and are read and written apart."""
+        found = [OnChip() for _ in range(count)]
+        for part in found:
+            part.ready, part.vector_ready, part.free = self.ready, self.vector_ready, self.free
+        return found
+
 
 class Rotation:
     """Places that are used in turn."""

@@ -29,13 +29,11 @@ class Pipeline(InputRun):
         super().__init__(score)
         slots = score.slots
         self.banks = Pool(score.machine.psum_banks - (score.stages > 1))
-        self.between = OnChip()  # a bank for sums on their way, if there are several stages
         self.copies, self.outs = Rotation(slots.copies), Rotation(slots.outs)
         self.residuals, self.weights = Rotation(slots.residuals), Rotation(slots.weights)
         self.kept_weights = 0.0  # when they are there
         self.y_places = 0.0  # when offsets of a turn into y are there
         self.begun: float | None = None  # the start of the first product
-        self.multiplied = 0.0  # the end of the last one
         self.block_ends: list[float] = []  # of the last product of each block
         self.done = 0.0  # the end of everything that was waited for
         self.pauses = self.all_pauses = self.prepared = self.early = 0
@@ -152,16 +150,16 @@ class Pipeline(InputRun):
             self._copy(p1, left, goal.elems)
         self._multiply(goal, right, 2)
         if 1 in goal.wanted:
-            self._add_first(goal, p1, p1)
+            self._add_first(goal, 1, p1, p1)
         if 0 in goal.wanted:
             self._copy(p2, right, goal.elems)
-            self._add_first(goal, p2, p2)
+            self._add_first(goal, 0, p2, p2)
             self._multiply(goal, left, 0)
-            self._end(goal, left, p2, p2)
+            self._end(goal, 0, left, p2, p2)
         self._pause()
         if 1 in goal.wanted:
             self._multiply(goal, right, 3)
-            self._end(goal, right, p1, p1)
+            self._end(goal, 1, right, p1, p1)
         self._give_back(goal)
         self._pause()
 
@@ -173,15 +171,15 @@ class Pipeline(InputRun):
         self._multiply(goal, second, 2)
         if 0 in goal.wanted:
             self._add(both, second, p1, goal.elems)
-            self._add_first(goal, both, both)
+            self._add_first(goal, 0, both, both)
             self._multiply(goal, third, 0)
-            self._end(goal, third, both, both)
+            self._end(goal, 0, third, both, both)
         self._pause()
         if 1 in goal.wanted:
             self._add(between, second, p1, goal.elems)
-            self._add_first(goal, between, between)
+            self._add_first(goal, 1, between, between)
             self._multiply(goal, fourth, 3)
-            self._end(goal, fourth, between, between)
+            self._end(goal, 1, fourth, between, between)
         self._give_back(goal)
         self._pause()
 
@@ -196,21 +194,21 @@ class Pipeline(InputRun):
         self._copy(twice, b, goal.elems)
         self._copy(half, b, goal.elems)
         if 2 in goal.wanted:
-            self._add_first(goal, twice, twice)
+            self._add_first(goal, 2, twice, twice)
         if 0 in goal.wanted:
-            self._add_first(goal, half, half)
+            self._add_first(goal, 0, half, half)
         self._pause()
         self._add(b, b, p3, goal.elems)
         self._multiply(goal, a, 2)
         self._add(q, a, q, goal.elems)
         if 2 in goal.wanted:
-            self._end(goal, a, twice, twice)
-        added = self._add_first(goal, p3, q) if 1 in goal.wanted else q
+            self._end(goal, 2, a, twice, twice)
+        added = self._add_first(goal, 1, p3, q) if 1 in goal.wanted else q
         if 3 in goal.wanted:
-            self._add_first(goal, q, q)
+            self._add_first(goal, 3, q, q)
         self._pause()
         if 1 in goal.wanted:
-            self._end(goal, b, added, p3)
+            self._end(goal, 1, b, added, p3)
         goal.kept = [a, b, q, half]
 
     def _outer_outputs(self, goal: OutputRun) -> None:
@@ -219,11 +217,11 @@ class Pipeline(InputRun):
         if 3 in goal.wanted:
             self._multiply(goal, c, 5)
             self._add(g, c, q, goal.elems)
-            self._end(goal, b, g, g)
+            self._end(goal, 3, b, g, g)
         self._pause()
         if 0 in goal.wanted:
             self._multiply(goal, a, 0)
-            self._end(goal, a, half, half)
+            self._end(goal, 0, a, half, half)
         self._give_back(goal)
         self._pause()
 
@@ -280,18 +278,21 @@ class Pipeline(InputRun):
     def _multiply(self, goal: OutputRun, bank: OnChip, product: int) -> None:
         """One product of a rectangle; streamed weights come in parts."""
         reads = [self.v[slot][product] for slot in goal.unit.reads]
-        ready = max(bank.free, self.kept_weights, *(v.ready for v in reads))
+        ready = max(bank.free, self.kept_weights)
         tile, share = goal.tile, self._share(goal.unit)
         if self.score.kept_weights is None:
             parts = tile.weights[: ceil(share * len(tile.weights))]
             cost = self.costs.product(tile, goal.elems, share / len(parts))
-            for part in parts:
+            for number, part in enumerate(parts):
                 weights = self.weights.take()
                 loaded = self.move(part, "load", weights.free)
-                placed = self.tensor(cost, max(ready, loaded))
+                there = self.inputs_ready(goal, product, (number, len(parts)), cost.busy_ns)
+                placed = self.tensor(cost, max(ready, loaded, there))
                 weights.free = placed.released + self.hop_ns
         else:
-            placed = self.tensor(self.costs.product(tile, goal.elems, share), ready)
+            cost = self.costs.product(tile, goal.elems, share)
+            there = self.inputs_ready(goal, product, (0, 1), cost.busy_ns)
+            placed = self.tensor(cost, max(ready, there))
         if self.begun is None:
             self.begun = placed.start
         bank.written(placed.visible + self.hop_ns)
@@ -316,46 +317,47 @@ class Pipeline(InputRun):
         self.used(placed.released, bank, other)
         dst.ready, dst.vector_ready = placed.visible + self.hop_ns, placed.visible
 
-    def _end(self, goal: OutputRun, bank: OnChip, other: OnChip, between: OnChip) -> None:
+    def _end(
+        self, goal: OutputRun, output: int, bank: OnChip, other: OnChip, between: OnChip
+    ) -> None:
         """An output, or what a stage holds, which no other engine reads."""
         stage = goal.unit.number % self.score.stages
         if self.score.stages == 1:
-            self._end_output(goal, goal.out, bank, other, between)
+            self._end_output(goal, output, bank, other, between)
             return
-        self._add(self.between, bank, other, goal.elems)
+        cost, total = self.costs.vector(goal.elems, psum=True), OnChip()
+        placed = self.vector(cost, max(bank.vector_ready, other.vector_ready))
+        self.used(placed.released, bank, other)
+        total.vector_ready = placed.visible
         if stage == SECOND:
             for _ in range(HELD):
-                self._add(self.between, self.between, self.between, goal.elems)
+                self.vector(cost, total.vector_ready)
         elif stage != FIRST:
-            self._end_output(goal, goal.out, self.between, self.between, between)
+            self._end_output(goal, output, total, total, between)
 
     def _end_output(
-        self,
-        goal: OutputRun,
-        out: OnChip | None,
-        bank: OnChip,
-        other: OnChip,
-        between: OnChip,
+        self, goal: OutputRun, output: int, bank: OnChip, other: OnChip, between: OnChip
     ) -> None:
-        """Phase by phase of stacked columns; with more to do, by way of `between`."""
+        """Phase by phase of stacked columns; with more to do, by way of parts of `between`."""
+        out = goal.out
         if out is None:
             return
-        adds = goal.added is not None and not self.score.gpsimd_residual
-        plain = self.score.end.activation == IDENTITY and not adds
-        if not plain:
+        added = None if output in self.score.gpsimd_outputs else goal.added
+        if self.score.end.activation != IDENTITY or added is not None:
             self._add(between, bank, other, goal.elems)
+            for part in between.parts(goal.tile.stack):
+                self._finish_output(goal, out, part, added)
+                between.free = max(between.free, part.free)
+            return
         for _ in range(goal.tile.stack):
-            if plain:
-                ready = max(bank.vector_ready, other.vector_ready, out.free)
-                placed = self.vector(self.costs.vector(goal.elems, psum=True), ready)
-                self.used(placed.released, bank, other)
-                self.written(out, placed.visible)
-            else:
-                self._finish_output(goal, out, between)
+            ready = max(bank.vector_ready, other.vector_ready, out.free)
+            placed = self.vector(self.costs.vector(goal.elems, psum=True), ready)
+            self.used(placed.released, bank, other)
+            self.written(out, placed.visible)
 
-    def _add_first(self, goal: OutputRun, dst: OnChip, other: OnChip) -> OnChip:
+    def _add_first(self, goal: OutputRun, output: int, dst: OnChip, other: OnChip) -> OnChip:
         """dst = other + residual by the GpSimd engine, if that is its work; else other as it is."""
-        if goal.added is None or not self.score.gpsimd_residual:
+        if goal.added is None or output not in self.score.gpsimd_outputs:
             return other
         ready = max(other.ready, goal.added.ready, dst.free)
         for _ in range(goal.tile.stack):
@@ -364,9 +366,11 @@ class Pipeline(InputRun):
             dst.written(placed.visible + self.hop_ns)
         return dst
 
-    def _finish_output(self, goal: OutputRun, out: OnChip, value: OnChip) -> None:
-        end, added = self.score.end, goal.added
-        if added is None or self.score.gpsimd_residual:
+    def _finish_output(
+        self, goal: OutputRun, out: OnChip, value: OnChip, added: OnChip | None
+    ) -> None:
+        end = self.score.end
+        if added is None:
             self._activate(out, value, goal)
         elif end.activation == IDENTITY:
             self._add_residual(out, value, added, goal)

@@ -75,6 +75,8 @@ class MinimalPlan(Plan):
     paired_rows: bool = False  # rests of channels also with their next row, on partitions
     gpsimd_steps: int = 0  # the first so many steps of a transform are that engine's
     gpsimd_residual: bool = False  # that engine adds the residual, before sums are read
+    shares_residual: bool = False  # the Vector engine adds that of every other output, afterwards
+    residual_buffers: int = 2
     rows_of: tuple[int, int] | None = None  # output rows of one of two cores; None: all
     unit_frames: int = 1  # that share matmuls and streamed weights, if tiles are rows
     x_tiles: int = 0  # of input channels in SBUF, loaded as they are transformed; 0: all, ahead
@@ -244,6 +246,12 @@ class MinimalPlan(Plan):
     def steps_ahead(self) -> bool:
         """Whether steps of the GpSimd engine need nothing but inputs that were loaded long ago."""
         return not self.x_tiles and not self.frame_pairs
+
+    @property
+    def gpsimd_outputs(self) -> tuple[int, ...]:
+        """Outputs of a tile to which the GpSimd engine adds the residual."""
+        step = 2 if self.shares_residual else 1
+        return tuple(range(step - 1, self.m, step)) if self.gpsimd_residual else ()
 
     @property
     def frames(self) -> tuple[int, ...]:

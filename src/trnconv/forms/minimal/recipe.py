@@ -262,7 +262,7 @@ class MinimalRecipe(NKIObject):
     step_needs: tuple[int, ...]  # how many of them each step has to wait for
     steps_ahead: bool  # they are done ahead of the others; else just before those that need them
     late_pauses: int  # of a unit, before the first of the other steps
-    gpsimd_residual: bool  # that engine adds the residual, before sums are read
+    gpsimd_outputs: tuple[int, ...]  # to which that engine adds the residual, before sums are read
     fence: bool  # whether the output is copied onto itself after loops
     midgroup: bool  # sums are read while they still grow
     end: Epilogue

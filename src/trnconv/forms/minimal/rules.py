@@ -135,6 +135,8 @@ def _gpsimd(plan: MinimalPlan) -> list[str]:
         )
     if plan.gpsimd_residual and not may_add_first(plan.end):
         broken.append("a residual added by the GpSimd engine: there is none, or it comes last")
+    if plan.shares_residual and not plan.gpsimd_residual:
+        broken.append("a residual shared with the GpSimd engine: it adds none")
     return broken
 
 

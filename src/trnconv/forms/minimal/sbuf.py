@@ -18,7 +18,6 @@ CONSTANTS = 7  # columns of an output tile: see chains.py
 _ALIGN = 64
 _FLOAT_BYTES = _INT_BYTES = 4
 _CHAINS = 2  # chains whose copies are held at once
-RESIDUALS = 2  # buffers for what is added to outputs
 PAIRED_TILES = 2  # one is transformed, another made
 _NORM_STEPS = 4  # of a norm of one tile, whose squares and products are held at once
 NORM_CONSTANTS = 2  # columns of an output tile: scale and b
@@ -142,8 +141,8 @@ def lay_out(plan: MinimalPlan) -> FastMemory:
     held = floor.ring(held_tiles(plan), plan.m * largest_rectangle(plan), _FLOAT_BYTES)
     copies = floor.ring(float_copies(plan), largest_rectangle(plan), _FLOAT_BYTES)
     out = floor.ring(out_slots(plan), out_elems, plan.out_bytes)
-    has_residual = plan.end.residual != NO_RESIDUAL
-    residual = floor.ring(RESIDUALS if has_residual else 0, out_elems, plan.item_bytes)
+    added = 0 if plan.end.residual == NO_RESIDUAL else plan.residual_buffers
+    residual = floor.ring(added, out_elems, plan.item_bytes)
     norm = _norm_rings(plan, floor)
     constants = floor.ring(1, constant_columns(plan), _FLOAT_BYTES)
     factors = floor.ring(1 if plan.start.scaled else 0, _factor_columns(plan), _FLOAT_BYTES)

@@ -26,7 +26,7 @@ from trnconv.forms.minimal.channels import (
 from trnconv.forms.minimal.in_parts import in_part
 from trnconv.forms.minimal.plan import V_BYTES, WIDTH, MinimalPlan
 from trnconv.forms.minimal.recipe import InLoad
-from trnconv.forms.minimal.sbuf import RESIDUALS, float_copies, norm_slots, out_slots, tile_rows
+from trnconv.forms.minimal.sbuf import float_copies, norm_slots, out_slots, tile_rows
 from trnconv.forms.minimal.tempo import Schedule, schedule
 from trnconv.forms.recipe_parts import Rectangle
 from trnconv.forms.rectangles import rectangles
@@ -62,11 +62,20 @@ class InWork(NamedTuple):
     scaled: int  # Scalar: a new frame
 
 
+class ReadWork(NamedTuple):
+    """Transformed inputs that a product reads, and the share of its matmuls before they do."""
+
+    tile: int  # of input channels
+    read: int  # of the tiles that a unit reads
+    begins: float
+
+
 class OutWork(NamedTuple):
     """A tile of output channels: its rectangles, and what a product and a store take."""
 
     rectangles: tuple[int, ...]  # positions
     matmuls: int  # of a product
+    reads: tuple[ReadWork, ...]  # in the order of its matmuls
     share: float  # of the array
     stack: int
     weights: tuple[TransferWork, ...]  # loads of a product's weights, if they are streamed
@@ -103,7 +112,7 @@ class Score:
     m: int
     steps: tuple[StepWork, ...]  # of a transform
     early_steps: int  # the first of them, on the GpSimd engine
-    gpsimd_residual: bool
+    gpsimd_outputs: tuple[int, ...]
     midgroup: bool
     end: Epilogue
     residual: bool
@@ -141,7 +150,7 @@ def score_of(plan: MinimalPlan, tiles: tuple[int, int]) -> Score:
         m=plan.m,
         steps=_steps(plan),
         early_steps=plan.gpsimd_steps,
-        gpsimd_residual=plan.gpsimd_residual,
+        gpsimd_outputs=plan.gpsimd_outputs,
         midgroup=plan.midgroup,
         end=plan.end,
         residual=residual,
@@ -159,7 +168,7 @@ def score_of(plan: MinimalPlan, tiles: tuple[int, int]) -> Score:
             plan.x_slots,
             plan.v_slots,
             out_slots(plan),
-            RESIDUALS if residual else 0,
+            plan.residual_buffers if residual else 0,
             plan.streamed,
             float_copies(plan),
         ),
@@ -241,6 +250,15 @@ def _area(part: Rectangle) -> int:
     return (part.row_end - part.row) * (part.column_end - part.column)
 
 
+def _reads(plan: MinimalPlan, tile: OutChannels) -> tuple[ReadWork, ...]:
+    taps = taps_of(plan, tile.shared)
+    first: dict[tuple[int, int], float] = {}
+    for number, tap in enumerate(taps):
+        read = tap.read if plan.read_frames > 1 else 0  # frames that share sums lie in one tile
+        first.setdefault((tap.tile, read), number / len(taps))
+    return tuple(ReadWork(*which, begins) for which, begins in first.items())
+
+
 def _out_work(plan: MinimalPlan, tile: OutChannels, row: BlockSpan, column: BlockSpan) -> OutWork:
     machine, taps = plan.target, len(taps_of(plan, tile.shared))
     columns, most = -(-column.outs // tile.stack), machine.psum_bank_fp32_elems
@@ -253,6 +271,7 @@ def _out_work(plan: MinimalPlan, tile: OutChannels, row: BlockSpan, column: Bloc
     return OutWork(
         rectangles=sizes,
         matmuls=taps * (tile.stack if tile.side_by_side else 1),
+        reads=_reads(plan, tile),
         share=lines * tile.width / machine.partitions**2,
         stack=tile.stack,
         weights=loads * (TransferWork(machine.partitions, row_bytes / loads),),

@@ -95,12 +95,12 @@ ENDS = {
     ],
 )
 @pytest.mark.parametrize("end", ENDS)
-@pytest.mark.parametrize("gpsimd", [False, True])
+@pytest.mark.parametrize("gpsimd", ["none", "all", "some"])
 def test_ends_are_those_of_the_direct_kernel(name, end, gpsimd):
     ending, expected = ENDS[end]
     plan = replace(case_of(name), end=ending)
-    if gpsimd:
-        plan = replace(plan, gpsimd_residual=may_add_first(ending))
+    if gpsimd != "none" and may_add_first(ending):
+        plan = replace(plan, gpsimd_residual=True, shares_residual=gpsimd == "some")
     x, w, bias = integers(plan)
     added = None
     exact = forward(x, w, bias, plan.shape)
@@ -156,6 +156,8 @@ def test_a_residual_that_comes_last_is_not_added_first():
     none = replace(case_of("rows"), gpsimd_residual=True)
     assert any("there is none" in rule for rule in broken_rules(none))
     assert not replace(case_of("rows"), gpsimd_residual=True).is_reproducible
+    unshared = replace(case_of("rows"), shares_residual=True)
+    assert any("it adds none" in rule for rule in broken_rules(unshared))
 
 
 def test_master_weights_are_rounded_once():

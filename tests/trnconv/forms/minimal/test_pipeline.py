@@ -30,6 +30,11 @@ SHAPES = {
     "512, streamed": conv_shape((1, 512, 3, 24, 48), (512, 512, 3, 3, 3), padding=(0, 1, 1)),
 }
 LARGE = conv_shape((1, 96, 4, 96, 320), (96, 96, 3, 3, 3), padding=(0, 1, 1))
+# Who adds what is added to outputs: the Vector engine, the GpSimd engine, or both a part of it.
+RESIDUALS = [
+    {"gpsimd_residual": first, "shares_residual": shared}
+    for first, shared in ((False, False), (True, False), (True, True))
+]
 ENDS = {
     "plain": PLAIN_END,
     "before": end_of("silu", BEFORE, ""),
@@ -74,7 +79,13 @@ def test_a_residual_and_streamed_weights_share_a_queue():
     ended, *_ = plans(SHAPES["512, streamed"], "F(4,3), rows", end=ENDS["before"])
     assert ended.plan.streamed
     assert abs(error(ended.plan)) < WITHIN
-    fewer = replace(ended.plan, gpsimd_steps=0, gpsimd_residual=False)
+    fewer = replace(
+        ended.plan,
+        gpsimd_steps=0,
+        gpsimd_residual=False,
+        shares_residual=False,
+        residual_buffers=2,
+    )
     assert cost_of(fewer).total_ns > 1.02 * cost_of(replace(fewer, end=PLAIN_END)).total_ns
     assert abs(error(fewer)) < WITHIN
 
@@ -87,8 +98,8 @@ def test_prices_of_work_of_the_gpsimd_engine_are_those_of_the_schedule(shape, fa
     for priced in plans(SHAPES[shape], family, end=ENDS[end])[:1]:
         plan = priced.plan
         for steps in (0, *plan.algorithm.apart):
-            for residual in {may_add_first(plan.end), False}:
-                variant = replace(plan, gpsimd_steps=steps, gpsimd_residual=residual)
+            for residual in RESIDUALS[: 3 if may_add_first(plan.end) else 1]:
+                variant = replace(plan, gpsimd_steps=steps, **residual)
                 assert not broken_rules(variant)
                 assert abs(error(variant)) < WITHIN
 
