@@ -153,7 +153,10 @@ def test_a_wrong_start_is_outside_the_bound(mutation):
 @few(2)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_start_costs_what_the_schedule_says(family):
-    """And less than its passes take: the Scalar engine has time for most of them."""
+    """And less than its passes take: the Scalar engine has time for most of them.
+
+    The same decisions without a start are never slower; without a start, fewer are searched.
+    """
     shape = conv_shape((1, 128, 4, 24, 160), (256, 128, 3, 3, 3), padding=(0, 1, 1))
     policy = Policy(FAST, least_macs=0)
     plain, scaled = (
@@ -162,7 +165,8 @@ def test_a_start_costs_what_the_schedule_says(family):
     )
     assert abs(cost_of(scaled.plan).total_ns / time_plan(scaled.plan).makespan_ns - 1) < WITHIN
     passes_ns = scaled.cost.busy_ns("scalar") - plain.cost.busy_ns("scalar")
-    assert 0 <= scaled.cost.total_ns - plain.cost.total_ns < passes_ns / 2
+    assert cost_of(replace(scaled.plan, start=Prologue())).total_ns <= scaled.cost.total_ns
+    assert scaled.cost.total_ns - plain.cost.total_ns < passes_ns / 2
 
 
 def test_hardware_loops_scale_too():
