@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from conv_arrays import normal_arrays
+from conv_arrays import normal_arrays, numpy_dtype
 from fast_bounds import fast_bound
 from nkisim.machine import TRN2
 from trnconv.ask.question import Question
@@ -30,6 +30,17 @@ def pieces_of(x, plan):
 def run_plan(plan, pieces, w, bias=None, residual=None, factors=None):
     """What nkisim saw of a plan's kernel, and its output."""
     return run(prepare((plan,)), LaunchOperands(tuple(pieces), w, bias, residual, factors))
+
+
+def scaled_integers(plan):
+    """x, factors of each piece, w and bias: all that is computed of them is an integer."""
+    rng = np.random.default_rng(plan.shape.c_out)
+    shape, kind = plan.shape, numpy_dtype("bfloat16")
+    x = rng.integers(-2, 3, (shape.batch, shape.c_in, *shape.size)).astype(kind)
+    w = (24 * rng.integers(-2, 3, (shape.c_out, shape.c_in, *shape.kernel))).astype(kind)
+    bias = rng.integers(-99, 100, shape.c_out).astype(kind)
+    factors = rng.integers(-2, 3, plan.factors_spec().shape).astype(np.float32)
+    return x, factors, w, bias
 
 
 def noise(plan):

@@ -18,6 +18,7 @@ from trnconv.neighbours.sweep import ONCE, SweepRow, row_steps
 SCALAR, VECTOR, TENSOR, GPSIMD = "scalar", "vector", "tensor", "gpsimd"
 DMA, ISSUE, HBM = "dma", "dma issue", "hbm"
 _EVERY_TABLE = ("identity", "relu")
+_HALVES = 2  # elements a cycle of a sum of bf16
 
 
 @dataclass(frozen=True)
@@ -71,10 +72,19 @@ class Clock:
         cycles = elems + self.timing.scalar_latency_cycles
         return cycles / self.timing.scalar_ghz + self.timing.semaphore_ns
 
+    @property
+    def read_out(self) -> float:
+        """What reading a sum that the Scalar engine has kept takes it."""
+        return self.timing.accumulator_read_cycles / self.timing.scalar_ghz
+
     def vector(self, cycles: float) -> float:
         """The Vector engine is busy."""
         cycles = max(self.timing.engine_min_cycles, cycles + self.timing.vector_startup_cycles)
         return cycles / self.timing.vector_ghz
+
+    def narrow_sum(self, elems: float) -> float:
+        """The Vector engine is busy with a sum of bf16."""
+        return self.vector(elems / _HALVES)
 
     def vector_latency(self, cycles: float) -> float:
         """Until another engine may read its result."""

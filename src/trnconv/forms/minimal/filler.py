@@ -35,7 +35,6 @@ class Filler(nl.NKIObject):
         self.works = works
         self.pauses = 0
         self.all_pauses = max(1, chains * core.recipe.outputs - LAST_PAUSES)
-        self.late_pauses = min(core.recipe.late_pauses, self.all_pauses - 1)
         self.done = 0
         self.early_done = 0
         self.late = late
@@ -46,8 +45,8 @@ class Filler(nl.NKIObject):
         early, others = len(self.works.early), len(self.works.others)
         if self.core.recipe.steps_ahead:
             self.do_early(min(early, EARLIER * early * self.pauses // self.all_pauses))
-        passed = max(0, self.pauses - self.late_pauses)
-        until = min(others, others * passed // (self.all_pauses - self.late_pauses))
+        late = min(self.core.recipe.late_pauses, self.all_pauses - 1)
+        until = min(others, others * max(0, self.pauses - late) // (self.all_pauses - late))
         while self.done < until:
             work = self.works.others[self.done]
             self.do_early(work.after)
@@ -58,7 +57,6 @@ class Filler(nl.NKIObject):
     def complete(self) -> None:
         """All steps, for a unit that has no chains."""
         self.all_pauses = 1
-        self.late_pauses = 0
         self.pause()
 
     def do_early(self, until: int) -> None:

@@ -162,8 +162,7 @@ def _item(recipe: AttentionRecipe, keys: int, queries: int, clock: Clock) -> _It
     follow = waits + clock.vector_latency(0) - clock.vector(0) - timing.semaphore_ns
     maxima = sum(map(clock.vector, banks)) + follow + clock.vector(_SMALL)
     copies = sum(clock.vector(count / 2) for count in banks)
-    read = timing.accumulator_read_cycles / timing.scalar_ghz
-    exps = sum(map(clock.scalar, banks)) + read + clock.scalar(_SMALL)
+    exps = sum(map(clock.scalar, banks)) + clock.read_out + clock.scalar(_SMALL)
     weights = clock.matmul_latency() + clock.vector(banks[-1]) + follow + waits + exps
     return _Item(
         tensor=scores + turn + products,

@@ -61,9 +61,7 @@ class GradientStep:
         once, twice = clock.vector(width), clock.vector(both * width)
         on_gpsimd = min(self.gpsimd_passes, 1 + self.slopes)
         products = (1 + self.slopes - on_gpsimd) * twice, on_gpsimd * clock.gpsimd(width)
-        summed = clock.scalar(width) + self.clock.timing.accumulator_read_cycles / (
-            clock.timing.scalar_ghz
-        )
+        summed = clock.scalar(width) + clock.read_out
         given, last = 2 * self.norm.channels, clock.vector_latency(width)
         return (
             *clock.load(given, width * item, 2 * tiles),

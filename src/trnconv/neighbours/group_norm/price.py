@@ -20,7 +20,6 @@ _TRIPLE_CYCLES = 13  # of bn_aggr
 _SMALL = 1.0  # columns
 _COMBINED = 4  # instructions that combine records
 _FILLED = 5  # instructions that make triples of sums
-_HALVES = 2  # elements a cycle of a sum of bf16
 _SUMS = 2  # over groups: matmuls that make a and b
 _COEFFICIENTS = 6  # instructions of the Vector engine that make a and b
 
@@ -138,8 +137,7 @@ def _statistics(item: int, recipe: GroupNormRecipe, clock: Clock) -> LaunchPrice
 
 def _shared_ns(positions: int, clock: Clock) -> tuple[float, float]:
     """Sums by the Vector engine, and squares by the Scalar engine, of a tile of channels."""
-    read = clock.timing.accumulator_read_cycles / clock.timing.scalar_ghz
-    return clock.vector(positions / _HALVES), clock.scalar(positions) + read
+    return clock.narrow_sum(positions), clock.scalar(positions) + clock.read_out
 
 
 def step_ns(width: int, shared: int, machine: Machine) -> float:

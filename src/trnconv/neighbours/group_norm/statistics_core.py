@@ -1,9 +1,10 @@
 """Statistics of channels: count, mean and count * variance of all positions of an image.
 
 The Vector engine makes a record of every chunk (bn_stats) and combines them (bn_aggr) with what it
-has of the image so far. Of a step of bf16 it has one chunk only, in which k is the mean of every
-other position. Of the other n positions it has the sum, in half a cycle each, and the Scalar engine
-the squares of what they are off k, which do not cancel as those of x would:
+has of the image so far. Of a step of bf16 it makes records of the first positions only; k is the
+mean of every other one of the last of these. Of the other n positions it has the sum, in half a
+cycle each, and the Scalar engine the squares of what they are off k, which do not cancel as those
+of x would:
 
     mean = sum of x / n        count * variance = sum of (k - x)^2 - n (mean - k)^2
 
@@ -112,7 +113,7 @@ class StatisticsCore(nl.NKIObject):
             shared = recipe.shared
             self.held += 1
         if shared > 0:
-            self.columns += TRIPLE  # see `share_out`
+            self.columns += TRIPLE  # see `fill_triples`
         for first in range(0, step.width - shared, recipe.chunk):
             end = min(first + recipe.chunk, step.width - shared)
             for tile in range(len(recipe.tiles)):

@@ -22,7 +22,6 @@ from trnconv.neighbours.price import (
 from trnconv.neighbours.step_sums import COLUMNS, FOLDING
 
 _FAST = 4  # elements a cycle of the Vector engine, of 16-bit types, with one operand
-_HALVES = 2  # elements a cycle of a sum of bf16
 
 
 @dataclass(frozen=True)
@@ -58,9 +57,8 @@ class GradientPasses:
     def sums_stages(self, width: int) -> Stages:
         """A step of the first launch."""
         clock, tiles, slopes = self.clock, self.tiles, self.slopes
-        halves = _HALVES if self.recipe.between == "bfloat16" else 1
-        summed = clock.vector(width / halves)
-        read_out = clock.timing.accumulator_read_cycles / clock.timing.scalar_ghz
+        is_narrow = self.recipe.between == "bfloat16"
+        summed = clock.narrow_sum(width) if is_narrow else clock.vector(width)
         vector = slopes * self.product(width) + summed
         return (
             *clock.load(2 * self.recipe.shape[1], width * self.item, 2 * tiles),
@@ -68,7 +66,9 @@ class GradientPasses:
             Stage(SCALAR, tiles * slopes * clock.scalar(width), clock.scalar_latency(width)),
             Stage(VECTOR, tiles * vector, slopes * clock.vector_latency(width)),
             Stage(GPSIMD, tiles * clock.gpsimd(width), tiles * clock.gpsimd(width)),
-            Stage(SCALAR, tiles * (clock.scalar(width) + read_out), clock.scalar_latency(width)),
+            Stage(
+                SCALAR, tiles * (clock.scalar(width) + clock.read_out), clock.scalar_latency(width)
+            ),
         )
 
     def sums_length(self, _width: int) -> int:

@@ -7,7 +7,7 @@ import pytest
 
 from conv_arrays import numpy_dtype
 from fast_cases import EVERY_CASE, case_of
-from minimal_plans import pieces_of, run_plan
+from minimal_plans import pieces_of, run_plan, scaled_integers
 from nkisim.machine import TRN2
 from repetition import few
 from strict_plans import broken_rule
@@ -28,15 +28,6 @@ SCALED = start_of("relu")
 NARROW = [name for name in EVERY_CASE if case_of(name).dtype == "bfloat16"]
 
 
-def integers(plan, seed=0):
-    """x, factors, w and bias: all that is computed of them is an integer."""
-    rng, shape = np.random.default_rng(seed), plan.shape
-    x = rng.integers(-2, 3, (shape.batch, shape.c_in, *shape.size)).astype(BF16)
-    w = (24 * rng.integers(-2, 3, (shape.c_out, shape.c_in, *shape.kernel))).astype(BF16)
-    factors = rng.integers(-2, 3, plan.factors_spec().shape).astype(np.float32)
-    return x, factors, w, rng.integers(-99, 100, shape.c_out).astype(BF16)
-
-
 @few(6)
 @pytest.mark.parametrize("pauses", [1, 3, 99])
 @pytest.mark.parametrize("name", NARROW)
@@ -45,7 +36,7 @@ def test_late_steps_compute_the_same(name, pauses):
     plan = replace(case_of(name), start=SCALED)
     late = replace(plan, late_pauses=pauses)
     assert not broken_rules(late)
-    x, factors, w, bias = integers(plan)
+    x, factors, w, bias = scaled_integers(plan)
     one, other = (
         np.asarray(run_plan(each, pieces_of(x, plan), w, bias, factors=factors).outputs)
         for each in (plan, late)
@@ -103,7 +94,7 @@ def test_anchored_tiles_compute_the_same(anchor):
     plan = replace(plan, shape=shape, units=2, anchor=anchor, body_blocks=1, x_slots=10)
     assert plan.tiles == 2
     assert not broken_rules(plan)
-    x, _, w, bias = integers(plan)
+    x, _, w, bias = scaled_integers(plan)
     y = np.asarray(run_plan(plan, (x,), w, bias).outputs)
     assert np.array_equal(y, forward(x, w, bias, shape).astype(BF16))
 

@@ -8,7 +8,7 @@ import pytest
 from conv_arrays import normal_arrays, numpy_dtype
 from fast_bounds import HALF, fast_bound
 from fast_cases import EVERY_CASE, case_of
-from minimal_plans import minimal_plans, pieces_of, run_plan
+from minimal_plans import minimal_plans, pieces_of, run_plan, scaled_integers
 from neighbour_bounds import silu
 from nkisim.machine import TRN2, find_machine
 from repetition import few
@@ -44,17 +44,6 @@ def scaled_case(name, start=RELU):
     return replace(case_of(name), start=start)
 
 
-def integers(plan):
-    """x, factors of each piece, w and bias: all that is computed of them is an integer."""
-    rng = np.random.default_rng(plan.shape.c_out)
-    shape = plan.shape
-    x = rng.integers(-2, 3, (shape.batch, shape.c_in, *shape.size)).astype(BF16)
-    w = (24 * rng.integers(-2, 3, (shape.c_out, shape.c_in, *shape.kernel))).astype(BF16)
-    bias = rng.integers(-99, 100, shape.c_out).astype(BF16)
-    factors = rng.integers(-2, 3, plan.factors_spec().shape).astype(np.float32)
-    return x, factors, w, bias
-
-
 def started(x, factors, frames, activate):
     """The definition: each piece by its own scale and shift, in float64."""
     ends = np.cumsum(frames)
@@ -81,7 +70,7 @@ def test_integers_come_out_exactly(name):
         assert any("types of 16 bits" in rule for rule in broken)
         return
     assert not broken
-    x, factors, w, bias = integers(plan)
+    x, factors, w, bias = scaled_integers(plan)
     y = np.asarray(run_plan(plan, pieces_of(x, plan), w, bias, factors=factors).outputs)
     given = started(x, factors, plan.frames, relu).astype(BF16)
     assert np.array_equal(y, forward(given, w, bias, plan.shape).astype(BF16))
@@ -90,7 +79,7 @@ def test_integers_come_out_exactly(name):
 def test_pieces_have_factors_of_their_own():
     """Frames of one piece scaled as another's: the test above would see it."""
     plan = scaled_case(next(name for name in EVERY_CASE if len(case_of(name).frames) == 2))
-    x, factors, w, bias = integers(plan)
+    x, factors, w, bias = scaled_integers(plan)
     y = np.asarray(run_plan(plan, pieces_of(x, plan), w, bias, factors=factors).outputs)
     swapped = np.roll(factors, 2, axis=1)
     wrong = started(x, swapped, plan.frames, relu).astype(BF16)
@@ -100,7 +89,7 @@ def test_pieces_have_factors_of_their_own():
 def test_padding_is_not_scaled():
     """A shift that reaches into padding: the test of integers would see it."""
     plan = scaled_case("rows")
-    x, factors, w, bias = integers(plan)
+    x, factors, w, bias = scaled_integers(plan)
     factors[:, 1::2] = 2
     y = np.asarray(run_plan(plan, pieces_of(x, plan), w, bias, factors=factors).outputs)
     pads = zip(plan.shape.pad_before, plan.shape.pad_after, strict=True)
@@ -172,7 +161,7 @@ def test_a_start_costs_what_the_schedule_says(family):
 def test_hardware_loops_scale_too():
     plan = scaled_case("frames_in_a_loop")
     assert plan.rolled
-    x, factors, w, bias = integers(plan)
+    x, factors, w, bias = scaled_integers(plan)
     y = np.asarray(run_plan(plan, [x], w, bias, factors=factors).outputs)
     given = started(x, factors, plan.frames, relu).astype(BF16)
     assert np.array_equal(y, forward(given, w, bias, plan.shape).astype(BF16))
@@ -184,7 +173,7 @@ def test_two_cores_scale_what_each_of_them_loads():
     halves = tuple(priced.plan for priced in shared_plans(question))
     plan, other = halves
     assert plan.row_span != other.row_span
-    x, factors, w, bias = integers(plan)
+    x, factors, w, bias = scaled_integers(plan)
     both = run(prepare(halves), LaunchOperands((x,), w, bias, None, factors))
     given = started(x, factors, plan.frames, relu).astype(BF16)
     assert np.array_equal(np.asarray(both.outputs), forward(given, w, bias, SMALL).astype(BF16))
