@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from nkisim.machine import PARTITIONS
 from trnconv.ask.ends import ITEM_BYTES, NO_RESIDUAL
-from trnconv.ask.limits import LONGER_BUDGETS, MAX_OFFSET
+from trnconv.ask.limits import DEFAULT_BUDGET, LONGER_BUDGETS, MAX_OFFSET
 from trnconv.ask.question import Question, Shape
 from trnconv.ask.words import call_in_words, shape_in_words
 from trnconv.errors import PlanError, ShapeError, UnsupportedError
@@ -113,9 +113,10 @@ def _planned(question: Question, plan: Callable[[Question], Planned]) -> Planned
         return plan(question)
     except PlanError as error:
         if _fits_array(question.shape):
-            for budget in LONGER_BUDGETS:
-                with suppress(PlanError):
-                    return plan(replace(question, budget=max(budget, question.budget)))
+            for budget in (DEFAULT_BUDGET, *LONGER_BUDGETS):
+                if budget > question.budget:
+                    with suppress(PlanError):
+                        return plan(replace(question, budget=budget))
         raise error from None
 
 

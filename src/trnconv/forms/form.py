@@ -207,6 +207,7 @@ class Priced:
 
     plan: Plan
     cost: Cost
+    shipped: bool = field(default=False, compare=False)  # whether it came with the package
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,8 @@ class Prices:
         return question in self._known
 
     def _keep(self, question: Question, found: Price) -> None:
-        if self.cache is not None:
+        """Remember it; on disk if it was searched for, which takes a hundred times as long."""
+        if self.cache is not None and (self.simulate or not found.shipped):
             self.cache.put(self._asked(question), to_json(found))
         self._remember(question, found)
 

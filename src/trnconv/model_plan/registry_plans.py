@@ -1,5 +1,8 @@
 """Plans of the registry's models as they are shipped: made model by model, and gone on with.
 
+First those of the usual length; then, where a model's do not fit a graph together, the shorter ones
+that planning it asks for.
+
 A file under way lies beside the one it will replace, with the ending `.part`; whoever makes plans
 again with the same sources goes on with it.
 """
@@ -7,7 +10,7 @@ again with the same sources goes on with it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from nkisim.machine import find_machine
@@ -18,21 +21,27 @@ from trnconv.ask.policy import policy_of
 from trnconv.ask.question import Question, without_norm
 from trnconv.errors import PlanError
 from trnconv.model_plan.observations import planned_sizes
+from trnconv.model_plan.plans import PlanOptions, plan_observed
+from trnconv.model_plan.prices import Prices
 from trnconv.models import ModelEntry
 from trnconv.observed import shipped
 from trnconv.planner.shipped_file import (
-    REFUSED,
+    Answer,
     Entry,
     ShippedError,
     ShippedFile,
     answer_of,
     digest_of,
     entry_of,
+    is_short,
     parse,
-    refusal_of,
+    refusal,
+    stored_key,
 )
+from trnconv.planner.shipped_plans import plans_in_making
 from trnconv.runtime.launch import with_joined_pieces
-from trnconv.runtime.tuning import Effort, TunedLaunch, better_launch, tuned_launch
+from trnconv.runtime.pricing import Price
+from trnconv.runtime.tuning import Effort, better_launch, tuned_launch
 
 SHIPPED_LAUNCHES = (("trn2", 2), ("trn2", 1), ("trn3", 2))  # machine and cores
 _PART = ".part"
@@ -81,20 +90,120 @@ class Making:
 
 def make_plans(making: Making, watch: Watch) -> ShippedFile:
     """Make a file, or what is missing of it, and put it in place whole."""
-    plans, own = _begun(making)
+    begun = _begun(making)
     questions = making.questions()
-    part = making.path.with_suffix(_PART)
     for done, question in enumerate(questions, 1):
-        _plan_parts(question, making, plans, own)
+        begun.plan(question)
         watch(done, len(questions))
         if done % _SAVED_EVERY == 0 or done == len(questions):
-            file = making.file({key: plans[key] for key in own})
-            part.write_text(file.text(), encoding="utf-8")
-    part.replace(making.path)
-    return file
+            begun.save()
+    with plans_in_making(making.file(begun.plans)):  # it sees plans as they are added
+        _plan_graphs(making, _MakingPrices(watch=watch, cores=making.cores, begun=begun))
+    begun.save()
+    begun.part.replace(making.path)
+    return begun.file
 
 
-def _begun(making: Making) -> tuple[dict[str, Entry], set[str]]:
+def _plan_graphs(making: Making, prices: Prices) -> None:
+    """Plan its stored sizes, encoded and decoded: all that planning asks for is made."""
+    options = PlanOptions(making.machine, making.accuracy, making.cores)
+    for size in planned_sizes(making.entry):
+        for phase in making.entry.phases:
+            seen = shipped(making.entry, size, phase)
+            if seen is not None:
+                plan_observed(seen, size, options, prices)
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """Plans of a file under way."""
+
+    making: Making
+    plans: dict[str, Entry]
+    own: set[str]  # keys of this model's
+
+    @property
+    def part(self) -> Path:
+        """Where they lie until they are whole."""
+        return self.making.path.with_suffix(_PART)
+
+    @property
+    def file(self) -> ShippedFile:
+        """This model's."""
+        return self.making.file({key: self.plans[key] for key in self.own})
+
+    def save(self) -> None:
+        """Write what there is."""
+        self.part.write_text(self.file.text(), encoding="utf-8")
+
+    def plan(self, question: Question) -> None:
+        """Store the plans of all its launches; of a norm that has none, that it is done apart."""
+        try:
+            list(planned_parts(question, self._plan_launch))
+        except PlanError:
+            if question.end.norm is None:
+                raise
+
+    def _plan_launch(self, question: Question) -> None:
+        """Store the plans of a launch, if they are new or are tried harder than before."""
+        making, key = self.making, digest_of(question)
+        if question.budget > DEFAULT_BUDGET:  # not shipped; searching shows there is one
+            tuned_launch(question, making.cores, Effort(1))
+            return
+        known = stored_key(question, self.plans)
+        taken = None if known is None else self._still_good(question, known)
+        if taken is not None and (known != key or self._is_enough(key)):
+            return
+        try:
+            launch = (
+                tuned_launch(question, making.cores, making.effort)
+                if taken is None
+                else better_launch(question, taken, making.effort)
+            )
+        except PlanError:
+            self._store(key, refusal())
+            raise
+        self._store(key, entry_of(question, launch.plans, launch.tried))
+
+    def _still_good(self, question: Question, key: str) -> Answer | None:
+        """The plans of an entry; None if they are illegal by now, or too long."""
+        try:
+            taken = answer_of(question, self.plans[key])
+        except ShippedError:
+            return None
+        except PlanError:
+            self.own.add(key)
+            raise
+        if not is_short(taken, question):
+            return None
+        self.own.add(key)
+        return taken
+
+    def _is_enough(self, key: str) -> bool:
+        """Whether an entry was tried as hard as it shall be."""
+        wanted = self.making.effort.candidates
+        return wanted == 1 or self.plans[key]["tried"] >= wanted
+
+    def _store(self, key: str, entry: Entry) -> None:
+        self.plans[key] = entry
+        self.own.add(key)
+
+
+@dataclass(frozen=True)
+class _MakingPrices(Prices):
+    """Prices of what is stored before it is asked for."""
+
+    begun: _Begun = field(kw_only=True)
+
+    def of(self, question: Question) -> Price:
+        """What the convolution costs with the plans that are stored by now."""
+        if question not in self._known:
+            self.begun.plan(with_joined_pieces(question))
+            self.begun.save()
+        return super().of(question)
+
+
+def _begun(making: Making) -> _Begun:
     """What was made before with the same constants, and which are this model's.
 
     Other models may have the same convolutions, and a file may have plans of other accuracies. Of
@@ -113,44 +222,4 @@ def _begun(making: Making) -> tuple[dict[str, Entry], set[str]]:
         if file.stamp["constants"] == cache.stamp()["constants"]:
             plans.update(file.plans)
             own |= set(file.plans) if file.model == making.entry.name else set()
-    return plans, own
-
-
-def _plan_parts(question: Question, making: Making, plans: dict[str, Entry], own: set[str]) -> None:
-    """Store the plans of all its launches; of a norm that has none, that it is done apart."""
-    try:
-        list(planned_parts(question, lambda asked: _planned(asked, making, plans, own)))
-    except PlanError:
-        if question.end.norm is None:
-            raise
-
-
-def _planned(question: Question, making: Making, plans: dict[str, Entry], own: set[str]) -> None:
-    """Store the plans of a launch, if they are new or are tried harder than before."""
-    if question.budget > DEFAULT_BUDGET:  # such plans are not shipped; searching shows there is one
-        tuned_launch(question, making.cores, Effort(1))
-        return
-    key = digest_of(question)
-    before = plans.get(key)
-    own.add(key)
-    if before and REFUSED in before:
-        raise PlanError(before[REFUSED])
-    try:
-        launch = _new_launch(question, before, making)
-    except PlanError as error:
-        plans[key] = refusal_of(str(error))
-        raise
-    if launch is not None:
-        plans[key] = entry_of(question, launch.plans, launch.tried)
-
-
-def _new_launch(question: Question, before: Entry | None, making: Making) -> TunedLaunch | None:
-    """In place of none, of one that was tried less hard, or is illegal by now; None: it stays."""
-    try:
-        taken = None if before is None else answer_of(question, before)
-    except ShippedError:
-        taken = None
-    if before is None or taken is None:
-        return tuned_launch(question, making.cores, making.effort)
-    enough = before["tried"] >= making.effort.candidates or making.effort.candidates == 1
-    return None if enough else better_launch(question, taken, making.effort)
+    return _Begun(making, plans, own)

@@ -2,7 +2,8 @@
 
 An entry has a question's digest as its key, and a plan's decisions alone: what follows from the
 question is not stored, and the second core's plan is what differs from the first one's. Where the
-search found nothing, and a convolution is cut into several launches, its words are stored.
+search found nothing, and a convolution is cut into several launches, that is stored. Keys of
+shorter programs than usual end with the instructions that they may have.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from trnconv.ask.limits import DEFAULT_BUDGET, SHORTER_BUDGETS
 from trnconv.ask.question import Question
-from trnconv.errors import TrnconvError
+from trnconv.ask.words import call_in_words
+from trnconv.errors import PlanError, TrnconvError
 from trnconv.forms.form import Form, Plan, Priced
 from trnconv.forms.search import by_schedule
 from trnconv.planner.table import FORMS, form_of, priced
@@ -25,6 +28,7 @@ REFUSED = "refused"
 _NAME_BYTES = 12
 _STAMPED = ("code", "constants", "library")
 Entry = dict[str, Any]
+Answer = tuple[Priced, ...]  # plans of a launch, one for each core
 
 
 class ShippedError(TrnconvError):
@@ -73,11 +77,24 @@ _AGAIN = "Make it again: trnconv tune --registry."
 
 
 def digest_of(question: Question) -> str:
-    """The key of a question: all that decides its plans but machine, cores and budget."""
-    return hashlib.blake2b(key_of(question).encode(), digest_size=_NAME_BYTES).hexdigest()
+    """The key of a question: all that decides its plans but machine and cores."""
+    name = hashlib.blake2b(key_of(question).encode(), digest_size=_NAME_BYTES).hexdigest()
+    return _keyed(name, question.budget)
 
 
-def entry_of(question: Question, taken: tuple[Priced, ...], tried: int) -> Entry:
+def _keyed(name: str, budget: int) -> str:
+    return name if budget == DEFAULT_BUDGET else f"{name}-{budget}"
+
+
+def stored_key(question: Question, entries: Mapping[str, Entry]) -> str | None:
+    """Of this budget, or of the next longer one that is stored: its plans may be short enough."""
+    name = digest_of(replace(question, budget=DEFAULT_BUDGET))
+    longer = (limit for limit in reversed(SHORTER_BUDGETS) if limit > question.budget)
+    keys = (_keyed(name, budget) for budget in (question.budget, *longer, DEFAULT_BUDGET))
+    return next((key for key in keys if key in entries), None)
+
+
+def entry_of(question: Question, taken: Answer, tried: int) -> Entry:
     """Plans as they are stored, one for each core; `tried`: with how many candidates."""
     form, plan = form_of(taken[0].plan), taken[0].plan
     given, every = _given(form, question), _every_field(plan)
@@ -99,14 +116,27 @@ def entry_of(question: Question, taken: tuple[Priced, ...], tried: int) -> Entry
     return entry
 
 
-def refusal_of(words: str) -> Entry:
+def refusal() -> Entry:
     """What is stored of a question that has no plan."""
-    return {REFUSED: words}
+    return {REFUSED: True}
 
 
-def answer_of(question: Question, entry: Entry) -> tuple[Priced, ...]:
-    """The plans of an entry, one for each core, with today's prices; a ShippedError if illegal."""
-    taken = tuple(priced(plan) for plan in plans_of(question, entry))
+def is_short(taken: Answer, question: Question) -> bool:
+    """Whether plans keep to a question's budget."""
+    return max(answer.cost.instructions for answer in taken) <= question.budget
+
+
+def answer_of(question: Question, entry: Entry) -> Answer:
+    """The plans of an entry, one for each core, with today's prices.
+
+    A ShippedError if they are illegal, a PlanError where there is none.
+    """
+    if REFUSED in entry:
+        raise PlanError(
+            f"{call_in_words(question)}: no plan with at most {question.budget} static"
+            " instructions: raise the budget, or split the problem."
+        )
+    taken = tuple(replace(priced(plan), shipped=True) for plan in plans_of(question, entry))
     for answer in taken:
         broken = complaints(question, answer.plan)
         if broken:

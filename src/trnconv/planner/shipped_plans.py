@@ -19,16 +19,18 @@ from trnconv.ask.limits import DEFAULT_BUDGET
 from trnconv.ask.policy import BF16, FAST, FASTEST
 from trnconv.ask.question import Question, without_norm
 from trnconv.errors import PlanError
-from trnconv.forms.form import Plan, Priced
+from trnconv.forms.form import Plan
 from trnconv.planner.shipped_file import (
     REFUSED,
+    Answer,
     Entry,
     ShippedError,
     ShippedFile,
     answer_of,
-    digest_of,
+    is_short,
     parse,
     plans_of,
+    stored_key,
 )
 
 DATA = "data"  # folder of this package
@@ -41,9 +43,10 @@ class ShippedWarning(UserWarning):
 
 @dataclass
 class _Use:
-    """Whether shipped plans are asked for at all."""
+    """Whether shipped plans are asked for at all, and those that stand for the package's."""
 
     wanted: bool = True
+    made: ShippedFile | None = None
 
 
 _use = _Use()
@@ -57,6 +60,16 @@ def shipped_plans_used(*, wanted: bool) -> Iterator[None]:
         yield
     finally:
         _use.wanted = before
+
+
+@contextmanager
+def plans_in_making(file: ShippedFile) -> Iterator[None]:
+    """Plan with a file in place of all that is shipped for its launch, in all threads."""
+    before, _use.made = _use.made, file
+    try:
+        yield
+    finally:
+        _use.made = before
 
 
 def are_used() -> bool:
@@ -73,7 +86,7 @@ class ShippedSet:
     digest: str  # of all files
 
 
-def shipped_answer(question: Question, cores: int) -> tuple[Priced, ...] | None:
+def shipped_answer(question: Question, cores: int) -> Answer | None:
     """The shipped plans of a launch, one for each core; None: search.
 
     A PlanError is the stored answer where no plan is short enough. Reproducible plans are never
@@ -82,21 +95,15 @@ def shipped_answer(question: Question, cores: int) -> tuple[Priced, ...] | None:
     entry = _entry(question, cores)
     if entry is None:
         return None
-    if REFUSED in entry:
-        raise PlanError(entry[REFUSED])
     try:
         taken = answer_of(question, entry)
     except ShippedError as error:
         warnings.warn(f"{error} It is searched for.", ShippedWarning, stacklevel=2)
         return None
-    return taken if _is_short(taken, question) else None
+    return taken if is_short(taken, question) else None
 
 
-def _is_short(taken: tuple[Priced, ...], question: Question) -> bool:
-    return max(answer.cost.instructions for answer in taken) <= question.budget
-
-
-def narrower_answer(question: Question, cores: int) -> tuple[Priced, ...] | None:
+def narrower_answer(question: Question, cores: int) -> Answer | None:
     """The shipped plans for a narrower accuracy than is asked for; None: there are none.
 
     What the narrower limit allows, the wider one does too. Shipped plans were looked for longer.
@@ -113,11 +120,8 @@ def narrower_answer(question: Question, cores: int) -> tuple[Priced, ...] | None
 
 
 def is_shipped(question: Question, cores: int) -> bool:
-    """Whether there is a stored answer for this very question; it may be that no plan is short."""
-    try:
-        return shipped_answer(question, cores) is not None
-    except PlanError:
-        return True
+    """Whether an answer is stored for this very question; it may be that no plan is short."""
+    return _entry(question, cores) is not None
 
 
 def shipped_plans_of(question: Question, cores: int) -> tuple[Plan, ...]:
@@ -139,19 +143,19 @@ def _entry(question: Question, cores: int) -> Entry | None:
     found = shipped_set(machine.name, cores)
     if not found.entries or any(_constants(file) != machine.constants for file in found.files):
         return None
-    return found.entries.get(digest_of(question)) or _without_its_norm(question, found)
+    key = stored_key(question, found.entries)
+    return _without_its_norm(question, found) if key is None else found.entries[key]
 
 
 def _without_its_norm(question: Question, found: ShippedSet) -> Entry | None:
     """What is stored of a convolution without the norm of its outputs, if it serves with it."""
-    if question.end.norm is None:
+    key = stored_key(without_norm(question), found.entries)
+    if question.end.norm is None or key is None:
         return None
-    entry = found.entries.get(digest_of(without_norm(question)))
-    if entry is None or REFUSED in entry:
-        return None
+    entry = found.entries[key]
     try:
-        return entry if _is_short(answer_of(question, entry), question) else None
-    except ShippedError:
+        return entry if is_short(answer_of(question, entry), question) else None
+    except (ShippedError, PlanError):
         return None
 
 
@@ -159,9 +163,17 @@ def _constants(file: ShippedFile) -> str:
     return file.stamp["constants"]
 
 
-@lru_cache(maxsize=16)
 def shipped_set(machine: str, cores: int) -> ShippedSet:
-    """All plans of a machine's launches, read once."""
+    """All plans of a machine's launches."""
+    made = _use.made
+    if made is not None and (made.machine, made.cores) == (machine, cores):
+        return ShippedSet((made,), made.plans, "")
+    return _read_set(machine, cores)
+
+
+@lru_cache(maxsize=16)
+def _read_set(machine: str, cores: int) -> ShippedSet:
+    """Those of the package, read once."""
     texts = _texts(f"{machine}_{cores}_")
     digest = hashlib.blake2b("".join(texts).encode(), digest_size=16).hexdigest()
     files = tuple(parse(text, f"shipped plans of {machine}") for text in texts)

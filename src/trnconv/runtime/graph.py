@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from math import inf
 
-from trnconv.ask.limits import DEFAULT_BUDGET, GRAPH_INSTRUCTIONS, LONGER_BUDGETS
+from trnconv.ask.limits import (
+    DEFAULT_BUDGET,
+    GRAPH_INSTRUCTIONS,
+    LONGER_BUDGETS,
+    SHORTER_BUDGETS,
+)
 from trnconv.runtime.pricing import Price
 
-_LIMITS = (DEFAULT_BUDGET, 24_000, 16_000, 12_000)  # of a launch
+# Of a launch, longest first; beside them an equal share of the graph.
+_BETWEEN = (24_000, 12_000)
 # The same where loops are counted too: longer turns, or no loop.
 _LONGER = (60_000, 80_000, 120_000, *LONGER_BUDGETS, GRAPH_INSTRUCTIONS)
-_CLOSE = 0.1  # of a limit
+_SHARES = 3  # an equal share, and two shorter limits
 _MINOR = 200  # a convolution with less than that part of a graph is shortened only if it must be
+_LOST = 0.005  # of a graph's time: what all may lose together that have no other length
 # What an instruction and a loop may be worth, in ns: each of them twice as much as the one before.
 _WORTH = (0.0, *(2.0**power for power in range(-6, 24)))
 _STEPS = 40  # of halving
@@ -47,38 +56,95 @@ def price_graph(convolutions: Asked, budget: GraphBudget = ONE_GRAPH) -> list[Pr
 
     The more instructions a launch may have, the less it loses to hardware loops, and the fewer of
     them there are. Every convolution gets its fastest plan of the usual length. If they do not fit
-    together, those with many instructions get the plans that cost the least time, and if that is
-    not enough, all do. Where loops are counted, longer programs are weighed too.
+    together, shorter ones are asked for, and longer ones where loops are counted; those are taken
+    that cost the least time.
     """
-    share = budget.instructions // max(1, sum(calls for _, calls in convolutions))
-    limits = {*_LIMITS, _of_a_launch(share)}
-    if budget.regions is not None:
-        limits |= {min(limit, budget.instructions) for limit in _LONGER}
-    offers = [[ask(DEFAULT_BUDGET)] for ask, _ in convolutions]
-    mix = [offer[0] for offer in offers]
-    for least in (budget.instructions // _MINOR, 0):
-        if budget.holds(mix, convolutions) and (budget.regions is None or least == 0):
-            return mix
-        for offer, (ask, calls) in zip(offers, convolutions, strict=True):
-            if calls * offer[0].instructions >= least or budget.counts_loops_of(offer[0]):
-                offer[1:] = _others(offer[0], [ask(limit) for limit in sorted(limits)])
-        mix = _cheapest_mix(offers, convolutions, budget)
-    return mix
+    mix = [ask(DEFAULT_BUDGET) for ask, _ in convolutions]
+    if budget.regions is None and budget.holds(mix, convolutions):
+        return mix
+    short = _shortened(mix, convolutions, budget)
+    offers = [
+        [first, *_longer(first, ask, budget)] for first, (ask, _) in _paired(mix, convolutions)
+    ]
+    for at in _dear(mix, short, convolutions):
+        offers[at] += _between(mix[at], short[at], convolutions[at][0])
+    every = [[*offer, shortest] for offer, shortest in zip(offers, short, strict=True)]
+    return _cheapest_mix(every, convolutions, budget)
 
 
-def _others(first: Price, found: list[Price]) -> list[Price]:
-    return [price for price in dict.fromkeys(found) if price != first]
+def _shortened(mix: list[Price], convolutions: Asked, budget: GraphBudget) -> list[Price]:
+    """Programs that fit: of an equal share where there are many instructions, then everywhere.
+
+    Then shorter ones: some have no program as short as their share.
+    """
+    short = list(mix)
+    length = [calls * price.instructions for price, (_, calls) in _paired(mix, convolutions)]
+    longest_first = sorted(range(len(mix)), key=lambda at: -length[at])
+    limits = _limits_of(budget.instructions // max(1, sum(calls for _, calls in convolutions)))
+    for at in longest_first:
+        if length[at] >= budget.instructions // _MINOR:
+            short[at] = _shorter(short[at], convolutions[at][0], limits[0])
+    for limit in limits:
+        for at in longest_first:
+            if _totals(short, convolutions)[0] <= budget.instructions:
+                return short
+            short[at] = _shorter(short[at], convolutions[at][0], limit)
+    return short
 
 
-def _of_a_launch(share: int) -> int:
-    """An equal share of the graph, or a limit that is close to it: one search is enough."""
-    close = [limit for limit in _LIMITS if abs(limit - share) <= _CLOSE * limit]
-    return close[0] if close else min(DEFAULT_BUDGET, share)
+def _limits_of(share: int) -> tuple[int, ...]:
+    """An equal share of the graph and less, in round numbers: plans of those are shipped."""
+    limits = (limit for limit in (DEFAULT_BUDGET, *SHORTER_BUDGETS) if limit <= share)
+    return tuple(limits)[:_SHARES] or (share,)
+
+
+def _shorter(price: Price, ask: Ask, limit: int) -> Price:
+    """One within the limit, if there is one."""
+    if price.instructions <= limit:
+        return price
+    return min(price, ask(limit), key=lambda found: found.instructions)
+
+
+def _dear(mix: list[Price], short: list[Price], convolutions: Asked) -> list[int]:
+    """Which lose time if they are shortened; together, all others lose next to none."""
+    lost = [
+        abs(calls * (shortest.ns - first.ns))
+        for first, (shortest, (_, calls)) in zip(mix, _paired(short, convolutions), strict=True)
+    ]
+    least_first = sorted(range(len(mix)), key=lambda at: lost[at])
+    room = _LOST * _ns(mix, convolutions)
+    return [
+        at
+        for at, sum_ns in zip(least_first, accumulate(lost[at] for at in least_first), strict=True)
+        if sum_ns > room
+    ]
+
+
+def _between(first: Price, shortest: Price, ask: Ask) -> list[Price]:
+    """Of lengths in between; what is short enough for a limit is its answer."""
+    found = [first]
+    for limit in _BETWEEN:
+        if shortest.instructions < limit < found[-1].instructions:
+            found.append(ask(limit))
+    return found[1:]
+
+
+def _longer(first: Price, ask: Ask, budget: GraphBudget) -> list[Price]:
+    """Of more instructions than usual, where loops count."""
+    if not budget.counts_loops_of(first):
+        return []
+    return [
+        ask(limit) for limit in dict.fromkeys(min(limit, budget.instructions) for limit in _LONGER)
+    ]
+
+
+def _paired(mix: Sequence[Price], convolutions: Asked) -> Iterator[tuple[Price, tuple[Ask, int]]]:
+    return zip(mix, convolutions, strict=True)
 
 
 def _totals(mix: Sequence[Price], convolutions: Asked) -> tuple[int, int]:
     """Instructions and hardware loops of all calls."""
-    counted = [(price, calls) for price, (_, calls) in zip(mix, convolutions, strict=True)]
+    counted = [(price, calls) for price, (_, calls) in _paired(mix, convolutions)]
     return (
         sum(calls * price.instructions for price, calls in counted),
         sum(calls * price.regions for price, calls in counted),
@@ -93,7 +159,10 @@ def _cheapest_mix(
     Instructions and loops are given a worth in time: the higher, the fewer of them are taken.
     """
     worths = _WORTH if budget.regions is not None else _WORTH[:1]
-    mixes = [_short_mix(offers, convolutions, budget, region_ns) for region_ns in worths]
+    mixes = [
+        _filled(_short_mix(offers, convolutions, budget, region_ns), offers, convolutions, budget)
+        for region_ns in worths
+    ]
     held = [mix for mix in mixes if budget.holds(mix, convolutions)]
     return min(held or mixes[:1], key=lambda mix: _ns(mix, convolutions))
 
@@ -113,6 +182,35 @@ def _short_mix(
     return _taken(offers, high, region_ns)
 
 
+def _filled(
+    mix: list[Price], offers: list[list[Price]], convolutions: Asked, budget: GraphBudget
+) -> list[Price]:
+    """The same with faster programs while they fit, those first that save most an instruction.
+
+    One worth for all convolutions leaves room: the next lower one may shorten many too little.
+    """
+    mix = list(mix)
+    while budget.holds(mix, convolutions):
+        faster = [
+            (_gain(price, mix[at]), at, price)
+            for at, offer in enumerate(offers)
+            for price in offer
+            if price.ns < mix[at].ns
+            and budget.holds([*mix[:at], price, *mix[at + 1 :]], convolutions)
+        ]
+        if not faster:
+            break
+        _, at, price = max(faster, key=lambda one: one[0])
+        mix[at] = price
+    return mix
+
+
+def _gain(price: Price, before: Price) -> float:
+    """Time that an instruction more saves; endless where there is none."""
+    more = price.instructions - before.instructions
+    return (before.ns - price.ns) / more if more > 0 else inf
+
+
 def _taken(offers: list[list[Price]], instruction_ns: float, region_ns: float) -> list[Price]:
     """The best of each, if an instruction and a loop cost so much."""
 
@@ -123,4 +221,4 @@ def _taken(offers: list[list[Price]], instruction_ns: float, region_ns: float) -
 
 
 def _ns(mix: Sequence[Price], convolutions: Asked) -> float:
-    return sum(calls * price.ns for price, (_, calls) in zip(mix, convolutions, strict=True))
+    return sum(calls * price.ns for price, (_, calls) in _paired(mix, convolutions))

@@ -10,7 +10,6 @@ from trnconv.ask.question import Question
 from trnconv.forms.form import Priced
 from trnconv.planner.best import best_plan
 from trnconv.planner.shares import pair_ns, shared_plans
-from trnconv.planner.shipped_plans import shipped_plans_of
 from trnconv.runtime.launch import time_plan, time_plans, with_joined_pieces
 
 
@@ -88,13 +87,13 @@ def _price_of_two(question: Question, *, simulate: bool) -> Price:
         cost.bound,
         both,
         max(priced.cost.regions for priced in both),
-        _are_shipped(question, both),
+        all(priced.shipped for priced in both),
     )
 
 
 def _launch_price(question: Question, *, simulate: bool) -> Price:
     taken = best_plan(question)
-    cost, shipped = taken.cost, _are_shipped(question, (taken,))
+    cost = taken.cost
     macs = cost.columns * question.machine.partitions**2
     if not simulate:
         return Price(
@@ -106,7 +105,7 @@ def _launch_price(question: Question, *, simulate: bool) -> Price:
             cost.bound,
             (taken,),
             cost.regions,
-            shipped,
+            taken.shipped,
         )
     timeline = time_plan(taken.plan)
     return Price(
@@ -118,10 +117,5 @@ def _launch_price(question: Question, *, simulate: bool) -> Price:
         timeline.bound,
         (taken,),
         cost.regions,
-        shipped,
+        taken.shipped,
     )
-
-
-def _are_shipped(question: Question, taken: tuple[Priced, ...]) -> bool:
-    """Whether these plans are those that came with the package."""
-    return shipped_plans_of(question, len(taken)) == tuple(priced.plan for priced in taken)

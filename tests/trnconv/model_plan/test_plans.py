@@ -10,7 +10,7 @@ import pytest
 from causal_run import causal_run
 from nkisim.machine import TRN2
 from trnconv.ask.ends import Epilogue, NormEnd
-from trnconv.ask.limits import GRAPH_INSTRUCTIONS
+from trnconv.ask.limits import DEFAULT_BUDGET, GRAPH_INSTRUCTIONS
 from trnconv.ask.policy import ALWAYS_DIRECT
 from trnconv.errors import ShapeError, UnsupportedError
 from trnconv.geometry import conv_shape
@@ -210,6 +210,39 @@ def test_minor_convolutions_are_shortened_if_nothing_else_helps():
     assert found[0] == DEAR_TO_SHORTEN[0]
     assert CHEAP_TO_SHORTEN[1] in found
     assert 230 * 20_000 + sum(one.instructions for one in found[1:]) <= GRAPH_INSTRUCTIONS
+
+
+@pytest.mark.parametrize(
+    ("slower", "asked"),
+    [
+        (100.1, [DEFAULT_BUDGET, 6_000]),  # an equal share of the graph costs next to nothing
+        (101.0, [DEFAULT_BUDGET, 6_000, 12_000]),  # 24,000 gives no other program
+    ],
+)
+def test_what_need_not_be_searched_is_not_asked_for(slower, asked):
+    limits = []
+
+    def ask(limit):
+        limits.append(limit)
+        return asking([MadeUp(100.0, 20_000), MadeUp(slower, 5_000)])(limit)
+
+    assert price_graph([(ask, 800)]) == [MadeUp(slower, 5_000)]
+    assert limits == asked
+
+
+def test_where_some_have_no_program_as_short_as_their_share_others_are_shorter():
+    stubborn = [MadeUp(100.0, 20_000)]
+    willing = [MadeUp(100.0, 20_000), MadeUp(101.0, 5_500), MadeUp(102.0, 3_500)]
+    asked = [(asking(stubborn), 100), (asking(willing), 700)]
+    assert price_graph(asked) == [stubborn[0], willing[2]]
+    assert 100 * 20_000 + 700 * 3_500 <= GRAPH_INSTRUCTIONS < 100 * 20_000 + 700 * 5_500
+
+
+def test_room_that_is_left_is_used():
+    """One worth of an instruction for all would shorten the two that are alike, or neither."""
+    alike = asking([MadeUp(100.0, 20_000), MadeUp(130.0, 5_000)])
+    found = price_graph([(alike, 2), (alike, 3), (asking(CHEAP_TO_SHORTEN), 985)])
+    assert found == [alike(20_000), alike(5_000), CHEAP_TO_SHORTEN[1]]
 
 
 LOOPED = [MadeUp(100.0, 300_000), MadeUp(103.0, 40_000, 1), MadeUp(110.0, 10_000, 1)]

@@ -5,12 +5,16 @@ from dataclasses import replace
 import pytest
 
 from trnconv import cache
+from trnconv.ask.limits import DEFAULT_BUDGET, GRAPH_INSTRUCTIONS, SHORTER_BUDGETS
 from trnconv.model_plan import registry_plans
+from trnconv.model_plan.plans import plan_observed
 from trnconv.model_plan.registry_plans import Making, make_plans
 from trnconv.models import find
 from trnconv.observed import shipped
+from trnconv.planner import best, shares
 from trnconv.planner.shares import searched_pair
 from trnconv.planner.shipped_file import REFUSED, answer_of, digest_of, parse
+from trnconv.planner.shipped_plans import plans_in_making
 from trnconv.runtime.launch import time_plans
 from trnconv.runtime.tuning import Effort, better_launch, tuned_launch
 
@@ -124,6 +128,25 @@ def test_a_file_keeps_its_plans_of_another_accuracy(making):
     both = make_plans(replace(making, accuracy="direct"), unwatched)
     assert first.plans.items() < both.plans.items()
     assert len(both.plans) == 2 * FEW
+
+
+def test_where_plans_do_not_fit_a_graph_shorter_ones_are_made(making, searches, monkeypatch):
+    """Just those that planning the model asks for: with them, it searches nothing."""
+    seen = registry_plans.shipped()
+    calls = 2 * GRAPH_INSTRUCTIONS // 5_000
+    often = replace(seen, works=tuple((work, calls) for work, _ in seen.works))
+    monkeypatch.setattr(registry_plans, "shipped", lambda *_: often)
+    file = make_plans(making, unwatched)
+    short = [question for question in searches if question.budget < DEFAULT_BUDGET]
+    assert {digest_of(question) for question in searches} == file.plans.keys()
+    assert {question.budget for question in short} < set(SHORTER_BUDGETS)
+
+    monkeypatch.setattr(best, "searched_plan", lambda question: pytest.fail(str(question)))
+    monkeypatch.setattr(shares, "searched_plan", best.searched_plan)
+    with plans_in_making(file):
+        planned = plan_observed(often, SDXL.production)
+    assert all(layer.price.shipped for layer in planned.layers)
+    assert planned.instructions <= GRAPH_INSTRUCTIONS
 
 
 def test_plans_are_tried_harder_on_request(making, searches):

@@ -211,9 +211,9 @@ def test_values_of_groups_of_a_prime_number():
     assert_gradients(dw, db, x, dy, shape)
 
 
-def budgets_tried(shape, accepts):
+def budgets_tried(shape, accepts, budget=DEFAULT_BUDGET):
     """Channels, groups and budgets that are planned for, if those are."""
-    tried = []
+    tried, question = [], Question(shape, TRN2, budget=budget)
 
     def plan(question):
         asked = (question.shape.c_out, question.shape.groups, question.budget)
@@ -222,7 +222,7 @@ def budgets_tried(shape, accepts):
             raise PlanError("too long")
         return asked
 
-    taken = [planned for _, planned in planned_parts(Question(shape, TRN2), plan)]
+    taken = [planned for _, planned in planned_parts(question, plan)]
     return tried, taken
 
 
@@ -238,6 +238,13 @@ def test_tiles_are_split_before_programs_get_longer_and_halved_after():
     assert sum(outs for outs, *_ in taken) == 300
     with pytest.raises(PlanError, match="too long"):
         budgets_tried(shape, lambda *_: False)
+
+
+def test_what_has_no_program_as_short_as_asked_has_one_of_the_usual_length():
+    shape = conv_shape((1, 64, 9, 9), (100, 64, 3, 3))
+    tried, taken = budgets_tried(shape, lambda *asked: asked[-1] == DEFAULT_BUDGET, 6_000)
+    assert tried == [(100, 1, 6_000), (100, 1, DEFAULT_BUDGET)]
+    assert taken == tried[1:]
 
 
 def test_groups_are_split_by_whole_arrays():

@@ -13,12 +13,15 @@ from nkisim.machine import CONSTANTS_VERSION, TRN2, TRN3
 from repetition import few
 from trnconv.ask.ends import Epilogue, NormEnd
 from trnconv.ask.limits import DEFAULT_BUDGET
+from trnconv.ask.limits import GRAPH_INSTRUCTIONS as FULL
 from trnconv.ask.policy import Policy
 from trnconv.ask.question import Question
 from trnconv.cases import find
 from trnconv.errors import PlanError
 from trnconv.excerpt import effort
 from trnconv.geometry import ConvShape, conv_shape
+from trnconv.model_plan import model_plan
+from trnconv.model_plan.prices import Prices
 from trnconv.model_plan.registry_plans import SHIPPED_LAUNCHES, Making
 from trnconv.models import models
 from trnconv.planner import best, shipped_plans
@@ -33,7 +36,7 @@ from trnconv.planner.shipped_file import (
     entry_of,
     parse,
     plans_of,
-    refusal_of,
+    refusal,
 )
 from trnconv.planner.shipped_plans import (
     ShippedSet,
@@ -145,6 +148,30 @@ def test_a_shipped_plan_answers_its_own_question_only(ship, question):
     assert shipped_answer(question, 1) is None
 
 
+def test_shorter_plans_answer_shorter_budgets(ship):
+    """Each of its own budget, and of shorter ones that it keeps to by chance."""
+    usual, short = searched_plan(FAST), searched_plan(replace(FAST, budget=8_000))
+    assert usual.cost.instructions > 12_000
+    assert 4_000 < short.cost.instructions < 6_000
+    within = {limit: replace(FAST, budget=limit) for limit in (12_000, 8_000, 6_000, 4_000)}
+    ship((FAST, entry_of(FAST, (usual,), 0)), (within[8_000], entry_of(within[8_000], (short,), 0)))
+    found = {limit: shipped_answer(question, 1) for limit, question in within.items()}
+    assert found == {12_000: None, 8_000: (short,), 6_000: (short,), 4_000: None}
+    assert price(within[6_000], cores=1).shipped
+    assert shipped_answer(FAST, 1) == (usual,)
+
+
+def test_what_has_no_plan_of_a_length_has_no_shorter_one(ship):
+    ship(
+        (FAST, entry_of(FAST, (searched_plan(FAST),), 0)), (replace(FAST, budget=2_000), refusal())
+    )
+    assert shipped_answer(FAST, 1) is not None
+    assert shipped_answer(replace(FAST, budget=3_000), 1) is None
+    for budget in (2_000, 1_500, 10):
+        with pytest.raises(PlanError, match=f"at most {budget} static instructions"):
+            shipped_answer(replace(FAST, budget=budget), 1)
+
+
 def test_plans_of_other_constants_are_left_alone(ship):
     ship((DIRECT, entry_of(DIRECT, (other_plan(DIRECT),), 0)), constants="none")
     assert shipped_answer(DIRECT, 1) is None
@@ -160,10 +187,10 @@ def test_a_plan_that_cannot_be_is_searched_for_and_said(ship, values):
 
 
 def test_what_has_no_plan_is_not_searched_again(ship):
-    ship((DIRECT, refusal_of("no program is short enough")))
+    ship((DIRECT, refusal()))
     assert is_shipped(DIRECT, 1)
     assert shipped_plans_of(DIRECT, 1) == ()
-    with pytest.raises(PlanError, match="no program is short enough"):
+    with pytest.raises(PlanError, match="no plan with at most 40000 static instructions"):
         best_plan(DIRECT)
 
 
@@ -177,7 +204,7 @@ def test_a_tuned_plan_comes_before_a_shipped_one(ship, tmp_path):
 
 
 def test_prices_follow_from_what_is_shipped(ship):
-    ship((DIRECT, refusal_of("none")))
+    ship((DIRECT, refusal()))
     assert shipped_digest("trn2", 1) == "a digest"
     assert shipped_digest("trn2", 2) == ""
     with shipped_plans_used(wanted=False):
@@ -282,6 +309,33 @@ def test_plans_of_the_package_compute_what_they_should(launch, place):
     off = largest_errors(x, w, bias, shape, plans[0])
     bound = off + half_steps(np.abs(exact) + off, y.dtype)
     assert (np.abs(y.astype(np.float64) - exact) <= bound).all()
+
+
+@few(1)
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ("easyanimate5", "512x512x49", "decode"),
+        ("easyanimate5", "768x1344x49", "decode"),
+        ("easyanimate5", "768x1344x49", "encode"),
+        ("kvae-video", "720p81", "encode"),
+        ("kvae-video", "720p81", "decode"),
+        ("kvae-video", "480p81", "decode"),
+        ("kandinsky6-sr", "720p81", "decode"),
+    ],
+    ids=" ".join,
+)
+def test_models_that_are_too_long_for_a_graph_have_shorter_plans_in_the_package(asked):
+    """Of usual length they have up to four times what a graph may; none is searched for."""
+    planned = model_plan(*asked)
+    usual = Prices()
+    target = planned.options.target
+    calls = {layer.work.question(target): 0 for layer in planned.layers}
+    for layer in planned.layers:
+        calls[layer.work.question(target)] += layer.calls
+    assert sum(count * usual.of(one).instructions for one, count in calls.items()) > FULL
+    assert planned.instructions <= FULL
+    assert all(layer.price.shipped for layer in planned.layers)
 
 
 def test_a_convolution_whose_launch_is_refused_is_cut():

@@ -16,6 +16,8 @@ adds in one cycle an element instead of two.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from trnconv.forms.minimal.transforms import OUTER
 
 FIRST, SECOND, EARLIER_FRAME, LATER_FRAME = range(4)
@@ -23,6 +25,7 @@ HELD = 2  # tiles of sums between stages, of each tile of output channels
 _SIGNS = (1, 1, 1, -1)  # of a stage's weights, so that every stage adds
 
 
+@lru_cache(maxsize=1024)
 def frames_of_unit(unit: int) -> tuple[int, int]:
     """The two input frames of a block that a unit's step reads."""
     pair, stage = divmod(unit, OUTER.products)

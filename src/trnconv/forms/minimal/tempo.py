@@ -9,6 +9,7 @@ nor before the block ahead of its own. A plan that holds inputs of some tiles of
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -153,30 +154,25 @@ def broken_tempo(tempo: Tempo, blocks: int, v_slots: int, x_slots: int) -> tuple
 def schedule(plan: MinimalPlan) -> Schedule:
     """The body, and what comes before it."""
     tempo = tempo_of(plan)
-    frames = range((plan.body_blocks + 1) * plan.block_frames)
-    tiles = range((plan.body_blocks + 1) * tempo.tiles_of_block)
-    loads = {}
-    if tempo.loads_ahead:
-        loads = {frame: tempo.loaded_before(frame, plan.x_slots) for frame in frames}
+    frames = range((plan.body_blocks + 1) * plan.block_frames) if tempo.loads_ahead else ()
+    loads: defaultdict[int, list[XLoad]] = defaultdict(list)  # before which unit
+    for frame in frames:
+        before = max(-1, tempo.loaded_before(frame, plan.x_slots))
+        loads[before].append(_load(plan, frame))
+    prepares: defaultdict[int, list[Prepare]] = defaultdict(list)  # during which unit
+    for tile in range((plan.body_blocks + 1) * tempo.tiles_of_block):
+        prepares[max(-1, tempo.prepared_during(tile))].append(_prepare(plan, tempo, tile))
     units = [
         Unit(
             number // plan.units,
             number % plan.units,
             tuple(tile % plan.v_slots for tile in tempo.tiles_read_by(number)),
-            tuple(_load(plan, frame) for frame, before in loads.items() if before == number),
-            tuple(
-                _prepare(plan, tempo, tile)
-                for tile in tiles
-                if tempo.prepared_during(tile) == number
-            ),
+            tuple(loads[number]),
+            tuple(prepares[number]),
         )
         for number in range(plan.body_blocks * plan.units)
     ]
-    return Schedule(
-        tuple(_load(plan, frame) for frame, before in loads.items() if before < 0),
-        tuple(_prepare(plan, tempo, tile) for tile in tiles if tempo.prepared_during(tile) < 0),
-        tuple(units),
-    )
+    return Schedule(tuple(loads[-1]), tuple(prepares[-1]), tuple(units))
 
 
 def _load(plan: MinimalPlan, frame: int) -> XLoad:
