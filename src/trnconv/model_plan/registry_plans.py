@@ -9,7 +9,7 @@ again with the same sources goes on with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,8 +23,8 @@ from trnconv.errors import PlanError
 from trnconv.model_plan.observations import planned_sizes
 from trnconv.model_plan.plans import PlanOptions, plan_observed
 from trnconv.model_plan.prices import Prices
-from trnconv.models import ModelEntry
-from trnconv.observed import shipped
+from trnconv.models import ModelEntry, Size
+from trnconv.observed import Observation, shipped
 from trnconv.planner.shipped_file import (
     Answer,
     Entry,
@@ -61,6 +61,14 @@ class Making:
     effort: Effort
     folder: Path
 
+    def observations(self) -> Iterator[tuple[Size, Observation]]:
+        """Its stored sizes, encoded and decoded."""
+        for size in planned_sizes(self.entry):
+            for phase in self.entry.phases:
+                seen = shipped(self.entry, size, phase)
+                if seen is not None:
+                    yield size, seen
+
     def questions(self) -> list[Question]:
         """The convolutions of its stored sizes, encoded and decoded; equal ones once.
 
@@ -69,9 +77,7 @@ class Making:
         target, policy = find_machine(self.machine), policy_of(self.accuracy)
         asked = (
             with_joined_pieces(question)
-            for size in planned_sizes(self.entry)
-            for phase in self.entry.phases
-            if (seen := shipped(self.entry, size, phase)) is not None
+            for _, seen in self.observations()
             for work, _ in seen.works
             for whole in [work.question(target, policy=policy)]
             for question in (without_norm(whole), whole)
@@ -105,13 +111,10 @@ def make_plans(making: Making, watch: Watch) -> ShippedFile:
 
 
 def _plan_graphs(making: Making, prices: Prices) -> None:
-    """Plan its stored sizes, encoded and decoded: all that planning asks for is made."""
+    """Plan what was observed: all that planning asks for is made."""
     options = PlanOptions(making.machine, making.accuracy, making.cores)
-    for size in planned_sizes(making.entry):
-        for phase in making.entry.phases:
-            seen = shipped(making.entry, size, phase)
-            if seen is not None:
-                plan_observed(seen, size, options, prices)
+    for size, seen in making.observations():
+        plan_observed(seen, size, options, prices)
 
 
 @dataclass(frozen=True)

@@ -149,8 +149,10 @@ def _entry(question: Question, cores: int) -> Entry | None:
 
 def _without_its_norm(question: Question, found: ShippedSet) -> Entry | None:
     """What is stored of a convolution without the norm of its outputs, if it serves with it."""
+    if question.end.norm is None:
+        return None
     key = stored_key(without_norm(question), found.entries)
-    if question.end.norm is None or key is None:
+    if key is None:
         return None
     entry = found.entries[key]
     try:
