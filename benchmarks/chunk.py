@@ -12,14 +12,16 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from benchmarks.table import Column, aligned
 from trnconv.ask.cores import cores_in_words
 from trnconv.ask.limits import COMPILE_ASSUMPTION, compile_s
 from trnconv.ask.policy import BF16
+from trnconv.forms.difference.plan import DifferencePlan
+from trnconv.forms.form import Plan
 from trnconv.model_plan import GraphPlan, OperationPlan, PlanOptions, Prices, model_plan
-from trnconv.models import ModelEntry, Size, find
+from trnconv.models import find
 from trnconv.models.sizes import size_of
 from trnconv.planner.table import priced
 from trnconv.runtime.graph import GraphBudget
@@ -49,19 +51,15 @@ class Chunk:
 
 def unrolled_ns(price: Price) -> float:
     """What a call takes if its plan has no hardware loop; of several launches, as the longest."""
-    taken: Any = price.plan.plan
-    if not taken.is_rolled:
+    if not price.plan.plan.is_rolled:
         return price.ns
-    return price.ns * priced(replace(taken, rolled=False)).cost.total_ns / price.plan.cost.total_ns
+    straight = priced(_unrolled(price.plan.plan))
+    return price.ns * straight.cost.total_ns / price.plan.cost.total_ns
 
 
-def size_asked(entry: ModelEntry, text: str) -> Size:
-    """A size of the registry with these rows and columns, if no frames are named."""
-    asked = size_of(entry, text)
-    same = [
-        size for size in entry.sizes if (size.height, size.width) == (asked.height, asked.width)
-    ]
-    return same[0] if text.count("x") == 1 and same else asked
+def _unrolled(plan: Any) -> Plan:
+    straight = {"turn_spans": 0} if isinstance(plan, DifferencePlan) else {"rolled": False}
+    return cast(Plan, replace(plan, **straight))
 
 
 def chunks_of(
@@ -69,7 +67,7 @@ def chunks_of(
 ) -> tuple[tuple[Chunk, ...], tuple[OperationPlan, ...]]:
     """Every graph of a phase, and all that is no convolution."""
     prices = Prices(cores=options.cores, jobs=jobs)
-    plan = model_plan(model, size_asked(find(model), size), phase, options, prices)
+    plan = model_plan(model, size_of(find(model), size), phase, options, prices)
     found = []
     for graph in plan.graphs:
         unrolled = sum(calls * unrolled_ns(price) for price, calls in graph.calls)
@@ -122,7 +120,7 @@ def table(chunks: Sequence[Chunk]) -> str:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     parser.add_argument("model")
-    parser.add_argument("--size", default="", help="height x width [x frames]")
+    parser.add_argument("--size", default="", help="height x width x frames, or a size's name")
     parser.add_argument("--phase", default="decode")
     parser.add_argument("--machine", default="trn2")
     parser.add_argument("--accuracy", default=BF16)

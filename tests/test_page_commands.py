@@ -18,6 +18,9 @@ from typer.main import get_command
 
 from doc_pages import ALL, COMMAND_WORDS, ROOT, commands, environment, fences
 from trnconv.cli import application
+from trnconv.errors import ShapeError
+from trnconv.models import find, models
+from trnconv.models.sizes import size_of
 from yardstick import limit_s
 
 PROGRAMS = ("benchmarks", "nkisim", "validation")
@@ -38,6 +41,7 @@ NOT_RUN = {
     "docs/reference/accuracy.md": "diffusers and up to ten minutes for a model",
     "docs/validation.md": "ten minutes; tests/validation runs its rows",
 }
+CLIP_COMMANDS = (["plan"], ["chunk"])  # others take frames apart, or none
 STORED = "python -m benchmarks decode --phase decode"  # an hour; test_docs.py has what it stored
 
 
@@ -102,10 +106,25 @@ def program_problem(program, words, capsys):
     return f"no options {sorted(unknown)}" if unknown else ""
 
 
+def size_problem(words):
+    """Of a command that names a model and a size of whole clips."""
+    names = {entry.name for entry in models()} & set(words)
+    sizes = [value for option, value in pairwise(words) if option == "--size"]
+    if words[:1] not in CLIP_COMMANDS or not names or not sizes:
+        return ""
+    try:
+        size_of(find(names.pop()), sizes[0])
+    except ShapeError:
+        return f"no size {sizes[0]}"
+    return ""
+
+
 def problem(text, capsys):
     """What is wrong with a command of ours; empty if nothing is."""
     words = shlex.split(text)
     rest = words[1:] if words[0] == "trnconv" else words[3:]
+    if wrong := size_problem(rest):
+        return wrong
     if words[0] == "trnconv" or words[2] == "trnconv":
         return trnconv_problem(rest)
     if words[2] == "manual":
@@ -129,6 +148,7 @@ def test_commands_that_pages_mention_have_options_that_exist(capsys):
         ("python -m benchmarks decode --fase x", "no options ['--fase']"),
         ("python -m benchmarks decoder", "no command ['decoder']"),
         ("python -m manual page", "no arguments ['page']"),
+        ("python -m benchmarks chunk wan2.1 --size 720x1280", "no size 720x1280"),
     ],
 )
 def test_a_command_that_nothing_takes_is_noticed(text, words, capsys):

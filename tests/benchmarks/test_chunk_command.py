@@ -5,18 +5,19 @@ import re
 import pytest
 
 from benchmarks.__main__ import main
-from benchmarks.chunk import size_asked, unrolled_ns
+from benchmarks.chunk import unrolled_ns
 from causal_run import causal_run
+from difference_cases import CASES
 from nkisim.machine import TRN2
 from trnconv.ask.question import Question
 from trnconv.geometry import conv_shape
 from trnconv.model_plan import plans
-from trnconv.models import find
-from trnconv.runtime.pricing import price
+from trnconv.planner.table import priced
+from trnconv.runtime.pricing import Price, price
 
 pytestmark = pytest.mark.slow  # what benchmarks print: they are run by hand
 
-COMMAND = ["chunk", "wan2.1", "--size", "720x1280", "--jobs", "1", "--cores", "1"]
+COMMAND = ["chunk", "wan2.1", "--size", "720x1280x81", "--jobs", "1", "--cores", "1"]
 LAST = r"steady chunk ([\d.]+) ms modelled, instructions (\d+), regions (\d+), lost ([\d.-]+) %"
 
 
@@ -54,13 +55,17 @@ def test_a_budget_that_nothing_keeps_to_is_an_error(capsys):
 
 
 @pytest.mark.parametrize("budget", [2_000, 40_000])
-def test_what_loops_lose_is_against_the_same_plan_unrolled(budget):
-    shape = conv_shape((1, 96, 6, 48, 128), (96, 96, 3, 3, 3), padding=(0, 1, 1))
-    found = price(Question(shape, TRN2, budget=budget), cores=1)
+@pytest.mark.parametrize("form", ["direct", "minimal"])
+def test_what_loops_lose_is_against_the_same_plan_unrolled(form, budget):
+    shape = conv_shape((1, 96, 6, 96, 128), (96, 96, 3, 3, 3), padding=(0, 1, 1))
+    found = price(Question(shape, TRN2, budget=budget, forms=(form,)), cores=1)
+    assert found.plan.plan.form == form
     assert (unrolled_ns(found) < found.ns) == (budget == 2_000)
 
 
-def test_a_size_without_frames_is_that_of_the_registry():
-    wan = find("wan2.1")
-    assert size_asked(wan, "720x1280").frames == 81
-    assert size_asked(wan, "64x96x9").frames == 9
+@pytest.mark.parametrize("case", ["loop", "one_block"])
+def test_an_upsampling_by_differences_is_unrolled_too(case):
+    plan = priced(CASES[case])
+    cost = plan.cost
+    found = Price(cost.total_ns, cost.instructions, 0, 0, 1, cost.bound, (plan,))
+    assert (unrolled_ns(found) < found.ns) == (case == "loop")

@@ -43,7 +43,10 @@ class GraphBudget:
 
     def holds(self, mix: Sequence[Price], convolutions: Asked) -> bool:
         """Whether all calls fit."""
-        instructions, regions = _totals(mix, convolutions)
+        return self.allows(*_totals(mix, convolutions))
+
+    def allows(self, instructions: int, regions: int) -> bool:
+        """Whether so many are within it."""
         few = self.regions is None or regions <= self.regions
         return few and instructions <= self.instructions
 
@@ -190,19 +193,29 @@ def _filled(
     One worth for all convolutions leaves room: the next lower one may shorten many too little.
     """
     mix = list(mix)
-    while budget.holds(mix, convolutions):
+    instructions, regions = _totals(mix, convolutions)
+    while budget.allows(instructions, regions):
         faster = [
-            (_gain(price, mix[at]), at, price)
-            for at, offer in enumerate(offers)
-            for price in offer
-            if price.ns < mix[at].ns
-            and budget.holds([*mix[:at], price, *mix[at + 1 :]], convolutions)
+            (_gain(price, before), at, price, grown)
+            for at, (before, (_, calls)) in enumerate(_paired(mix, convolutions))
+            for price in offers[at]
+            if price.ns < before.ns
+            and budget.allows(*(grown := _grown((instructions, regions), before, price, calls)))
         ]
         if not faster:
             break
-        _, at, price = max(faster, key=lambda one: one[0])
+        _, at, price, (instructions, regions) = max(faster, key=lambda one: one[0])
         mix[at] = price
     return mix
+
+
+def _grown(totals: tuple[int, int], before: Price, price: Price, calls: int) -> tuple[int, int]:
+    """Instructions and loops of all calls, if some have another program."""
+    instructions, regions = totals
+    return (
+        instructions + calls * (price.instructions - before.instructions),
+        regions + calls * (price.regions - before.regions),
+    )
 
 
 def _gain(price: Price, before: Price) -> float:
