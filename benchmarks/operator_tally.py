@@ -12,10 +12,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from trnconv.geometry import ConvShape
-from trnconv.pytorch.conv_call import numbered
+from trnconv.pytorch.backends.conv_call import numbered
 from trnconv.pytorch.lazy.movements import bytes_read
 from trnconv.pytorch.lazy.traits import parts, traits_of
-from trnconv.pytorch.norm_call import worded_norm
+from trnconv.pytorch.operators.norm_call import worded_norm
 
 _PRODUCTS = ("aten::mm", "aten::bmm", "aten::addmm", "aten::baddbmm")
 _NOTHING = ("aten::empty", "aten::new_empty", "aten::detach")  # no values are moved

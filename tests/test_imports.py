@@ -141,6 +141,20 @@ def test_a_module_imports_only_what_its_line_allows():
     assert arrows == []
 
 
+def test_no_arrow_is_drawn_that_nothing_needs():
+    """What `host` asks for by name, it does not import."""
+    nodes_drawn = {line.node: line for line in LAYERS}
+    reached = {line.node: set() for line in LAYERS}
+    for module, path in MODULES.items():
+        statements = executed_imports(path)
+        for name in imported_names(statements, module, is_package=path.name == "__init__.py"):
+            target = target_of(name, MODULES) or module
+            known = target if target.startswith("+") else node_of(target, nodes_drawn)
+            reached[node_of(module, nodes_drawn)].add(known)
+    unused = {line.node: line.allowed - reached[line.node] for line in LAYERS if not line.planned}
+    assert {node for node, targets in unused.items() if targets} == {"trnconv.host"}
+
+
 # The front end, its way over several ranks and into servers, and what is frozen need torch.
 TORCHLESS = [
     name

@@ -25,9 +25,9 @@ LONG = 90  # lines of a module that needs a test of its own, or an entry below
 SPANS = {
     "trnconv/forms/minimal/test_norm_steps.py": "norm_run trnconv.ask.ends",
     "trnconv/pytorch/lazy/test_normed_ends.py": """deferred_result pending_norm
-        trnconv.pytorch.normed_op""",
+        trnconv.pytorch.operators.normed_convolution""",
     "trnconv/pytorch/lazy/test_attentions.py": "deferred_mask index_values masks",
-    "trnconv/pytorch/test_attention_op.py": "kernel_place",
+    "trnconv/pytorch/operators/test_attention.py": "trnconv.pytorch.backends.kernel_place",
     "nkisim/commands/test_kernel_files.py": "argument_words kernel_call run_command trace_command",
     "nkisim/device_rules/test_rulebook.py": """instruction_rules loop_rules watch
         nkisim.isa.on_devices nkisim.memory.chains""",
@@ -143,11 +143,12 @@ SPANS = {
     "trnconv/pytorch/lazy/test_unread.py": "cell memory",
     "trnconv/pytorch/patching/test_patch.py": """methods report trnconv.pytorch.lazy.context
         trnconv.pytorch.lazy.exits trnconv.pytorch.lazy.ledger""",
-    "trnconv/pytorch/test_functional.py": "arguments aten conv_call gradients",
-    "trnconv/pytorch/test_launch_graph.py": "packed_weights",
-    "trnconv/pytorch/test_neuron.py": "adapters",
-    "trnconv/pytorch/test_norm_gradients.py": "norm_gradient_launches norm_gradient_op",
-    "trnconv/pytorch/test_norm_ops.py": "norm_call",
+    "trnconv/pytorch/test_functional.py": """arguments trnconv.pytorch.backends.aten
+        trnconv.pytorch.backends.conv_call trnconv.pytorch.operators.gradients""",
+    "trnconv/pytorch/operators/test_launch_graph.py": "trnconv.pytorch.backends.packed_weights",
+    "trnconv/pytorch/backends/test_neuron.py": "adapters",
+    "trnconv/pytorch/operators/test_norm_derivatives.py": "norm_gradient norm_gradient_launches",
+    "trnconv/pytorch/operators/test_norms.py": "norm_call",
     "trnconv/report/test_assemble.py": "content of_model records schedules strips",
     "trnconv/report/test_page.py": "tables timelines",
     "trnconv/test_cache.py": "model_plan.prices",

@@ -12,17 +12,17 @@ from torch.utils import backend_registration
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from trnconv.pytorch import norm_ops, ops
+from trnconv.pytorch.operators import convolutions, norms
 
 _library = torch.library.Library("aten", "IMPL")
 OURS = {
-    "trnconv::convolution": ops.convolution,
-    "trnconv::input_gradient": ops.input_gradient,
-    "trnconv::filter_gradient": ops.filter_gradient,
-    "trnconv::fused_convolution": ops.fused_op,
-    "trnconv::norm": norm_ops.norm_op,
-    "trnconv::group_factors": norm_ops.factors_op,
-    "trnconv::modulation": norm_ops.modulation_op,
+    "trnconv::convolution": convolutions.convolution,
+    "trnconv::input_gradient": convolutions.input_gradient,
+    "trnconv::filter_gradient": convolutions.filter_gradient,
+    "trnconv::fused_convolution": convolutions.fused_op,
+    "trnconv::norm": norms.norm_op,
+    "trnconv::group_factors": norms.factors_op,
+    "trnconv::modulation": norms.modulation_op,
 }
 
 

@@ -61,7 +61,7 @@ class _OnDevice:
     def get(self, tensor: Any) -> Any:
         """A tensor on the host, when the device is done."""
         if self.device != "cpu":
-            from trnconv.pytorch.adapters import require_adapter  # noqa: PLC0415
+            from trnconv.pytorch.backends.adapters import require_adapter  # noqa: PLC0415
 
             require_adapter(self.device).wait()
         return tensor.detach().cpu()
@@ -70,7 +70,7 @@ class _OnDevice:
         """Under torch.compile, with launches in the graph."""
         import torch  # noqa: PLC0415 (the other stages need none)
 
-        from trnconv.pytorch.launch_graph import with_launches  # noqa: PLC0415
+        from trnconv.pytorch.operators.launch_graph import with_launches  # noqa: PLC0415
 
         compiler = "neuron" if self.bench.runner.is_device else "eager"
         return torch.compile(function, backend=with_launches(compiler), dynamic=False)
@@ -99,7 +99,7 @@ def device_type(bench: Bench) -> str:
 def _on_device(bench: Bench) -> Iterator[_OnDevice]:
     """Everything inside is computed by the adapter that fits."""
     on = _OnDevice(bench)
-    from trnconv.pytorch import adapters  # noqa: PLC0415 (the other stages need no torch)
+    from trnconv.pytorch.backends import adapters  # noqa: PLC0415 (the other stages need no torch)
 
     if bench.runner.is_device:
         how = {"cores": bench.cores, "machine": bench.machine, "switches": bench.switches}
@@ -172,8 +172,8 @@ def _block(on: _OnDevice) -> str:
 def _gradients(on: _OnDevice) -> str:
     import torch  # noqa: PLC0415
 
-    from trnconv.pytorch import ops  # noqa: PLC0415
-    from trnconv.pytorch.conv_call import ConvSpec  # noqa: PLC0415
+    from trnconv.pytorch.backends.conv_call import ConvSpec  # noqa: PLC0415
+    from trnconv.pytorch.operators import convolutions  # noqa: PLC0415
 
     x, w = (on.drawn(seed, *shape).requires_grad_() for seed, shape in ((1, _X), (2, _W)))
     y = torch.nn.functional.conv3d(x, w)
@@ -181,8 +181,8 @@ def _gradients(on: _OnDevice) -> str:
     expected = torch.autograd.grad(y, (x, w), dy)
     there = [on.put(tensor.detach()) for tensor in (x, w, dy)]
     numbers = ConvSpec().numbers()
-    dx = ops.input_gradient(there[2], there[1], list(_X), numbers, "auto")
-    dw = ops.filter_gradient(there[0], there[2], list(_W[2:]), numbers, "auto")
+    dx = convolutions.input_gradient(there[2], there[1], list(_X), numbers, "auto")
+    dw = convolutions.filter_gradient(there[0], there[2], list(_W[2:]), numbers, "auto")
     wrong = [
         _difference(on.get(gradient), other)
         for gradient, other in zip((dx, dw), expected, strict=True)
@@ -209,7 +209,7 @@ def _vae(on: _OnDevice) -> str:
     import torch  # noqa: PLC0415
 
     from trnconv.pytorch import patched  # noqa: PLC0415
-    from trnconv.pytorch.causal_vae import CausalVae  # noqa: PLC0415
+    from trnconv.pytorch.networks.causal_vae import CausalVae  # noqa: PLC0415
 
     x = on.drawn(1, *_VIDEO)
     with torch.no_grad():
@@ -223,7 +223,7 @@ def _compiled_vae(on: _OnDevice) -> str:
     import torch  # noqa: PLC0415
 
     from trnconv.pytorch import patched  # noqa: PLC0415
-    from trnconv.pytorch.causal_vae import CausalVae  # noqa: PLC0415
+    from trnconv.pytorch.networks.causal_vae import CausalVae  # noqa: PLC0415
 
     with torch.no_grad():
         plain, model = CausalVae(), on.put(CausalVae())

@@ -99,7 +99,7 @@ def _backend() -> dict[str, Any]:
     import torch
 
     from trnconv.errors import TrnconvError
-    from trnconv.pytorch.backends import choose_backend
+    from trnconv.pytorch.backends.choice import choose_backend
 
     try:
         choice = choose_backend(torch.empty(0))

@@ -13,7 +13,7 @@ from trnconv.parallel.grid import MeshCut, Region
 from trnconv.parallel.halos import Surrounded
 from trnconv.parallel.rows_read import Reading
 from trnconv.parallel.strips import EdgeStrip
-from trnconv.pytorch.conv_call import ConvSpec
+from trnconv.pytorch.backends.conv_call import ConvSpec
 from trnconv.pytorch.lazy.deferred_conv import DeferredConv
 
 Tensor = torch.Tensor

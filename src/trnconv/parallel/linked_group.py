@@ -13,7 +13,7 @@ from trnconv.parallel.agreement import Agreement, Facts, environment_facts
 from trnconv.parallel.links import Links, offered
 from trnconv.parallel.overlap import LinkedCore
 from trnconv.parallel.watch import Watch
-from trnconv.pytorch.backends import Backend
+from trnconv.pytorch.backends.choice import Backend
 from trnconv.pytorch.lazy.context import ALL_REWRITES, Rewrites
 
 _times: Counter[str] = Counter()  # a group was linked, on this rank; equal on all of its ranks

@@ -13,7 +13,7 @@ from trnconv.parallel.halos import Surrounded
 from trnconv.parallel.overlap import LinkedCore, Ways
 from trnconv.parallel.rows_read import Reading, Sliding, reading
 from trnconv.parallel.strips import EdgeStrip, alike, strips
-from trnconv.pytorch.arrays import dtype_name
+from trnconv.pytorch.backends.arrays import dtype_name
 from trnconv.pytorch.lazy.context import PatchContext
 from trnconv.pytorch.lazy.convolutions import problem_of, spec_of
 from trnconv.pytorch.lazy.filters import Filters

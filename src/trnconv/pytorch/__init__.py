@@ -9,11 +9,16 @@ except ModuleNotFoundError as missing:
         name="torch",
     ) from missing
 
-from trnconv.pytorch import flops, functional, nn
-from trnconv.pytorch.backends import Backend, backend, choose_backend
+from trnconv.pytorch import functional, nn
+from trnconv.pytorch.backends.adapters import use_adapter
+from trnconv.pytorch.backends.choice import Backend, backend, choose_backend
+from trnconv.pytorch.backends.packed_weights import forget_packed_weights
 from trnconv.pytorch.calibration import calibrate
 from trnconv.pytorch.causal import causal_conv3d
 from trnconv.pytorch.lazy.context import Rewrites
+from trnconv.pytorch.operators import flops
+from trnconv.pytorch.operators.checkpoint_policy import keep_convolutions
+from trnconv.pytorch.operators.launch_graph import with_launches
 from trnconv.pytorch.patching import PatchReport, patch_, patched, unpatch_
 from trnconv.pytorch.stream_state import StreamState
 from trnconv.pytorch.streaming import decode_in_chunks, encode_in_chunks
@@ -31,9 +36,13 @@ __all__ = [
     "choose_backend",
     "decode_in_chunks",
     "encode_in_chunks",
+    "forget_packed_weights",
     "functional",
+    "keep_convolutions",
     "nn",
     "patch_",
     "patched",
     "unpatch_",
+    "use_adapter",
+    "with_launches",
 ]

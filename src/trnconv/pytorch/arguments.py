@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from trnconv.errors import UnsupportedError
-from trnconv.pytorch.conv_call import ConvSpec
+from trnconv.pytorch.backends.conv_call import ConvSpec
 
 Axes = int | Sequence[int]
 Tensor = torch.Tensor

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from trnconv.errors import UnsupportedError
-from trnconv.pytorch.arrays import to_array
+from trnconv.pytorch.backends.arrays import to_array
 from trnconv.pytorch.patching.methods import ATTRIBUTE
 from trnconv.runtime.ranges import Ranges
 

@@ -19,9 +19,9 @@ from trnconv.errors import ShapeError
 from trnconv.geometry import REPLICATE, ZEROS, Triple
 from trnconv.pytorch import functional
 from trnconv.pytorch.arguments import Axes, require_no_order, wants_gradient
-from trnconv.pytorch.backends import Backend, asked_for
-from trnconv.pytorch.conv_call import ConvSpec
-from trnconv.pytorch.ops import fused_convolution
+from trnconv.pytorch.backends.choice import Backend, asked_for
+from trnconv.pytorch.backends.conv_call import ConvSpec
+from trnconv.pytorch.operators.convolutions import fused_convolution
 
 Tensor = torch.Tensor
 Cache = tuple[Tensor, ...]

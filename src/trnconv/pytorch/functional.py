@@ -25,7 +25,6 @@ from trnconv.ask.ends import IDENTITY, known_activation
 from trnconv.ask.policy import BF16, Policy, policy_of
 from trnconv.errors import UnsupportedError
 from trnconv.geometry import CIRCULAR, REFLECT, REPLICATE, ZEROS
-from trnconv.pytorch import gradients
 from trnconv.pytorch.arguments import (
     Axes,
     Operands,
@@ -37,10 +36,11 @@ from trnconv.pytorch.arguments import (
     wants_gradient,
     with_batch,
 )
-from trnconv.pytorch.aten import finished
-from trnconv.pytorch.backends import Backend, asked_for
-from trnconv.pytorch.conv_call import ConvSpec
-from trnconv.pytorch.gradients import fused_convolution
+from trnconv.pytorch.backends.aten import finished
+from trnconv.pytorch.backends.choice import Backend, asked_for
+from trnconv.pytorch.backends.conv_call import ConvSpec
+from trnconv.pytorch.operators import gradients
+from trnconv.pytorch.operators.gradients import fused_convolution
 from trnconv.runtime.functional import named
 
 _MODES = (ZEROS, REPLICATE, REFLECT, CIRCULAR)

@@ -17,8 +17,8 @@ import torch
 
 from trnconv.errors import ShapeError, UnsupportedError
 from trnconv.models import ModelEntry, Size, latent_size
-from trnconv.pytorch.tiny_video import TinyVideoAutoencoder
-from trnconv.pytorch.turbo_video import TurboVideoDecoder
+from trnconv.pytorch.networks.tiny_video import TinyVideoAutoencoder
+from trnconv.pytorch.networks.turbo_video import TurboVideoDecoder
 
 DECODE_TIMESTEP = 0.05  # LTX decoders are told how noisy the latent is: a little
 NOISE_SEED = 0  # of decoders that draw noise: equal calls give equal results

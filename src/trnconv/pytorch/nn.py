@@ -14,11 +14,11 @@ from trnconv.ask.ends import ACTIVATIONS, IDENTITY
 from trnconv.ask.policy import BF16
 from trnconv.errors import ShapeError, UnsupportedError
 from trnconv.pytorch import functional
-from trnconv.pytorch.aten import finished
-from trnconv.pytorch.backends import asked_for
-from trnconv.pytorch.kernel_place import runs_kernels
-from trnconv.pytorch.norm_call import MEAN_SQUARE, NormCall
-from trnconv.pytorch.norm_ops import normed
+from trnconv.pytorch.backends.aten import finished
+from trnconv.pytorch.backends.choice import asked_for
+from trnconv.pytorch.backends.kernel_place import runs_kernels
+from trnconv.pytorch.operators.norm_call import MEAN_SQUARE, NormCall
+from trnconv.pytorch.operators.norms import normed
 
 
 class _ModuleOptions:

@@ -28,12 +28,12 @@ from trnconv.observed.step import (
     Operand,
     Step,
 )
-from trnconv.pytorch.arrays import dtype_name
-from trnconv.pytorch.attention_op import ATTENTION_OP
+from trnconv.pytorch.backends.arrays import dtype_name
 from trnconv.pytorch.lazy.ledger import Ledger
 from trnconv.pytorch.lazy.movements import bytes_read
 from trnconv.pytorch.lazy.traits import Traits, parts, tensors_in, traits_of
-from trnconv.pytorch.norm_call import (
+from trnconv.pytorch.operators.attention import ATTENTION_OP
+from trnconv.pytorch.operators.norm_call import (
     FRAME_GROUPS,
     GROUPS,
     ModulationCall,
@@ -41,7 +41,7 @@ from trnconv.pytorch.norm_call import (
     worded_modulation,
     worded_norm,
 )
-from trnconv.pytorch.norm_ops import FACTORS_OP, MODULATION_OP, NORM_OP
+from trnconv.pytorch.operators.norms import FACTORS_OP, MODULATION_OP, NORM_OP
 
 Tensor = torch.Tensor
 _OURS = "trnconv"

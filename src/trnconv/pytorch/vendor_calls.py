@@ -11,12 +11,12 @@ from trnconv.ask.ends import AFTER, IDENTITY
 from trnconv.ask.policy import policy_of
 from trnconv.errors import UnsupportedError
 from trnconv.geometry import Triple
-from trnconv.pytorch import ops
 from trnconv.pytorch.arguments import wants_gradient
-from trnconv.pytorch.arrays import Array, to_array, to_tensor
-from trnconv.pytorch.aten import finished
-from trnconv.pytorch.backends import asked_for, on_neuron
-from trnconv.pytorch.conv_call import ConvSpec
+from trnconv.pytorch.backends.arrays import Array, to_array, to_tensor
+from trnconv.pytorch.backends.aten import finished
+from trnconv.pytorch.backends.choice import asked_for, on_neuron
+from trnconv.pytorch.backends.conv_call import ConvSpec
+from trnconv.pytorch.operators import convolutions
 
 Tensor = torch.Tensor
 _AXES = (0, 2, 3, 4)  # all but channels
@@ -85,14 +85,16 @@ def convolution(
     )
     fused = None if is_late else residual
     w = _torch_layout(filters)
-    y = ops.fused_convolution([x], w, bias, spec, fused, _backend(call, x))
+    y = convolutions.fused_convolution([x], w, bias, spec, fused, _backend(call, x))
     return y + residual if is_late and residual is not None else y
 
 
 def input_gradient(call: VendorOptions, dy: Tensor, filters: Tensor, x: Tensor) -> Tensor:
     """dx, of the type of dy."""
     w = _torch_layout(filters)
-    dx: Tensor = ops.input_gradient(dy, w, list(x.shape), _numbers(call), _backend(call, x))
+    dx: Tensor = convolutions.input_gradient(
+        dy, w, list(x.shape), _numbers(call), _backend(call, x)
+    )
     return dx
 
 
@@ -101,7 +103,7 @@ def filter_gradient(
 ) -> tuple[Tensor, Tensor]:
     """dw [Kd, Kh, Kw, C_in, C_out] and db [C_out], of the type of x; db is a sum of torch's."""
     taps = list(filters.shape[:3])
-    dw: Tensor = ops.filter_gradient(x, dy, taps, _numbers(call), _backend(call, x))
+    dw: Tensor = convolutions.filter_gradient(x, dy, taps, _numbers(call), _backend(call, x))
     db = dy.sum(dim=_AXES, dtype=torch.float32)
     return dw.permute(2, 3, 4, 1, 0).contiguous(), db.to(x.dtype)
 
@@ -127,7 +129,9 @@ def depthwise_conv1d(
         (1, 1, stride[1]), (0, 0, before), (0, 0, after), (1, 1, dilation[1]), img.shape[1]
     )
     backend = asked_for(None) if on_neuron(img) else asked_for(None, target)
-    y = ops.fused_convolution([img[:, :, None]], filters[:, :, None], None, spec, backend=backend)
+    y = convolutions.fused_convolution(
+        [img[:, :, None]], filters[:, :, None], None, spec, backend=backend
+    )
     return y[:, :, 0]
 
 

@@ -9,7 +9,7 @@ from nkisim.machine import TRN2
 from trnconv.bringup import stage3
 from trnconv.bringup.ladder import GREEN, OFF, climb
 from trnconv.errors import UnsupportedError
-from trnconv.pytorch import adapters
+from trnconv.pytorch.backends import adapters
 from trnconv.pytorch.lazy import session
 
 # Not with the other tests of torch: a process has one private backend, and keeps it.

@@ -21,7 +21,7 @@ from trnconv.freezing.problems import FrozenProblem
 from trnconv.freezing.template import frozen
 from trnconv.freezing.template.images import packed
 from trnconv.geometry import conv_shape
-from trnconv.pytorch.arrays import to_array
+from trnconv.pytorch.backends.arrays import to_array
 from trnconv.runtime.launch import prepare
 from trnconv.runtime.plans import plans_for
 from yardstick import limit_s

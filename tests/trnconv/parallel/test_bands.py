@@ -15,8 +15,8 @@ from trnconv.parallel.levels import Levels
 from trnconv.parallel.rows_read import Sliding, out_bands, reading
 from trnconv.parallel.strips import alike, strips
 from trnconv.parallel.traffic import LinkOffer, halo_area
-from trnconv.pytorch.conv_call import ConvSpec
-from trnconv.pytorch.ops import fused_convolution
+from trnconv.pytorch.backends.conv_call import ConvSpec
+from trnconv.pytorch.operators.convolutions import fused_convolution
 
 NAMED = {"zeros": "constant"}
 

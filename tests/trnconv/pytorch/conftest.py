@@ -24,9 +24,9 @@ def jit():
 def on_device(request, jit, monkeypatch):
     """Tensors of this test are on a Neuron device that has this adapter; "cpu" plays it."""
     from neuron_doubles import FakeNkiOp
-    from trnconv.pytorch import adapters, backends, packed_weights
+    from trnconv.pytorch.backends import adapters, choice, packed_weights
 
-    monkeypatch.setattr(backends, "NEURON_DEVICES", ("cpu",))
+    monkeypatch.setattr(choice, "NEURON_DEVICES", ("cpu",))
     monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn2")
     ways = {
         "xla": lambda: adapters.XlaAdapter(jit),

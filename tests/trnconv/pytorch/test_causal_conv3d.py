@@ -15,7 +15,7 @@ from torch.nn import functional
 from integer_networks import integers
 from trnconv.errors import ShapeError, UnsupportedError
 from trnconv.pytorch import causal_conv3d
-from trnconv.pytorch.conv_call import ConvSpec, words_of
+from trnconv.pytorch.backends.conv_call import ConvSpec, words_of
 
 pytestmark = pytest.mark.torch
 

@@ -10,16 +10,8 @@ from neuron_doubles import FakeJit
 from trnconv.ask.policy import ALWAYS_DIRECT, Policy
 from trnconv.errors import PlanError, TrnconvError, UnsupportedError
 from trnconv.forms.minimal.error import RangeError
-from trnconv.pytorch import (
-    adapters,
-    backends,
-    calibrate,
-    causal_conv3d,
-    functional,
-    packed_weights,
-    patch_,
-    patched,
-)
+from trnconv.pytorch import calibrate, causal_conv3d, functional, patch_, patched
+from trnconv.pytorch.backends import adapters, choice, packed_weights
 from trnconv.runtime.launch import Prepared
 from trnconv.runtime.ranges import MARGIN, Ranges
 
@@ -153,7 +145,7 @@ def test_data_outside_the_range_is_refused_where_somebody_looks(model):
 @pytest.fixture
 def on_device(monkeypatch):
     jit = FakeJit()
-    monkeypatch.setattr(backends, "NEURON_DEVICES", ("cpu",))
+    monkeypatch.setattr(choice, "NEURON_DEVICES", ("cpu",))
     adapters.use_adapter(adapters.XlaAdapter(jit, cores=1, machine="trn2"))
     yield jit
     adapters.use_adapter(None)
@@ -175,7 +167,7 @@ def test_a_device_runs_fast_kernels_of_calibrated_layers(on_device, pieces, monk
     names = [name for name, _ in on_device.called]
     assert names == [f"minimal_of_{('one', 'two', 'three')[pieces - 1]}"] * 2
     assert len(packings) == 1
-    monkeypatch.setattr(backends, "NEURON_DEVICES", ())
+    monkeypatch.setattr(choice, "NEURON_DEVICES", ())
     expected, _ = causal_conv3d(chunk, w, bias, cache, padding=1, accuracy=known, backend="nkisim")
     assert torch.equal(found, expected)
 

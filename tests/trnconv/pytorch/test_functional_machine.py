@@ -9,8 +9,9 @@ import nkisim
 import trnconv
 from integer_networks import integers
 from trnconv.errors import UnsupportedError
-from trnconv.pytorch import causal_conv3d, functional, nn, simulator
-from trnconv.pytorch.backends import Simulated, asked_for, machine_of
+from trnconv.pytorch import causal_conv3d, functional, nn
+from trnconv.pytorch.backends import simulator
+from trnconv.pytorch.backends.choice import Simulated, asked_for, machine_of
 
 pytestmark = pytest.mark.torch
 

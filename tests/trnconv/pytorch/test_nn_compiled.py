@@ -6,8 +6,8 @@ torch = pytest.importorskip("torch")
 
 from guide_vae import CausalVae, loss_of, moving_squares
 from trnconv.pytorch import nn
-from trnconv.pytorch.norm_call import LENGTH, NormCall
-from trnconv.pytorch.norm_ops import normed
+from trnconv.pytorch.operators.norm_call import LENGTH, NormCall
+from trnconv.pytorch.operators.norms import normed
 
 pytestmark = [pytest.mark.torch, pytest.mark.training]
 

@@ -12,8 +12,8 @@ from torch import nn
 from trnconv.errors import UnsupportedError
 from trnconv.pytorch import PatchReport, patch_, unpatch_
 from trnconv.pytorch.arguments import wants_gradient
-from trnconv.pytorch.conv_call import ConvSpec
-from trnconv.pytorch.ops import fused_convolution
+from trnconv.pytorch.backends.conv_call import ConvSpec
+from trnconv.pytorch.operators.convolutions import fused_convolution
 from trnconv.pytorch.patching.methods import ATTRIBUTE
 
 _DISPATCH, _TRY, _PACKED = "install_nki_dispatch", "_maybe_nki_forward", "_nki_packed_filters"

@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-from trnconv.pytorch.attention_op import attended, attention_refusal
 from trnconv.pytorch.lazy.context import PatchContext
 from trnconv.pytorch.lazy.deferred_mask import MaskKind
 from trnconv.pytorch.lazy.masks import finds_attention, mask_of
+from trnconv.pytorch.operators.attention import attended, attention_refusal
 
 Tensor = torch.Tensor
 _TYPES = (torch.bfloat16, torch.float16)

@@ -12,7 +12,7 @@ from math import prod
 import torch
 
 from trnconv.ask.coarse_residual import CoarseResidual
-from trnconv.pytorch.aten import in_cells
+from trnconv.pytorch.backends.aten import in_cells
 from trnconv.pytorch.lazy.bypass import passing
 from trnconv.pytorch.lazy.cell import LazyCell, ViewOf, as_memory
 from trnconv.pytorch.lazy.context import PatchContext

@@ -10,11 +10,11 @@ from typing import Any
 from nkisim.machine import Reading
 from trnconv.ask.ends import ELU, IDENTITY, ITEM_BYTES
 from trnconv.ask.question import Question
-from trnconv.pytorch.kernel_place import runs_kernels
+from trnconv.pytorch.backends.kernel_place import runs_kernels
 from trnconv.pytorch.lazy.context import PatchContext
 from trnconv.pytorch.lazy.deferred_conv import PendingConv
 from trnconv.pytorch.lazy.modelled_time import priced
-from trnconv.pytorch.norm_ops import place_of
+from trnconv.pytorch.operators.norms import place_of
 
 _COMPARED = 4096  # questions of a process
 

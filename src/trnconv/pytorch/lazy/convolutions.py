@@ -12,8 +12,8 @@ from trnconv.ask.ends import is_composed
 from trnconv.ask.launches import launches
 from trnconv.errors import UnsupportedError
 from trnconv.geometry import ConvShape
-from trnconv.pytorch.conv_call import ConvSpec
-from trnconv.pytorch.kernel_place import runs_kernels
+from trnconv.pytorch.backends.conv_call import ConvSpec
+from trnconv.pytorch.backends.kernel_place import runs_kernels
 from trnconv.pytorch.lazy.as_images import put_in_order
 from trnconv.pytorch.lazy.bypass import passing
 from trnconv.pytorch.lazy.cell import LazyCell, ViewOf, as_kernels_leave_it, require_movable
@@ -41,7 +41,7 @@ from trnconv.pytorch.lazy.tensor import LazyTensor
 from trnconv.pytorch.lazy.unread import unseen
 from trnconv.pytorch.lazy.video import AxisOrder, FrameRun, LazyVideo
 from trnconv.pytorch.lazy.videos import lines_of, video_of
-from trnconv.pytorch.norm_ops import place_of
+from trnconv.pytorch.operators.norms import place_of
 
 Tensor = torch.Tensor
 _ORDERS = {1: AxisOrder.lines, 2: AxisOrder.images, 3: AxisOrder.video}  # by rank

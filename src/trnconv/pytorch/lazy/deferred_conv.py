@@ -15,14 +15,14 @@ from trnconv.ask.ends import IDENTITY, NormEnd, norm_text
 from trnconv.ask.policy import ALWAYS_DIRECT
 from trnconv.ask.question import Question
 from trnconv.geometry import ConvShape
-from trnconv.pytorch.arrays import dtype_name
-from trnconv.pytorch.backends import on_neuron
-from trnconv.pytorch.conv_call import ConvSpec
+from trnconv.pytorch.backends.arrays import dtype_name
+from trnconv.pytorch.backends.choice import on_neuron
+from trnconv.pytorch.backends.conv_call import ConvSpec
 from trnconv.pytorch.lazy.deferred_result import Pending
 from trnconv.pytorch.lazy.ledger import Ledger, PolicedConv
 from trnconv.pytorch.lazy.memory import Counted, require_present, same_memory, storage_of
-from trnconv.pytorch.normed_op import OutputNorming, normed_convolution
-from trnconv.pytorch.ops import fused_convolution
+from trnconv.pytorch.operators.convolutions import fused_convolution
+from trnconv.pytorch.operators.normed_convolution import OutputNorming, normed_convolution
 
 Tensor = torch.Tensor
 ByTorch = Callable[[Tensor], Tensor]

@@ -14,8 +14,8 @@ from trnconv.pytorch.lazy.deferred_conv import dense
 from trnconv.pytorch.lazy.materialize import done, stored
 from trnconv.pytorch.lazy.memory import storage_of
 from trnconv.pytorch.lazy.video import NO_PADS, AxisOrder, FrameRun, LazyVideo
-from trnconv.pytorch.norm_call import FRAME_GROUPS, GROUPS, ModulationCall, NormCall
-from trnconv.pytorch.norm_ops import (
+from trnconv.pytorch.operators.norm_call import FRAME_GROUPS, GROUPS, ModulationCall, NormCall
+from trnconv.pytorch.operators.norms import (
     factors_refusal,
     group_factors,
     modulated,

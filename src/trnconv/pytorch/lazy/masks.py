@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from trnconv.pytorch.kernel_place import runs_kernels
+from trnconv.pytorch.backends.kernel_place import runs_kernels
 from trnconv.pytorch.lazy.cell import LazyCell, ViewOf
 from trnconv.pytorch.lazy.context import PatchContext
 from trnconv.pytorch.lazy.deferred_mask import (

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from trnconv.pytorch.kernel_place import runs_kernels
+from trnconv.pytorch.backends.kernel_place import runs_kernels
 from trnconv.pytorch.lazy.cell import LazyCell, ViewOf, as_kernels_leave_it
 from trnconv.pytorch.lazy.context import PatchContext
 from trnconv.pytorch.lazy.convolutions import as_video

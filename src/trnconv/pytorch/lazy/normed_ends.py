@@ -14,8 +14,8 @@ from trnconv.pytorch.lazy.deferred_conv import PendingConv
 from trnconv.pytorch.lazy.deferred_norm import DeferredNorm
 from trnconv.pytorch.lazy.deferred_result import Pending
 from trnconv.pytorch.lazy.modelled_time import is_normed_faster
-from trnconv.pytorch.norm_ops import place_of
-from trnconv.pytorch.normed_op import OutputNorming
+from trnconv.pytorch.operators.normed_convolution import OutputNorming
+from trnconv.pytorch.operators.norms import place_of
 
 Tensor = torch.Tensor
 _MOST_PARTS = 2  # tensors of a norm

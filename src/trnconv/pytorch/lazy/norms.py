@@ -43,7 +43,7 @@ from trnconv.pytorch.lazy.operator_call import Operator
 from trnconv.pytorch.lazy.tensor import LazyTensor
 from trnconv.pytorch.lazy.unread import unseen
 from trnconv.pytorch.lazy.video import AxisOrder
-from trnconv.pytorch.norm_call import FRAME_GROUPS, GROUPS, LENGTH, MEAN_SQUARE, NormCall
+from trnconv.pytorch.operators.norm_call import FRAME_GROUPS, GROUPS, LENGTH, MEAN_SQUARE, NormCall
 
 Tensor = torch.Tensor
 Note = Callable[[PatchContext, Any, Any, Any], Any]

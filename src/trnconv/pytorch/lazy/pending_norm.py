@@ -10,8 +10,8 @@ from itertools import pairwise
 import torch
 
 from trnconv.ask.ends import IDENTITY
-from trnconv.pytorch.aten import finished
-from trnconv.pytorch.backends import on_neuron
+from trnconv.pytorch.backends.aten import finished
+from trnconv.pytorch.backends.choice import on_neuron
 from trnconv.pytorch.lazy.deferred_norm import DeferredNorm, NormPart
 from trnconv.pytorch.lazy.deferred_result import Pending
 from trnconv.pytorch.lazy.memory import Counted

@@ -18,11 +18,11 @@ import torch
 
 from trnconv.ask.ends import IDENTITY
 from trnconv.ask.policy import DIRECT, Policy
-from trnconv.pytorch.backends import on_neuron
+from trnconv.pytorch.backends.choice import on_neuron
 from trnconv.pytorch.lazy.context import PatchContext
 from trnconv.pytorch.lazy.deferred_result import Pending
 from trnconv.pytorch.lazy.video import FrameRun
-from trnconv.pytorch.norm_call import LENGTH, MEAN_SQUARE, NormCall
+from trnconv.pytorch.operators.norm_call import LENGTH, MEAN_SQUARE, NormCall
 
 _SHRINKING = (IDENTITY, "silu", "relu", "tanh", "gelu", "gelu_tanh", "mish")
 _ROUNDED = 1.01  # sums, roots and products of a kernel are rounded, the result to 16 bits

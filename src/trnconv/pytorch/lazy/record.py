@@ -6,7 +6,7 @@ import torch
 
 from trnconv.ask.policy import ALWAYS_DIRECT, Policy
 from trnconv.geometry import ZEROS, conv_shape, transposed_shape
-from trnconv.pytorch.arrays import dtype_name
+from trnconv.pytorch.backends.arrays import dtype_name
 from trnconv.pytorch.lazy.filters import Filters
 from trnconv.pytorch.lazy.ledger import Ledger, PolicedConv
 

@@ -15,15 +15,15 @@ from trnconv.ask.question import Question
 from trnconv.ask.starts import start_of
 from trnconv.geometry import ConvShape
 from trnconv.neighbours.group_norm.problem import GroupNorm
-from trnconv.pytorch.arrays import dtype_name
+from trnconv.pytorch.backends.arrays import dtype_name
 from trnconv.pytorch.lazy.deferred_conv import dense
 from trnconv.pytorch.lazy.deferred_norm import DeferredNorm, NormPart
 from trnconv.pytorch.lazy.materialize import stored
 from trnconv.pytorch.lazy.modelled_time import is_planned, priced
 from trnconv.pytorch.lazy.pending_norm import PendingNorm
 from trnconv.pytorch.lazy.video import FrameRun
-from trnconv.pytorch.norm_call import GROUPS
-from trnconv.pytorch.norm_ops import factors_refusal, group_factors, place_of
+from trnconv.pytorch.operators.norm_call import GROUPS
+from trnconv.pytorch.operators.norms import factors_refusal, group_factors, place_of
 
 Tensor = torch.Tensor
 _COMPARED = 4096  # pairs of a process

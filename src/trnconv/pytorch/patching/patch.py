@@ -11,8 +11,8 @@ from torch import nn
 from trnconv.ask.policy import BF16, Policy, policy_of
 from trnconv.errors import UnsupportedError
 from trnconv.host.switches import PLAIN_TENSORS
-from trnconv.pytorch.adapters import require_adapter
-from trnconv.pytorch.backends import NEURON_DEVICES, Backend, asked_for
+from trnconv.pytorch.backends.adapters import require_adapter
+from trnconv.pytorch.backends.choice import NEURON_DEVICES, Backend, asked_for
 from trnconv.pytorch.lazy.context import ALL_REWRITES, PatchContext, Rewrites
 from trnconv.pytorch.lazy.convolutions import unsupported_type
 from trnconv.pytorch.lazy.ledger import Ledger

@@ -1,0 +1,1 @@
+"""Who computes what is asked of torch: nkisim, a device, or torch itself."""

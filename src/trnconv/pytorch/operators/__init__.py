@@ -1,0 +1,1 @@
+"""Operators of torch.library on our kernels, and what torch asks of one: gradients, FLOPs."""
