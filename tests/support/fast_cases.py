@@ -10,6 +10,7 @@ _BY_ROWS = {"axis": ROWS, "units": 4, "rows": 4, "columns": 99, "x_slots": 6, "v
 _PAIR = {"units": 1, "body_blocks": 2}
 _FOUR = {"transform": "F(4,3)"}
 _LATE = _FOUR | {"streamed": 4, "x_tiles": 2, "columns": 6}
+_COLUMNS = {"stacked_columns": 4}
 _PAIRS = _BY_ROWS | {"frame_pairs": True, "x_slots": 8, "v_slots": 2, "body_blocks": 2}
 
 CASES = {
@@ -26,6 +27,12 @@ CASES = {
         (0, 1, 1),
         _BY_FRAMES | {"columns": 6, "pieces": (1, 1, 4)},
     ),
+    "a_last_block_of_one_column": (
+        (1, 192, 6, 5, 9),
+        (192, 192, 3, 3, 3),
+        (0, 1, 1),
+        _BY_FRAMES | {"columns": 4},
+    ),
     "rests_in_pairs_of_rows": (
         (1, 192, 6, 5, 11),
         (192, 192, 3, 3, 3),
@@ -37,6 +44,24 @@ CASES = {
         (192, 192, 3, 3, 3),
         (0, 1, 1),
         _BY_FRAMES | {"columns": 6, "machine": "trn2+column-tiles"},
+    ),
+    "four_columns": (
+        (1, 160, 6, 5, 11),
+        (160, 160, 3, 3, 3),
+        (0, 1, 1),
+        _BY_FRAMES | _COLUMNS | {"columns": 8, "pieces": (1, 1, 4)},
+    ),
+    "four_columns_of_four_rows": (
+        (2, 40, 4, 13, 11),
+        (144, 40, 3, 3, 3),
+        ((2, 0), 1, 1),
+        _BY_ROWS | _FOUR | _COLUMNS | {"columns": 4, "streamed": 4},
+    ),
+    "four_columns_in_column_tiles": (
+        (1, 40, 6, 5, 11),
+        (160, 40, 3, 3, 3),
+        (0, 1, 1),
+        _BY_FRAMES | _COLUMNS | {"machine": "trn2+column-tiles"},
     ),
     "causal": ((2, 40, 4, 6, 11), (140, 40, 3, 3, 3), ((2, 0), 1, 1), _BY_FRAMES | {"columns": 6}),
     "taps_along_frames_only": ((1, 40, 6, 7, 11), (70, 40, 3, 1, 1), 0, _BY_FRAMES),
@@ -196,6 +221,12 @@ CASES = {
         (0, 1, 1),
         _PAIRS | {"units": 8, "x_slots": 6, "columns": 6, "rolled": True, "gpsimd_pairs": True},
     ),
+    "pairs_of_four_columns": (
+        (1, 160, 5, 9, 11),
+        (130, 160, 3, 3, 3),
+        (0, 1, 1),
+        _PAIRS | _COLUMNS | {"units": 8, "x_slots": 6, "columns": 8},
+    ),
     "late_pairs_in_a_loop": (
         (1, 512, 4, 24, 11),
         (200, 512, 3, 3, 3),
@@ -241,6 +272,13 @@ REPLICATED = {
         (192, 192, 3, 3, 3),
         ((2, 0), 1, 1),
         _BY_FRAMES | {"columns": 6, "paired_rows": True},
+        _EVERYWHERE,
+    ),
+    "four_columns": (
+        (1, 160, 4, 37, 11),
+        (160, 160, 3, 3, 3),
+        ((2, 0), 1, 1),
+        _BY_FRAMES | _COLUMNS | {"columns": 8, "rolled": True},
         _EVERYWHERE,
     ),
     "three_copies": (

@@ -181,23 +181,26 @@ def _by_dma(question: Question, cores: int) -> tuple[Plan, ...]:
     return _having(question, cores, "by_dma")
 
 
-def _having(question: Question, cores: int, *decisions: str) -> tuple[Plan, ...]:
+def _having(question: Question, cores: int, *made: str, **decided: int) -> tuple[Plan, ...]:
     """The fastest plan of a family that has made some decisions, the same for every core."""
     for offer in offers_of(question):
         for priced in offer.plans:
-            if all(getattr(priced.plan, decision) for decision in decisions):
+            yes = all(getattr(priced.plan, decision) for decision in made)
+            if yes and all(getattr(priced.plan, name) == decided[name] for name in decided):
                 return (priced.plan,) * cores
-    raise PlanError(f"no plan of {question.shape} has {' and '.join(decisions)}. Report it.")
+    raise PlanError(
+        f"no plan of {question.shape} has {' and '.join((*made, *decided))}. Report it."
+    )
 
 
-def _deciding(*decisions: str) -> Callable[[Question, int], tuple[Plan, ...]]:
+def _deciding(*made: str, **decided: int) -> Callable[[Question, int], tuple[Plan, ...]]:
     """By minimal filtering that has made some decisions; else by what is taken instead."""
 
     def planned(question: Question, cores: int) -> tuple[Plan, ...]:
         asked = only(question, "minimal")
         if not is_searched(asked):
             return plans_for(question, cores)
-        return _having(asked, cores, *decisions)
+        return _having(asked, cores, *made, **decided)
 
     return planned
 
@@ -241,6 +244,14 @@ def _pairs_question(machine: Machine) -> Question:
     policy = Policy(BF16, x_max=4.0, least_macs=0)
     c_in, c_out = PARTITIONS, 2 * PARTITIONS
     shape = conv_shape((1, c_in, 6, 8, 32), (c_out, c_in, 3, 3, 3), padding=(0, 1, 1))
+    return Question(shape, machine, policy=policy)
+
+
+def _columns_question(machine: Machine) -> Question:
+    """A quarter of a tile of output channels more than a tile; exact for integers."""
+    policy = Policy(BF16, x_max=4.0, least_macs=0)
+    c_out = PARTITIONS + PARTITIONS // 4
+    shape = conv_shape((1, 64, 3, 8, 32), (c_out, 64, 3, 3, 3), padding=(0, 1, 1))
     return Question(shape, machine, policy=policy)
 
 
@@ -355,6 +366,12 @@ LAYERS: Final = (
         "two frames at once, by sums and differences of frames that sums in SBUF are added to",
         _pairs_question,
         _deciding("frame_pairs"),
+    ),
+    LadderLayer(
+        "columns",
+        "four columns of 32 output channels in one matmul, taken out of PSUM one by one",
+        _columns_question,
+        _deciding(stacked_columns=4),
     ),
     LadderLayer(
         "difference",

@@ -42,6 +42,7 @@ LEFT_OUT = {
         "gpsimd",
         "streamed",
         "pairs",
+        "columns",
     ],
 )
 def test_a_layer_is_right(name):

@@ -20,7 +20,6 @@ from trnconv.forms.dma import moved_ns
 from trnconv.forms.float_terms import TERMS
 from trnconv.forms.minimal.blocks import BlockSpan, computed_share
 from trnconv.forms.minimal.channels import (
-    STACKS,
     in_channels,
     matrices_of_a_load,
     out_channels,
@@ -124,7 +123,7 @@ def rates_of(plan: MinimalPlan) -> Rates:
         plan,
         units=1,
         rows=plan.m,
-        columns=min(plan.columns, max(STACKS)),
+        columns=min(plan.columns, plan.stacked_columns),
         **LEAST,
     )
     return _rates(same)
@@ -162,9 +161,7 @@ def _rates(plan: MinimalPlan) -> Rates:
         repeats_columns=replicates(plan.shape, WIDTH),
         scaled=plan.start.scaled,
         ins=tuple(InRates(count, *look) for look, count in alike.items()),
-        outs=tuple(
-            _out_rates(plan, stack) for stack in STACKS if any(o.stack == stack for o in outs)
-        ),
+        outs=tuple(_out_rates(plan, stack) for stack in sorted({tile.stack for tile in outs})),
         weight_columns=weights * algorithm.products * plan.stages,
     )
 

@@ -36,7 +36,14 @@ from trnconv.forms.minimal.cost import (
     likely_ns,
     longest_body,
 )
-from trnconv.forms.minimal.plan import DEPTH, HEIGHT, V_BYTES, WIDTH, MinimalPlan
+from trnconv.forms.minimal.plan import (
+    DEPTH,
+    HEIGHT,
+    STACKED_COLUMNS,
+    V_BYTES,
+    WIDTH,
+    MinimalPlan,
+)
 from trnconv.forms.minimal.rules import broken_rules, may_add_first
 from trnconv.forms.minimal.sbuf import group_columns, room_of, sbuf_end
 from trnconv.forms.minimal.tempo import Tempo, broken_tempo, tempo_of
@@ -142,8 +149,22 @@ def start(
         start=question.start,
         gpsimd_steps=max(transform_of(transform).apart),
         gpsimd_residual=may_add_first(question.end) and not question.reproducible,
+        stacked_columns=_most_columns(question),
         frame_pairs=pairs,
         gpsimd_pairs=pairs,
+    )
+
+
+def _most_columns(question: Question) -> int:
+    """That may share a matmul of few output channels; more than two if there is something to gain.
+
+    With one tap along columns there is not, and reproducible plans have two.
+    """
+    fewest, most = STACKED_COLUMNS
+    rest = question.shape.c_out % question.machine.partitions
+    fits = 0 < rest * most <= question.machine.partitions
+    return (
+        most if fits and question.shape.kernel[WIDTH] > 1 and not question.reproducible else fewest
     )
 
 
@@ -204,9 +225,10 @@ def _sizes(base: MinimalPlan, budget: int) -> list[MinimalPlan]:
     """Sizes of blocks, the most promising within so many static instructions first."""
     paired = (False, True) if _can_pair(base) else (False,)
     sizes = [
-        base.but(units=units, rows=rows, columns=columns, paired_rows=pair)
+        stacked.but(units=units, rows=rows, columns=columns, paired_rows=pair)
+        for stacked in _stacked(base)
         for rows in _row_counts(base)
-        for columns in _column_counts(base)
+        for columns in _column_counts(stacked)
         if _sensible(base, rows, columns)
         for units in _unit_counts(base)
         for pair in paired
@@ -229,13 +251,20 @@ def _late_sizes(base: MinimalPlan, budget: int) -> list[MinimalPlan]:
     return sorted(
         [
             units.but(rows=rows, columns=columns)
-            for units in _late_units(plain)
+            for stacked in _stacked(plain)
+            for units in _late_units(stacked)
             for rows in _row_counts(base)
-            for columns in _column_counts(base)
+            for columns in _column_counts(stacked)
             if _sensible(units, rows, columns, least=_LATE_FILL)
         ],
         key=lambda sized: likely_ns(sized, budget),
     )
+
+
+def _stacked(base: MinimalPlan) -> list[MinimalPlan]:
+    """With each number of columns that may share a matmul."""
+    columns = dict.fromkeys((STACKED_COLUMNS[0], base.stacked_columns))
+    return [base.but(stacked_columns=count) for count in columns]
 
 
 def _late_units(plan: MinimalPlan) -> list[MinimalPlan]:

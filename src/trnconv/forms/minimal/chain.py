@@ -33,6 +33,9 @@ class Chain(nl.NKIObject):
         self.lines = tile.lines
         self.rows = rectangle.row_end - rectangle.row
         self.columns = rectangle.column_end - rectangle.column
+        # A block may end before the last of the columns that share a matmul.
+        left = block.kind.columns - rectangle.column * tile.stack
+        self.phases = min(tile.stack, left)
         self.stage = unit.number % core.recipe.stages
         self.banks: list[nl.NkiTensor] = []  # in hand
         self.kept: list[nl.NkiTensor] = []  # what the second part of a chain needs of the first

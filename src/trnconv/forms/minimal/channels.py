@@ -3,7 +3,8 @@
 Whole tiles of channels fill the partitions by themselves. What is left of the input channels, if it
 is half a tile or less, stands on the partitions more than once, each copy shifted by one column (or
 row), so that one matmul has several taps. What is left of the output channels, if it is half a tile
-or less, shares the array's columns with the same channels of the next output column.
+or less, shares the array's columns with the same channels of the next output column; if it is a
+quarter or less, perhaps with those of the next three.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from trnconv.forms.minimal.plan import DEPTH, HEIGHT, WIDTH, MinimalPlan
 from trnconv.geometry import REPLICATE, ConvShape
 
 Shift = tuple[int, int]  # rows and columns
-STACKS = (1, 2)  # columns that may share a matmul
 _MOST_STREAMED = 36  # matrices of one load of streamed weights; more would fill SBUF
 
 
@@ -133,8 +133,9 @@ def out_channels(plan: MinimalPlan) -> tuple[OutChannels, ...]:
     """The tiles of output channels."""
     machine = plan.target
     quadrant = machine.quadrant_partitions if plan.shares_columns else 0
+    stack = plan.stacked_columns
     parallel = machine.timing.column_tiles_parallel == 1
-    return _out_channels(plan.shape.c_out, machine.partitions, quadrant, parallel)
+    return _out_channels(plan.shape.c_out, machine.partitions, quadrant, stack, parallel)
 
 
 @lru_cache(maxsize=256)
@@ -142,6 +143,7 @@ def _out_channels(
     c_out: int,
     size: int,
     quadrant: int,
+    stack: int,
     parallel: bool,  # noqa: FBT001
 ) -> tuple[OutChannels, ...]:
     """`quadrant` partitions is where engines may begin; 0 if there is no column to share with."""
@@ -151,8 +153,8 @@ def _out_channels(
         return tuple(whole)
     if quadrant == 0:
         return (*whole, OutChannels(c_out - rest, rest))
-    pitch = quadrant if rest <= quadrant else size // STACKS[-1]
-    return (*whole, OutChannels(c_out - rest, rest, STACKS[-1], pitch, parallel and rest == pitch))
+    pitch = quadrant if rest <= quadrant else size // stack
+    return (*whole, OutChannels(c_out - rest, rest, stack, pitch, parallel and rest == pitch))
 
 
 def matrices_of_a_load(taps: int) -> int:

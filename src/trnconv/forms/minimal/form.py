@@ -24,7 +24,7 @@ from trnconv.forms.minimal.transforms import OUTER, TRANSFORMS, Transform, whole
 from trnconv.geometry import ConvShape
 
 _LEAST_CHANNELS = 96  # with fewer, the transforms take longer than the multiplications they save
-_LEAST_OUTPUTS = 32  # with fewer, a direct matmul has outputs of more columns than two
+_LEAST_OUTPUTS = 17  # with fewer, outputs of a direct matmul have twice as many columns
 
 
 class MinimalFamily(NamedTuple):

@@ -95,7 +95,7 @@ class Goal(nl.NKIObject):
         plain = recipe.end.activation == IDENTITY and not adds
         if not plain:
             chain.add(between, bank, scale, other)
-        for phase in range(chain.tile.stack):
+        for phase in range(chain.phases):
             first = phase * chain.tile.pitch
             last = first + channels
             written = self.view(out, output, phase)
@@ -117,7 +117,7 @@ class Goal(nl.NKIObject):
         chain = self.chain
         if self.added == None or output not in chain.core.recipe.gpsimd_outputs:
             return other
-        for phase in range(chain.tile.stack):
+        for phase in range(chain.phases):
             first = phase * chain.tile.pitch
             last = first + chain.tile.channels
             residual = self.view(self.added, output, phase)

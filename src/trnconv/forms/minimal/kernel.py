@@ -361,7 +361,7 @@ def run_unit(
         do_step(core, blocks[work.prepare.block], work)
     chains = 0
     for tile in group.tiles:
-        chains += len(block.kind.outs[tile.stack - 1].tiles)
+        chains += len(block.kind.outs[tile.number].tiles)
     filler = Filler(core, blocks, works, chains, late)
     wanted = block.kind.units[unit.number]
     if len(wanted.outputs) == 0:
@@ -377,7 +377,7 @@ def run_unit(
             out = core.next_out()
             outs.append(out)
             added = residual_of(core, block, unit, tile)
-        rectangles = block.kind.outs[tile.stack - 1].tiles
+        rectangles = block.kind.outs[tile.number].tiles
         for number in range(len(rectangles)):
             one = Chain(core, block, unit, tile, rectangles[number], group.weight)
             goal = Goal(one, out, added, number == len(rectangles) - 1)

@@ -8,7 +8,6 @@ from trnconv.forms.float_terms import bf16_terms
 from trnconv.forms.form import ArraySpec, Lowered
 from trnconv.forms.minimal.blocks import BlockAt, BlockSpan, blocks
 from trnconv.forms.minimal.channels import (
-    STACKS,
     in_channels,
     matrices_of_a_load,
     out_channels,
@@ -271,7 +270,7 @@ def kind_of(plan: MinimalPlan, block: BlockAt) -> MinimalBlockType:
         v_columns=column.ins,
         columns=column.outs,
         ins=tuple(in_part(plan, tile, row, column) for tile in in_channels(plan)),
-        outs=tuple(_out_part(plan, row, column, stack) for stack in STACKS),
+        outs=tuple(_out_part(plan, row, column, tile.stack) for tile in out_channels(plan)),
         frames=block.frame.frames,
         units=units,
     )

@@ -345,11 +345,11 @@ class Pipeline(InputRun):
         added = None if output in self.score.gpsimd_outputs else goal.added
         if self.score.end.activation != IDENTITY or added is not None:
             self._add(between, bank, other, goal.elems)
-            for part in between.parts(goal.tile.stack):
+            for part in between.parts(goal.tile.phases):
                 self._finish_output(goal, out, part, added)
                 between.free = max(between.free, part.free)
             return
-        for _ in range(goal.tile.stack):
+        for _ in range(goal.tile.phases):
             ready = max(bank.vector_ready, other.vector_ready, out.free)
             placed = self.vector(self.costs.vector(goal.elems, psum=True), ready)
             self.used(placed.released, bank, other)
@@ -360,7 +360,7 @@ class Pipeline(InputRun):
         if goal.added is None or output not in self.score.gpsimd_outputs:
             return other
         ready = max(other.ready, goal.added.ready, dst.free)
-        for _ in range(goal.tile.stack):
+        for _ in range(goal.tile.phases):
             placed = self.gpsimd(self.costs.gpsimd(goal.elems), ready)
             self.used(placed.released, goal.added, other)
             dst.written(placed.visible + self.hop_ns)

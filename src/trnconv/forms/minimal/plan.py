@@ -16,7 +16,7 @@ DEPTH, HEIGHT, WIDTH = 0, 1, 2
 V_DTYPE = "float16"  # of transformed inputs and weights
 V_BYTES = ITEM_BYTES[V_DTYPE]
 PAIR = 2  # frames whose sum or difference is transformed, if frames are paired
-STACKED_COLUMNS = 2  # that a matmul of few output channels makes
+STACKED_COLUMNS = (2, 4)  # that a matmul of few output channels may make
 _ALONG = {DEPTH: "frames", HEIGHT: "rows"}
 
 
@@ -82,6 +82,7 @@ class MinimalPlan(Plan):
     x_tiles: int = 0  # of input channels in SBUF, loaded as they are transformed; 0: all, ahead
     frame_pairs: bool = False  # tiles of rows of two frames, which F(2,3) computes together
     gpsimd_pairs: bool = False  # that engine makes sums and differences of frames
+    stacked_columns: int = STACKED_COLUMNS[0]  # of few output channels, that share a matmul
     late_pauses: int = 0  # of a unit, before the first step that prepares the next: see filler.py
     cut_from_end: bool = (
         False  # of rows that no blocks fill, the first block has fewer, not the last
@@ -108,12 +109,14 @@ class MinimalPlan(Plan):
 
         Output channels that share a matmul with those of the next column are summed by whether
         their column is the first or the second: blocks must not begin between the two. Plans
-        differ in whether a residual is added before the last product.
+        differ in whether a residual is added before the last product, and in how many columns
+        share a matmul if it may be more than two.
         """
         whole = self.columns >= self.shape.out_size(WIDTH)
-        even = self.columns % STACKED_COLUMNS == 0
+        two = self.stacked_columns == STACKED_COLUMNS[0]
+        even = self.columns % STACKED_COLUMNS[0] == 0
         last = not self.gpsimd_residual and not self.frame_pairs
-        return self.by_rows and last and (not self.shares_columns or whole or even)
+        return self.by_rows and last and two and (not self.shares_columns or whole or even)
 
     @property
     def expected_ratio(self) -> float:
@@ -234,7 +237,7 @@ class MinimalPlan(Plan):
     def shares_columns(self) -> bool:
         """Whether output channels that fill no tile share a matmul with those of a next column."""
         rest, lines = self.shape.c_out % self.target.partitions, self.target.partitions
-        return self.columns > 1 and 0 < rest * STACKED_COLUMNS <= lines
+        return self.columns > 1 and 0 < rest * STACKED_COLUMNS[0] <= lines
 
     @property
     def read_frames(self) -> int:

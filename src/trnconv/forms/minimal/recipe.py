@@ -115,7 +115,7 @@ class MinimalBlockType(NKIObject):
     v_columns: int
     columns: int  # outputs
     ins: tuple[InPart, ...]
-    outs: tuple[OutRectangles, ...]  # by number of columns that share a matmul: 1, 2
+    outs: tuple[OutRectangles, ...]  # of each tile of output channels
     frames: tuple[InputFrame, ...]
     units: tuple[Wanted, ...]
 

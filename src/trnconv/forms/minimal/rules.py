@@ -9,7 +9,7 @@ from trnconv.forms.form import switched_off
 from trnconv.forms.minimal.blocks import blocks_of_span, column_kinds, frame_starts, row_kinds
 from trnconv.forms.minimal.channels import in_channels, out_channels
 from trnconv.forms.minimal.error import expected_ratio, range_limit
-from trnconv.forms.minimal.plan import DEPTH, HEIGHT, V_BYTES, MinimalPlan
+from trnconv.forms.minimal.plan import DEPTH, HEIGHT, STACKED_COLUMNS, V_BYTES, MinimalPlan
 from trnconv.forms.minimal.sbuf import largest_inputs, sbuf_end
 from trnconv.forms.minimal.tempo import broken_schedule
 from trnconv.forms.minimal.transforms import OUTER, TAPS, Transform
@@ -76,6 +76,7 @@ def broken_rules(plan: MinimalPlan) -> list[str]:
         *broken_schedule(plan),
         *_norm(plan),
         *_gpsimd(plan),
+        *_stacks(plan),
         *_x_tiles(plan),
         *_memory(plan),
     ]
@@ -162,6 +163,18 @@ def _turns(plan: MinimalPlan) -> list[str]:
     if plan.spans and not (plan.rolled and plan.body_blocks == plan.spans * of_span):
         return [f"turns of {plan.spans} spans: of {of_span} blocks each"]
     return []
+
+
+def _stacks(plan: MinimalPlan) -> list[str]:
+    """Columns that share a matmul: as many as the array has room for."""
+    stack, lines = plan.stacked_columns, plan.target.partitions
+    if stack not in STACKED_COLUMNS:
+        return [f"{stack} columns that share a matmul: {' or '.join(map(str, STACKED_COLUMNS))}"]
+    rest = plan.shape.c_out % lines
+    if stack == STACKED_COLUMNS[0] or 0 < rest * stack <= lines:
+        return []
+    left = f"{plan.shape.c_out} output channels leave {rest}, it takes 1 to {lines // stack}"
+    return [f"{stack} columns that share a matmul: {left}"]
 
 
 def _units(plan: MinimalPlan) -> list[str]:

@@ -77,7 +77,7 @@ class OutWork(NamedTuple):
     matmuls: int  # of a product
     reads: tuple[ReadWork, ...]  # in the order of its matmuls
     share: float  # of the array
-    stack: int
+    phases: int  # columns that share a matmul, each on its own way out
     weights: tuple[TransferWork, ...]  # loads of a product's weights, if they are streamed
     store: TransferWork
 
@@ -273,7 +273,7 @@ def _out_work(plan: MinimalPlan, tile: OutChannels, row: BlockSpan, column: Bloc
         matmuls=taps * (tile.stack if tile.side_by_side else 1),
         reads=_reads(plan, tile),
         share=lines * tile.width / machine.partitions**2,
-        stack=tile.stack,
+        phases=min(tile.stack, column.outs),
         weights=loads * (TransferWork(machine.partitions, row_bytes / loads),),
         store=TransferWork(
             tile.channels * frames * runs,

@@ -100,3 +100,37 @@ def test_a_long_layer_is_one_loop_that_is_priced_and_counted_as_it_runs(family, 
     assert taken.cost.instructions == pytest.approx(line.compiler_instructions, rel=0.03)
     assert taken.cost.instructions <= budget
     assert taken.cost.total_ns == pytest.approx(line.makespan_ns, rel=0.03)
+
+
+@pytest.mark.parametrize(("channels", "gain"), [(160, 0.88), (144, 0.99)])
+def test_a_quarter_of_a_tile_of_channels_shares_matmuls_of_four_columns(channels, gain):
+    """160 channels: 12 matmuls of a column, 24 of four columns instead of 18 of two: 18 for 21."""
+    shape = conv_shape((1, channels, 6, 48, 160), (channels, channels, 3, 3, 3), padding=(0, 1, 1))
+    [best, *_] = minimal_plans(shape, "F(2,3)", 0)
+    assert best.plan.stacked_columns == 4
+    two = replace(best.plan, stacked_columns=2)
+    assert broken_rules(two) == []
+    assert best.cost.total_ns < gain * cost_of(two).total_ns
+
+
+@pytest.mark.parametrize(
+    ("channels", "columns", "words"),
+    [
+        (192, 4, "leave 64, it takes 1 to 32"),
+        (128, 4, "leave 0, it takes 1 to 32"),
+        (160, 3, "2 or 4"),
+    ],
+)
+def test_columns_that_the_array_has_no_room_for_are_refused(channels, columns, words):
+    shape = conv_shape((1, 96, 6, 48, 160), (channels, 96, 3, 3, 3), padding=(0, 1, 1))
+    [best, *_] = minimal_plans(shape, "F(2,3)", 0)
+    [rule] = broken_rules(replace(best.plan, stacked_columns=columns))
+    assert words in rule
+
+
+def test_reproducible_plans_have_two_columns_of_few_channels():
+    """Which taps share a matmul depends on it, and a plan on the number of frames."""
+    shape = conv_shape((1, 160, 6, 48, 160), (160, 160, 3, 3, 3), padding=(0, 1, 1))
+    plans = minimal_plans(shape, "F(2,3)", 1, reproducible=True)
+    assert {one.plan.stacked_columns for one in plans} == {2}
+    assert not replace(plans[0].plan, stacked_columns=4).is_reproducible
