@@ -21,7 +21,9 @@ STEP = 20  # of so many problems two are planned in every run
 _ASKED = {"problem", "shape", "machine", "dtype", "end", "start", "pieces"}
 # What one of two cores computes, and what few plans decide, where they say so.
 _SHARES = {"columns_of", "lines_of", "outputs_of", "outs_of", "ins_of", "strips_of"}
-_SELDOM = {"unit_frames", "x_tiles", "shares_residual", "residual_buffers", "late_pauses"}
+_SELDOM = set(
+    "unit_frames x_tiles shares_residual residual_buffers stacked_columns late_pauses".split()
+)
 
 
 def answers(problem):
