@@ -79,6 +79,7 @@ class OutRates(NamedTuple):
     tiles: int
     channels: int  # of all tiles
     matmuls: int
+    issued: int  # instructions of them: one for each column tile of the array
     rate: float  # of them, by the part of the array they use
     passes: float  # on the Vector engine
     copies: float  # on the Scalar engine
@@ -192,11 +193,13 @@ def _out_rates(plan: MinimalPlan, stack: int) -> OutRates:
         bytes=lines * row_bytes,
         instructions=loads,
     )
+    matmuls = round(plan.algorithm.products * computed_share(plan) * taps)
     return OutRates(
         stack,
         len(tiles),
         sum(tile.channels for tile in tiles),
-        round(plan.algorithm.products * computed_share(plan) * taps),
+        matmuls,
+        matmuls * max(tile.stack if tile.side_by_side else 1 for tile in tiles),
         timing.pe_rate(_share(plan, max(tile.width for tile in tiles))),
         passes,
         copies,
@@ -274,6 +277,7 @@ def inputs_cost(rates: Rates, frames: int, tiles: int, look: InLook) -> EngineSu
         lines = in_rates.channels * in_rates.loaded
         loads = in_rates.loaded * (1 + look.repeated)
         made = in_rates.copies - in_rates.loaded
+        cleared = in_rates.copies > 1 or (rates.by_rows and rows < look.out_rows + TAPS - 1)
         scaled = frames * (rows * look.columns + timing.scalar_startup_cycles) * rates.scaled
         paired = (look.out_rows + TAPS - 1) * width + timing.vector_startup_cycles
         part = EngineSum(
@@ -283,7 +287,7 @@ def inputs_cost(rates: Rates, frames: int, tiles: int, look: InLook) -> EngineSu
             moved=frames * moved_ns(timing, lines * runs, each),
             loads=frames * loads,
             bytes=frames * lines * rows * width * rates.x_bytes,
-            instructions=frames * (loads + made + 1 + rates.scaled)
+            instructions=frames * (loads + made + cleared + rates.scaled)
             + tiles * (rates.steps + rates.pairs)
             + tiles // rates.v_frames * (2 + in_rates.copies * fills),
         )
@@ -340,7 +344,7 @@ def _chains(rates: Rates, out: OutRates, look: OutLook) -> EngineSum:
         tensor=out.matmuls * (cycles / out.rate + count * timing.pe_gap_cycles),
         vector=out.passes * (elems + count * timing.vector_startup_cycles),
         scalar=out.copies * (elems + count * timing.scalar_startup_cycles),
-        instructions=count * (_MATMUL * out.matmuls + int(out.passes + out.copies) + out.added),
+        instructions=count * (_MATMUL * out.issued + int(out.passes + out.copies) + out.added),
     )
 
 

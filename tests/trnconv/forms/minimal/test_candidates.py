@@ -134,3 +134,10 @@ def test_reproducible_plans_have_two_columns_of_few_channels():
     plans = minimal_plans(shape, "F(2,3)", 1, reproducible=True)
     assert {one.plan.stacked_columns for one in plans} == {2}
     assert not replace(plans[0].plan, stacked_columns=4).is_reproducible
+
+
+@pytest.mark.parametrize("name", ["rests_in_column_tiles", "four_columns_in_column_tiles"])
+def test_every_column_tile_has_matmuls_of_its_own(name):
+    plan = case_of(name)
+    counted = time_plan(plan).compiler_instructions
+    assert cost_of(plan).instructions == pytest.approx(counted, rel=0.03)
