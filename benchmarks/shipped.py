@@ -20,7 +20,7 @@ from trnconv.forms.form import Priced
 from trnconv.model_plan.registry_plans import SHIPPED_LAUNCHES, Making
 from trnconv.models import models
 from trnconv.planner.best import searched_plan
-from trnconv.planner.shares import pair_ns, searched_pair
+from trnconv.planner.shares import launch_ns, searched_pair
 from trnconv.planner.shipped_plans import shipped_answer, shipped_plans_of, shipped_set
 from trnconv.runtime.launch import time_plans
 from trnconv.runtime.tuning import Effort
@@ -63,11 +63,6 @@ def compared(question: Question, cores: int) -> Compared:
         launch_ns(shipped) / launch_ns(searched),
         _by_schedule(shipped, searched),
     )
-
-
-def launch_ns(launch: Launch) -> float:
-    """The closed form's time of a launch."""
-    return pair_ns((launch[0], launch[1])) if len(launch) > 1 else launch[0].cost.total_ns
 
 
 def _by_schedule(shipped: Launch, searched: Launch) -> float | None:

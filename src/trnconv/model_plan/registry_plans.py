@@ -10,7 +10,7 @@ again with the same sources goes on with it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from nkisim.machine import find_machine
@@ -25,6 +25,7 @@ from trnconv.model_plan.plans import PlanOptions, plan_observed
 from trnconv.model_plan.prices import Prices
 from trnconv.models import ModelEntry, Size
 from trnconv.observed import Observation, shipped
+from trnconv.planner.shares import launch_ns
 from trnconv.planner.shipped_file import (
     Answer,
     Entry,
@@ -38,10 +39,10 @@ from trnconv.planner.shipped_file import (
     refusal,
     stored_key,
 )
-from trnconv.planner.shipped_plans import plans_in_making
+from trnconv.planner.shipped_plans import narrower_answer, plans_in_making
 from trnconv.runtime.launch import with_joined_pieces
 from trnconv.runtime.pricing import Price
-from trnconv.runtime.tuning import Effort, better_launch, tuned_launch
+from trnconv.runtime.tuning import Effort, TunedLaunch, better_launch, tuned_launch
 
 SHIPPED_LAUNCHES = (("trn2", 2), ("trn2", 1), ("trn3", 2))  # machine and cores
 _PART = ".part"
@@ -98,12 +99,12 @@ def make_plans(making: Making, watch: Watch) -> ShippedFile:
     """Make a file, or what is missing of it, and put it in place whole."""
     begun = _begun(making)
     questions = making.questions()
-    for done, question in enumerate(questions, 1):
-        begun.plan(question)
-        watch(done, len(questions))
-        if done % _SAVED_EVERY == 0 or done == len(questions):
-            begun.save()
     with plans_in_making(making.file(begun.plans)):  # it sees plans as they are added
+        for done, question in enumerate(questions, 1):
+            begun.plan(question)
+            watch(done, len(questions))
+            if done % _SAVED_EVERY == 0 or done == len(questions):
+                begun.save()
         _plan_graphs(making, _MakingPrices(watch=watch, cores=making.cores, begun=begun))
     begun.save()
     begun.part.replace(making.path)
@@ -158,15 +159,24 @@ class _Begun:
         if taken is not None and (known != key or self._is_enough(key)):
             return
         try:
-            launch = (
-                tuned_launch(question, making.cores, making.effort)
-                if taken is None
-                else better_launch(question, taken, making.effort)
-            )
+            launch = self._tuned(question, taken)
         except PlanError:
             self._store(key, refusal())
             raise
         self._store(key, entry_of(question, launch.plans, launch.tried))
+
+    def _tuned(self, question: Question, taken: Answer | None) -> TunedLaunch:
+        """The best of what is tried, and of what a narrower accuracy has by now."""
+        cores, effort = self.making.cores, self.making.effort
+        launch = (
+            tuned_launch(question, cores, effort)
+            if taken is None
+            else better_launch(question, taken, effort)
+        )
+        narrower = narrower_answer(question, cores)
+        if narrower is None or launch_ns(launch.plans) <= launch_ns(narrower):
+            return launch
+        return replace(launch, plans=narrower)
 
     def _still_good(self, question: Question, key: str) -> Answer | None:
         """The plans of an entry; None if they are illegal by now, or too long."""

@@ -121,6 +121,11 @@ def pair_ns(pair: Pair) -> float:
     return _slower_ns(pair) + pair[0].plan.timing.core_barrier_ns
 
 
+def launch_ns(launch: tuple[Priced, ...]) -> float:
+    """What a launch takes: one core's plan, or a pair."""
+    return pair_ns((launch[0], launch[1])) if len(launch) > 1 else launch[0].cost.total_ns
+
+
 def _slower_ns(pair: Pair) -> float:
     return max(priced.cost.total_ns for priced in pair)
 

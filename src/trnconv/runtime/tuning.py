@@ -11,7 +11,7 @@ from trnconv.errors import UnsupportedError
 from trnconv.forms.form import Plan, Priced
 from trnconv.forms.search import thorough_search
 from trnconv.planner.best import choose, searched_plan
-from trnconv.planner.shares import pair_ns, plans_of_two, searched_pair, thorough_pairs
+from trnconv.planner.shares import launch_ns, plans_of_two, searched_pair, thorough_pairs
 from trnconv.planner.table import form_of
 from trnconv.planner.tuned_file import TunedPlan, key_of
 from trnconv.runtime.launch import time_plan, time_plans
@@ -132,7 +132,7 @@ def better_launch(question: Question, taken: tuple[Priced, ...], effort: Effort)
     found = [taken]
     for answer in best_candidates(question, effort.candidates):
         launch = plans_of_two(answer, question) if len(taken) > 1 else (answer,)
-        is_close = _launch_ns(launch) <= _CLOSE * _launch_ns(taken)
+        is_close = launch_ns(launch) <= _CLOSE * launch_ns(taken)
         if is_close and _decisions(launch) not in map(_decisions, found):
             found.append(launch)
     alone = len(found) == 1
@@ -147,15 +147,11 @@ def _thorough(question: Question, taken: tuple[Priced, ...]) -> tuple[Priced, ..
         others: list[tuple[Priced, ...]] = [*thorough_pairs(form, question)]
     else:
         others = [(plan,) for plan in thorough_search(form, question)[:1]]
-    return min([taken, *others], key=_launch_ns)
+    return min([taken, *others], key=launch_ns)
 
 
 def _scheduled_ns(launch: tuple[Priced, ...]) -> float:
     return time_plans(_decisions(launch)).makespan_ns
-
-
-def _launch_ns(launch: tuple[Priced, ...]) -> float:
-    return pair_ns((launch[0], launch[1])) if len(launch) > 1 else launch[0].cost.total_ns
 
 
 def _decisions(launch: tuple[Priced, ...]) -> tuple[Plan, ...]:

@@ -12,11 +12,17 @@ from trnconv.model_plan.registry_plans import Making, make_plans
 from trnconv.models import find
 from trnconv.observed import shipped
 from trnconv.planner import best, shares
-from trnconv.planner.shares import searched_pair
+from trnconv.planner.shares import launch_ns, plans_of_two, searched_pair
 from trnconv.planner.shipped_file import REFUSED, answer_of, digest_of, parse
 from trnconv.planner.shipped_plans import plans_in_making
 from trnconv.runtime.launch import time_plans
-from trnconv.runtime.tuning import Effort, better_launch, tuned_launch
+from trnconv.runtime.tuning import (
+    Effort,
+    TunedLaunch,
+    best_candidates,
+    better_launch,
+    tuned_launch,
+)
 
 SDXL = find("sdxl")
 FEW = 3
@@ -58,6 +64,24 @@ def test_a_file_has_the_plans_that_a_search_takes(making):
     for question in making.questions():
         assert answer_of(question, file.plans[digest_of(question)]) == searched_pair(question)
     assert [path.name for path in making.folder.iterdir()] == [file.name]
+
+
+def test_a_wider_accuracy_has_the_plan_of_a_narrower_one_where_that_is_faster(making, monkeypatch):
+    """Searches of wider accuracies may have looked through fewer plans than those that ship."""
+    narrower = make_plans(making, unwatched)
+
+    def short_search(question, *_):
+        return TunedLaunch(plans_of_two(best_candidates(question, 99)[-1], question), 1)
+
+    fast = replace(making, accuracy="fast")
+    asked = list(zip(making.questions(), fast.questions(), strict=True))
+    best = [answer_of(question, narrower.plans[digest_of(question)]) for question, _ in asked]
+    found = [short_search(wider).plans for _, wider in asked]
+    assert any(launch_ns(taken) > launch_ns(own) for taken, own in zip(found, best, strict=True))
+    monkeypatch.setattr(registry_plans, "tuned_launch", short_search)
+    both = make_plans(fast, unwatched)
+    for (_, wider), own in zip(asked, best, strict=True):
+        assert launch_ns(answer_of(wider, both.plans[digest_of(wider)])) <= launch_ns(own)
 
 
 class EndedError(Exception):

@@ -26,7 +26,7 @@ from trnconv.model_plan.registry_plans import SHIPPED_LAUNCHES, Making
 from trnconv.models import models
 from trnconv.planner import best, shipped_plans
 from trnconv.planner.best import best_plan, only, searched_plan
-from trnconv.planner.shares import loops, pair_ns, searched_pair, shared_plans
+from trnconv.planner.shares import launch_ns, loops, searched_pair, shared_plans
 from trnconv.planner.shipped_file import (
     REFUSED,
     ShippedError,
@@ -42,6 +42,7 @@ from trnconv.planner.shipped_plans import (
     ShippedSet,
     ShippedWarning,
     is_shipped,
+    narrower_answer,
     shipped_answer,
     shipped_digest,
     shipped_plans_of,
@@ -268,10 +269,6 @@ def test_plans_of_the_package_are_legal(launch):
         assert len({loops(answer.plan) for answer in taken}) == 1
 
 
-def launch_ns(taken):
-    return pair_ns(taken) if len(taken) == 2 else taken[0].cost.total_ns
-
-
 @few(3)
 @pytest.mark.parametrize("launch", LAUNCHES)
 @pytest.mark.parametrize("place", range(0, 100, 11))  # percent of the way to the largest
@@ -284,6 +281,18 @@ def test_plans_of_the_package_are_not_slower_than_what_a_search_finds(launch, pl
     is_short = max(answer.cost.instructions for answer in found) <= Effort().longest
     most = 1.02 if is_short else 1 + 1e-9
     assert launch_ns(found) <= most * launch_ns(searched)
+
+
+@pytest.mark.parametrize("accuracy", ["fast", "fastest"])
+def test_plans_of_the_package_are_not_slower_than_those_of_a_narrower_accuracy(accuracy):
+    """One in ten of those that ship for the accuracy."""
+    policy = Policy(accuracy)
+    wider = [replace(question, policy=policy) for question in stored("trn2 2")]
+    shipped = [question for question in wider if shipped_plans_of(question, 2)]
+    assert len(shipped) > 100
+    for question in shipped[::10]:
+        narrower = narrower_answer(question, 2)
+        assert launch_ns(shipped_answer(question, 2)) <= launch_ns(narrower) * (1 + 1e-9)
 
 
 def is_plain(question):
