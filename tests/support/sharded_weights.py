@@ -41,7 +41,8 @@ def _sharded(model, mesh):
             fully_shard(module, mesh=mesh, ignored_params=numbers)
     fully_shard(model, mesh=mesh, ignored_params=numbers)
     for method in ("encode", "decode"):
-        register_fsdp_forward_method(model, method)
+        if hasattr(model, method):  # some models decode only
+            register_fsdp_forward_method(model, method)
     return model
 
 
