@@ -232,26 +232,24 @@ def _fast_question(machine: Machine) -> Question:
 
 
 def _wide_question(machine: Machine) -> Question:
-    """So many channels that weights do not stay in SBUF; by F(2,3), which is exact for integers."""
-    policy = Policy(BF16, x_max=4.0, least_macs=0)
-    wide = 4 * PARTITIONS
-    shape = conv_shape((1, wide, 4, 8, 32), (wide, wide, 3, 3, 3), padding=(0, 1, 1))
-    return Question(shape, machine, policy=policy)
+    """So many channels that weights do not stay in SBUF."""
+    return _exact_question(machine, 4 * PARTITIONS, 4 * PARTITIONS, frames=4)
 
 
 def _pairs_question(machine: Machine) -> Question:
-    """Two tiles of output channels, for which frames are computed in pairs; exact for integers."""
-    policy = Policy(BF16, x_max=4.0, least_macs=0)
-    c_in, c_out = PARTITIONS, 2 * PARTITIONS
-    shape = conv_shape((1, c_in, 6, 8, 32), (c_out, c_in, 3, 3, 3), padding=(0, 1, 1))
-    return Question(shape, machine, policy=policy)
+    """Two tiles of output channels, for which frames are computed in pairs."""
+    return _exact_question(machine, PARTITIONS, 2 * PARTITIONS, frames=6)
 
 
 def _columns_question(machine: Machine) -> Question:
-    """A quarter of a tile of output channels more than a tile; exact for integers."""
+    """A quarter of a tile of output channels more than a tile."""
+    return _exact_question(machine, 64, PARTITIONS + PARTITIONS // 4, frames=3)
+
+
+def _exact_question(machine: Machine, c_in: int, c_out: int, frames: int) -> Question:
+    """By F(2,3), which is exact for integers."""
     policy = Policy(BF16, x_max=4.0, least_macs=0)
-    c_out = PARTITIONS + PARTITIONS // 4
-    shape = conv_shape((1, 64, 3, 8, 32), (c_out, 64, 3, 3, 3), padding=(0, 1, 1))
+    shape = conv_shape((1, c_in, frames, 8, 32), (c_out, c_in, 3, 3, 3), padding=(0, 1, 1))
     return Question(shape, machine, policy=policy)
 
 
@@ -297,10 +295,7 @@ LAYERS: Final = (
         "residual-before",
         "a residual, then an activation, on the way out of PSUM",
         _asked(
-            (1, 16, 3, 6, 10),
-            (24, 16, 3, 3, 3),
-            padding=(0, 1, 1),
-            end=end_of(RELU, BEFORE, ""),
+            (1, 16, 3, 6, 10), (24, 16, 3, 3, 3), padding=(0, 1, 1), end=end_of(RELU, BEFORE, "")
         ),
     ),
     LadderLayer(
@@ -344,10 +339,7 @@ LAYERS: Final = (
         _by("depthwise"),
     ),
     LadderLayer(
-        "minimal",
-        "minimal filtering with fp16 transforms",
-        _fast_question,
-        _by("minimal"),
+        "minimal", "minimal filtering with fp16 transforms", _fast_question, _by("minimal")
     ),
     LadderLayer(
         "gpsimd",

@@ -5,7 +5,7 @@ A price follows the kernel step by step, which is too slow for hundreds of sizes
 1. `_sizes`: every sensible size, in the order of a quick guess (`likely_ns`).
 2. Size after size, unless `_KEPT` plans are known that are better than it can be (`least_ns`), or
    its blocks alone are too long for the budget (`least_instructions`).
-3. `_with_buffers`: how weights are held, and the slots for inputs that then fit into SBUF.
+3. `with_buffers`: how weights are held, and the slots for inputs that then fit into SBUF.
 4. `_within`: as it is if its program is short enough, else with hardware loops.
 5. `_with_engines`: what the GpSimd engine does of it.
 6. `refined`, of the best: pauses that a unit leaves to the engine that scales inputs, and where
@@ -25,6 +25,7 @@ from math import inf
 
 from trnconv.ask.ends import NO_RESIDUAL
 from trnconv.ask.question import Question, Share
+from trnconv.forms.minimal.buffers import with_buffers
 from trnconv.forms.minimal.channels import in_channels, out_channels
 from trnconv.forms.minimal.cost import (
     cost_of,
@@ -45,8 +46,7 @@ from trnconv.forms.minimal.plan import (
     MinimalPlan,
 )
 from trnconv.forms.minimal.rules import broken_rules, may_add_first
-from trnconv.forms.minimal.sbuf import group_columns, room_of, sbuf_end
-from trnconv.forms.minimal.tempo import Tempo, broken_tempo, tempo_of
+from trnconv.forms.minimal.sbuf import group_columns, sbuf_end
 from trnconv.forms.minimal.transforms import OUTER, TRANSFORMS, transform_of
 from trnconv.geometry import ConvShape
 
@@ -56,10 +56,7 @@ _EVERY_SIZE = 8  # larger blocks are tried in steps
 _V_SHARE = 0.75  # of SBUF, for transformed inputs
 _MOST_COLUMN_CUTS = 8
 _MOST_UNITS = 8
-_MOST_BODY = 6  # blocks after which slots repeat
 _BODY_TIMES = (64, 48, 32, 24, 16, 12, 8, *range(6, 0, -1))  # so often, in a turn
-_STREAM_SLOTS = (12, 8, 5)
-_LATE_STREAM_SLOTS = (8, 5, 4, 3)  # where inputs are loaded tile by tile
 _RESIDUAL_BUFFERS = 4
 _X_TILES = 2  # one is transformed, another loaded
 _FILL, _LATE_FILL = 0.5, 0.4  # of a PSUM bank, at least
@@ -109,7 +106,7 @@ def _followed(
         if least_instructions(sized) > budget:
             continue
         before = len(best)
-        for plan in _with_buffers(sized):
+        for plan in with_buffers(sized):
             for short in _within(plan, budget):
                 taken = _with_engines(short)
                 insort(best, cost_of(taken).weighed_ns)
@@ -331,65 +328,6 @@ def _even_parts(total: int, most: int) -> list[int]:
     """Sizes of at most `most` that cut a whole into parts of about one size."""
     sizes = sorted({-(-total // parts) for parts in range(1, total + 1) if total <= parts * most})
     return [size for size in sizes if size <= _EVERY_SIZE or size % 4 == 0 or total % size == 0]
-
-
-def _with_buffers(sized: MinimalPlan) -> Iterator[MinimalPlan]:
-    """The first two ways to hold weights that leave room for inputs, each with its buffers.
-
-    In this order: weights of all tiles of output channels stay, those of half the tiles at a time
-    (then inputs are read twice), or they are streamed, through fewer and fewer slots.
-    """
-    tiles = len(out_channels(sized))
-    ways = [(tiles, 0), *((tiles, slots) for slots in _STREAM_SLOTS)]
-    if sized.x_tiles:
-        ways = [(tiles, slots) for slots in _LATE_STREAM_SLOTS]
-    elif tiles > 1 and sized.end.norm is None:
-        ways.insert(1, (-(-tiles // 2), 0))
-    found = 0
-    for group, streamed in ways:
-        weights = sized.but(group=group, streamed=streamed)
-        plan = _roomiest(weights)
-        if plan is not None:
-            yield plan
-            found += 1
-        if found == 2:
-            return
-
-
-@lru_cache(maxsize=30_000)  # every budget of a graph asks again
-def _roomiest(plan: MinimalPlan) -> MinimalPlan | None:
-    """With the first of `_slot_counts` that SBUF has room for; None if it has for none."""
-    limit = plan.target.sbuf_usable_bytes_per_partition
-    room = room_of(plan)
-    for body, v_slots, x_slots in _slot_counts(tempo_of(plan)):
-        if room.needed(v_slots, x_slots) <= limit:
-            one = plan.but(body_blocks=body, v_slots=v_slots, x_slots=x_slots)
-            if sbuf_end(one) <= limit:
-                return one
-    return None
-
-
-@lru_cache(maxsize=1024)
-def _slot_counts(tempo: Tempo) -> list[tuple[int, int, int]]:
-    """Blocks of a body, slots of transformed inputs and of inputs, in the order to be tried.
-
-    First the fewest slots of transformed inputs, and with those the most slots of inputs.
-    """
-    frames = tempo.block_frames
-    found: dict[tuple[int, int], int] = {}  # least body for each pair of slots
-    for body in range(1, _MOST_BODY + 1):
-        for v_slots in _divisors(body * tempo.tiles_of_block):
-            for x_slots in _divisors(body * frames) if tempo.loads_ahead else (tempo.tile_frames,):
-                small = (v_slots, x_slots) not in found and x_slots <= 2 * frames
-                if small and not broken_tempo(tempo, body, v_slots, x_slots):
-                    found[v_slots, x_slots] = body
-    least = min((v for v, _ in found), default=0)
-    ordered = sorted(found, key=lambda pair: (pair[0], -pair[1]))
-    return [(found[pair], *pair) for pair in ordered if pair[0] <= 2 * least]
-
-
-def _divisors(number: int) -> list[int]:
-    return [n for n in range(1, number + 1) if number % n == 0]
 
 
 def _within(plan: MinimalPlan, budget: int) -> Iterator[MinimalPlan]:
