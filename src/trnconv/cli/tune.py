@@ -76,6 +76,13 @@ def tune(
             "--registry", help="Rebuild the plans that ship with the package (takes hours)."
         ),
     ] = False,
+    again: Annotated[
+        bool,
+        typer.Option(
+            "--again",
+            help="With --registry: search also what has plans, and keep those that are faster.",
+        ),
+    ] = False,
     no_cache: NoCache = False,
     wide: Wide = False,
     json: Json = False,
@@ -85,12 +92,16 @@ def tune(
     `trnconv plan --tuned FILE`, or the environment variable TRNCONV_TUNED, uses the stored plans.
     Candidates are timed on one core; with two cores, each core uses the winning plan for its half.
     --registry tunes all models (or --model) at their stored sizes, on trn2 and trn3, and resumes a
-    run that was interrupted.
+    run that was interrupted; with --again it begins anew.
     """
     if registry:
         _require_registry_alone(layer, phase, machine, top)
-        tune_registry(model, accuracy, candidates, out, json=json)
+        tune_registry(model, accuracy, candidates, out, again=again, json=json)
         return
+    if again:
+        raise TrnconvError(
+            "--again without --registry: a named layer is always searched. Leave it out."
+        )
     if out is None:
         raise TrnconvError("tune without --out: name the file that plans are stored in.")
     target = asked_machine(machine).name

@@ -15,7 +15,13 @@ if TYPE_CHECKING:
 
 
 def tune_registry(
-    model: str | None, accuracy: str, candidates: int, out: Path | None, *, json: bool
+    model: str | None,
+    accuracy: str,
+    candidates: int,
+    out: Path | None,
+    *,
+    again: bool,
+    json: bool,
 ) -> None:
     """Make the files of all models, or of one, for every machine that plans are shipped for."""
     from trnconv.model_plan.registry_plans import SHIPPED_LAUNCHES, Making, make_plans
@@ -26,7 +32,7 @@ def tune_registry(
     folder.mkdir(parents=True, exist_ok=True)
     entries = models() if model is None else (find(model),)
     wanted = [
-        Making(entry, *launch, accuracy, Effort(candidates), folder)
+        Making(entry, *launch, accuracy, Effort(candidates), folder, again)
         for launch in SHIPPED_LAUNCHES
         for entry in entries
     ]

@@ -4,7 +4,10 @@ First those of the usual length; then, where a model's do not fit a graph togeth
 that planning it asks for.
 
 A file under way lies beside the one it will replace, with the ending `.part`; whoever makes plans
-again with the same sources goes on with it.
+again with the same constants goes on with it.
+
+A launch is searched if it has no plan yet, or `again`. Of what is found, what was stored before and
+what is stored for other machines, the fastest is taken.
 """
 
 from __future__ import annotations
@@ -25,7 +28,6 @@ from trnconv.model_plan.plans import PlanOptions, plan_observed
 from trnconv.model_plan.prices import Prices
 from trnconv.models import ModelEntry, Size
 from trnconv.observed import Observation, shipped
-from trnconv.planner.shares import launch_ns
 from trnconv.planner.shipped_file import (
     Answer,
     Entry,
@@ -39,10 +41,16 @@ from trnconv.planner.shipped_file import (
     refusal,
     stored_key,
 )
-from trnconv.planner.shipped_plans import narrower_answer, plans_in_making
+from trnconv.planner.shipped_plans import narrower_answer, plans_in_making, shipped_set
 from trnconv.runtime.launch import with_joined_pieces
 from trnconv.runtime.pricing import Price
-from trnconv.runtime.tuning import Effort, TunedLaunch, better_launch, tuned_launch
+from trnconv.runtime.tuning import (
+    Effort,
+    TunedLaunch,
+    better_launch,
+    fastest_launch,
+    tuned_launch,
+)
 
 SHIPPED_LAUNCHES = (("trn2", 2), ("trn2", 1), ("trn3", 2))  # machine and cores
 _PART = ".part"
@@ -61,6 +69,7 @@ class Making:
     accuracy: str
     effort: Effort
     folder: Path
+    again: bool = False  # search also what has plans, and keep those that are faster
 
     def observations(self) -> Iterator[tuple[Size, Observation]]:
         """Its stored sizes, encoded and decoded."""
@@ -123,8 +132,9 @@ class _Begun:
     """Plans of a file under way."""
 
     making: Making
-    plans: dict[str, Entry]
-    own: set[str]  # keys of this model's
+    plans: dict[str, Entry]  # of all models
+    own: set[str]  # keys of this model's: a key stands in one file
+    again: set[str]  # those that are still to be searched again
 
     @property
     def part(self) -> Path:
@@ -156,8 +166,9 @@ class _Begun:
             return
         known = stored_key(question, self.plans)
         taken = None if known is None else self._still_good(question, known)
-        if taken is not None and (known != key or self._is_enough(key)):
+        if taken is not None and (known != key or self._is_done(key)):
             return
+        self.again.discard(key)
         try:
             launch = self._tuned(question, taken)
         except PlanError:
@@ -166,35 +177,51 @@ class _Begun:
         self._store(key, entry_of(question, launch.plans, launch.tried))
 
     def _tuned(self, question: Question, taken: Answer | None) -> TunedLaunch:
-        """The best of what is tried, and of what a narrower accuracy has by now."""
-        cores, effort = self.making.cores, self.making.effort
+        """The best of what is tried, of what was stored, and of what serves others by now."""
+        making, effort = self.making, self.making.effort
         launch = (
-            tuned_launch(question, cores, effort)
-            if taken is None
+            tuned_launch(question, making.cores, effort)
+            if taken is None or making.again
             else better_launch(question, taken, effort)
         )
-        narrower = narrower_answer(question, cores)
-        if narrower is None or launch_ns(launch.plans) <= launch_ns(narrower):
-            return launch
-        return replace(launch, plans=narrower)
+        stored = (taken, narrower_answer(question, making.cores), *self._elsewhere(question))
+        known = [launch.plans, *(answer for answer in stored if answer is not None)]
+        return replace(launch, plans=fastest_launch(known, effort))
+
+    def _elsewhere(self, question: Question) -> Iterator[Answer]:
+        """What other machines have for it, priced on this one; if more is tried than a search."""
+        making = self.making
+        for machine, cores in SHIPPED_LAUNCHES if making.effort.candidates > 1 else ():
+            entry = shipped_set(machine, cores).entries.get(digest_of(question))
+            if entry is None or machine == making.machine or cores != making.cores:
+                continue
+            try:
+                answer = answer_of(question, entry)
+            except (ShippedError, PlanError):  # not legal here, or nothing was found there
+                continue
+            if is_short(answer, question):
+                yield answer
 
     def _still_good(self, question: Question, key: str) -> Answer | None:
-        """The plans of an entry; None if they are illegal by now, or too long."""
+        """The plans of an entry; None if they are illegal by now, too long, or to be found again.
+
+        A PlanError is the stored answer where there are none.
+        """
         try:
             taken = answer_of(question, self.plans[key])
         except ShippedError:
             return None
         except PlanError:
-            self.own.add(key)
+            if key in self.again:
+                return None
             raise
-        if not is_short(taken, question):
-            return None
-        self.own.add(key)
-        return taken
+        return taken if is_short(taken, question) else None
 
-    def _is_enough(self, key: str) -> bool:
-        """Whether an entry was tried as hard as it shall be."""
+    def _is_done(self, key: str) -> bool:
+        """Whether an entry was tried as hard as it shall be, and is not to be searched again."""
         wanted = self.making.effort.candidates
+        if key in self.again:
+            return False
         return wanted == 1 or self.plans[key]["tried"] >= wanted
 
     def _store(self, key: str, entry: Entry) -> None:
@@ -220,7 +247,7 @@ def _begun(making: Making) -> _Begun:
     """What was made before with the same constants, and which are this model's.
 
     Other models may have the same convolutions, and a file may have plans of other accuracies. Of
-    other sources' plans those are kept that are legal with today's; remove a file to search anew.
+    other sources' plans those are kept that are legal with today's.
     """
     plans: dict[str, Entry] = {}
     own: set[str] = set()
@@ -235,4 +262,4 @@ def _begun(making: Making) -> _Begun:
         if file.stamp["constants"] == cache.stamp()["constants"]:
             plans.update(file.plans)
             own |= set(file.plans) if file.model == making.entry.name else set()
-    return _Begun(making, plans, own)
+    return _Begun(making, plans, own, set(own) if making.again else set())

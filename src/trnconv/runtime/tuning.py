@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from trnconv.ask.launches import planned_parts
@@ -19,6 +19,7 @@ from trnconv.runtime.launch import time_plan, time_plans
 # By how much a plan may be slower by the closed form to be scheduled: what that form may be off.
 _CLOSE = 1.02
 Watch = Callable[[int, int], None]  # candidates timed, of how many
+Launch = tuple[Priced, ...]  # a plan for each core
 
 
 def _unwatched(_done: int, _all: int) -> None:
@@ -109,7 +110,7 @@ class Effort:
 class TunedLaunch:
     """The plans of a launch, one for each core."""
 
-    plans: tuple[Priced, ...]
+    plans: Launch
     tried: int  # candidates of the effort that was made; 0: they are what a search takes
 
 
@@ -119,7 +120,7 @@ def tuned_launch(question: Question, cores: int, effort: Effort) -> TunedLaunch:
     return better_launch(question, searched, effort)
 
 
-def better_launch(question: Question, taken: tuple[Priced, ...], effort: Effort) -> TunedLaunch:
+def better_launch(question: Question, taken: Launch, effort: Effort) -> TunedLaunch:
     """The fastest of these plans, which a search took, and others that a search has no time for.
 
     Among short programs that are close, their schedules decide.
@@ -127,32 +128,47 @@ def better_launch(question: Question, taken: tuple[Priced, ...], effort: Effort)
     if effort.candidates == 1:
         return TunedLaunch(taken, 0)
     taken = _thorough(question, taken)
-    if max(answer.cost.instructions for answer in taken) > effort.longest:
+    if not _is_scheduled(taken, effort):
         return TunedLaunch(taken, effort.candidates)
-    found = [taken]
-    for answer in best_candidates(question, effort.candidates):
-        launch = plans_of_two(answer, question) if len(taken) > 1 else (answer,)
-        is_close = launch_ns(launch) <= _CLOSE * launch_ns(taken)
-        if is_close and _decisions(launch) not in map(_decisions, found):
-            found.append(launch)
-    alone = len(found) == 1
-    fastest = taken if alone else min(found, key=_scheduled_ns)
-    return TunedLaunch(fastest, effort.candidates)
+    others = (
+        plans_of_two(answer, question) if len(taken) > 1 else (answer,)
+        for answer in best_candidates(question, effort.candidates)
+    )
+    return TunedLaunch(fastest_launch([taken, *others], effort), effort.candidates)
 
 
-def _thorough(question: Question, taken: tuple[Priced, ...]) -> tuple[Priced, ...]:
+def fastest_launch(launches: Sequence[Launch], effort: Effort) -> Launch:
+    """Of plans for one launch the fastest; among short programs that are close, by schedule."""
+    best = min(launches, key=launch_ns)
+    if not _is_scheduled(best, effort):
+        return best
+    close = {
+        _decisions(launch): launch
+        for launch in launches
+        if launch_ns(launch) <= _CLOSE * launch_ns(best) and _is_scheduled(launch, effort)
+    }
+    return min(close.values(), key=_scheduled_ns) if len(close) > 1 else best
+
+
+def _is_scheduled(launch: Launch, effort: Effort) -> bool:
+    """Whether its programs are short enough for schedules to be the judge."""
+    longest = max(answer.cost.instructions for answer in launch)
+    return effort.candidates > 1 and longest <= effort.longest
+
+
+def _thorough(question: Question, taken: Launch) -> Launch:
     """The fastest by the closed form, of the same form of kernels; these, if none is faster."""
     form = form_of(taken[0].plan)
     if len(taken) > 1:
-        others: list[tuple[Priced, ...]] = [*thorough_pairs(form, question)]
+        others: list[Launch] = [*thorough_pairs(form, question)]
     else:
         others = [(plan,) for plan in thorough_search(form, question)[:1]]
     return min([taken, *others], key=launch_ns)
 
 
-def _scheduled_ns(launch: tuple[Priced, ...]) -> float:
+def _scheduled_ns(launch: Launch) -> float:
     return time_plans(_decisions(launch)).makespan_ns
 
 
-def _decisions(launch: tuple[Priced, ...]) -> tuple[Plan, ...]:
+def _decisions(launch: Launch) -> tuple[Plan, ...]:
     return tuple(priced.plan for priced in launch)

@@ -11,9 +11,16 @@ from trnconv.model_plan.plans import plan_observed
 from trnconv.model_plan.registry_plans import Making, make_plans
 from trnconv.models import find
 from trnconv.observed import shipped
-from trnconv.planner import best, shares
+from trnconv.planner import best, shares, shipped_plans
 from trnconv.planner.shares import launch_ns, plans_of_two, searched_pair
-from trnconv.planner.shipped_file import REFUSED, answer_of, digest_of, parse
+from trnconv.planner.shipped_file import (
+    REFUSED,
+    answer_of,
+    digest_of,
+    entry_of,
+    parse,
+    refusal,
+)
 from trnconv.planner.shipped_plans import plans_in_making
 from trnconv.runtime.launch import time_plans
 from trnconv.runtime.tuning import (
@@ -21,6 +28,7 @@ from trnconv.runtime.tuning import (
     TunedLaunch,
     best_candidates,
     better_launch,
+    fastest_launch,
     tuned_launch,
 )
 
@@ -138,13 +146,79 @@ def test_other_constants_make_all_anew(making, searches, monkeypatch):
     assert len(searches) == FEW
 
 
-def test_equal_convolutions_of_models_are_searched_once(making, searches):
-    make_plans(making, unwatched)
+def test_equal_convolutions_of_models_are_searched_and_stored_once(making, searches):
+    first = make_plans(making, unwatched)
     searches.clear()
     other = make_plans(replace(making, entry=find("flux")), unwatched)
     assert searches == []
     assert other.name == "trn2_2_flux.json"
-    assert len(other.plans) == FEW
+    assert len(first.plans) == FEW
+    assert other.plans == {}
+    making.path.unlink()
+    alone = make_plans(replace(making, entry=find("flux")), unwatched)
+    assert alone.plans == first.plans
+    assert len(searches) == FEW
+
+
+def test_what_has_plans_is_searched_again_on_request(making, searches):
+    """A slower plan is replaced, a faster one kept; so is a refusal, and what others have."""
+    first = make_plans(making, unwatched)
+    slow, refused, kept = making.questions()
+    slower = plans_of_two(best_candidates(slow, 99)[-1], slow)
+    assert launch_ns(slower) > launch_ns(searched_pair(slow))
+    plans = dict(first.plans)
+    plans[digest_of(slow)] = entry_of(slow, slower, 4)
+    making.path.write_text(making.file(plans).text(), encoding="utf-8")
+    searches.clear()
+    assert make_plans(making, unwatched).plans == plans
+    assert searches == []
+    plans[digest_of(refused)] = refusal()
+    making.path.write_text(making.file(plans).text(), encoding="utf-8")
+    assert make_plans(replace(making, again=True), unwatched).plans == first.plans
+    assert searches == [slow, refused, kept]
+    searches.clear()
+    other = replace(making, entry=find("flux"), again=True)
+    assert make_plans(other, unwatched).plans == {}
+    assert searches == []
+
+
+def test_a_plan_that_is_faster_than_what_a_search_finds_is_kept(making, monkeypatch):
+    first = make_plans(making, unwatched)
+
+    def short_search(question, *_):
+        return TunedLaunch(plans_of_two(best_candidates(question, 99)[-1], question), 1)
+
+    monkeypatch.setattr(registry_plans, "tuned_launch", short_search)
+    again = make_plans(replace(making, again=True), unwatched)
+    for question in making.questions():
+        found, before = (
+            answer_of(question, one.plans[digest_of(question)]) for one in (again, first)
+        )
+        assert launch_ns(found) == launch_ns(before)
+
+
+def test_what_another_machine_has_is_taken_where_it_is_faster(making, monkeypatch):
+    """Where more is tried than a search; of another number of cores nothing is taken."""
+    question = min(making.questions(), key=lambda asked: asked.shape.macs())
+    best = make_plans(replace(making, machine="trn3"), unwatched)
+    asked = []
+
+    def shipped_elsewhere(machine, cores):
+        asked.append((machine, cores))
+        return shipped_plans.ShippedSet((best,), best.plans, "")
+
+    def short_search(question, *_):
+        return TunedLaunch(plans_of_two(best_candidates(question, 99)[-1], question), 1)
+
+    monkeypatch.setattr(registry_plans, "shipped_set", shipped_elsewhere)
+    monkeypatch.setattr(registry_plans, "tuned_launch", short_search)
+    found = {}
+    for candidates in (1, 2):
+        effort = Effort(candidates, longest=0)
+        file = make_plans(replace(making, effort=effort, again=True), unwatched)
+        found[candidates] = launch_ns(answer_of(question, file.plans[digest_of(question)]))
+    there = launch_ns(answer_of(question, best.plans[digest_of(question)]))
+    assert found[2] == there < found[1]
 
 
 def test_a_file_keeps_its_plans_of_another_accuracy(making):
@@ -193,3 +267,25 @@ def test_the_schedule_is_the_judge_of_short_programs(making):
 
 def ns_of(taken):
     return time_plans(tuple(answer.plan for answer in taken)).makespan_ns
+
+
+def test_close_programs_are_judged_by_their_schedules_if_they_are_short(making):
+    """Otherwise, and if no more than a search is tried, by the closed form."""
+    question = min(making.questions(), key=lambda asked: asked.shape.macs())
+    found = best_candidates(question, 99)
+    fast, slow = (plans_of_two(answer, question) for answer in (found[0], found[-1]))
+    assert ns_of(slow) > ns_of(fast)
+    praised, overpraised = (priced_like(slow, fast, part) for part in (0.99, 0.97))
+    for launches in ([fast, praised], [praised, fast]):
+        assert fastest_launch(launches, Effort(2, longest=10**6)) == fast
+        assert fastest_launch(launches, Effort(2, longest=10)) == praised
+        assert fastest_launch(launches, Effort(1, longest=10**6)) == praised
+    assert fastest_launch([fast, overpraised], Effort(2, longest=10**6)) == overpraised
+
+
+def priced_like(launch, other, part):
+    """The same plans, as if the closed form said that they take so much of others' time."""
+    return tuple(
+        replace(answer, cost=replace(answer.cost, total_ns=part * like.cost.total_ns))
+        for answer, like in zip(launch, other, strict=True)
+    )
