@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
 from small_vae import SmallVae, built, clip
@@ -117,7 +117,8 @@ def as_dtensors(group, rank, name, phase, size, shape):
 
 def refused_dtensor(group, rank, what):
     """The error of a DTensor that no bands are made of, or of bands that no DTensor is."""
-    mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("rows",))
+    # Of a group that is there: if some ranks make one alone, the next of all has several names.
+    mesh = DeviceMesh.from_group(group, "cpu", mesh_dim_names=("rows",))
     model = built().eval().requires_grad_(requires_grad=False)
     shares = [1, 3] if what == "uneven" else None
     shards = shard_(model, group if what == "group" else mesh, "rows", shares, FLOAT32)
