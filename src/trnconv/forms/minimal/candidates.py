@@ -26,7 +26,7 @@ from math import inf
 from trnconv.ask.ends import NO_RESIDUAL
 from trnconv.ask.question import Question, Share
 from trnconv.forms.minimal.buffers import with_buffers
-from trnconv.forms.minimal.channels import in_channels, out_channels
+from trnconv.forms.minimal.channels import in_channels, may_stack, out_channels
 from trnconv.forms.minimal.cost import (
     cost_of,
     fewest_turns,
@@ -127,7 +127,7 @@ def start(
     """A plan with blocks of one output: sizes and buffers are decided from here on."""
     shape = question.shape
     assert isinstance(shape, ConvShape)
-    return MinimalPlan(
+    base = MinimalPlan(
         shape,
         question.machine.name,
         question.dtype,
@@ -146,23 +146,19 @@ def start(
         start=question.start,
         gpsimd_steps=max(transform_of(transform).apart),
         gpsimd_residual=may_add_first(question.end) and not question.reproducible,
-        stacked_columns=_most_columns(question),
         frame_pairs=pairs,
         gpsimd_pairs=pairs,
     )
+    return base if question.reproducible else base.but(stacked_columns=_most_columns(base))
 
 
-def _most_columns(question: Question) -> int:
+def _most_columns(plan: MinimalPlan) -> int:
     """That may share a matmul of few output channels; more than two if there is something to gain.
 
-    With one tap along columns there is not, and reproducible plans have two.
+    With one tap along columns there is not. Reproducible plans always have two.
     """
     fewest, most = STACKED_COLUMNS
-    rest = question.shape.c_out % question.machine.partitions
-    fits = 0 < rest * most <= question.machine.partitions
-    return (
-        most if fits and question.shape.kernel[WIDTH] > 1 and not question.reproducible else fewest
-    )
+    return most if plan.shape.kernel[WIDTH] > 1 and may_stack(plan, most) else fewest
 
 
 def _with_engines(plan: MinimalPlan) -> MinimalPlan:

@@ -157,6 +157,12 @@ def _out_channels(
     return (*whole, OutChannels(c_out - rest, rest, stack, pitch, parallel and rest == pitch))
 
 
+def may_stack(plan: MinimalPlan, columns: int) -> bool:
+    """Whether a tile has room for so many columns of the output channels beyond whole tiles."""
+    lines = plan.target.partitions
+    return 0 < plan.shape.c_out % lines * columns <= lines
+
+
 def matrices_of_a_load(taps: int) -> int:
     """How many of a product's matrices one load brings, if weights are streamed."""
     return -(-taps // -(-taps // _MOST_STREAMED))

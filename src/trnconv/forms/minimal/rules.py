@@ -7,7 +7,7 @@ from trnconv.ask.limits import MAX_OFFSET
 from trnconv.ask.policy import DIRECT, HALF, LIMITS, Policy
 from trnconv.forms.form import switched_off
 from trnconv.forms.minimal.blocks import blocks_of_span, column_kinds, frame_starts, row_kinds
-from trnconv.forms.minimal.channels import in_channels, out_channels
+from trnconv.forms.minimal.channels import in_channels, may_stack, out_channels
 from trnconv.forms.minimal.error import expected_ratio, range_limit
 from trnconv.forms.minimal.plan import DEPTH, HEIGHT, STACKED_COLUMNS, V_BYTES, MinimalPlan
 from trnconv.forms.minimal.sbuf import largest_inputs, sbuf_end
@@ -170,10 +170,10 @@ def _stacks(plan: MinimalPlan) -> list[str]:
     stack, lines = plan.stacked_columns, plan.target.partitions
     if stack not in STACKED_COLUMNS:
         return [f"{stack} columns that share a matmul: {' or '.join(map(str, STACKED_COLUMNS))}"]
-    rest = plan.shape.c_out % lines
-    if stack == STACKED_COLUMNS[0] or 0 < rest * stack <= lines:
+    if stack == STACKED_COLUMNS[0] or may_stack(plan, stack):
         return []
-    left = f"{plan.shape.c_out} output channels leave {rest}, it takes 1 to {lines // stack}"
+    left = f"{plan.shape.c_out} output channels leave {plan.shape.c_out % lines}"
+    left += f", it takes 1 to {lines // stack}"
     return [f"{stack} columns that share a matmul: {left}"]
 
 
