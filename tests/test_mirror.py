@@ -24,9 +24,10 @@ LONG = 90  # lines of a module that needs a test of its own, or an entry below
 # or with their packages. A suite that is named after none has to be here.
 SPANS = {
     "trnconv/forms/minimal/test_norm_steps.py": "norm_run trnconv.ask.ends",
-    "trnconv/pytorch/lazy/test_normed_ends.py": """deferred_result pending_norm
+    "trnconv/pytorch/lazy/norms/test_normed_ends.py": """pending_norm
+        trnconv.pytorch.lazy.deferred_result
         trnconv.pytorch.operators.normed_convolution""",
-    "trnconv/pytorch/lazy/test_attentions.py": "deferred_mask index_values masks",
+    "trnconv/pytorch/lazy/attention/test_scaled_dot_product.py": "deferred_mask index_values masks",
     "trnconv/pytorch/operators/test_attention.py": "trnconv.pytorch.backends.kernel_place",
     "nkisim/commands/test_kernel_files.py": "argument_words kernel_call run_command trace_command",
     "nkisim/device_rules/test_rulebook.py": """instruction_rules loop_rules watch
@@ -139,7 +140,8 @@ SPANS = {
     "trnconv/planner/test_tuned_plans.py": "tuned_file trnconv.runtime.tuning",
     "trnconv/pytorch/lazy/test_movements.py": """convolutions deferred_conv endings mode operands
         places stored_frames tensor traits video""",
-    "trnconv/pytorch/lazy/test_norms.py": "deferred_norm norm_parts proven_range starts",
+    "trnconv/pytorch/lazy/norms/test_recognition.py": """deferred_norm norm_parts proven_range
+        starts""",
     "trnconv/pytorch/lazy/test_unread.py": "cell memory",
     "trnconv/pytorch/patching/test_patch.py": """methods report trnconv.pytorch.lazy.context
         trnconv.pytorch.lazy.exits trnconv.pytorch.lazy.ledger""",

@@ -27,6 +27,8 @@ from trnconv.pytorch.lazy.fold_choice import folding_wins, upsampled_before
 from trnconv.pytorch.lazy.materialize import done, stored
 from trnconv.pytorch.lazy.memory import Counted
 from trnconv.pytorch.lazy.modelled_time import is_planned
+from trnconv.pytorch.lazy.norms.proven_range import with_proven_range
+from trnconv.pytorch.lazy.norms.starts import scaled_input
 from trnconv.pytorch.lazy.operands import (
     ConvOperands,
     Window3d,
@@ -34,18 +36,15 @@ from trnconv.pytorch.lazy.operands import (
     frame_pattern,
     operands_of,
 )
-from trnconv.pytorch.lazy.proven_range import with_proven_range
-from trnconv.pytorch.lazy.starts import scaled_input
 from trnconv.pytorch.lazy.stored_frames import StoredFrames
 from trnconv.pytorch.lazy.tensor import LazyTensor
 from trnconv.pytorch.lazy.unread import unseen
 from trnconv.pytorch.lazy.video import AxisOrder, FrameRun, LazyVideo
-from trnconv.pytorch.lazy.videos import lines_of, video_of
+from trnconv.pytorch.lazy.videos import as_video, lines_of, video_of
 from trnconv.pytorch.operators.norms import place_of
 
 Tensor = torch.Tensor
 _ORDERS = {1: AxisOrder.lines, 2: AxisOrder.images, 3: AxisOrder.video}  # by rank
-_TO_VIDEO = {AxisOrder.video: (0, 1, 2, 3, 4), AxisOrder.frames_first: (0, 2, 1, 3, 4)}
 
 
 def unsupported_type(weights: torch.dtype) -> str:
@@ -315,19 +314,6 @@ def _base_like(
         seen = value.value() if isinstance(value, LazyTensor) else value
     own = () if isinstance(value, LazyTensor) else (Counted.of(value),)
     return as_video(seen, like.layout, like.sizes), own
-
-
-def as_video(seen: Tensor, layout: AxisOrder, sizes: Sequence[int]) -> Tensor:
-    """A tensor in a layout, as [N, C, T, H, W] of these sizes."""
-    n, c, t, h, w = sizes
-    with unseen():
-        if layout is AxisOrder.lines:
-            return seen.unsqueeze(2).unsqueeze(2)
-        if layout is not AxisOrder.images:
-            return seen.permute(*_TO_VIDEO[layout])
-        if n == 1:
-            return seen.permute(1, 0, 2, 3).unsqueeze(0)
-        return seen.reshape(n, t, c, h, w).permute(0, 2, 1, 3, 4)
 
 
 def _instead(x: LazyTensor, pending: Pending) -> LazyTensor:

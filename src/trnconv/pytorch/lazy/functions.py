@@ -16,10 +16,10 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from trnconv.pytorch.lazy.attentions import AttentionCall, attention
+from trnconv.pytorch.lazy.attention.scaled_dot_product import AttentionCall, attention
 from trnconv.pytorch.lazy.bypass import is_passing
 from trnconv.pytorch.lazy.context import PatchContext
-from trnconv.pytorch.lazy.norms import group_normed
+from trnconv.pytorch.lazy.norms.recognition import group_normed
 from trnconv.pytorch.lazy.tensor import LazyTensor
 from trnconv.pytorch.lazy.traits import tensors_in
 

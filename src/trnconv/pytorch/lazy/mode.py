@@ -22,10 +22,10 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from trnconv.pytorch.lazy.attention.index_values import follow
 from trnconv.pytorch.lazy.bypass import is_passing
 from trnconv.pytorch.lazy.context import PatchContext
 from trnconv.pytorch.lazy.frame_by_frame import on_each_frame
-from trnconv.pytorch.lazy.index_values import follow
 from trnconv.pytorch.lazy.memory import same_memory, storage_of
 from trnconv.pytorch.lazy.movements import NOTED, note_copy
 from trnconv.pytorch.lazy.tensor import LazyTensor, define_dispatch

@@ -17,15 +17,15 @@ from typing import Any
 import torch
 
 from trnconv.pytorch.lazy.as_images import put_in_order
+from trnconv.pytorch.lazy.attention.masks import NOTED_MASKS
 from trnconv.pytorch.lazy.cell import LazyCell, ViewOf, as_memory
 from trnconv.pytorch.lazy.channel_cells import moved_into_cells, with_repeated_channels
 from trnconv.pytorch.lazy.context import PatchContext
 from trnconv.pytorch.lazy.deferred_conv import PendingConv
 from trnconv.pytorch.lazy.endings import NOTED_ENDS
-from trnconv.pytorch.lazy.masks import NOTED_MASKS
 from trnconv.pytorch.lazy.memory import same_memory
-from trnconv.pytorch.lazy.norms import NOTED_NORMS
-from trnconv.pytorch.lazy.pending_norm import PendingNorm
+from trnconv.pytorch.lazy.norms.pending_norm import PendingNorm
+from trnconv.pytorch.lazy.norms.recognition import NOTED_NORMS
 from trnconv.pytorch.lazy.tensor import LazyTensor
 from trnconv.pytorch.lazy.traits import tensors_in
 from trnconv.pytorch.lazy.unread import unseen

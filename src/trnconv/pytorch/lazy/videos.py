@@ -1,11 +1,16 @@
-"""The frames of any tensor."""
+"""The frames of any tensor, and tensors of any layout as frames."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 
 from trnconv.pytorch.lazy.tensor import LazyTensor
+from trnconv.pytorch.lazy.unread import unseen
 from trnconv.pytorch.lazy.video import AxisOrder, LazyVideo
+
+_TO_VIDEO = {AxisOrder.video: (0, 1, 2, 3, 4), AxisOrder.frames_first: (0, 2, 1, 3, 4)}
 
 
 def video_of(x: torch.Tensor) -> LazyVideo | None:
@@ -19,3 +24,16 @@ def lines_of(x: torch.Tensor) -> LazyVideo | None:
     if noted is not None and noted.layout is AxisOrder.lines:
         return noted
     return LazyVideo.of_lines(x.value() if isinstance(x, LazyTensor) else x)
+
+
+def as_video(seen: torch.Tensor, layout: AxisOrder, sizes: Sequence[int]) -> torch.Tensor:
+    """A tensor in a layout, as [N, C, T, H, W] of these sizes."""
+    n, c, t, h, w = sizes
+    with unseen():
+        if layout is AxisOrder.lines:
+            return seen.unsqueeze(2).unsqueeze(2)
+        if layout is not AxisOrder.images:
+            return seen.permute(*_TO_VIDEO[layout])
+        if n == 1:
+            return seen.permute(1, 0, 2, 3).unsqueeze(0)
+        return seen.reshape(n, t, c, h, w).permute(0, 2, 1, 3, 4)

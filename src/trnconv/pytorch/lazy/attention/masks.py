@@ -19,16 +19,16 @@ import numpy as np
 import torch
 
 from trnconv.pytorch.backends.kernel_place import runs_kernels
-from trnconv.pytorch.lazy.cell import LazyCell, ViewOf
-from trnconv.pytorch.lazy.context import PatchContext
-from trnconv.pytorch.lazy.deferred_mask import (
+from trnconv.pytorch.lazy.attention.deferred_mask import (
     ComparedMask,
     FilledMask,
     MaskKind,
     PendingMask,
     causal_frame,
 )
-from trnconv.pytorch.lazy.index_values import values_of
+from trnconv.pytorch.lazy.attention.index_values import values_of
+from trnconv.pytorch.lazy.cell import LazyCell, ViewOf
+from trnconv.pytorch.lazy.context import PatchContext
 from trnconv.pytorch.lazy.operator_call import Operator
 from trnconv.pytorch.lazy.tensor import LazyTensor
 from trnconv.pytorch.lazy.unread import readers, unseen

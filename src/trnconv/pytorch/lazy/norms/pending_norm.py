@@ -12,11 +12,11 @@ import torch
 from trnconv.ask.ends import IDENTITY
 from trnconv.pytorch.backends.aten import finished
 from trnconv.pytorch.backends.choice import on_neuron
-from trnconv.pytorch.lazy.deferred_norm import DeferredNorm, NormPart
 from trnconv.pytorch.lazy.deferred_result import Pending
 from trnconv.pytorch.lazy.memory import Counted
-from trnconv.pytorch.lazy.normed_ends import conv_to_norm, normed_by
-from trnconv.pytorch.lazy.proven_range import largest_of
+from trnconv.pytorch.lazy.norms.deferred_norm import DeferredNorm, NormPart
+from trnconv.pytorch.lazy.norms.normed_ends import conv_to_norm, normed_by
+from trnconv.pytorch.lazy.norms.proven_range import largest_of
 
 Tensor = torch.Tensor
 

@@ -23,8 +23,8 @@ import torch
 from trnconv.ask.ends import IDENTITY
 from trnconv.pytorch.lazy.cell import LazyCell, ViewOf
 from trnconv.pytorch.lazy.context import PatchContext
-from trnconv.pytorch.lazy.deferred_norm import DeferredNorm, LowVideo, NormPart
-from trnconv.pytorch.lazy.norm_parts import (
+from trnconv.pytorch.lazy.norms.deferred_norm import DeferredNorm, LowVideo, NormPart
+from trnconv.pytorch.lazy.norms.norm_parts import (
     CHANNELS,
     LAST,
     TO_CHANNELS_LAST,

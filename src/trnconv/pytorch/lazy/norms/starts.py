@@ -17,10 +17,10 @@ from trnconv.geometry import ConvShape
 from trnconv.neighbours.group_norm.problem import GroupNorm
 from trnconv.pytorch.backends.arrays import dtype_name
 from trnconv.pytorch.lazy.deferred_conv import dense
-from trnconv.pytorch.lazy.deferred_norm import DeferredNorm, NormPart
 from trnconv.pytorch.lazy.materialize import stored
 from trnconv.pytorch.lazy.modelled_time import is_planned, priced
-from trnconv.pytorch.lazy.pending_norm import PendingNorm
+from trnconv.pytorch.lazy.norms.deferred_norm import DeferredNorm, NormPart
+from trnconv.pytorch.lazy.norms.pending_norm import PendingNorm
 from trnconv.pytorch.lazy.video import FrameRun
 from trnconv.pytorch.operators.norm_call import GROUPS
 from trnconv.pytorch.operators.norms import factors_refusal, group_factors, place_of
