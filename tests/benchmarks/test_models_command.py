@@ -18,6 +18,8 @@ from trnconv.observed import Kept
 ROOT = Path(__file__).parents[2]
 ASKED = models.Asked(simulate=False, baseline=True, full=False, cores=2)
 FULL = replace(ASKED, full=True)
+ONE_CORE = replace(ASKED, cores=1)
+FULL_ONE_CORE = replace(FULL, cores=1)
 
 
 @pytest.fixture(scope="module")
@@ -41,10 +43,28 @@ def test_a_row_is_what_the_plan_says(row):
 
 
 @pytest.mark.slow
-def test_a_full_row_has_other_accuracies_and_machines():
+def test_a_full_row_has_other_accuracies():
     row = models.planned(("taesd", "decode"), FULL)
     assert 0 < row.fast_s <= row.ours_s <= row.direct_s
-    assert row.trn3_s > 0
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        pytest.param(ASKED, id="two"),
+        pytest.param(ONE_CORE, id="one"),
+        pytest.param(FULL_ONE_CORE, id="full", marks=pytest.mark.slow),  # searches
+    ],
+)
+def test_trn3_has_a_column_where_its_plans_come_with_the_package(asked):
+    row = models.planned(("taesd", "decode"), asked)
+    headings = models.table([row], asked.cores).splitlines()
+    assert any("trn3" in line for line in headings) == (asked is not ONE_CORE)
+    if asked is ONE_CORE:
+        assert isnan(row.trn3_s)
+        return
+    options = PlanOptions("trn3", cores=asked.cores)
+    assert row.trn3_s == model_plan("taesd", "", "decode", options).seconds != row.ours_s
 
 
 @pytest.mark.slow
