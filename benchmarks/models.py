@@ -252,7 +252,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--phase", choices=("encode", "decode"), help="only this one")
     parser.add_argument("--simulate", action="store_true", help="schedule every launch: slow")
     parser.add_argument("--no-baseline", action="store_true", help="leave the baseline out")
-    parser.add_argument("--full", action="store_true", help="also direct and fast; trn3 of one core")
+    parser.add_argument("--full", action="store_true", help="also direct, fast; trn3 of one core")
     parser.add_argument(
         "--observe", action="store_true", help="run the models again, and as they are: needs torch"
     )
