@@ -171,36 +171,33 @@ def _ahead(question: Question, cores: int) -> tuple[Plan, ...]:
     """Plans that load ahead of stores; without, if the machine does not take that."""
     if not question.machine.accepts.loads_ahead:
         return plans_for(question, cores)
-    return _having(replace(question, forms=("direct",)), cores, "ahead")
+    return _having(replace(question, forms=("direct",)), cores, ahead=1)
 
 
 def _by_dma(question: Question, cores: int) -> tuple[Plan, ...]:
     """Gradients whose tiles DMA transposes; by the Tensor engine, if DMA is not taken for that."""
     if not question.machine.accepts.dma_transposes:
         return plans_for(question, cores)
-    return _having(question, cores, "by_dma")
+    return _having(question, cores, by_dma=1)
 
 
-def _having(question: Question, cores: int, *made: str, **decided: int) -> tuple[Plan, ...]:
-    """The fastest plan of a family that has made some decisions, the same for every core."""
+def _having(question: Question, cores: int, **least: int) -> tuple[Plan, ...]:
+    """The fastest plan of a family whose decisions are at least these; the same for every core."""
     for offer in offers_of(question):
         for priced in offer.plans:
-            yes = all(getattr(priced.plan, decision) for decision in made)
-            if yes and all(getattr(priced.plan, name) == decided[name] for name in decided):
+            if all(getattr(priced.plan, name) >= least[name] for name in least):
                 return (priced.plan,) * cores
-    raise PlanError(
-        f"no plan of {question.shape} has {' and '.join((*made, *decided))}. Report it."
-    )
+    raise PlanError(f"no plan of {question.shape} has {' and '.join(least)}. Report it.")
 
 
-def _deciding(*made: str, **decided: int) -> Callable[[Question, int], tuple[Plan, ...]]:
-    """By minimal filtering that has made some decisions; else by what is taken instead."""
+def _deciding(**least: int) -> Callable[[Question, int], tuple[Plan, ...]]:
+    """By minimal filtering whose decisions are at least these; else by what is taken instead."""
 
     def planned(question: Question, cores: int) -> tuple[Plan, ...]:
         asked = only(question, "minimal")
         if not is_searched(asked):
             return plans_for(question, cores)
-        return _having(asked, cores, *made, **decided)
+        return _having(asked, cores, **least)
 
     return planned
 
@@ -345,19 +342,19 @@ LAYERS: Final = (
         "gpsimd",
         "inputs subtracted and a residual added by the GpSimd engine, beside the Vector engine",
         _added_question,
-        _deciding("gpsimd_residual", "gpsimd_steps"),
+        _deciding(gpsimd_residual=1, gpsimd_steps=1),
     ),
     LadderLayer(
         "streamed",
         "tiles of inputs and weights that are loaded into the place of others while those are used",
         _wide_question,
-        _deciding("x_tiles", "shares_sums"),
+        _deciding(x_tiles=1, shares_sums=1),
     ),
     LadderLayer(
         "pairs",
         "two frames at once, by sums and differences of frames that sums in SBUF are added to",
         _pairs_question,
-        _deciding("frame_pairs"),
+        _deciding(frame_pairs=1),
     ),
     LadderLayer(
         "columns",
