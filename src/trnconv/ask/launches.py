@@ -94,15 +94,15 @@ def planned_parts(
             )
         yield waiting[0], _planned(question, plan)
         return
-    first_error: PlanError | None = None
+    first_words = ""  # not the error: it would hold this frame, and all that called it
     while waiting:
         part = waiting.pop(0)
         if part.shape not in known:
             try:
                 known[part.shape] = _planned(replace(question, shape=part.shape), plan)
             except PlanError as error:
-                first_error = first_error or error
-                waiting[:0] = halve_channels(part, first_error)
+                first_words = first_words or str(error)
+                waiting[:0] = halve_channels(part, first_words)
                 continue
         yield part, known[part.shape]
 
@@ -148,7 +148,7 @@ def launches(shape: Shape, most: int = MAX_OFFSET) -> list[LaunchPart]:
     return parts
 
 
-def halve_channels(part: LaunchPart, why: PlanError | None = None) -> list[LaunchPart]:
+def halve_channels(part: LaunchPart, why: str = "") -> list[LaunchPart]:
     """Two parts with half of the groups, or of the output channels, each: shorter programs.
 
     Whole arrays of groups and whole tiles of channels stay whole. Halves of output channels both
@@ -158,7 +158,7 @@ def halve_channels(part: LaunchPart, why: PlanError | None = None) -> list[Launc
     if shape.groups > 1:
         return _split_groups(part, _half(shape.groups, _groups_of_array(shape)))
     if shape.c_out == 1:
-        raise why or PlanError(f"{shape_in_words(shape)} cannot be split by output channels.")
+        raise PlanError(why or f"{shape_in_words(shape)} cannot be split by output channels.")
     half = _half(shape.c_out, PARTITIONS)
     rest = replace(shape, c_out=shape.c_out - half)
     return [

@@ -1,5 +1,8 @@
 """Launches: the parts of a convolution put together are the whole, and none is too large."""
 
+import gc
+import weakref
+from contextlib import suppress
 from math import prod
 
 import numpy as np
@@ -157,3 +160,27 @@ def test_a_norm_over_all_channels_is_never_of_several_launches(reason):
     assert len(list(planned_parts(plain, planned))) > 1
     with pytest.raises(PlanError):
         list(planned_parts(normed, planned))
+
+
+class Held:
+    """What a caller has."""
+
+
+def test_a_refusal_holds_nothing_of_its_callers():
+    """Its frames would: a patched model's tensors that nobody needs any more, for instance."""
+    question = Question(conv_shape((1, 2, 8, 8), (256, 2, 3, 3)), TRN2)
+
+    def refuse(part):
+        raise PlanError(f"{part.shape.c_out} channels are refused")
+
+    def caller():
+        held = Held()
+        with suppress(PlanError):
+            list(planned_parts(question, refuse))
+        return weakref.ref(held)
+
+    gc.disable()
+    try:
+        assert caller()() is None
+    finally:
+        gc.enable()
