@@ -159,14 +159,14 @@ class _Begun:
                 raise
 
     def _plan_launch(self, question: Question) -> None:
-        """Store the plans of a launch, if they are new or are tried harder than before."""
+        """Store the plans of a launch, if they are new, or this file's and to be tried harder."""
         making, key = self.making, digest_of(question)
         if question.budget > DEFAULT_BUDGET:  # not shipped; searching shows there is one
             tuned_launch(question, making.cores, Effort(1))
             return
         known = stored_key(question, self.plans)
         taken = None if known is None else self._still_good(question, known)
-        if taken is not None and (known != key or self._is_done(key)):
+        if taken is not None and (known != key or key not in self.own or self._is_done(key)):
             return
         self.again.discard(key)
         try:

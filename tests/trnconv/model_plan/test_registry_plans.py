@@ -154,6 +154,8 @@ def test_equal_convolutions_of_models_are_searched_and_stored_once(making, searc
     assert other.name == "trn2_2_flux.json"
     assert len(first.plans) == FEW
     assert other.plans == {}
+    harder = replace(making, entry=find("flux"), effort=Effort(2, longest=0))
+    assert make_plans(harder, unwatched).plans == {}
     making.path.unlink()
     alone = make_plans(replace(making, entry=find("flux")), unwatched)
     assert alone.plans == first.plans
