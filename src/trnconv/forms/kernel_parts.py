@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trnconv._nki import nisa, nl
-from trnconv.forms.recipe_parts import Ring
+from trnconv.forms.recipe_parts import Place, Ring
 
 OPERATORS = {
     "identity": nl.copy,
@@ -149,6 +149,29 @@ class Turn(nl.NKIObject):
             self.load(self.y_cells, self.x_count)
             self.y_loaded = True
         return self.y_cells[0:1, block : block + 1]
+
+
+class Anchor(nl.NKIObject):
+    """Where a block begins in x and y: at a place, or at the one that a turn of a loop reads."""
+
+    def __init__(self, place: Place, turn: Turn | None, number: int) -> None:
+        self.place = place
+        self.turn = turn
+        self.number = number  # among the blocks of a turn
+
+    def in_x(
+        self, x: nl.NkiTensor, which: int, pattern: tuple[tuple[int, int], ...], at: int
+    ) -> nl.NkiTensor:
+        """A pattern of one of the tensors that x lies in, `at` elements from where it begins."""
+        if self.turn == None:
+            return x.ap(listed(pattern), offset=self.place.x[which] + at)
+        return at_cell(x, pattern, at, self.turn.x_cell(self.number, which))
+
+    def in_y(self, y: nl.NkiTensor, pattern: tuple[tuple[int, int], ...], at: int) -> nl.NkiTensor:
+        """A pattern of y, or of a tensor of its shape, `at` elements from where it begins."""
+        if self.turn == None:
+            return y.ap(listed(pattern), offset=self.place.y + at)
+        return at_cell(y, pattern, at, self.turn.y_cell(self.number))
 
 
 def output(x: nl.NkiTensor, y_shape: tuple[int, ...], dtype: str) -> nl.NkiTensor:

@@ -12,7 +12,7 @@ from trnconv.forms.difference.recipe import (
     YTile,
 )
 from trnconv.forms.difference.terms import plane_sizes
-from trnconv.forms.kernel_parts import Banks, Turn, at_cell, listed, ring, sbuf
+from trnconv.forms.kernel_parts import Anchor, Banks, Turn, ring, sbuf
 from trnconv.forms.recipe_parts import Place
 
 X, ACROSS, DOWN, BOTH = 0, 1, 2, 3  # planes: x, and differences of columns, of rows, of both
@@ -20,27 +20,11 @@ PLANES = 4
 
 
 class DifferenceBlock(nl.NKIObject):
-    """A block: its kind, and where it is, at a place or at the one a turn of a loop reads."""
+    """A block: its kind, and where it is."""
 
-    def __init__(
-        self, kind: DifferenceBlockType, place: Place, turn: Turn | None, number: int
-    ) -> None:
+    def __init__(self, kind: DifferenceBlockType, anchor: Anchor) -> None:
         self.kind = kind
-        self.place = place
-        self.turn = turn
-        self.number = number
-
-    def in_x(self, x: nl.NkiTensor, pattern: tuple[tuple[int, int], ...], at: int) -> nl.NkiTensor:
-        """A pattern of x, or of a tensor with as many rows and columns."""
-        if self.turn != None:
-            return at_cell(x, pattern, at, self.turn.x_cell(self.number, 0))
-        return x.ap(listed(pattern), offset=at + self.place.x[0])
-
-    def in_y(self, y: nl.NkiTensor, pattern: tuple[tuple[int, int], ...], at: int) -> nl.NkiTensor:
-        """A pattern of y, or of a tensor of its shape."""
-        if self.turn != None:
-            return at_cell(y, pattern, at, self.turn.y_cell(self.number))
-        return y.ap(listed(pattern), offset=at + self.place.y)
+        self.anchor = anchor
 
 
 class DifferenceCore(nl.NKIObject):
@@ -146,7 +130,7 @@ def blocks_of(core: DifferenceCore, region: Region, turn: Turn | None) -> list[D
         if turn == None:
             place = region.places[number]
         kind = core.recipe.kinds[region.kinds[number]]
-        found.append(DifferenceBlock(kind, place, turn, number))
+        found.append(DifferenceBlock(kind, Anchor(place, turn, number)))
     return found
 
 
@@ -170,7 +154,7 @@ def load(core: DifferenceCore, block: DifferenceBlock, prepare: SpanPrepare) -> 
             )
             nisa.dma_copy(
                 dst=tile[:, into.row : into.row_end, into.column : into.column_end],
-                src=block.in_x(core.x, pattern, first + part.offset),
+                src=block.anchor.in_x(core.x, 0, pattern, first + part.offset),
             )
 
 

@@ -8,7 +8,8 @@ from trnconv.ask.ends import NO_RESIDUAL
 from trnconv.forms.difference.blocks import column_spans, frame_reads, row_spans, tap_sets
 from trnconv.forms.difference.plan import V_BYTES, DifferencePlan
 from trnconv.forms.difference.terms import PRODUCTS, TIMES, plane_sizes
-from trnconv.forms.recipe_parts import Ring, first_address
+from trnconv.forms.recipe_parts import Ring
+from trnconv.forms.sbuf_space import SbufSpace
 
 CONSTANTS = 2  # columns of an output tile: bias and scale
 X_SLOTS = 2  # one is loaded while differences are made of the other
@@ -83,15 +84,7 @@ def weight_slots(plan: DifferencePlan) -> tuple[int, int]:
 
 def lay_out(plan: DifferencePlan) -> DifferenceMemory:
     """Everything one after the other."""
-    first = first_address(plan.target)
-    at = first
-
-    def ring(slots: int, elems: int, item_bytes: int) -> Ring:
-        nonlocal at
-        pitch = -(-elems * item_bytes // _ALIGN) * _ALIGN
-        begin, at = at, at + slots * pitch
-        return Ring(slots, elems, begin, pitch)
-
+    space = SbufSpace(plan.target, _ALIGN)
     rows = max(span.count for span in row_spans(plan))
     columns = max(span.count for span in column_spans(plan))
     tiles = len(channel_tiles(plan.shape.c_in, plan.target.partitions))
@@ -100,15 +93,15 @@ def lay_out(plan: DifferencePlan) -> DifferenceMemory:
     bank = plan.target.psum_bank_fp32_elems
     blocks = max(1, plan.turn_spans) * len(column_spans(plan))
     return DifferenceMemory(
-        x=ring(X_SLOTS * tiles, x_elems(rows, columns), plan.item_bytes),
-        v=ring(v_slots(plan) * tiles, v_elems(rows, columns), V_BYTES),
-        weights=ring(*weight_slots(plan), V_BYTES),
-        copies=ring(_CHAINS * CHAIN_COPIES, min(bank, rows * columns), _FLOAT_BYTES),
-        out=ring(OUT_SLOTS, outs, plan.out_bytes),
-        residual=ring(added, outs // (TIMES if plan.end.coarse else 1), plan.item_bytes),
-        constants_address=ring(1, constant_columns(plan), _FLOAT_BYTES).address,
-        places_address=ring(1, 2 * blocks, _INT_BYTES).address,
-        end=at - first,
+        x=space.ring(X_SLOTS * tiles, x_elems(rows, columns), plan.item_bytes),
+        v=space.ring(v_slots(plan) * tiles, v_elems(rows, columns), V_BYTES),
+        weights=space.ring(*weight_slots(plan), V_BYTES),
+        copies=space.ring(_CHAINS * CHAIN_COPIES, min(bank, rows * columns), _FLOAT_BYTES),
+        out=space.ring(OUT_SLOTS, outs, plan.out_bytes),
+        residual=space.ring(added, outs // (TIMES if plan.end.coarse else 1), plan.item_bytes),
+        constants_address=space.ring(1, constant_columns(plan), _FLOAT_BYTES).address,
+        places_address=space.ring(1, 2 * blocks, _INT_BYTES).address,
+        end=space.taken,
     )
 
 

@@ -39,7 +39,7 @@ def residual_of(
         at = tile.first * step * every + core.recipe.frames[unit.frame].added[row] + kind.inner
         flat = buffer[0 : tile.channels, row * elems : (row + 1) * elems]
         dst = flat.reshape((tile.channels, kind.rows, kind.columns))
-        nisa.dma_copy(dst=dst, src=block.in_x(r, pattern, at))
+        nisa.dma_copy(dst=dst, src=block.anchor.in_x(r, 0, pattern, at))
     return buffer
 
 
@@ -60,5 +60,5 @@ def in_output(
     lines = (channel_step, tile.channels)
     columns, count = TIMES * block.kind.columns, block.kind.stored
     if columns == width:
-        return block.in_y(y, (lines, (1, count * width)), at)
-    return block.in_y(y, (lines, (width, count), (1, columns)), at)
+        return block.anchor.in_y(y, (lines, (1, count * width)), at)
+    return block.anchor.in_y(y, (lines, (width, count), (1, columns)), at)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from trnconv._nki import nisa, nl
 from trnconv.forms.direct.recipe import Chunk, KindRecipe, Load, Recipe, Store, SumRecipe, Tile
-from trnconv.forms.kernel_parts import Banks, Slots, Turn, at_cell, listed, sbuf
-from trnconv.forms.recipe_parts import Place, Ring
+from trnconv.forms.kernel_parts import Anchor, Banks, Slots, ring, sbuf
 
 
 class Weights(nl.NKIObject):
@@ -68,34 +67,23 @@ class BankSum(nl.NKIObject):
 
 
 class DirectBlock(nl.NKIObject):
-    """A block of a kind, and where it is: at a place, or at the one a turn of a loop reads.
+    """A block of a kind, and where it is.
 
     Its windows are numbered from `first_window` on, so that they differ from those of other blocks.
     """
 
-    def __init__(
-        self, kind: KindRecipe, first_window: int, place: Place, turn: Turn | None, number: int
-    ) -> None:
+    def __init__(self, kind: KindRecipe, first_window: int, anchor: Anchor) -> None:
         self.kind = kind
         self.first_window = first_window
-        self.place = place
-        self.turn = turn
-        self.number = number
+        self.anchor = anchor
 
     def in_x(self, x: tuple[nl.NkiTensor, ...], load: Load) -> nl.NkiTensor:
         """What a load reads."""
-        piece = x[load.piece]
-        if self.turn == None:
-            offset = self.place.x[load.piece] + load.offset
-            return piece.ap(listed(load.pattern), offset=offset)
-        cell = self.turn.x_cell(self.number, load.piece)
-        return at_cell(piece, load.pattern, load.offset, cell)
+        return self.anchor.in_x(x[load.piece], load.piece, load.pattern, load.offset)
 
     def in_y(self, y: nl.NkiTensor, store: Store) -> nl.NkiTensor:
         """What a store writes."""
-        if self.turn == None:
-            return y.ap(listed(store.pattern), offset=self.place.y + store.offset)
-        return at_cell(y, store.pattern, store.offset, self.turn.y_cell(self.number))
+        return self.anchor.in_y(y, store.pattern, store.offset)
 
 
 class Core(nl.NKIObject):
@@ -119,12 +107,12 @@ class Core(nl.NKIObject):
         self.bias_image = bias
         self.recipe = recipe
         self.windows = []
-        for ring in recipe.rings:
-            self.windows.append(slots_of(ring, recipe.lines, x[0].dtype))
-        self.held_weights = slots_of(recipe.weights, recipe.lines, x[0].dtype)
+        for windows in recipe.rings:
+            self.windows.append(Slots(ring(windows, recipe.lines, x[0].dtype)))
+        self.held_weights = Slots(ring(recipe.weights, recipe.lines, x[0].dtype))
         self.loads_done = 0
-        self.outs = slots_of(recipe.out, recipe.lines, y.dtype)
-        self.residuals = slots_of(recipe.residual, recipe.lines, x[0].dtype)
+        self.outs = Slots(ring(recipe.out, recipe.lines, y.dtype))
+        self.residuals = Slots(ring(recipe.residual, recipe.lines, x[0].dtype))
         self.out = 0
         self.added = 0
         self.bias = sbuf((recipe.lines, recipe.bias_columns), nl.float32, recipe.bias_address)
@@ -184,14 +172,6 @@ class Core(nl.NKIObject):
     def next_on_vector(self) -> bool:
         """Whose turn it is to evict."""
         return self.banks.used % 2 == 0
-
-
-def slots_of(ring: Ring, lines: int, dtype: str) -> Slots:
-    """The slots a ring has room for."""
-    tiles = []
-    for slot in range(ring.slots):
-        tiles.append(sbuf((lines, ring.elems), dtype, ring.address + slot * ring.pitch))
-    return Slots(tiles)
 
 
 def held_window(core: Core, block: DirectBlock, number: int) -> nl.NkiTensor:

@@ -30,7 +30,7 @@ from trnconv.forms.direct.recipe import (
     SumRecipe,
     WindowView,
 )
-from trnconv.forms.kernel_parts import OPERATORS, Pair, Turn, fence, output, wait_for_both
+from trnconv.forms.kernel_parts import OPERATORS, Anchor, Pair, Turn, fence, output, wait_for_both
 from trnconv.forms.recipe_parts import RecipePair
 
 
@@ -196,7 +196,7 @@ def blocks_of(core: Core, sweep: BlockSweep, turn: Turn | None) -> list[DirectBl
     windows = 0
     for n in range(len(sweep.kinds)):
         kind = core.recipe.kinds[sweep.kinds[n]]
-        blocks.append(DirectBlock(kind, windows, sweep.places[n], turn, n))
+        blocks.append(DirectBlock(kind, windows, Anchor(sweep.places[n], turn, n)))
         windows += len(kind.windows)
     return blocks
 

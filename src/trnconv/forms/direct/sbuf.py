@@ -14,7 +14,8 @@ from trnconv.forms.direct.loops import turn_blocks
 from trnconv.forms.direct.plan import BY_COLUMN, BY_FRAME, BY_ROW, ArrayFill, DirectPlan
 from trnconv.forms.direct.problem import DEPTH, HEIGHT, WIDTH, Problem
 from trnconv.forms.direct.stationaries import bias_width, image_width
-from trnconv.forms.recipe_parts import Ring, first_address
+from trnconv.forms.recipe_parts import Ring
+from trnconv.forms.sbuf_space import SbufSpace
 
 LEVELS = (BY_FRAME, BY_ROW, BY_COLUMN)
 _FLOAT_BYTES = _INT_BYTES = 4
@@ -76,35 +77,24 @@ def lay_out(
     plan: DirectPlan, weight_columns: int, chunk_columns: int, bias_columns: int
 ) -> SbufLayout:
     """Everything one after the other."""
-    align, item = plan.target.sbuf_align_bytes, plan.item_bytes
-    address = first_address(plan.target)
-    rings = []
-    for slots, elems in zip(plan.slots, window_elems(plan), strict=True):
-        ring = _ring(slots, elems, address, (item, align))
-        address += slots * ring.pitch
-        rings.append(ring)
+    space, item = SbufSpace(plan.target, plan.target.sbuf_align_bytes), plan.item_bytes
+    levels = zip(plan.slots, window_elems(plan), strict=True)
+    by_frame, by_row, by_column = [space.ring(slots, elems, item) for slots, elems in levels]
     held = (plan.streamed, chunk_columns) if plan.streamed else (1, max(1, weight_columns))
-    weights = _ring(held[0], held[1], address, (item, align))
-    address += weights.slots * weights.pitch
-    out = _ring(plan.out_buffers, out_elems(plan), address, (plan.out_bytes, align))
-    address += out.slots * out.pitch
+    weights = space.ring(*held, item)
+    out = space.ring(plan.out_buffers, out_elems(plan), plan.out_bytes)
     added = _RESIDUALS if plan.end.residual != NO_RESIDUAL else 0
-    residual = _ring(added, _residual_elems(plan), address, (item, align))
-    bias = address + added * residual.pitch
+    residual = space.ring(added, _residual_elems(plan), item)
+    bias = space.at
     biases = 2 if slope_of(plan.end.activation) else 1  # and the bias times the slope
     zeros = bias + biases * bias_columns * _FLOAT_BYTES
     has_zeros = needs_zeros(plan)
     places = zeros + (plan.target.psum_bank_fp32_elems * item if has_zeros else 0)
     offsets = turn_blocks(plan) * (plan.placed_tensors + 1) if plan.rolled else 0
-    end = places + offsets * _INT_BYTES - first_address(plan.target)
-    held_windows = (rings[0], rings[1], rings[2])
+    end = space.taken + places - bias + offsets * _INT_BYTES
+    held_windows = (by_frame, by_row, by_column)
     ends = (out, residual, bias)
     return SbufLayout(held_windows, weights, *ends, has_zeros, zeros, places, end)
-
-
-def _ring(slots: int, elems: int, address: int, item_align: tuple[int, int]) -> Ring:
-    item, align = item_align
-    return Ring(slots, elems, address, -(-elems * item // align) * align)
 
 
 def needs_zeros(plan: DirectPlan) -> bool:

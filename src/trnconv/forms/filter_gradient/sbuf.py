@@ -6,6 +6,7 @@ from trnconv.forms.filter_gradient.blocks import window_size
 from trnconv.forms.filter_gradient.plan import HEIGHT, WIDTH, FilterGradientPlan
 from trnconv.forms.filter_gradient.recipe import Addresses
 from trnconv.forms.recipe_parts import first_address
+from trnconv.forms.sbuf_space import aligned
 
 _FLOAT_BYTES = 4
 DY_BUFFERS = 2  # one in use, one being filled
@@ -18,13 +19,13 @@ def addresses(plan: FilterGradientPlan) -> Addresses:
     first = first_address(plan.target)
     bias_sums = first + out_tiles * plan.pass_columns * _FLOAT_BYTES
     dy = bias_sums + out_tiles * _FLOAT_BYTES
-    dy_pitch = _aligned(plan.dy_copies * plan.tiles * plan.outs * item, align)
+    dy_pitch = aligned(plan.dy_copies * plan.tiles * plan.outs * item, align)
     x = dy + DY_BUFFERS * dy_pitch
     x_pitch = x_slot_bytes(plan)
     dy_window = x + plan.slots * x_pitch
-    windows = dy_window + _aligned(out_tiles * dy_window_elems(plan) * item, align)
+    windows = dy_window + aligned(out_tiles * dy_window_elems(plan) * item, align)
     tiles = -(-plan.strip_sizes.channels // plan.target.partitions)
-    window_pitch = _aligned(tiles * window_elems(plan) * item, align)
+    window_pitch = aligned(tiles * window_elems(plan) * item, align)
     masks = windows + plan.windows * window_pitch
     ones = masks + max(1, len(plan.masks) * plan.tiles) * _FLOAT_BYTES
     places = ones + _FLOAT_BYTES
@@ -48,7 +49,7 @@ def addresses(plan: FilterGradientPlan) -> Addresses:
 
 def x_slot_bytes(plan: FilterGradientPlan) -> int:
     """Bytes a partition of one strip of a block of x, or of one sheet."""
-    return _aligned(plan.slot_elems * plan.item_bytes, plan.target.sbuf_align_bytes)
+    return aligned(plan.slot_elems * plan.item_bytes, plan.target.sbuf_align_bytes)
 
 
 def window_elems(plan: FilterGradientPlan) -> int:
@@ -62,7 +63,3 @@ def window_elems(plan: FilterGradientPlan) -> int:
 def dy_window_elems(plan: FilterGradientPlan) -> int:
     """Elements a partition of a window of dy, for one tile of channels."""
     return 0 if plan.by_dma else plan.images * plan.rows * plan.columns
-
-
-def _aligned(size: int, align: int) -> int:
-    return -(-size // align) * align

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trnconv._nki import nisa, nl
-from trnconv.forms.kernel_parts import Turn, at_cell, listed, ring, sbuf
+from trnconv.forms.kernel_parts import Anchor, ring, sbuf
 from trnconv.forms.minimal.bank_pool import BankPool
 from trnconv.forms.minimal.prepare_steps import COMPLETE, LOAD, PAIR_UP, PrepareStep
 from trnconv.forms.minimal.prologue import InputFactors
@@ -15,33 +15,14 @@ from trnconv.forms.minimal.recipe import (
     XCopy,
     XLoad,
 )
-from trnconv.forms.recipe_parts import Place
 
 
 class MinimalBlock(nl.NKIObject):
-    """A block: its kind, and where it is, at a place or at the one a turn of a loop reads."""
+    """A block: its kind, and where it is."""
 
-    def __init__(
-        self, kind: MinimalBlockType, place: Place, turn: Turn | None, number: int
-    ) -> None:
+    def __init__(self, kind: MinimalBlockType, anchor: Anchor) -> None:
         self.kind = kind
-        self.place = place
-        self.turn = turn
-        self.number = number  # among the blocks of a body
-
-    def in_x(
-        self, x: nl.NkiTensor, which: int, pattern: tuple[tuple[int, int], ...], at: int
-    ) -> nl.NkiTensor:
-        """What a load reads, `at` elements from one of the block's offsets into x."""
-        if self.turn == None:
-            return x.ap(listed(pattern), offset=self.place.x[which] + at)
-        return at_cell(x, pattern, at, self.turn.x_cell(self.number, which))
-
-    def in_y(self, y: nl.NkiTensor, pattern: tuple[tuple[int, int], ...], at: int) -> nl.NkiTensor:
-        """What a store writes, `at` elements from the block's first output."""
-        if self.turn == None:
-            return y.ap(listed(pattern), offset=self.place.y + at)
-        return at_cell(y, pattern, at, self.turn.y_cell(self.number))
+        self.anchor = anchor
 
 
 class MinimalCore(nl.NKIObject):
@@ -174,7 +155,7 @@ def load_lines(
         dst = lines[:, into.row : into.row_end, into.column : into.column_end]
         pattern = [(channel_step, one.lines), (recipe.x_width, rows), (1, columns)]
     x = core.x[frame.piece]
-    nisa.dma_copy(dst=dst, src=block.in_x(x, frame.piece, tuple(pattern), at))
+    nisa.dma_copy(dst=dst, src=block.anchor.in_x(x, frame.piece, tuple(pattern), at))
 
 
 def complete_inputs(core: MinimalCore, block: MinimalBlock, work: PrepareStep) -> None:

@@ -27,7 +27,7 @@ Which unit loads and prepares what, in which slots, is in the recipe (`tempo.py`
 from __future__ import annotations
 
 from trnconv._nki import nisa, nl
-from trnconv.forms.kernel_parts import Pair, Turn, fence, output, wait_for_both
+from trnconv.forms.kernel_parts import Anchor, Pair, Turn, fence, output, wait_for_both
 from trnconv.forms.minimal.chain import Chain
 from trnconv.forms.minimal.chains import begin_chain, end_chain
 from trnconv.forms.minimal.core import (
@@ -270,7 +270,7 @@ def run_blocks(core: MinimalCore, group: Group, norm: OutputNorm | None) -> None
             if first + number < count:
                 located = recipe.blocks[first + number]
                 kind = recipe.kinds[located.kind]
-                blocks.append(MinimalBlock(kind, located.place, None, number))
+                blocks.append(MinimalBlock(kind, Anchor(located.place, None, number)))
         if first == 0:
             begin(core, blocks[0])
             load_weights(core, group.weight, group.weight_end)
@@ -298,7 +298,7 @@ def roll(
         blocks = []
         for n in range(recipe.body_blocks):
             kind = recipe.kinds[loop.kinds[n]]
-            blocks.append(MinimalBlock(kind, Place((), 0), turn, n))
+            blocks.append(MinimalBlock(kind, Anchor(Place((), 0), turn, n)))
         core.start_over()
         begin(core, blocks[0])
         late = LateNorm(norm)

@@ -11,8 +11,9 @@ from trnconv.forms.minimal.blocks import column_kinds, row_kinds
 from trnconv.forms.minimal.channels import in_channels, matrices_of_a_load, out_channels, taps_of
 from trnconv.forms.minimal.plan import LEAST, V_BYTES, MinimalPlan
 from trnconv.forms.minimal.stages import HELD
-from trnconv.forms.recipe_parts import Ring, first_address
+from trnconv.forms.recipe_parts import Ring
 from trnconv.forms.rectangles import rectangles
+from trnconv.forms.sbuf_space import SbufSpace, aligned
 
 CONSTANTS = 7  # columns of an output tile: see chains.py
 _ALIGN = 64
@@ -46,23 +47,6 @@ class FastMemory:
     factors_address: int
     places_address: int
     end: int
-
-
-def _padded(size: int) -> int:
-    return -(-size // _ALIGN) * _ALIGN
-
-
-class _Floor:
-    """Hands out bytes one after the other."""
-
-    def __init__(self, first: int) -> None:
-        self.at = first
-
-    def ring(self, slots: int, elems: int, item_bytes: int) -> Ring:
-        pitch = _padded(elems * item_bytes)
-        first = self.at
-        self.at += slots * pitch
-        return Ring(slots, elems, first, pitch)
 
 
 def largest_inputs(plan: MinimalPlan) -> tuple[int, int]:
@@ -124,29 +108,28 @@ def _weight_slots(plan: MinimalPlan) -> tuple[int, int]:
 
 def lay_out(plan: MinimalPlan) -> FastMemory:
     """Everything one after the other."""
-    first = first_address(plan.target)
-    floor, algorithm = _Floor(first), plan.algorithm
+    space, algorithm = SbufSpace(plan.target, _ALIGN), plan.algorithm
     x_elems, v_elems = largest_inputs(plan)
     count = len(in_channels(plan))
     x = tuple(
-        floor.ring(plan.x_slots, x_elems, plan.item_bytes) for _ in range(plan.x_tiles or count)
+        space.ring(plan.x_slots, x_elems, plan.item_bytes) for _ in range(plan.x_tiles or count)
     )
     all_elems = algorithm.products * plan.v_frames * v_elems
-    v = tuple(floor.ring(plan.v_slots, all_elems, V_BYTES) for _ in range(count))
+    v = tuple(space.ring(plan.v_slots, all_elems, V_BYTES) for _ in range(count))
     out_rows = max(span.outs for span, _ in row_kinds(plan)) * plan.out_frames
     out_elems = out_rows * min(plan.columns, plan.shape.out_size(2))
-    weights = floor.ring(*_weight_slots(plan), V_BYTES)
-    scratch = floor.ring(1 if algorithm.scratch() else 0, v_elems, V_BYTES)
-    paired = floor.ring(PAIRED_TILES if plan.frame_pairs else 0, x_elems, V_BYTES)
-    held = floor.ring(held_tiles(plan), plan.m * largest_rectangle(plan), _FLOAT_BYTES)
-    copies = floor.ring(float_copies(plan), largest_rectangle(plan), _FLOAT_BYTES)
-    out = floor.ring(out_slots(plan), out_elems, plan.out_bytes)
+    weights = space.ring(*_weight_slots(plan), V_BYTES)
+    scratch = space.ring(1 if algorithm.scratch() else 0, v_elems, V_BYTES)
+    paired = space.ring(PAIRED_TILES if plan.frame_pairs else 0, x_elems, V_BYTES)
+    held = space.ring(held_tiles(plan), plan.m * largest_rectangle(plan), _FLOAT_BYTES)
+    copies = space.ring(float_copies(plan), largest_rectangle(plan), _FLOAT_BYTES)
+    out = space.ring(out_slots(plan), out_elems, plan.out_bytes)
     added = 0 if plan.end.residual == NO_RESIDUAL else plan.residual_buffers
-    residual = floor.ring(added, out_elems, plan.item_bytes)
-    norm = _norm_rings(plan, floor)
-    constants = floor.ring(1, constant_columns(plan), _FLOAT_BYTES)
-    factors = floor.ring(1 if plan.start.scaled else 0, _factor_columns(plan), _FLOAT_BYTES)
-    places = floor.ring(1, _cells(plan), _INT_BYTES)
+    residual = space.ring(added, out_elems, plan.item_bytes)
+    norm = _norm_rings(plan, space)
+    constants = space.ring(1, constant_columns(plan), _FLOAT_BYTES)
+    factors = space.ring(1 if plan.start.scaled else 0, _factor_columns(plan), _FLOAT_BYTES)
+    places = space.ring(1, _cells(plan), _INT_BYTES)
     return FastMemory(
         x,
         v,
@@ -161,7 +144,7 @@ def lay_out(plan: MinimalPlan) -> FastMemory:
         constants.address,
         factors.address,
         places.address,
-        floor.at - first,
+        space.taken,
     )
 
 
@@ -191,19 +174,19 @@ def sums_root_by_lines(plan: MinimalPlan, terms: int) -> bool:
     return last % plan.target.quadrant_partitions == 0 and last + terms <= plan.target.partitions
 
 
-def _norm_rings(plan: MinimalPlan, floor: _Floor) -> tuple[Ring, Ring, Ring, Ring, Ring]:
+def _norm_rings(plan: MinimalPlan, space: SbufSpace) -> tuple[Ring, Ring, Ring, Ring, Ring]:
     """Squares, products, ones, what is added under the root, and scales of a norm."""
     if plan.end.norm is None:
-        none = floor.ring(0, 0, _FLOAT_BYTES)
+        none = space.ring(0, 0, _FLOAT_BYTES)
         return none, none, none, none, none
     bank, lines = plan.target.psum_bank_fp32_elems, plan.target.partitions
     tiles, steps = len(out_channels(plan)), norm_slots(plan)
     return (
-        floor.ring(steps * tiles, bank, _BF16_BYTES),
-        floor.ring(steps * tiles, bank, _FLOAT_BYTES),
-        floor.ring(1, max(bank, lines), _BF16_BYTES),
-        floor.ring(1, lines, _BF16_BYTES),
-        floor.ring(1, NORM_CONSTANTS * tiles, _FLOAT_BYTES),
+        space.ring(steps * tiles, bank, _BF16_BYTES),
+        space.ring(steps * tiles, bank, _FLOAT_BYTES),
+        space.ring(1, max(bank, lines), _BF16_BYTES),
+        space.ring(1, lines, _BF16_BYTES),
+        space.ring(1, NORM_CONSTANTS * tiles, _FLOAT_BYTES),
     )
 
 
@@ -261,7 +244,7 @@ def _room_of_size(plan: MinimalPlan) -> SlotRoom:
 @lru_cache(maxsize=4096)
 def _weight_bytes(plan: MinimalPlan) -> int:
     slots, columns = _weight_slots(plan)
-    return slots * _padded(columns * V_BYTES)
+    return slots * aligned(columns * V_BYTES, _ALIGN)
 
 
 def sbuf_end(plan: MinimalPlan) -> int:
@@ -273,4 +256,4 @@ def sbuf_end(plan: MinimalPlan) -> int:
 
 
 def _turn_bytes(plan: MinimalPlan) -> int:
-    return _padded(_cells(plan) * _INT_BYTES)
+    return aligned(_cells(plan) * _INT_BYTES, _ALIGN)

@@ -85,5 +85,5 @@ def in_frames(
     lines = (channel_step, tile.channels)
     pairs = (frame_elems, frames)
     if columns == width:
-        return block.in_y(y, (lines, pairs, (1, wanted.rows * columns)), at)
-    return block.in_y(y, (lines, pairs, (width, wanted.rows), (1, columns)), at)
+        return block.anchor.in_y(y, (lines, pairs, (1, wanted.rows * columns)), at)
+    return block.anchor.in_y(y, (lines, pairs, (width, wanted.rows), (1, columns)), at)
