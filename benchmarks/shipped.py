@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import geometric_mean
@@ -21,7 +21,7 @@ from trnconv.model_plan.registry_plans import SHIPPED_LAUNCHES, Making
 from trnconv.models import models
 from trnconv.planner.best import searched_plan
 from trnconv.planner.shares import launch_ns, searched_pair
-from trnconv.planner.shipped_plans import shipped_answer, shipped_plans_of, shipped_set
+from trnconv.planner.shipped_plans import shipped_answer, shipped_plans_of
 from trnconv.runtime.launch import time_plans
 from trnconv.runtime.tuning import Effort
 
@@ -104,17 +104,21 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Compare, report; 1 if a shipped plan is slower by its judge."""
+    stored = [
+        (question, cores)
+        for machine, cores in SHIPPED_LAUNCHES
+        for question in stored_questions(machine, cores, options.model)
+    ]
     found: list[Compared] = []
-    for answer in _all(options.model, max(1, options.every)):
-        found.append(answer)
+    for question, cores in stored[:: max(1, options.every)]:
+        found.append(compared(question, cores))
         if len(found) % _SAID_EVERY == 0:
             print(f"{len(found)} compared", file=sys.stderr, flush=True)
     print(f"Modelled, constants {CONSTANTS_VERSION}, default reading, accuracy bf16.")
     print("Times of shipped plans over those of searched ones; nothing was measured.\n")
     print(summary(found))
-    held = sum(len(shipped_set(*launch).entries) for launch in SHIPPED_LAUNCHES)
     slower = sum(map(is_slower, found))
-    print(f"\n{len(found)} of {held} shipped answers compared, {slower} slower than searched")
+    print(f"\n{len(found)} of {len(stored)} convolutions compared, {slower} slower than searched")
     return 1 if slower else 0
 
 
@@ -122,9 +126,3 @@ def is_slower(answer: Compared) -> bool:
     """By its schedule if that was the judge, else by the closed form."""
     decided = answer.closed_form if answer.schedule is None else answer.schedule
     return decided > 1 + 1e-9
-
-
-def _all(model: str, step: int) -> Iterator[Compared]:
-    for machine, cores in SHIPPED_LAUNCHES:
-        for question in stored_questions(machine, cores, model)[::step]:
-            yield compared(question, cores)
