@@ -144,9 +144,9 @@ def many_questions(count):
 def test_prices_of_other_processes_are_those_of_this_one(tmp_path):
     questions = many_questions(9)
     seen = []
-    known = Prices(Cache(tmp_path), jobs=2, watch=seen.append)
+    known = Prices(Cache(tmp_path), jobs=2, watch=lambda *counts: seen.append(counts))
     known.prepare([*questions, questions[0]])
-    assert seen == list(range(1, 10))
+    assert seen == [(done, 9) for done in range(1, 10)]
     assert len(files(known.cache)) == 9
     assert [known.of(question) for question in questions] == [price(each) for each in questions]
 
@@ -154,7 +154,7 @@ def test_prices_of_other_processes_are_those_of_this_one(tmp_path):
 def test_few_prices_start_no_processes(monkeypatch):
     monkeypatch.setattr("concurrent.futures.ProcessPoolExecutor", None)
     seen = []
-    Prices(jobs=2, watch=seen.append).prepare(many_questions(3))
+    Prices(jobs=2, watch=lambda *counts: seen.append(counts)).prepare(many_questions(3))
     assert seen == []
     with pytest.raises(TypeError):
         Prices(jobs=2).prepare(many_questions(9))

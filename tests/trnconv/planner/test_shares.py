@@ -18,6 +18,7 @@ from trnconv.forms.direct.form import DIRECT
 from trnconv.forms.direct.problem import HEIGHT, WIDTH, fold
 from trnconv.forms.form import Priced
 from trnconv.geometry import ConvShape, conv_shape, transposed_shape
+from trnconv.planner import shares
 from trnconv.planner.best import choose, only, searched_plan
 from trnconv.planner.shares import in_step, loops, searched_pair, shared_plans
 from trnconv.runtime.launch import trace_plans
@@ -197,16 +198,35 @@ def test_halves_may_have_an_algorithm_that_the_whole_has_no_plan_of():
     assert 4 * max(priced.cost.total_ns for priced in pair) < 1.2 * alone.cost.total_ns
 
 
+def test_halves_have_another_algorithm_where_the_fastest_of_one_core_cannot_be_halved(monkeypatch):
+    """Forced here: the layer this was seen on, below, has an algorithm by now that can be."""
+    size = {"size": (5, 60, 80), "pad_before": (2, 1, 1), "pad_after": (0, 1, 1)}
+    shape = ConvShape(
+        batch=1, c_in=128, c_out=128, kernel=(3, 3, 3), modes=("replicate",) * 3, **size
+    )
+    start = Prologue(scaled=True, activation="silu")
+    question = Question(shape, TRN3, policy=Policy(FAST), start=start)
+    alone, as_it_is = searched_plan(question), searched_pair(question)
+    assert {priced.plan.family for priced in as_it_is} == {alone.plan.family}
+    halved = shares._halved
+
+    def without_the_fastest(answer, asked):
+        return [] if answer.plan.family == alone.plan.family else halved(answer, asked)
+
+    monkeypatch.setattr(shares, "_halved", without_the_fastest)
+    pair = searched_pair(question)
+    assert len({priced.plan.family for priced in pair} - {alone.plan.family}) == 1
+    slower = max(priced.cost.total_ns for priced in pair)
+    assert max(priced.cost.total_ns for priced in as_it_is) < slower < 0.75 * alone.cost.total_ns
+
+
 @pytest.mark.slow
-def test_halves_have_another_algorithm_where_the_fastest_of_one_core_cannot_be_halved():
-    """F(4,3) shares sums of five frames, in loops that halves of the rows do not have."""
+def test_a_layer_of_which_fast_sums_could_not_be_halved_is_nearly_even():
     size = {"size": (5, 180, 320), "pad_before": (2, 1, 1), "pad_after": (0, 1, 1)}
     shape = ConvShape(
         batch=1, c_in=512, c_out=512, kernel=(3, 3, 3), modes=("replicate",) * 3, **size
     )
     start = Prologue(scaled=True, activation="silu")
     question = Question(shape, TRN3, policy=Policy(FAST), start=start)
-    alone, pair = searched_plan(question), searched_pair(question)
-    assert alone.plan.family == "F(4,3), rows"
-    assert {priced.plan.family for priced in pair} == {"F(2,3), rows"}
-    assert max(priced.cost.total_ns for priced in pair) < 0.6 * alone.cost.total_ns
+    slower = max(priced.cost.total_ns for priced in searched_pair(question))
+    assert slower < 0.55 * searched_plan(question).cost.total_ns
