@@ -58,11 +58,12 @@ def _or_torch(noted: LazyTensor | None) -> Any:
 
 
 def _cat(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
-    """Frames one after the other."""
+    """Frames one after the other; or one video alone, along any axis."""
     del func
     tensors = args[0] if args else kwargs["tensors"]
     dim = args[1] if len(args) > 1 else kwargs.get("dim", 0)
-    if dim not in (_FRAMES, _FRAMES - 5) or any(tensor.dim() != 5 for tensor in tensors):
+    along_frames = dim in (_FRAMES, _FRAMES - 5) or len(tensors) == 1
+    if not along_frames or any(tensor.dim() != 5 for tensor in tensors):
         return NotImplemented
     videos = [video_of(tensor) for tensor in tensors]
     known = [video for video in videos if video is not None]
@@ -113,10 +114,11 @@ def _repeat(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _clone(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
-    """Whole tensors are shared until one is changed in place; a copy of some frames is made.
+    """What was noted is shared until it is changed in place; a copy that is smaller is made.
 
-    A few frames of a long tensor, kept in a cache, would keep all of it in memory. Who asks for
-    them in order (`contiguous`, `reshape`) keeps them for as long as it takes.
+    A few frames of a long tensor, kept in a cache, would keep all of it in memory; upsampled frames
+    take more than what they are of. Who asks for frames in order (`contiguous`, `reshape`) keeps
+    them for as long as it takes.
     """
     x, wanted = args[0], kwargs.get("memory_format")
     if wanted not in (None, torch.preserve_format, torch.contiguous_format):
@@ -133,8 +135,8 @@ def _clone(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     for run in video.runs:
         if isinstance(run.base, PendingConv):
             run.base.result()  # wanted twice: with an end of its own it would run twice
-    some = any((run.start, run.stop) != (0, run.base.shape[_FRAMES]) for run in video.runs)
-    if some and wanted is not torch.contiguous_format:
+    held = sum(prod(base.shape) for base in video.bases)
+    if prod(video.sizes) < held and wanted is not torch.contiguous_format:
         return NotImplemented
     with unseen():
         twin = func(_twin_of(x), **kwargs)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from trnconv.geometry import CIRCULAR, REFLECT, REPLICATE, ZEROS, Modes, Triple
 from trnconv.pytorch.lazy.deferred_conv import Later
@@ -154,12 +153,9 @@ def frame_pattern(
 
     Frames of one tensor that are repeated, or taken several times, are convolved once.
     """
-    bases: list[Any] = []
-    for run in video.runs:
-        if not any(run.base == base for base in bases):
-            bases.append(run.base)
     repeats = any(run.repeat > 1 for run in video.runs) or len(video.runs) > 1
-    if not window.is_pointwise(0) or video.pads[0] != (0, 0) or len(bases) != 1 or not repeats:
+    alike = window.is_pointwise(0) and video.pads[0] == (0, 0) and len(video.bases) == 1
+    if not alike or not repeats:
         return None
     start = min(run.start for run in video.runs)
     stop = max(run.stop for run in video.runs)

@@ -108,6 +108,11 @@ class LazyVideo:
             return _video_of(frames, tensor, AxisOrder.lines)
 
     @property
+    def bases(self) -> tuple[Any, ...]:
+        """What the runs are frames of, each once."""
+        return tuple(dict.fromkeys(run.base for run in self.runs))
+
+    @property
     def sizes(self) -> tuple[int, int, int, int, int]:
         """(N, C, T, H, W), padding included."""
         first = self.runs[0]

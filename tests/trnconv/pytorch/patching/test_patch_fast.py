@@ -6,7 +6,7 @@ one that a policy allows is taken, whatever it costs: more than the same model d
 
 from collections import Counter
 from dataclasses import replace
-from math import inf, log10
+from math import log10
 
 import pytest
 
@@ -18,10 +18,10 @@ from trnconv.ask.policy import FAST, LIMITS, Policy
 from trnconv.forms.minimal import form as minimal_form
 from trnconv.forms.minimal.transforms import F43
 from trnconv.models import Size, find
-from trnconv.planner import best, table
-from trnconv.planner.best import best_plan
+from trnconv.planner import best, shares, table
 from trnconv.pytorch import patched
 from trnconv.pytorch.model_builder import build, example_latent
+from trnconv.runtime.plans import plans_for
 
 pytestmark = [pytest.mark.diffusers, pytest.mark.slow]
 PEAK = 2.0  # frames are in [-1, 1]
@@ -44,29 +44,46 @@ def model_of(seed):
 
 
 def decoded(model, latent, accuracy):
-    """The frames, and how often each form ran."""
+    """The frames, and how often each algorithm ran, on both cores of a launch."""
     with patched(model, accuracy=Policy(accuracy, least_macs=0)) as report:
         frames = run(model, WAN, "decode", latent)
     forms = Counter()
     for work, calls in report.book.works.items():
-        plan = best_plan(work.question(TRN2)).plan
-        forms[getattr(plan, "transform", "direct")] += calls
+        first, second = plans_for(work.question(TRN2))
+        assert first.family == second.family
+        forms[getattr(first, "transform", "direct")] += calls
     return frames, forms
+
+
+def fast_if_it_has_a_plan(fastest):
+    """The planner's choice among offers, but of the fast form alone where that offers any plan."""
+
+    def chosen(offers):
+        fast = tuple(offer for offer in offers if offer.form == "minimal" and offer.plans)
+        return fastest(fast or offers)
+
+    return chosen
+
+
+def use_forms(monkeypatch, fast):
+    """Plans of the direct form and of this one."""
+    monkeypatch.setattr(table, "FORMS", [table.form_named("direct"), fast])
+    monkeypatch.setattr(best, "FORMS", table.FORMS)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_frames_are_as_good_as_those_of_plain_bf16(seed, monkeypatch):
-    eager = replace(minimal_form.MINIMAL, least_gain=-inf)
-    monkeypatch.setattr(table, "FORMS", [table.form_named("direct"), eager])
-    monkeypatch.setattr(best, "FORMS", table.FORMS)
+    use_forms(monkeypatch, minimal_form.MINIMAL)
+    monkeypatch.setattr(best, "_fastest", fast_if_it_has_a_plan(best._fastest))
+    monkeypatch.setattr(shares, "first_offer", lambda _: None)
     model = model_of(seed)
     latent = rounded(example_latent(WAN, SIZE, seed=seed))
     plain = run(model, WAN, "decode", latent)
     direct, _ = decoded(model, latent, "direct")
     careful, careful_forms = decoded(model, latent, "bf16")
-    quick_families = [name for name in minimal_form.FAMILIES if name.startswith(F43.name)]
-    only = {name: minimal_form.FAMILIES[name] for name in quick_families}
-    monkeypatch.setattr(minimal_form, "FAMILIES", only)
+    quick_families = tuple(name for name in minimal_form.FAMILIES if name.startswith(F43.name))
+    only = replace(minimal_form.MINIMAL, families=lambda _: quick_families)
+    use_forms(monkeypatch, only)
     quick, quick_forms = decoded(model, latent, "fast")
     exact = run(torch.nn.Module.to(model, dtype=torch.float32), WAN, "decode", latent)
     assert exact.abs().max() < 1

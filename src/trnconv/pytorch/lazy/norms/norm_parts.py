@@ -84,16 +84,31 @@ def lies_in_order(x: Tensor, axis: int) -> bool:
 
 def source_of(x: Any, axis: int, around: PatchContext) -> LazyVideo | None:
     """The frames that a norm of x is about, in the type they have; None if there are none."""
+    video = _known_to_kernels(x, axis, around)
+    return video if video is not None and _is_of_plain_frames(video) else None
+
+
+def source_in_memory(x: Any, axis: int, around: PatchContext) -> LazyVideo | None:
+    """The same, but frames that are noted as repeated, upsampled or padded are made first."""
+    video = _known_to_kernels(x, axis, around)
+    if video is None or _is_of_plain_frames(video):
+        return video
+    return source_of(x.view_of.value(), axis, around) if isinstance(x, LazyTensor) else None
+
+
+def _known_to_kernels(x: Any, axis: int, around: PatchContext) -> LazyVideo | None:
     if not around.rewrites.fuse_norms or around.reproducible:
         return None
     video = frames_along(x, axis)
-    if video is None or video.pads != NO_PADS or not all(video.sizes):
+    if video is None or not all(video.sizes):
         return None
     own = video.runs[0].base.dtype
-    known = own in TYPES and all(run.plain for run in video.runs)
-    if not known or not runs_kernels(video, around.backend):
-        return None
-    return replace(video, dtype=own)
+    known = own in TYPES and runs_kernels(video, around.backend)
+    return replace(video, dtype=own) if known else None
+
+
+def _is_of_plain_frames(video: LazyVideo) -> bool:
+    return video.pads == NO_PADS and all(run.plain for run in video.runs)
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,7 @@ from trnconv.pytorch.lazy.norms.norm_parts import (
     noted,
     part_of,
     rank_of,
+    source_in_memory,
     source_of,
 )
 from trnconv.pytorch.lazy.operator_call import Operator
@@ -255,7 +256,7 @@ def group_normed(
 
     In bands, statistics are of all ranks together: `trnconv.parallel` has them.
     """
-    source = None if around.spread is not None else source_of(x, CHANNELS, around)
+    source = None if around.spread is not None else source_in_memory(x, CHANNELS, around)
     weights = [tensor for tensor in (weight, bias) if tensor is not None]
     if source is None or source.sizes[1] % groups or (weight is None) != (bias is None):
         return NotImplemented

@@ -563,6 +563,7 @@ class SpatialNorm(nn.Module):
         self.first = nn.Conv3d(CHANNELS, CHANNELS, 3, padding=1)
         self.last = nn.Conv3d(CHANNELS, CHANNELS, 3, padding=1)
         self.order = lambda norm, scale, shift: norm * scale + shift
+        self.passed = lambda z: (z, None)  # what the convolutions get, and what a cache does
 
     def upsampled(self, z, x):
         if x.shape[2] == 1 or x.shape[2] % 2 == 0:
@@ -573,8 +574,9 @@ class SpatialNorm(nn.Module):
 
     def forward(self, x, z):
         y = self.first(x)
-        z = self.upsampled(z, y)
+        z, cached = self.passed(self.upsampled(z, y))
         modulated = self.order(self.norm(y), self.scale(z), self.shift(z))
+        del cached
         return self.last(functional.silu(modulated)) + x
 
 
@@ -614,6 +616,77 @@ def test_a_modulated_group_norm_is_a_kernel_that_upsamples_nothing(
         assert rms(ours - exact) <= 2e-5 * rms(exact)
     else:
         assert rms(ours - exact) <= 1.02 * rms(theirs - exact)
+
+
+PASSED = {
+    "as CogVideoX does, whose pointwise convolutions cache all they get": lambda z: (z, z.clone()),
+    "as KVAE does, in groups of 32 channels": lambda z: (
+        torch.cat(torch.split(z, 32, dim=1), dim=1),
+        None,
+    ),
+    "cached twice": lambda z: (z.clone(), z[:, :, -2:].clone()),
+}
+
+
+@pytest.mark.parametrize("name", PASSED)
+@pytest.mark.parametrize("frames", [(3, 5, (0, 1, 1, 2, 2)), (2, 4, (0, 0, 1, 1))])
+def test_upsampled_frames_that_are_cached_stay_notes(name, frames, modulations):
+    low, high, frame_map = frames
+    model = seeded(SpatialNorm())
+    model.passed = PASSED[name]
+    x = torch.randn(1, CHANNELS, high, 8, 12, generator=torch.Generator().manual_seed(3))
+    latents = torch.randn(1, 4, low + 4, 2, 3, generator=torch.Generator().manual_seed(4))
+    z = latents[:, :, 2 : 2 + low]  # a chunk of them, as streams have
+    with torch.no_grad():
+        exact = copy.deepcopy(model).double()(x.double(), z.double())
+        report = patch_(model)
+        ours = model(x, z)
+    assert [(call.factor, call.frame_map) for call in modulations] == [(4, frame_map)]
+    # Both convolutions want the chunk in order: read and written, at its own size.
+    assert sum(report.copied().values()) <= 2 * 2 * z.nbytes
+    assert rms(ours - exact) <= 2e-5 * rms(exact)
+
+
+def test_a_few_frames_in_a_cache_are_copied_and_do_not_keep_the_others():
+    model = seeded(SpatialNorm())
+    kept = {}
+
+    def keep(z):
+        kept["few"] = z[:, :, :1].clone()
+        return z, None
+
+    x = torch.randn(1, CHANNELS, 4, 8, 12, generator=torch.Generator().manual_seed(3))
+    z = torch.randn(1, 4, 4, 8, 12, generator=torch.Generator().manual_seed(4))
+    model.passed = keep
+    with torch.no_grad():
+        patch_(model)
+        model(x, z)
+    assert kept["few"].untyped_storage().nbytes() == kept["few"].nbytes
+
+
+class TimeUpsampler(SpatialNorm):
+    """As CogVideoX's: frames are repeated, and convolved one by one; a norm is what comes next."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Conv3d(CHANNELS, CHANNELS, (1, 3, 3), padding=(0, 1, 1))
+
+    def forward(self, x, z):
+        first, rest = x[:, :, :1], x[:, :, 1:]
+        repeated = torch.cat([first, rest.repeat_interleave(2, dim=2)], dim=2)
+        return super().forward(repeated, z)
+
+
+def test_frames_that_are_repeated_on_paper_have_group_norms_by_kernels(modulations):
+    model = seeded(TimeUpsampler())
+    x = torch.randn(1, CHANNELS, 3, 8, 12, generator=torch.Generator().manual_seed(3))
+    z = torch.randn(1, 4, 3, 2, 3, generator=torch.Generator().manual_seed(4))
+    with torch.no_grad():
+        exact = copy.deepcopy(model).double()(x.double(), z.double())
+        patch_(model)
+        ours = model(x, z)
+    assert [(call.factor, call.frame_map) for call in modulations] == [(4, (0, 1, 1, 2, 2))]
+    assert rms(ours - exact) <= 2e-5 * rms(exact)
 
 
 NOT_MODULATED = {
