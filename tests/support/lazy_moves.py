@@ -40,6 +40,10 @@ def _padded(*sides, **options):
     return lambda x: functional.pad(x, sides, **options)
 
 
+def _last_frames_again(x):
+    return torch.cat([x[:, :, -2:].clone(), x], dim=2)
+
+
 JOINED = {
     "cat": lambda x: torch.cat([x, x], dim=2),
     "cat by keyword": lambda x: torch.cat(tensors=[x, x[:, :, :1]], dim=-3),
@@ -70,6 +74,9 @@ PADDED = {
     "zeros then replicate": lambda x: functional.pad(
         functional.pad(x, (1, 1)), (0, 0, 1, 0, 1, 0), mode="replicate"
     ),
+    "padded, with a cache of that": lambda x: _last_frames_again(
+        functional.pad(x, (1, 1, 1, 0, 0, 0), mode="replicate")
+    ),
     "replicate then zeros": lambda x: functional.pad(
         functional.pad(x, (1, 1, 1, 1, 1, 0), mode="replicate"), (1, 0, 0, 0, 1, 0)
     ),
@@ -92,6 +99,16 @@ UPSAMPLED = {
     "first frame once": _first_frame_once,
     "first frame apart": _first_frame_upsampled_apart,
     "upsampled, then padded": lambda x: functional.pad(_grown(x, (1, 2, 2)), (1, 1, 1, 1)),
+    "upsampled, then reflected": lambda x: functional.pad(
+        _grown(x, (1, 2, 2)), (1, 1, 1, 0, 0, 0), mode="reflect"
+    ),
+    "upsampled, then reflected by more": lambda x: functional.pad(
+        _grown(x, (1, 2, 2)), (2, 1, 1, 2, 0, 0), mode="reflect"
+    ),
+    "first frame once, then reflected": lambda x: functional.pad(
+        _first_frame_once(x), (0, 0, 0, 0, 1, 1), mode="reflect" if x.shape[2] > 1 else "replicate"
+    ),
+    "upsampled, with a cache of that": lambda x: _last_frames_again(_grown(x, (1, 2, 2))),
     "padded, then upsampled": lambda x: _grown(functional.pad(x, (1, 0)), (1, 2, 2)),
     "rows interleaved": lambda x: x.repeat_interleave(2, dim=3),
     "frames interleaved": lambda x: x.repeat_interleave(2, dim=-3),

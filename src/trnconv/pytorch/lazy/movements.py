@@ -18,11 +18,14 @@ import torch
 
 from trnconv.pytorch.lazy.as_images import put_in_order
 from trnconv.pytorch.lazy.attention.masks import NOTED_MASKS
+from trnconv.pytorch.lazy.bypass import passing
 from trnconv.pytorch.lazy.cell import LazyCell, ViewOf, as_memory
 from trnconv.pytorch.lazy.channel_cells import moved_into_cells, with_repeated_channels
 from trnconv.pytorch.lazy.context import PatchContext
+from trnconv.pytorch.lazy.convolutions import run_of
 from trnconv.pytorch.lazy.deferred_conv import PendingConv
 from trnconv.pytorch.lazy.endings import NOTED_ENDS
+from trnconv.pytorch.lazy.materialize import stored
 from trnconv.pytorch.lazy.memory import same_memory
 from trnconv.pytorch.lazy.norms.pending_norm import PendingNorm
 from trnconv.pytorch.lazy.norms.recognition import NOTED_NORMS
@@ -117,8 +120,9 @@ def _clone(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     """What was noted is shared until it is changed in place; a copy that is smaller is made.
 
     A few frames of a long tensor, kept in a cache, would keep all of it in memory; upsampled frames
-    take more than what they are of. Who asks for frames in order (`contiguous`, `reshape`) keeps
-    them for as long as it takes.
+    take more than what they are of. Of a few frames that are upsampled or padded on paper, only
+    the frames are copied. Who asks for frames in order (`contiguous`, `reshape`) keeps them for as
+    long as it takes.
     """
     x, wanted = args[0], kwargs.get("memory_format")
     if wanted not in (None, torch.preserve_format, torch.contiguous_format):
@@ -137,13 +141,47 @@ def _clone(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
             run.base.result()  # wanted twice: with an end of its own it would run twice
     held = sum(prod(base.shape) for base in video.bases)
     if prod(video.sizes) < held and wanted is not torch.contiguous_format:
-        return NotImplemented
+        few = _of_copied_frames(video, around)
+        if few is None:
+            return NotImplemented
+        video = few
     with unseen():
         twin = func(_twin_of(x), **kwargs)
     copied = _copied(video, around, twin)
     in_order = wanted is torch.contiguous_format
     copied.view_of.cell.for_a_layer = in_order and not _asked_by_a_model()
     return copied
+
+
+def _of_copied_frames(video: LazyVideo, around: PatchContext) -> LazyVideo | None:
+    """The same of copies of its frames; None if those are not smaller than the video."""
+    spans = {
+        base: FrameRun(
+            base,
+            min(run.start for run in video.runs if run.base == base),
+            max(run.stop for run in video.runs if run.base == base),
+        )
+        for base in video.bases
+    }
+    kept = sum(prod(base.shape) // base.shape[_FRAMES] * span.frames for base, span in spans.items())
+    if kept >= prod(video.sizes):
+        return None
+    copies = {}
+    with passing():
+        for base, span in spans.items():
+            frames = stored(span)
+            copies[base] = run_of(frames.clone(memory_format=torch.contiguous_format)).base
+            around.book.moved("cache", 2 * frames.nbytes)
+    runs = [
+        replace(
+            run,
+            base=copies[run.base],
+            start=run.start - spans[run.base].start,
+            stop=run.stop - spans[run.base].start,
+        )
+        for run in video.runs
+    ]
+    return replace(video, runs=tuple(runs))
 
 
 def _in_parts(x: Tensor) -> LazyVideo | None:

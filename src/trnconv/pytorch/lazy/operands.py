@@ -53,7 +53,7 @@ def operands_of(video: LazyVideo, window: Window3d) -> ConvOperands | None:
         return None
     pads, modes = summed
     upsample = (runs[0].repeat, *runs[0].scale)
-    result = ConvOperands(tuple(runs), pads, modes, upsample, (skip, 0, 0))
+    result = _without_mirrors(ConvOperands(tuple(runs), pads, modes, upsample, (skip, 0, 0)))
     return result if _is_exact(result, window) else None
 
 
@@ -112,6 +112,17 @@ def _summed(noted: tuple[Pads, Modes], window: Window3d) -> tuple[Pads, Modes] |
         pads.append((before + own[0], after + own[1]))
         modes.append(kind if pads[-1] != (0, 0) else ZEROS)
     return (pads[0], pads[1], pads[2]), (modes[0], modes[1], modes[2])
+
+
+def _without_mirrors(operands: ConvOperands) -> ConvOperands:
+    """Less than one sample, upsampled, mirrored at its border is that sample copied."""
+    modes = [
+        REPLICATE if mode == REFLECT and max(pads) < factor and not skipped else mode
+        for mode, pads, factor, skipped in zip(
+            operands.modes, operands.pads, operands.upsample, operands.skip, strict=True
+        )
+    ]
+    return replace(operands, modes=(modes[0], modes[1], modes[2]))
 
 
 def _is_exact(operands: ConvOperands, window: Window3d) -> bool:

@@ -238,9 +238,13 @@ def _is_foreign(around: PatchContext, x: Tensor, weight: Tensor) -> bool:
     return is_transformed() or bool(foreign_kind((x, weight)))
 
 
-def unsplit_forward(self: torch.nn.Conv3d, x: Tensor) -> Tensor:
-    """torch's own forward, for a subclass that would split the input first."""
-    return torch.nn.Conv3d.forward(self, x)
+def unsplit_forward(self: torch.nn.Conv3d, x: Tensor, write_to: Tensor | None = None) -> Tensor:
+    """torch's own forward, for a subclass that would split the input first.
+
+    KVAE's takes a tensor to put the result in.
+    """
+    y = torch.nn.Conv3d.forward(self, x)
+    return y if write_to is None else write_to.copy_(y)
 
 
 def _wants(*tensors: Tensor | None) -> bool:
