@@ -36,6 +36,40 @@ def _reversed_parts(parts):
     return torch.cat(list(parts)[::-1], dim=2)
 
 
+def _in_a_buffer(x, allocate=torch.empty_like, cut=1):
+    out = allocate(x.contiguous())
+    out[:, :, :cut] = x[:, :, :cut] * 2
+    if cut < x.shape[2]:
+        out[:, :, cut:] = x[:, :, cut:] * 1
+    return out
+
+
+def _frame_by_frame_in_a_buffer(x):
+    out = torch.zeros(x.shape, dtype=x.dtype)
+    for at in range(x.shape[2]):
+        out[:, :, at] = x[:, :, at]
+    return out
+
+
+def _looked_at_before_it_is_whole(x):
+    out = torch.zeros(x.shape, dtype=x.dtype)
+    first, whole = out[:, :, :1], out[:]
+    before = first.clone(), first + 1, out.clone()
+    out[:, :, :1] = x[:, :, :1] + 1
+    return torch.cat([*before, first, whole, out], dim=2)
+
+
+def _written_twice(x):
+    out = torch.empty_like(x)
+    copied = x.clone()
+    out[...] = copied
+    copied.add_(1)
+    kept = out.clone()
+    out[:, :, :1] = copied[:, :, :1]
+    out[:, :, :1].mul_(2)
+    return torch.cat([out, kept, copied], dim=2)
+
+
 def _padded(*sides, **options):
     return lambda x: functional.pad(x, sides, **options)
 
@@ -55,6 +89,7 @@ JOINED = {
     "both ends again": lambda x: torch.cat([x[:, :, :1], x, x[:, :, -1:]], dim=2),
     "zeros before": lambda x: torch.cat([torch.zeros_like(x[:, :, :1]), x], dim=2),
     "nothing before": lambda x: torch.cat([x[:, :, :0], x], dim=2),
+    "a copy of nothing before": lambda x: torch.cat([x[:, :, :0].clone(), x], dim=2),
     "stack": lambda x: torch.stack([x[:, :, 0], x[:, :, -1]], dim=2),
 }
 PADDED = {
@@ -155,4 +190,14 @@ COMPUTED = {
     "minus": lambda x: 2 - x,
     "changed in place": lambda x: x.clone().add_(1),
 }
-MOVES = {**JOINED, **PADDED, **UPSAMPLED, **CUT, **SEEN, **COMPUTED}
+BUFFERS = {
+    "buffer": _in_a_buffer,
+    "buffer of zeros": lambda x: _in_a_buffer(x, torch.zeros_like, x.shape[2] - 1),
+    "new buffer": lambda x: _in_a_buffer(x, lambda y: y.new_empty(y.shape)),
+    "zeros, not all written": lambda x: _in_a_buffer(x, lambda y: y.new_zeros(y.shape))[:, :, :1],
+    "buffer of frames": _frame_by_frame_in_a_buffer,
+    "buffer, looked at": _looked_at_before_it_is_whole,
+    "buffer, written twice": _written_twice,
+    "buffer of zeros alone": lambda x: x + torch.zeros_like(x),
+}
+MOVES = {**BUFFERS, **JOINED, **PADDED, **UPSAMPLED, **CUT, **SEEN, **COMPUTED}

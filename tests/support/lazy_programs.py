@@ -221,6 +221,38 @@ def chosen(x, y, c, tools):
     return torch.where(x > 0, x, -x)
 
 
+def in_a_buffer(x, y, c, tools):
+    """Frames of one and of the other, put into memory one after the other."""
+    make = (torch.zeros_like, lambda like: like.new_zeros(like.shape))[int(c * 2)]
+    out = make(x.contiguous())
+    if x.dim() < 3:
+        return out
+    cut = int(10 * c) % x.shape[2]
+    view = out[:, :, :cut] if c < 0.7 else out.narrow(2, 0, cut)
+    out[:, :, :cut] = x[:, :, :cut].clone()
+    out[:, :, cut:] = (y if y.shape == x.shape else x)[:, :, cut:] + 1
+    if c < 0.2:
+        view.add_(1)
+    return out if c < 0.9 else view
+
+
+def convolved_in_chunks(x, y, c, tools):
+    """A layer on parts of its input, with their halo; one of the parts is looked at perhaps."""
+    if video(x) is None or x.shape[2] < 2:
+        return None
+    conv = tools.convs[1]  # three taps along frames
+    cut = 1 + int(c * (x.shape[2] - 1))
+    framed = functional.pad(x, (0, 0, 0, 0, 1, 1), mode="replicate" if c < 0.5 else "constant")
+    parts = [
+        functional.conv3d(part, conv.weight, conv.bias)
+        for part in (framed[:, :, : cut + 2], framed[:, :, cut:])
+    ]
+    together = torch.cat(parts, dim=2)
+    if c < 0.3:
+        tools.log.append(float(parts[int(c * 6)].sum()))
+    return together
+
+
 def copied(x, y, c, tools):
     return x.clone() if c < 0.5 else x.contiguous()
 
@@ -229,7 +261,7 @@ VALUES = [
     padded, padded_by_copies, joined, cut, last_frames, permuted, reshaped, viewed, grown, repeated,
     cast, convolved, convolved, convolved_by_function, as_images, summed, activated, data_taken,
     deep_copied, out_of_containers, custom, in_place_shape, parts, broadcast, chosen,
-    copied, copied,
+    copied, copied, in_a_buffer, convolved_in_chunks,
 ]  # fmt: skip
 EFFECTS = [
     halved, powered, foreach, set_frame, filled, raw_change, by_data, weight_changed,

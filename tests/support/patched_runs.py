@@ -43,4 +43,4 @@ class Patched:
         assert not book.kept
         assert not book.repeated
         assert unpatched.modules <= {work.module for work in book.works}
-        assert sum(book.works.values()) == unpatched.calls > 0
+        assert book.calls == unpatched.calls > 0

@@ -13,9 +13,10 @@ import torch
 from trnconv.pytorch.lazy import unread
 from trnconv.pytorch.lazy.bypass import passing
 from trnconv.pytorch.lazy.context import PatchContext
+from trnconv.pytorch.lazy.deferred_result import Pending
 from trnconv.pytorch.lazy.materialize import done
 from trnconv.pytorch.lazy.memory import holders, storage_of
-from trnconv.pytorch.lazy.places import shown
+from trnconv.pytorch.lazy.places import place_of, shown
 from trnconv.pytorch.lazy.stored_frames import StoredFrames
 from trnconv.pytorch.lazy.unread import unseen
 from trnconv.pytorch.lazy.video import AxisOrder, LazyVideo
@@ -86,6 +87,15 @@ class LazyCell:
         """The same frames, each part of them made by itself."""
         self.video = video
 
+    def frames_in(self, twin: Tensor) -> tuple[int, int] | None:
+        """First and last of the frames that a view of it shows; None if it shows none."""
+        place = None if self.video is None else place_of(self.video, self.twin, twin)
+        return None if place is None or place.times > 1 else (place.start, place.stop)
+
+    def filled(self, video: LazyVideo) -> None:
+        """Frames were put where none were written before."""
+        self.video = video
+
     def is_of(self, base: Any) -> bool:
         """Whether its making takes this."""
         return self.video is not None and any(run.base is base for run in self.video.runs)
@@ -106,8 +116,17 @@ class LazyCell:
         base = video.runs[0].base
         if isinstance(base, StoredFrames) and video.untouched and base.is_ours(besides=1):
             return made
+        if isinstance(base, Pending) and video.untouched and self._alone_has(base):
+            return made
         self.around.book.moved("cache", 2 * made.nbytes)
         return made.clone(memory_format=torch.contiguous_format)
+
+    def _alone_has(self, base: Pending) -> bool:
+        """Whether nothing else reads the result of that, or holds it."""
+        others = [reader for reader in unread.readers(base.lies_in()) if reader is not self]
+        result = base.result()
+        own = 2 if result._is_view() else 1  # noqa: SLF001 (torch's name); a view holds its base
+        return not others and holders(result) <= own + 1  # and what was just made of it
 
     def _keep(self, made: Tensor) -> None:
         as_promised = laid_out_as(made, self.twin)
@@ -150,8 +169,8 @@ def laid_out_as(tensor: Tensor, twin: Tensor) -> bool:
 
 
 def _is_ours(base: Any) -> bool:
-    if isinstance(base, StoredFrames):
-        return base.is_ours()
+    if not isinstance(base, Pending):
+        return bool(base.is_ours())
     return base.has_run and holders(base.result()) <= 1  # its operands are the model's weights too
 
 
@@ -167,6 +186,7 @@ class ViewOf:
         self.twin = twin
         self._video: LazyVideo | None = None
         self._value: Tensor | None = None  # of some of the cell, to look at
+        self._value_of: LazyVideo | None = None  # what the cell was then
         self._looked_at: LazyVideo | None = None
 
     @staticmethod
@@ -198,7 +218,7 @@ class ViewOf:
         cell = self.cell
         if cell.real is not None:
             return self._seen_of(cell.real)
-        if self._value is not None:
+        if self._value is not None and self._value_of is cell.video:
             return self._value
         video = self.video()
         if video is None:
@@ -214,7 +234,7 @@ class ViewOf:
             return made
         cell.keep_if_whole(made, self.twin)
         if cell.real is None:
-            self._value = made
+            self._value, self._value_of = made, cell.video
         return made
 
     def of(self, twin: Tensor) -> ViewOf:

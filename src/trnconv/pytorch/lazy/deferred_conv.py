@@ -130,7 +130,7 @@ class DeferredConv:
         if self.residual is None:
             return pieces, None
         for piece, made in zip(self.pieces, pieces, strict=True):
-            if _are_one(piece, self.residual):
+            if are_one(piece, self.residual):
                 return pieces, made
         return pieces, dense(self.residual, self.book)
 
@@ -142,7 +142,7 @@ def dense(tensor: Tensor, book: Ledger) -> Tensor:
     return tensor.contiguous()
 
 
-def _are_one(one: Tensor, other: Tensor) -> bool:
+def are_one(one: Tensor, other: Tensor) -> bool:
     """Whether both show the same elements in the same order."""
     begin_alike = one.storage_offset() == other.storage_offset() and same_memory(one, other)
     lie_alike = (one.shape, one.stride()) == (other.shape, other.stride())
@@ -166,10 +166,13 @@ class PendingConv(Pending):
         self._asked: DeferredConv | None = asked
         self._family = family or _Family()
         self._bare: tuple[weakref.ref[Made], ByTorch] | None = None
+        self._part_of: tuple[PendingConv, int] | None = None  # from which of its frames on
         super().__init__(sizes, asked.pieces[0].dtype, asked.pieces[0].device)
 
     def operand_storages(self) -> frozenset[int]:
         """Of inputs, weights, bias and residual, and of the bare result, if torch ends that."""
+        if self._part_of is not None:
+            return self._part_of[0].lies_in()
         operands = () if self._asked is None else self._asked.operands
         bare = None if self._bare is None else self._bare[0]()
         made = () if bare is None or bare.real is None else (bare.real,)
@@ -177,6 +180,9 @@ class PendingConv(Pending):
 
     def run(self) -> Tensor:
         """One with another end took this one's place, unless both are run."""
+        if self._part_of is not None:
+            whole, first = self._part_of
+            return whole.result()[:, :, first : first + self.shape[2]]
         asked = self._asked
         assert asked is not None
         if (read := self._of_bare()) is not None:
@@ -188,6 +194,24 @@ class PendingConv(Pending):
         y = asked.run()
         self._asked = None
         return y
+
+    def continued_by(
+        self, other: PendingConv, both: Callable[[DeferredConv, DeferredConv], DeferredConv | None]
+    ) -> PendingConv | None:
+        """One convolution for this and the next frames, which these are parts of from now on.
+
+        None if `both` finds none, or one of them has run.
+        """
+        own, next_ = self._asked, other._asked
+        if own is None or next_ is None or self._family.has_run or other._family.has_run:
+            return None
+        asked = both(own, next_)
+        if asked is None:
+            return None
+        whole = PendingConv(asked)
+        self._part_of, other._part_of = (whole, 0), (whole, self.shape[2])
+        self._asked = other._asked = None
+        return whole
 
     def unless_read(self, bare: Made, by_torch: ByTorch) -> None:
         """Leave the end to torch if what holds the result without it is alive when this runs."""

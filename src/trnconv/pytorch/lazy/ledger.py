@@ -44,9 +44,15 @@ class Ledger:
     copies: Counter[Copy] = field(default_factory=Counter)
     kept: Counter[tuple[str, str]] = field(default_factory=Counter)  # module, why torch did it
     repeated: Counter[str] = field(default_factory=Counter)  # run again because fused too early
+    joined: Counter[str] = field(default_factory=Counter)  # calls that run with the one before
     eager: Counter[str] = field(default_factory=Counter)  # calls without rewrites, and why
     _modules: list[str] = field(default_factory=list)
     _last: Copy | None = None
+
+    @property
+    def calls(self) -> int:
+        """Convolutions that the model called."""
+        return sum(self.works.values()) + sum(self.joined.values())
 
     @property
     def module(self) -> str:
@@ -79,5 +85,6 @@ class Ledger:
 
     def clear(self) -> None:
         """Forget what happened so far."""
-        for notes in (self.works, self.copies, self.kept, self.repeated, self.eager):
+        counts = (self.works, self.copies, self.kept, self.repeated, self.joined, self.eager)
+        for notes in counts:
             notes.clear()

@@ -25,6 +25,8 @@ from trnconv.pytorch.lazy.context import PatchContext
 from trnconv.pytorch.lazy.convolutions import run_of
 from trnconv.pytorch.lazy.deferred_conv import PendingConv
 from trnconv.pytorch.lazy.endings import NOTED_ENDS
+from trnconv.pytorch.lazy.frame_buffers import NOTED_BUFFERS
+from trnconv.pytorch.lazy.joined_convolutions import joined
 from trnconv.pytorch.lazy.materialize import stored
 from trnconv.pytorch.lazy.memory import same_memory
 from trnconv.pytorch.lazy.norms.pending_norm import PendingNorm
@@ -70,7 +72,8 @@ def _cat(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
         return NotImplemented
     videos = [video_of(tensor) for tensor in tensors]
     known = [video for video in videos if video is not None]
-    return NotImplemented if len(known) < len(videos) else _copied(spliced(known), around)
+    together = spliced(known) if len(known) == len(videos) else None
+    return NotImplemented if together is None else _copied(joined(together, around), around)
 
 
 def _pad_with(mode: str) -> Note:
@@ -163,7 +166,9 @@ def _of_copied_frames(video: LazyVideo, around: PatchContext) -> LazyVideo | Non
         )
         for base in video.bases
     }
-    kept = sum(prod(base.shape) // base.shape[_FRAMES] * span.frames for base, span in spans.items())
+    kept = sum(
+        prod(base.shape) // base.shape[_FRAMES] * span.frames for base, span in spans.items()
+    )
     if kept >= prod(video.sizes):
         return None
     copies = {}
@@ -291,6 +296,7 @@ _MOVEMENTS: dict[str, Note] = {
 }
 _OTHERS: dict[str, Note] = {
     **{f"aten::{name}": _spliced(note) for name, note in _MOVEMENTS.items()},
+    **{name: _spliced(note) for name, note in NOTED_BUFFERS.items()},
     **NOTED_ENDS,
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -30,23 +30,42 @@ def shown(video: LazyVideo, memory: Tensor, view: Tensor) -> LazyVideo | None:
 
 
 def _shown(video: LazyVideo, memory: Tensor, view: Tensor) -> LazyVideo | None:
-    sizes = dict(zip("nctHW", video.sizes, strict=True))
-    steps = _steps(video, memory)
+    place = place_of(video, memory, view)
+    if place is None:
+        return None
+    whole = (place.start, place.stop) == (0, video.sizes[2])
+    kept = video if whole else video.frames(place.start, place.stop)
+    if kept is None:
+        return None
+    if place.times > 1:
+        runs = tuple(replace(run, repeat=run.repeat * place.times) for run in kept.runs)
+        kept = replace(kept, runs=runs)
+    images = place.layout is AxisOrder.images and video.layout is AxisOrder.images
+    return replace(kept, layout=place.layout, from_images=video.from_images and images)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Frames start..stop of a video, seen in a layout; a single one so many times."""
+
+    layout: AxisOrder
+    start: int
+    stop: int
+    times: int = 1
+
+
+def place_of(video: LazyVideo, memory: Tensor, view: Tensor) -> Place | None:
+    """Which of its frames a view of the memory of a video shows; None if it shows none."""
     if memory.storage_offset() != 0:
         return None
+    axes = dict(zip("nctHW", video.sizes, strict=True)), _steps(video, memory)
     layouts = [AxisOrder.images] if view.dim() == 4 else list(_ORDERS) if view.dim() == 5 else []
     for layout in layouts:
-        frames = _frames(layout, (sizes, steps), view)
+        frames = _frames(layout, axes, view)
         if frames is not None:
             if layout is not AxisOrder.images and _are_only_images(video):
                 return None
-            start, stop = frames
-            whole = (start, stop) == (0, sizes["t"])
-            kept = video if whole else video.frames(start, stop)
-            if kept is None:
-                return None
-            images = layout is AxisOrder.images and video.layout is AxisOrder.images
-            return replace(kept, layout=layout, from_images=video.from_images and images)
+            return Place(layout, *frames)
     return None
 
 
@@ -66,8 +85,8 @@ def _steps(video: LazyVideo, memory: Tensor) -> dict[str, int]:
 
 def _frames(
     layout: AxisOrder, axes: tuple[dict[str, int], dict[str, int]], view: Tensor
-) -> tuple[int, int] | None:
-    """First and last frame, if the view shows all of some frames in this layout."""
+) -> tuple[int, int, int] | None:
+    """First and last frame, and how often, if the view shows all of some in this layout."""
     sizes, steps = axes
     shape, strides = list(view.shape), list(view.stride())
     if layout is AxisOrder.images:
@@ -87,14 +106,19 @@ def _same(size: int, step: int, known: int, known_step: int) -> bool:
     return size == known and (size == 1 or step == known_step)
 
 
-def _cut(count: int, step: int, offset: int, frames: tuple[int, int]) -> tuple[int, int] | None:
+def _cut(
+    count: int, step: int, offset: int, frames: tuple[int, int]
+) -> tuple[int, int, int] | None:
     total, frame_step = frames
+    times = 1
+    if count > 1 and step == 0 < frame_step:  # one of them, expanded
+        count, times = 1, count
     if count > 1 and step != frame_step:
         return None
     start = offset // frame_step if frame_step else 0
     if offset != start * frame_step or start + count > total:
         return None
-    return start, start + count
+    return start, start + count, times
 
 
 def _split_images(

@@ -107,7 +107,7 @@ def stored_frames(video: Tensor, counted: Tensor) -> tuple[StoredFrames, int]:
     first, frames = 0, t
     around = [outer for outer in steps[:2] if outer >= step]
     outer = min(around) if around else _elements(video)
-    if step > 0 and outer >= step * t and not any(outer % stride for stride in around):
+    if 0 < step <= outer >= step * t and not any(outer % stride for stride in around):
         first, frames = offset % outer // step, outer // step
     if first + t > frames:
         first, frames = 0, t

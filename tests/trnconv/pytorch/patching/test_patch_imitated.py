@@ -74,7 +74,7 @@ def test_a_patched_imitation_in_float32(name, phase):
     ours = Patched(model, call, backend="torch")
     assert ours.report.kept == ()
     assert theirs.modules <= {work.module for work in ours.report.book.works}
-    assert sum(ours.report.book.works.values()) == theirs.calls > 0
+    assert ours.report.book.calls == theirs.calls > 0
     assert Error.of(ours.y, theirs.y).largest <= FLOAT32_BOUND
 
 

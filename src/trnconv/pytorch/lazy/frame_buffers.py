@@ -1,0 +1,115 @@
+"""Memory that a model allocates, and fills with frames piece by piece: noted, not filled.
+
+    out = torch.empty(...)
+    out[:, :, :2] = convolved(...)
+    out[:, :, 2:] = convolved(...)
+
+is a note of those frames one after the other, as a concatenation is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+import torch
+
+from trnconv.pytorch.lazy.cell import LazyCell, ViewOf
+from trnconv.pytorch.lazy.context import PatchContext
+from trnconv.pytorch.lazy.joined_convolutions import joined
+from trnconv.pytorch.lazy.tensor import LazyTensor
+from trnconv.pytorch.lazy.unread import unseen
+from trnconv.pytorch.lazy.unwritten_frames import UnwrittenFrames
+from trnconv.pytorch.lazy.video import NO_PADS, AxisOrder, FrameRun, LazyVideo, spliced
+from trnconv.pytorch.lazy.videos import video_of
+
+Tensor = torch.Tensor
+Note = Callable[[PatchContext, Any, Any, Any], Any]
+_DIMENSIONS = 5
+_LIKE = ("empty_like", "zeros_like", "new_empty", "new_zeros")  # their first argument is a tensor
+
+
+def _allocated(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+    """Memory for frames in order; anything else is torch's."""
+    if around.spread is not None or kwargs.get("pin_memory"):
+        return NotImplemented
+    name = func._schema.name.removeprefix("aten::")  # noqa: SLF001 (torch's only name for it)
+    like = args[0] if name in _LIKE else None
+    with unseen():
+        on_meta = {**kwargs, "device": "meta"}
+        given = args if like is None else (_meta(like), *args[1:])
+        twin = func(*given, **on_meta)
+        default = torch.empty(0).device if like is None else like.device
+    if twin.dim() != _DIMENSIONS or not twin.is_floating_point() or not twin.numel():
+        return NotImplemented
+    if twin.layout is not torch.strided or not twin.is_contiguous():
+        return NotImplemented
+    device = default if kwargs.get("device") is None else torch.device(kwargs["device"])
+    frames = UnwrittenFrames(
+        twin.shape, twin.dtype, device, zeros=name in ("zeros", "zeros_like", "new_zeros")
+    )
+    video = LazyVideo((FrameRun(frames, 0, twin.shape[2]),), twin.dtype)
+    return LazyTensor(ViewOf(LazyCell(twin, video, around), twin), device)
+
+
+def _meta(like: Tensor) -> Tensor:
+    if isinstance(like, LazyTensor):
+        return like.view_of.twin
+    return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device="meta")
+
+
+def _written(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+    """Frames put where none were written before; other writes are torch's."""
+    del func, kwargs
+    target, source = args[:2]
+    if around.spread is not None or not isinstance(target, LazyTensor):
+        return NotImplemented
+    cell = target.view_of.cell
+    place = cell.frames_in(target.view_of.twin)
+    if cell.video is None or place is None or not _is_unwritten(cell.video.frames(*place)):
+        return NotImplemented
+    video = _whole_of(source, target)
+    if video is None:
+        return NotImplemented
+    last = cell.video.sizes[2]
+    parts = [cell.video.frames(0, place[0]), video, cell.video.frames(place[1], last)]
+    known = [part for part in parts if part is not None]
+    filled = spliced(known) if len(known) == len(parts) else None
+    if filled is None:
+        return NotImplemented
+    cell.filled(joined(filled, around))
+    return target
+
+
+def _is_unwritten(video: LazyVideo | None) -> bool:
+    return video is not None and all(isinstance(run.base, UnwrittenFrames) for run in video.runs)
+
+
+def _whole_of(source: Any, target: Tensor) -> LazyVideo | None:
+    """The frames of a source that is all of something, as the target has them; else None.
+
+    Of a part, all of it would be kept in memory.
+    """
+    alike = isinstance(source, Tensor) and source.shape == target.shape
+    if not alike or (source.dtype, source.device) != (target.dtype, target.device):
+        return None
+    video, own = video_of(source), target.video() if isinstance(target, LazyTensor) else None
+    if video is None or own is None or video.pads != NO_PADS or video.sizes != own.sizes:
+        return None
+    if (
+        isinstance(source, LazyTensor)
+        and source.dim() == _DIMENSIONS
+        and video.layout != own.layout
+    ):
+        return None
+    if prod(video.sizes) < sum(prod(base.shape) for base in video.bases):
+        return None
+    return replace(video, layout=AxisOrder.video, from_images=False)
+
+
+NOTED_BUFFERS: dict[str, Note] = {
+    **{f"aten::{name}": _allocated for name in ("empty", "zeros", *_LIKE)},
+    "aten::copy_": _written,
+}
