@@ -8,9 +8,10 @@ from torch import nn
 
 _TORCHS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _TORCHS_TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
-# They cut inputs of 2 to 3 GB along the frames for cuDNN's sake, with a halo that is right for a
-# stride of 1 only. Our kernels need no such cut.
-_SPLITTERS = ("CogVideoXSafeConv3d", "KVAESafeConv3d", "Kandinsky6SRSafeConv3d")
+# It cuts an input of more than 3 GB along the frames for cuDNN's sake, with a halo that is right
+# for a stride of 1 only, and copies the parts. Others that cut (`CogVideoXSafeConv3d`,
+# `Kandinsky6SRSafeConv3d`) do not copy, and what they cut is joined again.
+_SPLITTER = "KVAESafeConv3d"
 
 
 def own_methods(module: nn.Module) -> str:
@@ -29,14 +30,14 @@ def own_methods(module: nn.Module) -> str:
 
 
 def splits_for_cudnn(module: nn.Module) -> bool:
-    """Whether it is a class of diffusers that cuts large inputs, and nobody wrapped its forward.
+    """Whether it is the class of diffusers that cuts large inputs, and nobody wrapped its forward.
 
     A hook that casts or loads weights does, and must run; below it, the class cuts as it likes.
     """
     kind = type(module)
     if "forward" in module.__dict__:
         return False
-    return kind.__module__.startswith("diffusers.") and kind.__name__ in _SPLITTERS
+    return kind.__module__.startswith("diffusers.") and kind.__name__ == _SPLITTER
 
 
 def entries_of(model: nn.Module) -> list[str]:
