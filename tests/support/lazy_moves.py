@@ -166,7 +166,36 @@ CUT = {
     "repeat videos": lambda x: x.repeat(2, 1, 1, 1, 1),
     "expand": lambda x: x[:, :, :1].expand(-1, -1, 3, -1, -1),
 }
+
+
+def _stacked(x):
+    return x.permute(0, 2, 1, 3, 4).reshape(x.shape[0], -1, *x.shape[3:])
+
+
+def _unstacked(planes, x):
+    return planes.view(x.shape[0], x.shape[2], x.shape[1], *planes.shape[2:]).permute(0, 2, 1, 3, 4)
+
+
 SEEN = {
+    "stacked": lambda x: _unstacked(_stacked(x), x),
+    "stacked, upsampled": lambda x: _unstacked(
+        functional.interpolate(_stacked(x), scale_factor=2.0), x
+    ),
+    "stacked, padded": lambda x: _unstacked(functional.pad(_stacked(x), (0, 1, 1, 0)), x),
+    "stacked, planes normed": lambda x: _unstacked(
+        functional.group_norm(_stacked(x), x.shape[2]).round(), x
+    ),
+    "stacked, a plane": lambda x: _stacked(x)[:, 1:2].unsqueeze(1).expand(x[:, :, :1].shape) * 1,
+    "stacked, some frames": lambda x: (
+        _unstacked(
+            functional.interpolate(_stacked(x)[:, x.shape[1] :], scale_factor=2.0), x[:, :, 1:]
+        )
+        if x.shape[2] > 1
+        else x
+    ),
+    "channels first, stacked": lambda x: functional.interpolate(
+        x.flatten(1, 2), scale_factor=2.0
+    ).unflatten(1, x.shape[1:3]),
     "as images": lambda x: _as_video(_as_images(x), x),
     "images upsampled": lambda x: _as_video(
         functional.interpolate(_as_images(x), scale_factor=2.0), x

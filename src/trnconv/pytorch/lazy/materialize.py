@@ -68,10 +68,11 @@ def _padded(frames: Tensor, video: LazyVideo, book: Ledger) -> Tensor:
 def _laid_out(frames: Tensor, video: LazyVideo, book: Ledger) -> Tensor:
     if video.layout is AxisOrder.lines:
         return frames[:, :, 0, 0]
-    if video.layout is not AxisOrder.images:
+    if video.layout in _LAYOUTS:
         return frames.permute(_LAYOUTS[video.layout])
     n, c, t, h, w = frames.shape
-    images = frames.permute(0, 2, 1, 3, 4).reshape(n * t, c, h, w)
+    sizes = (n, t * c, h, w) if video.layout is AxisOrder.stacked else (n * t, c, h, w)
+    images = frames.permute(0, 2, 1, 3, 4).reshape(sizes)
     if not same_memory(images, frames):
         book.moved("permute", 2 * frames.nbytes)
     return images

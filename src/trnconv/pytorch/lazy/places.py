@@ -12,6 +12,7 @@ from trnconv.pytorch.lazy.video import AxisOrder, LazyVideo
 
 Tensor = torch.Tensor
 _ORDERS = {AxisOrder.video: "nctHW", AxisOrder.frames_first: "ntcHW"}
+_LAYOUTS = {4: (AxisOrder.images, AxisOrder.stacked), 5: tuple(_ORDERS)}  # by rank
 
 
 def shown(video: LazyVideo, memory: Tensor, view: Tensor) -> LazyVideo | None:
@@ -59,8 +60,7 @@ def place_of(video: LazyVideo, memory: Tensor, view: Tensor) -> Place | None:
     if memory.storage_offset() != 0:
         return None
     axes = dict(zip("nctHW", video.sizes, strict=True)), _steps(video, memory)
-    layouts = [AxisOrder.images] if view.dim() == 4 else list(_ORDERS) if view.dim() == 5 else []
-    for layout in layouts:
+    for layout in _LAYOUTS.get(view.dim(), ()):
         frames = _frames(layout, axes, view)
         if frames is not None:
             if layout is not AxisOrder.images and _are_only_images(video):
@@ -76,11 +76,13 @@ def _are_only_images(video: LazyVideo) -> bool:
 
 def _steps(video: LazyVideo, memory: Tensor) -> dict[str, int]:
     """The stride of every axis."""
-    if video.layout is not AxisOrder.images:
+    if video.layout in _ORDERS:
         return dict(zip(_ORDERS[video.layout], memory.stride(), strict=True))
-    image, channel, row, column = memory.stride()
-    frames = video.sizes[2]
-    return {"n": image * frames, "t": image, "c": channel, "H": row, "W": column}
+    outer, channel, row, column = memory.stride()
+    _, channels, frames, _, _ = video.sizes
+    if video.layout is AxisOrder.stacked:
+        return {"n": outer, "t": channel * channels, "c": channel, "H": row, "W": column}
+    return {"n": outer * frames, "t": outer, "c": channel, "H": row, "W": column}
 
 
 def _frames(
@@ -94,6 +96,12 @@ def _frames(
         if split is None:
             return None
         shape, strides = [*split[0], *shape[1:]], [*split[1], *strides[1:]]
+    if layout is AxisOrder.stacked:
+        channels = sizes["c"]
+        if shape[1] % channels:
+            return None
+        shape[1:2] = [shape[1] // channels, channels]
+        strides[1:2] = [strides[1] * channels, strides[1]]
     order = _ORDERS.get(layout, "ntcHW")
     at = order.index("t")
     for axis, name in enumerate(order):

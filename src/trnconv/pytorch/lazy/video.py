@@ -31,6 +31,7 @@ class AxisOrder(Enum):
     video = "N C T H W"
     frames_first = "N T C H W"
     images = "NT C H W"
+    stacked = "N TC H W"  # for operators that treat all planes alike
     lines = "N C W"  # of samples: one frame of one row
 
 
@@ -129,6 +130,7 @@ class LazyVideo:
             AxisOrder.video: (n, c, t, h, w),
             AxisOrder.frames_first: (n, t, c, h, w),
             AxisOrder.images: (n * t, c, h, w),
+            AxisOrder.stacked: (n, t * c, h, w),
             AxisOrder.lines: (n, c, w),
         }
         return torch.Size(seen[self.layout])
@@ -157,7 +159,7 @@ class LazyVideo:
         base = run.base
         if len(self.runs) > 1 or not isinstance(base, StoredFrames) or run.repeat > 1:
             return None
-        if self.pads[0] != (0, 0) or self.layout is AxisOrder.images:
+        if self.pads[0] != (0, 0) or self.layout in (AxisOrder.images, AxisOrder.stacked):
             return None
         n, c, _, h, w = base.sizes
         frames, channel, image = run.stop - run.start, base.strides[1], base.strides[2]

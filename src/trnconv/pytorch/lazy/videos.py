@@ -32,8 +32,8 @@ def as_video(seen: torch.Tensor, layout: AxisOrder, sizes: Sequence[int]) -> tor
     with unseen():
         if layout is AxisOrder.lines:
             return seen.unsqueeze(2).unsqueeze(2)
-        if layout is not AxisOrder.images:
+        if layout in _TO_VIDEO:
             return seen.permute(*_TO_VIDEO[layout])
-        if n == 1:
+        if n == 1 and layout is AxisOrder.images:
             return seen.permute(1, 0, 2, 3).unsqueeze(0)
         return seen.reshape(n, t, c, h, w).permute(0, 2, 1, 3, 4)

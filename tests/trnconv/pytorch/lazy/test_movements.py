@@ -12,6 +12,7 @@ from repetition import few
 torch = pytest.importorskip("torch")
 
 from torch import nn
+from torch.nn import functional
 
 from integer_networks import integers, small_decoder, with_integers
 from lazy_moves import MOVES
@@ -331,6 +332,29 @@ def test_what_is_added_to_images_is_made_of_images_where_that_is_less(is_also_a_
     least = expected if is_also_a_video else video
     assert report.copied() == {"contiguous": 2 * least.nbytes}
     assert not report.book.repeated
+
+
+class StackedImages(nn.Module):
+    """Images whose channels and those of other images are one axis, and what is added there."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(CHANNELS, CHANNELS, 3, padding=1)
+
+    def forward(self, x):
+        n, c, t, h, w = x.shape
+        images = x.transpose(1, 2).reshape(n * t, c, h, w)
+        stacked = self.conv(images).reshape(n, t * c, h, w)
+        summed = functional.relu(stacked) + images.reshape(n, t * c, h, w)
+        once_more = self.conv(images).reshape(n, t * c, h, w) + summed
+        return torch.cat([summed, once_more, functional.interpolate(stacked, scale_factor=1)])
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("frames", [1, 3])
+def test_channels_of_several_images_are_one_axis(batch, frames):
+    model = with_integers(StackedImages(), 1).requires_grad_(requires_grad=False)
+    assert_the_same(model, clip(batch=batch, frames=frames), backend="torch")
 
 
 class AddedToItself(nn.Module):

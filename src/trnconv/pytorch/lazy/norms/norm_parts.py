@@ -56,7 +56,8 @@ def frames_along(x: Any, axis: int) -> LazyVideo | None:
         return None
     if axis == CHANNELS:
         video = video_of(x)
-        return None if video is None or video.layout is AxisOrder.frames_first else video
+        unknown = (AxisOrder.frames_first, AxisOrder.stacked)
+        return None if video is None or video.layout in unknown else video
     if x.dim() != 5 or axis != LAST:
         return None
     if not isinstance(x, LazyTensor):
