@@ -8,10 +8,9 @@ from torch import nn
 
 _TORCHS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _TORCHS_TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
-# It cuts an input of more than 3 GB along the frames for cuDNN's sake, with a halo that is right
-# for a stride of 1 only, and copies the parts. Others that cut (`CogVideoXSafeConv3d`,
-# `Kandinsky6SRSafeConv3d`) do not copy, and what they cut is joined again.
-_SPLITTER = "KVAESafeConv3d"
+# They cut inputs of 2 to 3 GB along the frames for cuDNN's sake. Our kernels need no such cut. With
+# a stride along frames it may shift frames, and is part of what the class computes.
+_SPLITTERS = ("CogVideoXSafeConv3d", "KVAESafeConv3d", "Kandinsky6SRSafeConv3d")
 
 
 def own_methods(module: nn.Module) -> str:
@@ -30,14 +29,16 @@ def own_methods(module: nn.Module) -> str:
 
 
 def splits_for_cudnn(module: nn.Module) -> bool:
-    """Whether it is the class of diffusers that cuts large inputs, and nobody wrapped its forward.
+    """Whether it cuts large inputs as classes of diffusers do, and nobody wrapped its forward.
 
     A hook that casts or loads weights does, and must run; below it, the class cuts as it likes.
     """
     kind = type(module)
     if "forward" in module.__dict__:
         return False
-    return kind.__module__.startswith("diffusers.") and kind.__name__ == _SPLITTER
+    if not (kind.__module__.startswith("diffusers.") and kind.__name__ in _SPLITTERS):
+        return False
+    return isinstance(module, nn.Conv3d) and module.stride[0] == 1
 
 
 def entries_of(model: nn.Module) -> list[str]:

@@ -49,8 +49,8 @@ def test_one_whose_forward_is_wrapped_cuts_as_it_likes():
     assert run.report.copied()["cache"] >= 2 * x.nbytes
 
 
-@pytest.mark.parametrize(("stride", "runs"), [(1, 1), (2, 2)])
-def test_a_cut_that_shifts_frames_stays_a_cut(stride, runs, monkeypatch):
+@pytest.mark.parametrize(("stride", "calls"), [(1, 1), (2, 2)])
+def test_a_cut_that_may_shift_frames_stays_a_cut(stride, calls, monkeypatch):
     conv = splitter("Kandinsky6SRSafeConv3d", 4, 6, 3, stride=(stride, 1, 1))
     conv.requires_grad_(requires_grad=False)
     five_frames = 5 * 4 * 6 * 7  # then four: a stride of 2 begins anew at an odd frame
@@ -60,8 +60,7 @@ def test_a_cut_that_shifts_frames_stays_a_cut(stride, runs, monkeypatch):
     expected = model(x)
     with patched(model) as report:
         torch.testing.assert_close(model(x), expected)
-    assert sum(report.book.works.values()) == runs
-    assert report.book.calls == 2
+    assert report.book.calls == calls
 
 
 def test_kvaes_puts_its_result_where_it_is_asked_to():
