@@ -213,6 +213,10 @@ class PendingConv(Pending):
         self._asked = other._asked = None
         return whole
 
+    def reads_of(self, base: Pending) -> bool:
+        """Whether it is a part of this."""
+        return self._part_of is not None and self._part_of[0] is base
+
     def unless_read(self, bare: Made, by_torch: ByTorch) -> None:
         """Leave the end to torch if what holds the result without it is alive when this runs."""
         self._bare = weakref.ref(bare), by_torch

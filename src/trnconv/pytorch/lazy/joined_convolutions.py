@@ -12,7 +12,7 @@ from dataclasses import replace
 import torch
 
 from trnconv.ask.launches import launches
-from trnconv.geometry import ZEROS
+from trnconv.geometry import CIRCULAR, ZEROS
 from trnconv.pytorch.backends.conv_call import ConvSpec
 from trnconv.pytorch.lazy.context import PatchContext
 from trnconv.pytorch.lazy.convolutions import counted, run_of
@@ -94,7 +94,8 @@ def _is_bare(asked: DeferredConv) -> bool:
 def _spec_of_both(first: ConvSpec, second: ConvSpec) -> ConvSpec | None:
     """Padding of frames is before the first and after the second only."""
     between = first.after[0] or second.before[0] or first.skip[0] or second.skip[0]
-    if between or first.upsample[0] != 1 or _of_planes(first) != _of_planes(second):
+    wrapped = CIRCULAR in (first.modes[0], second.modes[0])
+    if between or wrapped or first.upsample[0] != 1 or _of_planes(first) != _of_planes(second):
         return None
     modes = {
         spec.modes[0]

@@ -182,3 +182,34 @@ def test_gradients_and_reproducible_models_stay_as_they_are(runs):
     with backend("nkisim"):
         run_of(exactly, chunks)
     assert runs == []
+
+
+class CutInTwo(nn.Module):
+    """A convolution of parts that run as one, and a norm; a part is kept perhaps."""
+
+    def __init__(self, *, keeps):
+        super().__init__()
+        self.conv = nn.Conv3d(CHANNELS, CHANNELS, (3, 3, 3), padding=(0, 1, 1))
+        self.norm, self.keeps = LengthNorm(), keeps
+
+    def forward(self, x):
+        parts = [self.conv(x[:, :, :3]), self.conv(x[:, :, 1:])]
+        normed = functional.silu(self.norm(torch.cat(parts, dim=2)))
+        if not self.keeps:
+            return normed
+        return torch.cat([normed, parts[0]], dim=2)
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_parts_that_run_as_one_are_normed_and_kept_if_somebody_wants_them(keeps, runs):
+    model, chunks = model_and_chunks(lambda: CutInTwo(keeps=keeps), chunks=1)
+    [exact] = run_of(copy.deepcopy(model).double(), [chunk.double() for chunk in chunks])
+    [plain] = run_of(copy.deepcopy(model), chunks)
+    made = copy.deepcopy(model)
+    report = patch_(made, accuracy=SMALL)
+    with backend("nkisim"):
+        [got] = run_of(made, chunks)
+    assert runs == [(keeps, 0)]
+    assert sum(report.book.works.values()) == 1
+    assert not report.book.repeated
+    assert rms(got.double() - exact) <= 1.02 * rms(plain.double() - exact)
