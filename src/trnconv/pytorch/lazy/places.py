@@ -46,7 +46,7 @@ def _shown(video: LazyVideo, memory: Tensor, view: Tensor) -> LazyVideo | None:
 
 
 @dataclass(frozen=True)
-class Place:
+class ShownFrames:
     """Frames start..stop of a video, seen in a layout; a single one so many times."""
 
     layout: AxisOrder
@@ -55,7 +55,7 @@ class Place:
     times: int = 1
 
 
-def place_of(video: LazyVideo, memory: Tensor, view: Tensor) -> Place | None:
+def place_of(video: LazyVideo, memory: Tensor, view: Tensor) -> ShownFrames | None:
     """Which of its frames a view of the memory of a video shows; None if it shows none."""
     if memory.storage_offset() != 0:
         return None
@@ -65,7 +65,7 @@ def place_of(video: LazyVideo, memory: Tensor, view: Tensor) -> Place | None:
         if frames is not None:
             if layout is not AxisOrder.images and _are_only_images(video):
                 return None
-            return Place(layout, *frames)
+            return ShownFrames(layout, *frames)
     return None
 
 

@@ -194,25 +194,3 @@ def test_a_part_is_read_from_the_whole():
     report = run(KeepsAPart())
     assert sum(report.book.works.values()) == 1
     assert not report.book.repeated
-
-
-class KeepsBuffer(nn.Module):
-    """A buffer of a few frames of many."""
-
-    def __init__(self):
-        super().__init__()
-        self.conv = nn.Conv3d(CHANNELS, CHANNELS, 3, padding=1)
-        self.kept = None
-
-    def forward(self, x):
-        y = self.conv(x)
-        kept = torch.empty(y[:, :, :2].shape)
-        kept[...] = y[:, :, -2:]
-        self.kept = kept
-        return y
-
-
-def test_a_buffer_of_a_few_frames_does_not_keep_the_others():
-    model = KeepsBuffer()
-    run(model)
-    assert model.kept.untyped_storage().nbytes() == model.kept.nbytes
