@@ -89,7 +89,9 @@ JOINED = {
     "both ends again": lambda x: torch.cat([x[:, :, :1], x, x[:, :, -1:]], dim=2),
     "zeros before": lambda x: torch.cat([torch.zeros_like(x[:, :, :1]), x], dim=2),
     "nothing before": lambda x: torch.cat([x[:, :, :0], x], dim=2),
-    "a copy of nothing before": lambda x: torch.cat([x[:, :, :0].clone(), x], dim=2),
+    "a copy of nothing before": lambda x: torch.cat(
+        [torch.cat([one[:, :, :0].clone(), one], dim=2) for one in x.split(1, dim=1)], dim=1
+    ),
     "stack": lambda x: torch.stack([x[:, :, 0], x[:, :, -1]], dim=2),
 }
 PADDED = {
