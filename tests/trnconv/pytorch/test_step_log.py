@@ -137,10 +137,10 @@ def test_nothing_that_runs_is_left_out():
 
 
 class Overwriting(torch.nn.Module):
-    """A copy into memory that is there."""
+    """A copy into memory that was written."""
 
     def forward(self, x):
-        y = torch.zeros_like(x)
+        y = x + 1
         y.copy_(x)
         return y
 
