@@ -83,18 +83,14 @@ class LazyCell:
         self.video, self.twin = video, as_memory(video)
         return self.twin
 
-    def noted_in_parts(self, video: LazyVideo) -> None:
-        """The same frames, each part of them made by itself."""
+    def made_of(self, video: LazyVideo) -> None:
+        """From now on: the same frames in parts, or with others where none were written."""
         self.video = video
 
     def frames_in(self, twin: Tensor) -> tuple[int, int] | None:
         """First and last of the frames that a view of it shows; None if it shows none."""
         place = None if self.video is None else place_of(self.video, self.twin, twin)
         return None if place is None or place.times > 1 else (place.start, place.stop)
-
-    def filled(self, video: LazyVideo) -> None:
-        """Frames were put where none were written before."""
-        self.video = video
 
     def is_of(self, base: Any) -> bool:
         """Whether its making takes this."""
@@ -186,7 +182,6 @@ class ViewOf:
         self.twin = twin
         self._video: LazyVideo | None = None
         self._value: Tensor | None = None  # of some of the cell, to look at
-        self._value_of: LazyVideo | None = None  # what the cell was then
         self._looked_at: LazyVideo | None = None
 
     @staticmethod
@@ -205,7 +200,7 @@ class ViewOf:
         if self.cell.video is None:
             return LazyVideo.of(self.solid())
         if self._looked_at is not self.cell.video:
-            self._looked_at = self.cell.video
+            self._looked_at, self._value = self.cell.video, None
             self._video = shown(self.cell.video, self.cell.twin, self.twin)
         return self._video
 
@@ -218,9 +213,9 @@ class ViewOf:
         cell = self.cell
         if cell.real is not None:
             return self._seen_of(cell.real)
-        if self._value is not None and self._value_of is cell.video:
-            return self._value
         video = self.video()
+        if self._value is not None:
+            return self._value
         if video is None:
             whole = ViewOf(cell, cell.twin).value()
             return self._seen_of(whole) if laid_out_as(whole, cell.twin) else self.solid()
@@ -234,7 +229,7 @@ class ViewOf:
             return made
         cell.keep_if_whole(made, self.twin)
         if cell.real is None:
-            self._value, self._value_of = made, cell.video
+            self._value = made
         return made
 
     def of(self, twin: Tensor) -> ViewOf:

@@ -94,3 +94,7 @@ class PatchContext:
         if self.ranges is None:
             return self.policy
         return self.ranges.policy(module, self.policy) if module in self.ranges else ALWAYS_DIRECT
+
+
+# An operator and its arguments, noted: what torch would return, or NotImplemented.
+Note = Callable[[PatchContext, Any, Any, Any], Any]

@@ -137,7 +137,12 @@ def _asked(
         factors=None if scaled is None else scaled.factors,
         later=operands.later,
     )
-    if operands.upsample == (1, 1, 1):
+    return with_fold(asked)
+
+
+def with_fold(asked: DeferredConv) -> DeferredConv:
+    """The same; if it upsamples, with the convolution that it takes the place of."""
+    if asked.spec.upsample == (1, 1, 1):
         return asked
     return replace(asked, instead_of=upsampled_before(asked.problem))
 

@@ -10,7 +10,7 @@ import torch
 from trnconv.ask.ends import ELU, leaky_relu
 from trnconv.pytorch import functional
 from trnconv.pytorch.lazy.bypass import passing
-from trnconv.pytorch.lazy.context import PatchContext
+from trnconv.pytorch.lazy.context import Note, PatchContext
 from trnconv.pytorch.lazy.convolutions import activated, convolved, plus, unsupported_type
 from trnconv.pytorch.lazy.filters import Filters
 from trnconv.pytorch.lazy.frame_by_frame import on_each_frame
@@ -19,7 +19,6 @@ from trnconv.pytorch.lazy.tensor import LazyTensor
 from trnconv.pytorch.lazy.traits import mapped, traits_of
 
 Tensor = torch.Tensor
-Note = Callable[[PatchContext, Any, Any, Any], Any]
 
 
 def _convolution(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:

@@ -9,24 +9,21 @@ is a note of those frames one after the other, as a concatenation is.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from math import prod
 from typing import Any
 
 import torch
 
 from trnconv.pytorch.lazy.cell import LazyCell, ViewOf
-from trnconv.pytorch.lazy.context import PatchContext
+from trnconv.pytorch.lazy.context import Note, PatchContext
 from trnconv.pytorch.lazy.joined_convolutions import joined
-from trnconv.pytorch.lazy.tensor import LazyTensor
+from trnconv.pytorch.lazy.tensor import LazyTensor, twin_of
 from trnconv.pytorch.lazy.unread import unseen
 from trnconv.pytorch.lazy.unwritten_frames import UnwrittenFrames
 from trnconv.pytorch.lazy.video import NO_PADS, AxisOrder, FrameRun, LazyVideo, spliced
 from trnconv.pytorch.lazy.videos import video_of
 
 Tensor = torch.Tensor
-Note = Callable[[PatchContext, Any, Any, Any], Any]
 _DIMENSIONS = 5
 _LIKE = ("empty_like", "zeros_like", "new_empty", "new_zeros")  # their first argument is a tensor
 
@@ -39,7 +36,7 @@ def _allocated(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     like = args[0] if name in _LIKE else None
     with unseen():
         on_meta = {**kwargs, "device": "meta"}
-        given = args if like is None else (_meta(like), *args[1:])
+        given = args if like is None else (twin_of(like), *args[1:])
         twin = func(*given, **on_meta)
         default = torch.empty(0).device if like is None else like.device
     if twin.dim() != _DIMENSIONS or not twin.is_floating_point() or not twin.numel():
@@ -47,17 +44,9 @@ def _allocated(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     if twin.layout is not torch.strided or not twin.is_contiguous():
         return NotImplemented
     device = default if kwargs.get("device") is None else torch.device(kwargs["device"])
-    frames = UnwrittenFrames(
-        twin.shape, twin.dtype, device, zeros=name in ("zeros", "zeros_like", "new_zeros")
-    )
+    frames = UnwrittenFrames(twin.shape, twin.dtype, device, zeros="zeros" in name)
     video = LazyVideo((FrameRun(frames, 0, twin.shape[2]),), twin.dtype)
     return LazyTensor(ViewOf(LazyCell(twin, video, around), twin), device)
-
-
-def _meta(like: Tensor) -> Tensor:
-    if isinstance(like, LazyTensor):
-        return like.view_of.twin
-    return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device="meta")
 
 
 def _written(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
@@ -79,7 +68,7 @@ def _written(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     filled = spliced(known) if len(known) == len(parts) else None
     if filled is None:
         return NotImplemented
-    cell.filled(joined(filled, around))
+    cell.made_of(joined(filled, around))
     return target
 
 
@@ -104,7 +93,7 @@ def _whole_of(source: Any, target: Tensor) -> LazyVideo | None:
         and video.layout != own.layout
     ):
         return None
-    if prod(video.sizes) < sum(prod(base.shape) for base in video.bases):
+    if video.keeps_others:
         return None
     return replace(video, layout=AxisOrder.video, from_images=False)
 

@@ -15,9 +15,8 @@ from trnconv.ask.launches import launches
 from trnconv.geometry import CIRCULAR, ZEROS
 from trnconv.pytorch.backends.conv_call import ConvSpec
 from trnconv.pytorch.lazy.context import PatchContext
-from trnconv.pytorch.lazy.convolutions import counted, run_of
+from trnconv.pytorch.lazy.convolutions import counted, run_of, with_fold
 from trnconv.pytorch.lazy.deferred_conv import DeferredConv, PendingConv, are_one
-from trnconv.pytorch.lazy.fold_choice import upsampled_before
 from trnconv.pytorch.lazy.materialize import stored
 from trnconv.pytorch.lazy.norms.proven_range import with_proven_range
 from trnconv.pytorch.lazy.video import FrameRun, LazyVideo, spliced
@@ -73,9 +72,7 @@ def _of_both(
     if problem.out_sizes()[0] != frames:
         return None
     first.book.joined[first.module] += 1
-    if spec.upsample == (1, 1, 1):
-        return asked
-    return replace(asked, instead_of=upsampled_before(problem))
+    return with_fold(asked)
 
 
 def _is_one_layer(first: DeferredConv, second: DeferredConv) -> bool:

@@ -8,7 +8,7 @@ arguments, and returns what torch would have, as a lazy tensor.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 from pathlib import Path
@@ -21,7 +21,7 @@ from trnconv.pytorch.lazy.attention.masks import NOTED_MASKS
 from trnconv.pytorch.lazy.bypass import passing
 from trnconv.pytorch.lazy.cell import LazyCell, ViewOf, as_memory
 from trnconv.pytorch.lazy.channel_cells import moved_into_cells, with_repeated_channels
-from trnconv.pytorch.lazy.context import PatchContext
+from trnconv.pytorch.lazy.context import Note, PatchContext
 from trnconv.pytorch.lazy.convolutions import run_of
 from trnconv.pytorch.lazy.deferred_conv import PendingConv
 from trnconv.pytorch.lazy.endings import NOTED_ENDS
@@ -31,14 +31,13 @@ from trnconv.pytorch.lazy.materialize import stored
 from trnconv.pytorch.lazy.memory import same_memory
 from trnconv.pytorch.lazy.norms.pending_norm import PendingNorm
 from trnconv.pytorch.lazy.norms.recognition import NOTED_NORMS
-from trnconv.pytorch.lazy.tensor import LazyTensor
+from trnconv.pytorch.lazy.tensor import LazyTensor, twin_of
 from trnconv.pytorch.lazy.traits import tensors_in
 from trnconv.pytorch.lazy.unread import unseen
 from trnconv.pytorch.lazy.video import AxisOrder, FrameRun, LazyVideo, spliced
 from trnconv.pytorch.lazy.videos import video_of
 
 Tensor = torch.Tensor
-Note = Callable[[PatchContext, Any, Any, Any], Any]
 _FRAMES = 2
 _AXES = {3: _FRAMES, 4: 3, 5: 4}  # a repeated axis stands behind the one it repeats
 _TORCH = Path(torch.__file__).parent
@@ -84,7 +83,7 @@ def _pad_with(mode: str) -> Note:
         padded = None if video is None else video.padded(pads, mode, value)
         if padded is not None and mode == "reflect":
             with unseen():
-                func(_twin_of(x), pads)  # torch refuses more than there is
+                func(twin_of(x), pads)  # torch refuses more than there is
         return _copied(padded, around)
 
     return note
@@ -142,14 +141,13 @@ def _clone(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     for run in video.runs:
         if isinstance(run.base, PendingConv):
             run.base.result()  # wanted twice: with an end of its own it would run twice
-    held = sum(prod(base.shape) for base in video.bases)
-    if prod(video.sizes) < held and wanted is not torch.contiguous_format:
+    if video.keeps_others and wanted is not torch.contiguous_format:
         few = _of_copied_frames(video, around)
         if few is None:
             return NotImplemented
         video = few
     with unseen():
-        twin = func(_twin_of(x), **kwargs)
+        twin = func(twin_of(x), **kwargs)
     copied = _copied(video, around, twin)
     in_order = wanted is torch.contiguous_format
     copied.view_of.cell.for_a_layer = in_order and not _asked_by_a_model()
@@ -209,7 +207,7 @@ def _in_parts(x: Tensor) -> LazyVideo | None:
     if parts is None:
         return video
     runs = [FrameRun(part, 0, part.shape[_FRAMES]) for part in parts]
-    cell.noted_in_parts(replace(noted, runs=tuple(runs)))
+    cell.made_of(replace(noted, runs=tuple(runs)))
     return replace(video, runs=(runs[bounds.index(run.start)],))
 
 
@@ -256,7 +254,7 @@ def _cast(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     if cast is None:
         return NotImplemented
     with unseen():
-        twin = func(_twin_of(x), dtype=dtype)
+        twin = func(twin_of(x), dtype=dtype)
     return _copied(cast, around, twin)
 
 
@@ -268,12 +266,6 @@ def _has_planes(x: Tensor) -> bool:
     plane = (height[0] - 1) * height[1] + width[0]
     in_rows = width[0] == 1 or (width[1] == 1 and (height[0] == 1 or height[1] >= width[0]))
     return in_rows and all(size == 1 or step >= plane for size, step in others)
-
-
-def _twin_of(x: Tensor) -> Tensor:
-    if isinstance(x, LazyTensor):
-        return x.view_of.twin
-    return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="meta")
 
 
 def _spliced(note: Note) -> Note:

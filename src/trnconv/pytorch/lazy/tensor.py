@@ -144,6 +144,13 @@ class LazyTensor(torch.Tensor):
         return copied
 
 
+def twin_of(x: Tensor) -> Tensor:
+    """A tensor on the meta device that is laid out as this one."""
+    if isinstance(x, LazyTensor):
+        return x.view_of.twin
+    return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="meta")
+
+
 def _of_the_tensor(name: str) -> Any:
     def method(self: LazyTensor, *args: Any, **kwargs: Any) -> Any:
         return getattr(self.solid(), name)(*args, **kwargs)

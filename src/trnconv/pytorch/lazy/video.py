@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from math import prod
 from typing import Any
 
 import torch
@@ -112,6 +113,12 @@ class LazyVideo:
     def bases(self) -> tuple[Any, ...]:
         """What the runs are frames of, each once."""
         return tuple(dict.fromkeys(run.base for run in self.runs))
+
+    @property
+    def keeps_others(self) -> bool:
+        """Whether a note of it keeps more in memory than a copy of it takes."""
+        held: int = sum(prod(base.shape) for base in self.bases)
+        return prod(self.sizes) < held
 
     @property
     def sizes(self) -> tuple[int, int, int, int, int]:

@@ -11,7 +11,6 @@ looks at a mask has it made.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import inf
 from typing import Any
 
@@ -28,14 +27,13 @@ from trnconv.pytorch.lazy.attention.deferred_mask import (
 )
 from trnconv.pytorch.lazy.attention.index_values import values_of
 from trnconv.pytorch.lazy.cell import LazyCell, ViewOf
-from trnconv.pytorch.lazy.context import PatchContext
+from trnconv.pytorch.lazy.context import Note, PatchContext
 from trnconv.pytorch.lazy.operator_call import Operator
 from trnconv.pytorch.lazy.tensor import LazyTensor
 from trnconv.pytorch.lazy.unread import readers, unseen
 from trnconv.pytorch.lazy.video import AxisOrder, FrameRun, LazyVideo
 
 Tensor = torch.Tensor
-Note = Callable[[PatchContext, Any, Any, Any], Any]
 _QUERIES, _KEYS = 0, 1
 
 

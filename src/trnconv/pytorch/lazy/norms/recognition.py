@@ -13,7 +13,6 @@ ranks.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from numbers import Real
 from typing import Any
@@ -22,7 +21,7 @@ import torch
 
 from trnconv.ask.ends import IDENTITY
 from trnconv.pytorch.lazy.cell import LazyCell, ViewOf
-from trnconv.pytorch.lazy.context import PatchContext
+from trnconv.pytorch.lazy.context import Note, PatchContext
 from trnconv.pytorch.lazy.norms.deferred_norm import DeferredNorm, LowVideo, NormPart
 from trnconv.pytorch.lazy.norms.norm_parts import (
     CHANNELS,
@@ -47,7 +46,6 @@ from trnconv.pytorch.lazy.video import AxisOrder
 from trnconv.pytorch.operators.norm_call import FRAME_GROUPS, GROUPS, LENGTH, MEAN_SQUARE, NormCall
 
 Tensor = torch.Tensor
-Note = Callable[[PatchContext, Any, Any, Any], Any]
 
 
 def _lengths(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
