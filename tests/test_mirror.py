@@ -138,8 +138,9 @@ SPANS = {
         trnconv.forms.direct.form trnconv.forms.filter_gradient.form""",
     "trnconv/planner/test_shipped_plans.py": "shipped_file",
     "trnconv/planner/test_tuned_plans.py": "tuned_file trnconv.runtime.tuning",
-    "trnconv/pytorch/lazy/test_movements.py": """convolutions deferred_conv endings mode operands
-        places stored_frames tensor traits video""",
+    "trnconv/pytorch/lazy/test_movements.py": """convolutions.convolution
+        convolutions.deferred_conv convolutions.endings convolutions.operands frames.places
+        frames.stored_frames frames.video mode tensor traits""",
     "trnconv/pytorch/lazy/norms/test_recognition.py": """deferred_norm norm_parts proven_range
         starts""",
     "trnconv/pytorch/lazy/test_unread.py": "cell memory",

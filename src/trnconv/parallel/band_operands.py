@@ -9,8 +9,8 @@ import torch
 
 from trnconv.geometry import ZEROS, with_axis
 from trnconv.parallel.rows_read import Reading, Sliding
-from trnconv.pytorch.lazy.operands import ConvOperands, Window3d
-from trnconv.pytorch.lazy.video import FrameRun
+from trnconv.pytorch.lazy.convolutions.operands import ConvOperands, Window3d
+from trnconv.pytorch.lazy.frames.video import FrameRun
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from trnconv.parallel.grid import NAMES, BandGrid
 from trnconv.parallel.row_functions import handled
 from trnconv.parallel.rows_read import Sliding, out_bands, readings_of
 from trnconv.pytorch import functional
-from trnconv.pytorch.lazy.filters import Filters
+from trnconv.pytorch.lazy.convolutions.filters import Filters
 from trnconv.pytorch.patching.methods import ATTRIBUTE
 
 Tensor = torch.Tensor

@@ -14,7 +14,7 @@ from trnconv.parallel.halos import Surrounded
 from trnconv.parallel.rows_read import Reading
 from trnconv.parallel.strips import EdgeStrip
 from trnconv.pytorch.backends.conv_call import ConvSpec
-from trnconv.pytorch.lazy.deferred_conv import DeferredConv
+from trnconv.pytorch.lazy.convolutions.deferred_conv import DeferredConv
 
 Tensor = torch.Tensor
 

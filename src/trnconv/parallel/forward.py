@@ -17,10 +17,10 @@ from trnconv.parallel.row_functions import GatherWanted, handled
 from trnconv.pytorch.lazy import LazyTensor
 from trnconv.pytorch.lazy.bypass import is_passing
 from trnconv.pytorch.lazy.context import PatchContext
-from trnconv.pytorch.lazy.convolutions import frames_of
-from trnconv.pytorch.lazy.endings import value_of
-from trnconv.pytorch.lazy.video import AxisOrder, LazyVideo
-from trnconv.pytorch.lazy.videos import video_of
+from trnconv.pytorch.lazy.convolutions.convolution import frames_of
+from trnconv.pytorch.lazy.convolutions.endings import value_of
+from trnconv.pytorch.lazy.frames.video import AxisOrder, LazyVideo
+from trnconv.pytorch.lazy.frames.videos import video_of
 from trnconv.pytorch.patching.methods import (
     ATTRIBUTE,
     Patch,

@@ -20,7 +20,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from trnconv.parallel.bands import Interval
 from trnconv.parallel.grid import BandGrid, MeshCut, Region, area, common
 from trnconv.parallel.links import Exchange, Links, Parts, joined_region
-from trnconv.pytorch.lazy.stored_frames import State, StoredFrames
+from trnconv.pytorch.lazy.frames.stored_frames import State, StoredFrames
 
 Tensor = torch.Tensor
 _Place = tuple[int, tuple[int, ...], tuple[int, ...]]  # origin, strides and sizes in a storage

@@ -15,9 +15,9 @@ from trnconv.parallel.rows_read import Reading, Sliding, reading
 from trnconv.parallel.strips import EdgeStrip, alike, strips
 from trnconv.pytorch.backends.arrays import dtype_name
 from trnconv.pytorch.lazy.context import PatchContext
-from trnconv.pytorch.lazy.convolutions import problem_of, spec_of
-from trnconv.pytorch.lazy.filters import Filters
-from trnconv.pytorch.lazy.operands import ConvOperands, Window3d, frame_counts
+from trnconv.pytorch.lazy.convolutions.convolution import problem_of, spec_of
+from trnconv.pytorch.lazy.convolutions.filters import Filters
+from trnconv.pytorch.lazy.convolutions.operands import ConvOperands, Window3d, frame_counts
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from trnconv.parallel.overlap import Balance, LinkedCore, Ways, balance, overlap
 from trnconv.parallel.shard import put_on_bands
 from trnconv.parallel.traffic import LinkOffer, TrafficKind
 from trnconv.pytorch import patched
-from trnconv.pytorch.lazy import deferred_conv
+from trnconv.pytorch.lazy.convolutions import deferred_conv
 from trnconv.runtime.pricing import price
 
 BANDS = Bands((0, 6, 14, 20))

@@ -14,12 +14,12 @@ from trnconv.pytorch.lazy import unread
 from trnconv.pytorch.lazy.bypass import passing
 from trnconv.pytorch.lazy.context import PatchContext
 from trnconv.pytorch.lazy.deferred_result import Pending
-from trnconv.pytorch.lazy.materialize import done
+from trnconv.pytorch.lazy.frames.materialize import done
+from trnconv.pytorch.lazy.frames.places import place_of, shown
+from trnconv.pytorch.lazy.frames.stored_frames import StoredFrames
+from trnconv.pytorch.lazy.frames.video import AxisOrder, LazyVideo
 from trnconv.pytorch.lazy.memory import holders, storage_of
-from trnconv.pytorch.lazy.places import place_of, shown
-from trnconv.pytorch.lazy.stored_frames import StoredFrames
 from trnconv.pytorch.lazy.unread import unseen
-from trnconv.pytorch.lazy.video import AxisOrder, LazyVideo
 
 Tensor = torch.Tensor
 _FORMATS = {

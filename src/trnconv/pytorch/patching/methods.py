@@ -14,11 +14,11 @@ from torch.utils._pytree import tree_leaves
 from trnconv.pytorch import functional
 from trnconv.pytorch.lazy.bypass import is_passing, passing
 from trnconv.pytorch.lazy.context import PatchContext
-from trnconv.pytorch.lazy.convolutions import convolved, unsupported_type
-from trnconv.pytorch.lazy.endings import eager, value_of
+from trnconv.pytorch.lazy.convolutions.convolution import convolved, unsupported_type
+from trnconv.pytorch.lazy.convolutions.endings import eager, value_of
+from trnconv.pytorch.lazy.convolutions.filters import Filters
+from trnconv.pytorch.lazy.convolutions.record import note_transposed
 from trnconv.pytorch.lazy.exits import convolved_now, made_plain
-from trnconv.pytorch.lazy.filters import Filters
-from trnconv.pytorch.lazy.record import note_transposed
 from trnconv.pytorch.lazy.session import (
     GRADIENTS,
     foreign_kind,

@@ -23,6 +23,7 @@ from trnconv.pytorch.lazy.context import ALL_REWRITES, NO_REWRITES
 pytestmark = pytest.mark.torch
 
 CHANNELS = 4
+FOLDING = "trnconv.pytorch.lazy.convolutions.convolution.folding_wins"
 KINDS = {
     "3x3x3": {"kernel_size": 3, "padding": 1},
     "wide in time": {"kernel_size": 3, "padding": (2, 1, 1)},
@@ -213,13 +214,12 @@ def test_a_pointwise_convolution_runs_before_upsampling():
 
 
 def test_upsampling_is_folded_where_it_is_modelled_to_win(monkeypatch):
-    folding = "trnconv.pytorch.lazy.convolutions.folding_wins"
-    monkeypatch.setattr(folding, lambda _: True)
+    monkeypatch.setattr(FOLDING, lambda _: True)
     work, copied = only_work("pixels doubled", "3x3x3")
     assert work.shape.upsample == (1, 2, 2)
     assert work.instead_of.size == (3, 10, 12)
     assert copied == 0
-    monkeypatch.setattr(folding, lambda _: False)
+    monkeypatch.setattr(FOLDING, lambda _: False)
     work, copied = only_work("pixels doubled", "3x3x3")
     assert work.shape.upsample == (1, 1, 1)
     assert work.instead_of is None
@@ -227,7 +227,7 @@ def test_upsampling_is_folded_where_it_is_modelled_to_win(monkeypatch):
 
 
 def test_the_first_frame_once_is_a_skip(monkeypatch):
-    monkeypatch.setattr("trnconv.pytorch.lazy.convolutions.folding_wins", lambda _: True)
+    monkeypatch.setattr(FOLDING, lambda _: True)
     report = assert_the_same(network("first frame apart", "first frame again", "causal"), clip())
     ((work, _),) = report.book.works.items()
     assert (work.shape.upsample, work.shape.skip) == ((2, 2, 2), (1, 0, 0))

@@ -28,10 +28,10 @@ from trnconv.pytorch.lazy.attention.deferred_mask import (
 from trnconv.pytorch.lazy.attention.index_values import values_of
 from trnconv.pytorch.lazy.cell import LazyCell, ViewOf
 from trnconv.pytorch.lazy.context import Note, PatchContext
+from trnconv.pytorch.lazy.frames.video import AxisOrder, FrameRun, LazyVideo
 from trnconv.pytorch.lazy.operator_call import Operator
 from trnconv.pytorch.lazy.tensor import LazyTensor
 from trnconv.pytorch.lazy.unread import readers, unseen
-from trnconv.pytorch.lazy.video import AxisOrder, FrameRun, LazyVideo
 
 Tensor = torch.Tensor
 _QUERIES, _KEYS = 0, 1

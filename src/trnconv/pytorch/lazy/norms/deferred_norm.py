@@ -10,10 +10,10 @@ import torch
 
 from trnconv.ask.ends import IDENTITY
 from trnconv.pytorch.lazy.context import PatchContext
-from trnconv.pytorch.lazy.deferred_conv import dense
-from trnconv.pytorch.lazy.materialize import done, stored
+from trnconv.pytorch.lazy.convolutions.deferred_conv import dense
+from trnconv.pytorch.lazy.frames.materialize import done, stored
+from trnconv.pytorch.lazy.frames.video import NO_PADS, AxisOrder, FrameRun, LazyVideo
 from trnconv.pytorch.lazy.memory import storage_of
-from trnconv.pytorch.lazy.video import NO_PADS, AxisOrder, FrameRun, LazyVideo
 from trnconv.pytorch.operators.norm_call import FRAME_GROUPS, GROUPS, ModulationCall, NormCall
 from trnconv.pytorch.operators.norms import (
     factors_refusal,

@@ -22,6 +22,7 @@ import torch
 from trnconv.ask.ends import IDENTITY
 from trnconv.pytorch.lazy.cell import LazyCell, ViewOf
 from trnconv.pytorch.lazy.context import Note, PatchContext
+from trnconv.pytorch.lazy.frames.video import AxisOrder
 from trnconv.pytorch.lazy.norms.deferred_norm import DeferredNorm, LowVideo, NormPart
 from trnconv.pytorch.lazy.norms.norm_parts import (
     CHANNELS,
@@ -42,7 +43,6 @@ from trnconv.pytorch.lazy.norms.norm_parts import (
 from trnconv.pytorch.lazy.operator_call import Operator
 from trnconv.pytorch.lazy.tensor import LazyTensor
 from trnconv.pytorch.lazy.unread import unseen
-from trnconv.pytorch.lazy.video import AxisOrder
 from trnconv.pytorch.operators.norm_call import FRAME_GROUPS, GROUPS, LENGTH, MEAN_SQUARE, NormCall
 
 Tensor = torch.Tensor

@@ -16,12 +16,12 @@ from trnconv.ask.starts import start_of
 from trnconv.geometry import ConvShape
 from trnconv.neighbours.group_norm.problem import GroupNorm
 from trnconv.pytorch.backends.arrays import dtype_name
-from trnconv.pytorch.lazy.deferred_conv import dense
-from trnconv.pytorch.lazy.materialize import stored
-from trnconv.pytorch.lazy.modelled_time import is_planned, priced
+from trnconv.pytorch.lazy.convolutions.deferred_conv import dense
+from trnconv.pytorch.lazy.convolutions.modelled_time import is_planned, priced
+from trnconv.pytorch.lazy.frames.materialize import stored
+from trnconv.pytorch.lazy.frames.video import FrameRun
 from trnconv.pytorch.lazy.norms.deferred_norm import DeferredNorm, NormPart
 from trnconv.pytorch.lazy.norms.pending_norm import PendingNorm
-from trnconv.pytorch.lazy.video import FrameRun
 from trnconv.pytorch.operators.norm_call import GROUPS
 from trnconv.pytorch.operators.norms import factors_refusal, group_factors, place_of
 

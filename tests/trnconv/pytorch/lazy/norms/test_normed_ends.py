@@ -17,8 +17,8 @@ from torch.nn import functional
 
 from trnconv.ask.policy import Policy
 from trnconv.pytorch import backend, patch_
-from trnconv.pytorch.lazy import deferred_conv
 from trnconv.pytorch.lazy.context import ALL_REWRITES
+from trnconv.pytorch.lazy.convolutions import deferred_conv
 from trnconv.pytorch.lazy.norms import normed_ends
 
 pytestmark = [pytest.mark.torch, pytest.mark.block]

@@ -22,8 +22,8 @@ from trnconv.ask.question import Question
 from trnconv.ask.starts import start_of
 from trnconv.neighbours.group_norm import problem as group_norm
 from trnconv.pytorch import backend, patch_
-from trnconv.pytorch.lazy import convolutions, deferred_conv
 from trnconv.pytorch.lazy.context import ALL_REWRITES
+from trnconv.pytorch.lazy.convolutions import convolution, deferred_conv
 from trnconv.pytorch.lazy.norms import deferred_norm, starts
 from trnconv.pytorch.lazy.norms.pending_norm import PendingNorm
 from trnconv.pytorch.patching import patched
@@ -530,7 +530,7 @@ def largest_seen(model, x):
     bounds = []
     with pytest.MonkeyPatch.context() as changed:
         changed.setattr(
-            convolutions,
+            convolution,
             "with_proven_range",
             lambda policy, runs, _: (
                 bounds.extend(run.base.largest for run in runs if isinstance(run.base, PendingNorm))

@@ -14,11 +14,11 @@ import torch
 
 from trnconv.pytorch.lazy import unread
 from trnconv.pytorch.lazy.cell import LazyCell
-from trnconv.pytorch.lazy.deferred_conv import DeferredConv
+from trnconv.pytorch.lazy.convolutions.deferred_conv import DeferredConv
 from trnconv.pytorch.lazy.deferred_result import Pending
+from trnconv.pytorch.lazy.frames.video import AxisOrder, FrameRun, LazyVideo
 from trnconv.pytorch.lazy.tensor import LazyTensor
 from trnconv.pytorch.lazy.unread import unseen
-from trnconv.pytorch.lazy.video import AxisOrder, FrameRun, LazyVideo
 
 Tensor = torch.Tensor
 

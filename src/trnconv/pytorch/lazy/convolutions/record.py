@@ -7,7 +7,7 @@ import torch
 from trnconv.ask.policy import ALWAYS_DIRECT, Policy
 from trnconv.geometry import ZEROS, conv_shape, transposed_shape
 from trnconv.pytorch.backends.arrays import dtype_name
-from trnconv.pytorch.lazy.filters import Filters
+from trnconv.pytorch.lazy.convolutions.filters import Filters
 from trnconv.pytorch.lazy.ledger import Ledger, PolicedConv
 
 Tensor = torch.Tensor

@@ -16,12 +16,12 @@ import torch
 
 from trnconv.pytorch.lazy.cell import LazyCell, ViewOf
 from trnconv.pytorch.lazy.context import Note, PatchContext
-from trnconv.pytorch.lazy.joined_convolutions import joined
+from trnconv.pytorch.lazy.convolutions.joined_convolutions import joined
+from trnconv.pytorch.lazy.frames.unwritten_frames import UnwrittenFrames
+from trnconv.pytorch.lazy.frames.video import NO_PADS, AxisOrder, FrameRun, LazyVideo, spliced
+from trnconv.pytorch.lazy.frames.videos import video_of
 from trnconv.pytorch.lazy.tensor import LazyTensor, twin_of
 from trnconv.pytorch.lazy.unread import unseen
-from trnconv.pytorch.lazy.unwritten_frames import UnwrittenFrames
-from trnconv.pytorch.lazy.video import NO_PADS, AxisOrder, FrameRun, LazyVideo, spliced
-from trnconv.pytorch.lazy.videos import video_of
 
 Tensor = torch.Tensor
 _DIMENSIONS = 5

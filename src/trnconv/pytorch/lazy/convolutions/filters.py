@@ -9,8 +9,8 @@ import torch
 
 from trnconv.geometry import ZEROS, lifted
 from trnconv.pytorch.arguments import paddings, steps_of
-from trnconv.pytorch.lazy.operands import Window3d
-from trnconv.pytorch.lazy.video import LazyVideo
+from trnconv.pytorch.lazy.convolutions.operands import Window3d
+from trnconv.pytorch.lazy.frames.video import LazyVideo
 
 
 @dataclass(frozen=True)

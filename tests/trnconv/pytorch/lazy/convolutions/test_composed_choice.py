@@ -11,7 +11,7 @@ from torch.nn.utils.parametrizations import weight_norm
 from integer_networks import integers, with_integers
 from nkisim.machine import find_machine
 from trnconv.pytorch import Rewrites, patch_, patched, unpatch_
-from trnconv.pytorch.lazy import composed_choice, endings
+from trnconv.pytorch.lazy.convolutions import composed_choice, endings
 
 pytestmark = pytest.mark.torch
 

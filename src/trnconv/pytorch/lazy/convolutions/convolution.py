@@ -14,33 +14,33 @@ from trnconv.errors import UnsupportedError
 from trnconv.geometry import ConvShape
 from trnconv.pytorch.backends.conv_call import ConvSpec
 from trnconv.pytorch.backends.kernel_place import runs_kernels
-from trnconv.pytorch.lazy.as_images import put_in_order
 from trnconv.pytorch.lazy.bypass import passing
 from trnconv.pytorch.lazy.cell import LazyCell, ViewOf, as_kernels_leave_it, require_movable
-from trnconv.pytorch.lazy.channel_cells import cells_of
-from trnconv.pytorch.lazy.composed_choice import takes_composed
 from trnconv.pytorch.lazy.context import PatchContext
-from trnconv.pytorch.lazy.deferred_conv import ByTorch, DeferredConv, PendingConv
-from trnconv.pytorch.lazy.deferred_result import Pending
-from trnconv.pytorch.lazy.filters import Filters
-from trnconv.pytorch.lazy.fold_choice import folding_wins, upsampled_before
-from trnconv.pytorch.lazy.materialize import done, stored
-from trnconv.pytorch.lazy.memory import Counted
-from trnconv.pytorch.lazy.modelled_time import is_planned
-from trnconv.pytorch.lazy.norms.proven_range import with_proven_range
-from trnconv.pytorch.lazy.norms.starts import scaled_input
-from trnconv.pytorch.lazy.operands import (
+from trnconv.pytorch.lazy.convolutions.as_images import put_in_order
+from trnconv.pytorch.lazy.convolutions.channel_cells import cells_of
+from trnconv.pytorch.lazy.convolutions.composed_choice import takes_composed
+from trnconv.pytorch.lazy.convolutions.deferred_conv import ByTorch, DeferredConv, PendingConv
+from trnconv.pytorch.lazy.convolutions.filters import Filters
+from trnconv.pytorch.lazy.convolutions.fold_choice import folding_wins, upsampled_before
+from trnconv.pytorch.lazy.convolutions.modelled_time import is_planned
+from trnconv.pytorch.lazy.convolutions.operands import (
     ConvOperands,
     Window3d,
     commuting,
     frame_pattern,
     operands_of,
 )
-from trnconv.pytorch.lazy.stored_frames import StoredFrames
+from trnconv.pytorch.lazy.deferred_result import Pending
+from trnconv.pytorch.lazy.frames.materialize import done, stored
+from trnconv.pytorch.lazy.frames.stored_frames import StoredFrames
+from trnconv.pytorch.lazy.frames.video import AxisOrder, FrameRun, LazyVideo
+from trnconv.pytorch.lazy.frames.videos import as_video, lines_of, video_of
+from trnconv.pytorch.lazy.memory import Counted
+from trnconv.pytorch.lazy.norms.proven_range import with_proven_range
+from trnconv.pytorch.lazy.norms.starts import scaled_input
 from trnconv.pytorch.lazy.tensor import LazyTensor
 from trnconv.pytorch.lazy.unread import unseen
-from trnconv.pytorch.lazy.video import AxisOrder, FrameRun, LazyVideo
-from trnconv.pytorch.lazy.videos import as_video, lines_of, video_of
 from trnconv.pytorch.operators.norms import place_of
 
 Tensor = torch.Tensor

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from trnconv.pytorch.lazy.deferred_result import Pending
-from trnconv.pytorch.lazy.video import AxisOrder, LazyVideo
+from trnconv.pytorch.lazy.frames.video import AxisOrder, LazyVideo
 
 Tensor = torch.Tensor
 _ORDERS = {AxisOrder.video: "nctHW", AxisOrder.frames_first: "ntcHW"}

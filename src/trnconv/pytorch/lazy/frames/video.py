@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from trnconv.geometry import REFLECT, REPLICATE, ZEROS, Modes
-from trnconv.pytorch.lazy.stored_frames import StoredFrames, stored_frames
+from trnconv.pytorch.lazy.frames.stored_frames import StoredFrames, stored_frames
 from trnconv.pytorch.lazy.unread import unseen
 
 Pair = tuple[int, int]

@@ -12,8 +12,8 @@ from trnconv.ask.ends import ELU, IDENTITY, ITEM_BYTES
 from trnconv.ask.question import Question
 from trnconv.pytorch.backends.kernel_place import runs_kernels
 from trnconv.pytorch.lazy.context import PatchContext
-from trnconv.pytorch.lazy.deferred_conv import PendingConv
-from trnconv.pytorch.lazy.modelled_time import priced
+from trnconv.pytorch.lazy.convolutions.deferred_conv import PendingConv
+from trnconv.pytorch.lazy.convolutions.modelled_time import priced
 from trnconv.pytorch.operators.norms import place_of
 
 _COMPARED = 4096  # questions of a process

@@ -11,10 +11,15 @@ from trnconv.ask.ends import ELU, leaky_relu
 from trnconv.pytorch import functional
 from trnconv.pytorch.lazy.bypass import passing
 from trnconv.pytorch.lazy.context import Note, PatchContext
-from trnconv.pytorch.lazy.convolutions import activated, convolved, plus, unsupported_type
-from trnconv.pytorch.lazy.filters import Filters
+from trnconv.pytorch.lazy.convolutions.convolution import (
+    activated,
+    convolved,
+    plus,
+    unsupported_type,
+)
+from trnconv.pytorch.lazy.convolutions.filters import Filters
+from trnconv.pytorch.lazy.convolutions.record import note_forward, note_transposed
 from trnconv.pytorch.lazy.frame_by_frame import on_each_frame
-from trnconv.pytorch.lazy.record import note_forward, note_transposed
 from trnconv.pytorch.lazy.tensor import LazyTensor
 from trnconv.pytorch.lazy.traits import mapped, traits_of
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from trnconv.geometry import CIRCULAR, REFLECT, REPLICATE, ZEROS, Modes, Triple
-from trnconv.pytorch.lazy.deferred_conv import Later
-from trnconv.pytorch.lazy.video import FrameRun, LazyVideo, Pads
+from trnconv.pytorch.lazy.convolutions.deferred_conv import Later
+from trnconv.pytorch.lazy.frames.video import FrameRun, LazyVideo, Pads
 
 
 @dataclass(frozen=True)

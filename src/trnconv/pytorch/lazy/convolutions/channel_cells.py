@@ -17,13 +17,13 @@ from trnconv.pytorch.lazy.bypass import passing
 from trnconv.pytorch.lazy.cell import LazyCell, ViewOf, as_memory
 from trnconv.pytorch.lazy.context import PatchContext
 from trnconv.pytorch.lazy.deferred_result import Pending
+from trnconv.pytorch.lazy.frames.materialize import stored
+from trnconv.pytorch.lazy.frames.stored_frames import StoredFrames
+from trnconv.pytorch.lazy.frames.video import AxisOrder, FrameRun, LazyVideo
 from trnconv.pytorch.lazy.ledger import Ledger
-from trnconv.pytorch.lazy.materialize import stored
 from trnconv.pytorch.lazy.memory import Counted, storage_of
-from trnconv.pytorch.lazy.stored_frames import StoredFrames
 from trnconv.pytorch.lazy.tensor import LazyTensor
 from trnconv.pytorch.lazy.unread import unseen
-from trnconv.pytorch.lazy.video import AxisOrder, FrameRun, LazyVideo
 
 Tensor = torch.Tensor
 _CELL_AXES = (3, 5, 7)  # of [N, C, T, frames of a cell, H, its rows, W, its columns]

@@ -1,0 +1,1 @@
+"""Convolutions of lazy tensors: what they take over, what they end with, what it costs."""
