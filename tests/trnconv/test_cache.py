@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+from dataclasses import replace
+from math import inf
 from pathlib import Path
 from shutil import ignore_patterns
 
@@ -10,9 +12,11 @@ import pytest
 
 from nkisim.machine import TRN2
 from trnconv import cache as cache_module
+from trnconv.ask.ends import Epilogue, NormEnd
 from trnconv.ask.question import Question
 from trnconv.cache import Cache, cache_folder
 from trnconv.cases import find
+from trnconv.errors import PlanError
 from trnconv.geometry import conv_shape
 from trnconv.model_plan import Prices
 from trnconv.model_plan import prices as prices_module
@@ -149,6 +153,18 @@ def test_prices_of_other_processes_are_those_of_this_one(tmp_path):
     assert seen == [(done, 9) for done in range(1, 10)]
     assert len(files(known.cache)) == 9
     assert [known.of(question) for question in questions] == [price(each) for each in questions]
+
+
+def test_a_question_without_a_plan_is_refused_where_it_is_asked_for():
+    *fine, first = many_questions(9)
+    wide = conv_shape((1, 8, 8, 8), (256, 8, 3, 3))
+    hopeless = replace(first, shape=wide, budget=1, end=Epilogue(norm=NormEnd(1e-6)))
+    known = Prices(jobs=2, cores=1)
+    known.prepare([*fine, hopeless])
+    assert known.of(fine[0]) == price(fine[0], cores=1)
+    assert known.ns_of(hopeless) == inf
+    with pytest.raises(PlanError, match="norm them afterwards"):
+        known.of(hopeless)
 
 
 def test_few_prices_start_no_processes(monkeypatch):

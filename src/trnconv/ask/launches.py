@@ -78,14 +78,12 @@ def planned_parts(
     with either there is one launch, or a PlanError.
     """
     known: dict[Shape, Planned] = {}
-    waiting = launches(question.shape)
-    if question.pieces and len(waiting) > 1:
+    waiting = first_parts(question)
+    if question.pieces and len(launches(question.shape)) > 1:
         raise UnsupportedError(
             f"an input in pieces of {question.pieces} frames that needs several launches: offsets"
             " into its tensors do not fit 32 bits. Only one piece can be split. Concatenate first."
         )
-    if not question.reproducible:
-        waiting = [half for part in waiting for half in _whole_arrays(part)]
     if question.end.norm is not None or question.end.coarse is not None:
         if len(waiting) > 1:
             raise PlanError(
@@ -105,6 +103,14 @@ def planned_parts(
                 waiting[:0] = halve_channels(part, first_words)
                 continue
         yield part, known[part.shape]
+
+
+def first_parts(question: Question) -> list[LaunchPart]:
+    """The parts that are planned first; those without a plan are halved further."""
+    parts = launches(question.shape)
+    if question.reproducible:
+        return parts
+    return [half for part in parts for half in _whole_arrays(part)]
 
 
 def _planned(question: Question, plan: Callable[[Question], Planned]) -> Planned:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from itertools import repeat
 from math import inf
 from typing import Any
 
 from nkisim.machine import register
 from trnconv.ask.cores import cores_of
+from trnconv.ask.launches import first_parts
 from trnconv.ask.question import Question
 from trnconv.cache import Cache
 from trnconv.errors import PlanError
@@ -59,7 +61,10 @@ class Prices:
             return inf
 
     def prepare(self, questions: Sequence[Question]) -> None:
-        """Work out what is not known yet, in `jobs` processes; large convolutions first."""
+        """Work out what is not known yet, in `jobs` processes; large convolutions first.
+
+        That a question has no plan is said where it is asked for: `of` raises the error.
+        """
         self._awaited.update(questions)
         missing = [
             question
@@ -77,12 +82,19 @@ class Prices:
             how = (repeat(self.simulate), repeat(self.cores), repeat(are_used()))
             found = pool.map(_price_with, tuned, missing, *how)
             for question, worked_out in zip(missing, found, strict=True):
-                self._keep(question, worked_out)
+                if worked_out is not None:
+                    self._keep(question, worked_out)
 
     def _is_shipped(self, question: Question) -> bool:
-        """Whether its plan came with the package: pricing it takes milliseconds."""
-        cores = cores_of(question.machine, self.cores)
-        return not self.simulate and is_shipped(with_joined_pieces(question), cores)
+        """Whether plans of its launches came with the package: pricing takes milliseconds."""
+        if self.simulate:
+            return False
+        cores, joined = cores_of(question.machine, self.cores), with_joined_pieces(question)
+        try:
+            parts = first_parts(joined)
+        except PlanError:
+            return False
+        return all(is_shipped(replace(joined, shape=part.shape), cores) for part in parts)
 
     def _is_known(self, question: Question) -> bool:
         """Whether it is in memory, by now: what is on disk is read."""
@@ -125,8 +137,9 @@ def _price_with(
     simulate: bool,  # noqa: FBT001 (an executor's map has no keywords)
     cores: int,
     shipped: bool,  # noqa: FBT001
-) -> Price:
-    """A price of another process, with the plans and machines of this one."""
+) -> Price | None:
+    """A price of another process, with the plans and machines of this one; None: no plan."""
     register(question.machine)
-    with use_file(tuned), shipped_plans_used(wanted=shipped):
+    with use_file(tuned), shipped_plans_used(wanted=shipped), suppress(PlanError):
         return price(question, simulate=simulate, cores=cores, beyond_hbm=True)
+    return None

@@ -13,6 +13,7 @@ from trnconv.ask.limits import (
     LONGER_BUDGETS,
     SHORTER_BUDGETS,
 )
+from trnconv.errors import PlanError
 from trnconv.runtime.pricing import Price
 
 # Of a launch, longest first; beside them an equal share of the graph.
@@ -102,10 +103,18 @@ def _limits_of(share: int) -> tuple[int, ...]:
 
 
 def _shorter(price: Price, ask: Ask, limit: int) -> Price:
-    """One within the limit, if there is one."""
+    """One within the limit, or less above it; the same if there is none."""
     if price.instructions <= limit:
         return price
-    return min(price, ask(limit), key=lambda found: found.instructions)
+    return min([price, *_offered(ask, limit)], key=lambda found: found.instructions)
+
+
+def _offered(ask: Ask, limit: int) -> list[Price]:
+    """What there is of at most so many instructions: some have no program that is so short."""
+    try:
+        return [ask(limit)]
+    except PlanError:
+        return []
 
 
 def _dear(mix: list[Price], short: list[Price], convolutions: Asked) -> list[int]:
@@ -128,7 +137,7 @@ def _between(first: Price, shortest: Price, ask: Ask) -> list[Price]:
     found = [first]
     for limit in _BETWEEN:
         if shortest.instructions < limit < found[-1].instructions:
-            found.append(ask(limit))
+            found += _offered(ask, limit)
     return found[1:]
 
 

@@ -10,9 +10,10 @@ import pytest
 from causal_run import causal_run
 from nkisim.machine import TRN2
 from trnconv.ask.ends import Epilogue, NormEnd
+from trnconv.ask.launches import launches
 from trnconv.ask.limits import DEFAULT_BUDGET, GRAPH_INSTRUCTIONS
 from trnconv.ask.policy import ALWAYS_DIRECT
-from trnconv.errors import ShapeError, UnsupportedError
+from trnconv.errors import PlanError, ShapeError, UnsupportedError
 from trnconv.geometry import conv_shape
 from trnconv.model_plan import (
     PlanOptions,
@@ -236,6 +237,28 @@ def test_where_some_have_no_program_as_short_as_their_share_others_are_shorter()
     asked = [(asking(stubborn), 100), (asking(willing), 700)]
     assert price_graph(asked) == [stubborn[0], willing[2]]
     assert 100 * 20_000 + 700 * 3_500 <= GRAPH_INSTRUCTIONS < 100 * 20_000 + 700 * 5_500
+
+
+def test_shipped_launches_start_no_processes(monkeypatch):
+    """Also those of convolutions whose offsets need several launches."""
+    monkeypatch.setattr("concurrent.futures.ProcessPoolExecutor", None)
+    entry = find("kvae-video")
+    seen = shipped(entry, size_of(entry, "720p81"), "decode")
+    asked = [work.question(TRN2) for work, _ in seen.works]
+    assert len({question for question in asked if len(launches(question.shape)) > 1}) >= 8
+    Prices(jobs=2).prepare(asked)
+
+
+def test_one_without_a_shorter_program_keeps_the_one_it_has():
+    """Such as one with a norm at its start: that limit has no plan, the graph has."""
+
+    def ask(limit):
+        if limit < DEFAULT_BUDGET:
+            raise PlanError("none")
+        return MadeUp(100.0, 20_000)
+
+    found = price_graph([(ask, 100), (asking(CHEAP_TO_SHORTEN), 700)])
+    assert found == [MadeUp(100.0, 20_000), CHEAP_TO_SHORTEN[1]]
 
 
 def test_room_that_is_left_is_used():
