@@ -38,6 +38,11 @@ class GraphBudget:
     instructions: int = GRAPH_INSTRUCTIONS
     regions: int | None = None  # hardware loops; None: any number
 
+    def times(self, graphs: int) -> GraphBudget:
+        """Of several graphs."""
+        regions = None if self.regions is None else graphs * self.regions
+        return GraphBudget(graphs * self.instructions, regions)
+
     def counts_loops_of(self, price: Price) -> bool:
         """Whether it has loops, and they count."""
         return self.regions is not None and price.regions > 0
@@ -61,7 +66,7 @@ def price_graph(convolutions: Asked, budget: GraphBudget = ONE_GRAPH) -> list[Pr
     The more instructions a launch may have, the less it loses to hardware loops, and the fewer of
     them there are. Every convolution gets its fastest plan of the usual length. If they do not fit
     together, shorter ones are asked for, and longer ones where loops are counted; those are taken
-    that cost the least time.
+    that cost the least time. If no mix fits, they fill as many graphs as the shortest one needs.
     """
     mix = [ask(DEFAULT_BUDGET) for ask, _ in convolutions]
     if budget.regions is None and budget.holds(mix, convolutions):
@@ -166,7 +171,7 @@ def _totals(mix: Sequence[Price], convolutions: Asked) -> tuple[int, int]:
 def _cheapest_mix(
     offers: list[list[Price]], convolutions: Asked, budget: GraphBudget
 ) -> list[Price]:
-    """Of all that is offered, what takes least time within the budget; else the shortest mix.
+    """Of all that is offered, what takes least time within the budget, or in as few as it takes.
 
     Instructions and loops are given a worth in time: the higher, the fewer of them are taken.
     """
@@ -176,7 +181,10 @@ def _cheapest_mix(
         for region_ns in worths
     ]
     held = [mix for mix in mixes if budget.holds(mix, convolutions)]
-    return min(held or mixes[:1], key=lambda mix: _ns(mix, convolutions))
+    if not held:
+        graphs = -(-_totals(mixes[0], convolutions)[0] // budget.instructions)
+        return mixes[0] if graphs < 2 else _cheapest_mix(offers, convolutions, budget.times(graphs))
+    return min(held, key=lambda mix: _ns(mix, convolutions))
 
 
 def _short_mix(

@@ -288,6 +288,14 @@ def test_a_graph_that_no_mix_fits_gets_the_shortest_programs():
     assert price_graph([], GraphBudget(instructions=1_000)) == []
 
 
+def test_a_graph_that_must_be_split_fills_its_parts():
+    """Two parts hold the shortest programs, and have room for one that is faster."""
+    asked = [(asking(LOOPED), 1), (asking(SMALL), 3)]
+    found = price_graph(asked, GraphBudget(instructions=36_000))
+    assert found == [LOOPED[1], SMALL[1]]
+    assert 36_000 < 10_000 + 3 * 9_000 < 40_000 + 3 * 9_000 <= 2 * 36_000
+
+
 @dataclass(frozen=True)
 class Named:
     """A convolution of a module."""

@@ -31,6 +31,7 @@ from trnconv.pytorch.lazy.convolutions.operands import (
     frame_pattern,
     operands_of,
 )
+from trnconv.pytorch.lazy.convolutions.residual_choice import adds_lines
 from trnconv.pytorch.lazy.deferred_result import Pending
 from trnconv.pytorch.lazy.frames.materialize import done, stored
 from trnconv.pytorch.lazy.frames.stored_frames import StoredFrames
@@ -243,7 +244,8 @@ def plus(left: Any, right: Any) -> LazyTensor | None:
             return _instead(term, fused)
         added = _base_like(other, seen, term.view_of.cell.around)
         fused = None if added is None else seen.runs[0].base.plus(*added)
-        if fused is not None:
+        lines = seen.layout is AxisOrder.lines
+        if fused is not None and (not lines or adds_lines(fused, term.view_of.cell.around)):
             return _instead(term, fused)
     return None
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from math import inf, isfinite
+from math import inf, isfinite, prod
 
+from nkisim.machine import Reading
+from trnconv.ask.ends import ITEM_BYTES
 from trnconv.ask.question import Question
 from trnconv.errors import TrnconvError
 from trnconv.neighbours.channel_norm.ends import is_faster_at_end
@@ -19,6 +21,18 @@ def priced(question: Question, cores: int) -> float:
         return price(question, cores=cores).ns
     except TrnconvError:  # no plan is no price: it never wins
         return inf
+
+
+def elementwise_ns(question: Question, cores: int, tensors: int) -> float:
+    """What an operator on the elements of a result takes, that reads and writes so many tensors.
+
+    Their bytes at the rate of HBM, and the latency of a load and a store.
+    """
+    shape, timing = question.shape, question.machine.timing.read(Reading.default)
+    elems = shape.batch * shape.c_out * prod(shape.out_sizes())
+    rate = min(cores * timing.dma_engines * timing.dma_bytes_per_ns, timing.hbm_bytes_per_ns)
+    moved = tensors * elems * ITEM_BYTES[question.dtype]
+    return moved / rate + 2 * (timing.dma_start_ns + timing.dma_done_ns)
 
 
 @lru_cache(_COMPARED)
