@@ -105,11 +105,17 @@ def main() -> None:
     # Typer builds the options of all commands that it has: for a known command, only its own.
     asked = [command.__name__ for command in _COMMANDS if sys.argv[1:2] == [command.__name__]]
     try:
-        application(*asked)(prog_name=_NAME)
+        try:
+            application(*asked)(prog_name=_NAME)
+        finally:
+            sys.stdout.flush()  # here, where what cannot be written is still said in words
     except TrnconvError as refusal:
         in_words(refusal)
         sys.exit(REFUSED)
-    except OSError as error:  # of stdout above all: a full disk; a closed pipe is Typer's business
+    except BrokenPipeError:  # whoever reads has enough: what Typer does if it notices first
+        _leave_stdout()
+        sys.exit(FAILED)
+    except OSError as error:  # of stdout above all: a full disk
         _leave_stdout()
         in_words(f"{error.strerror}{f': {error.filename}' if error.filename else ''}.")
         sys.exit(FAILED)

@@ -171,8 +171,9 @@ def _totals(mix: Sequence[Price], convolutions: Asked) -> tuple[int, int]:
 def _cheapest_mix(
     offers: list[list[Price]], convolutions: Asked, budget: GraphBudget
 ) -> list[Price]:
-    """Of all that is offered, what takes least time within the budget, or in as few as it takes.
+    """Of all that is offered, what takes least time within the budget.
 
+    If nothing fits, the budget is that of as many graphs as the shortest programs need.
     Instructions and loops are given a worth in time: the higher, the fewer of them are taken.
     """
     worths = _WORTH if budget.regions is not None else _WORTH[:1]

@@ -164,6 +164,12 @@ def piped(command):
     )
 
 
+@pytest.fixture(params=["", "1"], ids=["buffered", "unbuffered"])
+def _buffering(request, monkeypatch):
+    monkeypatch.setenv("PYTHONUNBUFFERED", request.param)
+
+
+@pytest.mark.usefixtures("_buffering")
 @pytest.mark.parametrize("answer", ["", "--json", "--csv"])
 def test_a_reader_that_leaves_early_is_no_error(answer):
     result = piped(f"{sys.executable} -m trnconv models {answer} | head -n 1")
@@ -171,6 +177,7 @@ def test_a_reader_that_leaves_early_is_no_error(answer):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+@pytest.mark.usefixtures("_buffering")
 @pytest.mark.parametrize("answer", ["", "--json", "--csv"])
 def test_a_full_disk_is_said_in_words(answer):
     result = piped(f"{sys.executable} -m trnconv layers {answer} > /dev/full")
