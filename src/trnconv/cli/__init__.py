@@ -112,12 +112,10 @@ def main() -> None:
     except TrnconvError as refusal:
         in_words(refusal)
         sys.exit(REFUSED)
-    except BrokenPipeError:  # whoever reads has enough: what Typer does if it notices first
-        _leave_stdout()
-        sys.exit(FAILED)
     except OSError as error:  # of stdout above all: a full disk
         _leave_stdout()
-        in_words(f"{error.strerror}{f': {error.filename}' if error.filename else ''}.")
+        if not isinstance(error, BrokenPipeError):  # whoever reads has enough: as Typer sees it
+            in_words(f"{error.strerror}{f': {error.filename}' if error.filename else ''}.")
         sys.exit(FAILED)
 
 

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
-from trnconv.ask.ends import ELU, IDENTITY
-from trnconv.ask.question import Question
+from trnconv.ask.ends import ELU
 from trnconv.pytorch.backends.kernel_place import runs_kernels
 from trnconv.pytorch.lazy.context import PatchContext
 from trnconv.pytorch.lazy.convolutions.deferred_conv import PendingConv
-from trnconv.pytorch.lazy.convolutions.modelled_time import elementwise_ns, priced
+from trnconv.pytorch.lazy.convolutions.modelled_time import is_ended_faster
 from trnconv.pytorch.operators.norms import place_of
-
-_COMPARED = 4096  # questions of a process
 
 
 def takes_composed(base: Any, activation: str, around: PatchContext, *, lines: bool) -> bool:
@@ -34,13 +30,7 @@ def takes_composed(base: Any, activation: str, around: PatchContext, *, lines: b
     if lines or around.reproducible or around.spread is not None:
         return lines
     bare = base.question(machine)
-    return bare is not None and _wins(
-        replace(bare, end=replace(bare.end, activation=activation)), cores
-    )
-
-
-@lru_cache(_COMPARED)
-def _wins(question: Question, cores: int) -> bool:
-    """Whether one kernel is modelled to be faster than two."""
-    bare = replace(question, end=replace(question.end, activation=IDENTITY))
-    return priced(question, cores) <= priced(bare, cores) + elementwise_ns(bare, cores, tensors=2)
+    if bare is None:
+        return False
+    activated = replace(bare, end=replace(bare.end, activation=activation))
+    return is_ended_faster(activated, bare, cores, tensors=2)

@@ -23,11 +23,18 @@ def priced(question: Question, cores: int) -> float:
         return inf
 
 
-def elementwise_ns(question: Question, cores: int, tensors: int) -> float:
-    """What an operator on the elements of a result takes, that reads and writes so many tensors.
+@lru_cache(_COMPARED)
+def is_ended_faster(question: Question, bare: Question, cores: int, tensors: int) -> bool:
+    """Whether a convolution with its end is modelled to be no slower than both apart.
 
-    Their bytes at the rate of HBM, and the latency of a load and a store.
+    Apart, what ends it is an operator on elements that reads and writes so many tensors.
     """
+    apart = priced(bare, cores) + _elementwise_ns(bare, cores, tensors)
+    return priced(question, cores) <= apart
+
+
+def _elementwise_ns(question: Question, cores: int, tensors: int) -> float:
+    """The bytes of so many results at the rate of HBM, and the latency of a load and a store."""
     shape, timing = question.shape, question.machine.timing.read(Reading.default)
     elems = shape.batch * shape.c_out * prod(shape.out_sizes())
     rate = min(cores * timing.dma_engines * timing.dma_bytes_per_ns, timing.hbm_bytes_per_ns)

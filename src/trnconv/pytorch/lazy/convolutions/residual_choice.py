@@ -6,18 +6,14 @@ Of short lines, thousands of which are a batch, a kernel loads every residual by
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 from trnconv.ask.ends import NO_RESIDUAL
-from trnconv.ask.question import Question
 from trnconv.pytorch.backends.kernel_place import runs_kernels
 from trnconv.pytorch.lazy.context import PatchContext
 from trnconv.pytorch.lazy.convolutions.deferred_conv import PendingConv
-from trnconv.pytorch.lazy.convolutions.modelled_time import elementwise_ns, priced
+from trnconv.pytorch.lazy.convolutions.modelled_time import is_ended_faster
 from trnconv.pytorch.operators.norms import place_of
-
-_COMPARED = 4096  # questions of a process
 
 
 def adds_lines(fused: Any, around: PatchContext) -> bool:
@@ -31,12 +27,8 @@ def adds_lines(fused: Any, around: PatchContext) -> bool:
     if around.reproducible or around.spread is not None:
         return True
     machine, cores = place_of(fused, around.backend)
-    question = fused.question(machine)
-    return question is None or _wins(question, cores)
-
-
-@lru_cache(_COMPARED)
-def _wins(question: Question, cores: int) -> bool:
-    """Whether one kernel is modelled to be no slower than two."""
-    bare = replace(question, end=replace(question.end, residual=NO_RESIDUAL))
-    return priced(question, cores) <= priced(bare, cores) + elementwise_ns(bare, cores, tensors=3)
+    added = fused.question(machine)
+    if added is None:
+        return True
+    bare = replace(added, end=replace(added.end, residual=NO_RESIDUAL))
+    return is_ended_faster(added, bare, cores, tensors=3)
