@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from typing import Any
 
 from trnconv.ask.limits import DEFAULT_BUDGET, SHORTER_BUDGETS
@@ -78,8 +79,12 @@ _AGAIN = "Make it again: trnconv tune --registry."
 
 def digest_of(question: Question) -> str:
     """The key of a question: all that decides its plans but machine and cores."""
-    name = hashlib.blake2b(key_of(question).encode(), digest_size=_NAME_BYTES).hexdigest()
-    return _keyed(name, question.budget)
+    return _keyed(_name_of(replace(question, budget=DEFAULT_BUDGET)), question.budget)
+
+
+@lru_cache(maxsize=1024)  # a model that does not fit a graph is asked for with several budgets
+def _name_of(question: Question) -> str:
+    return hashlib.blake2b(key_of(question).encode(), digest_size=_NAME_BYTES).hexdigest()
 
 
 def _keyed(name: str, budget: int) -> str:
@@ -88,7 +93,7 @@ def _keyed(name: str, budget: int) -> str:
 
 def stored_key(question: Question, entries: Mapping[str, Entry]) -> str | None:
     """Of this budget, or of the next longer one that is stored: its plans may be short enough."""
-    name = digest_of(replace(question, budget=DEFAULT_BUDGET))
+    name = _name_of(replace(question, budget=DEFAULT_BUDGET))
     longer = (limit for limit in reversed(SHORTER_BUDGETS) if limit > question.budget)
     keys = (_keyed(name, budget) for budget in (question.budget, *longer, DEFAULT_BUDGET))
     return next((key for key in keys if key in entries), None)

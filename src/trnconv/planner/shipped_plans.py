@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib import resources
 
 from trnconv.ask.limits import DEFAULT_BUDGET
@@ -85,6 +85,11 @@ class ShippedSet:
     entries: Mapping[str, Entry]
     digest: str  # of all files
 
+    @cached_property
+    def constants(self) -> frozenset[str]:
+        """Those that its plans were tuned with."""
+        return frozenset(file.stamp["constants"] for file in self.files)
+
 
 def shipped_answer(question: Question, cores: int) -> Answer | None:
     """The shipped plans of a launch, one for each core; None: search.
@@ -141,7 +146,7 @@ def _entry(question: Question, cores: int) -> Entry | None:
     if not _use.wanted or question.reproducible or question.budget > DEFAULT_BUDGET:
         return None
     found = shipped_set(machine.name, cores)
-    if not found.entries or any(_constants(file) != machine.constants for file in found.files):
+    if not found.entries or found.constants != {machine.constants}:
         return None
     key = stored_key(question, found.entries)
     return _without_its_norm(question, found) if key is None else found.entries[key]
@@ -159,10 +164,6 @@ def _without_its_norm(question: Question, found: ShippedSet) -> Entry | None:
         return entry if is_short(answer_of(question, entry), question) else None
     except (ShippedError, PlanError):
         return None
-
-
-def _constants(file: ShippedFile) -> str:
-    return file.stamp["constants"]
 
 
 def shipped_set(machine: str, cores: int) -> ShippedSet:

@@ -63,9 +63,10 @@ def valid(line: tuple[int, int], count: int, held: int) -> tuple[int, int]:
     return (begin, end) if begin < end else (0, 0)
 
 
+@lru_cache(maxsize=4096)  # both cores of a launch, and plans that differ elsewhere, have the same
 def spans(
     outputs: tuple[int, int], size: int, multiple: int = 1, lead: tuple[int, ...] = ()
-) -> list[OutputSpan]:
+) -> tuple[OutputSpan, ...]:
     """Blocks of `size` from the first to the end of `outputs`, small ones at both ends.
 
     Every block has a multiple of `multiple` outputs; where the last has too few, it reaches back
@@ -87,7 +88,7 @@ def spans(
     for count in reversed(sizes):
         cut.append(OutputSpan(at, count))
         at += count
-    return cut
+    return tuple(cut)
 
 
 def equal_spans(total: int, size: int) -> list[OutputSpan]:

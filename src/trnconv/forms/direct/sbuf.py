@@ -67,6 +67,7 @@ def _residual_elems(plan: DirectPlan) -> int:
     return out_elems(plan) // (coarse.columns if coarse else 1)
 
 
+@lru_cache(maxsize=256)  # rules ask, then the cost
 def layout_of(plan: DirectPlan) -> SbufLayout:
     """Where things lie, without working out a recipe."""
     weights = image_width(plan.problem, plan.passes, plan.frames)

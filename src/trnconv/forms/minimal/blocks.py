@@ -189,9 +189,19 @@ def frame_starts(plan: MinimalPlan) -> range:
     return range(-plan.phase, plan.tiles * plan.m - plan.phase, plan.units * plan.m)
 
 
-def frame_spans(plan: MinimalPlan) -> list[FrameSpan]:
+def frame_spans(plan: MinimalPlan) -> tuple[FrameSpan, ...]:
     """Blocks along frames."""
-    return [_frame_span(plan, at) for at in frame_starts(plan)]
+    return _frame_spans(_of_frames(plan))
+
+
+def _of_frames(plan: MinimalPlan) -> MinimalPlan:
+    """The same for plans that differ only in what their blocks along frames do not depend on."""
+    return plan.but(rows=1, columns=1, rows_of=None, **LEAST)
+
+
+@lru_cache(maxsize=1024)
+def _frame_spans(plan: MinimalPlan) -> tuple[FrameSpan, ...]:
+    return tuple(_frame_span(plan, at) for at in frame_starts(plan))
 
 
 def most_frequent_frames(plan: MinimalPlan) -> FrameSpan:
@@ -213,7 +223,7 @@ class FrameLook(NamedTuple):
 
 def frame_looks(plan: MinimalPlan) -> tuple[FrameLook, ...]:
     """Those of a plan."""
-    return _frame_looks(plan.but(rows=1, columns=1, **LEAST))
+    return _frame_looks(_of_frames(plan))
 
 
 @lru_cache(maxsize=4096)

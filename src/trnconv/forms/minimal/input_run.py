@@ -10,7 +10,7 @@ from trnconv.forms.minimal.pipeline_parts import OutputRun, Preparation, Prepara
 from trnconv.forms.minimal.prepare_steps import COMPLETE, LOAD, PAIR_UP
 from trnconv.forms.minimal.recipe import Prepare, XLoad
 from trnconv.forms.minimal.sbuf import PAIRED_TILES
-from trnconv.forms.minimal.score import InWork, Score
+from trnconv.forms.minimal.score import InWork, Score, StepWork
 
 
 class InputRun(EngineClocks):
@@ -149,30 +149,35 @@ class InputRun(EngineClocks):
 
     def _transform(self, work: Preparation, of: InWork) -> None:
         """One step of a transform."""
+        slot, tile, frame = work.prepare.slot, work.tile, work.frame
         step = self.score.steps[work.step]
-        v = self.v[work.prepare.slot][step.product]  # -1, scratch: as the last one
-        if work.step == 0 and work.frame == 0 and not self.completes:
+        v = self.v[slot][step.product]  # -1, scratch: as the last one
+        if work.step == 0 and frame == 0 and not self.completes:
             self._clear(work, of)
-        slot, frame = work.prepare.slot, work.frame
-        if self.score.stages > 1:
-            inputs = [self._paired(work.tile)] if step.inputs else []
-        else:
-            slots = [work.prepare.x_slots[frame + number] for number in step.inputs]
-            inputs = [self.input_of(work.tile, x_slot) for x_slot in slots]
-        made = [self.made[slot, work.tile, frame, product] for product in step.made]
-        cleared = self.cleared.get((slot, work.tile), 0.0)  # a step writes around the border
-        ready = max((v.free, cleared, *(x.ready for x in inputs), *made))
+        inputs = self._inputs_of(work, step)
+        # A step writes around the border.
+        ready = max(v.free, self.cleared.get((slot, tile), 0.0))
+        for x in inputs:
+            ready = max(ready, x.ready)
+        for product in step.made:
+            ready = max(ready, self.made[slot, tile, frame, product])
         if work.step < self.score.early_steps:
             placed = self.gpsimd(self.costs.gpsimd(of.step), ready)
-            self.made[slot, work.tile, frame, step.product] = placed.visible + self.hop_ns
+            self.made[slot, tile, frame, step.product] = placed.visible + self.hop_ns
         else:
             cycles = of.step * (2 if self.score.wide else 1)
             placed = self.vector(self.costs.vector(cycles, psum=False), ready)
-        for x in inputs:
-            x.free = max(x.free, placed.released + self.hop_ns)
-        self._note(v, (slot, step.product, work.tile), placed.visible + self.hop_ns)
+        self.used(placed.released, *inputs)
+        self._note(v, (slot, step.product, tile), placed.visible + self.hop_ns)
         if work.step == len(self.score.steps) - 1 and frame == self.score.v_frames - 1:
             self._fill(work, of)
+
+    def _inputs_of(self, work: Preparation, step: StepWork) -> list[OnChip]:
+        """What a step of a transform reads: inputs, or a pair of them."""
+        if self.score.stages > 1:
+            return [self._paired(work.tile)] if step.inputs else []
+        slots = work.prepare.x_slots
+        return [self.input_of(work.tile, slots[work.frame + number]) for number in step.inputs]
 
     def _paired(self, tile: int) -> OnChip:
         return self.paired[tile % len(self.paired)]

@@ -282,7 +282,8 @@ class Pipeline(InputRun):
         tile, share = goal.tile, self._share(goal.unit)
         if self.score.kept_weights is None:
             parts = tile.weights[: ceil(share * len(tile.weights))]
-            cost = self.costs.product(tile, goal.elems, share / len(parts))
+            matmuls = tile.matmuls * (share / len(parts))
+            cost = self.costs.product(matmuls, goal.elems, tile.share)
             for number, part in enumerate(parts):
                 weights = self.weights.take()
                 loaded = self.move(part, "load", weights.free)
@@ -290,7 +291,7 @@ class Pipeline(InputRun):
                 placed = self.tensor(cost, max(ready, loaded, there))
                 weights.free = placed.released + self.hop_ns
         else:
-            cost = self.costs.product(tile, goal.elems, share)
+            cost = self.costs.product(tile.matmuls * share, goal.elems, tile.share)
             there = self.inputs_ready(goal, product, (0, 1), cost.busy_ns)
             placed = self.tensor(cost, max(ready, there))
         if self.begun is None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
 from dataclasses import replace
+from functools import cache
 
 from nkisim.machine import Machine
 from nkisim.timing.costs import Cost, Transfer
@@ -11,7 +11,7 @@ from nkisim.timing.costs.gpsimd_engine import gpsimd_cost
 from nkisim.timing.costs.scalar_engine import scalar_cost
 from nkisim.timing.costs.vector_engine import vector_cost
 from trnconv.forms.dma import descriptor_ns, issue_ns
-from trnconv.forms.minimal.score import OutWork, TransferWork
+from trnconv.forms.minimal.score import TransferWork
 
 
 class StepCosts:
@@ -22,49 +22,34 @@ class StepCosts:
         self._timing = machine.timing
         self._port = bool(machine.timing.psum_port_shared)
         self._in_loop = in_loop
-        self._known: dict[Hashable, Cost] = {}
+        self.gpsimd = cache(self._gpsimd)
+        self.vector = cache(self._vector)
+        self.scalar = cache(self._scalar)
+        self.product = cache(self._product)
+        self.sums = cache(self._matmuls)
+        self.transfer = cache(self._transfer)
 
-    def gpsimd(self, elems: int) -> Cost:
+    def _gpsimd(self, elems: int) -> Cost:
         """A copy, a multiplication or zeros."""
-        cycles = elems * self._timing.gpsimd_cycles_per_elem
-        return self._once(("gpsimd", elems), lambda: gpsimd_cost(self._machine, cycles))
+        return gpsimd_cost(self._machine, elems * self._timing.gpsimd_cycles_per_elem)
 
-    def vector(self, cycles: float, *, psum: bool) -> Cost:
+    def _vector(self, cycles: float, *, psum: bool) -> Cost:
         """An instruction that streams for so long."""
-        port = psum and self._port
-        return self._once(
-            ("vector", cycles, psum), lambda: replace(vector_cost(self._machine, cycles), psum=port)
-        )
+        return replace(vector_cost(self._machine, cycles), psum=psum and self._port)
 
-    def scalar(self, cycles: float) -> Cost:
+    def _scalar(self, cycles: float) -> Cost:
         """The same on the Scalar engine, from PSUM."""
-        return self._once(
-            ("scalar", cycles), lambda: replace(scalar_cost(self._machine, cycles), psum=self._port)
-        )
+        return replace(scalar_cost(self._machine, cycles), psum=self._port)
 
-    def product(self, tile: OutWork, elems: int, share: float) -> Cost:
-        """A share of the matmuls of a product."""
-        return self._once(("tensor", tile, elems, share), lambda: self._product(tile, elems, share))
-
-    def sums(self, matmuls: int, columns: int) -> Cost:
-        """Matmuls with ones that sum up a step of squares."""
-        return self._once(("sums", matmuls, columns), lambda: self._matmuls(matmuls, columns))
-
-    def transfer(self, moved: TransferWork, direction: str) -> Cost:
-        """A DMA."""
-        return self._once((moved, direction), lambda: self._transfer(moved, direction))
-
-    def _once(self, key: Hashable, work_out: Callable[[], Cost]) -> Cost:
-        cost = self._known.get(key)
-        if cost is None:
-            cost = self._known[key] = work_out()
-        return cost
-
-    def _product(self, tile: OutWork, elems: int, share: float) -> Cost:
-        return replace(self._matmuls(tile.matmuls * share, elems), array_share=tile.share)
+    def _product(self, matmuls: float, columns: int, array_share: float) -> Cost:
+        """A share of the matmuls of a product, on a share of the array."""
+        return replace(self._matmuls(matmuls, columns), array_share=array_share)
 
     def _matmuls(self, count: float, columns: int) -> Cost:
-        """So many matmuls one after the other, each of so many columns, on all of the array."""
+        """So many matmuls one after the other, each of so many columns, on all of the array.
+
+        Those that sum up a step of squares are.
+        """
         timing = self._timing
         ns = 1 / timing.pe_columns_per_ns
         each = max(columns, timing.pe_min_cycles) + timing.pe_gap_cycles
@@ -73,6 +58,7 @@ class StepCosts:
         return Cost(busy, busy + latency, gap_ns=timing.pe_gap_cycles * ns)
 
     def _transfer(self, moved: TransferWork, direction: str) -> Cost:
+        """A DMA."""
         timing = self._timing
         issue = issue_ns(timing, rolled=self._in_loop)
         data = Transfer(

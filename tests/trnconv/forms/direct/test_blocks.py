@@ -53,7 +53,7 @@ def test_blocks_cover_all_outputs_and_are_multiples(begin, total, multiple, size
 
 
 def test_small_blocks_stand_at_both_ends():
-    assert spans((0, 26), 6, 2, (2, 4)) == [
+    assert list(spans((0, 26), 6, 2, (2, 4))) == [
         OutputSpan(0, 2),
         OutputSpan(2, 4),
         OutputSpan(6, 6),
@@ -62,7 +62,7 @@ def test_small_blocks_stand_at_both_ends():
         OutputSpan(20, 4),
         OutputSpan(24, 2),
     ]
-    assert spans((0, 17), 6, 2, (2, 4)) == [OutputSpan(0, 6), OutputSpan(6, 6), OutputSpan(11, 6)]
+    assert spans((0, 17), 6, 2, (2, 4)) == (OutputSpan(0, 6), OutputSpan(6, 6), OutputSpan(11, 6))
 
 
 @examples(200)
