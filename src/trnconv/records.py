@@ -18,6 +18,7 @@ from trnconv.errors import TrnconvError
 
 Record = TypeVar("Record")
 _CLASS = "is"
+_NOTHING: Mapping[str, Any] = {}
 
 
 class RecordError(TrnconvError, ValueError):
@@ -40,9 +41,12 @@ def fields_as_json(kind: Any, **values: Any) -> dict[str, Any]:
     return {name: _written(_hints(kind)[name], value) for name, value in values.items()}
 
 
-def from_json(kind: type[Record], document: Any) -> Record:
-    """The record of this class; a RecordError says which part of the document does not fit."""
-    read: Record = _record(kind, document, kind.__name__)
+def from_json(kind: type[Record], document: Any, **known: Any) -> Record:
+    """The record of this class; a RecordError says which part of the document does not fit.
+
+    Fields that are `known` need not be in the document, which comes before them.
+    """
+    read: Record = _record(kind, document, kind.__name__, known)
     return read
 
 
@@ -76,11 +80,16 @@ def _concrete(kind: type[Any]) -> tuple[type[Any], ...]:
     return tuple(cls for named in kind.__subclasses__() for cls in _concrete(named))
 
 
+@cache
+def _is_named_in(hint: Any) -> bool:
+    """Whether a record says its class, as it may be of several."""
+    return len(_classes(hint)) > 1 or isabstract(hint)
+
+
 def _written(hint: Any, value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         document = to_json(value)
-        several = len(_classes(hint)) > 1 or isabstract(hint)
-        return {_CLASS: type(value).__name__, **document} if several else document
+        return {_CLASS: type(value).__name__, **document} if _is_named_in(hint) else document
     if isinstance(value, tuple):
         return [
             _written(inner_hint, inner)
@@ -173,16 +182,16 @@ def _needed(kind: Any) -> tuple[str, ...]:
     )
 
 
-def _record(kind: Any, document: Any, where: str) -> Any:
+def _record(kind: Any, document: Any, where: str, known: Mapping[str, Any] = _NOTHING) -> Any:
     if not isinstance(document, Mapping):
         raise _misfit(where, kind.__name__, document)
     readers = _field_readers(kind)
     unknown = [name for name in document if name not in readers]
-    missing = [name for name in _needed(kind) if name not in document]
+    missing = [name for name in _needed(kind) if name not in document and name not in known]
     if unknown or missing:
         raise RecordError(f"{where}: fields unknown {unknown}, missing {missing}.")
     values = {name: readers[name](value, f"{where}.{name}") for name, value in document.items()}
-    return kind(**values)
+    return kind(**{**known, **values})
 
 
 def _misfit(where: str, expected: str, value: Any) -> RecordError:

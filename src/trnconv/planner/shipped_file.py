@@ -102,7 +102,8 @@ def stored_key(question: Question, entries: Mapping[str, Entry]) -> str | None:
 def entry_of(question: Question, taken: Answer, tried: int) -> Entry:
     """Plans as they are stored, one for each core; `tried`: with how many candidates."""
     form, plan = form_of(taken[0].plan), taken[0].plan
-    given, every = _given(form, question), _every_field(plan)
+    given = fields_as_json(form.plan_type, **_given(form, question))
+    every = _every_field(plan)
     chosen = to_json(plan)
     entry: Entry = {
         "form": form.name,
@@ -156,10 +157,10 @@ def plans_of(question: Question, entry: Entry) -> tuple[Plan, ...]:
     form = next((form for form in FORMS if form.name == entry.get("form")), None)
     if form is None:
         raise ShippedError(f"a shipped plan of the form {entry.get('form')}. {_AGAIN}")
-    first = {**_given(form, question), **entry["plan"]}
+    first, given = entry["plan"], _given(form, question)
     documents = [first, {**first, **entry["second"]}] if "second" in entry else [first]
     try:
-        return tuple(from_json(form.plan_type, document) for document in documents)
+        return tuple(from_json(form.plan_type, document, **given) for document in documents)
     except RecordError as error:
         raise ShippedError(f"a shipped plan: {error} {_AGAIN}") from error
 
@@ -169,8 +170,7 @@ def _given(form: Form[Any], question: Question) -> dict[str, Any]:
     asked = {name: getattr(question, name) for name in ("dtype", "end", "start", "pieces")}
     known = {field.name for field in fields(form.plan_type)}
     own = {name: value for name, value in asked.items() if name in known}
-    machine = {"machine": question.machine.name}
-    return fields_as_json(form.plan_type, **machine, **own, **form.given(question))
+    return {"machine": question.machine.name, **own, **form.given(question)}
 
 
 def _every_field(plan: Plan) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from trnconv.ask.words import call_in_words
 from trnconv.errors import PlanError, TrnconvError
 from trnconv.forms.form import Plan
 from trnconv.planner.table import FORMS, form_of, priced
-from trnconv.records import RecordError, fields_as_json, from_json, to_json
+from trnconv.records import RecordError, from_json, to_json
 
 _DIGEST_BYTES = 16
 
@@ -102,8 +102,9 @@ def _read_plan(path: Path, question: Question, entry: dict[str, Any]) -> Plan:
         known = ", ".join(form.name for form in FORMS)
         raise TunedError(f"{path}: a plan whose form is none of {known}. Tune again.")
     try:
-        given = fields_as_json(form.plan_type, **form.given(question))
-        plan: Plan = from_json(form.plan_type, {**stored, **given})
+        given = form.given(question)
+        own = {name: value for name, value in stored.items() if name not in given}
+        plan: Plan = from_json(form.plan_type, own, **given)
     except RecordError as error:
         raise TunedError(f"{path}: {error} Tune again.") from error
     return plan
