@@ -13,8 +13,8 @@ class TrnconvError(Exception):
     """What was asked, the limit it met (with its unit), and what to do instead."""
 
 
-class ShapeError(TrnconvError, ValueError):
-    """Sizes that do not fit together."""
+class ShapeError(TrnconvError, ValueError, RuntimeError):
+    """Sizes that do not fit together: a ValueError as NumPy's, a RuntimeError as torch's."""
 
 
 class PlanError(TrnconvError):

@@ -108,9 +108,27 @@ def as_images(x, y, c, tools):
     if video(x) is None:
         return None
     n, _, t, h, w = x.shape
-    images = x.permute(0, 2, 1, 3, 4).reshape(n * t, 3, h, w)
-    # In order: strides of a convolution's result are ours, so that whether a reshape copies is too.
-    return tools.images(images).unflatten(0, (n, t)).permute(0, 2, 1, 3, 4).contiguous()
+    images = tools.images(x.permute(0, 2, 1, 3, 4).reshape(n * t, 3, h, w))
+    if c < 0.2:
+        return images
+    if c < 0.4:
+        return (images * 2).view(n, t * 3, h, w)
+    framed = images.unflatten(0, (n, t)).permute(0, 2, 1, 3, 4)
+    return framed if c < 0.7 else framed.contiguous()
+
+
+def images_convolved(x, y, c, tools):
+    return tools.images(x) if x.dim() == 4 and x.shape[1] == 3 else None
+
+
+def line_convolved(x, y, c, tools):
+    """Of samples, and then some of them are replaced."""
+    if x.dim() != 5 or x.shape[1] != 3:
+        return None
+    made = tools.lines(x.flatten(2))
+    if c < 0.6:
+        made[:, :, : 1 + int(3 * c)] = round(4 * c) / 4
+    return made.view(made.shape[0], -1) if c < 0.3 else made
 
 
 def summed(x, y, c, tools):
@@ -167,6 +185,8 @@ def weight_changed(x, y, c, tools):
 
 
 def weight_replaced(x, y, c, tools):
+    if torch.is_grad_enabled():  # torch's own gradients would be of the new data
+        return
     weight = tools.convs[0].weight
     if c < 0.3:
         weight.data = weight.data.to(torch.float64).to(weight.dtype)
@@ -179,7 +199,7 @@ def written_out(x, y, c, tools):
 
 
 def reduced(x, y, c, tools):
-    tools.log.append(float(x.sum()))
+    tools.log.append(float(x.detach().sum()))
 
 
 def looked_at(x, y, c, tools):
@@ -196,6 +216,39 @@ def in_containers(x, y, c, tools):
 
 def out_of_containers(x, y, c, tools):
     return tools.kept[int(c * len(tools.kept))]["pair"][1][0] if tools.kept else None
+
+
+def into_memory(x, y, c, tools):
+    """Operators that have a note, into memory that their caller made."""
+    if x.dim() == 5 and c < 0.6:
+        out = x.new_zeros((*x.shape[:2], 2 * x.shape[2], *x.shape[3:]))
+        torch.cat([x, x], 2, out=out if c < 0.4 else out[:])
+        return out
+    out = torch.zeros_like(x)
+    torch.mul(x, 2, out=out)
+    return torch.add(x, out, out=out) if c < 0.8 else out
+
+
+def laid_out_otherwise(x, y, c, tools):
+    if x.dim() == 4:
+        return x.contiguous(memory_format=torch.channels_last)
+    return x.contiguous(memory_format=torch.channels_last_3d) if x.dim() == 5 else x.t().t()
+
+
+def scaled_by_a_leaf(x, y, c, tools):
+    """By a tensor that is no parameter, and may want a gradient."""
+    return x * tools.leaf[0] if c < 0.5 else x + tools.leaf[0] * y.sum()
+
+
+def by_a_weight_made_inside(x, y, c, tools):
+    if video(x) is None:
+        return None
+    weight = torch.nn.functional.pad(tools.convs[1].weight, (1, 1))
+    if c < 0.5:
+        return functional.conv3d(x, torch.cat([weight[:, :, :1]] * 2, 2), padding=1)
+    inside = copy.deepcopy(tools.convs[0])
+    inside.weight = torch.nn.Parameter(inside.weight.clone(), requires_grad=False)
+    return inside(x)
 
 
 def custom(x, y, c, tools):
@@ -225,9 +278,9 @@ def in_a_buffer(x, y, c, tools):
     """Frames of one and of the other, put into memory one after the other."""
     make = (torch.zeros_like, lambda like: like.new_zeros(like.shape))[int(c * 2)]
     out = make(x.contiguous())
-    if x.dim() < 3:
+    if x.dim() < 3 or x.shape[2] < 2:  # a write of no elements makes torch's gradients odd
         return out
-    cut = int(10 * c) % x.shape[2]
+    cut = 1 + int(10 * c) % (x.shape[2] - 1)
     view = out[:, :, :cut] if c < 0.7 else out.narrow(2, 0, cut)
     out[:, :, :cut] = x[:, :, :cut].clone()
     out[:, :, cut:] = (y if y.shape == x.shape else x)[:, :, cut:] + 1
@@ -261,7 +314,8 @@ VALUES = [
     padded, padded_by_copies, joined, cut, last_frames, permuted, reshaped, viewed, grown, repeated,
     cast, convolved, convolved, convolved_by_function, as_images, summed, activated, data_taken,
     deep_copied, out_of_containers, custom, in_place_shape, parts, broadcast, chosen,
-    copied, copied, in_a_buffer, convolved_in_chunks,
+    copied, copied, in_a_buffer, convolved_in_chunks, as_images, images_convolved, line_convolved,
+    into_memory, laid_out_otherwise, scaled_by_a_leaf, by_a_weight_made_inside,
 ]  # fmt: skip
 EFFECTS = [
     halved, powered, foreach, set_frame, filled, raw_change, by_data, weight_changed,
@@ -286,6 +340,7 @@ class Program(torch.nn.Module):
             ]
         )
         self.images = torch.nn.Conv2d(3, 3, 3, padding=1)
+        self.lines = torch.nn.Conv1d(3, 3, 3, padding=1)
         generator = torch.Generator().manual_seed(seed)
         for parameter in self.parameters():
             parameter.data = torch.randint(-1, 2, parameter.shape, generator=generator) / 2.0
@@ -294,6 +349,8 @@ class Program(torch.nn.Module):
         if choose.random() < 0.1:
             self.convs[0].register_forward_pre_hook(lambda _module, given: (given[0] + 1,))
         self.log, self.kept = [], []
+        self.requires_grad_(requires_grad=False)
+        self.leaf = [torch.full((1,), 0.5, requires_grad=True)]  # in a list: nobody looks there
 
     def forward(self, *given):
         pool = list(given)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index
 from typing import Any
 
 import torch
@@ -30,7 +31,6 @@ def forward_spec(
             " (channels of the weight) x groups channels, and the outputs divide by the groups."
         )
     _require_bias(name, bias, w.shape[0])
-    _require_inputs(name, x, w)
     pads = paddings(padding, w, *steps)
     sizes = [
         (x.shape[2 + a] + pads[0][a] + pads[1][a] - steps[1][a] * (w.shape[2 + a] - 1) - 1)
@@ -63,20 +63,16 @@ def transposed_sizes(
             " same number of input channels, a multiple of the groups."
         )
     _require_bias(name, bias, w.shape[1] * groups)
-    _require_inputs(name, x, w)
     if any(more >= max(pair) for more, *pair in zip(added, strides, dilations, strict=True)):
         raise RuntimeError(
             f"{name}: output_padding={output_padding}: less than the stride or the dilation."
         )
-    ends = [
-        (x.shape[2 + a] - 1) * strides[a] + dilations[a] * (w.shape[2 + a] - 1) + 1 - pads[a]
-        for a in range(rank)
+    zeros = [max(0, more - pad) for more, pad in zip(added, pads, strict=True)]
+    behind = tuple(max(0, pad - more) for more, pad in zip(added, pads, strict=True))
+    reach = [d * (size - 1) for d, size in zip(dilations, w.shape[2:], strict=True)]
+    reached = [
+        (x.shape[2 + a] - 1) * strides[a] + reach[a] + 1 - pads[a] - behind[a] for a in range(rank)
     ]
-    sizes = [end - pad + more for end, pad, more in zip(ends, pads, added, strict=True)]
-    _require_positive_sizes(name, sizes)
-    zeros = [max(0, size - end) for size, end in zip(sizes, ends, strict=True)]
-    reached = [size - none for size, none in zip(sizes, zeros, strict=True)]
-    behind = tuple(end - size for end, size in zip(ends, reached, strict=True))
     return reached, zeros, ConvSpec.of_rank(strides, (pads, behind), dilations, groups)
 
 
@@ -90,6 +86,23 @@ def with_batch(x: Tensor, rank: int) -> Tensor:
             f" {rank + 1} without a batch."
         )
     return x if x.dim() == rank + 2 else x.unsqueeze(0)
+
+
+def computed_type(x: Tensor) -> torch.dtype:
+    """What a convolution of x computes in: if autocast is on, by torch's rule for convolutions."""
+    kind, narrow = x.device.type, (torch.float32, torch.bfloat16, torch.float16)
+    if not torch.amp.is_autocast_available(kind) or not torch.is_autocast_enabled(kind):
+        return x.dtype
+    return torch.get_autocast_dtype(kind) if x.dtype in narrow else x.dtype
+
+
+def is_empty(x: Tensor, w: Tensor) -> bool:
+    """Whether there is nothing to multiply: torch says what that gives, and what it refuses.
+
+    Compiled code decides about images when it runs: their number may be a symbol.
+    """
+    sizes = x.shape[1:] if torch.compiler.is_compiling() else x.shape
+    return isinstance(w, Tensor) and 0 in (*sizes, *w.shape)
 
 
 def require_no_order(*, reproducible: bool) -> None:
@@ -139,14 +152,22 @@ def paddings(
 
 
 def _per_axis(name: str, value: Axes, rank: int, least: int) -> tuple[int, ...]:
-    listed = (value,) if isinstance(value, int) else tuple(value)
+    listed = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     if not all(isinstance(number, int) for number in listed):
-        raise TypeError(f"{name}={value}: integers are needed.")
+        listed = tuple(_whole(name, number) for number in listed)
     if len(listed) not in (1, rank):
         raise RuntimeError(f"{name}={value}: one number, or one for each of {rank} axes.")
     if min(listed) < least:
         raise RuntimeError(f"{name}={value}: at least {least} is needed.")
     return listed * rank if len(listed) == 1 else listed
+
+
+def _whole(name: str, number: Any) -> int:
+    """An integer of NumPy, or a tensor with one, as torch takes them too."""
+    try:
+        return index(number)
+    except TypeError:
+        raise TypeError(f"{name}={number}: integers are needed.") from None
 
 
 def _require_operands(name: str, operands: Operands, rank: int) -> None:
@@ -168,15 +189,6 @@ def _require_operands(name: str, operands: Operands, rank: int) -> None:
 def _require_bias(name: str, bias: Tensor | None, channels: int) -> None:
     if bias is not None and list(bias.shape) != [channels]:
         raise RuntimeError(f"{name}: bias {list(bias.shape)}: [{channels}] is needed.")
-
-
-def _require_inputs(name: str, x: Tensor, w: Tensor) -> None:
-    """No images make no launch; no channels, positions, filters or taps are no convolution."""
-    if 0 in (*x.shape[1:], *w.shape):
-        raise RuntimeError(
-            f"{name}: input {list(x.shape)}, weight {list(w.shape)}: of all but the images at least"
-            " one is needed."
-        )
 
 
 def _require_positive_sizes(name: str, sizes: list[int]) -> None:

@@ -28,10 +28,14 @@ from trnconv.geometry import CIRCULAR, REFLECT, REPLICATE, ZEROS
 from trnconv.pytorch.arguments import (
     Axes,
     Operands,
+    computed_type,
     forward_spec,
+    is_empty,
+    paddings,
     require_no_order,
     require_no_tangents,
     require_residual,
+    steps_of,
     transposed_sizes,
     wants_gradient,
     with_batch,
@@ -140,6 +144,9 @@ def _conv(
     require_no_tangents(*operands, end.residual)
     x, w, bias = _under_autocast(with_batch(operands[0], rank), *operands[1:])
     unbatched = operands[0].dim() == rank + 1
+    if is_empty(x, w):
+        empty = _of_nothing(rank, (x, w, bias), options, end)
+        return empty.squeeze(0) if unbatched else empty
     residual = end.residual
     if unbatched and residual is not None:
         residual = residual.unsqueeze(0)
@@ -149,13 +156,37 @@ def _conv(
     spec = end.added_to(moves, rank)
     x5, w5 = _in_3d(x), _in_3d(w)
     added = None if residual is None else _in_3d(residual)
-    if wants_gradient(x, w, bias, residual):
+    if wants_gradient(x, w, bias, residual) or (_is_traced() and not end.reproducible):
         require_no_order(reproducible=end.reproducible)
         y = finished(_plain(x5, w5, bias, spec, end.backend), end.activation, added)
     else:
         y = fused_convolution([x5], w5, bias, spec, added, end.backend)
     y = y.reshape(shape)
     return y.squeeze(0) if unbatched else y
+
+
+def _is_traced() -> bool:
+    """Under torch.jit.trace: what is recorded may be asked for gradients later."""
+    traced: bool = torch.jit.is_tracing()  # type: ignore[attr-defined,no-untyped-call]
+    return traced
+
+
+def _of_nothing(
+    rank: int,
+    operands: Operands,
+    options: tuple[Axes, str | Axes, Axes, int],
+    end: _CallOptions,
+) -> Tensor:
+    """Where there is nothing to multiply: torch's own result, or its own error."""
+    x, w, bias = operands
+    stride, padding, dilation, groups = options
+    if end.padding_mode != ZEROS:
+        before, after = paddings(padding, w, *steps_of(rank, stride, dilation, groups))
+        sides = [side for pair in zip(before[::-1], after[::-1], strict=True) for side in pair]
+        x, padding = torch.nn.functional.pad(x, sides, mode=end.padding_mode), 0
+    convolve = getattr(torch.nn.functional, f"conv{rank}d")
+    y: Tensor = convolve(x, w, bias, stride, padding, dilation, groups)
+    return finished(y, end.activation, end.residual)
 
 
 def _plain(x: Tensor, w: Tensor, bias: Tensor | None, spec: ConvSpec, backend: str) -> Tensor:
@@ -178,10 +209,15 @@ def _conv_transpose(
 ) -> Tensor:
     require_no_tangents(*operands)
     x, w, bias = _under_autocast(with_batch(operands[0], rank), *operands[1:])
+    if is_empty(x, w):
+        return _transposed_to_nothing(rank, operands, options)
     reached, zeros, spec = transposed_sizes(rank, (x, w, bias), options)
+    if min(reached) < 1:
+        return _transposed_to_nothing(rank, operands, options)
     shape = [x.shape[0], w.shape[1] * spec.groups, *reached]
     sizes = [*shape[:2], *[1] * (3 - rank), *reached]
-    y: Tensor = gradients.input_gradient(_in_3d(x), _in_3d(w), sizes, spec.numbers(), backend)
+    asked = [] if _is_traced() else sizes  # the op works them out: a trace takes other inputs too
+    y: Tensor = gradients.input_gradient(_in_3d(x), _in_3d(w), asked, spec.numbers(), backend)
     y = y.reshape(shape)
     if any(zeros):
         behind = [side for count in reversed(zeros) for side in (0, count)]
@@ -191,18 +227,25 @@ def _conv_transpose(
     return y.squeeze(0) if operands[0].dim() == rank + 1 else y
 
 
+def _transposed_to_nothing(
+    rank: int, operands: Operands, options: tuple[Axes, Axes, Axes, Axes, int]
+) -> Tensor:
+    """Where no output is a sum of products: torch's own result, often empty, or its own error."""
+    x, w, bias = operands
+    stride, padding, output_padding, dilation, groups = options
+    convolve = getattr(torch.nn.functional, f"conv_transpose{rank}d")
+    y: Tensor = convolve(x, w, bias, stride, padding, output_padding, groups, dilation)
+    return y
+
+
 def _under_autocast(x: Tensor, w: Tensor, bias: Tensor | None) -> Operands:
-    """The operands in the type autocast asks for, if it is on: torch's rule for convolutions."""
-    kind = x.device.type
-    if not torch.amp.is_autocast_available(kind) or not torch.is_autocast_enabled(kind):
-        return x, w, bias
-    dtype = torch.get_autocast_dtype(kind)
-    return _cast(x, dtype), _cast(w, dtype), None if bias is None else _cast(bias, dtype)
+    """The operands in the type autocast asks for, if it is on."""
+    return _cast(x), _cast(w), None if bias is None else _cast(bias)
 
 
-def _cast(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    narrow = (torch.float32, torch.bfloat16, torch.float16)
-    return tensor.to(dtype) if tensor.dtype in narrow else tensor
+def _cast(tensor: Tensor) -> Tensor:
+    """What is no tensor is refused later."""
+    return tensor.to(computed_type(tensor)) if isinstance(tensor, Tensor) else tensor
 
 
 conv1d, conv2d, conv3d = (_convolution(rank) for rank in (1, 2, 3))

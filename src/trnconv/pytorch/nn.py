@@ -19,6 +19,7 @@ from trnconv.pytorch.backends.choice import asked_for
 from trnconv.pytorch.backends.kernel_place import runs_kernels
 from trnconv.pytorch.operators.norm_call import MEAN_SQUARE, NormCall
 from trnconv.pytorch.operators.norms import normed
+from trnconv.pytorch.padded_input import padded_input
 
 
 class _ModuleOptions:
@@ -36,15 +37,16 @@ class _ConvForward(_ModuleOptions):
 
     def _conv_forward(self: Any, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: A002
         convolve = getattr(functional, f"conv{weight.dim() - 2}d")
+        own = padded_input(self, input)
         y: Tensor = convolve(
-            input,
+            own.x,
             weight,
             bias,
             self.stride,
-            self.padding,
+            own.padding,
             self.dilation,
             self.groups,
-            padding_mode=self.padding_mode,
+            padding_mode=own.mode,
             accuracy=self.accuracy,
             reproducible=self.reproducible,
             backend=self.backend,
@@ -58,8 +60,8 @@ class _TransposedForward(_ModuleOptions):
     """The same for torch's transposed convolutions."""
 
     def forward(self: Any, input: Tensor, output_size: list[int] | None = None) -> Tensor:  # noqa: A002
-        """As torch's, up to the call of its function."""
-        rank = self.weight.dim() - 2
+        """As torch's, up to the call of its function: it reads the weight once."""
+        rank = len(self.kernel_size)
         if self.padding_mode != "zeros":
             raise ValueError(f"Only `zeros` padding mode is supported for ConvTranspose{rank}d")
         output_padding = self._output_padding(

@@ -8,8 +8,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from integer_networks import integers
 from random_family import FORWARD, TRANSPOSED
 from torch_shapes import EVERY, torch_shape
+from trnconv.errors import ShapeError
 from trnconv.pytorch import functional
 
 pytestmark = pytest.mark.torch
@@ -91,8 +93,71 @@ def test_no_images_have_the_sizes_and_gradients_of_torch(name):
     assert not ours[2].any()
 
 
-@pytest.mark.parametrize("sizes", [(1, 4, 0, 7), (1, 0, 6, 7)])
-def test_nothing_to_convolve_is_refused_and_not_left_uninitialised(sizes):
-    x, w = torch.zeros(sizes), torch.ones(4, sizes[1], 3, 3)
-    with pytest.raises(RuntimeError, match="of all but the images at least one"):
-        functional.conv2d(x, w, padding=2)
+def outcome(function, *arguments, **options):
+    """The result, or the type of the error."""
+    try:
+        return function(*arguments, **options)
+    except Exception as error:  # noqa: BLE001 (whatever torch raises is the expectation)
+        return type(error)
+
+
+NOTHING = {  # name: input, weight
+    "no images": ("conv2d", (0, 4, 6, 7), (4, 4, 3, 3)),
+    "no positions": ("conv2d", (1, 4, 0, 7), (4, 4, 3, 3)),
+    "no images and no positions": ("conv2d", (0, 4, 0, 7), (4, 4, 3, 3)),
+    "no channels": ("conv2d", (1, 0, 6, 7), (4, 0, 3, 3)),
+    "no filters": ("conv2d", (1, 4, 6, 7), (0, 4, 3, 3)),
+    "no taps": ("conv2d", (1, 4, 6, 7), (4, 4, 0, 3)),
+    "no images, transposed": ("conv_transpose2d", (0, 4, 6, 7), (4, 4, 3, 3)),
+    "no positions, transposed": ("conv_transpose2d", (1, 4, 0, 7), (4, 4, 3, 3)),
+    "no channels, transposed": ("conv_transpose2d", (1, 0, 6, 7), (0, 4, 3, 3)),
+    "no outputs, transposed": ("conv_transpose2d", (1, 4, 1, 7), (4, 4, 4, 3)),
+    "fewer than none, transposed": ("conv_transpose2d", (1, 4, 1, 7), (4, 4, 3, 3)),
+    "no outputs, 1-D": ("conv_transpose1d", (2, 4, 1), (4, 4, 4)),
+    "no outputs, 3-D": ("conv_transpose3d", (2, 4, 1, 5, 5), (4, 4, 4, 5, 5)),
+}
+
+
+@pytest.mark.parametrize("mode", ["zeros", "reflect", "circular"])
+@pytest.mark.parametrize("case", NOTHING)
+def test_where_nothing_is_computed_torch_says_what_that_gives(case, mode):
+    name, sizes, filters = NOTHING[case]
+    x, w = torch.zeros(sizes), torch.ones(filters)
+    options, pads = {"padding": 2}, (2,) * 2 * (len(sizes) - 2)
+    torchs = getattr(torch.nn.functional, name)
+    if name.startswith("conv_transpose"):
+        expected, options["stride"] = outcome(torchs, x, w, padding=2, stride=1), 1
+    elif mode == "zeros":
+        expected = outcome(torchs, x, w, padding=2)
+    else:
+        expected = outcome(lambda: torchs(torch.nn.functional.pad(x, pads, mode=mode), w))
+        options["padding_mode"] = mode
+    ours = outcome(getattr(functional, name), x, w, **options)
+    if isinstance(expected, type):
+        assert issubclass(ours, expected)
+    else:
+        assert torch.equal(ours, expected)
+
+
+def test_an_output_padding_alone_makes_the_last_positions():
+    """No input reaches them: end 0, one position of zeros, and the bias."""
+    x, w, b = torch.ones(1, 2, 1), torch.ones(2, 3, 1), torch.arange(3.0)
+    options = {"stride": 3, "padding": 1, "output_padding": 2}
+    expected = torch.nn.functional.conv_transpose1d(x, w, b, **options)
+    assert torch.equal(functional.conv_transpose1d(x, w, b, **options), expected)
+
+
+@pytest.mark.parametrize("padding", ["numpy", "tensor", "pair"])
+def test_whole_numbers_of_other_libraries_are_taken_as_torch_takes_them(padding):
+    x, w = integers(1, 2, 5, 5), integers(3, 2, 3, 3)
+    one = {"numpy": np.int64(1), "tensor": torch.tensor(1), "pair": (np.int64(1), 1)}[padding]
+    expected = torch.nn.functional.conv2d(x, w, padding=one)
+    assert torch.equal(functional.conv2d(x, w, padding=one), expected)
+
+
+def test_a_kernel_that_is_too_large_is_the_error_that_models_expect():
+    with pytest.raises(RuntimeError):
+        torch.nn.functional.conv2d(torch.ones(1, 2, 3, 3), torch.ones(1, 2, 5, 5))
+    with pytest.raises(RuntimeError):
+        functional.conv2d(torch.ones(1, 2, 3, 3), torch.ones(1, 2, 5, 5))
+    assert issubclass(ShapeError, RuntimeError)

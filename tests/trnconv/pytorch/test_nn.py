@@ -8,6 +8,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch.nn.utils import parametrize
+
 from trnconv.pytorch import nn
 
 pytestmark = pytest.mark.torch
@@ -152,3 +154,22 @@ def test_unpickled_by_torch_with_weights_only_the_state_is_enough():
     written.seek(0)
     state = torch.load(written, weights_only=True)
     made("Conv3d", torch.nn)[0].load_state_dict(state, strict=True)
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+@pytest.mark.parametrize("name", MADE)
+def test_a_call_reads_a_parametrized_weight_once(name, gradients):
+    calls = []
+
+    class Counting(torch.nn.Module):
+        def forward(self, weight):
+            calls.append(name)
+            return weight * 2
+
+    module, x = made(name)
+    module.backend = "torch"
+    parametrize.register_parametrization(module, "weight", Counting())
+    calls.clear()
+    with torch.set_grad_enabled(gradients):
+        module(x)
+    assert calls == [name]

@@ -17,16 +17,11 @@ from trnconv.pytorch.lazy.deferred_result import Pending
 from trnconv.pytorch.lazy.frames.materialize import done
 from trnconv.pytorch.lazy.frames.places import place_of, shown
 from trnconv.pytorch.lazy.frames.stored_frames import StoredFrames
-from trnconv.pytorch.lazy.frames.video import AxisOrder, LazyVideo
+from trnconv.pytorch.lazy.frames.video import LazyVideo
 from trnconv.pytorch.lazy.memory import holders, storage_of
 from trnconv.pytorch.lazy.unread import unseen
 
 Tensor = torch.Tensor
-_FORMATS = {
-    0: (torch.contiguous_format,),
-    4: (torch.contiguous_format, torch.channels_last),
-    5: (torch.contiguous_format, torch.channels_last_3d),
-}
 
 
 class LazyCell:
@@ -69,23 +64,13 @@ class LazyCell:
         assert self.real is not None
         return self.real
 
-    def laid_out_densely(self) -> Tensor | None:
-        """Another twin, while nobody has seen the first; None if there is nothing to gain."""
-        video = self.video
-        if video is None or self.is_viewed or self.twin.is_contiguous():
-            return None
-        if video.layout is not AxisOrder.images:  # the model's own strides
-            return None
-        return self.noted_as(video)
-
-    def noted_as(self, video: LazyVideo) -> Tensor:
-        """Another note of the same images, in dense memory; the twin of that."""
-        self.video, self.twin = video, as_memory(video)
-        return self.twin
-
     def made_of(self, video: LazyVideo) -> None:
-        """From now on: the same frames in parts, or with others where none were written."""
+        """From now on: the same elements in parts, or with others where none were written."""
         self.video = video
+
+    def lies_as(self, twin: Tensor) -> None:
+        """From now on, in memory that is laid out so. Nobody has a view of it yet."""
+        self.twin = twin
 
     def frames_in(self, twin: Tensor) -> tuple[int, int] | None:
         """First and last of the frames that a view of it shows; None if it shows none."""
@@ -148,16 +133,6 @@ def require_movable(video: LazyVideo, around: PatchContext) -> None:
         around.spread.require_movable(video)
 
 
-def _is_as_dense(tensor: Tensor, twin: Tensor) -> bool:
-    """Whether it is in order where the twin is: operators ask one, and rely on the other."""
-    formats = _FORMATS.get(twin.dim(), _FORMATS[0])
-    return all(
-        tensor.is_contiguous(memory_format=memory_format)
-        for memory_format in formats
-        if twin.is_contiguous(memory_format=memory_format)
-    )
-
-
 def laid_out_as(tensor: Tensor, twin: Tensor) -> bool:
     """Whether the elements lie as the twin says."""
     pairs = zip(tensor.stride(), twin.stride(), tensor.shape, strict=True)
@@ -209,7 +184,19 @@ class ViewOf:
         return self._seen_of(self.cell.made())
 
     def value(self) -> Tensor:
-        """The tensor, to look at: it may be somebody else's memory, and other strides."""
+        """The tensor, to look at: it may be somebody else's memory."""
+        return self.put_in_order(self.elements())
+
+    def put_in_order(self, made: Tensor) -> Tensor:
+        """Its elements with its strides."""
+        if laid_out_as(made, self.twin):
+            return made
+        with passing():
+            made = self.cell.restrided(made, self.twin)
+        return self._kept(made)
+
+    def elements(self) -> Tensor:
+        """The same, but for the strides, which are those of wherever the elements lie."""
         cell = self.cell
         if cell.real is not None:
             return self._seen_of(cell.real)
@@ -218,17 +205,15 @@ class ViewOf:
             return self._value
         if video is None:
             whole = ViewOf(cell, cell.twin).value()
-            return self._seen_of(whole) if laid_out_as(whole, cell.twin) else self.solid()
+            return self._seen_of(whole)
         with passing():
             require_movable(video, cell.around)
             made = done(video, cell.around.book)
-            fits = _is_as_dense(made, self.twin)
-            if not fits:
-                made = cell.restrided(made, self.twin)
-        if fits and _is_shared(made, video):
-            return made
-        cell.keep_if_whole(made, self.twin)
-        if cell.real is None:
+        return made if _is_shared(made, video) else self._kept(made)
+
+    def _kept(self, made: Tensor) -> Tensor:
+        self.cell.keep_if_whole(made, self.twin)
+        if self.cell.real is None:
             self._value = made
         return made
 
@@ -245,19 +230,6 @@ class ViewOf:
         with unseen():
             seen = memory.view(twin.dtype) if twin.dtype != memory.dtype else memory
             return seen.as_strided(twin.shape, twin.stride(), offset)
-
-
-def as_kernels_leave_it(video: LazyVideo) -> Tensor:
-    """A twin of the result of a convolution: frames of one video lie as a video does.
-
-    So images of them have strides of their own, as with channels_last.
-    """
-    n, c, t, h, w = video.sizes
-    if video.layout is not AxisOrder.images or n > 1 or t == 1 or not video.untouched:
-        return as_memory(video)
-    with unseen():
-        frames = torch.empty((c, t, h, w), dtype=video.dtype, device="meta")
-        return frames.permute(1, 0, 2, 3)
 
 
 def as_memory(video: LazyVideo) -> Tensor:

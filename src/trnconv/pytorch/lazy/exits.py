@@ -10,31 +10,33 @@ import torch
 
 from trnconv.errors import TrnconvError
 from trnconv.pytorch.lazy import tensor as registry
+from trnconv.pytorch.lazy.autograd import plain_of
 from trnconv.pytorch.lazy.bypass import passing
 from trnconv.pytorch.lazy.deferred_result import Pending
 from trnconv.pytorch.lazy.tensor import LazyTensor
-from trnconv.pytorch.lazy.traits import mapped
 
 Tensor = torch.Tensor
-_OURS = "view_of"
+_OURS = ("view_of", "becomes")
+_MARKS_PARAMETERS = "_is_param"  # what torch.nn.Parameter gives to tensors of other classes
 
 
 def settled(lazy: LazyTensor) -> bool:
-    """The very object becomes a plain tensor; False where torch refuses, and it stays a wrapper.
+    """The very object becomes a plain tensor; False where C++ holds it, as a view and a graph do.
 
-    It refuses where somebody has a weak reference to it, or C++ holds it, as a view does.
+    Not by `torch.utils.swap_tensors`, which refuses weak references: it cannot know that theirs is
+    the same tensor as before.
     """
-    plain = lazy.solid().detach()
-    own = {name: value for name, value in vars(lazy).items() if name != _OURS}
-    vars(plain).update(own)
-    if lazy.requires_grad:
-        plain.requires_grad_()
-    registry.taken_out(id(lazy))  # it has a weak reference too
-    try:
-        torch.utils.swap_tensors(lazy, plain)  # type: ignore[no-untyped-call]
-    except RuntimeError:
-        registry.put_back(lazy)
+    plain = plain_of(lazy)
+    if lazy._use_count() > 1:  # type: ignore[attr-defined] # noqa: SLF001 (swap_tensors asks it too)
         return False
+    own = {name: value for name, value in vars(lazy).items() if name not in _OURS}
+    if own.pop(_MARKS_PARAMETERS, False):  # nn.Parameter(lazy) has marked it
+        plain = torch.nn.Parameter(plain, lazy.requires_grad)
+    vars(plain).update(own)
+    registry.taken_out(id(lazy))
+    lazy.__class__, plain.__class__ = plain.__class__, lazy.__class__
+    lazy.__dict__, plain.__dict__ = plain.__dict__, lazy.__dict__
+    torch._C._swap_tensor_impl(lazy, plain)  # noqa: SLF001 (what swap_tensors ends with)
     return True
 
 
@@ -42,12 +44,28 @@ def settle_since(before: frozenset[int], kept: frozenset[int]) -> None:
     """All that came to be since, youngest first: a view holds what it is a view of.
 
     `kept` are what the model keeps on itself, by id: they may stay lazy, while nobody else can
-    change what they have to read.
+    change what they have to read, and unless one that leaves is held by a view among them.
     """
-    waiting = _settle_all(before | kept)
-    while waiting and waiting != (waiting := _settle_all(before | kept)):
-        pass  # those that held others are gone
+    waiting = _settle_until_none_can(before | kept)
+    if waiting:
+        kept -= _of_the_same_memory(waiting)
+        _settle_until_none_can(before | kept)
     _settle_unless_safe([key for key in registry.alive() if key in kept and key not in before])
+
+
+def _settle_until_none_can(left_alone: frozenset[int]) -> list[int]:
+    """Keys of those that torch has refused to change, when those that held others are gone."""
+    waiting = _settle_all(left_alone)
+    while waiting and waiting != (waiting := _settle_all(left_alone)):
+        pass
+    return waiting
+
+
+def _of_the_same_memory(waiting: list[int]) -> frozenset[int]:
+    """Keys of these and of all that are views of the same cells."""
+    cells = {lazy.view_of.cell for key in waiting if (lazy := registry.known(key)) is not None}
+    found = ((key, registry.known(key)) for key in registry.alive())
+    return frozenset(key for key, lazy in found if lazy is not None and lazy.view_of.cell in cells)
 
 
 def _settle_all(left_alone: frozenset[int]) -> list[int]:
@@ -87,12 +105,36 @@ def _settle_unless_safe(keys: list[int]) -> None:
             del lazy
 
 
-def made_plain(value: Any) -> Any:
-    """The same with plain tensors in it, for hooks: the very objects, if torch allows it."""
+def settle(value: Any) -> None:
+    """Its lazy tensors become plain, if torch allows it."""
     for lazy in list(lazies_in(value)):
-        if isinstance(lazy, LazyTensor):  # not twice
-            settled(lazy)
-    return mapped(LazyTensor, LazyTensor.solid, value)
+        if isinstance(lazy, LazyTensor) and not settled(lazy):  # a view of it holds it
+            _settle_all(frozenset(registry.alive()) - _of_the_same_memory([id(lazy)]))
+
+
+def made_plain(value: Any) -> Any:
+    """The same with plain tensors in it: the very objects, if torch allows it."""
+    settle(value)
+    return _with_plain(value) if any(True for _ in lazies_in(value)) else value
+
+
+def _with_plain(value: Any) -> Any:
+    """Where torch does not allow it, other tensors: in the same lists, dictionaries and records."""
+    if isinstance(value, dict):
+        for key, inner in list(value.items()):
+            value[key] = _with_plain(inner)
+        return value
+    if isinstance(value, list):
+        value[:] = map(_with_plain, value)
+        return value
+    if isinstance(value, tuple):
+        items = map(_with_plain, value)
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    if is_dataclass(value) and not isinstance(value, type):
+        for field in fields(value):
+            object.__setattr__(value, field.name, _with_plain(getattr(value, field.name)))
+        return value
+    return plain_of(value)
 
 
 def convolved_now(value: Any) -> Any:

@@ -17,8 +17,10 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from trnconv.pytorch.lazy.attention.scaled_dot_product import AttentionCall, attention
+from trnconv.pytorch.lazy.autograd import is_differentiating, is_recorded
 from trnconv.pytorch.lazy.bypass import is_passing
 from trnconv.pytorch.lazy.context import PatchContext
+from trnconv.pytorch.lazy.exits import settle
 from trnconv.pytorch.lazy.norms.recognition import group_normed
 from trnconv.pytorch.lazy.tensor import LazyTensor
 from trnconv.pytorch.lazy.traits import tensors_in
@@ -40,15 +42,17 @@ class LazyFunctions(TorchFunctionMode):
         """As it is, but for those."""
         del types
         given = kwargs or {}
+        if is_recorded((args, given)):  # then autograd keeps plain tensors
+            settle((args, given))
         if func == _SET_DATA and isinstance(args[1], LazyTensor):
             tensor, lazy = args
             if not isinstance(tensor, LazyTensor):
                 args = (tensor, lazy.solid().detach())
-        elif func in _GROUP_NORMS and _may_note() and _are_ours((args, given)):
+        elif func in _GROUP_NORMS and _may_note((args, given)):
             noted = self._group_normed(func, args, given)
             if noted is not NotImplemented:
                 return noted
-        elif func is _ATTENTION and _may_note() and _are_ours((args, given)):
+        elif func is _ATTENTION and _may_note((args, given)):
             done = attention(self.around, AttentionCall(*args, **given))
             if done is not NotImplemented:
                 return done
@@ -62,10 +66,11 @@ class LazyFunctions(TorchFunctionMode):
         return group_normed(self.around, *args, **named)
 
 
-def _may_note() -> bool:
-    """Not while gradients are on, nor where autocast would choose the type of the result."""
-    by_torch = torch.is_grad_enabled() or torch._C._is_any_autocast_enabled()  # noqa: SLF001 (no public question)
-    return not by_torch and not is_passing()
+def _may_note(given: Any) -> bool:
+    """Not what autograd records or runs, nor where autocast would choose the type of the result."""
+    by_autograd = is_recorded(given) or is_differentiating()
+    by_torch = by_autograd or torch._C._is_any_autocast_enabled()  # noqa: SLF001 (no public question)
+    return not by_torch and not is_passing() and _are_ours(given)
 
 
 def _are_ours(given: Any) -> bool:

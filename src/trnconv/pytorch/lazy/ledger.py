@@ -13,6 +13,8 @@ from trnconv.ask.limits import DEFAULT_BUDGET
 from trnconv.ask.policy import DEFAULT_POLICY, Policy
 from trnconv.ask.question import Question
 
+RECORDED = "operators on tensors that require grad, met inside of the model"
+
 
 @dataclass(frozen=True)
 class PolicedConv(observed.ObservedConv):
@@ -82,6 +84,10 @@ class Ledger:
         if not self.copies[last]:
             del self.copies[last]
         self.moved(kind, last.moved_bytes)
+
+    def left_to_autograd(self) -> None:
+        """Note an operator that autograd records, of a model whose own tensors want no gradient."""
+        self.eager[RECORDED] += 1
 
     def clear(self) -> None:
         """Forget what happened so far."""

@@ -2,9 +2,9 @@
 
 The first that fits decides what becomes of an operator:
 
-1. `movements.NOTED` has a note of it: data movement, a convolution, or the end of one. Nothing is
-   computed. A note that cannot take this call over returns NotImplemented, and the next one is
-   asked. While gradients are on, nothing is noted.
+1. `movements.NOTED` has a note of this overload: data movement, a convolution, or the end of one.
+   Nothing is computed. A note that cannot take this call over returns NotImplemented, and the next
+   one is asked. What autograd records, or runs, is not noted.
 2. It is made of other operators: each of those comes here in its turn.
 3. It writes: whoever still has to read what it changes does so first.
 4. It is a view of a lazy tensor: the same view of its twin on the meta device (`cell.py`).
@@ -23,11 +23,18 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from trnconv.pytorch.lazy.attention.index_values import follow
+from trnconv.pytorch.lazy.autograd import is_differentiating, is_recorded
 from trnconv.pytorch.lazy.bypass import is_passing
+from trnconv.pytorch.lazy.cell import laid_out_as
 from trnconv.pytorch.lazy.context import PatchContext
 from trnconv.pytorch.lazy.frame_by_frame import on_each_frame
 from trnconv.pytorch.lazy.memory import same_memory, storage_of
-from trnconv.pytorch.lazy.movements import NOTED, note_copy
+from trnconv.pytorch.lazy.movements import NOTED, asked_by_a_model, note_copy
+from trnconv.pytorch.lazy.strides import (
+    as_torch_lays,
+    in_order,
+    noted_as_torch_lays,
+)
 from trnconv.pytorch.lazy.tensor import LazyTensor, define_dispatch
 from trnconv.pytorch.lazy.traits import Traits, mapped, parts, tensors_in, traits_of
 from trnconv.pytorch.lazy.unread import settle_readers, unseen
@@ -63,11 +70,12 @@ class LazyMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _dispatched(self, func: Any, args: Any, kwargs: Any, *, lazy: bool) -> Any:
         """By the first of the five cases above; `lazy`: whether an argument is."""
         traits = traits_of(func)
-        note = NOTED.get(traits.name)
-        if note is not None and not torch.is_grad_enabled():
+        recorded = is_recorded((args, kwargs))
+        note = None if recorded or is_differentiating() else NOTED.get(traits.overload)
+        if note is not None:
             result = note(self.around, func, args, kwargs)
             if result is not NotImplemented:
-                return result
+                return noted_as_torch_lays(result, func, args, kwargs)
         if traits.composite:
             with self:  # torch has this mode off while it is asked
                 return parts(func, *args, **kwargs)
@@ -75,12 +83,31 @@ class LazyMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return _changed(func, args, kwargs, traits)
         if lazy and traits.view and isinstance(args[0], LazyTensor):
             return _viewed(func, args, kwargs)
+        if recorded:
+            self.around.book.left_to_autograd()
+            args, kwargs = _solid(args), _solid(kwargs)  # autograd may read them much later
         return self._computed(func, traits, args, kwargs, lazy=lazy)
 
     def _computed(self, func: Any, traits: Traits, args: Any, kwargs: Any, *, lazy: bool) -> Any:
         """By torch, and in the book if it only moved data."""
+        if lazy and traits.any_order:
+            return self._computed_anywhere(func, traits, args, kwargs)
         if lazy:
-            args, kwargs = _values(args), _values(kwargs)
+            args, kwargs = mapped(LazyTensor, _in_order, (args, kwargs))
+        return self._by_torch(func, traits, args, kwargs)
+
+    def _computed_anywhere(self, func: Any, traits: Traits, args: Any, kwargs: Any) -> Any:
+        """On elements wherever they lie; the result has the strides of torch's all the same."""
+        given_tensors = tensors_in((args, kwargs))
+        lazies = [tensor for tensor in given_tensors if isinstance(tensor, LazyTensor)]
+        elements = {id(lazy): lazy.elements() for lazy in lazies}
+        given, named = mapped(LazyTensor, lambda lazy: elements[id(lazy)], (args, kwargs))
+        result = self._by_torch(func, traits, given, named)
+        if all(laid_out_as(elements[id(lazy)], lazy.view_of.twin) for lazy in lazies):
+            return result
+        return as_torch_lays(result, func, args, kwargs, self.around)
+
+    def _by_torch(self, func: Any, traits: Traits, args: Any, kwargs: Any) -> Any:
         if self.around.reproducible:
             framed = on_each_frame(traits.name, func, args, kwargs)
             if framed is not None:
@@ -109,25 +136,19 @@ def _solid(value: Any) -> Any:
     return mapped(LazyTensor, LazyTensor.solid, value)
 
 
+def _in_order(lazy: LazyTensor) -> Tensor:
+    return in_order(lazy, lambda: not asked_by_a_model())
+
+
 def _values(value: Any) -> Any:
     return mapped(LazyTensor, LazyTensor.value, value)
 
 
 def _viewed(func: Any, args: Any, kwargs: Any) -> Any:
-    """A view of a lazy tensor: of its twin.
-
-    A `view` that torch's own result would allow, and these strides do not, is tried once more after
-    the memory, which is not made yet, was noted as dense.
-    """
+    """A view of a lazy tensor: of its twin."""
     x: LazyTensor = args[0]
-    try:
-        with unseen():
-            twins = func(x.view_of.twin, *args[1:], **kwargs)
-    except RuntimeError:
-        if not x.laid_out_densely():
-            raise
-        with unseen():
-            twins = func(x.view_of.twin, *args[1:], **kwargs)
+    with unseen():
+        twins = func(x.view_of.twin, *args[1:], **kwargs)
     return mapped(Tensor, lambda twin: LazyTensor(x.view_of.of(twin), x.device), twins)
 
 
@@ -143,6 +164,8 @@ def _changed(func: Any, args: Any, kwargs: Any, traits: Traits) -> Any:
         settle_readers(storage_of(tensor) for tensor in written)
     tensors, named = mapped(LazyTensor, lambda each: solids[id(each)], (args, kwargs))
     result = func(*tensors, **named)
+    if not traits.counted:
+        torch.autograd.graph.increment_version(tuple(tensors_in(targets)))
     for lazy in lazies:
         if lazy.shape != solids[id(lazy)].shape:
             raise RuntimeError(

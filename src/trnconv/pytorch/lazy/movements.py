@@ -46,6 +46,8 @@ _BETWEEN = (  # an operator's caller and its handler
     str(Path(__file__).parents[1]),
     *(str(_TORCH / name) for name in ("_dynamo", "_compile.py", "_ops.py", "_tensor.py", "utils")),
 )
+_OUTER_AXES = 2  # videos and channels, before those that are padded or upsampled
+_NEAREST = ("upsample_nearest", "_upsample_nearest_exact")
 _NARROWEST = 2  # bytes: of what a model computes in; smaller types are for storage
 
 
@@ -75,9 +77,22 @@ def _cat(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     return NotImplemented if together is None else _copied(joined(together, around), around)
 
 
+def _of_rank(rank: int, note: Note) -> Note:
+    """A note of an operator of so many axes: torch refuses what has others, and says so itself."""
+
+    def if_of_rank(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+        if args[0].dim() != rank + _OUTER_AXES:
+            return NotImplemented
+        return note(around, func, args, kwargs)
+
+    return if_of_rank
+
+
 def _pad_with(mode: str) -> Note:
     def note(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
         x, pads = args[:2]
+        if mode != "constant" and x.dim() != len(pads) // 2 + _OUTER_AXES:
+            return NotImplemented
         value = args[2] if len(args) > 2 else kwargs.get("value", 0)
         video = video_of(x)
         padded = None if video is None else video.padded(pads, mode, value)
@@ -90,19 +105,40 @@ def _pad_with(mode: str) -> Note:
 
 
 def _upsample(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
-    """Nearest-neighbour upsampling by whole numbers, to a size or by factors."""
-    x, size = args[:2]
-    listed = (
-        args[2] if func.__name__.endswith("vec") and len(args) > 2 else kwargs.get("scale_factors")
-    )
+    """Nearest-neighbour upsampling to a size, and by what scales torch says that size came about.
+
+    Which position is nearest follows from the scales, if there are any: a scale of 1.05 leaves two
+    positions two, and reads the first one twice.
+    """
+    del func, kwargs
+    x, size, *scales = args
+    if x.dim() != len(size) + _OUTER_AXES:
+        return NotImplemented
+    factors = [n / now for n, now in zip(size, x.shape[2:], strict=True)]
+    stated = [scale for scale in scales if scale is not None]
+    if stated and stated != factors:
+        return NotImplemented
+    return _upsampled(around, x, factors)
+
+
+def _upsample_by_factors(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
+    """The same to a size or by factors, and never both."""
+    del func, kwargs
+    x, size, factors = (*args, None)[:3]
+    if size is not None:
+        return NotImplemented if factors is not None else _upsample(around, None, (x, size), {})
+    return NotImplemented if factors is None else _upsampled(around, x, factors)
+
+
+def _upsampled(around: PatchContext, x: Tensor, factors: Sequence[float]) -> Any:
     video = video_of(x)
     if video is None or video.layout is AxisOrder.frames_first:
         return NotImplemented
-    now = x.shape[2:]
-    factors = [n / now[at] for at, n in enumerate(size)] if size is not None else listed
-    if factors is None or any(factor < 1 or factor != int(factor) for factor in factors):
+    if x.dim() != len(factors) + _OUTER_AXES:
         return NotImplemented
-    whole = [1] * (3 - len(now)) + [int(factor) for factor in factors]
+    if any(factor < 1 or factor != int(factor) for factor in factors):
+        return NotImplemented
+    whole = [1] * (3 - len(factors)) + [int(factor) for factor in factors]
     return _copied(video.upsampled((whole[0], whole[1], whole[2])), around)
 
 
@@ -150,7 +186,7 @@ def _clone(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
         twin = func(twin_of(x), **kwargs)
     copied = _copied(video, around, twin)
     in_order = wanted is torch.contiguous_format
-    copied.view_of.cell.for_a_layer = in_order and not _asked_by_a_model()
+    copied.view_of.cell.for_a_layer = in_order and not asked_by_a_model()
     return copied
 
 
@@ -275,16 +311,25 @@ def _spliced(note: Note) -> Note:
     return if_allowed
 
 
+_BY_RANK: dict[str, Note] = {
+    "replication_pad": _pad_with("replicate"),
+    "reflection_pad": _pad_with("reflect"),
+    **dict.fromkeys(_NEAREST, _upsample),
+}
 _MOVEMENTS: dict[str, Note] = {
     "cat": _cat,
     "constant_pad_nd": _pad_with("constant"),
     "repeat": _repeat,
     "clone": _clone,
     "_to_copy": _cast,
-    **{f"replication_pad{rank}d": _pad_with("replicate") for rank in (2, 3)},
-    **{f"reflection_pad{rank}d": _pad_with("reflect") for rank in (2, 3)},
-    **{f"upsample_nearest{rank}d": _upsample for rank in (2, 3)},
-    **{f"_upsample_nearest_exact{rank}d": _upsample for rank in (2, 3)},
+    **{
+        f"{name}{rank}d": _of_rank(rank, note) for name, note in _BY_RANK.items() for rank in (2, 3)
+    },
+    **{
+        f"{name}{rank}d.vec": _of_rank(rank, _upsample_by_factors)
+        for name in _NEAREST
+        for rank in (2, 3)
+    },
 }
 _OTHERS: dict[str, Note] = {
     **{f"aten::{name}": _spliced(note) for name, note in _MOVEMENTS.items()},
@@ -347,10 +392,10 @@ def _kind_of_clone(args: Any, kwargs: Any) -> str:
     if 0 in [step for step, size in zip(args[0].stride(), args[0].shape, strict=True) if size > 1]:
         return "repeat"
     is_matrix = args[0].dim() < 5 and not _has_planes(args[0])  # of attention, say
-    return "contiguous" if not is_matrix and _asked_by_a_model() else ""
+    return "contiguous" if not is_matrix and asked_by_a_model() else ""
 
 
-def _asked_by_a_model() -> bool:
+def asked_by_a_model() -> bool:
     """Whether no layer of torch's asked: its norms and products copy too, where they have to.
 
     What they do inside is not movement that a model asked for, and a device has its own ways.

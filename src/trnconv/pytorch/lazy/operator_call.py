@@ -13,6 +13,7 @@ from trnconv.pytorch.lazy.cell import ViewOf
 from trnconv.pytorch.lazy.memory import Counted
 from trnconv.pytorch.lazy.tensor import LazyTensor
 from trnconv.pytorch.lazy.traits import mapped, tensors_in
+from trnconv.pytorch.lazy.unread import alias_of
 
 
 @dataclass(frozen=True)
@@ -24,9 +25,12 @@ class Operator:
     kwargs: Any
 
     def later(self) -> Callable[[], Any]:
-        """What calls it. Lazy arguments are held as views: they are nobody's to look at."""
+        """What calls it, on the memory that its arguments have now.
+
+        Lazy arguments are held as views: they are nobody's to look at.
+        """
         func = self.func
-        args, kwargs = mapped(LazyTensor, lambda lazy: lazy.view_of, (self.args, self.kwargs))
+        args, kwargs = mapped(torch.Tensor, _memory_of, (self.args, self.kwargs))
 
         def run() -> Any:
             given, named = mapped(ViewOf, ViewOf.value, (args, kwargs))
@@ -39,3 +43,7 @@ class Operator:
         """Tensors whose changes nobody else looks for."""
         given = tensors_in((self.args, self.kwargs))
         return tuple(Counted.of(tensor) for tensor in given if not isinstance(tensor, LazyTensor))
+
+
+def _memory_of(tensor: torch.Tensor) -> ViewOf | torch.Tensor:
+    return tensor.view_of if isinstance(tensor, LazyTensor) else alias_of(tensor)

@@ -103,8 +103,7 @@ def session(
                 settle_after_failure(before)
         raise
     _current.around, _current.by_halves = outer
-    with torch.no_grad():
-        settle_since(before, _kept(model, given, results))
+    settle_since(before, _kept(model, given, results))
 
 
 def _kept(model: torch.nn.Module, given: Any, results: list[Any]) -> frozenset[int]:

@@ -51,6 +51,7 @@ class LazyTensor(torch.Tensor):
 
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment] # noqa: SLF001
     view_of: ViewOf
+    becomes: Tensor | None = None  # the plain tensor that there are views of already
 
     @staticmethod
     def __new__(  # noqa: PYI034 (typing.Self arrives with Python 3.11)
@@ -83,25 +84,11 @@ class LazyTensor(torch.Tensor):
 
     def show(self, view_of: ViewOf) -> None:
         """From now on, this; the sizes are the caller's business."""
-        self.view_of = view_of
+        self.view_of, self.becomes = view_of, None
 
-    def laid_out_densely(self) -> bool:
-        """Give it the strides that torch's result would have, if nobody has a view of it yet.
-
-        Images that a convolution made of frames lie as a video does, and not every view of dense
-        images is one of those.
-        """
-        dense = self.view_of.cell.laid_out_densely()
-        if dense is None:
-            return False
-        self._lies_as(dense)
-        return True
-
-    def becomes(self, video: LazyVideo) -> None:
-        """Another note of the same images, which nobody has a view of yet."""
-        self._lies_as(self.view_of.cell.noted_as(video))
-
-    def _lies_as(self, twin: Tensor) -> None:
+    def lies_as(self, twin: Tensor) -> None:
+        """All of a cell gets other strides, before anybody has a view of it."""
+        self.view_of.cell.lies_as(twin)
         self.show(ViewOf(self.view_of.cell, twin))
         with unseen():
             self.as_strided_(twin.shape, twin.stride(), 0)
@@ -117,6 +104,10 @@ class LazyTensor(torch.Tensor):
     def value(self) -> Tensor:
         """The tensor, to look at."""
         return self.view_of.value()
+
+    def elements(self) -> Tensor:
+        """The tensor, to look at, with strides of its own."""
+        return self.view_of.elements()
 
     @property
     def data(self) -> Tensor:
@@ -176,8 +167,3 @@ def known(key: int) -> LazyTensor | None:
 def taken_out(key: int) -> LazyTensor | None:
     """One of them, not known here any more; None if it has died."""
     return _alive.tensors.pop(key, None)
-
-
-def put_back(tensor: LazyTensor) -> None:
-    """It stays lazy."""
-    _alive.tensors[id(tensor)] = tensor

@@ -10,6 +10,13 @@ from typing import Any
 import torch
 
 _HIDDEN_VIEWS = ("aten::_unsafe_view", "aten::_reshape_alias")  # their schemas do not say so
+# Kernels of other operators expect elements in order, and random numbers are dealt in the order of
+# memory. Older versions of torch have no tag of reductions: they get copies in order.
+_ANY_ORDER = frozenset(
+    getattr(torch.Tag, name) for name in ("pointwise", "reduction") if hasattr(torch.Tag, name)
+)
+_UNTAGGED = ("aten::_to_copy",)
+_SEEDED = torch.Tag.nondeterministic_seeded
 _DECOMPOSED = "CompositeImplicitAutograd"
 
 
@@ -17,11 +24,14 @@ _DECOMPOSED = "CompositeImplicitAutograd"
 class Traits:
     """Of one overload."""
 
-    name: str  # aten::add_
+    name: str  # aten::add_: shared by all overloads of an operator
+    overload: str  # aten::add_.Tensor
     composite: bool  # made of others; inference mode shows these whole
     written: tuple[tuple[int, str], ...]  # places and names of arguments that it changes
+    counted: bool  # autograd counts these changes, before a mode sees the operator
     view: bool  # its results are views of its first argument
     reshapes: bool  # it changes sizes and strides of its first argument
+    any_order: bool  # torch reads elements wherever they lie, and values do not depend on it
 
 
 @lru_cache(None)
@@ -38,11 +48,19 @@ def traits_of(func: Any) -> Traits:
     name = func.name()
     return Traits(
         name=schema.name,
+        overload=name,
         composite=_has_kernel(name, _DECOMPOSED) and not _has_kernel(name, "CPU"),
         written=written,
+        counted=_has_kernel(name, "ADInplaceOrView"),
         view=schema.name in _HIDDEN_VIEWS or (bool(aliases) and not written),
         reshapes=torch.Tag.inplace_view in func.tags,
+        any_order=_takes_any_order(func),
     )
+
+
+def _takes_any_order(func: Any) -> bool:
+    tagged = func.name() in _UNTAGGED or not _ANY_ORDER.isdisjoint(func.tags)
+    return tagged and _SEEDED not in func.tags
 
 
 def _has_kernel(name: str, key: str) -> bool:

@@ -64,6 +64,12 @@ def changes_of(storage: int) -> int:
     return _changes[storage]
 
 
+def alias_of(tensor: torch.Tensor) -> torch.Tensor:
+    """The same memory, to be read later: `tensor.data = other` gives other memory to the tensor."""
+    with unseen():
+        return tensor.detach()
+
+
 def unseen() -> torch._C._DisableTorchDispatch:
     """Operators inside are seen by no mode: they are bookkeeping, and make no memory."""
     return torch._C._DisableTorchDispatch()  # noqa: SLF001

@@ -85,7 +85,11 @@ def input_gradient(
     accuracy: str = DIRECT_TEXT,
     modes: str = ZEROS_TEXT,
 ) -> Tensor:
-    """dy [N, C_out, ...] and w [C_out, C_in / groups, ...] -> dx of shape `x_shape`."""
+    """dy [N, C_out, ...] and w [C_out, C_in / groups, ...] -> dx of shape `x_shape`.
+
+    Without a shape, the smallest that gives dy.
+    """
+    x_shape = x_shape or smallest_input(dy, w, numbered(numbers))
     if dy.numel() == 0:
         return dy.new_zeros(x_shape)
     return compute(*input_gradient_call(dy, w, x_shape, numbers, accuracy, modes), backend)
@@ -100,6 +104,7 @@ def input_gradient_call(
     modes: str = ZEROS_TEXT,
 ) -> Call:
     """What `input_gradient` asks for."""
+    x_shape = x_shape or smallest_input(dy, w, numbered(numbers))
     call = ConvCall(_linear(numbers, modes, accuracy), INPUT_GRADIENT, tuple(x_shape))
     return call, LaunchOperands((dy,), w)
 
@@ -181,9 +186,9 @@ def _(x: Tensor, w: Tensor, numbers: list[int], *rest: object) -> Tensor:
 
 
 @input_gradient.register_fake
-def _(dy: Tensor, w: Tensor, x_shape: list[int], *rest: object) -> Tensor:
-    del w, rest
-    return dy.new_empty(x_shape)
+def _(dy: Tensor, w: Tensor, x_shape: list[int], numbers: list[int], *rest: object) -> Tensor:
+    del rest
+    return dy.new_empty(x_shape or smallest_input(dy, w, numbered(numbers)))
 
 
 @filter_gradient.register_fake
@@ -204,6 +209,19 @@ def _(
 ) -> Tensor:
     del bias, residual, factors, rest
     return empty_output(pieces, w, numbered(numbers))
+
+
+def smallest_input(dy: Tensor, w: Tensor, spec: ConvSpec) -> list[int]:
+    """The shape of the fewest positions of which the convolution gives so many."""
+    sizes = [
+        (dy.shape[2 + axis] - 1) * spec.stride[axis]
+        + spec.dilation[axis] * (w.shape[2 + axis] - 1)
+        + 1
+        - spec.before[axis]
+        - spec.after[axis]
+        for axis in range(3)
+    ]
+    return [dy.shape[0], w.shape[1] * spec.groups, *sizes]
 
 
 def empty_output(pieces: Sequence[Tensor], w: Tensor, spec: ConvSpec) -> Tensor:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 from torch.nn.utils.weight_norm import WeightNorm
 from torch.utils._pytree import tree_leaves
 
+from trnconv.errors import UnsupportedError
+from trnconv.geometry import ZEROS
 from trnconv.pytorch import functional
+from trnconv.pytorch.lazy.autograd import plain_of
 from trnconv.pytorch.lazy.bypass import is_passing, passing
 from trnconv.pytorch.lazy.context import PatchContext
 from trnconv.pytorch.lazy.convolutions.convolution import convolved, unsupported_type
@@ -28,11 +32,14 @@ from trnconv.pytorch.lazy.session import (
     session,
     why_eager,
 )
+from trnconv.pytorch.lazy.strides import format_of_result
+from trnconv.pytorch.padded_input import padded_input
 from trnconv.pytorch.patching.shallow_copies import state_of
 
 Tensor = torch.Tensor
 ATTRIBUTE = "_trnconv"
 GETSTATE = "__getstate__"
+SCRIPTED = "__prepare_scriptable__"  # what torch.jit.script calls of every module, if it is there
 
 
 @dataclass
@@ -131,12 +138,11 @@ def entered(module: torch.nn.Module, method: str, args: Any, kwargs: Any) -> Any
     by_halves = method != "forward"
     given = (args, kwargs)
     with (
-        torch.no_grad(),
         session(module, around, given, by_halves=by_halves) as results,
         around.book.inside(patch.name),
     ):
         results.append(unpatched(module, method, args, kwargs))
-    return results[0]
+    return made_plain(results[0])
 
 
 def unpatched(module: torch.nn.Module, method: str, args: Any, kwargs: Any) -> Any:
@@ -172,12 +178,25 @@ def put(
     if GETSTATE not in module.__dict__:
         module.__dict__[GETSTATE] = Bound(carried_state, module, GETSTATE)
         patch.methods.append(GETSTATE)
+    if SCRIPTED not in module.__dict__:
+        module.__dict__[SCRIPTED] = Bound(refused_script, module, SCRIPTED)
+        patch.methods.append(SCRIPTED)
 
 
 def carried_state(self: torch.nn.Module) -> Any:
     """For `copy` and `pickle`."""
     patch: Patch = self.__dict__[ATTRIBUTE]
     return state_of(self, {ATTRIBUTE, "_call_impl", *patch.methods}, patch.before)
+
+
+def refused_script(self: torch.nn.Module) -> Any:
+    """A script is compiled from classes; it would have torch's convolutions, and say nothing."""
+    patch: Patch = self.__dict__[ATTRIBUTE]
+    raise UnsupportedError(
+        f"torch.jit.script of a patched model ({patch.name or 'all of it'}): scripts are compiled"
+        " from a module's class, and the methods of patched modules are on instances. Script the"
+        " unpatched model (unpatch_), or use torch.compile, torch.export or torch.jit.trace."
+    )
 
 
 def has_hooks(module: torch.nn.Module) -> bool:
@@ -203,32 +222,47 @@ def wants_gradient(module: torch.nn.Module, args: Any, kwargs: Any) -> bool:
     return any(tensor.requires_grad for tensor in (*given, *module.parameters()))
 
 
-def convolution_forward(self: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def convolution_forward(
+    self: Any,
+    input: Tensor,  # noqa: A002 (torch's name)
+    weight: Tensor,
+    bias: Tensor | None,
+) -> Tensor:
     """In place of `_conv_forward` of torch's convolutions."""
-    if torch.compiler.is_compiling():
-        return at_once(self, x, weight, bias)
     patch: Patch = self.__dict__[ATTRIBUTE]
+    if not isinstance(input, Tensor):  # torch's refuses, or it is fx's
+        refused: Tensor = unpatched(self, "_conv_forward", (input, weight, bias), {})
+        return refused
+    weight, bias = _made(weight), _made(bias)
     if reason := unsupported_type(weight.dtype):
-        return _left_to_torch(self, reason, (x, weight, bias))
-    if not patch.around.lazy or _wants(x, weight, bias) or _is_foreign(patch.around, x, weight):
-        return at_once(self, x, weight, bias)
-    own_mode = "zeros" if self.padding_mode == "constant" else self.padding_mode
+        return _left_to_torch(self, reason, (input, weight, bias))
+    if torch.compiler.is_compiling():
+        return at_once(self, input, weight, bias)
+    around = patch.around
+    if not around.lazy or _wants(input, weight, bias) or _is_foreign(around, input, weight):
+        return at_once(self, input, weight, bias)
+    own = padded_input(self, input)
     filters = Filters(
         weight,
         bias,
         stride=self.stride,
-        padding=self.padding,
+        padding=own.padding,
         dilation=self.dilation,
         groups=self.groups,
-        mode=own_mode,
+        mode=own.mode,
         module=patch.name,
     )
-    found: Tensor | None = convolved(x, filters, patch.around)
+    found: Tensor | None = convolved(own.x, filters, around)
     if found is None:
-        return eager(value_of(x), filters, patch.around)
-    if not inside(patch.around) or is_managed(self):
+        return eager(value_of(own.x), filters, around)
+    if not inside(around) or is_managed(self):
         found = made_plain(found)
     return found
+
+
+def _made(tensor: Any) -> Any:
+    """A weight that may have been made inside of the run, as parametrizations make it."""
+    return tensor if torch.compiler.is_compiling() else plain_of(tensor)
 
 
 def _is_foreign(around: PatchContext, x: Tensor, weight: Tensor) -> bool:
@@ -238,12 +272,16 @@ def _is_foreign(around: PatchContext, x: Tensor, weight: Tensor) -> bool:
     return is_transformed() or bool(foreign_kind((x, weight)))
 
 
-def unsplit_forward(self: torch.nn.Conv3d, x: Tensor, write_to: Tensor | None = None) -> Tensor:
+def unsplit_forward(
+    self: torch.nn.Conv3d,
+    input: Tensor,  # noqa: A002 (as in the classes)
+    write_to: Tensor | None = None,
+) -> Tensor:
     """torch's own forward, for a subclass that would split the input first.
 
     KVAE's takes a tensor to put the result in.
     """
-    y = torch.nn.Conv3d.forward(self, x)
+    y = torch.nn.Conv3d.forward(self, input)
     return y if write_to is None else write_to.copy_(y)
 
 
@@ -257,29 +295,38 @@ def at_once(module: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tens
     rank = weight.dim() - 2
     convolve = getattr(functional, f"conv{rank}d")
     patch: Patch = module.__dict__[ATTRIBUTE]
+    own = padded_input(module, x)
     y: Tensor = convolve(
-        x,
+        own.x,
         weight,
         bias,
         module.stride,
-        module.padding,
+        own.padding,
         module.dilation,
         module.groups,
-        padding_mode=module.padding_mode,
+        padding_mode=own.mode,
         accuracy=patch.around.policy_for(patch.name),
         backend=patch.around.backend,
     )
-    return y
+    if torch.compiler.is_compiling() or is_transformed() or x.dim() != weight.dim():
+        return y
+    filters = Filters(
+        weight, None, module.stride, own.padding, module.dilation, module.groups, own.mode
+    )
+    return y.contiguous(memory_format=format_of_result(x, weight, filters.options))
 
 
 def _left_to_torch(
     module: Any, reason: str, operands: tuple[Tensor, Tensor, Tensor | None]
 ) -> Tensor:
     """A convolution whose weights were cast since, to what kernels do not take."""
+    if torch.compiler.is_compiling():
+        compiled: Tensor = unpatched(module, "_conv_forward", operands, {})
+        return compiled
     patch: Patch = module.__dict__[ATTRIBUTE]
     patch.around.book.kept[patch.name, reason] += 1
-    with patch.around.book.inside(patch.name):
-        y: Tensor = unpatched(module, "_conv_forward", operands, {})
+    with passing():
+        y: Tensor = unpatched(module, "_conv_forward", tuple(map(value_of, operands)), {})
     return y
 
 
@@ -294,27 +341,41 @@ def kept_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
         return unpatched(self, method, args, kwargs)
 
 
-def transposed_forward(self: Any, x: Tensor, output_size: list[int] | None = None) -> Tensor:
-    """In place of `forward` of torch's transposed convolutions."""
-    patch: Patch = self.__dict__[ATTRIBUTE]
-    if reason := unsupported_type(self.weight.dtype):
-        if not torch.compiler.is_compiling():
-            patch.around.book.kept[patch.name, reason] += 1
-        kept: Tensor = unpatched(self, "forward", (x, output_size), {})
-        return kept
-    tensor: Tensor = x if torch.compiler.is_compiling() else value_of(x)
-    rank = self.weight.dim() - 2
+def transposed_forward(
+    self: Any,
+    input: Tensor,  # noqa: A002 (torch's name)
+    output_size: list[int] | None = None,
+) -> Tensor:
+    """In place of `forward` of torch's transposed convolutions. As there, it reads weights once."""
+    takes = self.padding_mode == ZEROS and isinstance(self.padding, tuple)
+    if not (takes and isinstance(input, Tensor)):  # torch's refuses, or it is fx's
+        refused: Tensor = unpatched(self, "forward", (input, output_size), {})
+        return refused
+    x, rank = _made(input), len(self.kernel_size)
     added = self._output_padding(
-        tensor, output_size, self.stride, self.padding, self.kernel_size, rank, self.dilation
+        x, output_size, self.stride, self.padding, self.kernel_size, rank, self.dilation
     )
+    weight, bias = _made(self.weight), _made(self.bias)
     options = (self.stride, self.padding, added, self.groups, self.dilation)
-    convolve = getattr(functional, f"conv_transpose{rank}d")
+    return _transposed(self.__dict__[ATTRIBUTE], (x, weight, bias), options)
+
+
+def _transposed(
+    patch: Patch, operands: tuple[Tensor, Tensor, Tensor | None], options: tuple[Any, ...]
+) -> Tensor:
+    x, weight, _ = operands
+    name = f"conv_transpose{weight.dim() - 2}d"
+    reason = unsupported_type(weight.dtype)
+    ours: Any = partial(getattr(functional, name), backend=patch.around.backend)
+    convolve = getattr(torch.nn.functional, name) if reason else ours
     if torch.compiler.is_compiling():
-        compiled: Tensor = convolve(
-            tensor, self.weight, self.bias, *options, backend=patch.around.backend
-        )
+        compiled: Tensor = convolve(*operands, *options)
         return compiled
+    book = patch.around.book
+    if reason:
+        book.kept[patch.name, reason] += 1
     with passing():
-        y: Tensor = convolve(tensor, self.weight, self.bias, *options, backend=patch.around.backend)
-    note_transposed(patch.around.book, patch.name, tensor, self.weight, None, *options)
+        y: Tensor = convolve(*operands, *options)
+    if not (reason or torch.jit.is_tracing()) and y.numel():  # type: ignore[attr-defined,no-untyped-call]
+        note_transposed(book, patch.name, x, weight, None, *options)
     return y

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import inspect
+from typing import Any
 
+import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
+from torch.nn.utils.parametrize import is_parametrized
 
 _TORCHS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _TORCHS_TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
@@ -55,3 +59,42 @@ def entries_of(model: nn.Module) -> list[str]:
         if inspect.isfunction(method) and not inspect.isgeneratorfunction(method):
             found.append(name)
     return found
+
+
+def weight_type(module: nn.Module) -> torch.dtype | None:
+    """The type of a convolution's weight; None where only making the weight would tell.
+
+    To read a weight that a parametrization makes would run it, and that may have effects: spectral
+    norm in training goes a step on. What it is made of is read instead.
+    """
+    if is_parametrized(module, "weight"):
+        made_of: Any = module.parametrizations["weight"]  # type: ignore[index]
+        original = made_of.original if made_of.is_tensor else made_of.original0
+        may_change = made_of.unsafe and not original.is_floating_point()
+        return None if may_change else original.dtype
+    for name in ("weight_g", "weight_orig", "weight"):  # two of them: of torch's older hooks
+        if (tensor := _stored(module, name)) is not None:
+            return tensor.dtype
+    return None
+
+
+def weight_shape(module: nn.Module) -> tuple[int, ...]:
+    """The shape of a convolution's weight, which is not made for that; as it was built, if need be.
+
+    A channel count of 0 is one that a lazy module of torch's learns at its first call.
+    """
+    weight = _stored(module, "weight")
+    if weight is not None and not is_lazy(weight):
+        return tuple(weight.shape)
+    conv: Any = module
+    channels = (conv.out_channels, conv.in_channels)
+    first, second = reversed(channels) if isinstance(module, _TORCHS_TRANSPOSED) else channels
+    return (first, second // conv.groups, *conv.kernel_size)
+
+
+def _stored(module: nn.Module, name: str) -> torch.Tensor | None:
+    """A tensor that is read without effects: a parameter, a buffer, or an attribute."""
+    for kept in (module._parameters, module._buffers, module.__dict__):  # noqa: SLF001 (torch's)
+        if isinstance(tensor := kept.get(name), torch.Tensor):
+            return tensor
+    return None

@@ -28,7 +28,7 @@ from trnconv.pytorch.patching.methods import (
     transposed_forward,
     unsplit_forward,
 )
-from trnconv.pytorch.patching.own_code import entries_of, own_methods, splits_for_cudnn
+from trnconv.pytorch.patching.own_code import entries_of, own_methods, splits_for_cudnn, weight_type
 from trnconv.pytorch.patching.report import Entry, PatchReport
 from trnconv.runtime.ranges import Ranges
 
@@ -149,10 +149,16 @@ def _entries(model: nn.Module, refused: frozenset[str]) -> list[Entry]:
     found = []
     for name, module in model.named_modules():
         if isinstance(module, _CONVOLUTIONS + _TRANSPOSED):
-            reason = own_methods(module) or unsupported_type(module.weight.dtype)
+            reason = own_methods(module) or _type_reason(module)
             asked = "filter_fn refused it" if name in refused else reason
             found.append(Entry.of(name, module, asked))
     return found
+
+
+def _type_reason(module: nn.Module) -> str:
+    """Why kernels do not take its weights; a type that only a call tells is looked at there."""
+    dtype = weight_type(module)
+    return "" if dtype is None else unsupported_type(dtype)
 
 
 def _patch_one(module: nn.Module, patch: Patch, *, root: bool) -> None:

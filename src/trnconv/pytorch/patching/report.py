@@ -10,6 +10,7 @@ from nkisim.machine import TRN2, Machine
 from trnconv.ask.cores import cores_in_words
 from trnconv.geometry import ConvShape
 from trnconv.pytorch.lazy.ledger import Ledger, PolicedConv
+from trnconv.pytorch.patching.own_code import weight_shape
 from trnconv.runtime.pricing import Price, price
 
 
@@ -26,8 +27,9 @@ class Entry:
     @staticmethod
     def of(name: str, module: Any, reason: str) -> Entry:
         """The entry of a module."""
-        weight, stride = tuple(module.weight.shape), tuple(module.stride)
-        return Entry(name, type(module).__name__, weight, stride, reason)
+        weight, stride = weight_shape(module), module.stride
+        steps = (stride,) * (len(weight) - 2) if isinstance(stride, int) else tuple(stride)
+        return Entry(name, type(module).__name__, weight, steps, reason)
 
     @property
     def taken(self) -> bool:
@@ -65,6 +67,14 @@ class PatchReport:
         """Convolutions left to torch, each with its reason."""
         return tuple(entry for entry in self.entries if not entry.taken)
 
+    def fell_back(self) -> Counter[tuple[str, str]]:
+        """Calls of taken convolutions that torch ran after all, by name and reason.
+
+        Types are looked at in every call. Those under torch.compile are not counted.
+        """
+        taken = {entry.name for entry in self.taken}
+        return Counter({key: n for key, n in self.book.kept.items() if key[0] in taken})
+
     def ran(self, machine: Machine = TRN2) -> tuple[Ran, ...]:
         """Every distinct call so far, planned and priced for a launch of a machine."""
         return tuple(
@@ -84,10 +94,16 @@ class PatchReport:
         by_module: dict[str, list[Ran]] = {}
         for call in self.ran():
             by_module.setdefault(call.work.module, []).append(call)
-        lines = [f"{len(self.taken)} convolutions taken, {len(self.kept)} kept"]
+        fell_back = self.fell_back()
+        lines = [_first_line(self, len({name for name, _ in fell_back}))]
         for entry in self.entries:
             lines.append(_entry_line(entry))
             lines += [_ran_line(call) for call in by_module.pop(entry.name, [])]
+            lines += [
+                f"    {times} x by torch: {reason}"
+                for (name, reason), times in fell_back.items()
+                if name == entry.name
+            ]
         for module, calls in by_module.items():
             lines.append(f"{module}  a function of torch, taken")
             lines += [_ran_line(call) for call in calls]
@@ -97,6 +113,11 @@ class PatchReport:
             cores = cores_in_words(TRN2.launch_cores)
             lines.append(f"times are modelled: trn2, {cores}, default reading")
         return "\n".join(lines)
+
+
+def _first_line(report: PatchReport, fallen: int) -> str:
+    counts = f"{len(report.taken)} convolutions taken, {len(report.kept)} kept"
+    return f"{counts}; {fallen} of those taken ran by torch" if fallen else counts
 
 
 def _entry_line(entry: Entry) -> str:

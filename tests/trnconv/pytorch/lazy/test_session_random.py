@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.torch, pytest.mark.fuzz]
 
 PROGRAMS = int(os.environ.get("LAZY_PROGRAMS", "1000"))
 PARTS = 10
-MODES = [torch.no_grad, torch.inference_mode]
+MODES = [torch.no_grad, torch.enable_grad, torch.inference_mode, torch.enable_grad]
 
 
 def run(seed, mode, *, is_patched):
@@ -31,6 +31,23 @@ def run(seed, mode, *, is_patched):
     return out, given, model
 
 
+def gradient(out, model):
+    """Of the leaf that the model hides, and all that it returned; the kind of torch's error."""
+    recorded = [tensor for tensor in out["all"] if tensor.requires_grad]
+    if not recorded:
+        return None
+    try:
+        sum(tensor.sum() for tensor in recorded).backward()
+    except RuntimeError as error:
+        return str(error)[:60]
+    return model.leaf[0].grad
+
+
+@torch.no_grad()
+def equal(one, other):
+    return torch.equal(one.nan_to_num(), other.nan_to_num())
+
+
 def assert_alike(seed, mode):
     theirs, their_clips, model = run(seed, mode, is_patched=False)
     ours, our_clips, patched_model = run(seed, mode, is_patched=True)
@@ -38,13 +55,28 @@ def assert_alike(seed, mode):
     for at, (one, other) in enumerate(pairs):
         assert type(other) is torch.Tensor, (seed, at)
         assert (one.shape, one.dtype) == (other.shape, other.dtype), (seed, at)
-        assert torch.equal(one.nan_to_num(), other.nan_to_num()), (seed, at)
+        assert equal(one, other), (seed, at)
+        assert strides(one) == strides(other), (seed, at)
+        assert one.requires_grad == other.requires_grad, (seed, at)
     assert patched_model.log == model.log, seed
+    assert_same_gradient(gradient(theirs, model), gradient(ours, patched_model), seed)
     kept = [each["pair"] for each in patched_model.kept]
     assert all(type(x) is torch.Tensor and type(y) is torch.Tensor for x, (y,) in kept), seed
     for one, other in zip(model.parameters(), patched_model.parameters(), strict=True):
         assert torch.equal(one, other), seed
     assert_shared_alike(seed, theirs["all"], ours["all"], mode)
+
+
+def strides(tensor):
+    """Along axes of several positions: others have whatever stride they came with."""
+    return [step for step, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1]
+
+
+def assert_same_gradient(one, other, seed):
+    if isinstance(one, torch.Tensor):
+        assert equal(one, other), (seed, one, other)
+    else:
+        assert one == other, seed
 
 
 def assert_shared_alike(seed, theirs, ours, mode):
@@ -57,7 +89,7 @@ def assert_shared_alike(seed, theirs, ours, mode):
             return  # expanded
         ours[at].add_(1)
         for one, other in zip(theirs, ours, strict=True):
-            assert torch.equal(one.nan_to_num(), other.nan_to_num()), (seed, at)
+            assert equal(one, other), (seed, at)
 
 
 @pytest.mark.parametrize("part", range(PARTS))

@@ -206,13 +206,13 @@ def mask_of(x: Any, kind: MaskKind) -> PendingMask | None:
 
 
 NOTED_MASKS: dict[str, Note] = {
-    "aten::le": _compared(least=True, equal=True),
-    "aten::lt": _compared(least=True, equal=False),
-    "aten::ge": _compared(least=False, equal=True),
-    "aten::gt": _compared(least=False, equal=False),
-    "aten::where": _chosen,
+    "aten::le.Tensor": _compared(least=True, equal=True),
+    "aten::lt.Tensor": _compared(least=True, equal=False),
+    "aten::ge.Tensor": _compared(least=False, equal=True),
+    "aten::gt.Tensor": _compared(least=False, equal=False),
+    "aten::where.self": _chosen,
     "aten::full": _filled,
-    "aten::fill_": _head_filled,
+    **{f"aten::fill_.{kind}": _head_filled for kind in ("Scalar", "Tensor")},
     "aten::copy_": _head_filled,
     "aten::_to_copy": _cast,
 }

@@ -41,7 +41,7 @@ def put_in_order(x: Tensor) -> None:
         images = LazyVideo(
             (FrameRun(pending, 0, 1),), video.dtype, AxisOrder.images, from_images=True
         )
-        x.becomes(images)
+        cell.made_of(images)
 
 
 def _of_images(asked: DeferredConv) -> DeferredConv | None:

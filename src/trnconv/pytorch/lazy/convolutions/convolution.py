@@ -15,7 +15,7 @@ from trnconv.geometry import ConvShape
 from trnconv.pytorch.backends.conv_call import ConvSpec
 from trnconv.pytorch.backends.kernel_place import runs_kernels
 from trnconv.pytorch.lazy.bypass import passing
-from trnconv.pytorch.lazy.cell import LazyCell, ViewOf, as_kernels_leave_it, require_movable
+from trnconv.pytorch.lazy.cell import LazyCell, ViewOf, as_memory, require_movable
 from trnconv.pytorch.lazy.context import PatchContext
 from trnconv.pytorch.lazy.convolutions.as_images import put_in_order
 from trnconv.pytorch.lazy.convolutions.channel_cells import cells_of
@@ -40,8 +40,9 @@ from trnconv.pytorch.lazy.frames.videos import as_video, lines_of, video_of
 from trnconv.pytorch.lazy.memory import Counted
 from trnconv.pytorch.lazy.norms.proven_range import with_proven_range
 from trnconv.pytorch.lazy.norms.starts import scaled_input
+from trnconv.pytorch.lazy.strides import format_of_result
 from trnconv.pytorch.lazy.tensor import LazyTensor
-from trnconv.pytorch.lazy.unread import unseen
+from trnconv.pytorch.lazy.unread import alias_of, unseen
 from trnconv.pytorch.operators.norms import place_of
 
 Tensor = torch.Tensor
@@ -69,12 +70,19 @@ def convolved(x: Tensor, filters: Filters, around: PatchContext) -> LazyTensor |
     runs = pattern or (FrameRun(pending, 0, pending.shape[2]),)
     scaled = tuple(replace(run, base=pending, scale=moved) for run in runs)
     result = LazyVideo(scaled, video.dtype, video.layout, from_images=video.from_images)
-    return _result(result, around)
+    return _in_format(_result(result, around), format_of_result(x, filters.weight, filters.options))
 
 
 def _result(video: LazyVideo, around: PatchContext) -> LazyTensor:
-    memory = as_kernels_leave_it(video)
+    memory = as_memory(video)
     return LazyTensor(ViewOf(LazyCell(memory, video, around, owns=True), memory), video.device)
+
+
+def _in_format(result: LazyTensor, memory_format: torch.memory_format) -> LazyTensor:
+    if memory_format is not torch.contiguous_format:
+        with unseen():
+            result.lies_as(result.view_of.twin.contiguous(memory_format=memory_format))
+    return result
 
 
 def _takes(video: LazyVideo | None, filters: Filters) -> bool:
@@ -123,9 +131,10 @@ def _asked(
     else:
         pieces, spec = (scaled.x,), replace(spec, start=scaled.activation)
     weights = [tensor for tensor in (filters.weight, filters.bias) if tensor is not None]
-    with unseen():  # aliases: `weight.data = other` does not move them
-        w = filters.weight.detach().reshape(*filters.weight.shape[:2], *window.kernel)
-        bias = None if filters.bias is None else filters.bias.detach()
+    w = alias_of(filters.weight)
+    with unseen():
+        w = w.reshape(*w.shape[:2], *window.kernel)
+    bias = None if filters.bias is None else alias_of(filters.bias)
     asked = DeferredConv(
         pieces=pieces,
         w=w,
@@ -318,7 +327,7 @@ def _base_like(
             require_movable(video, around)
             made = done(replace(video, layout=AxisOrder.video), around.book)
             return made, counted(video.runs)
-        seen = value.value() if isinstance(value, LazyTensor) else value
+        seen = value.elements() if isinstance(value, LazyTensor) else value
     own = () if isinstance(value, LazyTensor) else (Counted.of(value),)
     return as_video(seen, like.layout, like.sizes), own
 

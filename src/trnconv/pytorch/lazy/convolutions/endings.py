@@ -74,8 +74,8 @@ def eager(x: Tensor, filters: Filters, around: PatchContext) -> Tensor:
 
 
 def value_of(x: Any) -> Any:
-    """A tensor to look at; anything else as it is."""
-    return x.value() if isinstance(x, LazyTensor) else x
+    """A tensor to look at, with any strides; anything else as it is."""
+    return x.elements() if isinstance(x, LazyTensor) else x
 
 
 def _sum(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
@@ -123,7 +123,7 @@ def _without_options(name: str) -> Callable[[], str]:
 # Not gelu and softplus: their operators have options (`approximate`, `beta`), torch computes them.
 NOTED_ENDS: dict[str, Note] = {
     "aten::convolution": _convolution,
-    "aten::add": _sum,
+    "aten::add.Tensor": _sum,
     "aten::leaky_relu": _activation(_leaky_relu),
     "aten::elu": _activation(_elu),
     **{

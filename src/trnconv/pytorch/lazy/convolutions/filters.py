@@ -40,6 +40,13 @@ class Filters:
         alike = all(tensor.dtype == video.dtype for tensor in (self.weight, *biases))
         return alike and self.weight.shape[1] * self.groups == video.sizes[1]
 
+    @property
+    def options(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], int]:
+        """Strides, the larger padding of each axis, dilations and groups."""
+        steps, dilations = steps_of(self.rank, self.stride, self.dilation, self.groups)
+        sides = paddings(self.padding, self.weight, steps, dilations)
+        return steps, tuple(map(max, *sides)), dilations, self.groups
+
     def window(self) -> Window3d:
         """The same in 3-D."""
         steps, dilations = steps_of(self.rank, self.stride, self.dilation, self.groups)

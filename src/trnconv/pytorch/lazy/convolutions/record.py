@@ -6,7 +6,7 @@ import torch
 
 from trnconv.ask.policy import ALWAYS_DIRECT, Policy
 from trnconv.geometry import ZEROS, conv_shape, transposed_shape
-from trnconv.pytorch.backends.arrays import dtype_name
+from trnconv.pytorch.arguments import computed_type
 from trnconv.pytorch.lazy.convolutions.filters import Filters
 from trnconv.pytorch.lazy.ledger import Ledger, PolicedConv
 
@@ -30,7 +30,7 @@ def note_forward(
         groups=filters.groups,
         padding_mode=filters.mode or ZEROS,
     )
-    book.works[PolicedConv(module, shape, dtype_name(x), policy=policy)] += 1
+    book.works[PolicedConv(module, shape, _type_name(x), policy=policy)] += 1
 
 
 def note_transposed(
@@ -58,8 +58,13 @@ def note_transposed(
         groups=groups,
         dilation=dilation,
     )
-    book.works[PolicedConv(module, shape, dtype_name(x))] += 1
+    book.works[PolicedConv(module, shape, _type_name(x))] += 1
 
 
 def _batched(x: Tensor, rank: int) -> tuple[int, ...]:
     return tuple(x.shape) if x.dim() == rank + 2 else (1, *x.shape)
+
+
+def _type_name(x: Tensor) -> str:
+    """The type that it is computed in, as kernels and plans call it."""
+    return str(computed_type(x)).removeprefix("torch.")

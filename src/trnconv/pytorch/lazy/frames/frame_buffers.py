@@ -99,6 +99,6 @@ def _whole_of(source: Any, target: Tensor) -> LazyVideo | None:
 
 
 NOTED_BUFFERS: dict[str, Note] = {
-    **{f"aten::{name}": _allocated for name in ("empty", "zeros", *_LIKE)},
+    **{f"aten::{name}": _allocated for name in ("empty.memory_format", "zeros", *_LIKE)},
     "aten::copy_": _written,
 }

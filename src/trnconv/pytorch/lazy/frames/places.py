@@ -57,7 +57,7 @@ class ShownFrames:
 
 def place_of(video: LazyVideo, memory: Tensor, view: Tensor) -> ShownFrames | None:
     """Which of its frames a view of the memory of a video shows; None if it shows none."""
-    if memory.storage_offset() != 0:
+    if memory.storage_offset() != 0 or video.layout is AxisOrder.lines:
         return None
     axes = dict(zip("nctHW", video.sizes, strict=True)), _steps(video, memory)
     for layout in _LAYOUTS.get(view.dim(), ()):

@@ -198,7 +198,8 @@ class LazyVideo:
         named = _MODES.get(mode)
         if named is None or value != 0 or len(pads) > 6 or min(pads, default=0) < 0:
             return None
-        if self.layout is not AxisOrder.video and any(pads[4:]):
+        padded_axes = {AxisOrder.video: 3, AxisOrder.lines: 1}.get(self.layout, 2)
+        if any(pads[2 * padded_axes :]):
             return None
         listed = [(pads[at], pads[at + 1]) for at in range(0, len(pads), 2)]
         added = [*[(0, 0)] * (3 - len(listed)), *reversed(listed)]

@@ -23,7 +23,7 @@ def lines_of(x: torch.Tensor) -> LazyVideo | None:
     noted = x.video() if isinstance(x, LazyTensor) else None
     if noted is not None and noted.layout is AxisOrder.lines:
         return noted
-    return LazyVideo.of_lines(x.value() if isinstance(x, LazyTensor) else x)
+    return LazyVideo.of_lines(x.elements() if isinstance(x, LazyTensor) else x)
 
 
 def as_video(seen: torch.Tensor, layout: AxisOrder, sizes: Sequence[int]) -> torch.Tensor:

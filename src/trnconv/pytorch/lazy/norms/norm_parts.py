@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from trnconv.pytorch.backends.kernel_place import runs_kernels
-from trnconv.pytorch.lazy.cell import LazyCell, ViewOf, as_kernels_leave_it
+from trnconv.pytorch.lazy.cell import LazyCell, ViewOf, as_memory
 from trnconv.pytorch.lazy.context import PatchContext
 from trnconv.pytorch.lazy.frames.video import NO_PADS, AxisOrder, FrameRun, LazyVideo
 from trnconv.pytorch.lazy.frames.videos import as_video, video_of
@@ -43,7 +43,7 @@ def noted(
     video = LazyVideo(
         (FrameRun(pending, 0, t),), dtype, layout, from_images=asked.source.from_images
     )
-    memory = as_kernels_leave_it(video)
+    memory = as_memory(video)
     with unseen():
         twin = memory.permute(TO_CHANNELS_LAST) if last else memory
     cell = LazyCell(memory, video, asked.around, owns=True)
@@ -94,7 +94,7 @@ def source_in_memory(x: Any, axis: int, around: PatchContext) -> LazyVideo | Non
     video = _known_to_kernels(x, axis, around)
     if video is None or _is_of_plain_frames(video):
         return video
-    return source_of(x.view_of.value(), axis, around) if isinstance(x, LazyTensor) else None
+    return source_of(x.elements(), axis, around) if isinstance(x, LazyTensor) else None
 
 
 def _known_to_kernels(x: Any, axis: int, around: PatchContext) -> LazyVideo | None:

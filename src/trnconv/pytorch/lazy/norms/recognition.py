@@ -42,10 +42,13 @@ from trnconv.pytorch.lazy.norms.norm_parts import (
 )
 from trnconv.pytorch.lazy.operator_call import Operator
 from trnconv.pytorch.lazy.tensor import LazyTensor
-from trnconv.pytorch.lazy.unread import unseen
+from trnconv.pytorch.lazy.unread import alias_of, unseen
 from trnconv.pytorch.operators.norm_call import FRAME_GROUPS, GROUPS, LENGTH, MEAN_SQUARE, NormCall
 
 Tensor = torch.Tensor
+# torch divides by max(|x|, eps), a kernel by the root of |x|^2 + eps^2: not the same where |x| is
+# not much longer than eps. Activations are, if eps is torch's default; a larger one is torch's.
+_LARGEST_LENGTH_EPS = 1e-12
 
 
 def _lengths(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
@@ -94,7 +97,7 @@ def _at_least(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
     lengths = part_of(args[0], NormPart.lengths)
     if lengths is None or kwargs or not _is_number(args[1]):
         return NotImplemented
-    if lengths.asked.call.eps != 0 or args[1] <= 0:
+    if lengths.asked.call.eps != 0 or not 0 < args[1] <= _LARGEST_LENGTH_EPS:
         return NotImplemented
     asked = _asking(lengths.asked, eps=float(args[1]))
     return noted(NormPart.lengths, asked, lengths.dtype, Operator(func, args, kwargs))
@@ -163,7 +166,7 @@ def _scaled(whole: FoundPart, other: Any, operator: Operator) -> Any:
         scaled = _asking(asked, factor=asked.call.factor * float(other))
         return noted(NormPart.whole, scaled, whole.dtype, operator)
     dtype = torch.promote_types(whole.dtype, other.dtype)
-    return noted(NormPart.whole, replace(asked, gamma=other), dtype, operator)
+    return noted(NormPart.whole, replace(asked, gamma=alias_of(other)), dtype, operator)
 
 
 def _is_gamma(value: Any, asked: DeferredNorm) -> bool:
@@ -219,7 +222,7 @@ def _shifted(whole: FoundPart, other: Any, operator: Operator) -> Any:
     if asked.beta is not None or not is_per_channel(other, asked, rank_of(asked)):
         return NotImplemented
     dtype = torch.promote_types(whole.dtype, other.dtype)
-    return noted(NormPart.whole, replace(asked, beta=other), dtype, operator)
+    return noted(NormPart.whole, replace(asked, beta=alias_of(other)), dtype, operator)
 
 
 def _cast(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:
@@ -263,7 +266,8 @@ def group_normed(
     if x.dtype != source.dtype or any(isinstance(tensor, LazyTensor) for tensor in weights):
         return NotImplemented
     kind = FRAME_GROUPS if source.layout is AxisOrder.images and source.sizes[2] > 1 else GROUPS
-    asked = DeferredNorm(source, CHANNELS, NormCall(kind, eps, groups), around, weight, bias)
+    gamma, beta = (None if given is None else alias_of(given) for given in (weight, bias))
+    asked = DeferredNorm(source, CHANNELS, NormCall(kind, eps, groups), around, gamma, beta)
     operator = Operator(torch.group_norm, (x, groups, weight, bias, eps), {})
     return noted(NormPart.whole, asked, x.dtype, operator)
 
@@ -278,13 +282,13 @@ def _is_number(value: Any) -> bool:
 
 NOTED_NORMS: dict[str, Note] = {
     "aten::linalg_vector_norm": _lengths,
-    "aten::pow": _squares,
-    "aten::mean": _means,
+    "aten::pow.Tensor_Scalar": _squares,
+    "aten::mean.dim": _means,
     "aten::clamp_min": _at_least,
     "aten::sqrt": _root(NormPart.roots),
     "aten::rsqrt": _root(NormPart.inverses),
-    "aten::div": _quotient,
-    "aten::mul": _product,
-    "aten::add": _sum,
+    "aten::div.Tensor": _quotient,
+    **{f"aten::mul.{kind}": _product for kind in ("Tensor", "Scalar")},
+    **{f"aten::add.{kind}": _sum for kind in ("Tensor", "Scalar")},
     "aten::_to_copy": _cast,
 }

@@ -725,3 +725,39 @@ def test_under_autocast_types_are_torchs(name):
         ours = model(x)
     assert ours.dtype == theirs.dtype
     assert rms(ours - theirs) <= 0.05 * rms(theirs)
+
+
+class Replacing(nn.Module):
+    """A norm whose gamma gets other memory before the norm has run."""
+
+    def __init__(self):
+        super().__init__()
+        self.gamma = nn.Parameter(torch.ones(CHANNELS, 1, 1, 1))
+
+    def forward(self, x):
+        y = functional.normalize(x, dim=1) * self.gamma
+        self.gamma.data = self.gamma.data * 3
+        return y
+
+
+def test_a_norm_reads_the_gamma_that_it_was_called_with():
+    model, x = Replacing(), torch.randn(1, CHANNELS, 2, 3, 4)
+    other = copy.deepcopy(model)
+    patch_(other, backend="nkisim")
+    with torch.no_grad():
+        assert torch.allclose(other(x), model(x), atol=1e-5)
+
+
+class LongEps(nn.Module):
+    """The length of a vector is at least eps, which is not a term under the root."""
+
+    def forward(self, x):
+        return functional.normalize(x, dim=1, eps=0.5)
+
+
+def test_a_large_eps_is_a_least_length():
+    model, x = LongEps(), torch.randn(1, CHANNELS, 2, 3, 4) / 4
+    expected = model(x)
+    patch_(model, backend="nkisim")
+    with torch.no_grad():
+        assert torch.allclose(model(x), expected, atol=1e-6)

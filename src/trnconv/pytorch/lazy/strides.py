@@ -1,0 +1,106 @@
+"""The strides that torch would give: a lazy tensor has them, wherever its elements lie.
+
+Frames that a convolution of images made lie as a video does, and cost nothing as frames. To the
+model they are images one after the other. An operator that reads elements wherever they lie gets
+them so (`Traits.any_order`), and its result is noted as those images; every other gets them in
+order, by a copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._prims_common import suggest_memory_format
+
+from trnconv.pytorch.lazy.cell import LazyCell, ViewOf, laid_out_as
+from trnconv.pytorch.lazy.context import PatchContext
+from trnconv.pytorch.lazy.convolutions.as_images import put_in_order
+from trnconv.pytorch.lazy.frames.video import LazyVideo
+from trnconv.pytorch.lazy.tensor import LazyTensor, twin_of
+from trnconv.pytorch.lazy.traits import mapped, tensors_in
+from trnconv.pytorch.lazy.unread import unseen
+
+Tensor = torch.Tensor
+# Of each axis: stride, padding, dilation; and groups.
+ConvOptions = tuple[Sequence[int], Sequence[int], Sequence[int], int]
+_COPYING_PADS = ("aten::replication_pad", "aten::reflection_pad")
+
+
+def on_meta(func: Any, args: Any, kwargs: Any) -> Any:
+    """What an operator gives of tensors that are laid out as these, without data."""
+    given, named = mapped(Tensor, twin_of, (args, kwargs))
+    if "device" in named:
+        named = {**named, "device": torch.device("meta")}
+    with unseen():
+        twin = func(*given, **named)
+        if func.name() == "aten::convolution":  # on meta, it leaves its result in order
+            x, weight, _, *options, _, _, groups = args
+            memory_format = format_of_result(x, weight, (*options, groups))
+            return twin.contiguous(memory_format=memory_format)
+        if func.name().startswith(_COPYING_PADS):  # and so do these
+            return twin.contiguous(memory_format=suggest_memory_format(given[0]))
+        return twin
+
+
+def format_of_result(x: Tensor, weight: Tensor, options: ConvOptions) -> torch.memory_format:
+    """The order in which torch would leave the result of a convolution: its own answer on a CPU."""
+    if x.dim() not in (4, 5) or (x.is_contiguous() and weight.is_contiguous()):
+        return torch.contiguous_format
+    stride, padding, dilation, groups = options
+    transposed, none = False, [0] * (x.dim() - 2)
+    with unseen():
+        backend = torch._C._select_conv_backend(  # noqa: SLF001 (as torch's compilers ask)
+            x, weight, None, stride, padding, dilation, transposed, none, groups, None
+        )
+        found: torch.memory_format = torch._C._conv_determine_backend_memory_format(  # noqa: SLF001
+            x, weight, backend
+        )
+    return found
+
+
+def in_order(lazy: LazyTensor, is_a_layer: Callable[[], bool]) -> Tensor:
+    """The value, with its strides. A copy that a layer of torch's asks for is not the model's."""
+    put_in_order(lazy)
+    elements = lazy.elements()
+    if not laid_out_as(elements, lazy.view_of.twin):
+        lazy.view_of.cell.for_a_layer = is_a_layer()
+    return lazy.view_of.put_in_order(elements)
+
+
+def as_torch_lays(result: Any, func: Any, args: Any, kwargs: Any, around: PatchContext) -> Any:
+    """The result of an operator on elements that lie anywhere, with the strides of torch's."""
+    if not isinstance(result, Tensor):
+        return result
+    twin = on_meta(func, args, kwargs)
+    if laid_out_as(result, twin):
+        return result
+    video = LazyVideo.of(result)
+    if video is None or video.shape != twin.shape:
+        fresh = torch.empty_strided(
+            twin.shape, twin.stride(), dtype=result.dtype, device=result.device
+        )
+        return fresh.copy_(result)
+    return LazyTensor(ViewOf(LazyCell(twin, video, around), twin), result.device)
+
+
+def noted_as_torch_lays(noted: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    """A note with the strides that torch gives, where operands do not lie in order themselves."""
+    operands = list(tensors_in((args, kwargs)))
+    if not isinstance(noted, LazyTensor) or all(map(Tensor.is_contiguous, operands)):
+        return noted
+    if any(noted is operand for operand in operands):  # it was written to
+        return noted
+    return laid_as(noted, on_meta(func, args, kwargs))
+
+
+def laid_as(noted: LazyTensor, twin: Tensor) -> LazyTensor | Tensor:
+    """A note that nobody has seen yet, with the strides of a twin."""
+    view_of = noted.view_of
+    if laid_out_as(view_of.twin, twin):
+        return noted
+    if view_of.twin is view_of.cell.twin and not view_of.cell.is_viewed:
+        noted.lies_as(twin)
+        return noted
+    return view_of.cell.restrided(noted.value(), twin)
