@@ -5,6 +5,7 @@ Every wait is bounded, and what is started is ended, by its own id.
 
 import multiprocessing
 import os
+import socket
 import time
 import traceback
 from pathlib import Path
@@ -22,14 +23,19 @@ class RankFailedError(Exception):
 
 
 class Ranks:
-    """So many processes with one group, and a group for each smaller number of them."""
+    """So many processes with one group, and a group for each smaller number of them.
 
-    def __init__(self, count, folder):
+    The group's store is a file, or, as launchers have it, a server in the process of rank 0.
+    """
+
+    def __init__(self, count, folder, *, is_served=False):
         self.count = count
         pipes = [SPAWN.Pipe() for _ in range(count)]
         self._ends = [end for end, _ in pipes]
         self.processes = [
-            SPAWN.Process(target=_serve, args=(rank, count, str(folder), far), daemon=True)
+            SPAWN.Process(
+                target=_serve, args=(rank, count, str(folder), is_served, far), daemon=True
+            )
             for rank, (_, far) in enumerate(pipes)
         ]
         for process in self.processes:
@@ -71,14 +77,35 @@ class Ranks:
             process.join(END_S)
 
 
-def _serve(rank, count, folder, pipe):
+def _served(rank, folder):
+    """A server of rank 0, at loopback alone; its number is left in a file."""
+    from torch.distributed import TCPStore
+
+    path = Path(folder) / "port"
+    if rank == 0:
+        listening = socket.create_server(("127.0.0.1", 0))
+        port = listening.getsockname()[1]
+        handle = listening.detach()
+        options = {"master_listen_fd": handle, "wait_for_workers": False, "use_libuv": False}
+        store = TCPStore("127.0.0.1", port, is_master=True, **options)
+        path.with_suffix(".made").write_text(str(port))
+        path.with_suffix(".made").rename(path)
+        return store
+    until = time.monotonic() + limit_s(START_S)
+    while not path.exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    return TCPStore("127.0.0.1", int(path.read_text()), is_master=False, wait_for_workers=False)
+
+
+def _serve(rank, count, folder, is_served, pipe):
     """Run what is sent until the parent is gone."""
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     import torch
     import torch.distributed as dist
 
     torch.set_num_threads(1)
-    store = dist.FileStore(str(Path(folder) / "store"), count)
+    store = _served(rank, folder) if is_served else None
+    store = store or dist.FileStore(str(Path(folder) / "store"), count)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=count)
     groups = {n: dist.new_group(list(range(n))) for n in range(1, count)}
     groups[count] = dist.group.WORLD

@@ -14,7 +14,16 @@ from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 from small_vae import SmallVae, built, clip
 from trnconv.errors import ShapeError, TrnconvError
 from trnconv.models import Size, find
-from trnconv.parallel import LostRankError, Options, TrafficKind, shard_, share_tiles_, unshard_
+from trnconv.parallel import (
+    LostRankError,
+    Options,
+    TrafficKind,
+    shard_,
+    share_tiles_,
+    unshard_,
+    watch,
+)
+from trnconv.parallel.agreement import Agreement
 from trnconv.pytorch import model_builder, patch_, patched
 
 FLOAT32 = Options(backend="torch")
@@ -343,12 +352,60 @@ def _differ(group, what, is_odd, began):
             if late and what == "written":
                 model.up.bias.add_(1)
             x = clip(18 if late and what == "shape" else 16)
+            if late and what == "values":
+                x = x.flip(-1)
             band = shards.split(x, 2)
             if late and what == "frames":
                 band = torch.cat([band, band[:, :, :2]], dim=2)
             model(band)
     finally:
         unshard_(shards)
+
+
+def ended_by_rank_zero(group, rank, what, odd):
+    """The error of other ranks, if one differs and rank 0's process ends as soon as it knows.
+
+    The others read statements late, and look for signs of life seldom, as on a busy machine.
+    """
+    if rank:
+        read = Agreement._all
+        Agreement._all = lambda *args: (time.sleep(1.0), read(*args))[1]
+        watch.INTERVAL_S = 1.5
+    seconds, text = differing(group, rank, what, odd)
+    if rank == 0:
+        os._exit(0)
+    return seconds, text
+
+
+def same_or_not(group, rank, kind, values, *, check_values):
+    """What becomes of a video that the other rank may not have, for bands and for tiles."""
+    options = Options(backend="torch" if kind == "bands" else None, check_values=check_values)
+    if kind == "bands":
+        model, x = built().eval().requires_grad_(requires_grad=False), clip()
+        holder = shard_(model, group, options=options)
+        run = lambda x: model(holder.split(x, 2))  # noqa: E731
+    else:
+        entry, model, x = tiled("wan2.1", "decode")
+        holder = share_tiles_(model, group, options)
+        run = lambda x: run_phase(entry, model, "decode", x)  # noqa: E731
+    try:
+        run(_other(x, values) if rank == 1 else x)
+    except TrnconvError as error:
+        return f"{type(error).__name__}: {error}"
+    finally:
+        unshard_(holder) if kind == "bands" else holder.close()
+    return "nothing was noticed"
+
+
+def _other(x, values):
+    """Values of the same shape: moved, in another order in memory only, or off by a bit."""
+    if values == "moved":
+        return x.roll(1, -1)
+    if values == "laid out otherwise":
+        return x.movedim(1, -1).contiguous().movedim(-1, 1)
+    other = x.clone()
+    other.view(torch.int32)[(-1,) * x.dim()] ^= 1
+    return other
 
 
 def agreeing(group, rank):

@@ -3,7 +3,7 @@
 Ranks that differ would exchange rows all the same: of other weights, a wrong video; of another
 shape, a wait that ends late and blames whoever waited. A statement is facts by name, written to
 the group's store. It is read where it can have changed: when a model is sharded, at the first call,
-and by a rank that is about to do something else than before.
+and by a rank that is about to do something else than before, as with every new video.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import json
 import os
 import platform
 import time
+import zlib
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -21,6 +22,7 @@ import torch
 from torch import nn
 
 from nkisim.version import __version__
+from trnconv.errors import TrnconvError
 from trnconv.host.record import read_host
 from trnconv.parallel.errors import LostRankError, RanksDifferError
 from trnconv.parallel.watch import Watch
@@ -30,7 +32,7 @@ Facts = dict[str, str]
 VARIABLES = """TRNCONV_BACKEND TRNCONV_TUNED NEURON_PLATFORM_TARGET_OVERRIDE NEURON_CC_FLAGS
 NEURON_LOGICAL_NC_CONFIG""".split()
 _SHOWN = 3  # differences of a message
-_POLL_S = 0.002
+_POLL_S, _LONGEST_POLL_S = 0.002, 0.03  # between two looks for statements, at first and at last
 _KEPT = 64  # statements, for ranks that are behind
 _ABSENT = "nothing"
 
@@ -78,9 +80,21 @@ def _digest(tensor: torch.Tensor) -> str:
         return f"{said} {tensor.placements}"
     if tensor.is_meta:
         return said
+    return f"{said} {hashlib.blake2b(_bytes(tensor), digest_size=8).hexdigest()}"
+
+
+def _bytes(tensor: torch.Tensor) -> memoryview:
     flat = tensor.detach().cpu().contiguous().reshape(-1)
-    digest = hashlib.blake2b(flat.view(torch.uint8).numpy().data, digest_size=8)
-    return f"{said} {digest.hexdigest()}"
+    data: memoryview = flat.view(torch.uint8).numpy().data
+    return data
+
+
+def video_facts(whole: torch.Tensor, *, with_values: bool) -> Facts:
+    """What every rank says of a video that all of them have; values by a CRC, which is quick."""
+    facts = {"the video": f"{tuple(whole.shape)} {whole.dtype}"}
+    if with_values and not whole.is_meta:
+        facts["the values of the video"] = f"CRC {zlib.crc32(_bytes(whole)):08x}"
+    return facts
 
 
 def difference(statements: Sequence[Facts]) -> str:
@@ -127,9 +141,12 @@ class Agreement:
         """
         number = self._times[occasion]
         self._times[occasion] += 1
-        self._store.set(_key(occasion, number, self._watch.rank), json.dumps(facts))
-        if number >= _KEPT:
-            self._store.delete_key(_key(occasion, number - _KEPT, self._watch.rank))
+        try:
+            self._store.set(_key(occasion, number, self._watch.rank), json.dumps(facts))
+            if number >= _KEPT:
+                self._store.delete_key(_key(occasion, number - _KEPT, self._watch.rank))
+        except RuntimeError as gone:  # torch's, of a store whose host has ended
+            raise self._lost("nothing can be said", occasion, time.monotonic()) from gone
         if self._before.get(occasion) == facts:
             return
         self._before[occasion] = facts
@@ -137,20 +154,40 @@ class Agreement:
         if found := difference(said):
             text = f"ranks disagree on {occasion}: {found}"
             self._watch.give_up(text)
-            raise RanksDifferError(f"{text}. Start all ranks alike.")
+            raise _ranks_differ(text)
 
     def _all(self, occasion: str, number: int) -> list[bytes]:
         keys = [_key(occasion, number, rank) for rank in range(self._ranks)]
-        began = time.monotonic()
-        while absent := [rank for rank, key in enumerate(keys) if not self._store.check([key])]:
-            late = time.monotonic() - began > self._timeout_s
-            if late or self._watch.dead() is not None:
-                raise LostRankError(
-                    f"rank {absent[0]} did not say what it does ({occasion}):"
-                    f" {self._watch.verdict(began)}. Start the group again."
-                )
-            time.sleep(_POLL_S)
-        return [self._store.get(key) for key in keys]
+        began, pause_s = time.monotonic(), _POLL_S
+        try:
+            while not self._store.check(keys):
+                late = time.monotonic() - began > self._timeout_s
+                if late or self._watch.dead() is not None:
+                    absent = next(n for n, key in enumerate(keys) if not self._store.check([key]))
+                    raise self._lost(f"rank {absent} did not say what it does", occasion, began)
+                time.sleep(pause_s)
+                pause_s = min(2 * pause_s, _LONGEST_POLL_S)
+            statements: list[bytes] = self._store.multi_get(keys)
+        except RuntimeError as gone:  # torch's, of a store whose host has ended
+            raise self._lost("the others cannot be asked", occasion, began) from gone
+        return statements
+
+    def _lost(self, what: str, occasion: str, began: float) -> TrnconvError:
+        verdict = self._watch.verdict(began)
+        differing = difference_heard(self._watch)
+        return differing or LostRankError(f"{what} ({occasion}): {verdict}. Start the group again.")
+
+
+def difference_heard(watch: Watch) -> RanksDifferError | None:
+    """The error of a rank that was told of a difference, when all others were, too."""
+    if not watch.reason:
+        return None
+    watch.wait_until_all_know()
+    return _ranks_differ(watch.reason)
+
+
+def _ranks_differ(reason: str) -> RanksDifferError:
+    return RanksDifferError(f"{reason}. Start all ranks alike.")
 
 
 def _key(occasion: str, number: int, rank: int) -> str:

@@ -30,6 +30,7 @@ class Options:
     exchange: Literal["auto", "permute", "all_gather"] = "auto"
     overlap: Literal["auto", "always", "never"] = "auto"  # auto: where it is modelled to pay
     timeout_s: float = 300.0  # of one message
+    check_values: bool = True  # ranks compare a checksum of every video that all of them have
 
 
 DEFAULT = Options()

@@ -17,7 +17,7 @@ import torch.distributed as dist
 from trnconv.errors import TrnconvError, UnsupportedError
 from trnconv.host.record import read_host
 from trnconv.host.switches import POINT_TO_POINT
-from trnconv.parallel.agreement import Agreement, Facts
+from trnconv.parallel.agreement import Agreement, Facts, difference_heard
 from trnconv.parallel.errors import LostRankError
 from trnconv.parallel.grid import BandGrid, Region, area, common, edges, sizes_of
 from trnconv.parallel.traffic import LinkOffer, Traffic, TrafficKind, halo_area
@@ -265,15 +265,15 @@ class Links:
         except RuntimeError as gone:  # torch's, of a connection that was closed
             raise self._lost(what, self.module, time.monotonic(), gone) from gone
 
-    def _lost(self, what: str, asked: str, began: float, error: BaseException) -> LostRankError:
+    def _lost(self, what: str, asked: str, began: float, error: BaseException) -> TrnconvError:
         assert self.watch is not None
         self.is_broken = True
         where = f" for {asked}" if asked else ""
         said = str(error).splitlines()[0]
-        return LostRankError(
-            f"{what}{where} failed on rank {self.rank} of {self.ranks}:"
-            f" {self.watch.verdict(began)}. ({said}) Start the group again without it, or with"
-            " a longer timeout_s."
+        verdict = self.watch.verdict(began)
+        return difference_heard(self.watch) or LostRankError(
+            f"{what}{where} failed on rank {self.rank} of {self.ranks}: {verdict}. ({said}) Start"
+            " the group again without it, or with a longer timeout_s."
         )
 
 

@@ -13,7 +13,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 
 from trnconv.errors import ShapeError, UnsupportedError
-from trnconv.parallel.agreement import WeightDigests
+from trnconv.parallel.agreement import Facts, WeightDigests, video_facts
 from trnconv.parallel.banded_model import BandedModel
 from trnconv.parallel.bands import Bands
 from trnconv.parallel.forward import LazyBands, banded_convolution_forward, banded_forward
@@ -47,6 +47,7 @@ class Shards:
     spread: BandedModel
     weights: WeightDigests
     mesh: DeviceMesh | None = None  # of the ranks; None if a process group was given
+    checks_values: bool = True  # whether `split` compares values over ranks
 
     @property
     def rank(self) -> int:
@@ -69,13 +70,16 @@ class Shards:
         Bounds are multiples of `unit` rows: for pixels that are to be encoded, of the pixels of one
         latent row, so that the bands of every resolution are exact multiples of each other.
 
+        Ranks must have the same values; a checksum of them is compared, unless
+        `Options.check_values` is off.
+
         Of a DTensor that is sharded over the mesh along the axes that are cut, it is the local
         shard: nothing is sent, and `shares` are not looked at.
         """
         dims = self._dims(whole)
         if isinstance(whole, DTensor):
             shards = bands_of(whole, self.mesh, self.spread.cut, unit)
-            self._begin(shards, f"a DTensor {tuple(whole.shape)} {whole.dtype}")
+            self._begin(shards, {"the video": f"a DTensor {tuple(whole.shape)} {whole.dtype}"})
             return whole.to_local()
         grid = BandGrid(
             tuple(
@@ -83,7 +87,7 @@ class Shards:
                 for dim, shares in zip(dims, self.shares, strict=True)
             )
         )
-        self._begin(grid, f"{tuple(whole.shape)} {whole.dtype}")
+        self._begin(grid, video_facts(whole, with_values=self.checks_values))
         return cut_out(whole, dims, grid.whole, grid.of(self.rank)).contiguous()
 
     def begin(self, *bands: Bands) -> None:
@@ -94,11 +98,11 @@ class Shards:
                 f"{' x '.join(map(str, counts))} bands for"
                 f" {' x '.join(map(str, self.spread.cut.counts))} ranks: one for each is needed."
             )
-        self._begin(BandGrid(bands), "")
+        self._begin(BandGrid(bands), {"the video": "bands"})
 
-    def _begin(self, grid: BandGrid, whole: str) -> None:
+    def _begin(self, grid: BandGrid, video: Facts) -> None:
         bounds = " x ".join(str(bands.bounds) for bands in grid.bands)
-        facts = {"the video": whole, "the bounds of bands": bounds}
+        facts = {**video, "the bounds of bands": bounds}
         self.spread.links.state("the next video", {**facts, "the weights": self.weights.digest()})
         self.spread.begin(grid)
 
@@ -175,7 +179,8 @@ def shard_(
     spread.shares_attention = not options.reproducible
     spread.overlap, spread.instance = options.overlap, LinkedCore.here()
     put_on_bands(model, spread)
-    return Shards(model, report, parts, spread, weights, mesh_of(mesh))
+    ranks_mesh = mesh_of(mesh)
+    return Shards(model, report, parts, spread, weights, ranks_mesh, options.check_values)
 
 
 def unshard_(shards: Shards) -> None:

@@ -19,7 +19,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves, tree_map
 
 from trnconv.errors import UnsupportedError
-from trnconv.parallel.agreement import WeightDigests
+from trnconv.parallel.agreement import WeightDigests, video_facts
 from trnconv.parallel.linked_group import DEFAULT, Options, linked
 from trnconv.parallel.links import Links
 from trnconv.parallel.mesh import cut_by
@@ -143,6 +143,7 @@ class _Tiled:
 
     method: Callable[..., Any]
     dealer: _Dealer
+    checks_values: bool
 
     def __call__(self, x: Tensor, *args: Any, **kwargs: Any) -> Any:
         """The method's own result, from tiles of all ranks."""
@@ -152,7 +153,7 @@ class _Tiled:
                 "gradients through tiles of several ranks: call the model under torch.no_grad(),"
                 " or use shard_, which has gradients."
             )
-        links.state("the next video", {"the video": f"{tuple(x.shape)} {x.dtype}"})
+        links.state("the next video", video_facts(x, with_values=self.checks_values))
         before = module.__dict__.get("forward")
         self.dealer.begin()
         module.__dict__["forward"] = self.dealer
@@ -205,8 +206,8 @@ def share_tiles_(model: nn.Module, mesh: Any = None, options: Options = DEFAULT)
             f"{type(model).__name__} without tiling: call enable_tiling() first, or use shard_,"
             " which needs no tiles."
         )
-    if options != Options(timeout_s=options.timeout_s):
-        raise UnsupportedError("share_tiles_: of options, timeout_s is the only one of tiles.")
+    if options != Options(timeout_s=options.timeout_s, check_values=options.check_values):
+        raise UnsupportedError("share_tiles_: of options, tiles have timeout_s and check_values.")
     group, _ = cut_by(mesh, "rows", None)
     links = linked(group, options, type(model).__name__, WeightDigests(model).facts())
     before = {}
@@ -215,5 +216,5 @@ def share_tiles_(model: nn.Module, mesh: Any = None, options: Options = DEFAULT)
         if hasattr(model, name) and module is not None:
             before[name] = model.__dict__.get(name)
             dealer = _Dealer(module, module.forward, links)
-            model.__dict__[name] = _Tiled(getattr(model, name), dealer)
+            model.__dict__[name] = _Tiled(getattr(model, name), dealer, options.check_values)
     return SharedTiles(model, links, before)

@@ -3,7 +3,8 @@
 Every rank counts in the group's store, in a thread, and reads the counts of the others. A rank
 whose count has stood still for `patience_s` is taken for dead. Beside its count a rank says how
 many exchanges it has come to, and whether it waits in one: whoever is at work while others wait is
-late. In place of a count, a rank that gives up leaves the reason.
+late. In place of a count, a rank that gives up leaves the reason, and stays until the others know
+it: it may be the one that hosts the store.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ class Watch:
         self._seen: dict[int, tuple[bytes, float]] = {}
         self._lost = ""
         self._own = Progress()
-        self._gave_up: dict[int, str] = {}
+        self._gave_up: int | None = None
+        self.reason = ""  # for which a rank gave up, this one or another
         self._stopped = threading.Event()
         self._store.set(_key(rank), "0")
         self._thread = threading.Thread(target=self._run, name="trnconv-watch", daemon=True)
@@ -76,16 +78,33 @@ class Watch:
         self._own = replace(self._own, waits=False)
 
     def give_up(self, reason: str) -> None:
-        """No more counting: the others shall end too, with the reason."""
+        """No more counting: the others shall end too, with the reason. Done when they know it."""
         self.stop()
-        self._store.set(_key(self.rank), f"{_REASON}{reason}")
+        self.reason = self.reason or reason
+        try:
+            self._store.set(_key(self.rank), f"{_REASON}{reason}")
+            self._store.set(_heard(self.rank), "")
+        except (RuntimeError, OSError) as gone:  # the store's host has died: nobody can be told
+            self._lost = str(gone).splitlines()[0]
+            return
+        self.wait_until_all_know()
+
+    def wait_until_all_know(self) -> None:
+        """Why a rank gave up. Who does not hear of it within the patience is not waited for."""
+        until = time.monotonic() + self.patience_s
+        others = [_heard(other) for other in self._others]
+        try:
+            while not self._store.check(others) and time.monotonic() < until:
+                time.sleep(INTERVAL_S / 10)
+        except (RuntimeError, OSError) as gone:  # the store's host has left: all of them knew
+            self._lost = str(gone).splitlines()[0]
 
     def dead(self) -> int | None:
         """A rank that gave up, or the one that has been silent for longest, if that is too long."""
         if not self._seen:
             return None
-        if self._gave_up:
-            return next(iter(self._gave_up))
+        if self._gave_up is not None:
+            return self._gave_up
         oldest = min(self._seen, key=lambda other: self._seen[other][1])
         silent_s = time.monotonic() - self._seen[oldest][1]
         return oldest if silent_s > self.patience_s else None
@@ -98,8 +117,8 @@ class Watch:
         while self.dead() is None and time.monotonic() < until:
             time.sleep(INTERVAL_S / 4)
         found = self.dead()
-        if found in self._gave_up:
-            return f"rank {found} gave up: {self._gave_up[found]}"
+        if self.reason:
+            return self.reason
         time.sleep(2 * INTERVAL_S)  # the others shall not take this rank for the dead one
         if found is not None:
             return f"rank {found} has given no sign of life for {self.patience_s:g} s or more"
@@ -143,11 +162,16 @@ class Watch:
         self._store.set(_key(self.rank), self._own.said(count))
         for other in self._others:
             value = self._store.get(_key(other))
-            if value.startswith(_REASON.encode()):
-                self._gave_up[other] = value.decode().removeprefix(_REASON)
+            if value.startswith(_REASON.encode()) and not self.reason:
+                self._store.set(_heard(self.rank), "")  # first: whoever has a reason may end
+                self.reason, self._gave_up = value.decode().removeprefix(_REASON), other
             if value != self._seen[other][0]:
                 self._seen[other] = (value, time.monotonic())
 
 
 def _key(rank: int) -> str:
     return f"trnconv/alive/{rank}"
+
+
+def _heard(rank: int) -> str:
+    return f"trnconv/heard/{rank}"

@@ -46,5 +46,5 @@ def test_what_tiles_cannot_do_is_refused_in_words(ranks):
     with pytest.raises(UnsupportedError, match="enable_tiling"):
         share_tiles_(model)
     model.enable_tiling()
-    with pytest.raises(UnsupportedError, match="timeout_s is the only one"):
+    with pytest.raises(UnsupportedError, match="tiles have timeout_s and check_values"):
         share_tiles_(model, options=Options(overlap="never"))
