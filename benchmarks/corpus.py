@@ -20,7 +20,9 @@ from typing import Any
 
 from benchmarks.corpus_loops import bare_rate, ranks_rate
 from benchmarks.corpus_store import StandIn, filled
+from trnconv.corpus.again import Retry, reopen_set_aside
 from trnconv.corpus.completion import open_segments, open_shards, reopen_damaged
+from trnconv.corpus.limits import Limits
 from trnconv.corpus.listing import find_clips
 from trnconv.corpus.plan import extend, read_plan
 from trnconv.corpus.store import Folder
@@ -90,6 +92,7 @@ def resume(options: argparse.Namespace) -> dict[str, Any]:
         found, _ = extend(read_plan(out), find_clips([source]), CLIPS_PER_SHARD)
         planned = sum(store.requests.values())
         damaged = reopen_damaged(found)
+        reopen_set_aside(found, Retry((), Limits().deaths))
         left = [shard for segment in open_segments(found) for shard in open_shards(out, segment)]
         return {
             "clips": found.clips,

@@ -26,9 +26,11 @@ class StandIn:
     """moto's S3 at 127.0.0.1, in a thread of this process."""
 
     def __init__(self) -> None:
+        import fsspec
         from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
         from werkzeug.serving import make_server
 
+        fsspec.get_filesystem_class("s3").clear_instance_cache()  # one of an earlier server
         self.requests: Counter[str] = Counter()  # by method
         self.url = f"s3://{BUCKET}"
         app = DomainDispatcherApplication(create_backend_app)
@@ -50,6 +52,7 @@ class StandIn:
             AWS_ENDPOINT_URL=f"http://127.0.0.1:{self._server.server_port}",
         )
         self._thread.start()
+        self._backend().reset()  # moto's objects outlast a server, in one process
         self._backend().create_bucket(BUCKET, "us-east-1")
         return self
 
@@ -81,7 +84,7 @@ def filled(store: StandIn, out: Folder, plan: CorpusPlan) -> None:
         if not last:
             rows = as_parquet(records)
             store.put(f"{root}/{manifest_name(segment.name)}", rows)
-            sums = as_document(totals_of(records, len(rows)))
+            sums = as_document(totals_of(records, rows))
             store.put(f"{root}/{totals_name(segment.name)}", sums)
 
 

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trnconv.cli.output import Json, amount, console, print_json, table
+from trnconv.cli.output import Json, amount, console, print_json, printable, table
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from trnconv.corpus import CorpusRun, Job
     from trnconv.corpus.metrics import ShardMetrics
 
@@ -66,7 +68,10 @@ def encode(
         int, typer.Option(help="With --engine ray: Neuron cores per worker.")
     ] = 0,
     ray_address: Annotated[
-        str | None, typer.Option(help="Address of a Ray cluster. Default: start a local one.")
+        str | None,
+        typer.Option(
+            help="Address of a Ray cluster; local starts one. Default: RAY_ADDRESS, or local."
+        ),
     ] = None,
     clips_per_shard: Annotated[int, typer.Option(help="Clips per output file.")] = 64,
     windows: Annotated[int, typer.Option(help="Maximum number of clips taken from one video.")] = 1,
@@ -81,11 +86,46 @@ def encode(
     most_deaths: Annotated[
         int, typer.Option(help="Crashes of a decoder or worker after which a clip is set aside.")
     ] = 3,
+    most_unread: Annotated[
+        float,
+        typer.Option(help="Stop if a larger share of the last 50 clips cannot be read."),
+    ] = 0.5,
+    retry_set_aside: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="REASON",
+            help="Encode clips again whose reason begins so, e.g. missing; all for any."
+            " May be repeated.",
+        ),
+    ] = None,
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify", help="First compare all files with their checksums; repair what is damaged."
+        ),
+    ] = False,
+    accept_version: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Go on with another version of trnconv, torch, diffusers, av, ffmpeg or neuron."
+            " May be repeated.",
+        ),
+    ] = None,
     threads: Annotated[int, typer.Option(help="torch threads per worker, on a CPU.")] = 1,
     json: Json = False,
 ) -> None:
     """Encode videos into latents; an interrupted run resumes where it stopped."""
-    from trnconv.corpus import EncoderSettings, Engine, Job, Limits, Picture, buckets_for, start
+    from trnconv.corpus import (
+        EncoderSettings,
+        Engine,
+        Job,
+        Limits,
+        Picture,
+        RunTerms,
+        buckets_for,
+        start,
+    )
     from trnconv.models import find
 
     _require_one(weights, random_weights)
@@ -118,6 +158,12 @@ def encode(
         windows=windows,
         limits=limits,
         readers=readers,
+        terms=RunTerms(
+            most_unread=most_unread,
+            retry=tuple(retry_set_aside or ()),
+            verify=verify,
+            accept=tuple(accept_version or ()),
+        ),
     )
     chosen = Engine(engine, workers=workers, neuron_cores=neuron_cores, address=ray_address)
     run = start(job, sources, chosen, clips_per_shard=clips_per_shard)
@@ -176,7 +222,9 @@ def _summary(
         "windows": manifest["windows"] if manifest else None,
         "bytes": manifest["bytes"] if manifest else None,
         "set_aside": manifest["set_aside"] if manifest else None,
+        "set_aside_by": manifest["set_aside_by"] if manifest else None,
         "bad": run.bad(_SHOWN) if manifest else None,
+        "verified": asdict(run.verified) if run.job.terms.verify else None,
         "changed": run.changed.count,
         "changed_some": list(run.changed.some),
         "workers": [asdict(worker) for worker in by_worker(metrics)],
@@ -185,6 +233,7 @@ def _summary(
 
 def _show(job: Job, summary: dict[str, Any]) -> None:
     from trnconv.corpus.precision import in_words
+    from trnconv.corpus.reasons import LATER
 
     screen = console()
     kept = summary["precision"]
@@ -196,25 +245,40 @@ def _show(job: Job, summary: dict[str, Any]) -> None:
         f"{summary['shards_done_now']} shards encoded here and now, of {summary['shards']} with"
         f" {summary['clips']} clips."
     )
+    if summary["verified"]:
+        _show_verified(screen, summary["verified"])
     if summary["workers"]:
         screen.print(_by_worker(summary["workers"]))
     if summary["changed"]:
-        some = ", ".join(summary["changed_some"])
+        some = printable(", ".join(summary["changed_some"]))
         screen.print(
             f"{summary['changed']} videos were replaced since they were planned (e.g. {some}):"
             " their latents are those of the old ones.",
             markup=False,
         )
     for clip in summary["bad"]:
-        screen.print(f"set aside: {clip['url']}: {clip['reason']}", markup=False)
+        screen.print(printable(f"set aside: {clip['url']}: {clip['reason']}"), markup=False)
     if summary["set_aside"] > len(summary["bad"]):
         screen.print(f"... and {summary['set_aside'] - len(summary['bad'])} more: see the manifest")
     written = f"{amount(summary['bytes'], 'B')} of latents"
+    kinds = ", ".join(f"{count} {kind}" for kind, count in summary["set_aside_by"].items())
     screen.print(
-        f"{summary['encoded']} clips, {written}, {summary['set_aside']} set aside:"
-        f" {job.out}/manifest.json",
+        f"{summary['encoded']} clips, {written}, {summary['set_aside']} set aside"
+        f"{f' ({kinds})' if kinds else ''}: {printable(job.out)}/manifest.json",
         markup=False,
     )
+    later = sum(summary["set_aside_by"].get(kind, 0) for kind in LATER)
+    if later:
+        screen.print(f"{later} of them are tried again when the same command is run again.")
+
+
+def _show_verified(screen: Console, verified: dict[str, Any]) -> None:
+    screen.print(
+        f"{verified['files']} files verified, {amount(verified['file_bytes'], 'B')};"
+        f" {len(verified['damaged'])} were damaged, and were made again."
+    )
+    for name in verified["damaged"]:
+        screen.print(printable(f"damaged: {name}"), markup=False)
 
 
 def _by_worker(workers: list[dict[str, Any]]) -> Any:

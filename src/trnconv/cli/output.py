@@ -16,6 +16,13 @@ _WIDE = 120  # characters
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document to stdout.")]
 
 
+def printable(text: str) -> str:
+    """A name as a terminal may have it: what would move the cursor, or do worse, is escaped."""
+    return "".join(
+        sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text
+    )
+
+
 def print_json(document: Any) -> None:
     """One JSON document, and nothing else, on stdout."""
     sys.stdout.write(json.dumps(document, indent=1) + "\n")

@@ -13,4 +13,7 @@ def in_words(refusal: Exception | str) -> None:
     """The message on stderr: what was asked, the limit, and what to do instead."""
     from rich.console import Console
 
-    Console(stderr=True, soft_wrap=True).print(f"trnconv: {refusal}", markup=False, highlight=False)
+    from trnconv.cli.output import printable
+
+    shown = "\n".join(map(printable, str(refusal).split("\n")))  # names of files may be in it
+    Console(stderr=True, soft_wrap=True).print(f"trnconv: {shown}", markup=False, highlight=False)

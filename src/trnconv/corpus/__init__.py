@@ -8,7 +8,7 @@ from trnconv.corpus.buckets import Buckets, Picture, buckets_for
 from trnconv.corpus.dataset import LatentDataset
 from trnconv.corpus.encoding import EncoderSettings
 from trnconv.corpus.engines import Engine
-from trnconv.corpus.job import Job
+from trnconv.corpus.job import Job, RunTerms
 from trnconv.corpus.limits import Limits
 from trnconv.corpus.listing import list_clips
 from trnconv.corpus.run import CorpusRun, start
@@ -22,6 +22,7 @@ __all__ = [
     "LatentDataset",
     "Limits",
     "Picture",
+    "RunTerms",
     "buckets_for",
     "list_clips",
     "start",

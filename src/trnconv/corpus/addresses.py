@@ -7,7 +7,8 @@ before the first `://` say which store is meant; what has none is a path of this
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cache, lru_cache
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,12 @@ def store_of(url: str) -> tuple[Any, str]:
             " address with s3://, gs:// or another protocol that fsspec knows."
         )
     with needed_for(f"addresses with {protocol}://"):
+        if wanted := _wanted_arguments(fsspec.get_filesystem_class(protocol)):
+            raise TrnconvError(
+                f"a store with {protocol}:// cannot be opened by an address alone: it wants"
+                f" {', '.join(wanted)}. Copy the files to this machine or to an object store, or"
+                " mount it."
+            )
         fs = fsspec.filesystem(protocol, use_listings_cache=False)
     return fs, str(fs._strip_protocol(url))  # noqa: SLF001 - fsspec's own way, without its chains
 
@@ -39,6 +46,11 @@ def store_of(url: str) -> tuple[Any, str]:
 def is_local(fs: Any) -> bool:
     """Whether files of this file system have a path of this machine."""
     return "file" in ((fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol)
+
+
+def is_http(url: str) -> bool:
+    """Whether an address is a server's, who lists nothing."""
+    return url.lower().startswith(("http://", "https://"))
 
 
 def absolute(url: str) -> str:
@@ -49,6 +61,20 @@ def absolute(url: str) -> str:
 def readable(text: str) -> str:
     """A name as text of Unicode: bytes that are none are written by their number."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+@cache
+def _wanted_arguments(kind: type[Any]) -> tuple[str, ...]:
+    """What a store's class cannot be made without."""
+    named = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+    parameters = signature(kind.__init__).parameters.values()
+    return tuple(
+        parameter.name
+        for parameter in parameters
+        if parameter.kind in named
+        and parameter.default is Parameter.empty
+        and parameter.name != "self"
+    )
 
 
 @lru_cache(maxsize=1)

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from shutil import rmtree
 from typing import TypeVar
 
 from trnconv.corpus.document import as_document, read_document
@@ -21,7 +19,6 @@ from trnconv.corpus.manifest import (
     totals_of,
 )
 from trnconv.corpus.plan import CorpusPlan, Segment, read_segment
-from trnconv.corpus.process import Process
 from trnconv.corpus.records import ShardRecord
 from trnconv.corpus.shards import SHARDS_PER_SEGMENT, Shard, shard_name
 from trnconv.corpus.store import Folder
@@ -93,7 +90,7 @@ def close(folder: Folder, segment: Segment) -> bool:
         return False
     rows = as_parquet(sound)
     folder.write(manifest_name(segment.name), rows)
-    folder.create(totals_name(segment.name), as_document(totals_of(sound, len(rows))))
+    folder.create(totals_name(segment.name), as_document(totals_of(sound, rows)))
     _tidy(folder, segment, sound, sizes)
     return True
 
@@ -140,16 +137,7 @@ def _tidy(
     named = {file.name.rpartition("/")[2] for record in records for file in record.files}
     for name in sizes.keys() - named:
         folder.remove(f"shards/{segment.name}/{name}")
-    for kind in ("shards", "records", "metrics", "leases"):
+    for name in folder.sizes(f"again/{segment.name}"):
+        folder.remove(f"again/{segment.name}/{name}")
+    for kind in ("shards", "records", "metrics", "leases", "again"):
         folder.sweep(f"{kind}/{segment.name}")
-    _sweep_spool(folder.spool())
-
-
-def _sweep_spool(spool: Path | None) -> None:
-    """Latents that ended processes had not put in place yet."""
-    if spool is None or not spool.is_dir():
-        return
-    for left in spool.iterdir():
-        owner = Process.parse(left.name.partition(".")[0])
-        if owner is not None and owner.is_gone():
-            rmtree(left, ignore_errors=True)

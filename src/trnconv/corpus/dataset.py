@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from trnconv.corpus.document import read_json
-from trnconv.corpus.latent_file import read_tensors
+from trnconv.corpus.latent_file import check_latents, read_tensors
 from trnconv.corpus.manifest import FORMAT, MANIFEST, read_rows
 from trnconv.corpus.store import Folder
 from trnconv.errors import TrnconvError
@@ -23,12 +24,14 @@ class LatentDataset:
 
     An item is a dictionary: a tensor (channels, frames, height, width) by each of the manifest's
     `tensors`, and key, bucket, fps, start_s, caption and metadata (JSON) as the manifest has them,
-    "" where it has none. With `bucket`, only latents of that one, which all have one shape.
+    "" where it has none. With `bucket`, only latents of that one, which all have one shape. With
+    `verify`, what is read must have the SHA-256 that was stored when it was encoded.
     """
 
-    def __init__(self, out: str, *, bucket: str | None = None) -> None:
+    def __init__(self, out: str, *, bucket: str | None = None, verify: bool = False) -> None:
         self.folder = Folder(out)
         self.bucket = bucket
+        self.verify = verify
         said = read_json(self.folder.read(MANIFEST))
         if not isinstance(said, dict) or said.get("format") != FORMAT or not _is_sound(said):
             raise TrnconvError(
@@ -49,18 +52,29 @@ class LatentDataset:
         return self.buckets[self.bucket] if self.bucket else int(self.manifest["windows"])
 
     def __getitem__(self, number: int) -> dict[str, Any]:
-        row = self._rows[number]
-        names = self.tensor_names(row)
-        tensors = read_tensors(self.folder, row["file"], list(names.values()))
-        return self.item(row, tensors)
+        return self.items([self._rows[number]])[0]
 
     def stream(
-        self, *, rank: int = 0, world: int = 1, seed: int | None = 0, batch: int | None = None
+        self,
+        *,
+        rank: int = 0,
+        world: int | None = None,
+        seed: int | None = 0,
+        batch: int | None = None,
+        buffer_size: int = 0,
+        drop_last: bool = False,
     ) -> LatentStream:
-        """Latents in files' order for one of `world` processes, as torch's IterableDataset."""
+        """Latents, or batches of one bucket, for one of `world` ranks: torch's IterableDataset.
+
+        The order is that of files with the seed None; otherwise files and latents in a file are
+        shuffled in every epoch, and mixed by a buffer of `buffer_size` latents.
+        """
+        from trnconv.corpus.epoch_order import EpochOrder
         from trnconv.corpus.latent_stream import LatentStream
 
-        return LatentStream(self, rank=rank, world=world, seed=seed, batch=batch)
+        order = EpochOrder(seed, batch, buffer_size)
+        world = _world() if world is None else world
+        return LatentStream(self, order, rank=rank, world=world, drop_last=drop_last)
 
     def segment_rows(self, segment: str) -> list[dict[str, Any]]:
         """The rows of one file of the manifest that have latents, of the bucket asked for."""
@@ -69,24 +83,48 @@ class LatentDataset:
             raise TrnconvError(f"{self.folder.url}/{segment} is gone. Run the encoding again.")
         return [
             row
-            for row in read_rows(data, COLUMNS)
+            for row in read_rows(data, [*COLUMNS, "sha256"] if self.verify else COLUMNS)
             if row["file"] is not None and self.bucket in (None, row["bucket"])
         ]
 
-    def tensor_names(self, row: Mapping[str, Any]) -> dict[str, str]:
+    def items(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Rows of the manifest with their tensors, of which each file is opened once."""
+        names = defaultdict[str, list[str]](list)
+        for row in rows:
+            names[row["file"]] += self._tensor_names(row).values()
+        tensors = {file: read_tensors(self.folder, file, names[file]) for file in names}
+        return [self._item(row, tensors[row["file"]]) for row in rows]
+
+    def _item(self, row: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Any]:
+        latents = {name: tensors[stored] for name, stored in self._tensor_names(row).items()}
+        if self.verify:
+            check_latents(self.folder, row, latents)
+        said = {name: "" if row[name] is None else row[name] for name in COLUMNS if name != "file"}
+        return {**latents, **said}
+
+    def _tensor_names(self, row: Mapping[str, Any]) -> dict[str, str]:
         """What each of an item's tensors is called in its file."""
         names: Sequence[str] = self.manifest["tensors"]
         return {name: f"{row['key']}.{name}" for name in names}
-
-    def item(self, row: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Any]:
-        """A row of the manifest with its tensors."""
-        said = {name: "" if row[name] is None else row[name] for name in COLUMNS if name != "file"}
-        return {**{name: tensors[key] for name, key in self.tensor_names(row).items()}, **said}
 
     @cached_property
     def _rows(self) -> list[dict[str, Any]]:
         """All of them: random access needs to know where everything is."""
         return [row for name in self.manifest["segments"] for row in self.segment_rows(name)]
+
+
+def _world() -> int:
+    """One rank; but ranks that train together have to say so, or all would read the same."""
+    from torch import distributed
+
+    if distributed.is_available() and distributed.is_initialized():
+        ranks = distributed.get_world_size()
+        if ranks > 1:
+            raise TrnconvError(
+                f"a stream in a group of {ranks} ranks: name rank= and world=, or world=1 if all"
+                " of them are to read the same."
+            )
+    return 1
 
 
 def _is_sound(said: Mapping[str, Any]) -> bool:

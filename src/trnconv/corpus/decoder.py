@@ -6,8 +6,8 @@ import hashlib
 import json
 import mmap
 import os
+import signal
 import socket
-import stat
 import subprocess
 import sys
 import tempfile
@@ -20,9 +20,10 @@ from typing import IO, Any
 
 import numpy as np
 
-from trnconv.corpus.addresses import is_local, readable, store_of
 from trnconv.corpus.document import read_json
-from trnconv.corpus.limits import MESSAGE_BYTES, Limits
+from trnconv.corpus.limits import MESSAGE_BYTES
+from trnconv.corpus.reasons import SLOW
+from trnconv.corpus.video_file import fetched
 from trnconv.corpus.video_reader import RGB, BadVideoError, Pixels, VideoRequest, Window
 from trnconv.errors import TrnconvError
 from trnconv.records import from_json, to_json
@@ -49,7 +50,7 @@ class Decoder:
 
     def decode(self, url: str) -> DecodedVideo:
         """Pixels of the video at an address; a BadVideoError is its own fault."""
-        data = fetched(url, self._asked.limits)
+        data = fetched(url, self._asked.limits.file_bytes)
         said = f"{len(data)}", hashlib.sha256(data).hexdigest()
         with _shared() as source, _shared() as target:
             source.write(data)
@@ -59,6 +60,7 @@ class Decoder:
             if "bad" in answer:
                 raise BadVideoError(str(answer["bad"]))
             windows = tuple(from_json(Window, window) for window in answer["windows"])
+            self._require_asked(windows)
             pixels = _mapped(target, windows, self._asked.buckets.longest)
         return DecodedVideo(pixels, float(answer["fps"]), int(said[0]), said[1])
 
@@ -67,6 +69,16 @@ class Decoder:
         if self._child is not None:
             self._child.end()
             self._child = None
+
+    def _require_asked(self, windows: tuple[Window, ...]) -> None:
+        """What the process says is a video's word, perhaps: only buckets that were asked for."""
+        buckets = self._asked.buckets
+        of_buckets = all(
+            window.picture in buckets.pictures and window.frames in buckets.lengths
+            for window in windows
+        )
+        if not of_buckets or not 0 < len(windows) <= self._asked.windows:
+            raise BadVideoError("its decoder answered with pictures that were not asked for")
 
     def _answer(self, source: IO[bytes], target: IO[bytes]) -> Any:
         """What the process says; a video that outlives none of its attempts is bad."""
@@ -84,19 +96,25 @@ class Decoder:
 
     def _asked_once(self, source: IO[bytes], target: IO[bytes]) -> Any:
         child = self._child = self._child or _started()
-        limit_s = self._asked.limits.decode_s
         message = json.dumps(to_json(self._asked)).encode()
         assert len(message) < MESSAGE_BYTES
         try:
             socket.send_fds(child.link, [message], [source.fileno(), target.fileno()])
-            answer = read_json(_line(child.link, monotonic() + limit_s))
+            answer = read_json(_line(child.link, monotonic() + self._asked.limits.decode_s))
         except TimeoutError as late:
-            raise ChildProcessError(f"no end after {limit_s:g} s") from late
+            raise self._late() from late
         except OSError:
             answer = None
+        if answer is None and child.process.wait() == -signal.SIGALRM:  # it has a clock of its own
+            raise self._late()
         if answer is None:
             raise child.death()
         return answer
+
+    def _late(self) -> BadVideoError:
+        """Said after one attempt: on a machine that is this busy, the next would be late, too."""
+        self.close()
+        return BadVideoError(f"{SLOW}: no end after {self._asked.limits.decode_s:g} s")
 
 
 @dataclass(frozen=True)
@@ -122,36 +140,6 @@ class _Child:
         lines = self.errors.read().decode("utf-8", "replace").strip().splitlines()
         said = lines[-1] if lines else f"exit code {code}"
         return TrnconvError(f"the process that decodes videos failed: {said}. No clip is blamed.")
-
-
-def fetched(url: str, limits: Limits) -> bytes:
-    """The whole file, so that decoding meets no fault but the file's own.
-
-    What the network, the disk or a missing right did is an error that does not blame the clip.
-    """
-    fs, path = store_of(url)
-    try:
-        size = _local_size(path) if is_local(fs) else int(fs.info(path)["size"])
-        if size > limits.file_bytes:
-            raise BadVideoError(f"{size} bytes: a file has at most {limits.file_bytes}")
-        data: bytes = fs.cat_file(path)
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise BadVideoError("no such file") from error
-    except ValueError as error:  # a name with a zero byte
-        raise BadVideoError(f"no such file: {error}") from error
-    except OSError as error:
-        raise TrnconvError(
-            f"reading {readable(url)}: {error}. Set it right and run the same command again; what"
-            " is done stays done."
-        ) from error
-    return data
-
-
-def _local_size(path: str) -> int:
-    found = os.stat(path)  # noqa: PTH116 - names that are no Unicode
-    if not stat.S_ISREG(found.st_mode):
-        raise BadVideoError("not a file: a pipe, socket, device or folder")
-    return found.st_size
 
 
 @contextmanager

@@ -1,21 +1,19 @@
-"""Latents one after the other, for one of many processes, from wherever the last run stopped.
+"""Latents one after the other, for one of many ranks, from wherever the last run stopped.
 
-A file belongs to one process of one rank, so nobody reads what another uses. Order is of segments,
-of files in a segment, and of latents in a file, each shuffled anew in every epoch. Memory holds one
-segment's rows and one file.
+An epoch is a sequence of batches, the same for everybody (`EpochOrder`). Ranks take turns, and so
+do the workers of a rank's DataLoader, which gives what they read in turn: ranks together go through
+the sequence whatever the number of workers is, so a number says where they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import groupby
+from itertools import count, islice
 from typing import Any, Protocol
 
-import numpy as np
-
-from trnconv.corpus.latent_file import read_all
-from trnconv.corpus.store import Folder
+from trnconv.corpus.epoch_order import EpochOrder, Row, RowSource
+from trnconv.corpus.stream_places import Pass, StreamPlaces
 from trnconv.errors import TrnconvError
 
 _Base: Any = object
@@ -25,89 +23,163 @@ with suppress(ImportError):  # the module can be read without torch, not used
     _Base = IterableDataset
 
 
-class LatentSource(Protocol):
-    """A manifest, and where its latents lie."""
+class LatentSource(RowSource, Protocol):
+    """A manifest, and what reads its latents."""
 
-    folder: Folder
-    manifest: Mapping[str, Any]
+    bucket: str | None
 
-    def item(self, row: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Any]:
-        """A latent, with what is known of it."""
+    @property
+    def buckets(self) -> Mapping[str, int]:
+        """How many latents each bucket has."""
 
-    def segment_rows(self, segment: str) -> list[dict[str, Any]]:
-        """What the manifest has of a part."""
+    def items(self, rows: Sequence[Row]) -> list[dict[str, Any]]:
+        """Latents, with what is known of them."""
 
 
 class LatentStream(_Base):  # type: ignore[misc]
-    """An IterableDataset with the state that torchdata's StatefulDataLoader saves and loads.
+    """An IterableDataset for torch's DataLoader and torchdata's StatefulDataLoader.
 
-    `batch` makes batches of so many latents of one bucket; the last of a file may have fewer. Ranks
-    may get different numbers of latents: end all of them after the same number of steps.
+    Every pass is an epoch of its own order, also when the one before was given up. What it gives
+    has the key "state": the state of the stream after it, for `load_state_dict`, on any rank, with
+    any number of ranks and workers. With `drop_last`, incomplete batches and the batches that are
+    too few for all ranks are left out, so that ranks get equal numbers; without, they may differ by
+    one.
     """
 
     def __init__(
-        self, latents: LatentSource, *, rank: int, world: int, seed: int | None, batch: int | None
+        self, latents: LatentSource, order: EpochOrder, *, rank: int, world: int, drop_last: bool
     ) -> None:
         if not 0 <= rank < world:
             raise TrnconvError(f"rank {rank} of {world}: a rank is from 0 to {world - 1}.")
-        if batch is not None and batch < 1:
-            raise TrnconvError(f"batches of {batch}: at least 1.")
-        self._latents, self._rank, self._world = latents, rank, world
-        self._seed, self._batch = seed, batch
-        self._epoch = self._given = 0
+        self._latents, self._order = latents, order
+        self._rank, self._world, self._drop_last = rank, world, drop_last
+        buckets = [latents.bucket] if latents.bucket else list(latents.buckets)
+        sizes = [latents.buckets[bucket] for bucket in buckets]
+        self._batches = order.count(sizes, drop_last=drop_last)
+        self._sequence = f"{order} bucket={latents.bucket} latents={sum(sizes)}"
+        self._places = StreamPlaces()
+        self._known = 0  # passes that have begun here, in the process that has no workers
+        self._running: tuple[int, int] | None = None  # the epoch, and the number of the next batch
+        self._resumed: tuple[int, int] | None = None  # the same, of a worker
+
+    def __len__(self) -> int:
+        """Batches of this rank in a whole epoch."""
+        if self._drop_last:
+            return self._batches // self._world
+        return max(0, -(-(self._batches - self._rank) // self._world))
 
     def set_epoch(self, epoch: int) -> None:
-        """Shuffle as this epoch does, from its start."""
-        self._epoch, self._given = epoch, 0
+        """Have the next pass be of this epoch; from its start, unless a state of it was loaded."""
+        if epoch < 0:
+            raise TrnconvError(f"epoch {epoch}: 0 or more.")
+        waiting, position = self._places.next_place
+        self._put(epoch, position if waiting == epoch else 0)
 
-    def state_dict(self) -> dict[str, int]:
-        """Where this process is: the epoch, and how much of it was given."""
-        return {"epoch": self._epoch, "given": self._given}
+    def state_dict(self) -> dict[str, Any]:
+        """Where this process is, after what it was given last.
 
-    def load_state_dict(self, state: dict[str, int]) -> None:
-        """Go on from there. What was given is not read again."""
-        self._epoch, self._given = int(state["epoch"]), int(state["given"])
-
-    def __iter__(self) -> Iterator[Any]:
-        skip, count = self._given, 0
-        for file, rows in self._files():
-            pieces = self._pieces(rows)
-            if count + len(pieces) <= skip:
-                count += len(pieces)
-                continue
-            tensors = read_all(self._latents.folder, file)
-            for piece in pieces:
-                count += 1
-                if count > skip:
-                    self._given = count
-                    items = [self._latents.item(row, tensors) for row in piece]
-                    yield items[0] if self._batch is None else default_collate(items)
-        self.set_epoch(self._epoch + 1)
-
-    def _files(self) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-        """Files of this process with their rows, in the epoch's order."""
+        A TrnconvError if the workers of a DataLoader read the stream, of which only they know.
+        """
         info = get_worker_info()
-        workers, worker = (info.num_workers, info.id) if info else (1, 0)
-        mine, processes = self._rank * workers + worker, self._world * workers
-        number = 0
-        segments = self._latents.manifest["segments"]
-        for segment in self._shuffled(segments, "segments"):
-            rows = self._latents.segment_rows(segment)
-            rows.sort(key=lambda row: (row["file"], row["key"]))
-            files = [(file, list(rows)) for file, rows in groupby(rows, lambda row: row["file"])]
-            for file, of_file in self._shuffled(files, segment):
-                if number % processes == mine:
-                    yield file, self._shuffled(of_file, file)
-                number += 1
+        if info is not None:
+            return self._worker_state(info)
+        if self._places.passes > self._known:
+            raise TrnconvError(
+                "this stream is read by the workers of a DataLoader, which read ahead: it does not"
+                ' know what they have given. Save batch["state"] of the last batch instead, or use'
+                " torchdata's StatefulDataLoader and its state_dict()."
+            )
+        if self._running is None:
+            return self._state(*self._places.next_place)
+        epoch, number = self._running
+        return self._state(epoch, number - self._rank)
 
-    def _pieces(self, rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-        size = self._batch or 1
-        return [rows[at : at + size] for at in range(0, len(rows), size)]
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Have the next pass go on from there. What was given is not read again."""
+        info = get_worker_info()
+        expected = self._state(0, 0) if info is None else self._worker_state(info)
+        if not _is_like(state, expected):
+            raise TrnconvError(
+                f"this is no state of a stream, which has {', '.join(expected)}. If a DataLoader"
+                " made batches of the stream, have the stream make them (`batch`) and give the"
+                " DataLoader batch_size=None. A state of StatefulDataLoader is for its own"
+                " load_state_dict."
+            )
+        epoch, position = state["epoch"], state["position"]
+        differing = {
+            name for name in {"sequence", "worker"} & set(state) if state[name] != expected[name]
+        }
+        if differing and (position or info is not None):
+            raise _of_another(state, expected, differing)
+        if info is None:
+            self._put(epoch, position)
+        else:
+            self._resumed = epoch, position
 
-    def _shuffled(self, items: list[Any], what: str) -> list[Any]:
-        """The same order for whoever asks for the same epoch."""
-        if self._seed is None:
-            return list(items)
-        words = [self._seed, self._epoch, *what.encode()]
-        order = np.random.default_rng(words).permutation(len(items))
-        return [items[at] for at in order]
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        info = get_worker_info()
+        if info is None:
+            running = self._places.begin(None)
+            self._known = running.number
+            first, stride = running.position + self._rank, self._world
+        else:
+            running = self._places.begin(info.id, self._resumed)
+            first, stride = running.position, info.num_workers * self._world
+            if self._resumed is None:
+                first += info.id * self._world + self._rank
+        self._resumed = None
+        self._running = running.epoch, first
+        return self._pass(running, first, stride)
+
+    def _pass(self, running: Pass, first: int, stride: int) -> Iterator[dict[str, Any]]:
+        batches = self._order.batches(self._latents, running.epoch)
+        for number, rows in zip(
+            count(first, stride), islice(batches, first, self._end(first), stride), strict=False
+        ):
+            self._places.check_is_last(running)
+            items = self._latents.items(rows)
+            batch = items[0] if self._order.batch is None else default_collate(items)
+            batch["state"] = self._state(running.epoch, number - self._rank + self._world)
+            self._running = running.epoch, number + stride
+            yield batch
+
+    def _end(self, first: int) -> int:
+        """The first batch of an epoch that is nobody's."""
+        left_over = (self._batches - (first - self._rank)) % self._world
+        return self._batches - left_over if self._drop_last else self._batches
+
+    def _put(self, epoch: int, position: int) -> None:
+        self._places.put(epoch, position)
+        self._known, self._running = self._places.passes, None
+
+    def _state(self, epoch: int, position: int) -> dict[str, Any]:
+        return {"epoch": epoch, "position": position, "sequence": self._sequence}
+
+    def _worker_state(self, info: Any) -> dict[str, Any]:
+        """The state of a worker, in which StatefulDataLoader keeps it."""
+        epoch, number = self._running or (0, 0)
+        place = f"worker {info.id} of {info.num_workers}, rank {self._rank} of {self._world}"
+        return {**self._state(epoch, number), "worker": place}
+
+
+def _is_like(state: Any, expected: Mapping[str, Any]) -> bool:
+    """Whether a state, which may come from a file, has what another has."""
+    return (
+        isinstance(state, Mapping)
+        and set(state) == set(expected)
+        and all(type(state[name]) is type(value) for name, value in expected.items())
+        and min(state["epoch"], state["position"]) >= 0
+    )
+
+
+def _of_another(
+    state: Mapping[str, Any], expected: Mapping[str, Any], differing: set[str]
+) -> TrnconvError:
+    words = "; ".join(
+        f"{name}: {state[name]!r} instead of {expected[name]!r}" for name in sorted(differing)
+    )
+    return TrnconvError(
+        f"a state in the middle of another sequence of batches ({words}). Ask for the stream as it"
+        " was, or begin an epoch of this one with set_epoch. To change the number of workers or"
+        ' ranks, save batch["state"].'
+    )

@@ -11,7 +11,7 @@ MESSAGE_BYTES = 1 << 16  # of a request to a decoder: limits and buckets, no pix
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Of one clip. They decide what is encoded, so they are part of the job."""
+    """Of one clip. Another run of the job may have others; each change is noted in its folder."""
 
     file_bytes: int = 2 << 30
     frame_pixels: int = 1 << 26  # 8192 x 8192

@@ -6,18 +6,21 @@ is over all. They depend on the corpus and the settings, not on the run.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, astuple, dataclass
 from typing import Any
 
 from trnconv.corpus.addresses import readable
 from trnconv.corpus.document import read_json
 from trnconv.corpus.needs import needed_for
 from trnconv.corpus.parquet import parquet_table
+from trnconv.corpus.reasons import kind_of
 from trnconv.corpus.records import BadClip, EncodedWindow, ShardRecord
+from trnconv.corpus.versions import Versions
 from trnconv.errors import TrnconvError
 
 MANIFEST = "manifest.json"
@@ -45,6 +48,14 @@ class BucketCount:
 
 
 @dataclass(frozen=True)
+class SetAsideCount:
+    """Clips that were set aside for reasons of a kind."""
+
+    kind: str
+    clips: int
+
+
+@dataclass(frozen=True)
 class SegmentTotals:
     """Sums over a segment, and the sizes its files must have. Where it is, the segment is done."""
 
@@ -54,6 +65,9 @@ class SegmentTotals:
     files: tuple[FileSize, ...]
     buckets: tuple[BucketCount, ...]
     weights_sha256: str
+    set_aside_by: tuple[SetAsideCount, ...] = ()
+    versions: tuple[Versions, ...] = ()  # that its shards were encoded with
+    rows_sha256: str = ""  # of its Parquet file
 
     @property
     def windows(self) -> int:
@@ -99,21 +113,25 @@ def read_rows(data: bytes, columns: Sequence[str] | None = None) -> list[dict[st
     return rows
 
 
-def totals_of(records: Sequence[ShardRecord], rows_bytes: int) -> SegmentTotals:
-    """The sums of a segment's records; a TrnconvError if they are of different weights."""
+def totals_of(records: Sequence[ShardRecord], rows: bytes) -> SegmentTotals:
+    """The sums of a segment's records and its file of rows; one set of weights, or an error."""
     weights = {record.weights_sha256 for record in records}
     if len(weights) != 1:
         raise _several(weights)
     windows = Counter(clip.bucket for record in records for clip in record.clips)
+    kinds = Counter(kind_of(clip.reason) for record in records for clip in record.bad)
     return SegmentTotals(
         clips=sum(len({clip.id for clip in record.clips}) for record in records),
         set_aside=sum(len(record.bad) for record in records),
-        rows_bytes=rows_bytes,
+        rows_bytes=len(rows),
+        rows_sha256=hashlib.sha256(rows).hexdigest(),
         files=tuple(
             FileSize(file.name, file.file_bytes) for record in records for file in record.files
         ),
         buckets=tuple(BucketCount(bucket, count) for bucket, count in sorted(windows.items())),
         weights_sha256=weights.pop(),
+        set_aside_by=tuple(SetAsideCount(kind, count) for kind, count in sorted(kinds.items())),
+        versions=_distinct(records),
     )
 
 
@@ -126,21 +144,31 @@ def overview(
     if len(weights) > 1:
         raise _several(weights)
     buckets: Counter[str] = Counter()
+    kinds: Counter[str] = Counter()
     for sums in totals:
+        kinds.update({count.kind: count.clips for count in sums.set_aside_by})
         buckets.update({count.bucket: count.windows for count in sums.buckets})
     return {
         "format": FORMAT,
         "settings": dict(settings),
         "tensors": list(tensors),
         "weights_sha256": next(iter(weights), None),
+        "versions": [asdict(versions) for versions in _distinct(totals)],
         "clips": sum(sums.clips for sums in totals),
         "windows": sum(sums.windows for sums in totals),
         "set_aside": sum(sums.set_aside for sums in totals),
+        "set_aside_by": dict(sorted(kinds.items())),
         "bytes": sum(file.size_bytes for sums in totals for file in sums.files),
         "files": sum(len(sums.files) for sums in totals),
         "buckets": dict(sorted(buckets.items())),
         "segments": [manifest_name(segment) for segment in sorted(segments)],
     }
+
+
+def _distinct(parts: Sequence[ShardRecord] | Sequence[SegmentTotals]) -> tuple[Versions, ...]:
+    """The versions of all parts, each once."""
+    found = {versions for part in parts for versions in part.versions}
+    return tuple(sorted(found, key=astuple))
 
 
 def _several(weights: set[str]) -> TrnconvError:

@@ -190,16 +190,23 @@ def _write(folder: Folder, number: int, table: Any, clips_per_shard: int) -> Seg
     stored = table.drop_columns(["part"]).append_column("shard", shards).combine_chunks()
     data = io.BytesIO()
     pq.write_table(stored, data, compression="zstd")
-    digest = hashlib.sha256(data.getbuffer()).hexdigest()[:12]
-    file = f"plan/segments/{segment_name(number)}-{digest}.parquet"
+    file = f"plan/segments/{segment_name(number)}-{_digest(data.getbuffer())}.parquet"
     folder.create(file, data.getvalue())
     return Segment(number, file, len(table), -(-len(table) // clips_per_shard), parts)
 
 
+def _digest(data: bytes | memoryview) -> str:
+    """What of a file's SHA-256 is in its name."""
+    return hashlib.sha256(data).hexdigest()[:12]
+
+
 def _table(folder: Folder, segment: Segment, columns: list[str]) -> Any:
     """Columns of a segment; a TrnconvError if it is not what its generation says."""
+    data = folder.read(segment.file) or b""
+    if not segment.file.endswith(f"-{_digest(data)}.parquet"):
+        raise _broken(folder, segment.file)
     try:
-        table = parquet_table(folder.read(segment.file) or b"", columns)
+        table = parquet_table(data, columns)
     except ValueError as error:
         raise _broken(folder, segment.file) from error
     if len(table) != segment.clips:

@@ -2,50 +2,74 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from time import monotonic, sleep, time
 
+from trnconv.corpus.again import Retry, reopen_set_aside
 from trnconv.corpus.completion import reopen_damaged
-from trnconv.corpus.document import read_json
+from trnconv.corpus.document import as_document, read_document
 from trnconv.corpus.engines.torchrun import Rank
 from trnconv.corpus.job import Job
-from trnconv.corpus.leases import claim
+from trnconv.corpus.leases import Lease, claim
 from trnconv.corpus.listing import find_clips
 from trnconv.corpus.metrics import worker_name
 from trnconv.corpus.plan import Changed, CorpusPlan, extend, read_plan
+from trnconv.corpus.process import started_at
+from trnconv.corpus.verification import Verified, remove_damaged
 from trnconv.errors import TrnconvError
 
+_RANK_0_S = 60.0  # that other ranks wait for it to have planned, or to be at it
 _LOOK_S = 0.5  # between two looks for what another process does
 _PATIENCE_S = 86_400.0  # a listing of a billion names takes hours
 
 
-def planned(
-    job: Job, sources: Sequence[str], clips_per_shard: int, place: Rank
-) -> tuple[CorpusPlan, Changed]:
-    """The plan of the sources as they are now; made here, or by the process that has this task."""
-    mark = f"plan/launches/{place.launch}.json"
-    if place.rank and _wait_for(job, place, mark):
-        return read_plan(job.folder), Changed()
-    end = monotonic() + _PATIENCE_S
-    while (lease := claim(job.folder, "plan", worker_name())) is None:
-        _pause(end, job)
+@dataclass(frozen=True)
+class Planned:
+    """A plan, and what was found in making it."""
+
+    plan: CorpusPlan
+    changed: Changed
+    verified: Verified
+
+
+@dataclass(frozen=True)
+class Mark:
+    """That a launch has planned."""
+
+    planned: float  # seconds since 1970, when it was done
+
+
+def planned(job: Job, sources: Sequence[str], clips_per_shard: int, place: Rank) -> Planned:
+    """The plan of the sources as they are now; made here, or by a process started with this one."""
+    mark = f"plan/launches/{place.launch or 'unnamed'}.json"
+    lease = _lease(job, place, mark)
+    if lease is None:
+        return Planned(read_plan(job.folder), Changed(), Verified())
     with lease.held():
         plan, changed = extend(read_plan(job.folder), find_clips(sources), clips_per_shard)
         reopen_damaged(plan)
-    if place.launch:
-        job.folder.write(mark, json.dumps({"planned": time()}).encode())
-    return plan, changed
+        verified = remove_damaged(plan) if job.terms.verify else Verified()
+        reopen_set_aside(plan, Retry(job.terms.retry, job.limits.deaths))
+        if place.world > 1:
+            job.folder.write(mark, as_document(Mark(time())))
+    return Planned(plan, changed, verified)
 
 
-def _wait_for(job: Job, place: Rank, mark: str) -> bool:
-    """Until rank 0 of this launch has planned; where launches have no name, until any plan is."""
-    end = monotonic() + _PATIENCE_S
+def _lease(job: Job, place: Rank, mark: str) -> Lease | None:
+    """The task to plan; None when somebody of this launch has planned since this rank began.
+
+    That is rank 0's, but a rank that begins late, or waits for a rank 0 that does not come, plans
+    as well: whoever plans again finds nothing new. An older mark is that of an earlier launch.
+    """
+    begun, end = started_at(), monotonic() + _PATIENCE_S
+    first = monotonic() + (_RANK_0_S if place.rank else 0)
     while True:
-        if place.launch and isinstance(read_json(job.folder.read(mark)), dict):
-            return True
-        if not place.launch and read_plan(job.folder).generations:
-            return True
+        made = read_document(Mark, job.folder.read(mark)) if place.rank else None
+        if made is not None and made.planned >= begun:
+            return None
+        if monotonic() >= first and (lease := claim(job.folder, "plan", worker_name())):
+            return lease
         _pause(end, job)
 
 

@@ -7,6 +7,7 @@ import os
 import socket
 from dataclasses import dataclass
 from pathlib import Path
+from time import time
 
 _STARTED = 19  # of the fields after the name in /proc/<pid>/stat: ticks since the machine started
 
@@ -41,6 +42,16 @@ class Process:
 def this_process() -> Process:
     """The one that asks."""
     return Process(_machine(), os.getpid(), _started(os.getpid()))
+
+
+def started_at() -> float:
+    """When this process began, in seconds since 1970; now, where that is not known."""
+    ticks = _started(os.getpid())
+    uptime = Path("/proc/uptime")
+    if not ticks or not uptime.is_file():
+        return time()
+    age_s = float(uptime.read_text(encoding="ascii").split()[0]) - ticks / os.sysconf("SC_CLK_TCK")
+    return time() - age_s
 
 
 def _machine() -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from trnconv.corpus.document import as_document, read_document
 from trnconv.corpus.shards import Shard
+from trnconv.corpus.versions import Versions
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class ShardRecord:
     files: tuple[LatentFile, ...]
     clips: tuple[EncodedWindow, ...]
     bad: tuple[BadClip, ...]
+    versions: tuple[Versions, ...] = ()  # several if clips were encoded again under others
 
     def covers(self, shard: Shard) -> bool:
         """Whether every clip of the shard, and no other, has come to an end here."""

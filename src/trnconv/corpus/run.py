@@ -14,6 +14,7 @@ from trnconv.corpus.manifest import manifest_name, read_rows
 from trnconv.corpus.metrics import ShardMetrics
 from trnconv.corpus.plan import Changed, CorpusPlan
 from trnconv.corpus.planner import planned
+from trnconv.corpus.verification import Verified
 from trnconv.errors import TrnconvError
 
 DEFAULT_CLIPS_PER_SHARD = 64  # about a gigabyte of 5 s of 720p, as mean and log variance in bf16
@@ -28,6 +29,7 @@ class CorpusRun:
     engine: Engine
     plan: CorpusPlan
     changed: Changed  # videos replaced since they were planned; their old latents stay
+    verified: Verified  # what was read and compared here, if that was asked for
 
     def __iter__(self) -> Iterator[ShardMetrics]:
         """Do what is left; metrics of each shard that was done here.
@@ -79,6 +81,6 @@ def start(
     """Take the folder, list the clips, and assign them to shards."""
     if clips_per_shard < 1:
         raise TrnconvError(f"{clips_per_shard} clips a shard: at least 1.")
-    job.claim()
-    plan, changed = planned(job, sources, clips_per_shard, engine.place())
-    return CorpusRun(job, engine, plan, changed)
+    job = job.claim()
+    found = planned(job, sources, clips_per_shard, engine.place())
+    return CorpusRun(job, engine, found.plan, found.changed, found.verified)

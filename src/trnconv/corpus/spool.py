@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING
 
 from trnconv.corpus.needs import needed_for
-from trnconv.corpus.process import this_process
+from trnconv.corpus.process import Process, this_process
 from trnconv.corpus.records import LatentFile
 from trnconv.corpus.shards import Shard
 from trnconv.corpus.store import Folder
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     import torch
 
 _READ_BYTES = 1 << 20
+_PREFIX = "trnconv-spool."
 
 
 @dataclass
@@ -31,10 +34,10 @@ class Spool:
     tensors: dict[str, dict[str, torch.Tensor]] = field(default_factory=dict)  # mapped from disk
 
     def __post_init__(self) -> None:
-        near = self.out.spool()
-        if near is not None:
-            near.mkdir(parents=True, exist_ok=True)
-        prefix = f"{this_process()}.{self.shard.name}."
+        near = self.out.spool() or Path(tempfile.gettempdir())
+        near.mkdir(parents=True, exist_ok=True)
+        _sweep(near)
+        prefix = f"{_PREFIX}{this_process()}.{self.shard.name}."
         self.place = Path(tempfile.mkdtemp(prefix=prefix, dir=near))
 
     def add(self, bucket: str, name: str, tensor: torch.Tensor) -> None:
@@ -84,6 +87,16 @@ class Spool:
         if self.out.sizes(folder).get(file) != size:
             self.out.remove(name)
             self.out.put(name, path)
+
+
+def _sweep(near: Path) -> None:
+    """Remove what ended processes of this user had not put in place yet."""
+    for left in near.glob(f"{_PREFIX}*"):
+        owner = Process.parse(left.name.removeprefix(_PREFIX).partition(".")[0])
+        with suppress(FileNotFoundError):  # others sweep, too
+            is_ours = left.lstat().st_uid == os.getuid()
+            if is_ours and owner is not None and owner.is_gone():
+                rmtree(left, ignore_errors=True)
 
 
 def bytes_of(tensor: torch.Tensor) -> memoryview:

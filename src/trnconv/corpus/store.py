@@ -35,7 +35,7 @@ class Folder:
         """A file's bytes; None if there is none."""
         fs, path = self._at(name)
         try:
-            data: bytes = fs.cat_file(path)
+            data: bytes = fs.cat_file(path, **_one_request(fs))
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -143,6 +143,11 @@ class Folder:
             f"{what} {self.url}/{name}: {error}.{full} Set it right and run the same command"
             " again; what is done stays done."
         )
+
+
+def _one_request(fs: Any) -> dict[str, int]:
+    """An option for S3: parts at a time would need a request for the size first."""
+    return {"max_concurrency": 1} if hasattr(fs, "call_s3") else {}
 
 
 def _created(make: Any) -> bool:

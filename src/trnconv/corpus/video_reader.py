@@ -18,11 +18,15 @@ from numpy.typing import NDArray
 from trnconv.corpus.buckets import Buckets, Picture, Placement, Unfit
 from trnconv.corpus.limits import Limits
 from trnconv.corpus.needs import needed_for
+from trnconv.corpus.orientation import Orientation, orientation_of
 from trnconv.corpus.rate import at_rate
+from trnconv.corpus.reasons import LARGE
 from trnconv.errors import TrnconvError
 
 Pixels = NDArray[np.uint8]
 RGB = 3  # bytes of a pixel
+_HDR = {16: "PQ", 18: "HLG"}  # transfer curves, as ITU-T H.273 numbers them
+_WIDEST = 16  # of a pixel: anamorphic video has up to 2
 FORMATS = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpeg,mpegvideo,mpegts"  # FFmpeg's names
 
 
@@ -97,7 +101,7 @@ def _windows(container: Any, asked: VideoRequest, take: Any) -> tuple[tuple[Wind
     longest = asked.buckets.longest
     starts: list[float] = []
     picture, count = None, 0
-    frames = _frames(container.decode(stream), asked)
+    frames = _frames(_sound(container.decode(stream), asked.limits), asked, stream)
     for number, (time, pixels) in enumerate(islice(frames, longest * asked.windows)):
         if number % longest == 0:
             starts.append(time)
@@ -127,27 +131,35 @@ def _cut_to_buckets(
     return tuple(made)
 
 
-def _frames(decoded: Iterator[Any], asked: VideoRequest) -> Iterator[tuple[float, Pixels]]:
+def _frames(
+    sound: Iterator[Any], asked: VideoRequest, stream: Any
+) -> Iterator[tuple[float, Pixels]]:
     """Times and pixels of sound frames, at the rate asked for."""
-    sound = (_sound(frame, number, asked) for number, frame in enumerate(decoded))
     if asked.fps is None:
-        return _placed(((float(frame.time or 0.0), frame) for frame in sound), asked.buckets)
+        return _placed(((float(frame.time or 0.0), frame) for frame in sound), asked, stream)
     timed = ((time, (time, frame)) for frame in sound for time in (_time(frame),))
-    return _placed(at_rate(timed, asked.fps), asked.buckets)
+    return _placed(at_rate(timed, asked.fps), asked, stream)
 
 
 def _require_small(picture: Any, limits: Limits) -> None:
     if picture.width * picture.height > limits.frame_pixels:
         raise BadVideoError(
-            f"{picture.height}x{picture.width} pixels: a frame has at most {limits.frame_pixels}"
+            f"{LARGE}: {picture.height}x{picture.width} pixels: a frame has at most"
+            f" {limits.frame_pixels}"
         )
 
 
-def _sound(frame: Any, number: int, asked: VideoRequest) -> Any:
-    if frame.is_corrupt:
-        raise BadVideoError(f"frame {number} is damaged")
-    _require_small(frame, asked.limits)
-    return frame
+def _sound(frames: Iterator[Any], limits: Limits) -> Iterator[Any]:
+    """Frames that are what RGB can show; anything else would be encoded wrong without a word."""
+    for number, frame in enumerate(frames):
+        if frame.is_corrupt:
+            raise BadVideoError(f"frame {number} is damaged")
+        if frame.interlaced_frame:
+            raise BadVideoError(f"frame {number} is interlaced: deinterlace the video first")
+        if (curve := _HDR.get(int(frame.color_trc))) is not None:
+            raise BadVideoError(f"frame {number} is HDR ({curve}): map its tones to SDR first")
+        _require_small(frame, limits)
+        yield frame
 
 
 def _time(frame: Any) -> float:
@@ -157,31 +169,39 @@ def _time(frame: Any) -> float:
 
 
 def _placed(
-    frames: Iterator[tuple[float, Any]], buckets: Buckets
+    frames: Iterator[tuple[float, Any]], asked: VideoRequest, stream: Any
 ) -> Iterator[tuple[float, Pixels]]:
     placement: Placement | Unfit | None = None
-    seen: Picture | None = None
+    seen: tuple[Picture, Orientation] | None = None
     for time, frame in frames:
-        picture = Picture(*_upright(frame.height, frame.width, frame.rotation))
-        if picture != seen:
-            if seen is not None:
-                raise BadVideoError(f"its picture changes from {seen} to {picture} pixels")
-            seen, placement = picture, buckets.place(picture)
+        way = orientation_of(frame)
+        if way is None:
+            raise BadVideoError("its display matrix does more than to turn or mirror it")
+        picture = way.shown(_square(frame, stream.sample_aspect_ratio))
+        if seen is None:
+            _require_small(picture, asked.limits)
+            seen, placement = (picture, way), asked.buckets.place(picture)
+        if (picture, way) != seen:
+            raise BadVideoError(f"its picture changes from {seen[0]} to {picture} pixels")
         if isinstance(placement, Unfit):
             raise BadVideoError(placement.reason)
         assert placement is not None
-        yield time, _cut(frame, placement)
+        yield time, _cut(frame, placement, way)
 
 
-def _upright(height: int, width: int, rotation: int) -> tuple[int, int]:
-    return (width, height) if rotation % 180 else (height, width)
+def _square(frame: Any, aspect: Any) -> Picture:
+    """A frame's picture if its pixels were as wide as high; `aspect` is how wide they are."""
+    if not aspect or aspect == 1:
+        return Picture(frame.height, frame.width)
+    if not 1 / _WIDEST <= aspect <= _WIDEST:
+        raise BadVideoError(f"pixels {float(aspect):g} times as wide as high")
+    return Picture(frame.height, max(1, round(frame.width * aspect)))
 
 
-def _cut(frame: Any, placement: Placement) -> Pixels:
+def _cut(frame: Any, placement: Placement, way: Orientation) -> Pixels:
     """One frame in RGB, scaled, turned upright and cut to its bucket."""
-    size = placement.scaled
-    height, width = _upright(size.height, size.width, frame.rotation)
-    scaled = frame.reformat(width, height, "rgb24", interpolation="BICUBIC").to_ndarray()
-    turned = np.rot90(scaled, frame.rotation // 90)
+    size = way.stored(placement.scaled)
+    scaled = frame.reformat(size.width, size.height, "rgb24", interpolation="BICUBIC").to_ndarray()
     bottom, right = placement.top + placement.bucket.height, placement.left + placement.bucket.width
-    return np.ascontiguousarray(turned[placement.top : bottom, placement.left : right])
+    upright = way.upright(scaled)
+    return np.ascontiguousarray(upright[placement.top : bottom, placement.left : right])

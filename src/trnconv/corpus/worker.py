@@ -22,6 +22,7 @@ from trnconv.corpus.metrics import ShardMetrics, Stopwatch, now, worker_name
 from trnconv.corpus.shard_outcome import ShardOutcome, disk_in_words
 from trnconv.corpus.shards import Shard
 from trnconv.corpus.termination import terminated_in_order
+from trnconv.corpus.unread import Unread
 from trnconv.corpus.video_reader import BadVideoError
 
 Result = tuple[Clip, "DecodedVideo | BadVideoError"]
@@ -34,6 +35,7 @@ class Worker:
         self.name = announce(job)
         self._job = job
         self._readers = _DecoderThreads(job)
+        self._unread = Unread(job.terms.most_unread)
 
     def encode(self, shard: Shard) -> ShardMetrics | None:
         """Encode a shard, write its files and then its record.
@@ -47,7 +49,7 @@ class Worker:
             if self._job.folder.read(record_name(shard)) is not None:
                 return None
             work = _ShardWork(self._job, self._encoder, shard, lease)
-            work.run(self._readers)
+            work.run(self._readers, self._unread)
             metrics = work.metrics(self.name)
             self._job.folder.write(f"metrics/{shard.key}.json", metrics.to_json().encode())
         return metrics
@@ -73,6 +75,7 @@ def announce(job: Job) -> str:
 
 def job_encoder(job: Job) -> Encoder:
     """A job's model; a TrnconvError if its weights are others than those of the first worker."""
+    job.require_versions()  # others on this machine than where the run was started are refused here
     encoder = Encoder(job.encoder)
     job.claim_weights(encoder.weights_sha256)
     return encoder
@@ -123,15 +126,16 @@ class _ShardWork:
     def __init__(self, job: Job, encoder: Encoder, shard: Shard, lease: Lease) -> None:
         self._job, self._encoder, self._shard, self._lease = job, encoder, shard, lease
         self._watch = Stopwatch()
-        self._outcome = ShardOutcome(job.folder, shard)
-        self._frames = self._pixels = self._bytes = 0
+        self._outcome = ShardOutcome(job.folder, shard, job.encoder.tensors)
+        self._clips = self._bad = self._frames = self._pixels = self._bytes = 0
         self._started, self._seconds, self._cpu = now(), 0.0, 0.0
 
-    def run(self, readers: _DecoderThreads) -> None:
+    def run(self, readers: _DecoderThreads, unread: Unread) -> None:
         start, cpu_start = perf_counter(), process_time()
         with ExitStack() as kept, ThreadPoolExecutor(1) as keeper:
             kept.callback(self._outcome.close)
-            results = readers.read([clip for clip in self._shard.clips if self._is_safe(clip)])
+            clips = [clip for clip in self._shard.clips if not self._outcome.has(clip.id)]
+            results = readers.read([clip for clip in clips if self._is_safe(clip)])
             keeping: deque[Future[None]] = deque()
             while True:
                 with self._watch.on("waiting"):
@@ -139,13 +143,18 @@ class _ShardWork:
                 if result is None:
                     break
                 with self._watch.on("encoding"):
-                    keeping.append(keeper.submit(self._outcome.keep, self._encoded(*result)))
+                    ended = self._encoded(*result)
+                self._outcome.counted(ended, unread)
+                keeping.append(keeper.submit(self._outcome.keep, ended))
                 while len(keeping) > 1:  # one clip's latents wait to be kept, not more
                     keeping.popleft().result()
+            unread.require_few()
             with self._watch.on("writing"):
                 while keeping:
                     keeping.popleft().result()
-                self._bytes = self._outcome.commit(self._encoder.weights_sha256)
+                self._bytes = self._outcome.commit(
+                    self._encoder.weights_sha256, self._job.require_versions()
+                )
         self._seconds, self._cpu = perf_counter() - start, process_time() - cpu_start
 
     def metrics(self, worker: str) -> ShardMetrics:
@@ -153,8 +162,8 @@ class _ShardWork:
         return ShardMetrics(
             shard=self._shard.name,
             worker=worker,
-            clips=len(self._shard.clips) - self._outcome.bad,
-            bad=self._outcome.bad,
+            clips=self._clips,
+            bad=self._bad,
             frames=self._frames,
             pixels=self._pixels,
             file_bytes=self._bytes,
@@ -172,6 +181,7 @@ class _ShardWork:
         deaths = self._lease.deaths[clip.id]
         if deaths < self._job.limits.deaths:
             return True
+        self._bad += 1
         self._outcome.keep(ClipLatents(clip.id, reason=dead_of(deaths)))
         return False
 
@@ -180,6 +190,8 @@ class _ShardWork:
         if not isinstance(video, BadVideoError):
             self._lease.note(clip.id)
         ended = clip_latents(self._encoder, clip.id, video)
+        self._clips += not ended.reason
+        self._bad += bool(ended.reason)
         self._frames += ended.frames
         self._pixels += ended.pixels
         return ended

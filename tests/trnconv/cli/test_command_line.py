@@ -194,3 +194,14 @@ def test_flags_are_shown_without_a_value():
     shown = run("plan", "--help").stdout
     assert "--json" in shown
     assert "<bool>" not in shown
+
+
+@pytest.mark.ray
+def test_names_of_files_do_not_reach_the_terminal_as_they_are(tmp_path):
+    (tmp_path / "a\x1b]0;PWNED\x07\x1b[2Jb.mp4").write_bytes(b"x")
+    out = str(tmp_path / "out")
+    few = ["--reduced", "--random-weights", "--size", "32x32", "--frames", "5"]
+    result = run("encode", str(tmp_path), "--out", out, "--model", "wan2.1", *few)
+    assert "set aside: " in result.stdout
+    assert "a\\x1b]0;PWNED\\x07\\x1b[2Jb.mp4" in result.stdout
+    assert "\x1b" not in result.stdout + result.stderr

@@ -2,6 +2,9 @@
 
 import pytest
 
+from trnconv.cli.refusals import in_words
+from trnconv.errors import TrnconvError
+
 pytestmark = pytest.mark.cli
 
 SMALL = "--channels 16:24 --kernel 3x3 --size 12x20 --padding 1"
@@ -111,3 +114,10 @@ def test_bad_command_lines_are_refused_in_words(run, tmp_path, monkeypatch, line
     kept = sorted(path.name for path in tmp_path.iterdir())
     assert [name for name in kept if name != "cache"] == ["file.txt", "folder"]
     assert (tmp_path / "file.txt").read_text() == "neither plans nor constants"
+
+
+def test_names_in_a_refusal_do_not_reach_the_terminal_as_they_are(capsys):
+    """A file may be called so that it renames the window, or writes over what was printed."""
+    in_words(TrnconvError("x\x1b]0;PWNED\x07\x1b[2J\rb\u202e.mp4\nsecond \udcff line"))
+    shown = capsys.readouterr().err
+    assert shown == ("trnconv: x\\x1b]0;PWNED\\x07\\x1b[2J\\rb\\u202e.mp4\nsecond \\udcff line\n")

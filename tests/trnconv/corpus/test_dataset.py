@@ -2,12 +2,15 @@
 
 import json
 from collections import Counter
+from shutil import copytree
 
 import pytest
 
 from corpus_videos import write_corpus
+from latent_corpus import write_latents
 from trnconv.corpus import Buckets, EncoderSettings, Engine, Job, LatentDataset, Picture, start
 from trnconv.corpus.manifest import read_rows
+from trnconv.corpus.store import Folder
 from trnconv.errors import TrnconvError
 
 pytestmark = pytest.mark.ray
@@ -129,10 +132,40 @@ def test_a_stream_goes_on_where_it_stopped(out, stop):
 
 
 def test_batches_never_mix_buckets(out):
-    batches = list(LatentDataset(out).stream(batch=2))
-    assert sum(len(batch["key"]) for batch in batches) == 16
+    batches = list(LatentDataset(out).stream(batch=5))
     assert all(len(set(batch["bucket"])) == 1 for batch in batches)
-    assert {len(batch["key"]) for batch in batches} == {1, 2}
+    assert sorted(len(batch["key"]) for batch in batches) == [2, 4, 5, 5]
+
+
+def test_what_lies_side_by_side_in_a_store_is_one_request(tmp_path, monkeypatch):
+    import fsspec
+
+    memory, ranges = fsspec.filesystem("memory"), []
+    for path in write_latents(tmp_path, segments=1, files=1).rglob("*.*"):
+        memory.pipe_file(f"/requests-test/{path.relative_to(tmp_path)}", path.read_bytes())
+    read = Folder.read_range
+    monkeypatch.setattr(Folder, "read_range", lambda *args: ranges.append(args[2:]) or read(*args))
+    stored = LatentDataset("memory://requests-test", verify=True)
+    assert [len(batch["key"]) for batch in stored.stream(seed=None, batch=5)] == [5]
+    assert len(ranges) == 2  # a header, and all of them
+    assert len(keys(stored.stream())) == 5
+    assert len(ranges) == 7  # mean and logvar of each, at random
+
+
+def test_what_has_changed_since_it_was_encoded_is_noticed_when_asked(encoded, tmp_path):
+    folder = tmp_path / "rot"
+    copytree(encoded, folder)
+    checked = LatentDataset(str(folder), verify=True)
+    assert len([checked[number] for number in range(len(checked))]) == 16
+    path = min(folder.rglob("*.safetensors"))
+    data = bytearray(path.read_bytes())
+    data[-5] ^= 1
+    path.write_bytes(data)
+    assert len(list(LatentDataset(str(folder)).stream())) == 16  # and says nothing
+    words = rf"{path.name}: the latents of \w+ have SHA-256 .*Remove it and run the encoding again"
+    for read in (lambda: list(checked.stream()), lambda: [checked[n] for n in range(16)]):
+        with pytest.raises(TrnconvError, match=words):
+            read()
 
 
 def test_what_is_not_there_or_broken_is_refused_in_words(encoded, tmp_path):

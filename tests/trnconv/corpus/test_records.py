@@ -92,8 +92,8 @@ def test_a_segments_rows_have_what_a_trainer_asks_for():
 
 def test_totals_are_summed_over_segments():
     totals = {
-        "000001": totals_of([record(1000)], 1),
-        "000000": totals_of([record(0), record(1)], 1),
+        "000001": totals_of([record(1000)], b"rows"),
+        "000000": totals_of([record(0), record(1)], b"rows"),
     }
     made = overview({"fps": 16}, ("mean",), totals)
     assert (made["clips"], made["windows"], made["set_aside"]) == (3, 6, 3)
@@ -111,7 +111,7 @@ def test_a_file_that_is_no_manifest_is_refused_in_words(data):
 
 def test_shards_of_two_sets_of_weights_make_no_manifest():
     with pytest.raises(TrnconvError, match="2 different sets of weights"):
-        totals_of([record(), record(1, weights="w2")], 1)
-    totals = {str(n): totals_of([record(n, weights=f"w{n}")], 1) for n in (1, 2)}
+        totals_of([record(), record(1, weights="w2")], b"rows")
+    totals = {str(n): totals_of([record(n, weights=f"w{n}")], b"rows") for n in (1, 2)}
     with pytest.raises(TrnconvError, match="2 different sets of weights"):
         overview({}, ("mean",), totals)

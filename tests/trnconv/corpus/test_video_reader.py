@@ -1,11 +1,15 @@
 """Listings and videos, on files made here: what is found, read, and set aside."""
 
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
+from benchmarks.corpus_store import StandIn
 from corpus_videos import write_corpus, write_video
+from http_videos import HttpVideos, free_port
+from trnconv.corpus import video_file
 from trnconv.corpus.buckets import Buckets, Picture
 from trnconv.corpus.clips import Clip, clip_of
 from trnconv.corpus.listing import list_clips
@@ -141,3 +145,130 @@ def test_files_that_are_no_fit_are_bad_too(tmp_path):
         read_pixels(tmp_path / "short.mp4", SQUARE)
     with pytest.raises(BadVideoError, match="32x32 pixels: no bucket of 64x64"):
         read_pixels(tmp_path / "small.mp4", SQUARE)
+
+
+def write_marked(path, *, matrix=None, aspect=None, options=None):
+    """9 frames whose quarters are black, red, green and blue, with what is said of them."""
+    import av
+
+    pixels = np.zeros((64, 96, 3), np.uint8)
+    pixels[:32, 48:, 0] = pixels[32:, :48, 1] = pixels[32:, 48:, 2] = 255
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("libx264" if options else "mpeg4", rate=16)
+        stream.width, stream.height, stream.pix_fmt = 96, 64, "yuv420p"
+        stream.options = options or {}
+        if aspect:
+            stream.codec_context.sample_aspect_ratio = Fraction(aspect)
+        if matrix:
+            stream.set_display_matrix((*matrix[:2], 0, *matrix[2:], 0, 0, 0, 1 << 30))
+        for _ in range(9):
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, format="rgb24")))
+        container.mux(stream.encode())
+    return path
+
+
+def corners(pixels):
+    """Which of black, red, green and blue is at the top left, top right, and below."""
+    frame = pixels[0].astype(int)
+    height, width = frame.shape[:2]
+    names = ""
+    for row, column in ((1, 1), (1, 3), (3, 1), (3, 3)):
+        color = frame[row * height // 4, column * width // 4]
+        names += "krgb"[0 if color.max() < 100 else 1 + int(color.argmax())]
+    return names
+
+
+WHOLE = 1 << 16
+TURNS = {
+    (WHOLE, 0, 0, WHOLE): ("krgb", (64, 96)),
+    (-WHOLE, 0, 0, WHOLE): ("rkbg", (64, 96)),
+    (WHOLE, 0, 0, -WHOLE): ("gbkr", (64, 96)),
+    (-WHOLE, 0, 0, -WHOLE): ("bgrk", (64, 96)),
+    (0, WHOLE, WHOLE, 0): ("kgrb", (96, 64)),
+    (0, WHOLE, -WHOLE, 0): ("gkbr", (96, 64)),
+    (0, -WHOLE, WHOLE, 0): ("rbkg", (96, 64)),
+    (0, -WHOLE, -WHOLE, 0): ("brgk", (96, 64)),
+}
+
+
+@pytest.mark.parametrize("matrix", TURNS)
+def test_a_video_is_turned_and_mirrored_as_its_matrix_says(tmp_path, matrix):
+    """x' = a x + c y, y' = b x + d y, with y downwards."""
+    path = write_marked(tmp_path / "v.mp4", matrix=matrix)
+    names, size = TURNS[matrix]
+    pixels = read_pixels(path, Buckets((Picture(64, 96), Picture(96, 64)), (9,), fit="exact"))
+    assert (corners(pixels), pixels.shape[1:3]) == (names, size)
+
+
+@pytest.mark.parametrize(
+    "matrix", [(0, 0, 0, 0), (46340, -46340, 46340, 46340), (WHOLE, 1, 0, WHOLE), (WHOLE, 0, 0, 0)]
+)
+def test_a_matrix_that_does_anything_else_is_refused(tmp_path, matrix):
+    path = write_marked(tmp_path / "v.mp4", matrix=matrix)
+    with pytest.raises(BadVideoError, match="its display matrix does more"):
+        read_pixels(path, Buckets((Picture(64, 96), Picture(96, 64)), (9,)))
+
+
+def test_pixels_that_are_not_square_are_made_so(tmp_path):
+    buckets = Buckets((Picture(64, 96), Picture(64, 192), Picture(64, 48)), (9,), fit="exact")
+    for aspect, width in (("1", 96), ("2", 192), ("1/2", 48)):
+        path = write_marked(tmp_path / f"{width}.mp4", aspect=aspect)
+        pixels = read_pixels(path, buckets)
+        assert (corners(pixels), pixels.shape[2]) == ("krgb", width)
+    path = write_marked(tmp_path / "turned.mp4", aspect="2", matrix=(0, WHOLE, -WHOLE, 0))
+    assert read_pixels(path, Buckets((Picture(192, 64),), (9,), fit="exact")).shape[1] == 192
+    path = write_marked(tmp_path / "strange.mp4", aspect="20")
+    with pytest.raises(BadVideoError, match="pixels 20 times as wide as high"):
+        read_pixels(path, buckets)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("interlaced=1", "frame 0 is interlaced"),
+        ("transfer=smpte2084:colorprim=bt2020:colormatrix=bt2020nc", r"frame 0 is HDR \(PQ\)"),
+        ("transfer=arib-std-b67:colorprim=bt2020:colormatrix=bt2020nc", r"is HDR \(HLG\)"),
+    ],
+)
+def test_what_rgb_cannot_show_is_refused(tmp_path, options, words):
+    flags = {"flags": "+ildct+ilme"} if "interlaced" in options else {}
+    path = write_marked(tmp_path / "v.mp4", options={"x264-params": options, **flags})
+    with pytest.raises(BadVideoError, match=words):
+        read_pixels(path, Buckets((Picture(64, 96),), (5,)))
+
+
+def test_every_key_of_s3_that_is_called_like_a_video_is_listed():
+    keys = ("clips/a.mp4", "clips//double.mp4", "clips/a/./b.mp4", "clips/../up.mp4")
+    with StandIn() as store:
+        for key in (*keys, "clips/notes.txt", "clips/folder.mp4/", "clipsandmore/c.mp4"):
+            store.put(key, b"x")
+        store.requests.clear()
+        found = list_clips([f"{store.url}/clips/"])
+        assert {clip.url for clip in found} == {f"{store.url}/{key}" for key in keys}
+        assert all(clip.version.startswith("1-") for clip in found)
+        assert len(list_clips([store.url])) == 5
+        with pytest.raises(TrnconvError, match="no such file, folder or prefix"):
+            list_clips([f"{store.url}/nothing"])
+
+
+def test_a_store_that_does_not_answer_has_no_missing_folders(monkeypatch):
+    dead = f"http://127.0.0.1:{free_port()}"
+    monkeypatch.setattr(video_file, "WAITS_S", ())
+    with pytest.raises(TrnconvError, match="unreachable"):
+        list_clips([f"{dead}/all.txt"])
+    assert list_clips([f"{dead}/a.mp4"]) == (clip_of(f"{dead}/a.mp4"),)
+    with HttpVideos(b"a.mp4\nb.mp4\n") as web:
+        assert len(list_clips([f"{web.url}/nolength.txt"])) == 2
+
+    def fails(*_, **__):
+        raise RuntimeError("no route")
+
+    monkeypatch.setattr("fsspec.implementations.memory.MemoryFileSystem.exists", fails)
+    with pytest.raises(TrnconvError, match=r"listing memory://x: RuntimeError: no route"):
+        list_clips(["memory://x"])
+
+
+@pytest.mark.parametrize("source", ["ftp://host/clips", "github://x/y", "nothing://x"])
+def test_a_protocol_that_no_store_is_for_is_refused_in_words(source):
+    with pytest.raises(TrnconvError, match=r"cannot be opened by an address alone|no store is"):
+        list_clips([source])

@@ -21,7 +21,7 @@ class Engine:
     name: str = "local"
     workers: int = 1  # of Ray; torchrun has its own --nproc-per-node
     neuron_cores: int = 0  # that each worker of Ray owns
-    address: str | None = None  # of a Ray cluster; None starts one on this machine
+    address: str | None = None  # of a Ray cluster; None: RAY_ADDRESS, else one is started here
 
     def __post_init__(self) -> None:
         if self.name not in ENGINES:

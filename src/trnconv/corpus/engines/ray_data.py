@@ -39,6 +39,7 @@ from trnconv.errors import TrnconvError
 from trnconv.records import from_json, to_json
 
 _LOOPBACK = "127.0.0.1"
+_HERE = "local"  # Ray's word for a cluster that is started on this machine
 _SEGMENTS = 2  # whose open shards are in a dataset: the driver holds no whole plan
 _CLIPS_PER_TASK = 8  # of one shard: what Ray decodes again if a machine is lost
 _WORKERS_PER_KEEPER = 8  # a keeper writes and hashes what so many encode
@@ -53,7 +54,7 @@ class Cluster:
 
     workers: int
     neuron_cores: int = 0
-    address: str | None = None
+    address: str | None = None  # None: RAY_ADDRESS, or a cluster that is started here
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,7 @@ def decoded_clips(rows: Any, job: Job, keepers: Keepers) -> Iterator[Any]:
         rows[name].to_pylist() for name in ("segment", "shard", "first", "last")
     )
     try:
+        job.require_versions()  # another FFmpeg on this machine is refused here
         segment = from_json(Segment, json.loads(said))
         for clip in keepers.ask(number, "clips", segment, number, first, last):
             video = _decoded(clip.url, job.reading)
@@ -257,7 +259,8 @@ def _resources(cluster: Cluster) -> dict[str, Any]:
 def _connected(cluster: Cluster, readers: int) -> Iterator[Any]:
     """Ray, connected to the cluster named, else started here: on loopback, without a dashboard."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anyone
-    if cluster.address is None:
+    address = cluster.address or os.environ.get("RAY_ADDRESS") or _HERE  # as Ray's own commands
+    if address == _HERE:
         # Ray's switch for systems whose firewalls ask about every listener: loopback is this
         # machine's address then. Without it, Ray replaces 127.0.0.1 by an address others reach.
         os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
@@ -266,8 +269,9 @@ def _connected(cluster: Cluster, readers: int) -> Iterator[Any]:
         import ray.data
 
     quiet = {"log_to_driver": False, "logging_level": logging.WARNING}
-    if cluster.address is None:
+    if address == _HERE:
         ray.init(
+            address=_HERE,
             num_cpus=cluster.workers * (1 + readers) + 1,  # one more for Ray Data's own tasks
             include_dashboard=False,
             _node_ip_address=_LOOPBACK,
@@ -275,13 +279,26 @@ def _connected(cluster: Cluster, readers: int) -> Iterator[Any]:
         )
         _require_loopback(ray)
     else:
-        ray.init(address=cluster.address, **quiet)
+        _join(ray, address, quiet)
     ray.data.DataContext.get_current().enable_progress_bars = False
     logging.getLogger("ray.data").setLevel(logging.WARNING)
     try:
         yield ray
     finally:
         ray.shutdown()
+
+
+def _join(ray: Any, address: str, quiet: dict[str, Any]) -> None:
+    """Connect to a cluster; a TrnconvError if there is none at the address."""
+    try:
+        ray.init(address=address, **quiet)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        said = str(error).strip().splitlines() or [type(error).__name__]
+        raise TrnconvError(
+            f"no Ray cluster at {address}: {said[0]} The address is that of --ray-address, or of"
+            f" RAY_ADDRESS in the environment. Start the cluster, or give --ray-address {_HERE} to"
+            " have one started on this machine."
+        ) from error
 
 
 def _require_loopback(ray: Any) -> None:

@@ -21,6 +21,7 @@ from trnconv.corpus.metrics import ShardMetrics, shared, worker_name
 from trnconv.corpus.plan import Segment, read_segment
 from trnconv.corpus.shard_outcome import ShardOutcome, disk_in_words
 from trnconv.corpus.shards import Shard
+from trnconv.corpus.unread import Unread
 from trnconv.errors import TrnconvError
 
 
@@ -42,6 +43,7 @@ class ShardKeeper:
         self._job, self._workers = job, workers
         self._starts: Counter[str] = Counter()
         self._lock = Lock()
+        self._unread = Unread(job.terms.most_unread)
         self._shards: dict[int, ShardInHand | None] = {}  # None: whole now, or another's
         self._committer = ThreadPoolExecutor(1)  # so that nobody's clip waits for an upload
         self._commits: list[Future[ShardMetrics]] = []
@@ -58,7 +60,10 @@ class ShardKeeper:
             if number not in self._shards:
                 self._shards[number] = self._claimed(segment, number)
             held = self._shards[number]
-        return held.shard.clips[first:last] if held is not None else ()
+        if held is None:
+            return ()
+        clips = held.shard.clips[first:last]
+        return tuple(clip for clip in clips if not held.outcome.has(clip.id))
 
     def begin(self, number: int, name: str) -> str | None:
         """Note that a worker has a clip in hand; "" if it may be encoded, else why not.
@@ -81,10 +86,12 @@ class ShardKeeper:
             if held is None or held.outcome.has(ended.id):
                 return
             held.parts.append(part)
+            held.outcome.counted(ended, self._unread)
         with disk_in_words():
             held.outcome.keep(ended)
         with self._lock:
             if held.outcome.is_whole() and self._shards.get(number) is held:
+                self._unread.require_few()
                 self._shards[number] = None
                 self._commits.append(self._committer.submit(self._commit, held, weights_sha256))
 
@@ -126,13 +133,13 @@ class ShardKeeper:
             stack.enter_context(lease.held())
             if folder.read(record_name(shard)) is not None:
                 return None
-            outcome = ShardOutcome(folder, shard)
+            outcome = ShardOutcome(folder, shard, self._job.encoder.tensors)
             stack.callback(outcome.close)
             return ShardInHand(shard, lease, outcome, stack.pop_all())
 
     def _commit(self, held: ShardInHand, weights_sha256: str) -> ShardMetrics:
         with held.held, disk_in_words():
-            held.outcome.commit(weights_sha256)
+            held.outcome.commit(weights_sha256, self._job.require_versions())
             metrics = shared(held.parts)
             name = f"metrics/{held.shard.key}.json"
             self._job.folder.write(name, metrics.to_json().encode())

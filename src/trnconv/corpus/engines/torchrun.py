@@ -1,9 +1,9 @@
 """Under torchrun, or any launcher that sets RANK and WORLD_SIZE: each rank begins at its own place.
 
-Rank 0 plans; the others wait for its plan and list nothing. After that nobody waits for anybody
-but at the very end: a rank that finds nothing more to do watches those shards that others have in
-hand, and takes over what they leave. torchrun itself ends all ranks when one dies; started again,
-with --max-restarts or by hand, they go on.
+Rank 0 plans; the others wait for its plan, and list nothing unless none comes for a minute. After
+that nobody waits for anybody but at the very end: a rank that finds nothing more to do watches
+those shards that others have in hand, and takes over what they leave. torchrun itself ends all
+ranks when one dies; started again, with --max-restarts or by hand, they go on.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Rank:
 
     rank: int
     world: int
-    launch: str = ""  # the same for all of them, and for no other launch; "" if it cannot be told
+    launch: str = ""  # the same for all of them; a later launch may have the same, too
 
     @property
     def start(self) -> float:
@@ -40,7 +40,7 @@ def place() -> Rank:
 
 
 def _launch() -> str:
-    """A launch has an id, or a port of its own; an AWS Batch array can be given TRNCONV_RUN_ID."""
+    """A launch has an id, or a port; who starts two at a time gives each a TRNCONV_RUN_ID."""
     if not os.environ.get("TRNCONV_RUN_ID") and not os.environ.get("MASTER_PORT"):
         return ""
     said = "\n".join(os.environ.get(name, "") for name in _LAUNCH)

@@ -13,13 +13,16 @@ import time
 from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from corpus_videos import spoil, write_corpus
 from processes import descendants, kill, listeners, parents, wait_until
 from trnconv.corpus.clips import clip_of
+from trnconv.corpus.engines import ray_data
 from trnconv.corpus.manifest import read_rows
+from trnconv.errors import TrnconvError
 from yardstick import limit_s
 
 pytestmark = pytest.mark.ray
@@ -425,3 +428,39 @@ def test_workers_are_as_fast_as_the_cores_allow(undisturbed, loop_before, corpus
             f"not a quiet machine: the loop had {own_core:.0%} of a core, drift {drift:.0%}"
         )
     assert rate * loop_s >= 0.9 * cores
+
+
+class DeadRay:
+    """Ray without a cluster: it notes how it is asked to connect."""
+
+    def __init__(self):
+        self.said = []
+
+    def init(self, **options):
+        self.said.append(options.get("address"))
+        raise ConnectionError("nobody there\nand more")
+
+
+@pytest.mark.parametrize(
+    ("option", "variable", "wanted"),
+    [
+        (None, "10.0.0.1:6379", "10.0.0.1:6379"),
+        ("auto", "10.0.0.1:6379", "auto"),
+        ("local", "10.0.0.1:6379", "local"),
+        (None, "", "local"),
+    ],
+)
+def test_the_address_is_the_options_else_the_environments(monkeypatch, option, variable, wanted):
+    """With RAY_ADDRESS set, Ray refused to start one here, with a traceback."""
+    dead = DeadRay()
+    data = SimpleNamespace()
+    monkeypatch.setitem(sys.modules, "ray", dead)
+    monkeypatch.setitem(sys.modules, "ray.data", data)
+    monkeypatch.setenv("RAY_ADDRESS", variable)
+    monkeypatch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+    refusal = ConnectionError if wanted == "local" else TrnconvError
+    words = "nobody there" if wanted == "local" else f"no Ray cluster at {wanted}: nobody there"
+    cluster = ray_data.Cluster(1, address=option)
+    with pytest.raises(refusal, match=words), ray_data._connected(cluster, 1):
+        pass
+    assert dead.said == [wanted]
