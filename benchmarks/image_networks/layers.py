@@ -84,7 +84,7 @@ class Sketch:
     end: Epilogue = PLAIN_END  # of layers that say nothing else
     layers: list[ImageLayer] = field(default_factory=list)
 
-    def conv(  # noqa: PLR0913 (what tells one convolution from another)
+    def conv(
         self,
         name: str,
         x: Planes,

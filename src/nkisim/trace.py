@@ -86,7 +86,7 @@ class Instruction:
         *("after", "engine", "index", "loop", "name", "op", "options", "reads", "site", "writes"),
     )
 
-    def __init__(  # noqa: PLR0913, PLR0917 (a record, made once an instruction on the hot path)
+    def __init__(
         self,
         index: int,
         op: str,

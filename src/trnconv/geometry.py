@@ -150,7 +150,7 @@ class TransposedShape(NKIObject):
         return self.batch * self.c_in * (self.c_out // self.groups) * taps * positions
 
 
-def transposed_shape(  # noqa: PLR0913 (torch's own arguments)
+def transposed_shape(
     x_shape: Sequence[int],
     w_shape: Sequence[int],
     *,

@@ -37,7 +37,7 @@ class Allocation:
         "start_partition",
     )
 
-    def __init__(  # noqa: PLR0913, PLR0917 (a record)
+    def __init__(
         self,
         index: int,
         name: str,

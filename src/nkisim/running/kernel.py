@@ -169,7 +169,7 @@ def simulate(
     return Simulated(wrapped, target=target, lnc=lnc, rules=rules)
 
 
-def run(  # noqa: PLR0913 (options that have nothing to do with each other)
+def run(
     kernel: Any,
     *args: Any,
     target: str | Machine | None = None,

@@ -80,7 +80,7 @@ def conv3d(  # noqa: PLR0913, PLR0917 (nki-library's signature)
     return on.convolution(call, x_in, filters, bias, residuals_in)
 
 
-def conv1d(  # noqa: PLR0913, PLR0917 (nki-library's signature)
+def conv1d(  # noqa: PLR0913 (nki-library's signature)
     x_in: Any,
     filters: Any,
     bias: Any = None,

@@ -128,7 +128,7 @@ def _in_five_dimensions(launch: LaunchOptions, shape: ConvShape) -> LaunchOption
     return replace(launch, residual=launch.residual.reshape(sizes))
 
 
-def convolve_pieces(  # noqa: PLR0913 (torch's own arguments, and where to run)
+def convolve_pieces(
     pieces: Sequence[Array],
     w: Array,
     bias: Array | None = None,

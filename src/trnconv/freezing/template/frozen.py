@@ -20,7 +20,7 @@ _CLASS = "@"
 _images: dict[tuple[int, str, str], tuple[Any, Any, tuple[Tensor, ...]]] = {}
 
 
-def conv3d(  # noqa: PLR0913, PLR0917 (torch's arguments, and what was frozen)
+def conv3d(  # noqa: PLR0913 (torch's arguments, and what was frozen)
     x: Tensor | Sequence[Tensor],
     weight: Tensor,
     bias: Tensor | None = None,
