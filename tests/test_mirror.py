@@ -128,10 +128,10 @@ SPANS = {
     "trnconv/neighbours/test_modulation.py": """modulation.kernel modulation.price
         modulation.problem""",
     "trnconv/nkilib/test_forward.py": "call",
-    "trnconv/parallel/test_agreement.py": "linked_group",
+    "trnconv/parallel/test_agreement.py": "comm_group",
     "trnconv/parallel/test_bands.py": "grid rows_read traffic",
     "trnconv/parallel/test_overlap.py": "edge_strips split",
-    "trnconv/parallel/test_shard_layers.py": "differentiable eager halos links watch",
+    "trnconv/parallel/test_shard_layers.py": "differentiable eager comm halos watch",
     "trnconv/parallel/test_shard_models.py": "banded_model forward row_functions",
     "trnconv/planner/test_best_honesty.py": "trnconv.forms.search",
     "trnconv/planner/test_explain.py": "trnconv.runtime.launch_words",

@@ -1,8 +1,8 @@
 """One video on several cores: a model in bands of rows or columns, over torch.distributed."""
 
 from trnconv.parallel.bands import Bands
+from trnconv.parallel.comm_group import Options
 from trnconv.parallel.errors import LostRankError, RanksDifferError
-from trnconv.parallel.linked_group import Options
 from trnconv.parallel.shard import Shards, shard_, unshard_
 from trnconv.parallel.tiles import SharedTiles, share_tiles_
 from trnconv.parallel.traffic import TrafficKind

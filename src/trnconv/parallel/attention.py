@@ -26,10 +26,10 @@ def attention(spread: BandedModel, func: Callable[..., Any], args: Any, kwargs: 
     query, key, value, mask = (
         value_of(named.pop(name, None)) for name in ("query", "key", "value", "attn_mask")
     )
-    ranks, count = spread.links.ranks, query.shape[-2]
+    ranks, count = spread.comm.ranks, query.shape[-2]
     whole = not spread.shares_attention or named.get("is_causal") or count < ranks
     bands = Bands.shared(count, [1.0] * (1 if whole else ranks))
-    start, stop = bands.of(0 if whole else spread.links.rank)
+    start, stop = bands.of(0 if whole else spread.comm.rank)
     heads = query.numel() // (count * query.shape[-1])
     width = query.shape[-1] + value.shape[-1]
     spread.attended[Attended(heads, stop - start, key.shape[-2], width)] += 1
@@ -39,5 +39,5 @@ def attention(spread: BandedModel, func: Callable[..., Any], args: Any, kwargs: 
     if mask is not None and mask.shape[-2] != 1:
         mask = mask.narrow(-2, start, stop - start)
     mixed: Tensor = func(some, key, value, attn_mask=mask, **named)
-    spread.links.module = spread.book.module
-    return gathered(mixed, spread.links, (mixed.dim() - 2,), BandGrid((bands,)))
+    spread.comm.module = spread.book.module
+    return gathered(mixed, spread.comm, (mixed.dim() - 2,), BandGrid((bands,)))

@@ -13,11 +13,11 @@ import torch
 from trnconv.errors import UnsupportedError
 from trnconv.parallel.band_operands import ordered, read_as, sized, sliding_of
 from trnconv.parallel.bands import Interval
+from trnconv.parallel.comm import Comm
 from trnconv.parallel.edge_strips import EdgeStrips, HaloPiece
 from trnconv.parallel.grid import NAMES, BandGrid, MeshCut, Region
 from trnconv.parallel.halos import Halos, Surrounded
 from trnconv.parallel.levels import Levels
-from trnconv.parallel.links import Links
 from trnconv.parallel.overlap import ALWAYS, ASSUMED, AUTO, NEVER, Ways, overlaps
 from trnconv.parallel.rows_read import Reading, Sliding, out_bands, readings_of
 from trnconv.parallel.split import BandLayer, Halves
@@ -49,11 +49,11 @@ class Attended:
 class BandedModel:
     """One model on one rank: what its tensors are bands of, and how to get at the rest."""
 
-    def __init__(self, cut: MeshCut, links: Links, book: Ledger) -> None:
+    def __init__(self, cut: MeshCut, comm: Comm, book: Ledger) -> None:
         self.cut = cut
-        self.links = links
+        self.comm = comm
         self.book = book
-        self.levels = tuple(Levels(at) for at in cut.place(links.rank))  # of each axis
+        self.levels = tuple(Levels(at) for at in cut.place(comm.rank))  # of each axis
         self.gathering: set[str] = set()  # modules that mix all positions
         self.shares_attention = True  # each rank computes some of the queries
         self.attended: Counter[Attended] = Counter()  # by this rank
@@ -61,7 +61,7 @@ class BandedModel:
         self.overlap = AUTO
         self.instance = ASSUMED  # where an overlap has to pay
         self.apart: Counter[Ways] = Counter()  # convolutions that ran while halos travelled
-        self.halos = Halos(cut, links)
+        self.halos = Halos(cut, comm)
         self._whole = 0
         self._is_new = True  # nothing was convolved since the model was called
 
@@ -98,7 +98,7 @@ class BandedModel:
         for dim, (_, total) in zip(self.cut.dims(len(shape)), self.grid(shape).whole, strict=True):
             sizes[dim] = total
         said = f"{tuple(sizes)} with {frames} frames, {dtype}"
-        self.links.state("the call", {"the first input": said})
+        self.comm.state("the call", {"the first input": said})
 
     @property
     def axes(self) -> tuple[int, ...]:
@@ -158,15 +158,15 @@ class BandedModel:
         for level, bands, sliding in zip(self.levels, grid.bands, slidings, strict=True):
             level.add(out_bands(bands, sliding))
         every = readings_of(grid, slidings)
-        own = every[self.links.rank]
+        own = every[self.comm.rank]
         wanted = tuple(tuple(reads.rows for reads in readings) for readings in every)
         mirrored = any(reads.order for readings in every for reads in readings)
         if not mirrored and all(region == grid.of(rank) for rank, region in enumerate(wanted)):
             return read_as(operands, self.cut.axes, operands.pieces, own)
         pieces = self._surrounded(operands.pieces, grid, wanted)
         layer = BandLayer(operands, window, filters, around)
-        halves = Halves.of(layer, self.cut, grid, slidings, self.links.rank)
-        region = wanted[self.links.rank]
+        halves = Halves.of(layer, self.cut, grid, slidings, self.comm.rank)
+        region = wanted[self.comm.rank]
         if halves is not None and (later := self._later(halves, pieces, region)) is not None:
             return replace(operands, later=later)
         joined = self._joined(operands.pieces, pieces, region, own)
@@ -206,7 +206,7 @@ class BandedModel:
         for run in runs:
             first, last = frames.get(run.base, (run.start, run.stop))
             frames[run.base] = (min(first, run.start), max(last, run.stop))
-        self.links.module = self.book.module
+        self.comm.module = self.book.module
         near: dict[Any, Surrounded] = {}
         for run in runs:
             if run.base not in near:
@@ -225,7 +225,7 @@ class BandedModel:
         if self.overlap == NEVER:
             return None
         near = list({id(piece.near): piece.near for piece in pieces}.values())
-        ways = halves.ways(near, region, self.links.ranks, self.instance)
+        ways = halves.ways(near, region, self.comm.ranks, self.instance)
         if self.overlap != ALWAYS and not overlaps(ways):
             return None
         self.apart[ways] += 1

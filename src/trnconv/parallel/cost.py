@@ -21,11 +21,11 @@ from trnconv.observed.groups import operations_of
 from trnconv.observed.operation import ATTENTION
 from trnconv.parallel.banded_model import BandedModel
 from trnconv.parallel.bands import Bands
+from trnconv.parallel.comm import MetaComm, cut_out
 from trnconv.parallel.grid import COLUMNS, ROWS, BandGrid, MeshCut, area
-from trnconv.parallel.links import PaperLinks, cut_out
 from trnconv.parallel.overlap import AUTO, LinkedCore, balance
 from trnconv.parallel.shard import put_on_bands
-from trnconv.parallel.traffic import LinkOffer, TrafficKind
+from trnconv.parallel.traffic import ExchangeKind, TrafficKind
 from trnconv.pytorch import model_builder
 from trnconv.pytorch.estimate import MetaRun, estimate, rewrites_on
 from trnconv.pytorch.patching import patched
@@ -42,7 +42,7 @@ class Part:
     size: Size
     phase: str
     counts: tuple[int, int]  # of bands: down the rows, across the columns
-    offer: LinkOffer = LinkOffer.permute
+    exchange: ExchangeKind = ExchangeKind.permute
     overlap: str = AUTO
 
     @property
@@ -110,7 +110,7 @@ def core_time(part: Part, instance: LinkedCore) -> CoreTime:
         hidden_s=sum(balanced.hidden_ns * times for balanced, times in apart) / _S,
         launches_s=sum(balanced.launches_ns * times for balanced, times in apart) / _S,
         others_s=max(0.0, _others_ns(run, instance) - copies_ns) / _S,
-        received_bytes=spread.links.traffic.received(),
+        received_bytes=spread.comm.traffic.received(),
     )
 
 
@@ -132,14 +132,14 @@ def observed(part: Part, instance: LinkedCore) -> tuple[MetaRun, BandedModel, fl
     rank = max(range(grid.ranks), key=lambda one: _work_of(grid, one))
     rewrites = rewrites_on(instance.machine)
     with torch.no_grad(), patched(model, rewrites=rewrites) as report:
-        links = PaperLinks(None, rank, grid.ranks, part.offer, 0.0, None)
-        spread = BandedModel(cut, links, report.book)
+        comm = MetaComm(None, rank, grid.ranks, part.exchange, 0.0, None)
+        spread = BandedModel(cut, comm, report.book)
         spread.overlap, spread.instance = part.overlap, instance
         put_on_bands(model, spread)
         band = cut_out(given, cut.dims(given.dim()), grid.whole, grid.of(rank))
         for frames in (1, band.shape[2]):  # one, to find the modules that need whole tensors
             report.book.clear()
-            links.traffic.clear()
+            comm.traffic.clear()
             spread.attended.clear()
             spread.apart.clear()
             spread.begin(grid)
@@ -168,11 +168,11 @@ def _work_of(grid: BandGrid, rank: int) -> tuple[int, int]:
 
 def _messages_ns(spread: BandedModel, kind: TrafficKind) -> float:
     """All messages of a kind, one after the other."""
-    ranks = spread.links.ranks
+    ranks = spread.comm.ranks
     if ranks == 1:
         return 0.0
     return sum(
         times * spread.instance.message_ns(sent.received_bytes, ranks)
-        for sent, times in spread.links.traffic.counts.items()
+        for sent, times in spread.comm.traffic.counts.items()
         if sent.kind is kind
     )

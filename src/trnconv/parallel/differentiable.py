@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
+from trnconv.parallel.comm import Comm, Dims, cut_out
 from trnconv.parallel.grid import BandGrid, Region
-from trnconv.parallel.links import Dims, Links, cut_out
 
 Tensor = torch.Tensor
 
@@ -17,55 +17,53 @@ class _Fetch(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, own: Tensor, links: Links, dims: Dims, grid: BandGrid, wanted: tuple[Region, ...]
+        ctx: Any, own: Tensor, comm: Comm, dims: Dims, grid: BandGrid, wanted: tuple[Region, ...]
     ) -> Tensor:
         """The region wanted[rank]."""
-        ctx.rest = (links, dims, grid, wanted)
-        return links.fetch(own.contiguous(), dims, grid, wanted).clone()
+        ctx.rest = (comm, dims, grid, wanted)
+        return comm.fetch(own.contiguous(), dims, grid, wanted).clone()
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
         """Laid out over all rows, summed over ranks, and this rank's band of the sum."""
-        links, dims, grid, wanted = ctx.rest
+        comm, dims, grid, wanted = ctx.rest
         sides = [0, 0] * gradient.dim()
-        for dim, (start, stop), (_, total) in zip(
-            dims, wanted[links.rank], grid.whole, strict=True
-        ):
+        for dim, (start, stop), (_, total) in zip(dims, wanted[comm.rank], grid.whole, strict=True):
             at = 2 * (gradient.dim() - 1 - dim)  # torch counts from the last axis
             sides[at : at + 2] = start, total - stop
         spread = torch.nn.functional.pad(gradient, sides)
-        return _own(links.summed(spread), dims, grid, links.rank), None, None, None, None
+        return _own(comm.summed(spread), dims, grid, comm.rank), None, None, None, None
 
 
 class _Gather(torch.autograd.Function):
     """The whole tensor. Every rank's use of this rank's rows adds to their gradient."""
 
     @staticmethod
-    def forward(ctx: Any, own: Tensor, links: Links, dims: Dims, grid: BandGrid) -> Tensor:
+    def forward(ctx: Any, own: Tensor, comm: Comm, dims: Dims, grid: BandGrid) -> Tensor:
         """All bands."""
-        ctx.rest = (links, dims, grid)
-        return links.gather(own.contiguous(), dims, grid)
+        ctx.rest = (comm, dims, grid)
+        return comm.gather(own.contiguous(), dims, grid)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
         """The sum over ranks, this rank's band of it."""
-        links, dims, grid = ctx.rest
-        return _own(links.summed(gradient), dims, grid, links.rank), None, None, None
+        comm, dims, grid = ctx.rest
+        return _own(comm.summed(gradient), dims, grid, comm.rank), None, None, None
 
 
 class _Stacked(torch.autograd.Function):
     """A small tensor of every rank."""
 
     @staticmethod
-    def forward(ctx: Any, own: Tensor, links: Links) -> Tensor:
+    def forward(ctx: Any, own: Tensor, comm: Comm) -> Tensor:
         """In the order of ranks."""
-        ctx.links = links
-        return links.stacked(own)
+        ctx.comm = comm
+        return comm.stacked(own)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         """What every rank did with this rank's, added up."""
-        return ctx.links.summed(gradient)[ctx.links.rank], None
+        return ctx.comm.summed(gradient)[ctx.comm.rank], None
 
 
 def _own(whole: Tensor, dims: Dims, grid: BandGrid, rank: int) -> Tensor:
@@ -73,20 +71,20 @@ def _own(whole: Tensor, dims: Dims, grid: BandGrid, rank: int) -> Tensor:
 
 
 def fetched(
-    own: Tensor, links: Links, dims: Dims, grid: BandGrid, wanted: tuple[Region, ...]
+    own: Tensor, comm: Comm, dims: Dims, grid: BandGrid, wanted: tuple[Region, ...]
 ) -> Tensor:
     """Region wanted[rank] of a tensor in bands."""
-    rows: Tensor = _Fetch.apply(own, links, dims, grid, wanted)  # type: ignore[no-untyped-call]
+    rows: Tensor = _Fetch.apply(own, comm, dims, grid, wanted)  # type: ignore[no-untyped-call]
     return rows
 
 
-def gathered(own: Tensor, links: Links, dims: Dims, grid: BandGrid) -> Tensor:
+def gathered(own: Tensor, comm: Comm, dims: Dims, grid: BandGrid) -> Tensor:
     """The whole of a tensor in bands."""
-    whole: Tensor = _Gather.apply(own, links, dims, grid)  # type: ignore[no-untyped-call]
+    whole: Tensor = _Gather.apply(own, comm, dims, grid)  # type: ignore[no-untyped-call]
     return whole
 
 
-def stacked(own: Tensor, links: Links) -> Tensor:
+def stacked(own: Tensor, comm: Comm) -> Tensor:
     """A small tensor of every rank."""
-    every: Tensor = _Stacked.apply(own, links)  # type: ignore[no-untyped-call]
+    every: Tensor = _Stacked.apply(own, comm)  # type: ignore[no-untyped-call]
     return every

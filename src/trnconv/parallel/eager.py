@@ -111,10 +111,10 @@ def padded_band(
     )
     every = readings_of(grid, all_of_it)
     wanted = tuple(tuple(reads.rows for reads in readings) for readings in every)
-    spread.links.module = spread.book.module
-    rows = fetched(x, spread.links, spread.cut.dims(x.dim()), grid, wanted)
+    spread.comm.module = spread.book.module
+    rows = fetched(x, spread.comm, spread.cut.dims(x.dim()), grid, wanted)
     edges = [0, 0] * (x.dim() - 2)
-    for axis, own in zip(axes, every[spread.links.rank], strict=True):
+    for axis, own in zip(axes, every[spread.comm.rank], strict=True):
         if own.order:
             order = torch.tensor(own.order, device=rows.device)
             rows = rows.index_select(x.dim() + axis - 3, order)

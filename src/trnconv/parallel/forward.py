@@ -10,9 +10,9 @@ from torch.overrides import TorchFunctionMode
 
 from trnconv.errors import UnsupportedError
 from trnconv.parallel.banded_model import BandedModel
+from trnconv.parallel.comm import cut_out
 from trnconv.parallel.differentiable import gathered
 from trnconv.parallel.eager import EagerBands, convolved_with_gradients
-from trnconv.parallel.links import cut_out
 from trnconv.parallel.row_functions import GatherWanted, handled
 from trnconv.pytorch.lazy import LazyTensor
 from trnconv.pytorch.lazy.bypass import is_passing
@@ -131,7 +131,7 @@ def _takes_videos_only(args: Any, kwargs: Any) -> bool:
 def _on_whole(module: torch.nn.Module, spread: BandedModel, args: Any, kwargs: Any) -> Any:
     """Gather, run, and take this rank's band of the result."""
     patch: Patch = module.__dict__[ATTRIBUTE]
-    spread.links.module = patch.name
+    spread.comm.module = patch.name
     whole = [_gathered(arg, spread) for arg in args]
     named = {key: _gathered(arg, spread) for key, arg in kwargs.items()}
     with spread.gathered():
@@ -151,7 +151,7 @@ def _inside_of_gathered(
     named = {key: _band(arg, spread) for key, arg in kwargs.items()}
     with spread.banded():
         result = _own_forward(module, spread, bands, named)
-        spread.links.module = patch.name
+        spread.comm.module = patch.name
         return _of_all(result, lambda each: _gathered(each, spread))
 
 
@@ -169,7 +169,7 @@ def _gathered(value: Any, spread: BandedModel) -> Any:
         return value
     tensor: Tensor = value_of(value)
     dims = spread.cut.dims(tensor.dim())
-    return gathered(tensor, spread.links, dims, spread.grid(tensor.shape))
+    return gathered(tensor, spread.comm, dims, spread.grid(tensor.shape))
 
 
 def _band(value: Any, spread: BandedModel) -> Any:
@@ -180,7 +180,7 @@ def _band(value: Any, spread: BandedModel) -> Any:
     grid = spread.grid_of_whole(tensor.shape)
     if grid is None:
         return value
-    dims, own = spread.cut.dims(tensor.dim()), grid.of(spread.links.rank)
+    dims, own = spread.cut.dims(tensor.dim()), grid.of(spread.comm.rank)
     return cut_out(tensor, dims, grid.whole, own).contiguous()
 
 

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import torch
 
+from trnconv.parallel.comm import Comm
 from trnconv.parallel.differentiable import stacked
-from trnconv.parallel.links import Links
 
 Tensor = torch.Tensor
 
 
 def group_norm(
-    links: Links,
+    comm: Comm,
     x: Tensor,
     groups: int,
     weight: Tensor | None = None,
@@ -26,7 +26,7 @@ def group_norm(
     eps: float = 1e-5,
 ) -> Tensor:
     """torch.nn.functional.group_norm of a tensor of which every rank has a band."""
-    mean, variance = _statistics(links, x, groups)
+    mean, variance = _statistics(comm, x, groups)
     scale = torch.rsqrt(variance + eps)
     count, channels = x.shape[:2]
     per_channel = channels // groups
@@ -42,14 +42,14 @@ def group_norm(
     return scaled.to(x.dtype)
 
 
-def _statistics(links: Links, x: Tensor, groups: int) -> tuple[Tensor, Tensor]:
+def _statistics(comm: Comm, x: Tensor, groups: int) -> tuple[Tensor, Tensor]:
     """Mean and variance of every group, over all ranks: [N, groups] each."""
     wide = torch.float64 if x.device.type == "cpu" else torch.float32
     values = x.reshape(x.shape[0], groups, -1).to(wide)
     mean = values.mean(-1)
     spread = (values - mean[..., None]).square().sum(-1)
     count = torch.full_like(mean, values.shape[-1])
-    counts, means, spreads = stacked(torch.stack([count, mean, spread]), links).unbind(1)
+    counts, means, spreads = stacked(torch.stack([count, mean, spread]), comm).unbind(1)
     total = counts.sum(0)
     merged = (counts * means).sum(0) / total
     between = (counts * (means - merged).square()).sum(0)

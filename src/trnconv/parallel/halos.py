@@ -18,8 +18,8 @@ import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
 from trnconv.parallel.bands import Interval
+from trnconv.parallel.comm import Comm, Exchange, Parts, joined_region
 from trnconv.parallel.grid import BandGrid, MeshCut, Region, area, common
-from trnconv.parallel.links import Exchange, Links, Parts, joined_region
 from trnconv.pytorch.lazy.frames.stored_frames import State, StoredFrames
 
 Tensor = torch.Tensor
@@ -103,9 +103,9 @@ class Halos:
     was asked for before is not looked up, and asked for again.
     """
 
-    def __init__(self, cut: MeshCut, links: Links) -> None:
+    def __init__(self, cut: MeshCut, comm: Comm) -> None:
         self._dims = cut.dims(5)  # of [N, C, T, H, W]
-        self._links = links
+        self._comm = comm
         # Both by storage, so that they end with it, then by place in the storage:
         self._known: WeakIdKeyDictionary = WeakIdKeyDictionary()  # the halo of what lies there
         self._copies: WeakIdKeyDictionary = WeakIdKeyDictionary()  # the copies made of it
@@ -123,11 +123,11 @@ class Halos:
         halo: _Halo | None = self._by_place(self._known, storage).get(place)
         messages: tuple[int, ...] = ()
         if halo is None or not halo.has(frames, wanted) or not halo.is_of(base):
-            exchange = self._links.start(own, self._dims, grid, wanted)
+            exchange = self._comm.start(own, self._dims, grid, wanted)
             messages = (exchange.received_bytes,) * exchange.messages
             halo = _Halo(exchange, 0, frames, wanted, base.state())
             self._remember(base, halo)
-        held = grid.of(self._links.rank)
+        held = grid.of(self._comm.rank)
         return Surrounded(own, held, self._dims, frames, halo, messages)
 
     def copied(self, base: StoredFrames, frames: Interval, copy: StoredFrames) -> None:

@@ -44,9 +44,9 @@ def handled(spread: BandedModel, func: Callable[..., Any], args: Any, kwargs: An
     if name == "group_norm":
         if args[0].dim() < _FRAMES:
             raise GatherWanted(name)
-        spread.links.module = spread.book.module
+        spread.comm.module = spread.book.module
         given = {name: value_of(value) for name, value in kwargs.items()}
-        return group_norm(spread.links, *(value_of(arg) for arg in args), **given)
+        return group_norm(spread.comm, *(value_of(arg) for arg in args), **given)
     if name == "interpolate":
         _require_nearest(spread, args, kwargs)
     if name == "__getitem__" and _cuts(spread, args):

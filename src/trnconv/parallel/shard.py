@@ -16,10 +16,10 @@ from trnconv.errors import ShapeError, UnsupportedError
 from trnconv.parallel.agreement import Facts, WeightDigests, video_facts
 from trnconv.parallel.banded_model import BandedModel
 from trnconv.parallel.bands import Bands
+from trnconv.parallel.comm import cut_out
+from trnconv.parallel.comm_group import DEFAULT, Options, connect
 from trnconv.parallel.forward import LazyBands, banded_convolution_forward, banded_forward
 from trnconv.parallel.grid import NAMES, BandGrid, MeshCut
-from trnconv.parallel.linked_group import DEFAULT, Options, linked
-from trnconv.parallel.links import cut_out
 from trnconv.parallel.mesh import Shares, cut_by, mesh_of, shares_of
 from trnconv.parallel.overlap import OVERLAPS, LinkedCore
 from trnconv.parallel.placement import as_shards, bands_of
@@ -52,12 +52,12 @@ class Shards:
     @property
     def rank(self) -> int:
         """Among those that share the video."""
-        return self.spread.links.rank
+        return self.spread.comm.rank
 
     @property
     def traffic(self) -> Traffic:
         """What this rank received since the model was sharded."""
-        return self.spread.links.traffic
+        return self.spread.comm.traffic
 
     @property
     def gathering(self) -> tuple[str, ...]:
@@ -103,16 +103,14 @@ class Shards:
     def _begin(self, grid: BandGrid, video: Facts) -> None:
         bounds = " x ".join(str(bands.bounds) for bands in grid.bands)
         facts = {**video, "the bounds of bands": bounds}
-        self.spread.links.state("the next video", {**facts, "the weights": self.weights.digest()})
+        self.spread.comm.state("the next video", {**facts, "the weights": self.weights.digest()})
         self.spread.begin(grid)
 
     def whole(self, band: Tensor) -> Tensor:
         """The bands of all ranks joined, on every rank."""
         dims = self._dims(band)
-        self.spread.links.module = ""
-        return self.spread.links.gather(
-            band, dims, self.spread.grid(band.shape), TrafficKind.result
-        )
+        self.spread.comm.module = ""
+        return self.spread.comm.gather(band, dims, self.spread.grid(band.shape), TrafficKind.result)
 
     def as_dtensor(self, band: Tensor) -> DTensor:
         """The bands of all ranks as the shards of one DTensor: nothing is sent."""
@@ -121,7 +119,7 @@ class Shards:
 
     def close(self) -> None:
         """Stop to count as alive. All ranks together, when no more messages are to come."""
-        self.spread.links.close()
+        self.spread.comm.close()
 
     def __str__(self) -> str:
         """What was sent, and what runs on whole tensors."""
@@ -171,11 +169,11 @@ def shard_(
         _require_taken(model, report, cut)
         weights = WeightDigests(model)
         said = {"the cut": str(cut), "shares": str(parts), **weights.facts()}
-        links = linked(group, options, type(model).__name__, said)
+        comm = connect(group, options, type(model).__name__, said)
     except BaseException:
         unpatch_(model)
         raise
-    spread = BandedModel(cut, links, report.book)
+    spread = BandedModel(cut, comm, report.book)
     spread.shares_attention = not options.reproducible
     spread.overlap, spread.instance = options.overlap, LinkedCore.here()
     put_on_bands(model, spread)

@@ -20,8 +20,8 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from trnconv.errors import UnsupportedError
 from trnconv.parallel.agreement import WeightDigests, video_facts
-from trnconv.parallel.linked_group import DEFAULT, Options, linked
-from trnconv.parallel.links import Links
+from trnconv.parallel.comm import Comm
+from trnconv.parallel.comm_group import DEFAULT, Options, connect
 from trnconv.parallel.mesh import cut_by
 from trnconv.parallel.traffic import Traffic
 from trnconv.pytorch.lazy.bypass import passing
@@ -37,7 +37,7 @@ class _Dealer:
 
     module: nn.Module
     forward: Callable[..., Any]  # its own
-    links: Links
+    comm: Comm
     shapes: list[torch.Size] = field(default_factory=list)  # of results, in the order of calls
     owners: list[int] = field(default_factory=list)
     own: list[Tensor] = field(default_factory=list)  # results of this rank
@@ -62,12 +62,12 @@ class _Dealer:
         given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
         if not self._left and len(given) == 1:  # nothing is kept of earlier frames
             self._next_tile(tuple(given[0].shape))
-        kept, owner = None, self._tile % self.links.ranks
+        kept, owner = None, self._tile % self.comm.ranks
         if self._left:
             shape = self._left.pop(0)
             y = torch.empty(shape, dtype=given[0].dtype, device=given[0].device)
         else:
-            mine = owner == self.links.rank
+            mine = owner == self.comm.rank
             result = self.forward(*args, **kwargs) if mine else self._on_paper(args, kwargs)
             self.returns_tuple = isinstance(result, tuple)
             y, kept = result if self.returns_tuple else (result, None)
@@ -79,15 +79,15 @@ class _Dealer:
 
     def exchange(self) -> None:
         """Tell the others, and have what they found."""
-        counts = [0] * self.links.ranks
+        counts = [0] * self.comm.ranks
         for shape, owner in zip(self.shapes, self.owners, strict=True):
             counts[owner] += shape.numel()
         like = self.own[0] if self.own else next(self.module.parameters()).detach()
         flat = [y.reshape(-1) for y in self.own]
-        spare = like.new_zeros(max(counts) - counts[self.links.rank])
+        spare = like.new_zeros(max(counts) - counts[self.comm.rank])
         parts = [
             iter(torch.split(every, [*self._sizes_of(rank), max(counts) - counts[rank]]))
-            for rank, every in enumerate(self.links.each(torch.cat([*flat, spare])))
+            for rank, every in enumerate(self.comm.each(torch.cat([*flat, spare])))
         ]
         found = [
             next(parts[owner]).view(shape).clone()
@@ -103,7 +103,7 @@ class _Dealer:
         if self._tile >= 0:
             self._known.setdefault(self._size, self.shapes[self._first :])
         self._tile, self._first, self._size = self._tile + 1, len(self.shapes), size
-        if self._tile % self.links.ranks != self.links.rank:
+        if self._tile % self.comm.ranks != self.comm.rank:
             self._left = list(self._known.get(size, []))
 
     def _as_returned(self, y: Tensor, kept: Any) -> Any:
@@ -147,13 +147,13 @@ class _Tiled:
 
     def __call__(self, x: Tensor, *args: Any, **kwargs: Any) -> Any:
         """The method's own result, from tiles of all ranks."""
-        module, links = self.dealer.module, self.dealer.links
+        module, comm = self.dealer.module, self.dealer.comm
         if torch.is_grad_enabled() and (x.requires_grad or _learns(module)):
             raise UnsupportedError(
                 "gradients through tiles of several ranks: call the model under torch.no_grad(),"
                 " or use shard_, which has gradients."
             )
-        links.state("the next video", video_facts(x, with_values=self.checks_values))
+        comm.state("the next video", video_facts(x, with_values=self.checks_values))
         before = module.__dict__.get("forward")
         self.dealer.begin()
         module.__dict__["forward"] = self.dealer
@@ -177,17 +177,17 @@ class SharedTiles:
     """A model whose tiles are shared out, on one rank."""
 
     model: nn.Module
-    links: Links
+    comm: Comm
     before: dict[str, Any]  # methods of the instance that ours replaced
 
     @property
     def traffic(self) -> Traffic:
         """What this rank received."""
-        return self.links.traffic
+        return self.comm.traffic
 
     def close(self) -> None:
         """The model as it was. All ranks together."""
-        self.links.close()
+        self.comm.close()
         for name, method in self.before.items():
             del self.model.__dict__[name]
             if method is not None:
@@ -209,12 +209,12 @@ def share_tiles_(model: nn.Module, mesh: Any = None, options: Options = DEFAULT)
     if options != Options(timeout_s=options.timeout_s, check_values=options.check_values):
         raise UnsupportedError("share_tiles_: of options, tiles have timeout_s and check_values.")
     group, _ = cut_by(mesh, "rows", None)
-    links = linked(group, options, type(model).__name__, WeightDigests(model).facts())
+    comm = connect(group, options, type(model).__name__, WeightDigests(model).facts())
     before = {}
     for name, half in _HALVES.items():
         module = getattr(model, half, None)
         if hasattr(model, name) and module is not None:
             before[name] = model.__dict__.get(name)
-            dealer = _Dealer(module, module.forward, links)
+            dealer = _Dealer(module, module.forward, comm)
             model.__dict__[name] = _Tiled(getattr(model, name), dealer, options.check_values)
-    return SharedTiles(model, links, before)
+    return SharedTiles(model, comm, before)

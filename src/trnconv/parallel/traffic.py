@@ -18,7 +18,7 @@ class TrafficKind(Enum):
     result = "result"  # bands joined for the caller
 
 
-class LinkOffer(Enum):
+class ExchangeKind(Enum):
     """How rows get to those who read them, by what a backend offers."""
 
     permute = "permute"  # from rank to rank
@@ -70,7 +70,7 @@ class Traffic:
         return "\n".join(lines) or "nothing was sent"
 
 
-def halo_area(grid: BandGrid, wanted: tuple[Region, ...], rank: int, offer: LinkOffer) -> int:
+def halo_area(grid: BandGrid, wanted: tuple[Region, ...], rank: int, exchange: ExchangeKind) -> int:
     """Positions a rank receives in one exchange; rows, where only rows are cut.
 
     By permute: what it reads and does not hold. By all-gather: the edges of every other rank, each
@@ -79,6 +79,6 @@ def halo_area(grid: BandGrid, wanted: tuple[Region, ...], rank: int, offer: Link
     sent = edges(grid, wanted)
     if not any(sent):
         return 0
-    if offer is LinkOffer.permute:
+    if exchange is ExchangeKind.permute:
         return area(wanted[rank]) - area(common(grid.of(rank), wanted[rank]))
     return (grid.ranks - 1) * max(sum(map(area, regions)) for regions in sent)

@@ -10,8 +10,8 @@ import pytest
 pytest.importorskip("torch")
 
 from trnconv.host.record import HostRecord, write_host
-from trnconv.parallel import links
-from trnconv.parallel.traffic import LinkOffer
+from trnconv.parallel import comm
+from trnconv.parallel.traffic import ExchangeKind
 from yardstick import limit_s
 
 pytestmark = pytest.mark.torch
@@ -42,15 +42,15 @@ def test_two_processes_exchange_and_name_the_switch():
 
 
 @pytest.mark.parametrize(
-    ("backend", "switches", "offer"),
+    ("backend", "switches", "exchange"),
     [
-        ("gloo", (), LinkOffer.permute),
-        ("neuron", (), LinkOffer.all_gather),
-        ("neuron", ("point-to-point",), LinkOffer.permute),
+        ("gloo", (), ExchangeKind.permute),
+        ("neuron", (), ExchangeKind.all_gather),
+        ("neuron", ("point-to-point",), ExchangeKind.permute),
     ],
 )
-def test_rows_go_as_the_probe_found(backend, switches, offer, monkeypatch, tmp_path):
+def test_rows_go_as_the_probe_found(backend, switches, exchange, monkeypatch, tmp_path):
     monkeypatch.setenv("TRNCONV_HOST", str(tmp_path / "host.json"))
     write_host(HostRecord("here").with_switches(*switches))
-    monkeypatch.setattr(links.dist, "get_backend", lambda _group: backend)
-    assert links.offered(None) is offer
+    monkeypatch.setattr(comm.dist, "get_backend", lambda _group: backend)
+    assert comm.exchange_kind(None) is exchange

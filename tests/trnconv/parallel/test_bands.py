@@ -14,7 +14,7 @@ from trnconv.parallel.grid import BandGrid, MeshCut, area, common, edges
 from trnconv.parallel.levels import Levels
 from trnconv.parallel.rows_read import Sliding, out_bands, reading
 from trnconv.parallel.strips import alike, strips
-from trnconv.parallel.traffic import LinkOffer, halo_area
+from trnconv.parallel.traffic import ExchangeKind, halo_area
 from trnconv.pytorch.backends.conv_call import ConvSpec
 from trnconv.pytorch.operators.convolutions import fused_convolution
 
@@ -248,15 +248,19 @@ def along(intervals):
 
 def test_halo_rows_by_hand():
     grid, wanted = BandGrid((Bands((0, 4, 8, 12)),)), along([(0, 5), (3, 9), (7, 12)])
-    assert [halo_area(grid, wanted, rank, LinkOffer.permute) for rank in range(3)] == [1, 2, 1]
+    assert [halo_area(grid, wanted, rank, ExchangeKind.permute) for rank in range(3)] == [1, 2, 1]
     assert edges(grid, wanted)[1] == (((4, 5),), ((7, 8),))
     # Two others, each as long as the middle one's two rows.
-    assert [halo_area(grid, wanted, rank, LinkOffer.all_gather) for rank in range(3)] == [4, 4, 4]
+    assert [halo_area(grid, wanted, rank, ExchangeKind.all_gather) for rank in range(3)] == [
+        4,
+        4,
+        4,
+    ]
 
 
 def test_bands_thinner_than_a_halo_are_fetched_from_further_ranks():
     grid, wanted = BandGrid((Bands((0, 1, 2, 3, 9)),)), along([(0, 4), (0, 5), (0, 6), (0, 9)])
-    got = [halo_area(grid, wanted, rank, LinkOffer.permute) for rank in range(4)]
+    got = [halo_area(grid, wanted, rank, ExchangeKind.permute) for rank in range(4)]
     assert got == [3, 4, 5, 3]
 
 
@@ -283,9 +287,9 @@ def test_corners_of_a_mesh_are_received_once():
         tuple((max(0, start - 1), min(6, stop + 1)) for start, stop in grid.of(rank))
         for rank in range(9)
     )
-    assert halo_area(grid, wanted, 4, LinkOffer.permute) == 4 * 4 - 2 * 2
-    assert halo_area(grid, wanted, 0, LinkOffer.permute) == 3 * 3 - 2 * 2
-    assert halo_area(grid, wanted, 0, LinkOffer.all_gather) == 8 * 4  # the middle sends all
+    assert halo_area(grid, wanted, 4, ExchangeKind.permute) == 4 * 4 - 2 * 2
+    assert halo_area(grid, wanted, 0, ExchangeKind.permute) == 3 * 3 - 2 * 2
+    assert halo_area(grid, wanted, 0, ExchangeKind.all_gather) == 8 * 4  # the middle sends all
 
 
 def test_edges_are_all_that_others_read_and_do_not_overlap():

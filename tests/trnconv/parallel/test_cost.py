@@ -44,14 +44,14 @@ def test_the_middle_of_three_ranks_receives_two_rows_for_every_convolution():
         rows = 2 if shape.kernel[1] == 3 else 0
         expected += calls * rows * shape.c_in * shape.size[0] * shape.size[2] * 2
     _, spread, share = observed(THREE, PLACE)
-    assert spread.links.rank == 1
+    assert spread.comm.rank == 1
     assert share == 1 / 3
-    assert spread.links.traffic.received(TrafficKind.halo) == expected
+    assert spread.comm.traffic.received(TrafficKind.halo) == expected
 
 
 def test_messages_cost_latency_and_bandwidth(times):
     _, spread, _ = observed(THREE, PLACE)
-    fabric, traffic = FABRICS["trn2"], spread.links.traffic
+    fabric, traffic = FABRICS["trn2"], spread.comm.traffic
     rate = TRN2.timing.dma_engines * TRN2.timing.dma_bytes_per_ns  # three cores of one chip
     ns = (
         traffic.times(TrafficKind.halo) * fabric.message_ns

@@ -17,11 +17,11 @@ from trnconv.ask.question import Question
 from trnconv.geometry import ConvShape
 from trnconv.parallel.banded_model import BandedModel
 from trnconv.parallel.bands import Bands, meeting
+from trnconv.parallel.comm import MetaComm
 from trnconv.parallel.grid import ROWS, BandGrid, MeshCut
-from trnconv.parallel.links import PaperLinks
 from trnconv.parallel.overlap import Balance, LinkedCore, Ways, balance, overlaps
 from trnconv.parallel.shard import put_on_bands
-from trnconv.parallel.traffic import LinkOffer, TrafficKind
+from trnconv.parallel.traffic import ExchangeKind, TrafficKind
 from trnconv.pytorch import patched
 from trnconv.pytorch.lazy.convolutions import deferred_conv
 from trnconv.runtime.pricing import price
@@ -31,8 +31,8 @@ RANK = 1
 LATE = "received"
 
 
-class Double(PaperLinks):
-    """The links of one rank, to ranks that are not there."""
+class Double(MetaComm):
+    """The communicator of one rank, to ranks that are not there."""
 
     def begin(self, whole, events):
         self.whole, self.events = whole, events
@@ -80,9 +80,9 @@ def layer(**options):
 def in_the_middle(model, x, overlap, events, **options):
     """What the middle rank of three makes of its band; and its spread."""
     with patched(model, **{"backend": "torch", **options}) as report:
-        links = Double(None, RANK, BANDS.ranks, LinkOffer.permute, 0.0, None)
-        links.begin(x, events)
-        spread = BandedModel(MeshCut((ROWS,), (BANDS.ranks,)), links, report.book)
+        comm = Double(None, RANK, BANDS.ranks, ExchangeKind.permute, 0.0, None)
+        comm.begin(x, events)
+        spread = BandedModel(MeshCut((ROWS,), (BANDS.ranks,)), comm, report.book)
         spread.overlap = overlap
         spread.begin(BandGrid((BANDS,)))
         put_on_bands(model, spread)
@@ -193,7 +193,7 @@ def test_only_edges_are_copied(events):
 def test_the_same_rows_are_sent_either_way(events):
     model, x = layer(), small_video()
     sent = [
-        in_the_middle(model, x, overlap, events)[1].links.traffic.received(TrafficKind.halo)
+        in_the_middle(model, x, overlap, events)[1].comm.traffic.received(TrafficKind.halo)
         for overlap in ("always", "never")
     ]
     assert sent == [2 * 4 * 3 * 5 * 4] * 2
@@ -222,15 +222,15 @@ def test_frames_that_were_copied_for_a_cache_are_not_asked_for_again(overlap):
     model = Chunked().eval().requires_grad_(requires_grad=False)
     start, stop = BANDS.of(RANK)
     with patched(model, backend="torch") as report:
-        links = PaperLinks(None, RANK, BANDS.ranks, LinkOffer.permute, 0.0, None)
-        spread = BandedModel(MeshCut((ROWS,), (BANDS.ranks,)), links, report.book)
+        comm = MetaComm(None, RANK, BANDS.ranks, ExchangeKind.permute, 0.0, None)
+        spread = BandedModel(MeshCut((ROWS,), (BANDS.ranks,)), comm, report.book)
         spread.overlap = overlap
         spread.begin(BandGrid((BANDS,)))
         put_on_bands(model, spread)
         model(torch.zeros(1, 4, 12, stop - start, 5))
     assert [work.pieces for work in report.book.works if work.pieces] != []
-    assert links.traffic.times(TrafficKind.halo) == 3
-    assert links.traffic.received(TrafficKind.halo) == 12 * 2 * 4 * 5 * 4
+    assert comm.traffic.times(TrafficKind.halo) == 3
+    assert comm.traffic.received(TrafficKind.halo) == 12 * 2 * 4 * 5 * 4
 
 
 def ways(channels, rows, columns, halos=(40_000,)):

@@ -1,4 +1,4 @@
-"""A group of ranks that share a video: how they are linked, and that they are alike."""
+"""A group of ranks that share a video: how they are connected, and that they are alike."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
 from trnconv.parallel.agreement import Agreement, Facts, environment_facts
-from trnconv.parallel.links import Links, offered
+from trnconv.parallel.comm import Comm, exchange_kind
 from trnconv.parallel.overlap import LinkedCore
 from trnconv.parallel.watch import Watch
 from trnconv.pytorch.backends.choice import Backend
 from trnconv.pytorch.lazy.context import ALL_REWRITES, Rewrites
 
-_times: Counter[str] = Counter()  # a group was linked, on this rank; equal on all of its ranks
+_times: Counter[str] = Counter()  # a group was connected, on this rank; equal on all of its ranks
 PATIENCE_S = 10.0  # without a sign of life; less if the timeout is
 
 
@@ -49,7 +49,7 @@ def _word(value: Any) -> str:
     return value.value if isinstance(value, Backend) else str(value)
 
 
-def linked(group: Any, options: Options, model: str, facts: Facts) -> Links:
+def connect(group: Any, options: Options, model: str, facts: Facts) -> Comm:
     """This rank among the others of a group, all with the same model and options."""
     rank, ranks = dist.get_rank(group), dist.get_world_size(group)
     members = "-".join(map(str, dist.get_process_group_ranks(group)))
@@ -59,13 +59,15 @@ def linked(group: Any, options: Options, model: str, facts: Facts) -> Links:
         distributed_c10d._get_default_store(),  # noqa: SLF001 (the group's; there is no other)
     )
     watch = Watch(store, rank, ranks, min(PATIENCE_S, options.timeout_s / 2))
-    links = Links(group, rank, ranks, offered(group, options.exchange), options.timeout_s, watch)
-    links.barrier()
+    comm = Comm(
+        group, rank, ranks, exchange_kind(group, options.exchange), options.timeout_s, watch
+    )
+    comm.barrier()
     watch.start()
-    links.agreement = Agreement(store, watch, ranks, options.timeout_s)
+    comm.agreement = Agreement(store, watch, ranks, options.timeout_s)
     try:
-        links.state("the model", {"the class": model, **_stated(options), **facts})
+        comm.state("the model", {"the class": model, **_stated(options), **facts})
     except BaseException:
         watch.stop()
         raise
-    return links
+    return comm

@@ -1,4 +1,4 @@
-"""Links: every message between ranks. Bounded in time, counted, and errors name who is missing."""
+"""Every message between ranks: bounded in time, counted, and errors name who is missing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from trnconv.host.switches import POINT_TO_POINT
 from trnconv.parallel.agreement import Agreement, Facts, difference_heard
 from trnconv.parallel.errors import LostRankError
 from trnconv.parallel.grid import BandGrid, Region, area, common, edges, sizes_of
-from trnconv.parallel.traffic import LinkOffer, Traffic, TrafficKind, halo_area
+from trnconv.parallel.traffic import ExchangeKind, Traffic, TrafficKind, halo_area
 from trnconv.parallel.watch import Watch
 
 Tensor = torch.Tensor
@@ -36,16 +36,16 @@ _SLICE_S = 0.05  # between two looks at the watch while waiting
 _SETTLE_S = 1.0  # beyond the timeout, for the backend's own to come first
 
 
-def offered(group: Any, asked: str = "auto") -> LinkOffer:
+def exchange_kind(group: Any, asked: str = "auto") -> ExchangeKind:
     """How to exchange rows over a group: as asked, or by what its backend is known to offer."""
     if asked != "auto":
-        names = [offer.value for offer in LinkOffer]
+        names = [exchange.value for exchange in ExchangeKind]
         if asked not in names:
             raise UnsupportedError(f"exchange={asked!r}: auto, {' or '.join(names)}.")
-        return LinkOffer(asked)
+        return ExchangeKind(asked)
     backend = str(dist.get_backend(group))
     probed = backend == _NEURON and POINT_TO_POINT in read_host().switches
-    return LinkOffer.permute if probed or backend in _POINT_TO_POINT else LinkOffer.all_gather
+    return ExchangeKind.permute if probed or backend in _POINT_TO_POINT else ExchangeKind.all_gather
 
 
 class Exchange:
@@ -72,13 +72,13 @@ class Exchange:
 
 
 @dataclass
-class Links:
-    """This rank among the others of a group."""
+class Comm:
+    """A communicator: this rank among the others of a group."""
 
     group: Any
     rank: int
     ranks: int
-    offer: LinkOffer
+    exchange: ExchangeKind
     timeout_s: float
     watch: Watch | None  # None: nobody to wait for
     agreement: Agreement | None = None  # None: nobody to agree with
@@ -100,10 +100,10 @@ class Links:
         """
         if not any(edges(grid, wanted)):
             return Exchange(dict)
-        positions = halo_area(grid, wanted, self.rank, self.offer)
+        positions = halo_area(grid, wanted, self.rank, self.exchange)
         received = positions * (own.nbytes // area(grid.of(self.rank)))
         self.traffic.note(self.module, TrafficKind.halo, received)
-        begin = self._permuted if self.offer is LinkOffer.permute else self._from_all_edges
+        begin = self._permuted if self.exchange is ExchangeKind.permute else self._from_all_edges
         exchange = Exchange(begin(own, dims, grid, wanted), 1, received)
         self._under_way = [earlier for earlier in self._under_way if not earlier.is_there]
         self._under_way.append(exchange)
@@ -277,7 +277,7 @@ class Links:
         )
 
 
-class PaperLinks(Links):
+class MetaComm(Comm):
     """One rank on the meta device: nobody answers, and all is counted."""
 
     def _permuted(
