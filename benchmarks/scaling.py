@@ -60,8 +60,8 @@ class Point:
     seconds: float
     without_overlap: float
     convolutions: float
-    strips: float  # of convolutions
-    launches: float  # of strips
+    boundaries: float  # of convolutions
+    launches: float  # of boundaries
     attention: float
     copies: float
     halos: float
@@ -93,7 +93,7 @@ def measure(job: Job) -> Point:
         seconds=time.seconds,
         without_overlap=plain.seconds,
         convolutions=time.convolutions_s,
-        strips=time.strips_s,
+        boundaries=time.boundary_s,
         launches=time.launches_s,
         attention=time.attention_s,
         copies=time.copies_s,
@@ -165,12 +165,12 @@ def lost_to(points: Sequence[Point], cores: int) -> dict[str, float]:
     by_cores = {point.cores: point for point in points}
     one, many = by_cores[1], by_cores[cores]
     uneven = one.convolutions * (many.share - 1 / cores)
-    bands = many.convolutions - many.strips
+    bands = many.convolutions - many.boundaries
     return {
         "uneven bands": uneven,
         "slower convolutions of narrow bands": bands - one.convolutions * many.share,
-        "strips convolved apart": many.strips + many.launches,
-        "copies of bands and strips beside halos": many.copies,
+        "boundaries convolved apart": many.boundaries + many.launches,
+        "copies of bands and boundaries beside halos": many.copies,
         "halos that nothing hides": many.halos - many.hidden,
         "attention: gathers, and its uneven share": many.gathers
         + many.attention
@@ -182,7 +182,14 @@ def lost_to(points: Sequence[Point], cores: int) -> dict[str, float]:
 
 def table(points: Sequence[Point]) -> str:
     """One line for each number of cores."""
-    names = ("s", "speed-up", "per core", "largest /\neven band", "convolu-\ntions, s", "strips\ns")
+    names = (
+        "s",
+        "speed-up",
+        "per core",
+        "largest /\neven band",
+        "convolu-\ntions, s",
+        "boundary\ns",
+    )
     columns = [Column("cores"), Column("mesh", "<"), *(Column(name) for name in names)]
     beside = ("copies\ns", "halos\ns", "of it\nhidden, s", "attention\ns", "gathers\ns")
     columns += [
@@ -214,7 +221,7 @@ def _cells(point: Point, points: Sequence[Point]) -> list[str]:
         f"{100 * faster / point.cores:.0f} %",
         f"{point.share * point.cores:.2f}",
         significant(point.convolutions),
-        significant(point.strips),
+        significant(point.boundaries),
         significant(point.copies),
         significant(point.halos),
         significant(point.hidden),
@@ -374,8 +381,8 @@ def main(options: argparse.Namespace) -> int:
         f" bf16: {options.phase} of {options.model} at {options.size}.\n"
         "Convolutions by the planner, attention at the Tensor engine's peak, messages"
         f" {fabric.message_ns / 1000:g} us and bandwidth; norms, activations and copies by our"
-        " kernels or by their bytes; no launches but those of strips. A rank is a logical core of"
-        f" {options.lnc or MACHINES[options.machine].launch_cores} physical ones.\n"
+        " kernels or by their bytes; no launches but those of boundaries. A rank is a logical core"
+        f" of {options.lnc or MACHINES[options.machine].launch_cores} physical ones.\n"
     )
     instance_cores = fabric.cores_per_chip * fabric.chips
     rates = throughput(chosen, instance_cores)

@@ -13,8 +13,8 @@ import torch
 from trnconv.errors import UnsupportedError
 from trnconv.parallel.band_operands import ordered, read_as, sized, sliding_of
 from trnconv.parallel.bands import Interval
+from trnconv.parallel.boundary_conv import BoundaryConv, HaloPiece
 from trnconv.parallel.comm import Comm
-from trnconv.parallel.edge_strips import EdgeStrips, HaloPiece
 from trnconv.parallel.grid import NAMES, BandGrid, MeshCut, Region
 from trnconv.parallel.halos import Halos, Surrounded
 from trnconv.parallel.levels import Levels
@@ -220,8 +220,8 @@ class BandedModel:
 
     def _later(
         self, halves: Halves, pieces: tuple[HaloPiece, ...], region: Region
-    ) -> EdgeStrips | None:
-        """The strips of a convolution, if they are to be convolved apart."""
+    ) -> BoundaryConv | None:
+        """The boundaries of a convolution, if they are to be convolved apart."""
         if self.overlap == NEVER:
             return None
         near = list({id(piece.near): piece.near for piece in pieces}.values())

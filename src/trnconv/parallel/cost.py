@@ -66,14 +66,14 @@ class CoreTime:
     part: Part
     largest_share: float  # of the video, on this rank; 1 / cores is even
     convolutions_s: float
-    strips_s: float  # of that, at the edges of bands that were convolved while halos travelled
+    boundary_s: float  # of that, at the edges of bands that were convolved while halos travelled
     attention_s: float
     gathers_s: float  # for attention
     statistics_s: float  # of group norms
     copies_s: float  # halo rows and band put side by side
     halos_s: float  # on their way
     hidden_s: float  # of that, while a convolution ran
-    launches_s: float  # of strips that were convolved apart
+    launches_s: float  # of boundaries that were convolved apart
     others_s: float  # norms, activations, and copies that no halo asks for
     received_bytes: int
 
@@ -101,7 +101,7 @@ def core_time(part: Part, instance: LinkedCore) -> CoreTime:
         part,
         share,
         convolutions_s=estimate(run, machine, cores=instance.cores).seconds,
-        strips_s=sum(balanced.strips_ns * times for balanced, times in apart) / _S,
+        boundary_s=sum(balanced.boundary_ns * times for balanced, times in apart) / _S,
         attention_s=macs / instance.macs_per_ns / _S,
         gathers_s=_messages_ns(spread, TrafficKind.gather) / _S,
         statistics_s=_messages_ns(spread, TrafficKind.statistics) / _S,

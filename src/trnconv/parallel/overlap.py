@@ -1,7 +1,7 @@
 """Whether the rows of a band that need no halo are convolved while halos travel. Modelled.
 
 Together: wait for the halo, put it beside the band (a copy of all of it), convolve. Apart: convolve
-the band as it lies, padded as the whole is, while the halo travels; then convolve the strips at
+the band as it lies, padded as the whole is, while the halo travels; then convolve the boundaries at
 its edges, and put their outputs over those that were padded at a cut. Execution and estimate both
 ask here.
 """
@@ -73,7 +73,7 @@ class Ways:
 
     instance: LinkedCore
     band: Question
-    strips: tuple[Question, ...]  # one for each launch
+    boundaries: tuple[Question, ...]  # one for each launch
     halos: tuple[int, ...]  # bytes of each message that this rank waits for
     ranks: int
     together_bytes: int  # copied, read and written
@@ -82,17 +82,17 @@ class Ways:
 
 @dataclass(frozen=True)
 class Balance:
-    """What is gained and lost by convolving strips apart, in ns."""
+    """What is gained and lost by convolving boundaries apart, in ns."""
 
     hidden_ns: float  # of the halos' travel
     uncopied_ns: float
-    strips_ns: float
-    launches_ns: float  # of strips; nowhere else in an estimate are launches counted
+    boundary_ns: float
+    launches_ns: float  # of boundaries; nowhere else in an estimate are launches counted
 
     @property
     def pays(self) -> bool:
         """Whether it gains more than it loses."""
-        return self.hidden_ns + self.uncopied_ns > self.strips_ns + self.launches_ns
+        return self.hidden_ns + self.uncopied_ns > self.boundary_ns + self.launches_ns
 
 
 @lru_cache(_ASKED)
@@ -107,8 +107,8 @@ def balance(ways: Ways) -> Balance:
     return Balance(
         hidden_ns=travel if travel * _FASTEST <= _peak_ns(ways) else min(travel, band_ns()),
         uncopied_ns=instance.copy_ns(ways.together_bytes - ways.apart_bytes),
-        strips_ns=sum(_ns(strip, instance.cores) for strip in ways.strips),
-        launches_ns=len(ways.strips) * instance.machine.timing.launch_ns,
+        boundary_ns=sum(_ns(boundary, instance.cores) for boundary in ways.boundaries),
+        launches_ns=len(ways.boundaries) * instance.machine.timing.launch_ns,
     )
 
 

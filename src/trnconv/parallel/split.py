@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from trnconv.ask.question import Question
 from trnconv.parallel.band_operands import read_as, sized
-from trnconv.parallel.edge_strips import EdgeStrips, HaloPiece, StripLaunch
+from trnconv.parallel.boundary import Boundary, boundaries, by_window
+from trnconv.parallel.boundary_conv import BoundaryConv, BoundaryLaunch, HaloPiece
 from trnconv.parallel.grid import BandGrid, MeshCut, Region
 from trnconv.parallel.halos import Surrounded
 from trnconv.parallel.overlap import LinkedCore, Ways
 from trnconv.parallel.rows_read import Reading, Sliding, reading
-from trnconv.parallel.strips import EdgeStrip, alike, strips
 from trnconv.pytorch.backends.arrays import dtype_name
 from trnconv.pytorch.lazy.context import PatchContext
 from trnconv.pytorch.lazy.convolutions.convolution import problem_of, spec_of
@@ -49,21 +49,21 @@ class BandLayer:
 
 
 @dataclass(frozen=True)
-class StripGroup:
-    """Strips along one axis that one launch can compute."""
+class BoundaryGroup:
+    """Boundaries along one axis that one launch can compute."""
 
     at: int  # of the axis, among those that are cut
-    strips: tuple[EdgeStrip, ...]
+    boundaries: tuple[Boundary, ...]
 
 
 @dataclass(frozen=True)
 class Halves:
-    """A layer whose strips can be convolved apart from its band."""
+    """A layer whose boundaries can be convolved apart from its band."""
 
     layer: BandLayer
     cut: MeshCut
     own: tuple[Reading, ...]  # of the band, along each axis that is cut
-    groups: tuple[StripGroup, ...]
+    groups: tuple[BoundaryGroup, ...]
 
     @staticmethod
     def of(
@@ -71,16 +71,16 @@ class Halves:
     ) -> Halves | None:
         """None where a band alone gives no output of the whole.
 
-        Strips along one axis are as long as the band is along the other: where two meet, both
+        Boundaries along one axis are as long as the band is along the other: where two meet, both
         compute the same outputs.
         """
         groups, own, place = [], [], cut.place(rank)
         for at, (bands, sliding) in enumerate(zip(grid.bands, slidings, strict=True)):
-            found = strips(bands, sliding, place[at])
+            found = boundaries(bands, sliding, place[at])
             if found is None or layer.operands.skip[cut.axes[at]]:
                 return None
             own.append(reading(bands, sliding, place[at]))
-            groups += [StripGroup(at, group) for group in alike(found)]
+            groups += [BoundaryGroup(at, group) for group in by_window(found)]
         return Halves(layer, cut, tuple(own), tuple(groups))
 
     def ways(
@@ -94,27 +94,27 @@ class Halves:
         return Ways(
             instance=instance,
             band=self.layer.question(self.layer.operands, instance),
-            strips=tuple(asked),
+            boundaries=tuple(asked),
             halos=tuple(message for surrounded in near for message in surrounded.messages),
             ranks=ranks,
             together_bytes=sum(surrounded.copied_bytes(wanted) for surrounded in near),
             apart_bytes=2 * moved,
         )
 
-    def apart(self, pieces: tuple[HaloPiece, ...]) -> EdgeStrips:
+    def apart(self, pieces: tuple[HaloPiece, ...]) -> BoundaryConv:
         """The second step, to be done when the first is."""
         launches = []
         for group in self.groups:
             spec = spec_of(self._operands(group), self.layer.window, self.layer.around)
-            launches.append(StripLaunch(group.at, group.strips, self.own, spec))
-        return EdgeStrips(self.cut, pieces, tuple(launches))
+            launches.append(BoundaryLaunch(group.at, group.boundaries, self.own, spec))
+        return BoundaryConv(self.cut, pieces, tuple(launches))
 
-    def _operands(self, group: StripGroup) -> ConvOperands:
+    def _operands(self, group: BoundaryGroup) -> ConvOperands:
         """Of one launch: sizes only."""
         readings = list(self.own)
-        readings[group.at] = group.strips[0].reading
+        readings[group.at] = group.boundaries[0].reading
         counts = [own.count for own in readings]
-        sizes = sized(self.layer.operands, self.cut.axes, counts, len(group.strips))
+        sizes = sized(self.layer.operands, self.cut.axes, counts, len(group.boundaries))
         return read_as(self.layer.operands, self.cut.axes, sizes, readings)
 
 

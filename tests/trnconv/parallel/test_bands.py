@@ -10,10 +10,10 @@ F = torch.nn.functional
 
 from trnconv.errors import ShapeError, UnsupportedError
 from trnconv.parallel.bands import Bands, meeting
+from trnconv.parallel.boundary import boundaries, by_window
 from trnconv.parallel.grid import BandGrid, MeshCut, area, common, edges
 from trnconv.parallel.levels import Levels
 from trnconv.parallel.rows_read import Sliding, out_bands, reading
-from trnconv.parallel.strips import alike, strips
 from trnconv.parallel.traffic import ExchangeKind, halo_area
 from trnconv.pytorch.backends.conv_call import ConvSpec
 from trnconv.pytorch.operators.convolutions import fused_convolution
@@ -135,7 +135,7 @@ def test_bands_of_a_convolution_are_the_whole_one(backend, count):
         assert torch.equal(torch.cat(parts, dim=3), want), (sliding, bands)
 
 
-def test_a_band_alone_and_the_strips_at_its_edges_are_the_band_of_the_whole():
+def test_a_band_alone_and_the_boundaries_at_its_edges_are_the_band_of_the_whole():
     """Wherever they are said to be; and they are, for what models do, unless a band is thin."""
     dice = random.Random(11)  # noqa: S311 (a fixed sequence)
     numbers = torch.Generator().manual_seed(0)
@@ -146,16 +146,16 @@ def test_a_band_alone_and_the_strips_at_its_edges_are_the_band_of_the_whole():
         w = torch.randint(-4, 5, (2, 2, 1, sliding.kernel, 1), generator=numbers).float()
         want, made = whole(x, w, sliding), out_bands(bands, sliding)
         for rank in range(bands.ranks):
-            found = strips(bands, sliding, rank)
+            found = boundaries(bands, sliding, rank)
             if found is None:
                 continue
             split += len(found)
             start, stop = bands.of(rank)
             y = whole(x[:, :, :, start:stop], w, sliding)
-            for strip in found:
-                part = convolved(x, w, sliding, strip.reading, "torch")
-                assert part.shape[3] == strip.count
-                y[:, :, :, strip.first : strip.first + strip.count] = part
+            for boundary in found:
+                part = convolved(x, w, sliding, boundary.reading, "torch")
+                assert part.shape[3] == boundary.count
+                y[:, :, :, boundary.first : boundary.first + boundary.count] = part
             first, last = made.of(rank)
             assert torch.equal(y, want[:, :, :, first:last]), (sliding, bands, rank)
     assert split > 100
@@ -171,23 +171,23 @@ def test_a_band_alone_and_the_strips_at_its_edges_are_the_band_of_the_whole():
         (Sliding(3, before=1, after=1, mode="reflect"), ((0, 1), (7, 1))),
     ],
 )
-def test_strips_of_the_middle_band_by_hand(sliding, launches):
-    found = strips(Bands((0, 8, 16, 24)), sliding, 1)
-    got = None if found is None else tuple((strip.first, strip.count) for strip in found)
+def test_boundaries_of_the_middle_band_by_hand(sliding, launches):
+    found = boundaries(Bands((0, 8, 16, 24)), sliding, 1)
+    got = None if found is None else tuple((boundary.first, boundary.count) for boundary in found)
     assert got == launches
 
 
 def test_both_edges_are_images_of_one_launch_unless_they_read_differently():
     bands = Bands((0, 8, 16, 24))
-    same = strips(bands, Sliding(3, before=1, after=1), 1)
-    upsampled = strips(bands, Sliding(3, before=1, after=1, upsample=2), 1)
-    assert [len(group) for group in alike(same)] == [2]
-    assert [len(group) for group in alike(upsampled)] == [1, 1]
+    same = boundaries(bands, Sliding(3, before=1, after=1), 1)
+    upsampled = boundaries(bands, Sliding(3, before=1, after=1, upsample=2), 1)
+    assert [len(group) for group in by_window(same)] == [2]
+    assert [len(group) for group in by_window(upsampled)] == [1, 1]
 
 
 def test_a_band_of_which_every_output_reads_other_rows_is_not_split():
-    assert strips(Bands((0, 8, 10, 24)), Sliding(3, before=1, after=1), 1) is None
-    assert strips(Bands((0, 8, 11, 24)), Sliding(3, before=1, after=1), 1) is not None
+    assert boundaries(Bands((0, 8, 10, 24)), Sliding(3, before=1, after=1), 1) is None
+    assert boundaries(Bands((0, 8, 11, 24)), Sliding(3, before=1, after=1), 1) is not None
 
 
 def test_nothing_is_read_that_no_output_needs():

@@ -70,7 +70,7 @@ def test_what_is_apart_is_what_execution_would_do():
 
 
 def test_the_time_of_an_overlap_is_that_of_its_parts():
-    """Every convolution, strips included, and what halos take beyond the bands they hide behind."""
+    """Convolutions, boundaries included, and what halos take beyond the bands they hide behind."""
     part = replace(THREE, overlap=ALWAYS)
     run, spread, _ = observed(part, PLACE)
     time = core_time(part, PLACE)
@@ -78,7 +78,7 @@ def test_the_time_of_an_overlap_is_that_of_its_parts():
     assert time.hidden_s == pytest.approx(
         sum(balance(ways).hidden_ns * times for ways, times in spread.apart.items()) / 1e9
     )
-    launches = sum(len(ways.strips) * times for ways, times in spread.apart.items())
+    launches = sum(len(ways.boundaries) * times for ways, times in spread.apart.items())
     assert time.launches_s == pytest.approx(launches * TRN2.timing.launch_ns / 1e9)
     assert 0 < time.hidden_s <= time.halos_s
     beside = time.gathers_s + time.statistics_s + time.copies_s + time.attention_s + time.others_s
@@ -88,7 +88,7 @@ def test_the_time_of_an_overlap_is_that_of_its_parts():
 
 
 def test_a_large_video_takes_less_time_with_overlap():
-    """Halos are hidden, and bands are not copied beside them; strips cost less than that."""
+    """Halos are hidden, and bands are not copied beside them; boundaries cost less than that."""
     with_, without = (
         core_time(replace(LARGER, overlap=overlap), PLACE) for overlap in (AUTO, NEVER)
     )

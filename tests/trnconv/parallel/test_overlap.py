@@ -125,7 +125,7 @@ class Residual(torch.nn.Module):
         return torch.relu(self.layer(x) + x)
 
 
-def test_residual_and_activation_reach_the_strips(events):
+def test_residual_and_activation_reach_the_boundaries(events):
     model, x = Residual().eval().requires_grad_(requires_grad=False), small_video()
     y, spread = in_the_middle(model, x, "always", events)
     assert torch.equal(y, model(x)[:, :, :, slice(*BANDS.of(RANK))])
@@ -153,7 +153,7 @@ def rms(tensor):
 
 
 @pytest.mark.parametrize("keeps", [True, False])
-def test_norms_at_the_end_reach_the_strips(events, monkeypatch, keeps):
+def test_norms_at_the_end_reach_the_boundaries(events, monkeypatch, keeps):
     """Rows at the cuts are as near to the exact result as torch's bf16 is, as all others are."""
     seen, own = [], deferred_conv.PendingConv.run_normed
 
@@ -178,7 +178,7 @@ def test_norms_at_the_end_reach_the_strips(events, monkeypatch, keeps):
 
 
 def test_only_edges_are_copied(events):
-    """Strips in and out, read and written; without overlap, all of the band."""
+    """Boundaries in and out, read and written; without overlap, all of the band."""
     model, x = layer(), small_video()
     copied = {}
     for overlap in ("always", "never"):
@@ -234,7 +234,7 @@ def test_frames_that_were_copied_for_a_cache_are_not_asked_for_again(overlap):
 
 
 def ways(channels, rows, columns, halos=(40_000,)):
-    """A 3x3x3 convolution of three frames of a band, and of its strips."""
+    """A 3x3x3 convolution of three frames of a band, and of its boundaries."""
 
     def question(images, size, padding):
         return Question(
@@ -254,7 +254,7 @@ def ways(channels, rows, columns, halos=(40_000,)):
     return Ways(
         instance=LinkedCore.of(TRN2),
         band=question(1, (3, rows, columns), (1, 1)),
-        strips=(question(2, (3, 3, columns), (0, 1)),),
+        boundaries=(question(2, (3, 3, columns), (0, 1)),),
         halos=halos,
         ranks=4,
         together_bytes=(2 * rows + 2) * row_bytes,
@@ -268,7 +268,7 @@ def ways(channels, rows, columns, halos=(40_000,)):
         (96, 90, 320, (40_000,), True),
         (96, 90, 320, (), True),  # known: what is gained is the copy
         (384, 12, 20, (40_000,), False),
-        (96, 3, 320, (40_000,), False),  # strips are nearly as much as the band
+        (96, 3, 320, (40_000,), False),  # boundaries are nearly as much as the band
         (16, 8, 8, (40_000,), False),
     ],
 )
@@ -278,20 +278,20 @@ def test_the_way_is_taken_that_takes_less_time(channels, rows, columns, halos, e
     fabric = FABRICS["trn2"]
     rate = TRN2.timing.dma_engines * TRN2.timing.dma_bytes_per_ns  # four cores of one chip
     travel = sum(fabric.message_ns + each / rate for each in halos)
-    band, (strips,) = (
+    band, (boundaries,) = (
         price(both.band, cores=1).ns,
-        [price(each, cores=1).ns for each in both.strips],
+        [price(each, cores=1).ns for each in both.boundaries],
     )
     together = travel + both.together_bytes / rate + band
-    apart = max(travel, band) + strips + both.apart_bytes / rate + TRN2.timing.launch_ns
+    apart = max(travel, band) + boundaries + both.apart_bytes / rate + TRN2.timing.launch_ns
     assert overlaps(both) == (apart < together) == expected
 
 
 def test_a_balance_says_what_is_hidden():
     both = ways(96, 24, 64, (10**9,))
     assert balance(both).hidden_ns == price(both.band, cores=1).ns
-    assert Balance(hidden_ns=2, uncopied_ns=2, strips_ns=1, launches_ns=2).pays
-    assert not Balance(hidden_ns=1, uncopied_ns=2, strips_ns=1, launches_ns=2).pays
+    assert Balance(hidden_ns=2, uncopied_ns=2, boundary_ns=1, launches_ns=2).pays
+    assert not Balance(hidden_ns=1, uncopied_ns=2, boundary_ns=1, launches_ns=2).pays
 
 
 def test_readings_are_of_core_and_links():

@@ -1,4 +1,4 @@
-"""Strips: the outputs of a band that read rows of others. Integers only."""
+"""Boundaries: the outputs of a band that read rows of others. Integers only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trnconv.parallel.rows_read import Reading, Sliding, out_bands, read_by
 
 
 @dataclass(frozen=True)
-class EdgeStrip:
+class Boundary:
     """Outputs at one edge of a band, and what they read."""
 
     first: int  # counted from the band's first output
@@ -19,16 +19,16 @@ class EdgeStrip:
 
     @property
     def window(self) -> tuple[int, int, int, int, int]:
-        """Strips that are alike in this can be images of one convolution."""
+        """Boundaries that are alike in this can be images of one convolution."""
         read = self.reading
         return self.count, read.stop - read.start, read.before, read.after, read.skip
 
 
-def strips(bands: Bands, sliding: Sliding, rank: int) -> tuple[EdgeStrip, ...] | None:
+def boundaries(bands: Bands, sliding: Sliding, rank: int) -> tuple[Boundary, ...] | None:
     """What a convolution of the band alone, padded like the whole, gets wrong at its edges.
 
     None where it gets everything wrong: its outputs are not in step with those of the whole, the
-    band is so thin that every output reads a row of another, or a strip reads mirrored rows.
+    band is so thin that every output reads a row of another, or a boundary reads mirrored rows.
     """
     (start, stop), (first, last) = bands.of(rank), out_bands(bands, sliding).of(rank)
     count, times = last - first, sliding.upsample
@@ -43,14 +43,16 @@ def strips(bands: Bands, sliding: Sliding, rank: int) -> tuple[EdgeStrip, ...] |
         return None
     edges = [(0, front), (count - back, back)]
     found = tuple(
-        EdgeStrip(at, size, read_by((first + at, first + at + size), sliding, bands.total))
+        Boundary(at, size, read_by((first + at, first + at + size), sliding, bands.total))
         for at, size in edges
         if size > 0
     )
-    return None if any(strip.reading.order for strip in found) else found
+    return None if any(boundary.reading.order for boundary in found) else found
 
 
-def alike(some: tuple[EdgeStrip, ...]) -> tuple[tuple[EdgeStrip, ...], ...]:
-    """Strips in groups that one launch can compute."""
-    windows = dict.fromkeys(strip.window for strip in some)
-    return tuple(tuple(strip for strip in some if strip.window == window) for window in windows)
+def by_window(some: tuple[Boundary, ...]) -> tuple[tuple[Boundary, ...], ...]:
+    """Boundaries in groups that one launch can compute."""
+    windows = dict.fromkeys(boundary.window for boundary in some)
+    return tuple(
+        tuple(boundary for boundary in some if boundary.window == window) for window in windows
+    )

@@ -1,4 +1,4 @@
-"""A convolution of a band in two steps: the band as it lies, then the strips at its edges."""
+"""A convolution of a band in two steps: the band as it lies, then the boundaries at its edges."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import torch
 
 from trnconv.parallel.band_operands import ordered
 from trnconv.parallel.bands import Interval
+from trnconv.parallel.boundary import Boundary
 from trnconv.parallel.grid import MeshCut, Region
 from trnconv.parallel.halos import Surrounded
 from trnconv.parallel.rows_read import Reading
-from trnconv.parallel.strips import EdgeStrip
 from trnconv.pytorch.backends.conv_call import ConvSpec
 from trnconv.pytorch.lazy.convolutions.deferred_conv import DeferredConv
 
@@ -33,26 +33,26 @@ class HaloPiece:
 
 
 @dataclass(frozen=True)
-class StripLaunch:
-    """Strips along one axis that are images of one convolution."""
+class BoundaryLaunch:
+    """Boundaries along one axis that are images of one convolution."""
 
     at: int  # of the axis, among those that are cut
-    strips: tuple[EdgeStrip, ...]
+    boundaries: tuple[Boundary, ...]
     own: tuple[Reading, ...]  # of the band, along each axis that is cut
     spec: ConvSpec  # without policy and end
 
-    def readings(self, strip: EdgeStrip) -> tuple[Reading, ...]:
-        """What a strip reads: as the band does, but along its own axis."""
-        return (*self.own[: self.at], strip.reading, *self.own[self.at + 1 :])
+    def readings(self, boundary: Boundary) -> tuple[Reading, ...]:
+        """What a boundary reads: as the band does, but along its own axis."""
+        return (*self.own[: self.at], boundary.reading, *self.own[self.at + 1 :])
 
 
 @dataclass(frozen=True)
-class EdgeStrips:
+class BoundaryConv:
     """What is left when the band has been convolved: outputs that read rows of others."""
 
     cut: MeshCut
     pieces: tuple[HaloPiece, ...]
-    launches: tuple[StripLaunch, ...]
+    launches: tuple[BoundaryLaunch, ...]
 
     def complete(
         self,
@@ -60,28 +60,30 @@ class EdgeStrips:
         outputs: tuple[Tensor, ...],
         outputs_of: Callable[[Tensor], tuple[Tensor, ...]],
     ) -> None:
-        """The outputs of the strips, over those that the band was padded for."""
+        """The outputs of the boundaries, over those that the band was padded for."""
         for piece in self.pieces:
             piece.near.wait()
         for launch in self.launches:
             made = outputs_of(self._convolved(asked, launch))
-            for strips, output in zip(made, outputs, strict=True):
-                self._put(launch, strips, output)
-                asked.book.moved("halo", 2 * strips.nbytes)
+            for boundaries, output in zip(made, outputs, strict=True):
+                self._put(launch, boundaries, output)
+                asked.book.moved("halo", 2 * boundaries.nbytes)
 
-    def _put(self, launch: StripLaunch, made: Tensor, output: Tensor) -> None:
-        parts = made.chunk(len(launch.strips))
-        for strip, part in zip(launch.strips, parts, strict=True):
-            output.narrow(self._dim(launch), strip.first, strip.count).copy_(part)
+    def _put(self, launch: BoundaryLaunch, made: Tensor, output: Tensor) -> None:
+        parts = made.chunk(len(launch.boundaries))
+        for boundary, part in zip(launch.boundaries, parts, strict=True):
+            output.narrow(self._dim(launch), boundary.first, boundary.count).copy_(part)
 
-    def _convolved(self, asked: DeferredConv, launch: StripLaunch) -> Tensor:
+    def _convolved(self, asked: DeferredConv, launch: BoundaryLaunch) -> Tensor:
         pieces = tuple(
-            torch.cat([self._read(piece, launch.readings(strip)) for strip in launch.strips])
+            torch.cat(
+                [self._read(piece, launch.readings(boundary)) for boundary in launch.boundaries]
+            )
             for piece in self.pieces
         )
         asked.book.moved("halo", 2 * sum(piece.nbytes for piece in pieces))
         own = asked.spec
-        strips = replace(
+        boundaries = replace(
             asked,
             pieces=pieces,
             spec=replace(launch.spec, activation=own.activation, accuracy=own.accuracy),
@@ -90,14 +92,14 @@ class EdgeStrips:
             instead_of=None,
             later=None,
         )
-        return strips.run()
+        return boundaries.run()
 
-    def _residual(self, asked: DeferredConv, launch: StripLaunch) -> Tensor | None:
+    def _residual(self, asked: DeferredConv, launch: BoundaryLaunch) -> Tensor | None:
         if asked.residual is None:
             return None
         some = [
-            asked.residual.narrow(self._dim(launch), strip.first, strip.count)
-            for strip in launch.strips
+            asked.residual.narrow(self._dim(launch), boundary.first, boundary.count)
+            for boundary in launch.boundaries
         ]
         return torch.cat(some)
 
@@ -105,5 +107,5 @@ class EdgeStrips:
         rows = piece.rows(tuple(own.rows for own in readings))
         return ordered(rows, self.cut.axes, readings)
 
-    def _dim(self, launch: StripLaunch) -> int:
+    def _dim(self, launch: BoundaryLaunch) -> int:
         return 2 + self.cut.axes[launch.at]
