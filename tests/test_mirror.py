@@ -129,7 +129,7 @@ SPANS = {
         modulation.problem""",
     "trnconv/nkilib/test_forward.py": "call",
     "trnconv/parallel/test_agreement.py": "comm_group",
-    "trnconv/parallel/test_bands.py": "grid rows_read traffic",
+    "trnconv/parallel/test_bands.py": "grid receptive_field traffic",
     "trnconv/parallel/test_overlap.py": "boundary_conv split",
     "trnconv/parallel/test_shard_layers.py": "differentiable eager comm halos watch",
     "trnconv/parallel/test_shard_models.py": "banded_model forward row_functions",

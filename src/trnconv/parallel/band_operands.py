@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from trnconv.geometry import ZEROS, with_axis
-from trnconv.parallel.rows_read import Reading, Sliding
+from trnconv.parallel.receptive_field import ReceptiveField, Sliding
 from trnconv.pytorch.lazy.convolutions.operands import ConvOperands, Window3d
 from trnconv.pytorch.lazy.frames.video import FrameRun
 
@@ -52,11 +52,11 @@ def read_as(
     operands: ConvOperands,
     axes: Sequence[int],
     pieces: tuple[FrameRun, ...],
-    readings: Sequence[Reading],
+    fields: Sequence[ReceptiveField],
 ) -> ConvOperands:
     """Other pieces, with padding at true borders only."""
     pads, modes, skip = list(operands.pads), list(operands.modes), operands.skip
-    for axis, own in zip(axes, readings, strict=True):
+    for axis, own in zip(axes, fields, strict=True):
         pads[axis] = (own.before, own.after)
         if own.before <= 0 and own.after <= 0:
             modes[axis] = ZEROS
@@ -70,9 +70,11 @@ def read_as(
     )
 
 
-def ordered(rows: torch.Tensor, axes: Sequence[int], readings: Sequence[Reading]) -> torch.Tensor:
+def ordered(
+    rows: torch.Tensor, axes: Sequence[int], fields: Sequence[ReceptiveField]
+) -> torch.Tensor:
     """What was read, with mirrored rows where they are wanted."""
-    for axis, own in zip(axes, readings, strict=True):
+    for axis, own in zip(axes, fields, strict=True):
         if own.order:
             rows = rows.index_select(2 + axis, torch.tensor(own.order, device=rows.device))
     return rows

@@ -19,7 +19,7 @@ from trnconv.parallel.grid import NAMES, BandGrid, MeshCut, Region
 from trnconv.parallel.halos import Halos, Surrounded
 from trnconv.parallel.levels import Levels
 from trnconv.parallel.overlap import ALWAYS, ASSUMED, AUTO, NEVER, Ways, overlaps
-from trnconv.parallel.rows_read import Reading, Sliding, out_bands, readings_of
+from trnconv.parallel.receptive_field import ReceptiveField, Sliding, out_bands, receptive_fields
 from trnconv.parallel.split import BandLayer, Halves
 from trnconv.pytorch.lazy.context import PatchContext
 from trnconv.pytorch.lazy.convolutions.convolution import frames_of, run_of
@@ -137,9 +137,9 @@ class BandedModel:
             return [operands]
         grid, axes = self._grid(operands), self.cut.axes
         result = []
-        for readings in dict.fromkeys(readings_of(grid, self._slidings(operands, window))):
-            sizes = sized(operands, axes, [own.count for own in readings])
-            result.append(read_as(operands, axes, sizes, readings))
+        for fields in dict.fromkeys(receptive_fields(grid, self._slidings(operands, window))):
+            sizes = sized(operands, axes, [own.count for own in fields])
+            result.append(read_as(operands, axes, sizes, fields))
         return result
 
     def extended(
@@ -157,10 +157,10 @@ class BandedModel:
         grid, slidings = self._grid(operands), self._slidings(operands, window)
         for level, bands, sliding in zip(self.levels, grid.bands, slidings, strict=True):
             level.add(out_bands(bands, sliding))
-        every = readings_of(grid, slidings)
+        every = receptive_fields(grid, slidings)
         own = every[self.comm.rank]
-        wanted = tuple(tuple(reads.rows for reads in readings) for readings in every)
-        mirrored = any(reads.order for readings in every for reads in readings)
+        wanted = tuple(tuple(reads.rows for reads in fields) for fields in every)
+        mirrored = any(reads.order for fields in every for reads in fields)
         if not mirrored and all(region == grid.of(rank) for rank, region in enumerate(wanted)):
             return read_as(operands, self.cut.axes, operands.pieces, own)
         pieces = self._surrounded(operands.pieces, grid, wanted)
@@ -236,7 +236,7 @@ class BandedModel:
         runs: tuple[FrameRun, ...],
         pieces: tuple[HaloPiece, ...],
         region: Region,
-        own: tuple[Reading, ...],
+        own: tuple[ReceptiveField, ...],
     ) -> tuple[FrameRun, ...]:
         """Runs of bands side by side with their halos."""
         made: dict[int, FrameRun] = {}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from trnconv.geometry import REFLECT
 from trnconv.parallel.bands import Bands
-from trnconv.parallel.rows_read import Reading, Sliding, out_bands, read_by
+from trnconv.parallel.receptive_field import ReceptiveField, Sliding, field_of, out_bands
 
 
 @dataclass(frozen=True)
@@ -15,12 +15,12 @@ class Boundary:
 
     first: int  # counted from the band's first output
     count: int
-    reading: Reading
+    field: ReceptiveField
 
     @property
     def window(self) -> tuple[int, int, int, int, int]:
         """Boundaries that are alike in this can be images of one convolution."""
-        read = self.reading
+        read = self.field
         return self.count, read.stop - read.start, read.before, read.after, read.skip
 
 
@@ -43,11 +43,11 @@ def boundaries(bands: Bands, sliding: Sliding, rank: int) -> tuple[Boundary, ...
         return None
     edges = [(0, front), (count - back, back)]
     found = tuple(
-        Boundary(at, size, read_by((first + at, first + at + size), sliding, bands.total))
+        Boundary(at, size, field_of((first + at, first + at + size), sliding, bands.total))
         for at, size in edges
         if size > 0
     )
-    return None if any(boundary.reading.order for boundary in found) else found
+    return None if any(boundary.field.order for boundary in found) else found
 
 
 def by_window(some: tuple[Boundary, ...]) -> tuple[tuple[Boundary, ...], ...]:

@@ -12,7 +12,7 @@ from trnconv.parallel.bands import Interval
 from trnconv.parallel.boundary import Boundary
 from trnconv.parallel.grid import MeshCut, Region
 from trnconv.parallel.halos import Surrounded
-from trnconv.parallel.rows_read import Reading
+from trnconv.parallel.receptive_field import ReceptiveField
 from trnconv.pytorch.backends.conv_call import ConvSpec
 from trnconv.pytorch.lazy.convolutions.deferred_conv import DeferredConv
 
@@ -38,12 +38,12 @@ class BoundaryLaunch:
 
     at: int  # of the axis, among those that are cut
     boundaries: tuple[Boundary, ...]
-    own: tuple[Reading, ...]  # of the band, along each axis that is cut
+    own: tuple[ReceptiveField, ...]  # of the band, along each axis that is cut
     spec: ConvSpec  # without policy and end
 
-    def readings(self, boundary: Boundary) -> tuple[Reading, ...]:
+    def fields(self, boundary: Boundary) -> tuple[ReceptiveField, ...]:
         """What a boundary reads: as the band does, but along its own axis."""
-        return (*self.own[: self.at], boundary.reading, *self.own[self.at + 1 :])
+        return (*self.own[: self.at], boundary.field, *self.own[self.at + 1 :])
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class BoundaryConv:
     def _convolved(self, asked: DeferredConv, launch: BoundaryLaunch) -> Tensor:
         pieces = tuple(
             torch.cat(
-                [self._read(piece, launch.readings(boundary)) for boundary in launch.boundaries]
+                [self._read(piece, launch.fields(boundary)) for boundary in launch.boundaries]
             )
             for piece in self.pieces
         )
@@ -103,9 +103,9 @@ class BoundaryConv:
         ]
         return torch.cat(some)
 
-    def _read(self, piece: HaloPiece, readings: tuple[Reading, ...]) -> Tensor:
-        rows = piece.rows(tuple(own.rows for own in readings))
-        return ordered(rows, self.cut.axes, readings)
+    def _read(self, piece: HaloPiece, fields: tuple[ReceptiveField, ...]) -> Tensor:
+        rows = piece.rows(tuple(own.rows for own in fields))
+        return ordered(rows, self.cut.axes, fields)
 
     def _dim(self, launch: BoundaryLaunch) -> int:
         return 2 + self.cut.axes[launch.at]

@@ -19,8 +19,8 @@ from trnconv.geometry import CIRCULAR, REFLECT, REPLICATE, ZEROS
 from trnconv.parallel.banded_model import BandedModel
 from trnconv.parallel.differentiable import fetched
 from trnconv.parallel.grid import NAMES, BandGrid
+from trnconv.parallel.receptive_field import Sliding, out_bands, receptive_fields
 from trnconv.parallel.row_functions import handled
-from trnconv.parallel.rows_read import Sliding, out_bands, readings_of
 from trnconv.pytorch import functional
 from trnconv.pytorch.lazy.convolutions.filters import Filters
 from trnconv.pytorch.patching.methods import ATTRIBUTE
@@ -109,8 +109,8 @@ def padded_band(
         Sliding(before + after + 1, before=before, after=after, mode=mode)
         for before, after in sides
     )
-    every = readings_of(grid, all_of_it)
-    wanted = tuple(tuple(reads.rows for reads in readings) for readings in every)
+    every = receptive_fields(grid, all_of_it)
+    wanted = tuple(tuple(reads.rows for reads in fields) for fields in every)
     spread.comm.module = spread.book.module
     rows = fetched(x, spread.comm, spread.cut.dims(x.dim()), grid, wanted)
     edges = [0, 0] * (x.dim() - 2)

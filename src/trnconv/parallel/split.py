@@ -12,7 +12,7 @@ from trnconv.parallel.boundary_conv import BoundaryConv, BoundaryLaunch, HaloPie
 from trnconv.parallel.grid import BandGrid, MeshCut, Region
 from trnconv.parallel.halos import Surrounded
 from trnconv.parallel.overlap import LinkedCore, Ways
-from trnconv.parallel.rows_read import Reading, Sliding, reading
+from trnconv.parallel.receptive_field import ReceptiveField, Sliding, receptive_field
 from trnconv.pytorch.backends.arrays import dtype_name
 from trnconv.pytorch.lazy.context import PatchContext
 from trnconv.pytorch.lazy.convolutions.convolution import problem_of, spec_of
@@ -62,7 +62,7 @@ class Halves:
 
     layer: BandLayer
     cut: MeshCut
-    own: tuple[Reading, ...]  # of the band, along each axis that is cut
+    own: tuple[ReceptiveField, ...]  # of the band, along each axis that is cut
     groups: tuple[BoundaryGroup, ...]
 
     @staticmethod
@@ -79,7 +79,7 @@ class Halves:
             found = boundaries(bands, sliding, place[at])
             if found is None or layer.operands.skip[cut.axes[at]]:
                 return None
-            own.append(reading(bands, sliding, place[at]))
+            own.append(receptive_field(bands, sliding, place[at]))
             groups += [BoundaryGroup(at, group) for group in by_window(found)]
         return Halves(layer, cut, tuple(own), tuple(groups))
 
@@ -111,11 +111,11 @@ class Halves:
 
     def _operands(self, group: BoundaryGroup) -> ConvOperands:
         """Of one launch: sizes only."""
-        readings = list(self.own)
-        readings[group.at] = group.boundaries[0].reading
-        counts = [own.count for own in readings]
+        fields = list(self.own)
+        fields[group.at] = group.boundaries[0].field
+        counts = [own.count for own in fields]
         sizes = sized(self.layer.operands, self.cut.axes, counts, len(group.boundaries))
-        return read_as(self.layer.operands, self.cut.axes, sizes, readings)
+        return read_as(self.layer.operands, self.cut.axes, sizes, fields)
 
 
 def _elements(question: Question) -> int:

@@ -13,7 +13,7 @@ from trnconv.parallel.bands import Bands, meeting
 from trnconv.parallel.boundary import boundaries, by_window
 from trnconv.parallel.grid import BandGrid, MeshCut, area, common, edges
 from trnconv.parallel.levels import Levels
-from trnconv.parallel.rows_read import Sliding, out_bands, reading
+from trnconv.parallel.receptive_field import Sliding, out_bands, receptive_field
 from trnconv.parallel.traffic import ExchangeKind, halo_area
 from trnconv.pytorch.backends.conv_call import ConvSpec
 from trnconv.pytorch.operators.convolutions import fused_convolution
@@ -97,7 +97,7 @@ def whole(x, w, sliding):
 
 def of_band(x, w, sliding, bands, rank, backend):
     """The rows that a rank reads, cut from the whole, and convolved as it would."""
-    return convolved(x, w, sliding, reading(bands, sliding, rank), backend)
+    return convolved(x, w, sliding, receptive_field(bands, sliding, rank), backend)
 
 
 def convolved(x, w, sliding, own, backend):
@@ -153,7 +153,7 @@ def test_a_band_alone_and_the_boundaries_at_its_edges_are_the_band_of_the_whole(
             start, stop = bands.of(rank)
             y = whole(x[:, :, :, start:stop], w, sliding)
             for boundary in found:
-                part = convolved(x, w, sliding, boundary.reading, "torch")
+                part = convolved(x, w, sliding, boundary.field, "torch")
                 assert part.shape[3] == boundary.count
                 y[:, :, :, boundary.first : boundary.first + boundary.count] = part
             first, last = made.of(rank)
@@ -205,19 +205,19 @@ def test_nothing_is_read_that_no_output_needs():
             inside = {
                 at // sliding.upsample for at in taps if 0 <= at < bands.total * sliding.upsample
             }
-            own = reading(bands, sliding, rank)
+            own = receptive_field(bands, sliding, rank)
             if sliding.mode == "zeros" and sliding.dilation == 1:
                 assert (own.start, own.stop) == (min(inside), max(inside) + 1)
 
 
 def test_circular_padding_is_refused():
     with pytest.raises(UnsupportedError, match="circular"):
-        reading(Bands((0, 4, 8)), Sliding(3, before=1, after=1, mode="circular"), 0)
+        receptive_field(Bands((0, 4, 8)), Sliding(3, before=1, after=1, mode="circular"), 0)
 
 
 def test_outputs_of_padding_alone_are_refused():
     with pytest.raises(ShapeError, match="padding alone"):
-        reading(Bands((0, 4, 8)), Sliding(1, before=9), 0)
+        receptive_field(Bands((0, 4, 8)), Sliding(1, before=9), 0)
 
 
 def test_a_rank_without_outputs_is_refused():

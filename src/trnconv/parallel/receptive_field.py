@@ -37,7 +37,7 @@ class Sliding:
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReceptiveField:
     """What one rank's outputs read: rows `start` .. `stop` - 1 as they lie, and how.
 
     Of the repeated rows, `skip` are left out at the front; `before` and `after` are padding at
@@ -76,22 +76,24 @@ def out_bands(bands: Bands, sliding: Sliding) -> Bands:
     return Bands(bounds)
 
 
-def reading(bands: Bands, sliding: Sliding, rank: int) -> Reading:
+def receptive_field(bands: Bands, sliding: Sliding, rank: int) -> ReceptiveField:
     """What the outputs of a rank read."""
-    return read_by(out_bands(bands, sliding).of(rank), sliding, bands.total)
+    return field_of(out_bands(bands, sliding).of(rank), sliding, bands.total)
 
 
 @lru_cache(_KEPT)
-def readings_of(grid: BandGrid, slidings: tuple[Sliding, ...]) -> tuple[tuple[Reading, ...], ...]:
+def receptive_fields(
+    grid: BandGrid, slidings: tuple[Sliding, ...]
+) -> tuple[tuple[ReceptiveField, ...], ...]:
     """What the outputs of each rank read, along each axis that is cut."""
     along = [
-        [reading(bands, sliding, at) for at in range(bands.ranks)]
+        [receptive_field(bands, sliding, at) for at in range(bands.ranks)]
         for bands, sliding in zip(grid.bands, slidings, strict=True)
     ]
     return tuple(product(*along))
 
 
-def read_by(outputs: Interval, sliding: Sliding, rows: int) -> Reading:
+def field_of(outputs: Interval, sliding: Sliding, rows: int) -> ReceptiveField:
     """What some outputs read, of so many rows."""
     first, last = outputs
     begin = first * sliding.stride - sliding.before
@@ -112,16 +114,16 @@ def read_by(outputs: Interval, sliding: Sliding, rows: int) -> Reading:
             " cut the other axis."
         )
     behind = end - total if end > total else end - stop * times
-    return Reading(start, stop, max(0, -begin), behind, max(begin, 0) - start * times)
+    return ReceptiveField(start, stop, max(0, -begin), behind, max(begin, 0) - start * times)
 
 
-def _reflected(begin: int, end: int, total: int) -> Reading:
+def _reflected(begin: int, end: int, total: int) -> ReceptiveField:
     """Mirrored rows may lie beyond a thin band's own halo, so they are fetched like any other."""
     mirrored = [_mirror(row, total) for row in range(begin, end)]
     start, stop = min(mirrored), max(mirrored) + 1
     if mirrored == list(range(start, stop)):
-        return Reading(start, stop)
-    return Reading(start, stop, order=tuple(row - start for row in mirrored))
+        return ReceptiveField(start, stop)
+    return ReceptiveField(start, stop, order=tuple(row - start for row in mirrored))
 
 
 def _mirror(row: int, total: int) -> int:
