@@ -188,7 +188,7 @@ def test_pages_with_commands_that_ci_does_not_run_say_what_those_need():
 
 
 def test_every_command_of_trnconv_runs_on_a_page_or_in_the_readme():
-    """But for `bringup`, which climbs to a device: tests/trnconv/bringup runs its rungs here."""
+    """But for `bringup`, which climbs to a device: tests/trnconv/bringup runs its checks here."""
     blocks = [fence for page in ALL for fence in fences(page.read_text())]
     consoles = [fence for fence in blocks if fence.language == "console"]
     shown = [command.words for fence in consoles for command in commands(fence)]

@@ -14,7 +14,7 @@ from trnconv.host.vendor import Vendor
 class Stop:
     """Where a ladder ended, what it named, and what it said; Nones if it was climbed."""
 
-    rung: str | None
+    check: str | None
     switch: str | None
     words: str = ""
 
@@ -32,8 +32,8 @@ def bench_with(failures, switches, monkeypatch, vendor=None):
     return stages.bench_of(host, found, vendor or vendor_of(failures, lnc), stages.DEVICE)
 
 
-def stop_of(rungs, bench):
-    for climbed in climb(rungs, bench):
+def stop_of(checks, bench):
+    for climbed in climb(checks, bench):
         if climbed.stops:
-            return Stop(climbed.rung.name, climbed.turn, climbed.finding.words)
+            return Stop(climbed.check.name, climbed.turn, climbed.finding.words)
     return Stop(None, None)

@@ -56,13 +56,13 @@ class StallError(RuntimeError):
 
 @dataclass(frozen=True)
 class Failure:
-    """What fails; `rung` is where the ladder has to stop, `switch` what it has to name.
+    """What fails; `check` is where the ladder has to stop, `switch` what it has to name.
 
-    Without a switch, `rung` is the note that has to say no.
+    Without a switch, `check` is the note that has to say no.
     """
 
     name: str
-    rung: str
+    check: str
     switch: str = ""
     strikes: object = None  # of a call and its run: raises, or returns whether values are wrong
     rules: tuple = ()  # device rules that hold on this device too

@@ -1,4 +1,4 @@
-"""The ladder: rungs in order, one question each; it stops at the first that is red."""
+"""The ladder: checks in order, one question each; it stops at the first that is red."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STARTED = "started"  # and not ended: it hung, or the process died
 
 @dataclass(frozen=True)
 class Bench:
-    """Where rungs are climbed: the machine with its switches, its cores, and who runs kernels."""
+    """Where checks are run: the machine with its switches, its cores, and who runs kernels."""
 
     machine: Machine
     cores: int
@@ -31,7 +31,7 @@ class Bench:
 
 @dataclass(frozen=True)
 class Finding:
-    """What came of a rung, in words and as data for the file."""
+    """What came of a check, in words and as data for the file."""
 
     state: str
     words: str
@@ -39,7 +39,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Rung:
+class Check:
     """One question: who answers it, and which switch to turn if the answer is no."""
 
     stage: int
@@ -53,9 +53,9 @@ class Rung:
 
 @dataclass(frozen=True)
 class Climbed:
-    """A rung with its finding."""
+    """A check with its finding."""
 
-    rung: Rung
+    check: Check
     finding: Finding
     seconds: float
     kept: bool = False  # from an earlier climb
@@ -68,44 +68,44 @@ class Climbed:
     @property
     def turn(self) -> str:
         """The switch to turn; empty if it is not red, or there is none."""
-        return self.rung.switch if self.stops else ""
+        return self.check.switch if self.stops else ""
 
 
 def climb(
-    rungs: Iterable[Rung],
+    checks: Iterable[Check],
     bench: Bench,
-    kept: Callable[[Rung], Finding | None] = lambda _: None,
-    started: Callable[[Rung], None] = lambda _: None,
+    kept: Callable[[Check], Finding | None] = lambda _: None,
+    started: Callable[[Check], None] = lambda _: None,
 ) -> Iterator[Climbed]:
-    """Rung after rung, up to the first that is red.
+    """Check after check, up to the first that is red.
 
-    `kept` gives the finding of an earlier climb; `started` is told before a rung is climbed, so
+    `kept` gives the finding of an earlier climb; `started` is told before a check is run, so
     that one that never comes back is known by that.
     """
-    for rung in rungs:
-        found = kept(rung)
+    for check in checks:
+        found = kept(check)
         if found is not None:
-            climbed = Climbed(rung, found, 0.0, kept=True)
+            climbed = Climbed(check, found, 0.0, kept=True)
         else:
-            started(rung)
+            started(check)
             begin = time.perf_counter()
-            finding = _finding(rung, bench)
-            climbed = Climbed(rung, finding, time.perf_counter() - begin)
+            finding = _finding(check, bench)
+            climbed = Climbed(check, finding, time.perf_counter() - begin)
         yield climbed
         if climbed.stops:
             return
 
 
-def _finding(rung: Rung, bench: Bench) -> Finding:
+def _finding(check: Check, bench: Bench) -> Finding:
     voiding = bench.switches - ASKED_AGAIN
-    on = [name for name in (rung.switch, *rung.void_with) if name in voiding]
+    on = [name for name in (check.switch, *check.void_with) if name in voiding]
     if on:
         return Finding(OFF, f"{on[0]} is on: nothing depends on it")
     try:
-        found = rung.climb(bench)
+        found = check.climb(bench)
     except Exception as error:  # noqa: BLE001 (whatever a toolchain raises is the answer)
         found = Finding(RED, f"{type(error).__name__}: {_first_lines(str(error))}")
-    if rung.notes and found.state in (GREEN, RED):
+    if check.notes and found.state in (GREEN, RED):
         answer = "yes" if found.state == GREEN else "no"
         return Finding(NOTED, f"{answer}: {found.words}", {**found.data, "answer": answer})
     return found

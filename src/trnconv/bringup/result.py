@@ -1,6 +1,6 @@
 """The file of a climb: JSON that can be sent, and gone on with.
 
-A rung is written before it is climbed and after. One that was begun and never ended hung, or took
+A check is written before it is run and after. One that was begun and never ended hung, or took
 the process with it: the next climb takes it for red.
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from nkisim.version import __version__
-from trnconv.bringup.ladder import GREEN, NOTED, OFF, RED, STARTED, Bench, Climbed, Finding, Rung
+from trnconv.bringup.ladder import GREEN, NOTED, OFF, RED, STARTED, Bench, Check, Climbed, Finding
 from trnconv.errors import UnsupportedError
 from trnconv.forms.digest import sources_digest
 
@@ -30,7 +30,7 @@ class ResultFile:
 
     path: Path
     stamp: dict[str, Any]
-    rungs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    checks: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @classmethod
     def opened(cls, path: Path, bench: Bench, *, restart: bool = False) -> ResultFile:
@@ -41,50 +41,52 @@ class ResultFile:
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
             same = document["stamp"] == stamp
-            rungs = {rung["name"]: rung for rung in document["rungs"]}
+            checks = {check["name"]: check for check in document["checks"]}
         except (ValueError, KeyError, TypeError) as error:
             raise UnsupportedError(
                 f"{path}: not a file of `trnconv bringup` ({error}). Name another with --file."
             ) from error
         if same:
-            return cls(path, stamp, rungs)
+            return cls(path, stamp, checks)
         # What was green under other switches or versions is asked again; what hung is known.
-        hung = {name: rung for name, rung in rungs.items() if rung["state"] == STARTED}
+        hung = {name: check for name, check in checks.items() if check["state"] == STARTED}
         return cls(path, stamp, hung)
 
-    def kept(self, rung: Rung, switches: frozenset[str], *, retry: bool = False) -> Finding | None:
-        """What is known of a rung; None if it has to be climbed."""
-        known = self.rungs.get(rung.name)
+    def kept(
+        self, check: Check, switches: frozenset[str], *, retry: bool = False
+    ) -> Finding | None:
+        """What is known of a check; None if it has to be run."""
+        known = self.checks.get(check.name)
         if known is None or (retry and known["state"] not in _LASTING):
             return None
         if known["state"] in _LASTING:
             return Finding(known["state"], known["words"], known.get("data", {}))
-        off = switches.intersection((rung.switch, *rung.void_with))
+        off = switches.intersection((check.switch, *check.void_with))
         if known["state"] == STARTED and not off:
             return (
-                Finding(NOTED, f"no: {_NEVER_ENDED}") if rung.notes else Finding(RED, _NEVER_ENDED)
+                Finding(NOTED, f"no: {_NEVER_ENDED}") if check.notes else Finding(RED, _NEVER_ENDED)
             )
         return None
 
-    def begin(self, rung: Rung) -> None:
-        """A rung is about to be climbed."""
-        self._put(rung, STARTED, "", {}, 0.0)
+    def begin(self, check: Check) -> None:
+        """A check is about to run."""
+        self._put(check, STARTED, "", {}, 0.0)
 
     def end(self, climbed: Climbed) -> None:
         """It was."""
         finding = climbed.finding
-        self._put(climbed.rung, finding.state, finding.words, finding.data, climbed.seconds)
+        self._put(climbed.check, finding.state, finding.words, finding.data, climbed.seconds)
 
     def _put(
-        self, rung: Rung, state: str, words: str, data: dict[str, Any], seconds: float
+        self, check: Check, state: str, words: str, data: dict[str, Any], seconds: float
     ) -> None:
-        self.rungs[rung.name] = {
-            "stage": rung.stage,
-            "name": rung.name,
-            "asks": rung.asks,
+        self.checks[check.name] = {
+            "stage": check.stage,
+            "name": check.name,
+            "asks": check.asks,
             "state": state,
             "words": words,
-            "switch": rung.switch,
+            "switch": check.switch,
             "seconds": round(seconds, 3),
             **({"data": data} if data else {}),
         }
@@ -93,14 +95,14 @@ class ResultFile:
 
     def document(self) -> dict[str, Any]:
         """All of it."""
-        red = [rung for rung in self.rungs.values() if rung["state"] == RED]
+        red = [check for check in self.checks.values() if check["state"] == RED]
         return {
             "format": FORMAT,
             "stamp": self.stamp,
             "date": datetime.now(timezone.utc).date().isoformat(),
             "stopped_at": red[0]["name"] if red else None,
             "turn": red[0]["switch"] or None if red else None,
-            "rungs": list(self.rungs.values()),
+            "checks": list(self.checks.values()),
         }
 
 

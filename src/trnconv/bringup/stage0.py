@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from trnconv.ask.question import Question
-from trnconv.bringup.ladder import GREEN, OFF, RED, Bench, Finding, Rung
+from trnconv.bringup.ladder import GREEN, OFF, RED, Bench, Check, Finding
 from trnconv.bringup.layers import LAYERS, LadderLayer, operands_of
 from trnconv.bringup.probe import Arrays, Probe
 from trnconv.bringup.runner import SimulatedRunner, as_arrays, traced
@@ -34,34 +34,34 @@ _NO_COMPILER = "nki.framework.compiled cannot be imported: compiling is not poss
 _NOTHING = "nkisim is the only nki here: there is nothing to compare it with"
 
 
-def rungs() -> tuple[Rung, ...]:
+def checks() -> tuple[Check, ...]:
     """Every probe and layer in both simulators, then compiled, then in BIRSim."""
     asked = [probe for probe in PROBES if not probe.notes]
     cases = [*EDGE, *BENCHMARK]
     return (
-        *(_rung("simulate", probe, partial(_probe, probe), switched=False) for probe in asked),
-        *(Rung(STAGE, f"simulate-{case.name}", case.note, partial(_case, case)) for case in cases),
-        *(_rung("compile", probe, partial(_neff, partial(_of_probe, probe))) for probe in asked),
-        *(_layer_rung("compile", layer, _neff) for layer in LAYERS),
+        *(_check("simulate", probe, partial(_probe, probe), switched=False) for probe in asked),
+        *(Check(STAGE, f"simulate-{case.name}", case.note, partial(_case, case)) for case in cases),
+        *(_check("compile", probe, partial(_neff, partial(_of_probe, probe))) for probe in asked),
+        *(_layer_check("compile", layer, _neff) for layer in LAYERS),
         *(
-            _rung("birsim", probe, partial(_birsim, partial(_of_probe, probe)))
+            _check("birsim", probe, partial(_birsim, partial(_of_probe, probe)))
             for probe in asked
             if not probe.on_two_cores
         ),
-        *(_layer_rung("birsim", layer, _birsim) for layer in LAYERS),
+        *(_layer_check("birsim", layer, _birsim) for layer in LAYERS),
     )
 
 
-def _rung(
+def _check(
     kind: str, probe: Probe, climb: Callable[[Bench], Finding], *, switched: bool = True
-) -> Rung:
+) -> Check:
     """A probe's question; a simulator that differs from another is no question of a switch."""
     name, switch = f"{kind}-{probe.name}", probe.switch if switched else ""
-    return Rung(STAGE, name, probe.asks, climb, switch, void_with=probe.void_with)
+    return Check(STAGE, name, probe.asks, climb, switch, void_with=probe.void_with)
 
 
-def _layer_rung(kind: str, layer: LadderLayer, climb: Callable[..., Finding]) -> Rung:
-    return Rung(
+def _layer_check(kind: str, layer: LadderLayer, climb: Callable[..., Finding]) -> Check:
+    return Check(
         STAGE, f"{kind}-{layer.name}", layer.asks, partial(climb, partial(_of_layer, layer))
     )
 

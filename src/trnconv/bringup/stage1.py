@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from trnconv.bringup.ladder import GREEN, OFF, RED, Bench, Finding, Rung
+from trnconv.bringup.ladder import GREEN, OFF, RED, Bench, Check, Finding
 from trnconv.bringup.probe import Arrays, Probe
 from trnconv.bringup.probes.dma import ADDRESS, COPY, MOVING
 from trnconv.bringup.probes.engines import ENGINES, MATMUL
@@ -30,10 +30,10 @@ PROBES: Final = (
 )
 
 
-def rungs() -> tuple[Rung, ...]:
-    """A rung for each probe."""
+def checks() -> tuple[Check, ...]:
+    """A check for each probe."""
     return tuple(
-        Rung(
+        Check(
             STAGE,
             probe.name,
             probe.asks,

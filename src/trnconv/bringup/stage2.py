@@ -10,7 +10,7 @@ import numpy as np
 
 from trnconv.ask.question import FILTER_GRADIENT, Question
 from trnconv.bringup import neighbour_layers
-from trnconv.bringup.ladder import GREEN, RED, Bench, Finding, Rung
+from trnconv.bringup.ladder import GREEN, RED, Bench, Check, Finding
 from trnconv.bringup.layers import LAYERS, LadderLayer, expected_of, operands_of
 from trnconv.bringup.runner import Runner
 from trnconv.bringup.stage1 import SEEDS, difference
@@ -22,12 +22,12 @@ from trnconv.runtime.launch import LaunchOperands, prepare
 STAGE: Final = 2
 
 
-def rungs() -> tuple[Rung, ...]:
-    """A rung for each layer, and for each kernel between convolutions."""
+def checks() -> tuple[Check, ...]:
+    """A check for each layer, and for each kernel between convolutions."""
     return (
-        *(Rung(STAGE, layer.name, layer.asks, partial(run, layer)) for layer in LAYERS),
+        *(Check(STAGE, layer.name, layer.asks, partial(run, layer)) for layer in LAYERS),
         *(
-            Rung(STAGE, layer.name, layer.asks, partial(neighbour_layers.run, layer))
+            Check(STAGE, layer.name, layer.asks, partial(neighbour_layers.run, layer))
             for layer in neighbour_layers.NEIGHBOUR_LAYERS
         ),
     )

@@ -8,7 +8,7 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any, Final
 
-from trnconv.bringup.ladder import GREEN, OFF, RED, Bench, Finding, Rung
+from trnconv.bringup.ladder import GREEN, OFF, RED, Bench, Check, Finding
 from trnconv.bringup.probe import integers
 from trnconv.errors import UnsupportedError
 from trnconv.host.switches import HOST_COPIES, NO_COMPILE, PLAIN_TENSORS, WRAP_NKI
@@ -19,7 +19,7 @@ _VIDEO: Final = (1, 3, 3, 8, 12)
 _X, _W = (1, 8, 3, 6, 7), (12, 8, 3, 3, 3)
 
 
-def rungs() -> tuple[Rung, ...]:
+def checks() -> tuple[Check, ...]:
     """From one call to a compiled module."""
     listed: tuple[tuple[str, str, Callable[[Any], str], str], ...] = (
         ("torch-call", "one convolution of tensors on the device", _one_call, WRAP_NKI),
@@ -32,7 +32,7 @@ def rungs() -> tuple[Rung, ...]:
         ("torch-compile-vae", "a patched decoder under torch.compile", _compiled_vae, NO_COMPILE),
     )
     return tuple(
-        Rung(STAGE, name, asks, partial(_asked, ask), switch) for name, asks, ask, switch in listed
+        Check(STAGE, name, asks, partial(_asked, ask), switch) for name, asks, ask, switch in listed
     )
 
 

@@ -10,16 +10,16 @@ from typing import Any, Final
 
 from nkisim.machine import Timing
 from trnconv.bringup.fit import Fitted, Measure, fitted
-from trnconv.bringup.ladder import GREEN, RED, Bench, Finding, Rung
+from trnconv.bringup.ladder import GREEN, RED, Bench, Check, Finding
 from trnconv.bringup.timing_kernels import Clocked, clocked_of
 
 STAGE: Final = 4
 
 
-def rungs() -> tuple[Rung, ...]:
-    """One rung: all constants are fitted together."""
+def checks() -> tuple[Check, ...]:
+    """One check: all constants are fitted together."""
     asks = "constants of the timing model, from times of small kernels"
-    return (Rung(STAGE, "calibrate", asks, calibrate),)
+    return (Check(STAGE, "calibrate", asks, calibrate),)
 
 
 def calibrate(bench: Bench) -> Finding:

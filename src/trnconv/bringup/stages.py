@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from trnconv.bringup import stage0, stage1, stage2, stage3, stage4
-from trnconv.bringup.ladder import Bench, Climbed, Finding, Rung, climb
+from trnconv.bringup.ladder import Bench, Check, Climbed, Finding, climb
 from trnconv.bringup.result import ResultFile
 from trnconv.bringup.runner import SimulatedRunner, VendorRunner
 from trnconv.errors import UnsupportedError
@@ -17,18 +17,18 @@ from trnconv.host.record import HostRecord
 from trnconv.host.switches import ONE_CORE
 from trnconv.host.vendor import Vendor
 
-STAGES: Final[dict[int, Callable[[], tuple[Rung, ...]]]] = {
-    0: stage0.rungs,
-    1: stage1.rungs,
-    2: stage2.rungs,
-    3: stage3.rungs,
-    4: stage4.rungs,
+STAGES: Final[dict[int, Callable[[], tuple[Check, ...]]]] = {
+    0: stage0.checks,
+    1: stage1.checks,
+    2: stage2.checks,
+    3: stage3.checks,
+    4: stage4.checks,
 }
 NKISIM, DEVICE = "nkisim", "device"
 
 
 def bench_of(host: HostRecord, found: Found, vendor: Vendor, on: str) -> Bench:
-    """Where rungs are climbed: in nkisim, or on the device by the vendor's nki."""
+    """Where checks are run: in nkisim, or on the device by the vendor's nki."""
     cores = 1 if ONE_CORE in host.switches else found.lnc
     machine, switches = host.machine(found.target), frozenset(host.switches)
     if on == NKISIM:
@@ -50,18 +50,18 @@ def climbed(
     restart: bool = False,
     retry: bool = False,
 ) -> Iterator[Climbed]:
-    """The rungs of some stages, in order, up to the first that is red; the file follows."""
+    """The checks of some stages, in order, up to the first that is red; the file follows."""
     unknown = [stage for stage in stages if stage not in STAGES]
     if unknown:
         known = ", ".join(map(str, STAGES))
         raise UnsupportedError(f"stage {unknown[0]} of the bring-up: there are {known}.")
     file = ResultFile.opened(path, bench, restart=restart)
     bench = replace(bench, folder=path.parent)
-    rungs = [rung for stage in stages for rung in STAGES[stage]()]
+    checks = [check for stage in stages for check in STAGES[stage]()]
 
-    def kept(rung: Rung) -> Finding | None:
-        return file.kept(rung, bench.switches, retry=retry)
+    def kept(check: Check) -> Finding | None:
+        return file.kept(check, bench.switches, retry=retry)
 
-    for outcome in climb(rungs, bench, kept, file.begin):
+    for outcome in climb(checks, bench, kept, file.begin):
         file.end(outcome)
         yield outcome

@@ -110,9 +110,9 @@ def _head(bench: Bench, host: HostRecord) -> None:
 
 
 def _show(climbed: Climbed) -> None:
-    rung, finding = climbed.rung, climbed.finding
+    check, finding = climbed.check, climbed.finding
     kept = " (kept)" if climbed.kept else ""
-    line = f"{rung.stage} {rung.name:<24}{finding.state:<7}{finding.words}{kept}"
+    line = f"{check.stage} {check.name:<24}{finding.state:<7}{finding.words}{kept}"
     console().print(line, markup=False)
 
 
@@ -128,8 +128,8 @@ def _advice(last: Any) -> list[str]:
     from trnconv.host.switches import in_words
 
     if last is None or not last.stops:
-        return ["Every rung is climbed."]
-    asked = f"Stopped at {last.rung.name}: {last.rung.asks}."
+        return ["Every check has run."]
+    asked = f"Stopped at {last.check.name}: {last.check.asks}."
     if not last.turn:
         return [asked, "There is no switch for it: please report it."]
     return [

@@ -1,11 +1,11 @@
-"""The ladder itself: its file, going on, hanging rungs, notes and switches."""
+"""The ladder itself: its file, going on, hanging checks, notes and switches."""
 
 import json
 
 import pytest
 
 from nkisim.machine import TRN2
-from trnconv.bringup.ladder import GREEN, NOTED, OFF, RED, STARTED, Bench, Finding, Rung, climb
+from trnconv.bringup.ladder import GREEN, NOTED, OFF, RED, STARTED, Bench, Check, Finding, climb
 from trnconv.bringup.result import ResultFile
 from trnconv.bringup.runner import SimulatedRunner
 from trnconv.errors import UnsupportedError
@@ -15,77 +15,77 @@ def bench(*switches):
     return Bench(TRN2, 1, SimulatedRunner(TRN2, 1), frozenset(switches))
 
 
-def rung(name, state, **options):
+def check(name, state, **options):
     def found(_bench):
         if state == "raises":
             raise ValueError("first line\nsecond\nthird\nfourth")
         return Finding(state, f"{name} is {state}")
 
-    return Rung(1, name, f"asks {name}", found, **options)
+    return Check(1, name, f"asks {name}", found, **options)
 
 
-def states(rungs, *switches):
-    return [(one.rung.name, one.finding.state) for one in climb(rungs, bench(*switches))]
+def states(checks, *switches):
+    return [(one.check.name, one.finding.state) for one in climb(checks, bench(*switches))]
 
 
-def test_it_stops_at_the_first_red_rung():
-    rungs = [rung("a", GREEN), rung("b", RED), rung("c", GREEN)]
-    assert states(rungs) == [("a", GREEN), ("b", RED)]
+def test_it_stops_at_the_first_red_check():
+    checks = [check("a", GREEN), check("b", RED), check("c", GREEN)]
+    assert states(checks) == [("a", GREEN), ("b", RED)]
 
 
 def test_what_is_raised_is_red_in_three_lines():
-    (only,) = climb([rung("a", "raises", switch="fence")], bench())
+    (only,) = climb([check("a", "raises", switch="fence")], bench())
     assert only.finding == Finding(RED, "ValueError: first line second third")
     assert only.turn == "fence"
 
 
 def test_notes_never_stop():
-    rungs = [rung("a", RED, notes=True), rung("b", GREEN, notes=True)]
-    assert states(rungs) == [("a", NOTED), ("b", NOTED)]
+    checks = [check("a", RED, notes=True), check("b", GREEN, notes=True)]
+    assert states(checks) == [("a", NOTED), ("b", NOTED)]
 
 
 def test_a_switch_that_is_on_leaves_its_question_out():
-    rungs = [rung("a", RED, switch="fence"), rung("b", RED, void_with=("fence",))]
-    assert states(rungs, "fence") == [("a", OFF), ("b", OFF)]
+    checks = [check("a", RED, switch="fence"), check("b", RED, void_with=("fence",))]
+    assert states(checks, "fence") == [("a", OFF), ("b", OFF)]
 
 
-def climbed(path, rungs, *switches, retry=False):
+def climbed(path, checks, *switches, retry=False):
     file = ResultFile.opened(path, bench(*switches))
     done = []
     for one in climb(
-        rungs,
+        checks,
         bench(*switches),
         lambda asked: file.kept(asked, frozenset(switches), retry=retry),
         file.begin,
     ):
         file.end(one)
-        done.append((one.rung.name, one.finding.state, one.kept))
+        done.append((one.check.name, one.finding.state, one.kept))
     return done
 
 
-def test_green_rungs_are_kept_and_red_ones_climbed_again(tmp_path):
+def test_green_checks_are_kept_and_red_ones_climbed_again(tmp_path):
     path = tmp_path / "bringup.json"
-    assert climbed(path, [rung("a", GREEN), rung("b", RED)]) == [
+    assert climbed(path, [check("a", GREEN), check("b", RED)]) == [
         ("a", GREEN, False),
         ("b", RED, False),
     ]
     document = json.loads(path.read_text())
     assert (document["stopped_at"], document["turn"]) == ("b", None)
-    again = climbed(path, [rung("a", RED), rung("b", GREEN)])
+    again = climbed(path, [check("a", RED), check("b", GREEN)])
     assert again == [("a", GREEN, True), ("b", GREEN, False)]
 
 
 def test_another_switch_asks_everything_again(tmp_path):
     path = tmp_path / "bringup.json"
-    climbed(path, [rung("a", GREEN)])
-    assert climbed(path, [rung("a", GREEN)], "fence") == [("a", GREEN, False)]
+    climbed(path, [check("a", GREEN)])
+    assert climbed(path, [check("a", GREEN)], "fence") == [("a", GREEN, False)]
 
 
-def test_a_rung_that_never_ended_is_red_until_it_is_retried_or_off(tmp_path):
+def test_a_check_that_never_ended_is_red_until_it_is_retried_or_off(tmp_path):
     path = tmp_path / "bringup.json"
-    hanging = rung("a", GREEN, switch="fence")
+    hanging = check("a", GREEN, switch="fence")
     ResultFile.opened(path, bench()).begin(hanging)
-    assert json.loads(path.read_text())["rungs"][0]["state"] == STARTED
+    assert json.loads(path.read_text())["checks"][0]["state"] == STARTED
     assert climbed(path, [hanging], retry=False) == [("a", RED, True)]
     ResultFile.opened(path, bench(), restart=True).begin(hanging)
     assert climbed(path, [hanging], "fence") == [("a", OFF, False)]
@@ -95,9 +95,9 @@ def test_a_rung_that_never_ended_is_red_until_it_is_retried_or_off(tmp_path):
 
 def test_a_note_that_never_ended_does_not_stop(tmp_path):
     path = tmp_path / "bringup.json"
-    hanging = rung("a", GREEN, notes=True)
+    hanging = check("a", GREEN, notes=True)
     ResultFile.opened(path, bench()).begin(hanging)
-    assert climbed(path, [hanging, rung("b", GREEN)]) == [("a", NOTED, True), ("b", GREEN, False)]
+    assert climbed(path, [hanging, check("b", GREEN)]) == [("a", NOTED, True), ("b", GREEN, False)]
 
 
 def test_a_file_of_something_else_is_refused(tmp_path):

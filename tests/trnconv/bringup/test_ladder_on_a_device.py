@@ -7,7 +7,7 @@ from trnconv.bringup.ladder import RED
 
 pytestmark = pytest.mark.device
 
-RUNGS = [rung for stage in (1, 2, 3) for rung in stages.STAGES[stage]()]
+CHECKS = [check for stage in (1, 2, 3) for check in stages.STAGES[stage]()]
 
 
 @pytest.fixture(scope="session")
@@ -19,9 +19,9 @@ def bench():
     return stages.bench_of(read_host(), find(), find_vendor(), stages.DEVICE)
 
 
-@pytest.mark.parametrize("rung", RUNGS, ids=lambda rung: rung.name)
-def test_a_rung_of_the_ladder(rung, bench):
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
+def test_a_check_of_the_ladder(check, bench):
     from trnconv.bringup.ladder import climb
 
-    (climbed,) = climb([rung], bench)
+    (climbed,) = climb([check], bench)
     assert climbed.finding.state != RED, f"{climbed.finding.words}; turn {climbed.turn}"

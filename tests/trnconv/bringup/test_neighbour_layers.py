@@ -1,4 +1,4 @@
-"""Rungs of the kernels between convolutions, in nkisim."""
+"""Checks of the kernels between convolutions, in nkisim."""
 
 import pytest
 

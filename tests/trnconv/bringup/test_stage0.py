@@ -18,14 +18,14 @@ def bench(vendor, *switches):
     return Bench(machine, 2, SimulatedRunner(machine, 2), frozenset(switches), vendor=vendor)
 
 
-def states(rungs, vendor):
-    return {one.rung.name: one.finding.state for one in climb(rungs, bench(vendor))}
+def states(checks, vendor):
+    return {one.check.name: one.finding.state for one in climb(checks, bench(vendor))}
 
 
-def stop(rungs, vendor, *switches):
-    for one in climb(rungs, bench(vendor, *switches)):
+def stop(checks, vendor, *switches):
+    for one in climb(checks, bench(vendor, *switches)):
         if one.stops:
-            return Stop(one.rung.name, one.turn, one.finding.words)
+            return Stop(one.check.name, one.turn, one.finding.words)
     return Stop(None, None)
 
 
@@ -37,20 +37,20 @@ FEW = (
     "birsim-matmul",
     "birsim-pointwise",
 )
-RUNGS = [rung for rung in stage0.rungs() if rung.name in FEW]
-COMPILED = [rung for rung in stage0.rungs() if not rung.name.startswith("simulate-")]
+CHECKS = [check for check in stage0.checks() if check.name in FEW]
+COMPILED = [check for check in stage0.checks() if not check.name.startswith("simulate-")]
 
 
 def test_equal_simulators_are_green_and_so_is_what_compiles(monkeypatch):
     vendor, flow = installed(monkeypatch)
-    assert states(RUNGS, vendor) == dict.fromkeys(FEW, GREEN)
+    assert states(CHECKS, vendor) == dict.fromkeys(FEW, GREEN)
     assert flow.compiles == ["matmul", "forward_on_two_cores", "matmul", "forward"]
 
 
 def test_what_the_compiler_says_goes_to_the_file(monkeypatch):
     vendor, _ = installed(monkeypatch)
-    rung = next(rung for rung in RUNGS if rung.name == "compile-matmul")
-    (climbed,) = climb([rung], bench(vendor))
+    check = next(check for check in CHECKS if check.name == "compile-matmul")
+    (climbed,) = climb([check], bench(vendor))
     assert climbed.finding.data["compiler"]["total_time_ns"] == 1000
     assert climbed.finding.data["neff_bytes"] == len(b"neff")
     assert climbed.finding.data["instructions"] > 0
@@ -67,24 +67,24 @@ def test_what_the_compiler_says_goes_to_the_file(monkeypatch):
 def test_what_is_not_there_is_left_out(failure, off, monkeypatch):
     vendor, _ = installed(monkeypatch, (failure,))
     expected = {name: OFF if name in off else GREEN for name in FEW}
-    assert states(RUNGS, vendor) == expected
+    assert states(CHECKS, vendor) == expected
 
 
 def test_one_wrong_value_is_red(monkeypatch):
     vendor, _ = installed(monkeypatch, ("wrong-simulator",))
-    assert states(RUNGS, vendor) == {"simulate-copy": RED}
+    assert states(CHECKS, vendor) == {"simulate-copy": RED}
 
 
 def test_an_empty_neff_is_red(monkeypatch):
     vendor, _ = installed(monkeypatch, ("empty-neff",))
-    assert stop(RUNGS, vendor).rung == "compile-matmul"
+    assert stop(CHECKS, vendor).check == "compile-matmul"
 
 
 def test_without_the_vendors_nki_there_is_nothing_to_ask():
-    assert set(states(RUNGS, Vendor()).values()) == {OFF}
+    assert set(states(CHECKS, Vendor()).values()) == {OFF}
 
 
-# What fails, the rung of stage 0 that finds it without a device, and the switch it names.
+# What fails, the check of stage 0 that finds it without a device, and the switch it names.
 FAILURES = {
     "addresses": ("compile-sbuf-address", "placed-by-compiler"),
     "dma-transpose": ("compile-dma-transpose", "no-dma-transpose"),
@@ -99,16 +99,16 @@ FAILURES = {
 @pytest.mark.contact
 @pytest.mark.parametrize("failure", FAILURES)
 def test_a_compiler_that_refuses_names_the_switch_and_then_compiles(failure, monkeypatch):
-    rung, switch = FAILURES[failure]
+    check, switch = FAILURES[failure]
     vendor, _ = installed(monkeypatch, (failure,))
     found = stop(COMPILED, vendor)
-    assert (found.rung, found.switch) == (rung, switch), found.words
+    assert (found.check, found.switch) == (check, switch), found.words
     assert stop(COMPILED, vendor, switch) == Stop(None, None)
 
 
 @pytest.mark.contact
 def test_stage_0_is_climbed_whole(monkeypatch):
     vendor, flow = installed(monkeypatch)
-    found = states(stage0.rungs(), vendor)
+    found = states(stage0.checks(), vendor)
     assert set(found.values()) == {GREEN}
     assert len(flow.compiles) == len(COMPILED)

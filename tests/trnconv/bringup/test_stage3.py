@@ -41,18 +41,18 @@ def stop(doubles, monkeypatch, failures=(), switches=()):
     if "no-dispatch-modes" in failures:  # on a device, its tensors are torch's own
         monkeypatch.setattr(session, "foreign_kind", lambda _: "")
     vendor = doubles.vendor_with_torch(failures)
-    return stop_of(stage3.rungs(), bench_with((), switches, monkeypatch, vendor))
+    return stop_of(stage3.checks(), bench_with((), switches, monkeypatch, vendor))
 
 
-def test_every_rung_of_torch_is_climbed(doubles, monkeypatch):
+def test_every_check_of_torch_runs(doubles, monkeypatch):
     assert stop(doubles, monkeypatch) == Stop(None, None)
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-def test_a_failure_stops_at_its_rung_and_passes_with_its_switch(failure, doubles, monkeypatch):
-    rung, switch = FAILURES[failure]
+def test_a_failure_stops_at_its_check_and_passes_with_its_switch(failure, doubles, monkeypatch):
+    check, switch = FAILURES[failure]
     found = stop(doubles, monkeypatch, (failure,))
-    assert (found.rung, found.switch) == (rung, switch), found.words
+    assert (found.check, found.switch) == (check, switch), found.words
     assert stop(doubles, monkeypatch, (failure,), (switch,)) == Stop(None, None)
 
 
@@ -74,18 +74,18 @@ def test_the_adapter_follows_from_the_device_and_from_what_is_there(doubles):
 
 
 @pytest.mark.parametrize("kind", ["lite", "xla"])
-def test_other_stacks_climb_every_rung_too(kind, doubles, monkeypatch):
+def test_other_stacks_run_every_check_too(kind, doubles, monkeypatch):
     vendor = {"lite": doubles.lite_vendor, "xla": doubles.xla_vendor}[kind]()
     if kind == "xla":
         import neuron_tensor
 
         monkeypatch.setattr(torch.Tensor, "to", neuron_tensor.moved)
     bench = bench_with((), (), monkeypatch, vendor)
-    found = {one.rung.name: one.finding for one in climb(stage3.rungs(), bench)}
+    found = {one.check.name: one.finding for one in climb(stage3.checks(), bench)}
     left_out = {"torch-compile", "torch-compile-vae"} if kind == "xla" else set()
     for name, finding in found.items():
         assert finding.state == (OFF if name in left_out else GREEN), (name, finding.words)
-    assert len(found) == len(stage3.rungs())
+    assert len(found) == len(stage3.checks())
 
 
 def test_cores_that_the_environment_contradicts_are_refused(doubles, monkeypatch):

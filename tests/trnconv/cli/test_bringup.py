@@ -38,10 +38,10 @@ def test_it_stops_names_the_switch_and_goes_on_with_it(device):
     green = bringup("--turn", "no-growing-banks")
     assert green.exit_code == 0, green.output
     assert "trn2+no-growing-banks, 2 cores a launch" in green.output
-    assert "Every rung is climbed." in green.output
+    assert "Every check has run." in green.output
     again = json.loads(bringup("--json").stdout)
     assert again["stamp"]["switches"] == ["no-growing-banks"]
-    assert {one["state"] for one in again["rungs"]} == {"green", "noted", "off"}
+    assert {one["state"] for one in again["checks"]} == {"green", "noted", "off"}
 
 
 def test_what_is_asked_wrongly_is_refused_in_words(device):
