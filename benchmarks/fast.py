@@ -27,7 +27,7 @@ from benchmarks.model import find_calls
 from benchmarks.scatter_times import baseline_ns, stored
 from benchmarks.table import Column, aligned, microseconds, percent
 from nkisim.machine import CONSTANTS_VERSION, TRN2, TRN3, Machine, Reading
-from nkisim.machine_switches import switched
+from nkisim.machine_workarounds import with_workarounds
 from nkisim.timing import schedule
 from trnconv.ask.policy import BF16, FAST
 from trnconv.ask.question import Question
@@ -168,15 +168,15 @@ def met_bar(one: Layer) -> bool:
     return one.bar_us is not None and one.default_ns <= 1000 * one.bar_us
 
 
-def switches(layers: Sequence[Layer]) -> str:
+def workarounds(layers: Sequence[Layer]) -> str:
     """What each assumption is worth: the time of F(2,3) and F(4,3) without it."""
     columns = [Column("layer", "<"), Column("transform", "<"), Column("as read")]
     columns += [Column("16-bit pairs\nat half rate"), Column("no fast\ncopies")]
     columns += [Column("whole sums\nonly"), Column("column tiles\nin parallel")]
-    return aligned(columns, [_switch_row(layer) for layer in layers])
+    return aligned(columns, [_workaround_row(layer) for layer in layers])
 
 
-def _switch_row(one: Layer) -> list[str]:
+def _workaround_row(one: Layer) -> list[str]:
     timing = TRN2.timing
     slow_pairs = replace(TRN2, timing=replace(timing, vector_pair_16bit_free=False))
     slow_copies = replace(TRN2, timing=replace(timing, vector_wide_16bit=False))
@@ -191,7 +191,9 @@ def _switch_row(one: Layer) -> list[str]:
         microseconds(time_plan(one.plan, machine=slow_pairs).makespan_ns),
         microseconds(time_plan(one.plan, machine=slow_copies).makespan_ns),
         whole,
-        microseconds(time_plan(one.plan, machine=switched(TRN2, "column-tiles")).makespan_ns),
+        microseconds(
+            time_plan(one.plan, machine=with_workarounds(TRN2, "column-tiles")).makespan_ns
+        ),
     ]
 
 
@@ -311,7 +313,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--errors", default="all", choices=["all", "none"])
     parser.add_argument("--models", default="all", help="all, none, or names: wan2.1,wan2.2")
     parser.add_argument("--machine", default=TRN2.name, choices=list(_MACHINES), help="of layers")
-    parser.add_argument("--switches", action="store_true", help="also without each assumption")
+    parser.add_argument("--workarounds", action="store_true", help="also without each assumption")
     parser.add_argument("--cores", type=int, default=1, choices=[1, 2], help="2: against one core")
 
 
@@ -320,10 +322,10 @@ def main(options: argparse.Namespace) -> int:
     if options.cores == pairs.CORES:
         return _pairs(options)
     machine = _MACHINES[options.machine]
-    if machine != TRN2 and (options.switches or options.models != "none"):
+    if machine != TRN2 and (options.workarounds or options.models != "none"):
         raise TrnconvError(
-            f"--machine {machine.name} with switches or models: they are of {TRN2.name}."
-            " Drop --switches and ask for --models none."
+            f"--machine {machine.name} with workarounds or models: they are of {TRN2.name}."
+            " Drop --workarounds and ask for --models none."
         )
     met: list[bool] = []
     print(
@@ -343,8 +345,8 @@ def main(options: argparse.Namespace) -> int:
         steady = [abs(layer.shift(Reading.pessimistic)) <= READING_LIMIT for layer in layers]
         counted = [ok for ok, layer in zip(steady, layers, strict=True) if layer.plan.m == 2]
         print(f"F(2,3) in the pessimistic reading within 3 %: {sum(counted)}/{len(counted)}")
-        if options.switches:
-            print("", switches(layers), sep="\n")
+        if options.workarounds:
+            print("", workarounds(layers), sep="\n")
     if options.errors != "none":
         errors = all_errors()
         print("", error_table(errors), sep="\n")
@@ -359,11 +361,11 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _pairs(options: argparse.Namespace) -> int:
-    """Layers and models on two cores; errors and switches are those of one."""
-    if options.switches or options.machine != TRN2.name:
+    """Layers and models on two cores; errors and workarounds are those of one."""
+    if options.workarounds or options.machine != TRN2.name:
         raise TrnconvError(
-            "--switches and --machine with --cores 2: switches are of one core, pairs of trn2."
-            " Drop one of the two."
+            "--workarounds and --machine with --cores 2: workarounds are of one core, pairs of"
+            " trn2. Drop one of the two."
         )
     keys = {"all": None, "none": []}.get(options.layers, options.layers.split(","))
     names = {"all": list(MODELS), "none": []}.get(options.models, options.models.split(","))

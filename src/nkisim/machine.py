@@ -25,7 +25,7 @@ from enum import Enum
 
 from nkisim.acceptance import ASSUMED, Acceptance
 from nkisim.errors import NkiValidationError
-from nkisim.machine_switches import MEASURED, SEPARATOR, switched
+from nkisim.machine_workarounds import MEASURED, SEPARATOR, with_workarounds
 
 
 class Reading(Enum):
@@ -226,7 +226,7 @@ class Machine:
 
     @property
     def base_name(self) -> str:
-        """The generation's name, whatever was measured or switched."""
+        """The generation's name, whatever was measured or worked around."""
         return self.name.partition(SEPARATOR)[0].partition(MEASURED)[0]
 
     @property
@@ -363,14 +363,14 @@ def register(machine: Machine) -> Machine:
 
 
 def find_machine(target: str | Machine) -> Machine:
-    """The machine named trn1/inf2/gen2, trn2/gen3 or trn3/gen4; `+` and switches may follow."""
+    """The machine named trn1/inf2/gen2, trn2/gen3 or trn3/gen4; `+` and workarounds may follow."""
     if isinstance(target, Machine):
         return target
-    base, *switches = target.split(SEPARATOR)
+    base, *workarounds = target.split(SEPARATOR)
     if base not in _ALIASES:
         raise NkiValidationError(
             f"unknown target {target!r}",
             limit=f"known targets: {', '.join(sorted(_ALIASES))}",
             remedy="name one of them",
         )
-    return switched(_ALIASES[base], *switches) if switches else _ALIASES[base]
+    return with_workarounds(_ALIASES[base], *workarounds) if workarounds else _ALIASES[base]

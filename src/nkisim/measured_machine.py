@@ -15,7 +15,7 @@ from typing import Any
 
 from nkisim.errors import NkiValidationError
 from nkisim.machine import MACHINES, Machine, Timing, find_machine, register
-from nkisim.machine_switches import MEASURED, SEPARATOR, switched
+from nkisim.machine_workarounds import MEASURED, SEPARATOR, with_workarounds
 
 _SAID = ("machine", "host", "sdk", "date", "constants")
 _DIGITS = 8
@@ -66,13 +66,13 @@ def is_file(target: str) -> bool:
 
 
 def named_machine(target: str) -> Machine:
-    """A machine by its name, or by a file of measured constants; switches may follow either."""
+    """A machine by its name, or by a file of measured constants; workarounds may follow either."""
     if not is_file(target):
         return find_machine(target)
-    file, _, switches = target.partition(f"{_FILES}{SEPARATOR}")
-    if not switches:
+    file, _, workarounds = target.partition(f"{_FILES}{SEPARATOR}")
+    if not workarounds:
         return read_machine(Path(target))
-    return switched(read_machine(Path(f"{file}{_FILES}")), *switches.split(SEPARATOR))
+    return with_workarounds(read_machine(Path(f"{file}{_FILES}")), *workarounds.split(SEPARATOR))
 
 
 def _refused(path: Path, why: str) -> NkiValidationError:

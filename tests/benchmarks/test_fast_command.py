@@ -35,7 +35,7 @@ MEASURES = {
 
 
 def test_a_layer_beside_its_bar(capsys):
-    asked = ["--layers", "c2", "--errors", "none", "--models", "none", "--switches"]
+    asked = ["--layers", "c2", "--errors", "none", "--models", "none", "--workarounds"]
     assert main(["fast", *asked]) == 0
     printed = capsys.readouterr().out
     assert "whole sums" in printed
@@ -65,7 +65,7 @@ def test_a_layer_on_trn3_has_no_bar(capsys):
     assert printed.splitlines()[-1] == "bars met 0/0"
 
 
-@pytest.mark.parametrize("others", [["--switches", "--models", "none"], [], ["--cores", "2"]])
+@pytest.mark.parametrize("others", [["--workarounds", "--models", "none"], [], ["--cores", "2"]])
 def test_what_is_of_trn2_is_refused_for_trn3(others, capsys):
     assert main(["fast", "--layers", "none", "--errors", "none", "--machine", "trn3", *others]) == 2
     assert "of trn2" in capsys.readouterr().err

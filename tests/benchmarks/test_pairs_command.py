@@ -60,7 +60,7 @@ def test_models_that_miss_their_bar_are_counted(capsys, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["fast", "--switches"], ["forward", "--machine", "trn3"]], ids=" ".join
+    "arguments", [["fast", "--workarounds"], ["forward", "--machine", "trn3"]], ids=" ".join
 )
 def test_options_of_one_core_are_refused(arguments, capsys):
     assert main([*arguments, "--cores", "2"]) == 2

@@ -15,7 +15,7 @@ class Stop:
     """Where a ladder ended, what it named, and what it said; Nones if it was climbed."""
 
     check: str | None
-    switch: str | None
+    workaround: str | None
     words: str = ""
 
 
@@ -23,11 +23,11 @@ def vendor_of(failures, lnc):
     return Vendor(nki=NkiDouble(failures, lnc=lnc), nki_source="nki 0.7.0 (a double)")
 
 
-def bench_with(failures, switches, monkeypatch, vendor=None):
-    """A device of doubles that fails so, with these switches on."""
+def bench_with(failures, workarounds, monkeypatch, vendor=None):
+    """A device of doubles that fails so, with these workarounds on."""
     monkeypatch.setenv(CACHE_OFF, "0")
-    lnc = 1 if "one-core" in switches else 2
-    host = HostRecord("here").with_switches(*switches)
+    lnc = 1 if "one-core" in workarounds else 2
+    host = HostRecord("here").with_workarounds(*workarounds)
     found = Found("trn2", "a test", lnc, "a test")
     return stages.bench_of(host, found, vendor or vendor_of(failures, lnc), stages.DEVICE)
 
@@ -35,5 +35,5 @@ def bench_with(failures, switches, monkeypatch, vendor=None):
 def stop_of(checks, bench):
     for climbed in climb(checks, bench):
         if climbed.stops:
-            return Stop(climbed.check.name, climbed.turn, climbed.finding.words)
+            return Stop(climbed.check.name, climbed.workaround, climbed.finding.words)
     return Stop(None, None)

@@ -1,8 +1,8 @@
 """What the doubles of the vendor's packages can be told to fail at.
 
-Each failure strikes whatever kernel does the thing, probe or layer, so that with its switch turned
-the ladder passes only if no kernel does it any more. Failures without a switch are of what no
-kernel does: a probe notes them.
+Each failure strikes whatever kernel does the thing, probe or layer, so that with its workaround
+applied the ladder passes only if no kernel does it any more. Failures without a workaround are of
+what no kernel does: a probe notes them.
 
  1  recipe-argument     an object as argument is refused
  2  legalisation        the pass for tensors that are written again breaks a kernel
@@ -56,14 +56,14 @@ class StallError(RuntimeError):
 
 @dataclass(frozen=True)
 class Failure:
-    """What fails; `check` is where the ladder has to stop, `switch` what it has to name.
+    """What fails; `check` is where the ladder has to stop, `workaround` what it has to name.
 
-    Without a switch, `check` is the note that has to say no.
+    Without a workaround, `check` is the note that has to say no.
     """
 
     name: str
     check: str
-    switch: str = ""
+    workaround: str = ""
     strikes: object = None  # of a call and its run: raises, or returns whether values are wrong
     rules: tuple = ()  # device rules that hold on this device too
 

@@ -7,7 +7,7 @@ import pytest
 import nkisim
 from nkisim import Kernel
 from nkisim.machine import TRN2, Reading
-from nkisim.machine_switches import switched
+from nkisim.machine_workarounds import with_workarounds
 from nkisim.timing import schedule
 from parser_lint import lint
 
@@ -72,5 +72,5 @@ def test_column_tiles_tell_machines_apart():
         return many - few
 
     assert each(2, TRN2) == pytest.approx(2 * each(1, TRN2), rel=0.01)
-    side_by_side = switched(TRN2, "column-tiles")
+    side_by_side = with_workarounds(TRN2, "column-tiles")
     assert each(2, side_by_side) == pytest.approx(each(1, side_by_side), rel=0.1)

@@ -10,8 +10,8 @@ from typing import Any
 
 from nkisim.machine import Machine
 from trnconv.bringup.runner import Runner
-from trnconv.host.switches import ASKED_AGAIN
 from trnconv.host.vendor import Vendor
+from trnconv.host.workarounds import ASKED_AGAIN
 
 GREEN, RED, NOTED, OFF = "green", "red", "noted", "off"
 STARTED = "started"  # and not ended: it hung, or the process died
@@ -19,12 +19,12 @@ STARTED = "started"  # and not ended: it hung, or the process died
 
 @dataclass(frozen=True)
 class Bench:
-    """Where checks are run: the machine with its switches, its cores, and who runs kernels."""
+    """Where checks are run: the machine with its workarounds, its cores, and who runs kernels."""
 
     machine: Machine
     cores: int
     runner: Runner
-    switches: frozenset[str] = frozenset()
+    workarounds: frozenset[str] = frozenset()
     vendor: Vendor = field(default_factory=Vendor)
     folder: Path = Path()  # where files of findings go
 
@@ -40,15 +40,15 @@ class Finding:
 
 @dataclass(frozen=True)
 class Check:
-    """One question: who answers it, and which switch to turn if the answer is no."""
+    """One question: who answers it, and which workaround to apply if the answer is no."""
 
     stage: int
     name: str
     asks: str
     climb: Callable[[Bench], Finding]
-    switch: str = ""
+    workaround: str = ""
     notes: bool = False  # whatever comes out, the ladder goes on
-    void_with: tuple[str, ...] = ()  # other switches under which nothing depends on the answer
+    void_with: tuple[str, ...] = ()  # other workarounds under which nothing depends on the answer
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,9 @@ class Climbed:
         return self.finding.state == RED
 
     @property
-    def turn(self) -> str:
-        """The switch to turn; empty if it is not red, or there is none."""
-        return self.check.switch if self.stops else ""
+    def workaround(self) -> str:
+        """The workaround to apply; empty if it is not red, or there is none."""
+        return self.check.workaround if self.stops else ""
 
 
 def climb(
@@ -97,8 +97,8 @@ def climb(
 
 
 def _finding(check: Check, bench: Bench) -> Finding:
-    voiding = bench.switches - ASKED_AGAIN
-    on = [name for name in (check.switch, *check.void_with) if name in voiding]
+    voiding = bench.workarounds - ASKED_AGAIN
+    on = [name for name in (check.workaround, *check.void_with) if name in voiding]
     if on:
         return Finding(OFF, f"{on[0]} is on: nothing depends on it")
     try:

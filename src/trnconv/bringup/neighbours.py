@@ -34,14 +34,14 @@ def exchanged(device: str) -> bool:
 
 
 def main(arguments: list[str]) -> int:
-    """Exit code 0 if it worked; the words say which switch to turn."""
+    """Exit code 0 if it worked; the words say which workaround to apply."""
     import torch.distributed as dist  # noqa: PLC0415
 
     backend = arguments[0] if arguments else "neuron"
     dist.init_process_group(backend, timeout=_TIMEOUT)
     try:
         worked = exchanged("neuron" if backend == "neuron" else "cpu")
-        words = "works: trnconv bringup --turn point-to-point" if worked else "is wrong"
+        words = "works: trnconv bringup --apply point-to-point" if worked else "is wrong"
     except RuntimeError as error:
         worked, words = False, f"is refused ({error}): rows go by all_gather, as they do now"
     sys.stdout.write(f"rank {dist.get_rank()}: point to point on {backend} {words}\n")

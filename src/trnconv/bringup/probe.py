@@ -1,4 +1,4 @@
-"""Probe: a tiny kernel, what it is given, what has to come out, and the switch if it does not."""
+"""Probe: a tiny kernel, what it is given, what has to come out, the workaround if it does not."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Probe:
     kernel: Callable[..., Any]
     given: Callable[[int], Arrays]
     expected: Callable[..., Arrays]
-    switch: str = ""  # to turn on if the answer is no; empty: there is none
+    workaround: str = ""  # to apply if the answer is no; empty: there is none
     constants: tuple[Any, ...] = ()  # arguments after the arrays
     notes: bool = False
     on_two_cores: bool = False  # asks about two cores: needs a logical core of two
-    void_with: tuple[str, ...] = ()  # switches under which nothing depends on the answer
+    void_with: tuple[str, ...] = ()  # workarounds under which nothing depends on the answer
     legalised: bool = True  # built with the pass for tensors that are written again
 
 

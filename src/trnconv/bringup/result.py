@@ -48,12 +48,12 @@ class ResultFile:
             ) from error
         if same:
             return cls(path, stamp, checks)
-        # What was green under other switches or versions is asked again; what hung is known.
+        # What was green under other workarounds or versions is asked again; what hung is known.
         hung = {name: check for name, check in checks.items() if check["state"] == STARTED}
         return cls(path, stamp, hung)
 
     def kept(
-        self, check: Check, switches: frozenset[str], *, retry: bool = False
+        self, check: Check, workarounds: frozenset[str], *, retry: bool = False
     ) -> Finding | None:
         """What is known of a check; None if it has to be run."""
         known = self.checks.get(check.name)
@@ -61,7 +61,7 @@ class ResultFile:
             return None
         if known["state"] in _LASTING:
             return Finding(known["state"], known["words"], known.get("data", {}))
-        off = switches.intersection((check.switch, *check.void_with))
+        off = workarounds.intersection((check.workaround, *check.void_with))
         if known["state"] == STARTED and not off:
             return (
                 Finding(NOTED, f"no: {_NEVER_ENDED}") if check.notes else Finding(RED, _NEVER_ENDED)
@@ -86,7 +86,7 @@ class ResultFile:
             "asks": check.asks,
             "state": state,
             "words": words,
-            "switch": check.switch,
+            "workaround": check.workaround,
             "seconds": round(seconds, 3),
             **({"data": data} if data else {}),
         }
@@ -101,7 +101,7 @@ class ResultFile:
             "stamp": self.stamp,
             "date": datetime.now(timezone.utc).date().isoformat(),
             "stopped_at": red[0]["name"] if red else None,
-            "turn": red[0]["switch"] or None if red else None,
+            "workaround": red[0]["workaround"] or None if red else None,
             "checks": list(self.checks.values()),
         }
 
@@ -114,7 +114,7 @@ def stamp_of(bench: Bench) -> dict[str, Any]:
         "where": bench.runner.where,
         "machine": bench.machine.name,
         "cores": bench.cores,
-        "switches": sorted(bench.switches),
+        "workarounds": sorted(bench.workarounds),
         "trnconv": __version__,
         "code": sources_digest(_SOURCES),
         "python": platform.python_version(),

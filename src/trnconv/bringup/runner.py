@@ -17,7 +17,7 @@ from nkisim.timing import schedule_launch
 from trnconv._nki import NKIObject
 from trnconv.bringup.probe import Arrays
 from trnconv.host.builder import built, with_recipe
-from trnconv.host.switches import NO_LEGALISATION
+from trnconv.host.workarounds import NO_LEGALISATION
 
 _WARM_UP: Final = 3
 _CALLS: Final = 15
@@ -77,18 +77,18 @@ class VendorRunner:
 
     nki: Any  # the module
     cores: int
-    switches: frozenset[str]
+    workarounds: frozenset[str]
     where: str = "the vendor's nki"
     is_device: bool = True
     _built: dict[Any, Any] = field(default_factory=dict)  # a kernel is built once
 
     def call(self, kernel: Callable[..., Any], args: Arrays, *, legalised: bool = True) -> Arrays:
-        """Built as the switches say; a recipe goes in as an argument or in a closure."""
-        switches = self.switches if legalised else self.switches | {NO_LEGALISATION}
+        """Built as the workarounds say; a recipe goes in as an argument or in a closure."""
+        workarounds = self.workarounds if legalised else self.workarounds | {NO_LEGALISATION}
         recipe = args[-1] if isinstance(args[-1], NKIObject) else None
-        key = (kernel, switches, None if recipe is None else repr(recipe))
+        key = (kernel, workarounds, None if recipe is None else repr(recipe))
         if key not in self._built:
-            self._built[key] = self._made(kernel, recipe, switches)
+            self._built[key] = self._made(kernel, recipe, workarounds)
         made, passed = self._built[key]
         tensors = args if recipe is None else args[:-1]
         return as_arrays(made(*tensors, *passed))
@@ -102,11 +102,11 @@ class VendorRunner:
             taken.append(time.perf_counter_ns() - begin)
         return float(median(taken[_WARM_UP:]))
 
-    def _made(self, kernel: Callable[..., Any], recipe: Any, switches: frozenset[str]) -> Any:
+    def _made(self, kernel: Callable[..., Any], recipe: Any, workarounds: frozenset[str]) -> Any:
         function, passed = kernel, ()
         if recipe is not None:
-            function, passed = with_recipe(kernel, recipe, switches)
-        return built(self.nki.jit, function, self.cores, switches), passed
+            function, passed = with_recipe(kernel, recipe, workarounds)
+        return built(self.nki.jit, function, self.cores, workarounds), passed
 
 
 def traced(kernel: Callable[..., Any], args: Arrays, machine: Machine, cores: int) -> Run:

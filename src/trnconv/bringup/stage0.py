@@ -1,7 +1,7 @@
 """Stage 0: no device. The vendor's simulator against nkisim, and kernels compiled to NEFFs.
 
 It needs the vendor's wheels, on any x86-64 host. What does not compile, or is wrong in BIRSim, is
-known by that before there is a device, and names the same switch as the probe would there.
+known by that before there is a device, and names the same workaround as the probe would there.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ def checks() -> tuple[Check, ...]:
     asked = [probe for probe in PROBES if not probe.notes]
     cases = [*EDGE, *BENCHMARK]
     return (
-        *(_check("simulate", probe, partial(_probe, probe), switched=False) for probe in asked),
+        *(
+            _check("simulate", probe, partial(_probe, probe), has_workaround=False)
+            for probe in asked
+        ),
         *(Check(STAGE, f"simulate-{case.name}", case.note, partial(_case, case)) for case in cases),
         *(_check("compile", probe, partial(_neff, partial(_of_probe, probe))) for probe in asked),
         *(_layer_check("compile", layer, _neff) for layer in LAYERS),
@@ -53,11 +56,11 @@ def checks() -> tuple[Check, ...]:
 
 
 def _check(
-    kind: str, probe: Probe, climb: Callable[[Bench], Finding], *, switched: bool = True
+    kind: str, probe: Probe, climb: Callable[[Bench], Finding], *, has_workaround: bool = True
 ) -> Check:
-    """A probe's question; a simulator that differs from another is no question of a switch."""
-    name, switch = f"{kind}-{probe.name}", probe.switch if switched else ""
-    return Check(STAGE, name, probe.asks, climb, switch, void_with=probe.void_with)
+    """A probe's question; a simulator that differs from another has no workaround."""
+    name, workaround = f"{kind}-{probe.name}", probe.workaround if has_workaround else ""
+    return Check(STAGE, name, probe.asks, climb, workaround, void_with=probe.void_with)
 
 
 def _layer_check(kind: str, layer: LadderLayer, climb: Callable[..., Finding]) -> Check:
@@ -174,4 +177,4 @@ def _toolchain(bench: Bench) -> Toolchain | None:
     if bench.vendor.nki is None:
         return None
     target = bench.machine.base_name
-    return find_toolchain(target, bench.cores, bench.switches)
+    return find_toolchain(target, bench.cores, bench.workarounds)

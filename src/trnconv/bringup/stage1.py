@@ -38,7 +38,7 @@ def checks() -> tuple[Check, ...]:
             probe.name,
             probe.asks,
             partial(ask, probe),
-            probe.switch,
+            probe.workaround,
             notes=probe.notes,
             void_with=probe.void_with,
         )

@@ -11,7 +11,7 @@ from typing import Any, Final
 from trnconv.bringup.ladder import GREEN, OFF, RED, Bench, Check, Finding
 from trnconv.bringup.probe import integers
 from trnconv.errors import UnsupportedError
-from trnconv.host.switches import HOST_COPIES, NO_COMPILE, PLAIN_TENSORS, WRAP_NKI
+from trnconv.host.workarounds import HOST_COPIES, NO_COMPILE, PLAIN_TENSORS, WRAP_NKI
 
 STAGE: Final = 3
 _CALLS: Final = 100
@@ -32,7 +32,8 @@ def checks() -> tuple[Check, ...]:
         ("torch-compile-vae", "a patched decoder under torch.compile", _compiled_vae, NO_COMPILE),
     )
     return tuple(
-        Check(STAGE, name, asks, partial(_asked, ask), switch) for name, asks, ask, switch in listed
+        Check(STAGE, name, asks, partial(_asked, ask), workaround)
+        for name, asks, ask, workaround in listed
     )
 
 
@@ -102,7 +103,7 @@ def _on_device(bench: Bench) -> Iterator[_OnDevice]:
     from trnconv.pytorch.backends import adapters  # noqa: PLC0415 (the other stages need no torch)
 
     if bench.runner.is_device:
-        how = {"cores": bench.cores, "machine": bench.machine, "switches": bench.switches}
+        how = {"cores": bench.cores, "machine": bench.machine, "workarounds": bench.workarounds}
         adapters.use_adapter(adapters.fitting_adapter(on.device, bench.vendor, **how))
     try:
         yield on

@@ -14,8 +14,8 @@ from trnconv.bringup.runner import SimulatedRunner, VendorRunner
 from trnconv.errors import UnsupportedError
 from trnconv.host.found import Found
 from trnconv.host.record import HostRecord
-from trnconv.host.switches import ONE_CORE
 from trnconv.host.vendor import Vendor
+from trnconv.host.workarounds import ONE_CORE
 
 STAGES: Final[dict[int, Callable[[], tuple[Check, ...]]]] = {
     0: stage0.checks,
@@ -29,17 +29,17 @@ NKISIM, DEVICE = "nkisim", "device"
 
 def bench_of(host: HostRecord, found: Found, vendor: Vendor, on: str) -> Bench:
     """Where checks are run: in nkisim, or on the device by the vendor's nki."""
-    cores = 1 if ONE_CORE in host.switches else found.lnc
-    machine, switches = host.machine(found.target), frozenset(host.switches)
+    cores = 1 if ONE_CORE in host.workarounds else found.lnc
+    machine, workarounds = host.machine(found.target), frozenset(host.workarounds)
     if on == NKISIM:
-        return Bench(machine, cores, SimulatedRunner(machine, cores), switches, vendor)
+        return Bench(machine, cores, SimulatedRunner(machine, cores), workarounds, vendor)
     if vendor.nki is None:
         raise UnsupportedError(
             "bringup on a device: `import nki` finds nkisim here, and no toolchain. Install the"
             " vendor's nki, or climb in the simulator with --on nkisim."
         )
-    runner = VendorRunner(vendor.nki, cores, switches, where=vendor.nki_source)
-    return Bench(machine, cores, runner, switches, vendor)
+    runner = VendorRunner(vendor.nki, cores, workarounds, where=vendor.nki_source)
+    return Bench(machine, cores, runner, workarounds, vendor)
 
 
 def climbed(
@@ -60,7 +60,7 @@ def climbed(
     checks = [check for stage in stages for check in STAGES[stage]()]
 
     def kept(check: Check) -> Finding | None:
-        return file.kept(check, bench.switches, retry=retry)
+        return file.kept(check, bench.workarounds, retry=retry)
 
     for outcome in climb(checks, bench, kept, file.begin):
         file.end(outcome)

@@ -38,7 +38,7 @@ class Toolchain:
     driver: Any  # nki.compiler.ncc_driver
     target: str
     cores: int
-    switches: frozenset[str] = frozenset()
+    workarounds: frozenset[str] = frozenset()
 
     def neff(
         self, kernel: Callable[..., Any], args: Any, folder: Path, *, simulated: bool = False
@@ -50,7 +50,7 @@ class Toolchain:
             self.compiled.CompileKernel(
                 func=kernel, lnc=self.cores, target=self.target, artifacts_dir=str(folder)
             ),
-            self.switches,
+            self.workarounds,
         )
         options = made._compile_opts()  # noqa: SLF001 (the flow has no public name for it)
         if simulated:
@@ -82,11 +82,11 @@ class Toolchain:
         return is_dataclass(options) and any(field.name == _SIMULATE for field in fields(options))
 
 
-def find_toolchain(target: str, cores: int, switches: frozenset[str]) -> Toolchain | None:
+def find_toolchain(target: str, cores: int, workarounds: frozenset[str]) -> Toolchain | None:
     """The flow of the wheel that is installed; None if it has none of these modules."""
     try:
         compiled = importlib.import_module("nki.framework.compiled")
         driver = importlib.import_module("nki.compiler.ncc_driver")
     except ImportError:
         return None
-    return Toolchain(compiled, driver, target, cores, switches)
+    return Toolchain(compiled, driver, target, cores, workarounds)

@@ -29,8 +29,8 @@ def bringup(
         str | None,
         typer.Option(help="device or nkisim. Default: the device, where the vendor's nki is."),
     ] = None,
-    turn: Annotated[
-        list[str] | None, typer.Option(help="Turn a switch on for this host, from now on.")
+    apply: Annotated[
+        list[str] | None, typer.Option(help="Apply a workaround on this host, from now on.")
     ] = None,
     file: Annotated[Path, typer.Option(help="File that findings are written to.")] = _DEFAULT_FILE,
     retry: Annotated[
@@ -44,14 +44,14 @@ def bringup(
     """Check a device step by step; stop at the first failure and name a workaround.
 
     Findings are written to a file, and the next run continues from it. Exit code 1 if a check
-    fails; the workaround is a switch, turned on with --turn.
+    fails; apply the workaround that it names with --apply.
     """
     from trnconv.bringup.stages import climbed
     from trnconv.host.record import read_host, write_host
 
     host = read_host()
-    if turn:
-        host = host.with_switches(*turn)
+    if apply:
+        host = host.with_workarounds(*apply)
         write_host(host)
     bench = _bench(host, on)
     shown = not json
@@ -105,8 +105,8 @@ def _head(bench: Bench, host: HostRecord) -> None:
         f" {bench.runner.where} ({kind})",
         markup=False,
     )
-    on = ", ".join(host.switches) or "none"
-    screen.print(f"switches on: {on}", markup=False)
+    on = ", ".join(host.workarounds) or "none"
+    screen.print(f"workarounds: {on}", markup=False)
 
 
 def _show(climbed: Climbed) -> None:
@@ -125,15 +125,15 @@ def _foot(last: Climbed | None, file: Path) -> None:
 
 
 def _advice(last: Any) -> list[str]:
-    from trnconv.host.switches import in_words
+    from trnconv.host.workarounds import in_words
 
     if last is None or not last.stops:
         return ["Every check has run."]
     asked = f"Stopped at {last.check.name}: {last.check.asks}."
-    if not last.turn:
-        return [asked, "There is no switch for it: please report it."]
+    if not last.workaround:
+        return [asked, "There is no workaround for it: please report it."]
     return [
         asked,
-        f"Turn a switch and go on: trnconv bringup --turn {last.turn}",
-        f"  {in_words(last.turn)}",
+        f"Apply a workaround and go on: trnconv bringup --apply {last.workaround}",
+        f"  {in_words(last.workaround)}",
     ]

@@ -80,8 +80,8 @@ def _machine(found: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _host(host: dict[str, Any], *, device: bool) -> list[str]:
-    """The machine of this host and its switches; without a device, only what was stored."""
-    lines = [f"switch      {words}" for words in host["switches"]]
+    """The machine of this host and its workarounds; without a device, only what was stored."""
+    lines = [f"workaround  {words}" for words in host["workarounds"]]
     if host["measured"]:
         lines.append(f"measured    {host['measured']}")
     if host["machine"]:

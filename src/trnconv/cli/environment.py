@@ -109,20 +109,20 @@ def _backend() -> dict[str, Any]:
 
 
 def _host() -> dict[str, Any]:
-    """Which machine this is, what is to be exported, and which switches are on."""
+    """Which machine this is, what is to be exported, and which workarounds are on."""
     from trnconv.errors import TrnconvError
     from trnconv.host.found import find
     from trnconv.host.record import host_file, read_host
-    from trnconv.host.switches import in_words
+    from trnconv.host.workarounds import in_words
 
     found: dict[str, Any] = {"file": str(host_file()), "exports": [], "machine": None}
     try:
         record = read_host()
-        found["switches"] = [in_words(name) for name in record.switches]
+        found["workarounds"] = [in_words(name) for name in record.workarounds]
         found["measured"] = record.measured
         here = find()
     except TrnconvError as refusal:
-        return {"switches": [], "measured": "", **found, "refused": str(refusal)}
+        return {"workarounds": [], "measured": "", **found, "refused": str(refusal)}
     words = f"{here.target} ({here.target_source}), logical cores of {here.lnc} ({here.lnc_source})"
     return {**found, "machine": words, "exports": list(here.exports()), "refused": ""}
 

@@ -60,7 +60,7 @@ def explain(
 
 def _answer(asked: AskedLayer, question: Question, cores: int | None) -> dict[str, Any]:
     from trnconv.cli.plan_documents import layer_document
-    from trnconv.host.switches import in_words, switches_of
+    from trnconv.host.workarounds import in_words, workarounds_of
     from trnconv.model_plan import Prices
     from trnconv.runtime.launch_words import explained
 
@@ -72,7 +72,7 @@ def _answer(asked: AskedLayer, question: Question, cores: int | None) -> dict[st
     document = layer_document(asked, question, prices.of(question), cores)
     return {
         **document,
-        "switches": [in_words(name) for name in switches_of(question.machine.name)],
+        "workarounds": [in_words(name) for name in workarounds_of(question.machine.name)],
         "words": list(explained(question, cores)),
         "policies": policies,
     }
@@ -99,8 +99,8 @@ def _show(answer: dict[str, Any], *, wide: bool) -> None:
     screen = console()
     screen.print(answer["layer"]["in_words"], markup=False)
     screen.print(label(answer, f"{answer['dtype']}, accuracy {answer['accuracy']}"), markup=False)
-    for words in answer["switches"]:
-        screen.print(f"Switch {words}", markup=False)
+    for words in answer["workarounds"]:
+        screen.print(f"Workaround {words}", markup=False)
     taken = f"Taken: {answer['plan']}, {answer['ns'] / 1e3:,.1f} us"
     screen.print(f"{taken}{origin(answer, ' ({})')}.", markup=False)
     titles = _TITLES if answer["cores"] == 1 else _TITLES_OF_TWO

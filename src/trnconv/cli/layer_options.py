@@ -24,7 +24,7 @@ MachineName = Annotated[
     str,
     typer.Option(
         "--machine",
-        help="trn1, trn2 or trn3, also with switches (trn2+fence); or a file of constants.",
+        help="trn1, trn2 or trn3, also with workarounds (trn2+fence); or a file of constants.",
         autocompletion=machine_names,
     ),
 ]
@@ -270,7 +270,7 @@ def asked_machine(name: str) -> Machine:
         return named_machine(name)
     except NkiValidationError as error:
         raise TrnconvError(
-            f"--machine {name}: use {', '.join(MACHINES)}, optionally with switches"
+            f"--machine {name}: use {', '.join(MACHINES)}, optionally with workarounds"
             f" (trn2+fence), or a file written by `trnconv bringup --stage 4`. {error.args[0]}"
         ) from error
 

@@ -1,4 +1,4 @@
-"""From a kernel function to what is called on a device: jitted, on its cores, as switches say."""
+"""From a kernel function to what is called on a device: jitted, on its cores, with workarounds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from trnconv.host.switches import (
+from trnconv.host.workarounds import (
     NO_COMPILE_CACHE,
     NO_LEGALISATION,
     NO_ROTATION,
@@ -19,23 +19,23 @@ _KEY_BYTES = 6
 _CACHE_VARIABLE = "NKI_DISABLE_COMPILE_CACHE"
 
 
-def built(jit: Callable[..., Any], kernel: Kernel, cores: int, switches: frozenset[str]) -> Any:
+def built(jit: Callable[..., Any], kernel: Kernel, cores: int, workarounds: frozenset[str]) -> Any:
     """A kernel as `nki.jit` makes it, for so many cores.
 
-    The pass for tensors that are written more than once is asked for where there is a switch for
+    The pass for tensors that are written more than once is asked for where there is an option for
     it: NKI 0.7 has one, and it is off by default. All kernels write tensors so.
     """
-    if NO_COMPILE_CACHE in switches:
+    if NO_COMPILE_CACHE in workarounds:
         os.environ[_CACHE_VARIABLE] = "1"
-    made = legalised(jit(kernel), switches)
-    if NO_ROTATION in switches:
+    made = legalised(jit(kernel), workarounds)
+    if NO_ROTATION in workarounds:
         made = _asked(made, "disable_address_rotation")
     return made if cores == 1 else made[cores]
 
 
-def legalised(made: Any, switches: frozenset[str]) -> Any:
+def legalised(made: Any, workarounds: frozenset[str]) -> Any:
     """A kernel object, with the pass for tensors that are written again, unless it is off."""
-    return made if NO_LEGALISATION in switches else _asked(made, "enable_non_ssa_legalization")
+    return made if NO_LEGALISATION in workarounds else _asked(made, "enable_non_ssa_legalization")
 
 
 def _asked(made: Any, method: str) -> Any:
@@ -45,10 +45,10 @@ def _asked(made: Any, method: str) -> Any:
 
 
 def with_recipe(
-    kernel: Kernel, recipe: Any, switches: frozenset[str]
+    kernel: Kernel, recipe: Any, workarounds: frozenset[str]
 ) -> tuple[Kernel, tuple[Any, ...]]:
     """A kernel and what follows its tensors: the recipe, or nothing if a closure has it."""
-    if RECIPE_IN_CLOSURE not in switches:
+    if RECIPE_IN_CLOSURE not in workarounds:
         return kernel, (recipe,)
 
     def specialised(*tensors: Any) -> Any:

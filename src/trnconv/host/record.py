@@ -1,4 +1,4 @@
-"""What is known of a host: the switches that probes turned and the constants that were measured.
+"""What is known of a host: workarounds that probes asked for, constants that were measured.
 
 One JSON file a host: the one that TRNCONV_HOST names, else one in the cache folder.
 """
@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nkisim.machine import Machine, find_machine
-from nkisim.machine_switches import switched
+from nkisim.machine_workarounds import with_workarounds
 from nkisim.measured_machine import read_machine
 from trnconv.cache import cache_folder
 from trnconv.errors import UnsupportedError
-from trnconv.host.switches import of_machine, require_known
+from trnconv.host.workarounds import of_machine, require_known
 from trnconv.records import RecordError, from_json, to_json
 
 ENVIRONMENT = "TRNCONV_HOST"
@@ -24,23 +24,27 @@ ENVIRONMENT = "TRNCONV_HOST"
 
 @dataclass(frozen=True)
 class HostRecord:
-    """A host, the switches that are on there, and the file of its measured constants, if any."""
+    """A host, the workarounds that are on there, and the file of its measured constants, if any."""
 
     host: str
-    switches: tuple[str, ...] = ()
+    workarounds: tuple[str, ...] = ()
     measured: str = ""
 
-    def with_switches(self, *names: str) -> HostRecord:
-        """The same with more switches on."""
-        return replace(self, switches=tuple(sorted(require_known({*self.switches, *names}))))
+    def with_workarounds(self, *names: str) -> HostRecord:
+        """The same with more workarounds on."""
+        return replace(self, workarounds=tuple(sorted(require_known({*self.workarounds, *names}))))
 
     def machine(self, target: str) -> Machine:
-        """A machine as this host's probes found it: with its switches, with what was measured."""
+        """A machine as this host's probes found it: with workarounds, with what was measured."""
         base = find_machine(target)
         if self.measured:
             found = read_machine(Path(self.measured))
             base = found if found.base_name == target else base
-        return switched(base, *of_machine(self.switches)) if of_machine(self.switches) else base
+        return (
+            with_workarounds(base, *of_machine(self.workarounds))
+            if of_machine(self.workarounds)
+            else base
+        )
 
 
 def host_file() -> Path:
@@ -62,7 +66,7 @@ def read_host(path: Path | None = None) -> HostRecord:
         record = from_json(HostRecord, document)
     except RecordError as error:
         raise _broken(file, str(error)) from error
-    require_known(record.switches)
+    require_known(record.workarounds)
     return record
 
 

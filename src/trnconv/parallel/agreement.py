@@ -45,7 +45,7 @@ def environment_facts() -> Facts:
         "the version of torch": torch.__version__,
         "the version of python": platform.python_version(),
         "torch's precision of float32 products": precision,
-        "the switches of the host": " ".join(read_host().switches),
+        "the workarounds of the host": " ".join(read_host().workarounds),
         **{f"the variable {name}": os.environ.get(name, "") for name in VARIABLES},
     }
 

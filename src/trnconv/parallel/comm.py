@@ -16,7 +16,7 @@ import torch.distributed as dist
 
 from trnconv.errors import TrnconvError, UnsupportedError
 from trnconv.host.record import read_host
-from trnconv.host.switches import POINT_TO_POINT
+from trnconv.host.workarounds import POINT_TO_POINT
 from trnconv.parallel.agreement import Agreement, Facts, difference_heard
 from trnconv.parallel.errors import LostRankError
 from trnconv.parallel.grid import BandGrid, Region, area, common, edges, sizes_of
@@ -44,7 +44,7 @@ def exchange_kind(group: Any, asked: str = "auto") -> ExchangeKind:
             raise UnsupportedError(f"exchange={asked!r}: auto, {' or '.join(names)}.")
         return ExchangeKind(asked)
     backend = str(dist.get_backend(group))
-    probed = backend == _NEURON and POINT_TO_POINT in read_host().switches
+    probed = backend == _NEURON and POINT_TO_POINT in read_host().workarounds
     return ExchangeKind.permute if probed or backend in _POINT_TO_POINT else ExchangeKind.all_gather
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import floor, log10
 
-from nkisim.machine_switches import MEASURED
+from nkisim.machine_workarounds import MEASURED
 
 _TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "\u00b5s"), (1e-9, "ns"))
 _AMOUNTS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from importlib import resources
 
-from nkisim.machine_switches import MEASURED
+from nkisim.machine_workarounds import MEASURED
 from trnconv.ask.cores import cores_in_words
 from trnconv.report.content import LayerRow, Report, by_times
 from trnconv.report.markup import tag, words

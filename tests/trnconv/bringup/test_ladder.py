@@ -1,4 +1,4 @@
-"""The ladder itself: its file, going on, hanging checks, notes and switches."""
+"""The ladder itself: its file, going on, hanging checks, notes and workarounds."""
 
 import json
 
@@ -11,8 +11,8 @@ from trnconv.bringup.runner import SimulatedRunner
 from trnconv.errors import UnsupportedError
 
 
-def bench(*switches):
-    return Bench(TRN2, 1, SimulatedRunner(TRN2, 1), frozenset(switches))
+def bench(*workarounds):
+    return Bench(TRN2, 1, SimulatedRunner(TRN2, 1), frozenset(workarounds))
 
 
 def check(name, state, **options):
@@ -24,8 +24,8 @@ def check(name, state, **options):
     return Check(1, name, f"asks {name}", found, **options)
 
 
-def states(checks, *switches):
-    return [(one.check.name, one.finding.state) for one in climb(checks, bench(*switches))]
+def states(checks, *workarounds):
+    return [(one.check.name, one.finding.state) for one in climb(checks, bench(*workarounds))]
 
 
 def test_it_stops_at_the_first_red_check():
@@ -34,7 +34,7 @@ def test_it_stops_at_the_first_red_check():
 
 
 def test_what_is_raised_is_red_in_three_lines():
-    (only,) = climb([check("a", "raises", switch="fence")], bench())
+    (only,) = climb([check("a", "raises", workaround="fence")], bench())
     assert only.finding == Finding(RED, "ValueError: first line second third")
     assert only.turn == "fence"
 
@@ -44,18 +44,18 @@ def test_notes_never_stop():
     assert states(checks) == [("a", NOTED), ("b", NOTED)]
 
 
-def test_a_switch_that_is_on_leaves_its_question_out():
-    checks = [check("a", RED, switch="fence"), check("b", RED, void_with=("fence",))]
+def test_a_workaround_that_is_on_leaves_its_question_out():
+    checks = [check("a", RED, workaround="fence"), check("b", RED, void_with=("fence",))]
     assert states(checks, "fence") == [("a", OFF), ("b", OFF)]
 
 
-def climbed(path, checks, *switches, retry=False):
-    file = ResultFile.opened(path, bench(*switches))
+def climbed(path, checks, *workarounds, retry=False):
+    file = ResultFile.opened(path, bench(*workarounds))
     done = []
     for one in climb(
         checks,
-        bench(*switches),
-        lambda asked: file.kept(asked, frozenset(switches), retry=retry),
+        bench(*workarounds),
+        lambda asked: file.kept(asked, frozenset(workarounds), retry=retry),
         file.begin,
     ):
         file.end(one)
@@ -70,12 +70,12 @@ def test_green_checks_are_kept_and_red_ones_climbed_again(tmp_path):
         ("b", RED, False),
     ]
     document = json.loads(path.read_text())
-    assert (document["stopped_at"], document["turn"]) == ("b", None)
+    assert (document["stopped_at"], document["workaround"]) == ("b", None)
     again = climbed(path, [check("a", RED), check("b", GREEN)])
     assert again == [("a", GREEN, True), ("b", GREEN, False)]
 
 
-def test_another_switch_asks_everything_again(tmp_path):
+def test_another_workaround_asks_everything_again(tmp_path):
     path = tmp_path / "bringup.json"
     climbed(path, [check("a", GREEN)])
     assert climbed(path, [check("a", GREEN)], "fence") == [("a", GREEN, False)]
@@ -83,7 +83,7 @@ def test_another_switch_asks_everything_again(tmp_path):
 
 def test_a_check_that_never_ended_is_red_until_it_is_retried_or_off(tmp_path):
     path = tmp_path / "bringup.json"
-    hanging = check("a", GREEN, switch="fence")
+    hanging = check("a", GREEN, workaround="fence")
     ResultFile.opened(path, bench()).begin(hanging)
     assert json.loads(path.read_text())["checks"][0]["state"] == STARTED
     assert climbed(path, [hanging], retry=False) == [("a", RED, True)]

@@ -1,4 +1,4 @@
-"""Every failure of the doubles: the ladder stops where it should, and passes with the switch."""
+"""Every failure of the doubles: the ladder stops where it should, passes with the workaround."""
 
 import pytest
 
@@ -17,14 +17,14 @@ def named(failure):
 
 
 @pytest.mark.parametrize("failure", IN_KERNELS, ids=named)
-def test_the_ladder_stops_at_the_check_and_names_the_switch(failure, monkeypatch):
+def test_the_ladder_stops_at_the_check_and_names_the_workaround(failure, monkeypatch):
     found = stop_of(CHECKS, bench_with((failure.name,), (), monkeypatch))
-    assert (found.check, found.switch) == (failure.check, failure.switch), found.words
+    assert (found.check, found.workaround) == (failure.check, failure.workaround), found.words
 
 
 @pytest.mark.parametrize("failure", IN_KERNELS, ids=named)
-def test_with_the_switch_every_kernel_is_right(failure, monkeypatch):
-    bench = bench_with((failure.name,), (failure.switch,), monkeypatch)
+def test_with_the_workaround_every_kernel_is_right(failure, monkeypatch):
+    bench = bench_with((failure.name,), (failure.workaround,), monkeypatch)
     assert stop_of(CHECKS, bench) == Stop(None, None)
 
 
@@ -36,7 +36,7 @@ def test_what_no_kernel_does_is_noted_and_every_kernel_is_right(failure, monkeyp
     assert (note.state, note.data["answer"]) == (NOTED, "no")
 
 
-def test_kernels_split_partitions_with_their_switch_only(monkeypatch):
+def test_kernels_split_partitions_with_their_workaround_only(monkeypatch):
     bench = bench_with(("partition-split",), ("split-partitions",), monkeypatch)
     found = stop_of(stage2.checks(), bench)
     assert "dma-split-partitions" in found.words
@@ -48,21 +48,23 @@ def test_without_failures_everything_is_climbed(monkeypatch):
 
 def test_two_failures_are_found_one_after_the_other(monkeypatch):
     both = ("growing-bank", "unfenced-loop")
-    switches = []
-    while (found := stop_of(CHECKS, bench_with(both, switches, monkeypatch))).check is not None:
-        switches.append(found.switch)
-    assert switches == ["no-growing-banks", "fence"]
+    workarounds = []
+    while (found := stop_of(CHECKS, bench_with(both, workarounds, monkeypatch))).check is not None:
+        workarounds.append(found.workaround)
+    assert workarounds == ["no-growing-banks", "fence"]
 
 
-def test_every_switch_of_a_machine_is_asked_for_by_some_check():
+def test_every_workaround_of_a_machine_is_asked_for_by_some_check():
     """But for those of the clock, which change times and plans: no value depends on them.
 
     Nor is one that lets kernels do more a remedy: notes say what would allow it.
     """
-    from nkisim.machine_switches import SWITCHES, TIMING
+    from nkisim.machine_workarounds import TIMING, WORKAROUNDS
 
-    values = {name: switch for name, switch in SWITCHES.items() if switch.of != TIMING}
-    more = {name for name, switch in values.items() if switch.value is True}
-    assert {check.switch for check in CHECKS} >= set(values) - more
+    values = {
+        name: workaround for name, workaround in WORKAROUNDS.items() if workaround.of != TIMING
+    }
+    more = {name for name, workaround in values.items() if workaround.value is True}
+    assert {check.workaround for check in CHECKS} >= set(values) - more
     noted = " ".join(check.asks for check in CHECKS if check.notes)
     assert all(name in noted for name in more)

@@ -1,4 +1,4 @@
-"""Layers of stage 2 in nkisim, and what switches leave out of them."""
+"""Layers of stage 2 in nkisim, and what workarounds leave out of them."""
 
 from pathlib import Path
 
@@ -52,17 +52,17 @@ def test_a_layer_is_right(name):
 
 
 @few(5)
-@pytest.mark.parametrize("switch", LEFT_OUT)
-def test_a_layer_does_the_thing_and_with_the_switch_it_does_not(switch):
-    name, feature = LEFT_OUT[switch]
+@pytest.mark.parametrize("workaround", LEFT_OUT)
+def test_a_layer_does_the_thing_and_with_the_workaround_it_does_not(workaround):
+    name, feature = LEFT_OUT[workaround]
     layer = BY_NAME[name]
-    for target, does in (("trn2", True), (f"trn2+{switch}", False)):
+    for target, does in (("trn2", True), (f"trn2+{workaround}", False)):
         question = layer.question(find_machine(target))
         run = traced(prepare(layer.planned(question, 1)))
         assert feature(run) is does, target
 
 
 def test_no_kernel_names_who_makes_descriptors():
-    """So no result depends on it, and there is no switch for it: the compiler decides."""
+    """So no result depends on it, and there is no workaround for it: the compiler decides."""
     sources = (Path(__file__).parents[3] / "src" / "trnconv").rglob("*.py")
     assert not [path for path in sources if "dge_mode" in path.read_text(encoding="utf-8")]

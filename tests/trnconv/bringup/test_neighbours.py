@@ -23,7 +23,7 @@ def free_port():
         return found.getsockname()[1]
 
 
-def test_two_processes_exchange_and_name_the_switch():
+def test_two_processes_exchange_and_name_the_workaround():
     around = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
     command = [sys.executable, "-m", "trnconv.bringup.neighbours", "gloo"]
     path = os.pathsep.join(entry for entry in sys.path if entry)
@@ -38,19 +38,19 @@ def test_two_processes_exchange_and_name_the_switch():
     ]
     said = [rank.communicate(timeout=limit_s(120))[0] for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0, 0]
-    assert all("works: trnconv bringup --turn point-to-point" in words for words in said)
+    assert all("works: trnconv bringup --apply point-to-point" in words for words in said)
 
 
 @pytest.mark.parametrize(
-    ("backend", "switches", "exchange"),
+    ("backend", "workarounds", "exchange"),
     [
         ("gloo", (), ExchangeKind.permute),
         ("neuron", (), ExchangeKind.all_gather),
         ("neuron", ("point-to-point",), ExchangeKind.permute),
     ],
 )
-def test_rows_go_as_the_probe_found(backend, switches, exchange, monkeypatch, tmp_path):
+def test_rows_go_as_the_probe_found(backend, workarounds, exchange, monkeypatch, tmp_path):
     monkeypatch.setenv("TRNCONV_HOST", str(tmp_path / "host.json"))
-    write_host(HostRecord("here").with_switches(*switches))
+    write_host(HostRecord("here").with_workarounds(*workarounds))
     monkeypatch.setattr(comm.dist, "get_backend", lambda _group: backend)
     assert comm.exchange_kind(None) is exchange

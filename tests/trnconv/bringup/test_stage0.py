@@ -4,28 +4,28 @@ import pytest
 
 from bringup_climbs import Stop
 from nkisim.machine import TRN2
-from nkisim.machine_switches import switched
+from nkisim.machine_workarounds import with_workarounds
 from toolchain_double import installed
 from trnconv.bringup import stage0
 from trnconv.bringup.ladder import GREEN, OFF, RED, Bench, climb
 from trnconv.bringup.runner import SimulatedRunner
-from trnconv.host.switches import of_machine
 from trnconv.host.vendor import Vendor
+from trnconv.host.workarounds import of_machine
 
 
-def bench(vendor, *switches):
-    machine = switched(TRN2, *of_machine(switches)) if of_machine(switches) else TRN2
-    return Bench(machine, 2, SimulatedRunner(machine, 2), frozenset(switches), vendor=vendor)
+def bench(vendor, *workarounds):
+    machine = with_workarounds(TRN2, *of_machine(workarounds)) if of_machine(workarounds) else TRN2
+    return Bench(machine, 2, SimulatedRunner(machine, 2), frozenset(workarounds), vendor=vendor)
 
 
 def states(checks, vendor):
     return {one.check.name: one.finding.state for one in climb(checks, bench(vendor))}
 
 
-def stop(checks, vendor, *switches):
-    for one in climb(checks, bench(vendor, *switches)):
+def stop(checks, vendor, *workarounds):
+    for one in climb(checks, bench(vendor, *workarounds)):
         if one.stops:
-            return Stop(one.check.name, one.turn, one.finding.words)
+            return Stop(one.check.name, one.workaround, one.finding.words)
     return Stop(None, None)
 
 
@@ -84,7 +84,7 @@ def test_without_the_vendors_nki_there_is_nothing_to_ask():
     assert set(states(CHECKS, Vendor()).values()) == {OFF}
 
 
-# What fails, the check of stage 0 that finds it without a device, and the switch it names.
+# What fails, the check of stage 0 that finds it without a device, and the workaround it names.
 FAILURES = {
     "addresses": ("compile-sbuf-address", "placed-by-compiler"),
     "dma-transpose": ("compile-dma-transpose", "no-dma-transpose"),
@@ -98,12 +98,12 @@ FAILURES = {
 
 @pytest.mark.contact
 @pytest.mark.parametrize("failure", FAILURES)
-def test_a_compiler_that_refuses_names_the_switch_and_then_compiles(failure, monkeypatch):
-    check, switch = FAILURES[failure]
+def test_a_compiler_that_refuses_names_the_workaround_and_then_compiles(failure, monkeypatch):
+    check, workaround = FAILURES[failure]
     vendor, _ = installed(monkeypatch, (failure,))
     found = stop(COMPILED, vendor)
-    assert (found.check, found.switch) == (check, switch), found.words
-    assert stop(COMPILED, vendor, switch) == Stop(None, None)
+    assert (found.check, found.workaround) == (check, workaround), found.words
+    assert stop(COMPILED, vendor, workaround) == Stop(None, None)
 
 
 @pytest.mark.contact

@@ -36,12 +36,12 @@ def doubles(monkeypatch):
     adapters.use_adapter(None)
 
 
-def stop(doubles, monkeypatch, failures=(), switches=()):
+def stop(doubles, monkeypatch, failures=(), workarounds=()):
     doubles.QUEUE.reset(failures)
     if "no-dispatch-modes" in failures:  # on a device, its tensors are torch's own
         monkeypatch.setattr(session, "foreign_kind", lambda _: "")
     vendor = doubles.vendor_with_torch(failures)
-    return stop_of(stage3.checks(), bench_with((), switches, monkeypatch, vendor))
+    return stop_of(stage3.checks(), bench_with((), workarounds, monkeypatch, vendor))
 
 
 def test_every_check_of_torch_runs(doubles, monkeypatch):
@@ -49,14 +49,14 @@ def test_every_check_of_torch_runs(doubles, monkeypatch):
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-def test_a_failure_stops_at_its_check_and_passes_with_its_switch(failure, doubles, monkeypatch):
-    check, switch = FAILURES[failure]
+def test_a_failure_stops_at_its_check_and_passes_with_its_workaround(failure, doubles, monkeypatch):
+    check, workaround = FAILURES[failure]
     found = stop(doubles, monkeypatch, (failure,))
-    assert (found.check, found.switch) == (check, switch), found.words
-    assert stop(doubles, monkeypatch, (failure,), (switch,)) == Stop(None, None)
+    assert (found.check, found.workaround) == (check, workaround), found.words
+    assert stop(doubles, monkeypatch, (failure,), (workaround,)) == Stop(None, None)
 
 
-HOW = {"cores": 2, "machine": TRN2, "switches": frozenset()}
+HOW = {"cores": 2, "machine": TRN2, "workarounds": frozenset()}
 
 
 def test_the_adapter_follows_from_the_device_and_from_what_is_there(doubles):
@@ -66,7 +66,7 @@ def test_the_adapter_follows_from_the_device_and_from_what_is_there(doubles):
     both, lite, xla = doubles.vendor_with_torch(), doubles.lite_vendor(), doubles.xla_vendor()
     assert kind("neuron", both) is adapters.TorchNeuronAdapter
     assert kind("privateuseone", both) is adapters.TorchNeuronAdapter
-    assert kind("neuron", both, switches=frozenset({"wrap-nki"})) is adapters.WrapNkiAdapter
+    assert kind("neuron", both, workarounds=frozenset({"wrap-nki"})) is adapters.WrapNkiAdapter
     assert kind("neuron", lite) is adapters.WrapNkiAdapter
     assert kind("xla", xla) is adapters.XlaAdapter
     with pytest.raises(UnsupportedError, match="no way to call a kernel there"):

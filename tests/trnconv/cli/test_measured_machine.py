@@ -1,4 +1,4 @@
-"""Commands on a machine whose constants were measured, with a switch behind its file."""
+"""Commands on a machine whose constants were measured, with a workaround behind its file."""
 
 import json
 
@@ -21,19 +21,19 @@ CITED = "2 of them measured on a-host, SDK 2.33, 2026-11-16"
 
 @few(1)
 @pytest.mark.parametrize(
-    ("command", "switch"),
+    ("command", "workaround"),
     [("explain", "+fence"), ("plan", ""), ("time", ""), ("report", "+fence")],
 )
 def test_a_layer_on_it_cites_it_and_says_that_the_time_is_modelled(
-    command, switch, machine, tmp_path, run
+    command, workaround, machine, tmp_path, run
 ):
     out = ("-o", str(tmp_path / "page.html")) if command == "report" else ()
-    ran = run(command, "wan_pointwise_384", "--machine", f"{machine}{switch}", *out)
+    ran = run(command, "wan_pointwise_384", "--machine", f"{machine}{workaround}", *out)
     assert ran.code == 0, ran.err
     assert CITED in ran.out
     assert "the time is modelled" in ran.out
     assert "nothing was measured" not in ran.out
-    assert ("+fence" in ran.out) is bool(switch)
+    assert ("+fence" in ran.out) is bool(workaround)
     if out:
         page = (tmp_path / "page.html").read_text(encoding="utf-8")
         assert CITED in page

@@ -7,29 +7,29 @@ from trnconv.host.record import HostRecord, read_host, write_host
 
 
 def test_a_record_is_read_as_it_was_written(tmp_path):
-    record = HostRecord("here").with_switches("fence", "one-core")
+    record = HostRecord("here").with_workarounds("fence", "one-core")
     path = write_host(record, tmp_path / "folder" / "host.json")
     assert read_host(path) == record
-    assert record.switches == ("fence", "one-core")
+    assert record.workarounds == ("fence", "one-core")
 
 
-def test_without_a_file_nothing_is_switched(tmp_path):
-    assert read_host(tmp_path / "none.json").switches == ()
+def test_without_a_file_nothing_is_worked_around(tmp_path):
+    assert read_host(tmp_path / "none.json").workarounds == ()
 
 
-def test_switches_are_part_of_the_machine():
-    machine = HostRecord("here").with_switches("no-loops", "fence", "one-core").machine("trn2")
+def test_workarounds_are_part_of_the_machine():
+    machine = HostRecord("here").with_workarounds("no-loops", "fence", "one-core").machine("trn2")
     assert machine.name == "trn2+fence+no-loops"
     assert not machine.accepts.loops
     assert HostRecord("here").machine("trn2").name == "trn2"
 
 
-def test_unknown_switches_are_refused(tmp_path):
-    with pytest.raises(UnsupportedError, match="a switch 'hope'"):
-        HostRecord("here").with_switches("hope")
+def test_unknown_workarounds_are_refused(tmp_path):
+    with pytest.raises(UnsupportedError, match="a workaround 'hope'"):
+        HostRecord("here").with_workarounds("hope")
     broken = tmp_path / "host.json"
-    broken.write_text('{"host": "here", "switches": ["hope"]}')
-    with pytest.raises(UnsupportedError, match="a switch 'hope'"):
+    broken.write_text('{"host": "here", "workarounds": ["hope"]}')
+    with pytest.raises(UnsupportedError, match="a workaround 'hope'"):
         read_host(broken)
 
 

@@ -109,7 +109,7 @@ ADDRESS: Final = Probe(
     sbuf_address,
     _tile,
     lambda x: (x,),
-    switch="placed-by-compiler",
+    workaround="placed-by-compiler",
 )
 MOVING: Final = (
     Probe(
@@ -142,7 +142,7 @@ MOVING: Final = (
         dma_transpose,
         lambda seed: (integers(seed, _LINES, 32, dtype=ml_dtypes.bfloat16),),
         lambda x: (x.T,),
-        switch="no-dma-transpose",
+        workaround="no-dma-transpose",
     ),
     Probe(
         "load-ahead",
@@ -150,6 +150,6 @@ MOVING: Final = (
         load_ahead,
         _tile,
         _second_half_doubled,
-        switch="no-loads-ahead",
+        workaround="no-loads-ahead",
     ),
 )

@@ -146,7 +146,7 @@ ENGINES: Final = (
         growing_bank,
         _matrices,
         lambda a, b: (np.stack([_product(a, b), 2 * _product(a, b)]),),
-        switch="no-growing-banks",
+        workaround="no-growing-banks",
     ),
     Probe(
         "psum-in-place",
@@ -154,7 +154,7 @@ ENGINES: Final = (
         psum_in_place,
         _matrices,
         lambda a, b: (np.maximum(_product(a, b), 0),),
-        switch="no-psum-in-place",
+        workaround="no-psum-in-place",
     ),
     Probe(
         "strided-eviction",
@@ -162,7 +162,7 @@ ENGINES: Final = (
         strided_eviction,
         _matrices,
         _interleaved,
-        switch="dense-evictions",
+        workaround="dense-evictions",
     ),
     Probe(
         "fp16-subnormals",
@@ -170,7 +170,7 @@ ENGINES: Final = (
         fp16_subnormals,
         _tiny,
         lambda a, b: (_product(a, b) * np.float32(_WHOLE),),
-        switch="no-fp16-subnormals",
+        workaround="no-fp16-subnormals",
     ),
     Probe(
         "scalar-bias",
@@ -178,7 +178,7 @@ ENGINES: Final = (
         scalar_bias,
         lambda seed: (integers(seed, PARTITIONS, 64), integers(seed + 1000, PARTITIONS, 1)),
         lambda x, bias: (x + bias,),
-        switch="no-scalar-bias",
+        workaround="no-scalar-bias",
     ),
     Probe(
         "gpsimd-sum",
@@ -186,6 +186,6 @@ ENGINES: Final = (
         gpsimd_sum,
         _pair,
         lambda a, b: (a + b,),
-        switch="no-gpsimd-sums",
+        workaround="no-gpsimd-sums",
     ),
 )

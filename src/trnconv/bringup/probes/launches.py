@@ -91,7 +91,7 @@ LAUNCHES: Final = (
         written_again,
         _tile,
         _doubled,
-        switch="no-legalisation",
+        workaround="no-legalisation",
     ),
     Probe(
         "written-again-plainly",
@@ -108,7 +108,7 @@ LAUNCHES: Final = (
         recipe_argument,
         _tile,
         lambda x: (3 * x + np.float32(3),),
-        switch="recipe-in-closure",
+        workaround="recipe-in-closure",
         constants=(Numbers(3, (1, 2)),),
     ),
     Probe(
@@ -117,7 +117,7 @@ LAUNCHES: Final = (
         recipe_argument,
         _tile,
         lambda x: (2 * x + np.float32(5),),
-        switch="no-compile-cache",
+        workaround="no-compile-cache",
         constants=(Numbers(2, (5,)),),
     ),
 )
@@ -127,7 +127,7 @@ ROTATED: Final = Probe(
     rotated_tiles,
     _tile,
     lambda x: (x,),
-    switch="no-address-rotation",
+    workaround="no-address-rotation",
     void_with=("placed-by-compiler",),
 )
 TWO_CORES: Final = (
@@ -137,7 +137,7 @@ TWO_CORES: Final = (
         two_cores,
         _tile,
         lambda x: (x,),
-        switch="one-core",
+        workaround="one-core",
         constants=(0,),
         on_two_cores=True,
     ),
@@ -147,7 +147,7 @@ TWO_CORES: Final = (
         two_cores,
         _tile,
         lambda x: (x + 3,),
-        switch="one-core",
+        workaround="one-core",
         constants=(3,),
         on_two_cores=True,
         void_with=("no-loops",),

@@ -166,7 +166,7 @@ STATIC_LOOP: Final = Probe(
     static_loop,
     _tile,
     lambda x: (x + _TURNS,),
-    switch=_NO_LOOPS,
+    workaround=_NO_LOOPS,
     constants=_turns(_TURNS),
 )
 LOOPS: Final = (
@@ -177,7 +177,7 @@ LOOPS: Final = (
         psum_in_loop,
         _matrices,
         _three_products,
-        switch=_NO_LOOPS,
+        workaround=_NO_LOOPS,
     ),
     Probe(
         "psum-outside-loop",
@@ -193,7 +193,7 @@ LOOPS: Final = (
         fenced_loop,
         _tile,
         lambda x: (x, x),
-        switch=_NO_LOOPS,
+        workaround=_NO_LOOPS,
     ),
     Probe(
         "unfenced-loop",
@@ -201,7 +201,7 @@ LOOPS: Final = (
         unfenced_loop,
         _tile,
         lambda x: (x, x),
-        switch="fence",
+        workaround="fence",
         void_with=(_NO_LOOPS,),
     ),
     Probe(
@@ -210,7 +210,7 @@ LOOPS: Final = (
         flat_offsets,
         _blocks,
         lambda x: (x,),
-        switch=_NO_LOOPS,
+        workaround=_NO_LOOPS,
     ),
     Probe(
         "cell-in-loop",
@@ -218,7 +218,7 @@ LOOPS: Final = (
         cell_in_loop,
         _with_table,
         lambda x, _places: (x,),
-        switch=_NO_LOOPS,
+        workaround=_NO_LOOPS,
     ),
     Probe(
         "sbuf-across-loops",
@@ -226,7 +226,7 @@ LOOPS: Final = (
         sbuf_across_loops,
         _tile,
         lambda x: (x + 2 * _TURNS,),
-        switch=_NO_LOOPS,
+        workaround=_NO_LOOPS,
     ),
     Probe(
         "trips-2048",
@@ -234,7 +234,7 @@ LOOPS: Final = (
         static_loop,
         _tile,
         lambda x: (x + _MOST_TURNS,),
-        switch="short-loops",
+        workaround="short-loops",
         void_with=(_NO_LOOPS,),
         constants=_turns(_MOST_TURNS),
     ),

@@ -26,13 +26,13 @@ from trnconv.errors import UnsupportedError
 from trnconv.host.builder import built, short_key, with_recipe
 from trnconv.host.found import LNC_VARIABLE, TARGET_VARIABLE, find
 from trnconv.host.record import read_host
-from trnconv.host.switches import NO_LEGALISATION, ONE_CORE, WRAP_NKI
 from trnconv.host.vendor import Vendor, find_vendor
+from trnconv.host.workarounds import NO_LEGALISATION, ONE_CORE, WRAP_NKI
 
 Tensor = torch.Tensor
 Given = tuple[Tensor | None, ...]
 Present = tuple[bool, ...]  # which of a kernel's tensors there are
-Switches = frozenset[str]
+Workarounds = frozenset[str]
 NAMESPACE = "trnconv_neuron"  # of the ops that `nki_op` makes
 _NEURON = ("neuron", "privateuseone")
 
@@ -44,7 +44,7 @@ class Adapter(Protocol):
     """Calls a kernel with device tensors, and a recipe last."""
 
     cores: int  # of a launch: as many as a logical core of the device has
-    switches: Switches  # of the host
+    workarounds: Workarounds  # of the host
 
     @property
     def machine(self) -> Machine:
@@ -63,7 +63,7 @@ class Adapter(Protocol):
 
 
 class _Built:
-    """What adapters have in common: cores, switches, a machine, and kernels that are built once."""
+    """What adapters have in common: cores, workarounds, a machine, kernels that are built once."""
 
     def __init__(
         self,
@@ -72,12 +72,12 @@ class _Built:
         legalise: bool = True,
         cores: int | None = None,
         machine: str | Machine = "",
-        switches: Switches = frozenset(),
+        workarounds: Workarounds = frozenset(),
     ) -> None:
         found = find(default=TRN2.name)
         target = find_machine(machine) if machine else found.machine
         self.cores = found.lnc if cores is None else cores_of(target, cores)
-        self.switches = switches if legalise else switches | {NO_LEGALISATION}
+        self.workarounds = workarounds if legalise else workarounds | {NO_LEGALISATION}
         self._jit = jit  # nki.jit
         self._machine = machine
         self._known: dict[tuple[Callable[..., Any], str], Any] = {}
@@ -91,7 +91,7 @@ class _Built:
         """A function of tensors alone, made the first time. The digest of a recipe is its key."""
         key = (kernel, repr(recipe))
         if key not in self._known:
-            function, passed = with_recipe(kernel, recipe, self.switches)
+            function, passed = with_recipe(kernel, recipe, self.workarounds)
             made = self._made(function)
             self._known[key] = lambda *tensors: made(*tensors, *passed)
         found: Callable[..., Any] = self._known[key]
@@ -117,7 +117,7 @@ class _Built:
 
     def _made(self, function: Callable[..., Any]) -> Any:
         """Jitted, for the cores of a launch."""
-        return built(self._jit, function, self.cores, self.switches)
+        return built(self._jit, function, self.cores, self.workarounds)
 
 
 class XlaAdapter(_Built):
@@ -135,7 +135,7 @@ class WrapNkiAdapter(XlaAdapter):
 
     def _made(self, function: Callable[..., Any]) -> Any:
         """With a grid in any case: what wrap_nki returns is not called without."""
-        return self._wrap_nki(built(self._jit, function, 1, self.switches))[self.cores]
+        return self._wrap_nki(built(self._jit, function, 1, self.workarounds))[self.cores]
 
 
 class TorchNeuronAdapter(_Built):
@@ -150,7 +150,7 @@ class TorchNeuronAdapter(_Built):
     ) -> Callable[..., Any]:
         """The op, made the first time; what is None is no argument of it."""
         given = "".join("ny"[is_present] for is_present in present)
-        how = short_key((self.cores, sorted(self.switches)))
+        how = short_key((self.cores, sorted(self.workarounds)))
         name = f"{kernel.__name__}_{short_key(recipe)}_{given}_{how}"
         made = _ops.setdefault(self._nki_op, {})
         if name not in made:
@@ -212,31 +212,31 @@ def require_adapter(device_type: str = "xla") -> Adapter:
         )
     found, host = find(), read_host()
     os.environ.setdefault(TARGET_VARIABLE, found.target)  # some versions ask neuron-ls at each call
-    switches = frozenset(host.switches)
+    workarounds = frozenset(host.workarounds)
     how = {
-        "cores": 1 if ONE_CORE in switches else found.lnc,
+        "cores": 1 if ONE_CORE in workarounds else found.lnc,
         "machine": host.machine(found.target),
-        "switches": switches,
+        "workarounds": workarounds,
     }
     use_adapter(fitting_adapter(device_type, find_vendor(), **how))
     return require_adapter(device_type)
 
 
 def fitting_adapter(device_type: str, vendor: Vendor, **how: Any) -> Adapter:
-    """By the type of the device and by what there is; `how`: cores, machine, switches."""
+    """By the type of the device and by what there is; `how`: cores, machine, workarounds."""
     jit = vendor.nki.jit
     if device_type not in _NEURON:
         return XlaAdapter(jit, **how)
-    if hasattr(vendor.torch_neuronx, "nki_op") and WRAP_NKI not in how["switches"]:
+    if hasattr(vendor.torch_neuronx, "nki_op") and WRAP_NKI not in how["workarounds"]:
         return TorchNeuronAdapter(vendor.torch_neuronx.nki_op, jit, **how)
     for module in (vendor.torch_neuronx, vendor.lite):
-        if hasattr(module, "wrap_nki") and WRAP_NKI in how["switches"]:
+        if hasattr(module, "wrap_nki") and WRAP_NKI in how["workarounds"]:
             return WrapNkiAdapter(module.wrap_nki, jit, **how)
     if hasattr(vendor.lite, "wrap_nki") and vendor.torch_neuronx is None:
         return WrapNkiAdapter(vendor.lite.wrap_nki, jit, **how)
     raise UnsupportedError(
         f'a tensor on device "{device_type}", and no way to call a kernel there: torch_neuronx has'
-        " no nki_op. Where it has wrap_nki, run `trnconv bringup --turn wrap-nki`; else install"
+        " no nki_op. Where it has wrap_nki, run `trnconv bringup --apply wrap-nki`; else install"
         " torch-neuronx 2.13.3 or newer, or name an adapter with use_adapter."
     )
 

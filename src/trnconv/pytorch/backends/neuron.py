@@ -16,7 +16,7 @@ from trnconv.ask.policy import ALWAYS_DIRECT
 from trnconv.ask.question import Question
 from trnconv.forms.form import with_bias
 from trnconv.forms.program import Prepared
-from trnconv.host.switches import HOST_COPIES
+from trnconv.host.workarounds import HOST_COPIES
 from trnconv.pytorch.backends.adapters import Adapter, require_adapter
 from trnconv.pytorch.backends.arrays import Array, dtype_name, to_array, to_tensor
 from trnconv.pytorch.backends.conv_call import INPUT_GRADIENT, ConvCall
@@ -88,7 +88,7 @@ class NeuronDevice:
 
     def dense(self, tensor: torch.Tensor) -> torch.Tensor:
         """In the order of its dimensions; some runtimes cannot do that on the device."""
-        if tensor.is_contiguous() or HOST_COPIES not in self.adapter.switches:
+        if tensor.is_contiguous() or HOST_COPIES not in self.adapter.workarounds:
             return tensor.contiguous()
         self.adapter.wait()
         return tensor.cpu().contiguous().to(tensor.device)

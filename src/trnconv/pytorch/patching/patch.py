@@ -10,7 +10,7 @@ from torch import nn
 
 from trnconv.ask.policy import BF16, Policy, policy_of
 from trnconv.errors import UnsupportedError
-from trnconv.host.switches import PLAIN_TENSORS
+from trnconv.host.workarounds import PLAIN_TENSORS
 from trnconv.pytorch.backends.adapters import require_adapter
 from trnconv.pytorch.backends.choice import NEURON_DEVICES, Backend, asked_for
 from trnconv.pytorch.lazy.context import ALL_REWRITES, PatchContext, Rewrites
@@ -58,7 +58,7 @@ def patch_(  # noqa: PLR0913 (each is a decision of the caller's)
     were not sampled stay direct.
 
     Without gradients, padding, caches and upsampling go into the kernels; with gradients, under
-    torch.compile, with `lazy=False`, and on a host whose switch `plain-tensors` is on, only the
+    torch.compile, with `lazy=False`, and on a host whose workaround `plain-tensors` is on, only the
     convolutions themselves are ours.
     """
     if on_unsupported not in ("keep", "raise"):
@@ -132,10 +132,10 @@ def patched(model: nn.Module, *args: Any, **kwargs: Any) -> Iterator[PatchReport
 
 
 def _wants_plain_tensors(model: nn.Module) -> bool:
-    """Whether the model is on a device whose host has the switch on."""
+    """Whether the model is on a device whose host has the workaround on."""
     kinds = {parameter.device.type for parameter in model.parameters()}
     return any(
-        PLAIN_TENSORS in require_adapter(kind).switches
+        PLAIN_TENSORS in require_adapter(kind).workarounds
         for kind in kinds.intersection(NEURON_DEVICES)
     )
 

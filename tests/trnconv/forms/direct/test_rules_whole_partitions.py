@@ -5,7 +5,7 @@ import pytest
 
 import trnconv
 from nkisim.machine import TRN1, TRN2, TRN3
-from nkisim.machine_switches import switched
+from nkisim.machine_workarounds import with_workarounds
 from repetition import few
 from strict_plans import broken_rule
 from trnconv.ask.policy import ALWAYS_DIRECT
@@ -15,7 +15,7 @@ from trnconv.planner.best import best_plan
 from trnconv.planner.shares import shared_plans
 
 RULE = "dma-split-partitions"
-SPLIT = switched(TRN2, "split-partitions")
+SPLIT = with_workarounds(TRN2, "split-partitions")
 # Few outputs, of which neighbours are stacked; few inputs, whose taps are.
 SIZES = {
     "outputs": ((1, 96, 3, 12, 64), (3, 96, 3, 3, 3)),
@@ -40,7 +40,7 @@ def test_plans_of_two_cores_break_none_either(name):
     assert broken_rule(*(priced.plan for priced in pair)) == ""
 
 
-def test_with_the_switch_partitions_are_split_and_the_rule_says_so():
+def test_with_the_workaround_partitions_are_split_and_the_rule_says_so():
     assert broken_rule(best_plan(question("outputs", SPLIT)).plan) == RULE
     pair = shared_plans(question("outputs", SPLIT))
     assert broken_rule(*(priced.plan for priced in pair)) == RULE

@@ -24,8 +24,8 @@ def doubles(request):
     torch_doubles.GRAPHS.clear()
     lite = request.param == "lite"
     vendor = torch_doubles.lite_vendor() if lite else torch_doubles.vendor_with_torch()
-    switches = frozenset({"wrap-nki"} if request.param == "wrap-nki" else ())
-    how = {"cores": 2, "machine": TRN2, "switches": switches}
+    workarounds = frozenset({"wrap-nki"} if request.param == "wrap-nki" else ())
+    how = {"cores": 2, "machine": TRN2, "workarounds": workarounds}
     adapters.use_adapter(adapters.fitting_adapter("neuron", vendor, **how))
     with torch.no_grad():
         yield torch_doubles

@@ -1,7 +1,8 @@
-"""Switches of a host: those of its machine, and those of the way from a call to a kernel.
+"""Workarounds of a host: those of its machine, and those of the way from a call to a kernel.
 
-Machine switches (`nkisim.machine_switches`) change plans and kernels. Launch switches change how a
-kernel is built and called. `trnconv bringup` names the one that a failed probe asks for.
+Machine workarounds (`nkisim.machine_workarounds`) change plans and kernels. Launch workarounds
+change how a kernel is built and called. `trnconv bringup` names the one that a failed probe asks
+for.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from nkisim.machine_switches import SEPARATOR
-from nkisim.machine_switches import SWITCHES as MACHINE_SWITCHES
+from nkisim.machine_workarounds import SEPARATOR
+from nkisim.machine_workarounds import WORKAROUNDS as MACHINE_WORKAROUNDS
 from trnconv.errors import UnsupportedError
 
 
 @dataclass(frozen=True)
-class LaunchSwitch:
+class LaunchWorkaround:
     """Another way to build or call a kernel: what it does, and why it may be needed."""
 
     name: str
@@ -35,55 +36,55 @@ HOST_COPIES: Final = "host-copies"
 PLAIN_TENSORS: Final = "plain-tensors"
 POINT_TO_POINT: Final = "point-to-point"
 
-LAUNCH_SWITCHES: Final = {
-    switch.name: switch
-    for switch in (
-        LaunchSwitch(
+LAUNCH_WORKAROUNDS: Final = {
+    workaround.name: workaround
+    for workaround in (
+        LaunchWorkaround(
             RECIPE_IN_CLOSURE,
             "a kernel is specialised to its recipe by a closure; only tensors are arguments",
             "objects are legal arguments of NKI 0.6 and 0.7; a 0.7 beta lost closures (3P)",
         ),
-        LaunchSwitch(
+        LaunchWorkaround(
             NO_LEGALISATION,
             "enable_non_ssa_legalization() is not called",
             "off by default since 0.7; nki-library's conv3d_bwd asks for it",
         ),
-        LaunchSwitch(
+        LaunchWorkaround(
             NO_ROTATION,
             "disable_address_rotation() is called",
             "on by default; what it does to tensors with addresses is not documented",
         ),
-        LaunchSwitch(
+        LaunchWorkaround(
             NO_COMPILE_CACHE,
             "NKI_DISABLE_COMPILE_CACHE=1 is set before kernels are built",
             "caches miss edits of what a kernel calls (KILN, JIN)",
         ),
-        LaunchSwitch(
+        LaunchWorkaround(
             ONE_CORE,
             "launches on one core; export NEURON_LOGICAL_NC_CONFIG=1 beside it",
             "programs of two cores have to be alike block by block (KILN, LDC)",
         ),
-        LaunchSwitch(
+        LaunchWorkaround(
             WRAP_NKI,
             "kernels are called by wrap_nki(kernel)[lnc], no op is made of them",
             "nki_op is missing before TorchNeuron 2.33, and in libtorch_neuronx_lite",
         ),
-        LaunchSwitch(
+        LaunchWorkaround(
             NO_COMPILE,
             "models run eagerly: torch.compile is not used",
             "kernels inside of a compiled graph are traced with fake tensors",
         ),
-        LaunchSwitch(
+        LaunchWorkaround(
             HOST_COPIES,
             "views are made contiguous on the host, not on the device",
             ".contiguous() of a permuted device tensor raises on the Lite runtime",
         ),
-        LaunchSwitch(
+        LaunchWorkaround(
             PLAIN_TENSORS,
             "patch_ leaves caches, padding and upsampling to torch: no tensors of ours are there",
             "nobody was seen to use a dispatch mode of torch above device neuron, as patch_ does",
         ),
-        LaunchSwitch(
+        LaunchWorkaround(
             POINT_TO_POINT,
             "neighbours exchange rows by send and receive on backend neuron, not by all_gather",
             "pages of 2.33 list send and receive; an older beta had none",
@@ -102,29 +103,29 @@ ASKED_AGAIN: Final = frozenset(
         PLAIN_TENSORS,
     )
 )
-KNOWN: Final = (*MACHINE_SWITCHES, *LAUNCH_SWITCHES)
+KNOWN: Final = (*MACHINE_WORKAROUNDS, *LAUNCH_WORKAROUNDS)
 
 
 def require_known(names: Iterable[str]) -> frozenset[str]:
-    """The switches of these names; unknown ones are refused."""
+    """The workarounds of these names; unknown ones are refused."""
     asked = frozenset(names)
     unknown = sorted(asked - set(KNOWN))
     if unknown:
-        raise UnsupportedError(f"a switch {unknown[0]!r}: one of {', '.join(KNOWN)}.")
+        raise UnsupportedError(f"a workaround {unknown[0]!r}: one of {', '.join(KNOWN)}.")
     return asked
 
 
 def of_machine(names: Iterable[str]) -> tuple[str, ...]:
     """Those that change the machine that is planned for."""
-    return tuple(sorted(name for name in names if name in MACHINE_SWITCHES))
+    return tuple(sorted(name for name in names if name in MACHINE_WORKAROUNDS))
 
 
-def switches_of(machine: str) -> tuple[str, ...]:
-    """The switches in the name of a machine."""
+def workarounds_of(machine: str) -> tuple[str, ...]:
+    """The workarounds in the name of a machine."""
     return tuple(machine.split(SEPARATOR)[1:])
 
 
 def in_words(name: str) -> str:
-    """What a switch does, and why it is there."""
-    switch = LAUNCH_SWITCHES.get(name) or MACHINE_SWITCHES[name]
-    return f"{switch.name}: {switch.effect} (open because: {switch.evidence})"
+    """What a workaround does, and why it is there."""
+    workaround = LAUNCH_WORKAROUNDS.get(name) or MACHINE_WORKAROUNDS[name]
+    return f"{workaround.name}: {workaround.effect} (open because: {workaround.evidence})"

@@ -1,7 +1,7 @@
-"""Switches of a machine: each settles one open point the other way, under a name of its own.
+"""Workarounds of a machine: each settles one open point the other way, under a name of its own.
 
 `trn2+fence` is trn2 with loops that are fenced. What is planned or timed for it never passes for
-the plain machine, because the name is part of every plan. Probes on a device say which to turn
+the plain machine, because the name is part of every plan. Probes on a device say which to apply
 (`trnconv bringup`).
 """
 
@@ -12,14 +12,14 @@ from typing import Any, Final, TypeVar
 
 from nkisim.errors import NkiValidationError
 
-Switched = TypeVar("Switched")
+AnyMachine = TypeVar("AnyMachine")
 SEPARATOR: Final = "+"
 MEASURED: Final = "@"  # what follows it in a name says which file of constants it has
 ACCEPTS, TIMING, MACHINE = "accepts", "timing", "machine"
 
 
 @dataclass(frozen=True)
-class MachineSwitch:
+class MachineWorkaround:
     """One field of a machine, of its acceptance or of its timing, and the value it gets."""
 
     name: str
@@ -30,8 +30,8 @@ class MachineSwitch:
     evidence: str  # why the point is open: who says what
 
 
-_TURNED_OFF: Final = (
-    MachineSwitch(
+_REFUSED: Final = (
+    MachineWorkaround(
         "no-loops",
         ACCEPTS,
         "loops",
@@ -39,7 +39,7 @@ _TURNED_OFF: Final = (
         effect="programs are unrolled; long ones are split into several launches",
         evidence="loops of three users run on trn2 (TB, LDC, JIN); SDK#1374 is open",
     ),
-    MachineSwitch(
+    MachineWorkaround(
         "no-growing-banks",
         ACCEPTS,
         "growing_banks",
@@ -47,7 +47,7 @@ _TURNED_OFF: Final = (
         effect="minimal filtering sums each product in a bank of its own; F(4,3) is not taken",
         evidence="nobody found continues to add to a bank that was read",
     ),
-    MachineSwitch(
+    MachineWorkaround(
         "no-psum-in-place",
         ACCEPTS,
         "psum_in_place",
@@ -56,7 +56,7 @@ _TURNED_OFF: Final = (
         " depthwise and minimal kernels are not taken, nor ELU at the end of a convolution",
         evidence="in-place activations on a bank run on trn1 (KILN dsa_fused); trn2 not seen",
     ),
-    MachineSwitch(
+    MachineWorkaround(
         "dense-evictions",
         ACCEPTS,
         "strided_evictions",
@@ -65,7 +65,7 @@ _TURNED_OFF: Final = (
         " minimal filtering is not taken",
         evidence="nobody was found who evicts with a step on trn2",
     ),
-    MachineSwitch(
+    MachineWorkaround(
         "placed-by-compiler",
         ACCEPTS,
         "fixed_addresses",
@@ -73,7 +73,7 @@ _TURNED_OFF: Final = (
         effect="SBUF tensors have no addresses of ours",
         evidence="a tile overlapped the compiler's scratch in a graph with two loops (KILN)",
     ),
-    MachineSwitch(
+    MachineWorkaround(
         "no-loads-ahead",
         ACCEPTS,
         "loads_ahead",
@@ -82,7 +82,7 @@ _TURNED_OFF: Final = (
         " depthwise and minimal kernels are not taken",
         evidence="device rule sbuf-refill-across-turns is one report of a refill (JIN)",
     ),
-    MachineSwitch(
+    MachineWorkaround(
         "no-fp16-subnormals",
         ACCEPTS,
         "fp16_subnormals",
@@ -90,7 +90,7 @@ _TURNED_OFF: Final = (
         effect="minimal filtering, which multiplies in fp16, is not taken",
         evidence="nobody found measured subnormals",
     ),
-    MachineSwitch(
+    MachineWorkaround(
         "no-scalar-bias",
         ACCEPTS,
         "scalar_bias",
@@ -98,7 +98,7 @@ _TURNED_OFF: Final = (
         effect="the Vector engine adds biases; minimal filtering is not taken",
         evidence="device rule activation-copy-bias, on trn1; NKL uses it on trn2",
     ),
-    MachineSwitch(
+    MachineWorkaround(
         "no-dma-transpose",
         ACCEPTS,
         "dma_transposes",
@@ -106,7 +106,7 @@ _TURNED_OFF: Final = (
         effect="the Tensor engine transposes for gradients of filters",
         evidence="the hardware generator takes 16 rows of 2 bytes, aligned to 32 bytes (JIN)",
     ),
-    MachineSwitch(
+    MachineWorkaround(
         "no-gpsimd-sums",
         ACCEPTS,
         "gpsimd_sums",
@@ -115,11 +115,11 @@ _TURNED_OFF: Final = (
         evidence="device rule gpsimd-elementwise, on trn1; JIN uses it on trn2",
     ),
 )
-SWITCHES: Final = {
-    switch.name: switch
-    for switch in (
-        *_TURNED_OFF,
-        MachineSwitch(
+WORKAROUNDS: Final = {
+    workaround.name: workaround
+    for workaround in (
+        *_REFUSED,
+        MachineWorkaround(
             "split-partitions",
             ACCEPTS,
             "split_partitions",
@@ -128,7 +128,7 @@ SWITCHES: Final = {
             evidence="device rule dma-split-partitions: no report either way; AWS's references for"
             " writing NKI (AGD) forbid steps and flattening of partitions",
         ),
-        MachineSwitch(
+        MachineWorkaround(
             "column-tiles",
             TIMING,
             "column_tiles_parallel",
@@ -136,7 +136,7 @@ SWITCHES: Final = {
             effect="column tiles of the PE array are planned side by side, in every reading",
             evidence="NKI's documents contradict each other on it",
         ),
-        MachineSwitch(
+        MachineWorkaround(
             "activity-clock",
             TIMING,
             "pe_half_rate",
@@ -144,7 +144,7 @@ SWITCHES: Final = {
             effect="matmuls on half of the PE array or less are planned at half its rate",
             evidence="KILN V9 on trn1 shows 0.81; nobody published such a matmul of trn2",
         ),
-        MachineSwitch(
+        MachineWorkaround(
             "fence",
             ACCEPTS,
             "unfenced_loops",
@@ -152,7 +152,7 @@ SWITCHES: Final = {
             effect="after its loops, a kernel copies its output onto itself",
             evidence="NKL's example of a loop ends so; TB's and KILN's kernels do without",
         ),
-        MachineSwitch(
+        MachineWorkaround(
             "short-loops",
             MACHINE,
             "loop_trips_max",
@@ -164,21 +164,21 @@ SWITCHES: Final = {
 }
 
 
-def switched(machine: Switched, *names: str) -> Switched:
-    """The machine with switches on; its name says which."""
+def with_workarounds(machine: AnyMachine, *names: str) -> AnyMachine:
+    """The machine with workarounds on; its name says which."""
     made: Any = machine
     base, *on = made.name.split(SEPARATOR)
     for name in names:
-        if name not in SWITCHES:
+        if name not in WORKAROUNDS:
             raise NkiValidationError(
-                f"unknown switch {name!r} of {base}",
-                limit=f"known switches: {', '.join(SWITCHES)}",
+                f"unknown workaround {name!r} of {base}",
+                limit=f"known workarounds: {', '.join(WORKAROUNDS)}",
                 remedy="name one of them",
             )
-        switch = SWITCHES[name]
-        changes = {switch.field: switch.value}
-        if switch.of != MACHINE:
-            changes = {switch.of: replace(getattr(made, switch.of), **changes)}
+        workaround = WORKAROUNDS[name]
+        changes = {workaround.field: workaround.value}
+        if workaround.of != MACHINE:
+            changes = {workaround.of: replace(getattr(made, workaround.of), **changes)}
         made = replace(made, **changes)
-    named: Switched = replace(made, name=SEPARATOR.join((base, *sorted({*on, *names}))))
+    named: AnyMachine = replace(made, name=SEPARATOR.join((base, *sorted({*on, *names}))))
     return named
