@@ -245,4 +245,4 @@ def test_names_are_read_as_people_read_them():
     assert namesake("nkisim/isa/test_matmul_rules.py") == "nkisim.isa.matmul_rules"
     assert namesake("nkisim/test_main.py") == "nkisim.__main__"
     assert namesake("nkisim/isa/test_matmuls.py") is None
-    assert "nkisim.lint.review" not in reached("trnconv/host/test_found.py")
+    assert "nkisim.lint.review" not in reached("trnconv/host/test_detect.py")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from nki_double import CACHE_OFF, NkiDouble
 from trnconv.bringup import stages
 from trnconv.bringup.ladder import climb
-from trnconv.host.found import Found
+from trnconv.host.detect import DetectedHost
 from trnconv.host.record import HostRecord
 from trnconv.host.vendor import Vendor
 
@@ -28,8 +28,8 @@ def bench_with(failures, workarounds, monkeypatch, vendor=None):
     monkeypatch.setenv(CACHE_OFF, "0")
     lnc = 1 if "one-core" in workarounds else 2
     host = HostRecord("here").with_workarounds(*workarounds)
-    found = Found("trn2", "a test", lnc, "a test")
-    return stages.bench_of(host, found, vendor or vendor_of(failures, lnc), stages.DEVICE)
+    detected = DetectedHost("trn2", "a test", lnc, "a test")
+    return stages.bench_of(host, detected, vendor or vendor_of(failures, lnc), stages.DEVICE)
 
 
 def stop_of(checks, bench):

@@ -12,7 +12,7 @@ from trnconv.bringup.ladder import Bench, Check, Climbed, Finding, climb
 from trnconv.bringup.result import ResultFile
 from trnconv.bringup.runner import SimulatedRunner, VendorRunner
 from trnconv.errors import UnsupportedError
-from trnconv.host.found import Found
+from trnconv.host.detect import DetectedHost
 from trnconv.host.record import HostRecord
 from trnconv.host.vendor import Vendor
 from trnconv.host.workarounds import ONE_CORE
@@ -27,10 +27,10 @@ STAGES: Final[dict[int, Callable[[], tuple[Check, ...]]]] = {
 NKISIM, DEVICE = "nkisim", "device"
 
 
-def bench_of(host: HostRecord, found: Found, vendor: Vendor, on: str) -> Bench:
+def bench_of(host: HostRecord, detected: DetectedHost, vendor: Vendor, on: str) -> Bench:
     """Where checks are run: in nkisim, or on the device by the vendor's nki."""
-    cores = 1 if ONE_CORE in host.workarounds else found.lnc
-    machine, workarounds = host.machine(found.target), frozenset(host.workarounds)
+    cores = 1 if ONE_CORE in host.workarounds else detected.lnc
+    machine, workarounds = host.machine(detected.target), frozenset(host.workarounds)
     if on == NKISIM:
         return Bench(machine, cores, SimulatedRunner(machine, cores), workarounds, vendor)
     if vendor.nki is None:

@@ -86,15 +86,15 @@ def _keep_measured(climbed: Climbed, bench: Bench, host: HostRecord) -> None:
 def _bench(host: HostRecord, on: str | None) -> Bench:
     from trnconv.bringup import stages
     from trnconv.errors import TrnconvError
-    from trnconv.host.found import find
+    from trnconv.host.detect import detect
     from trnconv.host.vendor import find_vendor
 
     vendor = find_vendor()
     where = on or (stages.NKISIM if vendor.nki is None else stages.DEVICE)
     if where not in (stages.NKISIM, stages.DEVICE):
         raise TrnconvError(f"--on {where}: one of {stages.DEVICE}, {stages.NKISIM}.")
-    found = find(default="trn2" if where == stages.NKISIM else None)
-    return stages.bench_of(host, found, vendor, where)
+    detected = detect(default="trn2" if where == stages.NKISIM else None)
+    return stages.bench_of(host, detected, vendor, where)
 
 
 def _head(bench: Bench, host: HostRecord) -> None:

@@ -111,7 +111,7 @@ def _backend() -> dict[str, Any]:
 def _host() -> dict[str, Any]:
     """Which machine this is, what is to be exported, and which workarounds are on."""
     from trnconv.errors import TrnconvError
-    from trnconv.host.found import find
+    from trnconv.host.detect import detect
     from trnconv.host.record import host_file, read_host
     from trnconv.host.workarounds import in_words
 
@@ -120,7 +120,7 @@ def _host() -> dict[str, Any]:
         record = read_host()
         found["workarounds"] = [in_words(name) for name in record.workarounds]
         found["measured"] = record.measured
-        here = find()
+        here = detect()
     except TrnconvError as refusal:
         return {"workarounds": [], "measured": "", **found, "refused": str(refusal)}
     words = f"{here.target} ({here.target_source}), logical cores of {here.lnc} ({here.lnc_source})"

@@ -17,7 +17,7 @@ from nkisim.machine import TRN2, Machine, Reading
 from trnconv.ask.cores import cores_of
 from trnconv.ask.question import Question
 from trnconv.errors import TrnconvError
-from trnconv.host.found import find
+from trnconv.host.detect import detect
 from trnconv.host.record import read_host
 from trnconv.runtime.pricing import price
 
@@ -44,8 +44,8 @@ class LinkedCore:
     @staticmethod
     def here() -> LinkedCore:
         """That of this host, as firmware, environment and its probes say; trn2 where none does."""
-        found = find(default=TRN2.name)
-        return LinkedCore.of(read_host().machine(found.target), cores=found.lnc)
+        detected = detect(default=TRN2.name)
+        return LinkedCore.of(read_host().machine(detected.target), cores=detected.lnc)
 
     def message_ns(self, received_bytes: int, ranks: int) -> float:
         """Latency and bandwidth. A band's neighbour may sit on the next chip."""

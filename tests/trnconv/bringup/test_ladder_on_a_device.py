@@ -12,11 +12,11 @@ CHECKS = [check for stage in (1, 2, 3) for check in stages.STAGES[stage]()]
 
 @pytest.fixture(scope="session")
 def bench():
-    from trnconv.host.found import find
+    from trnconv.host.detect import detect
     from trnconv.host.record import read_host
     from trnconv.host.vendor import find_vendor
 
-    return stages.bench_of(read_host(), find(), find_vendor(), stages.DEVICE)
+    return stages.bench_of(read_host(), detect(), find_vendor(), stages.DEVICE)
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)

@@ -24,7 +24,7 @@ from trnconv import _nki
 from trnconv.ask.cores import cores_of
 from trnconv.errors import UnsupportedError
 from trnconv.host.builder import built, short_key, with_recipe
-from trnconv.host.found import LNC_VARIABLE, TARGET_VARIABLE, find
+from trnconv.host.detect import LNC_VARIABLE, TARGET_VARIABLE, detect
 from trnconv.host.record import read_host
 from trnconv.host.vendor import Vendor, find_vendor
 from trnconv.host.workarounds import NO_LEGALISATION, ONE_CORE, WRAP_NKI
@@ -74,9 +74,9 @@ class _Built:
         machine: str | Machine = "",
         workarounds: Workarounds = frozenset(),
     ) -> None:
-        found = find(default=TRN2.name)
-        target = find_machine(machine) if machine else found.machine
-        self.cores = found.lnc if cores is None else cores_of(target, cores)
+        detected = detect(default=TRN2.name)
+        target = find_machine(machine) if machine else detected.machine
+        self.cores = detected.lnc if cores is None else cores_of(target, cores)
         self.workarounds = workarounds if legalise else workarounds | {NO_LEGALISATION}
         self._jit = jit  # nki.jit
         self._machine = machine
@@ -84,8 +84,8 @@ class _Built:
 
     @property
     def machine(self) -> Machine:
-        """The one given; else what the host is found to be."""
-        return find_machine(self._machine or find().target)
+        """The machine that was given, else that of the host."""
+        return find_machine(self._machine or detect().target)
 
     def _kernel(self, kernel: Callable[..., Any], recipe: Any) -> Callable[..., Any]:
         """A function of tensors alone, made the first time. The digest of a recipe is its key."""
@@ -210,12 +210,14 @@ def require_adapter(device_type: str = "xla") -> Adapter:
             "a Neuron tensor, but no Neuron toolchain: `import nki` finds nkisim. Install the"
             " vendor's nki, or move the tensor to the CPU to simulate."
         )
-    found, host = find(), read_host()
-    os.environ.setdefault(TARGET_VARIABLE, found.target)  # some versions ask neuron-ls at each call
+    detected, host = detect(), read_host()
+    os.environ.setdefault(
+        TARGET_VARIABLE, detected.target
+    )  # some versions ask neuron-ls at each call
     workarounds = frozenset(host.workarounds)
     how = {
-        "cores": 1 if ONE_CORE in workarounds else found.lnc,
-        "machine": host.machine(found.target),
+        "cores": 1 if ONE_CORE in workarounds else detected.lnc,
+        "machine": host.machine(detected.target),
         "workarounds": workarounds,
     }
     use_adapter(fitting_adapter(device_type, find_vendor(), **how))

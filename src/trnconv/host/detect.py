@@ -17,7 +17,7 @@ _FAMILIES = {"trn1": "trn1", "trn1n": "trn1", "inf2": "trn1", "trn2": "trn2", "t
 
 
 @dataclass(frozen=True)
-class Found:
+class DetectedHost:
     """A target and the cores of a logical NeuronCore, each with where it was found."""
 
     target: str
@@ -39,11 +39,11 @@ class Found:
         )
 
 
-def find(
+def detect(
     environment: Mapping[str, str] | None = None,
     product: str | None = None,
     default: str | None = None,
-) -> Found:
+) -> DetectedHost:
     """The machine: what firmware says, which the environment may state but not contradict.
 
     `product` stands for the firmware's name of the instance. Where nothing says what this is,
@@ -56,7 +56,7 @@ def find(
     target, source = _target(stated, family, instance, default)
     machine = find_machine(target)
     lnc, lnc_source = _logical_cores(given.get(LNC_VARIABLE), machine)
-    return Found(target, source, lnc, lnc_source)
+    return DetectedHost(target, source, lnc, lnc_source)
 
 
 def _product() -> str:
