@@ -1,8 +1,8 @@
 """`python -m benchmarks`: one command for each module that `_COMMANDS` lists.
 
 Every time printed is modelled, but for those of `corpus`, `frontend`, `overhead` and `planning`,
-which are of this machine's CPU, as a column of `audio` is; `observe` prints none, it writes what
-models do, and `latents` and `mx` print errors.
+which are of this machine's CPU, as a column of `audio` is; `trace-models` prints none, it writes
+what models do, and `latents` and `mx` print errors.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from benchmarks import (
     models,
     mx_errors,
     networks,
-    observe,
     overhead,
     planning,
     plans,
     price,
     scaling,
     shipped,
+    trace_models,
     training,
 )
 from trnconv.errors import TrnconvError
@@ -58,7 +58,7 @@ _COMMANDS = {
     "latents": latents,
     "fast": fast,
     "mx": mx_errors,
-    "observe": observe,
+    "trace-models": trace_models,
     "overhead": overhead,
     "planning": planning,
     "training": training,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from benchmarks.table import Column, aligned, significant
-from trnconv.model_plan import ModelPlan, plan_observed, shares_by_bound
+from trnconv.model_plan import ModelPlan, plan_trace, shares_by_bound
 from trnconv.models import Size
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class AudioRow:
             f"{self.samples}",
             significant(self.plan.macs / 1e9),
             f"{self.plan.calls}",
-            f"{len(self.plan.observation.kept)}",
+            f"{len(self.plan.trace.kept)}",
             significant(self.plan.seconds * 1e3),
             significant(self.plan.operation_seconds * 1e3),
             significant(self.cpu_seconds),
@@ -74,13 +74,13 @@ def row_of(decoder: AudioDecoder, samples: int) -> AudioRow:
 def _plan(decoder: AudioDecoder, frames: int) -> ModelPlan:
     import torch  # noqa: PLC0415 (torch: for this command only)
 
-    from trnconv.pytorch.own_module import observe_own  # noqa: PLC0415 (as above)
+    from trnconv.pytorch.own_module import trace_own  # noqa: PLC0415 (as above)
 
     with torch.device("meta"):
         model = decoder.make().eval().requires_grad_(requires_grad=False)
     shape = (1, decoder.channels, frames)
-    seen = observe_own(decoder.title, model, shape, "forward", "bfloat16")
-    return plan_observed(seen, Size("", 1, 1, frames))
+    trace = trace_own(decoder.title, model, shape, "forward", "bfloat16")
+    return plan_trace(trace, Size("", 1, 1, frames))
 
 
 def _cpu_seconds(decoder: AudioDecoder, frames: int) -> float:

@@ -37,12 +37,12 @@ from trnconv.model_plan import (
     by_kind,
     model_plan,
     operation_plans,
-    plan_observed,
+    plan_trace,
 )
 from trnconv.model_plan.operations import as_written_ns
 from trnconv.models import find, models
-from trnconv.observed import without_norms
 from trnconv.planner.shipped_plans import shipped_set
+from trnconv.traces import without_norms
 
 HELP = "whole decodes and encodes: convolutions and all else"
 STORED = Path(__file__).with_suffix(".json")
@@ -107,10 +107,10 @@ def whole_run(model: str, phase: str, options: PlanOptions, prices: Prices) -> W
     """A model planned, and what its baseline takes."""
     entry = find(model)
     fused = model_plan(entry, entry.production, phase, options, prices)
-    seen, machine, cores = fused.observation, options.target, options.launch_cores
-    per_op = plan_observed(without_norms(seen), entry.production, options, prices)
+    trace, machine, cores = fused.trace, options.target, options.launch_cores
+    per_op = plan_trace(without_norms(trace), entry.production, options, prices)
     known = model_baseline(entry, entry.production, phase, machine, cores)
-    as_is = sum(plan.ns for plan in operation_plans(seen.operations_as_is, machine, cores)) / 1e9
+    as_is = sum(plan.ns for plan in operation_plans(trace.operations_as_is, machine, cores)) / 1e9
     return WholeRun(
         entry.name,
         entry.production.name,
@@ -119,7 +119,7 @@ def whole_run(model: str, phase: str, options: PlanOptions, prices: Prices) -> W
         fused.seconds,
         fused.operation_seconds,
         per_op.whole_seconds,
-        as_written_ns(seen.operations_unfused, machine, cores) / 1e9,
+        as_written_ns(trace.operations_unfused, machine, cores) / 1e9,
         None if known is None else known.seconds + as_is,
         _kinds(fused),
     )

@@ -233,12 +233,12 @@ def run_model(name: str) -> list[ModelRun]:
     """
     from trnconv.pytorch.estimate import (  # noqa: PLC0415 (torch: for models only)
         estimate,
-        observe_entry,
+        run_entry_on_meta,
     )
 
     model = MODELS[name]
     entry = find_model(model.entry)
-    observed = observe_entry(entry, entry.production, "decode")
+    run = run_entry_on_meta(entry, entry.production, "decode")
     known = stored()
     baseline = sum(
         call.calls * baseline_ns(call.shape(), known)
@@ -247,7 +247,7 @@ def run_model(name: str) -> list[ModelRun]:
     )
     runs = []
     for accuracy, bar in model.bars.items():
-        found = estimate(observed, TRN2, accuracy=accuracy, cores=1)
+        found = estimate(run, TRN2, accuracy=accuracy, cores=1)
         timed = [(layer, layer.calls * scheduled_ns(layer.price)) for layer in found.layers]
         fast = [(layer, ns) for layer, ns in timed if layer.price.plan.plan.form == "minimal"]
         total = sum(ns for _, ns in timed)

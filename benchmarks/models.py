@@ -1,6 +1,6 @@
 """`python -m benchmarks models`: every autoencoder of the registry at its production size.
 
-What encodes and decodes do comes from stored observations, without torch. Their convolutions are
+What encodes and decodes do comes from stored traces, without torch. Their convolutions are
 priced by the planner's closed form (`--simulate`: traced and scheduled), under the default policy,
 on trn2 and trn3; with `--full` also directly and under "fast", whose plans are searched for: that
 takes most of an hour. Times are of a launch: two cores, or `--cores 1`, for which plans of trn3 are
@@ -8,7 +8,7 @@ searched for, too, and left out without `--full`. Convolutions that torch keeps 
 reason. The baseline gets the convolutions that the model calls; on two cores it takes half of its
 time on one.
 
-With `--observe` each model runs again on the meta device, once patched with all rewrites and once
+With `--trace` each model runs again on the meta device, once patched with all rewrites and once
 as it is, with the extra `diffusers`: that gives what is printed of models as they are, and times of
 the baseline that are not stored, which are then kept.
 """
@@ -35,11 +35,11 @@ from trnconv.ask.policy import ALWAYS_DIRECT, BF16, DIRECT, FAST
 from trnconv.baseline import model_baseline
 from trnconv.errors import TrnconvError
 from trnconv.geometry import ConvShape
-from trnconv.model_plan import ModelPlan, PlanOptions, Prices, observation, plan_observed
+from trnconv.model_plan import ModelPlan, PlanOptions, Prices, model_trace, plan_trace
 from trnconv.model_plan.registry_plans import SHIPPED_LAUNCHES
 from trnconv.models import find, models
-from trnconv.observed import ObservedConv
 from trnconv.runtime.pricing import price
+from trnconv.traces import TracedConv
 
 HELP = "every autoencoder of the registry at its production size"
 CORES_OF_A_CHIP = 8
@@ -78,7 +78,7 @@ class Asked:
     baseline: bool
     full: bool
     cores: int  # of a launch
-    observe: bool = False
+    trace: bool = False
 
     @property
     def trn3(self) -> bool:
@@ -88,19 +88,19 @@ class Asked:
 
 def row_of(job: Job, *, asked: Asked, known: Times) -> tuple[Row, Times]:
     """The row of a job, and the baseline's times that were computed for it."""
-    return measure(job, asked=asked, known=known) if asked.observe else (planned(job, asked), {})
+    return measure(job, asked=asked, known=known) if asked.trace else (planned(job, asked), {})
 
 
 def planned(job: Job, asked: Asked) -> Row:
-    """The row of what was observed before."""
+    """The row of what was traced before."""
     entry, phase = find(job[0]), job[1]
     size, unknown = entry.production, float("nan")
-    seen = observation(entry, size, phase)
+    trace = model_trace(entry, size, phase)
 
     def of(accuracy: str, machine: str = TRN2.name) -> ModelPlan:
         options = PlanOptions(machine, accuracy, asked.cores)
         prices = Prices(simulate=asked.simulate, cores=asked.cores)
-        return plan_observed(seen, size, options, prices)
+        return plan_trace(trace, size, options, prices)
 
     ours = of(BF16)
     stored = model_baseline(entry, size, phase, TRN2, asked.cores) if asked.baseline else None
@@ -119,10 +119,10 @@ def planned(job: Job, asked: Asked) -> Row:
         instructions=ours.instructions,
         copied_gb=ours.copied_bytes / 1e9,
         copied_as_is_gb=unknown,
-        peak_gb=seen.peak_bytes / 1e9,
-        largest_gb=seen.largest_bytes / 1e9,
-        taken=seen.taken if whole else 0,
-        kept=tuple(f"{kept.module}: {kept.reason}" for kept in seen.kept) if whole else (),
+        peak_gb=trace.peak_bytes / 1e9,
+        largest_gb=trace.largest_bytes / 1e9,
+        taken=trace.taken if whole else 0,
+        kept=tuple(f"{kept.module}: {kept.reason}" for kept in trace.kept) if whole else (),
     )
 
 
@@ -130,14 +130,14 @@ def measure(job: Job, *, asked: Asked, known: Times) -> tuple[Row, Times]:
     """The row of a model that runs on the meta device, and the baseline's times it needed."""
     from trnconv.pytorch.estimate import (  # noqa: PLC0415 (torch: for this command only)
         estimate,
-        observe_entry,
+        run_entry_on_meta,
     )
     from trnconv.pytorch.lazy.context import NO_REWRITES  # noqa: PLC0415
 
     entry, phase = find(job[0]), job[1]
     size = entry.production
-    run = observe_entry(entry, size, phase)
-    as_is_run = observe_entry(entry, size, phase, rewrites=NO_REWRITES)
+    run = run_entry_on_meta(entry, size, phase)
+    as_is_run = run_entry_on_meta(entry, size, phase, rewrites=NO_REWRITES)
     priced = partial(estimate, simulate=asked.simulate, cores=asked.cores)
     ours = priced(run, TRN2)
     times: Times = {}
@@ -172,7 +172,7 @@ def measure(job: Job, *, asked: Asked, known: Times) -> tuple[Row, Times]:
     )
 
 
-def _baseline(work: ObservedConv, known: Times) -> float:
+def _baseline(work: TracedConv, known: Times) -> float:
     """Grouped and transposed convolutions have no baseline: there it gets our direct time."""
     if not isinstance(work.shape, ConvShape) or work.shape.groups > 1:
         return price(work.question(TRN2, policy=ALWAYS_DIRECT), cores=1, beyond_hbm=True).ns
@@ -183,7 +183,7 @@ def rows_of(jobs: Sequence[Job], options: argparse.Namespace) -> Iterator[Row]:
     """Rows as they are done; new times of the baseline are kept in its file."""
     known = stored()
     wanted = (options.simulate, not options.no_baseline, options.full, options.cores)
-    work = partial(row_of, asked=Asked(*wanted, options.observe), known=known)
+    work = partial(row_of, asked=Asked(*wanted, options.trace), known=known)
     start = time.perf_counter()
     with multiprocessing.get_context("spawn").Pool(options.workers) as pool:
         for done, (row, times) in enumerate(pool.imap(work, jobs), 1):
@@ -254,7 +254,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-baseline", action="store_true", help="leave the baseline out")
     parser.add_argument("--full", action="store_true", help="also direct, fast; trn3 of one core")
     parser.add_argument(
-        "--observe", action="store_true", help="run the models again, and as they are: needs torch"
+        "--trace", action="store_true", help="run the models again, and as they are: needs torch"
     )
     parser.add_argument("--cores", type=int, default=2, choices=[1, 2], help="of a launch")
     parser.add_argument("--workers", type=int, default=2, metavar="N", help="processes")

@@ -149,18 +149,18 @@ def model_pairs(name: str, entry_name: str, scenario: str) -> list[ModelPair]:
     """One decode with the plans of two cores, and of one."""
     from trnconv.pytorch.estimate import (  # noqa: PLC0415 (torch: for models only)
         estimate,
-        observe_entry,
+        run_entry_on_meta,
     )
 
     entry = find_model(entry_name)
-    observed = observe_entry(entry, entry.production, "decode")
+    run = run_entry_on_meta(entry, entry.production, "decode")
     known = stored()
     calls = [call for call in find_calls(name, scenario, "decode") if call.dense]
     baseline = sum(call.calls * baseline_ns(call.shape(), known) for call in calls) / 2e9
     found = []
     for accuracy, bar in MODEL_BARS[name].items():
         alone, both = (
-            estimate(observed, TRN2, accuracy=accuracy, cores=cores).seconds for cores in (1, 2)
+            estimate(run, TRN2, accuracy=accuracy, cores=cores).seconds for cores in (1, 2)
         )
         found.append(ModelPair(name, accuracy, both, alone, baseline, bar))
         print(model_table(found[-1:]), file=sys.stderr, flush=True)

@@ -31,7 +31,7 @@ from nkisim.machine import TRN2
 from trnconv.errors import UnsupportedError
 from trnconv.models import ModelEntry, find
 from trnconv.pytorch import PatchReport, decode_in_chunks, patched
-from trnconv.pytorch.estimate import Estimate, estimate, observe_entry
+from trnconv.pytorch.estimate import Estimate, estimate, run_entry_on_meta
 from trnconv.pytorch.model_builder import build
 
 Tensor = torch.Tensor
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         console.print(f"Picture: {asked.picture}")
     if not asked.skip_estimate:
         with console.status("Wan 2.1 on the meta device ..."):
-            found = estimate(observe_entry(entry, entry.production, "decode"), TRN2)
+            found = estimate(run_entry_on_meta(entry, entry.production, "decode"), TRN2)
         console.print(modelled(entry, found))
 
 

@@ -113,7 +113,7 @@ SPANS = {
     "trnconv/forms/test_written_twice.py": "program",
     "trnconv/freezing/test_folder.py": "template.frozen",
     "trnconv/host/test_record.py": "workarounds",
-    "trnconv/model_plan/test_plans.py": "trnconv.observed.observation trnconv.runtime.graph",
+    "trnconv/model_plan/test_plans.py": "trnconv.traces.model_trace trnconv.runtime.graph",
     "trnconv/neighbours/test_attention.py": "attention.core attention.price attention.problem",
     "trnconv/neighbours/test_channel_norm.py": """chain channel_norm.kernel channel_norm.problem
         channel_norm.square_sums price sweep sweep_kernel""",

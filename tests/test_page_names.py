@@ -179,7 +179,7 @@ def help_of(program, *verb):
 
 def unknown_to_program(program, words):
     """The verb, or those of its options, that the help of `python -m PROGRAM` does not have."""
-    verb = [word for word in words[:1] if word.isalpha()]
+    verb = [word for word in words[:1] if re.fullmatch(r"[a-z]+(-[a-z]+)*", word)]
     text = help_of(program, *verb)
     if verb and not text.startswith(f"usage: python -m {program} {verb[0]} "):
         return set(verb)

@@ -16,7 +16,7 @@ MODULES = (
     "trnconv.geometry",
     "trnconv.model_plan",
     "trnconv.models",
-    "trnconv.observed",
+    "trnconv.traces",
     "trnconv.ask.policy",
     "trnconv.ask.question",
     "trnconv.forms.form",

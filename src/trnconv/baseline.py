@@ -34,7 +34,7 @@ Times = dict[ConvShape, float]  # ns, of shapes as `plain` makes them
 
 
 def times_file() -> Path:
-    """Where the times are; `python -m benchmarks models --observe` adds to it."""
+    """Where the times are; `python -m benchmarks models --trace` adds to it."""
     return Path(str(resources.files("trnconv") / "data" / "scatter_trn2.csv"))
 
 

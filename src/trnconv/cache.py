@@ -49,7 +49,7 @@ def code_digest() -> str:
 
 @lru_cache(maxsize=1)
 def package_digest() -> str:
-    """Of every file of both packages: sources, and data such as observed models and plans."""
+    """Of every file of both packages: sources, and data such as traced models and plans."""
     package = Path(__file__).parent
     folders = (package, package.parent / "nkisim")
     return _digest_of(package.parent, (path for folder in folders for path in _files_of(folder)))

@@ -23,7 +23,7 @@ LAST = r"steady chunk ([\d.]+) ms modelled, instructions (\d+), regions (\d+), l
 
 @pytest.fixture(autouse=True)
 def small_run(monkeypatch):
-    monkeypatch.setattr(plans, "observation", lambda *_: causal_run())
+    monkeypatch.setattr(plans, "model_trace", lambda *_: causal_run())
 
 
 def last_line(capsys):

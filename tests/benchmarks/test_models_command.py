@@ -1,4 +1,4 @@
-"""`python -m benchmarks models`: rows from stored observations, kept layers with their reasons."""
+"""`python -m benchmarks models`: rows from stored traces, kept layers with their reasons."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import pytest
 from benchmarks import models
 from benchmarks.__main__ import main
 from trnconv.model_plan import PlanOptions, model_plan
-from trnconv.observed import Kept
+from trnconv.traces import Kept
 
 ROOT = Path(__file__).parents[2]
 ASKED = models.Asked(simulate=False, baseline=True, full=False, cores=2)
@@ -39,7 +39,7 @@ def test_a_row_is_what_the_plan_says(row):
     headings = models.table([row], 2).splitlines()[1]
     assert "as it is" not in headings
     assert "baseline" in headings
-    assert (row.taken, row.kept) == (plan.observation.taken, ())
+    assert (row.taken, row.kept) == (plan.trace.taken, ())
 
 
 @pytest.mark.slow
@@ -75,9 +75,9 @@ def test_convolutions_are_counted_once_a_model(row):
 
 @pytest.mark.slow
 def test_a_kept_layer_has_its_reason(monkeypatch):
-    seen = models.observation(models.find("taesd"), models.find("taesd").production, "decode")
+    seen = models.trace(models.find("taesd"), models.find("taesd").production, "decode")
     kept = replace(seen, kept=(Kept("decoder.layers.3", "weights in fp8"),))
-    monkeypatch.setattr(models, "observation", lambda *_: kept)
+    monkeypatch.setattr(models, "model_trace", lambda *_: kept)
     row = models.planned(("taesd", "decode"), ASKED)
     assert models.kept_lines([row]) == ["kept: taesd decoder.layers.3: weights in fp8"]
     assert models.last_line([row]).endswith("1 kept")

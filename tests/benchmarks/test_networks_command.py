@@ -116,7 +116,7 @@ def test_patched_layers_are_taken():
     """A module of each kind, as torch calls it: none is kept."""
     import torch
 
-    from trnconv.pytorch.estimate import observe
+    from trnconv.pytorch.estimate import run_on_meta
 
     with torch.device("meta"):
         modules = torch.nn.ModuleList(module_of(torch, layer) for layer in KINDS.values())
@@ -129,7 +129,7 @@ def test_patched_layers_are_taken():
         for module, x in zip(model, inputs, strict=True):
             module(x)
 
-    report = observe(modules, call).report
+    report = run_on_meta(modules, call).report
     assert len(report.taken) == len(KINDS)
     assert list(report.kept) == []
 

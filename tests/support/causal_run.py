@@ -1,14 +1,14 @@
 """A made-up run of a causal decoder: small convolutions, chunk by chunk, as Wan calls its own."""
 
 from trnconv.geometry import conv_shape
-from trnconv.observed import Observation, ObservedConv
+from trnconv.traces import ModelTrace, TracedConv
 
 CHUNKS = 21
 
 
 def _work(module, channels, frames, size):
     x = (1, channels, frames + 2, *size)
-    return ObservedConv(module, conv_shape(x, (channels, channels, 3, 3, 3), padding=(0, 1, 1)))
+    return TracedConv(module, conv_shape(x, (channels, channels, 3, 3, 3), padding=(0, 1, 1)))
 
 
 def _module(name, channels, size):
@@ -25,7 +25,7 @@ def causal_run():
         *_module("decoder.conv2", 96, (40, 160)),
         *_module("decoder.time_conv", 64, (20, 80))[1:],
     ]
-    return Observation(
+    return ModelTrace(
         model="wan2.1",
         phase="decode",
         frames=81,

@@ -229,7 +229,7 @@ def test_a_plan_of_a_model_follows_from_every_file(sources):
     digest = cache_module.package_digest.__wrapped__
     data = [
         "trnconv/models/data/registry.json",
-        "trnconv/observed/data/wan2.1_720p81_decode.json",
+        "trnconv/traces/data/wan2.1_720p81_decode.json",
         "trnconv/planner/data/trn2_2_wan2.1.json",
         "trnconv/neighbours/channel_norm/problem.py",
         "trnconv/cli/plan_documents.py",

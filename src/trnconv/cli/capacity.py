@@ -146,9 +146,9 @@ def _modelled(
 
     latent = latent_size(entry, size)
     with needed_for("modelling an autoencoder", "diffusers"):
-        from trnconv.pytorch.estimate import estimate, observe_entry, rewrites_on
+        from trnconv.pytorch.estimate import estimate, rewrites_on, run_entry_on_meta
 
-    run = observe_entry(entry, size, phase, rewrites=rewrites_on(machine))
+    run = run_entry_on_meta(entry, size, phase, rewrites=rewrites_on(machine))
     priced = estimate(run, machine, cores=cores)
     timing = machine.timing
     hbm = min(timing.dma_engines * timing.dma_bytes_per_ns, timing.hbm_bytes_per_ns / 2)

@@ -12,7 +12,7 @@ from trnconv.cli.layer_options import LayerOptions, asked_dtype
 from trnconv.errors import TrnconvError
 
 if TYPE_CHECKING:
-    from trnconv.observed import Observation
+    from trnconv.traces import ModelTrace
 
 _DEFAULT_DTYPE = "bfloat16"
 
@@ -42,24 +42,24 @@ class OwnModel:
         """How the user calls it."""
         return self.module or str(self.folder)
 
-    def observed(self, phase: str | None) -> Observation:
+    def trace(self, phase: str | None) -> ModelTrace:
         """One call on the meta device: of `forward`, unless a phase names a method."""
         from trnconv.corpus.needs import needed_for
 
         with needed_for("planning a module", "diffusers" if self.folder else "torch"):
             from trnconv.pytorch.own_module import (
                 FORWARD,
-                observe_own,
                 of_class,
                 of_folder,
                 read_config,
+                trace_own,
             )
         if self.folder is not None:
             built = of_folder(self.folder)
         else:
             sys.path.insert(0, str(Path.cwd()))  # as for `python -m`
             built = of_class(self.module, read_config(self.config) if self.config else {})
-        return observe_own(self.name, built, self.shape, phase or FORWARD, self.dtype)
+        return trace_own(self.name, built, self.shape, phase or FORWARD, self.dtype)
 
 
 def asked_own(options: OwnOptions, layer: LayerOptions, model: str | None) -> OwnModel | None:

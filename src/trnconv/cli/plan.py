@@ -155,8 +155,8 @@ def _of_layer(layer: LayerOptions, where: tuple[str, str], pricing: _Pricing) ->
 def _of_model(request: ModelRequest, pricing: _Pricing) -> tuple[Document, bool]:
     """The plan, and whether it follows from this package alone."""
     from trnconv.cli.plan_documents import model_document
-    from trnconv.model_plan import PlanOptions, observation, plan_observed
-    from trnconv.model_plan.observations import stored_observation
+    from trnconv.model_plan import PlanOptions, model_trace, plan_trace
+    from trnconv.model_plan.traces import stored_trace
     from trnconv.models import find
     from trnconv.models.sizes import size_of
 
@@ -168,8 +168,8 @@ def _of_model(request: ModelRequest, pricing: _Pricing) -> tuple[Document, bool]
     how = (entry, clip, request.phase, called.batch, called.dtype)
     with pricing.prices() as prices, working(f"planning {request.model}") as tell:
         watched = replace(prices, watch=lambda done, of: tell("prices", done, of))
-        stored = stored_observation(*how)
-        planned = plan_observed(stored or observation(*how), clip, options, watched)
+        stored = stored_trace(*how)
+        planned = plan_trace(stored or model_trace(*how), clip, options, watched)
         return model_document(planned, called), stored is not None
 
 
@@ -187,13 +187,13 @@ def _of_own(
     own: OwnModel, phase: str | None, where: tuple[str, str], pricing: _Pricing
 ) -> Document:
     from trnconv.cli.plan_documents import ClipCall, model_document
-    from trnconv.model_plan import PlanOptions, plan_observed
+    from trnconv.model_plan import PlanOptions, plan_trace
     from trnconv.models import Size
 
     options = PlanOptions(asked_machine(where[0]).name, where[1], pricing.cores)
     with pricing.prices() as prices, working(f"planning {own.name}") as tell:
-        seen = own.observed(phase)
+        trace = own.trace(phase)
         watched = replace(prices, watch=lambda done, of: tell("prices", done, of))
-        size = Size("", seen.frames, seen.height, seen.width)
+        size = Size("", trace.frames, trace.height, trace.width)
         called = ClipCall(own.shape[0], own.dtype, own.name)
-        return model_document(plan_observed(seen, size, options, watched), called)
+        return model_document(plan_trace(trace, size, options, watched), called)

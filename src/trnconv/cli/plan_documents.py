@@ -21,9 +21,9 @@ from trnconv.model_plan import (
     shares_by_bound,
 )
 from trnconv.models import find
-from trnconv.observed import ObservedConv
 from trnconv.records import to_json
 from trnconv.runtime.pricing import Price
+from trnconv.traces import TracedConv
 
 if TYPE_CHECKING:
     from trnconv.cli.layer_options import AskedLayer
@@ -93,10 +93,10 @@ ONE_CLIP = ClipCall()
 
 def model_document(plan: ModelPlan, called: ClipCall = ONE_CLIP) -> dict[str, Any]:
     """A model, planned; its layers, the heaviest first."""
-    seen, size = plan.observation, plan.size
+    trace, size = plan.trace, plan.size
     return {
         "kind": "modelled",
-        "model": _named(seen.model, called),
+        "model": _named(trace.model, called),
         "batch": called.batch,
         "dtype": called.dtype,
         "size": {
@@ -105,7 +105,7 @@ def model_document(plan: ModelPlan, called: ClipCall = ONE_CLIP) -> dict[str, An
             "width": size.width,
             "frames": size.frames,
         },
-        "phase": seen.phase,
+        "phase": trace.phase,
         **_label(plan.options.machine),
         "cores": plan.options.launch_cores,
         "accuracy": plan.options.accuracy,
@@ -128,14 +128,14 @@ def model_document(plan: ModelPlan, called: ClipCall = ONE_CLIP) -> dict[str, An
         "compile_assumption": COMPILE_ASSUMPTION,
         "convolution_bytes": plan.convolution_bytes,
         "copied_bytes": plan.copied_bytes,
-        "copies": [to_json(copy) for copy in seen.moved],
-        "peak_bytes": seen.peak_bytes,
-        "largest_bytes": seen.largest_bytes,
-        "largest_shape": list(seen.largest_shape),
-        "weight_bytes": seen.weight_bytes,
-        "convolutions_taken": seen.taken,
-        "convolutions_kept": [to_json(convolution) for convolution in seen.kept],
-        "observed_with": seen.source,
+        "copies": [to_json(copy) for copy in trace.moved],
+        "peak_bytes": trace.peak_bytes,
+        "largest_bytes": trace.largest_bytes,
+        "largest_shape": list(trace.largest_shape),
+        "weight_bytes": trace.weight_bytes,
+        "convolutions_taken": trace.taken,
+        "convolutions_kept": [to_json(convolution) for convolution in trace.kept],
+        "traced_with": trace.source,
         "left_out": list(LEFT_OUT),
         "distinct": len(plan.layers),
         "tuned": sum(layer.tuned for layer in plan.layers),
@@ -175,7 +175,7 @@ def _layer(layer: LayerPlan, plan: ModelPlan) -> dict[str, Any]:
     }
 
 
-def convolution_in_words(work: ObservedConv) -> str:
+def convolution_in_words(work: TracedConv) -> str:
     """Channels, taps and what is special: 384>192 1x3x3 up 1x2x2."""
     shape = work.shape
     words = [f"{shape.c_in}>{shape.c_out}", _by_x(shape.kernel)]

@@ -13,10 +13,10 @@ from trnconv.ask.question import Question
 from trnconv.cases import find as find_case
 from trnconv.errors import ShapeError, TrnconvError, UnsupportedError
 from trnconv.geometry import ConvShape, conv_shape
-from trnconv.model_plan.observations import observation
+from trnconv.model_plan.traces import model_trace
 from trnconv.models import find, models
 from trnconv.models.sizes import size_of
-from trnconv.observed import without_norms
+from trnconv.traces import without_norms
 
 _OPTIONS = ("stride", "padding", "dilation", "groups", "padding_mode")
 
@@ -46,9 +46,9 @@ def _of_model(name: str, size: str, phase: str, machine: Machine) -> list[Frozen
     entry = find(name)
     if size.count("x") == 1:
         size = f"{size}x{entry.production.frames}"
-    seen = without_norms(observation(entry, size_of(entry, size), phase))
+    trace = without_norms(model_trace(entry, size_of(entry, size), phase))
     found: dict[Question, list[str]] = {}
-    for work, *_ in seen.works:
+    for work, *_ in trace.works:
         question = work.question(machine, policy=ALWAYS_DIRECT)
         if not isinstance(question.shape, ConvShape):
             raise UnsupportedError(f"{work.module}: transposed convolutions are not frozen.")

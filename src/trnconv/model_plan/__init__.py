@@ -7,7 +7,6 @@ from trnconv.model_plan.latency import (
     latencies,
     shares_by_bound,
 )
-from trnconv.model_plan.observations import observation, planned_sizes
 from trnconv.model_plan.operations import KindPlan, OperationPlan, by_kind, operation_plans
 from trnconv.model_plan.plans import (
     DEFAULT_OPTIONS,
@@ -17,9 +16,10 @@ from trnconv.model_plan.plans import (
     PlanOptions,
     is_tuned,
     model_plan,
-    plan_observed,
+    plan_trace,
 )
 from trnconv.model_plan.prices import Prices
+from trnconv.model_plan.traces import model_trace, planned_sizes
 
 __all__ = [
     "DEFAULT_OPTIONS",
@@ -37,9 +37,9 @@ __all__ = [
     "is_tuned",
     "latencies",
     "model_plan",
-    "observation",
+    "model_trace",
     "operation_plans",
-    "plan_observed",
+    "plan_trace",
     "planned_sizes",
     "shares_by_bound",
 ]

@@ -52,8 +52,8 @@ class Between:
 
 def between(plan: ModelPlan) -> Between:
     """The whole if all else cost nothing, and if nothing of it was fused."""
-    seen, options = plan.observation, plan.options
-    apart = as_written_ns(seen.operations_unfused, options.target, options.launch_cores)
+    trace, options = plan.trace, plan.options
+    apart = as_written_ns(trace.operations_unfused, options.target, options.launch_cores)
     return Between(plan.seconds, plan.seconds + apart / 1e9)
 
 

@@ -19,7 +19,7 @@ from trnconv.neighbours.channel_norm.problem import ChannelNorm
 from trnconv.neighbours.group_norm.problem import GroupNorm
 from trnconv.neighbours.modulation.problem import Modulation
 from trnconv.neighbours.price import LaunchPrice
-from trnconv.observed.operation import (
+from trnconv.traces.operation import (
     ATTENTION,
     CHANNEL_NORM,
     GROUP_NORM,

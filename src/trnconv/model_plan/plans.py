@@ -10,26 +10,26 @@ from trnconv.ask.limits import DEFAULT_BUDGET, compile_s
 from trnconv.ask.policy import BF16, policy_of
 from trnconv.ask.question import Question, without_norm
 from trnconv.errors import PlanError, UnsupportedError
-from trnconv.model_plan.observations import observation
 from trnconv.model_plan.operations import OperationPlan, operation_plans
 from trnconv.model_plan.prices import Prices
+from trnconv.model_plan.traces import model_trace
 from trnconv.models import ModelEntry, Size, find
 from trnconv.models.sizes import size_of
 from trnconv.neighbours.channel_norm.ends import is_faster_at_end
 from trnconv.neighbours.refusal import has_kernels
-from trnconv.observed import (
+from trnconv.planner.table import form_of
+from trnconv.planner.tuned_plans import tuned_plan
+from trnconv.runtime.graph import ONE_GRAPH, Ask, GraphBudget, price_graph
+from trnconv.runtime.pricing import Price
+from trnconv.traces import (
     Graph,
-    Observation,
-    ObservedConv,
+    ModelTrace,
+    TracedConv,
     graphs_of,
     without_ends,
     without_norms,
     without_starts,
 )
-from trnconv.planner.table import form_of
-from trnconv.planner.tuned_plans import tuned_plan
-from trnconv.runtime.graph import ONE_GRAPH, Ask, GraphBudget, price_graph
-from trnconv.runtime.pricing import Price
 
 
 @dataclass(frozen=True)
@@ -53,16 +53,14 @@ class PlanOptions:
 
 
 DEFAULT_OPTIONS = PlanOptions()
-Alike = list[
-    tuple[list[ObservedConv], int]
-]  # works that a kernel cannot tell apart, and their calls
+Alike = list[tuple[list[TracedConv], int]]  # works that a kernel cannot tell apart, and their calls
 
 
 @dataclass(frozen=True)
 class LayerPlan:
     """Equal calls of a convolution, by one module or by several, and what one of them costs."""
 
-    work: ObservedConv  # of the first module
+    work: TracedConv  # of the first module
     modules: tuple[str, ...]
     calls: int  # of all modules together
     price: Price
@@ -128,7 +126,7 @@ class ModelPlan:
     start.
     """
 
-    observation: Observation
+    trace: ModelTrace
     size: Size
     options: PlanOptions
     layers: tuple[LayerPlan, ...]
@@ -185,7 +183,7 @@ class ModelPlan:
     @property
     def copied_bytes(self) -> int:
         """HBM traffic of padding, concatenation, upsampling and caches, read and written."""
-        return self.observation.copied_bytes
+        return self.trace.copied_bytes
 
     @property
     def calls(self) -> int:
@@ -219,23 +217,23 @@ def model_plan(
     asked = size_of(entry, size) if isinstance(size, str) else size
     if phase not in entry.phases:
         raise UnsupportedError(f"{phase} of {entry.name}: it can {' and '.join(entry.phases)}.")
-    return plan_observed(observation(entry, asked, phase), asked, options, prices)
+    return plan_trace(model_trace(entry, asked, phase), asked, options, prices)
 
 
-def plan_observed(
-    seen: Observation,
+def plan_trace(
+    trace: ModelTrace,
     size: Size,
     options: PlanOptions = DEFAULT_OPTIONS,
     prices: Prices | None = None,
 ) -> ModelPlan:
-    """Plan what a model was observed to do.
+    """Plan what a model was traced to do.
 
     A norm is done by the convolution before it where that is faster, and apart elsewhere. Where no
     kernel takes a norm into a convolution's start (direct ones), norms are apart; where there are
     no kernels of norms at all (trn1), models do without.
     """
     if not has_kernels(options.target):
-        seen = without_norms(seen)
+        trace = without_norms(trace)
     known = Prices(cores=options.cores) if prices is None else prices
     cores = cores_of(options.target, known.cores)
     if cores != options.launch_cores:
@@ -243,38 +241,38 @@ def plan_observed(
             f"prices of {cores} cores for a plan of {options.launch_cores}: ask for the same."
         )
     try:
-        return _planned(norms_placed(seen, options, known), size, options, known)
+        return _planned(norms_placed(trace, options, known), size, options, known)
     except PlanError:
-        apart = without_starts(seen)
-        if apart == seen:
+        apart = without_starts(trace)
+        if apart == trace:
             raise
         return _planned(apart, size, options, known)
 
 
-def norms_placed(seen: Observation, options: PlanOptions, known: Prices) -> Observation:
+def norms_placed(trace: ModelTrace, options: PlanOptions, known: Prices) -> ModelTrace:
     """The same, each norm over channels where it is faster: at a convolution's end, or apart."""
-    normed = {work: _question(work, options) for work, _ in seen.works if work.end.norm}
+    normed = {work: _question(work, options) for work, _ in trace.works if work.end.norm}
     distinct = dict.fromkeys(normed.values())
     known.prepare([asked for own in distinct for asked in (own, without_norm(own))])
     cores = options.launch_cores
     apart = {
         question for question in distinct if not is_faster_at_end(question, cores, known.ns_of)
     }
-    return without_ends(seen, lambda work: normed[work] in apart) if apart else seen
+    return without_ends(trace, lambda work: normed[work] in apart) if apart else trace
 
 
-def _planned(seen: Observation, size: Size, options: PlanOptions, known: Prices) -> ModelPlan:
+def _planned(trace: ModelTrace, size: Size, options: PlanOptions, known: Prices) -> ModelPlan:
     cores = options.launch_cores
-    graphs = [(graph, _equal_calls(graph)) for graph in graphs_of(seen.works)]
+    graphs = [(graph, _equal_calls(graph)) for graph in graphs_of(trace.works)]
     known.prepare([_question(works[0], options) for _, alike in graphs for works, _ in alike])
     priced = [(graph, alike, _prices_of(alike, known, options)) for graph, alike in graphs]
     return ModelPlan(
-        seen,
+        trace,
         size,
         options,
-        _in_order(_layers(priced, options), seen),
+        _in_order(_layers(priced, options), trace),
         tuple(_graph_plan(*priced_graph) for priced_graph in priced),
-        operation_plans(seen.operations, options.target, cores),
+        operation_plans(trace.operations, options.target, cores),
     )
 
 
@@ -283,13 +281,13 @@ def _prices_of(alike: Alike, known: Prices, options: PlanOptions) -> list[Price]
     return price_graph(asked, options.graph)
 
 
-def _graph_plan(graph: Graph[ObservedConv], alike: Alike, prices: list[Price]) -> GraphPlan:
+def _graph_plan(graph: Graph[TracedConv], alike: Alike, prices: list[Price]) -> GraphPlan:
     called = ((price, calls) for price, (_, calls) in zip(prices, alike, strict=True))
     return GraphPlan(graph.name, graph.launches, tuple(called))
 
 
 def _layers(
-    priced: list[tuple[Graph[ObservedConv], Alike, list[Price]]], options: PlanOptions
+    priced: list[tuple[Graph[TracedConv], Alike, list[Price]]], options: PlanOptions
 ) -> list[LayerPlan]:
     """Equal calls with one plan, of all graphs together."""
     found: dict[tuple[object, Price], LayerPlan] = {}
@@ -308,9 +306,9 @@ def _layers(
     return list(found.values())
 
 
-def _in_order(layers: list[LayerPlan], seen: Observation) -> tuple[LayerPlan, ...]:
+def _in_order(layers: list[LayerPlan], trace: ModelTrace) -> tuple[LayerPlan, ...]:
     """By the first call of a module, the modules of a layer too."""
-    modules = dict.fromkeys(work.module for work, _ in seen.works)
+    modules = dict.fromkeys(work.module for work, _ in trace.works)
     first = {module: number for number, module in enumerate(modules)}
     ordered = [
         replace(layer, modules=tuple(sorted(layer.modules, key=first.__getitem__)))
@@ -325,23 +323,23 @@ def is_tuned(question: Question, price: Price) -> bool:
     return stored is not None and form_of(plan).moved(plan, question) == stored.plan
 
 
-def _equal_calls(graph: Graph[ObservedConv]) -> Alike:
+def _equal_calls(graph: Graph[TracedConv]) -> Alike:
     """Works that a kernel cannot tell apart, together, and how often a launch calls them."""
-    found: dict[object, tuple[list[ObservedConv], int]] = {}
+    found: dict[object, tuple[list[TracedConv], int]] = {}
     for work, calls in graph.works:
         works, before = found.get(_kernel_key(work), ([], 0))
         found[_kernel_key(work)] = ([*works, work], before + calls)
     return list(found.values())
 
 
-def _kernel_key(work: ObservedConv) -> tuple[object, ...]:
+def _kernel_key(work: TracedConv) -> tuple[object, ...]:
     how = (work.reproducible, work.instead_of, work.start)
     return (work.shape, work.dtype, work.pieces, work.end, *how)
 
 
-def _asking(prices: Prices, work: ObservedConv, options: PlanOptions) -> Ask:
+def _asking(prices: Prices, work: TracedConv, options: PlanOptions) -> Ask:
     return lambda budget: prices.of(_question(work, options, budget))
 
 
-def _question(work: ObservedConv, options: PlanOptions, budget: int = DEFAULT_BUDGET) -> Question:
+def _question(work: TracedConv, options: PlanOptions, budget: int = DEFAULT_BUDGET) -> Question:
     return work.question(options.target, budget, policy_of(options.accuracy))

@@ -23,11 +23,10 @@ from trnconv.ask.limits import DEFAULT_BUDGET
 from trnconv.ask.policy import policy_of
 from trnconv.ask.question import Question, without_norm
 from trnconv.errors import PlanError
-from trnconv.model_plan.observations import planned_sizes
-from trnconv.model_plan.plans import PlanOptions, plan_observed
+from trnconv.model_plan.plans import PlanOptions, plan_trace
 from trnconv.model_plan.prices import Prices
+from trnconv.model_plan.traces import planned_sizes
 from trnconv.models import ModelEntry, Size
-from trnconv.observed import Observation, shipped
 from trnconv.planner.shipped_file import (
     Answer,
     Entry,
@@ -51,6 +50,7 @@ from trnconv.runtime.tuning import (
     fastest_launch,
     tuned_launch,
 )
+from trnconv.traces import ModelTrace, shipped
 
 SHIPPED_LAUNCHES = (("trn2", 2), ("trn2", 1), ("trn3", 2))  # machine and cores
 _PART = ".part"
@@ -71,13 +71,13 @@ class Making:
     folder: Path
     again: bool = False  # search also what has plans, and keep those that are faster
 
-    def observations(self) -> Iterator[tuple[Size, Observation]]:
+    def traces(self) -> Iterator[tuple[Size, ModelTrace]]:
         """Its stored sizes, encoded and decoded."""
         for size in planned_sizes(self.entry):
             for phase in self.entry.phases:
-                seen = shipped(self.entry, size, phase)
-                if seen is not None:
-                    yield size, seen
+                trace = shipped(self.entry, size, phase)
+                if trace is not None:
+                    yield size, trace
 
     def questions(self) -> list[Question]:
         """The convolutions of its stored sizes, encoded and decoded; equal ones once.
@@ -87,8 +87,8 @@ class Making:
         target, policy = find_machine(self.machine), policy_of(self.accuracy)
         asked = (
             with_joined_pieces(question)
-            for _, seen in self.observations()
-            for work, _ in seen.works
+            for _, trace in self.traces()
+            for work, _ in trace.works
             for whole in [work.question(target, policy=policy)]
             for question in (without_norm(whole), whole)
         )
@@ -121,10 +121,10 @@ def make_plans(making: Making, watch: Watch) -> ShippedFile:
 
 
 def _plan_graphs(making: Making, prices: Prices) -> None:
-    """Plan what was observed: all that planning asks for is made."""
+    """Plan what was traced: all that planning asks for is made."""
     options = PlanOptions(making.machine, making.accuracy, making.cores)
-    for size, seen in making.observations():
-        plan_observed(seen, size, options, prices)
+    for size, trace in making.traces():
+        plan_trace(trace, size, options, prices)
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,6 @@ import torch
 
 from trnconv.model_plan.operations import operation_plans
 from trnconv.models import ModelEntry, Size
-from trnconv.observed.groups import operations_of
-from trnconv.observed.operation import ATTENTION
 from trnconv.parallel.banded_model import BandedModel
 from trnconv.parallel.bands import Bands
 from trnconv.parallel.comm import MetaComm, cut_out
@@ -30,6 +28,8 @@ from trnconv.pytorch import model_builder
 from trnconv.pytorch.estimate import MetaRun, estimate, rewrites_on
 from trnconv.pytorch.patching import patched
 from trnconv.pytorch.step_log import StepLog
+from trnconv.traces.groups import operations_of
+from trnconv.traces.operation import ATTENTION
 
 _S = 1e9  # ns
 
@@ -87,7 +87,7 @@ class CoreTime:
 
 def core_time(part: Part, instance: LinkedCore) -> CoreTime:
     """One encode or decode at a size on so many cores, in bf16."""
-    run, spread, share = observed(part, instance)
+    run, spread, share = rank_on_meta(part, instance)
     machine = instance.machine
     copied = sum(
         copy.moved_bytes * times
@@ -114,7 +114,7 @@ def core_time(part: Part, instance: LinkedCore) -> CoreTime:
     )
 
 
-def observed(part: Part, instance: LinkedCore) -> tuple[MetaRun, BandedModel, float]:
+def rank_on_meta(part: Part, instance: LinkedCore) -> tuple[MetaRun, BandedModel, float]:
     """The rank with the largest band and most neighbours, on the meta device."""
     model = model_builder.build(part.entry, device="meta", dtype=torch.bfloat16)
     decodes = part.phase == "decode"

@@ -22,8 +22,6 @@ from trnconv.ask.starts import PLAIN_START
 from trnconv.errors import PlanError, UnsupportedError
 from trnconv.models import ModelEntry, Size
 from trnconv.neighbours.refusal import has_kernels
-from trnconv.observed import graphs_of
-from trnconv.observed.step import Step
 from trnconv.pytorch import model_builder
 from trnconv.pytorch.lazy.context import ALL_REWRITES, Rewrites
 from trnconv.pytorch.lazy.convolutions.modelled_time import is_normed_faster
@@ -33,6 +31,8 @@ from trnconv.pytorch.patching import PatchReport, patched
 from trnconv.pytorch.step_log import StepLog
 from trnconv.runtime.graph import Ask, price_graph
 from trnconv.runtime.pricing import Price, price
+from trnconv.traces import graphs_of
+from trnconv.traces.step import Step
 
 _Phase = Callable[[torch.nn.Module, ModelEntry, torch.Tensor], torch.Tensor]
 _PRICES = 10_000  # distinct convolutions of a process
@@ -107,7 +107,7 @@ class Estimate:
         return sum(layer.calls for layer in self.layers)
 
 
-def observe(
+def run_on_meta(
     model: torch.nn.Module,
     call: Callable[[torch.nn.Module], Any],
     *,
@@ -176,7 +176,7 @@ def estimate(
 
 @lru_cache(_PRICES)
 def _price(question: Question, simulate: bool, cores: int) -> Price:  # noqa: FBT001 (a key)
-    """Without the norm that it was observed with, where no kernel takes that or it is slower."""
+    """Without the norm that it was traced with, where no kernel takes that or it is slower."""
     if not is_normed_faster(question, cores):
         question = without_norm(question)
     try:
@@ -194,7 +194,7 @@ def rewrites_on(machine: Machine) -> Rewrites:
     return replace(ALL_REWRITES, fuse_norms=has, fuse_attention=has)
 
 
-def observe_entry(
+def run_entry_on_meta(
     entry: ModelEntry,
     size: Size,
     phase: str,
@@ -213,7 +213,7 @@ def observe_entry(
         given = model_builder.example_video(entry, size, device="meta", dtype=dtype)
         run = model_builder.encode
     every = given.new_empty((clips.batch, *given.shape[1:]))
-    return observe(
+    return run_on_meta(
         model,
         lambda it: run(it, entry, every),
         rewrites=rewrites,

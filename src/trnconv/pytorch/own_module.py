@@ -1,4 +1,4 @@
-"""Modules that no registry knows: from a class or a folder, observed on the meta device."""
+"""Modules that no registry knows: from a class or a folder, traced on the meta device."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 import torch
 
 from trnconv.errors import TrnconvError, UnsupportedError
-from trnconv.observed import Observation
 from trnconv.pytorch import model_builder
-from trnconv.pytorch.observer import Observed, observe_model
+from trnconv.pytorch.model_tracer import TraceSubject, trace_model
+from trnconv.traces import ModelTrace
 
 FORWARD = "forward"
 _CLASS_KEY = "_class_name"  # of diffusers' configurations
@@ -75,9 +75,9 @@ def _built(name: str, made: type[Any], config: Mapping[str, Any]) -> torch.nn.Mo
     return built.eval().requires_grad_(requires_grad=False)
 
 
-def observe_own(
+def trace_own(
     name: str, model: torch.nn.Module, shape: tuple[int, ...], phase: str, dtype: str
-) -> Observation:
+) -> ModelTrace:
     """One call of a method (`forward`, `encode`, `decode`) with an input of a shape."""
     method = model if phase == FORWARD else getattr(model, phase, None)
     if method is None:
@@ -86,9 +86,9 @@ def observe_own(
     torch.nn.Module.to(model, dtype=kind)
     given = torch.empty(shape, device="meta", dtype=kind)
     frames, height, width = (1, 1, 1, *shape[2:])[-3:]
-    about = Observed(name, phase, (frames, height, width), f"torch {torch.__version__}")
+    about = TraceSubject(name, phase, (frames, height, width), f"torch {torch.__version__}")
     try:
-        return observe_model(model, lambda it: _called(it, phase, given), about)
+        return trace_model(model, lambda it: _called(it, phase, given), about)
     except TrnconvError:
         raise
     except Exception as error:  # as above

@@ -14,20 +14,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from trnconv.ask.ends import IDENTITY
-from trnconv.observed.operation import CHANNEL_NORM_STEP, GROUP_NORM_STEP
-from trnconv.observed.step import (
-    ATTENDING,
-    CONVOLUTION,
-    FILL,
-    MOVEMENT,
-    NORM,
-    POINTWISE,
-    PRODUCT,
-    REDUCTION,
-    SOFTMAX,
-    Operand,
-    Step,
-)
 from trnconv.pytorch.backends.arrays import dtype_name
 from trnconv.pytorch.lazy.ledger import Ledger
 from trnconv.pytorch.lazy.movements import bytes_read
@@ -42,6 +28,20 @@ from trnconv.pytorch.operators.norm_call import (
     worded_norm,
 )
 from trnconv.pytorch.operators.norms import FACTORS_OP, MODULATION_OP, NORM_OP
+from trnconv.traces.operation import CHANNEL_NORM_STEP, GROUP_NORM_STEP
+from trnconv.traces.step import (
+    ATTENDING,
+    CONVOLUTION,
+    FILL,
+    MOVEMENT,
+    NORM,
+    POINTWISE,
+    PRODUCT,
+    REDUCTION,
+    SOFTMAX,
+    Operand,
+    Step,
+)
 
 Tensor = torch.Tensor
 _OURS = "trnconv"

@@ -77,14 +77,14 @@ def _unknown(shape: ConvShape) -> None:
 
 
 def _besides(plan: ModelPlan) -> Besides:
-    seen, options = plan.observation, plan.options
-    as_is = operation_plans(seen.operations_as_is, options.target, options.launch_cores)
+    trace, options = plan.trace, plan.options
+    as_is = operation_plans(trace.operations_as_is, options.target, options.launch_cores)
     as_is_seconds = sum(operation.ns for operation in as_is) / 1e9
     return Besides(by_kind(plan.operations), as_is_seconds, plan.copied_bytes)
 
 
 def _subject(entry: ModelEntry, plan: ModelPlan) -> Subject:
-    clip, phase = plan.size, plan.observation.phase
+    clip, phase = plan.size, plan.trace.phase
     frames = f", {clip.frames} frames" if clip.frames > 1 else ""
     return Subject(
         kind="model",
@@ -92,7 +92,7 @@ def _subject(entry: ModelEntry, plan: ModelPlan) -> Subject:
         name=entry.name,
         phase=phase,
         size=f"{clip.height}x{clip.width}x{clip.frames}",
-        source=plan.observation.source,
+        source=plan.trace.source,
     )
 
 
@@ -114,20 +114,20 @@ def _memory(plan: ModelPlan, machine: Machine) -> tuple[Budget, ...]:
     where = _instance_of(machine)
     if where is None:
         return ()
-    seen = plan.observation
+    trace = plan.trace
     chip = where.device_gib * _GIB / where.chips
     note = "activations and caches alive at once, and weights; limit:"
     return (
         Budget(
             name="HBM, all cores at work",
-            used=seen.peak_bytes + seen.weight_bytes,
+            used=trace.peak_bytes + trace.weight_bytes,
             limit=chip * plan.options.launch_cores / FABRICS[where.machine].cores_per_chip,
             unit="B",
             note=f"{note} what a chip has for each launch of as many cores ({where.name})",
         ),
         Budget(
             name="HBM, one launch at work",
-            used=seen.peak_bytes + seen.weight_bytes,
+            used=trace.peak_bytes + trace.weight_bytes,
             limit=chip,
             unit="B",
             note=f"{note} the memory of a chip",
@@ -152,7 +152,7 @@ def _contenders(entry: ModelEntry, plan: ModelPlan, prices: Prices) -> tuple[Con
     if accuracy == DIRECT:
         return (own,)
     options = replace(plan.options, accuracy=DIRECT)
-    direct = model_plan(entry, plan.size, plan.observation.phase, options, prices)
+    direct = model_plan(entry, plan.size, plan.trace.phase, options, prices)
     other = Contender(
         name=f"ours, accuracy {DIRECT}",
         seconds=direct.whole_seconds,

@@ -256,7 +256,7 @@ def _against_others(report: Report) -> str:
     if totals.baseline_seconds is None:
         text = (
             "There is no stored time of the baseline for all of these convolutions on this machine;"
-            " from a checkout, `python -m benchmarks models --observe` computes those of registered"
+            " from a checkout, `python -m benchmarks models --trace` computes those of registered"
             " sizes."
         )
     else:

@@ -109,9 +109,9 @@ def test_capacity_is_modelled_and_says_so():
 def test_capacity_is_what_the_estimate_says():
     from nkisim.machine import TRN2
     from trnconv.models import Size, find
-    from trnconv.pytorch.estimate import estimate, observe_entry
+    from trnconv.pytorch.estimate import estimate, run_entry_on_meta
 
-    priced = estimate(observe_entry(find("wan2.1"), Size("", 17, 64, 96), "encode"), TRN2)
+    priced = estimate(run_entry_on_meta(find("wan2.1"), Size("", 17, 64, 96), "encode"), TRN2)
     answer = json.loads(run(*"capacity --clips 1 --seconds 1 --size 64x96 --json".split()).stdout)
     assert answer["clip"]["convolution_s"] == pytest.approx(priced.seconds)
     # Copies go at what 16 DMA engines sustain, 23 bytes a nanosecond each, or half of an HBM stack,

@@ -84,8 +84,8 @@ def test_no_cache_neither_reads_nor_writes(tmp_path):
 def test_the_command_reads_its_plan_the_second_time(run, tmp_path, monkeypatch):
     first = run("plan", *TINY)
     assert json.loads(first.out)["machine"] == TRN2.name
-    monkeypatch.setattr(plans, "plan_observed", None)
-    monkeypatch.setattr("trnconv.model_plan.plan_observed", None)
+    monkeypatch.setattr(plans, "plan_trace", None)
+    monkeypatch.setattr("trnconv.model_plan.plan_trace", None)
     assert run("plan", *TINY) == first
     shutil.rmtree(tmp_path / "cache" / "plans")
     with pytest.raises(TypeError):

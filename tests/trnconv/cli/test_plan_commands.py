@@ -385,6 +385,6 @@ def test_help_takes_at_most_twice_as_long_as_its_libraries(tmp_path):
 
 @pytest.mark.slow
 def test_a_size_that_is_not_stored_is_planned_in_10_seconds(tmp_path):
-    """What was observed at another size is scaled; `test_torch_is_not_loaded` has its size, too."""
+    """What was traced at another size is scaled; `test_torch_is_not_loaded` has its size, too."""
     asked = (*PROGRAM, "plan", "--model", "wan2.1", "--size", "480x832x49")
     assert cpu_seconds(asked, tmp_path) < limit_s(10)

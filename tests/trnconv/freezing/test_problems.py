@@ -9,8 +9,8 @@ from trnconv.errors import ShapeError, TrnconvError
 from trnconv.freezing import problems_of
 from trnconv.geometry import conv_shape
 from trnconv.models import find
-from trnconv.observed import without_norms
-from trnconv.observed.files import shipped
+from trnconv.traces import without_norms
+from trnconv.traces.files import shipped
 
 pytestmark = pytest.mark.doors
 

@@ -3,18 +3,18 @@
 import pytest
 
 from trnconv.geometry import conv_shape
-from trnconv.model_plan import PlanOptions, between, latencies, plan_observed, shares_by_bound
+from trnconv.model_plan import PlanOptions, between, latencies, plan_trace, shares_by_bound
 from trnconv.model_plan.latency import AT_LEAST, AT_MOST, MODELLED
 from trnconv.models import Size
-from trnconv.observed import Observation, ObservedConv, Operation
+from trnconv.traces import ModelTrace, Operation, TracedConv
 
-CONV = ObservedConv("decoder.conv", conv_shape((1, 96, 3, 8, 40), (96, 96, 3, 3, 3), padding=1))
+CONV = TracedConv("decoder.conv", conv_shape((1, 96, 3, 8, 40), (96, 96, 3, 3, 3), padding=1))
 SILU = Operation("silu", (1, 96), "bfloat16", 36_000_000, 36_000_000, ("exp", "mul"), 144_000_000)
 
 
 @pytest.fixture(scope="module", params=[1, 2])
 def plan(request):
-    seen = Observation(
+    seen = ModelTrace(
         model="wan2.1",
         phase="decode",
         frames=9,
@@ -33,7 +33,7 @@ def plan(request):
         operations_unfused=((SILU, 3),),
         operations_as_is=((SILU, 3),),
     )
-    return plan_observed(seen, Size("tiny", 9, 64, 96), PlanOptions(cores=request.param))
+    return plan_trace(seen, Size("tiny", 9, 64, 96), PlanOptions(cores=request.param))
 
 
 def test_every_figure_follows_from_the_planned_one(plan):

@@ -7,7 +7,7 @@ import pytest
 from nkisim.machine import TRN2
 from trnconv.model_plan import by_kind, operation_plans
 from trnconv.model_plan.operations import BOUND, KERNEL, as_written_ns
-from trnconv.observed import Operation
+from trnconv.traces import Operation
 
 MB = 10**6
 CORE, PAIR = 16 * 23.0, 720.0  # bytes a ns: the engines of a core; the HBM of two

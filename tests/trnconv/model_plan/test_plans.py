@@ -1,4 +1,4 @@
-"""Whole models planned without torch: from what was observed, within a graph's instructions."""
+"""Whole models planned without torch: from what was traced, within a graph's instructions."""
 
 import json
 from collections import Counter
@@ -19,18 +19,18 @@ from trnconv.model_plan import (
     PlanOptions,
     Prices,
     model_plan,
-    observation,
-    plan_observed,
+    model_trace,
+    plan_trace,
     planned_sizes,
 )
-from trnconv.model_plan import observations as observations_module
 from trnconv.model_plan import plans as plans_module
+from trnconv.model_plan import traces as traces_module
 from trnconv.models import Size, find, models
 from trnconv.models.sizes import size_of
-from trnconv.observed import ObservedConv, graphs_of, shipped, shipped_text
-from trnconv.observed.files import file_name, observation_of
 from trnconv.runtime.graph import GraphBudget, price_graph
 from trnconv.runtime.pricing import price
+from trnconv.traces import TracedConv, graphs_of, shipped, shipped_text
+from trnconv.traces.files import file_name, trace_of
 
 DIRECT = PlanOptions(accuracy="direct")
 JOBS = [
@@ -44,7 +44,7 @@ JOBS = [
 @pytest.mark.parametrize(
     ("entry", "size", "phase"), JOBS, ids=lambda one: getattr(one, "name", one)
 )
-def test_every_size_of_the_registry_is_observed(entry, size, phase):
+def test_every_size_of_the_registry_is_traced(entry, size, phase):
     seen = shipped(entry, size, phase)
     assert (seen.model, seen.phase) == (entry.name, phase)
     assert (seen.frames, seen.height, seen.width) == (size.frames, size.height, size.width)
@@ -53,16 +53,16 @@ def test_every_size_of_the_registry_is_observed(entry, size, phase):
 
 
 def test_there_is_no_file_that_nobody_reads():
-    folder = resources.files("trnconv.observed") / "data"
+    folder = resources.files("trnconv.traces") / "data"
     names = {one.name for one in folder.iterdir()}
     assert names == {file_name(*job) for job in JOBS}
 
 
-def test_a_file_is_what_its_observation_writes():
+def test_a_file_is_what_its_trace_writes():
     entry = find("sdxl")
     name = file_name(entry, entry.production, "decode")
-    text = (resources.files("trnconv.observed") / "data" / name).read_text(encoding="utf-8")
-    seen = observation_of(json.loads(text))
+    text = (resources.files("trnconv.traces") / "data" / name).read_text(encoding="utf-8")
+    seen = trace_of(json.loads(text))
     assert shipped_text(seen) == text
 
 
@@ -74,7 +74,7 @@ def plan():
 def test_totals_are_those_of_every_single_call(plan):
     prices = {}
     total_ns = instructions = hbm_bytes = macs = 0
-    for work, calls in plan.observation.works:
+    for work, calls in plan.trace.works:
         key = (work.shape, work.end)
         prices[key] = prices.get(key) or price(work.question(TRN2, policy=ALWAYS_DIRECT))
         total_ns += calls * prices[key].ns
@@ -89,8 +89,8 @@ def test_totals_are_those_of_every_single_call(plan):
 
 def test_equal_calls_are_one_layer(plan):
     modules = [name for layer in plan.layers for name in layer.modules]
-    assert len(modules) == len(plan.observation.works) > len(plan.layers)
-    assert sum(layer.calls for layer in plan.layers) == plan.observation.calls == plan.calls
+    assert len(modules) == len(plan.trace.works) > len(plan.layers)
+    assert sum(layer.calls for layer in plan.layers) == plan.trace.calls == plan.calls
     assert len({layer.work.question(TRN2) for layer in plan.layers}) == len(plan.layers)
 
 
@@ -108,9 +108,9 @@ def test_a_plan_says_where_its_times_come_from(plan):
 def test_prices_are_not_asked_twice(plan):
     asked = []
     known = Prices(watch=lambda done, count: asked.append((done, count)))
-    plan_observed(plan.observation, plan.size, DIRECT, known)
+    plan_trace(plan.trace, plan.size, DIRECT, known)
     first = len(asked)
-    plan_observed(plan.observation, plan.size, DIRECT, known)
+    plan_trace(plan.trace, plan.size, DIRECT, known)
     assert len(asked) == first == len(plan.layers)
 
 
@@ -147,9 +147,9 @@ def test_sizes_that_a_model_cannot_take_are_refused(text, words):
 
 
 def test_other_sizes_without_torch_say_what_to_install(monkeypatch):
-    monkeypatch.setattr(observations_module, "find_spec", lambda _name: None)
+    monkeypatch.setattr(traces_module, "find_spec", lambda _name: None)
     with pytest.raises(UnsupportedError) as refusal:
-        observation(find("allegro"), Size("small", 88, 480, 832), "decode")
+        model_trace(find("allegro"), Size("small", 88, 480, 832), "decode")
     for words in (
         "480x832x88",
         "torch and diffusers",
@@ -358,7 +358,7 @@ def test_what_is_not_called_chunk_by_chunk_is_one_graph(works):
 @pytest.mark.slow
 def test_the_graphs_of_a_model_have_all_its_calls():
     run = causal_run()
-    found = plan_observed(run, find("wan2.1").production, DIRECT)
+    found = plan_trace(run, find("wan2.1").production, DIRECT)
     assert [graph.launches for graph in found.graphs] == [1, 1, 19, 1]
     assert sum(layer.calls for layer in found.layers) == run.calls
     assert found.seconds == pytest.approx(sum(g.launches * g.ns for g in found.graphs) / 1e9)
@@ -372,19 +372,19 @@ def test_each_norm_is_where_it_is_faster(monkeypatch):
     """At the end of one convolution of two; of the other, and by direct ones, apart."""
     shape = conv_shape((1, 96, 6, 96, 160), (96, 96, 3, 3, 3), padding=(0, 1, 1))
     end = Epilogue(norm=NormEnd(1e-6, "silu"))
-    large = ObservedConv("large", shape, end=end)
+    large = TracedConv("large", shape, end=end)
     small = replace(large, module="small", shape=replace(shape, size=(3, 96, 160)))
     seen = replace(causal_run(), works=((large, 5), (small, 2)))
     monkeypatch.setattr(
         plans_module, "is_faster_at_end", lambda question, *_: question.shape == shape
     )
     size = find("wan2.1").production
-    found = plan_observed(seen, size, PlanOptions(cores=1))
+    found = plan_trace(seen, size, PlanOptions(cores=1))
     assert [layer.work.end.norm for layer in found.layers] == [end.norm, None]
-    ((norm, calls),) = found.observation.operations
+    ((norm, calls),) = found.trace.operations
     assert (norm.shape, calls) == ((1, 96, 1, 96, 160), 2)
     assert found.operation_seconds > 0
     monkeypatch.undo()
-    direct = plan_observed(seen, size, DIRECT)
+    direct = plan_trace(seen, size, DIRECT)
     assert [layer.work.end.norm for layer in direct.layers] == [None, None]
     assert sum(plan.calls for plan in direct.operations) == 7

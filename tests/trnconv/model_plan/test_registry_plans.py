@@ -7,10 +7,9 @@ import pytest
 from trnconv import cache
 from trnconv.ask.limits import DEFAULT_BUDGET, GRAPH_INSTRUCTIONS, SHORTER_BUDGETS
 from trnconv.model_plan import registry_plans
-from trnconv.model_plan.plans import plan_observed
+from trnconv.model_plan.plans import plan_trace
 from trnconv.model_plan.registry_plans import Making, make_plans
 from trnconv.models import find
-from trnconv.observed import shipped
 from trnconv.planner import best, shares, shipped_plans
 from trnconv.planner.shares import launch_ns, plans_of_two, searched_pair
 from trnconv.planner.shipped_file import (
@@ -31,6 +30,7 @@ from trnconv.runtime.tuning import (
     fastest_launch,
     tuned_launch,
 )
+from trnconv.traces import shipped
 
 SDXL = find("sdxl")
 FEW = 3
@@ -244,7 +244,7 @@ def test_where_plans_do_not_fit_a_graph_shorter_ones_are_made(making, searches, 
     monkeypatch.setattr(best, "searched_plan", lambda question: pytest.fail(str(question)))
     monkeypatch.setattr(shares, "searched_plan", best.searched_plan)
     with plans_in_making(file):
-        planned = plan_observed(often, SDXL.production)
+        planned = plan_trace(often, SDXL.production)
     assert all(layer.price.shipped for layer in planned.layers)
     assert planned.instructions <= GRAPH_INSTRUCTIONS
 

@@ -11,9 +11,9 @@ from nkisim.fabric import FABRICS
 from nkisim.machine import TRN2
 from trnconv.models import Size, find
 from trnconv.parallel import TrafficKind
-from trnconv.parallel.cost import Part, core_time, observed
+from trnconv.parallel.cost import Part, core_time, rank_on_meta
 from trnconv.parallel.overlap import ALWAYS, AUTO, NEVER, LinkedCore, balance, overlaps
-from trnconv.pytorch.estimate import estimate, observe_entry
+from trnconv.pytorch.estimate import estimate, run_entry_on_meta
 
 HUNYUAN = find("hunyuanvideo")
 SIZE = Size("test", 9, 48, 40)
@@ -37,20 +37,20 @@ def test_one_core_sends_and_copies_nothing(times):
 
 def test_the_middle_of_three_ranks_receives_two_rows_for_every_convolution():
     """No caches here. Two rows of the input as it lies, upsampled in the kernel or not."""
-    run = observe_entry(HUNYUAN, SIZE, "decode")
+    run = run_entry_on_meta(HUNYUAN, SIZE, "decode")
     expected = 0
     for work, calls in run.report.book.works.items():
         shape = work.shape
         rows = 2 if shape.kernel[1] == 3 else 0
         expected += calls * rows * shape.c_in * shape.size[0] * shape.size[2] * 2
-    _, spread, share = observed(THREE, PLACE)
+    _, spread, share = rank_on_meta(THREE, PLACE)
     assert spread.comm.rank == 1
     assert share == 1 / 3
     assert spread.comm.traffic.received(TrafficKind.halo) == expected
 
 
 def test_messages_cost_latency_and_bandwidth(times):
-    _, spread, _ = observed(THREE, PLACE)
+    _, spread, _ = rank_on_meta(THREE, PLACE)
     fabric, traffic = FABRICS["trn2"], spread.comm.traffic
     rate = TRN2.timing.dma_engines * TRN2.timing.dma_bytes_per_ns  # three cores of one chip
     ns = (
@@ -62,8 +62,8 @@ def test_messages_cost_latency_and_bandwidth(times):
 
 def test_what_is_apart_is_what_execution_would_do():
     """One piece of code decides: a rank on paper takes the ways that pay, and no other."""
-    _, spread, _ = observed(LARGER, PLACE)
-    _, forced, _ = observed(replace(LARGER, overlap=ALWAYS), PLACE)
+    _, spread, _ = rank_on_meta(LARGER, PLACE)
+    _, forced, _ = rank_on_meta(replace(LARGER, overlap=ALWAYS), PLACE)
     paying = {ways for ways in forced.apart if overlaps(ways)}
     assert set(spread.apart) == paying
     assert 0 < len(paying) < len(forced.apart)
@@ -72,7 +72,7 @@ def test_what_is_apart_is_what_execution_would_do():
 def test_the_time_of_an_overlap_is_that_of_its_parts():
     """Convolutions, boundaries included, and what halos take beyond the bands they hide behind."""
     part = replace(THREE, overlap=ALWAYS)
-    run, spread, _ = observed(part, PLACE)
+    run, spread, _ = rank_on_meta(part, PLACE)
     time = core_time(part, PLACE)
     assert time.convolutions_s == estimate(run, TRN2, cores=1).seconds
     assert time.hidden_s == pytest.approx(

@@ -11,10 +11,10 @@ from recorded_convolutions import Recorder
 from trnconv.errors import UnsupportedError
 from trnconv.model_plan import operation_plans
 from trnconv.models import find, models
-from trnconv.observed.groups import operations_of
 from trnconv.pytorch import model_builder
-from trnconv.pytorch.estimate import estimate, observe, observe_entry
+from trnconv.pytorch.estimate import estimate, run_entry_on_meta, run_on_meta
 from trnconv.pytorch.lazy.context import ALL_REWRITES, NO_REWRITES
+from trnconv.traces.groups import operations_of
 
 pytestmark = pytest.mark.diffusers
 
@@ -45,12 +45,12 @@ def total(works, number):
 )
 def test_every_convolution_is_counted(entry, phase):
     expected = recorded(entry, phase, entry.tiny)
-    run = observe_entry(entry, entry.tiny, phase, rewrites=NO_REWRITES)
+    run = run_entry_on_meta(entry, entry.tiny, phase, rewrites=NO_REWRITES)
     works = run.report.book.works
     assert sum(works.values()) == len(expected.calls)
     assert total(works, lambda work: work.shape.macs()) == expected.macs
     assert not run.report.book.kept
-    rewritten = observe_entry(entry, entry.tiny, phase).report.book
+    rewritten = run_entry_on_meta(entry, entry.tiny, phase).report.book
     assert rewritten.calls == len(expected.calls)
     assert total(rewritten.works, lambda work: work.shape.macs()) <= expected.macs
     assert not rewritten.repeated
@@ -58,7 +58,7 @@ def test_every_convolution_is_counted(entry, phase):
 
 def test_an_estimate_adds_up_its_layers():
     entry = find("wan2.1")
-    run = observe_entry(entry, entry.tiny, "decode")
+    run = run_entry_on_meta(entry, entry.tiny, "decode")
     cost = estimate(run, TRN2, cores=1)
     assert cost.calls == sum(run.report.book.works.values())
     assert cost.seconds == pytest.approx(sum(one.calls * one.price.ns for one in cost.layers) / 1e9)
@@ -72,12 +72,12 @@ def test_weights_are_not_needed_and_not_taken():
     entry = find("sdxl")
     model = model_builder.build(entry, reduced=True)
     with pytest.raises(UnsupportedError, match="meta device"):
-        observe(model, lambda _: None)
+        run_on_meta(model, lambda _: None)
 
 
 def test_memory_is_that_of_tensors_alive_at_once():
     entry = find("sdxl")
-    run = observe_entry(entry, entry.size("1024x1024"), "decode", rewrites=NO_REWRITES)
+    run = run_entry_on_meta(entry, entry.size("1024x1024"), "decode", rewrites=NO_REWRITES)
     size = entry.size("1024x1024")
     # The last level has 128 channels at full size; a resnet holds its input and what it computes.
     level = 2 * 128 * size.height * size.width
@@ -99,7 +99,9 @@ def copied(run, *kinds):
 def test_the_copies_of_wan_are_gone():
     entry = find("wan2.1")
     as_it_is, ours = (
-        copied(observe_entry(entry, entry.size("720p81"), "decode", rewrites=flags), "pad", "cat")
+        copied(
+            run_entry_on_meta(entry, entry.size("720p81"), "decode", rewrites=flags), "pad", "cat"
+        )
         for flags in (NO_REWRITES, ALL_REWRITES)
     )
     assert 0.9 * TB <= as_it_is <= 1.05 * TB
@@ -110,7 +112,7 @@ def runs(name):
     """Of a decode at production size, as it is and with the rewrites."""
     entry = find(name)
     return [
-        observe_entry(entry, entry.production, "decode", rewrites=flags)
+        run_entry_on_meta(entry, entry.production, "decode", rewrites=flags)
         for flags in (NO_REWRITES, ALL_REWRITES)
     ]
 

@@ -1,4 +1,4 @@
-"""Modules of strangers: built on the meta device, observed, and refused in words."""
+"""Modules of strangers: built on the meta device, traced, and refused in words."""
 
 import json
 
@@ -27,9 +27,9 @@ def own(tmp_path, monkeypatch):
     return own_module
 
 
-def test_forward_is_observed_with_its_convolutions(own):
+def test_forward_is_traced_with_its_convolutions(own):
     net = own.of_class("stranger:Net", {"width": 24})
-    seen = own.observe_own("stranger:Net", net, (2, 3, 5, 8, 16), "forward", "bfloat16")
+    seen = own.trace_own("stranger:Net", net, (2, 3, 5, 8, 16), "forward", "bfloat16")
     assert (seen.frames, seen.height, seen.width, seen.calls) == (5, 8, 16, 2)
     first, second = (work.shape for work, _ in seen.works)
     assert (first.batch, first.c_in, first.c_out, second.c_out) == (2, 3, 24, 3)
@@ -38,10 +38,10 @@ def test_forward_is_observed_with_its_convolutions(own):
 
 def test_a_phase_is_a_method(own):
     net = own.of_class("stranger:Net", {"width": 24})
-    seen = own.observe_own("stranger:Net", net, (1, 24, 5, 8, 16), "decode", "float32")
+    seen = own.trace_own("stranger:Net", net, (1, 24, 5, 8, 16), "decode", "float32")
     assert [work.dtype for work, _ in seen.works] == ["float32"]
     with pytest.raises(Exception, match="no method of that name"):
-        own.observe_own("stranger:Net", net, (1, 24, 5, 8, 16), "encode", "float32")
+        own.trace_own("stranger:Net", net, (1, 24, 5, 8, 16), "encode", "float32")
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_an_input_that_does_not_fit_is_said(own):
 
     net = own.of_class("stranger:Net", {})
     with pytest.raises(UnsupportedError, match="with an input of 1x4x5x8x16"):
-        own.observe_own("stranger:Net", net, (1, 4, 5, 8, 16), "forward", "bfloat16")
+        own.trace_own("stranger:Net", net, (1, 4, 5, 8, 16), "forward", "bfloat16")
 
 
 def test_a_folder_needs_its_configuration(own, tmp_path):
@@ -91,5 +91,5 @@ def test_a_folder_of_diffusers_is_built_from_its_class(own, tmp_path):
     }
     (tmp_path / "config.json").write_text(json.dumps(config))
     net = own.of_folder(tmp_path)
-    seen = own.observe_own("wan", net, (1, 4, 2, 8, 8), "decode", "bfloat16")
+    seen = own.trace_own("wan", net, (1, 4, 2, 8, 8), "decode", "bfloat16")
     assert seen.calls > 20

@@ -8,11 +8,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from trnconv.observed.groups import operations_of
-from trnconv.observed.step import CONVOLUTION
 from trnconv.pytorch.lazy.context import ALL_REWRITES
 from trnconv.pytorch.patching import patched
 from trnconv.pytorch.step_log import StepLog
+from trnconv.traces.groups import operations_of
+from trnconv.traces.step import CONVOLUTION
 
 pytestmark = pytest.mark.torch
 

@@ -12,9 +12,8 @@ from trnconv.ask.question import Question
 from trnconv.baseline import layer_ns
 from trnconv.cases import find
 from trnconv.geometry import conv_shape
-from trnconv.model_plan import PlanOptions, Prices, plan_observed
+from trnconv.model_plan import PlanOptions, Prices, plan_trace
 from trnconv.models import Size
-from trnconv.observed import Observation, ObservedConv, Operation
 from trnconv.report import of_model
 from trnconv.report.assemble import ReportOptions
 from trnconv.report.of_layer import report_of_layer
@@ -23,6 +22,7 @@ from trnconv.report.page import page
 from trnconv.report.schedules import time_layer
 from trnconv.report.strips import PARTS, strips_of, window_of
 from trnconv.runtime.pricing import price
+from trnconv.traces import ModelTrace, Operation, TracedConv
 
 CASE = find("image_2x8")
 SILU = Operation("silu", (1, 96), "bfloat16", 36_000_000, 36_000_000, ("silu",), 1)
@@ -151,7 +151,7 @@ def test_strips_are_as_busy_as_their_engines(shape, budget, loops):
             assert window[0] - 0.1 <= block.begin_ns < block.end_ns <= window[1] + 0.1
 
 
-def observed():
+def traced():
     """Two modules with equal convolutions, one that is cheaper than asked, and a small one."""
     equal = conv_shape((1, 96, 3, 8, 32), (96, 96, 3, 3, 3), padding=(0, 1, 1))
     doubled = conv_shape(
@@ -159,17 +159,17 @@ def observed():
     )
     asked = conv_shape((1, 96, 1, 16, 32), (96, 96, 1, 3, 3), padding=(0, 1, 1))
     small = conv_shape((1, 16, 1, 8, 32), (16, 16, 1, 1, 1))
-    return Observation(
+    return ModelTrace(
         model="wan2.1",
         phase="decode",
         frames=9,
         height=64,
         width=96,
         works=(
-            (ObservedConv("a.conv", equal), 3),
-            (ObservedConv("b.conv", equal), 4),
-            (ObservedConv("up.conv", doubled, instead_of=asked), 2),
-            (ObservedConv("in.conv", small), 1),
+            (TracedConv("a.conv", equal), 3),
+            (TracedConv("b.conv", equal), 4),
+            (TracedConv("up.conv", doubled, instead_of=asked), 2),
+            (TracedConv("in.conv", small), 1),
         ),
         moved=(),
         kept=(),
@@ -188,7 +188,7 @@ def observed():
 @pytest.fixture
 def model_report(monkeypatch):
     def planned(entry, size, phase, options, prices):
-        return plan_observed(observed(), size, options, prices)
+        return plan_trace(traced(), size, options, prices)
 
     monkeypatch.setattr(of_model, "model_plan", planned)
     asked = replace(ASKED, heaviest=1, effects=False)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from nkisim.machine import Machine
-from trnconv import observed
+from trnconv import traces
 from trnconv.ask.limits import DEFAULT_BUDGET
 from trnconv.ask.policy import DEFAULT_POLICY, Policy
 from trnconv.ask.question import Question
@@ -17,7 +17,7 @@ RECORDED = "operators on tensors that require grad, met inside of the model"
 
 
 @dataclass(frozen=True)
-class PolicedConv(observed.ObservedConv):
+class PolicedConv(traces.TracedConv):
     """One convolution as a kernel gets it, and what it may give for speed."""
 
     policy: Policy = DEFAULT_POLICY

@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from trnconv.pytorch import patched
-from trnconv.pytorch.estimate import observe
+from trnconv.pytorch.estimate import run_on_meta
 
 pytestmark = pytest.mark.diffusers
 
@@ -32,7 +32,7 @@ def test_large_inputs_are_one_convolution_and_no_copy(name, kernel):
     with torch.device("meta"):
         conv = splitter(name, 32, 8, kernel, dtype=torch.bfloat16)
         x = torch.empty(LARGE, dtype=torch.bfloat16)
-    run = observe(torch.nn.Sequential(conv), lambda model: model(x))
+    run = run_on_meta(torch.nn.Sequential(conv), lambda model: model(x))
     assert [(work.shape.size, calls) for work, calls in run.report.book.works.items()] == [
         (LARGE[2:], 1)
     ]
@@ -45,7 +45,7 @@ def test_one_whose_forward_is_wrapped_cuts_as_it_likes():
         x = torch.empty(LARGE, dtype=torch.bfloat16)
     own = conv.forward
     conv.forward = partial(own)
-    run = observe(torch.nn.Sequential(conv), lambda model: model(x))
+    run = run_on_meta(torch.nn.Sequential(conv), lambda model: model(x))
     assert run.report.copied()["cache"] >= 2 * x.nbytes
 
 

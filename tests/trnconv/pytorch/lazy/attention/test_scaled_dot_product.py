@@ -13,12 +13,12 @@ from torch import nn
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from trnconv.observed.groups import operations_of
 from trnconv.pytorch import patch_
 from trnconv.pytorch.lazy.context import ALL_REWRITES
 from trnconv.pytorch.operators.attention import ATTENTION_OP
 from trnconv.pytorch.patching import patched
 from trnconv.pytorch.step_log import StepLog
+from trnconv.traces.groups import operations_of
 
 pytestmark = [pytest.mark.torch, pytest.mark.block]
 

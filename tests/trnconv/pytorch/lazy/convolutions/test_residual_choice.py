@@ -8,7 +8,7 @@ from torch import nn
 
 from integer_networks import integers, with_integers
 from trnconv.pytorch import patched
-from trnconv.pytorch.estimate import observe
+from trnconv.pytorch.estimate import run_on_meta
 from trnconv.pytorch.lazy.convolutions import residual_choice
 
 pytestmark = pytest.mark.torch
@@ -33,7 +33,7 @@ def test_thousands_of_short_lines_are_added_to_afterwards(lines, samples, residu
     with torch.device("meta"):
         model = Sum(256).to(torch.bfloat16)
         x = torch.empty(lines, 256, samples, dtype=torch.bfloat16)
-    run = observe(model, lambda own: own(x))
+    run = run_on_meta(model, lambda own: own(x))
     assert [work.end.residual for work in run.report.book.works] == [residual]
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 
-from trnconv.observed.operation import (
+from trnconv.traces.operation import (
     ATTENTION,
     CHANNEL_NORM,
     CHANNEL_NORM_STEP,
@@ -22,7 +22,7 @@ from trnconv.observed.operation import (
     PRODUCT,
     Operation,
 )
-from trnconv.observed.step import (
+from trnconv.traces.step import (
     ATTENDING,
     CONVOLUTION,
     NORM,
@@ -31,7 +31,7 @@ from trnconv.observed.step import (
     SOFTMAX,
     Step,
 )
-from trnconv.observed.step import PRODUCT as PRODUCT_STEP
+from trnconv.traces.step import PRODUCT as PRODUCT_STEP
 
 ACTIVATIONS = frozenset(
     ["silu", "relu", "gelu", "tanh", "sigmoid", "leaky_relu", "elu", "softplus", "mish"]

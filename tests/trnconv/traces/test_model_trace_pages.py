@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from trnconv.models import find
-from trnconv.observed import shipped
+from trnconv.traces import shipped
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "copies.md"
 ROWS = re.findall(r"^\| ([\w.-]+) \| (encode|decode) \| (.*) \|$", PAGE.read_text(), re.MULTILINE)

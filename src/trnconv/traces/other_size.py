@@ -1,4 +1,4 @@
-"""What a model does at a size that nobody observed, from a size that somebody did.
+"""What a model does at a size that was not traced, from one that was.
 
 Rows and columns: every plane of a model is a fixed part of its frames, unless the class cuts frames
 into tiles, so planes scale. Frames: a model that takes a latent frame at a time does more of the
@@ -17,9 +17,9 @@ from math import prod
 from trnconv.ask.question import Shape
 from trnconv.geometry import ConvShape, TransposedShape
 from trnconv.models import ModelEntry, Size, latent_size
-from trnconv.observed.graphs import graphs_of
-from trnconv.observed.observation import Moved, Observation, ObservedConv
-from trnconv.observed.operation import Operation
+from trnconv.traces.graphs import graphs_of
+from trnconv.traces.model_trace import ModelTrace, Moved, TracedConv
+from trnconv.traces.operation import Operation
 
 _CACHED, _WHOLE = "cached", "whole"  # ModelEntry.in_time
 _FIRST_CHUNKS = 2  # that do other work than the steady one
@@ -32,14 +32,14 @@ Counts = tuple[tuple[Operation, int], ...]
 
 @dataclass(frozen=True)
 class _Change:
-    """From a size that was observed to another."""
+    """From a size that was traced to another."""
 
     rows: Fraction
     columns: Fraction
-    latents: tuple[int, int]  # frames of the latent: observed, asked
+    latents: tuple[int, int]  # frames of the latent: traced, asked
     frames: tuple[int, int]
     chunked: bool  # a latent frame at a time
-    planes: frozenset[Plane]  # of all tensors that were observed
+    planes: frozenset[Plane]  # of all tensors that were traced
     lengths: frozenset[int]  # frames of all of them
 
     @property
@@ -155,40 +155,40 @@ def _whole(value: Fraction) -> int:
     return value.numerator
 
 
-def at_size(seen: Observation, entry: ModelEntry, size: Size) -> Observation | None:
+def at_size(trace: ModelTrace, entry: ModelEntry, size: Size) -> ModelTrace | None:
     """The same model and phase at another size; None if what it does there is not known."""
-    change = _change(seen, entry, size)
+    change = _change(trace, entry, size)
     if change is None:
         return None
     try:
-        return _changed(seen, size, change)
+        return _changed(trace, size, change)
     except ArithmeticError:
         return None
 
 
-def _change(seen: Observation, entry: ModelEntry, size: Size) -> _Change | None:
-    planes = frozenset(plane for work, _ in seen.works for plane in _planes(work.shape))
-    rows = {Fraction(seen.height, height) for height, _ in planes}
-    columns = {Fraction(seen.width, width) for _, width in planes}
+def _change(trace: ModelTrace, entry: ModelEntry, size: Size) -> _Change | None:
+    planes = frozenset(plane for work, _ in trace.works for plane in _planes(work.shape))
+    rows = {Fraction(trace.height, height) for height, _ in planes}
+    columns = {Fraction(trace.width, width) for _, width in planes}
     if rows != columns or any(part.denominator != 1 for part in rows):
         return None  # tiles of a size of their own
-    before = Size("", seen.frames, seen.height, seen.width)
+    before = Size("", trace.frames, trace.height, trace.width)
     latents = latent_size(entry, before).frames, latent_size(entry, size).frames
     same = latents[0] == latents[1]
-    chunked = entry.in_time == _CACHED and _chunks(seen) == latents[0]
+    chunked = entry.in_time == _CACHED and _chunks(trace) == latents[0]
     if not same and not (chunked or entry.in_time == _WHOLE):
         return None
     if chunked and min(latents) <= _FIRST_CHUNKS:
         return None
     return _Change(
-        Fraction(size.height, seen.height),
-        Fraction(size.width, seen.width),
+        Fraction(size.height, trace.height),
+        Fraction(size.width, trace.width),
         latents,
-        (seen.frames, size.frames),
+        (trace.frames, size.frames),
         chunked,
-        planes | {(seen.height, seen.width)},  # of the video, which no convolution may see
-        frozenset([seen.frames, latents[0]]).union(
-            *(_lengths(work.shape) for work, _ in seen.works)
+        planes | {(trace.height, trace.width)},  # of the video, which no convolution may see
+        frozenset([trace.frames, latents[0]]).union(
+            *(_lengths(work.shape) for work, _ in trace.works)
         ),
     )
 
@@ -205,37 +205,37 @@ def _planes(shape: Shape) -> tuple[Plane, Plane]:
     return (before[0], before[1]), (after[0], after[1])
 
 
-def _chunks(seen: Observation) -> int:
+def _chunks(trace: ModelTrace) -> int:
     """How many times the modules of a model are called."""
-    return sum(graph.launches for graph in graphs_of(seen.works) if "around" not in graph.name)
+    return sum(graph.launches for graph in graphs_of(trace.works) if "around" not in graph.name)
 
 
-def _changed(seen: Observation, size: Size, change: _Change) -> Observation:
+def _changed(trace: ModelTrace, size: Size, change: _Change) -> ModelTrace:
     return replace(
-        seen,
+        trace,
         frames=size.frames,
         height=size.height,
         width=size.width,
         works=tuple(
-            (_work(work, change), _calls(work, calls, change)) for work, calls in seen.works
+            (_work(work, change), _calls(work, calls, change)) for work, calls in trace.works
         ),
-        moved=tuple(_moved(moved, change) for moved in seen.moved),
-        peak_bytes=round(seen.peak_bytes * change.volume),
-        largest_bytes=round(seen.largest_bytes * change.volume),
-        largest_shape=change.sizes(seen.largest_shape),
-        source=f"{seen.source}, scaled from {seen.height}x{seen.width}x{seen.frames}",
-        operations=_operations(seen.operations, change),
-        operations_unfused=_operations(seen.operations_unfused, change),
-        operations_as_is=_operations(seen.operations_as_is, change),
+        moved=tuple(_moved(moved, change) for moved in trace.moved),
+        peak_bytes=round(trace.peak_bytes * change.volume),
+        largest_bytes=round(trace.largest_bytes * change.volume),
+        largest_shape=change.sizes(trace.largest_shape),
+        source=f"{trace.source}, scaled from {trace.height}x{trace.width}x{trace.frames}",
+        operations=_operations(trace.operations, change),
+        operations_unfused=_operations(trace.operations_unfused, change),
+        operations_as_is=_operations(trace.operations_as_is, change),
     )
 
 
-def _calls(work: ObservedConv, calls: int, change: _Change) -> int:
+def _calls(work: TracedConv, calls: int, change: _Change) -> int:
     one = (work.shape.batch, work.shape.size[0]) == (1, 1)
     return change.times(calls, of_one_frame=one)
 
 
-def _work(work: ObservedConv, change: _Change) -> ObservedConv:
+def _work(work: TracedConv, change: _Change) -> TracedConv:
     asked = work.instead_of
     return replace(
         work,
@@ -245,7 +245,7 @@ def _work(work: ObservedConv, change: _Change) -> ObservedConv:
     )
 
 
-def _pieces(work: ObservedConv, change: _Change) -> tuple[int, ...]:
+def _pieces(work: TracedConv, change: _Change) -> tuple[int, ...]:
     """Frames of each tensor that the input lies in: together as many as the input has."""
     before, after = work.shape.size[0], change.time(work.shape.size[0])
     if before == after:

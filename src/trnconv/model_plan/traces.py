@@ -1,4 +1,4 @@
-"""What a model does at a size: as it was observed and shipped, or scaled from such a size.
+"""What a model does at a size: as it was traced and shipped, or scaled from such a size.
 
 Where neither is known, the model is run, without data.
 """
@@ -9,17 +9,17 @@ from importlib.util import find_spec
 
 from trnconv.errors import UnsupportedError
 from trnconv.models import ModelEntry, Size, latent_size
-from trnconv.observed import Observation, at_size, shipped
+from trnconv.traces import ModelTrace, at_size, shipped
 
 STORED_DTYPE = "bfloat16"
 _NEEDED = ("torch", "diffusers")
 
 
-def observation(
+def model_trace(
     entry: ModelEntry, size: Size, phase: str, batch: int = 1, dtype: str = STORED_DTYPE
-) -> Observation:
+) -> ModelTrace:
     """One encode or decode of a model. What nobody looked at needs torch and diffusers."""
-    known = stored_observation(entry, size, phase, batch, dtype)
+    known = stored_trace(entry, size, phase, batch, dtype)
     if known is not None:
         return known
     missing = [name for name in _NEEDED if find_spec(name) is None]
@@ -33,14 +33,14 @@ def observation(
             f" needs {' and '.join(missing)}. Run `pip install 'trnconv[diffusers]'`, or ask for"
             f" batch 1 of {named} in {STORED_DTYPE}."
         )
-    from trnconv.pytorch.observer import observe  # noqa: PLC0415 (torch: for other sizes only)
+    from trnconv.pytorch.model_tracer import trace_entry  # noqa: PLC0415 (torch: for other sizes only)
 
-    return observe(entry, size, phase, batch=batch, dtype=dtype)
+    return trace_entry(entry, size, phase, batch=batch, dtype=dtype)
 
 
-def stored_observation(
+def stored_trace(
     entry: ModelEntry, size: Size, phase: str, batch: int = 1, dtype: str = STORED_DTYPE
-) -> Observation | None:
+) -> ModelTrace | None:
     """The same of what came with the package: sizes of the registry, batch 1 in bfloat16.
 
     None if neither it nor a size that it can be scaled from was stored.
@@ -53,7 +53,7 @@ def stored_observation(
     return shipped(entry, size, phase) or _scaled(entry, size, phase)
 
 
-def _scaled(entry: ModelEntry, size: Size, phase: str) -> Observation | None:
+def _scaled(entry: ModelEntry, size: Size, phase: str) -> ModelTrace | None:
     """From the stored size with the same frames, or the nearest area; None if from none."""
 
     def distance(other: Size) -> tuple[bool, float]:
@@ -61,8 +61,8 @@ def _scaled(entry: ModelEntry, size: Size, phase: str) -> Observation | None:
         return other.frames != size.frames, max(areas) / min(areas)
 
     for other in sorted(planned_sizes(entry), key=distance):
-        seen = shipped(entry, other, phase)
-        found = None if seen is None else at_size(seen, entry, size)
+        trace = shipped(entry, other, phase)
+        found = None if trace is None else at_size(trace, entry, size)
         if found is not None:
             return found
     return None

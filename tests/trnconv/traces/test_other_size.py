@@ -1,12 +1,12 @@
-"""Sizes that nobody observed, held against sizes that somebody did."""
+"""Sizes that were not traced, held against those that were."""
 
 from itertools import permutations
 
 import pytest
 
-from trnconv.model_plan.observations import observation, planned_sizes
+from trnconv.model_plan.traces import model_trace, planned_sizes
 from trnconv.models import Size, find
-from trnconv.observed import at_size, shipped
+from trnconv.traces import at_size, shipped
 
 SEVERAL = [
     "wan2.1",
@@ -31,7 +31,7 @@ def bytes_of(operations):
 
 
 @pytest.mark.parametrize(("name", "before", "after", "phase"), PAIRS)
-def test_convolutions_are_those_that_were_observed(name, before, after, phase):
+def test_convolutions_are_those_that_were_traced(name, before, after, phase):
     entry = find(name)
     found = at_size(shipped(entry, before, phase), entry, after)
     assert found.works == shipped(entry, after, phase).works
@@ -50,7 +50,7 @@ def test_all_else_moves_as_many_bytes_nearly(name, before, after, phase):
 
 def test_fewer_frames_are_fewer_steady_chunks():
     entry = find("wan2.1")
-    found = observation(entry, Size("", 49, 480, 832), "decode")
+    found = model_trace(entry, Size("", 49, 480, 832), "decode")
     assert "scaled from 480x832x81" in found.source
     calls = {work.module: 0 for work, _ in found.works}
     for work, times in found.works:
@@ -65,7 +65,7 @@ def test_fewer_frames_are_fewer_steady_chunks():
 def test_frames_that_are_images_are_as_many_as_frames(phase):
     """TAEHV pools and grows frames: a latent frame is four images, two, or one."""
     entry = find("taew2.1")
-    found = observation(entry, Size("", 49, 720, 1280), phase)
+    found = model_trace(entry, Size("", 49, 720, 1280), phase)
     seen = shipped(entry, entry.production, phase)
     images = [
         (work.shape.batch * work.shape.size[0], before.shape.batch * before.shape.size[0])
@@ -78,7 +78,7 @@ def test_frames_that_are_images_are_as_many_as_frames(phase):
 
 def test_a_call_for_each_frame_is_made_for_each_frame():
     entry = find("turbo-vaed-ltx")
-    found = observation(entry, Size("", 81, 512, 704), "decode")
+    found = model_trace(entry, Size("", 81, 512, 704), "decode")
     assert 81 in {calls for _, calls in found.works}
     assert sum(calls for _, calls in found.works) == 200 - 161 + 81
 
@@ -110,13 +110,13 @@ def test_what_does_not_follow_is_not_answered(name, size):
 def test_a_plan_of_another_size_is_that_of_a_run_at_that_size(name, size):
     """Every convolution and all else, priced; a run on the meta device is the other side."""
     pytest.importorskip("torch")
-    from trnconv.model_plan import PlanOptions, Prices, plan_observed
-    from trnconv.pytorch.observer import observe
+    from trnconv.model_plan import PlanOptions, Prices, plan_trace
+    from trnconv.pytorch.model_tracer import trace_entry
 
     entry = find(name)
     options, prices = PlanOptions(), Prices()
     scaled, run = (
-        plan_observed(seen, size, options, prices).whole_seconds
-        for seen in (observation(entry, size, "decode"), observe(entry, size, "decode"))
+        plan_trace(seen, size, options, prices).whole_seconds
+        for seen in (model_trace(entry, size, "decode"), trace_entry(entry, size, "decode"))
     )
     assert scaled == pytest.approx(run, rel=0.02)

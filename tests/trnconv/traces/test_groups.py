@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from trnconv.observed.groups import operations_of
-from trnconv.observed.step import (
+from trnconv.traces.groups import operations_of
+from trnconv.traces.step import (
     CONVOLUTION,
     POINTWISE,
     PRODUCT,

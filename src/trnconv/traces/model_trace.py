@@ -1,4 +1,4 @@
-"""Observation: the convolutions of one run of a model, and all that it did besides."""
+"""ModelTrace: the convolutions of one run of a model, and all that it did besides."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from trnconv.ask.policy import DEFAULT_POLICY, Policy
 from trnconv.ask.question import Question, Shape
 from trnconv.ask.starts import PLAIN_START, Prologue
 from trnconv.geometry import ConvShape
-from trnconv.observed.operation import CHANNEL_NORM, CHANNEL_NORM_STEP, Operation
+from trnconv.traces.operation import CHANNEL_NORM, CHANNEL_NORM_STEP, Operation
 
 CACHE = "cache"  # frames that a model keeps a copy of
 COPY = "clone"  # torch's operator for any copy
 
 
 @dataclass(frozen=True)
-class ObservedConv:
+class TracedConv:
     """One convolution as a kernel gets it."""
 
     module: str  # dotted name
@@ -68,7 +68,7 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class Observation:
+class ModelTrace:
     """One encode or decode of a model at one size, batch 1."""
 
     model: str
@@ -76,7 +76,7 @@ class Observation:
     frames: int
     height: int
     width: int
-    works: tuple[tuple[ObservedConv, int], ...]  # with how often each was called
+    works: tuple[tuple[TracedConv, int], ...]  # with how often each was called
     moved: tuple[Moved, ...]
     kept: tuple[Kept, ...]
     taken: int  # modules whose convolutions run on our kernels
@@ -84,7 +84,7 @@ class Observation:
     largest_bytes: int
     largest_shape: tuple[int, ...]
     weight_bytes: int
-    source: str  # what it was observed with
+    source: str  # what it was traced with
     operations: tuple[tuple[Operation, int], ...]  # all but the convolutions, with how often each
     operations_unfused: tuple[tuple[Operation, int], ...]  # the same without norms of ours
     operations_as_is: tuple[tuple[Operation, int], ...]  # of the model without our rewrites
@@ -100,29 +100,29 @@ class Observation:
         return sum(copy.moved_bytes for copy in self.moved)
 
 
-def without_norms(seen: Observation) -> Observation:
+def without_norms(trace: ModelTrace) -> ModelTrace:
     """The same where no norm is a kernel of ours: operation by operation, and caches are copied."""
-    apart = replace(without_starts(seen), operations=seen.operations_unfused)
-    more = _copied(apart) - _copied(seen)
-    copies = [copy for copy in seen.moved if copy.kind != CACHE]
-    caches = sum(copy.moved_bytes for copy in seen.moved if copy.kind == CACHE)
-    times = sum(copy.times for copy in seen.moved if copy.kind == CACHE)
+    apart = replace(without_starts(trace), operations=trace.operations_unfused)
+    more = _copied(apart) - _copied(trace)
+    copies = [copy for copy in trace.moved if copy.kind != CACHE]
+    caches = sum(copy.moved_bytes for copy in trace.moved if copy.kind == CACHE)
+    times = sum(copy.times for copy in trace.moved if copy.kind == CACHE)
     return replace(apart, moved=(*copies, Moved(CACHE, times, caches + max(0, more))))
 
 
-def _copied(seen: Observation) -> int:
-    return sum(calls * op.moved_bytes for op, calls in seen.operations if op.kind == COPY)
+def _copied(trace: ModelTrace) -> int:
+    return sum(calls * op.moved_bytes for op, calls in trace.operations if op.kind == COPY)
 
 
-def without_starts(seen: Observation) -> Observation:
+def without_starts(trace: ModelTrace) -> ModelTrace:
     """The same with norms of their own in place of convolutions' starts and ends.
 
     Residuals of lower resolution are copied first.
     """
-    if all(_is_plain(work) for work, _ in seen.works):
-        return seen
-    bare = without_ends(seen, lambda _: True)
-    works: Counter[ObservedConv] = Counter()
+    if all(_is_plain(work) for work, _ in trace.works):
+        return trace
+    bare = without_ends(trace, lambda _: True)
+    works: Counter[TracedConv] = Counter()
     operations: Counter[Operation] = Counter()
     for work, calls in bare.works:
         end = replace(work.end, coarse=None)
@@ -131,14 +131,14 @@ def without_starts(seen: Observation) -> Observation:
             operations[operation] += calls
     for operation, calls in bare.operations:
         operations[operation.as_norm()] += calls
-    return replace(seen, works=tuple(works.items()), operations=tuple(operations.items()))
+    return replace(trace, works=tuple(works.items()), operations=tuple(operations.items()))
 
 
-def _is_plain(work: ObservedConv) -> bool:
+def _is_plain(work: TracedConv) -> bool:
     return work.start == PLAIN_START and work.end.norm is None and work.end.coarse is None
 
 
-def _spread_residual(work: ObservedConv) -> tuple[Operation, ...]:
+def _spread_residual(work: TracedConv) -> tuple[Operation, ...]:
     """The copy that makes a coarse residual as large as the output."""
     coarse, shape = work.end.coarse, work.shape
     if coarse is None:
@@ -149,23 +149,23 @@ def _spread_residual(work: ObservedConv) -> tuple[Operation, ...]:
     return (Operation(COPY, sizes, work.dtype, read, written, (COPY,), read + written),)
 
 
-def without_ends(seen: Observation, is_apart: Callable[[ObservedConv], bool]) -> Observation:
+def without_ends(trace: ModelTrace, is_apart: Callable[[TracedConv], bool]) -> ModelTrace:
     """The same with norms of their own in place of these convolutions' ends."""
-    works: Counter[ObservedConv] = Counter()
+    works: Counter[TracedConv] = Counter()
     operations: Counter[Operation] = Counter()
-    for work, calls in seen.works:
+    for work, calls in trace.works:
         if work.end.norm is None or not is_apart(work):
             works[work] += calls
             continue
         works[replace(work, end=replace(work.end, norm=None))] += calls
         for operation in norms_of(work):
             operations[operation] += calls
-    for operation, calls in seen.operations:
+    for operation, calls in trace.operations:
         operations[operation] += calls
-    return replace(seen, works=tuple(works.items()), operations=tuple(operations.items()))
+    return replace(trace, works=tuple(works.items()), operations=tuple(operations.items()))
 
 
-def norms_of(work: ObservedConv) -> tuple[Operation, ...]:
+def norms_of(work: TracedConv) -> tuple[Operation, ...]:
     """The norms at a convolution's end, as kernels of their own would do them."""
     norm, shape = work.end.norm, work.shape
     if norm is None:

@@ -1,6 +1,6 @@
-"""The observations that come with the package: one file for a model, a registered size and a phase.
+"""The traces that come with the package: one file for a model, a registered size and a phase.
 
-`python -m benchmarks observe` writes them, and a test observes some of them again.
+`python -m benchmarks trace-models` writes them, and a test traces some of them again.
 """
 
 from __future__ import annotations
@@ -11,33 +11,33 @@ from importlib import resources
 from typing import Any
 
 from trnconv.models import ModelEntry, Size
-from trnconv.observed.observation import Observation, ObservedConv
 from trnconv.records import RecordError, from_json, to_json
+from trnconv.traces.model_trace import ModelTrace, TracedConv
 
 _TABLES = ("convolutions", "works", "operations", "operations_unfused", "operations_as_is")
 
 
-def shipped(entry: ModelEntry, size: Size, phase: str) -> Observation | None:
+def shipped(entry: ModelEntry, size: Size, phase: str) -> ModelTrace | None:
     """What the model was seen to do at this size; None if nobody looked."""
     for known in entry.sizes:
         same = (known.frames, known.height, known.width) == (size.frames, size.height, size.width)
-        source = resources.files("trnconv.observed") / "data" / file_name(entry, known, phase)
+        source = resources.files("trnconv.traces") / "data" / file_name(entry, known, phase)
         if same and source.is_file():
-            return observation_of(json.loads(source.read_text(encoding="utf-8")))
+            return trace_of(json.loads(source.read_text(encoding="utf-8")))
     return None
 
 
 def file_name(entry: ModelEntry, size: Size, phase: str) -> str:
-    """Where an observation is kept."""
+    """Where a trace is kept."""
     return f"{entry.name}_{size.name}_{phase}.json"
 
 
-def shipped_text(observation: Observation) -> str:
-    """An observation as a file: a line for each convolution, module's calls and operation."""
-    document = to_json(observation)
-    bare: dict[ObservedConv, int] = {}
+def shipped_text(trace: ModelTrace) -> str:
+    """A trace as a file: a line for each convolution, module's calls and operation."""
+    document = to_json(trace)
+    bare: dict[TracedConv, int] = {}
     calls = []
-    for work, times in observation.works:
+    for work, times in trace.works:
         place = bare.setdefault(replace(work, module=""), len(bare))
         calls.append([work.module, place, times])
     document["works"] = calls
@@ -46,19 +46,19 @@ def shipped_text(observation: Observation) -> str:
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
-def observation_of(document: dict[str, Any]) -> Observation:
-    """The observation of a file that `shipped_text` wrote."""
+def trace_of(document: dict[str, Any]) -> ModelTrace:
+    """The trace of a file that `shipped_text` wrote."""
     convolutions = document.pop("convolutions", None)
     if not isinstance(convolutions, list):
-        raise RecordError("an observation without its list of convolutions: write it again.")
+        raise RecordError("a trace without its list of convolutions: write it again.")
     document["works"] = [
         [{"module": module, **convolutions[place]}, times]
         for module, place, times in document["works"]
     ]
-    return from_json(Observation, document)
+    return from_json(ModelTrace, document)
 
 
-def _without_module(work: ObservedConv) -> dict[str, Any]:
+def _without_module(work: TracedConv) -> dict[str, Any]:
     document = to_json(work)
     del document["module"]
     return document

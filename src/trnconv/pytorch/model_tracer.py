@@ -1,4 +1,4 @@
-"""What a model does, registered or not, as an Observation: it runs on the meta device."""
+"""What a model does, registered or not, as a ModelTrace: it runs on the meta device."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ from typing import Any
 import torch
 
 from trnconv.models import ModelEntry, Size
-from trnconv.observed import Kept, Moved, Observation, ObservedConv, Operation
-from trnconv.observed.groups import operations_of
-from trnconv.pytorch.estimate import Clips, MetaRun, observe_entry
-from trnconv.pytorch.estimate import observe as run_on_meta
+from trnconv.pytorch.estimate import Clips, MetaRun, run_entry_on_meta, run_on_meta
 from trnconv.pytorch.lazy.context import ALL_REWRITES, NO_REWRITES, Rewrites
+from trnconv.traces import Kept, ModelTrace, Moved, Operation, TracedConv
+from trnconv.traces.groups import operations_of
 
 _UNFUSED = replace(ALL_REWRITES, fuse_norms=False, fuse_attention=False, coarse_residuals=False)
 
 
 @dataclass(frozen=True)
-class Observed:
-    """What is being observed: a name, a phase, a size, and what with."""
+class TraceSubject:
+    """What is being traced: a name, a phase, a size, and what with."""
 
     model: str
     phase: str
@@ -30,7 +29,7 @@ class Observed:
     source: str
 
 
-def observe(
+def trace_entry(
     entry: ModelEntry,
     size: Size,
     phase: str,
@@ -38,35 +37,35 @@ def observe(
     rewrites: Rewrites = ALL_REWRITES,
     batch: int = 1,
     dtype: str = "bfloat16",
-) -> Observation:
+) -> ModelTrace:
     """One encode or decode, with the tiling its class has by default."""
     clips = Clips(batch, getattr(torch, dtype))
-    about = Observed(
+    about = TraceSubject(
         entry.name,
         phase,
         (size.frames, size.height, size.width),
         f"our {entry.own_class}" if entry.own_class else f"diffusers {version('diffusers')}",
     )
-    return _observation(
+    return _traced(
         about,
-        lambda how: observe_entry(entry, size, phase, rewrites=how, clips=clips),
+        lambda how: run_entry_on_meta(entry, size, phase, rewrites=how, clips=clips),
         rewrites,
     )
 
 
-def observe_model(
-    model: torch.nn.Module, call: Callable[[torch.nn.Module], Any], about: Observed
-) -> Observation:
+def trace_model(
+    model: torch.nn.Module, call: Callable[[torch.nn.Module], Any], about: TraceSubject
+) -> ModelTrace:
     """Any module on the meta device, by a call of it."""
-    return _observation(about, lambda how: run_on_meta(model, call, rewrites=how), ALL_REWRITES)
+    return _traced(about, lambda how: run_on_meta(model, call, rewrites=how), ALL_REWRITES)
 
 
-def _observation(
-    about: Observed, run_with: Callable[[Rewrites], MetaRun], rewrites: Rewrites
-) -> Observation:
+def _traced(
+    about: TraceSubject, run_with: Callable[[Rewrites], MetaRun], rewrites: Rewrites
+) -> ModelTrace:
     run = run_with(rewrites)
     frames, height, width = about.size
-    return Observation(
+    return ModelTrace(
         model=about.model,
         phase=about.phase,
         frames=frames,
@@ -87,9 +86,9 @@ def _observation(
     )
 
 
-def _bare(work: object) -> ObservedConv:
+def _bare(work: object) -> TracedConv:
     """What was noted, as data that needs no torch."""
-    return ObservedConv(**{field.name: getattr(work, field.name) for field in fields(ObservedConv)})
+    return TracedConv(**{field.name: getattr(work, field.name) for field in fields(TracedConv)})
 
 
 def _operations(run: MetaRun) -> tuple[tuple[Operation, int], ...]:

@@ -6,7 +6,7 @@ from causal_run import causal_run
 from trnconv.ask.coarse_residual import CoarseResidual
 from trnconv.ask.ends import BEFORE, Epilogue, NormEnd
 from trnconv.ask.starts import PLAIN_START, start_of
-from trnconv.observed import Moved, Operation, without_ends, without_norms, without_starts
+from trnconv.traces import Moved, Operation, without_ends, without_norms, without_starts
 
 X = 2 * 32 * 100  # bytes
 STATISTICS = Operation(

@@ -1,0 +1,35 @@
+"""What models do, as data: the convolutions of one encode or decode, and all else.
+
+Traced by `trnconv.pytorch` on the meta device, kept here for the sizes of the registry. So
+whole models are planned without torch.
+"""
+
+from trnconv.traces.files import shipped, shipped_text
+from trnconv.traces.graphs import Graph, graphs_of
+from trnconv.traces.model_trace import (
+    Kept,
+    ModelTrace,
+    Moved,
+    TracedConv,
+    without_ends,
+    without_norms,
+    without_starts,
+)
+from trnconv.traces.operation import Operation
+from trnconv.traces.other_size import at_size
+
+__all__ = [
+    "Graph",
+    "Kept",
+    "ModelTrace",
+    "Moved",
+    "Operation",
+    "TracedConv",
+    "at_size",
+    "graphs_of",
+    "shipped",
+    "shipped_text",
+    "without_ends",
+    "without_norms",
+    "without_starts",
+]
