@@ -17,7 +17,7 @@ DICTATED = (
     "nkisim/isa/", "nkisim/language/", "nkisim/collectives.py", "trnconv/cli/", "trnconv/nkilib/",
     "trnconv/runtime/", "trnconv/pytorch/functional.py", "trnconv/pytorch/operators/",
     "trnconv/pytorch/lazy/convolutions/record.py", "trnconv/pytorch/causal.py",
-    "trnconv/freezing/template/", "trnconv/geometry.py", "/kernel.py",
+    "trnconv/export/template/", "trnconv/geometry.py", "/kernel.py",
 )  # fmt: skip
 # Each parameter is a decision of the caller's, which has nothing to do with the others.
 INDEPENDENT = {"trnconv/pytorch/patching/patch.py": ["patch_"]}

@@ -155,12 +155,12 @@ def test_no_arrow_is_drawn_that_nothing_needs():
     assert {node for node, targets in unused.items() if targets} == {"trnconv.host"}
 
 
-# The front end, its way over several ranks and into servers, and what is frozen need torch.
+# The front end, its way over several ranks and into servers, and what is exported need torch.
 TORCHLESS = [
     name
     for name in MODULES
     if not name.startswith(
-        ("trnconv.pytorch", "trnconv.parallel", "trnconv.integrations", "trnconv.freezing.template")
+        ("trnconv.pytorch", "trnconv.parallel", "trnconv.integrations", "trnconv.export.template")
     )
 ]
 

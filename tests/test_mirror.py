@@ -111,7 +111,7 @@ SPANS = {
     "trnconv/forms/minimal/test_pipeline.py": "input_run pace score step_costs tempo",
     "trnconv/forms/test_strict.py": "kernel_parts program recipe_parts",
     "trnconv/forms/test_written_twice.py": "program",
-    "trnconv/freezing/test_folder.py": "template.frozen",
+    "trnconv/export/test_folder.py": "template.conv",
     "trnconv/host/test_record.py": "workarounds",
     "trnconv/model_plan/test_plans.py": "trnconv.traces.model_trace trnconv.runtime.graph",
     "trnconv/neighbours/test_attention.py": "attention.core attention.price attention.problem",

@@ -1,4 +1,4 @@
-"""`conv3d` of frozen problems: a recipe is found by the problem, filters are packed once."""
+"""`conv3d` of exported problems: a recipe is found by the problem, filters are packed once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CLASS = "@"
 _images: dict[tuple[int, str, str], tuple[Any, Any, tuple[Tensor, ...]]] = {}
 
 
-def conv3d(  # noqa: PLR0913 (torch's arguments, and what was frozen)
+def conv3d(  # noqa: PLR0913 (torch's arguments, and what was exported)
     x: Tensor | Sequence[Tensor],
     weight: Tensor,
     bias: Tensor | None = None,
@@ -39,9 +39,9 @@ def conv3d(  # noqa: PLR0913 (torch's arguments, and what was frozen)
     """torch's conv3d of [N, C_in, D, H, W], or of several such tensors along the frames.
 
     `padding` has three numbers, or six: before and after each axis. The rest is what this problem
-    was frozen with: `upsample` repeats positions first and `skip` drops some at the front, `modes`
-    are of padding, `residual` is added before or after the activation. A problem that was not
-    frozen is refused; `problems()` lists those that were.
+    was exported with: `upsample` repeats positions first and `skip` drops some at the front,
+    `modes` are of padding, `residual` is added before or after the activation. A problem that was
+    not exported is refused; `problems()` lists those that were.
     """
     pieces = [x] if isinstance(x, Tensor) else list(x)
     sides = list(padding) if len(padding) == 6 else [n for n in padding for _ in (0, 1)]
@@ -68,12 +68,12 @@ def conv3d(  # noqa: PLR0913 (torch's arguments, and what was frozen)
 
 
 def problems() -> list[dict[str, Any]]:
-    """The frozen problems: `names` whose they are, `problem` what a call has to be."""
+    """The exported problems: `names` whose they are, `problem` what a call has to be."""
     return list(_index()["entries"])
 
 
 def entry_of(problem: dict[str, Any]) -> dict[str, Any]:
-    """The recipe of a problem and its file; a ValueError if it was not frozen."""
+    """The recipe of a problem and its file; a ValueError if it was not exported."""
     for listed in _index()["entries"]:
         if listed["problem"] == problem:
             return {**_document(listed["file"]), "file": listed["file"], "module": listed["module"]}
@@ -83,8 +83,8 @@ def entry_of(problem: dict[str, Any]) -> dict[str, Any]:
         if listed["problem"]["weight"] == problem["weight"]
     ]
     raise ValueError(
-        f"{problem}: not among the {len(_index()['entries'])} frozen problems. Of this weight there"
-        f" are {alike or 'none'}. Freeze it: trnconv freeze SHAPES.json -o DIR."
+        f"{problem}: not among the {len(_index()['entries'])} exported problems. Of this weight"
+        f" there are {alike or 'none'}. Export it: trnconv export SHAPES.json -o DIR."
     )
 
 

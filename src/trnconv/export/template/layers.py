@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from .frozen import conv3d
+from .conv import conv3d
 
 
-class FrozenConv3d(torch.nn.Module):
-    """Of torch.nn.Conv3d: attributes are its, `forward` is ours. Frozen problems only."""
+class ExportedConv3d(torch.nn.Module):
+    """Of torch.nn.Conv3d: attributes are its, `forward` is ours. Exported problems only."""
 
     weight: torch.Tensor
     bias: torch.Tensor | None

@@ -5,7 +5,7 @@ import ast
 import pytest
 
 from trnconv.errors import UnsupportedError
-from trnconv.freezing.kernel_sources import kernel_package, relative
+from trnconv.export.kernel_sources import kernel_package, relative
 
 pytestmark = pytest.mark.doors
 

@@ -1,4 +1,4 @@
-"""A frozen folder needs neither this package nor NumPy, and computes what the planner's does."""
+"""An exported folder needs neither this package nor NumPy, and computes what the planner's does."""
 
 import inspect
 import json
@@ -15,11 +15,11 @@ from nkisim.machine import TRN2
 from trnconv.ask.ends import end_of
 from trnconv.ask.question import Question
 from trnconv.errors import TrnconvError
-from trnconv.freezing import frozen_entry, problems_of, write_folder
-from trnconv.freezing.entries import encoded
-from trnconv.freezing.problems import FrozenProblem
-from trnconv.freezing.template import frozen
-from trnconv.freezing.template.images import packed
+from trnconv.export import exported_entry, problems_of, write_folder
+from trnconv.export.entries import encoded
+from trnconv.export.problems import ExportedProblem
+from trnconv.export.template import conv
+from trnconv.export.template.images import packed
 from trnconv.geometry import conv_shape
 from trnconv.pytorch.backends.arrays import to_array
 from trnconv.runtime.launch import prepare
@@ -38,11 +38,11 @@ SHAPES = [
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    root = tmp_path_factory.mktemp("frozen")
+    root = tmp_path_factory.mktemp("exported")
     shapes = root / "shapes.json"
     shapes.write_text(json.dumps(SHAPES))
-    entries = [frozen_entry(each) for each in problems_of(str(shapes), "", "decode", TRN2)]
-    write_folder(root / "made", "frozen_small", entries, "small shapes", "0")
+    entries = [exported_entry(each) for each in problems_of(str(shapes), "", "decode", TRN2)]
+    write_folder(root / "made", "exported_small", entries, "small shapes", "0")
     return root / "made"
 
 
@@ -70,7 +70,7 @@ def run(program, elsewhere, **variables):
 
 def test_its_tests_pass_without_this_package(folder, elsewhere):
     program = ["-m", "pytest", "-q", "-p", "no:cacheprovider", str(folder / "tests")]
-    done = run(program, elsewhere, FROZEN_EVERY="1")
+    done = run(program, elsewhere, EXPORT_EVERY="1")
     assert done.returncode == 0, done.stdout[-3000:]
     assert f"{len(SHAPES) + 2} passed" in done.stdout
 
@@ -80,11 +80,11 @@ def test_it_imports_without_numpy_and_lists_its_problems(folder, elsewhere):
 import sys
 sys.modules["numpy"] = sys.modules["nkisim"] = None
 sys.path.insert(0, {str(folder / "torch-ext")!r})
-import frozen_small
-print(len(frozen_small.problems()), frozen_small.FrozenConv3d.__name__)
+import exported_small
+print(len(exported_small.problems()), exported_small.ExportedConv3d.__name__)
 """
     done = run(["-W", "ignore", "-c", program], elsewhere)
-    assert done.stdout.split() == [str(len(SHAPES)), "FrozenConv3d"], done.stderr[-2000:]
+    assert done.stdout.split() == [str(len(SHAPES)), "ExportedConv3d"], done.stderr[-2000:]
 
 
 def test_the_layout_is_that_of_kernels(folder):
@@ -100,7 +100,7 @@ def test_the_layout_is_that_of_kernels(folder):
 
 
 def test_its_conv3d_begins_as_torch_s():
-    names = list(inspect.signature(frozen.conv3d).parameters)
+    names = list(inspect.signature(conv.conv3d).parameters)
     assert names[:7] == "x weight bias stride padding dilation groups".split()
 
 
@@ -114,28 +114,28 @@ def random_filters(question, seed):
 
 
 @pytest.mark.parametrize("activation", ["leaky_relu:0.5", "elu"])
-def test_a_composed_activation_is_frozen_with_its_slope(activation, elsewhere, tmp_path):
+def test_a_composed_activation_is_exported_with_its_slope(activation, elsewhere, tmp_path):
     """Sums are multiples of 32: exp(z) - 1 is -1 below 0, and all of them are exact."""
     shape = conv_shape((1, 2, 1, 1, 30), (3, 2, 1, 1, 5), padding=((0, 0), (0, 0), (2, 2)))
     question = Question(shape, TRN2, end=end_of(activation, "none", ""))
-    made = frozen_entry(FrozenProblem(question, ("line",)))
-    write_folder(tmp_path / "made", "frozen_line", [made], "a line", "0")
+    made = exported_entry(ExportedProblem(question, ("line",)))
+    write_folder(tmp_path / "made", "exported_line", [made], "a line", "0")
     named = {"elu": "elu(z)", "leaky_relu:0.5": "leaky_relu(z, 0.5)"}[activation]
     program = f"""
 import sys
 import nkisim
 nkisim.install()
 sys.path.insert(0, {str(tmp_path / "made" / "torch-ext")!r})
-import frozen_line as frozen
+import exported_line as conv
 import torch
 torch.manual_seed(0)
 x = (32 * torch.randint(-2, 3, (1, 2, 1, 1, 30))).bfloat16()
 w, bias = torch.randint(-2, 3, (3, 2, 1, 1, 5)).bfloat16(), torch.tensor([32, 0, -32]).bfloat16()
 z = torch.nn.functional.conv3d(x.float(), w.float(), bias.float(), padding=(0, 0, 2))
-found = frozen.conv3d(x, w, bias, padding=(0, 0, 2), activation={activation!r})
+found = conv.conv3d(x, w, bias, padding=(0, 0, 2), activation={activation!r})
 assert torch.equal(found, torch.nn.functional.{named}.bfloat16())
 try:
-    frozen.conv3d(x, w, bias, padding=(0, 0, 2), activation="leaky_relu:0.25")
+    conv.conv3d(x, w, bias, padding=(0, 0, 2), activation="leaky_relu:0.25")
 except ValueError:
     print("refused")
 """
@@ -149,7 +149,7 @@ def test_recipes_and_packing_of_wan_are_the_planner_s(step):
     problems = problems_of("wan2.1", "720x1280", "decode", TRN2)
     assert len(problems) > 40
     for number, problem in enumerate(problems[::step]):
-        document = json.loads(json.dumps(frozen_entry(problem).document))
+        document = json.loads(json.dumps(exported_entry(problem).document))
         planned = prepare(plans_for(problem.question))
         assert document["recipe"] == encoded(planned.recipe)
         w, bias = random_filters(problem.question, number)
@@ -162,6 +162,6 @@ def test_recipes_and_packing_of_wan_are_the_planner_s(step):
 
 def test_a_folder_with_files_and_a_name_that_is_none_are_refused(folder):
     with pytest.raises(TrnconvError, match="not empty"):
-        write_folder(folder, "frozen_small", [], "", "0")
+        write_folder(folder, "exported_small", [], "", "0")
     with pytest.raises(TrnconvError, match="a name of a Python package"):
         write_folder(folder / "new", "no-name", [], "", "0")

@@ -1,4 +1,4 @@
-"""Which convolutions are frozen: those of a model at a size, named layers, or those of a file."""
+"""Which convolutions are exported: those of a model at a size, named layers, or those of a file."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _OPTIONS = ("stride", "padding", "dilation", "groups", "padding_mode")
 
 
 @dataclass(frozen=True)
-class FrozenProblem:
-    """A convolution to be frozen, and whose it is: modules of a model, or its name."""
+class ExportedProblem:
+    """A convolution to be exported, and whose it is: modules of a model, or its name."""
 
     question: Question
     names: tuple[str, ...]
 
 
-def problems_of(asked: str, size: str, phase: str, machine: Machine) -> list[FrozenProblem]:
+def problems_of(asked: str, size: str, phase: str, machine: Machine) -> list[ExportedProblem]:
     """A model of the registry, names of layers with commas between them, or a JSON file."""
     if asked.endswith(".json"):
         return [_direct(shape, machine, name) for name, shape in _of_file(Path(asked))]
@@ -41,7 +41,7 @@ def problems_of(asked: str, size: str, phase: str, machine: Machine) -> list[Fro
     return [_direct(case.shape, machine, case.name, case.dtype) for case in cases]
 
 
-def _of_model(name: str, size: str, phase: str, machine: Machine) -> list[FrozenProblem]:
+def _of_model(name: str, size: str, phase: str, machine: Machine) -> list[ExportedProblem]:
     """Its convolutions as a patched model calls them, norms left to kernels of their own."""
     entry = find(name)
     if size.count("x") == 1:
@@ -51,15 +51,15 @@ def _of_model(name: str, size: str, phase: str, machine: Machine) -> list[Frozen
     for work, *_ in trace.works:
         question = work.question(machine, policy=ALWAYS_DIRECT)
         if not isinstance(question.shape, ConvShape):
-            raise UnsupportedError(f"{work.module}: transposed convolutions are not frozen.")
+            raise UnsupportedError(f"{work.module}: transposed convolutions are not exported.")
         found.setdefault(question, []).append(work.module)
-    return [FrozenProblem(question, tuple(names)) for question, names in found.items()]
+    return [ExportedProblem(question, tuple(names)) for question, names in found.items()]
 
 
 def _direct(
     shape: ConvShape, machine: Machine, name: str, dtype: str = "bfloat16"
-) -> FrozenProblem:
-    return FrozenProblem(Question(shape, machine, dtype, policy=ALWAYS_DIRECT), (name,))
+) -> ExportedProblem:
+    return ExportedProblem(Question(shape, machine, dtype, policy=ALWAYS_DIRECT), (name,))
 
 
 def _of_file(path: Path) -> list[tuple[str, ConvShape]]:

@@ -6,7 +6,7 @@ import pytest
 from nkisim.machine import TRN2
 from trnconv.ask.policy import ALWAYS_DIRECT
 from trnconv.ask.question import Question
-from trnconv.freezing.filter_copies import filter_copies
+from trnconv.export.filter_copies import filter_copies
 from trnconv.geometry import ConvShape
 from trnconv.runtime.launch import prepare
 from trnconv.runtime.plans import plans_for

@@ -8,10 +8,10 @@ from importlib import resources
 from pathlib import Path
 
 from trnconv.errors import TrnconvError
-from trnconv.freezing.entries import FrozenEntry, classes_of
-from trnconv.freezing.kernel_sources import kernel_package
+from trnconv.export.entries import ExportedEntry, classes_of
+from trnconv.export.kernel_sources import kernel_package
 
-_TEMPLATE = ("__init__", "frozen", "images", "layers")
+_TEMPLATE = ("__init__", "conv", "images", "layers")
 _BUILD = """[general]
 name = "{name}"
 version = 1
@@ -29,7 +29,7 @@ python-depends = ["nki"]
 """
 _CARD = """# {name}
 
-Convolutions for AWS Trainium ({machine}, {cores} cores a launch), frozen by trnconv {version} for
+Convolutions for AWS Trainium ({machine}, {cores} cores a launch), exported by trnconv {version} for
 {count} problems: {what}. Plain NKI and torch; neither trnconv nor NumPy is needed.
 
 Nothing here has run on a device: kernels were checked in a simulator.
@@ -40,13 +40,13 @@ from {name} import conv3d, problems
 y = conv3d(x, weight, bias, padding=(0, 1, 1))  # of a problem that `problems()` lists, else refused
 ```
 
-On a CPU kernels run in `nki.simulate`. Tests: `python -m pytest tests`, with `FROZEN_EVERY=1` for
+On a CPU kernels run in `nki.simulate`. Tests: `python -m pytest tests`, with `EXPORT_EVERY=1` for
 all problems.
 """
 
 
 def write_folder(
-    folder: Path, name: str, entries: Sequence[FrozenEntry], what: str, version: str
+    folder: Path, name: str, entries: Sequence[ExportedEntry], what: str, version: str
 ) -> list[Path]:
     """Write all of it below a folder that does not exist yet, or is empty; the files, in order."""
     if not name.isidentifier():
@@ -66,11 +66,11 @@ def write_folder(
     card = {"machine": first["machine"], "cores": first["cores"], "count": len(entries)}
     texts["README.md"] = _CARD.format(name=name, what=what, version=version, **card)
     texts["build.toml"] = _BUILD.format(name=name, repo=f"your-name/{name}")
-    texts["tests/test_frozen.py"] = _template("test_frozen.py.txt").replace("FROZEN_NAME", name)
+    texts["tests/test_conv.py"] = _template("test_conv.py.txt").replace("PACKAGE_NAME", name)
     return [_written(folder / path, text) for path, text in sorted(texts.items())]
 
 
-def _index(entries: Sequence[FrozenEntry]) -> str:
+def _index(entries: Sequence[ExportedEntry]) -> str:
     """The modules of kernels and of classes, and the problems, so that recipes load when asked."""
     classes = {kind for entry in entries for kind in classes_of(entry.prepared.recipe)}
     document = {
@@ -94,7 +94,7 @@ def _inside(module: str) -> str:
 
 
 def _template(name: str) -> str:
-    source = resources.files("trnconv.freezing") / "template" / name
+    source = resources.files("trnconv.export") / "template" / name
     return source.read_text(encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""One frozen convolution as JSON: what it is, its kernel's recipe, and how filters are packed."""
+"""One exported convolution as JSON: what it is, its kernel's recipe, and how filters are packed."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from trnconv.ask.ends import ITEM_BYTES
 from trnconv.ask.launches import planned_parts, require_room
 from trnconv.ask.question import Question
 from trnconv.errors import UnsupportedError
+from trnconv.export.filter_copies import filter_copies
+from trnconv.export.problems import ExportedProblem
 from trnconv.forms.form import Lowered
 from trnconv.forms.program import Prepared
-from trnconv.freezing.filter_copies import filter_copies
-from trnconv.freezing.problems import FrozenProblem
 from trnconv.geometry import ConvShape
 from trnconv.runtime.launch import prepare
 from trnconv.runtime.plans import plans_for
@@ -25,7 +25,7 @@ CLASS = "@"  # before the name of a class, as the first element of a list
 
 
 @dataclass(frozen=True)
-class FrozenEntry:
+class ExportedEntry:
     """A document for the folder, and what it was made of."""
 
     document: dict[str, Any]
@@ -33,7 +33,7 @@ class FrozenEntry:
     kernel_module: str
 
 
-def frozen_entry(problem: FrozenProblem, cores: int | None = None) -> FrozenEntry:
+def exported_entry(problem: ExportedProblem, cores: int | None = None) -> ExportedEntry:
     """Plan, lower, and say in plain data how filters get to their places."""
     prepared = _one_launch(problem, cores)
     pieces = problem.question.pieces or (problem.question.shape.size[0],)
@@ -49,7 +49,7 @@ def frozen_entry(problem: FrozenProblem, cores: int | None = None) -> FrozenEntr
         "recipe": encoded(prepared.recipe),
         "arrays": _arrays(prepared),
     }
-    return FrozenEntry(document, prepared, kernel.__module__)
+    return ExportedEntry(document, prepared, kernel.__module__)
 
 
 def problem_document(question: Question) -> dict[str, Any]:
@@ -94,16 +94,16 @@ def classes_of(value: Any) -> Iterator[type]:
             yield from classes_of(part)
 
 
-def _one_launch(problem: FrozenProblem, cores: int | None) -> Prepared:
+def _one_launch(problem: ExportedProblem, cores: int | None) -> Prepared:
     question, name = problem.question, problem.names[0]
     if question.dtype not in ITEM_BYTES:
-        raise UnsupportedError(f"{name}: {question.dtype} is not frozen.")
+        raise UnsupportedError(f"{name}: {question.dtype} is not exported.")
     require_room(question)
     parts = list(planned_parts(question, lambda part: prepare(plans_for(part, cores))))
     if len(parts) > 1:
         raise UnsupportedError(
-            f"{name}: a convolution of {len(parts)} launches is not frozen: a recipe is one. Freeze"
-            " a smaller size."
+            f"{name}: a convolution of {len(parts)} launches is not exported: a recipe is one."
+            " Export a smaller size."
         )
     prepared = parts[0][1]
     if not prepared.form.sources(prepared.lowered[0]):

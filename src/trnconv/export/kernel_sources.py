@@ -22,7 +22,7 @@ _DIGEST = '''"""What a compiled kernel is known by: a digest of its recipe and o
 import hashlib
 from dataclasses import fields
 
-SOURCES = "{digest}"  # of the files of this package, when they were frozen
+SOURCES = "{digest}"  # of the files of this package, when they were exported
 
 
 def digest_of(recipe):
@@ -49,7 +49,7 @@ def kernel_package(module: str) -> dict[str, str]:
         texts["/".join(parts) + ".py"] = text
     for path_text in list(texts):
         for folder in Path(path_text).parents:
-            texts.setdefault(str(folder / "__init__.py"), '"""Frozen sources of trnconv."""\n')
+            texts.setdefault(str(folder / "__init__.py"), '"""Exported sources of trnconv."""\n')
     return texts
 
 

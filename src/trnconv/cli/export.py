@@ -1,4 +1,4 @@
-"""`trnconv freeze`: kernels and recipes of named convolutions as a folder without this package."""
+"""`trnconv export`: kernels and recipes of named convolutions as a folder without this package."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trnconv.cli.model_options import DEFAULT_PHASE, Phase
 from trnconv.cli.output import Json, print_json
 
 
-def freeze(
+def export(
     what: Annotated[
         str,
         typer.Argument(
@@ -29,7 +29,7 @@ def freeze(
     cores: Cores = None,
     name: Annotated[
         str, typer.Option(help="Name of the generated Python package.")
-    ] = "frozen_conv",
+    ] = "exported_conv",
     json: Json = False,
 ) -> None:
     """Export convolutions as a package of plain NKI and torch, with tests.
@@ -38,13 +38,13 @@ def freeze(
     neither trnconv nor NumPy. It uses the planner's direct convolutions only.
     """
     from trnconv import __version__
-    from trnconv.freezing import frozen_entry, problems_of, write_folder
+    from trnconv.export import exported_entry, problems_of, write_folder
 
     problems = problems_of(what, size, phase or DEFAULT_PHASE, asked_machine(machine))
     entries = []
-    with working(f"freezing {what}") as tell:
+    with working(f"exporting {what}") as tell:
         for problem in problems:
-            entries.append(frozen_entry(problem, cores))
+            entries.append(exported_entry(problem, cores))
             tell("problems", len(entries), len(problems))
     words = " ".join(part for part in (what, size, phase or "") if part)
     files = write_folder(out, name, entries, words, __version__)

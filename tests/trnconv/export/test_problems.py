@@ -1,4 +1,4 @@
-"""What is frozen: models, layers by name, files of shapes; and what is refused."""
+"""What is exported: models, layers by name, files of shapes; and what is refused."""
 
 import json
 
@@ -6,7 +6,7 @@ import pytest
 
 from nkisim.machine import TRN2
 from trnconv.errors import ShapeError, TrnconvError
-from trnconv.freezing import problems_of
+from trnconv.export import problems_of
 from trnconv.geometry import conv_shape
 from trnconv.models import find
 from trnconv.traces import without_norms
