@@ -36,7 +36,7 @@ def test_it_stops_at_the_first_red_check():
 def test_what_is_raised_is_red_in_three_lines():
     (only,) = climb([check("a", "raises", workaround="fence")], bench())
     assert only.finding == Finding(RED, "ValueError: first line second third")
-    assert only.turn == "fence"
+    assert only.workaround == "fence"
 
 
 def test_notes_never_stop():
