@@ -33,7 +33,7 @@ PAGES = [page for page in ALL if page.name != "CHANGELOG.md"]  # it tells of com
 TIMEOUT_S = 1200
 # Pages whose `sh` blocks have commands of ours, and what these need.
 NOT_RUN = {
-    "docs/doors/exported-kernels.md": "minutes; test_folder.py runs the tests of a small one",
+    "docs/integrations/exported-kernels.md": "minutes; test_folder.py runs those of a small one",
     "docs/first-ten-minutes.md": "torch; tests/examples runs it",
     "docs/guides/encode-a-corpus.md": "a cluster with devices",
     "docs/guides/on-a-device.md": "a device, or what a device measured",

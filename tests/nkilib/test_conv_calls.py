@@ -8,7 +8,7 @@ import pytest
 from tolerance import assert_within
 from trnconv import nkilib
 
-pytestmark = [pytest.mark.nkilib, pytest.mark.doors]
+pytestmark = [pytest.mark.nkilib, pytest.mark.integrations]
 STEP = 2.0**-24  # half a step of float32
 
 

@@ -74,7 +74,7 @@ OPT_IN = {
 }
 FIRST = ("slow", "fuzz", "docs")  # these decide, whatever else the test needs
 TOPICS = (
-    "doors",
+    "integrations",
     "training",
 )  # name tests of several needs; those that need nothing run by default
 

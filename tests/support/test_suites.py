@@ -34,11 +34,15 @@ def test_which_marker_has_to_be_named(markers, asked, runs, monkeypatch):
 
 @pytest.mark.parametrize(
     ("markers", "asked", "runs"),
-    [(["torch"], "doors", True), (["torch"], "", False), (["slow", "torch"], "doors", False)],
+    [
+        (["torch"], "integrations", True),
+        (["torch"], "", False),
+        (["slow", "torch"], "integrations", False),
+    ],
 )
 def test_a_topic_names_tests_of_all_needs_but_for_long_ones(markers, asked, runs, monkeypatch):
     monkeypatch.setattr(suites, "OPT_IN", dict.fromkeys(suites.OPT_IN, lambda: None))
-    assert (suites.why_skipped(markers, asked, {"doors"}) is None) is runs
+    assert (suites.why_skipped(markers, asked, {"integrations"}) is None) is runs
 
 
 def test_what_is_missing_is_said(monkeypatch):

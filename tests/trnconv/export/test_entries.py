@@ -13,7 +13,7 @@ from trnconv.export.entries import classes_of, encoded
 from trnconv.forms.recipe_parts import RecipePair
 from trnconv.geometry import ConvShape
 
-pytestmark = pytest.mark.doors
+pytestmark = pytest.mark.integrations
 SHAPE = ConvShape(1, 8, 6, (3, 5, 7), (3, 3, 3), pad_before=(0, 1, 1), pad_after=(0, 1, 1))
 
 

@@ -11,7 +11,7 @@ from trnconv.geometry import ConvShape
 from trnconv.runtime.launch import prepare
 from trnconv.runtime.plans import plans_for
 
-pytestmark = pytest.mark.doors
+pytestmark = pytest.mark.integrations
 SAME = {"pad_before": (0, 1, 1), "pad_after": (0, 1, 1)}
 SHAPES = [
     ConvShape(1, 96, 96, (6, 12, 40), (3, 3, 3), **SAME),

@@ -26,7 +26,7 @@ from trnconv.runtime.launch import prepare
 from trnconv.runtime.plans import plans_for
 from yardstick import limit_s
 
-pytestmark = [pytest.mark.torch, pytest.mark.doors]
+pytestmark = [pytest.mark.torch, pytest.mark.integrations]
 SOURCE = Path(__file__).parents[3] / "src"
 SHAPES = [
     {"input": [1, 8, 3, 6, 10], "weight": [12, 8, 3, 3, 3], "padding": [[2, 0], [1, 1], [1, 1]]},

@@ -7,7 +7,7 @@ import pytest
 from trnconv.errors import UnsupportedError
 from trnconv.export.kernel_sources import kernel_package, relative
 
-pytestmark = pytest.mark.doors
+pytestmark = pytest.mark.integrations
 
 
 def test_imports_are_relative_and_those_for_types_are_left_out():

@@ -12,7 +12,7 @@ from trnconv.models import find
 from trnconv.traces import without_norms
 from trnconv.traces.files import shipped
 
-pytestmark = pytest.mark.doors
+pytestmark = pytest.mark.integrations
 
 
 def test_a_model_is_all_its_convolutions_with_what_a_patched_one_fuses():

@@ -11,7 +11,7 @@ from trnconv.errors import ShapeError
 from trnconv.geometry import ConvShape, input_gradient_shape
 from trnconv.reference import bias_gradient, transposed, weight_gradient
 
-pytestmark = pytest.mark.doors
+pytestmark = pytest.mark.integrations
 SHAPES = [
     ConvShape(2, 6, 5, (3, 4, 6), (3, 3, 3), pad_before=(2, 1, 1), pad_after=(0, 1, 1)),
     ConvShape(1, 4, 7, (4, 6, 5), (1, 3, 2), stride=(2, 2, 1)),

@@ -11,7 +11,7 @@ from trnconv.geometry import ConvShape
 from trnconv.nkilib import BatchNormMode
 from trnconv.reference import forward
 
-pytestmark = pytest.mark.doors
+pytestmark = pytest.mark.integrations
 SHAPE = ConvShape(2, 6, 5, (2, 4, 6), (1, 3, 3), pad_before=(0, 1, 1), pad_after=(0, 1, 1))
 PADDING = (0, 0, 1, 1, 1, 1)
 EPS = 1e-3

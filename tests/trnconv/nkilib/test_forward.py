@@ -15,7 +15,7 @@ from trnconv.errors import ShapeError, UnsupportedError
 from trnconv.geometry import ConvShape
 from trnconv.reference import forward
 
-pytestmark = pytest.mark.doors
+pytestmark = pytest.mark.integrations
 
 
 def library_layout(w):

@@ -11,7 +11,7 @@ from trnconv.errors import ShapeError, UnsupportedError
 from trnconv.geometry import ConvShape
 from trnconv.reference import forward
 
-pytestmark = pytest.mark.doors
+pytestmark = pytest.mark.integrations
 SHAPE = ConvShape(1, 8, 12, (3, 6, 10), (3, 3, 3), pad_before=(0, 1, 1), pad_after=(0, 1, 1))
 PADDING = (0, 0, 1, 1, 1, 1)
 

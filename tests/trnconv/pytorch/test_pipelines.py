@@ -8,7 +8,7 @@ import trnconv
 from trnconv.errors import UnsupportedError
 from trnconv.pytorch import unpatch_
 
-pytestmark = [pytest.mark.diffusers, pytest.mark.doors]
+pytestmark = [pytest.mark.diffusers, pytest.mark.integrations]
 # Values around 1, float32 sums in other orders: some hundred steps of 2**-24.
 BOUND = 1e-4
 

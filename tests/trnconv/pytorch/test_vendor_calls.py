@@ -8,7 +8,7 @@ import torch.nn.functional as F  # noqa: N812 (the name everybody uses)
 from trnconv import nkilib
 from trnconv.errors import UnsupportedError
 
-pytestmark = [pytest.mark.torch, pytest.mark.doors]
+pytestmark = [pytest.mark.torch, pytest.mark.integrations]
 PADDING = (2, 0, 1, 1, 0, 1)
 
 

@@ -9,7 +9,7 @@ from imitated_omni import KERNEL_CALLS, ImitatedOmniVae
 from trnconv.errors import UnsupportedError
 from trnconv.integrations import vllm_omni_neuron as omni
 
-pytestmark = [pytest.mark.torch, pytest.mark.doors]
+pytestmark = [pytest.mark.torch, pytest.mark.integrations]
 # A video of values around 1 from float32 sums in other orders: some hundred steps of 2**-24.
 BOUND = 1e-4
 

@@ -7,7 +7,7 @@ pytest.importorskip("torch")
 from trnconv.geometry import ConvShape
 from trnconv.integrations.vllm_omni_neuron import COMPILER, route_of
 
-pytestmark = [pytest.mark.torch, pytest.mark.doors]
+pytestmark = [pytest.mark.torch, pytest.mark.integrations]
 
 
 def shape(c_in, c_out, frames, *, kernel=(3, 3, 3), columns=160, **more):

@@ -8,7 +8,7 @@ from imitated_omni import ImitatedOmniVae
 from trnconv.errors import ShapeError
 from trnconv.integrations import vllm_omni_neuron as omni
 
-pytestmark = [pytest.mark.torch, pytest.mark.doors]
+pytestmark = [pytest.mark.torch, pytest.mark.integrations]
 
 
 @pytest.fixture(scope="module")

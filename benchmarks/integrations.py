@@ -1,4 +1,4 @@
-"""`python -m benchmarks doors`: chunks of Wan's decoder, by vllm-omni-neuron's routing and by ours.
+"""`python -m benchmarks integrations`: Wan's decoder by vllm-omni-neuron's routing and by ours.
 
 The decoder is diffusers' (their file has the same convolutions), on the meta device. A chunk is one
 latent frame with its caches, of whole frames or of tiles of 256 x 256 pixels. Sites that they send

@@ -1,4 +1,4 @@
-"""Wan's decoder by two routings: `python -m benchmarks doors`."""
+"""Wan's decoder by two routings: `python -m benchmarks integrations`."""
 
 import re
 
@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from benchmarks import doors
+from benchmarks import integrations
 from benchmarks.__main__ import main
 from benchmarks.scatter_times import stored
 
@@ -17,7 +17,7 @@ CASE = "tiles of 256 x 256"
 
 @pytest.fixture(scope="module")
 def tiles():
-    return doors.chunks(*doors.CASES[CASE])
+    return integrations.chunks(*integrations.CASES[CASE])
 
 
 def test_their_sites_of_a_tile_are_those_of_their_release(tiles):
@@ -25,7 +25,7 @@ def test_their_sites_of_a_tile_are_those_of_their_release(tiles):
     served = {name: sum(call.route.is_served for call in calls) for name, calls in tiles.items()}
     assert counts == {"first": 37, "steady": 39}  # two convolutions along time rest at first
     assert served == {"first": 3, "steady": 21}  # 3 of the first: behind upsampling
-    left = doors.left_over(tiles["steady"])
+    left = integrations.left_over(tiles["steady"])
     assert len(left) == 39 - 21
     assert any("conv_out" in line for line in left)
 
@@ -36,13 +36,13 @@ def test_their_times_by_hand(tiles):
     entry = tiles["steady"][1]  # conv_in: 16 -> 384 channels, 27 taps, 32 x 32
     assert entry.name == "decoder.conv_in"
     macs = 16 * 384 * 27 * 32 * 32
-    assert doors.their_ns(entry, known) == pytest.approx(2 * macs / 20e12 * 1e9)
+    assert integrations.their_ns(entry, known) == pytest.approx(2 * macs / 20e12 * 1e9)
     kernel = next(call for call in tiles["steady"] if call.route.kernel == "conv3d")
-    assert doors.their_ns(kernel, known) == doors.baseline_ns(kernel.shape, known) / 2
+    assert integrations.their_ns(kernel, known) == integrations.baseline_ns(kernel.shape, known) / 2
 
 
 def test_the_last_lines_are_ratios_of_the_table(capsys):
-    assert main(["doors", "--case", CASE, "--sites"]) == 0
+    assert main(["integrations", "--case", CASE, "--sites"]) == 0
     printed = capsys.readouterr().out
     assert "nothing was measured" in printed
     assert "decoder.conv_in: 16 -> 384 channels" in printed
