@@ -30,7 +30,7 @@ from trnconv.models import ModelEntry, Size, find, models
 from trnconv.runtime.pricing import price
 
 if TYPE_CHECKING:
-    from trnconv.pytorch.three_ways import ModelVerdict
+    from trnconv.pytorch.compare_models import ModelVerdict
 
 HELP = "errors of whole models against float32, ours beside torch's bf16"
 STORED = Path(__file__).with_suffix(".json")
@@ -111,12 +111,12 @@ def errors_of(
     folded: bool = True,
 ) -> Iterator[ModelError]:
     """One encode or decode under each accuracy; where all plans are the same, so is the run."""
-    from trnconv.pytorch.lazy.context import Rewrites  # noqa: PLC0415 (torch: as below)
-    from trnconv.pytorch.three_ways import (  # noqa: PLC0415 (torch: for this command only)
+    from trnconv.pytorch.compare_models import (  # noqa: PLC0415 (torch: for this command only)
         ModelRun,
         run_unpatched,
         verdict,
     )
+    from trnconv.pytorch.lazy.context import Rewrites  # noqa: PLC0415 (torch: as below)
 
     size = entry.tiny if reduced else small_clip(entry)
     subject = ModelRun(entry, phase, size, reduced, seed)

@@ -168,7 +168,7 @@ def _of_model(model: str, size: str | None, phase: str, accuracy: str) -> dict[s
         raise TrnconvError(f"{phase} of {entry.name}: it can {' and '.join(entry.phases)}.")
     policy = Policy(accuracy)
     with needed_for("verifying a model", "diffusers"):
-        from trnconv.pytorch.three_ways import ALLOWANCE, FACTOR, verify_model
+        from trnconv.pytorch.compare_models import ALLOWANCE, FACTOR, verify_model
     with working(f"simulating {entry.name}"):
         verdict = verify_model(entry, phase, policy.accuracy)
     clip = entry.tiny

@@ -124,9 +124,9 @@ def computed_on(x: Any) -> ModuleType:
     if isinstance(x, np.ndarray):
         return on_arrays
     if type(x).__module__.partition(".")[0] == "torch" or hasattr(x, "__torch_function__"):
-        from trnconv.pytorch import vendor_calls  # noqa: PLC0415 (torch is optional)
+        from trnconv.pytorch import nki_library_calls  # noqa: PLC0415 (torch is optional)
 
-        return vendor_calls
+        return nki_library_calls
     raise refuse_kind("x_in", x)
 
 

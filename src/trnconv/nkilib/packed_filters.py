@@ -138,6 +138,6 @@ def _on_host(filters: Any, bias: Any) -> tuple[tuple[Array, Array | None], Any]:
         return (filters, bias), lambda array: array
     if not hasattr(filters, "__torch_function__"):
         raise refuse_kind("filters", filters)
-    from trnconv.pytorch import vendor_calls  # noqa: PLC0415 (torch is optional)
+    from trnconv.pytorch import nki_library_calls  # noqa: PLC0415 (torch is optional)
 
-    return vendor_calls.on_host(filters, bias)
+    return nki_library_calls.on_host(filters, bias)

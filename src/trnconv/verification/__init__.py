@@ -1,1 +1,1 @@
-"""Is a kernel right? A layer against its definition in float64; models: `pytorch.three_ways`."""
+"""Is a kernel right? A layer against float64; models: `pytorch.compare_models`."""

@@ -7,8 +7,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from trnconv.models import find
-from trnconv.pytorch import three_ways
-from trnconv.pytorch.three_ways import Error, ModelVerdict, verify_model
+from trnconv.pytorch import compare_models
+from trnconv.pytorch.compare_models import Error, ModelVerdict, verify_model
 
 pytestmark = pytest.mark.diffusers
 
@@ -30,19 +30,19 @@ def test_pools_that_torch_lacks_in_bf16_are_averaged_in_float32():
 
 def test_one_unpatched_run_serves_all_accuracies():
     entry = find("sdxl")
-    subject = three_ways.ModelRun(entry, "decode", entry.tiny, reduced=True)
-    without = three_ways.run_unpatched(subject)
+    subject = compare_models.ModelRun(entry, "decode", entry.tiny, reduced=True)
+    without = compare_models.run_unpatched(subject)
     for accuracy in ("direct", "bf16"):
-        found = three_ways.verdict(subject, without, accuracy)
-        assert found.floor == three_ways.verdict(subject, without, "direct").floor
+        found = compare_models.verdict(subject, without, accuracy)
+        assert found.floor == compare_models.verdict(subject, without, "direct").floor
         assert {work.policy.accuracy for work, _ in found.works} == {accuracy}
 
 
 def test_another_seed_is_another_draw():
     entry = find("sdxl")
     drawn = [
-        three_ways.run_unpatched(
-            three_ways.ModelRun(entry, "decode", entry.tiny, reduced=True, seed=seed)
+        compare_models.run_unpatched(
+            compare_models.ModelRun(entry, "decode", entry.tiny, reduced=True, seed=seed)
         )
         for seed in (0, 1)
     ]
@@ -51,13 +51,13 @@ def test_another_seed_is_another_draw():
 
 
 def test_a_wrong_weight_is_noticed(monkeypatch):
-    patch = three_ways.patch_
+    patch = compare_models.patch_
 
     def patch_wrongly(model, **options):
         model.decoder.conv_in.weight.mul_(0.5)
         return patch(model, **options)
 
-    monkeypatch.setattr(three_ways, "patch_", patch_wrongly)
+    monkeypatch.setattr(compare_models, "patch_", patch_wrongly)
     assert not verify_model(find("sdxl"), "decode", "bf16").passed
 
 
