@@ -24,7 +24,7 @@ from trnconv.bringup.stage1 import PROBES, difference
 from trnconv.bringup.stage2 import RunnerDevice
 from trnconv.bringup.toolchain import Toolchain, find_toolchain
 from trnconv.cases import BENCHMARK, EDGE, Case
-from trnconv.excerpt import cut
+from trnconv.crop import crop
 from trnconv.runtime import compute
 from trnconv.runtime.plans import plans_for
 
@@ -108,7 +108,7 @@ def _case(case: Case, bench: Bench) -> Finding:
     """A layer of the table, reduced, on integers."""
     if bench.vendor.nki is None:
         return Finding(OFF, _NOTHING)
-    question = Question(cut(case.shape, _EFFORT), bench.machine, case.dtype)
+    question = Question(crop(case.shape, _EFFORT), bench.machine, case.dtype)
     plans = plans_for(question, bench.cores)
     device = RunnerDevice(_both(bench), plans)
     compute.convolution(question, operands_of(question, 1, 1), device)

@@ -18,7 +18,7 @@ import trnconv
 from nkisim.machine import Machine, Reading
 from trnconv.ask.question import Question
 from trnconv.baseline import NAME, what
-from trnconv.excerpt import in_words, under_its_plan
+from trnconv.crop import describe, under_its_plan
 from trnconv.geometry import ConvShape
 from trnconv.planner.best import best_plan
 from trnconv.planner.shares import plans_of_two
@@ -221,5 +221,5 @@ def _piece(question: Question, whole: TimedLayer) -> tuple[TimedLayer, str]:
     assert isinstance(asked.shape, ConvShape)
     plans = (taken,) if alone else plans_of_two(taken, asked)
     by = "with the same plan" if alone else "with one core's plan, halved"
-    part = f"{in_words(question.shape, asked.shape)} {by}"
+    part = f"{describe(question.shape, asked.shape)} {by}"
     return time_taken(asked, plans, (Reading.default,)), part

@@ -13,7 +13,7 @@ from trnconv.ask.cores import cores_of
 from trnconv.ask.launches import planned_parts
 from trnconv.ask.policy import ALWAYS_DIRECT, LIMITS
 from trnconv.ask.question import Question
-from trnconv.excerpt import cut, effort, in_words, under_its_plan
+from trnconv.crop import crop, describe, effort, under_its_plan
 from trnconv.forms.form import Priced
 from trnconv.geometry import ConvShape
 from trnconv.planner.best import best_plan, plans_like
@@ -79,7 +79,7 @@ def verify_layer(question: Question, seed: int = 0, cores: int | None = None) ->
         plan=plans[0],
         cores=len(plans),
         shape=shape,
-        cut=in_words(whole, shape),
+        cut=describe(whole, shape),
         errors=errors_of(y, exact, off + half_steps(np.abs(exact) + off, y.dtype)),
         most_over_floor=_promised(question, taken),
     )
@@ -124,7 +124,7 @@ def _small_enough(question: Question) -> tuple[Question, Priced]:
     piece = under_its_plan(first, taken, 1)
     if piece is not None and _effort(piece[0]) <= MOST_EFFORT:
         return piece
-    smaller = replace(question, shape=cut(shape, MOST_EFFORT))
+    smaller = replace(question, shape=crop(shape, MOST_EFFORT))
     return smaller, _alike(smaller, taken)
 
 

@@ -20,8 +20,8 @@ from trnconv.ask.limits import GRAPH_INSTRUCTIONS as FULL
 from trnconv.ask.policy import Policy
 from trnconv.ask.question import Question
 from trnconv.cases import find
+from trnconv.crop import effort
 from trnconv.errors import PlanError
-from trnconv.excerpt import effort
 from trnconv.geometry import ConvShape, conv_shape
 from trnconv.model_plan import model_plan
 from trnconv.model_plan.prices import Prices

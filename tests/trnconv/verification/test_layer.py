@@ -13,7 +13,7 @@ from repetition import few
 from trnconv.ask.policy import ALWAYS_DIRECT, Policy
 from trnconv.ask.question import Question
 from trnconv.cases import BENCHMARK, EDGE, find
-from trnconv.excerpt import cut, effort, in_words, under_its_plan
+from trnconv.crop import crop, describe, effort, under_its_plan
 from trnconv.forms.minimal.plan import MinimalPlan
 from trnconv.geometry import conv_shape
 from trnconv.planner.best import best_plan
@@ -144,11 +144,11 @@ def test_statistics_by_hand():
 
 @pytest.mark.parametrize("case", BENCHMARK + EDGE, ids=lambda case: case.name)
 def test_every_layer_can_be_cut_and_keeps_channels_and_taps(case):
-    small = cut(case.shape, 10**9)
+    small = crop(case.shape, 10**9)
     kept = ("c_in", "c_out", "kernel", "stride", "dilation", "pad_before", "pad_after", "groups")
     assert all(getattr(small, name) == getattr(case.shape, name) for name in kept)
     assert effort(small) <= effort(case.shape)
-    assert (small == case.shape) == (in_words(case.shape, small) == "")
+    assert (small == case.shape) == (describe(case.shape, small) == "")
     if effort(case.shape) <= 10**9:
         assert small == case.shape
 
@@ -162,7 +162,7 @@ def test_a_piece_under_the_plan_of_the_layer():
     assert same.plan.row_span == (0, 2 * taken.plan.rows)
     whole = {"shape": shape, "problem": taken.plan.problem, "rows_of": taken.plan.rows_of}
     assert replace(same.plan, **whole) == taken.plan
-    assert in_words(shape, piece.shape) == f"{2 * taken.plan.rows} of 60 rows"
+    assert describe(shape, piece.shape) == f"{2 * taken.plan.rows} of 60 rows"
 
 
 def test_a_large_layer_is_cut_and_that_is_said(monkeypatch):

@@ -22,7 +22,7 @@ def effort(shape: ConvShape) -> int:
     return shape.macs() + _MACS_OF_A_READ * read
 
 
-def cut(shape: ConvShape, most: int) -> ConvShape:
+def crop(shape: ConvShape, most: int) -> ConvShape:
     """At most so much effort, if fewer images, rows, columns, and frames can do it."""
     if effort(shape) > most:
         shape = replace(shape, batch=1)
@@ -62,7 +62,7 @@ def _fewer_rows(shape: ConvShape, rows: int) -> ConvShape:
     return replace(shape, size=with_axis(shape.size, _HEIGHT, shape.size[_HEIGHT] - less))
 
 
-def in_words(whole: ConvShape, part: ConvShape) -> str:
+def describe(whole: ConvShape, part: ConvShape) -> str:
     """What was cut: 45 of 720 rows; empty if nothing was."""
     names = dict(zip(AXES, ("frames", "rows", "columns"), strict=True))
     changed = [
