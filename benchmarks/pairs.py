@@ -23,8 +23,8 @@ from trnconv.geometry import conv_shape, input_gradient_shape
 from trnconv.models import find as find_model
 from trnconv.planner.best import only, searched_plan
 from trnconv.planner.shares import shared_plans
+from trnconv.runtime.describe import describe_split
 from trnconv.runtime.launch import time_plan, time_plans
-from trnconv.runtime.launch_words import split_in_words
 
 Scenario = tuple[str, str, str]  # of a decode: bars, entry of the registry, catalogue
 UNROLLED = 10**9  # static instructions; no layer needs as many, so nothing is rolled
@@ -120,7 +120,7 @@ def table(pairs: Sequence[Pair]) -> str:
             f"{pair.gain:.3f}",
             f"{pair.asked.bar}",
             "met" if pair.met else "missed",
-            split_in_words(*pair.plans) if pair.plans[0] != pair.plans[1] else "all, as core 1",
+            describe_split(*pair.plans) if pair.plans[0] != pair.plans[1] else "all, as core 1",
             pair.plans[0].in_words(),
         ]
         for pair in pairs

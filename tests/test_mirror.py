@@ -134,7 +134,7 @@ SPANS = {
     "trnconv/parallel/test_shard_layers.py": "differentiable eager comm halos watch",
     "trnconv/parallel/test_shard_models.py": "banded_model forward row_functions",
     "trnconv/planner/test_best_honesty.py": "trnconv.forms.search",
-    "trnconv/planner/test_explain.py": "trnconv.runtime.launch_words",
+    "trnconv/planner/test_explain.py": "trnconv.runtime.describe",
     "trnconv/planner/test_shares.py": """trnconv.forms.direct.block_types
         trnconv.forms.direct.form trnconv.forms.filter_gradient.form""",
     "trnconv/planner/test_shipped_plans.py": "shipped_file",

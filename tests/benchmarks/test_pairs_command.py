@@ -46,7 +46,7 @@ def test_times_are_those_of_the_planners_plans():
     both = tuple(priced.plan for priced in shared_plans(asked.question))
     assert found.both_ns == time_plans(both).makespan_ns
     assert found.met == (found.gain >= 1.5)
-    assert pairs.split_in_words(*both) == "rows from 0, before 10"
+    assert pairs.describe_split(*both) == "rows from 0, before 10"
 
 
 def test_models_that_miss_their_bar_are_counted(capsys, monkeypatch):

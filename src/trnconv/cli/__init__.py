@@ -28,7 +28,7 @@ from trnconv.cli import (
     verify,
 )
 from trnconv.cli.flags import PlainCommand, PlainGroup
-from trnconv.cli.refusals import EXIT_CODES, FAILED, REFUSED, in_words
+from trnconv.cli.refusals import EXIT_CODES, FAILED, REFUSED, print_refusal
 
 _NAME = "trnconv"
 # In the order of the help: what to ask first comes first.
@@ -110,12 +110,12 @@ def main() -> None:
         finally:
             sys.stdout.flush()  # here, where what cannot be written is still said in words
     except TrnconvError as refusal:
-        in_words(refusal)
+        print_refusal(refusal)
         sys.exit(REFUSED)
     except OSError as error:  # of stdout above all: a full disk
         _leave_stdout()
         if not isinstance(error, BrokenPipeError):  # whoever reads has enough: as Typer sees it
-            in_words(f"{error.strerror}{f': {error.filename}' if error.filename else ''}.")
+            print_refusal(f"{error.strerror}{f': {error.filename}' if error.filename else ''}.")
         sys.exit(FAILED)
 
 

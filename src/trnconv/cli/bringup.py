@@ -125,7 +125,7 @@ def _foot(last: Climbed | None, file: Path) -> None:
 
 
 def _advice(last: Any) -> list[str]:
-    from trnconv.host.workarounds import in_words
+    from trnconv.host.workarounds import describe
 
     if last is None or not last.stops:
         return ["Every check has run."]
@@ -135,5 +135,5 @@ def _advice(last: Any) -> list[str]:
     return [
         asked,
         f"Apply a workaround and go on: trnconv bringup --apply {last.workaround}",
-        f"  {in_words(last.workaround)}",
+        f"  {describe(last.workaround)}",
     ]

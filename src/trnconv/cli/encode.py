@@ -232,14 +232,14 @@ def _summary(
 
 
 def _show(job: Job, summary: dict[str, Any]) -> None:
-    from trnconv.corpus.precision import in_words
+    from trnconv.corpus.precision import describe_error
     from trnconv.corpus.reasons import LATER
 
     screen = console()
     kept = summary["precision"]
     screen.print(
         f"Model in {kept['model_dtype']}, latents in {kept['latent_dtype']}: off float32's"
-        f" {in_words(kept['error_at_most'])}, by random weights."
+        f" {describe_error(kept['error_at_most'])}, by random weights."
     )
     screen.print(
         f"{summary['shards_done_now']} shards encoded here and now, of {summary['shards']} with"

@@ -113,12 +113,12 @@ def _host() -> dict[str, Any]:
     from trnconv.errors import TrnconvError
     from trnconv.host.detect import detect
     from trnconv.host.record import host_file, read_host
-    from trnconv.host.workarounds import in_words
+    from trnconv.host.workarounds import describe
 
     found: dict[str, Any] = {"file": str(host_file()), "exports": [], "machine": None}
     try:
         record = read_host()
-        found["workarounds"] = [in_words(name) for name in record.workarounds]
+        found["workarounds"] = [describe(name) for name in record.workarounds]
         found["measured"] = record.measured
         here = detect()
     except TrnconvError as refusal:

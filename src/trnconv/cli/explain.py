@@ -60,9 +60,9 @@ def explain(
 
 def _answer(asked: AskedLayer, question: Question, cores: int | None) -> dict[str, Any]:
     from trnconv.cli.plan_documents import layer_document
-    from trnconv.host.workarounds import in_words, workarounds_of
+    from trnconv.host.workarounds import describe, workarounds_of
     from trnconv.model_plan import Prices
-    from trnconv.runtime.launch_words import explained
+    from trnconv.runtime.describe import explained
 
     prices = Prices(cores=cores)
     policies = [
@@ -72,7 +72,7 @@ def _answer(asked: AskedLayer, question: Question, cores: int | None) -> dict[st
     document = layer_document(asked, question, prices.of(question), cores)
     return {
         **document,
-        "workarounds": [in_words(name) for name in workarounds_of(question.machine.name)],
+        "workarounds": [describe(name) for name in workarounds_of(question.machine.name)],
         "words": list(explained(question, cores)),
         "policies": policies,
     }

@@ -13,7 +13,7 @@ import typer
 
 from trnconv.cli.completion import model_names, phase_names
 from trnconv.cli.layer_options import LayerOptions, with_layer
-from trnconv.cli.refusals import in_words
+from trnconv.cli.refusals import print_refusal
 from trnconv.errors import TrnconvError
 
 if TYPE_CHECKING:
@@ -104,4 +104,4 @@ def plan_cache(*, unused: bool) -> AbstractContextManager[Cache | None]:
 def _telling(cache: Cache | None) -> Iterator[Cache | None]:
     yield cache
     if cache is not None and cache.troubles:
-        in_words(cache.told())
+        print_refusal(cache.told())

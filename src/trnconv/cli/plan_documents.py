@@ -165,7 +165,7 @@ def _graph(graph: GraphPlan) -> dict[str, Any]:
 def _layer(layer: LayerPlan, plan: ModelPlan) -> dict[str, Any]:
     return {
         "modules": list(layer.modules),
-        "convolution": convolution_in_words(layer.work),
+        "convolution": describe_convolution(layer.work),
         "input": _by_x(layer.work.shape.size),
         "calls": layer.calls,
         "total_ns": layer.ns,
@@ -175,7 +175,7 @@ def _layer(layer: LayerPlan, plan: ModelPlan) -> dict[str, Any]:
     }
 
 
-def convolution_in_words(work: TracedConv) -> str:
+def describe_convolution(work: TracedConv) -> str:
     """Channels, taps and what is special: 384>192 1x3x3 up 1x2x2."""
     shape = work.shape
     words = [f"{shape.c_in}>{shape.c_out}", _by_x(shape.kernel)]

@@ -9,7 +9,7 @@ EXIT_CODES = (
 )
 
 
-def in_words(refusal: Exception | str) -> None:
+def print_refusal(refusal: Exception | str) -> None:
     """The message on stderr: what was asked, the limit, and what to do instead."""
     from rich.console import Console
 

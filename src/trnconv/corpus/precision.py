@@ -47,8 +47,8 @@ def chosen_precision(model: str, dtype: str, error: float | None) -> Precision:
         precision = Precision(dtype, dtype, error_of(model, dtype, dtype))
         if error is not None and not _is_within(precision.error_at_most, error):
             raise UnsupportedError(
-                f"dtype {dtype} with {model} has an error {in_words(precision.error_at_most)};"
-                f" {error:g} is asked for. Leave dtype to {AUTO}, or accept more."
+                f"dtype {dtype} with {model} has an error"
+                f" {describe_error(precision.error_at_most)}; {error:g} is asked for. Leave dtype to {AUTO}, or accept more."
             )
         return precision
     asked = DEFAULT_ERROR if error is None else error
@@ -57,11 +57,11 @@ def chosen_precision(model: str, dtype: str, error: float | None) -> Precision:
         if _is_within(at_most, asked):
             return Precision(model_dtype, latent_dtype, at_most)
     raise UnsupportedError(
-        f"latent_error of {asked:g} with {model}: float32 itself is off {in_words(at_most)}."
+        f"latent_error of {asked:g} with {model}: float32 itself is off {describe_error(at_most)}."
     )
 
 
-def in_words(error: float | None) -> str:
+def describe_error(error: float | None) -> str:
     """The most that latents are off."""
     return "that nobody has computed" if error is None else f"by up to {error:.2g}"
 

@@ -127,7 +127,7 @@ class ShardOutcome:
 
 
 @contextmanager
-def disk_in_words() -> Iterator[None]:
+def spool_errors() -> Iterator[None]:
     """What the spool's disk refuses is no clip's fault, and no traceback."""
     try:
         yield

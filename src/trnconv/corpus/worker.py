@@ -19,7 +19,7 @@ from trnconv.corpus.encoding import Encoder
 from trnconv.corpus.job import Job
 from trnconv.corpus.leases import Lease, claim
 from trnconv.corpus.metrics import ShardMetrics, Stopwatch, now, worker_name
-from trnconv.corpus.shard_outcome import ShardOutcome, disk_in_words
+from trnconv.corpus.shard_outcome import ShardOutcome, spool_errors
 from trnconv.corpus.shards import Shard
 from trnconv.corpus.termination import terminated_in_order
 from trnconv.corpus.unread import Unread
@@ -45,7 +45,7 @@ class Worker:
         lease = claim(self._job.folder, shard.key, self.name)
         if lease is None:
             return None
-        with terminated_in_order(), lease.held(), disk_in_words():
+        with terminated_in_order(), lease.held(), spool_errors():
             if self._job.folder.read(record_name(shard)) is not None:
                 return None
             work = _ShardWork(self._job, self._encoder, shard, lease)

@@ -125,7 +125,7 @@ def workarounds_of(machine: str) -> tuple[str, ...]:
     return tuple(machine.split(SEPARATOR)[1:])
 
 
-def in_words(name: str) -> str:
+def describe(name: str) -> str:
     """What a workaround does, and why it is there."""
     workaround = LAUNCH_WORKAROUNDS.get(name) or MACHINE_WORKAROUNDS[name]
     return f"{workaround.name}: {workaround.effect} (open because: {workaround.evidence})"

@@ -157,8 +157,8 @@ def read(path: Path) -> TunedFile:
         ) from error
     if found != stamp(machine):
         raise TunedError(
-            f"tuned plans in {path}: of {_in_words(found)}, and this is"
-            f" {_in_words(stamp(machine))}. Tune again."
+            f"tuned plans in {path}: of {_describe_stamp(found)}, and this is"
+            f" {_describe_stamp(stamp(machine))}. Tune again."
         )
     digest = hashlib.blake2b(text.encode(), digest_size=_DIGEST_BYTES).hexdigest()
     return TunedFile(path, machine, entries, digest)
@@ -172,5 +172,5 @@ def _without_question(entry: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in entry.items() if name != "question"}
 
 
-def _in_words(found: dict[str, Any]) -> str:
+def _describe_stamp(found: dict[str, Any]) -> str:
     return f"trnconv {found.get('library')}, constants {found.get('constants')}"

@@ -55,14 +55,14 @@ def compared(names: tuple[str, str], first: Document, second: Document) -> Compa
     changed = [row for row in shared if abs(row.second - row.first) > _SAME * row.first]
     return Comparison(
         names,
-        (side_in_words(first), side_in_words(second)),
+        (describe_side(first), describe_side(second)),
         tuple(_rows(first, second)),
         tuple(sorted(changed, key=lambda row: -abs(row.second - row.first))[:_SHOWN]),
         (_only(both[0], both[1]), _only(both[1], both[0])),
     )
 
 
-def side_in_words(document: Document) -> str:
+def describe_side(document: Document) -> str:
     """What was planned: model, size, machine, cores and accuracy, in a line."""
     size = document["size"]
     return (
@@ -125,7 +125,7 @@ def written(value: float, unit: str) -> str:
     return amount(value, unit) if value >= _MANY else f"{value:g} {unit}".rstrip()
 
 
-def ratio_in_words(row: ComparedRow) -> str:
+def describe_ratio(row: ComparedRow) -> str:
     """The second over the first: 0.84 x."""
     return "\u2013" if row.ratio is None else times(row.ratio)
 
@@ -198,5 +198,5 @@ def _line(row: ComparedRow) -> str:
         tag("th", words(row.what), scope="row", class_="words"),
         tag("td", bars, class_="bar"),
         *(tag("td", words(number)) for number in numbers),
-        tag("td", words(ratio_in_words(row))),
+        tag("td", words(describe_ratio(row))),
     )

@@ -145,16 +145,16 @@ def _where_time_goes(report: Report) -> str:
     found = (
         f"{_few(len(heavy), len(report.layers))} {percent(sum(row.share for row in heavy))} of the"
         f" convolutions\u2019 time. {count} of {len(report.layers)} are bound by"
-        f" {bound_in_words(name)}."
+        f" {describe_bound(name)}."
         if len(report.layers) > 1
-        else f"The layer is bound by {bound_in_words(name)}."
+        else f"The layer is bound by {describe_bound(name)}."
     )
     notes = _caption_of_roofline(report)
     figure = tag("figure", _scrolling("Roofline", roofline(report)), notes)
     return _section("Where the time goes", _p(found), figure)
 
 
-def bound_in_words(bound: str) -> str:
+def describe_bound(bound: str) -> str:
     """What the busiest resource is called."""
     named = {"dma": "DMA", "dma issue": "the issue of DMA", "evict": "eviction from PSUM"}
     return named.get(bound) or f"the {bound.capitalize()} engine"

@@ -21,7 +21,7 @@ from trnconv.errors import ShapeError
 from trnconv.geometry import ZEROS, Axes, Padding, conv_shape, transposed_shape
 from trnconv.runtime.compute import require_shape
 from trnconv.runtime.convolve import LaunchOptions, convolve, convolve_transposed
-from trnconv.runtime.launch_words import explained
+from trnconv.runtime.describe import explained
 
 Array = np.ndarray[Any, Any]
 Result = TypeVar("Result")

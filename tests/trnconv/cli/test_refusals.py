@@ -2,7 +2,7 @@
 
 import pytest
 
-from trnconv.cli.refusals import in_words
+from trnconv.cli.refusals import print_refusal
 from trnconv.errors import TrnconvError
 
 pytestmark = pytest.mark.cli
@@ -118,6 +118,6 @@ def test_bad_command_lines_are_refused_in_words(run, tmp_path, monkeypatch, line
 
 def test_names_in_a_refusal_do_not_reach_the_terminal_as_they_are(capsys):
     """A file may be called so that it renames the window, or writes over what was printed."""
-    in_words(TrnconvError("x\x1b]0;PWNED\x07\x1b[2J\rb\u202e.mp4\nsecond \udcff line"))
+    print_refusal(TrnconvError("x\x1b]0;PWNED\x07\x1b[2J\rb\u202e.mp4\nsecond \udcff line"))
     shown = capsys.readouterr().err
     assert shown == ("trnconv: x\\x1b]0;PWNED\\x07\\x1b[2J\\rb\\u202e.mp4\nsecond \\udcff line\n")

@@ -19,7 +19,7 @@ from trnconv.corpus.job import Job
 from trnconv.corpus.leases import MOST_ATTEMPTS, Lease, claim
 from trnconv.corpus.metrics import ShardMetrics, shared, worker_name
 from trnconv.corpus.plan import Segment, read_segment
-from trnconv.corpus.shard_outcome import ShardOutcome, disk_in_words
+from trnconv.corpus.shard_outcome import ShardOutcome, spool_errors
 from trnconv.corpus.shards import Shard
 from trnconv.corpus.unread import Unread
 from trnconv.errors import TrnconvError
@@ -87,7 +87,7 @@ class ShardKeeper:
                 return
             held.parts.append(part)
             held.outcome.counted(ended, self._unread)
-        with disk_in_words():
+        with spool_errors():
             held.outcome.keep(ended)
         with self._lock:
             if held.outcome.is_whole() and self._shards.get(number) is held:
@@ -129,7 +129,7 @@ class ShardKeeper:
         lease = claim(folder, shard.key, worker_name())
         if lease is None:
             return None
-        with ExitStack() as stack, disk_in_words():
+        with ExitStack() as stack, spool_errors():
             stack.enter_context(lease.held())
             if folder.read(record_name(shard)) is not None:
                 return None
@@ -138,7 +138,7 @@ class ShardKeeper:
             return ShardInHand(shard, lease, outcome, stack.pop_all())
 
     def _commit(self, held: ShardInHand, weights_sha256: str) -> ShardMetrics:
-        with held.held, disk_in_words():
+        with held.held, spool_errors():
             held.outcome.commit(weights_sha256, self._job.require_versions())
             metrics = shared(held.parts)
             name = f"metrics/{held.shard.key}.json"

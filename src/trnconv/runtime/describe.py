@@ -65,7 +65,7 @@ def _explained(question: Question, cores: int) -> _Explained:
         return _Explained(choice.taken.cost.total_ns, words)
     both = shared_plans(question)
     first, second = (priced.plan for priced in both)
-    split = _NOT_HALVED if first == second else f"core 0 has {split_in_words(first, second)}"
+    split = _NOT_HALVED if first == second else f"core 0 has {describe_split(first, second)}"
     lines = [f"{cores_in_words(cores)}: {split}"]
     lines += [
         f"core {core} of {cores}: {explain_plan(priced, question.budget)}"
@@ -74,7 +74,7 @@ def _explained(question: Question, cores: int) -> _Explained:
     return _Explained(pair_ns(both), ("\n".join(lines), "\n".join([_TWO_CORES, *words])))
 
 
-def split_in_words(first: Plan, second: Plan) -> str:
+def describe_split(first: Plan, second: Plan) -> str:
     """What the first core has, where it differs from what the second has."""
     for field in fields(first):
         own, other = (getattr(plan, field.name) for plan in (first, second))
