@@ -48,7 +48,8 @@ def chosen_precision(model: str, dtype: str, error: float | None) -> Precision:
         if error is not None and not _is_within(precision.error_at_most, error):
             raise UnsupportedError(
                 f"dtype {dtype} with {model} has an error"
-                f" {describe_error(precision.error_at_most)}; {error:g} is asked for. Leave dtype to {AUTO}, or accept more."
+                f" {describe_error(precision.error_at_most)}; {error:g} is asked"
+                f" for. Leave dtype to {AUTO}, or accept more."
             )
         return precision
     asked = DEFAULT_ERROR if error is None else error
