@@ -24,7 +24,7 @@ from trnconv.ask.ends import (
 from trnconv.ask.policy import BF16, FAST, Policy
 from trnconv.ask.question import FILTER_GRADIENT, Question
 from trnconv.ask.starts import FACTORS, start_of
-from trnconv.bringup.probe import Arrays, integers
+from trnconv.bringup.probes.probe import Arrays, integers
 from trnconv.errors import PlanError
 from trnconv.forms.form import Plan
 from trnconv.geometry import ConvShape, TransposedShape, conv_shape, transposed_shape

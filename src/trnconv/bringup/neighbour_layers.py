@@ -15,7 +15,7 @@ import numpy as np
 from nkisim.machine import Machine
 from trnconv.ask.ends import IDENTITY
 from trnconv.bringup.ladder import GREEN, OFF, RED, Bench, Finding
-from trnconv.bringup.probe import Array, Arrays, integers
+from trnconv.bringup.probes.probe import Array, Arrays, integers
 from trnconv.bringup.stage1 import SEEDS, difference
 from trnconv.neighbours.attention import problem as attention
 from trnconv.neighbours.channel_norm import problem as channel_norm

@@ -15,7 +15,7 @@ from nkisim import Kernel, Run, Spec
 from nkisim.machine import Machine
 from nkisim.timing import schedule_launch
 from trnconv._nki import NKIObject
-from trnconv.bringup.probe import Arrays
+from trnconv.bringup.probes.probe import Arrays
 from trnconv.host.builder import built, with_recipe
 from trnconv.host.workarounds import NO_LEGALISATION
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 from trnconv.ask.question import Question
 from trnconv.bringup.ladder import GREEN, OFF, RED, Bench, Check, Finding
 from trnconv.bringup.layers import LAYERS, LadderLayer, operands_of
-from trnconv.bringup.probe import Arrays, Probe
+from trnconv.bringup.probes.probe import Arrays, Probe
 from trnconv.bringup.runner import SimulatedRunner, as_arrays, traced
 from trnconv.bringup.stage1 import PROBES, difference
 from trnconv.bringup.stage2 import RunnerDevice

@@ -8,11 +8,11 @@ from typing import Final
 import numpy as np
 
 from trnconv.bringup.ladder import GREEN, OFF, RED, Bench, Check, Finding
-from trnconv.bringup.probe import Arrays, Probe
 from trnconv.bringup.probes.dma import ADDRESS, COPY, MOVING
 from trnconv.bringup.probes.engines import ENGINES, MATMUL
 from trnconv.bringup.probes.launches import LAUNCHES, ROTATED, TWO_CORES
 from trnconv.bringup.probes.loops import LOOPS, STALLING
+from trnconv.bringup.probes.probe import Arrays, Probe
 
 STAGE: Final = 1
 SEEDS: Final = (1, 2, 3)  # other data each time: a result that is left from before is noticed

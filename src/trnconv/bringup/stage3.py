@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from typing import Any, Final
 
 from trnconv.bringup.ladder import GREEN, OFF, RED, Bench, Check, Finding
-from trnconv.bringup.probe import integers
+from trnconv.bringup.probes.probe import integers
 from trnconv.errors import UnsupportedError
 from trnconv.host.workarounds import HOST_COPIES, NO_COMPILE, PLAIN_TENSORS, WRAP_NKI
 

@@ -10,8 +10,8 @@ import ml_dtypes
 
 from nkisim.machine import PARTITIONS
 from trnconv._nki import nisa, nl
-from trnconv.bringup.probe import Arrays, integers
 from trnconv.bringup.probes.loops import static_loop
+from trnconv.bringup.probes.probe import Arrays, integers
 from trnconv.bringup.probes.tiles import evicted, loaded, stored
 
 _BANKS = 4  # PSUM tensors in turn

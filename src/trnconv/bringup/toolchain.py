@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from trnconv.bringup.probe import Arrays
+from trnconv.bringup.probes.probe import Arrays
 from trnconv.host.builder import legalised
 
 _SAID: Final = ("total_time_ns", "mac_count", "hbm_bytes", "frontend_time", "mlir_time")

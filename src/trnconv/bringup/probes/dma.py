@@ -9,7 +9,7 @@ import numpy as np
 
 from nkisim.machine import PARTITIONS
 from trnconv._nki import nisa, nl
-from trnconv.bringup.probe import Array, Arrays, Probe, integers
+from trnconv.bringup.probes.probe import Array, Arrays, Probe, integers
 from trnconv.bringup.probes.tiles import empty_like, loaded, stored
 
 _LINES, _COLUMNS = PARTITIONS, 64

@@ -8,7 +8,7 @@ import numpy as np
 
 from nkisim.machine import PARTITIONS
 from trnconv._nki import nisa, nl
-from trnconv.bringup.probe import Array, Arrays, Probe, integers
+from trnconv.bringup.probes.probe import Array, Arrays, Probe, integers
 from trnconv.bringup.probes.tiles import evicted, loaded, stored
 
 _K, _M, _N = PARTITIONS, 64, PARTITIONS

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from trnconv._nki import NKIObject, nisa, nl
-from trnconv.bringup.probe import Array, Arrays, Probe, integers
+from trnconv.bringup.probes.probe import Array, Arrays, Probe, integers
 from trnconv.bringup.probes.tiles import empty_like, loaded, stored
 
 _LINES, _COLUMNS = 64, 32

@@ -8,7 +8,7 @@ import numpy as np
 
 from nkisim.machine import TRN2
 from trnconv._nki import nisa, nl
-from trnconv.bringup.probe import Array, Arrays, Probe, integers
+from trnconv.bringup.probes.probe import Array, Arrays, Probe, integers
 from trnconv.bringup.probes.tiles import empty_like, evicted, loaded, stored
 
 _NO_LOOPS = "no-loops"
