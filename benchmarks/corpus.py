@@ -20,19 +20,19 @@ from typing import Any
 
 from benchmarks.corpus_loops import bare_rate, ranks_rate
 from benchmarks.corpus_store import StandIn, filled
-from trnconv.corpus.again import Retry, reopen_set_aside
-from trnconv.corpus.completion import open_segments, open_shards, reopen_damaged
-from trnconv.corpus.limits import Limits
-from trnconv.corpus.listing import find_clips
-from trnconv.corpus.plan import extend, read_plan
-from trnconv.corpus.store import Folder
+from trnconv.corpus.shards.again import Retry, reopen_set_aside
+from trnconv.corpus.shards.completion import open_segments, open_shards, reopen_damaged
+from trnconv.corpus.shards.plan import extend, read_plan
+from trnconv.corpus.storage.store import Folder
+from trnconv.corpus.videos.limits import Limits
+from trnconv.corpus.videos.listing import find_clips
 
 HELP = "seconds, memory and requests of planning and resuming a corpus; throughput of ranks"
 PARTS = ("plan", "resume", "throughput")
 CLIPS_PER_SHARD = 64
 _BILLION = 10**9
 _REQUEST_S = 0.025  # of a store that is not on this machine
-_AT_ONCE = 16  # requests; trnconv.corpus.completion has as many
+_AT_ONCE = 16  # requests; trnconv.corpus.shards.completion has as many
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

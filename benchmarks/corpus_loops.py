@@ -13,9 +13,9 @@ import numpy as np
 _LOOP = """
 import sys, time
 from trnconv.corpus import Buckets, EncoderSettings, Picture
-from trnconv.corpus.decoder import Decoder
-from trnconv.corpus.encoding import Encoder
-from trnconv.corpus.video_reader import VideoRequest
+from trnconv.corpus.videos.decoder import Decoder
+from trnconv.corpus.latents.encoding import Encoder
+from trnconv.corpus.videos.video_reader import VideoRequest
 urls = sys.argv[1:]
 decoder = Decoder(VideoRequest(Buckets((Picture(64, 64),), (9,))))
 encoder = Encoder(EncoderSettings(model="wan2.1", reduced=True))

@@ -9,13 +9,13 @@ from collections.abc import Iterable
 from threading import Thread
 from typing import Any
 
-from trnconv.corpus.completion import record_name
-from trnconv.corpus.document import as_document
-from trnconv.corpus.manifest import as_parquet, manifest_name, totals_name, totals_of
-from trnconv.corpus.plan import CorpusPlan, read_segment
-from trnconv.corpus.records import EncodedWindow, LatentFile, ShardRecord
-from trnconv.corpus.shards import Shard
-from trnconv.corpus.store import Folder
+from trnconv.corpus.shards.completion import record_name
+from trnconv.corpus.shards.manifest import as_parquet, manifest_name, totals_name, totals_of
+from trnconv.corpus.shards.plan import CorpusPlan, read_segment
+from trnconv.corpus.shards.records import EncodedWindow, LatentFile, ShardRecord
+from trnconv.corpus.shards.shard import Shard
+from trnconv.corpus.storage.document import as_document
+from trnconv.corpus.storage.store import Folder
 
 BUCKET = "bucket"
 _ACCOUNT = "123456789012"  # moto's own

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.table import Column, aligned
-from trnconv.corpus.precision import DTYPES
+from trnconv.corpus.latents.precision import DTYPES
 from trnconv.models import ModelEntry, find, models
 
 HELP = "errors of latents in float32, bf16 and fp16"

@@ -262,7 +262,6 @@ def test_no_files_name_each_other_in_a_circle():
 ENTANGLED = {
     ("nkisim.lint", "nkisim.lint.checks"),
     ("nkisim.memory", "nkisim.tensors"),
-    ("trnconv.corpus", "trnconv.corpus.engines"),
     ("trnconv.forms.direct", "trnconv.forms.direct.array"),
     ("trnconv.pytorch", "trnconv.pytorch.lazy.convolutions"),
     ("trnconv.pytorch", "trnconv.pytorch.patching"),

@@ -82,14 +82,15 @@ SPANS = {
         tune""",
     "trnconv/cli/test_sweep.py": "layers plan explain time trace report verify tune bench",
     "trnconv/cli/test_timed_commands.py": "bench layer_options report time trace verify",
-    "trnconv/corpus/engines/test_shard_keeper.py": "trnconv.corpus.shard_outcome",
-    "trnconv/corpus/test_chaos.py": "leases planner",
-    "trnconv/corpus/test_dataset.py": "latent_file",
-    "trnconv/corpus/test_job.py": "completion encoding run spool worker",
-    "trnconv/corpus/test_latent_stream.py": "epoch_order stream_places",
-    "trnconv/corpus/test_plan.py": "clip_order",
-    "trnconv/corpus/test_records.py": "manifest",
-    "trnconv/corpus/test_video_reader.py": "listing",
+    "trnconv/corpus/engines/test_shard_keeper.py": "trnconv.corpus.latents.shard_outcome",
+    "trnconv/corpus/test_chaos.py": "planner trnconv.corpus.storage.leases",
+    "trnconv/corpus/test_dataset.py": "trnconv.corpus.latents.latent_file",
+    "trnconv/corpus/jobs/test_job.py": """worker trnconv.corpus.latents.encoding
+        trnconv.corpus.latents.spool trnconv.corpus.run trnconv.corpus.shards.completion""",
+    "trnconv/corpus/batches/test_latent_stream.py": "epoch_order stream_places",
+    "trnconv/corpus/shards/test_plan.py": "trnconv.corpus.videos.clip_order",
+    "trnconv/corpus/shards/test_records.py": "manifest",
+    "trnconv/corpus/videos/test_video_reader.py": "listing",
     "trnconv/forms/depthwise/test_kernel.py": """candidates cost lower plan rules
         trnconv.runtime.depthwise""",
     "trnconv/forms/difference/test_form.py": """candidates cost error rules

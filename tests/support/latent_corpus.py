@@ -11,7 +11,7 @@ def write_latents(folder, *, segments=2, files=3, each=5):
     import torch
     from safetensors.torch import save_file
 
-    from trnconv.corpus.encoding import sha256_of
+    from trnconv.corpus.latents.encoding import sha256_of
 
     names, buckets, number = [], dict.fromkeys((f"32x32x{frames}" for frames in FRAMES), 0), 0
     for segment in range(segments):

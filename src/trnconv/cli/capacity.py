@@ -11,9 +11,9 @@ from trnconv.cli.output import Json, amount, console, print_json, table
 
 if TYPE_CHECKING:
     from nkisim.machine import Machine
-    from trnconv.corpus.capacity import Assumptions, Capacity, Demand, ModelledClip
-    from trnconv.corpus.decode_service import Serving
-    from trnconv.corpus.instances import Instance
+    from trnconv.corpus.fleet.capacity import Assumptions, Capacity, Demand, ModelledClip
+    from trnconv.corpus.fleet.decode_service import Serving
+    from trnconv.corpus.fleet.instances import Instance
     from trnconv.models import ModelEntry, Size
 
 _LEFT_OUT = (
@@ -81,10 +81,10 @@ def capacity(
 ) -> None:
     """Estimate instances, storage and bottlenecks for encoding a corpus."""
     from nkisim.machine import find_machine
-    from trnconv.corpus.capacity import Assumptions, Demand
-    from trnconv.corpus.capacity import capacity as work_out
-    from trnconv.corpus.decode_service import serving
-    from trnconv.corpus.instances import find_instance
+    from trnconv.corpus.fleet.capacity import Assumptions, Demand
+    from trnconv.corpus.fleet.capacity import capacity as work_out
+    from trnconv.corpus.fleet.decode_service import serving
+    from trnconv.corpus.fleet.instances import find_instance
     from trnconv.models import find
 
     entry, where = find(model), find_instance(instance)
@@ -128,7 +128,7 @@ def capacity(
 
 def _clip_size(entry: ModelEntry, size: str, seconds: float, fps: float) -> Size:
     """Frames of both ends of the clip, as many as the model takes: 5 s at 16 a second are 81."""
-    from trnconv.corpus.buckets import Picture, frames_within
+    from trnconv.corpus.videos.buckets import Picture, frames_within
     from trnconv.models import Size
 
     picture = Picture.parse(size)
@@ -140,8 +140,8 @@ def _modelled(
     entry: ModelEntry, size: Size, machine: Machine, cores: int, phase: str
 ) -> ModelledClip:
     """One encoding or decoding, priced on the meta device, in the default reading."""
-    from trnconv.corpus.capacity import ModelledClip
-    from trnconv.corpus.needs import needed_for
+    from trnconv.corpus.fleet.capacity import ModelledClip
+    from trnconv.corpus.storage.needs import needed_for
     from trnconv.models import latent_size
 
     latent = latent_size(entry, size)

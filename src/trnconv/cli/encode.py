@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from trnconv.corpus import CorpusRun, Job
-    from trnconv.corpus.metrics import ShardMetrics
+    from trnconv.corpus.jobs.metrics import ShardMetrics
 
 _SHOWN = 100  # clips that were set aside; the manifest has all
 
@@ -209,7 +209,7 @@ def _summary(
 ) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from trnconv.corpus.metrics import by_worker
+    from trnconv.corpus.jobs.metrics import by_worker
 
     return {
         "out": run.job.out,
@@ -232,8 +232,8 @@ def _summary(
 
 
 def _show(job: Job, summary: dict[str, Any]) -> None:
-    from trnconv.corpus.precision import describe_error
-    from trnconv.corpus.reasons import LATER
+    from trnconv.corpus.latents.precision import describe_error
+    from trnconv.corpus.videos.reasons import LATER
 
     screen = console()
     kept = summary["precision"]

@@ -44,7 +44,7 @@ class OwnModel:
 
     def trace(self, phase: str | None) -> ModelTrace:
         """One call on the meta device: of `forward`, unless a phase names a method."""
-        from trnconv.corpus.needs import needed_for
+        from trnconv.corpus.storage.needs import needed_for
 
         with needed_for("planning a module", "diffusers" if self.folder else "torch"):
             from trnconv.pytorch.own_module import (

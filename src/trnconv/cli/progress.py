@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 if TYPE_CHECKING:
     from trnconv.corpus import CorpusRun
-    from trnconv.corpus.metrics import ShardMetrics
+    from trnconv.corpus.jobs.metrics import ShardMetrics
 
 Advance = Callable[["ShardMetrics"], None]
 

@@ -155,7 +155,7 @@ def _error_lines(errors: dict[str, Any], most: float | None) -> list[str]:
 
 def _of_model(model: str, size: str | None, phase: str, accuracy: str) -> dict[str, Any]:
     from trnconv.ask.policy import Policy
-    from trnconv.corpus.needs import needed_for
+    from trnconv.corpus.storage.needs import needed_for
     from trnconv.models import find
 
     entry = find(model)

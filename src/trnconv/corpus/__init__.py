@@ -4,14 +4,14 @@
 done. The folder it leaves is described in docs/guides/encode-a-corpus.md; `LatentDataset` reads it.
 """
 
-from trnconv.corpus.buckets import Buckets, Picture, buckets_for
 from trnconv.corpus.dataset import LatentDataset
-from trnconv.corpus.encoding import EncoderSettings
 from trnconv.corpus.engines import Engine
-from trnconv.corpus.job import Job, RunTerms
-from trnconv.corpus.limits import Limits
-from trnconv.corpus.listing import list_clips
+from trnconv.corpus.jobs.job import Job, RunTerms
+from trnconv.corpus.latents.encoding import EncoderSettings
 from trnconv.corpus.run import CorpusRun, start
+from trnconv.corpus.videos.buckets import Buckets, Picture, buckets_for
+from trnconv.corpus.videos.limits import Limits
+from trnconv.corpus.videos.listing import list_clips
 
 __all__ = [
     "Buckets",

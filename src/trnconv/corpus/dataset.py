@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from trnconv.corpus.document import read_json
-from trnconv.corpus.latent_file import check_latents, read_tensors
-from trnconv.corpus.manifest import FORMAT, MANIFEST, read_rows
-from trnconv.corpus.store import Folder
+from trnconv.corpus.latents.latent_file import check_latents, read_tensors
+from trnconv.corpus.shards.manifest import FORMAT, MANIFEST, read_rows
+from trnconv.corpus.storage.document import read_json
+from trnconv.corpus.storage.store import Folder
 from trnconv.errors import TrnconvError
 
 if TYPE_CHECKING:
-    from trnconv.corpus.latent_stream import LatentStream
+    from trnconv.corpus.batches.latent_stream import LatentStream
 
 COLUMNS = ("key", "file", "bucket", "fps", "start_s", "caption", "metadata")
 
@@ -69,8 +69,8 @@ class LatentDataset:
         The order is that of files with the seed None; otherwise files and latents in a file are
         shuffled in every epoch, and mixed by a buffer of `buffer_size` latents.
         """
-        from trnconv.corpus.epoch_order import EpochOrder
-        from trnconv.corpus.latent_stream import LatentStream
+        from trnconv.corpus.batches.epoch_order import EpochOrder
+        from trnconv.corpus.batches.latent_stream import LatentStream
 
         order = EpochOrder(seed, batch, buffer_size)
         world = _world() if world is None else world

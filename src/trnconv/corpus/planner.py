@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from time import monotonic, sleep, time
 
-from trnconv.corpus.again import Retry, reopen_set_aside
-from trnconv.corpus.completion import reopen_damaged
-from trnconv.corpus.document import as_document, read_document
-from trnconv.corpus.engines.torchrun import Rank
-from trnconv.corpus.job import Job
-from trnconv.corpus.leases import Lease, claim
-from trnconv.corpus.listing import find_clips
-from trnconv.corpus.metrics import worker_name
-from trnconv.corpus.plan import Changed, CorpusPlan, extend, read_plan
-from trnconv.corpus.process import started_at
-from trnconv.corpus.verification import Verified, remove_damaged
+from trnconv.corpus.jobs.job import Job
+from trnconv.corpus.jobs.metrics import worker_name
+from trnconv.corpus.jobs.torchrun import Rank
+from trnconv.corpus.shards.again import Retry, reopen_set_aside
+from trnconv.corpus.shards.completion import reopen_damaged
+from trnconv.corpus.shards.plan import Changed, CorpusPlan, extend, read_plan
+from trnconv.corpus.shards.verification import Verified, remove_damaged
+from trnconv.corpus.storage.document import as_document, read_document
+from trnconv.corpus.storage.leases import Lease, claim
+from trnconv.corpus.storage.process import started_at
+from trnconv.corpus.videos.listing import find_clips
 from trnconv.errors import TrnconvError
 
 _RANK_0_S = 60.0  # that other ranks wait for it to have planned, or to be at it

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from time import sleep
 from typing import Any
 
-from trnconv.corpus.completion import open_segments, recorded
 from trnconv.corpus.engines import Engine
-from trnconv.corpus.job import Job
-from trnconv.corpus.manifest import manifest_name, read_rows
-from trnconv.corpus.metrics import ShardMetrics
-from trnconv.corpus.plan import Changed, CorpusPlan
+from trnconv.corpus.jobs.job import Job
+from trnconv.corpus.jobs.metrics import ShardMetrics
 from trnconv.corpus.planner import planned
-from trnconv.corpus.verification import Verified
+from trnconv.corpus.shards.completion import open_segments, recorded
+from trnconv.corpus.shards.manifest import manifest_name, read_rows
+from trnconv.corpus.shards.plan import Changed, CorpusPlan
+from trnconv.corpus.shards.verification import Verified
 from trnconv.errors import TrnconvError
 
 DEFAULT_CLIPS_PER_SHARD = 64  # about a gigabyte of 5 s of 720p, as mean and log variance in bf16

@@ -8,7 +8,7 @@ from nkisim.fabric import FABRICS
 from nkisim.machine import Machine
 from trnconv.ask.policy import DIRECT, policy_of
 from trnconv.baseline import ModelBaseline, model_baseline
-from trnconv.corpus.instances import Instance, instances
+from trnconv.corpus.fleet.instances import Instance, instances
 from trnconv.geometry import ConvShape
 from trnconv.model_plan import (
     LayerPlan,

@@ -21,8 +21,8 @@ from benchmarks.corpus_store import StandIn
 from corpus_videos import spoil, write_corpus
 from processes import descendants, kill
 from trnconv.corpus import Buckets, EncoderSettings, Engine, Job, LatentDataset, Picture, start
-from trnconv.corpus.manifest import read_rows
-from trnconv.corpus.store import Folder
+from trnconv.corpus.shards.manifest import read_rows
+from trnconv.corpus.storage.store import Folder
 from yardstick import limit_s
 
 pytestmark = pytest.mark.chaos

@@ -9,8 +9,8 @@ import pytest
 from corpus_videos import write_corpus
 from latent_corpus import write_latents
 from trnconv.corpus import Buckets, EncoderSettings, Engine, Job, LatentDataset, Picture, start
-from trnconv.corpus.manifest import read_rows
-from trnconv.corpus.store import Folder
+from trnconv.corpus.shards.manifest import read_rows
+from trnconv.corpus.storage.store import Folder
 from trnconv.errors import TrnconvError
 
 pytestmark = pytest.mark.ray

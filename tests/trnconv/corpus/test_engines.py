@@ -2,8 +2,8 @@
 
 import pytest
 
-from trnconv.corpus.completion import rotated
 from trnconv.corpus.engines import Engine
+from trnconv.corpus.shards.completion import rotated
 from trnconv.errors import TrnconvError, UnsupportedError
 
 

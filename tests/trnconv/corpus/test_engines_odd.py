@@ -12,8 +12,8 @@ import pytest
 from corpus_videos import write_video
 from http_videos import free_port
 from odd_videos import REASONS, SOUND, write_odd
-from trnconv.corpus.addresses import readable
-from trnconv.corpus.manifest import read_rows
+from trnconv.corpus.shards.manifest import read_rows
+from trnconv.corpus.storage.addresses import readable
 from yardstick import limit_s
 
 pytestmark = pytest.mark.chaos

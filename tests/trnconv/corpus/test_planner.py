@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from trnconv.corpus import Buckets, EncoderSettings, Job, Picture, planner
-from trnconv.corpus.document import as_document
-from trnconv.corpus.engines.torchrun import Rank
-from trnconv.corpus.leases import claim
+from trnconv.corpus.jobs.torchrun import Rank
 from trnconv.corpus.planner import Mark, planned
-from trnconv.corpus.process import started_at
+from trnconv.corpus.storage.document import as_document
+from trnconv.corpus.storage.leases import claim
+from trnconv.corpus.storage.process import started_at
 
 pytestmark = pytest.mark.ray
 

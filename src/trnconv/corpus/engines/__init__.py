@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from trnconv.corpus.engines import local, ray_data, torchrun
-from trnconv.corpus.job import Job
-from trnconv.corpus.metrics import ShardMetrics
-from trnconv.corpus.plan import Segment
+from trnconv.corpus.engines import local, ray_data
+from trnconv.corpus.jobs import torchrun
+from trnconv.corpus.jobs.job import Job
+from trnconv.corpus.jobs.metrics import ShardMetrics
+from trnconv.corpus.shards.plan import Segment
 from trnconv.errors import UnsupportedError
 
 ENGINES = ("local", "torchrun", "ray")

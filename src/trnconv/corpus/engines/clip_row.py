@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from trnconv.corpus.decoder import DecodedVideo
-from trnconv.corpus.video_reader import RGB, BadVideoError, Pixels, Window
+from trnconv.corpus.videos.decoder import DecodedVideo
+from trnconv.corpus.videos.video_reader import RGB, BadVideoError, Pixels, Window
 from trnconv.records import from_json, to_json
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from trnconv.corpus.completion import close, open_shards, rotated
-from trnconv.corpus.job import Job
-from trnconv.corpus.metrics import ShardMetrics
-from trnconv.corpus.plan import Segment
-from trnconv.corpus.worker import Worker
+from trnconv.corpus.jobs.job import Job
+from trnconv.corpus.jobs.metrics import ShardMetrics
+from trnconv.corpus.jobs.worker import Worker
+from trnconv.corpus.shards.completion import close, open_shards, rotated
+from trnconv.corpus.shards.plan import Segment
 
 
 def run(job: Job, segments: Sequence[Segment], start: float) -> Iterator[ShardMetrics]:

@@ -22,19 +22,19 @@ from functools import cache, cached_property
 from time import perf_counter, process_time
 from typing import Any
 
-from trnconv.corpus.clip_latents import ClipLatents, clip_latents
-from trnconv.corpus.completion import close, open_shards
-from trnconv.corpus.decoder import DecodedVideo, Decoder
-from trnconv.corpus.encoding import Encoder
 from trnconv.corpus.engines.clip_row import ClipRow
 from trnconv.corpus.engines.shard_keeper import ShardKeeper
-from trnconv.corpus.job import Job
-from trnconv.corpus.metrics import ShardMetrics, Stopwatch, now
-from trnconv.corpus.needs import needed_for
-from trnconv.corpus.plan import Segment
-from trnconv.corpus.shards import shard_name
-from trnconv.corpus.video_reader import BadVideoError, VideoRequest
-from trnconv.corpus.worker import announce, job_encoder
+from trnconv.corpus.jobs.job import Job
+from trnconv.corpus.jobs.metrics import ShardMetrics, Stopwatch, now
+from trnconv.corpus.jobs.worker import announce, job_encoder
+from trnconv.corpus.latents.clip_latents import ClipLatents, clip_latents
+from trnconv.corpus.latents.encoding import Encoder
+from trnconv.corpus.shards.completion import close, open_shards
+from trnconv.corpus.shards.plan import Segment
+from trnconv.corpus.shards.shard import shard_name
+from trnconv.corpus.storage.needs import needed_for
+from trnconv.corpus.videos.decoder import DecodedVideo, Decoder
+from trnconv.corpus.videos.video_reader import BadVideoError, VideoRequest
 from trnconv.errors import TrnconvError
 from trnconv.records import from_json, to_json
 

@@ -12,16 +12,16 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from threading import Lock
 
-from trnconv.corpus.clip_latents import ClipLatents, dead_of
-from trnconv.corpus.clips import Clip
-from trnconv.corpus.completion import record_name
-from trnconv.corpus.job import Job
-from trnconv.corpus.leases import MOST_ATTEMPTS, Lease, claim
-from trnconv.corpus.metrics import ShardMetrics, shared, worker_name
-from trnconv.corpus.plan import Segment, read_segment
-from trnconv.corpus.shard_outcome import ShardOutcome, spool_errors
-from trnconv.corpus.shards import Shard
-from trnconv.corpus.unread import Unread
+from trnconv.corpus.jobs.job import Job
+from trnconv.corpus.jobs.metrics import ShardMetrics, shared, worker_name
+from trnconv.corpus.latents.clip_latents import ClipLatents, dead_of
+from trnconv.corpus.latents.shard_outcome import ShardOutcome, spool_errors
+from trnconv.corpus.shards.completion import record_name
+from trnconv.corpus.shards.plan import Segment, read_segment
+from trnconv.corpus.shards.shard import Shard
+from trnconv.corpus.storage.leases import MOST_ATTEMPTS, Lease, claim
+from trnconv.corpus.videos.clips import Clip
+from trnconv.corpus.videos.unread import Unread
 from trnconv.errors import TrnconvError
 
 

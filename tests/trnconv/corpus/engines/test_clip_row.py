@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from trnconv.corpus import Picture
-from trnconv.corpus.decoder import DecodedVideo
 from trnconv.corpus.engines.clip_row import ClipRow
-from trnconv.corpus.video_reader import BadVideoError, Window
+from trnconv.corpus.videos.decoder import DecodedVideo
+from trnconv.corpus.videos.video_reader import BadVideoError, Window
 
 pytestmark = pytest.mark.ray
 

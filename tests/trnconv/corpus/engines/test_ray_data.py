@@ -19,9 +19,9 @@ import pytest
 
 from corpus_videos import spoil, write_corpus
 from processes import descendants, kill, listeners, parents, wait_until
-from trnconv.corpus.clips import clip_of
 from trnconv.corpus.engines import ray_data
-from trnconv.corpus.manifest import read_rows
+from trnconv.corpus.shards.manifest import read_rows
+from trnconv.corpus.videos.clips import clip_of
 from trnconv.errors import TrnconvError
 from yardstick import limit_s
 
@@ -117,9 +117,9 @@ def plain_loop(corpus, clips):
     import torch
 
     from trnconv.corpus import Buckets, EncoderSettings, Picture
-    from trnconv.corpus.decoder import Decoder
-    from trnconv.corpus.encoding import Encoder
-    from trnconv.corpus.video_reader import VideoRequest
+    from trnconv.corpus.latents.encoding import Encoder
+    from trnconv.corpus.videos.decoder import Decoder
+    from trnconv.corpus.videos.video_reader import VideoRequest
 
     sound = [str(path) for path in sorted(corpus.iterdir()) if path not in spoilt(corpus)]
     buckets = Buckets((Picture(64, 64),), (9, 17))
@@ -315,7 +315,7 @@ SLOW = """
 import time
 from pathlib import Path
 from trnconv.cli import main
-from trnconv.corpus.clip_latents import ClipLatents
+from trnconv.corpus.latents.clip_latents import ClipLatents
 from trnconv.corpus.engines import ray_data
 
 def decoded_clips(rows, job, keepers):

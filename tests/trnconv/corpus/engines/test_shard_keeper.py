@@ -7,13 +7,13 @@ from itertools import permutations
 import pytest
 
 from trnconv.corpus import Buckets, EncoderSettings, Job, Picture
-from trnconv.corpus.clip_latents import ClipLatents
-from trnconv.corpus.clips import clip_of
 from trnconv.corpus.engines.shard_keeper import ShardKeeper
-from trnconv.corpus.metrics import ShardMetrics
-from trnconv.corpus.plan import extend, read_plan
-from trnconv.corpus.records import ShardRecord
-from trnconv.corpus.video_reader import Window
+from trnconv.corpus.jobs.metrics import ShardMetrics
+from trnconv.corpus.latents.clip_latents import ClipLatents
+from trnconv.corpus.shards.plan import extend, read_plan
+from trnconv.corpus.shards.records import ShardRecord
+from trnconv.corpus.videos.clips import clip_of
+from trnconv.corpus.videos.video_reader import Window
 from trnconv.errors import TrnconvError
 
 pytestmark = pytest.mark.ray
@@ -177,7 +177,7 @@ def test_a_commit_that_fails_is_said_and_leaves_no_record(job, tmp_path, monkeyp
     def full(spool):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("trnconv.corpus.spool.Spool.put", full)
+    monkeypatch.setattr("trnconv.corpus.latents.spool.Spool.put", full)
     done(keeper, [clip.id for clip in clips])
     with pytest.raises(TrnconvError, match="No space left on device"):
         keeper.settle()

@@ -1,0 +1,1 @@
+"""Sequences of batches of latents for ranks and their DataLoaders."""

@@ -1,0 +1,1 @@
+"""How many machines a corpus needs, and of which kind."""

@@ -1,0 +1,1 @@
+"""From the frames of clips to the latents of a shard, and their files."""
