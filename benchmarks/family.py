@@ -289,12 +289,20 @@ def table(findings: Sequence[Finding]) -> str:
     return aligned(columns, [_row(finding) for finding in findings])
 
 
-def _row(one: Finding) -> list[str]:
+def _row(finding: Finding) -> list[str]:
     bar, met = "-", "-"
-    if one.limit is not None:
-        bar = f"{'>=' if one.at_least else '<='} {one.limit:.2f}"
-        met = "met" if one.met else "missed"
-    return [one.name, one.machine, f"{one.figure:.2f}", one.unit, bar, met, one.remark]
+    if finding.limit is not None:
+        bar = f"{'>=' if finding.at_least else '<='} {finding.limit:.2f}"
+        met = "met" if finding.met else "missed"
+    return [
+        finding.name,
+        finding.machine,
+        f"{finding.figure:.2f}",
+        finding.unit,
+        bar,
+        met,
+        finding.remark,
+    ]
 
 
 def last_line(findings: Sequence[Finding]) -> str:

@@ -111,7 +111,7 @@ def best_timed(shape: ConvShape, transform: str, machine: Machine = TRN2) -> Pri
         families = [family_of(PAIRED[transform], 1, pairs=True)]
     found = [search(form_named("minimal"), question, family)[:1] for family in families]
     return min(
-        (best for few in found for best in few), key=lambda one: time_plan(one.plan).makespan_ns
+        (best for few in found for best in few), key=lambda plan: time_plan(plan.plan).makespan_ns
     )
 
 
@@ -146,26 +146,26 @@ def layer_table(layers: Sequence[Layer]) -> str:
     return aligned(columns, [_layer_row(layer) for layer in layers])
 
 
-def _layer_row(one: Layer) -> list[str]:
-    met = "-" if one.bar_us is None else "met" if met_bar(one) else "missed"
+def _layer_row(layer: Layer) -> list[str]:
+    met = "-" if layer.bar_us is None else "met" if met_bar(layer) else "missed"
     return [
-        one.key,
-        one.plan.whole.name,
-        microseconds(one.default_ns),
-        "-" if one.bar_us is None else f"{one.bar_us:.0f}",
+        layer.key,
+        layer.plan.whole.name,
+        microseconds(layer.default_ns),
+        "-" if layer.bar_us is None else f"{layer.bar_us:.0f}",
         met,
-        percent(one.shift(Reading.optimistic)),
-        percent(one.shift(Reading.pessimistic)),
-        percent(one.estimate_ns / one.default_ns - 1),
-        f"{one.hbm_bytes / 1e6:.0f}",
-        f"{one.instructions}",
-        one.plan.in_words(),
+        percent(layer.shift(Reading.optimistic)),
+        percent(layer.shift(Reading.pessimistic)),
+        percent(layer.estimate_ns / layer.default_ns - 1),
+        f"{layer.hbm_bytes / 1e6:.0f}",
+        f"{layer.instructions}",
+        layer.plan.in_words(),
     ]
 
 
-def met_bar(one: Layer) -> bool:
+def met_bar(layer: Layer) -> bool:
     """Whether a layer is within its bar."""
-    return one.bar_us is not None and one.default_ns <= 1000 * one.bar_us
+    return layer.bar_us is not None and layer.default_ns <= 1000 * layer.bar_us
 
 
 def workarounds(layers: Sequence[Layer]) -> str:
@@ -176,23 +176,23 @@ def workarounds(layers: Sequence[Layer]) -> str:
     return aligned(columns, [_workaround_row(layer) for layer in layers])
 
 
-def _workaround_row(one: Layer) -> list[str]:
+def _workaround_row(layer: Layer) -> list[str]:
     timing = TRN2.timing
     slow_pairs = replace(TRN2, timing=replace(timing, vector_pair_16bit_free=False))
     slow_copies = replace(TRN2, timing=replace(timing, vector_wide_16bit=False))
     whole = "-"
-    if one.plan.m == 2:
-        found = _whole_sums(one.plan)
+    if layer.plan.m == 2:
+        found = _whole_sums(layer.plan)
         whole = microseconds(time_plan(found).makespan_ns) if found else "no plan"
     return [
-        one.key,
-        one.plan.whole.name,
-        microseconds(one.default_ns),
-        microseconds(time_plan(one.plan, machine=slow_pairs).makespan_ns),
-        microseconds(time_plan(one.plan, machine=slow_copies).makespan_ns),
+        layer.key,
+        layer.plan.whole.name,
+        microseconds(layer.default_ns),
+        microseconds(time_plan(layer.plan, machine=slow_pairs).makespan_ns),
+        microseconds(time_plan(layer.plan, machine=slow_copies).makespan_ns),
         whole,
         microseconds(
-            time_plan(one.plan, machine=with_workarounds(TRN2, "column-tiles")).makespan_ns
+            time_plan(layer.plan, machine=with_workarounds(TRN2, "column-tiles")).makespan_ns
         ),
     ]
 

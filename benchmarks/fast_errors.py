@@ -153,15 +153,15 @@ def error_table(errors: Sequence[Errors]) -> str:
     return aligned(columns, rows)
 
 
-def has_bar(one: Errors) -> bool:
+def has_bar(errors: Errors) -> bool:
     """Whether an algorithm promises errors: phases are what the others are compared with."""
-    return one.transform in RMS_BARS
+    return errors.transform in RMS_BARS
 
 
-def errors_met(one: Errors) -> bool:
+def errors_met(errors: Errors) -> bool:
     """Whether both errors are within their bars."""
-    largest = LARGEST_BARS.get(one.transform, inf)
-    return one.rms <= RMS_BARS[one.transform] and one.largest <= largest
+    largest = LARGEST_BARS.get(errors.transform, inf)
+    return errors.rms <= RMS_BARS[errors.transform] and errors.largest <= largest
 
 
 def all_errors() -> list[Errors]:

@@ -60,11 +60,13 @@ def compare(turns: int) -> int:
     return int(simulated > LIMIT * theirs)
 
 
-def in_turns(one: Callable[[], Any], other: Callable[[], Any], turns: int) -> tuple[float, float]:
+def in_turns(
+    first_call: Callable[[], Any], second_call: Callable[[], Any], turns: int
+) -> tuple[float, float]:
     """The least seconds of each; the first run of both is not counted, it fills caches."""
-    one()
-    other()
-    times = [(seconds(one), seconds(other)) for _ in range(turns)]
+    first_call()
+    second_call()
+    times = [(seconds(first_call), seconds(second_call)) for _ in range(turns)]
     return min(first for first, _ in times), min(second for _, second in times)
 
 

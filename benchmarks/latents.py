@@ -51,7 +51,7 @@ def floors(entry: ModelEntry) -> dict[str, float]:
 
     from trnconv.pytorch import model_builder  # noqa: PLC0415 (torch)
 
-    size = min(entry.sizes, key=lambda one: one.frames * one.height * one.width)
+    size = min(entry.sizes, key=lambda known: known.frames * known.height * known.width)
     video = model_builder.example_video(entry, size)
 
     def latents(dtype: Any) -> Any:

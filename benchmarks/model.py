@@ -83,7 +83,7 @@ def price(shape: ConvShape, machine: Machine, budget: int) -> Cost:
     return Cost(
         ours_ns=sum(cost.ours_ns for cost in every),
         baseline_ns=scatter_ns(shape, machine, Reading.default),
-        bound=max(every, key=lambda one: one.ours_ns).bound,
+        bound=max(every, key=lambda cost: cost.ours_ns).bound,
         instructions=sum(cost.instructions for cost in every),
         rolled=any(cost.rolled for cost in every),
         executed_macs=sum(cost.executed_macs for cost in every),

@@ -102,7 +102,7 @@ def forget() -> None:
 
 def slowest(outcomes: Sequence[Timed]) -> str:
     """Those that took longest, those first."""
-    ranked = sorted(outcomes, key=lambda one: one.seconds, reverse=True)[:_SLOWEST]
+    ranked = sorted(outcomes, key=lambda outcome: outcome.seconds, reverse=True)[:_SLOWEST]
     columns = [Column("CPU\nseconds"), Column("planned", "<")]
     return aligned(columns, [[f"{outcome.seconds:.2f}", outcome.name] for outcome in ranked])
 

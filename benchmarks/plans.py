@@ -151,7 +151,7 @@ def largest(outcomes: Sequence[Planned]) -> str:
     """The calls with the most instructions in one launch."""
     columns = [Column("instruc-\ntions"), Column("machine", "<"), Column("launches"), Column("ms")]
     columns += [Column("rolled", "<"), Column("problem", "<")]
-    ranked = sorted(outcomes, key=lambda one: one.instructions, reverse=True)
+    ranked = sorted(outcomes, key=lambda outcome: outcome.instructions, reverse=True)
     rows = [
         [
             f"{outcome.instructions}",

@@ -63,5 +63,5 @@ def shares_by_bound(plan: ModelPlan) -> tuple[tuple[str, float], ...]:
     for layer in plan.layers:
         spent[layer.price.bound] = spent.get(layer.price.bound, 0.0) + layer.ns
     whole = sum(spent.values())
-    ordered = sorted(spent.items(), key=lambda one: -one[1])
+    ordered = sorted(spent.items(), key=lambda item: -item[1])
     return tuple((bound, ns / whole) for bound, ns in ordered) if whole else ()

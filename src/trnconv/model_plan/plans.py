@@ -276,13 +276,13 @@ def _planned(trace: ModelTrace, size: Size, options: PlanOptions, known: Prices)
     )
 
 
-def _prices_of(alike: Alike, known: Prices, options: PlanOptions) -> list[Price]:
-    asked = [(_asking(known, works[0], options), calls) for works, calls in alike]
-    return price_graph(asked, options.graph)
+def _prices_of(calls_of_works: Alike, known: Prices, options: PlanOptions) -> list[Price]:
+    priced_calls = [(_asking(known, works[0], options), calls) for works, calls in calls_of_works]
+    return price_graph(priced_calls, options.graph)
 
 
-def _graph_plan(graph: Graph[TracedConv], alike: Alike, prices: list[Price]) -> GraphPlan:
-    called = ((price, calls) for price, (_, calls) in zip(prices, alike, strict=True))
+def _graph_plan(graph: Graph[TracedConv], calls_of_works: Alike, prices: list[Price]) -> GraphPlan:
+    called = ((price, calls) for price, (_, calls) in zip(prices, calls_of_works, strict=True))
     return GraphPlan(graph.name, graph.launches, tuple(called))
 
 

@@ -80,7 +80,7 @@ class Bands:
         return Bands(tuple(bound // divisor for bound in self.bounds))
 
 
-def meeting(one: Interval, other: Interval) -> Interval:
+def meeting(first: Interval, second: Interval) -> Interval:
     """Where two intervals meet; empty (start == stop) where they do not."""
-    start, stop = max(one[0], other[0]), min(one[1], other[1])
+    start, stop = max(first[0], second[0]), min(first[1], second[1])
     return start, max(start, stop)

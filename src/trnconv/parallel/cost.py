@@ -129,7 +129,7 @@ def rank_on_meta(part: Part, instance: LinkedCore) -> tuple[MetaRun, BandedModel
             for axis, count in zip(cut.axes, cut.counts, strict=True)
         )
     )
-    rank = max(range(grid.ranks), key=lambda one: _work_of(grid, one))
+    rank = max(range(grid.ranks), key=lambda place: _work_of(grid, place))
     rewrites = rewrites_on(instance.machine)
     with torch.no_grad(), patched(model, rewrites=rewrites) as report:
         comm = MetaComm(None, rank, grid.ranks, part.exchange, 0.0, None)

@@ -74,10 +74,10 @@ def _note_copy(spread: BandedModel, source: LazyVideo | None, copy: Tensor) -> N
         spread.halos.copied(frames_of(run), (run.start, run.stop), made.runs[0].base)
 
 
-def spread_of(around: PatchContext) -> BandedModel:
+def spread_of(context: PatchContext) -> BandedModel:
     """What `shard_` put there."""
-    assert isinstance(around.spread, BandedModel)
-    return around.spread
+    assert isinstance(context.spread, BandedModel)
+    return context.spread
 
 
 def banded_forward(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:

@@ -68,9 +68,9 @@ class BandGrid:
         return tuple(max(bands.sizes()) for bands in self.bands)
 
 
-def common(one: Region, other: Region) -> Region:
+def common(first: Region, second: Region) -> Region:
     """Where two regions meet."""
-    return tuple(meeting(*both) for both in zip(one, other, strict=True))
+    return tuple(meeting(*both) for both in zip(first, second, strict=True))
 
 
 def sizes_of(region: Region) -> tuple[int, ...]:

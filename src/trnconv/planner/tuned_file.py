@@ -127,10 +127,10 @@ def written(machine: str, winners: Iterable[TunedPlan], before: TunedFile | None
     )
 
 
-def _entry(one: TunedPlan) -> dict[str, Any]:
-    plan = {"form": one.plan.form, **to_json(one.plan, but=("problem", "shape"))}
-    times = {"planned_ns": round(one.planned_ns, 1), "scheduled_ns": round(one.scheduled_ns, 1)}
-    return {"plan": plan, "tried": one.tried, **times}
+def _entry(tuned: TunedPlan) -> dict[str, Any]:
+    plan = {"form": tuned.plan.form, **to_json(tuned.plan, but=("problem", "shape"))}
+    times = {"planned_ns": round(tuned.planned_ns, 1), "scheduled_ns": round(tuned.scheduled_ns, 1)}
+    return {"plan": plan, "tried": tuned.tried, **times}
 
 
 def _block(key: str, entry: dict[str, Any]) -> str:

@@ -118,16 +118,16 @@ def make_report(given: ReportInputs, asked: ReportOptions) -> Report:
     )
 
 
-def _scheduled(one: Convolution) -> TimedLayer:
+def _scheduled(convolution: Convolution) -> TimedLayer:
     """With the plans that were priced.
 
     Of several launches a price has the plans of the longest only: all are planned again, with the
     length of its program as the budget.
     """
-    if one.price.launches == 1:
-        return time_taken(one.question, one.price.plans)
-    budget = one.price.plan.cost.instructions
-    return time_layer(replace(one.question, budget=budget), cores=one.cores)
+    if convolution.price.launches == 1:
+        return time_taken(convolution.question, convolution.price.plans)
+    budget = convolution.price.plan.cost.instructions
+    return time_layer(replace(convolution.question, budget=budget), cores=convolution.cores)
 
 
 def _origin(asked: ReportOptions) -> Origin:

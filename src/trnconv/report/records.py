@@ -46,7 +46,7 @@ class Convolution:
 
 def by_time(convolutions: Sequence[Convolution]) -> list[Convolution]:
     """Those that take the most time first."""
-    return sorted(convolutions, key=lambda one: -one.total_ns)
+    return sorted(convolutions, key=lambda convolution: -convolution.total_ns)
 
 
 def layer_rows(ordered: Sequence[Convolution], baseline: BaselineOf) -> tuple[LayerRow, ...]:
@@ -57,34 +57,34 @@ def layer_rows(ordered: Sequence[Convolution], baseline: BaselineOf) -> tuple[La
     )
 
 
-def _row(number: int, one: Convolution, whole_ns: float, baseline: BaselineOf) -> LayerRow:
-    shape, price = one.question.shape, one.price
-    macs = one.macs
+def _row(number: int, convolution: Convolution, whole_ns: float, baseline: BaselineOf) -> LayerRow:
+    shape, price = convolution.question.shape, convolution.price
+    macs = convolution.macs
     return LayerRow(
         number=number,
-        modules=one.modules,
+        modules=convolution.modules,
         c_in=shape.c_in,
         c_out=shape.c_out,
         kernel=shape.kernel,
         stride=shape.stride,
         size=shape.size,
         out=shape.out_sizes(),
-        calls=one.calls,
+        calls=convolution.calls,
         ns=price.ns,
-        total_ns=one.total_ns,
-        share=one.total_ns / whole_ns,
+        total_ns=convolution.total_ns,
+        share=convolution.total_ns / whole_ns,
         algorithm=price.plan.plan.family,
         bound=price.bound,
         multiply_adds=macs,
         hbm_bytes=price.hbm_bytes,
         flop_per_byte=2 * macs / price.hbm_bytes,
         tflops=2 * macs / price.ns / 1e3,
-        of_peak=macs / price.ns / (one.cores * macs_per_ns(one.question.machine)),
+        of_peak=macs / price.ns / (convolution.cores * macs_per_ns(convolution.question.machine)),
         instructions=price.instructions,
-        total_instructions=one.calls * price.instructions,
+        total_instructions=convolution.calls * price.instructions,
         launches=price.launches,
         sbuf_bytes_per_partition=price.plan.cost.sbuf_bytes,
-        baseline_ns=None if one.asked is None else baseline(one.asked),
+        baseline_ns=None if convolution.asked is None else baseline(convolution.asked),
     )
 
 
@@ -140,12 +140,12 @@ def totals_of(
             None if baseline_seconds is None else baseline_seconds + besides.as_is_seconds
         ),
         calls=sum(convolution.calls for convolution in convolutions),
-        launches=summed(lambda one: one.price.launches),
-        multiply_adds=summed(lambda one: one.macs),
-        executed_multiply_adds=summed(lambda one: one.price.executed_macs),
-        hbm_bytes=summed(lambda one: one.price.hbm_bytes),
+        launches=summed(lambda convolution: convolution.price.launches),
+        multiply_adds=summed(lambda convolution: convolution.macs),
+        executed_multiply_adds=summed(lambda convolution: convolution.price.executed_macs),
+        hbm_bytes=summed(lambda convolution: convolution.price.hbm_bytes),
         copied_bytes=besides.copied_bytes,
-        static_instructions=summed(lambda one: one.price.instructions),
+        static_instructions=summed(lambda convolution: convolution.price.instructions),
     )
 
 

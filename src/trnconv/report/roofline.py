@@ -148,8 +148,8 @@ class _Roofline:
         rate = f"DMA, {machine.hbm_gb_per_s:.0f} GB/s"
         yield tag("text", rate, x=x - 10, y=y - 4, **style)
 
-    def _place(self, one: LayerRow) -> tuple[float, float]:
-        return self.x.px(one.flop_per_byte), self.y.px(one.tflops)
+    def _place(self, layer: LayerRow) -> tuple[float, float]:
+        return self.x.px(layer.flop_per_byte), self.y.px(layer.tflops)
 
     def _dots(self) -> Iterator[str]:
         for layer in self.layers:  # the largest first, so that small ones lie on top
@@ -187,16 +187,16 @@ class _Roofline:
                 yield from self._number_beside(layer, taken)
         yield from self._list(chosen)
 
-    def _number_beside(self, one: LayerRow, taken: list[PixelBox]) -> Iterator[str]:
-        x, y = self._place(one)
-        reach = _radius(one) + 8
+    def _number_beside(self, layer: LayerRow, occupied: list[PixelBox]) -> Iterator[str]:
+        x, y = self._place(layer)
+        reach = _radius(layer) + 8
         for right, down in ((0, -1), (1, 0), (-1, 0), (0, 1), (1, -1), (-1, -1)):
             at_x, at_y = x + right * reach, y + down * reach
             box = PixelBox(at_x - 6, at_y - 6, at_x + 6, at_y + 6)
-            if not any(overlap(box, other) for other in taken):
-                taken.append(box)
+            if not any(overlap(box, other) for other in occupied):
+                occupied.append(box)
                 about = {"x": at_x, "y": at_y + 4, "text_anchor": "middle"}
-                yield tag("text", str(one.number), **about, class_="tick halo")
+                yield tag("text", str(layer.number), **about, class_="tick halo")
                 return
 
     def _list(self, chosen: list[LayerRow]) -> Iterator[str]:
@@ -214,8 +214,8 @@ class _Roofline:
             yield tag("text", percent(layer.share), x=share, y=y, class_="label", text_anchor="end")
 
 
-def _radius(one: LayerRow) -> float:
-    return max(_LEAST_PX, _LARGEST_PX * sqrt(one.share))
+def _radius(layer: LayerRow) -> float:
+    return max(_LEAST_PX, _LARGEST_PX * sqrt(layer.share))
 
 
 def bound_class(bound: str) -> str:
@@ -223,7 +223,7 @@ def bound_class(bound: str) -> str:
     return bound if bound in ("tensor", "dma", "vector") else "other"
 
 
-def overlap(one: PixelBox, two: PixelBox) -> bool:
+def overlap(first: PixelBox, second: PixelBox) -> bool:
     """Whether two boxes have a point in common."""
-    apart_x = one.right < two.left or two.right < one.left
-    return not (apart_x or one.bottom < two.top or two.bottom < one.top)
+    apart_x = first.right < second.left or second.right < first.left
+    return not (apart_x or first.bottom < second.top or second.bottom < first.top)

@@ -78,7 +78,7 @@ class TimedLayer:
     @property
     def longest(self) -> TimedLaunch:
         """The launch to look at."""
-        return max(self.launches, key=lambda one: one.ns(next(iter(one.cores))))
+        return max(self.launches, key=lambda launch: launch.ns(next(iter(launch.cores))))
 
     def ns(self, reading: Reading = Reading.default) -> float:
         """Until the last core of every launch ends, launches themselves not counted."""

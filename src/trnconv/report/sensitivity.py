@@ -53,7 +53,7 @@ def largest_first(found: Sequence[Effect]) -> tuple[tuple[Effect, ...], tuple[st
     """Those that change the time, and the names of the others."""
     seen = [effect for effect in found if _size(effect) >= _NOTHING]
     names = tuple(effect.name for effect in found if _size(effect) < _NOTHING)
-    return tuple(sorted(seen, key=lambda one: -_size(one))), names
+    return tuple(sorted(seen, key=lambda effect: -_size(effect))), names
 
 
 def _size(effect: Effect) -> float:

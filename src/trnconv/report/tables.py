@@ -280,14 +280,14 @@ def effect_table(effects: Sequence[Effect], caption: str) -> str:
     return _table(caption, heads, rows)
 
 
-def _effect_row(one: Effect, most: float) -> str:
-    changes = (one.optimistic_change, one.pessimistic_change)
+def _effect_row(effect: Effect, most: float) -> str:
+    changes = (effect.optimistic_change, effect.pessimistic_change)
     bars = [_side(value, most) for value in changes if value]
     written = " \u2026 ".join(change(value) for value in changes)
-    values = (one.optimistic, one.default, one.pessimistic)
+    values = (effect.optimistic, effect.default, effect.pessimistic)
     return tag(
         "tr",
-        tag("th", tag("code", words(one.name)), scope="row", class_="words"),
+        tag("th", tag("code", words(effect.name)), scope="row", class_="words"),
         *(tag("td", f"{value:,g}") for value in values),
         tag("td", tag("span", *bars), class_="effect"),
         tag("td", words(written)),

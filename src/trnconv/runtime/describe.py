@@ -45,7 +45,7 @@ def explained(question: Question, cores: int | None = None) -> tuple[str, str]:
     if len(parts) == 1:
         return parts[0][1].words
     times = {launch.shape: explanation.ns for launch, explanation in parts}
-    longest = max((explanation for _, explanation in parts), key=lambda one: one.ns)
+    longest = max((explanation for _, explanation in parts), key=lambda launch: launch.ns)
     counts = Counter(launch.shape for launch, _ in parts)
     lines = [_line(shape, counts[shape], ns) for shape, ns in times.items()]
     total = sum(explanation.ns for _, explanation in parts)

@@ -122,11 +122,11 @@ def _images(name: str, x: Array, rank: int) -> Array:
     return x.reshape(_whole(name, x.shape, rank))
 
 
-def _of_none(one: Shape, x: Array, bias: Array | None) -> Array:
+def _of_none(image: Shape, x: Array, bias: Array | None) -> Array:
     """The output for no images, in the sizes of the output for one."""
     if bias is not None:
-        require_shape("bias", bias, (one.c_out,))
-    return np.empty((0, one.c_out, *one.out_sizes()[5 - x.ndim :]), x.dtype)
+        require_shape("bias", bias, (image.c_out,))
+    return np.empty((0, image.c_out, *image.out_sizes()[5 - x.ndim :]), x.dtype)
 
 
 def explain(

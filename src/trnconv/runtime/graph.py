@@ -222,7 +222,7 @@ def _filled(
         ]
         if not faster:
             break
-        _, at, price, (instructions, regions) = max(faster, key=lambda one: one[0])
+        _, at, price, (instructions, regions) = max(faster, key=lambda step: step[0])
         mix[at] = price
     return mix
 

@@ -50,7 +50,7 @@ class Tuning:
     @property
     def winner(self) -> Timed:
         """The fastest; of equal ones the earlier."""
-        return min(self.timed, key=lambda one: one.ns)
+        return min(self.timed, key=lambda candidate: candidate.ns)
 
     @property
     def tuned(self) -> TunedPlan:

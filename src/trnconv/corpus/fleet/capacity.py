@@ -194,7 +194,7 @@ def _flows(
             supply=network,
         ),
     )
-    return tuple(sorted(flows, key=lambda one: -one.instances))
+    return tuple(sorted(flows, key=lambda flow: -flow.instances))
 
 
 def _memory(clip: ModelledClip, instance: Instance, assumed: Assumptions) -> tuple[Resource, ...]:
@@ -218,7 +218,7 @@ def _memory(clip: ModelledClip, instance: Instance, assumed: Assumptions) -> tup
             scales=False,
         ),
     )
-    return tuple(sorted(held, key=lambda one: -one.instances))
+    return tuple(sorted(held, key=lambda resource: -resource.instances))
 
 
 def _pixels(size: Size) -> int:

@@ -91,7 +91,7 @@ class ShardOutcome:
             weights_sha256=weights_sha256,
             files=tuple(files.values()),
             clips=tuple(replace(row, file=files[row.bucket].name) for row in in_order),
-            bad=tuple(sorted(self._bad.values(), key=lambda one: one.id)),
+            bad=tuple(sorted(self._bad.values(), key=lambda clip: clip.id)),
             versions=tuple(dict.fromkeys((*before, versions))),
         )
         self._folder.create(record_name(self._shard), record.to_json())

@@ -180,7 +180,7 @@ def _several(weights: set[str]) -> TrnconvError:
 
 def _rows(record: ShardRecord) -> Iterable[dict[str, Any]]:
     ended: list[EncodedWindow | BadClip] = [*record.clips, *record.bad]
-    for clip in sorted(ended, key=lambda one: (one.id, getattr(one, "window", 0))):
+    for clip in sorted(ended, key=lambda outcome: (outcome.id, getattr(outcome, "window", 0))):
         row = {**vars(clip), "shard": record.shard, "url": readable(clip.url)}
         note = read_json(row.pop("note").encode()) or {}
         caption = note.pop("caption", None)

@@ -80,9 +80,9 @@ def in_order(clips: Iterable[Clip]) -> tuple[Clip, ...]:
     return tuple(sorted(found.values()))
 
 
-def two_videos(name: str, one: str, other: str) -> TrnconvError:
+def two_videos(name: str, first: str, second: str) -> TrnconvError:
     """The refusal of an id that stands for two addresses."""
     return TrnconvError(
-        f"clip id {name} has two videos, {readable(one)} and {readable(other)}: ids are unique."
+        f"clip id {name} has two videos, {readable(first)} and {readable(second)}: ids are unique."
         " Rename one in the list."
     )
