@@ -102,7 +102,7 @@ def difference(statements: Sequence[Facts]) -> str:
 
     Where as many say one thing as another, the lowest rank is taken to be right.
     """
-    found: dict[str, str] = {}
+    differing: dict[str, str] = {}
     who: Counter[int] = Counter()
     for name in dict.fromkeys(name for facts in statements for name in facts):
         said = [facts.get(name, _ABSENT) for facts in statements]
@@ -112,12 +112,12 @@ def difference(statements: Sequence[Facts]) -> str:
         if others:
             who.update(others)
             there = ", ".join(f"{said[rank]} on rank {rank}" for rank in others[:_SHOWN])
-            found[name] = f"{name}: {there}, {usual} on rank {said.index(usual)}"
-    if not found:
+            differing[name] = f"{name}: {there}, {usual} on rank {said.index(usual)}"
+    if not differing:
         return ""
     ranks = " and ".join(f"rank {rank}" for rank in sorted(who))
-    more = len(found) - _SHOWN
-    listed = "; ".join(list(found.values())[:_SHOWN])
+    more = len(differing) - _SHOWN
+    listed = "; ".join(list(differing.values())[:_SHOWN])
     beyond = f"; and {more} more" if more > 0 else ""
     return f"{ranks} of {len(statements)} differs in {listed}{beyond}"
 
@@ -151,8 +151,8 @@ class Agreement:
             return
         self._before[occasion] = facts
         said = [json.loads(text) for text in self._all(occasion, number)]
-        if found := difference(said):
-            text = f"ranks disagree on {occasion}: {found}"
+        if differing := difference(said):
+            text = f"ranks disagree on {occasion}: {differing}"
             self._watch.give_up(text)
             raise _ranks_differ(text)
 

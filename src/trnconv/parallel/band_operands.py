@@ -56,11 +56,11 @@ def read_as(
 ) -> ConvOperands:
     """Other pieces, with padding at true borders only."""
     pads, modes, skip = list(operands.pads), list(operands.modes), operands.skip
-    for axis, own in zip(axes, fields, strict=True):
-        pads[axis] = (own.before, own.after)
-        if own.before <= 0 and own.after <= 0:
+    for axis, field in zip(axes, fields, strict=True):
+        pads[axis] = (field.before, field.after)
+        if field.before <= 0 and field.after <= 0:
             modes[axis] = ZEROS
-        skip = with_axis(skip, axis, own.skip)
+        skip = with_axis(skip, axis, field.skip)
     return replace(
         operands,
         pieces=pieces,
@@ -74,7 +74,7 @@ def ordered(
     rows: torch.Tensor, axes: Sequence[int], fields: Sequence[ReceptiveField]
 ) -> torch.Tensor:
     """What was read, with mirrored rows where they are wanted."""
-    for axis, own in zip(axes, fields, strict=True):
-        if own.order:
-            rows = rows.index_select(2 + axis, torch.tensor(own.order, device=rows.device))
+    for axis, field in zip(axes, fields, strict=True):
+        if field.order:
+            rows = rows.index_select(2 + axis, torch.tensor(field.order, device=rows.device))
     return rows

@@ -79,11 +79,11 @@ class BandedModel:
 
     def grid_of_whole(self, shape: Sequence[int]) -> BandGrid | None:
         """How a whole tensor is cut; None if there was none of its size."""
-        found = []
+        cut_bands = []
         for level, dim in zip(self.levels, self.cut.dims(len(shape)), strict=True):
             fitting = [bands for bands in level.known if bands.total == shape[dim]]
-            found += fitting[:1]
-        return BandGrid(tuple(found)) if len(found) == len(self.levels) else None
+            cut_bands += fitting[:1]
+        return BandGrid(tuple(cut_bands)) if len(cut_bands) == len(self.levels) else None
 
     def enter(self) -> None:
         """The model is called: its first convolution says with what."""
@@ -138,7 +138,7 @@ class BandedModel:
         grid, axes = self._grid(operands), self.cut.axes
         result = []
         for fields in dict.fromkeys(receptive_fields(grid, self._slidings(operands, window))):
-            sizes = sized(operands, axes, [own.count for own in fields])
+            sizes = sized(operands, axes, [field.count for field in fields])
             result.append(read_as(operands, axes, sizes, fields))
         return result
 
@@ -158,19 +158,19 @@ class BandedModel:
         for level, bands, sliding in zip(self.levels, grid.bands, slidings, strict=True):
             level.add(out_bands(bands, sliding))
         every = receptive_fields(grid, slidings)
-        own = every[self.comm.rank]
+        own_fields = every[self.comm.rank]
         wanted = tuple(tuple(reads.rows for reads in fields) for fields in every)
         mirrored = any(reads.order for fields in every for reads in fields)
         if not mirrored and all(region == grid.of(rank) for rank, region in enumerate(wanted)):
-            return read_as(operands, self.cut.axes, operands.pieces, own)
+            return read_as(operands, self.cut.axes, operands.pieces, own_fields)
         pieces = self._surrounded(operands.pieces, grid, wanted)
         layer = BandLayer(operands, window, filters, around)
         halves = Halves.of(layer, self.cut, grid, slidings, self.comm.rank)
         region = wanted[self.comm.rank]
         if halves is not None and (later := self._later(halves, pieces, region)) is not None:
             return replace(operands, later=later)
-        joined = self._joined(operands.pieces, pieces, region, own)
-        return read_as(operands, self.cut.axes, joined, own)
+        joined = self._joined(operands.pieces, pieces, region, own_fields)
+        return read_as(operands, self.cut.axes, joined, own_fields)
 
     def require_movable(self, video: LazyVideo) -> None:
         """Refuse padding of bands that no convolution takes over."""
@@ -236,14 +236,14 @@ class BandedModel:
         runs: tuple[FrameRun, ...],
         pieces: tuple[HaloPiece, ...],
         region: Region,
-        own: tuple[ReceptiveField, ...],
+        fields: tuple[ReceptiveField, ...],
     ) -> tuple[FrameRun, ...]:
         """Runs of bands side by side with their halos."""
         made: dict[int, FrameRun] = {}
         for piece in pieces:
             near = piece.near
             if id(near) not in made:
-                made[id(near)] = run_of(ordered(near.rows(region), self.cut.axes, own))
+                made[id(near)] = run_of(ordered(near.rows(region), self.cut.axes, fields))
                 if moved := near.copied_bytes(region):
                     self.book.moved("halo", moved)
         return tuple(

@@ -42,12 +42,12 @@ def boundaries(bands: Bands, sliding: Sliding, rank: int) -> tuple[Boundary, ...
     if front + back >= count:
         return None
     edges = [(0, front), (count - back, back)]
-    found = tuple(
+    edge_outputs = tuple(
         Boundary(at, size, field_of((first + at, first + at + size), sliding, bands.total))
         for at, size in edges
         if size > 0
     )
-    return None if any(boundary.field.order for boundary in found) else found
+    return None if any(boundary.field.order for boundary in edge_outputs) else edge_outputs
 
 
 def by_window(some: tuple[Boundary, ...]) -> tuple[tuple[Boundary, ...], ...]:

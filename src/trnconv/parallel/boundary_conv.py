@@ -38,12 +38,12 @@ class BoundaryLaunch:
 
     at: int  # of the axis, among those that are cut
     boundaries: tuple[Boundary, ...]
-    own: tuple[ReceptiveField, ...]  # of the band, along each axis that is cut
+    band_fields: tuple[ReceptiveField, ...]  # of the band, along each axis that is cut
     spec: ConvSpec  # without policy and end
 
     def fields(self, boundary: Boundary) -> tuple[ReceptiveField, ...]:
         """What a boundary reads: as the band does, but along its own axis."""
-        return (*self.own[: self.at], boundary.field, *self.own[self.at + 1 :])
+        return (*self.band_fields[: self.at], boundary.field, *self.band_fields[self.at + 1 :])
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class BoundaryConv:
 
     def complete(
         self,
-        asked: DeferredConv,
+        conv: DeferredConv,
         outputs: tuple[Tensor, ...],
         outputs_of: Callable[[Tensor], tuple[Tensor, ...]],
     ) -> None:
@@ -64,41 +64,41 @@ class BoundaryConv:
         for piece in self.pieces:
             piece.near.wait()
         for launch in self.launches:
-            made = outputs_of(self._convolved(asked, launch))
+            made = outputs_of(self._convolved(conv, launch))
             for boundaries, output in zip(made, outputs, strict=True):
                 self._put(launch, boundaries, output)
-                asked.book.moved("halo", 2 * boundaries.nbytes)
+                conv.book.moved("halo", 2 * boundaries.nbytes)
 
     def _put(self, launch: BoundaryLaunch, made: Tensor, output: Tensor) -> None:
         parts = made.chunk(len(launch.boundaries))
         for boundary, part in zip(launch.boundaries, parts, strict=True):
             output.narrow(self._dim(launch), boundary.first, boundary.count).copy_(part)
 
-    def _convolved(self, asked: DeferredConv, launch: BoundaryLaunch) -> Tensor:
+    def _convolved(self, conv: DeferredConv, launch: BoundaryLaunch) -> Tensor:
         pieces = tuple(
             torch.cat(
                 [self._read(piece, launch.fields(boundary)) for boundary in launch.boundaries]
             )
             for piece in self.pieces
         )
-        asked.book.moved("halo", 2 * sum(piece.nbytes for piece in pieces))
-        own = asked.spec
+        conv.book.moved("halo", 2 * sum(piece.nbytes for piece in pieces))
+        spec = conv.spec
         boundaries = replace(
-            asked,
+            conv,
             pieces=pieces,
-            spec=replace(launch.spec, activation=own.activation, accuracy=own.accuracy),
-            residual=self._residual(asked, launch),
+            spec=replace(launch.spec, activation=spec.activation, accuracy=spec.accuracy),
+            residual=self._residual(conv, launch),
             counted=(),
             instead_of=None,
             later=None,
         )
         return boundaries.run()
 
-    def _residual(self, asked: DeferredConv, launch: BoundaryLaunch) -> Tensor | None:
-        if asked.residual is None:
+    def _residual(self, conv: DeferredConv, launch: BoundaryLaunch) -> Tensor | None:
+        if conv.residual is None:
             return None
         some = [
-            asked.residual.narrow(self._dim(launch), boundary.first, boundary.count)
+            conv.residual.narrow(self._dim(launch), boundary.first, boundary.count)
             for boundary in launch.boundaries
         ]
         return torch.cat(some)

@@ -36,13 +36,13 @@ _SLICE_S = 0.05  # between two looks at the watch while waiting
 _SETTLE_S = 1.0  # beyond the timeout, for the backend's own to come first
 
 
-def exchange_kind(group: Any, asked: str = "auto") -> ExchangeKind:
+def exchange_kind(group: Any, name: str = "auto") -> ExchangeKind:
     """How to exchange rows over a group: as asked, or by what its backend is known to offer."""
-    if asked != "auto":
+    if name != "auto":
         names = [exchange.value for exchange in ExchangeKind]
-        if asked not in names:
-            raise UnsupportedError(f"exchange={asked!r}: auto, {' or '.join(names)}.")
-        return ExchangeKind(asked)
+        if name not in names:
+            raise UnsupportedError(f"exchange={name!r}: auto, {' or '.join(names)}.")
+        return ExchangeKind(name)
     backend = str(dist.get_backend(group))
     probed = backend == _NEURON and POINT_TO_POINT in read_host().workarounds
     return ExchangeKind.permute if probed or backend in _POINT_TO_POINT else ExchangeKind.all_gather
@@ -88,29 +88,29 @@ class Comm:
     _waiter: _Waiter | None = None
     _under_way: list[Exchange] = field(default_factory=list)  # also those nobody waits for
 
-    def fetch(self, own: Tensor, dims: Dims, grid: BandGrid, wanted: Wanted) -> Tensor:
+    def fetch(self, local: Tensor, dims: Dims, grid: BandGrid, wanted: Wanted) -> Tensor:
         """Region `wanted[rank]` of a tensor of which this rank holds its part."""
-        parts = self.start(own, dims, grid, wanted).rows()
-        return joined_region({**parts, _corner(grid.of(self.rank)): own}, dims, wanted[self.rank])
+        parts = self.start(local, dims, grid, wanted).rows()
+        return joined_region({**parts, _corner(grid.of(self.rank)): local}, dims, wanted[self.rank])
 
-    def start(self, own: Tensor, dims: Dims, grid: BandGrid, wanted: Wanted) -> Exchange:
+    def start(self, local: Tensor, dims: Dims, grid: BandGrid, wanted: Wanted) -> Exchange:
         """Send what others want of this rank's part, and ask for what it wants of theirs.
 
-        Nothing is waited for, so `own` must not change before the rows of the exchange are there.
+        Nothing is waited for, so `local` must not change before the rows of the exchange are there.
         """
         if not any(edges(grid, wanted)):
             return Exchange(dict)
         positions = halo_area(grid, wanted, self.rank, self.exchange)
-        received = positions * (own.nbytes // area(grid.of(self.rank)))
+        received = positions * (local.nbytes // area(grid.of(self.rank)))
         self.traffic.note(self.module, TrafficKind.halo, received)
         begin = self._permuted if self.exchange is ExchangeKind.permute else self._from_all_edges
-        exchange = Exchange(begin(own, dims, grid, wanted), 1, received)
+        exchange = Exchange(begin(local, dims, grid, wanted), 1, received)
         self._under_way = [earlier for earlier in self._under_way if not earlier.is_there]
         self._under_way.append(exchange)
         return exchange
 
     def _permuted(
-        self, own: Tensor, dims: Dims, grid: BandGrid, wanted: Wanted
+        self, local: Tensor, dims: Dims, grid: BandGrid, wanted: Wanted
     ) -> Callable[[], Parts]:
         mine = grid.of(self.rank)
         messages, parts = [], {}
@@ -119,10 +119,10 @@ class Comm:
                 continue
             peer = dist.get_global_rank(self.group, other)
             if area(sent := common(mine, wanted[other])):
-                part = cut_out(own, dims, mine, sent).contiguous()
+                part = cut_out(local, dims, mine, sent).contiguous()
                 messages.append(dist.P2POp(dist.isend, _raw(part), peer, self.group))
             if area(got := common(grid.of(other), wanted[self.rank])):
-                parts[_corner(got)] = _sized_like(own, dims, sizes_of(got))
+                parts[_corner(got)] = _sized_like(local, dims, sizes_of(got))
                 raw = _raw(parts[_corner(got)])
                 messages.append(dist.P2POp(dist.irecv, raw, peer, self.group))
         works: list[Any] = []
@@ -138,16 +138,16 @@ class Comm:
         return arrived
 
     def _from_all_edges(
-        self, own: Tensor, dims: Dims, grid: BandGrid, wanted: Wanted
+        self, local: Tensor, dims: Dims, grid: BandGrid, wanted: Wanted
     ) -> Callable[[], Parts]:
         sent = edges(grid, wanted)
         held = grid.of(self.rank)
-        mine = [cut_out(own, dims, held, region).reshape(-1) for region in sent[self.rank]]
-        depth = own.numel() // area(held)  # elements of a position
+        mine = [cut_out(local, dims, held, region).reshape(-1) for region in sent[self.rank]]
+        depth = local.numel() // area(held)  # elements of a position
         longest = depth * max(sum(map(area, regions)) for regions in sent)
-        spare = own.new_zeros(longest - sum(part.numel() for part in mine))
+        spare = local.new_zeros(longest - sum(part.numel() for part in mine))
         gathering = self._all_gathered(torch.cat([*mine, spare]))
-        shape = own.shape
+        shape = local.shape
 
         def arrived() -> Parts:
             """What is wanted, without all the others that came."""
@@ -167,13 +167,13 @@ class Comm:
         return arrived
 
     def gather(
-        self, own: Tensor, dims: Dims, grid: BandGrid, kind: TrafficKind = TrafficKind.gather
+        self, local: Tensor, dims: Dims, grid: BandGrid, kind: TrafficKind = TrafficKind.gather
     ) -> Tensor:
         """The whole tensor, of which this rank holds its part."""
-        padded = own
-        if tuple(own.shape[dim] for dim in dims) != grid.largest:
-            padded = _sized_like(own, dims, grid.largest).zero_()
-            cut_out(padded, dims, grid.whole, _at_zero(grid.of(self.rank))).copy_(own)
+        padded = local
+        if tuple(local.shape[dim] for dim in dims) != grid.largest:
+            padded = _sized_like(local, dims, grid.largest).zero_()
+            cut_out(padded, dims, grid.whole, _at_zero(grid.of(self.rank))).copy_(local)
         self.traffic.note(self.module, kind, (self.ranks - 1) * padded.nbytes)
         parts: Parts = {}
         for other, got in enumerate(self._all_gathered(padded)()):
@@ -181,15 +181,15 @@ class Comm:
             parts[_corner(region)] = cut_out(got, dims, grid.whole, _at_zero(region))
         return joined_region(parts, dims, grid.whole).contiguous()
 
-    def stacked(self, own: Tensor) -> Tensor:
+    def stacked(self, local: Tensor) -> Tensor:
         """A small tensor of every rank, in the order of ranks."""
-        self.traffic.note(self.module, TrafficKind.statistics, (self.ranks - 1) * own.nbytes)
-        return torch.stack(self._all_gathered(own)())
+        self.traffic.note(self.module, TrafficKind.statistics, (self.ranks - 1) * local.nbytes)
+        return torch.stack(self._all_gathered(local)())
 
-    def each(self, own: Tensor) -> list[Tensor]:
+    def each(self, local: Tensor) -> list[Tensor]:
         """Results of every rank, equally large."""
-        self.traffic.note(self.module, TrafficKind.result, (self.ranks - 1) * own.nbytes)
-        return self._all_gathered(own)()
+        self.traffic.note(self.module, TrafficKind.result, (self.ranks - 1) * local.nbytes)
+        return self._all_gathered(local)()
 
     def close(self) -> None:
         """Stop to count as alive. All ranks together, when no more messages are to come.
@@ -201,12 +201,12 @@ class Comm:
         if self.watch is not None:
             self.watch.stop()
 
-    def summed(self, own: Tensor) -> Tensor:
+    def summed(self, local: Tensor) -> Tensor:
         """The sum over ranks, in float32 at least; for gradients."""
-        wide = torch.promote_types(own.dtype, torch.float32)
-        total = own.to(wide).contiguous().clone()
+        wide = torch.promote_types(local.dtype, torch.float32)
+        total = local.to(wide).contiguous().clone()
         self._wait("sum of gradients", [dist.all_reduce(total, group=self.group, async_op=True)])
-        return total.to(own.dtype)
+        return total.to(local.dtype)
 
     def state(self, occasion: str, facts: Facts) -> None:
         """Say what this rank is about to do: all have to do it alike."""
@@ -225,11 +225,11 @@ class Comm:
         self._under_way = []
         self._wait("barrier", [dist.barrier(self.group, async_op=True)])
 
-    def _all_gathered(self, own: Tensor) -> Callable[[], list[Tensor]]:
-        own = own.contiguous()
-        got = [torch.empty_like(own) for _ in range(self.ranks)]
+    def _all_gathered(self, local: Tensor) -> Callable[[], list[Tensor]]:
+        local = local.contiguous()
+        got = [torch.empty_like(local) for _ in range(self.ranks)]
         raw = [_raw(tensor) for tensor in got]
-        gather = partial(dist.all_gather, raw, _raw(own), group=self.group, async_op=True)
+        gather = partial(dist.all_gather, raw, _raw(local), group=self.group, async_op=True)
         work = self._begun("all-gather", gather)
         module = self.module
 
@@ -244,8 +244,8 @@ class Comm:
         if self._waiter is None:
             self._waiter = _Waiter()
         assert self.watch is not None
-        asked = self.module if module is None else module
-        self.watch.waits(asked)
+        for_module = self.module if module is None else module
+        self.watch.waits(for_module)
         outcome = self._waiter.wait(works, self.timeout_s)
         began = time.monotonic()
         until = began + self.timeout_s + _SETTLE_S
@@ -255,7 +255,7 @@ class Comm:
                 outcome.error = outcome.error or TimeoutError("nothing came")
                 break
         if outcome.error is not None:
-            raise self._lost(what, asked, began, outcome.error) from outcome.error
+            raise self._lost(what, for_module, began, outcome.error) from outcome.error
         self.watch.works()
 
     def _begun(self, what: str, begin: Callable[[], _Begun]) -> _Begun:
@@ -265,10 +265,10 @@ class Comm:
         except RuntimeError as gone:  # torch's, of a connection that was closed
             raise self._lost(what, self.module, time.monotonic(), gone) from gone
 
-    def _lost(self, what: str, asked: str, began: float, error: BaseException) -> TrnconvError:
+    def _lost(self, what: str, for_module: str, began: float, error: BaseException) -> TrnconvError:
         assert self.watch is not None
         self.is_broken = True
-        where = f" for {asked}" if asked else ""
+        where = f" for {for_module}" if for_module else ""
         said = str(error).splitlines()[0]
         verdict = self.watch.verdict(began)
         return difference_heard(self.watch) or LostRankError(
@@ -281,17 +281,17 @@ class MetaComm(Comm):
     """One rank on the meta device: nobody answers, and all is counted."""
 
     def _permuted(
-        self, own: Tensor, dims: Dims, grid: BandGrid, wanted: Wanted
+        self, local: Tensor, dims: Dims, grid: BandGrid, wanted: Wanted
     ) -> Callable[[], Parts]:
         parts = {}
         for other in range(self.ranks):
             got = common(grid.of(other), wanted[self.rank])
             if other != self.rank and area(got):
-                parts[_corner(got)] = _sized_like(own, dims, sizes_of(got))
+                parts[_corner(got)] = _sized_like(local, dims, sizes_of(got))
         return lambda: parts
 
-    def _all_gathered(self, own: Tensor) -> Callable[[], list[Tensor]]:
-        return lambda: [own] * self.ranks
+    def _all_gathered(self, local: Tensor) -> Callable[[], list[Tensor]]:
+        return lambda: [local] * self.ranks
 
 
 @dataclass
@@ -325,18 +325,18 @@ class _Waiter:
 
 def joined_region(parts: Parts, dims: Dims, region: Region) -> Tensor:
     """A region out of parts of it; as it lies, if one part has all of it, else copied once."""
-    found: dict[Region, Tensor] = {}
+    pieces_by_region: dict[Region, Tensor] = {}
     for corner, part in parts.items():
         sizes = [part.shape[dim] for dim in dims]
         held = tuple((start, start + size) for start, size in zip(corner, sizes, strict=True))
         if area(some := common(held, region)):
-            found[some] = cut_out(part, dims, held, some)
-    if len(found) == 1:
-        return next(iter(found.values()))
+            pieces_by_region[some] = cut_out(part, dims, held, some)
+    if len(pieces_by_region) == 1:
+        return next(iter(pieces_by_region.values()))
     if len(dims) == 1:
-        return torch.cat([found[some] for some in sorted(found)], dims[0])
-    whole = _sized_like(next(iter(found.values())), dims, sizes_of(region))
-    for some, part in found.items():
+        return torch.cat([pieces_by_region[some] for some in sorted(pieces_by_region)], dims[0])
+    whole = _sized_like(next(iter(pieces_by_region.values())), dims, sizes_of(region))
+    for some, part in pieces_by_region.items():
         cut_out(whole, dims, region, some).copy_(part)
     return whole
 

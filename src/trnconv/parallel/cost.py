@@ -120,12 +120,12 @@ def rank_on_meta(part: Part, instance: LinkedCore) -> tuple[MetaRun, BandedModel
     decodes = part.phase == "decode"
     make = model_builder.example_latent if decodes else model_builder.example_video
     call = model_builder.decode if decodes else model_builder.encode
-    given = make(part.entry, part.size, device="meta", dtype=torch.bfloat16)
+    x = make(part.entry, part.size, device="meta", dtype=torch.bfloat16)
     cut = part.cut
     unit = 1 if decodes else part.entry.compression[ROWS]
     grid = BandGrid(
         tuple(
-            Bands.shared(given.shape[2 + axis], [1.0] * count, unit)
+            Bands.shared(x.shape[2 + axis], [1.0] * count, unit)
             for axis, count in zip(cut.axes, cut.counts, strict=True)
         )
     )
@@ -136,7 +136,7 @@ def rank_on_meta(part: Part, instance: LinkedCore) -> tuple[MetaRun, BandedModel
         spread = BandedModel(cut, comm, report.book)
         spread.overlap, spread.instance = part.overlap, instance
         put_on_bands(model, spread)
-        band = cut_out(given, cut.dims(given.dim()), grid.whole, grid.of(rank))
+        band = cut_out(x, cut.dims(x.dim()), grid.whole, grid.of(rank))
         for frames in (1, band.shape[2]):  # one, to find the modules that need whole tensors
             report.book.clear()
             comm.traffic.clear()

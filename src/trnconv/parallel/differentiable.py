@@ -17,11 +17,11 @@ class _Fetch(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, own: Tensor, comm: Comm, dims: Dims, grid: BandGrid, wanted: tuple[Region, ...]
+        ctx: Any, local: Tensor, comm: Comm, dims: Dims, grid: BandGrid, wanted: tuple[Region, ...]
     ) -> Tensor:
         """The region wanted[rank]."""
         ctx.rest = (comm, dims, grid, wanted)
-        return comm.fetch(own.contiguous(), dims, grid, wanted).clone()
+        return comm.fetch(local.contiguous(), dims, grid, wanted).clone()
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
@@ -39,10 +39,10 @@ class _Gather(torch.autograd.Function):
     """The whole tensor. Every rank's use of this rank's rows adds to their gradient."""
 
     @staticmethod
-    def forward(ctx: Any, own: Tensor, comm: Comm, dims: Dims, grid: BandGrid) -> Tensor:
+    def forward(ctx: Any, local: Tensor, comm: Comm, dims: Dims, grid: BandGrid) -> Tensor:
         """All bands."""
         ctx.rest = (comm, dims, grid)
-        return comm.gather(own.contiguous(), dims, grid)
+        return comm.gather(local.contiguous(), dims, grid)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
@@ -55,10 +55,10 @@ class _Stacked(torch.autograd.Function):
     """A small tensor of every rank."""
 
     @staticmethod
-    def forward(ctx: Any, own: Tensor, comm: Comm) -> Tensor:
+    def forward(ctx: Any, local: Tensor, comm: Comm) -> Tensor:
         """In the order of ranks."""
         ctx.comm = comm
-        return comm.stacked(own)
+        return comm.stacked(local)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
@@ -71,20 +71,20 @@ def _own(whole: Tensor, dims: Dims, grid: BandGrid, rank: int) -> Tensor:
 
 
 def fetched(
-    own: Tensor, comm: Comm, dims: Dims, grid: BandGrid, wanted: tuple[Region, ...]
+    local: Tensor, comm: Comm, dims: Dims, grid: BandGrid, wanted: tuple[Region, ...]
 ) -> Tensor:
     """Region wanted[rank] of a tensor in bands."""
-    rows: Tensor = _Fetch.apply(own, comm, dims, grid, wanted)  # type: ignore[no-untyped-call]
+    rows: Tensor = _Fetch.apply(local, comm, dims, grid, wanted)  # type: ignore[no-untyped-call]
     return rows
 
 
-def gathered(own: Tensor, comm: Comm, dims: Dims, grid: BandGrid) -> Tensor:
+def gathered(local: Tensor, comm: Comm, dims: Dims, grid: BandGrid) -> Tensor:
     """The whole of a tensor in bands."""
-    whole: Tensor = _Gather.apply(own, comm, dims, grid)  # type: ignore[no-untyped-call]
+    whole: Tensor = _Gather.apply(local, comm, dims, grid)  # type: ignore[no-untyped-call]
     return whole
 
 
-def stacked(own: Tensor, comm: Comm) -> Tensor:
+def stacked(local: Tensor, comm: Comm) -> Tensor:
     """A small tensor of every rank."""
-    every: Tensor = _Stacked.apply(own, comm)  # type: ignore[no-untyped-call]
+    every: Tensor = _Stacked.apply(local, comm)  # type: ignore[no-untyped-call]
     return every

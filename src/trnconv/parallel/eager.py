@@ -59,15 +59,15 @@ class EagerBands(TorchFunctionMode):
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         """Merge, exchange, refuse, or let every rank do its own part."""
-        given = kwargs or {}
+        keywords = kwargs or {}
         del types
         if self._spread.axes:
             if getattr(func, "__name__", "") == "pad":
-                return _pad(self._spread, func, *args, **given)
-            found = handled(self._spread, func, args, given)
-            if found is not NotImplemented:
-                return found
-        return func(*args, **given)
+                return _pad(self._spread, func, *args, **keywords)
+            result = handled(self._spread, func, args, keywords)
+            if result is not NotImplemented:
+                return result
+        return func(*args, **keywords)
 
 
 def _pad(
@@ -114,11 +114,11 @@ def padded_band(
     spread.comm.module = spread.book.module
     rows = fetched(x, spread.comm, spread.cut.dims(x.dim()), grid, wanted)
     edges = [0, 0] * (x.dim() - 2)
-    for axis, own in zip(axes, every[spread.comm.rank], strict=True):
-        if own.order:
-            order = torch.tensor(own.order, device=rows.device)
+    for axis, field in zip(axes, every[spread.comm.rank], strict=True):
+        if field.order:
+            order = torch.tensor(field.order, device=rows.device)
             rows = rows.index_select(x.dim() + axis - 3, order)
-        edges[2 * (2 - axis) : 2 * (3 - axis)] = own.before, own.after
+        edges[2 * (2 - axis) : 2 * (3 - axis)] = field.before, field.after
     if any(edges):
         named = {ZEROS: "constant"}.get(mode, mode)
         rows = _unseen(torch.nn.functional.pad, rows, edges, mode=named)
@@ -144,13 +144,13 @@ def convolved_with_gradients(
     axes = spread.axes
     if rank > 1 and not all(window.is_pointwise(axis) for axis in axes):
         marked: Padded | None = getattr(x, _MARK, None)
-        own = tuple(window.padding[axis] for axis in axes)
+        padding = tuple(window.padding[axis] for axis in axes)
         if marked is None:
-            x = padded_band(spread, x, own, own_mode)
+            x = padded_band(spread, x, padding, own_mode)
             marked = getattr(x, _MARK)
             for axis in axes:
                 pads[axis - (3 - rank)] = (0, 0)
-        elif any(map(any, own)):
+        elif any(map(any, padding)):
             raise UnsupportedError(
                 f"{spread.book.module}: {spread.cut.names} padded twice, with gradients, in bands."
             )
@@ -187,8 +187,8 @@ def _require_aligned(spread: BandedModel, marked: Padded, window: Any, at: int) 
     spread.levels[at].add(made)
     for rank in range(bands.ranks):
         start, stop = bands.of(rank)
-        given = stop - start + before + after
-        outputs = (given - sliding.reach) // sliding.stride + 1
+        rows_in = stop - start + before + after
+        outputs = (rows_in - sliding.reach) // sliding.stride + 1
         if made.of(rank)[0] * sliding.stride != start or outputs != made.size(rank):
             raise UnsupportedError(
                 f"{spread.book.module}: a convolution with stride {sliding.stride} of bands of"

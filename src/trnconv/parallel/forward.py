@@ -50,16 +50,16 @@ class LazyBands(TorchFunctionMode):
     ) -> Any:
         """Merge, exchange, refuse, or let every rank do its own part."""
         del types
-        given = kwargs or {}
+        keywords = kwargs or {}
         if is_passing() or self._spread.eager:
-            return func(*args, **given)
-        found = handled(self._spread, func, args, given)
-        if found is not NotImplemented:
-            return found
+            return func(*args, **keywords)
+        result = handled(self._spread, func, args, keywords)
+        if result is not NotImplemented:
+            return result
         if getattr(func, "__name__", "") != "clone":
-            return func(*args, **given)
+            return func(*args, **keywords)
         source = video_of(args[0])  # before it is made
-        copy = func(*args, **given)
+        copy = func(*args, **keywords)
         _note_copy(self._spread, source, copy)
         return copy
 
@@ -122,9 +122,9 @@ def _own_forward(module: torch.nn.Module, spread: BandedModel, args: Any, kwargs
 
 def _takes_videos_only(args: Any, kwargs: Any) -> bool:
     """Nothing else that the module could have changed before it asked: it runs again."""
-    given = [arg for arg in (*args, *kwargs.values()) if arg is not None]
-    tensors = [arg for arg in given if isinstance(arg, Tensor)]
-    plain = all(isinstance(arg, (Tensor, int, float, bool, str)) for arg in given)
+    values = [arg for arg in (*args, *kwargs.values()) if arg is not None]
+    tensors = [arg for arg in values if isinstance(arg, Tensor)]
+    plain = all(isinstance(arg, (Tensor, int, float, bool, str)) for arg in values)
     return plain and bool(tensors) and all(tensor.dim() in _VIDEO_RANKS for tensor in tensors)
 
 
@@ -157,9 +157,11 @@ def _inside_of_gathered(
 
 def _convolves(module: torch.nn.Module, spread: BandedModel) -> bool:
     kinds = (torch.nn.Conv2d, torch.nn.Conv3d)
-    found = [submodule for submodule in module.modules() if isinstance(submodule, kinds)]
+    convolutions = [submodule for submodule in module.modules() if isinstance(submodule, kinds)]
     return any(
-        convolution.kernel_size[axis - 3] > 1 for convolution in found for axis in spread.cut.axes
+        convolution.kernel_size[axis - 3] > 1
+        for convolution in convolutions
+        for axis in spread.cut.axes
     )
 
 
@@ -180,8 +182,8 @@ def _band(value: Any, spread: BandedModel) -> Any:
     grid = spread.grid_of_whole(tensor.shape)
     if grid is None:
         return value
-    dims, own = spread.cut.dims(tensor.dim()), grid.of(spread.comm.rank)
-    return cut_out(tensor, dims, grid.whole, own).contiguous()
+    dims, region = spread.cut.dims(tensor.dim()), grid.of(spread.comm.rank)
+    return cut_out(tensor, dims, grid.whole, region).contiguous()
 
 
 def _of_all(result: Any, change: Callable[[Any], Any]) -> Any:

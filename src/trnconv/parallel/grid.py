@@ -25,11 +25,11 @@ class MeshCut:
 
     def place(self, rank: int) -> tuple[int, ...]:
         """Which band of each axis a rank has."""
-        found = []
+        places = []
         for count in reversed(self.counts):
             rank, at = divmod(rank, count)
-            found.append(at)
-        return tuple(reversed(found))
+            places.append(at)
+        return tuple(reversed(places))
 
     @property
     def names(self) -> str:
@@ -90,9 +90,9 @@ def edges(grid: BandGrid, wanted: tuple[Region, ...]) -> tuple[tuple[Region, ...
 
 
 def _edges_of(grid: BandGrid, wanted: Sequence[Region], source: int) -> tuple[Region, ...]:
-    own = grid.of(source)
-    met = [common(own, region) for rank, region in enumerate(wanted) if rank != source]
+    held = grid.of(source)
+    met = [common(held, region) for rank, region in enumerate(wanted) if rank != source]
     read = list(dict.fromkeys(region for region in met if area(region)))
-    bounds = [sorted({bound for region in read for bound in region[at]}) for at in range(len(own))]
+    bounds = [sorted({bound for region in read for bound in region[at]}) for at in range(len(held))]
     cells = product(*(pairwise(along) for along in bounds))
     return tuple(cell for cell in cells if any(common(cell, region) == cell for region in read))

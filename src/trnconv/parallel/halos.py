@@ -118,17 +118,17 @@ class Halos:
         `wanted` has the rows of every rank. Whether a message is sent follows from that, from the
         frames and from what the model did, which are alike on all ranks: so all send, or none.
         """
-        own = base.tensor(*frames)
+        band = base.tensor(*frames)
         storage, place = _place_of(base)
         halo: _Halo | None = self._by_place(self._known, storage).get(place)
         messages: tuple[int, ...] = ()
         if halo is None or not halo.has(frames, wanted) or not halo.is_of(base):
-            exchange = self._comm.start(own, self._dims, grid, wanted)
+            exchange = self._comm.start(band, self._dims, grid, wanted)
             messages = (exchange.received_bytes,) * exchange.messages
             halo = _Halo(exchange, 0, frames, wanted, base.state())
             self._remember(base, halo)
         held = grid.of(self._comm.rank)
-        return Surrounded(own, held, self._dims, frames, halo, messages)
+        return Surrounded(band, held, self._dims, frames, halo, messages)
 
     def copied(self, base: StoredFrames, frames: Interval, copy: StoredFrames) -> None:
         """Some frames were copied: what lies around them lies around the copy.
@@ -144,10 +144,10 @@ class Halos:
         self, table: WeakIdKeyDictionary, storage: torch.UntypedStorage
     ) -> dict[_Place, Any]:
         """What a table has of a storage; an empty entry, if it has nothing."""
-        found: dict[_Place, Any] | None = table.get(storage)  # type: ignore[no-untyped-call]
-        if found is None:
-            found = table[storage] = {}
-        return found
+        entry: dict[_Place, Any] | None = table.get(storage)  # type: ignore[no-untyped-call]
+        if entry is None:
+            entry = table[storage] = {}
+        return entry
 
     def _remember(self, base: StoredFrames, halo: _Halo) -> None:
         """Keep the halo of some frames, and of the copies of them that are alive and equal."""

@@ -43,24 +43,24 @@ class Levels:
         for bands in self._known:
             if bands.size(self._rank) == rows:
                 return bands
-        found = {scaled for bands in self._known if (scaled := self._scaled(bands, rows))}
-        if len(found) != 1:
+        candidates = {scaled for bands in self._known if (scaled := self._scaled(bands, rows))}
+        if len(candidates) != 1:
             listed = ", ".join(str(bands.sizes()) for bands in self._known) or "none yet"
             raise ShapeError(
                 f"a tensor with {rows} rows (or columns) on rank {self._rank}: the bands known are"
                 f" {listed}, of one row for each rank, and it is none of them, doubled or halved."
                 " Cut what goes in with split(...), and let the model see nothing else."
             )
-        (bands,) = found
+        (bands,) = candidates
         self.add(bands)
         return bands
 
     def _scaled(self, bands: Bands, rows: int) -> Bands | None:
-        own, factor = bands.size(self._rank), 2
+        band_rows, factor = bands.size(self._rank), 2
         while factor <= _LARGEST_FACTOR:
-            if rows == own * factor:
+            if rows == band_rows * factor:
                 return bands.times(factor)
-            if rows * factor == own:
+            if rows * factor == band_rows:
                 return bands.over(factor)
             factor *= 2
         return None

@@ -39,21 +39,21 @@ def cut_by(mesh: Any, axis: str, dims: Sequence[str] | None) -> tuple[Any, MeshC
     return _group_of_all(mesh), MeshCut(tuple(DIMENSIONS[dim] for dim in named), tuple(mesh.shape))
 
 
-def mesh_of(given: Any) -> DeviceMesh | None:
+def mesh_of(mesh: Any) -> DeviceMesh | None:
     """What was given, if it is a mesh."""
-    return given if isinstance(given, DeviceMesh) else None
+    return mesh if isinstance(mesh, DeviceMesh) else None
 
 
 def shares_of(cut: MeshCut, shares: Sequence[Any] | None, *, is_flat: bool) -> Shares:
     """The parts of the video in proportion, along each axis; equal ones if none are given."""
     listed = [shares] if is_flat and shares is not None else shares
-    given = [(1.0,) * count for count in cut.counts] if listed is None else listed
-    if len(given) != len(cut.counts):
-        raise ShapeError(f"shares for {len(given)} axes, of {len(cut.counts)} that are cut.")
-    for parts, count in zip(given, cut.counts, strict=True):
+    proportions = [(1.0,) * count for count in cut.counts] if listed is None else listed
+    if len(proportions) != len(cut.counts):
+        raise ShapeError(f"shares for {len(proportions)} axes, of {len(cut.counts)} that are cut.")
+    for parts, count in zip(proportions, cut.counts, strict=True):
         if len(parts) != count:
             raise ShapeError(f"{len(parts)} shares for {count} ranks: one for each is needed.")
-    return tuple(tuple(parts) for parts in given)
+    return tuple(tuple(parts) for parts in proportions)
 
 
 def _group_of_one(mesh: Any) -> Any:

@@ -45,8 +45,8 @@ def handled(spread: BandedModel, func: Callable[..., Any], args: Any, kwargs: An
         if args[0].dim() < _FRAMES:
             raise GatherWanted(name)
         spread.comm.module = spread.book.module
-        given = {name: value_of(value) for name, value in kwargs.items()}
-        return group_norm(spread.comm, *(value_of(arg) for arg in args), **given)
+        named = {name: value_of(value) for name, value in kwargs.items()}
+        return group_norm(spread.comm, *(value_of(arg) for arg in args), **named)
     if name == "interpolate":
         _require_nearest(spread, args, kwargs)
     if name == "__getitem__" and _cuts(spread, args):
@@ -64,8 +64,8 @@ def _require_nearest(spread: BandedModel, args: Any, kwargs: Any) -> None:
     listed = size if size is not None else factor
     for axis in spread.cut.axes:
         at = axis - 3
-        one = listed[at] if isinstance(listed, (tuple, list, torch.Size)) else listed
-        times = one / x.shape[at] if size is not None else one
+        value = listed[at] if isinstance(listed, (tuple, list, torch.Size)) else listed
+        times = value / x.shape[at] if size is not None else value
         whole = times is not None and times >= 1 and times == int(times)
         if mode not in ("nearest", "nearest-exact") or not whole:
             raise _refusal(spread, f"interpolation ({mode}) by {times}")
@@ -80,8 +80,8 @@ def _crosses(spread: BandedModel, name: str, args: Any, kwargs: Any) -> bool:
         shape = kwargs.get("normalized_shape", args[1] if len(args) > 1 else ())
         return any(len(shape) > 2 - axis for axis in spread.cut.axes)
     position = 2 if name in ("norm", "normalize", "roll") else 1
-    given = args[position] if len(args) > position else None
-    dims = kwargs.get("dim", kwargs.get("dims", given))
+    positional = args[position] if len(args) > position else None
+    dims = kwargs.get("dim", kwargs.get("dims", positional))
     if dims is None and name == "normalize":
         dims = 1
     if _rank(dims):
@@ -99,8 +99,8 @@ def _cuts(spread: BandedModel, args: Any) -> bool:
     rank = _rank(args[0])
     if not plain or rank < _FRAMES:
         return False
-    taken = [keys[at] for at in spread.cut.dims(rank) if at < len(keys)]
-    return any(key not in (slice(None), slice(0, None)) for key in taken)
+    cut_keys = [keys[at] for at in spread.cut.dims(rank) if at < len(keys)]
+    return any(key not in (slice(None), slice(0, None)) for key in cut_keys)
 
 
 def _rank(value: Any) -> int:

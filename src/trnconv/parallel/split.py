@@ -62,7 +62,7 @@ class Halves:
 
     layer: BandLayer
     cut: MeshCut
-    own: tuple[ReceptiveField, ...]  # of the band, along each axis that is cut
+    band_fields: tuple[ReceptiveField, ...]  # of the band, along each axis that is cut
     groups: tuple[BoundaryGroup, ...]
 
     @staticmethod
@@ -74,27 +74,27 @@ class Halves:
         Boundaries along one axis are as long as the band is along the other: where two meet, both
         compute the same outputs.
         """
-        groups, own, place = [], [], cut.place(rank)
+        groups, band_fields, place = [], [], cut.place(rank)
         for at, (bands, sliding) in enumerate(zip(grid.bands, slidings, strict=True)):
-            found = boundaries(bands, sliding, place[at])
-            if found is None or layer.operands.skip[cut.axes[at]]:
+            at_edges = boundaries(bands, sliding, place[at])
+            if at_edges is None or layer.operands.skip[cut.axes[at]]:
                 return None
-            own.append(receptive_field(bands, sliding, place[at]))
-            groups += [BoundaryGroup(at, group) for group in by_window(found)]
-        return Halves(layer, cut, tuple(own), tuple(groups))
+            band_fields.append(receptive_field(bands, sliding, place[at]))
+            groups += [BoundaryGroup(at, group) for group in by_window(at_edges)]
+        return Halves(layer, cut, tuple(band_fields), tuple(groups))
 
     def ways(
         self, near: list[Surrounded], wanted: Region, ranks: int, instance: LinkedCore
     ) -> Ways:
         """Both ways, in sizes."""
         operands = [self._operands(group) for group in self.groups]
-        asked = [self.layer.question(operand, instance) for operand in operands]
+        questions = [self.layer.question(operand, instance) for operand in operands]
         element_bytes = self.layer.filters.weight.element_size()
-        moved = sum(_elements(question) for question in asked) * element_bytes
+        moved = sum(_elements(question) for question in questions) * element_bytes
         return Ways(
             instance=instance,
             band=self.layer.question(self.layer.operands, instance),
-            boundaries=tuple(asked),
+            boundaries=tuple(questions),
             halos=tuple(message for surrounded in near for message in surrounded.messages),
             ranks=ranks,
             together_bytes=sum(surrounded.copied_bytes(wanted) for surrounded in near),
@@ -106,14 +106,14 @@ class Halves:
         launches = []
         for group in self.groups:
             spec = spec_of(self._operands(group), self.layer.window, self.layer.around)
-            launches.append(BoundaryLaunch(group.at, group.boundaries, self.own, spec))
+            launches.append(BoundaryLaunch(group.at, group.boundaries, self.band_fields, spec))
         return BoundaryConv(self.cut, pieces, tuple(launches))
 
     def _operands(self, group: BoundaryGroup) -> ConvOperands:
         """Of one launch: sizes only."""
-        fields = list(self.own)
+        fields = list(self.band_fields)
         fields[group.at] = group.boundaries[0].field
-        counts = [own.count for own in fields]
+        counts = [field.count for field in fields]
         sizes = sized(self.layer.operands, self.cut.axes, counts, len(group.boundaries))
         return read_as(self.layer.operands, self.cut.axes, sizes, fields)
 
@@ -123,5 +123,5 @@ def _elements(question: Question) -> int:
     shape = question.shape
     depth, height, width = shape.size
     outputs = shape.out_sizes()
-    given = shape.batch * shape.c_in * depth * height * width
-    return given + shape.batch * shape.c_out * outputs[0] * outputs[1] * outputs[2]
+    read = shape.batch * shape.c_in * depth * height * width
+    return read + shape.batch * shape.c_out * outputs[0] * outputs[1] * outputs[2]

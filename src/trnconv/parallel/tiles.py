@@ -59,19 +59,19 @@ class _Dealer:
         """A result: this rank's, or memory for another's; or, at last, what the owner found."""
         if self.replayed is not None:
             return self._as_returned(self.replayed.pop(), None)
-        given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-        if not self._left and len(given) == 1:  # nothing is kept of earlier frames
-            self._next_tile(tuple(given[0].shape))
+        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        if not self._left and len(tensors) == 1:  # nothing is kept of earlier frames
+            self._next_tile(tuple(tensors[0].shape))
         kept, owner = None, self._tile % self.comm.ranks
         if self._left:
             shape = self._left.pop(0)
-            y = torch.empty(shape, dtype=given[0].dtype, device=given[0].device)
+            y = torch.empty(shape, dtype=tensors[0].dtype, device=tensors[0].device)
         else:
             mine = owner == self.comm.rank
             result = self.forward(*args, **kwargs) if mine else self._on_paper(args, kwargs)
             self.returns_tuple = isinstance(result, tuple)
             y, kept = result if self.returns_tuple else (result, None)
-            y = value_of(y) if mine else torch.empty_like(y, device=given[0].device)
+            y = value_of(y) if mine else torch.empty_like(y, device=tensors[0].device)
             self.own += [y.clone()] if mine else []  # models blend in place
         self.shapes.append(y.shape)
         self.owners.append(owner)
@@ -89,11 +89,11 @@ class _Dealer:
             iter(torch.split(every, [*self._sizes_of(rank), max(counts) - counts[rank]]))
             for rank, every in enumerate(self.comm.each(torch.cat([*flat, spare])))
         ]
-        found = [
+        results = [
             next(parts[owner]).view(shape).clone()
             for shape, owner in zip(self.shapes, self.owners, strict=True)
         ]
-        self.replayed = found[::-1]
+        self.replayed = results[::-1]
 
     def _sizes_of(self, rank: int) -> list[int]:
         both = zip(self.shapes, self.owners, strict=True)

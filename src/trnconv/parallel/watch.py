@@ -116,12 +116,12 @@ class Watch:
         until = waited_since + self.patience_s + 2 * INTERVAL_S
         while self.dead() is None and time.monotonic() < until:
             time.sleep(INTERVAL_S / 4)
-        found = self.dead()
+        dead = self.dead()
         if self.reason:
             return self.reason
         time.sleep(2 * INTERVAL_S)  # the others shall not take this rank for the dead one
-        if found is not None:
-            return f"rank {found} has given no sign of life for {self.patience_s:g} s or more"
+        if dead is not None:
+            return f"rank {dead} has given no sign of life for {self.patience_s:g} s or more"
         if self._lost:
             return f"the store of the group is gone, with the rank that hosts it ({self._lost})"
         return self._late() or "all ranks are alive and wait: one has gone another way"

@@ -48,8 +48,8 @@ def best_plan(question: Question) -> Priced:
     shipped = shipped_answer(question, 1)
     if shipped is not None:
         return shipped[0]
-    found = (searched_plan(question), *(narrower_answer(question, 1) or ()))
-    return min(found, key=lambda priced: priced.cost.total_ns)
+    candidates = (searched_plan(question), *(narrower_answer(question, 1) or ()))
+    return min(candidates, key=lambda priced: priced.cost.total_ns)
 
 
 def searched_plan(question: Question) -> Priced:
@@ -65,11 +65,11 @@ def _beyond_the_first(question: Question) -> Priced | None:
     floor_ns = first_floor_ns(question)
     if question.reproducible or not floor_ns:
         return None
-    taken = _fastest(tuple(_offers(question, FORMS[1:])))
-    if taken is None:
+    winner = _fastest(tuple(_offers(question, FORMS[1:])))
+    if winner is None:
         return None
-    enough = 1 - form_named(taken.plan.form).least_gain
-    return taken if taken.cost.total_ns < enough * floor_ns else None
+    enough = 1 - form_named(winner.plan.form).least_gain
+    return winner if winner.cost.total_ns < enough * floor_ns else None
 
 
 def first_floor_ns(question: Question) -> float:
@@ -94,13 +94,13 @@ def choose(question: Question) -> Choice:
     offers = tuple(offers_of(question))
     several = len({offer.form for offer in offers if not offer.refused}) > 1
     if question.reproducible and several and question != of_one_frame(question):
-        taken: Priced | None = _like(choose(of_one_frame(question)).taken, question, offers)
+        winner: Priced | None = _like(choose(of_one_frame(question)).taken, question, offers)
     else:
-        taken = _fastest(offers)
-    if taken is None:
+        winner = _fastest(offers)
+    if winner is None:
         reasons = _reasons(question, offers)
         raise PlanError(f"{call_in_words(question)}: {reasons}.")
-    return Choice(question, taken, offers)
+    return Choice(question, winner, offers)
 
 
 def offers_of(question: Question) -> Iterator[Offer]:
@@ -140,25 +140,25 @@ def _refusal(form: Form[Any], question: Question, family: str) -> str:
 
 
 def _fastest(offers: tuple[Offer, ...]) -> Priced | None:
-    taken: Priced | None = None
+    winner: Priced | None = None
     for form in FORMS:
-        own = [offer.best for offer in offers if offer.form == form.name and offer.plans]
-        if not own:
+        candidates = [offer.best for offer in offers if offer.form == form.name and offer.plans]
+        if not candidates:
             continue
         enough = 1 - form.least_gain
-        best = _most_exact(own, enough)
-        if taken is None or best.cost.total_ns < enough * taken.cost.total_ns:
-            taken = best
-    return taken
+        best = _most_exact(candidates, enough)
+        if winner is None or best.cost.total_ns < enough * winner.cost.total_ns:
+            winner = best
+    return winner
 
 
-def _most_exact(own: list[Priced], enough: float) -> Priced:
+def _most_exact(candidates: list[Priced], enough: float) -> Priced:
     """Of the best plans of a form's algorithms, that of the least error among the fastest.
 
     A more exact one is taken unless another gains what a form has to gain.
     """
-    least = min(priced.cost.weighed_ns for priced in own)
-    close = [priced for priced in own if enough * priced.cost.weighed_ns <= least]
+    least = min(priced.cost.weighed_ns for priced in candidates)
+    close = [priced for priced in candidates if enough * priced.cost.weighed_ns <= least]
     return min(close, key=lambda priced: (priced.plan.expected_ratio, priced.cost.weighed_ns))
 
 
@@ -180,19 +180,19 @@ def _reasons(question: Question, offers: tuple[Offer, ...]) -> str:
 
 
 def others_for_halves(
-    taken: Priced, question: Question, *, every: bool
+    winner: Priced, question: Question, *, every: bool
 ) -> list[tuple[Form[Any], str]]:
     """Algorithms beyond the first form's that may win for halves of a question, by their names.
 
     Those without a plan within the budget, which halves may have; or every one.
     """
-    found = []
+    others = []
     for form, family in _asked(question, FORMS[1:]):
-        is_other = family != taken.plan.family and not _refusal(form, question, family)
+        is_other = family != winner.plan.family and not _refusal(form, question, family)
         if is_other and form.pair_kernels:
             wanted = every or not search(form, question, family)
-            found += [(form, family)] if wanted else []
-    return found
+            others += [(form, family)] if wanted else []
+    return others
 
 
 def plans_like(priced: Priced, question: Question) -> tuple[Priced, ...]:

@@ -38,10 +38,10 @@ def explain(plans: tuple[Priced, ...], budget: int) -> str:
     return "\n".join([explain_plan(taken, budget), *_alternatives(taken, others)])
 
 
-def explain_plan(taken: Priced, budget: int) -> str:
+def explain_plan(winner: Priced, budget: int) -> str:
     """The decisions of a plan and what it costs, with modelled times."""
-    lines = form_of(taken.plan).decisions(taken.plan)
-    return "\n".join([*lines, *_cost(taken.cost, taken.plan, budget)])
+    lines = form_of(winner.plan).decisions(winner.plan)
+    return "\n".join([*lines, *_cost(winner.cost, winner.plan, budget)])
 
 
 def _cost(cost: Cost, plan: Plan, budget: int) -> list[str]:
@@ -60,32 +60,32 @@ def _cost(cost: Cost, plan: Plan, budget: int) -> list[str]:
     ]
 
 
-def _alternatives(taken: Priced, others: list[Priced]) -> list[str]:
-    shown = _distinct(taken, others)[:_ALTERNATIVES]
+def _alternatives(winner: Priced, others: list[Priced]) -> list[str]:
+    shown = _distinct(winner, others)[:_ALTERNATIVES]
     if not shown:
         return ["  no alternative was legal"]
     lines = ["  lost"]
     for priced in shown:
-        more = 100 * (priced.cost.total_ns / taken.cost.total_ns - 1)
+        more = 100 * (priced.cost.total_ns / winner.cost.total_ns - 1)
         blocks = "x".join(map(str, priced.plan.block()))
         lines.append(
             f"    {priced.cost.total_ns / 1e3:9.1f} us ({more:+.1f} %),"
             f" {priced.cost.hbm_bytes / 1e6:.0f} MB, blocks {blocks}: {priced.plan.variant()}"
         )
-    if any(priced.cost.total_ns < taken.cost.total_ns for priced in shown):
+    if any(priced.cost.total_ns < winner.cost.total_ns for priced in shown):
         lines.append("    where times are close, the plan that moves less is taken")
     return lines
 
 
-def _distinct(taken: Priced, others: list[Priced]) -> list[Priced]:
+def _distinct(winner: Priced, others: list[Priced]) -> list[Priced]:
     """The best of each way to compute it: variants of one block say nothing new."""
-    seen = {taken.plan.variant()}
-    found = []
+    seen = {winner.plan.variant()}
+    distinct = []
     for priced in others:
         if priced.plan.variant() not in seen:
             seen.add(priced.plan.variant())
-            found.append(priced)
-    return found or others
+            distinct.append(priced)
+    return distinct or others
 
 
 def explain_forms(choice: Choice) -> str:
@@ -100,16 +100,16 @@ def explain_forms(choice: Choice) -> str:
             f" {machine.constants}, default reading; every time is modelled in closed form)"
         ),
     ]
-    found = [offer.best for offer in choice.offers[1:] if offer.plans]
-    found.sort(key=lambda priced: priced.cost.weighed_ns)
+    others = [offer.best for offer in choice.offers[1:] if offer.plans]
+    others.sort(key=lambda priced: priced.cost.weighed_ns)
     first = [offer.best for offer in choice.offers[:1] if offer.plans]
-    lines += [_line(priced, choice.taken) for priced in (*first, *found)]
+    lines += [_line(priced, choice.taken) for priced in (*first, *others)]
     lines += [f"  not possible  {reason}" for reason in _refusals(choice.offers)]
     return "\n".join(lines)
 
 
-def _line(priced: Priced, taken: Priced) -> str:
-    mark = "taken" if priced is taken else "     "
+def _line(priced: Priced, winner: Priced) -> str:
+    mark = "taken" if priced is winner else "     "
     cost, plan = priced.cost, priced.plan
     words = f"{plan.in_words()}, bound by {cost.bound}, {cost.hbm_bytes / 1e6:.0f} MB"
     error = f"expected error {plan.expected_ratio:.3f}x"

@@ -42,8 +42,8 @@ def shared_plans(question: Question) -> Pair:
     shipped = shipped_answer(question, 2)
     if shipped is not None:
         return shipped[0], shipped[1]
-    found, narrower = searched_pair(question), narrower_answer(question, 2)
-    return min([found, (narrower[0], narrower[1])], key=_slower_ns) if narrower else found
+    searched, narrower = searched_pair(question), narrower_answer(question, 2)
+    return min([searched, (narrower[0], narrower[1])], key=_slower_ns) if narrower else searched
 
 
 def searched_pair(question: Question) -> Pair:
@@ -55,16 +55,16 @@ def searched_pair(question: Question) -> Pair:
     others. What cannot be halved is computed by both cores, which write the same. Programs of a few
     microseconds may take some percent longer in halves: what they wait for does not get shorter.
     """
-    taken = searched_plan(question)
-    answers, pairs = [taken], _halved(taken, question)
+    winner = searched_plan(question)
+    answers, pairs = [winner], _halved(winner, question)
     least = min((_slower_ns(pair) for pair in pairs), default=inf)
-    worth_asking = 2 * least > max(_EVEN * taken.cost.total_ns, first_floor_ns(question))
+    worth_asking = 2 * least > max(_EVEN * winner.cost.total_ns, first_floor_ns(question))
     if worth_asking and not question.reproducible:
         first = first_offer(question)
-        answers += [first] if first and first != taken else []
+        answers += [first] if first and first != winner else []
         pairs += [pair for answer in answers[1:] for pair in _halved(answer, question)]
     if not question.reproducible:
-        pairs += _of_others(taken, question, pairs)
+        pairs += _of_others(winner, question, pairs)
     pairs = pairs or [
         (answer, answer) for answer in answers if form_named(answer.plan.form).pair_kernels
     ]
@@ -73,34 +73,34 @@ def searched_pair(question: Question) -> Pair:
     return min(pairs, key=_slower_ns)
 
 
-def _of_others(taken: Priced, question: Question, known: list[Pair]) -> list[Pair]:
+def _of_others(winner: Priced, question: Question, known: list[Pair]) -> list[Pair]:
     """Pairs of algorithms that halves may have, if they gain what their form has to.
 
     Where none is known, all are asked, and gain over two cores that both compute everything.
     """
-    found = []
-    least = min(map(_slower_ns, known), default=taken.cost.total_ns)
-    every = taken.cost.waits_for_turns or not known
-    for form, family in others_for_halves(taken, question, every=every):
+    pairs = []
+    least = min(map(_slower_ns, known), default=winner.cost.total_ns)
+    every = winner.cost.waits_for_turns or not known
+    for form, family in others_for_halves(winner, question, every=every):
         for halves in form.halves(question):
             pair = None
             if not form.refuses(halves[0], family):
                 pair = _mirrored(search(form, halves[0], family), halves)
             if pair and _slower_ns(pair) < (1 - form.least_gain) * least:
-                found.append(pair)
-    return found
+                pairs.append(pair)
+    return pairs
 
 
 def thorough_pairs(form: Form[Any], question: Question) -> list[Pair]:
     """Plans of two cores that a search has no time for: the best of each way to halve it."""
-    found = []
+    pairs = []
     for halves in form.halves(question) if form.pair_kernels else ():
         for first in thorough_search(form, halves[0])[:_MIRRORED]:
             second = _moved(first, halves[1])
             if second and _are_alike(first, second):
-                found.append((first, second))
+                pairs.append((first, second))
                 break
-    return found
+    return pairs
 
 
 def plans_of_two(answer: Priced, question: Question) -> Pair:
@@ -147,15 +147,15 @@ def _halved(answer: Priced, question: Question) -> list[Pair]:
     are then not searched. They are not where turns of loops cost: a half has longer ones.
     """
     form = form_named(answer.plan.form)
-    found: list[Pair] = []
+    pairs: list[Pair] = []
     for halves in form.halves(question) if form.pair_kernels else ():
         pair = None if answer.cost.waits_for_turns else _with_decisions_of(answer, halves)
         if pair is None or not _is_even(pair, answer):
             pair = _searched(answer, halves)
-        found += [pair] if pair else []
+        pairs += [pair] if pair else []
         if pair and _is_even(pair, answer):
             break
-    return found
+    return pairs
 
 
 def _with_decisions_of(answer: Priced, halves: Halves) -> Pair | None:
@@ -171,9 +171,9 @@ def _searched(answer: Priced, halves: Halves) -> Pair | None:
     return _mirrored(found, halves) or in_step(found, plans_like(answer, halves[1]))
 
 
-def _mirrored(found: tuple[Priced, ...], halves: Halves) -> Pair | None:
+def _mirrored(candidates: tuple[Priced, ...], halves: Halves) -> Pair | None:
     """One of the first plans of a half whose decisions suit the other one, too."""
-    for first in () if _has_own_channels(halves) else found[:_MIRRORED]:
+    for first in () if _has_own_channels(halves) else candidates[:_MIRRORED]:
         second = _moved(first, halves[1])
         if second and _are_alike(first, second):
             return first, second
@@ -186,12 +186,12 @@ def _has_own_channels(halves: Halves) -> bool:
     return one != two
 
 
-def _moved(taken: Priced, half: Question) -> Priced | None:
+def _moved(winner: Priced, half: Question) -> Priced | None:
     """A plan's decisions for a half; None if a schedule priced it, or they are not legal there."""
-    form = form_of(taken.plan)
-    if taken.cost.scheduled or form.refuses(half, taken.plan.family):
+    form = form_of(winner.plan)
+    if winner.cost.scheduled or form.refuses(half, winner.plan.family):
         return None
-    plan = form.moved(taken.plan, half)
+    plan = form.moved(winner.plan, half)
     if form.broken_rules(plan):
         return None
     moved = priced(plan)

@@ -99,10 +99,10 @@ def stored_key(question: Question, entries: Mapping[str, Entry]) -> str | None:
     return next((key for key in keys if key in entries), None)
 
 
-def entry_of(question: Question, taken: Answer, tried: int) -> Entry:
+def entry_of(question: Question, answer: Answer, tried: int) -> Entry:
     """Plans as they are stored, one for each core; `tried`: with how many candidates."""
-    form, plan = form_of(taken[0].plan), taken[0].plan
-    given = fields_as_json(form.plan_type, **_given(form, question))
+    form, plan = form_of(answer[0].plan), answer[0].plan
+    implied = fields_as_json(form.plan_type, **_given(form, question))
     every = _every_field(plan)
     chosen = to_json(plan)
     entry: Entry = {
@@ -110,14 +110,14 @@ def entry_of(question: Question, taken: Answer, tried: int) -> Entry:
         "plan": {
             name: value
             for name, value in every.items()
-            if (given[name] != value if name in given else name in chosen)
+            if (implied[name] != value if name in implied else name in chosen)
         },
         "tried": tried,
     }
-    if len(taken) > 1:
-        other = _every_field(taken[1].plan)
+    if len(answer) > 1:
+        other = _every_field(answer[1].plan)
         entry["second"] = {name: other[name] for name in other if other[name] != every[name]}
-    if taken[0].cost.scheduled:
+    if answer[0].cost.scheduled:
         entry["scheduled"] = True
     return entry
 
@@ -127,9 +127,9 @@ def refusal() -> Entry:
     return {REFUSED: True}
 
 
-def is_short(taken: Answer, question: Question) -> bool:
+def is_short(answers: Answer, question: Question) -> bool:
     """Whether plans keep to a question's budget."""
-    return max(answer.cost.instructions for answer in taken) <= question.budget
+    return max(answer.cost.instructions for answer in answers) <= question.budget
 
 
 def answer_of(question: Question, entry: Entry) -> Answer:
@@ -142,14 +142,14 @@ def answer_of(question: Question, entry: Entry) -> Answer:
             f"{call_in_words(question)}: no plan with at most {question.budget} static"
             " instructions: raise the budget, or split the problem."
         )
-    taken = tuple(replace(priced(plan), shipped=True) for plan in plans_of(question, entry))
-    for answer in taken:
+    answers = tuple(replace(priced(plan), shipped=True) for plan in plans_of(question, entry))
+    for answer in answers:
         broken = complaints(question, answer.plan)
         if broken:
             raise ShippedError(f"a shipped plan: {'; '.join(broken)}. {_AGAIN}")
     if entry.get("scheduled"):
-        taken = tuple(by_schedule(form_of(answer.plan), answer) for answer in taken)
-    return taken
+        answers = tuple(by_schedule(form_of(answer.plan), answer) for answer in answers)
+    return answers
 
 
 def plans_of(question: Question, entry: Entry) -> tuple[Plan, ...]:
@@ -157,20 +157,22 @@ def plans_of(question: Question, entry: Entry) -> tuple[Plan, ...]:
     form = next((form for form in FORMS if form.name == entry.get("form")), None)
     if form is None:
         raise ShippedError(f"a shipped plan of the form {entry.get('form')}. {_AGAIN}")
-    first, given = entry["plan"], _given(form, question)
+    first, implied = entry["plan"], _given(form, question)
     documents = [first, {**first, **entry["second"]}] if "second" in entry else [first]
     try:
-        return tuple(from_json(form.plan_type, document, **given) for document in documents)
+        return tuple(from_json(form.plan_type, document, **implied) for document in documents)
     except RecordError as error:
         raise ShippedError(f"a shipped plan: {error} {_AGAIN}") from error
 
 
 def _given(form: Form[Any], question: Question) -> dict[str, Any]:
     """Fields of a plan that follow from the question."""
-    asked = {name: getattr(question, name) for name in ("dtype", "end", "start", "pieces")}
+    question_fields = {
+        name: getattr(question, name) for name in ("dtype", "end", "start", "pieces")
+    }
     known = {field.name for field in fields(form.plan_type)}
-    own = {name: value for name, value in asked.items() if name in known}
-    return {"machine": question.machine.name, **own, **form.given(question)}
+    plan_fields = {name: value for name, value in question_fields.items() if name in known}
+    return {"machine": question.machine.name, **plan_fields, **form.given(question)}
 
 
 def _every_field(plan: Plan) -> dict[str, Any]:

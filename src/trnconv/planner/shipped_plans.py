@@ -101,11 +101,11 @@ def shipped_answer(question: Question, cores: int) -> Answer | None:
     if entry is None:
         return None
     try:
-        taken = answer_of(question, entry)
+        answer = answer_of(question, entry)
     except ShippedError as error:
         warnings.warn(f"{error} It is searched for.", ShippedWarning, stacklevel=2)
         return None
-    return taken if is_short(taken, question) else None
+    return answer if is_short(answer, question) else None
 
 
 def narrower_answer(question: Question, cores: int) -> Answer | None:
@@ -116,11 +116,11 @@ def narrower_answer(question: Question, cores: int) -> Answer | None:
     for accuracy in _NARROWER.get(question.policy.accuracy, ()):
         narrower = replace(question, policy=replace(question.policy, accuracy=accuracy))
         try:
-            found = shipped_answer(narrower, cores)
+            answer = shipped_answer(narrower, cores)
         except PlanError:
             continue
-        if found is not None:
-            return found
+        if answer is not None:
+            return answer
     return None
 
 
@@ -145,21 +145,21 @@ def _entry(question: Question, cores: int) -> Entry | None:
     machine = question.machine
     if not _use.wanted or question.reproducible or question.budget > DEFAULT_BUDGET:
         return None
-    found = shipped_set(machine.name, cores)
-    if not found.entries or found.constants != {machine.constants}:
+    shipped = shipped_set(machine.name, cores)
+    if not shipped.entries or shipped.constants != {machine.constants}:
         return None
-    key = stored_key(question, found.entries)
-    return _without_its_norm(question, found) if key is None else found.entries[key]
+    key = stored_key(question, shipped.entries)
+    return _without_its_norm(question, shipped) if key is None else shipped.entries[key]
 
 
-def _without_its_norm(question: Question, found: ShippedSet) -> Entry | None:
+def _without_its_norm(question: Question, shipped: ShippedSet) -> Entry | None:
     """What is stored of a convolution without the norm of its outputs, if it serves with it."""
     if question.end.norm is None:
         return None
-    key = stored_key(without_norm(question), found.entries)
+    key = stored_key(without_norm(question), shipped.entries)
     if key is None:
         return None
-    entry = found.entries[key]
+    entry = shipped.entries[key]
     try:
         return entry if is_short(answer_of(question, entry), question) else None
     except (ShippedError, PlanError):

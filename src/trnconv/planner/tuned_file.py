@@ -69,9 +69,9 @@ def complaints(question: Question, plan: Plan) -> list[str]:
     """Why a stored plan is not one for a question, in words; empty if it is."""
     form = form_of(plan)
     broken = form.broken_promises(plan, question) or form.broken_rules(plan)
-    asked = (question.machine.name, question.dtype, question.end, question.start)
-    own = (plan.machine, plan.dtype, plan.end, plan.start)
-    if own != asked or not form.fits(plan, question):
+    wanted = (question.machine.name, question.dtype, question.end, question.start)
+    planned = (plan.machine, plan.dtype, plan.end, plan.start)
+    if planned != wanted or not form.fits(plan, question):
         return ["it is of another problem", *broken]
     lacks = form.lacks(question)
     return [lacks, *broken] if lacks else list(broken)
@@ -102,9 +102,9 @@ def _read_plan(path: Path, question: Question, entry: dict[str, Any]) -> Plan:
         known = ", ".join(form.name for form in FORMS)
         raise TunedError(f"{path}: a plan whose form is none of {known}. Tune again.")
     try:
-        given = form.given(question)
-        own = {name: value for name, value in stored.items() if name not in given}
-        plan: Plan = from_json(form.plan_type, own, **given)
+        implied = form.given(question)
+        chosen = {name: value for name, value in stored.items() if name not in implied}
+        plan: Plan = from_json(form.plan_type, chosen, **implied)
     except RecordError as error:
         raise TunedError(f"{path}: {error} Tune again.") from error
     return plan
@@ -146,8 +146,8 @@ def read(path: Path) -> TunedFile:
     try:
         text = path.read_text(encoding="utf-8")
         document = json.loads(text)
-        found = document["stamp"]
-        machine = str(found["machine"])
+        written_with = document["stamp"]
+        machine = str(written_with["machine"])
         entries = {_key(plan): _without_question(plan) for plan in document["plans"]}
     except OSError as error:
         raise TunedError(f"tuned plans in {path}: {error.strerror}. Name another file.") from error
@@ -155,9 +155,9 @@ def read(path: Path) -> TunedFile:
         raise TunedError(
             f"tuned plans in {path}: not a file that `trnconv tune` wrote ({error}). Tune again."
         ) from error
-    if found != stamp(machine):
+    if written_with != stamp(machine):
         raise TunedError(
-            f"tuned plans in {path}: of {_describe_stamp(found)}, and this is"
+            f"tuned plans in {path}: of {_describe_stamp(written_with)}, and this is"
             f" {_describe_stamp(stamp(machine))}. Tune again."
         )
     digest = hashlib.blake2b(text.encode(), digest_size=_DIGEST_BYTES).hexdigest()
@@ -172,5 +172,5 @@ def _without_question(entry: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in entry.items() if name != "question"}
 
 
-def _describe_stamp(found: dict[str, Any]) -> str:
-    return f"trnconv {found.get('library')}, constants {found.get('constants')}"
+def _describe_stamp(stamped: dict[str, Any]) -> str:
+    return f"trnconv {stamped.get('library')}, constants {stamped.get('constants')}"

@@ -70,9 +70,9 @@ def active(machine: str) -> TunedFile | None:
 
 
 @lru_cache(maxsize=8)
-def _read_or_warn(asked: str) -> TunedFile | None:
+def _read_or_warn(path: str) -> TunedFile | None:
     try:
-        return read(Path(asked))
+        return read(Path(path))
     except TunedError as error:
         warnings.warn(f"{ENVIRONMENT}: {error}", TunedWarning, stacklevel=2)
         return None
