@@ -83,9 +83,9 @@ def climb(
     that one that never comes back is known by that.
     """
     for check in checks:
-        found = kept(check)
-        if found is not None:
-            climbed = Climbed(check, found, 0.0, kept=True)
+        earlier = kept(check)
+        if earlier is not None:
+            climbed = Climbed(check, earlier, 0.0, kept=True)
         else:
             started(check)
             begin = time.perf_counter()
@@ -102,13 +102,13 @@ def _finding(check: Check, bench: Bench) -> Finding:
     if on:
         return Finding(OFF, f"{on[0]} is on: nothing depends on it")
     try:
-        found = check.climb(bench)
+        finding = check.climb(bench)
     except Exception as error:  # noqa: BLE001 (whatever a toolchain raises is the answer)
-        found = Finding(RED, f"{type(error).__name__}: {_first_lines(str(error))}")
-    if check.notes and found.state in (GREEN, RED):
-        answer = "yes" if found.state == GREEN else "no"
-        return Finding(NOTED, f"{answer}: {found.words}", {**found.data, "answer": answer})
-    return found
+        finding = Finding(RED, f"{type(error).__name__}: {_first_lines(str(error))}")
+    if check.notes and finding.state in (GREEN, RED):
+        answer = "yes" if finding.state == GREEN else "no"
+        return Finding(NOTED, f"{answer}: {finding.words}", {**finding.data, "answer": answer})
+    return finding
 
 
 def _first_lines(text: str, most: int = 3) -> str:

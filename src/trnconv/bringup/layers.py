@@ -194,10 +194,10 @@ def _deciding(**least: int) -> Callable[[Question, int], tuple[Plan, ...]]:
     """By minimal filtering whose decisions are at least these; else by what is taken instead."""
 
     def planned(question: Question, cores: int) -> tuple[Plan, ...]:
-        asked = only(question, "minimal")
-        if not is_searched(asked):
+        minimal_only = only(question, "minimal")
+        if not is_searched(minimal_only):
             return plans_for(question, cores)
-        return _having(asked, cores, **least)
+        return _having(minimal_only, cores, **least)
 
     return planned
 

@@ -70,10 +70,10 @@ def _gradient(machine: Machine, cores: int, seed: int, call: Call) -> tuple[Arra
     gamma = integers(seed + 3, norm.channels, most=2)
     packed = channel_norm_gradient.pack(norm, gamma, None, machine)
     launch = channel_norm_gradient.launch_of(_GRADIENT, packed, machine, cores)
-    found = call(launch, ((signs * sizes).astype(_BF16), dy.astype(_BF16)))
+    result = call(launch, ((signs * sizes).astype(_BF16), dy.astype(_BF16)))
     scaled = gamma[None, :, None] * dy
     spread = (scaled * signs).sum(axis=1, keepdims=True) / norm.channels
-    return found, (scaled - signs * spread) / sizes
+    return result, (scaled - signs * spread) / sizes
 
 
 def _group_norm(machine: Machine, cores: int, seed: int, call: Call) -> tuple[Array, Array]:
@@ -84,11 +84,11 @@ def _group_norm(machine: Machine, cores: int, seed: int, call: Call) -> tuple[Ar
     x = signs + integers(seed, 1, 1, problem.frames, 1)
     gamma, beta = integers(seed + 1, problem.channels), 8 + integers(seed + 2, problem.channels)
     whole = (1, problem.channels, problem.frames * problem.positions)
-    given = x.reshape(whole).astype(_BF16)
+    rounded = x.reshape(whole).astype(_BF16)
     counted = group_norm.statistics_launch(problem, machine, cores)
     launch = group_norm.apply_launch(problem, gamma, beta, machine, cores)
-    found = call(launch, (given, call(counted, (given,))))
-    return found, signs.reshape(whole) * gamma[None, :, None] + beta[None, :, None]
+    result = call(launch, (rounded, call(counted, (rounded,))))
+    return result, signs.reshape(whole) * gamma[None, :, None] + beta[None, :, None]
 
 
 def _group_gradient(machine: Machine, cores: int, seed: int, call: Call) -> tuple[Array, Array]:
@@ -97,17 +97,17 @@ def _group_gradient(machine: Machine, cores: int, seed: int, call: Call) -> tupl
     shape = (1, problem.channels, problem.positions)
     x, dy = integers(seed, *shape, most=2), np.zeros(shape, np.float32)
     dy[:, :, ::350] = integers(seed + 1, *dy[:, :, ::350].shape, most=1)
-    given = (x.astype(_BF16), dy.astype(_BF16))
+    tensors = (x.astype(_BF16), dy.astype(_BF16))
     ones, zeros = np.ones(problem.channels), np.zeros(problem.channels)
     numbers = group_norm_gradient.pack(np.stack([ones, zeros, ones, zeros], 1), machine)
-    parts = call(group_norm_gradient.sums_launch(problem, numbers, machine, cores), given)
+    parts = call(group_norm_gradient.sums_launch(problem, numbers, machine, cores), tensors)
     sums = parts.sum(axis=0)
     second = np.stack([ones, zeros, 2 * ones, sums[:, 0], sums[:, 1]], 1)
     launch = group_norm_gradient.input_launch(
         problem, group_norm_gradient.pack(second, machine), machine, cores
     )
     along, shift = (dy * x).sum(axis=2)[..., None], dy.sum(axis=2)[..., None]
-    return call(launch, given), 2 * dy + along * x + shift
+    return call(launch, tensors), 2 * dy + along * x + shift
 
 
 def _attention(machine: Machine, cores: int, seed: int, call: Call) -> tuple[Array, Array]:
@@ -119,8 +119,8 @@ def _attention(machine: Machine, cores: int, seed: int, call: Call) -> tuple[Arr
     v = 2.0 * numbers[None, :, None] * scale
     q, k = np.zeros(shape), integers(seed + 1, *shape)
     launch = attention.launch_of(problem, machine, cores)
-    found = call(launch, (q.astype(_BF16), k.astype(_BF16), v.astype(_BF16)))
-    return found, v / 2
+    result = call(launch, (q.astype(_BF16), k.astype(_BF16), v.astype(_BF16)))
+    return result, v / 2
 
 
 def _modulation(machine: Machine, cores: int, seed: int, call: Call) -> tuple[Array, Array]:
@@ -133,11 +133,11 @@ def _modulation(machine: Machine, cores: int, seed: int, call: Call) -> tuple[Ar
     )
     coefficients = integers(seed + 3, problem.channels, 2, most=2)
     launch = modulation.launch_of(problem, machine, cores)
-    found = call(launch, (x, scale, shift, coefficients))
+    result = call(launch, (x, scale, shift, coefficients))
     wide = [array.astype(np.float32)[:, list(problem.frame_map)] for array in (scale, shift)]
     scales, shifts = (array.repeat(factor, axis=2).repeat(factor, axis=3) for array in wide)
     a, b = coefficients.T[:, :, None, None, None]
-    return found, (a * x.astype(np.float32) + b) * scales + shifts
+    return result, (a * x.astype(np.float32) + b) * scales + shifts
 
 
 NEIGHBOUR_LAYERS: Final = (
@@ -160,8 +160,8 @@ def run(layer: NeighbourLayer, bench: Bench) -> Finding:
         return np.asarray(bench.runner.call(launch.kernel, (*tensors, *launch.arguments))[0])
 
     for seed in SEEDS:
-        found, exact = layer.run(bench.machine, bench.cores, 10 * seed, call)
-        wrong = difference((found,), (exact.astype(_BF16),))
+        result, exact = layer.run(bench.machine, bench.cores, 10 * seed, call)
+        wrong = difference((result,), (exact.astype(_BF16),))
         if wrong:
             return Finding(RED, f"run {seed}: {wrong}")
     return Finding(GREEN, f"{len(SEEDS)} runs equal, {bench.cores} cores")

@@ -95,12 +95,12 @@ class VendorRunner:
 
     def duration_ns(self, kernel: Callable[..., Any], args: Arrays) -> float:
         """The median of some calls, after some that warm up."""
-        taken = []
+        durations = []
         for _ in range(_WARM_UP + _CALLS):
             begin = time.perf_counter_ns()
             self.call(kernel, args)
-            taken.append(time.perf_counter_ns() - begin)
-        return float(median(taken[_WARM_UP:]))
+            durations.append(time.perf_counter_ns() - begin)
+        return float(median(durations[_WARM_UP:]))
 
     def _made(self, kernel: Callable[..., Any], recipe: Any, workarounds: frozenset[str]) -> Any:
         function, passed = kernel, ()

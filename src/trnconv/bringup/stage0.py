@@ -36,19 +36,19 @@ _NOTHING = "nkisim is the only nki here: there is nothing to compare it with"
 
 def checks() -> tuple[Check, ...]:
     """Every probe and layer in both simulators, then compiled, then in BIRSim."""
-    asked = [probe for probe in PROBES if not probe.notes]
+    probes = [probe for probe in PROBES if not probe.notes]
     cases = [*EDGE, *BENCHMARK]
     return (
         *(
             _check("simulate", probe, partial(_probe, probe), has_workaround=False)
-            for probe in asked
+            for probe in probes
         ),
         *(Check(STAGE, f"simulate-{case.name}", case.note, partial(_case, case)) for case in cases),
-        *(_check("compile", probe, partial(_neff, partial(_of_probe, probe))) for probe in asked),
+        *(_check("compile", probe, partial(_neff, partial(_of_probe, probe))) for probe in probes),
         *(_layer_check("compile", layer, _neff) for layer in LAYERS),
         *(
             _check("birsim", probe, partial(_birsim, partial(_of_probe, probe)))
-            for probe in asked
+            for probe in probes
             if not probe.on_two_cores
         ),
         *(_layer_check("birsim", layer, _birsim) for layer in LAYERS),
@@ -80,12 +80,12 @@ class _Simulators:
 
     def call(self, kernel: Callable[..., Any], args: Arrays, *, legalised: bool = True) -> Arrays:
         """What nkisim returns, if the other returns the same."""
-        own = self.ours.call(kernel, args, legalised=legalised)
+        ours = self.ours.call(kernel, args, legalised=legalised)
         theirs = as_arrays(self.nki.simulate(self.nki.jit(kernel)[self.ours.cores])(*args))
-        wrong = difference(theirs, own)
+        wrong = difference(theirs, ours)
         if wrong:
             raise ValueError(f"nki.simulate differs from nkisim: {wrong}")
-        return own
+        return ours
 
     def duration_ns(self, kernel: Callable[..., Any], args: Arrays) -> float:
         """Modelled."""
@@ -147,8 +147,8 @@ def _neff(launch_of: Callable[[Bench], _Launch], bench: Bench) -> Finding:
     with tempfile.TemporaryDirectory() as folder:
         neff = toolchain.neff(launch.kernel, launch.args, Path(folder))
     seconds = time.perf_counter() - begin
-    own = traced(launch.kernel, launch.args, bench.machine, bench.cores)
-    counted = max(trace.compiler_count for trace in own.traces)
+    ours = traced(launch.kernel, launch.args, bench.machine, bench.cores)
+    counted = max(trace.compiler_count for trace in ours.traces)
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
     size = neff.size_bytes
     words = f"{seconds:.1f} s, {size} bytes, {peak:.2f} GiB, {counted} instructions counted by us"
@@ -158,16 +158,16 @@ def _neff(launch_of: Callable[[Bench], _Launch], bench: Bench) -> Finding:
 
 def _birsim(launch_of: Callable[[Bench], _Launch], bench: Bench) -> Finding:
     """What was compiled, run by the compiler's own simulator, on one core."""
-    one = replace(bench, cores=1, runner=SimulatedRunner(bench.machine, 1))
-    toolchain = _toolchain(one)
+    one_core = replace(bench, cores=1, runner=SimulatedRunner(bench.machine, 1))
+    toolchain = _toolchain(one_core)
     if toolchain is None or not toolchain.simulates:
         return Finding(OFF, _NO_COMPILER if toolchain is None else "this compiler has no BIRSim")
-    launch = launch_of(one)
+    launch = launch_of(one_core)
     with tempfile.TemporaryDirectory() as folder:
         neff = toolchain.neff(launch.kernel, launch.args, Path(folder), simulated=True)
     if neff.outputs is None:
         return Finding(OFF, "BIRSim left no outputs")
-    wrong = difference(neff.outputs, one.runner.call(launch.kernel, launch.args))
+    wrong = difference(neff.outputs, one_core.runner.call(launch.kernel, launch.args))
     if wrong:
         return Finding(RED, f"BIRSim differs from nkisim: {wrong}")
     return Finding(GREEN, "compiled and simulated, equal bit for bit")

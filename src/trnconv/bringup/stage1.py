@@ -53,18 +53,18 @@ def ask(probe: Probe, bench: Bench) -> Finding:
     for seed in SEEDS:
         arrays = probe.given(seed)
         args = (*arrays, *probe.constants)
-        found = bench.runner.call(probe.kernel, args, legalised=probe.legalised)
-        wrong = difference(found, probe.expected(*arrays))
+        results = bench.runner.call(probe.kernel, args, legalised=probe.legalised)
+        wrong = difference(results, probe.expected(*arrays))
         if wrong:
             return Finding(RED, f"run {seed}: {wrong}")
     return Finding(GREEN, f"{len(SEEDS)} runs equal")
 
 
-def difference(found: Arrays, expected: Arrays) -> str:
+def difference(results: Arrays, expected: Arrays) -> str:
     """Where results are not what they should be, in words; empty if they are."""
-    if len(found) != len(expected):
-        return f"{len(found)} results, {len(expected)} expected"
-    for number, (result, other) in enumerate(zip(found, expected, strict=True)):
+    if len(results) != len(expected):
+        return f"{len(results)} results, {len(expected)} expected"
+    for number, (result, other) in enumerate(zip(results, expected, strict=True)):
         if result.shape != other.shape:
             return f"result {number} has shape {result.shape}, {other.shape} expected"
         got, wanted = result.astype(np.float64), other.astype(np.float64)

@@ -70,10 +70,10 @@ def run(layer: LadderLayer, bench: Bench) -> Finding:
     for seed in SEEDS:
         operands = operands_of(question, 10 * seed, layer.most)
         if question.asks == FILTER_GRADIENT:
-            found = compute.filter_gradient(question, operands, device)[0]
+            output = compute.filter_gradient(question, operands, device)[0]
         else:
-            found = compute.convolution(question, operands, device)
-        results = found if isinstance(found, tuple) else (found,)
+            output = compute.convolution(question, operands, device)
+        results = output if isinstance(output, tuple) else (output,)
         wrong = difference(tuple(map(np.asarray, results)), expected_of(question, operands))
         if wrong:
             return Finding(RED, f"run {seed}, {words}: {wrong}", {"plan": words})

@@ -111,10 +111,10 @@ def _on_device(bench: Bench) -> Iterator[_OnDevice]:
         adapters.use_adapter(None)
 
 
-def _difference(found: Any, expected: Any) -> str:
-    if found.shape != expected.shape:
-        return f"shape {tuple(found.shape)}, {tuple(expected.shape)} expected"
-    wrong = int((found != expected).sum())
+def _difference(result: Any, expected: Any) -> str:
+    if result.shape != expected.shape:
+        return f"shape {tuple(result.shape)}, {tuple(expected.shape)} expected"
+    wrong = int((result != expected).sum())
     return f"{wrong} of {expected.numel()} values are not torch's" if wrong else ""
 
 

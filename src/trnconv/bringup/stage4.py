@@ -24,12 +24,12 @@ def checks() -> tuple[Check, ...]:
 
 def calibrate(bench: Bench) -> Finding:
     """Measure, fit, and write the machine's file."""
-    found = fitted(clocked_of(bench.cores), bench.machine, bench.cores, measure_of(bench))
-    known = [constant for constant in found if constant.value is not None]
+    constants = fitted(clocked_of(bench.cores), bench.machine, bench.cores, measure_of(bench))
+    known = [constant for constant in constants if constant.value is not None]
     if not known:
         return Finding(RED, "no constant can be told from the times")
     path = bench.folder / file_name(bench)
-    path.write_text(json.dumps(document(found, bench), indent=1) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(document(constants, bench), indent=1) + "\n", encoding="utf-8")
     words = ", ".join(
         f"{constant.field} {constant.value:.4g} ({constant.published:.4g})" for constant in known
     )
@@ -56,9 +56,9 @@ def measure_of(bench: Bench) -> Measure:
     return measure
 
 
-def document(found: list[Fitted], bench: Bench) -> dict[str, Any]:
+def document(constants: list[Fitted], bench: Bench) -> dict[str, Any]:
     """The file of a machine: constants with units, and all that the times do not tell."""
-    known = {constant.field: constant for constant in found if constant.value is not None}
+    known = {constant.field: constant for constant in constants if constant.value is not None}
     others = [field.name for field in fields(Timing) if field.name not in known]
     return {
         "machine": bench.machine.base_name,
@@ -70,6 +70,6 @@ def document(found: list[Fitted], bench: Bench) -> dict[str, Any]:
             name: {"value": constant.value, "unit": constant.unit, "before": constant.published}
             for name, constant in known.items()
         },
-        "times_ns": {constant.field: constant.measured_ns for constant in found},
+        "times_ns": {constant.field: constant.measured_ns for constant in constants},
         "not_identifiable": others,
     }

@@ -58,13 +58,13 @@ class Toolchain:
         lowered = self.compiled.compile_kernel_to_nir(
             made, inputs=inputs, compile_opts=options, enable_cache=False
         )
-        given = [input_spec.name for input_spec in lowered.input_specs]
-        arrays = [inputs[name] for name in given] if simulated else []
+        input_names = [input_spec.name for input_spec in lowered.input_specs]
+        arrays = [inputs[name] for name in input_names] if simulated else []
         done = self.driver.compile_bir_to_neff(
             options,
             lowered,
             arrays,
-            given,
+            input_names,
             [output_spec.name for output_spec in lowered.output_specs],
         )
         said = {name: getattr(lowered, name, None) for name in _SAID}

@@ -77,8 +77,8 @@ def problem_document(question: Question) -> dict[str, Any]:
 def encoded(value: Any) -> Any:
     """A recipe as lists: of an object, the class and its fields in their order."""
     if is_dataclass(value):
-        own = [encoded(getattr(value, field.name)) for field in fields(value)]
-        return [CLASS + type(value).__name__, *own]
+        field_values = [encoded(getattr(value, field.name)) for field in fields(value)]
+        return [CLASS + type(value).__name__, *field_values]
     if isinstance(value, tuple):
         return [encoded(part) for part in value]
     return value

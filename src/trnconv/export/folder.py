@@ -56,8 +56,8 @@ def write_folder(
     package = f"torch-ext/{name}"
     texts = {f"{package}/{stem}.py": _template(f"{stem}.py") for stem in _TEMPLATE}
     for module in {entry.kernel_module for entry in entries}:
-        own = kernel_package(module)
-        texts |= {f"{package}/kernels/{path}": text for path, text in own.items()}
+        kernel_files = kernel_package(module)
+        texts |= {f"{package}/kernels/{path}": text for path, text in kernel_files.items()}
     for number, entry in enumerate(entries):
         text = json.dumps(entry.document, separators=(",", ":"))
         texts[f"{package}/recipes/{number:03}.json"] = text + "\n"

@@ -39,13 +39,13 @@ def digest_of(recipe):
 
 def kernel_package(module: str) -> dict[str, str]:
     """Paths and texts of a module and of all it needs, below a package of any name."""
-    found = {name: path for name, path in sources_of(module) if name != _PACKAGE}
+    sources = {name: path for name, path in sources_of(module) if name != _PACKAGE}
     digest = _DIGEST.format(digest=sources_digest(module))
-    own = {f"{_PACKAGE}._nki": _NKI, f"{_PACKAGE}.forms.digest": digest}
+    replaced = {f"{_PACKAGE}._nki": _NKI, f"{_PACKAGE}.forms.digest": digest}
     texts: dict[str, str] = {}
-    for name, path in sorted(found.items()):
+    for name, path in sorted(sources.items()):
         parts = name.split(".")[1:]
-        text = own.get(name) or relative(path.read_text(encoding="utf-8"), parts)
+        text = replaced.get(name) or relative(path.read_text(encoding="utf-8"), parts)
         texts["/".join(parts) + ".py"] = text
     for path_text in list(texts):
         for folder in Path(path_text).parents:

@@ -29,15 +29,15 @@ class ExportedProblem:
     names: tuple[str, ...]
 
 
-def problems_of(asked: str, size: str, phase: str, machine: Machine) -> list[ExportedProblem]:
+def problems_of(what: str, size: str, phase: str, machine: Machine) -> list[ExportedProblem]:
     """A model of the registry, names of layers with commas between them, or a JSON file."""
-    if asked.endswith(".json"):
-        return [_direct(shape, machine, name) for name, shape in _of_file(Path(asked))]
-    if asked in {entry.name for entry in models()}:
-        return _of_model(asked, size, phase, machine)
+    if what.endswith(".json"):
+        return [_direct(shape, machine, name) for name, shape in _of_file(Path(what))]
+    if what in {entry.name for entry in models()}:
+        return _of_model(what, size, phase, machine)
     if size:
-        raise ShapeError(f"--size {size} of {asked}: layers have their sizes; models take one.")
-    cases = [find_case(name) for name in asked.split(",")]
+        raise ShapeError(f"--size {size} of {what}: layers have their sizes; models take one.")
+    cases = [find_case(name) for name in what.split(",")]
     return [_direct(case.shape, machine, case.name, case.dtype) for case in cases]
 
 
@@ -47,13 +47,13 @@ def _of_model(name: str, size: str, phase: str, machine: Machine) -> list[Export
     if size.count("x") == 1:
         size = f"{size}x{entry.production.frames}"
     trace = without_norms(model_trace(entry, size_of(entry, size), phase))
-    found: dict[Question, list[str]] = {}
+    modules_of: dict[Question, list[str]] = {}
     for work, *_ in trace.works:
         question = work.question(machine, policy=ALWAYS_DIRECT)
         if not isinstance(question.shape, ConvShape):
             raise UnsupportedError(f"{work.module}: transposed convolutions are not exported.")
-        found.setdefault(question, []).append(work.module)
-    return [ExportedProblem(question, tuple(names)) for question, names in found.items()]
+        modules_of.setdefault(question, []).append(work.module)
+    return [ExportedProblem(question, tuple(names)) for question, names in modules_of.items()]
 
 
 def _direct(
@@ -70,18 +70,18 @@ def _of_file(path: Path) -> list[tuple[str, ConvShape]]:
         raise TrnconvError(f"{path}: {trouble}. A list of shapes in JSON is needed.") from trouble
     if not isinstance(listed, list) or not listed:
         raise TrnconvError(f"{path}: a list of shapes is needed, and it is {type(listed)}.")
-    return [(f"shape_{number}", _shape(path, given)) for number, given in enumerate(listed)]
+    return [(f"shape_{number}", _shape(path, record)) for number, record in enumerate(listed)]
 
 
-def _shape(path: Path, given: Any) -> ConvShape:
+def _shape(path: Path, record: Any) -> ConvShape:
     known = {"input", "weight", *_OPTIONS}
-    if not isinstance(given, dict) or not {"input", "weight"} <= given.keys() <= known:
+    if not isinstance(record, dict) or not {"input", "weight"} <= record.keys() <= known:
         raise TrnconvError(
-            f"{path}: {given}: an object with input, weight and, of conv3d's arguments,"
+            f"{path}: {record}: an object with input, weight and, of conv3d's arguments,"
             f" {', '.join(_OPTIONS)}."
         )
-    options = {name: _tuples(given[name]) for name in _OPTIONS if name in given}
-    return conv_shape(given["input"], given["weight"], **options)
+    options = {name: _tuples(record[name]) for name in _OPTIONS if name in record}
+    return conv_shape(record["input"], record["weight"], **options)
 
 
 def _tuples(value: Any) -> Any:

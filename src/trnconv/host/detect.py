@@ -32,10 +32,10 @@ class DetectedHost:
 
     def exports(self, environment: Mapping[str, str] | None = None) -> tuple[str, ...]:
         """The lines for a shell that say what was found, without those that are there already."""
-        given = os.environ if environment is None else environment
+        variables = os.environ if environment is None else environment
         wanted = {TARGET_VARIABLE: self.target, LNC_VARIABLE: str(self.lnc)}
         return tuple(
-            f"export {name}={value}" for name, value in wanted.items() if name not in given
+            f"export {name}={value}" for name, value in wanted.items() if name not in variables
         )
 
 
@@ -49,13 +49,13 @@ def detect(
     `product` stands for the firmware's name of the instance. Where nothing says what this is,
     `default` is taken, and without one it is refused.
     """
-    given = os.environ if environment is None else environment
+    variables = os.environ if environment is None else environment
     instance = _product() if product is None else product
     family = _FAMILIES.get(instance.partition(".")[0].partition("u-")[0])
-    stated = given.get(TARGET_VARIABLE, "")
+    stated = variables.get(TARGET_VARIABLE, "")
     target, source = _target(stated, family, instance, default)
     machine = find_machine(target)
-    lnc, lnc_source = _logical_cores(given.get(LNC_VARIABLE), machine)
+    lnc, lnc_source = _logical_cores(variables.get(LNC_VARIABLE), machine)
     return DetectedHost(target, source, lnc, lnc_source)
 
 

@@ -38,8 +38,8 @@ class HostRecord:
         """A machine as this host's probes found it: with workarounds, with what was measured."""
         base = find_machine(target)
         if self.measured:
-            found = read_machine(Path(self.measured))
-            base = found if found.base_name == target else base
+            measured = read_machine(Path(self.measured))
+            base = measured if measured.base_name == target else base
         return (
             with_workarounds(base, *of_machine(self.workarounds))
             if of_machine(self.workarounds)

@@ -108,11 +108,11 @@ KNOWN: Final = (*MACHINE_WORKAROUNDS, *LAUNCH_WORKAROUNDS)
 
 def require_known(names: Iterable[str]) -> frozenset[str]:
     """The workarounds of these names; unknown ones are refused."""
-    asked = frozenset(names)
-    unknown = sorted(asked - set(KNOWN))
+    required = frozenset(names)
+    unknown = sorted(required - set(KNOWN))
     if unknown:
         raise UnsupportedError(f"a workaround {unknown[0]!r}: one of {', '.join(KNOWN)}.")
-    return asked
+    return required
 
 
 def of_machine(names: Iterable[str]) -> tuple[str, ...]:

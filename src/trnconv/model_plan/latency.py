@@ -30,16 +30,16 @@ class Latency:
 def latencies(plan: ModelPlan) -> tuple[Latency, ...]:
     """One core, the two of a launch, 8 and 64."""
     planned, seconds = plan.options.launch_cores, plan.whole_seconds
-    found = [Latency(planned, seconds, MODELLED, f"planned for {cores_in_words(planned)}")]
+    known = [Latency(planned, seconds, MODELLED, f"planned for {cores_in_words(planned)}")]
     if planned > 1:
         halves = "both halves one after the other; --cores 1 plans it"
-        found.insert(0, Latency(1, planned * seconds, AT_MOST, halves))
+        known.insert(0, Latency(1, planned * seconds, AT_MOST, halves))
     if planned < plan.options.target.lnc_max:
         both = "half of it; --cores 2 plans it"
-        found.append(Latency(2, seconds * planned / 2, AT_LEAST, both))
+        known.append(Latency(2, seconds * planned / 2, AT_LEAST, both))
     ideal = "an even share each; exchange and uneven bands come on top"
-    found += [Latency(cores, seconds * planned / cores, AT_LEAST, ideal) for cores in _MANY]
-    return tuple(found)
+    known += [Latency(cores, seconds * planned / cores, AT_LEAST, ideal) for cores in _MANY]
+    return tuple(known)
 
 
 @dataclass(frozen=True)

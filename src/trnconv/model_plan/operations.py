@@ -92,8 +92,8 @@ def by_kind(plans: Iterable[OperationPlan]) -> tuple[KindPlan, ...]:
     kinds: dict[str, list[OperationPlan]] = {}
     for plan in plans:
         kinds.setdefault(plan.operation.kind, []).append(plan)
-    found = [_together(kind, own) for kind, own in kinds.items()]
-    return tuple(sorted(found, key=lambda kind: -kind.ns))
+    kind_plans = [_together(kind, plans_of_kind) for kind, plans_of_kind in kinds.items()]
+    return tuple(sorted(kind_plans, key=lambda kind: -kind.ns))
 
 
 def _together(kind: str, plans: Sequence[OperationPlan]) -> KindPlan:

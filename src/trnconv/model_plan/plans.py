@@ -214,10 +214,10 @@ def model_plan(
     the caller hands in those of an earlier one, or of a cache: `Prices(Cache.named("prices"))`.
     """
     entry = find(model) if isinstance(model, str) else model
-    asked = size_of(entry, size) if isinstance(size, str) else size
+    planned_size = size_of(entry, size) if isinstance(size, str) else size
     if phase not in entry.phases:
         raise UnsupportedError(f"{phase} of {entry.name}: it can {' and '.join(entry.phases)}.")
-    return plan_trace(model_trace(entry, asked, phase), asked, options, prices)
+    return plan_trace(model_trace(entry, planned_size, phase), planned_size, options, prices)
 
 
 def plan_trace(
@@ -253,7 +253,13 @@ def norms_placed(trace: ModelTrace, options: PlanOptions, known: Prices) -> Mode
     """The same, each norm over channels where it is faster: at a convolution's end, or apart."""
     normed = {work: _question(work, options) for work, _ in trace.works if work.end.norm}
     distinct = dict.fromkeys(normed.values())
-    known.prepare([asked for own in distinct for asked in (own, without_norm(own))])
+    known.prepare(
+        [
+            asked
+            for normed_question in distinct
+            for asked in (normed_question, without_norm(normed_question))
+        ]
+    )
     cores = options.launch_cores
     apart = {
         question for question in distinct if not is_faster_at_end(question, cores, known.ns_of)
@@ -264,8 +270,17 @@ def norms_placed(trace: ModelTrace, options: PlanOptions, known: Prices) -> Mode
 def _planned(trace: ModelTrace, size: Size, options: PlanOptions, known: Prices) -> ModelPlan:
     cores = options.launch_cores
     graphs = [(graph, _equal_calls(graph)) for graph in graphs_of(trace.works)]
-    known.prepare([_question(works[0], options) for _, alike in graphs for works, _ in alike])
-    priced = [(graph, alike, _prices_of(alike, known, options)) for graph, alike in graphs]
+    known.prepare(
+        [
+            _question(works[0], options)
+            for _, calls_of_works in graphs
+            for works, _ in calls_of_works
+        ]
+    )
+    priced = [
+        (graph, calls_of_works, _prices_of(calls_of_works, known, options))
+        for graph, calls_of_works in graphs
+    ]
     return ModelPlan(
         trace,
         size,
@@ -290,20 +305,20 @@ def _layers(
     priced: list[tuple[Graph[TracedConv], Alike, list[Price]]], options: PlanOptions
 ) -> list[LayerPlan]:
     """Equal calls with one plan, of all graphs together."""
-    found: dict[tuple[object, Price], LayerPlan] = {}
-    for graph, alike, prices in priced:
-        for (works, calls), price in zip(alike, prices, strict=True):
+    layers: dict[tuple[object, Price], LayerPlan] = {}
+    for graph, calls_of_works, prices in priced:
+        for (works, calls), price in zip(calls_of_works, prices, strict=True):
             key = (_kernel_key(works[0]), price)
-            before = found.get(key)
+            before = layers.get(key)
             modules = (*(before.modules if before else ()), *(work.module for work in works))
-            found[key] = LayerPlan(
+            layers[key] = LayerPlan(
                 before.work if before else works[0],
                 tuple(dict.fromkeys(modules)),
                 (before.calls if before else 0) + graph.launches * calls,
                 price,
                 is_tuned(_question(works[0], options), price),
             )
-    return list(found.values())
+    return list(layers.values())
 
 
 def _in_order(layers: list[LayerPlan], trace: ModelTrace) -> tuple[LayerPlan, ...]:

@@ -43,17 +43,17 @@ _ACTIVATIONS = {
 Member = TypeVar("Member", bound=Enum)
 
 
-def member_of(kind: type[Member], name: str, given: Enum) -> Member:
+def member_of(kind: type[Member], name: str, value: Enum) -> Member:
     """Our member for one of ours or of the library's; `name` is the argument's."""
     for member in kind:
-        if given is member or (isinstance(given, Enum) and given.name == member.name):
+        if value is member or (isinstance(value, Enum) and value.name == member.name):
             return member
     known = ", ".join(member.name for member in kind)
-    raise UnsupportedError(f"{name}={given!r}: one of {kind.__name__}: {known}.")
+    raise UnsupportedError(f"{name}={value!r}: one of {kind.__name__}: {known}.")
 
 
-def activation_of(given: Enum | None) -> str:
+def activation_of(value: Enum | None) -> str:
     """An activation as epilogues call it."""
-    if given is None:
+    if value is None:
         return IDENTITY
-    return _ACTIVATIONS[member_of(ActFnType, "activation_fn", given)]
+    return _ACTIVATIONS[member_of(ActFnType, "activation_fn", value)]

@@ -50,9 +50,11 @@ class FiltersInKernel:
         """The output in shared HBM, by the kernel of the plan; it must be the call packed for."""
         if bias is not None:
             raise UnsupportedError("bias inside of a kernel: give it to `pack`, where filters are.")
-        asked = replace(call, cores=self.call.cores, target=self.call.target)
-        if asked != self.call:
-            raise ShapeError(f"filters packed for {self.call}: this call is {asked}. Pack for it.")
+        on_these_cores = replace(call, cores=self.call.cores, target=self.call.target)
+        if on_these_cores != self.call:
+            raise ShapeError(
+                f"filters packed for {self.call}: this call is {on_these_cores}. Pack for it."
+            )
         if tuple(x.shape) != self.x_shape:
             raise ShapeError(
                 f"filters packed for x_in {self.x_shape}: this one is {tuple(x.shape)}. Pack for"

@@ -87,34 +87,34 @@ class ReportOptions:
     tell: Tell = lambda *_: None  # hears what takes time
 
 
-def make_report(given: ReportInputs, asked: ReportOptions) -> Report:
+def make_report(inputs: ReportInputs, options: ReportOptions) -> Report:
     """The report. A layer's number is its place by time, from 1, in rows and timelines alike."""
-    ordered = by_time(given.convolutions)
-    rows = layer_rows(ordered, given.baseline)
-    totals = totals_of(ordered, given.accuracy, given.baseline_seconds, given.besides)
+    ordered = by_time(inputs.convolutions)
+    rows = layer_rows(ordered, inputs.baseline)
+    totals = totals_of(ordered, inputs.accuracy, inputs.baseline_seconds, inputs.besides)
     timed: list[TimedLayer] = []
-    heaviest = ordered[: asked.heaviest]
+    heaviest = ordered[: options.heaviest]
     for convolution in heaviest:
-        asked.tell("scheduling the heaviest layers", len(timed), len(heaviest))
+        options.tell("scheduling the heaviest layers", len(timed), len(heaviest))
         timed.append(_scheduled(convolution))
     timelines = tuple(_timeline(number, layer) for number, layer in enumerate(timed, 1))
-    facts = machine_facts(given.machine, given.cores)
-    instructions = instruction_budget(given.longest_graph)
+    facts = machine_facts(inputs.machine, inputs.cores)
+    instructions = instruction_budget(inputs.longest_graph)
     return Report(
-        subject=given.subject,
-        origin=_origin(asked),
+        subject=inputs.subject,
+        origin=_origin(options),
         machine=facts,
         totals=totals,
-        latencies=given.latencies,
-        range_seconds=given.range_seconds,
+        latencies=inputs.latencies,
+        range_seconds=inputs.range_seconds,
         layers=rows,
-        others=kind_rows(given.besides, totals.whole_seconds),
+        others=kind_rows(inputs.besides, totals.whole_seconds),
         timelines=timelines,
-        budgets=(instructions, *given.memory, *on_chip_budgets(timelines, facts)),
-        contenders=(*given.contenders, *_baseline(totals, given.cores)),
-        sensitivity=_sensitivity(ordered, timed, asked),
-        modelled=given.modelled,
-        left_out=given.left_out,
+        budgets=(instructions, *inputs.memory, *on_chip_budgets(timelines, facts)),
+        contenders=(*inputs.contenders, *_baseline(totals, inputs.cores)),
+        sensitivity=_sensitivity(ordered, timed, options),
+        modelled=inputs.modelled,
+        left_out=inputs.left_out,
     )
 
 
@@ -130,10 +130,10 @@ def _scheduled(convolution: Convolution) -> TimedLayer:
     return time_layer(replace(convolution.question, budget=budget), cores=convolution.cores)
 
 
-def _origin(asked: ReportOptions) -> Origin:
+def _origin(options: ReportOptions) -> Origin:
     return Origin(
-        command=asked.command,
-        date=asked.date,
+        command=options.command,
+        date=options.date,
         trnconv_version=trnconv.__version__,
         nkisim_version=nkisim.__version__,
         python_version=platform.python_version(),
@@ -172,7 +172,7 @@ def _baseline(totals: Totals, cores: int) -> tuple[Contender, ...]:
 
 
 def _sensitivity(
-    ordered: Sequence[Convolution], timed: Sequence[TimedLayer], asked: ReportOptions
+    ordered: Sequence[Convolution], timed: Sequence[TimedLayer], options: ReportOptions
 ) -> Sensitivity:
     """What open points change: of the layers in `timed`, which are the first of `ordered`."""
     heaviest = ordered[: len(timed)]
@@ -181,19 +181,19 @@ def _sensitivity(
         reading_row(number, convolution.price.ns, scheduled)
         for number, (convolution, scheduled) in enumerate(zip(heaviest, timed, strict=True), 1)
     )
-    found: tuple[Effect, ...] = ()
+    effects: tuple[Effect, ...] = ()
     without: tuple[str, ...] = ()
     cut = ""
-    if asked.effects and timed and len(timed[0].launches) == 1:
-        asked.tell("cutting a piece of the heaviest layer", 0, 0)
+    if options.effects and timed and len(timed[0].launches) == 1:
+        options.tell("cutting a piece of the heaviest layer", 0, 0)
         piece, cut = _piece(ordered[0].question, timed[0])
-        found, without = largest_first(list(_effects(piece.longest, asked.tell)))
+        effects, without = largest_first(list(_effects(piece.longest, options.tell)))
     return Sensitivity(
         readings=readings,
         scheduled_share=sum(convolution.total_ns for convolution in heaviest) / whole_ns,
-        effects_of=1 if found or without else 0,
+        effects_of=1 if effects or without else 0,
         effects_cut=f", {cut}" if cut else "",
-        effects=found,
+        effects=effects,
         without_effect=without,
     )
 
@@ -212,14 +212,14 @@ def _piece(question: Question, whole: TimedLayer) -> tuple[TimedLayer, str]:
     with the layer's own plan. On two cores that is the plan of a core alone, cut into two.
     """
     alone = whole.launched == 1
-    own = whole.longest.taken if alone else best_plan(question)
-    found = under_its_plan(question, own, whole.launched * _BLOCKS)
-    if found is None:
+    best = whole.longest.taken if alone else best_plan(question)
+    smaller = under_its_plan(question, best, whole.launched * _BLOCKS)
+    if smaller is None:
         return whole, ""
-    asked, taken = found
+    asked, planned = smaller
     assert isinstance(question.shape, ConvShape)
     assert isinstance(asked.shape, ConvShape)
-    plans = (taken,) if alone else plans_of_two(taken, asked)
+    plans = (planned,) if alone else plans_of_two(planned, asked)
     by = "with the same plan" if alone else "with one core's plan, halved"
     part = f"{describe(question.shape, asked.shape)} {by}"
     return time_taken(asked, plans, (Reading.default,)), part

@@ -107,11 +107,11 @@ _QUANTITIES: tuple[tuple[str, str, Callable[[Document], float]], ...] = (
 
 def _layer_seconds(document: Document) -> dict[str, float]:
     """Seconds of all calls, by module and what it convolves."""
-    found: dict[str, float] = {}
+    seconds: dict[str, float] = {}
     for layer in document["layers"]:
         name = f"{layer['modules'][0]}, {layer['convolution']}, {layer['input']}"
-        found[name] = found.get(name, 0.0) + layer["total_ns"] / 1e9
-    return found
+        seconds[name] = seconds.get(name, 0.0) + layer["total_ns"] / 1e9
+    return seconds
 
 
 def _only(side: dict[str, float], other: dict[str, float]) -> tuple[str, ...]:

@@ -17,36 +17,38 @@ from trnconv.runtime.pricing import price
 
 
 def report_of_layer(
-    name: str, note: str, question: Question, asked: ReportOptions, cores: int | None = None
+    name: str, note: str, question: Question, options: ReportOptions, cores: int | None = None
 ) -> Report:
     """Plan and schedule one layer, and compare."""
-    asked.tell("planning", 0, 0)
+    options.tell("planning", 0, 0)
     launched = cores_of(question.machine, cores)
-    one = price(question, cores=launched)
+    priced = price(question, cores=launched)
     shape = question.shape
     known = (
         layer_ns(shape, question.machine, question.dtype, launched)
         if isinstance(shape, ConvShape)
         else None
     )
-    given = ReportInputs(
+    inputs = ReportInputs(
         subject=_subject(name, note, question),
         machine=question.machine,
         cores=launched,
         accuracy=question.policy.accuracy,
         convolutions=[
-            Convolution((name,), question, 1, one, shape if isinstance(shape, ConvShape) else None)
+            Convolution(
+                (name,), question, 1, priced, shape if isinstance(shape, ConvShape) else None
+            )
         ],
         baseline=lambda _: known,
         baseline_seconds=None if known is None else known / 1e9,
         besides=Besides(),
-        longest_graph=one.instructions,
+        longest_graph=priced.instructions,
         memory=(),
-        contenders=_contenders(question, one.ns / 1e9, launched),
+        contenders=_contenders(question, priced.ns / 1e9, launched),
         modelled=MODELLED,
         left_out=left_out_of_layer(),
     )
-    return make_report(given, asked)
+    return make_report(inputs, options)
 
 
 def _subject(name: str, note: str, question: Question) -> Subject:
@@ -64,14 +66,14 @@ def _subject(name: str, note: str, question: Question) -> Subject:
 
 def _contenders(question: Question, seconds: float, cores: int) -> tuple[Contender, ...]:
     accuracy = question.policy.accuracy
-    own = Contender(
+    ours = Contender(
         name=f"ours, accuracy {accuracy}",
         seconds=seconds,
         is_subject=True,
         note=promise(accuracy),
     )
     if accuracy == DIRECT:
-        return (own,)
+        return (ours,)
     direct = price(replace(question, policy=ALWAYS_DIRECT), cores=cores).ns / 1e9
     name = f"ours, accuracy {DIRECT}"
-    return (own, Contender(name=name, seconds=direct, is_subject=False, note=promise(DIRECT)))
+    return (ours, Contender(name=name, seconds=direct, is_subject=False, note=promise(DIRECT)))

@@ -98,14 +98,14 @@ def _subject(entry: ModelEntry, plan: ModelPlan) -> Subject:
 
 def _convolution(layer: LayerPlan, plan: ModelPlan) -> Convolution:
     work, options = layer.work, plan.options
-    asked = work.instead_of or work.shape
+    shape = work.instead_of or work.shape
     policy = policy_of(options.accuracy)
     return Convolution(
         modules=layer.modules,
         question=work.question(options.target, layer.price.plan.cost.instructions, policy),
         calls=layer.calls,
         price=layer.price,
-        asked=asked if isinstance(asked, ConvShape) else None,
+        asked=shape if isinstance(shape, ConvShape) else None,
     )
 
 
@@ -143,14 +143,14 @@ def _instance_of(machine: Machine) -> Instance | None:
 
 def _contenders(entry: ModelEntry, plan: ModelPlan, prices: Prices) -> tuple[Contender, ...]:
     accuracy = plan.options.accuracy
-    own = Contender(
+    ours = Contender(
         name=f"ours, accuracy {accuracy}",
         seconds=plan.whole_seconds,
         is_subject=True,
         note=promise(accuracy),
     )
     if accuracy == DIRECT:
-        return (own,)
+        return (ours,)
     options = replace(plan.options, accuracy=DIRECT)
     direct = model_plan(entry, plan.size, plan.trace.phase, options, prices)
     other = Contender(
@@ -159,4 +159,4 @@ def _contenders(entry: ModelEntry, plan: ModelPlan, prices: Prices) -> tuple[Con
         is_subject=False,
         note=promise(DIRECT),
     )
-    return (own, other)
+    return (ours, other)

@@ -142,7 +142,7 @@ def _where_time_goes(report: Report) -> str:
     heavy = _heaviest(report.layers)
     bounds = Counter(row.bound for row in report.layers)
     name, count = bounds.most_common(1)[0]
-    found = (
+    sentence = (
         f"{_few(len(heavy), len(report.layers))} {percent(sum(row.share for row in heavy))} of the"
         f" convolutions\u2019 time. {count} of {len(report.layers)} are bound by"
         f" {describe_bound(name)}."
@@ -151,7 +151,7 @@ def _where_time_goes(report: Report) -> str:
     )
     notes = _caption_of_roofline(report)
     figure = tag("figure", _scrolling("Roofline", roofline(report)), notes)
-    return _section("Where the time goes", _p(found), figure)
+    return _section("Where the time goes", _p(sentence), figure)
 
 
 def describe_bound(bound: str) -> str:
@@ -162,12 +162,12 @@ def describe_bound(bound: str) -> str:
 
 def _heaviest(rows: tuple[LayerRow, ...]) -> list[LayerRow]:
     """The fewest layers that make most of the time."""
-    taken: list[LayerRow] = []
+    heavy: list[LayerRow] = []
     for row in rows:
-        if sum(earlier.share for earlier in taken) >= _HEAVY:
+        if sum(earlier.share for earlier in heavy) >= _HEAVY:
             break
-        taken.append(row)
-    return taken
+        heavy.append(row)
+    return heavy
 
 
 def _few(count: int, of: int) -> str:
@@ -271,7 +271,7 @@ def _against_others(report: Report) -> str:
 
 
 def _assumptions(report: Report) -> str:
-    found = report.sensitivity
+    sensitivity = report.sensitivity
     parts = [
         _p(
             "Some hardware numbers are not published, or sources disagree. Each such open point has"
@@ -279,21 +279,21 @@ def _assumptions(report: Report) -> str:
             " all of them."
         )
     ]
-    if found.readings:
-        share = percent(found.scheduled_share)
+    if sensitivity.readings:
+        share = percent(sensitivity.scheduled_share)
         caption = (
             f"Layers that were traced and scheduled ({share} of the time), one call. The closed"
             " form of the planner, which the other sections use, beside the schedule."
         )
         parts += [_range(report), _scrolling("Readings", reading_table(report, caption))]
-    if found.effects:
+    if sensitivity.effects:
         caption = (
-            f"Layer {found.effects_of}{found.effects_cut}: each open point alone, all others at"
-            " their default."
+            f"Layer {sensitivity.effects_of}{sensitivity.effects_cut}: each open point alone, all"
+            " others at their default."
         )
-        parts.append(_scrolling("Open points", effect_table(found.effects, caption)))
-    if found.without_effect:
-        names = ", ".join(found.without_effect)
+        parts.append(_scrolling("Open points", effect_table(sensitivity.effects, caption)))
+    if sensitivity.without_effect:
+        names = ", ".join(sensitivity.without_effect)
         parts.append(_p(f"Without effect on this layer: {names}.", class_="small"))
     return _section("Assumptions and their effect", *parts)
 

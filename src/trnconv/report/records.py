@@ -181,9 +181,9 @@ def on_chip_budgets(
     timelines: Sequence[LayerTimeline], machine: MachineFacts
 ) -> tuple[Budget, ...]:
     """SBUF and PSUM at the peak of each layer that was traced."""
-    found: list[Budget] = []
+    budgets: list[Budget] = []
     for timeline in timelines:
-        found += [
+        budgets += [
             Budget(
                 name=f"SBUF of a partition, layer {timeline.number}",
                 used=timeline.sbuf_peak_bytes_per_partition,
@@ -199,4 +199,4 @@ def on_chip_budgets(
                 note="peak of the longest launch",
             ),
         ]
-    return tuple(found)
+    return tuple(budgets)

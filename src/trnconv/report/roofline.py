@@ -174,17 +174,17 @@ class _Roofline:
         A layer far right and far below the roof would be one that does next to nothing.
         """
         chosen = [layer for layer in self.layers[:_LABELLED] if layer.share >= _WORTH_A_LABEL]
-        taken: list[PixelBox] = []
+        occupied: list[PixelBox] = []
         for layer in chosen:
             x, y = self._place(layer)
             inside = PixelBox(x - 8, y - 8, x + 8, y + 8)
-            free = not any(overlap(inside, other) for other in taken)
+            free = not any(overlap(inside, other) for other in occupied)
             if free and _radius(layer) > _NUMBER_INSIDE_PX:
-                taken.append(inside)
+                occupied.append(inside)
                 about = {"x": x, "y": y + 4.5, "text_anchor": "middle"}
                 yield tag("text", str(layer.number), **about, class_="number")
             else:
-                yield from self._number_beside(layer, taken)
+                yield from self._number_beside(layer, occupied)
         yield from self._list(chosen)
 
     def _number_beside(self, layer: LayerRow, occupied: list[PixelBox]) -> Iterator[str]:

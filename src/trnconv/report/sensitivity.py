@@ -49,10 +49,10 @@ def _ns_with(launch: TimedLaunch, name: str, value: float) -> float:
     return max(line.makespan_ns for line in lines)
 
 
-def largest_first(found: Sequence[Effect]) -> tuple[tuple[Effect, ...], tuple[str, ...]]:
+def largest_first(effects: Sequence[Effect]) -> tuple[tuple[Effect, ...], tuple[str, ...]]:
     """Those that change the time, and the names of the others."""
-    seen = [effect for effect in found if _size(effect) >= _NOTHING]
-    names = tuple(effect.name for effect in found if _size(effect) < _NOTHING)
+    seen = [effect for effect in effects if _size(effect) >= _NOTHING]
+    names = tuple(effect.name for effect in effects if _size(effect) < _NOTHING)
     return tuple(sorted(seen, key=lambda effect: -_size(effect))), names
 
 

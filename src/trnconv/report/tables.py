@@ -221,14 +221,14 @@ def _quantity(value: float, unit: str) -> str:
 def contender_table(contenders: Sequence[Contender], caption: str) -> str:
     """Times of the same work, with bars from zero."""
     longest = max(contender.seconds for contender in contenders)
-    own = next(contender.seconds for contender in contenders if contender.is_subject)
+    subject_seconds = next(contender.seconds for contender in contenders if contender.is_subject)
     rows = [
         tag(
             "tr",
             _noted_head(contender.name, contender.note),
             _bar(contender.seconds / longest, "own" if contender.is_subject else ""),
             tag("td", duration(contender.seconds)),
-            tag("td", times(contender.seconds / own)),
+            tag("td", times(contender.seconds / subject_seconds)),
         )
         for contender in contenders
     ]

@@ -49,9 +49,9 @@ def convolution(question: Question, operands: LaunchOperands, device: Device) ->
         return _with_norm(question, operands, device)
     y: Any = None
     for part, prepared in launches_of(question, device):
-        own = operands if part.shape == question.shape else _operands(part, operands)
-        require_whole_phases(prepared, own)
-        (done,) = device.launch(prepared, own)
+        part_operands = operands if part.shape == question.shape else _operands(part, operands)
+        require_whole_phases(prepared, part_operands)
+        (done,) = device.launch(prepared, part_operands)
         done = _cropped(done, part.shape)
         if part.shape == question.shape:
             return done
@@ -89,11 +89,14 @@ def filter_gradient(
     x, dy = operands.inputs
     total: tuple[Any, Any] | None = None
     for part, prepared in launches_of(question, device):
-        (own,) = part.inputs_of((x,))
+        (part_x,) = part.inputs_of((x,))
         folded = prepared.lowered[0].inputs
-        given = (own.reshape(folded[0].shape), part.output_of(dy).reshape(folded[1].shape))
+        folded_operands = (
+            part_x.reshape(folded[0].shape),
+            part.output_of(dy).reshape(folded[1].shape),
+        )
         dw, db = prepared.form.results(
-            prepared.lowered[0], device.launch(prepared, LaunchOperands(given))
+            prepared.lowered[0], device.launch(prepared, LaunchOperands(folded_operands))
         )
         if part.shape == question.shape:
             return dw, db

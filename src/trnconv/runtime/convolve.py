@@ -236,23 +236,23 @@ def _pieces_of(pieces: Sequence[Array], shape: ConvShape) -> tuple[Array, ...]:
 
 
 def _require_factors(launch: LaunchOptions) -> None:
-    asked, given = launch.start.scaled, launch.factors
-    if asked != (given is not None):
+    wanted, factors = launch.start.scaled, launch.factors
+    if wanted != (factors is not None):
         raise ShapeError(
-            f"factors {'asked for, but none given' if asked else 'given, but the start has none'}:"
+            f"factors {'asked for, but none given' if wanted else 'given, but the start has none'}:"
             " say both, or neither."
         )
-    if given is not None and given.dtype != np.float32:
-        raise ShapeError(f"factors of {given.dtype}: float32 is needed.")
+    if factors is not None and factors.dtype != np.float32:
+        raise ShapeError(f"factors of {factors.dtype}: float32 is needed.")
 
 
 def _require_residual(launch: LaunchOptions, expected: tuple[int, ...]) -> None:
-    asked, given = launch.end.residual != NO_RESIDUAL, launch.residual
-    if asked != (given is not None):
+    wanted, residual = launch.end.residual != NO_RESIDUAL, launch.residual
+    if wanted != (residual is not None):
         raise ShapeError(
-            f"residual {'asked for, but none given' if asked else 'given, but the end adds none'}:"
+            f"residual {'asked for, but none given' if wanted else 'given, but the end adds none'}:"
             " say both, or neither."
         )
-    if given is not None:
+    if residual is not None:
         coarse = launch.end.coarse
-        require_shape("residual", given, coarse.sizes(expected) if coarse else expected)
+        require_shape("residual", residual, coarse.sizes(expected) if coarse else expected)

@@ -77,7 +77,7 @@ def _explained(question: Question, cores: int) -> _Explained:
 def describe_split(first: Plan, second: Plan) -> str:
     """What the first core has, where it differs from what the second has."""
     for field in fields(first):
-        own, other = (getattr(plan, field.name) for plan in (first, second))
-        if field.name.endswith("_of") and own != other:
-            return f"{_PARTS[field.name]} from {own[0]}, before {own[1]}"
+        ours, theirs = (getattr(plan, field.name) for plan in (first, second))
+        if field.name.endswith("_of") and ours != theirs:
+            return f"{_PARTS[field.name]} from {ours[0]}, before {ours[1]}"
     return "half of the output channels"

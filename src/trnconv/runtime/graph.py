@@ -139,11 +139,11 @@ def _dear(mix: list[Price], short: list[Price], convolutions: Asked) -> list[int
 
 def _between(first: Price, shortest: Price, ask: Ask) -> list[Price]:
     """Of lengths in between; what is short enough for a limit is its answer."""
-    found = [first]
+    prices = [first]
     for limit in _BETWEEN:
-        if shortest.instructions < limit < found[-1].instructions:
-            found += _offered(ask, limit)
-    return found[1:]
+        if shortest.instructions < limit < prices[-1].instructions:
+            prices += _offered(ask, limit)
+    return prices[1:]
 
 
 def _longer(first: Price, ask: Ask, budget: GraphBudget) -> list[Price]:

@@ -92,8 +92,8 @@ def _price_of_two(question: Question, *, simulate: bool) -> Price:
 
 
 def _launch_price(question: Question, *, simulate: bool) -> Price:
-    taken = best_plan(question)
-    cost = taken.cost
+    best = best_plan(question)
+    cost = best.cost
     macs = cost.columns * question.machine.partitions**2
     if not simulate:
         return Price(
@@ -103,11 +103,11 @@ def _launch_price(question: Question, *, simulate: bool) -> Price:
             macs,
             1,
             cost.bound,
-            (taken,),
+            (best,),
             cost.regions,
-            taken.shipped,
+            best.shipped,
         )
-    timeline = time_plan(taken.plan)
+    timeline = time_plan(best.plan)
     return Price(
         timeline.makespan_ns,
         timeline.compiler_instructions,
@@ -115,7 +115,7 @@ def _launch_price(question: Question, *, simulate: bool) -> Price:
         macs,
         1,
         timeline.bound,
-        (taken,),
+        (best,),
         cost.regions,
-        taken.shipped,
+        best.shipped,
     )

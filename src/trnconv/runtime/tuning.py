@@ -85,12 +85,12 @@ def tune(question: Question, count: int, watch: Watch = _unwatched) -> tuple[Tun
 
 
 def _tuned(question: Question, count: int, watch: Watch) -> Tuning:
-    found = best_candidates(question, count)
+    candidates = best_candidates(question, count)
     timed = []
-    for candidate in found:
+    for candidate in candidates:
         timeline = time_plan(candidate.plan)
         timed.append(Timed(candidate, timeline.makespan_ns, timeline.bound))
-        watch(len(timed), len(found))
+        watch(len(timed), len(candidates))
     return Tuning(question, tuple(timed))
 
 
@@ -120,21 +120,21 @@ def tuned_launch(question: Question, cores: int, effort: Effort) -> TunedLaunch:
     return better_launch(question, searched, effort)
 
 
-def better_launch(question: Question, taken: Launch, effort: Effort) -> TunedLaunch:
+def better_launch(question: Question, launch: Launch, effort: Effort) -> TunedLaunch:
     """The fastest of these plans, which a search took, and others that a search has no time for.
 
     Among short programs that are close, their schedules decide.
     """
     if effort.candidates == 1:
-        return TunedLaunch(taken, 0)
-    taken = _thorough(question, taken)
-    if not _is_scheduled(taken, effort):
-        return TunedLaunch(taken, effort.candidates)
+        return TunedLaunch(launch, 0)
+    launch = _thorough(question, launch)
+    if not _is_scheduled(launch, effort):
+        return TunedLaunch(launch, effort.candidates)
     others = (
-        plans_of_two(answer, question) if len(taken) > 1 else (answer,)
+        plans_of_two(answer, question) if len(launch) > 1 else (answer,)
         for answer in best_candidates(question, effort.candidates)
     )
-    return TunedLaunch(fastest_launch([taken, *others], effort), effort.candidates)
+    return TunedLaunch(fastest_launch([launch, *others], effort), effort.candidates)
 
 
 def fastest_launch(launches: Sequence[Launch], effort: Effort) -> Launch:
@@ -156,14 +156,14 @@ def _is_scheduled(launch: Launch, effort: Effort) -> bool:
     return effort.candidates > 1 and longest <= effort.longest
 
 
-def _thorough(question: Question, taken: Launch) -> Launch:
+def _thorough(question: Question, launch: Launch) -> Launch:
     """The fastest by the closed form, of the same form of kernels; these, if none is faster."""
-    form = form_of(taken[0].plan)
-    if len(taken) > 1:
+    form = form_of(launch[0].plan)
+    if len(launch) > 1:
         others: list[Launch] = [*thorough_pairs(form, question)]
     else:
         others = [(plan,) for plan in thorough_search(form, question)[:1]]
-    return min([taken, *others], key=launch_ns)
+    return min([launch, *others], key=launch_ns)
 
 
 def _scheduled_ns(launch: Launch) -> float:

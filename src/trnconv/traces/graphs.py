@@ -47,8 +47,12 @@ def graphs_of(works: Sequence[tuple[W, int]]) -> tuple[Graph[W], ...]:
         Graph(_name(every.index(chunk), count, chunks), count, tuple((work, 1) for work in chunk))
         for chunk, count in launches.items()
     ]
-    around = tuple((calls[0], 1) for calls in sequences if len(calls) == 1)
-    return (*graphs, Graph("around the chunks", 1, around)) if around else tuple(graphs)
+    outside_chunks = tuple((calls[0], 1) for calls in sequences if len(calls) == 1)
+    return (
+        (*graphs, Graph("around the chunks", 1, outside_chunks))
+        if outside_chunks
+        else tuple(graphs)
+    )
 
 
 def _sequences(works: Sequence[tuple[W, int]]) -> list[list[W]]:

@@ -64,17 +64,17 @@ class _Run:
 def operations_of(steps: Sequence[Step]) -> Counter[Operation]:
     """All that is no convolution of ours: every step belongs to exactly one operation."""
     run = _Run(steps)
-    found: list[tuple[int, Operation]] = []
+    placed: list[tuple[int, Operation]] = []
     for find, role in ((_attention, SOFTMAX), (_channel_norm, REDUCTION)):
         for at, step in enumerate(steps):
             if step.role == role and run.free(at):
                 operation = find(run, at)
                 if operation is not None:
-                    found.append((at, operation))
+                    placed.append((at, operation))
     for at, step in enumerate(steps):
         if run.free(at) and step.role != CONVOLUTION:
-            found.append((at, _alone(step)))
-    return Counter(operation for _, operation in sorted(found, key=lambda pair: pair[0]))
+            placed.append((at, _alone(step)))
+    return Counter(operation for _, operation in sorted(placed, key=lambda pair: pair[0]))
 
 
 def _channel_norm(run: _Run, at: int) -> Operation | None:
@@ -84,13 +84,13 @@ def _channel_norm(run: _Run, at: int) -> Operation | None:
     while (before := _only_for(run, members[0], source.memory)) is not None:
         members.insert(0, before)
         source = run.steps[before].operands[0]
-    own = {run.steps[number].memory for number in members}
+    memories = {run.steps[number].memory for number in members}
     for number in run.after(at):
         step = run.steps[number]
-        if run.free(number) and step.role == POINTWISE and _belongs(step, own, source.memory):
+        if run.free(number) and step.role == POINTWISE and _belongs(step, memories, source.memory):
             members.append(number)
-            own.add(step.memory)
-        elif any(operand.memory in own for operand in step.operands):
+            memories.add(step.memory)
+        elif any(operand.memory in memories for operand in step.operands):
             break
     last = run.steps[members[-1]]
     if last.elements < prod(source.shape):
@@ -113,14 +113,14 @@ def _only_for(run: _Run, at: int, memory: int) -> int | None:
     )
 
 
-def _belongs(step: Step, own: set[int], source: int) -> bool:
+def _belongs(step: Step, members: set[int], source: int) -> bool:
     """Whether it reads the norm so far, and besides it nothing of the result's size but x."""
-    if _is_activation(step) or not any(operand.memory in own for operand in step.operands):
+    if _is_activation(step) or not any(operand.memory in members for operand in step.operands):
         return False
     others = [
         operand
         for operand in step.operands
-        if operand.memory not in own and operand.memory != source
+        if operand.memory not in members and operand.memory != source
     ]
     return all(prod(operand.shape) < step.elements or step.elements == 1 for operand in others)
 
@@ -162,16 +162,16 @@ def _back_to_product(run: _Run, at: int, members: list[int]) -> int | None:
 
 
 def _on_to_product(run: _Run, at: int, members: list[int]) -> int | None:
-    own = {run.steps[at].memory}
+    memories = {run.steps[at].memory}
     for number in run.after(at):
         step = run.steps[number]
-        reads = any(operand.memory in own for operand in step.operands)
+        reads = any(operand.memory in memories for operand in step.operands)
         if reads and step.role == PRODUCT_STEP:
             members.append(number)
             return number
         if reads and step.role == POINTWISE:
             members.append(number)
-            own.add(step.memory)
+            memories.add(step.memory)
     return None
 
 
@@ -218,12 +218,12 @@ def _product_sizes(step: Step) -> tuple[int, ...]:
 
 def _grouped(kind: str, run: _Run, members: Sequence[int], sizes: tuple[int, ...]) -> Operation:
     steps = [run.steps[number] for number in members]
-    own = {step.memory for step in steps}
+    memories = {step.memory for step in steps}
     outside = {
         (operand.memory, operand.shape): operand.read_bytes
         for step in steps
         for operand in step.operands
-        if operand.memory not in own
+        if operand.memory not in memories
     }
     last = steps[-1]
     return Operation(

@@ -171,11 +171,11 @@ def norms_of(work: TracedConv) -> tuple[Operation, ...]:
     if norm is None:
         return ()
     frames, *plane = shape.out_sizes()
-    found = []
+    norms = []
     for count in norm.frames(frames):
         sizes = (shape.batch, shape.c_out, count * prod(plane))
         moved = prod(sizes) * ITEM_BYTES[work.dtype]
-        found.append(
+        norms.append(
             Operation(
                 CHANNEL_NORM,
                 (shape.batch, shape.c_out, count, *plane),
@@ -188,4 +188,4 @@ def norms_of(work: TracedConv) -> tuple[Operation, ...]:
                 "" if norm.activation == IDENTITY else norm.activation,
             )
         )
-    return tuple(found)
+    return tuple(norms)

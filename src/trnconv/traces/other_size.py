@@ -89,16 +89,16 @@ class _Change:
 
     def sizes(self, sizes: tuple[int, ...]) -> tuple[int, ...]:
         """Numbers of a shape: planes by their two sizes or their area, frames before a plane."""
-        found = list(sizes)
+        scaled = list(sizes)
         at = self._place_of_plane(sizes)
         if at is None:
             return tuple(self._one(size) for size in sizes)
         step, pad = self._plane_at(sizes, at) or (1, 0)
         rows, columns = self.plane(sizes[at] - pad, sizes[at + step] - pad)
-        found[at], found[at + step] = rows + pad, columns + pad
+        scaled[at], scaled[at + step] = rows + pad, columns + pad
         for place in self._time_places(sizes, at):
-            found[place] = self._frames(sizes[place])
-        return tuple(found)
+            scaled[place] = self._frames(sizes[place])
+        return tuple(scaled)
 
     def is_of_one_frame(self, sizes: tuple[int, ...]) -> bool:
         """Whether a shape with a plane has no frames beside it."""
@@ -236,12 +236,12 @@ def _calls(work: TracedConv, calls: int, change: _Change) -> int:
 
 
 def _work(work: TracedConv, change: _Change) -> TracedConv:
-    asked = work.instead_of
+    original = work.instead_of
     return replace(
         work,
         shape=_shape(work.shape, change),
         pieces=_pieces(work, change),
-        instead_of=None if asked is None else _conv_shape(asked, change),
+        instead_of=None if original is None else _conv_shape(original, change),
     )
 
 
@@ -252,8 +252,8 @@ def _pieces(work: TracedConv, change: _Change) -> tuple[int, ...]:
         return work.pieces
     if set(work.pieces) == {1}:
         return (1,) * after  # one of each chunk
-    *caches, own = work.pieces or (before,)
-    return (*caches, own + after - before) if work.pieces else ()
+    *caches, last = work.pieces or (before,)
+    return (*caches, last + after - before) if work.pieces else ()
 
 
 def _shape(shape: Shape, change: _Change) -> Shape:
@@ -288,24 +288,27 @@ def _operations(counted: Counts, change: _Change) -> Counts:
     """Every operation, as often as it runs there."""
     growing = _growing(counted) if change.chunked else frozenset()
     longer = Fraction(change.latents[1], change.latents[0])
-    found: Counter[Operation] = Counter()
+    scaled: Counter[Operation] = Counter()
     for operation, calls in counted:
-        own = _operation(operation, change)
+        changed = _operation(operation, change)
         if operation in growing:
-            own = _by(own, longer**2, own.shape, own.sizes)
-        found[own] += change.times(calls, of_one_frame=change.is_of_one_frame(operation.shape))
-    return tuple(found.items())
+            changed = _by(changed, longer**2, changed.shape, changed.sizes)
+        scaled[changed] += change.times(calls, of_one_frame=change.is_of_one_frame(operation.shape))
+    return tuple(scaled.items())
 
 
 def _growing(counted: Counts) -> frozenset[Operation]:
     """Results that have a chunk more each time: all together, they go with the chunks squared."""
-    alike: dict[tuple[object, ...], list[Operation]] = {}
+    by_kind: dict[tuple[object, ...], list[Operation]] = {}
     for operation, calls in counted:
         if calls == 1 and len(operation.shape) == _VIDEO_AXES:
             key = (operation.kind, operation.shape[:2], operation.shape[3:])
-            alike.setdefault(key, []).append(operation)
+            by_kind.setdefault(key, []).append(operation)
     return frozenset(
-        operation for own in alike.values() if len(own) > _FIRST_CHUNKS for operation in own
+        operation
+        for same_kind in by_kind.values()
+        if len(same_kind) > _FIRST_CHUNKS
+        for operation in same_kind
     )
 
 

@@ -34,9 +34,9 @@ def largest_errors(x: Array, w: Array, bias: Array, shape: ConvShape, plan: Plan
     """For each output, the most that a correct kernel may be off before its output is rounded."""
     largest = float(np.abs(x.astype(np.float64)).max())
     filters = np.abs(w.astype(np.float64)).sum(axis=(1, 2, 3, 4))
-    found = form_of(plan).rounding_errors(plan, largest, filters)
-    if found is not None:
-        return _of_transforms(*found, bias, shape)
+    rounding = form_of(plan).rounding_errors(plan, largest, filters)
+    if rounding is not None:
+        return _of_transforms(*rounding, bias, shape)
     terms = _terms(shape)
     size = forward(np.abs(x), np.abs(w), np.abs(bias), shape)
     relative = _gamma(terms + 1, _FLOAT32_BITS) + _gamma(terms + 1, _FLOAT64_BITS)

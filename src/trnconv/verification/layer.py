@@ -65,28 +65,28 @@ def verify_layer(question: Question, seed: int = 0, cores: int | None = None) ->
     """
     whole = question.shape
     assert isinstance(whole, ConvShape)
-    asked, taken = _small_enough(question)
-    shape = asked.shape
+    checked, planned = _small_enough(question)
+    shape = checked.shape
     assert isinstance(shape, ConvShape)
     x, w, bias = random_data(shape, question.dtype, seed)
     alone = cores_of(question.machine, cores) == 1
-    plans = (taken,) if alone else plans_of_two(taken, asked)
+    plans = (planned,) if alone else plans_of_two(planned, checked)
     launch = LaunchOptions(question.machine.name, plans=tuple(plan.plan for plan in plans))
     y = convolve_shape((x,), w, bias, shape, launch).y
     exact = forward(x, w, bias, shape)
-    off = largest_errors(x, w, bias, shape, taken.plan)
+    off = largest_errors(x, w, bias, shape, planned.plan)
     return Verdict(
         plan=plans[0],
         cores=len(plans),
         shape=shape,
         cut=describe(whole, shape),
         errors=errors_of(y, exact, off + half_steps(np.abs(exact) + off, y.dtype)),
-        most_over_floor=_promised(question, taken),
+        most_over_floor=_promised(question, planned),
     )
 
 
-def _promised(question: Question, taken: Priced) -> float | None:
-    rounds = taken.plan.expected_ratio > 1
+def _promised(question: Question, planned: Priced) -> float | None:
+    rounds = planned.plan.expected_ratio > 1
     return LIMITS[question.policy.accuracy] if rounds else None
 
 
@@ -117,15 +117,15 @@ def _small_enough(question: Question) -> tuple[Question, Priced]:
     shape = question.shape
     assert isinstance(shape, ConvShape)
     parts = planned_parts(question, best_plan)
-    launch, taken = next(iter(parts))
+    launch, planned = next(iter(parts))
     first = replace(question, shape=launch.shape)
     if launch.shape == shape and effort(shape) <= MOST_EFFORT:
-        return first, taken
-    piece = under_its_plan(first, taken, 1)
+        return first, planned
+    piece = under_its_plan(first, planned, 1)
     if piece is not None and _effort(piece[0]) <= MOST_EFFORT:
         return piece
     smaller = replace(question, shape=crop(shape, MOST_EFFORT))
-    return smaller, _alike(smaller, taken)
+    return smaller, _alike(smaller, planned)
 
 
 def _effort(question: Question) -> int:
@@ -133,10 +133,10 @@ def _effort(question: Question) -> int:
     return effort(question.shape)
 
 
-def _alike(question: Question, taken: Priced) -> Priced:
+def _alike(question: Question, planned: Priced) -> Priced:
     """The best plan of the same algorithm for a smaller layer, if there is one."""
-    found = plans_like(taken, question)
-    return found[0] if found else best_plan(replace(question, policy=ALWAYS_DIRECT))
+    candidates = plans_like(planned, question)
+    return candidates[0] if candidates else best_plan(replace(question, policy=ALWAYS_DIRECT))
 
 
 def random_data(shape: ConvShape, dtype: str, seed: int) -> tuple[Array, Array, Array]:

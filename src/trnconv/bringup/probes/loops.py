@@ -71,10 +71,10 @@ def flat_offsets(x: nl.NkiTensor) -> nl.NkiTensor:
 
     def one_turn(number: nisa.VirtualRegister) -> None:
         tile = nl.ndarray((_LINES, columns), dtype=x.dtype, buffer=nl.sbuf)
-        taken = x.reshape((_TURNS, _LINES * columns))
-        given = y.reshape((_TURNS, _LINES * columns))
-        nisa.dma_copy(dst=tile, src=taken.ap(rows, offset=0, scalar_offset=number, indirect_dim=0))
-        nisa.dma_copy(dst=given.ap(rows, offset=0, scalar_offset=number, indirect_dim=0), src=tile)
+        source = x.reshape((_TURNS, _LINES * columns))
+        target = y.reshape((_TURNS, _LINES * columns))
+        nisa.dma_copy(dst=tile, src=source.ap(rows, offset=0, scalar_offset=number, indirect_dim=0))
+        nisa.dma_copy(dst=target.ap(rows, offset=0, scalar_offset=number, indirect_dim=0), src=tile)
 
     nl.fori_loop(0, _TURNS, one_turn)
     nisa.dma_copy(dst=y, src=y)
@@ -92,12 +92,12 @@ def cell_in_loop(x: nl.NkiTensor, places: nl.NkiTensor) -> nl.NkiTensor:
         place = places.ap([[1, 1], [1, 1]], offset=0, scalar_offset=number, indirect_dim=0)
         nisa.dma_copy(dst=cell, src=place)
         tile = nl.ndarray((_LINES, columns), dtype=x.dtype, buffer=nl.sbuf)
-        taken, given = (
+        source, target = (
             x.reshape((_TURNS * _LINES * columns,)),
             y.reshape((_TURNS * _LINES * columns,)),
         )
-        nisa.dma_copy(dst=tile, src=taken.ap(rows, offset=0, scalar_offset=cell, indirect_dim=0))
-        nisa.dma_copy(dst=given.ap(rows, offset=0, scalar_offset=cell, indirect_dim=0), src=tile)
+        nisa.dma_copy(dst=tile, src=source.ap(rows, offset=0, scalar_offset=cell, indirect_dim=0))
+        nisa.dma_copy(dst=target.ap(rows, offset=0, scalar_offset=cell, indirect_dim=0), src=tile)
 
     nl.fori_loop(0, _TURNS, one_turn)
     nisa.dma_copy(dst=y, src=y)

@@ -45,7 +45,7 @@ def conv3d(  # noqa: PLR0913 (torch's arguments, and what was exported)
     """
     pieces = [x] if isinstance(x, Tensor) else list(x)
     sides = list(padding) if len(padding) == 6 else [n for n in padding for _ in (0, 1)]
-    asked = {
+    problem = {
         "pieces": [list(piece.shape) for piece in pieces],
         "weight": list(weight.shape),
         "stride": list(stride),
@@ -60,7 +60,7 @@ def conv3d(  # noqa: PLR0913 (torch's arguments, and what was exported)
         "activation": activation,
         "residual": "none" if residual is None else residual_at,
     }
-    entry = entry_of(asked)
+    entry = entry_of(problem)
     images = _images_of(entry, weight, bias, pieces[0].device)
     added = [residual] if entry["takes_residual"] else []
     arguments = [piece.contiguous() for piece in pieces]
@@ -77,14 +77,14 @@ def entry_of(problem: dict[str, Any]) -> dict[str, Any]:
     for listed in _index()["entries"]:
         if listed["problem"] == problem:
             return {**_document(listed["file"]), "file": listed["file"], "module": listed["module"]}
-    alike = [
+    same_weight = [
         listed["problem"]
         for listed in _index()["entries"]
         if listed["problem"]["weight"] == problem["weight"]
     ]
     raise ValueError(
         f"{problem}: not among the {len(_index()['entries'])} exported problems. Of this weight"
-        f" there are {alike or 'none'}. Export it: trnconv export SHAPES.json -o DIR."
+        f" there are {same_weight or 'none'}. Export it: trnconv export SHAPES.json -o DIR."
     )
 
 

@@ -25,17 +25,17 @@ class SiteCall:
 
 def site_calls(model: nn.Module, run: Callable[[], object]) -> list[SiteCall]:
     """The calls that happen while `run()` runs, in order; on the meta device it takes seconds."""
-    found: list[SiteCall] = []
+    calls: list[SiteCall] = []
     hooks = []
     for name, module in model.named_modules():
         if isinstance(module, (nn.Conv2d, nn.Conv3d)):
-            hooks.append(module.register_forward_pre_hook(_noting(name, found), with_kwargs=True))
+            hooks.append(module.register_forward_pre_hook(_noting(name, calls), with_kwargs=True))
     try:
         run()
     finally:
         for hook in hooks:
             hook.remove()
-    return found
+    return calls
 
 
 def chunks_of(calls: Sequence[SiteCall]) -> list[list[SiteCall]]:
@@ -51,12 +51,12 @@ def chunks_of(calls: Sequence[SiteCall]) -> list[list[SiteCall]]:
     return chunks
 
 
-def _noting(name: str, found: list[SiteCall]) -> Callable[..., None]:
+def _noting(name: str, calls: list[SiteCall]) -> Callable[..., None]:
     def note(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         x, *rest = args
         cache = rest[0] if rest else kwargs.get("cache_x")
         shape = _shape(module, x, cache)
-        found.append(SiteCall(name, shape, route_of(shape, has_bias=module.bias is not None)))
+        calls.append(SiteCall(name, shape, route_of(shape, has_bias=module.bias is not None)))
 
     return note
 
