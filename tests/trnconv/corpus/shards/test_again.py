@@ -7,19 +7,10 @@ import pytest
 
 from corpus_videos import spoil, write_corpus, write_video
 from http_videos import HttpVideos, free_port
-from trnconv.corpus import (
-    Buckets,
-    EncoderSettings,
-    Engine,
-    Job,
-    Limits,
-    Picture,
-    RunTerms,
-    encoding,
-    start,
-    video_file,
-)
+from trnconv.corpus import Buckets, EncoderSettings, Engine, Job, Limits, Picture, RunTerms, start
+from trnconv.corpus.latents import encoding
 from trnconv.corpus.shards.manifest import read_rows
+from trnconv.corpus.videos import video_file
 from trnconv.errors import TrnconvError
 
 pytestmark = pytest.mark.ray

@@ -5,16 +5,8 @@ import shutil
 import pytest
 
 from corpus_videos import spoil, write_corpus
-from trnconv.corpus import (
-    Buckets,
-    EncoderSettings,
-    Engine,
-    Job,
-    Picture,
-    RunTerms,
-    encoding,
-    start,
-)
+from trnconv.corpus import Buckets, EncoderSettings, Engine, Job, Picture, RunTerms, start
+from trnconv.corpus.latents import encoding
 from trnconv.errors import TrnconvError
 
 pytestmark = pytest.mark.ray

@@ -6,18 +6,10 @@ from dataclasses import asdict, replace
 import pytest
 
 from corpus_videos import write_corpus, write_video
-from trnconv.corpus import (
-    Buckets,
-    EncoderSettings,
-    Engine,
-    Job,
-    Picture,
-    RunTerms,
-    job,
-    start,
-    versions,
-)
+from trnconv.corpus import Buckets, EncoderSettings, Engine, Job, Picture, RunTerms, start
+from trnconv.corpus.jobs import job
 from trnconv.corpus.jobs.worker import job_encoder
+from trnconv.corpus.storage import versions
 from trnconv.corpus.storage.versions import versions_here
 from trnconv.errors import TrnconvError, UnsupportedError
 
