@@ -54,8 +54,8 @@ _WIDEST = 100  # characters of a line of help
 _FEWER_COLLECTIONS = 50_000  # objects; imports make many, and next to no garbage
 
 
-def _version(*, asked: bool) -> None:
-    if not asked:
+def _version(*, wanted: bool) -> None:
+    if not wanted:
         return
     from nkisim.version import __version__
 
@@ -103,10 +103,10 @@ def main() -> None:
 
     gc.set_threshold(_FEWER_COLLECTIONS)
     # Typer builds the options of all commands that it has: for a known command, only its own.
-    asked = [command.__name__ for command in _COMMANDS if sys.argv[1:2] == [command.__name__]]
+    commands = [command.__name__ for command in _COMMANDS if sys.argv[1:2] == [command.__name__]]
     try:
         try:
-            application(*asked)(prog_name=_NAME)
+            application(*commands)(prog_name=_NAME)
         finally:
             sys.stdout.flush()  # here, where what cannot be written is still said in words
     except TrnconvError as refusal:

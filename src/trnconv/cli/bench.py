@@ -130,7 +130,7 @@ def _layer_row(case: Case, target: Machine, prices: Prices) -> dict[str, Any]:
     from trnconv.ask.question import Question
     from trnconv.baseline import layer_ns
 
-    found = {
+    price_by_method = {
         name: prices.of(Question(case.shape, target, case.dtype, policy=Policy(name)))
         for name in _ACCURACIES
     }
@@ -138,8 +138,8 @@ def _layer_row(case: Case, target: Machine, prices: Prices) -> dict[str, Any]:
     return {
         "name": case.name,
         "key": case.key,
-        "seconds": {name: price.ns / 1e9 for name, price in found.items()},
-        "bound": {name: price.bound for name, price in found.items()},
+        "seconds": {name: price.ns / 1e9 for name, price in price_by_method.items()},
+        "bound": {name: price.bound for name, price in price_by_method.items()},
         "baseline_seconds": None if known is None else known / 1e9,
         "multiply_adds": case.shape.macs(),
         "_case": case,
@@ -185,9 +185,9 @@ def _measure(rows: list[dict[str, Any]], tell: Tell) -> None:
     for done, row in enumerate(rows):
         tell("measuring layers on this CPU", done, len(rows))
         shape = row["_case"].shape
-        taken = measure(shape) if measurable(shape) else None
-        row["cpu_measured_seconds"] = None if taken is None else taken.seconds
-        row["cpu_measured_by"] = None if taken is None else taken.by
+        timed = measure(shape) if measurable(shape) else None
+        row["cpu_measured_seconds"] = None if timed is None else timed.seconds
+        row["cpu_measured_by"] = None if timed is None else timed.by
 
 
 def _public(row: dict[str, Any]) -> dict[str, Any]:

@@ -129,11 +129,11 @@ def _advice(last: Any) -> list[str]:
 
     if last is None or not last.stops:
         return ["Every check has run."]
-    asked = f"Stopped at {last.check.name}: {last.check.asks}."
+    stopped = f"Stopped at {last.check.name}: {last.check.asks}."
     if not last.workaround:
-        return [asked, "There is no workaround for it: please report it."]
+        return [stopped, "There is no workaround for it: please report it."]
     return [
-        asked,
+        stopped,
         f"Apply a workaround and go on: trnconv bringup --apply {last.workaround}",
         f"  {describe(last.workaround)}",
     ]

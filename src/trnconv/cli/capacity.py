@@ -163,20 +163,20 @@ def _modelled(
     )
 
 
-def _show_serving(found: Serving, clip: ModelledClip, where: Instance, *, json: bool) -> None:
+def _show_serving(capacity: Serving, clip: ModelledClip, where: Instance, *, json: bool) -> None:
     """One instance that decodes."""
     from nkisim.machine import CONSTANTS_VERSION
 
     if json:
-        print_json({"label": "modelled", "instance": asdict(where), **asdict(found)})
+        print_json({"label": "modelled", "instance": asdict(where), **asdict(capacity)})
         return
     screen = console()
     screen.print(
-        f"{where.name} decodes {clip.size.name}, {clip.size.frames} frames: {found.at_once} videos"
-        f" at once, {found.latency_s:.2f} s each, {found.videos_per_hour:,.0f} an hour."
+        f"{where.name} decodes {clip.size.name}, {clip.size.frames} frames: {capacity.at_once}"
+        f" videos at once, {capacity.latency_s:.2f} s each, {capacity.videos_per_hour:,.0f} an hour."
     )
-    if found.dollars_per_video is not None:
-        screen.print(f"A video costs {found.dollars_per_video:.5f} dollars, at the price given.")
+    if capacity.dollars_per_video is not None:
+        screen.print(f"A video costs {capacity.dollars_per_video:.5f} dollars, at the price given.")
     screen.print(
         f"Modelled: {where.machine}, constants {CONSTANTS_VERSION}, default reading; nothing was"
         " measured."
@@ -184,20 +184,20 @@ def _show_serving(found: Serving, clip: ModelledClip, where: Instance, *, json: 
     screen.print("Queues, writing of video files and the network are not in it.")
 
 
-def _answer(found: Capacity, clip: ModelledClip, where: Instance) -> dict[str, Any]:
-    rows = [*found.resources, *found.memory]
+def _answer(capacity: Capacity, clip: ModelledClip, where: Instance) -> dict[str, Any]:
+    rows = [*capacity.resources, *capacity.memory]
     return {
         "label": "modelled",
-        "instances": found.instances,
+        "instances": capacity.instances,
         "instance": asdict(where),
-        "breaks_first": found.resources[0].name,
+        "breaks_first": capacity.resources[0].name,
         "clip": {**asdict(clip), "core_s": clip.core_s},
-        "clips_per_s": found.clips_per_s,
-        "clips_per_s_most": found.clips_per_s_most,
-        "read_bytes": found.read_bytes,
-        "written_bytes": found.written_bytes,
-        "pixel_bytes": found.pixel_bytes,
-        "resources": [{**asdict(row), "used": found.used(row)} for row in rows],
+        "clips_per_s": capacity.clips_per_s,
+        "clips_per_s_most": capacity.clips_per_s_most,
+        "read_bytes": capacity.read_bytes,
+        "written_bytes": capacity.written_bytes,
+        "pixel_bytes": capacity.pixel_bytes,
+        "resources": [{**asdict(row), "used": capacity.used(row)} for row in rows],
     }
 
 

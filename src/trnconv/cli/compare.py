@@ -129,7 +129,7 @@ def _cores(side: PlanSide) -> int | None:
 def _stored(path: Path) -> dict[str, Any]:
     """A document of another time; it must be that of a model."""
     try:
-        found = json_text.loads(path.read_text(encoding="utf-8"))
+        document = json_text.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise TrnconvError(
             f"compare {path}: it cannot be read as JSON ({error}). Name a model, or a file that"
@@ -137,14 +137,16 @@ def _stored(path: Path) -> dict[str, Any]:
         ) from error
     needed = ("model", "whole_seconds", "operations", "layers", "tuned")
     missing = (
-        [key for key in needed if key not in found] if isinstance(found, dict) else list(needed)
+        [key for key in needed if key not in document]
+        if isinstance(document, dict)
+        else list(needed)
     )
     if missing:
         raise TrnconvError(
             f"compare {path}: it has no {', '.join(missing)}. Name a file that `trnconv plan"
             " --model NAME --json` wrote."
         )
-    return dict(found)
+    return dict(document)
 
 
 def _sheet(made: Comparison) -> Sheet:

@@ -14,54 +14,58 @@ def doctor(json: Json = False) -> None:
     """Show versions, toolchain, devices and caches, and what is missing."""
     from trnconv.cli.environment import surroundings
 
-    found = surroundings()
-    found["usable"] = found["check"]["passed"]
+    answer = surroundings()
+    answer["usable"] = answer["check"]["passed"]
     if json:
-        print_json(found)
+        print_json(answer)
     else:
-        _show(found)
-    if not found["usable"]:
+        _show(answer)
+    if not answer["usable"]:
         raise typer.Exit(FAILED)
 
 
-def _show(found: dict[str, Any]) -> None:
+def _show(surroundings: dict[str, Any]) -> None:
     screen = console()
-    for name, words in [*found["versions"].items(), *_packages(found), *_machine(found)]:
+    for name, words in [
+        *surroundings["versions"].items(),
+        *_packages(surroundings),
+        *_machine(surroundings),
+    ]:
         screen.print(f"{name:<12}{words}", markup=False)
-    for line in _host(found["host"], device=bool(found["devices"])):
+    for line in _host(surroundings["host"], device=bool(surroundings["devices"])):
         screen.print(line, markup=False)
-    for name, value in found["environment"].items():
+    for name, value in surroundings["environment"].items():
         screen.print(f"{name} is {value}", markup=False)
     screen.print()
-    for line in _missing(found):
+    for line in _missing(surroundings):
         screen.print(line, markup=False)
-    check = found["check"]
+    check = surroundings["check"]
     screen.print(f"{check['what']}: {'right' if check['passed'] else 'WRONG'}")
-    if found["usable"]:
+    if surroundings["usable"]:
         screen.print("Usable.")
     else:
         screen.print("Not usable: the convolution above has to come out right. Install again.")
 
 
-def _packages(found: dict[str, Any]) -> list[tuple[str, str]]:
+def _packages(surroundings: dict[str, Any]) -> list[tuple[str, str]]:
     every = [
-        *found["packages"],
-        *(package for extra in found["extras"] for package in extra["packages"]),
+        *surroundings["packages"],
+        *(package for extra in surroundings["extras"] for package in extra["packages"]),
     ]
     return [(package["name"], package["version"] or "not installed") for package in every]
 
 
-def _machine(found: dict[str, Any]) -> list[tuple[str, str]]:
+def _machine(surroundings: dict[str, Any]) -> list[tuple[str, str]]:
     from trnconv.ask.cores import cores_in_words
 
-    nki, backend = found["nki"], found["backend"]
-    devices = ", ".join(found["devices"]) or "none found"
+    nki, backend = surroundings["nki"], surroundings["backend"]
+    devices = ", ".join(surroundings["devices"]) or "none found"
     lines = [
         ("nki", f"{nki['source']}{', simulated' if nki['simulated'] else ''}"),
         ("devices", f"Neuron: {devices}"),
         ("backend", f"{backend['taken'] or 'none'}: {backend['reason']}"),
     ]
-    for cache in found["caches"]:
+    for cache in surroundings["caches"]:
         aside = f", {cache['set_aside']} set aside" if cache["set_aside"] else ""
         held = f"{cache['entries']} {cache['name']}, {amount(cache['bytes'], 'B')}{aside}"
         lines.append(("cache", f"{held}, in {cache['folder']}"))
@@ -70,9 +74,9 @@ def _machine(found: dict[str, Any]) -> list[tuple[str, str]]:
             "tuned",
             f"{tuned_file['plans']} plans for {tuned_file['machine']}, in {tuned_file['file']}",
         )
-        for tuned_file in found["tuned"]
+        for tuned_file in surroundings["tuned"]
     ]
-    for launch in found["shipped"]:
+    for launch in surroundings["shipped"]:
         made = f"{launch['of_these_sources']} of {launch['files']} files made from these sources"
         where = f"{launch['machine']}, {cores_in_words(launch['cores'])}"
         lines.append(("shipped", f"{launch['plans']} plans for {where}; {made}"))
@@ -93,14 +97,14 @@ def _host(host: dict[str, Any], *, device: bool) -> list[str]:
     return lines
 
 
-def _missing(found: dict[str, Any]) -> list[str]:
+def _missing(surroundings: dict[str, Any]) -> list[str]:
     lines = [
         f"Missing for {extra['for']}: {', '.join(extra['missing'])}. {extra['install']}"
-        for extra in found["extras"]
+        for extra in surroundings["extras"]
         if extra["missing"]
     ]
-    if found["devices"] and not found["nki"]["simulated"]:
+    if surroundings["devices"] and not surroundings["nki"]["simulated"]:
         lines.append("A device and its toolchain: climb the ladder with `trnconv bringup`.")
-    if not found["devices"]:
+    if not surroundings["devices"]:
         lines.append("No Neuron device: kernels run in nkisim, times are modelled.")
     return lines

@@ -75,12 +75,12 @@ def _package(name: str) -> dict[str, Any]:
 
 
 def _extra(name: str, packages: tuple[str, ...], purpose: str) -> dict[str, Any]:
-    found = [_package(package) for package in packages]
-    missing = [package["name"] for package in found if package["version"] is None]
+    installed = [_package(package) for package in packages]
+    missing = [package["name"] for package in installed if package["version"] is None]
     return {
         "name": name,
         "for": purpose,
-        "packages": found,
+        "packages": installed,
         "missing": missing,
         "install": f"pip install 'trnconv[{name}]'" if missing else "",
     }
@@ -115,16 +115,16 @@ def _host() -> dict[str, Any]:
     from trnconv.host.record import host_file, read_host
     from trnconv.host.workarounds import describe
 
-    found: dict[str, Any] = {"file": str(host_file()), "exports": [], "machine": None}
+    answer: dict[str, Any] = {"file": str(host_file()), "exports": [], "machine": None}
     try:
         record = read_host()
-        found["workarounds"] = [describe(name) for name in record.workarounds]
-        found["measured"] = record.measured
+        answer["workarounds"] = [describe(name) for name in record.workarounds]
+        answer["measured"] = record.measured
         here = detect()
     except TrnconvError as refusal:
-        return {"workarounds": [], "measured": "", **found, "refused": str(refusal)}
+        return {"workarounds": [], "measured": "", **answer, "refused": str(refusal)}
     words = f"{here.target} ({here.target_source}), logical cores of {here.lnc} ({here.lnc_source})"
-    return {**found, "machine": words, "exports": list(here.exports()), "refused": ""}
+    return {**answer, "machine": words, "exports": list(here.exports()), "refused": ""}
 
 
 def _cache(name: str) -> dict[str, Any]:

@@ -48,17 +48,17 @@ def explain(
     """Explain why a plan was chosen, and what the alternatives cost."""
     from trnconv.planner.tuned_plans import use_tuned
 
-    asked = asked_layer(layer)
-    question = asked_question(asked, machine, accuracy)
-    with use_tuned(tuned), working(f"explaining {asked.name}"):
-        answer = _answer(asked, question, cores)
+    named = asked_layer(layer)
+    question = asked_question(named, machine, accuracy)
+    with use_tuned(tuned), working(f"explaining {named.name}"):
+        answer = _answer(named, question, cores)
     if json:
         print_json(answer)
     else:
         _show(answer, wide=wide)
 
 
-def _answer(asked: AskedLayer, question: Question, cores: int | None) -> dict[str, Any]:
+def _answer(named: AskedLayer, question: Question, cores: int | None) -> dict[str, Any]:
     from trnconv.cli.plan_documents import layer_document
     from trnconv.host.workarounds import describe, workarounds_of
     from trnconv.model_plan import Prices
@@ -69,7 +69,7 @@ def _answer(asked: AskedLayer, question: Question, cores: int | None) -> dict[st
         _policy(replace(question, policy=replace(question.policy, accuracy=name)), prices)
         for name in _POLICIES
     ]
-    document = layer_document(asked, question, prices.of(question), cores)
+    document = layer_document(named, question, prices.of(question), cores)
     return {
         **document,
         "workarounds": [describe(name) for name in workarounds_of(question.machine.name)],
@@ -101,8 +101,8 @@ def _show(answer: dict[str, Any], *, wide: bool) -> None:
     screen.print(label(answer, f"{answer['dtype']}, accuracy {answer['accuracy']}"), markup=False)
     for words in answer["workarounds"]:
         screen.print(f"Workaround {words}", markup=False)
-    taken = f"Taken: {answer['plan']}, {answer['ns'] / 1e3:,.1f} us"
-    screen.print(f"{taken}{origin(answer, ' ({})')}.", markup=False)
+    plan = f"Taken: {answer['plan']}, {answer['ns'] / 1e3:,.1f} us"
+    screen.print(f"{plan}{origin(answer, ' ({})')}.", markup=False)
     titles = _TITLES if answer["cores"] == 1 else _TITLES_OF_TWO
     for title, text in zip(titles, answer["words"], strict=True):
         screen.print()

@@ -133,9 +133,12 @@ class AskedLayer:
 
 def with_layer(command: Command) -> Command:
     """A command with the options of a layer; its first parameter, `layer`, is a LayerOptions."""
-    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+    own_parameters = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
     layer = [_parameter(name, asked) for name, asked in _OPTIONS.items()]
-    every = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*layer, *own)]
+    every = [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for parameter in (*layer, *own_parameters)
+    ]
 
     @wraps(command)
     def taking_options(**values: Any) -> None:
@@ -147,8 +150,10 @@ def with_layer(command: Command) -> Command:
     return taking_options
 
 
-def _parameter(name: str, asked: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=asked)
+def _parameter(name: str, annotation: Any) -> inspect.Parameter:
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
+    )
 
 
 def asked_layer(options: LayerOptions) -> AskedLayer:
@@ -275,9 +280,9 @@ def asked_machine(name: str) -> Machine:
         ) from error
 
 
-def asked_question(asked: AskedLayer, machine: str, accuracy: str) -> Question:
+def asked_question(layer: AskedLayer, machine: str, accuracy: str) -> Question:
     """A layer on a machine, for the planner."""
     from trnconv.ask.policy import Policy
     from trnconv.ask.question import Question
 
-    return Question(asked.shape, asked_machine(machine), asked.dtype, policy=Policy(accuracy))
+    return Question(layer.shape, asked_machine(machine), layer.dtype, policy=Policy(accuracy))

@@ -145,11 +145,11 @@ def _of_layer(layer: LayerOptions, where: tuple[str, str], pricing: _Pricing) ->
     from trnconv.ask.launches import require_room
     from trnconv.cli.plan_documents import layer_document
 
-    asked = asked_layer(layer)
-    question = asked_question(asked, *where)
+    named = asked_layer(layer)
+    question = asked_question(named, *where)
     require_room(question)
-    with pricing.prices() as prices, working(f"planning {asked.name}"):
-        return layer_document(asked, question, prices.of(question), pricing.cores)
+    with pricing.prices() as prices, working(f"planning {named.name}"):
+        return layer_document(named, question, prices.of(question), pricing.cores)
 
 
 def _of_model(request: ModelRequest, pricing: _Pricing) -> tuple[Document, bool]:

@@ -41,9 +41,9 @@ def kept_or_made(
     with plan_cache(unused=unused or apart) as cache:
         if cache is None:
             return make()[0]
-        found: Document | None = cache.get(asdict(request))
-        if found is None:
-            found, of_package = make()
+        stored: Document | None = cache.get(asdict(request))
+        if stored is None:
+            stored, of_package = make()
             if of_package:
-                cache.put(asdict(request), found)
-        return found
+                cache.put(asdict(request), stored)
+        return stored

@@ -36,12 +36,12 @@ REST = (
 
 
 def layer_document(
-    asked: AskedLayer, question: Question, price: Price, cores: int | None = None
+    layer: AskedLayer, question: Question, price: Price, cores: int | None = None
 ) -> dict[str, Any]:
     """One layer, planned."""
     return {
         "kind": "modelled",
-        "layer": {"name": asked.name, "note": asked.note, "in_words": asked.in_words()},
+        "layer": {"name": layer.name, "note": layer.note, "in_words": layer.in_words()},
         **_label(question.machine.name),
         "cores": cores_of(question.machine, cores),
         "dtype": question.dtype,
@@ -61,7 +61,7 @@ def _label(machine: str) -> dict[str, Any]:
 
 def _price(price: Price, *, tuned: bool) -> dict[str, Any]:
     """What one call costs, and how it is computed."""
-    taken = price.plan
+    priced = price.plan
     return {
         "ns": price.ns,
         "bound": price.bound,
@@ -70,10 +70,10 @@ def _price(price: Price, *, tuned: bool) -> dict[str, Any]:
         "hbm_bytes": price.hbm_bytes,
         "executed_multiply_adds": price.executed_macs,
         "launches": price.launches,
-        "sbuf_bytes_per_partition": taken.cost.sbuf_bytes,
-        "algorithm": taken.plan.family,
-        "plan": taken.plan.in_words(),
-        "block": taken.plan.block_in_words(),
+        "sbuf_bytes_per_partition": priced.cost.sbuf_bytes,
+        "algorithm": priced.plan.family,
+        "plan": priced.plan.in_words(),
+        "block": priced.plan.block_in_words(),
         "tuned": tuned,
         "shipped": price.shipped,
     }

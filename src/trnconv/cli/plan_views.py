@@ -99,8 +99,10 @@ def latency_lines(answer: dict[str, Any]) -> list[str]:
     least, most = (answer["between_seconds"][end] for end in ("least", "most"))
     by_bound = answer["share_by_bound"].items()
     bounds = ", ".join(f"{share:.0%} {bound}" for bound, share in by_bound if share >= _SMALL)
-    whole, own, rest = (answer[name] for name in ("whole_seconds", "seconds", "operation_seconds"))
-    parts = f"{_seconds(own)} of convolutions and {_seconds(rest)} of all else"
+    whole, convolutions, rest = (
+        answer[name] for name in ("whole_seconds", "seconds", "operation_seconds")
+    )
+    parts = f"{_seconds(convolutions)} of convolutions and {_seconds(rest)} of all else"
     about = {
         "range": f"{_seconds(least)} if all else is free, {_seconds(most)} if it runs op by op",
         "bound by": f"{bounds} (of the convolutions' time)",

@@ -100,7 +100,7 @@ def report(
         price_cache(unused=no_cache) as cache,
         working(what) as tell,
     ):
-        asked = ReportOptions(
+        options = ReportOptions(
             command=_command(layer, rest),
             date=_today(),
             heaviest=heaviest,
@@ -109,11 +109,11 @@ def report(
         )
         if model is None:
             require_no_phase(phase)
-            made = _of_layer(layer, (machine, accuracy, cores), asked)
+            made = _of_layer(layer, (machine, accuracy, cores), options)
         else:
             require_model_alone(layer, model)
             names = (model, layer.size or "", phase or DEFAULT_PHASE)
-            made = _of_model(names, (machine, accuracy, cores), asked, cache)
+            made = _of_model(names, (machine, accuracy, cores), options, cache)
         write(page(made))
     if json:
         print_json(as_json(made))
@@ -121,13 +121,13 @@ def report(
         _tell(made, output)
 
 
-def _of_layer(layer: LayerOptions, where: Where, asked: ReportOptions) -> Report:
+def _of_layer(layer: LayerOptions, where: Where, options: ReportOptions) -> Report:
     from trnconv.report.of_layer import report_of_layer
 
-    one = asked_layer(layer)
+    named = asked_layer(layer)
     machine, accuracy, cores = where
-    question = asked_question(one, machine, accuracy)
-    return report_of_layer(one.name, one.note, question, asked, cores)
+    question = asked_question(named, machine, accuracy)
+    return report_of_layer(named.name, named.note, question, options, cores)
 
 
 def _of_model(

@@ -38,28 +38,28 @@ def time(
     from trnconv.planner.tuned_plans import use_tuned
     from trnconv.report.schedules import time_layer
 
-    asked = asked_layer(layer)
-    with use_tuned(tuned), working(f"scheduling {asked.name}"):
-        question = asked_question(asked, machine, accuracy)
-        answer = _answer(asked, time_layer(question, cores=cores))
+    named = asked_layer(layer)
+    with use_tuned(tuned), working(f"scheduling {named.name}"):
+        question = asked_question(named, machine, accuracy)
+        answer = _answer(named, time_layer(question, cores=cores))
     if json:
         print_json(answer)
     else:
         _show(answer)
 
 
-def _answer(asked: AskedLayer, timed: TimedLayer) -> dict[str, Any]:
+def _answer(named: AskedLayer, timed: TimedLayer) -> dict[str, Any]:
     from trnconv.report.schedules import READINGS
 
     longest = timed.longest
     memory, target = longest.memory, timed.machine
     return {
         "kind": "modelled",
-        "layer": {"name": asked.name, "note": asked.note, "in_words": asked.in_words()},
+        "layer": {"name": named.name, "note": named.note, "in_words": named.in_words()},
         "machine": target.name,
         "constants_version": target.constants,
         "cores": timed.launched,
-        "dtype": asked.dtype,
+        "dtype": named.dtype,
         "accuracy": timed.question.policy.accuracy,
         "plan": longest.taken.plan.in_words(),
         "launches": len(timed.launches),

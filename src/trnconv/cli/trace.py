@@ -56,13 +56,13 @@ def trace(
     from trnconv.planner.tuned_plans import use_tuned
     from trnconv.report.schedules import time_layer
 
-    asked, read = asked_layer(layer), _reading(reading)
+    named, read = asked_layer(layer), _reading(reading)
     with file_to_write(svg) as draw, file_to_write(perfetto) as export:
-        with use_tuned(tuned), working(f"scheduling {asked.name}"):
-            timed = time_layer(asked_question(asked, machine, accuracy), (read,), cores)
+        with use_tuned(tuned), working(f"scheduling {named.name}"):
+            timed = time_layer(asked_question(named, machine, accuracy), (read,), cores)
         shown = timed.longest.last if core is None else _core(core, timed.launched)
         timeline = timed.longest.cores[read][shown]
-        name = asked.name if timed.launched == 1 else f"{asked.name}, core {shown} of two"
+        name = named.name if timed.launched == 1 else f"{named.name}, core {shown} of two"
         if svg is not None:
             draw(svg_report(timeline, name) + "\n")
         if perfetto is not None:

@@ -131,8 +131,8 @@ def _require_registry_alone(
     layer: LayerOptions, phase: str | None, machine: str, top: int | None
 ) -> None:
     """Refuse what --registry does not look at."""
-    given = {"--phase": phase, "--machine": machine != DEFAULT_MACHINE, "--top": top}
-    others = [*layer.given(), *(name for name, value in given.items() if value)]
+    options = {"--phase": phase, "--machine": machine != DEFAULT_MACHINE, "--top": top}
+    others = [*layer.given(), *(name for name, value in options.items() if value)]
     if others:
         raise TrnconvError(
             f"--registry and {', '.join(others)}: it tunes all sizes and phases of its models,"
@@ -146,13 +146,13 @@ def _before(out: Path, machine: str) -> Any:
 
     if not out.exists():
         return None
-    found = read(out)
-    if found.machine != machine:
+    earlier = read(out)
+    if earlier.machine != machine:
         raise TrnconvError(
-            f"--out {out}: the file holds plans for {found.machine}, these are for {machine}."
+            f"--out {out}: the file holds plans for {earlier.machine}, these are for {machine}."
             " Use another file."
         )
-    return found
+    return earlier
 
 
 def _heaviest(wanted: tuple[str, str, str], how: tuple[str, str], cache: Any) -> list[Named]:

@@ -87,20 +87,20 @@ def _of_layer(
 ) -> dict[str, Any]:
     from trnconv.verification.layer import verify_layer
 
-    asked = asked_layer(layer)
+    named = asked_layer(layer)
     if layer.transposed:
         raise TrnconvError(
             "trnconv verify --transposed: plain convolutions are verified. Ask plan, explain, time,"
             " trace or report."
         )
-    question = asked_question(asked, *where)
-    with working(f"simulating {asked.name}"):
+    question = asked_question(named, *where)
+    with working(f"simulating {named.name}"):
         verdict = verify_layer(question, seed, cores)
     return {
         "kind": "simulated",
-        "layer": {"name": asked.name, "in_words": asked.in_words()},
+        "layer": {"name": named.name, "in_words": named.in_words()},
         "machine": question.machine.name,
-        "dtype": asked.dtype,
+        "dtype": named.dtype,
         "accuracy": question.policy.accuracy,
         "seed": seed,
         **_document(verdict),
@@ -198,9 +198,9 @@ def _show_model(answer: dict[str, Any]) -> None:
     screen.print()
     shown = table("", "relative error", "patched, bf16", "torch, bf16", "allowed")
     for kind in ("rms", "largest"):
-        own, floor = answer["ours"][kind], answer["floor"][kind]
+        error, floor = answer["ours"][kind], answer["floor"][kind]
         most = answer["factor"] * floor + answer["allowance"]
-        shown.add_row(kind, f"{own:.5f}", f"{floor:.5f}", f"{most:.5f}")
+        shown.add_row(kind, f"{error:.5f}", f"{floor:.5f}", f"{most:.5f}")
     screen.print(shown)
     screen.print()
     screen.print("passed" if answer["passed"] else "FAILED")

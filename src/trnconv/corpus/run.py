@@ -82,5 +82,5 @@ def start(
     if clips_per_shard < 1:
         raise TrnconvError(f"{clips_per_shard} clips a shard: at least 1.")
     job = job.claim()
-    found = planned(job, sources, clips_per_shard, engine.place())
-    return CorpusRun(job, engine, found.plan, found.changed, found.verified)
+    plan = planned(job, sources, clips_per_shard, engine.place())
+    return CorpusRun(job, engine, plan.plan, plan.changed, plan.verified)

@@ -216,10 +216,10 @@ def _piece(question: Question, whole: TimedLayer) -> tuple[TimedLayer, str]:
     smaller = under_its_plan(question, best, whole.launched * _BLOCKS)
     if smaller is None:
         return whole, ""
-    asked, planned = smaller
+    smaller_question, planned = smaller
     assert isinstance(question.shape, ConvShape)
-    assert isinstance(asked.shape, ConvShape)
-    plans = (planned,) if alone else plans_of_two(planned, asked)
+    assert isinstance(smaller_question.shape, ConvShape)
+    plans = (planned,) if alone else plans_of_two(planned, smaller_question)
     by = "with the same plan" if alone else "with one core's plan, halved"
-    part = f"{describe(question.shape, asked.shape)} {by}"
-    return time_taken(asked, plans, (Reading.default,)), part
+    part = f"{describe(question.shape, smaller_question.shape)} {by}"
+    return time_taken(smaller_question, plans, (Reading.default,)), part

@@ -59,10 +59,10 @@ def _about(video: DecodedVideo | BadVideoError | None) -> tuple[dict[str, Any], 
 def _video(about: dict[str, Any], pixels: Pixels) -> DecodedVideo | BadVideoError:
     if "bad" in about:
         return BadVideoError(about["bad"])
-    found, start = [], 0
+    windows, start = [], 0
     for window in (from_json(Window, said) for said in about["windows"]):
         shape = (window.frames, window.picture.height, window.picture.width, RGB)
         end = start + window.frames * window.picture.pixels * RGB
-        found.append((window, pixels[start:end].reshape(shape)))
+        windows.append((window, pixels[start:end].reshape(shape)))
         start = end
-    return DecodedVideo(tuple(found), about["fps"], about["source_bytes"], about["source_sha256"])
+    return DecodedVideo(tuple(windows), about["fps"], about["source_bytes"], about["source_sha256"])

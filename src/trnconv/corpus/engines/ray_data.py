@@ -91,17 +91,17 @@ def decoded_clips(rows: Any, job: Job, keepers: Keepers) -> Iterator[Any]:
         yield ClipRow(refusal=str(refusal)).to_table()
 
 
-def _decoded(url: str, asked: VideoRequest) -> DecodedVideo | BadVideoError:
+def _decoded(url: str, request: VideoRequest) -> DecodedVideo | BadVideoError:
     try:
-        return _decoder(asked).decode(url)
+        return _decoder(request).decode(url)
     except BadVideoError as bad:
         return bad
 
 
 @cache
-def _decoder(asked: VideoRequest) -> Decoder:
+def _decoder(request: VideoRequest) -> Decoder:
     """Of this process of Ray's; its child ends when this process does."""
-    return Decoder(asked)
+    return Decoder(request)
 
 
 class ClipActor:

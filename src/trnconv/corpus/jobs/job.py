@@ -176,12 +176,12 @@ def _document(value: Any) -> bytes:
 
 def _leaves(value: Any, name: str = "") -> dict[str, Any]:
     """Values of nested objects by their path."""
-    found: dict[str, Any] = {}
+    leaves: dict[str, Any] = {}
     todo = [(name, value)]
     while todo:
         path, inner = todo.pop()
         if isinstance(inner, dict):
             todo += [(f"{path}.{key}" if path else key, leaf) for key, leaf in inner.items()]
         else:
-            found[path] = inner
-    return dict(sorted(found.items()))
+            leaves[path] = inner
+    return dict(sorted(leaves.items()))

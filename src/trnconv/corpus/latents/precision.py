@@ -52,13 +52,13 @@ def chosen_precision(model: str, dtype: str, error: float | None) -> Precision:
                 f" for. Leave dtype to {AUTO}, or accept more."
             )
         return precision
-    asked = DEFAULT_ERROR if error is None else error
+    wanted = DEFAULT_ERROR if error is None else error
     for model_dtype, latent_dtype in _LADDER:
         at_most = error_of(model, model_dtype, latent_dtype)
-        if _is_within(at_most, asked):
+        if _is_within(at_most, wanted):
             return Precision(model_dtype, latent_dtype, at_most)
     raise UnsupportedError(
-        f"latent_error of {asked:g} with {model}: float32 itself is off {describe_error(at_most)}."
+        f"latent_error of {wanted:g} with {model}: float32 itself is off {describe_error(at_most)}."
     )
 
 
@@ -67,8 +67,8 @@ def describe_error(error: float | None) -> str:
     return "that nobody has computed" if error is None else f"by up to {error:.2g}"
 
 
-def _is_within(error: float | None, asked: float) -> bool:
-    return error is not None and error <= asked
+def _is_within(error: float | None, limit: float) -> bool:
+    return error is not None and error <= limit
 
 
 def error_of(model: str, model_dtype: str, latent_dtype: str) -> float | None:

@@ -101,8 +101,8 @@ def all_totals(plan: CorpusPlan) -> dict[str, SegmentTotals] | None:
         names = [segment.name for segment in plan.segments]
         read = threads.map(lambda name: _totals(plan.folder, name), names)
         totals = dict(zip(names, read, strict=True))
-    found = {name: sums for name, sums in totals.items() if sums is not None}
-    return found if len(found) == len(totals) else None
+    complete = {name: sums for name, sums in totals.items() if sums is not None}
+    return complete if len(complete) == len(totals) else None
 
 
 def rotated(items: Sequence[_Item], start: float) -> Iterator[_Item]:

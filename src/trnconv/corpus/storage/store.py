@@ -64,12 +64,12 @@ class Folder:
         if is_local(fs):
             return _local_sizes(Path(path))
         try:
-            found = fs.ls(path, detail=True)
+            entries = fs.ls(path, detail=True)
         except FileNotFoundError:
             return {}
         except OSError as error:
             raise self._failed("listing", below, error) from error
-        files = (info for info in found if info["type"] == "file")
+        files = (info for info in entries if info["type"] == "file")
         return {info["name"].rpartition("/")[2]: int(info["size"]) for info in files}
 
     def write(self, name: str, data: bytes) -> None:
@@ -165,20 +165,20 @@ def _created(make: Any) -> bool:
 
 
 def _local_sizes(folder: Path) -> dict[str, int]:
-    found = {}
+    sizes = {}
     with suppress(FileNotFoundError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_file() and not entry.name.endswith(_UNFINISHED):
-                found[entry.name] = entry.stat().st_size
-    return found
+                sizes[entry.name] = entry.stat().st_size
+    return sizes
 
 
 @contextmanager
 def _unfinished(path: Path) -> Iterator[Path]:
     """A name of our own beside a file's; whatever is left under it goes at the end."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    own = f"{path.name}.{this_process()}.{uuid.uuid4().hex[:8]}{_UNFINISHED}"
-    made = path.with_name(own)
+    name = f"{path.name}.{this_process()}.{uuid.uuid4().hex[:8]}{_UNFINISHED}"
+    made = path.with_name(name)
     try:
         yield made
     finally:

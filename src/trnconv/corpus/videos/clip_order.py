@@ -118,7 +118,7 @@ def _unique(table: Any) -> Any:
     other = pc.and_(again, pc.not_equal(urls.slice(1), urls.slice(0, len(table) - 1)))
     if pc.any(other).as_py():
         at = pc.index(other, value=True).as_py()
-        found = [urls[row].as_py().decode("utf-8", "surrogateescape") for row in (at, at + 1)]
-        raise two_videos(ids[at].as_py(), *found)
+        both = [urls[row].as_py().decode("utf-8", "surrogateescape") for row in (at, at + 1)]
+        raise two_videos(ids[at].as_py(), *both)
     first = pa.chunked_array([pa.array([True]), *pc.invert(again).chunks])
     return table.filter(first)

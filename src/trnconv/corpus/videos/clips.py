@@ -72,12 +72,12 @@ def _noted(said: dict[str, Any]) -> str:
 
 def in_order(clips: Iterable[Clip]) -> tuple[Clip, ...]:
     """Every clip once, by id. Order of listing does not matter; equal ids of two videos do."""
-    found: dict[str, Clip] = {}
+    by_id: dict[str, Clip] = {}
     for clip in clips:
-        other = found.setdefault(clip.id, clip)
+        other = by_id.setdefault(clip.id, clip)
         if other.url != clip.url:
             raise two_videos(clip.id, other.url, clip.url)
-    return tuple(sorted(found.values()))
+    return tuple(sorted(by_id.values()))
 
 
 def two_videos(name: str, first: str, second: str) -> TrnconvError:

@@ -44,8 +44,8 @@ class DecodedVideo:
 class Decoder:
     """One process that decodes one video at a time, and another one when that has died."""
 
-    def __init__(self, asked: VideoRequest) -> None:
-        self._asked = asked
+    def __init__(self, request: VideoRequest) -> None:
+        self._asked = request
         self._child: _Child | None = None
 
     def decode(self, url: str) -> DecodedVideo:

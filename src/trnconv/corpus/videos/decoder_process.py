@@ -49,13 +49,13 @@ def _load_everything() -> None:
 def _answer(message: bytes, files: list[int]) -> dict[str, Any]:
     import resource
 
-    asked = from_json(VideoRequest, read_json(message))
-    resource.setrlimit(resource.RLIMIT_AS, (asked.limits.memory_bytes, resource.RLIM_INFINITY))
-    signal.setitimer(signal.ITIMER_REAL, asked.limits.decode_s)  # should the parent be gone
+    request = from_json(VideoRequest, read_json(message))
+    resource.setrlimit(resource.RLIMIT_AS, (request.limits.memory_bytes, resource.RLIM_INFINITY))
+    signal.setitimer(signal.ITIMER_REAL, request.limits.decode_s)  # should the parent be gone
     source, target = files
     try:
         with open(source, "rb") as video, open(target, "wb", buffering=0) as out:  # noqa: PTH123 - descriptors
-            windows, fps = read_windows(video, asked, lambda pixels: _write(out, pixels.data))
+            windows, fps = read_windows(video, request, lambda pixels: _write(out, pixels.data))
     except BadVideoError as bad:
         return {"bad": str(bad)}
     finally:

@@ -38,9 +38,9 @@ def find_clips(sources: Sequence[str]) -> Iterator[Clip]:
             some = True
             yield clip
     if not some:
-        asked = ", ".join(sources)
+        listed = ", ".join(sources)
         raise TrnconvError(
-            f"no video in {asked}: looked for {', '.join(VIDEO_ENDINGS)}. Name files by a pattern"
+            f"no video in {listed}: looked for {', '.join(VIDEO_ENDINGS)}. Name files by a pattern"
             " such as 's3://bucket/clips/*.bin' if they end otherwise."
         )
 
@@ -109,8 +109,8 @@ def _local_videos(folder: str) -> Iterator[Clip]:
                 below.append(entry.path)
             elif entry.name.lower().endswith(VIDEO_ENDINGS):
                 with suppress(FileNotFoundError):  # removed since the folder was opened
-                    found = entry.stat(follow_symlinks=False)
-                    yield clip_of(entry.path, f"{found.st_size}-{found.st_mtime_ns}")
+                    status = entry.stat(follow_symlinks=False)
+                    yield clip_of(entry.path, f"{status.st_size}-{status.st_mtime_ns}")
     for inner in below:
         yield from _local_videos(inner)
 
@@ -123,10 +123,10 @@ def _objects(fs: Any, path: str, source: str) -> Iterator[Clip]:
     more: dict[str, str] = {}
     while True:
         page = fs.call_s3("list_objects_v2", Bucket=bucket, Prefix=below, **more)
-        for found in page.get("Contents", ()):
+        for entry in page.get("Contents", ()):
             some = True
-            if found["Key"].lower().endswith(VIDEO_ENDINGS):
-                yield clip_of(f"s3://{bucket}/{found['Key']}", _version(found))
+            if entry["Key"].lower().endswith(VIDEO_ENDINGS):
+                yield clip_of(f"s3://{bucket}/{entry['Key']}", _version(entry))
         if not page.get("IsTruncated"):
             break
         more = {"ContinuationToken": page["NextContinuationToken"]}
@@ -134,10 +134,10 @@ def _objects(fs: Any, path: str, source: str) -> Iterator[Clip]:
         raise _missing(source)
 
 
-def _version(found: Mapping[str, Any]) -> str:
+def _version(info: Mapping[str, Any]) -> str:
     """Size and tag of an object, as stores name them."""
-    tag = str(found.get("ETag") or found.get("etag") or found.get("md5Hash") or "").strip('"')
-    return f"{found.get('size', found.get('Size', ''))}-{tag}"
+    tag = str(info.get("ETag") or info.get("etag") or info.get("md5Hash") or "").strip('"')
+    return f"{info.get('size', info.get('Size', ''))}-{tag}"
 
 
 def _stored_videos(fs: Any, path: str) -> Iterator[Clip]:

@@ -64,7 +64,7 @@ class Window:
     start_s: float  # from the video's first frame
 
 
-def read_windows(file: Any, asked: VideoRequest, take: Any) -> tuple[tuple[Window, ...], float]:
+def read_windows(file: Any, request: VideoRequest, take: Any) -> tuple[tuple[Window, ...], float]:
     """Decode an open file; `take` gets every frame of (height, width, RGB); the windows, the rate.
 
     Frames come in the order of windows, `asked.buckets.longest` of each but the last; a window has
@@ -79,7 +79,7 @@ def read_windows(file: Any, asked: VideoRequest, take: Any) -> tuple[tuple[Windo
             metadata_errors="replace",
             container_options={"format_whitelist": FORMATS, "protocol_whitelist": ""},
         ) as container:
-            return _windows(container, asked, take)
+            return _windows(container, request, take)
     except av.FFmpegError as error:
         raise BadVideoError(f"not decodable: {error.strerror}") from error
     except (ValueError, OverflowError, MemoryError) as error:
@@ -90,55 +90,55 @@ def read_windows(file: Any, asked: VideoRequest, take: Any) -> tuple[tuple[Windo
         raise BadVideoError("not decodable: it seeks to nowhere") from error
 
 
-def _windows(container: Any, asked: VideoRequest, take: Any) -> tuple[tuple[Window, ...], float]:
+def _windows(container: Any, request: VideoRequest, take: Any) -> tuple[tuple[Window, ...], float]:
     if not container.streams.video:
         raise BadVideoError("no video stream")
     stream = container.streams.video[0]
     if stream.codec_context is None:
         raise BadVideoError("its codec is not known here")
-    _require_small(stream.codec_context, asked.limits)
+    _require_small(stream.codec_context, request.limits)
     stream.thread_count = 1  # decoders are processes: threads would only compete
-    longest = asked.buckets.longest
+    longest = request.buckets.longest
     starts: list[float] = []
     picture, count = None, 0
-    frames = _frames(_sound(container.decode(stream), asked.limits), asked, stream)
-    for number, (time, pixels) in enumerate(islice(frames, longest * asked.windows)):
+    frames = _frames(_sound(container.decode(stream), request.limits), request, stream)
+    for number, (time, pixels) in enumerate(islice(frames, longest * request.windows)):
         if number % longest == 0:
             starts.append(time)
         picture, count = Picture(*pixels.shape[:2]), number + 1
         take(pixels)
-    fps = asked.fps or float(stream.average_rate or 0)
-    return _cut_to_buckets(asked, count, picture, starts), fps
+    fps = request.fps or float(stream.average_rate or 0)
+    return _cut_to_buckets(request, count, picture, starts), fps
 
 
 def _cut_to_buckets(
-    asked: VideoRequest, count: int, picture: Picture | None, starts: list[float]
+    request: VideoRequest, count: int, picture: Picture | None, starts: list[float]
 ) -> tuple[Window, ...]:
     """The windows that fill a bucket; a video without any is bad."""
     made = []
     for number, start in enumerate(starts):
-        length = asked.buckets.length(
-            min(asked.buckets.longest, count - number * asked.buckets.longest)
+        length = request.buckets.length(
+            min(request.buckets.longest, count - number * request.buckets.longest)
         )
         if isinstance(length, Unfit):
             break
         assert picture is not None
         made.append(Window(length, picture, round(start - starts[0], 6)))
     if not made:
-        short = asked.buckets.length(count)
+        short = request.buckets.length(count)
         assert isinstance(short, Unfit)
         raise BadVideoError(short.reason)
     return tuple(made)
 
 
 def _frames(
-    sound: Iterator[Any], asked: VideoRequest, stream: Any
+    sound: Iterator[Any], request: VideoRequest, stream: Any
 ) -> Iterator[tuple[float, Pixels]]:
     """Times and pixels of sound frames, at the rate asked for."""
-    if asked.fps is None:
-        return _placed(((float(frame.time or 0.0), frame) for frame in sound), asked, stream)
+    if request.fps is None:
+        return _placed(((float(frame.time or 0.0), frame) for frame in sound), request, stream)
     timed = ((time, (time, frame)) for frame in sound for time in (_time(frame),))
-    return _placed(at_rate(timed, asked.fps), asked, stream)
+    return _placed(at_rate(timed, request.fps), request, stream)
 
 
 def _require_small(picture: Any, limits: Limits) -> None:
@@ -169,7 +169,7 @@ def _time(frame: Any) -> float:
 
 
 def _placed(
-    frames: Iterator[tuple[float, Any]], asked: VideoRequest, stream: Any
+    frames: Iterator[tuple[float, Any]], request: VideoRequest, stream: Any
 ) -> Iterator[tuple[float, Pixels]]:
     placement: Placement | Unfit | None = None
     seen: tuple[Picture, Orientation] | None = None
@@ -179,8 +179,8 @@ def _placed(
             raise BadVideoError("its display matrix does more than to turn or mirror it")
         picture = way.shown(_square(frame, stream.sample_aspect_ratio))
         if seen is None:
-            _require_small(picture, asked.limits)
-            seen, placement = (picture, way), asked.buckets.place(picture)
+            _require_small(picture, request.limits)
+            seen, placement = (picture, way), request.buckets.place(picture)
         if (picture, way) != seen:
             raise BadVideoError(f"its picture changes from {seen[0]} to {picture} pixels")
         if isinstance(placement, Unfit):
