@@ -89,14 +89,14 @@ def _cpu_seconds(decoder: AudioDecoder, frames: int) -> float:
 
     torch.manual_seed(0)
     model = decoder.make().eval().requires_grad_(requires_grad=False)
-    given = torch.randn(1, decoder.channels, frames)
+    x = torch.randn(1, decoder.channels, frames)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         with torch.no_grad():
-            model(given[:, :, :2])
+            model(x[:, :, :2])
             start = time.process_time()
-            model(given)
+            model(x)
             return time.process_time() - start
     finally:
         torch.set_num_threads(threads)

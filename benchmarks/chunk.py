@@ -68,11 +68,11 @@ def chunks_of(
     """Every graph of a phase, and all that is no convolution."""
     prices = Prices(cores=options.cores, jobs=jobs)
     plan = model_plan(model, size_of(find(model), size), phase, options, prices)
-    found = []
+    chunks = []
     for graph in plan.graphs:
         unrolled = sum(calls * unrolled_ns(price) for price, calls in graph.calls)
-        found.append(Chunk(graph, graph.ns / unrolled - 1))
-    return tuple(found), plan.operations
+        chunks.append(Chunk(graph, graph.ns / unrolled - 1))
+    return tuple(chunks), plan.operations
 
 
 def everything(graph: GraphPlan, operations: Sequence[OperationPlan]) -> str:
@@ -133,9 +133,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def main(options: argparse.Namespace) -> int:
     """Print the graphs; 1 if the steady one is beyond its budget."""
     budget = GraphBudget(options.instructions, options.regions)
-    asked = PlanOptions(options.machine, options.accuracy, options.cores, budget)
-    chunks, operations = chunks_of(options.model, options.size, options.phase, asked, options.jobs)
-    cores = cores_in_words(asked.launch_cores)
+    plan_options = PlanOptions(options.machine, options.accuracy, options.cores, budget)
+    chunks, operations = chunks_of(
+        options.model, options.size, options.phase, plan_options, options.jobs
+    )
+    cores = cores_in_words(plan_options.launch_cores)
     print(
         f"{options.model} {options.phase}, {options.machine}, accuracy {options.accuracy}, {cores},"
         f" at most {budget.instructions} instructions and {budget.regions} loops a graph"

@@ -89,14 +89,14 @@ def resume(options: argparse.Namespace) -> dict[str, Any]:
         filled(store, out, made)
         store.requests.clear()
         start, cpu = time.perf_counter(), time.process_time()
-        found, _ = extend(read_plan(out), find_clips([source]), CLIPS_PER_SHARD)
+        shards, _ = extend(read_plan(out), find_clips([source]), CLIPS_PER_SHARD)
         planned = sum(store.requests.values())
-        damaged = reopen_damaged(found)
-        reopen_set_aside(found, Retry((), Limits().deaths))
-        left = [shard for segment in open_segments(found) for shard in open_shards(out, segment)]
+        damaged = reopen_damaged(shards)
+        reopen_set_aside(shards, Retry((), Limits().deaths))
+        left = [shard for segment in open_segments(shards) for shard in open_shards(out, segment)]
         return {
-            "clips": found.clips,
-            "segments": len(found.segments),
+            "clips": shards.clips,
+            "segments": len(shards.segments),
             "left": len(left),
             "damaged": len(damaged),
             "seconds": time.perf_counter() - start,

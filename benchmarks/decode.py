@@ -160,14 +160,14 @@ def _cells(run: WholeRun) -> list[str]:
 
 def judged(runs: Sequence[WholeRun]) -> list[tuple[str, bool]]:
     """Every bar whose model was run, in words, and whether it is met."""
-    found = []
+    verdicts = []
     for bar in BARS:
         for run in runs:
             ratio = getattr(run, bar.of)
             if (run.model, run.phase) == (bar.model, bar.phase) and ratio is not None:
                 words = f"{bar.model} {bar.phase} {bar.of.replace('_', ' ')}: {ratio:.3f}"
-                found.append((f"{words}, at most {bar.most}", ratio <= bar.most))
-    return found
+                verdicts.append((f"{words}, at most {bar.most}", ratio <= bar.most))
+    return verdicts
 
 
 def _planned_names(cores: int) -> list[str]:

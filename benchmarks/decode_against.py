@@ -111,7 +111,9 @@ def judged_against(
     runs: Sequence[Run], stored: Mapping[Key, float], accuracy: str
 ) -> list[tuple[str, bool]]:
     """Bars of the accuracy in words, and whether they are met; of any other, nothing is slower."""
-    left = {run: found for run in runs if (found := ratio(run, stored)) is not None}
+    left = {
+        run: measured_ratio for run in runs if (measured_ratio := ratio(run, stored)) is not None
+    }
     if accuracy not in (FAST, FASTEST):
         return [
             (f"{run.model} {run.phase}: {now:.4f}, not slower", now <= 1 + _ROUNDING)

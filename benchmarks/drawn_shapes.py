@@ -145,8 +145,8 @@ def _taps(rng: np.random.Generator, rank: int) -> tuple[list[int], list[int], li
     """Kernel, stride, dilation and padding of each axis."""
     longest = _one_of(rng, _KERNELS)
     first = int(rng.integers(1, longest + 1)) if rng.random() < 0.5 else longest
-    alike = rng.random() < 0.7
-    kernel = [first if alike else int(rng.integers(1, longest + 1)) for _ in range(rank)]
+    is_cubic = rng.random() < 0.7
+    kernel = [first if is_cubic else int(rng.integers(1, longest + 1)) for _ in range(rank)]
     stride = [_one_of(rng, _STRIDES)] * rank
     if rng.random() < 0.2:
         stride = [_one_of(rng, (1, 2, 3, 4, 8, 14, 16)) for _ in range(rank)]

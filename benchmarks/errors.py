@@ -150,9 +150,9 @@ def errors_of(
         )
 
 
-def _plans(found: ModelVerdict, policy: Policy) -> list[Plans]:
+def _plans(estimate_of_model: ModelVerdict, policy: Policy) -> list[Plans]:
     """Of every convolution that ran, under a policy."""
-    return [price(work.question(TRN2, policy=policy)).plans for work, _ in found.works]
+    return [price(work.question(TRN2, policy=policy)).plans for work, _ in estimate_of_model.works]
 
 
 def stored_errors(file: Path) -> list[ModelError]:
@@ -208,8 +208,8 @@ def page_lines(errors: Sequence[ModelError]) -> list[str]:
     by_run: dict[tuple[str, str], dict[str, ModelError]] = {}
     for error in (error for error in errors if error.seed == 0 and error.folded):
         by_run.setdefault((error.model, error.phase), {})[error.accuracy] = error
-    for (model, phase), found in by_run.items():
-        default, fast = found[BF16], found[FAST]
+    for (model, phase), of_accuracy in by_run.items():
+        default, fast = of_accuracy[BF16], of_accuracy[FAST]
         ratios = f"{default.ratio:.3f} | {fast.ratio:.3f} | {default.spread:.3f}"
         forms = f"{default.fast_calls}, {fast.fast_calls} of {default.calls}"
         start = f"| {model} | {phase} | {default.clip} | {default.outputs} | {default.floor:.5f}"
@@ -237,11 +237,13 @@ def seed_lines(errors: Sequence[ModelError]) -> list[str]:
 
 def not_run(errors: Sequence[ModelError]) -> list[str]:
     """Models of the registry with an encode or decode that is not among these."""
-    found = {(error.model, error.phase, error.accuracy) for error in errors}
+    have_run = {(error.model, error.phase, error.accuracy) for error in errors}
     return [
         entry.name
         for entry in models()
-        if any((entry.name, phase, name) not in found for phase in entry.phases for name in _BOTH)
+        if any(
+            (entry.name, phase, name) not in have_run for phase in entry.phases for name in _BOTH
+        )
     ]
 
 
@@ -249,12 +251,13 @@ def last_lines(errors: Sequence[ModelError]) -> list[str]:
     """For each accuracy how many runs are within the bar, and the others by name."""
     lines = []
     for accuracy in dict.fromkeys(error.accuracy for error in errors):
-        own = [error for error in errors if error.accuracy == accuracy]
-        beyond = [error for error in own if not error.is_within]
+        of_accuracy = [error for error in errors if error.accuracy == accuracy]
+        beyond = [error for error in of_accuracy if not error.is_within]
         words = f"at most {RATIO} and {DECIBELS} dB at accuracy {accuracy}:"
         names = ", ".join(f"{error.model} {error.phase}" for error in beyond)
         lines.append(
-            f"{words} {len(own) - len(beyond)}/{len(own)}{'; not ' if names else ''}{names}"
+            f"{words} {len(of_accuracy) - len(beyond)}/{len(of_accuracy)}"
+            f"{'; not ' if names else ''}{names}"
         )
     return lines
 
@@ -283,15 +286,15 @@ def main(options: argparse.Namespace) -> int:
     wanted = [find(name) for name in options.model] if options.model else models()
     accuracies = tuple(options.accuracy or _BOTH)
     known = stored_errors(options.json)
-    found: list[ModelError] = []
+    errors: list[ModelError] = []
     if options.stored:
         names = {entry.name for entry in wanted}
-        found = [error for error in known if error.model in names]
+        errors = [error for error in known if error.model in names]
     else:
         jobs = [(model, phase) for model in wanted for phase in model.phases]
         for model, phase in jobs:
             if options.phase in (None, phase):
-                found += errors_of(
+                errors += errors_of(
                     model,
                     phase,
                     accuracies,
@@ -299,11 +302,11 @@ def main(options: argparse.Namespace) -> int:
                     seed=options.seed,
                     folded=not options.upsample_before,
                 )
-                store(options.json, [*known, *found])
-                print(" ".join(_cells(found[-1])), file=sys.stderr, flush=True)
+                store(options.json, [*known, *errors])
+                print(" ".join(_cells(errors[-1])), file=sys.stderr, flush=True)
     print("Simulated; weights and inputs at random, rounded to bf16.\n")
-    rows = [*page_lines(found), "", *seed_lines(found)] if options.markdown else [table(found)]
-    print(*rows, "", *last_lines(found), sep="\n")
-    if options.stored and not options.model and not_run(found):
-        print(f"not run: {', '.join(not_run(found))}")
+    rows = [*page_lines(errors), "", *seed_lines(errors)] if options.markdown else [table(errors)]
+    print(*rows, "", *last_lines(errors), sep="\n")
+    if options.stored and not options.model and not_run(errors):
+        print(f"not run: {', '.join(not_run(errors))}")
     return 0

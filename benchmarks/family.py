@@ -171,7 +171,7 @@ def transposed(reading: Reading) -> Iterator[Finding]:
 
 def phase_columns(shape: TransposedShape, side: int) -> int:
     """Taps of a phase times its outputs, for all phases and tiles of channels."""
-    found = 0
+    columns = 0
     for phase in product(*map(range, shape.stride)):
         taps = outputs = 1
         for axis in range(3):
@@ -179,8 +179,8 @@ def phase_columns(shape: TransposedShape, side: int) -> int:
             met = (shape.dilation[axis] * tap for tap in range(shape.kernel[axis]))
             taps *= sum((phase[axis] + pad - at) % step == 0 for at in met)
             outputs *= len(range(phase[axis], shape.out[axis], step))
-        found += taps * outputs
-    return shape.batch * found * -(-shape.c_in // side) * -(-shape.c_out // side)
+        columns += taps * outputs
+    return shape.batch * columns * -(-shape.c_in // side) * -(-shape.c_out // side)
 
 
 def grouped(reading: Reading) -> Iterator[Finding]:

@@ -109,9 +109,10 @@ def best_timed(shape: ConvShape, transform: str, machine: Machine = TRN2) -> Pri
     families = [family_of(transform, axis) for axis in (0, 1)]
     if transform in PAIRED:
         families = [family_of(PAIRED[transform], 1, pairs=True)]
-    found = [search(form_named("minimal"), question, family)[:1] for family in families]
+    best_by_family = [search(form_named("minimal"), question, family)[:1] for family in families]
     return min(
-        (best for few in found for best in few), key=lambda plan: time_plan(plan.plan).makespan_ns
+        (best for few in best_by_family for best in few),
+        key=lambda plan: time_plan(plan.plan).makespan_ns,
     )
 
 
@@ -182,8 +183,8 @@ def _workaround_row(layer: Layer) -> list[str]:
     slow_copies = replace(TRN2, timing=replace(timing, vector_wide_16bit=False))
     whole = "-"
     if layer.plan.m == 2:
-        found = _whole_sums(layer.plan)
-        whole = microseconds(time_plan(found).makespan_ns) if found else "no plan"
+        whole_sums = _whole_sums(layer.plan)
+        whole = microseconds(time_plan(whole_sums).makespan_ns) if whole_sums else "no plan"
     return [
         layer.key,
         layer.plan.whole.name,
@@ -247,8 +248,8 @@ def run_model(name: str) -> list[ModelRun]:
     )
     runs = []
     for accuracy, bar in model.bars.items():
-        found = estimate(run, TRN2, accuracy=accuracy, cores=1)
-        timed = [(layer, layer.calls * scheduled_ns(layer.price)) for layer in found.layers]
+        estimated = estimate(run, TRN2, accuracy=accuracy, cores=1)
+        timed = [(layer, layer.calls * scheduled_ns(layer.price)) for layer in estimated.layers]
         fast = [(layer, ns) for layer, ns in timed if layer.price.plan.plan.form == "minimal"]
         total = sum(ns for _, ns in timed)
         runs.append(
@@ -256,10 +257,10 @@ def run_model(name: str) -> list[ModelRun]:
                 name,
                 accuracy,
                 total / 1e9,
-                found.seconds,
+                estimated.seconds,
                 baseline / 1e9,
-                found.instructions,
-                found.calls,
+                estimated.instructions,
+                estimated.calls,
                 sum(layer.calls for layer, _ in fast),
                 sum(ns for _, ns in fast) / total,
                 bar,

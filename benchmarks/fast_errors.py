@@ -111,8 +111,8 @@ def measure_upsampled(family: str, channels: int, data: str) -> Errors:
 def _over_floor(form: str, family: str, shape: ConvShape, data: str) -> tuple[float, float]:
     """RMS and largest error of the best plan, over those of rounding the exact output."""
     x, w = arrays(shape, data)
-    found = search(form_named(form), Question(shape, TRN2), family)
-    done = run(prepare((found[0].plan,)), LaunchOperands((x,), w))
+    candidates = search(form_named(form), Question(shape, TRN2), family)
+    done = run(prepare((candidates[0].plan,)), LaunchOperands((x,), w))
     y = np.asarray(done.outputs).astype(np.float64)
     exact = forward(x, w, None, shape)
     floor = np.abs(exact.astype(BFLOAT).astype(np.float64) - exact)
@@ -171,20 +171,20 @@ def all_errors() -> list[Errors]:
 
     Phases are direct convolutions of merged taps, which are rounded to bf16: no bar is theirs.
     """
-    found = [
+    errors = [
         measure(transform, 0, channels, data)
         for transform in (F23, F43)
         for channels in CHANNELS
         for data in (DECODER, WHITE)
     ]
-    found += [measure(transform, 1, CHANNELS[0], DECODER) for transform in (F23, F43)]
-    found += [
+    errors += [measure(transform, 1, CHANNELS[0], DECODER) for transform in (F23, F43)]
+    errors += [
         measure_pairs(transform, channels, data)
         for transform in (F23, F43)
         for channels in CHANNELS
         for data in (DECODER, WHITE)
     ]
-    return found + [
+    return errors + [
         measure_upsampled(family, channels, data)
         for family in (DIFFERENCES, PHASES)
         for channels in CHANNELS

@@ -152,8 +152,8 @@ def bar_us(case: Case, machine: Machine) -> float | None:
 def model_layer(case: Case, machine: Machine, readings: Sequence[Reading]) -> Layer:
     """Plan and simulate once, schedule in every reading, and time the baseline in the same."""
     question = Question(case.shape, machine, case.dtype, budget=UNROLLED)
-    taken = searched_plan(only(question, "direct"))
-    run = trace_plan(taken.plan)
+    searched = searched_plan(only(question, "direct"))
+    run = trace_plan(searched.plan)
     timelines = {
         reading: schedule(run.trace, run.machine, reading, memory=run.memory)
         for reading in dict.fromkeys([Reading.default, *readings])
@@ -165,11 +165,11 @@ def model_layer(case: Case, machine: Machine, readings: Sequence[Reading]) -> La
         ours_ns={reading: line.makespan_ns for reading, line in timelines.items()},
         baseline_ns={reading: scatter_ns(case.shape, machine, reading) for reading in readings},
         bar_us=bar_us(case, machine),
-        estimate_ns=taken.cost.total_ns,
+        estimate_ns=searched.cost.total_ns,
         hbm_bytes=default.hbm_bytes,
         sbuf_bytes=run.memory.sbuf_peak_bytes_per_partition,
         instructions=default.static_instructions,
-        plain=of_form(form_named("direct"), taken).is_plain,
+        plain=of_form(form_named("direct"), searched).is_plain,
     )
 
 

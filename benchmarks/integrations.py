@@ -81,9 +81,9 @@ def _with_zeros(call: Any) -> Any:
 
     shape = call.shape
     frames, *size = shape.size
-    _, *around = shape.pad_before
-    size, around = (frames + shape.pad_before[0], *size), (0, *around)
-    filled = replace(shape, size=size, pad_before=around)
+    _, *pads = shape.pad_before
+    size, pads = (frames + shape.pad_before[0], *size), (0, *pads)
+    filled = replace(shape, size=size, pad_before=pads)
     return replace(call, shape=filled, route=route_of(filled))
 
 

@@ -30,17 +30,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def main(options: argparse.Namespace) -> int:
     """All models, or those asked for; the exit code."""
     entries = [find(name) for name in options.model] if options.model else models()
-    found = {entry.name: floors(entry) for entry in entries if "encode" in entry.phases}
+    floors_of = {entry.name: floors(entry) for entry in entries if "encode" in entry.phases}
     columns = [Column("model", "<"), *(Column(dtype) for dtype in DTYPES)]
     rows = [
         [name, *(f"{of[dtype]:.2e}" if dtype in of else "-" for dtype in DTYPES)]
-        for name, of in found.items()
+        for name, of in floors_of.items()
     ]
     print(aligned(columns, rows))
     if options.store:
         where = Path(str(resources.files("trnconv.corpus").joinpath("data/precision.json")))
         known = json.loads(where.read_text("utf-8")) if where.is_file() else {}
-        text = json.dumps({**known, **found}, indent=1, sort_keys=True)
+        text = json.dumps({**known, **floors_of}, indent=1, sort_keys=True)
         where.write_text(text + "\n", "utf-8")
     return 0
 

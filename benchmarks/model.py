@@ -102,14 +102,14 @@ class _LaunchCost:
 
 def _price_launch(shape: ConvShape, machine: Machine, budget: int) -> _LaunchCost:
     question = Question(shape, machine, DTYPE, budget=budget)
-    taken = searched_plan(only(question, "direct"))
-    timeline = time_plan(taken.plan)
+    searched = searched_plan(only(question, "direct"))
+    timeline = time_plan(searched.plan)
     return _LaunchCost(
         timeline.makespan_ns,
         timeline.bound,
         timeline.static_instructions,
-        taken.plan.is_rolled,
-        taken.cost.columns * machine.partitions**2,
+        searched.plan.is_rolled,
+        searched.cost.columns * machine.partitions**2,
     )
 
 

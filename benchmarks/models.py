@@ -126,7 +126,7 @@ def planned(job: Job, asked: Asked) -> Row:
     )
 
 
-def measure(job: Job, *, asked: Asked, known: Times) -> tuple[Row, Times]:
+def measure(job: Job, *, asked_options: Asked, known: Times) -> tuple[Row, Times]:
     """The row of a model that runs on the meta device, and the baseline's times it needed."""
     from trnconv.pytorch.estimate import (  # noqa: PLC0415 (torch: for this command only)
         estimate,
@@ -138,11 +138,11 @@ def measure(job: Job, *, asked: Asked, known: Times) -> tuple[Row, Times]:
     size = entry.production
     run = run_entry_on_meta(entry, size, phase)
     as_is_run = run_entry_on_meta(entry, size, phase, rewrites=NO_REWRITES)
-    priced = partial(estimate, simulate=asked.simulate, cores=asked.cores)
+    priced = partial(estimate, simulate=asked_options.simulate, cores=asked_options.cores)
     ours = priced(run, TRN2)
     times: Times = {}
     total = unknown = float("nan")
-    if asked.baseline:
+    if asked_options.baseline:
         used = dict(known)
         works = as_is_run.report.book.works.items()
         total = sum(calls * _baseline(work, used) for work, calls in works)
@@ -155,11 +155,11 @@ def measure(job: Job, *, asked: Asked, known: Times) -> tuple[Row, Times]:
             phase=phase,
             calls=ours.calls,
             ours_s=ours.seconds,
-            direct_s=priced(run, TRN2, accuracy=DIRECT).seconds if asked.full else unknown,
-            fast_s=priced(run, TRN2, accuracy=FAST).seconds if asked.full else unknown,
-            as_is_s=priced(as_is_run, TRN2).seconds if asked.full else unknown,
-            trn3_s=priced(run, TRN3).seconds if asked.trn3 else unknown,
-            baseline_s=total / asked.cores / 1e9,
+            direct_s=priced(run, TRN2, accuracy=DIRECT).seconds if asked_options.full else unknown,
+            fast_s=priced(run, TRN2, accuracy=FAST).seconds if asked_options.full else unknown,
+            as_is_s=priced(as_is_run, TRN2).seconds if asked_options.full else unknown,
+            trn3_s=priced(run, TRN3).seconds if asked_options.trn3 else unknown,
+            baseline_s=total / asked_options.cores / 1e9,
             instructions=ours.instructions,
             copied_gb=ours.copied_bytes / 1e9,
             copied_as_is_gb=sum(as_is_run.report.copied().values()) / 1e9,

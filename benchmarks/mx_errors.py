@@ -126,9 +126,9 @@ def summed_in_bf16(x: Array, w: Array, shape: ConvShape) -> Array:
     for t, r, c in np.ndindex(*shape.kernel):
         window = padded[:, :, t : t + frames, r : r + rows, c : c + columns]
         for first in range(0, shape.c_in, PARTITIONS):
-            own = slice(first, first + PARTITIONS)
-            taps = w[:, own, t, r, c].astype(np.float64)
-            total += np.einsum("ncdhw,oc->nodhw", window[:, own], taps, optimize=True)
+            channels = slice(first, first + PARTITIONS)
+            taps = w[:, channels, t, r, c].astype(np.float64)
+            total += np.einsum("ncdhw,oc->nodhw", window[:, channels], taps, optimize=True)
             total = _in_bf16(total)
     return total
 
@@ -172,7 +172,7 @@ def errors_of(channels: int, data: str) -> list[MxError]:
     x, w = arrays(shape, data)
     exact = forward(x, w, None, shape)
     floor = np.square(_in_bf16(exact) - exact).mean()
-    found = []
+    errors = []
     for algorithm in (DIRECT, *TRANSFORMS):
         for coding in codings(algorithm):
             if algorithm == DIRECT:
@@ -180,8 +180,8 @@ def errors_of(channels: int, data: str) -> list[MxError]:
             else:
                 y = fast(x, w, coding, shape, TRANSFORMS[algorithm])
             rms = float(np.sqrt(np.square(_in_bf16(y) - exact).mean() / floor))
-            found.append(MxError(algorithm, coding, channels, data, rms))
-    return found
+            errors.append(MxError(algorithm, coding, channels, data, rms))
+    return errors
 
 
 def simulated(x: Array, w: Array) -> Array:
@@ -247,10 +247,10 @@ def table(errors: Sequence[MxError]) -> str:
             algorithm,
             coding.value,
             f"{least_time(algorithm, coding):.3f}",
-            *(f"{rms:.3f}" for rms in found),
-            within(max(found)),
+            *(f"{rms:.3f}" for rms in rms_values),
+            within(max(rms_values)),
         ]
-        for (algorithm, coding), found in by_line.items()
+        for (algorithm, coding), rms_values in by_line.items()
     ]
     return aligned(columns, rows)
 

@@ -134,8 +134,8 @@ def priced_layer(counted: tuple[ImageLayer, int], *, cores: int) -> PricedLayer:
     layer, calls = counted
     ns, bound, hbm_bytes, refusal = 0.0, "", 0, ""
     try:
-        found = price(Question(layer.shape, TRN2, _DTYPE, end=layer.end), cores=cores)
-        ns, bound, hbm_bytes = found.ns, found.bound, found.hbm_bytes
+        priced = price(Question(layer.shape, TRN2, _DTYPE, end=layer.end), cores=cores)
+        ns, bound, hbm_bytes = priced.ns, priced.bound, priced.hbm_bytes
     except TrnconvError as error:
         refusal = str(error)
     return PricedLayer(
@@ -171,7 +171,7 @@ def counted_layers(network: ImageNetwork) -> list[tuple[ImageLayer, int]]:
 
 def by_kind(row: NetworkRow) -> list[tuple[str, NetworkRow]]:
     """The same for layers of one kind, those that take longest first."""
-    found = {
+    totals = {
         kind: NetworkRow(
             row.network,
             row.size,
@@ -181,7 +181,7 @@ def by_kind(row: NetworkRow) -> list[tuple[str, NetworkRow]]:
         )
         for kind in dict.fromkeys(layer.kind for layer in row.layers)
     }
-    return sorted(found.items(), key=lambda named: -named[1].ns)
+    return sorted(totals.items(), key=lambda named: -named[1].ns)
 
 
 def table(rows: Sequence[NetworkRow]) -> str:

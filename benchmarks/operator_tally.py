@@ -69,27 +69,27 @@ class OperatorTally(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> Any:
         """Run the operator, and note it unless it is a view."""
         del types
-        given = kwargs or {}
+        keywords = kwargs or {}
         if not isinstance(func, torch._ops.OpOverload):  # noqa: SLF001 (no public name)
-            return func(*args, **given)
+            return func(*args, **keywords)
         traits = traits_of(func)
         if traits.composite:
             with self:
-                return parts(func, *args, **given)
-        result = func(*args, **given)
+                return parts(func, *args, **keywords)
+        result = func(*args, **keywords)
         if traits.name in _OURS:
             kind, problem_of = _OURS[traits.name]
             self.kernels[self.when, (kind, problem_of(args))] += 1
         elif not traits.view and not traits.name.startswith(_NOTHING):
-            self._note(traits.name, (args, given), result)
+            self._note(traits.name, (args, keywords), result)
         return result
 
-    def _note(self, name: str, given: Any, result: Any) -> None:
+    def _note(self, name: str, tensors: Any, result: Any) -> None:
         if name.startswith("trnconv::"):
             raise ValueError(f"{name}: no price here for this kernel of ours.")
-        read = sum(bytes_read(tensor) for tensor in _tensors(given))
+        read = sum(bytes_read(tensor) for tensor in _tensors(tensors))
         written = sum(tensor.nbytes for tensor in _tensors(result))
-        macs = _macs(given[0]) if name in _PRODUCTS else 0
+        macs = _macs(tensors[0]) if name in _PRODUCTS else 0
         self.others.setdefault(self.when, Counter())[read + written, macs] += 1
         self.by_name[self.when, name] += read + written
 

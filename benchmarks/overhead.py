@@ -52,16 +52,17 @@ def main(options: argparse.Namespace) -> int:
     """Measure and print; the exit code is 1 beyond a limit."""
     if importlib.util.find_spec("diffusers") is None:
         raise UnsupportedError("it builds a model: pip install 'trnconv[diffusers]'.")
-    found = measured(options.model, options.turns)
+    overhead = measured(options.model, options.turns)
     print(  # noqa: T201 (command lines print)
         f"{options.model}, decode at its production size on the meta device, CPU seconds here:",
-        f"patch_ {found.patch_s:.3f}",
-        f"unpatched {found.unpatched_s:.2f}, patched {found.patched_s:.2f} ({found.ratio:.2f} x),"
-        f" the first one with planning {found.first_s:.2f}"
-        f" ({found.first_s / found.unpatched_s:.2f} x)",
+        f"patch_ {overhead.patch_s:.3f}",
+        f"unpatched {overhead.unpatched_s:.2f}, patched {overhead.patched_s:.2f}"
+        f" ({overhead.ratio:.2f} x),"
+        f" the first one with planning {overhead.first_s:.2f}"
+        f" ({overhead.first_s / overhead.unpatched_s:.2f} x)",
         sep="\n",
     )
-    return int(not found.holds)
+    return int(not overhead.holds)
 
 
 def measured(name: str, turns: int) -> Overhead:

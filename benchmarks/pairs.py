@@ -94,11 +94,11 @@ def fast_questions() -> Iterable[Asked]:
         yield Asked(key, "F(2,3)", only(question, "minimal"), FAST_BAR)
 
 
-def timed(asked: Asked) -> Pair:
+def timed(named: Asked) -> Pair:
     """The planner's choice for one core and for two, on the timeline."""
-    alone = time_plan(searched_plan(asked.question).plan).makespan_ns
-    plans = tuple(priced.plan for priced in shared_plans(asked.question))
-    return Pair(asked, alone, time_plans(plans).makespan_ns, plans)
+    alone = time_plan(searched_plan(named.question).plan).makespan_ns
+    plans = tuple(priced.plan for priced in shared_plans(named.question))
+    return Pair(named, alone, time_plans(plans).makespan_ns, plans)
 
 
 def table(pairs: Sequence[Pair]) -> str:
@@ -157,14 +157,14 @@ def model_pairs(name: str, entry_name: str, scenario: str) -> list[ModelPair]:
     known = stored()
     calls = [call for call in find_calls(name, scenario, "decode") if call.dense]
     baseline = sum(call.calls * baseline_ns(call.shape(), known) for call in calls) / 2e9
-    found = []
+    pairs = []
     for accuracy, bar in MODEL_BARS[name].items():
         alone, both = (
             estimate(run, TRN2, accuracy=accuracy, cores=cores).seconds for cores in (1, 2)
         )
-        found.append(ModelPair(name, accuracy, both, alone, baseline, bar))
-        print(model_table(found[-1:]), file=sys.stderr, flush=True)
-    return found
+        pairs.append(ModelPair(name, accuracy, both, alone, baseline, bar))
+        print(model_table(pairs[-1:]), file=sys.stderr, flush=True)
+    return pairs
 
 
 def model_table(runs: Sequence[ModelPair]) -> str:
@@ -203,9 +203,9 @@ def compare(
     """Print layers whose key is asked for and models, and how many bars are met; the exit code."""
     print(heading())
     pairs = []
-    for asked in questions:
-        if keys is None or asked.key in keys:
-            pairs.append(timed(asked))
+    for named in questions:
+        if keys is None or named.key in keys:
+            pairs.append(timed(named))
             print(table(pairs[-1:]).splitlines()[-1], file=sys.stderr, flush=True)
     if pairs:
         print("", table(pairs), sep="\n")

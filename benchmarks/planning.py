@@ -72,12 +72,12 @@ def time_call(number: int) -> Timed:
     return Timed(call_in_words(question), time.process_time() - start)
 
 
-def time_model(asked: tuple[str, str, str]) -> Timed:
+def time_model(job: tuple[str, str, str]) -> Timed:
     """Plan a model: its name, a size and a phase."""
     forget()
     start = time.process_time()
-    model_plan(*asked)
-    return Timed(" ".join(asked), time.process_time() - start)
+    model_plan(*job)
+    return Timed(" ".join(job), time.process_time() - start)
 
 
 def run(function: Callable[[Any], Timed], tasks: Sequence[Any], jobs: int) -> list[Timed]:
@@ -132,7 +132,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def main(options: argparse.Namespace) -> int:
     """Plan, report; 1 if anything took longer than it may."""
     names = options.model or [entry.name for entry in models()]
-    asked = [
+    jobs = [
         (name, size.name, phase)
         for name in names
         for size in planned_sizes(find(name))
@@ -141,7 +141,7 @@ def main(options: argparse.Namespace) -> int:
     extra = len(_LARGEST_KERNELS) + len(_GRADIENTS)
     numbers = range(extra + options.calls) if options.calls else range(0)
     calls = run(time_call, numbers, options.jobs)
-    planned = run(time_model, asked, options.jobs)
+    planned = run(time_model, jobs, options.jobs)
     for what, outcomes, most in (("calls", calls, SINGLE_S), ("models", planned, MODEL_S)):
         if outcomes:
             print(summary(what, outcomes, most), slowest(outcomes), "", sep="\n")

@@ -60,24 +60,24 @@ class Planned:
 
 def distinct_problems(records: Iterable[Call]) -> list[Shape]:
     """Every problem once, in the order of capture."""
-    found: dict[Shape, None] = {}
+    shapes: dict[Shape, None] = {}
     for call in records:
         if call.transposed:
-            found[call.transposed_shape()] = None
+            shapes[call.transposed_shape()] = None
         else:
-            found[call.shape()] = None
-            found[call.implicit_shape()] = None
-    return list(found)
+            shapes[call.shape()] = None
+            shapes[call.implicit_shape()] = None
+    return list(shapes)
 
 
 def plan_task(task: Task) -> Planned:
     """Plan all launches of a problem; equal ones once."""
     start = time.perf_counter()
     try:
-        taken = _taken(task.shape, MACHINES[task.machine])
+        planned = _taken(task.shape, MACHINES[task.machine])
     except Exception as error:  # noqa: BLE001 (whatever stops the planner is what is reported)
         return Planned(task=task, ms=_ms_since(start), failure=f"{type(error).__name__}: {error}")
-    return _outcome(task, _ms_since(start), len(taken), taken)
+    return _outcome(task, _ms_since(start), len(planned), planned)
 
 
 def _taken(shape: Shape, machine: Machine) -> list[Priced]:
@@ -85,14 +85,14 @@ def _taken(shape: Shape, machine: Machine) -> list[Priced]:
     return [taken for _, taken in planned_parts(question, searched_plan)]
 
 
-def _outcome(task: Task, ms: float, launch_count: int, taken: Sequence[Priced]) -> Planned:
+def _outcome(task: Task, ms: float, launch_count: int, planned: Sequence[Priced]) -> Planned:
     return Planned(
         task=task,
         ms=ms,
         launches=launch_count,
-        instructions=max(priced.cost.instructions for priced in taken),
-        rolled=any(priced.plan.is_rolled for priced in taken),
-        streamed=any(of_form(DIRECT, priced).streamed > 0 for priced in taken),
+        instructions=max(priced.cost.instructions for priced in planned),
+        rolled=any(priced.plan.is_rolled for priced in planned),
+        streamed=any(of_form(DIRECT, priced).streamed > 0 for priced in planned),
     )
 
 

@@ -60,13 +60,13 @@ def asks() -> Iterator[Ask]:
     for key in ("a", "b", "c2", "c4", "d", "e", "f", "g", "h1", "i1", "i2", "i3", "j", "k1", "k3"):
         shape = find(key).shape
         short = replace(shape, size=(min(shape.size[0], 4), *shape.size[1:]))
-        asked = Question(short, MACHINES["trn2"], budget=_LONG, policy=policy_of(FAST))
-        yield Ask(key, asked)
+        question = Question(short, MACHINES["trn2"], budget=_LONG, policy=policy_of(FAST))
+        yield Ask(key, question)
         if key in ("a", "b", "c2", "e", "i1", "i2", "k1"):
-            yield Ask(f"{key}, short", replace(asked, budget=_SHORT))
+            yield Ask(f"{key}, short", replace(question, budget=_SHORT))
         if key in ("a", "b", "c2", "i2"):
-            yield Ask(f"{key}, residual", replace(asked, end=_RESIDUAL))
-            yield Ask(f"{key}, residual, short", replace(asked, end=_RESIDUAL, budget=_SHORT))
+            yield Ask(f"{key}, residual", replace(question, end=_RESIDUAL))
+            yield Ask(f"{key}, residual, short", replace(question, end=_RESIDUAL, budget=_SHORT))
     yield from _layouts()
     yield from _gradients()
     yield from _machines()
@@ -107,13 +107,13 @@ def _gradients() -> Iterator[Ask]:
     for key in ("b", "c2", "i2"):
         shape = find(key).shape
         short = replace(shape, size=(3, *shape.size[1:]))
-        asked = Question(short, MACHINES["trn2"], budget=_LONG, policy=policy_of(DIRECT))
-        yield Ask(f"{key}, filter gradient", replace(asked, asks=FILTER_GRADIENT))
+        question = Question(short, MACHINES["trn2"], budget=_LONG, policy=policy_of(DIRECT))
+        yield Ask(f"{key}, filter gradient", replace(question, asks=FILTER_GRADIENT))
         yield Ask(
             f"{key}, filter gradient, short",
-            replace(asked, asks=FILTER_GRADIENT, budget=_SHORT),
+            replace(question, asks=FILTER_GRADIENT, budget=_SHORT),
         )
-        yield Ask(f"{key}, input gradient", replace(asked, shape=input_gradient_shape(short)))
+        yield Ask(f"{key}, input gradient", replace(question, shape=input_gradient_shape(short)))
 
 
 def _machines() -> Iterator[Ask]:
@@ -121,9 +121,9 @@ def _machines() -> Iterator[Ask]:
         for key in ("a", "c4", "k1"):
             shape = find(key).shape
             short = replace(shape, size=(min(shape.size[0], 3), *shape.size[1:]))
-            asked = Question(short, MACHINES[name], budget=_LONG, policy=policy_of(FAST))
-            yield Ask(f"{key}, {name}", asked)
-            yield Ask(f"{key}, {name}, short", replace(asked, budget=_SHORT))
+            question = Question(short, MACHINES[name], budget=_LONG, policy=policy_of(FAST))
+            yield Ask(f"{key}, {name}", question)
+            yield Ask(f"{key}, {name}, short", replace(question, budget=_SHORT))
 
 
 def _ask(name: str, x: Sequence[int], w: Sequence[int], **arguments: Any) -> Ask:
@@ -177,13 +177,13 @@ def main(options: argparse.Namespace) -> int:
     wanted = [ask for ask in asks() if ask.name.startswith(options.only)]
     with multiprocessing.Pool(options.workers) as pool:
         every = [plan for plans in pool.imap(priced_plans, wanted) for plan in plans]
-    found = list({(plan.plan, plan.price_ns): plan for plan in reversed(every)}.values())[::-1]
+    distinct = list({(plan.plan, plan.price_ns): plan for plan in reversed(every)}.values())[::-1]
     print(f"Modelled: constants {CONSTANTS_VERSION}, default reading, one core.\n")
-    print(table(found))
-    errors = sorted(abs(plan.error) for plan in found)
+    print(table(distinct))
+    errors = sorted(abs(plan.error) for plan in distinct)
     near = sum(error <= WITHIN for error in errors)
     print(f"\nmedian {median(errors):.1%}, worst plans:")
-    for plan in sorted(found, key=lambda plan: -abs(plan.error))[:5]:
+    for plan in sorted(distinct, key=lambda plan: -abs(plan.error))[:5]:
         print(f"  {plan.name}, {plan.plan.family}: {percent(plan.error)}")
-    print(f"within 5 %: {near}/{len(found)}, worst {100 * errors[-1]:.1f} %")
+    print(f"within 5 %: {near}/{len(distinct)}, worst {100 * errors[-1]:.1f} %")
     return 0

@@ -163,20 +163,20 @@ def videos_an_hour(point: Point, instance_cores: int) -> float:
 def lost_to(points: Sequence[Point], cores: int) -> dict[str, float]:
     """Core-seconds per core beyond an even share of one core's time, by reason."""
     by_cores = {point.cores: point for point in points}
-    one, many = by_cores[1], by_cores[cores]
-    uneven = one.convolutions * (many.share - 1 / cores)
+    single, many = by_cores[1], by_cores[cores]
+    uneven = single.convolutions * (many.share - 1 / cores)
     bands = many.convolutions - many.boundaries
     return {
         "uneven bands": uneven,
-        "slower convolutions of narrow bands": bands - one.convolutions * many.share,
+        "slower convolutions of narrow bands": bands - single.convolutions * many.share,
         "boundaries convolved apart": many.boundaries + many.launches,
         "copies of bands and boundaries beside halos": many.copies,
         "halos that nothing hides": many.halos - many.hidden,
         "attention: gathers, and its uneven share": many.gathers
         + many.attention
-        - one.attention / cores,
+        - single.attention / cores,
         "statistics": many.statistics,
-        "norms, activations and other copies": many.others - one.others / cores,
+        "norms, activations and other copies": many.others - single.others / cores,
     }
 
 
@@ -282,9 +282,9 @@ def draw(points: Sequence[Point], title: str, path: Path, instance_cores: int) -
     """One video sooner, and many videos on an instance, as SVG, by matplotlib."""
     drawing().use("svg")
     plt = importlib.import_module("matplotlib.pyplot")
-    figure, (one, many) = plt.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
+    figure, (left, many) = plt.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
     figure.suptitle(title)
-    _draw_one_video(one, points)
+    _draw_one_video(left, points)
     _draw_many_videos(many, points, instance_cores)
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)
@@ -353,15 +353,17 @@ def jobs_of(options: argparse.Namespace, numbers: Sequence[int]) -> list[Job]:
     size = size_of(entry, options.size)
     latent = size.height // entry.compression[1], size.width // entry.compression[2]
     lnc = options.lnc or MACHINES[options.machine].launch_cores
-    found = []
+    jobs = []
     for cores in numbers:
-        own = min(lnc, cores)
-        if cores % own:
-            raise TrnconvError(f"{cores} cores in ranks of {own}: a whole number of ranks.")
-        for mesh in meshes(cores // own, latent, options.meshes):
-            asked = (options.model, options.size, options.phase, mesh, own)
-            found.append(Job(*asked, options.machine, options.reading, options.compare))
-    return found
+        launch_cores = min(lnc, cores)
+        if cores % launch_cores:
+            raise TrnconvError(
+                f"{cores} cores in ranks of {launch_cores}: a whole number of ranks."
+            )
+        for mesh in meshes(cores // launch_cores, latent, options.meshes):
+            place = (options.model, options.size, options.phase, mesh, launch_cores)
+            jobs.append(Job(*place, options.machine, options.reading, options.compare))
+    return jobs
 
 
 def main(options: argparse.Namespace) -> int:

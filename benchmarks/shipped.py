@@ -47,8 +47,8 @@ def stored_questions(machine: str, cores: int, model: str) -> list[Question]:
         for entry in models()
         if entry.name.startswith(model)
     ]
-    asked = dict.fromkeys(question for making in makings for question in making.questions())
-    stored = [question for question in asked if shipped_plans_of(question, cores)]
+    questions = dict.fromkeys(question for making in makings for question in making.questions())
+    stored = [question for question in questions if shipped_plans_of(question, cores)]
     return sorted(stored, key=lambda question: question.shape.macs())
 
 
@@ -81,10 +81,12 @@ def summary(every: Sequence[Compared]) -> str:
     columns = [Column("machine", "<"), Column("cores"), *map(Column, names)]
     rows = []
     for machine, cores in dict.fromkeys((answer.machine, answer.cores) for answer in every):
-        own = [answer for answer in every if (answer.machine, answer.cores) == (machine, cores)]
-        scheduled = [answer.schedule for answer in own if answer.schedule is not None]
-        cells = [*_cells([answer.closed_form for answer in own]), *_cells(scheduled)]
-        rows.append([machine, str(cores), str(len(own)), *cells])
+        of_machine = [
+            answer for answer in every if (answer.machine, answer.cores) == (machine, cores)
+        ]
+        scheduled = [answer.schedule for answer in of_machine if answer.schedule is not None]
+        cells = [*_cells([answer.closed_form for answer in of_machine]), *_cells(scheduled)]
+        rows.append([machine, str(cores), str(len(of_machine)), *cells])
     return aligned(columns, rows)
 
 
@@ -109,16 +111,16 @@ def main(options: argparse.Namespace) -> int:
         for machine, cores in SHIPPED_LAUNCHES
         for question in stored_questions(machine, cores, options.model)
     ]
-    found: list[Compared] = []
+    answers: list[Compared] = []
     for question, cores in stored[:: max(1, options.every)]:
-        found.append(compared(question, cores))
-        if len(found) % _SAID_EVERY == 0:
-            print(f"{len(found)} compared", file=sys.stderr, flush=True)
+        answers.append(compared(question, cores))
+        if len(answers) % _SAID_EVERY == 0:
+            print(f"{len(answers)} compared", file=sys.stderr, flush=True)
     print(f"Modelled, constants {CONSTANTS_VERSION}, default reading, accuracy bf16.")
     print("Times of shipped plans over those of searched ones; nothing was measured.\n")
-    print(summary(found))
-    slower = sum(map(is_slower, found))
-    print(f"\n{len(found)} of {len(stored)} convolutions compared, {slower} slower than searched")
+    print(summary(answers))
+    slower = sum(map(is_slower, answers))
+    print(f"\n{len(answers)} of {len(stored)} convolutions compared, {slower} slower than searched")
     return 1 if slower else 0
 
 

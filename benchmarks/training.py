@@ -162,10 +162,10 @@ def heading(reading: Reading) -> str:
     )
 
 
-def store(part: str, found: list[Finding]) -> None:
+def store(part: str, findings: list[Finding]) -> None:
     """Write what a part found, beside the others."""
     text = STORED.read_text(encoding="utf-8") if STORED.exists() else "{}"
-    parts = {**json.loads(text), part: as_json(found, Reading.default)}
+    parts = {**json.loads(text), part: as_json(findings, Reading.default)}
     STORED.write_text(json.dumps(parts, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
@@ -188,12 +188,12 @@ def main(options: argparse.Namespace) -> int:
     findings: list[Finding] = []
     for name in options.parts:
         start = time.perf_counter()
-        found = list(PARTS[name](reading))
-        findings += found
+        of_part = list(PARTS[name](reading))
+        findings += of_part
         seconds = time.perf_counter() - start
         print(f"{name}: {seconds:.1f} s", file=sys.stderr, flush=True)  # noqa: T201 (a command)
         if reading is Reading.default:
-            store(name, found)
+            store(name, of_part)
     text = [heading(reading), "", table(findings), "", last_line(findings)]
     print(*text, sep="\n")  # noqa: T201 (a command)
     return 0

@@ -56,8 +56,8 @@ def memory(reading: Reading) -> Iterator[Finding]:
     inside: list[Kept] = []
     of_blocks, largest = Kept(weights), 0.0
 
-    def enter(_: Any, given: tuple[Any, ...]) -> None:
-        of_blocks.add(given[0])
+    def enter(_: Any, inputs: tuple[Any, ...]) -> None:
+        of_blocks.add(inputs[0])
         inside.append(Kept(weights))
 
     def leave(*_: Any) -> None:

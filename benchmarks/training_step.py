@@ -45,9 +45,11 @@ def step(reading: Reading) -> Iterator[Finding]:
     for name, fused in (("the model's norms", False), ("ChannelRMSNorm", True)):
         times = {kind: ns / 1e6 for kind, ns in accounted(fused=fused).items()}
         total = sum(times.values())
-        for (kind, when), own in sorted(times.items(), key=lambda item: -item[1]):
-            yield _finding(f"{name}: {kind}, {when}", own, f"{100 * own / total:.0f} % of it")
-        left = sum(own for (kind, _), own in times.items() if kind == LEFT)
+        for (kind, when), seconds in sorted(times.items(), key=lambda item: -item[1]):
+            yield _finding(
+                f"{name}: {kind}, {when}", seconds, f"{100 * seconds / total:.0f} % of it"
+            )
+        left = sum(seconds for (kind, _), seconds in times.items() if kind == LEFT)
         yield _finding(f"{name}: a whole step", total, f"{100 * left / total:.0f} % {LEFT}")
 
 
@@ -91,11 +93,11 @@ def _finding(name: str, ms: float, remark: str) -> Finding:
 def accounted(*, fused: bool) -> dict[tuple[str, str], float]:
     """Nanoseconds by kind and by when, of one step of a batch of one."""
     noted, left = noted_step(fused=fused)
-    found: dict[tuple[str, str], float] = {}
+    accounted_ns: dict[tuple[str, str], float] = {}
     for (when, (kind, problem)), calls in noted.items():
         key = (kind, when)
-        found[key] = found.get(key, 0.0) + calls * _PRICES[kind](problem)
-    return {**found, **{(LEFT, when): ns for when, ns in left.items()}}
+        accounted_ns[key] = accounted_ns.get(key, 0.0) + calls * _PRICES[kind](problem)
+    return {**accounted_ns, **{(LEFT, when): ns for when, ns in left.items()}}
 
 
 @cache  # parts of the command ask for the same step

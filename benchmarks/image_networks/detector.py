@@ -32,7 +32,7 @@ def _backbone(sketch: Sketch, image: Planes) -> tuple[Planes, Planes, Planes]:
     """Planes at an eighth, a sixteenth and a 32nd of the size."""
     folded = Planes(4 * image.channels, image.height // HALVED, image.width // HALVED)
     x = sketch.conv("stem", folded, _WIDTH, 3)
-    found = []
+    features = []
     for stage, depth in enumerate(_DEPTHS, 2):
         name, wide = f"dark{stage}", HALVED * x.channels
         x = sketch.conv(f"{name}.down", x, wide, 3, stride=HALVED)
@@ -42,8 +42,8 @@ def _backbone(sketch: Sketch, image: Planes) -> tuple[Planes, Planes, Planes]:
             several = Planes(_POOLED * pooled.channels, x.height, x.width)
             x = sketch.conv(f"{name}.pool2", several, wide, 1)
         x = _partial(sketch, f"{name}.csp", x, wide, depth, adds=not is_last)
-        found.append(x)
-    return found[-3], found[-2], found[-1]
+        features.append(x)
+    return features[-3], features[-2], features[-1]
 
 
 def _partial(

@@ -173,7 +173,8 @@ def _show_serving(capacity: Serving, clip: ModelledClip, where: Instance, *, jso
     screen = console()
     screen.print(
         f"{where.name} decodes {clip.size.name}, {clip.size.frames} frames: {capacity.at_once}"
-        f" videos at once, {capacity.latency_s:.2f} s each, {capacity.videos_per_hour:,.0f} an hour."
+        f" videos at once, {capacity.latency_s:.2f} s each,"
+        f" {capacity.videos_per_hour:,.0f} an hour."
     )
     if capacity.dollars_per_video is not None:
         screen.print(f"A video costs {capacity.dollars_per_video:.5f} dollars, at the price given.")
