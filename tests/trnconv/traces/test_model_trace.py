@@ -1,4 +1,4 @@
-"""Observations without norms of ours: what a model does where no kernel takes them."""
+"""Traces without norms of ours: what a model does where no kernel takes them."""
 
 from dataclasses import replace
 

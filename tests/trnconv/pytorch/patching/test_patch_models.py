@@ -59,7 +59,7 @@ def calling(entry, phase, given):
     return lambda model: run(model, entry, phase, given)
 
 
-def three_ways(entry, phase, size, *, reduced):
+def errors_of_three(entry, phase, size, *, reduced):
     """(floor, ours, the exact result), after all else was checked."""
     given = example(entry, phase, size, reduced=reduced)
     exact = run(rounded_model(entry, torch.float32, reduced=reduced), entry, phase, given)
@@ -77,7 +77,7 @@ def three_ways(entry, phase, size, *, reduced):
 
 @of_every_phase
 def test_a_patched_model_is_as_exact_as_bf16(entry, phase):
-    floor, ours, exact = three_ways(entry, phase, entry.tiny, reduced=True)
+    floor, ours, exact = errors_of_three(entry, phase, entry.tiny, reduced=True)
     assert exact.abs().max() != 1, "clamped values would hide errors"
     assert ours.within(floor), f"floor {floor}, ours {ours}"
 
@@ -99,7 +99,7 @@ def test_a_patched_model_in_float32(name, phase):
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "phase"), FULL_WIDTH)
 def test_all_channels_of_a_production_model(name, phase):
-    floor, ours, exact = three_ways(find(name), phase, FULL_WIDTH[name, phase], reduced=False)
+    floor, ours, exact = errors_of_three(find(name), phase, FULL_WIDTH[name, phase], reduced=False)
     assert exact.abs().max() != 1
     assert ours.within(floor), f"floor {floor}, ours {ours}"
 
