@@ -147,8 +147,9 @@ SPANS = {
     "trnconv/pytorch/lazy/test_unread.py": "cell memory",
     "trnconv/pytorch/patching/test_patch.py": """methods report trnconv.pytorch.lazy.context
         trnconv.pytorch.lazy.exits trnconv.pytorch.lazy.ledger""",
-    "trnconv/pytorch/test_functional.py": """arguments trnconv.pytorch.backends.aten
-        trnconv.pytorch.backends.conv_call trnconv.pytorch.operators.gradients""",
+    "trnconv/pytorch/test_functional.py": """functional.arguments functional.convolutions
+        trnconv.pytorch.backends.aten trnconv.pytorch.backends.conv_call
+        trnconv.pytorch.operators.gradients""",
     "trnconv/pytorch/operators/test_launch_graph.py": "trnconv.pytorch.backends.packed_weights",
     "trnconv/pytorch/backends/test_neuron.py": "adapters",
     "trnconv/pytorch/operators/test_norm_derivatives.py": "norm_gradient norm_gradient_launches",

@@ -11,8 +11,8 @@ from torch import nn
 
 from trnconv.errors import UnsupportedError
 from trnconv.pytorch import PatchReport, patch_, unpatch_
-from trnconv.pytorch.arguments import wants_gradient
 from trnconv.pytorch.backends.conv_call import ConvSpec
+from trnconv.pytorch.functional.arguments import wants_gradient
 from trnconv.pytorch.operators.convolutions import fused_convolution
 from trnconv.pytorch.patching.methods import ATTRIBUTE
 

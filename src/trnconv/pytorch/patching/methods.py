@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_leaves
 from trnconv.errors import UnsupportedError
 from trnconv.geometry import ZEROS
 from trnconv.pytorch import functional
+from trnconv.pytorch.functional.padded_input import padded_input
 from trnconv.pytorch.lazy.autograd import plain_of
 from trnconv.pytorch.lazy.bypass import is_passing, passing
 from trnconv.pytorch.lazy.context import PatchContext
@@ -33,7 +34,6 @@ from trnconv.pytorch.lazy.session import (
     why_eager,
 )
 from trnconv.pytorch.lazy.strides import format_of_result
-from trnconv.pytorch.padded_input import padded_input
 from trnconv.pytorch.patching.shallow_copies import state_of
 
 Tensor = torch.Tensor

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from trnconv.geometry import ZEROS, lifted
-from trnconv.pytorch.arguments import paddings, steps_of
+from trnconv.pytorch.functional.arguments import paddings, steps_of
 from trnconv.pytorch.lazy.convolutions.operands import Window3d
 from trnconv.pytorch.lazy.frames.video import LazyVideo
 

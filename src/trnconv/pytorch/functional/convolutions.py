@@ -1,18 +1,4 @@
-"""torch.nn.functional's convolutions: its names, its order of arguments, its defaults.
-
-What is ours is keyword-only: `padding_mode`, `activation`, `residual`, `accuracy`, `reproducible`,
-`backend`, and the machine (`target`) and its `cores` where nkisim computes. Padding is the kernel's
-own. Activation and residual are fused into it where no gradient is asked for; with gradients, they
-are torch's own operators after the kernel, which is the same mathematics.
-
-`reproducible` gives every output the same bits however the input is cut; without gradients only.
-
-`accuracy` is what a kernel may give for speed: "direct", "bf16" (large convolutions may run as
-F(2,3) in fp16, with the accuracy of bf16), "fast" (F(4,3) too), "fastest" (F(4,3) along rows within
-F(2,3) along frames too), "half" (float32 data by products of fp16), or a `Policy`. It is a
-permission: on torch's backend nothing is given, and of a call with gradients the gradient of the
-input alone is computed so.
-"""
+"""The six functions: arguments as torch takes them, and the op that they come to."""
 
 from __future__ import annotations
 
@@ -25,7 +11,10 @@ from trnconv.ask.ends import IDENTITY, known_activation
 from trnconv.ask.policy import BF16, Policy, policy_of
 from trnconv.errors import UnsupportedError
 from trnconv.geometry import CIRCULAR, REFLECT, REPLICATE, ZEROS
-from trnconv.pytorch.arguments import (
+from trnconv.pytorch.backends.aten import finished
+from trnconv.pytorch.backends.choice import Backend, asked_for
+from trnconv.pytorch.backends.conv_call import ConvSpec
+from trnconv.pytorch.functional.arguments import (
     Axes,
     Operands,
     computed_type,
@@ -40,9 +29,6 @@ from trnconv.pytorch.arguments import (
     wants_gradient,
     with_batch,
 )
-from trnconv.pytorch.backends.aten import finished
-from trnconv.pytorch.backends.choice import Backend, asked_for
-from trnconv.pytorch.backends.conv_call import ConvSpec
 from trnconv.pytorch.operators import gradients
 from trnconv.pytorch.operators.gradients import fused_convolution
 from trnconv.runtime.functional import named
