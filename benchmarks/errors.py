@@ -111,7 +111,7 @@ def errors_of(
     folded: bool = True,
 ) -> Iterator[ModelError]:
     """One encode or decode under each accuracy; where all plans are the same, so is the run."""
-    from trnconv.pytorch.lazy.context import Rewrites  # noqa: PLC0415 (torch: as below)
+    from trnconv.pytorch.lazy.tensors.context import Rewrites  # noqa: PLC0415 (torch: as below)
     from trnconv.pytorch.three_ways import (  # noqa: PLC0415 (torch: for this command only)
         ModelRun,
         run_unpatched,

@@ -132,7 +132,7 @@ def measure(job: Job, *, asked: Asked, known: Times) -> tuple[Row, Times]:
         estimate,
         observe_entry,
     )
-    from trnconv.pytorch.lazy.context import NO_REWRITES  # noqa: PLC0415
+    from trnconv.pytorch.lazy.tensors.context import NO_REWRITES  # noqa: PLC0415
 
     entry, phase = find(job[0]), job[1]
     size = entry.production

@@ -265,12 +265,6 @@ ENTANGLED = {
     ("trnconv.bringup", "trnconv.bringup.probes"),
     ("trnconv.corpus", "trnconv.corpus.engines"),
     ("trnconv.forms.direct", "trnconv.forms.direct.array"),
-    ("trnconv.pytorch.lazy", "trnconv.pytorch.lazy.attention"),
-    ("trnconv.pytorch.lazy", "trnconv.pytorch.lazy.convolutions"),
-    ("trnconv.pytorch.lazy", "trnconv.pytorch.lazy.frames"),
-    ("trnconv.pytorch.lazy", "trnconv.pytorch.lazy.norms"),
-    ("trnconv.pytorch.lazy.convolutions", "trnconv.pytorch.lazy.frames"),
-    ("trnconv.pytorch.lazy.convolutions", "trnconv.pytorch.lazy.norms"),
 }
 
 

@@ -21,12 +21,12 @@ from trnconv.parallel.links import Links
 from trnconv.parallel.overlap import ALWAYS, ASSUMED, AUTO, NEVER, Ways, overlaps
 from trnconv.parallel.rows_read import Reading, Sliding, out_bands, readings_of
 from trnconv.parallel.split import BandLayer, Halves
-from trnconv.pytorch.lazy.context import PatchContext
-from trnconv.pytorch.lazy.convolutions.convolution import frames_of, run_of
+from trnconv.pytorch.lazy.base.ledger import Ledger
 from trnconv.pytorch.lazy.convolutions.filters import Filters
 from trnconv.pytorch.lazy.convolutions.operands import ConvOperands, Window3d, frame_counts
 from trnconv.pytorch.lazy.frames.video import FrameRun, LazyVideo
-from trnconv.pytorch.lazy.ledger import Ledger
+from trnconv.pytorch.lazy.fusion.convolution import frames_of, run_of
+from trnconv.pytorch.lazy.tensors.context import PatchContext
 
 Tensor = torch.Tensor
 

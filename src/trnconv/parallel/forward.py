@@ -15,12 +15,12 @@ from trnconv.parallel.eager import EagerBands, convolved_with_gradients
 from trnconv.parallel.links import cut_out
 from trnconv.parallel.row_functions import GatherWanted, handled
 from trnconv.pytorch.lazy import LazyTensor
-from trnconv.pytorch.lazy.bypass import is_passing
-from trnconv.pytorch.lazy.context import PatchContext
-from trnconv.pytorch.lazy.convolutions.convolution import frames_of
-from trnconv.pytorch.lazy.convolutions.endings import value_of
+from trnconv.pytorch.lazy.base.bypass import is_passing
 from trnconv.pytorch.lazy.frames.video import AxisOrder, LazyVideo
-from trnconv.pytorch.lazy.frames.videos import video_of
+from trnconv.pytorch.lazy.fusion.convolution import frames_of
+from trnconv.pytorch.lazy.fusion.endings import value_of
+from trnconv.pytorch.lazy.tensors.context import PatchContext
+from trnconv.pytorch.lazy.tensors.videos import video_of
 from trnconv.pytorch.patching.methods import (
     ATTRIBUTE,
     Patch,

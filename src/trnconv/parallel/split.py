@@ -14,10 +14,10 @@ from trnconv.parallel.overlap import LinkedCore, Ways
 from trnconv.parallel.rows_read import Reading, Sliding, reading
 from trnconv.parallel.strips import EdgeStrip, alike, strips
 from trnconv.pytorch.backends.arrays import dtype_name
-from trnconv.pytorch.lazy.context import PatchContext
-from trnconv.pytorch.lazy.convolutions.convolution import problem_of, spec_of
 from trnconv.pytorch.lazy.convolutions.filters import Filters
 from trnconv.pytorch.lazy.convolutions.operands import ConvOperands, Window3d, frame_counts
+from trnconv.pytorch.lazy.fusion.convolution import problem_of, spec_of
+from trnconv.pytorch.lazy.tensors.context import PatchContext
 
 
 @dataclass(frozen=True)

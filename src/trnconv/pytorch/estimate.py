@@ -25,9 +25,9 @@ from trnconv.neighbours.refusal import has_kernels
 from trnconv.observed import graphs_of
 from trnconv.observed.step import Step
 from trnconv.pytorch import model_builder
-from trnconv.pytorch.lazy.context import ALL_REWRITES, Rewrites
+from trnconv.pytorch.lazy.base.ledger import PolicedConv
 from trnconv.pytorch.lazy.convolutions.modelled_time import is_normed_faster
-from trnconv.pytorch.lazy.ledger import PolicedConv
+from trnconv.pytorch.lazy.tensors.context import ALL_REWRITES, Rewrites
 from trnconv.pytorch.live_memory import LiveMemory
 from trnconv.pytorch.patching import PatchReport, patched
 from trnconv.pytorch.step_log import StepLog

@@ -15,7 +15,7 @@ from trnconv.observed import Kept, Moved, Observation, ObservedConv, Operation
 from trnconv.observed.groups import operations_of
 from trnconv.pytorch.estimate import Clips, MetaRun, observe_entry
 from trnconv.pytorch.estimate import observe as run_on_meta
-from trnconv.pytorch.lazy.context import ALL_REWRITES, NO_REWRITES, Rewrites
+from trnconv.pytorch.lazy.tensors.context import ALL_REWRITES, NO_REWRITES, Rewrites
 
 _UNFUSED = replace(ALL_REWRITES, fuse_norms=False, fuse_attention=False, coarse_residuals=False)
 

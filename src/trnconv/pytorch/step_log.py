@@ -29,9 +29,9 @@ from trnconv.observed.step import (
     Step,
 )
 from trnconv.pytorch.backends.arrays import dtype_name
-from trnconv.pytorch.lazy.ledger import Ledger
+from trnconv.pytorch.lazy.base.ledger import Ledger
+from trnconv.pytorch.lazy.base.traits import Traits, parts, tensors_in, traits_of
 from trnconv.pytorch.lazy.movements import bytes_read
-from trnconv.pytorch.lazy.traits import Traits, parts, tensors_in, traits_of
 from trnconv.pytorch.operators.attention import ATTENTION_OP
 from trnconv.pytorch.operators.norm_call import (
     FRAME_GROUPS,

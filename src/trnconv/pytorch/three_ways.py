@@ -22,8 +22,8 @@ from torch.overrides import TorchFunctionMode
 from trnconv.ask.policy import Policy
 from trnconv.models import ModelEntry, Size
 from trnconv.pytorch import model_builder
-from trnconv.pytorch.lazy.context import ALL_REWRITES, Rewrites
-from trnconv.pytorch.lazy.ledger import PolicedConv
+from trnconv.pytorch.lazy.base.ledger import PolicedConv
+from trnconv.pytorch.lazy.tensors.context import ALL_REWRITES, Rewrites
 from trnconv.pytorch.patching import PatchReport, patch_
 
 FACTOR, ALLOWANCE = 2, 0.005

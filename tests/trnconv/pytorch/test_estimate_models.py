@@ -14,7 +14,7 @@ from trnconv.models import find, models
 from trnconv.observed.groups import operations_of
 from trnconv.pytorch import model_builder
 from trnconv.pytorch.estimate import estimate, observe, observe_entry
-from trnconv.pytorch.lazy.context import ALL_REWRITES, NO_REWRITES
+from trnconv.pytorch.lazy.tensors.context import ALL_REWRITES, NO_REWRITES
 
 pytestmark = pytest.mark.diffusers
 

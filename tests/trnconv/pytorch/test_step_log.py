@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 from trnconv.observed.groups import operations_of
 from trnconv.observed.step import CONVOLUTION
-from trnconv.pytorch.lazy.context import ALL_REWRITES
+from trnconv.pytorch.lazy.tensors.context import ALL_REWRITES
 from trnconv.pytorch.patching import patched
 from trnconv.pytorch.step_log import StepLog
 

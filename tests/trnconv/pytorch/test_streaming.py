@@ -9,9 +9,9 @@ from trnconv.errors import ShapeError, UnsupportedError
 from trnconv.models import find, models
 from trnconv.pytorch import decode_in_chunks, encode_in_chunks, patch_, patched
 from trnconv.pytorch.lazy import LazyTensor
-from trnconv.pytorch.lazy.deferred_result import Pending
-from trnconv.pytorch.lazy.frame_by_frame import on_each_frame
-from trnconv.pytorch.lazy.frames.unwritten_frames import UnwrittenFrames
+from trnconv.pytorch.lazy.base.deferred_result import Pending
+from trnconv.pytorch.lazy.base.frame_by_frame import on_each_frame
+from trnconv.pytorch.lazy.frame_buffers import UnwrittenFrames
 from trnconv.pytorch.model_builder import build
 
 pytestmark = pytest.mark.diffusers

@@ -5,6 +5,6 @@ on lazy tensors, its own code does none of that: the convolution reads every fra
 """
 
 import trnconv.pytorch.lazy.mode  # noqa: F401 (says what operators on a lazy tensor do)
-from trnconv.pytorch.lazy.tensor import LazyTensor
+from trnconv.pytorch.lazy.tensors.tensor import LazyTensor
 
 __all__ = ["LazyTensor"]

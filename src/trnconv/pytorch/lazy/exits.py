@@ -9,11 +9,11 @@ from typing import Any
 import torch
 
 from trnconv.errors import TrnconvError
-from trnconv.pytorch.lazy import tensor as registry
-from trnconv.pytorch.lazy.autograd import plain_of
-from trnconv.pytorch.lazy.bypass import passing
-from trnconv.pytorch.lazy.deferred_result import Pending
-from trnconv.pytorch.lazy.tensor import LazyTensor
+from trnconv.pytorch.lazy.base.bypass import passing
+from trnconv.pytorch.lazy.base.deferred_result import Pending
+from trnconv.pytorch.lazy.tensors import tensor as registry
+from trnconv.pytorch.lazy.tensors.autograd import plain_of
+from trnconv.pytorch.lazy.tensors.tensor import LazyTensor
 
 Tensor = torch.Tensor
 _OURS = ("view_of", "becomes")

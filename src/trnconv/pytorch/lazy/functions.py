@@ -17,13 +17,13 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from trnconv.pytorch.lazy.attention.scaled_dot_product import AttentionCall, attention
-from trnconv.pytorch.lazy.autograd import is_differentiating, is_recorded
-from trnconv.pytorch.lazy.bypass import is_passing
-from trnconv.pytorch.lazy.context import PatchContext
+from trnconv.pytorch.lazy.base.bypass import is_passing
+from trnconv.pytorch.lazy.base.traits import tensors_in
 from trnconv.pytorch.lazy.exits import settle
 from trnconv.pytorch.lazy.norms.recognition import group_normed
-from trnconv.pytorch.lazy.tensor import LazyTensor
-from trnconv.pytorch.lazy.traits import tensors_in
+from trnconv.pytorch.lazy.tensors.autograd import is_differentiating, is_recorded
+from trnconv.pytorch.lazy.tensors.context import PatchContext
+from trnconv.pytorch.lazy.tensors.tensor import LazyTensor
 
 _SET_DATA = torch.Tensor.data.__set__  # type: ignore[attr-defined]
 _GROUP_NORMS = (torch.nn.functional.group_norm, torch.group_norm)

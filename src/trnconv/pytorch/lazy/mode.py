@@ -23,21 +23,21 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from trnconv.pytorch.lazy.attention.index_values import follow
-from trnconv.pytorch.lazy.autograd import is_differentiating, is_recorded
-from trnconv.pytorch.lazy.bypass import is_passing
-from trnconv.pytorch.lazy.cell import laid_out_as
-from trnconv.pytorch.lazy.context import PatchContext
-from trnconv.pytorch.lazy.frame_by_frame import on_each_frame
-from trnconv.pytorch.lazy.memory import same_memory, storage_of
+from trnconv.pytorch.lazy.base.bypass import is_passing
+from trnconv.pytorch.lazy.base.frame_by_frame import on_each_frame
+from trnconv.pytorch.lazy.base.memory import same_memory, storage_of
+from trnconv.pytorch.lazy.base.traits import Traits, mapped, parts, tensors_in, traits_of
+from trnconv.pytorch.lazy.base.unread import settle_readers, unseen
 from trnconv.pytorch.lazy.movements import NOTED, asked_by_a_model, note_copy
-from trnconv.pytorch.lazy.strides import (
+from trnconv.pytorch.lazy.tensors.autograd import is_differentiating, is_recorded
+from trnconv.pytorch.lazy.tensors.cell import laid_out_as
+from trnconv.pytorch.lazy.tensors.context import PatchContext
+from trnconv.pytorch.lazy.tensors.strides import (
     as_torch_lays,
     in_order,
     noted_as_torch_lays,
 )
-from trnconv.pytorch.lazy.tensor import LazyTensor, define_dispatch
-from trnconv.pytorch.lazy.traits import Traits, mapped, parts, tensors_in, traits_of
-from trnconv.pytorch.lazy.unread import settle_readers, unseen
+from trnconv.pytorch.lazy.tensors.tensor import LazyTensor, define_dispatch
 
 Tensor = torch.Tensor
 _OURS = (Tensor, LazyTensor, torch.nn.Parameter)  # other subclasses have rules of their own

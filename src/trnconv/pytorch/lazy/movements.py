@@ -17,25 +17,25 @@ from typing import Any
 import torch
 
 from trnconv.pytorch.lazy.attention.masks import NOTED_MASKS
-from trnconv.pytorch.lazy.bypass import passing
-from trnconv.pytorch.lazy.cell import LazyCell, ViewOf, as_memory
-from trnconv.pytorch.lazy.context import Note, PatchContext
-from trnconv.pytorch.lazy.convolutions.as_images import put_in_order
-from trnconv.pytorch.lazy.convolutions.channel_cells import moved_into_cells, with_repeated_channels
-from trnconv.pytorch.lazy.convolutions.convolution import run_of
+from trnconv.pytorch.lazy.base.bypass import passing
+from trnconv.pytorch.lazy.base.memory import same_memory
+from trnconv.pytorch.lazy.base.traits import tensors_in
+from trnconv.pytorch.lazy.base.unread import unseen
 from trnconv.pytorch.lazy.convolutions.deferred_conv import PendingConv
-from trnconv.pytorch.lazy.convolutions.endings import NOTED_ENDS
-from trnconv.pytorch.lazy.convolutions.joined_convolutions import joined
-from trnconv.pytorch.lazy.frames.frame_buffers import NOTED_BUFFERS
+from trnconv.pytorch.lazy.frame_buffers import NOTED_BUFFERS
 from trnconv.pytorch.lazy.frames.materialize import stored
 from trnconv.pytorch.lazy.frames.video import AxisOrder, FrameRun, LazyVideo, spliced
-from trnconv.pytorch.lazy.frames.videos import video_of
-from trnconv.pytorch.lazy.memory import same_memory
+from trnconv.pytorch.lazy.fusion.channel_cells import moved_into_cells, with_repeated_channels
+from trnconv.pytorch.lazy.fusion.convolution import run_of
+from trnconv.pytorch.lazy.fusion.endings import NOTED_ENDS
+from trnconv.pytorch.lazy.fusion.joined_convolutions import joined
 from trnconv.pytorch.lazy.norms.pending_norm import PendingNorm
 from trnconv.pytorch.lazy.norms.recognition import NOTED_NORMS
-from trnconv.pytorch.lazy.tensor import LazyTensor, twin_of
-from trnconv.pytorch.lazy.traits import tensors_in
-from trnconv.pytorch.lazy.unread import unseen
+from trnconv.pytorch.lazy.tensors.as_images import put_in_order
+from trnconv.pytorch.lazy.tensors.cell import LazyCell, ViewOf, as_memory
+from trnconv.pytorch.lazy.tensors.context import Note, PatchContext
+from trnconv.pytorch.lazy.tensors.tensor import LazyTensor, twin_of
+from trnconv.pytorch.lazy.tensors.videos import video_of
 
 Tensor = torch.Tensor
 _FRAMES = 2

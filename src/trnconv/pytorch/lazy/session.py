@@ -13,12 +13,12 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import _FlopCounterMode
 
-from trnconv.pytorch.lazy import tensor as registry
-from trnconv.pytorch.lazy.context import PatchContext
 from trnconv.pytorch.lazy.exits import kept_by, lazies_in, settle_after_failure, settle_since
 from trnconv.pytorch.lazy.functions import LazyFunctions
 from trnconv.pytorch.lazy.mode import LazyMode
-from trnconv.pytorch.lazy.tensor import LazyTensor
+from trnconv.pytorch.lazy.tensors import tensor as registry
+from trnconv.pytorch.lazy.tensors.context import PatchContext
+from trnconv.pytorch.lazy.tensors.tensor import LazyTensor
 
 Tensor = torch.Tensor
 GRADIENTS = "gradients are on: rewrites and fast forms were off"

@@ -16,14 +16,12 @@ from trnconv.errors import UnsupportedError
 from trnconv.geometry import ZEROS
 from trnconv.pytorch import functional
 from trnconv.pytorch.functional.padded_input import padded_input
-from trnconv.pytorch.lazy.autograd import plain_of
-from trnconv.pytorch.lazy.bypass import is_passing, passing
-from trnconv.pytorch.lazy.context import PatchContext
-from trnconv.pytorch.lazy.convolutions.convolution import convolved, unsupported_type
-from trnconv.pytorch.lazy.convolutions.endings import eager, value_of
+from trnconv.pytorch.lazy.base.bypass import is_passing, passing
 from trnconv.pytorch.lazy.convolutions.filters import Filters
 from trnconv.pytorch.lazy.convolutions.record import note_transposed
 from trnconv.pytorch.lazy.exits import convolved_now, made_plain
+from trnconv.pytorch.lazy.fusion.convolution import convolved, unsupported_type
+from trnconv.pytorch.lazy.fusion.endings import eager, value_of
 from trnconv.pytorch.lazy.session import (
     GRADIENTS,
     foreign_kind,
@@ -33,7 +31,9 @@ from trnconv.pytorch.lazy.session import (
     session,
     why_eager,
 )
-from trnconv.pytorch.lazy.strides import format_of_result
+from trnconv.pytorch.lazy.tensors.autograd import plain_of
+from trnconv.pytorch.lazy.tensors.context import PatchContext
+from trnconv.pytorch.lazy.tensors.strides import format_of_result
 from trnconv.pytorch.patching.shallow_copies import state_of
 
 Tensor = torch.Tensor

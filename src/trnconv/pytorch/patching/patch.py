@@ -13,9 +13,9 @@ from trnconv.errors import UnsupportedError
 from trnconv.host.switches import PLAIN_TENSORS
 from trnconv.pytorch.backends.adapters import require_adapter
 from trnconv.pytorch.backends.choice import NEURON_DEVICES, Backend, asked_for
-from trnconv.pytorch.lazy.context import ALL_REWRITES, PatchContext, Rewrites
-from trnconv.pytorch.lazy.convolutions.convolution import unsupported_type
-from trnconv.pytorch.lazy.ledger import Ledger
+from trnconv.pytorch.lazy.base.ledger import Ledger
+from trnconv.pytorch.lazy.fusion.convolution import unsupported_type
+from trnconv.pytorch.lazy.tensors.context import ALL_REWRITES, PatchContext, Rewrites
 from trnconv.pytorch.patching.methods import (
     ATTRIBUTE,
     Bound,

@@ -9,7 +9,7 @@ from typing import Any
 from nkisim.machine import TRN2, Machine
 from trnconv.ask.cores import cores_in_words
 from trnconv.geometry import ConvShape
-from trnconv.pytorch.lazy.ledger import Ledger, PolicedConv
+from trnconv.pytorch.lazy.base.ledger import Ledger, PolicedConv
 from trnconv.pytorch.patching.own_code import weight_shape
 from trnconv.runtime.pricing import Price, price
 

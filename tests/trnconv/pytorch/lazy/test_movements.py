@@ -18,12 +18,12 @@ from integer_networks import integers, small_decoder, with_integers
 from lazy_moves import MOVES
 from trnconv.errors import UnsupportedError
 from trnconv.pytorch import Rewrites, patch_, patched
-from trnconv.pytorch.lazy.context import ALL_REWRITES, NO_REWRITES
+from trnconv.pytorch.lazy.tensors.context import ALL_REWRITES, NO_REWRITES
 
 pytestmark = pytest.mark.torch
 
 CHANNELS = 4
-FOLDING = "trnconv.pytorch.lazy.convolutions.convolution.folding_wins"
+FOLDING = "trnconv.pytorch.lazy.fusion.convolution.folding_wins"
 KINDS = {
     "3x3x3": {"kernel_size": 3, "padding": 1},
     "wide in time": {"kernel_size": 3, "padding": (2, 1, 1)},

@@ -6,7 +6,7 @@ torch = pytest.importorskip("torch")
 
 from imitated_audio import AUDIO, CODECS, built
 from trnconv.pytorch import patch_, patched, unpatch_
-from trnconv.pytorch.lazy.frame_by_frame import on_each_frame
+from trnconv.pytorch.lazy.base.frame_by_frame import on_each_frame
 
 # torch calls its older weight_norm old; models still have it, Stable Audio's among them.
 pytestmark = [

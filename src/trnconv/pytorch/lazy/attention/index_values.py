@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 
-from trnconv.pytorch.lazy.memory import storage_of, written
-from trnconv.pytorch.lazy.tensor import LazyTensor
-from trnconv.pytorch.lazy.traits import Traits, mapped, tensors_in
-from trnconv.pytorch.lazy.unread import changes_of, unseen
+from trnconv.pytorch.lazy.base.memory import storage_of, written
+from trnconv.pytorch.lazy.base.traits import Traits, mapped, tensors_in
+from trnconv.pytorch.lazy.base.unread import changes_of, unseen
+from trnconv.pytorch.lazy.tensors.tensor import LazyTensor
 
 Tensor = torch.Tensor
 _STARTS = ("aten::arange", "aten::scalar_tensor")

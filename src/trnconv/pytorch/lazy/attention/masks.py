@@ -26,12 +26,12 @@ from trnconv.pytorch.lazy.attention.deferred_mask import (
     causal_frame,
 )
 from trnconv.pytorch.lazy.attention.index_values import values_of
-from trnconv.pytorch.lazy.cell import LazyCell, ViewOf
-from trnconv.pytorch.lazy.context import Note, PatchContext
+from trnconv.pytorch.lazy.base.unread import readers, unseen
 from trnconv.pytorch.lazy.frames.video import AxisOrder, FrameRun, LazyVideo
-from trnconv.pytorch.lazy.operator_call import Operator
-from trnconv.pytorch.lazy.tensor import LazyTensor
-from trnconv.pytorch.lazy.unread import readers, unseen
+from trnconv.pytorch.lazy.tensors.cell import LazyCell, ViewOf
+from trnconv.pytorch.lazy.tensors.context import Note, PatchContext
+from trnconv.pytorch.lazy.tensors.operator_call import Operator
+from trnconv.pytorch.lazy.tensors.tensor import LazyTensor
 
 Tensor = torch.Tensor
 _QUERIES, _KEYS = 0, 1

@@ -13,7 +13,7 @@ import torch
 
 from trnconv.pytorch.lazy.attention.deferred_mask import MaskKind
 from trnconv.pytorch.lazy.attention.masks import finds_attention, mask_of
-from trnconv.pytorch.lazy.context import PatchContext
+from trnconv.pytorch.lazy.tensors.context import PatchContext
 from trnconv.pytorch.operators.attention import attended, attention_refusal
 
 Tensor = torch.Tensor

@@ -18,9 +18,9 @@ from trnconv.geometry import ConvShape
 from trnconv.pytorch.backends.arrays import dtype_name
 from trnconv.pytorch.backends.choice import on_neuron
 from trnconv.pytorch.backends.conv_call import ConvSpec
-from trnconv.pytorch.lazy.deferred_result import Pending
-from trnconv.pytorch.lazy.ledger import Ledger, PolicedConv
-from trnconv.pytorch.lazy.memory import Counted, require_present, same_memory, storage_of
+from trnconv.pytorch.lazy.base.deferred_result import Pending
+from trnconv.pytorch.lazy.base.ledger import Ledger, PolicedConv
+from trnconv.pytorch.lazy.base.memory import Counted, require_present, same_memory, storage_of
 from trnconv.pytorch.operators.convolutions import fused_convolution
 from trnconv.pytorch.operators.normed_convolution import OutputNorming, normed_convolution
 

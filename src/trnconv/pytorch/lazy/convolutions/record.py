@@ -7,8 +7,8 @@ import torch
 from trnconv.ask.policy import ALWAYS_DIRECT, Policy
 from trnconv.geometry import ZEROS, conv_shape, transposed_shape
 from trnconv.pytorch.functional.arguments import computed_type
+from trnconv.pytorch.lazy.base.ledger import Ledger, PolicedConv
 from trnconv.pytorch.lazy.convolutions.filters import Filters
-from trnconv.pytorch.lazy.ledger import Ledger, PolicedConv
 
 Tensor = torch.Tensor
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 
 from trnconv.geometry import ZEROS
-from trnconv.pytorch.lazy.deferred_result import Pending
+from trnconv.pytorch.lazy.base.deferred_result import Pending
+from trnconv.pytorch.lazy.base.ledger import Ledger
+from trnconv.pytorch.lazy.base.memory import same_memory
 from trnconv.pytorch.lazy.frames.video import NO_PADS, AxisOrder, FrameRun, LazyVideo
-from trnconv.pytorch.lazy.ledger import Ledger
-from trnconv.pytorch.lazy.memory import same_memory
 
 Tensor = torch.Tensor
 _LAYOUTS = {AxisOrder.video: (0, 1, 2, 3, 4), AxisOrder.frames_first: (0, 2, 1, 3, 4)}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from trnconv.pytorch.lazy.deferred_result import Pending
+from trnconv.pytorch.lazy.base.deferred_result import Pending
 from trnconv.pytorch.lazy.frames.video import AxisOrder, LazyVideo
 
 Tensor = torch.Tensor

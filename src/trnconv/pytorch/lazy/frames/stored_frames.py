@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import torch
 
-from trnconv.pytorch.lazy import unread
-from trnconv.pytorch.lazy.memory import (
+from trnconv.pytorch.lazy.base import unread
+from trnconv.pytorch.lazy.base.memory import (
     UNKNOWN,
     Counted,
     holders,
@@ -16,7 +16,7 @@ from trnconv.pytorch.lazy.memory import (
     storage_of,
     written,
 )
-from trnconv.pytorch.lazy.unread import unseen
+from trnconv.pytorch.lazy.base.unread import unseen
 
 Tensor = torch.Tensor
 Five = tuple[int, int, int, int, int]

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 from trnconv.geometry import REFLECT, REPLICATE, ZEROS, Modes
+from trnconv.pytorch.lazy.base.unread import unseen
 from trnconv.pytorch.lazy.frames.stored_frames import StoredFrames, stored_frames
-from trnconv.pytorch.lazy.unread import unseen
 
 Pair = tuple[int, int]
 Pads = tuple[Pair, Pair, Pair]  # before and after, of frames, rows and columns

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 
 from trnconv.ask.ends import IDENTITY
-from trnconv.pytorch.lazy.context import PatchContext
+from trnconv.pytorch.lazy.base.memory import storage_of
 from trnconv.pytorch.lazy.convolutions.deferred_conv import dense
 from trnconv.pytorch.lazy.frames.materialize import done, stored
 from trnconv.pytorch.lazy.frames.video import NO_PADS, AxisOrder, FrameRun, LazyVideo
-from trnconv.pytorch.lazy.memory import storage_of
+from trnconv.pytorch.lazy.tensors.context import PatchContext
 from trnconv.pytorch.operators.norm_call import FRAME_GROUPS, GROUPS, ModulationCall, NormCall
 from trnconv.pytorch.operators.norms import (
     factors_refusal,

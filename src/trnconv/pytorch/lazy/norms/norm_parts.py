@@ -8,15 +8,15 @@ from typing import Any
 import torch
 
 from trnconv.pytorch.backends.kernel_place import runs_kernels
-from trnconv.pytorch.lazy.cell import LazyCell, ViewOf, as_memory
-from trnconv.pytorch.lazy.context import PatchContext
+from trnconv.pytorch.lazy.base.unread import unseen
 from trnconv.pytorch.lazy.frames.video import NO_PADS, AxisOrder, FrameRun, LazyVideo
-from trnconv.pytorch.lazy.frames.videos import as_video, video_of
 from trnconv.pytorch.lazy.norms.deferred_norm import DeferredNorm, NormPart
 from trnconv.pytorch.lazy.norms.pending_norm import PendingNorm
-from trnconv.pytorch.lazy.operator_call import Operator
-from trnconv.pytorch.lazy.tensor import LazyTensor
-from trnconv.pytorch.lazy.unread import unseen
+from trnconv.pytorch.lazy.tensors.cell import LazyCell, ViewOf, as_memory
+from trnconv.pytorch.lazy.tensors.context import PatchContext
+from trnconv.pytorch.lazy.tensors.operator_call import Operator
+from trnconv.pytorch.lazy.tensors.tensor import LazyTensor
+from trnconv.pytorch.lazy.tensors.videos import as_video, video_of
 
 Tensor = torch.Tensor
 CHANNELS, LAST = 1, 4  # the axis of channels, where they are or may be moved to

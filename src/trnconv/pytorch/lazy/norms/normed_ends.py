@@ -8,12 +8,12 @@ from dataclasses import replace
 import torch
 
 from trnconv.planner.best import is_searched
-from trnconv.pytorch.lazy import unread
-from trnconv.pytorch.lazy.cell import LazyCell
+from trnconv.pytorch.lazy.base import unread
+from trnconv.pytorch.lazy.base.deferred_result import Pending
 from trnconv.pytorch.lazy.convolutions.deferred_conv import PendingConv
 from trnconv.pytorch.lazy.convolutions.modelled_time import is_normed_faster
-from trnconv.pytorch.lazy.deferred_result import Pending
 from trnconv.pytorch.lazy.norms.deferred_norm import DeferredNorm
+from trnconv.pytorch.lazy.tensors.cell import LazyCell
 from trnconv.pytorch.operators.normed_convolution import OutputNorming
 from trnconv.pytorch.operators.norms import place_of
 

@@ -12,8 +12,8 @@ import torch
 from trnconv.ask.ends import IDENTITY
 from trnconv.pytorch.backends.aten import finished
 from trnconv.pytorch.backends.choice import on_neuron
-from trnconv.pytorch.lazy.deferred_result import Pending
-from trnconv.pytorch.lazy.memory import Counted
+from trnconv.pytorch.lazy.base.deferred_result import Pending
+from trnconv.pytorch.lazy.base.memory import Counted
 from trnconv.pytorch.lazy.norms.deferred_norm import DeferredNorm, NormPart
 from trnconv.pytorch.lazy.norms.normed_ends import conv_to_norm, normed_by
 from trnconv.pytorch.lazy.norms.proven_range import largest_of

@@ -19,9 +19,9 @@ import torch
 from trnconv.ask.ends import IDENTITY
 from trnconv.ask.policy import DIRECT, Policy
 from trnconv.pytorch.backends.choice import on_neuron
-from trnconv.pytorch.lazy.context import PatchContext
-from trnconv.pytorch.lazy.deferred_result import Pending
+from trnconv.pytorch.lazy.base.deferred_result import Pending
 from trnconv.pytorch.lazy.frames.video import FrameRun
+from trnconv.pytorch.lazy.tensors.context import PatchContext
 from trnconv.pytorch.operators.norm_call import LENGTH, MEAN_SQUARE, NormCall
 
 _SHRINKING = (IDENTITY, "silu", "relu", "tanh", "gelu", "gelu_tanh", "mish")

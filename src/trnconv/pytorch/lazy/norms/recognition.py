@@ -20,8 +20,7 @@ from typing import Any
 import torch
 
 from trnconv.ask.ends import IDENTITY
-from trnconv.pytorch.lazy.cell import LazyCell, ViewOf
-from trnconv.pytorch.lazy.context import Note, PatchContext
+from trnconv.pytorch.lazy.base.unread import alias_of, unseen
 from trnconv.pytorch.lazy.frames.video import AxisOrder
 from trnconv.pytorch.lazy.norms.deferred_norm import DeferredNorm, LowVideo, NormPart
 from trnconv.pytorch.lazy.norms.norm_parts import (
@@ -40,9 +39,10 @@ from trnconv.pytorch.lazy.norms.norm_parts import (
     source_in_memory,
     source_of,
 )
-from trnconv.pytorch.lazy.operator_call import Operator
-from trnconv.pytorch.lazy.tensor import LazyTensor
-from trnconv.pytorch.lazy.unread import alias_of, unseen
+from trnconv.pytorch.lazy.tensors.cell import LazyCell, ViewOf
+from trnconv.pytorch.lazy.tensors.context import Note, PatchContext
+from trnconv.pytorch.lazy.tensors.operator_call import Operator
+from trnconv.pytorch.lazy.tensors.tensor import LazyTensor
 from trnconv.pytorch.operators.norm_call import FRAME_GROUPS, GROUPS, LENGTH, MEAN_SQUARE, NormCall
 
 Tensor = torch.Tensor

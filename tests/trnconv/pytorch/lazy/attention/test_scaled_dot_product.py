@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from trnconv.observed.groups import operations_of
 from trnconv.pytorch import patch_
-from trnconv.pytorch.lazy.context import ALL_REWRITES
+from trnconv.pytorch.lazy.tensors.context import ALL_REWRITES
 from trnconv.pytorch.operators.attention import ATTENTION_OP
 from trnconv.pytorch.patching import patched
 from trnconv.pytorch.step_log import StepLog

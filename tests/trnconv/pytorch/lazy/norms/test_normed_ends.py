@@ -17,9 +17,9 @@ from torch.nn import functional
 
 from trnconv.ask.policy import Policy
 from trnconv.pytorch import backend, patch_
-from trnconv.pytorch.lazy.context import ALL_REWRITES
 from trnconv.pytorch.lazy.convolutions import deferred_conv
 from trnconv.pytorch.lazy.norms import normed_ends
+from trnconv.pytorch.lazy.tensors.context import ALL_REWRITES
 
 pytestmark = [pytest.mark.torch, pytest.mark.block]
 

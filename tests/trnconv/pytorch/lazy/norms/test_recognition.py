@@ -22,10 +22,11 @@ from trnconv.ask.question import Question
 from trnconv.ask.starts import start_of
 from trnconv.neighbours.group_norm import problem as group_norm
 from trnconv.pytorch import backend, patch_
-from trnconv.pytorch.lazy.context import ALL_REWRITES
-from trnconv.pytorch.lazy.convolutions import convolution, deferred_conv
+from trnconv.pytorch.lazy.convolutions import deferred_conv
+from trnconv.pytorch.lazy.fusion import convolution
 from trnconv.pytorch.lazy.norms import deferred_norm, starts
 from trnconv.pytorch.lazy.norms.pending_norm import PendingNorm
+from trnconv.pytorch.lazy.tensors.context import ALL_REWRITES
 from trnconv.pytorch.patching import patched
 
 pytestmark = [pytest.mark.torch, pytest.mark.block]

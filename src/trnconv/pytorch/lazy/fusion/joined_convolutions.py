@@ -14,12 +14,12 @@ import torch
 from trnconv.ask.launches import launches
 from trnconv.geometry import CIRCULAR, ZEROS
 from trnconv.pytorch.backends.conv_call import ConvSpec
-from trnconv.pytorch.lazy.context import PatchContext
-from trnconv.pytorch.lazy.convolutions.convolution import counted, run_of, with_fold
 from trnconv.pytorch.lazy.convolutions.deferred_conv import DeferredConv, PendingConv, are_one
 from trnconv.pytorch.lazy.frames.materialize import stored
 from trnconv.pytorch.lazy.frames.video import FrameRun, LazyVideo, spliced
+from trnconv.pytorch.lazy.fusion.convolution import counted, run_of, with_fold
 from trnconv.pytorch.lazy.norms.proven_range import with_proven_range
+from trnconv.pytorch.lazy.tensors.context import PatchContext
 
 Tensor = torch.Tensor
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
-from trnconv.pytorch.lazy.cell import ViewOf
+from trnconv.pytorch.lazy.base.unread import unseen
 from trnconv.pytorch.lazy.frames.video import LazyVideo
-from trnconv.pytorch.lazy.unread import unseen
+from trnconv.pytorch.lazy.tensors.cell import ViewOf
 
 Tensor = torch.Tensor
 _NOT_DISPATCHED = """numpy __array__ tolist data_ptr untyped_storage storage __dlpack__

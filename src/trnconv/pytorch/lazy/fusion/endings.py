@@ -9,19 +9,19 @@ import torch
 
 from trnconv.ask.ends import ELU, leaky_relu
 from trnconv.pytorch import functional
-from trnconv.pytorch.lazy.bypass import passing
-from trnconv.pytorch.lazy.context import Note, PatchContext
-from trnconv.pytorch.lazy.convolutions.convolution import (
+from trnconv.pytorch.lazy.base.bypass import passing
+from trnconv.pytorch.lazy.base.frame_by_frame import on_each_frame
+from trnconv.pytorch.lazy.base.traits import mapped, traits_of
+from trnconv.pytorch.lazy.convolutions.filters import Filters
+from trnconv.pytorch.lazy.convolutions.record import note_forward, note_transposed
+from trnconv.pytorch.lazy.fusion.convolution import (
     activated,
     convolved,
     plus,
     unsupported_type,
 )
-from trnconv.pytorch.lazy.convolutions.filters import Filters
-from trnconv.pytorch.lazy.convolutions.record import note_forward, note_transposed
-from trnconv.pytorch.lazy.frame_by_frame import on_each_frame
-from trnconv.pytorch.lazy.tensor import LazyTensor
-from trnconv.pytorch.lazy.traits import mapped, traits_of
+from trnconv.pytorch.lazy.tensors.context import Note, PatchContext
+from trnconv.pytorch.lazy.tensors.tensor import LazyTensor
 
 Tensor = torch.Tensor
 

@@ -14,16 +14,17 @@ from trnconv.errors import UnsupportedError
 from trnconv.geometry import ConvShape
 from trnconv.pytorch.backends.conv_call import ConvSpec
 from trnconv.pytorch.backends.kernel_place import runs_kernels
-from trnconv.pytorch.lazy.bypass import passing
-from trnconv.pytorch.lazy.cell import LazyCell, ViewOf, as_memory, require_movable
-from trnconv.pytorch.lazy.context import PatchContext
-from trnconv.pytorch.lazy.convolutions.as_images import put_in_order
-from trnconv.pytorch.lazy.convolutions.channel_cells import cells_of
-from trnconv.pytorch.lazy.convolutions.composed_choice import takes_composed
+from trnconv.pytorch.lazy.base.bypass import passing
+from trnconv.pytorch.lazy.base.deferred_result import Pending
+from trnconv.pytorch.lazy.base.memory import Counted
+from trnconv.pytorch.lazy.base.unread import alias_of, unseen
 from trnconv.pytorch.lazy.convolutions.deferred_conv import ByTorch, DeferredConv, PendingConv
 from trnconv.pytorch.lazy.convolutions.filters import Filters
-from trnconv.pytorch.lazy.convolutions.fold_choice import folding_wins, upsampled_before
-from trnconv.pytorch.lazy.convolutions.modelled_time import is_planned
+from trnconv.pytorch.lazy.convolutions.modelled_time import (
+    folding_wins,
+    is_planned,
+    upsampled_before,
+)
 from trnconv.pytorch.lazy.convolutions.operands import (
     ConvOperands,
     Window3d,
@@ -31,18 +32,19 @@ from trnconv.pytorch.lazy.convolutions.operands import (
     frame_pattern,
     operands_of,
 )
-from trnconv.pytorch.lazy.convolutions.residual_choice import adds_lines
-from trnconv.pytorch.lazy.deferred_result import Pending
 from trnconv.pytorch.lazy.frames.materialize import done, stored
 from trnconv.pytorch.lazy.frames.stored_frames import StoredFrames
 from trnconv.pytorch.lazy.frames.video import AxisOrder, FrameRun, LazyVideo
-from trnconv.pytorch.lazy.frames.videos import as_video, lines_of, video_of
-from trnconv.pytorch.lazy.memory import Counted
+from trnconv.pytorch.lazy.fusion.channel_cells import cells_of
+from trnconv.pytorch.lazy.fusion.epilogue_choice import adds_lines, takes_composed
 from trnconv.pytorch.lazy.norms.proven_range import with_proven_range
 from trnconv.pytorch.lazy.norms.starts import scaled_input
-from trnconv.pytorch.lazy.strides import format_of_result
-from trnconv.pytorch.lazy.tensor import LazyTensor
-from trnconv.pytorch.lazy.unread import alias_of, unseen
+from trnconv.pytorch.lazy.tensors.as_images import put_in_order
+from trnconv.pytorch.lazy.tensors.cell import LazyCell, ViewOf, as_memory, require_movable
+from trnconv.pytorch.lazy.tensors.context import PatchContext
+from trnconv.pytorch.lazy.tensors.strides import format_of_result
+from trnconv.pytorch.lazy.tensors.tensor import LazyTensor
+from trnconv.pytorch.lazy.tensors.videos import as_video, lines_of, video_of
 from trnconv.pytorch.operators.norms import place_of
 
 Tensor = torch.Tensor

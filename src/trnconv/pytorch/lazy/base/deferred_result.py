@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from trnconv.pytorch.lazy import unread
-from trnconv.pytorch.lazy.memory import Counted, storage_of
+from trnconv.pytorch.lazy.base import unread
+from trnconv.pytorch.lazy.base.memory import Counted, storage_of
 
 Tensor = torch.Tensor
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import torch
 
+from trnconv.pytorch.lazy.base.unread import unseen
 from trnconv.pytorch.lazy.frames.video import AxisOrder, LazyVideo
-from trnconv.pytorch.lazy.tensor import LazyTensor
-from trnconv.pytorch.lazy.unread import unseen
+from trnconv.pytorch.lazy.tensors.tensor import LazyTensor
 
 _TO_VIDEO = {AxisOrder.video: (0, 1, 2, 3, 4), AxisOrder.frames_first: (0, 2, 1, 3, 4)}
 

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import torch
 
-from trnconv.pytorch.lazy.memory import about_to_change
+from trnconv.pytorch.lazy.base.memory import about_to_change
 
 
 class Reader(Protocol):

@@ -1,15 +1,19 @@
-"""Whether an activation of several instructions is better off at the end of a convolution."""
+"""Whether a convolution is better off with an activation or a sum at its end, or without.
+
+An activation of several instructions costs more than one. Of short lines, thousands of which are a
+batch, a kernel loads every residual by itself.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
-from trnconv.ask.ends import ELU
+from trnconv.ask.ends import ELU, NO_RESIDUAL
 from trnconv.pytorch.backends.kernel_place import runs_kernels
-from trnconv.pytorch.lazy.context import PatchContext
 from trnconv.pytorch.lazy.convolutions.deferred_conv import PendingConv
 from trnconv.pytorch.lazy.convolutions.modelled_time import is_ended_faster
+from trnconv.pytorch.lazy.tensors.context import PatchContext
 from trnconv.pytorch.operators.norms import place_of
 
 
@@ -34,3 +38,21 @@ def takes_composed(base: Any, activation: str, around: PatchContext, *, lines: b
         return False
     activated = replace(bare, end=replace(bare.end, activation=activation))
     return is_ended_faster(activated, bare, cores, tensors=2)
+
+
+def adds_lines(fused: Any, around: PatchContext) -> bool:
+    """Whether a convolution of lines that was given a residual keeps it.
+
+    A sum at its end is rounded once: where chunks are to have the bits of the whole, or bands of
+    several ranks are computed alike, it is there whatever their sizes.
+    """
+    if not isinstance(fused, PendingConv) or not runs_kernels(fused, around.backend):
+        return True
+    if around.reproducible or around.spread is not None:
+        return True
+    machine, cores = place_of(fused, around.backend)
+    added = fused.question(machine)
+    if added is None:
+        return True
+    bare = replace(added, end=replace(added.end, residual=NO_RESIDUAL))
+    return is_ended_faster(added, bare, cores, tensors=3)

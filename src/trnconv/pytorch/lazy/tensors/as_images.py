@@ -12,13 +12,13 @@ from dataclasses import replace
 
 import torch
 
-from trnconv.pytorch.lazy import unread
-from trnconv.pytorch.lazy.cell import LazyCell
+from trnconv.pytorch.lazy.base import unread
+from trnconv.pytorch.lazy.base.deferred_result import Pending
+from trnconv.pytorch.lazy.base.unread import unseen
 from trnconv.pytorch.lazy.convolutions.deferred_conv import DeferredConv
-from trnconv.pytorch.lazy.deferred_result import Pending
 from trnconv.pytorch.lazy.frames.video import AxisOrder, FrameRun, LazyVideo
-from trnconv.pytorch.lazy.tensor import LazyTensor
-from trnconv.pytorch.lazy.unread import unseen
+from trnconv.pytorch.lazy.tensors.cell import LazyCell
+from trnconv.pytorch.lazy.tensors.tensor import LazyTensor
 
 Tensor = torch.Tensor
 

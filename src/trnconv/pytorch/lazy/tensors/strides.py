@@ -14,13 +14,13 @@ from typing import Any
 import torch
 from torch._prims_common import suggest_memory_format
 
-from trnconv.pytorch.lazy.cell import LazyCell, ViewOf, laid_out_as
-from trnconv.pytorch.lazy.context import PatchContext
-from trnconv.pytorch.lazy.convolutions.as_images import put_in_order
+from trnconv.pytorch.lazy.base.traits import mapped, tensors_in
+from trnconv.pytorch.lazy.base.unread import unseen
 from trnconv.pytorch.lazy.frames.video import LazyVideo
-from trnconv.pytorch.lazy.tensor import LazyTensor, twin_of
-from trnconv.pytorch.lazy.traits import mapped, tensors_in
-from trnconv.pytorch.lazy.unread import unseen
+from trnconv.pytorch.lazy.tensors.as_images import put_in_order
+from trnconv.pytorch.lazy.tensors.cell import LazyCell, ViewOf, laid_out_as
+from trnconv.pytorch.lazy.tensors.context import PatchContext
+from trnconv.pytorch.lazy.tensors.tensor import LazyTensor, twin_of
 
 Tensor = torch.Tensor
 # Of each axis: stride, padding, dilation; and groups.

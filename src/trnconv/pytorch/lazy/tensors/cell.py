@@ -10,16 +10,16 @@ from typing import Any
 
 import torch
 
-from trnconv.pytorch.lazy import unread
-from trnconv.pytorch.lazy.bypass import passing
-from trnconv.pytorch.lazy.context import PatchContext
-from trnconv.pytorch.lazy.deferred_result import Pending
+from trnconv.pytorch.lazy.base import unread
+from trnconv.pytorch.lazy.base.bypass import passing
+from trnconv.pytorch.lazy.base.deferred_result import Pending
+from trnconv.pytorch.lazy.base.memory import holders, storage_of
+from trnconv.pytorch.lazy.base.unread import unseen
 from trnconv.pytorch.lazy.frames.materialize import done
 from trnconv.pytorch.lazy.frames.places import place_of, shown
 from trnconv.pytorch.lazy.frames.stored_frames import StoredFrames
 from trnconv.pytorch.lazy.frames.video import LazyVideo
-from trnconv.pytorch.lazy.memory import holders, storage_of
-from trnconv.pytorch.lazy.unread import unseen
+from trnconv.pytorch.lazy.tensors.context import PatchContext
 
 Tensor = torch.Tensor
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from trnconv.ask.policy import ALWAYS_DIRECT, DEFAULT_POLICY, Policy
+from trnconv.pytorch.lazy.base.ledger import Ledger
 from trnconv.pytorch.lazy.convolutions.filters import Filters
 from trnconv.pytorch.lazy.convolutions.operands import ConvOperands, Window3d
 from trnconv.pytorch.lazy.frames.video import LazyVideo
-from trnconv.pytorch.lazy.ledger import Ledger
 from trnconv.runtime.ranges import Ranges
 
 

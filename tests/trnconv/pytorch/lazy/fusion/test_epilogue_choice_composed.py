@@ -11,7 +11,7 @@ from torch.nn.utils.parametrizations import weight_norm
 from integer_networks import integers, with_integers
 from nkisim.machine import find_machine
 from trnconv.pytorch import Rewrites, patch_, patched, unpatch_
-from trnconv.pytorch.lazy.convolutions import composed_choice, endings
+from trnconv.pytorch.lazy.fusion import endings, epilogue_choice
 
 pytestmark = pytest.mark.torch
 
@@ -232,7 +232,7 @@ def test_images_take_one_where_it_is_faster(between):
 
 def test_elu_stays_torchs_where_sums_are_not_replaced(monkeypatch):
     careful = find_machine("trn2+no-psum-in-place")
-    monkeypatch.setattr(composed_choice, "place_of", lambda _x, _backend: (careful, 1))
+    monkeypatch.setattr(epilogue_choice, "place_of", lambda _x, _backend: (careful, 1))
     model = Two(nn.ELU()).eval().requires_grad_(requires_grad=False)
     with torch.no_grad(), patched(model, backend="nkisim") as report:
         model(line())

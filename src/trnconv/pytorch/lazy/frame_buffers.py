@@ -9,23 +9,47 @@ is a note of those frames one after the other, as a concatenation is.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from trnconv.pytorch.lazy.cell import LazyCell, ViewOf
-from trnconv.pytorch.lazy.context import Note, PatchContext
-from trnconv.pytorch.lazy.convolutions.joined_convolutions import joined
-from trnconv.pytorch.lazy.frames.unwritten_frames import UnwrittenFrames
+from trnconv.pytorch.lazy.base.unread import unseen
 from trnconv.pytorch.lazy.frames.video import NO_PADS, AxisOrder, FrameRun, LazyVideo, spliced
-from trnconv.pytorch.lazy.frames.videos import video_of
-from trnconv.pytorch.lazy.tensor import LazyTensor, twin_of
-from trnconv.pytorch.lazy.unread import unseen
+from trnconv.pytorch.lazy.fusion.joined_convolutions import joined
+from trnconv.pytorch.lazy.tensors.cell import LazyCell, ViewOf
+from trnconv.pytorch.lazy.tensors.context import Note, PatchContext
+from trnconv.pytorch.lazy.tensors.tensor import LazyTensor, twin_of
+from trnconv.pytorch.lazy.tensors.videos import video_of
 
 Tensor = torch.Tensor
 _DIMENSIONS = 5
 _LIKE = ("empty_like", "zeros_like", "new_empty", "new_zeros")  # their first argument is a tensor
+
+
+@dataclass(frozen=True, eq=False)
+class UnwrittenFrames:
+    """[N, C, T, H, W] that nobody has written: made anew for everybody who looks at some."""
+
+    shape: torch.Size
+    dtype: torch.dtype
+    device: torch.device
+    zeros: bool
+
+    def lies_in(self) -> frozenset[int]:
+        """No storage: there is none yet."""
+        return frozenset()
+
+    def is_ours(self) -> bool:
+        """Nobody else can change what is not there."""
+        return True
+
+    def tensor(self, start: int, stop: int) -> Tensor:
+        """Some of the frames."""
+        n, c, _, h, w = self.shape
+        sizes = (n, c, stop - start, h, w)
+        make = torch.zeros if self.zeros else torch.empty
+        return make(sizes, dtype=self.dtype, device=self.device)
 
 
 def _allocated(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any:

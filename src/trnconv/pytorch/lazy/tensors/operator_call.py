@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
-from trnconv.pytorch.lazy.bypass import passing
-from trnconv.pytorch.lazy.cell import ViewOf
-from trnconv.pytorch.lazy.memory import Counted
-from trnconv.pytorch.lazy.tensor import LazyTensor
-from trnconv.pytorch.lazy.traits import mapped, tensors_in
-from trnconv.pytorch.lazy.unread import alias_of
+from trnconv.pytorch.lazy.base.bypass import passing
+from trnconv.pytorch.lazy.base.memory import Counted
+from trnconv.pytorch.lazy.base.traits import mapped, tensors_in
+from trnconv.pytorch.lazy.base.unread import alias_of
+from trnconv.pytorch.lazy.tensors.cell import ViewOf
+from trnconv.pytorch.lazy.tensors.tensor import LazyTensor
 
 
 @dataclass(frozen=True)

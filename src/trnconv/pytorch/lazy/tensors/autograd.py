@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from trnconv.pytorch.lazy.tensor import LazyTensor
-from trnconv.pytorch.lazy.traits import tensors_in
-from trnconv.pytorch.lazy.unread import alias_of, unseen
+from trnconv.pytorch.lazy.base.traits import tensors_in
+from trnconv.pytorch.lazy.base.unread import alias_of, unseen
+from trnconv.pytorch.lazy.tensors.tensor import LazyTensor
 
 Tensor = torch.Tensor
 

@@ -13,17 +13,17 @@ import torch
 
 from trnconv.ask.coarse_residual import CoarseResidual
 from trnconv.pytorch.backends.aten import in_cells
-from trnconv.pytorch.lazy.bypass import passing
-from trnconv.pytorch.lazy.cell import LazyCell, ViewOf, as_memory
-from trnconv.pytorch.lazy.context import PatchContext
-from trnconv.pytorch.lazy.deferred_result import Pending
+from trnconv.pytorch.lazy.base.bypass import passing
+from trnconv.pytorch.lazy.base.deferred_result import Pending
+from trnconv.pytorch.lazy.base.ledger import Ledger
+from trnconv.pytorch.lazy.base.memory import Counted, storage_of
+from trnconv.pytorch.lazy.base.unread import unseen
 from trnconv.pytorch.lazy.frames.materialize import stored
 from trnconv.pytorch.lazy.frames.stored_frames import StoredFrames
 from trnconv.pytorch.lazy.frames.video import AxisOrder, FrameRun, LazyVideo
-from trnconv.pytorch.lazy.ledger import Ledger
-from trnconv.pytorch.lazy.memory import Counted, storage_of
-from trnconv.pytorch.lazy.tensor import LazyTensor
-from trnconv.pytorch.lazy.unread import unseen
+from trnconv.pytorch.lazy.tensors.cell import LazyCell, ViewOf, as_memory
+from trnconv.pytorch.lazy.tensors.context import PatchContext
+from trnconv.pytorch.lazy.tensors.tensor import LazyTensor
 
 Tensor = torch.Tensor
 _CELL_AXES = (3, 5, 7)  # of [N, C, T, frames of a cell, H, its rows, W, its columns]
