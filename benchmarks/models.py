@@ -144,7 +144,7 @@ def measure(job: Job, *, asked: Asked, known: Times) -> tuple[Row, Times]:
     total = unknown = float("nan")
     if asked.baseline:
         used = dict(known)
-        works = as_is_run.report.book.works.items()
+        works = as_is_run.report.stats.works.items()
         total = sum(calls * _baseline(work, used) for work, calls in works)
         times = {shape: ns for shape, ns in used.items() if shape not in known}
     whole = phase == entry.phases[-1]  # a model's convolutions are counted once

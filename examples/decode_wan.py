@@ -158,7 +158,7 @@ def _bar(console: Console, calls: int) -> Iterator[Callable[[], None]]:
 
 def summary(report: PatchReport, seconds: float) -> Table:
     """What the patch took, and what it spared."""
-    works = report.book.works
+    works = report.stats.works
     spliced = sum(calls for work, calls in works.items() if work.pieces)
     folded = sum(calls for work, calls in works.items() if work.instead_of is not None)
     ended = sum(calls for work, calls in works.items() if work.end.residual != "none")

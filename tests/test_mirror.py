@@ -148,7 +148,7 @@ SPANS = {
         starts""",
     "trnconv/pytorch/lazy/base/test_unread.py": "memory trnconv.pytorch.lazy.tensors.cell",
     "trnconv/pytorch/patching/test_patch.py": """methods report trnconv.pytorch.lazy.tensors.context
-        trnconv.pytorch.lazy.exits trnconv.pytorch.lazy.base.ledger""",
+        trnconv.pytorch.lazy.exits trnconv.pytorch.lazy.base.stats""",
     "trnconv/pytorch/test_functional.py": """functional.arguments functional.convolutions
         trnconv.pytorch.backends.aten trnconv.pytorch.backends.conv_call
         trnconv.pytorch.operators.gradients""",

@@ -39,5 +39,5 @@ def attention(spread: BandedModel, func: Callable[..., Any], args: Any, kwargs: 
     if mask is not None and mask.shape[-2] != 1:
         mask = mask.narrow(-2, start, stop - start)
     mixed: Tensor = func(some, key, value, attn_mask=mask, **named)
-    spread.links.module = spread.book.module
+    spread.links.module = spread.stats.module
     return gathered(mixed, spread.links, (mixed.dim() - 2,), BandGrid((bands,)))

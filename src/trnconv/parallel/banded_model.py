@@ -21,7 +21,7 @@ from trnconv.parallel.links import Links
 from trnconv.parallel.overlap import ALWAYS, ASSUMED, AUTO, NEVER, Ways, overlaps
 from trnconv.parallel.rows_read import Reading, Sliding, out_bands, readings_of
 from trnconv.parallel.split import BandLayer, Halves
-from trnconv.pytorch.lazy.base.ledger import Ledger
+from trnconv.pytorch.lazy.base.stats import PatchStats
 from trnconv.pytorch.lazy.convolutions.filters import Filters
 from trnconv.pytorch.lazy.convolutions.operands import ConvOperands, Window3d, frame_counts
 from trnconv.pytorch.lazy.frames.video import FrameRun, LazyVideo
@@ -49,10 +49,10 @@ class Attended:
 class BandedModel:
     """One model on one rank: what its tensors are bands of, and how to get at the rest."""
 
-    def __init__(self, cut: MeshCut, links: Links, book: Ledger) -> None:
+    def __init__(self, cut: MeshCut, links: Links, stats: PatchStats) -> None:
         self.cut = cut
         self.links = links
-        self.book = book
+        self.stats = stats
         self.levels = tuple(Levels(at) for at in cut.place(links.rank))  # of each axis
         self.gathering: set[str] = set()  # modules that mix all positions
         self.shares_attention = True  # each rank computes some of the queries
@@ -177,7 +177,7 @@ class BandedModel:
         for axis in self.axes:
             if video.pads[axis] != (0, 0):
                 raise UnsupportedError(
-                    f"{self.book.module or 'the model'} looks at {NAMES[axis]} it has padded, in a"
+                    f"{self.stats.module or 'the model'} looks at {NAMES[axis]} it has padded, in a"
                     f" video cut into bands of {NAMES[axis]}: only a convolution knows what lies"
                     " beyond a band. Cut the other axis."
                 )
@@ -187,8 +187,8 @@ class BandedModel:
         if not self.axes or set(filters.weight.shape[2:]) == {1}:
             return
         raise UnsupportedError(
-            f"{filters.module or self.book.module or 'a convolution'}: its input is no video of the"
-            f" weight's type ({filters.weight.dtype}), so that its {self.cut.names} cannot be"
+            f"{filters.module or self.stats.module or 'a convolution'}: its input is no video of"
+            f" the weight's type ({filters.weight.dtype}), so that its {self.cut.names} cannot be"
             " told; it cannot run on bands. Run this model on one rank."
         )
 
@@ -206,7 +206,7 @@ class BandedModel:
         for run in runs:
             first, last = frames.get(run.base, (run.start, run.stop))
             frames[run.base] = (min(first, run.start), max(last, run.stop))
-        self.links.module = self.book.module
+        self.links.module = self.stats.module
         near: dict[Any, Surrounded] = {}
         for run in runs:
             if run.base not in near:
@@ -245,7 +245,7 @@ class BandedModel:
             if id(near) not in made:
                 made[id(near)] = run_of(ordered(near.rows(region), self.cut.axes, own))
                 if moved := near.copied_bytes(region):
-                    self.book.moved("halo", moved)
+                    self.stats.moved("halo", moved)
         return tuple(
             replace(
                 run,

@@ -67,7 +67,7 @@ class EdgeStrips:
             made = outputs_of(self._convolved(asked, launch))
             for strips, output in zip(made, outputs, strict=True):
                 self._put(launch, strips, output)
-                asked.book.moved("halo", 2 * strips.nbytes)
+                asked.stats.moved("halo", 2 * strips.nbytes)
 
     def _put(self, launch: StripLaunch, made: Tensor, output: Tensor) -> None:
         parts = made.chunk(len(launch.strips))
@@ -79,7 +79,7 @@ class EdgeStrips:
             torch.cat([self._read(piece, launch.readings(strip)) for strip in launch.strips])
             for piece in self.pieces
         )
-        asked.book.moved("halo", 2 * sum(piece.nbytes for piece in pieces))
+        asked.stats.moved("halo", 2 * sum(piece.nbytes for piece in pieces))
         own = asked.spec
         strips = replace(
             asked,

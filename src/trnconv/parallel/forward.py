@@ -116,7 +116,7 @@ def _own_forward(module: torch.nn.Module, spread: BandedModel, args: Any, kwargs
     if not spread.eager:
         return module_forward(module, *args, **kwargs)
     patch: Patch = module.__dict__[ATTRIBUTE]
-    with spread.book.inside(patch.name):
+    with spread.stats.inside(patch.name):
         return module_forward(module, *args, **kwargs)
 
 
@@ -194,7 +194,7 @@ def banded_convolution_forward(self: Any, x: Tensor, weight: Tensor, bias: Tenso
     """In place of `_conv_forward`: lazily as in any patched model; with gradients, at once."""
     patch: Patch = self.__dict__[ATTRIBUTE]
     spread = spread_of(patch.around)
-    with spread.book.inside(patch.name):
+    with spread.stats.inside(patch.name):
         if not spread.eager:
             return convolution_forward(self, x, weight, bias)
         return convolved_with_gradients(spread, self, x, weight, bias)

@@ -44,7 +44,7 @@ def handled(spread: BandedModel, func: Callable[..., Any], args: Any, kwargs: An
     if name == "group_norm":
         if args[0].dim() < _FRAMES:
             raise GatherWanted(name)
-        spread.links.module = spread.book.module
+        spread.links.module = spread.stats.module
         given = {name: value_of(value) for name, value in kwargs.items()}
         return group_norm(spread.links, *(value_of(arg) for arg in args), **given)
     if name == "interpolate":
@@ -110,7 +110,7 @@ def _rank(value: Any) -> int:
 def _refusal(spread: BandedModel, what: str) -> UnsupportedError:
     cut = spread.cut.names
     return UnsupportedError(
-        f"{spread.book.module or 'the model'}: {what}, of a video cut into bands of"
+        f"{spread.stats.module or 'the model'}: {what}, of a video cut into bands of"
         f" {cut}. It reads {cut} of other ranks, and is not known to"
         " trnconv.parallel. Cut the other axis, or run the model on one rank."
     )

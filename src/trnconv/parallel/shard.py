@@ -175,7 +175,7 @@ def shard_(
     except BaseException:
         unpatch_(model)
         raise
-    spread = BandedModel(cut, links, report.book)
+    spread = BandedModel(cut, links, report.stats)
     spread.shares_attention = not options.reproducible
     spread.overlap, spread.instance = options.overlap, LinkedCore.here()
     put_on_bands(model, spread)

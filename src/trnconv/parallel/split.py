@@ -32,7 +32,7 @@ class BandLayer:
     @property
     def module(self) -> str:
         """Its dotted name."""
-        return self.filters.module or self.around.book.module
+        return self.filters.module or self.around.stats.module
 
     def question(self, operands: ConvOperands, instance: LinkedCore) -> Question:
         """What a convolution of such operands costs, whatever its end."""

@@ -72,7 +72,7 @@ def _observation(
         frames=frames,
         height=height,
         width=width,
-        works=tuple((_bare(work), calls) for work, calls in run.report.book.works.items()),
+        works=tuple((_bare(work), calls) for work, calls in run.report.stats.works.items()),
         moved=_moved(run),
         kept=tuple(Kept(convolution.name, convolution.reason) for convolution in run.report.kept),
         taken=len(run.report.taken),
@@ -98,7 +98,7 @@ def _operations(run: MetaRun) -> tuple[tuple[Operation, int], ...]:
 
 def _moved(run: MetaRun) -> tuple[Moved, ...]:
     times: Counter[str] = Counter()
-    for copy, count in run.report.book.copies.items():
+    for copy, count in run.report.stats.copies.items():
         times[copy.kind] += count
     moved = run.report.copied()
     return tuple(Moved(kind, times[kind], moved[kind]) for kind in moved)

@@ -22,7 +22,7 @@ from torch.overrides import TorchFunctionMode
 from trnconv.ask.policy import Policy
 from trnconv.models import ModelEntry, Size
 from trnconv.pytorch import model_builder
-from trnconv.pytorch.lazy.base.ledger import PolicedConv
+from trnconv.pytorch.lazy.base.stats import PolicedConv
 from trnconv.pytorch.lazy.tensors.context import ALL_REWRITES, Rewrites
 from trnconv.pytorch.patching import PatchReport, patch_
 
@@ -108,7 +108,7 @@ def verdict(
         outputs=without.exact.numel(),
         taken=len(report.taken),
         kept=len(report.kept),
-        works=tuple(report.book.works.items()),
+        works=tuple(report.stats.works.items()),
     )
 
 

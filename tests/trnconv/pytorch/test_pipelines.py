@@ -68,7 +68,7 @@ def test_one_line_and_back(pipe):
     report = trnconv.accelerate(pipe)
     assert report.kept == ()
     assert_same(pipe(latents()), expected)
-    ran = {work.module for work in report.book.works}
+    ran = {work.module for work in report.stats.works}
     assert {entry.name for entry in report.taken if entry.name.startswith("decoder")} <= ran
     unpatch_(pipe.vae)
     assert torch.equal(pipe(latents()), expected)
@@ -89,7 +89,7 @@ def test_tiling(pipe):
     expected = pipe(latents(size=6))
     report = trnconv.accelerate(pipe, backend="torch")
     assert_same(pipe(latents(size=6)), expected)
-    rows = {work.shape.size[1] for work in report.book.works}
+    rows = {work.shape.size[1] for work in report.stats.works}
     assert max(rows) <= 8  # tiles of 8 rows, no frame of 12
 
 
@@ -98,7 +98,7 @@ def test_slicing(pipe):
     expected = pipe(latents(batch=2))
     report = trnconv.accelerate(pipe, backend="torch")
     assert_same(pipe(latents(batch=2)), expected)
-    causal = [work for work in report.book.works if work.module == "decoder.conv_in"]
+    causal = [work for work in report.stats.works if work.module == "decoder.conv_in"]
     assert {work.shape.batch for work in causal} == {1}
 
 

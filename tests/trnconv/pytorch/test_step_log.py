@@ -61,7 +61,7 @@ def steps_of(model, x, rewrites=ALL_REWRITES):
     with (
         torch.no_grad(),
         patched(model, rewrites=rewrites) as report,
-        StepLog(report.book) as log,
+        StepLog(report.stats) as log,
     ):
         model(x)
     return log.steps

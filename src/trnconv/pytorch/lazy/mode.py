@@ -84,12 +84,12 @@ class LazyMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if lazy and traits.view and isinstance(args[0], LazyTensor):
             return _viewed(func, args, kwargs)
         if recorded:
-            self.around.book.left_to_autograd()
+            self.around.stats.left_to_autograd()
             args, kwargs = _solid(args), _solid(kwargs)  # autograd may read them much later
         return self._computed(func, traits, args, kwargs, lazy=lazy)
 
     def _computed(self, func: Any, traits: Traits, args: Any, kwargs: Any, *, lazy: bool) -> Any:
-        """By torch, and in the book if it only moved data."""
+        """By torch, and counted if it only moved data."""
         if lazy and traits.any_order:
             return self._computed_anywhere(func, traits, args, kwargs)
         if lazy:

@@ -210,7 +210,7 @@ def _of_copied_frames(video: LazyVideo, around: PatchContext) -> LazyVideo | Non
         for base, span in spans.items():
             frames = stored(span)
             copies[base] = run_of(frames.clone(memory_format=torch.contiguous_format)).base
-            around.book.moved("cache", 2 * frames.nbytes)
+            around.stats.moved("cache", 2 * frames.nbytes)
     runs = [
         replace(
             run,
@@ -356,16 +356,16 @@ NOTED: dict[str, Note] = {
 
 
 def note_copy(around: PatchContext, name: str, given: Any, result: Any) -> None:
-    """An operator that torch did: in the book, if it moved data for nothing but its place."""
+    """An operator that torch did: counted, if it moved data for nothing but its place."""
     if name == "aten::_unsafe_view":
-        around.book.call_last("contiguous", "permute")  # reshape is a copy, and this
+        around.stats.call_last("contiguous", "permute")  # reshape is a copy, and this
         return
     kind = _kind(name, given)
     if not kind or not isinstance(result, Tensor):
         return
     read: Sequence[Tensor] = list(tensors_in(given[0][:1]))
     if not any(same_memory(tensor, result) for tensor in read):
-        around.book.moved(kind, sum(bytes_read(tensor) for tensor in read) + result.nbytes)
+        around.stats.moved(kind, sum(bytes_read(tensor) for tensor in read) + result.nbytes)
 
 
 def bytes_read(tensor: Tensor) -> int:

@@ -125,21 +125,21 @@ def entered(module: torch.nn.Module, method: str, args: Any, kwargs: Any) -> Any
     if is_passing() or not around.lazy:
         return unpatched(module, method, args, kwargs)
     if inside(around):
-        with around.book.inside(patch.name):
+        with around.stats.inside(patch.name):
             result = unpatched(module, method, args, kwargs)
         if has_hooks(module):
             return made_plain(result)
         return convolved_now(result) if is_half(patch.name) else result
     reason = GRADIENTS if wants_gradient(module, args, kwargs) else why_eager(args, kwargs)
     if reason:
-        around.book.eager[reason] += 1
+        around.stats.eager[reason] += 1
         return unpatched(module, method, args, kwargs)
     watch_hooks(module, around)
     by_halves = method != "forward"
     given = (args, kwargs)
     with (
         session(module, around, given, by_halves=by_halves) as results,
-        around.book.inside(patch.name),
+        around.stats.inside(patch.name),
     ):
         results.append(unpatched(module, method, args, kwargs))
     return made_plain(results[0])
@@ -324,7 +324,7 @@ def _left_to_torch(
         compiled: Tensor = unpatched(module, "_conv_forward", operands, {})
         return compiled
     patch: Patch = module.__dict__[ATTRIBUTE]
-    patch.around.book.kept[patch.name, reason] += 1
+    patch.around.stats.kept[patch.name, reason] += 1
     with passing():
         y: Tensor = unpatched(module, "_conv_forward", tuple(map(value_of, operands)), {})
     return y
@@ -336,8 +336,8 @@ def kept_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
     method = patch.methods[0]
     if torch.compiler.is_compiling():
         return unpatched(self, method, args, kwargs)
-    patch.around.book.kept[patch.name, patch.reason] += 1
-    with patch.around.book.inside(patch.name):
+    patch.around.stats.kept[patch.name, patch.reason] += 1
+    with patch.around.stats.inside(patch.name):
         return unpatched(self, method, args, kwargs)
 
 
@@ -371,11 +371,11 @@ def _transposed(
     if torch.compiler.is_compiling():
         compiled: Tensor = convolve(*operands, *options)
         return compiled
-    book = patch.around.book
+    stats = patch.around.stats
     if reason:
-        book.kept[patch.name, reason] += 1
+        stats.kept[patch.name, reason] += 1
     with passing():
         y: Tensor = convolve(*operands, *options)
     if not (reason or torch.jit.is_tracing()) and y.numel():  # type: ignore[attr-defined,no-untyped-call]
-        note_transposed(book, patch.name, x, weight, None, *options)
+        note_transposed(stats, patch.name, x, weight, None, *options)
     return y

@@ -13,7 +13,7 @@ from trnconv.errors import UnsupportedError
 from trnconv.host.switches import PLAIN_TENSORS
 from trnconv.pytorch.backends.adapters import require_adapter
 from trnconv.pytorch.backends.choice import NEURON_DEVICES, Backend, asked_for
-from trnconv.pytorch.lazy.base.ledger import Ledger
+from trnconv.pytorch.lazy.base.stats import PatchStats
 from trnconv.pytorch.lazy.fusion.convolution import unsupported_type
 from trnconv.pytorch.lazy.tensors.context import ALL_REWRITES, PatchContext, Rewrites
 from trnconv.pytorch.patching.methods import (
@@ -68,7 +68,7 @@ def patch_(  # noqa: PLR0913 (each is a decision of the caller's)
     wanted = filter_fn or _everything
     refused = frozenset(name for name, module in model.named_modules() if not wanted(name, module))
     around = PatchContext(
-        book=Ledger(),
+        stats=PatchStats(),
         rewrites=rewrites,
         reproducible=reproducible,
         policy=policy_of(accuracy),
@@ -92,7 +92,7 @@ def patch_(  # noqa: PLR0913 (each is a decision of the caller's)
     for method in entries_of(model):
         patch = model.__dict__.get(ATTRIBUTE) or Patch("", around, {}, [])
         put(model, patch, method, None)
-    return PatchReport(tuple(entries), around.book)
+    return PatchReport(tuple(entries), around.stats)
 
 
 def unpatch_(model: nn.Module) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from nkisim.machine import TRN2, Machine
 from trnconv.ask.cores import cores_in_words
 from trnconv.geometry import ConvShape
-from trnconv.pytorch.lazy.base.ledger import Ledger, PolicedConv
+from trnconv.pytorch.lazy.base.stats import PatchStats, PolicedConv
 from trnconv.pytorch.patching.own_code import weight_shape
 from trnconv.runtime.pricing import Price, price
 
@@ -48,14 +48,14 @@ class Ran:
 
 @dataclass(frozen=True)
 class PatchReport:
-    """What was patched (`entries`), and, growing with every call, what ran (`book`).
+    """What was patched (`entries`), and, growing with every call, what ran (`stats`).
 
     Sizes are known once the model has run, on data or on the meta device; then `ran` has a plan
     and a modelled time for each call.
     """
 
     entries: tuple[Entry, ...]
-    book: Ledger
+    stats: PatchStats
 
     @property
     def taken(self) -> tuple[Entry, ...]:
@@ -73,19 +73,19 @@ class PatchReport:
         Types are looked at in every call. Those under torch.compile are not counted.
         """
         taken = {entry.name for entry in self.taken}
-        return Counter({key: n for key, n in self.book.kept.items() if key[0] in taken})
+        return Counter({key: n for key, n in self.stats.kept.items() if key[0] in taken})
 
     def ran(self, machine: Machine = TRN2) -> tuple[Ran, ...]:
         """Every distinct call so far, planned and priced for a launch of a machine."""
         return tuple(
             Ran(work, calls, price(work.question(machine)))
-            for work, calls in self.book.works.items()
+            for work, calls in self.stats.works.items()
         )
 
     def copied(self) -> Counter[str]:
         """Bytes read and written by what no convolution took over, by kind."""
         total: Counter[str] = Counter()
-        for copy, times in self.book.copies.items():
+        for copy, times in self.stats.copies.items():
             total[copy.kind] += copy.moved_bytes * times
         return total
 
@@ -107,9 +107,9 @@ class PatchReport:
         for module, calls in by_module.items():
             lines.append(f"{module}  a function of torch, taken")
             lines += [_ran_line(call) for call in calls]
-        for reason, times in self.book.eager.items():
+        for reason, times in self.stats.eager.items():
             lines.append(f"{times} x without rewrites: {reason}")
-        if any(by_module) or self.book.works:
+        if any(by_module) or self.stats.works:
             cores = cores_in_words(TRN2.launch_cores)
             lines.append(f"times are modelled: trn2, {cores}, default reading")
         return "\n".join(lines)

@@ -56,7 +56,7 @@ def test_every_site_is_served_and_the_video_is_the_same(vae, backend):
         assert (vae.encode(video()) - coded).abs().max() <= BOUND
     assert KERNEL_CALLS == []
     assert report.patch.kept == ()
-    served = {work.module for work in report.patch.book.works}
+    served = {work.module for work in report.patch.stats.works}
     assert served == {entry.name for entry in report.patch.taken}
     assert "decoder.conv_in" in served
     assert {"decoder.up.time_conv", "decoder.attention.to_qkv", "encoder.1"} <= served

@@ -79,7 +79,7 @@ def through(conv):
 
 def test_a_convolution_reads_both():
     report = run(through(with_integers(nn.Conv3d(CHANNELS, CHANNELS, (2, 1, 1)), 3)))
-    assert len(report.book.works) >= 2
+    assert len(report.stats.works) >= 2
     assert "cat" not in report.copied()
 
 

@@ -273,5 +273,5 @@ def test_reports_have_the_type_that_autocast_computes_in():
         with torch.autocast("cpu", dtype=torch.bfloat16):
             model(X)
         model(X)
-    kinds = {(work.module, work.dtype) for work in report.book.works}
+    kinds = {(work.module, work.dtype) for work in report.stats.works}
     assert kinds == {(name, dtype) for name in "01" for dtype in ("bfloat16", "float32")}

@@ -46,9 +46,9 @@ def test_a_patched_model_gives_the_same_bits(backend):
     assert torch.equal(run(model, x), expected)
     assert names(report.taken) == set(CONVOLUTIONS)
     assert report.kept == ()
-    assert {work.module for work in report.book.works} == set(CONVOLUTIONS)
-    assert not report.book.kept
-    assert not report.book.repeated
+    assert {work.module for work in report.stats.works} == set(CONVOLUTIONS)
+    assert not report.stats.kept
+    assert not report.stats.repeated
 
 
 def test_no_convolution_of_a_patched_model_is_torchs():
@@ -91,7 +91,7 @@ def test_an_instances_own_methods_come_back():
     before, expected = attributes(model), run(model, x)
     with patched(model) as report:
         assert torch.equal(run(model, x), expected)
-        assert {work.module for work in report.book.works} == set(CONVOLUTIONS)
+        assert {work.module for work in report.stats.works} == set(CONVOLUTIONS)
     assert attributes(model) == before
     assert torch.equal(run(model, x), expected)
 
@@ -153,7 +153,7 @@ def test_a_single_convolution_can_be_a_model():
     expected = run(model, x)
     report = patch_(model)
     assert torch.equal(run(model, x), expected)
-    assert [work.module for work in report.book.works] == [""]
+    assert [work.module for work in report.stats.works] == [""]
     assert isinstance(run(model, x), torch.Tensor)
 
 
@@ -165,7 +165,7 @@ def test_modules_of_torch_alone_can_be_a_model():
     expected = run(model, x)
     with patched(model) as report:
         assert torch.equal(run(model, x), expected)
-    assert {work.module for work in report.book.works} == {"0", "2"}
+    assert {work.module for work in report.stats.works} == {"0", "2"}
 
 
 class Shared(nn.Module):
@@ -201,8 +201,8 @@ def test_a_refused_convolution_is_torchs_and_gets_what_torch_would(refused):
     assert [(entry.name, entry.reason) for entry in report.kept] == [
         (refused, "filter_fn refused it")
     ]
-    assert dict(report.book.kept) == {(refused, "filter_fn refused it"): 1}
-    assert refused not in {work.module for work in report.book.works}
+    assert dict(report.stats.kept) == {(refused, "filter_fn refused it"): 1}
+    assert refused not in {work.module for work in report.stats.works}
 
 
 class CalledAsFunctions(nn.Module):
@@ -225,8 +225,8 @@ def test_convolutions_called_as_functions(taken):
     with patched(model, filter_fn=lambda *_: taken) as report, Recorder() as left:
         assert torch.equal(run(model, x), expected)
     assert left.calls == ([] if taken else theirs.calls)
-    assert sum(report.book.works.values()) == (2 if taken else 0)
-    assert sum(report.book.kept.values()) == (0 if taken else 2)
+    assert sum(report.stats.works.values()) == (2 if taken else 0)
+    assert sum(report.stats.kept.values()) == (0 if taken else 2)
 
 
 class Double(nn.Module):
@@ -251,7 +251,7 @@ def test_unsupported_types_are_kept_with_a_reason():
     assert torch.equal(run(model, x), expected)
     assert names(report.taken) == {"single"}
     assert all("torch.float64; kernels take bf16, fp16, fp32" in one.reason for one in report.kept)
-    assert {name for name, _ in report.book.kept} == {"wide", "back", ""}
+    assert {name for name, _ in report.stats.kept} == {"wide", "back", ""}
 
 
 def test_unsupported_types_are_refused_if_that_is_asked_for():
@@ -281,7 +281,7 @@ def test_a_deep_copy_is_patched_and_independent():
     with Recorder() as recorder:
         assert torch.equal(run(twin, x), expected)
     assert recorder.calls == []
-    assert not report.book.works
+    assert not report.stats.works
     twin.causal.weight.data.zero_()
     assert not torch.equal(run(twin, x), expected)
     assert torch.equal(run(model, x), expected)
@@ -346,7 +346,7 @@ def test_a_shallow_copy_has_its_own_attributes(kind):
     assert torch.equal(run(model, x), expected)
     assert torch.equal(run(conv, x), run(model.conv, x)[:, :, 1:-1, 1:-1])
     assert copied.conv is model.conv
-    assert sum(report.book.works.values()) == 3
+    assert sum(report.stats.works.values()) == 3
     before = model.forward
     model.forward = functools.partial(before)
     assert "forward" not in vars(copied)

@@ -73,7 +73,7 @@ def test_lora_of_peft_after_patching(name):
     report = patch_(model, backend="torch")
     with_lora(model)
     assert_alike(subject.both(model.eval()), expected)
-    assert report.book.works
+    assert report.stats.works
 
 
 @every_order
@@ -92,5 +92,5 @@ def test_offloading_of_accelerate(name, order):
         cpu_offload(model, execution_device=torch.device("cpu"))
     assert any(parameter.is_meta for parameter in model.parameters())
     assert_alike(subject.both(model), expected)
-    assert report.book.works
+    assert report.stats.works
     assert any(parameter.is_meta for parameter in model.parameters())

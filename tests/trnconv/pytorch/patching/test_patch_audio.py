@@ -61,10 +61,10 @@ def test_activations_and_sums_are_ends_of_convolutions(name):
     model, (activation, ends, sums) = built(name), FUSED[name]
     with torch.no_grad(), patched(model, backend="nkisim") as report:
         model(codes())
-    works = report.book.works.items()
+    works = report.stats.works.items()
     assert sum(calls for work, calls in works if work.end.activation == activation) == ends
     assert sum(calls for work, calls in works if work.end.residual == "before") == sums
-    assert not report.book.repeated
+    assert not report.stats.repeated
 
 
 @pytest.mark.parametrize("name", AUDIO)

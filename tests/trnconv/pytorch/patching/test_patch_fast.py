@@ -48,7 +48,7 @@ def decoded(model, latent, accuracy):
     with patched(model, accuracy=Policy(accuracy, least_macs=0)) as report:
         frames = run(model, WAN, "decode", latent)
     forms = Counter()
-    for work, calls in report.book.works.items():
+    for work, calls in report.stats.works.items():
         first, second = plans_for(work.question(TRN2))
         assert first.family == second.family
         forms[getattr(first, "transform", "direct")] += calls

@@ -73,8 +73,8 @@ def test_a_patched_imitation_in_float32(name, phase):
     theirs = Unpatched(model, call)
     ours = Patched(model, call, backend="torch")
     assert ours.report.kept == ()
-    assert theirs.modules <= {work.module for work in ours.report.book.works}
-    assert ours.report.book.calls == theirs.calls > 0
+    assert theirs.modules <= {work.module for work in ours.report.stats.works}
+    assert ours.report.stats.calls == theirs.calls > 0
     assert Error.of(ours.y, theirs.y).largest <= FLOAT32_BOUND
 
 

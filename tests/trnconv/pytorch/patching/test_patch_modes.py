@@ -87,7 +87,7 @@ def test_einops_functions_and_layers():
         expected = model(x)
         with patched(model, backend="torch") as report:
             assert torch.equal(model(x), expected)
-    assert {work.module for work in report.book.works} == {"first", "second"}
+    assert {work.module for work in report.stats.works} == {"first", "second"}
 
 
 class Standardised(nn.Conv3d):
@@ -219,7 +219,7 @@ def test_without_lazy_tensors_only_convolutions_are_ours():
     expected = model(x)
     with patched(model, lazy=False, backend="torch") as report:
         assert torch.equal(model(x), expected)
-    assert not report.book.works
+    assert not report.stats.works
 
 
 def test_signatures_are_the_models():
@@ -292,7 +292,7 @@ def test_casts_after_patching_behave_as_before():
     report = patch_(model, backend="torch")
     model.double()
     assert torch.equal(model(x.double()), expected)
-    assert {name for name, _ in report.book.kept} == {"first", "second"}
+    assert {name for name, _ in report.stats.kept} == {"first", "second"}
 
 
 def test_after_a_failure_nothing_lazy_is_left():

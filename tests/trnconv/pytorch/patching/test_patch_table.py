@@ -73,7 +73,7 @@ def assert_patched_alike(subject, model, **options):
     assert_alike(ours, expected)
     assert report.kept == ()
     assert left.calls == []
-    assert report.book.calls == len(theirs.calls) > 0
+    assert report.stats.calls == len(theirs.calls) > 0
 
 
 def assert_failing_alike(subject, model, error, **options):
@@ -166,7 +166,7 @@ def test_gradient_checkpoints(name):
         expected = gradients(subject, model, phase)
         with patched(model, backend="torch") as report:
             ours = gradients(subject, model, phase)
-        assert any("gradients are on" in reason for reason in report.book.eager)
+        assert any("gradients are on" in reason for reason in report.stats.eager)
         assert_alike(ours[:2], expected[:2])
         assert set(ours[2]) == set(expected[2]) != set()
         assert_alike(
@@ -207,7 +207,7 @@ def test_layerwise_casts(name, storage, order):
     if order == "patched, then cast":
         model.enable_layerwise_casting(**casts)
     assert_alike(subject.both(model), expected)
-    assert report.book.works or all("float8" in entry.reason for entry in report.kept)
+    assert report.stats.works or all("float8" in entry.reason for entry in report.kept)
 
 
 @every_model

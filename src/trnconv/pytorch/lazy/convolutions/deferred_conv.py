@@ -19,8 +19,8 @@ from trnconv.pytorch.backends.arrays import dtype_name
 from trnconv.pytorch.backends.choice import on_neuron
 from trnconv.pytorch.backends.conv_call import ConvSpec
 from trnconv.pytorch.lazy.base.deferred_result import Pending
-from trnconv.pytorch.lazy.base.ledger import Ledger, PolicedConv
 from trnconv.pytorch.lazy.base.memory import Counted, require_present, same_memory, storage_of
+from trnconv.pytorch.lazy.base.stats import PatchStats, PolicedConv
 from trnconv.pytorch.operators.convolutions import fused_convolution
 from trnconv.pytorch.operators.normed_convolution import OutputNorming, normed_convolution
 
@@ -51,14 +51,14 @@ class Later(Protocol):
 
 @dataclass(frozen=True)
 class DeferredConv:
-    """All that a convolution needs, and the book it is noted in."""
+    """All that a convolution needs, and the stats that count it."""
 
     pieces: tuple[Tensor, ...]
     w: Tensor
     bias: Tensor | None
     spec: ConvSpec
     module: str
-    book: Ledger
+    stats: PatchStats
     counted: tuple[Counted, ...] = ()  # operands
     backend: str = "auto"
     residual: Tensor | None = None
@@ -122,23 +122,23 @@ class DeferredConv:
             counted.require_unchanged()
         for operand in self.operands:
             require_present(operand)
-        self.book.works[self.work(spec)] += 1
+        self.stats.works[self.work(spec)] += 1
 
     def _in_order(self) -> tuple[list[Tensor], Tensor | None]:
         """Pieces and residual, dense; what is both is copied once."""
-        pieces = [dense(piece, self.book) for piece in self.pieces]
+        pieces = [dense(piece, self.stats) for piece in self.pieces]
         if self.residual is None:
             return pieces, None
         for piece, made in zip(self.pieces, pieces, strict=True):
             if are_one(piece, self.residual):
                 return pieces, made
-        return pieces, dense(self.residual, self.book)
+        return pieces, dense(self.residual, self.stats)
 
 
-def dense(tensor: Tensor, book: Ledger) -> Tensor:
+def dense(tensor: Tensor, stats: PatchStats) -> Tensor:
     """The tensor, copied if its elements do not lie in order."""
     if not tensor.is_contiguous():
-        book.moved("contiguous", 2 * tensor.nbytes)
+        stats.moved("contiguous", 2 * tensor.nbytes)
     return tensor.contiguous()
 
 
@@ -189,7 +189,7 @@ class PendingConv(Pending):
             self._asked = None
             return read
         if self._family.has_run:
-            asked.book.repeated[asked.module] += 1
+            asked.stats.repeated[asked.module] += 1
         self._family.has_run = True
         y = asked.run()
         self._asked = None

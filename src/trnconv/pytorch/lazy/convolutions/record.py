@@ -1,4 +1,4 @@
-"""Convolutions that run at once, as work for the notebook."""
+"""Convolutions that run at once, in the stats."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import torch
 from trnconv.ask.policy import ALWAYS_DIRECT, Policy
 from trnconv.geometry import ZEROS, conv_shape, transposed_shape
 from trnconv.pytorch.functional.arguments import computed_type
-from trnconv.pytorch.lazy.base.ledger import Ledger, PolicedConv
+from trnconv.pytorch.lazy.base.stats import PatchStats, PolicedConv
 from trnconv.pytorch.lazy.convolutions.filters import Filters
 
 Tensor = torch.Tensor
 
 
 def note_forward(
-    book: Ledger, module: str, x: Tensor, filters: Filters, policy: Policy = ALWAYS_DIRECT
+    stats: PatchStats, module: str, x: Tensor, filters: Filters, policy: Policy = ALWAYS_DIRECT
 ) -> None:
     """A convolution of x with its own padding. Of no elements, it is no work."""
     if not x.numel():
@@ -30,11 +30,11 @@ def note_forward(
         groups=filters.groups,
         padding_mode=filters.mode or ZEROS,
     )
-    book.works[PolicedConv(module, shape, _type_name(x), policy=policy)] += 1
+    stats.works[PolicedConv(module, shape, _type_name(x), policy=policy)] += 1
 
 
 def note_transposed(
-    book: Ledger,
+    stats: PatchStats,
     module: str,
     x: Tensor,
     weight: Tensor,
@@ -58,7 +58,7 @@ def note_transposed(
         groups=groups,
         dilation=dilation,
     )
-    book.works[PolicedConv(module, shape, _type_name(x))] += 1
+    stats.works[PolicedConv(module, shape, _type_name(x))] += 1
 
 
 def _batched(x: Tensor, rank: int) -> tuple[int, ...]:

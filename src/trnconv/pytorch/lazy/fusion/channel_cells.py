@@ -15,8 +15,8 @@ from trnconv.ask.coarse_residual import CoarseResidual
 from trnconv.pytorch.backends.aten import in_cells
 from trnconv.pytorch.lazy.base.bypass import passing
 from trnconv.pytorch.lazy.base.deferred_result import Pending
-from trnconv.pytorch.lazy.base.ledger import Ledger
 from trnconv.pytorch.lazy.base.memory import Counted, storage_of
+from trnconv.pytorch.lazy.base.stats import PatchStats
 from trnconv.pytorch.lazy.base.unread import unseen
 from trnconv.pytorch.lazy.frames.materialize import stored
 from trnconv.pytorch.lazy.frames.stored_frames import StoredFrames
@@ -40,8 +40,8 @@ class CoarseSource:
 class PendingCells(Pending):
     """A tensor whose elements each stand for a cell of positions."""
 
-    def __init__(self, source: CoarseSource, coarse: CoarseResidual, book: Ledger) -> None:
-        self._book = book
+    def __init__(self, source: CoarseSource, coarse: CoarseResidual, stats: PatchStats) -> None:
+        self._stats = stats
         self.source: CoarseSource | None = source  # None: it has run
         self.coarse = coarse
         tensor = source.tensor
@@ -59,7 +59,7 @@ class PendingCells(Pending):
             counted.require_unchanged()
         with passing():
             made = in_cells(self.source.tensor, self.coarse)
-        self._book.moved("repeat", self.source.tensor.nbytes + made.nbytes)
+        self._stats.moved("repeat", self.source.tensor.nbytes + made.nbytes)
         self.source = None
         return made
 
@@ -78,7 +78,7 @@ def with_repeated_channels(
     counted = (run.base.counted,) if isinstance(run.base, StoredFrames) else ()
     coarse = CoarseResidual(1, 1, 1, repeats=count)
     source = CoarseSource(frames, counted)
-    return _noted(around, PendingCells(source, coarse, around.book), seen)
+    return _noted(around, PendingCells(source, coarse, around.stats), seen)
 
 
 def moved_into_cells(around: PatchContext, x: Tensor) -> LazyTensor | None:
@@ -106,7 +106,7 @@ def moved_into_cells(around: PatchContext, x: Tensor) -> LazyTensor | None:
     as_expected = all(own == needed or size == 1 for own, needed, size in pairs)
     if not as_expected or prod(x.shape) != whole.numel() or x.storage_offset():
         return None
-    return _noted(around, PendingCells(repeated.source, coarse, around.book), x.shape)
+    return _noted(around, PendingCells(repeated.source, coarse, around.stats), x.shape)
 
 
 def cells_of(video: LazyVideo | None) -> tuple[CoarseSource, CoarseResidual] | None:

@@ -121,7 +121,7 @@ def _asked(
         operands = _after_movement(video, window, around)
     if around.spread is not None:
         operands = around.spread.extended(operands, window, filters, around)
-    module = filters.module or around.book.module
+    module = filters.module or around.stats.module
     policy = with_proven_range(around.policy_for(module), operands.pieces, around)
     spec = replace(spec_of(operands, window, around), accuracy=policy.text())
     weight = (*filters.weight.shape[:2], *window.kernel)
@@ -143,7 +143,7 @@ def _asked(
         bias=bias,
         spec=spec,
         module=module,
-        book=around.book,
+        stats=around.stats,
         counted=(*counted(operands.pieces), *(Counted.of(weight) for weight in weights)),
         backend=around.backend,
         factors=None if scaled is None else scaled.factors,
@@ -163,18 +163,18 @@ def _after_movement(video: LazyVideo, window: Window3d, around: PatchContext) ->
     """The operands of a video made real, but for padding between bands of several ranks."""
     axes = () if around.spread is None else around.spread.axes
     if not axes:
-        whole = run_of(done(replace(video, layout=AxisOrder.video), around.book))
+        whole = run_of(done(replace(video, layout=AxisOrder.video), around.stats))
         return ConvOperands((whole,), window.padding, (window.mode,) * 3)
     inside = [(0, 0) if at in axes else pair for at, pair in enumerate(video.pads)]
     across = [pair if at in axes else (0, 0) for at, pair in enumerate(video.pads)]
     bare = replace(video, layout=AxisOrder.video, pads=(inside[0], inside[1], inside[2]))
-    band = run_of(done(bare, around.book))
+    band = run_of(done(bare, around.stats))
     pads = (across[0], across[1], across[2])
     noted = LazyVideo((band,), video.dtype, pads=pads, modes=video.modes)
     operands = operands_of(noted, window)
     if operands is None:
         raise UnsupportedError(
-            f"{around.book.module or 'a convolution'}: {video.modes[axes[0]]} padding and then"
+            f"{around.stats.module or 'a convolution'}: {video.modes[axes[0]]} padding and then"
             f" {window.mode} padding, across bands of a video. Cut the other axis."
         )
     return operands
@@ -327,7 +327,7 @@ def _base_like(
     with passing():
         if video is not None and (video.layout, video.sizes) == (like.layout, like.sizes):
             require_movable(video, around)
-            made = done(replace(video, layout=AxisOrder.video), around.book)
+            made = done(replace(video, layout=AxisOrder.video), around.stats)
             return made, counted(video.runs)
         seen = value.elements() if isinstance(value, LazyTensor) else value
     own = () if isinstance(value, LazyTensor) else (Counted.of(value),)

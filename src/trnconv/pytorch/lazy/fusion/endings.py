@@ -30,12 +30,12 @@ def _convolution(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any
     """aten::convolution: input, weight, bias, stride, padding, dilation, transposed, ..."""
     del func, kwargs
     x, weight, bias, stride, padding, dilation, transposed, added, groups = args
-    module = around.book.module
+    module = around.stats.module
     if module in around.kept:
         return NotImplemented
     reason = "filter_fn refused it" if module in around.refused else unsupported_type(weight.dtype)
     if reason:
-        around.book.kept[module, reason] += 1
+        around.stats.kept[module, reason] += 1
         return NotImplemented
     weight, bias = mapped(LazyTensor, LazyTensor.value, (weight, bias))
     rank = weight.dim() - 2
@@ -45,7 +45,7 @@ def _convolution(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any
         with passing():
             convolve = getattr(functional, f"conv_transpose{rank}d")
             y = convolve(given, weight, bias, *options, backend=around.backend)
-        note_transposed(around.book, module, given, weight, None, *options)
+        note_transposed(around.stats, module, given, weight, None, *options)
         return y
     filters = Filters(weight, bias, stride, padding, dilation, groups)
     found = convolved(x, filters, around)
@@ -54,7 +54,7 @@ def _convolution(around: PatchContext, func: Any, args: Any, kwargs: Any) -> Any
 
 def eager(x: Tensor, filters: Filters, around: PatchContext) -> Tensor:
     """At once, on a tensor that is no video."""
-    policy = around.policy_for(filters.module or around.book.module)
+    policy = around.policy_for(filters.module or around.stats.module)
     with passing():
         y: Tensor = getattr(functional, f"conv{filters.rank}d")(
             x,
@@ -69,7 +69,7 @@ def eager(x: Tensor, filters: Filters, around: PatchContext) -> Tensor:
             reproducible=around.reproducible,
             backend=around.backend,
         )
-    note_forward(around.book, filters.module or around.book.module, x, filters, policy)
+    note_forward(around.stats, filters.module or around.stats.module, x, filters, policy)
     return y
 
 

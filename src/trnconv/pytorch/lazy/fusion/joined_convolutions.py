@@ -71,7 +71,7 @@ def _of_both(
     frames = first.problem.out_sizes()[0] + second.problem.out_sizes()[0]
     if problem.out_sizes()[0] != frames:
         return None
-    first.book.joined[first.module] += 1
+    first.stats.joined[first.module] += 1
     return with_fold(asked)
 
 

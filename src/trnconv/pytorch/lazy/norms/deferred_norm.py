@@ -66,7 +66,7 @@ class LowVideo:
 
     def tensor(self, around: PatchContext) -> Tensor:
         """The base, in order."""
-        return dense(stored(FrameRun(self.base, 0, self.base.shape[2])), around.book)
+        return dense(stored(FrameRun(self.base, 0, self.base.shape[2])), around.stats)
 
 
 @dataclass(frozen=True)
@@ -123,8 +123,8 @@ class DeferredNorm:
             every = stored(replace(run, start=0, stop=run.base.shape[2]))
             if every.is_contiguous():
                 return every, replace(self.call, first=run.start, frames=run.stop - run.start)
-        x = done(replace(self.source, layout=AxisOrder.video), self.around.book)
-        return dense(x, self.around.book), self.call
+        x = done(replace(self.source, layout=AxisOrder.video), self.around.stats)
+        return dense(x, self.around.stats), self.call
 
     @property
     def by_groups(self) -> bool:

@@ -51,7 +51,7 @@ def scaled_input(runs: Sequence[FrameRun], shape: ConvShape, policy: Policy) -> 
     assert isinstance(problem, GroupNorm)
     if not start_wins(shape, policy, problem, *place_of(source, backend)):
         return None
-    x = dense(stored(source.runs[0]), asked.around.book)
+    x = dense(stored(source.runs[0]), asked.around.stats)
     return ScaledInput(x, group_factors(x, asked.gamma, asked.beta, call, backend), call.activation)
 
 

@@ -57,7 +57,7 @@ class LazyCell:
             video = self.video
             with passing():
                 require_movable(video, self.around)
-                made = done(video, self.around.book)
+                made = done(video, self.around.stats)
                 if not self.is_a_result and _is_shared(made, video):
                     made = self._owned(made, video)
                 self._keep(made)
@@ -99,7 +99,7 @@ class LazyCell:
             return made
         if isinstance(base, Pending) and video.untouched and self._alone_has(base):
             return made
-        self.around.book.moved("cache", 2 * made.nbytes)
+        self.around.stats.moved("cache", 2 * made.nbytes)
         return made.clone(memory_format=torch.contiguous_format)
 
     def _alone_has(self, base: Pending) -> bool:
@@ -116,7 +116,7 @@ class LazyCell:
     def restrided(self, tensor: Tensor, twin: Tensor) -> Tensor:
         """A copy that is laid out as the twin."""
         if not self.for_a_layer:
-            self.around.book.moved("permute", 2 * tensor.nbytes)
+            self.around.stats.moved("permute", 2 * tensor.nbytes)
         fresh = torch.empty_strided(
             twin.shape, twin.stride(), dtype=tensor.dtype, device=tensor.device
         )
@@ -208,7 +208,7 @@ class ViewOf:
             return self._seen_of(whole)
         with passing():
             require_movable(video, cell.around)
-            made = done(video, cell.around.book)
+            made = done(video, cell.around.stats)
         return made if _is_shared(made, video) else self._kept(made)
 
     def _kept(self, made: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from trnconv.ask.policy import ALWAYS_DIRECT, DEFAULT_POLICY, Policy
-from trnconv.pytorch.lazy.base.ledger import Ledger
+from trnconv.pytorch.lazy.base.stats import PatchStats
 from trnconv.pytorch.lazy.convolutions.filters import Filters
 from trnconv.pytorch.lazy.convolutions.operands import ConvOperands, Window3d
 from trnconv.pytorch.lazy.frames.video import LazyVideo
@@ -71,7 +71,7 @@ class BandPort(Protocol):
 class PatchContext:
     """One patched model at work."""
 
-    book: Ledger
+    stats: PatchStats
     rewrites: Rewrites = ALL_REWRITES
     reproducible: bool = False
     policy: Policy = DEFAULT_POLICY

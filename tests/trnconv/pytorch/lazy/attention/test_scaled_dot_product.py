@@ -265,7 +265,7 @@ def test_gradients_are_torchs():
 def test_on_the_meta_device_the_frames_are_known_too(mask):
     model = Middle(mask).to("meta", torch.bfloat16)
     x = torch.empty(1, CHANNELS, FRAMES, ROWS, COLUMNS, device="meta", dtype=torch.bfloat16)
-    with torch.no_grad(), patched(model) as report, StepLog(report.book) as log:
+    with torch.no_grad(), patched(model) as report, StepLog(report.stats) as log:
         model(x)
     found = {operation.kind: operation for operation in operations_of(log.steps)}
     tokens, frame = FRAMES * ROWS * COLUMNS, ROWS * COLUMNS

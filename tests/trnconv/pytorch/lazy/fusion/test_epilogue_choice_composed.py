@@ -65,8 +65,8 @@ def run(model, x, backend="nkisim", **options):
         expected = model(x)
         with patched(model, backend=backend, **options) as report:
             assert torch.equal(model(x), expected)
-    assert not report.book.repeated
-    return {work.module: (work.end.activation, work.end.residual) for work in report.book.works}
+    assert not report.stats.repeated
+    return {work.module: (work.end.activation, work.end.residual) for work in report.stats.works}
 
 
 @pytest.mark.parametrize("backend", ["nkisim", "torch"])
@@ -99,7 +99,7 @@ def test_which_options_are_fused(between, end):
         expected = model(x)
         with patched(model, backend="nkisim") as report:
             found = model(x)
-    ends = {work.module: work.end.activation for work in report.book.works}
+    ends = {work.module: work.end.activation for work in report.stats.works}
     assert ends == {"first": end, "last": "identity"}
     assert (found - expected).abs().max() <= bound_of(model, x)
 
@@ -142,7 +142,7 @@ def test_weights_that_are_made_for_every_call():
         expected = model(x)
         with patched(model, backend="nkisim") as report:
             assert torch.allclose(model(x), expected, rtol=1e-5, atol=1e-5)
-    ends = {work.end.activation for work in report.book.works}
+    ends = {work.end.activation for work in report.stats.works}
     assert ends == {"leaky_relu:0.5", "identity"}
 
 
@@ -226,8 +226,8 @@ def test_images_take_one_where_it_is_faster(between):
         unpatch_(model)
         exact = patch_(model, backend="nkisim", reproducible=True)
         assert torch.allclose(model(x), expected, rtol=1e-5, atol=1e-4)
-    assert any(work.end.activation != "identity" for work in report.book.works)
-    assert all(work.end.activation == "identity" for work in exact.book.works)
+    assert any(work.end.activation != "identity" for work in report.stats.works)
+    assert all(work.end.activation == "identity" for work in exact.stats.works)
 
 
 def test_elu_stays_torchs_where_sums_are_not_replaced(monkeypatch):
@@ -236,4 +236,4 @@ def test_elu_stays_torchs_where_sums_are_not_replaced(monkeypatch):
     model = Two(nn.ELU()).eval().requires_grad_(requires_grad=False)
     with torch.no_grad(), patched(model, backend="nkisim") as report:
         model(line())
-    assert {work.end.activation for work in report.book.works} == {"identity"}
+    assert {work.end.activation for work in report.stats.works} == {"identity"}

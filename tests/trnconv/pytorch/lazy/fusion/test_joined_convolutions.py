@@ -156,9 +156,9 @@ def run(model, frames=8, backend="torch"):
 def test_they_run_as_one(name):
     model, calls, runs = JOINED[name]
     report = run(model)
-    assert sum(report.book.works.values()) == runs
-    assert report.book.calls == calls
-    assert not report.book.repeated
+    assert sum(report.stats.works.values()) == runs
+    assert report.stats.calls == calls
+    assert not report.stats.repeated
 
 
 @pytest.mark.parametrize("backend", ["torch", "nkisim"])
@@ -173,8 +173,8 @@ def test_nothing_is_copied_but_a_cache(name, backend):
 @pytest.mark.parametrize("name", APART)
 def test_what_does_not_follow_runs_apart(name):
     report = run(Cut(APART[name]))
-    assert not report.book.joined
-    assert not report.book.repeated
+    assert not report.stats.joined
+    assert not report.stats.repeated
 
 
 class KeepsAPart(nn.Module):
@@ -192,5 +192,5 @@ class KeepsAPart(nn.Module):
 
 def test_a_part_is_read_from_the_whole():
     report = run(KeepsAPart())
-    assert sum(report.book.works.values()) == 1
-    assert not report.book.repeated
+    assert sum(report.stats.works.values()) == 1
+    assert not report.stats.repeated

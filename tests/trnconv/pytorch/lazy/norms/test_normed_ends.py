@@ -210,6 +210,6 @@ def test_parts_that_run_as_one_are_normed_and_kept_if_somebody_wants_them(keeps,
     with backend("nkisim"):
         [got] = run_of(made, chunks)
     assert runs == [(keeps, 0)]
-    assert sum(report.book.works.values()) == 1
-    assert not report.book.repeated
+    assert sum(report.stats.works.values()) == 1
+    assert not report.stats.repeated
     assert rms(got.double() - exact) <= 1.02 * rms(plain.double() - exact)

@@ -126,5 +126,5 @@ def test_without_such_a_tensor_nothing_is_left_to_torch_and_nothing_is_recorded(
     report = patch_(model, backend="torch")
     y = model(torch.randn(1, 4, 3, 4, 5))
     assert not y.requires_grad
-    assert not report.book.eager
-    assert not report.book.copies
+    assert not report.stats.eager
+    assert not report.stats.copies

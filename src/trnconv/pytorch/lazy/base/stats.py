@@ -39,7 +39,7 @@ class Copy:
 
 
 @dataclass
-class Ledger:
+class PatchStats:
     """Counts of equal work, in the order it first happened."""
 
     works: Counter[PolicedConv] = field(default_factory=Counter)
